@@ -1,0 +1,47 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kinds of failure. Errors of this room wrap exactly one of them.
+var (
+	ErrMedium      = errors.New("medium error")        // the data can't be read or written (EIO)
+	ErrCapacity    = errors.New("no space left")       // ENOSPC, EDQUOT
+	ErrReadOnly    = errors.New("volume is read-only") // EROFS, opened so
+	ErrGone        = errors.New("volume is gone")      // closed, device vanished
+	ErrBusy        = errors.New("volume is in use")    // locked by another program
+	ErrRange       = errors.New("beyond the volume's end")
+	ErrInvalid     = errors.New("invalid volume or request")
+	ErrUnsupported = errors.New("not supported by this volume")
+)
+
+// OpError says what failed, where, and why. errors.Is sees the kind and the cause.
+type OpError struct {
+	Op     string // "open", "read", "write", "flush", …
+	Path   string // the volume
+	Offset int64  // bytes, -1 where it has none
+	Kind   error  // one of the kinds above
+	Err    error  // the cause, may be nil
+}
+
+func (e *OpError) Error() string {
+	s := e.Op + " " + e.Path
+	if e.Offset >= 0 {
+		s = fmt.Sprintf("%s at byte %d", s, e.Offset)
+	}
+	s += ": " + e.Kind.Error()
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap gives the kind and the cause.
+func (e *OpError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Err}
+}

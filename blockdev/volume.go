@@ -1,0 +1,98 @@
+package blockdev
+
+// Volume is a range of blocks. Methods may be called from any goroutine.
+type Volume interface {
+	// Info describes the volume. Only Size may change while it is open (see Resizer).
+	Info() Info
+
+	// Submit starts r. r.Complete is called exactly once, with r.Err set: before Submit
+	// returns where the volume can answer at once, else later from another goroutine.
+	// The volume does not allocate for a request and does not keep it after completion.
+	Submit(r *Request)
+
+	// Close waits for what was submitted, makes it durable and frees the volume.
+	Close() error
+}
+
+// Info describes a volume.
+type Info struct {
+	Kind      string // "file", "mem", "null", "pmem"
+	Path      string // what the user named; empty for mem and null
+	Mode      string // how it is reached, for people: "direct I/O", "buffered", "DAX, CLWB", …
+	Size      int64  // bytes, a multiple of BlockSize
+	BlockSize int    // logical block, a power of two from 512
+	PhysBlock int    // preferred write granularity, a multiple of BlockSize
+	Align     int    // memory alignment that requests' buffers need; 1 for none
+	ReadOnly  bool
+	// VolatileCache: a completed write without FUA may be lost before a Flush.
+	VolatileCache bool
+	// AtomicBlocks is the number of logical blocks that are written whole or not at all, also
+	// under power loss; at least 1 where the device below promises it, else 0.
+	AtomicBlocks int
+	// Discard: Discard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
+	Discard, ZeroAfterDiscard bool
+}
+
+// Op is what a request does.
+type Op uint8
+
+// Operations.
+const (
+	OpRead Op = iota + 1
+	OpWrite
+	OpFlush       // everything completed before it is durable when it completes
+	OpDiscard     // the content may be forgotten
+	OpWriteZeroes // the range reads as zeroes; with MayUnmap its space may be freed
+)
+
+// Request is one operation. It is made once and used again and again: its owner sets the
+// fields, calls Volume.Submit, and owns it again in Complete.
+type Request struct {
+	Op       Op
+	FUA      bool // OpWrite, OpWriteZeroes: durable when it completes
+	MayUnmap bool // OpWriteZeroes
+	Offset   int64
+	Length   int64    // bytes; the sum of len(Bufs) for OpRead and OpWrite
+	Bufs     [][]byte // read into, or written from; aligned as Info.Align says
+
+	// Complete is called when the operation ended, with Err set. It must not block.
+	Complete func(*Request)
+	Err      error // nil, or an error that wraps one of the kinds in errors.go
+
+	// Private is for the volume while it has the request (a free list, a ring index).
+	Private any
+}
+
+// Memory is a Volume whose blocks lie in memory, so that a transport can send from them.
+type Memory interface {
+	Volume
+	// Regions are the mappings that hold the blocks: stable while the volume is open, to be
+	// registered once with a device.
+	Regions() []*Region
+	// View appends to segs the memory that holds length bytes at offset, in order, and
+	// returns it. The bytes stay in place, and readable, until release is called with the
+	// same token. A view of a range that is being written shows each block old or new.
+	View(segs []Segment, offset, length int64) ([]Segment, ViewToken, error)
+	Release(ViewToken)
+}
+
+// Region is one mapping.
+type Region struct {
+	Mem []byte
+}
+
+// Segment is a piece of a region.
+type Segment struct {
+	Region *Region
+	Bytes  []byte
+}
+
+// ViewToken names a view that must be released.
+type ViewToken uint64
+
+// Resizer is a Volume whose size can change while it is open.
+type Resizer interface {
+	Volume
+	// OnResize sets the function that is told of a new size.
+	OnResize(func(newSize int64))
+}

@@ -1,0 +1,113 @@
+package verbs
+
+import (
+	"net/netip"
+	"time"
+)
+
+// ConnectionManager makes RDMA-CM identifiers (rdma_cm, port space RDMA_PS_TCP).
+type ConnectionManager interface {
+	// CreateID makes an identifier (rdma_create_id). Its events go to handler, one at a time.
+	CreateID(handler CMHandler) (CMID, error)
+}
+
+// CMHandler takes the events of an identifier, in order, in the provider's context: it may
+// call any method, and must not block. A connection request to a listener arrives as
+// CMConnectRequest with a new ID, whose events go to the listener's handler until SetHandler.
+type CMHandler func(CMEvent)
+
+// CMID is a communication identifier (rdma_cm_id).
+type CMID interface {
+	// Device is the device the identifier is bound to; nil before ADDR_RESOLVED, and on a
+	// listener that is bound to no single one.
+	Device() Device
+	LocalAddr() netip.AddrPort
+	RemoteAddr() netip.AddrPort
+	SetHandler(CMHandler)
+
+	// ResolveAddr binds the identifier to the device that reaches dst, and to src where that
+	// is valid. Gives CMAddrResolved or CMAddrError.
+	ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error
+	// ResolveRoute gives CMRouteResolved or CMRouteError.
+	ResolveRoute(timeout time.Duration) error
+
+	// CreateQP makes an RC queue pair in state INIT, which the identifier then moves through
+	// its states as the connection is made and ends (rdma_create_qp).
+	CreateQP(pd PD, init QPInitAttr) (QP, error)
+	QP() QP
+
+	// Connect sends the REQ. Gives CMEstablished with the peer's parameters, CMRejected,
+	// CMUnreachable or CMConnectError.
+	Connect(ConnParam) error
+
+	// Listen takes connection requests to local; address zero means every device of the
+	// manager. At most backlog requests wait for Accept or Reject.
+	Listen(local netip.AddrPort, backlog int) error
+	// Accept answers a connection request: the QP goes to RTS and the REP is sent. Gives
+	// CMEstablished when the peer confirms, or by its first packet.
+	Accept(ConnParam) error
+	// Reject answers a connection request with reason 28 (consumer defined) and private data.
+	Reject(private []byte) error
+
+	// Disconnect moves the QP to ERR and sends the DREQ, or the DREP to one received.
+	// Gives CMDisconnected, then CMTimewaitExit.
+	Disconnect() error
+	// Destroy frees the identifier and its QP; no event follows.
+	Destroy() error
+}
+
+// ConnParam are the parameters of a connection (rdma_conn_param). In an event they are the
+// peer's, turned round to the receiver's view.
+type ConnParam struct {
+	PrivateData        []byte // valid during the event's handler
+	ResponderResources uint8  // READs and atomics that this side serves
+	InitiatorDepth     uint8  // READs and atomics that this side has outstanding
+	FlowControl        bool
+	RetryCount         uint8
+	RNRRetryCount      uint8
+}
+
+// CMEventType is rdma_cm_event_type.
+type CMEventType uint8
+
+// Events.
+const (
+	CMAddrResolved CMEventType = iota + 1
+	CMAddrError
+	CMRouteResolved
+	CMRouteError
+	CMConnectRequest
+	CMConnectError
+	CMUnreachable
+	CMRejected
+	CMEstablished
+	CMDisconnected
+	CMDeviceRemoval
+	CMTimewaitExit
+)
+
+// RejectReason is the reason of a REJ (IBTA table 109).
+type RejectReason uint16
+
+// The reasons that a consumer meets; the others keep their number.
+const (
+	RejectNoQP             RejectReason = 1
+	RejectNoResources      RejectReason = 3
+	RejectTimeout          RejectReason = 4
+	RejectUnsupported      RejectReason = 5
+	RejectInvalidServiceID RejectReason = 8
+	RejectStale            RejectReason = 10
+	RejectInvalidGID       RejectReason = 12
+	RejectInvalidMTU       RejectReason = 26
+	RejectConsumer         RejectReason = 28
+)
+
+// CMEvent is what happened to ID.
+type CMEvent struct {
+	Type   CMEventType
+	ID     CMID         // for CMConnectRequest the new identifier
+	Listen CMID         // CMConnectRequest: the listener
+	Param  ConnParam    // CMConnectRequest, CMEstablished, CMRejected (private data)
+	Reason RejectReason // CMRejected
+	Err    error        // the …Error events, CMUnreachable
+}

@@ -1,0 +1,14 @@
+package verbs
+
+import "errors"
+
+// Errors that calls return, wrapped with what they concern. Work requests that were accepted
+// report by WCStatus instead.
+var (
+	ErrInvalid     = errors.New("invalid argument")
+	ErrNoMemory    = errors.New("queue or table full")
+	ErrBusy        = errors.New("still in use")
+	ErrState       = errors.New("wrong state for this call")
+	ErrClosed      = errors.New("closed")
+	ErrUnsupported = errors.New("not supported by this device")
+)

@@ -1,0 +1,98 @@
+package verbs
+
+import "net/netip"
+
+// QPType is the transport service of a queue pair.
+type QPType uint8
+
+// Services.
+const (
+	RC QPType = iota + 1 // reliable connection
+	UD                   // unreliable datagram
+)
+
+// QPState is the state of a queue pair (IBTA 10.3.1).
+//
+// SQD (send queue drained) and SQE are not offered: their only use is to change the path of a
+// live connection, and RDMA-CM consumers, who are all that this interface serves, never do.
+type QPState uint8
+
+// States.
+const (
+	Reset QPState = iota
+	Init
+	RTR // ready to receive
+	RTS // ready to send
+	Err // work is flushed, packets are dropped
+)
+
+// QPInitAttr is what CreateQP needs (ibv_qp_init_attr).
+type QPInitAttr struct {
+	Type         QPType
+	SendCQ       CQ
+	RecvCQ       CQ
+	MaxSendWR    int
+	MaxRecvWR    int
+	MaxSendSGE   int
+	MaxRecvSGE   int
+	SQSigAll     bool             // every send is signaled
+	EventHandler func(AsyncEvent) // may be nil
+}
+
+// QPAttr are the attributes that Modify sets and Query returns (ibv_qp_attr). A transition
+// uses the fields that the state table names and ignores the others:
+//
+//	RESET → INIT  PKeyIndex is fixed at 0; Access. (UD: QKey)
+//	INIT  → RTR   Remote, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic, MinRNRTimer. (UD: none)
+//	RTR   → RTS   SQPSN, Timeout, RetryCnt, RNRRetry, MaxRdAtomic. (UD: SQPSN)
+//	any   → ERR   none
+//	any   → RESET none
+type QPAttr struct {
+	State           QPState
+	Access          Access
+	QKey            uint32
+	Remote          netip.Addr // the address vector: the peer's GID as an address
+	TrafficClass    uint8
+	DestQPN         uint32
+	PathMTU         MTU
+	RQPSN           uint32 // first PSN expected from the peer
+	SQPSN           uint32 // first PSN sent
+	MaxDestRdAtomic uint8  // READs and atomics served at once
+	MaxRdAtomic     uint8  // READs and atomics outstanding at once
+	MinRNRTimer     uint8  // code of IBTA table 45
+	Timeout         uint8  // local ACK timeout: 4.096 µs × 2^n, 0 for none
+	RetryCnt        uint8  // 0..7
+	RNRRetry        uint8  // 0..7, 7 without end
+}
+
+// QP is a queue pair.
+type QP interface {
+	QPNum() uint32
+	// Modify moves the QP to attr.State; a transition outside the table is ErrInvalid.
+	Modify(attr QPAttr) error
+	Query() QPAttr
+	// PostSend queues work requests in order; n were accepted when err is not nil, and wrs[n]
+	// is the one at fault (ErrNoMemory: the queue is full).
+	PostSend(wrs []SendWR) (n int, err error)
+	// PostRecv queues receive buffers in order, with the same return values.
+	PostRecv(wrs []RecvWR) (n int, err error)
+	// Destroy frees the QP. Outstanding work gives no completion.
+	Destroy() error
+}
+
+// AsyncEventType names what happened outside of a work request (ibv_event_type).
+type AsyncEventType uint8
+
+// Events of a QP.
+const (
+	EventQPFatal   AsyncEventType = iota + 1 // the QP went to ERR by itself
+	EventCommEst                             // the first packet arrived in RTR
+	EventQPAccess                            // a remote access or request error moved it to ERR
+	EventQPLastWQE                           // flushed empty
+)
+
+// AsyncEvent is an event on a QP.
+type AsyncEvent struct {
+	Type AsyncEventType
+	QP   QP
+}

@@ -1,0 +1,3 @@
+module github.com/nvme-anywhere/nvmeof
+
+go 1.25.0

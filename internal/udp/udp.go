@@ -1,0 +1,55 @@
+// Package udp moves UDP datagrams in batches: many per system call, coalesced by the kernel
+// (UDP_GRO) and segmented by it (UDP_SEGMENT), gathered from where they lie.
+//
+// It knows nothing of what the datagrams hold. Linux is what it is made for; the facts of the
+// operating system stay in the files named conn_linux*.go.
+package udp
+
+import "net/netip"
+
+// Limits of one segmentation-offload send.
+const (
+	MaxTrainBytes    = 65000 // UDP payload of one train, safely below 65,507
+	MaxTrainSegments = 64    // UDP_MAX_SEGMENTS of older kernels; newer take 128
+)
+
+// Train is a run of datagrams for one destination that leaves in one piece: all are
+// SegmentSize bytes long, the last may be shorter.
+type Train struct {
+	Dst          netip.AddrPort
+	Parts        [][]byte // the bytes of all datagrams in order, cut wherever the caller likes
+	Bytes        int      // sum of the lengths of Parts
+	SegmentSize  int
+	TrafficClass uint8 // DSCP and ECN: IPv4 TOS, IPv6 traffic class
+}
+
+// Received is one receive of the kernel: one datagram or several of one flow, coalesced. All
+// are SegmentSize bytes long, the last may be shorter.
+type Received struct {
+	Buf          []byte // owned by the Conn until the next Recv
+	SegmentSize  int
+	Src          netip.AddrPort
+	Dst          netip.Addr // the local address it was sent to
+	TrafficClass uint8
+}
+
+// Conn is a socket bound to one local address.
+type Conn interface {
+	LocalAddr() netip.AddrPort
+	// MTU is the largest IP packet that the interface of the local address carries, in bytes.
+	MTU() int
+	// RecvBuffer is what the kernel will hold for us unread, in bytes.
+	RecvBuffer() int
+	// Segmentation says whether a Train may hold more than one datagram.
+	Segmentation() bool
+
+	// Recv waits for datagrams and fills rx; it returns how many entries are filled, at least
+	// one. One goroutine calls it at a time. It returns ErrClosed after Close.
+	Recv(rx []Received) (int, error)
+	// TryRecv is Recv that returns 0 instead of waiting.
+	TryRecv(rx []Received) (int, error)
+	// Send hands trains to the kernel in order and returns how many were taken. Several
+	// goroutines may call it. A datagram that the kernel drops is not an error.
+	Send(trains []Train) (int, error)
+	Close() error
+}

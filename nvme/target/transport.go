@@ -1,0 +1,80 @@
+package target
+
+import (
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Conn is the transport's half of one NVMe queue pair: what the engine asks of it. The
+// bindings in fabric/ fulfil it. Its methods may be called from any goroutine, and from
+// inside Queue.Submit; they do not block.
+type Conn interface {
+	// Attr describes the connection; constant.
+	Attr() ConnAttr
+
+	// MapSGL checks SGL1 of r.Cmd by the rules of the transport and says how many bytes it
+	// describes. A status other than success is the answer to the command. It fills
+	// r.InCapsule where the descriptor points into the capsule.
+	MapSGL(r *Request) (length int, st nvme.Status)
+
+	// Alloc sets r.Data to n bytes of transport memory, aligned to 4096. Where none is free
+	// now it returns false, and calls r.Resume later; the engine then calls Alloc again.
+	Alloc(r *Request, n int) bool
+
+	// Pull fills r.Data (from Alloc) with the host's data, len in all, and then calls
+	// r.Pulled, perhaps before it returns. It is not called for data in the capsule.
+	Pull(r *Request)
+
+	// Respond sends r.Data where r.SendData is set, and then r.CQE, and frees what Alloc
+	// gave. When nothing of r is needed any more, r.Sent has been called and the transport
+	// uses r for another command.
+	Respond(r *Request)
+
+	// Disconnect ends the connection, in the background, because of err (nil for an orderly
+	// end). Queue.Closed follows when the transport has let go of every request.
+	Disconnect(err error)
+}
+
+// ConnAttr describes a connection to the engine.
+type ConnAttr struct {
+	Transport nvme.TransportType
+	Local     netip.AddrPort
+	Remote    netip.AddrPort
+	Secure    bool // TLS
+
+	SGLS        uint32 // Identify Controller SGLS
+	InCapsule   int    // bytes of data that an I/O command capsule may carry
+	MaxTransfer int    // bytes that one command can move; a power of two times 4096
+	QueueDepth  int    // commands that the transport can hold at once
+	// From RDMA private data, checked against Connect: QID and CNTLID; -1 where the
+	// transport has no such thing.
+	QID, CNTLID int
+}
+
+// Request is one command from the capsule to the response. The transport makes as many as
+// the queue is deep, sets Cmd (and whatever MapSGL will need), and hands each to
+// Queue.Submit when a capsule arrives. From then on until Conn.Respond it is the engine's.
+type Request struct {
+	Cmd nvme.Command    // copied out of the capsule
+	CQE nvme.Completion // the engine's answer
+
+	InCapsule []byte             // data that came in the capsule; valid until Respond
+	Data      []blockdev.Segment // payload: from Alloc (Region nil), or a view of a volume
+	SendData  bool               // Respond sends Data to the host first
+
+	// Transport is the transport's own part of the request, set once when it is made.
+	Transport any
+
+	engine engineState
+}
+
+// Len is the number of bytes in Data.
+func (r *Request) Len() int {
+	n := 0
+	for i := range r.Data {
+		n += len(r.Data[i].Bytes)
+	}
+	return n
+}
