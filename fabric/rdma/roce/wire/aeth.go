@@ -1,0 +1,116 @@
+package wire
+
+import "fmt"
+
+// AETHSize is the length of the ACK extended transport header.
+const AETHSize = 4
+
+// AETH is what the responder says of the requests so far (IBTA 9.3.5).
+type AETH struct {
+	Syndrome Syndrome
+	MSN      MSN // messages completed by the responder
+}
+
+// Append writes the header.
+func (h *AETH) Append(b []byte) []byte {
+	return append(b, byte(h.Syndrome), byte(h.MSN>>16), byte(h.MSN>>8), byte(h.MSN))
+}
+
+// ParseAETH reads the header.
+func ParseAETH(h *AETH, b []byte) error {
+	if len(b) < AETHSize {
+		return ErrShort
+	}
+	h.Syndrome = Syndrome(b[0])
+	h.MSN = MSN(uint24(b[1:]))
+	return nil
+}
+
+// Syndrome says what an AETH means: ACK with a credit code, RNR NAK with a timer code, or NAK
+// with an error code (IBTA 9.7.5.1.1, table 46).
+type Syndrome uint8
+
+// Classes of syndrome: the three upper bits.
+const (
+	syndromeClass = 0xe0
+	syndromeACK   = 0x00
+	syndromeRNR   = 0x20
+	syndromeNAK   = 0x60
+	syndromeValue = 0x1f
+)
+
+// Syndromes. RNRNAK makes the others.
+const (
+	ACK                      Syndrome = 0x1f // with no limit on credits
+	NAKPSNSequenceError      Syndrome = 0x60
+	NAKInvalidRequest        Syndrome = 0x61
+	NAKRemoteAccessError     Syndrome = 0x62
+	NAKRemoteOperationalErr  Syndrome = 0x63
+	NAKInvalidRDRequestError Syndrome = 0x64 // of the reliable datagram, never valid here
+)
+
+// RNRNAK is the receiver-not-ready NAK with a timer code of 0..31.
+func RNRNAK(timer uint8) Syndrome { return syndromeRNR | Syndrome(timer&syndromeValue) }
+
+// IsACK reports whether s acknowledges.
+func (s Syndrome) IsACK() bool { return s&syndromeClass == syndromeACK }
+
+// IsRNR reports whether s is a receiver-not-ready NAK.
+func (s Syndrome) IsRNR() bool { return s&syndromeClass == syndromeRNR }
+
+// IsNAK reports whether s is a NAK with an error code of the table; the receiver-not-ready
+// NAK is not among them.
+func (s Syndrome) IsNAK() bool { return s >= NAKPSNSequenceError && s <= NAKInvalidRDRequestError }
+
+// RNRTimer is the timer code of a receiver-not-ready NAK.
+func (s Syndrome) RNRTimer() uint8 { return uint8(s & syndromeValue) }
+
+// Credits is the number of receive requests that an ACK offers; limited is false for "no
+// limit" and for what is not an ACK.
+func (s Syndrome) Credits() (n int, limited bool) {
+	if !s.IsACK() || s == ACK {
+		return 0, false
+	}
+	return int(creditTable[s&syndromeValue]), true
+}
+
+// CreditACK is the ACK that offers at most n receive requests: the largest code that does not
+// offer more.
+func CreditACK(n int) Syndrome {
+	for code := len(creditTable) - 1; code > 0; code-- {
+		if int(creditTable[code]) <= n {
+			return Syndrome(code)
+		}
+	}
+	return 0
+}
+
+// String names the syndrome.
+func (s Syndrome) String() string {
+	switch {
+	case s == ACK:
+		return "ACK"
+	case s.IsACK():
+		n, _ := s.Credits()
+		return fmt.Sprintf("ACK (%d credits)", n)
+	case s.IsRNR():
+		return fmt.Sprintf("RNR NAK (%v)", RNRTimer(s.RNRTimer()))
+	case s == NAKPSNSequenceError:
+		return "NAK PSN sequence error"
+	case s == NAKInvalidRequest:
+		return "NAK invalid request"
+	case s == NAKRemoteAccessError:
+		return "NAK remote access error"
+	case s == NAKRemoteOperationalErr:
+		return "NAK remote operational error"
+	case s == NAKInvalidRDRequestError:
+		return "NAK invalid RD request"
+	}
+	return fmt.Sprintf("reserved syndrome %#02x", uint8(s))
+}
+
+// creditTable is IBTA table 47 (end-to-end flow control credits).
+var creditTable = [31]uint16{
+	0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+	1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
+}

@@ -1,0 +1,36 @@
+package wire
+
+// Error says why bytes are not a packet. It is a small number so that a receiver can count by
+// it: a counter array has NumErrors entries.
+type Error uint8
+
+// Reasons.
+const (
+	ErrShort       Error = iota + 1 // fewer bytes than the headers need
+	ErrLong                         // payload of more than MaxPayload bytes
+	ErrAlign                        // length is not a multiple of four
+	ErrTVer                         // transport header version is not 0
+	ErrOpcode                       // reserved opcode, or one of a service that is not offered
+	ErrPad                          // PadCnt where there is no payload to pad
+	ErrPayloadSize                  // an opcode of fixed size with another size
+	NumErrors      = iota + 1
+)
+
+var errorText = [NumErrors]string{
+	0:              "no error",
+	ErrShort:       "packet shorter than its headers",
+	ErrLong:        "payload longer than 4096 bytes",
+	ErrAlign:       "packet length not a multiple of 4",
+	ErrTVer:        "transport header version not 0",
+	ErrOpcode:      "unknown opcode",
+	ErrPad:         "pad count without payload",
+	ErrPayloadSize: "payload size wrong for the opcode",
+}
+
+// Error names the fault.
+func (e Error) Error() string {
+	if int(e) < len(errorText) {
+		return "roce: " + errorText[e]
+	}
+	return "roce: unknown packet error"
+}

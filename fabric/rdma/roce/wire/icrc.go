@@ -1,0 +1,197 @@
+package wire
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Lengths and offsets of what the ICRC covers before the BTH (annex A17.3.3): eight bytes of
+// ones in place of an LRH, then IP and UDP header with the fields that routers change, or that
+// would refer back to the ICRC, set to ones.
+const (
+	lrhSize  = 8
+	udpSize  = 8
+	ipv4Size = 20
+	ipv6Size = 40
+
+	prefixV4 = ipv4Size + udpSize
+	prefixV6 = ipv6Size + udpSize
+
+	offV4TotalLength = 2
+	offV4ID          = 4
+	offV4Flags       = 6
+	offV6Length      = 4
+)
+
+// flagDF is "don't fragment" in the upper byte of the IPv4 flags and fragment offset.
+const flagDF = 0x40
+
+// prefixTable[v] is what byte v contributes to the state after the prefix.
+type prefixTable [256]uint32
+
+func makePrefixTable(bytesAfter int) (t prefixTable) {
+	for v := range t {
+		t[v] = crcZeros(crcTables[0][v], bytesAfter)
+	}
+	return t
+}
+
+// Contributions of the fields that differ between the packets of a flow, per byte.
+var (
+	v4LengthHi = makePrefixTable(prefixV4 - offV4TotalLength - 1)
+	v4LengthLo = makePrefixTable(prefixV4 - offV4TotalLength - 2)
+	v4IDHi     = makePrefixTable(prefixV4 - offV4ID - 1)
+	v4IDLo     = makePrefixTable(prefixV4 - offV4ID - 2)
+	v4Flags    = makePrefixTable(prefixV4 - offV4Flags - 1)
+	v6LengthHi = makePrefixTable(prefixV6 - offV6Length - 1)
+	v6LengthLo = makePrefixTable(prefixV6 - offV6Length - 2)
+)
+
+// Flow computes ICRCs of the packets between two UDP endpoints. It is a small value, cheap to
+// make and to copy, and safe for concurrent use.
+type Flow struct {
+	state uint32 // after the prefix with both lengths and the Identification zero
+	v6    bool
+}
+
+// NewFlow prepares the ICRCs of packets from src to dst, which are of the same family; IPv4
+// addresses mapped into IPv6 count as IPv4. Over IPv4 the packets have DF set, as those of
+// every known sender have.
+func NewFlow(src, dst netip.AddrPort) Flow {
+	var b [lrhSize + prefixV6]byte
+	p := b[:lrhSize]
+	for i := range p {
+		p[i] = 0xff
+	}
+	from, to := src.Addr().Unmap(), dst.Addr().Unmap()
+	v6 := from.Is6()
+	if v6 {
+		s, d := from.As16(), to.As16()
+		p = append(p, 0x6f, 0xff, 0xff, 0xff, 0, 0, protoUDP, 0xff)
+		p = append(p, s[:]...)
+		p = append(p, d[:]...)
+	} else {
+		s, d := as4(from), as4(to)
+		p = append(p, 0x45, 0xff, 0, 0, 0, 0, flagDF, 0, 0xff, protoUDP, 0xff, 0xff)
+		p = append(p, s[:]...)
+		p = append(p, d[:]...)
+	}
+	p = binary.BigEndian.AppendUint16(p, src.Port())
+	p = binary.BigEndian.AppendUint16(p, dst.Port())
+	p = append(p, 0, 0, 0xff, 0xff)
+	return Flow{state: crcShort(^uint32(0), p), v6: v6}
+}
+
+const protoUDP = 17
+
+// as4 is Addr.As4 for any address: the zero address where a is not IPv4.
+func as4(a netip.Addr) [4]byte {
+	if !a.Is4() {
+		return [4]byte{}
+	}
+	return a.As4()
+}
+
+// WithoutDF is the flow whose IPv4 packets have DF clear.
+func (f Flow) WithoutDF() Flow {
+	if !f.v6 {
+		f.state ^= v4Flags[flagDF]
+	}
+	return f
+}
+
+// IPv6 reports whether the flow's packets have no Identification, so that every ICRC is exact.
+func (f Flow) IPv6() bool { return f.v6 }
+
+// prefix is the state after the prefix of a packet whose UDP payload is n bytes long.
+func (f *Flow) prefix(n int, id uint16) uint32 {
+	udp := uint16(n + udpSize)
+	state := f.state ^ crcTables[3][udp>>8] ^ crcTables[2][byte(udp)]
+	if f.v6 {
+		return state ^ v6LengthHi[udp>>8] ^ v6LengthLo[byte(udp)]
+	}
+	total := udp + ipv4Size
+	return state ^ v4LengthHi[total>>8] ^ v4LengthLo[byte(total)] ^ v4IDHi[id>>8] ^ v4IDLo[byte(id)]
+}
+
+// crcBTH is the state after a BTH, whose byte 4 counts as ones.
+func crcBTH(state uint32, b []byte) uint32 {
+	const maskByte4 = 0xff << 32
+	state = crcWord(state, binary.LittleEndian.Uint64(b)|maskByte4)
+	return crcHalfWord(state, binary.LittleEndian.Uint32(b[8:]))
+}
+
+// ICRC computes the invariant CRC of a packet: header is BTH and extension headers, payload
+// the data in any number of pieces; the pad is understood. Over IPv4 id is the Identification
+// that the packet will have. PutICRC and AppendTrailer write the result.
+func (f *Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
+	n := 0
+	for _, p := range payload {
+		n += len(p)
+	}
+	pad := Pad(n)
+	state := f.prefix(len(header)+n+pad+ICRCSize, id)
+	state = crcBTH(state, header)
+	state = crcUpdate(state, header[BTHSize:])
+	for _, p := range payload {
+		state = crcUpdate(state, p)
+	}
+	return ^crcZeros(state, pad)
+}
+
+// PutICRC writes the ICRC into the last four bytes of a packet: it is the one little-endian
+// field.
+func PutICRC(b []byte, icrc uint32) { binary.LittleEndian.PutUint32(b, icrc) }
+
+// AppendTrailer writes what follows a payload of n bytes: the pad and the ICRC.
+func AppendTrailer(b []byte, n int, icrc uint32) []byte {
+	var pad [MaxPad]byte
+	b = append(b, pad[:Pad(n)]...)
+	return binary.LittleEndian.AppendUint32(b, icrc)
+}
+
+// Verdict is what Verify found.
+type Verdict uint8
+
+// Verdicts.
+const (
+	Bad       Verdict = iota // the packet is not what was sent
+	Exact                    // the ICRC is right with the Identification expected
+	Recovered                // the ICRC is right with another Identification, which is known now
+)
+
+// Verify checks the ICRC of the UDP payload p.
+//
+// A socket doesn't show the IPv4 Identification. expected is a guess at it: for a train of
+// datagrams that were received as one, the index in the train is what a sender like ours uses.
+// Where the ICRC isn't right with that, Verify solves for the Identification and returns it
+// with Recovered; see the package's documentation for what this leaves of the ICRC's strength.
+func (f *Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
+	if len(p) < MinPacket || len(p) > MaxPacket || len(p)&3 != 0 {
+		return Bad, expected
+	}
+	end := len(p) - ICRCSize
+	state := crcBTH(f.prefix(len(p), expected), p)
+	state = crcUpdate(state, p[BTHSize:end])
+	syndrome := ^state ^ binary.LittleEndian.Uint32(p[end:])
+	if syndrome == 0 {
+		return Exact, expected
+	}
+	if f.v6 {
+		return Bad, expected
+	}
+	delta, ok := shiftOf(len(p)).solve(syndrome)
+	if !ok {
+		return Bad, expected
+	}
+	return Recovered, expected ^ delta
+}
+
+// Adjust turns the ICRC of a packet made for Identification from into the one for to, without
+// looking at the packet again. n is the length of the UDP payload, ICRC included.
+func (f *Flow) Adjust(icrc uint32, n int, from, to uint16) uint32 {
+	if f.v6 || from == to {
+		return icrc
+	}
+	return icrc ^ shiftOf(n).contribution(from^to)
+}

@@ -1,0 +1,96 @@
+package wire
+
+import "sync/atomic"
+
+// shift maps the four bytes of Identification, flags and fragment offset of an IPv4 header to
+// what they contribute to the ICRC of a packet of one length, and back. Both maps are linear
+// over GF(2), and the four bytes and the ICRC are 32 bits each, so the map is a bijection: a
+// wrong ICRC tells exactly which change of these four bytes alone would explain it.
+type shift struct {
+	forward  [4][16]uint32 // by nibbles of the Identification, lowest first
+	backward [8][16]uint32 // by nibbles of the syndrome: Identification in the upper half
+}
+
+// shifts holds the maps by length/4 of the UDP payload, made at first use: 768 bytes for each
+// length that occurs, less than 800 KiB if every length does.
+var shifts [MaxPacket/4 + 1]atomic.Pointer[shift]
+
+// shiftOf returns the map for a UDP payload of n bytes; n is at most MaxPacket and divisible
+// by four.
+func shiftOf(n int) *shift {
+	if s := shifts[n/4].Load(); s != nil {
+		return s
+	}
+	s := makeShift(n)
+	shifts[n/4].Store(s) // another one made meanwhile is equal
+	return s
+}
+
+// contribution is the change of the ICRC that goes with a change of the Identification.
+func (s *shift) contribution(id uint16) uint32 {
+	return s.forward[0][id&15] ^ s.forward[1][id>>4&15] ^ s.forward[2][id>>8&15] ^ s.forward[3][id>>12]
+}
+
+// solve is the change of the Identification that alone explains the syndrome, if there is one.
+func (s *shift) solve(syndrome uint32) (id uint16, ok bool) {
+	v := s.backward[0][syndrome&15] ^ s.backward[1][syndrome>>4&15] ^
+		s.backward[2][syndrome>>8&15] ^ s.backward[3][syndrome>>12&15] ^
+		s.backward[4][syndrome>>16&15] ^ s.backward[5][syndrome>>20&15] ^
+		s.backward[6][syndrome>>24&15] ^ s.backward[7][syndrome>>28]
+	return uint16(v >> 16), uint16(v) == 0
+}
+
+func makeShift(n int) *shift {
+	// column[i] is the contribution of bit i of the four bytes taken big-endian.
+	var column [32]uint32
+	for i := range column {
+		byteFromEnd := i / 8
+		after := prefixV4 - offV4ID - 4 + byteFromEnd + n - ICRCSize
+		column[i] = crcZeros(crcTables[0][1<<(i%8)], after)
+	}
+	row := invert(column)
+	s := new(shift)
+	for k := range s.forward {
+		s.forward[k] = nibbleTable([4]uint32(column[16+4*k:]))
+	}
+	for k := range s.backward {
+		s.backward[k] = nibbleTable([4]uint32(row[4*k:]))
+	}
+	return s
+}
+
+// nibbleTable[v] is the XOR of the columns that the bits of v choose.
+func nibbleTable(column [4]uint32) (t [16]uint32) {
+	for v := range t {
+		for i, c := range column {
+			if v>>i&1 != 0 {
+				t[v] ^= c
+			}
+		}
+	}
+	return t
+}
+
+// invert returns the inverse of a regular matrix over GF(2), both as columns: m[i] is the
+// image of bit i.
+func invert(m [32]uint32) (inverse [32]uint32) {
+	var origin [32]uint32 // m[i] is always the image of origin[i]
+	for i := range origin {
+		origin[i] = 1 << i
+	}
+	for bit := range m {
+		pivot := bit
+		for m[pivot]>>bit&1 == 0 {
+			pivot++
+		}
+		m[bit], m[pivot] = m[pivot], m[bit]
+		origin[bit], origin[pivot] = origin[pivot], origin[bit]
+		for i := range m {
+			if i != bit && m[i]>>bit&1 != 0 {
+				m[i] ^= m[bit]
+				origin[i] ^= origin[bit]
+			}
+		}
+	}
+	return origin
+}

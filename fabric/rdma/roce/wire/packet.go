@@ -1,0 +1,155 @@
+package wire
+
+// Sizes of what surrounds the headers.
+const (
+	Port       = 4791 // UDP destination port of RoCEv2
+	ICRCSize   = 4
+	MaxPayload = 4096 // the largest path MTU
+	MaxPad     = 3
+
+	// MaxHeader is the longest BTH with its extension headers: an atomic.
+	MaxHeader = BTHSize + AtomicETHSize
+	// MaxTrailer is the longest pad with the ICRC.
+	MaxTrailer = MaxPad + ICRCSize
+	// MinPacket is the shortest packet: a SEND of nothing.
+	MinPacket = BTHSize + ICRCSize
+	// MaxPacket is the longest UDP payload: the longest headers that go with a full payload
+	// are those of RDMA WRITE ONLY with Immediate.
+	MaxPacket = BTHSize + RETHSize + ImmDtSize + MaxPayload + ICRCSize
+)
+
+// Pad is the number of zero bytes that follow a payload of n bytes.
+func Pad(n int) int { return -n & 3 }
+
+// Packet is a packet taken apart. Only the extension headers in Opcode.Headers() are
+// meaningful; Parse leaves the others as they were, so that one Packet serves many calls.
+type Packet struct {
+	BTH
+	Payload      []byte // without pad; aliases what was parsed
+	RETH         RETH
+	AtomicETH    AtomicETH
+	AtomicAckETH AtomicAckETH
+	DETH         DETH
+	AETH         AETH
+	ImmDt        ImmDt
+	IETH         IETH
+	FETH         FETH
+}
+
+// Parse takes apart the UDP payload b, whose last four bytes are the ICRC (see Flow.Verify for
+// that). The error is an Error. After ErrOpcode p.BTH is filled: a responder has to answer a
+// reserved opcode.
+func Parse(p *Packet, b []byte) error {
+	if len(b) < MinPacket {
+		return ErrShort
+	}
+	if err := ParseBTH(&p.BTH, b); err != nil {
+		return err
+	}
+	info := &opTable[p.Opcode]
+	if info.kind == KindUnknown {
+		return ErrOpcode
+	}
+	if len(b)&3 != 0 {
+		return ErrAlign
+	}
+	start, end := int(info.headerSize), len(b)-ICRCSize-int(p.PadCnt)
+	switch size := end - start; {
+	case size < 0:
+		return ErrShort
+	case size > MaxPayload:
+		return ErrLong
+	case info.flags&opPayload == 0 && p.PadCnt != 0:
+		return ErrPad
+	case info.flags&opPayload == 0 && size != 0,
+		info.fixed != 0 && size != int(info.fixed):
+		return ErrPayloadSize
+	}
+	p.Payload = b[start:end:end]
+	if info.headers != 0 {
+		p.parseHeaders(info.headers, b[BTHSize:start])
+	}
+	return nil
+}
+
+// parseHeaders reads the extension headers of the set out of b, which is as long as they are.
+func (p *Packet) parseHeaders(set Headers, b []byte) {
+	if set&HasDETH != 0 {
+		_ = ParseDETH(&p.DETH, b)
+		b = b[DETHSize:]
+	}
+	if set&HasFETH != 0 {
+		_ = ParseFETH(&p.FETH, b)
+		b = b[FETHSize:]
+	}
+	if set&HasRETH != 0 {
+		_ = ParseRETH(&p.RETH, b)
+		b = b[RETHSize:]
+	}
+	if set&HasAtomicETH != 0 {
+		_ = ParseAtomicETH(&p.AtomicETH, b)
+		b = b[AtomicETHSize:]
+	}
+	if set&HasAETH != 0 {
+		_ = ParseAETH(&p.AETH, b)
+		b = b[AETHSize:]
+	}
+	if set&HasAtomicAckETH != 0 {
+		_ = ParseAtomicAckETH(&p.AtomicAckETH, b)
+		b = b[AtomicAckETHSize:]
+	}
+	if set&HasImmDt != 0 {
+		_ = ParseImmDt(&p.ImmDt, b)
+		b = b[ImmDtSize:]
+	}
+	if set&HasIETH != 0 {
+		_ = ParseIETH(&p.IETH, b)
+	}
+}
+
+// AppendHeader writes BTH and the extension headers of p.Opcode. PadCnt is p's own: the caller
+// sets it to Pad of the payload's length.
+func (p *Packet) AppendHeader(b []byte) []byte {
+	b = p.BTH.Append(b)
+	set := opTable[p.Opcode].headers
+	if set == 0 {
+		return b
+	}
+	if set&HasDETH != 0 {
+		b = p.DETH.Append(b)
+	}
+	if set&HasFETH != 0 {
+		b = p.FETH.Append(b)
+	}
+	if set&HasRETH != 0 {
+		b = p.RETH.Append(b)
+	}
+	if set&HasAtomicETH != 0 {
+		b = p.AtomicETH.Append(b)
+	}
+	if set&HasAETH != 0 {
+		b = p.AETH.Append(b)
+	}
+	if set&HasAtomicAckETH != 0 {
+		b = p.AtomicAckETH.Append(b)
+	}
+	if set&HasImmDt != 0 {
+		b = p.ImmDt.Append(b)
+	}
+	if set&HasIETH != 0 {
+		b = p.IETH.Append(b)
+	}
+	return b
+}
+
+// Append writes the whole packet in one piece: headers, p.Payload, pad and ICRC for flow f and
+// Identification id. It sets p.PadCnt. It is for packets that are small or rare; bulk data is
+// gathered (AppendHeader, Flow.ICRC, AppendTrailer).
+func (p *Packet) Append(b []byte, f *Flow, id uint16) []byte {
+	p.PadCnt = uint8(Pad(len(p.Payload)))
+	start := len(b)
+	b = p.AppendHeader(b)
+	header := b[start:]
+	b = append(b, p.Payload...)
+	return AppendTrailer(b, len(p.Payload), f.ICRC(id, header, p.Payload))
+}
