@@ -25,7 +25,7 @@ var icrcVectors = []struct {
 }{
 	{
 		name: "IBTA annex A17 example, IPv4",
-		src:  "192.168.0.7:49152", dst: "192.168.0.7:4791", id: 0x1144,
+		src:  "192.168.0.7:49152", dst: "192.168.0.7:4791", id: 1144,
 		packet: "24 60 ffff 00 0000d3 00 cf1710 4630818b e28935d9 0e9a9550 5401be88 5e500000 78f353f3",
 	},
 	{
