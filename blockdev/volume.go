@@ -10,7 +10,8 @@ type Volume interface {
 	// The volume does not allocate for a request and does not keep it after completion.
 	Submit(r *Request)
 
-	// Close waits for what was submitted, makes it durable and frees the volume.
+	// Close waits for what was submitted, and for views, makes it durable and frees the
+	// volume. Submit answers ErrGone from then on.
 	Close() error
 }
 
@@ -22,7 +23,7 @@ type Info struct {
 	Size      int64  // bytes, a multiple of BlockSize
 	BlockSize int    // logical block, a power of two from 512
 	PhysBlock int    // preferred write granularity, a multiple of BlockSize
-	Align     int    // memory alignment that requests' buffers need; 1 for none
+	Align     int    // memory alignment of buffers that spares a copy; 1 for any
 	ReadOnly  bool
 	// VolatileCache: a completed write without FUA may be lost before a Flush.
 	VolatileCache bool
@@ -53,7 +54,7 @@ type Request struct {
 	MayUnmap bool // OpWriteZeroes
 	Offset   int64
 	Length   int64    // bytes; the sum of len(Bufs) for OpRead and OpWrite
-	Bufs     [][]byte // read into, or written from; aligned as Info.Align says
+	Bufs     [][]byte // read into, or written from; best aligned as Info.Align says
 
 	// Complete is called when the operation ended, with Err set. It must not block.
 	Complete func(*Request)
@@ -61,6 +62,9 @@ type Request struct {
 
 	// Private is for the volume while it has the request (a free list, a ring index).
 	Private any
+
+	done int64    // Guard: bytes applied
+	next *Request // the queue that the request waits in
 }
 
 // Memory is a Volume whose blocks lie in memory, so that a transport can send from them.
@@ -71,7 +75,8 @@ type Memory interface {
 	Regions() []*Region
 	// View appends to segs the memory that holds length bytes at offset, in order, and
 	// returns it. The bytes stay in place, and readable, until release is called with the
-	// same token. A view of a range that is being written shows each block old or new.
+	// same token; writes to the range wait until then, and complete inside Release. An error
+	// that is ErrBusy means that such a write waits already: submit an OpRead instead.
 	View(segs []Segment, offset, length int64) ([]Segment, ViewToken, error)
 	Release(ViewToken)
 }
@@ -93,6 +98,8 @@ type ViewToken uint64
 // Resizer is a Volume whose size can change while it is open.
 type Resizer interface {
 	Volume
-	// OnResize sets the function that is told of a new size.
+	// OnResize sets the function that is told of a new size, from Refresh.
 	OnResize(func(newSize int64))
+	// Refresh looks whether the size has changed.
+	Refresh() error
 }

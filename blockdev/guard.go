@@ -1,0 +1,205 @@
+package blockdev
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// Guard keeps the writers of a mapping away from its readers, so that a block is read and
+// sent old or new, never mixed, and a packet's checksum holds until it has left.
+//
+// The mapping is divided into stripes. Readers share a stripe, a writer has it alone for the
+// time of a copy. A view can be held for long (until the peer has acknowledged its data), so
+// a writer that meets one does not block: its request waits in the stripe and goes on from
+// where it stopped when the last view there is released. Atomicity is by the block and
+// stripes are whole blocks; so no one ever holds two stripes and waits for a third.
+//
+// Stripes share the entries of a table of bounded size: two that are far apart may, rarely,
+// wait for one another without need.
+type Guard struct {
+	entries []guardEntry // a power of two
+	apply   func(r *Request, off, n int64)
+	finish  func(r *Request)
+}
+
+// guardEntry has a cache line of its own.
+type guardEntry struct {
+	mu    sync.Mutex
+	views int32    // readers, short and long
+	first *Request // writers that wait for views to become 0, in order
+	last  *Request
+	_     [64 - 32]byte
+}
+
+// Stripes are as large as the largest block.
+const (
+	MaxBlockSize = 64 << 10
+	stripeSize   = MaxBlockSize
+	stripeShift  = 16
+	guardEntries = 8192
+
+	// A view's token is the first stripe and the number of stripes.
+	viewCountBits = 16
+	maxView       = (1<<viewCountBits - 2) * stripeSize
+)
+
+// NewGuard makes the guard of a mapping of size bytes. Write calls apply for each piece of a
+// request, alone in its stripe, and finish when a request that had to wait has ended.
+func NewGuard(size int64, apply func(r *Request, off, n int64), finish func(r *Request)) *Guard {
+	stripes := uint64(size+stripeSize-1) >> stripeShift
+	n := min(uint64(guardEntries), 1<<bits.Len64(max(stripes, 1)-1))
+	return &Guard{entries: make([]guardEntry, n), apply: apply, finish: finish}
+}
+
+func (g *Guard) entry(stripe int64) *guardEntry {
+	return &g.entries[stripe&int64(len(g.entries)-1)]
+}
+
+// pieceAt is how many of n bytes at off lie in off's stripe.
+func pieceAt(off, n int64) int64 {
+	return min(n, stripeSize-off&(stripeSize-1))
+}
+
+// ErrView is what Memory.View answers where Guard.View did not. It is ErrBusy, made once
+// since it is no failure and must cost nothing.
+var ErrView error = &OpError{Op: "view", Path: "memory", Offset: -1, Kind: ErrBusy}
+
+// View takes the range for a long read. It returns false where a writer already waits for a
+// part of it, lest readers that follow one another keep it waiting for ever, and where the
+// range is longer than about 4 GiB.
+func (g *Guard) View(off, n int64) (ViewToken, bool) {
+	if n > maxView {
+		return 0, false
+	}
+	if n == 0 {
+		return 0, true
+	}
+	first, last := off>>stripeShift, (off+n-1)>>stripeShift
+	for s := first; s <= last; s++ {
+		e := g.entry(s)
+		e.mu.Lock()
+		busy := e.first != nil
+		if !busy {
+			e.views++
+		}
+		e.mu.Unlock()
+		if busy {
+			g.Release(ViewToken(first<<viewCountBits | (s - first)))
+			return 0, false
+		}
+	}
+	return ViewToken(first<<viewCountBits | (last - first + 1)), true
+}
+
+// Release ends a view. Writers that waited for it run now, in the caller's goroutine.
+func (g *Guard) Release(t ViewToken) {
+	first, count := int64(t>>viewCountBits), int64(t&(1<<viewCountBits-1))
+	for s := first; s < first+count; s++ {
+		g.leave(g.entry(s))
+	}
+}
+
+// leave ends one reader's stay and, after the last, lets the waiting writers go on.
+func (g *Guard) leave(e *guardEntry) {
+	e.mu.Lock()
+	e.views--
+	if e.views > 0 || e.first == nil {
+		e.mu.Unlock()
+		return
+	}
+	r := e.first
+	e.first, e.last = nil, nil
+	e.mu.Unlock()
+	for r != nil {
+		next := r.next
+		r.next = nil
+		if g.proceed(r) {
+			g.finish(r)
+		}
+		r = next
+	}
+}
+
+// Read copies the range of r into its buffers.
+func (g *Guard) Read(r *Request, mem []byte) {
+	for done := int64(0); done < r.Length; {
+		off := r.Offset + done
+		n := pieceAt(off, r.Length-done)
+		e := g.entry(off >> stripeShift)
+		e.mu.Lock()
+		e.views++
+		e.mu.Unlock()
+		r.CopyIn(mem[off:off+n], done)
+		g.leave(e)
+		done += n
+	}
+}
+
+// Write applies r piece by piece. It returns false where r must wait for a view: finish is
+// then called for it later.
+func (g *Guard) Write(r *Request) bool {
+	r.done = 0
+	return g.proceed(r)
+}
+
+func (g *Guard) proceed(r *Request) bool {
+	for r.done < r.Length {
+		off := r.Offset + r.done
+		n := pieceAt(off, r.Length-r.done)
+		e := g.entry(off >> stripeShift)
+		e.mu.Lock()
+		if e.views > 0 {
+			if e.first == nil {
+				e.first = r
+			} else {
+				e.last.next = r
+			}
+			e.last = r
+			e.mu.Unlock()
+			return false
+		}
+		g.apply(r, off, n)
+		e.mu.Unlock()
+		r.done += n
+	}
+	return true
+}
+
+// Exclude calls fn for runs of the range, in order, with no writer in them. Readers are not
+// kept out: fn must change each block at once, as unmapping pages does.
+func (g *Guard) Exclude(off, n int64, fn func(off, n int64) error) error {
+	most := min(int64(len(g.entries)), 256)
+	for n > 0 {
+		first := off >> stripeShift
+		end := min(off+n, (first+most)<<stripeShift)
+		last := (end - 1) >> stripeShift
+		g.lockAll(first, last)
+		err := fn(off, end-off)
+		g.unlockAll(first, last)
+		if err != nil {
+			return err
+		}
+		n -= end - off
+		off = end
+	}
+	return nil
+}
+
+// lockAll locks the entries of stripes in the order of the table, as every one who takes
+// several does. The stripes are no more than the entries.
+func (g *Guard) lockAll(first, last int64) {
+	mask := int64(len(g.entries) - 1)
+	wrapped := (first | mask) + 1
+	for s := wrapped; s <= last; s++ {
+		g.entry(s).mu.Lock()
+	}
+	for s := first; s < min(wrapped, last+1); s++ {
+		g.entry(s).mu.Lock()
+	}
+}
+
+func (g *Guard) unlockAll(first, last int64) {
+	for s := first; s <= last; s++ {
+		g.entry(s).mu.Unlock()
+	}
+}

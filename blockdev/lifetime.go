@@ -1,0 +1,54 @@
+package blockdev
+
+import "sync/atomic"
+
+// Lifetime counts what uses a volume, so that Close can wait for it. The zero value isn't
+// usable; see NewLifetime.
+type Lifetime struct {
+	users atomic.Int64  // and lifetimeClosed once Close was called
+	idle  chan struct{} // told, with room for one, when the last user left a closed volume
+}
+
+const lifetimeClosed = 1 << 62
+
+// NewLifetime gives a Lifetime without users.
+func NewLifetime() *Lifetime {
+	return &Lifetime{idle: make(chan struct{}, 1)}
+}
+
+// Enter counts a user. It returns false, and counts nothing, after Close was called.
+func (l *Lifetime) Enter() bool {
+	if l.users.Add(1) < lifetimeClosed {
+		return true
+	}
+	l.Leave()
+	return false
+}
+
+// Leave takes back one Enter.
+func (l *Lifetime) Leave() {
+	if l.users.Add(-1) == lifetimeClosed {
+		select {
+		case l.idle <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Close lets no more users in and waits until the last has left. It returns false at once
+// where Close was called before.
+func (l *Lifetime) Close() bool {
+	for {
+		n := l.users.Load()
+		if n >= lifetimeClosed {
+			return false
+		}
+		if l.users.CompareAndSwap(n, n+lifetimeClosed) {
+			break
+		}
+	}
+	for l.users.Load() != lifetimeClosed {
+		<-l.idle
+	}
+	return true
+}

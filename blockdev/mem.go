@@ -1,0 +1,169 @@
+package blockdev
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory is a volume in anonymous memory, one mapping. Pages come into being when they are
+// written and go when they are discarded, so a volume may be larger than the machine's
+// memory as long as what is written isn't.
+type memory struct {
+	info   Info
+	mem    []byte
+	region [1]*Region
+	guard  *Guard
+	life   *Lifetime
+}
+
+// background is the length from which discard and write zeroes leave the caller's goroutine:
+// freeing pages takes some 50 ms a GiB.
+const background = 8 << 20
+
+// NewMemory gives a volume of o.Size bytes in memory. What it holds is lost on Close; until
+// then it has no cache that could be lost, so Flush has nothing to do.
+func NewMemory(o Options) (Volume, error) {
+	if err := validateSized("mem", &o); err != nil {
+		return nil, err
+	}
+	mem, err := unix.Mmap(-1, 0, int(o.Size), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, &OpError{Op: "open", Path: "mem", Offset: -1, Kind: ErrCapacity,
+			Err: fmt.Errorf("can't map %d bytes: %w", o.Size, err)}
+	}
+	v := &memory{
+		info: Info{
+			Kind: "mem", Mode: "memory", Size: o.Size,
+			BlockSize: o.BlockSize, PhysBlock: max(o.BlockSize, pageSize), Align: 1,
+			ReadOnly: o.ReadOnly, AtomicBlocks: 1, Discard: true, ZeroAfterDiscard: true,
+		},
+		mem:    mem,
+		region: [1]*Region{{Mem: mem}},
+		life:   NewLifetime(),
+	}
+	v.guard = NewGuard(o.Size, v.apply, v.finish)
+	return v, nil
+}
+
+// pageSize is the unit in which memory is freed, as far as this package assumes; systems
+// with larger pages refuse smaller ones and are answered by clearing.
+const pageSize = 4096
+
+// validateSized checks the options of a kind that has only a size.
+func validateSized(kind string, o *Options) error {
+	err := o.Validate()
+	if err == nil {
+		o.BlockSize = o.BlockSizeOr(DefaultBlockSize)
+		err = CheckSize(o.Size, o.BlockSize)
+	}
+	if err != nil {
+		return &OpError{Op: "open", Path: kind, Offset: -1, Kind: ErrInvalid, Err: err}
+	}
+	return nil
+}
+
+func (v *memory) Info() Info { return v.info }
+
+func (v *memory) Submit(r *Request) {
+	if !v.life.Enter() {
+		r.End(v.info.Gone(r.Op, r.Offset))
+		return
+	}
+	if err := Check(&v.info, v.info.Size, r); err != nil {
+		v.end(r, err)
+		return
+	}
+	switch r.Op {
+	case OpRead:
+		v.guard.Read(r, v.mem)
+	case OpWrite:
+		if !v.guard.Write(r) {
+			return
+		}
+	case OpDiscard, OpWriteZeroes:
+		if r.Length >= background {
+			go v.drop(r)
+		} else {
+			v.drop(r)
+		}
+		return
+	}
+	v.end(r, nil)
+}
+
+func (v *memory) end(r *Request, err error) {
+	v.life.Leave()
+	r.End(err)
+}
+
+func (v *memory) finish(r *Request) { v.end(r, nil) }
+
+// apply writes one piece, alone in its stripe.
+func (v *memory) apply(r *Request, off, n int64) {
+	dst := v.mem[off : off+n]
+	if r.Op == OpWrite {
+		r.CopyOut(dst, off-r.Offset)
+		return
+	}
+	if n < stripeSize || unix.Madvise(dst, unix.MADV_DONTNEED) != nil {
+		clear(dst)
+	}
+}
+
+// drop zeroes a range. A view may see a discard, page by page, but not half of a block that
+// is zeroed.
+func (v *memory) drop(r *Request) {
+	if r.Op == OpDiscard {
+		_ = v.guard.Exclude(r.Offset, r.Length, v.free)
+		v.end(r, nil)
+		return
+	}
+	if v.guard.Write(r) {
+		v.end(r, nil)
+	}
+}
+
+// free zeroes a range and gives its whole pages back.
+func (v *memory) free(off, n int64) error {
+	end := off + n
+	from, to := (off+pageSize-1)&^(pageSize-1), end&^(pageSize-1)
+	if from >= to || unix.Madvise(v.mem[from:to], unix.MADV_DONTNEED) != nil {
+		clear(v.mem[off:end])
+		return nil
+	}
+	clear(v.mem[off:from])
+	clear(v.mem[to:end])
+	return nil
+}
+
+func (v *memory) Regions() []*Region { return v.region[:] }
+
+func (v *memory) View(segs []Segment, offset, length int64) ([]Segment, ViewToken, error) {
+	if !v.life.Enter() {
+		return segs, 0, v.info.Gone(OpRead, offset)
+	}
+	if err := CheckRange(&v.info, v.info.Size, OpRead, offset, length); err != nil {
+		v.life.Leave()
+		return segs, 0, err
+	}
+	t, ok := v.guard.View(offset, length)
+	if !ok {
+		v.life.Leave()
+		return segs, 0, ErrView
+	}
+	return append(segs, Segment{Region: v.region[0], Bytes: v.mem[offset : offset+length : offset+length]}), t, nil
+}
+
+func (v *memory) Release(t ViewToken) {
+	v.guard.Release(t)
+	v.life.Leave()
+}
+
+func (v *memory) Close() error {
+	if !v.life.Close() {
+		return v.info.closedTwice()
+	}
+	return unix.Munmap(v.mem)
+}

@@ -1,0 +1,131 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// Errors that Check reports as the cause below ErrInvalid and ErrRange.
+var (
+	errOp     = errors.New("unknown operation")
+	errLength = errors.New("length isn't the sum of the buffers'")
+)
+
+// String names the operation as errors do.
+func (op Op) String() string {
+	switch op {
+	case OpRead:
+		return "read"
+	case OpWrite:
+		return "write"
+	case OpFlush:
+		return "flush"
+	case OpDiscard:
+		return "discard"
+	case OpWriteZeroes:
+		return "write zeroes"
+	}
+	return fmt.Sprintf("operation %d", uint8(op))
+}
+
+// Check tells whether r is well formed and inside a volume of size bytes that info describes
+// (size is apart because it may change while info doesn't). Buffers may have any alignment.
+func Check(info *Info, size int64, r *Request) error {
+	if r.Op == OpFlush {
+		return nil
+	}
+	if r.Op < OpRead || r.Op > OpWriteZeroes {
+		return info.Fail(r.Op, r.Offset, ErrInvalid, errOp)
+	}
+	if r.Op != OpRead && info.ReadOnly {
+		return info.Fail(r.Op, r.Offset, ErrReadOnly, nil)
+	}
+	if err := CheckRange(info, size, r.Op, r.Offset, r.Length); err != nil {
+		return err
+	}
+	if r.Op <= OpWrite {
+		var sum int64
+		for _, b := range r.Bufs {
+			sum += int64(len(b))
+		}
+		if sum != r.Length {
+			return info.Fail(r.Op, r.Offset, ErrInvalid, errLength)
+		}
+	}
+	return nil
+}
+
+// CheckRange tells whether op's range is of whole blocks inside the volume.
+func CheckRange(info *Info, size int64, op Op, offset, length int64) error {
+	if offset < 0 || length < 0 || (offset|length)&int64(info.BlockSize-1) != 0 {
+		return info.Fail(op, offset, ErrInvalid, fmt.Errorf("offset %d and length %d aren't multiples of the block size %d",
+			offset, length, info.BlockSize))
+	}
+	if offset > size || length > size-offset {
+		return info.Fail(op, offset, ErrRange, fmt.Errorf("%d bytes asked, the volume has %d", length, size))
+	}
+	return nil
+}
+
+// Fail makes the error of an operation on the volume; offset is -1 where it has none.
+func (i *Info) Fail(op Op, offset int64, kind, cause error) error {
+	if op == OpFlush {
+		offset = -1
+	}
+	return &OpError{Op: op.String(), Path: i.Name(), Offset: offset, Kind: kind, Err: cause}
+}
+
+// Name is the path of the volume or, where it has none, its kind.
+func (i *Info) Name() string {
+	if i.Path != "" {
+		return i.Path
+	}
+	return i.Kind
+}
+
+// Gone is the error of an operation on a volume that was closed.
+func (i *Info) Gone(op Op, offset int64) error {
+	return i.Fail(op, offset, ErrGone, fs.ErrClosed)
+}
+
+// closedTwice is the error of a Close after the first.
+func (i *Info) closedTwice() error {
+	return &OpError{Op: "close", Path: i.Name(), Offset: -1, Kind: ErrGone, Err: fs.ErrClosed}
+}
+
+// End completes the request.
+func (r *Request) End(err error) {
+	r.Err = err
+	r.Complete(r)
+}
+
+// CopyOut fills dst with the request's data from byte skip on: a write's piece.
+func (r *Request) CopyOut(dst []byte, skip int64) {
+	for _, b := range r.Bufs {
+		if skip >= int64(len(b)) {
+			skip -= int64(len(b))
+			continue
+		}
+		n := copy(dst, b[skip:])
+		if dst = dst[n:]; len(dst) == 0 {
+			return
+		}
+		skip = 0
+	}
+}
+
+// CopyIn puts src into the request's buffers from byte skip on: a read's piece.
+func (r *Request) CopyIn(src []byte, skip int64) {
+	for _, b := range r.Bufs {
+		if skip >= int64(len(b)) {
+			skip -= int64(len(b))
+			continue
+		}
+		n := copy(b[skip:], src)
+		if src = src[n:]; len(src) == 0 {
+			return
+		}
+		skip = 0
+	}
+}
