@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"math/bits"
 	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -31,6 +32,11 @@ type QueueAttr struct {
 	InCapsule int
 
 	Sink Sink
+}
+
+// SlotOf is the slot of a command identifier: its low bits, as many as Size needs.
+func (a QueueAttr) SlotOf(cid uint16) int {
+	return int(cid) & (1<<bits.Len(uint(a.Size-1)) - 1)
 }
 
 // Sink is where a transport queue delivers; the host core fulfils it. A transport calls it
