@@ -1,0 +1,176 @@
+package cm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrMAD says that a datagram isn't a CM message that this package understands.
+var ErrMAD = errors.New("not a CM management datagram")
+
+// The MAD header (IBTA 13.4.3) of every CM message. All fields are big-endian.
+//
+//	0 BaseVersion  1 MgmtClass  2 ClassVersion  3 Method  4 Status  6 ClassSpecific
+//	8 TransactionID  16 AttributeID  18 reserved  20 AttributeModifier
+const (
+	headerSize = 24
+	bodySize   = MADSize - headerSize
+
+	baseVersion  = 1
+	classCM      = 0x07
+	classVersion = 2
+	methodSend   = 0x03
+)
+
+// AttributeID names a CM message (IBTA table 97 in 12.6).
+type AttributeID uint16
+
+// The messages of communication management.
+const (
+	AttrREQ     AttributeID = 0x10
+	AttrMRA     AttributeID = 0x11
+	AttrREJ     AttributeID = 0x12
+	AttrREP     AttributeID = 0x13
+	AttrRTU     AttributeID = 0x14
+	AttrDREQ    AttributeID = 0x15
+	AttrDREP    AttributeID = 0x16
+	AttrSIDRREQ AttributeID = 0x17
+	AttrSIDRREP AttributeID = 0x18
+	AttrLAP     AttributeID = 0x19
+	AttrAPR     AttributeID = 0x1a
+
+	firstAttr = AttrREQ
+	lastAttr  = AttrAPR
+)
+
+var attributeNames = [...]string{
+	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP", "APR",
+}
+
+func (a AttributeID) String() string {
+	if a < firstAttr || a > lastAttr {
+		return fmt.Sprintf("attribute %#04x", uint16(a))
+	}
+	return attributeNames[a-firstAttr]
+}
+
+// Message is the part of a CM MAD behind its header. The pointers to the message types of this
+// package fulfil it.
+type Message interface {
+	// AttributeID is the attribute that the MAD header names the message by.
+	AttributeID() AttributeID
+	put(body []byte) // into bodySize zero bytes
+	get(body []byte) // from bodySize bytes
+}
+
+// newMessage makes the empty message of an attribute; nil for one outside the table.
+func newMessage(a AttributeID) Message {
+	switch a {
+	case AttrREQ:
+		return new(REQ)
+	case AttrMRA:
+		return new(MRA)
+	case AttrREJ:
+		return new(REJ)
+	case AttrREP:
+		return new(REP)
+	case AttrRTU:
+		return new(RTU)
+	case AttrDREQ:
+		return new(DREQ)
+	case AttrDREP:
+		return new(DREP)
+	case AttrSIDRREQ:
+		return new(SIDRREQ)
+	case AttrSIDRREP:
+		return new(SIDRREP)
+	case AttrLAP:
+		return new(LAP)
+	case AttrAPR:
+		return new(APR)
+	}
+	return nil
+}
+
+// Append appends the MADSize bytes of m under the transaction ID tid to b.
+func Append(b []byte, tid uint64, m Message) []byte {
+	start := len(b)
+	b = append(b, make([]byte, MADSize)...)
+	mad := b[start:]
+	mad[0] = baseVersion
+	mad[1] = classCM
+	mad[2] = classVersion
+	mad[3] = methodSend
+	binary.BigEndian.PutUint64(mad[8:], tid)
+	binary.BigEndian.PutUint16(mad[16:], uint16(m.AttributeID()))
+	m.put(mad[headerSize:])
+	return b
+}
+
+// Parse reads a MAD. The message keeps nothing of mad. Status, ClassSpecific and
+// AttributeModifier are not looked at (some devices put options for their own kind there).
+// An error is an ErrMAD that names the field.
+func Parse(mad []byte) (tid uint64, m Message, err error) {
+	if len(mad) != MADSize {
+		return 0, nil, fmt.Errorf("%w: %d bytes, want %d", ErrMAD, len(mad), MADSize)
+	}
+	for _, f := range [...]struct {
+		name      string
+		got, want byte
+	}{
+		{"BaseVersion", mad[0], baseVersion},
+		{"MgmtClass", mad[1], classCM},
+		{"ClassVersion", mad[2], classVersion},
+		{"Method", mad[3], methodSend},
+	} {
+		if f.got != f.want {
+			return 0, nil, fmt.Errorf("%w: %s %#02x, want %#02x", ErrMAD, f.name, f.got, f.want)
+		}
+	}
+	attr := AttributeID(binary.BigEndian.Uint16(mad[16:]))
+	if m = newMessage(attr); m == nil {
+		return 0, nil, fmt.Errorf("%w: unknown %v", ErrMAD, attr)
+	}
+	m.get(mad[headerSize:])
+	return binary.BigEndian.Uint64(mad[8:]), m, nil
+}
+
+// CommIDs are the communication IDs that begin most messages, from the sender's view: the
+// receiver finds its own in Remote.
+type CommIDs struct {
+	Local, Remote uint32
+}
+
+func (c *CommIDs) put(b []byte) {
+	binary.BigEndian.PutUint32(b, c.Local)
+	binary.BigEndian.PutUint32(b[4:], c.Remote)
+}
+
+func (c *CommIDs) get(b []byte) {
+	c.Local = binary.BigEndian.Uint32(b)
+	c.Remote = binary.BigEndian.Uint32(b[4:])
+}
+
+// AnsweredMessage is the two-bit code by which MRA and REJ name the message that they answer.
+type AnsweredMessage uint8
+
+// Codes of the answered message.
+const (
+	AnswersREQ AnsweredMessage = iota
+	AnswersREP
+	AnswersOther
+)
+
+func uint24(b []byte) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }
+
+func putUint24(b []byte, v uint32) {
+	b[0], b[1], b[2] = byte(v>>16), byte(v>>8), byte(v)
+}
+
+func bit(set bool, mask byte) byte {
+	if set {
+		return mask
+	}
+	return 0
+}

@@ -1,0 +1,289 @@
+package cm
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// sample is a line of testdata/linux.txt.
+type sample struct {
+	capture, frame, name string
+	mad                  []byte
+}
+
+func linuxSamples(t testing.TB) []sample {
+	t.Helper()
+	f, err := os.Open("testdata/linux.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []sample
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		w := strings.Fields(sc.Text())
+		if len(w) != 4 || w[0] == "#" {
+			continue
+		}
+		mad, err := hex.DecodeString(w[3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, sample{w[0], w[1], w[2], mad})
+	}
+	if len(all) != 33 {
+		t.Fatalf("%d samples, want 33", len(all))
+	}
+	return all
+}
+
+func linuxSample(t testing.TB, capture, frame string) (uint64, Message) {
+	t.Helper()
+	for _, s := range linuxSamples(t) {
+		if s.capture == capture && s.frame == frame {
+			tid, m, err := Parse(s.mad)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tid, m
+		}
+	}
+	t.Fatalf("no sample %s %s", capture, frame)
+	return 0, nil
+}
+
+// Every MAD of Linux parses to its message and is made again byte by byte.
+func TestLinuxMADsRoundTrip(t *testing.T) {
+	for _, s := range linuxSamples(t) {
+		tid, m, err := Parse(s.mad)
+		if err != nil {
+			t.Errorf("%s %s: %v", s.capture, s.frame, err)
+			continue
+		}
+		if got := m.AttributeID().String(); got != s.name {
+			t.Errorf("%s %s: %s, want %s", s.capture, s.frame, got, s.name)
+		}
+		if got := Append(nil, tid, m); !bytes.Equal(got, s.mad) {
+			t.Errorf("%s %s %s:\n got %x\nwant %x", s.capture, s.frame, s.name, got, s.mad)
+		}
+	}
+}
+
+var (
+	hostAddr   = netip.MustParseAddr("198.18.0.22")
+	targetAddr = netip.MustParseAddr("198.18.0.12")
+)
+
+func TestLinuxREQ(t *testing.T) {
+	tid, m := linuxSample(t, "6.12/rdma-02-connect", "76")
+	want := REQ{
+		LocalCommID: 0x12e8eef9, ServiceID: ServiceID(4420), LocalCAGUID: 0x505400fffe180016,
+		LocalQPN: 0x13, ResponderResources: 128, RemoteResponse: 20, FlowControl: true,
+		StartingPSN: 0xc1979b, LocalResponse: 20, RetryCount: 7, PKey: 0xffff,
+		PathMTU: verbs.MTU1024, RNRRetryCount: 7, MaxCMRetries: 15,
+		Primary: Path{
+			LocalLID: 0xffff, RemoteLID: 0xffff,
+			LocalGID: verbs.GIDFrom(hostAddr), RemoteGID: verbs.GIDFrom(targetAddr),
+			FlowLabel: 0x53666, HopLimit: 64, ACKTimeout: 17,
+		},
+	}
+	// NVMe/RDMA: record format 0, queue 1, 32 receives, send queue of 31 (0-based), controller 1.
+	b := AppendPrivateHeader(nil, PrivateHeader{0xae9e, hostAddr, targetAddr})
+	copy(want.PrivateData[:], append(b, 0, 0, 1, 0, 32, 0, 31, 0, 1, 0))
+	if tid != 0x2f9eee812 {
+		t.Errorf("transaction ID %#x", tid)
+	}
+	if got := *m.(*REQ); got != want {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+	// rdma_cm makes the flow label from the ports.
+	if got := flowLabel(0xae9e, 4420); got != want.Primary.FlowLabel {
+		t.Errorf("flow label %#x, want %#x", got, want.Primary.FlowLabel)
+	}
+	if _, m := linuxSample(t, "6.12-mtu9000/rdma-02-connect", "1"); m.(*REQ).PathMTU != verbs.MTU4096 {
+		t.Errorf("path MTU %d at MTU 9000", m.(*REQ).PathMTU)
+	}
+}
+
+func TestLinuxREP(t *testing.T) {
+	tid, m := linuxSample(t, "6.12/rdma-02-connect", "2")
+	want := REP{
+		CommIDs: CommIDs{0x4cf0712e, 0x11e8eef9}, LocalQPN: 0x12, StartingPSN: 0xe4bb03,
+		InitiatorDepth: 128, TargetACKDelay: 15, FlowControl: true, RNRRetryCount: 7,
+		LocalCAGUID: 0x505400fffe18000c,
+	}
+	want.PrivateData[2] = 32 // crqsize
+	if tid != 0x2f9eee811 {
+		t.Errorf("transaction ID %#x", tid)
+	}
+	if got := *m.(*REP); got != want {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestLinuxOthers(t *testing.T) {
+	ids := CommIDs{0x14e8eef9, 0x49f0712e}
+	for _, c := range []struct {
+		capture, frame string
+		tid            uint64
+		want           Message
+	}{
+		{"6.12/rdma-02-connect", "3", 0x2f9eee811, &RTU{CommIDs: CommIDs{0x11e8eef9, 0x4cf0712e}}},
+		{"6.12/rdma-15-disconnect", "23", 0x2f9eee814, &DREQ{CommIDs: ids, RemoteQPN: 0x15}},
+		{"6.12/rdma-15-disconnect", "24", 0x2f9eee814, &DREP{CommIDs: CommIDs{ids.Remote, ids.Local}}},
+		{"6.12/rdma-18-bad-port", "2", 0x2f9eee818, &REJ{
+			CommIDs: CommIDs{0, 0x18e8eef9}, Message: AnswersREQ, Reason: verbs.RejectInvalidServiceID,
+		}},
+	} {
+		tid, got := linuxSample(t, c.capture, c.frame)
+		if tid != c.tid || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s %s: TID %#x %+v\nwant %#x %+v", c.capture, c.frame, tid, got, c.tid, c.want)
+		}
+	}
+}
+
+// Where each field lies, by its bytes: IBTA 12.6.
+func TestFieldOffsets(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		m    Message
+		off  int // behind the header
+		want []byte
+	}{
+		{"REQ vendor", &REQ{VendorID: 0x010203}, 4, []byte{0, 1, 2, 3}},
+		{"REQ Q_Key", &REQ{LocalQKey: 0x01020304}, 28, []byte{1, 2, 3, 4}},
+		{"REQ EECNs", &REQ{LocalEECN: 0x010203, RemoteEECN: 0x040506}, 36, []byte{1, 2, 3, 0, 4, 5, 6, 0}},
+		{"REQ transport", &REQ{RemoteResponse: 31, TransportType: 2}, 43, []byte{0xfc}},
+		{"REQ retry count", &REQ{LocalResponse: 1, RetryCount: 7}, 47, []byte{0x0f}},
+		{"REQ MTU", &REQ{PathMTU: 5, RDCExists: true, RNRRetryCount: 3}, 50, []byte{0x5b}},
+		{"REQ CM retries", &REQ{MaxCMRetries: 15, SRQ: true, ExtendedTransport: 1}, 51, []byte{0xf9}},
+		{"REQ rate", &REQ{Primary: Path{PacketRate: 0x3f, TrafficClass: 7}}, 88, []byte{0, 0, 0, 0x3f, 7}},
+		{"REQ SL", &REQ{Primary: Path{SL: 15, SubnetLocal: true, ACKTimeout: 31}}, 94, []byte{0xf8, 0xf8}},
+		{"REQ alternate", &REQ{Alternate: Path{LocalLID: 0x0102}}, 96, []byte{1, 2}},
+		{"REQ alternate SAP", &REQ{Alternate: Path{ACKTimeout: 1}, AlternateSAP: true}, 139, []byte{0x0c}},
+		{"REP vendor", &REP{VendorID: 0x010203, LocalQPN: 0x111111, LocalEECN: 0x222222, StartingPSN: 0x333333}, 12,
+			[]byte{0x11, 0x11, 0x11, 1, 0x22, 0x22, 0x22, 2, 0x33, 0x33, 0x33, 3}},
+		{"REP flags", &REP{TargetACKDelay: 16, FailoverAccepted: 2, RNRRetryCount: 5, SRQ: true}, 26, []byte{0x84, 0xb0}},
+		{"MRA", &MRA{Message: AnswersREP, ServiceTimeout: 24}, 8, []byte{0x40, 0xc0}},
+		{"REJ", &REJ{Message: AnswersOther, InfoLength: 8, Reason: 0x0102}, 8, []byte{0x80, 0x10, 1, 2}},
+		{"SIDR_REP", &SIDRREP{Status: 1, InfoLength: 2, QPN: 0x030405}, 4, []byte{1, 2, 0, 0, 3, 4, 5}},
+	} {
+		mad := Append(nil, 0, c.m)
+		if got := mad[headerSize+c.off:][:len(c.want)]; !bytes.Equal(got, c.want) {
+			t.Errorf("%s: % x, want % x", c.name, got, c.want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	good := Append(nil, 1, &RTU{})
+	change := func(off int, v byte) []byte {
+		b := bytes.Clone(good)
+		b[off] = v
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"255 bytes, want 256": good[:255],
+		"257 bytes, want 256": append(bytes.Clone(good), 0),
+		"BaseVersion":         change(0, 2),
+		"MgmtClass":           change(1, 3),
+		"ClassVersion":        change(2, 1),
+		"Method":              change(3, 0x81),
+		"unknown attribute":   change(17, 0x1b),
+	} {
+		_, _, err := Parse(b)
+		if !errors.Is(err, ErrMAD) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range linuxSamples(f) {
+		f.Add(s.mad)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for a := firstAttr; a <= lastAttr; a++ {
+		b := Append(nil, 1, newMessage(a))
+		for i := headerSize; i < MADSize; i++ {
+			b[i] = byte(r.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tid, m, err := Parse(b)
+		if err != nil {
+			if !errors.Is(err, ErrMAD) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again := Append(nil, tid, m)
+		tid2, m2, err := Parse(again)
+		if err != nil || tid2 != tid || !reflect.DeepEqual(m, m2) {
+			t.Fatalf("%v: %+v became %+v", err, m, m2)
+		}
+	})
+}
+
+func TestPrivateHeader(t *testing.T) {
+	for _, c := range []struct{ src, dst, hex string }{
+		{"198.18.0.22", "198.18.0.12",
+			"00401234" + "000000000000000000000000c6120016" + "000000000000000000000000c612000c"},
+		{"2001:db8::1", "::1",
+			"00601234" + "20010db8000000000000000000000001" + "00000000000000000000000000000001"},
+	} {
+		h := PrivateHeader{0x1234, netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst)}
+		b := AppendPrivateHeader(nil, h)
+		if got := hex.EncodeToString(b); got != c.hex {
+			t.Errorf("%s: %s, want %s", c.src, got, c.hex)
+		}
+		if got, err := ParsePrivateHeader(b); err != nil || got != h {
+			t.Errorf("%s: %+v %v", c.src, got, err)
+		}
+	}
+	b := AppendPrivateHeader(nil, PrivateHeader{1, hostAddr, targetAddr})
+	for name, bad := range map[string][]byte{
+		"35 bytes":    b[:35],
+		"CMA version": append([]byte{1}, b[1:]...),
+		"IP version":  append([]byte{0, 0x50}, b[2:]...),
+	} {
+		if _, err := ParsePrivateHeader(bad); !errors.Is(err, ErrPrivateHeader) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzParsePrivateHeader(f *testing.F) {
+	f.Add(AppendPrivateHeader(nil, PrivateHeader{1, hostAddr, targetAddr}))
+	f.Add(AppendPrivateHeader(nil, PrivateHeader{1, netip.IPv6Loopback(), netip.IPv6Loopback()}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := ParsePrivateHeader(b)
+		if err != nil {
+			return
+		}
+		if again, err := ParsePrivateHeader(AppendPrivateHeader(nil, h)); err != nil || again != h {
+			t.Fatalf("%+v became %+v, %v", h, again, err)
+		}
+	})
+}
+
+func TestServiceID(t *testing.T) {
+	if got := ServiceID(4420); got != 0x0000000001061144 {
+		t.Errorf("%#x", got)
+	}
+	for _, id := range []uint64{0x0111_1144, 0x1_0000_0000_0106_1144 >> 1, 0} {
+		if _, ok := servicePort(id); ok {
+			t.Errorf("%#x taken for RDMA_PS_TCP", id)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package cm
+
+import "time"
+
+// Codes and limits of the exchange, as Linux's rdma_cm uses them.
+const (
+	responseCode    = 20 // CM response timeout that we promise and ask for: 4096 ms
+	packetLifeCode  = 16 // packet life time of a path: 256 ms
+	serviceCode     = 24 // service timeout in our MRAs: 65.5 s
+	maxCMRetries    = 15
+	defaultHopLimit = 64
+)
+
+// minRNRTimer (IBTA table 45, code 12: 0.64 ms) is what our NAKs ask a peer to wait that finds
+// no receive posted. Consumers post a receive for every message that the peer may send, so this
+// happens only while a completion is being handled, which takes microseconds; code 0, which
+// Linux leaves, would cost 655 ms, and a shorter one only more NAKs on a busy machine.
+const minRNRTimer = 12
+
+// Bounds of a retransmission interval that a peer's timeout code asks for. Sending again
+// earlier than a peer allows does no harm; a code of 31 would hold a connection for a day.
+const (
+	minRetransmit = 64 * time.Millisecond
+	maxRetransmit = 8192 * time.Millisecond
+)
+
+// maxService bounds the time that a peer's MRA adds.
+const maxService = 262144 * time.Millisecond
+
+// codeDuration is the time of a 5-bit code, 4.096 µs × 2^n, in the rounding of Linux: whole
+// milliseconds that are powers of two.
+func codeDuration(code uint8) time.Duration {
+	return time.Millisecond << max(int(code&31)-8, 0)
+}
+
+// reqInterval is the retransmission interval of a REQ: twice the packet life time and the
+// peer's response timeout, 4608 ms.
+const reqInterval = 4608 * time.Millisecond
+
+// retransmitInterval is that of the passive side, from the code in the REQ.
+func retransmitInterval(code uint8) time.Duration {
+	return min(max(codeDuration(code), minRetransmit), maxRetransmit)
+}
+
+// ackTimeout is the Local ACK Timeout code of a QP whose peer acknowledges after the delay code
+// delay over a path of the life time code life: about delay + 2 × life, rounded up in powers
+// of two.
+func ackTimeout(delay, life uint8) uint8 {
+	t := life + 1
+	if t >= delay {
+		if delay+1 >= t {
+			t++
+		}
+	} else {
+		bump := t+1 >= delay
+		t = delay
+		if bump {
+			t++
+		}
+	}
+	return min(t, 31)
+}
+
+// flowLabel is that of rdma_cm, which RoCE makes its UDP source ports from.
+func flowLabel(src, dst uint16) uint32 {
+	return (uint32(src)*31 + uint32(dst)) & 0xfffff
+}
