@@ -8,5 +8,6 @@ require (
 	github.com/gopacket/gopacket v1.7.7 // indirect
 	github.com/ncw/directio v1.0.5 // indirect
 	go.uber.org/goleak v1.3.0 // indirect
+	golang.org/x/net v0.55.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect
 )

@@ -104,7 +104,7 @@ func (f Flow) WithoutDF() Flow {
 func (f Flow) IPv6() bool { return f.v6 }
 
 // prefix is the state after the prefix of a packet whose UDP payload is n bytes long.
-func (f *Flow) prefix(n int, id uint16) uint32 {
+func (f Flow) prefix(n int, id uint16) uint32 {
 	udp := uint16(n + udpSize)
 	state := f.state ^ crcTables[3][udp>>8] ^ crcTables[2][byte(udp)]
 	if f.v6 {
@@ -124,7 +124,7 @@ func crcBTH(state uint32, b []byte) uint32 {
 // ICRC computes the invariant CRC of a packet: header is BTH and extension headers, payload
 // the data in any number of pieces; the pad is understood. Over IPv4 id is the Identification
 // that the packet will have. PutICRC and AppendTrailer write the result.
-func (f *Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
+func (f Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
 	n := 0
 	for _, p := range payload {
 		n += len(p)
@@ -166,7 +166,7 @@ const (
 // datagrams that were received as one, the index in the train is what a sender like ours uses.
 // Where the ICRC isn't right with that, Verify solves for the Identification and returns it
 // with Recovered; see the package's documentation for what this leaves of the ICRC's strength.
-func (f *Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
+func (f Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
 	if len(p) < MinPacket || len(p) > MaxPacket || len(p)&3 != 0 {
 		return Bad, expected
 	}
@@ -189,7 +189,7 @@ func (f *Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
 
 // Adjust turns the ICRC of a packet made for Identification from into the one for to, without
 // looking at the packet again. n is the length of the UDP payload, ICRC included.
-func (f *Flow) Adjust(icrc uint32, n int, from, to uint16) uint32 {
+func (f Flow) Adjust(icrc uint32, n int, from, to uint16) uint32 {
 	if f.v6 || from == to {
 		return icrc
 	}

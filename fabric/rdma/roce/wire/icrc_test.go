@@ -1,9 +1,13 @@
 package wire
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"hash/crc32"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -55,5 +59,219 @@ func TestICRCVectors(t *testing.T) {
 				t.Errorf("Verify without = %v, %#x", got, id)
 			}
 		})
+	}
+}
+
+// naiveICRC is the definition, over a copy of everything (annex A17.3.3).
+func naiveICRC(src, dst netip.AddrPort, id uint16, df bool, packet []byte) uint32 {
+	var b []byte
+	for range 8 {
+		b = append(b, 0xff)
+	}
+	udp := len(packet) + ICRCSize + 8
+	if src.Addr().Is6() {
+		s, d := src.Addr().As16(), dst.Addr().As16()
+		b = append(b, 0x6f, 0xff, 0xff, 0xff, byte(udp>>8), byte(udp), 17, 0xff)
+		b = append(append(b, s[:]...), d[:]...)
+	} else {
+		flags := byte(0)
+		if df {
+			flags = 0x40
+		}
+		total := udp + 20
+		s, d := src.Addr().As4(), dst.Addr().As4()
+		b = append(b, 0x45, 0xff, byte(total>>8), byte(total), byte(id>>8), byte(id), flags, 0, 0xff, 17, 0xff, 0xff)
+		b = append(append(b, s[:]...), d[:]...)
+	}
+	b = append(b, byte(src.Port()>>8), byte(src.Port()), byte(dst.Port()>>8), byte(dst.Port()),
+		byte(udp>>8), byte(udp), 0xff, 0xff)
+	at := len(b)
+	b = append(b, packet...)
+	b[at+4] = 0xff
+	return crc32.ChecksumIEEE(b)
+}
+
+func randomEndpoints(r *rand.Rand, v6 bool) (src, dst netip.AddrPort) {
+	addr := func() netip.Addr {
+		var b [16]byte
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		b[0] = 0x20
+		if v6 {
+			return netip.AddrFrom16(b)
+		}
+		return netip.AddrFrom4([4]byte(b[:4]))
+	}
+	return netip.AddrPortFrom(addr(), uint16(r.Uint32())), netip.AddrPortFrom(addr(), Port)
+}
+
+func randomBytes(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// TestICRCMatchesDefinition compares with the naive computation for every payload length, cut
+// into pieces at random.
+func TestICRCMatchesDefinition(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := range MaxPayload + 1 {
+		src, dst := randomEndpoints(r, n%2 != 0)
+		header := randomBytes(r, BTHSize+4*r.IntN(8))
+		payload := randomBytes(r, n)
+		id, df := uint16(r.Uint32()), r.IntN(4) != 0
+		packet := append(append(append([]byte{}, header...), payload...), make([]byte, Pad(n))...)
+		want := naiveICRC(src, dst, id, df, packet)
+
+		flow := NewFlow(src, dst)
+		if !df {
+			flow = flow.WithoutDF()
+		}
+		a, b := r.IntN(n+1), r.IntN(n+1)
+		a, b = min(a, b), max(a, b)
+		if got := flow.ICRC(id, header, payload[:a], payload[a:b], payload[b:]); got != want {
+			t.Fatalf("payload of %d bytes in %d+%d+%d, IPv6 %v: ICRC %#08x, want %#08x", n, a, b-a, n-b, flow.IPv6(), got, want)
+		}
+		if len(packet)+ICRCSize > MaxPacket {
+			continue
+		}
+		packet = binary.LittleEndian.AppendUint32(packet, want)
+		if v, got := flow.Verify(packet, id); v != Exact || got != id {
+			t.Fatalf("payload of %d bytes: Verify = %v, %#x", n, v, got)
+		}
+	}
+}
+
+func TestMappedAddressesAreIPv4(t *testing.T) {
+	p := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	a := NewFlow(p("192.0.2.1:1"), p("192.0.2.2:4791"))
+	b := NewFlow(p("[::ffff:192.0.2.1]:1"), p("[::ffff:192.0.2.2]:4791"))
+	if a != b {
+		t.Error("an IPv4 address mapped into IPv6 makes another flow")
+	}
+}
+
+// checkRecovery makes b a packet with Identification id, and checks that it is found from guess
+// and that Adjust agrees with computing anew.
+func checkRecovery(t *testing.T, b []byte, id, guess uint16) {
+	t.Helper()
+	n := len(b) &^ 3
+	if n < MinPacket || n > MaxPacket {
+		return
+	}
+	packet := append([]byte{}, b[:n]...)
+	end := n - ICRCSize
+	icrc := testFlow.ICRC(id, packet[:end])
+	PutICRC(packet[end:], icrc)
+	want := Recovered
+	if id == guess {
+		want = Exact
+	}
+	if v, got := testFlow.Verify(packet, guess); v != want || got != id {
+		t.Fatalf("%d bytes, Identification %#x, guess %#x: %v, %#x", n, id, guess, v, got)
+	}
+	if got, want := testFlow.Adjust(icrc, n, id, guess), testFlow.ICRC(guess, packet[:end]); got != want {
+		t.Fatalf("%d bytes: Adjust from %#x to %#x = %#08x, want %#08x", n, id, guess, got, want)
+	}
+}
+
+func TestRecoverEveryLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for n := MinPacket; n <= MaxPacket; n += 4 {
+		checkRecovery(t, randomBytes(r, n), uint16(r.Uint32()), uint16(r.Uint32()))
+	}
+}
+
+func TestRecoverEveryIdentification(t *testing.T) {
+	b := randomBytes(rand.New(rand.NewPCG(7, 8)), 36)
+	for id := range 1 << 16 {
+		checkRecovery(t, b, uint16(id), 0)
+	}
+}
+
+func TestRecoveryIsConcurrent(t *testing.T) {
+	for i := range shifts {
+		shifts[i].Store(nil)
+	}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 9))
+			for range 500 {
+				checkRecovery(t, randomBytes(r, MinPacket+r.IntN(2000)), uint16(r.Uint32()), 0)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestVerifyRejectsSizes(t *testing.T) {
+	for _, n := range []int{0, 3, 12, 15, 17, MaxPacket + 4, 65000} {
+		if v, _ := testFlow.Verify(make([]byte, n), 0); v != Bad {
+			t.Errorf("%d bytes: %v", n, v)
+		}
+	}
+}
+
+func TestIPv6HasNoIdentification(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 11))
+	src, dst := randomEndpoints(r, true)
+	f := NewFlow(src, dst)
+	b := randomBytes(r, 64)
+	icrc := f.ICRC(0, b[:60])
+	PutICRC(b[60:], icrc)
+	if v, _ := f.Verify(b, 99); v != Exact {
+		t.Errorf("Verify with any Identification: %v", v)
+	}
+	if got := f.Adjust(icrc, len(b), 1, 2); got != icrc {
+		t.Error("Adjust changes an ICRC over IPv6")
+	}
+	b[20]++
+	if v, _ := f.Verify(b, 0); v != Bad {
+		t.Errorf("a changed packet: %v", v)
+	}
+}
+
+// TestStrength measures what Verify misses of changed packets, against what the package
+// documentation states.
+func TestStrength(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 13))
+	var p Packet
+	p.BTH = BTH{Opcode: RCWriteMiddle, PKey: DefaultPKey, DestQP: 0x11, PSN: 77}
+	p.Payload = randomBytes(r, 1024)
+	b := p.Append(nil, testFlow, 0x1234)
+
+	missedBits := 0
+	for bit := range 8 * len(b) {
+		if bit/8 == 4 {
+			continue // masked
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+		if v, _ := testFlow.Verify(b, 0); v != Bad {
+			missedBits++
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+	if missedBits != 0 {
+		t.Errorf("%d of %d single-bit errors pass", missedBits, 8*len(b))
+	}
+
+	const trials = 1 << 18
+	missed := 0
+	for range trials {
+		at := BTHSize + r.IntN(1000)
+		old := *(*[8]byte)(b[at:])
+		binary.LittleEndian.PutUint64(b[at:], r.Uint64())
+		if v, _ := testFlow.Verify(b, 0); v != Bad {
+			missed++
+		}
+		copy(b[at:], old[:])
+	}
+	// One in 65,536 is expected: 4 of these.
+	if missed > 16 {
+		t.Errorf("%d of %d random changes pass", missed, trials)
 	}
 }

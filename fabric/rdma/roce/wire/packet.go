@@ -145,7 +145,7 @@ func (p *Packet) AppendHeader(b []byte) []byte {
 // Append writes the whole packet in one piece: headers, p.Payload, pad and ICRC for flow f and
 // Identification id. It sets p.PadCnt. It is for packets that are small or rare; bulk data is
 // gathered (AppendHeader, Flow.ICRC, AppendTrailer).
-func (p *Packet) Append(b []byte, f *Flow, id uint16) []byte {
+func (p *Packet) Append(b []byte, f Flow, id uint16) []byte {
 	p.PadCnt = uint8(Pad(len(p.Payload)))
 	start := len(b)
 	b = p.AppendHeader(b)

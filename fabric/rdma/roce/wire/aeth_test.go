@@ -1,0 +1,53 @@
+package wire
+
+import "testing"
+
+func TestSyndromes(t *testing.T) {
+	for _, c := range []struct {
+		s             Syndrome
+		ack, rnr, nak bool
+		text          string
+	}{
+		{0x1f, true, false, false, "ACK"},
+		{0x00, true, false, false, "ACK (0 credits)"},
+		{0x0c, true, false, false, "ACK (64 credits)"},
+		{0x20, false, true, false, "RNR NAK (655.36ms)"},
+		{0x2e, false, true, false, "RNR NAK (1.28ms)"},
+		{0x60, false, false, true, "NAK PSN sequence error"},
+		{0x61, false, false, true, "NAK invalid request"},
+		{0x62, false, false, true, "NAK remote access error"},
+		{0x63, false, false, true, "NAK remote operational error"},
+		{0x64, false, false, true, "NAK invalid RD request"},
+		{0x65, false, false, false, "reserved syndrome 0x65"},
+		{0x40, false, false, false, "reserved syndrome 0x40"},
+		{0x80, false, false, false, "reserved syndrome 0x80"},
+	} {
+		if c.s.IsACK() != c.ack || c.s.IsRNR() != c.rnr || c.s.IsNAK() != c.nak {
+			t.Errorf("%#02x: ACK %v, RNR %v, NAK %v", uint8(c.s), c.s.IsACK(), c.s.IsRNR(), c.s.IsNAK())
+		}
+		if got := c.s.String(); got != c.text {
+			t.Errorf("%#02x is %q, want %q", uint8(c.s), got, c.text)
+		}
+	}
+	if s := RNRNAK(14); s != 0x2e || s.RNRTimer() != 14 {
+		t.Errorf("RNRNAK(14) = %#02x with timer %d", uint8(s), s.RNRTimer())
+	}
+}
+
+func TestCredits(t *testing.T) {
+	if _, limited := ACK.Credits(); limited {
+		t.Error("syndrome 0x1f limits the credits")
+	}
+	if _, limited := NAKInvalidRequest.Credits(); limited {
+		t.Error("a NAK limits the credits")
+	}
+	for offer, want := range map[int]Syndrome{0: 0, 1: 1, 5: 4, 6: 5, 7: 5, 8: 6, 32767: 0x1d, 32768: 0x1e, 1 << 20: 0x1e} {
+		got := CreditACK(offer)
+		if got != want {
+			t.Errorf("CreditACK(%d) = %#02x, want %#02x", offer, uint8(got), uint8(want))
+		}
+		if n, limited := got.Credits(); !limited || n > offer {
+			t.Errorf("CreditACK(%d) offers %d", offer, n)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestOpcodeTable checks each line of the table against what its name says (IBTA table 38).
+func TestOpcodeTable(t *testing.T) {
+	known := 0
+	for v := range 256 {
+		o := Opcode(v)
+		if !o.Known() {
+			if o.Kind() != KindUnknown || o.HeaderSize() != 0 || o.Headers() != 0 {
+				t.Errorf("%v has properties", o)
+			}
+			continue
+		}
+		known++
+		name := o.String()
+		has := func(words ...string) bool {
+			for _, w := range words {
+				if strings.Contains(name, w) {
+					return true
+				}
+			}
+			return false
+		}
+		single := has("ONLY", "REQUEST", "ACKNOWLEDGE", "CMP_SWAP", "FETCH_ADD", "FLUSH", "ATOMIC_WRITE", "CNP")
+		check := func(what string, got, want bool) {
+			if got != want {
+				t.Errorf("%v: %s = %v, want %v", o, what, got, want)
+			}
+		}
+		check("Starts", o.Starts(), has("FIRST") || single)
+		check("Ends", o.Ends(), has("LAST") || single)
+		check("IsRC", o.IsRC(), has("RC_"))
+		check("IsUD", o.IsUD(), has("UD_"))
+		response := has("RESPONSE", "ACKNOWLEDGE")
+		check("IsResponse", o.IsResponse(), response)
+		check("IsRequest", o.IsRequest(), !response && !has("CNP"))
+		check("HasPayload", o.HasPayload(), has("SEND", "RDMA_WRITE", "RESPONSE", "ATOMIC_WRITE", "CNP"))
+		check("NeedsAck", o.NeedsAck(), has("RC_SEND", "RDMA_WRITE"))
+		for h, want := range map[Headers]bool{
+			HasDETH:         has("UD_"),
+			HasFETH:         has("FLUSH"),
+			HasRETH:         has("WRITE_FIRST", "WRITE_ONLY", "READ_REQUEST", "FLUSH", "ATOMIC_WRITE"),
+			HasAtomicETH:    has("CMP_SWAP", "FETCH_ADD"),
+			HasAETH:         response && !has("MIDDLE"),
+			HasAtomicAckETH: has("ATOMIC_ACKNOWLEDGE"),
+			HasImmDt:        has("IMM"),
+			HasIETH:         has("INV"),
+		} {
+			check("header "+headerNames[h], o.Headers()&h != 0, want)
+		}
+		if got, want := o.HeaderSize(), BTHSize+o.Headers().Size(); got != want || got > MaxHeader {
+			t.Errorf("%v: HeaderSize = %d, want %d", o, got, want)
+		}
+	}
+	if known != 28 {
+		t.Errorf("%d opcodes are known, want 28", known)
+	}
+}
+
+var headerNames = map[Headers]string{
+	HasDETH: "DETH", HasFETH: "FETH", HasRETH: "RETH", HasAtomicETH: "AtomicETH",
+	HasAETH: "AETH", HasAtomicAckETH: "AtomicAckETH", HasImmDt: "ImmDt", HasIETH: "IETH",
+}
+
+func TestReservedOpcodes(t *testing.T) {
+	for _, o := range []Opcode{0x15, 0x18, 0x1e, 0x1f, 0x20, 0x40, 0x60, 0x66, 0x80, 0xff} {
+		if o.Known() {
+			t.Errorf("%v is known", o)
+		}
+	}
+	if got := Opcode(0x15).String(); got != "opcode 0x15" {
+		t.Errorf("name of a reserved opcode: %q", got)
+	}
+}
