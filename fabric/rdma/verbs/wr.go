@@ -145,3 +145,31 @@ type AH struct {
 	RemoteQPN uint32
 	QKey      uint32
 }
+
+var wcStatusText = [...]string{
+	WCSuccess:        "success",
+	WCLocLenErr:      "local length error",
+	WCLocQPOpErr:     "local QP operation error",
+	WCLocProtErr:     "local protection error",
+	WCWRFlushErr:     "work request flushed",
+	WCMWBindErr:      "memory window bind error",
+	WCBadRespErr:     "bad response",
+	WCLocAccessErr:   "local access error",
+	WCRemInvReqErr:   "remote invalid request",
+	WCRemAccessErr:   "remote access error",
+	WCRemOpErr:       "remote operation error",
+	WCRetryExcErr:    "transport retry counter exceeded: the peer does not answer",
+	WCRNRRetryExcErr: "RNR retry counter exceeded: the peer posts no receives",
+	WCRemAbortErr:    "remote aborted",
+	WCFatalErr:       "fatal error",
+	WCRespTimeoutErr: "response timeout",
+	WCGeneralErr:     "general error",
+}
+
+// String describes the status as ibv_wc_status_str does.
+func (s WCStatus) String() string {
+	if int(s) < len(wcStatusText) {
+		return wcStatusText[s]
+	}
+	return "unknown status"
+}

@@ -1,0 +1,61 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Errors of this package, for errors.Is.
+var (
+	// ErrDisconnected: the peer ended the connection.
+	ErrDisconnected = errors.New("the peer disconnected")
+	// ErrProtocol: the peer broke a rule of NVMe/RDMA.
+	ErrProtocol = errors.New("NVMe/RDMA protocol error")
+	// ErrClosed: this side closed the connection.
+	ErrClosed = errors.New("closed")
+)
+
+// ConnError says at which stage a connection to or from Peer failed.
+type ConnError struct {
+	Stage string // "resolve address", "connect", "receive", …
+	Peer  netip.AddrPort
+	QID   uint16
+	Err   error
+}
+
+func (e *ConnError) Error() string {
+	return fmt.Sprintf("rdma: %s, peer %s, queue %d: %v", e.Stage, e.Peer, e.QID, e.Err)
+}
+
+func (e *ConnError) Unwrap() error { return e.Err }
+
+// RejectError is the peer's refusal of a connection.
+type RejectError struct {
+	Reason verbs.RejectReason
+	Status RejectStatus // with reason 28, where the private data says so; else 0
+}
+
+func (e *RejectError) Error() string {
+	switch {
+	case e.Status != 0:
+		return "rejected by the NVMe target: " + e.Status.String()
+	case e.Reason == verbs.RejectInvalidServiceID:
+		return "rejected: nothing listens on this port there (invalid service ID)"
+	case e.Reason == verbs.RejectNoResources:
+		return "rejected: the peer has no resources left"
+	case e.Reason == verbs.RejectStale:
+		return "rejected: the peer takes this for an old connection (stale); try again"
+	}
+	return fmt.Sprintf("rejected by the peer's connection manager, reason %d", e.Reason)
+}
+
+// CompletionError is a work request that failed.
+type CompletionError struct {
+	What   string
+	Status verbs.WCStatus
+}
+
+func (e *CompletionError) Error() string { return e.What + ": " + e.Status.String() }

@@ -1,0 +1,221 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// HostConfig configures a Transport. The zero value is good.
+type HostConfig struct {
+	// ResolveTimeout bounds address and route resolution each; 0 means 3 s.
+	ResolveTimeout time.Duration
+	// Memory bounds what Alloc gives out, in bytes; 0 means 1 GiB.
+	Memory int64
+	// Log takes what goes wrong in the background; nil discards it.
+	Log *slog.Logger
+}
+
+const (
+	defaultResolveTimeout = 3 * time.Second
+	defaultHostMemory     = 1 << 30
+)
+
+func (c HostConfig) withDefaults() HostConfig {
+	if c.ResolveTimeout == 0 {
+		c.ResolveTimeout = defaultResolveTimeout
+	}
+	if c.Memory == 0 {
+		c.Memory = defaultHostMemory
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Transport makes NVMe/RDMA queue connections: host.Transport over any verbs provider.
+type Transport struct {
+	cm     verbs.ConnectionManager
+	cfg    HostConfig
+	memory *memory
+	stats  *Stats
+	queues sync.WaitGroup
+}
+
+var _ host.Transport = (*Transport)(nil)
+
+// NewTransport makes a Transport that connects through cm.
+func NewTransport(cm verbs.ConnectionManager, cfg HostConfig) (*Transport, error) {
+	cfg = cfg.withDefaults()
+	m, err := newMemory(cfg.Memory, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	if err != nil {
+		return nil, err
+	}
+	return &Transport{cm: cm, cfg: cfg, memory: m, stats: new(Stats)}, nil
+}
+
+// Type is nvme.TransportRDMA.
+func (t *Transport) Type() nvme.TransportType { return nvme.TransportRDMA }
+
+// Stats are the counters of all queues together.
+func (t *Transport) Stats() *Stats { return t.stats }
+
+// Alloc gives registered memory, aligned to 4096 bytes.
+func (t *Transport) Alloc(n int) ([]byte, error) {
+	b := t.memory.arena.Alloc(n)
+	if b == nil {
+		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory (HostConfig.Memory is %d)",
+			verbs.ErrNoMemory, n, t.cfg.Memory)
+	}
+	return b, nil
+}
+
+// Free takes memory of Alloc back.
+func (t *Transport) Free(b []byte) { t.memory.arena.Free(b) }
+
+// Close frees the memory when every queue is closed. Memory of Alloc must not be used after.
+func (t *Transport) Close() error {
+	t.queues.Wait()
+	t.memory.close()
+	return nil
+}
+
+// Dial connects one queue pair. The error is a *ConnError that names the stage; a refusal
+// wraps a *RejectError.
+func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
+	d := &dialer{t: t, attr: a, events: make(chan verbs.CMEvent, 4)}
+	if err := validAttr(a); err != nil {
+		return nil, d.failed("connect", err)
+	}
+	id, err := t.cm.CreateID(d.event)
+	if err != nil {
+		return nil, d.failed("create identifier", err)
+	}
+	q, err := d.dial(ctx, id)
+	if err != nil {
+		_ = id.Destroy()
+		return nil, err
+	}
+	return q, nil
+}
+
+// dialer waits for the events of connection set-up.
+type dialer struct {
+	t      *Transport
+	attr   host.QueueAttr
+	events chan verbs.CMEvent
+
+	queue atomic.Pointer[hostQueue]
+}
+
+// event keeps what the waiting dial needs. Set-up gives at most one event per call, so the
+// channel doesn't fill before a disconnection, of which the queue is told directly.
+func (d *dialer) event(ev verbs.CMEvent) {
+	if q := d.queue.Load(); q != nil {
+		q.cmEvent(ev)
+	}
+	ev.Param.PrivateData = append([]byte(nil), ev.Param.PrivateData...)
+	select {
+	case d.events <- ev:
+	default:
+	}
+}
+
+func (d *dialer) failed(stage string, err error) error {
+	return &ConnError{Stage: stage, Peer: d.attr.Remote, QID: d.attr.QID, Err: err}
+}
+
+// wait takes the next event, which has to be want.
+func (d *dialer) wait(ctx context.Context, stage string, want verbs.CMEventType) (verbs.CMEvent, error) {
+	select {
+	case <-ctx.Done():
+		return verbs.CMEvent{}, d.failed(stage, ctx.Err())
+	case ev := <-d.events:
+		switch {
+		case ev.Type == want:
+			return ev, nil
+		case ev.Type == verbs.CMRejected:
+			e := &RejectError{Reason: ev.Reason}
+			if ev.Reason == verbs.RejectConsumer {
+				e.Status, _ = parseReject(ev.Param.PrivateData)
+			}
+			return ev, d.failed(stage, e)
+		case ev.Err != nil:
+			return ev, d.failed(stage, ev.Err)
+		}
+		return ev, d.failed(stage, ErrDisconnected)
+	}
+}
+
+func (d *dialer) dial(ctx context.Context, id verbs.CMID) (*hostQueue, error) {
+	timeout := d.t.cfg.ResolveTimeout
+	if err := id.ResolveAddr(d.attr.Local, d.attr.Remote, timeout); err != nil {
+		return nil, d.failed("resolve address", err)
+	}
+	if _, err := d.wait(ctx, "resolve address", verbs.CMAddrResolved); err != nil {
+		return nil, err
+	}
+	if err := id.ResolveRoute(timeout); err != nil {
+		return nil, d.failed("resolve route", err)
+	}
+	if _, err := d.wait(ctx, "resolve route", verbs.CMRouteResolved); err != nil {
+		return nil, err
+	}
+	q, err := d.t.newQueue(id, d.attr)
+	if err != nil {
+		return nil, d.failed("create queue pair", err)
+	}
+	d.queue.Store(q)
+	if err := d.connect(ctx, id); err != nil {
+		q.abandon()
+		return nil, err
+	}
+	q.start()
+	return q, nil
+}
+
+func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
+	a := d.attr
+	req := connectRequest{
+		QID: a.QID, HRQSize: uint16(a.Size), HSQSize: uint16(a.Size - 1), CNTLID: a.CNTLID,
+	}
+	// The target has data moved by READ from this side only: what it may have outstanding is
+	// all that is asked for.
+	err := id.Connect(verbs.ConnParam{
+		PrivateData:        req.appendTo(nil),
+		ResponderResources: uint8(min(id.Device().Attr().MaxQPRdAtom, 255)),
+		InitiatorDepth:     0,
+		RetryCount:         7,
+		RNRRetryCount:      7,
+	})
+	if err != nil {
+		return d.failed("connect", err)
+	}
+	ev, err := d.wait(ctx, "connect", verbs.CMEstablished)
+	if err != nil {
+		return err
+	}
+	if _, err := parseConnectAccept(ev.Param.PrivateData); err != nil {
+		return d.failed("connect", fmt.Errorf("%w: %v", ErrProtocol, err))
+	}
+	return nil
+}
+
+// validAttr says what of a can't be connected.
+func validAttr(a host.QueueAttr) error {
+	if a.Size < 2 || a.Size > 65535 {
+		return fmt.Errorf("queue size %d: want 2 to 65535", a.Size)
+	}
+	if !a.Remote.IsValid() || a.Remote.Port() == 0 {
+		return fmt.Errorf("address %v: want an IP address and a port", a.Remote)
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package rdma
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// Submit posts commands, or leaves them to whoever is posting.
+func (q *hostQueue) Submit(rs []*host.Request) {
+	q.mu.Lock()
+	if q.dead != nil {
+		q.mu.Unlock()
+		return // Sink.Closed tells
+	}
+	q.ready = append(q.ready, rs...)
+	mine := !q.posting && !q.ended
+	q.posting = q.posting || mine
+	q.mu.Unlock()
+	if mine {
+		q.postAll()
+	}
+}
+
+// cqEvent delivers completions until there are none, and posts what came of them at once.
+func (q *hostQueue) cqEvent(cq verbs.CQ) {
+	q.mu.Lock()
+	mine := !q.posting && !q.ended
+	q.posting = q.posting || mine
+	q.mu.Unlock()
+	for {
+		n := cq.Poll(q.wcs[:])
+		if n == 0 {
+			if !cq.ReqNotify() {
+				break
+			}
+			continue
+		}
+		for i := range q.wcs[:n] {
+			q.completed(&q.wcs[i])
+		}
+	}
+	if mine {
+		q.postAll()
+	}
+}
+
+func (q *hostQueue) completed(wc *verbs.WC) {
+	kind, index := splitWRID(wc.WRID)
+	if wc.Status != verbs.WCSuccess {
+		if wc.Status != verbs.WCWRFlushErr {
+			q.fail(q.connError("completion", &CompletionError{What: kindText[kind], Status: wc.Status}))
+		}
+		return
+	}
+	switch kind {
+	case kindRecv:
+		q.response(wc, index)
+	case kindCommand:
+		q.sendsDone(index)
+	case kindInvalidate:
+		q.sendsDone(1)
+		s := &q.slots[index]
+		s.key = 0
+		q.deliver(&s.cqe)
+	}
+}
+
+// sendsDone frees entries of the send queue; the completion of a signaled request covers the
+// unsignaled ones before it.
+func (q *hostQueue) sendsDone(n int) {
+	q.mu.Lock()
+	q.sqUsed -= n
+	q.mu.Unlock()
+}
+
+// response takes a response capsule, makes sure that the key of its command is dead, and
+// delivers it.
+func (q *hostQueue) response(wc *verbs.WC, index int) {
+	if wc.ByteLen != nvme.CompletionSize {
+		q.fail(q.connError("receive", fmt.Errorf("%w: response of %d bytes, want %d",
+			ErrProtocol, wc.ByteLen, nvme.CompletionSize)))
+		return
+	}
+	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
+	n := int(q.attr.SlotOf(cqe.CID()))
+	if n >= len(q.slots) {
+		q.badResponse(cqe)
+		return
+	}
+	s := &q.slots[n]
+	if wc.Flags&verbs.WCWithInv != 0 {
+		if s.key == 0 || s.key != wc.InvalidatedRKey {
+			q.fail(q.connError("receive", fmt.Errorf("%w: invalidation of key %#x, which command %#x doesn't have",
+				ErrProtocol, wc.InvalidatedRKey, cqe.CID())))
+			return
+		}
+		s.key = 0
+	}
+	if s.mr != nil {
+		_ = s.mr.Dereg()
+		s.mr = nil
+	}
+	if s.key != 0 {
+		s.cqe = *cqe
+		q.mu.Lock()
+		q.revoke = append(q.revoke, n)
+		q.recvs = append(q.recvs, index)
+		q.mu.Unlock()
+		return
+	}
+	q.deliver(cqe)
+	q.mu.Lock()
+	q.recvs = append(q.recvs, index)
+	q.mu.Unlock()
+}
+
+func (q *hostQueue) deliver(cqe *nvme.Completion) {
+	if !q.attr.Sink.Completed(cqe) {
+		q.badResponse(cqe)
+	}
+}
+
+func (q *hostQueue) badResponse(cqe *nvme.Completion) {
+	q.fail(q.connError("receive", fmt.Errorf("%w: response to command %#x, which isn't outstanding",
+		ErrProtocol, cqe.CID())))
+}
+
+// postAll posts until nothing can be posted any more, and ends the posting that the caller
+// began.
+func (q *hostQueue) postAll() {
+	for {
+		q.mu.Lock()
+		if q.ended || q.dead != nil || !q.takeReady() {
+			q.posting = false
+			reap := q.ended
+			q.mu.Unlock()
+			if reap {
+				q.reap()
+			}
+			return
+		}
+		q.mu.Unlock()
+		if err := q.batch.post(q.qp); err != nil {
+			q.fail(q.connError("post", err))
+		}
+	}
+}
+
+// takeReady moves what fits the send queue into the batch and reports whether there is
+// anything to post. Called with mu held.
+func (q *hostQueue) takeReady() bool {
+	q.batch.reset()
+	q.takeRecvs()
+	q.takeRevokes()
+	n := 0
+	for _, r := range q.ready {
+		if q.sqUsed+2 > q.sqSize {
+			break
+		}
+		if !q.addCommand(r) {
+			break
+		}
+		n++
+	}
+	q.ready = q.ready[:copy(q.ready, q.ready[n:])]
+	return len(q.batch.send)+len(q.batch.recv) > 0
+}
+
+func (q *hostQueue) takeRecvs() {
+	for _, i := range q.recvs {
+		e := verbs.SGE{
+			Addr:   q.cqeSGE.Addr + uint64(i*nvme.CompletionSize),
+			Length: nvme.CompletionSize,
+			LKey:   q.cqeSGE.LKey,
+		}
+		q.batch.recv = append(q.batch.recv, verbs.RecvWR{WRID: wrID(kindRecv, i), SGList: q.batch.sge(e)})
+	}
+	q.recvs = q.recvs[:0]
+}
+
+// takeRevokes invalidates the keys that the target left.
+func (q *hostQueue) takeRevokes() {
+	n := 0
+	for _, i := range q.revoke {
+		if q.sqUsed+1 > q.sqSize {
+			break
+		}
+		q.t.stats.LocalInvalidates.Add(1)
+		q.send(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: q.slots[i].key}, kindInvalidate, i)
+		n++
+	}
+	q.revoke = q.revoke[:copy(q.revoke, q.revoke[n:])]
+}
+
+// send adds a work request. An invalidation is always signaled and its completion stands for
+// itself alone; a command is signaled now and then, for itself and those before it.
+func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
+	q.sqUsed++
+	if kind == kindInvalidate {
+		wr.WRID, wr.Flags = wrID(kind, index), verbs.SendSignaled
+	} else if q.sqTail++; q.sqTail >= signalEvery {
+		wr.WRID, wr.Flags = wrID(kindCommand, q.sqTail), verbs.SendSignaled
+		q.sqTail = 0
+	}
+	q.batch.send = append(q.batch.send, wr)
+}
+
+// addCommand builds the capsule of r and the work requests that lend its memory and send it.
+// It reports false when the connection has failed.
+func (q *hostQueue) addCommand(r *host.Request) bool {
+	i := int(r.Slot)
+	s := &q.slots[i]
+	capsule := q.capsules[i*q.capsuleSize:][:q.capsuleSize]
+	cmd := nvme.CommandAt(capsule)
+	*cmd = r.Cmd
+	cmd.SetFlags(cmd.Flags()&0x3f | nvme.FlagsSGL)
+	list := q.batch.sge(verbs.SGE{
+		Addr:   q.capsuleSGE.Addr + uint64(i*q.capsuleSize),
+		Length: nvme.CommandSize,
+		LKey:   q.capsuleSGE.LKey,
+	})
+	switch {
+	case len(r.Data) == 0 || cmd.Direction() == nvme.NoData:
+		cmd.SGL1().SetKeyed(nvme.SGLKeyed, 0, 0, 0)
+	case cmd.Direction() == nvme.HostToCtrl && len(r.Data) <= q.attr.InCapsule:
+		list = q.inCapsule(r, cmd, capsule, list)
+	default:
+		if err := q.lend(s, r.Data, cmd); err != nil {
+			// fail takes mu, which is held here.
+			go q.fail(q.connError("register memory", err))
+			return false
+		}
+	}
+	q.t.stats.Capsules.Add(1)
+	q.send(verbs.SendWR{Opcode: verbs.WRSend, SGList: list}, kindCommand, i)
+	return true
+}
+
+// inCapsule sends the data with the command: from where it lies if that is registered, else
+// from a copy in the capsule.
+func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte, list []verbs.SGE) []verbs.SGE {
+	q.t.stats.InCapsule.Add(1)
+	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(len(r.Data)))
+	if e, _, ok := q.t.memory.sge(q.dom, r.Data); ok {
+		first := len(q.batch.sges)
+		q.batch.sges = append(q.batch.sges, list[0], e)
+		return q.batch.since(first)
+	}
+	n := copy(capsule[nvme.CommandSize:], r.Data)
+	list[0].Length += uint32(n)
+	return list
+}
+
+// lend gives the target a key to data, for this command: a window over memory of Alloc, and
+// for any other memory a registration of its own, which costs more.
+func (q *hostQueue) lend(s *slot, data []byte, cmd *nvme.Command) error {
+	access := verbs.AccessRemoteRead
+	if cmd.Direction() == nvme.CtrlToHost {
+		access = verbs.AccessRemoteWrite
+	}
+	if e, mr, ok := q.t.memory.sge(q.dom, data); ok {
+		s.key = s.window.RKey()
+		q.send(verbs.SendWR{
+			Opcode: verbs.WRBindMW, MW: s.window,
+			Bind: verbs.MWBind{MR: mr, Addr: e.Addr, Length: uint64(len(data)), Access: access},
+		}, kindCommand, 0)
+		cmd.SGL1().SetKeyed(nvme.SGLKeyedInvalidate, e.Addr, uint32(len(data)), s.key)
+		return nil
+	}
+	mr, err := q.dom.pd.RegMR(data, access|verbs.AccessLocalWrite)
+	if err != nil {
+		return err
+	}
+	q.t.stats.Registered.Add(1)
+	s.mr = mr
+	cmd.SGL1().SetKeyed(nvme.SGLKeyed, mr.Addr(), uint32(len(data)), mr.RKey())
+	return nil
+}
+
+// offsetIn is the offset of part inside whole.
+func offsetIn(whole, part []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole))))
+}

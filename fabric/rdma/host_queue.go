@@ -1,0 +1,269 @@
+package rdma
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// hostQueue is one queue pair of a controller: host.TransportQueue over an RC queue pair.
+//
+// Like the target's side it is driven by completions: cqEvent delivers responses, whose Done
+// may submit more, and posts everything together at the end. A Submit from elsewhere posts
+// at once unless somebody is posting already.
+type hostQueue struct {
+	t    *Transport
+	id   verbs.CMID
+	dom  *domain
+	qp   verbs.QP
+	cq   verbs.CQ
+	attr host.QueueAttr
+
+	slots       []slot
+	capsuleSize int
+	capsules    []byte // a command capsule per slot
+	capsuleSGE  verbs.SGE
+	cqes        []byte // a receive buffer per slot, for any response
+	cqeSGE      verbs.SGE
+	sqSize      int
+
+	wcs   [64]verbs.WC // cqEvent only
+	batch *batch       // whoever is posting
+
+	disconnected chan struct{} // CMDisconnected arrived
+	gone         sync.Once
+	closed       chan struct{} // Sink.Closed has returned
+
+	mu      sync.Mutex
+	posting bool
+	ready   []*host.Request // to be posted, oldest first
+	recvs   []int           // receive buffers to be posted
+	revoke  []int           // slots whose key is to be invalidated locally
+	sqUsed  int             // work requests whose completion isn't known
+	sqTail  int             // of them, those after the last signaled one
+	started bool
+	dead    error
+	ended   bool // the queue pair is destroyed
+	reaped  bool
+}
+
+// slot is what the transport knows of the command in one slot of the queue.
+type slot struct {
+	window verbs.MW
+	key    uint32   // R_Key lent to the target, 0 for none
+	mr     verbs.MR // registration made for this command alone, nil for none
+	data   []byte
+	// A response whose key the target did not invalidate waits here until it is dead.
+	cqe nvme.Completion
+}
+
+// signalEvery bounds the sends between two signaled ones: few completions, and never a full
+// queue without one on the way.
+const signalEvery = 8
+
+func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error) {
+	dom, err := t.memory.on(id.Device())
+	if err != nil {
+		return nil, err
+	}
+	q := &hostQueue{
+		t: t, id: id, dom: dom, attr: a,
+		slots:        make([]slot, a.Size),
+		capsuleSize:  nvme.CommandSize + a.InCapsule,
+		sqSize:       4*a.Size + 2*signalEvery,
+		disconnected: make(chan struct{}),
+		closed:       make(chan struct{}),
+		batch:        newBatch(2 * a.Size),
+	}
+	if err := q.setUp(); err != nil {
+		q.tearDown()
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *hostQueue) setUp() error {
+	m, n := q.t.memory, q.attr.Size
+	q.capsules = m.arena.Alloc(n * q.capsuleSize)
+	q.cqes = m.arena.Alloc(n * nvme.CompletionSize)
+	if q.capsules == nil || q.cqes == nil {
+		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, n)
+	}
+	q.capsuleSGE, _, _ = m.sge(q.dom, q.capsules)
+	q.cqeSGE, _, _ = m.sge(q.dom, q.cqes)
+	for i := range q.slots {
+		w, err := q.dom.pd.AllocMW()
+		if err != nil {
+			return fmt.Errorf("memory window: %w", err)
+		}
+		q.slots[i].window = w
+	}
+	var err error
+	if q.cq, err = q.dom.dev.CreateCQ(n+q.sqSize, q.cqEvent); err != nil {
+		return fmt.Errorf("completion queue: %w", err)
+	}
+	q.qp, err = q.id.CreateQP(q.dom.pd, verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: q.cq, RecvCQ: q.cq,
+		MaxSendWR: q.sqSize, MaxRecvWR: n, MaxSendSGE: 2, MaxRecvSGE: 1,
+		EventHandler: q.qpEvent,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		q.recvs = append(q.recvs, i)
+	}
+	q.takeRecvs()
+	if err := q.batch.post(q.qp); err != nil {
+		return fmt.Errorf("posting receives: %w", err)
+	}
+	q.cq.ReqNotify()
+	return nil
+}
+
+// start makes the queue live: from here on its end is told to the Sink.
+func (q *hostQueue) start() {
+	q.t.queues.Add(1)
+	q.t.stats.Accepted.Add(1)
+	q.t.stats.Connections.Add(1)
+	q.mu.Lock()
+	q.started = true
+	dead := q.dead != nil
+	q.mu.Unlock()
+	if dead {
+		go q.end()
+	}
+}
+
+// abandon frees a queue whose connection was never made.
+func (q *hostQueue) abandon() {
+	q.mu.Lock()
+	q.dead = ErrClosed
+	q.mu.Unlock()
+	_ = q.id.Disconnect()
+	q.tearDown()
+}
+
+func (q *hostQueue) tearDown() {
+	if q.qp != nil {
+		_ = q.qp.Destroy()
+	}
+	if q.cq != nil {
+		_ = q.cq.Destroy()
+	}
+	for i := range q.slots {
+		s := &q.slots[i]
+		if s.window != nil {
+			_ = s.window.Dealloc()
+		}
+		if s.mr != nil {
+			_ = s.mr.Dereg()
+		}
+	}
+	if q.capsules != nil {
+		q.t.memory.arena.Free(q.capsules)
+	}
+	if q.cqes != nil {
+		q.t.memory.arena.Free(q.cqes)
+	}
+	q.capsules, q.cqes = nil, nil
+}
+
+func (q *hostQueue) cmEvent(ev verbs.CMEvent) {
+	switch ev.Type {
+	case verbs.CMDisconnected, verbs.CMDeviceRemoval:
+		q.gone.Do(func() { close(q.disconnected) })
+		q.fail(ErrDisconnected)
+	}
+}
+
+func (q *hostQueue) qpEvent(ev verbs.AsyncEvent) {
+	if ev.Type == verbs.EventQPFatal || ev.Type == verbs.EventQPAccess {
+		q.fail(fmt.Errorf("%w: the queue pair went to the error state", ErrProtocol))
+	}
+}
+
+// fail ends the connection because of err; the first call counts.
+func (q *hostQueue) fail(err error) {
+	q.mu.Lock()
+	first := q.dead == nil
+	if first {
+		q.dead = err
+	}
+	run := first && q.started
+	q.mu.Unlock()
+	if run {
+		go q.end()
+	}
+}
+
+// end takes the connection down, and tells the Sink when no memory of a request is used any
+// more: the queue pair is destroyed and the keys are dead.
+func (q *hostQueue) end() {
+	_ = q.id.Disconnect()
+	_ = q.qp.Destroy()
+	q.mu.Lock()
+	q.ended = true
+	reap := !q.posting
+	q.mu.Unlock()
+	if reap {
+		q.reap()
+	}
+	select {
+	case <-q.disconnected:
+	case <-time.After(disconnectWait):
+	}
+	_ = q.id.Destroy()
+	q.t.queues.Done()
+}
+
+// reap runs once, when the queue pair is destroyed and nobody posts.
+func (q *hostQueue) reap() {
+	q.mu.Lock()
+	if q.reaped {
+		q.mu.Unlock()
+		return
+	}
+	q.reaped = true
+	dead := q.dead
+	q.mu.Unlock()
+	q.tearDown()
+	q.t.stats.Connections.Add(-1)
+	switch dead {
+	case ErrClosed:
+		dead = nil
+	case ErrDisconnected:
+		dead = q.connError("connection", dead)
+	default:
+		q.t.stats.Failed.Add(1)
+	}
+	q.attr.Sink.Closed(dead)
+	close(q.closed)
+}
+
+func (q *hostQueue) connError(stage string, err error) error {
+	return &ConnError{Stage: stage, Peer: q.attr.Remote, QID: q.attr.QID, Err: err}
+}
+
+// Size is the number of entries.
+func (q *hostQueue) Size() int { return q.attr.Size }
+
+// RTT is 0: verbs has no estimate.
+func (q *hostQueue) RTT() int64 { return 0 }
+
+// Local is the address that the queue pair sends from.
+func (q *hostQueue) Local() netip.AddrPort { return q.id.LocalAddr() }
+
+// Close disconnects and waits for Sink.Closed.
+func (q *hostQueue) Close() error {
+	q.fail(ErrClosed)
+	<-q.closed
+	return nil
+}
+
+var _ host.TransportQueue = (*hostQueue)(nil)

@@ -1,0 +1,150 @@
+package rdma
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
+)
+
+// memory is an arena whose chunks are registered with every device that uses it, once.
+// Allocation takes no lock of this type; domains are few and live as long as the memory.
+type memory struct {
+	arena  *mem.Arena
+	access verbs.Access
+
+	mu      sync.Mutex
+	chunks  [][]byte
+	domains []*domain
+}
+
+// domain is what this binding has on one device: a protection domain and the registrations
+// of the arena's chunks and of volumes' mappings.
+type domain struct {
+	dev verbs.Device
+	pd  verbs.PD
+
+	chunks  atomic.Pointer[[]verbs.MR] // by chunk index
+	mu      sync.Mutex                 // writers of regions
+	regions atomic.Pointer[map[*byte]verbs.MR]
+}
+
+func newMemory(maxBytes int64, access verbs.Access) (*memory, error) {
+	m := &memory{access: access}
+	arena, err := mem.New(mem.Config{Max: maxBytes, OnGrow: m.grown})
+	if err != nil {
+		return nil, fmt.Errorf("memory for data: %w", err)
+	}
+	m.arena = arena
+	return m, nil
+}
+
+// grown registers a new chunk with every device before the first of it is handed out.
+func (m *memory) grown(index int, chunk []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.domains {
+		if err := d.addChunk(chunk, m.access); err != nil {
+			return err
+		}
+	}
+	m.chunks = append(m.chunks, chunk)
+	return nil
+}
+
+// on returns the domain of dev, made at first use.
+func (m *memory) on(dev verbs.Device) (*domain, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.domains {
+		if d.dev == dev {
+			return d, nil
+		}
+	}
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return nil, fmt.Errorf("protection domain on %s: %w", dev.Attr().Name, err)
+	}
+	d := &domain{dev: dev, pd: pd}
+	d.chunks.Store(new([]verbs.MR))
+	d.regions.Store(&map[*byte]verbs.MR{})
+	for _, c := range m.chunks {
+		if err := d.addChunk(c, m.access); err != nil {
+			d.close()
+			return nil, err
+		}
+	}
+	m.domains = append(m.domains, d)
+	return d, nil
+}
+
+// addChunk is called with memory.mu held: chunks are added in the order of their index.
+func (d *domain) addChunk(chunk []byte, access verbs.Access) error {
+	mr, err := d.pd.RegMR(chunk, access)
+	if err != nil {
+		return fmt.Errorf("registering %d bytes with %s: %w", len(chunk), d.dev.Attr().Name, err)
+	}
+	old := *d.chunks.Load()
+	next := append(old[:len(old):len(old)], mr)
+	d.chunks.Store(&next)
+	return nil
+}
+
+// sge describes b, which lies in the arena, to the device.
+func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
+	index, offset, ok := m.arena.ChunkOf(b)
+	if !ok {
+		return verbs.SGE{}, nil, false
+	}
+	mr := (*d.chunks.Load())[index]
+	return verbs.SGE{Addr: mr.Addr() + uint64(offset), Length: uint32(len(b)), LKey: mr.LKey()}, mr, true
+}
+
+// region returns the registration of a volume's mapping, made at first use and kept: peers
+// are never given its R_Key, it is only sent from.
+func (d *domain) region(r []byte) (verbs.MR, error) {
+	if mr := (*d.regions.Load())[&r[0]]; mr != nil {
+		return mr, nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := *d.regions.Load()
+	if mr := old[&r[0]]; mr != nil {
+		return mr, nil
+	}
+	mr, err := d.pd.RegMR(r, 0)
+	if err != nil {
+		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(r), d.dev.Attr().Name, err)
+	}
+	next := make(map[*byte]verbs.MR, len(old)+1)
+	for k, v := range old {
+		next[k] = v
+	}
+	next[&r[0]] = mr
+	d.regions.Store(&next)
+	return mr, nil
+}
+
+// close frees what is registered. A device that is closed already has freed it itself.
+func (d *domain) close() {
+	for _, mr := range *d.chunks.Load() {
+		_ = mr.Dereg()
+	}
+	for _, mr := range *d.regions.Load() {
+		_ = mr.Dereg()
+	}
+	_ = d.pd.Dealloc()
+}
+
+// close unregisters the memory everywhere and gives it back. Nothing may use it any more.
+func (m *memory) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.domains {
+		d.close()
+	}
+	m.domains = nil
+	m.arena.Close()
+}

@@ -1,0 +1,70 @@
+package rdma
+
+import (
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Work request identifiers: what it was in the high byte, an index in the low 32 bits.
+const (
+	kindRecv = iota + 1
+	kindPull
+	kindResponse
+	kindCommand
+	kindInvalidate
+)
+
+func wrID(kind int, index int) uint64 { return uint64(kind)<<56 | uint64(uint32(index)) }
+
+func splitWRID(id uint64) (kind int, index int) { return int(id >> 56), int(uint32(id)) }
+
+// maxSGE is how many pieces of memory one work request names at most; a device may allow less.
+const maxSGE = 16
+
+// batch gathers the work requests of one post. Its slices are made once and used again.
+type batch struct {
+	send []verbs.SendWR
+	tail []verbs.SendWR // appended behind send by finish: the SENDs of a batch follow its WRITEs
+	recv []verbs.RecvWR
+	sges []verbs.SGE
+}
+
+func newBatch(wrs int) *batch {
+	return &batch{
+		send: make([]verbs.SendWR, 0, 2*wrs),
+		tail: make([]verbs.SendWR, 0, wrs),
+		recv: make([]verbs.RecvWR, 0, wrs),
+		sges: make([]verbs.SGE, 0, 4*wrs),
+	}
+}
+
+func (b *batch) reset() {
+	b.send, b.tail, b.recv, b.sges = b.send[:0], b.tail[:0], b.recv[:0], b.sges[:0]
+}
+
+// sge keeps one entry and returns it as a list. Where the backing array has to grow, lists
+// handed out before keep the old one.
+func (b *batch) sge(e verbs.SGE) []verbs.SGE {
+	b.sges = append(b.sges, e)
+	n := len(b.sges)
+	return b.sges[n-1 : n : n]
+}
+
+// since is the list of the entries appended from index n on.
+func (b *batch) since(n int) []verbs.SGE { return b.sges[n:len(b.sges):len(b.sges)] }
+
+// post hands the batch to the queue pair: receives first, so that whatever a send makes the
+// peer answer finds its buffer.
+func (b *batch) post(qp verbs.QP) error {
+	if len(b.recv) > 0 {
+		if _, err := qp.PostRecv(b.recv); err != nil {
+			return err
+		}
+	}
+	b.send = append(b.send, b.tail...)
+	if len(b.send) > 0 {
+		if _, err := qp.PostSend(b.send); err != nil {
+			return err
+		}
+	}
+	return nil
+}

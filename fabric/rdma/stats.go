@@ -1,0 +1,19 @@
+package rdma
+
+import "sync/atomic"
+
+// Stats counts what the connections of a listener or transport did.
+type Stats struct {
+	Connections      atomic.Int64 // open now
+	Accepted         atomic.Uint64
+	Rejected         atomic.Uint64
+	Failed           atomic.Uint64 // ended by an error
+	Capsules         atomic.Uint64 // commands received (target) or sent (host)
+	InCapsule        atomic.Uint64 // of them with data in the capsule
+	Reads            atomic.Uint64 // RDMA READ work requests
+	Writes           atomic.Uint64 // RDMA WRITE work requests
+	Invalidates      atomic.Uint64 // responses that invalidate the host's key remotely
+	MemoryWaits      atomic.Uint64 // commands that had to wait for data memory
+	Registered       atomic.Uint64 // host: requests whose memory had to be registered for them
+	LocalInvalidates atomic.Uint64 // host: keys that the target left to be invalidated
+}

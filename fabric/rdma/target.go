@@ -1,0 +1,201 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TargetConfig configures a Listener. The zero value is good.
+type TargetConfig struct {
+	// InCapsule is the data that an I/O command capsule may carry, in bytes; 0 means 4096,
+	// below 0 none. A multiple of 16, at most 16384.
+	InCapsule int
+	// MaxTransfer is the data that one command may move, in bytes: a power of two from 4096
+	// to 8 MiB. 0 means 1 MiB.
+	MaxTransfer int
+	// QueueDepth bounds the entries of one queue; 0 means 128, at most 1024. A host that asks
+	// for more is refused with "invalid HSQSIZE".
+	QueueDepth int
+	// Memory bounds what all connections together use for data, in bytes; 0 means 256 MiB.
+	// Commands wait where it is used up.
+	Memory int64
+	// Log takes connects, refusals and failures; nil discards them.
+	Log *slog.Logger
+}
+
+// Defaults and bounds of TargetConfig.
+const (
+	defaultInCapsule   = 4096
+	maxInCapsule       = 16384
+	defaultMaxTransfer = 1 << 20
+	limitMaxTransfer   = 8 << 20
+	defaultQueueDepth  = 128
+	limitQueueDepth    = 1024
+	defaultMemory      = 256 << 20
+	adminQueueDepth    = 32 // entries of an admin queue, as every host makes it
+)
+
+func (c TargetConfig) withDefaults() TargetConfig {
+	if c.InCapsule == 0 {
+		c.InCapsule = defaultInCapsule
+	}
+	c.InCapsule = max(c.InCapsule, 0)
+	if c.MaxTransfer == 0 {
+		c.MaxTransfer = defaultMaxTransfer
+	}
+	if c.QueueDepth == 0 {
+		c.QueueDepth = defaultQueueDepth
+	}
+	if c.Memory == 0 {
+		c.Memory = defaultMemory
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate says which field can't be used, and what it may be.
+func (c TargetConfig) Validate() error {
+	c = c.withDefaults()
+	switch {
+	case c.InCapsule > maxInCapsule || c.InCapsule%16 != 0:
+		return fmt.Errorf("rdma: InCapsule %d: want a multiple of 16, at most %d", c.InCapsule, maxInCapsule)
+	case c.MaxTransfer < 4096 || c.MaxTransfer > limitMaxTransfer || c.MaxTransfer&(c.MaxTransfer-1) != 0:
+		return fmt.Errorf("rdma: MaxTransfer %d: want a power of two from 4096 to %d", c.MaxTransfer, limitMaxTransfer)
+	case c.QueueDepth < adminQueueDepth || c.QueueDepth > limitQueueDepth:
+		return fmt.Errorf("rdma: QueueDepth %d: want %d to %d", c.QueueDepth, adminQueueDepth, limitQueueDepth)
+	case c.Memory < 2*int64(c.MaxTransfer):
+		return fmt.Errorf("rdma: Memory %d: want at least twice MaxTransfer (%d)", c.Memory, c.MaxTransfer)
+	}
+	return nil
+}
+
+// Listener takes NVMe/RDMA connections for a target.
+type Listener struct {
+	target *target.Target
+	cfg    TargetConfig
+	id     verbs.CMID
+	memory *memory
+	stats  *Stats
+
+	waiters waiters
+
+	mu     sync.Mutex
+	conns  map[*targetConn]struct{}
+	closed bool
+	done   sync.WaitGroup // connections not yet gone
+}
+
+// ListenTarget takes connections to addr, whose address belongs to a device of cm, and hands
+// their commands to t. stats may be nil.
+func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	m, err := newMemory(cfg.Memory, verbs.AccessLocalWrite)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{target: t, cfg: cfg, memory: m, stats: new(Stats), conns: map[*targetConn]struct{}{}}
+	l.id, err = cm.CreateID(l.event)
+	if err == nil {
+		err = l.id.Listen(addr, limitBacklog)
+	}
+	if err != nil {
+		m.close()
+		return nil, &ConnError{Stage: "listen", Peer: addr, Err: err}
+	}
+	return l, nil
+}
+
+// limitBacklog is how many connection requests may wait; each is answered at once, so this
+// bounds only a burst.
+const limitBacklog = 128
+
+// Addr is where the listener listens.
+func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
+
+// Stats are the counters of all connections together.
+func (l *Listener) Stats() *Stats { return l.stats }
+
+// Config is the configuration with its defaults filled in.
+func (l *Listener) Config() TargetConfig { return l.cfg }
+
+// Close stops listening, disconnects every host and returns when all memory is free again.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	conns := make([]*targetConn, 0, len(l.conns))
+	for c := range l.conns {
+		conns = append(conns, c)
+	}
+	l.mu.Unlock()
+	err := l.id.Destroy()
+	for _, c := range conns {
+		c.fail(ErrClosed)
+	}
+	l.done.Wait()
+	l.memory.close()
+	return err
+}
+
+func (l *Listener) event(ev verbs.CMEvent) {
+	if ev.Type != verbs.CMConnectRequest {
+		return
+	}
+	if status, err := l.connect(ev); err != nil {
+		l.stats.Rejected.Add(1)
+		l.cfg.Log.Warn("rdma: connection refused", "peer", ev.ID.RemoteAddr(), "status", status, "err", err)
+		_ = ev.ID.Reject(status.appendTo(nil))
+		_ = ev.ID.Destroy()
+	}
+}
+
+// connect answers one connection request. On an error nothing is left of the connection but
+// its identifier.
+func (l *Listener) connect(ev verbs.CMEvent) (RejectStatus, error) {
+	req, status := parseConnectRequest(ev.Param.PrivateData)
+	if status != 0 {
+		return status, fmt.Errorf("%w: %v", ErrProtocol, status)
+	}
+	depth := int(req.HSQSize) + 1
+	limit := l.cfg.QueueDepth
+	if req.QID == 0 {
+		limit = adminQueueDepth
+	}
+	if depth > limit || depth < 2 {
+		return RejectInvalidHSQSize, fmt.Errorf("queue %d of %d entries, limit is %d", req.QID, depth, limit)
+	}
+	if ev.Param.InitiatorDepth == 0 {
+		return RejectInvalidIRD, errors.New("the host serves no RDMA READ")
+	}
+	c, err := l.newConn(ev.ID, req, depth, int(ev.Param.InitiatorDepth))
+	if err != nil {
+		return RejectNoResources, err
+	}
+	return 0, c.accept()
+}
+
+func (l *Listener) forget(c *targetConn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	l.done.Done()
+}
+
+// disconnectWait bounds how long an ended connection waits for the peer's DREP before its
+// identifier is freed all the same.
+const disconnectWait = 2 * time.Second

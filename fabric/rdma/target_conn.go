@@ -1,0 +1,358 @@
+package rdma
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// targetConn is one queue pair of a host: target.Conn over an RC queue pair.
+//
+// Completions run to their end in cqEvent, in the provider's context; the engine may also
+// answer from other goroutines. Whoever finds nobody posting (posting is false) posts for
+// all until nothing is left, so that the work of a batch leaves in one post.
+type targetConn struct {
+	l     *Listener
+	id    verbs.CMID
+	dom   *domain
+	qp    verbs.QP
+	cq    verbs.CQ
+	attr  target.ConnAttr
+	queue *target.Queue
+
+	depth       int
+	capsuleSize int
+	capsules    []byte // depth receive buffers
+	capsuleSGE  verbs.SGE
+	cqes        []byte // a response per request
+	cqeSGE      verbs.SGE
+	maxSGE      int
+	sqSize      int
+
+	wcs   [64]verbs.WC // cqEvent only
+	batch *batch       // whoever is posting
+
+	disconnected chan struct{} // CMDisconnected arrived
+	gone         sync.Once
+
+	mu       sync.Mutex
+	posting  bool
+	ready    []*targetRequest // to be posted, oldest first
+	recvs    []int            // receive buffers to be posted
+	free     []*targetRequest
+	parked   []capsule // arrived while no request was free
+	requests []*targetRequest
+	inUse    int // requests not free, and one for the live queue pair
+	sqUsed   int
+	dead     error // why the connection ends
+	ended    bool  // the queue pair is destroyed
+	reaped   bool
+}
+
+type capsule struct{ index, bytes int }
+
+// Where a request is.
+const (
+	reqFree = iota
+	reqEngine
+	reqPulling // READs are posted, or wait to be
+	reqSending // the response is posted, or waits to be
+)
+
+// targetRequest is a command and what the transport knows of it.
+type targetRequest struct {
+	target.Request
+	conn  *targetConn
+	index int
+
+	state   int // under conn.mu
+	posted  int // work requests on the send queue
+	recv    int // receive buffer, -1 when it was given back
+	capsule []byte
+	buf     []byte // from Alloc
+	want    int    // bytes that Alloc could not give
+
+	key        uint32
+	addr       uint64
+	invalidate bool
+}
+
+func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth, initiatorDepth int) (*targetConn, error) {
+	dom, err := l.memory.on(id.Device())
+	if err != nil {
+		return nil, err
+	}
+	c := &targetConn{
+		l: l, id: id, dom: dom, depth: depth,
+		capsuleSize:  nvme.CommandSize,
+		maxSGE:       min(maxSGE, id.Device().Attr().MaxSGE),
+		sqSize:       4 * depth,
+		disconnected: make(chan struct{}),
+		batch:        newBatch(depth),
+		inUse:        1,
+	}
+	inCapsule := 0
+	if req.QID != 0 {
+		inCapsule = l.cfg.InCapsule
+		c.capsuleSize += inCapsule
+	}
+	c.attr = target.ConnAttr{
+		Transport:   nvme.TransportRDMA,
+		Local:       id.LocalAddr(),
+		Remote:      id.RemoteAddr(),
+		SGLS:        sgls,
+		InCapsule:   l.cfg.InCapsule,
+		MaxTransfer: l.cfg.MaxTransfer,
+		QueueDepth:  l.cfg.QueueDepth,
+		QID:         int(req.QID),
+		CNTLID:      -1,
+	}
+	if req.CNTLID != 0 {
+		c.attr.CNTLID = int(req.CNTLID)
+	}
+	if err := c.setUp(initiatorDepth); err != nil {
+		c.tearDown()
+		return nil, err
+	}
+	return c, nil
+}
+
+// sgls is SGLS of Identify Controller: SGLs supported, keyed descriptors, and data in the
+// capsule by an offset.
+const sgls = 1 | 1<<2 | 1<<20
+
+// setUp makes buffers, requests, completion queue and queue pair, posts every receive, and
+// begins the engine's queue.
+func (c *targetConn) setUp(initiatorDepth int) error {
+	if err := c.makeBuffers(); err != nil {
+		return err
+	}
+	var err error
+	if c.cq, err = c.dom.dev.CreateCQ(c.depth+c.sqSize, c.cqEvent); err != nil {
+		return fmt.Errorf("completion queue: %w", err)
+	}
+	c.qp, err = c.id.CreateQP(c.dom.pd, verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq,
+		MaxSendWR: c.sqSize, MaxRecvWR: c.depth,
+		MaxSendSGE: c.maxSGE, MaxRecvSGE: 1,
+		EventHandler: c.qpEvent,
+	})
+	if err != nil {
+		return fmt.Errorf("queue pair: %w", err)
+	}
+	for i := range c.depth {
+		c.recvs = append(c.recvs, i)
+	}
+	c.takeRecvs()
+	if err := c.batch.post(c.qp); err != nil {
+		return fmt.Errorf("posting receives: %w", err)
+	}
+	c.cq.ReqNotify()
+	if c.queue, err = c.l.target.NewQueue(c); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (c *targetConn) makeBuffers() error {
+	m := c.l.memory
+	// A response is not acknowledged yet when the host's next command arrives, so there are
+	// twice as many requests as the queue has entries.
+	n := 2 * c.depth
+	c.capsules = m.arena.Alloc(c.depth * c.capsuleSize)
+	c.cqes = m.arena.Alloc(n * nvme.CompletionSize)
+	if c.capsules == nil || c.cqes == nil {
+		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, c.depth)
+	}
+	c.capsuleSGE, _, _ = m.sge(c.dom, c.capsules)
+	c.cqeSGE, _, _ = m.sge(c.dom, c.cqes)
+	c.requests = make([]*targetRequest, n)
+	c.free = make([]*targetRequest, 0, n)
+	for i := range c.requests {
+		r := &targetRequest{conn: c, index: i, recv: -1}
+		r.Transport = r
+		c.requests[i] = r
+		c.free = append(c.free, r)
+	}
+	return nil
+}
+
+// accept answers the connection request; the connection is live from here on.
+func (c *targetConn) accept() error {
+	c.id.SetHandler(c.cmEvent)
+	c.l.mu.Lock()
+	if c.l.closed {
+		c.l.mu.Unlock()
+		c.abandon()
+		return ErrClosed
+	}
+	c.l.conns[c] = struct{}{}
+	c.l.done.Add(1)
+	c.l.mu.Unlock()
+	err := c.id.Accept(verbs.ConnParam{
+		PrivateData:    connectAccept{CRQSize: uint16(c.depth)}.appendTo(nil),
+		InitiatorDepth: uint8(min(c.id.Device().Attr().MaxQPInitAtom, 255)),
+		RetryCount:     7,
+		RNRRetryCount:  7,
+	})
+	if err != nil {
+		c.l.forget(c)
+		c.abandon()
+		return fmt.Errorf("accept: %w", err)
+	}
+	c.l.stats.Accepted.Add(1)
+	c.l.stats.Connections.Add(1)
+	c.l.cfg.Log.Debug("rdma: connected", "peer", c.attr.Remote, "qid", c.attr.QID, "depth", c.depth)
+	return nil
+}
+
+// abandon undoes newConn for a connection that was never accepted.
+func (c *targetConn) abandon() {
+	c.queue.Closed(ErrClosed)
+	c.queue = nil
+	c.tearDown()
+}
+
+// tearDown frees what setUp made. The queue pair is gone, or was never used.
+func (c *targetConn) tearDown() {
+	if c.qp != nil {
+		_ = c.qp.Destroy()
+	}
+	if c.cq != nil {
+		_ = c.cq.Destroy()
+	}
+	if c.capsules != nil {
+		c.l.memory.arena.Free(c.capsules)
+	}
+	if c.cqes != nil {
+		c.l.memory.arena.Free(c.cqes)
+	}
+	c.capsules, c.cqes = nil, nil
+	c.l.waiters.wake(c.l.memory.arena)
+}
+
+func (c *targetConn) cmEvent(ev verbs.CMEvent) {
+	switch ev.Type {
+	case verbs.CMDisconnected:
+		c.gone.Do(func() { close(c.disconnected) })
+		c.fail(ErrDisconnected)
+	case verbs.CMDeviceRemoval, verbs.CMConnectError, verbs.CMUnreachable, verbs.CMRejected:
+		c.gone.Do(func() { close(c.disconnected) })
+		err := ev.Err
+		if err == nil {
+			err = ErrDisconnected
+		}
+		c.fail(err)
+	}
+}
+
+func (c *targetConn) qpEvent(ev verbs.AsyncEvent) {
+	if ev.Type == verbs.EventQPFatal || ev.Type == verbs.EventQPAccess {
+		c.fail(fmt.Errorf("%w: the queue pair went to the error state", ErrProtocol))
+	}
+}
+
+// Attr describes the connection to the engine.
+func (c *targetConn) Attr() target.ConnAttr { return c.attr }
+
+// Disconnect ends the connection in the background.
+func (c *targetConn) Disconnect(err error) {
+	if err == nil {
+		err = ErrClosed
+	}
+	c.fail(err)
+}
+
+// fail ends the connection because of err; the first call counts. It may be called from
+// anywhere.
+func (c *targetConn) fail(err error) {
+	c.mu.Lock()
+	first := c.dead == nil
+	if first {
+		c.dead = err
+	}
+	c.mu.Unlock()
+	if first {
+		go c.end()
+	}
+}
+
+// end takes the connection down: DREQ, destruction of the queue pair, after which no memory
+// of ours is touched, and then the return of every request.
+func (c *targetConn) end() {
+	_ = c.id.Disconnect()
+	_ = c.qp.Destroy()
+	c.mu.Lock()
+	c.ended = true
+	reap := !c.posting
+	c.mu.Unlock()
+	if reap {
+		c.reap()
+	}
+	select {
+	case <-c.disconnected:
+	case <-time.After(disconnectWait):
+	}
+	_ = c.id.Destroy()
+}
+
+// reap gives back the requests that the queue pair had. It runs once, when the queue pair is
+// destroyed and nobody posts.
+func (c *targetConn) reap() {
+	c.mu.Lock()
+	if c.reaped {
+		c.mu.Unlock()
+		return
+	}
+	c.reaped = true
+	var pulling, sending []*targetRequest
+	for _, r := range c.requests {
+		switch r.state {
+		case reqPulling:
+			r.state = reqEngine
+			pulling = append(pulling, r)
+		case reqSending:
+			sending = append(sending, r)
+		}
+	}
+	c.ready = nil
+	dead := c.dead
+	c.mu.Unlock()
+	for _, r := range pulling {
+		r.Pulled(dead)
+	}
+	for _, r := range sending {
+		c.finish(r)
+	}
+	c.release()
+}
+
+// release drops one use; the last one closes the engine's queue and frees the buffers.
+func (c *targetConn) release() {
+	c.mu.Lock()
+	c.inUse--
+	last := c.inUse == 0
+	dead := c.dead
+	c.mu.Unlock()
+	if !last {
+		return
+	}
+	c.queue.Closed(dead)
+	c.tearDown()
+	c.l.stats.Connections.Add(-1)
+	if dead != ErrClosed && dead != ErrDisconnected {
+		c.l.stats.Failed.Add(1)
+	}
+	c.l.cfg.Log.Debug("rdma: disconnected", "peer", c.attr.Remote, "qid", c.attr.QID, "reason", dead)
+	c.l.forget(c)
+}
+
+func (c *targetConn) connError(stage string, err error) error {
+	return &ConnError{Stage: stage, Peer: c.attr.Remote, QID: uint16(c.attr.QID), Err: err}
+}
+
+var _ target.Conn = (*targetConn)(nil)

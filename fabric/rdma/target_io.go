@@ -1,0 +1,382 @@
+package rdma
+
+import (
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// groupBytes bounds the WRITEs that leave before the SENDs of their responses: long enough
+// for full trains of packets, short enough that the first host of a batch isn't kept waiting.
+const groupBytes = 128 << 10
+
+// cqEvent takes completions until there are none, and posts what came of them at once.
+func (c *targetConn) cqEvent(cq verbs.CQ) {
+	mine := c.beginPosting()
+	for {
+		n := cq.Poll(c.wcs[:])
+		if n == 0 {
+			if !cq.ReqNotify() {
+				break
+			}
+			continue
+		}
+		for i := range c.wcs[:n] {
+			c.completed(&c.wcs[i])
+		}
+	}
+	if mine {
+		c.postAll()
+	}
+}
+
+func (c *targetConn) completed(wc *verbs.WC) {
+	kind, index := splitWRID(wc.WRID)
+	if wc.Status != verbs.WCSuccess {
+		if wc.Status != verbs.WCWRFlushErr {
+			c.fail(c.connError("completion", &CompletionError{What: kindText[kind], Status: wc.Status}))
+		}
+		return // reap gives the request back
+	}
+	switch kind {
+	case kindRecv:
+		c.received(capsule{index, int(wc.ByteLen)})
+	case kindPull:
+		if r := c.take(index, reqPulling, reqEngine); r != nil {
+			r.Pulled(nil)
+		}
+	case kindResponse:
+		if r := c.take(index, reqSending, reqSending); r != nil {
+			c.finish(r)
+		}
+	}
+}
+
+var kindText = [...]string{
+	kindRecv:       "receive",
+	kindPull:       "RDMA READ of the host's data",
+	kindResponse:   "response",
+	kindCommand:    "command",
+	kindInvalidate: "local invalidate",
+}
+
+// take moves a request whose work request completed to its next state; nil where reap was
+// faster.
+func (c *targetConn) take(index, from, to int) *targetRequest {
+	r := c.requests[index]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.state != from || c.reaped {
+		return nil
+	}
+	c.sqUsed -= r.posted
+	r.posted = 0
+	r.state = to
+	return r
+}
+
+// received begins a command.
+func (c *targetConn) received(in capsule) {
+	if in.bytes < nvme.CommandSize {
+		c.fail(c.connError("receive", fmt.Errorf("%w: capsule of %d bytes, want at least %d",
+			ErrProtocol, in.bytes, nvme.CommandSize)))
+		return
+	}
+	c.mu.Lock()
+	if c.dead != nil {
+		c.mu.Unlock()
+		return
+	}
+	n := len(c.free)
+	if n == 0 {
+		c.parked = append(c.parked, in)
+		c.mu.Unlock()
+		return
+	}
+	r := c.free[n-1]
+	c.free = c.free[:n-1]
+	r.state = reqEngine
+	c.inUse++
+	c.mu.Unlock()
+	c.begin(r, in)
+}
+
+func (c *targetConn) begin(r *targetRequest, in capsule) {
+	c.l.stats.Capsules.Add(1)
+	b := c.capsules[in.index*c.capsuleSize:][:in.bytes]
+	r.Cmd = *nvme.CommandAt(b)
+	r.capsule = b
+	r.recv = in.index
+	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
+	r.key, r.addr, r.invalidate = 0, 0, false
+	c.queue.Submit(&r.Request)
+}
+
+// MapSGL reads SGL1 (NVMe/RDMA, section "SGL mapping"): a keyed data block, or an offset into
+// the capsule.
+func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
+	r := tr.Transport.(*targetRequest)
+	sgl := r.Cmd.SGL1()
+	switch sgl.Type() >> 4 {
+	case nvme.SGLTypeKeyed:
+		if t := sgl.Type(); t != nvme.SGLKeyed && t != nvme.SGLKeyedInvalidate {
+			return 0, nvme.StatusInvalidField | nvme.StatusDNR
+		}
+		n := int(sgl.KeyedLength())
+		r.addr, r.key = sgl.Address(), sgl.Key()
+		r.invalidate = sgl.Type() == nvme.SGLKeyedInvalidate && n > 0
+		return n, nvme.StatusSuccess
+	case nvme.SGLTypeDataBlock:
+		if sgl.Type() != nvme.SGLInCapsule || r.Cmd.Direction() != nvme.HostToCtrl {
+			return 0, nvme.StatusInvalidField | nvme.StatusDNR
+		}
+		data := r.capsule[nvme.CommandSize:]
+		off, n := sgl.Address(), uint64(sgl.Length())
+		if off > uint64(len(data)) || n > uint64(len(data))-off {
+			return 0, nvme.StatusSGLOffsetInvalid | nvme.StatusDNR
+		}
+		c.l.stats.InCapsule.Add(1)
+		r.InCapsule = data[off : off+n]
+		return int(n), nvme.StatusSuccess
+	}
+	return 0, nvme.StatusSGLTypeInvalid | nvme.StatusDNR
+}
+
+// Alloc gives the request data memory, or promises Resume.
+func (c *targetConn) Alloc(tr *target.Request, n int) bool {
+	r := tr.Transport.(*targetRequest)
+	if r.buf != nil {
+		return true // waiters.serve gave it
+	}
+	b := c.l.memory.arena.Alloc(n)
+	if b == nil {
+		c.l.stats.MemoryWaits.Add(1)
+		r.want = n
+		if b = c.l.waiters.add(r, c.l.memory.arena); b == nil {
+			return false
+		}
+	}
+	r.setBuffer(b)
+	return true
+}
+
+func (r *targetRequest) setBuffer(b []byte) {
+	r.buf = b
+	r.Data = append(r.Data[:0], blockdev.Segment{Bytes: b})
+}
+
+// Pull posts RDMA READs of the host's data.
+func (c *targetConn) Pull(tr *target.Request) {
+	r := tr.Transport.(*targetRequest)
+	if !c.enqueue(r, reqPulling) {
+		r.Pulled(ErrClosed)
+	}
+}
+
+// Respond posts the response, after RDMA WRITEs of the data where there are some.
+func (c *targetConn) Respond(tr *target.Request) {
+	r := tr.Transport.(*targetRequest)
+	if !c.enqueue(r, reqSending) {
+		c.finish(r)
+	}
+}
+
+// enqueue adds r to what is to be posted, and posts unless somebody is at it. It reports
+// false when the connection is past that, and r is still the caller's.
+func (c *targetConn) enqueue(r *targetRequest, state int) bool {
+	c.mu.Lock()
+	if c.reaped {
+		c.mu.Unlock()
+		return false
+	}
+	r.state = state
+	c.ready = append(c.ready, r)
+	if state == reqSending && r.recv >= 0 {
+		c.recvs = append(c.recvs, r.recv)
+		r.recv = -1
+	}
+	mine := !c.posting && !c.ended
+	c.posting = c.posting || mine
+	c.mu.Unlock()
+	if mine {
+		c.postAll()
+	}
+	return true
+}
+
+// beginPosting makes the caller the one who posts; false where somebody is already.
+func (c *targetConn) beginPosting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.posting || c.ended {
+		return false
+	}
+	c.posting = true
+	return true
+}
+
+// postAll posts until nothing can be posted any more, and ends the posting that the caller
+// began.
+func (c *targetConn) postAll() {
+	for {
+		c.mu.Lock()
+		if c.ended || !c.takeReady() {
+			c.posting = false
+			reap := c.ended
+			c.mu.Unlock()
+			if reap {
+				c.reap()
+			}
+			return
+		}
+		c.mu.Unlock()
+		if err := c.batch.post(c.qp); err != nil {
+			c.fail(c.connError("post", err))
+			c.mu.Lock()
+			c.ready = c.ready[:0] // their requests are reap's
+			c.mu.Unlock()
+		}
+	}
+}
+
+// takeReady moves what fits the send queue into the batch: READs and WRITEs in order, then
+// the responses. It reports whether there is anything to post. Called with mu held.
+func (c *targetConn) takeReady() bool {
+	c.batch.reset()
+	c.takeRecvs()
+	n, bytes := 0, 0
+	for _, r := range c.ready {
+		need := c.workRequests(r)
+		if c.sqUsed+need > c.sqSize || bytes > groupBytes {
+			break
+		}
+		c.sqUsed += need
+		r.posted = need
+		if r.state == reqPulling {
+			c.addReads(r)
+		} else {
+			bytes += c.addResponse(r)
+		}
+		n++
+	}
+	c.ready = c.ready[:copy(c.ready, c.ready[n:])]
+	return len(c.batch.send)+len(c.batch.tail)+len(c.batch.recv) > 0
+}
+
+func (c *targetConn) takeRecvs() {
+	for _, i := range c.recvs {
+		e := verbs.SGE{
+			Addr:   c.capsuleSGE.Addr + uint64(i*c.capsuleSize),
+			Length: uint32(c.capsuleSize),
+			LKey:   c.capsuleSGE.LKey,
+		}
+		c.batch.recv = append(c.batch.recv, verbs.RecvWR{WRID: wrID(kindRecv, i), SGList: c.batch.sge(e)})
+	}
+	c.recvs = c.recvs[:0]
+}
+
+// workRequests is how many entries of the send queue r takes.
+func (c *targetConn) workRequests(r *targetRequest) int {
+	data := (len(r.Data) + c.maxSGE - 1) / c.maxSGE
+	if r.state == reqPulling {
+		return data
+	}
+	if !r.SendData {
+		return 1
+	}
+	return data + 1
+}
+
+func (c *targetConn) addReads(r *targetRequest) {
+	c.l.stats.Reads.Add(1)
+	c.addData(r, verbs.WRRDMARead)
+	last := &c.batch.send[len(c.batch.send)-1]
+	last.WRID = wrID(kindPull, r.index)
+	last.Flags = verbs.SendSignaled
+}
+
+// addResponse adds the WRITEs of r's data to the batch and the SEND of its response to the
+// batch's tail, and returns the bytes of data.
+func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
+	if r.SendData {
+		c.l.stats.Writes.Add(1)
+		bytes = c.addData(r, verbs.WRRDMAWrite)
+	}
+	off := r.index * nvme.CompletionSize
+	copy(c.cqes[off:], r.CQE[:])
+	wr := verbs.SendWR{
+		WRID:   wrID(kindResponse, r.index),
+		Opcode: verbs.WRSend,
+		Flags:  verbs.SendSignaled,
+		SGList: c.batch.sge(verbs.SGE{
+			Addr:   c.cqeSGE.Addr + uint64(off),
+			Length: nvme.CompletionSize,
+			LKey:   c.cqeSGE.LKey,
+		}),
+	}
+	if r.invalidate {
+		c.l.stats.Invalidates.Add(1)
+		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, r.key
+	}
+	c.batch.tail = append(c.batch.tail, wr)
+	return bytes
+}
+
+// addData adds the work requests that move r.Data to or from the host's memory.
+func (c *targetConn) addData(r *targetRequest, op verbs.WROpcode) (bytes int) {
+	for segs := r.Data; len(segs) > 0; {
+		n := min(len(segs), c.maxSGE)
+		first := len(c.batch.sges)
+		wr := verbs.SendWR{Opcode: op, RemoteAddr: r.addr + uint64(bytes), RKey: r.key}
+		for i := range segs[:n] {
+			c.batch.sges = append(c.batch.sges, c.segmentSGE(&segs[i]))
+			bytes += len(segs[i].Bytes)
+		}
+		wr.SGList = c.batch.since(first)
+		c.batch.send = append(c.batch.send, wr)
+		segs = segs[n:]
+	}
+	return bytes
+}
+
+// segmentSGE describes a piece of payload. One that is registered nowhere gives an L_Key
+// that no device knows, and with it a local protection error.
+func (c *targetConn) segmentSGE(s *blockdev.Segment) verbs.SGE {
+	if s.Region == nil {
+		e, _, _ := c.l.memory.sge(c.dom, s.Bytes)
+		return e
+	}
+	mr, err := c.dom.region(s.Region.Mem)
+	if err != nil {
+		c.l.cfg.Log.Error("rdma: a volume's memory can't be registered", "err", err)
+		return verbs.SGE{Length: uint32(len(s.Bytes))}
+	}
+	return verbs.SGE{Addr: mr.Addr() + offsetIn(s.Region.Mem, s.Bytes), Length: uint32(len(s.Bytes)), LKey: mr.LKey()}
+}
+
+// finish ends a command: nothing of it is needed any more.
+func (c *targetConn) finish(r *targetRequest) {
+	r.Sent()
+	if r.buf != nil {
+		c.l.memory.arena.Free(r.buf)
+		r.buf = nil
+		c.l.waiters.wake(c.l.memory.arena)
+	}
+	c.mu.Lock()
+	r.Data = r.Data[:0]
+	r.state = reqFree
+	if len(c.parked) > 0 && c.dead == nil {
+		in := c.parked[0]
+		c.parked = c.parked[:copy(c.parked, c.parked[1:])]
+		r.state = reqEngine
+		c.mu.Unlock()
+		c.begin(r, in)
+		return
+	}
+	c.free = append(c.free, r)
+	c.mu.Unlock()
+	c.release()
+}
