@@ -1,20 +1,19 @@
-// Package udp moves UDP datagrams in batches: many per system call, coalesced by the kernel
-// (UDP_GRO) and segmented by it (UDP_SEGMENT), gathered from where they lie.
-//
-// It knows nothing of what the datagrams hold. Linux is what it is made for; the facts of the
-// operating system stay in the files named conn_linux*.go.
 package udp
 
 import "net/netip"
 
-// Limits of one segmentation-offload send.
+// Limits of one Train.
 const (
 	MaxTrainBytes    = 65000 // UDP payload of one train, safely below 65,507
 	MaxTrainSegments = 64    // UDP_MAX_SEGMENTS of older kernels; newer take 128
+	MaxTrainParts    = 1024  // UIO_MAXIOV: gathered pieces of one message
 )
 
+// RecvBatch is the most entries that one Recv fills: a longer rx gains nothing.
+const RecvBatch = 16
+
 // Train is a run of datagrams for one destination that leaves in one piece: all are
-// SegmentSize bytes long, the last may be shorter.
+// SegmentSize bytes long, the last may be shorter. Append builds one.
 type Train struct {
 	Dst          netip.AddrPort
 	Parts        [][]byte // the bytes of all datagrams in order, cut wherever the caller likes
@@ -38,9 +37,11 @@ type Conn interface {
 	LocalAddr() netip.AddrPort
 	// MTU is the largest IP packet that the interface of the local address carries, in bytes.
 	MTU() int
-	// RecvBuffer is what the kernel will hold for us unread, in bytes.
+	// RecvBuffer is about what the kernel will hold for us unread, in bytes of large
+	// datagrams; small ones cost the kernel several times their size.
 	RecvBuffer() int
-	// Segmentation says whether a Train may hold more than one datagram.
+	// Segmentation says whether a Train may hold more than one datagram. It may turn from
+	// true to false once, when Send has returned ErrSegmentation.
 	Segmentation() bool
 
 	// Recv waits for datagrams and fills rx; it returns how many entries are filled, at least
@@ -49,7 +50,9 @@ type Conn interface {
 	// TryRecv is Recv that returns 0 instead of waiting.
 	TryRecv(rx []Received) (int, error)
 	// Send hands trains to the kernel in order and returns how many were taken. Several
-	// goroutines may call it. A datagram that the kernel drops is not an error.
+	// goroutines may call it. A datagram that the kernel drops is not an error: it counts as
+	// taken, and in Counters. The errors are ErrClosed, ErrSegmentation (see the package
+	// documentation) and ErrTrain; the train at the index returned is the one concerned.
 	Send(trains []Train) (int, error)
 	Close() error
 }

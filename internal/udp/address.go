@@ -1,0 +1,83 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+)
+
+// SourceFor is the local address that the routing table picks for datagrams to dst.
+func SourceFor(dst netip.Addr) (netip.Addr, error) {
+	// Connecting a UDP socket looks the route up and sends nothing; any port does.
+	peer := netip.AddrPortFrom(dst, 9)
+	s, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(peer))
+	if err != nil {
+		return netip.Addr{}, &OpError{Op: "route", Addr: netip.AddrPortFrom(dst, 0), Err: err,
+			Remedy: "no route from here: check the address and `ip route get`"}
+	}
+	defer s.Close()
+	return s.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// loopbackTries bounds PickLoopback: of 16 million addresses few are ever taken.
+const loopbackTries = 16
+
+// PickLoopback finds an address in 127.0.0.0/8, by chance, on which port is free, so that
+// several programs of one host can each have the same port. It isn't reserved: Listen may
+// still find it taken (ErrInUse), and then the caller picks again.
+func PickLoopback(port uint16) (netip.Addr, error) {
+	var err error
+	for range loopbackTries {
+		// From 127.1.1.1 up, where no convention has put a resolver or a host name.
+		part := func() byte { return byte(1 + rand.N(254)) }
+		a := netip.AddrFrom4([4]byte{127, part(), part(), part()})
+		var s *net.UDPConn
+		s, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, port)))
+		if err == nil {
+			return a, s.Close()
+		}
+	}
+	return netip.Addr{}, pickError(port, err)
+}
+
+// InterfaceMTU is the MTU of the interface that has the address, in bytes of IP packet.
+func InterfaceMTU(addr netip.Addr) (int, error) {
+	addr = addr.Unmap()
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return 0, &OpError{Op: "mtu", Addr: netip.AddrPortFrom(addr, 0), Err: err}
+	}
+	covering := 0
+	for i := range ifs {
+		addrs, err := ifs[i].Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			p, ok := a.(*net.IPNet)
+			if !ok || addr.Zone() != "" && addr.Zone() != ifs[i].Name && addr.Zone() != fmt.Sprint(ifs[i].Index) {
+				continue
+			}
+			own, _ := netip.AddrFromSlice(p.IP)
+			if own.Unmap() == addr.WithZone("") {
+				return ifs[i].MTU, nil
+			}
+			// All of 127.0.0.0/8 is local, though only 127.0.0.1 is listed.
+			if addr.IsLoopback() && ifs[i].Flags&net.FlagLoopback != 0 {
+				covering = ifs[i].MTU
+			}
+		}
+	}
+	if covering == 0 {
+		return 0, &OpError{Op: "mtu", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal}
+	}
+	return covering, nil
+}
+
+func pickError(port uint16, err error) error {
+	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 0})
+	return &OpError{Op: "pick loopback address", Addr: netip.AddrPortFrom(loopback, port),
+		Err: errors.Join(err), Remedy: inUseRemedy(netip.AddrPortFrom(loopback, port))}
+}

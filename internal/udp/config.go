@@ -1,0 +1,56 @@
+package udp
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config says how a Conn is opened. Its zero value is what most want.
+type Config struct {
+	// DisableSegmentation sends one datagram per message even where the kernel could cut
+	// trains (UDP_SEGMENT).
+	DisableSegmentation bool
+	// DisableCoalescing has every datagram received by itself (no UDP_GRO).
+	DisableCoalescing bool
+	// RecvBuffer is how many bytes the kernel shall hold unread. Zero asks for
+	// DefaultBuffer. Without CAP_NET_ADMIN the kernel grants no more than
+	// net.core.rmem_max; Conn.RecvBuffer tells what came of it.
+	RecvBuffer int
+	// SendBuffer is how many bytes may wait in the kernel for the interface, as RecvBuffer
+	// with net.core.wmem_max.
+	SendBuffer int
+	// BusyPoll is how long Recv spins before it blocks: lower latency for a processor's
+	// time. Zero blocks at once.
+	BusyPoll time.Duration
+	// TrafficClass is what most trains carry: others cost a control message each.
+	TrafficClass uint8
+}
+
+// DefaultBuffer is the socket buffer asked for when Config names none, in bytes: a few
+// bandwidth-delay products of a fast local network.
+const DefaultBuffer = 16 << 20
+
+const (
+	maxBuffer   = 1 << 30
+	maxBusyPoll = 10 * time.Second
+)
+
+// Validate reports the first field that can't be.
+func (c *Config) Validate() error {
+	switch {
+	case c.RecvBuffer < 0 || c.RecvBuffer > maxBuffer:
+		return fmt.Errorf("udp: receive buffer of %d bytes: want 0 (default) to %d", c.RecvBuffer, maxBuffer)
+	case c.SendBuffer < 0 || c.SendBuffer > maxBuffer:
+		return fmt.Errorf("udp: send buffer of %d bytes: want 0 (default) to %d", c.SendBuffer, maxBuffer)
+	case c.BusyPoll < 0 || c.BusyPoll > maxBusyPoll:
+		return fmt.Errorf("udp: busy polling for %v: want 0 (off) to %v", c.BusyPoll, maxBusyPoll)
+	}
+	return nil
+}
+
+func orDefault(n int) int {
+	if n == 0 {
+		return DefaultBuffer
+	}
+	return n
+}

@@ -1,0 +1,117 @@
+package udp
+
+import (
+	"math"
+	"net/netip"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn is a blocking, unconnected UDP socket.
+type conn struct {
+	fd    int
+	local netip.AddrPort
+	scope uint32 // interface index of a link-local address, else 0
+	mtu   int
+	cfg   Config
+
+	rcvbuf   int
+	segments atomic.Bool // UDP_SEGMENT may be used
+
+	// uses counts the calls that are inside the kernel with fd; Close adds closing to it, and
+	// whoever brings it to exactly closing closes the descriptor, so that the number can't
+	// be reused under a call's feet.
+	uses      atomic.Int64
+	closeOnce atomic.Bool
+	fdOnce    atomic.Bool
+	done      chan struct{}
+	closeErr  error
+
+	counters Counters
+	rx       receiver
+	tx       [senders]sender
+}
+
+const closing = math.MinInt64 / 2
+
+var (
+	_ Conn    = (*conn)(nil)
+	_ Counted = (*conn)(nil)
+)
+
+// Listen opens a socket on addr, which must be one address of this host; port 0 lets the
+// kernel choose. Errors are of type *OpError; errors.Is tells ErrInUse and ErrNotLocal.
+func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
+	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	if err := cfg.Validate(); err != nil {
+		return nil, &OpError{Op: "listen", Addr: addr, Err: err}
+	}
+	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() || addr.Addr().IsMulticast() {
+		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal,
+			Remedy: "name one address of this host: it is part of every packet's checksum"}
+	}
+	scope, err := scopeOf(addr.Addr().Zone())
+	if err != nil {
+		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err}
+	}
+	c := &conn{fd: -1, scope: scope, cfg: cfg, done: make(chan struct{})}
+	if err := c.open(addr); err != nil {
+		if c.fd >= 0 {
+			unix.Close(c.fd)
+		}
+		return nil, listenError(addr, err)
+	}
+	c.rx.init()
+	return c, nil
+}
+
+func (c *conn) LocalAddr() netip.AddrPort { return c.local }
+func (c *conn) MTU() int                  { return c.mtu }
+func (c *conn) RecvBuffer() int           { return c.rcvbuf }
+func (c *conn) Segmentation() bool        { return c.segments.Load() }
+func (c *conn) Counters() *Counters       { return &c.counters }
+
+// Close wakes a blocked Recv, waits until no call uses the socket any more, and frees the
+// port. Calling it again does nothing.
+func (c *conn) Close() error {
+	if !c.closeOnce.CompareAndSwap(false, true) {
+		<-c.done
+		return nil
+	}
+	last := c.uses.Add(closing) == closing
+	// ENOTCONN is what an unconnected socket answers; its receivers wake nevertheless.
+	_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
+	if last {
+		c.closeFD()
+	}
+	<-c.done
+	return c.closeErr
+}
+
+// enter keeps the descriptor open until leave. It fails after Close.
+func (c *conn) enter() bool {
+	if c.uses.Add(1) > 0 {
+		return true
+	}
+	c.leave()
+	return false
+}
+
+func (c *conn) leave() {
+	if c.uses.Add(-1) == closing {
+		c.closeFD()
+	}
+}
+
+func (c *conn) isClosed() bool { return c.uses.Load() < 0 }
+
+func (c *conn) closeFD() {
+	if !c.fdOnce.CompareAndSwap(false, true) {
+		return
+	}
+	if err := unix.Close(c.fd); err != nil {
+		c.closeErr = &OpError{Op: "close", Addr: c.local, Err: err}
+	}
+	close(c.done)
+}

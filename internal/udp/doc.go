@@ -1,0 +1,39 @@
+// Package udp moves UDP datagrams in batches: many per system call, coalesced by the kernel
+// (UDP_GRO) and segmented by it (UDP_SEGMENT), gathered from where they lie.
+//
+// It knows nothing of what the datagrams hold. Linux is what it is made for; the facts of the
+// operating system stay in the files named *_linux.go. Elsewhere Listen reports that the
+// system is not supported.
+//
+// # What a sender may rely on
+//
+// The socket is bound to one address, unconnected, and never fragments (IP_PMTUDISC_DO). So
+// Linux puts Don't Fragment and Identification 0 into the IPv4 header of a datagram that
+// leaves alone, and 0, 1, 2 … into those of a Train. A protocol whose checksum covers these
+// fields, as RoCEv2's ICRC does, computes it for exactly these values. Network cards that
+// segment UDP by themselves may number otherwise; such hardware wants tx-udp-segmentation
+// off, or Config.DisableSegmentation.
+//
+// When the kernel or the route refuses segmentation, Send stops in front of the train that
+// was refused and returns ErrSegmentation with the number of trains before it. From then on
+// Segmentation reports false: the caller cuts what is left into trains of one datagram each,
+// with their checksums made for Identification 0, and sends those.
+//
+// # Ownership
+//
+// The bytes of a Train are read during Send and belong to the caller again when it returns.
+// The bytes of a Received belong to the Conn and are overwritten by the next Recv or TryRecv;
+// they stay readable after Close.
+//
+// # Concurrency
+//
+// One goroutine at a time receives. Any number may Send, and any may Close; Close wakes a
+// blocked Recv. Nothing is allocated per call.
+//
+// # Waiting
+//
+// Recv blocks its thread in recvmmsg on a blocking socket. Of the three ways to wait
+// (this, the Go poller, poll(2) after a non-blocking try) it has the shortest wake-up: one
+// system call and one context switch, and no second thread that polls on behalf of the
+// goroutine. BenchmarkWait keeps the comparison. Config.BusyPoll spins before blocking.
+package udp

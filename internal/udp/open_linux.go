@@ -1,0 +1,179 @@
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// open makes the socket, sets it up and binds it.
+func (c *conn) open(addr netip.AddrPort) error {
+	family := unix.AF_INET6
+	if addr.Addr().Is4() {
+		family = unix.AF_INET
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	c.fd = fd
+	if err := c.setOptions(family == unix.AF_INET); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, sockaddr(addr, c.scope)); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return os.NewSyscallError("getsockname", err)
+	}
+	c.local = netip.AddrPortFrom(addr.Addr(), portOf(sa))
+	c.mtu, err = InterfaceMTU(addr.Addr())
+	return err
+}
+
+type option struct {
+	name         string
+	level, opt   int
+	value        int
+	requirements string // what lacks if it fails
+}
+
+func (c *conn) setOptions(v4 bool) error {
+	opts := []option{
+		{"SO_RXQ_OVFL", unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1, "Linux 2.6.33"},
+		{"IP_MTU_DISCOVER", unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO, "Linux 2.2"},
+		{"IP_RECVTOS", unix.IPPROTO_IP, unix.IP_RECVTOS, 1, "Linux 2.2"},
+		{"IP_TOS", unix.IPPROTO_IP, unix.IP_TOS, int(c.cfg.TrafficClass), "Linux 2.2"},
+	}
+	if !v4 {
+		opts = []option{
+			{"SO_RXQ_OVFL", unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1, "Linux 2.6.33"},
+			{"IPV6_V6ONLY", unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1, "Linux 2.4"},
+			{"IPV6_MTU_DISCOVER", unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO, "Linux 2.2"},
+			{"IPV6_DONTFRAG", unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1, "Linux 2.6.35"},
+			{"IPV6_RECVTCLASS", unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1, "Linux 2.6.14"},
+			{"IPV6_TCLASS", unix.IPPROTO_IPV6, unix.IPV6_TCLASS, int(c.cfg.TrafficClass), "Linux 2.6.14"},
+			// rdma_rxe and many network cards send RoCEv2 without a UDP checksum.
+			{"UDP_NO_CHECK6_RX", unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1, "Linux 3.16"},
+		}
+	}
+	for _, o := range opts {
+		if err := unix.SetsockoptInt(c.fd, o.level, o.opt, o.value); err != nil {
+			return fmt.Errorf("set %s (%s): %w", o.name, o.requirements, err)
+		}
+	}
+	c.rcvbuf = setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, orDefault(c.cfg.RecvBuffer))
+	setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, orDefault(c.cfg.SendBuffer))
+	c.setOffloads()
+	return nil
+}
+
+// setOffloads asks the kernel whether it segments (Linux 4.18) and coalesces (5.0) UDP.
+// Older ones do neither, and everything works, slower.
+func (c *conn) setOffloads() {
+	if !c.cfg.DisableSegmentation {
+		_, err := unix.GetsockoptInt(c.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
+		c.segments.Store(err == nil)
+	}
+	if !c.cfg.DisableCoalescing {
+		_ = unix.SetsockoptInt(c.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1)
+	}
+}
+
+// setBuffer asks for a socket buffer of n bytes, past the system's limit where we may, and
+// returns what was granted. The kernel books twice that to cover its own overhead.
+func setBuffer(fd, force, plain, n int) int {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n)
+	}
+	booked, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, plain)
+	if err != nil {
+		return 0
+	}
+	return booked / 2
+}
+
+// listenError names the kind of failure and what to do about it.
+func listenError(addr netip.AddrPort, err error) error {
+	e := &OpError{Op: "listen", Addr: addr, Err: err}
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		e.Kind, e.Remedy = ErrInUse, inUseRemedy(addr)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		e.Kind = ErrNotLocal
+		e.Remedy = "use an address that `ip address` shows, or one of 127.0.0.0/8"
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		e.Kind, e.Remedy = ErrUnsupported, "this kernel has IPv6 switched off"
+	}
+	return e
+}
+
+func sockaddr(ap netip.AddrPort, scope uint32) unix.Sockaddr {
+	if ap.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(ap.Port()), Addr: ap.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16(), ZoneId: scope}
+}
+
+func portOf(sa unix.Sockaddr) uint16 {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return uint16(sa.Port)
+	case *unix.SockaddrInet6:
+		return uint16(sa.Port)
+	}
+	return 0
+}
+
+// scopeOf is the index of the interface that an IPv6 zone names.
+func scopeOf(zone string) (uint32, error) {
+	if zone == "" {
+		return 0, nil
+	}
+	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
+		return uint32(n), nil
+	}
+	ifi, err := net.InterfaceByName(zone)
+	if err != nil {
+		return 0, fmt.Errorf("zone %q: %w", zone, err)
+	}
+	return uint32(ifi.Index), nil
+}
+
+// mmsghdr is struct mmsghdr: one message of recvmmsg and sendmmsg.
+type mmsghdr struct {
+	hdr unix.Msghdr
+	len uint32 // bytes received
+}
+
+// rawName is room for either address family; the IPv4 form is a prefix in it.
+type rawName = unix.RawSockaddrInet6
+
+const (
+	sizeofName4 = unix.SizeofSockaddrInet4
+	sizeofName6 = unix.SizeofSockaddrInet6
+)
+
+// netPort swaps a port between the network's byte order in memory and a number.
+func netPort(p uint16) uint16 {
+	b := (*[2]byte)(unsafe.Pointer(&p))
+	return uint16(b[0])<<8 | uint16(b[1])
+}
+
+// putName writes ap as a socket address and returns its size.
+func putName(n *rawName, ap netip.AddrPort, scope uint32) uint32 {
+	if a := ap.Addr(); a.Is4() || a.Is4In6() {
+		n4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
+		n4.Family, n4.Port, n4.Addr = unix.AF_INET, netPort(ap.Port()), a.As4()
+		return sizeofName4
+	}
+	*n = rawName{Family: unix.AF_INET6, Port: netPort(ap.Port()), Addr: ap.Addr().As16(), Scope_id: scope}
+	return sizeofName6
+}

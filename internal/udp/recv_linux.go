@@ -1,0 +1,222 @@
+package udp
+
+import (
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A receive takes up to 65,507 bytes. The buffers lie a little more than 64 KiB apart:
+// exactly that, the heads of all would fall into the same set of the processor's cache.
+const (
+	recvSize   = 64 << 10
+	recvStride = recvSize + 4096 + 256
+)
+
+// Control room of one receive: UDP_GRO (int), IP_TOS (byte) or IPV6_TCLASS (int), and
+// SO_RXQ_OVFL (uint32), 24 bytes each, in words so that headers are aligned.
+const recvControlWords = 12
+
+// receiver is the memory that recvmmsg fills. It belongs to the one receiving goroutine. It
+// lies in the Go heap, not in a mapping of its own: whoever still reads a Received after
+// Close then reads memory that exists.
+type receiver struct {
+	hdrs    [RecvBatch]mmsghdr
+	iovs    [RecvBatch]unix.Iovec
+	names   [RecvBatch]rawName
+	control [RecvBatch][recvControlWords]uint64
+	buf     []byte
+	used    int    // how many headers the kernel wrote last time
+	lost    uint32 // the last SO_RXQ_OVFL, a running total
+}
+
+func (r *receiver) init() {
+	r.buf = make([]byte, RecvBatch*recvStride)
+	for i := range r.hdrs {
+		r.iovs[i].Base = &r.buf[i*recvStride]
+		r.iovs[i].SetLen(recvSize)
+		h := &r.hdrs[i].hdr
+		h.Iov = &r.iovs[i]
+		h.SetIovlen(1)
+		h.Name = (*byte)(unsafe.Pointer(&r.names[i]))
+		h.Control = (*byte)(unsafe.Pointer(&r.control[i]))
+	}
+	r.used = RecvBatch
+}
+
+func (c *conn) Recv(rx []Received) (int, error) {
+	if c.cfg.BusyPoll > 0 {
+		if n, err := c.spin(rx); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	// WAITFORONE: block for the first, take the others only if they are there.
+	return c.recv(rx, unix.MSG_WAITFORONE)
+}
+
+func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
+
+func (c *conn) spin(rx []Received) (int, error) {
+	for end := time.Now().Add(c.cfg.BusyPoll); ; {
+		if n, err := c.recv(rx, unix.MSG_DONTWAIT); n > 0 || err != nil {
+			return n, err
+		}
+		if !time.Now().Before(end) {
+			return 0, nil
+		}
+	}
+}
+
+func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
+	if !c.enter() {
+		return 0, ErrClosed
+	}
+	defer c.leave()
+	want := min(len(rx), RecvBatch)
+	if want == 0 {
+		return 0, nil
+	}
+	for {
+		n, errno := c.rx.call(c.fd, want, flags)
+		if c.isClosed() {
+			return 0, ErrClosed
+		}
+		switch {
+		case errno == 0:
+			if n = c.harvest(rx, n); n > 0 {
+				return n, nil
+			}
+		case errno == unix.EAGAIN && flags&unix.MSG_DONTWAIT != 0:
+			return 0, nil
+		case !transient(errno):
+			return 0, &OpError{Op: "recv", Addr: c.local, Err: errno}
+		}
+	}
+}
+
+// call is recvmmsg.
+func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
+	for i := range r.hdrs[:r.used] {
+		h := &r.hdrs[i].hdr
+		h.Namelen = sizeofName6
+		h.SetControllen(recvControlWords * 8)
+		h.Flags = 0
+	}
+	r.used = 0
+	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
+		uintptr(unsafe.Pointer(&r.hdrs[0])), uintptr(want), flags, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	r.used = int(n)
+	return int(n), 0
+}
+
+// harvest turns what the kernel wrote into rx and leaves out what was cut short.
+func (c *conn) harvest(rx []Received, n int) int {
+	var datagrams, bytes, coalesced, truncated uint64
+	filled := 0
+	for i := range n {
+		if c.rx.hdrs[i].hdr.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+			truncated++
+			continue
+		}
+		r := &rx[filled]
+		filled++
+		c.parse(r, i)
+		bytes += uint64(len(r.Buf))
+		k := r.Count()
+		datagrams += uint64(k)
+		if k > 1 {
+			coalesced++
+		}
+	}
+	k := &c.counters
+	k.RxSyscalls.Add(1)
+	k.RxDatagrams.Add(datagrams)
+	k.RxBytes.Add(bytes)
+	addSome(&k.RxCoalesced, coalesced)
+	addSome(&k.RxTruncated, truncated)
+	return filled
+}
+
+func addSome(c *atomic.Uint64, n uint64) {
+	if n > 0 {
+		c.Add(n)
+	}
+}
+
+// parse reads message i into r.
+func (c *conn) parse(r *Received, i int) {
+	m := &c.rx.hdrs[i]
+	off := i * recvStride
+	end := off + int(m.len)
+	r.Buf = c.rx.buf[off:end:end]
+	r.SegmentSize = len(r.Buf)
+	r.Dst = c.local.Addr()
+	r.TrafficClass = 0
+	r.Src = c.source(&c.rx.names[i])
+	c.parseControl(r, c.rx.control[i][:m.hdr.Controllen/8])
+}
+
+// parseControl walks the control messages; each begins at a multiple of eight bytes.
+func (c *conn) parseControl(r *Received, words []uint64) {
+	const header = unix.SizeofCmsghdr / 8
+	for len(words) > header {
+		h := (*unix.Cmsghdr)(unsafe.Pointer(&words[0]))
+		data := unsafe.Pointer(&words[header])
+		switch {
+		case h.Level == unix.IPPROTO_UDP && h.Type == unix.UDP_GRO:
+			if size := *(*int32)(data); size > 0 {
+				r.SegmentSize = int(size)
+			}
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS:
+			r.TrafficClass = *(*uint8)(data)
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS:
+			r.TrafficClass = uint8(*(*int32)(data))
+		case h.Level == unix.SOL_SOCKET && h.Type == unix.SO_RXQ_OVFL:
+			total := *(*uint32)(data)
+			addSome(&c.counters.RxKernelDrops, uint64(total-c.rx.lost))
+			c.rx.lost = total
+		}
+		step := int(h.Len+7) / 8
+		if step <= header || step > len(words) {
+			return
+		}
+		words = words[step:]
+	}
+}
+
+// source is who sent it.
+func (c *conn) source(n *rawName) netip.AddrPort {
+	port := netPort(n.Port)
+	if n.Family == unix.AF_INET {
+		n4 := (*unix.RawSockaddrInet4)(unsafe.Pointer(n))
+		return netip.AddrPortFrom(netip.AddrFrom4(n4.Addr), port)
+	}
+	a := netip.AddrFrom16(n.Addr)
+	if n.Scope_id != 0 {
+		zone := c.local.Addr().Zone()
+		if n.Scope_id != c.scope || zone == "" {
+			zone = strconv.FormatUint(uint64(n.Scope_id), 10)
+		}
+		a = a.WithZone(zone)
+	}
+	return netip.AddrPortFrom(a, port)
+}
+
+// transient tells errors that concern one datagram, often an ICMP answer to one we sent,
+// from those of the socket.
+func transient(errno unix.Errno) bool {
+	switch errno {
+	case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH,
+		unix.EHOSTDOWN, unix.ENETUNREACH, unix.ENETDOWN, unix.ENONET, unix.EMSGSIZE,
+		unix.EPROTO, unix.ENOPROTOOPT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM:
+		return true
+	}
+	return false
+}

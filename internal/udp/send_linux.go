@@ -1,0 +1,276 @@
+package udp
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	senders   = 4    // goroutines that send at once without waiting for each other
+	sendBatch = 32   // messages per sendmmsg
+	sendParts = 2048 // pieces per sendmmsg; room for the longest train at least
+	// sendPatience is how long one Send waits in all for a full interface before it drops.
+	// The peer's acknowledgement timers are no shorter than a few milliseconds.
+	sendPatience = 10 * time.Millisecond
+)
+
+// Control room of one message: UDP_SEGMENT (uint16) and IP_TOS or IPV6_TCLASS (int), 24
+// bytes each.
+const sendControlWords = 6
+
+// sender is the memory that sendmmsg reads.
+type sender struct {
+	mu      sync.Mutex
+	hdrs    [sendBatch]mmsghdr
+	names   [sendBatch]rawName
+	control [sendBatch][sendControlWords]uint64
+	iovs    [sendParts]unix.Iovec
+	msgs    int
+	parts   int
+	waited  time.Duration
+	_       [64]byte // the next sender is another processor's
+}
+
+func (c *conn) Send(trains []Train) (int, error) {
+	if !c.enter() {
+		return 0, ErrClosed
+	}
+	defer c.leave()
+	s := c.acquireSender()
+	defer s.mu.Unlock()
+	s.waited = 0
+	for done := 0; done < len(trains); {
+		filled, err := s.fill(c, trains[done:])
+		n, sendErr := s.flush(c, trains[done:done+filled])
+		done += n
+		if sendErr != nil {
+			return done, sendErr
+		}
+		if err != nil {
+			return done, err
+		}
+	}
+	return len(trains), nil
+}
+
+// acquireSender locks one that is free, or waits for the first.
+func (c *conn) acquireSender() *sender {
+	for i := range c.tx {
+		if c.tx[i].mu.TryLock() {
+			return &c.tx[i]
+		}
+	}
+	c.tx[0].mu.Lock()
+	return &c.tx[0]
+}
+
+// fill lays out as many trains as there is room for. An error concerns the train after
+// those.
+func (s *sender) fill(c *conn, trains []Train) (int, error) {
+	s.msgs, s.parts = 0, 0
+	for i := range trains {
+		t := &trains[i]
+		if s.msgs == sendBatch || s.parts+len(t.Parts) > sendParts && s.msgs > 0 {
+			break
+		}
+		if err := s.add(c, t); err != nil {
+			return s.msgs, err
+		}
+	}
+	return s.msgs, nil
+}
+
+// add lays out one train.
+func (s *sender) add(c *conn, t *Train) error {
+	if len(t.Parts) > MaxTrainParts || t.Bytes <= 0 || t.Bytes > MaxTrainBytes {
+		return trainError(t, "%d bytes in %d parts: want 1 to %d bytes in at most %d parts",
+			t.Bytes, len(t.Parts), MaxTrainBytes, MaxTrainParts)
+	}
+	if t.Dst.Addr().Unmap().Is4() != c.local.Addr().Is4() {
+		return trainError(t, "the socket is bound to %v, of the other address family", c.local.Addr())
+	}
+	segmented := t.SegmentSize > 0 && t.SegmentSize < t.Bytes
+	if segmented {
+		if !c.segments.Load() {
+			return &OpError{Op: "send", Addr: t.Dst, Kind: ErrSegmentation}
+		}
+		if t.Datagrams() > MaxTrainSegments {
+			return trainError(t, "%d datagrams of %d bytes: at most %d", t.Datagrams(), t.SegmentSize, MaxTrainSegments)
+		}
+	}
+	first, sum := s.parts, 0
+	for _, p := range t.Parts {
+		if len(p) == 0 {
+			continue
+		}
+		v := &s.iovs[s.parts]
+		v.Base = unsafe.SliceData(p)
+		v.SetLen(len(p))
+		s.parts++
+		sum += len(p)
+	}
+	if sum != t.Bytes {
+		s.parts = first
+		return trainError(t, "Bytes is %d and the parts have %d", t.Bytes, sum)
+	}
+	s.address(c, t, segmented)
+	h := &s.hdrs[s.msgs].hdr
+	h.Iov = &s.iovs[first]
+	h.SetIovlen(s.parts - first)
+	s.msgs++
+	return nil
+}
+
+// address writes the name and the control messages of the next message.
+func (s *sender) address(c *conn, t *Train, segmented bool) {
+	h := &s.hdrs[s.msgs].hdr
+	name := &s.names[s.msgs]
+	h.Name = (*byte)(unsafe.Pointer(name))
+	h.Namelen = putName(name, t.Dst, c.scopeFor(t.Dst.Addr()))
+
+	control := &s.control[s.msgs]
+	words := 0
+	if segmented {
+		data := putControl(control[words:], unix.IPPROTO_UDP, unix.UDP_SEGMENT, 2)
+		*(*uint16)(data) = uint16(t.SegmentSize)
+		words += 3
+	}
+	if t.TrafficClass != c.cfg.TrafficClass {
+		level, typ := int32(unix.IPPROTO_IP), int32(unix.IP_TOS)
+		if !c.local.Addr().Is4() {
+			level, typ = unix.IPPROTO_IPV6, unix.IPV6_TCLASS
+		}
+		data := putControl(control[words:], level, typ, 4)
+		*(*int32)(data) = int32(t.TrafficClass)
+		words += 3
+	}
+	h.Control = nil
+	if words > 0 {
+		h.Control = (*byte)(unsafe.Pointer(control))
+	}
+	h.SetControllen(words * 8)
+}
+
+// putControl writes a control header and returns where its size bytes of data go.
+func putControl(words []uint64, level, typ int32, size int) unsafe.Pointer {
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&words[0]))
+	h.Level, h.Type = level, typ
+	h.SetLen(unix.SizeofCmsghdr + size)
+	words[2] = 0
+	return unsafe.Pointer(&words[2])
+}
+
+// scopeFor is the interface that a link-local destination is on.
+func (c *conn) scopeFor(a netip.Addr) uint32 {
+	zone := a.Zone()
+	if zone == "" || zone == c.local.Addr().Zone() {
+		return c.scope
+	}
+	scope, err := scopeOf(zone)
+	if err != nil {
+		return c.scope
+	}
+	return scope
+}
+
+// flush sends what fill laid out and returns how many trains are done with, sent or dropped.
+func (s *sender) flush(c *conn, trains []Train) (int, error) {
+	defer s.forget()
+	for done := 0; done < s.msgs; {
+		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(c.fd),
+			uintptr(unsafe.Pointer(&s.hdrs[done])), uintptr(s.msgs-done), unix.MSG_DONTWAIT, 0, 0)
+		c.counters.TxSyscalls.Add(1)
+		if errno == 0 {
+			c.countSent(trains[done : done+int(n)])
+			done += int(n)
+			continue
+		}
+		if errno == unix.EINTR {
+			continue
+		}
+		if c.isClosed() {
+			return done, ErrClosed
+		}
+		t := &trains[done]
+		switch {
+		case (errno == unix.EAGAIN || errno == unix.ENOBUFS) && s.wait(c):
+		case c.refusesSegments(t, errno):
+			c.segments.Store(false)
+			c.counters.txSegRefused.Store(uint32(errno))
+			return done, &OpError{Op: "send", Addr: t.Dst, Kind: ErrSegmentation, Err: errno}
+		case errno == unix.EBADF || errno == unix.ENOTSOCK || errno == unix.EFAULT:
+			return done, &OpError{Op: "send", Addr: t.Dst, Err: errno}
+		default:
+			c.countDropped(t, errno)
+			done++
+		}
+	}
+	return s.msgs, nil
+}
+
+// forget lets go of the caller's memory.
+func (s *sender) forget() { clear(s.iovs[:s.parts]) }
+
+// wait blocks until the socket has room and says whether to try again.
+func (s *sender) wait(c *conn) bool {
+	left := sendPatience - s.waited
+	if left <= 0 {
+		return false
+	}
+	c.counters.TxWaits.Add(1)
+	start := time.Now()
+	fds := [1]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLOUT}}
+	_, _ = unix.Poll(fds[:], int(left.Milliseconds())+1)
+	// The kernel's own shortage (ENOBUFS) doesn't show in poll: a floor keeps the number of
+	// tries small.
+	s.waited += max(time.Since(start), sendPatience/16)
+	return true
+}
+
+// refusesSegments tells a kernel or route that can't segment from a train that is too large
+// for its path: both may be answered with EINVAL.
+func (c *conn) refusesSegments(t *Train, errno unix.Errno) bool {
+	if t.SegmentSize <= 0 || t.SegmentSize >= t.Bytes {
+		return false
+	}
+	switch errno {
+	case unix.EIO, unix.EOPNOTSUPP, unix.ENOPROTOOPT:
+		return true
+	case unix.EINVAL:
+		mtu, err := routeMTU(t.Dst)
+		return err == nil && t.SegmentSize+headerBytes(t.Dst.Addr()) <= mtu
+	}
+	return false
+}
+
+// headerBytes is the size of the IP and UDP headers.
+func headerBytes(a netip.Addr) int {
+	if a.Unmap().Is4() {
+		return 20 + 8
+	}
+	return 40 + 8
+}
+
+func (c *conn) countSent(trains []Train) {
+	var datagrams, bytes, long uint64
+	for i := range trains {
+		n := trains[i].Datagrams()
+		datagrams += uint64(max(n, 1))
+		bytes += uint64(trains[i].Bytes)
+		if n > 1 {
+			long++
+		}
+	}
+	c.counters.TxDatagrams.Add(datagrams)
+	c.counters.TxBytes.Add(bytes)
+	addSome(&c.counters.TxTrains, long)
+}
+
+func (c *conn) countDropped(t *Train, errno unix.Errno) {
+	c.counters.TxDrops.Add(uint64(max(t.Datagrams(), 1)))
+	c.counters.txLastErrno.Store(uint32(errno))
+}
