@@ -1,0 +1,46 @@
+# NVMe over RDMA, anywhere. `make demo` shows it, `make test` checks it, `make help` says more.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(VERSION)
+
+# How long `make verify`, `make fuzz` and the like run, each part.
+TIME    ?= 60s
+FUZZTIME ?= 5s
+
+.PHONY: help build demo test setup check lint fuzz fuzz-short verify bench ceiling clean
+.DEFAULT_GOAL := build
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+build: ## build bin/nvmetgt and bin/nvmeinit, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
+
+demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, compare (a minute)
+	$(GO) run ./tests/demo -bin bin
+
+test: build setup ## everything that is tested here: unit, race detector, whole programs
+	tests/run.sh
+
+setup: ## install what the tests use beyond Go, where that is possible
+	@tests/setup.sh
+
+check: ## the fast part of the tests: vet and unit tests without the race detector
+	$(GO) vet ./...
+	$(GO) test ./...
+
+lint: ## static analysis, and the import directions
+	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
+	tests/fuzz.sh $(FUZZTIME)
+
+verify: build ## random operations against a model for TIME on every volume and transport
+	NVMEOF_VERIFY_TIME=$(TIME) $(GO) test ./tests -run TestModel -count=1 -timeout 0 -v
+
+bench: ## the benchmarks, in the form that benchstat reads
+	$(GO) test -run '^$$' -bench . -benchmem -count 6 ./...
+
+clean:
+	rm -rf bin demo-data
