@@ -1,0 +1,25 @@
+package nvme
+
+import "unsafe"
+
+// IdentifyControllerNVM is the NVM Command Set Identify Controller data structure, CNS 06h
+// with CSI 0. Zero in a field means that no limit is reported.
+type IdentifyControllerNVM struct {
+	VSL   uint8  // Verify size limit, 2^n × 4096 bytes
+	WZSL  uint8  // Write Zeroes size limit, 2^n × 4096 bytes
+	WUSL  uint8  // Write Uncorrectable size limit, 2^n × 4096 bytes
+	DMRL  uint8  // DSM: ranges in a command
+	DMRSL uint32 // DSM: blocks in a range
+	DMSL  uint64 // DSM: blocks in a command
+	_     [4080]byte
+}
+
+var _ [PageSize]byte = [unsafe.Sizeof(IdentifyControllerNVM{})]byte{}
+
+// AppendTo appends the page.
+func (p *IdentifyControllerNVM) AppendTo(b []byte) []byte { return appendPage(b, p) }
+
+// Parse reads the page from b.
+func (p *IdentifyControllerNVM) Parse(b []byte) error {
+	return parsePage(b, p, PageSize, "NVM Command Set Identify Controller")
+}

@@ -1,0 +1,35 @@
+package nvme
+
+import "unsafe"
+
+// IdentifyNamespaceIndependent is the I/O Command Set Independent Identify Namespace data
+// structure, CNS 08h.
+type IdentifyNamespaceIndependent struct {
+	NSFEAT   NSFEAT
+	NMIC     NMIC
+	RESCAP   uint8
+	FPI      uint8
+	ANAGRPID uint32
+	NSATTR   NSATTR
+	_        [1]byte
+	NVMSETID uint16
+	ENDGID   uint16
+	NSTAT    NSTAT
+	_        [4081]byte
+}
+
+var _ [PageSize]byte = [unsafe.Sizeof(IdentifyNamespaceIndependent{})]byte{}
+
+// AppendTo appends the page.
+func (p *IdentifyNamespaceIndependent) AppendTo(b []byte) []byte { return appendPage(b, p) }
+
+// Parse reads the page from b.
+func (p *IdentifyNamespaceIndependent) Parse(b []byte) error {
+	return parsePage(b, p, PageSize, "I/O Command Set Independent Identify Namespace")
+}
+
+// NSTAT is Namespace Status.
+type NSTAT uint8
+
+// NSTATReady says that the namespace processes I/O commands.
+const NSTATReady NSTAT = 1 << 0

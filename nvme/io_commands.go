@@ -1,0 +1,41 @@
+package nvme
+
+import "encoding/binary"
+
+// IOControl is bytes 50 and 51 of Read, Write, Compare, Write Zeroes and Verify: bits 31:16 of
+// dword 12.
+type IOControl uint16
+
+// Bits of IOControl.
+const (
+	ControlDEAC   IOControl = 1 << 9    // Write Zeroes: deallocate
+	ControlPRINFO IOControl = 0xf << 10 // protection information
+	ControlFUA    IOControl = 1 << 14   // force unit access
+	ControlLR     IOControl = 1 << 15   // limited retry
+)
+
+// MaxBlocks is the most blocks that one command can name: NLB is 0-based with 16 bits.
+const MaxBlocks = 1 << 16
+
+// SetIO makes c a Read, Write, Compare, Write Zeroes, Verify or Write Uncorrectable of blocks
+// (1 to MaxBlocks) at slba. It touches only the bytes it sets, and resets the rest.
+func (c *Command) SetIO(op Opcode, nsid uint32, slba uint64, blocks uint32, ctl IOControl) {
+	c.start(op, nsid)
+	c.SetCDW64(10, slba)
+	c.SetCDW(12, uint32(uint16(blocks-1))|uint32(ctl)<<16)
+}
+
+// SetFlush makes c a Flush of one namespace, or of all with NSIDAll.
+func (c *Command) SetFlush(nsid uint32) { c.start(OpFlush, nsid) }
+
+// SLBA is the starting block.
+func (c *Command) SLBA() uint64 { return c.CDW64(10) }
+
+// Blocks is the number of blocks: NLB + 1.
+func (c *Command) Blocks() uint32 { return uint32(binary.LittleEndian.Uint16(c[48:])) + 1 }
+
+// IOControl is the control bits.
+func (c *Command) IOControl() IOControl { return IOControl(binary.LittleEndian.Uint16(c[50:])) }
+
+// FUA is Force Unit Access.
+func (c *Command) FUA() bool { return c.IOControl()&ControlFUA != 0 }

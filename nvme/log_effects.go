@@ -1,0 +1,35 @@
+package nvme
+
+import "unsafe"
+
+// EffectsLogSize is the size of the page in bytes.
+const EffectsLogSize = PageSize
+
+// EffectsLog is the Commands Supported and Effects log, 05h.
+type EffectsLog struct {
+	Admin [256]Effects // ACS, by opcode
+	IO    [256]Effects // IOCS, by opcode
+	_     [2048]byte
+}
+
+var _ [EffectsLogSize]byte = [unsafe.Sizeof(EffectsLog{})]byte{}
+
+// Effects says what one command does.
+type Effects uint32
+
+// Bits of Effects.
+const (
+	EffectSupported       Effects = 1 << 0 // CSUPP
+	EffectContentChange   Effects = 1 << 1 // LBCC
+	EffectCapacityChange  Effects = 1 << 2 // NCC
+	EffectInventoryChange Effects = 1 << 3 // NIC
+	EffectCapability      Effects = 1 << 4 // CCC
+)
+
+// AppendTo appends the page.
+func (p *EffectsLog) AppendTo(b []byte) []byte { return appendPage(b, p) }
+
+// Parse reads the page from b.
+func (p *EffectsLog) Parse(b []byte) error {
+	return parsePage(b, p, EffectsLogSize, LogEffects.String())
+}

@@ -1,0 +1,27 @@
+package nvme
+
+import "unsafe"
+
+// ReservationNotificationSize is the size of the page in bytes.
+const ReservationNotificationSize = 64
+
+// ReservationNotification is the Reservation Notification log, 80h; all zero when there is
+// none to tell.
+type ReservationNotification struct {
+	Count uint64
+	Type  uint8 // 1 registration preempted, 2 reservation released, 3 reservation preempted
+	Pages uint8 // further notifications
+	_     [2]byte
+	NSID  uint32
+	_     [48]byte
+}
+
+var _ [ReservationNotificationSize]byte = [unsafe.Sizeof(ReservationNotification{})]byte{}
+
+// AppendTo appends the page.
+func (p *ReservationNotification) AppendTo(b []byte) []byte { return appendPage(b, p) }
+
+// Parse reads the page from b.
+func (p *ReservationNotification) Parse(b []byte) error {
+	return parsePage(b, p, ReservationNotificationSize, LogReservation.String())
+}

@@ -1,0 +1,83 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// MaxNQN is the longest NVMe Qualified Name in bytes; its field holds a NUL as well.
+const MaxNQN = 223
+
+// DiscoveryNQN is the well-known name of every discovery subsystem.
+const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
+
+// UUIDPrefix starts the second form of an NQN; a UUID follows.
+const UUIDPrefix = "nqn.2014-08.org.nvmexpress:uuid:"
+
+// ErrNQN is the cause of every error of CheckNQN.
+var ErrNQN = errors.New("not an NVMe Qualified Name")
+
+// CheckNQN says what is wrong with an NQN (NVMe base, section "NVMe Qualified Names"). Both
+// forms are valid: nqn.YYYY-MM.REVERSE-DOMAIN:STRING (the string may be missing, as in
+// DiscoveryNQN), and UUIDPrefix with a UUID.
+func CheckNQN(nqn string) error {
+	if why := nqnFault(nqn); why != "" {
+		return fmt.Errorf("nvme: %q is %w: %s", shorten(nqn), ErrNQN, why)
+	}
+	return nil
+}
+
+func nqnFault(nqn string) string {
+	const example = "; an example is nqn.2024-01.com.example:disk1"
+	switch {
+	case nqn == "":
+		return "it is empty" + example
+	case len(nqn) > MaxNQN:
+		return fmt.Sprintf("it has %d bytes, the limit is %d", len(nqn), MaxNQN)
+	case !utf8.ValidString(nqn):
+		return "it is not UTF-8"
+	case strings.ContainsFunc(nqn, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return "it contains a space or a control character"
+	case !strings.HasPrefix(nqn, "nqn."):
+		return `it must begin with "nqn."` + example
+	}
+	if id, ok := strings.CutPrefix(nqn, UUIDPrefix); ok {
+		if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
+			return "what follows uuid: must be a UUID such as 6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a"
+		}
+		return ""
+	}
+	date, rest, ok := strings.Cut(nqn[len("nqn."):], ".")
+	if !ok || !isYearMonth(date) {
+		return "after nqn. comes the year and month in which its domain was owned, as 2024-01, and a dot" + example
+	}
+	domain, _, _ := strings.Cut(rest, ":")
+	if domain == "" || strings.HasPrefix(domain, ".") || strings.HasSuffix(domain, ".") || strings.Contains(domain, "..") {
+		return "after the date comes a reversed domain name" + example
+	}
+	return ""
+}
+
+func isYearMonth(s string) bool {
+	if len(s) != 7 || s[4] != '-' {
+		return false
+	}
+	for i := range len(s) {
+		if i != 4 && (s[i] < '0' || s[i] > '9') {
+			return false
+		}
+	}
+	return s[5:] >= "01" && s[5:] <= "12"
+}
+
+// shorten keeps an error line readable when what was given as an NQN is a whole file.
+func shorten(s string) string {
+	if len(s) > MaxNQN+1 {
+		return s[:MaxNQN] + "…"
+	}
+	return s
+}

@@ -1,0 +1,53 @@
+package nvme
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// PutPadded copies s into dst and fills the rest with spaces, the form of serial number, model
+// number and firmware revision (NVMe base, section "ASCII string"). What doesn't fit is cut,
+// and bytes outside 20h to 7Eh, which the specification forbids, become '?'.
+func PutPadded(dst []byte, s string) {
+	n := copy(dst, s)
+	for i, c := range dst[:n] {
+		if c < 0x20 || c > 0x7e {
+			dst[i] = '?'
+		}
+	}
+	for i := n; i < len(dst); i++ {
+		dst[i] = ' '
+	}
+}
+
+// Text is the string in a fixed field, whether padded with spaces or ended by NUL.
+func Text(b []byte) string {
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return strings.TrimRight(string(b), " ")
+}
+
+// PutText copies s into dst and fills the rest with NUL, the form of NQNs and of the transport
+// address fields. It fails where s and one NUL don't fit.
+func PutText(dst []byte, s string) error {
+	if len(s) >= len(dst) {
+		return fmt.Errorf("nvme: %q is %d bytes long: the field holds %d", s, len(s), len(dst)-1)
+	}
+	clear(dst[copy(dst, s):])
+	return nil
+}
+
+// CheckPadded says why s can't be a field of n ASCII bytes (a serial or model number).
+func CheckPadded(field, s string, n int) error {
+	if len(s) > n {
+		return fmt.Errorf("nvme: %s %q is %d bytes long: shorten it to %d", field, s, len(s), n)
+	}
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return fmt.Errorf("nvme: %s %q: byte %d is not printable ASCII", field, s, i)
+		}
+	}
+	return nil
+}
