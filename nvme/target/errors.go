@@ -1,11 +1,38 @@
 package target
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrClosed: the target is closing and takes no new connection.
+	// ErrClosed: the target is closing, or closed the connection because it does.
 	ErrClosed = errors.New("target is closed")
 	// ErrLimit: a limit of Config.Limits is reached.
 	ErrLimit = errors.New("limit reached")
+	// ErrConfig: a Config, or a part of one that was to be added, can't be used.
+	ErrConfig = errors.New("invalid target configuration")
+	// ErrExists: the subsystem, namespace or port is there already.
+	ErrExists = errors.New("already exists")
+	// ErrNotFound: there is no such subsystem, namespace or port.
+	ErrNotFound = errors.New("not found")
 )
+
+// Reasons for which the engine disconnects, for errors.Is.
+var (
+	// ErrKeepAlive: the host was silent for longer than the keep-alive timeout.
+	ErrKeepAlive = errors.New("keep-alive timeout")
+	// ErrConnectTimeout: no Connect command arrived in time.
+	ErrConnectTimeout = errors.New("no Connect command")
+	// ErrControllerGone: another queue of the controller failed or was closed.
+	ErrControllerGone = errors.New("controller is gone")
+	// ErrReset: the host reset the controller, which deletes its I/O queues.
+	ErrReset = errors.New("controller was reset")
+	// ErrRemoved: the subsystem was removed.
+	ErrRemoved = errors.New("subsystem was removed")
+)
+
+func configError(format string, args ...any) error {
+	return fmt.Errorf("target: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
+}

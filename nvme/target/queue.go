@@ -1,15 +1,159 @@
 package target
 
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
 // Queue is the engine's half of one NVMe queue pair: one transport connection.
 type Queue struct {
 	t    *Target
 	conn Conn
+	attr ConnAttr
+
+	state atomic.Uint32 // queueNew …
+	timer *time.Timer   // until Connect
+
+	// Set by Connect before the state becomes queueConnected.
+	ctrl *Controller
+	qid  uint16
+	// sq is what completions need of the submission queue: its size in entries, sqNoFlow,
+	// and the QID above sqQIDShift. It is 0 until a Connect succeeded.
+	sq atomic.Uint64
+
+	shard     int           // of the counters of namespaces
+	submitted atomic.Uint64 // commands begun
+	completed atomic.Uint64 // commands answered; SQHD modulo the size
+	seen      atomic.Int64  // when the last command arrived, to seenGrain
+	io        ioCounters
 }
+
+// States of a queue.
+const (
+	queueNew        uint32 = iota // waits for Connect
+	queueConnecting               // Connect is being executed
+	queueConnected
+	queueDown // the connection is ending
+)
+
+// seenGrain is how exact Queue.seen is, in nanoseconds: to write it less often.
+const seenGrain = int64(time.Millisecond)
 
 // Submit takes a command whose capsule has arrived. It answers through Conn.Respond, perhaps
 // before it returns. A transport calls it from one goroutine at a time per queue.
-func (q *Queue) Submit(r *Request) { q.conn.Respond(r) }
+func (q *Queue) Submit(r *Request) {
+	now := q.t.now()
+	if now-q.seen.Load() > seenGrain {
+		q.seen.Store(now)
+	}
+	q.submitted.Add(1)
+	r.begin(q, now)
+	if st := r.checkFlags(); !st.OK() {
+		r.fail(st, offFlags)
+		return
+	}
+	switch q.state.Load() {
+	case queueConnected:
+	case queueDown:
+		r.respond(nvme.StatusAbortSQDeleted)
+		return
+	default:
+		r.beforeConnect()
+		return
+	}
+	switch {
+	case r.Cmd.Opcode() == nvme.OpFabrics:
+		r.fabrics()
+	case !q.ctrl.live.Load():
+		r.respond(nvme.StatusCommandSequence | nvme.StatusDNR)
+	case q.qid == 0:
+		r.admin()
+	default:
+		r.io()
+	}
+}
+
+// checkFlags demands PSDT 01b, as Fabrics does of every command, and no fused operation.
+func (r *Request) checkFlags() nvme.Status {
+	if r.Cmd.Flags()&^0x3c != nvme.FlagsSGL {
+		return nvme.StatusInvalidField | nvme.StatusDNR
+	}
+	return nvme.StatusSuccess
+}
+
+// Queue.sq.
+const (
+	sqSizeMask = 1<<20 - 1
+	sqNoFlow   = 1 << 20 // the host disabled SQ flow control
+	sqQIDShift = 32
+)
+
+// complete fills SQID and SQHD of one more completion. An entry of the submission queue
+// counts as free when its command is answered, not when it is taken, so that a host that
+// obeys SQHD never has more commands outstanding than the transport can hold.
+func (q *Queue) complete(cqe *nvme.Completion) {
+	n := q.completed.Add(1)
+	sq := q.sq.Load()
+	cqe.SetSQID(uint16(sq >> sqQIDShift))
+	switch {
+	case sq == 0:
+		cqe.SetSQHD(0)
+	case sq&sqNoFlow != 0:
+		cqe.SetSQHD(0xffff)
+	default:
+		cqe.SetSQHD(uint16(n % (sq & sqSizeMask)))
+	}
+}
+
+// Closing says that the connection is ending because of err (nil where the host closed it
+// orderly): no more data will move. The engine gives back the requests that it was only holding. A transport
+// calls it once, from any goroutine, as soon as it knows, also after Conn.Disconnect.
+func (q *Queue) Closing(err error) {
+	old := q.state.Swap(queueDown)
+	if old == queueDown {
+		return
+	}
+	q.timer.Stop()
+	if old != queueConnected {
+		return // a Connect in progress sees the state and undoes itself
+	}
+	q.ctrl.queueDown(q, err)
+}
 
 // Closed says that the connection is gone, and why, and that every request was given back:
 // each Respond has been followed by Sent. It is the last call on a queue.
-func (q *Queue) Closed(err error) {}
+func (q *Queue) Closed(err error) {
+	q.Closing(err)
+	q.t.forget(q, !orderly(err))
+}
+
+// disconnect ends the connection from our side.
+func (q *Queue) disconnect(err error) {
+	q.conn.Disconnect(err)
+	q.Closing(err)
+}
+
+func (q *Queue) connectTimeout() {
+	if s := q.state.Load(); s == queueConnected || s == queueDown {
+		return
+	}
+	q.t.log.warn("connection closed: no Connect command in time",
+		"transport", q.attr.Transport, "host", q.attr.Remote, "timeout", q.t.limits.ConnectTimeout)
+	q.disconnect(ErrConnectTimeout)
+}
+
+// inFlight is the number of commands begun and not answered.
+func (q *Queue) inFlight() int {
+	done := q.completed.Load()
+	return int(q.submitted.Load() - done)
+}
+
+// orderly says whether a connection that ended with err was closed rather than lost.
+func orderly(err error) bool {
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
+		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved)
+}

@@ -1,17 +1,272 @@
 package target
 
+import (
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
 // engineState is the engine's part of a Request.
 type engineState struct {
-	q *Queue
+	q     *Queue
+	ns    *Namespace // that the command uses, counted in it
+	start int64      // when the capsule arrived
+	kind  opKind
+	bytes int    // payload, for the counters
+	loc   uint16 // byte of the command that is wrong, for the error log
+
+	length int            // of the memory that was asked for
+	step   func(*Request) // goes on when there is memory
+	then   func(*Request) // goes on when the host's data is here
+	page   []byte         // what an administrative command returns
+
+	io     blockdev.Request // to the volume
+	after  func(*Request)   // goes on when the volume answered
+	viewed blockdev.Memory  // what Data is a view of
+	view   blockdev.ViewToken
+	chain  chain
+
+	hangUp bool // disconnect when the response is sent
 }
 
-// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not.
-func (r *Request) Pulled(err error) { r.engine.q.conn.Respond(r) }
+// Byte offsets in a command that errors name.
+const (
+	offOpcode = 0
+	offFlags  = 1
+	offNSID   = 4
+	offSGL    = 24
+	offCDW10  = 40
+	offCDW11  = 44
+	offCDW12  = 48
+	noLoc     = 0xffff // not specific to a byte
+)
 
-// Resume says that Conn.Alloc, which returned false, may succeed now.
-func (r *Request) Resume() { r.engine.q.conn.Respond(r) }
+// begin takes over a request that a transport submits.
+func (r *Request) begin(q *Queue, now int64) {
+	e := &r.engine
+	e.q, e.ns, e.start, e.kind, e.bytes, e.loc = q, nil, now, opOther, 0, noLoc
+	r.CQE.Reset()
+	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
+	if e.io.Complete == nil {
+		e.io.Complete = func(*blockdev.Request) { e.after(r) }
+	}
+}
+
+// respond gives the request back with a status. Nothing of it may be touched afterwards.
+func (r *Request) respond(st nvme.Status) {
+	e := &r.engine
+	q := e.q
+	if !st.OK() {
+		r.SendData = false
+		st = q.noteError(r, st)
+	}
+	ns := q.t.now() - e.start
+	q.io.count(e.kind, st, ns, e.bytes)
+	if e.ns != nil {
+		e.ns.shards[q.shard].io.count(e.kind, st, ns, e.bytes)
+	}
+	q.complete(&r.CQE)
+	r.CQE.SetCID(r.Cmd.CID())
+	r.CQE.SetStatus(st)
+	q.conn.Respond(r)
+}
+
+// fail responds with an error that a field of the command caused: the one at byte loc.
+func (r *Request) fail(st nvme.Status, loc uint16) {
+	r.engine.loc = loc
+	r.respond(st | nvme.StatusDNR)
+}
+
+// noteError enters an error in the log of the controller, and says so in the status.
+func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
+	if st.Code() == nvme.StatusAbortSQDeleted || q.state.Load() != queueConnected {
+		return st
+	}
+	return st | q.ctrl.errors.add(r, q.qid, st)
+}
 
 // Sent says that the transport needs nothing of r.Data any more: the response is on the wire
 // (RDMA: and acknowledged), or the connection is dead. It is called exactly once for each
 // Respond, on failure too; afterwards the transport may use r for another command.
-func (r *Request) Sent() {}
+func (r *Request) Sent() {
+	e := &r.engine
+	if e.viewed != nil {
+		m := e.viewed
+		e.viewed = nil
+		m.Release(e.view)
+	}
+	if e.ns != nil {
+		e.ns.put(e.q.shard)
+		e.ns = nil
+	}
+	if e.hangUp {
+		e.hangUp = false
+		e.q.disconnect(nil)
+	}
+}
+
+// mapSGL asks the transport for the data pointer of the command, which must describe want
+// bytes. It responds and returns false where it doesn't.
+func (r *Request) mapSGL(want int) bool {
+	n, ok := r.mapAnySGL()
+	if ok && n != want {
+		r.fail(nvme.StatusSGLLengthInvalid, offSGL)
+		return false
+	}
+	return ok
+}
+
+// mapAnySGL is mapSGL for commands that take several lengths.
+func (r *Request) mapAnySGL() (int, bool) {
+	n, st := r.engine.q.conn.MapSGL(r)
+	if !st.OK() {
+		r.fail(st, offSGL)
+		return 0, false
+	}
+	return n, true
+}
+
+// withMemory goes on with step when r.Data is n bytes of the transport's memory.
+func (r *Request) withMemory(n int, step func(*Request)) {
+	r.engine.length, r.engine.step = n, step
+	if r.engine.q.conn.Alloc(r, n) {
+		step(r)
+	}
+}
+
+// Resume says that Conn.Alloc, which returned false, may succeed now, or that the connection
+// ended.
+func (r *Request) Resume() {
+	e := &r.engine
+	if e.q.state.Load() == queueDown {
+		r.respond(nvme.StatusAbortSQDeleted)
+		return
+	}
+	if e.q.conn.Alloc(r, e.length) {
+		e.step(r)
+	}
+}
+
+// withHostData goes on with then when the n bytes that mapSGL found are in r.InCapsule or in
+// r.Data.
+func (r *Request) withHostData(n int, then func(*Request)) {
+	r.engine.then = then
+	if r.InCapsule != nil {
+		then(r)
+		return
+	}
+	r.withMemory(n, (*Request).pull)
+}
+
+func (r *Request) pull() { r.engine.q.conn.Pull(r) }
+
+// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not.
+func (r *Request) Pulled(err error) {
+	if err != nil {
+		r.respond(nvme.StatusDataTransferError)
+		return
+	}
+	r.engine.then(r)
+}
+
+// hostData copies the host's data, from its beginning, to b, and returns how much there was.
+func (r *Request) hostData(b []byte) int { return r.hostDataAt(b, 0) }
+
+// hostDataAt is hostData from byte off on.
+func (r *Request) hostDataAt(b []byte, off int) (n int) {
+	if r.InCapsule != nil {
+		return copy(b, r.InCapsule[min(off, len(r.InCapsule)):])
+	}
+	for i := range r.Data {
+		from := r.Data[i].Bytes
+		if off >= len(from) {
+			off -= len(from)
+			continue
+		}
+		n += copy(b[n:], from[off:])
+		off = 0
+	}
+	return n
+}
+
+// reply responds with data, an administrative page.
+func (r *Request) reply(page []byte) {
+	r.engine.page = page
+	r.withMemory(len(page), (*Request).replyPage)
+}
+
+func (r *Request) replyPage() {
+	page := r.engine.page
+	r.engine.page = nil
+	r.engine.bytes = len(page)
+	for i := range r.Data {
+		page = page[copy(r.Data[i].Bytes, page):]
+	}
+	r.SendData = true
+	r.respond(nvme.StatusSuccess)
+}
+
+// submit hands e.io to the volume; after goes on when it answered.
+func (r *Request) submit(after func(*Request)) {
+	r.engine.after = after
+	r.engine.ns.volume.Submit(&r.engine.io)
+}
+
+// chain runs a command that takes several operations of a volume, one after the other.
+// Operations that complete inline are taken in a loop rather than in a recursion, which could
+// become deep.
+type chain struct {
+	turn atomic.Uint32
+	// next prepares e.io (for e.ns) and returns true, or responds and returns false.
+	next    func(*Request) bool
+	started bool
+	pos     int // of next's own
+	end     int
+	scratch *scratch
+	table   []*Namespace
+}
+
+const (
+	turnOpen uint32 = iota // the operation is submitted
+	turnDone               // it completed before Submit returned
+	turnLate               // Submit returned before it completed
+)
+
+// run starts a chain.
+func (r *Request) run(pos, end int, next func(*Request) bool) {
+	c := &r.engine.chain
+	c.next, c.started, c.pos, c.end = next, false, pos, end
+	r.engine.after = (*Request).chained
+	r.drive()
+}
+
+func (r *Request) drive() {
+	e := &r.engine
+	for e.chain.next(r) {
+		e.chain.started = true
+		e.chain.turn.Store(turnOpen)
+		e.ns.volume.Submit(&e.io)
+		if e.chain.turn.CompareAndSwap(turnOpen, turnLate) {
+			return // chained goes on
+		}
+	}
+}
+
+// chained is told that an operation completed. Whoever comes second, it or drive, goes on.
+func (r *Request) chained() {
+	if !r.engine.chain.turn.CompareAndSwap(turnOpen, turnDone) {
+		r.drive()
+	}
+}
+
+// finish ends a chain.
+func (r *Request) finish(st nvme.Status) {
+	c := &r.engine.chain
+	c.table = nil
+	if c.scratch != nil {
+		scratchPool.Put(c.scratch)
+		c.scratch = nil
+	}
+	r.respond(st)
+}

@@ -1,8 +1,252 @@
 package target
 
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
 // Target is the engine: subsystems, controllers and queues behind any number of transports.
-type Target struct{}
+type Target struct {
+	limits Limits
+	log    *limitedLog
+	epoch  time.Time // of now
+
+	discovery *Subsystem
+
+	mu          sync.Mutex
+	closed      bool
+	idle        chan struct{} // closed when the last queue of a closed target is gone
+	subsystems  map[string]*Subsystem
+	ports       []Port
+	generation  uint64 // GENCTR of the discovery log
+	queues      map[*Queue]struct{}
+	controllers map[uint16]*Controller
+	lastCNTLID  uint16
+	nextShard   int
+	transports  map[nvme.TransportType]*transportTotals
+}
+
+// transportTotals outlive the queues that they count.
+type transportTotals struct {
+	connects, disconnects, failures uint64
+	refusedConnects                 uint64
+	keepAliveTimeouts               uint64
+	retired                         IOStats
+}
+
+// CNTLIDs are handed out in turn, so that one isn't used again while a host may still
+// remember it; FFF0h and above are reserved.
+const maxCNTLID = 0xffef
+
+// New makes a target.
+func New(c Config) (*Target, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	t := &Target{
+		limits:      c.Limits.withDefaults(),
+		log:         &limitedLog{log: log},
+		epoch:       time.Now(),
+		idle:        make(chan struct{}),
+		subsystems:  map[string]*Subsystem{},
+		queues:      map[*Queue]struct{}{},
+		controllers: map[uint16]*Controller{},
+		// A host that outlives a restart of the target remembers the old controllers.
+		lastCNTLID: uint16(rand.IntN(maxCNTLID)),
+		transports: map[nvme.TransportType]*transportTotals{},
+	}
+	t.discovery = discoverySubsystem(t)
+	for i := range c.Ports {
+		if err := t.addPort(c.Ports[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range c.Subsystems {
+		if _, err := t.AddSubsystem(c.Subsystems[i]); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// now is the time since the target was made, in nanoseconds. It reads the monotonic clock
+// only, at half the price of time.Now.
+func (t *Target) now() int64 { return int64(time.Since(t.epoch)) }
+
+// AddSubsystem adds a subsystem with its namespaces.
+func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s := newSubsystem(t, &c)
+	for i := range c.Namespaces {
+		if _, err := s.AddNamespace(c.Namespaces[i]); err != nil {
+			return nil, err
+		}
+	}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if t.subsystems[c.NQN] != nil {
+		t.mu.Unlock()
+		return nil, fmt.Errorf("target: subsystem %s %w", c.NQN, ErrExists)
+	}
+	t.subsystems[c.NQN] = s
+	t.mu.Unlock()
+	t.discoveryChanged()
+	return s, nil
+}
+
+// Subsystem finds a subsystem by its NQN; nil where there is none.
+func (t *Target) Subsystem(nqn string) *Subsystem {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.subsystems[nqn]
+}
+
+// RemoveSubsystem takes a subsystem away, disconnects its hosts, and returns when no request
+// uses its volumes any more.
+func (t *Target) RemoveSubsystem(nqn string) error {
+	t.mu.Lock()
+	s := t.subsystems[nqn]
+	if s == nil {
+		t.mu.Unlock()
+		return fmt.Errorf("target: subsystem %s %w", nqn, ErrNotFound)
+	}
+	delete(t.subsystems, nqn)
+	s.removed = true
+	t.mu.Unlock()
+	t.discoveryChanged()
+	for _, c := range t.controllersOf(s) {
+		c.fatal(ErrRemoved)
+	}
+	s.change.Lock()
+	table := *s.namespaces.Swap(new([]*Namespace))
+	s.change.Unlock()
+	for _, ns := range table {
+		if ns != nil {
+			ns.remove()
+		}
+	}
+	return nil
+}
+
+// sortedSubsystems are the NVM subsystems in the order of their names. Called with mu held.
+func (t *Target) sortedSubsystems() []*Subsystem {
+	all := make([]*Subsystem, 0, len(t.subsystems))
+	for _, s := range t.subsystems {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *Subsystem) int { return strings.Compare(a.nqn, b.nqn) })
+	return all
+}
+
+func (t *Target) controllersOf(s *Subsystem) []*Controller {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*Controller
+	for _, c := range t.controllers {
+		if c.sub == s {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Controller) int { return int(a.id) - int(b.id) })
+	return all
+}
 
 // NewQueue begins a queue on a new transport connection. The error is ErrLimit when too many
-// are open, and ErrClosed when the target is closing.
-func (t *Target) NewQueue(c Conn) (*Queue, error) { return &Queue{t: t, conn: c}, nil }
+// are open, and ErrClosed when the target is closing. The transport must call Queue.Closed
+// for each queue that it got.
+func (t *Target) NewQueue(c Conn) (*Queue, error) {
+	q := &Queue{t: t, conn: c, attr: c.Attr()}
+	q.seen.Store(t.now())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return nil, ErrClosed
+	case len(t.queues) >= t.limits.Connections:
+		return nil, fmt.Errorf("target: %w: %d connections", ErrLimit, len(t.queues))
+	}
+	q.shard = t.nextShard % nsShards
+	t.nextShard++
+	t.queues[q] = struct{}{}
+	t.totals(q.attr.Transport).connects++
+	q.timer = time.AfterFunc(t.limits.ConnectTimeout, q.connectTimeout)
+	return q, nil
+}
+
+// totals are the counters of a transport. Called with mu held.
+func (t *Target) totals(tt nvme.TransportType) *transportTotals {
+	n := t.transports[tt]
+	if n == nil {
+		n = new(transportTotals)
+		t.transports[tt] = n
+	}
+	return n
+}
+
+// forget drops a queue whose connection is gone.
+func (t *Target) forget(q *Queue, failed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.queues[q]; !ok {
+		return
+	}
+	delete(t.queues, q)
+	n := t.totals(q.attr.Transport)
+	n.disconnects++
+	if failed {
+		n.failures++
+	}
+	q.io.addTo(&n.retired)
+	if t.closed && len(t.queues) == 0 {
+		close(t.idle)
+	}
+}
+
+// Close takes no new connections, disconnects every host, and returns when all connections
+// are gone, or with the error of ctx. Volumes stay open; they are their owner's.
+func (t *Target) Close(ctx context.Context) error {
+	t.mu.Lock()
+	if !t.closed {
+		t.closed = true
+		if len(t.queues) == 0 {
+			close(t.idle)
+		}
+	}
+	queues := make([]*Queue, 0, len(t.queues))
+	for q := range t.queues {
+		queues = append(queues, q)
+	}
+	t.mu.Unlock()
+	for _, q := range queues {
+		q.disconnect(ErrClosed)
+	}
+	select {
+	case <-t.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("target: closing: %d connections left: %w", t.connections(), context.Cause(ctx))
+	}
+}
+
+func (t *Target) connections() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.queues)
+}

@@ -34,6 +34,11 @@ type Conn interface {
 
 	// Disconnect ends the connection, in the background, because of err (nil for an orderly
 	// end). Queue.Closed follows when the transport has let go of every request.
+	//
+	// However a connection ends, the transport calls Queue.Closing as soon as it knows: the
+	// engine then gives back, through Respond, the requests that wait for something other
+	// than a volume (asynchronous event requests above all). It gives back the others as
+	// their volumes answer. Respond on a dead connection sends nothing and calls r.Sent.
 	Disconnect(err error)
 }
 
@@ -61,7 +66,7 @@ type Request struct {
 	CQE nvme.Completion // the engine's answer
 
 	InCapsule []byte             // data that came in the capsule; valid until Respond
-	Data      []blockdev.Segment // payload: from Alloc (Region nil), or a view of a volume
+	Data      []blockdev.Segment // payload: from Alloc (Region nil), or a view of a volume; its array is used again
 	SendData  bool               // Respond sends Data to the host first
 
 	// Transport is the transport's own part of the request, set once when it is made.
