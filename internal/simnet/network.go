@@ -1,0 +1,172 @@
+package simnet
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Network connects Endpoints.
+type Network struct {
+	filterMu sync.Mutex // held while the filter decides: one datagram at a time
+
+	mu        sync.Mutex
+	rng       *rand.Rand
+	endpoints map[netip.AddrPort]*Endpoint
+	standard  Link
+	paths     map[way]*path
+	cut       map[way]bool
+	filter    Filter
+	sequence  uint64
+	stats     Stats
+}
+
+// way is a direction between two addresses. In the table of cuts a zero address stands for any.
+type way struct{ from, to netip.Addr }
+
+// firstFreePort is where Listen looks for a port when it is asked for port 0.
+const firstFreePort = 49152
+
+// New makes a network in which every way is a perfect one: no delay, no limit, no fault.
+func New(seed uint64) *Network {
+	return &Network{
+		rng:       rand.New(rand.NewPCG(seed, 0)),
+		endpoints: map[netip.AddrPort]*Endpoint{},
+		paths:     map[way]*path{},
+		cut:       map[way]bool{},
+	}
+}
+
+// SetDefault makes link the one of every way that SetLink doesn't name.
+func (n *Network) SetDefault(link Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.standard = link
+}
+
+// SetLink makes link the way from one address to another. What is under way keeps its time.
+func (n *Network) SetLink(from, to netip.Addr, link Link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.path(way{from, to}).own = &link
+}
+
+// Cut loses everything that is sent from one address to another, one way. The zero Addr stands
+// for any address.
+func (n *Network) Cut(from, to netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[way{from, to}] = true
+}
+
+// Restore undoes the Cut with the same arguments.
+func (n *Network) Restore(from, to netip.Addr) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.cut, way{from, to})
+}
+
+// Filter decides what becomes of a datagram before its Link does. It may alter d.Payload in
+// place or replace it.
+type Filter func(d *Datagram) Action
+
+// Datagram is one on its way.
+type Datagram struct {
+	Src, Dst     netip.AddrPort
+	TrafficClass uint8
+	Payload      []byte
+	Index        int // its place in the train that it was sent in
+}
+
+// Action is the decision of a Filter. The zero value lets the datagram pass.
+type Action struct {
+	Drop   bool
+	Delay  time.Duration // added to what the Link takes
+	Copies int           // how many more of it arrive
+}
+
+// SetFilter installs f; nil removes it.
+func (n *Network) SetFilter(f Filter) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.filter = f
+}
+
+// Stats are what became of the datagrams.
+type Stats struct {
+	Sent       int
+	Delivered  int // put into the receiver's buffer
+	Lost       int // by Link.Loss
+	Cut        int
+	Filtered   int // dropped by the Filter
+	QueueFull  int // no room in Link.Queue
+	BufferFull int // no room in the receiver's buffer
+	Oversize   int // longer than the sender's MTU
+	Unbound    int // nobody listened when it arrived at the other end
+	Duplicated int // additional ones made
+	Reordered  int
+	Corrupted  int
+	Marked     int // with congestion experienced
+}
+
+// Stats returns the figures so far.
+func (n *Network) Stats() Stats {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stats
+}
+
+// Config describes an Endpoint. The zero value has MTU 1500, segmentation, no coalescing, and
+// the receive buffer that udp.DefaultBuffer is.
+type Config struct {
+	MTU            int // of the IP packets that leave here, bytes
+	RecvBuffer     int // bytes of datagrams that may wait for Recv
+	Coalesce       bool
+	NoSegmentation bool
+}
+
+const defaultMTU = 1500
+
+// Listen makes an endpoint. Port 0 means any free one. The error is a *udp.OpError.
+func (n *Network) Listen(addr netip.AddrPort, config Config) (*Endpoint, error) {
+	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() {
+		return nil, &udp.OpError{Op: "listen", Addr: addr, Kind: udp.ErrNotLocal}
+	}
+	if config.MTU == 0 {
+		config.MTU = defaultMTU
+	}
+	if config.RecvBuffer == 0 {
+		config.RecvBuffer = udp.DefaultBuffer
+	}
+	if config.MTU < 0 || config.RecvBuffer < 0 {
+		return nil, fmt.Errorf("simnet: negative size in %+v", config)
+	}
+	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if addr.Port() == 0 {
+		addr = n.freePort(addr.Addr())
+	}
+	if n.endpoints[addr] != nil {
+		return nil, &udp.OpError{Op: "listen", Addr: addr, Kind: udp.ErrInUse}
+	}
+	e := newEndpoint(n, addr, config)
+	n.endpoints[addr] = e
+	return e, nil
+}
+
+// freePort is addr with a port from the ephemeral range that is free, or with the last one
+// tried where none is.
+func (n *Network) freePort(addr netip.Addr) netip.AddrPort {
+	for port := uint16(firstFreePort); ; port++ {
+		a := netip.AddrPortFrom(addr, port)
+		if n.endpoints[a] == nil || port == math.MaxUint16 {
+			return a
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package simnet
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Recv waits for datagrams, as udp.Conn says.
+func (e *Endpoint) Recv(rx []udp.Received) (int, error) {
+	var timer *time.Timer
+	for {
+		n, err := e.TryRecv(rx)
+		if n > 0 || err != nil || len(rx) == 0 {
+			return n, err
+		}
+		var due <-chan time.Time
+		if wait, ok := e.untilNext(); ok {
+			if timer == nil {
+				timer = time.NewTimer(wait)
+				defer timer.Stop()
+			} else {
+				timer.Reset(wait)
+			}
+			due = timer.C
+		}
+		select {
+		case <-due:
+		case <-e.wake:
+		case <-e.closed:
+		}
+	}
+}
+
+// TryRecv returns what has arrived by now, as udp.Conn says.
+func (e *Endpoint) TryRecv(rx []udp.Received) (int, error) {
+	e.spoil()
+	if e.isClosed() {
+		return 0, e.closedError("recv")
+	}
+	e.mu.Lock()
+	arrived, dropped := e.settle(time.Now())
+	n := 0
+	for n < min(len(rx), udp.RecvBatch) && e.unread < len(e.buffer) {
+		rx[n] = e.take()
+		n++
+	}
+	if e.unread == len(e.buffer) {
+		clear(e.buffer)
+		e.buffer, e.unread = e.buffer[:0], 0
+	}
+	e.mu.Unlock()
+	e.network.countArrived(arrived, dropped)
+	return n, nil
+}
+
+// spoil overwrites what the last call lent, which nobody may be looking at any more.
+func (e *Endpoint) spoil() {
+	const spoiled = 0xdb
+	for i, b := range e.lent {
+		for k := range b {
+			b[k] = spoiled
+		}
+		e.lent[i] = nil
+	}
+	e.lent = e.lent[:0]
+}
+
+// untilNext is how long the next datagram under way still takes.
+func (e *Endpoint) untilNext() (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.coming) == 0 {
+		return 0, false
+	}
+	return time.Until(e.coming[0].due), true
+}
+
+// settle moves what is due by now into the buffer, in the order of arrival, and returns how
+// many found room and how many didn't. As it is called before each read, and nothing leaves the buffer between
+// reads, this is what would have happened at the times of arrival.
+func (e *Endpoint) settle(now time.Time) (arrived, dropped int) {
+	for len(e.coming) > 0 && !e.coming[0].due.After(now) {
+		a := heap.Pop(&e.coming).(arrival)
+		if e.waiting+len(a.payload) > e.config.RecvBuffer {
+			dropped++
+			continue
+		}
+		e.waiting += len(a.payload)
+		e.buffer = append(e.buffer, a)
+		arrived++
+	}
+	return arrived, dropped
+}
+
+// take reads one datagram, with those behind it that coalesce.
+func (e *Endpoint) take() udp.Received {
+	first := e.buffer[e.unread]
+	size := len(first.payload)
+	buf := append([]byte(nil), first.payload...)
+	e.unread++
+	if e.config.Coalesce && size > 0 {
+		for count := 1; e.unread < len(e.buffer) && count < udp.MaxTrainSegments; count++ {
+			next := &e.buffer[e.unread]
+			n := len(next.payload)
+			if next.src != first.src || next.class != first.class ||
+				n == 0 || n > size || len(buf)+n > udp.MaxTrainBytes {
+				break
+			}
+			buf = append(buf, next.payload...)
+			e.unread++
+			if n < size {
+				break
+			}
+		}
+	}
+	e.waiting -= len(buf)
+	e.lent = append(e.lent, buf)
+	return udp.Received{
+		Buf: buf, SegmentSize: size, Src: first.src, Dst: e.addr.Addr(), TrafficClass: first.class,
+	}
+}
+
+func (n *Network) countArrived(arrived, dropped int) {
+	if arrived == 0 && dropped == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stats.Delivered += arrived
+	n.stats.BufferFull += dropped
+}
