@@ -10,7 +10,8 @@ const MADSize = 256
 // SEND_ONLY from QP 1 to QP 1 with Q_Key 0x80010000 and P_Key 0xffff. Delivery is best effort.
 type Datagrams interface {
 	// SendMAD sends the MADSize bytes of mad to dst. It copies mad before it returns, does not
-	// wait for the network, and may be called from any goroutine, inside the handler too.
+	// wait for the network, and may be called from any goroutine, inside the handler too. An
+	// error says that dst can't be reached or that the device is closed; a full queue is loss.
 	SendMAD(dst netip.Addr, mad []byte) error
 
 	// HandleMADs makes handler the receiver of the MADs that arrive; nil takes it away, after

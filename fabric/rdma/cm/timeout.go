@@ -27,6 +27,9 @@ const (
 // maxService bounds the time that a peer's MRA adds.
 const maxService = 262144 * time.Millisecond
 
+// maxTimewait bounds TIMEWAIT where the peer's ACK timeout is that of a very long path.
+const maxTimewait = 8192 * time.Millisecond
+
 // codeDuration is the time of a 5-bit code, 4.096 µs × 2^n, in the rounding of Linux: whole
 // milliseconds that are powers of two.
 func codeDuration(code uint8) time.Duration {

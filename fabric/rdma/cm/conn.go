@@ -1,0 +1,416 @@
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// state is that of one connection (IBTA 12.9.7).
+type state uint8
+
+const (
+	stateIdle state = iota
+	// Active side.
+	stateREQSent
+	stateMRAREQRcvd
+	stateREPRcvd
+	// Passive side.
+	stateREQRcvd
+	stateMRAREQSent
+	stateREPSent
+	stateMRAREPRcvd
+	// Both.
+	stateEstablished
+	stateDREQSent
+	stateDREQRcvd
+	stateTimewait
+	stateClosed
+)
+
+// conn is the state machine of one connection. Its methods take an event and the time and add
+// what is to be done to an effects; deadline says when timeout is due. It has no lock, clock or
+// socket, and does not know its owner.
+type conn struct {
+	state       state
+	local, peer netip.AddrPort
+	guid        uint64 // of the own device
+
+	ids        CommIDs // Local is ours; Remote is 0 until the peer has told it
+	localQPN   uint32
+	remoteQPN  uint32
+	remoteGUID uint64
+
+	req REQ // sent or received
+	rep REP // sent or received
+
+	tid      uint64 // of the REQ and all that answers it
+	dreqTID  uint64 // of the DREQ: drawn for ours, the peer's once it has come
+	interval time.Duration
+	retries  int // after the first try
+	qpACK    uint8
+
+	pending    Message // sent again until it is answered
+	pendingTID uint64
+	left       int
+	deadline   time.Time // zero for none
+}
+
+// effects is what a step of a conn asks of its surroundings, in order.
+type effects struct {
+	sends     []outgoing
+	events    []connEvent
+	duplicate bool // the message had come before
+	dropped   bool // the message has no place in this state
+}
+
+// outgoing is a message to send to the peer.
+type outgoing struct {
+	tid   uint64
+	msg   Message
+	again bool // a retransmission
+}
+
+// connEvent is something that the owner hears, or, where replied is set, that the edge acts on:
+// the REP is there, the QP has to be moved, and ready or refuse is to be called.
+type connEvent struct {
+	replied bool
+	verbs.CMEvent
+}
+
+func (fx *effects) send(tid uint64, m Message) {
+	fx.sends = append(fx.sends, outgoing{tid: tid, msg: m})
+}
+
+func (fx *effects) event(e verbs.CMEvent) {
+	fx.events = append(fx.events, connEvent{CMEvent: e})
+}
+
+// connect sends req: IDLE → REQ_SENT.
+func (c *conn) connect(now time.Time, req *REQ, fx *effects) {
+	c.req = *req
+	c.state = stateREQSent
+	c.interval, c.retries = reqInterval, maxCMRetries
+	c.sendPending(now, c.tid, &c.req, fx)
+}
+
+// onREQ takes the request that makes a passive connection: IDLE → REQ_RCVD.
+func (c *conn) onREQ(tid uint64, req *REQ) {
+	c.req = *req
+	c.tid = tid
+	c.ids.Remote = req.LocalCommID
+	c.remoteQPN = req.LocalQPN
+	c.remoteGUID = req.LocalCAGUID
+	c.interval = retransmitInterval(req.LocalResponse)
+	c.retries = int(req.MaxCMRetries)
+	c.state = stateREQRcvd
+}
+
+// onDuplicateREQ takes the same REQ again. The owner may be slow: an MRA tells the peer to
+// wait. A REP that may be lost is sent again.
+func (c *conn) onDuplicateREQ(fx *effects) {
+	fx.duplicate = true
+	switch c.state {
+	case stateREQRcvd, stateMRAREQSent:
+		c.state = stateMRAREQSent
+		fx.send(c.tid, &MRA{CommIDs: c.ids, Message: AnswersREQ, ServiceTimeout: serviceCode})
+	case stateREPSent, stateMRAREPRcvd:
+		fx.sends = append(fx.sends, outgoing{c.tid, &c.rep, true})
+	case stateTimewait:
+		fx.send(c.tid, refusal(c.ids.Remote, verbs.RejectStale))
+	}
+}
+
+// refusal is the REJ of a REQ that no connection was made for: its local ID is 0.
+func refusal(remote uint32, reason verbs.RejectReason) *REJ {
+	return &REJ{CommIDs: CommIDs{Remote: remote}, Message: AnswersREQ, Reason: reason}
+}
+
+// awaitsOwner reports whether the request waits for accept or reject.
+func (c *conn) awaitsOwner() bool { return c.state == stateREQRcvd || c.state == stateMRAREQSent }
+
+// halfOpen reports whether a passive connection isn't confirmed by the peer yet.
+func (c *conn) halfOpen() bool { return c.state >= stateREQRcvd && c.state <= stateMRAREPRcvd }
+
+// accept sends rep: REQ_RCVD → REP_SENT. The QP is in RTS already.
+func (c *conn) accept(now time.Time, rep *REP, fx *effects) {
+	c.rep = *rep
+	c.state = stateREPSent
+	c.sendPending(now, c.tid, &c.rep, fx)
+}
+
+// reject refuses the request: REQ_RCVD → closed. A refusal that is lost needs no retry: the
+// peer asks again.
+func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
+	rej := refusal(c.ids.Remote, reason)
+	if c.state == stateMRAREQSent {
+		rej.Local = c.ids.Local
+	}
+	copy(rej.PrivateData[:], private)
+	fx.send(c.tid, rej)
+	c.close()
+}
+
+// onREP takes the peer's REP: REQ_SENT → REP_RCVD. One that comes again has missed the RTU.
+func (c *conn) onREP(rep *REP, fx *effects) {
+	switch c.state {
+	case stateREQSent, stateMRAREQRcvd:
+		c.rep = *rep
+		c.ids.Remote = rep.Local
+		c.remoteQPN = rep.LocalQPN
+		c.remoteGUID = rep.LocalCAGUID
+		c.state = stateREPRcvd
+		c.disarm()
+		fx.events = append(fx.events, connEvent{replied: true})
+	case stateEstablished:
+		fx.duplicate = true
+		if rep.Local == c.ids.Remote {
+			fx.sends = append(fx.sends, outgoing{c.tid, &RTU{CommIDs: c.ids}, true})
+		}
+	default:
+		fx.duplicate = true
+	}
+}
+
+// ready says that the QP is in RTS: REP_RCVD → ESTABLISHED. param is what the owner hears.
+func (c *conn) ready(param verbs.ConnParam, fx *effects) {
+	c.state = stateEstablished
+	fx.send(c.tid, &RTU{CommIDs: c.ids})
+	fx.event(verbs.CMEvent{Type: verbs.CMEstablished, Param: param})
+}
+
+// refuse turns down the REP: REP_RCVD → closed.
+func (c *conn) refuse(reason verbs.RejectReason, fx *effects) {
+	fx.send(c.tid, &REJ{CommIDs: c.ids, Message: AnswersREP, Reason: reason})
+	c.close()
+}
+
+// onMRA waits longer for the answer to the REQ or REP.
+func (c *conn) onMRA(now time.Time, m *MRA, fx *effects) {
+	switch {
+	case m.Message == AnswersREQ && (c.state == stateREQSent || c.state == stateMRAREQRcvd):
+		c.state = stateMRAREQRcvd
+	case m.Message == AnswersREP && (c.state == stateREPSent || c.state == stateMRAREPRcvd):
+		c.state = stateMRAREPRcvd
+	default:
+		fx.dropped = true
+		return
+	}
+	wait := min(codeDuration(m.ServiceTimeout), maxService)
+	c.deadline = now.Add(wait + codeDuration(c.req.Primary.ACKTimeout))
+}
+
+// onRTU confirms the connection: REP_SENT → ESTABLISHED.
+func (c *conn) onRTU(private []byte, fx *effects) {
+	if c.state != stateREPSent && c.state != stateMRAREPRcvd {
+		fx.duplicate = true
+		return
+	}
+	c.state = stateEstablished
+	c.disarm()
+	fx.event(verbs.CMEvent{Type: verbs.CMEstablished, Param: verbs.ConnParam{PrivateData: private}})
+}
+
+// commEst says that a packet came in on the QP, which confirms the connection as an RTU does.
+func (c *conn) commEst(fx *effects) {
+	if c.state == stateREPSent || c.state == stateMRAREPRcvd {
+		c.onRTU(nil, fx)
+	}
+}
+
+// onREJ ends what the REJ concerns. Once the connection stood it is an end like any other.
+func (c *conn) onREJ(now time.Time, rej *REJ, fx *effects) {
+	switch c.state {
+	case stateREQSent, stateMRAREQRcvd:
+		if rej.Message == AnswersREP {
+			fx.dropped = true
+			return
+		}
+		c.rejected(rej, fx)
+	case stateREPRcvd, stateREQRcvd, stateMRAREQSent, stateREPSent, stateMRAREPRcvd:
+		c.rejected(rej, fx)
+	case stateEstablished, stateDREQSent:
+		c.timewait(now)
+		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
+	case stateDREQRcvd:
+		c.timewait(now)
+	default:
+		fx.dropped = true
+	}
+}
+
+func (c *conn) rejected(rej *REJ, fx *effects) {
+	c.close()
+	fx.event(verbs.CMEvent{
+		Type: verbs.CMRejected, Reason: rej.Reason,
+		Param: verbs.ConnParam{PrivateData: rej.PrivateData[:]},
+	})
+}
+
+// stale ends an attempt whose REP names a QP that another live connection has.
+func (c *conn) stale(fx *effects) {
+	c.refuse(verbs.RejectStale, fx)
+	fx.event(verbs.CMEvent{Type: verbs.CMRejected, Reason: verbs.RejectStale})
+}
+
+// disconnect ends the connection for the owner: ESTABLISHED → DREQ_SENT, DREQ_RCVD → TIMEWAIT.
+// It reports false in a state that has no connection to end.
+func (c *conn) disconnect(now time.Time, fx *effects) bool {
+	switch c.state {
+	case stateEstablished:
+		c.state = stateDREQSent
+		c.sendPending(now, c.dreqTID, &DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, fx)
+	case stateREPSent, stateMRAREPRcvd:
+		// A DREQ is allowed from ESTABLISHED on only; a REJ ends this in every state of the peer.
+		fx.send(c.tid, &REJ{CommIDs: c.ids, Message: AnswersOther, Reason: verbs.RejectConsumer})
+		c.timewait(now)
+		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
+	case stateDREQRcvd:
+		fx.send(c.dreqTID, &DREP{CommIDs: c.ids})
+		c.timewait(now)
+	case stateDREQSent, stateTimewait, stateClosed:
+	default:
+		return false
+	}
+	return true
+}
+
+// onDREQ takes the peer's wish to end the connection. One that names another QP is void.
+func (c *conn) onDREQ(now time.Time, tid uint64, dreq *DREQ, fx *effects) {
+	if dreq.RemoteQPN != c.localQPN {
+		fx.dropped = true
+		return
+	}
+	switch c.state {
+	case stateEstablished, stateREPSent, stateMRAREPRcvd, stateREPRcvd:
+		c.state = stateDREQRcvd
+		c.dreqTID = tid
+		c.disarm()
+		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
+	case stateDREQSent: // both sides at once
+		fx.send(tid, &DREP{CommIDs: c.ids})
+		c.timewait(now)
+		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
+	case stateTimewait: // the DREP was lost
+		fx.duplicate = true
+		fx.sends = append(fx.sends, outgoing{tid, &DREP{CommIDs: c.ids}, true})
+	case stateDREQRcvd: // the owner has still to answer
+		fx.duplicate = true
+	default:
+		fx.dropped = true
+	}
+}
+
+// onDREP ends the wait for it: DREQ_SENT → TIMEWAIT.
+func (c *conn) onDREP(now time.Time, fx *effects) {
+	if c.state != stateDREQSent {
+		fx.dropped = true
+		return
+	}
+	c.timewait(now)
+	fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
+}
+
+// timeout is due at deadline.
+func (c *conn) timeout(now time.Time, fx *effects) {
+	switch c.state {
+	case stateREQSent, stateMRAREQRcvd:
+		if c.resend(now, fx) {
+			c.state = stateREQSent
+			return
+		}
+		c.giveUp("connect to", fx)
+	case stateREPSent, stateMRAREPRcvd:
+		if c.resend(now, fx) {
+			c.state = stateREPSent
+			return
+		}
+		c.giveUp("accept", fx)
+	case stateDREQSent:
+		if !c.resend(now, fx) {
+			c.timewait(now)
+			fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
+		}
+	case stateTimewait:
+		c.close()
+		fx.event(verbs.CMEvent{Type: verbs.CMTimewaitExit})
+	default:
+		c.disarm()
+	}
+}
+
+// giveUp ends an attempt that the peer doesn't answer, and tells it so that it can free its half.
+func (c *conn) giveUp(op string, fx *effects) {
+	c.sendTimeoutREJ(fx)
+	c.close()
+	err := fmt.Errorf("%w to %d tries; is the peer running, and does UDP port 4791 pass to it and back?",
+		ErrTimeout, c.retries+1)
+	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{op, c.peer, err}})
+}
+
+func (c *conn) sendTimeoutREJ(fx *effects) {
+	rej := &REJ{CommIDs: c.ids, Message: AnswersOther, Reason: verbs.RejectTimeout}
+	rej.setGUID(c.guid)
+	fx.send(c.tid, rej)
+}
+
+// unsent ends an attempt whose REQ can't be sent.
+func (c *conn) unsent(err error, fx *effects) {
+	if c.state != stateREQSent && c.state != stateMRAREQRcvd {
+		return
+	}
+	c.close()
+	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{"connect to", c.peer, err}})
+}
+
+// abandon is for an owner that goes away: the peer is told what its state allows.
+func (c *conn) abandon(now time.Time, fx *effects) {
+	switch c.state {
+	case stateREQSent, stateMRAREQRcvd:
+		c.sendTimeoutREJ(fx)
+		c.close()
+	case stateREPRcvd:
+		c.refuse(verbs.RejectConsumer, fx)
+	case stateREQRcvd, stateMRAREQSent:
+		c.reject(verbs.RejectConsumer, nil, fx)
+	default:
+		c.disconnect(now, fx)
+	}
+}
+
+// sendPending sends m, and again at every interval until disarm.
+func (c *conn) sendPending(now time.Time, tid uint64, m Message, fx *effects) {
+	c.pending, c.pendingTID, c.left = m, tid, c.retries
+	c.deadline = now.Add(c.interval)
+	fx.send(tid, m)
+}
+
+// resend sends the pending message again; false when its retries are used up.
+func (c *conn) resend(now time.Time, fx *effects) bool {
+	if c.left == 0 {
+		return false
+	}
+	c.left--
+	c.deadline = now.Add(c.interval)
+	fx.sends = append(fx.sends, outgoing{c.pendingTID, c.pending, true})
+	return true
+}
+
+func (c *conn) disarm() {
+	c.pending = nil
+	c.deadline = time.Time{}
+}
+
+// timewait keeps the IDs until no packet of the connection can be on its way.
+func (c *conn) timewait(now time.Time) {
+	c.disarm()
+	c.state = stateTimewait
+	c.deadline = now.Add(min(codeDuration(c.qpACK), maxTimewait))
+}
+
+func (c *conn) close() {
+	c.disarm()
+	c.state = stateClosed
+}

@@ -1,0 +1,67 @@
+package cm
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// inboxSize bounds the MADs that wait for the manager's goroutine.
+const inboxSize = 1024
+
+// arrival is a MAD and where it came from.
+type arrival struct {
+	src netip.Addr
+	mad [MADSize]byte
+}
+
+// inbox takes what happens in the device's context and hands it to the manager's goroutine, so
+// that the device never waits.
+type inbox struct {
+	wake chan struct{} // of capacity 1
+
+	mu      sync.Mutex
+	mads    []arrival
+	spare   []arrival
+	commEst []*cmID // whose QP took its first packet
+}
+
+// kick makes the manager's goroutine look around.
+func (b *inbox) kick() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// putMAD copies a MAD; false when the box is full.
+func (b *inbox) putMAD(src netip.Addr, mad []byte) bool {
+	b.mu.Lock()
+	full := len(b.mads) == inboxSize
+	if !full {
+		b.mads = append(b.mads, arrival{src: src})
+		copy(b.mads[len(b.mads)-1].mad[:], mad)
+	}
+	b.mu.Unlock()
+	b.kick()
+	return !full
+}
+
+// putCommEst says that the QP of id took its first packet; only the first call for an id counts.
+func (b *inbox) putCommEst(id *cmID) {
+	b.mu.Lock()
+	if !id.commEst {
+		id.commEst = true
+		b.commEst = append(b.commEst, id)
+	}
+	b.mu.Unlock()
+	b.kick()
+}
+
+// take empties the box. The MADs are valid until the next call.
+func (b *inbox) take() ([]arrival, []*cmID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mads, est := b.mads, b.commEst
+	b.mads, b.spare, b.commEst = b.spare[:0], mads, nil
+	return mads, est
+}

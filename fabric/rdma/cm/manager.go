@@ -1,0 +1,363 @@
+package cm
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Device is what a Manager needs: an RDMA device that also carries MADs.
+type Device interface {
+	verbs.Device
+	Datagrams
+}
+
+// Manager makes and ends connections of one device. It fulfils verbs.ConnectionManager.
+type Manager struct {
+	dev      Device
+	attr     verbs.DeviceAttr
+	addr     netip.Addr // of the device, unmapped
+	cfg      Config
+	counters Counters
+	inbox    inbox
+	stop     chan struct{} // closed by Close
+	stopped  chan struct{} // closed when the goroutine is gone
+
+	// mu is never held while the device or a handler is called.
+	mu        sync.Mutex
+	closed    bool // nothing new begins
+	table     table
+	ids       map[*cmID]struct{}
+	listeners map[uint16]*cmID
+	events    []queuedEvent
+	nextTID   uint64
+}
+
+// queuedEvent waits for its handler.
+type queuedEvent struct {
+	id *cmID
+	connEvent
+}
+
+var _ verbs.ConnectionManager = (*Manager)(nil)
+
+// New starts the connection manager of dev. It takes over the MADs of dev until Close.
+func New(dev Device, cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		dev:       dev,
+		attr:      dev.Attr(),
+		cfg:       cfg.withDefaults(),
+		inbox:     inbox{wake: make(chan struct{}, 1)},
+		stop:      make(chan struct{}),
+		stopped:   make(chan struct{}),
+		table:     newTable(),
+		ids:       map[*cmID]struct{}{},
+		listeners: map[uint16]*cmID{},
+		nextTID:   uint64(random32())<<32 | uint64(random32()),
+	}
+	m.addr = m.attr.Addr.Unmap()
+	dev.HandleMADs(m.arrived)
+	go m.run()
+	return m, nil
+}
+
+// Counters are the manager's; they may be read at any time.
+func (m *Manager) Counters() *Counters { return &m.counters }
+
+// CreateID makes an identifier (rdma_create_id). Without a handler its events are dropped.
+func (m *Manager) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, &OpError{Op: "create identifier", Err: verbs.ErrClosed}
+	}
+	return m.newID(handler), nil
+}
+
+func (m *Manager) newID(handler verbs.CMHandler) *cmID {
+	id := &cmID{m: m, handler: handler}
+	m.ids[id] = struct{}{}
+	return id
+}
+
+// Close ends everything: each identifier gets CMDeviceRemoval, in whose handler it can still be
+// disconnected and destroyed; then those that are left are destroyed, which tells their peers
+// once (DREQ or REJ) without waiting for an answer. When it returns, no handler runs and none
+// will. It must not be called from a handler. The device stays open.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	first := !m.closed
+	m.closed = true
+	m.mu.Unlock()
+	if first {
+		m.dev.HandleMADs(nil)
+		close(m.stop)
+	}
+	<-m.stopped
+	return nil
+}
+
+// arrived takes a MAD in the device's context.
+func (m *Manager) arrived(src netip.Addr, mad []byte) {
+	if !m.inbox.putMAD(src.Unmap(), mad) {
+		m.counters.Overruns.Add(1)
+	}
+}
+
+// run is the manager's goroutine: all messages, timers and handlers.
+func (m *Manager) run() {
+	defer close(m.stopped)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		m.setTimer(timer)
+		select {
+		case <-m.inbox.wake:
+		case <-timer.C:
+		case <-m.stop:
+			m.shutdown()
+			return
+		}
+		mads, established := m.inbox.take()
+		for i := range mads {
+			m.onMAD(&mads[i])
+		}
+		for _, id := range established {
+			m.onCommEst(id)
+		}
+		m.expire()
+		m.deliver()
+	}
+}
+
+func (m *Manager) setTimer(timer *time.Timer) {
+	m.mu.Lock()
+	next := m.table.next()
+	m.mu.Unlock()
+	if next.IsZero() {
+		timer.Stop()
+		return
+	}
+	timer.Reset(time.Until(next))
+}
+
+// expire runs the timers that are due.
+func (m *Manager) expire() {
+	now := time.Now()
+	for {
+		m.mu.Lock()
+		next := m.table.next()
+		if next.IsZero() || next.After(now) {
+			m.mu.Unlock()
+			return
+		}
+		r := m.table.timers[0]
+		m.finish(r, m.apply(r, func(fx *effects) { r.timeout(now, fx) }))
+	}
+}
+
+// deliver calls handlers until no event is left.
+func (m *Manager) deliver() {
+	for {
+		m.mu.Lock()
+		if len(m.events) == 0 {
+			m.events = nil
+			m.mu.Unlock()
+			return
+		}
+		e := m.events[0]
+		m.events[0] = queuedEvent{}
+		m.events = m.events[1:]
+		handler := e.id.handler
+		gone := e.id.destroyed
+		unwanted := e.Type == verbs.CMConnectRequest && (handler == nil || e.listenerGone())
+		m.mu.Unlock()
+		switch {
+		case gone:
+		case unwanted: // nobody would ever destroy it
+			e.id.Destroy()
+		case e.replied:
+			m.establish(e.id)
+		case handler != nil:
+			e.ID = e.id
+			handler(e.CMEvent)
+		}
+	}
+}
+
+func (e *queuedEvent) listenerGone() bool {
+	l, ok := e.Listen.(*cmID)
+	return ok && l.destroyed
+}
+
+// shutdown is the end of the goroutine.
+func (m *Manager) shutdown() {
+	m.deliver()
+	for _, id := range m.allIDs() {
+		m.mu.Lock()
+		handler := id.handler
+		gone := id.destroyed
+		m.mu.Unlock()
+		if !gone && handler != nil {
+			handler(verbs.CMEvent{Type: verbs.CMDeviceRemoval, ID: id})
+		}
+	}
+	for _, id := range m.allIDs() {
+		id.Destroy()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.table, m.events = newTable(), nil
+	m.counters.Connections.Store(0)
+	m.counters.HalfOpen.Store(0)
+}
+
+func (m *Manager) allIDs() []*cmID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*cmID, 0, len(m.ids))
+	for id := range m.ids {
+		all = append(all, id)
+	}
+	return all
+}
+
+// newRecord makes a connection with a free random ID. The caller adds it to the table when it
+// is filled in.
+func (m *Manager) newRecord(owner *cmID) *record {
+	r := &record{owner: owner}
+	r.guid = m.attr.NodeGUID
+	for r.ids.Local == 0 || m.table.byLocal[r.ids.Local] != nil {
+		r.ids.Local = random32()
+	}
+	r.dreqTID = m.newTID()
+	r.local, r.peer = owner.local, owner.remote
+	owner.rec = r
+	return r
+}
+
+func (m *Manager) enter(r *record) {
+	m.table.add(r)
+	m.counters.Connections.Add(1)
+}
+
+func (m *Manager) newTID() uint64 {
+	m.nextTID++
+	return m.nextTID
+}
+
+// packet is an encoded message on its way out.
+type packet struct {
+	dst   netip.Addr
+	attr  AttributeID
+	again bool
+	mad   [MADSize]byte
+}
+
+// apply runs one step of a connection and brings the table, the counters and the event queue in
+// line with it. Called with mu held; the packets it returns are for finish.
+func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
+	var fx effects
+	step(&fx)
+	m.countStep(r, &fx)
+	for _, e := range fx.events {
+		if r.owner != nil {
+			m.events = append(m.events, queuedEvent{r.owner, e})
+		}
+	}
+	if r.listener != nil && !r.awaitsOwner() {
+		r.listener.waiting--
+		r.listener = nil
+	}
+	switch {
+	case r.state != stateClosed:
+		m.table.arm(r)
+	case !r.removed:
+		r.removed = true
+		m.table.remove(r)
+		m.counters.Connections.Add(-1)
+	}
+	out := make([]packet, len(fx.sends))
+	for i, s := range fx.sends {
+		out[i] = packet{dst: r.peer.Addr(), attr: s.msg.AttributeID(), again: s.again}
+		Append(out[i].mad[:0], s.tid, s.msg)
+		if rej, ok := s.msg.(*REJ); ok {
+			m.counters.RejectsSent.Of(rej.Reason).Add(1)
+		}
+	}
+	return out
+}
+
+// finish releases mu and sends what apply returned.
+func (m *Manager) finish(r *record, out []packet) {
+	m.mu.Unlock()
+	for i := range out {
+		err := m.sendPacket(&out[i])
+		if err != nil && out[i].attr == AttrREQ {
+			m.mu.Lock()
+			m.finish(r, m.apply(r, func(fx *effects) { r.unsent(err, fx) }))
+		}
+	}
+	m.inbox.kick()
+}
+
+func (m *Manager) sendPacket(p *packet) error {
+	m.counters.Sent.Of(p.attr).Add(1)
+	if p.again {
+		m.counters.Retransmits.Add(1)
+	}
+	err := m.dev.SendMAD(p.dst, p.mad[:])
+	if err != nil {
+		m.counters.SendErrors.Add(1)
+	}
+	return err
+}
+
+// countStep counts what a step did to a connection.
+func (m *Manager) countStep(r *record, fx *effects) {
+	c := &m.counters
+	if fx.duplicate {
+		c.Duplicates.Add(1)
+	}
+	if fx.dropped {
+		c.Dropped.Add(1)
+	}
+	before := conn{state: r.was}
+	if before.halfOpen() != r.halfOpen() {
+		if r.halfOpen() {
+			c.HalfOpen.Add(1)
+		} else {
+			c.HalfOpen.Add(-1)
+		}
+	}
+	for _, e := range fx.events {
+		switch e.Type {
+		case verbs.CMEstablished:
+			if r.was == stateREPRcvd {
+				c.Connects.Add(1)
+			} else {
+				c.Accepts.Add(1)
+			}
+		case verbs.CMUnreachable:
+			c.Unreachable.Add(1)
+		}
+	}
+	if r.was == stateEstablished && r.state != stateEstablished {
+		c.Disconnects.Add(1)
+	}
+	r.was = r.state
+}
+
+// random32 is not predictable: IDs and PSNs keep strangers from speaking for a peer.
+func random32() uint32 {
+	var b [4]byte
+	rand.Read(b[:]) // never fails
+	return binary.BigEndian.Uint32(b[:])
+}

@@ -1,0 +1,82 @@
+package cm
+
+import (
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// remoteAccess is what a QP lets its peer do. WRITE is always allowed; READ and atomics need
+// responder resources. The active side doesn't know these when the QP is made: there 0
+// responder resources (MaxDestRdAtomic) keep READs out.
+func (id *cmID) remoteAccess() verbs.Access {
+	all := verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	if id.state == idRequest && id.rec.req.InitiatorDepth == 0 {
+		return verbs.AccessRemoteWrite
+	}
+	return all
+}
+
+// ownACKTimeout is the ACK timeout that a peer of this device should use.
+func (m *Manager) ownACKTimeout() uint8 { return ackTimeout(m.attr.AckDelay, packetLifeCode) }
+
+// peerACKTimeout is that of a passive QP: the peer says it in the REQ. 0 would mean to wait for
+// an ACK without end.
+func (m *Manager) peerACKTimeout(req *REQ) uint8 {
+	if req.Primary.ACKTimeout == 0 {
+		return m.ownACKTimeout()
+	}
+	return req.Primary.ACKTimeout
+}
+
+// activeAttr are the QP attributes of the active side, for RTR and RTS. The starting PSN of a
+// message is the one that its receiver begins with.
+func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
+	return verbs.QPAttr{
+		Remote:          r.peer.Addr(),
+		TrafficClass:    r.req.Primary.TrafficClass,
+		DestQPN:         r.remoteQPN,
+		PathMTU:         r.req.PathMTU,
+		RQPSN:           r.req.StartingPSN,
+		SQPSN:           r.rep.StartingPSN,
+		MaxDestRdAtomic: min(p.ResponderResources, r.rep.InitiatorDepth),
+		MaxRdAtomic:     min(p.InitiatorDepth, r.rep.ResponderResources),
+		MinRNRTimer:     minRNRTimer,
+		Timeout:         r.qpACK,
+		RetryCnt:        p.RetryCount,
+		RNRRetry:        r.rep.RNRRetryCount,
+	}
+}
+
+// passiveAttr are those of the passive side, which takes its retry counts from the REQ.
+func (m *Manager) passiveAttr(r *record, rep *REP) verbs.QPAttr {
+	return verbs.QPAttr{
+		Remote:          r.peer.Addr(),
+		TrafficClass:    r.req.Primary.TrafficClass,
+		DestQPN:         r.remoteQPN,
+		PathMTU:         r.req.PathMTU,
+		RQPSN:           rep.StartingPSN,
+		SQPSN:           r.req.StartingPSN,
+		MaxDestRdAtomic: rep.ResponderResources,
+		MaxRdAtomic:     rep.InitiatorDepth,
+		MinRNRTimer:     minRNRTimer,
+		Timeout:         r.qpACK,
+		RetryCnt:        r.req.RetryCount,
+		RNRRetry:        r.req.RNRRetryCount,
+	}
+}
+
+// toRTS moves a QP from INIT through RTR to RTS.
+func toRTS(qp verbs.QP, attr verbs.QPAttr) error {
+	attr.State = verbs.RTR
+	if err := qp.Modify(attr); err != nil {
+		return err
+	}
+	attr.State = verbs.RTS
+	return qp.Modify(attr)
+}
+
+// limit brings the READ counts of a consumer down to what the device can do.
+func (m *Manager) limit(p verbs.ConnParam) verbs.ConnParam {
+	p.ResponderResources = uint8(min(int(p.ResponderResources), m.attr.MaxQPRdAtom))
+	p.InitiatorDepth = uint8(min(int(p.InitiatorDepth), m.attr.MaxQPInitAtom))
+	return p
+}

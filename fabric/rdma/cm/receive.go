@@ -1,0 +1,144 @@
+package cm
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// onMAD takes a MAD that arrived.
+func (m *Manager) onMAD(a *arrival) {
+	tid, msg, err := Parse(a.mad[:])
+	if err != nil {
+		m.counters.Malformed.Add(1)
+		return
+	}
+	m.counters.Received.Of(msg.AttributeID()).Add(1)
+	switch msg := msg.(type) {
+	case *REQ:
+		m.onREQ(a.src, tid, msg)
+	case *REP:
+		m.onREP(a.src, tid, msg)
+	case *RTU:
+		m.onPair(a.src, msg.CommIDs, func(r *record, fx *effects) { r.onRTU(msg.PrivateData[:], fx) })
+	case *MRA:
+		m.mu.Lock()
+		m.onRecord(m.table.find(a.src, msg.CommIDs), func(r *record, fx *effects) { r.onMRA(time.Now(), msg, fx) })
+	case *REJ:
+		m.counters.RejectsReceived.Of(msg.Reason).Add(1)
+		m.mu.Lock()
+		m.onRecord(m.rejected(a.src, msg), func(r *record, fx *effects) { r.onREJ(time.Now(), msg, fx) })
+	case *DREQ:
+		m.onDREQ(a.src, tid, msg)
+	case *DREP:
+		m.onPair(a.src, msg.CommIDs, func(r *record, fx *effects) { r.onDREP(time.Now(), fx) })
+	case *SIDRREQ:
+		m.answer(a.src, tid, &SIDRREP{RequestID: msg.RequestID, Status: SIDRUnsupported, ServiceID: msg.ServiceID})
+	default: // LAP, APR and SIDR_REP have no place here
+		m.counters.Dropped.Add(1)
+	}
+}
+
+// onPair steps the connection that both IDs name.
+func (m *Manager) onPair(src netip.Addr, ids CommIDs, step func(*record, *effects)) {
+	m.mu.Lock()
+	m.onRecord(m.table.findPair(src, ids), step)
+}
+
+// onRecord steps r, and counts the message as dropped where it is nil. Called with mu held,
+// which it releases.
+func (m *Manager) onRecord(r *record, step func(*record, *effects)) {
+	if r == nil {
+		m.mu.Unlock()
+		m.counters.Dropped.Add(1)
+		return
+	}
+	m.finish(r, m.apply(r, func(fx *effects) { step(r, fx) }))
+}
+
+// answer sends a message for which there is no connection. Called without mu.
+func (m *Manager) answer(dst netip.Addr, tid uint64, msg Message) {
+	p := packet{dst: dst, attr: msg.AttributeID()}
+	Append(p.mad[:0], tid, msg)
+	if rej, ok := msg.(*REJ); ok {
+		m.counters.RejectsSent.Of(rej.Reason).Add(1)
+	}
+	_ = m.sendPacket(&p) // counted there; the peer asks again
+}
+
+// onREP takes the reply to a REQ. One that names the QP of a live connection means that the
+// peer has begun anew (IBTA 12.9.8.3.1).
+func (m *Manager) onREP(src netip.Addr, tid uint64, rep *REP) {
+	m.mu.Lock()
+	r := m.table.find(src, rep.CommIDs)
+	if r == nil {
+		m.mu.Unlock()
+		// Without this the peer would hold its half until its retries end.
+		m.answer(src, tid, &REJ{CommIDs: CommIDs{Remote: rep.Local}, Message: AnswersREP, Reason: rejectInvalidCommID})
+		return
+	}
+	old := m.table.byQPN[peerKey{src, rep.LocalCAGUID, rep.LocalQPN}]
+	fresh := r.state == stateREQSent || r.state == stateMRAREQRcvd
+	out := m.apply(r, func(fx *effects) {
+		r.onREP(rep, fx)
+		if fresh && old != nil {
+			fx.events = nil
+			r.stale(fx)
+		}
+	})
+	if fresh && old == nil {
+		m.table.learn(r)
+	}
+	m.finish(r, out)
+	if fresh && old != nil {
+		m.evict(old)
+	}
+}
+
+// evict ends a connection whose peer uses its QP for another one.
+func (m *Manager) evict(old *record) {
+	m.mu.Lock()
+	if old.state == stateEstablished {
+		m.counters.StaleEvicted.Add(1)
+	}
+	m.finish(old, m.apply(old, func(fx *effects) {
+		if old.state != stateClosed && old.state != stateDREQRcvd {
+			old.disconnect(time.Now(), fx)
+		}
+	}))
+}
+
+// rejected finds what a REJ concerns. After a timeout the peer may not know our ID: it then
+// names the connection by its GUID and its own ID.
+func (m *Manager) rejected(src netip.Addr, rej *REJ) *record {
+	if r := m.table.find(src, rej.CommIDs); r != nil {
+		return r
+	}
+	if rej.Reason != verbs.RejectTimeout {
+		return nil
+	}
+	return m.table.byID[peerKey{src, rej.guid(), rej.Local}]
+}
+
+// onDREQ takes a DREQ. One for an unknown connection is answered too: the peer would go on.
+func (m *Manager) onDREQ(src netip.Addr, tid uint64, dreq *DREQ) {
+	m.mu.Lock()
+	r := m.table.findPair(src, dreq.CommIDs)
+	if r == nil {
+		m.mu.Unlock()
+		m.answer(src, tid, &DREP{CommIDs: CommIDs{Local: dreq.Remote, Remote: dreq.Local}})
+		return
+	}
+	m.onRecord(r, func(r *record, fx *effects) { r.onDREQ(time.Now(), tid, dreq, fx) })
+}
+
+// onCommEst takes the news that a packet came in on the QP of id.
+func (m *Manager) onCommEst(id *cmID) {
+	m.mu.Lock()
+	if id.rec == nil || id.destroyed {
+		m.mu.Unlock()
+		return
+	}
+	m.onRecord(id.rec, func(r *record, fx *effects) { r.commEst(fx) })
+}

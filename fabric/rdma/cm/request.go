@@ -1,0 +1,101 @@
+package cm
+
+import (
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Reject reasons that only this package gives (IBTA table 109).
+const (
+	rejectInvalidCommID    verbs.RejectReason = 6
+	rejectInvalidTransport verbs.RejectReason = 9
+)
+
+// onREQ takes a request for a connection: a duplicate, a stale one, one to refuse, or a new one.
+func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
+	m.mu.Lock()
+	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
+		m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(fx) })
+		return
+	}
+	if old := m.table.byQPN[peerKey{src, req.LocalCAGUID, req.LocalQPN}]; old != nil {
+		m.mu.Unlock()
+		m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))
+		m.evict(old)
+		return
+	}
+	rej := refusal(req.LocalCommID, 0)
+	listener, h := m.check(src, req, rej)
+	if rej.Reason != 0 {
+		m.mu.Unlock()
+		m.answer(src, tid, rej)
+		return
+	}
+	r := m.request(listener, netip.AddrPortFrom(src, h.SourcePort))
+	r.onREQ(tid, req)
+	r.qpACK = m.peerACKTimeout(req)
+	m.enter(r)
+	m.finish(r, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) }))
+}
+
+// check finds the listener of a request, or sets the reason in rej why it is refused.
+func (m *Manager) check(src netip.Addr, req *REQ, rej *REJ) (*cmID, PrivateHeader) {
+	var h PrivateHeader
+	port, ok := servicePort(req.ServiceID)
+	listener := m.listeners[port]
+	if !ok || listener == nil || m.closed {
+		rej.Reason = verbs.RejectInvalidServiceID
+		return nil, h
+	}
+	h, err := ParsePrivateHeader(req.PrivateData[:])
+	switch {
+	case req.TransportType != TransportRC:
+		rej.Reason = rejectInvalidTransport
+	case req.Primary.RemoteGID != verbs.GIDFrom(m.addr):
+		// The GID that would have been right goes along.
+		gid := verbs.GIDFrom(m.addr)
+		rej.Reason = verbs.RejectInvalidGID
+		rej.InfoLength = uint8(copy(rej.ARI[:], gid[:]))
+	case err != nil, req.Primary.LocalGID != verbs.GIDFrom(src),
+		h.Source != src.WithZone(""), h.Destination != m.addr.WithZone(""):
+		// The path in the REQ must be the one that it came by: the QP will use it.
+		rej.Reason = verbs.RejectConsumer
+	case req.PathMTU.Bytes() == 0 || req.PathMTU > m.attr.ActiveMTU:
+		rej.Reason = verbs.RejectInvalidMTU // a REP can't lower it
+	case listener.waiting >= listener.backlog,
+		len(m.table.byLocal) >= m.cfg.MaxConnections,
+		m.counters.HalfOpen.Load() >= int64(m.cfg.MaxHalfOpen):
+		rej.Reason = verbs.RejectNoResources
+	}
+	return listener, h
+}
+
+// request makes the identifier and the connection of a request to listener.
+func (m *Manager) request(listener *cmID, remote netip.AddrPort) *record {
+	id := m.newID(listener.handler)
+	id.state = idRequest
+	id.local = netip.AddrPortFrom(m.addr, listener.local.Port())
+	id.remote = remote
+	r := m.newRecord(id)
+	r.listener = listener
+	listener.waiting++
+	return r
+}
+
+// requestEvent shows a REQ from the receiver's side: what the peer serves is what we may have
+// outstanding, and the other way round.
+func requestEvent(listener *cmID, req *REQ) verbs.CMEvent {
+	return verbs.CMEvent{
+		Type:   verbs.CMConnectRequest,
+		Listen: listener,
+		Param: verbs.ConnParam{
+			PrivateData:        req.PrivateData[PrivateHeaderSize:],
+			ResponderResources: req.InitiatorDepth,
+			InitiatorDepth:     req.ResponderResources,
+			FlowControl:        req.FlowControl,
+			RetryCount:         req.RetryCount,
+			RNRRetryCount:      req.RNRRetryCount,
+		},
+	}
+}
