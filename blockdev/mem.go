@@ -163,7 +163,7 @@ func (v *memory) Release(t ViewToken) {
 
 func (v *memory) Close() error {
 	if !v.life.Close() {
-		return v.info.closedTwice()
+		return v.info.closed("close")
 	}
 	return unix.Munmap(v.mem)
 }

@@ -75,7 +75,7 @@ func (v *null) Release(ViewToken) { v.life.Leave() }
 
 func (v *null) Close() error {
 	if !v.life.Close() {
-		return v.info.closedTwice()
+		return v.info.closed("close")
 	}
 	return unix.Munmap(v.zeroes)
 }

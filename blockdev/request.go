@@ -89,9 +89,9 @@ func (i *Info) Gone(op Op, offset int64) error {
 	return i.Fail(op, offset, ErrGone, fs.ErrClosed)
 }
 
-// closedTwice is the error of a Close after the first.
-func (i *Info) closedTwice() error {
-	return &OpError{Op: "close", Path: i.Name(), Offset: -1, Kind: ErrGone, Err: fs.ErrClosed}
+// closed is the error of an operation that isn't a request, on a volume that was closed.
+func (i *Info) closed(op string) error {
+	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: ErrGone, Err: fs.ErrClosed}
 }
 
 // End completes the request.

@@ -1,0 +1,87 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
+)
+
+// alignment is what direct I/O asks of a request: addresses in multiples of mem bytes,
+// offsets and lengths in multiples of unit.
+type alignment struct {
+	mem, unit int
+}
+
+// openDirect opens f's file again for direct I/O and tries it with one block. An error says
+// why it can't be had.
+func openDirect(f *os.File, readOnly bool, blockSize int) (*os.File, alignment, error) {
+	a, err := directAlignment(f, blockSize)
+	if err != nil {
+		return nil, a, err
+	}
+	if a.unit > blockSize {
+		return nil, a, fmt.Errorf("direct I/O needs blocks of %d bytes here", a.unit)
+	}
+	flag := os.O_RDWR
+	if readOnly {
+		flag = os.O_RDONLY
+	}
+	d, err := directio.OpenFile(f.Name(), flag, 0)
+	if err != nil {
+		return nil, a, noDirect(err)
+	}
+	if err := probeDirect(f, d, blockSize); err != nil {
+		d.Close()
+		return nil, a, err
+	}
+	return d, a, nil
+}
+
+// probeDirect reads the first block, which file systems refuse that only seem to have direct
+// I/O, and makes sure that the name still means the same file.
+func probeDirect(f, d *os.File, blockSize int) error {
+	one, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	two, err := d.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(one, two) {
+		return errors.New("the file was replaced while it was opened")
+	}
+	if _, err := d.ReadAt(directio.AlignedBlock(blockSize), 0); err != nil {
+		return noDirect(err)
+	}
+	return nil
+}
+
+func noDirect(err error) error {
+	if errors.Is(err, unix.EINVAL) {
+		return errors.New("the file system has no direct I/O")
+	}
+	return fmt.Errorf("direct I/O fails: %w", err)
+}
+
+// directAlignment asks the file system, with statx, which Linux answers from 6.1 on. Where it
+// doesn't, the alignment is what every device takes.
+func directAlignment(f *os.File, blockSize int) (alignment, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err == nil && fs.Type == unix.TMPFS_MAGIC {
+		// tmpfs takes the flag and ignores it.
+		return alignment{}, errors.New("the file system is in memory")
+	}
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
+	if err != nil || st.Mask&unix.STATX_DIOALIGN == 0 {
+		return alignment{mem: directio.AlignSize, unit: blockSize}, nil
+	}
+	if st.Dio_mem_align == 0 || st.Dio_offset_align == 0 {
+		return alignment{}, errors.New("the file system has no direct I/O for this file")
+	}
+	return alignment{mem: int(st.Dio_mem_align), unit: int(st.Dio_offset_align)}, nil
+}

@@ -1,0 +1,31 @@
+package blockdev
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// KindOf gives the kind of failure that an error of the operating system is. What it
+// doesn't know is a medium error: the data can't be vouched for.
+func KindOf(err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return ErrMedium
+	}
+	switch errno {
+	case unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.ENOMEM:
+		return ErrCapacity
+	case unix.EROFS, unix.EPERM, unix.EACCES:
+		return ErrReadOnly
+	case unix.ENODEV, unix.ENXIO, unix.ENOMEDIUM, unix.ESHUTDOWN, unix.ESTALE, unix.EBADF, unix.ENOTCONN:
+		return ErrGone
+	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN:
+		return ErrBusy
+	case unix.EOPNOTSUPP, unix.ENOSYS, unix.ENOTTY:
+		return ErrUnsupported
+	case unix.EINVAL, unix.ENOENT, unix.EISDIR, unix.ENOTDIR, unix.ELOOP, unix.ENAMETOOLONG, unix.EEXIST:
+		return ErrInvalid
+	}
+	return ErrMedium
+}

@@ -1,0 +1,227 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// file is a volume in a regular file or block device.
+type file struct {
+	info   Info
+	size   atomic.Int64
+	locked *os.File // holds the lock; the page cache's way to the data
+	fd     int      // of io
+	io     *os.File // locked, or the file opened again for direct I/O
+	direct bool
+	align  alignment // of direct I/O
+	device bool      // a block device
+	pool   *pool
+	life   *Lifetime
+
+	// What the file system turned out not to have; asked no more.
+	noNowRead, noNowWrite, noDsync, noPunch, noZeroRange atomic.Bool
+
+	flushes  flushGroup
+	resizeMu sync.Mutex
+	onResize func(int64)
+}
+
+// OpenFile opens, or creates, the file or block device at path.
+func OpenFile(path string, o Options) (Volume, error) {
+	f, size, err := OpenLocked(path, &o)
+	if err != nil {
+		return nil, err
+	}
+	v := &file{locked: f, io: f, life: NewLifetime()}
+	if err := v.describe(path, size, &o); err != nil {
+		v.closeFiles()
+		return nil, err
+	}
+	v.fd = int(v.io.Fd())
+	v.pool = newPool(poolSize, v.run)
+	return v, nil
+}
+
+// describe fills in info, and chooses between direct I/O and the page cache.
+func (v *file) describe(path string, size int64, o *Options) error {
+	st, err := v.locked.Stat()
+	if err != nil {
+		return openError(path, KindOf(err), err)
+	}
+	block := DefaultBlockSize
+	if v.device = st.Mode()&os.ModeDevice != 0; v.device {
+		if block, err = unix.IoctlGetInt(int(v.locked.Fd()), unix.BLKSSZGET); err != nil {
+			return openError(path, KindOf(err), err)
+		}
+	}
+	block = o.BlockSizeOr(block)
+	if err := CheckSize(size, block); err != nil {
+		return openError(path, ErrInvalid, err)
+	}
+	v.size.Store(size)
+	v.info = Info{
+		Kind: "file", Path: path, Size: size,
+		BlockSize: block, PhysBlock: physBlock(v.locked, block), Align: 1,
+		ReadOnly: o.ReadOnly, VolatileCache: !o.ReadOnly,
+	}
+	if err := v.chooseIO(o); err != nil {
+		return openError(path, ErrUnsupported, err)
+	}
+	if !o.ReadOnly {
+		v.info.Discard = v.probeDiscard()
+		v.info.ZeroAfterDiscard = v.info.Discard && !v.device
+	}
+	return nil
+}
+
+// chooseIO tries direct I/O where it is wished and says what came of it.
+func (v *file) chooseIO(o *Options) error {
+	if o.IO == IOBuffered {
+		v.info.Mode = "buffered, as asked"
+		return nil
+	}
+	d, a, err := openDirect(v.locked, o.ReadOnly, v.info.BlockSize)
+	switch {
+	case err == nil:
+		v.io, v.direct, v.align = d, true, a
+		v.info.Mode, v.info.Align = "direct I/O", a.mem
+		if a.unit >= v.info.BlockSize {
+			v.info.AtomicBlocks = 1 // a block is one sector of the device
+		}
+	case o.IO == IODirect:
+		return fmt.Errorf("direct I/O was asked: %w", err)
+	default:
+		v.info.Mode = "buffered: " + err.Error()
+	}
+	return nil
+}
+
+// physBlock is the unit in which the file system allocates, as far as that is of use.
+func physBlock(f *os.File, block int) int {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return block
+	}
+	n := int(st.Blksize)
+	if n < block || n > MaxBlockSize || bits.OnesCount(uint(n)) != 1 {
+		return block
+	}
+	return n
+}
+
+func (v *file) Info() Info {
+	i := v.info
+	i.Size = v.size.Load()
+	return i
+}
+
+func (v *file) Submit(r *Request) {
+	if !v.life.Enter() {
+		r.End(v.info.Gone(r.Op, r.Offset))
+		return
+	}
+	if err := Check(&v.info, v.size.Load(), r); err != nil {
+		v.end(r, err)
+		return
+	}
+	r.done = 0
+	switch {
+	case r.Op == OpFlush:
+		if v.info.ReadOnly {
+			v.end(r, nil)
+			return
+		}
+		if !v.flushes.lead(r) {
+			return
+		}
+	case r.Length == 0, v.now(r):
+		v.end(r, nil)
+		return
+	}
+	v.pool.submit(r)
+}
+
+// run is Submit's second half, where it may block.
+func (v *file) run(w *worker, r *Request) {
+	var err error
+	switch r.Op {
+	case OpRead, OpWrite:
+		err = v.transfer(w, r)
+	case OpFlush:
+		v.flush(r)
+		return
+	case OpDiscard:
+		err = v.discard(r)
+	case OpWriteZeroes:
+		err = v.writeZeroes(w, r)
+	}
+	v.end(r, v.explain(r, err))
+}
+
+// explain makes an OpError of an error of the system.
+func (v *file) explain(r *Request, err error) error {
+	if err == nil {
+		return nil
+	}
+	return v.info.Fail(r.Op, r.Offset+r.done, KindOf(err), err)
+}
+
+func (v *file) end(r *Request, err error) {
+	v.life.Leave()
+	r.End(err)
+}
+
+func (v *file) OnResize(fn func(newSize int64)) {
+	v.resizeMu.Lock()
+	v.onResize = fn
+	v.resizeMu.Unlock()
+}
+
+// Refresh takes a new size that is a whole number of blocks; what is beyond those stays
+// unused.
+func (v *file) Refresh() error {
+	if !v.life.Enter() {
+		return v.info.closed("refresh")
+	}
+	defer v.life.Leave()
+	v.resizeMu.Lock()
+	defer v.resizeMu.Unlock()
+	size, err := deviceSize(v.locked)
+	if err != nil {
+		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
+	}
+	size -= size % int64(v.info.BlockSize)
+	if v.size.Swap(size) != size && v.onResize != nil {
+		v.onResize(size)
+	}
+	return nil
+}
+
+func (v *file) Close() error {
+	if !v.life.Close() {
+		return v.info.closed("close")
+	}
+	v.pool.close()
+	var err error
+	if !v.info.ReadOnly {
+		err = retry(func() error { return unix.Fdatasync(v.fd) })
+	}
+	if err := errors.Join(err, v.closeFiles()); err != nil {
+		return &OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
+	}
+	return nil
+}
+
+func (v *file) closeFiles() error {
+	var err error
+	if v.io != v.locked {
+		err = v.io.Close()
+	}
+	return errors.Join(err, v.locked.Close())
+}

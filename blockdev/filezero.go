@@ -1,0 +1,101 @@
+package blockdev
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
+)
+
+// zeroBlock is written where the file system can't zero a range by itself.
+var zeroBlock = sync.OnceValue(func() []byte { return directio.AlignedBlock(bounceSize) })
+
+// fallocate modes.
+const (
+	punchHole = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
+	zeroRange = unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE
+)
+
+// probeDiscard tries to punch a hole behind the end of a file, where none can do harm. A
+// block device is asked by its queue's limit: it has no place to try.
+func (v *file) probeDiscard() bool {
+	if v.device {
+		return deviceDiscards(v.locked)
+	}
+	size := v.size.Load()
+	err := retry(func() error { return unix.Fallocate(int(v.locked.Fd()), punchHole, size, int64(v.info.BlockSize)) })
+	if err != nil {
+		v.noPunch.Store(true)
+	}
+	return err == nil
+}
+
+// discard gives the space of a range back. Where that can't be done it does nothing, as the
+// operation allows.
+func (v *file) discard(r *Request) error {
+	if !v.info.Discard {
+		return nil
+	}
+	if v.device {
+		span := [2]uint64{uint64(r.Offset), uint64(r.Length)}
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(v.fd), unix.BLKDISCARD, uintptr(unsafe.Pointer(&span)))
+		if errno != 0 && errno != unix.EOPNOTSUPP {
+			return errno
+		}
+		return nil
+	}
+	_, err := v.allocate(punchHole, r, &v.noPunch)
+	return err
+}
+
+// writeZeroes zeroes a range: by giving its space back where that is allowed, else in the
+// file system's own way, else by writing.
+func (v *file) writeZeroes(w *worker, r *Request) error {
+	done := false
+	var err error
+	if r.MayUnmap {
+		done, err = v.allocate(punchHole, r, &v.noPunch)
+	}
+	if !done && err == nil {
+		done, err = v.allocate(zeroRange, r, &v.noZeroRange)
+	}
+	if !done && err == nil {
+		err = v.writeZeroBlocks(w, r)
+	}
+	if err == nil && r.FUA {
+		err = v.sync()
+	}
+	return err
+}
+
+// allocate is fallocate on r's range. It returns false where the file system hasn't that
+// mode, and remembers it in no.
+func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) {
+	if no.Load() {
+		return false, nil
+	}
+	err := retry(func() error { return unix.Fallocate(v.fd, mode, r.Offset, r.Length) })
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		no.Store(true)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (v *file) writeZeroBlocks(w *worker, r *Request) error {
+	zero := zeroBlock()
+	for r.done < r.Length {
+		b := zero[:min(int64(len(zero)), r.Length-r.done)]
+		w.iov[0].Base = &b[0]
+		w.iov[0].SetLen(len(b))
+		n, err := vectored(OpWrite, v.fd, w.iov[:1], r.Offset+r.done, 0)
+		if err != nil {
+			return err
+		}
+		r.done += n
+	}
+	return nil
+}

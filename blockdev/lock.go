@@ -1,0 +1,64 @@
+package blockdev
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock takes the lock that keeps two programs from exporting one file: an exclusive one, or
+// for a reader one that readers share. It lasts until f is closed. The error is an OpError
+// of kind ErrBusy that names the holder where that can be known.
+func Lock(f *os.File, readOnly bool) error {
+	how := unix.LOCK_EX
+	if readOnly {
+		how = unix.LOCK_SH
+	}
+	err := retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = fmt.Errorf("it is locked%s; stop that program, or export another file", holder(f))
+		return &OpError{Op: "open", Path: f.Name(), Offset: -1, Kind: ErrBusy, Err: err}
+	default:
+		return &OpError{Op: "lock", Path: f.Name(), Offset: -1, Kind: KindOf(err), Err: err}
+	}
+}
+
+// holder says which process holds a lock on f, from /proc/locks: " by process 12 (name)".
+func holder(f *os.File) string {
+	var st unix.Stat_t
+	locks, err := os.Open("/proc/locks")
+	if err != nil || unix.Fstat(int(f.Fd()), &st) != nil {
+		return ""
+	}
+	defer locks.Close()
+	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+	for s := bufio.NewScanner(locks); s.Scan(); {
+		// 1: FLOCK  ADVISORY  WRITE 4711 08:02:131090 0 EOF
+		w := strings.Fields(s.Text())
+		if len(w) < 6 || w[1] != "FLOCK" || w[5] != inode {
+			continue
+		}
+		comm, err := os.ReadFile("/proc/" + w[4] + "/comm")
+		if err != nil {
+			return " by process " + w[4]
+		}
+		return fmt.Sprintf(" by process %s (%s)", w[4], strings.TrimSpace(string(comm)))
+	}
+	return ""
+}
+
+// retry calls fn until a signal doesn't interrupt it.
+func retry(fn func() error) error {
+	for {
+		if err := fn(); err != unix.EINTR {
+			return err
+		}
+	}
+}

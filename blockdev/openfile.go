@@ -1,0 +1,172 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenLocked opens, or creates with o.Size, the file or block device that holds a volume,
+// and locks it. It returns its size, of which it only knows that it is not 0. Errors are
+// OpErrors and say what to do.
+func OpenLocked(path string, o *Options) (f *os.File, size int64, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, 0, openError(path, ErrInvalid, err)
+	}
+	f, created, err := openOrCreate(path, o)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		f.Close()
+		if created {
+			os.Remove(path)
+		}
+	}()
+	if err := Lock(f, o.ReadOnly); err != nil {
+		return f, 0, err
+	}
+	size, err = deviceSize(f)
+	if err != nil {
+		return f, 0, openError(path, KindOf(err), err)
+	}
+	switch {
+	case size == 0 && o.Size > 0 && !o.ReadOnly:
+		return f, o.Size, fill(f, o)
+	case size == 0:
+		return f, 0, openError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
+	case o.Size != 0 && o.Size != size:
+		return f, 0, openError(path, ErrInvalid, fmt.Errorf(
+			"it exists with %s, and %s was asked; leave the size away to use it, or remove it first",
+			FormatSize(size), FormatSize(o.Size)))
+	}
+	return f, size, nil
+}
+
+// openError is the error of an open.
+func openError(path string, kind, err error) error {
+	return &OpError{Op: "open", Path: path, Offset: -1, Kind: kind, Err: err}
+}
+
+// openOrCreate opens path, or creates it empty where it doesn't exist and a size was given.
+func openOrCreate(path string, o *Options) (f *os.File, created bool, err error) {
+	flag := os.O_RDWR
+	if o.ReadOnly {
+		flag = os.O_RDONLY
+	}
+	st, err := os.Stat(path)
+	switch {
+	case err == nil:
+		if flag, err = flagsFor(st, flag); err != nil {
+			return nil, false, openError(path, ErrInvalid, err)
+		}
+		f, err = os.OpenFile(path, flag, 0)
+	case errors.Is(err, fs.ErrNotExist) && o.Size > 0 && !o.ReadOnly:
+		f, err = os.OpenFile(path, flag|os.O_CREATE|os.O_EXCL, 0o600)
+		created = err == nil
+	}
+	if err != nil {
+		return nil, false, explainOpen(path, o, err)
+	}
+	return f, created, nil
+}
+
+// flagsFor checks the type of a file. A block device is opened with O_EXCL, which keeps out
+// what the kernel does with it: mounts, RAID, swap.
+func flagsFor(st fs.FileInfo, flag int) (int, error) {
+	switch t := st.Mode().Type(); {
+	case t == 0:
+		return flag, nil
+	case t&fs.ModeDir != 0:
+		return 0, errors.New("it is a directory; name a file in it")
+	case t&fs.ModeDevice != 0 && t&fs.ModeCharDevice == 0:
+		return flag | os.O_EXCL, nil
+	default:
+		return 0, fmt.Errorf("it is neither a regular file nor a block device (%s)", t)
+	}
+}
+
+// explainOpen adds to an error of open what to do about it.
+func explainOpen(path string, o *Options, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	kind, hint := KindOf(err), ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		hint = "give a size to create it"
+		if o.ReadOnly {
+			hint = "a volume that is read-only isn't created"
+		}
+		if _, e := os.Stat(filepath.Dir(path)); e != nil {
+			hint = "its directory doesn't exist"
+		}
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		hint = "open it read-only, or change who may write it"
+		if o.ReadOnly {
+			hint = "change who may read it"
+		}
+	case errors.Is(err, unix.EBUSY):
+		hint = "it is mounted or otherwise in use by the system"
+	}
+	if hint != "" {
+		err = fmt.Errorf("%w: %s", err, hint)
+	}
+	return openError(path, kind, err)
+}
+
+// deviceSize is the size of a regular file or block device; of the latter stat knows none.
+func deviceSize(f *os.File) (int64, error) {
+	return f.Seek(0, io.SeekEnd)
+}
+
+// fill gives an empty file its size, and makes that it exists durable.
+func fill(f *os.File, o *Options) error {
+	err := CheckSize(o.Size, o.BlockSizeOr(DefaultBlockSize))
+	if err != nil {
+		return openError(f.Name(), ErrInvalid, err)
+	}
+	fd := int(f.Fd())
+	if o.Preallocate {
+		err = retry(func() error { return unix.Fallocate(fd, 0, 0, o.Size) })
+	} else {
+		err = retry(func() error { return unix.Ftruncate(fd, o.Size) })
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(f.Name()))
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = fmt.Errorf("the file system can't preallocate: %w; create the volume sparse", err)
+	}
+	return &OpError{Op: "create", Path: f.Name(), Offset: -1, Kind: KindOf(err),
+		Err: fmt.Errorf("with %s: %w", FormatSize(o.Size), err)}
+}
+
+// syncDir makes a new name in a directory durable. File systems that can't sync a directory
+// say EINVAL.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}

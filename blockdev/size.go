@@ -1,0 +1,35 @@
+package blockdev
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// ParseSize reads a size as people write it: "1GiB", "64MiB", "4096", and "4k" or "1G",
+// which are powers of 1024 as with dd, fio and qemu. "1GB" is a power of 1000.
+func ParseSize(s string) (int64, error) {
+	t := strings.TrimSpace(s)
+	if t != "" && strings.ContainsRune("kKmMgGtTpPeE", rune(t[len(t)-1])) {
+		t += "iB"
+	}
+	n, err := humanize.ParseBytes(t)
+	if err != nil || strings.HasPrefix(t, "-") {
+		return 0, fmt.Errorf("size %q: write it as 4096, 64MiB or 1GiB", s)
+	}
+	if n > math.MaxInt64 {
+		return 0, fmt.Errorf("size %q is more than a volume can have (8 EiB)", s)
+	}
+	return int64(n), nil
+}
+
+// FormatSize writes a size for people: "1.0 GiB", and exactly where that is rounded.
+func FormatSize(n int64) string {
+	h := humanize.IBytes(uint64(n))
+	if back, err := humanize.ParseBytes(h); err == nil && back == uint64(n) {
+		return h
+	}
+	return fmt.Sprintf("%s (%s bytes)", h, humanize.Comma(n))
+}
