@@ -41,7 +41,7 @@ func (p Property) String() string {
 	case PropCRTO:
 		return "CRTO"
 	}
-	return "property " + hex(uint64(p))
+	return "property " + hexadecimal(uint64(p))
 }
 
 const (

@@ -69,7 +69,7 @@ func (f FID) String() string {
 	case FeatWriteProtect:
 		return "Namespace Write Protection Config"
 	}
-	return "feature " + hex(uint64(f))
+	return "feature " + hexadecimal(uint64(f))
 }
 
 // SEL says which value Get Features asks for.

@@ -42,7 +42,7 @@ func (l LID) String() string {
 	case LogReservation:
 		return "Reservation Notification"
 	}
-	return "log page " + hex(uint64(l))
+	return "log page " + hexadecimal(uint64(l))
 }
 
 // GetLogPage is the parameters of Get Log Page.

@@ -126,4 +126,4 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d.%d", v>>16, v>>8&0xff)
 }
 
-func hex(v uint64) string { return fmt.Sprintf("%#x", v) }
+func hexadecimal(v uint64) string { return fmt.Sprintf("%#x", v) }

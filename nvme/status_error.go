@@ -7,7 +7,7 @@ import (
 
 // Error makes a Status an error, so that errors.Is(err, nvme.StatusInvalidField) asks for the
 // status of a command that failed.
-func (s Status) Error() string { return "nvme: " + s.String() }
+func (s Status) Error() string { return s.String() }
 
 // Err is nil for success, and else a *StatusError without a command.
 func (s Status) Err() error {

@@ -1,0 +1,48 @@
+package nvme
+
+import "testing"
+
+func TestIdentifyNamespaceGolden(t *testing.T) {
+	var p IdentifyNamespace
+	checkGolden(t, "identify-namespace", &p)
+	if p.NSZE != 0x4000 || p.NCAP != 0x4000 || p.BlockSize() != 4096 || p.NMIC != NMICShared || p.ANAGRPID != 1 {
+		t.Errorf("got NSZE %d, NCAP %d, block size %d, NMIC %d, ANAGRPID %d", p.NSZE, p.NCAP, p.BlockSize(), p.NMIC, p.ANAGRPID)
+	}
+	if p.NSFEAT != NSFEATAtomic|NSFEATOptPerf {
+		t.Errorf("NSFEAT %#x", p.NSFEAT)
+	}
+}
+
+func TestIdentifyNamespaceFormat(t *testing.T) {
+	p := IdentifyNamespace{NLBAF: 1, FLBAS: 1}
+	p.LBAF[0], p.LBAF[1] = LBAFormat{LBADS: 12}, LBAFormat{LBADS: 9, MS: 8}
+	if p.BlockSize() != 512 || p.MetadataSize() != 8 {
+		t.Errorf("block %d, metadata %d", p.BlockSize(), p.MetadataSize())
+	}
+	// With more than 16 formats, bits 6:5 of FLBAS extend the index.
+	p.NLBAF, p.FLBAS = 20, 0x21
+	p.LBAF[17] = LBAFormat{LBADS: 12}
+	if p.Format() != 17 || p.BlockSize() != 4096 {
+		t.Errorf("format %d, block %d", p.Format(), p.BlockSize())
+	}
+	for _, ds := range []uint8{0, 8, 25, 255} {
+		p.LBAF[17].LBADS = ds
+		if p.BlockSize() != 0 {
+			t.Errorf("LBADS %d gives block size %d", ds, p.BlockSize())
+		}
+	}
+}
+
+func TestIdentifyNamespaceIndependent(t *testing.T) {
+	p := IdentifyNamespaceIndependent{NMIC: NMICShared, ANAGRPID: 0x01020304, NSATTR: NSATTRWriteProtected, NSTAT: NSTATReady}
+	b := p.AppendTo(nil)
+	if len(b) != PageSize || b[1] != 1 || b[4] != 4 || b[7] != 1 || b[8] != 1 || b[14] != 1 {
+		t.Errorf("page % x", b[:16])
+	}
+}
+
+func FuzzIdentifyNamespace(f *testing.F) { fuzzPage[*IdentifyNamespace](f, "identify-namespace") }
+
+func FuzzIdentifyNamespaceIndependent(f *testing.F) {
+	fuzzPage[*IdentifyNamespaceIndependent](f, "identify-namespace")
+}
