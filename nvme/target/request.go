@@ -164,6 +164,8 @@ func (r *Request) pull() { r.engine.q.conn.Pull(r) }
 // Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not.
 func (r *Request) Pulled(err error) {
 	if err != nil {
+		// Only Connect has data on a queue that isn't connected; the host may try again.
+		r.engine.q.state.CompareAndSwap(queueConnecting, queueNew)
 		r.respond(nvme.StatusDataTransferError)
 		return
 	}

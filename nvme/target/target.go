@@ -29,7 +29,7 @@ type Target struct {
 	generation  uint64 // GENCTR of the discovery log
 	queues      map[*Queue]struct{}
 	controllers map[uint16]*Controller
-	lastCNTLID  uint16
+	lastCNTLID  uint16 // they are handed out in turn, lest a host remembers one that is used again
 	nextShard   int
 	transports  map[nvme.TransportType]*transportTotals
 }
@@ -41,10 +41,6 @@ type transportTotals struct {
 	keepAliveTimeouts               uint64
 	retired                         IOStats
 }
-
-// CNTLIDs are handed out in turn, so that one isn't used again while a host may still
-// remember it; FFF0h and above are reserved.
-const maxCNTLID = 0xffef
 
 // New makes a target.
 func New(c Config) (*Target, error) {
@@ -64,7 +60,7 @@ func New(c Config) (*Target, error) {
 		queues:      map[*Queue]struct{}{},
 		controllers: map[uint16]*Controller{},
 		// A host that outlives a restart of the target remembers the old controllers.
-		lastCNTLID: uint16(rand.IntN(maxCNTLID)),
+		lastCNTLID: uint16(rand.IntN(int(nvme.CNTLIDMax))),
 		transports: map[nvme.TransportType]*transportTotals{},
 	}
 	t.discovery = discoverySubsystem(t)

@@ -1,0 +1,40 @@
+package target
+
+import "github.com/nvme-anywhere/nvmeof/nvme"
+
+// admin executes a command of the admin queue of an enabled controller.
+func (r *Request) admin() {
+	switch r.Cmd.Opcode() {
+	case nvme.OpIdentify:
+		r.identify()
+	case nvme.OpGetLogPage:
+		r.getLogPage()
+	case nvme.OpGetFeatures:
+		r.getFeatures()
+	case nvme.OpSetFeatures:
+		r.setFeatures()
+	case nvme.OpKeepAlive:
+		r.keepAliveCommand()
+	case nvme.OpAsyncEvent:
+		r.asyncEvent()
+	case nvme.OpAbort:
+		r.abort()
+	default:
+		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+	}
+}
+
+// adminOpcodes and ioOpcodes are the commands of an I/O controller, for the effects log.
+var (
+	adminOpcodes = []nvme.Opcode{nvme.OpIdentify, nvme.OpGetLogPage, nvme.OpGetFeatures,
+		nvme.OpSetFeatures, nvme.OpKeepAlive, nvme.OpAsyncEvent, nvme.OpAbort}
+	ioOpcodes = map[nvme.Opcode]nvme.Effects{
+		nvme.OpFlush:       nvme.EffectSupported,
+		nvme.OpWrite:       nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpRead:        nvme.EffectSupported,
+		nvme.OpCompare:     nvme.EffectSupported,
+		nvme.OpWriteZeroes: nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpDSM:         nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpVerify:      nvme.EffectSupported,
+	}
+)

@@ -1,0 +1,159 @@
+package target
+
+import (
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// maxEventRequests is AERL + 1: Asynchronous Event Requests that a host may have outstanding.
+const maxEventRequests = 4
+
+// maxAborts is ACL + 1. Abort is executed where it arrives, so any number is fine.
+const maxAborts = 4
+
+// eventKind is an asynchronous event that a controller can send.
+type eventKind uint8
+
+const (
+	eventNamespace eventKind = iota
+	eventDiscovery
+	eventKinds
+)
+
+// What the host is told of each kind, and the bit of feature 0Bh that allows it.
+var (
+	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventDiscoveryChanged}
+	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENDiscovery}
+)
+
+// events are the event requests that a controller holds and the events that wait for one.
+// Controller.mu guards it.
+type events struct {
+	held    []*Request
+	pending [eventKinds]bool // to be told
+	masked  [eventKinds]bool // told, and the host hasn't read the log since
+	changed []uint32         // NSIDs, ascending, of the changed namespace list
+	tooMany bool
+}
+
+func (e *events) takeAll() []*Request {
+	held := e.held
+	e.held = nil
+	return held
+}
+
+// answer is an event request and its result.
+type answer struct {
+	r     *Request
+	event nvme.AsyncEvent
+}
+
+// take pairs events with requests. Called with Controller.mu held; deliver follows without.
+func (e *events) take() (out []answer) {
+	for k := range eventKinds {
+		if len(e.held) == 0 {
+			break
+		}
+		if e.pending[k] && !e.masked[k] {
+			e.pending[k], e.masked[k] = false, true
+			out = append(out, answer{e.held[0], eventResult[k]})
+			e.held = slices.Delete(e.held, 0, 1)
+		}
+	}
+	return out
+}
+
+func deliver(out []answer) {
+	for _, a := range out {
+		a.r.CQE.SetDW0(uint32(a.event))
+		a.r.respond(nvme.StatusSuccess)
+	}
+}
+
+// asyncEvent executes Asynchronous Event Request: it is held until there is an event.
+func (r *Request) asyncEvent() {
+	c := r.engine.q.ctrl
+	c.mu.Lock()
+	switch {
+	case !c.live.Load():
+		c.mu.Unlock()
+		r.respond(nvme.StatusAbortSQDeleted)
+		return
+	case len(c.events.held) >= maxEventRequests:
+		c.mu.Unlock()
+		r.fail(nvme.StatusAsyncEventLimit, noLoc)
+		return
+	}
+	c.events.held = append(c.events.held, r)
+	out := c.events.take()
+	c.mu.Unlock()
+	deliver(out)
+}
+
+// raise notes an event where the host wants its kind. Called with mu held.
+func (c *Controller) raise(k eventKind) []answer {
+	if c.dead || c.features.asyncEvent&eventConfig[k] == 0 {
+		return nil
+	}
+	c.events.pending[k] = true
+	return c.events.take()
+}
+
+// namespaceChanged enters a namespace in the changed namespace list and tells the host.
+func (c *Controller) namespaceChanged(nsid uint32) {
+	c.mu.Lock()
+	e := &c.events
+	if i, ok := slices.BinarySearch(e.changed, nsid); !ok && !e.tooMany {
+		if len(e.changed) == nvme.MaxNSIDList {
+			e.changed, e.tooMany = nil, true
+		} else {
+			e.changed = slices.Insert(e.changed, i, nsid)
+		}
+	}
+	out := c.raise(eventNamespace)
+	c.mu.Unlock()
+	deliver(out)
+}
+
+// changedNamespaces is the changed namespace list. Without retain, reading it empties it and
+// lets the next event through.
+func (c *Controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := nvme.ChangedNamespaces{NSIDs: slices.Clone(c.events.changed), TooMany: c.events.tooMany}
+	if !retain {
+		c.events.changed, c.events.tooMany = nil, false
+		c.rearm(eventNamespace)
+	}
+	return p
+}
+
+// rearm lets the next event of a kind through, after the host has read all there is to know.
+// Called with mu held.
+func (c *Controller) rearm(k eventKind) {
+	c.events.pending[k], c.events.masked[k] = false, false
+}
+
+// abort executes Abort. Only event requests can be found: everything else is with its volume
+// or on its way out, and completes soon by itself.
+func (r *Request) abort() {
+	c := r.engine.q.ctrl
+	sqid, cid := r.Cmd.AbortSQID(), r.Cmd.AbortCID()
+	var found *Request
+	if sqid == 0 {
+		c.mu.Lock()
+		held := c.events.held
+		if i := slices.IndexFunc(held, func(h *Request) bool { return h.Cmd.CID() == cid }); i >= 0 {
+			found = held[i]
+			c.events.held = slices.Delete(held, i, i+1)
+		}
+		c.mu.Unlock()
+	}
+	if found == nil {
+		r.CQE.SetDW0(nvme.AbortNotDone)
+	} else {
+		found.respond(nvme.StatusAbortRequested)
+	}
+	r.respond(nvme.StatusSuccess)
+}

@@ -1,0 +1,189 @@
+package target
+
+import (
+	"log/slog"
+	"math/bits"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Config is what a target is made with. The zero value is a target with nothing but a
+// discovery subsystem; subsystems, namespaces and ports may be added later.
+type Config struct {
+	Subsystems []SubsystemConfig
+	Ports      []Port
+	Limits     Limits
+	// Log takes connects, disconnects and their reasons, at a bounded rate; nil discards
+	// them.
+	Log *slog.Logger
+}
+
+// Limits bound what hosts can make the target hold. A zero field has the default.
+type Limits struct {
+	Connections int // queues of all hosts together, connected or not yet; 1024
+	Controllers int // controllers of all hosts together, discovery included; 256
+	Queues      int // I/O queues of a controller; 64
+	QueueDepth  int // entries of a queue, where the transport holds as many; 1024
+	// ConnectTimeout is how long a connection may be without a successful Connect command;
+	// 10 s.
+	ConnectTimeout time.Duration
+}
+
+// SubsystemConfig is an NVM subsystem.
+type SubsystemConfig struct {
+	NQN      string
+	Serial   string // 20 bytes of ASCII; empty: derived from the NQN
+	Model    string // 40 bytes of ASCII; empty: "NVMe Anywhere target"
+	Firmware string // 8 bytes of ASCII; empty: "1.0"
+
+	// AllowAnyHost lets every host connect; otherwise Hosts says which, by NQN, and nobody
+	// can where it is empty.
+	AllowAnyHost bool
+	Hosts        []string
+
+	MaxControllers int // 0: only Limits.Controllers counts
+	Namespaces     []NamespaceConfig
+}
+
+// NamespaceConfig is a namespace over a volume. The volume stays its owner's, who closes it
+// after the namespace was removed or the target closed.
+type NamespaceConfig struct {
+	NSID   uint32 // 1 to MaxNSID; 0: the lowest that is free
+	Volume blockdev.Volume
+
+	// UUID, NGUID and EUI64 identify the namespace for ever, everywhere. NGUID and EUI64 are
+	// not reported where zero; a zero UUID is derived from the subsystem's NQN and the NSID.
+	UUID  [16]byte
+	NGUID [16]byte
+	EUI64 [8]byte
+
+	ReadOnly bool // write protected, whatever the volume allows
+}
+
+// MaxNSID is the largest NSID.
+const MaxNSID = 1024
+
+// Bounds of Limits. The count of I/O queues is that of Set Features 07h; the depth that of
+// CAP.MQES, 0-based in 16 bits.
+const (
+	maxQueues     = 1024
+	maxQueueDepth = 65536
+	minQueueDepth = nvme.AdminQueueSize
+	// maxControllers leaves CNTLIDs that rest.
+	maxControllers = int(nvme.CNTLIDMax) / 2
+)
+
+func (l Limits) withDefaults() Limits {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&l.Connections, 1024)
+	def(&l.Controllers, 256)
+	def(&l.Queues, 64)
+	def(&l.QueueDepth, 1024)
+	if l.ConnectTimeout == 0 {
+		l.ConnectTimeout = 10 * time.Second
+	}
+	return l
+}
+
+func (l Limits) validate() error {
+	l = l.withDefaults()
+	switch {
+	case l.Connections < 1:
+		return configError("Limits.Connections is %d, at least 1 is needed", l.Connections)
+	case l.Controllers < 1 || l.Controllers > maxControllers:
+		return configError("Limits.Controllers is %d, it must be 1 to %d", l.Controllers, maxControllers)
+	case l.Queues < 1 || l.Queues > maxQueues:
+		return configError("Limits.Queues is %d, it must be 1 to %d", l.Queues, maxQueues)
+	case l.QueueDepth < minQueueDepth || l.QueueDepth > maxQueueDepth:
+		return configError("Limits.QueueDepth is %d, it must be %d to %d", l.QueueDepth, minQueueDepth, maxQueueDepth)
+	case l.ConnectTimeout < 0:
+		return configError("Limits.ConnectTimeout is negative")
+	}
+	return nil
+}
+
+// Validate says what is wrong with c, and what it must be.
+func (c *Config) Validate() error {
+	if err := c.Limits.validate(); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i := range c.Subsystems {
+		s := &c.Subsystems[i]
+		if err := s.Validate(); err != nil {
+			return err
+		}
+		if seen[s.NQN] {
+			return configError("subsystem %s is there twice", s.NQN)
+		}
+		seen[s.NQN] = true
+	}
+	for i := range c.Ports {
+		if err := c.Ports[i].Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate says what is wrong with s.
+func (s *SubsystemConfig) Validate() error {
+	if err := nvme.CheckNQN(s.NQN); err != nil {
+		return configError("subsystem: %v", err)
+	}
+	if s.NQN == nvme.DiscoveryNQN {
+		return configError("subsystem %s: this name is the discovery subsystem's, which every target has", s.NQN)
+	}
+	for _, f := range []struct {
+		name, value string
+		size        int
+	}{{"serial number", s.Serial, 20}, {"model", s.Model, 40}, {"firmware revision", s.Firmware, 8}} {
+		if err := nvme.CheckPadded(f.name, f.value, f.size); err != nil {
+			return configError("subsystem %s: %v", s.NQN, err)
+		}
+	}
+	for _, h := range s.Hosts {
+		if err := nvme.CheckNQN(h); err != nil {
+			return configError("subsystem %s: host: %v", s.NQN, err)
+		}
+	}
+	if s.MaxControllers < 0 {
+		return configError("subsystem %s: MaxControllers is negative", s.NQN)
+	}
+	seen := map[uint32]bool{}
+	for i := range s.Namespaces {
+		n := &s.Namespaces[i]
+		if err := n.Validate(); err != nil {
+			return configError("subsystem %s: %v", s.NQN, err)
+		}
+		if n.NSID != 0 && seen[n.NSID] {
+			return configError("subsystem %s: namespace %d is there twice", s.NQN, n.NSID)
+		}
+		seen[n.NSID] = true
+	}
+	return nil
+}
+
+// Validate says what is wrong with n.
+func (n *NamespaceConfig) Validate() error {
+	if n.NSID > MaxNSID {
+		return configError("namespace %d: the largest NSID is %d", n.NSID, MaxNSID)
+	}
+	if n.Volume == nil {
+		return configError("namespace %d has no volume", n.NSID)
+	}
+	i := n.Volume.Info()
+	if i.BlockSize < 512 || i.BlockSize > 1<<16 || bits.OnesCount(uint(i.BlockSize)) != 1 {
+		return configError("namespace %d: block size %d must be a power of two from 512 to 65536", n.NSID, i.BlockSize)
+	}
+	if i.Size <= 0 || i.Size%int64(i.BlockSize) != 0 {
+		return configError("namespace %d: size %d must be a multiple of its block of %d bytes", n.NSID, i.Size, i.BlockSize)
+	}
+	return nil
+}

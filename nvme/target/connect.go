@@ -1,0 +1,178 @@
+package target
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// refusal is why a Connect fails.
+type refusal struct {
+	status nvme.Status
+	where  nvme.ConnectInvalid // for StatusConnectInvalidParameter and …InvalidHost
+	why    string              // for the log
+}
+
+func refuse(st nvme.Status, format string, args ...any) *refusal {
+	return &refusal{status: st, why: fmt.Sprintf(format, args...)}
+}
+
+func refuseCommand(off uint16, format string, args ...any) *refusal {
+	r := refuse(nvme.StatusConnectInvalidParameter|nvme.StatusDNR, format, args...)
+	r.where = nvme.InvalidCommand(off)
+	return r
+}
+
+func refuseData(off uint16, format string, args ...any) *refusal {
+	r := refuse(nvme.StatusConnectInvalidParameter|nvme.StatusDNR, format, args...)
+	r.where = nvme.InvalidData(off)
+	return r
+}
+
+// connect executes Connect, whose data has arrived.
+func (r *Request) connect() {
+	var buf [nvme.ConnectDataSize]byte
+	r.hostData(buf[:])
+	q := r.engine.q
+	var d nvme.ConnectData
+	no := q.connect(&r.Cmd, &d, buf[:])
+	if no != nil {
+		q.state.CompareAndSwap(queueConnecting, queueNew)
+		q.t.refused(q, &r.Cmd, &d, no)
+		r.CQE.SetDW0(uint32(no.where))
+		r.respond(no.status)
+		return
+	}
+	q.timer.Stop()
+	r.CQE.SetDW0(uint32(q.ctrl.id))
+	r.respond(nvme.StatusSuccess)
+}
+
+func (t *Target) refused(q *Queue, cmd *nvme.Command, d *nvme.ConnectData, no *refusal) {
+	t.mu.Lock()
+	t.totals(q.attr.Transport).refusedConnects++
+	t.mu.Unlock()
+	t.log.warn("Connect refused: "+no.why, "transport", q.attr.Transport, "address", q.attr.Remote,
+		"qid", cmd.ConnectQID(), "host", d.HostNQN, "subsystem", d.SubNQN)
+}
+
+// connect checks Connect and makes q the queue that it asks for.
+func (q *Queue) connect(cmd *nvme.Command, d *nvme.ConnectData, data []byte) *refusal {
+	if f := cmd.ConnectRECFMT(); f != 0 {
+		return refuse(nvme.StatusConnectFormat|nvme.StatusDNR, "record format %d, only 0 is known", f)
+	}
+	if err := d.Parse(data); err != nil {
+		if d.SubNQN == "" {
+			return refuseData(nvme.ConnectDataOffSUBNQN, "%v", err)
+		}
+		return refuseData(nvme.ConnectDataOffHOSTNQN, "%v", err)
+	}
+	sub, no := q.t.find(d)
+	if no != nil {
+		return no
+	}
+	if qid := cmd.ConnectQID(); q.attr.QID >= 0 && q.attr.QID != int(qid) {
+		return refuseCommand(nvme.ConnectOffQID, "queue %d on a connection made for queue %d", qid, q.attr.QID)
+	}
+	if cmd.ConnectQID() == 0 {
+		return q.connectAdmin(cmd, d, sub)
+	}
+	return q.connectIO(cmd, d, sub)
+}
+
+// find finds the subsystem, for a host that may use it.
+func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
+	sub := t.discovery
+	if d.SubNQN != nvme.DiscoveryNQN {
+		sub = t.Subsystem(d.SubNQN)
+	}
+	if sub == nil {
+		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "no such subsystem")
+	}
+	if d.HostNQN == "" {
+		return nil, refuseData(nvme.ConnectDataOffHOSTNQN, "the host gives no NQN")
+	}
+	if !sub.allows(d.HostNQN) {
+		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed")
+		no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
+		return nil, no
+	}
+	return sub, nil
+}
+
+// queueSize is the queue that Connect asks for, in entries.
+func (q *Queue) queueSize(cmd *nvme.Command) (int, *refusal) {
+	n := int(cmd.ConnectSQSIZE()) + 1
+	most := min(q.t.limits.QueueDepth, q.attr.QueueDepth)
+	if n < 2 || n > most {
+		return 0, refuseCommand(nvme.ConnectOffSQSIZE, "queue of %d entries, it must be 2 to %d", n, most)
+	}
+	return n, nil
+}
+
+func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem) *refusal {
+	if d.CNTLID != nvme.CNTLIDDynamic {
+		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d asked for, they are allocated dynamically", d.CNTLID)
+	}
+	size, no := q.queueSize(cmd)
+	if no != nil {
+		return no
+	}
+	c, no := q.t.newController(q, sub, d)
+	if no != nil {
+		return no
+	}
+	if !q.attach(c, 0, size, cmd) {
+		c.destroy(nil)
+		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
+	}
+	kato := time.Duration(cmd.ConnectKATO()) * time.Millisecond
+	if kato == 0 && sub.discovery {
+		kato = discoveryKATO
+	}
+	c.setKATO(kato)
+	q.t.log.info("host connected", "subsystem", sub.nqn, "cntlid", c.id, "host", d.HostNQN,
+		"transport", q.attr.Transport, "address", q.attr.Remote, "kato", c.keepAlive())
+	return nil
+}
+
+func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem) *refusal {
+	qid := cmd.ConnectQID()
+	c := q.t.controller(d.CNTLID)
+	switch {
+	case c == nil || c.sub != sub || q.attr.CNTLID >= 0 && q.attr.CNTLID != int(d.CNTLID):
+		return refuseData(nvme.ConnectDataOffCNTLID, "the subsystem has no controller %d", d.CNTLID)
+	case c.hostNQN != d.HostNQN:
+		return refuseData(nvme.ConnectDataOffHOSTNQN, "controller %d is another host's", d.CNTLID)
+	case c.hostID != d.HostID:
+		return refuseData(nvme.ConnectDataOffHostID, "controller %d was made with another host ID", d.CNTLID)
+	case sub.discovery:
+		return refuseCommand(nvme.ConnectOffQID, "a discovery controller has no I/O queues")
+	case int(qid) > q.t.limits.Queues:
+		return refuseCommand(nvme.ConnectOffQID, "queue %d, the last is %d", qid, q.t.limits.Queues)
+	}
+	size, no := q.queueSize(cmd)
+	if no != nil {
+		return no
+	}
+	if no := c.reserve(qid, q); no != nil {
+		return no
+	}
+	if !q.attach(c, qid, size, cmd) {
+		c.drop(qid, q)
+		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
+	}
+	return nil
+}
+
+// attach makes q a queue of c. It returns false where the connection has ended meanwhile.
+func (q *Queue) attach(c *Controller, qid uint16, size int, cmd *nvme.Command) bool {
+	q.ctrl, q.qid = c, qid
+	sq := uint64(size) | uint64(qid)<<sqQIDShift
+	if cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 {
+		sq |= sqNoFlow
+	}
+	q.sq.Store(sq)
+	return q.state.CompareAndSwap(queueConnecting, queueConnected)
+}

@@ -1,0 +1,280 @@
+package target
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Controller is one controller, I/O or discovery: made by Connect on an admin queue, and gone
+// with that queue.
+type Controller struct {
+	t       *Target
+	sub     *Subsystem
+	id      uint16
+	hostNQN string
+	hostID  nvme.HostID
+	admin   *Queue
+	attr    ConnAttr // of the admin queue
+	since   time.Time
+
+	live   atomic.Bool // enabled and ready: commands are executed
+	errors errorLog
+
+	mu       sync.Mutex
+	dead     bool
+	cc       nvme.CC
+	csts     nvme.CSTS
+	queues   map[uint16]*Queue // I/O queues
+	features features
+	events   events
+	kato     time.Duration
+	timer    *time.Timer // keep-alive; nil where there is none
+}
+
+// newController makes a controller for the host of q.
+func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*Controller, *refusal) {
+	c := &Controller{
+		t: t, sub: sub, hostNQN: d.HostNQN, hostID: d.HostID, admin: q, attr: q.attr,
+		since: time.Now(), queues: map[uint16]*Queue{},
+	}
+	c.errors.transport = q.attr.Transport
+	c.features.reset(t)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return nil, refuse(nvme.StatusConnectBusy, "the target is closing")
+	case sub.removed:
+		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "the subsystem was removed")
+	case len(t.controllers) >= t.limits.Controllers:
+		return nil, refuse(nvme.StatusConnectBusy, "the target has %d controllers, the limit", len(t.controllers))
+	case sub.maxCtrls > 0 && sub.controllers >= sub.maxCtrls:
+		return nil, refuse(nvme.StatusConnectBusy, "the subsystem has %d controllers, its limit", sub.controllers)
+	}
+	c.id = t.nextCNTLID()
+	t.controllers[c.id] = c
+	sub.controllers++
+	return c, nil
+}
+
+// nextCNTLID is the controller identifier that was free for longest. There are always more
+// identifiers than controllers. Called with mu held.
+func (t *Target) nextCNTLID() uint16 {
+	for {
+		t.lastCNTLID++
+		if t.lastCNTLID > nvme.CNTLIDMax {
+			t.lastCNTLID = 1
+		}
+		if t.controllers[t.lastCNTLID] == nil {
+			return t.lastCNTLID
+		}
+	}
+}
+
+// controller finds a live controller; nil where there is none.
+func (t *Target) controller(id uint16) *Controller {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.controllers[id]
+}
+
+// reserve gives q the place of I/O queue qid.
+func (c *Controller) reserve(qid uint16, q *Queue) *refusal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.dead:
+		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is gone", c.id)
+	case !c.live.Load():
+		return refuse(nvme.StatusCommandSequence|nvme.StatusDNR, "controller %d isn't enabled", c.id)
+	case c.queues[qid] != nil:
+		return refuse(nvme.StatusCommandSequence|nvme.StatusDNR, "controller %d has a queue %d already", c.id, qid)
+	}
+	c.queues[qid] = q
+	return nil
+}
+
+func (c *Controller) drop(qid uint16, q *Queue) {
+	c.mu.Lock()
+	if c.queues[qid] == q {
+		delete(c.queues, qid)
+	}
+	c.mu.Unlock()
+}
+
+// queueDown is told that the connection of a queue is ending.
+func (c *Controller) queueDown(q *Queue, err error) {
+	if q.qid == 0 {
+		c.destroy(err)
+		return
+	}
+	c.drop(q.qid, q)
+	if !orderly(err) {
+		c.t.log.warn("I/O queue lost", "subsystem", c.sub.nqn, "cntlid", c.id, "qid", q.qid,
+			"host", c.hostNQN, "reason", err)
+	}
+}
+
+// destroy ends the controller, whose admin queue is down, and with it its I/O queues.
+func (c *Controller) destroy(err error) {
+	c.mu.Lock()
+	if c.dead {
+		c.mu.Unlock()
+		return
+	}
+	c.dead = true
+	c.live.Store(false)
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	held := c.events.takeAll()
+	queues := c.takeQueues()
+	c.mu.Unlock()
+
+	c.t.mu.Lock()
+	delete(c.t.controllers, c.id)
+	c.sub.controllers--
+	c.t.mu.Unlock()
+
+	for _, q := range queues {
+		q.disconnect(ErrControllerGone)
+	}
+	for _, r := range held {
+		r.respond(nvme.StatusAbortSQDeleted)
+	}
+	reason := "orderly"
+	if err != nil {
+		reason = err.Error()
+	}
+	c.t.log.info("host disconnected", "subsystem", c.sub.nqn, "cntlid", c.id, "host", c.hostNQN,
+		"transport", c.attr.Transport, "address", c.attr.Remote, "queues", len(queues), "reason", reason)
+}
+
+// takeQueues empties the table of I/O queues. Called with mu held.
+func (c *Controller) takeQueues() []*Queue {
+	all := make([]*Queue, 0, len(c.queues))
+	for _, q := range c.queues {
+		all = append(all, q)
+	}
+	clear(c.queues)
+	return all
+}
+
+// fatal ends the controller because of err: CSTS.CFS, and every connection is closed.
+func (c *Controller) fatal(err error) {
+	c.mu.Lock()
+	c.csts |= nvme.CSTSFatal
+	c.mu.Unlock()
+	c.live.Store(false)
+	c.admin.disconnect(err)
+}
+
+// registers are CC and CSTS.
+func (c *Controller) registers() (nvme.CC, nvme.CSTS) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cc, c.csts
+}
+
+// configure executes a write of CC (NVMe base, "Controller Configuration"): enabling, reset
+// and shutdown.
+func (c *Controller) configure(cc nvme.CC) {
+	var (
+		held     []*Request
+		queues   []*Queue
+		shutdown bool
+	)
+	c.mu.Lock()
+	old := c.cc
+	c.cc = cc
+	switch {
+	case cc.Enabled() && !old.Enabled():
+		c.enable()
+	case !cc.Enabled() && old.Enabled():
+		held, queues = c.reset()
+	}
+	switch {
+	case cc.Shutdown() != nvme.CCSHNNone && old.Shutdown() == nvme.CCSHNNone:
+		c.csts = c.csts&^nvme.CSTSShutdownMask | nvme.CSTSShutdownOccurs
+		c.live.Store(false)
+		shutdown = true
+	case cc.Shutdown() == nvme.CCSHNNone && old.Shutdown() != nvme.CCSHNNone:
+		c.csts &^= nvme.CSTSShutdownMask
+		c.live.Store(c.csts.Ready() && !c.dead)
+	}
+	c.mu.Unlock()
+	for _, q := range queues {
+		q.disconnect(ErrReset)
+	}
+	for _, r := range held {
+		r.respond(nvme.StatusAbortRequested)
+	}
+	if shutdown {
+		c.flushCaches()
+	}
+}
+
+// enable checks CC and becomes ready, or fails with CSTS.CFS. Called with mu held.
+func (c *Controller) enable() {
+	cc := c.cc
+	ok := cc&(nvme.CCCSSMask|nvme.CCMPSMask|nvme.CCAMSMask) == 0
+	// A discovery controller has no I/O queues, and hosts set their entry sizes or not.
+	if !c.sub.discovery && (cc.IOSQES() != 6 || cc.IOCQES() != 4) {
+		ok = false
+	}
+	if c.dead || !ok {
+		c.csts = nvme.CSTSFatal
+		return
+	}
+	c.csts = nvme.CSTSReady
+	c.live.Store(true)
+}
+
+// reset is Controller Level Reset: I/O queues and held event requests go, features have their
+// defaults. The admin queue stays. Called with mu held.
+func (c *Controller) reset() (held []*Request, queues []*Queue) {
+	c.live.Store(false)
+	c.csts = 0
+	c.features.reset(c.t)
+	held, queues = c.events.takeAll(), c.takeQueues()
+	c.events = events{}
+	return held, queues
+}
+
+// flushCaches makes what the host wrote durable, as a shutdown demands, and says so in
+// CSTS.SHST.
+func (c *Controller) flushCaches() {
+	left := new(atomic.Int64)
+	left.Store(1)
+	done := func() {
+		if left.Add(-1) == 0 {
+			c.shutdownDone()
+		}
+	}
+	for _, ns := range c.sub.all() {
+		if !ns.info.VolatileCache || !ns.get(0) {
+			continue
+		}
+		left.Add(1)
+		ns.volume.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) {
+			if r.Err != nil {
+				c.t.log.warn("flush at shutdown failed", "subsystem", c.sub.nqn, "nsid", ns.nsid, "err", r.Err)
+			}
+			ns.put(0)
+			done()
+		}})
+	}
+	done()
+}
+
+func (c *Controller) shutdownDone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cc.Shutdown() != nvme.CCSHNNone {
+		c.csts = c.csts&^nvme.CSTSShutdownMask | nvme.CSTSShutdownComplete
+	}
+}

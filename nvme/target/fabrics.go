@@ -1,0 +1,57 @@
+package target
+
+import "github.com/nvme-anywhere/nvmeof/nvme"
+
+// offFCType is the byte of a Fabrics command that says which one it is.
+const offFCType = 4
+
+// beforeConnect executes a command on a queue that isn't connected: Connect, or an error.
+func (r *Request) beforeConnect() {
+	if r.Cmd.Opcode() != nvme.OpFabrics {
+		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+		return
+	}
+	if r.Cmd.FCType() != nvme.FCConnect {
+		r.fail(nvme.StatusInvalidOpcode, offFCType)
+		return
+	}
+	if !r.mapSGL(nvme.ConnectDataSize) {
+		return
+	}
+	if !r.engine.q.state.CompareAndSwap(queueNew, queueConnecting) {
+		r.fail(nvme.StatusCommandSequence, noLoc)
+		return
+	}
+	r.withHostData(nvme.ConnectDataSize, (*Request).connect)
+}
+
+// fabrics executes a Fabrics command on a connected queue.
+func (r *Request) fabrics() {
+	q := r.engine.q
+	switch fc := r.Cmd.FCType(); {
+	case fc == nvme.FCConnect:
+		r.fail(nvme.StatusCommandSequence, offFCType)
+	case fc == nvme.FCDisconnect:
+		r.disconnect()
+	case fc == nvme.FCPropertyGet && q.qid == 0:
+		r.propertyGet()
+	case fc == nvme.FCPropertySet && q.qid == 0:
+		r.propertySet()
+	default:
+		r.fail(nvme.StatusInvalidOpcode, offFCType)
+	}
+}
+
+// disconnect executes Disconnect, which ends the I/O queue that carries it. The connection
+// goes when the response is sent.
+func (r *Request) disconnect() {
+	switch {
+	case r.engine.q.qid == 0:
+		r.fail(nvme.StatusInvalidQueueType, offFCType)
+	case r.Cmd.CDW10()&0xffff != 0:
+		r.fail(nvme.StatusConnectFormat, offCDW10)
+	default:
+		r.engine.hangUp = true
+		r.respond(nvme.StatusSuccess)
+	}
+}

@@ -1,0 +1,328 @@
+package target
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// offFID is the byte of Get Features and Set Features that names the feature.
+const offFID = 40
+
+// features are the values that a host can set. Controller.mu guards them; a reset gives them
+// their defaults.
+type features struct {
+	arbitration   uint32
+	errorRecovery uint32
+	atomicity     uint32
+	queues        nvme.QueueCounts // granted
+	asyncEvent    nvme.AsyncEventConfig
+	over, under   uint16 // temperature thresholds, K
+	timestamp     nvme.Timestamp
+	timestampSet  time.Time
+}
+
+func (f *features) reset(t *Target) {
+	*f = features{
+		queues:       nvme.NewQueueCounts(t.limits.Queues, t.limits.Queues),
+		over:         0xffff,
+		timestampSet: time.Now(),
+	}
+}
+
+// What Get Features says can be done with a feature.
+const (
+	featureFixed      = 0
+	featureChangeable = nvme.FeatureChangeable
+	featureOfNS       = nvme.FeatureChangeable | nvme.FeatureNamespace
+)
+
+// featureCaps says which features there are.
+var featureCaps = map[nvme.FID]uint32{
+	nvme.FeatArbitration:    featureChangeable,
+	nvme.FeatPower:          featureChangeable,
+	nvme.FeatTempThreshold:  featureChangeable,
+	nvme.FeatErrorRecovery:  featureChangeable,
+	nvme.FeatVolatileWC:     featureChangeable,
+	nvme.FeatNumberOfQueues: featureChangeable,
+	nvme.FeatWriteAtomicity: featureChangeable,
+	nvme.FeatAsyncEvent:     featureChangeable,
+	nvme.FeatTimestamp:      featureChangeable,
+	nvme.FeatKATO:           featureChangeable,
+	nvme.FeatHostID:         featureFixed,
+	nvme.FeatWriteProtect:   featureOfNS,
+}
+
+// feature looks up a feature; false where the controller hasn't got it.
+func (c *Controller) feature(f nvme.FID) (caps uint32, ok bool) {
+	if c.sub.discovery && f != nvme.FeatAsyncEvent && f != nvme.FeatKATO {
+		return 0, false
+	}
+	caps, ok = featureCaps[f]
+	return caps, ok
+}
+
+// supportedEvents is OAES.
+func (c *Controller) supportedEvents() nvme.AsyncEventConfig {
+	if c.sub.discovery {
+		return nvme.AENDiscovery
+	}
+	return nvme.AENNamespace
+}
+
+// healthEvents may always be configured, though nothing here ever becomes unhealthy.
+const healthEvents = nvme.AENSpare | nvme.AENTemperature | nvme.AENReliability | nvme.AENReadOnly | nvme.AENBackup
+
+// getFeatures executes Get Features.
+func (r *Request) getFeatures() {
+	c := r.engine.q.ctrl
+	f := r.Cmd.FID()
+	caps, ok := c.feature(f)
+	if !ok {
+		r.fail(nvme.StatusInvalidField, offFID)
+		return
+	}
+	var v uint32
+	switch sel := r.Cmd.FeatureSEL(); sel {
+	case nvme.SELSupported:
+		r.CQE.SetDW0(caps)
+		r.respond(nvme.StatusSuccess)
+		return
+	case nvme.SELDefault, nvme.SELSaved:
+		// Nothing can be saved; what was never saved is the default.
+		var def features
+		def.reset(c.t)
+		v, ok = r.featureValue(f, &def, sel)
+	case nvme.SELCurrent:
+		c.mu.Lock()
+		now := c.features
+		c.mu.Unlock()
+		v, ok = r.featureValue(f, &now, sel)
+	default:
+		r.fail(nvme.StatusInvalidField, offFID+1)
+		return
+	}
+	if !ok {
+		return // it has responded
+	}
+	r.CQE.SetDW0(v)
+	r.respond(nvme.StatusSuccess)
+}
+
+// featureValue is the value of a feature among fs. It responds itself, and returns false, for
+// an error and for a feature that comes with data.
+func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
+	c := r.engine.q.ctrl
+	switch f {
+	case nvme.FeatArbitration:
+		return fs.arbitration, true
+	case nvme.FeatTempThreshold:
+		return r.temperatureThreshold(fs)
+	case nvme.FeatErrorRecovery:
+		return fs.errorRecovery, true
+	case nvme.FeatVolatileWC:
+		return nvme.VolatileWCEnable, true
+	case nvme.FeatNumberOfQueues:
+		return uint32(fs.queues), true
+	case nvme.FeatWriteAtomicity:
+		return fs.atomicity, true
+	case nvme.FeatAsyncEvent:
+		return uint32(fs.asyncEvent), true
+	case nvme.FeatKATO:
+		if sel != nvme.SELCurrent {
+			return 0, true
+		}
+		return uint32(c.keepAlive().Milliseconds()), true
+	case nvme.FeatTimestamp:
+		ts := fs.timestamp
+		ts.Millis += uint64(time.Since(fs.timestampSet).Milliseconds())
+		r.replyFeature(ts.AppendTo(nil))
+		return 0, false
+	case nvme.FeatHostID:
+		if r.Cmd.CDW(11)&nvme.HostIDExtended == 0 {
+			r.fail(nvme.StatusInvalidField, offCDW11) // Fabrics has 128 bits only
+		} else {
+			r.replyFeature(c.hostID[:])
+		}
+		return 0, false
+	case nvme.FeatWriteProtect:
+		ns := c.sub.namespace(r.Cmd.NSID())
+		if ns == nil {
+			r.fail(nvme.StatusInvalidNamespace, offNSID)
+			return 0, false
+		}
+		if ns.protected.Load() && (sel == nvme.SELCurrent || ns.fixed) {
+			return writeProtected, true
+		}
+	}
+	return 0, true
+}
+
+func (r *Request) replyFeature(b []byte) {
+	if r.mapSGL(len(b)) {
+		r.reply(append([]byte(nil), b...))
+	}
+}
+
+// Fields of feature 04h.
+const (
+	tempSensorShift = 16 // TMPSEL; 0 is the composite temperature, Fh all sensors when setting
+	tempTypeShift   = 20 // THSEL; 0 over, 1 under temperature
+)
+
+func (r *Request) temperatureThreshold(fs *features) (uint32, bool) {
+	dw := r.Cmd.CDW(11)
+	if dw>>tempSensorShift&0xf != 0 {
+		r.fail(nvme.StatusInvalidField, offCDW11) // no sensor but the composite one
+		return 0, false
+	}
+	switch dw >> tempTypeShift & 3 {
+	case 0:
+		return uint32(fs.over), true
+	case 1:
+		return uint32(fs.under), true
+	}
+	r.fail(nvme.StatusInvalidField, offCDW11)
+	return 0, false
+}
+
+// setFeatures executes Set Features.
+func (r *Request) setFeatures() {
+	c := r.engine.q.ctrl
+	f := r.Cmd.FID()
+	caps, ok := c.feature(f)
+	nsid := r.Cmd.NSID()
+	switch {
+	case !ok:
+		r.fail(nvme.StatusInvalidField, offFID)
+	case r.Cmd.FeatureSave():
+		r.fail(nvme.StatusFeatureNotSaveable, offFID+3)
+	case caps&nvme.FeatureChangeable == 0:
+		r.fail(nvme.StatusFeatureNotChangeable, offFID)
+	case caps&nvme.FeatureNamespace == 0 && nsid != nvme.NSIDNone && nsid != nvme.NSIDAll:
+		r.fail(nvme.StatusFeatureNotNamespace, offNSID)
+	case f == nvme.FeatTimestamp:
+		if r.mapSGL(nvme.TimestampSize) {
+			r.withHostData(nvme.TimestampSize, (*Request).setTimestamp)
+		}
+	case f == nvme.FeatWriteProtect:
+		r.setWriteProtect()
+	case f == nvme.FeatKATO:
+		c.setKATO(time.Duration(r.Cmd.CDW(11)) * time.Millisecond)
+		r.respond(nvme.StatusSuccess)
+	default:
+		result, st := c.setFeature(f, r.Cmd.CDW(11))
+		if !st.OK() {
+			r.fail(st, offCDW11)
+			return
+		}
+		r.CQE.SetDW0(result)
+		r.respond(nvme.StatusSuccess)
+	}
+}
+
+// setFeature sets a feature that is one dword.
+func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fs := &c.features
+	switch f {
+	case nvme.FeatArbitration:
+		fs.arbitration = v
+	case nvme.FeatPower:
+		if v&0x1f != 0 {
+			return 0, nvme.StatusInvalidField // there is only power state 0
+		}
+	case nvme.FeatTempThreshold:
+		return 0, fs.setTemperature(v)
+	case nvme.FeatErrorRecovery:
+		if v>>16&1 != 0 {
+			return 0, nvme.StatusInvalidField // DULBE: no namespace reports deallocated blocks
+		}
+		fs.errorRecovery = v & 0xffff
+	case nvme.FeatVolatileWC:
+		if v&nvme.VolatileWCEnable == 0 {
+			return 0, nvme.StatusFeatureNotChangeable // hosts that want no cache use FUA
+		}
+	case nvme.FeatNumberOfQueues:
+		return c.grantQueues(nvme.QueueCounts(v))
+	case nvme.FeatWriteAtomicity:
+		fs.atomicity = v & 1
+	case nvme.FeatAsyncEvent:
+		ev := nvme.AsyncEventConfig(v)
+		if ev&^(c.supportedEvents()|healthEvents) != 0 {
+			return 0, nvme.StatusInvalidField
+		}
+		fs.asyncEvent = ev
+	}
+	return 0, nvme.StatusSuccess
+}
+
+func (fs *features) setTemperature(v uint32) nvme.Status {
+	if s := v >> tempSensorShift & 0xf; s != 0 && s != 0xf {
+		return nvme.StatusInvalidField
+	}
+	switch v >> tempTypeShift & 3 {
+	case 0:
+		fs.over = uint16(v)
+	case 1:
+		fs.under = uint16(v)
+	default:
+		return nvme.StatusInvalidField
+	}
+	return nvme.StatusSuccess
+}
+
+// grantQueues answers how many I/O queues the host may make. Called with mu held.
+func (c *Controller) grantQueues(want nvme.QueueCounts) (uint32, nvme.Status) {
+	if uint16(want) == 0xffff || uint16(want>>16) == 0xffff {
+		return 0, nvme.StatusInvalidField
+	}
+	if len(c.queues) > 0 {
+		return 0, nvme.StatusCommandSequence
+	}
+	n := c.t.limits.Queues
+	c.features.queues = nvme.NewQueueCounts(min(want.SQ(), n), min(want.CQ(), n))
+	return uint32(c.features.queues), nvme.StatusSuccess
+}
+
+func (r *Request) setTimestamp() {
+	var b [nvme.TimestampSize]byte
+	r.hostData(b[:])
+	var ts nvme.Timestamp
+	_ = ts.Parse(b[:]) // there are enough bytes
+	ts.Origin, ts.Synch = 1, false
+	c := r.engine.q.ctrl
+	c.mu.Lock()
+	c.features.timestamp, c.features.timestampSet = ts, time.Now()
+	c.mu.Unlock()
+	r.respond(nvme.StatusSuccess)
+}
+
+// States of feature 84h.
+const (
+	writeOpen      = 0
+	writeProtected = 1
+)
+
+// setWriteProtect protects a namespace from writes, for all its hosts, or lifts that.
+func (r *Request) setWriteProtect() {
+	c := r.engine.q.ctrl
+	ns := c.sub.namespace(r.Cmd.NSID())
+	state := r.Cmd.CDW(11) & 7
+	switch {
+	case ns == nil:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return
+	case state > writeProtected:
+		r.fail(nvme.StatusInvalidField, offCDW11)
+		return
+	case ns.fixed && state == writeOpen:
+		r.fail(nvme.StatusFeatureNotChangeable, offCDW11)
+		return
+	}
+	if protect := state == writeProtected; ns.protected.Swap(protect) != protect {
+		c.sub.namespaceChanged(ns.nsid, c)
+	}
+	r.respond(nvme.StatusSuccess)
+}

@@ -1,0 +1,179 @@
+package target
+
+import (
+	"math/bits"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Byte offsets in Identify that errors name.
+const (
+	offCNS = 40
+	offCSI = 47
+)
+
+// identify executes Identify.
+func (r *Request) identify() {
+	page, st, loc := r.identifyPage()
+	if !st.OK() {
+		r.fail(st, loc)
+		return
+	}
+	if r.mapSGL(nvme.PageSize) {
+		r.reply(page)
+	}
+}
+
+// identifyPage makes the page, or says what is wrong and with which byte.
+func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
+	c := r.engine.q.ctrl
+	cns := r.Cmd.CNS()
+	switch {
+	case cns == nvme.CNSController:
+		return c.identifyController(), 0, 0
+	case c.sub.discovery:
+		return nil, nvme.StatusInvalidField, offCNS
+	}
+	switch cns {
+	case nvme.CNSActiveNSIDs:
+		return c.identifyActive(r.Cmd.NSID())
+	case nvme.CNSNamespace, nvme.CNSIndependentNamespace, nvme.CNSDescriptors:
+		return c.identifyOne(cns, r.Cmd.NSID())
+	case nvme.CNSCommandSetNamespace, nvme.CNSCommandSetController:
+		return c.identifyCommandSet(cns, r.Cmd.IdentifyCSI(), r.Cmd.NSID())
+	}
+	return nil, nvme.StatusInvalidField, offCNS
+}
+
+func (c *Controller) identifyActive(after uint32) ([]byte, nvme.Status, uint16) {
+	if after >= nvme.NSIDAll-1 {
+		return nil, nvme.StatusInvalidNamespace, offNSID
+	}
+	var list nvme.NSIDList
+	for _, ns := range c.sub.all() {
+		if ns.nsid > after {
+			list = append(list, ns.nsid)
+		}
+	}
+	return list.AppendTo(nil), 0, 0
+}
+
+// identifyOne makes the pages of one namespace. One that is not active has empty pages, but
+// no descriptors.
+func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status, uint16) {
+	ns := c.sub.namespace(nsid)
+	switch {
+	case nsid == 0 || nsid > c.sub.nn(), ns == nil && cns == nvme.CNSDescriptors:
+		return nil, nvme.StatusInvalidNamespace, offNSID
+	case ns == nil:
+		return make([]byte, nvme.PageSize), 0, 0
+	case cns == nvme.CNSDescriptors:
+		d := nvme.NSDescriptors{UUID: ns.uuid, NGUID: ns.nguid, EUI64: ns.eui64, CSI: nvme.CSINVM, HasCSI: true}
+		return d.AppendTo(nil), 0, 0
+	case cns == nvme.CNSIndependentNamespace:
+		p := nvme.IdentifyNamespaceIndependent{NMIC: nvme.NMICShared, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady}
+		return p.AppendTo(nil), 0, 0
+	}
+	return ns.identify(), 0, 0
+}
+
+func (c *Controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32) ([]byte, nvme.Status, uint16) {
+	switch {
+	case csi != nvme.CSINVM:
+		return nil, nvme.StatusInvalidField, offCSI
+	case cns == nvme.CNSCommandSetController:
+		var p nvme.IdentifyControllerNVM // no limit but those of every command
+		return p.AppendTo(nil), 0, 0
+	case nsid == 0 || nsid > c.sub.nn():
+		return nil, nvme.StatusInvalidNamespace, offNSID
+	}
+	return make([]byte, nvme.PageSize), 0, 0 // nothing beyond the common page
+}
+
+func (ns *Namespace) attributes() nvme.NSATTR {
+	if ns.protected.Load() {
+		return nvme.NSATTRWriteProtected
+	}
+	return 0
+}
+
+func (ns *Namespace) identify() []byte {
+	n := ns.blocks.Load()
+	p := nvme.IdentifyNamespace{
+		NSZE: n, NCAP: n, NUSE: n,
+		NSFEAT: nvme.NSFEATOptPerf,
+		NMIC:   nvme.NMICShared,
+		NSATTR: ns.attributes(),
+		NGUID:  ns.nguid, EUI64: ns.eui64,
+		NVMCAP: nvme.Uint128From(n << ns.shift),
+	}
+	p.LBAF[0].LBADS = uint8(ns.shift)
+	if ns.info.Discard {
+		p.DLFEAT = nvme.DLFEATWriteZeroes
+		if ns.info.ZeroAfterDiscard {
+			p.DLFEAT |= nvme.DLFEATReadZero
+		}
+	}
+	if a := ns.info.AtomicBlocks; a > 1 {
+		p.NSFEAT |= nvme.NSFEATAtomic
+		p.NAWUN = uint16(min(a, 1<<16) - 1)
+		p.NAWUPF = p.NAWUN
+	}
+	granule := uint16(min(max(ns.info.PhysBlock>>ns.shift, 1), 1<<16) - 1)
+	p.NPWG, p.NPWA, p.NPDG, p.NPDA, p.NOWS = granule, granule, granule, granule, granule
+	return p.AppendTo(nil)
+}
+
+func (c *Controller) identifyController() []byte {
+	p := nvme.IdentifyController{
+		CMIC:   nvme.CMICMultiPort | nvme.CMICMultiCtrl,
+		MDTS:   mdts(c.attr.MaxTransfer),
+		CNTLID: c.id,
+		VER:    version,
+		OAES:   c.supportedEvents(),
+		CTRATT: nvme.CTRATTHostID128 | nvme.CTRATTTBKAS,
+		ACL:    maxAborts - 1,
+		AERL:   maxEventRequests - 1,
+		FRMW:   1<<1 | 1, // one slot, read-only
+		LPA:    nvme.LPAExtendedData | nvme.LPASupported,
+		ELPE:   errorLogEntries - 1,
+		KAS:    uint16(keepAliveUnit.Milliseconds() / 100),
+		MAXCMD: uint16(min(c.queueDepth(), 1<<16-1)),
+		SGLS:   nvme.SGLS(c.attr.SGLS),
+		IOCCSZ: uint32(nvme.CommandSize+c.attr.InCapsule) / 16,
+		IORCSZ: nvme.CompletionSize / 16,
+		MSDBD:  1,
+	}
+	nvme.PutPadded(p.SN[:], c.sub.serial)
+	nvme.PutPadded(p.MN[:], c.sub.model)
+	nvme.PutPadded(p.FR[:], c.sub.firmware)
+	_ = nvme.PutText(p.SUBNQN[:], c.sub.nqn) // its length was checked
+	p.CNTRLTYPE = nvme.ControllerDiscovery
+	if !c.sub.discovery {
+		c.identifyIO(&p)
+	}
+	return p.AppendTo(nil)
+}
+
+// identifyIO adds what an I/O controller has beyond a discovery controller. The volatile
+// write cache is always there, for a namespace that has one may be added at any time.
+func (c *Controller) identifyIO(p *nvme.IdentifyController) {
+	p.CNTRLTYPE = nvme.ControllerIO
+	p.LPA |= nvme.LPASMARTPerNS | nvme.LPAEffects
+	p.SQES, p.CQES = 0x66, 0x44
+	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()
+	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify
+	p.VWC = nvme.VWCPresent | nvme.VWCFlushAll
+	p.NWPC = 1
+	p.OFCS = nvme.OFCSDisconnect
+	var total uint64
+	for _, ns := range c.sub.all() {
+		total += ns.blocks.Load() << ns.shift
+	}
+	p.TNVMCAP = nvme.Uint128From(total)
+}
+
+// mdts is MDTS for a transport that moves that many bytes with one command.
+func mdts(bytes int) uint8 {
+	return uint8(bits.Len(uint(max(bytes, nvme.PageSize)/nvme.PageSize)) - 1)
+}

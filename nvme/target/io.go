@@ -1,0 +1,393 @@
+package target
+
+import (
+	"bytes"
+	"sync"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// io executes a command of an I/O queue.
+func (r *Request) io() {
+	switch r.Cmd.Opcode() {
+	case nvme.OpRead:
+		r.read()
+	case nvme.OpWrite:
+		r.write()
+	case nvme.OpFlush:
+		r.flush()
+	case nvme.OpWriteZeroes:
+		r.writeZeroes()
+	case nvme.OpDSM:
+		r.datasetManagement()
+	case nvme.OpCompare:
+		r.compare()
+	case nvme.OpVerify:
+		r.verify()
+	default:
+		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+	}
+}
+
+// namespace finds the namespace of the command and counts the request in it. It responds and
+// returns false where there is none.
+func (r *Request) namespace() bool {
+	e := &r.engine
+	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
+	if ns == nil || !ns.get(e.q.shard) {
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return false
+	}
+	e.ns = ns
+	return true
+}
+
+// writable responds and returns false where the namespace takes no writes.
+func (r *Request) writable() bool {
+	if r.engine.ns.protected.Load() {
+		r.fail(nvme.StatusNamespaceWriteProtected, noLoc)
+		return false
+	}
+	return true
+}
+
+// blocks reads SLBA and NLB, checks them, and sets the range of e.io. It responds and returns
+// false where they are beyond the end of the namespace.
+func (r *Request) blocks(op blockdev.Op) bool {
+	e := &r.engine
+	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
+	if size := e.ns.blocks.Load(); slba >= size || n > size-slba {
+		r.fail(nvme.StatusLBAOutOfRange, offCDW10)
+		return false
+	}
+	e.io.Op, e.io.FUA, e.io.MayUnmap = op, false, false
+	e.io.Offset, e.io.Length = int64(slba<<e.ns.shift), int64(n<<e.ns.shift)
+	e.io.Bufs = e.io.Bufs[:0]
+	return true
+}
+
+// transfer checks the length of the data that the command moves, against MDTS and its SGL.
+func (r *Request) transfer() bool {
+	e := &r.engine
+	if e.io.Length > int64(e.q.attr.MaxTransfer) {
+		r.fail(nvme.StatusInvalidField, offCDW12)
+		return false
+	}
+	e.bytes = int(e.io.Length)
+	return r.mapSGL(e.bytes)
+}
+
+func (r *Request) read() {
+	e := &r.engine
+	e.kind = opRead
+	if !r.namespace() || !r.blocks(blockdev.OpRead) || !r.transfer() {
+		return
+	}
+	if m := e.ns.memory; m != nil {
+		segs, token, err := m.View(r.Data[:0], e.io.Offset, e.io.Length)
+		if err == nil {
+			r.Data, r.SendData = segs, true
+			e.viewed, e.view = m, token
+			r.respond(nvme.StatusSuccess)
+			return
+		}
+		if err != blockdev.ErrView { // compared, not searched for: this is no failure
+			r.volumeFailed(err)
+			return
+		}
+	}
+	r.withMemory(e.bytes, (*Request).readVolume)
+}
+
+func (r *Request) readVolume() {
+	r.useData()
+	r.submit((*Request).haveRead)
+}
+
+func (r *Request) haveRead() {
+	if err := r.engine.io.Err; err != nil {
+		r.volumeFailed(err)
+		return
+	}
+	r.SendData = true
+	r.respond(nvme.StatusSuccess)
+}
+
+// useData makes r.Data the buffers of e.io.
+func (r *Request) useData() {
+	e := &r.engine
+	for i := range r.Data {
+		e.io.Bufs = append(e.io.Bufs, r.Data[i].Bytes)
+	}
+}
+
+func (r *Request) write() {
+	e := &r.engine
+	e.kind = opWrite
+	if !r.namespace() || !r.writable() || !r.blocks(blockdev.OpWrite) || !r.transfer() {
+		return
+	}
+	e.io.FUA = r.Cmd.FUA()
+	if r.InCapsule != nil && !e.ns.aligned(r.InCapsule) {
+		r.withMemory(e.bytes, (*Request).bounce)
+		return
+	}
+	r.withHostData(e.bytes, (*Request).writeVolume)
+}
+
+// aligned says whether the volume takes b as a buffer.
+func (ns *Namespace) aligned(b []byte) bool {
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))&ns.align == 0
+}
+
+// bounce copies data from the capsule to memory that is aligned for the volume.
+func (r *Request) bounce() {
+	from := r.InCapsule
+	for i := range r.Data {
+		from = from[copy(r.Data[i].Bytes, from):]
+	}
+	r.useData()
+	r.submit((*Request).volumeDone)
+}
+
+func (r *Request) writeVolume() {
+	if r.InCapsule != nil {
+		r.engine.io.Bufs = append(r.engine.io.Bufs, r.InCapsule)
+	} else {
+		r.useData()
+	}
+	r.submit((*Request).volumeDone)
+}
+
+// volumeDone ends a command that has nothing to return.
+func (r *Request) volumeDone() {
+	if err := r.engine.io.Err; err != nil {
+		r.volumeFailed(err)
+		return
+	}
+	r.respond(nvme.StatusSuccess)
+}
+
+func (r *Request) volumeFailed(err error) { r.respond(r.volumeStatus(err)) }
+
+// volumeStatus is the status for an error of the volume, which it logs and counts.
+func (r *Request) volumeStatus(err error) nvme.Status {
+	e := &r.engine
+	st := volumeStatus(e.io.Op, err)
+	if st.Code()>>8 == 2 {
+		e.ns.mediaErrors.Add(1)
+	}
+	e.q.t.log.warn("I/O error of a volume", "subsystem", e.ns.sub.nqn, "nsid", e.ns.nsid, "err", err)
+	return st
+}
+
+func (r *Request) writeZeroes() {
+	e := &r.engine
+	e.kind = opOther
+	if !r.namespace() || !r.writable() || !r.blocks(blockdev.OpWriteZeroes) {
+		return
+	}
+	e.io.FUA = r.Cmd.FUA()
+	e.io.MayUnmap = r.Cmd.IOControl()&nvme.ControlDEAC != 0
+	r.submit((*Request).volumeDone)
+}
+
+func (r *Request) flush() {
+	if r.Cmd.NSID() == nvme.NSIDAll {
+		r.flushAll()
+		return
+	}
+	if !r.namespace() {
+		return
+	}
+	r.prepareFlush()
+	r.submit((*Request).volumeDone)
+}
+
+func (r *Request) prepareFlush() {
+	io := &r.engine.io
+	io.Op, io.FUA, io.MayUnmap, io.Offset, io.Length, io.Bufs = blockdev.OpFlush, false, false, 0, 0, io.Bufs[:0]
+}
+
+// flushAll flushes one namespace after the other.
+func (r *Request) flushAll() {
+	r.engine.chain.table = r.engine.q.ctrl.sub.all()
+	r.run(0, 0, (*Request).nextFlush)
+}
+
+func (r *Request) nextFlush() bool {
+	e := &r.engine
+	c := &e.chain
+	if c.started {
+		if err := e.io.Err; err != nil {
+			r.finish(r.volumeStatus(err))
+			return false
+		}
+		e.ns.put(e.q.shard)
+		e.ns = nil
+	}
+	for c.pos < len(c.table) {
+		ns := c.table[c.pos]
+		c.pos++
+		if ns.get(e.q.shard) {
+			e.ns = ns
+			r.prepareFlush()
+			return true
+		}
+	}
+	r.finish(nvme.StatusSuccess)
+	return false
+}
+
+// datasetManagement takes the host's ranges, in as many bytes as it likes to send: Linux
+// always sends the most that there can be.
+func (r *Request) datasetManagement() {
+	if !r.namespace() {
+		return
+	}
+	n, ok := r.mapAnySGL()
+	if !ok {
+		return
+	}
+	if n < r.Cmd.DSMRanges()*nvme.DSMRangeSize || n > nvme.DSMDataSize {
+		r.fail(nvme.StatusSGLLengthInvalid, offSGL)
+		return
+	}
+	r.withHostData(n, (*Request).haveRanges)
+}
+
+// haveRanges checks every range before the first is discarded.
+func (r *Request) haveRanges() {
+	e := &r.engine
+	deallocate := r.Cmd.DSMAttributes()&nvme.DSMDeallocate != 0
+	if deallocate && !r.writable() {
+		return
+	}
+	n := r.Cmd.DSMRanges()
+	e.chain.scratch = scratchPool.Get().(*scratch)
+	r.hostData(e.chain.scratch.bytes[:n*nvme.DSMRangeSize])
+	size := e.ns.blocks.Load()
+	for i := range n {
+		if d := r.dsmRange(i); d.SLBA > size || uint64(d.Blocks) > size-d.SLBA {
+			r.finish(nvme.StatusLBAOutOfRange | nvme.StatusDNR)
+			return
+		}
+	}
+	if !deallocate || !e.ns.info.Discard {
+		r.finish(nvme.StatusSuccess) // the rest is advice
+		return
+	}
+	r.run(0, n, (*Request).nextDiscard)
+}
+
+func (r *Request) dsmRange(i int) (d nvme.DSMRange) {
+	_ = d.Parse(r.engine.chain.scratch.bytes[i*nvme.DSMRangeSize:]) // there are enough bytes
+	return d
+}
+
+func (r *Request) nextDiscard() bool {
+	e := &r.engine
+	c := &e.chain
+	if c.started && e.io.Err != nil {
+		r.finish(r.volumeStatus(e.io.Err))
+		return false
+	}
+	for c.pos < c.end {
+		d := r.dsmRange(c.pos)
+		c.pos++
+		if d.Blocks == 0 {
+			continue
+		}
+		e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpDiscard, false, false
+		e.io.Offset, e.io.Length = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
+		e.io.Bufs = e.io.Bufs[:0]
+		return true
+	}
+	r.finish(nvme.StatusSuccess)
+	return false
+}
+
+func (r *Request) compare() {
+	if !r.namespace() || !r.blocks(blockdev.OpRead) || !r.transfer() {
+		return
+	}
+	r.withHostData(r.engine.bytes, (*Request).compareData)
+}
+
+func (r *Request) compareData() {
+	r.engine.chain.scratch = scratchPool.Get().(*scratch)
+	r.scan((*Request).nextCompare)
+}
+
+// verify reads the range and throws the data away.
+func (r *Request) verify() {
+	if !r.namespace() || !r.blocks(blockdev.OpRead) {
+		return
+	}
+	r.engine.chain.scratch = scratchPool.Get().(*scratch)
+	r.scan((*Request).nextScan)
+}
+
+// scan reads the range of e.io piece by piece into the scratch memory.
+func (r *Request) scan(next func(*Request) bool) {
+	e := &r.engine
+	length := int(e.io.Length)
+	e.io.Length = 0
+	r.run(0, length, next)
+}
+
+func (r *Request) nextCompare() bool {
+	e := &r.engine
+	c := &e.chain
+	if c.started && e.io.Err == nil {
+		n := int(e.io.Length)
+		host := c.scratch.host[:n]
+		r.hostDataAt(host, c.pos-n)
+		if !bytes.Equal(host, c.scratch.bytes[:n]) {
+			r.finish(nvme.StatusCompareFailure | nvme.StatusDNR)
+			return false
+		}
+	}
+	return r.nextScan()
+}
+
+func (r *Request) nextScan() bool {
+	e := &r.engine
+	c := &e.chain
+	if c.started && e.io.Err != nil {
+		r.finish(r.volumeStatus(e.io.Err))
+		return false
+	}
+	if c.pos == c.end {
+		r.finish(nvme.StatusSuccess)
+		return false
+	}
+	n := min(c.end-c.pos, scratchSize)
+	e.io.Offset += e.io.Length
+	e.io.Length = int64(n)
+	e.io.Bufs = append(e.io.Bufs[:0], c.scratch.bytes[:n])
+	c.pos += n
+	return true
+}
+
+// scratch is memory for commands that look at data: a piece of the volume's, aligned, and a
+// piece of the host's.
+type scratch struct {
+	bytes []byte
+	host  []byte
+}
+
+// scratchSize holds the largest block, and every range of Dataset Management.
+const (
+	scratchSize  = 64 << 10
+	scratchAlign = 4096
+)
+
+var scratchPool = sync.Pool{New: func() any {
+	b := make([]byte, 2*scratchSize+scratchAlign)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (scratchAlign - 1)
+	b = b[skip:]
+	return &scratch{bytes: b[:scratchSize:scratchSize], host: b[scratchSize : 2*scratchSize]}
+}}

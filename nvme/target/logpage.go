@@ -1,0 +1,190 @@
+package target
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Byte offsets in Get Log Page that errors name.
+const (
+	offLID  = 40
+	offNUMD = 42
+	offLPO  = 48
+)
+
+// getLogPage executes Get Log Page. Any length and any offset within the page are honoured;
+// what lies beyond the page's end reads as zero.
+func (r *Request) getLogPage() {
+	n, off := r.Cmd.LogLength(), r.Cmd.LogOffset()
+	if n > uint64(r.engine.q.attr.MaxTransfer) {
+		r.fail(nvme.StatusInvalidField, offNUMD)
+		return
+	}
+	if off%4 != 0 {
+		r.fail(nvme.StatusInvalidField, offLPO)
+		return
+	}
+	// The transfer is checked first, for reading some pages changes them.
+	if !r.mapSGL(int(n)) {
+		return
+	}
+	page, st, loc := r.logPage()
+	if !st.OK() {
+		r.fail(st, loc)
+		return
+	}
+	if off > uint64(len(page)) {
+		r.fail(nvme.StatusInvalidField, offLPO)
+		return
+	}
+	out := make([]byte, n)
+	copy(out, page[off:])
+	r.reply(out)
+}
+
+// logPage makes the whole page, or says what is wrong and with which byte.
+func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
+	c := r.engine.q.ctrl
+	lid := r.Cmd.LID()
+	if !c.hasLog(lid) {
+		return nil, nvme.StatusInvalidLogPage, offLID
+	}
+	switch lid {
+	case nvme.LogSupported:
+		return c.supportedLogs(), 0, 0
+	case nvme.LogError:
+		return c.errors.page(), 0, 0
+	case nvme.LogSMART:
+		return c.smartLog(r.Cmd.NSID())
+	case nvme.LogFirmware:
+		p := nvme.FirmwareLog{AFI: 1}
+		nvme.PutPadded(p.FRS[0][:], c.sub.firmware)
+		return p.AppendTo(nil), 0, 0
+	case nvme.LogChangedNamespaces:
+		p := c.changedNamespaces(r.Cmd.LogRAE())
+		return p.AppendTo(nil), 0, 0
+	case nvme.LogEffects:
+		return effectsLog(), 0, 0
+	}
+	return c.discoveryLog(r.Cmd.LogRAE()), 0, 0
+}
+
+func (c *Controller) hasLog(lid nvme.LID) bool {
+	switch lid {
+	case nvme.LogSupported, nvme.LogError:
+		return true
+	case nvme.LogDiscovery:
+		return c.sub.discovery
+	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects:
+		return !c.sub.discovery
+	}
+	return false
+}
+
+func (c *Controller) supportedLogs() []byte {
+	var p nvme.SupportedLogs
+	for lid := range p {
+		if c.hasLog(nvme.LID(lid)) {
+			p[lid] = nvme.LogIsSupported
+		}
+	}
+	return p.AppendTo(nil)
+}
+
+func effectsLog() []byte {
+	var p nvme.EffectsLog
+	for _, op := range adminOpcodes {
+		p.Admin[op] = nvme.EffectSupported
+	}
+	for op, e := range ioOpcodes {
+		p.IO[op] = e
+	}
+	return p.AppendTo(nil)
+}
+
+// smartLog is the health of the subsystem, or of one namespace. There is no wear, no spare
+// and no temperature; the counts are real, and begin when the target does.
+func (c *Controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
+	all := c.sub.all()
+	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
+		ns := c.sub.namespace(nsid)
+		if ns == nil {
+			return nil, nvme.StatusInvalidNamespace, offNSID
+		}
+		all = []*Namespace{ns}
+	}
+	var io IOStats
+	var media uint64
+	for _, ns := range all {
+		s := ns.stats()
+		io.Add(&s)
+		media += ns.mediaErrors.Load()
+	}
+	p := nvme.SMARTLog{
+		AvailableSpare:   100,
+		DataUnitsRead:    nvme.SMARTDataUnits(io.Read.Bytes),
+		DataUnitsWritten: nvme.SMARTDataUnits(io.Write.Bytes),
+		HostReads:        nvme.Uint128From(io.Read.Ops),
+		HostWrites:       nvme.Uint128From(io.Write.Ops),
+		PowerCycles:      nvme.Uint128From(1),
+		PowerOnHours:     nvme.Uint128From(uint64(time.Duration(c.t.now()) / time.Hour)),
+		MediaErrors:      nvme.Uint128From(media),
+		ErrorLogEntries:  nvme.Uint128From(c.errors.total()),
+	}
+	return p.AppendTo(nil), 0, 0
+}
+
+// errorLogEntries is ELPE + 1.
+const errorLogEntries = 64
+
+// errorLog is the Error Information log of a controller: a ring, made when the first error
+// happens.
+type errorLog struct {
+	transport nvme.TransportType
+
+	mu    sync.Mutex
+	count uint64
+	ring  []nvme.ErrorEntry
+}
+
+// add enters the error of r, and returns the status bit that says that there is an entry.
+func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
+	st |= nvme.StatusMore
+	entry := nvme.ErrorEntry{
+		SQID: qid, CID: r.Cmd.CID(), StatusPhase: uint16(st) << 1, Location: r.engine.loc,
+		NSID: r.Cmd.NSID(), TRTYPE: l.transport,
+	}
+	if r.Cmd.Opcode() == nvme.OpFabrics {
+		entry.NSID = 0
+	} else if qid != 0 {
+		entry.LBA = r.Cmd.SLBA()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ring == nil {
+		l.ring = make([]nvme.ErrorEntry, errorLogEntries)
+	}
+	l.count++
+	entry.Count = l.count
+	l.ring[l.count%errorLogEntries] = entry
+	return nvme.StatusMore
+}
+
+func (l *errorLog) total() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count
+}
+
+// page is the log, newest entry first.
+func (l *errorLog) page() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := make([]byte, 0, errorLogEntries*nvme.ErrorEntrySize)
+	for i := range uint64(min(errorLogEntries, l.count)) {
+		b = l.ring[(l.count-i)%errorLogEntries].AppendTo(b)
+	}
+	return append(b, make([]byte, cap(b)-len(b))...)
+}

@@ -1,0 +1,126 @@
+package target
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// Namespace is one namespace of a subsystem.
+type Namespace struct {
+	sub    *Subsystem
+	nsid   uint32
+	volume blockdev.Volume
+	memory blockdev.Memory // volume, where it is one
+	info   blockdev.Info
+	shift  uint          // log2 of the block size
+	align  uintptr       // alignment of buffers that the volume needs, less one
+	blocks atomic.Uint64 // size
+
+	uuid, nguid [16]byte
+	eui64       [8]byte
+
+	fixed       bool        // write protection can't be lifted
+	protected   atomic.Bool // writes are refused
+	mediaErrors atomic.Uint64
+
+	removed atomic.Bool
+	drained chan struct{} // told, with room for one, when a shard of a removed namespace is idle
+	shards  [nsShards]nsShard
+}
+
+// nsShards is how many sets of counters a namespace has, so that queues that run on different
+// processors don't write to the same memory.
+const nsShards = 8
+
+type nsShard struct {
+	users atomic.Int64 // requests that use the namespace
+	io    ioCounters
+	_     [64]byte
+}
+
+func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
+	info := c.Volume.Info()
+	ns := &Namespace{
+		sub: sub, nsid: nsid, volume: c.Volume, info: info,
+		shift: uint(bits.TrailingZeros(uint(info.BlockSize))),
+		align: uintptr(max(info.Align, 1) - 1),
+		uuid:  c.UUID, nguid: c.NGUID, eui64: c.EUI64,
+		fixed:   info.ReadOnly || c.ReadOnly,
+		drained: make(chan struct{}, 1),
+	}
+	ns.memory, _ = c.Volume.(blockdev.Memory)
+	ns.blocks.Store(uint64(info.Size) >> ns.shift)
+	ns.protected.Store(ns.fixed)
+	if ns.uuid == [16]byte{} {
+		ns.uuid = deriveUUID(sub.nqn, nsid)
+	}
+	return ns
+}
+
+// deriveUUID makes a UUID (RFC 9562, version 8) that stays the same over restarts.
+func deriveUUID(nqn string, nsid uint32) (u [16]byte) {
+	sum := sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("namespace\x00"+nqn+"\x00"), nsid))
+	copy(u[:], sum[:])
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return u
+}
+
+// NSID is the namespace's identifier.
+func (ns *Namespace) NSID() uint32 { return ns.nsid }
+
+// get counts a user of the namespace in a shard; false when it was removed.
+func (ns *Namespace) get(shard int) bool {
+	ns.shards[shard].users.Add(1)
+	if ns.removed.Load() {
+		ns.put(shard)
+		return false
+	}
+	return true
+}
+
+func (ns *Namespace) put(shard int) {
+	if ns.shards[shard].users.Add(-1) == 0 && ns.removed.Load() {
+		select {
+		case ns.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// remove lets no more requests in and waits for those that use the namespace, views of its
+// memory included.
+func (ns *Namespace) remove() {
+	ns.removed.Store(true)
+	for ns.users() != 0 {
+		<-ns.drained
+	}
+}
+
+func (ns *Namespace) users() (n int64) {
+	for i := range ns.shards {
+		n += ns.shards[i].users.Load()
+	}
+	return n
+}
+
+// stats are the counters of all shards.
+func (ns *Namespace) stats() (s IOStats) {
+	for i := range ns.shards {
+		ns.shards[i].io.addTo(&s)
+	}
+	return s
+}
+
+// resized takes a new size of the volume and tells the hosts.
+func (ns *Namespace) resized(size int64) {
+	if ns.removed.Load() || size < 0 {
+		return
+	}
+	ns.blocks.Store(uint64(size) >> ns.shift)
+	ns.sub.namespaceChanged(ns.nsid, nil)
+}

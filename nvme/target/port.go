@@ -1,0 +1,99 @@
+package target
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Port is an address at which hosts reach the target: what the discovery log says of it. The
+// transport's listener takes the connections.
+type Port struct {
+	ID        uint16 // PORTID; 0: the lowest that is free
+	Transport nvme.TransportType
+	// Addr is where the transport listens. Where its address is unspecified (0.0.0.0 or ::),
+	// each host is told the address that it reached the target at.
+	Addr netip.AddrPort
+	// Secure demands a secure channel (TREQ): TLS.
+	Secure bool
+	// TSAS is Transport Specific Address Subtype as the transport fills it.
+	TSAS [256]byte
+}
+
+// Validate says what is wrong with p.
+func (p *Port) Validate() error {
+	if p.Transport != nvme.TransportRDMA && p.Transport != nvme.TransportTCP && p.Transport != nvme.TransportLoop {
+		return configError("port %s: transport %s isn't one of rdma, tcp", p.Addr, p.Transport)
+	}
+	if !p.Addr.IsValid() {
+		return configError("port has no address")
+	}
+	return nil
+}
+
+// addressFor is the address at which a host that reached the target at local can reach p too;
+// false where it can't, as far as addresses tell.
+func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
+	a := p.Addr.Addr().Unmap()
+	local = local.Unmap()
+	switch {
+	case !a.IsUnspecified():
+		// What listens on loopback serves only those who came that way.
+		return a, !a.IsLoopback() || !local.IsValid() || local.IsLoopback()
+	case !local.IsValid():
+		return a, false
+	case a.Is4() && !local.Is4():
+		return a, false
+	}
+	return local, true // :: takes IPv4 as well
+}
+
+// AddPort adds a port to what discovery tells.
+func (t *Target) AddPort(p Port) error {
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	err := t.addPort(p)
+	t.mu.Unlock()
+	if err == nil {
+		t.discoveryChanged()
+	}
+	return err
+}
+
+// addPort is called with mu held.
+func (t *Target) addPort(p Port) error {
+	used := map[uint16]bool{}
+	for i := range t.ports {
+		q := &t.ports[i]
+		used[q.ID] = true
+		if q.Transport == p.Transport && q.Addr == p.Addr {
+			return fmt.Errorf("target: port %s %s %w", p.Transport, p.Addr, ErrExists)
+		}
+	}
+	if p.ID == 0 {
+		for p.ID = 1; used[p.ID]; p.ID++ {
+		}
+	} else if used[p.ID] {
+		return fmt.Errorf("target: port %d %w", p.ID, ErrExists)
+	}
+	t.ports = append(t.ports, p)
+	return nil
+}
+
+// RemovePort takes a port away from what discovery tells.
+func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
+	t.mu.Lock()
+	for i := range t.ports {
+		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
+			t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
+			t.mu.Unlock()
+			t.discoveryChanged()
+			return nil
+		}
+	}
+	t.mu.Unlock()
+	return fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
+}

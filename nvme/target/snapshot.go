@@ -1,0 +1,142 @@
+package target
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Snapshot is what the target counts, at one moment. What it names is bounded: by the
+// configuration for subsystems and namespaces, by Limits for controllers and queues.
+type Snapshot struct {
+	Connections int // queues, connected or not yet
+	Controllers int
+	Transports  []TransportStats // by type
+	Subsystems  []SubsystemStats // by NQN, the discovery subsystem last
+}
+
+// TransportStats count the queues over one type of transport, those gone included.
+type TransportStats struct {
+	Transport         nvme.TransportType
+	Queues            int    // now
+	InFlight          int    // commands, now
+	Connects          uint64 // connections taken
+	Disconnects       uint64 // connections gone
+	Failures          uint64 // of them, those that were lost rather than closed
+	RefusedConnects   uint64 // Connect commands that failed
+	KeepAliveTimeouts uint64 // controllers that ended because their host was silent
+	IO                IOStats
+}
+
+// SubsystemStats count one subsystem.
+type SubsystemStats struct {
+	NQN         string
+	Namespaces  []NamespaceStats  // by NSID
+	Controllers []ControllerStats // by CNTLID
+}
+
+// NamespaceStats count one namespace since it was added.
+type NamespaceStats struct {
+	NSID        uint32
+	Kind, Path  string // of the volume
+	Size        uint64 // bytes
+	ReadOnly    bool
+	Users       int    // requests that use it now
+	MediaErrors uint64 // errors of the volume that hosts saw as media errors
+	IO          IOStats
+}
+
+// ControllerStats count one controller, its queues of now.
+type ControllerStats struct {
+	CNTLID    uint16
+	HostNQN   string
+	Transport nvme.TransportType
+	Remote    netip.AddrPort
+	Since     time.Time
+	KeepAlive time.Duration // timeout; 0 for none
+	Queues    []QueueStats  // by QID, the admin queue first
+}
+
+// QueueStats count one queue.
+type QueueStats struct {
+	QID      uint16
+	Depth    int // entries
+	InFlight int // commands now
+	IO       IOStats
+}
+
+// Snapshot reads every counter.
+func (t *Target) Snapshot() Snapshot {
+	t.mu.Lock()
+	s := Snapshot{Connections: len(t.queues), Controllers: len(t.controllers)}
+	s.Transports = t.transportStats()
+	subs := append(t.sortedSubsystems(), t.discovery)
+	t.mu.Unlock()
+	for _, sub := range subs {
+		s.Subsystems = append(s.Subsystems, sub.snapshot())
+	}
+	return s
+}
+
+// transportStats is called with mu held.
+func (t *Target) transportStats() []TransportStats {
+	by := map[nvme.TransportType]*TransportStats{}
+	for tt, n := range t.transports {
+		by[tt] = &TransportStats{
+			Transport: tt,
+			Connects:  n.connects, Disconnects: n.disconnects, Failures: n.failures,
+			RefusedConnects: n.refusedConnects, KeepAliveTimeouts: n.keepAliveTimeouts,
+			IO: n.retired,
+		}
+	}
+	for q := range t.queues {
+		s := by[q.attr.Transport]
+		s.Queues++
+		s.InFlight += q.inFlight()
+		q.io.addTo(&s.IO)
+	}
+	all := make([]TransportStats, 0, len(by))
+	for _, s := range by {
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b TransportStats) int { return int(a.Transport) - int(b.Transport) })
+	return all
+}
+
+func (s *Subsystem) snapshot() SubsystemStats {
+	out := SubsystemStats{NQN: s.nqn}
+	for _, ns := range s.all() {
+		out.Namespaces = append(out.Namespaces, NamespaceStats{
+			NSID: ns.nsid, Kind: ns.info.Kind, Path: ns.info.Path,
+			Size: ns.blocks.Load() << ns.shift, ReadOnly: ns.protected.Load(),
+			Users: int(ns.users()), MediaErrors: ns.mediaErrors.Load(), IO: ns.stats(),
+		})
+	}
+	for _, c := range s.t.controllersOf(s) {
+		out.Controllers = append(out.Controllers, c.snapshot())
+	}
+	return out
+}
+
+func (c *Controller) snapshot() ControllerStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := ControllerStats{
+		CNTLID: c.id, HostNQN: c.hostNQN, Transport: c.attr.Transport, Remote: c.attr.Remote,
+		Since: c.since, KeepAlive: c.kato,
+		Queues: []QueueStats{c.admin.snapshot(0)},
+	}
+	for qid, q := range c.queues {
+		out.Queues = append(out.Queues, q.snapshot(qid))
+	}
+	slices.SortFunc(out.Queues, func(a, b QueueStats) int { return int(a.QID) - int(b.QID) })
+	return out
+}
+
+func (q *Queue) snapshot(qid uint16) QueueStats {
+	s := QueueStats{QID: qid, Depth: int(q.sq.Load() & sqSizeMask), InFlight: q.inFlight()}
+	q.io.addTo(&s.IO)
+	return s
+}

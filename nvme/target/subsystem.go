@@ -1,0 +1,169 @@
+package target
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Subsystem is an NVM subsystem, or the discovery subsystem.
+type Subsystem struct {
+	t         *Target
+	nqn       string
+	serial    string
+	model     string
+	firmware  string
+	discovery bool
+	anyHost   bool
+	hosts     map[string]bool
+	maxCtrls  int
+
+	// namespaces by NSID less one, with nil where there is none; replaced as a whole.
+	namespaces atomic.Pointer[[]*Namespace]
+	change     sync.Mutex // one change of namespaces at a time
+
+	// Under Target.mu.
+	controllers int
+	removed     bool
+}
+
+const (
+	defaultModel    = "NVMe Anywhere target"
+	defaultFirmware = "1.0"
+)
+
+func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
+	s := &Subsystem{
+		t: t, nqn: c.NQN,
+		serial: c.Serial, model: c.Model, firmware: c.Firmware,
+		anyHost: c.AllowAnyHost, hosts: map[string]bool{}, maxCtrls: c.MaxControllers,
+	}
+	if s.serial == "" {
+		sum := sha256.Sum256([]byte("serial\x00" + c.NQN))
+		s.serial = hex.EncodeToString(sum[:10])
+	}
+	if s.model == "" {
+		s.model = defaultModel
+	}
+	if s.firmware == "" {
+		s.firmware = defaultFirmware
+	}
+	for _, h := range c.Hosts {
+		s.hosts[h] = true
+	}
+	s.namespaces.Store(new([]*Namespace))
+	return s
+}
+
+// NQN is the subsystem's name.
+func (s *Subsystem) NQN() string { return s.nqn }
+
+func (s *Subsystem) allows(host string) bool { return s.anyHost || s.hosts[host] }
+
+// namespace finds an active namespace; nil where there is none.
+func (s *Subsystem) namespace(nsid uint32) *Namespace {
+	table := *s.namespaces.Load()
+	if i := nsid - 1; i < uint32(len(table)) {
+		return table[i]
+	}
+	return nil
+}
+
+// all are the active namespaces in the order of their NSIDs.
+func (s *Subsystem) all() []*Namespace {
+	table := slices.Clone(*s.namespaces.Load())
+	return slices.DeleteFunc(table, func(ns *Namespace) bool { return ns == nil })
+}
+
+// AddNamespace adds a namespace and tells the connected hosts.
+func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+	}
+	s.change.Lock()
+	ns, err := s.insert(&c)
+	s.change.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if v, ok := c.Volume.(blockdev.Resizer); ok {
+		v.OnResize(ns.resized)
+	}
+	s.namespaceChanged(ns.nsid, nil)
+	return ns, nil
+}
+
+// insert puts a namespace into the table. Called with change held.
+func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
+	table := slices.Clone(*s.namespaces.Load())
+	nsid := c.NSID
+	if nsid == 0 {
+		i := slices.Index(table, nil)
+		if i < 0 {
+			i = len(table)
+		}
+		nsid = uint32(i) + 1
+	}
+	if nsid > MaxNSID {
+		return nil, fmt.Errorf("target: subsystem %s: %w: it has %d namespaces", s.nqn, ErrLimit, MaxNSID)
+	}
+	for len(table) < int(nsid) {
+		table = append(table, nil)
+	}
+	if table[nsid-1] != nil {
+		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrExists)
+	}
+	ns := newNamespace(s, nsid, c)
+	table[nsid-1] = ns
+	s.namespaces.Store(&table)
+	return ns, nil
+}
+
+// RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
+// request uses its volume any more.
+func (s *Subsystem) RemoveNamespace(nsid uint32) error {
+	s.change.Lock()
+	ns := s.namespace(nsid)
+	if ns == nil {
+		s.change.Unlock()
+		return fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrNotFound)
+	}
+	table := slices.Clone(*s.namespaces.Load())
+	table[nsid-1] = nil
+	s.namespaces.Store(&table)
+	s.change.Unlock()
+	ns.removed.Store(true)
+	s.namespaceChanged(nsid, nil)
+	ns.remove()
+	return nil
+}
+
+// namespaceChanged notes in every controller but one that a namespace came, went or changed
+// its attributes.
+func (s *Subsystem) namespaceChanged(nsid uint32, except *Controller) {
+	for _, c := range s.t.controllersOf(s) {
+		if c != except {
+			c.namespaceChanged(nsid)
+		}
+	}
+}
+
+// nn is NN of Identify Controller: the largest NSID there can be.
+func (s *Subsystem) nn() uint32 {
+	if s.discovery {
+		return 0
+	}
+	return MaxNSID
+}
+
+func discoverySubsystem(t *Target) *Subsystem {
+	s := newSubsystem(t, &SubsystemConfig{NQN: nvme.DiscoveryNQN, AllowAnyHost: true})
+	s.discovery = true
+	return s
+}

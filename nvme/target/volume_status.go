@@ -1,0 +1,35 @@
+package target
+
+import (
+	"errors"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// volumeStatus is the status for a volume's error. Do Not Retry is set where trying again
+// can't help: a medium may recover, and a volume that is busy becomes free.
+func volumeStatus(op blockdev.Op, err error) nvme.Status {
+	switch {
+	case err == nil:
+		return nvme.StatusSuccess
+	case errors.Is(err, blockdev.ErrMedium):
+		if op == blockdev.OpRead {
+			return nvme.StatusUnrecoveredRead
+		}
+		return nvme.StatusWriteFault
+	case errors.Is(err, blockdev.ErrCapacity):
+		return nvme.StatusCapacityExceeded | nvme.StatusDNR
+	case errors.Is(err, blockdev.ErrReadOnly):
+		return nvme.StatusNamespaceWriteProtected | nvme.StatusDNR
+	case errors.Is(err, blockdev.ErrRange):
+		return nvme.StatusLBAOutOfRange | nvme.StatusDNR
+	case errors.Is(err, blockdev.ErrGone):
+		return nvme.StatusNamespaceNotReady | nvme.StatusDNR
+	case errors.Is(err, blockdev.ErrBusy):
+		return nvme.StatusNamespaceNotReady
+	case errors.Is(err, blockdev.ErrUnsupported):
+		return nvme.StatusInvalidOpcode | nvme.StatusDNR
+	}
+	return nvme.StatusInternalError | nvme.StatusDNR
+}
