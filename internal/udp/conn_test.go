@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -15,11 +16,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if wait := os.Getenv(echoEnv); wait != "" {
+		echo(wait)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var (
-	loop4 = netip.MustParseAddr("127.0.0.1")
-	loop6 = netip.MustParseAddr("::1")
+	mustAddr = netip.MustParseAddr
+	loop4    = netip.MustParseAddr("127.0.0.1")
+	loop6    = netip.MustParseAddr("::1")
 )
 
 func listen(t testing.TB, addr netip.Addr, cfg Config) *conn {
