@@ -1,0 +1,3 @@
+package main
+
+func (s *server) serveMetrics() error { return nil }

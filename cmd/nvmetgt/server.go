@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/persist"
+)
+
+// drainTime bounds how long hosts are waited for when the program stops.
+const drainTime = 5 * time.Second
+
+// server is a running target and everything it holds, in the order in which it was opened.
+type server struct {
+	flags   *serveFlags
+	log     *slog.Logger
+	out     io.Writer
+	volumes []blockdev.Volume
+	target  *target.Target
+	capture *softrnic.Capture
+	rnics   map[netip.Addr]*softrnic.RNIC
+	rdma    []*rdma.Listener
+	tcp     []*tcpService
+	closers []func() error // last opened, first closed
+}
+
+// tcpService is an NVMe/TCP listener and the goroutine that serves it.
+type tcpService struct {
+	listener *tcp.Listener
+	done     chan error
+}
+
+// onClose adds what close undoes.
+func (s *server) onClose(f func() error) { s.closers = append(s.closers, f) }
+
+// close undoes everything, last opened first, and logs what goes wrong.
+func (s *server) close() {
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		if err := s.closers[i](); err != nil {
+			s.log.Error("stopping", "err", err)
+		}
+	}
+}
+
+func (s *server) openVolume(spec string, o blockdev.Options) error {
+	v, err := blockdev.Open(spec, o, persist.Kind())
+	if err != nil {
+		return err
+	}
+	s.volumes = append(s.volumes, v)
+	s.onClose(v.Close)
+	return nil
+}
+
+func (s *server) openTarget() error {
+	sub := target.SubsystemConfig{
+		NQN: s.flags.nqn, Serial: s.flags.serial,
+		AllowAnyHost: len(s.flags.hosts) == 0, Hosts: s.flags.hosts,
+	}
+	for _, v := range s.volumes {
+		sub.Namespaces = append(sub.Namespaces, target.NamespaceConfig{Volume: v})
+	}
+	t, err := target.New(target.Config{
+		Subsystems: []target.SubsystemConfig{sub},
+		Limits:     target.Limits{QueueDepth: s.flags.queueDepth},
+		Log:        s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.target = t
+	s.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+		defer cancel()
+		return t.Close(ctx)
+	})
+	return nil
+}
+
+func (s *server) listenAll(endpoints []cli.Endpoint) error {
+	s.rnics = map[netip.Addr]*softrnic.RNIC{}
+	if err := s.openCapture(); err != nil {
+		return err
+	}
+	for _, e := range endpoints {
+		var err error
+		if e.Transport == nvme.TransportRDMA {
+			err = s.listenRDMA(e)
+		} else {
+			err = s.listenTCP(e)
+		}
+		if err != nil {
+			return fmt.Errorf("--listen %s: %w", e, err)
+		}
+	}
+	return nil
+}
+
+func (s *server) openCapture() error {
+	if s.flags.pcap == "" {
+		return nil
+	}
+	c, err := softrnic.CreateCapture(s.flags.pcap, "nvmetgt")
+	if err != nil {
+		return fmt.Errorf("--pcap: %w", err)
+	}
+	s.capture = c
+	s.onClose(c.Close)
+	return nil
+}
+
+// inCapsule is --in-capsule as the transports' configurations have it: 0 for their default,
+// below 0 for none.
+func (s *server) inCapsule() int {
+	if s.flags.inCapsuleSet && s.flags.inCapsule == 0 {
+		return -1
+	}
+	return int(s.flags.inCapsule)
+}
+
+func (s *server) listenRDMA(e cli.Endpoint) error {
+	addrs := []netip.Addr{e.Addr.Addr()}
+	if e.Addr.Addr().IsUnspecified() {
+		var err error
+		if addrs, err = localAddrs(e.Addr.Addr()); err != nil {
+			return err
+		}
+	}
+	for _, a := range addrs {
+		nic, err := s.rnic(a)
+		if err != nil {
+			return err
+		}
+		l, err := rdma.ListenTarget(nic, netip.AddrPortFrom(a, e.Addr.Port()), s.target, rdma.TargetConfig{
+			InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth, Log: s.log,
+		})
+		if err != nil {
+			return err
+		}
+		s.rdma = append(s.rdma, l)
+		s.onClose(l.Close)
+	}
+	return s.target.AddPort(rdma.DiscoveryPort(e.Addr))
+}
+
+// rnic is the RNIC of a local address, opened at first use.
+func (s *server) rnic(a netip.Addr) (*softrnic.RNIC, error) {
+	if nic := s.rnics[a]; nic != nil {
+		return nic, nil
+	}
+	nic, err := softrnic.Open(a, softrnic.Config{
+		Plain: s.flags.plainUDP, BusyPoll: s.flags.busyPoll, Capture: s.capture,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.rnics[a] = nic
+	s.onClose(nic.Close)
+	return nic, nil
+}
+
+// localAddrs are the addresses of this machine in the family of any, loopback included.
+func localAddrs(any netip.Addr) ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var as []netip.Addr
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is4() == any.Is4() && !p.Addr().IsLinkLocalUnicast() {
+			as = append(as, p.Addr())
+		}
+	}
+	if len(as) == 0 {
+		return nil, fmt.Errorf("no interface has an address of that family")
+	}
+	return as, nil
+}
+
+func (s *server) listenTCP(e cli.Endpoint) error {
+	l, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
+		InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth,
+		OnError: func(err error) { s.log.Warn("tcp: connection failed", "err", err) },
+	})
+	if err != nil {
+		return err
+	}
+	svc := &tcpService{listener: l, done: make(chan error, 1)}
+	go func() { svc.done <- l.Serve(context.Background()) }()
+	s.tcp = append(s.tcp, svc)
+	s.onClose(func() error { return errors.Join(l.Close(), <-svc.done) })
+	return s.target.AddPort(target.Port{Transport: nvme.TransportTCP, Addr: e.Addr})
+}
+
+// announce says what is exported, and where. The line that begins with "ready" is the last.
+func (s *server) announce() {
+	for i, v := range s.volumes {
+		info := v.Info()
+		name := info.Kind
+		if info.Path != "" {
+			name += " " + info.Path
+		}
+		fmt.Fprintf(s.out, "namespace %d: %s, %s, blocks of %d bytes (%s)\n",
+			i+1, name, blockdev.FormatSize(info.Size), info.BlockSize, info.Mode)
+	}
+	for _, l := range s.rdma {
+		fmt.Fprintf(s.out, "rdma %s (software RNIC, UDP port %d, %s)\n",
+			l.Addr(), softrnic.Port, s.rnics[l.Addr().Addr()].Offloads())
+	}
+	for _, svc := range s.tcp {
+		fmt.Fprintf(s.out, "tcp  %s\n", svc.listener.Addr())
+	}
+	fmt.Fprintf(s.out, "ready: %s; stop with Ctrl-C\n", s.flags.nqn)
+}

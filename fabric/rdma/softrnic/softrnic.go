@@ -1,0 +1,143 @@
+// Package softrnic assembles the software provider: a UDP socket, the RNIC on it (roce) and
+// RDMA-CM (cm), ready to be handed to a consumer of verbs.
+//
+//	nic, err := softrnic.Open(netip.MustParseAddr("127.0.0.1"), softrnic.Config{})
+//	l, err := rdma.ListenTarget(nic, addr, tgt, rdma.TargetConfig{})
+//
+// It needs no hardware, kernel module or privilege, but UDP port 4791 of its address: one RNIC
+// an address. Consumers close what they opened on it first.
+package softrnic
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/capture"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Port is the UDP port of RoCEv2 (IANA: roce).
+const Port = 4791
+
+// Config says how an RNIC is opened. The zero value is good.
+type Config struct {
+	// Plain sends and receives one datagram a message: no segmentation offload, no
+	// coalescing. Slower; for networks or kernels where offloads are broken.
+	Plain bool
+	// BusyPoll is how long to spin for packets before blocking; 0 blocks at once.
+	BusyPoll time.Duration
+	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
+	RecvBuffer int
+	// Capture writes every packet to a file; nil captures nothing.
+	Capture *Capture
+}
+
+// RNIC is an open software RNIC: a verbs.Device and its connection manager.
+type RNIC struct {
+	*cm.Manager
+	dev    *roce.Device
+	socket udp.Conn
+}
+
+var _ verbs.ConnectionManager = (*RNIC)(nil)
+
+// Open opens the RNIC of a local address. The error says who may have its UDP port already.
+func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
+	socket, err := udp.Listen(netip.AddrPortFrom(addr, Port), udp.Config{
+		DisableSegmentation: cfg.Plain,
+		DisableCoalescing:   cfg.Plain,
+		RecvBuffer:          cfg.RecvBuffer,
+		BusyPoll:            cfg.BusyPoll,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("software RNIC: %w", err)
+	}
+	conn := socket
+	if cfg.Capture != nil {
+		conn = cfg.Capture.file.Conn(socket)
+	}
+	dev, err := roce.Open(conn, roce.Config{})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), socket.Close())
+	}
+	m, err := cm.New(dev, cm.Config{})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
+	}
+	return &RNIC{Manager: m, dev: dev, socket: socket}, nil
+}
+
+// OpenFor opens an RNIC on the address from which dst is reached. A destination on loopback
+// gets an address of 127.0.0.0/8 that is free, since the target's own has its RNIC already.
+func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
+	if dst.Is4() && dst.IsLoopback() {
+		return openLoopback(cfg)
+	}
+	src, err := udp.SourceFor(dst)
+	if err != nil {
+		return nil, fmt.Errorf("software RNIC: no way to %s: %w", dst, err)
+	}
+	return Open(src, cfg)
+}
+
+// loopbackTries bounds the search: an address found free may be taken a moment later by
+// another program that searches too.
+const loopbackTries = 8
+
+func openLoopback(cfg Config) (*RNIC, error) {
+	var last error
+	for range loopbackTries {
+		addr, err := udp.PickLoopback(Port)
+		if err != nil {
+			return nil, fmt.Errorf("software RNIC: %w", err)
+		}
+		nic, err := Open(addr, cfg)
+		if err == nil {
+			return nic, nil
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// Device is the RNIC itself.
+func (n *RNIC) Device() *roce.Device { return n.dev }
+
+// Offloads says, for people, how packets travel between the RNIC and the kernel.
+func (n *RNIC) Offloads() string {
+	if n.socket.Segmentation() {
+		return "segmentation offload"
+	}
+	return "one datagram a message"
+}
+
+// Close ends every connection and frees the port.
+func (n *RNIC) Close() error {
+	return errors.Join(n.Manager.Close(), n.dev.Close())
+}
+
+// Capture is a pcapng file that one or more RNICs write to.
+type Capture struct{ file *capture.File }
+
+// CreateCapture makes the file, which must not exist; a named pipe may.
+func CreateCapture(path, application string) (*Capture, error) {
+	f, err := capture.Create(path, application)
+	if err != nil {
+		return nil, err
+	}
+	return &Capture{f}, nil
+}
+
+// Close ends the file, and reports packets that could not be written.
+func (c *Capture) Close() error {
+	err := c.file.Close()
+	if n := c.file.Dropped(); n > 0 && err == nil {
+		err = fmt.Errorf("capture: %d packets came faster than they could be written and are missing", n)
+	}
+	return err
+}
