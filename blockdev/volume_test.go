@@ -1,0 +1,58 @@
+package blockdev_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type opener = func(blockdev.Options) (blockdev.Volume, error)
+
+func TestMemory(t *testing.T) {
+	volumetest.Run(t, volumetest.Config{
+		New:      func(*testing.T) opener { return blockdev.NewMemory },
+		Volatile: true,
+		Size:     16 << 20,
+	})
+}
+
+func TestNull(t *testing.T) {
+	volumetest.Run(t, volumetest.Config{
+		New:     func(*testing.T) opener { return blockdev.NewNull },
+		Forgets: true,
+	})
+}
+
+// filesIn opens files of dir, or of the test's own directory, in an I/O mode.
+func filesIn(dir string, mode blockdev.IOMode) func(t *testing.T) opener {
+	return func(t *testing.T) opener {
+		d := dir
+		if d == "" {
+			d = t.TempDir()
+		}
+		path := filepath.Join(d, "volume")
+		return func(o blockdev.Options) (blockdev.Volume, error) {
+			o.IO = mode
+			return blockdev.OpenFile(path, o)
+		}
+	}
+}
+
+func TestFileBuffered(t *testing.T) {
+	volumetest.Run(t, volumetest.Config{New: filesIn("", blockdev.IOBuffered)})
+}
+
+func TestFileDirect(t *testing.T) {
+	v, err := filesIn("", blockdev.IODirect)(t)(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Skipf("no direct I/O in the temporary directory: %v", err)
+	}
+	v.Close()
+	volumetest.Run(t, volumetest.Config{New: filesIn("", blockdev.IODirect)})
+}

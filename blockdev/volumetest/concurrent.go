@@ -1,0 +1,237 @@
+package volumetest
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// testModel runs random operations against a model in memory, each worker in a part of its
+// own, all at once.
+func testModel(s *session) {
+	const workers, steps = 4, 400
+	part := s.c.Size / workers
+	run(s, workers, func(i int) error {
+		m := &model{
+			c: NewClient(s.v), rnd: rand.New(rand.NewPCG(s.seed, uint64(i))),
+			base: part * int64(i), data: make([]byte, part), bs: s.bs,
+			forgets: s.c.Forgets, zeroes: s.v.Info().ZeroAfterDiscard,
+			buf: make([]byte, 1<<20),
+		}
+		for range steps {
+			if err := m.step(); err != nil {
+				return err
+			}
+		}
+		return m.check(0, int64(len(m.data)))
+	})
+}
+
+// run runs fn in goroutines and reports what they say.
+func run(s *session, n int, fn func(i int) error) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := fn(i); err != nil {
+				s.Errorf("worker %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// model is what a part of the volume should hold.
+type model struct {
+	c       *Client
+	rnd     *rand.Rand
+	base    int64
+	data    []byte
+	buf     []byte
+	bs      int64
+	forgets bool
+	zeroes  bool
+}
+
+func (m *model) step() error {
+	blocks := int64(len(m.data)) / m.bs
+	off := m.rnd.Int64N(blocks)
+	n := 1 + m.rnd.Int64N(min(blocks-off, 16))
+	if m.rnd.IntN(8) == 0 {
+		n = 1 + m.rnd.Int64N(min(blocks-off, int64(len(m.buf))/m.bs))
+	}
+	off, n = off*m.bs, n*m.bs
+	r := blockdev.Request{Offset: m.base + off, Length: n, FUA: m.rnd.IntN(8) == 0, MayUnmap: m.rnd.IntN(2) == 0}
+	switch x := m.rnd.IntN(20); {
+	case x < 9:
+		return m.check(off, n)
+	case x < 16:
+		b := m.buf[:n]
+		fillRandom(m.rnd, b)
+		copy(m.data[off:], b)
+		cut := m.rnd.Int64N(n + 1)
+		r.Op, r.Bufs = blockdev.OpWrite, [][]byte{b[:cut], b[cut:]}
+	case x < 18:
+		clear(m.data[off : off+n])
+		r.Op = blockdev.OpWriteZeroes
+	case x < 19 && m.zeroes:
+		clear(m.data[off : off+n])
+		r.Op = blockdev.OpDiscard
+	default:
+		r = blockdev.Request{Op: blockdev.OpFlush}
+	}
+	return m.c.Do(r)
+}
+
+func (m *model) check(off, n int64) error {
+	for n > 0 {
+		b := m.buf[:min(n, int64(len(m.buf)))]
+		if err := m.c.Read(b, m.base+off); err != nil {
+			return err
+		}
+		for i := range b {
+			want := m.data[off+int64(i)]
+			if m.forgets {
+				want = 0
+			}
+			if b[i] != want {
+				return &mismatch{m.base + off + int64(i), b[i], want}
+			}
+		}
+		off += int64(len(b))
+		n -= int64(len(b))
+	}
+	return nil
+}
+
+// testWholeBlocks has readers and writers meet on the same blocks. Each block is written as
+// one number over and over, and must be read so, by volumes that say so.
+func testWholeBlocks(s *session) {
+	if s.v.Info().AtomicBlocks < 1 {
+		s.Skip("the volume doesn't promise whole blocks")
+	}
+	const blocks, steps = 8, 500
+	var writing atomic.Int32
+	writing.Store(2)
+	run(s, 4, func(i int) error {
+		c, rnd := NewClient(s.v), rand.New(rand.NewPCG(s.seed, uint64(i)))
+		b := make([]byte, blocks*s.bs)
+		if i < 2 {
+			defer writing.Add(-1)
+			return stamp(c, rnd, b, s.bs, steps)
+		}
+		for writing.Load() > 0 {
+			if err := c.Read(b, 64<<10-4*s.bs); err != nil {
+				return err
+			}
+			if err := checkStamps(b, s.bs); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func stamp(c *Client, rnd *rand.Rand, b []byte, bs int64, steps int) error {
+	for range steps {
+		for off := 0; off < len(b); off += int(bs) {
+			x := rnd.Uint64()
+			for j := 0; j < int(bs); j += 8 {
+				binary.LittleEndian.PutUint64(b[off+j:], x)
+			}
+		}
+		if err := c.Write(b, 64<<10-4*bs, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkStamps(b []byte, bs int64) error {
+	for off := 0; off < len(b); off += int(bs) {
+		x := binary.LittleEndian.Uint64(b[off:])
+		for j := 8; j < int(bs); j += 8 {
+			if binary.LittleEndian.Uint64(b[off+j:]) != x {
+				return errors.New("a block is half old and half new")
+			}
+		}
+	}
+	return nil
+}
+
+// testCloseOutstanding closes a volume that is busy: every request is answered once.
+func testCloseOutstanding(s *session) {
+	const requests = 64
+	v := s.v
+	var answers, succeeded atomic.Int32
+	var all sync.WaitGroup
+	all.Add(requests)
+	started := make(chan struct{}, requests)
+	for i := range requests {
+		b := make([]byte, 16*s.bs)
+		r := &blockdev.Request{
+			Op: blockdev.OpWrite, Offset: int64(i) * 16 * s.bs, Length: int64(len(b)), Bufs: [][]byte{b},
+			Complete: func(r *blockdev.Request) {
+				answers.Add(1)
+				if r.Err == nil {
+					succeeded.Add(1)
+				} else {
+					wantKind(s, "write while closing", r.Err, blockdev.ErrGone)
+				}
+				all.Done()
+			},
+		}
+		if i%9 == 8 {
+			r.Op, r.Bufs = blockdev.OpFlush, nil
+		}
+		go func() { v.Submit(r); started <- struct{}{} }()
+	}
+	for range requests / 4 {
+		<-started
+	}
+	if err := s.v.Close(); err != nil {
+		s.Errorf("close: %v", err)
+	}
+	s.v = nil
+	all.Wait()
+	if answers.Load() != requests || succeeded.Load() < requests/4 {
+		s.Errorf("%d answers, %d of them good, to %d requests", answers.Load(), succeeded.Load(), requests)
+	}
+}
+
+// testAllocations counts what a request allocates: nothing.
+func testAllocations(s *session) {
+	c := NewClient(s.v)
+	b := make([]byte, 8*s.bs)
+	ops := []blockdev.Request{
+		{Op: blockdev.OpWrite, Length: int64(len(b)), Bufs: [][]byte{b[:100], b[100:]}},
+		{Op: blockdev.OpRead, Length: int64(len(b)), Bufs: [][]byte{b}},
+		{Op: blockdev.OpWrite, FUA: true, Length: int64(len(b)), Bufs: [][]byte{b}},
+		{Op: blockdev.OpWriteZeroes, Length: s.bs},
+		{Op: blockdev.OpFlush},
+	}
+	for _, r := range ops {
+		s.do(c, r)
+		if n := testing.AllocsPerRun(50, func() { s.do(c, r) }); n > 0 {
+			s.Errorf("%s: %v allocations", r.Op, n)
+		}
+	}
+	m, ok := s.v.(blockdev.Memory)
+	if !ok {
+		return
+	}
+	segs := make([]blockdev.Segment, 0, 8)
+	if n := testing.AllocsPerRun(50, func() {
+		_, t, err := m.View(segs, 0, 8*s.bs)
+		if err != nil {
+			s.Fatal(err)
+		}
+		m.Release(t)
+	}); n > 0 {
+		s.Errorf("view: %v allocations", n)
+	}
+}

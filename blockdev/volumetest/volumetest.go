@@ -1,0 +1,225 @@
+// Package volumetest holds the acceptance suite that every kind of volume must pass, its
+// wrappers included.
+//
+//	func TestVolume(t *testing.T) {
+//		volumetest.Run(t, volumetest.Config{New: …})
+//	}
+package volumetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// Config says how volumes of the kind are made and what is special about it.
+type Config struct {
+	// New makes a place for one volume, and returns the function that opens it with the
+	// given options: the first time anew, with o.Size bytes that read as zeroes.
+	New func(t *testing.T) func(o blockdev.Options) (blockdev.Volume, error)
+	// Volatile: what was written is gone after Close.
+	Volatile bool
+	// Forgets: writes are swallowed and reads give zeroes.
+	Forgets bool
+	// Size of the volumes, a multiple of 1 MiB; 0 is 8 MiB.
+	Size int64
+}
+
+// Run runs the suite, with the block sizes that hosts use.
+func Run(t *testing.T, c Config) {
+	if c.Size == 0 {
+		c.Size = 8 << 20
+	}
+	t.Run("options", func(t *testing.T) { testOptions(t, &c) })
+	for _, bs := range []int{512, 4096} {
+		t.Run(fmt.Sprintf("%d-byte blocks", bs), func(t *testing.T) {
+			for _, x := range tests {
+				t.Run(x.name, func(t *testing.T) {
+					s := newSession(t, &c, bs)
+					x.run(s)
+				})
+			}
+		})
+	}
+}
+
+var tests = []struct {
+	name string
+	run  func(*session)
+}{
+	{"info", testInfo},
+	{"read and write", testReadWrite},
+	{"vectors", testVectors},
+	{"alignment", testAlignment},
+	{"durable", testDurable},
+	{"zeroes", testZeroes},
+	{"discard", testDiscard},
+	{"large ranges", testLarge},
+	{"bad requests", testBadRequests},
+	{"read-only", testReadOnly},
+	{"model", testModel},
+	{"whole blocks", testWholeBlocks},
+	{"close", testClose},
+	{"close with work outstanding", testCloseOutstanding},
+	{"views", testViews},
+	{"views and writers", testViewWriters},
+	{"views and close", testViewClose},
+	{"allocations", testAllocations},
+}
+
+// session is one test's volume.
+type session struct {
+	*testing.T
+	c    *Config
+	open func(o blockdev.Options) (blockdev.Volume, error)
+	v    blockdev.Volume
+	bs   int64
+	seed uint64
+	rnd  *rand.Rand
+}
+
+func newSession(t *testing.T, c *Config, bs int) *session {
+	s := &session{T: t, c: c, bs: int64(bs), open: c.New(t)}
+	s.seed = rand.Uint64()
+	s.rnd = rand.New(rand.NewPCG(s.seed, 0))
+	s.v = s.mustOpen(blockdev.Options{Size: c.Size, BlockSize: bs})
+	t.Cleanup(func() {
+		if s.v != nil {
+			if err := s.v.Close(); err != nil {
+				t.Errorf("close: %v", err)
+			}
+		}
+		if t.Failed() {
+			t.Logf("seed %#x", s.seed)
+		}
+	})
+	return s
+}
+
+func (s *session) mustOpen(o blockdev.Options) blockdev.Volume {
+	s.Helper()
+	v, err := s.open(o)
+	if err != nil {
+		s.Fatalf("open: %v", err)
+	}
+	return v
+}
+
+// reopen closes the volume and opens it again.
+func (s *session) reopen(o blockdev.Options) {
+	s.Helper()
+	if err := s.v.Close(); err != nil {
+		s.Fatalf("close: %v", err)
+	}
+	s.v = nil
+	o.BlockSize = int(s.bs)
+	s.v = s.mustOpen(o)
+}
+
+// Client submits requests to a volume and waits for them. It is used by one goroutine.
+type Client struct {
+	V    blockdev.Volume
+	r    blockdev.Request
+	done chan struct{}
+	bufs [1][]byte
+}
+
+// NewClient makes a client of v.
+func NewClient(v blockdev.Volume) *Client {
+	c := &Client{V: v, done: make(chan struct{}, 1)}
+	c.r.Complete = func(*blockdev.Request) { c.done <- struct{}{} }
+	return c
+}
+
+// Do runs r's operation and returns its error.
+func (c *Client) Do(r blockdev.Request) error {
+	c.r.Op, c.r.FUA, c.r.MayUnmap = r.Op, r.FUA, r.MayUnmap
+	c.r.Offset, c.r.Length, c.r.Bufs, c.r.Err = r.Offset, r.Length, r.Bufs, nil
+	c.V.Submit(&c.r)
+	<-c.done
+	return c.r.Err
+}
+
+// Read fills b from offset.
+func (c *Client) Read(b []byte, offset int64) error {
+	c.bufs[0] = b
+	return c.Do(blockdev.Request{Op: blockdev.OpRead, Offset: offset, Length: int64(len(b)), Bufs: c.bufs[:]})
+}
+
+// Write puts b at offset.
+func (c *Client) Write(b []byte, offset int64, fua bool) error {
+	c.bufs[0] = b
+	return c.Do(blockdev.Request{Op: blockdev.OpWrite, FUA: fua, Offset: offset, Length: int64(len(b)), Bufs: c.bufs[:]})
+}
+
+// Flush makes what was written durable.
+func (c *Client) Flush() error { return c.Do(blockdev.Request{Op: blockdev.OpFlush}) }
+
+// do runs a request that must succeed.
+func (s *session) do(c *Client, r blockdev.Request) {
+	s.Helper()
+	if err := c.Do(r); err != nil {
+		s.Fatalf("%s of %d at %d: %v", r.Op, r.Length, r.Offset, err)
+	}
+}
+
+func (s *session) write(c *Client, b []byte, off int64) {
+	s.Helper()
+	if err := c.Write(b, off, false); err != nil {
+		s.Fatalf("write of %d at %d: %v", len(b), off, err)
+	}
+}
+
+// expect reads and compares; a volume that forgets has zeroes.
+func (s *session) expect(c *Client, off int64, want []byte) {
+	s.Helper()
+	got := s.random(len(want)) // a read that fills nothing must show
+	if err := c.Read(got, off); err != nil {
+		s.Fatalf("read of %d at %d: %v", len(want), off, err)
+	}
+	if s.c.Forgets {
+		want = make([]byte, len(want))
+	}
+	s.compare(off, got, want)
+}
+
+func (s *session) compare(off int64, got, want []byte) {
+	s.Helper()
+	if bytes.Equal(got, want) {
+		return
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			s.Fatalf("byte %d (%d of %d): got %#x, want %#x; seed %#x", off+int64(i), i, len(want), got[i], want[i], s.seed)
+		}
+	}
+}
+
+func (s *session) random(n int) []byte {
+	b := make([]byte, n)
+	fillRandom(s.rnd, b)
+	return b
+}
+
+func fillRandom(r *rand.Rand, b []byte) {
+	for i := 0; i < len(b); i += 8 {
+		x := r.Uint64()
+		for j := i; j < min(i+8, len(b)); j++ {
+			b[j] = byte(x)
+			x >>= 8
+		}
+	}
+}
+
+// wantKind checks that err is an OpError of the kind.
+func wantKind(t testing.TB, what string, err, kind error) {
+	t.Helper()
+	var oe *blockdev.OpError
+	if !errors.Is(err, kind) || !errors.As(err, &oe) {
+		t.Errorf("%s: got %v (%T), want an OpError that is %q", what, err, err, kind)
+	}
+}
