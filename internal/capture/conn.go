@@ -1,0 +1,88 @@
+package capture
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Conn returns c with everything that passes through it recorded; c itself where f is nil. The
+// result keeps c's Counters.
+func (f *File) Conn(c udp.Conn) udp.Conn {
+	if f == nil {
+		return c
+	}
+	tapped := &conn{Conn: c, queue: f.queue, local: unmap(c.LocalAddr())}
+	if counted, ok := c.(udp.Counted); ok {
+		return countedConn{tapped, counted}
+	}
+	return tapped
+}
+
+// maxDatagrams is what one socket call can carry: an IP packet.
+const maxDatagrams = 0xffff
+
+type conn struct {
+	udp.Conn
+	queue *queue
+	local netip.AddrPort
+}
+
+type countedConn struct {
+	*conn
+	udp.Counted
+}
+
+func (c *conn) Recv(rx []udp.Received) (int, error) {
+	n, err := c.Conn.Recv(rx)
+	c.received(rx[:n])
+	return n, err
+}
+
+func (c *conn) TryRecv(rx []udp.Received) (int, error) {
+	n, err := c.Conn.TryRecv(rx)
+	c.received(rx[:n])
+	return n, err
+}
+
+// Send records before it sends: otherwise an answer could be in the file before its question.
+func (c *conn) Send(trains []udp.Train) (int, error) {
+	now := time.Now()
+	for i := range trains {
+		t := &trains[i]
+		c.put(record{
+			kind: udpSent, when: now, class: t.TrafficClass,
+			src: c.local, dst: unmap(t.Dst), segment: t.SegmentSize, size: t.Bytes,
+		}, t.Parts, t.Datagrams())
+	}
+	return c.Conn.Send(trains)
+}
+
+func (c *conn) received(rx []udp.Received) {
+	if len(rx) == 0 {
+		return
+	}
+	now := time.Now()
+	for i := range rx {
+		r := &rx[i]
+		c.put(record{
+			kind: udpReceived, when: now, class: r.TrafficClass,
+			src: unmap(r.Src), dst: netip.AddrPortFrom(r.Dst.Unmap(), c.local.Port()),
+			segment: r.SegmentSize, size: len(r.Buf),
+		}, [][]byte{r.Buf}, r.Count())
+	}
+}
+
+// put records what can be a packet; a train that the socket is going to refuse can't.
+func (c *conn) put(r record, parts [][]byte, datagrams int) {
+	src, dst := r.src.Addr(), r.dst.Addr()
+	if !src.IsValid() || !dst.IsValid() || src.Is4() != dst.Is4() || r.size > maxDatagrams {
+		return
+	}
+	c.queue.put(r, parts, max(1, datagrams))
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}

@@ -1,0 +1,127 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// File is a capture being written. A nil *File captures nothing.
+type File struct {
+	name  string
+	out   io.WriteCloser
+	queue *queue
+	start time.Time
+	done  chan struct{} // closed when everything is written
+	err   error         // valid when done is closed
+}
+
+// Create makes a capture file, or opens a named pipe, which Wireshark can watch live.
+// application is noted in it as its maker. A regular file that exists is not overwritten: the
+// error is fs.ErrExist then.
+func Create(path, application string) (*File, error) {
+	out, err := create(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := New(out, path, application)
+	if err != nil {
+		_ = out.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func create(path string) (*os.File, error) {
+	const mode = 0o644
+	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err == nil {
+		return out, nil
+	}
+	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() && !info.IsDir() {
+		out, err = os.OpenFile(path, os.O_WRONLY, 0)
+	}
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, fs.ErrExist):
+		return nil, fmt.Errorf("capture: %w (remove it or choose another name)", err)
+	}
+	return nil, fmt.Errorf("capture: %w", err)
+}
+
+// New captures into out, which the File closes. name is for errors.
+func New(out io.WriteCloser, name, application string) (*File, error) {
+	w, err := newWriter(out, application)
+	if err != nil {
+		return nil, fmt.Errorf("capture: write %s: %w", name, err)
+	}
+	f := &File{name: name, out: out, queue: newQueue(), start: time.Now(), done: make(chan struct{})}
+	go f.run(w)
+	return f, nil
+}
+
+// run writes until Close, or until writing fails.
+func (f *File) run(w *writer) {
+	defer close(f.done)
+	err := f.drain(w)
+	f.queue.close()
+	if err == nil {
+		err = w.finish(f.start, f.queue.drops())
+	}
+	if closeErr := f.out.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		f.err = fmt.Errorf("capture: write %s: %w", f.name, err)
+	}
+}
+
+func (f *File) drain(w *writer) error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	spare := new(batch)
+	for {
+		full := f.queue.take(spare)
+		if full == nil {
+			return nil
+		}
+		if err := w.batch(full); err != nil {
+			return err
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+		full.reset()
+		spare = full
+	}
+}
+
+// Dropped is the number of datagrams and stream calls that found no room so far.
+func (f *File) Dropped() uint64 {
+	if f == nil {
+		return 0
+	}
+	return f.queue.drops()
+}
+
+// closeTimeout is how long Close waits for the reader of a pipe.
+const closeTimeout = 5 * time.Second
+
+// Close writes what is queued and closes the file. It returns the first error of writing; the
+// file then ends before it. A second Close returns the same.
+func (f *File) Close() error {
+	if f == nil {
+		return nil
+	}
+	f.queue.close()
+	if p, ok := f.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+		_ = p.SetWriteDeadline(time.Now().Add(closeTimeout)) // regular files have none
+	}
+	<-f.done
+	return f.err
+}
