@@ -1,4 +1,39 @@
 // Package cm makes and ends RDMA connections: the RDMA-CM protocol, which is IBTA
 // communication management (volume 1, chapter 12) over MADs on queue pair 1, with the private
 // header that carries IP addresses and ports (IBTA annex A11).
+//
+// # Layers
+//
+// The messages, one file per group, are encoded and decoded by Append and Parse. A conn is the
+// state machine of one connection: events and the time go in, messages and events come out, and
+// it knows of no socket, clock or lock. A Manager is the edge: it runs the connections of one
+// Device, moves their QPs, and fulfils verbs.ConnectionManager.
+//
+// # Ownership
+//
+// A Manager takes over the MADs of its Device until Close; it does not close the device. An
+// identifier owns the QP of its CreateQP and destroys it with itself. A connection whose
+// identifier was destroyed stays in the manager's table, a few hundred bytes without a QP, until
+// its peer has been told and TIMEWAIT is over.
+//
+// # Concurrency
+//
+// The device hands MADs over in its own context, where they are only copied into a bounded box.
+// One goroutine of the Manager takes them out, runs the timers and calls the handlers, so the
+// events of all identifiers come one at a time and in order. A handler may call every method of
+// every identifier, but not Manager.Close; while it blocks, no connection of the device makes
+// progress. No lock is held while a handler or the device is called. An idle Manager sleeps.
+//
+// # Behaviour towards Linux
+//
+// Messages, timers and retries are those of Linux's rdma_cm: a REQ goes out every 4.6 s, 16
+// times. What differs does so to recover sooner: a REQ that comes again is answered by the REP
+// again, or by an MRA while the consumer thinks; a REP for a forgotten REQ gets a REJ; the first
+// packet on a QP (verbs.EventCommEst) stands in for the RTU.
+//
+// # Defence
+//
+// Communication IDs, transaction IDs and starting PSNs are random. A message counts only if it
+// comes from the address of the peer and names both IDs. Requests are bounded by the backlog of
+// the listener and by Config; what a peer can ask us to wait for is bounded too.
 package cm

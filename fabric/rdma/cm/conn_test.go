@@ -1,0 +1,139 @@
+package cm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// script plays a sequence of events, one per byte, on a connection and checks after each what
+// must hold in every state.
+type script struct {
+	t      *testing.T
+	c      conn
+	now    time.Time
+	counts map[verbs.CMEventType]int
+	gone   bool // closed once
+}
+
+func newScript(t *testing.T, active bool) *script {
+	s := &script{t: t, now: time.Unix(0, 0), counts: map[verbs.CMEventType]int{}}
+	s.c = conn{ids: CommIDs{Local: 1}, localQPN: 10, tid: 5, dreqTID: 6, qpACK: 17}
+	if active {
+		var fx effects
+		s.c.connect(s.now, &REQ{LocalCommID: 1}, &fx)
+		return s
+	}
+	s.c.onREQ(5, &REQ{LocalCommID: 2, LocalQPN: 20, LocalResponse: 20, MaxCMRetries: 3})
+	return s
+}
+
+// scriptEvents are the bytes that mean something.
+const scriptEvents = 15
+
+func (s *script) play(b byte) {
+	var fx effects
+	ids := CommIDs{2, 1}
+	switch before := s.c.state; b % scriptEvents {
+	case 0:
+		s.c.onREP(&REP{CommIDs: ids, LocalQPN: 20}, &fx)
+	case 1:
+		if before == stateREPRcvd {
+			s.c.ready(verbs.ConnParam{}, &fx)
+		}
+	case 2:
+		if before == stateREPRcvd {
+			s.c.refuse(verbs.RejectNoResources, &fx)
+		}
+	case 3:
+		if s.c.awaitsOwner() {
+			s.c.accept(s.now, &REP{CommIDs: s.c.ids, LocalQPN: 10}, &fx)
+		}
+	case 4:
+		if s.c.awaitsOwner() {
+			s.c.reject(verbs.RejectConsumer, nil, &fx)
+		}
+	case 5:
+		s.c.onRTU(nil, &fx)
+	case 6:
+		s.c.onMRA(s.now, &MRA{CommIDs: ids, Message: AnsweredMessage(b >> 6), ServiceTimeout: 9}, &fx)
+	case 7:
+		s.c.onREJ(s.now, &REJ{CommIDs: ids, Message: AnsweredMessage(b >> 6)}, &fx)
+	case 8:
+		s.c.onDREQ(s.now, 7, &DREQ{CommIDs: ids, RemoteQPN: 10 + uint32(b>>7)}, &fx)
+	case 9:
+		s.c.onDREP(s.now, &fx)
+	case 10:
+		s.c.disconnect(s.now, &fx)
+	case 11:
+		s.c.onDuplicateREQ(&fx)
+	case 12:
+		s.c.commEst(&fx)
+	case 13:
+		s.c.abandon(s.now, &fx)
+	case 14:
+		if !s.c.deadline.IsZero() {
+			s.now = s.c.deadline
+			s.c.timeout(s.now, &fx)
+		}
+	}
+	s.check(&fx)
+}
+
+func (s *script) check(fx *effects) {
+	s.t.Helper()
+	timed := map[state]bool{
+		stateREQSent: true, stateMRAREQRcvd: true, stateREPSent: true, stateMRAREPRcvd: true,
+		stateDREQSent: true, stateTimewait: true,
+	}
+	if timed[s.c.state] == s.c.deadline.IsZero() {
+		s.t.Fatalf("state %d with deadline %v", s.c.state, s.c.deadline)
+	}
+	if timed[s.c.state] && s.c.deadline.Before(s.now) {
+		s.t.Fatalf("state %d is late", s.c.state)
+	}
+	if s.gone && (s.c.state != stateClosed || len(fx.sends)+len(fx.events) > 0) {
+		s.t.Fatalf("state %d, %d messages, %d events after the end", s.c.state, len(fx.sends), len(fx.events))
+	}
+	s.gone = s.c.state == stateClosed
+	for _, e := range fx.events {
+		if e.replied {
+			continue
+		}
+		if s.counts[e.Type]++; s.counts[e.Type] > 1 {
+			s.t.Fatalf("event %d a second time", e.Type)
+		}
+	}
+	if s.counts[verbs.CMTimewaitExit] > 0 && s.counts[verbs.CMRejected]+s.counts[verbs.CMUnreachable] > 0 {
+		s.t.Fatal("refused, and yet there was a TIMEWAIT")
+	}
+	for _, o := range fx.sends {
+		Append(nil, o.tid, o.msg)
+	}
+}
+
+// In no order of events does a connection break its rules, stay for ever, or speak after its end.
+func FuzzConn(f *testing.F) {
+	f.Add(true, []byte{0, 1, 10, 9, 14})
+	f.Add(true, []byte{6, 14, 14, 0, 1, 0, 8, 10, 8, 14})
+	f.Add(true, []byte{14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14})
+	f.Add(false, []byte{11, 3, 11, 14, 5, 8, 8, 10, 11, 14})
+	f.Add(false, []byte{3, 14, 14, 14, 14})
+	f.Add(false, []byte{3, 12, 10, 8, 14})
+	f.Add(false, []byte{3, 8, 13, 8, 14})
+	f.Fuzz(func(t *testing.T, active bool, events []byte) {
+		s := newScript(t, active)
+		for _, b := range events[:min(len(events), 1000)] {
+			s.play(b)
+		}
+		// Once its owner has gone, time alone ends it.
+		s.play(13)
+		for range 64 {
+			s.play(14)
+		}
+		if s.c.state != stateClosed {
+			t.Fatalf("state %d for ever", s.c.state)
+		}
+	})
+}
