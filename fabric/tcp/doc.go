@@ -1,0 +1,36 @@
+// Package tcp is the NVMe/TCP binding (NVMe/TCP Transport Specification 1.0): PDUs, digests,
+// in-capsule data, R2T and H2CData, C2HData and the SUCCESS flag, terminate requests. It
+// serves both sides: Listen for a target (package nvme/target), Transport for a host
+// (package nvme/host).
+//
+// # One connection
+//
+// A TCP connection is one NVMe queue pair. Each has one reader goroutine, which runs to
+// completion: it receives a batch with one recvmsg, parses every PDU in it, places their data,
+// hands the commands to the engine (or the completions to the host core), which usually answer
+// before they return, and writes everything they posted with one sendmsg before it waits again.
+// Whoever posts from another goroutine while the connection is quiet writes from there; while
+// a batch is parsed or a write is under way, it only queues, and the one at work takes it along
+// (flat combining). A second goroutine exists per connection for one purpose: to wait while the
+// peer's window is closed. It sleeps otherwise, and an idle connection costs nothing.
+//
+// # Where data lies
+//
+// Sent data is gathered by the kernel from where it lies: a view of the volume, the target's
+// pool, the host's buffer. PDU headers and digests are staged next to each other in a small
+// buffer of the connection. Received data is read straight into its final place as soon as a
+// PDU's header is known; what came along with the header in the same read (a small command's
+// data, usually) is copied out of the read buffer, once.
+//
+// # Ownership
+//
+// A target's request slot belongs to the engine from Queue.Submit to Conn.Respond, and is used
+// again after Request.Sent. A host's request belongs to the transport from Submit until
+// Sink.Completed or Sink.Closed. Memory is bounded by the queue depth, the size of the pool
+// given in TargetConfig.Memory, and the limit of connections.
+//
+// # Knobs
+//
+// TargetConfig and HostConfig; the zero value of each is what Linux peers expect. Counters
+// tells what happened.
+package tcp

@@ -1,0 +1,100 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Kinds of failure, for errors.Is.
+var (
+	// ErrProtocol: the peer sent what NVMe/TCP doesn't allow. The error is a *ProtocolError.
+	ErrProtocol = errors.New("protocol error")
+	// ErrTerminated: the peer sent a terminate request. The error is a *TerminatedError.
+	ErrTerminated = errors.New("terminated by the peer")
+	// ErrDataDigest: a data digest didn't match. It fails one command, not the connection.
+	ErrDataDigest = errors.New("data digest error")
+	// ErrClosed: the connection or the listener is closed.
+	ErrClosed = errors.New("connection is closed")
+	// ErrPeerClosed: the peer closed the connection.
+	ErrPeerClosed = errors.New("closed by the peer")
+	// ErrHandshake: the exchange of ICReq and ICResp failed.
+	ErrHandshake = errors.New("connection could not be initialized")
+	// ErrTooMany: a limit on connections is reached.
+	ErrTooMany = errors.New("too many connections")
+)
+
+// FieldError says which field of a PDU is wrong, in the terms of a terminate request.
+type FieldError struct {
+	FES   FES
+	FEI   uint32 // offset of the field, or the received header digest
+	Field string // the field, with its PDU where that isn't obvious
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%v: %s (FEI %#x)", e.FES, e.Field, e.FEI)
+}
+
+// ProtocolError says that the peer broke the protocol. The connection is dead, and the peer was
+// told with a terminate request.
+type ProtocolError struct {
+	Peer  netip.AddrPort
+	PDU   Type // the PDU at fault
+	Cause *FieldError
+}
+
+func (e *ProtocolError) Error() string {
+	return fmt.Sprintf("nvme/tcp peer %v: %v: %v", e.Peer, e.PDU, e.Cause)
+}
+
+// Unwrap gives the kind and the field.
+func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Cause} }
+
+// TerminatedError says that the peer ended the connection with a terminate request.
+type TerminatedError struct {
+	Peer    netip.AddrPort
+	FES     FES
+	FEI     uint32
+	Offence string // the PDU that the peer objects to, as far as it told
+}
+
+func (e *TerminatedError) Error() string {
+	s := fmt.Sprintf("nvme/tcp peer %v ended the connection: %v (FEI %#x)", e.Peer, e.FES, e.FEI)
+	if e.Offence != "" {
+		s += " in our " + e.Offence
+	}
+	return s
+}
+
+// Unwrap gives the kind.
+func (e *TerminatedError) Unwrap() error { return ErrTerminated }
+
+// ConnError says at which stage a connection failed, and why.
+type ConnError struct {
+	Stage string // "listen", "connect", "initialize", "receive", "send"
+	Peer  netip.AddrPort
+	Err   error
+}
+
+func (e *ConnError) Error() string {
+	return fmt.Sprintf("nvme/tcp %s %v: %v", e.Stage, e.Peer, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *ConnError) Unwrap() error { return e.Err }
+
+// errTransfer is what Request.Pulled is told of a data digest error: the kind, and the status
+// for the command's response.
+var errTransfer = fmt.Errorf("%w: %w", ErrDataDigest, nvme.StatusTransientTransport)
+
+// shortError says that a PDU was cut.
+func shortError(what string, have, want int) error {
+	return fmt.Errorf("%s: %d bytes where %d are needed", what, have, want)
+}
+
+// invalid makes the FieldError of a bad header field.
+func invalid(off uint32, field string) *FieldError {
+	return &FieldError{FESInvalidHeader, off, field}
+}

@@ -1,0 +1,58 @@
+package tcp
+
+import "github.com/nvme-anywhere/nvmeof/nvme"
+
+// Header lengths of the capsule PDUs, in bytes.
+const (
+	CapsuleCmdSize  = HeaderSize + nvme.CommandSize
+	CapsuleRespSize = HeaderSize + nvme.CompletionSize
+)
+
+// The specification's numbers (sections 3.6.2.6 and 3.6.2.7).
+var (
+	_ [72 - CapsuleCmdSize]struct{}
+	_ [CapsuleCmdSize - 72]struct{}
+	_ [24 - CapsuleRespSize]struct{}
+	_ [CapsuleRespSize - 24]struct{}
+)
+
+// offRespCID is where the command identifier lies in a CapsuleResp.
+const offRespCID = HeaderSize + 12
+
+// CapsuleCmd is a command capsule; in-capsule data follows it at Header.PDO.
+type CapsuleCmd struct {
+	Header
+	Cmd nvme.Command
+}
+
+// ParseCapsuleCmd reads the header of a CapsuleCmd; b starts with its common header.
+func ParseCapsuleCmd(b []byte) (CapsuleCmd, error) {
+	if len(b) < CapsuleCmdSize {
+		return CapsuleCmd{}, shortError("CapsuleCmd", len(b), CapsuleCmdSize)
+	}
+	return CapsuleCmd{headerAt(b), *nvme.CommandAt(b[HeaderSize:])}, nil
+}
+
+// Append appends the header, without digest or data.
+func (p *CapsuleCmd) Append(b []byte) []byte {
+	return append(p.Header.Append(b), p.Cmd[:]...)
+}
+
+// CapsuleResp is a response capsule.
+type CapsuleResp struct {
+	Header
+	CQE nvme.Completion
+}
+
+// ParseCapsuleResp reads the header of a CapsuleResp; b starts with its common header.
+func ParseCapsuleResp(b []byte) (CapsuleResp, error) {
+	if len(b) < CapsuleRespSize {
+		return CapsuleResp{}, shortError("CapsuleResp", len(b), CapsuleRespSize)
+	}
+	return CapsuleResp{headerAt(b), *nvme.CompletionAt(b[HeaderSize:])}, nil
+}
+
+// Append appends the header, without digest.
+func (p *CapsuleResp) Append(b []byte) []byte {
+	return append(p.Header.Append(b), p.CQE[:]...)
+}

@@ -1,0 +1,229 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// flow is one direction of a TCP connection.
+type flow struct{ src, dst netip.AddrPort }
+
+// piece is a TCP segment's payload.
+type piece struct {
+	seq  uint32
+	data []byte
+}
+
+// tcpSegment takes apart an Ethernet frame as tcpdump writes it; ok is false for what isn't TCP
+// over IPv4 with data.
+func tcpSegment(b []byte) (f flow, p piece, ok bool) {
+	const eth = 14
+	if len(b) < eth+40 || binary.BigEndian.Uint16(b[12:]) != 0x0800 || b[eth+9] != 6 {
+		return f, p, false
+	}
+	ip := b[eth : eth+int(binary.BigEndian.Uint16(b[eth+2:]))]
+	tcp := ip[int(ip[0]&15)*4:]
+	f.src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(tcp))
+	f.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:20])), binary.BigEndian.Uint16(tcp[2:]))
+	p.seq = binary.BigEndian.Uint32(tcp[4:])
+	p.data = bytes.Clone(tcp[int(tcp[12]>>4)*4:])
+	return f, p, len(p.data) > 0
+}
+
+// readStreams reassembles the TCP streams of a classic pcap file.
+func readStreams(t testing.TB, path string) map[flow][]byte {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := pcapgo.NewReader(file)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	pieces := map[flow][]piece{}
+	for {
+		b, _, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if f, p, ok := tcpSegment(b); ok {
+			pieces[f] = append(pieces[f], p)
+		}
+	}
+	streams := map[flow][]byte{}
+	for f, ps := range pieces {
+		var whole bool
+		if streams[f], whole = reassemble(ps); !whole {
+			t.Logf("%s %v: a segment is missing; what comes after it is not looked at", path, f)
+		}
+	}
+	return streams
+}
+
+// reassemble puts segments in order, drops retransmissions, and ends at the first gap.
+func reassemble(ps []piece) (out []byte, whole bool) {
+	slices.SortStableFunc(ps, func(a, b piece) int { return int(int32(a.seq - b.seq)) })
+	next := ps[0].seq
+	for _, p := range ps {
+		skip := int32(next - p.seq)
+		if skip < 0 {
+			return out, false
+		}
+		if int(skip) < len(p.data) {
+			out = append(out, p.data[skip:]...)
+			next = p.seq + uint32(len(p.data))
+		}
+	}
+	return out, true
+}
+
+// isNVMe says whether a stream starts like NVMe/TCP rather than TLS or another protocol.
+func isNVMe(s []byte) bool {
+	if len(s) < HeaderSize {
+		return false
+	}
+	h := headerAt(s)
+	return h.Type < numTypes && headerLengths[h.Type] != 0 && h.HLEN == headerLengths[h.Type]
+}
+
+// TestSamples parses and re-encodes every PDU that Linux sent in the captures of testdata, or
+// of the directory that NVMETCP_SAMPLES names, and verifies their digests.
+func TestSamples(t *testing.T) {
+	dir := "testdata"
+	if d := os.Getenv("NVMETCP_SAMPLES"); d != "" {
+		dir = d
+	}
+	var seen sampleCounts
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".pcap" {
+			return err
+		}
+		for f, s := range readStreams(t, path) {
+			if isNVMe(s) {
+				checkStream(t, path, f, s, &seen)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range PDUTypes {
+		t.Logf("%7d %v", seen.pdus[typ], typ)
+		term := typ == TypeC2HTermReq || typ == TypeH2CTermReq // Linux never sends one
+		if seen.pdus[typ] == 0 && !term {
+			t.Errorf("no %v in %s", typ, dir)
+		}
+	}
+	t.Logf("%d header digests, %d data digests", seen.header, seen.data)
+	if seen.header == 0 || seen.data == 0 {
+		t.Errorf("no digests in %s", dir)
+	}
+}
+
+type sampleCounts struct {
+	pdus         [numTypes]int
+	header, data int
+}
+
+func checkStream(t *testing.T, path string, f flow, s []byte, seen *sampleCounts) {
+	t.Helper()
+	ru := rules{self: hostRole, align: 4}
+	if senders[headerAt(s).Type] == hostRole {
+		ru.self = controllerRole
+	}
+	for off := 0; len(s)-off >= HeaderSize; {
+		h, err := ParseHeader(s[off:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		ic := h.Type == TypeICReq || h.Type == TypeICResp
+		ru.ready = !ic
+		ru.headerDigest = h.Flags&FlagHDGST != 0
+		ru.dataDigest = h.Flags&FlagDDGST != 0
+		if err := ru.check(h); err != nil {
+			t.Fatalf("%s %v: %v at %d: %v", path, f, h.Type, off, err)
+		}
+		if int(h.PLEN) > len(s)-off { // the capture ends here
+			if n := int(h.HLEN) + h.headerDigestLen(); n <= len(s)-off {
+				checkHeader(t, path, s[off:off+n], seen)
+			}
+			return
+		}
+		checkPDU(t, path, s[off:off+int(h.PLEN)], seen)
+		off += int(h.PLEN)
+	}
+}
+
+// checkPDU checks one whole PDU.
+func checkPDU(t *testing.T, path string, b []byte, seen *sampleCounts) {
+	t.Helper()
+	h := headerAt(b)
+	checkHeader(t, path, b, seen)
+	if h.Flags&FlagDDGST != 0 && h.hasData() {
+		seen.data++
+		data := b[h.PDO:][:h.DataLen()]
+		if got := binary.LittleEndian.Uint32(b[len(b)-DigestSize:]); got != Digest(data) {
+			t.Errorf("%s: data digest of %v is %#x, not %#x", path, h.Type, got, Digest(data))
+		}
+	}
+}
+
+// checkHeader checks the header of a PDU and its digest.
+func checkHeader(t *testing.T, path string, b []byte, seen *sampleCounts) {
+	t.Helper()
+	h := headerAt(b)
+	seen.pdus[h.Type]++
+	out, err := reencode(b)
+	if err != nil || !bytes.Equal(out, b[:len(out)]) {
+		t.Errorf("%s: %v doesn't re-encode to the same bytes (%v):\n%x\n%x", path, h.Type, err, b[:len(out)], out)
+	}
+	n := int(h.HLEN)
+	if h.Flags&FlagHDGST != 0 {
+		seen.header++
+		if got := binary.LittleEndian.Uint32(b[n:]); got != Digest(b[:n]) {
+			t.Errorf("%s: header digest of %v is %#x, not %#x", path, h.Type, got, Digest(b[:n]))
+		}
+	}
+}
+
+// reencode parses the header of a PDU and appends it again.
+func reencode(b []byte) ([]byte, error) {
+	switch h := headerAt(b); h.Type {
+	case TypeICReq:
+		p, err := ParseICReq(b)
+		return p.Append(nil), err
+	case TypeICResp:
+		p, err := ParseICResp(b)
+		return p.Append(nil), err
+	case TypeCapsuleCmd:
+		p, err := ParseCapsuleCmd(b)
+		return p.Append(nil), err
+	case TypeCapsuleResp:
+		p, err := ParseCapsuleResp(b)
+		return p.Append(nil), err
+	case TypeH2CData, TypeC2HData:
+		p, err := ParseData(b)
+		return p.Append(nil), err
+	case TypeR2T:
+		p, err := ParseR2T(b)
+		return p.Append(nil), err
+	default:
+		p, err := ParseTermReq(b)
+		return p.Append(nil), err
+	}
+}
