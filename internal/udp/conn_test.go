@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"os"
 	"sync"
@@ -87,15 +86,6 @@ func (b *inbox) next(t testing.TB) []byte {
 		t.Fatal("datagram didn't arrive")
 		return nil
 	}
-}
-
-func pattern(n int, seed uint64) []byte {
-	r := rand.New(rand.NewPCG(seed, 1))
-	p := make([]byte, n)
-	for i := range p {
-		p[i] = byte(r.Uint32())
-	}
-	return p
 }
 
 // trainOf cuts payload into a train of segments of size bytes, gathered from several parts.

@@ -90,6 +90,9 @@ func (s *sender) add(c *conn, t *Train) error {
 		return trainError(t, "%d bytes in %d parts: want 1 to %d bytes in at most %d parts",
 			t.Bytes, len(t.Parts), MaxTrainBytes, MaxTrainParts)
 	}
+	if !t.Dst.IsValid() || t.Dst.Port() == 0 {
+		return trainError(t, "no destination")
+	}
 	if t.Dst.Addr().Unmap().Is4() != c.local.Addr().Is4() {
 		return trainError(t, "the socket is bound to %v, of the other address family", c.local.Addr())
 	}
@@ -241,7 +244,7 @@ func (c *conn) refusesSegments(t *Train, errno unix.Errno) bool {
 	case unix.EIO, unix.EOPNOTSUPP, unix.ENOPROTOOPT:
 		return true
 	case unix.EINVAL:
-		mtu, err := routeMTU(t.Dst)
+		mtu, err := routeMTU(c.local.Addr(), c.scope, t.Dst)
 		return err == nil && t.SegmentSize+headerBytes(t.Dst.Addr()) <= mtu
 	}
 	return false

@@ -1,0 +1,53 @@
+package udp
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+)
+
+func TestSourceFor(t *testing.T) {
+	for _, dst := range []string{"127.0.0.1", "127.9.8.7"} {
+		src, err := SourceFor(netip.MustParseAddr(dst))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := netip.MustParseAddr("127.0.0.1"); src != want && src.String() != dst {
+			t.Errorf("source for %s is %v, want %v", dst, src, want)
+		}
+	}
+}
+
+func TestPickLoopbackCanBeListenedOn(t *testing.T) {
+	seen := map[netip.Addr]bool{}
+	for range 20 {
+		a, err := PickLoopback(4791)
+		if err != nil {
+			if errors.Is(err, ErrInUse) {
+				t.Skip("port 4791 is taken on every address here:", err)
+			}
+			t.Fatal(err)
+		}
+		if !a.Is4() || !a.IsLoopback() || a == netip.MustParseAddr("127.0.0.1") {
+			t.Fatalf("picked %v", a)
+		}
+		seen[a] = true
+	}
+	if len(seen) < 15 {
+		t.Errorf("only %d different addresses in 20 picks", len(seen))
+	}
+}
+
+func TestInterfaceMTU(t *testing.T) {
+	listed, err := InterfaceMTU(netip.MustParseAddr("127.0.0.1"))
+	if err != nil || listed < 1280 {
+		t.Errorf("MTU of 127.0.0.1: %d, %v", listed, err)
+	}
+	covered, err := InterfaceMTU(netip.MustParseAddr("127.200.3.4"))
+	if err != nil || covered != listed {
+		t.Errorf("MTU of 127.200.3.4: %d, %v; want that of 127.0.0.1, %d", covered, err, listed)
+	}
+	if _, err := InterfaceMTU(netip.MustParseAddr("192.0.2.1")); !errors.Is(err, ErrNotLocal) {
+		t.Errorf("MTU of a documentation address: %v, want ErrNotLocal", err)
+	}
+}

@@ -1,0 +1,213 @@
+//go:build linux
+
+package udp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestListenErrors(t *testing.T) {
+	held := listen(t, loop4, Config{})
+	_, err := Listen(held.LocalAddr(), Config{})
+	var op *OpError
+	if !errors.Is(err, ErrInUse) || !errors.Is(err, unix.EADDRINUSE) || !errors.As(err, &op) || op.Addr != held.LocalAddr() {
+		t.Errorf("port in use: %v", err)
+	}
+	if want := fmt.Sprintf("process %d", os.Getpid()); !strings.Contains(err.Error(), want) {
+		t.Errorf("%q doesn't name its owner, %q", err, want)
+	}
+	for _, tc := range []struct {
+		addr string
+		cfg  Config
+		kind error
+	}{
+		{"192.0.2.1:4791", Config{}, ErrNotLocal},
+		{"0.0.0.0:4791", Config{}, ErrNotLocal},
+		{"[::]:4791", Config{}, ErrNotLocal},
+		{"224.0.0.1:4791", Config{}, ErrNotLocal},
+		{"[fe80::1%nosuchinterface]:4791", Config{}, ErrNotLocal},
+		{"127.0.0.1:0", Config{RecvBuffer: -1}, nil},
+		{"127.0.0.1:0", Config{SendBuffer: maxBuffer + 1}, nil},
+		{"127.0.0.1:0", Config{BusyPoll: -1}, nil},
+	} {
+		c, err := Listen(netip.MustParseAddrPort(tc.addr), tc.cfg)
+		if err == nil {
+			c.Close()
+			t.Errorf("%s %+v: no error", tc.addr, tc.cfg)
+		} else if tc.kind != nil && !errors.Is(err, tc.kind) {
+			t.Errorf("%s %+v: %v, want %v", tc.addr, tc.cfg, err, tc.kind)
+		}
+	}
+}
+
+func TestFindOwner(t *testing.T) {
+	const table = `   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops
+  100: 0100007F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 18021 2 0000000000000000 0
+  101: 00000000:12B8 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 0 2 0000000000000000 0
+  102: 00000000000000000000000001000000:12B7 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000 1000 0 555 2 0000000000000000 0
+  103: nonsense
+`
+	for _, tc := range []struct {
+		addr  string
+		inode uint64
+		at    string
+		found bool
+	}{
+		{"127.0.0.1:4791", 18021, "127.0.0.1:4791", true},
+		{"127.0.0.2:4791", 0, "", false},
+		{"10.0.0.1:4792", 0, "0.0.0.0:4792", true}, // the kernel's, on every address
+		{"[::1]:4791", 555, "[::1]:4791", true},
+		{"127.0.0.1:53", 0, "", false},
+	} {
+		inode, at, found := findOwner(strings.NewReader(table), netip.MustParseAddrPort(tc.addr))
+		if inode != tc.inode || found != tc.found || found && at.String() != tc.at {
+			t.Errorf("%s: inode %d at %v, %v", tc.addr, inode, at, found)
+		}
+	}
+}
+
+func FuzzFindOwner(f *testing.F) {
+	f.Add("1: 0100007F:12B7 0 0 0 0 0 0 0 7")
+	f.Add("1: 0100007F00:12B7 0 0 0 0 0 0 0 7")
+	f.Fuzz(func(_ *testing.T, table string) {
+		findOwner(strings.NewReader(table), netip.MustParseAddrPort("127.0.0.1:4791"))
+	})
+}
+
+// TestRefusedSegmentation has the kernel refuse: it doesn't segment for a socket without
+// checksums.
+func TestRefusedSegmentation(t *testing.T) {
+	a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{})
+	if !a.Segmentation() {
+		t.Skip("the kernel has no UDP_SEGMENT")
+	}
+	in := receiveAll(t, b)
+	if err := unix.SetsockoptInt(a.fd, unix.SOL_SOCKET, unix.SO_NO_CHECK, 1); err != nil {
+		t.Fatal(err)
+	}
+	one, two := trainOf(b.LocalAddr(), pattern(64, 1), 64), trainOf(b.LocalAddr(), pattern(100, 2), 50)
+	n, err := a.Send([]Train{one, two, one})
+	if n != 1 || !errors.Is(err, ErrSegmentation) || a.Segmentation() {
+		t.Fatalf("Send took %d, %v; segmentation %v", n, err, a.Segmentation())
+	}
+	if a.Counters().SegmentationRefused() == 0 {
+		t.Error("the kernel's reason isn't kept")
+	}
+	in.next(t)
+	// Refused without asking the kernel again; what came before is sent.
+	if n, err = a.Send([]Train{one, two}); n != 1 || !errors.Is(err, ErrSegmentation) {
+		t.Fatalf("Send took %d, %v", n, err)
+	}
+	send(t, a, two)
+	for range 3 {
+		in.next(t)
+	}
+	if got := a.Counters().TxDatagrams.Load(); got != 4 {
+		t.Errorf("%d datagrams counted, want 4", got)
+	}
+}
+
+func TestMalformedTrainsAreRefused(t *testing.T) {
+	c := listen(t, loop4, Config{})
+	dst := c.LocalAddr()
+	p := func(n int) [][]byte { return [][]byte{make([]byte, n)} }
+	good := Train{Dst: dst, Parts: p(10), Bytes: 10, SegmentSize: 10}
+	for name, bad := range map[string]Train{
+		"empty":             {Dst: dst},
+		"too long":          {Dst: dst, Parts: p(MaxTrainBytes + 1), Bytes: MaxTrainBytes + 1, SegmentSize: 5000},
+		"wrong sum":         {Dst: dst, Parts: p(10), Bytes: 11, SegmentSize: 11},
+		"too many parts":    {Dst: dst, Parts: make([][]byte, MaxTrainParts+1), Bytes: 10, SegmentSize: 10},
+		"too many segments": {Dst: dst, Parts: p(MaxTrainSegments + 1), Bytes: MaxTrainSegments + 1, SegmentSize: 1},
+		"no destination":    {Parts: p(10), Bytes: 10, SegmentSize: 10},
+		"no port":           {Dst: netip.AddrPortFrom(loop4, 0), Parts: p(10), Bytes: 10, SegmentSize: 10},
+		"other family":      {Dst: netip.AddrPortFrom(loop6, 4791), Parts: p(10), Bytes: 10, SegmentSize: 10},
+	} {
+		n, err := c.Send([]Train{good, bad, good})
+		if n != 1 || !errors.Is(err, ErrTrain) {
+			t.Errorf("%s: Send took %d, %v", name, n, err)
+		}
+	}
+	if got := c.Counters().TxDatagrams.Load(); got != 8 {
+		t.Errorf("%d datagrams sent, want the 8 good ones", got)
+	}
+}
+
+// TestUnreachableIsCountedAndSkipped: from a loopback address nothing outside can be reached.
+func TestUnreachableIsCountedAndSkipped(t *testing.T) {
+	a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{})
+	in := receiveAll(t, b)
+	outside := netip.MustParseAddrPort("192.0.2.1:4791")
+	n, err := a.Send([]Train{
+		trainOf(outside, pattern(64, 1), 64),
+		trainOf(outside, pattern(100, 1), 50),
+		trainOf(b.LocalAddr(), pattern(64, 2), 64),
+	})
+	if n != 3 || err != nil {
+		t.Fatalf("Send took %d, %v", n, err)
+	}
+	in.next(t)
+	k := a.Counters()
+	if k.TxDrops.Load() != 3 || k.TxDatagrams.Load() != 1 || k.LastSendErrno() == 0 || !a.Segmentation() {
+		t.Errorf("%d dropped, %d sent, errno %v, segmentation %v",
+			k.TxDrops.Load(), k.TxDatagrams.Load(), k.LastSendErrno(), a.Segmentation())
+	}
+}
+
+func TestKernelDropsAreCounted(t *testing.T) {
+	b := listen(t, loop4, Config{RecvBuffer: 4096})
+	a := listen(t, loop4, Config{})
+	one := []Train{trainOf(b.LocalAddr(), pattern(1000, 1), 1000)}
+	const sent = 500
+	for range sent {
+		must(a.Send(one))
+	}
+	rx := make([]Received, RecvBatch)
+	for must(b.TryRecv(rx)) > 0 {
+	}
+	// The total of drops travels with the next datagram.
+	must(a.Send(one))
+	must(b.Recv(rx))
+	k := b.Counters()
+	if k.RxKernelDrops.Load() == 0 || k.RxDatagrams.Load()+k.RxKernelDrops.Load() != sent+1 {
+		t.Errorf("%d received, %d dropped, of %d", k.RxDatagrams.Load(), k.RxKernelDrops.Load(), sent+1)
+	}
+}
+
+func TestRecvBufferHoldsWhatItReports(t *testing.T) {
+	b := listen(t, loop4, Config{})
+	a := listen(t, loop4, Config{})
+	const size = 15 * 4140
+	train := trainOf(b.LocalAddr(), pattern(size, 1), 4140)
+	trains := min(b.RecvBuffer(), 1<<20) / size
+	for range trains {
+		send(t, a, train)
+	}
+	rx := make([]Received, RecvBatch)
+	got := 0
+	for n := must(b.TryRecv(rx)); n > 0; n = must(b.TryRecv(rx)) {
+		for _, r := range rx[:n] {
+			got += len(r.Buf)
+		}
+	}
+	if got != trains*size {
+		t.Errorf("%d bytes of %d held, buffer %d", got, trains*size, b.RecvBuffer())
+	}
+}
+
+func TestBusyPollReceivesAndThenBlocks(t *testing.T) {
+	b := listen(t, loop4, Config{BusyPoll: time.Millisecond})
+	in := receiveAll(t, b)
+	a := listen(t, loop4, Config{})
+	for i := range 10 {
+		send(t, a, trainOf(b.LocalAddr(), pattern(64, uint64(i)), 64))
+		in.next(t)
+	}
+}
