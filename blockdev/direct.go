@@ -70,9 +70,7 @@ func noDirect(err error) error {
 // directAlignment asks the file system, with statx, which Linux answers from 6.1 on. Where it
 // doesn't, the alignment is what every device takes.
 func directAlignment(f *os.File, blockSize int) (alignment, error) {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err == nil && fs.Type == unix.TMPFS_MAGIC {
-		// tmpfs takes the flag and ignores it.
+	if inMemory(f) {
 		return alignment{}, errors.New("the file system is in memory")
 	}
 	var st unix.Statx_t
@@ -84,4 +82,14 @@ func directAlignment(f *os.File, blockSize int) (alignment, error) {
 		return alignment{}, errors.New("the file system has no direct I/O for this file")
 	}
 	return alignment{mem: int(st.Dio_mem_align), unit: int(st.Dio_offset_align)}, nil
+}
+
+// inMemory tells whether a regular file is in a tmpfs, which takes the flag and ignores it.
+func inMemory(f *os.File) bool {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return false // the node of a block device may lie in a tmpfs
+	}
+	var fs unix.Statfs_t
+	return unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.TMPFS_MAGIC
 }

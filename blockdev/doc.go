@@ -18,8 +18,9 @@
 // # Concurrency and order
 //
 // All methods may be called from any goroutine. Requests that are outstanding together may
-// be executed in any order; a Flush covers what had completed before it was submitted. Each
-// logical block is read and written whole with respect to other requests.
+// be executed in any order; a Flush covers what had completed before it was submitted. Where
+// [Info] promises atomic blocks, a block is read and written whole also by requests that
+// meet on it.
 //
 // # Errors
 //

@@ -93,7 +93,7 @@ func testVectors(s *session) {
 			out, in = append(out, data[rest:end]), append(in, got[rest:end])
 			rest = end
 		}
-		off := s.bs * int64(s.rnd.IntN(1000))
+		off := s.bs * s.rnd.Int64N(s.c.Size/s.bs-80)
 		s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: off, Length: int64(len(data)), Bufs: out})
 		s.do(c, blockdev.Request{Op: blockdev.OpRead, Offset: off, Length: int64(len(data)), Bufs: in})
 		if s.c.Forgets {

@@ -1,0 +1,329 @@
+package blockdev_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+const mib = 1 << 20
+
+// mustFail checks an error's kind, and that it names the path and what to do.
+func mustFail(t *testing.T, err, kind error, words ...string) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("got %v, want %q", err, kind)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q doesn't say %q", err, w)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q is more than one line", err)
+	}
+}
+
+func tryOpen(t *testing.T, path string, o blockdev.Options) error {
+	t.Helper()
+	v, err := blockdev.OpenFile(path, o)
+	if err == nil {
+		v.Close()
+	}
+	return err
+}
+
+func TestFileOpenErrors(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "v")
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrInvalid, path, "give a size")
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: mib, ReadOnly: true}), blockdev.ErrInvalid, "isn't created")
+	mustFail(t, tryOpen(t, filepath.Join(dir, "no", "v"), blockdev.Options{Size: mib}), blockdev.ErrInvalid, "directory doesn't exist")
+	mustFail(t, tryOpen(t, dir, blockdev.Options{Size: mib}), blockdev.ErrInvalid, "is a directory")
+	mustFail(t, tryOpen(t, os.DevNull, blockdev.Options{Size: mib}), blockdev.ErrInvalid, "block device")
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: mib + 512}), blockdev.ErrInvalid, "multiple", "block size of 512")
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: 1 << 60, Preallocate: true}), blockdev.ErrCapacity, path, "1.0 EiB")
+	if _, err := os.Stat(path); err == nil {
+		t.Fatal("a volume that couldn't be created was left behind")
+	}
+	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: 2 * mib}), blockdev.ErrInvalid, "1.0 MiB", "2.0 MiB", "remove")
+	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
+		t.Errorf("the size that it has: %v", err)
+	}
+	if os.Geteuid() != 0 { // root may write anything
+		os.Chmod(path, 0o400)
+		mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrReadOnly, "read-only")
+	}
+	os.WriteFile(path, make([]byte, 5000), 0o600)
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrInvalid, "5000", "4096", "8192")
+	os.Truncate(path, 0)
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrInvalid, "empty")
+	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
+		t.Errorf("an empty file with a size: %v", err)
+	}
+}
+
+func TestFileLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := fmt.Sprintf("process %d", os.Getpid())
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrBusy, path, holder)
+	mustFail(t, tryOpen(t, path, blockdev.Options{ReadOnly: true}), blockdev.ErrBusy, holder)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	one, err := blockdev.OpenFile(path, blockdev.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	if err := tryOpen(t, path, blockdev.Options{ReadOnly: true}); err != nil {
+		t.Errorf("two readers: %v", err)
+	}
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrBusy)
+}
+
+func allocated(t *testing.T, path string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}
+
+func TestFileSpace(t *testing.T) {
+	dir := t.TempDir()
+	sparse, full := filepath.Join(dir, "sparse"), filepath.Join(dir, "full")
+	v, err := blockdev.OpenFile(sparse, blockdev.Options{Size: 16 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if n := allocated(t, sparse); n > mib {
+		t.Errorf("a sparse file of 16 MiB takes %d bytes", n)
+	}
+	err = tryOpen(t, full, blockdev.Options{Size: 16 * mib, Preallocate: true})
+	if errors.Is(err, blockdev.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if n := allocated(t, full); n < 16*mib {
+		t.Errorf("a preallocated file of 16 MiB takes %d bytes", n)
+	}
+	if !v.Info().Discard {
+		t.Skip("the file system punches no holes")
+	}
+	c := volumetest.NewClient(v)
+	if err := c.Write(bytes.Repeat([]byte{1}, mib), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	before := allocated(t, sparse)
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: mib}); err != nil {
+		t.Fatal(err)
+	}
+	if after := allocated(t, sparse); after > before-mib/2 {
+		t.Errorf("%d bytes before a discard of 1 MiB, %d after", before, after)
+	}
+}
+
+func TestFileResize(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	var told []int64
+	r := v.(blockdev.Resizer)
+	r.OnResize(func(n int64) { told = append(told, n) })
+	c := volumetest.NewClient(v)
+	for _, size := range []int64{mib, 2*mib + 100, 2 * mib, 512 << 10} {
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fmt.Sprint(told) != fmt.Sprint([]int64{2 * mib, 512 << 10}) || v.Info().Size != 512<<10 {
+		t.Errorf("told %v, size %d", told, v.Info().Size)
+	}
+	mustFail(t, c.Read(make([]byte, 4096), 512<<10), blockdev.ErrRange)
+	// A file that shrank, and nobody said so: the data isn't there.
+	os.Truncate(path, 0)
+	mustFail(t, c.Read(make([]byte, 4096), 0), blockdev.ErrMedium)
+}
+
+// mountTmpfs gives a file system in memory of the given size.
+func mountTmpfs(t *testing.T, size string) string {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("mounting a small tmpfs needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func TestFileInMemory(t *testing.T) {
+	dir := "/dev/shm"
+	f, err := os.CreateTemp(dir, "volume")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.Remove(f.Name())
+	f.Close()
+	v, err := blockdev.OpenFile(f.Name(), blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if m := v.Info().Mode; !strings.HasPrefix(m, "buffered") {
+		t.Errorf("mode %q on %s", m, dir)
+	}
+	mustFail(t, tryOpen(t, filepath.Join(dir, "other"), blockdev.Options{Size: mib, IO: blockdev.IODirect}), blockdev.ErrUnsupported, "in memory")
+	os.Remove(filepath.Join(dir, "other"))
+}
+
+// TestFileFull fills the file system below: writes fail, and everything else goes on.
+func TestFileFull(t *testing.T) {
+	dir := mountTmpfs(t, "1m")
+	v, err := blockdev.OpenFile(filepath.Join(dir, "v"), blockdev.Options{Size: 8 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 256<<10)
+	for off := int64(0); err == nil && off < 8*mib; off += int64(len(b)) {
+		err = c.Write(b, off, false)
+	}
+	mustFail(t, err, blockdev.ErrCapacity, "write", "at byte")
+	if err := c.Read(b, 0); err != nil || b[0] != 7 {
+		t.Errorf("read after a failed write: %v", err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: mib / 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(b, 0, true); err != nil {
+		t.Errorf("write after a discard made room: %v", err)
+	}
+	mustFail(t, tryOpen(t, filepath.Join(dir, "w"), blockdev.Options{Size: 4 * mib, Preallocate: true}), blockdev.ErrCapacity)
+}
+
+// loopDevice makes a block device of a file.
+func loopDevice(t *testing.T, size int64, args ...string) string {
+	backing := filepath.Join(t.TempDir(), "backing")
+	if err := os.WriteFile(backing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(backing, size); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("losetup", append(args, "--find", "--show", backing)...).CombinedOutput()
+	dev := strings.TrimSpace(string(out))
+	if err != nil {
+		t.Skipf("no loop device to be had: %v %s", err, dev)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", dev).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return dev
+}
+
+func TestBlockDevice(t *testing.T) {
+	const size = 4 * mib
+	dev := loopDevice(t, size)
+	v, err := blockdev.OpenFile(dev, blockdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := v.Info(); i.Size != size || i.BlockSize != 512 || !strings.HasPrefix(i.Mode, "direct") {
+		t.Errorf("%+v", i)
+	}
+	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy)
+	v.Close()
+	mustFail(t, tryOpen(t, dev, blockdev.Options{Size: 2 * size}), blockdev.ErrInvalid)
+	volumetest.Run(t, volumetest.Config{
+		Size: size,
+		New: func(t *testing.T) opener {
+			if strings.HasSuffix(t.Name(), "options") {
+				return blockdev.NewMemory // a device can't be created with a size
+			}
+			zero(t, dev)
+			return func(o blockdev.Options) (blockdev.Volume, error) { return blockdev.OpenFile(dev, o) }
+		},
+	})
+}
+
+func zero(t *testing.T, dev string) {
+	v, err := blockdev.OpenFile(dev, blockdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := volumetest.NewClient(v).Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Length: v.Info().Size}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBlockDeviceSectors opens a device whose sectors are larger than the blocks asked for.
+func TestBlockDeviceSectors(t *testing.T) {
+	dev := loopDevice(t, 4*mib, "--sector-size", "4096")
+	mustFail(t, tryOpen(t, dev, blockdev.Options{BlockSize: 512, IO: blockdev.IODirect}), blockdev.ErrUnsupported, "4096")
+	v, err := blockdev.OpenFile(dev, blockdev.Options{BlockSize: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if i := v.Info(); !strings.HasPrefix(i.Mode, "buffered") || i.BlockSize != 512 {
+		t.Errorf("%+v", i)
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	for err, want := range map[error]error{
+		unix.EIO:                         blockdev.ErrMedium,
+		unix.ENOSPC:                      blockdev.ErrCapacity,
+		unix.EDQUOT:                      blockdev.ErrCapacity,
+		unix.EROFS:                       blockdev.ErrReadOnly,
+		unix.ENODEV:                      blockdev.ErrGone,
+		unix.ENXIO:                       blockdev.ErrGone,
+		unix.EBUSY:                       blockdev.ErrBusy,
+		unix.EOPNOTSUPP:                  blockdev.ErrUnsupported,
+		unix.EINVAL:                      blockdev.ErrInvalid,
+		unix.ENODATA:                     blockdev.ErrMedium,
+		os.ErrClosed:                     blockdev.ErrMedium,
+		fmt.Errorf("x: %w", unix.ENOSPC): blockdev.ErrCapacity,
+	} {
+		if got := blockdev.KindOf(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+	err := error(&blockdev.OpError{Op: "write", Path: "v", Offset: 512, Kind: blockdev.ErrMedium, Err: unix.EIO})
+	if !errors.Is(err, unix.EIO) || !errors.Is(err, blockdev.ErrMedium) || errors.Is(err, blockdev.ErrGone) {
+		t.Errorf("%v is the wrong things", err)
+	}
+}

@@ -1,0 +1,165 @@
+package blockdev
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestGuardTable has volumes with more stripes than the table has entries.
+func TestGuardTable(t *testing.T) {
+	for stripes, entries := range map[int64]int{1: 1, 2: 2, 3: 4, 8192: 8192, 8193: 8192, 1 << 30: 8192} {
+		if g := NewGuard(stripes*stripeSize-512, nil, nil); len(g.entries) != entries {
+			t.Errorf("%d stripes: %d entries, want %d", stripes, len(g.entries), entries)
+		}
+	}
+	var applied int64
+	g := NewGuard(4*stripeSize, func(_ *Request, _, n int64) { applied += n }, func(*Request) {})
+	// Ranges that go round the table, and further than once.
+	for _, x := range [][2]int64{{3, 2}, {0, 4}, {2, 4}, {3, 13}, {1 << 40, 5}} {
+		off, n := x[0]*stripeSize+512, x[1]*stripeSize-1024
+		applied = 0
+		tok, ok := g.View(off, n)
+		r := &Request{Op: OpWrite, Offset: off, Length: n}
+		if !ok || g.Write(r) {
+			t.Fatalf("%v: view %v, or a write passed it", x, ok)
+		}
+		g.Release(tok)
+		if applied != n {
+			t.Errorf("%v: %d of %d bytes written", x, applied, n)
+		}
+		var covered int64
+		if err := g.Exclude(off, n, func(o, k int64) error {
+			if o != off+covered || k <= 0 {
+				t.Errorf("%v: run %d, %d after %d", x, o, k, covered)
+			}
+			covered += k
+			return nil
+		}); err != nil || covered != n {
+			t.Errorf("%v: %d of %d bytes covered, %v", x, covered, n, err)
+		}
+		for i := range g.entries {
+			if e := &g.entries[i]; e.views != 0 || e.first != nil || !e.mu.TryLock() {
+				t.Fatalf("%v: entry %d is left %+v", x, i, e)
+			} else {
+				e.mu.Unlock()
+			}
+		}
+	}
+	if _, ok := g.View(0, maxView+1); ok {
+		t.Error("a view whose token can't name it")
+	}
+	if tok, ok := g.View(512, maxView); !ok {
+		t.Error("the longest view")
+	} else {
+		g.Release(tok)
+	}
+}
+
+// TestPool counts the goroutines: no more than the bound, none after idleness.
+func TestPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most, ran atomic.Int32
+		p := newPool(3, func(*worker, *Request) {
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			time.Sleep(time.Second)
+			now.Add(-1)
+			ran.Add(1)
+		})
+		for range 10 {
+			p.submit(&Request{})
+		}
+		synctest.Wait()
+		if most.Load() != 3 || p.running != 3 {
+			t.Errorf("%d at once, %d running, want 3", most.Load(), p.running)
+		}
+		time.Sleep(4*time.Second + poolIdle/2)
+		synctest.Wait()
+		if ran.Load() != 10 || len(p.idle) != 3 {
+			t.Errorf("%d ran, %d idle", ran.Load(), len(p.idle))
+		}
+		p.submit(&Request{}) // one is kept busy, the others go
+		time.Sleep(poolIdle)
+		synctest.Wait()
+		if p.running != 1 || len(p.idle) != 1 {
+			t.Errorf("%d running, %d idle; want 1 of each", p.running, len(p.idle))
+		}
+		time.Sleep(2 * poolIdle)
+		synctest.Wait()
+		if p.running != 0 || len(p.idle) != 0 {
+			t.Errorf("%d running, %d idle after idleness", p.running, len(p.idle))
+		}
+		p.submit(&Request{})
+		p.submit(&Request{})
+		time.Sleep(2 * time.Second)
+		p.submit(&Request{}) // one worker is busy, the other idle
+		p.close()
+		if p.running != 0 || ran.Load() != 14 {
+			t.Errorf("%d running after close, %d ran", p.running, ran.Load())
+		}
+	})
+}
+
+// TestFlushGroup has those that come during a flush share the next.
+func TestFlushGroup(t *testing.T) {
+	var g flushGroup
+	a, b, c := &Request{}, &Request{}, &Request{}
+	if !g.lead(a) || g.lead(b) || g.lead(c) {
+		t.Fatal("not one leads")
+	}
+	if r := g.next(); r != b || r.next != c || c.next != nil {
+		t.Fatal("b and c don't go together")
+	}
+	if g.lead(a) {
+		t.Fatal("a leads beside b")
+	}
+	if g.next() != a || g.next() != nil || !g.lead(b) {
+		t.Fatal("the group doesn't end")
+	}
+}
+
+func TestCopy(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		src := make([]byte, 1+rnd.IntN(100))
+		for i := range src {
+			src[i] = byte(rnd.Int())
+		}
+		var bufs [][]byte
+		dst := make([]byte, len(src))
+		for rest := dst; ; {
+			n := rnd.IntN(len(rest) + 1)
+			bufs = append(bufs, rest[:n])
+			if rest = rest[n:]; len(rest) == 0 {
+				break
+			}
+		}
+		r := &Request{Bufs: bufs}
+		cut := rnd.IntN(len(src))
+		r.CopyIn(src[cut:], int64(cut))
+		r.CopyIn(src[:cut], 0)
+		back := make([]byte, len(src)-cut)
+		r.CopyOut(back, int64(cut))
+		if string(dst) != string(src) || string(back) != string(src[cut:]) {
+			t.Fatalf("cut at %d of %d", cut, len(src))
+		}
+	}
+}
+
+func BenchmarkGuard(b *testing.B) {
+	for _, n := range []int64{4096, 128 << 10, 1 << 20} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g := NewGuard(1<<30, nil, nil)
+			b.ReportAllocs()
+			for i := range int64(b.N) {
+				tok, _ := g.View(i*n&(1<<29-1), n)
+				g.Release(tok)
+			}
+		})
+	}
+}
