@@ -30,13 +30,13 @@ func crcZeros(state uint32, n int) uint32 {
 	return state
 }
 
-// crcLong is the length from which the vector instructions behind hash/crc32 pay off.
+// crcLong is the length from which the vector instructions pay off.
 const crcLong = 64
 
 // crcUpdate is the state after p.
 func crcUpdate(state uint32, p []byte) uint32 {
 	if len(p) >= crcLong {
-		return ^crc32.Update(^state, crc32.IEEETable, p)
+		return crcLongUpdate(state, p)
 	}
 	return crcShort(state, p)
 }

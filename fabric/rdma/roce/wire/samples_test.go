@@ -22,15 +22,20 @@ type frame struct {
 }
 
 // roceFrame takes apart an Ethernet frame as tcpdump writes it; ok is false for what isn't
-// RoCEv2 over IPv4 with DF.
-func roceFrame(b []byte) (f frame, ok bool) {
+// RoCEv2 over IPv4.
+func roceFrame(t testing.TB, b []byte) (f frame, ok bool) {
+	t.Helper()
 	const eth = 14
 	if len(b) < eth+prefixV4 || binary.BigEndian.Uint16(b[12:]) != 0x0800 {
 		return f, false
 	}
 	ip := b[eth:]
 	udp := ip[ipv4Size:]
-	if ip[0] != 0x45 || ip[offV4Flags] != flagDF || ip[9] != protoUDP || binary.BigEndian.Uint16(udp[2:]) != Port {
+	if ip[0] != 0x45 || ip[9] != protoUDP || binary.BigEndian.Uint16(udp[2:]) != Port {
+		return f, false
+	}
+	if size := int(binary.BigEndian.Uint16(udp[4:])); ip[offV4Flags] != flagDF || size < udpSize || size > len(udp) {
+		t.Errorf("a RoCEv2 frame without DF, or cut short: %x", b)
 		return f, false
 	}
 	f.src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(udp))
@@ -58,7 +63,7 @@ func readCapture(t testing.TB, path string, do func(frame)) (n int) {
 		} else if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
-		if f, ok := roceFrame(b); ok {
+		if f, ok := roceFrame(t, b); ok {
 			n++
 			do(f)
 		}

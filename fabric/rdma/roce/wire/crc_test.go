@@ -1,0 +1,24 @@
+package wire
+
+import (
+	"hash/crc32"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCRCEveryLength compares with hash/crc32 for every length and alignment.
+func TestCRCEveryLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(20, 21))
+	b := randomBytes(r, MaxPacket+64)
+	for n := range MaxPacket + 1 {
+		at := r.IntN(64)
+		p, start := b[at:at+n], r.Uint32()
+		want := crc32.Update(start, crc32.IEEETable, p)
+		if got := ^crcUpdate(^start, p); got != want {
+			t.Fatalf("%d bytes at offset %d: %#08x, want %#08x", n, at, got, want)
+		}
+		if got := ^crcShort(^start, p); got != want {
+			t.Fatalf("%d bytes at offset %d by tables: %#08x, want %#08x", n, at, got, want)
+		}
+	}
+}
