@@ -1,0 +1,253 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/nvme-anywhere/nvmeof"
+
+// room says what the packages of a directory may import.
+type room struct {
+	dir   string   // of the package, and of those below it that have no room of their own
+	may   []string // of ours: a directory, or one and all below it with /...
+	tests []string // what its tests may import besides
+}
+
+const everything = "..."
+
+// rooms is the table of ARCHITECTURE.md; .golangci.yml says the same to the linter.
+var rooms = []room{
+	{dir: "nvme"},
+	{dir: "nvme/target", may: []string{"nvme", "blockdev"}, tests: []string{"blockdev/..."}},
+	{dir: "nvme/host", may: []string{"nvme"}},
+	{dir: "fabric/rdma/verbs"},
+	{dir: "fabric/rdma/roce/wire", tests: []string{"internal/..."}},
+	{
+		dir:   "fabric/rdma/roce",
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem"},
+		tests: []string{"fabric/rdma/cm", "internal/..."},
+	},
+	{
+		dir:   "fabric/rdma/cm",
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire"},
+		tests: []string{"fabric/rdma/roce", "internal/..."},
+	},
+	{dir: "fabric/rdma/softrnic", may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "internal/..."}},
+	{
+		dir:   "fabric/rdma", // the binding: any provider will do, so it knows none
+		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/mem"},
+		tests: []string{everything},
+	},
+	{
+		dir:   "fabric/tcp",
+		may:   []string{"nvme/...", "blockdev", "internal/mem"},
+		tests: []string{"blockdev/...", "internal/..."},
+	},
+	{dir: "blockdev", tests: []string{"blockdev/..."}},
+	{dir: "blockdev/volumetest", may: []string{"blockdev"}},
+	{dir: "persist", may: []string{"blockdev", "persist/..."}, tests: []string{"blockdev/..."}},
+	{dir: "metrics", may: []string{everything}},
+	{dir: "internal/udp", tests: []string{"internal/..."}},
+	{dir: "internal/mem"},
+	{dir: "internal/simnet", may: []string{"internal/udp"}},
+	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
+	{dir: "internal/loadgen"},
+	{dir: "internal/cli", may: []string{"nvme", "blockdev", "internal/version"}},
+	{dir: "internal/version"},
+	{dir: "cmd", may: []string{everything}},
+	{dir: "tests", may: []string{everything}},
+}
+
+// dependency is a module of others that the project uses.
+type dependency struct {
+	module string
+	may    []string // the directories of ours that import it
+}
+
+// inTests stands for the tests of every room.
+const inTests = "_test.go"
+
+// dependencies are all modules that any of our packages imports.
+var dependencies = []dependency{
+	{"github.com/prometheus", []string{"metrics/..."}},
+	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli"}},
+	{"github.com/spf13/pflag", []string{"cmd/...", "internal/cli"}},
+	{"github.com/jedib0t/go-pretty/v6", []string{"cmd/...", "internal/cli", "tests/..."}},
+	{"github.com/ncw/directio", []string{"blockdev/...", "persist/...", "internal/..."}},
+	{"github.com/gopacket/gopacket", []string{"internal/capture", inTests}},
+	{"go.uber.org/goleak", []string{inTests}},
+	{"github.com/HdrHistogram/hdrhistogram-go", []string{"internal/loadgen", "metrics/...", "cmd/...", "tests/..."}},
+	{"github.com/dustin/go-humanize", []string{everything}},
+	{"github.com/google/uuid", []string{everything}},
+	{"golang.org/x/sync", []string{everything}},
+	{"golang.org/x/sys", []string{everything}},
+}
+
+// listed is what `go list -json` says of a package.
+type listed struct {
+	ImportPath   string
+	CgoFiles     []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// Imports point one way: a room knows only those that the table names.
+func TestImportDirections(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, p := range goList(t, arch) {
+			dir := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+			r := roomOf(dir)
+			if r == nil {
+				t.Errorf("%s has no room: say what it may import in the table of %s", dir, "tests/imports_test.go")
+				continue
+			}
+			if len(p.CgoFiles) > 0 {
+				t.Errorf("%s uses cgo (%s): the programs are static Go", dir, strings.Join(p.CgoFiles, ", "))
+			}
+			r.check(t, dir, p.Imports, false)
+			r.check(t, dir, slices.Concat(p.TestImports, p.XTestImports), true)
+		}
+	}
+}
+
+func goList(t *testing.T, arch string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,CgoFiles,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, &stderr)
+	}
+	var all []listed
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		all = append(all, p)
+	}
+}
+
+// roomOf is the room of the nearest directory at or above dir.
+func roomOf(dir string) *room {
+	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		for i := range rooms {
+			if rooms[i].dir == dir {
+				return &rooms[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (r *room) check(t *testing.T, dir string, imports []string, test bool) {
+	t.Helper()
+	for _, imp := range imports {
+		if why := r.forbids(dir, imp, test); why != "" {
+			what := "code"
+			if test {
+				what = "tests"
+			}
+			t.Errorf("the %s of %s import %s: %s", what, dir, imp, why)
+		}
+	}
+}
+
+// forbids says why imp is not allowed; empty where it is.
+func (r *room) forbids(dir, imp string, test bool) string {
+	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
+		may := r.may
+		if test {
+			may = slices.Concat(may, r.tests, []string{dir})
+		}
+		if slices.ContainsFunc(may, func(pattern string) bool { return matches(pattern, own) }) {
+			return ""
+		}
+		if len(may) == 0 {
+			return "this room knows no other"
+		}
+		return fmt.Sprintf("of ours this room knows only %s", strings.Join(may, ", "))
+	}
+	if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
+		return "" // the standard library
+	}
+	for _, d := range dependencies {
+		if imp != d.module && !strings.HasPrefix(imp, d.module+"/") {
+			continue
+		}
+		if test && slices.Contains(d.may, inTests) ||
+			slices.ContainsFunc(d.may, func(pattern string) bool { return matches(pattern, dir) }) {
+			return ""
+		}
+		return fmt.Sprintf("only %s may", strings.Join(d.may, ", "))
+	}
+	return "a new dependency: weigh it, then enter it in tests/imports_test.go"
+}
+
+// matches reports whether a directory is the one of pattern, or for dir/... at or below it.
+func matches(pattern, dir string) bool {
+	if pattern == everything {
+		return true
+	}
+	if base, ok := strings.CutSuffix(pattern, "/..."); ok {
+		return dir == base || strings.HasPrefix(dir, base+"/")
+	}
+	return dir == pattern
+}
+
+// The check itself sees what it should.
+func TestImportRules(t *testing.T) {
+	for _, c := range []struct {
+		dir, imp string
+		test, ok bool
+	}{
+		{"nvme", "encoding/binary", false, true},
+		{"nvme", module + "/blockdev", false, false},
+		{"nvme", module + "/nvme", true, true},
+		{"nvme", "golang.org/x/sys/unix", false, true},
+		{"nvme", "example.org/new", false, false},
+		{"nvme", "github.com/spf13/cobra", false, false},
+		{"nvme/host", module + "/nvme", false, true},
+		{"nvme/host", module + "/nvme/target", false, false},
+		{"nvme/target", module + "/fabric/tcp", false, false},
+		{"fabric/rdma", module + "/nvme/target", false, true},
+		{"fabric/rdma", module + "/fabric/rdma/roce", false, false},
+		{"fabric/rdma", module + "/fabric/rdma/roce", true, true},
+		{"fabric/rdma/cm", module + "/fabric/rdma/roce", false, false},
+		{"fabric/rdma/cm", module + "/fabric/rdma/roce/wire", false, true},
+		{"fabric/rdma/verbs", module + "/fabric/rdma/cm", false, false},
+		{"blockdev/volumetest", module + "/blockdev", false, true},
+		{"blockdev", module + "/persist", false, false},
+		{"cmd/nvmetgt", module + "/fabric/rdma/softrnic", false, true},
+		{"cmd/nvmetgt", "github.com/prometheus/client_golang/prometheus", false, false},
+		{"metrics", "github.com/prometheus/client_golang/prometheus", false, true},
+		{"blockdev", "go.uber.org/goleak", false, false},
+		{"blockdev", "go.uber.org/goleak", true, true},
+	} {
+		why := roomOf(c.dir).forbids(c.dir, c.imp, c.test)
+		if (why == "") != c.ok {
+			t.Errorf("%s imports %s (test %v): %q", c.dir, c.imp, c.test, why)
+		}
+	}
+	if roomOf("elsewhere/deep") != nil {
+		t.Error("a directory outside the table has a room")
+	}
+}
