@@ -128,7 +128,7 @@ func checkFrame(t *testing.T, path string, f frame) {
 	}
 }
 
-func FuzzParseSamples(f *testing.F) {
+func FuzzRecover(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.pcap")
 	if err != nil {
 		f.Fatal(err)
