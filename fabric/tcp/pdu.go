@@ -114,8 +114,15 @@ func (h Header) dataDigestLen() int {
 	return 0
 }
 
-// hasData says whether data follows the header. Check must have passed.
-func (h Header) hasData() bool { return int(h.PLEN) > int(h.HLEN)+h.headerDigestLen() }
+// hasData says whether data follows the header. What follows a terminate request's header is
+// no data: it is not found by PDO and has no digest.
+func (h Header) hasData() bool {
+	switch h.Type {
+	case TypeCapsuleCmd, TypeH2CData, TypeC2HData:
+		return int64(h.PLEN) > int64(h.HLEN)+int64(h.headerDigestLen())
+	}
+	return false
+}
 
 // DataLen is the number of data bytes in the PDU, by its header. It is meaningful for a header
 // that passed the checks of a connection.

@@ -1,0 +1,119 @@
+package tcp
+
+import (
+	"fmt"
+	"time"
+)
+
+// FabricsInCapsule is the data that a capsule may carry on the admin queue, and in a Fabrics
+// command on every queue, whatever IOCCSZ says (section 3.4.1).
+const FabricsInCapsule = 8192
+
+// Defaults of TargetConfig and HostConfig.
+const (
+	DefaultQueueDepth     = 256
+	DefaultInCapsule      = 16 << 10
+	DefaultMaxTransfer    = 1 << 20
+	DefaultMemory         = 256 << 20
+	DefaultMaxConns       = 1024
+	DefaultConnectTimeout = 10 * time.Second // as long as Linux waits
+)
+
+// lingerTime is how long an ending connection waits until the peer has taken the last PDUs.
+const lingerTime = time.Second
+
+// TargetConfig configures a Listener. The zero value is good for Linux hosts.
+type TargetConfig struct {
+	// QueueDepth is how many commands a connection can hold, 2 to 4096; 0 for
+	// DefaultQueueDepth.
+	QueueDepth int
+	// InCapsule is the data that an I/O command capsule may carry, in bytes, a multiple of 16,
+	// at most 1 MiB; 0 for DefaultInCapsule, -1 for none.
+	InCapsule int
+	// MaxTransfer is the data of one command, in bytes: a power of two times 4096, at most
+	// 16 MiB; 0 for DefaultMaxTransfer.
+	MaxTransfer int
+	// MaxH2CData is the data of one H2CData PDU, in bytes: at least 4096, a multiple of 4; 0
+	// for MaxTransfer.
+	MaxH2CData int
+	// Memory is how much memory commands may hold for data, in bytes, over all connections, at
+	// least MaxTransfer; 0 for DefaultMemory. Commands wait when it is used up.
+	Memory int64
+	// MaxConns is how many connections may be open; 0 for DefaultMaxConns.
+	MaxConns int
+	// ConnectTimeout limits the time from the TCP connection to a successful Connect command;
+	// 0 for DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+	// OnError is told why a connection failed; nil for nobody. It must not block.
+	OnError func(error)
+}
+
+// Validate says what is wrong with c, naming the field.
+func (c TargetConfig) Validate() error {
+	c.fill()
+	switch {
+	case c.QueueDepth < 2 || c.QueueDepth > 4096:
+		return fmt.Errorf("nvme/tcp: QueueDepth %d is not within 2 to 4096", c.QueueDepth)
+	case c.InCapsule > 1<<20 || c.InCapsule%16 != 0:
+		return fmt.Errorf("nvme/tcp: InCapsule %d is not a multiple of 16 up to 1 MiB", c.InCapsule)
+	case c.MaxTransfer < 4096 || c.MaxTransfer > 16<<20 || c.MaxTransfer&(c.MaxTransfer-1) != 0:
+		return fmt.Errorf("nvme/tcp: MaxTransfer %d is not a power of two from 4096 to 16 MiB", c.MaxTransfer)
+	case c.MaxH2CData < 4096 || c.MaxH2CData%4 != 0:
+		return fmt.Errorf("nvme/tcp: MaxH2CData %d is not a multiple of 4 from 4096", c.MaxH2CData)
+	case c.Memory < int64(c.MaxTransfer):
+		return fmt.Errorf("nvme/tcp: Memory %d is less than one transfer of %d bytes", c.Memory, c.MaxTransfer)
+	case c.MaxConns < 1:
+		return fmt.Errorf("nvme/tcp: MaxConns %d is not positive", c.MaxConns)
+	case c.ConnectTimeout < 0:
+		return fmt.Errorf("nvme/tcp: ConnectTimeout %v is negative", c.ConnectTimeout)
+	}
+	return nil
+}
+
+// fill replaces zero values by the defaults.
+func (c *TargetConfig) fill() {
+	setDefault(&c.QueueDepth, DefaultQueueDepth)
+	setDefault(&c.InCapsule, DefaultInCapsule)
+	setDefault(&c.MaxTransfer, DefaultMaxTransfer)
+	setDefault(&c.MaxH2CData, c.MaxTransfer)
+	setDefault(&c.Memory, DefaultMemory)
+	setDefault(&c.MaxConns, DefaultMaxConns)
+	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	c.InCapsule = max(c.InCapsule, 0)
+}
+
+// HostConfig configures a Transport. The zero value asks for no digests.
+type HostConfig struct {
+	// HeaderDigest and DataDigest ask the controller for digests. One that doesn't grant them
+	// is refused.
+	HeaderDigest, DataDigest bool
+	// ConnectTimeout limits the TCP connection, and then the exchange of ICReq and ICResp; 0
+	// for DefaultConnectTimeout.
+	ConnectTimeout time.Duration
+}
+
+// Validate says what is wrong with c, naming the field.
+func (c HostConfig) Validate() error {
+	if c.ConnectTimeout < 0 {
+		return fmt.Errorf("nvme/tcp: ConnectTimeout %v is negative", c.ConnectTimeout)
+	}
+	return nil
+}
+
+// digests is what c asks for.
+func (c HostConfig) digests() Digests {
+	var d Digests
+	if c.HeaderDigest {
+		d |= DigestHeader
+	}
+	if c.DataDigest {
+		d |= DigestData
+	}
+	return d
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+}

@@ -1,0 +1,72 @@
+package tcp
+
+import "sync/atomic"
+
+// DirectionCounters counts one direction of all connections of a Listener or a Transport.
+type DirectionCounters struct {
+	PDUs  [numTypes]atomic.Uint64 // by Type
+	Bytes atomic.Uint64           // on the connections, headers and digests included
+	Data  atomic.Uint64           // of those, data
+	// Direct is the data that the kernel put at its place without passing the read buffer.
+	Direct  atomic.Uint64
+	Calls   atomic.Uint64 // system calls
+	Blocked atomic.Uint64 // sends that met a full socket
+}
+
+// Counters is what happened on all connections of a Listener or a Transport. They only grow,
+// except for Open.
+type Counters struct {
+	In, Out DirectionCounters
+
+	Accepted atomic.Uint64 // connections made
+	Refused  atomic.Uint64 // connections closed for a limit, or before initialization was done
+	Open     atomic.Int64  // connections that exist now
+
+	HeaderDigestErrors atomic.Uint64
+	DataDigestErrors   atomic.Uint64
+	ProtocolErrors     atomic.Uint64 // header digest errors included
+	ShortData          atomic.Uint64 // successful reads that lacked data (host)
+	MemoryWaits        atomic.Uint64 // commands that waited for data memory (target)
+	Successes          atomic.Uint64 // responses that a SUCCESS flag stood for, either way
+}
+
+// tally gathers counts without atomics while a batch is worked on.
+type tally struct {
+	pdus    [numTypes]uint32
+	bytes   uint64
+	data    uint64
+	direct  uint64
+	calls   uint64
+	blocked uint64
+}
+
+// add moves the counts of a batch that was built.
+func (t *tally) add(b *batch) {
+	for i, n := range b.pdus {
+		t.pdus[i] += n
+	}
+	t.data += uint64(b.data)
+	b.pdus, b.data = [numTypes]uint32{}, 0
+}
+
+// publish adds the counts to c and starts again.
+func (t *tally) publish(c *DirectionCounters) {
+	for i, n := range t.pdus {
+		if n != 0 {
+			c.PDUs[i].Add(uint64(n))
+			t.pdus[i] = 0
+		}
+	}
+	move(&c.Bytes, &t.bytes)
+	move(&c.Data, &t.data)
+	move(&c.Direct, &t.direct)
+	move(&c.Calls, &t.calls)
+	move(&c.Blocked, &t.blocked)
+}
+
+func move(to *atomic.Uint64, from *uint64) {
+	if *from != 0 {
+		to.Add(*from)
+		*from = 0
+	}
+}

@@ -1,0 +1,104 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// Transport makes NVMe/TCP connections for a host. It fulfils host.Transport.
+type Transport struct {
+	cfg      HostConfig
+	counters Counters
+}
+
+var _ host.Transport = (*Transport)(nil)
+
+// NewTransport makes a Transport.
+func NewTransport(cfg HostConfig) (*Transport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	setDefault(&cfg.ConnectTimeout, DefaultConnectTimeout)
+	return &Transport{cfg: cfg}, nil
+}
+
+// Type is host.Transport's.
+func (t *Transport) Type() nvme.TransportType { return nvme.TransportTCP }
+
+// Counters are the counts of all connections so far. They may be read at any time.
+func (t *Transport) Counters() *Counters { return &t.counters }
+
+// Alloc is host.Transport's. Any memory serves as well as this; what it gives is aligned.
+func (t *Transport) Alloc(n int) ([]byte, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory asked for", n)
+	}
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: %w", n, err)
+	}
+	return b, nil
+}
+
+// Free is host.Transport's.
+func (t *Transport) Free(b []byte) { _ = unix.Munmap(b) }
+
+// Dial is host.Transport's: the TCP connection, ICReq and ICResp.
+func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
+	if a.Size < 2 || a.Size > 1<<16 {
+		return nil, fmt.Errorf("nvme/tcp: queue of %d entries is not within 2 to 65536", a.Size)
+	}
+	conn, err := t.connect(ctx, a)
+	if err != nil {
+		return nil, &ConnError{Stage: "connect", Peer: a.Remote, Err: err}
+	}
+	q, err := newHostQueue(t, conn, a)
+	if err != nil {
+		_ = conn.Close()
+		return nil, &ConnError{Stage: "initialize", Peer: a.Remote, Err: err}
+	}
+	if err := q.initialize(ctx); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (*net.TCPConn, error) {
+	d := net.Dialer{Timeout: t.cfg.ConnectTimeout}
+	if a.Local.IsValid() {
+		d.LocalAddr = &net.TCPAddr{IP: a.Local.AsSlice(), Zone: a.Local.Zone()}
+	}
+	c, err := d.DialContext(ctx, "tcp", a.Remote.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}
+
+// initialize exchanges ICReq and ICResp. On failure the connection is gone when it returns.
+func (q *hostQueue) initialize(ctx context.Context) error {
+	_ = q.tcp.SetReadDeadline(time.Now().Add(q.t.cfg.ConnectTimeout))
+	go q.w.serve()
+	go q.serve()
+	q.w.post(newPlain(ICReq{Digests: q.digests}.Append(nil)), 0)
+	select {
+	case <-q.ready:
+		return nil
+	case <-q.ended:
+	case <-ctx.Done():
+		q.shut()
+		<-q.ended
+	}
+	err := q.err
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return &ConnError{Stage: "initialize", Peer: q.remote, Err: fmt.Errorf("%w: %w", ErrHandshake, err)}
+}

@@ -1,0 +1,388 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// hostQueue is one connection to a controller. It fulfils host.TransportQueue for the host
+// core, and pduHandler for its reader, which is the one goroutine that calls the Sink.
+type hostQueue struct {
+	t       *Transport
+	tcp     *net.TCPConn
+	attr    host.QueueAttr
+	remote  netip.AddrPort
+	local   netip.AddrPort
+	digests Digests // asked for
+	r       *reader
+	w       *writer
+	slots   []hostSlot
+
+	// Agreed with ICResp; constant afterwards.
+	headerDigest, dataDigest bool
+	align                    int    // of data that we send, in bytes
+	maxH2CData               uint32 // bytes
+
+	ready chan struct{} // closed when ICResp was accepted
+	ended chan struct{} // closed when the connection is gone and the Sink knows
+	err   error         // why; read after ended
+
+	inBatch bool
+	cur     *hostSlot // whose data is arriving; the reader's
+	closing atomic.Bool
+
+	lateMu sync.Mutex
+	late   []*hostSlot // responses that waited for their command's data to be sent
+}
+
+func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue, error) {
+	q := &hostQueue{t: t, tcp: conn, attr: a, remote: a.Remote, local: addrPort(conn.LocalAddr()),
+		digests: t.cfg.digests(), align: 4,
+		ready: make(chan struct{}), ended: make(chan struct{})}
+	var err error
+	if q.r, err = newReader(conn, q, hostRole); err != nil {
+		return nil, err
+	}
+	if q.w, err = newWriter(conn, &t.counters.Out); err != nil {
+		return nil, err
+	}
+	q.slots = make([]hostSlot, a.SlotOf(0xffff)+1)
+	for i := range q.slots {
+		q.slots[i].q = q
+	}
+	t.counters.Accepted.Add(1)
+	t.counters.Open.Add(1)
+	return q, nil
+}
+
+// serve runs the connection to its end.
+func (q *hostQueue) serve() { q.end(q.r.run()) }
+
+// Submit is host.TransportQueue's.
+func (q *hostQueue) Submit(rs []*host.Request) {
+	for _, r := range rs {
+		q.slots[q.attr.SlotOf(r.Cmd.CID())].prepare(r, q.inlineLimit(&r.Cmd))
+	}
+	q.w.mu.Lock()
+	for _, r := range rs {
+		s := &q.slots[q.attr.SlotOf(r.Cmd.CID())]
+		size := 0
+		if s.inline {
+			size = len(s.data)
+		}
+		// On a dead connection it is left to Sink.Closed.
+		q.w.add((*command)(s), size)
+	}
+	q.w.unlockAndSend()
+}
+
+// inlineLimit is how much data cmd may take along in its capsule.
+func (q *hostQueue) inlineLimit(cmd *nvme.Command) int {
+	if q.attr.QID == 0 || cmd.Opcode() == nvme.OpFabrics {
+		return FabricsInCapsule
+	}
+	return q.attr.InCapsule
+}
+
+// Size is host.TransportQueue's.
+func (q *hostQueue) Size() int { return q.attr.Size }
+
+// Local is host.TransportQueue's.
+func (q *hostQueue) Local() netip.AddrPort { return q.local }
+
+// RTT is host.TransportQueue's: TCP's own smoothed estimate.
+func (q *hostQueue) RTT() int64 {
+	var rtt int64
+	_ = q.r.raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO); err == nil {
+			rtt = int64(info.Rtt) * int64(time.Microsecond)
+		}
+	})
+	return rtt
+}
+
+// Close is host.TransportQueue's. It must not be called from the Sink.
+func (q *hostQueue) Close() error {
+	q.closing.Store(true)
+	q.shut()
+	<-q.ended
+	return nil
+}
+
+// shut wakes the reader, which ends the connection.
+func (q *hostQueue) shut() { _ = q.tcp.CloseRead() }
+
+// batch is pduHandler's.
+func (q *hostQueue) batch() {
+	q.inBatch = true
+	q.w.hold()
+}
+
+// flush is pduHandler's.
+func (q *hostQueue) flush() error {
+	if q.inBatch {
+		q.inBatch = false
+		q.w.release()
+		q.r.tally.publish(&q.t.counters.In)
+	}
+	if q.closing.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// header is pduHandler's.
+func (q *hostQueue) header(h Header, b []byte) error {
+	switch h.Type {
+	case TypeCapsuleResp:
+		return q.response(nvme.CompletionAt(b[HeaderSize:]))
+	case TypeC2HData:
+		return q.controllerData(b)
+	case TypeR2T:
+		return q.readyToTransfer(b)
+	case TypeICResp:
+		return q.initialized(b)
+	}
+	return terminatedBy(q.remote, b)
+}
+
+// initialized takes the ICResp.
+func (q *hostQueue) initialized(b []byte) error {
+	p, err := ParseICResp(b)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.PFV != 0:
+		return &FieldError{FESUnsupportedParm, offPFV, "PFV"}
+	case p.CPDA > MaxAlignment:
+		return invalid(offAlign, "CPDA")
+	case p.Digests&(DigestHeader|DigestData) != q.digests:
+		return &FieldError{FESUnsupportedParm, offDigest, "DGST is " + p.Digests.String() +
+			" where " + q.digests.String() + " was asked for"}
+	case p.MAXH2CDATA < 4096 || p.MAXH2CDATA%4 != 0:
+		return invalid(offLimit, "MAXH2CDATA")
+	}
+	q.headerDigest = q.digests&DigestHeader != 0
+	q.dataDigest = q.digests&DigestData != 0
+	q.align = 4 * (int(p.CPDA) + 1)
+	q.maxH2CData = p.MAXH2CDATA
+	q.r.rules.ready = true
+	q.r.rules.headerDigest, q.r.rules.dataDigest = q.headerDigest, q.dataDigest
+	_ = q.tcp.SetReadDeadline(time.Time{})
+	close(q.ready)
+	return nil
+}
+
+// find is the slot of an outstanding command, or nil.
+func (q *hostQueue) find(cid uint16) *hostSlot {
+	s := &q.slots[q.attr.SlotOf(cid)]
+	if s.req.Load() == nil || s.cid != cid {
+		return nil
+	}
+	return s
+}
+
+// response takes a CapsuleResp.
+func (q *hostQueue) response(cqe *nvme.Completion) error {
+	s := q.find(cqe.CID())
+	if s == nil {
+		return invalid(offRespCID, "CID of the response")
+	}
+	return q.complete(s, cqe)
+}
+
+// complete ends the command of s, unless its data is still being sent.
+func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
+	if s.read && cqe.Status().OK() {
+		if int(s.received) != len(s.data) {
+			q.t.counters.ShortData.Add(1)
+			cqe.SetStatus(nvme.StatusDataTransferError)
+		}
+		if s.badData {
+			cqe.SetStatus(nvme.StatusDataTransferError)
+		}
+	}
+	if s.write {
+		s.cqe = *cqe
+		if s.sending.Add(waitingResponse) != waitingResponse {
+			return nil // the sender's written wakes us
+		}
+		s.sending.Store(0)
+	}
+	return q.deliver(s, cqe)
+}
+
+// deliver hands the response to the Sink.
+func (q *hostQueue) deliver(s *hostSlot, cqe *nvme.Completion) error {
+	s.req.Store(nil)
+	s.data = nil
+	if !q.attr.Sink.Completed(cqe) {
+		return invalid(offRespCID, "CID of the response")
+	}
+	return nil
+}
+
+// controllerData takes the header of a C2HData PDU.
+func (q *hostQueue) controllerData(b []byte) error {
+	p, err := ParseData(b)
+	if err != nil {
+		return err
+	}
+	s := q.find(p.CCCID)
+	if s == nil || !s.read {
+		return invalid(offCCCID, "CCCID")
+	}
+	if err := checkData(&p); err != nil {
+		return err
+	}
+	if p.DATAO != s.received || int64(p.DATAL) > int64(len(s.data))-int64(s.received) {
+		return &FieldError{FESOutOfRange, offDATAO, "DATAO and DATAL"}
+	}
+	if p.Flags&FlagSuccess != 0 && p.Flags&FlagLast == 0 {
+		return invalid(offFlags, "SUCCESS without LAST_PDU")
+	}
+	s.received += p.DATAL
+	q.r.place(s.data[p.DATAO:s.received])
+	q.cur = s
+	return nil
+}
+
+// data is pduHandler's.
+func (q *hostQueue) data(h Header, ok bool) error {
+	s := q.cur
+	q.cur = nil
+	if !ok {
+		q.t.counters.DataDigestErrors.Add(1)
+		s.badData = true
+	}
+	if h.Flags&FlagSuccess == 0 {
+		return nil
+	}
+	q.t.counters.Successes.Add(1)
+	s.cqe.Reset()
+	s.cqe.SetCID(s.cid)
+	s.cqe.SetSQID(q.attr.QID)
+	return q.complete(s, &s.cqe)
+}
+
+// readyToTransfer takes an R2T. MAXR2T was 0: one at a time for a command.
+func (q *hostQueue) readyToTransfer(b []byte) error {
+	p, err := ParseR2T(b)
+	if err != nil {
+		return err
+	}
+	s := q.find(p.CCCID)
+	if s == nil || !s.write || s.inline {
+		return invalid(offCCCID, "CCCID")
+	}
+	t := &s.transfer
+	if t.busy.Load() {
+		return &FieldError{FESLimitExceeded, 0, "R2T while another is in progress"}
+	}
+	if p.R2TO != t.granted || p.R2TL == 0 || int64(p.R2TL) > int64(len(s.data))-int64(t.granted) {
+		return &FieldError{FESOutOfRange, offDATAO, "R2TO and R2TL"}
+	}
+	t.granted += p.R2TL
+	t.ttag, t.off, t.end = p.TTAG, p.R2TO, t.granted
+	t.busy.Store(true)
+	s.sending.Add(1)
+	q.w.post((*hostData)(s), int(p.R2TL))
+	return nil
+}
+
+// wake has the reader deliver the response of s, whose data is now sent.
+func (q *hostQueue) wake(s *hostSlot) {
+	q.lateMu.Lock()
+	q.late = append(q.late, s)
+	q.lateMu.Unlock()
+	_ = q.tcp.SetReadDeadline(time.Unix(1, 0))
+}
+
+// interrupted is pduHandler's: wake was called, or the time for ICResp is over.
+func (q *hostQueue) interrupted() error {
+	select {
+	case <-q.ready:
+	default:
+		return fmt.Errorf("no ICResp within %v", q.t.cfg.ConnectTimeout)
+	}
+	_ = q.tcp.SetReadDeadline(time.Time{})
+	q.lateMu.Lock()
+	late := q.late
+	q.late = nil
+	q.lateMu.Unlock()
+	q.batch()
+	for _, s := range late {
+		s.sending.Store(0)
+		if err := q.deliver(s, &s.cqe); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end takes the connection down because of err, in the reader's goroutine.
+func (q *hostQueue) end(err error) {
+	q.r.tally.publish(&q.t.counters.In)
+	err, fault := q.reason(err)
+	if fault != nil {
+		q.w.limit(lingerTime)
+		q.w.post(newPlain(TermReq{Type: TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
+			Offence: q.r.offence[:q.r.nOffend]}.Append(nil)), 0)
+	} else {
+		q.w.kill(ErrClosed)
+		q.w.limit(0)
+	}
+	q.w.settle()
+	q.w.kill(ErrClosed)
+	q.w.settle()
+	if fault != nil {
+		linger(q.tcp)
+	}
+	q.w.close()
+	_ = q.tcp.Close()
+	q.t.counters.Open.Add(-1)
+	q.err = err
+	select {
+	case <-q.ready:
+		q.attr.Sink.Closed(err)
+	default: // Dial tells
+	}
+	close(q.ended)
+}
+
+// reason makes the error that the host core sees out of why the reader ended, and the fault of
+// the peer if that was it. It is nil after Close.
+func (q *hostQueue) reason(err error) (error, *FieldError) {
+	var fault *FieldError
+	switch {
+	case q.closing.Load():
+		return nil, nil
+	case errors.As(err, &fault):
+		q.t.counters.ProtocolErrors.Add(1)
+		if fault.FES == FESHeaderDigest {
+			q.t.counters.HeaderDigestErrors.Add(1)
+		}
+		return &ProtocolError{Peer: q.remote, PDU: q.r.offender(), Cause: fault}, fault
+	case errors.Is(err, ErrTerminated):
+		return err, nil
+	}
+	if we := q.w.sendError(); we != nil {
+		return &ConnError{Stage: "send", Peer: q.remote, Err: we}, nil
+	}
+	if errors.Is(err, io.EOF) {
+		err = ErrPeerClosed
+	}
+	return &ConnError{Stage: "receive", Peer: q.remote, Err: err}, nil
+}

@@ -1,0 +1,142 @@
+package tcp
+
+import (
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// waitingResponse is added to hostSlot.sending when the response came while the command's data
+// was still being sent.
+const waitingResponse = 1 << 16
+
+// hostSlot is a command of the host on its way. It is set up by Submit, and then its fields
+// belong to the reader, except for what the messages below use.
+type hostSlot struct {
+	q   *hostQueue
+	req atomic.Pointer[host.Request] // nil when there is no command; orders the other fields
+	cid uint16
+
+	data     []byte // of the request
+	read     bool   // data comes from the controller
+	write    bool   // data goes to the controller
+	inline   bool   // … and did so in the capsule
+	badData  bool   // a data digest was wrong
+	received uint32 // bytes of data that came
+
+	// sending counts the messages that refer to data and aren't written, and may hold
+	// waitingResponse: the request isn't over while the kernel might still be given its memory.
+	sending atomic.Int32
+	cqe     nvme.Completion // the response that waits
+
+	transfer transfer
+}
+
+// transfer is what an R2T asked for.
+type transfer struct {
+	granted uint32      // bytes that all R2Ts of the command asked for; the reader's
+	busy    atomic.Bool // the last R2T's data is not all encoded
+	ttag    uint16
+	off     uint32 // next byte to send
+	end     uint32
+}
+
+// prepare sets the slot up for r, and r's SGL.
+func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
+	s.cid = r.Cmd.CID()
+	s.data = r.Data
+	s.received, s.badData, s.inline = 0, false, false
+	s.transfer.granted = 0
+	n := len(r.Data)
+	dir := r.Cmd.Direction()
+	s.write = n > 0 && dir == nvme.HostToCtrl
+	s.read = n > 0 && !s.write
+	sgl := nvme.SGLTransport
+	if s.write && n <= inlineLimit {
+		s.inline = true
+		sgl = nvme.SGLInCapsule
+	}
+	r.Cmd.SGL1().SetBlock(sgl, 0, uint32(n))
+	r.Cmd.SetFlags(r.Cmd.Flags()&0x3f | nvme.FlagsSGL)
+	if s.inline {
+		s.sending.Store(1)
+	}
+	s.req.Store(r)
+}
+
+// command is a slot whose CapsuleCmd is to be sent.
+type command hostSlot
+
+func (m *command) encode(b *batch) bool {
+	if !b.fits(maxCommandHeader+DigestSize, 3) {
+		return false
+	}
+	q := m.q
+	p := CapsuleCmd{Header: Header{Type: TypeCapsuleCmd, HLEN: CapsuleCmdSize, PLEN: CapsuleCmdSize}}
+	p.addDigest(q.headerDigest)
+	if m.inline {
+		p.addData(len(m.data), q.align, q.dataDigest)
+	}
+	// Copied here: when the response comes, the request is its owner's, whatever the kernel
+	// still has to send.
+	p.Cmd = m.req.Load().Cmd
+	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
+	if m.inline {
+		b.gather(m.data)
+		if q.dataDigest {
+			b.commit(appendDigest(b.stage, m.data))
+		}
+	}
+	b.pdus[TypeCapsuleCmd]++
+	return true
+}
+
+func (m *command) written() {
+	if m.inline {
+		(*hostSlot)(m).written()
+	}
+}
+
+// maxCommandHeader is the room that a CapsuleCmd takes with digest and padding: 76 bytes and an
+// alignment just short of that make twice 72. A data PDU takes no more.
+const maxCommandHeader = 144
+
+// hostData is a slot whose data an R2T asked for: H2CData PDUs of at most MAXH2CDATA.
+type hostData hostSlot
+
+func (m *hostData) encode(b *batch) bool {
+	q, t := m.q, &m.transfer
+	for t.off < t.end {
+		if !b.fits(maxCommandHeader+DigestSize, 3) {
+			return false
+		}
+		n := min(t.end-t.off, q.maxH2CData)
+		p := Data{Header: Header{Type: TypeH2CData, HLEN: DataSize, PLEN: DataSize},
+			CCCID: m.cid, TTAG: t.ttag, DATAO: t.off, DATAL: n}
+		data := m.data[t.off : t.off+n]
+		t.off += n
+		if t.off == t.end {
+			p.Flags |= FlagLast
+		}
+		p.addDigest(q.headerDigest)
+		p.addData(int(n), q.align, q.dataDigest)
+		b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
+		b.gather(data)
+		if q.dataDigest {
+			b.commit(appendDigest(b.stage, data))
+		}
+		b.pdus[TypeH2CData]++
+	}
+	t.busy.Store(false)
+	return true
+}
+
+func (m *hostData) written() { (*hostSlot)(m).written() }
+
+// written notes that one message doesn't refer to the data any more.
+func (s *hostSlot) written() {
+	if s.sending.Add(-1) == waitingResponse {
+		s.q.wake(s)
+	}
+}

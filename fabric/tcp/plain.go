@@ -1,0 +1,45 @@
+package tcp
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// plain is a PDU without digest that is sent once: ICReq, ICResp, TermReq.
+type plain struct{ pdu []byte }
+
+func newPlain(pdu []byte) *plain { return &plain{pdu} }
+
+func (m *plain) encode(b *batch) bool {
+	if !b.fits(len(m.pdu), 1) {
+		return false
+	}
+	b.commit(append(b.stage, m.pdu...))
+	b.pdus[headerAt(m.pdu).Type]++
+	return true
+}
+
+func (m *plain) written() {}
+
+// linger waits, for a limited time, until the peer has closed too. Closing a socket with unread
+// data resets the connection, and would take back the terminate request.
+func linger(c *net.TCPConn) {
+	_ = c.CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+	_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
+}
+
+// terminatedBy makes the error for a terminate request of the peer.
+func terminatedBy(peer netip.AddrPort, b []byte) error {
+	p, err := ParseTermReq(b)
+	if err != nil {
+		return err
+	}
+	e := &TerminatedError{Peer: peer, FES: p.FES, FEI: p.FEI}
+	if len(p.Offence) > 0 {
+		e.Offence = Type(p.Offence[0]).String()
+	}
+	return e
+}

@@ -1,0 +1,363 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// chunkSize is the read buffer of a connection: what one receive call takes in besides
+	// data that goes straight to its place.
+	chunkSize = 128 << 10
+	// directMin is how much data must be missing before a receive call is kept from reading
+	// much beyond it: what is read beyond goes through the chunk and is copied.
+	directMin = 16 << 10
+	// directTail is how much such a call reads beyond: enough for the headers that follow.
+	directTail = 4 << 10
+	// maxReadIov is how many pieces one receive call fills.
+	maxReadIov = 64
+)
+
+// pduHandler is the half of a connection that understands PDUs. All calls come from inside
+// reader.run.
+type pduHandler interface {
+	// batch begins what one receive call brought.
+	batch()
+	// flush ends it: everything that could be handled was, and the reader is about to receive
+	// again, or to wait. An error ends the connection.
+	flush() error
+	// header has a PDU's header, checked against the rules and its digest; b is its bytes (for
+	// a terminate request, the whole PDU) and valid during the call. If data follows, the
+	// handler says by reader.place where it belongs; data without a place is dropped.
+	header(h Header, b []byte) error
+	// data says that the data of the PDU is in place, and whether its digest was right.
+	data(h Header, ok bool) error
+	// interrupted is called when the read deadline passed. An error ends the connection.
+	interrupted() error
+}
+
+// readerState is what the reader expects next.
+type readerState uint8
+
+const (
+	wantHeader readerState = iota
+	wantData               // padding, then data
+	wantDigest
+)
+
+// reader receives PDUs. It runs inside one RawConn.Read for as long as nothing interrupts it:
+// when a receive call leaves the socket empty, and the kernel said so (TCP_INQ), it goes
+// straight back to waiting for the poller's next edge and saves the call that would only
+// return EAGAIN.
+type reader struct {
+	raw   syscall.RawConn
+	h     pduHandler
+	rules rules
+	tally tally
+
+	buf  []byte
+	r, w int // buf[r:w] is unparsed
+
+	state   readerState
+	pdu     Header   // the PDU whose data is arriving
+	padding int      // bytes between header and data still to come
+	left    int      // bytes of data still to come
+	dst     [][]byte // where they go; first element consumed as they come
+	next    int      // index of the first of dst that isn't full
+	crc     uint32   // of the data so far
+
+	err     error
+	offence [MaxTermData]byte // the header at fault, for a terminate request
+	nOffend int
+	drained bool // the socket was empty after the last receive call
+
+	poll func(fd uintptr) bool
+	msg  unix.Msghdr
+	iov  [maxReadIov]unix.Iovec
+	oob  [cmsgSpace]byte
+}
+
+// cmsgSpace is room for one control message with a 4-byte integer.
+const cmsgSpace = unix.SizeofCmsghdr + 8
+
+func newReader(c *net.TCPConn, h pduHandler, self role) (*reader, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{raw: raw, h: h, buf: make([]byte, chunkSize), dst: make([][]byte, 0, 8)}
+	r.rules = rules{self: self, align: 4}
+	r.poll = r.pollOnce
+	// Without it (before Linux 4.18) the reader just makes the extra call.
+	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_INQ, 1) })
+	return r, nil
+}
+
+// run receives until the connection ends and says why; io.EOF if the peer closed it.
+func (r *reader) run() error {
+	for {
+		err := r.raw.Read(r.poll)
+		if err == nil {
+			return r.err
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := r.h.interrupted(); err != nil {
+			return err
+		}
+	}
+}
+
+// pollOnce is called by RawConn.Read at first and after each wait. It returns false to wait.
+func (r *reader) pollOnce(fd uintptr) bool {
+	for {
+		if r.err = r.h.flush(); r.err != nil {
+			return true
+		}
+		if r.drained {
+			r.drained = false
+			return false
+		}
+		n, errno := r.receive(fd)
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno == unix.EAGAIN:
+			return false
+		case errno != 0:
+			r.err = errno
+			return true
+		case n == 0:
+			r.err = io.EOF
+			return true
+		}
+		r.h.batch()
+		r.tally.bytes += uint64(n)
+		r.took(n)
+		if r.err = r.consume(); r.err != nil {
+			return true
+		}
+	}
+}
+
+// receive makes one receive call into the places that are waiting and the chunk.
+func (r *reader) receive(fd uintptr) (int, unix.Errno) {
+	r.msg.Iov = &r.iov[0]
+	r.msg.SetIovlen(r.prepare())
+	r.msg.Control = &r.oob[0]
+	r.msg.SetControllen(len(r.oob))
+	n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
+	r.tally.calls++
+	if errno != 0 {
+		return 0, errno
+	}
+	r.drained = r.queued() == 0
+	return int(n), 0
+}
+
+// queued is how many bytes the kernel holds after a receive call (it counts a FIN as one), or
+// -1 where it doesn't tell.
+func (r *reader) queued() int {
+	if r.msg.Controllen < unix.SizeofCmsghdr+4 {
+		return -1
+	}
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&r.oob[0]))
+	if h.Level != unix.SOL_TCP || h.Type != unix.TCP_CM_INQ {
+		return -1
+	}
+	return int(int32(binary.NativeEndian.Uint32(r.oob[unix.SizeofCmsghdr:])))
+}
+
+// prepare fills iov and returns how many entries it used.
+func (r *reader) prepare() int {
+	if r.r == r.w {
+		r.r, r.w = 0, 0
+	} else if len(r.buf)-r.w < len(r.buf)/2 {
+		r.w = copy(r.buf, r.buf[r.r:r.w])
+		r.r = 0
+	}
+	tail := r.buf[r.w:]
+	n := 0
+	if r.state == wantData && r.padding == 0 {
+		for i := r.next; i < len(r.dst) && n < maxReadIov-1; i++ {
+			setIov(&r.iov[n], r.dst[i])
+			n++
+		}
+		// What doesn't fit into iov must not be overtaken by the chunk; and what has no place
+		// is read through it.
+		if r.next+n < len(r.dst) {
+			return n
+		}
+		if n > 0 && r.left >= directMin {
+			tail = tail[:min(len(tail), directTail)]
+		}
+	}
+	setIov(&r.iov[n], tail)
+	return n + 1
+}
+
+func setIov(v *unix.Iovec, b []byte) {
+	v.Base = &b[0]
+	v.SetLen(len(b))
+}
+
+// took accounts for n received bytes: first those that went straight to their place.
+func (r *reader) took(n int) {
+	if r.state == wantData && r.padding == 0 {
+		for n > 0 && r.next < len(r.dst) {
+			d := r.dst[r.next]
+			k := min(n, len(d))
+			r.advance(k)
+			r.tally.direct += uint64(k)
+			n -= k
+		}
+	}
+	r.w += n
+}
+
+// advance notes that the next k bytes of the current place are there.
+func (r *reader) advance(k int) {
+	d := r.dst[r.next]
+	if r.rules.dataDigest {
+		r.crc = digestUpdate(r.crc, d[:k])
+	}
+	r.left -= k
+	if k == len(d) {
+		r.dst[r.next] = nil
+		r.next++
+		return
+	}
+	r.dst[r.next] = d[k:]
+}
+
+// place adds a piece of memory for the data that follows. The pieces together must not be
+// longer than the data.
+func (r *reader) place(b []byte) {
+	if len(b) > 0 {
+		r.dst = append(r.dst, b)
+	}
+}
+
+// consume parses what is in the chunk, as far as it goes.
+func (r *reader) consume() error {
+	for {
+		var more bool
+		var err error
+		switch r.state {
+		case wantHeader:
+			more, err = r.takeHeader()
+		case wantData:
+			more, err = r.takeData()
+		case wantDigest:
+			more, err = r.takeDigest()
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// takeHeader parses a header if it is there whole; else it returns false.
+func (r *reader) takeHeader() (bool, error) {
+	b := r.buf[r.r:r.w]
+	if len(b) < HeaderSize {
+		return false, nil
+	}
+	h := headerAt(b)
+	if err := r.rules.check(h); err != nil {
+		return false, r.offend(h, b, err)
+	}
+	n := int(h.HLEN)
+	whole := n + h.headerDigestLen()
+	if h.Type == TypeH2CTermReq || h.Type == TypeC2HTermReq {
+		n, whole = int(h.PLEN), int(h.PLEN)
+	}
+	if len(b) < whole {
+		return false, nil
+	}
+	if whole > n {
+		if got := binary.LittleEndian.Uint32(b[n:]); got != Digest(b[:n]) {
+			return false, r.offend(h, b, &FieldError{FESHeaderDigest, got, "HDGST"})
+		}
+	}
+	r.r += whole
+	r.tally.pdus[h.Type]++
+	length := h.DataLen()
+	r.dst, r.next = r.dst[:0], 0
+	if err := r.h.header(h, b[:n]); err != nil {
+		return false, r.offend(h, b[:n], err)
+	}
+	if length > 0 {
+		r.pdu, r.state, r.crc = h, wantData, 0
+		r.left, r.padding = length, int(h.PDO)-whole
+		r.tally.data += uint64(length)
+	}
+	return true, nil
+}
+
+// offend remembers the header b that err is about.
+func (r *reader) offend(h Header, b []byte, err error) error {
+	n := min(len(b), MaxTermData)
+	if h.HLEN >= HeaderSize {
+		n = min(n, int(h.HLEN))
+	}
+	r.nOffend = copy(r.offence[:], b[:n])
+	return err
+}
+
+// takeData copies data out of the chunk. It returns false when the chunk is empty.
+func (r *reader) takeData() (bool, error) {
+	if r.padding > 0 {
+		k := min(r.padding, r.w-r.r)
+		r.r += k
+		r.padding -= k
+	}
+	for r.left > 0 && r.r < r.w {
+		b := r.buf[r.r:min(r.w, r.r+r.left)]
+		if r.next == len(r.dst) { // no place: dropped, but its digest still counts
+			if r.rules.dataDigest {
+				r.crc = digestUpdate(r.crc, b)
+			}
+			r.left -= len(b)
+			r.r += len(b)
+			continue
+		}
+		k := copy(r.dst[r.next], b)
+		r.advance(k)
+		r.r += k
+	}
+	if r.padding > 0 || r.left > 0 {
+		return false, nil
+	}
+	if r.pdu.dataDigestLen() > 0 {
+		r.state = wantDigest
+		return true, nil
+	}
+	return true, r.endData(true)
+}
+
+// takeDigest compares the data digest if it is there.
+func (r *reader) takeDigest() (bool, error) {
+	if r.w-r.r < DigestSize {
+		return false, nil
+	}
+	ok := binary.LittleEndian.Uint32(r.buf[r.r:]) == r.crc
+	r.r += DigestSize
+	return true, r.endData(ok)
+}
+
+func (r *reader) endData(ok bool) error {
+	r.state = wantHeader
+	return r.h.data(r.pdu, ok)
+}
+
+// offender is the type of the PDU at fault.
+func (r *reader) offender() Type { return Type(r.offence[0]) }

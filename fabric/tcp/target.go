@@ -1,0 +1,156 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// Listener serves NVMe/TCP connections to a target.
+type Listener struct {
+	cfg      TargetConfig
+	t        *target.Target
+	tcp      *net.TCPListener
+	memory   *mem.Arena
+	waiters  waiters
+	counters Counters
+
+	mu     sync.Mutex
+	conns  map[*targetConn]struct{}
+	closed bool
+	ended  sync.WaitGroup // one for each of conns
+}
+
+// Listen opens addr ("host:port") for hosts of t. Connections are taken by Serve.
+func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.fill()
+	tcp, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
+	}
+	memory, err := mem.New(mem.Config{Max: cfg.Memory})
+	if err != nil {
+		_ = tcp.Close()
+		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
+	}
+	return &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), memory: memory,
+		conns: make(map[*targetConn]struct{})}, nil
+}
+
+// Addr is the address that is listened on.
+func (l *Listener) Addr() netip.AddrPort { return addrPort(l.tcp.Addr()) }
+
+// Counters are the counts of all connections so far. They may be read at any time.
+func (l *Listener) Counters() *Counters { return &l.counters }
+
+// Serve takes connections until ctx ends or Close is called; then it ends them all, waits for
+// them, frees the listener, and returns nil. Any other error is why no more can be taken. It is
+// called once.
+func (l *Listener) Serve(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, l.stop)
+	err := l.accept()
+	stop()
+	l.stop()
+	l.ended.Wait()
+	l.memory.Close()
+	return err
+}
+
+// Close makes Serve end. A Listener whose Serve was never called is freed by Close alone.
+func (l *Listener) Close() error {
+	l.stop()
+	return nil
+}
+
+// stop closes the socket and ends every connection.
+func (l *Listener) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	_ = l.tcp.Close()
+	for c := range l.conns {
+		c.Disconnect(nil)
+	}
+}
+
+func (l *Listener) accept() error {
+	for {
+		conn, err := l.tcp.AcceptTCP()
+		switch {
+		case err == nil:
+			l.start(conn)
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case isTransient(err):
+			// Out of descriptors or of memory: connections that end will free some.
+			l.report(&ConnError{Stage: "accept", Peer: l.Addr(), Err: err})
+			time.Sleep(50 * time.Millisecond)
+		default:
+			return &ConnError{Stage: "accept", Peer: l.Addr(), Err: err}
+		}
+	}
+}
+
+// start begins a connection, or closes it at once.
+func (l *Listener) start(conn *net.TCPConn) {
+	c, err := l.newConn(conn)
+	if err != nil {
+		l.counters.Refused.Add(1)
+		_ = conn.Close()
+		l.report(&ConnError{Stage: "accept", Peer: addrPort(conn.RemoteAddr()), Err: err})
+		return
+	}
+	l.counters.Accepted.Add(1)
+	l.counters.Open.Add(1)
+	go c.serve()
+}
+
+// newConn makes a connection and enters it, within the limit.
+func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
+	c, err := newTargetConn(l, conn)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		err = ErrClosed
+	case len(l.conns) >= l.cfg.MaxConns:
+		err = fmt.Errorf("%w: %d are open", ErrTooMany, len(l.conns))
+	default:
+		l.conns[c] = struct{}{}
+		l.ended.Add(1)
+		return c, nil
+	}
+	c.discard()
+	return nil, err
+}
+
+// gone forgets an ended connection.
+func (l *Listener) gone(c *targetConn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+	l.counters.Open.Add(-1)
+	l.ended.Done()
+}
+
+func (l *Listener) report(err error) {
+	if l.cfg.OnError != nil {
+		l.cfg.OnError(err)
+	}
+}

@@ -1,0 +1,512 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// growRequests is how many slots a connection makes at a time.
+const growRequests = 8
+
+// targetConn is one connection of a host. It fulfils target.Conn for the engine, and
+// pduHandler for its reader.
+type targetConn struct {
+	l     *Listener
+	tcp   *net.TCPConn
+	attr  target.ConnAttr
+	queue *target.Queue // nil before ICReq
+	r     *reader
+	w     *writer
+
+	// Agreed with ICReq; constant afterwards.
+	headerDigest, dataDigest bool
+	align                    int // of data in C2HData, in bytes
+
+	// Learnt from a successful Connect.
+	connected atomic.Bool
+	ioQueue   bool // read after connected
+	noFlow    bool // SQ flow control is disabled; read after connected
+
+	// The reader's own.
+	inBatch bool
+	inline  *request // whose in-capsule data is arriving
+	pull    *request // whose H2CData is arriving
+	capsule []byte   // mapping that the slots' in-capsule buffers are cut from
+	slots   []*request
+
+	mu         sync.Mutex
+	free       []*request // the one used last is used first: its memory is in the cache
+	busy       int        // slots that aren't free
+	freed      sync.Cond
+	responding atomic.Int32 // slots that Respond was called for and that aren't free yet
+
+	ending atomic.Bool           // no more data will move
+	asked  atomic.Pointer[error] // Disconnect was called, with this error
+}
+
+func newTargetConn(l *Listener, conn *net.TCPConn) (*targetConn, error) {
+	c := &targetConn{l: l, tcp: conn, align: 4, attr: target.ConnAttr{
+		Transport: nvme.TransportTCP,
+		Local:     addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr()),
+		SGLS:        1, // SGLs are supported, without alignment
+		InCapsule:   l.cfg.InCapsule,
+		MaxTransfer: l.cfg.MaxTransfer,
+		QueueDepth:  l.cfg.QueueDepth,
+		QID:         -1, CNTLID: -1,
+	}}
+	c.freed.L = &c.mu
+	var err error
+	if c.r, err = newReader(conn, c, controllerRole); err != nil {
+		return nil, err
+	}
+	if c.w, err = newWriter(conn, &l.counters.Out); err != nil {
+		return nil, err
+	}
+	size := c.bufferSize() * l.cfg.QueueDepth
+	// Mapped, not touched: a slot that never carries data costs nothing.
+	c.capsule, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, fmt.Errorf("%d bytes for data in capsules: %w", size, err)
+	}
+	return c, nil
+}
+
+// bufferSize is the in-capsule memory of one slot: pages, for direct I/O.
+func (c *targetConn) bufferSize() int {
+	n := max(FabricsInCapsule, c.l.cfg.InCapsule)
+	return (n + 4095) &^ 4095
+}
+
+// discard frees a connection that was never served.
+func (c *targetConn) discard() { _ = unix.Munmap(c.capsule) }
+
+// serve runs the connection from ICReq to its end.
+func (c *targetConn) serve() {
+	go c.w.serve()
+	_ = c.tcp.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
+	c.end(c.r.run())
+}
+
+// batch is pduHandler's.
+func (c *targetConn) batch() {
+	c.inBatch = true
+	c.w.hold()
+}
+
+// flush is pduHandler's.
+func (c *targetConn) flush() error {
+	if c.inBatch {
+		c.inBatch = false
+		c.w.release()
+		c.r.tally.publish(&c.l.counters.In)
+	}
+	if c.asked.Load() != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+// interrupted is pduHandler's: the time for ICReq and Connect is over.
+func (c *targetConn) interrupted() error {
+	return fmt.Errorf("%w: no successful Connect within %v", ErrHandshake, c.l.cfg.ConnectTimeout)
+}
+
+// header is pduHandler's.
+func (c *targetConn) header(h Header, b []byte) error {
+	switch h.Type {
+	case TypeCapsuleCmd:
+		return c.command(h, b)
+	case TypeH2CData:
+		return c.hostData(b)
+	case TypeICReq:
+		return c.initialize(b)
+	}
+	return c.terminated(b)
+}
+
+// data is pduHandler's.
+func (c *targetConn) data(h Header, ok bool) error {
+	if !ok {
+		c.l.counters.DataDigestErrors.Add(1)
+	}
+	if r := c.inline; r != nil {
+		c.inline = nil
+		r.badData = !ok
+		c.queue.Submit(&r.Request)
+		return nil
+	}
+	r := c.pull
+	c.pull = nil
+	r.badData = r.badData || !ok
+	if r.received == r.total {
+		c.pulled(r)
+	}
+	return nil
+}
+
+// initialize answers an ICReq.
+func (c *targetConn) initialize(b []byte) error {
+	p, err := ParseICReq(b)
+	if err != nil {
+		return err
+	}
+	if p.PFV != 0 {
+		return &FieldError{FESUnsupportedParm, offPFV, "PFV"}
+	}
+	if p.HPDA > MaxAlignment {
+		return invalid(offAlign, "HPDA")
+	}
+	if c.queue, err = c.l.t.NewQueue(c); err != nil {
+		return &ConnError{Stage: "initialize", Peer: c.attr.Remote, Err: err}
+	}
+	c.headerDigest = p.Digests&DigestHeader != 0
+	c.dataDigest = p.Digests&DigestData != 0
+	c.align = 4 * (int(p.HPDA) + 1)
+	c.r.rules.ready = true
+	c.r.rules.headerDigest, c.r.rules.dataDigest = c.headerDigest, c.dataDigest
+	// Linux hosts want exactly the digests they asked for, and CPDA 0.
+	c.w.post(newPlain(ICResp{Digests: p.Digests & (DigestHeader | DigestData),
+		MAXH2CDATA: uint32(c.l.cfg.MaxH2CData)}.Append(nil)), 0)
+	return nil
+}
+
+// command takes a CapsuleCmd. Its data, if any, goes to the slot's buffer first.
+func (c *targetConn) command(h Header, b []byte) error {
+	cmd := nvme.CommandAt(b[HeaderSize:])
+	n := h.DataLen()
+	if n > c.inlineLimit(cmd) {
+		return &FieldError{FESLimitExceeded, offPLEN, "in-capsule data"}
+	}
+	r := c.acquire()
+	if r == nil {
+		return &FieldError{FESSequence, 0, "more commands than the queue holds"}
+	}
+	r.Cmd = *cmd
+	r.direct = c.connected.Load() && c.noFlow
+	if n == 0 {
+		c.queue.Submit(&r.Request)
+		return nil
+	}
+	r.inline = n
+	c.inline = r
+	c.r.place(r.buf[:n])
+	return nil
+}
+
+// inlineLimit is how much data cmd may bring in its capsule.
+func (c *targetConn) inlineLimit(cmd *nvme.Command) int {
+	if cmd.Opcode() != nvme.OpFabrics && c.connected.Load() && c.ioQueue {
+		return c.l.cfg.InCapsule
+	}
+	return FabricsInCapsule
+}
+
+// hostData takes the header of an H2CData PDU: data that an R2T asked for, in order.
+func (c *targetConn) hostData(b []byte) error {
+	p, err := ParseData(b)
+	if err != nil {
+		return err
+	}
+	if int(p.TTAG) >= len(c.slots) || !c.slots[p.TTAG].pulling.Load() {
+		return invalid(offTTAG, "TTAG")
+	}
+	r := c.slots[p.TTAG]
+	if p.CCCID != r.Cmd.CID() {
+		return invalid(offCCCID, "CCCID")
+	}
+	if err := checkData(&p); err != nil {
+		return err
+	}
+	n := int(p.DATAL)
+	if n > c.l.cfg.MaxH2CData {
+		return &FieldError{FESLimitExceeded, offDATAL, "DATAL"}
+	}
+	if int64(p.DATAO) != int64(r.received) || n > r.total-r.received {
+		return &FieldError{FESOutOfRange, offDATAO, "DATAO and DATAL"}
+	}
+	if (p.Flags&FlagLast != 0) != (n == r.total-r.received) {
+		return invalid(offFlags, "LAST_PDU")
+	}
+	r.received += n
+	r.place(c.r, n)
+	c.pull = r
+	return nil
+}
+
+// pulled tells the engine that the data of r is there.
+func (c *targetConn) pulled(r *request) {
+	if !r.pulling.CompareAndSwap(true, false) {
+		return
+	}
+	if r.badData {
+		r.Pulled(errTransfer)
+		return
+	}
+	r.Pulled(nil)
+}
+
+// terminated takes an H2CTermReq.
+func (c *targetConn) terminated(b []byte) error {
+	return terminatedBy(c.attr.Remote, b)
+}
+
+// acquire takes a free slot, and makes some while there are fewer than the depth. A host that
+// has our response may send its next command before the slot is marked free: the reader then
+// waits for whoever is sending. It returns nil if the host sent more commands than fit.
+func (c *targetConn) acquire() *request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.free) == 0 {
+		if len(c.slots) < c.l.cfg.QueueDepth {
+			c.grow()
+			break
+		}
+		c.mu.Unlock()
+		c.w.release()
+		c.w.hold()
+		c.mu.Lock()
+		if len(c.free) > 0 {
+			break
+		}
+		if c.responding.Load() == 0 || c.asked.Load() != nil {
+			return nil
+		}
+		c.freed.Wait()
+	}
+	r := c.free[len(c.free)-1]
+	c.free = c.free[:len(c.free)-1]
+	c.busy++
+	r.reset()
+	return r
+}
+
+// grow makes some slots.
+func (c *targetConn) grow() {
+	size := c.bufferSize()
+	n := min(growRequests, c.l.cfg.QueueDepth-len(c.slots))
+	made := make([]request, n)
+	for i := range made {
+		r := &made[i]
+		r.conn, r.tag = c, uint16(len(c.slots))
+		r.buf = c.capsule[int(r.tag)*size:][:size:size]
+		r.Transport = r
+		c.slots = append(c.slots, r)
+		c.free = append(c.free, r)
+	}
+}
+
+// release frees a slot after its response.
+func (c *targetConn) release(r *request) {
+	if r.memory != nil {
+		c.l.memory.Free(r.memory)
+		r.memory = nil
+		c.l.waiters.serve(c.l.memory)
+	}
+	c.mu.Lock()
+	c.free = append(c.free, r)
+	c.busy--
+	c.responding.Add(-1)
+	c.freed.Signal()
+	c.mu.Unlock()
+}
+
+// Attr is target.Conn's.
+func (c *targetConn) Attr() target.ConnAttr { return c.attr }
+
+// MapSGL is target.Conn's.
+func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
+	return tr.Transport.(*request).mapSGL()
+}
+
+// Alloc is target.Conn's.
+func (c *targetConn) Alloc(tr *target.Request, n int) bool {
+	r := tr.Transport.(*request)
+	switch {
+	case r.memory != nil: // Resume brought it
+	case c.ending.Load():
+		// Nothing will be sent or received any more; the engine just needs somewhere to go on
+		// with, and the pool is for connections that live.
+		tr.Data = append(tr.Data[:0], segment(make([]byte, n)))
+		return true
+	default:
+		if r.memory = c.l.memory.Alloc(n); r.memory == nil {
+			c.l.counters.MemoryWaits.Add(1)
+			if r.memory = c.l.waiters.wait(r, n, c.l.memory); r.memory == nil {
+				return false
+			}
+		}
+	}
+	tr.Data = append(tr.Data[:0], segment(r.memory[:n]))
+	return true
+}
+
+// Pull is target.Conn's: one R2T for all the data.
+func (c *targetConn) Pull(tr *target.Request) {
+	r := tr.Transport.(*request)
+	r.total, r.received, r.seg, r.off = tr.Len(), 0, 0, 0
+	r.pulling.Store(true)
+	if c.ending.Load() {
+		c.failPull(r)
+		return
+	}
+	c.w.post((*readyToTransfer)(r), 0)
+}
+
+// failPull ends a Pull whose data will not come.
+func (c *targetConn) failPull(r *request) {
+	if r.pulling.CompareAndSwap(true, false) {
+		r.Pulled(ErrClosed)
+	}
+}
+
+// Respond is target.Conn's.
+func (c *targetConn) Respond(tr *target.Request) {
+	r := tr.Transport.(*request)
+	c.responding.Add(1)
+	if !c.connected.Load() {
+		c.learn(r)
+	}
+	size := 0
+	if tr.SendData {
+		size = tr.Len()
+	}
+	c.w.post((*response)(r), size)
+}
+
+// sqhdWithoutFlow is SQHD where SQ flow control is disabled: how the controller grants it.
+const sqhdWithoutFlow = 0xffff
+
+// learn notes what a successful Connect says about the queue.
+func (c *targetConn) learn(r *request) {
+	if r.Cmd.Opcode() != nvme.OpFabrics || r.Cmd.FCType() != nvme.FCConnect ||
+		r.CQE.Status() != nvme.StatusSuccess {
+		return
+	}
+	c.ioQueue = r.Cmd.ConnectQID() != 0
+	c.noFlow = r.Cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 && r.CQE.SQHD() == sqhdWithoutFlow
+	c.connected.Store(true)
+	_ = c.tcp.SetReadDeadline(time.Time{})
+}
+
+// Disconnect is target.Conn's.
+func (c *targetConn) Disconnect(err error) {
+	if c.asked.CompareAndSwap(nil, &err) {
+		_ = c.tcp.CloseRead() // wakes the reader, which does the rest
+		c.mu.Lock()
+		c.freed.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+// end takes the connection down because of err, in the reader's goroutine.
+func (c *targetConn) end(err error) {
+	c.r.tally.publish(&c.l.counters.In)
+	err, fault := c.reason(err)
+	switch {
+	case fault != nil:
+		c.w.limit(lingerTime)
+		c.w.post(newPlain(c.termReq(fault)), 0)
+	case err == nil && c.asked.Load() != nil: // what was answered still goes out
+		c.w.limit(lingerTime)
+	default:
+		c.w.kill(ErrClosed)
+		c.w.limit(0)
+	}
+	c.ending.Store(true)
+	if c.queue != nil {
+		c.queue.Closing(err)
+	}
+	c.abandon()
+	c.w.settle()
+	if fault != nil {
+		linger(c.tcp)
+	}
+	c.w.kill(ErrClosed)
+	_ = c.tcp.CloseWrite()
+	_ = c.tcp.CloseRead()
+	c.mu.Lock()
+	for c.busy > 0 {
+		c.freed.Wait()
+	}
+	c.mu.Unlock()
+	c.w.settle()
+	c.w.close()
+	_ = c.tcp.Close()
+	_ = unix.Munmap(c.capsule)
+	c.report(err)
+	c.l.gone(c)
+}
+
+// reason makes the error that the engine and the user see out of why the reader ended, and the
+// fault of the peer if that was it. It is nil after an orderly end.
+func (c *targetConn) reason(err error) (error, *FieldError) {
+	peer := c.attr.Remote
+	var fault *FieldError
+	if asked := c.asked.Load(); asked != nil {
+		return *asked, nil
+	}
+	switch {
+	case errors.As(err, &fault):
+		c.l.counters.ProtocolErrors.Add(1)
+		if fault.FES == FESHeaderDigest {
+			c.l.counters.HeaderDigestErrors.Add(1)
+		}
+		return &ProtocolError{Peer: peer, PDU: c.r.offender(), Cause: fault}, fault
+	case errors.Is(err, io.EOF):
+		if c.w.sendError() == nil && c.connected.Load() {
+			return nil, nil
+		}
+		err = ErrPeerClosed
+	}
+	if we := c.w.sendError(); we != nil {
+		return &ConnError{Stage: "send", Peer: peer, Err: we}, nil
+	}
+	var ce *ConnError
+	if errors.As(err, &ce) || errors.Is(err, ErrTerminated) {
+		return err, nil
+	}
+	return &ConnError{Stage: "receive", Peer: peer, Err: err}, nil
+}
+
+// termReq is the C2HTermReq for fault.
+func (c *targetConn) termReq(fault *FieldError) []byte {
+	return TermReq{Type: TypeC2HTermReq, FES: fault.FES, FEI: fault.FEI,
+		Offence: c.r.offence[:c.r.nOffend]}.Append(nil)
+}
+
+// abandon gives back to the engine the requests that wait for data or memory.
+func (c *targetConn) abandon() {
+	for _, r := range c.slots {
+		c.failPull(r)
+	}
+	if r := c.inline; r != nil { // the engine never saw it
+		c.inline = nil
+		c.responding.Add(1)
+		c.release(r)
+	}
+	for _, r := range c.l.waiters.drop(c) {
+		r.Resume()
+	}
+}
+
+// report tells the engine, or, if it never knew the connection, the listener's owner.
+func (c *targetConn) report(err error) {
+	if c.queue == nil {
+		c.l.counters.Refused.Add(1)
+	} else {
+		c.queue.Closed(err)
+	}
+	if err != nil {
+		c.l.report(err)
+	}
+}

@@ -1,0 +1,188 @@
+package tcp
+
+import (
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// request is a slot of a target's connection: one command at a time. Its index is the TTAG of
+// its R2T.
+type request struct {
+	target.Request
+	conn *targetConn
+	tag  uint16
+
+	buf      []byte // for data in the capsule
+	inline   int    // bytes of buf in use by this command
+	badData  bool   // the data digest was wrong
+	direct   bool   // the command's I/O queue has no SQ flow control: SUCCESS is allowed
+	memory   []byte // from the listener's arena, given back after the response
+	want     int    // bytes that the command waits for
+	pulling  atomic.Bool
+	total    int // bytes that Pull asked for
+	received int // of total
+	seg, off int // where the next byte goes in Data
+
+	send sendState
+}
+
+// sendState is how far a response is encoded.
+type sendState struct {
+	begun bool
+	seg   int // next of Data
+	crc   uint32
+}
+
+// reset makes the slot ready for a new command; the engine resets its part.
+func (r *request) reset() {
+	r.inline, r.badData = 0, false
+	r.send = sendState{}
+}
+
+// mapSGL applies the rules of section 3.4 to SGL1.
+func (r *request) mapSGL() (int, nvme.Status) {
+	if r.badData {
+		return 0, nvme.StatusTransientTransport
+	}
+	if r.Cmd.PSDT() != nvme.FlagsSGL>>6 {
+		return 0, nvme.StatusInvalidField | nvme.StatusDNR
+	}
+	sgl := r.Cmd.SGL1()
+	n := sgl.Length()
+	switch sgl.Type() {
+	case nvme.SGLInCapsule:
+		if r.Cmd.Direction() != nvme.HostToCtrl {
+			return 0, nvme.StatusInvalidField | nvme.StatusDNR
+		}
+		if sgl.Address() != 0 {
+			return 0, nvme.StatusSGLOffsetInvalid | nvme.StatusDNR
+		}
+		if int64(n) != int64(r.inline) {
+			return 0, nvme.StatusSGLLengthInvalid | nvme.StatusDNR
+		}
+		r.InCapsule = r.buf[:n]
+	case nvme.SGLTransport:
+		if int64(n) > int64(r.conn.attr.MaxTransfer) {
+			return 0, nvme.StatusSGLLengthInvalid | nvme.StatusDNR
+		}
+	default:
+		return 0, nvme.StatusSGLTypeInvalid | nvme.StatusDNR
+	}
+	return int(n), nvme.StatusSuccess
+}
+
+// place tells rd where the next n bytes of a pulled command go.
+func (r *request) place(rd *reader, n int) {
+	for n > 0 {
+		b := r.Data[r.seg].Bytes[r.off:]
+		k := min(n, len(b))
+		rd.place(b[:k])
+		n -= k
+		r.off += k
+		if k == len(b) {
+			r.seg, r.off = r.seg+1, 0
+		}
+	}
+}
+
+// readyToTransfer is a request whose R2T is to be sent: one for all the data.
+type readyToTransfer request
+
+func (m *readyToTransfer) encode(b *batch) bool {
+	if !b.fits(R2TSize+DigestSize, 1) {
+		return false
+	}
+	p := R2T{Header: Header{Type: TypeR2T, HLEN: R2TSize, PLEN: R2TSize},
+		CCCID: m.Cmd.CID(), TTAG: m.tag, R2TL: uint32(m.total)}
+	p.addDigest(m.conn.headerDigest)
+	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
+	b.pdus[TypeR2T]++
+	return true
+}
+
+func (m *readyToTransfer) written() {}
+
+// response is a request whose data and response are to be sent.
+type response request
+
+// maxC2HHeader is the room that a C2HData header takes with digest and padding.
+const maxC2HHeader = 4 * (MaxAlignment + 1)
+
+func (m *response) encode(b *batch) bool {
+	s := &m.send
+	if m.SendData && !s.begun {
+		if !b.fits(maxC2HHeader, 2) {
+			return false
+		}
+		m.beginData(b)
+	}
+	for s.begun && s.seg < len(m.Data) {
+		if !b.fits(0, 1) {
+			return false
+		}
+		seg := m.Data[s.seg].Bytes
+		if m.conn.dataDigest {
+			s.crc = digestUpdate(s.crc, seg)
+		}
+		b.gather(seg)
+		s.seg++
+	}
+	if !b.fits(DigestSize+CapsuleRespSize+DigestSize, 1) {
+		return false
+	}
+	return m.end(b)
+}
+
+// beginData encodes the header of the C2HData PDU that carries all the data.
+func (m *response) beginData(b *batch) {
+	n := (*request)(m).Len()
+	if n == 0 {
+		m.SendData = false
+		return
+	}
+	p := Data{Header: Header{Type: TypeC2HData, Flags: FlagLast, HLEN: DataSize, PLEN: DataSize},
+		CCCID: m.Cmd.CID(), DATAL: uint32(n)}
+	if m.success() {
+		p.Flags |= FlagSuccess
+	}
+	p.addDigest(m.conn.headerDigest)
+	p.addData(n, m.conn.align, m.conn.dataDigest)
+	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
+	b.pdus[TypeC2HData]++
+	m.send.begun = true
+}
+
+// success says whether the SUCCESS flag may stand for the response: it reports neither a
+// result nor SQHD.
+func (m *response) success() bool {
+	return m.direct && m.CQE.Status() == nvme.StatusSuccess && m.CQE.Result() == 0
+}
+
+// end encodes what follows the data: its digest, and the CapsuleResp unless SUCCESS replaces it.
+func (m *response) end(b *batch) bool {
+	out := b.stage
+	if m.send.begun {
+		if m.conn.dataDigest {
+			out = appendCRC(out, m.send.crc)
+		}
+		if m.success() {
+			b.commit(out)
+			m.conn.l.counters.Successes.Add(1)
+			return true
+		}
+	}
+	p := CapsuleResp{Header{Type: TypeCapsuleResp, HLEN: CapsuleRespSize, PLEN: CapsuleRespSize}, m.CQE}
+	p.addDigest(m.conn.headerDigest)
+	b.commit(endHeader(p.Append(out), len(out), p.Header))
+	b.pdus[TypeCapsuleResp]++
+	return true
+}
+
+// written gives the slot back.
+func (m *response) written() {
+	r := (*request)(m)
+	r.Sent()
+	r.conn.release(r)
+}

@@ -1,0 +1,275 @@
+package tcp
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// flushBytes is how much data may gather while a batch is parsed before it is sent
+	// without waiting for the batch's end.
+	flushBytes = 256 << 10
+	// maxRounds is how often one goroutine goes on sending what others queued meanwhile,
+	// before the connection's own goroutine takes over.
+	maxRounds = 8
+	// sendTimeout is how long a peer may leave its window closed. A shorter keep-alive timeout
+	// ends the connection sooner.
+	sendTimeout = 30 * time.Second
+)
+
+// message is one or more PDUs to send.
+type message interface {
+	// encode appends the message's next PDUs to b and says whether that was all of it; false
+	// means that b is full, and that encode is to be called again with an empty one.
+	encode(b *batch) bool
+	// written says that every byte is with the kernel, or that the connection is dead. It is
+	// called once, without locks.
+	written()
+}
+
+// writer sends messages in the order in which they are posted. Whoever posts while nobody is
+// sending becomes the sender, for others' messages too.
+type writer struct {
+	tcp *net.TCPConn
+	fd  int
+	raw syscall.RawConn
+
+	mu       sync.Mutex
+	pending  []message
+	bytes    int  // data in pending
+	held     bool // the reader is in a batch and will flush
+	flushing bool // someone is the sender
+	err      error
+	stall    time.Duration // how long the peer may take nothing
+	idle     sync.Cond     // signalled when flushing ends
+	dead     atomic.Bool   // nothing can be sent any more; set under mu
+
+	// What follows belongs to the sender.
+	cur   []message
+	next  int // cur[:next] is encoded
+	told  int // cur[:told] was told that it is written
+	b     batch
+	tally tally
+	stats *DirectionCounters
+
+	takeOver chan struct{} // wakes the goroutine that waits for the peer's window
+	waitFn   func(fd uintptr) bool
+	waitErr  unix.Errno
+	waitN    int
+}
+
+func newWriter(c *net.TCPConn, stats *DirectionCounters) (*writer, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	w := &writer{tcp: c, raw: raw, stall: sendTimeout, stats: stats, takeOver: make(chan struct{}, 1)}
+	w.idle.L = &w.mu
+	w.b.stage = make([]byte, 0, stageSize)
+	w.waitFn = w.sendWhenReady
+	if err := raw.Control(func(fd uintptr) { w.fd = int(fd) }); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// post queues m, which carries size bytes of data, and sends it unless someone else will.
+// On a dead connection m is written at once.
+func (w *writer) post(m message, size int) {
+	w.mu.Lock()
+	if !w.add(m, size) {
+		w.mu.Unlock()
+		m.written()
+		return
+	}
+	w.unlockAndSend()
+}
+
+// add queues m; it returns false if the connection is dead. mu is held.
+func (w *writer) add(m message, size int) bool {
+	if w.dead.Load() {
+		return false
+	}
+	w.pending = append(w.pending, m)
+	w.bytes += size
+	return true
+}
+
+// unlockAndSend releases mu and becomes the sender if there is need of one.
+func (w *writer) unlockAndSend() {
+	if w.flushing || len(w.pending) == 0 || (w.held && w.bytes < flushBytes) {
+		w.mu.Unlock()
+		return
+	}
+	w.flushing = true
+	w.mu.Unlock()
+	w.flush(false)
+}
+
+// hold makes posts wait for release.
+func (w *writer) hold() {
+	w.mu.Lock()
+	w.held = true
+	w.mu.Unlock()
+}
+
+// release ends hold, and sends what was posted meanwhile.
+func (w *writer) release() {
+	w.mu.Lock()
+	w.held = false
+	w.unlockAndSend()
+}
+
+// flush sends until nothing is pending. wait says that the caller may wait for the peer's
+// window; else the waiting is left to serve.
+func (w *writer) flush(wait bool) {
+	for round := 0; ; round++ {
+		if !w.drain(wait) {
+			w.takeOver <- struct{}{}
+			return
+		}
+		w.tally.publish(w.stats)
+		w.mu.Lock()
+		if len(w.pending) == 0 {
+			w.flushing = false
+			w.idle.Broadcast()
+			w.mu.Unlock()
+			return
+		}
+		w.cur, w.pending = w.pending, w.cur[:0]
+		w.next, w.told, w.bytes = 0, 0, 0
+		w.mu.Unlock()
+		if round >= maxRounds && !wait {
+			w.takeOver <- struct{}{}
+			return
+		}
+	}
+}
+
+// drain sends what is in the batch and in cur. It returns false if the socket is full.
+func (w *writer) drain(wait bool) bool {
+	for {
+		if w.b.empty() {
+			for ; w.told < w.next; w.told++ {
+				m := w.cur[w.told]
+				w.cur[w.told] = nil
+				m.written()
+			}
+			w.b.reset()
+			for w.next < len(w.cur) && w.cur[w.next].encode(&w.b) {
+				w.next++
+			}
+			w.tally.add(&w.b)
+			if w.b.empty() {
+				if w.next == len(w.cur) && w.told == w.next {
+					return true
+				}
+				continue
+			}
+		}
+		n, errno := w.send(wait)
+		switch errno {
+		case 0:
+			w.b.sent(n)
+			w.tally.bytes += uint64(n)
+		case unix.EINTR:
+		case unix.EAGAIN:
+			w.tally.blocked++
+			return false
+		default:
+			w.fail(errno)
+		}
+	}
+}
+
+// send makes one send call of the batch.
+func (w *writer) send(wait bool) (int, unix.Errno) {
+	if w.dead.Load() {
+		return w.b.length(), 0
+	}
+	if !wait {
+		return w.sendmsg(w.fd)
+	}
+	w.waitErr = unix.EAGAIN
+	w.mu.Lock()
+	_ = w.tcp.SetWriteDeadline(time.Now().Add(w.stall))
+	w.mu.Unlock()
+	if err := w.raw.Write(w.waitFn); err != nil {
+		return 0, unix.ETIMEDOUT // or the connection was closed
+	}
+	return w.waitN, w.waitErr
+}
+
+func (w *writer) sendWhenReady(fd uintptr) bool {
+	w.waitN, w.waitErr = w.sendmsg(int(fd))
+	return w.waitErr != unix.EAGAIN
+}
+
+// sendmsg sends from the batch without waiting. More tells TCP to hold back a short segment.
+func (w *writer) sendmsg(fd int) (int, unix.Errno) {
+	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if w.next < len(w.cur) {
+		flags |= unix.MSG_MORE
+	}
+	w.tally.calls++
+	return w.b.sendmsg(fd, flags)
+}
+
+// fail makes the connection dead because sending failed, and wakes the reader, which ends it.
+func (w *writer) fail(err error) {
+	w.kill(err)
+	_ = unix.Shutdown(w.fd, unix.SHUT_RDWR)
+}
+
+// kill makes further sends succeed without effect, so that every message is written soon.
+func (w *writer) kill(err error) {
+	w.mu.Lock()
+	if !w.dead.Swap(true) {
+		w.err = err
+	}
+	w.mu.Unlock()
+}
+
+// sendError is why sending failed, or nil.
+func (w *writer) sendError() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// serve is the connection's second goroutine: it sends while the peer's window is closed. It
+// ends after close.
+func (w *writer) serve() {
+	for range w.takeOver {
+		w.flush(true)
+	}
+}
+
+// limit shortens the time that the peer may take nothing, from now on.
+func (w *writer) limit(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stall = d
+	_ = w.tcp.SetWriteDeadline(time.Now().Add(d))
+}
+
+// settle waits until nothing is being sent or pending. limit bounds the time.
+func (w *writer) settle() {
+	w.mu.Lock()
+	w.held = false
+	w.unlockAndSend()
+	w.mu.Lock()
+	for w.flushing {
+		w.idle.Wait()
+	}
+	w.mu.Unlock()
+}
+
+// close ends serve. The writer must be dead and settled; posts are still allowed and have no
+// effect.
+func (w *writer) close() { close(w.takeOver) }
