@@ -1,0 +1,272 @@
+package target
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+const dnr = nvme.StatusDNR
+
+// TestConnectRefused: each wrong field has its status, and says where it is.
+func TestConnectRefused(t *testing.T) {
+	const (
+		closedNQN = "nqn.2024-01.com.example:closed"
+		otherNQN  = "nqn.2024-01.com.example:other"
+	)
+	tg := newTargetWith(t, func(c *Config) {
+		c.Subsystems = append(c.Subsystems,
+			SubsystemConfig{NQN: closedNQN, Hosts: []string{"nqn.2024-01.com.example:friend"}},
+			SubsystemConfig{NQN: otherNQN, AllowAnyHost: true})
+		c.Limits.Queues = 4
+	}, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	disc := dial(t, tg)
+	discID := connectAdmin(disc, nvme.DiscoveryNQN, 0)
+	idle := dial(t, tg) // connected, not enabled
+	idleID := nvme.ConnectResult(idle.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN)).DW0()).CNTLID()
+
+	const invalid = nvme.StatusConnectInvalidParameter | dnr
+	admin := func(change func(*nvme.Command, []byte)) (nvme.Command, []byte) {
+		c, d := connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN)
+		change(&c, d)
+		return c, d
+	}
+	io := func(change func(*nvme.Command, []byte)) (nvme.Command, []byte) {
+		c, d := connectCommand(2, 127, 0), connectData(t, s.cntlid, testNQN)
+		change(&c, d)
+		return c, d
+	}
+	put16 := func(b []byte, v uint16) { b[0], b[1] = byte(v), byte(v>>8) }
+	name := func(b []byte, off int, s string) { clear(b[off : off+256]); copy(b[off:], s) }
+
+	for _, tc := range []struct {
+		name   string
+		make   func(func(*nvme.Command, []byte)) (nvme.Command, []byte)
+		change func(c *nvme.Command, d []byte)
+		attr   func(*ConnAttr)
+		status nvme.Status
+		result nvme.ConnectInvalid
+	}{
+		{"record format", admin, func(c *nvme.Command, _ []byte) { c[40] = 1 }, nil, nvme.StatusConnectFormat | dnr, 0},
+		{"static controller", admin, func(_ *nvme.Command, d []byte) { put16(d[16:], 1) }, nil, invalid, nvme.InvalidData(16)},
+		{"unknown subsystem", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "nqn.2024-01.com.example:none") }, nil, invalid, nvme.InvalidData(256)},
+		{"no subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "") }, nil, invalid, nvme.InvalidData(256)},
+		{"endless subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(256)},
+		{"no host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "") }, nil, invalid, nvme.InvalidData(512)},
+		{"endless host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(512)},
+		{"host not allowed", admin, func(_ *nvme.Command, d []byte) { name(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
+		{"queue of one", admin, func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, invalid, nvme.InvalidCommand(44)},
+		{"queue too large", admin, func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, invalid, nvme.InvalidCommand(44)},
+		{"another queue than the connection's", admin, nil, func(a *ConnAttr) { a.QID = 1 }, invalid, nvme.InvalidCommand(42)},
+
+		{"no such controller", io, func(_ *nvme.Command, d []byte) { put16(d[16:], s.cntlid+100) }, nil, invalid, nvme.InvalidData(16)},
+		{"dynamic controller", io, func(_ *nvme.Command, d []byte) { put16(d[16:], 0xffff) }, nil, invalid, nvme.InvalidData(16)},
+		{"controller of another subsystem", io, func(_ *nvme.Command, d []byte) { name(d, 256, otherNQN) }, nil, invalid, nvme.InvalidData(16)},
+		{"controller of another host", io, func(_ *nvme.Command, d []byte) { name(d, 512, testHost+"x") }, nil, invalid, nvme.InvalidData(512)},
+		{"another host ID", io, func(_ *nvme.Command, d []byte) { d[0]++ }, nil, invalid, nvme.InvalidData(0)},
+		{"another controller than the connection's", io, nil, func(a *ConnAttr) { a.CNTLID = int(s.cntlid) + 1 }, invalid, nvme.InvalidData(16)},
+		{"queue ID too large", io, func(c *nvme.Command, _ []byte) { put16(c[42:], 5) }, nil, invalid, nvme.InvalidCommand(42)},
+		{"I/O queue of one", io, func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, invalid, nvme.InvalidCommand(44)},
+		{"I/O queue too large", io, func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, invalid, nvme.InvalidCommand(44)},
+		{"queue exists", io, func(c *nvme.Command, _ []byte) { put16(c[42:], 1) }, nil, nvme.StatusCommandSequence | dnr, 0},
+		{"controller not enabled", io, func(_ *nvme.Command, d []byte) { put16(d[16:], idleID) }, nil, nvme.StatusCommandSequence | dnr, 0},
+		{"I/O queue of discovery", io, func(_ *nvme.Command, d []byte) {
+			put16(d[16:], discID)
+			name(d, 256, nvme.DiscoveryNQN)
+		}, nil, invalid, nvme.InvalidCommand(42)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			change := tc.change
+			if change == nil {
+				change = func(*nvme.Command, []byte) {}
+			}
+			c := dial(t, tg, func(c *fakeConn) {
+				if tc.attr != nil {
+					tc.attr(&c.attr)
+				}
+			})
+			cmd, data := tc.make(change)
+			cqe := c.fails(cmd, data, tc.status)
+			if got := nvme.ConnectInvalid(cqe.DW0()); got != tc.result {
+				t.Errorf("result %v (%#x), want %v", got, uint32(got), tc.result)
+			}
+			c.hangUp(nil)
+		})
+	}
+	s.close()
+}
+
+// TestConnectAfterRefusal: the host may try again on the same connection.
+func TestConnectAfterRefusal(t *testing.T) {
+	tg := newTarget(t)
+	c := dial(t, tg)
+	c.fails(connectCommand(0, 0, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+	c.fails(connectCommand(0, 31, 0), make([]byte, 100), nvme.StatusSGLLengthInvalid|dnr)
+	c.pullErr = errors.New("no data")
+	c.fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusDataTransferError)
+	c.pullErr = nil
+	connectAdmin(c, testNQN, 0)
+}
+
+// TestOrder: what may be sent when.
+func TestOrder(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	identify := command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) })
+	page := make([]byte, 4096)
+	c := dial(t, tg)
+	c.fails(identify, page, nvme.StatusInvalidOpcode|dnr)
+	c.fails(getProperty(nvme.PropCAP), nil, nvme.StatusInvalidOpcode|dnr)
+	connected := connectCommand(0, 31, 0)
+	data := connectData(t, nvme.CNTLIDDynamic, testNQN)
+	c.must(connected, data)
+	c.fails(connected, data, nvme.StatusCommandSequence|dnr)
+	c.fails(identify, page, nvme.StatusCommandSequence|dnr)
+	c.fails(command(func(c *nvme.Command) { c.SetAsyncEvent() }), nil, nvme.StatusCommandSequence|dnr)
+	c.must(getProperty(nvme.PropCAP), nil)
+	c.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	c.must(identify, page)
+	noSGL := identify
+	noSGL.SetFlags(0)
+	c.fails(noSGL, page, nvme.StatusInvalidField|dnr)
+	fused := identify
+	fused.SetFlags(nvme.FlagsSGL | 1)
+	c.fails(fused, page, nvme.StatusInvalidField|dnr)
+	c.fails(command(func(c *nvme.Command) { c.SetDisconnect() }), nil, nvme.StatusInvalidQueueType|dnr)
+	for _, fc := range []nvme.FCType{nvme.FCAuthSend, nvme.FCAuthReceive, 0x42} {
+		c.fails(command(func(c *nvme.Command) { c.SetDisconnect(); c.SetFCType(fc) }), nil, nvme.StatusInvalidOpcode|dnr)
+	}
+	for _, op := range []nvme.Opcode{nvme.OpNSManagement, nvme.OpFormat, nvme.OpSanitize, 0, 1, 4, 5, 0xff} {
+		c.fails(command(func(c *nvme.Command) { c.SetFlush(0); c.SetOpcode(op) }), nil, nvme.StatusInvalidOpcode|dnr)
+	}
+}
+
+func TestProperties(t *testing.T) {
+	tg := newTarget(t)
+	c := dial(t, tg)
+	connectAdmin(c, testNQN, 0)
+	for _, p := range []nvme.Property{nvme.PropNSSR, nvme.PropCRTO, 4, 0x0c, 0x24, 0x1000, 0xffffffff} {
+		c.fails(getProperty(p), nil, nvme.StatusInvalidField|dnr)
+	}
+	for _, p := range []nvme.Property{nvme.PropCAP, nvme.PropVS, nvme.PropCSTS, nvme.PropNSSR, 0x24} {
+		c.fails(setProperty(p, 0x4e564d65), nil, nvme.StatusInvalidField|dnr)
+	}
+	wrongSize := func(cmd nvme.Command, size byte) nvme.Command { cmd[40] = size; return cmd }
+	c.fails(wrongSize(getProperty(nvme.PropCAP), 0), nil, nvme.StatusInvalidField|dnr)
+	c.fails(wrongSize(getProperty(nvme.PropVS), 1), nil, nvme.StatusInvalidField|dnr)
+	c.fails(wrongSize(getProperty(nvme.PropVS), 2), nil, nvme.StatusInvalidField|dnr)
+	c.fails(wrongSize(setProperty(nvme.PropCC, 0), 1), nil, nvme.StatusInvalidField|dnr)
+}
+
+// TestEnable: a CC that asks for what there isn't is fatal, until CC.EN is cleared.
+func TestEnable(t *testing.T) {
+	tg := newTarget(t)
+	c := dial(t, tg)
+	c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
+	csts := func() nvme.CSTS { return nvme.CSTS(c.must(getProperty(nvme.PropCSTS), nil).DW0()) }
+	for _, cc := range []nvme.CC{nvme.CCEnable, nvme.CCFabrics | nvme.CCCSSAll, nvme.CCFabrics | 1<<7,
+		nvme.CCFabrics | 1<<11, 7<<16 | nvme.CCIOCQES16, nvme.CCIOSQES64 | 6<<20} {
+		c.must(setProperty(nvme.PropCC, uint64(cc|nvme.CCEnable)), nil)
+		if s := csts(); !s.Fatal() || s.Ready() {
+			t.Errorf("CC %#x: CSTS %#x", uint32(cc), uint32(s))
+		}
+		c.must(setProperty(nvme.PropCC, 0), nil)
+		if s := csts(); s != 0 {
+			t.Errorf("CSTS %#x after reset", uint32(s))
+		}
+	}
+	c.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	if s := csts(); s != nvme.CSTSReady {
+		t.Errorf("CSTS %#x", uint32(s))
+	}
+}
+
+// TestQueueHead: SQHD counts completions modulo the size, or is FFFFh without flow control.
+func TestQueueHead(t *testing.T) {
+	tg := newTarget(t)
+	c := dial(t, tg)
+	if h := c.must(connectCommand(0, 4, 0), connectData(t, nvme.CNTLIDDynamic, testNQN)).SQHD(); h != 1 {
+		t.Errorf("SQHD %d after Connect, want 1", h)
+	}
+	for i := 2; i < 12; i++ {
+		get := getProperty(nvme.PropCSTS)
+		get.SetCID(uint16(0xa000 + i))
+		cqe := c.must(get, nil)
+		if cqe.SQHD() != uint16(i%5) || cqe.CID() != uint16(0xa000+i) || cqe.SQID() != 0 {
+			t.Errorf("command %d: SQHD %d CID %#x SQID %d", i, cqe.SQHD(), cqe.CID(), cqe.SQID())
+		}
+	}
+	c = dial(t, tg)
+	cmd := command(func(c *nvme.Command) { c.SetConnect(0, 31, nvme.CATTRNoSQFlowControl, 0) })
+	for range 2 {
+		if h := c.do(cmd, connectData(t, nvme.CNTLIDDynamic, testNQN)).SQHD(); h != 0xffff {
+			t.Errorf("SQHD %#x without flow control", h)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) {
+		c.Limits = Limits{Connections: 4, Controllers: 3}
+		c.Subsystems[0].MaxControllers = 2
+		c.Subsystems = append(c.Subsystems, SubsystemConfig{NQN: testNQN + "2", AllowAnyHost: true})
+	})
+	var cs []*fakeConn
+	for range 4 {
+		cs = append(cs, dial(t, tg))
+	}
+	if _, err := tg.NewQueue(&fakeConn{attr: attr(nvme.TransportTCP)}); !errors.Is(err, ErrLimit) {
+		t.Errorf("fifth connection: %v", err)
+	}
+	connectAdmin(cs[0], testNQN, 0)
+	connectAdmin(cs[1], testNQN, 0)
+	// Busy is no reason to give up for ever: no DNR.
+	cs[2].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy)
+	connectAdmin(cs[2], testNQN+"2", 0)
+	cs[3].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN+"2"), nvme.StatusConnectBusy)
+	cs[0].hangUp(nil)
+	connectAdmin(cs[3], testNQN, 0)
+	if s := tg.Snapshot(); s.Connections != 3 || s.Controllers != 3 || s.Transports[0].RefusedConnects != 2 {
+		t.Errorf("%d connections, %d controllers, %d refused", s.Connections, s.Controllers, s.Transports[0].RefusedConnects)
+	}
+}
+
+func TestConfigRejected(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	odd := newTestVolume(1<<20, 512)
+	odd.info.BlockSize = 520
+	uneven := newTestVolume(1<<20, 512)
+	uneven.info.Size++
+	ns := func(c ...NamespaceConfig) Config {
+		return Config{Subsystems: []SubsystemConfig{{NQN: testNQN, Namespaces: c}}}
+	}
+	for name, c := range map[string]Config{
+		"bad NQN":             {Subsystems: []SubsystemConfig{{NQN: "disk"}}},
+		"discovery NQN":       {Subsystems: []SubsystemConfig{{NQN: nvme.DiscoveryNQN}}},
+		"same subsystem":      {Subsystems: []SubsystemConfig{{NQN: testNQN}, {NQN: testNQN}}},
+		"long serial":         {Subsystems: []SubsystemConfig{{NQN: testNQN, Serial: strings.Repeat("1", 21)}}},
+		"model not ASCII":     {Subsystems: []SubsystemConfig{{NQN: testNQN, Model: "é"}}},
+		"long firmware":       {Subsystems: []SubsystemConfig{{NQN: testNQN, Firmware: "123456789"}}},
+		"bad host":            {Subsystems: []SubsystemConfig{{NQN: testNQN, Hosts: []string{"me"}}}},
+		"negative limit":      {Subsystems: []SubsystemConfig{{NQN: testNQN, MaxControllers: -1}}},
+		"no volume":           ns(NamespaceConfig{}),
+		"large NSID":          ns(NamespaceConfig{NSID: MaxNSID + 1, Volume: v}),
+		"same NSID":           ns(NamespaceConfig{NSID: 1, Volume: v}, NamespaceConfig{NSID: 1, Volume: v}),
+		"block size":          ns(NamespaceConfig{Volume: odd}),
+		"size":                ns(NamespaceConfig{Volume: uneven}),
+		"port without addr":   {Ports: []Port{{Transport: nvme.TransportTCP}}},
+		"port transport":      {Ports: []Port{{Transport: 9}}},
+		"connections":         {Limits: Limits{Connections: -1}},
+		"controllers":         {Limits: Limits{Controllers: 1 << 16}},
+		"queues":              {Limits: Limits{Queues: 1 << 16}},
+		"depth":               {Limits: Limits{QueueDepth: 16}},
+		"negative connect to": {Limits: Limits{ConnectTimeout: -time.Second}},
+	} {
+		if _, err := New(c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
