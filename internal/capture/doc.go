@@ -9,7 +9,7 @@
 //
 // Payloads, addresses, ports, traffic class and times are those of the socket calls. Trains
 // and coalesced receives are split into their datagrams. Ethernet, IP, UDP and TCP headers are
-// synthesized: MAC addresses are made of the IP addresses, TTL and hop limit are 64. The IPv4
+// made up: MAC addresses are made of the IP addresses, TTL and hop limit are 64. The IPv4
 // Identification, which RoCEv2's ICRC covers, is for a datagram sent the one that Linux gives
 // it (its index in the train, with DF set); for one received it is recovered from the ICRC,
 // and is the index in the coalesced run where that fails. So the ICRCs in the file are right

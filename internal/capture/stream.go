@@ -19,7 +19,7 @@ type Stream struct {
 	closed  bool
 
 	// The following belongs to the File's goroutine.
-	dialed bool
+	client bool
 	flow   [2]flow
 	next   [2]uint32 // sequence numbers
 	id     [2]uint16
@@ -31,14 +31,14 @@ const (
 	inward
 )
 
-// Stream begins the record of a connection; dialed says that this side opened it.
-func (f *File) Stream(local, remote netip.AddrPort, dialed bool) *Stream {
+// Stream begins the record of a connection; client says that this side opened it.
+func (f *File) Stream(local, remote netip.AddrPort, client bool) *Stream {
 	if f == nil {
 		return nil
 	}
 	local, remote = unmap(local), unmap(remote)
 	s := &Stream{
-		queue: f.queue, dialed: dialed,
+		queue: f.queue, client: client,
 		flow: [2]flow{outward: {src: local, dst: remote}, inward: {src: remote, dst: local}},
 	}
 	f.queue.put(record{kind: tcpOpened, when: time.Now(), stream: s}, nil, 1)
@@ -125,7 +125,7 @@ func (s *Stream) steps(w *writer, when time.Time, steps ...step) error {
 // open writes the handshake.
 func (s *Stream) open(w *writer, when time.Time) error {
 	active, passive := inward, outward
-	if s.dialed {
+	if s.client {
 		active, passive = outward, inward
 	}
 	return s.steps(w, when, step{active, tcpSYN}, step{passive, tcpSYN | tcpACK}, step{active, tcpACK})

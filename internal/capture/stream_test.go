@@ -52,7 +52,7 @@ func flags(p gopacket.Packet) (s string) {
 func TestStream(t *testing.T) {
 	for name, c := range map[string]struct {
 		local, remote string
-		dialed        bool
+		client        bool
 	}{
 		"host, IPv4":   {"192.0.2.1:50000", "192.0.2.2:4420", true},
 		"target, IPv6": {"[2001:db8::1]:4420", "[2001:db8::2]:50000", false},
@@ -60,7 +60,7 @@ func TestStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f, m := newCapture(t)
 			local, remote := netip.MustParseAddrPort(c.local), netip.MustParseAddrPort(c.remote)
-			s := f.Stream(local, remote, c.dialed)
+			s := f.Stream(local, remote, c.client)
 			big := bytes.Repeat([]byte("0123456789"), 7000)
 			s.Sent([][]byte{[]byte("he"), nil, []byte("llo")})
 			s.Received([][]byte{[]byte("hi"), []byte("there")}, 4)
@@ -91,7 +91,7 @@ func TestStream(t *testing.T) {
 				}
 			}
 			opener := all[0].TransportLayer().(*layers.TCP).SrcPort
-			if (opener == layers.TCPPort(local.Port())) != c.dialed {
+			if (opener == layers.TCPPort(local.Port())) != c.client {
 				t.Errorf("port %d opens the connection", opener)
 			}
 		})

@@ -28,7 +28,7 @@ func newWriter(w io.Writer, application string) (*writer, error) {
 	buf := bufio.NewWriterSize(w, writeBuffer)
 	ng, err := pcapgo.NewNgWriterInterface(buf, pcapgo.NgInterface{
 		Name:        "nvmeof",
-		Description: "socket calls of the program; the headers below RoCEv2 and TCP are synthesized",
+		Description: "socket calls of the program; the headers below RoCEv2 and TCP are made up",
 		OS:          runtime.GOOS,
 		LinkType:    layers.LinkTypeEthernet,
 	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{

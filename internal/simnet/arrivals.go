@@ -25,9 +25,9 @@ func (a *arrival) compare(b *arrival) int {
 // arrivals is a heap, the earliest at the top (container/heap).
 type arrivals []arrival
 
-func (h arrivals) Len() int           { return len(h) }
-func (h arrivals) Less(i, j int) bool { return h[i].compare(&h[j]) < 0 }
-func (h arrivals) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *arrivals) Len() int           { return len(*h) }
+func (h *arrivals) Less(i, j int) bool { return (*h)[i].compare(&(*h)[j]) < 0 }
+func (h *arrivals) Swap(i, j int)      { (*h)[i], (*h)[j] = (*h)[j], (*h)[i] }
 
 // Push and Pop are for container/heap.
 func (h *arrivals) Push(x any) { *h = append(*h, x.(arrival)) }

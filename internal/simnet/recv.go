@@ -9,27 +9,27 @@ import (
 
 // Recv waits for datagrams, as udp.Conn says.
 func (e *Endpoint) Recv(rx []udp.Received) (int, error) {
-	var timer *time.Timer
 	for {
 		n, err := e.TryRecv(rx)
 		if n > 0 || err != nil || len(rx) == 0 {
 			return n, err
 		}
-		var due <-chan time.Time
-		if wait, ok := e.untilNext(); ok {
-			if timer == nil {
-				timer = time.NewTimer(wait)
-				defer timer.Stop()
-			} else {
-				timer.Reset(wait)
-			}
-			due = timer.C
-		}
-		select {
-		case <-due:
-		case <-e.wake:
-		case <-e.closed:
-		}
+		e.wait()
+	}
+}
+
+// wait returns when there may be something to receive, or when the endpoint is closed.
+func (e *Endpoint) wait() {
+	var due <-chan time.Time
+	if d, ok := e.untilNext(); ok {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-due:
+	case <-e.wake:
+	case <-e.closed:
 	}
 }
 

@@ -30,13 +30,11 @@ func listen(t *testing.T, n *Network, addr netip.Addr, c Config) *Endpoint {
 	return e
 }
 
-// pair runs test in a bubble with two endpoints on a network.
-func pair(t *testing.T, c Config, test func(t *testing.T, n *Network, a, b *Endpoint)) {
+// pair makes a network with two endpoints.
+func pair(t *testing.T, c Config) (n *Network, a, b *Endpoint) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		n := New(1)
-		test(t, n, listen(t, n, addrA, c), listen(t, n, addrB, c))
-	})
+	n = New(1)
+	return n, listen(t, n, addrA, c), listen(t, n, addrB, c)
 }
 
 func train(dst *Endpoint, segment int, payload []byte) udp.Train {
@@ -81,7 +79,8 @@ func wantDatagrams(t *testing.T, got []string, want ...string) {
 }
 
 func TestLatencyIsVirtual(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{})
 		n.SetLink(addrA, addrB, Link{Latency: time.Hour})
 		start := time.Now()
 		done := make(chan struct{})
@@ -112,7 +111,8 @@ func TestLatencyIsVirtual(t *testing.T) {
 
 func TestTrainsAreSplitAndCoalesced(t *testing.T) {
 	for _, coalesce := range []bool{false, true} {
-		pair(t, Config{Coalesce: coalesce}, func(t *testing.T, n *Network, a, b *Endpoint) {
+		synctest.Test(t, func(t *testing.T) {
+			_, a, b := pair(t, Config{Coalesce: coalesce})
 			payload := []byte("aaaabbbbcc")
 			tr := train(b, 4, payload)
 			tr.Parts = [][]byte{payload[:3], payload[3:3], payload[3:]}
@@ -140,7 +140,8 @@ func TestTrainsAreSplitAndCoalesced(t *testing.T) {
 }
 
 func TestReceivedIsSpoiled(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := pair(t, Config{})
 		send(t, a, b, "kept")
 		rx := make([]udp.Received, 1)
 		if _, err := b.Recv(rx); err != nil {
@@ -157,7 +158,8 @@ func TestReceivedIsSpoiled(t *testing.T) {
 }
 
 func TestBandwidthAndQueue(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{})
 		// 100 bytes with headers, one per millisecond, three may wait.
 		n.SetDefault(Link{Bandwidth: 100_000, Queue: 300, MarkAbove: 150})
 		for i := range 5 {
@@ -188,7 +190,8 @@ func TestBandwidthAndQueue(t *testing.T) {
 }
 
 func TestReceiveBuffer(t *testing.T) {
-	pair(t, Config{RecvBuffer: 10}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{RecvBuffer: 10})
 		send(t, a, b, "1234", "5678", "too much", "90")
 		wantDatagrams(t, drain(t, b, time.Second), "1234", "5678", "90")
 		send(t, a, b, "0123456789")
@@ -200,7 +203,8 @@ func TestReceiveBuffer(t *testing.T) {
 }
 
 func TestMTUAndUnbound(t *testing.T) {
-	pair(t, Config{MTU: 100}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{MTU: 100})
 		send(t, a, b, string(make([]byte, 72)), string(make([]byte, 73)))
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
@@ -213,7 +217,8 @@ func TestMTUAndUnbound(t *testing.T) {
 }
 
 func TestRandomFaults(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{})
 		const count = 20000
 		n.SetDefault(Link{
 			Latency: time.Millisecond, Jitter: 10 * time.Microsecond,
@@ -273,7 +278,8 @@ func TestSeedRepeats(t *testing.T) {
 }
 
 func TestCutIsOneWay(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{})
 		anyone := netip.Addr{}
 		for _, w := range []way{{addrA, addrB}, {addrA, anyone}, {anyone, addrB}} {
 			n.Cut(w.from, w.to)
@@ -292,7 +298,8 @@ func TestCutIsOneWay(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{})
 		n.SetFilter(func(d *Datagram) Action {
 			if d.Src != a.addr || d.Dst != b.addr {
 				t.Errorf("filter sees %v → %v", d.Src, d.Dst)
@@ -328,7 +335,8 @@ func TestFilter(t *testing.T) {
 }
 
 func TestCloseWakesRecv(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		n, a, b := pair(t, Config{})
 		n.SetDefault(Link{Latency: time.Hour})
 		send(t, b, a, "too late")
 		result := make(chan error)
@@ -389,7 +397,8 @@ func TestListenErrors(t *testing.T) {
 }
 
 func TestSendErrors(t *testing.T) {
-	pair(t, Config{}, func(t *testing.T, n *Network, a, b *Endpoint) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := pair(t, Config{})
 		good := train(b, 2, []byte("abcd"))
 		bad := good
 		bad.Bytes++

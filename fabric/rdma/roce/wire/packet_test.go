@@ -218,7 +218,7 @@ func TestExtensionHeadersShort(t *testing.T) {
 		"FETH":         {FETHSize, func(b []byte) error { return ParseFETH(new(FETH), b) }},
 	} {
 		for n := range c.size {
-			if err := c.parse(make([]byte, n)); err != ErrShort {
+			if err := c.parse(make([]byte, n)); !errors.Is(err, ErrShort) {
 				t.Errorf("%s from %d bytes: %v", name, n, err)
 			}
 		}
@@ -278,7 +278,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("a packet too short verifies")
 		}
 		if err != nil {
-			if e, ok := err.(Error); !ok || e == 0 || e >= NumErrors {
+			var e Error
+			if !errors.As(err, &e) || e == 0 || e >= NumErrors {
 				t.Fatalf("error %v is not countable", err)
 			}
 			return

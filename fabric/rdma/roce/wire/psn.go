@@ -51,11 +51,6 @@ func (m MSN) Add(n int) MSN { return MSN((uint32(m) + uint32(n)) & psnMask) }
 // Diff returns m − o by the shorter way: −2^23 … 2^23−1 messages.
 func (m MSN) Diff(o MSN) int { return PSN(m).Diff(PSN(o)) }
 
-func putUint24(b []byte, v uint32) {
-	_ = b[2]
-	b[0], b[1], b[2] = byte(v>>16), byte(v>>8), byte(v)
-}
-
 func uint24(b []byte) uint32 {
 	_ = b[2]
 	return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])

@@ -23,8 +23,8 @@ type frame struct {
 
 // roceFrame takes apart an Ethernet frame as tcpdump writes it; ok is false for what isn't
 // RoCEv2 over IPv4.
-func roceFrame(t testing.TB, b []byte) (f frame, ok bool) {
-	t.Helper()
+func roceFrame(tb testing.TB, b []byte) (f frame, ok bool) {
+	tb.Helper()
 	const eth = 14
 	if len(b) < eth+prefixV4 || binary.BigEndian.Uint16(b[12:]) != 0x0800 {
 		return f, false
@@ -35,7 +35,7 @@ func roceFrame(t testing.TB, b []byte) (f frame, ok bool) {
 		return f, false
 	}
 	if size := int(binary.BigEndian.Uint16(udp[4:])); ip[offV4Flags] != flagDF || size < udpSize || size > len(udp) {
-		t.Errorf("a RoCEv2 frame without DF, or cut short: %x", b)
+		tb.Errorf("a RoCEv2 frame without DF, or cut short: %x", b)
 		return f, false
 	}
 	f.src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(udp))
@@ -46,24 +46,25 @@ func roceFrame(t testing.TB, b []byte) (f frame, ok bool) {
 }
 
 // readCapture calls do for each RoCEv2 frame of a classic pcap file and returns their number.
-func readCapture(t testing.TB, path string, do func(frame)) (n int) {
+func readCapture(tb testing.TB, path string, do func(frame)) (n int) {
+	tb.Helper()
 	file, err := os.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer file.Close()
 	r, err := pcapgo.NewReader(file)
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		tb.Fatalf("%s: %v", path, err)
 	}
 	for {
 		b, _, err := r.ReadPacketData()
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return n
 		} else if err != nil {
-			t.Fatalf("%s: %v", path, err)
+			tb.Fatalf("%s: %v", path, err)
 		}
-		if f, ok := roceFrame(t, b); ok {
+		if f, ok := roceFrame(tb, b); ok {
 			n++
 			do(f)
 		}
