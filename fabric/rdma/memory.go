@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -46,11 +47,11 @@ func (m *memory) grown(index int, chunk []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.domains {
-		if err := d.addChunk(chunk, m.access); err != nil {
+		if err := d.addChunk(index, chunk, m.access); err != nil {
 			return err
 		}
 	}
-	m.chunks = append(m.chunks, chunk)
+	m.chunks = append(m.chunks[:index], chunk)
 	return nil
 }
 
@@ -70,8 +71,8 @@ func (m *memory) on(dev verbs.Device) (*domain, error) {
 	d := &domain{dev: dev, pd: pd}
 	d.chunks.Store(new([]verbs.MR))
 	d.regions.Store(&map[*byte]verbs.MR{})
-	for _, c := range m.chunks {
-		if err := d.addChunk(c, m.access); err != nil {
+	for i, c := range m.chunks {
+		if err := d.addChunk(i, c, m.access); err != nil {
 			d.close()
 			return nil, err
 		}
@@ -80,14 +81,18 @@ func (m *memory) on(dev verbs.Device) (*domain, error) {
 	return d, nil
 }
 
-// addChunk is called with memory.mu held: chunks are added in the order of their index.
-func (d *domain) addChunk(chunk []byte, access verbs.Access) error {
+// addChunk is called with memory.mu held: chunks are added in the order of their index. One
+// whose index another device's registration failed for comes again, and takes its place.
+func (d *domain) addChunk(index int, chunk []byte, access verbs.Access) error {
 	mr, err := d.pd.RegMR(chunk, access)
 	if err != nil {
 		return fmt.Errorf("registering %d bytes with %s: %w", len(chunk), d.dev.Attr().Name, err)
 	}
 	old := *d.chunks.Load()
-	next := append(old[:len(old):len(old)], mr)
+	if index < len(old) {
+		_ = old[index].Dereg()
+	}
+	next := append(slices.Clone(old[:index]), mr)
 	d.chunks.Store(&next)
 	return nil
 }
