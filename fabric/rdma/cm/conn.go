@@ -256,8 +256,8 @@ func (c *conn) stale(fx *effects) {
 }
 
 // disconnect ends the connection for the owner: ESTABLISHED → DREQ_SENT, DREQ_RCVD → TIMEWAIT.
-// It reports false in a state that has no connection to end.
-func (c *conn) disconnect(now time.Time, fx *effects) bool {
+// In other states there is no connection to end.
+func (c *conn) disconnect(now time.Time, fx *effects) {
 	switch c.state {
 	case stateEstablished:
 		c.state = stateDREQSent
@@ -270,11 +270,7 @@ func (c *conn) disconnect(now time.Time, fx *effects) bool {
 	case stateDREQRcvd:
 		fx.send(c.dreqTID, &DREP{CommIDs: c.ids})
 		c.timewait(now)
-	case stateDREQSent, stateTimewait, stateClosed:
-	default:
-		return false
 	}
-	return true
 }
 
 // onDREQ takes the peer's wish to end the connection. One that names another QP is void.

@@ -11,7 +11,8 @@ const MADSize = 256
 type Datagrams interface {
 	// SendMAD sends the MADSize bytes of mad to dst. It copies mad before it returns, does not
 	// wait for the network, and may be called from any goroutine, inside the handler too. An
-	// error says that dst can't be reached or that the device is closed; a full queue is loss.
+	// error says that dst can't be reached or that the device is closed, but for
+	// verbs.ErrNoMemory: a full queue is loss, which the timers of this package make good.
 	SendMAD(dst netip.Addr, mad []byte) error
 
 	// HandleMADs makes handler the receiver of the MADs that arrive; nil takes it away, after

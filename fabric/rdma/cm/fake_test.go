@@ -125,6 +125,12 @@ func (d *fakeDevice) SendMAD(dst netip.Addr, mad []byte) error {
 	return nil
 }
 
+func (d *fakeDevice) setSendErr(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sendErr = err
+}
+
 func (d *fakeDevice) HandleMADs(h func(netip.Addr, []byte)) {
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
@@ -164,11 +170,10 @@ type fakeQP struct {
 	num     uint32
 	handler func(verbs.AsyncEvent)
 
-	mu       sync.Mutex
-	attr     verbs.QPAttr // of the last transition, with those of RTR
-	access   verbs.Access
-	rtrTimer uint8
-	dead     bool
+	mu     sync.Mutex
+	attr   verbs.QPAttr // of the last transition, with those of RTR
+	access verbs.Access
+	dead   bool
 }
 
 func (q *fakeQP) QPNum() uint32 { return q.num }

@@ -3,6 +3,7 @@ package cm
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"sync"
 	"time"
@@ -182,7 +183,7 @@ func (m *Manager) deliver() {
 		switch {
 		case gone:
 		case unwanted: // nobody would ever destroy it
-			e.id.Destroy()
+			_ = e.id.Destroy() // it has no QP yet
 		case e.replied:
 			m.establish(e.id)
 		case handler != nil:
@@ -210,7 +211,7 @@ func (m *Manager) shutdown() {
 		}
 	}
 	for _, id := range m.allIDs() {
-		id.Destroy()
+		_ = id.Destroy() // a QP that is gone already is all that can be wrong
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +233,7 @@ func (m *Manager) allIDs() []*cmID {
 // newRecord makes a connection with a free random ID. The caller adds it to the table when it
 // is filled in.
 func (m *Manager) newRecord(owner *cmID) *record {
-	r := &record{owner: owner}
+	r := &record{owner: owner, was: stateIdle}
 	r.guid = m.attr.NodeGUID
 	for r.ids.Local == 0 || m.table.byLocal[r.ids.Local] != nil {
 		r.ids.Local = random32()
@@ -300,7 +301,7 @@ func (m *Manager) finish(r *record, out []packet) {
 	m.mu.Unlock()
 	for i := range out {
 		err := m.sendPacket(&out[i])
-		if err != nil && out[i].attr == AttrREQ {
+		if out[i].attr == AttrREQ && err != nil && !errors.Is(err, verbs.ErrNoMemory) {
 			m.mu.Lock()
 			m.finish(r, m.apply(r, func(fx *effects) { r.unsent(err, fx) }))
 		}

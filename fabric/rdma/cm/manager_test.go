@@ -348,16 +348,26 @@ func TestConnectTimeout(t *testing.T) {
 
 // An address that the device can't send to fails at once.
 func TestSendError(t *testing.T) {
-	pair(t, func(t *testing.T, _ *network, host, target *node, _ *end) {
+	pair(t, func(t *testing.T, _ *network, host, target *node, l *end) {
 		h := host.prepare(target.addr)
 		noRoute := errors.New("network is unreachable")
-		host.dev.sendErr = noRoute
+		host.dev.setSendErr(noRoute)
 		if err := h.id.Connect(hostParam); err != nil {
 			t.Fatal(err)
 		}
 		if ev := h.want(verbs.CMUnreachable); !errors.Is(ev.Err, noRoute) {
 			t.Errorf("error %v", ev.Err)
 		}
+
+		// A full queue is no more than a lost message.
+		h = host.prepare(target.addr)
+		host.dev.setSendErr(verbs.ErrNoMemory)
+		if err := h.id.Connect(hostParam); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		host.dev.setSendErr(nil)
+		established(h, l)
 	})
 }
 
