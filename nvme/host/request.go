@@ -3,7 +3,7 @@ package host
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
 // Request is one command of the host. Its owner makes it once, sets Cmd, Data and Done, and
-// submits it again and again.
+// submits it again and again. From Submit until Done it belongs to the queue, and Data with it.
 type Request struct {
 	Cmd  nvme.Command    // all but CID and SGL, which the queue and the transport set
 	CQE  nvme.Completion // the response, valid in Done when Err is nil
@@ -14,7 +14,22 @@ type Request struct {
 	Err  error
 
 	Slot uint16 // index in the queue's tables, set by the queue
+
+	qid       uint16
+	unlimited bool          // may be outstanding for ever: Asynchronous Event Request
+	next      *Request      // in the queue's waiting list
+	self      [1]*Request   // to submit one without making a slice
+	wake      chan struct{} // of Do
 }
 
-// Status is the response's status as an error: nil for success; see nvme.StatusError.
+// Status is the response's status: nvme.StatusSuccess for success.
 func (r *Request) Status() nvme.Status { return r.CQE.Status() }
+
+// Check is how the request ended, as an error: nil for success, Err where no response arrived,
+// else an *nvme.StatusError that names the command.
+func (r *Request) Check() error {
+	if r.Err != nil {
+		return r.Err
+	}
+	return r.CQE.ErrFor(&r.Cmd, r.qid)
+}

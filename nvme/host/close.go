@@ -1,0 +1,56 @@
+package host
+
+import (
+	"context"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// A shutdown is waited for as long as RTD3E says, within these bounds, which are Linux's.
+const (
+	shutdownLeast = 5 * time.Second
+	shutdownMost  = 60 * time.Second
+)
+
+// Shutdown closes the controller orderly: it tells it to shut down (CC.SHN), waits until it
+// has (CSTS.SHST), and closes every queue. Commands still outstanding end with ErrClosed. It
+// returns when all is gone; the error says why the controller could not be shut down orderly,
+// and is that of Err where it had been lost before. It must not be called from Done.
+func (c *Controller) Shutdown(ctx context.Context) error {
+	c.mu.Lock()
+	first := !c.closing && c.err == nil
+	c.closing = true
+	err := c.err
+	c.mu.Unlock()
+	if first {
+		err = c.shutDown(ctx)
+		c.fail(errClosed)
+	}
+	<-c.torn
+	if err == errClosed {
+		return nil
+	}
+	return err
+}
+
+// Close is Shutdown with a limit of its own: five seconds, or what the controller says that it
+// needs (RTD3E).
+func (c *Controller) Close() error { return c.Shutdown(context.Background()) }
+
+func (c *Controller) shutDown(ctx context.Context) error {
+	limit := time.Duration(c.identity.RTD3E) * time.Microsecond
+	limit = min(max(limit, shutdownLeast), shutdownMost)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// With a command that hangs, cancelling must not wait for an Abort as well.
+	c.live.Store(false)
+	cc := nvme.CCFabrics | nvme.CCEnable | nvme.CCSHNNormal
+	if c.cap&nvme.CAPIOCS != 0 {
+		cc |= nvme.CCCSSAll
+	}
+	if err := c.SetProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
+		return err
+	}
+	return c.waitCSTS(ctx, limit, func(s nvme.CSTS) bool { return s.Shutdown() == nvme.CSTSShutdownComplete })
+}

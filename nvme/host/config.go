@@ -1,0 +1,139 @@
+package host
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Config says which controller to connect to, and how. Transport, Remote and SubNQN must be
+// set; the zero value of every other field stands for a good default.
+//
+// What belongs to one transport only (digests, resolution time-outs …) is in that
+// transport's own configuration.
+type Config struct {
+	Transport Transport
+	Remote    netip.AddrPort
+	Local     netip.Addr // source address; zero lets the transport choose
+
+	SubNQN string // the subsystem, or nvme.DiscoveryNQN
+	// HostNQN is this host's name; "" makes one of the UUID form, from HostID if that is set.
+	// A host that comes back should come under the same name.
+	HostNQN string
+	// HostID goes with the host name; zero takes the UUID in HostNQN, or a random one.
+	HostID nvme.HostID
+
+	// Queues is the number of I/O queues to ask for; 0 means one per processor. The
+	// controller may grant fewer. A discovery controller has none.
+	Queues int
+	// QueueSize is the number of entries of an I/O queue; 0 means 128. The controller may
+	// allow fewer. One entry stays free, so that QueueSize - 1 commands can be outstanding.
+	QueueSize int
+	// DisableSQFlow gives up flow control of the submission queue (CATTR bit 2), with which a
+	// TCP controller may leave out the response capsule of a read.
+	DisableSQFlow bool
+
+	// KATO is the keep alive timeout: after so long without a sign of life each side gives the
+	// other up. It is sent in milliseconds. 0 means 5 s, or none to a discovery controller;
+	// negative means none.
+	KATO time.Duration
+	// ConnectTimeout bounds Connect as a whole; 0 means 30 s.
+	ConnectTimeout time.Duration
+	// IOTimeout is how long an I/O command may take; 0 means 30 s. A command that takes longer
+	// is aborted, and if that doesn't end it for as long again, the controller is given up.
+	IOTimeout time.Duration
+	// AdminTimeout is the same for admin commands; 0 means 60 s.
+	AdminTimeout time.Duration
+
+	// NamespacesChanged is told when the controller reports that its namespaces changed, with
+	// those that did (none named: any may have). It is called from a goroutine of the
+	// controller, one call at a time, and may use the controller, but not Close it.
+	NamespacesChanged func(c *Controller, changed []uint32)
+	// Event is told every asynchronous event, in the same way, after the log page that it
+	// points to was read.
+	Event func(c *Controller, e nvme.AsyncEvent)
+	// Log takes what goes wrong in the background; nil discards it.
+	Log *slog.Logger
+}
+
+const (
+	defaultQueueSize      = 128
+	defaultKATO           = 5 * time.Second
+	defaultConnectTimeout = 30 * time.Second
+	defaultIOTimeout      = 30 * time.Second
+	defaultAdminTimeout   = 60 * time.Second
+
+	maxQueues    = 65534
+	minQueueSize = 2
+	maxQueueSize = 65536
+)
+
+// Validate says what is wrong with c. The error names the field and matches ErrConfig.
+func (c *Config) Validate() error {
+	bad := func(field, format string, args ...any) error {
+		return fmt.Errorf("nvme: %w: %s: %w", ErrConfig, field, fmt.Errorf(format, args...))
+	}
+	switch {
+	case c.Transport == nil:
+		return bad("Transport", "it must be set")
+	case !c.Remote.IsValid() || c.Remote.Port() == 0:
+		return bad("Remote", "%v is not an address and port", c.Remote)
+	case c.Local.IsValid() && c.Local.Unmap().Is4() != c.Remote.Addr().Unmap().Is4():
+		return bad("Local", "%v and %v are of different address families", c.Local, c.Remote.Addr())
+	case c.Queues < 0 || c.Queues > maxQueues:
+		return bad("Queues", "%d is not between 1 and %d", c.Queues, maxQueues)
+	case c.QueueSize != 0 && (c.QueueSize < minQueueSize || c.QueueSize > maxQueueSize):
+		return bad("QueueSize", "%d is not between %d and %d", c.QueueSize, minQueueSize, maxQueueSize)
+	case c.KATO > 0 && c.KATO < 100*time.Millisecond || c.KATO > 24*time.Hour:
+		return bad("KATO", "%v is not between 100ms and 24h", c.KATO)
+	case c.ConnectTimeout < 0, c.IOTimeout < 0, c.AdminTimeout < 0:
+		return bad("ConnectTimeout, IOTimeout, AdminTimeout", "a timeout must not be negative")
+	}
+	if err := nvme.CheckNQN(c.SubNQN); err != nil {
+		return bad("SubNQN", "%w", err)
+	}
+	if c.HostNQN != "" {
+		if err := nvme.CheckNQN(c.HostNQN); err != nil {
+			return bad("HostNQN", "%w", err)
+		}
+	}
+	return nil
+}
+
+// withDefaults is c with every default in place.
+func (c Config) withDefaults() Config {
+	if c.HostID.IsZero() {
+		id, ok := nvme.HostIDOf(c.HostNQN)
+		if !ok {
+			id = nvme.NewHostID()
+		}
+		c.HostID = id
+	}
+	if c.HostNQN == "" {
+		c.HostNQN = c.HostID.NQN()
+	}
+	orElse(&c.Queues, runtime.GOMAXPROCS(0))
+	orElse(&c.QueueSize, defaultQueueSize)
+	orElse(&c.ConnectTimeout, defaultConnectTimeout)
+	orElse(&c.IOTimeout, defaultIOTimeout)
+	orElse(&c.AdminTimeout, defaultAdminTimeout)
+	if c.KATO == 0 && c.SubNQN != nvme.DiscoveryNQN {
+		c.KATO = defaultKATO
+	}
+	c.KATO = max(c.KATO, 0)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orElse[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

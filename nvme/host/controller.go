@@ -1,0 +1,205 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Controller is a connection to one controller of a subsystem: its admin queue, its I/O
+// queues and what was agreed. All methods may be called from any goroutine.
+type Controller struct {
+	cfg      Config
+	cntlid   uint16
+	cap      nvme.CAP
+	version  nvme.Version
+	identity nvme.IdentifyController
+	nvm      nvme.IdentifyControllerNVM
+	limits   Limits
+
+	admin    *Queue
+	io       []*Queue
+	counters Counters
+	aborter  aborter
+	alive    keepAlive
+	events   events
+
+	live atomic.Bool // set up whole: commands may be aborted
+	done chan struct{}
+	torn chan struct{} // every queue is gone and every goroutine ended
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	queues  []*Queue // all that were dialled, for the tear-down
+	err     error    // why done is closed
+	closing bool     // Close is at work
+}
+
+// Limits is what host and controller agreed on.
+type Limits struct {
+	Queues      int // I/O queues
+	QueueSize   int // entries of each; one stays free
+	MaxTransfer int // bytes that one command of this host moves
+	InCapsule   int // bytes of data that an I/O command takes along
+	KATO        time.Duration
+}
+
+// Config is the configuration in effect, with every default in place.
+func (c *Controller) Config() Config { return c.cfg }
+
+// CNTLID is the controller's identifier in its subsystem.
+func (c *Controller) CNTLID() uint16 { return c.cntlid }
+
+// CAP is the controller's capabilities.
+func (c *Controller) CAP() nvme.CAP { return c.cap }
+
+// Version is the version of the specification that the controller follows.
+func (c *Controller) Version() nvme.Version { return c.version }
+
+// Identify is the Identify Controller page, as read when the connection was made. It must not
+// be changed.
+func (c *Controller) Identify() *nvme.IdentifyController { return &c.identity }
+
+// Limits is what was agreed.
+func (c *Controller) Limits() Limits { return c.limits }
+
+// Remote is the controller's address.
+func (c *Controller) Remote() netip.AddrPort { return c.cfg.Remote }
+
+// Admin is the admin queue.
+func (c *Controller) Admin() *Queue { return c.admin }
+
+// Queues is the I/O queues; the first has ID 1. The slice must not be changed.
+func (c *Controller) Queues() []*Queue { return c.io }
+
+// Counters are the controller's counters; those of its queues are with them.
+func (c *Controller) Counters() *Counters { return &c.counters }
+
+// Alloc gives n bytes of memory, aligned to 4096, that the transport moves at the least cost.
+func (c *Controller) Alloc(n int) ([]byte, error) { return c.cfg.Transport.Alloc(n) }
+
+// Free takes memory of Alloc back.
+func (c *Controller) Free(b []byte) { c.cfg.Transport.Free(b) }
+
+// Done is closed when the controller was lost or closed; Err then says why.
+func (c *Controller) Done() <-chan struct{} { return c.done }
+
+// Err is nil while the controller is usable, and then an error that matches ErrLost or
+// ErrClosed.
+func (c *Controller) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// lost makes the error that tells of cause.
+func (c *Controller) lost(cause error) error {
+	return &LostError{Peer: c.cfg.Remote, SubNQN: c.cfg.SubNQN, Cause: cause}
+}
+
+// fail ends the controller because of err; the first call counts. It doesn't block: the queues
+// are torn down in the background.
+func (c *Controller) fail(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	queues := c.queues
+	c.mu.Unlock()
+	close(c.done)
+	if err != errClosed {
+		c.cfg.Log.Warn("controller lost", "subsystem", c.cfg.SubNQN, "peer", c.cfg.Remote, "error", err)
+	}
+	for _, q := range queues {
+		q.refuse(err)
+	}
+	go c.tearDown(queues, err)
+}
+
+// tearDown closes every queue, the I/O queues first, and waits for the goroutines.
+func (c *Controller) tearDown(queues []*Queue, err error) {
+	var closing sync.WaitGroup
+	for i := len(queues) - 1; i >= 0; i-- {
+		closing.Go(func() { queues[i].close(err) })
+	}
+	closing.Wait()
+	c.work.Wait()
+	close(c.torn)
+}
+
+// adopt enters a queue that was dialled. It fails when the controller has ended already.
+func (c *Controller) adopt(q *Queue) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	c.queues = append(c.queues, q)
+	return nil
+}
+
+// queueClosed is queueOwner's: the loss of one queue is the loss of the controller.
+func (c *Controller) queueClosed(q *Queue, err error) error {
+	c.fail(c.lost(err))
+	return c.Err()
+}
+
+// giveUp is queueOwner's.
+func (c *Controller) giveUp(q *Queue, err error) { c.fail(c.lost(err)) }
+
+// expired is queueOwner's.
+func (c *Controller) expired(q *Queue, cid uint16, again bool) {
+	if again {
+		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x", ErrTimeout, q.attr.QID, cid)))
+		return
+	}
+	c.cfg.Log.Warn("command timeout", "subsystem", c.cfg.SubNQN, "queue", q.attr.QID, "command", cid)
+	c.abort(q, cid)
+}
+
+// abort is queueOwner's.
+func (c *Controller) abort(q *Queue, cid uint16) {
+	if !c.live.Load() {
+		c.fail(c.lost(fmt.Errorf("%w: queue %d, while connecting", ErrTimeout, q.attr.QID)))
+		return
+	}
+	c.aborter.abort(c, q.attr.QID, cid)
+}
+
+// Submit sends requests on I/O queue i, counted from 0: see Queue.Submit.
+func (c *Controller) Submit(i int, rs []*Request) { c.io[i].Submit(rs) }
+
+// command runs one admin command with data, in memory of the transport. in is sent, or out
+// received, by the direction of the command.
+func (c *Controller) command(ctx context.Context, cmd *nvme.Command, data []byte) (nvme.Completion, error) {
+	return c.commandOn(ctx, c.admin, cmd, data)
+}
+
+func (c *Controller) commandOn(ctx context.Context, q *Queue, cmd *nvme.Command, data []byte) (nvme.Completion, error) {
+	r := &Request{Cmd: *cmd}
+	if len(data) > 0 {
+		if b, err := c.Alloc(len(data)); err == nil {
+			defer c.Free(b)
+			r.Data = b[:len(data)]
+		} else {
+			r.Data = make([]byte, len(data))
+		}
+		if cmd.Direction() == nvme.HostToCtrl {
+			copy(r.Data, data)
+		}
+	}
+	if err := q.Do(ctx, r); err != nil {
+		return r.CQE, err
+	}
+	if cmd.Direction() == nvme.CtrlToHost {
+		copy(data, r.Data)
+	}
+	return r.CQE, nil
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+const (
+	// discoveryTries is how often a discovery log that keeps changing is read.
+	discoveryTries = 10
+	// maxDiscoveryEntries bounds what a target can make this host read: 16 MiB.
+	maxDiscoveryEntries = 16384
+)
+
+// DiscoveryLog is the log of a discovery controller, read as a whole.
+type DiscoveryLog struct {
+	Generation uint64 // GENCTR
+	Entries    []nvme.DiscoveryEntry
+}
+
+// ErrDiscoveryUnstable is the cause where the log changed each time it was read.
+var ErrDiscoveryUnstable = errors.New("the discovery log keeps changing")
+
+// Discover connects to the discovery controller that cfg describes, reads its log and closes
+// the connection. An empty SubNQN means nvme.DiscoveryNQN.
+func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
+	if cfg.SubNQN == "" {
+		cfg.SubNQN = nvme.DiscoveryNQN
+	}
+	c, err := Connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.Discovery(ctx)
+	if cerr := c.Close(); err == nil && cerr != nil {
+		c.cfg.Log.Debug("discovery controller not shut down orderly", "error", cerr)
+	}
+	return l, err
+}
+
+// Discovery reads the discovery log. It reads the header again after the entries, and starts
+// anew when GENCTR has changed meanwhile.
+func (c *Controller) Discovery(ctx context.Context) (*DiscoveryLog, error) {
+	for range discoveryTries {
+		h, err := c.discoveryHeader(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if h.NUMREC > maxDiscoveryEntries {
+			return nil, fmt.Errorf("nvme: discovery log: %w: NUMREC is %d, at most %d are read", ErrController, h.NUMREC, maxDiscoveryEntries)
+		}
+		l := &DiscoveryLog{Generation: h.GENCTR}
+		if l.Entries, err = c.discoveryEntries(ctx, int(h.NUMREC)); err != nil {
+			return nil, err
+		}
+		again, err := c.discoveryHeader(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		if *again == *h {
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("nvme: discovery log: %w: GENCTR changed %d times", ErrDiscoveryUnstable, discoveryTries)
+}
+
+func (c *Controller) discoveryHeader(ctx context.Context, retain bool) (*nvme.DiscoveryHeader, error) {
+	b := make([]byte, nvme.DiscoveryHeaderSize)
+	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogDiscovery, RAE: retain}, b); err != nil {
+		return nil, err
+	}
+	h := new(nvme.DiscoveryHeader)
+	if err := h.Parse(b); err != nil {
+		return nil, err
+	}
+	if h.RECFMT != 0 {
+		return nil, fmt.Errorf("nvme: discovery log: %w: RECFMT is %d, only 0 is known", ErrController, h.RECFMT)
+	}
+	return h, nil
+}
+
+func (c *Controller) discoveryEntries(ctx context.Context, n int) ([]nvme.DiscoveryEntry, error) {
+	b := make([]byte, n*nvme.DiscoveryEntrySize)
+	p := nvme.GetLogPage{LID: nvme.LogDiscovery, RAE: true, Offset: nvme.DiscoveryHeaderSize}
+	if err := c.ReadLog(ctx, p, b); err != nil {
+		return nil, err
+	}
+	entries := make([]nvme.DiscoveryEntry, n)
+	for i := range entries {
+		if err := entries[i].Parse(b[i*nvme.DiscoveryEntrySize:]); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}

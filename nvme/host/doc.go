@@ -1,0 +1,37 @@
+// Package host is the initiator core of NVMe over Fabrics: it connects to controllers, runs
+// commands on their queues, keeps them alive and notices when they are lost. It is blind to
+// the transport: the bindings in fabric/rdma and fabric/tcp fulfil [Transport].
+//
+// # Layers
+//
+// [Connect] makes a [Controller]: the admin queue, enabling, Identify, the I/O queues, keep
+// alive and asynchronous events. [Controller.Namespace] opens a [Namespace], whose ReadAt,
+// WriteAt, Flush, WriteZeroes, Discard and Compare are synchronous. [Discover] reads the log of
+// a discovery controller.
+//
+// Below them is the asynchronous [Queue]: a [Request] that is submitted ends with a call of
+// its Done in the transport's own context, which may submit the next one. That path allocates
+// nothing per command, and one lock per submission and one per completion are all it takes.
+// Load generators use it, and keep at most [Queue.Depth] requests outstanding on each queue.
+//
+// # Ownership
+//
+// A Request and its Data belong to the queue from Submit until Done. No call returns while the
+// transport may still use memory that its caller gave it: a cancelled context has the command
+// aborted and waits for its end. Memory of [Controller.Alloc] moves at the least cost; any
+// other works.
+//
+// # Loss
+//
+// A controller ends as a whole: when one of its connections does, when a command is neither
+// answered nor aborted within twice its time-out, or when nothing has arrived for the keep
+// alive timeout. Then [Controller.Done] is closed, every outstanding request ends with an
+// error that matches [ErrLost] and nvme.StatusHostPathError, and all connections, goroutines
+// and timers are released. After [Controller.Close] requests end with [ErrClosed] instead.
+// A controller doesn't come back: connect again.
+//
+// # Concurrency
+//
+// Everything may be called from any goroutine. Request.Done must not block, so it must not
+// call Do, Shutdown, Close or the methods of Namespace.
+package host

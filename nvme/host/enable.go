@@ -1,0 +1,104 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// enable reads the capabilities and sets CC.EN, as the specification's section "Controller
+// initialization" has it.
+func (c *Controller) enable(ctx context.Context) error {
+	v, err := c.Property(ctx, nvme.PropCAP)
+	if err != nil {
+		return err
+	}
+	c.cap = nvme.CAP(v)
+	if min := c.cap.MPSMIN(); min != 0 {
+		return fmt.Errorf("%w: CAP.MPSMIN is %d: pages of 4096 bytes are not supported", ErrController, min)
+	}
+	cc := nvme.CCFabrics | nvme.CCCSSNVM
+	if c.cap&nvme.CAPIOCS != 0 {
+		cc = nvme.CCFabrics | nvme.CCCSSAll
+	}
+	// A controller that a dead host left enabled must be disabled before it can be configured.
+	if err := c.configure(ctx, cc, func(s nvme.CSTS) bool { return !s.Ready() }); err != nil {
+		return fmt.Errorf("CC.EN=0: %w", err)
+	}
+	if err := c.configure(ctx, cc|nvme.CCEnable, nvme.CSTS.Ready); err != nil {
+		return fmt.Errorf("CC.EN=1: %w", err)
+	}
+	v, err = c.Property(ctx, nvme.PropVS)
+	c.version = nvme.Version(v)
+	return err
+}
+
+// configure writes CC and waits for CSTS to follow within CAP.TO.
+func (c *Controller) configure(ctx context.Context, cc nvme.CC, reached func(nvme.CSTS) bool) error {
+	if err := c.SetProperty(ctx, nvme.PropCC, uint64(cc)); err != nil {
+		return err
+	}
+	// Half a second beyond TO, as Linux grants: TO counts from when the controller saw CC.
+	return c.waitCSTS(ctx, c.cap.Timeout()+500*time.Millisecond, reached)
+}
+
+// waitCSTS polls CSTS, ever more slowly, until reached.
+func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached func(nvme.CSTS) bool) error {
+	start := time.Now()
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		v, err := c.Property(ctx, nvme.PropCSTS)
+		if err != nil {
+			return err
+		}
+		s := nvme.CSTS(v)
+		switch {
+		case s == nvme.CSTSGone:
+			return fmt.Errorf("%w: CSTS reads as all ones", ErrLost)
+		case reached(s):
+			return nil
+		case s.Fatal():
+			return ErrFatal
+		case time.Since(start) >= limit:
+			return fmt.Errorf("%w: CSTS is still %#x after %v (CAP.TO)", ErrTimeout, uint32(s), limit)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.done:
+			return c.Err()
+		}
+	}
+}
+
+// Property reads a property.
+func (c *Controller) Property(ctx context.Context, p nvme.Property) (uint64, error) {
+	var cmd nvme.Command
+	cmd.SetPropertyGet(p)
+	cqe, err := c.command(ctx, &cmd, nil)
+	if err != nil {
+		return 0, err
+	}
+	if p.Size() == 4 {
+		return uint64(cqe.DW0()), nil
+	}
+	return cqe.Result(), nil
+}
+
+// SetProperty writes a property.
+func (c *Controller) SetProperty(ctx context.Context, p nvme.Property, v uint64) error {
+	var cmd nvme.Command
+	cmd.SetPropertySet(p, v)
+	_, err := c.command(ctx, &cmd, nil)
+	return err
+}
+
+// Ping is the round-trip time of a command that needs no work of the controller (Property Get
+// of VS on the admin queue).
+func (c *Controller) Ping(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	_, err := c.Property(ctx, nvme.PropVS)
+	return time.Since(start), err
+}

@@ -1,0 +1,80 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+var (
+	// ErrClosed is the cause where this side closed the controller.
+	ErrClosed = errors.New("the controller was closed")
+	// ErrLost is the cause where the connection to the controller ended otherwise.
+	ErrLost = errors.New("connection lost")
+	// ErrTimeout is the cause where a command wasn't answered, nor aborted, in time.
+	ErrTimeout = errors.New("command timeout")
+	// ErrKeepAlive is the cause where the controller gave no sign of life for KATO.
+	ErrKeepAlive = errors.New("no sign of life within the keep alive timeout")
+	// ErrFatal is the cause where the controller reports CSTS.CFS.
+	ErrFatal = errors.New("the controller reports a fatal error (CSTS.CFS)")
+	// ErrController is the cause where the controller breaks a rule of the specification that
+	// the host depends on.
+	ErrController = errors.New("unusable controller")
+	// ErrUnsupported is the cause where the controller hasn't got a command that is asked for.
+	ErrUnsupported = errors.New("not supported by the controller")
+	// ErrRange is the cause where a range is not of whole blocks or not inside the namespace.
+	ErrRange = errors.New("bad range")
+	// ErrConfig is the cause where a Config can't be used.
+	ErrConfig = errors.New("bad configuration")
+	// ErrAuthentication is the cause where the controller demands authentication.
+	ErrAuthentication = errors.New("the controller demands authentication")
+)
+
+// ConnectError is a connection that could not be made.
+type ConnectError struct {
+	Stage     string // "dial", "Connect", "enable", "Identify Controller" …
+	Transport nvme.TransportType
+	Peer      netip.AddrPort
+	SubNQN    string
+	QID       uint16
+	Err       error
+}
+
+func (e *ConnectError) Error() string {
+	return fmt.Sprintf("nvme: %s of queue %d of %s at %s://%s: %v", e.Stage, e.QID, e.SubNQN, e.Transport, e.Peer, e.Err)
+}
+
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+// LostError is the end of a controller or queue that this side did not ask for, and the Err of
+// every request that it cut short. It matches ErrLost and nvme.StatusHostPathError.
+type LostError struct {
+	Peer   netip.AddrPort
+	SubNQN string
+	Cause  error // from the transport, or ErrTimeout, ErrKeepAlive, …; may be nil
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("nvme: %v to %s at %s", ErrLost, e.SubNQN, e.Peer)
+	if e.Cause != nil {
+		s += ": " + e.Cause.Error()
+	}
+	return s
+}
+
+func (e *LostError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{ErrLost, nvme.StatusHostPathError}
+	}
+	return []error{ErrLost, nvme.StatusHostPathError, e.Cause}
+}
+
+// errClosed is the Err of the requests that Close cut short.
+var errClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string   { return "nvme: " + ErrClosed.Error() }
+func (closedError) Unwrap() []error { return []error{ErrClosed, nvme.StatusHostAborted} }

@@ -1,0 +1,148 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+const (
+	// maxTransfer bounds one command where the controller would allow more: nvmet refuses
+	// SGLs above 4 MiB whatever it advertises.
+	maxTransfer = 4 << 20
+	// maxInCapsule bounds what a queue reserves per entry for data in the capsule.
+	maxInCapsule = 64 << 10
+)
+
+// identify reads Identify Controller, checks it as Linux does and settles the limits.
+func (c *Controller) identify(ctx context.Context) error {
+	page, err := c.IdentifyPage(ctx, nvme.CNSController, 0, nvme.CSINVM)
+	if err != nil {
+		return err
+	}
+	if err := c.identity.Parse(page); err != nil {
+		return err
+	}
+	if err := c.checkIdentity(); err != nil {
+		return err
+	}
+	c.settleLimits()
+	if c.version < nvme.Version1_2_1 || c.discovery() {
+		return nil
+	}
+	// Older controllers haven't got this page; then no limit is known.
+	page, err = c.IdentifyPage(ctx, nvme.CNSCommandSetController, 0, nvme.CSINVM)
+	var status *nvme.StatusError
+	if errors.As(err, &status) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.nvm.Parse(page)
+}
+
+// checkIdentity refuses a controller that the host can't use. The errors name the field.
+func (c *Controller) checkIdentity() error {
+	id := &c.identity
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", ErrController, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case id.CNTLID != c.cntlid:
+		return bad("CNTLID is %d, but Connect gave %d", id.CNTLID, c.cntlid)
+	case id.KAS == 0 && c.cfg.KATO > 0 && !c.discovery():
+		return bad("KAS is 0: it has no keep alive, which Fabrics demands")
+	case id.SQES&0xf > 6 || id.SQES>>4 < 6:
+		return bad("SQES is %#02x: entries of 64 bytes are not possible", id.SQES)
+	case id.CQES&0xf > 4 || id.CQES>>4 < 4:
+		return bad("CQES is %#02x: entries of 16 bytes are not possible", id.CQES)
+	}
+	if err := c.checkSGLS(bad); err != nil || c.discovery() {
+		return err
+	}
+	switch {
+	case id.IOCCSZ < 4:
+		return bad("IOCCSZ is %d: a command of 64 bytes doesn't fit", id.IOCCSZ)
+	case id.IORCSZ < 1:
+		return bad("IORCSZ is %d: a response of 16 bytes doesn't fit", id.IORCSZ)
+	case id.ICDOFF != 0:
+		return bad("ICDOFF is %d: only 0 is supported", id.ICDOFF)
+	}
+	return nil
+}
+
+// checkSGLS makes sure that the controller takes the descriptors that the transport sends.
+func (c *Controller) checkSGLS(bad func(string, ...any) error) error {
+	sgls := c.identity.SGLS
+	switch c.cfg.Transport.Type() {
+	case nvme.TransportRDMA:
+		if sgls&nvme.SGLSKeyed == 0 {
+			return bad("SGLS is %#x: keyed SGLs, which RDMA needs, are not supported", sgls)
+		}
+	default:
+		if sgls&(nvme.SGLSSupported|nvme.SGLSDwordAligned) == 0 {
+			return bad("SGLS is %#x: SGLs are not supported", sgls)
+		}
+	}
+	return nil
+}
+
+func (c *Controller) settleLimits() {
+	id := &c.identity
+	l := &c.limits
+	l.KATO = c.cfg.KATO
+	l.QueueSize = min(c.cfg.QueueSize, c.cap.MQES())
+	if id.MAXCMD != 0 {
+		l.QueueSize = min(l.QueueSize, max(int(id.MAXCMD), minQueueSize))
+	}
+	l.QueueSize = max(l.QueueSize, minQueueSize)
+	l.MaxTransfer = maxTransfer
+	if n := id.MaxTransfer(); n != 0 {
+		l.MaxTransfer = min(l.MaxTransfer, n)
+	}
+	l.InCapsule = min(id.InCapsule(), maxInCapsule)
+	// RDMA may send data in the capsule only where the offset form is supported.
+	if c.cfg.Transport.Type() == nvme.TransportRDMA && id.SGLS&nvme.SGLSInCapsuleOffs == 0 {
+		l.InCapsule = 0
+	}
+}
+
+// IdentifyPage reads any Identify page, 4096 bytes.
+func (c *Controller) IdentifyPage(ctx context.Context, cns nvme.CNS, nsid uint32, csi nvme.CSI) ([]byte, error) {
+	var cmd nvme.Command
+	cmd.SetIdentify(cns, nsid, 0, csi)
+	page := make([]byte, nvme.PageSize)
+	if _, err := c.command(ctx, &cmd, page); err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// ActiveNamespaces is the NSIDs of the active namespaces, ascending.
+func (c *Controller) ActiveNamespaces(ctx context.Context) ([]uint32, error) {
+	var all []uint32
+	for after := uint32(0); ; {
+		page, err := c.IdentifyPage(ctx, nvme.CNSActiveNSIDs, after, nvme.CSINVM)
+		if err != nil {
+			return nil, err
+		}
+		l, err := nvme.ParseNSIDList(page)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range l {
+			if id <= after {
+				return nil, fmt.Errorf("nvme: %w: the namespace list is not ascending at %d", ErrController, id)
+			}
+			after = id
+		}
+		all = append(all, l...)
+		// A list that isn't full is the last. NSIDs end before the broadcast value.
+		if len(l) < nvme.MaxNSIDList || after >= nvme.NSIDAll-1 {
+			return all, nil
+		}
+	}
+}

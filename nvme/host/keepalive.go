@@ -1,0 +1,101 @@
+package host
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// keepAlive proves to each side that the other lives. It counts in quarters of KATO: a
+// connection on which nothing arrived in three whole quarters, with a Keep Alive unanswered for
+// two, has been silent for less than KATO and is given up, so that the loss is known within
+// KATO. Counting intervals, not time, spares a connection whose host itself was suspended.
+type keepAlive struct {
+	req         Request
+	outstanding atomic.Bool
+	seen        uint64 // completions at the last quarter
+	silent      int    // quarters without one
+	since       int    // quarters since a Keep Alive was sent
+}
+
+const (
+	quarters    = 4
+	silentLimit = 3
+	sentLimit   = 2
+)
+
+func (c *Controller) startKeepAlive(context.Context) error {
+	if c.cfg.KATO == 0 {
+		return nil
+	}
+	c.work.Add(1)
+	go c.keepAlive()
+	return nil
+}
+
+func (c *Controller) keepAlive() {
+	defer c.work.Done()
+	k := &c.alive
+	k.since = sentLimit // the first quarter sends one
+	ticker := time.NewTicker(c.cfg.KATO / quarters)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-c.done:
+			return
+		}
+		if !k.quarter(c) {
+			c.fail(c.lost(ErrKeepAlive))
+			return
+		}
+	}
+}
+
+// quarter is one step; false ends the controller.
+func (k *keepAlive) quarter(c *Controller) bool {
+	k.silent++
+	if n := c.completions(); n != k.seen {
+		k.seen, k.silent = n, 0
+	}
+	k.since++
+	if k.outstanding.Load() {
+		return k.silent < silentLimit || k.since < sentLimit
+	}
+	// With traffic based keep alive any command restarts the controller's timer, and a
+	// completion is the proof that one arrived.
+	traffic := c.identity.CTRATT&nvme.CTRATTTBKAS != 0 && k.silent == 0
+	if k.since < sentLimit && k.silent == 0 || traffic {
+		return true
+	}
+	k.since = 0
+	k.outstanding.Store(true)
+	k.req.Cmd.SetKeepAlive()
+	k.req.Done = func(r *Request) {
+		if r.Err == nil {
+			if err := r.Check(); err != nil {
+				c.counters.KeepAliveFailures.Add(1)
+				c.cfg.Log.Warn("keep alive refused", "error", err)
+			} else {
+				c.counters.KeepAlives.Add(1)
+			}
+		}
+		k.outstanding.Store(false)
+	}
+	c.admin.submitFirst(&k.req)
+	return true
+}
+
+// completions is the number of responses on all queues.
+func (c *Controller) completions() uint64 {
+	c.mu.Lock()
+	queues := c.queues
+	c.mu.Unlock()
+	var n uint64
+	for _, q := range queues {
+		n += q.counters.Completed.Load()
+	}
+	return n
+}

@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Namespace is one active namespace of a controller, as it was when it was opened. All methods
+// may be called from any goroutine. Ranges are in bytes and must be whole blocks.
+type Namespace struct {
+	ID          uint32
+	Identity    nvme.IdentifyNamespace
+	Descriptors nvme.NSDescriptors // identifiers; zero where the controller gives none
+
+	ctrl      *Controller
+	blockSize int
+	blocks    uint64
+	maxBlocks uint32 // that one command with data moves
+	next      atomic.Uint32
+}
+
+// Namespace opens the namespace nsid: Identify Namespace and its identifiers.
+func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
+	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
+		return nil, fmt.Errorf("nvme: namespace %d: %w", nsid, nvme.StatusInvalidNamespace)
+	}
+	n := &Namespace{ID: nsid, ctrl: c}
+	page, err := c.IdentifyPage(ctx, nvme.CNSNamespace, nsid, nvme.CSINVM)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Identity.Parse(page); err != nil {
+		return nil, err
+	}
+	if n.Identity.NCAP == 0 {
+		return nil, fmt.Errorf("nvme: namespace %d is not active: %w", nsid, nvme.StatusInvalidNamespace)
+	}
+	if err := n.readDescriptors(ctx); err != nil {
+		return nil, err
+	}
+	return n, n.settle()
+}
+
+// Namespaces opens every active namespace, in the order of their NSIDs. One that went away
+// meanwhile is left out.
+func (c *Controller) Namespaces(ctx context.Context) ([]*Namespace, error) {
+	ids, err := c.ActiveNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]*Namespace, 0, len(ids))
+	for _, id := range ids {
+		n, err := c.Namespace(ctx, id)
+		if errors.Is(err, nvme.StatusInvalidNamespace) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (n *Namespace) readDescriptors(ctx context.Context) error {
+	if n.ctrl.version < nvme.Version1_3 {
+		n.Descriptors.EUI64, n.Descriptors.NGUID = n.Identity.EUI64, n.Identity.NGUID
+		return nil
+	}
+	page, err := n.ctrl.IdentifyPage(ctx, nvme.CNSDescriptors, n.ID, nvme.CSINVM)
+	if err != nil {
+		return err
+	}
+	return n.Descriptors.Parse(page)
+}
+
+// settle checks the geometry and takes the limits from it.
+func (n *Namespace) settle() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("nvme: namespace %d: %w: %s", n.ID, ErrController, fmt.Sprintf(format, args...))
+	}
+	n.blockSize, n.blocks = n.Identity.BlockSize(), n.Identity.NSZE
+	switch {
+	case n.Descriptors.HasCSI && n.Descriptors.CSI != nvme.CSINVM:
+		return bad("command set %d is not the NVM command set", n.Descriptors.CSI)
+	case n.blockSize == 0:
+		return bad("LBADS is %d in format %d", n.Identity.LBAF[n.Identity.Format()].LBADS, n.Identity.Format())
+	case n.Identity.MetadataSize() != 0:
+		return bad("format %d has %d bytes of metadata per block", n.Identity.Format(), n.Identity.MetadataSize())
+	case n.blockSize > n.ctrl.limits.MaxTransfer:
+		return bad("a block of %d bytes is more than one command moves (%d, by MDTS)", n.blockSize, n.ctrl.limits.MaxTransfer)
+	case n.blocks > (1<<63-1)/uint64(n.blockSize):
+		return bad("NSZE is %d blocks of %d bytes", n.blocks, n.blockSize)
+	}
+	n.maxBlocks = uint32(min(n.ctrl.limits.MaxTransfer/n.blockSize, nvme.MaxBlocks))
+	return nil
+}
+
+// Controller is the controller that the namespace was opened on.
+func (n *Namespace) Controller() *Controller { return n.ctrl }
+
+// BlockSize is the size of a logical block in bytes.
+func (n *Namespace) BlockSize() int { return n.blockSize }
+
+// Blocks is the size of the namespace in blocks.
+func (n *Namespace) Blocks() uint64 { return n.blocks }
+
+// Size is the size of the namespace in bytes.
+func (n *Namespace) Size() int64 { return int64(n.blocks) * int64(n.blockSize) }
+
+// MaxTransfer is the most bytes that one Read or Write moves.
+func (n *Namespace) MaxTransfer() int { return int(n.maxBlocks) * n.blockSize }
+
+// queue picks the I/O queues in turn.
+func (n *Namespace) queue() (*Queue, error) {
+	io := n.ctrl.io
+	if len(io) == 0 {
+		return nil, fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", n.ID, ErrUnsupported)
+	}
+	return io[int(n.next.Add(1)-1)%len(io)], nil
+}
+
+// check makes sure that a range is of whole blocks and inside the namespace.
+func (n *Namespace) check(off, length int64) error {
+	bs := int64(n.blockSize)
+	switch {
+	case off < 0 || length < 0 || off%bs != 0 || length%bs != 0:
+		return fmt.Errorf("nvme: namespace %d: %w: offset %d and length %d must be multiples of the block size, %d", n.ID, ErrRange, off, length, bs)
+	case off > n.Size() || length > n.Size()-off:
+		return fmt.Errorf("nvme: namespace %d: %w: %d bytes at %d reach beyond its end at %d", n.ID, ErrRange, length, off, n.Size())
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// ReadAt reads len(p) bytes at off. Long ranges are split into commands of MaxTransfer bytes,
+// several of which are under way at once, on all queues in turn. It returns how many bytes
+// from the start of p are good. Memory of Controller.Alloc costs least.
+func (n *Namespace) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	return n.transfer(ctx, nvme.OpRead, p, off, 0)
+}
+
+// WriteAt writes p at off, in the same way. The data is durable after Flush.
+func (n *Namespace) WriteAt(ctx context.Context, p []byte, off int64) (int, error) {
+	return n.transfer(ctx, nvme.OpWrite, p, off, 0)
+}
+
+// WriteAtFUA is WriteAt, and each part is durable when it returns (Force Unit Access).
+func (n *Namespace) WriteAtFUA(ctx context.Context, p []byte, off int64) (int, error) {
+	return n.transfer(ctx, nvme.OpWrite, p, off, nvme.ControlFUA)
+}
+
+// Compare compares p with what is stored at off. A difference is an error that matches
+// nvme.StatusCompareFailure; the number tells how many bytes are known to be equal.
+func (n *Namespace) Compare(ctx context.Context, p []byte, off int64) (int, error) {
+	if err := n.supports(nvme.ONCSCompare, nvme.OpCompare); err != nil {
+		return 0, err
+	}
+	return n.transfer(ctx, nvme.OpCompare, p, off, 0)
+}
+
+// Flush makes durable all that was written before.
+func (n *Namespace) Flush(ctx context.Context) error {
+	var cmd nvme.Command
+	cmd.SetFlush(n.ID)
+	return n.command(ctx, &cmd, nil)
+}
+
+// WriteZeroes makes length bytes at off read as zero, without sending them. Where deallocate is
+// set the controller may give their storage back.
+func (n *Namespace) WriteZeroes(ctx context.Context, off, length int64, deallocate bool) error {
+	if err := n.supports(nvme.ONCSWriteZeroes, nvme.OpWriteZeroes); err != nil {
+		return err
+	}
+	var ctl nvme.IOControl
+	if deallocate {
+		ctl = nvme.ControlDEAC
+	}
+	return n.each(ctx, nvme.OpWriteZeroes, off, length, limitBlocks(n.ctrl.nvm.WZSL, n.blockSize), ctl)
+}
+
+// Verify has the controller check length bytes at off without sending them.
+func (n *Namespace) Verify(ctx context.Context, off, length int64) error {
+	if err := n.supports(nvme.ONCSVerify, nvme.OpVerify); err != nil {
+		return err
+	}
+	return n.each(ctx, nvme.OpVerify, off, length, limitBlocks(n.ctrl.nvm.VSL, n.blockSize), 0)
+}
+
+// Discard tells the controller that length bytes at off are not needed any more (Dataset
+// Management, Deallocate). What they read as then is in Identity.DLFEAT.
+func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
+	if err := n.supports(nvme.ONCSDSM, nvme.OpDSM); err != nil {
+		return err
+	}
+	if err := n.check(off, length); err != nil {
+		return err
+	}
+	most := int64(math.MaxUint32)
+	if l := n.ctrl.nvm.DMRSL; l != 0 {
+		most = int64(l)
+	}
+	if l := n.ctrl.nvm.DMSL; l != 0 && l < uint64(most) {
+		most = int64(l)
+	}
+	slba, blocks := off/int64(n.blockSize), length/int64(n.blockSize)
+	for blocks > 0 {
+		now := min(blocks, most)
+		var cmd nvme.Command
+		cmd.SetDSM(n.ID, 1, nvme.DSMDeallocate)
+		if err := n.command(ctx, &cmd, nvme.DSMRange{Blocks: uint32(now), SLBA: uint64(slba)}.AppendTo(nil)); err != nil {
+			return err
+		}
+		slba, blocks = slba+now, blocks-now
+	}
+	return nil
+}
+
+// each runs one command without data per part of a range, of at most limit blocks.
+func (n *Namespace) each(ctx context.Context, op nvme.Opcode, off, length int64, limit uint32, ctl nvme.IOControl) error {
+	if err := n.check(off, length); err != nil {
+		return err
+	}
+	slba, blocks := uint64(off/int64(n.blockSize)), uint64(length/int64(n.blockSize))
+	for blocks > 0 {
+		now := uint32(min(blocks, uint64(limit)))
+		var cmd nvme.Command
+		cmd.SetIO(op, n.ID, slba, now, ctl)
+		if err := n.command(ctx, &cmd, nil); err != nil {
+			return err
+		}
+		slba, blocks = slba+uint64(now), blocks-uint64(now)
+	}
+	return nil
+}
+
+// limitBlocks reads a size limit of Identify Controller for the NVM command set: 2^v pages, 0
+// for none.
+func limitBlocks(v uint8, blockSize int) uint32 {
+	if v == 0 || v > 19 {
+		return nvme.MaxBlocks
+	}
+	return uint32(min(max((nvme.PageSize<<v)/blockSize, 1), nvme.MaxBlocks))
+}
+
+func (n *Namespace) command(ctx context.Context, cmd *nvme.Command, data []byte) error {
+	q, err := n.queue()
+	if err != nil {
+		return err
+	}
+	_, err = n.ctrl.commandOn(ctx, q, cmd, data)
+	return err
+}
+
+func (n *Namespace) supports(bit nvme.ONCS, op nvme.Opcode) error {
+	if n.ctrl.identity.ONCS&bit == 0 {
+		return fmt.Errorf("nvme: %s on namespace %d: %w (ONCS is %#x)", op.IOName(), n.ID, ErrUnsupported, n.ctrl.identity.ONCS)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package host
+
+import (
+	"math/bits"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Queue is one queue pair: the table of its outstanding commands over a transport's
+// connection. All methods may be called from any goroutine, and from Request.Done.
+type Queue struct {
+	attr  QueueAttr
+	tq    TransportQueue
+	owner queueOwner
+	mask  uint16 // bits of a CID that are the slot
+	genBy uint16 // what the next generation adds to a CID; 0 where no bits are left
+
+	counters QueueCounters
+	// submitting counts the calls of TransportQueue.Submit under way. The requests of a
+	// connection that is gone are given back only when there is none: until then the
+	// transport may look at them.
+	submitting atomic.Int32
+	ended      atomic.Bool // Sink.Closed was called
+	drained    atomic.Bool // the requests were given back, or are being
+	gone       chan struct{}
+
+	mu      sync.Mutex
+	slots   []slot
+	free    []uint16 // slots without a command, the last freed on top
+	waiting list     // requests that found no slot
+	reason  error    // why new requests are refused; nil while the queue is open
+	timer   timeouts
+}
+
+// slot is one entry of the table of outstanding commands.
+type slot struct {
+	req     *Request // nil: free
+	cid     uint16   // of the command, or of the last one
+	aborted bool     // an Abort was sent for it
+	tick    uint32   // when it was submitted: see timeouts
+}
+
+// queueOwner is what a queue asks of its controller. The calls come in the transport's, a
+// timer's or a caller's context and must not block.
+type queueOwner interface {
+	// expired: the command wasn't answered in time. again is set when it has been told
+	// before and the command is still there.
+	expired(q *Queue, cid uint16, again bool)
+	// abort: send an Abort for the command.
+	abort(q *Queue, cid uint16)
+	// giveUp: the connection of q can't be used any more, because of err.
+	giveUp(q *Queue, err error)
+	// queueClosed: the connection of q is gone, err says why. The result is what to tell the
+	// owners of the requests.
+	queueClosed(q *Queue, err error) error
+}
+
+func newQueue(attr QueueAttr, timeout time.Duration, owner queueOwner) *Queue {
+	q := &Queue{attr: attr, owner: owner, gone: make(chan struct{})}
+	n := bits.Len(uint(attr.Size - 1))
+	q.mask = uint16(1<<n - 1)
+	if n < 16 {
+		q.genBy = 1 << n
+	}
+	depth := attr.Size - 1 // a queue with Size commands in it couldn't be told from an empty one
+	q.slots = make([]slot, depth)
+	q.free = make([]uint16, depth)
+	for i := range q.slots {
+		q.slots[i].cid = uint16(i)
+		q.free[i] = uint16(depth - 1 - i)
+	}
+	q.timer.init(q, timeout)
+	return q
+}
+
+// ID is the queue identifier; 0 is the admin queue.
+func (q *Queue) ID() uint16 { return q.attr.QID }
+
+// Size is the number of entries that the controller agreed to.
+func (q *Queue) Size() int { return q.attr.Size }
+
+// Depth is the number of commands that can be outstanding at once: Size - 1, because a full
+// queue has one entry free. More that are submitted wait their turn.
+func (q *Queue) Depth() int { return len(q.slots) }
+
+// Counters are the queue's counters.
+func (q *Queue) Counters() *QueueCounters { return &q.counters }
+
+// RTT is the transport's estimate of the round trip, 0 where it has none.
+func (q *Queue) RTT() time.Duration { return time.Duration(q.tq.RTT()) }
+
+// Local is the address that the queue's connection comes from.
+func (q *Queue) Local() netip.AddrPort { return q.tq.Local() }
+
+// Outstanding is the number of commands that have been sent and not answered.
+func (q *Queue) Outstanding() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.slots) - len(q.free)
+}
+
+// Submit sends the commands of rs, in order and as one batch. It doesn't block and doesn't
+// allocate. Those that find the queue full wait in a list that runs through the requests
+// themselves, and are sent as others end. Each ends with a call of Done, even if the
+// connection is gone: then Err says so, Done may be called before Submit returns, and it must
+// not submit to this queue again.
+// The slice is the caller's again when Submit returns.
+func (q *Queue) Submit(rs []*Request) {
+	q.mu.Lock()
+	if q.reason != nil {
+		err := q.reason
+		q.mu.Unlock()
+		for _, r := range rs {
+			q.cut(r, err)
+		}
+		return
+	}
+	n := 0
+	if q.waiting.empty() {
+		n = min(len(rs), len(q.free))
+	}
+	for _, r := range rs[:n] {
+		q.assign(r)
+	}
+	for _, r := range rs[n:] {
+		q.waiting.push(r)
+	}
+	if n > 0 {
+		q.submitting.Add(1)
+	}
+	q.mu.Unlock()
+	if n < len(rs) {
+		q.counters.Waited.Add(uint64(len(rs) - n))
+	}
+	if n > 0 {
+		q.send(rs[:n])
+	}
+}
+
+// SubmitOne is Submit for one request.
+func (q *Queue) SubmitOne(r *Request) {
+	r.self[0] = r
+	q.Submit(r.self[:])
+}
+
+// submitFirst is SubmitOne, but a request that has to wait is the next to be sent.
+func (q *Queue) submitFirst(r *Request) {
+	q.mu.Lock()
+	if q.reason == nil && len(q.free) == 0 {
+		q.waiting.pushFront(r)
+		q.mu.Unlock()
+		q.counters.Waited.Add(1)
+		return
+	}
+	if q.reason == nil {
+		// Whoever waits has just been given the slot that it waited for.
+		q.assign(r)
+		q.submitting.Add(1)
+		q.mu.Unlock()
+		r.self[0] = r
+		q.send(r.self[:])
+		return
+	}
+	err := q.reason
+	q.mu.Unlock()
+	q.cut(r, err)
+}
+
+// assign gives r a free slot and a CID that none of the recent commands had. Called with mu
+// held.
+func (q *Queue) assign(r *Request) {
+	i := q.free[len(q.free)-1]
+	q.free = q.free[:len(q.free)-1]
+	s := &q.slots[i]
+	s.cid += q.genBy
+	if s.cid == 0xffff { // the error log uses it for "no command"
+		s.cid += q.genBy
+	}
+	s.req, s.aborted = r, false
+	s.tick = q.timer.started(r)
+	r.Slot, r.qid = i, q.attr.QID
+	r.Err = nil
+	r.Cmd.SetCID(s.cid)
+}
+
+// send gives requests that have slots to the transport. submitting has been raised for it.
+func (q *Queue) send(rs []*Request) {
+	q.counters.Submitted.Add(uint64(len(rs)))
+	q.tq.Submit(rs)
+	if q.submitting.Add(-1) == 0 && q.ended.Load() {
+		q.drain()
+	}
+}
+
+// Completed is Sink's.
+func (q *Queue) Completed(cqe *nvme.Completion) bool {
+	cid := cqe.CID()
+	i := int(cid & q.mask)
+	q.mu.Lock()
+	if i >= len(q.slots) || q.slots[i].req == nil || q.slots[i].cid != cid {
+		q.mu.Unlock()
+		return false
+	}
+	r := q.slots[i].req
+	q.release(uint16(i))
+	var next *Request
+	if q.reason == nil {
+		if next = q.waiting.pop(); next != nil {
+			q.assign(next)
+			q.submitting.Add(1)
+		}
+	}
+	q.mu.Unlock()
+	r.CQE = *cqe
+	q.counters.completed(r)
+	if next != nil {
+		next.self[0] = next
+		q.send(next.self[:])
+	}
+	r.Done(r)
+	return true
+}
+
+// release frees a slot. Called with mu held.
+func (q *Queue) release(i uint16) {
+	q.timer.finished(q.slots[i].req)
+	q.slots[i].req = nil
+	q.free = append(q.free, i)
+}
+
+// Closed is Sink's: the connection is gone.
+func (q *Queue) Closed(err error) {
+	reason := q.owner.queueClosed(q, err)
+	q.refuse(reason)
+	q.timer.stop()
+	q.ended.Store(true)
+	if q.submitting.Load() == 0 {
+		q.drain()
+	}
+}
+
+// refuse makes the queue take no more requests, because of err; the first call counts.
+func (q *Queue) refuse(err error) {
+	q.mu.Lock()
+	if q.reason == nil {
+		q.reason = err
+	}
+	q.mu.Unlock()
+}
+
+// drain gives all requests back when the connection is gone and no Submit is under way. No
+// new Submit can begin, since the queue refuses requests.
+func (q *Queue) drain() {
+	if q.drained.Swap(true) {
+		return
+	}
+	for {
+		q.mu.Lock()
+		r, err := q.take(), q.reason
+		q.mu.Unlock()
+		if r == nil {
+			break
+		}
+		q.cut(r, err)
+	}
+	close(q.gone)
+}
+
+// take removes any request from the table or the waiting list. Called with mu held.
+func (q *Queue) take() *Request {
+	if len(q.free) < len(q.slots) {
+		for i := range q.slots {
+			if r := q.slots[i].req; r != nil {
+				q.release(uint16(i))
+				return r
+			}
+		}
+	}
+	return q.waiting.pop()
+}
+
+// cut ends a request that will have no response.
+func (q *Queue) cut(r *Request, err error) {
+	r.qid = q.attr.QID
+	r.Err = err
+	r.CQE.Reset()
+	r.CQE.SetStatus(nvme.StatusHostPathError)
+	if err == errClosed {
+		r.CQE.SetStatus(nvme.StatusHostAborted)
+	}
+	q.counters.Cut.Add(1)
+	r.Done(r)
+}
+
+// close ends the connection because of err and waits until every request was given back.
+// It must not be called from Done.
+func (q *Queue) close(err error) {
+	q.refuse(err)
+	_ = q.tq.Close() // Closed has been told what it would say
+	<-q.gone
+}

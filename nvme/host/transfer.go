@@ -1,0 +1,128 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// transferDepth is how many commands of one transfer are under way at once.
+const transferDepth = 8
+
+// transfer is the state of one ReadAt, WriteAt or Compare. It is used again and again, so that
+// a transfer allocates nothing.
+type transfer struct {
+	parts [transferDepth]part
+	idle  []*part
+	ended chan *part // as many as there are parts, so that Done never blocks
+}
+
+// part is one command of a transfer.
+type part struct {
+	req   Request
+	queue *Queue
+	start int // offset in the caller's slice
+	busy  bool
+}
+
+var transfers = sync.Pool{New: func() any {
+	t := &transfer{ended: make(chan *part, transferDepth)}
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.req.Done = func(*Request) { t.ended <- p }
+	}
+	return t
+}}
+
+// transfer moves p by op at off.
+func (n *Namespace) transfer(ctx context.Context, op nvme.Opcode, p []byte, off int64, ctl nvme.IOControl) (int, error) {
+	if err := n.check(off, int64(len(p))); err != nil {
+		return 0, err
+	}
+	t := transfers.Get().(*transfer)
+	defer transfers.Put(t)
+	t.idle = t.idle[:0]
+	for i := range t.parts {
+		t.idle = append(t.idle, &t.parts[i])
+	}
+	good, sent, busy := len(p), 0, 0
+	var failure error
+	fail := func(at int, err error) {
+		if failure == nil || at < good {
+			good, failure = at, err
+		}
+	}
+	for sent < len(p) && failure == nil || busy > 0 {
+		for failure == nil && sent < len(p) && len(t.idle) > 0 {
+			if err := ctx.Err(); err != nil {
+				fail(sent, fmt.Errorf("nvme: %s on namespace %d: %w", op.IOName(), n.ID, err))
+				break
+			}
+			size := min(len(p)-sent, n.MaxTransfer())
+			if err := t.begin(n, op, p[sent:sent+size], sent, off+int64(sent), ctl); err != nil {
+				fail(sent, err)
+				break
+			}
+			sent, busy = sent+size, busy+1
+		}
+		if busy == 0 {
+			break
+		}
+		d, err := t.wait(ctx, n.ctrl)
+		busy--
+		if err != nil {
+			fail(d.start, err)
+		}
+	}
+	return good, failure
+}
+
+// begin submits one command.
+func (t *transfer) begin(n *Namespace, op nvme.Opcode, data []byte, start int, off int64, ctl nvme.IOControl) error {
+	q, err := n.queue()
+	if err != nil {
+		return err
+	}
+	d := t.idle[len(t.idle)-1]
+	t.idle = t.idle[:len(t.idle)-1]
+	d.queue, d.start, d.busy = q, start, true
+	d.req.Data = data
+	d.req.Cmd.SetIO(op, n.ID, uint64(off)/uint64(n.blockSize), uint32(len(data)/n.blockSize), ctl)
+	q.SubmitOne(&d.req)
+	return nil
+}
+
+// wait takes the next part that ended, and its error. When ctx ends first it does what Do does.
+func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
+	var d *part
+	var cause error
+	select {
+	case d = <-t.ended:
+	case <-ctx.Done():
+		cause = ctx.Err()
+		d = t.cancel(c, cause)
+	}
+	d.busy = false
+	d.req.Data = nil
+	t.idle = append(t.idle, d)
+	err := d.req.Check()
+	if err != nil && cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
+	}
+	return d, err
+}
+
+// cancel aborts every command under way and waits for one to end.
+func (t *transfer) cancel(c *Controller, err error) *part {
+	for i := range t.parts {
+		if d := &t.parts[i]; d.busy {
+			d.queue.cancel(&d.req, err)
+		}
+	}
+	grace := time.AfterFunc(cancelGrace, func() { c.giveUp(c.admin, errNotAborted) })
+	defer grace.Stop()
+	return <-t.ended
+}

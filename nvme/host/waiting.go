@@ -1,0 +1,62 @@
+package host
+
+// list is a first-in, first-out list that runs through the requests in it: however many wait,
+// the queue needs no memory for them.
+type list struct {
+	head, tail *Request
+}
+
+func (l *list) empty() bool { return l.head == nil }
+
+func (l *list) push(r *Request) {
+	r.next = nil
+	if l.tail == nil {
+		l.head = r
+	} else {
+		l.tail.next = r
+	}
+	l.tail = r
+}
+
+func (l *list) pushFront(r *Request) {
+	r.next = l.head
+	l.head = r
+	if l.tail == nil {
+		l.tail = r
+	}
+}
+
+// pop is the first, or nil.
+func (l *list) pop() *Request {
+	r := l.head
+	if r == nil {
+		return nil
+	}
+	l.head = r.next
+	if l.head == nil {
+		l.tail = nil
+	}
+	r.next = nil
+	return r
+}
+
+// remove takes r out and reports whether it was there.
+func (l *list) remove(r *Request) bool {
+	var before *Request
+	for w := l.head; w != nil; before, w = w, w.next {
+		if w != r {
+			continue
+		}
+		if before == nil {
+			l.head = r.next
+		} else {
+			before.next = r.next
+		}
+		if l.tail == r {
+			l.tail = before
+		}
+		r.next = nil
+		return true
+	}
+	return false
+}
