@@ -21,15 +21,25 @@ type file struct {
 	direct bool
 	align  alignment // of direct I/O
 	device bool      // a block device
-	pool   *pool
+	pool   *Pool[scratch]
 	life   *Lifetime
 
 	// What the file system turned out not to have; asked no more.
 	noNowRead, noNowWrite, noDsync, noPunch, noZeroRange atomic.Bool
 
-	flushes  flushGroup
+	flushes  FlushGroup
 	resizeMu sync.Mutex
 	onResize func(int64)
+}
+
+// Workers block in the kernel, one thread each. More than this many requests at once don't
+// make a device faster that has no io_uring.
+const poolSize = 64
+
+// scratch is what a worker needs for a request.
+type scratch struct {
+	iov    iovecs
+	bounce []byte
 }
 
 // OpenFile opens, or creates, the file or block device at path.
@@ -44,7 +54,7 @@ func OpenFile(path string, o Options) (Volume, error) {
 		return nil, err
 	}
 	v.fd = int(v.io.Fd())
-	v.pool = newPool(poolSize, v.run)
+	v.pool = NewPool(poolSize, v.run)
 	return v, nil
 }
 
@@ -137,32 +147,35 @@ func (v *file) Submit(r *Request) {
 			v.end(r, nil)
 			return
 		}
-		if !v.flushes.lead(r) {
+		if !v.flushes.Lead(r) {
 			return
 		}
 	case r.Length == 0, v.now(r):
 		v.end(r, nil)
 		return
 	}
-	v.pool.submit(r)
+	v.pool.Submit(r)
 }
 
 // run is Submit's second half, where it may block.
-func (v *file) run(w *worker, r *Request) {
+func (v *file) run(w *scratch, r *Request) {
 	var err error
 	switch r.Op {
 	case OpRead, OpWrite:
 		err = v.transfer(w, r)
 	case OpFlush:
-		v.flush(r)
+		v.flushes.Run(r, v.sync, v.finish)
 		return
 	case OpDiscard:
 		err = v.discard(r)
 	case OpWriteZeroes:
 		err = v.writeZeroes(w, r)
 	}
-	v.end(r, v.explain(r, err))
+	v.finish(r, err)
 }
+
+// finish completes a request with an error of the system, or none.
+func (v *file) finish(r *Request, err error) { v.end(r, v.explain(r, err)) }
 
 // explain makes an OpError of an error of the system.
 func (v *file) explain(r *Request, err error) error {
@@ -207,7 +220,7 @@ func (v *file) Close() error {
 	if !v.life.Close() {
 		return v.info.closed("close")
 	}
-	v.pool.close()
+	v.pool.Close()
 	var err error
 	if !v.info.ReadOnly {
 		err = retry(func() error { return unix.Fdatasync(v.fd) })

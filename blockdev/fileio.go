@@ -45,7 +45,7 @@ func (v *file) now(r *Request) bool {
 }
 
 // transfer reads or writes from r.done on, and returns when all is done.
-func (v *file) transfer(w *worker, r *Request) error {
+func (v *file) transfer(w *scratch, r *Request) error {
 	flags, sync := 0, false
 	if r.Op == OpWrite && r.FUA {
 		if sync = v.noDsync.Load(); !sync {
@@ -79,7 +79,7 @@ func (v *file) transfer(w *worker, r *Request) error {
 }
 
 // bounced transfers the next piece by way of the worker's aligned buffer.
-func (v *file) bounced(w *worker, r *Request, flags int) (int64, error) {
+func (v *file) bounced(w *scratch, r *Request, flags int) (int64, error) {
 	if w.bounce == nil {
 		w.bounce = directio.AlignedBlock(bounceSize)
 	}

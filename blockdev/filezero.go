@@ -53,7 +53,7 @@ func (v *file) discard(r *Request) error {
 
 // writeZeroes zeroes a range: by giving its space back where that is allowed, else in the
 // file system's own way, else by writing.
-func (v *file) writeZeroes(w *worker, r *Request) error {
+func (v *file) writeZeroes(w *scratch, r *Request) error {
 	done := false
 	var err error
 	if r.MayUnmap {
@@ -85,7 +85,7 @@ func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) 
 	return err == nil, err
 }
 
-func (v *file) writeZeroBlocks(w *worker, r *Request) error {
+func (v *file) writeZeroBlocks(w *scratch, r *Request) error {
 	zero := zeroBlock()
 	for r.done < r.Length {
 		b := zero[:min(int64(len(zero)), r.Length-r.done)]

@@ -43,8 +43,9 @@ const (
 	maxView       = (1<<viewCountBits - 2) * stripeSize
 )
 
-// NewGuard makes the guard of a mapping of size bytes. Write calls apply for each piece of a
-// request, alone in its stripe, and finish when a request that had to wait has ended.
+// NewGuard makes the guard of a mapping of size bytes. Read and Write call apply for each
+// piece of a request, in the goroutine that can, and finish is called when one that had to
+// wait has ended.
 func NewGuard(size int64, apply func(r *Request, off, n int64), finish func(r *Request)) *Guard {
 	stripes := uint64(size+stripeSize-1) >> stripeShift
 	n := min(uint64(guardEntries), 1<<bits.Len64(max(stripes, 1)-1))
@@ -120,8 +121,8 @@ func (g *Guard) leave(e *guardEntry) {
 	}
 }
 
-// Read copies the range of r into its buffers.
-func (g *Guard) Read(r *Request, mem []byte) {
+// Read applies r piece by piece, beside other readers. It doesn't wait for writers that wait.
+func (g *Guard) Read(r *Request) {
 	for done := int64(0); done < r.Length; {
 		off := r.Offset + done
 		n := pieceAt(off, r.Length-done)
@@ -129,7 +130,7 @@ func (g *Guard) Read(r *Request, mem []byte) {
 		e.mu.Lock()
 		e.views++
 		e.mu.Unlock()
-		r.CopyIn(mem[off:off+n], done)
+		g.apply(r, off, n)
 		g.leave(e)
 		done += n
 	}

@@ -63,7 +63,7 @@ func TestGuardTable(t *testing.T) {
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most, ran atomic.Int32
-		p := newPool(3, func(*worker, *Request) {
+		p := NewPool(3, func(*struct{}, *Request) {
 			if n := now.Add(1); n > most.Load() {
 				most.Store(n)
 			}
@@ -71,54 +71,56 @@ func TestPool(t *testing.T) {
 			now.Add(-1)
 			ran.Add(1)
 		})
+		running := func() int { p.mu.Lock(); defer p.mu.Unlock(); return p.running }
+		idle := func() int { p.mu.Lock(); defer p.mu.Unlock(); return len(p.idle) }
 		for range 10 {
-			p.submit(&Request{})
+			p.Submit(&Request{})
 		}
 		synctest.Wait()
-		if most.Load() != 3 || p.running != 3 {
-			t.Errorf("%d at once, %d running, want 3", most.Load(), p.running)
+		if most.Load() != 3 || running() != 3 {
+			t.Errorf("%d at once, %d running, want 3", most.Load(), running())
 		}
 		time.Sleep(4*time.Second + poolIdle/2)
 		synctest.Wait()
-		if ran.Load() != 10 || len(p.idle) != 3 {
-			t.Errorf("%d ran, %d idle", ran.Load(), len(p.idle))
+		if ran.Load() != 10 || idle() != 3 {
+			t.Errorf("%d ran, %d idle", ran.Load(), idle())
 		}
-		p.submit(&Request{}) // one is kept busy, the others go
+		p.Submit(&Request{}) // one is kept busy, the others go
 		time.Sleep(poolIdle)
 		synctest.Wait()
-		if p.running != 1 || len(p.idle) != 1 {
-			t.Errorf("%d running, %d idle; want 1 of each", p.running, len(p.idle))
+		if running() != 1 || idle() != 1 {
+			t.Errorf("%d running, %d idle; want 1 of each", running(), idle())
 		}
 		time.Sleep(2 * poolIdle)
 		synctest.Wait()
-		if p.running != 0 || len(p.idle) != 0 {
-			t.Errorf("%d running, %d idle after idleness", p.running, len(p.idle))
+		if running() != 0 || idle() != 0 {
+			t.Errorf("%d running, %d idle after idleness", running(), idle())
 		}
-		p.submit(&Request{})
-		p.submit(&Request{})
+		p.Submit(&Request{})
+		p.Submit(&Request{})
 		time.Sleep(2 * time.Second)
-		p.submit(&Request{}) // one worker is busy, the other idle
-		p.close()
-		if p.running != 0 || ran.Load() != 14 {
-			t.Errorf("%d running after close, %d ran", p.running, ran.Load())
+		p.Submit(&Request{}) // one worker is busy, the other idle
+		p.Close()
+		if running() != 0 || ran.Load() != 14 {
+			t.Errorf("%d running after close, %d ran", running(), ran.Load())
 		}
 	})
 }
 
 // TestFlushGroup has those that come during a flush share the next.
 func TestFlushGroup(t *testing.T) {
-	var g flushGroup
+	var g FlushGroup
 	a, b, c := &Request{}, &Request{}, &Request{}
-	if !g.lead(a) || g.lead(b) || g.lead(c) {
+	if !g.Lead(a) || g.Lead(b) || g.Lead(c) {
 		t.Fatal("not one leads")
 	}
 	if r := g.next(); r != b || r.next != c || c.next != nil {
 		t.Fatal("b and c don't go together")
 	}
-	if g.lead(a) {
+	if g.Lead(a) {
 		t.Fatal("a leads beside b")
 	}
-	if g.next() != a || g.next() != nil || !g.lead(b) {
+	if g.next() != a || g.next() != nil || !g.Lead(b) {
 		t.Fatal("the group doesn't end")
 	}
 }

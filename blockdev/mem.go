@@ -77,7 +77,7 @@ func (v *memory) Submit(r *Request) {
 	}
 	switch r.Op {
 	case OpRead:
-		v.guard.Read(r, v.mem)
+		v.guard.Read(r)
 	case OpWrite:
 		if !v.guard.Write(r) {
 			return
@@ -100,15 +100,18 @@ func (v *memory) end(r *Request, err error) {
 
 func (v *memory) finish(r *Request) { v.end(r, nil) }
 
-// apply writes one piece, alone in its stripe.
+// apply is one piece of a request.
 func (v *memory) apply(r *Request, off, n int64) {
-	dst := v.mem[off : off+n]
-	if r.Op == OpWrite {
-		r.CopyOut(dst, off-r.Offset)
-		return
-	}
-	if n < stripeSize || unix.Madvise(dst, unix.MADV_DONTNEED) != nil {
-		clear(dst)
+	piece := v.mem[off : off+n]
+	switch r.Op {
+	case OpRead:
+		r.CopyIn(piece, off-r.Offset)
+	case OpWrite:
+		r.CopyOut(piece, off-r.Offset)
+	default:
+		if n < stripeSize || unix.Madvise(piece, unix.MADV_DONTNEED) != nil {
+			clear(piece)
+		}
 	}
 }
 

@@ -5,40 +5,37 @@ import (
 	"time"
 )
 
-// pool runs requests that block on goroutines of its own: started when there is work for
-// them, as many as max, and gone after they had none for a while.
-type pool struct {
-	run func(*worker, *Request)
+// Pool runs requests that block on goroutines of its own: started when there is work for
+// them, as many as its size, and gone after they had none for a while. Each has an S to
+// work with.
+type Pool[S any] struct {
+	run func(*S, *Request)
 	max int
 
 	mu      sync.Mutex
 	queue   requestQueue // what no worker was free for
-	idle    []*worker    // the one that ended its work last comes first: the others may go
+	idle    []*worker[S] // the one that ended its work last comes first: the others may go
 	running int
 	closed  bool
 	gone    sync.WaitGroup
 }
 
-// Workers block in the kernel, one thread each. More than this many requests at once don't
-// make a device faster that has no io_uring.
-const (
-	poolSize = 64
-	poolIdle = 5 * time.Second
-)
+// poolIdle is how long a worker waits for work.
+const poolIdle = 5 * time.Second
 
-// worker is a goroutine of the pool with what it needs for a request.
-type worker struct {
-	wake   chan *Request // holds one; nil says that the pool is closed
-	iov    iovecs
-	bounce []byte
+// worker is a goroutine of the pool.
+type worker[S any] struct {
+	wake    chan *Request // holds one; nil says that the pool is closed
+	scratch S
 }
 
-func newPool(size int, run func(*worker, *Request)) *pool {
-	return &pool{run: run, max: size, idle: make([]*worker, 0, size)}
+// NewPool makes a pool of at most size goroutines.
+func NewPool[S any](size int, run func(*S, *Request)) *Pool[S] {
+	return &Pool[S]{run: run, max: size, idle: make([]*worker[S], 0, size)}
 }
 
-// submit has r run soon. It does not block.
-func (p *pool) submit(r *Request) {
+// Submit has r run soon. It does not block.
+func (p *Pool[S]) Submit(r *Request) {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {
 		w := p.idle[n-1]
@@ -55,16 +52,16 @@ func (p *pool) submit(r *Request) {
 	p.running++
 	p.gone.Add(1)
 	p.mu.Unlock()
-	go p.work(&worker{wake: make(chan *Request, 1)}, r)
+	go p.work(&worker[S]{wake: make(chan *Request, 1)}, r)
 }
 
 // work is a worker's life.
-func (p *pool) work(w *worker, r *Request) {
+func (p *Pool[S]) work(w *worker[S], r *Request) {
 	defer p.gone.Done()
 	timer := time.NewTimer(poolIdle)
 	defer timer.Stop()
 	for r != nil {
-		p.run(w, r)
+		p.run(&w.scratch, r)
 		if r = p.next(w); r != nil {
 			continue
 		}
@@ -80,7 +77,7 @@ func (p *pool) work(w *worker, r *Request) {
 }
 
 // next gives the worker a request that waits, or puts it among the idle.
-func (p *pool) next(w *worker) *Request {
+func (p *Pool[S]) next(w *worker[S]) *Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.queue.pop(); r != nil {
@@ -96,7 +93,7 @@ func (p *pool) next(w *worker) *Request {
 }
 
 // retire takes an idle worker out. It returns false where a request is on its way to it.
-func (p *pool) retire(w *worker) bool {
+func (p *Pool[S]) retire(w *worker[S]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, x := range p.idle {
@@ -109,9 +106,9 @@ func (p *pool) retire(w *worker) bool {
 	return false
 }
 
-// close ends the workers. Nothing is submitted any more, and all that was is complete or
+// Close ends the workers. Nothing is submitted any more, and all that was is complete or
 // about to be.
-func (p *pool) close() {
+func (p *Pool[S]) Close() {
 	p.mu.Lock()
 	p.closed = true
 	for _, w := range p.idle {

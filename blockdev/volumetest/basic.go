@@ -114,7 +114,7 @@ func testAlignment(s *session) {
 		b := room[base+shift:][:s.bs]
 		copy(b, data)
 		s.write(c, b, 3*s.bs)
-		fillRandom(s.rnd, room)
+		s.rnd.Fill(room)
 		if s.c.Forgets {
 			clear(data)
 		}
@@ -165,7 +165,7 @@ func testZeroes(s *session) {
 		clear(data[off : off+n])
 		s.expect(c, s.bs, data)
 		s.write(c, s.random(int(s.bs)), s.bs+off) // it can be written again
-		fillRandom(s.rnd, data)
+		s.rnd.Fill(data)
 	}
 }
 
@@ -183,7 +183,7 @@ func testDiscard(s *session) {
 			s.expect(c, s.bs, data[:off])
 			s.expect(c, s.bs+off+n, data[off+n:])
 		}
-		fillRandom(s.rnd, data)
+		s.rnd.Fill(data)
 	}
 }
 

@@ -2,22 +2,11 @@ package volumetest
 
 import (
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
-
-type mismatch struct {
-	off       int64
-	got, want byte
-}
-
-func (m *mismatch) Error() string {
-	return fmt.Sprintf("byte %d: got %#x, want %#x", m.off, m.got, m.want)
-}
 
 // join gives the bytes of segments.
 func join(segs []blockdev.Segment) []byte {
@@ -132,7 +121,7 @@ func (s *session) storm(m blockdev.Memory) {
 	run(s, 4, func(i int) error {
 		if i < 2 {
 			defer writing.Add(-1)
-			return stamp(NewClient(s.v), rand.New(rand.NewPCG(s.seed, uint64(i))), make([]byte, 8*s.bs), s.bs, 500)
+			return stamp(NewClient(s.v), newRandom(s.seed, uint64(i)), make([]byte, 8*s.bs), s.bs, 500)
 		}
 		for writing.Load() > 0 {
 			segs, t, err := m.View(nil, at, 8*s.bs)
