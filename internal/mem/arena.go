@@ -1,0 +1,337 @@
+package mem
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	unit     = 512 // bytes; the smallest buffer and the granularity of the books
+	pageSize = 4096
+
+	// DefaultMax is the most an Arena maps where Config.Max is 0, in bytes.
+	DefaultMax = 256 << 20
+	// ChunkSize is by how much an Arena grows at least, in bytes. A larger buffer gets a
+	// chunk of its own, rounded up to a power of two.
+	ChunkSize = 4 << 20
+	// MinMax is the least Config.Max, in bytes.
+	MinMax = 64 << 10
+
+	maxMax = 1 << 38 // what a chunk's books can count
+)
+
+// ErrExhausted means that a buffer didn't fit under Config.Max.
+var ErrExhausted = errors.New("memory exhausted")
+
+// Config says how large an Arena may become and who must know of its chunks.
+type Config struct {
+	// Max is the most it maps, in bytes; 0 is DefaultMax. Less than ChunkSize is rounded up
+	// to a power of two. What isn't needed isn't mapped.
+	Max int64
+	// OnGrow is called with each new chunk before the first buffer of it is handed out, one
+	// call at a time, with indexes 0, 1, 2 … An error discards the chunk, whose index is
+	// used again, and has Alloc return nil. It must not call the Arena.
+	OnGrow func(index int, chunk []byte) error
+}
+
+// Validate reports the first field that can't be.
+func (c *Config) Validate() error {
+	if c.Max != 0 && (c.Max < MinMax || c.Max > maxMax) {
+		return fmt.Errorf("mem: at most %d bytes: want 0 (%d) or %d to %d", c.Max, DefaultMax, MinMax, int64(maxMax))
+	}
+	return nil
+}
+
+// Arena hands out buffers.
+type Arena struct {
+	cfg    Config
+	caches [cachedOrders]cache
+	table  atomic.Pointer[table] // what ChunkOf searches
+
+	grow   sync.Mutex // one at a time grows
+	mu     sync.Mutex // the chunks' books, mapped, closed
+	chunks []*chunk   // by index; nil once unmapped
+	mapped int64
+	closed bool
+	err    error // why it last couldn't grow
+
+	inUse     atomic.Int64
+	exhausted atomic.Uint64
+	badFrees  atomic.Uint64
+}
+
+// Stats is what an Arena holds at the moment.
+type Stats struct {
+	Mapped    int64  // bytes
+	InUse     int64  // bytes handed out, rounded up as they are
+	Max       int64  // bytes
+	Chunks    int    // mapped
+	Exhausted uint64 // Allocs that returned nil
+	BadFrees  uint64 // Frees of what wasn't in use
+}
+
+// New makes an Arena, which maps nothing yet.
+func New(cfg Config) (*Arena, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case cfg.Max == 0:
+		cfg.Max = DefaultMax
+	case cfg.Max < ChunkSize:
+		cfg.Max = 1 << bits.Len64(uint64(cfg.Max-1))
+	}
+	a := &Arena{cfg: cfg}
+	a.table.Store(new(table))
+	for i := range a.caches {
+		a.caches[i].limit = cacheLimit(i)
+	}
+	return a, nil
+}
+
+// Alloc returns a buffer of n bytes, or nil where n isn't positive, memory is exhausted, or
+// the Arena is closed. Its contents are undefined and its capacity is n. Up to ChunkSize (or
+// Config.Max, where that is less) it succeeds whenever enough has been freed; a longer buffer
+// needs a chunk that was made for one, and is best taken early and kept.
+func (a *Arena) Alloc(n int) []byte {
+	if n <= 0 || int64(n) > a.cfg.Max {
+		return a.none()
+	}
+	units := unitsFor(n)
+	if order, ok := cachedOrder(units); ok {
+		if b, ok := a.caches[order].pop(); ok {
+			return a.handOut(b, units, n)
+		}
+	}
+	b, ok := a.take(units)
+	if !ok {
+		// What is cached may be what is missing, in pieces that join.
+		a.drain()
+		if b, ok = a.take(units); !ok {
+			b, ok = a.takeGrowing(units)
+		}
+	}
+	if !ok {
+		return a.none()
+	}
+	return a.handOut(b, units, n)
+}
+
+func (a *Arena) none() []byte {
+	a.exhausted.Add(1)
+	return nil
+}
+
+// handOut marks a block as in use. Until now no one else knows of it.
+func (a *Arena) handOut(b block, units uint32, n int) []byte {
+	b.chunk.units[b.unit].state.Store(stateUsed | units)
+	a.inUse.Add(int64(units) * unit)
+	off := int(b.unit) * unit
+	return b.chunk.mem[off : off+n : off+n]
+}
+
+// Free takes back a buffer that Alloc returned; its length doesn't matter, its first byte
+// does. A nil buffer is fine.
+func (a *Arena) Free(buf []byte) {
+	if cap(buf) == 0 {
+		return
+	}
+	c, off, ok := a.table.Load().find(buf[:0])
+	if !ok || off%unit != 0 {
+		a.misuse("foreign buffer freed")
+		return
+	}
+	b := block{c, uint32(off / unit)}
+	head := &c.units[b.unit].state
+	s := head.Load()
+	// The exchange has one winner among those who free the same buffer at once.
+	if s&stateMask != stateUsed || !head.CompareAndSwap(s, stateIdle|s&^stateMask) {
+		a.misuse("buffer freed that isn't in use")
+		return
+	}
+	units := s &^ stateMask
+	if invariants {
+		poison(c.mem[off : off+int(units)*unit])
+	}
+	a.inUse.Add(-int64(units) * unit)
+	if order, ok := cachedOrder(units); ok && a.caches[order].push(b) {
+		return
+	}
+	a.mu.Lock()
+	a.release(b, units)
+	a.mu.Unlock()
+}
+
+// release gives a block back to its chunk. Arena.mu is held.
+func (a *Arena) release(b block, units uint32) {
+	b.chunk.release(b.unit, units)
+	if a.closed && b.chunk.used == 0 {
+		a.unmap(b.chunk)
+	}
+}
+
+func (a *Arena) misuse(what string) {
+	a.badFrees.Add(1)
+	if invariants {
+		panic("mem: " + what)
+	}
+}
+
+// take looks for room in the chunks there are, oldest first, so that the youngest stay
+// empty.
+func (a *Arena) take(units uint32) (block, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return block{}, false
+	}
+	for _, c := range a.chunks {
+		if u, ok := c.take(units); ok {
+			return block{c, u}, true
+		}
+	}
+	return block{}, false
+}
+
+// takeGrowing maps a chunk, unless another goroutine just did, and takes from it.
+func (a *Arena) takeGrowing(units uint32) (block, bool) {
+	a.grow.Lock()
+	defer a.grow.Unlock()
+	if b, ok := a.take(units); ok {
+		return b, true
+	}
+	size, index, err := a.nextChunk(units)
+	if err == nil {
+		var c *chunk
+		if c, err = a.newChunk(size, index); err == nil && a.publish(c) {
+			return a.take(units)
+		}
+	}
+	if err != nil {
+		a.mu.Lock()
+		a.err = err
+		a.mu.Unlock()
+	}
+	return block{}, false
+}
+
+// nextChunk says how large the next chunk shall be: a power of two that holds units, and
+// ChunkSize where Max allows it.
+func (a *Arena) nextChunk(units uint32) (size int64, index int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	need := int64(unit) << bits.Len32(units-1)
+	left := a.cfg.Max - a.mapped
+	if left < need {
+		return 0, 0, fmt.Errorf("%w: %d bytes wanted, %d of at most %d mapped", ErrExhausted, need, a.mapped, a.cfg.Max)
+	}
+	size = max(need, ChunkSize)
+	for size > left {
+		size /= 2
+	}
+	return size, len(a.chunks), nil
+}
+
+// newChunk maps a chunk and tells OnGrow.
+func (a *Arena) newChunk(size int64, index int) (*chunk, error) {
+	mem, err := mapMemory(int(size))
+	if err != nil {
+		return nil, err
+	}
+	if a.cfg.OnGrow != nil {
+		if err := a.cfg.OnGrow(index, mem); err != nil {
+			unmapMemory(mem)
+			return nil, fmt.Errorf("mem: chunk %d of %d bytes: %w", index, size, err)
+		}
+	}
+	return newChunk(mem, index), nil
+}
+
+// publish makes a chunk known, unless the Arena was closed meanwhile.
+func (a *Arena) publish(c *chunk) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		unmapMemory(c.mem)
+		return false
+	}
+	a.chunks = append(a.chunks, c)
+	a.mapped += int64(len(c.mem))
+	a.table.Store(a.table.Load().with(c))
+	return true
+}
+
+// unmap forgets a chunk of a closed Arena. Arena.mu is held.
+func (a *Arena) unmap(c *chunk) {
+	a.chunks[c.index] = nil
+	a.mapped -= int64(len(c.mem))
+	a.table.Store(a.table.Load().without(c))
+	unmapMemory(c.mem)
+}
+
+// drain gives the cached blocks back to their chunks.
+func (a *Arena) drain() {
+	for i := range a.caches {
+		a.caches[i].drain(func(b block) {
+			a.mu.Lock()
+			a.release(b, 1<<i)
+			a.mu.Unlock()
+		})
+	}
+}
+
+// ChunkOf tells in which chunk buf lies and where: the index that OnGrow was given and the
+// offset in bytes. It takes no lock.
+func (a *Arena) ChunkOf(buf []byte) (index, offset int, ok bool) {
+	c, off, ok := a.table.Load().find(buf)
+	if !ok {
+		return 0, 0, false
+	}
+	return c.index, off, true
+}
+
+// Err is why the Arena last couldn't grow, nil where it always could. It wraps
+// ErrExhausted, or the system's or OnGrow's error.
+func (a *Arena) Err() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err
+}
+
+// Stats reports what the Arena holds.
+func (a *Arena) Stats() Stats {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := Stats{
+		Mapped: a.mapped, InUse: a.inUse.Load(), Max: a.cfg.Max,
+		Exhausted: a.exhausted.Load(), BadFrees: a.badFrees.Load(),
+	}
+	for _, c := range a.chunks {
+		if c != nil {
+			s.Chunks++
+		}
+	}
+	return s
+}
+
+// Close unmaps every chunk of which nothing is in use, and the others when their last buffer
+// is freed. Alloc returns nil from now on.
+func (a *Arena) Close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	for i := range a.caches {
+		a.caches[i].close()
+	}
+	a.drain()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.chunks {
+		if c != nil && c.used == 0 {
+			a.unmap(c)
+		}
+	}
+}

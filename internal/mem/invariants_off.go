@@ -1,0 +1,5 @@
+//go:build !invariants
+
+package mem
+
+const invariants = false

@@ -1,0 +1,42 @@
+//go:build unix
+
+package mem
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// hugePage is to what chunks are aligned, so that the kernel can back them with huge pages.
+const hugePage = 2 << 20
+
+// mapMemory maps size bytes, aligned to huge pages where they are at least one.
+func mapMemory(size int) ([]byte, error) {
+	slack := 0
+	if size >= hugePage {
+		slack = hugePage
+	}
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+slack), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, fmt.Errorf("mem: map %d bytes: %w (check `ulimit -v` and vm.max_map_count)", size, err)
+	}
+	if slack > 0 {
+		head := -uintptr(p) & (hugePage - 1)
+		if head > 0 {
+			_ = unix.MunmapPtr(p, head)
+		}
+		p = unsafe.Add(p, head)
+		if tail := uintptr(slack) - head; tail > 0 {
+			_ = unix.MunmapPtr(unsafe.Add(p, size), tail)
+		}
+	}
+	mem := unsafe.Slice((*byte)(p), size)
+	adviseHuge(mem)
+	return mem, nil
+}
+
+func unmapMemory(mem []byte) {
+	_ = unix.MunmapPtr(unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)))
+}

@@ -1,0 +1,153 @@
+package mem
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// model is what an Arena must look like from outside: buffers that don't overlap and keep
+// what is written into them, under a limit.
+type model struct {
+	t     testing.TB
+	arena *Arena
+	held  []held
+	inUse int64
+}
+
+type held struct {
+	buf  []byte
+	mark byte
+}
+
+const modelMax = 8 << 20
+
+func newModel(t testing.TB) *model {
+	return &model{t: t, arena: newArena(t, Config{Max: modelMax})}
+}
+
+// step runs one operation, chosen by op, with an argument.
+func (m *model) step(op byte, arg uint32) {
+	switch {
+	case op < 130:
+		m.alloc(int(arg%(1<<(9+arg>>28))) + 1)
+	case op < 250 && len(m.held) > 0:
+		m.free(int(arg) % len(m.held))
+	case op >= 250:
+		for len(m.held) > 0 {
+			m.free(len(m.held) - 1)
+		}
+		m.checkEmpty()
+	}
+}
+
+func (m *model) alloc(n int) {
+	b := m.arena.Alloc(n)
+	if b == nil {
+		// Fragments may be in the way, but not when next to nothing is in use.
+		if n <= 1<<20 && m.inUse < modelMax/64 {
+			m.t.Fatalf("%d bytes refused with %d in use", n, m.inUse)
+		}
+		return
+	}
+	m.inUse += int64(unitsFor(n)) * unit
+	h := held{b, byte(len(m.held)*31 + n)}
+	for i := range h.buf {
+		h.buf[i] = h.mark
+	}
+	m.held = append(m.held, h)
+	if got := m.arena.Stats(); got.InUse != m.inUse || got.Mapped > modelMax {
+		m.t.Fatalf("%+v, want %d in use", got, m.inUse)
+	}
+}
+
+func (m *model) free(i int) {
+	h := m.held[i]
+	for k, v := range h.buf {
+		if v != h.mark {
+			m.t.Fatalf("byte %d of a buffer of %d was overwritten", k, len(h.buf))
+		}
+	}
+	m.inUse -= int64(unitsFor(len(h.buf))) * unit
+	m.arena.Free(h.buf)
+	m.held[i] = m.held[len(m.held)-1]
+	m.held = m.held[:len(m.held)-1]
+}
+
+// checkEmpty: with nothing in use, everything joins again.
+func (m *model) checkEmpty() {
+	checkBooks(m.t, m.arena)
+	a, b := m.arena.Alloc(ChunkSize), m.arena.Alloc(ChunkSize)
+	if a == nil || b == nil {
+		m.t.Fatalf("two chunks refused of an empty arena: %+v", m.arena.Stats())
+	}
+	m.arena.Free(a)
+	m.arena.Free(b)
+}
+
+// checkBooks walks every chunk: its blocks follow one another without a gap, the lists hold
+// the free ones, and no two free neighbours are left apart.
+func checkBooks(t testing.TB, a *Arena) {
+	t.Helper()
+	a.drain()
+	for _, c := range a.chunks {
+		listed := map[uint32]int{}
+		for order, u := range c.lists {
+			if (u != noUnit) != (c.avail>>order&1 != 0) {
+				t.Fatalf("order %d: list and mask differ", order)
+			}
+			for ; u != noUnit; u = c.units[u].next {
+				listed[u] = order
+			}
+		}
+		used := uint32(0)
+		for u := uint32(0); u < uint32(len(c.units)); {
+			s := c.units[u].state.Load()
+			size := s &^ stateMask
+			switch s & stateMask {
+			case stateFree:
+				order := int(size)
+				if o, ok := listed[u]; !ok || o != order || u&(1<<order-1) != 0 {
+					t.Fatalf("unit %d: free block of order %d isn't listed so", u, order)
+				}
+				if order < c.top && c.units[u^1<<order].state.Load() == s {
+					t.Fatalf("unit %d: two free halves of order %d", u, order)
+				}
+				delete(listed, u)
+				size = 1 << order
+			case stateUsed:
+				used += size
+			default:
+				t.Fatalf("unit %d: state %#x where a block must begin", u, s)
+			}
+			u += size
+		}
+		if used != c.used || len(listed) != 0 {
+			t.Fatalf("%d units in use, %d counted; %d stray list entries", used, c.used, len(listed))
+		}
+	}
+}
+
+func TestAgainstModel(t *testing.T) {
+	for seed := range uint64(4) {
+		m := newModel(t)
+		r := rand.New(rand.NewPCG(seed, 3))
+		for range 800 {
+			m.step(byte(r.Uint32()), r.Uint32())
+		}
+		checkBooks(t, m.arena)
+		m.step(255, 0)
+	}
+}
+
+func FuzzAgainstModel(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 0, 255, 255, 0, 0, 200, 0, 0, 0, 0, 255, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		m := newModel(t)
+		for len(ops) >= 5 {
+			m.step(ops[0], uint32(ops[1])|uint32(ops[2])<<8|uint32(ops[3])<<16|uint32(ops[4])<<24)
+			ops = ops[5:]
+		}
+		checkBooks(t, m.arena)
+		m.step(255, 0)
+	})
+}
