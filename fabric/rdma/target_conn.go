@@ -281,9 +281,20 @@ func (c *targetConn) fail(err error) {
 	}
 }
 
+// reason is why the connection ends, as the engine sees it: nil where either side closed it.
+func (c *targetConn) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead == ErrDisconnected || c.dead == ErrClosed {
+		return nil
+	}
+	return c.dead
+}
+
 // end takes the connection down: DREQ, destruction of the queue pair, after which no memory
 // of ours is touched, and then the return of every request.
 func (c *targetConn) end() {
+	c.queue.Closing(c.reason())
 	_ = c.id.Disconnect()
 	_ = c.qp.Destroy()
 	c.mu.Lock()
@@ -341,7 +352,7 @@ func (c *targetConn) release() {
 	if !last {
 		return
 	}
-	c.queue.Closed(dead)
+	c.queue.Closed(c.reason())
 	c.tearDown()
 	c.l.stats.Connections.Add(-1)
 	if dead != ErrClosed && dead != ErrDisconnected {
