@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -46,6 +47,8 @@ type TargetConfig struct {
 	ConnectTimeout time.Duration
 	// OnError is told why a connection failed; nil for nobody. It must not block.
 	OnError func(error)
+	// Tap makes what sees the bytes of each connection; nil for nothing.
+	Tap func(local, remote netip.AddrPort) Tap
 }
 
 // Validate says what is wrong with c, naming the field.
@@ -90,6 +93,8 @@ type HostConfig struct {
 	// ConnectTimeout limits the TCP connection, and then the exchange of ICReq and ICResp; 0
 	// for DefaultConnectTimeout.
 	ConnectTimeout time.Duration
+	// Tap makes what sees the bytes of each connection; nil for nothing.
+	Tap func(local, remote netip.AddrPort) Tap
 }
 
 // Validate says what is wrong with c, naming the field.

@@ -85,6 +85,7 @@ func (t *Transport) connect(ctx context.Context, a host.QueueAttr) (*net.TCPConn
 // initialize exchanges ICReq and ICResp. On failure the connection is gone when it returns.
 func (q *hostQueue) initialize(ctx context.Context) error {
 	_ = q.tcp.SetReadDeadline(time.Now().Add(q.t.cfg.ConnectTimeout))
+	tapFunc(q.t.cfg.Tap).attach(q.tcp, q.r, q.w)
 	go q.w.serve()
 	go q.serve()
 	q.w.post(newPlain(ICReq{Digests: q.digests}.Append(nil)), 0)

@@ -78,6 +78,9 @@ type reader struct {
 	nOffend int
 	drained bool // the socket was empty after the last receive call
 
+	tap    Tap // may be nil
+	tapped [][]byte
+
 	poll func(fd uintptr) bool
 	msg  unix.Msghdr
 	iov  [maxReadIov]unix.Iovec
@@ -138,6 +141,10 @@ func (r *reader) pollOnce(fd uintptr) bool {
 		case n == 0:
 			r.err = io.EOF
 			return true
+		}
+		if r.tap != nil {
+			r.tapped = pieces(r.tapped, r.iov[:r.msg.Iovlen])
+			r.tap.Received(r.tapped, n)
 		}
 		r.h.batch()
 		r.tally.bytes += uint64(n)

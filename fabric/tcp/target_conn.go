@@ -92,6 +92,7 @@ func (c *targetConn) discard() { _ = unix.Munmap(c.capsule) }
 
 // serve runs the connection from ICReq to its end.
 func (c *targetConn) serve() {
+	tapFunc(c.l.cfg.Tap).attach(c.tcp, c.r, c.w)
 	go c.w.serve()
 	_ = c.tcp.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
 	c.end(c.r.run())

@@ -57,6 +57,9 @@ type writer struct {
 	tally tally
 	stats *DirectionCounters
 
+	tap    Tap // may be nil
+	tapped [][]byte
+
 	takeOver chan struct{} // wakes the goroutine that waits for the peer's window
 	waitFn   func(fd uintptr) bool
 	waitErr  unix.Errno
@@ -165,6 +168,10 @@ func (w *writer) drain(wait bool) bool {
 				w.next++
 			}
 			w.tally.add(&w.b)
+			if w.tap != nil && !w.b.empty() && !w.dead.Load() {
+				w.tapped = pieces(w.tapped, w.b.iov[w.b.first:w.b.n])
+				w.tap.Sent(w.tapped)
+			}
 			if w.b.empty() {
 				if w.next == len(w.cur) && w.told == w.next {
 					return true
@@ -272,4 +279,9 @@ func (w *writer) settle() {
 
 // close ends serve. The writer must be dead and settled; posts are still allowed and have no
 // effect.
-func (w *writer) close() { close(w.takeOver) }
+func (w *writer) close() {
+	close(w.takeOver)
+	if w.tap != nil {
+		w.tap.Close()
+	}
+}
