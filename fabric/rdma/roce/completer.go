@@ -1,0 +1,251 @@
+package roce
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// onResponse takes a packet that answers a request of q (IBTA 9.7.5, 9.7.7).
+func (q *qp) onResponse(p *wire.Packet, now time.Duration) {
+	if q.attr.State != verbs.RTS {
+		q.d.counters.inc(WrongState)
+		return
+	}
+	q.meet()
+	switch p.Opcode.Kind() {
+	case wire.KindReadResponse:
+		q.onReadResponse(p, now)
+	case wire.KindAtomicAcknowledge:
+		q.onAtomicAck(p, now)
+	default:
+		q.onAck(p, now)
+	}
+}
+
+// outstanding reports whether psn was sent and is not acknowledged.
+func (r *requester) outstanding(psn wire.PSN) bool {
+	return !psn.Before(r.una) && psn.Before(r.max)
+}
+
+// onAck takes an ACKNOWLEDGE: everything before its PSN is executed, and the PSN too where it
+// is positive.
+func (q *qp) onAck(p *wire.Packet, now time.Duration) {
+	r := &q.req
+	syndrome := p.AETH.Syndrome
+	if !r.outstanding(p.PSN) {
+		// Late, or an echo of a retransmission. An ACK of what was never sent is nothing
+		// that a sane peer makes, and nothing that may hurt.
+		if !p.PSN.Before(r.max) {
+			q.d.counters.inc(BadResponse)
+		}
+		return
+	}
+	switch {
+	case syndrome.IsACK():
+		q.ackedBefore(p.PSN.Next(), now)
+	case syndrome.IsRNR():
+		if q.ackedBefore(p.PSN, now) {
+			q.onRNR(syndrome.RNRTimer(), now)
+		}
+	case syndrome == wire.NAKPSNSequenceError:
+		q.d.counters.inc(PacketSeqErr)
+		if q.ackedBefore(p.PSN, now) {
+			q.retryFrom(p.PSN, now)
+		}
+	default:
+		q.ackedBefore(p.PSN, now)
+		q.onNAK(syndrome)
+	}
+}
+
+// onNAK ends the oldest request, and with it the connection.
+func (q *qp) onNAK(syndrome wire.Syndrome) {
+	c := &q.d.counters
+	status := verbs.WCBadRespErr
+	switch syndrome {
+	case wire.NAKInvalidRequest:
+		c.inc(ReqRemoteInvalidRequest)
+		status = verbs.WCRemInvReqErr
+	case wire.NAKRemoteAccessError:
+		c.inc(ReqRemoteAccessErrors)
+		status = verbs.WCRemAccessErr
+	case wire.NAKRemoteOperationalErr:
+		status = verbs.WCRemOpErr
+	default:
+		c.inc(BadResponse)
+	}
+	q.toError(status, verbs.EventQPFatal)
+}
+
+// ackedBefore takes note that the peer has executed everything before psn. READs and atomics
+// are done only when their data is here: one that is still open means that its answer is
+// lost, since answers come in order. That is retried, and false is returned.
+func (q *qp) ackedBefore(psn wire.PSN, now time.Duration) bool {
+	r := &q.req
+	if !r.reads.empty() && r.reads.front().next.Before(psn) {
+		lost := r.reads.front().next
+		q.advance(lost, now)
+		q.impliedNAK(lost, now)
+		return false
+	}
+	q.advance(psn, now)
+	return true
+}
+
+// impliedNAK retries from a READ or atomic whose answer at psn is lost.
+func (q *qp) impliedNAK(psn wire.PSN, now time.Duration) {
+	if q.retryFrom(psn, now) {
+		q.d.counters.inc(ImpliedNAKSeqErr)
+		q.d.readWindow.lost(now, q.path.roundTrip())
+	}
+}
+
+// advance moves una to psn, which lies between una and max, and completes what that
+// acknowledges.
+func (q *qp) advance(psn wire.PSN, now time.Duration) {
+	r := &q.req
+	if !r.una.Before(psn) {
+		return
+	}
+	q.account(psn)
+	r.una = psn
+	if r.next.Before(psn) {
+		q.seek(psn) // acknowledged while a retry was on its way to it
+	}
+	if r.sampleAt != 0 && r.samplePSN.Before(psn) {
+		q.path.sample(now - r.sampleAt)
+		r.sampleAt = 0
+	}
+	r.retries, r.rnrRetries, r.backoff, r.progressAt = 0, 0, 0, now
+	r.rnrUntil = 0
+	q.restartTimer(now)
+	q.completeSends()
+	if r.cur != r.tail {
+		q.d.markReady(q)
+	}
+}
+
+// account returns to the window what is acknowledged before psn.
+func (q *qp) account(psn wire.PSN) {
+	r := &q.req
+	if psn.After(r.next) {
+		psn = r.next // the rest was taken back when the retry began
+	}
+	freed := 0
+	for i := r.head; i != r.tail; i++ {
+		w := q.sq.at(i)
+		if !w.started || w.packets > 0 && !w.first.Before(psn) {
+			break
+		}
+		if w.packets > 0 && w.windowed() {
+			lo, hi := max(0, r.una.Diff(w.first)), min(w.packets, psn.Diff(w.first))
+			if lo < hi {
+				freed += w.cost(q.mtu, lo, hi)
+			}
+		}
+	}
+	if freed > 0 {
+		r.inflight -= freed
+		q.path.window.acked(freed)
+		q.d.wakeForWindow(q.path)
+	}
+}
+
+// seek makes psn the next to be sent.
+func (q *qp) seek(psn wire.PSN) {
+	r := &q.req
+	r.next = psn
+	for r.cur = r.head; r.cur != r.tail; r.cur++ {
+		w := q.sq.at(r.cur)
+		if !w.started || w.packets > 0 && psn.Before(w.end()) {
+			r.off = 0
+			if w.started {
+				r.off = psn.Diff(w.first) * q.mtu
+			}
+			return
+		}
+	}
+	r.off = 0
+}
+
+// onReadResponse places the data of a READ. Responses count by PSN alone: after a partial
+// retry some peers begin with FIRST and some go on with MIDDLE.
+func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
+	r := &q.req
+	if r.reads.empty() || p.PSN.Before(r.reads.front().next) || !p.PSN.Before(r.max) {
+		return // an answer to what was asked twice
+	}
+	f := r.reads.front()
+	if p.PSN != f.next {
+		lost := f.next
+		q.advance(lost, now)
+		q.impliedNAK(lost, now)
+		return
+	}
+	w := q.sq.at(f.wqe)
+	off := f.next.Diff(w.first) * q.mtu
+	n := min(q.mtu, w.length-off)
+	last := f.next.Next() == f.end
+	if w.op != verbs.WRRDMARead || len(p.Payload) != n || p.Opcode.Ends() != last ||
+		p.Opcode.Headers()&wire.HasAETH != 0 && !p.AETH.Syndrome.IsACK() {
+		q.badResponse(p.PSN, now)
+		return
+	}
+	if !q.d.scatter(q.pd, w.sges, off, p.Payload) {
+		q.advance(p.PSN, now)
+		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
+		return
+	}
+	f.next = f.next.Next()
+	if last {
+		r.reads.pop()
+	}
+	r.readBytes -= n
+	q.d.readWindow.acked(n)
+	q.d.wakeForReads()
+	q.advance(p.PSN.Next(), now)
+}
+
+// badResponse ends the connection: the peer answered something else than was asked.
+func (q *qp) badResponse(psn wire.PSN, now time.Duration) {
+	q.d.counters.inc(BadResponse)
+	q.advance(psn, now)
+	q.toError(verbs.WCBadRespErr, verbs.EventQPFatal)
+}
+
+// onAtomicAck stores the value that an atomic found, in the byte order of the host.
+func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
+	r := &q.req
+	if r.reads.empty() || p.PSN.Before(r.reads.front().next) || !p.PSN.Before(r.max) {
+		return
+	}
+	f := r.reads.front()
+	if p.PSN != f.next {
+		lost := f.next
+		q.advance(lost, now)
+		q.impliedNAK(lost, now)
+		return
+	}
+	w := q.sq.at(f.wqe)
+	if !w.isAtomic() {
+		q.badResponse(p.PSN, now)
+		return
+	}
+	if !p.AETH.Syndrome.IsACK() {
+		q.advance(p.PSN, now)
+		q.onNAK(p.AETH.Syndrome)
+		return
+	}
+	var value [8]byte
+	binary.NativeEndian.PutUint64(value[:], p.AtomicAckETH.OrigRemDt)
+	if !q.d.scatter(q.pd, w.sges, 0, value[:]) {
+		q.advance(p.PSN, now)
+		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
+		return
+	}
+	r.reads.pop()
+	q.advance(p.PSN.Next(), now)
+}

@@ -1,0 +1,82 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Config says how a device is opened. Its zero value is what most want.
+type Config struct {
+	// Name is for people; "" means "roce0".
+	Name string
+	// NodeGUID identifies the device to peers; 0 means a random one.
+	NodeGUID uint64
+	// MTU bounds the path MTU that the device offers; 0 means the largest that the
+	// interface carries.
+	MTU verbs.MTU
+	// MaxWindow is how many bytes of requests may be on their way to one peer without its
+	// acknowledgement; 0 means DefaultMaxWindow. The window opens towards it from 64 KiB.
+	MaxWindow int
+}
+
+// DefaultMaxWindow holds a bandwidth-delay product of 80 Gb/s and 100 µs, in bytes.
+const DefaultMaxWindow = 1 << 20
+
+const (
+	minWindow     = 8 << 10
+	limitWindow   = 1 << 30
+	initialWindow = 64 << 10 // fits the default receive buffer of Linux, 208 KiB with overhead
+)
+
+// Validate reports the first field that can't be.
+func (c *Config) Validate() error {
+	switch {
+	case c.MTU != 0 && c.MTU.Bytes() == 0:
+		return fmt.Errorf("roce: MTU code %d: want 0 (largest) or 1 (256 bytes) to 5 (4096): %w", c.MTU, verbs.ErrInvalid)
+	case c.MaxWindow != 0 && (c.MaxWindow < minWindow || c.MaxWindow > limitWindow):
+		return fmt.Errorf("roce: MaxWindow %d: want 0 (default) or %d to %d: %w", c.MaxWindow, minWindow, limitWindow, verbs.ErrInvalid)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Name == "" {
+		c.Name = "roce0"
+	}
+	if c.MaxWindow == 0 {
+		c.MaxWindow = DefaultMaxWindow
+	}
+	if c.MTU == 0 {
+		c.MTU = verbs.MTU4096
+	}
+	return c
+}
+
+// Limits of every device.
+const (
+	qpIndexBits = 14
+	maxQP       = 1<<qpIndexBits - 2
+	maxQPWR     = 1 << 15
+	maxSGE      = 32
+	maxCQE      = 1 << 20
+	maxRdAtomic = 128
+	maxInline   = 256
+	ackDelay    = 15 // 134 ms: a handler may run before the acknowledgement leaves
+	maxMessage  = 1 << 31
+)
+
+// packetOverhead is the longest that IP, UDP and RoCE add to a payload, rounded up as
+// RDMA-CM does: an interface of 1500 bytes carries path MTU 1024.
+const packetOverhead = 96
+
+// fitMTU is the largest path MTU not above limit whose packets the interface carries.
+func fitMTU(limit verbs.MTU, interfaceMTU int) (verbs.MTU, error) {
+	for m := limit; m >= verbs.MTU256; m-- {
+		if m.Bytes()+packetOverhead <= interfaceMTU {
+			return m, nil
+		}
+	}
+	return 0, fmt.Errorf("roce: the interface carries packets of %d bytes: want at least %d: %w",
+		interfaceMTU, verbs.MTU256.Bytes()+packetOverhead, verbs.ErrUnsupported)
+}

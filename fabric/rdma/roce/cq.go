@@ -1,0 +1,102 @@
+package roce
+
+import "github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+
+// cq is a completion queue: a ring under the device's lock.
+type cq struct {
+	d       *Device
+	handler func(verbs.CQ)
+	ring    []verbs.WC
+	head    int // oldest
+	count   int
+	armed   bool
+	fired   bool // in Device.fired
+	refs    int  // queue pairs
+	freed   bool
+}
+
+// CreateCQ makes a completion queue.
+func (d *Device) CreateCQ(cqe int, handler func(verbs.CQ)) (verbs.CQ, error) {
+	if cqe < 1 || cqe > maxCQE {
+		return nil, d.failf("create CQ", verbs.ErrInvalid, "%d entries: want 1 to %d", cqe, maxCQE)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, d.fail("create CQ", verbs.ErrClosed)
+	}
+	return &cq{d: d, handler: handler, ring: make([]verbs.WC, cqe)}, nil
+}
+
+// Poll takes completions.
+func (c *cq) Poll(wc []verbs.WC) int {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	n := min(len(wc), c.count)
+	for i := range n {
+		wc[i] = c.ring[c.head]
+		if c.head++; c.head == len(c.ring) {
+			c.head = 0
+		}
+	}
+	c.count -= n
+	return n
+}
+
+// ReqNotify arms the queue.
+func (c *cq) ReqNotify() (missed bool) {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	c.armed = true
+	return c.count > 0
+}
+
+// Destroy frees the queue. A handler that is running may still be when it returns; no call
+// begins afterwards.
+func (c *cq) Destroy() error {
+	c.d.mu.Lock()
+	defer c.d.mu.Unlock()
+	switch {
+	case c.freed:
+		return c.d.fail("destroy CQ", verbs.ErrClosed)
+	case c.refs > 0:
+		return c.d.failf("destroy CQ", verbs.ErrBusy, "%d queue pairs use it", c.refs)
+	}
+	c.freed = true
+	return nil
+}
+
+// push adds a completion and reports whether there was room. The device's lock is held.
+func (c *cq) push(wc *verbs.WC) bool {
+	if c.count == len(c.ring) {
+		c.d.counters.inc(CQOverrun)
+		return false
+	}
+	i := c.head + c.count
+	if i >= len(c.ring) {
+		i -= len(c.ring)
+	}
+	c.ring[i] = *wc
+	c.count++
+	if c.armed && c.handler != nil {
+		c.armed = false
+		if !c.fired {
+			c.fired = true
+			c.d.fired = append(c.d.fired, c)
+		}
+	}
+	return true
+}
+
+// clean takes away the completions of a queue pair that is destroyed.
+func (c *cq) clean(qpn uint32) {
+	kept := 0
+	for i := range c.count {
+		wc := &c.ring[(c.head+i)%len(c.ring)]
+		if wc.QPNum != qpn {
+			c.ring[(c.head+kept)%len(c.ring)] = *wc
+			kept++
+		}
+	}
+	c.count = kept
+}

@@ -1,0 +1,145 @@
+package roce
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Device is a software RNIC behind one UDP socket.
+type Device struct {
+	conn     udp.Conn
+	cfg      Config
+	attr     verbs.DeviceAttr
+	self     netip.AddrPort // the socket's address, unmapped
+	opened   time.Time
+	counters counterSet
+	done     chan struct{} // the engine has ended
+
+	// mu guards everything below and every object of the device. It is not held during
+	// system calls and handlers. sendLock is held while a batch is sent, and taken under mu.
+	mu       sync.Mutex
+	sendLock sync.Mutex
+
+	closed bool
+	turn   bool // somebody calls handlers and then sends
+	rx     rxState
+
+	qps    qpTable
+	paths  map[netip.Addr]*path
+	rkeys  rkeyTable
+	lkeys  lkeyTable
+	nextVA uint64
+	gsi    qp1
+
+	// What is to be sent.
+	sending      bool
+	tx           *txBatch
+	ready, spare []*qp
+	faults       []*qp
+
+	// What is to be called.
+	fired, firedSpare []*cq
+	events            []qpEvent
+
+	timer   *time.Timer
+	timerAt time.Duration // 0: off
+
+	// READs of ours are limited by what our own socket can hold of their answers.
+	readWindow  window
+	readWaiting waitList
+	readPiece   int // bytes of one READ request
+}
+
+// Open makes a device of a socket, which is the device's from then on unless Open fails.
+// Peers are expected at the same UDP port as the socket's, which outside of tests is 4791.
+func Open(conn udp.Conn, cfg Config) (*Device, error) {
+	d, err := newDevice(conn, cfg)
+	if err != nil {
+		return nil, err
+	}
+	go d.run()
+	return d, nil
+}
+
+func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	mtu, err := fitMTU(cfg.MTU, conn.MTU())
+	if err != nil {
+		return nil, err
+	}
+	local := conn.LocalAddr()
+	d := &Device{
+		conn: conn, cfg: cfg,
+		self:   netip.AddrPortFrom(local.Addr().Unmap(), local.Port()),
+		opened: time.Now(),
+		done:   make(chan struct{}),
+		paths:  map[netip.Addr]*path{},
+		rkeys:  newRKeyTable(),
+		tx:     newTxBatch(),
+	}
+	var seed [16]byte
+	_, _ = rand.Read(seed[:])
+	guid := cfg.NodeGUID
+	if guid == 0 {
+		const locallyAdministered = 1 << 57
+		guid = binary.BigEndian.Uint64(seed[:]) | locallyAdministered
+	}
+	d.nextVA = (binary.BigEndian.Uint64(seed[8:])>>20 + 1) * pageSize
+	d.gsi.psn = wire.MakePSN(uint32(seed[0])<<16 | uint32(seed[15])<<8)
+	d.attr = verbs.DeviceAttr{
+		Name: cfg.Name, NodeGUID: guid, Addr: d.self.Addr(), ActiveMTU: mtu,
+		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
+		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
+	}
+	budget := max(conn.RecvBuffer()/2, mtu.Bytes()*4)
+	d.readWindow = newWindow(budget, min(minWindow, budget), budget)
+	d.readPiece = min(max(budget/4, wire.MaxPayload)&^(wire.MaxPayload-1), 128<<10)
+	d.timer = time.AfterFunc(time.Hour, d.onTimer)
+	d.timer.Stop()
+	return d, nil
+}
+
+// Attr describes the device.
+func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
+
+// Close destroys everything on the device and closes the socket. Work in progress gives no
+// completion. It must not be called from a handler; one that is running may still be when it
+// returns, if a timer or a posting goroutine called it.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return d.fail("close", verbs.ErrClosed)
+	}
+	d.closed = true
+	d.timer.Stop()
+	d.gsi.handler = nil
+	for _, q := range d.qps.slots {
+		if q != nil {
+			q.toReset()
+			q.freed = true
+			q.isReady = false
+		}
+	}
+	clear(d.ready)
+	d.ready = d.ready[:0]
+	d.mu.Unlock()
+	err := d.conn.Close()
+	<-d.done
+	if err != nil {
+		return d.fail("close", err)
+	}
+	return nil
+}
+
+var _ verbs.Device = (*Device)(nil)

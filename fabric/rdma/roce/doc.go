@@ -1,0 +1,61 @@
+// Package roce is a software RNIC: RoCEv2 (IBTA volume 1 with annexes A16 and A17) over one
+// UDP socket. A Device fulfils verbs.Device for reliable connections, and carries the
+// management datagrams of QP 1 that package cm makes connections with.
+//
+// # What is offered
+//
+// SEND, SEND with Immediate and with Invalidate, RDMA WRITE and WRITE with Immediate, RDMA
+// READ, CmpSwp and FetchAdd; type 2 memory windows, bound and invalidated in the send queue;
+// path MTU 256 to 4096; IPv4 and IPv6. Unreliable datagram queue pairs are not offered
+// (verbs.ErrUnsupported): QP 1 is the one that anybody here needs, and it has methods of its
+// own, SendMAD and HandleMADs.
+//
+// # How it runs
+//
+// Each device has one engine, a goroutine that receives a batch of datagrams, checks their
+// ICRCs, runs the state machines under the device's lock, calls the handlers of armed
+// completion queues without it, and sends everything that came of it in one system call. It
+// blocks in the socket when there is nothing to do.
+//
+// Who posts from another goroutine sends in that goroutine, unless the engine is in a turn:
+// then the work leaves with the engine's next batch. One goroutine sends at a time; another
+// that has something to send leaves it to that one and goes on. The lock is not held during
+// the system call: on two processors one receives while the other sends. A batch is put
+// together under the lock, and its ICRCs are made after that.
+//
+// A handler may post, modify and destroy. Where completions come of a call from outside (a
+// flush by Modify, a signaled WRLocalInv) the handler is called soon from another goroutine,
+// never inside of the call.
+//
+// # Memory
+//
+// Payloads are gathered by the kernel from where they lie, and copied once on arrival, from
+// the receive buffer to their place. L_Keys and R_Keys are looked up for each packet, so that
+// a key that is gone works no more, and Dereg and Destroy wait for a batch that is just being
+// sent. The same holds when a late ACK completes a request that is just being retransmitted.
+//
+// The addresses of memory regions are the device's own, not the process's. R_Keys are 32
+// random bits each; every binding of a window has a new one.
+//
+// # Reliability
+//
+// Requests are retried by go-back-N: on a sequence error NAK, where an answer overtook a lost
+// one, and after a few round trips of silence. The local ACK timeout of the queue pair, long
+// with every RDMA peer, decides only when such a retry counts. READs are asked for in pieces,
+// so that what comes back fits our own receive buffer; what is sent is bounded by a window for
+// each peer, which opens with ACKs and is halved by losses (see window).
+//
+// A responder keeps as many records of READs and atomics as the peer may have outstanding, and
+// answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a
+// batch are one.
+//
+// The IPv4 Identification, which the ICRC covers and a socket neither shows nor sets, is the
+// index of a datagram in its train: 0 for one that is sent alone (package udp). On arrival
+// another Identification is solved for, which leaves 16 bits of the ICRC's strength (package
+// wire). IPv6 has none of this.
+//
+// # Ownership and concurrency
+//
+// The device owns the socket. All methods of all objects may be called from any goroutine;
+// Close not from a handler. There is no allocation for each request in steady state.
+package roce

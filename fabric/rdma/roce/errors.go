@@ -1,0 +1,57 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// OpError says which verb failed on which object. errors.Is sees the verbs error.
+type OpError struct {
+	Op     string // the verb: "create QP", "post send", …
+	Device string
+	QPN    uint32 // 0 where no queue pair is concerned
+	Err    error
+}
+
+func (e *OpError) Error() string {
+	if e.QPN != 0 {
+		return fmt.Sprintf("roce: %s: QP %#06x: %s: %v", e.Device, e.QPN, e.Op, e.Err)
+	}
+	return fmt.Sprintf("roce: %s: %s: %v", e.Device, e.Op, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+func (d *Device) fail(op string, err error) error {
+	return &OpError{Op: op, Device: d.cfg.Name, Err: err}
+}
+
+func (d *Device) failf(op string, kind error, format string, args ...any) error {
+	return d.fail(op, invalidf(kind, format, args...))
+}
+
+func (q *qp) failOp(op string, err error) error {
+	return &OpError{Op: op, Device: q.d.cfg.Name, QPN: q.num, Err: err}
+}
+
+func (q *qp) failf(op string, kind error, format string, args ...any) error {
+	return q.failOp(op, invalidf(kind, format, args...))
+}
+
+// invalidf is an error of the given kind with its details.
+func invalidf(kind error, format string, args ...any) error {
+	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
+}
+
+var stateNames = [...]string{
+	verbs.Reset: "RESET", verbs.Init: "INIT", verbs.RTR: "RTR", verbs.RTS: "RTS", verbs.Err: "ERR",
+}
+
+func stateName(s verbs.QPState) string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", s)
+}

@@ -1,0 +1,166 @@
+package roce
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// region is what an R_Key opens: a memory region or a bound window.
+type region struct {
+	key    uint32 // 0 while no R_Key leads here
+	pd     *pd
+	qp     *qp // the only queue pair that may use it; nil for any of the domain
+	window *mw // nil for a memory region
+	access verbs.Access
+	base   uint64
+	buf    []byte
+}
+
+// slice is the n bytes at address va, and whether they lie inside.
+func (r *region) slice(va uint64, n int) ([]byte, bool) {
+	off := va - r.base // wraps to something huge below base
+	if size := uint64(len(r.buf)); off > size || uint64(n) > size-off {
+		return nil, false
+	}
+	return r.buf[off : off+uint64(n) : off+uint64(n)], true
+}
+
+// rkeyTable finds regions by R_Key: open addressing with linear probing. The keys are random
+// and chosen here, so they are their own hash, and no peer can make them collide.
+type rkeyTable struct {
+	slots  []rkeySlot // a power of two, at most half full
+	used   int
+	random keySource
+}
+
+type rkeySlot struct {
+	key uint32 // 0: free
+	r   *region
+}
+
+func newRKeyTable() rkeyTable { return rkeyTable{slots: make([]rkeySlot, 256)} }
+
+// lookup returns what key opens, or nil.
+func (t *rkeyTable) lookup(key uint32) *region {
+	mask := uint32(len(t.slots) - 1)
+	for i := key & mask; ; i = (i + 1) & mask {
+		s := &t.slots[i]
+		if s.key == key {
+			return s.r // nil for key 0, which ends the search too
+		}
+		if s.key == 0 {
+			return nil
+		}
+	}
+}
+
+// fresh is a key that opens nothing now and that nobody can guess.
+func (t *rkeyTable) fresh() uint32 {
+	for {
+		if k := t.random.next(); k != 0 && t.lookup(k) == nil {
+			return k
+		}
+	}
+}
+
+// insert makes r.key open r. The key is a fresh one.
+func (t *rkeyTable) insert(r *region) {
+	if 2*(t.used+1) > len(t.slots) {
+		old := t.slots
+		t.slots = make([]rkeySlot, 2*len(old))
+		for _, s := range old {
+			if s.key != 0 {
+				t.place(s)
+			}
+		}
+	}
+	t.place(rkeySlot{r.key, r})
+	t.used++
+}
+
+func (t *rkeyTable) place(s rkeySlot) {
+	mask := uint32(len(t.slots) - 1)
+	i := s.key & mask
+	for t.slots[i].key != 0 {
+		i = (i + 1) & mask
+	}
+	t.slots[i] = s
+}
+
+// remove makes key open nothing. It closes the gap in the probe sequence, so that keys coming
+// and going leave no trace.
+func (t *rkeyTable) remove(key uint32) {
+	mask := uint32(len(t.slots) - 1)
+	i := key & mask
+	for t.slots[i].key != key {
+		if t.slots[i].key == 0 {
+			return
+		}
+		i = (i + 1) & mask
+	}
+	t.used--
+	for j := (i + 1) & mask; t.slots[j].key != 0; j = (j + 1) & mask {
+		// The entry at j may move to i unless its home lies after i on the way to j.
+		if home := t.slots[j].key & mask; (j-home)&mask >= (j-i)&mask {
+			t.slots[i] = t.slots[j]
+			i = j
+		}
+	}
+	t.slots[i] = rkeySlot{}
+}
+
+// keySource draws random numbers from the system's generator, many at a time.
+type keySource struct {
+	buf  [512]byte
+	left int
+}
+
+func (s *keySource) next() uint32 {
+	if s.left == 0 {
+		_, _ = rand.Read(s.buf[:]) // never fails
+		s.left = len(s.buf)
+	}
+	s.left -= 4
+	return binary.LittleEndian.Uint32(s.buf[s.left:])
+}
+
+// lkeyTable finds memory regions by L_Key: a dense index, and a byte that changes with each
+// use of the index so that a stale key is noticed.
+type lkeyTable struct {
+	slots []lkeySlot
+	free  []uint32
+}
+
+type lkeySlot struct {
+	r   *mr
+	gen uint8
+}
+
+func (t *lkeyTable) lookup(key uint32) *mr {
+	if i := key >> 8; i < uint32(len(t.slots)) {
+		if r := t.slots[i].r; r != nil && r.lkey == key {
+			return r
+		}
+	}
+	return nil
+}
+
+func (t *lkeyTable) insert(r *mr) {
+	var i uint32
+	if n := len(t.free); n > 0 {
+		i, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		i = uint32(len(t.slots))
+		t.slots = append(t.slots, lkeySlot{})
+	}
+	t.slots[i].gen++
+	t.slots[i].r = r
+	r.lkey = i<<8 | uint32(t.slots[i].gen)
+}
+
+func (t *lkeyTable) remove(key uint32) {
+	t.slots[key>>8].r = nil
+	t.free = append(t.free, key>>8)
+}

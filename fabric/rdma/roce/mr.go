@@ -1,0 +1,212 @@
+package roce
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// mr is a memory region. The addresses that it shows are the device's own, not the
+// process's: a peer learns nothing of the latter, and between two regions lie gaps that no
+// key opens.
+type mr struct {
+	region  // key is the R_Key
+	d       *Device
+	lkey    uint32
+	rkey    uint32 // constant copy of the key, for readers without the lock
+	windows int    // bound to it
+}
+
+const pageSize = 4096
+
+// RegMR registers buf.
+func (p *pd) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {
+	d := p.d
+	switch {
+	case len(buf) == 0:
+		return nil, d.failf("register MR", verbs.ErrInvalid, "no memory")
+	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
+		return nil, d.failf("register MR", verbs.ErrInvalid, "remote write or atomic access needs local write access")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.usable("register MR"); err != nil {
+		return nil, err
+	}
+	m := &mr{d: d, region: region{pd: p, access: access, buf: buf, base: d.addressFor(buf)}}
+	m.key = d.rkeys.fresh()
+	m.rkey = m.key
+	d.rkeys.insert(&m.region)
+	d.lkeys.insert(m)
+	p.refs++
+	return m, nil
+}
+
+// addressFor takes addresses for buf, with the same offset in the page as the process has it
+// at, so that alignment means the same on both sides.
+func (d *Device) addressFor(buf []byte) uint64 {
+	inPage := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf)))) % pageSize
+	base := d.nextVA + inPage
+	end := base + uint64(len(buf))
+	d.nextVA = (end+pageSize-1)/pageSize*pageSize + pageSize
+	return base
+}
+
+// usable reports whether the domain and its device still exist. The device's lock is held.
+func (p *pd) usable(op string) error {
+	if p.d.closed || p.freed {
+		return p.d.fail(op, verbs.ErrClosed)
+	}
+	return nil
+}
+
+// Addr is the address of the first byte.
+func (m *mr) Addr() uint64 { return m.base }
+
+// Len is the number of bytes.
+func (m *mr) Len() int { return len(m.buf) }
+
+// LKey is the key for local use.
+func (m *mr) LKey() uint32 { return m.lkey }
+
+// RKey is the key for peers.
+func (m *mr) RKey() uint32 { return m.rkey }
+
+// Dereg makes the keys invalid and returns when the device has let go of the memory.
+func (m *mr) Dereg() error {
+	d := m.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case m.key == 0:
+		return d.failf("deregister MR", verbs.ErrClosed, "L_Key %#x", m.lkey)
+	case m.windows > 0:
+		return d.failf("deregister MR", verbs.ErrBusy, "%d memory windows are bound to it", m.windows)
+	}
+	d.rkeys.remove(m.key)
+	d.lkeys.remove(m.lkey)
+	m.key = 0
+	m.pd.refs--
+	d.quiesce()
+	return nil
+}
+
+// local is the memory of e, for a queue pair of domain p; nil, false where the L_Key is not
+// of the domain, the range is not inside, or an access is missing. The device's lock is held.
+func (d *Device) local(p *pd, e *verbs.SGE, access verbs.Access) ([]byte, bool) {
+	m := d.lkeys.lookup(e.LKey)
+	if m == nil || m.pd != p || m.access&access != access {
+		return nil, false
+	}
+	return m.slice(e.Addr, int(e.Length))
+}
+
+// remote is the region that key opens to a peer of q for access. The device's lock is held.
+func (d *Device) remote(q *qp, key uint32, access verbs.Access) *region {
+	r := d.rkeys.lookup(key)
+	if r == nil || r.pd != q.pd || r.qp != nil && r.qp != q || r.access&access != access {
+		return nil
+	}
+	return r
+}
+
+// mw is a type 2 memory window. Its region is in the table of R_Keys while it is bound.
+type mw struct {
+	region
+	d     *Device
+	mr    *mr           // bound to; nil while unbound
+	rkey  atomic.Uint32 // of the binding, or of the next one
+	freed bool
+}
+
+// AllocMW makes an unbound window.
+func (p *pd) AllocMW() (verbs.MW, error) {
+	d := p.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.usable("allocate MW"); err != nil {
+		return nil, err
+	}
+	w := &mw{d: d}
+	w.region.pd, w.region.window = p, w
+	w.rkey.Store(d.rkeys.fresh())
+	p.refs++
+	return w, nil
+}
+
+// RKey is the key of the present binding, or of the next one.
+func (w *mw) RKey() uint32 { return w.rkey.Load() }
+
+// Dealloc frees the window; its binding ends.
+func (w *mw) Dealloc() error {
+	d := w.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w.freed {
+		return d.fail("deallocate MW", verbs.ErrClosed)
+	}
+	w.freed = true
+	w.unbind()
+	w.pd.refs--
+	return nil
+}
+
+// bind shows b to the peer of q under key, which the window had when the work request was
+// posted. It reports whether everything allows it. The device's lock is held.
+func (w *mw) bind(q *qp, key uint32, b *verbs.MWBind) bool {
+	m, ok := b.MR.(*mr)
+	if !ok || m.d != w.d || m.key == 0 || w.freed || w.mr != nil ||
+		w.pd != q.pd || m.pd != q.pd || m.access&verbs.AccessMWBind == 0 || b.Length == 0 {
+		return false
+	}
+	const writes = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	if b.Access&writes != 0 && m.access&verbs.AccessLocalWrite == 0 {
+		return false
+	}
+	if b.Length > uint64(len(m.buf)) || key != w.rkey.Load() {
+		return false
+	}
+	buf, ok := m.slice(b.Addr, int(b.Length))
+	if !ok || w.d.rkeys.lookup(key) != nil {
+		return false
+	}
+	w.mr, w.key, w.qp, w.access, w.base, w.buf = m, key, q, b.Access, b.Addr, buf
+	m.windows++
+	w.d.rkeys.insert(&w.region)
+	return true
+}
+
+// unbind ends the binding, if there is one, and draws the next key.
+func (w *mw) unbind() {
+	if w.mr == nil {
+		return
+	}
+	w.d.rkeys.remove(w.key)
+	w.mr.windows--
+	w.mr, w.key, w.qp, w.buf = nil, 0, nil, nil
+	w.rkey.Store(w.d.rkeys.fresh())
+}
+
+// invalidate ends what key opens, for q or its peer: only a window bound to q may go this way.
+func (d *Device) invalidate(q *qp, key uint32) bool {
+	r := d.rkeys.lookup(key)
+	if r == nil || r.window == nil || r.qp != q {
+		return false
+	}
+	r.window.unbind()
+	return true
+}
+
+// unbindAll ends every binding to q.
+func (d *Device) unbindAll(q *qp) {
+	var bound []*mw
+	for _, s := range d.rkeys.slots {
+		if s.r != nil && s.r.qp == q {
+			bound = append(bound, s.r.window)
+		}
+	}
+	for _, w := range bound {
+		w.unbind()
+	}
+}

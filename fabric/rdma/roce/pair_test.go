@@ -1,0 +1,288 @@
+package roce
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	addrA = netip.MustParseAddr("10.0.0.1")
+	addrB = netip.MustParseAddr("10.0.0.2")
+)
+
+// pairConfig describes two connected queue pairs; the zero value takes what suits most tests.
+type pairConfig struct {
+	mtu        verbs.MTU
+	endpoint   simnet.Config
+	device     Config
+	v6         bool
+	psn        uint32 // of both sides
+	depth      int
+	sges       int
+	timeout    uint8
+	retryCnt   uint8
+	rnrRetry   uint8
+	rnrTimer   uint8
+	maxRd      uint8
+	access     verbs.Access
+	unsignaled bool
+	noRecvs    bool
+	memory     int
+}
+
+func (c pairConfig) withDefaults() pairConfig {
+	if c.mtu == 0 {
+		c.mtu = verbs.MTU1024
+	}
+	if c.endpoint.MTU == 0 {
+		c.endpoint.MTU = 9000
+	}
+	if c.depth == 0 {
+		c.depth = 64
+	}
+	if c.sges == 0 {
+		c.sges = 4
+	}
+	if c.timeout == 0 {
+		c.timeout = 14
+	}
+	if c.retryCnt == 0 {
+		c.retryCnt = 7
+	}
+	if c.maxRd == 0 {
+		c.maxRd = 8
+	}
+	if c.access == 0 {
+		c.access = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+	}
+	if c.rnrTimer == 0 {
+		c.rnrTimer = 14 // 1.28 ms
+	}
+	if c.memory == 0 {
+		c.memory = 256 << 10
+	}
+	return c
+}
+
+// side is one end of a pair.
+type side struct {
+	t   testing.TB
+	dev *Device
+	pd  verbs.PD
+	cq  verbs.CQ
+	qp  verbs.QP
+	mr  verbs.MR
+	buf []byte
+
+	mu     sync.Mutex
+	got    []verbs.WC
+	events []verbs.AsyncEventType
+	wake   chan struct{}
+}
+
+// pair is two devices, each with one queue pair, connected.
+type pair struct {
+	t    testing.TB
+	net  *simnet.Network
+	cfg  pairConfig
+	a, b *side
+}
+
+const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.AccessRemoteWrite |
+	verbs.AccessRemoteAtomic | verbs.AccessMWBind
+
+func newPair(t testing.TB, c pairConfig) *pair {
+	t.Helper()
+	c = c.withDefaults()
+	p := &pair{t: t, net: simnet.New(1), cfg: c}
+	addrs := [2]netip.Addr{addrA, addrB}
+	if c.v6 {
+		addrs = [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
+	}
+	p.a, p.b = p.newSide(addrs[0]), p.newSide(addrs[1])
+	p.connect(p.a, p.b)
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *pair) newSide(addr netip.Addr) *side {
+	t, c := p.t, p.cfg
+	t.Helper()
+	conn, err := p.net.Listen(netip.AddrPortFrom(addr, 4791), c.endpoint)
+	check(t, err)
+	s := &side{t: t, wake: make(chan struct{}, 1)}
+	s.dev, err = Open(conn, c.device)
+	check(t, err)
+	s.pd, err = s.dev.AllocPD()
+	check(t, err)
+	s.cq, err = s.dev.CreateCQ(4*c.depth, s.onCQ)
+	check(t, err)
+	s.cq.ReqNotify()
+	s.buf = make([]byte, c.memory)
+	s.mr, err = s.pd.RegMR(s.buf, allAccess)
+	check(t, err)
+	s.qp = s.newQP(c)
+	return s
+}
+
+func (s *side) newQP(c pairConfig) verbs.QP {
+	s.t.Helper()
+	q, err := s.pd.CreateQP(verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
+		MaxSendWR: c.depth, MaxRecvWR: c.depth, MaxSendSGE: c.sges, MaxRecvSGE: c.sges,
+		SQSigAll: !c.unsignaled, EventHandler: s.onEvent,
+	})
+	check(s.t, err)
+	return q
+}
+
+func (p *pair) connect(a, b *side) {
+	p.t.Helper()
+	p.ready(a.qp, b.dev, b.qp)
+	p.ready(b.qp, a.dev, a.qp)
+}
+
+func (p *pair) ready(q verbs.QP, peer *Device, remote verbs.QP) {
+	p.t.Helper()
+	c := p.cfg
+	check(p.t, q.Modify(verbs.QPAttr{State: verbs.Init, Access: c.access}))
+	check(p.t, q.Modify(verbs.QPAttr{
+		State: verbs.RTR, Remote: peer.Attr().Addr, DestQPN: remote.QPNum(), PathMTU: c.mtu,
+		RQPSN: c.psn, MaxDestRdAtomic: c.maxRd, MinRNRTimer: c.rnrTimer,
+	}))
+	check(p.t, q.Modify(verbs.QPAttr{
+		State: verbs.RTS, SQPSN: c.psn, Timeout: c.timeout, RetryCnt: c.retryCnt,
+		RNRRetry: c.rnrRetry, MaxRdAtomic: c.maxRd,
+	}))
+}
+
+func (p *pair) close() {
+	for _, s := range []*side{p.a, p.b} {
+		_ = s.dev.Close()
+	}
+}
+
+func (s *side) onCQ(cq verbs.CQ) {
+	var wc [16]verbs.WC
+	for {
+		n := cq.Poll(wc[:])
+		s.mu.Lock()
+		s.got = append(s.got, wc[:n]...)
+		s.mu.Unlock()
+		if n == 0 && !cq.ReqNotify() {
+			break
+		}
+	}
+	s.signal()
+}
+
+func (s *side) onEvent(e verbs.AsyncEvent) {
+	s.mu.Lock()
+	s.events = append(s.events, e.Type)
+	s.mu.Unlock()
+	s.signal()
+}
+
+func (s *side) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wait returns the next n completions.
+func (s *side) wait(n int) []verbs.WC {
+	s.t.Helper()
+	deadline := time.NewTimer(20 * time.Second)
+	defer deadline.Stop()
+	for {
+		s.mu.Lock()
+		if len(s.got) >= n {
+			got := append([]verbs.WC(nil), s.got[:n]...)
+			s.got = s.got[n:]
+			s.mu.Unlock()
+			return got
+		}
+		have := len(s.got)
+		s.mu.Unlock()
+		select {
+		case <-s.wake:
+		case <-deadline.C:
+			s.t.Fatalf("%d of %d completions in time; %s", have, n, dump(s.dev))
+		}
+	}
+}
+
+// want waits for one completion and checks its request and status.
+func (s *side) want(id uint64, status verbs.WCStatus) verbs.WC {
+	s.t.Helper()
+	wc := s.wait(1)[0]
+	if wc.WRID != id || wc.Status != status {
+		s.t.Fatalf("completion of %d: %v; want %d: %v; %s", wc.WRID, wc.Status, id, status, dump(s.dev))
+	}
+	return wc
+}
+
+func (s *side) hasEvent(e verbs.AsyncEventType) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, have := range s.events {
+		if have == e {
+			return true
+		}
+	}
+	return false
+}
+
+func dump(d *Device) string {
+	text := ""
+	for c, v := range d.Counters() {
+		if v != 0 {
+			text += fmt.Sprintf("%v=%d ", Counter(c), v)
+		}
+	}
+	return text + fmt.Sprintf("%+v", d.QPs())
+}
+
+func (s *side) sge(off, n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: s.mr.Addr() + uint64(off), Length: uint32(n), LKey: s.mr.LKey()}}
+}
+
+func (s *side) post(wrs ...verbs.SendWR) {
+	s.t.Helper()
+	if n, err := s.qp.PostSend(wrs); err != nil {
+		s.t.Fatalf("post of %d: %v", n, err)
+	}
+}
+
+func (s *side) recv(id uint64, sges ...verbs.SGE) {
+	s.t.Helper()
+	_, err := s.qp.PostRecv([]verbs.RecvWR{{WRID: id, SGList: sges}})
+	check(s.t, err)
+}
+
+// fill writes a pattern that depends on seed.
+func fill(b []byte, seed int) {
+	x := uint32(seed)*2654435761 + 1
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

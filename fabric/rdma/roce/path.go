@@ -1,0 +1,102 @@
+package roce
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+)
+
+// path is what queue pairs to one peer share: its address, the ICRC's beginning, the round
+// trip and the window.
+type path struct {
+	dst  netip.AddrPort
+	flow wire.Flow
+	refs int
+
+	window  window
+	waiting waitList
+	rtt     time.Duration // smoothed; 0 before the first sample
+}
+
+// pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
+func (d *Device) pathTo(remote netip.Addr) *path {
+	p := d.paths[remote]
+	if p == nil {
+		p = d.newPath(remote)
+		d.paths[remote] = p
+	}
+	p.refs++
+	return p
+}
+
+func (d *Device) newPath(remote netip.Addr) *path {
+	dst := netip.AddrPortFrom(remote, d.self.Port())
+	return &path{
+		dst:    dst,
+		flow:   wire.NewFlow(d.self, dst),
+		window: newWindow(min(initialWindow, d.cfg.MaxWindow), minWindow, d.cfg.MaxWindow),
+	}
+}
+
+func (d *Device) releasePath(p *path) {
+	if p.refs--; p.refs == 0 {
+		delete(d.paths, p.dst.Addr())
+	}
+}
+
+// Bounds of what the round trip is taken for where it steers something.
+const (
+	assumedRTT = time.Millisecond
+	minHold    = 200 * time.Microsecond
+)
+
+// roundTrip is the smoothed round trip, or an assumption.
+func (p *path) roundTrip() time.Duration {
+	if p.rtt == 0 {
+		return assumedRTT
+	}
+	return max(p.rtt, minHold)
+}
+
+// sample takes a measured round trip (RFC 6298: an eighth of each new one).
+func (p *path) sample(rtt time.Duration) {
+	if p.rtt == 0 {
+		p.rtt = max(rtt, 1)
+		return
+	}
+	p.rtt += (rtt - p.rtt) / 8
+}
+
+// waitList holds queue pairs that wait for a window to open. A queue pair may be in it and
+// have gone on already by another way; waking it then does no harm.
+type waitList struct {
+	qps []*qp
+}
+
+func (l *waitList) add(q *qp, waiting *bool) {
+	if !*waiting {
+		*waiting = true
+		l.qps = append(l.qps, q)
+	}
+}
+
+// wakeForWindow makes everyone ready who waits for p's window.
+func (d *Device) wakeForWindow(p *path) {
+	for i, q := range p.waiting.qps {
+		q.req.waitsWindow = false
+		d.markReady(q)
+		p.waiting.qps[i] = nil
+	}
+	p.waiting.qps = p.waiting.qps[:0]
+}
+
+// wakeForReads makes everyone ready who waits for room for READ responses.
+func (d *Device) wakeForReads() {
+	for i, q := range d.readWaiting.qps {
+		q.req.waitsReads = false
+		d.markReady(q)
+		d.readWaiting.qps[i] = nil
+	}
+	d.readWaiting.qps = d.readWaiting.qps[:0]
+}

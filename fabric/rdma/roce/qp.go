@@ -1,0 +1,392 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// qp is a reliable connection. Everything in it is guarded by the device's lock.
+type qp struct {
+	d       *Device
+	pd      *pd
+	num     uint32
+	sendCQ  *cq
+	recvCQ  *cq
+	init    verbs.QPInitAttr
+	attr    verbs.QPAttr // attr.State is the state
+	path    *path        // from RTR on
+	mtu     int          // payload bytes of a full packet
+	met     bool         // EventCommEst was raised
+	freed   bool
+	isReady bool // in Device.ready
+
+	// fault is an error found while packets were put together, which takes effect when
+	// these are sent.
+	fault    bool
+	faultWC  verbs.WCStatus
+	faultEvt verbs.AsyncEventType
+
+	sq   sendRing
+	rq   recvRing
+	req  requester
+	resp responder
+}
+
+// CreateQP makes a queue pair in state RESET. UD queue pairs are not offered.
+func (p *pd) CreateQP(init verbs.QPInitAttr) (verbs.QP, error) {
+	d := p.d
+	q, err := newQP(p, init)
+	if err != nil {
+		return nil, d.fail("create QP", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.usable("create QP"); err != nil {
+		return nil, err
+	}
+	if q.sendCQ.freed || q.recvCQ.freed {
+		return nil, d.failf("create QP", verbs.ErrInvalid, "completion queue is destroyed")
+	}
+	if !d.qps.add(q) {
+		return nil, d.failf("create QP", verbs.ErrNoMemory, "%d queue pairs exist", maxQP)
+	}
+	p.refs++
+	q.sendCQ.refs++
+	q.recvCQ.refs++
+	return q, nil
+}
+
+// Modify moves the queue pair to another state.
+func (q *qp) Modify(attr verbs.QPAttr) error {
+	d := q.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q.freed {
+		return q.failOp("modify", verbs.ErrClosed)
+	}
+	var err error
+	switch from := q.attr.State; {
+	case attr.State == verbs.Err:
+		q.toError(verbs.WCSuccess, 0)
+		q.resp.queue.clear()
+		d.postedOutside()
+	case attr.State == verbs.Reset:
+		q.toReset()
+	case from == verbs.Reset && attr.State == verbs.Init:
+		q.attr.Access = attr.Access
+		q.attr.QKey = attr.QKey
+		q.attr.State = verbs.Init
+	case from == verbs.Init && attr.State == verbs.RTR:
+		err = q.toRTR(&attr)
+	case from == verbs.RTR && attr.State == verbs.RTS:
+		err = q.toRTS(&attr)
+	default:
+		err = q.failf("modify", verbs.ErrInvalid, "no transition from %s to %s", stateName(from), stateName(attr.State))
+	}
+	return err
+}
+
+func (q *qp) toRTR(a *verbs.QPAttr) error {
+	remote := a.Remote.Unmap()
+	switch {
+	case !remote.IsValid() || remote.Is4() != q.d.self.Addr().Is4():
+		return q.failf("modify to RTR", verbs.ErrInvalid, "remote address %v from %v", a.Remote, q.d.self.Addr())
+	case a.PathMTU.Bytes() == 0 || a.PathMTU > q.d.attr.ActiveMTU:
+		return q.failf("modify to RTR", verbs.ErrInvalid, "path MTU code %d: want 1 to %d", a.PathMTU, q.d.attr.ActiveMTU)
+	case a.DestQPN < 2 || a.DestQPN >= uint32(wire.MaxQPN):
+		return q.failf("modify to RTR", verbs.ErrInvalid, "destination QP %#x", a.DestQPN)
+	case a.MaxDestRdAtomic > maxRdAtomic:
+		return q.failf("modify to RTR", verbs.ErrInvalid, "MaxDestRdAtomic %d: want at most %d", a.MaxDestRdAtomic, maxRdAtomic)
+	case a.MinRNRTimer > 31:
+		return q.failf("modify to RTR", verbs.ErrInvalid, "MinRNRTimer %d: want at most 31", a.MinRNRTimer)
+	}
+	q.attr.Remote, q.attr.TrafficClass, q.attr.DestQPN = remote, a.TrafficClass, a.DestQPN
+	q.attr.PathMTU, q.attr.RQPSN = a.PathMTU, a.RQPSN&0xffffff
+	q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer = a.MaxDestRdAtomic, a.MinRNRTimer
+	q.mtu = a.PathMTU.Bytes()
+	q.path = q.d.pathTo(remote)
+	q.resp.start(wire.MakePSN(a.RQPSN), int(a.MaxDestRdAtomic))
+	q.attr.State = verbs.RTR
+	return nil
+}
+
+func (q *qp) toRTS(a *verbs.QPAttr) error {
+	switch {
+	case a.Timeout > 31 || a.RetryCnt > 7 || a.RNRRetry > 7:
+		return q.failf("modify to RTS", verbs.ErrInvalid, "Timeout %d (want 0 to 31), RetryCnt %d or RNRRetry %d (want 0 to 7)", a.Timeout, a.RetryCnt, a.RNRRetry)
+	case a.MaxRdAtomic > maxRdAtomic:
+		return q.failf("modify to RTS", verbs.ErrInvalid, "MaxRdAtomic %d: want at most %d", a.MaxRdAtomic, maxRdAtomic)
+	}
+	q.attr.SQPSN, q.attr.Timeout, q.attr.RetryCnt = a.SQPSN&0xffffff, a.Timeout, a.RetryCnt
+	q.attr.RNRRetry, q.attr.MaxRdAtomic = a.RNRRetry, a.MaxRdAtomic
+	q.req.start(wire.MakePSN(a.SQPSN), int(a.MaxRdAtomic))
+	q.attr.State = verbs.RTS
+	return nil
+}
+
+// toReset forgets everything; work requests give no completion.
+func (q *qp) toReset() {
+	q.d.quiesce()
+	q.letGo()
+	if q.path != nil {
+		q.d.releasePath(q.path)
+		q.path = nil
+	}
+	q.d.unbindAll(q)
+	q.req.head, q.req.cur, q.req.off = q.req.tail, q.req.tail, 0
+	q.resp.head = q.resp.tail
+	q.resp.queue.clear()
+	q.resp.message = messageNone
+	q.met, q.fault = false, false
+	q.attr = verbs.QPAttr{State: verbs.Reset}
+}
+
+// toError moves the queue pair to ERR: the oldest send ends with status where that isn't
+// success, everything else is flushed, and event is raised unless it is 0. Responses that
+// are queued still leave, so that a NAK reaches the peer.
+func (q *qp) toError(status verbs.WCStatus, event verbs.AsyncEventType) {
+	if q.attr.State == verbs.Err {
+		return
+	}
+	q.d.quiesce()
+	q.attr.State = verbs.Err
+	q.letGo()
+	r := &q.req
+	if status != verbs.WCSuccess && r.head != r.tail {
+		q.completeSend(q.sq.at(r.head), status)
+		r.head++
+	}
+	for ; r.head != r.tail; r.head++ {
+		q.completeSend(q.sq.at(r.head), verbs.WCWRFlushErr)
+	}
+	r.cur, r.off = r.tail, 0
+	rs := &q.resp
+	for ; rs.head != rs.tail; rs.head++ {
+		q.completeRecv(&verbs.WC{WRID: q.rq.at(rs.head).wrID, Status: verbs.WCWRFlushErr})
+	}
+	rs.message = messageNone
+	if event != 0 {
+		q.raise(event)
+	}
+	q.raise(verbs.EventQPLastWQE)
+}
+
+// letGo returns what the requester holds of windows, and stops its timers.
+func (q *qp) letGo() {
+	r := &q.req
+	if q.path != nil {
+		q.path.window.withdrawn(r.inflight)
+		q.d.wakeForWindow(q.path)
+	}
+	q.d.readWindow.withdrawn(r.readBytes)
+	q.d.wakeForReads()
+	r.inflight, r.readBytes = 0, 0
+	r.reads.clear()
+	r.deadline, r.rnrUntil = 0, 0
+}
+
+// faultLater moves the queue pair to ERR when what was put together before has been sent.
+func (q *qp) faultLater(status verbs.WCStatus, event verbs.AsyncEventType) {
+	if !q.fault {
+		q.fault, q.faultWC, q.faultEvt = true, status, event
+		q.d.faults = append(q.d.faults, q)
+	}
+}
+
+// Query returns the attributes.
+func (q *qp) Query() verbs.QPAttr {
+	q.d.mu.Lock()
+	defer q.d.mu.Unlock()
+	return q.attr
+}
+
+// QPNum is the queue pair's number.
+func (q *qp) QPNum() uint32 { return q.num }
+
+// Destroy frees the queue pair. When it returns no memory of its work requests is used any
+// more, and none of its completions is left in a queue.
+func (q *qp) Destroy() error {
+	d := q.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if q.freed {
+		return q.failOp("destroy", verbs.ErrClosed)
+	}
+	q.toReset()
+	q.freed = true
+	q.sendCQ.clean(q.num)
+	q.recvCQ.clean(q.num)
+	q.sendCQ.refs--
+	q.recvCQ.refs--
+	q.pd.refs--
+	d.qps.remove(q)
+	return nil
+}
+
+func (q *qp) completeSend(w *sendWQE, status verbs.WCStatus) {
+	c := &q.d.counters
+	if status != verbs.WCSuccess {
+		c.inc(ReqCQEError)
+		if status == verbs.WCWRFlushErr {
+			c.inc(ReqCQEFlushError)
+		}
+	} else if w.flags&verbs.SendSignaled == 0 && !q.init.SQSigAll {
+		return
+	}
+	wc := verbs.WC{WRID: w.wrID, Status: status, Opcode: sendWCOpcode[w.op], QPNum: q.num}
+	if w.op == verbs.WRRDMARead || w.isAtomic() {
+		wc.ByteLen = uint32(w.length)
+	}
+	q.push(q.sendCQ, &wc)
+}
+
+func (q *qp) completeRecv(wc *verbs.WC) {
+	wc.QPNum = q.num
+	if wc.Status == verbs.WCWRFlushErr {
+		q.d.counters.inc(RespCQEFlushError)
+	}
+	q.push(q.recvCQ, wc)
+}
+
+// push delivers a completion. A full queue is fatal to the queue pair (IBTA 11.6.3.1).
+func (q *qp) push(c *cq, wc *verbs.WC) {
+	if !c.push(wc) && q.attr.State != verbs.Err {
+		q.faultLater(verbs.WCSuccess, verbs.EventQPFatal)
+	}
+}
+
+// raise queues an event for the handler.
+func (q *qp) raise(e verbs.AsyncEventType) {
+	if q.init.EventHandler != nil {
+		q.d.events = append(q.d.events, qpEvent{q, e})
+	}
+}
+
+type qpEvent struct {
+	q *qp
+	e verbs.AsyncEventType
+}
+
+// meet raises EventCommEst for the first packet of the peer.
+func (q *qp) meet() {
+	if !q.met {
+		q.met = true
+		q.raise(verbs.EventCommEst)
+	}
+}
+
+// QPInfo is what a queue pair is doing.
+type QPInfo struct {
+	QPN, DestQPN uint32
+	State        verbs.QPState
+	Remote       string        // address; empty before RTR
+	MTU          int           // payload bytes of a full packet
+	Outstanding  int           // send work requests not completed
+	Receives     int           // receives posted
+	InFlight     int           // bytes of requests not acknowledged
+	ReadBytes    int           // bytes of READs not received
+	Window       int           // bytes that the path to the peer admits
+	RTT          time.Duration // smoothed, 0 before the first sample
+	Retries      int           // of the oldest request
+}
+
+// QPs lists the queue pairs.
+func (d *Device) QPs() []QPInfo {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []QPInfo
+	for _, q := range d.qps.slots {
+		if q != nil {
+			list = append(list, q.info())
+		}
+	}
+	return list
+}
+
+func (q *qp) info() QPInfo {
+	i := QPInfo{
+		QPN: q.num, DestQPN: q.attr.DestQPN, State: q.attr.State, MTU: q.mtu,
+		Outstanding: int(q.req.tail - q.req.head), Receives: int(q.resp.tail - q.resp.head),
+		InFlight: q.req.inflight, ReadBytes: q.req.readBytes, Retries: q.req.retries,
+	}
+	if q.path != nil {
+		i.Remote, i.Window, i.RTT = q.path.dst.Addr().String(), q.path.window.size, q.path.rtt
+	}
+	return i
+}
+
+func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
+	q := &qp{d: p.d, pd: p, init: init}
+	var ok bool
+	if init.Type != verbs.RC {
+		return nil, invalidf(verbs.ErrUnsupported, "type %d: only reliable connections are offered", init.Type)
+	}
+	if q.sendCQ, ok = init.SendCQ.(*cq); !ok || q.sendCQ.d != p.d {
+		return nil, invalidf(verbs.ErrInvalid, "SendCQ is not of this device")
+	}
+	if q.recvCQ, ok = init.RecvCQ.(*cq); !ok || q.recvCQ.d != p.d {
+		return nil, invalidf(verbs.ErrInvalid, "RecvCQ is not of this device")
+	}
+	for _, l := range []struct {
+		name        string
+		value, most int
+	}{
+		{"MaxSendWR", init.MaxSendWR, maxQPWR},
+		{"MaxRecvWR", init.MaxRecvWR, maxQPWR},
+		{"MaxSendSGE", init.MaxSendSGE, maxSGE},
+		{"MaxRecvSGE", init.MaxRecvSGE, maxSGE},
+	} {
+		if l.value < 0 || l.value > l.most {
+			return nil, invalidf(verbs.ErrInvalid, "%s %d: want 0 to %d", l.name, l.value, l.most)
+		}
+	}
+	q.sq = newSendRing(init.MaxSendWR, init.MaxSendSGE)
+	q.rq = newRecvRing(init.MaxRecvWR, init.MaxRecvSGE)
+	return q, nil
+}
+
+// qpTable finds queue pairs by number: an index in the low bits, random bits above, so that
+// the number of a queue pair that is gone doesn't soon come back.
+type qpTable struct {
+	slots  []*qp
+	free   []uint32
+	random keySource
+}
+
+const qpIndexMask = 1<<qpIndexBits - 1
+
+func (t *qpTable) add(q *qp) bool {
+	var i uint32
+	switch {
+	case len(t.slots) < 64 || len(t.free) == 0 && len(t.slots) < maxQP:
+		i = uint32(len(t.slots))
+		t.slots = append(t.slots, nil)
+	case len(t.free) > 0:
+		i, t.free = t.free[0], t.free[1:]
+	default:
+		return false
+	}
+	// The bits above the index are neither all zero nor all one: no number of a special
+	// queue pair comes about.
+	const generations = 1<<(24-qpIndexBits) - 2
+	gen := t.random.next()%generations + 1
+	q.num = gen<<qpIndexBits | i
+	t.slots[i] = q
+	return true
+}
+
+func (t *qpTable) remove(q *qp) {
+	t.slots[q.num&qpIndexMask] = nil
+	t.free = append(t.free, q.num&qpIndexMask)
+}
+
+func (t *qpTable) lookup(num wire.QPN) *qp {
+	if i := uint32(num) & qpIndexMask; i < uint32(len(t.slots)) {
+		if q := t.slots[i]; q != nil && q.num == uint32(num) {
+			return q
+		}
+	}
+	return nil
+}

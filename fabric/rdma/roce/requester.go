@@ -1,0 +1,360 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// requester is the sending half of a queue pair (IBTA 9.7). Its work requests run through
+//
+//	head … cur … tail
+//
+// oldest not completed, being sent, next to be posted; and its packets through
+//
+//	una … next … max
+//
+// oldest not acknowledged, next to be sent, never sent before. A retry moves cur and next
+// back to una; packets are always made anew from the work requests.
+type requester struct {
+	head, cur, tail uint32
+	off             int // bytes of cur that are sent, or asked for
+
+	una, next, max wire.PSN
+	inflight       int // what una … next−1 count in the window
+	sinceAckReq    int // the same since the last packet that asks for an ACK
+
+	reads     readQueue // READs and atomics sent and not answered
+	readBytes int       // that they still bring
+
+	waitsWindow, waitsReads bool
+
+	retry
+}
+
+// retry is the requester's memory of what went wrong.
+type retry struct {
+	deadline   time.Duration // when the oldest packet is late; 0 while none is out
+	progressAt time.Duration // last progress, or last ACK timeout counted
+	backoff    int           // doublings of the early timeout
+	retries    int           // of the oldest packet, without progress
+	rnrRetries int
+	rnrUntil   time.Duration // no request before; 0 where the peer is ready
+	backPSN    wire.PSN      // where the last retry began …
+	backHold   time.Duration // … and until when another demand for it is the same one's echo
+	resendGen  uint64        // the send that holds packets of ours sent before
+	samplePSN  wire.PSN      // packet whose round trip is measured
+	sampleAt   time.Duration // 0: none
+}
+
+func (r *requester) start(psn wire.PSN, maxReads int) {
+	*r = requester{head: r.tail, cur: r.tail, tail: r.tail, una: psn, next: psn, max: psn}
+	r.reads.init(maxReads)
+}
+
+// read is a READ request or an atomic on its way: a piece of a work request.
+type read struct {
+	wqe       uint32
+	next, end wire.PSN // of the responses
+}
+
+// readQueue holds reads in the order of their PSNs.
+type readQueue struct {
+	ring []read
+	head int
+	n    int
+}
+
+func (q *readQueue) init(limit int) {
+	q.ring = make([]read, limit)
+	q.clear()
+}
+
+func (q *readQueue) full() bool   { return q.n == len(q.ring) }
+func (q *readQueue) empty() bool  { return q.n == 0 }
+func (q *readQueue) front() *read { return &q.ring[q.head] }
+func (q *readQueue) clear()       { q.head, q.n = 0, 0 }
+
+func (q *readQueue) push(r read) {
+	q.ring[(q.head+q.n)%len(q.ring)] = r
+	q.n++
+}
+
+func (q *readQueue) pop() {
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+}
+
+// emit is what became of an attempt to put a packet together.
+type emitResult uint8
+
+const (
+	emitted emitResult = iota
+	blocked            // something has to happen first; whatever it is makes the QP ready
+	noRoom             // in this batch
+)
+
+// emitRequests puts request packets together. It returns noRoom where more could be sent at
+// once, and blocked otherwise.
+func (q *qp) emitRequests(t *txBatch, now time.Duration) emitResult {
+	r := &q.req
+	if r.rnrUntil != 0 {
+		return blocked
+	}
+	for quota := qpQuota; r.cur != r.tail && !q.fault; quota-- {
+		if quota == 0 || t.full() {
+			return noRoom
+		}
+		w := q.sq.at(r.cur)
+		if !w.started && !q.begin(w) {
+			return blocked
+		}
+		if w.packets == 0 {
+			r.cur++
+			q.completeSends()
+			continue
+		}
+		if res := q.emitPacket(t, w, now); res != emitted {
+			return res
+		}
+	}
+	return blocked
+}
+
+// begin starts a work request whose turn has come: a local operation is executed, another
+// gets its PSNs. It reports false where the request has to wait, or failed.
+func (q *qp) begin(w *sendWQE) bool {
+	r := &q.req
+	if w.flags&verbs.SendFence != 0 && !r.reads.empty() {
+		return false
+	}
+	switch w.op {
+	case verbs.WRBindMW:
+		if !w.mw.bind(q, w.rkey, &w.bind) {
+			q.faultLocal(verbs.WCMWBindErr)
+			return false
+		}
+	case verbs.WRLocalInv:
+		if !q.d.invalidate(q, w.rkey) {
+			q.faultLocal(verbs.WCLocQPOpErr)
+			return false
+		}
+	default:
+		w.first = r.next
+		w.packets = max(1, (w.length+q.mtu-1)/q.mtu)
+		if w.isAtomic() {
+			w.packets = 1
+		}
+	}
+	w.started = true
+	return true
+}
+
+// faultLocal ends the work request that is being sent with an error of this side, once all
+// before it are complete: until then the request is tried again at each acknowledgement.
+func (q *qp) faultLocal(status verbs.WCStatus) {
+	if q.req.head == q.req.cur {
+		q.faultLater(status, verbs.EventQPFatal)
+	}
+}
+
+// emitPacket makes the next packet of w.
+func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
+	var res emitResult
+	var psns int
+	switch {
+	case w.op == verbs.WRRDMARead:
+		psns, res = q.emitRead(t, w)
+	case w.isAtomic():
+		psns, res = q.emitAtomic(t, w)
+	default:
+		psns, res = q.emitData(t, w, now)
+	}
+	if res != emitted {
+		return res
+	}
+	r := &q.req
+	if r.una == r.max {
+		r.progressAt = now // nothing was out
+	}
+	r.next = r.next.Add(psns)
+	if r.next.After(r.max) {
+		r.max = r.next
+	} else {
+		r.resendGen = q.d.tx.gen
+		q.d.counters.inc(Retransmitted)
+	}
+	if r.next == w.end() {
+		r.cur++
+		r.off = 0
+	}
+	if r.deadline == 0 {
+		q.restartTimer(now)
+	}
+	return emitted
+}
+
+// header begins a packet of the queue pair.
+func (q *qp) header(p *wire.Packet, op wire.Opcode, psn wire.PSN) {
+	p.BTH = wire.BTH{
+		Opcode: op, MigReq: true, PKey: wire.DefaultPKey, DestQP: wire.QPN(q.attr.DestQPN), PSN: psn,
+	}
+}
+
+// emitData makes the next packet of a SEND or WRITE.
+func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
+	r := &q.req
+	n := min(w.length-r.off, q.mtu)
+	cost := n + packetCost
+	if !q.path.window.admits(cost) {
+		q.path.waiting.add(q, &r.waitsWindow)
+		return 0, blocked
+	}
+	first, last := r.off == 0, r.off+n == w.length
+	p := &t.packet
+	q.header(p, dataOpcode(w.op, first, last), r.next)
+	p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
+	p.ImmDt = wire.ImmDt(w.imm)
+	p.IETH.RKey = w.rkey
+	p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
+	r.sinceAckReq += cost
+	p.AckReq = last && q.wantsAck(w) || 4*r.sinceAckReq >= q.path.window.size ||
+		!q.path.window.admits(cost+q.mtu+packetCost)
+	if !q.addData(t, w, r.off, n) {
+		q.faultLocal(verbs.WCLocProtErr)
+		return 0, blocked
+	}
+	if p.AckReq {
+		r.sinceAckReq = 0
+		if r.sampleAt == 0 && r.next == r.max {
+			r.samplePSN, r.sampleAt = r.next, now
+		}
+	}
+	r.off += n
+	r.inflight += cost
+	q.path.window.sent(cost)
+	return 1, emitted
+}
+
+// wantsAck says whether the last packet of w asks for an ACK: not where nobody waits for it
+// and the next request, which is posted already, will ask. A retransmission always asks.
+func (q *qp) wantsAck(w *sendWQE) bool {
+	r := &q.req
+	if w.flags&verbs.SendSignaled != 0 || q.init.SQSigAll || r.cur+1 == r.tail || r.next != r.max {
+		return true
+	}
+	next := q.sq.at(r.cur + 1)
+	return !next.windowed() || next.isLocal() || next.flags&verbs.SendFence != 0
+}
+
+// addData adds the packet in t with n bytes at offset off of w's data.
+func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
+	if w.flags&verbs.SendInline != 0 {
+		t.gathered = append(t.gathered[:0], w.inline[off:off+n])
+	} else {
+		var ok bool
+		if t.gathered, ok = q.d.gather(t.gathered[:0], q.pd, w.sges, off, n); !ok {
+			return false
+		}
+	}
+	t.add(q.path, q.attr.TrafficClass, n)
+	return true
+}
+
+// dataOpcode is the opcode of a SEND or WRITE packet by its place in the message.
+func dataOpcode(op verbs.WROpcode, first, last bool) wire.Opcode {
+	send := op != verbs.WRRDMAWrite && op != verbs.WRRDMAWriteWithImm
+	switch {
+	case send && first && !last:
+		return wire.RCSendFirst
+	case send && !last:
+		return wire.RCSendMiddle
+	case first && !last:
+		return wire.RCWriteFirst
+	case !last:
+		return wire.RCWriteMiddle
+	case first:
+		return onlyOpcode[op]
+	}
+	return lastOpcode[op]
+}
+
+var onlyOpcode = [...]wire.Opcode{
+	verbs.WRSend:             wire.RCSendOnly,
+	verbs.WRSendWithImm:      wire.RCSendOnlyWithImm,
+	verbs.WRSendWithInv:      wire.RCSendOnlyWithInv,
+	verbs.WRRDMAWrite:        wire.RCWriteOnly,
+	verbs.WRRDMAWriteWithImm: wire.RCWriteOnlyWithImm,
+}
+
+var lastOpcode = [...]wire.Opcode{
+	verbs.WRSend:             wire.RCSendLast,
+	verbs.WRSendWithImm:      wire.RCSendLastWithImm,
+	verbs.WRSendWithInv:      wire.RCSendLastWithInv,
+	verbs.WRRDMAWrite:        wire.RCWriteLast,
+	verbs.WRRDMAWriteWithImm: wire.RCWriteLastWithImm,
+}
+
+// emitRead makes the next READ request of w. A large READ is asked for in pieces that our
+// receive buffer can take; a piece always ends at the same place, so that asking again stays
+// inside what was asked before, as a responder demands.
+func (q *qp) emitRead(t *txBatch, w *sendWQE) (psns int, res emitResult) {
+	d, r := q.d, &q.req
+	if r.reads.full() {
+		return 0, blocked
+	}
+	n := min(w.length-r.off, d.readPiece-r.off%d.readPiece)
+	if !d.readWindow.admits(n) {
+		d.readWaiting.add(q, &r.waitsReads)
+		return 0, blocked
+	}
+	p := &t.packet
+	q.header(p, wire.RCReadRequest, r.next)
+	p.RETH = wire.RETH{VA: w.remoteAddr + uint64(r.off), RKey: w.rkey, Length: uint32(n)}
+	t.gathered = t.gathered[:0]
+	t.add(q.path, q.attr.TrafficClass, 0)
+	psns = max(1, (n+q.mtu-1)/q.mtu)
+	r.reads.push(read{wqe: r.cur, next: r.next, end: r.next.Add(psns)})
+	r.off += n
+	r.readBytes += n
+	d.readWindow.sent(n)
+	return psns, emitted
+}
+
+func (q *qp) emitAtomic(t *txBatch, w *sendWQE) (psns int, res emitResult) {
+	r := &q.req
+	if r.reads.full() {
+		return 0, blocked
+	}
+	p := &t.packet
+	p.AtomicETH = wire.AtomicETH{VA: w.remoteAddr, RKey: w.rkey, SwapAdd: w.compareAdd}
+	op := wire.RCFetchAdd
+	if w.op == verbs.WRAtomicCmpAndSwp {
+		op = wire.RCCmpSwap
+		p.AtomicETH.SwapAdd, p.AtomicETH.CompareDt = w.swap, w.compareAdd
+	}
+	q.header(p, op, r.next)
+	t.gathered = t.gathered[:0]
+	t.add(q.path, q.attr.TrafficClass, 0)
+	r.reads.push(read{wqe: r.cur, next: r.next, end: r.next.Next()})
+	return 1, emitted
+}
+
+// completeSends completes what is acknowledged, in order.
+func (q *qp) completeSends() {
+	r := &q.req
+	for r.head != r.tail {
+		w := q.sq.at(r.head)
+		if !w.started || w.packets > 0 && r.una.Before(w.end()) {
+			return
+		}
+		if r.resendGen == q.d.tx.gen {
+			// A late ACK met a retransmission that is being sent: the memory
+			// belongs to its owner only after that.
+			q.d.quiesce()
+		}
+		r.head++
+		q.completeSend(w, verbs.WCSuccess)
+	}
+}

@@ -1,0 +1,459 @@
+package roce
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// responder is the receiving half of a queue pair (IBTA 9.7.4, 9.9.3).
+type responder struct {
+	head, tail uint32 // receives posted
+
+	expected wire.PSN
+	msn      wire.MSN
+
+	// The message that is arriving.
+	message messageKind
+	recvOff int // SEND: bytes placed
+	write   writeTarget
+
+	// A gap is reported once: nakAt is when, 0 where none is open, and gapSeen the PSN that
+	// arrived last behind it. quiet is set where the gap was made by an RNR NAK, which the
+	// peer answers by itself.
+	nakAt   time.Duration
+	gapSeen wire.PSN
+	quiet   bool
+
+	queue   responseQueue
+	records recordRing
+}
+
+type messageKind uint8
+
+const (
+	messageNone messageKind = iota
+	messageSend
+	messageWrite
+)
+
+// writeTarget is where the rest of an RDMA WRITE goes.
+type writeTarget struct {
+	r     *region
+	key   uint32
+	va    uint64
+	left  int
+	first wire.PSN
+}
+
+func (rs *responder) start(psn wire.PSN, maxReads int) {
+	rs.expected, rs.msn, rs.message = psn, 0, messageNone
+	rs.nakAt, rs.quiet = 0, false
+	rs.queue.init(2*maxReads + 4)
+	rs.records.init(maxReads)
+}
+
+// nakAgain is how long after a NAK another one may be sent for the same gap: the first, or
+// what it asked for, may be lost.
+const nakAgain = 10 * time.Millisecond
+
+// onRequest takes a packet of a request.
+func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
+	if s := q.attr.State; s != verbs.RTR && s != verbs.RTS {
+		q.d.counters.inc(WrongState)
+		return
+	}
+	rs := &q.resp
+	switch ahead := p.PSN.Diff(rs.expected); {
+	case ahead > 0:
+		q.onGap(p.PSN, now)
+		return
+	case ahead < 0:
+		q.onDuplicate(p)
+		return
+	}
+	rs.nakAt, rs.quiet = 0, false
+	q.meet()
+	switch p.Opcode.Kind() {
+	case wire.KindSend:
+		q.onSend(p, now)
+	case wire.KindWrite:
+		q.onWrite(p, now)
+	case wire.KindReadRequest:
+		q.onRead(p)
+	case wire.KindAtomic:
+		q.onAtomic(p)
+	default:
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+	}
+}
+
+// onGap drops a packet that came ahead of a lost one, and asks for that once. It asks again
+// when the PSNs start anew without it, or after a while.
+func (q *qp) onGap(psn wire.PSN, now time.Duration) {
+	rs := &q.resp
+	q.d.counters.inc(OutOfSequence)
+	again := rs.nakAt == 0 || !psn.After(rs.gapSeen) || now-rs.nakAt >= nakAgain
+	rs.gapSeen = psn
+	if again && !rs.quiet {
+		rs.nakAt = max(now, 1)
+		q.answer(wire.NAKPSNSequenceError, rs.expected)
+	}
+}
+
+// answer queues an ACKNOWLEDGE packet.
+func (q *qp) answer(s wire.Syndrome, psn wire.PSN) {
+	q.resp.queue.pushAck(s, psn, q.resp.msn)
+	q.d.markReady(q)
+}
+
+// executed moves on past the packet p, and acknowledges it where asked.
+func (q *qp) executed(p *wire.Packet) {
+	rs := &q.resp
+	rs.expected = rs.expected.Next()
+	if p.Opcode.Ends() {
+		rs.msn = rs.msn.Add(1)
+		rs.message = messageNone
+	}
+	if p.AckReq {
+		q.answer(wire.ACK, p.PSN)
+	}
+}
+
+// refuse answers a request that can't be executed; the connection ends (IBTA 9.9.3).
+func (q *qp) refuse(s wire.Syndrome, psn wire.PSN) {
+	event := verbs.EventQPAccess
+	switch s {
+	case wire.NAKInvalidRequest:
+		q.d.counters.inc(RespRemoteInvalidRequest)
+	case wire.NAKRemoteAccessError:
+		q.d.counters.inc(RespRemoteAccessErrors)
+	default:
+		event = verbs.EventQPFatal
+	}
+	q.answer(s, psn)
+	q.toError(verbs.WCSuccess, event)
+}
+
+// refuseRecv does the same because of the receive in use, which ends with status.
+func (q *qp) refuseRecv(s wire.Syndrome, psn wire.PSN, status verbs.WCStatus) {
+	rs := &q.resp
+	q.completeRecv(&verbs.WC{WRID: q.rq.at(rs.head).wrID, Status: status})
+	rs.head++
+	q.refuse(s, psn)
+}
+
+// notReady asks the peer to come again later: no receive is posted.
+func (q *qp) notReady(p *wire.Packet, now time.Duration) {
+	q.d.counters.inc(OutOfBuffer)
+	q.resp.quiet, q.resp.gapSeen, q.resp.nakAt = true, p.PSN, max(now, 1)
+	q.answer(wire.RNRNAK(q.attr.MinRNRTimer), p.PSN)
+}
+
+// inOrder checks the place of p in its message, and its size for that place.
+func (q *qp) inOrder(p *wire.Packet, kind messageKind) bool {
+	want := kind
+	if p.Opcode.Starts() {
+		want = messageNone
+	}
+	n := len(p.Payload)
+	switch {
+	case q.resp.message != want:
+		return false
+	case !p.Opcode.Ends():
+		return n == q.mtu
+	case !p.Opcode.Starts():
+		return n > 0 && n <= q.mtu
+	}
+	return n <= q.mtu
+}
+
+func (q *qp) onSend(p *wire.Packet, now time.Duration) {
+	rs := &q.resp
+	if !q.inOrder(p, messageSend) {
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+		return
+	}
+	if rs.head == rs.tail {
+		q.notReady(p, now)
+		return
+	}
+	if p.Opcode.Starts() {
+		rs.message, rs.recvOff = messageSend, 0
+	}
+	w := q.rq.at(rs.head)
+	if rs.recvOff+len(p.Payload) > w.length {
+		q.d.counters.inc(RespLocalLengthError)
+		q.refuseRecv(wire.NAKInvalidRequest, p.PSN, verbs.WCLocLenErr)
+		return
+	}
+	if !q.d.scatter(q.pd, w.sges, rs.recvOff, p.Payload) {
+		q.d.counters.inc(RespLocalProtError)
+		q.refuseRecv(wire.NAKRemoteOperationalErr, p.PSN, verbs.WCLocProtErr)
+		return
+	}
+	rs.recvOff += len(p.Payload)
+	if p.Opcode.Ends() {
+		q.d.counters.inc(RxSendRequests)
+		if !q.deliver(p, verbs.WC{Opcode: verbs.WCRecv, ByteLen: uint32(rs.recvOff)}) {
+			return
+		}
+	}
+	q.executed(p)
+}
+
+// deliver completes the oldest receive. A key that comes along is invalidated before.
+func (q *qp) deliver(p *wire.Packet, wc verbs.WC) bool {
+	rs := &q.resp
+	headers := p.Opcode.Headers()
+	if headers&wire.HasIETH != 0 {
+		if !q.d.invalidate(q, p.IETH.RKey) {
+			q.refuse(wire.NAKRemoteAccessError, p.PSN)
+			return false
+		}
+		wc.Flags, wc.InvalidatedRKey = verbs.WCWithInv, p.IETH.RKey
+	}
+	if headers&wire.HasImmDt != 0 {
+		wc.Flags, wc.ImmData = verbs.WCWithImm, uint32(p.ImmDt)
+	}
+	wc.WRID = q.rq.at(rs.head).wrID
+	rs.head++
+	q.completeRecv(&wc)
+	return true
+}
+
+func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
+	rs := &q.resp
+	if q.attr.Access&verbs.AccessRemoteWrite == 0 || !q.inOrder(p, messageWrite) {
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+		return
+	}
+	withImm := p.Opcode.Ends() && p.Opcode.Headers()&wire.HasImmDt != 0
+	if withImm && rs.head == rs.tail {
+		q.notReady(p, now)
+		return
+	}
+	if p.Opcode.Starts() && !q.beginWrite(p) {
+		return
+	}
+	t := &rs.write
+	n := len(p.Payload)
+	if n > t.left || p.Opcode.Ends() != (n == t.left) {
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+		return
+	}
+	if n > 0 {
+		b, ok := t.r.slice(t.va, n)
+		if !ok || t.r.key != t.key { // invalidated since the message began
+			q.refuse(wire.NAKRemoteAccessError, p.PSN)
+			return
+		}
+		copy(b, p.Payload)
+		t.va += uint64(n)
+		t.left -= n
+	}
+	if p.Opcode.Ends() {
+		q.d.counters.inc(RxWriteRequests)
+		total := int(p.PSN.Diff(t.first))*q.mtu + n
+		if withImm && !q.deliver(p, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, ByteLen: uint32(total)}) {
+			return
+		}
+	}
+	q.executed(p)
+}
+
+// beginWrite checks the RETH. Nothing is checked for a message without data (IBTA 9.7.4.1.5).
+func (q *qp) beginWrite(p *wire.Packet) bool {
+	rs := &q.resp
+	h := &p.RETH
+	if h.Length > wire.MaxMessage {
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+		return false
+	}
+	t := writeTarget{key: h.RKey, va: h.VA, left: int(h.Length), first: p.PSN}
+	if t.left > 0 {
+		if t.r = q.remoteRange(h, verbs.AccessRemoteWrite); t.r == nil {
+			q.refuse(wire.NAKRemoteAccessError, p.PSN)
+			return false
+		}
+	}
+	rs.message, rs.write = messageWrite, t
+	return true
+}
+
+// remoteRange is the region of a RETH, where all of the range lies inside.
+func (q *qp) remoteRange(h *wire.RETH, access verbs.Access) *region {
+	r := q.d.remote(q, h.RKey, access)
+	if r == nil {
+		return nil
+	}
+	if _, ok := r.slice(h.VA, int(h.Length)); !ok {
+		return nil
+	}
+	return r
+}
+
+func (q *qp) onRead(p *wire.Packet) {
+	rs := &q.resp
+	h := &p.RETH
+	if q.attr.Access&verbs.AccessRemoteRead == 0 || rs.message != messageNone ||
+		h.Length > wire.MaxMessage || rs.queue.full() || rs.records.none() {
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+		return
+	}
+	var r *region
+	if h.Length > 0 {
+		if r = q.remoteRange(h, verbs.AccessRemoteRead); r == nil {
+			q.refuse(wire.NAKRemoteAccessError, p.PSN)
+			return
+		}
+	}
+	q.d.counters.inc(RxReadRequests)
+	n := max(1, (int(h.Length)+q.mtu-1)/q.mtu)
+	rs.expected = rs.expected.Add(n)
+	rs.msn = rs.msn.Add(1)
+	rs.records.push(record{kind: responseRead, first: p.PSN, end: rs.expected, va: h.VA, key: h.RKey, length: int(h.Length)})
+	rs.queue.pushRead(p.PSN, rs.expected, r, h)
+	q.d.markReady(q)
+}
+
+func (q *qp) onAtomic(p *wire.Packet) {
+	rs := &q.resp
+	h := &p.AtomicETH
+	if q.attr.Access&verbs.AccessRemoteAtomic == 0 || rs.message != messageNone ||
+		h.VA%8 != 0 || rs.queue.full() || rs.records.none() {
+		q.refuse(wire.NAKInvalidRequest, p.PSN)
+		return
+	}
+	r := q.d.remote(q, h.RKey, verbs.AccessRemoteAtomic)
+	var b []byte
+	if r != nil {
+		b, _ = r.slice(h.VA, 8)
+	}
+	if b == nil {
+		q.refuse(wire.NAKRemoteAccessError, p.PSN)
+		return
+	}
+	q.d.counters.inc(RxAtomicRequests)
+	old := executeAtomic((*uint64)(unsafe.Pointer(&b[0])), p.Opcode, h)
+	rs.expected = rs.expected.Next()
+	rs.msn = rs.msn.Add(1)
+	rs.records.push(record{kind: responseAtomic, first: p.PSN, end: rs.expected, value: old})
+	rs.queue.pushAtomic(p.PSN, old)
+	q.d.markReady(q)
+}
+
+// executeAtomic is atomic towards this machine's processors too. Addresses keep their offset
+// in the page (addressFor), so an aligned one is aligned in memory.
+func executeAtomic(word *uint64, op wire.Opcode, h *wire.AtomicETH) uint64 {
+	if op == wire.RCFetchAdd {
+		return atomic.AddUint64(word, h.SwapAdd) - h.SwapAdd
+	}
+	for {
+		old := atomic.LoadUint64(word)
+		if old != h.CompareDt || atomic.CompareAndSwapUint64(word, old, h.SwapAdd) {
+			return old
+		}
+	}
+}
+
+// onDuplicate takes a request that was executed before: its answer was lost, or is late.
+func (q *qp) onDuplicate(p *wire.Packet) {
+	rs := &q.resp
+	q.d.counters.inc(DuplicateRequest)
+	switch p.Opcode.Kind() {
+	case wire.KindSend, wire.KindWrite:
+		// Not beyond a READ whose answer the peer may still lack: it would take that for
+		// lost once more.
+		q.answer(wire.ACK, rs.records.firstAfter(p.PSN, rs.expected).Add(-1))
+	case wire.KindReadRequest:
+		if rec := rs.records.find(p.PSN, responseRead); rec != nil && !rs.queue.full() {
+			q.repeatRead(rec, p)
+		}
+	case wire.KindAtomic:
+		if rec := rs.records.find(p.PSN, responseAtomic); rec != nil && !rs.queue.full() {
+			rs.dropFrom(p.PSN)
+			rs.queue.pushAtomic(p.PSN, rec.value)
+			q.d.markReady(q)
+		}
+	}
+}
+
+// repeatRead answers a READ again, whole or from some packet on.
+func (q *qp) repeatRead(rec *record, p *wire.Packet) {
+	rs := &q.resp
+	h := &p.RETH
+	skip := p.PSN.Diff(rec.first) * q.mtu
+	if h.RKey != rec.key || h.VA != rec.va+uint64(skip) || int(h.Length) > rec.length-skip {
+		return
+	}
+	var r *region
+	if h.Length > 0 {
+		if r = q.remoteRange(h, verbs.AccessRemoteRead); r == nil {
+			q.refuse(wire.NAKRemoteAccessError, p.PSN)
+			return
+		}
+	}
+	// The peer asks for everything from here on again: what is queued of it can go.
+	rs.dropFrom(p.PSN)
+	rs.queue.pushRead(p.PSN, p.PSN.Add(max(1, (int(h.Length)+q.mtu-1)/q.mtu)), r, h)
+	q.d.markReady(q)
+}
+
+// dropFrom takes back the answers from psn on that have not left.
+func (rs *responder) dropFrom(psn wire.PSN) {
+	if rs.queue.dropFrom(psn) {
+		rs.nakAt, rs.quiet = 0, false
+	}
+}
+
+// record is kept of a READ or atomic, to answer it again (IBTA 9.7.5.1.4).
+type record struct {
+	kind       responseKind
+	first, end wire.PSN
+	va         uint64
+	key        uint32
+	length     int
+	value      uint64 // of an atomic
+}
+
+// recordRing keeps as many as the peer may have outstanding.
+type recordRing struct {
+	ring []record
+	next int
+	n    int
+}
+
+func (r *recordRing) init(limit int) { r.ring, r.next, r.n = make([]record, limit), 0, 0 }
+
+func (r *recordRing) none() bool { return len(r.ring) == 0 }
+
+func (r *recordRing) push(rec record) {
+	r.ring[r.next] = rec
+	r.next = (r.next + 1) % len(r.ring)
+	r.n = min(r.n+1, len(r.ring))
+}
+
+// find returns the record of the request that psn belongs to. An atomic has one PSN.
+func (r *recordRing) find(psn wire.PSN, kind responseKind) *record {
+	for i := range r.n {
+		rec := &r.ring[i]
+		if rec.kind == kind && !psn.Before(rec.first) && psn.Before(rec.end) {
+			return rec
+		}
+	}
+	return nil
+}
+
+// firstAfter is where the first recorded request after psn begins, or expected.
+func (r *recordRing) firstAfter(psn, expected wire.PSN) wire.PSN {
+	for i := range r.n {
+		if f := r.ring[i].first; f.After(psn) && f.Before(expected) {
+			expected = f
+		}
+	}
+	return expected
+}

@@ -1,0 +1,169 @@
+package roce
+
+import (
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+type responseKind uint8
+
+const (
+	responseAck  responseKind = iota // ACK or NAK
+	responseRead                     // of psn … end−1, made when they leave
+	responseAtomic
+)
+
+// response is an answer that waits to be sent.
+type response struct {
+	kind     responseKind
+	syndrome wire.Syndrome
+	started  bool // READ: the FIRST has left
+	psn, end wire.PSN
+	msn      wire.MSN
+
+	r     *region // READ: what is left
+	key   uint32
+	va    uint64
+	left  int
+	value uint64 // atomic
+}
+
+// responseQueue keeps answers in the order of the requests: an ACK must not overtake the data
+// of an earlier READ, which the peer would take for lost. ACKs that follow one another are
+// one, so that a batch of messages costs one packet.
+type responseQueue struct {
+	ring    []response
+	head, n int
+}
+
+func (u *responseQueue) init(limit int) {
+	u.ring = make([]response, limit)
+	u.clear()
+}
+
+func (u *responseQueue) clear()           { u.head, u.n = 0, 0 }
+func (u *responseQueue) empty() bool      { return u.n == 0 }
+func (u *responseQueue) front() *response { return &u.ring[u.head] }
+func (u *responseQueue) back() *response  { return &u.ring[(u.head+u.n-1)%len(u.ring)] }
+
+// full leaves two places for ACKs: one behind the last READ, and a NAK.
+func (u *responseQueue) full() bool { return u.n >= len(u.ring)-2 }
+
+func (u *responseQueue) pop() {
+	u.head = (u.head + 1) % len(u.ring)
+	u.n--
+}
+
+func (u *responseQueue) push() *response {
+	u.n++
+	r := u.back()
+	*r = response{}
+	return r
+}
+
+func (u *responseQueue) pushAck(s wire.Syndrome, psn wire.PSN, msn wire.MSN) {
+	var r *response
+	switch {
+	case u.n > 0 && u.back().kind == responseAck:
+		if r = u.back(); s.IsACK() && psn.Before(r.psn) {
+			return // what waits says as much
+		}
+	case u.n == len(u.ring):
+		return // a peer that repeats itself so often may repeat this too
+	default:
+		r = u.push()
+	}
+	*r = response{kind: responseAck, syndrome: s, psn: psn, end: psn.Next(), msn: msn}
+}
+
+func (u *responseQueue) pushRead(psn, end wire.PSN, reg *region, h *wire.RETH) {
+	r := u.push()
+	*r = response{kind: responseRead, psn: psn, end: end, r: reg, key: h.RKey, va: h.VA, left: int(h.Length)}
+}
+
+func (u *responseQueue) pushAtomic(psn wire.PSN, value uint64) {
+	r := u.push()
+	*r = response{kind: responseAtomic, psn: psn, end: psn.Next(), value: value}
+}
+
+// dropFrom takes away the newest answers as far as they concern psn or later, and reports
+// whether a NAK was among them.
+func (u *responseQueue) dropFrom(psn wire.PSN) (nak bool) {
+	for u.n > 0 && psn.Before(u.back().end) {
+		if r := u.back(); r.kind == responseAck && !r.syndrome.IsACK() {
+			nak = true
+		}
+		u.n--
+	}
+	return nak
+}
+
+// emitResponses puts answers together, a bounded number of them at a time, so that a peer
+// that asks for much at once is not overrun, and others get their turn.
+func (q *qp) emitResponses(t *txBatch) emitResult {
+	u := &q.resp.queue
+	for quota := qpQuota; !u.empty() && !q.fault; quota-- {
+		if quota == 0 || t.full() {
+			return noRoom
+		}
+		r := u.front()
+		p := &t.packet
+		p.AETH = wire.AETH{Syndrome: wire.ACK, MSN: q.resp.msn}
+		t.gathered = t.gathered[:0]
+		switch r.kind {
+		case responseAck:
+			q.header(p, wire.RCAcknowledge, r.psn)
+			p.AETH = wire.AETH{Syndrome: r.syndrome, MSN: r.msn}
+			t.add(q.path, q.attr.TrafficClass, 0)
+		case responseAtomic:
+			q.header(p, wire.RCAtomicAcknowledge, r.psn)
+			p.AtomicAckETH.OrigRemDt = r.value
+			t.add(q.path, q.attr.TrafficClass, 0)
+		case responseRead:
+			if !q.emitReadResponse(t, r) {
+				return blocked
+			}
+		}
+		if r.psn = r.psn.Next(); r.psn == r.end {
+			u.pop()
+		}
+	}
+	return blocked
+}
+
+// emitReadResponse makes the next packet of a READ's answer. Where the memory isn't
+// registered any more the peer gets a NAK instead.
+func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
+	n := min(q.mtu, r.left)
+	last := r.psn.Next() == r.end
+	if n > 0 {
+		b, ok := r.r.slice(r.va, n)
+		if !ok || r.r.key != r.key {
+			q.d.counters.inc(RespRemoteAccessErrors)
+			*r = response{kind: responseAck, syndrome: wire.NAKRemoteAccessError, psn: r.psn, end: r.psn.Next(), msn: q.resp.msn}
+			q.resp.queue.n = 1
+			q.faultLater(verbs.WCSuccess, verbs.EventQPAccess)
+			q.d.markReady(q)
+			return false
+		}
+		t.gathered = append(t.gathered, b)
+	}
+	q.header(&t.packet, readResponseOpcode(!r.started, last), r.psn)
+	t.add(q.path, q.attr.TrafficClass, n)
+	r.started = true
+	r.va += uint64(n)
+	r.left -= n
+	return true
+}
+
+func readResponseOpcode(first, last bool) wire.Opcode {
+	switch {
+	case first && last:
+		return wire.RCReadResponseOnly
+	case first:
+		return wire.RCReadResponseFirst
+	case last:
+		return wire.RCReadResponseLast
+	}
+	return wire.RCReadResponseMiddle
+}

@@ -1,0 +1,142 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// The local ACK timeout of RDMA is long, half a second where Linux chooses it, because
+// hardware loses nothing. A lost last packet would cost that much each time; so the requester
+// tries again earlier, after a few round trips and ever more slowly, and the timeout of the
+// queue pair decides only when a retry counts and when the connection is given up.
+const minEarlyTimeout = 10 * time.Millisecond
+
+// ackTimeout is the local ACK timeout, 0 for none.
+func (q *qp) ackTimeout() time.Duration { return wire.AckTimeout(q.attr.Timeout) }
+
+// restartTimer gives the oldest packet its time from now on.
+func (q *qp) restartTimer(now time.Duration) {
+	r := &q.req
+	limit := q.ackTimeout()
+	if limit == 0 || r.una == r.next {
+		r.deadline = 0
+		return
+	}
+	early := max(4*q.path.rtt, minEarlyTimeout) << min(r.backoff, 16)
+	r.deadline = now + min(early, limit)
+	q.d.wakeAt(r.deadline)
+}
+
+// onTimer does what is due at now.
+func (q *qp) onTimer(now time.Duration) {
+	r := &q.req
+	if r.rnrUntil != 0 && now >= r.rnrUntil {
+		r.rnrUntil = 0
+		q.d.markReady(q)
+	}
+	if r.deadline != 0 && now >= r.deadline {
+		q.onTimeout(now)
+	}
+}
+
+// nextTimer is when onTimer is due; 0: never.
+func (q *qp) nextTimer() time.Duration {
+	r := &q.req
+	if r.rnrUntil != 0 && (r.deadline == 0 || r.rnrUntil < r.deadline) {
+		return r.rnrUntil
+	}
+	return r.deadline
+}
+
+// onTimeout retries because nothing was heard in time.
+func (q *qp) onTimeout(now time.Duration) {
+	r := &q.req
+	if now-r.progressAt >= q.ackTimeout() {
+		q.d.counters.inc(LocalAckTimeoutErr)
+		r.progressAt = now
+		if !q.countRetry() {
+			return
+		}
+	} else {
+		q.d.counters.inc(EarlyRetransmit)
+	}
+	r.backoff++
+	q.lost(now)
+	q.goBack()
+	q.restartTimer(now)
+}
+
+// countRetry counts a retry of the oldest packet; where there were too many it ends the
+// connection and returns false.
+func (q *qp) countRetry() bool {
+	r := &q.req
+	if r.retries >= int(q.attr.RetryCnt) {
+		q.toError(verbs.WCRetryExcErr, verbs.EventQPFatal)
+		return false
+	}
+	r.retries++
+	return true
+}
+
+// retryFrom goes back to psn, which is una, because the peer or a gap in its answers demands
+// it. An echo of a demand that was met is ignored; it returns false then.
+func (q *qp) retryFrom(psn wire.PSN, now time.Duration) bool {
+	r := &q.req
+	if psn == r.backPSN && now < r.backHold {
+		return false
+	}
+	if psn == r.backPSN && r.backHold != 0 && !q.countRetry() {
+		return false
+	}
+	r.backPSN, r.backHold = psn, now+q.path.roundTrip()
+	q.lost(now)
+	q.goBack()
+	q.restartTimer(now)
+	return true
+}
+
+// lost tells the windows of a loss.
+func (q *qp) lost(now time.Duration) {
+	if q.req.inflight > 0 {
+		q.path.window.lost(now, q.path.roundTrip())
+	}
+}
+
+// goBack makes everything from una on to be sent again.
+func (q *qp) goBack() {
+	r := &q.req
+	q.path.window.withdrawn(r.inflight)
+	q.d.readWindow.withdrawn(r.readBytes)
+	r.inflight, r.readBytes, r.sinceAckReq = 0, 0, 0
+	r.reads.clear()
+	r.sampleAt = 0
+	q.seek(r.una)
+	q.d.markReady(q)
+	q.d.wakeForWindow(q.path)
+	q.d.wakeForReads()
+}
+
+// onRNR waits as long as the peer asks, and then goes back to una, the request that found no
+// receive posted.
+func (q *qp) onRNR(timer uint8, now time.Duration) {
+	r := &q.req
+	q.d.counters.inc(RNRNAKRetryErr)
+	if r.rnrUntil != 0 {
+		return
+	}
+	const endless = 7
+	if q.attr.RNRRetry != endless {
+		if r.rnrRetries >= int(q.attr.RNRRetry) {
+			q.toError(verbs.WCRNRRetryExcErr, verbs.EventQPFatal)
+			return
+		}
+		r.rnrRetries++
+	}
+	q.goBack()
+	r.deadline = 0
+	r.rnrUntil = now + wire.RNRTimer(timer)
+	r.progressAt = r.rnrUntil
+	q.d.wakeAt(r.rnrUntil)
+}

@@ -1,0 +1,122 @@
+package roce
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// rxState is the engine's own.
+type rxState struct {
+	received [udp.RecvBatch]udp.Received
+	packet   wire.Packet
+
+	// The flow of the last packets.
+	src  netip.AddrPort
+	dst  netip.Addr
+	flow wire.Flow
+}
+
+const congestionExperienced = 3
+
+// verifiedAtOnce is how many packets are checked before the lock is taken for them.
+const verifiedAtOnce = 64
+
+// receive takes datagrams that came in one piece. The ICRCs are checked without the device's
+// lock.
+func (d *Device) receive(r *udp.Received, now time.Duration) {
+	x := &d.rx
+	if r.Src != x.src || r.Dst != x.dst {
+		x.src, x.dst = r.Src, r.Dst
+		x.flow = wire.NewFlow(r.Src, netip.AddrPortFrom(r.Dst, d.self.Port()))
+	}
+	src := r.Src.Addr().Unmap()
+	size := r.SegmentSize
+	if size <= 0 {
+		size = len(r.Buf)
+	}
+	marked := r.ECN() == congestionExperienced
+	for rest, index := r.Buf, 0; len(rest) > 0; {
+		batch := rest
+		var good uint64
+		n := 0
+		for ; n < verifiedAtOnce && len(rest) > 0; n++ {
+			b := rest[:min(size, len(rest))]
+			rest = rest[len(b):]
+			if d.verify(b, uint16(index+n)) {
+				good |= 1 << n
+			}
+		}
+		index += n
+		d.mu.Lock()
+		for i := range n {
+			b := batch[:min(size, len(batch))]
+			batch = batch[len(b):]
+			if good&(1<<i) != 0 {
+				d.take(b, src, marked, now)
+			}
+		}
+		d.mu.Unlock()
+	}
+}
+
+// verify checks the ICRC. index is the place among the datagrams received in one piece, which
+// is the Identification that a sender like this one uses.
+func (d *Device) verify(b []byte, index uint16) bool {
+	verdict, _ := d.rx.flow.Verify(b, index)
+	if verdict == wire.Bad {
+		d.counters.inc(BadICRC)
+		return false
+	}
+	if verdict == wire.Recovered {
+		d.counters.inc(RecoveredICRC)
+	}
+	d.counters.inc(ReceivedPackets)
+	d.counters.add(ReceivedBytes, len(b))
+	return true
+}
+
+// take handles one packet. The device's lock is held.
+func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) {
+	p := &d.rx.packet
+	err := wire.Parse(p, b)
+	if err != nil && !errors.Is(err, wire.ErrOpcode) {
+		d.counters.inc(Malformed)
+		return
+	}
+	if marked {
+		d.counters.inc(ECNMarked)
+	}
+	if p.Opcode.IsUD() {
+		if err != nil {
+			d.counters.inc(Malformed)
+			return
+		}
+		d.takeDatagram(p, src)
+		return
+	}
+	q := d.qps.lookup(p.DestQP)
+	switch {
+	case q == nil:
+		d.counters.inc(NoQP)
+	case q.path == nil || q.attr.State < verbs.RTR || q.attr.State == verbs.Err:
+		d.counters.inc(WrongState)
+	case q.path.dst.Addr() != src:
+		d.counters.inc(WrongPeer)
+	case p.Opcode == wire.CNP:
+		d.counters.inc(CNPHandled)
+		q.path.window.lost(now, q.path.roundTrip())
+	case !p.Opcode.IsRC():
+		d.counters.inc(Malformed)
+	case !wire.PKeyMatch(p.PKey, wire.DefaultPKey):
+		d.counters.inc(BadPKey)
+	case p.Opcode.IsResponse():
+		q.onResponse(p, now)
+	default:
+		q.onRequest(p, now)
+	}
+}

@@ -1,0 +1,137 @@
+package roce
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+)
+
+// lengths are those around the borders of packets.
+func lengths(mtu int) []int {
+	return []int{0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 7*mtu + 5}
+}
+
+// operation moves n bytes between the start of a's memory and offset half of b's.
+type operation struct {
+	name string
+	run  func(p *pair, n int)
+}
+
+const half = 128 << 10
+
+// checkMoved checks that exactly n bytes of to are those of from.
+func checkMoved(t testing.TB, from, to []byte, n int) {
+	t.Helper()
+	if !bytes.Equal(from[:n], to[:n]) {
+		t.Fatalf("%d bytes differ", n)
+	}
+	if to[n] != 0 {
+		t.Fatalf("byte behind the %d ones is written", n)
+	}
+}
+
+func runSend(op verbs.WROpcode, check func(t testing.TB, p *pair, wc verbs.WC)) func(*pair, int) {
+	return func(p *pair, n int) {
+		fill(p.a.buf[:n], n)
+		clear(p.b.buf[half:])
+		p.b.recv(7, p.b.sge(half, n+16)...)
+		wr := verbs.SendWR{WRID: 1, Opcode: op, SGList: p.a.sge(0, n), ImmData: 0x01020304}
+		if op == verbs.WRSendWithInv {
+			wr.InvalidateRKey = bindWindow(p.b, 0, 64)
+		}
+		p.a.post(wr)
+		p.a.want(1, verbs.WCSuccess)
+		wc := p.b.want(7, verbs.WCSuccess)
+		if wc.Opcode != verbs.WCRecv || wc.ByteLen != uint32(n) || wc.QPNum != p.b.qp.QPNum() {
+			p.t.Fatalf("receive completion %+v of %d bytes", wc, n)
+		}
+		checkMoved(p.t, p.a.buf, p.b.buf[half:], n)
+		check(p.t, p, wc)
+	}
+}
+
+// bindWindow lends n bytes at off of s to its peer and returns the key.
+func bindWindow(s *side, off, n int) uint32 {
+	s.t.Helper()
+	w, err := s.pd.AllocMW()
+	check(s.t, err)
+	key := w.RKey()
+	s.post(verbs.SendWR{
+		WRID: 99, Opcode: verbs.WRBindMW, MW: w,
+		Bind: verbs.MWBind{MR: s.mr, Addr: s.mr.Addr() + uint64(off), Length: uint64(n), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite},
+	})
+	s.want(99, verbs.WCSuccess)
+	return key
+}
+
+var operations = []operation{
+	{"SEND", runSend(verbs.WRSend, func(t testing.TB, p *pair, wc verbs.WC) {
+		if wc.Flags != 0 {
+			t.Fatalf("flags %v", wc.Flags)
+		}
+	})},
+	{"SEND_WITH_IMM", runSend(verbs.WRSendWithImm, func(t testing.TB, p *pair, wc verbs.WC) {
+		if wc.Flags != verbs.WCWithImm || wc.ImmData != 0x01020304 {
+			t.Fatalf("completion %+v", wc)
+		}
+	})},
+	{"SEND_WITH_INV", runSend(verbs.WRSendWithInv, func(t testing.TB, p *pair, wc verbs.WC) {
+		if wc.Flags != verbs.WCWithInv || p.b.dev.rkeys.lookup(wc.InvalidatedRKey) != nil || wc.InvalidatedRKey == 0 {
+			t.Fatalf("completion %+v", wc)
+		}
+	})},
+	{"RDMA_WRITE", func(p *pair, n int) {
+		fill(p.a.buf[:n], n)
+		clear(p.b.buf[half:])
+		p.a.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: p.b.mr.RKey()})
+		p.a.want(2, verbs.WCSuccess)
+		checkMoved(p.t, p.a.buf, p.b.buf[half:], n)
+	}},
+	{"RDMA_WRITE_WITH_IMM", func(p *pair, n int) {
+		fill(p.a.buf[:n], n)
+		clear(p.b.buf[half:])
+		p.b.recv(8)
+		p.a.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: p.b.mr.RKey(), ImmData: 5})
+		p.a.want(2, verbs.WCSuccess)
+		wc := p.b.want(8, verbs.WCSuccess)
+		if wc.Opcode != verbs.WCRecvRDMAWithImm || wc.ByteLen != uint32(n) || wc.ImmData != 5 || wc.Flags != verbs.WCWithImm {
+			p.t.Fatalf("completion %+v", wc)
+		}
+		checkMoved(p.t, p.a.buf, p.b.buf[half:], n)
+	}},
+	{"RDMA_READ", func(p *pair, n int) {
+		fill(p.b.buf[half:half+n], n)
+		clear(p.a.buf)
+		p.a.post(verbs.SendWR{WRID: 3, Opcode: verbs.WRRDMARead, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: p.b.mr.RKey()})
+		wc := p.a.want(3, verbs.WCSuccess)
+		if wc.Opcode != verbs.WCRDMARead || wc.ByteLen != uint32(n) {
+			p.t.Fatalf("completion %+v", wc)
+		}
+		checkMoved(p.t, p.b.buf[half:], p.a.buf, n)
+	}},
+}
+
+func TestOperations(t *testing.T) {
+	for _, c := range []pairConfig{
+		{mtu: verbs.MTU256}, {mtu: verbs.MTU512}, {mtu: verbs.MTU1024, v6: true}, {mtu: verbs.MTU2048},
+		{mtu: verbs.MTU4096}, {mtu: verbs.MTU4096, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
+		{mtu: verbs.MTU1024, endpoint: simnet.Config{MTU: 9000, NoSegmentation: true}},
+		{mtu: verbs.MTU256, psn: 0xfffffd},
+	} {
+		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x", c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, c)
+				for _, op := range operations {
+					for _, n := range lengths(c.mtu.Bytes()) {
+						op.run(p, n)
+					}
+				}
+			})
+		})
+	}
+}

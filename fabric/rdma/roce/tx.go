@@ -1,0 +1,281 @@
+package roce
+
+import (
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Bounds of one batch: what is put together before it is sent. They keep the latency of the
+// first packet low and the system calls few.
+const (
+	batchPackets = 256
+	batchBytes   = 256 << 10
+	qpQuota      = 32 // packets of one queue pair and direction in a batch
+
+	// copyBelow is the payload from which a piece of its own in the gather list costs less
+	// than copying.
+	copyBelow = 192
+
+	arenaPerPacket = wire.MaxHeader + copyBelow + wire.MaxTrailer
+)
+
+// txBatch is what is sent at once. Packets are added under the device's lock: header, room
+// for pad and ICRC, and short payloads lie one after another in an arena; longer payloads stay
+// where they are. Sealing, without the lock, forms trains and computes the ICRCs.
+type txBatch struct {
+	packet   wire.Packet // being made
+	gathered [][]byte    // its payload
+
+	arena   []byte
+	pieces  [][]byte // payloads that are not in the arena
+	packets []txPacket
+	bytes   int
+	gen     uint64 // counts batches
+
+	parts     [][]byte
+	trains    []udp.Train
+	firstOf   []int // packet that begins the train
+	partStart int   // of the last part, where it is in the arena
+	partEnd   int   // −1 where it isn't
+	inArena   [1][]byte
+}
+
+// txPacket is a packet of a batch. The offsets are those in the arena, of the header, of what
+// follows it (the payload, where it was copied), of the trailer and of what is behind it.
+type txPacket struct {
+	dst           netip.AddrPort
+	flow          wire.Flow
+	trafficClass  uint8
+	piece, pieces int // payload in txBatch.pieces
+	size          int // of the whole datagram
+
+	head, data, tail, end int
+}
+
+func newTxBatch() *txBatch {
+	return &txBatch{
+		gathered: make([][]byte, 0, maxSGE),
+		arena:    make([]byte, 0, batchPackets*arenaPerPacket),
+		pieces:   make([][]byte, 0, 2*batchPackets),
+		packets:  make([]txPacket, 0, batchPackets),
+		parts:    make([][]byte, 0, 4*batchPackets),
+		trains:   make([]udp.Train, 0, batchPackets),
+		firstOf:  make([]int, 0, batchPackets),
+		gen:      1,
+	}
+}
+
+// reset empties the batch, and lets go of the payloads.
+func (t *txBatch) reset() {
+	clear(t.pieces)
+	clear(t.parts)
+	clear(t.trains)
+	t.arena, t.pieces, t.packets, t.bytes = t.arena[:0], t.pieces[:0], t.packets[:0], 0
+	t.parts, t.trains, t.firstOf = t.parts[:0], t.trains[:0], t.firstOf[:0]
+}
+
+func (t *txBatch) full() bool {
+	return len(t.packets) == batchPackets || t.bytes >= batchBytes || cap(t.arena)-len(t.arena) < 2*madSize
+}
+
+// add appends the packet in t.packet with the n bytes in t.gathered.
+func (t *txBatch) add(p *path, trafficClass uint8, n int) {
+	t.addTo(p.dst, p.flow, trafficClass, n, n < copyBelow)
+}
+
+func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, n int, copied bool) {
+	pad := wire.Pad(n)
+	t.packet.PadCnt = uint8(pad)
+	k := txPacket{dst: dst, flow: flow, trafficClass: trafficClass, head: len(t.arena), piece: len(t.pieces)}
+	t.arena = t.packet.AppendHeader(t.arena)
+	k.data = len(t.arena)
+	if copied {
+		for _, b := range t.gathered {
+			t.arena = append(t.arena, b...)
+		}
+	} else {
+		t.pieces = append(t.pieces, t.gathered...)
+	}
+	k.pieces = len(t.pieces) - k.piece
+	k.tail = len(t.arena)
+	t.arena = wire.AppendTrailer(t.arena, n, 0)
+	k.end = len(t.arena)
+	k.size = k.data - k.head + n + pad + wire.ICRCSize
+	t.packets = append(t.packets, k)
+	t.bytes += k.size
+}
+
+// seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4
+// Identification that a packet will have is its place in the train.
+func (t *txBatch) seal(first int, segmentation bool) {
+	t.trains, t.parts, t.firstOf = t.trains[:0], t.parts[:0], t.firstOf[:0]
+	var train *udp.Train
+	start := 0 // of the train's parts
+	for i := first; i < len(t.packets); i++ {
+		k := &t.packets[i]
+		if train == nil || !segmentation || train.Dst != k.dst || train.TrafficClass != k.trafficClass ||
+			!train.Fits(k.size, k.pieces+2) {
+			t.trains = append(t.trains, udp.Train{Dst: k.dst, TrafficClass: k.trafficClass, SegmentSize: k.size})
+			t.firstOf = append(t.firstOf, i)
+			train = &t.trains[len(t.trains)-1]
+			start, t.partEnd = len(t.parts), -1
+		}
+		t.putICRC(k, uint16(train.Datagrams()))
+		t.addParts(k)
+		train.Bytes += k.size
+		train.Parts = t.parts[start:len(t.parts):len(t.parts)]
+	}
+}
+
+func (t *txBatch) putICRC(k *txPacket, id uint16) {
+	payload := t.pieces[k.piece : k.piece+k.pieces]
+	if k.pieces == 0 {
+		t.inArena[0] = t.arena[k.data:k.tail]
+		payload = t.inArena[:]
+	}
+	icrc := k.flow.ICRC(id, t.arena[k.head:k.data], payload...)
+	wire.PutICRC(t.arena[k.end-wire.ICRCSize:k.end], icrc)
+}
+
+// addParts appends the packet to the gather list. What lies in the arena behind the packet
+// before it continues that one's last part.
+func (t *txBatch) addParts(k *txPacket) {
+	if k.pieces == 0 {
+		t.addArena(k.head, k.end)
+		return
+	}
+	t.addArena(k.head, k.tail)
+	t.parts = append(t.parts, t.pieces[k.piece:k.piece+k.pieces]...)
+	t.partEnd = -1
+	t.addArena(k.tail, k.end)
+}
+
+func (t *txBatch) addArena(from, to int) {
+	if t.partEnd == from {
+		t.parts[len(t.parts)-1] = t.arena[t.partStart:to]
+	} else {
+		t.parts = append(t.parts, t.arena[from:to])
+		t.partStart = from
+	}
+	t.partEnd = to
+}
+
+// markReady puts q in the line of those that have something to send.
+func (d *Device) markReady(q *qp) {
+	if !q.isReady && !q.freed {
+		q.isReady = true
+		d.ready = append(d.ready, q)
+	}
+}
+
+// build fills the batch with what is ready, queue pair by queue pair, and reports whether
+// there is anything to send. The device's lock is held.
+func (d *Device) build(now time.Duration) bool {
+	t := d.tx
+	t.reset()
+	d.emitMADs(t)
+	line := d.ready
+	d.ready = d.spare[:0]
+	served := 0
+	for ; served < len(line) && !t.full(); served++ {
+		q := line[served]
+		q.isReady = false
+		if q.emit(t, now) == noRoom {
+			d.markReady(q)
+		}
+	}
+	// Who wasn't served comes before who was and has more.
+	rest := append(line[:copy(line, line[served:])], d.ready...)
+	clear(line[min(len(rest), len(line)):])
+	d.ready, d.spare = rest, d.ready[:0]
+	d.counters.add(SentPackets, len(t.packets))
+	d.counters.add(SentBytes, t.bytes)
+	return len(t.packets) > 0
+}
+
+// emit adds what q may send now.
+func (q *qp) emit(t *txBatch, now time.Duration) emitResult {
+	if q.path == nil {
+		return blocked
+	}
+	res := q.emitResponses(t)
+	if q.attr.State == verbs.RTS && q.emitRequests(t, now) == noRoom {
+		res = noRoom
+	}
+	return res
+}
+
+// transmit sends what is ready, at most rounds batches of it, or without bound where rounds
+// is negative. The device's lock is held; it is given up during the system call. Where
+// somebody else is sending, that one goes on until nothing is ready, and transmit returns.
+func (d *Device) transmit(rounds int) {
+	if d.sending {
+		return
+	}
+	d.sending = true
+	for ; rounds != 0; rounds-- {
+		if d.build(d.now()) {
+			d.sendLock.Lock()
+			d.mu.Unlock()
+			d.send()
+			d.sendLock.Unlock()
+			d.mu.Lock()
+			d.tx.gen++
+		} else if len(d.faults) == 0 {
+			break
+		}
+		d.applyFaults()
+	}
+	d.sending = false
+}
+
+// quiesce returns when no memory of work requests is being sent. The device's lock is held.
+func (d *Device) quiesce() {
+	d.sendLock.Lock()
+	d.sendLock.Unlock() //nolint:staticcheck // waiting is all that is wanted
+}
+
+// send hands the batch to the socket. It is called by one goroutine at a time, without the
+// device's lock.
+func (d *Device) send() {
+	t := d.tx
+	t.seal(0, d.conn.Segmentation())
+	d.counters.inc(SendCalls)
+	for len(t.trains) > 0 {
+		n, err := d.conn.Send(t.trains)
+		d.counters.add(SentTrains, n)
+		next := len(t.packets)
+		if n < len(t.trains) {
+			next = t.firstOf[n]
+		}
+		switch {
+		case err == nil && n > 0:
+			t.trains, t.firstOf = t.trains[n:], t.firstOf[n:]
+		case errors.Is(err, udp.ErrSegmentation) && !d.conn.Segmentation():
+			t.seal(next, false)
+		case errors.Is(err, udp.ErrClosed):
+			return
+		default: // this train can't be sent; its packets count as lost
+			d.counters.inc(SendErrors)
+			n = min(n+1, len(t.trains))
+			t.trains, t.firstOf = t.trains[n:], t.firstOf[n:]
+		}
+	}
+}
+
+// applyFaults moves to ERR what failed while packets were put together.
+func (d *Device) applyFaults() {
+	for len(d.faults) > 0 {
+		q := d.faults[len(d.faults)-1]
+		d.faults = d.faults[:len(d.faults)-1]
+		if q.fault {
+			q.fault = false
+			q.toError(q.faultWC, q.faultEvt)
+		}
+	}
+}

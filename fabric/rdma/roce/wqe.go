@@ -1,0 +1,183 @@
+package roce
+
+import (
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// sendWQE is a send work request in its ring. Its slices are the slot's own and used again.
+type sendWQE struct {
+	wrID   uint64
+	op     verbs.WROpcode
+	flags  verbs.SendFlags
+	length int
+	sges   []verbs.SGE
+	inline []byte // the data itself, where SendInline was given
+
+	remoteAddr uint64
+	rkey       uint32 // of RDMA and atomics; to be invalidated; of the window to be bound
+	imm        uint32
+	compareAdd uint64
+	swap       uint64
+	mw         *mw
+	bind       verbs.MWBind
+
+	// Set when the first packet leaves, or the local operation is done. A message of n
+	// packets has the PSNs first … first+n−1; a local operation has none.
+	started bool
+	first   wire.PSN
+	packets int
+}
+
+// windowed reports whether the packets of the request count in the window: those of READs
+// and atomics don't, their number is limited otherwise.
+func (w *sendWQE) windowed() bool {
+	switch w.op {
+	case verbs.WRRDMARead, verbs.WRAtomicCmpAndSwp, verbs.WRAtomicFetchAndAdd:
+		return false
+	}
+	return true
+}
+
+func (w *sendWQE) isLocal() bool { return w.op == verbs.WRBindMW || w.op == verbs.WRLocalInv }
+
+func (w *sendWQE) isAtomic() bool {
+	return w.op == verbs.WRAtomicCmpAndSwp || w.op == verbs.WRAtomicFetchAndAdd
+}
+
+func (w *sendWQE) isSend() bool {
+	return w.op == verbs.WRSend || w.op == verbs.WRSendWithImm || w.op == verbs.WRSendWithInv
+}
+
+// end is the PSN after the last one of the request.
+func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
+
+// cost is what the packets lo to hi−1 count in the window.
+func (w *sendWQE) cost(mtu, lo, hi int) int {
+	return min(hi*mtu, w.length) - min(lo*mtu, w.length) + (hi-lo)*packetCost
+}
+
+// packetCost is what a packet costs a receive buffer beyond its payload, in bytes: about what
+// a kernel accounts for a small datagram.
+const packetCost = 256
+
+var sendWCOpcode = [...]verbs.WCOpcode{
+	verbs.WRSend:              verbs.WCSend,
+	verbs.WRSendWithImm:       verbs.WCSend,
+	verbs.WRSendWithInv:       verbs.WCSend,
+	verbs.WRRDMAWrite:         verbs.WCRDMAWrite,
+	verbs.WRRDMAWriteWithImm:  verbs.WCRDMAWrite,
+	verbs.WRRDMARead:          verbs.WCRDMARead,
+	verbs.WRAtomicCmpAndSwp:   verbs.WCCompSwap,
+	verbs.WRAtomicFetchAndAdd: verbs.WCFetchAdd,
+	verbs.WRBindMW:            verbs.WCBindMW,
+	verbs.WRLocalInv:          verbs.WCLocalInv,
+}
+
+// recvWQE is a receive work request in its ring.
+type recvWQE struct {
+	wrID   uint64
+	length int
+	sges   []verbs.SGE
+}
+
+// sendRing and recvRing are rings of slots made once. The indices count up without end and
+// are cut to the ring by mask; limit is how many slots the consumer may use.
+type sendRing struct {
+	slots []sendWQE
+	mask  uint32
+	limit uint32
+}
+
+func (r *sendRing) at(i uint32) *sendWQE { return &r.slots[i&r.mask] }
+
+func newSendRing(wrs, sges int) sendRing {
+	n := powerOfTwo(wrs)
+	r := sendRing{slots: make([]sendWQE, n), mask: uint32(n - 1), limit: uint32(wrs)}
+	backing := make([]verbs.SGE, n*sges)
+	for i := range r.slots {
+		r.slots[i].sges = backing[i*sges : i*sges : (i+1)*sges]
+	}
+	return r
+}
+
+type recvRing struct {
+	slots []recvWQE
+	mask  uint32
+	limit uint32
+}
+
+func (r *recvRing) at(i uint32) *recvWQE { return &r.slots[i&r.mask] }
+
+func newRecvRing(wrs, sges int) recvRing {
+	n := powerOfTwo(wrs)
+	r := recvRing{slots: make([]recvWQE, n), mask: uint32(n - 1), limit: uint32(wrs)}
+	backing := make([]verbs.SGE, n*sges)
+	for i := range r.slots {
+		r.slots[i].sges = backing[i*sges : i*sges : (i+1)*sges]
+	}
+	return r
+}
+
+func powerOfTwo(n int) int {
+	p := 1
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+// totalLength is the sum of the lengths of a list.
+func totalLength(sges []verbs.SGE) int {
+	n := 0
+	for i := range sges {
+		n += int(sges[i].Length)
+	}
+	return n
+}
+
+// scatter copies b to offset off of the memory that sges name; false where a key or a range
+// is wrong. The device's lock is held.
+func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
+	for i := range sges {
+		e := &sges[i]
+		if off >= int(e.Length) {
+			off -= int(e.Length)
+			continue
+		}
+		if len(b) == 0 {
+			break
+		}
+		m, ok := d.local(p, e, verbs.AccessLocalWrite)
+		if !ok {
+			return false
+		}
+		b = b[copy(m[off:], b):]
+		off = 0
+	}
+	return len(b) == 0
+}
+
+// gather appends the n bytes at offset off of the memory that sges name to parts, piece by
+// piece; false where a key or a range is wrong. The device's lock is held.
+func (d *Device) gather(parts [][]byte, p *pd, sges []verbs.SGE, off, n int) ([][]byte, bool) {
+	for i := range sges {
+		e := &sges[i]
+		if off >= int(e.Length) {
+			off -= int(e.Length)
+			continue
+		}
+		if n == 0 {
+			break
+		}
+		m, ok := d.local(p, e, 0)
+		if !ok {
+			return parts, false
+		}
+		m = m[off:min(len(m), off+n)]
+		parts = append(parts, m)
+		n -= len(m)
+		off = 0
+	}
+	return parts, n == 0
+}
