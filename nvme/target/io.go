@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"errors"
 	"sync"
 	"unsafe"
 
@@ -93,7 +94,8 @@ func (r *Request) read() {
 			r.respond(nvme.StatusSuccess)
 			return
 		}
-		if err != blockdev.ErrView { // compared, not searched for: this is no failure
+		// ErrView first, because errors.Is costs an allocation.
+		if err != blockdev.ErrView && !errors.Is(err, blockdev.ErrBusy) {
 			r.volumeFailed(err)
 			return
 		}

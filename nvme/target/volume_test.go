@@ -36,6 +36,7 @@ func newTestVolume(size int64, block int) *testVolume {
 
 func (v *testVolume) Info() blockdev.Info      { return v.info }
 func (v *testVolume) Close() error             { return nil }
+func (v *testVolume) Refresh() error           { v.resize(v.info.Size); return nil }
 func (v *testVolume) OnResize(f func(int64))   { v.resize = f }
 func (v *testVolume) ops() (log []blockdev.Op) { v.mu.Lock(); defer v.mu.Unlock(); return v.log }
 func (v *testVolume) setHold(hold bool)        { v.mu.Lock(); v.hold = hold; v.mu.Unlock() }

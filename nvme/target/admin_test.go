@@ -1,0 +1,249 @@
+package target
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func getLog(p nvme.GetLogPage) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetGetLogPage(p) })
+}
+
+func TestIdentifyErrors(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	page := make([]byte, 4096)
+	for _, tc := range []struct {
+		cns    nvme.CNS
+		nsid   uint32
+		csi    nvme.CSI
+		status nvme.Status
+	}{
+		{nvme.CNSNamespace, 0, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSNamespace, MaxNSID + 1, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSNamespace, nvme.NSIDAll, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSDescriptors, 2, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSActiveNSIDs, 0xfffffffe, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSActiveNSIDs, nvme.NSIDAll, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSCommandSetController, 0, nvme.CSIZonedNS, nvme.StatusInvalidField | dnr},
+		{nvme.CNSCommandSetNamespace, 1, nvme.CSIKeyValue, nvme.StatusInvalidField | dnr},
+		{nvme.CNSCommandSetNamespace, 0, nvme.CSINVM, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSNVMSets, 0, 0, nvme.StatusInvalidField | dnr},
+		{nvme.CNSAllocatedNSIDs, 0, 0, nvme.StatusInvalidField | dnr},
+		{nvme.CNSControllers, 0, 0, nvme.StatusInvalidField | dnr},
+		{nvme.CNSCommandSets, 0, 0, nvme.StatusInvalidField | dnr},
+		{0xff, 0, 0, nvme.StatusInvalidField | dnr},
+		{nvme.CNSActiveNSIDs, 1, 0, 0},
+		{nvme.CNSNamespace, 2, 0, 0},
+	} {
+		s.admin.fails(command(func(c *nvme.Command) { c.SetIdentify(tc.cns, tc.nsid, 0, tc.csi) }), page, tc.status)
+	}
+	s.admin.fails(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page[:512], nvme.StatusSGLLengthInvalid|dnr)
+}
+
+func TestLogPages(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	q := s.admin
+	data := make([]byte, 512)
+	for range 3 {
+		s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data)
+	}
+	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), data)
+
+	var smart nvme.SMARTLog
+	for _, nsid := range []uint32{0, 1, nvme.NSIDAll} {
+		q.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nsid, Length: 512}), data)
+		if err := smart.Parse(data); err != nil || smart.HostWrites.Uint64() != 3 || smart.HostReads.Uint64() != 1 ||
+			smart.DataUnitsWritten.Uint64() != 1 || smart.DataUnitsRead.Uint64() != 1 || smart.CriticalWarning != 0 {
+			t.Errorf("NSID %#x: SMART %+v, %v", nsid, smart, err)
+		}
+	}
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 2, Length: 512}), data, nvme.StatusInvalidNamespace|dnr)
+
+	var fw nvme.FirmwareLog
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 512}), data)
+	if err := fw.Parse(data); err != nil || fw.Active() != 1 || nvme.Text(fw.FRS[0][:]) != defaultFirmware {
+		t.Errorf("firmware log %+v, %v", fw, err)
+	}
+
+	var logs nvme.SupportedLogs
+	page := make([]byte, 4096)
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogSupported, Length: 1024}), page[:1024])
+	if err := logs.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	for lid, supported := range logs {
+		want := nvme.Status(0)
+		if supported == 0 {
+			want = nvme.StatusInvalidLogPage | dnr
+		}
+		q.fails(getLog(nvme.GetLogPage{LID: nvme.LID(lid), Length: 4}), page[:4], want)
+	}
+
+	// Beyond the page's end it reads as zero; beyond that there is nothing.
+	whole := make([]byte, 512)
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 512}), whole)
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4096, Offset: 8}), page)
+	if !bytes.Equal(page, append(bytes.Clone(whole[8:]), make([]byte, 4096-504)...)) {
+		t.Error("a log page read at an offset differs")
+	}
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 512}), page[:4])
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 516}), page[:4], nvme.StatusInvalidField|dnr)
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 2}), page[:4], nvme.StatusInvalidField|dnr)
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 8}), page[:4], nvme.StatusSGLLengthInvalid|dnr)
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 2 << 20}), page, nvme.StatusInvalidField|dnr)
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 1 << 63}), page[:4], nvme.StatusInvalidField|dnr)
+}
+
+// TestErrorLog: what failed, newest first, and no more than there is room for.
+func TestErrorLog(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	data := make([]byte, 512)
+	for i := range errorLogEntries + 3 {
+		cmd := ioCommand(nvme.OpRead, 5000+uint64(i), 1, 0)
+		cmd.SetCID(uint16(i))
+		if cqe := s.io.do(cmd, data); cqe.Status() != nvme.StatusLBAOutOfRange|dnr|nvme.StatusMore {
+			t.Fatalf("status %#x", uint16(cqe.Status()))
+		}
+	}
+	page := make([]byte, (errorLogEntries+1)*nvme.ErrorEntrySize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogError, Length: uint32(len(page))}), page)
+	for i := range errorLogEntries + 1 {
+		var e nvme.ErrorEntry
+		if err := e.Parse(page[i*nvme.ErrorEntrySize:]); err != nil {
+			t.Fatal(err)
+		}
+		if i == errorLogEntries {
+			if e != (nvme.ErrorEntry{}) {
+				t.Errorf("an entry more: %+v", e)
+			}
+			break
+		}
+		n := uint64(errorLogEntries + 3 - i)
+		if e.Count != n || e.CID != uint16(n-1) || e.SQID != 1 || e.NSID != 1 || e.LBA != 5000+n-1 ||
+			e.Status().Code() != nvme.StatusLBAOutOfRange || e.Location != 40 || e.TRTYPE != nvme.TransportTCP {
+			t.Errorf("entry %d: %+v", i, e)
+		}
+	}
+}
+
+func TestFeatures(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) { c.Limits.Queues = 8 }, newTestVolume(1<<20, 512))
+	q := dial(t, tg)
+	connectAdmin(q, testNQN, 5000)
+	set := func(f nvme.FID, nsid, v uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetSetFeatures(f, false, nsid, v) })
+	}
+	get := func(f nvme.FID, sel nvme.SEL, v uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetGetFeatures(f, sel, 1, v) })
+	}
+	for _, tc := range []struct {
+		fid      nvme.FID
+		set      uint32
+		status   nvme.Status
+		dw11     uint32 // of Get Features
+		get, def uint32
+	}{
+		{nvme.FeatArbitration, 0x04030201, 0, 0, 0x04030201, 0},
+		{nvme.FeatPower, 0, 0, 0, 0, 0},
+		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
+		{nvme.FeatTempThreshold, 350, 0, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 1<<20 | 270, 0, 1 << 20, 270, 0},
+		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 2 << 20, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
+		{nvme.FeatErrorRecovery, 7, 0, 0, 7, 0},
+		{nvme.FeatErrorRecovery, 1 << 16, nvme.StatusInvalidField | dnr, 0, 7, 0},
+		{nvme.FeatVolatileWC, 1, 0, 0, 1, 1},
+		{nvme.FeatVolatileWC, 0, nvme.StatusFeatureNotChangeable | dnr, 0, 1, 1},
+		{nvme.FeatNumberOfQueues, 3<<16 | 3, 0, 0, 3<<16 | 3, 7<<16 | 7},
+		{nvme.FeatNumberOfQueues, 99<<16 | 99, 0, 0, 7<<16 | 7, 7<<16 | 7},
+		{nvme.FeatNumberOfQueues, 0xffff, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
+		{nvme.FeatWriteAtomicity, 1, 0, 0, 1, 0},
+		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
+		{nvme.FeatAsyncEvent, uint32(nvme.AENANA), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
+		{nvme.FeatKATO, 7001, 0, 0, 7100, 0},
+		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
+	} {
+		nsid := uint32(0)
+		if tc.fid == nvme.FeatWriteProtect {
+			nsid = 1
+		}
+		q.fails(set(tc.fid, nsid, tc.set), nil, tc.status)
+		if v := q.must(get(tc.fid, nvme.SELCurrent, tc.dw11), nil).DW0(); v != tc.get {
+			t.Errorf("%v is %#x, want %#x", tc.fid, v, tc.get)
+		}
+		for _, sel := range []nvme.SEL{nvme.SELDefault, nvme.SELSaved} {
+			if v := q.must(get(tc.fid, sel, tc.dw11), nil).DW0(); v != tc.def {
+				t.Errorf("default of %v is %#x, want %#x", tc.fid, v, tc.def)
+			}
+		}
+		if v := q.must(get(tc.fid, nvme.SELSupported, 0), nil).DW0(); v&nvme.FeatureChangeable == 0 || v&nvme.FeatureSaveable != 0 {
+			t.Errorf("%v can %#x", tc.fid, v)
+		}
+		q.fails(get(tc.fid, 4, 0), nil, nvme.StatusInvalidField|dnr)
+		save := set(tc.fid, nsid, tc.set)
+		save.SetCDW(10, save.CDW10()|1<<31)
+		q.fails(save, nil, nvme.StatusFeatureNotSaveable|dnr)
+		if tc.fid != nvme.FeatWriteProtect {
+			q.fails(set(tc.fid, 1, tc.set), nil, nvme.StatusFeatureNotNamespace|dnr)
+		}
+	}
+	for _, f := range []nvme.FID{0, nvme.FeatInterruptCoalesce, nvme.FeatHostBehavior, nvme.FeatResvNotification, 0xc0, 0xff} {
+		q.fails(set(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
+		q.fails(get(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
+	}
+
+	id := make([]byte, 16)
+	q.must(get(nvme.FeatHostID, 0, nvme.HostIDExtended), id)
+	if nvme.HostID(id) != testHostID {
+		t.Errorf("host ID %x", id)
+	}
+	q.fails(get(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
+	q.fails(set(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusFeatureNotChangeable|dnr)
+
+	// A reset brings the defaults back.
+	q.must(setProperty(nvme.PropCC, 0), nil)
+	q.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	if v := q.must(get(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 0 {
+		t.Errorf("arbitration %#x after a reset", v)
+	}
+}
+
+func TestTimestamp(t *testing.T) {
+	tg := newTarget(t)
+	q := dial(t, tg)
+	connectAdmin(q, testNQN, 0)
+	b := make([]byte, 8)
+	get := func() (ts nvme.Timestamp) {
+		t.Helper()
+		q.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatTimestamp, 0, 0, 0) }), b)
+		if err := ts.Parse(b); err != nil {
+			t.Fatal(err)
+		}
+		return ts
+	}
+	if ts := get(); ts.Origin != 0 || ts.Millis > 60_000 {
+		t.Errorf("timestamp %+v before it was set", ts)
+	}
+	now := time.Now()
+	q.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatTimestamp, false, 0, 0) }), nvme.TimestampOf(now).AppendTo(nil))
+	if ts := get(); ts.Origin != 1 || ts.Time().Sub(now).Abs() > time.Minute {
+		t.Errorf("timestamp %+v after it was set to %v", ts, now)
+	}
+}
+
+// TestQueuesAreGrantedOnce: Set Features 07h comes before I/O queues.
+func TestQueuesAreGrantedOnce(t *testing.T) {
+	s := connect(t, newTarget(t), testNQN)
+	defer s.close()
+	s.admin.fails(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatNumberOfQueues, false, 0, 0) }), nil,
+		nvme.StatusCommandSequence|dnr)
+}

@@ -1,0 +1,157 @@
+package target
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// discover reads the discovery log as libnvme does: the first bytes of the header, the
+// entries in pieces, and the header again.
+func discover(t *testing.T, q *fakeConn) (header nvme.DiscoveryHeader, entries []nvme.DiscoveryEntry) {
+	t.Helper()
+	get := func(off uint64, n int, retain bool) []byte {
+		t.Helper()
+		b := bytes.Repeat([]byte{0xaa}, n)
+		q.must(command(func(c *nvme.Command) {
+			c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogDiscovery, Length: uint32(n), Offset: off, RAE: retain})
+		}), b)
+		return b
+	}
+	short := append(get(0, 20, true), make([]byte, nvme.DiscoveryHeaderSize)...)
+	if err := header.Parse(short); err != nil {
+		t.Fatal(err)
+	}
+	size := int(header.NUMREC) * nvme.DiscoveryEntrySize
+	var all []byte
+	for len(all) < size {
+		all = append(all, get(uint64(nvme.DiscoveryHeaderSize+len(all)), min(4096, size-len(all)), true)...)
+	}
+	for ; len(all) > 0; all = all[nvme.DiscoveryEntrySize:] {
+		var e nvme.DiscoveryEntry
+		if err := e.Parse(all); err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, e)
+	}
+	var again nvme.DiscoveryHeader
+	if err := again.Parse(get(0, nvme.DiscoveryHeaderSize, false)); err != nil || again != header {
+		t.Fatalf("header %+v, then %+v, %v", header, again, err)
+	}
+	return header, entries
+}
+
+func describe(entries []nvme.DiscoveryEntry) (out []string) {
+	for _, e := range entries {
+		out = append(out, fmt.Sprintf("%d %v %v %s %s:%s", e.SUBTYPE, e.TRTYPE, e.ADRFAM, e.NQN(), e.Address(), e.Service()))
+	}
+	return out
+}
+
+func TestDiscovery(t *testing.T) {
+	const privateNQN = "nqn.2024-01.com.example:private"
+	tg := newTargetWith(t, func(c *Config) {
+		c.Subsystems = append(c.Subsystems, SubsystemConfig{NQN: privateNQN, Hosts: []string{"nqn.2024-01.com.example:friend"}})
+		c.Ports = []Port{
+			{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("127.0.0.1:4420"),
+				TSAS: nvme.TSASRDMA{QPType: nvme.RDMAQPConnected, Provider: nvme.RDMAProviderRoCE2, CMS: nvme.RDMACMS}.Bytes()},
+			{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("0.0.0.0:4420"), Secure: true},
+		}
+	}, newTestVolume(1<<20, 512))
+	q := dial(t, tg)
+	connectAdmin(q, nvme.DiscoveryNQN, 0)
+
+	page := make([]byte, nvme.PageSize)
+	q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+	var id nvme.IdentifyController
+	if err := id.Parse(page); err != nil || id.CNTRLTYPE != nvme.ControllerDiscovery || id.NQN() != nvme.DiscoveryNQN ||
+		id.OAES != nvme.AENDiscovery || id.NN != 0 || id.MAXCMD == 0 {
+		t.Errorf("discovery controller: %v, CNTRLTYPE %v SUBNQN %q OAES %#x NN %d MAXCMD %d", err, id.CNTRLTYPE, id.NQN(), id.OAES, id.NN, id.MAXCMD)
+	}
+
+	h, entries := discover(t, q)
+	want := []string{
+		"3 rdma ipv4 " + nvme.DiscoveryNQN + " 127.0.0.1:4420",
+		"3 tcp ipv4 " + nvme.DiscoveryNQN + " 127.0.0.1:4420",
+		"2 rdma ipv4 " + testNQN + " 127.0.0.1:4420",
+		"2 tcp ipv4 " + testNQN + " 127.0.0.1:4420",
+	}
+	if got := describe(entries); !slices.Equal(got, want) {
+		t.Errorf("log:\n%q\nwant\n%q", got, want)
+	}
+	e := entries[2]
+	if e.CNTLID != nvme.CNTLIDDynamic || e.ASQSZ != 32 || e.TREQ != nvme.TREQNoSQFlowControl || e.RDMA().Provider != nvme.RDMAProviderRoCE2 ||
+		e.PORTID != 1 || entries[3].PORTID != 2 || entries[3].TREQ&nvme.TREQSecureMask != nvme.TREQSecureRequired {
+		t.Errorf("entries %+v, %+v", e, entries[3])
+	}
+
+	for _, cmd := range []nvme.Command{
+		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSActiveNSIDs, 0, 0, 0) }),
+		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }),
+		command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatNumberOfQueues, 0, 0, 0) }),
+		command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatNumberOfQueues, false, 0, 0) }),
+	} {
+		q.fails(cmd, page, nvme.StatusInvalidField|dnr)
+	}
+	q.fails(command(func(c *nvme.Command) {
+		c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nvme.NSIDAll, Length: 512})
+	}), page[:512], nvme.StatusInvalidLogPage|dnr)
+
+	// A change is told, counted, and seen.
+	enableEvents(q, nvme.AENDiscovery)
+	aer := q.start(asyncEvent(1), nil)
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + "2", AllowAnyHost: true}); err != nil {
+		t.Fatal(err)
+	}
+	if ev := nvme.AsyncEvent(aer.wait().DW0()); ev != nvme.EventDiscoveryChanged {
+		t.Errorf("event %v", ev)
+	}
+	h2, entries := discover(t, q)
+	if h2.GENCTR <= h.GENCTR || len(entries) != 6 {
+		t.Errorf("GENCTR %d then %d, %d entries", h.GENCTR, h2.GENCTR, len(entries))
+	}
+	if h3, _ := discover(t, q); h3.GENCTR != h2.GENCTR {
+		t.Errorf("GENCTR %d then %d without a change", h2.GENCTR, h3.GENCTR)
+	}
+	aer = q.start(asyncEvent(1), nil)
+	if err := tg.RemovePort(nvme.TransportTCP, netip.MustParseAddrPort("0.0.0.0:4420")); err != nil {
+		t.Fatal(err)
+	}
+	aer.wait()
+	if _, entries := discover(t, q); len(entries) != 3 {
+		t.Errorf("%d entries, want 3", len(entries))
+	}
+	if err := tg.RemovePort(nvme.TransportTCP, netip.MustParseAddrPort("0.0.0.0:4420")); err == nil {
+		t.Error("a port was removed twice")
+	}
+	if err := tg.AddPort(Port{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("127.0.0.1:4420")}); err == nil {
+		t.Error("a port was added twice")
+	}
+}
+
+// TestPortAddress: hosts are told the addresses that they can reach.
+func TestPortAddress(t *testing.T) {
+	for _, tc := range []struct{ port, local, want string }{
+		{"127.0.0.1", "127.0.0.1", "127.0.0.1"},
+		{"127.0.0.1", "192.0.2.1", ""},
+		{"::1", "192.0.2.1", ""},
+		{"::1", "127.0.0.1", "::1"},
+		{"192.0.2.1", "127.0.0.1", "192.0.2.1"},
+		{"192.0.2.1", "2001:db8::1", "192.0.2.1"},
+		{"0.0.0.0", "192.0.2.7", "192.0.2.7"},
+		{"0.0.0.0", "::ffff:192.0.2.7", "192.0.2.7"},
+		{"0.0.0.0", "2001:db8::1", ""},
+		{"::", "2001:db8::1", "2001:db8::1"},
+		{"::", "::ffff:192.0.2.7", "192.0.2.7"},
+	} {
+		p := Port{Transport: nvme.TransportTCP, Addr: netip.AddrPortFrom(netip.MustParseAddr(tc.port), 4420)}
+		a, ok := p.addressFor(netip.MustParseAddr(tc.local))
+		if ok != (tc.want != "") || ok && a.String() != tc.want {
+			t.Errorf("port %s, reached at %s: %v %v, want %q", tc.port, tc.local, a, ok, tc.want)
+		}
+	}
+}

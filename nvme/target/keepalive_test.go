@@ -1,0 +1,153 @@
+package target
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// inBubble runs a test in virtual time with a target of one namespace.
+func inBubble(t *testing.T, f func(t *testing.T, tg *Target)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		tg, err := New(Config{Subsystems: []SubsystemConfig{{NQN: testNQN, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 4096)}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, tg)
+		closeTarget(t, tg)
+	})
+}
+
+func (c *fakeConn) isClosed() bool {
+	synctest.Wait()
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+var keepAlive = command(func(c *nvme.Command) { c.SetKeepAlive() })
+
+// TestSilentHost: a host that sends nothing for the keep-alive timeout loses its controller
+// with all its queues, at that time.
+func TestSilentHost(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		admin := dial(t, tg)
+		id := connectAdmin(admin, testNQN, 5000)
+		s := &session{admin: admin, cntlid: id}
+		io := s.addQueue(t, tg, 1, testNQN)
+		aer := admin.start(asyncEvent(1), nil)
+		for range 5 {
+			time.Sleep(2500 * time.Millisecond)
+			admin.must(keepAlive, nil)
+		}
+		time.Sleep(5*time.Second - time.Millisecond)
+		if admin.isClosed() {
+			t.Fatal("ended too early")
+		}
+		time.Sleep(2 * time.Millisecond)
+		if !admin.isClosed() || !io.isClosed() {
+			t.Fatal("not ended")
+		}
+		if !errors.Is(admin.reason, ErrKeepAlive) || !errors.Is(io.reason, ErrControllerGone) {
+			t.Errorf("reasons: %v, %v", admin.reason, io.reason)
+		}
+		aer.wait()
+		if n := tg.Snapshot(); n.Transports[0].KeepAliveTimeouts != 1 || n.Controllers != 0 || n.Connections != 0 {
+			t.Errorf("%d timeouts, %d controllers, %d connections", n.Transports[0].KeepAliveTimeouts, n.Controllers, n.Connections)
+		}
+	})
+}
+
+// TestTrafficKeepsAlive: any command on any queue counts (TBKAS).
+func TestTrafficKeepsAlive(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		admin := dial(t, tg)
+		s := &session{admin: admin, cntlid: connectAdmin(admin, testNQN, 1000)}
+		io := s.addQueue(t, tg, 1, testNQN)
+		for range 20 {
+			time.Sleep(900 * time.Millisecond)
+			io.must(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
+		}
+		if admin.isClosed() {
+			t.Fatal("ended in spite of traffic")
+		}
+		time.Sleep(1001 * time.Millisecond)
+		if !admin.isClosed() {
+			t.Fatal("not ended")
+		}
+	})
+}
+
+// TestKATOFeature: the timeout can be changed, and turned off.
+func TestKATOFeature(t *testing.T) {
+	set := func(ms uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatKATO, false, 0, ms) })
+	}
+	inBubble(t, func(t *testing.T, tg *Target) {
+		q := dial(t, tg)
+		connectAdmin(q, testNQN, 0)
+		q.fails(keepAlive, nil, nvme.StatusKATOInvalid|dnr)
+		time.Sleep(time.Hour)
+		q.must(set(60_000), nil)
+		q.must(keepAlive, nil)
+		time.Sleep(59 * time.Second)
+		q.must(set(0), nil)
+		time.Sleep(time.Hour)
+		if q.isClosed() {
+			t.Fatal("ended without a timeout")
+		}
+		q.must(set(150), nil) // 200 ms, in units of 100
+		time.Sleep(199 * time.Millisecond)
+		if q.isClosed() {
+			t.Fatal("ended too early")
+		}
+		time.Sleep(2 * time.Millisecond)
+		if !q.isClosed() {
+			t.Fatal("not ended")
+		}
+	})
+}
+
+// TestDiscoveryDefault: a discovery controller without a keep-alive doesn't stay for ever.
+func TestDiscoveryDefault(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		q := dial(t, tg)
+		connectAdmin(q, nvme.DiscoveryNQN, 0)
+		time.Sleep(discoveryKATO - time.Millisecond)
+		if q.isClosed() {
+			t.Fatal("ended too early")
+		}
+		time.Sleep(2 * time.Millisecond)
+		if !q.isClosed() {
+			t.Fatal("not ended")
+		}
+	})
+}
+
+// TestConnectTimeout: a connection without a Connect goes; one with a Connect stays.
+func TestConnectTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		mute, failing, good := dial(t, tg), dial(t, tg), dial(t, tg)
+		connectAdmin(good, testNQN, 0)
+		time.Sleep(9 * time.Second)
+		failing.fails(connectCommand(0, 0, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+		time.Sleep(time.Second + time.Millisecond)
+		for _, c := range []*fakeConn{mute, failing} {
+			if !c.isClosed() || !errors.Is(c.reason, ErrConnectTimeout) {
+				t.Errorf("without Connect: closed because of %v", c.reason)
+			}
+		}
+		time.Sleep(time.Hour)
+		if good.isClosed() {
+			t.Error("a connected queue was closed")
+		}
+	})
+}

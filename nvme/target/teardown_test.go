@@ -1,0 +1,256 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+var errLost = errors.New("connection lost")
+
+// TestLostAtEveryStage: a connection dies while a command waits for memory, for data, for the
+// volume or for its response to be sent; every request comes back once and nothing is left.
+func TestLostAtEveryStage(t *testing.T) {
+	for _, stage := range []string{"memory", "data", "volume", "sent", "view sent"} {
+		for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpDSM, nvme.OpVerify} {
+			t.Run(stage+"/"+nvmeName(op), func(t *testing.T) {
+				v := newTestVolume(1<<20, 4096)
+				volume := blockdev.Volume(v)
+				if stage == "view sent" {
+					volume = memVolume(t, 1<<20, 4096)
+				}
+				tg := newTarget(t, volume)
+				s := connect(t, tg, testNQN, func(c *fakeConn) {
+					c.allocNever = stage == "memory"
+					c.holdPull = stage == "data"
+					c.holdSent = stage == "sent" || stage == "view sent"
+				})
+				v.hold = stage == "volume"
+				cmd := ioCommand(op, 0, 1, 0)
+				data := make([]byte, 4096)
+				switch op {
+				case nvme.OpDSM:
+					cmd = command(func(c *nvme.Command) { c.SetDSM(1, 1, nvme.DSMDeallocate) })
+					copy(data, nvme.DSMRange{Blocks: 1}.AppendTo(nil))
+				case nvme.OpVerify:
+					data = nil
+				}
+				for range 3 {
+					s.io.start(cmd, data)
+				}
+				s.io.Disconnect(errLost)
+				if stage == "volume" {
+					for range 3 {
+						<-v.arrived
+					}
+					v.release()
+				}
+				s.io.waitClosed()
+				s.admin.hangUp(nil)
+				if n := tg.Snapshot().Transports[0]; n.Failures != 1 || n.InFlight != 0 {
+					t.Errorf("%d failures, %d in flight", n.Failures, n.InFlight)
+				}
+			})
+		}
+	}
+}
+
+func nvmeName(op nvme.Opcode) string {
+	return map[nvme.Opcode]string{nvme.OpRead: "read", nvme.OpWrite: "write", nvme.OpCompare: "compare",
+		nvme.OpDSM: "dsm", nvme.OpVerify: "verify"}[op]
+}
+
+// TestLostDuringConnect: the connection dies while Connect waits for its data.
+func TestLostDuringConnect(t *testing.T) {
+	tg := newTarget(t)
+	for _, hold := range []func(*fakeConn){
+		func(c *fakeConn) { c.holdPull = true },
+		func(c *fakeConn) { c.allocNever = true },
+	} {
+		c := dial(t, tg, hold)
+		fr := c.start(connectCommand(0, 31, 5000), connectData(t, nvme.CNTLIDDynamic, testNQN))
+		second := c.start(getProperty(nvme.PropCAP), nil)
+		if st := second.wait().Status(); st != nvme.StatusInvalidOpcode|dnr {
+			t.Errorf("a command beside Connect: %#x", uint16(st))
+		}
+		c.hangUp(errLost)
+		if st := fr.wait().Status(); st == nvme.StatusSuccess {
+			t.Error("Connect succeeded on a dead connection")
+		}
+		if n := tg.Snapshot().Controllers; n != 0 {
+			t.Errorf("%d controllers left", n)
+		}
+	}
+}
+
+// TestAdminQueueLost: with its admin queue a controller goes, and all its I/O queues.
+func TestAdminQueueLost(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	other := s.addQueue(t, tg, 2, testNQN)
+	v.setHold(true)
+	stuck := other.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+	<-v.arrived
+	s.admin.hangUp(errLost)
+	s.io.waitClosed()
+	if snap := tg.Snapshot(); snap.Controllers != 0 || snap.Connections != 1 {
+		t.Errorf("%d controllers, %d connections", snap.Controllers, snap.Connections)
+	}
+	v.release()
+	stuck.wait()
+	other.waitClosed()
+	late := dial(t, tg)
+	late.fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+}
+
+// TestIOQueueLost: an I/O queue alone may go, and be made again.
+func TestIOQueueLost(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 4096))
+	s := connect(t, tg, testNQN)
+	s.io.hangUp(errLost)
+	s.admin.must(getProperty(nvme.PropCSTS), nil)
+	s.io = s.addQueue(t, tg, 1, testNQN)
+	s.io.must(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
+	s.close()
+}
+
+func TestDisconnectCommand(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 4096))
+	s := connect(t, tg, testNQN)
+	bad := command(func(c *nvme.Command) { c.SetDisconnect() })
+	bad.SetCDW(10, 1)
+	s.io.fails(bad, nil, nvme.StatusConnectFormat|dnr)
+	s.io.must(command(func(c *nvme.Command) { c.SetDisconnect() }), nil)
+	s.io.waitClosed()
+	s.io = s.addQueue(t, tg, 1, testNQN)
+	s.close()
+}
+
+// TestReset: CC.EN = 0 deletes the I/O queues and keeps the admin queue.
+func TestReset(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 4096))
+	s := connect(t, tg, testNQN)
+	s.admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics)), nil)
+	s.io.waitClosed()
+	if csts := s.admin.must(getProperty(nvme.PropCSTS), nil).DW0(); csts != 0 {
+		t.Errorf("CSTS %#x after reset", csts)
+	}
+	s.admin.fails(command(func(c *nvme.Command) { c.SetKeepAlive() }), nil, nvme.StatusCommandSequence|dnr)
+	s.admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	s.io = s.addQueue(t, tg, 1, testNQN)
+	s.close()
+}
+
+// TestShutdownFlushes: CSTS.SHST says complete when the volatile caches are flushed.
+func TestShutdownFlushes(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTarget(t, v, memVolume(t, 1<<20, 4096))
+	s := connect(t, tg, testNQN)
+	v.setHold(true)
+	status := func() nvme.CSTS {
+		return nvme.CSTS(s.admin.must(getProperty(nvme.PropCSTS), nil).DW0()).Shutdown()
+	}
+	s.admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable|nvme.CCSHNNormal)), nil)
+	if st := status(); st != nvme.CSTSShutdownOccurs {
+		t.Errorf("SHST %#x while a flush runs", uint32(st))
+	}
+	s.io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096), nvme.StatusCommandSequence|dnr)
+	v.release()
+	if st := status(); st != nvme.CSTSShutdownComplete {
+		t.Errorf("SHST %#x after the flush", uint32(st))
+	}
+	if ops := v.ops(); len(ops) != 1 || ops[0] != blockdev.OpFlush {
+		t.Errorf("the volume saw %v", ops)
+	}
+	s.admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	if st := status(); st != nvme.CSTSShutdownNone {
+		t.Errorf("SHST %#x after SHN was cleared", uint32(st))
+	}
+	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+	s.close()
+}
+
+// TestRemoveWaits: a namespace goes when the last request that uses its volume has.
+func TestRemoveWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newTestVolume(1<<20, 4096)
+		tg, err := New(Config{Subsystems: []SubsystemConfig{{NQN: testNQN, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{Volume: v}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := connect(t, tg, testNQN)
+		s.io.holdSent = true
+		v.hold = true
+		fr := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		removed := make(chan error, 1)
+		go func() { removed <- tg.Subsystem(testNQN).RemoveNamespace(1) }()
+		synctest.Wait()
+		s.io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096), nvme.StatusInvalidNamespace|dnr)
+		v.release()
+		fr.wait()
+		synctest.Wait()
+		if len(removed) != 0 {
+			t.Error("removed before the response was sent")
+		}
+		s.io.release()
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+		s.close()
+		closeTarget(t, tg)
+	})
+}
+
+func TestRemoveSubsystem(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 4096))
+	sub := tg.Subsystem(testNQN)
+	s := connect(t, tg, testNQN)
+	if sub.NQN() != testNQN {
+		t.Errorf("NQN %q", sub.NQN())
+	}
+	if err := tg.RemoveSubsystem(testNQN); err != nil {
+		t.Fatal(err)
+	}
+	s.io.waitClosed()
+	s.admin.waitClosed()
+	if !errors.Is(s.admin.reason, ErrRemoved) {
+		t.Errorf("reason %v", s.admin.reason)
+	}
+	if err := tg.RemoveSubsystem(testNQN); !errors.Is(err, ErrNotFound) {
+		t.Errorf("removed twice: %v", err)
+	}
+	dial(t, tg).fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+}
+
+func TestClose(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	v.setHold(true)
+	s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+	<-v.arrived
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tg.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close with a request at the volume: %v", err)
+	}
+	if _, err := tg.NewQueue(s.io); !errors.Is(err, ErrClosed) {
+		t.Errorf("NewQueue of a closed target: %v", err)
+	}
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + "2"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("AddSubsystem to a closed target: %v", err)
+	}
+	v.release()
+	if err := tg.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !errors.Is(s.admin.reason, ErrClosed) {
+		t.Errorf("reason %v", s.admin.reason)
+	}
+}
