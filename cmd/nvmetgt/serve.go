@@ -80,7 +80,7 @@ the same address, which no other program on that address may have.`,
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect (again for more; default: every host)")
 	fl.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDR:PORT` to listen on (again for more)")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDR:PORT` to serve Prometheus figures on")
-	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write the software RNIC's packets to, as pcapng")
+	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write packets to, as pcapng: those of the software RNIC, and NVMe/TCP")
 	fl.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
 	fl.IntVar(&f.queueDepth, "queue-depth", 128, "entries of a queue at most")
 	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: no segmentation offload or coalescing, one datagram a message")

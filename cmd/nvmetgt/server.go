@@ -195,6 +195,7 @@ func (s *server) listenTCP(e cli.Endpoint) error {
 	l, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth,
 		OnError: func(err error) { s.log.Warn("tcp: connection failed", "err", err) },
+		Tap:     s.tap(),
 	})
 	if err != nil {
 		return err
@@ -204,6 +205,14 @@ func (s *server) listenTCP(e cli.Endpoint) error {
 	s.tcp = append(s.tcp, svc)
 	s.onClose(func() error { return errors.Join(l.Close(), <-svc.done) })
 	return s.target.AddPort(target.Port{Transport: nvme.TransportTCP, Addr: e.Addr})
+}
+
+// tap is what sees the bytes of NVMe/TCP connections: nothing without --pcap.
+func (s *server) tap() func(local, remote netip.AddrPort) tcp.Tap {
+	if s.capture == nil {
+		return nil
+	}
+	return func(local, remote netip.AddrPort) tcp.Tap { return s.capture.Stream(local, remote, false) }
 }
 
 // announce says what is exported, and where. The line that begins with "ready" is the last.

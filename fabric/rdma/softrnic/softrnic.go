@@ -121,7 +121,7 @@ func (n *RNIC) Close() error {
 	return errors.Join(n.Manager.Close(), n.dev.Close())
 }
 
-// Capture is a pcapng file that one or more RNICs write to.
+// Capture is a pcapng file that RNICs, and TCP connections, write to.
 type Capture struct{ file *capture.File }
 
 // CreateCapture makes the file, which must not exist; a named pipe may.
@@ -131,6 +131,15 @@ func CreateCapture(path, application string) (*Capture, error) {
 		return nil, err
 	}
 	return &Capture{f}, nil
+}
+
+// Stream records a TCP connection into the same file, so that one shows both transports; client
+// says that this side opened it. A nil Capture records nothing.
+func (c *Capture) Stream(local, remote netip.AddrPort, client bool) *capture.Stream {
+	if c == nil {
+		return nil
+	}
+	return c.file.Stream(local, remote, client)
 }
 
 // Close ends the file, and reports packets that could not be written.
