@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// answererEnv tells the program that it is the answering process, and of what workload.
+const answererEnv = "NVMEOF_CEILING_ANSWERER"
+
+// volumeSize is what payloads are taken from: more than the processor's caches hold.
+const volumeSize = 64 << 20
+
+// answerer answers a batch of requests with one send: the data of all of them, which makes
+// long trains, then their responses, which make another.
+type answerer struct {
+	workload
+	conn   udp.Conn
+	out    batch
+	volume []byte
+	next   int      // where in the volume
+	heads  [][]byte // headers and CRCs of data packets, until they are sent
+	crcs   [][]byte
+	resps  [][]byte
+	used   int // heads
+	tags   []int
+}
+
+// answer runs until its standard input ends.
+func answer(spec string) error {
+	w, err := parse(spec)
+	if err != nil {
+		return err
+	}
+	conn, err := udp.Listen(loopback(), udp.Config{})
+	if err != nil {
+		return err
+	}
+	fmt.Println(conn.LocalAddr())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		conn.Close()
+	}()
+	a := newAnswerer(w, conn)
+	rx := make([]udp.Received, udp.RecvBatch)
+	for {
+		n, err := conn.Recv(rx)
+		if errors.Is(err, udp.ErrClosed) {
+			return nil
+		}
+		if err == nil {
+			err = a.batch(rx[:n])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func loopback() netip.AddrPort { return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0) }
+
+func newAnswerer(w workload, conn udp.Conn) *answerer {
+	a := &answerer{workload: w, conn: conn, out: batch{conn: conn}, volume: make([]byte, volumeSize)}
+	for i := range a.volume {
+		a.volume[i] = byte(i * 7)
+	}
+	for range w.depth * w.packets {
+		a.heads = append(a.heads, make([]byte, headerSize))
+		a.crcs = append(a.crcs, make([]byte, crcSize))
+	}
+	for range w.depth {
+		a.resps = append(a.resps, make([]byte, responseSize))
+	}
+	return a
+}
+
+func (a *answerer) batch(rx []udp.Received) error {
+	a.tags, a.used = a.tags[:0], 0
+	for i := range rx {
+		a.out.peer = rx[i].Src
+		for d := range rx[i].Datagrams() {
+			if err := a.check(d); err != nil {
+				return err
+			}
+			a.data(tag(d))
+		}
+	}
+	for _, t := range a.tags {
+		r := a.resps[t]
+		putTag(r, t)
+		a.seal(r[responseSize-crcSize:], r[:responseSize-crcSize])
+		a.out.add(r)
+	}
+	return a.out.send()
+}
+
+// data adds the data packets of one request, gathered from the volume.
+func (a *answerer) data(t int) {
+	a.tags = append(a.tags, t)
+	for i := range a.packets {
+		head, crc := a.heads[a.used], a.crcs[a.used]
+		a.used++
+		payload := a.volume[a.next : a.next+mtu]
+		a.next = (a.next + mtu) % volumeSize
+		putTag(head, t)
+		putPart(head, i)
+		a.seal(crc, head, payload)
+		a.out.add(head, payload, crc)
+	}
+}

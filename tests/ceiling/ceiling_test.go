@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if spec := os.Getenv(answererEnv); spec != "" {
+		exitOn(answer(spec))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestEveryAnswerArrives(t *testing.T) {
+	for _, w := range []workload{{1, 32, true, true}, {32, 4, true, true}, {1, 1, false, false}} {
+		r, err := measure(w, 50*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.PerSecond == 0 || r.Lost != 0 {
+			t.Errorf("%+v: %+v", w, r)
+		}
+	}
+}

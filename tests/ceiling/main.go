@@ -1,0 +1,90 @@
+// Ceiling measures what a pair of bare UDP sockets can do on this machine, moved as the
+// software RNIC moves packets: it is the figure that the RNIC is to be held against. Two
+// processes on loopback exchange 64-byte requests and answers of RoCE's packet sizes, at
+// several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
+// and the payload copied to its place.
+//
+//	go run ./tests/ceiling [-time 1s] [-json]
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Result is one line of the table.
+type Result struct {
+	Answer      string  `json:"answer"` // what a request is answered with
+	Depth       int     `json:"depth"`  // requests outstanding
+	CRC         bool    `json:"crc"`
+	Copy        bool    `json:"copy"`
+	PerSecond   float64 `json:"requests_per_second"`
+	MBPerSecond float64 `json:"payload_mb_per_second"`
+	MeanMicros  float64 `json:"mean_us"`            // from request to its last datagram
+	CPUMicros   float64 `json:"cpu_us_per_request"` // of both processes
+	PerReceive  float64 `json:"datagrams_per_recv"` // at the requester
+	PerSend     float64 `json:"requests_per_send"`  // at the requester
+	Lost        uint64  `json:"datagrams_lost"`     // to a full socket
+}
+
+func main() {
+	if spec := os.Getenv(answererEnv); spec != "" {
+		exitOn(answer(spec))
+		return
+	}
+	duration := flag.Duration("time", time.Second, "how long each line is measured")
+	asJSON := flag.Bool("json", false, "print JSON instead of a table")
+	flag.Parse()
+
+	var results []Result
+	for _, w := range workloads() {
+		r, err := measure(w, *duration)
+		exitOn(err)
+		results = append(results, r)
+	}
+	if *asJSON {
+		out := json.NewEncoder(os.Stdout)
+		out.SetIndent("", "  ")
+		exitOn(out.Encode(results))
+		return
+	}
+	render(results)
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ceiling:", err)
+		os.Exit(1)
+	}
+}
+
+func render(results []Result) {
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.AppendHeader(table.Row{"answer", "depth", "CRC", "copy", "requests/s", "MB/s", "mean µs", "CPU µs", "dgrams/recv", "reqs/send", "lost"})
+	var right []table.ColumnConfig
+	for i := 5; i <= 11; i++ {
+		right = append(right, table.ColumnConfig{Number: i, Align: text.AlignRight})
+	}
+	t.SetColumnConfigs(right)
+	for _, r := range results {
+		t.AppendRow(table.Row{r.Answer, r.Depth, mark(r.CRC), mark(r.Copy),
+			fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.1f", r.MeanMicros),
+			fmt.Sprintf("%.2f", r.CPUMicros), fmt.Sprintf("%.1f", r.PerReceive), fmt.Sprintf("%.1f", r.PerSend), r.Lost})
+	}
+	t.Render()
+}
+
+func mark(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

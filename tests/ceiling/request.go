@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// requester keeps depth requests outstanding. It sends a new one for each that is answered,
+// all of a received batch together.
+type requester struct {
+	workload
+	conn     udp.Conn
+	out      batch
+	requests [][]byte
+	places   [][]byte // where the data of each request goes
+	sent     []time.Time
+	waited   time.Duration
+	done     uint64
+	copied   uint64
+}
+
+// patience is how long to wait for an answer: without retransmission, one datagram lost
+// leaves its request unanswered for ever.
+const patience = 2 * time.Second
+
+func newRequester(w workload, conn udp.Conn, peer netip.AddrPort) *requester {
+	r := &requester{workload: w, conn: conn, out: batch{conn: conn, peer: peer}, sent: make([]time.Time, w.depth)}
+	for i := range w.depth {
+		q := make([]byte, requestSize)
+		putTag(q, i)
+		w.seal(q[requestSize-crcSize:], q[:requestSize-crcSize])
+		r.requests = append(r.requests, q)
+		r.places = append(r.places, make([]byte, w.payload()))
+	}
+	return r
+}
+
+// run keeps going until the time is over and every answer has come.
+func (r *requester) run(duration time.Duration) error {
+	start := time.Now()
+	guard := time.AfterFunc(duration+patience, func() { r.conn.Close() })
+	defer guard.Stop()
+	rx := make([]udp.Received, udp.RecvBatch)
+	for i := range r.depth {
+		r.submit(i, start)
+	}
+	if err := r.out.send(); err != nil {
+		return err
+	}
+	for outstanding := r.depth; outstanding > 0; {
+		n, err := r.conn.Recv(rx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		more := now.Sub(start) < duration
+		for i := range rx[:n] {
+			for d := range rx[i].Datagrams() {
+				finished, err := r.take(d, now)
+				if err != nil {
+					return err
+				}
+				if finished && more {
+					r.submit(tag(d), now)
+				} else if finished {
+					outstanding--
+				}
+			}
+		}
+		if err := r.out.send(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *requester) submit(i int, now time.Time) {
+	r.sent[i] = now
+	r.out.add(r.requests[i])
+}
+
+// take handles one datagram and says whether it completes a request.
+func (r *requester) take(d []byte, now time.Time) (bool, error) {
+	if err := r.check(d); err != nil {
+		return false, err
+	}
+	switch len(d) {
+	case dataSize:
+		if r.copy {
+			copy(r.places[tag(d)][part(d)*mtu:], d[headerSize:headerSize+mtu])
+		}
+		return false, nil
+	case responseSize:
+		r.done++
+		r.waited += now.Sub(r.sent[tag(d)])
+		return true, nil
+	}
+	return false, fmt.Errorf("a datagram of %d bytes arrived", len(d))
+}
+
+// measure runs a workload against another process.
+func measure(w workload, duration time.Duration) (Result, error) {
+	conn, err := udp.Listen(loopback(), udp.Config{})
+	if err != nil {
+		return Result{}, err
+	}
+	defer conn.Close()
+	// What is outstanding must fit into the socket: nothing is sent twice here.
+	w.depth = max(1, min(w.depth, conn.RecvBuffer()/(2*(w.payload()+responseSize))))
+	other, stop, err := startAnswerer(w)
+	if err != nil {
+		return Result{}, err
+	}
+	r := newRequester(w, conn, other)
+	before, start := cpu(syscall.RUSAGE_SELF)+cpu(syscall.RUSAGE_CHILDREN), time.Now()
+	err = r.run(duration)
+	took := time.Since(start)
+	if stopErr := stop(); err == nil {
+		err = stopErr
+	}
+	spent := cpu(syscall.RUSAGE_SELF) + cpu(syscall.RUSAGE_CHILDREN) - before
+	k := conn.(udp.Counted).Counters()
+	if errors.Is(err, udp.ErrClosed) {
+		err = fmt.Errorf("%d requests at depth %d: an answer is missing (%d datagrams lost in the socket)",
+			r.done, w.depth, k.RxKernelDrops.Load())
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	n := float64(r.done)
+	return Result{
+		Answer: fmt.Sprintf("%d KiB + %d B", w.payload()>>10, responseSize), Depth: w.depth, CRC: w.crc, Copy: w.copy,
+		PerSecond: n / took.Seconds(), MBPerSecond: n * float64(w.payload()) / 1e6 / took.Seconds(),
+		MeanMicros: float64(r.waited.Microseconds()) / n, CPUMicros: float64(spent.Microseconds()) / n,
+		PerReceive: float64(k.RxDatagrams.Load()) / float64(k.RxSyscalls.Load()),
+		PerSend:    float64(k.TxDatagrams.Load()) / float64(k.TxSyscalls.Load()),
+		Lost:       k.RxKernelDrops.Load(),
+	}, nil
+}
+
+// startAnswerer starts the other process, which is this program again.
+func startAnswerer(w workload) (addr netip.AddrPort, stop func() error, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return addr, nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), answererEnv+"="+w.spec())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return addr, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return addr, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return addr, nil, err
+	}
+	stop = func() error {
+		in.Close()
+		return cmd.Wait()
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err == nil {
+		addr, err = netip.ParseAddrPort(strings.TrimSpace(line))
+	}
+	if err != nil {
+		return addr, nil, errors.Join(fmt.Errorf("the answering process said %q: %w", line, err), stop())
+	}
+	return addr, stop, nil
+}
+
+// cpu is the processor time of this process, or of those it has waited for.
+func cpu(who int) time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(who, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
