@@ -1,28 +1,265 @@
 package persist
 
 import (
+	"bytes"
+	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(victimPath); path != "" {
+		victim(path)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
-// opener opens a volume in dir, or in the test's own directory.
-func opener(dir string, open func(string, blockdev.Options) (blockdev.Volume, error)) func(t *testing.T) func(blockdev.Options) (blockdev.Volume, error) {
-	return func(t *testing.T) func(blockdev.Options) (blockdev.Volume, error) {
-		d := dir
-		if d == "" {
-			d = t.TempDir()
-		}
-		return func(o blockdev.Options) (blockdev.Volume, error) { return open(filepath.Join(d, "volume"), o) }
+const mib = 1 << 20
+
+type openFunc = func(string, blockdev.Options) (blockdev.Volume, error)
+
+// suite runs the acceptance suite on files in dir.
+func suite(t *testing.T, dir func(*testing.T) string, open openFunc) {
+	volumetest.Run(t, volumetest.Config{
+		WholeBlocks: true,
+		New: func(t *testing.T) func(blockdev.Options) (blockdev.Volume, error) {
+			path := filepath.Join(dir(t), "volume")
+			return func(o blockdev.Options) (blockdev.Volume, error) { return open(path, o) }
+		},
+	})
+}
+
+func TestMappedFile(t *testing.T) { suite(t, (*testing.T).TempDir, Open) }
+
+// shm gives a directory on a tmpfs.
+func shm(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "persist")
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func TestTmpfs(t *testing.T) {
+	suite(t, shm, Open)
+	v, err := Open(filepath.Join(shm(t), "v"), blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if i := v.Info(); !strings.Contains(i.Mode, "nothing survives") || i.VolatileCache {
+		t.Errorf("%+v", i)
 	}
 }
 
-func TestMappedFile(t *testing.T) {
-	volumetest.Run(t, volumetest.Config{New: opener("", Open), WholeBlocks: true})
+// openDAX opens a file as if it were on a DAX file system.
+func openDAX(path string, o blockdev.Options, lines *lineFlusher) (*volume, error) {
+	v, err := Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	p := v.(*volume)
+	p.m.dax = true
+	return newVolume(p.m, path, p.info.BlockSize, o.ReadOnly, lines), nil
+}
+
+// TestLines runs the suite with the processor's own instruction.
+func TestLines(t *testing.T) {
+	lines := flusher()
+	if lines == nil {
+		t.Skip("the processor has no instruction to write a line back")
+	}
+	suite(t, (*testing.T).TempDir, func(path string, o blockdev.Options) (blockdev.Volume, error) {
+		v, err := openDAX(path, o, lines)
+		if err != nil {
+			return nil, err
+		}
+		return v, nil
+	})
+}
+
+// TestDurableLines checks that a write's lines, and no others, are flushed and fenced when it
+// completes.
+func TestDurableLines(t *testing.T) {
+	var l flushed
+	v, err := openDAX(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 4 * mib, BlockSize: 512}, l.flusher())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	l.base = uintptr(unsafe.Pointer(unsafe.SliceData(v.m.mem)))
+	if i := v.Info(); i.VolatileCache || !strings.Contains(i.Mode, "recorded") || !strings.Contains(i.Mode, "a completed write is durable") {
+		t.Errorf("%+v", i)
+	}
+	c := volumetest.NewClient(v)
+	data := bytes.Repeat([]byte{3}, 300<<10)
+	for _, x := range []struct{ off, n int64 }{{0, 512}, {512, 4096}, {64<<10 - 512, 1024}, {128 << 10, 300 << 10}, {4*mib - 512, 512}} {
+		for _, fua := range []bool{false, true} {
+			if err := c.Write(data[:x.n], x.off, fua); err != nil {
+				t.Fatal(err)
+			}
+			l.expect(t, "write", x.off, x.n)
+		}
+		if err := c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, MayUnmap: true, Offset: x.off, Length: x.n}); err != nil {
+			t.Fatal(err)
+		}
+		l.expect(t, "write zeroes", x.off, x.n)
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Read(data[:512], 0); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(t, "flush and read", 0, 0)
+
+	// A write that waits for a view is durable when it completes, too.
+	_, tok, err := v.View(nil, 0, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := false
+	v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Length: 1024, Bufs: [][]byte{data[:1024]},
+		Complete: func(*blockdev.Request) { done = true; l.expect(t, "write after a view", 0, 1024) }})
+	if done {
+		t.Error("a write passed a view")
+	}
+	v.Release(tok)
+	if !done {
+		t.Error("the write isn't done")
+	}
+	// Ranges that the file system unmaps have no lines of ours.
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, MayUnmap: true, Offset: mib, Length: 2 * mib}); err != nil {
+		t.Fatal(err)
+	}
+	if v.info.Discard {
+		l.expect(t, "unmapped zeroes", 0, 0)
+	}
+}
+
+func TestModes(t *testing.T) {
+	v, err := Open(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	i := v.Info()
+	t.Log(i.Mode)
+	switch p := v.(*volume); {
+	case p.lines != nil:
+		if i.VolatileCache {
+			t.Errorf("%+v", i)
+		}
+	case !p.m.ram:
+		if !i.VolatileCache || !strings.Contains(i.Mode, "msync") {
+			t.Errorf("%+v", i)
+		}
+	}
+	if got := describe(&mapping{dax: true, fs: "ext4"}, nil); got != "DAX on ext4, msync: durable after Flush or FUA, in place" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	if _, err := blockdev.Open("pmem:", blockdev.Options{Size: mib}, Kind()); !errors.Is(err, blockdev.ErrInvalid) {
+		t.Errorf("no path: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := blockdev.Open("pmem:"+path, blockdev.Options{Size: mib}, Kind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if _, err := Open(path, blockdev.Options{}); !errors.Is(err, blockdev.ErrBusy) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if _, err := blockdev.OpenFile(path, blockdev.Options{}); !errors.Is(err, blockdev.ErrBusy) {
+		t.Errorf("opened as a file, too: %v", err)
+	}
+	if _, err := Open(path+"2", blockdev.Options{}); !errors.Is(err, blockdev.ErrInvalid) {
+		t.Errorf("a file that isn't there: %v", err)
+	}
+}
+
+// TestCut cuts the file under the mapping: requests fail, and nothing else does.
+func TestCut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := Open(path, blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, b := volumetest.NewClient(v), bytes.Repeat([]byte{9}, 4096)
+	if err := c.Write(b, 0, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 64<<10); err != nil {
+		t.Fatal(err)
+	}
+	m := v.(blockdev.Memory)
+	for _, err := range []error{
+		c.Read(b, 128<<10),
+		c.Write(b, 128<<10, false),
+		c.Write(bytes.Repeat(b, 32), 0, true), // half of it
+		c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: mib - 4096, Length: 4096}),
+		func() error { _, _, err := m.View(nil, 60<<10, 8<<10); return err }(),
+	} {
+		if !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := c.Read(b, 0); err != nil || b[0] != 9 {
+		t.Errorf("what is left: %v", err)
+	}
+	v.Close()
+}
+
+// TestOtherPanics lets panics go on that aren't the mapping's.
+func TestOtherPanics(t *testing.T) {
+	m := &mapping{mem: mapped(t, 4096)}
+	bad := mapped(t, 4096)
+	unix.Mprotect(bad, unix.PROT_NONE)
+	defer func() {
+		if recover() == nil {
+			t.Error("a fault in a buffer was taken for the mapping's")
+		}
+	}()
+	m.give(&blockdev.Request{Bufs: [][]byte{bad}}, 0, 512)
+}
+
+// TestFull fills the file system below a sparse mapping.
+func TestFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("mounting a small tmpfs needs root: %v", err)
+	}
+	defer unix.Unmount(dir, 0)
+	v, err := Open(filepath.Join(dir, "v"), blockdev.Options{Size: 8 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 256<<10)
+	for off := int64(0); err == nil && off < 8*mib; off += int64(len(b)) {
+		err = c.Write(b, off, false)
+	}
+	if !errors.Is(err, blockdev.ErrCapacity) {
+		t.Fatalf("got %v", err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: 512 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(b, 0, true); err != nil {
+		t.Errorf("after a discard made room: %v", err)
+	}
 }

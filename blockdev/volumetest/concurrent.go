@@ -115,7 +115,7 @@ func testWholeBlocks(s *session) {
 	if s.v.Info().AtomicBlocks < 1 && !s.c.WholeBlocks {
 		return
 	}
-	const blocks, steps = 8, 500
+	const blocks, steps = 8, 250
 	var writing atomic.Int32
 	writing.Store(2)
 	run(s, 4, func(i int) error {

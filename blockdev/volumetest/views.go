@@ -1,7 +1,9 @@
 package volumetest
 
 import (
+	"bytes"
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -121,17 +123,19 @@ func (s *session) storm(m blockdev.Memory) {
 	run(s, 4, func(i int) error {
 		if i < 2 {
 			defer writing.Add(-1)
-			return stamp(NewClient(s.v), newRandom(s.seed, uint64(i)), make([]byte, 8*s.bs), s.bs, 500)
+			return stamp(NewClient(s.v), newRandom(s.seed, uint64(i)), make([]byte, 8*s.bs), s.bs, 100)
 		}
 		for writing.Load() > 0 {
 			segs, t, err := m.View(nil, at, 8*s.bs)
 			if errors.Is(err, blockdev.ErrBusy) {
+				runtime.Gosched()
 				continue
 			} else if err != nil {
 				return err
 			}
-			a, err := join(segs), checkStamps(join(segs), s.bs)
-			if b := join(segs); err == nil && string(a) != string(b) {
+			before := join(segs)
+			err = checkStamps(before, s.bs)
+			if err == nil && !bytes.Equal(before, join(segs)) {
 				err = errors.New("the content changed under a view")
 			}
 			m.Release(t)
