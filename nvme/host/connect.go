@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -20,10 +21,11 @@ func Connect(ctx context.Context, cfg Config) (*Controller, error) {
 		fmt.Errorf("%w: not connected after %v", ErrTimeout, cfg.ConnectTimeout))
 	defer cancel()
 	c := &Controller{
-		cfg:    cfg,
-		cntlid: nvme.CNTLIDDynamic,
-		done:   make(chan struct{}),
-		torn:   make(chan struct{}),
+		cfg:       cfg,
+		cntlid:    nvme.CNTLIDDynamic,
+		done:      make(chan struct{}),
+		torn:      make(chan struct{}),
+		transfers: sync.Pool{New: newTransfer},
 	}
 	if err := c.setUp(ctx); err != nil {
 		if ctx.Err() != nil {

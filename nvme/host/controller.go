@@ -28,6 +28,8 @@ type Controller struct {
 	aborter  aborter
 	alive    keepAlive
 	events   events
+	// transfers keeps what synchronous transfers need from one to the next.
+	transfers sync.Pool
 
 	live atomic.Bool // set up whole: commands may be aborted
 	done chan struct{}

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -17,33 +16,35 @@ const transferDepth = 8
 type transfer struct {
 	parts [transferDepth]part
 	idle  []*part
-	ended chan *part // as many as there are parts, so that Done never blocks
+	ended chan *part  // as many as there are parts, so that Done never blocks
+	grace *time.Timer // runs when the transfer was cancelled
 }
 
 // part is one command of a transfer.
 type part struct {
 	req   Request
-	queue *Queue
-	start int // offset in the caller's slice
-	busy  bool
+	queue *Queue // nil while idle
+	start int    // offset in the caller's slice
 }
 
-var transfers = sync.Pool{New: func() any {
+// newTransfer fills Controller.transfers.
+func newTransfer() any {
 	t := &transfer{ended: make(chan *part, transferDepth)}
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.req.Done = func(*Request) { t.ended <- p }
 	}
 	return t
-}}
+}
 
 // transfer moves p by op at off.
 func (n *Namespace) transfer(ctx context.Context, op nvme.Opcode, p []byte, off int64, ctl nvme.IOControl) (int, error) {
 	if err := n.check(off, int64(len(p))); err != nil {
 		return 0, err
 	}
-	t := transfers.Get().(*transfer)
-	defer transfers.Put(t)
+	t := n.ctrl.transfers.Get().(*transfer)
+	defer n.ctrl.transfers.Put(t)
+	defer t.end()
 	t.idle = t.idle[:0]
 	for i := range t.parts {
 		t.idle = append(t.idle, &t.parts[i])
@@ -88,7 +89,7 @@ func (t *transfer) begin(n *Namespace, op nvme.Opcode, data []byte, start int, o
 	}
 	d := t.idle[len(t.idle)-1]
 	t.idle = t.idle[:len(t.idle)-1]
-	d.queue, d.start, d.busy = q, start, true
+	d.queue, d.start = q, start
 	d.req.Data = data
 	d.req.Cmd.SetIO(op, n.ID, uint64(off)/uint64(n.blockSize), uint32(len(data)/n.blockSize), ctl)
 	q.SubmitOne(&d.req)
@@ -98,31 +99,39 @@ func (t *transfer) begin(n *Namespace, op nvme.Opcode, data []byte, start int, o
 // wait takes the next part that ended, and its error. When ctx ends first it does what Do does.
 func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
 	var d *part
-	var cause error
-	select {
-	case d = <-t.ended:
-	case <-ctx.Done():
-		cause = ctx.Err()
-		d = t.cancel(c, cause)
+	if t.grace == nil {
+		select {
+		case d = <-t.ended:
+		case <-ctx.Done():
+			t.cancel(c, ctx.Err())
+		}
 	}
-	d.busy = false
-	d.req.Data = nil
+	if d == nil {
+		d = <-t.ended
+	}
+	d.queue, d.req.Data = nil, nil
 	t.idle = append(t.idle, d)
 	err := d.req.Check()
-	if err != nil && cause != nil {
-		err = fmt.Errorf("%w: %w", err, cause)
+	if err != nil && t.grace != nil {
+		err = fmt.Errorf("%w: %w", err, ctx.Err())
 	}
 	return d, err
 }
 
-// cancel aborts every command under way and waits for one to end.
-func (t *transfer) cancel(c *Controller, err error) *part {
+// cancel aborts every command under way.
+func (t *transfer) cancel(c *Controller, err error) {
+	t.grace = time.AfterFunc(cancelGrace, func() { c.giveUp(c.admin, errNotAborted) })
 	for i := range t.parts {
-		if d := &t.parts[i]; d.busy {
+		if d := &t.parts[i]; d.queue != nil {
 			d.queue.cancel(&d.req, err)
 		}
 	}
-	grace := time.AfterFunc(cancelGrace, func() { c.giveUp(c.admin, errNotAborted) })
-	defer grace.Stop()
-	return <-t.ended
+}
+
+// end makes t ready for another transfer.
+func (t *transfer) end() {
+	if t.grace != nil {
+		t.grace.Stop()
+		t.grace = nil
+	}
 }

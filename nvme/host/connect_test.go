@@ -1,0 +1,201 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func TestConnect(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f, func(c *Config) { c.QueueSize = 64; c.KATO = 7 * time.Second })
+	want := Limits{Queues: 2, QueueSize: 64, MaxTransfer: 8192, InCapsule: 4096, KATO: 7 * time.Second}
+	if c.Limits() != want {
+		t.Errorf("limits %+v, want %+v", c.Limits(), want)
+	}
+	if c.CNTLID() != 1 || c.Version() != nvme.Version1_4 || c.Identify().ModelNumber() != "fake" || len(c.Queues()) != 2 {
+		t.Errorf("CNTLID %d, version %v, model %q", c.CNTLID(), c.Version(), c.Identify().ModelNumber())
+	}
+	if f.kato != 7000 {
+		t.Errorf("Connect carried KATO %d, the unit is ms", f.kato)
+	}
+	if q := c.Queues()[1]; q.ID() != 2 || q.Depth() != 63 || q.Size() != 64 {
+		t.Errorf("queue %d of size %d and depth %d", q.ID(), q.Size(), q.Depth())
+	}
+	if _, err := c.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	closeController(t, c)
+	if f.cc.Shutdown() != nvme.CCSHNNormal {
+		t.Errorf("CC is %#x: no shutdown", f.cc)
+	}
+	if !errors.Is(c.Err(), ErrClosed) {
+		t.Errorf("Err is %v", c.Err())
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	if _, err := c.Ping(t.Context()); !errors.Is(err, ErrClosed) || !errors.Is(err, nvme.StatusHostAborted) {
+		t.Errorf("command after Close: %v", err)
+	}
+}
+
+// TestBringUp compares the order of commands with that of Linux.
+func TestBringUp(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	closeController(t, c)
+	var got []string
+	for i := range f.log {
+		if n := f.log[i].Name(0); len(got) == 0 || got[len(got)-1] != n {
+			got = append(got, n)
+		}
+	}
+	want := []string{"Connect", "Property Get (CAP)", "Property Set (CC)", "Property Get (CSTS)", "Property Set (CC)", "Property Get (CSTS)",
+		"Property Get (VS)", "Identify (CNS 01h)", "Identify (CNS 06h)", "Set Features (Timestamp)", "Set Features (Number of Queues)",
+		"Connect", "Set Features (Asynchronous Event Configuration)", "Asynchronous Event Request", "Property Set (CC)", "Property Get (CSTS)"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestConnectGrantsFewer(t *testing.T) {
+	f := newFakeTarget()
+	f.maxIO = 3
+	f.identity.MAXCMD = 16
+	c := connect(t, f, func(c *Config) { c.Queues = 100 })
+	defer closeController(t, c)
+	if l := c.Limits(); l.Queues != 3 || l.QueueSize != 16 {
+		t.Errorf("limits %+v", l)
+	}
+}
+
+func TestConnectRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*fakeTarget)
+		want   string
+		is     error
+	}{
+		"wrong subsystem":  {func(f *fakeTarget) { f.nqn = "nqn.2024-01.com.example:other" }, "subsystem NQN; the target doesn't export", nvme.StatusConnectInvalidParameter},
+		"CNTLID":           {func(f *fakeTarget) { f.identity.CNTLID = 2 }, "CNTLID is 2, but Connect gave 1", ErrController},
+		"KAS":              {func(f *fakeTarget) { f.identity.KAS = 0 }, "KAS is 0", ErrController},
+		"IOCCSZ":           {func(f *fakeTarget) { f.identity.IOCCSZ = 3 }, "IOCCSZ is 3", ErrController},
+		"IORCSZ":           {func(f *fakeTarget) { f.identity.IORCSZ = 0 }, "IORCSZ is 0", ErrController},
+		"ICDOFF":           {func(f *fakeTarget) { f.identity.ICDOFF = 1 }, "ICDOFF is 1", ErrController},
+		"SGLS":             {func(f *fakeTarget) { f.identity.SGLS = nvme.SGLSKeyed }, "SGLS is 0x4", ErrController},
+		"SGLS over RDMA":   {func(f *fakeTarget) { f.kind = nvme.TransportRDMA }, "keyed SGLs", ErrController},
+		"SQES":             {func(f *fakeTarget) { f.identity.SQES = 0x77 }, "SQES is 0x77", ErrController},
+		"CQES":             {func(f *fakeTarget) { f.identity.CQES = 0x33 }, "CQES is 0x33", ErrController},
+		"MPSMIN":           {func(f *fakeTarget) { f.cap |= 1 << 48 }, "CAP.MPSMIN is 1", ErrController},
+		"dial":             {func(f *fakeTarget) { f.dialErr = errors.New("nobody listens") }, "connection of queue 0 of nqn.2024-01.com.example:disk1 at tcp://127.0.0.1:4420: nobody listens", nil},
+		"fatal controller": {func(f *fakeTarget) { f.hook = csts(nvme.CSTSFatal) }, "CSTS.CFS", ErrFatal},
+		"gone controller":  {func(f *fakeTarget) { f.hook = csts(nvme.CSTSGone) }, "all ones", ErrLost},
+		"authentication":   {func(f *fakeTarget) { f.hook = connectResult(uint32(nvme.ConnectATR) | 1) }, "demands authentication", ErrAuthentication},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeTarget()
+			cfg := f.config()
+			tc.change(f)
+			_, err := Connect(t.Context(), cfg)
+			var ce *ConnectError
+			if !errors.As(err, &ce) || !strings.Contains(err.Error(), tc.want) || tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("got %v, want it to say %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func csts(s nvme.CSTS) func(*fakeQueue, *Request, *nvme.Completion) verdict {
+	return func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet && r.Cmd.Property() == nvme.PropCSTS {
+			cqe.SetDW0(uint32(s))
+			return answered
+		}
+		return usual
+	}
+}
+
+func connectResult(v uint32) func(*fakeQueue, *Request, *nvme.Completion) verdict {
+	return func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCConnect {
+			cqe.SetDW0(v)
+			return answered
+		}
+		return usual
+	}
+}
+
+func TestConnectNeverReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget() // CAP.TO is 2 s
+		f.hook = csts(0)
+		start := time.Now()
+		_, err := Connect(t.Context(), f.config())
+		if took := time.Since(start); !errors.Is(err, ErrTimeout) || took < 2*time.Second || took > 3*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+func TestConnectSilentTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = func(*fakeQueue, *Request, *nvme.Completion) verdict { return never }
+		cfg := f.config()
+		cfg.ConnectTimeout = 3 * time.Second
+		start := time.Now()
+		_, err := Connect(t.Context(), cfg)
+		if took := time.Since(start); !errors.Is(err, ErrTimeout) || took != 3*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			time.Sleep(time.Second)
+			cancel()
+		}()
+		start = time.Now()
+		_, err = Connect(ctx, cfg)
+		if took := time.Since(start); !errors.Is(err, context.Canceled) || took != time.Second {
+			t.Errorf("cancelled after %v: %v", took, err)
+		}
+	})
+}
+
+func TestConfigValidate(t *testing.T) {
+	f := newFakeTarget()
+	good := f.config()
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for field, change := range map[string]func(*Config){
+		"Transport":      func(c *Config) { c.Transport = nil },
+		"Remote":         func(c *Config) { c.Remote = netip.AddrPort{} },
+		"Queues":         func(c *Config) { c.Queues = -1 },
+		"QueueSize":      func(c *Config) { c.QueueSize = 1 },
+		"KATO":           func(c *Config) { c.KATO = time.Microsecond },
+		"SubNQN":         func(c *Config) { c.SubNQN = "disk" },
+		"HostNQN":        func(c *Config) { c.HostNQN = "me" },
+		"ConnectTimeout": func(c *Config) { c.IOTimeout = -1 },
+	} {
+		c := good
+		change(&c)
+		if err := c.Validate(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	d := (Config{HostNQN: testHostNQN, SubNQN: nvme.DiscoveryNQN}).withDefaults()
+	if d.HostID.NQN() != testHostNQN || d.KATO != 0 || d.QueueSize != 128 || d.Queues == 0 {
+		t.Errorf("defaults %+v", d)
+	}
+	d = Config{SubNQN: testNQN}.withDefaults()
+	if nvme.CheckNQN(d.HostNQN) != nil || d.HostID.NQN() != d.HostNQN || d.KATO != 5*time.Second {
+		t.Errorf("defaults %+v", d)
+	}
+}

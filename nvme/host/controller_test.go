@@ -1,0 +1,146 @@
+package host
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func TestNamespaceEvents(t *testing.T) {
+	f := newFakeTarget()
+	told := make(chan []uint32)
+	events := make(chan nvme.AsyncEvent, 1)
+	c := connect(t, f, func(c *Config) {
+		c.NamespacesChanged = func(_ *Controller, changed []uint32) { told <- changed }
+		c.Event = func(_ *Controller, e nvme.AsyncEvent) { events <- e }
+	})
+	defer closeController(t, c)
+	for round := range uint32(3) {
+		f.mu.Lock()
+		f.changed = nvme.NSIDList{1, round + 2}
+		f.mu.Unlock()
+		for !f.notify(nvme.EventNamespaceChanged) { // the host renews its request soon
+		}
+		if got := <-told; !slices.Equal(got, []uint32{1, round + 2}) {
+			t.Errorf("told of %v", got)
+		}
+		if e := <-events; e != nvme.EventNamespaceChanged {
+			t.Errorf("event %v", e)
+		}
+	}
+	if c.Counters().AsyncEvents.Load() != 3 || f.commands("Get Log Page (Changed Attached Namespace List)") != 3 {
+		t.Errorf("%d events", c.Counters().AsyncEvents.Load())
+	}
+}
+
+func TestNoEventsWithoutOAES(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.OAES = 0
+	c := connect(t, f)
+	closeController(t, c)
+	if f.commands("Asynchronous Event Request") != 0 {
+		t.Error("the controller has no events, and was asked for some")
+	}
+}
+
+func TestReadLogInPieces(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	defer closeController(t, c)
+	b := make([]byte, 10000)
+	if err := c.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogError, Offset: 400}, b); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(b); i += 4 {
+		if v := binary.LittleEndian.Uint32(b[i:]); v != uint32(i+400)/4 {
+			t.Fatalf("byte %d holds dword %d", i, v)
+		}
+	}
+	f.mu.Lock()
+	pieces := slices.DeleteFunc(slices.Clone(f.log), func(c nvme.Command) bool { return c.Opcode() != nvme.OpGetLogPage })
+	f.mu.Unlock()
+	for i, p := range pieces {
+		if last := i == len(pieces)-1; p.LogRAE() == last || p.LogLength() > 4096 {
+			t.Errorf("piece %d: RAE %v, %d bytes", i, p.LogRAE(), p.LogLength())
+		}
+	}
+	if len(pieces) != 3 {
+		t.Errorf("%d pieces", len(pieces))
+	}
+	if err := c.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogError}, b[:3]); !errors.Is(err, ErrRange) {
+		t.Error(err)
+	}
+	if err := c.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogANA}, b); !errors.Is(err, nvme.StatusInvalidLogPage) {
+		t.Error(err)
+	}
+	if s, err := c.SMART(t.Context()); err != nil || s.Kelvin() != 300 {
+		t.Error(s, err)
+	}
+	if _, err := c.ANA(t.Context()); !errors.Is(err, ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	cause := errors.New("reset by peer")
+	f.queues[2].fail(cause)
+	<-c.Done()
+	if err := c.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	if err := c.Close(); !errors.Is(err, cause) {
+		t.Error(err)
+	}
+	for _, q := range f.queues {
+		<-q.ended
+	}
+}
+
+func TestCloseWithSilentTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		c := connect(t, f, func(c *Config) { c.KATO = -1 })
+		f.setHook(func(*fakeQueue, *Request, *nvme.Completion) verdict { return never })
+		start := time.Now()
+		err := c.Close()
+		if took := time.Since(start); err == nil || took > shutdownLeast {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
+
+func TestCloseEndsOutstanding(t *testing.T) {
+	f := newFakeTarget()
+	f.hook = hang(nvme.OpFlush)
+	c := connect(t, f)
+	ended := make(chan error, 1)
+	r := &Request{Done: func(r *Request) { ended <- r.Err }}
+	r.Cmd.SetFlush(1)
+	c.Submit(0, []*Request{r})
+	closeController(t, c)
+	if err := <-ended; !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+		t.Error(err)
+	}
+	if r.Status() != nvme.StatusHostAborted {
+		t.Error(r.Status())
+	}
+}
+
+func TestFeatures(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	defer closeController(t, c)
+	if v, err := c.Feature(t.Context(), nvme.FeatKATO, nvme.SELCurrent, 0, 77, nil); err != nil || v != 77 {
+		t.Error(v, err)
+	}
+	if v, err := c.SetFeature(t.Context(), nvme.FeatVolatileWC, 0, 1, nil); err != nil || v != 1 {
+		t.Error(v, err)
+	}
+}

@@ -1,0 +1,93 @@
+package host
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func discoveryTarget(entries int) *fakeTarget {
+	f := newFakeTarget()
+	f.nqn = nvme.DiscoveryNQN
+	f.identity.CNTRLTYPE = nvme.ControllerDiscovery
+	f.identity.KAS, f.identity.IOCCSZ, f.identity.OAES, f.identity.LPA = 0, 0, 0, 0
+	f.genctr = 7
+	for i := range entries {
+		e := nvme.DiscoveryEntry{TRTYPE: nvme.TransportTCP, PORTID: uint16(i)}
+		_ = nvme.PutText(e.SUBNQN[:], testNQN)
+		f.entries = append(f.entries, e)
+	}
+	return f
+}
+
+func TestDiscover(t *testing.T) {
+	for _, n := range []int{0, 1, 11} {
+		f := discoveryTarget(n)
+		cfg := f.config()
+		cfg.SubNQN = ""
+		l, err := Discover(t.Context(), cfg)
+		if err != nil || l.Generation != 7 || len(l.Entries) != n {
+			t.Fatalf("%d entries: %+v, %v", n, l, err)
+		}
+		for i, e := range l.Entries {
+			if int(e.PORTID) != i || e.NQN() != testNQN {
+				t.Errorf("entry %d: %+v", i, e)
+			}
+		}
+		if f.kato != 0 || len(f.queues) != 1 {
+			t.Errorf("KATO %d, %d queues", f.kato, len(f.queues))
+		}
+	}
+}
+
+// TestDiscoverChanging has the log grow while it is read, twice.
+func TestDiscoverChanging(t *testing.T) {
+	f := discoveryTarget(1)
+	reads := 0
+	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if r.Cmd.Opcode() == nvme.OpGetLogPage && r.Cmd.LogOffset() != 0 {
+			if reads++; reads <= 2 {
+				f.entries = append(f.entries, nvme.DiscoveryEntry{TRTYPE: nvme.TransportRDMA})
+				f.genctr++
+			}
+		}
+		return usual
+	}
+	l, err := Discover(t.Context(), f.config())
+	if err != nil || len(l.Entries) != 3 || l.Generation != 9 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+func TestDiscoverNeverStable(t *testing.T) {
+	f := discoveryTarget(0)
+	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if r.Cmd.Opcode() == nvme.OpGetLogPage {
+			f.genctr++
+		}
+		return usual
+	}
+	if _, err := Discover(t.Context(), f.config()); !errors.Is(err, ErrDiscoveryUnstable) {
+		t.Error(err)
+	}
+}
+
+func TestDiscoverAbsurd(t *testing.T) {
+	f := discoveryTarget(0)
+	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpGetLogPage {
+			return usual
+		}
+		h := nvme.DiscoveryHeader{NUMREC: 1 << 60}
+		copy(r.Data, h.AppendTo(nil))
+		return answered
+	}
+	if _, err := Discover(t.Context(), f.config()); !errors.Is(err, ErrController) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,199 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func openNamespace(t *testing.T, f *fakeTarget, id uint32) *Namespace {
+	t.Helper()
+	c := connect(t, f)
+	t.Cleanup(func() { closeController(t, c) })
+	n, err := c.Namespace(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestNamespaceList(t *testing.T) {
+	f := newFakeTarget()
+	for id := uint32(2); id <= 1030; id++ {
+		f.addNamespace(id, 12, 1)
+	}
+	c := connect(t, f)
+	defer closeController(t, c)
+	ids, err := c.ActiveNamespaces(t.Context())
+	if err != nil || len(ids) != 1030 || ids[0] != 1 || ids[1029] != 1030 {
+		t.Errorf("%d namespaces, %v", len(ids), err)
+	}
+	f.mu.Lock()
+	for id := uint32(4); id <= 1030; id++ {
+		delete(f.ns, id)
+	}
+	f.mu.Unlock()
+	all, err := c.Namespaces(t.Context())
+	if err != nil || len(all) != 3 || all[1].BlockSize() != 4096 || all[0].Size() != 4096*512 || all[2].Descriptors.NGUID[15] != 3 {
+		t.Errorf("%d namespaces, %v", len(all), err)
+	}
+	for _, id := range []uint32{0, 9, nvme.NSIDAll} {
+		if _, err := c.Namespace(t.Context(), id); !errors.Is(err, nvme.StatusInvalidNamespace) {
+			t.Errorf("namespace %d: %v", id, err)
+		}
+	}
+}
+
+func TestNamespaceUnusable(t *testing.T) {
+	f := newFakeTarget()
+	f.addNamespace(2, 8, 16)
+	f.addNamespace(3, 14, 1) // more than MDTS, 8 KiB
+	f.addNamespace(4, 9, 16).identity.LBAF[0].MS = 8
+	f.addNamespace(5, 12, 1).identity.NSZE = 1 << 60
+	c := connect(t, f)
+	defer closeController(t, c)
+	for id := uint32(2); id <= 5; id++ {
+		if _, err := c.Namespace(t.Context(), id); !errors.Is(err, ErrController) {
+			t.Errorf("namespace %d: %v", id, err)
+		}
+	}
+}
+
+// TestTransfers writes and reads ranges of all sizes against a model.
+func TestTransfers(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	model := make([]byte, n.Size())
+	for range 300 {
+		bs := int64(n.BlockSize())
+		off := rand.Int64N(n.Size()/bs) * bs
+		length := min(rand.Int64N(400)*bs, n.Size()-off)
+		p := make([]byte, length)
+		if rand.IntN(2) == 0 {
+			for i := range p {
+				p[i] = byte(rand.Uint32())
+			}
+			copy(model[off:], p)
+			if got, err := n.WriteAt(t.Context(), p, off); err != nil || got != len(p) {
+				t.Fatalf("write: %d, %v", got, err)
+			}
+			continue
+		}
+		if got, err := n.ReadAt(t.Context(), p, off); err != nil || got != len(p) {
+			t.Fatalf("read: %d, %v", got, err)
+		}
+		if !bytes.Equal(p, model[off:off+length]) {
+			t.Fatalf("%d bytes at %d differ", length, off)
+		}
+	}
+	if !bytes.Equal(f.ns[1].data, model) {
+		t.Error("the volume differs from the model")
+	}
+	if got, err := n.Compare(t.Context(), model, 0); err != nil || got != len(model) {
+		t.Errorf("compare: %d, %v", got, err)
+	}
+	model[100000] ^= 1
+	// MDTS is 8 KiB: everything before the part with the difference is known to be equal.
+	if got, err := n.Compare(t.Context(), model, 0); !errors.Is(err, nvme.StatusCompareFailure) || got != 100000/8192*8192 {
+		t.Errorf("compare: %d, %v", got, err)
+	}
+	var read, written uint64
+	for _, q := range n.ctrl.Queues() {
+		read += q.Counters().BytesRead.Load()
+		written += q.Counters().BytesWritten.Load()
+		if q.Counters().Completed.Load() == 0 {
+			t.Errorf("queue %d was not used", q.ID())
+		}
+	}
+	if read == 0 || written == 0 {
+		t.Error("bytes are not counted")
+	}
+}
+
+func TestTransferFailure(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	f.setHook(func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if q.attr.QID != 0 && r.Cmd.SLBA() >= 48 {
+			cqe.SetStatus(nvme.StatusUnrecoveredRead)
+			return answered
+		}
+		return usual
+	})
+	got, err := n.ReadAt(t.Context(), make([]byte, 1<<20), 0)
+	if got != 48*512 || !errors.Is(err, nvme.StatusUnrecoveredRead) {
+		t.Errorf("%d bytes, %v", got, err)
+	}
+	if n.ctrl.Queues()[0].Counters().MediaErrors.Load()+n.ctrl.Queues()[1].Counters().MediaErrors.Load() == 0 {
+		t.Error("media errors are not counted")
+	}
+}
+
+func TestRanges(t *testing.T) {
+	n := openNamespace(t, newFakeTarget(), 1)
+	for _, c := range []struct{ off, length int64 }{{1, 512}, {0, 1}, {-512, 512}, {n.Size(), 512}, {n.Size() - 512, 1024}, {1<<63 - 512, 512}} {
+		if _, err := n.ReadAt(t.Context(), make([]byte, c.length), c.off); !errors.Is(err, ErrRange) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err := n.Discard(t.Context(), c.off, c.length); !errors.Is(err, ErrRange) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if err := n.WriteZeroes(t.Context(), c.off, c.length, false); !errors.Is(err, ErrRange) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if got, err := n.ReadAt(t.Context(), nil, n.Size()); got != 0 || err != nil {
+		t.Errorf("nothing at the end: %d, %v", got, err)
+	}
+}
+
+func TestOtherCommands(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	ns := f.ns[1]
+	for i := range ns.data {
+		ns.data[i] = 1
+	}
+	if err := n.WriteZeroes(t.Context(), 512, 40*512, true); err != nil {
+		t.Fatal(err)
+	}
+	// WZSL is 1: 8 KiB, 16 blocks.
+	if len(ns.zeroes) != 3 || ns.zeroes[0] != 16 || ns.zeroes[2] != 8 || ns.data[511] != 1 || ns.data[512] != 0 || ns.data[41*512] != 1 {
+		t.Errorf("Write Zeroes of %v blocks", ns.zeroes)
+	}
+	if err := n.Discard(t.Context(), 1024, 2048); err != nil || len(ns.discards) != 1 || ns.discards[0] != (nvme.DSMRange{Blocks: 4, SLBA: 2}) {
+		t.Errorf("%v, %v", ns.discards, err)
+	}
+	if err := n.Flush(t.Context()); err != nil || ns.flushes != 1 {
+		t.Errorf("%d flushes, %v", ns.flushes, err)
+	}
+	if _, err := n.WriteAtFUA(t.Context(), make([]byte, 512), 0); err != nil || ns.data[0] != 0 {
+		t.Error(err)
+	}
+	if err := n.Verify(t.Context(), 0, 512); !errors.Is(err, ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkReadAt(b *testing.B) {
+	f := newFakeTarget()
+	c, err := Connect(b.Context(), f.config())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	n, err := c.Namespace(b.Context(), 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := make([]byte, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := n.ReadAt(b.Context(), p, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// hang makes the target never answer commands of the opcode on I/O queues.
+func hang(op nvme.Opcode) func(*fakeQueue, *Request, *nvme.Completion) verdict {
+	return func(q *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if q.attr.QID != 0 && r.Cmd.Opcode() == op {
+			return never
+		}
+		return usual
+	}
+}
+
+// aborting is hang with a target that honours Abort.
+func aborting(op nvme.Opcode) func(*fakeQueue, *Request, *nvme.Completion) verdict {
+	inner := hang(op)
+	return func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if q.attr.QID == 0 && r.Cmd.Opcode() == nvme.OpAbort {
+			var late nvme.Completion
+			late.SetCID(r.Cmd.AbortCID())
+			late.SetStatus(nvme.StatusAbortRequested)
+			q.t.mu.Lock()
+			victim := q.t.queues[r.Cmd.AbortSQID()]
+			q.t.mu.Unlock()
+			victim.mu.Lock()
+			victim.late = append(victim.late, late)
+			victim.mu.Unlock()
+			victim.poke()
+			return usual
+		}
+		return inner(q, r, cqe)
+	}
+}
+
+func TestTimeoutAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = aborting(nvme.OpFlush)
+		c := connect(t, f)
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err = n.Flush(t.Context())
+		took := time.Since(start)
+		if !errors.Is(err, nvme.StatusAbortRequested) || took < 30*time.Second || took > 34*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if _, err := n.ReadAt(t.Context(), make([]byte, 512), 0); err != nil {
+			t.Errorf("the controller was given up: %v", err)
+		}
+		if c.Counters().Aborts.Load() != 1 || c.Queues()[0].Counters().Timeouts.Load() != 1 {
+			t.Errorf("%d aborts, %d timeouts", c.Counters().Aborts.Load(), c.Queues()[0].Counters().Timeouts.Load())
+		}
+		closeController(t, c)
+	})
+}
+
+func TestTimeoutFatal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = hang(nvme.OpFlush) // Abort succeeds, and nothing comes of it
+		c := connect(t, f, func(c *Config) { c.IOTimeout = time.Second })
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err = n.Flush(t.Context())
+		took := time.Since(start)
+		if !errors.Is(err, ErrTimeout) || !errors.Is(err, ErrLost) || took < 2*time.Second || took > 2500*time.Millisecond {
+			t.Errorf("after %v: %v", took, err)
+		}
+		<-c.Done()
+		if err := c.Close(); !errors.Is(err, ErrTimeout) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCancelAborts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = aborting(nvme.OpRead)
+		c := connect(t, f)
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		got, err := n.ReadAt(ctx, make([]byte, 3*8192), 0)
+		if took := time.Since(start); got != 0 || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("%d bytes after %v: %v", got, took, err)
+		}
+		if c.Err() != nil {
+			t.Error("the controller was given up")
+		}
+		closeController(t, c)
+	})
+}
+
+func TestCancelGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = hang(nvme.OpRead)
+		c := connect(t, f)
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		_, err = n.ReadAt(ctx, make([]byte, 3*8192), 0)
+		if took := time.Since(start); !errors.Is(err, ErrLost) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second+cancelGrace {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if err := c.Close(); !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestIdleTimer makes sure that nothing wakes an idle queue.
+func TestIdleTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, m := manual(8)
+		q.SubmitOne(requests(1, func(int, *Request) {})[0])
+		m.answer(m.cids[0], 0)
+		time.Sleep(time.Minute)
+		if q.timer.armed || q.timer.tick != 0 {
+			t.Errorf("armed %v after %d ticks", q.timer.armed, q.timer.tick)
+		}
+		m.sink.Closed(nil)
+	})
+}
