@@ -84,15 +84,35 @@ func (q *qp) onNAK(syndrome wire.Syndrome) {
 // are done only when their data is here: one that is still open means that its answer is
 // lost, since answers come in order. That is retried, and false is returned.
 func (q *qp) ackedBefore(psn wire.PSN, now time.Duration) bool {
-	r := &q.req
-	if !r.reads.empty() && r.reads.front().next.Before(psn) {
-		lost := r.reads.front().next
+	if lost, ok := q.openReadBefore(psn); ok {
 		q.advance(lost, now)
 		q.impliedNAK(lost, now)
 		return false
 	}
 	q.advance(psn, now)
 	return true
+}
+
+// openReadBefore is the PSN of the first answer before psn that hasn't come. The queue of
+// READs on their way doesn't tell: a retry begins by emptying it.
+func (q *qp) openReadBefore(psn wire.PSN) (lost wire.PSN, ok bool) {
+	r := &q.req
+	if q.attr.MaxRdAtomic == 0 {
+		return 0, false
+	}
+	for i := r.head; i != r.tail; i++ {
+		w := q.sq.at(i)
+		switch {
+		case !w.started || w.packets > 0 && !w.first.Before(psn):
+			return 0, false
+		case w.packets == 0 || w.windowed() || !r.una.Before(w.end()):
+		case w.first.Before(r.una):
+			return r.una, r.una.Before(psn)
+		default:
+			return w.first, true
+		}
+	}
+	return 0, false
 }
 
 // impliedNAK retries from a READ or atomic whose answer at psn is lost.

@@ -5,6 +5,9 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
@@ -184,12 +187,23 @@ func benchmarkEcho(b *testing.B, depth int) {
 			b.Fatal(err)
 		}
 	}
+	cpu := processorTime()
 	<-done
 	b.StopTimer()
+	b.ReportMetric(float64(processorTime()-cpu)/float64(b.N), "cpu-ns/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "io/s")
 	reportLoss(b, x, y)
 }
 
+// processorTime is what this process has used, which says more than the clock does where
+// other programs run too.
+func processorTime() time.Duration {
+	var u unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// reportLoss logs what went wrong, and how well calls were filled.
 func reportLoss(b *testing.B, sides ...*loopSide) {
 	for _, s := range sides {
 		c := s.dev.Counters()
@@ -198,7 +212,12 @@ func reportLoss(b *testing.B, sides ...*loopSide) {
 				b.Logf("%s %v=%d", s.dev.Attr().Addr, k, c[k])
 			}
 		}
-		b.Logf("%s packets/call sent %.1f", s.dev.Attr().Addr, float64(c[SentPackets])/float64(c[SendCalls]))
+		line := fmt.Sprintf("%s sends %.1f packets a call", s.dev.Attr().Addr, float64(c[SentPackets])/float64(c[SendCalls]))
+		if u, ok := s.dev.conn.(udp.Counted); ok {
+			u := u.Counters()
+			line += fmt.Sprintf(", receives %.1f; kernel dropped %d, refused %d", float64(u.RxDatagrams.Load())/float64(u.RxSyscalls.Load()), u.RxKernelDrops.Load(), u.TxDrops.Load())
+		}
+		b.Log(line)
 	}
 }
 
@@ -248,7 +267,9 @@ func benchmarkBulk(b *testing.B, op verbs.WROpcode) {
 	if _, err := first.qp.PostSend(first.send); err != nil {
 		b.Fatal(err)
 	}
+	cpu := processorTime()
 	<-done
 	b.StopTimer()
+	b.ReportMetric(float64(processorTime()-cpu)/float64(b.N), "cpu-ns/op")
 	reportLoss(b, x, y)
 }

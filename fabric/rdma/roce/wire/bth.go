@@ -81,10 +81,6 @@ func ParseBTH(h *BTH, b []byte) error {
 	return nil
 }
 
-// PeekDestQP returns the destination QP of a packet of at least BTHSize bytes without parsing
-// the rest of it.
-func PeekDestQP(b []byte) QPN { return QPN(uint24(b[5:])) }
-
 // PKeyMatch reports whether two P_Keys let packets through: the same partition, and at least
 // one side a full member (IBTA 10.9.3).
 func PKeyMatch(a, b uint16) bool {

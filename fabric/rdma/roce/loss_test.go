@@ -1,0 +1,211 @@
+package roce
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+)
+
+// mishap is what happens to one packet.
+type mishap struct {
+	name   string
+	action simnet.Action
+}
+
+var mishaps = []mishap{
+	{"lost", simnet.Action{Drop: true}},
+	{"doubled", simnet.Action{Copies: 1}},
+	{"late", simnet.Action{Delay: 3 * time.Millisecond}},
+}
+
+// TestMishapToEachPacket loses, doubles or delays each packet of each operation in turn, in
+// both directions: the operation succeeds all the same, once.
+func TestMishapToEachPacket(t *testing.T) {
+	for _, m := range mishaps {
+		for _, op := range operations {
+			for _, n := range []int{0, 1, 256, 257, 5 * 256, 20*256 + 1} {
+				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
+					for victim := 0; ; victim++ {
+						hit := false
+						synctest.Test(t, func(t *testing.T) {
+							p := newPair(t, pairConfig{mtu: verbs.MTU256, psn: 0xfffff0})
+							p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
+							seen := 0
+							p.net.SetFilter(func(*simnet.Datagram) simnet.Action {
+								seen++
+								if seen-1 == victim {
+									hit = true
+									return m.action
+								}
+								return simnet.Action{}
+							})
+							op.run(p, n)
+							p.checkQuiet()
+						})
+						if !hit {
+							break
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// checkQuiet checks that nothing is outstanding and no receive completion came twice.
+func (p *pair) checkQuiet() {
+	p.t.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	for _, s := range []*side{p.a, p.b} {
+		s.mu.Lock()
+		if len(s.got) > 0 {
+			p.t.Errorf("completion too many: %+v", s.got)
+		}
+		s.mu.Unlock()
+		for _, q := range s.dev.QPs() {
+			if q.Outstanding != 0 || q.InFlight != 0 || q.ReadBytes != 0 || q.State != verbs.RTS {
+				p.t.Errorf("left behind: %+v", q)
+			}
+		}
+		s.dev.mu.Lock()
+		if s.dev.readWindow.inflight != 0 || s.dev.timerAt != 0 {
+			p.t.Errorf("READ bytes %d, timer at %v while idle", s.dev.readWindow.inflight, s.dev.timerAt)
+		}
+		s.dev.mu.Unlock()
+	}
+}
+
+// TestUnreliableNetwork runs a random mixture over bad links, and checks every byte.
+func TestUnreliableNetwork(t *testing.T) {
+	for _, link := range []simnet.Link{
+		{Latency: 20 * time.Microsecond},
+		{Latency: 20 * time.Microsecond, Loss: 0.001},
+		{Latency: 100 * time.Microsecond, Loss: 0.02},
+		{Latency: 100 * time.Microsecond, Loss: 0.01, Duplicate: 0.05, Corrupt: 0.01},
+		{Latency: 2 * time.Millisecond, Loss: 0.005, Reorder: 0.02, Jitter: 50 * time.Microsecond},
+		{Latency: 10 * time.Microsecond, Bandwidth: 100 << 20, Queue: 64 << 10},
+	} {
+		for _, coalesce := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%+v,%v", link, coalesce), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newPair(t, pairConfig{
+						mtu: verbs.MTU1024, psn: 0xffff00, depth: 32, rnrRetry: 7,
+						endpoint: simnet.Config{MTU: 1500, RecvBuffer: 200 << 10, Coalesce: coalesce},
+						memory:   4 << 20,
+					})
+					p.net.SetDefault(link)
+					p.mixture(rand.New(rand.NewPCG(1, 2)), 400)
+					p.checkQuiet()
+				})
+			})
+		}
+	}
+}
+
+// mixture keeps 16 operations of random kind and size outstanding from a to b, each with a
+// slot of memory on either side, and checks each when it is complete.
+func (p *pair) mixture(r *rand.Rand, count int) {
+	const slots, slotSize = 16, 128 << 10
+	want := make([][]byte, slots)
+	kinds := make([]verbs.WROpcode, slots)
+	post := func(slot int) {
+		n := r.IntN(8 << 10)
+		if r.IntN(8) == 0 {
+			n = r.IntN(slotSize)
+		}
+		op := []verbs.WROpcode{verbs.WRSend, verbs.WRRDMAWrite, verbs.WRRDMARead}[r.IntN(3)]
+		off := slot * slotSize
+		src, dst := p.a, p.b
+		if op == verbs.WRRDMARead {
+			src, dst = p.b, p.a
+		}
+		fill(src.buf[off:off+n], r.Int())
+		clear(dst.buf[off : off+slotSize])
+		want[slot] = src.buf[off : off+n]
+		kinds[slot] = op
+		if op == verbs.WRSend {
+			// Receives are taken in the order of the SENDs, which is that of the posts.
+			p.b.recv(uint64(slot), p.b.sge(off, slotSize)...)
+		}
+		p.a.post(verbs.SendWR{
+			WRID: uint64(slot), Opcode: op, SGList: p.a.sge(off, n),
+			RemoteAddr: p.b.mr.Addr() + uint64(off), RKey: p.b.mr.RKey(),
+		})
+	}
+	for slot := range slots {
+		post(slot)
+	}
+	for done := 0; done < count; done++ {
+		wc := p.a.wait(1)[0]
+		if wc.Status != verbs.WCSuccess {
+			p.t.Fatalf("operation %d: %v; %s", done, wc.Status, dump(p.a.dev))
+		}
+		slot := int(wc.WRID)
+		got := p.b.buf
+		switch kinds[slot] {
+		case verbs.WRSend:
+			if rc := p.b.wait(1)[0]; rc.WRID != wc.WRID || rc.Status != verbs.WCSuccess || int(rc.ByteLen) != len(want[slot]) {
+				p.t.Fatalf("receive %+v for %+v of %d bytes", rc, wc, len(want[slot]))
+			}
+		case verbs.WRRDMARead:
+			got = p.a.buf
+		}
+		checkMoved(p.t, want[slot], got[slot*slotSize:], len(want[slot]))
+		if done+slots < count {
+			post(slot)
+		}
+	}
+}
+
+// TestSilentPeer: the ACK timeout and the retry count of the queue pair decide when it is
+// given up.
+func TestSilentPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{timeout: 14, retryCnt: 3})
+		p.net.Cut(addrA, addrB)
+		began := time.Now()
+		p.a.recv(5, p.a.sge(0, 10)...)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)},
+			verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)})
+		p.a.want(1, verbs.WCRetryExcErr)
+		took := time.Since(began)
+		// Timeout 14 is 67 ms: the first try and three more.
+		if timeout := wire.AckTimeout(14); took < 4*timeout || took > 5*timeout {
+			t.Errorf("gave up after %v, timeout is %v", took, timeout)
+		}
+		p.a.want(2, verbs.WCWRFlushErr)
+		p.a.want(5, verbs.WCWRFlushErr)
+		synctest.Wait()
+		if !p.a.hasEvent(verbs.EventQPFatal) || p.a.qp.Query().State != verbs.Err {
+			t.Errorf("events %v, state %v", p.a.events, p.a.qp.Query().State)
+		}
+		if c := p.a.dev.Counters(); c[LocalAckTimeoutErr] != 4 {
+			t.Errorf("local_ack_timeout_err = %d, want 4", c[LocalAckTimeoutErr])
+		}
+	})
+}
+
+// TestNoTimeout: with Timeout 0 a silent peer is waited for without end.
+func TestNoTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := pairConfig{}.withDefaults()
+		c.timeout = 0
+		p := &pair{t: t, net: simnet.New(1), cfg: c}
+		p.a, p.b = p.newSide(addrA), p.newSide(addrB)
+		p.connect(p.a, p.b)
+		t.Cleanup(p.close)
+		p.net.Cut(addrA, addrB)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)})
+		time.Sleep(time.Hour)
+		if n := len(p.a.got); n != 0 {
+			t.Errorf("%d completions", n)
+		}
+	})
+}
