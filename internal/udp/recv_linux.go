@@ -10,12 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A receive takes up to 65,507 bytes. The buffers lie a little more than 64 KiB apart:
-// exactly that, the heads of all would fall into the same set of the processor's cache.
-const (
-	recvSize   = 64 << 10
-	recvStride = recvSize + 4096 + 256
-)
+// recvSize holds the longest datagram (65,507 bytes) and all that the kernel coalesces.
+const recvSize = 64 << 10
 
 // Control room of one receive: UDP_GRO (int), IP_TOS (byte) or IPV6_TCLASS (int), and
 // SO_RXQ_OVFL (uint32), 24 bytes each, in words so that headers are aligned.
@@ -35,9 +31,9 @@ type receiver struct {
 }
 
 func (r *receiver) init() {
-	r.buf = make([]byte, RecvBatch*recvStride)
+	r.buf = make([]byte, RecvBatch*recvSize)
 	for i := range r.hdrs {
-		r.iovs[i].Base = &r.buf[i*recvStride]
+		r.iovs[i].Base = &r.buf[i*recvSize]
 		r.iovs[i].SetLen(recvSize)
 		h := &r.hdrs[i].hdr
 		h.Iov = &r.iovs[i]
@@ -153,7 +149,7 @@ func addSome(c *atomic.Uint64, n uint64) {
 // parse reads message i into r.
 func (c *conn) parse(r *Received, i int) {
 	m := &c.rx.hdrs[i]
-	off := i * recvStride
+	off := i * recvSize
 	end := off + int(m.len)
 	r.Buf = c.rx.buf[off:end:end]
 	r.SegmentSize = len(r.Buf)

@@ -9,7 +9,9 @@ const (
 	MaxTrainParts    = 1024  // UIO_MAXIOV: gathered pieces of one message
 )
 
-// RecvBatch is the most entries that one Recv fills: a longer rx gains nothing.
+// RecvBatch is the most entries that one Recv fills; a longer rx gains nothing. Small
+// datagrams that come one by one cost a tenth less with 16 than with 1, and 64 gain nothing
+// more; coalesced ones don't care. The buffers behind it are 64 KiB each.
 const RecvBatch = 16
 
 // Train is a run of datagrams for one destination that leaves in one piece: all are
