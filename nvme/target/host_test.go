@@ -78,7 +78,10 @@ func dial(t testing.TB, tg *Target, change ...func(*fakeConn)) *fakeConn {
 		f(c)
 	}
 	var err error
-	if c.q, err = tg.NewQueue(c); err != nil {
+	c.mu.Lock() // the engine may disconnect before we know its queue
+	c.q, err = tg.NewQueue(c)
+	c.mu.Unlock()
+	if err != nil {
 		t.Fatalf("NewQueue: %v", err)
 	}
 	return c

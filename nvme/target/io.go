@@ -1,9 +1,7 @@
 package target
 
 import (
-	"bytes"
 	"errors"
-	"sync"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -224,7 +222,8 @@ func (r *Request) nextFlush() bool {
 	c := &e.chain
 	if c.started {
 		if err := e.io.Err; err != nil {
-			r.finish(r.volumeStatus(err))
+			c.table = nil
+			r.respond(r.volumeStatus(err))
 			return false
 		}
 		e.ns.put(e.q.shard)
@@ -239,157 +238,7 @@ func (r *Request) nextFlush() bool {
 			return true
 		}
 	}
-	r.finish(nvme.StatusSuccess)
+	c.table = nil
+	r.respond(nvme.StatusSuccess)
 	return false
 }
-
-// datasetManagement takes the host's ranges, in as many bytes as it likes to send: Linux
-// always sends the most that there can be.
-func (r *Request) datasetManagement() {
-	if !r.namespace() {
-		return
-	}
-	n, ok := r.mapAnySGL()
-	if !ok {
-		return
-	}
-	if n < r.Cmd.DSMRanges()*nvme.DSMRangeSize || n > nvme.DSMDataSize {
-		r.fail(nvme.StatusSGLLengthInvalid, offSGL)
-		return
-	}
-	r.withHostData(n, (*Request).haveRanges)
-}
-
-// haveRanges checks every range before the first is discarded.
-func (r *Request) haveRanges() {
-	e := &r.engine
-	deallocate := r.Cmd.DSMAttributes()&nvme.DSMDeallocate != 0
-	if deallocate && !r.writable() {
-		return
-	}
-	n := r.Cmd.DSMRanges()
-	e.chain.scratch = scratchPool.Get().(*scratch)
-	r.hostData(e.chain.scratch.bytes[:n*nvme.DSMRangeSize])
-	size := e.ns.blocks.Load()
-	for i := range n {
-		if d := r.dsmRange(i); d.SLBA > size || uint64(d.Blocks) > size-d.SLBA {
-			r.finish(nvme.StatusLBAOutOfRange | nvme.StatusDNR)
-			return
-		}
-	}
-	if !deallocate || !e.ns.info.Discard {
-		r.finish(nvme.StatusSuccess) // the rest is advice
-		return
-	}
-	r.run(0, n, (*Request).nextDiscard)
-}
-
-func (r *Request) dsmRange(i int) (d nvme.DSMRange) {
-	_ = d.Parse(r.engine.chain.scratch.bytes[i*nvme.DSMRangeSize:]) // there are enough bytes
-	return d
-}
-
-func (r *Request) nextDiscard() bool {
-	e := &r.engine
-	c := &e.chain
-	if c.started && e.io.Err != nil {
-		r.finish(r.volumeStatus(e.io.Err))
-		return false
-	}
-	for c.pos < c.end {
-		d := r.dsmRange(c.pos)
-		c.pos++
-		if d.Blocks == 0 {
-			continue
-		}
-		e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpDiscard, false, false
-		e.io.Offset, e.io.Length = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
-		e.io.Bufs = e.io.Bufs[:0]
-		return true
-	}
-	r.finish(nvme.StatusSuccess)
-	return false
-}
-
-func (r *Request) compare() {
-	if !r.namespace() || !r.blocks(blockdev.OpRead) || !r.transfer() {
-		return
-	}
-	r.withHostData(r.engine.bytes, (*Request).compareData)
-}
-
-func (r *Request) compareData() {
-	r.engine.chain.scratch = scratchPool.Get().(*scratch)
-	r.scan((*Request).nextCompare)
-}
-
-// verify reads the range and throws the data away.
-func (r *Request) verify() {
-	if !r.namespace() || !r.blocks(blockdev.OpRead) {
-		return
-	}
-	r.engine.chain.scratch = scratchPool.Get().(*scratch)
-	r.scan((*Request).nextScan)
-}
-
-// scan reads the range of e.io piece by piece into the scratch memory.
-func (r *Request) scan(next func(*Request) bool) {
-	e := &r.engine
-	length := int(e.io.Length)
-	e.io.Length = 0
-	r.run(0, length, next)
-}
-
-func (r *Request) nextCompare() bool {
-	e := &r.engine
-	c := &e.chain
-	if c.started && e.io.Err == nil {
-		n := int(e.io.Length)
-		host := c.scratch.host[:n]
-		r.hostDataAt(host, c.pos-n)
-		if !bytes.Equal(host, c.scratch.bytes[:n]) {
-			r.finish(nvme.StatusCompareFailure | nvme.StatusDNR)
-			return false
-		}
-	}
-	return r.nextScan()
-}
-
-func (r *Request) nextScan() bool {
-	e := &r.engine
-	c := &e.chain
-	if c.started && e.io.Err != nil {
-		r.finish(r.volumeStatus(e.io.Err))
-		return false
-	}
-	if c.pos == c.end {
-		r.finish(nvme.StatusSuccess)
-		return false
-	}
-	n := min(c.end-c.pos, scratchSize)
-	e.io.Offset += e.io.Length
-	e.io.Length = int64(n)
-	e.io.Bufs = append(e.io.Bufs[:0], c.scratch.bytes[:n])
-	c.pos += n
-	return true
-}
-
-// scratch is memory for commands that look at data: a piece of the volume's, aligned, and a
-// piece of the host's.
-type scratch struct {
-	bytes []byte
-	host  []byte
-}
-
-// scratchSize holds the largest block, and every range of Dataset Management.
-const (
-	scratchSize  = 64 << 10
-	scratchAlign = 4096
-)
-
-var scratchPool = sync.Pool{New: func() any {
-	b := make([]byte, 2*scratchSize+scratchAlign)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (scratchAlign - 1)
-	b = b[skip:]
-	return &scratch{bytes: b[:scratchSize:scratchSize], host: b[scratchSize : 2*scratchSize]}
-}}

@@ -33,19 +33,20 @@ var transportModes = map[string]func(*fakeConn){
 // TestAgainstModel: random commands leave the same bytes in the volume as in a model, however
 // volume and transport answer.
 func TestAgainstModel(t *testing.T) {
-	const size = 1 << 20
+	const size = 8 << 20
 	volumes := map[string]func(t *testing.T) blockdev.Volume{
-		"memory":  func(t *testing.T) blockdev.Volume { return memVolume(t, size, 512) },
-		"plain":   func(*testing.T) blockdev.Volume { return newTestVolume(size, 4096) },
-		"late":    func(*testing.T) blockdev.Volume { v := newTestVolume(size, 512); v.late = true; return v },
-		"aligned": func(*testing.T) blockdev.Volume { v := newTestVolume(size, 512); v.info.Align = 4096; return v },
+		"memory":           func(t *testing.T) blockdev.Volume { return memVolume(t, size, 512) },
+		"plain":            func(*testing.T) blockdev.Volume { return newTestVolume(size, 4096) },
+		"late":             func(*testing.T) blockdev.Volume { v := newTestVolume(size, 512); v.late = true; return v },
+		"blocks of 64 KiB": func(*testing.T) blockdev.Volume { return newTestVolume(size, 64<<10) },
+		"aligned":          func(*testing.T) blockdev.Volume { v := newTestVolume(size, 512); v.info.Align = 4096; return v },
 	}
 	for vname, volume := range volumes {
 		for mname, mode := range transportModes {
 			t.Run(vname+"/"+mname, func(t *testing.T) {
 				v := volume(t)
 				s := connect(t, newTarget(t, v), testNQN, mode)
-				newModel(v.Info(), rand.New(rand.NewPCG(1, 2))).run(t, s.io, 300)
+				newModel(v.Info(), rand.New(rand.NewPCG(1, 2))).run(t, s.io, 200)
 				s.close()
 			})
 		}
@@ -65,7 +66,7 @@ func newModel(i blockdev.Info, rnd *rand.Rand) *model {
 
 func (m *model) run(t *testing.T, c *fakeConn, n int) {
 	for range n {
-		blocks := 1 + m.rnd.IntN(min(m.rnd.IntN(64)+1, 64))
+		blocks := 1 + m.rnd.IntN(1+m.rnd.IntN(min(64, c.attr.MaxTransfer/m.block)))
 		slba := m.rnd.IntN(len(m.data)/m.block - blocks)
 		want := m.data[slba*m.block:][:blocks*m.block]
 		buf := make([]byte, len(want)+1)[1:] // not aligned
@@ -108,8 +109,10 @@ func (m *model) run(t *testing.T, c *fakeConn, n int) {
 
 func fillRandom(rnd *rand.Rand, b []byte) {
 	for i := range b {
-		b[i] = byte(rnd.Uint32())
+		b[i] = byte(i) * byte(i>>8)
 	}
+	b[rnd.IntN(len(b))] = byte(rnd.Uint32())
+	b[0] = byte(rnd.Uint32())
 }
 
 func TestIOErrors(t *testing.T) {

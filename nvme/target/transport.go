@@ -33,7 +33,8 @@ type Conn interface {
 	Respond(r *Request)
 
 	// Disconnect ends the connection, in the background, because of err (nil for an orderly
-	// end). Queue.Closed follows when the transport has let go of every request.
+	// end). Queue.Closed follows when the transport has let go of every request. Where the
+	// target closes at that moment, it is called before NewQueue has returned the queue.
 	//
 	// However a connection ends, the transport calls Queue.Closing as soon as it knows: the
 	// engine then gives back, through Respond, the requests that wait for something other

@@ -1,0 +1,151 @@
+package target
+
+import (
+	"bytes"
+	"sync"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Compare and Verify read their range piece by piece. Verify has the transport's memory for
+// it; Compare, whose host data may lie there, has memory of its own.
+
+// pieceSize is the most that a piece of Compare or Verify has, unless a block has more.
+const pieceSize = 16 << 10
+
+func (r *Request) compare() {
+	if !r.namespace() || !r.blocks(blockdev.OpRead) || !r.transfer() {
+		return
+	}
+	r.withHostData(r.engine.bytes, (*Request).compareData)
+}
+
+func (r *Request) compareData() {
+	e := &r.engine
+	e.chain.piece = newPiece(e.ns.pieceSize())
+	r.scan((*Request).nextCompare)
+}
+
+func (r *Request) verify() {
+	if !r.namespace() || !r.blocks(blockdev.OpRead) {
+		return
+	}
+	e := &r.engine
+	r.withMemory(int(min(e.io.Length, int64(e.ns.pieceSize()))), (*Request).verifyVolume)
+}
+
+func (r *Request) verifyVolume() { r.scan((*Request).nextPiece) }
+
+func (ns *Namespace) pieceSize() int { return max(pieceSize, 1<<ns.shift) }
+
+// scan reads the range of e.io.
+func (r *Request) scan(next func(*Request) bool) {
+	e := &r.engine
+	length := int(e.io.Length)
+	e.io.Length = 0
+	r.run(0, length, next)
+}
+
+func (r *Request) nextCompare() bool {
+	e := &r.engine
+	c := &e.chain
+	if n := int(e.io.Length); c.started && e.io.Err == nil && !r.hostEqual(c.piece.bytes[:n], c.pos-n) {
+		r.endCompare(nvme.StatusCompareFailure | nvme.StatusDNR)
+		return false
+	}
+	return r.nextPiece()
+}
+
+// nextPiece prepares the next read, or ends the command.
+func (r *Request) nextPiece() bool {
+	e := &r.engine
+	c := &e.chain
+	if c.started && e.io.Err != nil {
+		r.endCompare(r.volumeStatus(e.io.Err))
+		return false
+	}
+	if c.pos == c.end {
+		r.endCompare(nvme.StatusSuccess)
+		return false
+	}
+	n := min(c.end-c.pos, e.ns.pieceSize())
+	e.io.Offset += e.io.Length
+	e.io.Length = int64(n)
+	e.io.Bufs = e.io.Bufs[:0]
+	if c.piece != nil {
+		e.io.Bufs = append(e.io.Bufs, c.piece.bytes[:n])
+	} else {
+		r.useSome(n)
+	}
+	c.pos += n
+	return true
+}
+
+// useSome makes the first n bytes of r.Data the buffers of e.io.
+func (r *Request) useSome(n int) {
+	for i := range r.Data {
+		b := r.Data[i].Bytes
+		b = b[:min(len(b), n)]
+		if n -= len(b); len(b) > 0 {
+			r.engine.io.Bufs = append(r.engine.io.Bufs, b)
+		}
+	}
+}
+
+func (r *Request) endCompare(st nvme.Status) {
+	if p := r.engine.chain.piece; p != nil {
+		r.engine.chain.piece = nil
+		p.free()
+	}
+	r.respond(st)
+}
+
+// hostEqual compares b with the host's data from byte off on.
+func (r *Request) hostEqual(b []byte, off int) bool {
+	if r.InCapsule != nil {
+		return bytes.Equal(b, r.InCapsule[off:off+len(b)])
+	}
+	for i := range r.Data {
+		host := r.Data[i].Bytes
+		if off >= len(host) {
+			off -= len(host)
+			continue
+		}
+		n := min(len(b), len(host)-off)
+		if !bytes.Equal(b[:n], host[off:off+n]) {
+			return false
+		}
+		b, off = b[n:], 0
+	}
+	return len(b) == 0
+}
+
+// piece is memory that is aligned for direct I/O.
+type piece struct {
+	bytes []byte
+}
+
+const pieceAlign = 4096
+
+var piecePool = sync.Pool{New: func() any { return makePiece(pieceSize) }}
+
+func newPiece(n int) *piece {
+	if n > pieceSize {
+		return makePiece(n)
+	}
+	return piecePool.Get().(*piece)
+}
+
+func makePiece(n int) *piece {
+	b := make([]byte, n+pieceAlign)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (pieceAlign - 1)
+	return &piece{b[skip : skip+n : skip+n]}
+}
+
+func (p *piece) free() {
+	if len(p.bytes) == pieceSize {
+		piecePool.Put(p)
+	}
+}

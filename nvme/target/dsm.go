@@ -1,0 +1,74 @@
+package target
+
+import (
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// datasetManagement takes the host's ranges, in as many bytes as it likes to send: Linux
+// always sends the most that there can be.
+func (r *Request) datasetManagement() {
+	if !r.namespace() {
+		return
+	}
+	n, ok := r.mapAnySGL()
+	if !ok {
+		return
+	}
+	if n < r.Cmd.DSMRanges()*nvme.DSMRangeSize || n > nvme.DSMDataSize {
+		r.fail(nvme.StatusSGLLengthInvalid, offSGL)
+		return
+	}
+	r.withHostData(n, (*Request).haveRanges)
+}
+
+// haveRanges checks every range before the first is discarded.
+func (r *Request) haveRanges() {
+	e := &r.engine
+	deallocate := r.Cmd.DSMAttributes()&nvme.DSMDeallocate != 0
+	if deallocate && !r.writable() {
+		return
+	}
+	n := r.Cmd.DSMRanges()
+	size := e.ns.blocks.Load()
+	for i := range n {
+		if d := r.dsmRange(i); d.SLBA > size || uint64(d.Blocks) > size-d.SLBA {
+			r.fail(nvme.StatusLBAOutOfRange, offCDW10)
+			return
+		}
+	}
+	if !deallocate || !e.ns.info.Discard {
+		r.respond(nvme.StatusSuccess) // the rest is advice
+		return
+	}
+	r.run(0, n, (*Request).nextDiscard)
+}
+
+func (r *Request) dsmRange(i int) (d nvme.DSMRange) {
+	var b [nvme.DSMRangeSize]byte
+	r.hostDataAt(b[:], i*nvme.DSMRangeSize)
+	_ = d.Parse(b[:]) // there are enough bytes
+	return d
+}
+
+func (r *Request) nextDiscard() bool {
+	e := &r.engine
+	c := &e.chain
+	if c.started && e.io.Err != nil {
+		r.respond(r.volumeStatus(e.io.Err))
+		return false
+	}
+	for c.pos < c.end {
+		d := r.dsmRange(c.pos)
+		c.pos++
+		if d.Blocks == 0 {
+			continue
+		}
+		e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpDiscard, false, false
+		e.io.Offset, e.io.Length = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
+		e.io.Bufs = e.io.Bufs[:0]
+		return true
+	}
+	r.respond(nvme.StatusSuccess)
+	return false
+}
