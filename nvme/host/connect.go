@@ -101,6 +101,9 @@ func (c *Controller) dial(ctx context.Context, qid uint16, size, inCapsule int, 
 	if q.tq, err = c.cfg.Transport.Dial(ctx, q.attr); err != nil {
 		return nil, c.connectError("connection", qid, err)
 	}
+	if n := q.tq.Size(); n < size {
+		q.resize(max(n, minQueueSize))
+	}
 	if err := c.adopt(q); err != nil {
 		q.close(err)
 		return nil, c.connectError("connection", qid, err)

@@ -83,7 +83,7 @@ func TestConnectRefuses(t *testing.T) {
 		want   string
 		is     error
 	}{
-		"wrong subsystem":  {func(f *fakeTarget) { f.nqn = "nqn.2024-01.com.example:other" }, "subsystem NQN; the target doesn't export", nvme.StatusConnectInvalidParameter},
+		"wrong subsystem":  {func(f *fakeTarget) { f.nqn = "nqn.2024-01.com.example:other" }, "queue 0: Connect: connect invalid parameters (do not retry): subsystem NQN; the target doesn't export", nvme.StatusConnectInvalidParameter},
 		"CNTLID":           {func(f *fakeTarget) { f.identity.CNTLID = 2 }, "CNTLID is 2, but Connect gave 1", ErrController},
 		"KAS":              {func(f *fakeTarget) { f.identity.KAS = 0 }, "KAS is 0", ErrController},
 		"IOCCSZ":           {func(f *fakeTarget) { f.identity.IOCCSZ = 3 }, "IOCCSZ is 3", ErrController},
@@ -94,7 +94,7 @@ func TestConnectRefuses(t *testing.T) {
 		"SQES":             {func(f *fakeTarget) { f.identity.SQES = 0x77 }, "SQES is 0x77", ErrController},
 		"CQES":             {func(f *fakeTarget) { f.identity.CQES = 0x33 }, "CQES is 0x33", ErrController},
 		"MPSMIN":           {func(f *fakeTarget) { f.cap |= 1 << 48 }, "CAP.MPSMIN is 1", ErrController},
-		"dial":             {func(f *fakeTarget) { f.dialErr = errors.New("nobody listens") }, "connection of queue 0 of nqn.2024-01.com.example:disk1 at tcp://127.0.0.1:4420: nobody listens", nil},
+		"dial":             {func(f *fakeTarget) { f.dialErr = errors.New("nobody listens") }, "tcp://127.0.0.1:4420, subsystem nqn.2024-01.com.example:disk1, queue 0: connection: nobody listens", nil},
 		"fatal controller": {func(f *fakeTarget) { f.hook = csts(nvme.CSTSFatal) }, "CSTS.CFS", ErrFatal},
 		"gone controller":  {func(f *fakeTarget) { f.hook = csts(nvme.CSTSGone) }, "all ones", ErrLost},
 		"authentication":   {func(f *fakeTarget) { f.hook = connectResult(uint32(nvme.ConnectATR) | 1) }, "demands authentication", ErrAuthentication},

@@ -169,7 +169,7 @@ func (c *Controller) expired(q *Queue, cid uint16, again bool) {
 // abort is queueOwner's.
 func (c *Controller) abort(q *Queue, cid uint16) {
 	if !c.live.Load() {
-		c.fail(c.lost(fmt.Errorf("%w: queue %d, while connecting", ErrTimeout, q.attr.QID)))
+		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x, with no way to abort it now", ErrTimeout, q.attr.QID, cid)))
 		return
 	}
 	c.aborter.abort(c, q.attr.QID, cid)
@@ -178,8 +178,8 @@ func (c *Controller) abort(q *Queue, cid uint16) {
 // Submit sends requests on I/O queue i, counted from 0: see Queue.Submit.
 func (c *Controller) Submit(i int, rs []*Request) { c.io[i].Submit(rs) }
 
-// command runs one admin command with data, in memory of the transport. in is sent, or out
-// received, by the direction of the command.
+// command runs one admin command. data is sent or filled, by the direction of the command, by
+// way of memory of the transport.
 func (c *Controller) command(ctx context.Context, cmd *nvme.Command, data []byte) (nvme.Completion, error) {
 	return c.commandOn(ctx, c.admin, cmd, data)
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -31,7 +32,7 @@ func (q *Queue) Do(ctx context.Context, r *Request) error {
 	case <-ctx.Done():
 	}
 	grace := time.AfterFunc(cancelGrace, func() { q.owner.giveUp(q, errNotAborted) })
-	q.cancel(r, ctx.Err())
+	q.cancel(r)
 	<-r.wake
 	grace.Stop()
 	if err := r.Check(); err != nil {
@@ -42,12 +43,15 @@ func (q *Queue) Do(ctx context.Context, r *Request) error {
 
 var errNotAborted = fmt.Errorf("%w: a cancelled command was neither answered nor aborted within %v", ErrTimeout, cancelGrace)
 
-// cancel ends a waiting request because of err at once, and has an outstanding one aborted.
-func (q *Queue) cancel(r *Request, err error) {
+// errNotSent is the Err of a request that was cancelled before it was sent.
+var errNotSent = errors.New("nvme: the command still waited for a free queue entry")
+
+// cancel ends a waiting request at once, and has an outstanding one aborted.
+func (q *Queue) cancel(r *Request) {
 	q.mu.Lock()
 	if q.waiting.remove(r) {
 		q.mu.Unlock()
-		q.cut(r, err)
+		q.cut(r, errNotSent)
 		return
 	}
 	// A request without a slot, or with one that is another's by now, has ended.

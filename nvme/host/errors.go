@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -43,7 +44,10 @@ type ConnectError struct {
 }
 
 func (e *ConnectError) Error() string {
-	return fmt.Sprintf("nvme: %s of queue %d of %s at %s://%s: %v", e.Stage, e.QID, e.SubNQN, e.Transport, e.Peer, e.Err)
+	// The status of a command names the command: say it once.
+	why := strings.TrimPrefix(e.Err.Error(), "nvme: ")
+	why = strings.TrimPrefix(why, e.Stage+": ")
+	return fmt.Sprintf("nvme: %s://%s, subsystem %s, queue %d: %s: %s", e.Transport, e.Peer, e.SubNQN, e.QID, e.Stage, why)
 }
 
 func (e *ConnectError) Unwrap() error { return e.Err }

@@ -61,20 +61,29 @@ type queueOwner interface {
 
 func newQueue(attr QueueAttr, timeout time.Duration, owner queueOwner) *Queue {
 	q := &Queue{attr: attr, owner: owner, gone: make(chan struct{})}
+	q.timer.init(q, timeout)
 	n := bits.Len(uint(attr.Size - 1))
 	q.mask = uint16(1<<n - 1)
 	if n < 16 {
 		q.genBy = 1 << n
 	}
-	depth := attr.Size - 1 // a queue with Size commands in it couldn't be told from an empty one
+	q.resize(attr.Size)
+	return q
+}
+
+// resize sets the number of entries, before the first command. What a CID looks like doesn't
+// change: the transport goes by the size that it was asked for.
+func (q *Queue) resize(size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.attr.Size = size
+	depth := size - 1 // a queue with size commands in it couldn't be told from an empty one
 	q.slots = make([]slot, depth)
 	q.free = make([]uint16, depth)
 	for i := range q.slots {
 		q.slots[i].cid = uint16(i)
 		q.free[i] = uint16(depth - 1 - i)
 	}
-	q.timer.init(q, timeout)
-	return q
 }
 
 // ID is the queue identifier; 0 is the admin queue.

@@ -139,10 +139,12 @@ func TestIdleTimer(t *testing.T) {
 		q, m := manual(8)
 		q.SubmitOne(requests(1, func(int, *Request) {})[0])
 		m.answer(m.cids[0], 0)
+		defer m.sink.Closed(nil)
 		time.Sleep(time.Minute)
+		q.mu.Lock()
+		defer q.mu.Unlock()
 		if q.timer.armed || q.timer.tick != 0 {
 			t.Errorf("armed %v after %d ticks", q.timer.armed, q.timer.tick)
 		}
-		m.sink.Closed(nil)
 	})
 }

@@ -103,7 +103,7 @@ func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
 		select {
 		case d = <-t.ended:
 		case <-ctx.Done():
-			t.cancel(c, ctx.Err())
+			t.cancel(c)
 		}
 	}
 	if d == nil {
@@ -119,11 +119,11 @@ func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
 }
 
 // cancel aborts every command under way.
-func (t *transfer) cancel(c *Controller, err error) {
+func (t *transfer) cancel(c *Controller) {
 	t.grace = time.AfterFunc(cancelGrace, func() { c.giveUp(c.admin, errNotAborted) })
 	for i := range t.parts {
 		if d := &t.parts[i]; d.queue != nil {
-			d.queue.cancel(&d.req, err)
+			d.queue.cancel(&d.req)
 		}
 	}
 }
