@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,27 @@ func TestConnectRefuses(t *testing.T) {
 				t.Errorf("got %v, want it to say %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestLinuxControllers checks that the pages of Linux's controllers pass, over TCP.
+func TestLinuxControllers(t *testing.T) {
+	for name, nqn := range map[string]string{"identify-controller": testNQN, "discovery-identify-controller": nvme.DiscoveryNQN} {
+		b, err := os.ReadFile("../testdata/" + name + ".bin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Controller{cfg: Config{Transport: newFakeTarget(), SubNQN: nqn}.withDefaults(), cntlid: 1, cap: nvme.NewCAP(1024, 0, 0)}
+		if err := c.identity.Parse(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.checkIdentity(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		c.settleLimits()
+		if l := c.limits; name == "identify-controller" && (l.InCapsule != 16384 || l.MaxTransfer != maxTransfer || l.QueueSize != 128) {
+			t.Errorf("limits %+v", l)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ func discoveryTarget(entries int) *fakeTarget {
 	f.nqn = nvme.DiscoveryNQN
 	f.identity.CNTRLTYPE = nvme.ControllerDiscovery
 	f.identity.KAS, f.identity.IOCCSZ, f.identity.OAES, f.identity.LPA = 0, 0, 0, 0
+	f.identity.SQES, f.identity.CQES = 0, 0
 	f.genctr = 7
 	for i := range entries {
 		e := nvme.DiscoveryEntry{TRTYPE: nvme.TransportTCP, PORTID: uint16(i)}

@@ -55,15 +55,17 @@ func (c *Controller) checkIdentity() error {
 		return bad("CNTLID is %d, but Connect gave %d", id.CNTLID, c.cntlid)
 	case id.KAS == 0 && c.cfg.KATO > 0 && !c.discovery():
 		return bad("KAS is 0: it has no keep alive, which Fabrics demands")
+	}
+	// The rest describes I/O queues: a discovery controller has none, and leaves it zero.
+	if err := c.checkSGLS(bad); err != nil || c.discovery() {
+		return err
+	}
+	// The rest is about I/O queues; a discovery controller leaves it zero.
+	switch {
 	case id.SQES&0xf > 6 || id.SQES>>4 < 6:
 		return bad("SQES is %#02x: entries of 64 bytes are not possible", id.SQES)
 	case id.CQES&0xf > 4 || id.CQES>>4 < 4:
 		return bad("CQES is %#02x: entries of 16 bytes are not possible", id.CQES)
-	}
-	if err := c.checkSGLS(bad); err != nil || c.discovery() {
-		return err
-	}
-	switch {
 	case id.IOCCSZ < 4:
 		return bad("IOCCSZ is %d: a command of 64 bytes doesn't fit", id.IOCCSZ)
 	case id.IORCSZ < 1:
