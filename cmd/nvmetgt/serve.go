@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -163,6 +164,10 @@ func (s *server) openVolumes() error {
 		o.IO = blockdev.IOBuffered
 	}
 	for _, spec := range s.flags.volumes {
+		o := o
+		if kind, size, _ := strings.Cut(spec, ":"); size != "" && (kind == "mem" || kind == "null") {
+			o.Size = 0 // it has its own; --size is for the others
+		}
 		if err := s.openVolume(spec, o); err != nil {
 			return fmt.Errorf("--volume %s: %w", spec, err)
 		}

@@ -10,7 +10,8 @@ import (
 type Result struct {
 	Spec     Spec
 	Duration time.Duration // measured time
-	CPU      time.Duration // processor time of this process in that time
+	User     time.Duration // processor time of this process in that time, in user mode
+	System   time.Duration // the same in the kernel
 	Ops      [ops]Measured // by Op
 	Errors   uint64
 }
@@ -45,13 +46,16 @@ func perSecond(n uint64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
+// CPU is the processor time of this process.
+func (r *Result) CPU() time.Duration { return r.User + r.System }
+
 // CPUPerIO is the processor time of this process an operation.
 func (r *Result) CPUPerIO() time.Duration {
 	n := r.Ops[Read].IOs + r.Ops[Write].IOs
 	if n == 0 {
 		return 0
 	}
-	return r.CPU / time.Duration(n)
+	return r.CPU() / time.Duration(n)
 }
 
 // Percentile is the latency that p percent of m's operations did not exceed.
@@ -61,7 +65,7 @@ func (m Measured) Percentile(p float64) time.Duration {
 
 // result gathers the jobs' figures; all of them are idle.
 func (r *run) result() (*Result, error) {
-	res := &Result{Spec: r.spec, Duration: r.took, CPU: r.used}
+	res := &Result{Spec: r.spec, Duration: r.took, User: r.used.user, System: r.used.system}
 	for op := range ops {
 		res.Ops[op].Latency = hdrhistogram.New(minLatency, maxLatency, digits)
 	}

@@ -47,11 +47,11 @@ type run struct {
 	measuring atomic.Bool
 
 	mu       sync.Mutex
-	started  time.Time     // of measuring
-	cpu      time.Duration // used by the process until then
+	started  time.Time // of measuring
+	cpu      cpuTime   // used by the process until then
 	finished bool
 	took     time.Duration
-	used     time.Duration
+	used     cpuTime
 }
 
 func (r *run) makeJobs(dev Device) error {
@@ -102,7 +102,7 @@ func (r *run) finish() {
 	defer r.mu.Unlock()
 	if !r.finished {
 		r.finished = true
-		r.took, r.used = time.Since(r.started), processCPU()-r.cpu
+		r.took, r.used = time.Since(r.started), processCPU().minus(r.cpu)
 	}
 }
 
@@ -164,11 +164,15 @@ func (r *run) progress() Progress {
 	return p
 }
 
-// processCPU is the processor time that this process has used, user and system.
-func processCPU() time.Duration {
+// cpuTime is processor time of this process.
+type cpuTime struct{ user, system time.Duration }
+
+func (t cpuTime) minus(o cpuTime) cpuTime { return cpuTime{t.user - o.user, t.system - o.system} }
+
+func processCPU() cpuTime {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0
+		return cpuTime{}
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return cpuTime{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())}
 }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// benchFlags are fio's options, and where to run.
+type benchFlags struct {
+	conn      connFlags
+	nsid      uint32
+	spec      loadgen.Spec
+	bs        cli.Size
+	size      cli.Size
+	offset    cli.Size
+	timeBased bool
+	metrics   string
+}
+
+func newBench() *cobra.Command {
+	f := &benchFlags{bs: 4096}
+	c := &cobra.Command{
+		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN",
+		Short: "Measure a namespace as fio does",
+		Long: `bench runs jobs of reads and writes and reports operations and bytes a second,
+latency percentiles and processor time. Options and JSON are named as fio's.
+
+Patterns that write destroy what the namespace holds.`,
+		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
+  nvmeinit bench -t tcp -a 127.0.0.1 --rw randrw --rwmixread 70 --numjobs 4 --runtime 30s -o json
+  nvmeinit bench -t rdma -a 127.0.0.1 --rw write --bs 128k --iodepth 16 --size 1GiB`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return bench(c, f) },
+	}
+	f.conn.add(c, true)
+	fl := c.Flags()
+	fl.Uint32Var(&f.nsid, "nsid", 1, "namespace")
+	fl.StringVar(&f.spec.Name, "name", "bench", "name of the job in the report")
+	fl.StringVar(&f.spec.RW, "rw", "read", "read, write, randread, randwrite, rw or randrw")
+	fl.IntVar(&f.spec.RWMixRead, "rwmixread", 50, "percent of reads in rw and randrw")
+	fl.Var(&f.bs, "bs", "bytes of an operation, as 4k")
+	fl.IntVar(&f.spec.IODepth, "iodepth", 1, "operations outstanding, each job")
+	fl.IntVar(&f.spec.NumJobs, "numjobs", 1, "jobs at once; each has an I/O queue of its own as far as there are")
+	fl.Var(&f.offset, "offset", "first byte")
+	fl.Var(&f.size, "size", "bytes that each job works on (default: the whole namespace)")
+	fl.DurationVar(&f.spec.Runtime, "runtime", 0, "`time` to run (default: once through --size)")
+	fl.DurationVar(&f.spec.RampTime, "ramp_time", 0, "`time` to run before measuring")
+	fl.BoolVar(&f.timeBased, "time_based", false, "go on until --runtime is over, which is what --runtime means here anyway")
+	fl.Uint64Var(&f.spec.Seed, "randseed", 1, "seed of offsets and data")
+	fl.StringVar(&f.metrics, "metrics", "", "`ADDR:PORT` to serve Prometheus figures on meanwhile")
+	return c
+}
+
+func bench(c *cobra.Command, f *benchFlags) (err error) {
+	if f.timeBased && f.spec.Runtime == 0 {
+		return cli.Usage("--time_based needs a --runtime")
+	}
+	f.spec.BS, f.spec.Size, f.spec.Offset = int(f.bs), int64(f.size), int64(f.offset)
+	s, err := f.conn.connect(c.Context(), f.shape)
+	if err != nil {
+		return err
+	}
+	defer closing(s, &err)
+	ns, err := s.Namespace(c.Context(), f.nsid)
+	if err != nil {
+		return err
+	}
+	if err := f.spec.Validate(ns.Size(), ns.BlockSize()); err != nil {
+		return &cli.UsageError{Err: err}
+	}
+	if f.spec.BS > ns.MaxTransfer() {
+		return cli.Usage("bs=%d: the controller takes at most %d bytes a command", f.spec.BS, ns.MaxTransfer())
+	}
+	stop, err := serveMetrics(f.metrics, s)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	res, err := f.run(c.Context(), c.ErrOrStderr(), ns)
+	if res == nil {
+		return err
+	}
+	if f.conn.output == "json" {
+		return errors.Join(err, printJSON(c.OutOrStdout(), fioJSON(res)))
+	}
+	printResult(c.OutOrStdout(), res)
+	return err
+}
+
+// shape asks for the queues that the jobs can use: one each, deep enough, unless the user
+// said otherwise. One entry of a queue always stays free.
+func (f *benchFlags) shape(cfg *host.Config) {
+	if f.conn.queues == 0 {
+		cfg.Queues = f.spec.NumJobs
+	}
+	if cfg.QueueSize <= f.spec.IODepth {
+		cfg.QueueSize = f.spec.IODepth + 1
+	}
+}
+
+func (f *benchFlags) run(ctx context.Context, w io.Writer, ns *host.Namespace) (*loadgen.Result, error) {
+	var live func(loadgen.Progress)
+	if isTerminal(w) && f.conn.output == "normal" {
+		defer fmt.Fprint(w, "\r\033[K")
+		var last loadgen.Progress
+		live = func(p loadgen.Progress) { showProgress(w, last, p); last = p }
+	}
+	res, err := loadgen.Run(ctx, &benchDevice{ns: ns}, f.spec, time.Second, live)
+	if err == nil && ctx.Err() != nil && f.spec.Runtime == 0 {
+		err = ctx.Err()
+	}
+	return res, err
+}
+
+// showProgress writes the live line: the figures of the last interval.
+func showProgress(w io.Writer, last, p loadgen.Progress) {
+	var ios, bytes uint64
+	for op := range p.IOs {
+		ios += p.IOs[op] - last.IOs[op]
+		bytes += p.Bytes[op] - last.Bytes[op]
+	}
+	dt := (p.Elapsed - last.Elapsed).Seconds()
+	if dt <= 0 {
+		return
+	}
+	state := ""
+	if p.Ramping {
+		state = "ramping, "
+	}
+	left := ""
+	if p.Left > 0 {
+		left = fmt.Sprintf(", %s left", p.Left.Round(time.Second))
+	}
+	fmt.Fprintf(w, "\r\033[K%s%s IOPS, %s/s%s", state, humanize.SIWithDigits(float64(ios)/dt, 1, ""),
+		humanize.IBytes(uint64(float64(bytes)/dt)), left)
+}

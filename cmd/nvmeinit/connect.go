@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+func newConnect() *cobra.Command {
+	f := &connFlags{}
+	var hold bool
+	c := &cobra.Command{
+		Use:   "connect -t TRANSPORT -a ADDRESS",
+		Short: "Prove that a connection works, and show what it found",
+		Long: `connect connects to a subsystem as a host does, shows the controller, the limits
+agreed, the namespaces and the round-trip time, and disconnects.
+
+With --hold it stays connected, with keep-alive, and shows a live line of figures
+until it is interrupted or the target is lost.`,
+		Example: `  nvmeinit connect -t rdma -a 127.0.0.1
+  nvmeinit connect -t tcp -a 127.0.0.1 -i 4 -Q 64 -k 10 --hold`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			s, err := f.connect(c.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer closing(s, &err)
+			if err := showConnection(c, f, s); err != nil || !hold {
+				return err
+			}
+			return holdConnection(c.Context(), c.ErrOrStderr(), s)
+		},
+	}
+	f.add(c, true)
+	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
+	return c
+}
+
+// found is what connect shows.
+type found struct {
+	Transport   string           `json:"transport"`
+	Remote      string           `json:"traddr"`
+	Local       string           `json:"host_traddr"`
+	SubNQN      string           `json:"subnqn"`
+	HostNQN     string           `json:"hostnqn"`
+	CNTLID      uint16           `json:"cntlid"`
+	Model       string           `json:"model"`
+	Serial      string           `json:"serial"`
+	Firmware    string           `json:"firmware"`
+	Version     string           `json:"version"`
+	Queues      int              `json:"nr_io_queues"`
+	QueueSize   int              `json:"queue_size"`
+	MaxTransfer int              `json:"max_transfer"`
+	InCapsule   int              `json:"in_capsule"`
+	KATO        float64          `json:"keep_alive_tmo"`
+	RoundTrip   float64          `json:"round_trip_us"`
+	Namespaces  []foundNamespace `json:"namespaces"`
+}
+
+type foundNamespace struct {
+	NSID  uint32 `json:"nsid"`
+	Size  int64  `json:"size"`
+	Block int    `json:"block_size"`
+	UUID  string `json:"uuid,omitempty"`
+}
+
+func showConnection(c *cobra.Command, f *connFlags, s *session) error {
+	all, err := s.Namespaces(c.Context())
+	if err != nil {
+		return err
+	}
+	rtt, err := roundTrip(c.Context(), s)
+	if err != nil {
+		return err
+	}
+	id, limits, cfg := s.Identify(), s.Limits(), s.Config()
+	v := found{
+		Transport: s.fabric.Type().String(), Remote: s.Remote().String(), Local: s.Admin().Local().String(),
+		SubNQN: cfg.SubNQN, HostNQN: cfg.HostNQN, CNTLID: s.CNTLID(),
+		Model: nvme.Text(id.MN[:]), Serial: nvme.Text(id.SN[:]), Firmware: nvme.Text(id.FR[:]), Version: s.Version().String(),
+		Queues: limits.Queues, QueueSize: limits.QueueSize, MaxTransfer: limits.MaxTransfer, InCapsule: limits.InCapsule,
+		KATO: limits.KATO.Seconds(), RoundTrip: float64(rtt) / float64(time.Microsecond),
+		Namespaces: []foundNamespace{},
+	}
+	for _, n := range all {
+		v.Namespaces = append(v.Namespaces, foundNamespace{n.ID, n.Size(), n.BlockSize(), uuidText(n)})
+	}
+	if f.output == "json" {
+		return printJSON(c.OutOrStdout(), v)
+	}
+	printFound(c.OutOrStdout(), &v)
+	return nil
+}
+
+func printFound(w io.Writer, v *found) {
+	fmt.Fprintf(w, "connected to %s\n", v.SubNQN)
+	fmt.Fprintf(w, "  path        %s, %s → %s\n", v.Transport, v.Local, v.Remote)
+	fmt.Fprintf(w, "  controller  %d: %s, serial %s, firmware %s, NVMe %s\n", v.CNTLID, v.Model, v.Serial, v.Firmware, v.Version)
+	fmt.Fprintf(w, "  queues      %d of %d entries\n", v.Queues, v.QueueSize)
+	fmt.Fprintf(w, "  limits      %s a command, %s of it in the capsule; keep alive %gs\n",
+		humanize.IBytes(uint64(v.MaxTransfer)), humanize.IBytes(uint64(v.InCapsule)), v.KATO)
+	for _, n := range v.Namespaces {
+		fmt.Fprintf(w, "  namespace   %d: %s, blocks of %d bytes, UUID %s\n", n.NSID, blockdev.FormatSize(n.Size), n.Block, n.UUID)
+	}
+	fmt.Fprintf(w, "  round trip  %.1f µs (median of %d commands)\n", v.RoundTrip, roundTrips)
+}
+
+// roundTrips is how many commands roundTrip sends, one at a time.
+const roundTrips = 21
+
+// roundTrip is the median time of a command that moves no data and touches no volume.
+func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
+	var took []time.Duration
+	r := new(host.Request)
+	for range roundTrips {
+		r.Cmd.SetKeepAlive()
+		began := time.Now()
+		if err := s.Admin().Do(ctx, r); err != nil {
+			return 0, err
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took[len(took)/2], nil
+}
+
+// holdConnection stays until ctx ends or the controller is lost, and shows figures.
+func holdConnection(ctx context.Context, w io.Writer, s *session) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	live := isTerminal(w)
+	fmt.Fprintln(w, "holding the connection; stop with Ctrl-C")
+	began := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			if live {
+				fmt.Fprintln(w)
+			}
+			return nil
+		case <-s.Done():
+			return s.Err()
+		case <-tick.C:
+		}
+		if !live {
+			continue
+		}
+		rtt, err := roundTrip(ctx, s)
+		if err != nil {
+			continue // Done tells
+		}
+		fmt.Fprintf(w, "\r  connected for %s, keep alives %d, round trip %.1f µs   ",
+			time.Since(began).Round(time.Second), s.Counters().KeepAlives.Load(), float64(rtt)/float64(time.Microsecond))
+	}
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// copyChunk is how much is read or written at a time; the host core keeps several commands of
+// it under way.
+const copyChunk = 8 << 20
+
+// copyFlags say what range moves where.
+type copyFlags struct {
+	conn   connFlags
+	nsid   uint32
+	offset cli.Size
+	length cli.Size
+	file   string
+	verify bool
+	quiet  bool
+}
+
+func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string) {
+	f.conn.add(c, true)
+	fl := c.Flags()
+	fl.Uint32Var(&f.nsid, "nsid", 1, "namespace")
+	fl.Var(&f.offset, "offset", "first byte, as 64MiB")
+	fl.Var(&f.length, "length", "bytes to move, as 8MiB (default: all there is)")
+	fl.StringVar(&f.file, fileFlag, "-", fileHelp)
+	fl.BoolVar(&f.verify, "verify", false, verifyHelp)
+	fl.BoolVar(&f.quiet, "quiet", false, "show no progress")
+}
+
+func newRead() *cobra.Command {
+	f := &copyFlags{}
+	c := &cobra.Command{
+		Use:   "read -t TRANSPORT -a ADDRESS --output FILE",
+		Short: "Copy a range of a namespace to a file or pipe",
+		Example: `  nvmeinit read -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --length 8MiB --output part.img
+  nvmeinit read -t tcp -a 127.0.0.1 --length 1MiB | sha256sum`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return readCommand(c, f) },
+	}
+	f.add(c, "output", "`FILE` to write, which must not exist; - for standard output", "read the range a second time and compare")
+	return c
+}
+
+func newWrite() *cobra.Command {
+	f := &copyFlags{}
+	c := &cobra.Command{
+		Use:   "write -t TRANSPORT -a ADDRESS --input FILE",
+		Short: "Copy a file or pipe to a range of a namespace",
+		Long: `write copies a file or pipe to a range of a namespace, and flushes it, so that it is
+durable when the command ends. What is written must be a whole number of blocks.`,
+		Example: `  nvmeinit write -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --input disk.img --verify
+  tar c dir | nvmeinit write -t tcp -a 127.0.0.1 --length 8MiB`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return writeCommand(c, f) },
+	}
+	f.add(c, "input", "`FILE` to read; - for standard input", "read everything back and compare")
+	return c
+}
+
+// copier moves data between a namespace and a stream.
+type copier struct {
+	ns     *host.Namespace
+	buf    []byte
+	offset int64
+	bar    *progressBar
+}
+
+// withCopier connects, checks the range, and runs do.
+func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err error) {
+	s, err := f.conn.connect(c.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer closing(s, &err)
+	ns, err := s.Namespace(c.Context(), f.nsid)
+	if err != nil {
+		return err
+	}
+	block := int64(ns.BlockSize())
+	switch off, n := int64(f.offset), int64(f.length); {
+	case off%block != 0 || n%block != 0:
+		return cli.Usage("--offset %d and --length %d must be multiples of the namespace's block, %d bytes", off, n, block)
+	case off > ns.Size() || n > ns.Size()-off:
+		return cli.Usage("%s at offset %s reach beyond the namespace's end at %s",
+			blockdev.FormatSize(n), blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
+	}
+	buf, err := s.Alloc(copyChunk)
+	if err != nil {
+		return err
+	}
+	defer s.Free(buf)
+	return do(&copier{ns: ns, buf: buf, offset: int64(f.offset)})
+}
+
+func readCommand(c *cobra.Command, f *copyFlags) error {
+	out, err := createOutput(f.file, c.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	err = withCopier(c, f, func(cp *copier) error {
+		n := int64(f.length)
+		if n == 0 {
+			n = cp.ns.Size() - cp.offset
+		}
+		began := time.Now()
+		cp.bar = newProgress(c.ErrOrStderr(), "read", n, f.quiet)
+		sum, err := cp.read(c.Context(), out, n)
+		cp.bar.stop()
+		if err == nil && f.verify {
+			err = cp.readAgain(c, f, n, sum)
+		}
+		if err == nil {
+			report(c.ErrOrStderr(), "read", n, time.Since(began), f)
+		}
+		return err
+	})
+	return errors.Join(err, out.Close())
+}
+
+// createOutput opens what read writes. A file that exists isn't overwritten; a pipe or device
+// that exists is what the user means.
+func createOutput(path string, stdout io.Writer) (io.WriteCloser, error) {
+	if path == "-" {
+		return keepOpen{stdout}, nil
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return os.OpenFile(path, os.O_WRONLY, 0)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("--output %s exists already: remove it, or choose another name", path)
+	}
+	return f, err
+}
+
+// keepOpen is a stream that isn't ours to close.
+type keepOpen struct{ io.Writer }
+
+func (keepOpen) Close() error { return nil }
+
+// read copies n bytes of the namespace to w and returns their SHA-256.
+func (cp *copier) read(ctx context.Context, w io.Writer, n int64) ([]byte, error) {
+	h := sha256.New()
+	for done := int64(0); done < n; {
+		b := cp.buf[:min(int64(len(cp.buf)), n-done)]
+		if _, err := cp.ns.ReadAt(ctx, b, cp.offset+done); err != nil {
+			return nil, err
+		}
+		h.Write(b)
+		if _, err := w.Write(b); err != nil {
+			return nil, fmt.Errorf("output after %s: %w", blockdev.FormatSize(done), err)
+		}
+		done += int64(len(b))
+		cp.bar.add(len(b))
+	}
+	return h.Sum(nil), nil
+}
+
+// readAgain reads the range once more; it must have the same SHA-256.
+func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte) error {
+	cp.bar = newProgress(c.ErrOrStderr(), "verify", n, f.quiet)
+	defer cp.bar.stop()
+	got, err := cp.read(c.Context(), io.Discard, n)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if string(got) != string(want) {
+		return fmt.Errorf("verify: %s at offset %s read back differ: SHA-256 %x, want %x",
+			blockdev.FormatSize(n), blockdev.FormatSize(cp.offset), got, want)
+	}
+	return nil
+}
+
+func writeCommand(c *cobra.Command, f *copyFlags) error {
+	in, size, err := openInput(f.file, c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if f.length != 0 && size >= 0 && size < int64(f.length) {
+		return cli.Usage("--input %s has %s, less than --length %s", f.file, blockdev.FormatSize(size), blockdev.FormatSize(int64(f.length)))
+	}
+	return withCopier(c, f, func(cp *copier) error {
+		limit := cp.ns.Size() - cp.offset
+		total := size
+		if f.length != 0 {
+			total, limit = int64(f.length), int64(f.length)
+		}
+		if size >= 0 && f.length == 0 {
+			if err := fits(f.file, size, limit, cp.ns.BlockSize()); err != nil {
+				return err
+			}
+		}
+		began := time.Now()
+		cp.bar = newProgress(c.ErrOrStderr(), "write", total, f.quiet)
+		n, sum, err := cp.write(c.Context(), in, limit, f.length != 0)
+		cp.bar.stop()
+		if err == nil {
+			err = cp.ns.Flush(c.Context())
+		}
+		if err == nil && f.verify {
+			err = cp.readAgain(c, f, n, sum)
+		}
+		if err == nil {
+			report(c.ErrOrStderr(), "wrote", n, time.Since(began), f)
+		}
+		return err
+	})
+}
+
+// openInput opens what write reads; size is -1 where it isn't known beforehand.
+func openInput(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
+	if path == "-" {
+		return io.NopCloser(stdin), -1, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("--input: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, fmt.Errorf("--input: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return f, -1, nil
+	}
+	return f, info.Size(), nil
+}
+
+// fits checks a file against the room there is, before anything is written.
+func fits(path string, size, room int64, block int) error {
+	switch {
+	case size%int64(block) != 0:
+		return cli.Usage("--input %s has %d bytes, which is not a multiple of the namespace's block, %d bytes", path, size, block)
+	case size > room:
+		return cli.Usage("--input %s has %s, but there is room for %s from the offset on", path, blockdev.FormatSize(size), blockdev.FormatSize(room))
+	}
+	return nil
+}
+
+// write copies in to the namespace until its end, or until limit where exactly that much is
+// wanted, and returns how much it was and its SHA-256.
+func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bool) (int64, []byte, error) {
+	h := sha256.New()
+	done := int64(0)
+	for done < limit {
+		n, err := io.ReadFull(in, cp.buf[:min(int64(len(cp.buf)), limit-done)])
+		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !end {
+			return done, nil, fmt.Errorf("input after %s: %w", blockdev.FormatSize(done), err)
+		}
+		if err := cp.writeChunk(ctx, h, cp.buf[:n], done); err != nil {
+			return done, nil, err
+		}
+		done += int64(n)
+		if end {
+			break
+		}
+	}
+	if exact && done < limit {
+		return done, nil, fmt.Errorf("input ended after %s, less than --length", blockdev.FormatSize(done))
+	}
+	if done == limit && !exact {
+		if n, _ := in.Read(cp.buf[:1]); n > 0 {
+			return done, nil, fmt.Errorf("the namespace is full after %s, and there is more input", blockdev.FormatSize(done))
+		}
+	}
+	return done, h.Sum(nil), nil
+}
+
+func (cp *copier) writeChunk(ctx context.Context, h hash.Hash, b []byte, at int64) error {
+	if block := cp.ns.BlockSize(); len(b)%block != 0 {
+		return fmt.Errorf("input ends after %d bytes, which is not a multiple of the namespace's block, %d bytes", at+int64(len(b)), block)
+	}
+	h.Write(b)
+	if _, err := cp.ns.WriteAt(ctx, b, cp.offset+at); err != nil {
+		return err
+	}
+	cp.bar.add(len(b))
+	return nil
+}
+
+func report(w io.Writer, verb string, n int64, took time.Duration, f *copyFlags) {
+	if f.quiet {
+		return
+	}
+	verified := ""
+	if f.verify {
+		verified = ", verified"
+	}
+	fmt.Fprintf(w, "%s %s in %.2f s%s\n", verb, blockdev.FormatSize(n), took.Seconds(), verified)
+}

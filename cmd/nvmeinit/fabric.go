@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// fabric is an open transport and what it stands on.
+type fabric struct {
+	host.Transport
+	remote  netip.AddrPort
+	local   netip.Addr // of the RNIC; zero with TCP unless the user chose one
+	rnic    *softrnic.RNIC
+	rdma    *rdma.Transport
+	tcp     *tcp.Transport
+	capture *softrnic.Capture
+}
+
+// openFabric opens the transport that the flags name. Every connection on it must be closed
+// before it is.
+func openFabric(f *connFlags) (*fabric, error) {
+	t, err := cli.ParseTransport(f.transport)
+	if err != nil {
+		return nil, cli.Usage("-t: %w", err)
+	}
+	remote, err := cli.ParseAddr(f.traddr, f.trsvcid)
+	if err != nil {
+		return nil, cli.Usage("-a: %w", err)
+	}
+	fab := &fabric{remote: remote}
+	if f.hostTraddr != "" {
+		if fab.local, err = netip.ParseAddr(f.hostTraddr); err != nil {
+			return nil, cli.Usage("-w: address %q is not an IP address", f.hostTraddr)
+		}
+	}
+	if f.pcap != "" {
+		if fab.capture, err = softrnic.CreateCapture(f.pcap, "nvmeinit"); err != nil {
+			return nil, fmt.Errorf("--pcap: %w", err)
+		}
+	}
+	if t == nvme.TransportTCP {
+		err = fab.openTCP(f)
+	} else {
+		err = fab.openRDMA(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, fab.Close())
+	}
+	return fab, nil
+}
+
+func (fab *fabric) openTCP(f *connFlags) error {
+	cfg := tcp.HostConfig{HeaderDigest: f.hdrDigest, DataDigest: f.dataDigest}
+	if fab.capture != nil {
+		cfg.Tap = func(local, remote netip.AddrPort) tcp.Tap { return fab.capture.Stream(local, remote, true) }
+	}
+	var err error
+	fab.tcp, err = tcp.NewTransport(cfg)
+	fab.Transport = fab.tcp
+	return err
+}
+
+func (fab *fabric) openRDMA(f *connFlags) error {
+	if f.hdrDigest || f.dataDigest {
+		return cli.Usage("digests belong to NVMe/TCP; RDMA protects every packet by its ICRC")
+	}
+	var err error
+	cfg := softrnic.Config{Plain: f.plainUDP, BusyPoll: f.busyPoll, Capture: fab.capture}
+	if fab.local.IsValid() {
+		fab.rnic, err = softrnic.Open(fab.local, cfg)
+	} else {
+		fab.rnic, err = softrnic.OpenFor(fab.remote.Addr(), cfg)
+	}
+	if err != nil {
+		return err
+	}
+	fab.local = fab.rnic.Device().Attr().Addr
+	fab.rdma, err = rdma.NewTransport(fab.rnic, rdma.HostConfig{})
+	fab.Transport = fab.rdma
+	return err
+}
+
+// Close frees the transport. It may be called on one that was opened in part.
+func (fab *fabric) Close() error {
+	var errs []error
+	if fab.rdma != nil {
+		errs = append(errs, fab.rdma.Close())
+	}
+	if fab.rnic != nil {
+		errs = append(errs, fab.rnic.Close())
+	}
+	if fab.capture != nil {
+		errs = append(errs, fab.capture.Close())
+	}
+	return errors.Join(errs...)
+}

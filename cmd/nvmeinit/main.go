@@ -1,0 +1,35 @@
+// Command nvmeinit is an NVMe over Fabrics host in user space: it discovers and connects to
+// targets over RDMA and TCP, moves data, and measures.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/version"
+)
+
+func main() { os.Exit(cli.Main(newRoot())) }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "nvmeinit",
+		Short: "Use NVMe namespaces over RDMA and TCP, from user space",
+		Long: `nvmeinit is an NVMe over Fabrics host: it connects to any target over RDMA, with a
+software RNIC that needs no hardware, kernel module or root, or over NVMe/TCP; shows
+what is there, moves data, and benchmarks as fio does.
+
+Flags are named as nvme-cli and fio name them.`,
+		Example: `  nvmeinit discover -t rdma -a 127.0.0.1
+  nvmeinit connect  -t rdma -a 127.0.0.1
+  nvmeinit write    -t tcp  -a 127.0.0.1 --nsid 1 --input disk.tar --verify
+  nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
+		Version: version.Version,
+		Args:    cli.NoArgs,
+	}
+	root.AddCommand(newDiscover(), newConnect(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
+		newRead(), newWrite(), newFlush(), newBench())
+	return root
+}

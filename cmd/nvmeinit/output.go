@@ -1,0 +1,129 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// printJSON writes v as indented JSON.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// newTable is a table in the style of all of ours.
+func newTable(w io.Writer, head ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleLight
+	style.Options.DrawBorder = false
+	style.Options.SeparateColumns = false
+	t.SetStyle(style)
+	t.AppendHeader(head)
+	return t
+}
+
+// field is one field of an NVMe page, for people and for JSON.
+type field struct {
+	name  string
+	text  string
+	value any
+}
+
+// fields lists the fields of a page (a struct with the specification's names) in order, names
+// in lower case as nvme-cli has them. Reserved fields and vendor space are left out.
+func fields(page any) []field {
+	v := reflect.Indirect(reflect.ValueOf(page))
+	var fs []field
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if !f.IsExported() || f.Name == "VendorSpecific" {
+			continue
+		}
+		text, value := show(v.Field(i))
+		if value != nil {
+			fs = append(fs, field{strings.ToLower(f.Name), text, value})
+		}
+	}
+	return fs
+}
+
+// show gives a field's value: bytes as text where they are text, else in hex; counts in
+// decimal; bit fields (named integer types) in hex.
+func show(v reflect.Value) (string, any) {
+	if s, ok := v.Interface().(fmt.Stringer); ok {
+		return s.String(), s.String()
+	}
+	switch v.Kind() {
+	case reflect.Array:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			return "", nil // tables are shown by their own command
+		}
+		b := make([]byte, v.Len())
+		reflect.Copy(reflect.ValueOf(b), v)
+		s := nvme.Text(b)
+		if s == "" && strings.Trim(string(b), "\x00 ") != "" || !printable(s) || v.Len() <= 3 || v.Len() == 16 && !printable(s) {
+			s = hex.EncodeToString(b)
+		}
+		return s, s
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if v.Type().PkgPath() != "" {
+			return fmt.Sprintf("%#x", v.Uint()), v.Uint()
+		}
+		return fmt.Sprint(v.Uint()), v.Uint()
+	case reflect.Bool:
+		return fmt.Sprint(v.Bool()), v.Bool()
+	}
+	return "", nil
+}
+
+func printable(s string) bool {
+	for _, r := range s {
+		if r < ' ' || r > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// printPage shows a page as nvme-cli does: a line a field, or a JSON object.
+func printPage(w io.Writer, format string, page any, more ...field) error {
+	fs := append(fields(page), more...)
+	if format == "json" {
+		return printJSON(w, object(fs))
+	}
+	for _, f := range fs {
+		fmt.Fprintf(w, "%-16s : %s\n", f.name, f.text)
+	}
+	return nil
+}
+
+// object is a JSON object whose members keep their order.
+type object []field
+
+// MarshalJSON writes the members in order.
+func (o object) MarshalJSON() ([]byte, error) {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, f := range o {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		value, err := json.Marshal(f.value)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%q:%s", f.name, value)
+	}
+	b.WriteByte('}')
+	return []byte(b.String()), nil
+}

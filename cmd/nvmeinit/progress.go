@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"golang.org/x/sys/unix"
+)
+
+// progressBar is a line that shows how far a copy is; a nil one shows nothing.
+type progressBar struct {
+	writer  progress.Writer
+	tracker *progress.Tracker
+	done    chan struct{}
+}
+
+// newProgress shows progress towards total bytes (0 or less: unknown) on w, where that is a
+// terminal.
+func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar {
+	if quiet || !isTerminal(w) {
+		return nil
+	}
+	p := &progressBar{
+		writer:  progress.NewWriter(),
+		tracker: &progress.Tracker{Message: what, Total: max(total, 0), Units: progress.UnitsBytes},
+		done:    make(chan struct{}),
+	}
+	p.writer.SetOutputWriter(w)
+	p.writer.SetUpdateFrequency(100 * time.Millisecond)
+	p.writer.Style().Visibility.ETA = true
+	p.writer.Style().Visibility.Speed = true
+	p.writer.AppendTracker(p.tracker)
+	go func() { p.writer.Render(); close(p.done) }()
+	return p
+}
+
+func (p *progressBar) add(n int) {
+	if p != nil {
+		p.tracker.Increment(int64(n))
+	}
+}
+
+func (p *progressBar) stop() {
+	if p == nil {
+		return
+	}
+	p.tracker.MarkAsDone()
+	p.writer.Stop()
+	<-p.done
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
