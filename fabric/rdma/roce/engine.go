@@ -11,9 +11,14 @@ import (
 // what came of it, until the socket is closed. It blocks while there is nothing to do.
 func (d *Device) run() {
 	defer close(d.done)
-	recv := d.conn.Recv
-	for {
-		n, err := recv(d.rx.received[:])
+	var n int
+	var err error
+	for backlog := false; ; {
+		if backlog {
+			n, err = d.conn.TryRecv(d.rx.received[:])
+		} else {
+			n, err = d.conn.Recv(d.rx.received[:])
+		}
 		if err != nil {
 			d.broken(err)
 			return
@@ -29,10 +34,7 @@ func (d *Device) run() {
 		if mine || d.takeTurn() {
 			d.finishTurn(1)
 		}
-		recv = d.conn.Recv
-		if d.backlog() {
-			recv = d.conn.TryRecv
-		}
+		backlog = d.backlog()
 		d.mu.Unlock()
 	}
 }

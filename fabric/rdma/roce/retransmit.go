@@ -11,7 +11,7 @@ import (
 // hardware loses nothing. A lost last packet would cost that much each time; so the requester
 // tries again earlier, after a few round trips and ever more slowly, and the timeout of the
 // queue pair decides only when a retry counts and when the connection is given up.
-const minEarlyTimeout = 10 * time.Millisecond
+const minEarlyTimeout = 20 * time.Millisecond
 
 // ackTimeout is the local ACK timeout, 0 for none.
 func (q *qp) ackTimeout() time.Duration { return wire.AckTimeout(q.attr.Timeout) }

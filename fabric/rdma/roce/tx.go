@@ -246,24 +246,20 @@ func (d *Device) send() {
 	t := d.tx
 	t.seal(0, d.conn.Segmentation())
 	d.counters.inc(SendCalls)
-	for len(t.trains) > 0 {
-		n, err := d.conn.Send(t.trains)
+	for sent := 0; sent < len(t.trains); {
+		n, err := d.conn.Send(t.trains[sent:])
 		d.counters.add(SentTrains, n)
-		next := len(t.packets)
-		if n < len(t.trains) {
-			next = t.firstOf[n]
-		}
+		sent += n
 		switch {
 		case err == nil && n > 0:
-			t.trains, t.firstOf = t.trains[n:], t.firstOf[n:]
-		case errors.Is(err, udp.ErrSegmentation) && !d.conn.Segmentation():
-			t.seal(next, false)
+		case errors.Is(err, udp.ErrSegmentation) && !d.conn.Segmentation() && sent < len(t.trains):
+			t.seal(t.firstOf[sent], false)
+			sent = 0
 		case errors.Is(err, udp.ErrClosed):
 			return
 		default: // this train can't be sent; its packets count as lost
 			d.counters.inc(SendErrors)
-			n = min(n+1, len(t.trains))
-			t.trains, t.firstOf = t.trains[n:], t.firstOf[n:]
+			sent++
 		}
 	}
 }
