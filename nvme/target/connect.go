@@ -2,7 +2,10 @@ package target
 
 import (
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -33,7 +36,7 @@ func refuseData(off uint16, format string, args ...any) *refusal {
 // connect executes Connect, whose data has arrived.
 func (r *Request) connect() {
 	var buf [nvme.ConnectDataSize]byte
-	r.hostData(buf[:])
+	r.hostData(buf[:], 0)
 	q := r.engine.q
 	var d nvme.ConnectData
 	no := q.connect(&r.Cmd, &d, buf[:])
@@ -90,8 +93,8 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 	if sub == nil {
 		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "no such subsystem")
 	}
-	if d.HostNQN == "" {
-		return nil, refuseData(nvme.ConnectDataOffHOSTNQN, "the host gives no NQN")
+	if !printable(d.HostNQN) {
+		return nil, refuseData(nvme.ConnectDataOffHOSTNQN, "the host gives no NQN that can be printed")
 	}
 	if !sub.allows(d.HostNQN) {
 		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed")
@@ -99,6 +102,12 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 		return nil, no
 	}
 	return sub, nil
+}
+
+// printable says whether a host's name can be written to logs and metrics. Hosts may choose
+// names that are no NQN otherwise.
+func printable(nqn string) bool {
+	return nqn != "" && utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, unicode.IsControl)
 }
 
 // queueSize is the queue that Connect asks for, in entries.

@@ -57,6 +57,8 @@ func TestConnectRefused(t *testing.T) {
 		{"no subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "") }, nil, invalid, nvme.InvalidData(256)},
 		{"endless subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(256)},
 		{"no host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "") }, nil, invalid, nvme.InvalidData(512)},
+		{"host name that can't be printed", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "nqn.\xff") }, nil, invalid, nvme.InvalidData(512)},
+		{"host name with a line break", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "nqn.\n") }, nil, invalid, nvme.InvalidData(512)},
 		{"endless host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(512)},
 		{"host not allowed", admin, func(_ *nvme.Command, d []byte) { name(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
 		{"queue of one", admin, func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, invalid, nvme.InvalidCommand(44)},

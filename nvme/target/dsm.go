@@ -46,7 +46,7 @@ func (r *Request) haveRanges() {
 
 func (r *Request) dsmRange(i int) (d nvme.DSMRange) {
 	var b [nvme.DSMRangeSize]byte
-	r.hostDataAt(b[:], i*nvme.DSMRangeSize)
+	r.hostData(b[:], i*nvme.DSMRangeSize)
 	_ = d.Parse(b[:]) // there are enough bytes
 	return d
 }

@@ -258,15 +258,15 @@ func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 	return 0, nvme.StatusSuccess
 }
 
-func (fs *features) setTemperature(v uint32) nvme.Status {
+func (f *features) setTemperature(v uint32) nvme.Status {
 	if s := v >> tempSensorShift & 0xf; s != 0 && s != 0xf {
 		return nvme.StatusInvalidField
 	}
 	switch v >> tempTypeShift & 3 {
 	case 0:
-		fs.over = uint16(v)
+		f.over = uint16(v)
 	case 1:
-		fs.under = uint16(v)
+		f.under = uint16(v)
 	default:
 		return nvme.StatusInvalidField
 	}
@@ -288,7 +288,7 @@ func (c *Controller) grantQueues(want nvme.QueueCounts) (uint32, nvme.Status) {
 
 func (r *Request) setTimestamp() {
 	var b [nvme.TimestampSize]byte
-	r.hostData(b[:])
+	r.hostData(b[:], 0)
 	var ts nvme.Timestamp
 	_ = ts.Parse(b[:]) // there are enough bytes
 	ts.Origin, ts.Synch = 1, false

@@ -52,7 +52,6 @@ type fakeRequest struct {
 	Request
 	conn    *fakeConn
 	host    []byte // the host's memory
-	inside  bool   // host is in the capsule
 	refused int
 	buf     []byte
 	answers atomic.Int32
@@ -371,7 +370,7 @@ func (s *session) close() {
 	s.admin.hangUp(nil)
 }
 
-// newTarget makes a target with one subsystem over the volumes, as namespaces 1, 2 …
+// newTarget makes a target with one subsystem over the volumes, as namespaces 1, 2 and so on.
 func newTarget(t testing.TB, volumes ...blockdev.Volume) *Target {
 	t.Helper()
 	return newTargetWith(t, func(*Config) {}, volumes...)

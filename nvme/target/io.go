@@ -92,7 +92,7 @@ func (r *Request) read() {
 			r.respond(nvme.StatusSuccess)
 			return
 		}
-		// ErrView first, because errors.Is costs an allocation.
+		//nolint:errorlint // the usual error first, because errors.Is costs an allocation
 		if err != blockdev.ErrView && !errors.Is(err, blockdev.ErrBusy) {
 			r.volumeFailed(err)
 			return

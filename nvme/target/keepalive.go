@@ -19,7 +19,9 @@ const discoveryKATO = 2 * time.Minute
 
 // setKATO sets the keep-alive timeout, rounded up to keepAliveUnit; 0 turns it off.
 func (c *Controller) setKATO(d time.Duration) {
-	d = (d + keepAliveUnit - 1) / keepAliveUnit * keepAliveUnit
+	if over := d % keepAliveUnit; over != 0 {
+		d += keepAliveUnit - over
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.dead {

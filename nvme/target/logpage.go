@@ -183,7 +183,7 @@ func (l *errorLog) page() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := make([]byte, 0, errorLogEntries*nvme.ErrorEntrySize)
-	for i := range uint64(min(errorLogEntries, l.count)) {
+	for i := range min(errorLogEntries, l.count) {
 		b = l.ring[(l.count-i)%errorLogEntries].AppendTo(b)
 	}
 	return append(b, make([]byte, cap(b)-len(b))...)

@@ -170,13 +170,11 @@ func (r *Request) Pulled(err error) {
 	r.engine.then(r)
 }
 
-// hostData copies the host's data, from its beginning, to b, and returns how much there was.
-func (r *Request) hostData(b []byte) int { return r.hostDataAt(b, 0) }
-
-// hostDataAt is hostData from byte off on.
-func (r *Request) hostDataAt(b []byte, off int) (n int) {
+// hostData copies the host's data from byte off on to b, which is not longer than the data.
+func (r *Request) hostData(b []byte, off int) {
 	if r.InCapsule != nil {
-		return copy(b, r.InCapsule[min(off, len(r.InCapsule)):])
+		copy(b, r.InCapsule[off:])
+		return
 	}
 	for i := range r.Data {
 		from := r.Data[i].Bytes
@@ -184,10 +182,9 @@ func (r *Request) hostDataAt(b []byte, off int) (n int) {
 			off -= len(from)
 			continue
 		}
-		n += copy(b[n:], from[off:])
+		b = b[copy(b, from[off:]):]
 		off = 0
 	}
-	return n
 }
 
 // reply responds with data, an administrative page.
