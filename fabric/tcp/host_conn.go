@@ -130,16 +130,16 @@ func (q *hostQueue) batch() {
 }
 
 // flush is pduHandler's.
-func (q *hostQueue) flush() error {
+func (q *hostQueue) flush() (sent bool, err error) {
 	if q.inBatch {
 		q.inBatch = false
-		q.w.release()
+		sent = q.w.release()
 		q.r.tally.publish(&q.t.counters.In)
 	}
 	if q.closing.Load() {
-		return ErrClosed
+		return sent, ErrClosed
 	}
-	return nil
+	return sent, nil
 }
 
 // header is pduHandler's.
@@ -338,8 +338,8 @@ func (q *hostQueue) end(err error) {
 	err, fault := q.reason(err)
 	if fault != nil {
 		q.w.limit(lingerTime)
-		q.w.post(newPlain(TermReq{Type: TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
-			Offence: q.r.offence[:q.r.nOffend]}.Append(nil)), 0)
+		q.w.seal(newPlain(TermReq{Type: TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
+			Offence: q.r.offence[:q.r.nOffend]}.Append(nil)))
 	} else {
 		q.w.kill(ErrClosed)
 		q.w.limit(0)

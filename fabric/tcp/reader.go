@@ -16,10 +16,11 @@ const (
 	// chunkSize is the read buffer of a connection: what one receive call takes in besides
 	// data that goes straight to its place.
 	chunkSize = 128 << 10
-	// directMin is how much data must be missing before a receive call is kept from reading
-	// much beyond it: what is read beyond goes through the chunk and is copied.
+	// directMin is the length of data from which a PDU counts as large. After one, receive
+	// calls are kept from reading much into the chunk, from where data has to be copied: the
+	// next PDU will be large too.
 	directMin = 16 << 10
-	// directTail is how much such a call reads beyond: enough for the headers that follow.
+	// directTail is how much they read: enough for the headers that follow.
 	directTail = 4 << 10
 	// maxReadIov is how many pieces one receive call fills.
 	maxReadIov = 64
@@ -31,8 +32,9 @@ type pduHandler interface {
 	// batch begins what one receive call brought.
 	batch()
 	// flush ends it: everything that could be handled was, and the reader is about to receive
-	// again, or to wait. An error ends the connection.
-	flush() error
+	// again, or to wait. It says whether something was sent successfully. An error ends the
+	// connection.
+	flush() (sent bool, err error)
 	// header has a PDU's header, checked against the rules and its digest; b is its bytes (for
 	// a terminate request, the whole PDU) and valid during the call. If data follows, the
 	// handler says by reader.place where it belongs; data without a place is dropped.
@@ -53,9 +55,10 @@ const (
 )
 
 // reader receives PDUs. It runs inside one RawConn.Read for as long as nothing interrupts it:
-// when a receive call leaves the socket empty, and the kernel said so (TCP_INQ), it goes
-// straight back to waiting for the poller's next edge and saves the call that would only
-// return EAGAIN.
+// when a receive call leaves the socket empty, and the kernel said so (TCP_INQ, which counts a
+// FIN as a byte), it goes straight back to waiting for the poller's next edge and saves the call
+// that would only return EAGAIN. A reset that came with the data makes no other edge; so it does
+// this only if something was sent since, which a reset connection refuses.
 type reader struct {
 	raw   syscall.RawConn
 	h     pduHandler
@@ -66,6 +69,7 @@ type reader struct {
 	r, w int // buf[r:w] is unparsed
 
 	state   readerState
+	large   bool     // the last data was large
 	pdu     Header   // the PDU whose data is arriving
 	padding int      // bytes between header and data still to come
 	left    int      // bytes of data still to come
@@ -122,10 +126,11 @@ func (r *reader) run() error {
 // pollOnce is called by RawConn.Read at first and after each wait. It returns false to wait.
 func (r *reader) pollOnce(fd uintptr) bool {
 	for {
-		if r.err = r.h.flush(); r.err != nil {
+		sent, err := r.h.flush()
+		if r.err = err; err != nil {
 			return true
 		}
-		if r.drained {
+		if r.drained && sent {
 			r.drained = false
 			return false
 		}
@@ -203,9 +208,9 @@ func (r *reader) prepare() int {
 		if r.next+n < len(r.dst) {
 			return n
 		}
-		if n > 0 && r.left >= directMin {
-			tail = tail[:min(len(tail), directTail)]
-		}
+	}
+	if r.large {
+		tail = tail[:min(len(tail), directTail)]
 	}
 	setIov(&r.iov[n], tail)
 	return n + 1
@@ -305,6 +310,7 @@ func (r *reader) takeHeader() (bool, error) {
 	if length > 0 {
 		r.pdu, r.state, r.crc = h, wantData, 0
 		r.left, r.padding = length, int(h.PDO)-whole
+		r.large = length >= directMin
 		r.tally.data += uint64(length)
 	}
 	return true, nil

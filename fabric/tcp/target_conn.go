@@ -105,16 +105,16 @@ func (c *targetConn) batch() {
 }
 
 // flush is pduHandler's.
-func (c *targetConn) flush() error {
+func (c *targetConn) flush() (sent bool, err error) {
 	if c.inBatch {
 		c.inBatch = false
-		c.w.release()
+		sent = c.w.release()
 		c.r.tally.publish(&c.l.counters.In)
 	}
 	if c.asked.Load() != nil {
-		return ErrClosed
+		return sent, ErrClosed
 	}
-	return nil
+	return sent, nil
 }
 
 // interrupted is pduHandler's: the time for ICReq and Connect is over.
@@ -416,7 +416,7 @@ func (c *targetConn) end(err error) {
 	switch {
 	case fault != nil:
 		c.w.limit(lingerTime)
-		c.w.post(newPlain(c.termReq(fault)), 0)
+		c.w.seal(newPlain(c.termReq(fault)))
 	case err == nil && c.asked.Load() != nil: // what was answered still goes out
 		c.w.limit(lingerTime)
 	default:

@@ -47,13 +47,15 @@ type writer struct {
 	err      error
 	stall    time.Duration // how long the peer may take nothing
 	idle     sync.Cond     // signalled when flushing ends
-	dead     atomic.Bool   // nothing can be sent any more; set under mu
+	sealed   bool          // no more messages are taken
+	dead     atomic.Bool   // nothing can be sent any more
 
 	// What follows belongs to the sender.
 	cur   []message
 	next  int // cur[:next] is encoded
 	told  int // cur[:told] was told that it is written
 	b     batch
+	taken bool // the kernel took something in this flush
 	tally tally
 	stats *DirectionCounters
 
@@ -82,7 +84,7 @@ func newWriter(c *net.TCPConn, stats *DirectionCounters) (*writer, error) {
 }
 
 // post queues m, which carries size bytes of data, and sends it unless someone else will.
-// On a dead connection m is written at once.
+// After seal or kill, m is written at once, without being sent.
 func (w *writer) post(m message, size int) {
 	w.mu.Lock()
 	if !w.add(m, size) {
@@ -93,9 +95,9 @@ func (w *writer) post(m message, size int) {
 	w.unlockAndSend()
 }
 
-// add queues m; it returns false if the connection is dead. mu is held.
+// add queues m; it returns false after seal. mu is held.
 func (w *writer) add(m message, size int) bool {
-	if w.dead.Load() {
+	if w.sealed {
 		return false
 	}
 	w.pending = append(w.pending, m)
@@ -103,15 +105,16 @@ func (w *writer) add(m message, size int) bool {
 	return true
 }
 
-// unlockAndSend releases mu and becomes the sender if there is need of one.
-func (w *writer) unlockAndSend() {
+// unlockAndSend releases mu and becomes the sender if there is need of one. It says whether the
+// kernel took something.
+func (w *writer) unlockAndSend() bool {
 	if w.flushing || len(w.pending) == 0 || (w.held && w.bytes < flushBytes) {
 		w.mu.Unlock()
-		return
+		return false
 	}
 	w.flushing = true
 	w.mu.Unlock()
-	w.flush(false)
+	return w.flush(false)
 }
 
 // hold makes posts wait for release.
@@ -121,35 +124,39 @@ func (w *writer) hold() {
 	w.mu.Unlock()
 }
 
-// release ends hold, and sends what was posted meanwhile.
-func (w *writer) release() {
+// release ends hold, and sends what was posted meanwhile. It says whether the kernel took some
+// of it from this goroutine.
+func (w *writer) release() bool {
 	w.mu.Lock()
 	w.held = false
-	w.unlockAndSend()
+	return w.unlockAndSend()
 }
 
 // flush sends until nothing is pending. wait says that the caller may wait for the peer's
-// window; else the waiting is left to serve.
-func (w *writer) flush(wait bool) {
+// window; else the waiting is left to serve. It returns whether the kernel took something.
+func (w *writer) flush(wait bool) bool {
+	w.taken = false
 	for round := 0; ; round++ {
-		if !w.drain(wait) {
-			w.takeOver <- struct{}{}
-			return
-		}
+		ok := w.drain(wait)
 		w.tally.publish(w.stats)
+		taken := w.taken
+		if !ok {
+			w.takeOver <- struct{}{}
+			return taken
+		}
 		w.mu.Lock()
 		if len(w.pending) == 0 {
 			w.flushing = false
 			w.idle.Broadcast()
 			w.mu.Unlock()
-			return
+			return taken
 		}
 		w.cur, w.pending = w.pending, w.cur[:0]
 		w.next, w.told, w.bytes = 0, 0, 0
 		w.mu.Unlock()
 		if round >= maxRounds && !wait {
 			w.takeOver <- struct{}{}
-			return
+			return taken
 		}
 	}
 }
@@ -182,6 +189,7 @@ func (w *writer) drain(wait bool) bool {
 		n, errno := w.send(wait)
 		switch errno {
 		case 0:
+			w.taken = !w.dead.Load()
 			w.b.sent(n)
 			w.tally.bytes += uint64(n)
 		case unix.EINTR:
@@ -227,6 +235,15 @@ func (w *writer) sendmsg(fd int) (int, unix.Errno) {
 	return w.b.sendmsg(fd, flags)
 }
 
+// seal makes m the last message.
+func (w *writer) seal(m message) {
+	w.mu.Lock()
+	w.add(m, 0)
+	w.sealed = true
+	w.held = false
+	w.unlockAndSend()
+}
+
 // fail makes the connection dead because sending failed, and wakes the reader, which ends it.
 func (w *writer) fail(err error) {
 	w.kill(err)
@@ -236,6 +253,7 @@ func (w *writer) fail(err error) {
 // kill makes further sends succeed without effect, so that every message is written soon.
 func (w *writer) kill(err error) {
 	w.mu.Lock()
+	w.sealed = true
 	if !w.dead.Swap(true) {
 		w.err = err
 	}

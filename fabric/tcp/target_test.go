@@ -1,0 +1,453 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
+
+// identify is an Identify Controller, with the data to come as the SGL says.
+func identify(cid uint16) nvme.Command {
+	var cmd nvme.Command
+	cmd.SetIdentify(nvme.CNSController, 0, 0, 0)
+	cmd.SetCID(cid)
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, 4096)
+	return cmd
+}
+
+// setHostID is a command whose 4096 bytes come from the host: Set Features of the LBA range kind
+// doesn't matter, any command that the engine pulls data for does.
+func pulling(cid uint16) nvme.Command {
+	var cmd nvme.Command
+	cmd.SetConnect(0, 31, 0, 0)
+	cmd.SetCID(cid)
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, nvme.ConnectDataSize)
+	return cmd
+}
+
+// TestTargetTerminates sends every kind of wrong PDU and expects the terminate request that the
+// specification asks for.
+func TestTargetTerminates(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{MaxH2CData: 4096})
+	header := func(typ Type, flags, hlen, pdo uint8, plen uint32) []byte {
+		b := Header{typ, flags, hlen, pdo, plen}.Append(nil)
+		return append(b, make([]byte, 128-HeaderSize)...)
+	}
+	fresh := []struct {
+		name string
+		pdu  []byte
+		fes  FES
+		fei  uint32
+	}{
+		{"command first", header(TypeCapsuleCmd, 0, 72, 0, 72), FESSequence, 0},
+		{"PFV", ICReq{PFV: 1}.Append(nil), FESUnsupportedParm, offPFV},
+		{"HPDA", ICReq{HPDA: 32}.Append(nil), FESInvalidHeader, offAlign},
+		{"PLEN of ICReq", header(TypeICReq, 0, 128, 0, 127), FESInvalidHeader, offPLEN},
+		{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), FESInvalidHeader, offType},
+	}
+	for _, c := range fresh {
+		t.Run(c.name, func(t *testing.T) {
+			p := rawHost(t, tt)
+			p.send(c.pdu)
+			p.terminated(c.fes, c.fei, c.pdu)
+		})
+	}
+	ready := []struct {
+		name string
+		pdu  []byte
+		fes  FES
+		fei  uint32
+	}{
+		{"second ICReq", ICReq{}.Append(nil), FESSequence, 0},
+		{"type", header(0x55, 0, 24, 0, 24), FESInvalidHeader, offType},
+		{"direction", header(TypeC2HData, FlagLast, 24, 24, 100), FESSequence, 0},
+		{"HLEN", header(TypeCapsuleCmd, 0, 64, 0, 72), FESInvalidHeader, offHLEN},
+		{"PLEN", header(TypeCapsuleCmd, 0, 72, 0, 70), FESInvalidHeader, offPLEN},
+		{"PDO", header(TypeCapsuleCmd, 0, 72, 40, 1000), FESInvalidHeader, offPDO},
+		{"HDGSTF", header(TypeCapsuleCmd, FlagHDGST, 72, 0, 76), FESInvalidHeader, offFlags},
+		{"DDGSTF", header(TypeCapsuleCmd, FlagDDGST, 72, 72, 100), FESInvalidHeader, offFlags},
+		{"in-capsule data", header(TypeCapsuleCmd, 0, 72, 72, 72+FabricsInCapsule+4), FESLimitExceeded, offPLEN},
+		{"PLEN of 4 GiB", header(TypeCapsuleCmd, 0, 72, 72, 0xffffffff), FESLimitExceeded, offPLEN},
+		{"TTAG of nothing", append(put32(header(TypeH2CData, FlagLast, 24, 24, 24+4), offDATAL, 4), 0), FESInvalidHeader, offTTAG},
+		{"TTAG out of range", put16(header(TypeH2CData, FlagLast, 24, 24, 24+4), offTTAG, 0xffff), FESInvalidHeader, offTTAG},
+	}
+	for _, c := range ready {
+		t.Run(c.name, func(t *testing.T) {
+			p := rawHost(t, tt)
+			p.initialize(ICReq{})
+			p.connect(32, 0)
+			p.send(c.pdu)
+			p.terminated(c.fes, c.fei, c.pdu)
+		})
+	}
+	if got, want := tt.Counters().ProtocolErrors.Load(), uint64(len(fresh)+len(ready)); got != want {
+		t.Errorf("%d protocol errors counted, %d made", got, want)
+	}
+	for range len(fresh) + len(ready) {
+		if err := <-tt.errs; !errors.Is(err, ErrProtocol) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTargetDataTerminates breaks the rules of H2CData, with an R2T for 1024 bytes outstanding.
+func TestTargetDataTerminates(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{MaxH2CData: 4096})
+	kib := make([]byte, nvme.ConnectDataSize)
+	for _, c := range []struct {
+		name string
+		data Data
+		n    int
+		fes  FES
+		fei  uint32
+	}{
+		{"CCCID", Data{Header: Header{Flags: FlagLast}, CCCID: 8}, 1024, FESInvalidHeader, offCCCID},
+		{"TTAG", Data{Header: Header{Flags: FlagLast}, TTAG: 5}, 1024, FESInvalidHeader, offTTAG},
+		{"DATAL", Data{Header: Header{Flags: FlagLast}, DATAL: 1000}, 1024, FESInvalidHeader, offDATAL},
+		{"DATAL beyond MAXH2CDATA", Data{Header: Header{Flags: FlagLast}}, 4100, FESLimitExceeded, offDATAL},
+		{"gap", Data{Header: Header{Flags: FlagLast}, DATAO: 4}, 1020, FESOutOfRange, offDATAO},
+		{"too much", Data{Header: Header{Flags: FlagLast}}, 1028, FESOutOfRange, offDATAO},
+		{"LAST too soon", Data{Header: Header{Flags: FlagLast}}, 512, FESInvalidHeader, offFlags},
+		{"LAST missing", Data{}, 1024, FESInvalidHeader, offFlags},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := rawHost(t, tt)
+			p.initialize(ICReq{})
+			p.send(p.capsule(pulling(7), nil))
+			r, err := ParseR2T(p.expect(TypeR2T))
+			if err != nil || r.CCCID != 7 || r.R2TO != 0 || r.R2TL != nvme.ConnectDataSize {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			d := c.data
+			d.Type = TypeH2CData
+			if d.CCCID == 0 {
+				d.CCCID = 7
+			}
+			d.TTAG += r.TTAG
+			pdu := p.data(d, append(kib, make([]byte, 8192)...)[:c.n])
+			p.send(pdu)
+			// Bit 0 of FEI is where the field is; 4 and 5 have no FEI in the table of the
+			// specification, and say where they saw it.
+			p.terminated(c.fes, c.fei, pdu)
+		})
+	}
+}
+
+// TestTargetHeaderDigest damages a header on a connection with header digests.
+func TestTargetHeaderDigest(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(ICReq{Digests: DigestHeader})
+	p.connect(32, 0)
+	pdu := put32(p.capsule(identify(1), nil), CapsuleCmdSize, 0xdeadbeef)
+	p.send(pdu)
+	p.terminated(FESHeaderDigest, 0xdeadbeef, pdu)
+	if tt.Counters().HeaderDigestErrors.Load() != 1 {
+		t.Error("not counted")
+	}
+}
+
+// TestTargetDataDigest damages data: the command fails, the connection lives.
+func TestTargetDataDigest(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(ICReq{Digests: DigestData})
+
+	t.Run("in a capsule", func(t *testing.T) {
+		cmd := pulling(3)
+		cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, nvme.ConnectDataSize)
+		pdu := p.capsule(cmd, make([]byte, nvme.ConnectDataSize))
+		pdu[CapsuleCmdSize+100] ^= 1
+		p.send(pdu)
+		if cqe := p.response(); cqe.Status().Code() != nvme.StatusTransientTransport || cqe.CID() != 3 {
+			t.Errorf("status %#x, CID %d", cqe.Status(), cqe.CID())
+		}
+	})
+	t.Run("in H2CData", func(t *testing.T) {
+		p.send(p.capsule(pulling(4), nil))
+		r, err := ParseR2T(p.expect(TypeR2T))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pdu := p.data(Data{Header: Header{Type: TypeH2CData, Flags: FlagLast}, CCCID: 4, TTAG: r.TTAG},
+			make([]byte, nvme.ConnectDataSize))
+		pdu[len(pdu)-1] ^= 0x80
+		p.send(pdu)
+		cqe := p.response()
+		if c := cqe.Status().Code(); c != nvme.StatusTransientTransport && c != nvme.StatusDataTransferError {
+			t.Errorf("status %#x", cqe.Status())
+		}
+	})
+	p.connect(32, 0)
+	if n := tt.Counters().DataDigestErrors.Load(); n != 2 {
+		t.Errorf("%d data digest errors counted", n)
+	}
+}
+
+// TestTargetSGL sends descriptors that NVMe/TCP doesn't know.
+func TestTargetSGL(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(ICReq{})
+	p.connect(32, 0)
+	p.enable()
+	data := make([]byte, 4096)
+	for _, c := range []struct {
+		name   string
+		change func(*nvme.SGL)
+		data   []byte
+		want   nvme.Status
+	}{
+		{"keyed", func(s *nvme.SGL) { s.SetKeyed(nvme.SGLKeyed, 0, 4096, 1) }, nil, nvme.StatusSGLTypeInvalid},
+		{"address", func(s *nvme.SGL) { s.SetBlock(nvme.SGLDataBlockAddress, 0, 4096) }, nil, nvme.StatusSGLTypeInvalid},
+		{"capsule for a read", func(s *nvme.SGL) { s.SetBlock(nvme.SGLInCapsule, 0, 4096) }, data, nvme.StatusInvalidField},
+		{"transport, too long", func(s *nvme.SGL) { s.SetBlock(nvme.SGLTransport, 0, 1<<30) }, nil, nvme.StatusSGLLengthInvalid},
+	} {
+		cmd := identify(9)
+		c.change(cmd.SGL1())
+		p.send(p.capsule(cmd, c.data))
+		if cqe := p.response(); cqe.Status().Code() != c.want {
+			t.Errorf("%s: status %#x, want %#x", c.name, cqe.Status().Code(), c.want)
+		}
+	}
+	for _, c := range []struct {
+		name      string
+		off       uint64
+		length, n int
+		want      nvme.Status
+	}{
+		{"offset", 8, 1024, 1032, nvme.StatusSGLOffsetInvalid},
+		{"longer than the capsule", 0, 1024, 512, nvme.StatusSGLLengthInvalid},
+	} {
+		cmd := pulling(10)
+		cmd.SGL1().SetBlock(nvme.SGLInCapsule, c.off, uint32(c.length))
+		q := rawHost(t, tt)
+		q.initialize(ICReq{})
+		q.send(q.capsule(cmd, data[:c.n]))
+		if cqe := q.response(); cqe.Status().Code() != c.want {
+			t.Errorf("%s: status %#x, want %#x", c.name, cqe.Status().Code(), c.want)
+		}
+	}
+}
+
+// TestTargetAlignment asks for every kind of alignment of received data (HPDA).
+func TestTargetAlignment(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	for _, hpda := range []uint8{0, 1, 3, 7, 30, 31} {
+		for _, digests := range []Digests{0, DigestHeader | DigestData} {
+			p := rawHost(t, tt)
+			p.initialize(ICReq{HPDA: hpda, Digests: digests})
+			p.connect(32, 0)
+			p.enable()
+			p.send(p.capsule(identify(2), nil))
+			h, b := p.receive()
+			if h.Type != TypeC2HData || int(h.PDO)%(4*(int(hpda)+1)) != 0 {
+				t.Fatalf("HPDA %d: %v with PDO %d", hpda, h.Type, h.PDO)
+			}
+			ru := rules{self: hostRole, ready: true, headerDigest: digests != 0, dataDigest: digests != 0, align: 4 * (int(hpda) + 1)}
+			if err := ru.check(h); err != nil {
+				t.Errorf("HPDA %d: %v", hpda, err)
+			}
+			data := b[h.PDO:][:h.DataLen()]
+			if h.DataLen() != 4096 || !bytes.Contains(data, []byte(testNQN)) {
+				t.Errorf("HPDA %d: %d bytes of data", hpda, h.DataLen())
+			}
+			if cqe := p.response(); !cqe.Status().OK() {
+				t.Errorf("HPDA %d: status %#x", hpda, cqe.Status())
+			}
+		}
+	}
+}
+
+// TestTargetTooManyCommands sends more commands than a queue of the listener holds.
+func TestTargetTooManyCommands(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{QueueDepth: 32})
+	p := rawHost(t, tt)
+	p.initialize(ICReq{})
+	p.connect(32, 0)
+	p.enable()
+	var cmd nvme.Command
+	cmd.SetSetFeatures(nvme.FeatTimestamp, false, 0, 0)
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, 8)
+	for i := range 32 {
+		cmd.SetCID(uint16(i))
+		p.send(p.capsule(cmd, nil))
+		p.expect(TypeR2T)
+	}
+	pdu := p.capsule(cmd, nil)
+	p.send(pdu)
+	p.terminated(FESSequence, 0, pdu)
+}
+
+// TestTargetTerminated sends an H2CTermReq.
+func TestTargetTerminated(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(ICReq{})
+	p.connect(32, 0)
+	p.send(TermReq{Type: TypeH2CTermReq, FES: FESOutOfRange, FEI: 12,
+		Offence: Header{Type: TypeC2HData, HLEN: 24, PLEN: 24}.Append(nil)}.Append(nil))
+	p.closed()
+	var te *TerminatedError
+	if err := <-tt.errs; !errors.As(err, &te) || te.FES != FESOutOfRange || te.FEI != 12 || te.Offence != "C2HData" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTargetDisconnect cuts the connection at every byte of an exchange: the target lets go of
+// everything (newTestTarget and TestMain check that).
+func TestTargetDisconnect(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	var stream []byte
+	script := &raw{t: t}
+	stream = append(stream, ICReq{}.Append(nil)...)
+	stream = append(stream, script.capsule(pulling(1), nil)...)
+	stream = append(stream, script.data(Data{Header: Header{Type: TypeH2CData}, CCCID: 1, TTAG: 0}, make([]byte, 512))...)
+	cmd := pulling(2)
+	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, nvme.ConnectDataSize)
+	stream = append(stream, script.capsule(cmd, make([]byte, nvme.ConnectDataSize))...)
+	for n := 0; n < len(stream); n += 37 {
+		p := rawHost(t, tt)
+		if n > ICSize+CapsuleCmdSize { // H2CData may only follow its R2T
+			p.send(stream[:ICSize+CapsuleCmdSize])
+			p.expect(TypeICResp)
+			p.expect(TypeR2T)
+			p.send(stream[ICSize+CapsuleCmdSize : n])
+		} else {
+			p.send(stream[:n])
+		}
+		if n%2 == 0 {
+			_ = p.SetLinger(0) // RST instead of FIN
+		}
+		_ = p.Close()
+	}
+	waitFor(t, "the end of all connections", func() bool { return tt.Counters().Open.Load() == 0 })
+}
+
+// waitFor polls a condition that another goroutine brings about.
+func waitFor(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %s within %v", what, patience)
+		}
+	}
+}
+
+// TestTargetTimeout leaves connections without ICReq and without Connect.
+func TestTargetTimeout(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{ConnectTimeout: 100 * time.Millisecond})
+	silent, halfway := rawHost(t, tt), rawHost(t, tt)
+	halfway.initialize(ICReq{})
+	silent.closed()
+	halfway.closed()
+	for range 2 {
+		if err := <-tt.errs; !errors.Is(err, ErrHandshake) {
+			t.Error(err)
+		}
+	}
+	p := rawHost(t, tt)
+	p.initialize(ICReq{})
+	p.connect(32, 0)
+	time.Sleep(200 * time.Millisecond) // longer than the limit, which is over
+	p.enable()
+}
+
+// TestTargetLimit opens one connection more than allowed.
+func TestTargetLimit(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{MaxConns: 1})
+	first := rawHost(t, tt)
+	first.initialize(ICReq{})
+	second := rawHost(t, tt)
+	second.closed()
+	if err := <-tt.errs; !errors.Is(err, ErrTooMany) {
+		t.Error(err)
+	}
+	_ = first.Close()
+	waitFor(t, "end of the first connection", func() bool { return tt.Counters().Open.Load() == 0 })
+	third := rawHost(t, tt)
+	third.initialize(ICReq{})
+}
+
+// TestTargetSlowReader has a host that sends commands and reads nothing, while another works.
+func TestTargetSlowReader(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{QueueDepth: 64})
+	slow := rawHost(t, tt)
+	slow.initialize(ICReq{})
+	slow.connect(32, 0)
+	slow.enable()
+	const commands = 5000
+	go func() {
+		var batch []byte
+		for i := range commands {
+			batch = append(batch, slow.capsule(identify(uint16(i)), nil)...)
+		}
+		_, _ = slow.Write(batch)
+	}()
+	waitFor(t, "blocked send", func() bool { return tt.Counters().Out.Blocked.Load() > 0 })
+	p := newPair(t, tt.Addr(), clientOptions{})
+	transferAll(t, p)
+	for i := range commands {
+		if b := slow.expect(TypeC2HData); len(b) != DataSize+4096 {
+			t.Fatalf("%d bytes", len(b))
+		}
+		if cqe := slow.response(); int(cqe.CID()) != i {
+			t.Fatalf("CID %d instead of %d", cqe.CID(), i)
+		}
+	}
+}
+
+// TestTargetStop ends the listener with a command outstanding.
+func TestTargetStop(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(ICReq{})
+	p.connect(32, 0)
+	p.enable()
+	var cmd nvme.Command
+	cmd.SetAsyncEvent()
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, 0)
+	p.send(p.capsule(cmd, nil))
+	p.send(p.capsule(identify(1), nil)) // answered, so the event request has arrived
+	p.expect(TypeC2HData)
+	p.response()
+	if err := tt.Close(); err != nil {
+		t.Error(err)
+	}
+	if h, _ := p.receive(); h.Type == TypeCapsuleResp { // the event request, aborted
+		p.closed()
+	}
+	if _, err := net.Dial("tcp", tt.Addr().String()); err == nil {
+		t.Error("a closed listener accepts")
+	}
+}
+
+func TestTargetConfig(t *testing.T) {
+	for _, c := range []TargetConfig{{QueueDepth: 1}, {QueueDepth: 5000}, {InCapsule: 17}, {InCapsule: 2 << 20},
+		{MaxTransfer: 5000}, {MaxTransfer: 32 << 20}, {MaxH2CData: 4095}, {MaxH2CData: 1024}, {Memory: 4096},
+		{MaxConns: -1}, {ConnectTimeout: -1}} {
+		if _, err := Listen("127.0.0.1:0", nil, c); err == nil {
+			t.Errorf("%+v is accepted", c)
+		}
+	}
+	l, err := Listen("127.0.0.1:0", nil, TargetConfig{InCapsule: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(l.Addr().String(), nil, TargetConfig{}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("listening twice on %v: %v", l.Addr(), err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := l.Serve(ctx); err != nil {
+		t.Error(err)
+	}
+}
