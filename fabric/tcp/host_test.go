@@ -1,0 +1,475 @@
+package tcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// dialled is a host's queue connected to a controller that the test plays.
+type dialled struct {
+	*client
+	ctrl *raw
+	tr   *Transport
+}
+
+// listenRaw accepts one connection.
+func listenRaw(t testing.TB) (netip.AddrPort, func() *raw) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return addrPort(l.Addr()), func() *raw {
+		c, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return newRaw(t, c)
+	}
+}
+
+// dialRaw makes an I/O queue of 64 entries to a controller that answers with resp; its digests
+// are set to those that the host asks for.
+func dialRaw(t testing.TB, cfg HostConfig, resp ICResp) *dialled {
+	t.Helper()
+	tr, err := NewTransport(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, accept := listenRaw(t)
+	accepted := make(chan *raw, 1)
+	go func() {
+		p := accept()
+		if p != nil {
+			b := make([]byte, ICSize)
+			_, _ = p.Read(b)
+			resp.Digests = Digests(b[offDigest])
+			p.digests = resp.Digests
+			_, _ = p.Write(resp.Append(nil))
+		}
+		accepted <- p
+	}()
+	d := &dialled{tr: tr, client: dial(t, tr, addr, clientOptions{size: 64, inCapsule: 4096}, 1, 1)}
+	d.ctrl = <-accepted
+	return d
+}
+
+// start submits a command and returns its CID as the controller sees it.
+func (d *dialled) start(cmd nvme.Command, data []byte) (r *host.Request, done chan struct{}, cid uint16) {
+	d.t.Helper()
+	done = make(chan struct{})
+	r = &host.Request{Cmd: cmd, Data: data, Done: func(*host.Request) { close(done) }}
+	d.submit(r)
+	c, err := ParseCapsuleCmd(d.ctrl.expect(TypeCapsuleCmd))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return r, done, c.Cmd.CID()
+}
+
+func (d *dialled) wait(done chan struct{}) {
+	d.t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		d.t.Fatal("the request doesn't end")
+	}
+}
+
+var goodResp = ICResp{MAXH2CDATA: 8192}
+
+// TestHostHandshake refuses controllers whose ICResp is wrong or missing.
+func TestHostHandshake(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		resp []byte
+		fes  FES // 0: no terminate request
+		fei  uint32
+	}{
+		{"PFV", ICResp{PFV: 1, MAXH2CDATA: 4096}.Append(nil), FESUnsupportedParm, offPFV},
+		{"CPDA", ICResp{CPDA: 32, MAXH2CDATA: 4096}.Append(nil), FESInvalidHeader, offAlign},
+		{"digests unasked", ICResp{Digests: DigestData, MAXH2CDATA: 4096}.Append(nil), FESUnsupportedParm, offDigest},
+		{"MAXH2CDATA small", ICResp{MAXH2CDATA: 4092}.Append(nil), FESInvalidHeader, offLimit},
+		{"MAXH2CDATA odd", ICResp{MAXH2CDATA: 4098}.Append(nil), FESInvalidHeader, offLimit},
+		{"a response first", (&CapsuleResp{Header: Header{TypeCapsuleResp, 0, 24, 0, 24}}).Append(nil), FESSequence, 0},
+		{"another protocol", []byte("SSH-2.0-OpenSSH_9.2\r\n"), FESInvalidHeader, offType},
+		{"C2HTermReq", TermReq{Type: TypeC2HTermReq, FES: FESUnsupportedParm, FEI: 8}.Append(nil), 0, 0},
+		{"end", nil, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr, err := NewTransport(HostConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			addr, accept := listenRaw(t)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				p := accept()
+				p.expect(TypeICReq)
+				p.send(c.resp)
+				if c.fes != 0 {
+					p.terminated(c.fes, c.fei, c.resp)
+				} else {
+					_ = p.CloseWrite()
+					p.closed()
+				}
+				_ = p.Close()
+			}()
+			_, err = tr.Dial(context.Background(), host.QueueAttr{Remote: addr, Size: 32, Sink: newClient(t, 1)})
+			if !errors.Is(err, ErrHandshake) {
+				t.Errorf("Dial: %v", err)
+			}
+			<-done
+		})
+	}
+}
+
+// TestHostDialFails covers the ways in which no connection comes about.
+func TestHostDialFails(t *testing.T) {
+	tr, err := NewTransport(HostConfig{ConnectTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, accept := listenRaw(t)
+	a := host.QueueAttr{Remote: addr, Size: 32, Sink: newClient(t, 1)}
+	var ce *ConnError
+	if _, err := tr.Dial(context.Background(), a); !errors.As(err, &ce) || ce.Stage != "initialize" || ce.Peer != addr {
+		t.Errorf("a silent controller: %v", err)
+	}
+	_ = accept().Close()
+	slow, _ := NewTransport(HostConfig{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		p := accept()
+		p.expect(TypeICReq)
+		cancel()
+		p.closed()
+	}()
+	if _, err := slow.Dial(ctx, a); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	a.Remote = netip.AddrPortFrom(addr.Addr(), 1)
+	if _, err := tr.Dial(context.Background(), a); !errors.As(err, &ce) || ce.Stage != "connect" {
+		t.Errorf("nobody listens: %v", err)
+	}
+	a.Size = 1
+	if _, err := tr.Dial(context.Background(), a); err == nil {
+		t.Error("a queue of one entry")
+	}
+	if _, err := NewTransport(HostConfig{ConnectTimeout: -1}); err == nil {
+		t.Error("a negative timeout")
+	}
+}
+
+// TestHostTerminates answers a read and a write of 16 KiB in every wrong way.
+func TestHostTerminates(t *testing.T) {
+	const size = 16 << 10
+	kib := make([]byte, 1024)
+	for _, c := range []struct {
+		name  string
+		write bool
+		pdu   func(p *raw, cid uint16) []byte
+		fes   FES
+		fei   uint32
+	}{
+		{"CID of a response", false, func(p *raw, cid uint16) []byte { return p.resp(cid+1, 0) }, FESInvalidHeader, offRespCID},
+		{"CCCID of data", false, func(p *raw, cid uint16) []byte {
+			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid ^ 0x8000}, kib)
+		}, FESInvalidHeader, offCCCID},
+		{"data for a write", true, func(p *raw, cid uint16) []byte {
+			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid}, kib)
+		}, FESInvalidHeader, offCCCID},
+		{"gap", false, func(p *raw, cid uint16) []byte {
+			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid, DATAO: 512}, kib)
+		}, FESOutOfRange, offDATAO},
+		{"too much", false, func(p *raw, cid uint16) []byte {
+			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid}, make([]byte, size+4))
+		}, FESOutOfRange, offDATAO},
+		{"DATAL", false, func(p *raw, cid uint16) []byte {
+			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid, DATAL: 1000}, kib)
+		}, FESInvalidHeader, offDATAL},
+		{"SUCCESS without LAST", false, func(p *raw, cid uint16) []byte {
+			return p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagSuccess}, CCCID: cid}, kib)
+		}, FESInvalidHeader, offFlags},
+		{"R2T for a read", false, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TL: 512}) }, FESInvalidHeader, offCCCID},
+		{"R2T of nothing", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid}) }, FESOutOfRange, offDATAO},
+		{"R2T too long", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TL: size + 1}) }, FESOutOfRange, offDATAO},
+		{"R2T with a gap", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TO: 512, R2TL: 512}) }, FESOutOfRange, offDATAO},
+		{"R2T wraps", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TL: 0xffffffff}) }, FESOutOfRange, offDATAO},
+		{"second ICResp", false, func(*raw, uint16) []byte { return goodResp.Append(nil) }, FESSequence, 0},
+		{"a command", false, func(p *raw, _ uint16) []byte { return p.capsule(identify(1), nil) }, FESSequence, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := dialRaw(t, HostConfig{}, goodResp)
+			op := nvme.OpRead
+			if c.write {
+				op = nvme.OpWrite
+			}
+			r, done, cid := d.start(ioCommand(op, 0, size), make([]byte, size))
+			pdu := c.pdu(d.ctrl, cid)
+			d.ctrl.send(pdu)
+			d.ctrl.terminated(c.fes, c.fei, pdu)
+			_ = d.ctrl.Close()
+			d.wait(done)
+			if !errors.Is(r.Err, ErrProtocol) {
+				t.Errorf("%v", r.Err)
+			}
+			<-d.gone
+		})
+	}
+}
+
+// TestHostDataErrors damages and shortens read data: that command fails, the next works.
+func TestHostDataErrors(t *testing.T) {
+	const size = 4096
+	want := randomBytes(1, size)
+	for _, success := range []bool{false, true} {
+		d := dialRaw(t, HostConfig{HeaderDigest: true, DataDigest: true}, goodResp)
+		answer := func(change func([]byte), n int) nvme.Status {
+			t.Helper()
+			r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
+			flags := uint8(FlagLast)
+			if success {
+				flags |= FlagSuccess
+			}
+			pdu := d.ctrl.data(Data{Header: Header{Type: TypeC2HData, Flags: flags}, CCCID: cid}, want[:n])
+			change(pdu)
+			d.ctrl.send(pdu)
+			if !success {
+				d.ctrl.send(d.ctrl.resp(cid, 0))
+			}
+			d.wait(done)
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			if r.CQE.CID() != cid {
+				t.Errorf("CID %#x in the completion of %#x", r.CQE.CID(), cid)
+			}
+			if r.CQE.Status().OK() && !bytes.Equal(r.Data, want) {
+				t.Error("the data is wrong")
+			}
+			return r.CQE.Status()
+		}
+		if st := answer(func(b []byte) { b[1000] ^= 1 }, size); st != nvme.StatusDataTransferError {
+			t.Errorf("damaged data: status %#x", st)
+		}
+		if st := answer(func([]byte) {}, size-512); st != nvme.StatusDataTransferError {
+			t.Errorf("short data: status %#x", st)
+		}
+		if st := answer(func([]byte) {}, size); !st.OK() {
+			t.Errorf("good data: status %#x", st)
+		}
+		c := d.tr.Counters()
+		if c.DataDigestErrors.Load() != 1 || c.ShortData.Load() != 1 {
+			t.Errorf("%d data digest errors, %d short", c.DataDigestErrors.Load(), c.ShortData.Load())
+		}
+	}
+}
+
+// TestHostHeaderDigest damages a header.
+func TestHostHeaderDigest(t *testing.T) {
+	d := dialRaw(t, HostConfig{HeaderDigest: true}, goodResp)
+	_, done, cid := d.start(ioCommand(nvme.OpFlush, 0, 512), nil)
+	pdu := put32(d.ctrl.resp(cid, 0), CapsuleRespSize, 0x12345678)
+	d.ctrl.send(pdu)
+	d.ctrl.terminated(FESHeaderDigest, 0x12345678, pdu)
+	_ = d.ctrl.Close()
+	d.wait(done)
+}
+
+// TestHostTransfer has a controller that splits reads into several PDUs and writes into several
+// R2Ts, and wants its data aligned (CPDA).
+func TestHostTransfer(t *testing.T) {
+	const size = 40 << 10
+	want := randomBytes(2, size)
+	for _, cpda := range []uint8{0, 3, 17, 31} {
+		for _, cfg := range []HostConfig{{}, {HeaderDigest: true, DataDigest: true}} {
+			d := dialRaw(t, cfg, ICResp{CPDA: cpda, MAXH2CDATA: 8192})
+			ru := rules{self: controllerRole, ready: true, headerDigest: cfg.HeaderDigest, dataDigest: cfg.DataDigest, align: 4 * (int(cpda) + 1)}
+
+			r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
+			for off := 0; off < size; off += 5000 {
+				n := min(5000, size-off)
+				d.ctrl.send(d.ctrl.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid, DATAO: uint32(off)}, want[off:off+n]))
+			}
+			d.ctrl.send(d.ctrl.resp(cid, 0))
+			d.wait(done)
+			if !r.CQE.Status().OK() || !bytes.Equal(r.Data, want) {
+				t.Errorf("CPDA %d: read: status %#x", cpda, r.CQE.Status())
+			}
+
+			r, done, cid = d.start(ioCommand(nvme.OpWrite, 0, size), want)
+			var got []byte
+			for off := 0; off < size; off += 30000 {
+				n := min(30000, size-off)
+				d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, TTAG: 0xffff, R2TO: uint32(off), R2TL: uint32(n)}))
+				for end := off + n; len(got) < end; {
+					got = append(got, d.ctrl.hostData(ru, cid, len(got), end)...)
+				}
+			}
+			d.ctrl.send(d.ctrl.resp(cid, nvme.StatusLBAOutOfRange))
+			d.wait(done)
+			if r.CQE.Status() != nvme.StatusLBAOutOfRange || !bytes.Equal(got, want) {
+				t.Errorf("CPDA %d: write: status %#x", cpda, r.CQE.Status())
+			}
+		}
+	}
+}
+
+// hostData reads an H2CData PDU and checks it.
+func (p *raw) hostData(ru rules, cid uint16, off, end int) []byte {
+	p.t.Helper()
+	b := p.expect(TypeH2CData)
+	h, err := ParseData(b)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := ru.check(h.Header); err != nil {
+		p.t.Fatal(err)
+	}
+	last := off+int(h.DATAL) == end
+	if h.CCCID != cid || h.TTAG != 0xffff || int(h.DATAO) != off || h.DATAL > 8192 || (h.Flags&FlagLast != 0) != last {
+		p.t.Fatalf("at %d of %d: %+v", off, end, h)
+	}
+	data := b[h.PDO:][:h.DATAL]
+	if ru.dataDigest && !bytes.Equal(appendDigest(nil, data), b[len(b)-DigestSize:]) {
+		p.t.Error("wrong data digest")
+	}
+	return data
+}
+
+// TestHostInCapsule checks which data goes into the capsule, and its alignment.
+func TestHostInCapsule(t *testing.T) {
+	d := dialRaw(t, HostConfig{HeaderDigest: true, DataDigest: true}, ICResp{CPDA: 17, MAXH2CDATA: 8192})
+	for _, n := range []int{512, 4096, 4608} {
+		data := randomBytes(uint64(n), n)
+		r := &host.Request{Cmd: ioCommand(nvme.OpWrite, 0, n), Data: data, Done: func(*host.Request) {}}
+		d.submit(r)
+		c, err := ParseCapsuleCmd(d.ctrl.expectCapsule(t, data, n <= 4096))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := nvme.SGLTransport
+		if n <= 4096 {
+			want = nvme.SGLInCapsule
+		}
+		if s := c.Cmd.SGL1(); s.Type() != want || int(s.Length()) != n || s.Address() != 0 || c.Cmd.PSDT() != 1 {
+			t.Errorf("%d bytes: SGL %x, PSDT %d", n, *s, c.Cmd.PSDT())
+		}
+	}
+}
+
+func (p *raw) expectCapsule(t *testing.T, data []byte, inline bool) []byte {
+	t.Helper()
+	b := p.expect(TypeCapsuleCmd)
+	h := headerAt(b)
+	ru := rules{self: controllerRole, ready: true, headerDigest: true, dataDigest: true, align: 72}
+	if err := ru.check(h); err != nil {
+		t.Fatal(err)
+	}
+	if h.hasData() != inline || inline && !bytes.Equal(b[h.PDO:][:h.DataLen()], data) {
+		t.Errorf("%d bytes: %+v", len(data), h)
+	}
+	return b
+}
+
+// TestHostEarlyResponse answers a write whose data is still being sent: the request ends only
+// when its memory isn't needed any more.
+func TestHostEarlyResponse(t *testing.T) {
+	const size = 64 << 20 // more than the sockets hold
+	d := dialRaw(t, HostConfig{}, goodResp)
+	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, 512), make([]byte, size))
+	d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, R2TL: size}))
+	out := &d.tr.Counters().Out
+	waitFor(t, "full socket", func() bool { return out.Blocked.Load() > 0 })
+	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
+
+	// A read is answered meanwhile, after the response: the host has seen that.
+	r2 := &host.Request{Cmd: ioCommand(nvme.OpFlush, 0, 512), Done: func(*host.Request) {}}
+	d.submit(r2)
+	in := &d.tr.Counters().In
+	waitFor(t, "early response", func() bool { return in.PDUs[TypeCapsuleResp].Load() == 1 })
+	select {
+	case <-done:
+		t.Fatal("the request ended while its data was being sent")
+	default:
+	}
+	for got := 0; got < size; {
+		h := headerAt(d.ctrl.expect(TypeH2CData))
+		got += h.DataLen()
+	}
+	d.wait(done)
+	if r.CQE.Status() != nvme.StatusInternalError {
+		t.Errorf("status %#x", r.CQE.Status())
+	}
+	d.ctrl.expect(TypeCapsuleCmd) // the other command wasn't lost
+}
+
+// TestHostTerminated sends a C2HTermReq, and cuts the connection.
+func TestHostTerminated(t *testing.T) {
+	d := dialRaw(t, HostConfig{}, goodResp)
+	r, done, _ := d.start(ioCommand(nvme.OpRead, 0, 4096), make([]byte, 4096))
+	d.ctrl.send(TermReq{Type: TypeC2HTermReq, FES: FESInvalidHeader, FEI: 2, Offence: make([]byte, 8)}.Append(nil))
+	d.wait(done)
+	var te *TerminatedError
+	if !errors.As(r.Err, &te) || te.FES != FESInvalidHeader || te.FEI != 2 {
+		t.Errorf("%v", r.Err)
+	}
+
+	d = dialRaw(t, HostConfig{}, goodResp)
+	r, done, cid := d.start(ioCommand(nvme.OpRead, 0, 4096), make([]byte, 4096))
+	pdu := d.ctrl.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid}, make([]byte, 4096))
+	d.ctrl.send(pdu[:2000])
+	_ = d.ctrl.Close()
+	d.wait(done)
+	if !errors.Is(r.Err, ErrPeerClosed) {
+		t.Errorf("%v", r.Err)
+	}
+	d.submit(r) // a dead connection takes it and does nothing
+}
+
+// TestHostClose closes with commands outstanding.
+func TestHostClose(t *testing.T) {
+	d := dialRaw(t, HostConfig{}, goodResp)
+	r, done, _ := d.start(ioCommand(nvme.OpRead, 0, 4096), make([]byte, 4096))
+	if d.q.RTT() <= 0 || d.q.Size() != 64 || !d.q.Local().IsValid() {
+		t.Errorf("RTT %d, size %d, local %v", d.q.RTT(), d.q.Size(), d.q.Local())
+	}
+	if err := d.q.Close(); err != nil {
+		t.Error(err)
+	}
+	d.wait(done)
+	<-d.gone
+	if d.err != nil || !errors.Is(r.Err, ErrClosed) {
+		t.Errorf("%v, %v", d.err, r.Err)
+	}
+	d.ctrl.closed()
+}
+
+// TestHostMemory checks Alloc and Free.
+func TestHostMemory(t *testing.T) {
+	tr, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := tr.Alloc(10000)
+	if err != nil || len(b) != 10000 {
+		t.Fatalf("%d bytes, %v", len(b), err)
+	}
+	b[9999] = 1
+	tr.Free(b)
+	if _, err := tr.Alloc(0); err == nil {
+		t.Error("0 bytes")
+	}
+}
