@@ -1,0 +1,383 @@
+package roce
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+)
+
+// TestRemoteFaults: each request that the responder must refuse ends with the status that its
+// NAK stands for, on a dead connection, with an event on either side.
+func TestRemoteFaults(t *testing.T) {
+	write := func(p *pair, addr uint64, n int, key uint32) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
+	}
+	read := func(p *pair, addr uint64, n int, key uint32) verbs.SendWR {
+		wr := write(p, addr, n, key)
+		wr.Opcode = verbs.WRRDMARead
+		return wr
+	}
+	otherRegion := func(p *pair, pd verbs.PD, access verbs.Access) verbs.MR {
+		m, err := pd.RegMR(make([]byte, 8192), access)
+		check(p.t, err)
+		return m
+	}
+	otherPD := func(p *pair) verbs.PD {
+		pd, err := p.b.dev.AllocPD()
+		check(p.t, err)
+		return pd
+	}
+	const none = verbs.Access(0)
+	for _, c := range []struct {
+		name   string
+		access verbs.Access
+		wr     func(p *pair) verbs.SendWR
+		status verbs.WCStatus
+	}{
+		{"write, unknown key", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
+		{"write, key 0", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr(), 10, 0) }, verbs.WCRemAccessErr},
+		{"write, L_Key as R_Key", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr(), 10, p.b.mr.LKey()) }, verbs.WCRemAccessErr},
+		{"write, before the region", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr()-1, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
+		{"write, one byte behind", none, func(p *pair) verbs.SendWR {
+			return write(p, p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
+		}, verbs.WCRemAccessErr},
+		{"write, address wraps", none, func(p *pair) verbs.SendWR { return write(p, ^uint64(0)-4, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
+		{"write, whole message is checked first", none, func(p *pair) verbs.SendWR {
+			return write(p, p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
+		}, verbs.WCRemAccessErr},
+		{"write, other domain", none, func(p *pair) verbs.SendWR {
+			m := otherRegion(p, otherPD(p), allAccess)
+			return write(p, m.Addr(), 10, m.RKey())
+		}, verbs.WCRemAccessErr},
+		{"write, read-only region", none, func(p *pair) verbs.SendWR {
+			m := otherRegion(p, p.b.pd, verbs.AccessRemoteRead)
+			return write(p, m.Addr(), 10, m.RKey())
+		}, verbs.WCRemAccessErr},
+		{"write, deregistered", none, func(p *pair) verbs.SendWR {
+			m := otherRegion(p, p.b.pd, allAccess)
+			check(p.t, m.Dereg())
+			return write(p, m.Addr(), 10, m.RKey())
+		}, verbs.WCRemAccessErr},
+		{"write, not allowed on the QP", verbs.AccessRemoteRead, func(p *pair) verbs.SendWR {
+			return write(p, p.b.mr.Addr(), 10, p.b.mr.RKey())
+		}, verbs.WCRemInvReqErr},
+		{"read, unknown key", none, func(p *pair) verbs.SendWR { return read(p, p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
+		{"read, one byte behind", none, func(p *pair) verbs.SendWR {
+			return read(p, p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
+		}, verbs.WCRemAccessErr},
+		{"read, write-only region", none, func(p *pair) verbs.SendWR {
+			m := otherRegion(p, p.b.pd, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+			return read(p, m.Addr(), 10, m.RKey())
+		}, verbs.WCRemAccessErr},
+		{"read, not allowed on the QP", verbs.AccessRemoteWrite, func(p *pair) verbs.SendWR {
+			return read(p, p.b.mr.Addr(), 10, p.b.mr.RKey())
+		}, verbs.WCRemInvReqErr},
+		{"atomic, misaligned", none, func(p *pair) verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 9, RKey: p.b.mr.RKey()}
+		}, verbs.WCRemInvReqErr},
+		{"atomic, unknown key", none, func(p *pair) verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 8}
+		}, verbs.WCRemAccessErr},
+		{"send, longer than the receive", none, func(p *pair) verbs.SendWR {
+			p.b.recv(1, p.b.sge(0, 99)...)
+			return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+		}, verbs.WCRemInvReqErr},
+		{"send, broken receive", none, func(p *pair) verbs.SendWR {
+			p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr(), Length: 100, LKey: p.b.mr.LKey() + 1})
+			return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+		}, verbs.WCRemOpErr},
+		{"send, receive outside of its region", none, func(p *pair) verbs.SendWR {
+			p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr() + uint64(p.b.mr.Len()) - 50, Length: 100, LKey: p.b.mr.LKey()})
+			return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+		}, verbs.WCRemOpErr},
+		{"send with invalidate, unknown key", none, func(p *pair) verbs.SendWR {
+			p.b.recv(1, p.b.sge(0, 100)...)
+			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: 12345}
+		}, verbs.WCRemAccessErr},
+		{"send with invalidate, memory region", none, func(p *pair) verbs.SendWR {
+			p.b.recv(1, p.b.sge(0, 100)...)
+			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: p.b.mr.RKey()}
+		}, verbs.WCRemAccessErr},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, pairConfig{access: c.access})
+				before := append([]byte(nil), p.b.buf...)
+				wr := c.wr(p)
+				wr.WRID = 1
+				p.a.post(verbs.SendWR{WRID: 0, Opcode: verbs.WRRDMAWrite}, wr, verbs.SendWR{WRID: 2, Opcode: verbs.WRSend})
+				if c.access != verbs.AccessRemoteRead {
+					p.a.want(0, verbs.WCSuccess)
+				} else {
+					wr.WRID = 0
+				}
+				p.a.want(wr.WRID, c.status)
+				p.a.wait(int(2 - wr.WRID))
+				synctest.Wait()
+				if !p.a.hasEvent(verbs.EventQPFatal) {
+					t.Errorf("requester's events %v", p.a.events)
+				}
+				if !p.b.hasEvent(verbs.EventQPAccess) && !p.b.hasEvent(verbs.EventQPFatal) {
+					t.Errorf("responder's events %v", p.b.events)
+				}
+				for _, s := range []*side{p.a, p.b} {
+					if st := s.qp.Query().State; st != verbs.Err {
+						t.Errorf("state %v", st)
+					}
+				}
+				if string(before) != string(p.b.buf) {
+					t.Error("memory was written")
+				}
+			})
+		})
+	}
+}
+
+// TestReceiveFaults: the receive at fault has its own status.
+func TestReceiveFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		p.b.recv(1, p.b.sge(0, 9)...)
+		p.b.recv(2, p.b.sge(0, 9)...)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)})
+		p.b.want(1, verbs.WCLocLenErr)
+		p.b.want(2, verbs.WCWRFlushErr)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr(), Length: 10, LKey: 77})
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)})
+		p.b.want(1, verbs.WCLocProtErr)
+	})
+}
+
+// TestLocalFaults: an error of the requester's side takes effect when all before is complete.
+func TestLocalFaults(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		wr     func(p *pair) verbs.SendWR
+		status verbs.WCStatus
+	}{
+		{"unknown L_Key", func(p *pair) verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{{Addr: p.a.mr.Addr(), Length: 5, LKey: 99}}}
+		}, verbs.WCLocProtErr},
+		{"outside of the region", func(p *pair) verbs.SendWR {
+			e := p.a.sge(0, 5)
+			e[0].Addr--
+			return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: e, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+		}, verbs.WCLocProtErr},
+		{"second entry, in a later packet", func(p *pair) verbs.SendWR {
+			e := append(p.a.sge(0, 5000), p.a.sge(0, 5000)...)
+			e[1].LKey++
+			return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: e, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+		}, verbs.WCLocProtErr},
+		{"READ into memory without local write", func(p *pair) verbs.SendWR {
+			m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessRemoteRead)
+			check(p.t, err)
+			return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 100, LKey: m.LKey()}}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+		}, verbs.WCLocProtErr},
+		{"invalidate what isn't there", func(p *pair) verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: 1}
+		}, verbs.WCLocQPOpErr},
+		{"bind outside of the region", func(p *pair) verbs.SendWR {
+			w, err := p.a.pd.AllocMW()
+			check(p.t, err)
+			return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: p.a.mr, Addr: p.a.mr.Addr() + 1, Length: uint64(p.a.mr.Len())}}
+		}, verbs.WCMWBindErr},
+		{"bind without AccessMWBind", func(p *pair) verbs.SendWR {
+			w, err := p.a.pd.AllocMW()
+			check(p.t, err)
+			m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessLocalWrite)
+			check(p.t, err)
+			return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: m, Addr: m.Addr(), Length: 10}}
+		}, verbs.WCMWBindErr},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, pairConfig{})
+				p.net.SetDefault(simnet.Link{Latency: time.Millisecond})
+				for i := range 5 {
+					p.b.recv(uint64(i), p.b.sge(0, 100)...)
+				}
+				wr := c.wr(p)
+				wr.WRID = 3
+				send := verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+				p.a.post(send, send, send, wr, send)
+				for range 3 {
+					p.a.want(0, verbs.WCSuccess)
+				}
+				p.a.want(3, c.status)
+				p.a.want(0, verbs.WCWRFlushErr)
+				for i := range 3 {
+					p.b.want(uint64(i), verbs.WCSuccess)
+				}
+			})
+		})
+	}
+}
+
+// TestReceiverNotReady: the requester waits as long as the responder's timer says, and goes on.
+func TestReceiverNotReady(t *testing.T) {
+	for _, n := range []int{0, 100, 5000} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{rnrRetry: 7, rnrTimer: 19})
+			fill(p.a.buf, n)
+			began := time.Now()
+			p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, n)},
+				verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, ImmData: 1})
+			time.Sleep(20 * time.Millisecond)
+			p.b.recv(1, p.b.sge(0, n)...)
+			p.b.want(1, verbs.WCSuccess)
+			timer := wire.RNRTimer(19)
+			if took := time.Since(began); took%timer > time.Millisecond || took < 20*time.Millisecond {
+				t.Errorf("arrived after %v, timer is %v", took, timer)
+			}
+			p.a.want(1, verbs.WCSuccess)
+			time.Sleep(20 * time.Millisecond)
+			p.b.recv(2)
+			p.b.want(2, verbs.WCSuccess)
+			p.a.want(2, verbs.WCSuccess)
+			if c := p.a.dev.Counters(); c[RNRNAKRetryErr] < 2 || c[PacketSeqErr] != 0 {
+				t.Errorf("rnr_nak_retry_err = %d, packet_seq_err = %d", c[RNRNAKRetryErr], c[PacketSeqErr])
+			}
+			checkMoved(t, p.a.buf, p.b.buf, n)
+			p.checkQuiet()
+		})
+	}
+}
+
+// TestRNRRetryCount: a count other than 7 is the end of it.
+func TestRNRRetryCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{rnrRetry: 2, rnrTimer: 14})
+		began := time.Now()
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)})
+		p.a.want(1, verbs.WCRNRRetryExcErr)
+		if took := time.Since(began); took < 2*wire.RNRTimer(14) || took > 3*wire.RNRTimer(14) {
+			t.Errorf("gave up after %v", took)
+		}
+		if c := p.b.dev.Counters(); c[OutOfBuffer] != 3 {
+			t.Errorf("out_of_buffer = %d, want 3", c[OutOfBuffer])
+		}
+	})
+}
+
+// TestAtomics: each is executed once, however often it is sent.
+func TestAtomics(t *testing.T) {
+	for _, loss := range []float64{0, 0.2} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{})
+			p.net.SetDefault(simnet.Link{Latency: 10 * time.Microsecond, Loss: loss})
+			off := int(-p.b.mr.Addr()&7) + 8
+			word := p.b.buf[off:]
+			atomic := func(op verbs.WROpcode, arg, swap uint64) uint64 {
+				p.a.post(verbs.SendWR{WRID: 1, Opcode: op, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr() + uint64(off), RKey: p.b.mr.RKey(), CompareAdd: arg, Swap: swap})
+				p.a.want(1, verbs.WCSuccess)
+				return binary.NativeEndian.Uint64(p.a.buf)
+			}
+			for i := range uint64(50) {
+				if got := atomic(verbs.WRAtomicFetchAndAdd, 3, 0); got != 3*i {
+					t.Fatalf("FetchAdd %d found %d", i, got)
+				}
+			}
+			if got := atomic(verbs.WRAtomicCmpAndSwp, 150, 1<<40); got != 150 {
+				t.Errorf("CmpSwp found %d", got)
+			}
+			if got := atomic(verbs.WRAtomicCmpAndSwp, 150, 7); got != 1<<40 {
+				t.Errorf("CmpSwp found %d", got)
+			}
+			if got := binary.NativeEndian.Uint64(word); got != 1<<40 {
+				t.Errorf("memory holds %d", got)
+			}
+		})
+	}
+}
+
+// TestFence: a fenced SEND leaves when the READ before it is complete.
+func TestFence(t *testing.T) {
+	for _, flags := range []verbs.SendFlags{0, verbs.SendFence} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{})
+			var order []wire.Opcode
+			p.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
+				if op := wire.Opcode(d.Payload[0]); op == wire.RCSendOnly || op == wire.RCReadResponseLast {
+					order = append(order, op)
+				}
+				return simnet.Action{}
+			})
+			p.net.SetDefault(simnet.Link{Latency: time.Millisecond})
+			p.b.recv(9)
+			p.a.post(
+				verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: p.a.sge(0, 5000), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()},
+				verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, Flags: flags})
+			p.a.want(1, verbs.WCSuccess)
+			p.a.want(2, verbs.WCSuccess)
+			if sendLast := order[len(order)-1] == wire.RCSendOnly; sendLast != (flags != 0) {
+				t.Errorf("order %v with flags %v", order, flags)
+			}
+		})
+	}
+}
+
+// TestInline: the data is copied at post, and has to be small and to be sent.
+func TestInline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		p.net.SetDefault(simnet.Link{Latency: time.Millisecond})
+		p.b.recv(1, p.b.sge(0, 100)...)
+		fill(p.a.buf[:100], 1)
+		want := string(p.a.buf[:100])
+		first := true
+		p.net.SetFilter(func(*simnet.Datagram) simnet.Action {
+			defer func() { first = false }()
+			return simnet.Action{Drop: first}
+		})
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, Flags: verbs.SendInline, SGList: append(p.a.sge(0, 40), p.a.sge(40, 60)...)})
+		clear(p.a.buf[:100])
+		p.b.want(1, verbs.WCSuccess)
+		if string(p.b.buf[:100]) != want {
+			t.Error("not what was there at the post")
+		}
+		p.a.want(1, verbs.WCSuccess)
+		for _, wr := range []verbs.SendWR{
+			{Opcode: verbs.WRSend, Flags: verbs.SendInline, SGList: p.a.sge(0, maxInline+1)},
+			{Opcode: verbs.WRRDMARead, Flags: verbs.SendInline, SGList: p.a.sge(0, 1)},
+		} {
+			if _, err := p.a.qp.PostSend([]verbs.SendWR{wr}); !errors.Is(err, verbs.ErrInvalid) {
+				t.Errorf("post: %v", err)
+			}
+		}
+	})
+}
+
+// TestScatterGather: entries are cut anywhere, without regard to packets.
+func TestScatterGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{mtu: verbs.MTU256})
+		fill(p.a.buf[:4000], 1)
+		list := func(s *side, lengths ...int) []verbs.SGE {
+			var l []verbs.SGE
+			off := 0
+			for _, n := range lengths {
+				l = append(l, s.sge(off, n)...)
+				off += n
+			}
+			return l
+		}
+		p.b.recv(1, list(p.b, 1, 0, 700, 1299)...)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: list(p.a, 255, 2, 0, 1743)})
+		p.b.want(1, verbs.WCSuccess)
+		p.a.want(1, verbs.WCSuccess)
+		checkMoved(t, p.a.buf, p.b.buf, 2000)
+		clear(p.b.buf)
+		p.b.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMARead, SGList: list(p.b, 3, 513, 0, 1484), RemoteAddr: p.a.mr.Addr(), RKey: p.a.mr.RKey()})
+		p.b.want(2, verbs.WCSuccess)
+		checkMoved(t, p.a.buf, p.b.buf, 2000)
+	})
+}
