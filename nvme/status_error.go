@@ -55,7 +55,7 @@ func (e *StatusError) Error() string {
 	if e.isConnect() && e.Status.Code() == StatusConnectInvalidParameter {
 		fmt.Fprintf(&b, ": %v", ConnectInvalid(e.Result))
 	}
-	if r := e.remedy(io); r != "" {
+	if r := e.remedy(); r != "" {
 		b.WriteString("; ")
 		b.WriteString(r)
 	}
@@ -71,7 +71,7 @@ func (e *StatusError) Is(target error) bool {
 }
 
 // remedy is what a user can do about the error, where there is something.
-func (e *StatusError) remedy(io bool) string {
+func (e *StatusError) remedy() string {
 	if e.isConnect() {
 		return e.connectRemedy()
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -28,7 +29,7 @@ func (c *Controller) Shutdown(ctx context.Context) error {
 		c.fail(errClosed)
 	}
 	<-c.torn
-	if err == errClosed {
+	if errors.Is(err, ErrClosed) {
 		return nil
 	}
 	return err

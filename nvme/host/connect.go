@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -65,10 +66,10 @@ func (c *Controller) setUp(ctx context.Context) *ConnectError {
 	return nil
 }
 
-// connectError wraps err unless it is one already, and prefers why the controller was lost to
-// what followed from it.
+// connectError wraps err, unless a stage further down has done so already.
 func (c *Controller) connectError(stage string, qid uint16, err error) *ConnectError {
-	if e, ok := err.(*ConnectError); ok {
+	var e *ConnectError
+	if errors.As(err, &e) {
 		return e
 	}
 	return &ConnectError{Stage: stage, Transport: c.cfg.Transport.Type(), Peer: c.cfg.Remote,

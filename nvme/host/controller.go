@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -116,7 +117,7 @@ func (c *Controller) fail(err error) {
 	queues := c.queues
 	c.mu.Unlock()
 	close(c.done)
-	if err != errClosed {
+	if !errors.Is(err, ErrClosed) {
 		c.cfg.Log.Warn("controller lost", "subsystem", c.cfg.SubNQN, "peer", c.cfg.Remote, "error", err)
 	}
 	for _, q := range queues {

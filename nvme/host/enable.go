@@ -16,8 +16,8 @@ func (c *Controller) enable(ctx context.Context) error {
 		return err
 	}
 	c.cap = nvme.CAP(v)
-	if min := c.cap.MPSMIN(); min != 0 {
-		return fmt.Errorf("%w: CAP.MPSMIN is %d: pages of 4096 bytes are not supported", ErrController, min)
+	if size := c.cap.MPSMIN(); size != 0 {
+		return fmt.Errorf("%w: CAP.MPSMIN is %d: pages of 4096 bytes are not supported", ErrController, size)
 	}
 	cc := nvme.CCFabrics | nvme.CCCSSNVM
 	if c.cap&nvme.CAPIOCS != 0 {

@@ -48,7 +48,10 @@ func (c *Controller) SMART(ctx context.Context) (*nvme.SMARTLog, error) {
 		return nil, err
 	}
 	p := new(nvme.SMARTLog)
-	return p, p.Parse(b)
+	if err := p.Parse(b); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // ANA reads the Asymmetric Namespace Access log. It retains the event.
@@ -71,5 +74,8 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 		return nil, err
 	}
 	p := new(nvme.ANALog)
-	return p, p.Parse(b)
+	if err := p.Parse(b); err != nil {
+		return nil, err
+	}
+	return p, nil
 }

@@ -42,7 +42,10 @@ func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, er
 	if err := n.readDescriptors(ctx); err != nil {
 		return nil, err
 	}
-	return n, n.settle()
+	if err := n.settle(); err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // Namespaces opens every active namespace, in the order of their NSIDs. One that went away

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"math/bits"
 	"net/netip"
 	"sync"
@@ -298,7 +299,7 @@ func (q *Queue) cut(r *Request, err error) {
 	r.Err = err
 	r.CQE.Reset()
 	r.CQE.SetStatus(nvme.StatusHostPathError)
-	if err == errClosed {
+	if errors.Is(err, ErrClosed) {
 		r.CQE.SetStatus(nvme.StatusHostAborted)
 	}
 	q.counters.Cut.Add(1)

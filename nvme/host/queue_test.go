@@ -150,7 +150,7 @@ func TestLossEndsEveryRequest(t *testing.T) {
 				t.Errorf("%v doesn't match %v", r.Err, want)
 			}
 		}
-		if r.Status() != nvme.StatusHostPathError || r.Check() != r.Err {
+		if r.Status() != nvme.StatusHostPathError || !errors.Is(r.Check(), r.Err) {
 			t.Errorf("status %v, %v", r.Status(), r.Check())
 		}
 	})
