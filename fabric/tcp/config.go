@@ -15,7 +15,8 @@ const (
 	DefaultQueueDepth     = 256
 	DefaultInCapsule      = 16 << 10
 	DefaultMaxTransfer    = 1 << 20
-	DefaultMemory         = 256 << 20
+	DefaultMemory         = 256 << 20 // of a target
+	DefaultHostMemory     = 1 << 30
 	DefaultMaxConns       = 1024
 	DefaultConnectTimeout = 10 * time.Second // as long as Linux waits
 )
@@ -93,6 +94,8 @@ type HostConfig struct {
 	// ConnectTimeout limits the TCP connection, and then the exchange of ICReq and ICResp; 0
 	// for DefaultConnectTimeout.
 	ConnectTimeout time.Duration
+	// Memory is the most that Transport.Alloc gives out, in bytes; 0 for DefaultHostMemory.
+	Memory int64
 	// Tap makes what sees the bytes of each connection; nil for nothing.
 	Tap func(local, remote netip.AddrPort) Tap
 }
@@ -102,7 +105,16 @@ func (c HostConfig) Validate() error {
 	if c.ConnectTimeout < 0 {
 		return fmt.Errorf("nvme/tcp: ConnectTimeout %v is negative", c.ConnectTimeout)
 	}
+	if c.Memory < 0 {
+		return fmt.Errorf("nvme/tcp: Memory %d is negative", c.Memory)
+	}
 	return nil
+}
+
+// fill replaces zero values by the defaults.
+func (c *HostConfig) fill() {
+	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&c.Memory, DefaultHostMemory)
 }
 
 // digests is what c asks for.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -15,7 +15,9 @@ import (
 // Transport makes NVMe/TCP connections for a host. It fulfils host.Transport.
 type Transport struct {
 	cfg      HostConfig
+	memory   *mem.Arena
 	counters Counters
+	queues   sync.WaitGroup
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -25,8 +27,19 @@ func NewTransport(cfg HostConfig) (*Transport, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	setDefault(&cfg.ConnectTimeout, DefaultConnectTimeout)
-	return &Transport{cfg: cfg}, nil
+	cfg.fill()
+	memory, err := mem.New(mem.Config{Max: cfg.Memory})
+	if err != nil {
+		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
+	}
+	return &Transport{cfg: cfg, memory: memory}, nil
+}
+
+// Close waits until every queue is closed, and frees the memory that Alloc gave.
+func (t *Transport) Close() error {
+	t.queues.Wait()
+	t.memory.Close()
+	return nil
 }
 
 // Type is host.Transport's.
@@ -35,20 +48,18 @@ func (t *Transport) Type() nvme.TransportType { return nvme.TransportTCP }
 // Counters are the counts of all connections so far. They may be read at any time.
 func (t *Transport) Counters() *Counters { return &t.counters }
 
-// Alloc is host.Transport's. Any memory serves as well as this; what it gives is aligned.
+// Alloc is host.Transport's. Any memory serves as well as this; what it gives is aligned and
+// lies in large pages where there are some.
 func (t *Transport) Alloc(n int) ([]byte, error) {
-	if n <= 0 {
-		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory asked for", n)
-	}
-	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: %w", n, err)
+	b := t.memory.Alloc(n)
+	if b == nil {
+		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes (HostConfig.Memory is %d)", mem.ErrExhausted, n, t.cfg.Memory)
 	}
 	return b, nil
 }
 
 // Free is host.Transport's.
-func (t *Transport) Free(b []byte) { _ = unix.Munmap(b) }
+func (t *Transport) Free(b []byte) { t.memory.Free(b) }
 
 // Dial is host.Transport's: the TCP connection, ICReq and ICResp.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {

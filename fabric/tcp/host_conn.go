@@ -61,6 +61,7 @@ func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue
 	for i := range q.slots {
 		q.slots[i].q = q
 	}
+	t.queues.Add(1)
 	t.counters.Accepted.Add(1)
 	t.counters.Open.Add(1)
 	return q, nil
@@ -360,6 +361,7 @@ func (q *hostQueue) end(err error) {
 	default: // Dial tells
 	}
 	close(q.ended)
+	q.t.queues.Done()
 }
 
 // reason makes the error that the host core sees out of why the reader ended, and the fault of

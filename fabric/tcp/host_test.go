@@ -167,8 +167,10 @@ func TestHostDialFails(t *testing.T) {
 	if _, err := tr.Dial(context.Background(), a); err == nil {
 		t.Error("a queue of one entry")
 	}
-	if _, err := NewTransport(HostConfig{ConnectTimeout: -1}); err == nil {
-		t.Error("a negative timeout")
+	for _, c := range []HostConfig{{ConnectTimeout: -1}, {Memory: -1}} {
+		if _, err := NewTransport(c); err == nil {
+			t.Errorf("%+v is accepted", c)
+		}
 	}
 }
 
@@ -469,7 +471,12 @@ func TestHostMemory(t *testing.T) {
 	}
 	b[9999] = 1
 	tr.Free(b)
-	if _, err := tr.Alloc(0); err == nil {
-		t.Error("0 bytes")
+	for _, n := range []int{0, -1, DefaultHostMemory + 1} {
+		if _, err := tr.Alloc(n); err == nil {
+			t.Errorf("%d bytes are given", n)
+		}
+	}
+	if err := tr.Close(); err != nil {
+		t.Error(err)
 	}
 }
