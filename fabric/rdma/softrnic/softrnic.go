@@ -108,6 +108,14 @@ func openLoopback(cfg Config) (*RNIC, error) {
 // Device is the RNIC itself.
 func (n *RNIC) Device() *roce.Device { return n.dev }
 
+// SocketCounters are those of the RNIC's UDP socket; nil where the system's has none.
+func (n *RNIC) SocketCounters() *udp.Counters {
+	if c, ok := n.socket.(udp.Counted); ok {
+		return c.Counters()
+	}
+	return nil
+}
+
 // Offloads says, for people, how packets travel between the RNIC and the kernel.
 func (n *RNIC) Offloads() string {
 	if n.socket.Segmentation() {

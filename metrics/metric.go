@@ -1,0 +1,52 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metric is one name with its labels.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func counter(name, help string, labels ...string) metric {
+	return metric{newDesc(name, help, labels), prometheus.CounterValue}
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return metric{newDesc(name, help, labels), prometheus.GaugeValue}
+}
+
+func newDesc(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc("nvmeof_"+name, help, labels, nil)
+}
+
+// number is what rooms count in.
+type number interface {
+	~int | ~int64 | ~uint64 | ~float64
+}
+
+// send gives a value to a scrape.
+func send[N number](ch chan<- prometheus.Metric, m metric, v N, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(m.desc, m.kind, float64(v), labels...)
+}
+
+// text makes a label of what a peer or user wrote: Prometheus wants UTF-8.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// row is a counter with the function that reads it from a room's counters.
+type row[T any] struct {
+	metric
+	read func(T) float64
+}
+
+// collector is a prometheus.Collector made of a function. What it describes is known by
+// running it, so it describes nothing; the pedantic registry of the tests checks that it is
+// consistent.
+type collector func(chan<- prometheus.Metric)
+
+func (collector) Describe(chan<- *prometheus.Desc)      {}
+func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }

@@ -1,0 +1,129 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// rnicCounters are the device's, under their own names.
+var rnicCounters = func() (m [roce.NumCounters]metric) {
+	for c := range roce.NumCounters {
+		help := "RNIC: " + c.Help() + "."
+		m[c] = counter("rnic_"+c.String()+"_total", help, "device")
+	}
+	return m
+}()
+
+// What the RNIC's socket counts.
+var socketRows = []row[*udp.Counters]{
+	{counter("udp_received_datagrams_total", "Datagrams received.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.RxDatagrams.Load()) }},
+	{counter("udp_received_bytes_total", "Bytes of datagrams received.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.RxBytes.Load()) }},
+	{counter("udp_receive_calls_total", "System calls that received datagrams.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.RxSyscalls.Load()) }},
+	{counter("udp_receive_overruns_total", "Datagrams lost because the socket's receive buffer was full.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.RxKernelDrops.Load()) }},
+	{counter("udp_receive_truncated_total", "Receives cut short, and so discarded.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.RxTruncated.Load()) }},
+	{counter("udp_sent_datagrams_total", "Datagrams sent.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.TxDatagrams.Load()) }},
+	{counter("udp_sent_bytes_total", "Bytes of datagrams sent.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.TxBytes.Load()) }},
+	{counter("udp_send_calls_total", "System calls that sent datagrams.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.TxSyscalls.Load()) }},
+	{counter("udp_send_waits_total", "Times that the socket was full and sending waited.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.TxWaits.Load()) }},
+	{counter("udp_send_drops_total", "Datagrams that the system refused.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.TxDrops.Load()) }},
+}
+
+// What the RNIC's connection manager counts.
+var (
+	cmMessages = counter("cm_messages_total", "Messages of connection management, retransmissions too.", "device", "direction", "message")
+	cmRejects  = counter("cm_rejects_total", "Connections rejected, by reason (IBTA table 109).", "device", "direction", "reason")
+	cmRows     = []row[*cm.Counters]{
+		{counter("cm_retransmits_total", "Messages sent again.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Retransmits.Load()) }},
+		{counter("cm_duplicates_total", "Messages received again.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Duplicates.Load()) }},
+		{counter("cm_dropped_total", "Messages for no connection, or not for its state.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Dropped.Load()) }},
+		{counter("cm_malformed_total", "Datagrams that are no message.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Malformed.Load()) }},
+		{counter("cm_overruns_total", "Datagrams lost because too many waited.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Overruns.Load()) }},
+		{counter("cm_send_errors_total", "Datagrams that could not be sent.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.SendErrors.Load()) }},
+		{counter("cm_connects_total", "Connections made to a peer.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Connects.Load()) }},
+		{counter("cm_accepts_total", "Connections taken from a peer.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Accepts.Load()) }},
+		{counter("cm_disconnects_total", "Connections that ended.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Disconnects.Load()) }},
+		{counter("cm_unreachable_total", "Attempts that the peer left unanswered.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Unreachable.Load()) }},
+		{counter("cm_stale_connections_total", "Connections ended because their peer has begun anew.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.StaleEvicted.Load()) }},
+		{gauge("cm_connections", "Connections in the table now, those in TIMEWAIT too.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Connections.Load()) }},
+		{gauge("cm_half_open_connections", "Connections taken and not confirmed yet.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.HalfOpen.Load()) }},
+	}
+)
+
+func collectRNIC(ch chan<- prometheus.Metric, name string, nic *softrnic.RNIC) {
+	for i, n := range nic.Device().Counters() {
+		send(ch, rnicCounters[i], n, name)
+	}
+	if c := nic.SocketCounters(); c != nil {
+		for _, r := range socketRows {
+			send(ch, r.metric, r.read(c), name)
+		}
+	}
+	collectCM(ch, name, nic.Counters())
+}
+
+func collectCM(ch chan<- prometheus.Metric, name string, c *cm.Counters) {
+	for _, r := range cmRows {
+		send(ch, r.metric, r.read(c), name)
+	}
+	for a := cm.AttrREQ; c.Sent.Of(a) != nil; a++ {
+		send(ch, cmMessages, c.Sent.Of(a).Load(), name, "sent", a.String())
+		send(ch, cmMessages, c.Received.Of(a).Load(), name, "received", a.String())
+	}
+	for r, label := range rejectReasons {
+		send(ch, cmRejects, c.RejectsSent.Of(r).Load(), name, "sent", label)
+		send(ch, cmRejects, c.RejectsReceived.Of(r).Load(), name, "received", label)
+	}
+	collectOtherRejects(ch, name, "sent", &c.RejectsSent)
+	collectOtherRejects(ch, name, "received", &c.RejectsReceived)
+}
+
+// rejectReasons are those that have a name; the rest is counted together.
+var rejectReasons = map[verbs.RejectReason]string{
+	verbs.RejectNoQP:             "no_qp",
+	verbs.RejectNoResources:      "no_resources",
+	verbs.RejectTimeout:          "timeout",
+	verbs.RejectUnsupported:      "unsupported",
+	verbs.RejectInvalidServiceID: "invalid_service_id",
+	verbs.RejectStale:            "stale",
+	verbs.RejectInvalidGID:       "invalid_gid",
+	verbs.RejectInvalidMTU:       "invalid_mtu",
+	verbs.RejectConsumer:         "consumer",
+}
+
+func collectOtherRejects(ch chan<- prometheus.Metric, name, direction string, c *cm.ReasonCounters) {
+	var other uint64
+	for r := range verbs.RejectReason(len(c)) {
+		if rejectReasons[r] == "" {
+			other += c.Of(r).Load()
+		}
+	}
+	send(ch, cmRejects, other, name, direction, "other")
+}

@@ -1,0 +1,103 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
+)
+
+// A scrape that takes longer is given up, and no more than this many run at once.
+const (
+	scrapeTime  = 10 * time.Second
+	maxScrapes  = 4
+	maxHeader   = 16 << 10
+	idleTime    = 2 * time.Minute
+	closingTime = time.Second
+)
+
+// Handler serves /metrics, /healthz and a page that names both.
+func (s *Set) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTime,
+		EnableOpenMetrics:   true,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.Healthy(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintln(w, `<!doctype html><title>nvmeof</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`)
+	})
+	return mux
+}
+
+// Server serves a Set over HTTP.
+type Server struct {
+	http http.Server
+	l    net.Listener
+	done chan error
+}
+
+// Serve serves the Set on a TCP address, in the background.
+func (s *Set) Serve(addr string) (*Server, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, explainListen(addr, err)
+	}
+	srv := &Server{
+		http: http.Server{
+			Handler:           s.Handler(),
+			ReadTimeout:       scrapeTime,
+			ReadHeaderTimeout: scrapeTime,
+			WriteTimeout:      2 * scrapeTime,
+			IdleTimeout:       idleTime,
+			MaxHeaderBytes:    maxHeader,
+		},
+		l:    l,
+		done: make(chan error, 1),
+	}
+	go func() { srv.done <- srv.http.Serve(l) }()
+	return srv, nil
+}
+
+// explainListen says what to do about an address that can't be listened on.
+func explainListen(addr string, err error) error {
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("metrics on %s: the port is in use; choose another, or stop the program that has it", addr)
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return fmt.Errorf("metrics on %s: this machine doesn't have that address", addr)
+	case errors.Is(err, unix.EACCES):
+		return fmt.Errorf("metrics on %s: not permitted; choose a port above 1023", addr)
+	}
+	return fmt.Errorf("metrics on %s: %w; write it as 127.0.0.1:9090", addr, err)
+}
+
+// Addr is the address that is served.
+func (s *Server) Addr() net.Addr { return s.l.Addr() }
+
+// Close ends the server; a scrape under way has a second to end.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closingTime)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	if e := <-s.done; !errors.Is(e, http.ErrServerClosed) {
+		err = errors.Join(err, e)
+	}
+	return err
+}

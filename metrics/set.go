@@ -1,0 +1,142 @@
+package metrics
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/version"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// Set is what a program shows.
+type Set struct {
+	registry *prometheus.Registry
+
+	mu          sync.Mutex
+	targets     []*target.Target
+	volumes     []namedVolume
+	rnics       []namedRNIC
+	rdma        []binding[*rdma.Stats]
+	tcp         []binding[*tcp.Counters]
+	controllers []*host.Controller
+	bench       *Bench
+	health      []func() error
+}
+
+// Role is the side of a connection that a program is.
+type Role string
+
+// Roles.
+const (
+	Target Role = "target"
+	Host   Role = "host"
+)
+
+type namedVolume struct {
+	name string
+	v    blockdev.Volume
+}
+
+type namedRNIC struct {
+	name string
+	nic  *softrnic.RNIC
+}
+
+// binding is the counters of a listener or of a host's transport.
+type binding[C any] struct {
+	role     Role
+	counters C
+}
+
+// New makes a Set that shows the program itself: its version, the Go runtime and the process.
+func New() *Set {
+	s := &Set{registry: prometheus.NewRegistry()}
+	info := gauge("build_info", "The program's version, with the value 1.", "version")
+	s.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector(func(ch chan<- prometheus.Metric) { send(ch, info, 1, text(version.Version)) }),
+		collector(s.collect),
+	)
+	return s
+}
+
+// collect asks everything that was added.
+func (s *Set) collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	targets, volumes, rnics := slices.Clone(s.targets), slices.Clone(s.volumes), slices.Clone(s.rnics)
+	rdmas, tcps := slices.Clone(s.rdma), slices.Clone(s.tcp)
+	controllers, bench := slices.Clone(s.controllers), s.bench
+	s.mu.Unlock()
+	for _, t := range targets {
+		collectTarget(ch, t)
+	}
+	for _, v := range volumes {
+		collectVolume(ch, v.name, v.v.Info())
+	}
+	for _, n := range rnics {
+		collectRNIC(ch, n.name, n.nic)
+	}
+	collectRDMA(ch, rdmas)
+	collectTCP(ch, tcps)
+	collectHost(ch, controllers)
+	if bench != nil {
+		bench.collect(ch)
+	}
+}
+
+// AddTarget shows a target: its transports, namespaces and controllers. One target a Set.
+func (s *Set) AddTarget(t *target.Target) { add(s, &s.targets, t) }
+
+// AddVolume shows what a volume is, under a name of its own.
+func (s *Set) AddVolume(name string, v blockdev.Volume) {
+	add(s, &s.volumes, namedVolume{text(name), v})
+}
+
+// AddRNIC shows a software RNIC, its connection manager and its socket, under a name of its
+// own.
+func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) {
+	add(s, &s.rnics, namedRNIC{text(name), nic})
+}
+
+// AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are
+// added up.
+func (s *Set) AddRDMA(role Role, c *rdma.Stats) { add(s, &s.rdma, binding[*rdma.Stats]{role, c}) }
+
+// AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are
+// added up.
+func (s *Set) AddTCP(role Role, c *tcp.Counters) { add(s, &s.tcp, binding[*tcp.Counters]{role, c}) }
+
+// AddController shows a host's controller. Controllers of one subsystem with the same
+// identifier are told apart by their transport.
+func (s *Set) AddController(c *host.Controller) { add(s, &s.controllers, c) }
+
+// AddHealth makes /healthz fail while check returns an error.
+func (s *Set) AddHealth(check func() error) { add(s, &s.health, check) }
+
+func add[T any](s *Set, to *[]T, x T) {
+	s.mu.Lock()
+	*to = append(*to, x)
+	s.mu.Unlock()
+}
+
+// Healthy is the first error of the checks.
+func (s *Set) Healthy() error {
+	s.mu.Lock()
+	checks := slices.Clone(s.health)
+	s.mu.Unlock()
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

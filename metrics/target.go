@@ -1,0 +1,97 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// What a target counts for each transport, connections gone included.
+var (
+	targetIO          = newIOMetrics("target", "the target", true, "transport")
+	targetQueues      = gauge("target_queues", "Queues connected now.", "transport")
+	targetInFlight    = gauge("target_commands_in_flight", "Commands under way now.", "transport")
+	targetControllers = gauge("target_controllers", "Controllers now.")
+	targetRows        = []row[*target.TransportStats]{
+		{counter("target_connects_total", "Connections taken.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.Connects) }},
+		{counter("target_disconnects_total", "Connections gone.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.Disconnects) }},
+		{counter("target_connection_failures_total", "Connections that were lost rather than closed.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.Failures) }},
+		{counter("target_refused_connects_total", "Connect commands that were refused.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.RefusedConnects) }},
+		{counter("target_keep_alive_timeouts_total", "Controllers that ended because their host was silent.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.KeepAliveTimeouts) }},
+	}
+)
+
+// What it counts for each namespace and controller.
+var (
+	namespaceIO       = newIOMetrics("namespace", "the namespace", true, "subsystem", "nsid")
+	namespaceInfo     = gauge("namespace_info", "The volume of a namespace, with the value 1.", "subsystem", "nsid", "kind", "path")
+	namespaceSize     = gauge("namespace_size_bytes", "Size of the namespace.", "subsystem", "nsid")
+	namespaceReadOnly = gauge("namespace_read_only", "1 where the namespace is write protected.", "subsystem", "nsid")
+	namespaceInFlight = gauge("namespace_requests_in_flight", "Requests that the volume has now.", "subsystem", "nsid")
+	namespaceMedia    = counter("namespace_media_errors_total", "Failures of the volume that hosts saw as media errors.", "subsystem", "nsid")
+
+	controllerIO       = newIOMetrics("controller", "the controller", false, "subsystem", "cntlid")
+	controllerInfo     = gauge("controller_info", "The host of a controller, with the value 1.", "subsystem", "cntlid", "transport", "host_nqn", "remote")
+	controllerQueues   = gauge("controller_queues", "Queues of the controller, the admin queue too.", "subsystem", "cntlid")
+	controllerInFlight = gauge("controller_commands_in_flight", "Commands under way now.", "subsystem", "cntlid")
+	controllerSince    = gauge("controller_start_time_seconds", "When the controller was made, since 1970.", "subsystem", "cntlid")
+)
+
+func collectTarget(ch chan<- prometheus.Metric, t *target.Target) {
+	s := t.Snapshot()
+	send(ch, targetControllers, s.Controllers)
+	for i := range s.Transports {
+		x := &s.Transports[i]
+		name := x.Transport.String()
+		send(ch, targetQueues, x.Queues, name)
+		send(ch, targetInFlight, x.InFlight, name)
+		for _, r := range targetRows {
+			send(ch, r.metric, r.read(x), name)
+		}
+		targetIO.collect(ch, &x.IO, name)
+	}
+	for i := range s.Subsystems {
+		sub := &s.Subsystems[i]
+		for j := range sub.Namespaces {
+			collectNamespace(ch, text(sub.NQN), &sub.Namespaces[j])
+		}
+		for j := range sub.Controllers {
+			collectController(ch, text(sub.NQN), &sub.Controllers[j])
+		}
+	}
+}
+
+func collectNamespace(ch chan<- prometheus.Metric, nqn string, ns *target.NamespaceStats) {
+	nsid := strconv.FormatUint(uint64(ns.NSID), 10)
+	send(ch, namespaceInfo, 1, nqn, nsid, ns.Kind, text(ns.Path))
+	send(ch, namespaceSize, ns.Size, nqn, nsid)
+	readOnly := 0
+	if ns.ReadOnly {
+		readOnly = 1
+	}
+	send(ch, namespaceReadOnly, readOnly, nqn, nsid)
+	send(ch, namespaceInFlight, ns.Users, nqn, nsid)
+	send(ch, namespaceMedia, ns.MediaErrors, nqn, nsid)
+	namespaceIO.collect(ch, &ns.IO, nqn, nsid)
+}
+
+func collectController(ch chan<- prometheus.Metric, nqn string, c *target.ControllerStats) {
+	id := strconv.FormatUint(uint64(c.CNTLID), 10)
+	send(ch, controllerInfo, 1, nqn, id, c.Transport.String(), text(c.HostNQN), c.Remote.Addr().String())
+	send(ch, controllerQueues, len(c.Queues), nqn, id)
+	send(ch, controllerSince, float64(c.Since.UnixMilli())/1e3, nqn, id)
+	inFlight, io := 0, target.IOStats{}
+	for i := range c.Queues {
+		inFlight += c.Queues[i].InFlight
+		io.Add(&c.Queues[i].IO)
+	}
+	send(ch, controllerInFlight, inFlight, nqn, id)
+	controllerIO.collect(ch, &io, nqn, id)
+}
