@@ -1,0 +1,364 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+)
+
+// Environment of the tests of whole programs.
+const (
+	// raceEnv set to 1 builds the programs with the race detector.
+	raceEnv = "NVMEOF_RACE"
+	// nvmePort is the port of NVMe over Fabrics.
+	nvmePort = "4420"
+	testNQN  = "nqn.2026-11.io.nvme-anywhere:test"
+)
+
+// transports are the names that -t takes.
+var transports = []string{"rdma", "tcp"}
+
+// binDir holds the programs once they are built.
+var binDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "nvmeof-tests-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// buildPrograms builds both programs into binDir, once, when the first test asks.
+var buildPrograms = sync.OnceValue(func() error {
+	args := []string{"build", "-o", binDir + "/"}
+	env := append(os.Environ(), "CGO_ENABLED=0")
+	if os.Getenv(raceEnv) == "1" {
+		args = append(args, "-race")
+		env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	cmd := exec.Command("go", append(args, module+"/cmd/nvmetgt", module+"/cmd/nvmeinit")...)
+	cmd.Env = env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// program is nvmetgt or nvmeinit, running or ended.
+type program struct {
+	name   string
+	args   []string
+	cmd    *exec.Cmd
+	stdout output
+	stderr output
+	began  time.Time
+	ended  chan struct{} // closed when it has ended and all its output is here
+	took   time.Duration // valid after ended
+	err    error         // likewise
+}
+
+// output gathers what a program writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// start runs a program. It is killed when the test ends, and what it wrote is shown when the
+// test failed. lines, if not nil, sees every line of its standard output.
+func start(t testing.TB, lines func(string), name string, args ...string) *program {
+	t.Helper()
+	if err := buildPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	p := &program{name: name, args: args, ended: make(chan struct{})}
+	p.cmd = exec.Command(filepath.Join(binDir, name), args...)
+	p.cmd.Stderr = &p.stderr
+	// A test binary that dies takes its programs along.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.began = time.Now()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.follow(out, lines)
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%s\nstdout:\n%sstderr:\n%s", p, p.stdout.String(), p.stderr.String())
+		}
+	})
+	return p
+}
+
+// follow gathers the output and waits for the end.
+func (p *program) follow(out io.Reader, lines func(string)) {
+	r := bufio.NewReader(io.TeeReader(out, &p.stdout))
+	for {
+		line, err := r.ReadString('\n')
+		if lines != nil && line != "" {
+			lines(strings.TrimSuffix(line, "\n"))
+		}
+		if err != nil {
+			break
+		}
+	}
+	p.err = p.cmd.Wait()
+	p.took = time.Since(p.began)
+	close(p.ended)
+}
+
+func (p *program) String() string { return p.name + " " + strings.Join(p.args, " ") }
+
+// pid is the process identifier.
+func (p *program) pid() int { return p.cmd.Process.Pid }
+
+// signal sends a signal; to a program that has ended it does nothing.
+func (p *program) signal(s syscall.Signal) {
+	select {
+	case <-p.ended:
+	default:
+		_ = p.cmd.Process.Signal(s)
+	}
+}
+
+// kill is kill -9 and the wait for its effect.
+func (p *program) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// wait waits for the end, fails the test when it doesn't come in time, and returns the exit
+// code: -1 for a signal.
+func (p *program) wait(t testing.TB, timeout time.Duration) int {
+	t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(timeout):
+		p.signal(syscall.SIGQUIT) // the stacks of its goroutines tell what it waits for
+		select {
+		case <-p.ended:
+		case <-time.After(5 * time.Second):
+			p.kill()
+		}
+		t.Fatalf("%s: still running after %v", p, timeout)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// targetProgram is an nvmetgt that serves.
+type targetProgram struct {
+	*program
+	addr netip.Addr
+}
+
+// startTarget starts nvmetgt on a loopback address of its own, with both transports, and
+// waits until it serves. args are those of serve, --volume at least.
+func startTarget(t testing.TB, args ...string) *targetProgram {
+	t.Helper()
+	return startTargetAt(t, freeAddr(t), args...)
+}
+
+// startTargetAt is startTarget on an address that the test chose.
+func startTargetAt(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
+	t.Helper()
+	at := addr.String() + ":" + nvmePort
+	args = append([]string{"serve", "--nqn", testNQN, "--listen", "rdma://" + at, "--listen", "tcp://" + at}, args...)
+	ready := make(chan struct{})
+	var once sync.Once
+	p := start(t, func(line string) {
+		if strings.HasPrefix(line, "ready") {
+			once.Do(func() { close(ready) })
+		}
+	}, "nvmetgt", args...)
+	select {
+	case <-ready:
+	case <-p.ended:
+		t.Fatalf("%s: ended before it was ready: %v\n%s", p, p.err, p.stderr.String())
+	case <-time.After(20 * time.Second):
+		t.Fatalf("%s: not ready after 20 s", p)
+	}
+	return &targetProgram{p, addr}
+}
+
+// remote is the address of the target's NVMe service.
+func (p *targetProgram) remote() netip.AddrPort {
+	port, _ := strconv.ParseUint(nvmePort, 10, 16)
+	return netip.AddrPortFrom(p.addr, uint16(port))
+}
+
+// stop ends the target as an operator does; it must end cleanly.
+func (p *targetProgram) stop(t testing.TB) {
+	t.Helper()
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(t, 15*time.Second); code != 0 {
+		t.Errorf("%s: exit code %d after SIGTERM\n%s", p, code, p.stderr.String())
+	}
+}
+
+// freeAddr is a loopback address on which nobody has the port of RoCE or of NVMe.
+func freeAddr(t testing.TB) netip.Addr {
+	t.Helper()
+	for range 100 {
+		a := netip.AddrFrom4([4]byte{127, byte(1 + rand.IntN(250)), byte(rand.IntN(256)), byte(1 + rand.IntN(250))})
+		u, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, softrnic.Port)))
+		if err != nil {
+			continue
+		}
+		u.Close()
+		l, err := net.Listen("tcp4", a.String()+":"+nvmePort)
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return a
+	}
+	t.Fatal("no free address in 127.0.0.0/8")
+	return netip.Addr{}
+}
+
+// result is what a run of nvmeinit gave.
+type result struct {
+	stdout, stderr string
+	code           int
+	took           time.Duration
+}
+
+// to are the flags that name a target.
+func (p *targetProgram) to(transport string) []string {
+	return []string{"-t", transport, "-a", p.addr.String(), "-s", nvmePort}
+}
+
+// startInit starts a verb of nvmeinit on the target.
+func (p *targetProgram) startInit(t testing.TB, transport, verb string, args ...string) *program {
+	t.Helper()
+	return start(t, nil, "nvmeinit", append(append([]string{verb}, p.to(transport)...), args...)...)
+}
+
+// run runs a verb of nvmeinit on the target to its end.
+func (p *targetProgram) run(t testing.TB, timeout time.Duration, transport, verb string, args ...string) result {
+	t.Helper()
+	return p.startInit(t, transport, verb, args...).result(t, timeout)
+}
+
+// must is run for what must succeed; it returns the standard output.
+func (p *targetProgram) must(t testing.TB, timeout time.Duration, transport, verb string, args ...string) string {
+	t.Helper()
+	r := p.run(t, timeout, transport, verb, args...)
+	if r.code != 0 {
+		t.Fatalf("nvmeinit %s -t %s %v: exit code %d: %s", verb, transport, args, r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+// nvmeinit runs it with any arguments to its end.
+func nvmeinit(t testing.TB, timeout time.Duration, args ...string) result {
+	t.Helper()
+	return start(t, nil, "nvmeinit", args...).result(t, timeout)
+}
+
+// nvmetgt runs it with any arguments to its end: for those that can't serve.
+func nvmetgt(t testing.TB, timeout time.Duration, args ...string) result {
+	t.Helper()
+	return start(t, nil, "nvmetgt", args...).result(t, timeout)
+}
+
+// result waits for the end.
+func (p *program) result(t testing.TB, timeout time.Duration) result {
+	t.Helper()
+	code := p.wait(t, timeout)
+	return result{p.stdout.String(), p.stderr.String(), code, p.took}
+}
+
+// procFigures are what /proc tells of a process.
+type procFigures struct {
+	cpu     time.Duration // user and system
+	rss     int64         // bytes
+	fds     int
+	threads int
+}
+
+// clockTick is the unit of processor times in /proc: 100 a second on every Linux.
+const clockTick = 10 * time.Millisecond
+
+// figures reads those of a running program.
+func (p *program) figures(t testing.TB) procFigures {
+	t.Helper()
+	f, err := readProc(p.pid())
+	if err != nil {
+		t.Fatalf("%s: %v", p, err)
+	}
+	return f
+}
+
+func readProc(pid int) (f procFigures, err error) {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	stat, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		return f, err
+	}
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		return f, err
+	}
+	// proc_pid_stat(5), counted from 1; the second field is the name in parentheses.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	s := strings.Fields(rest)
+	if len(s) < 22 {
+		return f, errors.New(dir + "stat is short")
+	}
+	field := func(i int) int64 { n, _ := strconv.ParseInt(s[i-3], 10, 64); return n }
+	return procFigures{
+		cpu:     time.Duration(field(14)+field(15)) * clockTick,
+		threads: int(field(20)),
+		rss:     field(24) * int64(os.Getpagesize()),
+		fds:     len(fds),
+	}, nil
+}
+
+// eventually waits until cond holds and fails the test when it doesn't in time.
+func eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(timeout)
+	for !cond() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, timeout)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
