@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -35,9 +34,7 @@ type hostQueue struct {
 	wcs   [64]verbs.WC // cqEvent only
 	batch *batch       // whoever is posting
 
-	disconnected chan struct{} // CMDisconnected arrived
-	gone         sync.Once
-	closed       chan struct{} // Sink.Closed has returned
+	closed chan struct{} // Sink.Closed has returned
 
 	mu      sync.Mutex
 	posting bool
@@ -73,12 +70,11 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 	}
 	q := &hostQueue{
 		t: t, id: id, dom: dom, attr: a,
-		slots:        make([]slot, a.Size),
-		capsuleSize:  nvme.CommandSize + a.InCapsule,
-		sqSize:       4*a.Size + 2*signalEvery,
-		disconnected: make(chan struct{}),
-		closed:       make(chan struct{}),
-		batch:        newBatch(2 * a.Size),
+		slots:       make([]slot, a.Size),
+		capsuleSize: nvme.CommandSize + a.InCapsule,
+		sqSize:      4*a.Size + 2*signalEvery,
+		closed:      make(chan struct{}),
+		batch:       newBatch(2 * a.Size),
 	}
 	if err := q.setUp(); err != nil {
 		q.tearDown()
@@ -177,7 +173,6 @@ func (q *hostQueue) tearDown() {
 func (q *hostQueue) cmEvent(ev verbs.CMEvent) {
 	switch ev.Type {
 	case verbs.CMDisconnected, verbs.CMDeviceRemoval:
-		q.gone.Do(func() { close(q.disconnected) })
 		q.fail(ErrDisconnected)
 	}
 }
@@ -206,7 +201,7 @@ func (q *hostQueue) fail(err error) {
 // more: the queue pair is destroyed and the keys are dead.
 func (q *hostQueue) end() {
 	_ = q.id.Disconnect()
-	_ = q.qp.Destroy()
+	_ = q.id.Destroy()
 	q.mu.Lock()
 	q.ended = true
 	reap := !q.posting
@@ -214,12 +209,6 @@ func (q *hostQueue) end() {
 	if reap {
 		q.reap()
 	}
-	select {
-	case <-q.disconnected:
-	case <-time.After(disconnectWait):
-	}
-	_ = q.id.Destroy()
-	q.t.queues.Done()
 }
 
 // reap runs once, when the queue pair is destroyed and nobody posts.
@@ -244,6 +233,7 @@ func (q *hostQueue) reap() {
 	}
 	q.attr.Sink.Closed(dead)
 	close(q.closed)
+	q.t.queues.Done()
 }
 
 func (q *hostQueue) connError(stage string, err error) error {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -195,7 +194,3 @@ func (l *Listener) forget(c *targetConn) {
 	l.mu.Unlock()
 	l.done.Done()
 }
-
-// disconnectWait bounds how long an ended connection waits for the peer's DREP before its
-// identifier is freed all the same.
-const disconnectWait = 2 * time.Second

@@ -3,7 +3,6 @@ package rdma
 import (
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -36,9 +35,6 @@ type targetConn struct {
 	wcs   [64]verbs.WC // cqEvent only
 	batch *batch       // whoever is posting
 
-	disconnected chan struct{} // CMDisconnected arrived
-	gone         sync.Once
-
 	mu       sync.Mutex
 	posting  bool
 	ready    []*targetRequest // to be posted, oldest first
@@ -48,6 +44,7 @@ type targetConn struct {
 	requests []*targetRequest
 	inUse    int // requests not free, and one for the live queue pair
 	sqUsed   int
+	live     bool  // accepted: end takes it down
 	dead     error // why the connection ends
 	ended    bool  // the queue pair is destroyed
 	reaped   bool
@@ -88,12 +85,11 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth, initiatorDe
 	}
 	c := &targetConn{
 		l: l, id: id, dom: dom, depth: depth,
-		capsuleSize:  nvme.CommandSize,
-		maxSGE:       min(maxSGE, id.Device().Attr().MaxSGE),
-		sqSize:       4 * depth,
-		disconnected: make(chan struct{}),
-		batch:        newBatch(depth),
-		inUse:        1,
+		capsuleSize: nvme.CommandSize,
+		maxSGE:      min(maxSGE, id.Device().Attr().MaxSGE),
+		sqSize:      4 * depth,
+		batch:       newBatch(depth),
+		inUse:       1,
 	}
 	inCapsule := 0
 	if req.QID != 0 {
@@ -207,6 +203,13 @@ func (c *targetConn) accept() error {
 	c.l.stats.Accepted.Add(1)
 	c.l.stats.Connections.Add(1)
 	c.l.cfg.Log.Debug("rdma: connected", "peer", c.attr.Remote, "qid", c.attr.QID, "depth", c.depth)
+	c.mu.Lock()
+	c.live = true
+	dead := c.dead != nil
+	c.mu.Unlock()
+	if dead {
+		go c.end()
+	}
 	return nil
 }
 
@@ -238,10 +241,8 @@ func (c *targetConn) tearDown() {
 func (c *targetConn) cmEvent(ev verbs.CMEvent) {
 	switch ev.Type {
 	case verbs.CMDisconnected:
-		c.gone.Do(func() { close(c.disconnected) })
 		c.fail(ErrDisconnected)
 	case verbs.CMDeviceRemoval, verbs.CMConnectError, verbs.CMUnreachable, verbs.CMRejected:
-		c.gone.Do(func() { close(c.disconnected) })
 		err := ev.Err
 		if err == nil {
 			err = ErrDisconnected
@@ -268,15 +269,16 @@ func (c *targetConn) Disconnect(err error) {
 }
 
 // fail ends the connection because of err; the first call counts. It may be called from
-// anywhere.
+// anywhere, also while the connection is being made: then accept sees it.
 func (c *targetConn) fail(err error) {
 	c.mu.Lock()
 	first := c.dead == nil
 	if first {
 		c.dead = err
 	}
+	run := first && c.live
 	c.mu.Unlock()
-	if first {
+	if run {
 		go c.end()
 	}
 }
@@ -291,12 +293,13 @@ func (c *targetConn) reason() error {
 	return c.dead
 }
 
-// end takes the connection down: DREQ, destruction of the queue pair, after which no memory
-// of ours is touched, and then the return of every request.
+// end takes the connection down: DREQ, which the connection manager sees to, destruction of
+// the queue pair, after which no memory of ours is touched, and then the return of every
+// request.
 func (c *targetConn) end() {
 	c.queue.Closing(c.reason())
 	_ = c.id.Disconnect()
-	_ = c.qp.Destroy()
+	_ = c.id.Destroy()
 	c.mu.Lock()
 	c.ended = true
 	reap := !c.posting
@@ -304,11 +307,6 @@ func (c *targetConn) end() {
 	if reap {
 		c.reap()
 	}
-	select {
-	case <-c.disconnected:
-	case <-time.After(disconnectWait):
-	}
-	_ = c.id.Destroy()
 }
 
 // reap gives back the requests that the queue pair had. It runs once, when the queue pair is

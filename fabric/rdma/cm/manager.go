@@ -31,6 +31,7 @@ type Manager struct {
 	// mu is never held while the device or a handler is called.
 	mu        sync.Mutex
 	closed    bool // nothing new begins
+	down      bool // the table is empty for good
 	table     table
 	ids       map[*cmID]struct{}
 	listeners map[uint16]*cmID
@@ -215,6 +216,7 @@ func (m *Manager) shutdown() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.down = true
 	m.table, m.events = newTable(), nil
 	m.counters.Connections.Store(0)
 	m.counters.HalfOpen.Store(0)
@@ -278,6 +280,7 @@ func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
 		r.listener = nil
 	}
 	switch {
+	case m.down: // a call that had let go of mu, for its QP, while Close ended everything
 	case r.state != stateClosed:
 		m.table.arm(r)
 	case !r.removed:

@@ -1,0 +1,272 @@
+package rdma_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testNQN = "nqn.2026-11.io.nvme-anywhere:test"
+
+// rig is a target and a host on two software RNICs of this machine's loopback.
+type rig struct {
+	target    *target.Target
+	listener  *rdma.Listener
+	hostNIC   *softrnic.RNIC
+	transport *rdma.Transport
+	addr      netip.AddrPort
+}
+
+func newRig(t testing.TB, cfg rdma.TargetConfig, v blockdev.Volume) *rig {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}},
+	}}})
+	must(err)
+	targetNIC := openNIC(t)
+	addr := netip.AddrPortFrom(targetNIC.Device().Attr().Addr, 4420)
+	l, err := rdma.ListenTarget(targetNIC, addr, tgt, cfg)
+	must(err)
+	must(tgt.AddPort(rdma.DiscoveryPort(addr)))
+	hostNIC := openNIC(t)
+	tr, err := rdma.NewTransport(hostNIC, rdma.HostConfig{})
+	must(err)
+	r := &rig{target: tgt, listener: l, hostNIC: hostNIC, transport: tr, addr: addr}
+	t.Cleanup(func() {
+		for _, f := range []func() error{
+			tr.Close, hostNIC.Close, l.Close, targetNIC.Close,
+			func() error { return tgt.Close(context.Background()) }, v.Close,
+		} {
+			// TestHostGoesAway has closed its RNIC already.
+			if err := f(); err != nil && !errors.Is(err, verbs.ErrClosed) {
+				t.Error(err)
+			}
+		}
+	})
+	return r
+}
+
+func openNIC(t testing.TB) *softrnic.RNIC {
+	t.Helper()
+	for range 8 {
+		addr, err := udp.PickLoopback(softrnic.Port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nic, err := softrnic.Open(addr, softrnic.Config{})
+		if err == nil {
+			return nic
+		}
+		if !errors.Is(err, udp.ErrInUse) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("no free loopback address")
+	return nil
+}
+
+func (r *rig) connect(t testing.TB, change func(*host.Config)) *host.Controller {
+	t.Helper()
+	cfg := host.Config{Transport: r.transport, Remote: r.addr, SubNQN: testNQN, Queues: 2}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := host.Connect(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func memory(t testing.TB, size int64) blockdev.Volume {
+	t.Helper()
+	v, err := blockdev.NewMemory(blockdev.Options{Size: size, BlockSize: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestTransferSizes moves every kind of size, in the capsule and outside, from registered
+// and from other memory.
+func TestTransferSizes(t *testing.T) {
+	for _, inCapsule := range []int{-1, 4096, 16384} {
+		t.Run(fmt.Sprintf("in-capsule %d", inCapsule), func(t *testing.T) {
+			r := newRig(t, rdma.TargetConfig{InCapsule: inCapsule}, memory(t, 16<<20))
+			c := r.connect(t, nil)
+			defer c.Close()
+			ns, err := c.Namespace(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			registered, err := c.Alloc(2 << 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Free(registered)
+			rng := rand.NewChaCha8([32]byte{1})
+			for _, n := range []int{512, 1024, 3584, 4096, 4608, 8192, 65536, 131072 - 512, 1 << 20, 2 << 20} {
+				for name, buf := range map[string][]byte{"registered": registered[:n], "other": make([]byte, n)} {
+					want := make([]byte, n)
+					_, _ = rng.Read(want)
+					copy(buf, want)
+					if _, err := ns.WriteAt(t.Context(), buf, 512); err != nil {
+						t.Fatalf("write %d bytes of %s memory: %v", n, name, err)
+					}
+					clear(buf)
+					if _, err := ns.ReadAt(t.Context(), buf, 512); err != nil {
+						t.Fatalf("read %d bytes into %s memory: %v", n, name, err)
+					}
+					if !bytes.Equal(buf, want) {
+						t.Fatalf("%d bytes of %s memory came back different", n, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestMemoryShortage has commands wait for data memory; all of them are served.
+func TestMemoryShortage(t *testing.T) {
+	// A volume that is no blockdev.Memory: data passes through the target's memory.
+	v := opaque{memory(t, 16<<20)}
+	r := newRig(t, rdma.TargetConfig{Memory: 4 << 20, InCapsule: -1, MaxTransfer: 1 << 20}, v)
+	c := r.connect(t, nil)
+	defer c.Close()
+	ns, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			b := bytes.Repeat([]byte{byte(i + 1)}, 1<<20)
+			if _, err := ns.WriteAt(t.Context(), b, int64(i)<<20); err != nil {
+				t.Errorf("write %d: %v", i, err)
+			}
+			got := make([]byte, len(b))
+			if _, err := ns.ReadAt(t.Context(), got, int64(i)<<20); err != nil || !bytes.Equal(got, b) {
+				t.Errorf("read %d: %v, equal %v", i, err, bytes.Equal(got, b))
+			}
+		})
+	}
+	wg.Wait()
+	if r.listener.Stats().MemoryWaits.Load() == 0 {
+		t.Error("no command had to wait: the test shows nothing")
+	}
+}
+
+// opaque hides that a volume lies in memory.
+type opaque struct{ blockdev.Volume }
+
+// TestHostGoesAway takes the host away in the middle of its commands: the target gives every
+// request back and forgets the connections.
+func TestHostGoesAway(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 64<<20))
+	c := r.connect(t, nil)
+	b, err := c.Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Add(1)
+		req := &host.Request{Data: b, Done: func(*host.Request) { wg.Done() }}
+		req.Cmd.SetIO(nvme.OpRead, 1, uint64(i), 2048, 0)
+		c.Submit(i%2, []*host.Request{req})
+	}
+	if err := r.hostNIC.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait() // every command ends, by an error or not
+	<-c.Done()
+	if err := c.Err(); !errors.Is(err, host.ErrLost) {
+		t.Errorf("the controller ended with %v, want %v", err, host.ErrLost)
+	}
+	_ = c.Close()
+	c.Free(b)
+	waitFor(t, "the target to forget the connections", func() bool { return r.listener.Stats().Connections.Load() == 0 })
+}
+
+// TestTargetCloses ends the listener under load: the host is told at once.
+func TestTargetCloses(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 16<<20))
+	c := r.connect(t, nil)
+	if err := r.listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-c.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the host has not noticed within 5 s")
+	}
+	_ = c.Close()
+	if n := r.listener.Stats().Connections.Load(); n != 0 {
+		t.Errorf("%d connections left", n)
+	}
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited 10 s for %s", what)
+		}
+	}
+}
+
+// TestRefusals checks what a host is told that asks for too much, or of nobody.
+func TestRefusals(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{QueueDepth: 32}, memory(t, 1<<20))
+	dial := func(a host.QueueAttr) error {
+		a.Sink = noSink{}
+		q, err := r.transport.Dial(t.Context(), a)
+		if err == nil {
+			_ = q.Close()
+		}
+		return err
+	}
+	var reject *rdma.RejectError
+	err := dial(host.QueueAttr{Remote: r.addr, QID: 1, CNTLID: 1, Size: 33})
+	if !errors.As(err, &reject) || reject.Status != rdma.RejectInvalidHSQSize {
+		t.Errorf("a queue too deep: %v, want %v", err, rdma.RejectInvalidHSQSize)
+	}
+	reject = nil
+	err = dial(host.QueueAttr{Remote: netip.AddrPortFrom(r.addr.Addr(), 4421), Size: 32})
+	if !errors.As(err, &reject) || reject.Reason != 8 {
+		t.Errorf("a port where nothing listens: %v, want REJ reason 8 (invalid service ID)", err)
+	}
+	if err := dial(host.QueueAttr{Remote: r.addr, Size: 32}); err != nil {
+		t.Errorf("a queue as it should be: %v", err)
+	}
+}
+
+type noSink struct{}
+
+func (noSink) Completed(*nvme.Completion) bool { return false }
+func (noSink) Closed(error)                    {}
