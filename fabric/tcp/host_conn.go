@@ -189,7 +189,7 @@ func (q *hostQueue) initialized(b []byte) error {
 // find is the slot of an outstanding command, or nil.
 func (q *hostQueue) find(cid uint16) *hostSlot {
 	s := &q.slots[q.attr.SlotOf(cid)]
-	if s.req.Load() == nil || s.cid != cid {
+	if !s.sent.Load() || s.cid != cid {
 		return nil
 	}
 	return s
@@ -227,8 +227,8 @@ func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
 
 // deliver hands the response to the Sink.
 func (q *hostQueue) deliver(s *hostSlot, cqe *nvme.Completion) error {
-	s.req.Store(nil)
-	s.data = nil
+	s.sent.Store(false)
+	s.req, s.data = nil, nil
 	if !q.attr.Sink.Completed(cqe) {
 		return invalid(offRespCID, "CID of the response")
 	}

@@ -15,8 +15,12 @@ const waitingResponse = 1 << 16
 // belong to the reader, except for what the messages below use.
 type hostSlot struct {
 	q   *hostQueue
-	req atomic.Pointer[host.Request] // nil when there is no command; orders the other fields
+	req *host.Request
 	cid uint16
+	// sent is set when the command is encoded, after which req is not looked at any more, and
+	// cleared by its response. It orders what sender and reader do, and makes a response to
+	// what was never sent no response.
+	sent atomic.Bool
 
 	data     []byte // of the request
 	read     bool   // data comes from the controller
@@ -62,7 +66,7 @@ func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	if s.inline {
 		s.sending.Store(1)
 	}
-	s.req.Store(r)
+	s.req = r
 }
 
 // command is a slot whose CapsuleCmd is to be sent.
@@ -80,7 +84,7 @@ func (m *command) encode(b *batch) bool {
 	}
 	// Copied here: when the response comes, the request is its owner's, whatever the kernel
 	// still has to send.
-	p.Cmd = m.req.Load().Cmd
+	p.Cmd = m.req.Cmd
 	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
 	if m.inline {
 		b.gather(m.data)
@@ -89,6 +93,7 @@ func (m *command) encode(b *batch) bool {
 		}
 	}
 	b.pdus[TypeCapsuleCmd]++
+	m.sent.Store(true)
 	return true
 }
 

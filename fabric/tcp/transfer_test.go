@@ -93,7 +93,7 @@ func TestRandom(t *testing.T) {
 			// Little memory, so that commands wait for it.
 			tt := newTestTarget(t, TargetConfig{Memory: 2 << 20, MaxH2CData: 64 << 10})
 			p := newPair(t, tt.Addr(), cfg.o)
-			const workers, rounds = 32, 60
+			const workers, rounds = 32, 20
 			done := make(chan error, workers)
 			for w := range workers {
 				startWorker(p.io, w, rounds, done)
