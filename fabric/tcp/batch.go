@@ -75,7 +75,7 @@ func (b *batch) length() int {
 func (b *batch) sent(n int) {
 	for n > 0 {
 		v := &b.iov[b.first]
-		if uint64(n) < uint64(v.Len) {
+		if uint64(n) < v.Len {
 			v.Base = (*byte)(unsafe.Add(unsafe.Pointer(v.Base), n))
 			v.SetLen(int(v.Len) - n)
 			return

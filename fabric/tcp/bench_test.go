@@ -55,7 +55,7 @@ func benchmarkIO(b *testing.B, p *pair, tt *testTarget, op nvme.Opcode, size, de
 		one := []*host.Request{r}
 		r.Done = func(*host.Request) { // in the reader's goroutine
 			if !r.CQE.Status().OK() || r.Err != nil {
-				done <- errors.Join(r.Err, nvme.Status(r.CQE.Status()))
+				done <- errors.Join(r.Err, r.CQE.Status())
 				return
 			}
 			left--

@@ -336,7 +336,7 @@ func (q *hostQueue) interrupted() error {
 // end takes the connection down because of err, in the reader's goroutine.
 func (q *hostQueue) end(err error) {
 	q.r.tally.publish(&q.t.counters.In)
-	err, fault := q.reason(err)
+	fault, err := q.reason(err)
 	if fault != nil {
 		q.w.limit(lingerTime)
 		q.w.seal(newPlain(TermReq{Type: TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
@@ -366,7 +366,7 @@ func (q *hostQueue) end(err error) {
 
 // reason makes the error that the host core sees out of why the reader ended, and the fault of
 // the peer if that was it. It is nil after Close.
-func (q *hostQueue) reason(err error) (error, *FieldError) {
+func (q *hostQueue) reason(err error) (*FieldError, error) {
 	var fault *FieldError
 	switch {
 	case q.closing.Load():
@@ -376,15 +376,15 @@ func (q *hostQueue) reason(err error) (error, *FieldError) {
 		if fault.FES == FESHeaderDigest {
 			q.t.counters.HeaderDigestErrors.Add(1)
 		}
-		return &ProtocolError{Peer: q.remote, PDU: q.r.offender(), Cause: fault}, fault
+		return fault, &ProtocolError{Peer: q.remote, PDU: q.r.offender(), Cause: fault}
 	case errors.Is(err, ErrTerminated):
-		return err, nil
+		return nil, err
 	}
 	if we := q.w.sendError(); we != nil {
-		return &ConnError{Stage: "send", Peer: q.remote, Err: we}, nil
+		return nil, &ConnError{Stage: "send", Peer: q.remote, Err: we}
 	}
 	if errors.Is(err, io.EOF) {
 		err = ErrPeerClosed
 	}
-	return &ConnError{Stage: "receive", Peer: q.remote, Err: err}, nil
+	return nil, &ConnError{Stage: "receive", Peer: q.remote, Err: err}
 }

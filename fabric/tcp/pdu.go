@@ -75,9 +75,6 @@ var headerLengths = [numTypes]uint8{
 	TypeH2CData: DataSize, TypeC2HData: DataSize, TypeR2T: R2TSize,
 }
 
-// maxHeader is the longest header of a PDU that can have a digest.
-const maxHeader = CapsuleCmdSize
-
 // ParseHeader reads the common header at the start of b. It checks nothing but the length of b.
 func ParseHeader(b []byte) (Header, error) {
 	if len(b) < HeaderSize {

@@ -131,12 +131,13 @@ func (p *raw) send(b []byte) {
 // receive reads a PDU.
 func (p *raw) receive() (Header, []byte) {
 	p.t.Helper()
-	b := make([]byte, HeaderSize)
-	if _, err := io.ReadFull(p, b); err != nil {
+	var head [HeaderSize]byte
+	if _, err := io.ReadFull(p, head[:]); err != nil {
 		p.t.Fatal(err)
 	}
-	h := headerAt(b)
-	b = append(b, make([]byte, int(h.PLEN)-HeaderSize)...)
+	h := headerAt(head[:])
+	b := make([]byte, h.PLEN)
+	copy(b, head[:])
 	if _, err := io.ReadFull(p, b[HeaderSize:]); err != nil {
 		p.t.Fatalf("%v of %d bytes: %v", h.Type, h.PLEN, err)
 	}

@@ -22,11 +22,16 @@ type Listener struct {
 	waiters  waiters
 	counters Counters
 
+	stopped chan struct{} // closed when no more connections are taken
+
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
 	closed bool
 	ended  sync.WaitGroup // one for each of conns
 }
+
+// acceptPause is how long a listener waits that could not accept for want of resources.
+const acceptPause = 50 * time.Millisecond
 
 // Listen opens addr ("host:port") for hosts of t. Connections are taken by Serve.
 func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) {
@@ -34,7 +39,7 @@ func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) 
 		return nil, err
 	}
 	cfg.fill()
-	tcp, err := net.Listen("tcp", addr)
+	tcp, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
@@ -44,7 +49,7 @@ func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) 
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
 	return &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), memory: memory,
-		conns: make(map[*targetConn]struct{})}, nil
+		stopped: make(chan struct{}), conns: make(map[*targetConn]struct{})}, nil
 }
 
 // Addr is the address that is listened on.
@@ -80,6 +85,7 @@ func (l *Listener) stop() {
 		return
 	}
 	l.closed = true
+	close(l.stopped)
 	_ = l.tcp.Close()
 	for c := range l.conns {
 		c.Disconnect(nil)
@@ -97,7 +103,10 @@ func (l *Listener) accept() error {
 		case isTransient(err):
 			// Out of descriptors or of memory: connections that end will free some.
 			l.report(&ConnError{Stage: "accept", Peer: l.Addr(), Err: err})
-			time.Sleep(50 * time.Millisecond)
+			select {
+			case <-time.After(acceptPause):
+			case <-l.stopped:
+			}
 		default:
 			return &ConnError{Stage: "accept", Peer: l.Addr(), Err: err}
 		}

@@ -412,7 +412,7 @@ func (c *targetConn) Disconnect(err error) {
 // end takes the connection down because of err, in the reader's goroutine.
 func (c *targetConn) end(err error) {
 	c.r.tally.publish(&c.l.counters.In)
-	err, fault := c.reason(err)
+	fault, err := c.reason(err)
 	switch {
 	case fault != nil:
 		c.w.limit(lingerTime)
@@ -450,11 +450,11 @@ func (c *targetConn) end(err error) {
 
 // reason makes the error that the engine and the user see out of why the reader ended, and the
 // fault of the peer if that was it. It is nil after an orderly end.
-func (c *targetConn) reason(err error) (error, *FieldError) {
+func (c *targetConn) reason(err error) (*FieldError, error) {
 	peer := c.attr.Remote
 	var fault *FieldError
 	if asked := c.asked.Load(); asked != nil {
-		return *asked, nil
+		return nil, *asked
 	}
 	switch {
 	case errors.As(err, &fault):
@@ -462,7 +462,7 @@ func (c *targetConn) reason(err error) (error, *FieldError) {
 		if fault.FES == FESHeaderDigest {
 			c.l.counters.HeaderDigestErrors.Add(1)
 		}
-		return &ProtocolError{Peer: peer, PDU: c.r.offender(), Cause: fault}, fault
+		return fault, &ProtocolError{Peer: peer, PDU: c.r.offender(), Cause: fault}
 	case errors.Is(err, io.EOF):
 		if c.w.sendError() == nil && c.connected.Load() {
 			return nil, nil
@@ -470,13 +470,13 @@ func (c *targetConn) reason(err error) (error, *FieldError) {
 		err = ErrPeerClosed
 	}
 	if we := c.w.sendError(); we != nil {
-		return &ConnError{Stage: "send", Peer: peer, Err: we}, nil
+		return nil, &ConnError{Stage: "send", Peer: peer, Err: we}
 	}
 	var ce *ConnError
 	if errors.As(err, &ce) || errors.Is(err, ErrTerminated) {
-		return err, nil
+		return nil, err
 	}
-	return &ConnError{Stage: "receive", Peer: peer, Err: err}, nil
+	return nil, &ConnError{Stage: "receive", Peer: peer, Err: err}
 }
 
 // termReq is the C2HTermReq for fault.

@@ -101,7 +101,7 @@ func TestTargetTerminates(t *testing.T) {
 // TestTargetDataTerminates breaks the rules of H2CData, with an R2T for 1024 bytes outstanding.
 func TestTargetDataTerminates(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxH2CData: 4096})
-	kib := make([]byte, nvme.ConnectDataSize)
+	data := make([]byte, 8192)
 	for _, c := range []struct {
 		name string
 		data Data
@@ -132,7 +132,7 @@ func TestTargetDataTerminates(t *testing.T) {
 				d.CCCID = 7
 			}
 			d.TTAG += r.TTAG
-			pdu := p.data(d, append(kib, make([]byte, 8192)...)[:c.n])
+			pdu := p.data(d, data[:c.n])
 			p.send(pdu)
 			// Bit 0 of FEI is where the field is; 4 and 5 have no FEI in the table of the
 			// specification, and say where they saw it.

@@ -126,7 +126,7 @@ func startWorker(c *client, w, rounds int, done chan<- error) {
 	r.Done = func(*host.Request) {
 		switch {
 		case r.Err != nil || !r.CQE.Status().OK():
-			done <- fmt.Errorf("worker %d: %v, status %#x", w, r.Err, r.CQE.Status())
+			done <- fmt.Errorf("worker %d: %w, status %#x", w, r.Err, uint16(r.CQE.Status()))
 		case r.Cmd.Opcode() == nvme.OpWrite:
 			n := len(want)
 			r.Cmd, r.Data = ioCommand(nvme.OpRead, off, n), make([]byte, n)
