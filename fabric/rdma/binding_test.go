@@ -31,6 +31,7 @@ const testNQN = "nqn.2026-11.io.nvme-anywhere:test"
 type rig struct {
 	target    *target.Target
 	listener  *rdma.Listener
+	targetNIC *softrnic.RNIC
 	hostNIC   *softrnic.RNIC
 	transport *rdma.Transport
 	addr      netip.AddrPort
@@ -56,7 +57,7 @@ func newRig(t testing.TB, cfg rdma.TargetConfig, v blockdev.Volume) *rig {
 	hostNIC := openNIC(t)
 	tr, err := rdma.NewTransport(hostNIC, rdma.HostConfig{})
 	must(err)
-	r := &rig{target: tgt, listener: l, hostNIC: hostNIC, transport: tr, addr: addr}
+	r := &rig{target: tgt, listener: l, targetNIC: targetNIC, hostNIC: hostNIC, transport: tr, addr: addr}
 	t.Cleanup(func() {
 		for _, f := range []func() error{
 			tr.Close, hostNIC.Close, l.Close, targetNIC.Close,
@@ -176,6 +177,10 @@ func TestMemoryShortage(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if t.Failed() {
+		t.Log("host", r.hostNIC.Device().Counters())
+		t.Log("target", r.targetNIC.Device().Counters())
+	}
 	if r.listener.Stats().MemoryWaits.Load() == 0 {
 		t.Error("no command had to wait: the test shows nothing")
 	}

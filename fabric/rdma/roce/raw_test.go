@@ -267,6 +267,17 @@ func TestReadReplay(t *testing.T) {
 			}
 		})
 	}
+	// A repetition that is late: the peer had the data, and the key is dead since.
+	rawTest("dead key", t, func(t *testing.T, r *rawPeer) {
+		first(r)
+		again := r.read(100, 0, 1000)
+		check(t, r.dev.mr.Dereg())
+		r.send(again)
+		r.expect()
+		if st := r.dev.qp.Query().State; st != verbs.RTS {
+			t.Errorf("state %v", st)
+		}
+	})
 	rawTest("a SEND repeated before a READ", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
 		r.answers()

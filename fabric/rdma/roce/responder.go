@@ -382,7 +382,9 @@ func (q *qp) onDuplicate(p *wire.Packet) {
 	}
 }
 
-// repeatRead answers a READ again, whole or from some packet on.
+// repeatRead answers a READ again, whole or from some packet on. A repetition whose key has
+// died meanwhile is late: the peer had the data before it let the key be invalidated. So it is
+// dropped, here and when it is sent, and is no violation.
 func (q *qp) repeatRead(rec *record, p *wire.Packet) {
 	rs := &q.resp
 	h := &p.RETH
@@ -393,13 +395,13 @@ func (q *qp) repeatRead(rec *record, p *wire.Packet) {
 	var r *region
 	if h.Length > 0 {
 		if r = q.remoteRange(h, verbs.AccessRemoteRead); r == nil {
-			q.refuse(wire.NAKRemoteAccessError, p.PSN)
 			return
 		}
 	}
 	// The peer asks for everything from here on again: what is queued of it can go.
 	rs.dropFrom(p.PSN)
 	rs.queue.pushRead(p.PSN, p.PSN.Add(max(1, (int(h.Length)+q.mtu-1)/q.mtu)), r, h)
+	rs.queue.back().repeated = true
 	q.d.markReady(q)
 }
 

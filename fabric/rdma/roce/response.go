@@ -18,6 +18,7 @@ type response struct {
 	kind     responseKind
 	syndrome wire.Syndrome
 	started  bool // READ: the FIRST has left
+	repeated bool // READ: of a request that came again
 	psn, end wire.PSN
 	msn      wire.MSN
 
@@ -132,13 +133,18 @@ func (q *qp) emitResponses(t *txBatch) emitResult {
 }
 
 // emitReadResponse makes the next packet of a READ's answer. Where the memory isn't
-// registered any more the peer gets a NAK instead.
+// registered any more the peer gets a NAK instead, or nothing if it has had an answer before.
 func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 	n := min(q.mtu, r.left)
 	last := r.psn.Next() == r.end
 	if n > 0 {
 		b, ok := r.r.slice(r.va, n)
 		if !ok || r.r.key != r.key {
+			if r.repeated {
+				q.resp.queue.pop()
+				q.d.markReady(q)
+				return false
+			}
 			q.d.counters.inc(RespRemoteAccessErrors)
 			*r = response{kind: responseAck, syndrome: wire.NAKRemoteAccessError, psn: r.psn, end: r.psn.Next(), msn: q.resp.msn}
 			q.resp.queue.n = 1
