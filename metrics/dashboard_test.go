@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// dashboard is what the test looks at of Grafana's model.
+type dashboard struct {
+	Title      string
+	UID        string
+	Templating struct {
+		List []struct{ Name, Type, Definition string }
+	}
+	Panels []struct {
+		ID      int
+		Type    string
+		Title   string
+		GridPos struct{ H, W, X, Y int }
+		Targets []struct{ RefID, Expr, LegendFormat string }
+	}
+}
+
+func readDashboard(t *testing.T) *dashboard {
+	b, err := os.ReadFile("dashboards/nvmeof.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := new(dashboard)
+	if err := json.Unmarshal(b, d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// labelsOf gives every label that a family has, and of a histogram "le".
+func labelsOf(f *dto.MetricFamily) []string {
+	var ls []string
+	for _, m := range f.GetMetric() {
+		for _, l := range m.GetLabel() {
+			ls = append(ls, l.GetName())
+		}
+	}
+	if f.GetType() == dto.MetricType_HISTOGRAM {
+		ls = append(ls, "le")
+	}
+	return ls
+}
+
+var (
+	metricName = regexp.MustCompile(`\b(nvmeof|process|go)_[a-z0-9_]+`)
+	matcher    = regexp.MustCompile(`(\w+)=~?"`)
+	grouping   = regexp.MustCompile(`by \(([^)]*)\)`)
+	variable   = regexp.MustCompile(`\$(\w+)`)
+	legend     = regexp.MustCompile(`\{\{(\w+)\}\}`)
+)
+
+// family finds the family that a query's name belongs to: of a histogram by its series.
+func family(fs map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
+	if f := fs[name]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
+		return f
+	}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && fs[base] != nil && fs[base].GetType() == dto.MetricType_HISTOGRAM {
+			return fs[base]
+		}
+	}
+	return nil
+}
+
+// TestDashboard holds every query against the metrics that there are, with their labels.
+func TestDashboard(t *testing.T) {
+	s, _, _ := full(t)
+	all, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := map[string]*dto.MetricFamily{}
+	for _, f := range all {
+		fs[f.GetName()] = f
+	}
+	d := readDashboard(t)
+	known := []string{"__rate_interval", "__range"}
+	for _, v := range d.Templating.List {
+		known = append(known, v.Name)
+		checkNames(t, fs, "variable "+v.Name, v.Definition)
+	}
+	queries := 0
+	for _, p := range d.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s: no query", p.Title)
+		}
+		for _, q := range p.Targets {
+			queries++
+			what := p.Title + " " + q.RefID
+			if checkNames(t, fs, what, q.Expr) == 0 {
+				t.Errorf("%s: no metric in %s", what, q.Expr)
+			}
+			if o, c := strings.Count(q.Expr, "("), strings.Count(q.Expr, ")"); o != c {
+				t.Errorf("%s: %d ( and %d )", what, o, c)
+			}
+			for _, v := range variable.FindAllStringSubmatch(q.Expr, -1) {
+				if !slices.Contains(known, v[1]) {
+					t.Errorf("%s: unknown variable %s", what, v[1])
+				}
+			}
+			checkLegend(t, what, q.Expr, q.LegendFormat)
+		}
+	}
+	if queries < 50 {
+		t.Errorf("only %d queries found: is the file read right?", queries)
+	}
+}
+
+// checkNames checks the metrics of an expression and the labels that it uses of them. It
+// returns how many there are.
+func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
+	t.Helper()
+	var labels []string
+	names := metricName.FindAllString(expr, -1)
+	for _, name := range names {
+		f := family(fs, name)
+		if f == nil {
+			t.Errorf("%s: there is no metric %s", what, name)
+			continue
+		}
+		has := append(labelsOf(f), "instance")
+		for _, l := range labelsUsed(expr) {
+			if !slices.Contains(has, l) {
+				t.Errorf("%s: %s has no label %s", what, name, l)
+			}
+		}
+		labels = append(labels, has...)
+	}
+	return len(names)
+}
+
+// labelsUsed are those that an expression matches or groups by.
+func labelsUsed(expr string) (ls []string) {
+	for _, m := range matcher.FindAllStringSubmatch(expr, -1) {
+		ls = append(ls, m[1])
+	}
+	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
+		for l := range strings.SplitSeq(m[1], ",") {
+			ls = append(ls, strings.TrimSpace(l))
+		}
+	}
+	return ls
+}
+
+// checkLegend checks that a legend names labels that the grouping leaves.
+func checkLegend(t *testing.T, what, expr, format string) {
+	t.Helper()
+	if !strings.Contains(expr, "by (") {
+		return
+	}
+	for _, l := range legend.FindAllStringSubmatch(format, -1) {
+		if !slices.Contains(labelsUsed(expr), l[1]) {
+			t.Errorf("%s: the legend's %s is summed away", what, l[1])
+		}
+	}
+}
+
+// TestLayout checks that panels have their own place and number.
+func TestLayout(t *testing.T) {
+	d := readDashboard(t)
+	if d.Title == "" || d.UID == "" {
+		t.Error("a dashboard needs a title and a UID")
+	}
+	ids := map[int]bool{}
+	for i, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" {
+			t.Errorf("panel %d %q: number or title", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		a := p.GridPos
+		if a.W <= 0 || a.H <= 0 || a.X+a.W > 24 {
+			t.Errorf("%s: at %+v", p.Title, a)
+		}
+		for _, q := range d.Panels[:i] {
+			b := q.GridPos
+			if a.X < b.X+b.W && b.X < a.X+a.W && a.Y < b.Y+b.H && b.Y < a.Y+a.H {
+				t.Errorf("%s lies on %s", p.Title, q.Title)
+			}
+		}
+	}
+}

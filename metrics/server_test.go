@@ -1,0 +1,74 @@
+package metrics
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+func TestServer(t *testing.T) {
+	s := New()
+	srv, err := s.Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + srv.Addr().String()
+	for path, want := range map[string]string{
+		"/":        `href="/metrics"`,
+		"/healthz": "ok\n",
+		"/metrics": "nvmeof_build_info{version=",
+	} {
+		if code, body := get(t, url+path); code != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %q", path, code, body)
+		}
+	}
+	if _, body := get(t, url+"/metrics"); !strings.Contains(body, "process_cpu_seconds_total") || !strings.Contains(body, "go_goroutines") {
+		t.Error("nothing of the process")
+	}
+	if code, _ := get(t, url+"/other"); code != 404 {
+		t.Errorf("/other: %d", code)
+	}
+	var ill error
+	s.AddHealth(func() error { return ill })
+	if code, _ := get(t, url+"/healthz"); code != 200 {
+		t.Errorf("healthy: %d", code)
+	}
+	ill = errors.New("the volume is gone")
+	if code, body := get(t, url+"/healthz"); code != 503 || !strings.Contains(body, "the volume is gone") {
+		t.Errorf("ill: %d %q", code, body)
+	}
+	for addr, want := range map[string]string{
+		srv.Addr().String(): "in use",
+		"192.0.2.1:1":       "doesn't have that address",
+		"nonsense":          "127.0.0.1:9090",
+		"127.0.0.1:99999":   "127.0.0.1:9090",
+	} {
+		other, err := s.Serve(addr)
+		if err == nil {
+			other.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), addr) {
+			t.Errorf("serving on %s: %v", addr, err)
+		}
+	}
+	if err := srv.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,206 @@
+package metrics
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// full is a Set with everything in it, both hosts having used the target, and the identifiers
+// of their controllers.
+func full(t *testing.T) (s *Set, rdma, tcp string) {
+	p := newPair(t)
+	one, two := p.connectRDMA(), p.connectTCP()
+	p.use(one)
+	p.use(two)
+	p.set.AddBench()
+	return p.set, fmt.Sprintf("cntlid=%d", one.CNTLID()), fmt.Sprintf("cntlid=%d", two.CNTLID())
+}
+
+// families gathers everything, with the registry that checks most.
+func families(t *testing.T, s *Set) map[string]*dto.MetricFamily {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(collector(s.collect))
+	fs, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]*dto.MetricFamily{}
+	for _, f := range fs {
+		by[f.GetName()] = f
+	}
+	return by
+}
+
+// value gives the only metric of a family with the labels, written "name=value".
+func value(t *testing.T, fs map[string]*dto.MetricFamily, name string, labels ...string) *dto.Metric {
+	t.Helper()
+	var found *dto.Metric
+	for _, m := range fs["nvmeof_"+name].GetMetric() {
+		if hasLabels(m, labels) {
+			if found != nil {
+				t.Fatalf("%s%v: more than one", name, labels)
+			}
+			found = m
+		}
+	}
+	if found == nil {
+		t.Fatalf("%s%v: none", name, labels)
+	}
+	return found
+}
+
+func hasLabels(m *dto.Metric, labels []string) bool {
+	for _, want := range labels {
+		ok := false
+		for _, l := range m.GetLabel() {
+			ok = ok || l.GetName()+"="+l.GetValue() == want
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func TestFigures(t *testing.T) {
+	s, rdma, tcp := full(t)
+	fs := families(t, s)
+	expect := func(want float64, name string, labels ...string) {
+		t.Helper()
+		m := value(t, fs, name, labels...)
+		if got := m.GetCounter().GetValue() + m.GetGauge().GetValue(); got != want {
+			t.Errorf("%s%v: %v, want %v", name, labels, got, want)
+		}
+	}
+	for _, tr := range []string{"rdma", "tcp"} {
+		expect(5, "target_commands_total", "transport="+tr, "op=read")
+		expect(3, "target_commands_total", "transport="+tr, "op=write")
+		expect(5*8192, "target_bytes_total", "transport="+tr, "op=read")
+		expect(3*8192, "target_bytes_total", "transport="+tr, "op=write")
+		expect(2, "target_queues", "transport="+tr)
+		expect(2, "target_connects_total", "transport="+tr)
+		expect(0, "target_command_errors_total", "transport="+tr, "type=media")
+		h := value(t, fs, "target_command_duration_seconds", "transport="+tr, "op=read").GetHistogram()
+		if h.GetSampleCount() != 5 || h.GetSampleSum() <= 0 {
+			t.Errorf("%s: %d reads took %v s", tr, h.GetSampleCount(), h.GetSampleSum())
+		}
+		expect(1, "host_controller_up", "transport="+tr)
+		expect(5*8192, "host_bytes_total", "transport="+tr, "queue=1", "op=read")
+		expect(9, "host_commands_completed_total", "transport="+tr, "queue=1") // Connect is one
+		expect(2, tr+"_connections", "role=target")
+		expect(2, tr+"_connections", "role=host")
+	}
+	expect(2, "target_controllers")
+	expect(10, "namespace_commands_total", "subsystem="+testNQN, "nsid=1", "op=read")
+	expect(64<<20, "namespace_size_bytes", "nsid=1")
+	expect(64<<20, "volume_size_bytes", "volume=1")
+	expect(1, "volume_info", "kind=mem")
+	expect(5, "controller_commands_total", rdma, "op=read")
+	expect(2, "controller_queues", tcp)
+	expect(1, "controller_info", rdma, "host_nqn="+hostNQN, "transport=rdma")
+	expect(2, "cm_accepts_total", "device=target")
+	expect(2, "cm_messages_total", "device=host", "direction=sent", "message=REQ")
+	expect(0, "cm_rejects_total", "device=host", "direction=received", "reason=other")
+	expect(0, "rnic_out_of_sequence_total", "device=target")
+	if value(t, fs, "rnic_sent_pkts_total", "device=target").GetCounter().GetValue() == 0 ||
+		value(t, fs, "udp_received_bytes_total", "device=target").GetCounter().GetValue() == 0 {
+		t.Error("no packets counted")
+	}
+	expect(2, "tcp_pdus_total", "role=host", "direction=sent", "type=ICReq")
+	if value(t, fs, "tcp_data_bytes_total", "role=host", "direction=received").GetCounter().GetValue() < 5*8192 {
+		t.Error("less data counted than was read")
+	}
+}
+
+// TestLint holds every name against the conventions of Prometheus.
+func TestLint(t *testing.T) {
+	s, _, _ := full(t)
+	problems, err := testutil.GatherAndLint(s.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "nvmeof_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	s := &target.OpStats{Nanos: 5e9}
+	s.Latency[0], s.Latency[3], s.Latency[target.LatencyBuckets-1] = 2, 1, 4
+	var m dto.Metric
+	if err := histogram(targetIO.latency, s, []string{"rdma", "read"}).Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	h := m.GetHistogram()
+	if h.GetSampleCount() != 7 || h.GetSampleSum() != 5 || len(h.GetBucket()) != target.LatencyBuckets-1 {
+		t.Errorf("%d samples of %v s in %d buckets", h.GetSampleCount(), h.GetSampleSum(), len(h.GetBucket()))
+	}
+	for i, b := range h.GetBucket() {
+		want := uint64(2)
+		if i >= 3 {
+			want = 3
+		}
+		if b.GetUpperBound() != target.LatencyBound(i).Seconds() || b.GetCumulativeCount() != want {
+			t.Errorf("bucket %d: %d up to %v, want %d", i, b.GetCumulativeCount(), b.GetUpperBound(), want)
+		}
+	}
+}
+
+func TestBench(t *testing.T) {
+	s := New()
+	b := s.AddBench()
+	ios := func() float64 {
+		return value(t, families(t, s), "bench_ios_total", "op=read").GetCounter().GetValue()
+	}
+	var p loadgen.Progress
+	p.IOs[loadgen.Read] = 7
+	b.Report(p)
+	if n := ios(); n != 7 {
+		t.Errorf("%v operations while it runs", n)
+	}
+	res := &loadgen.Result{}
+	for i := range res.Ops {
+		res.Ops[i].Latency = hdrhistogram.New(1, int64(time.Minute), 3)
+	}
+	res.Ops[loadgen.Read].IOs = 10
+	for range 10 {
+		res.Ops[loadgen.Read].Latency.RecordValue(int64(100 * time.Microsecond))
+	}
+	b.Finish(res)
+	b.Finish(res)
+	if n := ios(); n != 20 {
+		t.Errorf("%v operations after two runs of 10", n)
+	}
+	h := value(t, families(t, s), "bench_io_duration_seconds", "op=read").GetHistogram()
+	if h.GetSampleCount() != 20 || h.GetSampleSum() < 0.0019 || h.GetSampleSum() > 0.0021 {
+		t.Errorf("%d samples, %v s", h.GetSampleCount(), h.GetSampleSum())
+	}
+	for _, k := range h.GetBucket() {
+		if want := k.GetUpperBound() >= 128e-6; (k.GetCumulativeCount() == 20) != want {
+			t.Errorf("%d up to %v", k.GetCumulativeCount(), k.GetUpperBound())
+		}
+	}
+}
+
+// TestText has a host with a name that isn't UTF-8 do no harm.
+func TestText(t *testing.T) {
+	ch := make(chan prometheus.Metric, 1)
+	send(ch, volumeSize, 1, text("a\xffb"))
+	var m dto.Metric
+	if err := (<-ch).Write(&m); err != nil || m.GetLabel()[0].GetValue() != "a\uFFFDb" {
+		t.Errorf("%v, %v", &m, err)
+	}
+}
