@@ -112,7 +112,9 @@ func explainOpen(path string, o *Options, err error) error {
 		}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
 		hint = "open it read-only, or change who may write it"
-		if o.ReadOnly {
+		if _, e := os.Stat(path); e != nil {
+			hint = "create it in a directory that you may write"
+		} else if o.ReadOnly {
 			hint = "change who may read it"
 		}
 	case errors.Is(err, unix.EBUSY):

@@ -69,10 +69,13 @@ func CheckSize(size int64, blockSize int) error {
 		return errors.New("a volume needs a size of at least one block")
 	case size%int64(blockSize) != 0:
 		down := size - size%int64(blockSize)
-		err := fmt.Errorf("size of %d bytes is not a multiple of the block size %d; the next sizes that are: %d and %d",
-			size, blockSize, down, down+int64(blockSize))
+		next := fmt.Sprint(down + int64(blockSize))
+		if down > 0 {
+			next = fmt.Sprintf("%d or %s", down, next)
+		}
+		err := fmt.Errorf("size of %d bytes is not a multiple of the block size %d: take %s", size, blockSize, next)
 		if blockSize > MinBlockSize && size%MinBlockSize == 0 {
-			err = fmt.Errorf("%w; or use a block size of %d", err, MinBlockSize)
+			err = fmt.Errorf("%w, or a block size of %d", err, MinBlockSize)
 		}
 		return err
 	}

@@ -27,9 +27,8 @@ Flags are named as nvme-cli and fio name them.`,
   nvmeinit write    -t tcp  -a 127.0.0.1 --nsid 1 --input disk.tar --verify
   nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
 		Version: version.Version,
-		Args:    cli.NoArgs,
 	}
 	root.AddCommand(newDiscover(), newConnect(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
 		newRead(), newWrite(), newFlush(), newBench())
-	return root
+	return cli.Group(root)
 }

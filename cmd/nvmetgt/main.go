@@ -22,8 +22,7 @@ kernel module or root, and over NVMe/TCP.`,
 		Example: `  nvmetgt serve --volume disk.img --size 1GiB
   nvmetgt serve --volume mem:1GiB --listen rdma://192.0.2.1 --listen tcp://192.0.2.1`,
 		Version: version.Version,
-		Args:    cli.NoArgs,
 	}
 	root.AddCommand(newServe())
-	return root
+	return cli.Group(root)
 }

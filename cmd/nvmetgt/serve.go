@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // defaultNQN is the subsystem's name unless the user gives one.
@@ -100,8 +96,8 @@ func serve(ctx context.Context, f *serveFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := nvme.CheckNQN(f.nqn); err != nil {
-		return cli.Usage("--nqn: %w", err)
+	if err := f.validate(endpoints); err != nil {
+		return err
 	}
 	s := &server{flags: f, log: log, out: stdout}
 	defer s.close()
@@ -141,36 +137,13 @@ func (f *serveFlags) endpoints() ([]cli.Endpoint, error) {
 	for _, s := range f.listen {
 		e, err := cli.ParseEndpoint(s)
 		if err != nil {
-			return nil, cli.Usage("--listen %w", err)
+			return nil, cli.Usage("--listen %w; write it as rdma://127.0.0.1:4420 or tcp://127.0.0.1:4420", err)
 		}
 		if seen[e] {
-			return nil, cli.Usage("--listen %s is there twice", e)
+			return nil, cli.Usage("--listen %s is given twice", e)
 		}
 		seen[e] = true
 		es = append(es, e)
 	}
-	if len(f.volumes) == 0 {
-		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB")
-	}
 	return es, nil
-}
-
-// openVolumes opens what is to be exported, in order.
-func (s *server) openVolumes() error {
-	o := blockdev.Options{
-		Size: int64(s.flags.size), BlockSize: int(s.flags.blockSize), ReadOnly: s.flags.readOnly,
-	}
-	if s.flags.buffered {
-		o.IO = blockdev.IOBuffered
-	}
-	for _, spec := range s.flags.volumes {
-		o := o
-		if kind, size, _ := strings.Cut(spec, ":"); size != "" && (kind == "mem" || kind == "null") {
-			o.Size = 0 // it has its own; --size is for the others
-		}
-		if err := s.openVolume(spec, o); err != nil {
-			return fmt.Errorf("--volume %s: %w", spec, err)
-		}
-	}
-	return nil
 }

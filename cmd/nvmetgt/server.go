@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
@@ -17,7 +19,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
-	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
 // drainTime bounds how long hosts are waited for when the program stops.
@@ -53,16 +54,6 @@ func (s *server) close() {
 			s.log.Error("stopping", "err", err)
 		}
 	}
-}
-
-func (s *server) openVolume(spec string, o blockdev.Options) error {
-	v, err := blockdev.Open(spec, o, persist.Kind())
-	if err != nil {
-		return err
-	}
-	s.volumes = append(s.volumes, v)
-	s.onClose(v.Close)
-	return nil
 }
 
 func (s *server) openTarget() error {
@@ -103,10 +94,25 @@ func (s *server) listenAll(endpoints []cli.Endpoint) error {
 			err = s.listenTCP(e)
 		}
 		if err != nil {
-			return fmt.Errorf("--listen %s: %w", e, err)
+			return listenError(e, err)
 		}
 	}
 	return nil
+}
+
+// listenError says why an endpoint can't be listened on, and what to do.
+func listenError(e cli.Endpoint, err error) error {
+	switch {
+	case e.Transport != nvme.TransportTCP: // the RNIC says it all
+	case errors.Is(err, unix.EADDRINUSE):
+		return cli.Say(err, "--listen %s: TCP port in use, most likely by another nvmetgt or the kernel's target; "+
+			"find it with `ss -ltnp sport = :%d`, or choose another address or port", e, e.Addr.Port())
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return cli.Say(err, "--listen %s: not an address of this host; use one that `ip address` shows, or one of 127.0.0.0/8", e)
+	case errors.Is(err, unix.EACCES):
+		return cli.Say(err, "--listen %s: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another", e)
+	}
+	return fmt.Errorf("--listen %s: %w", e, err)
 }
 
 func (s *server) openCapture() error {
@@ -115,7 +121,7 @@ func (s *server) openCapture() error {
 	}
 	c, err := softrnic.CreateCapture(s.flags.pcap, "nvmetgt")
 	if err != nil {
-		return fmt.Errorf("--pcap: %w", err)
+		return cli.FileError("--pcap", s.flags.pcap, err)
 	}
 	s.capture = c
 	s.onClose(c.Close)

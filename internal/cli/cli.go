@@ -9,11 +9,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // Exit codes.
@@ -44,28 +47,95 @@ func Main(root *cobra.Command) int {
 // Execute runs root and returns the exit code.
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return Usage("%w; see %s --help", err, c.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
-	var usage *UsageError
-	switch {
-	case errors.As(err, &usage):
-		return ExitUsage
-	case errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		fmt.Fprintf(stderr, "%s: interrupted\n", root.Name())
 		return ExitInterrupt
 	}
+	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), oneLine(err))
+	var usage *UsageError
+	if errors.As(err, &usage) {
+		return ExitUsage
+	}
 	return ExitFailure
+}
+
+// oneLine is the text of err on one line, without the library's name in front, which the
+// program's stands for already.
+func oneLine(err error) string {
+	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimSpace(lines[i]), "nvme: ")
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Say gives err another text; errors.Is and errors.As see err as before.
+func Say(err error, format string, a ...any) error { return &said{err, fmt.Sprintf(format, a...)} }
+
+type said struct {
+	err  error
+	text string
+}
+
+func (e *said) Error() string { return e.text }
+func (e *said) Unwrap() error { return e.err }
+
+// Group makes c a command that only has others: by itself it shows its help, and a command
+// that it doesn't know is a mistake.
+func Group(c *cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return Usage("there is no command %q; see %s --help", args[0], c.CommandPath())
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
 }
 
 // NoArgs refuses arguments; cobra's own check doesn't say what to do.
 func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage("%s takes no argument, but got %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+		return Usage("%s takes flags only, not %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// flagError says what is wrong with a flag, what it takes, and where to read on.
+func flagError(c *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		err = fmt.Errorf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), wanted(bad))
+	}
+	return Usage("%w; see %s --help", err, c.CommandPath())
+}
+
+// wanted says what the value of a flag looks like.
+func wanted(bad *pflag.InvalidValueError) string {
+	switch bad.GetFlag().Value.Type() {
+	case "size":
+		return "want a size, as 4096, 64MiB or 1GiB"
+	case "duration":
+		return "want a time, as 500ms, 10s or 1m"
+	case "int":
+		return "want a number"
+	case "uint32", "uint64":
+		return "want a number, not below 0"
+	case "bool":
+		return "want true or false"
+	}
+	return bad.Unwrap().Error()
+}
+
+// CheckNQN checks the NVMe Qualified Name that a flag gives.
+func CheckNQN(flag, nqn string) error {
+	if err := nvme.CheckNQN(nqn); err != nil {
+		return &UsageError{Say(err, "%s: %s", flag, strings.TrimPrefix(err.Error(), "nvme: "))}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -29,9 +30,9 @@ func ParseTransport(s string) (nvme.TransportType, error) {
 	case "tcp":
 		return nvme.TransportTCP, nil
 	case "":
-		return 0, fmt.Errorf("no transport given: rdma or tcp")
+		return 0, errors.New("no transport given: want rdma or tcp")
 	}
-	return 0, fmt.Errorf("transport %q is not supported: rdma or tcp", s)
+	return 0, fmt.Errorf("transport %q is not supported: want rdma or tcp", s)
 }
 
 // ParseEndpoint reads TRANSPORT://ADDRESS[:PORT], as rdma://127.0.0.1:4420 or tcp://[::1].
@@ -57,18 +58,34 @@ func ParseEndpoint(s string) (Endpoint, error) {
 
 // ParseAddr reads an address and a port; the port may be empty for DefaultPort.
 func ParseAddr(host, port string) (netip.AddrPort, error) {
+	a, err := ParseHost(host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	p, err := ParsePort(port)
+	return netip.AddrPortFrom(a, p), err
+}
+
+// ParseHost reads an IP address. Names are not looked up: RDMA-CM speaks of addresses.
+func ParseHost(host string) (netip.Addr, error) {
 	if host == "" {
-		return netip.AddrPort{}, fmt.Errorf("no address given, as 127.0.0.1")
+		return netip.Addr{}, errors.New("no address given: want one as 127.0.0.1")
 	}
 	a, err := netip.ParseAddr(host)
 	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("address %q is not an IP address", host)
+		return netip.Addr{}, fmt.Errorf("%q is not an IP address: want one as 192.0.2.1 or 2001:db8::1", host)
 	}
-	p := uint64(DefaultPort)
-	if port != "" {
-		if p, err = strconv.ParseUint(port, 10, 16); err != nil || p == 0 {
-			return netip.AddrPort{}, fmt.Errorf("port %q is not a number from 1 to 65535", port)
-		}
+	return a.Unmap(), nil
+}
+
+// ParsePort reads a port; an empty one is DefaultPort.
+func ParsePort(port string) (uint16, error) {
+	if port == "" {
+		return DefaultPort, nil
 	}
-	return netip.AddrPortFrom(a.Unmap(), uint16(p)), nil
+	p, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || p == 0 {
+		return 0, fmt.Errorf("%q is not a port: want a number from 1 to 65535", port)
+	}
+	return uint16(p), nil
 }

@@ -45,14 +45,17 @@ func (e *OpError) Error() string {
 	if e.Kind != nil {
 		s += ": " + e.Kind.Error()
 	}
-	if e.Err != nil {
+	if e.Err != nil && !e.told() {
 		s += ": " + e.Err.Error()
 	}
 	if e.Remedy != "" {
-		s += " (" + e.Remedy + ")"
+		s += "; " + e.Remedy
 	}
 	return s
 }
+
+// told reports whether the kind says all that the system's error does.
+func (e *OpError) told() bool { return e.Kind == ErrInUse || e.Kind == ErrNotLocal }
 
 // Unwrap gives the kind and the cause.
 func (e *OpError) Unwrap() []error {

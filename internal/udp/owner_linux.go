@@ -18,18 +18,18 @@ const rocePort = 4791
 
 // inUseRemedy says who holds the port of addr, as far as /proc tells, and what to do.
 func inUseRemedy(addr netip.AddrPort) string {
-	const other = "stop it, or choose another address of this host, such as one of 127.0.0.0/8 for loopback"
+	const other = "stop it, or choose another address, for loopback one of 127.0.0.0/8"
 	switch inode, at, found := ownerInode(addr); {
 	case found && inode == 0:
-		return fmt.Sprintf("a socket of the kernel on %v has it, most likely rdma_rxe: remove its links with "+
+		return fmt.Sprintf("the kernel has it on %v, most likely rdma_rxe: remove its links with "+
 			"`rdma link delete` and unload it, or run in another network namespace", at)
 	case found:
 		if pid, name, ok := processOf(inode); ok {
-			return fmt.Sprintf("%s (process %d) has it on %v: %s", name, pid, at, other)
+			return fmt.Sprintf("%s (process %d) has it: %s", name, pid, other)
 		}
-		return fmt.Sprintf("another user's process has it on %v, most likely nvmetgt or nvmeinit: %s", at, other)
+		return "another user's process has it, most likely nvmetgt or nvmeinit: " + other
 	case addr.Port() == rocePort:
-		return "most likely nvmetgt or nvmeinit on this address, or the kernel's rdma_rxe: " + other
+		return "nvmetgt, nvmeinit or the kernel's rdma_rxe may have it: " + other
 	}
 	return other
 }
