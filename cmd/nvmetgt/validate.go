@@ -1,0 +1,55 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Bounds of the flags, which hold for the transports as well.
+const (
+	minQueueDepth    = nvme.AdminQueueSize
+	maxQueueDepth    = 1024
+	maxInCapsuleRDMA = 16 << 10
+	maxInCapsuleTCP  = 1 << 20
+	maxBusyPoll      = 10 * time.Second
+	maxSerial        = len(nvme.IdentifyController{}.SN)
+)
+
+// validate checks the values of flags, before anything is opened.
+func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
+	if len(f.volumes) == 0 {
+		return cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB")
+	}
+	if err := cli.CheckNQN("--nqn", f.nqn); err != nil {
+		return err
+	}
+	for _, h := range f.hosts {
+		if err := cli.CheckNQN("--allow-host", h); err != nil {
+			return err
+		}
+	}
+	o := blockdev.Options{Size: int64(f.size), BlockSize: int(f.blockSize)}
+	if err := o.Validate(); err != nil {
+		return cli.Usage("--block-size: %w", err)
+	}
+	inCapsule := maxInCapsuleTCP
+	if slices.ContainsFunc(endpoints, func(e cli.Endpoint) bool { return e.Transport == nvme.TransportRDMA }) {
+		inCapsule = maxInCapsuleRDMA
+	}
+	switch {
+	case len(f.serial) > maxSerial:
+		return cli.Usage("--serial %q has %d bytes: want at most %d", f.serial, len(f.serial), maxSerial)
+	case f.queueDepth < minQueueDepth || f.queueDepth > maxQueueDepth:
+		return cli.Usage("--queue-depth %d: want %d to %d", f.queueDepth, minQueueDepth, maxQueueDepth)
+	case f.inCapsule%16 != 0 || int64(f.inCapsule) > int64(inCapsule):
+		return cli.Usage("--in-capsule %d: want a multiple of 16, at most %s (%s with TCP alone)", int64(f.inCapsule),
+			blockdev.FormatSize(int64(inCapsule)), blockdev.FormatSize(maxInCapsuleTCP))
+	case f.busyPoll < 0 || f.busyPoll > maxBusyPoll:
+		return cli.Usage("--busy-poll %v: want 0, which is off, to %v", f.busyPoll, maxBusyPoll)
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+)
+
+// FileError says why the file that a flag names can't be used. A file that exists is one that
+// was to be created.
+func FileError(flag, path string, err error) error {
+	if errors.Is(err, fs.ErrExist) {
+		return Say(err, "%s %s exists already: remove it, or choose another name", flag, path)
+	}
+	return Say(err, "%s %s: %v", flag, path, cause(err))
+}
+
+// cause is what the system said, without the operation and the path that FileError names.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
