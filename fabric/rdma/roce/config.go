@@ -16,7 +16,8 @@ type Config struct {
 	// interface carries.
 	MTU verbs.MTU
 	// MaxWindow is how many bytes of requests may be on their way to one peer without its
-	// acknowledgement; 0 means DefaultMaxWindow. The window opens towards it from 64 KiB.
+	// acknowledgement, and how many bytes of READs may be outstanding in all; 0 means
+	// DefaultMaxWindow. The window to a peer opens towards it from 64 KiB.
 	MaxWindow int
 }
 

@@ -101,7 +101,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
-	budget := max(conn.RecvBuffer()/2, mtu.Bytes()*4)
+	budget := max(min(conn.RecvBuffer()/2, cfg.MaxWindow), 4*mtu.Bytes())
 	d.readWindow = newWindow(budget, min(minWindow, budget), budget)
 	d.readPiece = min(max(budget/4, wire.MaxPayload)&^(wire.MaxPayload-1), 128<<10)
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)

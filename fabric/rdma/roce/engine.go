@@ -90,13 +90,14 @@ func (d *Device) hasCalls() bool {
 	return len(d.fired) > 0 || len(d.events) > 0 || d.gsi.in.n > 0
 }
 
-// dispatch calls the handlers: of events, of datagrams, of armed completion queues. The
-// device's lock is held, but not during the calls.
+// dispatch calls the handlers: of datagrams, of armed completion queues, of events, so that
+// the completion that says what went wrong comes before the event that says that something
+// did. The device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
 	for d.hasCalls() {
-		d.dispatchEvents()
 		d.dispatchMADs()
 		d.dispatchCQs()
+		d.dispatchEvents()
 	}
 }
 

@@ -17,6 +17,7 @@ type path struct {
 	window  window
 	waiting waitList
 	rtt     time.Duration // smoothed; 0 before the first sample
+	rttVar  time.Duration // smoothed deviation
 }
 
 // pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
@@ -59,13 +60,19 @@ func (p *path) roundTrip() time.Duration {
 	return max(p.rtt, minHold)
 }
 
-// sample takes a measured round trip (RFC 6298: an eighth of each new one).
+// sample takes a measured round trip (RFC 6298, section 2).
 func (p *path) sample(rtt time.Duration) {
 	if p.rtt == 0 {
-		p.rtt = max(rtt, 1)
+		p.rtt, p.rttVar = max(rtt, 1), rtt/2
 		return
 	}
+	p.rttVar += ((rtt - p.rtt).Abs() - p.rttVar) / 4
 	p.rtt += (rtt - p.rtt) / 8
+}
+
+// earlyTimeout is how long an acknowledgement may reasonably take.
+func (p *path) earlyTimeout() time.Duration {
+	return max(2*p.rtt+4*p.rttVar, minEarlyTimeout)
 }
 
 // waitList holds queue pairs that wait for a window to open. A queue pair may be in it and

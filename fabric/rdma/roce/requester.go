@@ -165,7 +165,7 @@ func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 	var psns int
 	switch {
 	case w.op == verbs.WRRDMARead:
-		psns, res = q.emitRead(t, w)
+		psns, res = q.emitRead(t, w, now)
 	case w.isAtomic():
 		psns, res = q.emitAtomic(t, w)
 	default:
@@ -227,14 +227,20 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	}
 	if p.AckReq {
 		r.sinceAckReq = 0
-		if r.sampleAt == 0 && r.next == r.max {
-			r.samplePSN, r.sampleAt = r.next, now
-		}
+		r.sampleFrom(now)
 	}
 	r.off += n
 	r.inflight += cost
 	q.path.window.sent(cost)
 	return 1, emitted
+}
+
+// sampleFrom measures the round trip of the packet that is next, where no other is measured
+// and it is not a repetition.
+func (r *requester) sampleFrom(now time.Duration) {
+	if r.sampleAt == 0 && r.next == r.max {
+		r.samplePSN, r.sampleAt = r.next, now
+	}
 }
 
 // wantsAck says whether the last packet of w asks for an ACK: not where nobody waits for it
@@ -299,7 +305,7 @@ var lastOpcode = [...]wire.Opcode{
 // emitRead makes the next READ request of w. A large READ is asked for in pieces that our
 // receive buffer can take; a piece always ends at the same place, so that asking again stays
 // inside what was asked before, as a responder demands.
-func (q *qp) emitRead(t *txBatch, w *sendWQE) (psns int, res emitResult) {
+func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	d, r := q.d, &q.req
 	if r.reads.full() {
 		return 0, blocked
@@ -316,6 +322,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE) (psns int, res emitResult) {
 	t.add(q.path, q.attr.TrafficClass, 0)
 	psns = max(1, (n+q.mtu-1)/q.mtu)
 	r.reads.push(read{wqe: r.cur, next: r.next, end: r.next.Add(psns)})
+	r.sampleFrom(now)
 	r.off += n
 	r.readBytes += n
 	d.readWindow.sent(n)

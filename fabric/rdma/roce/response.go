@@ -47,6 +47,11 @@ func (u *responseQueue) empty() bool      { return u.n == 0 }
 func (u *responseQueue) front() *response { return &u.ring[u.head] }
 func (u *responseQueue) back() *response  { return &u.ring[(u.head+u.n-1)%len(u.ring)] }
 
+// onlyAck reports whether a positive ACK is all there is.
+func (u *responseQueue) onlyAck() bool {
+	return u.n == 1 && u.front().kind == responseAck && u.front().syndrome.IsACK()
+}
+
 // full leaves two places for ACKs: one behind the last READ, and a NAK.
 func (u *responseQueue) full() bool { return u.n >= len(u.ring)-2 }
 
@@ -113,9 +118,8 @@ func (q *qp) emitResponses(t *txBatch) emitResult {
 		t.gathered = t.gathered[:0]
 		switch r.kind {
 		case responseAck:
-			q.header(p, wire.RCAcknowledge, r.psn)
-			p.AETH = wire.AETH{Syndrome: r.syndrome, MSN: r.msn}
-			t.add(q.path, q.attr.TrafficClass, 0)
+			q.emitAck(t)
+			continue
 		case responseAtomic:
 			q.header(p, wire.RCAtomicAcknowledge, r.psn)
 			p.AtomicAckETH.OrigRemDt = r.value
@@ -130,6 +134,17 @@ func (q *qp) emitResponses(t *txBatch) emitResult {
 		}
 	}
 	return blocked
+}
+
+// emitAck makes the ACKNOWLEDGE packet at the front of the queue.
+func (q *qp) emitAck(t *txBatch) {
+	u := &q.resp.queue
+	r := u.front()
+	q.header(&t.packet, wire.RCAcknowledge, r.psn)
+	t.packet.AETH = wire.AETH{Syndrome: r.syndrome, MSN: r.msn}
+	t.gathered = t.gathered[:0]
+	t.add(q.path, q.attr.TrafficClass, 0)
+	u.pop()
 }
 
 // emitReadResponse makes the next packet of a READ's answer. Where the memory isn't

@@ -11,6 +11,8 @@ import (
 // hardware loses nothing. A lost last packet would cost that much each time; so the requester
 // tries again earlier, after a few round trips and ever more slowly, and the timeout of the
 // queue pair decides only when a retry counts and when the connection is given up.
+//
+// minEarlyTimeout leaves a peer on a busy machine some slices of the scheduler's time.
 const minEarlyTimeout = 20 * time.Millisecond
 
 // ackTimeout is the local ACK timeout, 0 for none.
@@ -24,7 +26,7 @@ func (q *qp) restartTimer(now time.Duration) {
 		r.deadline = 0
 		return
 	}
-	early := max(4*q.path.rtt, minEarlyTimeout) << min(r.backoff, 16)
+	early := q.path.earlyTimeout() << min(r.backoff, 10)
 	r.deadline = now + min(early, limit)
 	q.d.wakeAt(r.deadline)
 }

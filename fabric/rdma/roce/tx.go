@@ -198,14 +198,22 @@ func (d *Device) build(now time.Duration) bool {
 	return len(t.packets) > 0
 }
 
-// emit adds what q may send now.
+// emit adds what q may send now: answers before requests, but an ACK alone behind them. There
+// it often ends a train of larger packets, and costs next to nothing.
 func (q *qp) emit(t *txBatch, now time.Duration) emitResult {
 	if q.path == nil {
 		return blocked
 	}
-	res := q.emitResponses(t)
+	res := blocked
+	ackLast := q.resp.queue.onlyAck()
+	if !ackLast {
+		res = q.emitResponses(t)
+	}
 	if q.attr.State == verbs.RTS && q.emitRequests(t, now) == noRoom {
 		res = noRoom
+	}
+	if ackLast && !q.fault {
+		q.emitAck(t)
 	}
 	return res
 }
