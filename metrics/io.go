@@ -48,7 +48,7 @@ func (m *ioMetrics) collect(ch chan<- prometheus.Metric, s *target.IOStats, of .
 		if m.latency == nil {
 			send(ch, m.seconds, seconds(x.s.Nanos), labels...)
 		} else {
-			ch <- histogram(m.latency, x.s, labels)
+			ch <- histogram(m.latency, x.s.Latency[:], x.s.Nanos, target.LatencyBound, labels...)
 		}
 	}
 	for i, name := range errorTypes {
@@ -56,18 +56,4 @@ func (m *ioMetrics) collect(ch chan<- prometheus.Metric, s *target.IOStats, of .
 			send(ch, m.errors, s.Errors[i], with(name)...)
 		}
 	}
-}
-
-func seconds(nanos uint64) float64 { return float64(nanos) / 1e9 }
-
-// histogram makes a Prometheus histogram of the target's: its buckets count what is below
-// their bound, Prometheus' what is not above, which for nanoseconds is the same to the eye.
-func histogram(d *prometheus.Desc, s *target.OpStats, labels []string) prometheus.Metric {
-	buckets := make(map[float64]uint64, target.LatencyBuckets-1)
-	var n uint64
-	for i := range target.LatencyBuckets - 1 {
-		n += s.Latency[i]
-		buckets[target.LatencyBound(i).Seconds()] = n
-	}
-	return prometheus.MustNewConstHistogram(d, n+s.Latency[target.LatencyBuckets-1], seconds(s.Nanos), buckets, labels...)
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -50,3 +51,19 @@ type collector func(chan<- prometheus.Metric)
 
 func (collector) Describe(chan<- *prometheus.Desc)      {}
 func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
+
+func seconds(nanos uint64) float64 { return float64(nanos) / 1e9 }
+
+// histogram makes a Prometheus histogram of counts below bounds; the last has none. (The
+// rooms' buckets count what is below their bound, Prometheus' what is not above: for
+// nanoseconds that is the same to the eye.)
+func histogram(d *prometheus.Desc, counts []uint64, nanos uint64, bound func(int) time.Duration, labels ...string) prometheus.Metric {
+	last := len(counts) - 1
+	buckets := make(map[float64]uint64, last)
+	var n uint64
+	for i, c := range counts[:last] {
+		n += c
+		buckets[bound(i).Seconds()] = n
+	}
+	return prometheus.MustNewConstHistogram(d, n+counts[last], seconds(nanos), buckets, labels...)
+}

@@ -81,12 +81,12 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 	if f.spec.BS > ns.MaxTransfer() {
 		return cli.Usage("bs=%d: the controller takes at most %d bytes a command", f.spec.BS, ns.MaxTransfer())
 	}
-	stop, err := serveMetrics(f.metrics, s)
+	figs, err := serveFigures(f.metrics, s)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	res, err := f.run(c.Context(), c.ErrOrStderr(), ns)
+	defer func() { err = errors.Join(err, figs.close()) }()
+	res, err := f.run(c.Context(), c.ErrOrStderr(), ns, figs)
 	if res == nil {
 		return err
 	}
@@ -108,14 +108,14 @@ func (f *benchFlags) shape(cfg *host.Config) {
 	}
 }
 
-func (f *benchFlags) run(ctx context.Context, w io.Writer, ns *host.Namespace) (*loadgen.Result, error) {
+func (f *benchFlags) run(ctx context.Context, w io.Writer, ns *host.Namespace, figs *figures) (*loadgen.Result, error) {
 	var live func(loadgen.Progress)
 	if isTerminal(w) && f.conn.output == "normal" {
 		defer fmt.Fprint(w, "\r\033[K")
 		var last loadgen.Progress
 		live = func(p loadgen.Progress) { showProgress(w, last, p); last = p }
 	}
-	res, err := loadgen.Run(ctx, &benchDevice{ns: ns}, f.spec, time.Second, live)
+	res, err := loadgen.Run(ctx, &benchDevice{ns: ns}, f.spec, time.Second, figs.watch(live))
 	if err == nil && ctx.Err() != nil && f.spec.Runtime == 0 {
 		err = ctx.Err()
 	}

@@ -1,3 +1,55 @@
 package main
 
-func serveMetrics(addr string, s *session) (stop func(), err error) { return func() {}, nil }
+import (
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/metrics"
+)
+
+// figures are what --metrics serves of a session and of its load generator. A nil *figures,
+// where the flag isn't given, does nothing.
+type figures struct {
+	bench  *metrics.Bench
+	server *metrics.Server
+}
+
+// serveFigures serves on addr; it gives nil for an empty one.
+func serveFigures(addr string, s *session) (*figures, error) {
+	if addr == "" {
+		return nil, nil
+	}
+	m := metrics.New()
+	m.AddController(s.Controller)
+	if f := s.fabric; f.rnic != nil {
+		m.AddRNIC(f.local.String(), f.rnic)
+		m.AddRDMA(metrics.Host, f.rdma.Stats())
+	} else {
+		m.AddTCP(metrics.Host, f.tcp.Counters())
+	}
+	b := m.AddBench()
+	srv, err := m.Serve(addr)
+	if err != nil {
+		return nil, err
+	}
+	return &figures{b, srv}, nil
+}
+
+// watch has the figures follow a run, beside what live shows of it; live may be nil.
+func (f *figures) watch(live func(loadgen.Progress)) func(loadgen.Progress) {
+	if f == nil {
+		return live
+	}
+	return func(p loadgen.Progress) {
+		f.bench.Report(p)
+		if live != nil {
+			live(p)
+		}
+	}
+}
+
+// close ends the server.
+func (f *figures) close() error {
+	if f == nil {
+		return nil
+	}
+	return f.server.Close()
+}

@@ -21,7 +21,7 @@ type job struct {
 	spec      Spec
 	queue     Queue
 	ios       []*IO
-	live      [ops]struct{ ios, bytes atomic.Uint64 } // read while it runs
+	live      [ops]live // read while it runs
 	measuring *atomic.Bool
 	stop      *atomic.Bool
 	idle      func() // called once, when the last operation ended
@@ -35,6 +35,12 @@ type job struct {
 	err    error
 	hist   [ops]*hdrhistogram.Histogram
 	errors uint64
+}
+
+// live is what is counted of one direction.
+type live struct {
+	ios, bytes atomic.Uint64
+	latencies  liveLatencies
 }
 
 func newJob(s Spec, n int, q Queue, span int64) (*job, error) {
@@ -138,7 +144,9 @@ func (j *job) done(io *IO) {
 		}
 	} else if j.measuring.Load() {
 		// The bounds of the histogram hold every latency that a run can show.
-		_ = j.hist[io.Op].RecordValue(max(now-io.started, minLatency))
+		took := max(now-io.started, minLatency)
+		_ = j.hist[io.Op].RecordValue(took)
+		j.live[io.Op].latencies.record(took)
 		j.live[io.Op].ios.Add(1)
 		j.live[io.Op].bytes.Add(uint64(len(io.Buf)))
 	}

@@ -20,6 +20,7 @@ type Result struct {
 type Measured struct {
 	IOs, Bytes uint64
 	Latency    *hdrhistogram.Histogram // nanoseconds, of all jobs together
+	Latencies  Latencies
 }
 
 // Total are the figures of both directions together.
@@ -29,6 +30,7 @@ func (r *Result) Total() Measured {
 		t.IOs += m.IOs
 		t.Bytes += m.Bytes
 		t.Latency.Merge(m.Latency)
+		t.Latencies.Add(&m.Latencies)
 	}
 	return t
 }
@@ -75,6 +77,7 @@ func (r *run) result() (*Result, error) {
 		for op := range ops {
 			res.Ops[op].IOs += j.live[op].ios.Load()
 			res.Ops[op].Bytes += j.live[op].bytes.Load()
+			j.live[op].latencies.addTo(&res.Ops[op].Latencies)
 			res.Ops[op].Latency.Merge(j.hist[op])
 		}
 		res.Errors += j.errors

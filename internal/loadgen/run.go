@@ -15,6 +15,7 @@ type Progress struct {
 	Elapsed, Left time.Duration // Left is 0 where it isn't known
 	Ramping       bool
 	IOs, Bytes    [ops]uint64 // since measuring began
+	Latencies     [ops]Latencies
 }
 
 // Run runs spec on dev until it is done, its time is over or ctx ends, and measures it.
@@ -159,6 +160,7 @@ func (r *run) progress() Progress {
 		for op := range ops {
 			p.IOs[op] += j.live[op].ios.Load()
 			p.Bytes[op] += j.live[op].bytes.Load()
+			j.live[op].latencies.addTo(&p.Latencies[op])
 		}
 	}
 	return p
