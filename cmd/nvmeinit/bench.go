@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -32,8 +33,9 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN",
 		Short: "Measure a namespace as fio does",
-		Long: `bench runs jobs of reads and writes and reports operations and bytes a second,
-latency percentiles and processor time. Options and JSON are named as fio's.
+		Long: `bench runs jobs of reads and writes, and reports operations and bytes a second,
+percentiles of latency, and the processor time of this side. Options are named as
+fio's, and so are the fields of -o json.
 
 Patterns that write destroy what the namespace holds.`,
 		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
@@ -42,22 +44,24 @@ Patterns that write destroy what the namespace holds.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return bench(c, f) },
 	}
-	f.conn.add(c, true)
 	fl := c.Flags()
-	fl.Uint32Var(&f.nsid, "nsid", 1, "namespace")
-	fl.StringVar(&f.spec.Name, "name", "bench", "name of the job in the report")
-	fl.StringVar(&f.spec.RW, "rw", "read", "read, write, randread, randwrite, rw or randrw")
-	fl.IntVar(&f.spec.RWMixRead, "rwmixread", 50, "percent of reads in rw and randrw")
+	fl.SortFlags = false
+	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
+	fl.StringVar(&f.spec.RW, "rw", "read", "`PATTERN`: read, write, randread, randwrite, rw or randrw")
+	fl.IntVar(&f.spec.RWMixRead, "rwmixread", 50, "`percent` of reads in rw and randrw")
 	fl.Var(&f.bs, "bs", "bytes of an operation, as 4k")
-	fl.IntVar(&f.spec.IODepth, "iodepth", 1, "operations outstanding, each job")
-	fl.IntVar(&f.spec.NumJobs, "numjobs", 1, "jobs at once; each has an I/O queue of its own as far as there are")
-	fl.Var(&f.offset, "offset", "first byte")
-	fl.Var(&f.size, "size", "bytes that each job works on (default: the whole namespace)")
-	fl.DurationVar(&f.spec.Runtime, "runtime", 0, "`time` to run (default: once through --size)")
+	fl.IntVar(&f.spec.IODepth, "iodepth", 1, "`number` of operations that each job keeps outstanding")
+	fl.IntVar(&f.spec.NumJobs, "numjobs", 1, "`number` of jobs at once; each has an I/O queue of its own as far as there are")
+	fl.Var(&f.offset, "offset", "where the range begins, in bytes (default 0)")
+	fl.Var(&f.size, "size", "bytes of the range that each job works on (default up to the end)")
+	fl.DurationVar(&f.spec.Runtime, "runtime", 0, "`time` to run (default once through the range)")
 	fl.DurationVar(&f.spec.RampTime, "ramp_time", 0, "`time` to run before measuring")
-	fl.BoolVar(&f.timeBased, "time_based", false, "go on until --runtime is over, which is what --runtime means here anyway")
-	fl.Uint64Var(&f.spec.Seed, "randseed", 1, "seed of offsets and data")
-	fl.StringVar(&f.metrics, "metrics", "", "`ADDR:PORT` to serve Prometheus figures on meanwhile")
+	fl.BoolVar(&f.timeBased, "time_based", false, "as fio wants it with --runtime; here --runtime alone does the same")
+	fl.Uint64Var(&f.spec.Seed, "randseed", 1, "`number` that offsets and data are made from")
+	fl.StringVar(&f.spec.Name, "name", "bench", "`name` of the job in the report")
+	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
+	f.conn.addOutput(c)
+	f.conn.add(c, true)
 	return c
 }
 
@@ -66,20 +70,23 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		return cli.Usage("--time_based needs a --runtime")
 	}
 	f.spec.BS, f.spec.Size, f.spec.Offset = int(f.bs), int64(f.size), int64(f.offset)
+	if err := f.spec.Check(); err != nil {
+		return cli.Usage("--%w", err)
+	}
 	s, err := f.conn.connect(c.Context(), f.shape)
 	if err != nil {
 		return err
 	}
 	defer closing(s, &err)
-	ns, err := s.Namespace(c.Context(), f.nsid)
+	ns, err := s.namespace(c.Context(), f.nsid)
 	if err != nil {
 		return err
 	}
 	if err := f.spec.Validate(ns.Size(), ns.BlockSize()); err != nil {
-		return &cli.UsageError{Err: err}
+		return cli.Usage("--%w", err)
 	}
 	if f.spec.BS > ns.MaxTransfer() {
-		return cli.Usage("bs=%d: the controller takes at most %d bytes a command", f.spec.BS, ns.MaxTransfer())
+		return cli.Usage("--bs=%d: the controller takes at most %s a command (MDTS)", f.spec.BS, blockdev.FormatSize(int64(ns.MaxTransfer())))
 	}
 	figs, err := serveFigures(f.metrics, s)
 	if err != nil {

@@ -42,8 +42,10 @@ until it is interrupted or the target is lost.`,
 			return holdConnection(c.Context(), c.ErrOrStderr(), s)
 		},
 	}
-	f.add(c, true)
+	c.Flags().SortFlags = false
 	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
+	f.addOutput(c)
+	f.add(c, true)
 	return c
 }
 

@@ -26,52 +26,75 @@ type connFlags struct {
 	pcap                       string
 	timeout                    time.Duration
 	output                     string
+
+	name string // of this host, once it is known
 }
 
-// add defines the flags on c. Commands that speak to a discovery controller need no -n, -i, -Q.
+// add defines the flags on c, after its own. Commands that speak to a discovery controller
+// need no -n, -i, -Q and -k.
 func (f *connFlags) add(c *cobra.Command, subsystem bool) {
-	fl := c.Flags()
-	fl.SortFlags = false
-	fl.StringVarP(&f.transport, "transport", "t", "", "rdma or tcp")
-	fl.StringVarP(&f.traddr, "traddr", "a", "", "`ADDRESS` of the target")
+	fl := cli.NewFlags()
+	fl.StringVarP(&f.transport, "transport", "t", "", "`TRANSPORT`: rdma or tcp")
+	fl.StringVarP(&f.traddr, "traddr", "a", "", "IP `ADDRESS` of the target")
 	fl.StringVarP(&f.trsvcid, "trsvcid", "s", "", "`PORT` of the target (default 4420)")
-	fl.StringVarP(&f.hostTraddr, "host-traddr", "w", "", "`ADDRESS` to connect from (default: what the route says)")
+	fl.StringVarP(&f.hostTraddr, "host-traddr", "w", "", "IP `ADDRESS` to connect from (default what the route says)")
 	if subsystem {
-		fl.StringVarP(&f.nqn, "nqn", "n", "", "`NQN` of the subsystem (default: the only one that the target has)")
-		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "I/O queues (default: one per processor)")
-		fl.IntVarP(&f.queueSize, "queue-size", "Q", 128, "entries of an I/O queue")
-		fl.IntVarP(&f.kato, "keep-alive-tmo", "k", 5, "keep alive timeout in seconds, 0 for none")
+		fl.StringVarP(&f.nqn, "nqn", "n", "", "`NQN` of the subsystem (default the only one that the target has)")
 	}
-	fl.StringVarP(&f.hostNQN, "hostnqn", "q", "", "`NQN` of this host (default: nvme-cli's, or one made of the machine's identity)")
-	fl.StringVar(&f.hostID, "hostid", "", "`UUID` of this host")
-	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: header digests")
-	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: data digests")
-	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: no segmentation offload or coalescing, one datagram a message")
-	fl.DurationVar(&f.busyPoll, "busy-poll", 0, "RDMA: `time` to spin for packets before blocking; lower latency for a processor")
-	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write what is sent and received to, as pcapng")
-	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long connecting may take")
-	fl.StringVarP(&f.output, "output-format", "o", "normal", "normal or json")
+	fl.StringVarP(&f.hostNQN, "hostnqn", "q", "", "`NQN` of this host (default nvme-cli's, or one made of the machine's identity)")
+	fl.StringVar(&f.hostID, "hostid", "", "`UUID` of this host (default likewise)")
+	if subsystem {
+		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "`number` of I/O queues (default one a processor)")
+		fl.IntVarP(&f.queueSize, "queue-size", "Q", 128, "`entries` of an I/O queue")
+		fl.IntVarP(&f.kato, "keep-alive-tmo", "k", 5, "`seconds` of silence after which each side gives the other up, 0 for never")
+	}
+	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "`time` that connecting may take")
+	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers by digests")
+	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data by digests")
+	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
+	fl.DurationVar(&f.busyPoll, "busy-poll", 0, "RDMA: `time` to look for packets before sleeping: less latency, more processor")
+	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
+	cli.AddFlags(c, "Connection", fl)
 }
+
+// addOutput defines -o, for commands that have something to print.
+func (f *connFlags) addOutput(c *cobra.Command) {
+	c.Flags().StringVarP(&f.output, "output-format", "o", "normal", "`FORMAT`: normal or json")
+}
+
+// Bounds of the flags.
+const (
+	maxQueues    = 65534
+	maxQueueSize = 65536
+	maxKATO      = 24 * 60 * 60 // seconds
+	maxBusyPoll  = 10 * time.Second
+)
 
 // validate checks what doesn't need the network.
 func (f *connFlags) validate() error {
 	switch {
-	case f.output != "normal" && f.output != "json":
+	case f.output != "" && f.output != "normal" && f.output != "json":
 		return cli.Usage("-o %q: want normal or json", f.output)
 	case f.timeout <= 0:
 		return cli.Usage("--timeout %v: want a positive time", f.timeout)
-	case f.kato < 0:
-		return cli.Usage("-k %d: want seconds, or 0 for no keep-alive", f.kato)
+	case f.queues < 0 || f.queues > maxQueues:
+		return cli.Usage("-i %d: want 1 to %d I/O queues, or 0 for one per processor", f.queues, maxQueues)
+	case f.queueSize != 0 && (f.queueSize < 2 || f.queueSize > maxQueueSize):
+		return cli.Usage("-Q %d: want 2 to %d entries", f.queueSize, maxQueueSize)
+	case f.kato < 0 || f.kato > maxKATO:
+		return cli.Usage("-k %d: want 1 to %d seconds, or 0 for no keep-alive", f.kato, maxKATO)
+	case f.busyPoll < 0 || f.busyPoll > maxBusyPoll:
+		return cli.Usage("--busy-poll %v: want 0, which is off, to %v", f.busyPoll, maxBusyPoll)
+	case f.transport == "rdma" && (f.hdrDigest || f.dataDigest):
+		return cli.Usage("-g and -G: digests belong to NVMe/TCP; RDMA protects every packet by its ICRC")
 	}
 	if f.nqn != "" {
-		if err := nvme.CheckNQN(f.nqn); err != nil {
-			return cli.Usage("-n: %w", err)
+		if err := cli.CheckNQN("-n", f.nqn); err != nil {
+			return err
 		}
 	}
 	if f.hostNQN != "" {
-		if err := nvme.CheckNQN(f.hostNQN); err != nil {
-			return cli.Usage("-q: %w", err)
-		}
+		return cli.CheckNQN("-q", f.hostNQN)
 	}
 	return nil
 }
@@ -81,12 +104,13 @@ func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 	u := defaultHostID()
 	if f.hostID != "" {
 		if u, err = uuid.Parse(f.hostID); err != nil {
-			return "", id, cli.Usage("--hostid %q: want a UUID", f.hostID)
+			return "", id, cli.Usage("--hostid %q: want a UUID, as 6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a", f.hostID)
 		}
 	}
 	if nqn = f.hostNQN; nqn == "" {
 		nqn = defaultHostNQN(u)
 	}
+	f.name = nqn
 	return nqn, nvme.HostID(u), nil
 }
 
@@ -127,7 +151,7 @@ func (f *connFlags) connect(ctx context.Context, change func(*host.Config)) (*se
 	}
 	s, err := f.connectOn(ctx, fab, change)
 	if err != nil {
-		return nil, errors.Join(err, fab.Close())
+		return nil, errors.Join(f.explain(err), fab.Close())
 	}
 	return s, nil
 }
@@ -138,7 +162,7 @@ func (f *connFlags) connectOn(ctx context.Context, fab *fabric, change func(*hos
 		return nil, err
 	}
 	if cfg.SubNQN == "" {
-		if cfg.SubNQN, err = onlySubsystem(ctx, cfg); err != nil {
+		if cfg.SubNQN, err = f.onlySubsystem(ctx, cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +180,7 @@ func (f *connFlags) connectOn(ctx context.Context, fab *fabric, change func(*hos
 }
 
 // onlySubsystem asks the target's discovery controller which subsystem it has.
-func onlySubsystem(ctx context.Context, cfg host.Config) (string, error) {
+func (f *connFlags) onlySubsystem(ctx context.Context, cfg host.Config) (string, error) {
 	log, err := host.Discover(ctx, cfg)
 	if err != nil {
 		return "", err
@@ -169,10 +193,24 @@ func onlySubsystem(ctx context.Context, cfg host.Config) (string, error) {
 			names[name] = true
 		}
 	}
-	if len(names) != 1 {
-		return "", fmt.Errorf("the target has %d subsystems: say with -n which; nvmeinit discover lists them", len(names))
+	switch len(names) {
+	case 0:
+		return "", fmt.Errorf("%s://%s has no subsystem for host %s; allow it there (nvmetgt serve --allow-host), or come as another with -q",
+			cfg.Transport.Type(), cfg.Remote, f.name)
+	case 1:
+		return name, nil
 	}
-	return name, nil
+	return "", fmt.Errorf("%s://%s has %d subsystems: choose one with -n; nvmeinit discover lists them",
+		cfg.Transport.Type(), cfg.Remote, len(names))
+}
+
+// namespace opens a namespace.
+func (s *session) namespace(ctx context.Context, nsid uint32) (*host.Namespace, error) {
+	ns, err := s.Namespace(ctx, nsid)
+	if errors.Is(err, nvme.StatusInvalidNamespace) {
+		return nil, noNamespace(ctx, s, nsid, err)
+	}
+	return ns, err
 }
 
 // Close shuts the controller down and frees the fabric.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,14 +32,15 @@ type copyFlags struct {
 }
 
 func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string) {
-	f.conn.add(c, true)
 	fl := c.Flags()
-	fl.Uint32Var(&f.nsid, "nsid", 1, "namespace")
-	fl.Var(&f.offset, "offset", "first byte, as 64MiB")
-	fl.Var(&f.length, "length", "bytes to move, as 8MiB (default: all there is)")
+	fl.SortFlags = false
+	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
+	fl.Var(&f.offset, "offset", "where to begin, in bytes, as 64MiB (default 0)")
+	fl.Var(&f.length, "length", "bytes to move, as 8MiB (default all there is)")
 	fl.StringVar(&f.file, fileFlag, "-", fileHelp)
 	fl.BoolVar(&f.verify, "verify", false, verifyHelp)
-	fl.BoolVar(&f.quiet, "quiet", false, "show no progress")
+	fl.BoolVar(&f.quiet, "quiet", false, "show no progress and no summary")
+	f.conn.add(c, true)
 }
 
 func newRead() *cobra.Command {
@@ -48,6 +48,9 @@ func newRead() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "read -t TRANSPORT -a ADDRESS --output FILE",
 		Short: "Copy a range of a namespace to a file or pipe",
+		Long: `read copies a range of a namespace to a file that doesn't exist yet, or to a pipe.
+Offset and length are in bytes and must be whole blocks. When it fails, it leaves no
+file behind.`,
 		Example: `  nvmeinit read -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --length 8MiB --output part.img
   nvmeinit read -t tcp -a 127.0.0.1 --length 1MiB | sha256sum`,
 		Args: cli.NoArgs,
@@ -63,7 +66,8 @@ func newWrite() *cobra.Command {
 		Use:   "write -t TRANSPORT -a ADDRESS --input FILE",
 		Short: "Copy a file or pipe to a range of a namespace",
 		Long: `write copies a file or pipe to a range of a namespace, and flushes it, so that it is
-durable when the command ends. What is written must be a whole number of blocks.`,
+durable when the command ends. Offset and length are in bytes and must be whole
+blocks, and so must be what the file holds.`,
 		Example: `  nvmeinit write -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --input disk.img --verify
   tar c dir | nvmeinit write -t tcp -a 127.0.0.1 --length 8MiB`,
 		Args: cli.NoArgs,
@@ -88,7 +92,7 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 		return err
 	}
 	defer closing(s, &err)
-	ns, err := s.Namespace(c.Context(), f.nsid)
+	ns, err := s.namespace(c.Context(), f.nsid)
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,7 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 	case off%block != 0 || n%block != 0:
 		return cli.Usage("--offset %d and --length %d must be multiples of the namespace's block, %d bytes", off, n, block)
 	case off > ns.Size() || n > ns.Size()-off:
-		return cli.Usage("%s at offset %s reach beyond the namespace's end at %s",
+		return cli.Usage("--length %s from --offset %s on reach beyond the namespace's end at %s",
 			blockdev.FormatSize(n), blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
 	}
 	buf, err := s.Alloc(copyChunk)
@@ -109,50 +113,35 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 }
 
 func readCommand(c *cobra.Command, f *copyFlags) error {
-	out, err := createOutput(f.file, c.OutOrStdout())
-	if err != nil {
-		return err
+	if err := mayCreate(f.file); err != nil {
+		return err // before anybody is asked for data
 	}
-	err = withCopier(c, f, func(cp *copier) error {
-		n := int64(f.length)
-		if n == 0 {
-			n = cp.ns.Size() - cp.offset
+	return withCopier(c, f, func(cp *copier) error {
+		out, err := createOutput(f.file, c.OutOrStdout())
+		if err != nil {
+			return err
 		}
-		began := time.Now()
-		cp.bar = newProgress(c.ErrOrStderr(), "read", n, f.quiet)
-		sum, err := cp.read(c.Context(), out, n)
-		cp.bar.stop()
-		if err == nil && f.verify {
-			err = cp.readAgain(c, f, n, sum)
-		}
-		if err == nil {
-			report(c.ErrOrStderr(), "read", n, time.Since(began), f)
-		}
-		return err
+		return out.close(readTo(c, f, cp, out))
 	})
-	return errors.Join(err, out.Close())
 }
 
-// createOutput opens what read writes. A file that exists isn't overwritten; a pipe or device
-// that exists is what the user means.
-func createOutput(path string, stdout io.Writer) (io.WriteCloser, error) {
-	if path == "-" {
-		return keepOpen{stdout}, nil
+func readTo(c *cobra.Command, f *copyFlags, cp *copier, out *output) error {
+	n := int64(f.length)
+	if n == 0 {
+		n = cp.ns.Size() - cp.offset
 	}
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return os.OpenFile(path, os.O_WRONLY, 0)
+	began := time.Now()
+	cp.bar = newProgress(c.ErrOrStderr(), "read", n, f.quiet)
+	sum, err := cp.read(c.Context(), out, n)
+	cp.bar.stop()
+	if err == nil && f.verify {
+		err = cp.readAgain(c, f, n, sum)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("--output %s exists already: remove it, or choose another name", path)
+	if err == nil {
+		report(c.ErrOrStderr(), "read", n, time.Since(began), f)
 	}
-	return f, err
+	return err
 }
-
-// keepOpen is a stream that isn't ours to close.
-type keepOpen struct{ io.Writer }
-
-func (keepOpen) Close() error { return nil }
 
 // read copies n bytes of the namespace to w and returns their SHA-256.
 func (cp *copier) read(ctx context.Context, w io.Writer, n int64) ([]byte, error) {
@@ -164,7 +153,7 @@ func (cp *copier) read(ctx context.Context, w io.Writer, n int64) ([]byte, error
 		}
 		h.Write(b)
 		if _, err := w.Write(b); err != nil {
-			return nil, fmt.Errorf("output after %s: %w", blockdev.FormatSize(done), err)
+			return nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done))
 		}
 		done += int64(len(b))
 		cp.bar.add(len(b))
@@ -188,11 +177,12 @@ func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte
 }
 
 func writeCommand(c *cobra.Command, f *copyFlags) error {
-	in, size, err := openInput(f.file, c.InOrStdin())
+	in, err := openInput(f.file, c.InOrStdin())
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.close()
+	size := in.size
 	if f.length != 0 && size >= 0 && size < int64(f.length) {
 		return cli.Usage("--input %s has %s, less than --length %s", f.file, blockdev.FormatSize(size), blockdev.FormatSize(int64(f.length)))
 	}
@@ -224,33 +214,15 @@ func writeCommand(c *cobra.Command, f *copyFlags) error {
 	})
 }
 
-// openInput opens what write reads; size is -1 where it isn't known beforehand.
-func openInput(path string, stdin io.Reader) (io.ReadCloser, int64, error) {
-	if path == "-" {
-		return io.NopCloser(stdin), -1, nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, fmt.Errorf("--input: %w", err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		_ = f.Close()
-		return nil, 0, fmt.Errorf("--input: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return f, -1, nil
-	}
-	return f, info.Size(), nil
-}
-
 // fits checks a file against the room there is, before anything is written.
 func fits(path string, size, room int64, block int) error {
 	switch {
 	case size%int64(block) != 0:
-		return cli.Usage("--input %s has %d bytes, which is not a multiple of the namespace's block, %d bytes", path, size, block)
+		return cli.Usage("--input %s has %d bytes, which is not a multiple of the namespace's block, %d bytes; pad it, or write a part of it with --length",
+			path, size, block)
 	case size > room:
-		return cli.Usage("--input %s has %s, but there is room for %s from the offset on", path, blockdev.FormatSize(size), blockdev.FormatSize(room))
+		return cli.Usage("--input %s has %s, but the namespace has room for %s from the offset on; write a part of it with --length",
+			path, blockdev.FormatSize(size), blockdev.FormatSize(room))
 	}
 	return nil
 }
@@ -264,7 +236,7 @@ func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bo
 		n, err := io.ReadFull(in, cp.buf[:min(int64(len(cp.buf)), limit-done)])
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !end {
-			return done, nil, fmt.Errorf("input after %s: %w", blockdev.FormatSize(done), err)
+			return done, nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done))
 		}
 		if err := cp.writeChunk(ctx, h, cp.buf[:n], done); err != nil {
 			return done, nil, err
@@ -275,11 +247,11 @@ func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bo
 		}
 	}
 	if exact && done < limit {
-		return done, nil, fmt.Errorf("input ended after %s, less than --length", blockdev.FormatSize(done))
+		return done, nil, fmt.Errorf("--input ended after %s, less than --length", blockdev.FormatSize(done))
 	}
 	if done == limit && !exact {
 		if n, _ := in.Read(cp.buf[:1]); n > 0 {
-			return done, nil, fmt.Errorf("the namespace is full after %s, and there is more input", blockdev.FormatSize(done))
+			return done, nil, fmt.Errorf("the namespace is full after %s, and --input goes on; write a part of it with --length", blockdev.FormatSize(done))
 		}
 	}
 	return done, h.Sum(nil), nil
@@ -287,7 +259,7 @@ func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bo
 
 func (cp *copier) writeChunk(ctx context.Context, h hash.Hash, b []byte, at int64) error {
 	if block := cp.ns.BlockSize(); len(b)%block != 0 {
-		return fmt.Errorf("input ends after %d bytes, which is not a multiple of the namespace's block, %d bytes", at+int64(len(b)), block)
+		return fmt.Errorf("--input ends after %d bytes, which is not a multiple of the namespace's block, %d bytes", at+int64(len(b)), block)
 	}
 	h.Write(b)
 	if _, err := cp.ns.WriteAt(ctx, b, cp.offset+at); err != nil {

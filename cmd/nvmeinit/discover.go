@@ -15,12 +15,14 @@ func newDiscover() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "discover -t TRANSPORT -a ADDRESS",
 		Short: "List the subsystems that a target has",
-		Long:  `discover reads the log of the target's discovery controller.`,
+		Long: `discover asks the target's discovery controller which subsystems it has for this
+host, and where each is reached.`,
 		Example: `  nvmeinit discover -t rdma -a 127.0.0.1
   nvmeinit discover -t tcp -a 192.0.2.1 -s 8009 -o json`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return discover(c, f) },
 	}
+	f.addOutput(c)
 	f.add(c, false)
 	return c
 }
@@ -41,7 +43,7 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 	cfg.KATO = 0 // none, as is usual for a look at the log
 	log, err := host.Discover(c.Context(), cfg)
 	if err != nil {
-		return err
+		return f.explain(err)
 	}
 	if f.output == "json" {
 		return printJSON(c.OutOrStdout(), discoveryJSON(log))

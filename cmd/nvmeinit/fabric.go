@@ -31,19 +31,13 @@ func openFabric(f *connFlags) (*fabric, error) {
 	if err != nil {
 		return nil, cli.Usage("-t: %w", err)
 	}
-	remote, err := cli.ParseAddr(f.traddr, f.trsvcid)
-	if err != nil {
-		return nil, cli.Usage("-a: %w", err)
-	}
-	fab := &fabric{remote: remote}
-	if f.hostTraddr != "" {
-		if fab.local, err = netip.ParseAddr(f.hostTraddr); err != nil {
-			return nil, cli.Usage("-w: address %q is not an IP address", f.hostTraddr)
-		}
+	fab := &fabric{}
+	if fab.remote, fab.local, err = f.addresses(); err != nil {
+		return nil, err
 	}
 	if f.pcap != "" {
 		if fab.capture, err = softrnic.CreateCapture(f.pcap, "nvmeinit"); err != nil {
-			return nil, fmt.Errorf("--pcap: %w", err)
+			return nil, cli.FileError("--pcap", f.pcap, err)
 		}
 	}
 	if t == nvme.TransportTCP {
@@ -55,6 +49,29 @@ func openFabric(f *connFlags) (*fabric, error) {
 		return nil, errors.Join(err, fab.Close())
 	}
 	return fab, nil
+}
+
+// addresses are those of -a, -s and -w; without the latter, local is the zero address.
+func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err error) {
+	addr, err := cli.ParseHost(f.traddr)
+	if err != nil {
+		return remote, local, cli.Usage("-a: %w", err)
+	}
+	port, err := cli.ParsePort(f.trsvcid)
+	if err != nil {
+		return remote, local, cli.Usage("-s: %w", err)
+	}
+	remote = netip.AddrPortFrom(addr, port)
+	if f.hostTraddr == "" {
+		return remote, local, nil
+	}
+	if local, err = cli.ParseHost(f.hostTraddr); err != nil {
+		return remote, local, cli.Usage("-w: %w", err)
+	}
+	if local.Is4() != addr.Is4() {
+		return remote, local, cli.Usage("-w %s and -a %s: want both IPv4 or both IPv6", local, addr)
+	}
+	return remote, local, nil
 }
 
 func (fab *fabric) openTCP(f *connFlags) error {
@@ -69,13 +86,12 @@ func (fab *fabric) openTCP(f *connFlags) error {
 }
 
 func (fab *fabric) openRDMA(f *connFlags) error {
-	if f.hdrDigest || f.dataDigest {
-		return cli.Usage("digests belong to NVMe/TCP; RDMA protects every packet by its ICRC")
-	}
 	var err error
 	cfg := softrnic.Config{Plain: f.plainUDP, BusyPoll: f.busyPoll, Capture: fab.capture}
 	if fab.local.IsValid() {
-		fab.rnic, err = softrnic.Open(fab.local, cfg)
+		if fab.rnic, err = softrnic.Open(fab.local, cfg); err != nil {
+			err = fmt.Errorf("-w %s: %w", fab.local, err)
+		}
 	} else {
 		fab.rnic, err = softrnic.OpenFor(fab.remote.Addr(), cfg)
 	}

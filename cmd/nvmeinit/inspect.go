@@ -12,75 +12,100 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// inspect makes a command that connects, without I/O queues, and shows something.
-func inspect(use, short, example string, run func(c *cobra.Command, f *connFlags, s *session) error) (*cobra.Command, *connFlags) {
+// inspection is a command that connects and shows something.
+type inspection struct {
+	use, short, long, example string
+
+	nsid   bool // it takes --nsid
+	silent bool // it prints nothing, so that it needs no -o
+	run    func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error
+}
+
+func (i inspection) command() *cobra.Command {
 	f := &connFlags{}
-	c := &cobra.Command{Use: use + " -t TRANSPORT -a ADDRESS", Short: short, Example: example, Args: cli.NoArgs}
+	var nsid uint32
+	c := &cobra.Command{Use: i.use + " -t TRANSPORT -a ADDRESS", Short: i.short, Long: i.long, Example: i.example, Args: cli.NoArgs}
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		s, err := f.connect(c.Context(), oneQueue)
 		if err != nil {
 			return err
 		}
 		defer closing(s, &err)
-		return run(c, f, s)
+		return i.run(c, f, s, nsid)
+	}
+	c.Flags().SortFlags = false
+	if i.nsid {
+		c.Flags().Uint32Var(&nsid, "nsid", 1, "`number` of the namespace")
+	}
+	if !i.silent {
+		f.addOutput(c)
 	}
 	f.add(c, true)
-	return c, f
+	return c
 }
 
 // oneQueue is enough for commands that look at the controller.
 func oneQueue(c *host.Config) { c.Queues = 1 }
 
 func newIDCtrl() *cobra.Command {
-	c, _ := inspect("id-ctrl", "Show the Identify Controller page",
-		"  nvmeinit id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
-		func(c *cobra.Command, f *connFlags, s *session) error {
+	return inspection{
+		use: "id-ctrl", short: "Show the Identify Controller page",
+		long: `id-ctrl shows what the controller says of itself: its names, its limits and what it
+can do, with the field names of the specification and of nvme-cli.`,
+		example: "  nvmeinit id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
+		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
 			return printPage(c.OutOrStdout(), f.output, s.Identify())
-		})
-	return c
+		},
+	}.command()
 }
 
 func newIDNS() *cobra.Command {
-	var nsid uint32
-	c, _ := inspect("id-ns", "Show the Identify Namespace page of a namespace",
-		"  nvmeinit id-ns -t rdma -a 127.0.0.1 --nsid 1",
-		func(c *cobra.Command, f *connFlags, s *session) error {
-			ns, err := s.Namespace(c.Context(), nsid)
+	return inspection{
+		use: "id-ns", short: "Show the Identify Namespace page of a namespace",
+		long: `id-ns shows the size, formats and abilities of a namespace, with the field names of
+the specification and of nvme-cli.`,
+		example: "  nvmeinit id-ns -t rdma -a 127.0.0.1 --nsid 1\n  nvmeinit id-ns -t tcp -a 127.0.0.1 --nsid 2 -o json",
+		nsid:    true,
+		run: func(c *cobra.Command, f *connFlags, s *session, nsid uint32) error {
+			ns, err := s.namespace(c.Context(), nsid)
 			if err != nil {
 				return err
 			}
 			size, block := blockdev.FormatSize(ns.Size()), ns.BlockSize()
 			return printPage(c.OutOrStdout(), f.output, &ns.Identity,
 				field{"size", size, ns.Size()}, field{"block size", fmt.Sprint(block), block})
-		})
-	c.Flags().Uint32Var(&nsid, "nsid", 1, "namespace")
-	return c
+		},
+	}.command()
 }
 
 func newSmartLog() *cobra.Command {
-	c, _ := inspect("smart-log", "Show the SMART / health information log",
-		"  nvmeinit smart-log -t rdma -a 127.0.0.1",
-		func(c *cobra.Command, f *connFlags, s *session) error {
+	return inspection{
+		use: "smart-log", short: "Show the SMART / health information log",
+		long:    `smart-log shows what the controller counted: commands, data moved, errors, hours.`,
+		example: "  nvmeinit smart-log -t rdma -a 127.0.0.1\n  nvmeinit smart-log -t tcp -a 127.0.0.1 -o json",
+		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
 			log, err := s.SMART(c.Context())
 			if err != nil {
 				return err
 			}
 			return printPage(c.OutOrStdout(), f.output, log)
-		})
-	return c
+		},
+	}.command()
 }
 
 func newList() *cobra.Command {
-	c, _ := inspect("list", "List the namespaces of a subsystem",
-		"  nvmeinit list -t rdma -a 127.0.0.1\n  nvmeinit list -t tcp -a 127.0.0.1 -o json",
-		func(c *cobra.Command, f *connFlags, s *session) error {
+	return inspection{
+		use: "list", short: "List the namespaces of a subsystem",
+		long:    `list shows a line for each namespace of the subsystem.`,
+		example: "  nvmeinit list -t rdma -a 127.0.0.1\n  nvmeinit list -t tcp -a 127.0.0.1 -o json",
+		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
 			all, err := s.Namespaces(c.Context())
 			if err != nil {
 				return err
 			}
 			return printNamespaces(c, f.output, s, all)
-		})
-	return c
+		},
+	}.command()
 }
 
 func printNamespaces(c *cobra.Command, format string, s *session, all []*host.Namespace) error {

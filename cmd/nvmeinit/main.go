@@ -30,5 +30,5 @@ Flags are named as nvme-cli and fio name them.`,
 	}
 	root.AddCommand(newDiscover(), newConnect(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
 		newRead(), newWrite(), newFlush(), newBench())
-	return cli.Group(root)
+	return cli.Parent(root)
 }

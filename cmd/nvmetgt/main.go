@@ -24,5 +24,5 @@ kernel module or root, and over NVMe/TCP.`,
 		Version: version.Version,
 	}
 	root.AddCommand(newServe())
-	return cli.Group(root)
+	return cli.Parent(root)
 }

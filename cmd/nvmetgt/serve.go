@@ -39,16 +39,23 @@ type serveFlags struct {
 func newServe() *cobra.Command {
 	f := &serveFlags{}
 	c := &cobra.Command{
-		Use:   "serve --volume SPEC [flags]",
+		Use:   "serve --volume SPEC",
 		Short: "Export volumes until interrupted",
-		Long: `serve exports each --volume as a namespace of one subsystem, in the order given.
+		Long: `serve exports each --volume as a namespace of one subsystem, in the order given,
+until it is interrupted. A volume is one of these:
 
-A volume is a file or block device (PATH, created with --size where it does not
-exist), memory (mem:SIZE), nothing at all (null:SIZE, for benchmarks), or
-persistent memory (pmem:PATH: a file on a DAX file system, or any file).
+  PATH       a file or block device; a file that doesn't exist is created with --size
+  mem:SIZE   memory, which is gone when the program ends
+  null:SIZE  nothing: reads give zeroes, writes are forgotten; for benchmarks
+  pmem:PATH  persistent memory: a file on a DAX file system; any other file is mapped
+             as well, and is durable after a flush
 
-It listens on loopback unless --listen says otherwise. RDMA uses UDP port 4791 of
-the same address, which no other program on that address may have.`,
+It listens on loopback unless --listen says otherwise, and every host that reaches it
+may connect unless --allow-host says otherwise: there is no authentication and no
+encryption, so keep it on networks that you trust. RDMA needs UDP port 4791 of the
+address, which only one program can have.
+
+When it is ready, the last line that it prints begins with "ready".`,
 		Example: `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
   nvmetgt serve --volume disk.img --size 1GiB
 
@@ -65,26 +72,36 @@ the same address, which no other program on that address may have.`,
 			return serve(c.Context(), f, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
+	f.add(c)
+	return c
+}
+
+func (f *serveFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.volumes, "volume", "v", nil, "volume to export: `SPEC` is PATH, mem:SIZE, null:SIZE or pmem:PATH (again for more)")
+	fl.StringArrayVarP(&f.volumes, "volume", "v", nil, "what to export: `SPEC` is PATH, mem:SIZE, null:SIZE or pmem:PATH; again for more")
 	fl.Var(&f.size, "size", "size of a file to create, as 1GiB")
-	fl.Var(&f.blockSize, "block-size", "logical block, as 512 or 4096 (default: 4096, or the device's)")
+	fl.Var(&f.blockSize, "block-size", "logical block in bytes, as 512 (default 4096, or the device's)")
 	fl.BoolVar(&f.readOnly, "read-only", false, "refuse writes")
 	fl.BoolVar(&f.buffered, "buffered", false, "reach files through the page cache, not with direct I/O")
-	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "name of the subsystem")
-	fl.StringVar(&f.serial, "serial", "", "serial number (default: derived from the name)")
-	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect (again for more; default: every host)")
-	fl.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDR:PORT` to listen on (again for more)")
-	fl.StringVar(&f.metrics, "metrics", "", "`ADDR:PORT` to serve Prometheus figures on")
-	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write packets to, as pcapng: those of the software RNIC, and NVMe/TCP")
-	fl.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
-	fl.IntVar(&f.queueDepth, "queue-depth", 128, "entries of a queue at most")
-	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: no segmentation offload or coalescing, one datagram a message")
-	fl.DurationVar(&f.busyPoll, "busy-poll", 0, "RDMA: `time` to spin for packets before blocking; lower latency for a processor")
-	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	fl.BoolVar(&f.logJSON, "log-json", false, "log as JSON")
-	return c
+	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
+	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
+
+	net := cli.NewFlags()
+	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
+	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
+	net.IntVar(&f.queueDepth, "queue-depth", 128, "`entries` of a queue at most")
+	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
+	net.DurationVar(&f.busyPoll, "busy-poll", 0, "RDMA: `time` to look for packets before sleeping: less latency, more processor")
+	cli.AddFlags(c, "Network", net)
+
+	watch := cli.NewFlags()
+	watch.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on, at /metrics")
+	watch.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
+	watch.StringVar(&f.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
+	watch.BoolVar(&f.logJSON, "log-json", false, "log as JSON")
+	cli.AddFlags(c, "Observation", watch)
 }
 
 func serve(ctx context.Context, f *serveFlags, stdout, stderr io.Writer) error {
@@ -137,7 +154,7 @@ func (f *serveFlags) endpoints() ([]cli.Endpoint, error) {
 	for _, s := range f.listen {
 		e, err := cli.ParseEndpoint(s)
 		if err != nil {
-			return nil, cli.Usage("--listen %w; write it as rdma://127.0.0.1:4420 or tcp://127.0.0.1:4420", err)
+			return nil, cli.Usage("--listen %w", err)
 		}
 		if seen[e] {
 			return nil, cli.Usage("--listen %s is given twice", e)

@@ -46,8 +46,8 @@ func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
 	case f.queueDepth < minQueueDepth || f.queueDepth > maxQueueDepth:
 		return cli.Usage("--queue-depth %d: want %d to %d", f.queueDepth, minQueueDepth, maxQueueDepth)
 	case f.inCapsule%16 != 0 || int64(f.inCapsule) > int64(inCapsule):
-		return cli.Usage("--in-capsule %d: want a multiple of 16, at most %s (%s with TCP alone)", int64(f.inCapsule),
-			blockdev.FormatSize(int64(inCapsule)), blockdev.FormatSize(maxInCapsuleTCP))
+		return cli.Usage("--in-capsule %d: want a multiple of 16, at most %d with RDMA and %d with TCP alone",
+			int64(f.inCapsule), maxInCapsuleRDMA, maxInCapsuleTCP)
 	case f.busyPoll < 0 || f.busyPoll > maxBusyPoll:
 		return cli.Usage("--busy-poll %v: want 0, which is off, to %v", f.busyPoll, maxBusyPoll)
 	}

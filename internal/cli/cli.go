@@ -48,6 +48,7 @@ func Main(root *cobra.Command) int {
 func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(usage)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
@@ -85,23 +86,10 @@ type said struct {
 func (e *said) Error() string { return e.text }
 func (e *said) Unwrap() error { return e.err }
 
-// Group makes c a command that only has others: by itself it shows its help, and a command
-// that it doesn't know is a mistake.
-func Group(c *cobra.Command) *cobra.Command {
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return Usage("there is no command %q; see %s --help", args[0], c.CommandPath())
-	}
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	return c
-}
-
 // NoArgs refuses arguments; cobra's own check doesn't say what to do.
 func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usage("%s takes flags only, not %q; see %s --help", c.CommandPath(), args[0], c.CommandPath())
+		return Usage("%s takes flags only, not %q; see %s --help", c.Name(), args[0], c.CommandPath())
 	}
 	return nil
 }

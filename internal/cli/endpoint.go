@@ -39,7 +39,7 @@ func ParseTransport(s string) (nvme.TransportType, error) {
 func ParseEndpoint(s string) (Endpoint, error) {
 	name, rest, ok := strings.Cut(s, "://")
 	if !ok {
-		return Endpoint{}, fmt.Errorf("%q: write it as rdma://ADDRESS:PORT or tcp://ADDRESS:PORT", s)
+		return Endpoint{}, fmt.Errorf("%q: want rdma://ADDRESS:PORT or tcp://ADDRESS:PORT", s)
 	}
 	t, err := ParseTransport(name)
 	if err != nil {

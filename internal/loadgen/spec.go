@@ -38,29 +38,43 @@ func (s Spec) Writes() bool { return patterns[s.RW].write }
 // limitDepth bounds IODepth × NumJobs, and with it the memory for buffers.
 const limitDepth = 1 << 16
 
+// Check says which option is wrong on any device.
+func (s Spec) Check() error {
+	_, known := patterns[s.RW]
+	switch {
+	case !known:
+		return fmt.Errorf("rw=%s: want one of read, write, randread, randwrite, rw, randrw", s.RW)
+	case s.BS <= 0:
+		return fmt.Errorf("bs=%d: want at least one block", s.BS)
+	case s.RWMixRead < 0 || s.RWMixRead > 100:
+		return fmt.Errorf("rwmixread=%d: want 0 to 100 percent", s.RWMixRead)
+	case s.IODepth < 1 || s.NumJobs < 1 || s.IODepth > limitDepth/s.NumJobs:
+		return fmt.Errorf("iodepth=%d, numjobs=%d: want at least 1 each, and a product of at most %d", s.IODepth, s.NumJobs, limitDepth)
+	case s.Runtime < 0:
+		return fmt.Errorf("runtime=%v: want a positive time", s.Runtime)
+	case s.RampTime < 0:
+		return fmt.Errorf("ramp_time=%v: want a positive time", s.RampTime)
+	}
+	return nil
+}
+
 // Validate says which option can't be used on a device of that size and block size.
 func (s Spec) Validate(size int64, blockSize int) error {
-	_, known := patterns[s.RW]
+	if err := s.Check(); err != nil {
+		return err
+	}
 	span := s.Size
 	if span == 0 {
 		span = size - s.Offset
 	}
 	switch {
-	case !known:
-		return fmt.Errorf("rw=%s: want one of read, write, randread, randwrite, rw, randrw", s.RW)
-	case s.BS <= 0 || s.BS%blockSize != 0:
-		return fmt.Errorf("bs=%d: want a multiple of the namespace's block size, %d bytes", s.BS, blockSize)
-	case s.RWMixRead < 0 || s.RWMixRead > 100:
-		return fmt.Errorf("rwmixread=%d: want 0 to 100 percent", s.RWMixRead)
-	case s.IODepth < 1 || s.NumJobs < 1 || s.IODepth > limitDepth/s.NumJobs:
-		return fmt.Errorf("iodepth=%d numjobs=%d: want at least 1 each, and a product of at most %d", s.IODepth, s.NumJobs, limitDepth)
+	case s.BS%blockSize != 0:
+		return fmt.Errorf("bs=%d: want a multiple of the namespace's block, %d bytes", s.BS, blockSize)
 	case s.Offset < 0 || s.Offset%int64(blockSize) != 0 || s.Offset >= size:
 		return fmt.Errorf("offset=%d: want a multiple of %d inside the namespace of %d bytes", s.Offset, blockSize, size)
-	case span < int64(s.BS) || s.Offset+span > size:
-		return fmt.Errorf("size=%d: want at least one block of %d bytes, and to end inside the namespace (%d bytes, offset %d)",
+	case span < int64(s.BS) || span > size-s.Offset:
+		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
 			span, s.BS, size, s.Offset)
-	case s.Runtime < 0 || s.RampTime < 0:
-		return fmt.Errorf("runtime and ramp_time can't be negative")
 	}
 	return nil
 }

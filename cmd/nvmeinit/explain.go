@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// explain says in terms of the command line why a connection could not be made, and what to
+// do. Other errors stay as they are.
+func (f *connFlags) explain(err error) error {
+	var e *host.ConnectError
+	if !errors.As(err, &e) {
+		return err
+	}
+	return cli.Say(err, "connect to %s://%s: %s", e.Transport, e.Peer, f.reason(e))
+}
+
+func (f *connFlags) reason(e *host.ConnectError) string {
+	var reject *rdma.RejectError
+	var status *nvme.StatusError
+	switch {
+	case errors.Is(e, unix.ECONNREFUSED):
+		return "connection refused: nothing listens there; start a target, or check -a and -s"
+	case errors.As(e, &reject) && reject.Reason == verbs.RejectInvalidServiceID:
+		return fmt.Sprintf("connection refused: an RNIC answers, but nothing listens on its port %d; start a target, or check -s", e.Peer.Port())
+	case errors.Is(e, unix.EADDRNOTAVAIL):
+		return fmt.Sprintf("-w %s is not an address of this host; use one that `ip address` shows", f.hostTraddr)
+	case errors.Is(e, unix.EHOSTUNREACH), errors.Is(e, unix.ENETUNREACH):
+		return "there is no route to it; check -a and the network"
+	case errors.As(e, &status):
+		return f.refusal(e, status)
+	case e.Stage == "connection" && timedOut(e):
+		return f.silence(e)
+	}
+	stage, cause := e.Stage, e.Err
+	var rdmaErr *rdma.ConnError
+	var tcpErr *tcp.ConnError
+	switch {
+	case errors.As(e, &rdmaErr):
+		stage, cause = rdmaErr.Stage, rdmaErr.Err
+	case errors.As(e, &tcpErr):
+		stage, cause = tcpErr.Stage, tcpErr.Err
+	}
+	return fmt.Sprintf("%s: %s", stage, strings.TrimPrefix(cause.Error(), "nvme: "))
+}
+
+// refusal says why the target refused a command of the set-up.
+func (f *connFlags) refusal(e *host.ConnectError, status *nvme.StatusError) string {
+	at := nvme.ConnectInvalid(status.Result)
+	switch code := status.Status.Code(); {
+	case code == nvme.StatusConnectInvalidParameter && at.InData() && at.Offset() == nvme.ConnectDataOffSUBNQN:
+		return fmt.Sprintf("it has no subsystem %s; `nvmeinit discover -t %s -a %s -s %d` lists those that it has",
+			e.SubNQN, e.Transport, e.Peer.Addr(), e.Peer.Port())
+	case code == nvme.StatusConnectInvalidHost:
+		return fmt.Sprintf("subsystem %s doesn't admit host %s; allow it there (nvmetgt serve --allow-host), or come as another with -q",
+			e.SubNQN, f.name)
+	}
+	return strings.TrimPrefix(status.Error(), "nvme: ")
+}
+
+// silence says what to check where nobody answers.
+func (f *connFlags) silence(e *host.ConnectError) string {
+	port := fmt.Sprintf("TCP port %d", e.Peer.Port())
+	if e.Transport == nvme.TransportRDMA {
+		port = fmt.Sprintf("UDP port %d", softrnic.Port)
+	}
+	within := ""
+	if errors.Is(e, context.DeadlineExceeded) {
+		within = fmt.Sprintf(" within %v", f.timeout)
+	}
+	return fmt.Sprintf("no answer%s; check that a target runs there, and that %s gets through to it", within, port)
+}
+
+// timedOut reports whether err comes from waiting in vain.
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
+
+// manyNamespaces are too many to name in one line.
+const manyNamespaces = 16
+
+// noNamespace says that the subsystem hasn't the namespace asked for, and which it has.
+func noNamespace(ctx context.Context, s *session, nsid uint32, err error) error {
+	ids, listErr := s.ActiveNamespaces(ctx)
+	if listErr != nil {
+		return err
+	}
+	has := "it has none"
+	switch n := len(ids); {
+	case n > manyNamespaces:
+		has = fmt.Sprintf("it has %d; nvmeinit list shows them", n)
+	case n > 0:
+		has = "it has " + strings.Trim(fmt.Sprint(ids), "[]")
+	}
+	return cli.Say(err, "--nsid %d: subsystem %s has no such namespace; %s", nsid, s.Config().SubNQN, has)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+// mayCreate refuses an output file that exists. A pipe or device that exists is what the user
+// means.
+func mayCreate(path string) error {
+	if info, err := os.Stat(path); path != "-" && err == nil && info.Mode().IsRegular() {
+		return cli.FileError("--output", path, fs.ErrExist)
+	}
+	return nil
+}
+
+// output is what read writes.
+type output struct {
+	file   io.Writer
+	name   string
+	remove bool // when the copy fails: a part would pass for the whole
+}
+
+// createOutput opens what read writes; - is standard output.
+func createOutput(path string, stdout io.Writer) (*output, error) {
+	if path == "-" {
+		return &output{file: stdout, name: "standard output"}, nil
+	}
+	flag, special := os.O_CREATE|os.O_EXCL, false
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		flag, special = 0, true
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|flag, 0o644)
+	if err != nil {
+		return nil, cli.FileError("--output", path, err)
+	}
+	return &output{file: f, name: path, remove: !special}, nil
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.file.Write(b)
+	if err != nil {
+		err = cli.FileError("--output", o.name, err)
+	}
+	return n, err
+}
+
+// close closes the file after a copy that ended with err, and returns what went wrong.
+func (o *output) close(err error) error {
+	f, ok := o.file.(*os.File)
+	if !ok || o.file == os.Stdout {
+		return err
+	}
+	if closeErr := f.Close(); err == nil && closeErr != nil {
+		err = cli.FileError("--output", o.name, closeErr)
+	}
+	if err != nil && o.remove {
+		_ = os.Remove(o.name)
+	}
+	return err
+}
+
+// input is what write reads.
+type input struct {
+	file io.Reader
+	name string
+	size int64 // -1 where it isn't known beforehand
+}
+
+// openInput opens what write reads; - is standard input.
+func openInput(path string, stdin io.Reader) (*input, error) {
+	if path == "-" {
+		return &input{file: stdin, name: "standard input", size: -1}, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cli.FileError("--input", path, err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = unix.EISDIR
+	}
+	if err != nil {
+		return nil, errors.Join(cli.FileError("--input", path, err), f.Close())
+	}
+	in := &input{file: f, name: path, size: -1}
+	if info.Mode().IsRegular() {
+		in.size = info.Size()
+	}
+	return in, nil
+}
+
+func (in *input) Read(b []byte) (int, error) {
+	n, err := in.file.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = cli.FileError("--input", in.name, err)
+	}
+	return n, err
+}
+
+func (in *input) close() {
+	if f, ok := in.file.(*os.File); ok && in.file != os.Stdin {
+		f.Close()
+	}
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is the width of help texts.
+const helpWidth = 100
+
+// groupKey is the annotation that holds the heading of a flag.
+const groupKey = "nvmeof_group"
+
+// AddFlags gives c flags that its help shows under a heading of their own.
+func AddFlags(c *cobra.Command, heading string, flags *pflag.FlagSet) {
+	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {heading}} })
+	c.Flags().SortFlags = false
+	c.Flags().AddFlagSet(flags)
+}
+
+// Parent makes c a command that only has others: by itself it shows its help, and a command
+// that it doesn't know is a mistake.
+func Parent(c *cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return Usage("there is no command %q; see %s --help", args[0], c.CommandPath())
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// usage writes what follows the description in a command's help.
+func usage(c *cobra.Command) error {
+	w := c.OutOrStderr()
+	line := c.UseLine()
+	if c.HasAvailableSubCommands() {
+		line = c.CommandPath() + " COMMAND [flags]"
+	}
+	section(w, "Usage", "  "+line)
+	section(w, "Examples", c.Example)
+	section(w, "Commands", commands(c))
+	headings := []string{"Flags"}
+	sets := map[string]*pflag.FlagSet{"Flags": NewFlags()}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		heading := "Flags"
+		if g := f.Annotations[groupKey]; len(g) > 0 {
+			heading = g[0]
+		}
+		if sets[heading] == nil {
+			headings = append(headings, heading)
+			sets[heading] = NewFlags()
+		}
+		sets[heading].AddFlag(f)
+	})
+	for _, h := range headings {
+		section(w, h, sets[h].FlagUsagesWrapped(helpWidth))
+	}
+	if !c.HasParent() {
+		section(w, "Exit status", fmt.Sprintf("  %d success, %d failure, %d a mistake on the command line, %d interrupted",
+			ExitOK, ExitFailure, ExitUsage, ExitInterrupt))
+		fmt.Fprintf(w, "\n%s COMMAND --help says more about a command.\n", c.CommandPath())
+	}
+	return nil
+}
+
+// NewFlags is an empty set of flags that keeps their order.
+func NewFlags() *pflag.FlagSet {
+	s := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.SortFlags = false
+	return s
+}
+
+func section(w io.Writer, heading, text string) {
+	if text = strings.TrimRight(text, "\n "); text == "" {
+		return
+	}
+	if heading != "Usage" {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%s:\n%s\n", heading, text)
+}
+
+func commands(c *cobra.Command) string {
+	var b strings.Builder
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+		}
+	}
+	return b.String()
+}
