@@ -74,14 +74,14 @@ func directAlignment(f *os.File, blockSize int) (alignment, error) {
 		return alignment{}, errors.New("the file system is in memory")
 	}
 	var st unix.Statx_t
-	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st)
-	if err != nil || st.Mask&unix.STATX_DIOALIGN == 0 {
-		return alignment{mem: directio.AlignSize, unit: blockSize}, nil
+	if unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st) == nil &&
+		st.Mask&unix.STATX_DIOALIGN != 0 {
+		if st.Dio_mem_align == 0 || st.Dio_offset_align == 0 {
+			return alignment{}, errors.New("the file system has no direct I/O for this file")
+		}
+		return alignment{mem: int(st.Dio_mem_align), unit: int(st.Dio_offset_align)}, nil
 	}
-	if st.Dio_mem_align == 0 || st.Dio_offset_align == 0 {
-		return alignment{}, errors.New("the file system has no direct I/O for this file")
-	}
-	return alignment{mem: int(st.Dio_mem_align), unit: int(st.Dio_offset_align)}, nil
+	return alignment{mem: directio.AlignSize, unit: blockSize}, nil
 }
 
 // inMemory tells whether a regular file is in a tmpfs, which takes the flag and ignores it.

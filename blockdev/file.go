@@ -50,8 +50,7 @@ func OpenFile(path string, o Options) (Volume, error) {
 	}
 	v := &file{locked: f, io: f, life: NewLifetime()}
 	if err := v.describe(path, size, &o); err != nil {
-		v.closeFiles()
-		return nil, err
+		return nil, errors.Join(err, v.closeFiles())
 	}
 	v.fd = int(v.io.Fd())
 	v.pool = NewPool(poolSize, v.run)

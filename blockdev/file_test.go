@@ -318,7 +318,7 @@ func TestKindOf(t *testing.T) {
 		os.ErrClosed:                     blockdev.ErrMedium,
 		fmt.Errorf("x: %w", unix.ENOSPC): blockdev.ErrCapacity,
 	} {
-		if got := blockdev.KindOf(err); got != want {
+		if got := blockdev.KindOf(err); !errors.Is(got, want) {
 			t.Errorf("%v: %v, want %v", err, got, want)
 		}
 	}

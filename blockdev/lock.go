@@ -57,7 +57,7 @@ func holder(f *os.File) string {
 // retry calls fn until a signal doesn't interrupt it.
 func retry(fn func() error) error {
 	for {
-		if err := fn(); err != unix.EINTR {
+		if err := fn(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

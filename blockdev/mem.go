@@ -132,12 +132,12 @@ func (v *memory) drop(r *Request) {
 func (v *memory) free(off, n int64) error {
 	end := off + n
 	from, to := (off+pageSize-1)&^(pageSize-1), end&^(pageSize-1)
-	if from >= to || unix.Madvise(v.mem[from:to], unix.MADV_DONTNEED) != nil {
-		clear(v.mem[off:end])
+	if from < to && unix.Madvise(v.mem[from:to], unix.MADV_DONTNEED) == nil {
+		clear(v.mem[off:from])
+		clear(v.mem[to:end])
 		return nil
 	}
-	clear(v.mem[off:from])
-	clear(v.mem[to:end])
+	clear(v.mem[off:end])
 	return nil
 }
 

@@ -16,7 +16,7 @@ type Options struct {
 	// 0 is DefaultBlockSize, or the logical block of a block device.
 	BlockSize int
 	ReadOnly  bool
-	// Preallocate reserves the space of a file that is created; without it it is sparse.
+	// Preallocate reserves the space of a file that is created; otherwise that is sparse.
 	Preallocate bool
 	// IO chooses how a file is reached.
 	IO IOMode

@@ -122,7 +122,6 @@ func TestDashboard(t *testing.T) {
 // returns how many there are.
 func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
 	t.Helper()
-	var labels []string
 	names := metricName.FindAllString(expr, -1)
 	for _, name := range names {
 		f := family(fs, name)
@@ -136,7 +135,6 @@ func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string
 				t.Errorf("%s: %s has no label %s", what, name, l)
 			}
 		}
-		labels = append(labels, has...)
 	}
 	return len(names)
 }

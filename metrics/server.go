@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -34,11 +35,12 @@ func (s *Set) Handler() http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ok")
+		_, _ = io.WriteString(w, "ok\n")
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		fmt.Fprintln(w, `<!doctype html><title>nvmeof</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>`)
+		_, _ = io.WriteString(w, `<!doctype html><title>nvmeof</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>
+`)
 	})
 	return mux
 }
@@ -52,7 +54,7 @@ type Server struct {
 
 // Serve serves the Set on a TCP address, in the background.
 func (s *Set) Serve(addr string) (*Server, error) {
-	l, err := net.Listen("tcp", addr)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, explainListen(addr, err)
 	}

@@ -43,7 +43,7 @@ func TestMappedFile(t *testing.T) { suite(t, (*testing.T).TempDir, Open) }
 
 // shm gives a directory on a tmpfs.
 func shm(t *testing.T) string {
-	dir, err := os.MkdirTemp("/dev/shm", "persist")
+	dir, err := os.MkdirTemp("/dev/shm", "persist") //nolint:usetesting // t.TempDir may not be on a tmpfs
 	if err != nil {
 		t.Skip(err)
 	}

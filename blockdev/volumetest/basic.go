@@ -24,7 +24,7 @@ func testOptions(t *testing.T, c *Config) {
 	} {
 		v, err := c.New(t)(o)
 		if err == nil {
-			v.Close()
+			err = v.Close()
 		}
 		wantKind(t, fmt.Sprintf("open with size %d, block %d", o.Size, o.BlockSize), err, blockdev.ErrInvalid)
 	}
@@ -32,7 +32,11 @@ func testOptions(t *testing.T, c *Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer v.Close()
+	defer func() {
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if got := v.Info().BlockSize; got != blockdev.DefaultBlockSize {
 		t.Errorf("block size %d where none was chosen, want %d", got, blockdev.DefaultBlockSize)
 	}

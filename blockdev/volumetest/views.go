@@ -164,8 +164,8 @@ func testViewClose(s *session, m blockdev.Memory) {
 		m.Release(t)
 	}
 	select {
-	case <-closed:
-		s.Fatal("closed under a view")
+	case err := <-closed:
+		s.Fatalf("closed under a view: %v", err)
 	default:
 	}
 	s.compare(0, join(segs), make([]byte, s.bs))

@@ -111,7 +111,7 @@ type session struct {
 
 func newSession(t *testing.T, c *Config, bs int) *session {
 	s := &session{T: t, c: c, bs: int64(bs), open: c.New(t)}
-	s.seed = rand.Uint64()
+	s.seed = rand.Uint64() //nolint:gosec // tests have to be repeatable, not secret
 	s.rnd = newRandom(s.seed, 0)
 	s.v = s.mustOpen(blockdev.Options{Size: c.Size, BlockSize: bs})
 	t.Cleanup(func() {
@@ -243,11 +243,11 @@ func newRandom(seed, stream uint64) random {
 	binary.LittleEndian.PutUint64(key[:], seed)
 	binary.LittleEndian.PutUint64(key[8:], stream)
 	src := rand.NewChaCha8(key)
-	return random{rand.New(src), src}
+	return random{rand.New(src), src} //nolint:gosec // as above
 }
 
 // Fill fills b.
-func (r random) Fill(b []byte) { r.src.Read(b) }
+func (r random) Fill(b []byte) { _, _ = r.src.Read(b) }
 
 // wantKind checks that err is an OpError of the kind.
 func wantKind(t testing.TB, what string, err, kind error) {

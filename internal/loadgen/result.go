@@ -26,7 +26,8 @@ type Measured struct {
 // Total are the figures of both directions together.
 func (r *Result) Total() Measured {
 	t := Measured{Latency: hdrhistogram.New(minLatency, maxLatency, digits)}
-	for _, m := range r.Ops {
+	for i := range r.Ops {
+		m := &r.Ops[i]
 		t.IOs += m.IOs
 		t.Bytes += m.Bytes
 		t.Latency.Merge(m.Latency)
