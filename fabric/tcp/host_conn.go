@@ -77,13 +77,7 @@ func (q *hostQueue) Submit(rs []*host.Request) {
 	}
 	q.w.mu.Lock()
 	for _, r := range rs {
-		s := &q.slots[q.attr.SlotOf(r.Cmd.CID())]
-		size := 0
-		if s.inline {
-			size = len(s.data)
-		}
-		// On a dead connection it is left to Sink.Closed.
-		q.w.add((*command)(s), size)
+		q.slots[q.attr.SlotOf(r.Cmd.CID())].post(q.w)
 	}
 	q.w.unlockAndSend()
 }

@@ -69,6 +69,16 @@ func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	s.req = r
 }
 
+// post queues the slot's CapsuleCmd. The writer's lock is held. On a dead connection the request
+// is left to Sink.Closed.
+func (s *hostSlot) post(w *writer) {
+	if s.inline {
+		w.add((*inlineCommand)(s), len(s.data))
+	} else {
+		w.add((*command)(s), 0)
+	}
+}
+
 // command is a slot whose CapsuleCmd is to be sent.
 type command hostSlot
 
@@ -97,11 +107,16 @@ func (m *command) encode(b *batch) bool {
 	return true
 }
 
-func (m *command) written() {
-	if m.inline {
-		(*hostSlot)(m).written()
-	}
-}
+// written may come when the response is long there and the slot is another command's.
+func (m *command) written() {}
+
+// inlineCommand is a command whose capsule carries its data. The slot stays its own until it is
+// written.
+type inlineCommand hostSlot
+
+func (m *inlineCommand) encode(b *batch) bool { return (*command)(m).encode(b) }
+
+func (m *inlineCommand) written() { (*hostSlot)(m).written() }
 
 // maxCommandHeader is the room that a CapsuleCmd takes with digest and padding: 76 bytes and an
 // alignment just short of that make twice 72. A data PDU takes no more.

@@ -137,7 +137,7 @@ func TestHostHandshake(t *testing.T) {
 
 // TestHostDialFails covers the ways in which no connection comes about.
 func TestHostDialFails(t *testing.T) {
-	tr, err := NewTransport(HostConfig{ConnectTimeout: 50 * time.Millisecond})
+	tr, err := NewTransport(HostConfig{ConnectTimeout: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ const (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
+const patience = 60 * time.Second
 
 // testTarget is a real engine with one memory volume behind a Listener.
 type testTarget struct {

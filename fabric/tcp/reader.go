@@ -120,6 +120,8 @@ func (r *reader) run() error {
 		if err := r.h.interrupted(); err != nil {
 			return err
 		}
+		// RawConn.Read forgets an edge that came meanwhile: receive before waiting again.
+		r.drained = false
 	}
 }
 

@@ -354,10 +354,18 @@ func TestTargetTimeout(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestTargetTimeoutEnds checks that the limit doesn't apply once Connect succeeded.
+func TestTargetTimeoutEnds(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit})
+	begun := time.Now()
 	p := rawHost(t, tt)
 	p.initialize(ICReq{})
 	p.connect(32, 0)
-	time.Sleep(200 * time.Millisecond) // longer than the limit, which is over
+	time.Sleep(time.Until(begun.Add(limit + limit/10))) // nothing may happen meanwhile
 	p.enable()
 }
 
@@ -384,7 +392,7 @@ func TestTargetSlowReader(t *testing.T) {
 	slow.initialize(ICReq{})
 	slow.connect(32, 0)
 	slow.enable()
-	const commands = 5000
+	const commands = 3000
 	go func() {
 		var batch []byte
 		for i := range commands {

@@ -1,0 +1,137 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+)
+
+// recorder is a pduHandler that writes down what it is told.
+type recorder struct {
+	r      *reader
+	pieces int // into how many pieces of memory data is placed; 0 drops it
+	places [][]byte
+	log    bytes.Buffer
+}
+
+func (c *recorder) batch()               {}
+func (c *recorder) flush() (bool, error) { return false, nil }
+func (c *recorder) interrupted() error   { return nil }
+
+func (c *recorder) header(h Header, b []byte) error {
+	fmt.Fprintf(&c.log, "%v %x\n", h.Type, b)
+	c.places = c.places[:0]
+	if n := h.DataLen(); n > 0 && n < 1<<20 && c.pieces > 0 {
+		for i := range c.pieces {
+			p := make([]byte, n*(i+1)/c.pieces-n*i/c.pieces)
+			c.places = append(c.places, p)
+			c.r.place(p)
+		}
+	}
+	return nil
+}
+
+func (c *recorder) data(_ Header, ok bool) error {
+	fmt.Fprintf(&c.log, "%v %x\n", ok, bytes.Join(c.places, nil))
+	return nil
+}
+
+// feed gives a stream to a reader, as many bytes at a time as size says, the way recvmsg would:
+// into the places that prepare names.
+func feed(ru rules, stream []byte, pieces int, size func() int) (string, error) {
+	c := &recorder{pieces: pieces}
+	c.r = &reader{h: c, rules: ru, buf: make([]byte, 16<<10)}
+	for len(stream) > 0 {
+		n := 0
+		for _, v := range c.r.iov[:c.r.prepare()] {
+			k := min(int(v.Len), size(), len(stream))
+			copy(unsafe.Slice(v.Base, k), stream[:k])
+			stream = stream[k:]
+			n += k
+			if k < int(v.Len) {
+				break
+			}
+		}
+		c.r.took(n)
+		if err := c.r.consume(); err != nil {
+			return c.log.String(), err
+		}
+	}
+	return c.log.String(), nil
+}
+
+// testStream is PDUs of a host with all their parts, small and large.
+func testStream(digests Digests) []byte {
+	p := &raw{digests: digests}
+	var s []byte
+	for i, n := range []int{0, 512, 4096, 0, 17 << 10, 100} {
+		s = append(s, p.capsule(identify(uint16(i)), randomBytes(uint64(n), n))...)
+		s = append(s, p.data(Data{Header: Header{Type: TypeH2CData}, CCCID: uint16(i)}, randomBytes(9, 3*n+4))...)
+	}
+	return append(s, TermReq{Type: TypeH2CTermReq, FES: 1, Offence: make([]byte, 100)}.Append(nil)...)
+}
+
+func rulesFor(d Digests) rules {
+	return rules{self: controllerRole, ready: true, headerDigest: d&DigestHeader != 0, dataDigest: d&DigestData != 0, align: 4}
+}
+
+// TestReaderChunks cuts a stream in many ways: what arrives must not depend on it.
+func TestReaderChunks(t *testing.T) {
+	for _, digests := range []Digests{0, DigestHeader | DigestData} {
+		stream := testStream(digests)
+		want, err := feed(rulesFor(digests), stream, 1, func() int { return 1 << 20 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count([]byte(want), []byte("\n")); n != 12+1+10 || bytes.Contains([]byte(want), []byte("false")) {
+			t.Fatalf("%d events", n)
+		}
+		rnd := rand.New(rand.NewPCG(1, 2))
+		for _, most := range []int{1, 7, 100, 1000, 5000, 30000} {
+			for _, pieces := range []int{1, 2, 70} {
+				got, err := feed(rulesFor(digests), stream, pieces, func() int { return 1 + rnd.IntN(most) })
+				if err != nil || got != want {
+					t.Errorf("digests %v, up to %d bytes at a time into %d pieces: %v, or other events", digests, most, pieces, err)
+				}
+			}
+		}
+		if got, err := feed(rulesFor(digests), stream, 0, func() int { return 999 }); err != nil || bytes.Contains([]byte(got), []byte("false")) {
+			t.Errorf("digests %v, dropped: %v", digests, err)
+		}
+	}
+}
+
+// FuzzReader has the reader take any stream, whole and cut: the same events, no panic.
+func FuzzReader(f *testing.F) {
+	for _, d := range []Digests{0, DigestHeader, DigestData, DigestHeader | DigestData} {
+		f.Add(testStream(d)[:2000], uint8(d), uint16(13))
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, digests uint8, cut uint16) {
+		ru := rulesFor(Digests(digests))
+		whole, err1 := feed(ru, stream, 1, func() int { return 1 << 20 })
+		parts, err2 := feed(ru, stream, 2, func() int { return int(cut%500) + 1 })
+		if whole != parts || fmt.Sprint(err1) != fmt.Sprint(err2) {
+			t.Fatalf("%v\n%v\n%s\n%s", err1, err2, whole, parts)
+		}
+	})
+}
+
+// TestReaderQueued checks the parsing of the kernel's control message.
+func TestReaderQueued(t *testing.T) {
+	var r reader
+	if n := r.queued(); n != -1 {
+		t.Errorf("without a message: %d", n)
+	}
+	r.msg.SetControllen(cmsgSpace)
+	b := r.oob[:]
+	binary.NativeEndian.PutUint64(b, 20)
+	binary.NativeEndian.PutUint32(b[8:], 6)   // SOL_TCP
+	binary.NativeEndian.PutUint32(b[12:], 36) // TCP_CM_INQ
+	binary.NativeEndian.PutUint32(b[16:], 4711)
+	if n := r.queued(); n != 4711 {
+		t.Errorf("%d", n)
+	}
+}
