@@ -23,20 +23,37 @@ func (d *Device) run() {
 			d.broken(err)
 			return
 		}
-		d.mu.Lock()
-		mine := d.takeTurn()
-		d.mu.Unlock()
-		now := d.now()
-		for i := range n {
-			d.receive(&d.rx.received[i], now)
+		got := d.turnOver(d.rx.received[:n])
+		for len(got) > 0 {
+			got = d.turnOver(got)
 		}
 		d.mu.Lock()
-		if mine || d.takeTurn() {
-			d.finishTurn(1)
-		}
 		backlog = d.backlog()
 		d.mu.Unlock()
 	}
+}
+
+// turnBytes is how much is received before handlers are called and answers sent: the peer
+// shall not wait for a whole window to be looked at.
+const turnBytes = 256 << 10
+
+// turnOver takes received datagrams, as many as make a turn, and finishes that, which it does
+// without any too. It returns the others.
+func (d *Device) turnOver(got []udp.Received) []udp.Received {
+	d.mu.Lock()
+	mine := d.takeTurn()
+	d.mu.Unlock()
+	now := d.now()
+	for bytes := 0; bytes < turnBytes && len(got) > 0; got = got[1:] {
+		d.receive(&got[0], now)
+		bytes += len(got[0].Buf)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if mine || d.takeTurn() {
+		d.finishTurn(1)
+	}
+	return got
 }
 
 // unbounded has transmit go on until nothing is ready.

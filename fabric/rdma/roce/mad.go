@@ -55,7 +55,7 @@ type qp1 struct {
 // and doesn't wait for the network. A datagram for which there is no room is lost.
 func (d *Device) SendMAD(dst netip.Addr, mad []byte) error {
 	const op = "send MAD"
-	dst = dst.Unmap()
+	dst = bare(dst)
 	if len(mad) != madSize {
 		return d.failf(op, verbs.ErrInvalid, "%d bytes: want %d", len(mad), madSize)
 	}
@@ -91,7 +91,7 @@ func (d *Device) emitMADs(t *txBatch) {
 		p := &t.packet
 		p.BTH = wire.BTH{Opcode: wire.UDSendOnly, MigReq: true, PKey: wire.DefaultPKey, DestQP: wire.QP1, PSN: g.psn}
 		p.DETH = wire.DETH{QKey: wire.QP1QKey, SrcQP: wire.QP1}
-		dst := netip.AddrPortFrom(m.peer, d.self.Port())
+		dst := d.peer(m.peer)
 		// The slot may be used again before the batch has left, so the data is copied.
 		t.gathered = append(t.gathered[:0], m.data[:])
 		t.addTo(dst, wire.NewFlow(d.self, dst), 0, madSize, true)

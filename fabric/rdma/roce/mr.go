@@ -129,7 +129,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 		return nil, err
 	}
 	w := &mw{d: d}
-	w.region.pd, w.region.window = p, w
+	w.pd, w.window = p, w
 	w.rkey.Store(d.rkeys.fresh())
 	p.refs++
 	return w, nil

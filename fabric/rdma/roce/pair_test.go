@@ -36,7 +36,6 @@ type pairConfig struct {
 	maxRd      uint8
 	access     verbs.Access
 	unsignaled bool
-	noRecvs    bool
 	memory     int
 }
 

@@ -10,9 +10,10 @@ import (
 // path is what queue pairs to one peer share: its address, the ICRC's beginning, the round
 // trip and the window.
 type path struct {
-	dst  netip.AddrPort
-	flow wire.Flow
-	refs int
+	remote netip.Addr
+	dst    netip.AddrPort
+	flow   wire.Flow
+	refs   int
 
 	window  window
 	waiting waitList
@@ -31,9 +32,21 @@ func (d *Device) pathTo(remote netip.Addr) *path {
 	return p
 }
 
+// peer is where packets to an address go. A link-local one is on our own link.
+func (d *Device) peer(a netip.Addr) netip.AddrPort {
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		a = a.WithZone(d.self.Addr().Zone())
+	}
+	return netip.AddrPortFrom(a, d.self.Port())
+}
+
+// bare is an address as it is compared: IPv4 as such, and without a zone.
+func bare(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
 func (d *Device) newPath(remote netip.Addr) *path {
-	dst := netip.AddrPortFrom(remote, d.self.Port())
+	dst := d.peer(remote)
 	return &path{
+		remote: remote,
 		dst:    dst,
 		flow:   wire.NewFlow(d.self, dst),
 		window: newWindow(min(initialWindow, d.cfg.MaxWindow), minWindow, d.cfg.MaxWindow),
@@ -42,7 +55,7 @@ func (d *Device) newPath(remote netip.Addr) *path {
 
 func (d *Device) releasePath(p *path) {
 	if p.refs--; p.refs == 0 {
-		delete(d.paths, p.dst.Addr())
+		delete(d.paths, p.remote)
 	}
 }
 

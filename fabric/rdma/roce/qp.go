@@ -89,7 +89,7 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 }
 
 func (q *qp) toRTR(a *verbs.QPAttr) error {
-	remote := a.Remote.Unmap()
+	remote := bare(a.Remote)
 	switch {
 	case !remote.IsValid() || remote.Is4() != q.d.self.Addr().Is4():
 		return q.failf("modify to RTR", verbs.ErrInvalid, "remote address %v from %v", a.Remote, q.d.self.Addr())
@@ -312,7 +312,7 @@ func (q *qp) info() QPInfo {
 		InFlight: q.req.inflight, ReadBytes: q.req.readBytes, Retries: q.req.retries,
 	}
 	if q.path != nil {
-		i.Remote, i.Window, i.RTT = q.path.dst.Addr().String(), q.path.window.size, q.path.rtt
+		i.Remote, i.Window, i.RTT = q.path.remote.String(), q.path.window.size, q.path.rtt
 	}
 	return i
 }

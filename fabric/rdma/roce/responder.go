@@ -257,7 +257,7 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 	}
 	if p.Opcode.Ends() {
 		q.d.counters.inc(RxWriteRequests)
-		total := int(p.PSN.Diff(t.first))*q.mtu + n
+		total := p.PSN.Diff(t.first)*q.mtu + n
 		if withImm && !q.deliver(p, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, ByteLen: uint32(total)}) {
 			return
 		}

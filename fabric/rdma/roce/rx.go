@@ -34,7 +34,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		x.src, x.dst = r.Src, r.Dst
 		x.flow = wire.NewFlow(r.Src, netip.AddrPortFrom(r.Dst, d.self.Port()))
 	}
-	src := r.Src.Addr().Unmap()
+	src := bare(r.Src.Addr())
 	size := r.SegmentSize
 	if size <= 0 {
 		size = len(r.Buf)
@@ -105,7 +105,7 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 		d.counters.inc(NoQP)
 	case q.path == nil || q.attr.State < verbs.RTR || q.attr.State == verbs.Err:
 		d.counters.inc(WrongState)
-	case q.path.dst.Addr() != src:
+	case q.path.remote != src:
 		d.counters.inc(WrongPeer)
 	case p.Opcode == wire.CNP:
 		d.counters.inc(CNPHandled)

@@ -14,7 +14,7 @@ import (
 // first packet low and the system calls few.
 const (
 	batchPackets = 256
-	batchBytes   = 256 << 10
+	batchBytes   = 128 << 10
 	qpQuota      = 32 // packets of one queue pair and direction in a batch
 
 	// copyBelow is the payload from which a piece of its own in the gather list costs less
@@ -190,9 +190,10 @@ func (d *Device) build(now time.Duration) bool {
 		}
 	}
 	// Who wasn't served comes before who was and has more.
-	rest := append(line[:copy(line, line[served:])], d.ready...)
-	clear(line[min(len(rest), len(line)):])
-	d.ready, d.spare = rest, d.ready[:0]
+	left := copy(line, line[served:])
+	clear(line[left:])
+	line = append(line[:left], d.ready...)
+	d.ready, d.spare = line, d.ready[:0]
 	d.counters.add(SentPackets, len(t.packets))
 	d.counters.add(SentBytes, t.bytes)
 	return len(t.packets) > 0
@@ -245,7 +246,7 @@ func (d *Device) transmit(rounds int) {
 // quiesce returns when no memory of work requests is being sent. The device's lock is held.
 func (d *Device) quiesce() {
 	d.sendLock.Lock()
-	d.sendLock.Unlock() //nolint:staticcheck // waiting is all that is wanted
+	defer d.sendLock.Unlock() // waiting is all that is wanted
 }
 
 // send hands the batch to the socket. It is called by one goroutine at a time, without the
