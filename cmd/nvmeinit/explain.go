@@ -44,6 +44,9 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 	case e.Stage == "connection" && timedOut(e):
 		return f.silence(e)
 	}
+	if errors.Is(e, tcp.ErrHandshake) {
+		return fmt.Sprintf("it doesn't answer as an NVMe/TCP target does: %s; check -a and -s", offence(e))
+	}
 	stage, cause := e.Stage, e.Err
 	var rdmaErr *rdma.ConnError
 	var tcpErr *tcp.ConnError
@@ -81,6 +84,24 @@ func (f *connFlags) silence(e *host.ConnectError) string {
 		within = fmt.Sprintf(" within %v", f.timeout)
 	}
 	return fmt.Sprintf("no answer%s; check that a target runs there, and that %s gets through to it", within, port)
+}
+
+// offence is how a peer ended the exchange of ICReq and ICResp.
+func offence(err error) string {
+	var protocol *tcp.ProtocolError
+	var terminated *tcp.TerminatedError
+	var errno unix.Errno
+	switch {
+	case errors.As(err, &protocol):
+		return fmt.Sprintf("%v: %v", protocol.PDU, protocol.Cause)
+	case errors.As(err, &terminated):
+		return terminated.Error()
+	case errors.As(err, &errno):
+		return errno.Error()
+	case errors.Is(err, tcp.ErrPeerClosed):
+		return tcp.ErrPeerClosed.Error()
+	}
+	return err.Error()
 }
 
 // timedOut reports whether err comes from waiting in vain.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -54,7 +55,7 @@ func newIDCtrl() *cobra.Command {
 can do, with the field names of the specification and of nvme-cli.`,
 		example: "  nvmeinit id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
 		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
-			return printPage(c.OutOrStdout(), f.output, s.Identify())
+			return printFields(c.OutOrStdout(), f.output, fields(s.Identify()))
 		},
 	}.command()
 }
@@ -72,8 +73,8 @@ the specification and of nvme-cli.`,
 				return err
 			}
 			size, block := blockdev.FormatSize(ns.Size()), ns.BlockSize()
-			return printPage(c.OutOrStdout(), f.output, &ns.Identity,
-				field{"size", size, ns.Size()}, field{"block size", fmt.Sprint(block), block})
+			return printFields(c.OutOrStdout(), f.output, append(fields(&ns.Identity),
+				field{"size", size, ns.Size()}, field{"block_size", fmt.Sprint(block), block}))
 		},
 	}.command()
 }
@@ -88,9 +89,35 @@ func newSmartLog() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printPage(c.OutOrStdout(), f.output, log)
+			return printFields(c.OutOrStdout(), f.output, smartFields(log))
 		},
 	}.command()
+}
+
+// smartFields are the fields of the SMART log with nvme-cli's names.
+func smartFields(l *nvme.SMARTLog) []field {
+	small := func(name string, n uint64) field { return field{name, fmt.Sprint(n), n} }
+	big := func(name string, n nvme.Uint128) field { return field{name, n.String(), json.Number(n.String())} }
+	return []field{
+		{"critical_warning", fmt.Sprintf("%#x", uint8(l.CriticalWarning)), uint8(l.CriticalWarning)},
+		{"temperature", fmt.Sprintf("%d K", l.Kelvin()), l.Kelvin()},
+		small("avail_spare", uint64(l.AvailableSpare)),
+		small("spare_thresh", uint64(l.SpareThreshold)),
+		small("percent_used", uint64(l.PercentageUsed)),
+		small("endurance_grp_critical_warning_summary", uint64(l.EnduranceWarning)),
+		big("data_units_read", l.DataUnitsRead),
+		big("data_units_written", l.DataUnitsWritten),
+		big("host_read_commands", l.HostReads),
+		big("host_write_commands", l.HostWrites),
+		big("controller_busy_time", l.BusyTime),
+		big("power_cycles", l.PowerCycles),
+		big("power_on_hours", l.PowerOnHours),
+		big("unsafe_shutdowns", l.UnsafeShutdowns),
+		big("media_errors", l.MediaErrors),
+		big("num_err_log_entries", l.ErrorLogEntries),
+		small("warning_temp_time", uint64(l.WarningTempTime)),
+		small("critical_comp_time", uint64(l.CriticalTempTime)),
+	}
 }
 
 func newList() *cobra.Command {

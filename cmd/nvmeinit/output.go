@@ -40,7 +40,7 @@ type field struct {
 }
 
 // fields lists the fields of a page (a struct with the specification's names) in order, names
-// in lower case as nvme-cli has them. Reserved fields and vendor space are left out.
+// in lower case as nvme-cli has them. Reserved fields, tables and vendor space are left out.
 func fields(page any) []field {
 	v := reflect.Indirect(reflect.ValueOf(page))
 	var fs []field
@@ -49,7 +49,7 @@ func fields(page any) []field {
 		if !f.IsExported() || f.Name == "VendorSpecific" {
 			continue
 		}
-		text, value := show(v.Field(i))
+		text, value := show(f.Name, v.Field(i))
 		if value != nil {
 			fs = append(fs, field{strings.ToLower(f.Name), text, value})
 		}
@@ -57,12 +57,12 @@ func fields(page any) []field {
 	return fs
 }
 
-// show gives a field's value: bytes as text where they are text, else in hex; counts in
-// decimal; bit fields (named integer types) in hex.
-func show(v reflect.Value) (string, any) {
-	if s, ok := v.Interface().(fmt.Stringer); ok {
-		return s.String(), s.String()
-	}
+// identifiers are the byte arrays that are no text.
+var identifiers = map[string]bool{"IEEE": true, "FGUID": true, "NGUID": true, "EUI64": true}
+
+// show gives a field's value: identifiers in hex, counts in decimal, bit fields (named integer
+// types) in hex, what has a name by its name. In JSON numbers are numbers.
+func show(name string, v reflect.Value) (text string, value any) {
 	switch v.Kind() {
 	case reflect.Array:
 		if v.Type().Elem().Kind() != reflect.Uint8 {
@@ -70,18 +70,23 @@ func show(v reflect.Value) (string, any) {
 		}
 		b := make([]byte, v.Len())
 		reflect.Copy(reflect.ValueOf(b), v)
-		s := nvme.Text(b)
-		if s == "" && strings.Trim(string(b), "\x00 ") != "" || !printable(s) || v.Len() <= 3 || v.Len() == 16 && !printable(s) {
-			s = hex.EncodeToString(b)
+		if text = nvme.Text(b); identifiers[name] || !printable(text) {
+			text = hex.EncodeToString(b)
 		}
-		return s, s
+		return text, text
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		if v.Type().PkgPath() != "" {
-			return fmt.Sprintf("%#x", v.Uint()), v.Uint()
+		text = fmt.Sprint(v.Uint())
+		if s, ok := v.Interface().(fmt.Stringer); ok {
+			text = s.String()
+		} else if v.Type().PkgPath() != "" {
+			text = fmt.Sprintf("%#x", v.Uint())
 		}
-		return fmt.Sprint(v.Uint()), v.Uint()
+		return text, v.Uint()
 	case reflect.Bool:
 		return fmt.Sprint(v.Bool()), v.Bool()
+	}
+	if n, ok := v.Interface().(nvme.Uint128); ok {
+		return n.String(), json.Number(n.String())
 	}
 	return "", nil
 }
@@ -95,9 +100,8 @@ func printable(s string) bool {
 	return true
 }
 
-// printPage shows a page as nvme-cli does: a line a field, or a JSON object.
-func printPage(w io.Writer, format string, page any, more ...field) error {
-	fs := append(fields(page), more...)
+// printFields shows fields as nvme-cli does: a line each, or a JSON object.
+func printFields(w io.Writer, format string, fs []field) error {
 	if format == "json" {
 		return printJSON(w, object(fs))
 	}

@@ -49,7 +49,12 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
+	out := &checked{w: root.OutOrStdout()}
+	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = Say(out.err, "standard output: %v", cause(out.err))
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -63,6 +68,21 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		return ExitUsage
 	}
 	return ExitFailure
+}
+
+// checked remembers the first error of writing, so that what people and scripts read is
+// either whole or followed by a failure.
+type checked struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checked) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
 }
 
 // oneLine is the text of err on one line, without the library's name in front, which the

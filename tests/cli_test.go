@@ -1,0 +1,541 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+)
+
+// Exit codes of both programs, as their help has them.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// cliTimeout is far more than a wrong command line takes.
+const cliTimeout = 20 * time.Second
+
+// mistake is a command line that can't work: the exit code, and what the one line on standard
+// error must contain.
+type mistake struct {
+	args []string
+	code int
+	says []string
+}
+
+func args(line string) []string { return strings.Fields(line) }
+
+// check runs each mistake.
+func check(t *testing.T, program string, mistakes []mistake) {
+	t.Helper()
+	for _, m := range mistakes {
+		t.Run(strings.ReplaceAll(strings.Join(m.args, " "), "/", "∕"), func(t *testing.T) {
+			checkLine(t, start(t, nil, program, m.args...).result(t, cliTimeout), program, m)
+		})
+	}
+}
+
+// checkLine asserts the exit code and that the program wrote one line, which names the
+// program once and says what it must.
+func checkLine(t *testing.T, r result, program string, m mistake) {
+	t.Helper()
+	if r.code != m.code {
+		t.Errorf("exit code %d, want %d", r.code, m.code)
+	}
+	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
+	if len(lines) != 1 || !strings.HasSuffix(r.stderr, "\n") {
+		t.Errorf("standard error is not one line:\n%s", r.stderr)
+	}
+	text, ok := strings.CutPrefix(lines[len(lines)-1], program+": ")
+	if !ok || strings.HasPrefix(text, program) || strings.Contains(text, "nvme: ") || strings.Contains(text, "%!") {
+		t.Errorf("not a clean line: %q", lines[len(lines)-1])
+	}
+	if strings.Contains(text, "deadline exceeded") || strings.Count(text, ": ") > 5 || len(text) > 320 {
+		t.Errorf("not a text for people: %q", text)
+	}
+	for _, s := range m.says {
+		if !strings.Contains(text, s) {
+			t.Errorf("%q doesn't say %q", text, s)
+		}
+	}
+	if r.stdout != "" {
+		t.Errorf("standard output has %q", r.stdout)
+	}
+}
+
+// makeFile makes a file of a size.
+func makeFile(t *testing.T, path string, size int64) string {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTargetFlags(t *testing.T) {
+	check(t, "nvmetgt", []mistake{
+		{args("--bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmetgt --help"}},
+		{args("bogus"), exitUsage, []string{`no command "bogus"`, "nvmetgt --help"}},
+		{args("serve"), exitUsage, []string{"nothing to export", "--volume disk.img --size 1GiB"}},
+		{args("serve mem:1MiB"), exitUsage, []string{"flags only", "mem:1MiB", "serve --help"}},
+		{args("serve --bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmetgt serve --help"}},
+		{args("serve --volume"), exitUsage, []string{"needs an argument", "--volume"}},
+		{args("serve --volume mem:1MiB --log-level loud"), exitUsage, []string{"--log-level", "loud", "debug, info, warn or error"}},
+		{args("serve --volume mem:1MiB --nqn disk1"), exitUsage, []string{"--nqn", `"disk1"`, "nqn.", "example"}},
+		{args("serve --volume mem:1MiB --nqn nqn.disk1"), exitUsage, []string{"--nqn", "year and month"}},
+		{args("serve --volume mem:1MiB --nqn nqn.2026-11.org.example:" + strings.Repeat("x", 201)), exitUsage, []string{"--nqn", "the limit is 223"}},
+		{args("serve --volume mem:1MiB --allow-host me"), exitUsage, []string{"--allow-host", `"me"`}},
+		{args("serve --volume mem:1MiB --serial 123456789012345678901"), exitUsage, []string{"--serial", "21 bytes", "20"}},
+		{args("serve --volume mem:1000"), exitUsage, []string{"--volume mem:1000", "not a multiple of the block size 4096"}},
+		{args("serve --volume mem:lots"), exitUsage, []string{"--volume mem:lots", "64MiB"}},
+		{args("serve --volume mem:"), exitUsage, []string{"needs a size", "mem:1GiB"}},
+		{args("serve --volume ssd:1GiB"), exitUsage, []string{`"ssd"`, "mem:SIZE", "pmem:PATH"}},
+		{args("serve --volume mem:1MiB --block-size 1000"), exitUsage, []string{"block size 1000", "power of two"}},
+		{args("serve --volume disk.img --size 1x"), exitUsage, []string{"--size", `"1x"`, "64MiB"}},
+		{args("serve --volume mem:1MiB --in-capsule 3"), exitUsage, []string{"--in-capsule 3", "multiple of 16"}},
+		{args("serve --volume mem:1MiB --queue-depth 7"), exitUsage, []string{"--queue-depth 7", "32 to 1024"}},
+		{args("serve --volume mem:1MiB --busy-poll soon"), exitUsage, []string{"--busy-poll", `"soon"`, "500ms"}},
+		{args("serve --volume mem:1MiB --busy-poll 1h"), exitUsage, []string{"--busy-poll", "10s"}},
+		{args("serve --volume mem:1MiB --listen 127.0.0.1:4420"), exitUsage, []string{"--listen", "rdma://", "tcp://"}},
+		{args("serve --volume mem:1MiB --listen udp://127.0.0.1:4420"), exitUsage, []string{"--listen", `"udp"`, "rdma or tcp"}},
+		{args("serve --volume mem:1MiB --listen tcp://localhost:4420"), exitUsage, []string{"--listen", `"localhost"`, "IP address"}},
+		{args("serve --volume mem:1MiB --listen tcp://127.0.0.1:70000"), exitUsage, []string{"--listen", `"70000"`, "65535"}},
+		{args("serve --volume mem:1MiB --listen tcp://127.0.0.1 --listen tcp://127.0.0.1:4420"), exitUsage, []string{"--listen", "twice"}},
+		{args("serve --volume mem:1MiB --listen rdma://192.0.2.1"), exitFailure, []string{"--listen rdma://192.0.2.1:4420", "not an address of this host", "ip address"}},
+		{args("serve --volume mem:1MiB --listen tcp://192.0.2.1"), exitFailure, []string{"--listen tcp://192.0.2.1:4420", "not an address of this host", "ip address"}},
+	})
+}
+
+func TestInitiatorFlags(t *testing.T) {
+	check(t, "nvmeinit", []mistake{
+		{args("--bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit --help"}},
+		{args("format"), exitUsage, []string{`no command "format"`, "nvmeinit --help"}},
+		{args("connect --bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit connect --help"}},
+		{args("connect rdma"), exitUsage, []string{"flags only", `"rdma"`}},
+		{args("connect"), exitUsage, []string{"-t", "rdma or tcp"}},
+		{args("connect -t rdma"), exitUsage, []string{"-a", "127.0.0.1"}},
+		{args("connect -t fc -a 127.0.0.1"), exitUsage, []string{"-t", `"fc"`, "not supported", "rdma or tcp"}},
+		{args("connect -t tcp -a localhost"), exitUsage, []string{"-a", `"localhost"`, "IP address"}},
+		{args("connect -t tcp -a 127.0.0.1 -s nvme"), exitUsage, []string{"-s", `"nvme"`, "65535"}},
+		{args("connect -t tcp -a 127.0.0.1 -w here"), exitUsage, []string{"-w", `"here"`, "IP address"}},
+		{args("connect -t tcp -a 127.0.0.1 -w ::1"), exitUsage, []string{"-w ::1", "-a 127.0.0.1", "IPv6"}},
+		{args("connect -t tcp -a 127.0.0.1 -w 192.0.2.7 -n nqn.2026-11.org.example:x"), exitFailure, []string{"-w 192.0.2.7", "not an address of this host"}},
+		{args("connect -t rdma -a 127.0.0.1 -w 192.0.2.7"), exitFailure, []string{"-w 192.0.2.7", "not an address of this host"}},
+		{args("connect -t tcp -a 127.0.0.1 -n disk1"), exitUsage, []string{"-n", `"disk1"`, "nqn."}},
+		{args("connect -t tcp -a 127.0.0.1 -q me"), exitUsage, []string{"-q", `"me"`, "nqn."}},
+		{args("connect -t tcp -a 127.0.0.1 --hostid 12"), exitUsage, []string{"--hostid", `"12"`, "UUID"}},
+		{args("connect -t tcp -a 127.0.0.1 -o xml"), exitUsage, []string{"-o", `"xml"`, "normal or json"}},
+		{args("connect -t tcp -a 127.0.0.1 -i many"), exitUsage, []string{"--nr-io-queues", `"many"`, "number"}},
+		{args("connect -t tcp -a 127.0.0.1 -i -1"), exitUsage, []string{"-i -1", "65534"}},
+		{args("connect -t tcp -a 127.0.0.1 -Q 1"), exitUsage, []string{"-Q 1", "65536"}},
+		{args("connect -t tcp -a 127.0.0.1 -k -1"), exitUsage, []string{"-k -1", "seconds"}},
+		{args("connect -t tcp -a 127.0.0.1 --timeout 0s"), exitUsage, []string{"--timeout", "positive"}},
+		{args("connect -t rdma -a 127.0.0.1 -g"), exitUsage, []string{"-g", "NVMe/TCP", "ICRC"}},
+		{args("bench -t tcp -a 127.0.0.1 --rw reed"), exitUsage, []string{"--rw=reed", "randwrite"}},
+		{args("bench -t tcp -a 127.0.0.1 --bs 4kk"), exitUsage, []string{"--bs", `"4kk"`}},
+		{args("bench -t tcp -a 127.0.0.1 --iodepth 0"), exitUsage, []string{"--iodepth=0", "at least 1"}},
+		{args("bench -t tcp -a 127.0.0.1 --rwmixread 101"), exitUsage, []string{"--rwmixread=101", "100 percent"}},
+		{args("bench -t tcp -a 127.0.0.1 --runtime -1s"), exitUsage, []string{"--runtime=-1s", "positive"}},
+		{args("bench -t tcp -a 127.0.0.1 --time_based"), exitUsage, []string{"--time_based", "--runtime"}},
+		{args("write -t tcp -a 127.0.0.1 --input /nowhere/file"), exitFailure, []string{"--input /nowhere/file", "no such file"}},
+		{args("write -t tcp -a 127.0.0.1 --input /tmp"), exitFailure, []string{"--input /tmp", "is a directory"}},
+	})
+}
+
+// Files that can't be exported.
+func TestTargetFiles(t *testing.T) {
+	dir := t.TempDir()
+	at := "tcp://" + freeAddr(t).String()
+	serve := func(flags string) []string {
+		return append([]string{"serve", "--listen", at}, args(strings.ReplaceAll(flags, "DIR", dir))...)
+	}
+	makeFile(t, dir+"/odd.img", 1000)
+	makeFile(t, dir+"/even.img", 1<<20)
+	makeFile(t, dir+"/there.pcapng", 0)
+	check(t, "nvmetgt", []mistake{
+		{serve("--volume DIR/none.img"), exitFailure, []string{"none.img", "no such file", "--size"}},
+		{serve("--volume DIR/none.img --read-only"), exitFailure, []string{"none.img", "read-only isn't created"}},
+		{serve("--volume pmem:DIR/none.img"), exitFailure, []string{"pmem:", "none.img", "no such file", "--size"}},
+		{serve("--volume DIR/none/disk.img --size 1MiB"), exitFailure, []string{"disk.img", "directory doesn't exist"}},
+		{serve("--volume DIR/new.img --size 1001"), exitUsage, []string{"new.img", "1001 bytes", "block size 4096"}},
+		{serve("--volume DIR/odd.img"), exitFailure, []string{"odd.img", "1000 bytes", "not a multiple", "4096"}},
+		{serve("--volume pmem:DIR/odd.img"), exitFailure, []string{"odd.img", "1000 bytes", "not a multiple"}},
+		{serve("--volume DIR/even.img --size 2MiB"), exitFailure, []string{"even.img", "1.0 MiB", "2.0 MiB"}},
+		{serve("--volume DIR"), exitFailure, []string{"it is a directory"}},
+		{serve("--volume mem:1MiB --pcap DIR/there.pcapng"), exitFailure, []string{"--pcap", "there.pcapng", "exists already"}},
+		{serve("--volume mem:1MiB --pcap DIR/none/x.pcapng"), exitFailure, []string{"--pcap", "no such file"}},
+	})
+	if _, err := os.Stat(dir + "/new.img"); err == nil {
+		t.Error("a volume that was refused was created all the same")
+	}
+}
+
+// A file that may not be written: by its mode, which root overrides, or by its file system.
+func TestTargetReadOnlyFile(t *testing.T) {
+	dir, refused := t.TempDir(), "permission denied"
+	path := makeFile(t, dir+"/ro.img", 1<<20)
+	if os.Geteuid() == 0 {
+		if err := remountReadOnly(t, dir); err != nil {
+			t.Skipf("root may write every file, and this machine lets us mount nothing read-only: %v", err)
+		}
+		refused = "read-only file system"
+	} else if err := os.Chmod(path, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	at := "tcp://" + freeAddr(t).String()
+	check(t, "nvmetgt", []mistake{
+		{[]string{"serve", "--listen", at, "--volume", path}, exitFailure, []string{path, refused, "open it read-only"}},
+		{[]string{"serve", "--listen", at, "--volume", "pmem:" + path}, exitFailure, []string{path, refused, "open it read-only"}},
+	})
+	tgt := startTarget(t, "--volume", path, "--read-only")
+	tgt.must(t, cliTimeout, "tcp", "read", "--length", "64k", "--output", "/dev/null")
+	r := tgt.run(t, cliTimeout, "tcp", "write", "--input", makeFile(t, t.TempDir()+"/in", 4096))
+	checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"Write", "namespace 1", "write protected", "read-only"}})
+}
+
+// remountReadOnly makes a directory read-only until the test ends.
+func remountReadOnly(t *testing.T, dir string) error {
+	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	return unix.Mount("", dir, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")
+}
+
+// What another program has already.
+func TestTargetInUse(t *testing.T) {
+	dir := t.TempDir()
+	tgt := startTarget(t, "--volume", dir+"/file.img", "--volume", "pmem:"+dir+"/pmem.img", "--size", "4MiB")
+	owner := fmt.Sprintf("process %d", tgt.pid())
+	other := "tcp://" + freeAddr(t).String()
+	addr := tgt.addr.String()
+	check(t, "nvmetgt", []mistake{
+		{args("serve --listen " + other + " --volume " + dir + "/file.img"), exitFailure, []string{"file.img", "in use", owner, "nvmetgt", "another file"}},
+		{args("serve --listen " + other + " --volume pmem:" + dir + "/file.img"), exitFailure, []string{"file.img", "in use", owner}},
+		{args("serve --listen " + other + " --volume pmem:" + dir + "/pmem.img"), exitFailure, []string{"pmem.img", "in use", owner}},
+		{args("serve --listen " + other + " --read-only --volume " + dir + "/file.img"), exitFailure, []string{"file.img", "in use", owner}},
+		{args("serve --volume mem:1MiB --listen tcp://" + addr), exitFailure, []string{"--listen tcp://" + addr + ":4420", "port in use", "ss -ltnp", "choose another"}},
+		{args("serve --volume mem:1MiB --listen rdma://" + addr), exitFailure, []string{addr + ":4791", "port in use", owner, "nvmetgt", "another address"}},
+		{args("serve --volume mem:1MiB --listen rdma://" + addr + ":4421"), exitFailure, []string{addr + ":4791", "port in use", owner}},
+	})
+	check(t, "nvmeinit", []mistake{
+		{args("connect -t rdma -a " + addr + " -w " + addr), exitFailure, []string{"-w " + addr, addr + ":4791", "port in use", owner}},
+	})
+	tgt.stop(t)
+}
+
+// Port 4791 held by something that is neither of the programs.
+func TestRoCEPortTaken(t *testing.T) {
+	addr := freeAddr(t)
+	s, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, softrnic.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	check(t, "nvmetgt", []mistake{
+		{args("serve --volume mem:1MiB --listen rdma://" + addr.String()), exitFailure,
+			[]string{"4791", "port in use", fmt.Sprintf("process %d", os.Getpid()), "stop it", "another address"}},
+	})
+}
+
+// Targets that aren't there.
+func TestUnreachable(t *testing.T) {
+	nobody := freeAddr(t).String()
+	tgt := startTarget(t, "--volume", "mem:1MiB")
+	for _, verb := range []string{"discover", "connect", "list"} {
+		to := func(transport, addr, port string) []string {
+			return args(verb + " --timeout 1s -t " + transport + " -a " + addr + " -s " + port)
+		}
+		began := time.Now()
+		check(t, "nvmeinit", []mistake{
+			{to("tcp", nobody, "4420"), exitFailure, []string{"tcp://" + nobody + ":4420", "connection refused", "nothing listens", "-a and -s"}},
+			{to("rdma", nobody, "4420"), exitFailure, []string{"rdma://" + nobody + ":4420", "no answer within 1s", "UDP port 4791"}},
+			{to("tcp", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "-s"}},
+			{to("rdma", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "nothing listens on its port 4421"}},
+		})
+		if took := time.Since(began); took > 6*time.Second {
+			t.Errorf("%s: four refusals took %v, though --timeout is 1s", verb, took)
+		}
+	}
+}
+
+// Peers that accept a TCP connection and aren't NVMe/TCP targets.
+func TestNotATarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve func(net.Conn)
+		says  []string
+	}{
+		"silent": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, []string{"no answer within 1s", "TCP port"}},
+		"closes": {func(c net.Conn) { c.Close() }, []string{"doesn't answer as an NVMe/TCP target", "-a and -s"}},
+		"HTTP": {func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+			_, _ = io.Copy(io.Discard, c)
+		}, []string{"doesn't answer as an NVMe/TCP target", "PDU type 0x48"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go func() { c.serve(conn); conn.Close() }()
+				}
+			}()
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			r := nvmeinit(t, cliTimeout, args("connect -t tcp -a 127.0.0.1 --timeout 1s -s "+port)...)
+			checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: append(c.says, "tcp://127.0.0.1:"+port)})
+		})
+	}
+}
+
+func TestWrongSubsystem(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:1MiB", "--allow-host", "nqn.2026-11.org.example:friend")
+	const stranger, friend = "nqn.2026-11.org.example:stranger", "nqn.2026-11.org.example:friend"
+	for _, transport := range transports {
+		for _, c := range []struct {
+			flags string
+			says  []string
+		}{
+			{"-q " + friend + " -n nqn.2026-11.org.example:none",
+				[]string{"no subsystem nqn.2026-11.org.example:none", "nvmeinit discover -t " + transport + " -a " + tgt.addr.String()}},
+			{"-q " + stranger + " -n " + testNQN, []string{testNQN, "doesn't admit host " + stranger, "--allow-host", "-q"}},
+			{"-q " + stranger, []string{"no subsystem for host " + stranger, "--allow-host", "-q"}},
+		} {
+			t.Run(transport+" "+c.flags, func(t *testing.T) {
+				r := tgt.run(t, cliTimeout, transport, "connect", args(c.flags)...)
+				checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: append(c.says, transport+"://"+tgt.addr.String()+":4420")})
+			})
+		}
+		tgt.must(t, cliTimeout, transport, "connect", "-q", friend)
+	}
+	tgt.stop(t)
+}
+
+// Ranges and files that don't fit the namespace.
+func TestWrongRange(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "mem:1MiB")
+	dir := t.TempDir()
+	out := dir + "/out.img"
+	odd, big, small := makeFile(t, dir+"/odd", 5000), makeFile(t, dir+"/big", 5<<20), makeFile(t, dir+"/small", 4096)
+	there := makeFile(t, dir+"/there", 3)
+	for _, c := range []struct {
+		line string
+		code int
+		says []string
+	}{
+		{"read --output " + out + " --offset 100", exitUsage, []string{"--offset 100", "multiples", "4096"}},
+		{"read --output " + out + " --length 100", exitUsage, []string{"--length 100", "multiples", "4096"}},
+		{"read --output " + out + " --offset 8MiB", exitUsage, []string{"--offset 8.0 MiB", "beyond", "4.0 MiB"}},
+		{"read --output " + out + " --offset 3MiB --length 2MiB", exitUsage, []string{"--length 2.0 MiB", "--offset 3.0 MiB", "beyond", "4.0 MiB"}},
+		{"read --output " + out + " --nsid 9", exitFailure, []string{"--nsid 9", testNQN, "no such namespace", "it has 1 2"}},
+		{"read --output " + out + " --nsid 0", exitFailure, []string{"--nsid 0", "no such namespace", "it has 1 2"}},
+		{"read --output " + there, exitFailure, []string{there, "exists already", "choose another"}},
+		{"read --output " + dir + "/none/out", exitFailure, []string{dir + "/none/out", "no such file"}},
+		{"read --output /dev/full", exitFailure, []string{"/dev/full", "no space left"}},
+		{"write --input " + odd, exitUsage, []string{odd, "5000 bytes", "block, 4096 bytes", "--length"}},
+		{"write --input " + big, exitUsage, []string{big, "5.0 MiB", "room for 4.0 MiB", "--length"}},
+		{"write --input " + small + " --offset 4MiB", exitUsage, []string{small, "room for 0 B"}},
+		{"write --input " + small + " --offset 1", exitUsage, []string{"--offset 1", "multiples"}},
+		{"write --input " + small + " --length 8k", exitUsage, []string{small, "4.0 KiB", "less than --length 8.0 KiB"}},
+		{"write --input " + small + " --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
+		{"write --input /dev/null --length 4k", exitFailure, []string{"--input", "ended after 0 B", "--length"}},
+		{"write --input /dev/zero", exitFailure, []string{"full after 4.0 MiB", "--length"}},
+		{"id-ns --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
+		{"flush --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
+		{"bench --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
+		{"bench --bs 2MiB", exitUsage, []string{"--bs=2097152", "at most 1.0 MiB", "MDTS"}},
+		{"bench --bs 1000", exitUsage, []string{"--bs=1000", "multiple", "4096"}},
+		{"bench --offset 3", exitUsage, []string{"--offset=3", "multiple of 4096"}},
+		{"bench --size 5MiB", exitUsage, []string{"--size=5242880", "inside the namespace of 4194304"}},
+		{"bench --nsid 2 --offset 1MiB", exitUsage, []string{"--offset=1048576", "inside the namespace of 1048576"}},
+	} {
+		verb, flags, _ := strings.Cut(c.line, " ")
+		for _, transport := range transports {
+			t.Run(transport+" "+strings.ReplaceAll(c.line, "/", "∕"), func(t *testing.T) {
+				r := tgt.run(t, cliTimeout, transport, verb, append(args(flags), "-n", testNQN)...)
+				checkLine(t, r, "nvmeinit", mistake{code: c.code, says: c.says})
+			})
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Fatalf("%s: left %s behind", c.line, out)
+		}
+	}
+	if b, err := os.ReadFile(there); err != nil || len(b) != 3 {
+		t.Errorf("a file that existed was changed: %d bytes, %v", len(b), err)
+	}
+	tgt.stop(t)
+}
+
+// A disk that gets full: under the target's volume, under the initiator's output, and under a
+// capture.
+func TestDiskFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("a small file system can't be mounted here: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	in := makeFile(t, t.TempDir()+"/in", 8<<20)
+	tgt := startTarget(t, "--volume", dir+"/sparse.img", "--size", "16MiB", "--volume", "mem:16MiB")
+	for _, transport := range transports {
+		r := tgt.run(t, cliTimeout, transport, "write", "--nsid", "1", "--input", in)
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"Write", "namespace 1", "the volume behind the namespace is full"}})
+		out := dir + "/out"
+		r = tgt.run(t, cliTimeout, transport, "read", "--nsid", "2", "--output", out)
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--output " + out, "no space left", "after"}})
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%s: a part of the namespace was left in %s", transport, out)
+		}
+		r = tgt.run(t, cliTimeout, transport, "read", "--nsid", "2", "--output", "/dev/null", "--quiet", "--pcap", dir+"/full.pcapng")
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"full.pcapng", "no space left"}})
+		_ = os.Remove(dir + "/full.pcapng")
+		tgt.must(t, cliTimeout, transport, "read", "--nsid", "2", "--output", "/dev/null") // it goes on
+	}
+	tgt.stop(t)
+}
+
+// A pipe that is closed early, or full, is a failure too.
+func TestStandardOutputFull(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:4MiB")
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, verb := range []string{"read", "id-ctrl", "id-ns", "list", "smart-log", "discover", "connect"} {
+		cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), append([]string{verb}, tgt.to("tcp")...)...)
+		cmd.Stdout = full
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		_ = cmd.Run()
+		checkLine(t, result{stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}, "nvmeinit",
+			mistake{code: exitFailure, says: []string{"standard output", "no space left"}})
+	}
+}
+
+// Every command's help has an example that begins with the command.
+func TestHelp(t *testing.T) {
+	for program, verbs := range map[string][]string{
+		"nvmetgt": {"", "serve"},
+		"nvmeinit": {"", "discover", "connect", "id-ctrl", "id-ns", "list", "smart-log",
+			"read", "write", "flush", "bench"},
+	} {
+		for _, verb := range verbs {
+			r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
+			if r.code != 0 || r.stderr != "" {
+				t.Errorf("%s %s --help: exit code %d, %q", program, verb, r.code, r.stderr)
+			}
+			_, examples, _ := strings.Cut(r.stdout, "Examples:\n")
+			examples, _, _ = strings.Cut(examples, "\n\nFlags")
+			if !strings.Contains(examples, strings.TrimSpace(program+" "+verb)) {
+				t.Errorf("%s %s --help has no example:\n%s", program, verb, r.stdout)
+			}
+			for line := range strings.Lines(r.stdout) {
+				if n := len([]rune(line)); n > 112 {
+					t.Errorf("%s %s --help: a line of %d characters: %s", program, verb, n, line)
+				}
+			}
+		}
+		if r := start(t, nil, program, "--version").result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, program) {
+			t.Errorf("%s --version: exit code %d, %q", program, r.code, r.stdout)
+		}
+	}
+}
+
+// What -o json prints is JSON, with the fields that scripts look for.
+func TestJSON(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB")
+	for _, transport := range transports {
+		for _, c := range []struct {
+			line string
+			has  []string // paths of fields
+		}{
+			{"discover", []string{"genctr", "records.0.subnqn", "records.0.traddr", "records.0.trsvcid", "records.0.trtype"}},
+			{"connect", []string{"subnqn", "cntlid", "nr_io_queues", "round_trip_us", "namespaces.1.size"}},
+			{"id-ctrl", []string{"sn", "mn", "mdts", "nn", "subnqn", "ioccsz"}},
+			{"id-ns --nsid 2", []string{"nsze", "ncap", "flbas", "size", "block_size"}},
+			{"list", []string{"Devices.0.NameSpace", "Devices.1.PhysicalSize", "Devices.1.SectorSize"}},
+			{"smart-log", []string{"data_units_read", "host_read_commands", "avail_spare", "temperature"}},
+			{"bench --rw randread --bs 4k --iodepth 4 --runtime 100ms",
+				[]string{"jobs.0.read.iops", "jobs.0.read.bw_bytes", "jobs.0.read.clat_ns.percentile.99\\.000000", "jobs.0.usr_cpu"}},
+		} {
+			verb, flags, _ := strings.Cut(c.line, " ")
+			out := tgt.must(t, cliTimeout, transport, verb, append(args(flags), "-o", "json")...)
+			var v any
+			if err := json.Unmarshal([]byte(out), &v); err != nil {
+				t.Errorf("%s %s: not JSON: %v\n%s", transport, c.line, err, out)
+				continue
+			}
+			for _, path := range c.has {
+				if !hasField(v, path) {
+					t.Errorf("%s %s: no %s in\n%s", transport, c.line, path, out)
+				}
+			}
+		}
+	}
+}
+
+// hasField follows a path of names and indices with dots between; "\." is a dot in a name.
+func hasField(v any, path string) bool {
+	const dot = "\x00"
+	for name := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, dot), ".") {
+		name = strings.ReplaceAll(name, dot, ".")
+		switch x := v.(type) {
+		case map[string]any:
+			var ok bool
+			if v, ok = x[name]; !ok {
+				return false
+			}
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(name, &i); err != nil || i >= len(x) {
+				return false
+			}
+			v = x[i]
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// A program that is interrupted says so and stops at once, and the target serves on.
+func TestInterrupt(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:64MiB")
+	for _, transport := range transports {
+		p := tgt.startInit(t, transport, "bench", "--rw", "randread", "--runtime", "1m")
+		hold := tgt.startInit(t, transport, "connect", "--hold")
+		eventually(t, cliTimeout, "the connection is held", func() bool { return strings.Contains(hold.stderr.String(), "holding") })
+		for _, q := range []*program{p, hold} {
+			q.signal(syscall.SIGINT)
+			if code := q.wait(t, 5*time.Second); code != 0 && code != 130 {
+				t.Errorf("%s: exit code %d after SIGINT: %s", q, code, q.stderr.String())
+			}
+		}
+		tgt.must(t, cliTimeout, transport, "connect")
+	}
+	tgt.stop(t)
+}
