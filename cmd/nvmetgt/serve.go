@@ -104,7 +104,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	cli.AddFlags(c, "Observation", watch)
 }
 
-func serve(ctx context.Context, f *serveFlags, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, f *serveFlags, stdout, stderr io.Writer) (err error) {
 	log, err := f.logger(stderr)
 	if err != nil {
 		return err
@@ -117,7 +117,12 @@ func serve(ctx context.Context, f *serveFlags, stdout, stderr io.Writer) error {
 		return err
 	}
 	s := &server{flags: f, log: log, out: stdout}
-	defer s.close()
+	defer func() {
+		s.close()
+		if err == nil {
+			err = s.incomplete
+		}
+	}()
 	if err := s.openVolumes(); err != nil {
 		return err
 	}

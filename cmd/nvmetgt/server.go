@@ -36,6 +36,8 @@ type server struct {
 	rdma    []*rdma.Listener
 	tcp     []*tcpService
 	closers []func() error // last opened, first closed
+
+	incomplete error // why the capture lacks something, once it is closed
 }
 
 // tcpService is an NVMe/TCP listener and the goroutine that serves it.
@@ -124,7 +126,12 @@ func (s *server) openCapture() error {
 		return cli.FileError("--pcap", s.flags.pcap, err)
 	}
 	s.capture = c
-	s.onClose(c.Close)
+	s.onClose(func() error {
+		if err := c.Close(); err != nil {
+			s.incomplete = fmt.Errorf("--pcap: %w", err)
+		}
+		return nil
+	})
 	return nil
 }
 
@@ -200,7 +207,7 @@ func localAddrs(any netip.Addr) ([]netip.Addr, error) {
 func (s *server) listenTCP(e cli.Endpoint) error {
 	l, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth,
-		OnError: func(err error) { s.log.Warn("tcp: connection failed", "err", err) },
+		OnError: s.tcpFailed,
 		Tap:     s.tap(),
 	})
 	if err != nil {
@@ -211,6 +218,17 @@ func (s *server) listenTCP(e cli.Endpoint) error {
 	s.tcp = append(s.tcp, svc)
 	s.onClose(func() error { return errors.Join(l.Close(), <-svc.done) })
 	return s.target.AddPort(target.Port{Transport: nvme.TransportTCP, Addr: e.Addr})
+}
+
+// tcpFailed logs why an NVMe/TCP connection ended. What the engine ends itself, it logs itself.
+func (s *server) tcpFailed(err error) {
+	level := slog.LevelWarn
+	for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrClosed} {
+		if errors.Is(err, own) {
+			level = slog.LevelDebug
+		}
+	}
+	s.log.Log(context.Background(), level, "tcp: connection ended", "err", err)
 }
 
 // tap is what sees the bytes of NVMe/TCP connections: nothing without --pcap.
