@@ -211,7 +211,10 @@ func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
 	}
 	if s.write {
 		s.cqe = *cqe
-		if s.sending.Add(waitingResponse) != waitingResponse {
+		switch n := s.sending.Add(waitingResponse); {
+		case n >= 2*waitingResponse:
+			return invalid(offRespCID, "CID of a second response")
+		case n != waitingResponse:
 			return nil // the sender's written wakes us
 		}
 		s.sending.Store(0)

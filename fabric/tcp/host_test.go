@@ -418,6 +418,23 @@ func TestHostEarlyResponse(t *testing.T) {
 	d.ctrl.expect(TypeCapsuleCmd) // the other command wasn't lost
 }
 
+// TestHostSecondResponse answers such a write twice.
+func TestHostSecondResponse(t *testing.T) {
+	const size = 64 << 20
+	d := dialRaw(t, HostConfig{}, goodResp)
+	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, 512), make([]byte, size))
+	d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, R2TL: size}))
+	waitFor(t, "full socket", func() bool { return d.tr.Counters().Out.Blocked.Load() > 0 })
+	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
+	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
+	waitFor(t, "protocol error", func() bool { return d.tr.Counters().ProtocolErrors.Load() == 1 })
+	_ = d.ctrl.Close()
+	d.wait(done)
+	if !errors.Is(r.Err, ErrProtocol) {
+		t.Errorf("%v", r.Err)
+	}
+}
+
 // TestHostTerminated sends a C2HTermReq, and cuts the connection.
 func TestHostTerminated(t *testing.T) {
 	d := dialRaw(t, HostConfig{}, goodResp)
