@@ -120,7 +120,7 @@ func (p *pair) makeQP(s *side, handler func(verbs.CQ)) verbs.QP {
 
 // TestTearDownUnderLoad destroys queue pairs, memory and devices while they are busy.
 func TestTearDownUnderLoad(t *testing.T) {
-	for round := range 20 {
+	for round := range 8 {
 		p := newPair(t, pairConfig{endpoint: simnet.Config{MTU: 9000, Coalesce: true}})
 		var wg sync.WaitGroup
 		for _, s := range []*side{p.a, p.b} {
@@ -147,7 +147,7 @@ func TestTearDownUnderLoad(t *testing.T) {
 				}()
 			}
 		}
-		time.Sleep(time.Duration(round) * 200 * time.Microsecond)
+		time.Sleep(time.Duration(round) * 400 * time.Microsecond)
 		switch round % 4 {
 		case 0:
 			check(t, p.a.qp.Destroy())

@@ -221,6 +221,22 @@ func reportLoss(b *testing.B, sides ...*loopSide) {
 	}
 }
 
+// TestLoopbackAllocatesNothing counts allocations over real sockets, on both sides.
+func TestLoopbackAllocatesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a second")
+	}
+	for name, run := range map[string]func(*testing.B){
+		"echo":  func(b *testing.B) { benchmarkEcho(b, 32) },
+		"write": func(b *testing.B) { benchmarkBulk(b, verbs.WRRDMAWrite) },
+		"read":  func(b *testing.B) { benchmarkBulk(b, verbs.WRRDMARead) },
+	} {
+		if r := testing.Benchmark(run); r.N > 1000 && r.AllocsPerOp() != 0 {
+			t.Errorf("%s: %d allocations a request in %d", name, r.AllocsPerOp(), r.N)
+		}
+	}
+}
+
 // BenchmarkLoopbackBulk moves 128 KiB a request, 32 at once, by WRITE and by READ.
 func BenchmarkLoopbackBulk(b *testing.B) {
 	for _, op := range []struct {

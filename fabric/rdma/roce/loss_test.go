@@ -29,7 +29,7 @@ var mishaps = []mishap{
 func TestMishapToEachPacket(t *testing.T) {
 	for _, m := range mishaps {
 		for _, op := range operations {
-			for _, n := range []int{0, 1, 256, 257, 5 * 256, 9*256 + 1} {
+			for _, n := range []int{0, 257, 9*256 + 1} {
 				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
 					for victim := 0; ; victim++ {
 						hit := false

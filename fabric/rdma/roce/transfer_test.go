@@ -135,3 +135,17 @@ func TestOperations(t *testing.T) {
 		})
 	}
 }
+
+// TestSelf connects two queue pairs of one device, through its own socket.
+func TestSelf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		b := &side{t: t, dev: p.a.dev, pd: p.a.pd, cq: p.a.cq, mr: p.a.mr, buf: p.a.buf, wake: make(chan struct{}, 1)}
+		p.a.qp, b.qp = p.a.newQP(p.cfg), p.a.newQP(p.cfg)
+		p.connect(p.a, b)
+		fill(p.a.buf[:5000], 1)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, 5000), RemoteAddr: p.a.mr.Addr() + half, RKey: p.a.mr.RKey()})
+		p.a.want(1, verbs.WCSuccess)
+		checkMoved(t, p.a.buf, p.a.buf[half:], 5000)
+	})
+}
