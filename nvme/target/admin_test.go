@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -129,9 +130,27 @@ func TestErrorLog(t *testing.T) {
 		}
 		n := uint64(errorLogEntries + 3 - i)
 		if e.Count != n || e.CID != uint16(n-1) || e.SQID != 1 || e.NSID != 1 || e.LBA != 5000+n-1 ||
-			e.Status().Code() != nvme.StatusLBAOutOfRange || e.Location != 40 || e.TRTYPE != nvme.TransportTCP {
+			e.Status().Code() != nvme.StatusLBAOutOfRange || e.Location != 40 || e.TRTYPE != 0 {
 			t.Errorf("entry %d: %+v", i, e)
 		}
+	}
+}
+
+// TestErrorLogTransport: an entry names the transport only where the transport is to blame.
+func TestErrorLogTransport(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	s.io.pullErr = errors.New("no data")
+	s.io.fails(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512), nvme.StatusDataTransferError)
+	page := make([]byte, nvme.ErrorEntrySize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogError, Length: nvme.ErrorEntrySize}), page)
+	var e nvme.ErrorEntry
+	if err := e.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	if e.Status().Code() != nvme.StatusDataTransferError || e.TRTYPE != nvme.TransportTCP {
+		t.Errorf("entry %+v, want a data transfer error of TCP", e)
 	}
 }
 

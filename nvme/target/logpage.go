@@ -154,7 +154,10 @@ func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
 	st |= nvme.StatusMore
 	entry := nvme.ErrorEntry{
 		SQID: qid, CID: r.Cmd.CID(), StatusPhase: uint16(st) << 1, Location: r.engine.loc,
-		NSID: r.Cmd.NSID(), TRTYPE: l.transport,
+		NSID: r.Cmd.NSID(),
+	}
+	if c := st.Code(); c == nvme.StatusDataTransferError || c == nvme.StatusTransientTransport {
+		entry.TRTYPE = l.transport // 0 for an error that no transport made (Error Information Log Entry, byte 29)
 	}
 	if r.Cmd.Opcode() == nvme.OpFabrics {
 		entry.NSID = 0
