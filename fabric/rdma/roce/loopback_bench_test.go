@@ -57,7 +57,6 @@ func openLoop(b *testing.B, addr string, onCQ func(*loopSide)) *loopSide {
 		MaxSendWR: loopDepth, MaxRecvWR: loopDepth, MaxSendSGE: 1, MaxRecvSGE: 1,
 	})
 	check(b, err)
-	s.cq.ReqNotify()
 	b.Cleanup(func() { _ = s.dev.Close() })
 	return s
 }
@@ -176,6 +175,7 @@ func benchmarkEcho(b *testing.B, depth int) {
 		}
 		s.flush()
 		s.poll()
+		s.cq.ReqNotify()
 	}
 	open.Store(int64(depth))
 	left.Store(int64(b.N))
@@ -271,6 +271,7 @@ func benchmarkBulk(b *testing.B, op verbs.WROpcode) {
 	}
 	x, y := openLoops(b, host, func(*loopSide) {})
 	peer = y
+	x.cq.ReqNotify()
 	open.Store(depth)
 	left.Store(int64(b.N))
 	b.SetBytes(size)

@@ -246,7 +246,7 @@ func (d *Device) transmit(rounds int) {
 // quiesce returns when no memory of work requests is being sent. The device's lock is held.
 func (d *Device) quiesce() {
 	d.sendLock.Lock()
-	defer d.sendLock.Unlock() // waiting is all that is wanted
+	d.sendLock.Unlock() //nolint:gocritic,staticcheck // waiting is all that is wanted
 }
 
 // send hands the batch to the socket. It is called by one goroutine at a time, without the
