@@ -91,15 +91,14 @@ func (m *Manager) newID(handler verbs.CMHandler) *cmID {
 
 // Close ends everything: each identifier gets CMDeviceRemoval, in whose handler it can still be
 // disconnected and destroyed; then those that are left are destroyed, which tells their peers
-// once (DREQ or REJ) without waiting for an answer. When it returns, no handler runs and none
-// will. It must not be called from a handler. The device stays open.
+// (DREQ or REJ). It waits for DREPs, but not long, and asks nobody twice. When it returns, no
+// handler runs and none will. It must not be called from a handler. The device stays open.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	first := !m.closed
 	m.closed = true
 	m.mu.Unlock()
 	if first {
-		m.dev.HandleMADs(nil)
 		close(m.stop)
 	}
 	<-m.stopped
@@ -214,12 +213,46 @@ func (m *Manager) shutdown() {
 	for _, id := range m.allIDs() {
 		_ = id.Destroy() // a QP that is gone already is all that can be wrong
 	}
+	m.linger()
+	m.dev.HandleMADs(nil)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.down = true
 	m.table, m.events = newTable(), nil
 	m.counters.Connections.Store(0)
 	m.counters.HalfOpen.Store(0)
+}
+
+// lingerTime is how long Close waits for DREPs: many round trips, and little to a user.
+const lingerTime = 200 * time.Millisecond
+
+// linger takes messages until every peer that was sent a DREQ has answered, so that both sides
+// end in order and the port isn't closed to the last answer.
+func (m *Manager) linger() {
+	timer := time.NewTimer(lingerTime)
+	defer timer.Stop()
+	for m.awaitsDREP() {
+		select {
+		case <-m.inbox.wake:
+		case <-timer.C:
+			return
+		}
+		mads, _ := m.inbox.take()
+		for i := range mads {
+			m.onMAD(&mads[i])
+		}
+	}
+}
+
+func (m *Manager) awaitsDREP() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.table.byLocal {
+		if r.state == stateDREQSent {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Manager) allIDs() []*cmID {
