@@ -261,6 +261,7 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 	switch c.state {
 	case stateEstablished:
 		c.state = stateDREQSent
+		c.interval, c.retries = min(c.interval, dreqInterval), dreqRetries
 		c.sendPending(now, c.dreqTID, &DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, fx)
 	case stateREPSent, stateMRAREPRcvd:
 		// A DREQ is allowed from ESTABLISHED on only; a REJ ends this in every state of the peer.

@@ -188,8 +188,10 @@ func TestLoss(t *testing.T) {
 				ended(h, l)
 				want := 512 * time.Millisecond
 				switch a {
-				case AttrREQ, AttrDREQ, AttrDREP:
+				case AttrREQ:
 					want += 4608 * time.Millisecond
+				case AttrDREQ, AttrDREP:
+					want += dreqInterval
 				default:
 					want += 4096 * time.Millisecond
 				}
@@ -581,7 +583,7 @@ func TestDREQUnanswered(t *testing.T) {
 		start := time.Now()
 		h.id.Disconnect()
 		h.want(verbs.CMDisconnected)
-		if d := time.Since(start); d != 16*4608*time.Millisecond {
+		if d := time.Since(start); d != (1+dreqRetries)*dreqInterval {
 			t.Errorf("took %v", d)
 		}
 		h.want(verbs.CMTimewaitExit)
