@@ -24,6 +24,7 @@ type requester struct {
 	una, next, max wire.PSN
 	inflight       int // what una … next−1 count in the window
 	sinceAckReq    int // the same since the last packet that asks for an ACK
+	unasked        int // the last packet in the batch, where it doesn't ask; else −1
 
 	reads     readQueue // READs and atomics sent and not answered
 	readBytes int       // that they still bring
@@ -93,11 +94,34 @@ const (
 	emitted emitResult = iota
 	blocked            // something has to happen first; whatever it is makes the QP ready
 	noRoom             // in this batch
+	waiting            // for the path's window
 )
 
 // emitRequests puts request packets together. It returns noRoom where more could be sent at
-// once, and blocked otherwise.
+// once, and blocked otherwise. The last packet asks for an ACK in any case, since it may be a
+// while until the next one could.
 func (q *qp) emitRequests(t *txBatch, now time.Duration) emitResult {
+	r := &q.req
+	r.unasked = -1
+	first := r.next
+	res := q.emitSome(t, now)
+	if r.unasked >= 0 {
+		t.askAck(r.unasked)
+		r.sinceAckReq = 0
+	}
+	if res != waiting {
+		return res
+	}
+	if r.next == first {
+		q.path.waiting.add(q, &r.waitsWindow)
+	} else {
+		t.waiting = append(t.waiting, q)
+	}
+	return blocked
+}
+
+// emitSome puts packets together until something stops it.
+func (q *qp) emitSome(t *txBatch, now time.Duration) emitResult {
 	r := &q.req
 	if r.rnrUntil != 0 {
 		return blocked
@@ -208,8 +232,7 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	n := min(w.length-r.off, q.mtu)
 	cost := n + packetCost
 	if !q.path.window.admits(cost) {
-		q.path.waiting.add(q, &r.waitsWindow)
-		return 0, blocked
+		return 0, waiting
 	}
 	first, last := r.off == 0, r.off+n == w.length
 	p := &t.packet
@@ -219,14 +242,14 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	p.IETH.RKey = w.rkey
 	p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
 	r.sinceAckReq += cost
-	p.AckReq = last && q.wantsAck(w) || 4*r.sinceAckReq >= q.path.window.size ||
-		!q.path.window.admits(cost+q.mtu+packetCost)
+	p.AckReq = last && q.wantsAck(w) || 4*r.sinceAckReq >= q.path.window.size
 	if !q.addData(t, w, r.off, n) {
 		q.faultLocal(verbs.WCLocProtErr)
 		return 0, blocked
 	}
+	r.unasked = len(t.packets) - 1
 	if p.AckReq {
-		r.sinceAckReq = 0
+		r.sinceAckReq, r.unasked = 0, -1
 		r.sampleFrom(now)
 	}
 	r.off += n

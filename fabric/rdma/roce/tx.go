@@ -36,6 +36,7 @@ type txBatch struct {
 	packets []txPacket
 	bytes   int
 	gen     uint64 // counts batches
+	waiting []*qp  // for a window, behind those that found no room in it at all
 
 	parts     [][]byte
 	trains    []udp.Train
@@ -108,6 +109,12 @@ func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, 
 	k.size = k.data - k.head + n + pad + wire.ICRCSize
 	t.packets = append(t.packets, k)
 	t.bytes += k.size
+}
+
+// askAck has packet i ask for an acknowledgement.
+func (t *txBatch) askAck(i int) {
+	const offset, ackReq = 8, 0x80 // of the BTH (IBTA 9.2)
+	t.arena[t.packets[i].head+offset] |= ackReq
 }
 
 // seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4
@@ -189,6 +196,11 @@ func (d *Device) build(now time.Duration) bool {
 			d.markReady(q)
 		}
 	}
+	for i, q := range t.waiting {
+		q.path.waiting.add(q, &q.req.waitsWindow)
+		t.waiting[i] = nil
+	}
+	t.waiting = t.waiting[:0]
 	// Who wasn't served comes before who was and has more.
 	left := copy(line, line[served:])
 	clear(line[left:])
