@@ -31,6 +31,9 @@ const (
 	testNQN  = "nqn.2026-11.io.nvme-anywhere:test"
 )
 
+// racing says that the race detector watches the test or the programs.
+func racing() bool { return raceBuild || os.Getenv(raceEnv) == "1" }
+
 // transports are the names that -t takes.
 var transports = []string{"rdma", "tcp"}
 
@@ -96,8 +99,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start runs a program. It is killed when the test ends, and what it wrote is shown when the
-// test failed. lines, if not nil, sees every line of its standard output.
+// start runs a program. It is killed when the test ends, and when the test failed, what it wrote
+// is shown unless all was well with it. lines, if not nil, sees every line of its standard output.
 func start(t testing.TB, lines func(string), name string, args ...string) *program {
 	t.Helper()
 	if err := buildPrograms(); err != nil {
@@ -119,11 +122,22 @@ func start(t testing.TB, lines func(string), name string, args ...string) *progr
 	go p.follow(out, lines)
 	t.Cleanup(func() {
 		p.kill()
-		if t.Failed() {
-			t.Logf("%s\nstdout:\n%sstderr:\n%s", p, p.stdout.String(), p.stderr.String())
+		said := p.stdout.String() + p.stderr.String()
+		if t.Failed() && said != "" && !p.cmd.ProcessState.Success() {
+			t.Logf("%s\nstdout:\n%s\nstderr:\n%s", p, tail(p.stdout.String()), tail(p.stderr.String()))
 		}
 	})
 	return p
+}
+
+// tail is the last lines of what a program wrote.
+func tail(s string) string {
+	const most = 20
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if n := len(lines) - most; n > 0 {
+		lines = append([]string{fmt.Sprintf("(%d lines before)", n)}, lines[n:]...)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // follow gathers the output and waits for the end.

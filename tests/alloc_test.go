@@ -1,0 +1,154 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// ioLoad is one kind of I/O at depth 32.
+type ioLoad struct {
+	op   nvme.Opcode
+	size int
+	ios  int // counted; enough that what isn't of an I/O doesn't show
+}
+
+func (l ioLoad) String() string { return fmt.Sprintf("%s-%dk", l.op.IOName(), l.size>>10) }
+
+// TestNoAllocations counts what the heap gives in steady state to host and target together, for
+// reads and writes in the capsule and beside it.
+func TestNoAllocations(t *testing.T) {
+	if racing() {
+		t.Skip("the race detector allocates")
+	}
+	volumes := []struct {
+		name string
+		open func(testing.TB) (string, blockdev.Options)
+		ios  int // in 100,000
+	}{{"mem", memVolume, 100_000}, {"file", fileVolume, 20_000}}
+	for _, v := range volumes {
+		t.Run(v.name, func(t *testing.T) {
+			noLeaks(t)
+			spec, o := v.open(t)
+			remote := servePair(t, spec, o)
+			for _, path := range paths {
+				h := dialPair(t, remote, path)
+				for _, l := range []ioLoad{
+					{nvme.OpRead, 4 << 10, v.ios}, {nvme.OpWrite, 4 << 10, v.ios},
+					{nvme.OpRead, 128 << 10, v.ios / 10}, {nvme.OpWrite, 128 << 10, v.ios / 10},
+				} {
+					t.Run(path+"/"+l.String(), func(t *testing.T) { countAllocations(t, h, l) })
+				}
+				h.close(t)
+			}
+		})
+	}
+}
+
+func countAllocations(t *testing.T, h *hostSide, l ioLoad) {
+	const most = 0.01 // an I/O
+	d := newDriver(t, h, l)
+	defer d.free()
+	d.run(t, l.ios/5) // tables and pools grow to their size
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d.run(t, l.ios)
+	runtime.ReadMemStats(&after)
+	n := after.Mallocs - before.Mallocs
+	rate := float64(n) / float64(l.ios)
+	t.Logf("%d allocations in %d I/Os: %.5f each, %d bytes", n, l.ios, rate, after.TotalAlloc-before.TotalAlloc)
+	if rate >= most {
+		t.Errorf("%.4f allocations an I/O, want less than %v", rate, most)
+	}
+}
+
+// BenchmarkIO is the cost of an I/O on both sides together, in one process.
+func BenchmarkIO(b *testing.B) {
+	spec, o := memVolume(b)
+	remote := servePair(b, spec, o)
+	for _, path := range paths {
+		h := dialPair(b, remote, path)
+		for _, l := range []ioLoad{{op: nvme.OpRead, size: 4 << 10}, {op: nvme.OpWrite, size: 4 << 10},
+			{op: nvme.OpRead, size: 128 << 10}, {op: nvme.OpWrite, size: 128 << 10}} {
+			b.Run(path+"/"+l.String(), func(b *testing.B) {
+				d := newDriver(b, h, l)
+				defer d.free()
+				d.run(b, 1000)
+				b.SetBytes(int64(l.size))
+				b.ReportAllocs()
+				b.ResetTimer()
+				d.run(b, b.N)
+			})
+		}
+		h.close(b)
+	}
+}
+
+// driver keeps loadDepth I/Os of one kind outstanding on one queue.
+type driver struct {
+	h     *hostSide
+	queue *host.Queue
+	load  ioLoad
+	reqs  []*host.Request
+	rng   *rand.PCG
+	slots uint64 // places on the namespace
+	left  atomic.Int64
+	ended chan error // of every request
+}
+
+func newDriver(t testing.TB, h *hostSide, l ioLoad) *driver {
+	t.Helper()
+	ns, err := h.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{h: h, queue: h.Queues()[0], load: l, rng: rand.NewPCG(1, 2),
+		slots: uint64(ns.Size()) / uint64(l.size), ended: make(chan error, loadDepth)}
+	blocks := l.size / ns.BlockSize()
+	for range loadDepth {
+		b, err := h.Alloc(l.size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &host.Request{Data: b}
+		// Only the transport's context runs Done, one call at a time, as there is one queue.
+		r.Done = func(r *host.Request) {
+			if err := r.Check(); err != nil || d.left.Add(-1) < 0 {
+				d.ended <- err
+				return
+			}
+			r.Cmd.SetIO(l.op, ns.ID, d.rng.Uint64()%d.slots*uint64(blocks), uint32(blocks), 0)
+			d.queue.SubmitOne(r)
+		}
+		d.reqs = append(d.reqs, r)
+	}
+	for _, r := range d.reqs {
+		r.Cmd.SetIO(l.op, ns.ID, 0, uint32(blocks), 0)
+	}
+	return d
+}
+
+// run does n I/Os.
+func (d *driver) run(t testing.TB, n int) {
+	t.Helper()
+	d.left.Store(int64(max(n-len(d.reqs), 0)))
+	reqs := d.reqs[:min(n, len(d.reqs))]
+	d.queue.Submit(reqs)
+	for range reqs {
+		if err := <-d.ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (d *driver) free() {
+	for _, r := range d.reqs {
+		d.h.transport.Free(r.Data)
+	}
+}

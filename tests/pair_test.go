@@ -1,0 +1,79 @@
+package tests
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/persist"
+)
+
+// servePair serves a volume from the test itself, over both transports, and gives the address.
+// The target ends with the test.
+func servePair(t testing.TB, spec string, o blockdev.Options) netip.AddrPort {
+	t.Helper()
+	v, err := blockdev.Open(spec, o, persist.Kind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo := func(what string, f func() error) {
+		t.Cleanup(func() {
+			if err := f(); err != nil {
+				t.Errorf("closing the %s: %v", what, err)
+			}
+		})
+	}
+	undo("volume", v.Close)
+	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{
+		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo("target", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		return tgt.Close(ctx)
+	})
+	addr := netip.AddrPortFrom(freeAddr(t), 4420)
+	nic, err := softrnic.Open(addr.Addr(), softrnic.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo("RNIC", nic.Close)
+	rl, err := rdma.ListenTarget(nic, addr, tgt, rdma.TargetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo("RDMA listener", rl.Close)
+	tl, err := tcp.Listen(addr.String(), tgt, tcp.TargetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- tl.Serve(context.Background()) }()
+	undo("TCP listener", func() error { return errors.Join(tl.Close(), <-done) })
+	return addr
+}
+
+// dialPair connects to a target of servePair with one I/O queue.
+func dialPair(t testing.TB, remote netip.AddrPort, path string) *hostSide {
+	t.Helper()
+	return dialHost(t, remote, path, func(c *host.Config) { c.Queues, c.QueueSize = 1, loadDepth+1 })
+}
+
+// memVolume and fileVolume are the volumes that answer at once and later.
+func memVolume(testing.TB) (string, blockdev.Options) { return "mem:64MiB", blockdev.Options{} }
+
+func fileVolume(t testing.TB) (string, blockdev.Options) {
+	return filepath.Join(t.TempDir(), "disk.img"), blockdev.Options{Size: 64 << 20}
+}
