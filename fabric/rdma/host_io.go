@@ -157,11 +157,12 @@ func (q *hostQueue) takeReady() bool {
 	q.takeRecvs()
 	q.takeRevokes()
 	n := 0
+	inCapsule := q.capsuleRoom(len(q.ready))
 	for _, r := range q.ready {
 		if q.sqUsed+2 > q.sqSize {
 			break
 		}
-		if !q.addCommand(r) {
+		if !q.addCommand(r, inCapsule) {
 			break
 		}
 		n++
@@ -209,9 +210,21 @@ func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.batch.send = append(q.batch.send, wr)
 }
 
-// addCommand builds the capsule of r and the work requests that lend its memory and send it.
-// It reports false when the connection has failed.
-func (q *hostQueue) addCommand(r *host.Request) bool {
+// capsuleRoom is how much data a command may take along in its capsule when n leave together.
+// Alone, all that the target takes: one trip instead of two. In company, what fits one packet
+// with the command: capsules of two packets, of two sizes, would leave one by one, whereas
+// commands, and the data that the target READs, leave in trains.
+func (q *hostQueue) capsuleRoom(n int) int {
+	if n == 1 {
+		return q.attr.InCapsule
+	}
+	return min(q.attr.InCapsule, q.mtu-nvme.CommandSize)
+}
+
+// addCommand builds the capsule of r, with the data in it where there are at most inCapsule
+// bytes, and the work requests that lend its memory and send it. It reports false when the
+// connection has failed.
+func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 	i := int(r.Slot)
 	s := &q.slots[i]
 	capsule := q.capsules[i*q.capsuleSize:][:q.capsuleSize]
@@ -226,7 +239,7 @@ func (q *hostQueue) addCommand(r *host.Request) bool {
 	switch {
 	case len(r.Data) == 0 || cmd.Direction() == nvme.NoData:
 		cmd.SGL1().SetKeyed(nvme.SGLKeyed, 0, 0, 0)
-	case cmd.Direction() == nvme.HostToCtrl && len(r.Data) <= q.attr.InCapsule:
+	case cmd.Direction() == nvme.HostToCtrl && len(r.Data) <= inCapsule:
 		list = q.inCapsule(r, cmd, capsule, list)
 	default:
 		if err := q.lend(s, r.Data, cmd); err != nil {

@@ -30,6 +30,7 @@ type hostQueue struct {
 	cqes        []byte // a receive buffer per slot, for any response
 	cqeSGE      verbs.SGE
 	sqSize      int
+	mtu         int // bytes of a packet's payload
 
 	wcs   [64]verbs.WC // cqEvent only
 	batch *batch       // whoever is posting
