@@ -110,6 +110,9 @@ func (fab *fabric) Close() error {
 	if fab.rdma != nil {
 		errs = append(errs, fab.rdma.Close())
 	}
+	if fab.tcp != nil {
+		errs = append(errs, fab.tcp.Close())
+	}
 	if fab.rnic != nil {
 		errs = append(errs, fab.rnic.Close())
 	}
