@@ -435,7 +435,7 @@ func TestRKeyTable(t *testing.T) {
 	table := newRKeyTable()
 	model := map[uint32]*region{}
 	var keys []uint32
-	for i := range 200000 {
+	for i := range 40000 {
 		if len(keys) < 1500 && r.IntN(2) == 0 || len(keys) == 0 {
 			reg := &region{key: table.fresh()}
 			if r.IntN(2) == 0 {
