@@ -4,15 +4,15 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(VERSION)
 
-# How long `make verify`, `make fuzz` and the like run, each part.
-TIME    ?= 60s
+# How long each part of `make verify` and of `make fuzz` runs.
+TIME     ?= 60s
 FUZZTIME ?= 5s
 
-.PHONY: help build demo test setup check lint fuzz fuzz-short verify bench ceiling clean
+.PHONY: help build demo test setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 build: ## build bin/nvmetgt and bin/nvmeinit, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
@@ -42,5 +42,5 @@ verify: build ## random operations against a model for TIME on every volume and 
 bench: ## the benchmarks, in the form that benchstat reads
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 ./...
 
-clean:
+clean: ## remove what was built
 	rm -rf bin demo-data

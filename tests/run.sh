@@ -1,33 +1,62 @@
-#!/bin/sh
-# Runs the tests: vet, unit tests under the race detector, a few seconds of every fuzz target,
-# and the whole programs. What can't run on this machine is named at the end.
-set -eu
+#!/usr/bin/env bash
+# Runs the tests: form and vet, import directions, unit tests under the race detector, a moment
+# of every fuzz target, the whole programs, and the demo. It stops at the first step that fails,
+# and ends with what each step took and what could not be run here.
+set -euo pipefail
 cd "$(dirname "$0")/.."
-skipped=""
 
-say() { printf '\n== %s\n' "$1"; }
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/nvmeof-tests.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+skipped=$tmp/skipped
+: >"$skipped"
+summary=""
 
-say "go vet"
-go vet ./...
+# step NAME COMMAND... runs a command as one step.
+step() {
+	local name=$1 began=$SECONDS
+	shift
+	printf '\n== %s\n' "$name"
+	if ! "$@"; then
+		printf '\nFAILED: %s (after %d s)\n' "$name" $((SECONDS - began))
+		exit 1
+	fi
+	summary+=$(printf '  %-44s %4d s' "$name" $((SECONDS - began)))$'\n'
+}
 
-race="-race"
-if ! command -v cc >/dev/null 2>&1 && ! command -v gcc >/dev/null 2>&1; then
-	race=""
-	skipped="$skipped
-  the race detector: it needs a C compiler (gcc)"
-fi
-command -v tshark >/dev/null 2>&1 || skipped="$skipped
-  decoding a capture of ours with tshark: it is not installed"
+form() {
+	local gofmt bad
+	gofmt=$(go env GOROOT)/bin/gofmt
+	[ -x "$gofmt" ] || gofmt=$(command -v gofmt) || { echo "no gofmt here" >>"$skipped"; return 0; }
+	bad=$(find . -name '*.go' -not -path './bin/*' -exec "$gofmt" -l {} +)
+	[ -z "$bad" ] || { printf 'not formatted (gofmt -w):\n%s\n' "$bad"; return 1; }
+}
 
-say "unit tests${race:+, with the race detector}"
-go test $race -timeout 10m $(go list ./... | grep -v '/tests$')
+# can_race tells whether a C compiler works, which the race detector needs.
+can_race() {
+	printf '#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n' >"$tmp/probe.c"
+	$(go env CC) -o "$tmp/probe" "$tmp/probe.c" >/dev/null 2>&1
+}
 
-say "fuzz targets, ${FUZZTIME:-2s} each"
-tests/fuzz.sh "${FUZZTIME:-2s}"
+# gotest FLAGS... runs go test, and shows of its output what matters.
+gotest() {
+	go test -json "$@" 2>&1 | "$tmp/results" -skipped "$skipped"
+}
 
-say "whole programs"
-go test -timeout 20m -count=1 ./tests
+race=""
+if can_race; then race="-race"; else echo "race detector: it needs a C compiler (gcc)" >>"$skipped"; fi
 
-if [ -n "$skipped" ]; then
-	printf '\nskipped on this machine:%s\n' "$skipped"
+go build -o "$tmp/results" ./tests/results
+step "form" form
+step "vet" go vet ./...
+step "import directions" gotest -run '^TestImport' ./tests
+step "unit tests${race:+, with the race detector}" gotest ${race:+"$race"} -timeout 10m $(go list ./... | grep -Ev '/tests(/linux.*)?$')
+step "whole programs" gotest -timeout 20m -count 1 ./tests
+step "fuzz targets, ${FUZZTIME:-2s} each" tests/fuzz.sh "${FUZZTIME:-2s}"
+step "demo, with short measurements" go run ./tests/demo -bin bin -runtime 200ms
+
+printf '\nEverything passed, in %d minutes and %d seconds:\n%s' $((SECONDS / 60)) $((SECONDS % 60)) "$summary"
+if [ -s "$skipped" ]; then
+	printf 'Not run on this machine:\n'
+	sed 's/^/  /' "$skipped"
 fi
