@@ -28,12 +28,16 @@ const (
 	rawQPN  = 0x123456
 	rawPSN  = 100 // first of either side
 	rawRate = 8   // READs and atomics, both ways
+
+	// rawLatency has what is sent at once arrive at once.
+	rawLatency = time.Microsecond
 )
 
 // newRaw makes a device at addrB whose queue pair is connected to a raw peer at addrA.
 func newRaw(t *testing.T, c pairConfig) *rawPeer {
 	t.Helper()
 	p := &pair{t: t, net: simnet.New(1), cfg: c.withDefaults()}
+	p.net.SetDefault(simnet.Link{Latency: rawLatency})
 	s := p.newSide(addrB)
 	conn, err := p.net.Listen(netip.AddrPortFrom(addrA, wire.Port), simnet.Config{MTU: 9000})
 	check(t, err)
@@ -85,6 +89,7 @@ func (r *rawPeer) send(ps ...*wire.Packet) {
 // answers returns what the device sent until it is idle.
 func (r *rawPeer) answers() []string {
 	r.t.Helper()
+	time.Sleep(10 * rawLatency)
 	synctest.Wait()
 	var list []string
 	r.got = nil
