@@ -40,12 +40,12 @@ func codeDuration(code uint8) time.Duration {
 // peer's response timeout, 4608 ms.
 const reqInterval = 4608 * time.Millisecond
 
-// A DREQ is repeated sooner and less often than the peer asked for. There is nothing to wait for
+// A DREQ is repeated sooner, and less often, than the peer asked for. There is nothing to wait for
 // from a peer that lives, and most that don't answer have died: Linux's 16 tries would keep what
 // is left of them for more than a minute.
 const (
-	dreqInterval = 1024 * time.Millisecond
-	dreqRetries  = 3
+	dreqInterval = 512 * time.Millisecond
+	dreqRetries  = 7
 )
 
 // retransmitInterval is that of the passive side, from the code in the REQ.
