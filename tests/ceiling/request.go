@@ -30,7 +30,7 @@ type requester struct {
 
 // patience is how long to wait for an answer: without retransmission, one datagram lost
 // leaves its request unanswered for ever.
-const patience = 2 * time.Second
+const patience = 10 * time.Second
 
 func newRequester(w workload, conn udp.Conn, peer netip.AddrPort) *requester {
 	r := &requester{workload: w, conn: conn, out: batch{conn: conn, peer: peer}, sent: make([]time.Time, w.depth)}
