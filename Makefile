@@ -8,7 +8,7 @@ LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(V
 TIME     ?= 60s
 FUZZTIME ?= 5s
 
-.PHONY: help build demo test setup check lint fuzz verify bench clean
+.PHONY: help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -22,6 +22,12 @@ demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, comp
 
 test: build setup ## everything that is tested here: unit, race detector, whole programs
 	tests/run.sh
+
+test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 15 minutes)
+	NVMEOF_LINUX=1 $(GO) test ./tests/linux -count=1 -timeout 40m -v
+
+linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
+	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420
 
 setup: ## install what the tests use beyond Go, where that is possible
 	@tests/setup.sh

@@ -1,0 +1,278 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Image is a kernel and its first file system, ready to boot.
+type Image struct {
+	Version string // as asked for: 6.1 or 6.12
+	Release string // as uname -r says it
+	kernel  string // path of the ELF kernel
+	files   string // path of the archive, without init
+	init    []byte // an archive with /init, to follow it
+}
+
+// Prepare installs what the host lacks, downloads Debian's packages, and makes the images that
+// the cache doesn't have: a minute or two the first time, a second later.
+func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("lab: it installs packages and makes network devices: run it as root")
+	}
+	if err := installHost(ctx); err != nil {
+		return nil, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	cache = filepath.Join(cache, "nvmeof-lab")
+	all, err := closure(ctx, packages)
+	if err != nil {
+		return nil, err
+	}
+	init, err := buildInit(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]*Image{}
+	for _, v := range versions {
+		pkg, err := kernelPackage(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		debs, err := download(ctx, cache, append([]string{pkg}, all...))
+		if err != nil {
+			return nil, err
+		}
+		image, err := cached(ctx, cache, v, strings.TrimPrefix(pkg, "linux-image-"), debs)
+		if err != nil {
+			return nil, err
+		}
+		image.init = init
+		images[v] = image
+	}
+	return images, nil
+}
+
+// buildInit builds the guest's first program, and returns an archive with it.
+func buildInit(ctx context.Context) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "lab-init-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "init")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out,
+		"github.com/nvme-anywhere/nvmeof/tests/linux/guest")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("lab: build of the guest's init: %w\n%s", err, text)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	err = writeArchive(&b, files{"init": &file{mode: 0o755, data: data}})
+	return b.Bytes(), err
+}
+
+// cached returns the image of these packages and contents, and makes it where it isn't there.
+func cached(ctx context.Context, cache, version, release string, debs []string) (*Image, error) {
+	sum := sha256.New()
+	fmt.Fprintln(sum, "1", tools, besides, links, modules) // the number stands for how images are made
+	for _, d := range debs {
+		fmt.Fprintln(sum, filepath.Base(d))
+	}
+	base := filepath.Join(cache, version+"-"+hex.EncodeToString(sum.Sum(nil)[:8]))
+	image := &Image{Version: version, Release: release, kernel: base + ".vmlinux", files: base + ".cpio"}
+	if _, err := os.Stat(image.files); err == nil {
+		return image, nil
+	}
+	if err := image.make(ctx, debs); err != nil {
+		return nil, err
+	}
+	return image, nil
+}
+
+// make makes both files; the archive comes last, and by renaming, so that one that exists is whole.
+func (i *Image) make(ctx context.Context, debs []string) error {
+	source := files{}
+	for _, d := range debs {
+		if err := source.add(ctx, d, worthKeeping); err != nil {
+			return err
+		}
+	}
+	boot := source["boot/vmlinuz-"+i.Release]
+	if boot == nil {
+		return fmt.Errorf("lab: no kernel %s in its package", i.Release)
+	}
+	kernel, err := vmlinux(ctx, boot.data)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(i.kernel, kernel, 0o644); err != nil {
+		return err
+	}
+	image, err := userland(ctx, source)
+	if err != nil {
+		return err
+	}
+	if err := addModules(ctx, image, source, i.Release, modules); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := writeArchive(&b, image); err != nil {
+		return err
+	}
+	if err := os.WriteFile(i.files+".new", b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(i.files+".new", i.files)
+}
+
+// worthKeeping says whether a file of a package may get into an image.
+func worthKeeping(name string) bool {
+	if strings.HasPrefix(name, "usr/lib/modules/") && strings.Contains(name, "/kernel/") {
+		for _, dir := range []string{"/kernel/arch/", "/kernel/block/", "/kernel/crypto/", "/kernel/fs/", "/kernel/lib/", "/kernel/net/"} {
+			if strings.Contains(name, dir) {
+				return true
+			}
+		}
+		_, rest, _ := strings.Cut(name, "/kernel/drivers/")
+		dir, _, _ := strings.Cut(rest, "/")
+		switch dir {
+		case "infiniband", "nvme", "block", "virtio", "char", "net", "dma", "dca":
+			return true
+		}
+		return false
+	}
+	for _, dir := range []string{"boot/vmlinuz", "etc/", "usr/bin/", "usr/sbin/", "usr/lib/", "usr/lib64/"} {
+		if strings.HasPrefix(name, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// userland picks the tools, the libraries that they need, and busybox's names for the rest.
+func userland(ctx context.Context, source files) (files, error) {
+	image := files{}
+	for _, dir := range []string{"dev", "mnt", "proc", "root", "run", "sys", "tmp"} {
+		image[dir] = &file{mode: os.ModeDir}
+	}
+	for name, to := range links {
+		image[name] = &file{link: to}
+	}
+	for _, t := range tools {
+		if err := image.take(source, "usr/"+t); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range besides {
+		if err := image.take(source, name); err != nil {
+			return nil, err
+		}
+	}
+	image["etc/passwd"] = &file{mode: 0o644, data: []byte("root:x:0:0:root:/root:/bin/sh\n")}
+	image["etc/group"] = &file{mode: 0o644, data: []byte("root:x:0:\n")}
+	image["etc/hosts"] = &file{mode: 0o644, data: []byte("127.0.0.1 localhost\n")}
+	applets, err := applets(ctx, image["usr/bin/busybox"].data)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range applets {
+		if image["usr/bin/"+a] == nil && image["usr/sbin/"+a] == nil {
+			image["usr/bin/"+a] = &file{link: "busybox"}
+		}
+	}
+	return image, nil
+}
+
+// libraryDirs are where Debian has libraries.
+var libraryDirs = []string{"usr/lib/x86_64-linux-gnu/", "usr/lib64/", "usr/lib/"}
+
+// take puts a file into the image, under the name that it is asked for by, with the libraries
+// that it needs.
+func (fs files) take(source files, name string) error {
+	if fs[name] != nil {
+		return nil
+	}
+	f, at := source.follow(name)
+	if f == nil {
+		return fmt.Errorf("lab: no package has %s (%s)", name, at)
+	}
+	fs[name] = f
+	if !bytes.HasPrefix(f.data, []byte("\x7fELF")) {
+		return nil
+	}
+	needed, err := libraries(f.data)
+	if err != nil {
+		return fmt.Errorf("lab: %s: %w", name, err)
+	}
+	for _, lib := range needed {
+		if err := fs.takeLibrary(source, lib, path.Dir(at)+"/"); err != nil {
+			return fmt.Errorf("%w, which %s needs", err, name)
+		}
+	}
+	return nil
+}
+
+func (fs files) takeLibrary(source files, lib, beside string) error {
+	if path.IsAbs(lib) { // the dynamic linker
+		return fs.take(source, underUsr(lib[1:]))
+	}
+	for _, dir := range append(libraryDirs, beside, libraryDirs[0]+"ceph/") {
+		if f, _ := source.follow(dir + lib); f != nil {
+			return fs.take(source, dir+lib)
+		}
+	}
+	return fmt.Errorf("lab: no package has %s", lib)
+}
+
+// libraries are the shared libraries that an ELF file names, and its dynamic linker.
+func libraries(data []byte) ([]string, error) {
+	e, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	names, err := e.ImportedLibraries()
+	if err != nil {
+		return nil, err
+	}
+	if s := e.Section(".interp"); s != nil {
+		b, err := s.Data()
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, strings.TrimRight(string(b), "\x00"))
+	}
+	return names, nil
+}
+
+// applets asks busybox for the names that it answers to.
+func applets(ctx context.Context, busybox []byte) ([]string, error) {
+	dir, err := os.MkdirTemp("", "lab-busybox-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "busybox")
+	if err := os.WriteFile(name, busybox, 0o755); err != nil {
+		return nil, err
+	}
+	out, err := output(ctx, "", name, "--list")
+	return strings.Fields(string(out)), err
+}

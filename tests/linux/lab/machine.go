@@ -1,0 +1,197 @@
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/control"
+)
+
+// Config is what a machine is made of.
+type Config struct {
+	Name   string // at most 12 letters and digits
+	Number int    // its address is 198.18.0.Number; 2 to 254
+	MTU    int    // 0: 1500
+	Memory int    // MiB; 0: 1024
+	Image  *Image
+	Shell  bool // a person's shell on this terminal instead of Run
+}
+
+// bootTimeout is how long a machine may take to answer; an idle host needs 10 s.
+const bootTimeout = 3 * time.Minute
+
+// Machine is a running virtual machine.
+type Machine struct {
+	Config
+	Addr  netip.Addr // IPv4
+	Addr6 netip.Addr
+
+	dir     string // sockets, console
+	qemu    *exec.Cmd
+	channel *channel
+}
+
+// Boot starts a machine and waits until it takes commands.
+func Boot(ctx context.Context, c Config) (_ *Machine, err error) {
+	if c.MTU == 0 {
+		c.MTU = 1500
+	}
+	if c.Memory == 0 {
+		c.Memory = 1024
+	}
+	m := &Machine{Config: c}
+	n := byte(c.Number)
+	m.Addr = netip.AddrFrom4([4]byte{198, 18, 0, n})
+	a6 := HostAddr6.As16()
+	a6[15] = n
+	m.Addr6 = netip.AddrFrom16(a6)
+	if m.dir, err = os.MkdirTemp("", "lab-"+c.Name+"-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("machine %s: %w\n%s", c.Name, err, m.consoleTail())
+			m.Close()
+		}
+	}()
+	if err := tap(ctx, "tap-"+c.Name, c.MTU); err != nil {
+		return nil, err
+	}
+	if err := m.start(); err != nil {
+		return nil, err
+	}
+	if c.Shell {
+		return m, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	m.channel, err = dial(ctx, m.path("control"))
+	return m, err
+}
+
+func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// start runs QEMU.
+func (m *Machine) start() error {
+	initrd, err := os.ReadFile(m.Image.files)
+	if err != nil {
+		return err
+	}
+	// The kernel unpacks archives that follow one another.
+	if err := os.WriteFile(m.path("initrd"), append(initrd, m.Image.init...), 0o600); err != nil {
+		return err
+	}
+	m.qemu = exec.Command("qemu-system-x86_64", m.arguments()...)
+	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if m.Shell {
+		m.qemu.Stdin, m.qemu.Stdout, m.qemu.Stderr = os.Stdin, os.Stdout, os.Stderr
+	} else {
+		log, err := os.Create(m.path("qemu.log"))
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		m.qemu.Stdout, m.qemu.Stderr = log, log
+	}
+	return m.qemu.Start()
+}
+
+// plain are virtio-net's offloads, all off: what the machine sends is what a wire would carry.
+const plain = ",csum=off,gso=off,host_tso4=off,host_tso6=off,host_ecn=off,host_ufo=off" +
+	",guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ecn=off,guest_ufo=off"
+
+func (m *Machine) arguments() []string {
+	id := sha256.Sum256([]byte(m.Name))
+	serial := "file:" + m.path("console")
+	if m.Shell {
+		serial = "mon:stdio"
+	}
+	kernel := []string{
+		"console=ttyS0", "quiet", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nowatchdog",
+		"audit=0", "tsc=reliable", "no_timer_check", "net.ifnames=0", "random.trust_cpu=on", "cgroup_disable=memory",
+		"lab.name=" + m.Name,
+		fmt.Sprintf("lab.addresses=%s/24,%s/64", m.Addr, m.Addr6),
+		fmt.Sprintf("lab.mtu=%d", m.MTU),
+		fmt.Sprintf("lab.host=%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16]),
+	}
+	if m.Shell {
+		kernel = append(kernel, "lab.shell=1")
+	}
+	return []string{
+		"-name", m.Name, "-accel", "tcg,thread=multi,tb-size=256",
+		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe",
+		"-machine", "q35,usb=off,sata=off,smbus=off,vmport=off,hpet=off",
+		"-smp", "1", "-m", fmt.Sprint(m.Memory), "-rtc", "base=utc",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-kernel", m.Image.kernel, "-initrd", m.path("initrd"), "-append", strings.Join(kernel, " "),
+		"-serial", serial,
+		"-device", "virtio-rng-pci",
+		"-netdev", "tap,id=n0,ifname=tap-" + m.Name + ",script=no,downscript=no",
+		"-device", fmt.Sprintf("virtio-net-pci,netdev=n0,mac=52:54:00:18:00:%02x,host_mtu=%d,romfile=%s", m.Number, m.MTU, plain),
+		"-device", "virtio-serial-pci",
+		"-chardev", "socket,id=c0,path=" + m.path("control") + ",server=on,wait=off",
+		"-device", "virtserialport,chardev=c0,name=" + control.PortName,
+	}
+}
+
+// Wait waits until the machine of a person's shell ends.
+func (m *Machine) Wait() error { return m.qemu.Wait() }
+
+// Close ends the machine at once. What it had connected to sees it go silent.
+func (m *Machine) Close() {
+	if m.channel != nil {
+		m.channel.close()
+	}
+	if m.qemu != nil && m.qemu.Process != nil {
+		_ = m.qemu.Process.Kill()
+		_ = m.qemu.Wait()
+	}
+	_ = ip(context.Background(), "link del tap-"+m.Name)
+	_ = os.RemoveAll(m.dir)
+}
+
+// ErrExit is the error of a command that ended with another exit code than 0.
+var ErrExit = errors.New("exit code")
+
+// Run runs a shell line in the machine, for as long as ctx allows, and returns its standard
+// output. The error of one that fails has what it wrote to its standard error.
+func (m *Machine) Run(ctx context.Context, line string) (string, error) {
+	out, stderr, code, err := m.channel.run(ctx, line)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%w %d: %s", ErrExit, code, strings.TrimSpace(stderr))
+	}
+	if err != nil {
+		return out, fmt.Errorf("%s: %s: %w", m.Name, line, err)
+	}
+	return out, nil
+}
+
+// complaints is what a kernel writes that has found a fault in itself.
+var complaints = regexp.MustCompile(`(?m)^.*(BUG:|Oops|WARNING: CPU|Call Trace|blocked for more than|Kernel panic|general protection|refcount_t).*$`)
+
+// Complaints are the lines of the console with which the kernel says that something in it is
+// wrong.
+func (m *Machine) Complaints() []string {
+	b, _ := os.ReadFile(m.path("console"))
+	return complaints.FindAllString(string(b), -1)
+}
+
+// consoleTail is the end of what the machine and QEMU said, for errors.
+func (m *Machine) consoleTail() string {
+	var all []byte
+	for _, name := range []string{"qemu.log", "console"} {
+		b, _ := os.ReadFile(m.path(name))
+		all = append(all, b...)
+	}
+	return string(all[max(0, len(all)-2000):])
+}

@@ -1,0 +1,93 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+// peer is the machine with the Linux kernel that we talk to.
+type peer struct{ *lab.Machine }
+
+// mtus are those of the network; rxe makes path MTUs of 1024 and 4096 of them.
+var mtus = []int{1500, 9000}
+
+// TestLinux runs everything against each kernel, with each MTU, one machine after the other.
+func TestLinux(t *testing.T) {
+	for _, version := range kernels {
+		for _, mtu := range mtus {
+			t.Run(fmt.Sprintf("%s/%d", version, mtu), func(t *testing.T) { testPeer(t, version, mtu) })
+		}
+	}
+}
+
+func testPeer(t *testing.T, version string, mtu int) {
+	if err := lab.Network(t.Context(), mtu); err != nil {
+		t.Fatal(err)
+	}
+	m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Image: images[version]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p := &peer{m}
+	p.must(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0")
+	p.must(t, "rdma link add rxe0 type rxe netdev eth0")
+	p.must(t, "dmesg -C")
+	for _, transport := range []string{"rdma", "tcp"} {
+		t.Run("host/"+transport, func(t *testing.T) { testHost(t, p, transport) })
+		t.Run("target/"+transport, func(t *testing.T) { testTarget(t, p, transport) })
+	}
+	t.Run("filesystem", func(t *testing.T) { testFileSystem(t, p) })
+	for _, line := range p.Complaints() {
+		t.Errorf("the kernel says: %s", line)
+	}
+}
+
+// patience is how long any one command in the machine may take; fio on a busy host is slow.
+const patience = 3 * time.Minute
+
+// try runs a shell line in the machine. It serves clean-up too, when t's context has ended.
+func (p *peer) try(t testing.TB, line string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	defer cancel()
+	return p.Run(ctx, line)
+}
+
+// must is try for what must succeed.
+func (p *peer) must(t testing.TB, line string) string {
+	t.Helper()
+	out, err := p.try(t, line)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
+
+// want is must for what must also write something.
+func (p *peer) want(t testing.TB, line, text string) {
+	t.Helper()
+	if out := p.must(t, line); !strings.Contains(out, text) {
+		t.Errorf("%s: no %q in:\n%s", line, text, out)
+	}
+}
+
+// harmless are warnings of the kernel that are about itself.
+var harmless = regexp.MustCompile(`long keepalive RTT|hrtimer: interrupt took|drop_caches|resetting controller|null_blk: disk|clocksource:`)
+
+// quiet fails the test if the kernel wrote a warning or an error since the last time.
+func (p *peer) quiet(t testing.TB) {
+	t.Helper()
+	for line := range strings.Lines(p.must(t, "dmesg -c -l emerg,alert,crit,err,warn")) {
+		if !harmless.MatchString(line) {
+			t.Errorf("the kernel warns: %s", line)
+		}
+	}
+	p.must(t, "dmesg -C")
+}

@@ -1,0 +1,85 @@
+package linux
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+const testNQN = "nqn.2026-11.io.nvme-anywhere:linux"
+
+// serve starts nvmetgt on the lab's network, both transports, IPv4 and IPv6, and waits until it
+// serves. It ends with the test, which fails if it doesn't end cleanly.
+func serve(t testing.TB, args ...string) {
+	t.Helper()
+	args = append([]string{"serve", "--nqn", testNQN}, args...)
+	for _, transport := range []string{"rdma", "tcp"} {
+		args = append(args, "--listen", transport+"://"+lab.HostAddr.String()+":4420",
+			"--listen", transport+"://["+lab.HostAddr6.String()+"]:4420")
+	}
+	cmd := exec.Command(filepath.Join(binDir, "nvmetgt"), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		err := cmd.Wait()
+		kill.Stop()
+		if err != nil {
+			t.Errorf("nvmetgt after SIGTERM: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("nvmetgt said:\n%s", stderr.String())
+		}
+	})
+	ready := make(chan bool, 1)
+	go func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "ready") {
+				ready <- true
+			}
+		}
+		close(ready)
+	}()
+	select {
+	case ok := <-ready:
+		if !ok {
+			t.Fatal("nvmetgt ended before it was ready")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("nvmetgt was not ready within a minute")
+	}
+}
+
+// nvmeinit runs it to its end and returns what it wrote and its exit code.
+func nvmeinit(t testing.TB, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(binDir, "nvmeinit"), args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,58 @@
+// Command shell boots one lab machine and gives a shell in it, on this terminal. The host's
+// side of its network is where the command after -- runs, if there is one: as
+//
+//	go run ./tests/linux/shell -kernel 6.12 -- bin/nvmetgt serve -v mem:1GiB -l rdma://198.18.0.1:4420 -l tcp://198.18.0.1:4420
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+func main() {
+	version := flag.String("kernel", "6.12", "Debian's kernel: 6.1 or 6.12")
+	mtu := flag.Int("mtu", 1500, "`bytes` of an IP packet")
+	flag.Parse()
+	if err := run(*version, *mtu, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(version string, mtu int, beside []string) error {
+	ctx := context.Background()
+	images, err := lab.Prepare(ctx, version)
+	if err != nil {
+		return err
+	}
+	if !lab.Isolated() {
+		os.Exit(lab.Isolate())
+	}
+	if err := lab.Network(ctx, mtu); err != nil {
+		return err
+	}
+	if len(beside) > 0 {
+		cmd := exec.Command(beside[0], beside[1:]...)
+		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		defer func() {
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			_ = cmd.Wait()
+		}()
+	}
+	m, err := lab.Boot(ctx, lab.Config{Name: "lab", Number: 2, MTU: mtu, Image: images[version], Shell: true})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	return m.Wait()
+}
