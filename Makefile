@@ -8,7 +8,7 @@ LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(V
 TIME     ?= 60s
 FUZZTIME ?= 5s
 
-.PHONY: help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: speed help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -44,6 +44,9 @@ fuzz: ## run every fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
 
 verify: build ## random operations against a model for TIME on every volume and transport
 	NVMEOF_VERIFY_TIME=$(TIME) $(GO) test ./tests -run TestModel -count=1 -timeout 0 -v
+
+speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
+	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v
 
 bench: ## the benchmarks, in the form that benchstat reads
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 ./...
