@@ -65,6 +65,7 @@ var rooms = []room{
 	{dir: "internal/cli", may: []string{"nvme", "blockdev", "internal/version"}},
 	{dir: "internal/version"},
 	{dir: "cmd", may: []string{everything}},
+	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/..."}, tests: []string{everything}}, // what users may import
 	{dir: "tests", may: []string{everything}},
 }
 

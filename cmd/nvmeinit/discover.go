@@ -67,7 +67,7 @@ func printDiscovery(w io.Writer, log *host.DiscoveryLog) {
 	t := newTable(w, "trtype", "adrfam", "traddr", "trsvcid", "subtype", "portid", "subnqn")
 	for i := range log.Entries {
 		e := &log.Entries[i]
-		t.AppendRow([]any{e.TRTYPE, e.ADRFAM, e.Address(), e.Service(), e.SUBTYPE, e.PORTID, e.NQN()})
+		t.AppendRow([]any{e.TRTYPE.String(), e.ADRFAM.String(), e.Address(), e.Service(), e.SUBTYPE.String(), e.PORTID, e.NQN()})
 	}
 	t.Render()
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -27,6 +28,7 @@ func newTable(w io.Writer, head ...any) table.Writer {
 	style := table.StyleLight
 	style.Options.DrawBorder = false
 	style.Options.SeparateColumns = false
+	style.Format.Header = text.FormatDefault
 	t.SetStyle(style)
 	t.AppendHeader(head)
 	return t
@@ -49,9 +51,9 @@ func fields(page any) []field {
 		if !f.IsExported() || f.Name == "VendorSpecific" {
 			continue
 		}
-		text, value := show(f.Name, v.Field(i))
+		shown, value := show(f.Name, v.Field(i))
 		if value != nil {
-			fs = append(fs, field{strings.ToLower(f.Name), text, value})
+			fs = append(fs, field{strings.ToLower(f.Name), shown, value})
 		}
 	}
 	return fs
@@ -62,7 +64,7 @@ var identifiers = map[string]bool{"IEEE": true, "FGUID": true, "NGUID": true, "E
 
 // show gives a field's value: identifiers in hex, counts in decimal, bit fields (named integer
 // types) in hex, what has a name by its name. In JSON numbers are numbers.
-func show(name string, v reflect.Value) (text string, value any) {
+func show(name string, v reflect.Value) (shown string, value any) {
 	switch v.Kind() {
 	case reflect.Array:
 		if v.Type().Elem().Kind() != reflect.Uint8 {
@@ -70,18 +72,18 @@ func show(name string, v reflect.Value) (text string, value any) {
 		}
 		b := make([]byte, v.Len())
 		reflect.Copy(reflect.ValueOf(b), v)
-		if text = nvme.Text(b); identifiers[name] || !printable(text) {
-			text = hex.EncodeToString(b)
+		if shown = nvme.Text(b); identifiers[name] || !printable(shown) {
+			shown = hex.EncodeToString(b)
 		}
-		return text, text
+		return shown, shown
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		text = fmt.Sprint(v.Uint())
+		shown = fmt.Sprint(v.Uint())
 		if s, ok := v.Interface().(fmt.Stringer); ok {
-			text = s.String()
+			shown = s.String()
 		} else if v.Type().PkgPath() != "" {
-			text = fmt.Sprintf("%#x", v.Uint())
+			shown = fmt.Sprintf("%#x", v.Uint())
 		}
-		return text, v.Uint()
+		return shown, v.Uint()
 	case reflect.Bool:
 		return fmt.Sprint(v.Bool()), v.Bool()
 	}
@@ -100,13 +102,20 @@ func printable(s string) bool {
 	return true
 }
 
+// minNameWidth keeps the columns of most pages at one place.
+const minNameWidth = 10
+
 // printFields shows fields as nvme-cli does: a line each, or a JSON object.
 func printFields(w io.Writer, format string, fs []field) error {
 	if format == "json" {
 		return printJSON(w, object(fs))
 	}
+	width := minNameWidth
 	for _, f := range fs {
-		fmt.Fprintf(w, "%-16s : %s\n", f.name, f.text)
+		width = max(width, len(f.name))
+	}
+	for _, f := range fs {
+		fmt.Fprintf(w, "%-*s : %s\n", width, f.name, f.text)
 	}
 	return nil
 }

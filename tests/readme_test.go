@@ -1,0 +1,128 @@
+package tests
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const readme = "../README.md"
+
+// codeBlocks are the fenced blocks of the README in a language, in order.
+func codeBlocks(t *testing.T, language string) []string {
+	t.Helper()
+	b, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for rest := string(b); ; {
+		_, after, ok := strings.Cut(rest, "\n```"+language+"\n")
+		if !ok {
+			break
+		}
+		block, after, ok := strings.Cut(after, "\n```\n")
+		if !ok {
+			t.Fatalf("%s: a block isn't closed", readme)
+		}
+		blocks, rest = append(blocks, block+"\n"), "\n"+after
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("%s has no block in %s", readme, language)
+	}
+	return blocks
+}
+
+// The Go programs in the README are those in examples, which are compiled with everything else.
+func TestReadmePrograms(t *testing.T) {
+	var all string
+	for _, path := range []string{"../examples/target/main.go", "../examples/initiator/main.go"} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += string(b)
+	}
+	for _, block := range codeBlocks(t, "go") {
+		if !strings.Contains(all, block) {
+			t.Errorf("%s shows a program that isn't in examples:\n%s", readme, block)
+		}
+	}
+}
+
+// The commands of the README's tour do what it says, in its order.
+func TestReadmeTour(t *testing.T) {
+	dir := t.TempDir()
+	at := freeAddr(t)
+	if err := buildPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, block := range codeBlocks(t, "console") {
+		for line := range strings.Lines(block) {
+			command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ ")
+			if !ok {
+				continue
+			}
+			command = strings.ReplaceAll(command, "127.0.0.1", at.String())
+			if serve, ok := strings.CutPrefix(command, "nvmetgt serve "); ok {
+				flags := args(strings.ReplaceAll(serve, "disk.img", filepath.Join(dir, "disk.img")))
+				tgt := startTargetAt(t, at, flags...)
+				t.Cleanup(func() { tgt.stop(t) })
+				continue
+			}
+			shell(t, dir, command)
+			ran++
+		}
+	}
+	if ran < 10 {
+		t.Errorf("the tour has %d commands", ran)
+	}
+}
+
+// shell runs a command with the programs in its path.
+func shell(t *testing.T, dir, command string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("$ %s: %v\n%s", command, err, out)
+	}
+}
+
+// The example programs find each other, and the host reads what it wrote.
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", module+"/examples/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", build, err, out)
+	}
+	addr := freeAddr(t).String() + ":" + nvmePort
+	target := exec.Command(dir+"/target", "-addr", addr)
+	stderr, err := target.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(stderr)
+	line, err := lines.ReadString('\n')
+	if !strings.Contains(line, "ready") {
+		t.Errorf("the target says %q, %v", line, err)
+	}
+	out, err := exec.Command(dir+"/initiator", "-addr", addr).CombinedOutput()
+	if err != nil || string(out) != "hello over RDMA, of 67108864 bytes\n" {
+		t.Errorf("the initiator says %q, %v", out, err)
+	}
+	_ = target.Process.Signal(os.Interrupt)
+	rest, _ := io.ReadAll(lines)
+	if err := target.Wait(); err != nil {
+		t.Errorf("the target ended with %v: %s", err, rest)
+	}
+}
