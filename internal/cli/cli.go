@@ -41,6 +41,9 @@ func Usage(format string, a ...any) error { return &UsageError{fmt.Errorf(format
 func Main(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
+	// A reader that goes away (`| head`) makes a write fail; the signal would end the program
+	// before it has disconnected, and leave the controller to the target's keep alive timer.
+	signal.Ignore(unix.SIGPIPE)
 	return Execute(ctx, root, os.Stderr)
 }
 
@@ -52,6 +55,9 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	out := &checked{w: root.OutOrStdout()}
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
+	if errors.Is(out.err, unix.EPIPE) && (err == nil || errors.Is(err, unix.EPIPE)) {
+		return ExitFailure // who read it has seen enough, and needs no explanation
+	}
 	if err == nil && out.err != nil {
 		err = Say(out.err, "standard output: %v", cause(out.err))
 	}
