@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests: form and vet, import directions, unit tests under the race detector, a moment
+# Runs the tests: form and vet, a build for arm64, import directions, unit tests under the race detector, a moment
 # of every fuzz target, the whole programs, and the demo. It stops at the first step that fails,
 # and ends with what each step took and what could not be run here.
 set -euo pipefail
@@ -49,6 +49,7 @@ if can_race; then race="-race"; else echo "race detector: it needs a C compiler 
 go build -o "$tmp/results" ./tests/results
 step "form" form
 step "vet" go vet ./...
+step "build for arm64" env GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build ./...
 step "import directions" gotest -run '^TestImport' ./tests
 step "unit tests${race:+, with the race detector}" gotest ${race:+"$race"} -timeout 10m $(go list ./... | grep -Ev '/tests(/linux.*)?$')
 step "whole programs" gotest -timeout 20m -count 1 ./tests
