@@ -32,7 +32,8 @@ type Controller struct {
 	features features
 	events   events
 	kato     time.Duration
-	timer    *time.Timer // keep-alive; nil where there is none
+	timer    *time.Timer   // keep-alive; nil where there is none
+	due      time.Duration // when timer runs out, on the target's clock
 }
 
 // newController makes a controller for the host of q.

@@ -33,6 +33,7 @@ func (c *Controller) setKATO(d time.Duration) {
 	}
 	c.timer = nil
 	if d > 0 {
+		c.due = time.Duration(c.t.now()) + d
 		c.timer = time.AfterFunc(d, c.keepAliveTimer)
 	}
 }
@@ -54,9 +55,11 @@ func (c *Controller) keepAliveTimer() {
 	for _, q := range c.queues {
 		seen = max(seen, q.seen.Load())
 	}
-	silent := time.Duration(c.t.now() - seen)
+	now := time.Duration(c.t.now())
+	silent := now - time.Duration(seen)
 	kato := c.kato
-	if rest := kato - silent; rest > 0 {
+	if rest := keepAliveRest(silent, now-c.due, kato); rest > 0 {
+		c.due = now + rest
 		c.timer.Reset(rest)
 		c.mu.Unlock()
 		return
@@ -68,6 +71,22 @@ func (c *Controller) keepAliveTimer() {
 	c.t.log.warn("host is silent: its controller ends", "subsystem", c.sub.nqn, "cntlid", c.id,
 		"host", c.hostNQN, "silent", silent.Round(time.Millisecond), "kato", kato)
 	c.fatal(ErrKeepAlive)
+}
+
+// keepAliveRest is how long the host still has, when it has been silent for so long and the
+// timer has run late by that much; 0 when its time is over.
+//
+// A timer that is late by much tells that it was us who stood still: a stopped process, a
+// suspended or starved machine. What the host sent in the meantime lies unread in sockets, so
+// it gets half the timeout to be heard.
+func keepAliveRest(silent, late, kato time.Duration) time.Duration {
+	if silent < kato {
+		return kato - silent
+	}
+	if late > kato/2 {
+		return kato / 2
+	}
+	return 0
 }
 
 // keepAliveCommand executes Keep Alive. That it arrived is all that matters.

@@ -151,3 +151,20 @@ func TestConnectTimeout(t *testing.T) {
 		}
 	})
 }
+
+// TestKeepAliveRest: who stood still himself hears the host first.
+func TestKeepAliveRest(t *testing.T) {
+	const s = time.Second
+	for _, tc := range []struct{ silent, late, kato, want time.Duration }{
+		{2 * s, 0, 5 * s, 3 * s},
+		{2 * s, 9 * s, 5 * s, 3 * s},
+		{5 * s, 0, 5 * s, 0},
+		{6 * s, s, 5 * s, 0},
+		{26 * s, 21 * s, 5 * s, 2500 * time.Millisecond}, // we slept
+		{28500 * time.Millisecond, 0, 5 * s, 0},          // and it still says nothing
+	} {
+		if got := keepAliveRest(tc.silent, tc.late, tc.kato); got != tc.want {
+			t.Errorf("silent %v, timer late by %v, timeout %v: %v, want %v", tc.silent, tc.late, tc.kato, got, tc.want)
+		}
+	}
+}
