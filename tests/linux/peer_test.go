@@ -42,6 +42,7 @@ func testPeer(t *testing.T, version string, mtu int) {
 	for _, transport := range []string{"rdma", "tcp"} {
 		t.Run("host/"+transport, func(t *testing.T) { testHost(t, p, transport) })
 		t.Run("target/"+transport, func(t *testing.T) { testTarget(t, p, transport) })
+		t.Run("faults/"+transport, func(t *testing.T) { testFaults(t, p, transport) })
 	}
 	t.Run("filesystem", func(t *testing.T) { testFileSystem(t, p) })
 	for _, line := range p.Complaints() {

@@ -147,6 +147,20 @@ func (m *Machine) arguments() []string {
 // Wait waits until the machine of a person's shell ends.
 func (m *Machine) Wait() error { return m.qemu.Wait() }
 
+// Freeze stops the machine's processor; everything else goes on.
+func (m *Machine) Freeze() { _ = m.qemu.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw lets it go on; its clock has not stopped.
+func (m *Machine) Thaw() { _ = m.qemu.Process.Signal(syscall.SIGCONT) }
+
+// Plug connects the machine's network or, not in, cuts it: the machine sees no link go down.
+func (m *Machine) Plug(ctx context.Context, in bool) error {
+	if in {
+		return ip(ctx, "link set tap-"+m.Name+" master "+bridge)
+	}
+	return ip(ctx, "link set tap-"+m.Name+" nomaster")
+}
+
 // Close ends the machine at once. What it had connected to sees it go silent.
 func (m *Machine) Close() {
 	if m.channel != nil {

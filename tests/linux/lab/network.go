@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -52,7 +53,7 @@ func Network(ctx context.Context, mtu int) error {
 	if !Isolated() {
 		return errors.New("lab: this is the network of the host: call Isolate first")
 	}
-	if _, err := os.Stat("/sys/class/net/" + bridge); err == nil {
+	if _, err := net.InterfaceByName(bridge); err == nil { // sysfs would show the network that it was mounted in
 		return ip(ctx, fmt.Sprintf("link set %s mtu %d", bridge, mtu))
 	}
 	return ip(ctx,
