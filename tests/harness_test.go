@@ -306,12 +306,6 @@ func nvmeinit(t testing.TB, timeout time.Duration, args ...string) result {
 	return start(t, nil, "nvmeinit", args...).result(t, timeout)
 }
 
-// nvmetgt runs it with any arguments to its end: for those that can't serve.
-func nvmetgt(t testing.TB, timeout time.Duration, args ...string) result {
-	t.Helper()
-	return start(t, nil, "nvmetgt", args...).result(t, timeout)
-}
-
 // result waits for the end.
 func (p *program) result(t testing.TB, timeout time.Duration) result {
 	t.Helper()

@@ -20,7 +20,8 @@ func printResult(w io.Writer, r *loadgen.Result) {
 	fmt.Fprintf(w, "%s: rw=%s, bs=%s, iodepth=%d, numjobs=%d, ran %.2f s\n",
 		s.Name, s.RW, humanize.IBytes(uint64(s.BS)), s.IODepth, s.NumJobs, r.Duration.Seconds())
 	t := newTable(w, "", "IOPS", "bandwidth", "mean", "p50", "p99", "p99.9", "p99.99", "max")
-	for op, m := range r.Ops {
+	for op := range r.Ops {
+		m := r.Ops[op]
 		if m.IOs == 0 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -169,7 +170,7 @@ func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	if string(got) != string(want) {
+	if !bytes.Equal(got, want) {
 		return fmt.Errorf("verify: %s at offset %s read back differ: SHA-256 %x, want %x",
 			blockdev.FormatSize(n), blockdev.FormatSize(cp.offset), got, want)
 	}

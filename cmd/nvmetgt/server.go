@@ -185,8 +185,8 @@ func (s *server) rnic(a netip.Addr) (*softrnic.RNIC, error) {
 	return nic, nil
 }
 
-// localAddrs are the addresses of this machine in the family of any, loopback included.
-func localAddrs(any netip.Addr) ([]netip.Addr, error) {
+// localAddrs are the addresses of this machine in the family of wildcard, loopback included.
+func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil, err
@@ -194,7 +194,7 @@ func localAddrs(any netip.Addr) ([]netip.Addr, error) {
 	var as []netip.Addr
 	for _, a := range all {
 		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Is4() == any.Is4() && !p.Addr().IsLinkLocalUnicast() {
+		if err == nil && p.Addr().Is4() == wildcard.Is4() && !p.Addr().IsLinkLocalUnicast() {
 			as = append(as, p.Addr())
 		}
 	}

@@ -204,7 +204,7 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 		return err
 	}
 	if _, err := parseConnectAccept(ev.Param.PrivateData); err != nil {
-		return d.failed("connect", fmt.Errorf("%w: %v", ErrProtocol, err))
+		return d.failed("connect", fmt.Errorf("%w: %w", ErrProtocol, err))
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 		return
 	}
 	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
-	n := int(q.attr.SlotOf(cqe.CID()))
+	n := q.attr.SlotOf(cqe.CID())
 	if n >= len(q.slots) {
 		q.badResponse(cqe)
 		return

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -55,7 +56,6 @@ type slot struct {
 	window verbs.MW
 	key    uint32   // R_Key lent to the target, 0 for none
 	mr     verbs.MR // registration made for this command alone, nil for none
-	data   []byte
 	// A response whose key the target did not invalidate waits here until it is dead.
 	cqe nvme.Completion
 }
@@ -224,10 +224,10 @@ func (q *hostQueue) reap() {
 	q.mu.Unlock()
 	q.tearDown()
 	q.t.stats.Connections.Add(-1)
-	switch dead {
-	case ErrClosed:
+	switch {
+	case errors.Is(dead, ErrClosed):
 		dead = nil
-	case ErrDisconnected:
+	case errors.Is(dead, ErrDisconnected):
 		dead = q.connError("connection", dead)
 	default:
 		q.t.stats.Failed.Add(1)

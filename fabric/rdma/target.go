@@ -181,7 +181,7 @@ func (l *Listener) connect(ev verbs.CMEvent) (RejectStatus, error) {
 	if ev.Param.InitiatorDepth == 0 {
 		return RejectInvalidIRD, errors.New("the host serves no RDMA READ")
 	}
-	c, err := l.newConn(ev.ID, req, depth, int(ev.Param.InitiatorDepth))
+	c, err := l.newConn(ev.ID, req, depth)
 	if err != nil {
 		return RejectNoResources, err
 	}

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -78,7 +79,7 @@ type targetRequest struct {
 	invalidate bool
 }
 
-func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth, initiatorDepth int) (*targetConn, error) {
+func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targetConn, error) {
 	dom, err := l.memory.on(id.Device())
 	if err != nil {
 		return nil, err
@@ -91,10 +92,8 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth, initiatorDe
 		batch:       newBatch(depth),
 		inUse:       1,
 	}
-	inCapsule := 0
 	if req.QID != 0 {
-		inCapsule = l.cfg.InCapsule
-		c.capsuleSize += inCapsule
+		c.capsuleSize += l.cfg.InCapsule
 	}
 	c.attr = target.ConnAttr{
 		Transport:   nvme.TransportRDMA,
@@ -110,7 +109,7 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth, initiatorDe
 	if req.CNTLID != 0 {
 		c.attr.CNTLID = int(req.CNTLID)
 	}
-	if err := c.setUp(initiatorDepth); err != nil {
+	if err := c.setUp(); err != nil {
 		c.tearDown()
 		return nil, err
 	}
@@ -123,7 +122,7 @@ const sgls = 1 | 1<<2 | 1<<20
 
 // setUp makes buffers, requests, completion queue and queue pair, posts every receive, and
 // begins the engine's queue.
-func (c *targetConn) setUp(initiatorDepth int) error {
+func (c *targetConn) setUp() error {
 	if err := c.makeBuffers(); err != nil {
 		return err
 	}
@@ -287,7 +286,7 @@ func (c *targetConn) fail(err error) {
 func (c *targetConn) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead == ErrDisconnected || c.dead == ErrClosed {
+	if errors.Is(c.dead, ErrDisconnected) || errors.Is(c.dead, ErrClosed) {
 		return nil
 	}
 	return c.dead
@@ -353,7 +352,7 @@ func (c *targetConn) release() {
 	c.queue.Closed(c.reason())
 	c.tearDown()
 	c.l.stats.Connections.Add(-1)
-	if dead != ErrClosed && dead != ErrDisconnected {
+	if !errors.Is(dead, ErrClosed) && !errors.Is(dead, ErrDisconnected) {
 		c.l.stats.Failed.Add(1)
 	}
 	c.l.cfg.Log.Debug("rdma: disconnected", "peer", c.attr.Remote, "qid", c.attr.QID, "reason", dead)

@@ -55,7 +55,7 @@ func (e *OpError) Error() string {
 }
 
 // told reports whether the kind says all that the system's error does.
-func (e *OpError) told() bool { return e.Kind == ErrInUse || e.Kind == ErrNotLocal }
+func (e *OpError) told() bool { return errors.Is(e.Kind, ErrInUse) || errors.Is(e.Kind, ErrNotLocal) }
 
 // Unwrap gives the kind and the cause.
 func (e *OpError) Unwrap() []error {

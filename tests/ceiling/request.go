@@ -25,7 +25,6 @@ type requester struct {
 	sent     []time.Time
 	waited   time.Duration
 	done     uint64
-	copied   uint64
 }
 
 // patience is how long to wait for an answer: without retransmission, one datagram lost

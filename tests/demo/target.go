@@ -67,7 +67,7 @@ func startTarget(ctx context.Context, bin, dir string) (*target, error) {
 		<-t.done
 	}
 	said, _ := os.ReadFile(t.log)
-	return nil, fmt.Errorf("nvmetgt did not start: %v\n%s", t.err, said)
+	return nil, fmt.Errorf("nvmetgt did not start: %w\n%s", t.err, said)
 }
 
 // follow shows what nvmetgt says, closes ready at the line that says it serves, and waits for
