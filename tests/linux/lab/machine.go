@@ -88,6 +88,7 @@ func (m *Machine) start() error {
 		return err
 	}
 	// The kernel unpacks archives that follow one another.
+	//nolint:gosec // the directory is ours
 	if err := os.WriteFile(m.path("initrd"), append(initrd, m.Image.init...), 0o600); err != nil {
 		return err
 	}

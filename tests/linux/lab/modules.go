@@ -85,7 +85,7 @@ func index(ctx context.Context, image files, dir, release string) error {
 	if _, err := output(ctx, "", "depmod", "-b", tmp, release); err != nil {
 		return err
 	}
-	made, err := filepath.Glob(filepath.Join(tmp, "lib/modules", release, "modules.*"))
+	made, err := filepath.Glob(filepath.Join(tmp, "lib", "modules", release, "modules.*"))
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func Isolated() bool { return os.Getenv(isolatedEnv) != "" }
 // and returns its exit code. The namespace ends with the last process in it, so nothing is
 // left behind, however the program ends.
 func Isolate() int {
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:gosec // this very program, as it was called
 	cmd.Env = append(os.Environ(), isolatedEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
