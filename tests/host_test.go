@@ -73,7 +73,7 @@ func (h *hostSide) close(t testing.TB) {
 
 func (h *hostSide) closeAll() (err error) {
 	if h.Controller != nil {
-		err = h.Controller.Close()
+		err = h.Close()
 		h.Controller = nil
 	}
 	for i := len(h.closers) - 1; i >= 0; i-- {

@@ -111,7 +111,7 @@ type session struct {
 
 func newSession(t *testing.T, c *Config, bs int) *session {
 	s := &session{T: t, c: c, bs: int64(bs), open: c.New(t)}
-	s.seed = rand.Uint64() //nolint:gosec // tests have to be repeatable, not secret
+	s.seed = rand.Uint64()
 	s.rnd = newRandom(s.seed, 0)
 	s.v = s.mustOpen(blockdev.Options{Size: c.Size, BlockSize: bs})
 	t.Cleanup(func() {
@@ -243,7 +243,7 @@ func newRandom(seed, stream uint64) random {
 	binary.LittleEndian.PutUint64(key[:], seed)
 	binary.LittleEndian.PutUint64(key[8:], stream)
 	src := rand.NewChaCha8(key)
-	return random{rand.New(src), src} //nolint:gosec // as above
+	return random{rand.New(src), src}
 }
 
 // Fill fills b.

@@ -35,7 +35,7 @@ const firstFreePort = 49152
 // New makes a network in which every way is a perfect one: no delay, no limit, no fault.
 func New(seed uint64) *Network {
 	return &Network{
-		rng:       rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // faults have to be repeatable, not secret
+		rng:       rand.New(rand.NewPCG(seed, 0)),
 		endpoints: map[netip.AddrPort]*Endpoint{},
 		paths:     map[way]*path{},
 		cut:       map[way]bool{},

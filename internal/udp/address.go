@@ -17,7 +17,7 @@ func SourceFor(dst netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, &OpError{Op: "route", Addr: netip.AddrPortFrom(dst, 0), Err: err,
 			Remedy: "no route from here: check the address and `ip route get`"}
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	return s.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 

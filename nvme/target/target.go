@@ -60,7 +60,7 @@ func New(c Config) (*Target, error) {
 		queues:      map[*Queue]struct{}{},
 		controllers: map[uint16]*Controller{},
 		// A host that outlives a restart of the target remembers the old controllers.
-		lastCNTLID: uint16(rand.IntN(int(nvme.CNTLIDMax))), //nolint:gosec // no secret
+		lastCNTLID: uint16(rand.IntN(int(nvme.CNTLIDMax))),
 		transports: map[nvme.TransportType]*transportTotals{},
 	}
 	t.discovery = discoverySubsystem(t)
