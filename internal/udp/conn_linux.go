@@ -63,6 +63,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 		return nil, listenError(addr, err)
 	}
 	c.rx.init()
+	keepMonitorAwake()
 	return c, nil
 }
 
@@ -110,6 +111,7 @@ func (c *conn) closeFD() {
 	if !c.fdOnce.CompareAndSwap(false, true) {
 		return
 	}
+	letMonitorSleep()
 	if err := unix.Close(c.fd); err != nil {
 		c.closeErr = &OpError{Op: "close", Addr: c.local, Err: err}
 	}

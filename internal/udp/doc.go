@@ -36,4 +36,8 @@
 // (this, the Go poller, poll(2) after a non-blocking try) it has the shortest wake-up: one
 // system call and one context switch, and no second thread that polls on behalf of the
 // goroutine. BenchmarkWait keeps the comparison. Config.BusyPoll spins before blocking.
+//
+// In Go 1.26 a thread that is about to block can hold up the whole program when the collector
+// stops the world; a timer that is due every tenth of a second while a socket is open bounds
+// that (standstill_go126.go).
 package udp

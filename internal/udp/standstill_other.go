@@ -1,0 +1,7 @@
+//go:build !go1.26
+
+package udp
+
+func keepMonitorAwake() {}
+
+func letMonitorSleep() {}
