@@ -1,0 +1,6 @@
+//go:build !linux
+
+package udp
+
+// DedicateThread does nothing here.
+func DedicateThread() {}
