@@ -66,6 +66,7 @@ func TestFileOpenErrors(t *testing.T) {
 	if os.Geteuid() != 0 { // root may write anything
 		os.Chmod(path, 0o400)
 		mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrReadOnly, "read-only")
+		os.Chmod(path, 0o600)
 	}
 	os.WriteFile(path, make([]byte, 5000), 0o600)
 	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrInvalid, "5000", "4096", "8192")
