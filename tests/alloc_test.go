@@ -16,7 +16,7 @@ import (
 type ioLoad struct {
 	op   nvme.Opcode
 	size int
-	ios  int // counted; enough that what isn't of an I/O doesn't show
+	ios  int // counted
 }
 
 func (l ioLoad) String() string { return fmt.Sprintf("%s-%dk", l.op.IOName(), l.size>>10) }
@@ -52,10 +52,15 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func countAllocations(t *testing.T, h *hostSide, l ioLoad) {
-	const most = 0.01 // an I/O
+	// What runs besides, timers and the collector itself, allocates too, now and then.
+	const (
+		most   = 0.01 // an I/O
+		aside  = 100
+		warmUp = 5 // in 1/n of what is counted
+	)
 	d := newDriver(t, h, l)
 	defer d.free()
-	d.run(t, l.ios/5) // tables and pools grow to their size
+	d.run(t, l.ios/warmUp) // tables and pools grow to their size
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	d.run(t, l.ios)
@@ -63,7 +68,7 @@ func countAllocations(t *testing.T, h *hostSide, l ioLoad) {
 	n := after.Mallocs - before.Mallocs
 	rate := float64(n) / float64(l.ios)
 	t.Logf("%d allocations in %d I/Os: %.5f each, %d bytes", n, l.ios, rate, after.TotalAlloc-before.TotalAlloc)
-	if rate >= most {
+	if float64(n) >= aside+most*float64(l.ios) {
 		t.Errorf("%.4f allocations an I/O, want less than %v", rate, most)
 	}
 }

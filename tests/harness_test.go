@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,6 +48,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binDir = dir
+	go starter()
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -99,6 +101,19 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// starting takes what starter is to do.
+var starting = make(chan func())
+
+// starter starts programs from a thread that lasts as long as the test binary. The kernel ends
+// them with it (Pdeathsig goes by the thread, not the process): a test that dies leaves nothing
+// behind.
+func starter() {
+	runtime.LockOSThread()
+	for f := range starting {
+		f()
+	}
+}
+
 // start runs a program. It is killed when the test ends, and when the test failed, what it wrote
 // is shown unless all was well with it. lines, if not nil, sees every line of its standard output.
 func start(t testing.TB, lines func(string), name string, args ...string) *program {
@@ -109,14 +124,15 @@ func start(t testing.TB, lines func(string), name string, args ...string) *progr
 	p := &program{name: name, args: args, ended: make(chan struct{})}
 	p.cmd = exec.Command(filepath.Join(binDir, name), args...)
 	p.cmd.Stderr = &p.stderr
-	// A test binary that dies takes its programs along.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.began = time.Now()
-	if err := p.cmd.Start(); err != nil {
+	started := make(chan error)
+	starting <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
 	go p.follow(out, lines)

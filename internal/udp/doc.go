@@ -38,6 +38,6 @@
 // goroutine. BenchmarkWait keeps the comparison. Config.BusyPoll spins before blocking.
 //
 // In Go 1.26 a thread that is about to block can hold up the whole program when the collector
-// stops the world; a timer that is due every tenth of a second while a socket is open bounds
-// that (standstill_go126.go).
+// stops the world; a timer that is due four times a second while a socket is open bounds that
+// (standstill_go126.go).
 package udp
