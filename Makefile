@@ -12,7 +12,7 @@ FUZZTIME ?= 5s
 .DEFAULT_GOAL := build
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
 
 build: ## build bin/nvmetgt and bin/nvmeinit, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit

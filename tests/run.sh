@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests: form and vet, a build for arm64, import directions, unit tests under the race detector, a moment
-# of every fuzz target, the whole programs, and the demo. It stops at the first step that fails,
-# and ends with what each step took and what could not be run here.
+# Runs the tests: form and vet, a build for arm64, import directions, unit tests under the race
+# detector, the whole programs, a moment of every fuzz target, and the demo. It stops at the first
+# step that fails, and ends with what each step took and what could not be run here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,12 +46,14 @@ gotest() {
 race=""
 if can_race; then race="-race"; else echo "race detector: it needs a C compiler (gcc)" >>"$skipped"; fi
 
+[ "${NVMEOF_LINUX:-}" = 1 ] || echo "Linux as the peer: \`make test-linux\` runs it" >>"$skipped"
+
 go build -o "$tmp/results" ./tests/results
 step "form" form
 step "vet" go vet ./...
 step "build for arm64" env GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build ./...
 step "import directions" gotest -run '^TestImport' ./tests
-step "unit tests${race:+, with the race detector}" gotest ${race:+"$race"} -timeout 10m $(go list ./... | grep -Ev '/tests(/linux.*)?$')
+step "unit tests${race:+, with the race detector}" gotest ${race:+"$race"} -timeout 10m $(go list ./... | grep -v '/tests$')
 step "whole programs" gotest -timeout 20m -count 1 ./tests
 step "fuzz targets, ${FUZZTIME:-2s} each" tests/fuzz.sh "${FUZZTIME:-2s}"
 step "demo, with short measurements" go run ./tests/demo -bin bin -runtime 200ms

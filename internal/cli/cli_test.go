@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func TestParseEndpoint(t *testing.T) {
+	for in, want := range map[string]string{
+		"rdma://127.0.0.1:4420":   "rdma://127.0.0.1:4420",
+		"tcp://127.0.0.1":         "tcp://127.0.0.1:4420",
+		"tcp://[::1]:8009":        "tcp://[::1]:8009",
+		"tcp://[::1]":             "tcp://[::1]:4420",
+		"tcp://::1":               "tcp://[::1]:4420",
+		"rdma://::ffff:127.0.0.1": "rdma://127.0.0.1:4420",
+		"rdma://0.0.0.0":          "rdma://0.0.0.0:4420",
+	} {
+		e, err := ParseEndpoint(in)
+		if err != nil || e.String() != want {
+			t.Errorf("%s: %v, %v, want %s", in, e, err, want)
+		}
+	}
+	for in, says := range map[string]string{
+		"":                       "rdma://ADDRESS:PORT",
+		"127.0.0.1:4420":         "rdma://ADDRESS:PORT",
+		"loop://127.0.0.1":       "rdma or tcp",
+		"://127.0.0.1":           "no transport",
+		"rdma://":                "no address",
+		"rdma://:4420":           "no address",
+		"rdma://localhost":       "not an IP address",
+		"tcp://127.0.0.1:0":      "not a port",
+		"tcp://127.0.0.1:65536":  "not a port",
+		"tcp://127.0.0.1:nvme":   "not a port",
+		"tcp://127.0.0.1:44 20":  "not a port",
+		"tcp://300.0.0.1:4420":   "not an IP address",
+		"tcp://127.0.0.1:4420/x": "not a port",
+	} {
+		if e, err := ParseEndpoint(in); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, %v, want %q", in, e, err, says)
+		}
+	}
+}
+
+// command is a program with a command that returns err, and flags of every kind.
+func command(err error) *cobra.Command {
+	root := &cobra.Command{Use: "program"}
+	sub := &cobra.Command{Use: "do", Args: NoArgs, Example: "  program do", RunE: func(*cobra.Command, []string) error { return err }}
+	var size Size
+	sub.Flags().Var(&size, "size", "a size")
+	sub.Flags().Duration("time", time.Second, "a time")
+	sub.Flags().Int("int", 0, "a number")
+	sub.Flags().Uint32("uint", 0, "a number")
+	sub.Flags().Bool("bool", false, "a choice")
+	more := NewFlags()
+	more.String("far", "", "`WHERE` it is")
+	AddFlags(sub, "Elsewhere", more)
+	root.AddCommand(sub)
+	return Parent(root)
+}
+
+// run is the exit code and what was written.
+func run(ctx context.Context, root *cobra.Command, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs(args)
+	code = Execute(ctx, root, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestExecute(t *testing.T) {
+	cause := errors.New("cause")
+	for _, c := range []struct {
+		args string
+		err  error
+		code int
+		says string
+	}{
+		{"do", nil, ExitOK, ""},
+		{"do", cause, ExitFailure, "program: cause\n"},
+		{"do", errors.Join(errors.New("nvme: one"), errors.New("two")), ExitFailure, "program: one; two\n"},
+		{"do", Usage("--x: %w", cause), ExitUsage, "program: --x: cause\n"},
+		{"do", Say(cause, "%s", "better"), ExitFailure, "program: better\n"},
+		{"do", FileError("--out", "f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrNotExist}), ExitFailure, "program: --out f: file does not exist\n"},
+		{"do", FileError("--out", "f", fs.ErrExist), ExitFailure, "program: --out f exists already: remove it, or choose another name\n"},
+		{"do", CheckNQN("--nqn", "x"), ExitUsage, `program: --nqn: "x" is not an NVMe Qualified Name`},
+		{"undo", nil, ExitUsage, `program: there is no command "undo"; see program --help` + "\n"},
+		{"do it", nil, ExitUsage, `program: do takes flags only, not "it"; see program do --help` + "\n"},
+		{"do --no", nil, ExitUsage, "program: unknown flag: --no; see program do --help\n"},
+		{"do --size x", nil, ExitUsage, `program: --size "x": want a size, as 4096, 64MiB or 1GiB; see program do --help` + "\n"},
+		{"do --time x", nil, ExitUsage, `--time "x": want a time`},
+		{"do --int x", nil, ExitUsage, `--int "x": want a number`},
+		{"do --uint -1", nil, ExitUsage, `--uint "-1": want a number, not below 0`},
+		{"do --bool=x", nil, ExitUsage, `--bool "x": want true or false`},
+	} {
+		code, _, stderr := run(t.Context(), command(c.err), strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") > 1 {
+			t.Errorf("%s: exit code %d, %q, want %d, %q", c.args, code, stderr, c.code, c.says)
+		}
+	}
+	if !errors.Is(Say(cause, "x"), cause) || !errors.Is(CheckNQN("-n", "x"), nvme.ErrNQN) {
+		t.Error("another text hides the cause")
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code, _, stderr := run(ctx, command(ctx.Err()), "do")
+	if code != ExitInterrupt || stderr != "program: interrupted\n" {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}
+
+// Help shows a command's own flags first, and others under their heading.
+func TestUsage(t *testing.T) {
+	code, out, stderr := run(t.Context(), command(nil), "do", "--help")
+	if code != ExitOK || stderr != "" {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+	at := -1
+	for _, part := range []string{"Usage:\n  program do", "Examples:\n  program do", "Flags:\n", "--size", "Elsewhere:\n", "--far WHERE"} {
+		i := strings.Index(out, part)
+		if i <= at {
+			t.Errorf("%q is not there, or not in its place:\n%s", part, out)
+		}
+		at = i
+	}
+	_, out, _ = run(t.Context(), command(nil))
+	for _, part := range []string{"program COMMAND", "Commands:\n", "  do ", "Exit status:\n"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("no %q in the program's help:\n%s", part, out)
+		}
+	}
+}
+
+// What can't be written is a failure, even where the command doesn't notice.
+func TestOutputFails(t *testing.T) {
+	root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+		_, _ = io.WriteString(c.OutOrStdout(), "text")
+		return nil
+	}}
+	root.SetOut(failing{})
+	root.SetArgs(nil)
+	var stderr bytes.Buffer
+	if code := Execute(t.Context(), root, &stderr); code != ExitFailure || stderr.String() != "program: standard output: it is full\n" {
+		t.Errorf("exit code %d, %q", code, stderr.String())
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("it is full") }
