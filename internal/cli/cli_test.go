@@ -136,7 +136,7 @@ func TestUsage(t *testing.T) {
 		at = i
 	}
 	_, out, _ = run(t.Context(), command(nil))
-	for _, part := range []string{"program COMMAND", "Commands:\n", "  do ", "Exit status:\n"} {
+	for _, part := range []string{"program COMMAND", "Commands:\n", "  do", "Exit status:\n"} {
 		if !strings.Contains(out, part) {
 			t.Errorf("no %q in the program's help:\n%s", part, out)
 		}
