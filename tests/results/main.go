@@ -116,7 +116,18 @@ func (r *report) fail(e *event, u unit) {
 		fmt.Fprint(r.w, out)
 	}
 	if e.Test == "" {
+		r.unfinished(e.Package)
 		fmt.Fprintf(r.w, "  %-28s FAILED after %.1f s\n", short(e.Package), e.Elapsed)
+	}
+}
+
+// unfinished shows the output of tests that never ended: one of them crashed the others.
+func (r *report) unfinished(pkg string) {
+	for u, output := range r.output {
+		if u.pkg == pkg && u.test != "" {
+			fmt.Fprint(r.w, strings.Join(output, ""))
+			delete(r.output, u)
+		}
 	}
 }
 

@@ -55,3 +55,19 @@ func TestReport(t *testing.T) {
 		t.Errorf("skipped: %q", b)
 	}
 }
+
+// A crash ends a package in the middle of a test, for which no end is reported.
+func TestCrash(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	const crash = `{"Action":"output","Package":"m/nvmeof/p","Test":"TestX","Output":"panic: boom\n"}
+{"Action":"output","Package":"m/nvmeof/p","Output":"FAIL\n"}
+{"Action":"fail","Package":"m/nvmeof/p","Elapsed":2}
+`
+	if err := r.read(strings.NewReader(crash)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "panic: boom") {
+		t.Errorf("it doesn't show the crash:\n%s", out.String())
+	}
+}
