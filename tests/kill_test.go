@@ -117,7 +117,7 @@ func killHost(t *testing.T, transport string) {
 	grown := p.figures(t).rss - rss
 	t.Logf("after the first: %v", before)
 	t.Logf("after the last:  %v; %d MiB, %d half way", now, (rss+grown)>>20, rss>>20)
-	if grown > mostGrown {
+	if grown > mostGrown && !racing() { // whose shadow of the memory grows with use
 		t.Errorf("%d kills made the target grow by %d MiB", times-times/2, grown>>20)
 	}
 	p.stop(t)
