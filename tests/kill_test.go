@@ -120,6 +120,10 @@ func killHost(t *testing.T, transport string) {
 	if grown > mostGrown && !racing() { // whose shadow of the memory grows with use
 		t.Errorf("%d kills made the target grow by %d MiB", times-times/2, grown>>20)
 	}
+	// The log has a bounded rate, so it need not tell of every one.
+	if n := strings.Count(p.stderr.String(), `level=WARN msg="host lost"`); n < times/2 {
+		t.Errorf("nvmetgt tells of %d lost hosts, %d were killed", n, times+1)
+	}
 	p.stop(t)
 }
 

@@ -1,6 +1,8 @@
 package target
 
 import (
+	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,6 +134,11 @@ func (c *Controller) destroy(err error) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
+	// A transport can't tell a host that ended its connections from one that was killed: the
+	// kernel closes those all the same. Only a host that lives shuts its controller down first.
+	if (err == nil || errors.Is(err, io.EOF)) && c.cc.Enabled() && c.cc.Shutdown() == nvme.CCSHNNone {
+		err = ErrNoShutdown
+	}
 	held := c.events.takeAll()
 	queues := c.takeQueues()
 	c.mu.Unlock()
@@ -147,12 +154,16 @@ func (c *Controller) destroy(err error) {
 	for _, r := range held {
 		r.respond(nvme.StatusAbortSQDeleted)
 	}
-	reason := "orderly"
+	args := []any{"subsystem", c.sub.nqn, "cntlid", c.id, "host", c.hostNQN,
+		"transport", c.attr.Transport, "address", c.attr.Remote, "queues", len(queues)}
 	if err != nil {
-		reason = err.Error()
+		args = append(args, "reason", err)
 	}
-	c.t.log.info("host disconnected", "subsystem", c.sub.nqn, "cntlid", c.id, "host", c.hostNQN,
-		"transport", c.attr.Transport, "address", c.attr.Remote, "queues", len(queues), "reason", reason)
+	if orderly(err) {
+		c.t.log.info("host disconnected", args...)
+	} else {
+		c.t.log.warn("host lost", args...)
+	}
 }
 
 // takeQueues empties the table of I/O queues. Called with mu held.

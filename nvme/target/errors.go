@@ -29,6 +29,9 @@ var (
 	ErrControllerGone = errors.New("controller is gone")
 	// ErrReset: the host reset the controller, which deletes its I/O queues.
 	ErrReset = errors.New("controller was reset")
+	// ErrNoShutdown: the host closed its connections, or died, without a shutdown of the
+	// controller.
+	ErrNoShutdown = errors.New("gone without a shutdown of the controller")
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
 )
