@@ -185,12 +185,28 @@ func TestWireWithoutChecksum(t *testing.T) {
 	p = binary.BigEndian.AppendUint16(p, 0xc123)
 	p = binary.BigEndian.AppendUint16(p, 4791)
 	p = append(p, 0, 8+100, 0, 0)
-	if _, err := w.Write(append(p, payload...)); err != nil {
-		t.Fatal(err)
-	}
+	// A new interface may drop what comes before the kernel is done with its address, so the
+	// packet comes again until it has arrived.
+	arrived, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for again := time.NewTicker(20 * time.Millisecond); ; {
+			_, _ = w.Write(append(p, payload...))
+			select {
+			case <-again.C:
+			case <-arrived:
+				again.Stop()
+				return
+			}
+		}
+	}()
 	rx := make([]Received, 1)
-	time.AfterFunc(5*time.Second, func() { c.Close() })
-	if _, err := c.Recv(rx); err != nil {
+	guard := time.AfterFunc(10*time.Second, func() { c.Close() })
+	_, err = c.Recv(rx)
+	guard.Stop()
+	close(arrived)
+	<-stopped
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got := rx[0]; !bytes.Equal(got.Buf, payload) || got.TrafficClass != 0x6a || got.Src.String() != "[fd77::2]:49443" {
