@@ -53,7 +53,7 @@ step "form" form
 step "vet" go vet ./...
 step "build for arm64" env GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build ./...
 step "import directions" gotest -run '^TestImport' ./tests
-step "unit tests${race:+, with the race detector}" gotest ${race:+"$race"} -timeout 10m $(go list ./... | grep -v '/tests$')
+step "unit tests, invariants checked${race:+, with the race detector}" gotest ${race:+"$race"} -tags invariants -timeout 10m $(go list ./... | grep -v '/tests$')
 step "whole programs" gotest -timeout 20m -count 1 ./tests
 step "fuzz targets, ${FUZZTIME:-2s} each" tests/fuzz.sh "${FUZZTIME:-2s}"
 step "demo, with short measurements" go run ./tests/demo -bin bin -runtime 200ms
