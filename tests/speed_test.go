@@ -13,7 +13,7 @@ import (
 // take turns in coming first: at 4 KiB and depth 32 RDMA should not be behind NVMe/TCP. The
 // median of the pairs' ratios forgives a disturbance that hits fewer than half of them.
 //
-// It is a goal that is not reached yet (BENCHMARKS.md), so it runs only when asked for: make speed.
+// It wants both processors for itself, so it runs only when asked for: make speed.
 func TestRDMANotSlower(t *testing.T) {
 	const pairs = 7
 	if os.Getenv("NVMEOF_SPEED") == "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -52,7 +53,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers by digests")
 	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data by digests")
 	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
-	fl.DurationVar(&f.busyPoll, "busy-poll", 0, "RDMA: `time` to look for packets before sleeping: less latency, more processor")
+	fl.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
 	cli.AddFlags(c, "Connection", fl)
 }

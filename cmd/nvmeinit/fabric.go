@@ -88,6 +88,9 @@ func (fab *fabric) openTCP(f *connFlags) error {
 func (fab *fabric) openRDMA(f *connFlags) error {
 	var err error
 	cfg := softrnic.Config{Plain: f.plainUDP, BusyPoll: f.busyPoll, Capture: fab.capture}
+	if cfg.BusyPoll == 0 {
+		cfg.BusyPoll = softrnic.NoBusyPoll
+	}
 	if fab.local.IsValid() {
 		if fab.rnic, err = softrnic.Open(fab.local, cfg); err != nil {
 			err = fmt.Errorf("-w %s: %w", fab.local, err)

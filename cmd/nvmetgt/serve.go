@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
@@ -93,7 +94,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
 	net.IntVar(&f.queueDepth, "queue-depth", 128, "`entries` of a queue at most")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
-	net.DurationVar(&f.busyPoll, "busy-poll", 0, "RDMA: `time` to look for packets before sleeping: less latency, more processor")
+	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	cli.AddFlags(c, "Network", net)
 
 	watch := cli.NewFlags()

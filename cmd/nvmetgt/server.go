@@ -174,9 +174,11 @@ func (s *server) rnic(a netip.Addr) (*softrnic.RNIC, error) {
 	if nic := s.rnics[a]; nic != nil {
 		return nic, nil
 	}
-	nic, err := softrnic.Open(a, softrnic.Config{
-		Plain: s.flags.plainUDP, BusyPoll: s.flags.busyPoll, Capture: s.capture,
-	})
+	cfg := softrnic.Config{Plain: s.flags.plainUDP, BusyPoll: s.flags.busyPoll, Capture: s.capture}
+	if cfg.BusyPoll == 0 {
+		cfg.BusyPoll = softrnic.NoBusyPoll
+	}
+	nic, err := softrnic.Open(a, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,9 @@ type Config struct {
 	// SendBuffer is how many bytes may wait in the kernel for the interface, as RecvBuffer
 	// with net.core.wmem_max.
 	SendBuffer int
-	// BusyPoll is how long Recv spins before it blocks: lower latency for a processor's
-	// time. Zero blocks at once.
+	// BusyPoll is how long Recv looks for datagrams before it sleeps, while looking finds
+	// some: where nothing comes that soon it sleeps at once. Zero is DefaultBusyPoll,
+	// NoBusyPoll is never.
 	BusyPoll time.Duration
 	// TrafficClass is what most trains carry: others cost a control message each.
 	TrafficClass uint8
@@ -29,6 +30,14 @@ type Config struct {
 // DefaultBuffer is the socket buffer asked for when Config names none, in bytes: a few
 // bandwidth-delay products of a fast local network.
 const DefaultBuffer = 16 << 20
+
+// DefaultBusyPoll is about what a sleep and a wake-up on another processor take on a virtual
+// machine: to look for that long costs twice the processor at worst, and often less, since
+// what is saved is a wake-up on both sides.
+const DefaultBusyPoll = 50 * time.Microsecond
+
+// NoBusyPoll, as Config.BusyPoll, sleeps at once.
+const NoBusyPoll = -1
 
 const (
 	maxBuffer   = 1 << 30
@@ -42,8 +51,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("udp: receive buffer of %d bytes: want 0 (default) to %d", c.RecvBuffer, maxBuffer)
 	case c.SendBuffer < 0 || c.SendBuffer > maxBuffer:
 		return fmt.Errorf("udp: send buffer of %d bytes: want 0 (default) to %d", c.SendBuffer, maxBuffer)
-	case c.BusyPoll < 0 || c.BusyPoll > maxBusyPoll:
-		return fmt.Errorf("udp: busy polling for %v: want 0 (off) to %v", c.BusyPoll, maxBusyPoll)
+	case c.BusyPoll < NoBusyPoll || c.BusyPoll > maxBusyPoll:
+		return fmt.Errorf("udp: busy polling for %v: want 0 (default), %d (off) or up to %v", c.BusyPoll, NoBusyPoll, maxBusyPoll)
 	}
 	return nil
 }
@@ -53,4 +62,14 @@ func orDefault(n int) int {
 		return DefaultBuffer
 	}
 	return n
+}
+
+func (c *Config) busyPoll() time.Duration {
+	switch c.BusyPoll {
+	case 0:
+		return DefaultBusyPoll
+	case NoBusyPoll:
+		return 0
+	}
+	return c.BusyPoll
 }

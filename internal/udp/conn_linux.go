@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,6 +31,8 @@ type conn struct {
 
 	counters Counters
 	rx       receiver
+	poll     time.Duration // how long to look before sleeping; 0: not at all
+	poller   poller
 	tx       [senders]sender
 }
 
@@ -55,7 +58,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 	if err != nil {
 		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err}
 	}
-	c := &conn{fd: -1, scope: scope, cfg: cfg, done: make(chan struct{})}
+	c := &conn{fd: -1, scope: scope, cfg: cfg, poll: cfg.busyPoll(), done: make(chan struct{})}
 	if err := c.open(addr); err != nil {
 		if c.fd >= 0 {
 			unix.Close(c.fd)

@@ -45,10 +45,12 @@ func (r *receiver) init() {
 }
 
 func (c *conn) Recv(rx []Received) (int, error) {
-	if c.cfg.BusyPoll > 0 {
-		if n, err := c.spin(rx); n > 0 || err != nil {
+	if c.poll > 0 && c.poller.look() {
+		if n, err := c.lookFor(rx); n > 0 || err != nil {
+			c.poller.found()
 			return n, err
 		}
+		c.poller.missed()
 	}
 	// WAITFORONE: block for the first, take the others only if they are there.
 	return c.recv(rx, unix.MSG_WAITFORONE)
@@ -56,14 +58,17 @@ func (c *conn) Recv(rx []Received) (int, error) {
 
 func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
 
-func (c *conn) spin(rx []Received) (int, error) {
-	for end := time.Now().Add(c.cfg.BusyPoll); ; {
-		if n, err := c.recv(rx, unix.MSG_DONTWAIT); n > 0 || err != nil {
+// lookFor tries until something is there or the time for it is over. Between two tries it
+// lets others run: where sender and receiver share a processor, only so can anything come.
+func (c *conn) lookFor(rx []Received) (int, error) {
+	for end := time.Now().Add(c.poll); ; {
+		if n, err := c.TryRecv(rx); n > 0 || err != nil {
 			return n, err
 		}
 		if !time.Now().Before(end) {
 			return 0, nil
 		}
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	}
 }
 
@@ -103,7 +108,12 @@ func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
 		h.Flags = 0
 	}
 	r.used = 0
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd),
+	syscall := unix.Syscall6
+	if flags&unix.MSG_DONTWAIT != 0 {
+		// It is short: the Go scheduler need not know, and its monitor sleeps on.
+		syscall = unix.RawSyscall6
+	}
+	n, _, errno := syscall(unix.SYS_RECVMMSG, uintptr(fd),
 		uintptr(unsafe.Pointer(&r.hdrs[0])), uintptr(want), flags, 0, 0)
 	if errno != 0 {
 		return 0, errno

@@ -184,7 +184,8 @@ func (c *conn) scopeFor(a netip.Addr) uint32 {
 func (s *sender) flush(c *conn, trains []Train) (int, error) {
 	defer s.forget()
 	for done := 0; done < s.msgs; {
-		n, _, errno := unix.Syscall6(unix.SYS_SENDMMSG, uintptr(c.fd),
+		// Without waiting, it is short: the Go scheduler need not know.
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(c.fd),
 			uintptr(unsafe.Pointer(&s.hdrs[done])), uintptr(s.msgs-done), unix.MSG_DONTWAIT, 0, 0)
 		c.counters.TxSyscalls.Add(1)
 		if errno == 0 {

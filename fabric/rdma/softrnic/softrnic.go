@@ -24,12 +24,19 @@ import (
 // Port is the UDP port of RoCEv2 (IANA: roce).
 const Port = 4791
 
+// Values of Config.BusyPoll.
+const (
+	DefaultBusyPoll = udp.DefaultBusyPoll
+	NoBusyPoll      = udp.NoBusyPoll
+)
+
 // Config says how an RNIC is opened. The zero value is good.
 type Config struct {
 	// Plain sends and receives one datagram a message: no segmentation offload, no
 	// coalescing. Slower; for networks or kernels where offloads are broken.
 	Plain bool
-	// BusyPoll is how long to spin for packets before blocking; 0 blocks at once.
+	// BusyPoll is how long to look for packets before sleeping, as long as looking finds some.
+	// Zero is DefaultBusyPoll, NoBusyPoll is never.
 	BusyPoll time.Duration
 	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
 	RecvBuffer int

@@ -1,0 +1,44 @@
+package udp
+
+import "testing"
+
+// looks counts how often in n waits a poller looks that finds something as hit says.
+func looks(p *poller, n int, hit func(i int) bool) (count int) {
+	for i := range n {
+		if !p.look() {
+			continue
+		}
+		count++
+		if hit(i) {
+			p.found()
+		} else {
+			p.missed()
+		}
+	}
+	return count
+}
+
+func TestPollerLooksWhileItFinds(t *testing.T) {
+	var p poller
+	if n := looks(&p, 1000, func(int) bool { return true }); n != 1000 {
+		t.Errorf("looked %d times of 1000 though each found something", n)
+	}
+}
+
+func TestPollerGivesUpWhereNothingComes(t *testing.T) {
+	var p poller
+	never := func(int) bool { return false }
+	if n := looks(&p, 100_000, never); n > 120 {
+		t.Errorf("looked %d times in 100,000 waits in vain", n)
+	}
+}
+
+func TestPollerComesBack(t *testing.T) {
+	var p poller
+	looks(&p, 100_000, func(int) bool { return false })
+	// Within the longest pause it looks again, and then stays with it.
+	looks(&p, 1<<maxMisses, func(int) bool { return true })
+	if n := looks(&p, 100, func(int) bool { return true }); n != 100 {
+		t.Errorf("looked %d times of 100 after something came", n)
+	}
+}
