@@ -15,7 +15,8 @@
 // Each device has one engine, a goroutine that receives a batch of datagrams, checks their
 // ICRCs, runs the state machines under the device's lock, calls the handlers of armed
 // completion queues without it, and sends everything that came of it in one system call. It
-// blocks in the socket when there is nothing to do.
+// blocks in the socket when there is nothing to do, after it looked for datagrams for some
+// microseconds if that has been of use (package udp).
 //
 // Who posts from another goroutine sends in that goroutine, unless the engine is in a turn:
 // then the work leaves with the engine's next batch. One goroutine sends at a time; another

@@ -11,7 +11,6 @@ import (
 // what came of it, until the socket is closed. It blocks while there is nothing to do.
 func (d *Device) run() {
 	defer close(d.done)
-	udp.DedicateThread()
 	var n int
 	var err error
 	for backlog := false; ; {

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package udp
-
-// DedicateThread does nothing here.
-func DedicateThread() {}
