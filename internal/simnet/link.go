@@ -20,8 +20,6 @@ type Link struct {
 	ReorderDelay time.Duration // 0 means 1 ms
 }
 
-const defaultReorderDelay = time.Millisecond
-
 // path is the state of one way.
 type path struct {
 	own  *Link     // nil where the default applies
@@ -85,22 +83,25 @@ func (n *Network) transmit(d *Datagram, now time.Time) {
 		n.stats.QueueFull++
 		return
 	}
-	if n.chance(link.Loss) {
+	fate := link.Draw(n.rng, d.Payload)
+	if fate.Lost {
 		n.stats.Lost++
 		return
 	}
-	if len(d.Payload) > 0 && n.chance(link.Corrupt) {
+	if fate.Corrupted {
 		n.stats.Corrupted++
-		bit := n.rng.IntN(8 * len(d.Payload))
-		d.Payload[bit/8] ^= 1 << (bit % 8)
 	}
 	copies := 1 + action.Copies
-	if n.chance(link.Duplicate) {
+	if fate.Duplicated {
 		copies++
 	}
 	n.stats.Duplicated += copies - 1
 	for range copies {
-		n.arrive(d, left.Add(action.Delay+n.delay(link)))
+		took, late := link.Transit(n.rng)
+		if late {
+			n.stats.Reordered++
+		}
+		n.arrive(d, left.Add(action.Delay+took))
 	}
 }
 
@@ -116,8 +117,6 @@ func (n *Network) decide(d *Datagram) Action {
 	defer n.filterMu.Unlock()
 	return filter(d)
 }
-
-func (n *Network) chance(p float64) bool { return p > 0 && n.rng.Float64() < p }
 
 // queue says when d has left the sender, behind what waits before it; false where the queue is
 // full. It marks d where the queue is long.
@@ -138,23 +137,6 @@ func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (time.T
 	took := time.Duration(float64(size) / float64(link.Bandwidth) * float64(time.Second))
 	p.free = now.Add(wait + took)
 	return p.free, true
-}
-
-// delay draws how long one datagram is under way.
-func (n *Network) delay(link *Link) time.Duration {
-	delay := link.Latency
-	if link.Jitter > 0 {
-		delay += time.Duration(n.rng.Int64N(int64(link.Jitter) + 1))
-	}
-	if n.chance(link.Reorder) {
-		n.stats.Reordered++
-		if link.ReorderDelay > 0 {
-			delay += link.ReorderDelay
-		} else {
-			delay += defaultReorderDelay
-		}
-	}
-	return delay
 }
 
 // arrive puts d on its way to the endpoint that listens.
