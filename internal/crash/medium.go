@@ -1,0 +1,192 @@
+package crash
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+)
+
+// Medium is storage that is certain to keep only what was made durable.
+type Medium struct {
+	unit int64
+
+	mu      sync.Mutex
+	image   []byte // what reads see
+	durable []byte // what a power failure can't take
+	pending map[int64]*history
+}
+
+// history is what was written to a unit since it was durable.
+type history struct {
+	versions [][]byte // oldest first; the last is in the image
+	backed   int      // versions that a fence makes durable
+}
+
+// NewMedium gives a medium of size bytes that are zero and durable. unit is the number of
+// bytes that reach it whole, of which size is a multiple.
+func NewMedium(size int64, unit int) *Medium {
+	if unit <= 0 || size%int64(unit) != 0 {
+		panic(fmt.Sprintf("crash: a medium of %d bytes in units of %d", size, unit))
+	}
+	return Restore(make([]byte, size), unit)
+}
+
+// Restore gives a medium that holds image, durably: what Crash gave, after the power is back.
+func Restore(image []byte, unit int) *Medium {
+	return &Medium{unit: int64(unit), image: slices.Clone(image), durable: image, pending: map[int64]*history{}}
+}
+
+// Size is the number of bytes.
+func (m *Medium) Size() int64 { return int64(len(m.image)) }
+
+// Unit is the number of bytes that reach the medium whole.
+func (m *Medium) Unit() int { return int(m.unit) }
+
+// ReadAt fills p with what was written last, durable or not. The range must exist.
+func (m *Medium) ReadAt(p []byte, off int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	copy(p, m.image[off:off+int64(len(p))])
+}
+
+// WriteAt writes p, which need not be whole units. A unit that gets the content that it has
+// has no new version.
+func (m *Medium) WriteAt(p []byte, off int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(p) > 0 {
+		u := off / m.unit
+		n := min(int64(len(p)), (u+1)*m.unit-off)
+		m.write(u, p[:n], off)
+		p, off = p[n:], off+n
+	}
+}
+
+func (m *Medium) write(u int64, p []byte, off int64) {
+	at := m.image[off : off+int64(len(p))]
+	if string(at) == string(p) {
+		return
+	}
+	copy(at, p)
+	h := m.pending[u]
+	if h == nil {
+		h = &history{}
+		m.pending[u] = h
+	}
+	h.versions = append(h.versions, slices.Clone(m.image[u*m.unit:(u+1)*m.unit]))
+}
+
+// Zero writes n zeroes.
+func (m *Medium) Zero(off, n int64) { m.WriteAt(make([]byte, n), off) }
+
+// WriteBack starts to make durable what the units of a range hold now (CLWB, or the cache of
+// a disk that is being emptied). It is done when Fence was called. Callers that flush by
+// larger granules, as cache lines, widen the range themselves.
+func (m *Medium) WriteBack(off, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	first, last := off/m.unit, (off+n-1)/m.unit
+	if last-first < int64(len(m.pending)) {
+		for u := first; u <= last; u++ {
+			if h := m.pending[u]; h != nil {
+				h.backed = len(h.versions)
+			}
+		}
+		return
+	}
+	for u, h := range m.pending {
+		if u >= first && u <= last {
+			h.backed = len(h.versions)
+		}
+	}
+}
+
+// Fence makes durable what WriteBack covered.
+func (m *Medium) Fence() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for u, h := range m.pending {
+		if h.backed == 0 {
+			continue
+		}
+		copy(m.durable[u*m.unit:], h.versions[h.backed-1])
+		if h.versions, h.backed = h.versions[h.backed:], 0; len(h.versions) == 0 {
+			delete(m.pending, u)
+		}
+	}
+}
+
+// Pending is the number of units that a power failure may take back.
+func (m *Medium) Pending() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pending)
+}
+
+// Crash gives a content that the medium may have when the power fails now: what is durable,
+// and of each other unit its durable version or any later one. The medium goes on as it was.
+//
+// The choice favours what finds mistakes: everything lost, everything kept, one unit that is
+// alone in being lost or kept, and each unit by itself.
+func (m *Medium) Crash(rnd *rand.Rand) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := slices.Clone(m.durable)
+	units := slices.Sorted(maps.Keys(m.pending))
+	if len(units) == 0 {
+		return state
+	}
+	keep := func(u int64, n int) {
+		if n > 0 {
+			copy(state[u*m.unit:], m.pending[u].versions[n-1])
+		}
+	}
+	way, odd := rnd.IntN(8), units[rnd.IntN(len(units))]
+	for _, u := range units {
+		all := len(m.pending[u].versions)
+		switch {
+		case way == 0: // all lost
+		case way == 1, way == 2 && u != odd, way == 3 && u == odd:
+			keep(u, all)
+		case way == 2, way == 3:
+		default:
+			keep(u, rnd.IntN(all+1))
+		}
+	}
+	return state
+}
+
+// States calls f with every content that the medium may have when the power fails now, until
+// f returns false. The slice is f's only during the call. States returns false, and calls
+// nothing, where there are more than most.
+func (m *Medium) States(most int, f func(state []byte) bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	units := slices.Sorted(maps.Keys(m.pending))
+	total := 1
+	for _, u := range units {
+		if total *= len(m.pending[u].versions) + 1; total > most {
+			return false
+		}
+	}
+	state := slices.Clone(m.durable)
+	for i := range total {
+		copy(state, m.durable)
+		for _, u := range units {
+			v := m.pending[u].versions
+			if n := i % (len(v) + 1); n > 0 {
+				copy(state[u*m.unit:], v[n-1])
+			}
+			i /= len(v) + 1
+		}
+		if !f(state) {
+			break
+		}
+	}
+	return true
+}
