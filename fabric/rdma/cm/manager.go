@@ -223,8 +223,9 @@ func (m *Manager) shutdown() {
 	m.counters.HalfOpen.Store(0)
 }
 
-// lingerTime is how long Close waits for DREPs: many round trips, and little to a user.
-const lingerTime = 200 * time.Millisecond
+// lingerTime is how long Close waits for DREPs: more than a peer on a busy machine takes to
+// answer, and little to a user whose peer is gone.
+const lingerTime = time.Second
 
 // linger takes messages until every peer that was sent a DREQ has answered, so that both sides
 // end in order and the port isn't closed to the last answer.
