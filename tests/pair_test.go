@@ -25,43 +25,58 @@ func servePair(t testing.TB, spec string, o blockdev.Options) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	undo := func(what string, f func() error) {
-		t.Cleanup(func() {
-			if err := f(); err != nil {
-				t.Errorf("closing the %s: %v", what, err)
-			}
-		})
-	}
-	undo("volume", v.Close)
-	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{
+	undo(t, "volume", v.Close)
+	_, addr := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
 	}})
+	return addr
+}
+
+// undo calls f at the end of the test, which fails where that fails.
+func undo(t testing.TB, what string, f func() error) {
+	t.Cleanup(func() {
+		if err := f(); err != nil {
+			t.Errorf("closing the %s: %v", what, err)
+		}
+	})
+}
+
+// serveConfig serves a target from the test itself, over both transports at one address.
+func serveConfig(t testing.TB, cfg target.Config) (*target.Target, netip.AddrPort) {
+	t.Helper()
+	tgt, err := target.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	undo("target", func() error {
+	undo(t, "target", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		return tgt.Close(ctx)
 	})
+	return tgt, listenPair(t, tgt)
+}
+
+// listenPair lets a target listen on one more address, over both transports.
+func listenPair(t testing.TB, tgt *target.Target) netip.AddrPort {
+	t.Helper()
 	addr := netip.AddrPortFrom(freeAddr(t), 4420)
 	nic, err := softrnic.Open(addr.Addr(), softrnic.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	undo("RNIC", nic.Close)
+	undo(t, "RNIC", nic.Close)
 	rl, err := rdma.ListenTarget(nic, addr, tgt, rdma.TargetConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	undo("RDMA listener", rl.Close)
+	undo(t, "RDMA listener", rl.Close)
 	tl, err := tcp.Listen(addr.String(), tgt, tcp.TargetConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- tl.Serve(context.Background()) }()
-	undo("TCP listener", func() error { return errors.Join(tl.Close(), <-done) })
+	undo(t, "TCP listener", func() error { return errors.Join(tl.Close(), <-done) })
 	return addr
 }
 

@@ -16,6 +16,7 @@ import (
 const pieceSize = 16 << 10
 
 func (r *Request) compare() {
+	r.engine.kind = opCompare
 	if !r.namespace() || !r.blocks(blockdev.OpRead) || !r.transfer() {
 		return
 	}
@@ -29,10 +30,12 @@ func (r *Request) compareData() {
 }
 
 func (r *Request) verify() {
+	e := &r.engine
+	e.kind = opVerify
 	if !r.namespace() || !r.blocks(blockdev.OpRead) {
 		return
 	}
-	e := &r.engine
+	e.bytes = int(e.io.Length)
 	r.withMemory(int(min(e.io.Length, int64(e.ns.pieceSize()))), (*Request).verifyVolume)
 }
 
@@ -51,9 +54,12 @@ func (r *Request) scan(next func(*Request) bool) {
 func (r *Request) nextCompare() bool {
 	e := &r.engine
 	c := &e.chain
-	if n := int(e.io.Length); c.started && e.io.Err == nil && !r.hostEqual(c.piece.bytes[:n], c.pos-n) {
-		r.endCompare(nvme.StatusCompareFailure | nvme.StatusDNR)
-		return false
+	if n := int(e.io.Length); c.started && e.io.Err == nil {
+		if same := r.hostEqual(c.piece.bytes[:n], c.pos-n); same < n {
+			r.atBlock(uint64(e.io.Offset+int64(same)) >> e.ns.shift)
+			r.endCompare(nvme.StatusCompareFailure | nvme.StatusDNR)
+			return false
+		}
 	}
 	return r.nextPiece()
 }
@@ -102,24 +108,38 @@ func (r *Request) endCompare(st nvme.Status) {
 	r.respond(st)
 }
 
-// hostEqual compares b with the host's data from byte off on.
-func (r *Request) hostEqual(b []byte, off int) bool {
+// hostEqual is how many bytes of b equal the host's data from byte off on.
+func (r *Request) hostEqual(b []byte, off int) int {
 	if r.InCapsule != nil {
-		return bytes.Equal(b, r.InCapsule[off:off+len(b)])
+		return equalBytes(b, r.InCapsule[off:off+len(b)])
 	}
+	same := 0
 	for i := range r.Data {
 		host := r.Data[i].Bytes
 		if off >= len(host) {
 			off -= len(host)
 			continue
 		}
-		n := min(len(b), len(host)-off)
-		if !bytes.Equal(b[:n], host[off:off+n]) {
-			return false
+		n := min(len(b)-same, len(host)-off)
+		if k := equalBytes(b[same:same+n], host[off:]); k < n {
+			return same + k
 		}
-		b, off = b[n:], 0
+		same, off = same+n, 0
 	}
-	return len(b) == 0
+	return same
+}
+
+// equalBytes is how many bytes of a are the same in b, which is as long.
+func equalBytes(a, b []byte) int {
+	if bytes.Equal(a, b[:len(a)]) {
+		return len(a)
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return len(a)
 }
 
 // piece is memory that is aligned for direct I/O.

@@ -30,6 +30,8 @@ const (
 	opRead opKind = iota
 	opWrite
 	opOther
+	opCompare // these two count as other, but for SMART
+	opVerify
 	opKinds
 )
 
@@ -57,6 +59,14 @@ func (c *ioCounters) count(k opKind, st nvme.Status, ns int64, bytes int) {
 	}
 }
 
+// totals are the commands counted and the payload of those that succeeded.
+func (o *opCounters) totals() (ops, bytes uint64) {
+	for i := range o.latency {
+		ops += o.latency[i].Load()
+	}
+	return ops, o.bytes.Load()
+}
+
 // OpStats are the counters of one kind of command.
 type OpStats struct {
 	Ops     uint64
@@ -75,7 +85,7 @@ type IOStats struct {
 
 // addTo adds the counters to s.
 func (c *ioCounters) addTo(s *IOStats) {
-	for k, o := range [opKinds]*OpStats{&s.Read, &s.Write, &s.Other} {
+	for k, o := range [opKinds]*OpStats{&s.Read, &s.Write, &s.Other, &s.Other, &s.Other} {
 		from := &c.kind[k]
 		for i := range from.latency {
 			n := from.latency[i].Load()

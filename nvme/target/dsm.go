@@ -33,7 +33,8 @@ func (r *Request) haveRanges() {
 	size := e.ns.blocks.Load()
 	for i := range n {
 		if d := r.dsmRange(i); d.SLBA > size || uint64(d.Blocks) > size-d.SLBA {
-			r.fail(nvme.StatusLBAOutOfRange, offCDW10)
+			r.atBlock(max(d.SLBA, size))
+			r.fail(nvme.StatusLBAOutOfRange, noLoc) // what is wrong is in the data
 			return
 		}
 	}

@@ -1,13 +1,25 @@
 package target
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// offFID is the byte of Get Features and Set Features that names the feature.
-const offFID = 40
+// Places in Get Features and Set Features that errors name.
+const (
+	offFID    = 40
+	offSEL    = 41
+	offSV     = 43 | 7<<locBit
+	offTMPSEL = 46             // of feature 04h
+	offTHSEL  = 46 | 4<<locBit // of feature 04h
+	offDULBE  = 46             // of feature 05h
+	offNCQR   = 46             // of feature 07h; NSQR is before it
+)
+
+// offBit is the place of a bit of dword 11.
+func offBit(bit int) uint16 { return uint16(offCDW11+bit/8) | uint16(bit%8)<<locBit }
 
 // features are the values that a host can set. Controller.mu guards them; a reset gives them
 // their defaults.
@@ -99,7 +111,7 @@ func (r *Request) getFeatures() {
 		c.mu.Unlock()
 		v, ok = r.featureValue(f, &now, sel)
 	default:
-		r.fail(nvme.StatusInvalidField, offFID+1)
+		r.fail(nvme.StatusInvalidField, offSEL)
 		return
 	}
 	if !ok {
@@ -173,7 +185,7 @@ const (
 func (r *Request) temperatureThreshold(fs *features) (uint32, bool) {
 	dw := r.Cmd.CDW(11)
 	if dw>>tempSensorShift&0xf != 0 {
-		r.fail(nvme.StatusInvalidField, offCDW11) // no sensor but the composite one
+		r.fail(nvme.StatusInvalidField, offTMPSEL) // no sensor but the composite one
 		return 0, false
 	}
 	switch dw >> tempTypeShift & 3 {
@@ -182,7 +194,7 @@ func (r *Request) temperatureThreshold(fs *features) (uint32, bool) {
 	case 1:
 		return uint32(fs.under), true
 	}
-	r.fail(nvme.StatusInvalidField, offCDW11)
+	r.fail(nvme.StatusInvalidField, offTHSEL)
 	return 0, false
 }
 
@@ -196,7 +208,7 @@ func (r *Request) setFeatures() {
 	case !ok:
 		r.fail(nvme.StatusInvalidField, offFID)
 	case r.Cmd.FeatureSave():
-		r.fail(nvme.StatusFeatureNotSaveable, offFID+3)
+		r.fail(nvme.StatusFeatureNotSaveable, offSV)
 	case caps&nvme.FeatureChangeable == 0:
 		r.fail(nvme.StatusFeatureNotChangeable, offFID)
 	case caps&nvme.FeatureNamespace == 0 && nsid != nvme.NSIDNone && nsid != nvme.NSIDAll:
@@ -211,9 +223,9 @@ func (r *Request) setFeatures() {
 		c.setKATO(time.Duration(r.Cmd.CDW(11)) * time.Millisecond)
 		r.respond(nvme.StatusSuccess)
 	default:
-		result, st := c.setFeature(f, r.Cmd.CDW(11))
+		result, st, loc := c.setFeature(f, r.Cmd.CDW(11))
 		if !st.OK() {
-			r.fail(st, offCDW11)
+			r.fail(st, loc)
 			return
 		}
 		r.CQE.SetDW0(result)
@@ -221,8 +233,8 @@ func (r *Request) setFeatures() {
 	}
 }
 
-// setFeature sets a feature that is one dword.
-func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.Status) {
+// setFeature sets a feature that is one dword, or says what is wrong and where.
+func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.Status, loc uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fs := &c.features
@@ -231,18 +243,18 @@ func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		fs.arbitration = v
 	case nvme.FeatPower:
 		if v&0x1f != 0 {
-			return 0, nvme.StatusInvalidField // there is only power state 0
+			return 0, nvme.StatusInvalidField, offCDW11 // there is only power state 0
 		}
 	case nvme.FeatTempThreshold:
-		return 0, fs.setTemperature(v)
+		return fs.setTemperature(v)
 	case nvme.FeatErrorRecovery:
 		if v>>16&1 != 0 {
-			return 0, nvme.StatusInvalidField // DULBE: no namespace reports deallocated blocks
+			return 0, nvme.StatusInvalidField, offDULBE // no namespace reports deallocated blocks
 		}
 		fs.errorRecovery = v & 0xffff
 	case nvme.FeatVolatileWC:
 		if v&nvme.VolatileWCEnable == 0 {
-			return 0, nvme.StatusFeatureNotChangeable // hosts that want no cache use FUA
+			return 0, nvme.StatusFeatureNotChangeable, offCDW11 // hosts that want no cache use FUA
 		}
 	case nvme.FeatNumberOfQueues:
 		return c.grantQueues(nvme.QueueCounts(v))
@@ -250,17 +262,17 @@ func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		fs.atomicity = v & 1
 	case nvme.FeatAsyncEvent:
 		ev := nvme.AsyncEventConfig(v)
-		if ev&^(c.supportedEvents()|healthEvents) != 0 {
-			return 0, nvme.StatusInvalidField
+		if bad := ev &^ (c.supportedEvents() | healthEvents); bad != 0 {
+			return 0, nvme.StatusInvalidField, offBit(bits.TrailingZeros32(uint32(bad)))
 		}
 		fs.asyncEvent = ev
 	}
-	return 0, nvme.StatusSuccess
+	return 0, nvme.StatusSuccess, 0
 }
 
-func (f *features) setTemperature(v uint32) nvme.Status {
+func (f *features) setTemperature(v uint32) (result uint32, st nvme.Status, loc uint16) {
 	if s := v >> tempSensorShift & 0xf; s != 0 && s != 0xf {
-		return nvme.StatusInvalidField
+		return 0, nvme.StatusInvalidField, offTMPSEL
 	}
 	switch v >> tempTypeShift & 3 {
 	case 0:
@@ -268,22 +280,24 @@ func (f *features) setTemperature(v uint32) nvme.Status {
 	case 1:
 		f.under = uint16(v)
 	default:
-		return nvme.StatusInvalidField
+		return 0, nvme.StatusInvalidField, offTHSEL
 	}
-	return nvme.StatusSuccess
+	return 0, nvme.StatusSuccess, 0
 }
 
 // grantQueues answers how many I/O queues the host may make. Called with mu held.
-func (c *Controller) grantQueues(want nvme.QueueCounts) (uint32, nvme.Status) {
-	if uint16(want) == 0xffff || uint16(want>>16) == 0xffff {
-		return 0, nvme.StatusInvalidField
-	}
-	if len(c.queues) > 0 {
-		return 0, nvme.StatusCommandSequence
+func (c *Controller) grantQueues(want nvme.QueueCounts) (result uint32, st nvme.Status, loc uint16) {
+	switch {
+	case uint16(want) == 0xffff:
+		return 0, nvme.StatusInvalidField, offCDW11
+	case uint16(want>>16) == 0xffff:
+		return 0, nvme.StatusInvalidField, offNCQR
+	case len(c.queues) > 0:
+		return 0, nvme.StatusCommandSequence, noLoc
 	}
 	n := c.t.limits.Queues
 	c.features.queues = nvme.NewQueueCounts(min(want.SQ(), n), min(want.CQ(), n))
-	return uint32(c.features.queues), nvme.StatusSuccess
+	return uint32(c.features.queues), nvme.StatusSuccess, 0
 }
 
 func (r *Request) setTimestamp() {

@@ -58,6 +58,7 @@ func (r *Request) blocks(op blockdev.Op) bool {
 	e := &r.engine
 	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
 	if size := e.ns.blocks.Load(); slba >= size || n > size-slba {
+		r.atBlock(max(slba, size))
 		r.fail(nvme.StatusLBAOutOfRange, offCDW10)
 		return false
 	}
@@ -178,6 +179,10 @@ func (r *Request) volumeStatus(err error) nvme.Status {
 	st := volumeStatus(e.io.Op, err)
 	if st.Code()>>8 == 2 {
 		e.ns.mediaErrors.Add(1)
+	}
+	var at *blockdev.OpError
+	if errors.As(err, &at) && at.Offset >= 0 {
+		r.atBlock(uint64(at.Offset) >> e.ns.shift)
 	}
 	e.q.t.log.warn("I/O error of a volume", "subsystem", e.ns.sub.nqn, "nsid", e.ns.nsid, "err", err)
 	return st

@@ -26,6 +26,11 @@ func (r *Request) getLogPage() {
 		r.fail(nvme.StatusInvalidField, offLPO)
 		return
 	}
+	// Only the health of a namespace may be asked for by itself.
+	if nsid := r.Cmd.NSID(); nsid != nvme.NSIDNone && nsid != nvme.NSIDAll && r.Cmd.LID() != nvme.LogSMART && r.engine.q.ctrl.hasLog(r.Cmd.LID()) {
+		r.fail(nvme.StatusInvalidField, offNSID)
+		return
+	}
 	// The transfer is checked first, for reading some pages changes them.
 	if !r.mapSGL(int(n)) {
 		return
@@ -105,7 +110,9 @@ func effectsLog() []byte {
 }
 
 // smartLog is the health of the subsystem, or of one namespace. There is no wear, no spare
-// and no temperature; the counts are real, and begin when the target does.
+// and no temperature; the counts are real, and begin when the target does. Compare and Verify
+// are reads in what they move, and Compare is one as a command too (NVMe 1.4, "SMART / Health
+// Information").
 func (c *Controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 	all := c.sub.all()
 	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
@@ -115,19 +122,23 @@ func (c *Controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 		}
 		all = []*Namespace{ns}
 	}
-	var io IOStats
+	var n [opKinds]struct{ ops, bytes uint64 }
 	var media uint64
 	for _, ns := range all {
-		s := ns.stats()
-		io.Add(&s)
+		for i := range ns.shards {
+			for k := range n {
+				ops, bytes := ns.shards[i].io.kind[k].totals()
+				n[k].ops, n[k].bytes = n[k].ops+ops, n[k].bytes+bytes
+			}
+		}
 		media += ns.mediaErrors.Load()
 	}
 	p := nvme.SMARTLog{
 		AvailableSpare:   100,
-		DataUnitsRead:    nvme.SMARTDataUnits(io.Read.Bytes),
-		DataUnitsWritten: nvme.SMARTDataUnits(io.Write.Bytes),
-		HostReads:        nvme.Uint128From(io.Read.Ops),
-		HostWrites:       nvme.Uint128From(io.Write.Ops),
+		DataUnitsRead:    nvme.SMARTDataUnits(n[opRead].bytes + n[opCompare].bytes + n[opVerify].bytes),
+		DataUnitsWritten: nvme.SMARTDataUnits(n[opWrite].bytes),
+		HostReads:        nvme.Uint128From(n[opRead].ops + n[opCompare].ops),
+		HostWrites:       nvme.Uint128From(n[opWrite].ops),
 		PowerCycles:      nvme.Uint128From(1),
 		PowerOnHours:     nvme.Uint128From(uint64(time.Duration(c.t.now()) / time.Hour)),
 		MediaErrors:      nvme.Uint128From(media),
@@ -159,9 +170,12 @@ func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
 	if c := st.Code(); c == nvme.StatusDataTransferError || c == nvme.StatusTransientTransport {
 		entry.TRTYPE = l.transport // 0 for an error that no transport made (Error Information Log Entry, byte 29)
 	}
-	if r.Cmd.Opcode() == nvme.OpFabrics {
+	switch {
+	case r.Cmd.Opcode() == nvme.OpFabrics:
 		entry.NSID = 0
-	} else if qid != 0 {
+	case r.engine.hasLBA:
+		entry.LBA = r.engine.lba
+	case qid != 0 && hasSLBA(r.Cmd.Opcode()):
 		entry.LBA = r.Cmd.SLBA()
 	}
 	l.mu.Lock()
@@ -173,6 +187,15 @@ func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
 	entry.Count = l.count
 	l.ring[l.count%errorLogEntries] = entry
 	return nvme.StatusMore
+}
+
+// hasSLBA says whether a command of an I/O queue names blocks in dwords 10 and 11.
+func hasSLBA(op nvme.Opcode) bool {
+	switch op {
+	case nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpWriteZeroes, nvme.OpVerify:
+		return true
+	}
+	return false
 }
 
 func (l *errorLog) total() uint64 {

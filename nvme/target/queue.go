@@ -52,8 +52,8 @@ func (q *Queue) Submit(r *Request) {
 	}
 	q.submitted.Add(1)
 	r.begin(q, now)
-	if st := r.checkFlags(); !st.OK() {
-		r.fail(st, offFlags)
+	if r.Cmd.Flags()&^flagsReserved != nvme.FlagsSGL {
+		r.wrongFlags()
 		return
 	}
 	switch q.state.Load() {
@@ -77,12 +77,17 @@ func (q *Queue) Submit(r *Request) {
 	}
 }
 
-// checkFlags demands PSDT 01b, as Fabrics does of every command, and no fused operation.
-func (r *Request) checkFlags() nvme.Status {
-	if r.Cmd.Flags()&^0x3c != nvme.FlagsSGL {
-		return nvme.StatusInvalidField | nvme.StatusDNR
+// flagsReserved are bits 5:2 of the flags byte.
+const flagsReserved = 0x3c
+
+// wrongFlags answers a command whose PSDT isn't 01b, as Fabrics demands of every command, or
+// that belongs to a fused operation.
+func (r *Request) wrongFlags() {
+	if r.Cmd.Flags()&0xc0 != nvme.FlagsSGL {
+		r.fail(nvme.StatusInvalidField, offPSDT)
+		return
 	}
-	return nvme.StatusSuccess
+	r.fail(nvme.StatusInvalidField, offFUSE)
 }
 
 // Queue.sq.

@@ -7,12 +7,14 @@ import (
 
 // engineState is the engine's part of a Request.
 type engineState struct {
-	q     *Queue
-	ns    *Namespace // that the command uses, counted in it
-	start int64      // when the capsule arrived
-	kind  opKind
-	bytes int    // payload, for the counters
-	loc   uint16 // byte of the command that is wrong, for the error log
+	q      *Queue
+	ns     *Namespace // that the command uses, counted in it
+	start  int64      // when the capsule arrived
+	kind   opKind
+	bytes  int    // payload, for the counters
+	loc    uint16 // what is wrong in the command, for the error log: its byte, and bit above 8
+	lba    uint64 // the first block that is in error, where hasLBA
+	hasLBA bool
 
 	length int            // of the memory that was asked for
 	step   func(*Request) // goes on when there is memory
@@ -28,10 +30,14 @@ type engineState struct {
 	hangUp bool // disconnect when the response is sent
 }
 
-// Byte offsets in a command that errors name.
+// Places in a command that errors name: the byte of the field's first bit, and above locBit the
+// bit in that byte (Error Information Log Entry, "Parameter Error Location").
 const (
+	locBit = 8
+
 	offOpcode = 0
-	offFlags  = 1
+	offFUSE   = 1
+	offPSDT   = 1 | 6<<locBit
 	offNSID   = 4
 	offSGL    = 24
 	offCDW10  = 40
@@ -43,7 +49,7 @@ const (
 // begin takes over a request that a transport submits.
 func (r *Request) begin(q *Queue, now int64) {
 	e := &r.engine
-	e.q, e.ns, e.start, e.kind, e.bytes, e.loc = q, nil, now, opOther, 0, noLoc
+	e.q, e.ns, e.start, e.kind, e.bytes, e.loc, e.hasLBA = q, nil, now, opOther, 0, noLoc, false
 	r.CQE.Reset()
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
@@ -70,7 +76,10 @@ func (r *Request) respond(st nvme.Status) {
 	q.conn.Respond(r)
 }
 
-// fail responds with an error that a field of the command caused: the one at byte loc.
+// atBlock notes the first block that is in error.
+func (r *Request) atBlock(lba uint64) { r.engine.lba, r.engine.hasLBA = lba, true }
+
+// fail responds with an error that a field of the command caused: the one at loc.
 func (r *Request) fail(st nvme.Status, loc uint16) {
 	r.engine.loc = loc
 	r.respond(st | nvme.StatusDNR)

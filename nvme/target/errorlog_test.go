@@ -1,0 +1,76 @@
+package target
+
+import (
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// lastError is the newest entry of the error log.
+func lastError(q *fakeConn) (e nvme.ErrorEntry) {
+	q.t.Helper()
+	page := make([]byte, nvme.ErrorEntrySize)
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogError, Length: nvme.ErrorEntrySize}), page)
+	if err := e.Parse(page); err != nil {
+		q.t.Fatal(err)
+	}
+	return e
+}
+
+// TestErrorPlace: what the error log says of where an error is, for what the tables over the
+// transports can't send.
+func TestErrorPlace(t *testing.T) {
+	v := newTestVolume(1<<20, 512) // 2048 blocks
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	check := func(what string, loc uint16, lba uint64) {
+		t.Helper()
+		if e := lastError(s.admin); e.Location != loc || e.LBA != lba {
+			t.Errorf("%s: location %#x, LBA %d, want %#x and %d", what, e.Location, e.LBA, loc, lba)
+		}
+	}
+	for _, psdt := range []byte{0, 0x80, 0xc0} {
+		cmd := ioCommand(nvme.OpRead, 7, 1, 0)
+		cmd.SetFlags(psdt)
+		s.io.fails(cmd, make([]byte, 512), nvme.StatusInvalidField|dnr)
+		check("PSDT", 1|6<<8, 7)
+	}
+	// The first block that differs, in data of one piece and of two.
+	for _, blocks := range []int{4, 64} {
+		data := make([]byte, blocks*512)
+		data[len(data)-1] = 1
+		s.io.fails(ioCommand(nvme.OpCompare, 100, uint32(blocks), 0), data, nvme.StatusCompareFailure|dnr)
+		check("Compare", noLoc, 100+uint64(blocks)-1)
+	}
+	// The first range of a Dataset Management that is out of bounds.
+	b := nvme.DSMRange{SLBA: 3000, Blocks: 1}.AppendTo(nvme.DSMRange{Blocks: 1}.AppendTo(nil))
+	s.io.fails(command(func(c *nvme.Command) { c.SetDSM(1, 2, nvme.DSMDeallocate) }), b, nvme.StatusLBAOutOfRange|dnr)
+	check("Dataset Management", noLoc, 3000)
+	// Where the volume says that it failed.
+	v.setFail(&blockdev.OpError{Op: "read", Path: "test", Offset: 37 * 512, Kind: blockdev.ErrMedium})
+	s.io.fails(ioCommand(nvme.OpRead, 30, 16, 0), make([]byte, 16*512), nvme.StatusUnrecoveredRead)
+	check("medium error", noLoc, 37)
+}
+
+// TestSMARTCounts: Compare and Verify read data; Compare counts as a read command as well.
+func TestSMARTCounts(t *testing.T) {
+	s := connect(t, newTarget(t, newTestVolume(4<<20, 512)), testNQN)
+	defer s.close()
+	data := make([]byte, 512_000)
+	s.io.must(ioCommand(nvme.OpCompare, 0, 1000, 0), data)
+	s.io.must(ioCommand(nvme.OpVerify, 0, 1000, 0), nil)
+	s.io.must(ioCommand(nvme.OpRead, 0, 1000, 0), data)
+	s.io.must(ioCommand(nvme.OpWrite, 0, 1000, 0), data)
+	s.io.must(ioCommand(nvme.OpWriteZeroes, 0, 1000, 0), nil)
+	page := make([]byte, nvme.SMARTLogSize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nvme.NSIDAll, Length: nvme.SMARTLogSize}), page)
+	var p nvme.SMARTLog
+	if err := p.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	got := [4]uint64{p.DataUnitsRead.Uint64(), p.HostReads.Uint64(), p.DataUnitsWritten.Uint64(), p.HostWrites.Uint64()}
+	if want := [4]uint64{3, 2, 1, 1}; got != want {
+		t.Errorf("units read, reads, units written, writes: %v, want %v", got, want)
+	}
+}
