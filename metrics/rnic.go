@@ -1,9 +1,12 @@
 package metrics
 
 import (
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -41,6 +44,18 @@ var socketRows = []row[*udp.Counters]{
 		func(c *udp.Counters) float64 { return float64(c.TxWaits.Load()) }},
 	{counter("udp_send_drops_total", "Datagrams that the system refused.", "device"),
 		func(c *udp.Counters) float64 { return float64(c.TxDrops.Load()) }},
+}
+
+// What is done to packets on purpose.
+var faultPackets = counter("fault_packets_total", "Packets that met an injected fault.", "device", "fault")
+
+func collectFaults(ch chan<- prometheus.Metric, name string, c *fault.Counters) {
+	for kind, n := range map[string]*atomic.Uint64{
+		"lost": &c.Lost, "cut": &c.Cut, "duplicated": &c.Duplicated,
+		"corrupted": &c.Corrupted, "reordered": &c.Reordered, "overflowed": &c.Overflowed,
+	} {
+		send(ch, faultPackets, n.Load(), name, kind)
+	}
 }
 
 // What the RNIC's connection manager counts.
@@ -85,6 +100,9 @@ func collectRNIC(ch chan<- prometheus.Metric, name string, nic *softrnic.RNIC) {
 		for _, r := range socketRows {
 			send(ch, r.metric, r.read(c), name)
 		}
+	}
+	if f := nic.Faults(); f != nil {
+		collectFaults(ch, name, f.Faults())
 	}
 	collectCM(ch, name, nic.Counters())
 }

@@ -42,7 +42,8 @@ var rooms = []room{
 		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire"},
 		tests: []string{"fabric/rdma/roce", "internal/..."},
 	},
-	{dir: "fabric/rdma/softrnic", may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "internal/..."}},
+	{dir: "fabric/rdma/fault", may: []string{"internal/udp", "internal/simnet"}},
+	{dir: "fabric/rdma/softrnic", may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/..."}},
 	{
 		dir:   "fabric/rdma", // the binding: any provider will do, so it knows none
 		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/mem"},
@@ -63,7 +64,7 @@ var rooms = []room{
 	{dir: "internal/simnet", may: []string{"internal/udp"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
 	{dir: "internal/loadgen"},
-	{dir: "internal/cli", may: []string{"nvme", "blockdev", "internal/version"}},
+	{dir: "internal/cli", may: []string{"nvme", "blockdev", "fabric/rdma/fault", "internal/version"}},
 	{dir: "internal/version"},
 	{dir: "cmd", may: []string{everything}},
 	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/..."}, tests: []string{everything}}, // what users may import

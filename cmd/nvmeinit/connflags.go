@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,16 +25,19 @@ type connFlags struct {
 	hdrDigest, dataDigest      bool
 	plainUDP                   bool
 	busyPoll                   time.Duration
+	fault                      cli.Fault
 	pcap                       string
 	timeout                    time.Duration
 	output                     string
 
-	name string // of this host, once it is known
+	name   string    // of this host, once it is known
+	stderr io.Writer // of the command
 }
 
 // add defines the flags on c, after its own. Commands that speak to a discovery controller
 // need no -n, -i, -Q and -k.
 func (f *connFlags) add(c *cobra.Command, subsystem bool) {
+	f.stderr = c.ErrOrStderr()
 	fl := cli.NewFlags()
 	fl.StringVarP(&f.transport, "transport", "t", "", "`TRANSPORT`: rdma or tcp")
 	fl.StringVarP(&f.traddr, "traddr", "a", "", "IP `ADDRESS` of the target")
@@ -54,6 +58,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data by digests")
 	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	fl.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
+	fl.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; nvmetgt serve --help lists them")
 	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
 	cli.AddFlags(c, "Connection", fl)
 }
@@ -86,6 +91,8 @@ func (f *connFlags) validate() error {
 		return cli.Usage("-k %d: want 1 to %d seconds, or 0 for no keep-alive", f.kato, maxKATO)
 	case f.busyPoll < 0 || f.busyPoll > maxBusyPoll:
 		return cli.Usage("--busy-poll %v: want 0, which is off, to %v", f.busyPoll, maxBusyPoll)
+	case f.transport == "tcp" && f.fault.Config != nil:
+		return cli.Usage("--fault: faults are injected into RDMA; for TCP use tc-netem, as root")
 	case f.transport == "rdma" && (f.hdrDigest || f.dataDigest):
 		return cli.Usage("-g and -G: digests belong to NVMe/TCP; RDMA protects every packet by its ICRC")
 	}

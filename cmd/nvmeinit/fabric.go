@@ -87,7 +87,7 @@ func (fab *fabric) openTCP(f *connFlags) error {
 
 func (fab *fabric) openRDMA(f *connFlags) error {
 	var err error
-	cfg := softrnic.Config{Plain: f.plainUDP, BusyPoll: f.busyPoll, Capture: fab.capture}
+	cfg := softrnic.Config{Plain: f.plainUDP, BusyPoll: f.busyPoll, Capture: fab.capture, Fault: f.fault.Config}
 	if cfg.BusyPoll == 0 {
 		cfg.BusyPoll = softrnic.NoBusyPoll
 	}
@@ -100,6 +100,10 @@ func (fab *fabric) openRDMA(f *connFlags) error {
 	}
 	if err != nil {
 		return err
+	}
+	if faults := fab.rnic.Faults(); faults != nil {
+		cfg := faults.Config()
+		fmt.Fprintf(f.stderr, "with faults: %s\n", &cfg)
 	}
 	fab.local = fab.rnic.Device().Attr().Addr
 	fab.rdma, err = rdma.NewTransport(fab.rnic, rdma.HostConfig{})

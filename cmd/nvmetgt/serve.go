@@ -33,6 +33,7 @@ type serveFlags struct {
 	queueDepth   int
 	plainUDP     bool
 	busyPoll     time.Duration
+	fault        cli.Fault
 	logLevel     string
 	logJSON      bool
 }
@@ -56,6 +57,11 @@ may connect unless --allow-host says otherwise: there is no authentication and n
 encryption, so keep it on networks that you trust. RDMA needs UDP port 4791 of the
 address, which only one program can have.
 
+--fault makes the network of the RNIC a bad one, for what it sends and receives; hosts
+that connect over TCP don't meet it. It takes, separated by commas:
+
+` + cli.FaultSyntax + `
+
 When it is ready, the last line that it prints begins with "ready".`,
 		Example: `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
   nvmetgt serve --volume disk.img --size 1GiB
@@ -64,6 +70,9 @@ When it is ready, the last line that it prints begins with "ready".`,
   nvmetgt serve --volume /dev/sdb --volume mem:4GiB \
       --listen rdma://192.0.2.1:4420 --listen tcp://192.0.2.1:4420 \
       --metrics 127.0.0.1:9090
+
+  # how does a host take a bad network?
+  nvmetgt serve --volume mem:64MiB --fault loss=1%,reorder=1%,delay=200us±50us
 
   # see what goes over the wire
   nvmetgt serve --volume mem:64MiB --pcap target.pcapng`,
@@ -95,6 +104,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net.IntVar(&f.queueDepth, "queue-depth", 128, "`entries` of a queue at most")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
+	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")
 	cli.AddFlags(c, "Network", net)
 
 	watch := cli.NewFlags()

@@ -174,7 +174,7 @@ func (s *server) rnic(a netip.Addr) (*softrnic.RNIC, error) {
 	if nic := s.rnics[a]; nic != nil {
 		return nic, nil
 	}
-	cfg := softrnic.Config{Plain: s.flags.plainUDP, BusyPoll: s.flags.busyPoll, Capture: s.capture}
+	cfg := softrnic.Config{Plain: s.flags.plainUDP, BusyPoll: s.flags.busyPoll, Capture: s.capture, Fault: s.flags.fault.Config}
 	if cfg.BusyPoll == 0 {
 		cfg.BusyPoll = softrnic.NoBusyPoll
 	}
@@ -255,6 +255,10 @@ func (s *server) announce() {
 	for _, l := range s.rdma {
 		fmt.Fprintf(s.out, "rdma %s (software RNIC, UDP port %d, %s)\n",
 			l.Addr(), softrnic.Port, s.rnics[l.Addr().Addr()].Offloads())
+		if f := s.rnics[l.Addr().Addr()].Faults(); f != nil {
+			cfg := f.Config()
+			fmt.Fprintf(s.out, "     with faults: %s\n", &cfg)
+		}
 	}
 	for _, svc := range s.tcp {
 		fmt.Fprintf(s.out, "tcp  %s\n", svc.listener.Addr())

@@ -40,7 +40,10 @@ func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
 	if slices.ContainsFunc(endpoints, func(e cli.Endpoint) bool { return e.Transport == nvme.TransportRDMA }) {
 		inCapsule = maxInCapsuleRDMA
 	}
+	overRDMA := inCapsule == maxInCapsuleRDMA
 	switch {
+	case f.fault.Config != nil && !overRDMA:
+		return cli.Usage("--fault: faults are injected into RDMA; add --listen rdma://ADDRESS, or use tc-netem for TCP, as root")
 	case len(f.serial) > maxSerial:
 		return cli.Usage("--serial %q has %d bytes: want at most %d", f.serial, len(f.serial), maxSerial)
 	case f.queueDepth < minQueueDepth || f.queueDepth > maxQueueDepth:

@@ -164,6 +164,7 @@ func (c *conn) parse(r *Received, i int) {
 	r.SegmentSize = len(r.Buf)
 	r.Dst = c.local.Addr()
 	r.TrafficClass = 0
+	r.Index = 0
 	r.Src = c.source(&c.rx.names[i])
 	c.parseControl(r, c.rx.control[i][:m.hdr.Controllen/8])
 }

@@ -32,6 +32,9 @@ type Received struct {
 	Src          netip.AddrPort
 	Dst          netip.Addr // the local address it was sent to
 	TrafficClass uint8
+	// Index is the place that the first datagram had among those that arrived in one piece: 0
+	// unless a Conn has split them.
+	Index int
 }
 
 // Conn is a socket bound to one local address.

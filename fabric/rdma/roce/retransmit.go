@@ -57,8 +57,7 @@ func (q *qp) onTimeout(now time.Duration) {
 	r := &q.req
 	if now-r.progressAt >= q.ackTimeout() {
 		q.d.counters.inc(LocalAckTimeoutErr)
-		r.progressAt = now
-		if !q.countRetry() {
+		if !q.countRetry(now) {
 			return
 		}
 	} else {
@@ -70,10 +69,15 @@ func (q *qp) onTimeout(now time.Duration) {
 	q.restartTimer(now)
 }
 
-// countRetry counts a retry of the oldest packet; where there were too many it ends the
-// connection and returns false.
-func (q *qp) countRetry() bool {
+// countRetry counts a retry of the oldest packet, one at most in each ACK timeout without
+// progress: on a path that reorders, the rest of an answer that was given up demands a retry
+// with each of its packets. Where there were too many it ends the connection and returns false.
+func (q *qp) countRetry(now time.Duration) bool {
 	r := &q.req
+	if now-r.progressAt < q.ackTimeout() {
+		return true
+	}
+	r.progressAt = now
 	if r.retries >= int(q.attr.RetryCnt) {
 		q.toError(verbs.WCRetryExcErr, verbs.EventQPFatal)
 		return false
@@ -89,7 +93,7 @@ func (q *qp) retryFrom(psn wire.PSN, now time.Duration) bool {
 	if psn == r.backPSN && now < r.backHold {
 		return false
 	}
-	if psn == r.backPSN && r.backHold != 0 && !q.countRetry() {
+	if psn == r.backPSN && r.backHold != 0 && !q.countRetry(now) {
 		return false
 	}
 	r.backPSN, r.backHold = psn, now+q.path.roundTrip()

@@ -40,7 +40,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		size = len(r.Buf)
 	}
 	marked := r.ECN() == congestionExperienced
-	for rest, index := r.Buf, 0; len(rest) > 0; {
+	for rest, index := r.Buf, r.Index; len(rest) > 0; {
 		batch := rest
 		var good uint64
 		n := 0

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/capture"
@@ -42,6 +43,9 @@ type Config struct {
 	RecvBuffer int
 	// Capture writes every packet to a file; nil captures nothing.
 	Capture *Capture
+	// Fault injects faults into what is sent and received; nil injects none. A capture has what
+	// is on the wire: what is lost on purpose is missing where it was sent.
+	Fault *fault.Config
 }
 
 // RNIC is an open software RNIC: a verbs.Device and its connection manager.
@@ -49,12 +53,18 @@ type RNIC struct {
 	*cm.Manager
 	dev    *roce.Device
 	socket udp.Conn
+	faults *fault.Conn // nil without faults
 }
 
 var _ verbs.ConnectionManager = (*RNIC)(nil)
 
 // Open opens the RNIC of a local address. The error says who may have its UDP port already.
 func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
+	if cfg.Fault != nil {
+		if err := cfg.Fault.Validate(); err != nil {
+			return nil, fmt.Errorf("software RNIC: %w", err)
+		}
+	}
 	socket, err := udp.Listen(netip.AddrPortFrom(addr, Port), udp.Config{
 		DisableSegmentation: cfg.Plain,
 		DisableCoalescing:   cfg.Plain,
@@ -68,15 +78,20 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if cfg.Capture != nil {
 		conn = cfg.Capture.file.Conn(socket)
 	}
+	var faults *fault.Conn
+	if cfg.Fault != nil {
+		faults = fault.Wrap(conn, *cfg.Fault)
+		conn = faults
+	}
 	dev, err := roce.Open(conn, roce.Config{})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), socket.Close())
+		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
 	}
 	m, err := cm.New(dev, cm.Config{})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}
-	return &RNIC{Manager: m, dev: dev, socket: socket}, nil
+	return &RNIC{Manager: m, dev: dev, socket: socket, faults: faults}, nil
 }
 
 // OpenFor opens an RNIC on the address from which dst is reached. A destination on loopback
@@ -125,11 +140,14 @@ func (n *RNIC) SocketCounters() *udp.Counters {
 
 // Offloads says, for people, how packets travel between the RNIC and the kernel.
 func (n *RNIC) Offloads() string {
-	if n.socket.Segmentation() {
+	if n.faults == nil && n.socket.Segmentation() {
 		return "segmentation offload"
 	}
 	return "one datagram a message"
 }
+
+// Faults are those that are injected, for their seed and counters; nil where none are.
+func (n *RNIC) Faults() *fault.Conn { return n.faults }
 
 // Close ends every connection and frees the port.
 func (n *RNIC) Close() error {

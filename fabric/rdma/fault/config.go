@@ -1,0 +1,118 @@
+package fault
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config says which faults there are. The zero value has none. Probabilities are from 0 to 1,
+// for each packet in each direction.
+type Config struct {
+	Loss      float64
+	Duplicate float64
+	Corrupt   float64 // one bit is changed
+	Reorder   float64 // held back by ReorderDelay, so that others overtake it
+
+	// Delay is added to each packet, Jitter more or less of it at random.
+	Delay, Jitter time.Duration
+	// ReorderDelay is 1 ms where it is 0.
+	ReorderDelay time.Duration
+
+	// Cuts are the times when nothing passes.
+	Cuts []Cut
+
+	// Seed repeats a run as far as the order of packets repeats. 0 draws one: see Conn.Seed.
+	Seed uint64
+}
+
+// Cut is a time when nothing passes.
+type Cut struct {
+	Way   Way
+	After time.Duration // since the RNIC was opened
+	For   time.Duration // 0: for good
+}
+
+// Way is a direction.
+type Way uint8
+
+// Directions, as the RNIC sees them.
+const (
+	Both Way = iota
+	In
+	Out
+)
+
+// maxDelay bounds delays: what takes longer is lost for every transport.
+const maxDelay = 10 * time.Second
+
+// Validate says what is wrong with c, naming the field.
+func (c *Config) Validate() error {
+	for _, p := range []struct {
+		name  string
+		value float64
+	}{{"Loss", c.Loss}, {"Duplicate", c.Duplicate}, {"Corrupt", c.Corrupt}, {"Reorder", c.Reorder}} {
+		if math.IsNaN(p.value) || p.value < 0 || p.value > 1 {
+			return fmt.Errorf("fault: %s %v: want 0 to 1", p.name, p.value)
+		}
+	}
+	switch {
+	case c.Delay < 0 || c.Delay > maxDelay:
+		return fmt.Errorf("fault: Delay %v: want 0 to %v", c.Delay, maxDelay)
+	case c.Jitter < 0 || c.Jitter > c.Delay:
+		return fmt.Errorf("fault: Jitter %v: want 0 to Delay (%v)", c.Jitter, c.Delay)
+	case c.ReorderDelay < 0 || c.ReorderDelay > maxDelay:
+		return fmt.Errorf("fault: ReorderDelay %v: want 0 to %v", c.ReorderDelay, maxDelay)
+	}
+	for _, cut := range c.Cuts {
+		if cut.After < 0 || cut.For < 0 || cut.Way > Out {
+			return fmt.Errorf("fault: Cuts: %v is not a time", cut)
+		}
+	}
+	return nil
+}
+
+// String is what Parse reads.
+func (c *Config) String() string {
+	var parts []string
+	add := func(key, value string) { parts = append(parts, key+"="+value) }
+	for _, p := range []struct {
+		key   string
+		value float64
+		more  string
+	}{{"loss", c.Loss, ""}, {"dup", c.Duplicate, ""}, {"reorder", c.Reorder, plus(c.ReorderDelay)}, {"corrupt", c.Corrupt, ""}} {
+		if p.value > 0 {
+			add(p.key, strconv.FormatFloat(100*p.value, 'g', 6, 64)+"%"+p.more)
+		}
+	}
+	if c.Delay > 0 {
+		s := c.Delay.String()
+		if c.Jitter > 0 {
+			s += "±" + c.Jitter.String()
+		}
+		add("delay", s)
+	}
+	for _, cut := range c.Cuts {
+		add("cut", cut.String())
+	}
+	if c.Seed != 0 {
+		add("seed", strconv.FormatUint(c.Seed, 10))
+	}
+	return strings.Join(parts, ",")
+}
+
+func plus(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return "+" + d.String()
+}
+
+// String is what Parse reads.
+func (c Cut) String() string {
+	return wayPrefix[c.Way] + c.After.String() + plus(c.For)
+}
+
+var wayPrefix = [...]string{Both: "", In: "in:", Out: "out:"}

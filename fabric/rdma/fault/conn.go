@@ -1,0 +1,256 @@
+package fault
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// Conn is a socket with faults.
+type Conn struct {
+	udp.Conn
+	cfg      Config
+	link     simnet.Link
+	opened   time.Time
+	counters Counters
+
+	in, out line
+	ended   sync.WaitGroup
+
+	// The receiving goroutine's.
+	taken [udp.RecvBatch]held
+
+	sending sync.Mutex // guards what follows
+	rng     *rand.Rand
+	direct  []udp.Train // sent at once
+}
+
+// Counters are the packets that met a fault, both ways.
+type Counters struct {
+	Lost, Cut, Duplicated, Corrupted, Reordered atomic.Uint64
+	Overflowed                                  atomic.Uint64 // lost for want of room to hold them back
+}
+
+var _ udp.Conn = (*Conn)(nil)
+
+// Wrap gives c the faults of cfg, which is valid. c is the result's from then on.
+func Wrap(c udp.Conn, cfg Config) *Conn {
+	if cfg.Seed == 0 {
+		cfg.Seed = rand.Uint64() | 1
+	}
+	f := &Conn{
+		Conn: c, cfg: cfg, opened: time.Now(),
+		link: simnet.Link{
+			Latency: cfg.Delay - cfg.Jitter, Jitter: 2 * cfg.Jitter,
+			Loss: cfg.Loss, Duplicate: cfg.Duplicate, Corrupt: cfg.Corrupt,
+			Reorder: cfg.Reorder, ReorderDelay: cfg.ReorderDelay,
+		},
+		rng: rand.New(rand.NewPCG(cfg.Seed, uint64(Out))),
+	}
+	f.ended.Add(2)
+	go f.receive()
+	go f.release()
+	return f
+}
+
+// Config is what was given to Wrap, with the seed that was drawn.
+func (f *Conn) Config() Config { return f.cfg }
+
+// Faults counts the packets that met one.
+func (f *Conn) Faults() *Counters { return &f.counters }
+
+// Segmentation is off: see the package's documentation.
+func (f *Conn) Segmentation() bool { return false }
+
+// isCut says whether nothing passes now.
+func (f *Conn) isCut(way Way) bool {
+	if len(f.cfg.Cuts) == 0 {
+		return false
+	}
+	since := time.Since(f.opened)
+	for _, c := range f.cfg.Cuts {
+		if (c.Way == Both || c.Way == way) && since >= c.After && (c.For == 0 || since < c.After+c.For) {
+			return true
+		}
+	}
+	return false
+}
+
+// fate decides about one datagram: how many copies of it arrive, and how late. data is changed
+// where it is to be corrupted.
+func (f *Conn) fate(way Way, rng *rand.Rand, data []byte) (copies int) {
+	k := &f.counters
+	if f.isCut(way) {
+		k.Cut.Add(1)
+		return 0
+	}
+	fate := f.link.Draw(rng, data)
+	switch {
+	case fate.Lost:
+		k.Lost.Add(1)
+		return 0
+	case fate.Corrupted:
+		k.Corrupted.Add(1)
+	}
+	if fate.Duplicated {
+		k.Duplicated.Add(1)
+		return 2
+	}
+	return 1
+}
+
+// transit is how long one copy is held back.
+func (f *Conn) transit(rng *rand.Rand) time.Duration {
+	took, late := f.link.Transit(rng)
+	if late {
+		f.counters.Reordered.Add(1)
+	}
+	return took
+}
+
+func (f *Conn) hold(l *line, h held) {
+	if !l.put(h) {
+		f.counters.Overflowed.Add(1)
+	}
+}
+
+// Send passes on what has no delay, and keeps a copy of the rest.
+func (f *Conn) Send(trains []udp.Train) (int, error) {
+	f.sending.Lock()
+	defer f.sending.Unlock()
+	f.direct = f.direct[:0]
+	now := time.Now()
+	for i := range trains {
+		t := &trains[i]
+		if t.Datagrams() > 1 {
+			return i, &udp.OpError{Op: "send", Addr: t.Dst, Kind: udp.ErrSegmentation}
+		}
+		f.send(t, now)
+	}
+	n, err := f.Conn.Send(f.direct)
+	clear(f.direct)
+	if err != nil {
+		return min(n, len(trains)-1), err // which one it was matters little: it won't work again
+	}
+	return len(trains), nil
+}
+
+func (f *Conn) send(t *udp.Train, now time.Time) {
+	var data []byte
+	out := *t
+	if f.cfg.Corrupt > 0 {
+		data = gather(t)
+		out.Parts = [][]byte{data}
+	}
+	for range f.fate(Out, f.rng, data) {
+		delay := f.transit(f.rng)
+		if delay <= 0 {
+			f.direct = append(f.direct, out)
+			continue
+		}
+		f.hold(&f.out, held{due: now.Add(delay), data: gather(&out), sent: out})
+	}
+}
+
+func gather(t *udp.Train) []byte {
+	b := make([]byte, 0, t.Bytes)
+	for _, p := range t.Parts {
+		b = append(b, p...)
+	}
+	return b
+}
+
+// release sends what was held back.
+func (f *Conn) release() {
+	defer f.ended.Done()
+	var due [udp.RecvBatch]held
+	var trains [udp.RecvBatch]udp.Train
+	for {
+		n, err := f.out.take(time.Now(), due[:])
+		if err != nil {
+			return
+		}
+		if n == 0 {
+			f.out.wait()
+			continue
+		}
+		for i := range n {
+			trains[i] = due[i].sent
+			trains[i].Parts = [][]byte{due[i].data}
+		}
+		// A datagram that can't be sent any more is as good as lost.
+		_, _ = f.Conn.Send(trains[:n])
+	}
+}
+
+// receive takes datagrams off the socket for Recv.
+func (f *Conn) receive() {
+	defer f.ended.Done()
+	rng := rand.New(rand.NewPCG(f.cfg.Seed, uint64(In)))
+	var rx [udp.RecvBatch]udp.Received
+	for {
+		n, err := f.Conn.Recv(rx[:])
+		if err != nil {
+			f.in.end(err)
+			return
+		}
+		now := time.Now()
+		for i := range rx[:n] {
+			f.arrived(&rx[i], rng, now)
+		}
+	}
+}
+
+// arrived splits what came in one piece.
+func (f *Conn) arrived(r *udp.Received, rng *rand.Rand, now time.Time) {
+	index := r.Index
+	for d := range r.Datagrams() {
+		data := append([]byte(nil), d...)
+		one := *r
+		one.Buf, one.SegmentSize, one.Index = nil, len(data), index
+		for range f.fate(In, rng, data) {
+			f.hold(&f.in, held{due: now.Add(f.transit(rng)), data: data, received: one})
+		}
+		index++
+	}
+}
+
+// Recv waits for datagrams that are due.
+func (f *Conn) Recv(rx []udp.Received) (int, error) {
+	for {
+		n, err := f.TryRecv(rx)
+		if n > 0 || err != nil || len(rx) == 0 {
+			return n, err
+		}
+		f.in.wait()
+	}
+}
+
+// TryRecv returns datagrams that are due.
+func (f *Conn) TryRecv(rx []udp.Received) (int, error) {
+	n, err := f.in.take(time.Now(), f.taken[:min(len(rx), len(f.taken))])
+	for i := range n {
+		rx[i] = f.taken[i].received
+		rx[i].Buf = f.taken[i].data
+		f.taken[i] = held{}
+	}
+	return n, err
+}
+
+// drainTime bounds how long Close waits for what is held back.
+const drainTime = time.Second
+
+// Close sends what is held back, as a network would deliver it, and closes the socket.
+func (f *Conn) Close() error {
+	for end := time.Now().Add(drainTime); !f.out.empty() && time.Now().Before(end); {
+		<-time.After(time.Millisecond)
+	}
+	err := f.Conn.Close()
+	f.out.end(udp.ErrClosed)
+	f.ended.Wait()
+	return err
+}

@@ -1,0 +1,247 @@
+package fault
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair is a sender and a receiver; faults are at the sender or at the receiver.
+type pair struct {
+	sender, receiver udp.Conn
+	faulty           *Conn
+	done             sync.WaitGroup
+
+	mu      sync.Mutex
+	arrived []uint32 // numbers, in the order of arrival
+	altered int
+}
+
+const datagramSize = 64
+
+func newPair(t *testing.T, way Way, cfg Config) *pair {
+	t.Helper()
+	n := simnet.New(1)
+	listen := func(a string) udp.Conn {
+		e, err := n.Listen(netip.MustParseAddrPort(a), simnet.Config{Coalesce: true, RecvBuffer: 1 << 24})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	p := &pair{sender: listen("10.0.0.1:4791"), receiver: listen("10.0.0.2:4791")}
+	if way == Out {
+		p.faulty = Wrap(p.sender, cfg)
+		p.sender = p.faulty
+	} else {
+		p.faulty = Wrap(p.receiver, cfg)
+		p.receiver = p.faulty
+	}
+	p.done.Add(1)
+	go p.receive()
+	return p
+}
+
+func (p *pair) receive() {
+	defer p.done.Done()
+	var rx [udp.RecvBatch]udp.Received
+	for {
+		n, err := p.receiver.Recv(rx[:])
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		for i := range rx[:n] {
+			for d := range rx[i].Datagrams() {
+				number := binary.BigEndian.Uint32(d)
+				for _, b := range d[4:] {
+					if b != byte(number) {
+						p.altered++
+						break
+					}
+				}
+				p.arrived = append(p.arrived, number)
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+// send sends datagrams that begin with their number, and ends both sides. Closing the sender
+// delivers what it holds back; the receiver closes when nothing more comes.
+func (p *pair) send(t *testing.T, count int) {
+	t.Helper()
+	dst := netip.MustParseAddrPort("10.0.0.2:4791")
+	var trains []udp.Train
+	for i := range count {
+		b := binary.BigEndian.AppendUint32(nil, uint32(i))
+		for len(b) < datagramSize {
+			b = append(b, byte(i))
+		}
+		train := udp.Train{Dst: dst}
+		train.Append(b[:7], b[7:])
+		trains = append(trains, train)
+	}
+	if n, err := p.sender.Send(trains); n != count || err != nil {
+		t.Fatalf("Send: %d of %d: %v", n, count, err)
+	}
+	if err := p.sender.Close(); err != nil {
+		t.Error(err)
+	}
+	for last := -1; ; {
+		<-time.After(60 * time.Millisecond)
+		p.mu.Lock()
+		n := len(p.arrived)
+		p.mu.Unlock()
+		if n == last {
+			break
+		}
+		last = n
+	}
+	if err := p.receiver.Close(); err != nil {
+		t.Error(err)
+	}
+	p.done.Wait()
+}
+
+// Each fault meets about as many datagrams as it says, whichever side has it, and no others.
+func TestFaults(t *testing.T) {
+	const count = 4000
+	near := func(n, want int) bool { return n > want*7/10 && n < want*13/10 }
+	for _, c := range []struct {
+		name  string
+		cfg   Config
+		check func(p *pair, k *Counters) bool
+	}{
+		{"none", Config{}, func(p *pair, k *Counters) bool { return len(p.arrived) == count && p.altered == 0 && p.inOrder() }},
+		{"loss", Config{Loss: 0.1}, func(p *pair, k *Counters) bool {
+			return near(int(k.Lost.Load()), count/10) && len(p.arrived) == count-int(k.Lost.Load()) && p.inOrder()
+		}},
+		{"dup", Config{Duplicate: 0.1}, func(p *pair, k *Counters) bool {
+			return near(int(k.Duplicated.Load()), count/10) && len(p.arrived) == count+int(k.Duplicated.Load())
+		}},
+		{"corrupt", Config{Corrupt: 0.1}, func(p *pair, k *Counters) bool {
+			return near(int(k.Corrupted.Load()), count/10) && len(p.arrived) == count && near(p.altered, count/10)
+		}},
+		{"reorder", Config{Reorder: 0.1, ReorderDelay: 20 * time.Millisecond}, func(p *pair, k *Counters) bool {
+			return near(int(k.Reordered.Load()), count/10) && len(p.arrived) == count && !p.inOrder()
+		}},
+		{"delay", Config{Delay: 2 * time.Millisecond, Jitter: time.Millisecond}, func(p *pair, k *Counters) bool {
+			return len(p.arrived) == count && p.altered == 0
+		}},
+		{"cut", Config{Cuts: []Cut{{}}}, func(p *pair, k *Counters) bool { return len(p.arrived) == 0 && k.Cut.Load() == count }},
+		{"cut of the other way", Config{}, nil},
+	} {
+		for _, way := range []Way{In, Out} {
+			t.Run(c.name+" "+wayPrefix[way], func(t *testing.T) {
+				if c.check == nil {
+					c.cfg.Cuts = []Cut{{Way: In + Out - way}}
+					c.check = func(p *pair, _ *Counters) bool { return len(p.arrived) == count }
+					defer func() { c.check = nil }()
+				}
+				c.cfg.Seed = 5
+				p := newPair(t, way, c.cfg)
+				p.send(t, count)
+				k := p.faulty.Faults()
+				if !c.check(p, k) {
+					t.Errorf("%d arrived of %d, %d altered, in order: %t; lost %d, cut %d, duplicated %d, corrupted %d, reordered %d, overflowed %d",
+						len(p.arrived), count, p.altered, p.inOrder(), k.Lost.Load(), k.Cut.Load(), k.Duplicated.Load(),
+						k.Corrupted.Load(), k.Reordered.Load(), k.Overflowed.Load())
+				}
+			})
+		}
+	}
+}
+
+func (p *pair) inOrder() bool {
+	for i := 1; i < len(p.arrived); i++ {
+		if p.arrived[i] < p.arrived[i-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// The same seed gives the same faults to the same datagrams.
+func TestSeedRepeats(t *testing.T) {
+	var first []uint32
+	for range 2 {
+		p := newPair(t, Out, Config{Loss: 0.3, Seed: 99})
+		p.send(t, 500)
+		if first == nil {
+			first = p.arrived
+			continue
+		}
+		if len(first) != len(p.arrived) {
+			t.Fatalf("%d arrived, then %d", len(first), len(p.arrived))
+		}
+		for i := range first {
+			if first[i] != p.arrived[i] {
+				t.Fatalf("datagram %d arrived as the %dth, then %d", first[i], i, p.arrived[i])
+			}
+		}
+	}
+}
+
+// A delay is never shorter than it says, and Close of a Conn that nobody receives from ends.
+func TestDelayHolds(t *testing.T) {
+	const delay = 5 * time.Millisecond
+	n := simnet.New(1)
+	a, err := n.Listen(netip.MustParseAddrPort("10.0.0.1:4791"), simnet.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := n.Listen(netip.MustParseAddrPort("10.0.0.2:4791"), simnet.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := Wrap(b, Config{Delay: delay})
+	train := udp.Train{Dst: b.LocalAddr()}
+	train.Append([]byte("hello"))
+	began := time.Now()
+	if _, err := a.Send([]udp.Train{train}); err != nil {
+		t.Fatal(err)
+	}
+	var rx [1]udp.Received
+	if n, err := slow.TryRecv(rx[:]); n != 0 || err != nil {
+		t.Errorf("TryRecv at once: %d, %v", n, err)
+	}
+	if n, err := slow.Recv(rx[:]); n != 1 || err != nil || string(rx[0].Buf) != "hello" {
+		t.Errorf("Recv: %d, %v, %q", n, err, rx[0].Buf)
+	}
+	if took := time.Since(began); took < delay {
+		t.Errorf("it took %v, want at least %v", took, delay)
+	}
+	if err := slow.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := slow.Recv(rx[:]); !errors.Is(err, udp.ErrClosed) {
+		t.Errorf("Recv after Close: %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A train of several datagrams is refused as by a kernel without segmentation, so that the RNIC
+// cuts it.
+func TestTrainsAreRefused(t *testing.T) {
+	p := newPair(t, Out, Config{})
+	train := udp.Train{Dst: netip.MustParseAddrPort("10.0.0.2:4791")}
+	train.Append(make([]byte, 100))
+	train.Append(make([]byte, 100))
+	if n, err := p.sender.Send([]udp.Train{train}); n != 0 || !errors.Is(err, udp.ErrSegmentation) {
+		t.Errorf("Send: %d, %v", n, err)
+	}
+	p.send(t, 1)
+}

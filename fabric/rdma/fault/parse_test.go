@@ -1,0 +1,81 @@
+package fault
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want Config
+	}{
+		{"loss=1%", Config{Loss: 0.01}},
+		{"loss=0.25,dup=5%", Config{Loss: 0.25, Duplicate: 0.05}},
+		{"delay=200us±50us", Config{Delay: 200 * time.Microsecond, Jitter: 50 * time.Microsecond}},
+		{"delay=2ms+-1ms", Config{Delay: 2 * time.Millisecond, Jitter: time.Millisecond}},
+		{"delay=1s", Config{Delay: time.Second}},
+		{"reorder=10%+3ms, corrupt=0.1%", Config{Reorder: 0.1, ReorderDelay: 3 * time.Millisecond, Corrupt: 0.001}},
+		{"cut=5s", Config{Cuts: []Cut{{After: 5 * time.Second}}}},
+		{"cut=in:1s+2s,cut=out:4s", Config{Cuts: []Cut{{In, time.Second, 2 * time.Second}, {Out, 4 * time.Second, 0}}}},
+		{"seed=7", Config{Seed: 7}},
+	} {
+		got, err := Parse(c.in)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("Parse(%q) = %+v, %v; want %+v", c.in, got, err, c.want)
+		}
+		if again, err := Parse(got.String()); err != nil || !reflect.DeepEqual(again, got) {
+			t.Errorf("%q reads as %+v, %v; want %+v", got.String(), again, err, got)
+		}
+	}
+}
+
+// What can't be is refused with the key that it concerns.
+func TestParseRefuses(t *testing.T) {
+	for in, names := range map[string]string{
+		"":                     "loss, dup",
+		"loss":                 "loss, dup",
+		"los=1%":               "los=1%",
+		"loss=101%":            "loss=101%",
+		"loss=-1":              "loss=-1",
+		"loss=NaN":             "loss=NaN",
+		"loss=1%,loss=2%":      "loss is given twice",
+		"delay=5":              "delay=5",
+		"delay=1ms±2ms":        "Jitter",
+		"delay=20s":            "Delay",
+		"reorder=1%+x":         "reorder=1%+x",
+		"cut=":                 "cut=",
+		"cut=-5s":              "cut=-5s",
+		"seed=0":               "seed=0",
+		"loss=1%,,delay=200us": "want one of",
+	} {
+		if _, err := Parse(in); err == nil || !strings.Contains(err.Error(), names) {
+			t.Errorf("Parse(%q): %v; want an error that names %q", in, err, names)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"loss=1%,dup=0.5,reorder=1%+2ms,corrupt=1e-3", "delay=200us±50us,seed=7", "cut=in:5s+2s,cut=9s"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := Parse(s)
+		if err != nil {
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Fatalf("Parse(%q) gives what can't be: %v", s, err)
+		}
+		text := c.String()
+		if text == "" {
+			return
+		}
+		again, err := Parse(text)
+		if err != nil || again.String() != text {
+			t.Fatalf("%q is written as %q and read as %q, %v", s, text, again.String(), err)
+		}
+	})
+}

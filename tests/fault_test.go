@@ -1,0 +1,85 @@
+package tests
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Faults that both programs inject, in each of which data must come through unharmed.
+var badNetworks = []string{
+	"loss=0.2%",
+	"delay=200us±5us",
+	"dup=5%",
+	"reorder=2%+1ms",
+	"corrupt=0.2%",
+	"cut=300ms+200ms",
+	"dup=1%,reorder=0.5%,delay=100us,corrupt=0.05%",
+}
+
+// What is written through a bad network is what a good one reads, whichever side has the faults,
+// and the faults did happen.
+func TestFaults(t *testing.T) {
+	dir := t.TempDir()
+	in := makeFile(t, filepath.Join(dir, "in"), 1<<20)
+	want, err := os.ReadFile(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, faults := range badNetworks {
+		t.Run(faults, func(t *testing.T) {
+			for _, side := range []string{"initiator", "target", "both"} {
+				var ofTarget, ofInit []string
+				if side != "initiator" {
+					ofTarget = []string{"--fault", faults}
+				}
+				if side != "target" {
+					ofInit = []string{"--fault", faults}
+				}
+				p := startTarget(t, append([]string{"--volume", "mem:16MiB"}, ofTarget...)...)
+				write := append([]string{"-n", testNQN, "-i", "2", "--input", in, "--verify"}, ofInit...)
+				if r := p.run(t, time.Minute, "rdma", "write", write...); r.code != 0 {
+					t.Fatalf("faults at the %s: write: exit code %d: %s", side, r.code, r.stderr)
+				} else if side != "target" && !strings.Contains(r.stderr, "with faults: "+faults[:5]) {
+					t.Errorf("the faults aren't announced: %q", r.stderr)
+				}
+				out := filepath.Join(dir, "out")
+				p.must(t, time.Minute, "tcp", "read", "-n", testNQN, "--length", "1MiB", "--output", out)
+				if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("faults at the %s: read back something else (%v)", side, err)
+				}
+				_ = os.Remove(out)
+				p.stop(t)
+			}
+		})
+	}
+}
+
+// The seed that is announced is the one that repeats the run, and what can't be is refused.
+func TestFaultFlag(t *testing.T) {
+	p := startTarget(t, "--volume", "mem:1MiB", "--fault", "loss=0.1%")
+	if s := p.stdout.String(); !regexp.MustCompile(`(?m)^     with faults: loss=0\.1%,seed=[0-9]+$`).MatchString(s) {
+		t.Errorf("nvmetgt doesn't announce its faults:\n%s", s)
+	}
+	for _, c := range []struct {
+		transport, faults, says string
+	}{
+		{"rdma", "loss=200%", "want a share from 0% to 100%"},
+		{"rdma", "lose=1%", "want one of loss, dup"},
+		{"tcp", "loss=1%", "injected into RDMA"},
+	} {
+		r := p.run(t, 10*time.Second, c.transport, "connect", "--fault", c.faults)
+		if r.code != 2 || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("-t %s --fault %s: exit code %d, %q; want 2 and %q", c.transport, c.faults, r.code, r.stderr, c.says)
+		}
+	}
+	p.stop(t)
+	r := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://127.0.0.1:1", "--fault", "loss=1%").result(t, 10*time.Second)
+	if r.code != 2 || !strings.Contains(r.stderr, "injected into RDMA") {
+		t.Errorf("nvmetgt over TCP alone: exit code %d, %q", r.code, r.stderr)
+	}
+}
