@@ -1,7 +1,9 @@
 package blockdev
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -22,4 +24,27 @@ func deviceDiscards(f *os.File) bool {
 		}
 	}
 	return false
+}
+
+// deviceNode is where sysfs has a block device while it is there; empty where it is not seen.
+func deviceNode(f *os.File) string {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return ""
+	}
+	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	if _, err := os.Stat(node); err != nil {
+		return ""
+	}
+	return node
+}
+
+// vanished tells whether the block device of a node was taken away: the system still takes
+// requests for one that is open, and answers them with EIO.
+func vanished(node string) bool {
+	if node == "" {
+		return false
+	}
+	_, err := os.Stat(node)
+	return errors.Is(err, fs.ErrNotExist)
 }

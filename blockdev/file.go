@@ -2,7 +2,6 @@ package blockdev
 
 import (
 	"errors"
-	"fmt"
 	"math/bits"
 	"os"
 	"sync"
@@ -15,19 +14,21 @@ import (
 type file struct {
 	info   Info
 	size   atomic.Int64
-	locked *os.File // holds the lock; the page cache's way to the data
-	fd     int      // of io
-	io     *os.File // locked, or the file opened again for direct I/O
+	locked *os.File // of the storage, for its size
+	store  storage
+	kernel *kernel // store, where the page cache may answer at once; else nil
 	direct bool
 	align  alignment // of direct I/O
 	device bool      // a block device
+	node   string    // where sysfs has that
+	ring   *ring     // io_uring; nil without
 	pool   *Pool[scratch]
 	life   *Lifetime
 
 	// What the file system turned out not to have; asked no more.
 	noNowRead, noNowWrite, noDsync, noPunch, noZeroRange atomic.Bool
 
-	flushes  FlushGroup
+	commits  commits
 	resizeMu sync.Mutex
 	onResize func(int64)
 }
@@ -48,12 +49,11 @@ func OpenFile(path string, o Options) (Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &file{locked: f, io: f, life: NewLifetime()}
+	v := &file{locked: f, life: NewLifetime()}
+	v.pool = NewPool(poolSize, v.run)
 	if err := v.describe(path, size, &o); err != nil {
 		return nil, errors.Join(err, v.closeFiles())
 	}
-	v.fd = int(v.io.Fd())
-	v.pool = NewPool(poolSize, v.run)
 	return v, nil
 }
 
@@ -65,6 +65,7 @@ func (v *file) describe(path string, size int64, o *Options) error {
 	}
 	block := DefaultBlockSize
 	if v.device = st.Mode()&os.ModeDevice != 0; v.device {
+		v.node = deviceNode(v.locked)
 		if block, err = unix.IoctlGetInt(int(v.locked.Fd()), unix.BLKSSZGET); err != nil {
 			return openError(path, KindOf(err), err)
 		}
@@ -79,34 +80,12 @@ func (v *file) describe(path string, size int64, o *Options) error {
 		BlockSize: block, PhysBlock: physBlock(v.locked, block), Align: 1,
 		ReadOnly: o.ReadOnly, VolatileCache: !o.ReadOnly,
 	}
-	if err := v.chooseIO(o); err != nil {
+	if err := v.choosePath(o); err != nil {
 		return openError(path, ErrUnsupported, err)
 	}
 	if !o.ReadOnly {
 		v.info.Discard = v.probeDiscard()
 		v.info.ZeroAfterDiscard = v.info.Discard && !v.device
-	}
-	return nil
-}
-
-// chooseIO tries direct I/O where it is wished and says what came of it.
-func (v *file) chooseIO(o *Options) error {
-	if o.IO == IOBuffered {
-		v.info.Mode = "buffered, as asked"
-		return nil
-	}
-	d, a, err := openDirect(v.locked, o.ReadOnly, v.info.BlockSize)
-	switch {
-	case err == nil:
-		v.io, v.direct, v.align = d, true, a
-		v.info.Mode, v.info.Align = "direct I/O", a.mem
-		if a.unit >= v.info.BlockSize {
-			v.info.AtomicBlocks = 1 // a block is one sector of the device
-		}
-	case o.IO == IODirect:
-		return fmt.Errorf("direct I/O was asked: %w", err)
-	default:
-		v.info.Mode = "buffered: " + err.Error()
 	}
 	return nil
 }
@@ -146,11 +125,14 @@ func (v *file) Submit(r *Request) {
 			v.end(r, nil)
 			return
 		}
-		if !v.flushes.Lead(r) {
+		if !v.commits.join(r) {
 			return
 		}
 	case r.Length == 0, v.now(r):
 		v.end(r, nil)
+		return
+	case v.ring != nil && v.ring.takes(r):
+		v.ring.submit(r)
 		return
 	}
 	v.pool.Submit(r)
@@ -159,18 +141,23 @@ func (v *file) Submit(r *Request) {
 // run is Submit's second half, where it may block.
 func (v *file) run(w *scratch, r *Request) {
 	var err error
+	durable := !r.FUA
 	switch r.Op {
 	case OpRead, OpWrite:
-		err = v.transfer(w, r)
+		durable, err = v.transfer(w, r)
 	case OpFlush:
-		v.flushes.Run(r, v.sync, v.finish)
+		v.commits.run(r, v.store.sync, v.finish)
 		return
 	case OpDiscard:
-		err = v.discard(r)
+		durable, err = true, v.discard(r)
 	case OpWriteZeroes:
 		err = v.writeZeroes(w, r)
 	}
-	v.finish(r, err)
+	if err != nil || durable {
+		v.finish(r, err)
+	} else if v.commits.join(r) {
+		v.commits.run(r, v.store.sync, v.finish)
+	}
 }
 
 // finish completes a request with an error of the system, or none.
@@ -181,7 +168,11 @@ func (v *file) explain(r *Request, err error) error {
 	if err == nil {
 		return nil
 	}
-	return v.info.Fail(r.Op, r.Offset+r.done, KindOf(err), err)
+	kind := KindOf(err)
+	if kind != ErrGone && vanished(v.node) {
+		kind = ErrGone // the system says EIO, or that there is no space
+	}
+	return v.info.Fail(r.Op, r.Offset+r.done, kind, err)
 }
 
 func (v *file) end(r *Request, err error) {
@@ -219,10 +210,13 @@ func (v *file) Close() error {
 	if !v.life.Close() {
 		return v.info.closed("close")
 	}
+	if v.ring != nil {
+		v.ring.close()
+	}
 	v.pool.Close()
 	var err error
 	if !v.info.ReadOnly {
-		err = retry(func() error { return unix.Fdatasync(v.fd) })
+		err = v.store.sync()
 	}
 	if err := errors.Join(err, v.closeFiles()); err != nil {
 		return &OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
@@ -231,9 +225,8 @@ func (v *file) Close() error {
 }
 
 func (v *file) closeFiles() error {
-	var err error
-	if v.io != v.locked {
-		err = v.io.Close()
+	if v.store == nil {
+		return v.locked.Close()
 	}
-	return errors.Join(err, v.locked.Close())
+	return v.store.close()
 }

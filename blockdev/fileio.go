@@ -14,7 +14,7 @@ const bounceSize = 256 << 10
 // now answers a request that the page cache can answer without waiting. It returns false
 // where a worker must go on from r.done.
 func (v *file) now(r *Request) bool {
-	if v.direct {
+	if v.kernel == nil {
 		return false
 	}
 	var no *atomic.Bool
@@ -32,7 +32,7 @@ func (v *file) now(r *Request) bool {
 	var iov nowIovecs
 	for r.done < r.Length {
 		k := fillIovecs(iov[:], r.Bufs, r.done)
-		n, err := vectored(r.Op, v.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
+		n, err := vectored(r.Op, v.kernel.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			no.Store(true)
 		}
@@ -44,38 +44,46 @@ func (v *file) now(r *Request) bool {
 	return true
 }
 
-// transfer reads or writes from r.done on, and returns when all is done.
-func (v *file) transfer(w *scratch, r *Request) error {
-	flags, sync := 0, false
-	if r.Op == OpWrite && r.FUA {
-		if sync = v.noDsync.Load(); !sync {
-			flags = unix.RWF_DSYNC
-		}
+// writeFlags are the flags of a transfer: those that make a write with FUA durable by itself,
+// where the system can do that for direct I/O. Through the page cache, where an error of the
+// write-back is told to whoever asks first, such a write joins the flushes.
+func (v *file) writeFlags(r *Request) int {
+	if r.Op == OpWrite && r.FUA && v.direct && !v.noDsync.Load() {
+		return unix.RWF_DSYNC
 	}
-	bounce := v.direct && !aligned(r.Bufs, v.align.mem, v.align.unit)
+	return 0
+}
+
+// transfer reads or writes from r.done on, and returns when all is done. durable says that
+// nothing is left to do for FUA.
+func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
+	flags := v.writeFlags(r)
+	durable = r.Op == OpRead || !r.FUA || flags != 0 && r.done == 0
+	bounce := v.misaligned(r)
 	for r.done < r.Length {
 		var n int64
-		var err error
 		if bounce {
 			n, err = v.bounced(w, r, flags)
 		} else {
 			k := fillIovecs(w.iov[:], r.Bufs, r.done)
-			n, err = vectored(r.Op, v.fd, w.iov[:k], r.Offset+r.done, flags)
+			n, err = v.store.transfer(r.Op, w.iov[:k], r.Offset+r.done, flags)
 		}
 		if flags != 0 && errors.Is(err, unix.EOPNOTSUPP) {
 			v.noDsync.Store(true)
-			flags, sync = 0, true
+			flags, durable = 0, false
 			continue
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		r.done += n
 	}
-	if sync {
-		return v.sync()
-	}
-	return nil
+	return durable, nil
+}
+
+// misaligned tells whether r's buffers must be copied for direct I/O.
+func (v *file) misaligned(r *Request) bool {
+	return v.direct && !aligned(r.Bufs, v.align.mem, v.align.unit)
 }
 
 // bounced transfers the next piece by way of the worker's aligned buffer.
@@ -89,13 +97,9 @@ func (v *file) bounced(w *scratch, r *Request, flags int) (int64, error) {
 	}
 	w.iov[0].Base = &b[0]
 	w.iov[0].SetLen(len(b))
-	n, err := vectored(r.Op, v.fd, w.iov[:1], r.Offset+r.done, flags)
+	n, err := v.store.transfer(r.Op, w.iov[:1], r.Offset+r.done, flags)
 	if err == nil && r.Op == OpRead {
 		r.CopyIn(b[:n], r.done)
 	}
 	return n, err
-}
-
-func (v *file) sync() error {
-	return retry(func() error { return unix.Fdatasync(v.fd) })
 }

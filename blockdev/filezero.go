@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
@@ -26,7 +25,7 @@ func (v *file) probeDiscard() bool {
 		return deviceDiscards(v.locked)
 	}
 	size := v.size.Load()
-	err := retry(func() error { return unix.Fallocate(int(v.locked.Fd()), punchHole, size, int64(v.info.BlockSize)) })
+	err := v.store.allocate(punchHole, size, int64(v.info.BlockSize))
 	if err != nil {
 		v.noPunch.Store(true)
 	}
@@ -40,10 +39,8 @@ func (v *file) discard(r *Request) error {
 		return nil
 	}
 	if v.device {
-		span := [2]uint64{uint64(r.Offset), uint64(r.Length)}
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(v.fd), unix.BLKDISCARD, uintptr(unsafe.Pointer(&span)))
-		if errno != 0 && errno != unix.EOPNOTSUPP {
-			return errno
+		if err := v.store.discard(r.Offset, r.Length); !errors.Is(err, unix.EOPNOTSUPP) {
+			return err
 		}
 		return nil
 	}
@@ -65,9 +62,6 @@ func (v *file) writeZeroes(w *scratch, r *Request) error {
 	if !done && err == nil {
 		err = v.writeZeroBlocks(w, r)
 	}
-	if err == nil && r.FUA {
-		err = v.sync()
-	}
 	return err
 }
 
@@ -77,7 +71,7 @@ func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) 
 	if no.Load() {
 		return false, nil
 	}
-	err := retry(func() error { return unix.Fallocate(v.fd, mode, r.Offset, r.Length) })
+	err := v.store.allocate(mode, r.Offset, r.Length)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		no.Store(true)
 		return false, nil
@@ -91,7 +85,7 @@ func (v *file) writeZeroBlocks(w *scratch, r *Request) error {
 		b := zero[:min(int64(len(zero)), r.Length-r.done)]
 		w.iov[0].Base = &b[0]
 		w.iov[0].SetLen(len(b))
-		n, err := vectored(OpWrite, v.fd, w.iov[:1], r.Offset+r.done, 0)
+		n, err := v.store.transfer(OpWrite, w.iov[:1], r.Offset+r.done, 0)
 		if err != nil {
 			return err
 		}

@@ -27,9 +27,10 @@ type IOMode uint8
 
 // I/O modes.
 const (
-	IOAuto     IOMode = iota // direct where it works, else buffered
-	IODirect                 // direct, or an error
+	IOAuto     IOMode = iota // direct by io_uring where they work, else by workers, else buffered
+	IODirect                 // direct by workers, or an error
 	IOBuffered               // through the page cache
+	IOUring                  // direct by io_uring, or an error
 )
 
 // Block sizes.
@@ -47,7 +48,7 @@ func (o *Options) Validate() error {
 	if o.Size < 0 {
 		return fmt.Errorf("size %d is negative", o.Size)
 	}
-	if o.IO > IOBuffered {
+	if o.IO > IOUring {
 		return errors.New("unknown I/O mode")
 	}
 	return nil

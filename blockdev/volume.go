@@ -103,3 +103,12 @@ type Resizer interface {
 	// Refresh looks whether the size has changed.
 	Refresh() error
 }
+
+// Registrar is a Volume that is faster with buffers that it was told of.
+type Registrar interface {
+	Volume
+	// Register tells of memory that buffers of requests will lie in. It must stay mapped until
+	// unregister is called, which may be after Close. An error means only that the volume does
+	// without, as where the system limits how much memory may be pinned.
+	Register(mem []byte) (unregister func(), err error)
+}

@@ -48,11 +48,17 @@ func TestFileBuffered(t *testing.T) {
 	volumetest.Run(t, volumetest.Config{New: filesIn("", blockdev.IOBuffered)})
 }
 
-func TestFileDirect(t *testing.T) {
-	v, err := filesIn("", blockdev.IODirect)(t)(blockdev.Options{Size: 1 << 20})
+func TestFileDirect(t *testing.T) { runDirect(t, blockdev.IODirect) }
+
+func TestFileUring(t *testing.T) { runDirect(t, blockdev.IOUring) }
+
+// runDirect runs the suite in a mode that isn't to be had everywhere.
+func runDirect(t *testing.T, mode blockdev.IOMode) {
+	v, err := filesIn("", mode)(t)(blockdev.Options{Size: 1 << 20})
 	if err != nil {
-		t.Skipf("no direct I/O in the temporary directory: %v", err)
+		t.Skipf("not in the temporary directory: %v", err)
 	}
+	t.Log(v.Info().Mode)
 	v.Close()
-	volumetest.Run(t, volumetest.Config{New: filesIn("", blockdev.IODirect)})
+	volumetest.Run(t, volumetest.Config{New: filesIn("", mode)})
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
 // conn is a blocking, unconnected UDP socket.
@@ -66,7 +68,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 		return nil, listenError(addr, err)
 	}
 	c.rx.init()
-	keepMonitorAwake()
+	standstill.Enter()
 	return c, nil
 }
 
@@ -114,7 +116,7 @@ func (c *conn) closeFD() {
 	if !c.fdOnce.CompareAndSwap(false, true) {
 		return
 	}
-	letMonitorSleep()
+	standstill.Leave()
 	if err := unix.Close(c.fd); err != nil {
 		c.closeErr = &OpError{Op: "close", Addr: c.local, Err: err}
 	}

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
 // The world must stop soon also while a receiver blocks again and again. Without the timer this
@@ -37,25 +39,20 @@ func TestStandstill(t *testing.T) {
 	}
 	c.Close()
 	<-ended
-	if worst > 20*standstill {
+	if worst > 20*standstill.Bound {
 		t.Errorf("a stop of the world took %v", worst)
 	}
 }
 
 func TestMonitorSleepsWithoutSockets(t *testing.T) {
-	users := func() int {
-		monitor.mu.Lock()
-		defer monitor.mu.Unlock()
-		return monitor.users
-	}
-	before := users()
+	before := standstill.Users()
 	c := listen(t, loop4, Config{})
-	if n := users(); n != before+1 {
+	if n := standstill.Users(); n != before+1 {
 		t.Errorf("%d users with one more socket, %d before", n, before)
 	}
 	c.Close()
 	c.Close()
-	if n := users(); n != before {
+	if n := standstill.Users(); n != before {
 		t.Errorf("%d users after it was closed, %d before", n, before)
 	}
 }

@@ -1,0 +1,72 @@
+package blockdev
+
+import (
+	"fmt"
+	"os"
+)
+
+// choosePath chooses how the data is reached, and says what came of it: direct I/O by
+// io_uring or by workers, or the page cache.
+func (v *file) choosePath(o *Options) error {
+	if o.IO == IOBuffered {
+		v.throughCache("as asked")
+		return nil
+	}
+	d, a, err := openDirect(v.locked, o.ReadOnly, v.info.BlockSize)
+	switch {
+	case err == nil:
+		return v.directly(d, a, o.IO)
+	case o.IO != IOAuto:
+		return fmt.Errorf("direct I/O was asked: %w", err)
+	}
+	v.throughCache(err.Error())
+	return nil
+}
+
+// throughCache has transfers go through the page cache, for a reason.
+func (v *file) throughCache(why string) {
+	v.kernel = newKernel(v.locked, v.locked)
+	v.store = v.kernel
+	v.info.Mode = "buffered: " + why
+}
+
+// directly has transfers go through d, which wants them aligned as a says.
+func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
+	k := newKernel(v.locked, d)
+	v.store, v.direct, v.align = k, true, a
+	v.info.Align = max(a.mem, 1)
+	if a.unit >= v.info.BlockSize {
+		v.info.AtomicBlocks = 1 // a block is one sector of the device
+	}
+	if mode == IODirect {
+		v.info.Mode = "direct I/O, workers"
+		return nil
+	}
+	ring, err := newRing(v, k.fd)
+	switch {
+	case err == nil:
+		v.ring = ring
+		v.info.Mode = "direct I/O, " + ring.mode
+	case mode == IOUring:
+		return err
+	default:
+		v.info.Mode = "direct I/O, workers: " + err.Error()
+	}
+	return nil
+}
+
+// Register pins mem for io_uring, where that is in use: transfers to and from it then cost
+// the system less. It is no error for the volume to have no use for it.
+func (v *file) Register(mem []byte) (unregister func(), err error) {
+	if !v.life.Enter() {
+		return nil, v.info.closed("register")
+	}
+	defer v.life.Leave()
+	if v.ring == nil {
+		return func() {}, nil
+	}
+	if err := v.ring.register(mem); err != nil {
+		return nil, &OpError{Op: "register", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
+	}
+	return func() { v.ring.unregister(mem) }, nil
+}

@@ -1,0 +1,12 @@
+package standstill
+
+import "testing"
+
+func TestUse(t *testing.T) {
+	Enter()
+	Enter()
+	Leave()
+	Leave()
+	Enter() // the timer that was stopped goes again
+	Leave()
+}
