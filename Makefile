@@ -4,11 +4,11 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(VERSION)
 
-# How long each part of `make verify` and of `make fuzz` runs.
+# How long `make verify`, `make soak` and each part of `make fuzz` run.
 TIME     ?= 60s
 FUZZTIME ?= 5s
 
-.PHONY: speed help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -44,6 +44,9 @@ fuzz: ## run every fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
 
 verify: build ## random operations against a model for TIME on every volume and transport
 	NVMEOF_VERIFY_TIME=$(TIME) $(GO) test ./tests -run TestModel -count=1 -timeout 0 -v
+
+soak: ## random work over random faults against a model, for TIME (make soak TIME=1h)
+	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
 
 speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v

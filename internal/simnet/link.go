@@ -14,6 +14,8 @@ type Link struct {
 	MarkAbove int           // bytes waiting from which ECN-capable ones are marked; 0 for never
 
 	Loss         float64
+	Burst        Burst   // losses that come together
+	Mark         float64 // congestion experienced, of ECN-capable ones
 	Duplicate    float64
 	Corrupt      float64       // one bit is changed
 	Reorder      float64       // delayed by ReorderDelay
@@ -22,8 +24,9 @@ type Link struct {
 
 // path is the state of one way.
 type path struct {
-	own  *Link     // nil where the default applies
-	free time.Time // when the last datagram accepted has left
+	own  *Link // nil where the default applies
+	line queue
+	bad  bool // of Link.Burst
 }
 
 func (n *Network) path(w way) *path {
@@ -43,12 +46,6 @@ func (n *Network) isCut(w way) bool {
 	from.to, to.from = way{}.to, way{}.from
 	return n.cut[w] || n.cut[from] || n.cut[to] || n.cut[way{}]
 }
-
-// Congestion codes in the two low bits of the traffic class (RFC 3168).
-const (
-	ecnMask = 3
-	ecnCE   = 3
-)
 
 // headerSize is what IP and UDP headers add to a datagram.
 func headerSize(v6 bool) int {
@@ -81,6 +78,10 @@ func (n *Network) transmit(d *Datagram, now time.Time) {
 	left, ok := n.queue(p, link, d, now)
 	if !ok {
 		n.stats.QueueFull++
+		return
+	}
+	if link.Burst.next(n.rng, &p.bad) {
+		n.stats.Lost++
 		return
 	}
 	fate := link.Draw(n.rng, d.Payload)
@@ -118,25 +119,22 @@ func (n *Network) decide(d *Datagram) Action {
 	return filter(d)
 }
 
-// queue says when d has left the sender, behind what waits before it; false where the queue is
-// full. It marks d where the queue is long.
-func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (time.Time, bool) {
-	if link.Bandwidth <= 0 {
-		return now, true
+// queue says when d has left the last queue on its way; false where one is full.
+func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (left time.Time, ok bool) {
+	p.line.limit = Port{Bandwidth: link.Bandwidth, Queue: link.Queue, MarkAbove: link.MarkAbove}
+	left, marked, ok := p.line.enter(d, now)
+	if port := n.ports[d.Dst.Addr()]; ok && port != nil {
+		var there bool
+		left, there, ok = port.enter(d, left)
+		marked = marked || there
 	}
-	size := len(d.Payload) + headerSize(d.Dst.Addr().Is6())
-	wait := max(0, p.free.Sub(now))
-	waiting := int(wait.Seconds() * float64(link.Bandwidth))
-	if link.Queue > 0 && waiting+size > link.Queue {
-		return now, false
+	if ok && chance(n.rng, link.Mark) {
+		marked = d.mark() || marked
 	}
-	if link.MarkAbove > 0 && waiting > link.MarkAbove && d.TrafficClass&ecnMask != 0 {
-		d.TrafficClass |= ecnCE
+	if marked {
 		n.stats.Marked++
 	}
-	took := time.Duration(float64(size) / float64(link.Bandwidth) * float64(time.Second))
-	p.free = now.Add(wait + took)
-	return p.free, true
+	return left, ok
 }
 
 // arrive puts d on its way to the endpoint that listens.

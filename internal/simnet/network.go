@@ -20,6 +20,7 @@ type Network struct {
 	endpoints map[netip.AddrPort]*Endpoint
 	standard  Link
 	paths     map[way]*path
+	ports     map[netip.Addr]*queue
 	cut       map[way]bool
 	filter    Filter
 	sequence  uint64
@@ -38,6 +39,7 @@ func New(seed uint64) *Network {
 		rng:       rand.New(rand.NewPCG(seed, 0)),
 		endpoints: map[netip.AddrPort]*Endpoint{},
 		paths:     map[way]*path{},
+		ports:     map[netip.Addr]*queue{},
 		cut:       map[way]bool{},
 	}
 }
@@ -101,10 +103,10 @@ func (n *Network) SetFilter(f Filter) {
 type Stats struct {
 	Sent       int
 	Delivered  int // put into the receiver's buffer
-	Lost       int // by Link.Loss
+	Lost       int // by Link.Loss and Link.Burst
 	Cut        int
 	Filtered   int // dropped by the Filter
-	QueueFull  int // no room in Link.Queue
+	QueueFull  int // no room in the Queue of a Link or Port
 	BufferFull int // no room in the receiver's buffer
 	Oversize   int // longer than the sender's MTU
 	Unbound    int // nobody listened when it arrived at the other end

@@ -61,7 +61,7 @@ func TestMishapToEachPacket(t *testing.T) {
 // checkQuiet checks that nothing is outstanding and no receive completion came twice.
 func (p *pair) checkQuiet() {
 	p.t.Helper()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second + wire.AckTimeout(p.cfg.timeout))
 	synctest.Wait()
 	for _, s := range []*side{p.a, p.b} {
 		s.mu.Lock()

@@ -37,6 +37,8 @@ type pairConfig struct {
 	access     verbs.Access
 	unsignaled bool
 	memory     int
+	foreign    bool   // neither side knows that the other is of its kind
+	seed       uint64 // of the network; 0 for that of the test
 }
 
 func (c pairConfig) withDefaults() pairConfig {
@@ -103,7 +105,10 @@ const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteRead | verbs.Access
 func newPair(t testing.TB, c pairConfig) *pair {
 	t.Helper()
 	c = c.withDefaults()
-	p := &pair{t: t, net: simnet.New(1), cfg: c}
+	if c.seed == 0 {
+		c.seed = simnet.SeedFor(t)
+	}
+	p := &pair{t: t, net: simnet.New(c.seed), cfg: c}
 	addrs := [2]netip.Addr{addrA, addrB}
 	if c.v6 {
 		addrs = [2]netip.Addr{netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")}
