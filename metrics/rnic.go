@@ -73,6 +73,8 @@ var (
 			func(c *cm.Counters) float64 { return float64(c.Malformed.Load()) }},
 		{counter("cm_overruns_total", "Datagrams lost because too many waited.", "device"),
 			func(c *cm.Counters) float64 { return float64(c.Overruns.Load()) }},
+		{counter("cm_unanswered_total", "Messages of strangers that got no answer, because there were too many.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.Unanswered.Load()) }},
 		{counter("cm_send_errors_total", "Datagrams that could not be sent.", "device"),
 			func(c *cm.Counters) float64 { return float64(c.SendErrors.Load()) }},
 		{counter("cm_connects_total", "Connections made to a peer.", "device"),

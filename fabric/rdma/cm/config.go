@@ -6,30 +6,37 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Config bounds what peers can make a Manager hold. The zero value of a field is its default.
+// Config bounds what peers can make a Manager hold. The zero value of a field is its default. A
+// request beyond a limit is rejected with reason 3 (no resources).
 type Config struct {
 	// MaxConnections bounds the connections in the table, those in TIMEWAIT included; 65536.
-	// A request beyond it is rejected with reason 3 (no resources).
 	MaxConnections int
+	// MaxPerPeer bounds those of one address among them; 4096.
+	MaxPerPeer int
 	// MaxHalfOpen bounds the passive connections that are not confirmed by their peer yet, over
-	// all listeners; 1024. A request beyond it is rejected with reason 3.
+	// all listeners; 512. One is given up after 20 s.
 	MaxHalfOpen int
+	// MaxHalfOpenPerPeer bounds those of one address among them; 64. Hosts make the queues of a
+	// controller one after the other.
+	MaxHalfOpenPerPeer int
 }
 
 // Validate says what is wrong with c.
 func (c Config) Validate() error {
-	if c.MaxConnections < 0 || c.MaxHalfOpen < 0 {
+	if c.MaxConnections < 0 || c.MaxPerPeer < 0 || c.MaxHalfOpen < 0 || c.MaxHalfOpenPerPeer < 0 {
 		return fmt.Errorf("rdma-cm: negative limit in %+v: %w", c, verbs.ErrInvalid)
 	}
 	return nil
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxConnections == 0 {
-		c.MaxConnections = 65536
-	}
-	if c.MaxHalfOpen == 0 {
-		c.MaxHalfOpen = 1024
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&c.MaxConnections, 65536}, {&c.MaxPerPeer, 4096}, {&c.MaxHalfOpen, 512}, {&c.MaxHalfOpenPerPeer, 64}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
 	}
 	return c
 }

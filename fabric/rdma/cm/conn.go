@@ -104,7 +104,7 @@ func (c *conn) onREQ(tid uint64, req *REQ) {
 	c.remoteQPN = req.LocalQPN
 	c.remoteGUID = req.LocalCAGUID
 	c.interval = retransmitInterval(req.LocalResponse)
-	c.retries = int(req.MaxCMRetries)
+	c.retries = passiveRetries(req.MaxCMRetries, c.interval)
 	c.state = stateREQRcvd
 }
 
@@ -192,8 +192,11 @@ func (c *conn) onMRA(now time.Time, m *MRA, fx *effects) {
 	switch {
 	case m.Message == AnswersREQ && (c.state == stateREQSent || c.state == stateMRAREQRcvd):
 		c.state = stateMRAREQRcvd
-	case m.Message == AnswersREP && (c.state == stateREPSent || c.state == stateMRAREPRcvd):
+	case m.Message == AnswersREP && c.state == stateREPSent:
+		// Once, and not for long: what is half open is scarce.
 		c.state = stateMRAREPRcvd
+		c.deadline = now.Add(min(codeDuration(m.ServiceTimeout), maxHalfOpenTime))
+		return
 	default:
 		fx.dropped = true
 		return

@@ -41,6 +41,7 @@ type Counters struct {
 	Dropped         atomic.Uint64 // messages for no connection, or not for its state
 	Malformed       atomic.Uint64 // datagrams that are no CM MAD
 	Overruns        atomic.Uint64 // datagrams lost because too many waited
+	Unanswered      atomic.Uint64 // messages of strangers that got no answer, because there were too many
 	SendErrors      atomic.Uint64 // datagrams that the device could not send
 	RejectsSent     ReasonCounters
 	RejectsReceived ReasonCounters

@@ -25,6 +25,8 @@ type Manager struct {
 	cfg      Config
 	counters Counters
 	inbox    inbox
+	answers  throttle // the goroutine's own, as is requests
+	requests throttle
 	stop     chan struct{} // closed by Close
 	stopped  chan struct{} // closed when the goroutine is gone
 
@@ -369,10 +371,13 @@ func (m *Manager) countStep(r *record, fx *effects) {
 	}
 	before := conn{state: r.was}
 	if before.halfOpen() != r.halfOpen() {
+		n := -1
 		if r.halfOpen() {
-			c.HalfOpen.Add(1)
-		} else {
-			c.HalfOpen.Add(-1)
+			n = 1
+		}
+		c.HalfOpen.Add(int64(n))
+		if !m.down {
+			m.table.uses.add(r.peer.Addr(), 0, n)
 		}
 	}
 	for _, e := range fx.events {

@@ -59,6 +59,10 @@ func (m *Manager) onRecord(r *record, step func(*record, *effects)) {
 
 // answer sends a message for which there is no connection. Called without mu.
 func (m *Manager) answer(dst netip.Addr, tid uint64, msg Message) {
+	if !m.answers.take(time.Now()) {
+		m.counters.Unanswered.Add(1)
+		return
+	}
 	p := packet{dst: dst, attr: msg.AttributeID()}
 	Append(p.mad[:0], tid, msg)
 	if rej, ok := msg.(*REJ); ok {

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
@@ -30,6 +31,11 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
 	if rej.Reason != 0 {
 		m.mu.Unlock()
 		m.answer(src, tid, rej)
+		return
+	}
+	if !m.requests.take(time.Now()) {
+		m.mu.Unlock()
+		m.counters.Unanswered.Add(1)
 		return
 	}
 	r := m.request(listener, netip.AddrPortFrom(src, h.SourcePort))
@@ -63,9 +69,7 @@ func (m *Manager) check(src netip.Addr, req *REQ, rej *REJ) (*cmID, PrivateHeade
 		rej.Reason = verbs.RejectConsumer
 	case req.PathMTU.Bytes() == 0 || req.PathMTU > m.attr.ActiveMTU:
 		rej.Reason = verbs.RejectInvalidMTU // a REP can't lower it
-	case listener.waiting >= listener.backlog,
-		len(m.table.byLocal) >= m.cfg.MaxConnections,
-		m.counters.HalfOpen.Load() >= int64(m.cfg.MaxHalfOpen):
+	case m.full(src, listener):
 		rej.Reason = verbs.RejectNoResources
 	}
 	return listener, h

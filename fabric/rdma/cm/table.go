@@ -30,11 +30,12 @@ type table struct {
 	byLocal map[uint32]*record  // own communication ID
 	byID    map[peerKey]*record // duplicate REQs
 	byQPN   map[peerKey]*record // stale connections
+	uses    uses
 	timers  timerHeap
 }
 
 func newTable() table {
-	return table{map[uint32]*record{}, map[peerKey]*record{}, map[peerKey]*record{}, nil}
+	return table{map[uint32]*record{}, map[peerKey]*record{}, map[peerKey]*record{}, uses{}, nil}
 }
 
 func (r *record) idKey() peerKey {
@@ -49,6 +50,7 @@ func (r *record) qpnKey() peerKey {
 func (t *table) add(r *record) {
 	r.heapIndex = -1
 	t.byLocal[r.ids.Local] = r
+	t.uses.add(r.peer.Addr(), 1, 0)
 	if r.ids.Remote != 0 {
 		t.learn(r)
 	}
@@ -70,6 +72,7 @@ func (t *table) remove(r *record) {
 		heap.Remove(&t.timers, r.heapIndex)
 	}
 	delete(t.byLocal, r.ids.Local)
+	t.uses.add(r.peer.Addr(), -1, 0)
 	if t.byID[r.idKey()] == r {
 		delete(t.byID, r.idKey())
 	}

@@ -84,6 +84,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		opened: time.Now(),
 		done:   make(chan struct{}),
 		paths:  map[netip.Addr]*path{},
+		qps:    newQPTable(),
 		rkeys:  newRKeyTable(),
 		tx:     newTxBatch(),
 	}
@@ -124,12 +125,10 @@ func (d *Device) Close() error {
 	d.closed = true
 	d.timer.Stop()
 	d.gsi.handler = nil
-	for _, q := range d.qps.slots {
-		if q != nil {
-			q.toReset()
-			q.freed = true
-			q.isReady = false
-		}
+	for _, q := range d.qps.all {
+		q.toReset()
+		q.freed = true
+		q.isReady = false
 	}
 	clear(d.ready)
 	d.ready = d.ready[:0]

@@ -155,8 +155,8 @@ func (d *Device) broken(err error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, q := range d.qps.slots {
-		if q != nil && q.attr.State != verbs.Reset {
+	for _, q := range d.qps.all {
+		if q.attr.State != verbs.Reset {
 			q.toError(verbs.WCFatalErr, verbs.EventQPFatal)
 		}
 	}

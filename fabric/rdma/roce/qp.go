@@ -12,6 +12,7 @@ type qp struct {
 	d       *Device
 	pd      *pd
 	num     uint32
+	index   int // in qpTable.all
 	sendCQ  *cq
 	recvCQ  *cq
 	init    verbs.QPInitAttr
@@ -297,10 +298,8 @@ func (d *Device) QPs() []QPInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []QPInfo
-	for _, q := range d.qps.slots {
-		if q != nil {
-			list = append(list, q.info())
-		}
+	for _, q := range d.qps.all {
+		list = append(list, q.info())
 	}
 	return list
 }
@@ -347,46 +346,46 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 	return q, nil
 }
 
-// qpTable finds queue pairs by number: an index in the low bits, random bits above, so that
-// the number of a queue pair that is gone doesn't soon come back.
+// qpTable finds queue pairs by number. The numbers are random: who doesn't know the one of a
+// connection has 16 million to try, and that of a queue pair that is gone doesn't soon come back.
 type qpTable struct {
-	slots  []*qp
-	free   []uint32
+	all    []*qp
+	slots  []*qp // by the low bits of the number
 	random keySource
 }
 
 const qpIndexMask = 1<<qpIndexBits - 1
 
+func newQPTable() qpTable { return qpTable{slots: make([]*qp, 1<<qpIndexBits)} }
+
 func (t *qpTable) add(q *qp) bool {
-	var i uint32
-	switch {
-	case len(t.slots) < 64 || len(t.free) == 0 && len(t.slots) < maxQP:
-		i = uint32(len(t.slots))
-		t.slots = append(t.slots, nil)
-	case len(t.free) > 0:
-		i, t.free = t.free[0], t.free[1:]
-	default:
+	if len(t.all) >= maxQP {
 		return false
 	}
-	// The bits above the index are neither all zero nor all one: no number of a special
-	// queue pair comes about.
-	const generations = 1<<(24-qpIndexBits) - 2
-	gen := t.random.next()%generations + 1
-	q.num = gen<<qpIndexBits | i
-	t.slots[i] = q
-	return true
+	for {
+		n := t.random.next() & uint32(wire.MaxQPN)
+		special := n <= uint32(wire.QP1) || n == uint32(wire.MaxQPN)
+		if slot := &t.slots[n&qpIndexMask]; !special && *slot == nil {
+			q.num, q.index = n, len(t.all)
+			*slot = q
+			t.all = append(t.all, q)
+			return true
+		}
+	}
 }
 
 func (t *qpTable) remove(q *qp) {
 	t.slots[q.num&qpIndexMask] = nil
-	t.free = append(t.free, q.num&qpIndexMask)
+	last := len(t.all) - 1
+	t.all[q.index] = t.all[last]
+	t.all[q.index].index = q.index
+	t.all[last] = nil
+	t.all = t.all[:last]
 }
 
 func (t *qpTable) lookup(num wire.QPN) *qp {
-	if i := uint32(num) & qpIndexMask; i < uint32(len(t.slots)) {
-		if q := t.slots[i]; q != nil && q.num == uint32(num) {
-			return q
-		}
+	if q := t.slots[uint32(num)&qpIndexMask]; q != nil && q.num == uint32(num) {
+		return q
 	}
 	return nil
 }

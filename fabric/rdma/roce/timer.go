@@ -30,10 +30,7 @@ func (d *Device) onTimer() {
 	}
 	d.timerAt = 0
 	now := d.now()
-	for _, q := range d.qps.slots {
-		if q == nil {
-			continue
-		}
+	for _, q := range d.qps.all {
 		if at := q.nextTimer(); at != 0 && now >= at {
 			q.onTimer(now)
 		}
