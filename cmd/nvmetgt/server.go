@@ -17,6 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -209,7 +210,7 @@ func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 func (s *server) listenTCP(e cli.Endpoint) error {
 	l, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth,
-		OnError: s.tcpFailed,
+		OnError: tcpFailed(limitlog.New(s.log)),
 		Tap:     s.tap(),
 	})
 	if err != nil {
@@ -223,14 +224,16 @@ func (s *server) listenTCP(e cli.Endpoint) error {
 }
 
 // tcpFailed logs why an NVMe/TCP connection ended. What the engine ends itself, it logs itself.
-func (s *server) tcpFailed(err error) {
-	level := slog.LevelWarn
-	for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrClosed} {
-		if errors.Is(err, own) {
-			level = slog.LevelDebug
+func tcpFailed(log *slog.Logger) func(error) {
+	return func(err error) {
+		level := slog.LevelWarn
+		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrClosed} {
+			if errors.Is(err, own) {
+				level = slog.LevelDebug
+			}
 		}
+		log.Log(context.Background(), level, "tcp: connection ended", "err", err)
 	}
-	s.log.Log(context.Background(), level, "tcp: connection ended", "err", err)
 }
 
 // tap is what sees the bytes of NVMe/TCP connections: nothing without --pcap.

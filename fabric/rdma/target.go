@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -25,7 +26,7 @@ type TargetConfig struct {
 	// Memory bounds what all connections together use for data, in bytes; 0 means 256 MiB.
 	// Commands wait where it is used up.
 	Memory int64
-	// Log takes connects, refusals and failures; nil discards them.
+	// Log takes connects, refusals and failures, at a bounded rate; nil discards them.
 	Log *slog.Logger
 }
 
@@ -54,9 +55,6 @@ func (c TargetConfig) withDefaults() TargetConfig {
 	}
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
@@ -100,6 +98,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	cfg.Log = limitlog.New(cfg.Log)
 	m, err := newMemory(cfg.Memory, verbs.AccessLocalWrite)
 	if err != nil {
 		return nil, err

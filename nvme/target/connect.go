@@ -56,7 +56,7 @@ func (t *Target) refused(q *Queue, cmd *nvme.Command, d *nvme.ConnectData, no *r
 	t.mu.Lock()
 	t.totals(q.attr.Transport).refusedConnects++
 	t.mu.Unlock()
-	t.log.warn("Connect refused: "+no.why, "transport", q.attr.Transport, "address", q.attr.Remote,
+	t.log.Warn("Connect refused: "+no.why, "transport", q.attr.Transport, "address", q.attr.Remote,
 		"qid", cmd.ConnectQID(), "host", d.HostNQN, "subsystem", d.SubNQN)
 }
 
@@ -141,7 +141,7 @@ func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsys
 		kato = discoveryKATO
 	}
 	c.setKATO(kato)
-	q.t.log.info("host connected", "subsystem", sub.nqn, "cntlid", c.id, "host", d.HostNQN,
+	q.t.log.Info("host connected", "subsystem", sub.nqn, "cntlid", c.id, "host", d.HostNQN,
 		"transport", q.attr.Transport, "address", q.attr.Remote, "kato", c.keepAlive())
 	return nil
 }

@@ -117,7 +117,7 @@ func (c *Controller) queueDown(q *Queue, err error) {
 	}
 	c.drop(q.qid, q)
 	if !orderly(err) {
-		c.t.log.warn("I/O queue lost", "subsystem", c.sub.nqn, "cntlid", c.id, "qid", q.qid,
+		c.t.log.Warn("I/O queue lost", "subsystem", c.sub.nqn, "cntlid", c.id, "qid", q.qid,
 			"host", c.hostNQN, "reason", err)
 	}
 }
@@ -160,9 +160,9 @@ func (c *Controller) destroy(err error) {
 		args = append(args, "reason", err)
 	}
 	if orderly(err) {
-		c.t.log.info("host disconnected", args...)
+		c.t.log.Info("host disconnected", args...)
 	} else {
-		c.t.log.warn("host lost", args...)
+		c.t.log.Warn("host lost", args...)
 	}
 }
 
@@ -274,7 +274,7 @@ func (c *Controller) flushCaches() {
 		left.Add(1)
 		ns.volume.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) {
 			if r.Err != nil {
-				c.t.log.warn("flush at shutdown failed", "subsystem", c.sub.nqn, "nsid", ns.nsid, "err", r.Err)
+				c.t.log.Warn("flush at shutdown failed", "subsystem", c.sub.nqn, "nsid", ns.nsid, "err", r.Err)
 			}
 			ns.put(0)
 			done()

@@ -146,7 +146,7 @@ func (q *Queue) connectTimeout() {
 	if s := q.state.Load(); s == queueConnected || s == queueDown {
 		return
 	}
-	q.t.log.warn("connection closed: no Connect command in time",
+	q.t.log.Warn("connection closed: no Connect command in time",
 		"transport", q.attr.Transport, "host", q.attr.Remote, "timeout", q.t.limits.ConnectTimeout)
 	q.disconnect(ErrConnectTimeout)
 }

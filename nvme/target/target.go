@@ -10,13 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // Target is the engine: subsystems, controllers and queues behind any number of transports.
 type Target struct {
 	limits Limits
-	log    *limitedLog
+	log    *slog.Logger
 	epoch  time.Time // of now
 
 	discovery *Subsystem
@@ -47,13 +48,9 @@ func New(c Config) (*Target, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	log := c.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	t := &Target{
 		limits:      c.Limits.withDefaults(),
-		log:         &limitedLog{log: log},
+		log:         limitlog.New(c.Log),
 		epoch:       time.Now(),
 		idle:        make(chan struct{}),
 		subsystems:  map[string]*Subsystem{},
