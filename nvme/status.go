@@ -85,6 +85,8 @@ const (
 	StatusConflictingAttributes    Status = 0x180 // I/O commands; Connect: StatusConnectFormat
 	StatusInvalidProtectionInfo    Status = 0x181 // I/O commands; Connect: StatusConnectBusy
 	StatusWriteToReadOnly          Status = 0x182 // I/O commands; Connect: StatusConnectInvalidParameter
+	StatusCommandSizeLimit         Status = 0x183 // I/O commands; Connect: StatusConnectRestartDiscovery
+	StatusOverlappingRange         Status = 0x187
 	StatusConnectFormat            Status = 0x180
 	StatusConnectBusy              Status = 0x181
 	StatusConnectInvalidParameter  Status = 0x182

@@ -75,6 +75,7 @@ var statusNames = map[Status]string{
 	StatusConnectInvalidParameter:  "connect invalid parameters",
 	StatusConnectRestartDiscovery:  "connect restart discovery",
 	StatusConnectInvalidHost:       "connect invalid host",
+	StatusOverlappingRange:         "overlapping I/O range",
 	StatusInvalidQueueType:         "invalid queue type",
 	StatusDiscoveryRestart:         "discovery restart",
 	StatusAuthenticationRequired:   "authentication required",
@@ -100,6 +101,8 @@ var ioStatusNames = map[Status]string{
 	StatusConflictingAttributes: "conflicting attributes",
 	StatusInvalidProtectionInfo: "invalid protection information",
 	StatusWriteToReadOnly:       "attempted write to read only range",
+	StatusCommandSizeLimit:      "command size limit exceeded",
+	StatusOverlappingRange:      "overlapping I/O range",
 }
 
 // String is the specification's name of the status, in lower case, with "do not retry" where

@@ -219,11 +219,27 @@ func wrongOthers() []wrongField {
 		return make1(func(c *nvme.Command) { c.SetDSM(nsid, n, nvme.DSMDeallocate) })
 	}
 	flush := func(nsid uint32) nvme.Command { return make1(func(c *nvme.Command) { c.SetFlush(nsid) }) }
+	copyTo := func(nsid uint32, to uint64, n int) nvme.Command {
+		return make1(func(c *nvme.Command) { c.SetCopy(nsid, to, n, 0) })
+	}
+	fused := func(op nvme.Opcode, f nvme.Fuse) nvme.Command {
+		c := ioOf(op, 1, 6, 1)
+		c.SetFuse(f)
+		return c
+	}
 	return []wrongField{
 		{"Dataset Management, no namespace", ioQueue, dsm(7, 1), 16, nvme.StatusInvalidNamespace, 4, 0},
 		{"Dataset Management, less data than NR", ioQueue, dsm(1, 2), 16, nvme.StatusSGLLengthInvalid, 24, 0},
 		{"Dataset Management, more data than ranges", ioQueue, dsm(1, 1), nvme.DSMDataSize + 16, nvme.StatusSGLLengthInvalid, 24, 0},
 		{"Dataset Management, write protected", ioQueue, dsm(wrongReadOnly, 1), 16, nvme.StatusNamespaceWriteProtected, nowhere, 0},
+		{"Copy, no namespace", ioQueue, copyTo(7, 0, 1), 32, nvme.StatusInvalidNamespace, 4, 0},
+		{"Copy, write protected", ioQueue, copyTo(wrongReadOnly, 0, 1), 32, nvme.StatusNamespaceWriteProtected, nowhere, 0},
+		{"Copy, descriptors of format 2", ioQueue, wrongByte(copyTo(1, 5, 1), 49, 2), 32, nvme.StatusInvalidField, 49, 5},
+		{"Copy of more ranges than MSRC", ioQueue, copyTo(1, 5, 129), 32, nvme.StatusCommandSizeLimit, 48, 5},
+		{"Copy, less data than ranges", ioQueue, copyTo(1, 5, 2), 32, nvme.StatusSGLLengthInvalid, 24, 5},
+		{"Copy to behind the end", ioQueue, copyTo(1, wrongBlocks, 1), 32, nvme.StatusLBAOutOfRange, 40, wrongBlocks},
+		{"Copy onto itself", ioQueue, copyTo(1, 0, 1), 32, nvme.StatusOverlappingRange, nowhere, 0},
+		{"fused Read", ioQueue, fused(nvme.OpRead, nvme.FuseFirst), wrongBlock, nvme.StatusInvalidField, 1, 6},
 		{"Flush of none", ioQueue, flush(7), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Flush of 0", ioQueue, flush(0), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Compare with something else", ioQueue, ioOf(nvme.OpCompare, 1, 30, 2), 2 * wrongBlock, nvme.StatusCompareFailure, nowhere, 31},

@@ -36,5 +36,6 @@ var (
 		nvme.OpWriteZeroes: nvme.EffectSupported | nvme.EffectContentChange,
 		nvme.OpDSM:         nvme.EffectSupported | nvme.EffectContentChange,
 		nvme.OpVerify:      nvme.EffectSupported,
+		nvme.OpCopy:        nvme.EffectSupported | nvme.EffectContentChange,
 	}
 )

@@ -9,9 +9,6 @@ import (
 // maxEventRequests is AERL + 1: Asynchronous Event Requests that a host may have outstanding.
 const maxEventRequests = 4
 
-// maxAborts is ACL + 1. Abort is executed where it arrives, so any number is fine.
-const maxAborts = 4
-
 // eventKind is an asynchronous event that a controller can send.
 type eventKind uint8
 
@@ -133,27 +130,4 @@ func (c *Controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 // Called with mu held.
 func (c *Controller) rearm(k eventKind) {
 	c.events.pending[k], c.events.masked[k] = false, false
-}
-
-// abort executes Abort. Only event requests can be found: everything else is with its volume
-// or on its way out, and completes soon by itself.
-func (r *Request) abort() {
-	c := r.engine.q.ctrl
-	sqid, cid := r.Cmd.AbortSQID(), r.Cmd.AbortCID()
-	var found *Request
-	if sqid == 0 {
-		c.mu.Lock()
-		held := c.events.held
-		if i := slices.IndexFunc(held, func(h *Request) bool { return h.Cmd.CID() == cid }); i >= 0 {
-			found = held[i]
-			c.events.held = slices.Delete(held, i, i+1)
-		}
-		c.mu.Unlock()
-	}
-	if found == nil {
-		r.CQE.SetDW0(nvme.AbortNotDone)
-	} else {
-		found.respond(nvme.StatusAbortRequested)
-	}
-	r.respond(nvme.StatusSuccess)
 }

@@ -1,19 +1,28 @@
 package target
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
 
 // chain runs a command that takes several operations of a volume, one after the other.
 // Operations that complete inline are taken in a loop rather than in a recursion, which could
-// become deep.
+// become deep. Between two operations the command can be aborted.
 type chain struct {
 	turn atomic.Uint32
-	// next prepares e.io (for e.ns) and returns true, or responds and returns false.
+	// next prepares e.io (for e.ns) and returns true, or calls endChain and returns false.
 	next    func(*Request) bool
 	started bool
 	pos     int // of next's own
 	end     int
-	piece   *piece       // Compare
+	piece   *piece       // Compare, Copy
 	table   []*Namespace // Flush of all
+	copy    copyState    // Copy
+
+	aborter atomic.Pointer[Request] // the Abort that waits for the end of the chain
 }
 
 const (
@@ -27,12 +36,13 @@ func (r *Request) run(pos, end int, next func(*Request) bool) {
 	c := &r.engine.chain
 	c.next, c.started, c.pos, c.end = next, false, pos, end
 	r.engine.after = (*Request).chained
+	r.engine.q.chains.add(r)
 	r.drive()
 }
 
 func (r *Request) drive() {
 	e := &r.engine
-	for e.chain.next(r) {
+	for !r.chainAborted() && e.chain.next(r) {
 		e.chain.started = true
 		e.chain.turn.Store(turnOpen)
 		e.ns.volume.Submit(&e.io)
@@ -47,4 +57,68 @@ func (r *Request) chained() {
 	if !r.engine.chain.turn.CompareAndSwap(turnOpen, turnDone) {
 		r.drive()
 	}
+}
+
+// chainAborted ends the chain where somebody wants it aborted.
+func (r *Request) chainAborted() bool {
+	if r.engine.chain.aborter.Load() == nil {
+		return false
+	}
+	r.endChain(nvme.StatusAbortRequested)
+	return true
+}
+
+// endChain ends the command with a status, and then the Abort that waits for it.
+func (r *Request) endChain(st nvme.Status) {
+	e := &r.engine
+	c := &e.chain
+	if p := c.piece; p != nil {
+		c.piece = nil
+		p.free()
+	}
+	c.table = nil
+	aborter := e.q.chains.remove(r)
+	if done := e.chainDone; done != nil {
+		e.chainDone = nil
+		done(r, st)
+	} else {
+		r.respond(st)
+	}
+	if aborter != nil {
+		aborter.aborted(st.Code() == nvme.StatusAbortRequested)
+	}
+}
+
+// chains are the chains of a queue that are under way, for Abort to find them.
+type chains struct {
+	mu  sync.Mutex
+	all []*Request
+}
+
+func (c *chains) add(r *Request) {
+	c.mu.Lock()
+	c.all = append(c.all, r)
+	c.mu.Unlock()
+}
+
+// remove forgets r, and returns the Abort that waits for it.
+func (c *chains) remove(r *Request) *Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.all, r)
+	c.all = slices.Delete(c.all, i, i+1)
+	return r.engine.chain.aborter.Swap(nil)
+}
+
+// abort has the chain of command cid aborted for an Abort, which is answered when the chain
+// has ended; false where there is none that could be.
+func (c *chains) abort(cid uint16, aborter *Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.all {
+		if r.Cmd.CID() == cid {
+			return r.engine.chain.aborter.CompareAndSwap(nil, aborter)
+		}
+	}
+	return false
 }

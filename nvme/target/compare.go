@@ -10,7 +10,7 @@ import (
 )
 
 // Compare and Verify read their range piece by piece. Verify has the transport's memory for
-// it; Compare, whose host data may lie there, has memory of its own.
+// it; Compare, and likewise Copy, whose host data may lie there, have memory of their own.
 
 // pieceSize is the most that a piece of Compare or Verify has, unless a block has more.
 const pieceSize = 16 << 10
@@ -57,7 +57,7 @@ func (r *Request) nextCompare() bool {
 	if n := int(e.io.Length); c.started && e.io.Err == nil {
 		if same := r.hostEqual(c.piece.bytes[:n], c.pos-n); same < n {
 			r.atBlock(uint64(e.io.Offset+int64(same)) >> e.ns.shift)
-			r.endCompare(nvme.StatusCompareFailure | nvme.StatusDNR)
+			r.endChain(nvme.StatusCompareFailure | nvme.StatusDNR)
 			return false
 		}
 	}
@@ -69,11 +69,11 @@ func (r *Request) nextPiece() bool {
 	e := &r.engine
 	c := &e.chain
 	if c.started && e.io.Err != nil {
-		r.endCompare(r.volumeStatus(e.io.Err))
+		r.endChain(r.volumeStatus(e.io.Err))
 		return false
 	}
 	if c.pos == c.end {
-		r.endCompare(nvme.StatusSuccess)
+		r.endChain(nvme.StatusSuccess)
 		return false
 	}
 	n := min(c.end-c.pos, e.ns.pieceSize())
@@ -98,14 +98,6 @@ func (r *Request) useSome(n int) {
 			r.engine.io.Bufs = append(r.engine.io.Bufs, b)
 		}
 	}
-}
-
-func (r *Request) endCompare(st nvme.Status) {
-	if p := r.engine.chain.piece; p != nil {
-		r.engine.chain.piece = nil
-		p.free()
-	}
-	r.respond(st)
 }
 
 // hostEqual is how many bytes of b equal the host's data from byte off on.

@@ -56,7 +56,7 @@ func (r *Request) nextDiscard() bool {
 	e := &r.engine
 	c := &e.chain
 	if c.started && e.io.Err != nil {
-		r.respond(r.volumeStatus(e.io.Err))
+		r.endChain(r.volumeStatus(e.io.Err))
 		return false
 	}
 	for c.pos < c.end {
@@ -70,6 +70,6 @@ func (r *Request) nextDiscard() bool {
 		e.io.Bufs = e.io.Bufs[:0]
 		return true
 	}
-	r.respond(nvme.StatusSuccess)
+	r.endChain(nvme.StatusSuccess)
 	return false
 }

@@ -3,6 +3,7 @@ package target
 import (
 	"math/bits"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -108,6 +109,7 @@ func (ns *Namespace) identify() []byte {
 		NVMCAP: nvme.Uint128From(n << ns.shift),
 	}
 	p.LBAF[0].LBADS = uint8(ns.shift)
+	p.MSSRL, p.MCL, p.MSRC = ns.copyLimits()
 	if ns.info.Discard {
 		p.DLFEAT = nvme.DLFEATWriteZeroes
 		if ns.info.ZeroAfterDiscard {
@@ -162,7 +164,11 @@ func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.LPA |= nvme.LPASMARTPerNS | nvme.LPAEffects
 	p.SQES, p.CQES = 0x66, 0x44
 	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()
-	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify
+	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify | nvme.ONCSCopy
+	p.CDFS = 1 << nvme.CopyFormat0
+	p.FUSES = nvme.FUSESCompareWrite
+	// Compare and Write is atomic whatever its length; this is what all block sizes allow.
+	p.ACWU = uint16(max(c.attr.MaxTransfer/blockdev.MaxBlockSize, 1) - 1)
 	p.VWC = nvme.VWCPresent | nvme.VWCFlushAll
 	p.NWPC = 1
 	p.OFCS = nvme.OFCSDisconnect

@@ -25,22 +25,11 @@ func (r *Request) io() {
 		r.compare()
 	case nvme.OpVerify:
 		r.verify()
+	case nvme.OpCopy:
+		r.copyBlocks()
 	default:
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
 	}
-}
-
-// namespace finds the namespace of the command and counts the request in it. It responds and
-// returns false where there is none.
-func (r *Request) namespace() bool {
-	e := &r.engine
-	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
-	if ns == nil || !ns.get(e.q.shard) {
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
-		return false
-	}
-	e.ns = ns
-	return true
 }
 
 // writable responds and returns false where the namespace takes no writes.
@@ -145,12 +134,16 @@ func (ns *Namespace) aligned(b []byte) bool {
 
 // bounce copies data from the capsule to memory that is aligned for the volume.
 func (r *Request) bounce() {
+	r.copyCapsule()
+	r.useData()
+	r.submit((*Request).volumeDone)
+}
+
+func (r *Request) copyCapsule() {
 	from := r.InCapsule
 	for i := range r.Data {
 		from = from[copy(r.Data[i].Bytes, from):]
 	}
-	r.useData()
-	r.submit((*Request).volumeDone)
 }
 
 func (r *Request) writeVolume() {
@@ -227,8 +220,7 @@ func (r *Request) nextFlush() bool {
 	c := &e.chain
 	if c.started {
 		if err := e.io.Err; err != nil {
-			c.table = nil
-			r.respond(r.volumeStatus(err))
+			r.endChain(r.volumeStatus(err))
 			return false
 		}
 		e.ns.put(e.q.shard)
@@ -243,7 +235,6 @@ func (r *Request) nextFlush() bool {
 			return true
 		}
 	}
-	c.table = nil
-	r.respond(nvme.StatusSuccess)
+	r.endChain(nvme.StatusSuccess)
 	return false
 }

@@ -27,7 +27,8 @@ type Namespace struct {
 	protected   atomic.Bool // writes are refused
 	mediaErrors atomic.Uint64
 
-	removed atomic.Bool
+	state   atomic.Uint32 // nsRemoved …: 0 where commands just go on
+	gate    gate
 	drained chan struct{} // told, with room for one, when a shard of a removed namespace is idle
 	shards  [nsShards]nsShard
 }
@@ -73,10 +74,11 @@ func deriveUUID(nqn string, nsid uint32) (u [16]byte) {
 // NSID is the namespace's identifier.
 func (ns *Namespace) NSID() uint32 { return ns.nsid }
 
-// get counts a user of the namespace in a shard; false when it was removed.
+// get counts a user of the namespace in a shard; false when it was removed. Unlike
+// Request.namespace it doesn't mind that somebody has the namespace alone.
 func (ns *Namespace) get(shard int) bool {
 	ns.shards[shard].users.Add(1)
-	if ns.removed.Load() {
+	if ns.state.Load()&nsRemoved != 0 {
 		ns.put(shard)
 		return false
 	}
@@ -84,7 +86,15 @@ func (ns *Namespace) get(shard int) bool {
 }
 
 func (ns *Namespace) put(shard int) {
-	if ns.shards[shard].users.Add(-1) == 0 && ns.removed.Load() {
+	if ns.shards[shard].users.Add(-1) == 0 && ns.state.Load()&(nsRemoved|nsClosed) != 0 {
+		ns.quiet()
+		ns.tellDrained()
+	}
+}
+
+// tellDrained wakes remove, where that waits.
+func (ns *Namespace) tellDrained() {
+	if ns.state.Load()&nsRemoved != 0 {
 		select {
 		case ns.drained <- struct{}{}:
 		default:
@@ -95,8 +105,8 @@ func (ns *Namespace) put(shard int) {
 // remove lets no more requests in and waits for those that use the namespace, views of its
 // memory included.
 func (ns *Namespace) remove() {
-	ns.removed.Store(true)
-	for ns.users() != 0 {
+	ns.state.Or(nsRemoved)
+	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}
 }
@@ -118,7 +128,7 @@ func (ns *Namespace) stats() (s IOStats) {
 
 // resized takes a new size of the volume and tells the hosts.
 func (ns *Namespace) resized(size int64) {
-	if ns.removed.Load() || size < 0 {
+	if ns.state.Load()&nsRemoved != 0 || size < 0 {
 		return
 	}
 	ns.blocks.Store(uint64(size) >> ns.shift)

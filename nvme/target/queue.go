@@ -25,7 +25,10 @@ type Queue struct {
 	// and the QID above sqQIDShift. It is 0 until a Connect succeeded.
 	sq atomic.Uint64
 
-	shard     int           // of the counters of namespaces
+	shard  int      // of the counters of namespaces
+	fused  *Request // in state queueFused: the first of a fused operation
+	chains chains
+
 	submitted atomic.Uint64 // commands begun
 	completed atomic.Uint64 // commands answered; SQHD modulo the size
 	seen      atomic.Int64  // when the last command arrived, to seenGrain
@@ -37,7 +40,8 @@ const (
 	queueNew        uint32 = iota // waits for Connect
 	queueConnecting               // Connect is being executed
 	queueConnected
-	queueDown // the connection is ending
+	queueFused // connected, and holds the first command of a fused operation
+	queueDown  // the connection is ending
 )
 
 // seenGrain is how exact Queue.seen is, in nanoseconds: to write it less often.
@@ -52,12 +56,15 @@ func (q *Queue) Submit(r *Request) {
 	}
 	q.submitted.Add(1)
 	r.begin(q, now)
-	if r.Cmd.Flags()&^flagsReserved != nvme.FlagsSGL {
-		r.wrongFlags()
+	if r.Cmd.Flags()&^flagsReserved != nvme.FlagsSGL && !r.fusable() {
 		return
 	}
 	switch q.state.Load() {
 	case queueConnected:
+	case queueFused:
+		if r.Cmd.Fuse() != nvme.FuseSecond {
+			q.dropFused(nvme.StatusAbortMissingFused)
+		}
 	case queueDown:
 		r.respond(nvme.StatusAbortSQDeleted)
 		return
@@ -72,6 +79,8 @@ func (q *Queue) Submit(r *Request) {
 		r.respond(nvme.StatusCommandSequence | nvme.StatusDNR)
 	case q.qid == 0:
 		r.admin()
+	case r.Cmd.Fuse() != nvme.FuseNone:
+		r.fuse()
 	default:
 		r.io()
 	}
@@ -80,14 +89,23 @@ func (q *Queue) Submit(r *Request) {
 // flagsReserved are bits 5:2 of the flags byte.
 const flagsReserved = 0x3c
 
-// wrongFlags answers a command whose PSDT isn't 01b, as Fabrics demands of every command, or
-// that belongs to a fused operation.
-func (r *Request) wrongFlags() {
+// fusable says whether a command with unusual flags can go on: it does where PSDT is 01b, as
+// Fabrics demands of every command, and it is a part of a fused operation on an I/O queue.
+func (r *Request) fusable() bool {
+	loc := uint16(offFUSE)
 	if r.Cmd.Flags()&0xc0 != nvme.FlagsSGL {
-		r.fail(nvme.StatusInvalidField, offPSDT)
-		return
+		loc = offPSDT
+	} else if q := r.engine.q; q.connected() && q.qid != 0 && r.Cmd.Fuse() <= nvme.FuseSecond && r.Cmd.Opcode() != nvme.OpFabrics {
+		return true
 	}
-	r.fail(nvme.StatusInvalidField, offFUSE)
+	r.engine.q.dropFused(nvme.StatusAbortMissingFused)
+	r.fail(nvme.StatusInvalidField, loc)
+	return false
+}
+
+func (q *Queue) connected() bool {
+	s := q.state.Load()
+	return s == queueConnected || s == queueFused
 }
 
 // Queue.sq.
@@ -123,7 +141,11 @@ func (q *Queue) Closing(err error) {
 		return
 	}
 	q.timer.Stop()
-	if old != queueConnected {
+	switch old {
+	case queueConnected:
+	case queueFused:
+		q.fused.respond(nvme.StatusAbortSQDeleted)
+	default:
 		return // a Connect in progress sees the state and undoes itself
 	}
 	q.ctrl.queueDown(q, err)
@@ -143,7 +165,7 @@ func (q *Queue) disconnect(err error) {
 }
 
 func (q *Queue) connectTimeout() {
-	if s := q.state.Load(); s == queueConnected || s == queueDown {
+	if q.connected() || q.state.Load() == queueDown {
 		return
 	}
 	q.t.log.Warn("connection closed: no Connect command in time",

@@ -27,6 +27,9 @@ type engineState struct {
 	view   blockdev.ViewToken
 	chain  chain
 
+	mate      *Request                    // the other half of a fused operation
+	chainDone func(*Request, nvme.Status) // takes the end of a chain; nil: respond
+
 	hangUp bool // disconnect when the response is sent
 }
 
@@ -87,7 +90,7 @@ func (r *Request) fail(st nvme.Status, loc uint16) {
 
 // noteError enters an error in the log of the controller, and says so in the status.
 func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
-	if st.Code() == nvme.StatusAbortSQDeleted || q.state.Load() != queueConnected {
+	if st.Code() == nvme.StatusAbortSQDeleted || !q.connected() {
 		return st
 	}
 	return st | q.ctrl.errors.add(r, q.qid, st)
@@ -147,7 +150,7 @@ func (r *Request) withMemory(n int, step func(*Request)) {
 func (r *Request) Resume() {
 	e := &r.engine
 	if e.q.state.Load() == queueDown {
-		r.respond(nvme.StatusAbortSQDeleted)
+		r.giveUp(nvme.StatusAbortSQDeleted)
 		return
 	}
 	if e.q.conn.Alloc(r, e.length) {
@@ -173,7 +176,7 @@ func (r *Request) Pulled(err error) {
 	if err != nil {
 		// Only Connect has data on a queue that isn't connected; the host may try again.
 		r.engine.q.state.CompareAndSwap(queueConnecting, queueNew)
-		r.respond(nvme.StatusDataTransferError)
+		r.giveUp(nvme.StatusDataTransferError)
 		return
 	}
 	r.engine.then(r)

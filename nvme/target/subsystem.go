@@ -138,7 +138,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	table[nsid-1] = nil
 	s.namespaces.Store(&table)
 	s.change.Unlock()
-	ns.removed.Store(true)
+	ns.state.Or(nsRemoved)
 	s.namespaceChanged(nsid, nil)
 	ns.remove()
 	return nil

@@ -1,0 +1,273 @@
+package target
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func fusedCommand(op nvme.Opcode, f nvme.Fuse, slba uint64, blocks uint32) nvme.Command {
+	c := ioCommand(op, slba, blocks, 0)
+	c.SetFuse(f)
+	return c
+}
+
+// compareAndWrite sends a pair and returns both statuses.
+func compareAndWrite(c *fakeConn, slba uint64, old, data []byte, block int) (compared, written nvme.Status) {
+	c.t.Helper()
+	n := uint32(len(data) / block)
+	first := c.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, slba, n), old)
+	second := c.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, slba, n), data)
+	return first.wait().Status() &^ nvme.StatusMore, second.wait().Status() &^ nvme.StatusMore
+}
+
+// TestCompareAndWrite: the blocks are written where they hold what the host thinks, and else
+// nothing happens, however transport and volume answer.
+func TestCompareAndWrite(t *testing.T) {
+	for mode, change := range transportModes {
+		for _, late := range []bool{false, true} {
+			t.Run(mode, func(t *testing.T) {
+				v := newTestVolume(1<<20, 512)
+				v.late = late
+				s := connect(t, newTarget(t, v), testNQN, change)
+				defer s.close()
+				zero, one, two := make([]byte, 20480), bytes.Repeat([]byte{1}, 20480), bytes.Repeat([]byte{2}, 20480)
+				if a, b := compareAndWrite(s.io, 8, zero, one, 512); a != 0 || b != 0 {
+					t.Errorf("statuses %#x and %#x", uint16(a), uint16(b))
+				}
+				if a, b := compareAndWrite(s.io, 8, zero, two, 512); a != nvme.StatusCompareFailure|dnr || b != nvme.StatusAbortFailedFused {
+					t.Errorf("statuses %#x and %#x of a pair that doesn't match", uint16(a), uint16(b))
+				}
+				got := make([]byte, 20480)
+				s.io.must(ioCommand(nvme.OpRead, 8, 40, 0), got)
+				if !bytes.Equal(got, one) {
+					t.Error("the blocks aren't what the first pair wrote")
+				}
+			})
+		}
+	}
+}
+
+// TestFusedPairs: what belongs together comes together.
+func TestFusedPairs(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	b := make([]byte, 1024)
+	first := func() *fakeRequest { return s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b[:512]) }
+	ended := func(what string, fr *fakeRequest, want nvme.Status) {
+		t.Helper()
+		if got := fr.wait().Status() &^ nvme.StatusMore; got != want {
+			t.Errorf("%s: status %#x, want %#x", what, uint16(got), uint16(want))
+		}
+	}
+	// A command in between.
+	f := first()
+	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), b[:512])
+	ended("first before a Read", f, nvme.StatusAbortMissingFused)
+	s.io.fails(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b[:512], nvme.StatusAbortMissingFused)
+	// Two firsts.
+	f = first()
+	g := first()
+	ended("first before a first", f, nvme.StatusAbortMissingFused)
+	ended("Write that belongs", s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b[:512]), 0)
+	ended("second of two firsts", g, 0)
+	// Halves that don't match.
+	for _, tc := range []struct {
+		cmd nvme.Command
+		loc uint16
+	}{
+		{fusedCommand(nvme.OpWrite, nvme.FuseSecond, 1, 1), 40},
+		{fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 2), 48},
+	} {
+		f = first()
+		s.io.fails(tc.cmd, b, nvme.StatusInvalidField|dnr)
+		if e := lastError(s.admin); e.Location != tc.loc {
+			t.Errorf("location %d, want %d", e.Location, tc.loc)
+		}
+		ended("first of a pair that doesn't match", f, nvme.StatusAbortFailedFused)
+	}
+	// Other commands can't be fused.
+	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseFirst, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
+	f = first()
+	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseSecond, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
+	ended("first before a fused Read", f, nvme.StatusAbortMissingFused)
+	f = first()
+	s.io.fails(fusedCommand(nvme.OpWrite, 3, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
+	ended("first before FUSE 11b", f, nvme.StatusAbortMissingFused)
+	// Either half may be wrong by itself.
+	f = s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 5000, 1), b[:512])
+	g = s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 5000, 1), b[:512])
+	ended("Compare beyond the end", f, nvme.StatusLBAOutOfRange|dnr)
+	ended("its Write", g, nvme.StatusAbortFailedFused)
+	f = s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b[:512])
+	g = s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b)
+	ended("Compare of a Write with the wrong length", f, nvme.StatusAbortFailedFused)
+	ended("Write with the wrong length", g, nvme.StatusSGLLengthInvalid|dnr)
+	// Write protection concerns the Write.
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != nvme.StatusAbortFailedFused || b != nvme.StatusNamespaceWriteProtected|dnr {
+		t.Errorf("write protected: statuses %#x and %#x", uint16(a), uint16(b))
+	}
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 0) }), nil)
+	// The volume fails.
+	v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrMedium})
+	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != nvme.StatusUnrecoveredRead || b != nvme.StatusAbortFailedFused {
+		t.Errorf("medium error: statuses %#x and %#x", uint16(a), uint16(b))
+	}
+}
+
+// TestFusedConnectionEnds: halves are given back with the connection, and when data fails to
+// come; the namespace stays open for others.
+func TestFusedConnectionEnds(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	b := make([]byte, 512)
+	s := connect(t, tg, testNQN)
+	first := s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b)
+	s.io.hangUp(nil)
+	if st := first.wait().Status(); st != nvme.StatusAbortSQDeleted {
+		t.Errorf("held first half: %#x", uint16(st))
+	}
+	for name, mode := range map[string]func(*fakeConn){
+		"data":       func(c *fakeConn) { c.holdPull = true },
+		"memory":     func(c *fakeConn) { c.allocNever = true },
+		"data fails": func(c *fakeConn) { c.pullErr = errors.New("no data") },
+	} {
+		io := s.addQueue(t, tg, 1, testNQN, mode)
+		first := io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b)
+		second := io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b)
+		io.hangUp(nil)
+		if a, b := first.wait().Status(), second.wait().Status(); a.OK() || b.Code() != nvme.StatusAbortFailedFused {
+			t.Errorf("%s: statuses %#x and %#x", name, uint16(a), uint16(b))
+		}
+	}
+	io := s.addQueue(t, tg, 1, testNQN)
+	io.must(ioCommand(nvme.OpRead, 0, 1, 0), b)
+	s.admin.hangUp(nil)
+}
+
+// TestCompareAndWriteAtomic: hosts that count in one block with pairs lose no count, whatever
+// others write beside it.
+func TestCompareAndWriteAtomic(t *testing.T) {
+	const hosts, counts = 4, 50
+	v := newTestVolume(1<<20, 512)
+	v.late = true
+	tg := newTarget(t, v)
+	var wg sync.WaitGroup
+	for i := range hosts {
+		s := connect(t, tg, testNQN)
+		wg.Go(func() {
+			old, data := make([]byte, 512), make([]byte, 512)
+			for done := 0; done < counts; {
+				s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), old)
+				copy(data, old)
+				binary.LittleEndian.PutUint64(data, binary.LittleEndian.Uint64(old)+1)
+				if a, b := compareAndWrite(s.io, 0, old, data, 512); a == 0 && b == 0 {
+					done++
+				}
+				s.io.must(ioCommand(nvme.OpWrite, uint64(8+i), 1, 0), data)
+			}
+			s.close()
+		})
+	}
+	wg.Wait()
+	if n := binary.LittleEndian.Uint64(v.data); n != hosts*counts {
+		t.Errorf("counted to %d, want %d", n, hosts*counts)
+	}
+}
+
+// TestParked: commands wait for a namespace that a pair has alone, can be aborted meanwhile,
+// and find it gone if it is removed.
+func TestParked(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	other := connect(t, tg, testNQN)
+	b := make([]byte, 512)
+	v.setHold(true)
+	first := s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b)
+	second := s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b)
+	<-v.arrived // the Compare's read
+	var reads []*fakeRequest
+	for i := range uint16(3) {
+		cmd := ioCommand(nvme.OpRead, 0, 1, 0)
+		cmd.SetCID(i)
+		reads = append(reads, other.io.start(cmd, b))
+	}
+	abort := func(q *fakeConn, sqid, cid uint16) uint32 {
+		return q.must(command(func(c *nvme.Command) { c.SetAbort(sqid, cid) }), nil).DW0()
+	}
+	if abort(other.admin, 1, 1) != 0 || reads[1].wait().Status().Code() != nvme.StatusAbortRequested {
+		t.Error("a parked command was not aborted")
+	}
+	if abort(other.admin, 1, 1) != nvme.AbortNotDone || abort(other.admin, 2, 0) != nvme.AbortNotDone || abort(s.admin, 1, 9) != nvme.AbortNotDone {
+		t.Error("aborted what isn't there")
+	}
+	if reads[0].answered() || first.answered() {
+		t.Error("a command went on beside the pair")
+	}
+	removed := make(chan error)
+	go func() { removed <- tg.Subsystem(testNQN).RemoveNamespace(1) }()
+	v.release()
+	if a, b := first.wait().Status(), second.wait().Status(); a != 0 || b != 0 {
+		t.Errorf("statuses %#x and %#x", uint16(a), uint16(b))
+	}
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	for _, i := range []int{0, 2} {
+		if st := reads[i].wait().Status().Code(); st != 0 && st != nvme.StatusInvalidNamespace {
+			t.Errorf("parked read: %#x", uint16(st))
+		}
+	}
+	other.close()
+}
+
+// TestAbortChain: a command of many operations ends between two of them, and the Abort with it.
+func TestAbortChain(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	for name, cmd := range map[string]nvme.Command{
+		"Verify":  ioCommand(nvme.OpVerify, 0, 2048, 0),
+		"Compare": ioCommand(nvme.OpCompare, 0, 1024, 0),
+	} {
+		v.setHold(true)
+		cmd.SetCID(77)
+		long := s.io.start(cmd, make([]byte, 512<<10))
+		<-v.arrived
+		abort := s.admin.start(command(func(c *nvme.Command) { c.SetAbort(1, 77) }), nil)
+		if abort.answered() || long.answered() {
+			t.Errorf("%s: answered before its volume", name)
+		}
+		if again := s.admin.must(command(func(c *nvme.Command) { c.SetAbort(1, 77) }), nil).DW0(); again != nvme.AbortNotDone {
+			t.Errorf("%s: a second Abort was counted", name)
+		}
+		v.release()
+		if st := long.wait().Status().Code(); st != nvme.StatusAbortRequested || abort.wait().DW0() != 0 {
+			t.Errorf("%s: status %#x, result %d", name, uint16(st), abort.wait().DW0())
+		}
+		if n := len(s.io.q.chains.all); n != 0 {
+			t.Errorf("%d chains are left", n)
+		}
+	}
+	// One that has nothing left to do ends as it would have.
+	v.setHold(true)
+	cmd := ioCommand(nvme.OpVerify, 0, 1, 0)
+	cmd.SetCID(78)
+	short := s.io.start(cmd, nil)
+	<-v.arrived
+	abort := s.admin.start(command(func(c *nvme.Command) { c.SetAbort(1, 78) }), nil)
+	v.release()
+	if st := short.wait().Status().Code(); (st == 0) != (abort.wait().DW0() == nvme.AbortNotDone) {
+		t.Errorf("status %#x, result %d", uint16(st), abort.wait().DW0())
+	}
+}

@@ -1,0 +1,146 @@
+package target
+
+import (
+	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// What keeps commands from a namespace, as bits of Namespace.state. The path of a read or
+// write looks at all of them at once, and goes on where none is set.
+const (
+	nsRemoved uint32 = 1 << iota // gone, or going
+	nsClosed                     // somebody has the namespace alone, or waits for that
+)
+
+// gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
+// come meanwhile are parked, and executed from their beginning when it opens.
+type gate struct {
+	mu      sync.Mutex
+	owners  []func() // in the order in which they came; the first has its turn
+	running bool     // the first has been called
+	parked  []*Request
+}
+
+// namespace finds the namespace of the command and counts the request in it. It returns false
+// where the command can't go on now: it has been responded to, or is parked.
+func (r *Request) namespace() bool {
+	e := &r.engine
+	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
+	if ns == nil {
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return false
+	}
+	ns.shards[e.q.shard].users.Add(1)
+	e.ns = ns
+	if s := ns.state.Load(); s != 0 {
+		return r.admit(s)
+	}
+	return true
+}
+
+// admit is namespace where something is special about the namespace.
+func (r *Request) admit(s uint32) bool {
+	e := &r.engine
+	ns := e.ns
+	if s&(nsRemoved|nsClosed) == 0 {
+		return true
+	}
+	e.ns = nil
+	ns.put(e.q.shard)
+	switch {
+	case s&nsRemoved != 0:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return false
+	case ns.gate.park(ns, r):
+		return false
+	}
+	return r.namespace() // it has been opened meanwhile
+}
+
+// park keeps r until the namespace is opened; false where it is open.
+func (g *gate) park(ns *Namespace, r *Request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ns.state.Load()&nsClosed == 0 {
+		return false
+	}
+	g.parked = append(g.parked, r)
+	return true
+}
+
+// unpark takes the command cid of a queue out of those that are parked; nil where it isn't.
+func (g *gate) unpark(q *Queue, cid uint16) *Request {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, r := range g.parked {
+		if r.engine.q == q && r.Cmd.CID() == cid {
+			g.parked = append(g.parked[:i], g.parked[i+1:]...)
+			return r
+		}
+	}
+	return nil
+}
+
+// exclude calls f when nothing but f uses the namespace, perhaps before it returns. include
+// follows, when f's work is done.
+func (ns *Namespace) exclude(f func()) {
+	g := &ns.gate
+	g.mu.Lock()
+	g.owners = append(g.owners, f)
+	ns.state.Or(nsClosed)
+	g.mu.Unlock()
+	ns.quiet()
+}
+
+// quiet looks whether the namespace is unused, and whose turn it then is.
+func (ns *Namespace) quiet() {
+	g := &ns.gate
+	g.mu.Lock()
+	if g.running || len(g.owners) == 0 || ns.users() != 0 {
+		g.mu.Unlock()
+		return
+	}
+	g.running = true
+	f := g.owners[0]
+	g.mu.Unlock()
+	f()
+}
+
+// include ends what exclude began.
+func (ns *Namespace) include() {
+	g := &ns.gate
+	g.mu.Lock()
+	g.owners[0] = nil
+	g.owners, g.running = g.owners[1:], false
+	if len(g.owners) > 0 {
+		g.mu.Unlock()
+		ns.quiet()
+		return
+	}
+	g.owners = nil
+	ns.state.And(^nsClosed)
+	parked := g.parked
+	g.parked = nil
+	g.mu.Unlock()
+	for _, r := range parked {
+		r.unparked()
+	}
+	ns.tellDrained()
+}
+
+// unparked executes a command that was parked.
+func (r *Request) unparked() {
+	if r.engine.q.state.Load() == queueDown {
+		r.respond(nvme.StatusAbortSQDeleted)
+		return
+	}
+	r.io()
+}
+
+// excluded says whether somebody has the namespace alone, or waits for that.
+func (ns *Namespace) excluded() bool {
+	ns.gate.mu.Lock()
+	defer ns.gate.mu.Unlock()
+	return len(ns.gate.owners) > 0
+}
