@@ -8,7 +8,10 @@ LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(V
 TIME     ?= 60s
 FUZZTIME ?= 5s
 
-.PHONY: speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+# Points at which `make crash` lets the power fail, for each kind of volume.
+POINTS   ?= 10000
+
+.PHONY: crash speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -47,6 +50,9 @@ verify: build ## random operations against a model for TIME on every volume and 
 
 soak: ## random work over random faults against a model, for TIME (make soak TIME=1h)
 	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
+
+crash: ## power failures, simulated, at POINTS points of random histories for each kind of volume
+	NVMEOF_CRASH_POINTS=$(POINTS) $(GO) test ./blockdev ./persist -run Crash -count=1 -timeout 0 -v
 
 speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v

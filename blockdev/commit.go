@@ -1,36 +1,64 @@
 package blockdev
 
+import "sync/atomic"
+
 // commits makes writes durable, for flushes and for writes with FUA that the system can't
 // make durable by themselves. One sync runs at a time and all who wait for it are told of
 // its error, since the system tells it only once.
 type commits struct {
-	group FlushGroup
+	group    FlushGroup
+	failures atomic.Uint32 // syncs that failed
+	epoch    atomic.Uint32 // failures, and flushes that were told of one
 
 	// Of the one that runs the group's syncs.
-	untold error // of a sync that no flush was told of
-	told   bool  // a flush was told of untold
+	last error // of the sync that failed last
+	owed bool  // a flush is to be told of it
+	told bool  // one was, of those that the running sync answers
 }
 
-// join adds r, and returns true where r must run.
+// begin notes that r is submitted.
+func (c *commits) begin(r *Request) {
+	if r.Op == OpFlush {
+		r.mark = c.epoch.Load()
+	} else {
+		r.mark = c.failures.Load()
+	}
+}
+
+// join adds r, whose data the system has taken, and returns true where r must run.
 func (c *commits) join(r *Request) bool { return c.group.Lead(r) }
 
 // run answers r, for which join returned true, and those that joined meanwhile.
 //
-// A failed write-back may concern writes that only a flush can vouch for, though it was a
-// write with FUA that met it. So the next flush fails too.
+// A write-back that failed may have been that of any write which the system had taken by
+// then, and its error is told only to the sync that met it. So a write fails where any sync
+// failed since it was submitted. And flushes fail until one is told that was submitted after
+// the failure, since it covers all such writes; with it fail those that were submitted before
+// it was told.
 func (c *commits) run(r *Request, sync func() error, done func(*Request, error)) {
 	c.group.Run(r, func() error {
 		if c.told {
-			c.untold, c.told = nil, false
+			c.owed, c.told = false, false
 		}
 		err := sync()
 		if err != nil {
-			c.untold = err
+			c.last, c.owed = err, true
+			c.failures.Add(1)
+			c.epoch.Add(1)
 		}
 		return err
 	}, func(r *Request, err error) {
-		if r.Op == OpFlush && c.untold != nil {
-			err, c.told = c.untold, true
+		late := r.mark != c.failures.Load()
+		if r.Op == OpFlush {
+			late = r.mark != c.epoch.Load()
+			if c.owed && !late {
+				c.told = true
+				c.epoch.Add(1)
+			}
+			late = late || c.owed
+		}
+		if err == nil && late {
+			err = c.last
 		}
 		done(r, err)
 	})

@@ -119,6 +119,7 @@ func (v *file) Submit(r *Request) {
 		return
 	}
 	r.done = 0
+	v.commits.begin(r)
 	switch {
 	case r.Op == OpFlush:
 		if v.info.ReadOnly {

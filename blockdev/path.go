@@ -3,6 +3,8 @@ package blockdev
 import (
 	"fmt"
 	"os"
+
+	"github.com/nvme-anywhere/nvmeof/internal/uring"
 )
 
 // choosePath chooses how the data is reached, and says what came of it: direct I/O by
@@ -42,11 +44,11 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 		v.info.Mode = "direct I/O, workers"
 		return nil
 	}
-	ring, err := newRing(v, k.fd)
+	ring, err := newRing(v, func() (kernelRing, error) { return uring.Open(ringEntries, k.fd) })
 	switch {
 	case err == nil:
 		v.ring = ring
-		v.info.Mode = "direct I/O, " + ring.mode
+		v.info.Mode = "direct I/O, io_uring with " + ring.u.Mode()
 	case mode == IOUring:
 		return err
 	default:

@@ -18,9 +18,8 @@ import (
 // call for both; it blocks when there is nothing to do. What the ring can't do, and what the
 // system refuses to do in this way, goes to the volume's workers.
 type ring struct {
-	v    *file
-	u    *uring.Ring
-	mode string
+	v *file
+	u kernelRing
 
 	mu      sync.Mutex
 	queue   requestQueue
@@ -34,6 +33,19 @@ type ring struct {
 	free    []int
 	buffers []registered // by address
 	places  []int        // of the table of buffers, free
+}
+
+// kernelRing is what a ring needs of *uring.Ring, the only one outside of tests.
+type kernelRing interface {
+	Mode() string
+	Entries() int
+	Next() *uring.SQE
+	Enter(wait bool) error
+	Reap(func(uring.CQE))
+	Wake()
+	MakeBuffers(n int) error
+	SetBuffer(i int, mem []byte) error
+	Close()
 }
 
 // slot is a request in the kernel.
@@ -55,11 +67,11 @@ const (
 	maxBuffer   = 1 << 30
 )
 
-// newRing starts the ring of v, whose transfers go to fd.
-func newRing(v *file, fd int) (*ring, error) {
+// newRing starts the ring of v on what open gives, which is called on the ring's thread.
+func newRing(v *file, open func() (kernelRing, error)) (*ring, error) {
 	g := &ring{v: v, ended: make(chan struct{})}
 	opened := make(chan error)
-	go g.run(fd, opened)
+	go g.run(open, opened)
 	if err := <-opened; err != nil {
 		return nil, err
 	}
@@ -67,17 +79,16 @@ func newRing(v *file, fd int) (*ring, error) {
 }
 
 // run is the life of the ring's goroutine.
-func (g *ring) run(fd int, opened chan<- error) {
+func (g *ring) run(open func() (kernelRing, error), opened chan<- error) {
 	defer close(g.ended)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var err error
-	if g.u, err = uring.Open(ringEntries, fd); err != nil {
+	if g.u, err = open(); err != nil {
 		opened <- err
 		return
 	}
 	defer g.u.Close()
-	g.mode = "io_uring, " + g.u.Mode()
 	if g.u.MakeBuffers(ringBuffers) == nil {
 		for i := range ringBuffers {
 			g.places = append(g.places, ringBuffers-1-i)

@@ -63,7 +63,8 @@ type Request struct {
 	// Private is for the volume while it has the request (a free list, a ring index).
 	Private any
 
-	done int64    // Guard: bytes applied
+	done int64    // Guard, file: bytes applied
+	mark uint32   // file: syncs that had failed when it was submitted
 	next *Request // the queue that the request waits in
 }
 

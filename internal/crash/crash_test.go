@@ -66,6 +66,12 @@ func TestMediumStates(t *testing.T) {
 	if m.ReadAt(got, 0); string(got) != "443b\x00\x00" {
 		t.Errorf("reads %q", got)
 	}
+	m.Forget()
+	wantStates(t, m, "443bcc")
+	if m.ReadAt(got, 0); string(got) != "443b\x00\x00" {
+		t.Errorf("reads %q after a failed write-back", got)
+	}
+	m.Zero(0, 4)
 	if m.States(1, func([]byte) bool { return true }) {
 		t.Error("more states than allowed")
 	}
@@ -142,6 +148,19 @@ func TestLedger(t *testing.T) {
 	l.Failed(1)
 	want(l.Floor(), 7, nil)
 	want(l.Floor(), 8, nil)
+	flush = l.BeginFlush()
+	l.Flushed(flush)
+	want(l.Floor(), 7, nil) // a flush doesn't promise a write that failed
+	l.Begin(1, 9)
+	l.Done(1, false)
+	l.FlushFailed()
+	l.Flushed(l.BeginFlush())
+	want(l.Floor(), 7, nil) // nor one that a failed flush covered
+	l.Begin(1, 10)
+	l.Done(1, false)
+	l.Flushed(l.BeginFlush())
+	want(l.Floor(), 9, ErrLost)
+	want(l.Floor(), 10, nil)
 	l.Settle(1, 8)
 	want(l.Floor(), 8, nil)
 	want(l.Floor(), 7, ErrInvented)

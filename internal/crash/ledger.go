@@ -26,6 +26,7 @@ type entry struct {
 	versions []uint64 // stamps
 	open     bool     // the last one is not acknowledged yet
 	floor    int      // the oldest version that may be found
+	doubt    int      // versions up to this one failed: no flush promises them any more
 }
 
 // NewLedger gives the ledger of blocks that all hold stamp 0.
@@ -59,8 +60,15 @@ func (l *Ledger) Done(block uint64, durable bool) {
 	}
 }
 
-// Failed notes that the write begun last ended with an error: it may have happened or not.
-func (l *Ledger) Failed(block uint64) { l.Done(block, false) }
+// Failed notes that the write begun last ended with an error: it may have happened or not,
+// and a later flush doesn't promise it.
+func (l *Ledger) Failed(block uint64) {
+	l.Done(block, false)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := &l.blocks[block]
+	e.doubt = len(e.versions) - 1
+}
 
 // Floor is the oldest version of each block that may be found after a crash.
 type Floor []int
@@ -74,12 +82,31 @@ func (l *Ledger) Floor() Floor {
 // is complete.
 func (l *Ledger) BeginFlush() Floor {
 	return l.collect(func(e *entry) int {
-		n := len(e.versions) - 1
-		if e.open {
-			n--
+		n := e.acknowledged()
+		if n <= e.doubt {
+			return e.floor
 		}
 		return max(n, e.floor)
 	})
+}
+
+// acknowledged is the last version whose write is complete.
+func (e *entry) acknowledged() int {
+	if e.open {
+		return len(e.versions) - 2
+	}
+	return len(e.versions) - 1
+}
+
+// FlushFailed notes that a flush ended with an error: what was complete may be lost, and a
+// later flush doesn't promise it.
+func (l *Ledger) FlushFailed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.blocks {
+		e := &l.blocks[i]
+		e.doubt = max(e.doubt, e.acknowledged())
+	}
 }
 
 func (l *Ledger) collect(of func(*entry) int) Floor {

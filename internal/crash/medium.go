@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -65,17 +66,20 @@ func (m *Medium) WriteAt(p []byte, off int64) {
 }
 
 func (m *Medium) write(u int64, p []byte, off int64) {
-	at := m.image[off : off+int64(len(p))]
-	if string(at) == string(p) {
+	copy(m.image[off:], p)
+	fresh, last := m.image[u*m.unit:(u+1)*m.unit], m.durable[u*m.unit:(u+1)*m.unit]
+	h := m.pending[u]
+	if h != nil {
+		last = h.versions[len(h.versions)-1]
+	}
+	if bytes.Equal(fresh, last) {
 		return
 	}
-	copy(at, p)
-	h := m.pending[u]
 	if h == nil {
 		h = &history{}
 		m.pending[u] = h
 	}
-	h.versions = append(h.versions, slices.Clone(m.image[u*m.unit:(u+1)*m.unit]))
+	h.versions = append(h.versions, bytes.Clone(fresh))
 }
 
 // Zero writes n zeroes.
@@ -119,6 +123,14 @@ func (m *Medium) Fence() {
 			delete(m.pending, u)
 		}
 	}
+}
+
+// Forget makes that what is not durable never becomes so, though reads see it still: what
+// Linux does with the pages of a write-back that failed.
+func (m *Medium) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.pending)
 }
 
 // Pending is the number of units that a power failure may take back.

@@ -1,0 +1,241 @@
+package blockdev
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing/synctest"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/crash"
+	"github.com/nvme-anywhere/nvmeof/internal/uring"
+)
+
+// simDisk is a storage that loses power. What the volume asks of it waits until the test lets
+// it happen, one at a time, in an order that the test's seed decides.
+type simDisk struct {
+	m      *crash.Medium
+	faults simFaults
+	rnd    *rand.Rand // of the test, which alone runs while operations wait
+
+	mu      sync.Mutex
+	waiting []*simOp
+	absent  error // the system's untold error of a write-back
+	failed  int   // syncs and writes that were made to fail
+}
+
+// simFaults are what may go wrong, and the mistakes that the tests must notice.
+type simFaults struct {
+	errors      bool // transfers and syncs fail now and then
+	cut         bool // transfers are cut short
+	noDsync     bool // the file system doesn't know RWF_DSYNC
+	brokenSync  bool // syncs do nothing
+	brokenDsync bool // RWF_DSYNC is ignored
+}
+
+// simOp is an operation that waits.
+type simOp struct {
+	kind   int
+	off, n int64
+	run    func()
+}
+
+const (
+	simTransfer = iota
+	simSync
+	simAllocate
+)
+
+// ask lets an operation wait, and runs it when the test lets it.
+func (d *simDisk) ask(kind int, off, n int64, run func()) {
+	done := make(chan struct{})
+	d.enqueue(&simOp{kind, off, n, func() { run(); close(done) }})
+	<-done
+}
+
+func (d *simDisk) enqueue(op *simOp) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = append(d.waiting, op)
+}
+
+// step lets one of the waiting operations happen. It returns false where none waits. What
+// runs between two steps is all the volume can do without the disk.
+func (d *simDisk) step() bool {
+	synctest.Wait()
+	d.mu.Lock()
+	slices.SortFunc(d.waiting, func(a, b *simOp) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.off, b.off), cmp.Compare(a.n, b.n))
+	})
+	if len(d.waiting) == 0 {
+		d.mu.Unlock()
+		return false
+	}
+	i := d.rnd.IntN(len(d.waiting))
+	op := d.waiting[i]
+	d.waiting = slices.Delete(d.waiting, i, i+1)
+	d.mu.Unlock()
+	op.run()
+	synctest.Wait()
+	return true
+}
+
+func (d *simDisk) transfer(op Op, iov []unix.Iovec, off int64, flags int) (n int64, err error) {
+	d.ask(simTransfer, off, int64(len(iov)), func() { n, err = d.move(op, iov, off, flags) })
+	return n, err
+}
+
+// move is a transfer that happens.
+func (d *simDisk) move(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
+	if flags&unix.RWF_DSYNC != 0 && d.faults.noDsync {
+		return 0, unix.EOPNOTSUPP
+	}
+	if op == OpWrite && d.fails() {
+		return 0, unix.EIO
+	}
+	var n int64
+	for _, v := range iov {
+		b := unsafe.Slice(v.Base, v.Len)
+		if d.faults.cut && n > 0 && d.rnd.IntN(4) == 0 {
+			break
+		}
+		if op == OpRead {
+			d.m.ReadAt(b, off+n)
+		} else {
+			d.m.WriteAt(b, off+n)
+		}
+		n += int64(len(b))
+	}
+	if op == OpWrite && flags&unix.RWF_DSYNC != 0 && !d.faults.brokenDsync {
+		d.m.WriteBack(off, n)
+		d.m.Fence()
+	}
+	return n, nil
+}
+
+func (d *simDisk) fails() bool {
+	if d.faults.errors && d.rnd.IntN(40) == 0 {
+		d.failed++
+		return true
+	}
+	return false
+}
+
+func (d *simDisk) sync() (err error) {
+	d.ask(simSync, 0, 0, func() {
+		if err, d.absent = d.absent, nil; err != nil {
+			return
+		}
+		if d.fails() {
+			d.m.Forget()
+			err = unix.EIO
+			return
+		}
+		if !d.faults.brokenSync {
+			d.m.WriteBack(0, d.m.Size())
+			d.m.Fence()
+		}
+	})
+	return err
+}
+
+// writeBackFails has the system lose what it had taken, which it tells the next sync.
+func (d *simDisk) writeBackFails() {
+	d.failed++
+	d.m.Forget()
+	d.absent = unix.EIO
+}
+
+func (d *simDisk) allocate(_ uint32, off, n int64) error {
+	d.ask(simAllocate, off, n, func() { d.m.Zero(off, n) })
+	return nil
+}
+
+func (d *simDisk) discard(off, n int64) error { return d.allocate(0, off, n) }
+
+func (d *simDisk) close() error { return nil }
+
+// simRing is io_uring on a simDisk.
+type simRing struct {
+	d       *simDisk
+	sqes    []*uring.SQE
+	mu      sync.Mutex
+	cqes    []uring.CQE
+	arrived chan struct{} // has room for one
+}
+
+func newSimRing(d *simDisk) *simRing { return &simRing{d: d, arrived: make(chan struct{}, 1)} }
+
+func (u *simRing) Mode() string                { return "simulated" }
+func (u *simRing) Entries() int                { return 5 }
+func (u *simRing) MakeBuffers(int) error       { return unix.EINVAL }
+func (u *simRing) SetBuffer(int, []byte) error { return unix.EINVAL }
+func (u *simRing) Close()                      {}
+
+func (u *simRing) Next() *uring.SQE {
+	e := &uring.SQE{}
+	u.sqes = append(u.sqes, e)
+	return e
+}
+
+func (u *simRing) Wake() {
+	select {
+	case u.arrived <- struct{}{}:
+	default:
+	}
+}
+
+func (u *simRing) Enter(wait bool) error {
+	for _, e := range u.sqes {
+		u.d.enqueue(&simOp{simTransfer, int64(e.Off), int64(e.Len), func() { u.complete(e) }})
+	}
+	u.sqes = nil
+	u.mu.Lock()
+	ready := len(u.cqes) > 0
+	u.mu.Unlock()
+	if wait && !ready {
+		<-u.arrived
+	}
+	return nil
+}
+
+// complete executes an entry.
+func (u *simRing) complete(e *uring.SQE) {
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&e.Addr))
+	one := unix.Iovec{Base: (*byte)(p)}
+	one.SetLen(int(e.Len))
+	iov, op := []unix.Iovec{one}, OpRead
+	switch e.Opcode {
+	case uring.OpReadv, uring.OpWritev:
+		iov = unsafe.Slice((*unix.Iovec)(p), e.Len)
+	}
+	if e.Opcode == uring.OpWrite || e.Opcode == uring.OpWritev {
+		op = OpWrite
+	}
+	c := uring.CQE{UserData: e.UserData}
+	if u.d.faults.cut && u.d.rnd.IntN(8) == 0 {
+		c.Res = -int32(unix.EAGAIN) // a worker must do it
+	} else if n, err := u.d.move(op, iov, int64(e.Off), int(e.RWFlags)); err != nil {
+		errno, _ := err.(unix.Errno)
+		c.Res = -int32(errno)
+	} else {
+		c.Res = int32(n)
+	}
+	u.mu.Lock()
+	u.cqes = append(u.cqes, c)
+	u.mu.Unlock()
+	u.Wake()
+}
+
+func (u *simRing) Reap(f func(uring.CQE)) {
+	u.mu.Lock()
+	all := u.cqes
+	u.cqes = nil
+	u.mu.Unlock()
+	for _, c := range all {
+		f(c)
+	}
+}
