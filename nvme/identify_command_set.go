@@ -23,3 +23,18 @@ func (p *IdentifyControllerNVM) AppendTo(b []byte) []byte { return appendPage(b,
 func (p *IdentifyControllerNVM) Parse(b []byte) error {
 	return parsePage(b, p, PageSize, "NVM Command Set Identify Controller")
 }
+
+// CommandSets is the Identify I/O Command Set data structure, CNS 1Ch: the combinations of
+// command sets that a controller supports, each a vector with a bit for each CSI.
+type CommandSets [PageSize / 8]uint64
+
+// CommandSetNVM is the bit of the NVM command set.
+const CommandSetNVM uint64 = 1 << CSINVM
+
+// AppendTo appends the page.
+func (p *CommandSets) AppendTo(b []byte) []byte { return appendPage(b, p) }
+
+// Parse reads the page from b.
+func (p *CommandSets) Parse(b []byte) error {
+	return parsePage(b, p, PageSize, "Identify I/O Command Set")
+}

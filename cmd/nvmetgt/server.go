@@ -227,7 +227,7 @@ func (s *server) listenTCP(e cli.Endpoint) error {
 func tcpFailed(log *slog.Logger) func(error) {
 	return func(err error) {
 		level := slog.LevelWarn
-		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrClosed} {
+		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrClosed} {
 			if errors.Is(err, own) {
 				level = slog.LevelDebug
 			}

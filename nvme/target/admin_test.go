@@ -34,9 +34,9 @@ func TestIdentifyErrors(t *testing.T) {
 		{nvme.CNSCommandSetNamespace, 1, nvme.CSIKeyValue, nvme.StatusInvalidField | dnr},
 		{nvme.CNSCommandSetNamespace, 0, nvme.CSINVM, nvme.StatusInvalidNamespace | dnr},
 		{nvme.CNSNVMSets, 0, 0, nvme.StatusInvalidField | dnr},
-		{nvme.CNSAllocatedNSIDs, 0, 0, nvme.StatusInvalidField | dnr},
-		{nvme.CNSControllers, 0, 0, nvme.StatusInvalidField | dnr},
-		{nvme.CNSCommandSets, 0, 0, nvme.StatusInvalidField | dnr},
+		{nvme.CNSAllocatedNSIDs, nvme.NSIDAll, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSAttachedControllers, 0, 0, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSCommandSets, 0, 0, nvme.StatusInvalidField | dnr}, // there is no controller 0
 		{0xff, 0, 0, nvme.StatusInvalidField | dnr},
 		{nvme.CNSActiveNSIDs, 1, 0, 0},
 		{nvme.CNSNamespace, 2, 0, 0},

@@ -14,7 +14,12 @@ import (
 type Config struct {
 	Subsystems []SubsystemConfig
 	Ports      []Port
-	Limits     Limits
+	Referrals  []Referral // other discovery services that hosts are told of
+	// DiscoveryNQN is a name that only this target's discovery subsystem has, for hosts that
+	// use several. It answers to the well-known name as well, which is all it has when this
+	// is empty.
+	DiscoveryNQN string
+	Limits       Limits
 	// Log takes connects, disconnects and their reasons, at a bounded rate; nil discards
 	// them.
 	Log *slog.Logger
@@ -113,7 +118,12 @@ func (c *Config) Validate() error {
 	if err := c.Limits.validate(); err != nil {
 		return err
 	}
-	seen := map[string]bool{}
+	if c.DiscoveryNQN != "" {
+		if err := nvme.CheckNQN(c.DiscoveryNQN); err != nil {
+			return configError("DiscoveryNQN: %v", err)
+		}
+	}
+	seen := map[string]bool{c.DiscoveryNQN: true}
 	for i := range c.Subsystems {
 		s := &c.Subsystems[i]
 		if err := s.Validate(); err != nil {
@@ -126,6 +136,11 @@ func (c *Config) Validate() error {
 	}
 	for i := range c.Ports {
 		if err := c.Ports[i].Validate(); err != nil {
+			return err
+		}
+	}
+	for i := range c.Referrals {
+		if err := c.Referrals[i].Validate(); err != nil {
 			return err
 		}
 	}

@@ -86,8 +86,8 @@ func (q *Queue) connect(cmd *nvme.Command, d *nvme.ConnectData, data []byte) *re
 
 // find finds the subsystem, for a host that may use it.
 func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
-	sub := t.discovery
-	if d.SubNQN != nvme.DiscoveryNQN {
+	sub := t.discovery // by its own name, and by the one that all discovery subsystems have
+	if d.SubNQN != nvme.DiscoveryNQN && d.SubNQN != sub.nqn {
 		sub = t.Subsystem(d.SubNQN)
 	}
 	if sub == nil {

@@ -53,6 +53,10 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 		return nil, refuse(nvme.StatusConnectBusy, "the target is closing")
 	case sub.removed:
 		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "the subsystem was removed")
+	case !sub.allows(d.HostNQN): // since find
+		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed any more")
+		no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
+		return nil, no
 	case len(t.controllers) >= t.limits.Controllers:
 		return nil, refuse(nvme.StatusConnectBusy, "the target has %d controllers, the limit", len(t.controllers))
 	case sub.maxCtrls > 0 && sub.controllers >= sub.maxCtrls:

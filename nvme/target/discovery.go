@@ -1,6 +1,7 @@
 package target
 
 import (
+	"net/netip"
 	"strconv"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -21,8 +22,8 @@ func (t *Target) discoveryChanged() {
 }
 
 // discoveryLog is the log for the host of c: the subsystems that it may use, at the ports
-// that it can reach, and the discovery subsystem itself at the same ports. Without retain,
-// reading it lets the next event through.
+// that it can reach, the discovery subsystem itself at the same ports, and the referrals.
+// Without retain, reading it lets the next event through.
 func (c *Controller) discoveryLog(retain bool) []byte {
 	if !retain {
 		// First, so that a change from here on is a new event.
@@ -38,6 +39,9 @@ func (c *Controller) discoveryLog(retain bool) []byte {
 		if e, ok := t.ports[i].entry(c, t.discovery); ok {
 			entries = e.AppendTo(entries)
 		}
+	}
+	for i := range t.referrals {
+		entries = t.referrals[i].entry().AppendTo(entries)
 	}
 	for _, s := range t.sortedSubsystems() {
 		if !s.allows(c.hostNQN) {
@@ -59,29 +63,34 @@ func (p *Port) entry(c *Controller, s *Subsystem) (*nvme.DiscoveryEntry, bool) {
 	if !ok {
 		return nil, false
 	}
-	e := &nvme.DiscoveryEntry{
-		TRTYPE:  p.Transport,
-		ADRFAM:  nvme.FamilyIPv4,
-		SUBTYPE: nvme.SubsystemNVM,
-		TREQ:    nvme.TREQNoSQFlowControl,
-		PORTID:  p.ID,
-		CNTLID:  nvme.CNTLIDDynamic,
-		ASQSZ:   nvme.AdminQueueSize,
-		TSAS:    p.TSAS,
-	}
-	if addr.Is6() {
-		e.ADRFAM = nvme.FamilyIPv6
-	}
-	if p.Secure {
-		e.TREQ |= nvme.TREQSecureRequired
-	}
+	e := discoveryEntry(p.Transport, netip.AddrPortFrom(addr, p.Addr.Port()), p.Secure, s.nqn)
+	e.PORTID, e.TSAS = p.ID, p.TSAS
 	if s.discovery {
 		e.SUBTYPE = nvme.SubsystemCurrentDiscovery
 		e.EFLAGS = nvme.EFLAGSPersistent
 	}
-	// None of these can be too long.
-	_ = nvme.PutText(e.TRSVCID[:], strconv.Itoa(int(p.Addr.Port())))
-	_ = nvme.PutText(e.SUBNQN[:], s.nqn)
-	_ = nvme.PutText(e.TRADDR[:], addr.String())
 	return e, true
+}
+
+// discoveryEntry describes an NVM subsystem at an address.
+func discoveryEntry(tt nvme.TransportType, addr netip.AddrPort, secure bool, nqn string) *nvme.DiscoveryEntry {
+	e := &nvme.DiscoveryEntry{
+		TRTYPE:  tt,
+		ADRFAM:  nvme.FamilyIPv4,
+		SUBTYPE: nvme.SubsystemNVM,
+		TREQ:    nvme.TREQNoSQFlowControl,
+		CNTLID:  nvme.CNTLIDDynamic,
+		ASQSZ:   nvme.AdminQueueSize,
+	}
+	if addr.Addr().Is6() {
+		e.ADRFAM = nvme.FamilyIPv6
+	}
+	if secure {
+		e.TREQ |= nvme.TREQSecureRequired
+	}
+	// None of these can be too long.
+	_ = nvme.PutText(e.TRSVCID[:], strconv.Itoa(int(addr.Port())))
+	_ = nvme.PutText(e.SUBNQN[:], nqn)
+	_ = nvme.PutText(e.TRADDR[:], addr.Addr().String())
+	return e
 }

@@ -32,6 +32,8 @@ var (
 	// ErrNoShutdown: the host closed its connections, or died, without a shutdown of the
 	// controller.
 	ErrNoShutdown = errors.New("gone without a shutdown of the controller")
+	// ErrNotAllowed: the host may not use the subsystem any more.
+	ErrNotAllowed = errors.New("host is no longer allowed")
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
 )

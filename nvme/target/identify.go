@@ -9,8 +9,9 @@ import (
 
 // Byte offsets in Identify that errors name.
 const (
-	offCNS = 40
-	offCSI = 47
+	offCNS   = 40
+	offCNTID = 42
+	offCSI   = 47
 )
 
 // identify executes Identify.
@@ -36,10 +37,14 @@ func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
 		return nil, nvme.StatusInvalidField, offCNS
 	}
 	switch cns {
-	case nvme.CNSActiveNSIDs:
+	case nvme.CNSActiveNSIDs, nvme.CNSAllocatedNSIDs: // all that there are, are attached
 		return c.identifyActive(r.Cmd.NSID())
-	case nvme.CNSNamespace, nvme.CNSIndependentNamespace, nvme.CNSDescriptors:
+	case nvme.CNSNamespace, nvme.CNSAllocatedNamespace, nvme.CNSIndependentNamespace, nvme.CNSDescriptors:
 		return c.identifyOne(cns, r.Cmd.NSID())
+	case nvme.CNSAttachedControllers, nvme.CNSControllers:
+		return c.identifyControllers(cns, r.Cmd.NSID(), r.Cmd.CNTID())
+	case nvme.CNSCommandSets:
+		return c.identifyCommandSets(r.Cmd.CNTID())
 	case nvme.CNSCommandSetNamespace, nvme.CNSCommandSetController:
 		return c.identifyCommandSet(cns, r.Cmd.IdentifyCSI(), r.Cmd.NSID())
 	}
@@ -57,6 +62,33 @@ func (c *Controller) identifyActive(after uint32) ([]byte, nvme.Status, uint16) 
 		}
 	}
 	return list.AppendTo(nil), 0, 0
+}
+
+// identifyControllers lists the controllers of the subsystem, all of which have all its
+// namespaces, from an identifier on.
+func (c *Controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16) ([]byte, nvme.Status, uint16) {
+	if cns == nvme.CNSAttachedControllers && (nsid == 0 || nsid > c.sub.nn()) {
+		return nil, nvme.StatusInvalidNamespace, offNSID
+	}
+	var list nvme.ControllerList
+	if cns == nvme.CNSControllers || c.sub.namespace(nsid) != nil {
+		for _, other := range c.t.controllersOf(c.sub) {
+			if other.id >= from {
+				list = append(list, other.id)
+			}
+		}
+	}
+	return list.AppendTo(nil), 0, 0
+}
+
+// identifyCommandSets tells the combinations of command sets that a controller can have: only
+// the NVM set.
+func (c *Controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uint16) {
+	if other := c.t.controller(cntid); cntid != nvme.CNTLIDDynamic && (other == nil || other.sub != c.sub) {
+		return nil, nvme.StatusInvalidField, offCNTID
+	}
+	p := nvme.CommandSets{nvme.CommandSetNVM}
+	return p.AppendTo(nil), 0, 0
 }
 
 // identifyOne makes the pages of one namespace. One that is not active has empty pages, but

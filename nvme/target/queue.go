@@ -182,5 +182,6 @@ func (q *Queue) inFlight() int {
 // orderly says whether a connection that ended with err was closed rather than lost.
 func orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
-		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved)
+		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved) ||
+		errors.Is(err, ErrNotAllowed)
 }

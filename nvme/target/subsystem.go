@@ -20,9 +20,8 @@ type Subsystem struct {
 	model     string
 	firmware  string
 	discovery bool
-	anyHost   bool
-	hosts     map[string]bool
 	maxCtrls  int
+	access    atomic.Pointer[access]
 
 	// namespaces by NSID less one, with nil where there is none; replaced as a whole.
 	namespaces atomic.Pointer[[]*Namespace]
@@ -31,6 +30,20 @@ type Subsystem struct {
 	// Under Target.mu.
 	controllers int
 	removed     bool
+}
+
+// access says which hosts may use a subsystem; it is replaced as a whole.
+type access struct {
+	any   bool
+	hosts map[string]bool
+}
+
+func newAccess(anyHost bool, hosts []string) *access {
+	a := &access{any: anyHost, hosts: map[string]bool{}}
+	for _, h := range hosts {
+		a.hosts[h] = true
+	}
+	return a
 }
 
 const (
@@ -42,8 +55,9 @@ func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 	s := &Subsystem{
 		t: t, nqn: c.NQN,
 		serial: c.Serial, model: c.Model, firmware: c.Firmware,
-		anyHost: c.AllowAnyHost, hosts: map[string]bool{}, maxCtrls: c.MaxControllers,
+		maxCtrls: c.MaxControllers,
 	}
+	s.access.Store(newAccess(c.AllowAnyHost, c.Hosts))
 	if s.serial == "" {
 		sum := sha256.Sum256([]byte("serial\x00" + c.NQN))
 		s.serial = hex.EncodeToString(sum[:10])
@@ -54,9 +68,6 @@ func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 	if s.firmware == "" {
 		s.firmware = defaultFirmware
 	}
-	for _, h := range c.Hosts {
-		s.hosts[h] = true
-	}
 	s.namespaces.Store(new([]*Namespace))
 	return s
 }
@@ -64,7 +75,29 @@ func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 // NQN is the subsystem's name.
 func (s *Subsystem) NQN() string { return s.nqn }
 
-func (s *Subsystem) allows(host string) bool { return s.anyHost || s.hosts[host] }
+func (s *Subsystem) allows(host string) bool {
+	a := s.access.Load()
+	return a.any || a.hosts[host]
+}
+
+// AllowHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected and
+// not allowed any more are disconnected; the others notice nothing. Discovery controllers are
+// told, for what the subsystem's hosts find has changed.
+func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
+	for _, h := range hosts {
+		if err := nvme.CheckNQN(h); err != nil {
+			return configError("subsystem %s: host: %v", s.nqn, err)
+		}
+	}
+	s.access.Store(newAccess(anyHost, hosts))
+	s.t.discoveryChanged()
+	for _, c := range s.t.controllersOf(s) {
+		if !s.allows(c.hostNQN) {
+			c.fatal(ErrNotAllowed)
+		}
+	}
+	return nil
+}
 
 // namespace finds an active namespace; nil where there is none.
 func (s *Subsystem) namespace(nsid uint32) *Namespace {
@@ -162,8 +195,11 @@ func (s *Subsystem) nn() uint32 {
 	return MaxNSID
 }
 
-func discoverySubsystem(t *Target) *Subsystem {
-	s := newSubsystem(t, &SubsystemConfig{NQN: nvme.DiscoveryNQN, AllowAnyHost: true})
+func discoverySubsystem(t *Target, nqn string) *Subsystem {
+	if nqn == "" {
+		nqn = nvme.DiscoveryNQN
+	}
+	s := newSubsystem(t, &SubsystemConfig{NQN: nqn, AllowAnyHost: true})
 	s.discovery = true
 	return s
 }

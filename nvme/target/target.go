@@ -27,6 +27,7 @@ type Target struct {
 	idle        chan struct{} // closed when the last queue of a closed target is gone
 	subsystems  map[string]*Subsystem
 	ports       []Port
+	referrals   []Referral
 	generation  uint64 // GENCTR of the discovery log
 	queues      map[*Queue]struct{}
 	controllers map[uint16]*Controller
@@ -60,9 +61,14 @@ func New(c Config) (*Target, error) {
 		lastCNTLID: uint16(rand.IntN(int(nvme.CNTLIDMax))),
 		transports: map[nvme.TransportType]*transportTotals{},
 	}
-	t.discovery = discoverySubsystem(t)
+	t.discovery = discoverySubsystem(t, c.DiscoveryNQN)
 	for i := range c.Ports {
 		if err := t.addPort(c.Ports[i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range c.Referrals {
+		if err := t.AddReferral(r); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +100,7 @@ func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 		t.mu.Unlock()
 		return nil, ErrClosed
 	}
-	if t.subsystems[c.NQN] != nil {
+	if t.subsystems[c.NQN] != nil || t.discovery.nqn == c.NQN {
 		t.mu.Unlock()
 		return nil, fmt.Errorf("target: subsystem %s %w", c.NQN, ErrExists)
 	}

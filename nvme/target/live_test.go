@@ -1,0 +1,161 @@
+package target
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestAllowHosts: hosts come and go by the list; those whom a change doesn't concern stay.
+func TestAllowHosts(t *testing.T) {
+	const friend = "nqn.2024-01.com.example:friend"
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	sub := tg.Subsystem(testNQN)
+	stays := connect(t, tg, testNQN)
+	q := dial(t, tg)
+	d := nvme.ConnectData{HostID: nvme.HostID{9}, CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: friend}
+	data, _ := d.AppendTo(nil)
+	q.must(connectCommand(0, 31, 0), data)
+
+	disc := dial(t, tg)
+	connectAdmin(disc, nvme.DiscoveryNQN, 0)
+	enableEvents(disc, nvme.AENDiscovery)
+	aer := disc.start(asyncEvent(1), nil)
+	if err := sub.AllowHosts(false, []string{testHost}); err != nil {
+		t.Fatal(err)
+	}
+	aer.wait()
+	q.waitClosed()
+	if !errors.Is(q.reason, ErrNotAllowed) {
+		t.Errorf("disconnected because of %v", q.reason)
+	}
+	stays.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	q = dial(t, tg)
+	q.fails(connectCommand(0, 31, 0), data, nvme.StatusConnectInvalidHost|dnr)
+	if err := sub.AllowHosts(false, []string{testHost, friend}); err != nil {
+		t.Fatal(err)
+	}
+	q.must(connectCommand(0, 31, 0), data)
+	if err := sub.AllowHosts(false, []string{"me"}); !errors.Is(err, ErrConfig) {
+		t.Errorf("a name that is none: %v", err)
+	}
+	stays.close()
+}
+
+// TestReferrals: hosts are sent to other discovery services, and told when these change.
+func TestReferrals(t *testing.T) {
+	const unique = "nqn.2024-01.com.example:discovery"
+	other := Referral{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("192.0.2.9:8009"), NQN: unique + "2"}
+	port := Port{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:4420")}
+	tg := newTargetWith(t, func(c *Config) {
+		c.Referrals, c.Ports, c.DiscoveryNQN = []Referral{other}, []Port{port}, unique
+	})
+	for _, nqn := range []string{unique, nvme.DiscoveryNQN} {
+		q := dial(t, tg)
+		connectAdmin(q, nqn, 0)
+		page := make([]byte, nvme.PageSize)
+		q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+		var id nvme.IdentifyController
+		if err := id.Parse(page); err != nil || id.NQN() != unique {
+			t.Errorf("reached as %s it is %q, %v", nqn, id.NQN(), err)
+		}
+		_, entries := discover(t, q)
+		want := []string{
+			"3 tcp ipv4 " + unique + " 127.0.0.1:4420",
+			"1 rdma ipv4 " + unique + "2 192.0.2.9:8009",
+			"2 tcp ipv4 " + testNQN + " 127.0.0.1:4420",
+		}
+		if got := describe(entries); !slices.Equal(got, want) {
+			t.Errorf("log:\n%q\nwant\n%q", got, want)
+		}
+		q.hangUp(nil)
+	}
+	q := dial(t, tg)
+	connectAdmin(q, unique, 30_000)
+	enableEvents(q, nvme.AENDiscovery)
+	aer := q.start(asyncEvent(1), nil)
+	second := Referral{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("[2001:db8::1]:8009"), Secure: true}
+	if err := tg.AddReferral(second); err != nil {
+		t.Fatal(err)
+	}
+	aer.wait()
+	_, entries := discover(t, q)
+	if e := entries[2]; e.NQN() != nvme.DiscoveryNQN || e.ADRFAM != nvme.FamilyIPv6 || e.SUBTYPE != nvme.SubsystemReferral || e.TREQ&1 == 0 {
+		t.Errorf("entry %+v", e)
+	}
+	if err := tg.AddReferral(second); !errors.Is(err, ErrExists) {
+		t.Errorf("added twice: %v", err)
+	}
+	if err := tg.RemoveReferral(other.Transport, other.Addr); err != nil {
+		t.Error(err)
+	}
+	if err := tg.RemoveReferral(other.Transport, other.Addr); !errors.Is(err, ErrNotFound) {
+		t.Errorf("removed twice: %v", err)
+	}
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: unique}); !errors.Is(err, ErrExists) {
+		t.Errorf("a subsystem of the discovery subsystem's name: %v", err)
+	}
+	for _, bad := range []Referral{
+		{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("0.0.0.0:1")},
+		{Transport: nvme.TransportFC, Addr: other.Addr},
+		{Transport: nvme.TransportTCP, Addr: other.Addr, NQN: "x"},
+	} {
+		if err := tg.AddReferral(bad); !errors.Is(err, ErrConfig) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// TestIdentifyLists: namespaces that are allocated, controllers, and command sets.
+func TestIdentifyLists(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
+	var ids nvme.ControllerList
+	var q *fakeConn
+	for range 3 {
+		q = dial(t, tg)
+		ids = append(ids, connectAdmin(q, testNQN, 0))
+	}
+	slices.Sort(ids)
+	other := dial(t, tg)
+	stranger := connectAdmin(other, nvme.DiscoveryNQN, 0)
+	page := make([]byte, nvme.PageSize)
+	identify := func(cns nvme.CNS, nsid uint32, cntid uint16) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetIdentify(cns, nsid, cntid, 0) })
+	}
+	for _, tc := range []struct {
+		cns  nvme.CNS
+		nsid uint32
+		from uint16
+		want nvme.ControllerList
+	}{
+		{nvme.CNSControllers, 0, 0, ids},
+		{nvme.CNSControllers, 0, ids[1], ids[1:]},
+		{nvme.CNSAttachedControllers, 2, ids[2], ids[2:]},
+		{nvme.CNSAttachedControllers, 3, 0, nil},
+	} {
+		q.must(identify(tc.cns, tc.nsid, tc.from), page)
+		if got, err := nvme.ParseControllerList(page); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("CNS %#x from %d: %v, want %v, %v", tc.cns, tc.from, got, tc.want, err)
+		}
+	}
+	q.must(identify(nvme.CNSAllocatedNSIDs, 1, 0), page)
+	if l, err := nvme.ParseNSIDList(page); err != nil || !slices.Equal(l, nvme.NSIDList{2}) {
+		t.Errorf("allocated after 1: %v, %v", l, err)
+	}
+	q.must(identify(nvme.CNSAllocatedNamespace, 2, 0), page)
+	var ns nvme.IdentifyNamespace
+	if err := ns.Parse(page); err != nil || ns.NSZE != 2048 {
+		t.Errorf("allocated namespace of %d blocks, %v", ns.NSZE, err)
+	}
+	for _, cntid := range []uint16{nvme.CNTLIDDynamic, ids[0]} {
+		q.must(identify(nvme.CNSCommandSets, 0, cntid), page)
+		var sets nvme.CommandSets
+		if err := sets.Parse(page); err != nil || sets != (nvme.CommandSets{1}) {
+			t.Errorf("command sets %v, %v", sets[:2], err)
+		}
+	}
+	q.fails(identify(nvme.CNSCommandSets, 0, stranger), page, nvme.StatusInvalidField|dnr)
+}

@@ -1,0 +1,77 @@
+package target
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Referral is another discovery service, which the discovery log sends hosts to.
+type Referral struct {
+	Transport nvme.TransportType
+	Addr      netip.AddrPort
+	NQN       string // of its discovery subsystem; empty: the well-known one
+	Secure    bool   // it demands a secure channel: TLS
+	// TSAS is Transport Specific Address Subtype, as for a Port.
+	TSAS [256]byte
+}
+
+// Validate says what is wrong with r.
+func (r *Referral) Validate() error {
+	if r.Transport != nvme.TransportRDMA && r.Transport != nvme.TransportTCP {
+		return configError("referral %s: transport %s isn't one of rdma, tcp", r.Addr, r.Transport)
+	}
+	if !r.Addr.IsValid() || r.Addr.Addr().IsUnspecified() || r.Addr.Port() == 0 {
+		return configError("referral: %s isn't an address and port that hosts can reach", r.Addr)
+	}
+	if r.NQN != "" {
+		if err := nvme.CheckNQN(r.NQN); err != nil {
+			return configError("referral %s: %v", r.Addr, err)
+		}
+	}
+	return nil
+}
+
+func (r *Referral) entry() *nvme.DiscoveryEntry {
+	nqn := r.NQN
+	if nqn == "" {
+		nqn = nvme.DiscoveryNQN
+	}
+	e := discoveryEntry(r.Transport, netip.AddrPortFrom(r.Addr.Addr().Unmap(), r.Addr.Port()), r.Secure, nqn)
+	e.SUBTYPE, e.TSAS = nvme.SubsystemReferral, r.TSAS
+	return e
+}
+
+// AddReferral adds a referral to what discovery tells.
+func (t *Target) AddReferral(r Referral) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	for i := range t.referrals {
+		if t.referrals[i].Transport == r.Transport && t.referrals[i].Addr == r.Addr {
+			t.mu.Unlock()
+			return fmt.Errorf("target: referral %s %s %w", r.Transport, r.Addr, ErrExists)
+		}
+	}
+	t.referrals = append(t.referrals, r)
+	t.mu.Unlock()
+	t.discoveryChanged()
+	return nil
+}
+
+// RemoveReferral takes a referral away from what discovery tells.
+func (t *Target) RemoveReferral(transport nvme.TransportType, addr netip.AddrPort) error {
+	t.mu.Lock()
+	for i := range t.referrals {
+		if t.referrals[i].Transport == transport && t.referrals[i].Addr == addr {
+			t.referrals = append(t.referrals[:i:i], t.referrals[i+1:]...)
+			t.mu.Unlock()
+			t.discoveryChanged()
+			return nil
+		}
+	}
+	t.mu.Unlock()
+	return fmt.Errorf("target: referral %s %s %w", transport, addr, ErrNotFound)
+}
