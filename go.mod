@@ -3,7 +3,6 @@ module github.com/nvme-anywhere/nvmeof
 go 1.25.0
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.2.0
 	github.com/dustin/go-humanize v1.1.0
 	github.com/google/uuid v1.6.0
 	github.com/gopacket/gopacket v1.7.7

@@ -47,23 +47,29 @@ func (s *Set) AddBench() *Bench {
 }
 
 // Report takes a look at a run under way.
-func (b *Bench) Report(p loadgen.Progress) {
+func (b *Bench) Report(p *loadgen.Progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range b.live {
-		b.live[i] = benchOp{p.IOs[i], p.Bytes[i], p.Latencies[i]}
+		m := &p.Ops[i]
+		b.live[i] = benchOp{m.IOs, m.Bytes, m.Latency.Latencies()}
 	}
 }
 
-// Finish takes the result of a run, whose reports it replaces.
+// Finish takes the results of a run, whose reports they replace.
 func (b *Bench) Finish(r *loadgen.Result) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.errors += r.Errors
-	for i := range b.ended {
-		m := &r.Ops[i]
-		b.ended[i].add(&benchOp{m.IOs, m.Bytes, m.Latencies})
+	for i := range b.live {
 		b.live[i] = benchOp{}
+	}
+	for k := range r.Jobs {
+		j := &r.Jobs[k]
+		b.errors += j.Errors
+		for i := range b.ended {
+			m := &j.Ops[i]
+			b.ended[i].add(&benchOp{m.IOs, m.Bytes, m.Latency.Latencies()})
+		}
 	}
 }
 

@@ -164,15 +164,17 @@ func TestBench(t *testing.T) {
 		return value(t, families(t, s), "bench_ios_total", "op=read").GetCounter().GetValue()
 	}
 	var p loadgen.Progress
-	p.IOs[loadgen.Read] = 7
-	b.Report(p)
+	p.Ops[loadgen.Read].IOs = 7
+	b.Report(&p)
 	if n := ios(); n != 7 {
 		t.Errorf("%v operations while it runs", n)
 	}
-	res := &loadgen.Result{}
-	res.Ops[loadgen.Read].IOs = 10
-	res.Ops[loadgen.Read].Latencies.Nanos = 1e6
-	res.Ops[loadgen.Read].Latencies.Buckets[7] = 10 // 65 to 131 µs
+	res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 1)}
+	m := &res.Jobs[0].Ops[loadgen.Read]
+	for range 10 {
+		m.IOs++
+		m.Latency.Record(100_000)
+	}
 	b.Finish(res)
 	b.Finish(res)
 	if n := ios(); n != 20 {

@@ -153,7 +153,7 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("bench -t tcp -a 127.0.0.1 --bs 4kk"), exitUsage, []string{"--bs", `"4kk"`}},
 		{args("bench -t tcp -a 127.0.0.1 --iodepth 0"), exitUsage, []string{"--iodepth=0", "at least 1"}},
 		{args("bench -t tcp -a 127.0.0.1 --rwmixread 101"), exitUsage, []string{"--rwmixread=101", "100 percent"}},
-		{args("bench -t tcp -a 127.0.0.1 --runtime -1s"), exitUsage, []string{"--runtime=-1s", "positive"}},
+		{args("bench -t tcp -a 127.0.0.1 --runtime -1s"), exitUsage, []string{"--runtime", `"-1s"`, "positive"}},
 		{args("bench -t tcp -a 127.0.0.1 --time_based"), exitUsage, []string{"--time_based", "--runtime"}},
 		{args("write -t tcp -a 127.0.0.1 --input /nowhere/file"), exitFailure, []string{"--input /nowhere/file", "no such file"}},
 		{args("write -t tcp -a 127.0.0.1 --input /tmp"), exitFailure, []string{"--input /tmp", "is a directory"}},

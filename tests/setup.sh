@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs what the tests use beyond Go: a C compiler for the race detector, and tshark, which
-# decodes what the programs send. Works on Debian and its kin, as root or with a sudo that asks
+# Installs what the tests use beyond Go: a C compiler for the race detector, tshark, which
+# decodes what the programs send, and fio, whose output is read beside that of nvmeinit bench. Works on Debian and its kin, as root or with a sudo that asks
 # nothing; elsewhere it says what will be skipped. It never fails: tests/run.sh looks for itself.
 set -u
 
 missing=""
 command -v "$(go env CC)" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
+command -v fio >/dev/null 2>&1 || missing="$missing fio"
 [ -n "$missing" ] || exit 0
 
 give_up() {

@@ -5,149 +5,213 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
-	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/internal/version"
 )
 
 // benchFlags are fio's options, and where to run.
 type benchFlags struct {
-	conn      connFlags
-	nsid      uint32
-	spec      loadgen.Spec
-	bs        cli.Size
-	size      cli.Size
-	offset    cli.Size
-	timeBased bool
-	metrics   string
+	conn        connFlags
+	nsid        uint32
+	controllers int
+	job         *fio.Job // what the command line says of jobs
+	output      string
+	metrics     string
+
+	jobs   []*fio.Job // what is to run
+	global map[string]string
 }
 
 func newBench() *cobra.Command {
-	f := &benchFlags{bs: 4096}
+	f := &benchFlags{job: fio.NewJob("bench")}
 	c := &cobra.Command{
-		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN",
+		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
 		Short: "Measure a namespace as fio does",
 		Long: `bench runs jobs of reads and writes, and reports operations and bytes a second,
-percentiles of latency, and the processor time of this side. Options are named as
-fio's, and so are the fields of -o json.
+percentiles of latency, and the processor time of this side. Options of jobs are fio's,
+job files are fio's, and the fields of -o json and json+ are fio's. What the command line
+says of jobs goes before what a job file says.
+
+With --rate or --rate_iops operations are due at times of their own, whether others have
+ended or not, and latencies count from then.
 
 Patterns that write destroy what the namespace holds.`,
 		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
   nvmeinit bench -t tcp -a 127.0.0.1 --rw randrw --rwmixread 70 --numjobs 4 --runtime 30s -o json
-  nvmeinit bench -t rdma -a 127.0.0.1 --rw write --bs 128k --iodepth 16 --size 1GiB`,
-		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return bench(c, f) },
+  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --rate_iops 20k --iodepth 64 --runtime 30s
+  nvmeinit bench -t rdma -a 127.0.0.1 --rw write --bs 128k --iodepth 16 --size 1g --verify crc32c
+  nvmeinit bench -t rdma -a 127.0.0.1 jobs.fio`,
+		Args: jobFileArg,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.read(args); err != nil {
+				return err
+			}
+			return bench(c, f)
+		},
 	}
-	fl := c.Flags()
-	fl.SortFlags = false
+	fl := cli.NewFlags()
+	for _, o := range fio.Options() {
+		addOption(fl, o, f.job)
+	}
+	cli.AddFlags(c, "Jobs", fl)
+	fl = c.Flags()
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
-	fl.StringVar(&f.spec.RW, "rw", "read", "`PATTERN`: read, write, randread, randwrite, rw or randrw")
-	fl.IntVar(&f.spec.RWMixRead, "rwmixread", 50, "`percent` of reads in rw and randrw")
-	fl.Var(&f.bs, "bs", "bytes of an operation, as 4k")
-	fl.IntVar(&f.spec.IODepth, "iodepth", 1, "`number` of operations that each job keeps outstanding")
-	fl.IntVar(&f.spec.NumJobs, "numjobs", 1, "`number` of jobs at once; each has an I/O queue of its own as far as there are")
-	fl.Var(&f.offset, "offset", "where the range begins, in bytes (default 0)")
-	fl.Var(&f.size, "size", "bytes of the range that each job works on (default up to the end)")
-	fl.DurationVar(&f.spec.Runtime, "runtime", 0, "`time` to run (default once through the range)")
-	fl.DurationVar(&f.spec.RampTime, "ramp_time", 0, "`time` to run before measuring")
-	fl.BoolVar(&f.timeBased, "time_based", false, "as fio wants it with --runtime; here --runtime alone does the same")
-	fl.Uint64Var(&f.spec.Seed, "randseed", 1, "`number` that offsets and data are made from")
-	fl.StringVar(&f.spec.Name, "name", "bench", "`name` of the job in the report")
+	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
+	fl.StringVarP(&f.output, "output-format", "o", "normal", "`FORMAT`: normal, json, or json+ with every latency that was counted")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
-	f.conn.addOutput(c)
 	f.conn.add(c, true)
 	return c
 }
 
+func jobFileArg(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return cli.Usage("%s takes one job file, not %q too; see %s --help", c.Name(), args[1], c.CommandPath())
+	}
+	return nil
+}
+
+// maxControllers bounds --controllers: each is a few connections of both sides.
+const maxControllers = 4096
+
+// read finds what is to run, and checks what needs no connection.
+func (f *benchFlags) read(args []string) error {
+	switch {
+	case f.output != "normal" && f.output != "json" && f.output != "json+":
+		return cli.Usage("-o %q: want normal, json or json+", f.output)
+	case f.controllers < 1 || f.controllers > maxControllers:
+		return cli.Usage("--controllers %d: want 1 to %d", f.controllers, maxControllers)
+	}
+	if len(args) == 0 {
+		f.jobs = []*fio.Job{f.job}
+		if err := f.job.Check(); err != nil {
+			return cli.Usage("--%w", err)
+		}
+		return nil
+	}
+	path := args[0]
+	r, err := os.Open(path)
+	if err != nil {
+		return cli.FileError("job file", path, err)
+	}
+	defer r.Close()
+	file, err := fio.Parse(path, r)
+	var bad *fio.SyntaxError
+	switch {
+	case errors.As(err, &bad):
+		return &cli.UsageError{Err: err}
+	case err != nil:
+		return cli.FileError("job file", path, err)
+	}
+	f.jobs, f.global = file.Jobs, file.Global
+	for _, j := range f.jobs {
+		if err := j.Apply(f.job); err != nil {
+			return cli.Usage("--%w", err)
+		}
+		if err := j.Check(); err != nil {
+			return cli.Usage("%s [%s]: %w", path, j.Name, err)
+		}
+	}
+	return nil
+}
+
 func bench(c *cobra.Command, f *benchFlags) (err error) {
-	if f.timeBased && f.spec.Runtime == 0 {
-		return cli.Usage("--time_based needs a --runtime")
-	}
-	f.spec.BS, f.spec.Size, f.spec.Offset = int(f.bs), int64(f.size), int64(f.offset)
-	if err := f.spec.Check(); err != nil {
-		return cli.Usage("--%w", err)
-	}
-	s, err := f.conn.connect(c.Context(), f.shape)
+	d, err := f.open(c.Context())
 	if err != nil {
 		return err
 	}
-	defer closing(s, &err)
-	ns, err := s.namespace(c.Context(), f.nsid)
-	if err != nil {
-		return err
-	}
-	if err := f.spec.Validate(ns.Size(), ns.BlockSize()); err != nil {
-		return cli.Usage("--%w", err)
-	}
-	if f.spec.BS > ns.MaxTransfer() {
-		return cli.Usage("--bs=%d: the controller takes at most %s a command (MDTS)", f.spec.BS, blockdev.FormatSize(int64(ns.MaxTransfer())))
-	}
-	figs, err := serveFigures(f.metrics, s)
+	defer closing(d, &err)
+	figs, err := serveFigures(f.metrics, d.sessions[0])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, figs.close()) }()
-	res, err := f.run(c.Context(), c.ErrOrStderr(), ns, figs)
-	if res == nil {
-		return err
+	live := newLive(c.ErrOrStderr(), f.output == "normal")
+	report := fio.NewReport(program(), time.Now(), f.global)
+	phases := fio.Phases(f.jobs)
+	for i, jobs := range phases {
+		live.begin(phaseName(jobs, i, len(phases)))
+		res, err := f.run(c.Context(), d, jobs, func(p *loadgen.Progress) { live.show(p); figs.report(p) })
+		live.clear()
+		if res != nil {
+			figs.finish(res)
+			report.Add(i, jobs, res, f.output == "json+")
+			if f.output == "normal" {
+				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
+			}
+		}
+		if err != nil {
+			return errors.Join(err, f.printReport(c.OutOrStdout(), report))
+		}
 	}
-	if f.conn.output == "json" {
-		return errors.Join(err, printJSON(c.OutOrStdout(), fioJSON(res)))
-	}
-	printResult(c.OutOrStdout(), res)
-	return err
+	return f.printReport(c.OutOrStdout(), report)
 }
 
-// shape asks for the queues that the jobs can use: one each, deep enough, unless the user
-// said otherwise. One entry of a queue always stays free.
-func (f *benchFlags) shape(cfg *host.Config) {
-	if f.conn.queues == 0 {
-		cfg.Queues = f.spec.NumJobs
+// program is how the JSON names what made it, where fio's names fio.
+func program() string { return "nvmeinit " + version.Version }
+
+// printReport prints the JSON, if that is wanted, of what has run.
+func (f *benchFlags) printReport(w io.Writer, r *fio.Report) error {
+	if f.output == "normal" || len(r.Jobs) == 0 {
+		return nil
 	}
-	if cfg.QueueSize <= f.spec.IODepth {
-		cfg.QueueSize = f.spec.IODepth + 1
-	}
+	return printJSON(w, r)
 }
 
-func (f *benchFlags) run(ctx context.Context, w io.Writer, ns *host.Namespace, figs *figures) (*loadgen.Result, error) {
-	var live func(loadgen.Progress)
-	if isTerminal(w) && f.conn.output == "normal" {
-		defer fmt.Fprint(w, "\r\033[K")
-		var last loadgen.Progress
-		live = func(p loadgen.Progress) { showProgress(w, last, p); last = p }
+func phaseName(jobs []*fio.Job, i, n int) string {
+	names := make([]string, len(jobs))
+	for k, j := range jobs {
+		names[k] = j.Name
 	}
-	res, err := loadgen.Run(ctx, &benchDevice{ns: ns}, f.spec, time.Second, figs.watch(live))
-	if err == nil && ctx.Err() != nil && f.spec.Runtime == 0 {
+	if n == 1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s (%d of %d)", strings.Join(names, ", "), i+1, n)
+}
+
+// run runs the jobs of a phase.
+func (f *benchFlags) run(ctx context.Context, d *benchDevice, jobs []*fio.Job, report func(*loadgen.Progress)) (*loadgen.Result, error) {
+	o := loadgen.Options{Interval: sampleInterval(jobs), Report: report}
+	res, err := loadgen.Run(ctx, d, fio.Specs(jobs), o)
+	if err == nil && ctx.Err() != nil && !timed(jobs) {
 		err = ctx.Err()
 	}
 	return res, err
 }
 
-// showProgress writes the live line: the figures of the last interval.
-func showProgress(w io.Writer, last, p loadgen.Progress) {
-	var ios, bytes uint64
-	for op := range p.IOs {
-		ios += p.IOs[op] - last.IOs[op]
-		bytes += p.Bytes[op] - last.Bytes[op]
+// timed reports whether every job has a runtime: then to stop it earlier is no failure.
+func timed(jobs []*fio.Job) bool {
+	for _, j := range jobs {
+		if j.Runtime == 0 {
+			return false
+		}
 	}
-	dt := (p.Elapsed - last.Elapsed).Seconds()
-	if dt <= 0 {
-		return
+	return true
+}
+
+// Samples of a run: fio's interval, and more often where a run is short.
+const (
+	longInterval  = 500 * time.Millisecond
+	shortInterval = 20 * time.Millisecond
+	samples       = 40
+	manyJobs      = 64 // whose samples are taken at the long interval, since each costs some
+)
+
+func sampleInterval(jobs []*fio.Job) time.Duration {
+	n, most := 0, time.Duration(0)
+	for _, j := range jobs {
+		n += j.NumJobs
+		most = max(most, j.Runtime)
 	}
-	state := ""
-	if p.Ramping {
-		state = "ramping, "
+	if n > manyJobs || most == 0 {
+		return longInterval
 	}
-	left := ""
-	if p.Left > 0 {
-		left = fmt.Sprintf(", %s left", p.Left.Round(time.Second))
-	}
-	fmt.Fprintf(w, "\r\033[K%s%s IOPS, %s/s%s", state, humanize.SIWithDigits(float64(ios)/dt, 1, ""),
-		humanize.IBytes(uint64(float64(bytes)/dt)), left)
+	return min(max(most/samples, shortInterval), longInterval)
 }

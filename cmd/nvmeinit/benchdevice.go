@@ -1,23 +1,146 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// benchDevice is a namespace as the load generator sees it.
-type benchDevice struct{ ns *host.Namespace }
+// benchDevice is a namespace as the load generator sees it: through one controller or several,
+// over one fabric.
+type benchDevice struct {
+	sessions []*session // the first owns the fabric
+	ns       []*host.Namespace
+}
 
-func (d *benchDevice) Size() int64    { return d.ns.Size() }
-func (d *benchDevice) BlockSize() int { return d.ns.BlockSize() }
+// open connects, and checks what is to run against what is there.
+func (f *benchFlags) open(ctx context.Context) (*benchDevice, error) {
+	s, err := f.conn.connect(ctx, f.shape)
+	if err != nil {
+		return nil, err
+	}
+	d := &benchDevice{sessions: []*session{s}}
+	if err = d.connectMore(ctx, f.controllers-1); err == nil {
+		err = d.openNamespaces(ctx, f.nsid)
+	}
+	if err == nil {
+		err = f.fits(d.ns[0])
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
 
-// OpenQueue gives job i an I/O queue; jobs share them where there are fewer.
+// shape asks for the queues that the jobs can use: one each, deep enough, unless the user
+// said otherwise. One entry of a queue always stays free.
+func (f *benchFlags) shape(cfg *host.Config) {
+	most, deepest := 1, 1
+	for _, jobs := range fio.Phases(f.jobs) {
+		n := 0
+		for _, j := range jobs {
+			n += j.NumJobs
+			deepest = max(deepest, j.IODepth)
+		}
+		most = max(most, n)
+	}
+	if f.conn.queues == 0 {
+		cfg.Queues = (most + f.controllers - 1) / f.controllers
+	}
+	cfg.QueueSize = max(cfg.QueueSize, deepest+1)
+}
+
+// fits checks every job against the namespace.
+func (f *benchFlags) fits(ns *host.Namespace) error {
+	for _, j := range f.jobs {
+		prefix := "--"
+		if len(f.jobs) > 1 || j != f.job {
+			prefix = "[" + j.Name + "] "
+		}
+		if err := j.Validate(ns.Size(), ns.BlockSize()); err != nil {
+			return cli.Usage("%s%w", prefix, err)
+		}
+		if bs := j.LargestBlock(); bs > ns.MaxTransfer() {
+			return cli.Usage("%sbs=%d: the controller takes at most %s a command (MDTS)", prefix, bs, blockdev.FormatSize(int64(ns.MaxTransfer())))
+		}
+	}
+	return nil
+}
+
+// connecting is how many controllers are connected to at a time.
+const connecting = 16
+
+// connectMore connects n times more, as the first time.
+func (d *benchDevice) connectMore(ctx context.Context, n int) error {
+	more := make([]*session, n)
+	err := atOnce(n, func(i int) error {
+		c, err := host.Connect(ctx, d.sessions[0].Config())
+		if err != nil {
+			return fmt.Errorf("controller %d of %d: %w", i+2, n+1, err)
+		}
+		more[i] = &session{c, d.sessions[0].fabric}
+		return nil
+	})
+	for _, s := range more {
+		if s != nil {
+			d.sessions = append(d.sessions, s)
+		}
+	}
+	return err
+}
+
+func (d *benchDevice) openNamespaces(ctx context.Context, nsid uint32) error {
+	d.ns = make([]*host.Namespace, len(d.sessions))
+	return atOnce(len(d.sessions), func(i int) (err error) {
+		d.ns[i], err = d.sessions[i].namespace(ctx, nsid)
+		return err
+	})
+}
+
+// atOnce calls do for 0 to n-1, some at a time, and returns the first error.
+func atOnce(n int, do func(int) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	tokens := make(chan struct{}, connecting)
+	for i := range n {
+		tokens <- struct{}{}
+		all.Go(func() {
+			errs[i] = do(i)
+			<-tokens
+		})
+	}
+	all.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
+
+// Close shuts every controller down, and frees the fabric.
+func (d *benchDevice) Close() error {
+	err := atOnce(len(d.sessions)-1, func(i int) error { return d.sessions[i+1].Controller.Close() })
+	return errors.Join(err, d.sessions[0].Close())
+}
+
+func (d *benchDevice) Size() int64    { return d.ns[0].Size() }
+func (d *benchDevice) BlockSize() int { return d.ns[0].BlockSize() }
+
+// OpenQueue gives job i an I/O queue: of the next controller each time, and then of its next
+// queue. Jobs share them where there are fewer.
 func (d *benchDevice) OpenQueue(i int) (loadgen.Queue, error) {
-	c := d.ns.Controller()
-	return &benchQueue{
-		c: c, q: c.Queues()[i%len(c.Queues())], nsid: d.ns.ID, block: d.ns.BlockSize(),
-	}, nil
+	ns := d.ns[i%len(d.ns)]
+	c := ns.Controller()
+	q := c.Queues()[i/len(d.ns)%len(c.Queues())]
+	return &benchQueue{c: c, q: q, nsid: ns.ID, block: ns.BlockSize()}, nil
 }
 
 // benchQueue submits the operations of a job as commands of one I/O queue.
@@ -35,7 +158,7 @@ func (q *benchQueue) Free(b []byte)               { q.c.Free(b) }
 func (q *benchQueue) Submit(io *loadgen.IO) {
 	r, ok := io.Private.(*host.Request)
 	if !ok {
-		r = &host.Request{Data: io.Buf}
+		r = &host.Request{}
 		r.Done = func(r *host.Request) {
 			io.Err = r.Check()
 			io.Done(io)
@@ -46,6 +169,7 @@ func (q *benchQueue) Submit(io *loadgen.IO) {
 	if io.Op == loadgen.Write {
 		op = nvme.OpWrite
 	}
+	r.Data = io.Buf
 	r.Cmd.SetIO(op, q.nsid, uint64(io.Offset)/uint64(q.block), uint32(len(io.Buf)/q.block), 0)
 	q.q.SubmitOne(r)
 }

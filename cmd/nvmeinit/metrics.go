@@ -33,16 +33,17 @@ func serveFigures(addr string, s *session) (*figures, error) {
 	return &figures{b, srv}, nil
 }
 
-// watch has the figures follow a run, beside what live shows of it; live may be nil.
-func (f *figures) watch(live func(loadgen.Progress)) func(loadgen.Progress) {
-	if f == nil {
-		return live
-	}
-	return func(p loadgen.Progress) {
+// report has the figures follow a run.
+func (f *figures) report(p *loadgen.Progress) {
+	if f != nil {
 		f.bench.Report(p)
-		if live != nil {
-			live(p)
-		}
+	}
+}
+
+// finish has them keep what a run measured.
+func (f *figures) finish(r *loadgen.Result) {
+	if f != nil {
+		f.bench.Finish(r)
 	}
 }
 

@@ -1,174 +1,329 @@
 package loadgen
 
 import (
+	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Bounds of a latency histogram: nanoseconds, three significant digits.
-const (
-	minLatency = 1
-	maxLatency = int64(10 * time.Minute)
-	digits     = 3
-)
+// depthLevels are fio's: 1, 2 to 3, 4 to 7, …, 64 and more.
+const depthLevels = 7
 
-// job is one stream of operations on one queue.
+// job is one clone of a spec: a stream of operations on one queue.
 type job struct {
-	spec      Spec
-	queue     Queue
-	ios       []*IO
-	live      [ops]live // read while it runs
-	measuring *atomic.Bool
-	stop      *atomic.Bool
-	idle      func() // called once, when the last operation ended
+	task  *task
+	clone int
+	queue Queue
+	ios   []*IO
 
 	mu     sync.Mutex
-	rng    *rand.Rand
-	blocks int64 // of BS bytes, that it works on
-	next   int64 // sequential: the next block
-	left   int64 // operations to start; -1 without end
+	what   *pattern
+	left   int64 // bytes to start; endless for a job that loops
 	busy   int   // operations under way
+	held   bool  // more will come, though nothing may be under way
 	err    error
-	hist   [ops]*hdrhistogram.Histogram
 	errors uint64
+	ops    [ops]Measured
+	depths [depthLevels]uint64
+	points []Point
+	seen   [ops]seen
+
+	// Of a job with a rate.
+	plan    *schedule
+	start   int64 // of the plan, nanoseconds
+	free    []*IO
+	backlog uint64 // operations that are due and found every IO in use
+
+	// Of a job whose data are checked.
+	checking bool  // what was written is being read back
+	position int64 // where that is, from the start of the range
+	verified int64 // bytes
 }
 
-// live is what is counted of one direction.
-type live struct {
-	ios, bytes atomic.Uint64
-	latencies  liveLatencies
-}
+const endless = int64(1) << 62
 
-func newJob(s Spec, n int, q Queue, span int64) (*job, error) {
-	j := &job{
-		spec:   s,
-		queue:  q,
-		rng:    rand.New(rand.NewPCG(s.Seed, uint64(n))),
-		blocks: span / int64(s.BS),
-		left:   -1,
+func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
+	s := t.spec
+	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
+	if j.left = j.what.span; s.loops() {
+		j.left = endless
 	}
-	if s.Runtime == 0 {
-		j.left = j.blocks
+	if s.HasRate() {
+		j.plan = newSchedule(s, clone)
 	}
-	// Sequential jobs that share a device begin at different places, or they would read what
-	// another has just fetched.
-	if !s.random() {
-		j.next = j.blocks * int64(n) / int64(s.NumJobs)
-	}
-	for op := range ops {
-		j.hist[op] = hdrhistogram.New(minLatency, maxLatency, digits)
-	}
-	fill := rand.NewChaCha8([32]byte{byte(s.Seed), byte(n)})
+	size := s.LargestBlock()
+	fill := rand.NewChaCha8([32]byte{byte(s.Seed), byte(clone), byte(clone >> 8)})
 	for range s.IODepth {
-		buf, err := q.Alloc(s.BS)
+		mem, err := q.Alloc(size)
 		if err != nil {
-			j.free()
+			j.release()
 			return nil, err
 		}
-		_, _ = fill.Read(buf) // data that nothing on the way can compress
-		j.ios = append(j.ios, &IO{Buf: buf, Done: j.done})
+		_, _ = fill.Read(mem) // data that nothing on the way can compress
+		io := &IO{Buf: mem, mem: mem, Done: j.done}
+		if t.ledger != nil {
+			io.version = make([]uint32, int64(size)/t.ledger.unit)
+		}
+		j.ios = append(j.ios, io)
 	}
+	j.free = make([]*IO, 0, len(j.ios))
 	return j, nil
 }
 
-func (j *job) free() {
+func (j *job) release() {
 	for _, io := range j.ios {
-		j.queue.Free(io.Buf)
+		j.queue.Free(io.mem)
 	}
 	j.ios = nil
 }
 
-// begin starts as many operations as the job is deep.
-func (j *job) begin(clock func() int64) {
+// begin starts as many operations as the job is deep, or lets them come by their plan.
+func (j *job) begin() {
 	j.mu.Lock()
-	j.busy = 1 // this call, so that a job whose operations end at once isn't idle too early
+	j.held = true // a job whose operations end at once isn't idle yet
+	if j.plan != nil && !j.checking {
+		j.start = nanotime()
+		j.free = append(j.free, j.ios...)
+		j.mu.Unlock()
+		return
+	}
 	j.mu.Unlock()
 	for _, io := range j.ios {
 		j.mu.Lock()
-		more := j.prepare(io)
-		if more {
-			j.busy++
-		}
+		more := j.prepare(io, nanotime())
 		j.mu.Unlock()
 		if !more {
 			break
 		}
-		io.started = clock()
 		j.queue.Submit(io)
 	}
-	j.ended()
+	j.leave()
 }
 
-// prepare chooses what io does next; false when the job is over. Called with mu held.
-func (j *job) prepare(io *IO) bool {
-	if j.left == 0 || j.err != nil || j.stop.Load() {
+// arrive is called when an operation is due; false when no more will be.
+func (j *job) arrive() bool {
+	j.mu.Lock()
+	switch {
+	case !j.held:
+		j.mu.Unlock()
+		return false
+	case len(j.free) == 0:
+		j.backlog++
+		j.mu.Unlock()
+		return true
+	}
+	io := j.free[len(j.free)-1]
+	if !j.prepare(io, 0) {
+		j.mu.Unlock()
+		j.leave()
 		return false
 	}
-	if j.left > 0 {
-		j.left--
-	}
-	p := patterns[j.spec.RW]
-	switch {
-	case p.read && p.write:
-		io.Op = Write
-		if j.rng.IntN(100) < j.spec.RWMixRead {
-			io.Op = Read
-		}
-	case p.write:
-		io.Op = Write
-	default:
-		io.Op = Read
-	}
-	block := j.next
-	if p.random {
-		block = j.rng.Int64N(j.blocks)
-	} else if j.next++; j.next == j.blocks {
-		j.next = 0
-	}
-	io.Offset = j.spec.Offset + block*int64(j.spec.BS)
+	j.free = j.free[:len(j.free)-1]
+	j.mu.Unlock()
+	j.queue.Submit(io)
 	return true
+}
+
+// leave says that no more will come but what follows from what is under way.
+func (j *job) leave() {
+	j.mu.Lock()
+	last := j.held && j.busy == 0
+	j.held = false
+	j.mu.Unlock()
+	if last {
+		j.task.jobIdle()
+	}
+}
+
+// prepare gives io the next operation, which a job without a rate starts now; false when there
+// is none. Called with mu held.
+func (j *job) prepare(io *IO, now int64) bool {
+	switch {
+	case j.err != nil || j.task.stop.Load():
+		return false
+	case j.checking:
+		return j.prepareCheck(io)
+	case j.left <= 0:
+		return false
+	}
+	var bytes int
+	if j.plan != nil {
+		a := j.plan.next()
+		io.Op, bytes, io.started = a.op, a.bytes, j.start+a.due
+	} else {
+		io.Op, bytes = j.what.choose()
+		io.started = now
+	}
+	j.left -= int64(bytes)
+	io.Buf = io.mem[:bytes]
+	if !j.aim(io) {
+		return false
+	}
+	if j.task.ledger != nil && j.plan == nil {
+		io.started = nanotime() // stamping took time that isn't the device's
+	}
+	j.busy++
+	j.depths[min(bits.Len(uint(j.busy)), depthLevels)-1]++
+	return true
+}
+
+// aim chooses where io goes. Called with mu held.
+func (j *job) aim(io *IO) bool {
+	base := j.task.spec.Offset
+	io.Offset = base + j.what.offset(io.Op, len(io.Buf))
+	l := j.task.ledger
+	switch {
+	case l == nil:
+	case io.Op == Read:
+		io.version = io.version[:int64(len(io.Buf))/l.unit]
+		l.note(io.version, io.Offset)
+	default:
+		for tries := 0; !l.begin(io.Buf, io.Offset); tries++ {
+			if tries == maxTries {
+				j.err = fmt.Errorf("verify: every place to write to is being written to; use a larger --size or a lower --iodepth")
+				return false
+			}
+			j.elsewhere(io, tries)
+		}
+	}
+	return true
+}
+
+// Places that aim tries: a few by the pattern, then side by side.
+const (
+	patternTries = 16
+	maxTries     = 1 << 20
+)
+
+func (j *job) elsewhere(io *IO, tries int) {
+	base, n := j.task.spec.Offset, int64(len(io.Buf))
+	if tries < patternTries {
+		io.Offset = base + j.what.offset(io.Op, len(io.Buf))
+		return
+	}
+	if io.Offset += n; io.Offset-base+n > j.what.span {
+		io.Offset = base
+	}
 }
 
 // done records an operation and starts the next one with the same buffer.
 func (j *job) done(io *IO) {
 	now := nanotime()
+	units, err := j.judge(io)
 	j.mu.Lock()
-	if io.Err != nil {
-		j.errors++
-		if j.err == nil {
-			j.err = io.Err
-		}
-	} else if j.measuring.Load() {
-		// The bounds of the histogram hold every latency that a run can show.
-		took := max(now-io.started, minLatency)
-		_ = j.hist[io.Op].RecordValue(took)
-		j.live[io.Op].latencies.record(took)
-		j.live[io.Op].ios.Add(1)
-		j.live[io.Op].bytes.Add(uint64(len(io.Buf)))
+	j.verified += units
+	j.busy--
+	if err != nil {
+		j.fail(err)
+	} else if j.counts(io) {
+		m := &j.ops[io.Op]
+		m.IOs++
+		m.Bytes += uint64(len(io.Buf))
+		m.Latency.Record(now - io.started)
 	}
-	more := j.prepare(io)
+	var more bool
+	if j.plan == nil || j.checking {
+		more = j.prepare(io, now)
+	} else if more = j.held && j.backlog > 0 && j.prepare(io, now); more {
+		j.backlog--
+	} else {
+		j.free = append(j.free, io)
+	}
+	last := j.busy == 0 && !j.held
 	j.mu.Unlock()
-	if !more {
-		j.ended()
-		return
+	switch {
+	case more:
+		j.queue.Submit(io)
+	case last:
+		j.task.jobIdle()
 	}
-	io.started = now
-	j.queue.Submit(io)
 }
 
-func (j *job) ended() {
-	j.mu.Lock()
-	j.busy--
-	last := j.busy == 0
-	j.mu.Unlock()
-	if last {
-		j.idle()
+// counts reports whether an operation that has ended belongs to what is measured. Called with
+// mu held.
+func (j *job) counts(io *IO) bool {
+	switch t := j.task; {
+	case j.checking:
+		return false
+	case j.plan != nil:
+		// What was due while it was measured, however late it ended.
+		return io.started >= t.from.Load() && io.started < t.until.Load()
+	default:
+		return t.measuring.Load()
 	}
 }
+
+// judge checks the data of an operation that has ended, and returns how many bytes it could
+// judge. Called without mu, which takes time.
+func (j *job) judge(io *IO) (int64, error) {
+	if io.Err != nil {
+		return 0, io.Err
+	}
+	l := j.task.ledger
+	switch {
+	case !j.task.spec.Verify:
+		return 0, nil
+	case l == nil:
+		if err := checkStamps(io.Buf, io.Offset); err != nil {
+			return 0, err
+		}
+		return int64(len(io.Buf)), nil
+	case io.Op == Write:
+		l.end(io.Buf, io.Offset)
+		return 0, nil
+	}
+	n, err := l.check(io.Buf, io.Offset, io.version)
+	return int64(n) * l.unit, err
+}
+
+// fail notes that an operation failed; the first error ends the run. Called with mu held.
+func (j *job) fail(err error) {
+	j.errors++
+	if j.err == nil {
+		j.err = err
+		j.task.run.fail()
+	}
+}
+
+// prepareCheck makes io read the next piece of the range that was written. Called with mu held.
+func (j *job) prepareCheck(io *IO) bool {
+	s, l := j.task.spec, j.task.ledger
+	piece := int64(len(io.mem))
+	for ; j.position < j.what.span; j.position += piece * int64(s.NumJobs) {
+		n := min(piece, j.what.span-j.position)
+		if !l.written(s.Offset+j.position, n) {
+			continue
+		}
+		io.Op, io.Offset, io.Buf = Read, s.Offset+j.position, io.mem[:n]
+		io.version = io.version[:n/l.unit]
+		l.note(io.version, io.Offset)
+		j.position += piece * int64(s.NumJobs)
+		j.busy++
+		return true
+	}
+	return false
+}
+
+// addTo adds what the job has measured to sum, and notes what is new as a point of its own.
+func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := Point{Length: length}
+	for op := range ops {
+		m := &j.ops[op]
+		sum[op].Add(m)
+		p.IOs[op], p.Bytes[op] = m.IOs-j.seen[op].ios, m.Bytes-j.seen[op].bytes
+		j.seen[op] = seen{m.IOs, m.Bytes}
+	}
+	if j.task.measuring.Load() && length > 0 {
+		j.points = append(j.points, p)
+	}
+}
+
+// seen is what the last point saw.
+type seen struct{ ios, bytes uint64 }
 
 var epoch = time.Now()
 

@@ -3,7 +3,9 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,11 +20,15 @@ const (
 	fakeBlock = 512
 )
 
-// fakeDevice answers at once, or after a delay from another goroutine.
+// fakeDevice answers at once, or after a delay, from another goroutine.
 type fakeDevice struct {
 	delay  time.Duration
-	failAt int64 // operation that fails, 0 for none
-	seen   func(*IO)
+	failAt int64     // operation that fails, 0 for none
+	seen   func(*IO) // is shown every operation
+	gate   chan struct{}
+
+	mu   sync.Mutex
+	data []byte // nil: it keeps nothing
 
 	count   atomic.Int64
 	depth   atomic.Int64
@@ -40,8 +46,10 @@ func (q *fakeQueue) Alloc(n int) ([]byte, error) { q.lent.Add(1); return make([]
 func (q *fakeQueue) Free([]byte)                 { q.lent.Add(-1) }
 
 func (q *fakeQueue) Submit(io *IO) {
-	if d := q.depth.Add(1); d > q.deepest.Load() {
-		q.deepest.Store(d)
+	for d := q.depth.Add(1); ; {
+		if old := q.deepest.Load(); d <= old || q.deepest.CompareAndSwap(old, d) {
+			break
+		}
 	}
 	n := q.count.Add(1)
 	io.Err = nil
@@ -51,7 +59,14 @@ func (q *fakeQueue) Submit(io *IO) {
 	if q.seen != nil {
 		q.seen(io)
 	}
-	end := func() { q.depth.Add(-1); io.Done(io) }
+	q.move(io)
+	end := func() {
+		if q.gate != nil {
+			<-q.gate
+		}
+		q.depth.Add(-1)
+		io.Done(io)
+	}
 	if q.delay > 0 {
 		time.AfterFunc(q.delay, end)
 		return
@@ -59,30 +74,85 @@ func (q *fakeQueue) Submit(io *IO) {
 	go end()
 }
 
-func spec(rw string) Spec {
-	return Spec{RW: rw, RWMixRead: 70, BS: 4096, IODepth: 8, NumJobs: 1, Seed: 1}
+func (q *fakeQueue) move(io *IO) {
+	if q.data == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if io.Op == Write {
+		copy(q.data[io.Offset:], io.Buf)
+	} else {
+		copy(io.Buf, q.data[io.Offset:])
+	}
 }
 
-func TestSequentialRunsOnceThrough(t *testing.T) {
-	var offsets [fakeSize / 4096]atomic.Int32
-	d := &fakeDevice{seen: func(io *IO) { offsets[io.Offset/4096].Add(1) }}
-	res, err := Run(context.Background(), d, spec("read"), 0, nil)
-	if err != nil {
-		t.Fatal(err)
+func spec(rw string) Spec {
+	bs := Fixed(4096)
+	return Spec{Name: "test", RW: rw, RWMixRead: 70, BS: [ops]Split{bs, bs}, IODepth: 8, NumJobs: 1, Seed: 1}
+}
+
+func runOne(d *fakeDevice, s Spec) (*JobResult, error) {
+	res, err := Run(context.Background(), d, []Spec{s}, Options{})
+	if res == nil {
+		return nil, err
 	}
-	for i := range offsets {
-		if n := offsets[i].Load(); n != 1 {
-			t.Fatalf("block %d was read %d times, want once", i, n)
+	g := Group(res.Jobs)
+	return &g, err
+}
+
+// Without a runtime a job moves its size: sequential or random, every block once.
+func TestOnceThrough(t *testing.T) {
+	for _, rw := range []string{"read", "randread"} {
+		var offsets [fakeSize / 4096]atomic.Int32
+		d := &fakeDevice{seen: func(io *IO) { offsets[io.Offset/4096].Add(1) }}
+		res, err := runOne(d, spec(rw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range offsets {
+			if n := offsets[i].Load(); n != 1 {
+				t.Fatalf("%s: block %d was read %d times, want once", rw, i, n)
+			}
+		}
+		if got := &res.Ops[Read]; got.IOs != fakeSize/4096 || got.Bytes != fakeSize || got.Latency.Count() != got.IOs {
+			t.Errorf("%s: %d operations, %d bytes; want %d, %d", rw, got.IOs, got.Bytes, fakeSize/4096, fakeSize)
+		}
+		if res.Ops[Write].IOs != 0 {
+			t.Errorf("a %s job wrote %d times", rw, res.Ops[Write].IOs)
+		}
+		if n := d.lent.Load(); n != 0 {
+			t.Errorf("%d buffers were not freed", n)
 		}
 	}
-	if got := res.Ops[Read]; got.IOs != fakeSize/4096 || got.Bytes != fakeSize {
-		t.Errorf("%d operations, %d bytes; want %d, %d", got.IOs, got.Bytes, fakeSize/4096, fakeSize)
-	}
-	if res.Ops[Write].IOs != 0 {
-		t.Errorf("a read job wrote %d times", res.Ops[Write].IOs)
-	}
-	if n := d.lent.Load(); n != 0 {
-		t.Errorf("%d buffers were not freed", n)
+}
+
+// A runtime is a limit where a size is given, and an aim where not, or with time_based: fio's
+// rules.
+func TestRuntimeAndSize(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Spec)
+		loops  bool
+	}{
+		{func(s *Spec) { s.Runtime = time.Minute; s.Size = fakeSize }, false},
+		{func(s *Spec) { s.Runtime = time.Minute; s.SizePercent = 50 }, false},
+		{func(s *Spec) { s.Runtime = 50 * time.Millisecond }, true},
+		{func(s *Spec) { s.Runtime = 50 * time.Millisecond; s.Size = fakeSize; s.TimeBased = true }, true},
+	} {
+		s := spec("read")
+		c.change(&s)
+		res, err := runOne(&fakeDevice{}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch loops := res.Ops[Read].Bytes > fakeSize; {
+		case loops != c.loops:
+			t.Errorf("%+v: %d bytes of %d", s, res.Ops[Read].Bytes, fakeSize)
+		case s.SizePercent == 50 && res.Ops[Read].Bytes != fakeSize/2:
+			t.Errorf("half of it is %d bytes", res.Ops[Read].Bytes)
+		case loops && res.Duration < s.Runtime:
+			t.Errorf("measured for %v of %v", res.Duration, s.Runtime)
+		}
 	}
 }
 
@@ -90,11 +160,15 @@ func TestDepthIsKept(t *testing.T) {
 	d := &fakeDevice{delay: time.Millisecond}
 	s := spec("randread")
 	s.NumJobs, s.Runtime = 2, 30*time.Millisecond
-	if _, err := Run(context.Background(), d, s, 0, nil); err != nil {
+	res, err := runOne(d, s)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got := d.deepest.Load(); got != 16 {
 		t.Errorf("at most %d outstanding, want iodepth × numjobs = 16", got)
+	}
+	if d := res.Depths; d[3] < d[0]+d[1]+d[2] || d[4] != 0 {
+		t.Errorf("depths %v, want most operations to begin as the eighth", d)
 	}
 }
 
@@ -106,8 +180,8 @@ func TestMixAndRange(t *testing.T) {
 		}
 	}}
 	s := spec("randrw")
-	s.Offset, s.Size, s.Runtime = 8192, 65536, 50*time.Millisecond
-	res, err := Run(context.Background(), d, s, 0, nil)
+	s.Offset, s.Size, s.Runtime, s.TimeBased = 8192, 65536, 50*time.Millisecond, true
+	res, err := runOne(d, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,49 +194,213 @@ func TestMixAndRange(t *testing.T) {
 	}
 }
 
-func TestErrorEndsTheRun(t *testing.T) {
-	d := &fakeDevice{failAt: 20}
-	s := spec("randwrite")
-	s.Runtime = time.Minute
-	res, err := Run(context.Background(), d, s, 0, nil)
-	if err == nil || !strings.Contains(err.Error(), "made to fail") {
-		t.Fatalf("error %v, want the operation's", err)
+func TestSplit(t *testing.T) {
+	var sizes [ops]map[int]int
+	sizes[Read], sizes[Write] = map[int]int{}, map[int]int{}
+	var mu sync.Mutex
+	d := &fakeDevice{seen: func(io *IO) {
+		mu.Lock()
+		defer mu.Unlock()
+		sizes[io.Op][len(io.Buf)]++
+		if n := int64(len(io.Buf)); io.Offset%fakeBlock != 0 || io.Offset+n > fakeSize {
+			t.Errorf("%d bytes at %d", n, io.Offset)
+		}
+	}}
+	for _, rw := range []string{"rw", "randrw"} {
+		s := spec(rw)
+		s.BS = [ops]Split{{{4096, 75}, {16384, 25}}, Fixed(65536)}
+		s.Runtime, s.RWMixRead = 100*time.Millisecond, 50
+		if _, err := runOne(d, s); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if res.Errors != 1 {
-		t.Errorf("%d errors counted, want 1", res.Errors)
+	small, large := float64(sizes[Read][4096]), float64(sizes[Read][16384])
+	if share := small / (small + large); share < 0.7 || share > 0.8 || len(sizes[Read]) != 2 {
+		t.Errorf("reads of %v, want 75%% of 4096 and 25%% of 16384", sizes[Read])
+	}
+	if len(sizes[Write]) != 1 || sizes[Write][65536] == 0 {
+		t.Errorf("writes of %v, want 65536 bytes each", sizes[Write])
+	}
+}
+
+// Specs of one run run side by side, each for its own time, with its own results.
+func TestSeveralSpecs(t *testing.T) {
+	a, b := spec("randread"), spec("write")
+	a.NumJobs, a.Runtime = 3, 80*time.Millisecond
+	b.Runtime, b.RampTime = 20*time.Millisecond, 20*time.Millisecond
+	d := &fakeDevice{delay: 100 * time.Microsecond}
+	res, err := Run(context.Background(), d, []Spec{a, b}, Options{Interval: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Jobs) != 4 || res.Jobs[2].Clone != 2 || res.Jobs[3].Index != 1 {
+		t.Fatalf("%d results, want three of the first spec and one of the second", len(res.Jobs))
+	}
+	if d := res.Jobs[0].Duration; d < 80*time.Millisecond {
+		t.Errorf("the first ran for %v", d)
+	}
+	if d := res.Jobs[3].Duration; d < 20*time.Millisecond || d > 70*time.Millisecond {
+		t.Errorf("the second was measured for %v", d)
+	}
+	if res.Jobs[0].Ops[Write].IOs != 0 || res.Jobs[3].Ops[Read].IOs != 0 || res.Jobs[3].Ops[Write].IOs == 0 {
+		t.Errorf("directions are mixed up: %d reads, %d writes; %d, %d in %v", res.Jobs[0].Ops[Read].IOs, res.Jobs[0].Ops[Write].IOs, res.Jobs[3].Ops[Read].IOs, res.Jobs[3].Ops[Write].IOs, res.Jobs[3].Duration)
+	}
+	var reads uint64
+	for _, s := range res.Series {
+		reads += s.IOs[Read]
+	}
+	if all := Group(res.Jobs[:3]); reads == 0 || reads > all.Ops[Read].IOs {
+		t.Errorf("the samples hold %d reads of %d", reads, all.Ops[Read].IOs)
+	}
+	if len(res.Jobs[0].Points) < 2 {
+		t.Errorf("%d points of a job", len(res.Jobs[0].Points))
+	}
+}
+
+func TestErrorEndsTheRun(t *testing.T) {
+	for _, rate := range []int{0, 10000} {
+		d := &fakeDevice{failAt: 20}
+		s, other := spec("randwrite"), spec("randread")
+		s.Runtime, other.Runtime = time.Minute, time.Minute
+		s.RateIOPS = [ops]int{Write: rate}
+		res, err := Run(context.Background(), d, []Spec{s, other}, Options{})
+		if err == nil || !strings.Contains(err.Error(), "made to fail") {
+			t.Fatalf("error %v, want the operation's", err)
+		}
+		if n := res.Jobs[0].Errors + res.Jobs[1].Errors; n != 1 {
+			t.Errorf("%d errors counted, want 1", n)
+		}
 	}
 }
 
 func TestCancel(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	d := &fakeDevice{seen: func(*IO) { cancel() }}
+	for _, rate := range []int{0, 1000} {
+		ctx, cancel := context.WithCancel(context.Background())
+		d := &fakeDevice{seen: func(*IO) { cancel() }}
+		s := spec("randread")
+		s.Runtime = time.Hour
+		s.RateIOPS = [ops]int{Read: rate}
+		if _, err := Run(ctx, d, []Spec{s}, Options{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
 	s := spec("randread")
-	s.Runtime = time.Hour
-	if _, err := Run(ctx, d, s, 0, nil); err != nil {
+	s.Runtime, s.RampTime = 200*time.Millisecond, 50*time.Millisecond
+	var all []Progress
+	o := Options{Interval: 10 * time.Millisecond, Report: func(p *Progress) { all = append(all, *p) }}
+	if _, err := Run(context.Background(), &fakeDevice{delay: 50 * time.Microsecond}, []Spec{s}, o); err != nil {
 		t.Fatal(err)
+	}
+	if !all[0].Ramping || all[0].Ops[Read].IOs != 0 {
+		t.Errorf("the ramp is not told: %v", all[0].Elapsed)
+	}
+	i := slices.IndexFunc(all, func(p Progress) bool { return !p.Ramping })
+	if i < 0 || i == len(all)-1 {
+		t.Fatalf("%d reports, none of the measuring", len(all))
+	}
+	for i < len(all)-2 && all[i].Last.IOPS() == 0 {
+		i++ // a busy machine may leave an interval out
+	}
+	p := all[i]
+	if p.Left < 0 || p.Left > s.Runtime || p.Elapsed <= 0 || p.Last.IOPS() <= 0 || p.Last.P99 <= 0 || p.Ops[Read].Latency.Count() == 0 {
+		t.Errorf("after %v, %v left, %+v", p.Elapsed, p.Left, p.Last)
 	}
 }
 
 func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		change func(*Spec)
-		field  string
+		says   string
 	}{
 		{func(s *Spec) { s.RW = "readrand" }, "rw="},
-		{func(s *Spec) { s.BS = 1000 }, "bs="},
-		{func(s *Spec) { s.BS = 0 }, "bs="},
+		{func(s *Spec) { s.BS[Read] = Fixed(1000) }, "bs="},
+		{func(s *Spec) { s.BS[Read] = Fixed(0) }, "bs="},
+		{func(s *Spec) { s.BS[Read] = Split{{4096, 60}, {8192, 50}} }, "110 percent"},
+		{func(s *Spec) { s.BS[Read] = Split{{4096, -10}, {8192, 110}} }, "bssplit="},
 		{func(s *Spec) { s.RWMixRead = 101 }, "rwmixread="},
 		{func(s *Spec) { s.IODepth = 0 }, "iodepth="},
 		{func(s *Spec) { s.NumJobs = 1 << 30 }, "numjobs="},
 		{func(s *Spec) { s.Offset = 100 }, "offset="},
+		{func(s *Spec) { s.Offset = fakeSize }, "offset="},
 		{func(s *Spec) { s.Size = fakeSize + 512 }, "size="},
 		{func(s *Spec) { s.Size = 512 }, "size="},
+		{func(s *Spec) { s.SizePercent = 101 }, "size="},
 		{func(s *Spec) { s.Runtime = -1 }, "runtime"},
+		{func(s *Spec) { s.RampTime = -1 }, "ramp_time"},
+		{func(s *Spec) { s.TimeBased = true }, "time_based needs a runtime"},
+		{func(s *Spec) { s.Rate[Read] = -1 }, "rate="},
+		{func(s *Spec) { s.RateIOPS[Read] = -1 }, "rate_iops="},
+		{func(s *Spec) { s.RateIOPS[Read], s.Rate[Read] = 1, 1 }, "one of them"},
+		{func(s *Spec) { s.RW, s.RateIOPS[Read] = "randrw", 1 }, "one direction only"},
+		{func(s *Spec) { s.Poisson = true }, "rate_process=poisson"},
+		{func(s *Spec) { s.Distribution = Distribution{Zipf, 0} }, "zipf:"},
+		{func(s *Spec) { s.Distribution = Distribution{Pareto, 1} }, "pareto:"},
+		{func(s *Spec) { s.Distribution = Distribution{"gauss", 1} }, "random_distribution=gauss"},
+		{func(s *Spec) { s.RW, s.Verify, s.IODepth = "write", true, 200 }, "verify=crc32c"},
 	} {
 		s := spec("randread")
 		tc.change(&s)
-		if err := s.Validate(fakeSize, fakeBlock); err == nil || !strings.Contains(err.Error(), tc.field) {
-			t.Errorf("%+v: error %v, want one that names %s", s, err, tc.field)
+		if err := s.Validate(fakeSize, fakeBlock); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%+v: error %v, want one that says %q", s, err, tc.says)
 		}
+	}
+}
+
+// The generator allocates nothing per operation, at a depth and at a rate.
+func TestNoAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, rate := range []int{0, 200_000} {
+		d := &syncDevice{}
+		s := spec("randrw")
+		s.RateIOPS = [ops]int{rate, rate}
+		s.Size = fakeSize
+		n := testing.AllocsPerRun(1, func() {
+			s.Runtime, s.TimeBased = 100*time.Millisecond, true
+			res, err := Run(context.Background(), d, []Spec{s}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.ios = res.Jobs[0].Total().IOs
+		})
+		if d.ios < 10_000 || n/float64(d.ios) > 0.01 {
+			t.Errorf("rate %d: %v allocations in %d operations", rate, n, d.ios)
+		}
+	}
+}
+
+// syncDevice completes operations from one goroutine, without allocating.
+type syncDevice struct {
+	ios uint64
+}
+
+func (d *syncDevice) Size() int64    { return fakeSize }
+func (d *syncDevice) BlockSize() int { return fakeBlock }
+
+func (d *syncDevice) OpenQueue(int) (Queue, error) {
+	q := &syncQueue{ch: make(chan *IO, 64)}
+	go func() {
+		for io := range q.ch {
+			io.Done(io)
+		}
+	}()
+	return q, nil
+}
+
+type syncQueue struct {
+	ch   chan *IO
+	lent int
+}
+
+func (q *syncQueue) Submit(io *IO)               { q.ch <- io }
+func (q *syncQueue) Alloc(n int) ([]byte, error) { q.lent++; return make([]byte, n), nil }
+
+func (q *syncQueue) Free([]byte) {
+	if q.lent--; q.lent == 0 {
+		close(q.ch)
 	}
 }

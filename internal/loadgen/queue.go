@@ -24,7 +24,9 @@ type IO struct {
 
 	Private any // the queue's own
 
-	started int64 // nanoseconds
+	mem     []byte   // what Buf is a part of
+	started int64    // nanoseconds: when it was submitted, or was due
+	version []uint32 // of the blocks of a read that is checked, when it began
 }
 
 // Queue carries the operations of one job.

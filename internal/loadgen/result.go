@@ -1,46 +1,79 @@
 package loadgen
 
-import (
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-)
+import "time"
 
 // Result is what a run measured.
 type Result struct {
-	Spec     Spec
-	Duration time.Duration // measured time
-	User     time.Duration // processor time of this process in that time, in user mode
-	System   time.Duration // the same in the kernel
-	Ops      [ops]Measured // by Op
-	Errors   uint64
+	Jobs   []JobResult // in the order of the specs, NumJobs of each
+	Series []Sample    // of all jobs together
+}
+
+// JobResult is what one job measured.
+type JobResult struct {
+	Spec     *Spec
+	Index    int // of the spec
+	Clone    int // of the spec's NumJobs
+	Duration time.Duration
+	// Processor time of this process in that time. It can't be told apart by job, so each has
+	// a part in proportion to its operations.
+	User, System time.Duration
+	Ops          [ops]Measured       // by Op
+	Depths       [depthLevels]uint64 // operations that began as the first, 2nd to 3rd, 4th to 7th … under way
+	Errors       uint64
+	Unstarted    uint64 // operations of a plan that were due and never began
+	Verified     int64  // bytes that were read and checked
+	Points       []Point
 }
 
 // Measured are the figures of one direction.
 type Measured struct {
 	IOs, Bytes uint64
-	Latency    *hdrhistogram.Histogram // nanoseconds, of all jobs together
-	Latencies  Latencies
+	Latency    Histogram
 }
 
+// Add adds the figures of another job.
+func (m *Measured) Add(o *Measured) {
+	m.IOs += o.IOs
+	m.Bytes += o.Bytes
+	m.Latency.Merge(&o.Latency)
+}
+
+// Point is what one job did in one interval, by Op.
+type Point struct {
+	Length     time.Duration
+	IOs, Bytes [ops]uint64
+}
+
+// Sample is what all jobs did in one interval.
+type Sample struct {
+	At         time.Duration // the end of the interval, since the run began
+	Length     time.Duration
+	Ramping    bool
+	IOs, Bytes [ops]uint64
+	// Of both directions together, nanoseconds.
+	Mean, P50, P99, Max int64
+}
+
+// IOPS is operations a second, of both directions.
+func (s *Sample) IOPS() float64 { return perSecond(s.IOs[Read]+s.IOs[Write], s.Length) }
+
+// Bandwidth is bytes a second, of both directions.
+func (s *Sample) Bandwidth() float64 { return perSecond(s.Bytes[Read]+s.Bytes[Write], s.Length) }
+
 // Total are the figures of both directions together.
-func (r *Result) Total() Measured {
-	t := Measured{Latency: hdrhistogram.New(minLatency, maxLatency, digits)}
+func (r *JobResult) Total() *Measured {
+	t := new(Measured)
 	for i := range r.Ops {
-		m := &r.Ops[i]
-		t.IOs += m.IOs
-		t.Bytes += m.Bytes
-		t.Latency.Merge(m.Latency)
-		t.Latencies.Add(&m.Latencies)
+		t.Add(&r.Ops[i])
 	}
 	return t
 }
 
 // IOPS is operations a second.
-func (r *Result) IOPS(m Measured) float64 { return perSecond(m.IOs, r.Duration) }
+func (r *JobResult) IOPS(m *Measured) float64 { return perSecond(m.IOs, r.Duration) }
 
 // Bandwidth is bytes a second.
-func (r *Result) Bandwidth(m Measured) float64 { return perSecond(m.Bytes, r.Duration) }
+func (r *JobResult) Bandwidth(m *Measured) float64 { return perSecond(m.Bytes, r.Duration) }
 
 func perSecond(n uint64, d time.Duration) float64 {
 	if d <= 0 {
@@ -50,10 +83,10 @@ func perSecond(n uint64, d time.Duration) float64 {
 }
 
 // CPU is the processor time of this process.
-func (r *Result) CPU() time.Duration { return r.User + r.System }
+func (r *JobResult) CPU() time.Duration { return r.User + r.System }
 
 // CPUPerIO is the processor time of this process an operation.
-func (r *Result) CPUPerIO() time.Duration {
+func (r *JobResult) CPUPerIO() time.Duration {
 	n := r.Ops[Read].IOs + r.Ops[Write].IOs
 	if n == 0 {
 		return 0
@@ -61,31 +94,66 @@ func (r *Result) CPUPerIO() time.Duration {
 	return r.CPU() / time.Duration(n)
 }
 
-// Percentile is the latency that p percent of m's operations did not exceed.
-func (m Measured) Percentile(p float64) time.Duration {
-	return time.Duration(m.Latency.ValueAtQuantile(p))
+// Group adds the results of jobs that ran side by side.
+func Group(jobs []JobResult) JobResult {
+	g := jobs[0]
+	g.Points = nil
+	for i := range jobs {
+		g.Points = addPoints(g.Points, jobs[i].Points)
+	}
+	for i := range jobs[1:] {
+		j := &jobs[1+i]
+		g.Duration = max(g.Duration, j.Duration)
+		g.User += j.User
+		g.System += j.System
+		g.Errors += j.Errors
+		g.Unstarted += j.Unstarted
+		g.Verified += j.Verified
+		for op := range ops {
+			g.Ops[op].Add(&j.Ops[op])
+		}
+		for d := range g.Depths {
+			g.Depths[d] += j.Depths[d]
+		}
+	}
+	return g
+}
+
+func addPoints(sum, points []Point) []Point {
+	for i := range points {
+		if i == len(sum) {
+			sum = append(sum, Point{Length: points[i].Length})
+		}
+		for op := range ops {
+			sum[i].IOs[op] += points[i].IOs[op]
+			sum[i].Bytes[op] += points[i].Bytes[op]
+		}
+	}
+	return sum
 }
 
 // result gathers the jobs' figures; all of them are idle.
 func (r *run) result() (*Result, error) {
-	res := &Result{Spec: r.spec, Duration: r.took, User: r.used.user, System: r.used.system}
-	for op := range ops {
-		res.Ops[op].Latency = hdrhistogram.New(minLatency, maxLatency, digits)
-	}
+	res := &Result{Series: r.series}
 	var err error
-	for _, j := range r.jobs {
-		j.mu.Lock()
-		for op := range ops {
-			res.Ops[op].IOs += j.live[op].ios.Load()
-			res.Ops[op].Bytes += j.live[op].bytes.Load()
-			j.live[op].latencies.addTo(&res.Ops[op].Latencies)
-			res.Ops[op].Latency.Merge(j.hist[op])
+	for i, t := range r.tasks {
+		share := t.share()
+		for _, j := range t.jobs {
+			j.mu.Lock()
+			jr := JobResult{
+				Spec: t.spec, Index: i, Clone: j.clone, Duration: t.took,
+				Ops: j.ops, Depths: j.depths, Errors: j.errors, Unstarted: j.backlog, Verified: j.verified,
+				Points: j.points,
+			}
+			part := share(j)
+			jr.User = time.Duration(float64(t.used.user) * part)
+			jr.System = time.Duration(float64(t.used.system) * part)
+			if err == nil {
+				err = j.err
+			}
+			j.mu.Unlock()
+			res.Jobs = append(res.Jobs, jr)
 		}
-		res.Errors += j.errors
-		if err == nil {
-			err = j.err
-		}
-		j.mu.Unlock()
 	}
 	return res, err
 }

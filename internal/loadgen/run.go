@@ -6,175 +6,284 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
+
+// Options say how a run is watched. The zero value watches every second and tells nobody.
+type Options struct {
+	Interval time.Duration   // between samples; 0 means a second
+	Report   func(*Progress) // is told every sample, if not nil
+}
 
 // Progress is a look at a run under way.
 type Progress struct {
-	Elapsed, Left time.Duration // Left is 0 where it isn't known
+	Elapsed, Left time.Duration // Left is negative where nobody knows
 	Ramping       bool
-	IOs, Bytes    [ops]uint64 // since measuring began
-	Latencies     [ops]Latencies
+	Verifying     bool          // the run is over, and what it wrote is being read back
+	Ops           [ops]Measured // since measuring began
+	Last          Sample
 }
 
-// Run runs spec on dev until it is done, its time is over or ctx ends, and measures it.
-// report, if not nil, is called every interval. The first error of an operation ends the run
-// and is returned, beside what was measured up to then.
-func Run(ctx context.Context, dev Device, spec Spec, interval time.Duration, report func(Progress)) (*Result, error) {
-	if err := spec.Validate(dev.Size(), dev.BlockSize()); err != nil {
+// Run runs specs on dev, all at once, until they are done, their time is over or ctx ends, and
+// measures them. The first error of an operation ends the run and is returned, beside what was
+// measured up to then. What specs with Verify wrote is then read back and checked; data that
+// differ are a *VerifyError.
+func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, error) {
+	r := &run{idle: make(chan struct{}), failed: make(chan struct{}), began: nanotime(), o: o}
+	if r.o.Interval == 0 {
+		r.o.Interval = time.Second
+	}
+	defer r.release()
+	if err := r.makeTasks(dev, specs); err != nil {
 		return nil, err
 	}
-	r := &run{spec: spec, idle: make(chan struct{})}
-	if err := r.makeJobs(dev); err != nil {
+	for _, t := range r.tasks {
+		if t.spec.RampTime == 0 {
+			t.measure()
+		}
+	}
+	if err := r.drive(ctx, r.jobs); err != nil {
 		return nil, err
 	}
-	defer r.free()
-	r.measure(spec.RampTime == 0)
-	for _, j := range r.jobs {
-		j.begin(nanotime)
+	if err := r.verify(ctx); err != nil {
+		return nil, err
 	}
-	r.wait(ctx, interval, report)
 	return r.result()
 }
 
 // run is one Run.
 type run struct {
-	spec      Spec
-	jobs      []*job
-	running   atomic.Int32
-	idle      chan struct{} // closed when the last job is idle
-	stop      atomic.Bool
-	measuring atomic.Bool
+	o     Options
+	tasks []*task
+	jobs  []*job // of all tasks
+	began int64
 
-	mu       sync.Mutex
-	started  time.Time // of measuring
-	cpu      cpuTime   // used by the process until then
-	finished bool
-	took     time.Duration
-	used     cpuTime
+	running atomic.Int32  // tasks that are not idle
+	idle    chan struct{} // closed when the last one is
+	failing sync.Once
+	failed  chan struct{} // closed when an operation failed
+
+	series    []Sample
+	last      [ops]Measured // of all jobs, at the last sample
+	lastAt    int64
+	verifying bool
 }
 
-func (r *run) makeJobs(dev Device) error {
-	span := r.spec.Size
-	if span == 0 {
-		span = dev.Size() - r.spec.Offset
-	}
-	r.running.Store(int32(r.spec.NumJobs))
-	for i := range r.spec.NumJobs {
-		q, err := dev.OpenQueue(i)
-		if err == nil {
-			var j *job
-			if j, err = newJob(r.spec, i, q, span); err == nil {
-				j.stop, j.measuring = &r.stop, &r.measuring
-				j.idle = func() {
-					if r.running.Add(-1) == 0 {
-						r.finish()
-						close(r.idle)
-					}
+func (r *run) makeTasks(dev Device, specs []Spec) error {
+	unit := int64(0)
+	for i := range specs {
+		s := &specs[i]
+		if err := s.Validate(dev.Size(), dev.BlockSize()); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if s.Verify && s.Does(Write) {
+			for op := range ops {
+				for _, sh := range s.BS[op] {
+					unit = gcd(unit, int64(sh.Bytes))
 				}
-				r.jobs = append(r.jobs, j)
-				continue
 			}
 		}
-		r.free()
-		return fmt.Errorf("job %d: %w", i, err)
+	}
+	var l *ledger
+	if unit > 0 {
+		l = newLedger(unit, dev.Size())
+	}
+	for i := range specs {
+		t, err := r.newTask(&specs[i], l, dev)
+		if err != nil {
+			return err
+		}
+		r.tasks = append(r.tasks, t)
 	}
 	return nil
 }
 
-func (r *run) free() {
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func (r *run) release() {
 	for _, j := range r.jobs {
-		j.free()
+		j.release()
 	}
 }
 
-// measure notes when measuring begins, and whether that is now.
-func (r *run) measure(now bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.started, r.cpu = time.Now(), processCPU()
-	r.measuring.Store(now)
-}
+// fail is told that an operation failed.
+func (r *run) fail() { r.failing.Do(func() { close(r.failed) }) }
 
-// finish notes when measuring ended; the first call counts.
-func (r *run) finish() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.finished {
-		r.finished = true
-		r.took, r.used = time.Since(r.started), processCPU().minus(r.cpu)
+func (r *run) taskIdle() {
+	if r.running.Add(-1) == 0 {
+		close(r.idle)
 	}
 }
 
-// wait lets the jobs run for their time, and then lets what is under way end.
-func (r *run) wait(ctx context.Context, interval time.Duration, report func(Progress)) {
-	var ramp, over <-chan time.Time
-	if r.spec.RampTime > 0 {
-		ramp = time.After(r.spec.RampTime)
+// drive starts the tasks, and returns when nothing is under way any more.
+func (r *run) drive(ctx context.Context, jobs []*job) error {
+	r.running.Store(int32(len(r.tasks)))
+	for _, j := range jobs {
+		j.begin()
 	}
-	if r.spec.Runtime > 0 {
-		over = time.After(r.spec.RampTime + r.spec.Runtime)
+	p, err := startPacer(jobs)
+	if err != nil {
+		for _, t := range r.tasks {
+			t.halt()
+		}
 	}
-	var tick <-chan time.Time
-	if report != nil {
-		t := time.NewTicker(interval)
-		defer t.Stop()
-		tick = t.C
-	}
+	defer p.stop()
+	r.wait(ctx)
+	return err
+}
+
+// wait lets the tasks run for their times, and what is under way end. Operations always end: a
+// connection that is lost ends its own.
+func (r *run) wait(ctx context.Context) {
+	tick := time.NewTicker(r.o.Interval)
+	defer tick.Stop()
 	for {
+		at, act := r.nextEvent()
+		timer := time.NewTimer(time.Duration(at - nanotime()))
+		stop := false
 		select {
 		case <-r.idle:
+			timer.Stop()
+			// What is left of an interval says little about a rate.
+			if nanotime()-r.lastAt > int64(r.o.Interval)/2 {
+				r.sample()
+			}
 			return
-		case <-ramp:
-			r.measure(true)
-		case <-over:
-			r.halt()
-			return
+		case <-timer.C:
+			act()
+		case <-r.failed:
+			stop = true
 		case <-ctx.Done():
-			r.halt()
+			stop = true
+		case <-tick.C:
+			r.sample()
+		}
+		timer.Stop()
+		if stop {
+			for _, t := range r.tasks {
+				t.halt()
+			}
+			<-r.idle
 			return
-		case <-tick:
-			report(r.progress())
 		}
 	}
 }
 
-// halt ends the measuring, and waits for what is under way. Operations always end: a
-// connection that is lost ends its own.
-func (r *run) halt() {
-	r.finish()
-	r.measuring.Store(false)
-	r.stop.Store(true)
-	<-r.idle
+// never is an event that doesn't come while anybody waits.
+const never = int64(1000 * time.Hour)
+
+// nextEvent is what a task's times say that happens next: the end of its ramp, or its own.
+func (r *run) nextEvent() (at int64, act func()) {
+	at, act = nanotime()+never, func() {}
+	for _, t := range r.tasks {
+		t.mu.Lock()
+		finished := t.finished
+		t.mu.Unlock()
+		s := t.spec
+		switch when := r.began + int64(s.RampTime); {
+		case finished || r.verifying:
+		case !t.measuring.Load():
+			if when < at {
+				at, act = when, t.measure
+			}
+		case s.Runtime > 0:
+			if when = t.from.Load() + int64(s.Runtime); when < at {
+				at, act = when, t.halt
+			}
+		}
+	}
+	return at, act
 }
 
-func (r *run) progress() Progress {
-	r.mu.Lock()
-	p := Progress{Elapsed: time.Since(r.started), Ramping: !r.measuring.Load()}
-	r.mu.Unlock()
-	if r.spec.Runtime > 0 && !p.Ramping {
-		p.Left = max(r.spec.Runtime-p.Elapsed, 0)
+// verify reads back what tasks with a ledger wrote.
+func (r *run) verify(ctx context.Context) error {
+	var tasks []*task
+	var jobs []*job
+	for _, t := range r.tasks {
+		if t.ledger != nil {
+			tasks, jobs = append(tasks, t), append(jobs, t.jobs...)
+		}
 	}
+	select {
+	case <-r.failed:
+		return nil
+	case <-ctx.Done():
+		return nil
+	default:
+	}
+	if len(tasks) == 0 {
+		return nil
+	}
+	for _, t := range tasks {
+		t.stop.Store(false)
+		t.running.Store(int32(len(t.jobs)))
+		for _, j := range t.jobs {
+			j.mu.Lock()
+			j.checking = true
+			j.position = int64(j.clone * t.spec.LargestBlock())
+			j.mu.Unlock()
+		}
+	}
+	all := r.tasks
+	r.tasks, r.verifying, r.idle = tasks, true, make(chan struct{})
+	err := r.drive(ctx, jobs)
+	r.tasks = all
+	return err
+}
+
+// sample takes a look at the run: for the series, and for who wants a report.
+func (r *run) sample() {
+	now := nanotime()
+	var sum [ops]Measured
 	for _, j := range r.jobs {
-		for op := range ops {
-			p.IOs[op] += j.live[op].ios.Load()
-			p.Bytes[op] += j.live[op].bytes.Load()
-			j.live[op].latencies.addTo(&p.Latencies[op])
+		j.addTo(&sum, time.Duration(now-max(r.lastAt, j.task.from.Load())))
+	}
+	s := Sample{At: time.Duration(now - r.began), Length: time.Duration(now - max(r.lastAt, r.began)), Ramping: r.ramping()}
+	var both Histogram
+	for op := range ops {
+		s.IOs[op] = sum[op].IOs - r.last[op].IOs
+		s.Bytes[op] = sum[op].Bytes - r.last[op].Bytes
+		h := sum[op].Latency
+		h.Subtract(&r.last[op].Latency)
+		both.Merge(&h)
+	}
+	s.Mean, s.P50, s.P99, s.Max = int64(both.Mean()), both.Percentile(50), both.Percentile(99), both.Max()
+	r.last, r.lastAt = sum, now
+	if !s.Ramping && !r.verifying {
+		r.series = append(r.series, s)
+	}
+	if r.o.Report != nil {
+		r.o.Report(r.progress(now, s))
+	}
+}
+
+// ramping reports whether nothing is measured yet.
+func (r *run) ramping() bool {
+	for _, t := range r.tasks {
+		if t.from.Load() <= nanotime() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *run) progress(now int64, s Sample) *Progress {
+	p := &Progress{Ramping: s.Ramping, Verifying: r.verifying, Ops: r.last, Last: s}
+	for _, t := range r.tasks {
+		var bytes uint64
+		for _, j := range t.jobs {
+			j.mu.Lock()
+			bytes += j.ops[Read].Bytes + j.ops[Write].Bytes
+			j.mu.Unlock()
+		}
+		p.Elapsed = max(p.Elapsed, t.elapsed(now))
+		if left := t.left(now, bytes); p.Left >= 0 && (left < 0 || left > p.Left) {
+			p.Left = left
 		}
 	}
 	return p
-}
-
-// cpuTime is processor time of this process.
-type cpuTime struct{ user, system time.Duration }
-
-func (t cpuTime) minus(o cpuTime) cpuTime { return cpuTime{t.user - o.user, t.system - o.system} }
-
-func processCPU() cpuTime {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return cpuTime{}
-	}
-	return cpuTime{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())}
 }

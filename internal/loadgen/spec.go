@@ -9,43 +9,135 @@ import (
 // Spec is what to run, in fio's terms.
 type Spec struct {
 	Name      string
-	RW        string        // read, write, randread, randwrite, rw, randrw
-	RWMixRead int           // percent of reads in rw and randrw
-	BS        int           // bytes an operation
-	IODepth   int           // operations outstanding, each job
-	NumJobs   int           // jobs that run at once
-	Offset    int64         // first byte
-	Size      int64         // bytes that each job works on; 0 for all of the device
+	RW        string     // read, write, randread, randwrite, rw, randrw
+	RWMixRead int        // percent of reads in rw and randrw
+	BS        [ops]Split // bytes an operation, by Op
+
+	IODepth int // operations outstanding at most, each job
+	NumJobs int // jobs that run at once
+
+	Offset      int64 // first byte
+	Size        int64 // bytes that each job works on; 0 for all of the device
+	SizePercent int   // Size as a share of what follows Offset; 0 where Size says it
+
 	Runtime   time.Duration // how long; 0 to run once through Size
+	TimeBased bool          // go on after Size bytes, until Runtime is over
 	RampTime  time.Duration // before that, not measured
-	Seed      uint64        // of the random offsets and data
+
+	Rate     [ops]int64 // bytes a second that each job is to move, by Op; 0 for no rate
+	RateIOPS [ops]int   // or operations a second
+	Poisson  bool       // operations with a rate come at random times, not at even ones
+
+	Distribution Distribution // of random offsets
+	NoRandomMap  bool         // random offsets may repeat before every block had its turn
+	Verify       bool         // stamp what is written by a CRC-32C, and check what is read
+	Seed         uint64       // of the random offsets and data
 }
+
+// Split says how large operations are: each of Bytes in Percent of all.
+type Split []Share
+
+// Share is a part of a Split. The shares of a Split make up 100 percent.
+type Share struct {
+	Bytes   int
+	Percent int
+}
+
+// Fixed is the split of operations of one size.
+func Fixed(bytes int) Split { return Split{{bytes, 100}} }
+
+// largest is the size of the largest operation.
+func (s Split) largest() (n int) {
+	for _, sh := range s {
+		n = max(n, sh.Bytes)
+	}
+	return n
+}
+
+// pick is the size for a number from 0 to 99.
+func (s Split) pick(percent int) int {
+	for _, sh := range s {
+		if percent -= sh.Percent; percent < 0 {
+			return sh.Bytes
+		}
+	}
+	return s[len(s)-1].Bytes
+}
+
+// Kinds of Distribution.
+const (
+	Uniform = "random"
+	Zipf    = "zipf"
+	Pareto  = "pareto"
+)
+
+// Distribution says which blocks random operations go to. The zero value is Uniform.
+type Distribution struct {
+	Kind  string
+	Theta float64 // of Zipf: the exponent; of Pareto: the share of blocks that 1 - share of the operations go to
+}
+
+// uniform reports whether every block is as likely as any other.
+func (d Distribution) uniform() bool { return d.Kind == "" || d.Kind == Uniform }
 
 // patterns are the values of RW: random offsets, and which directions.
-var patterns = map[string]struct{ random, read, write bool }{
-	"read":      {false, true, false},
-	"write":     {false, false, true},
-	"randread":  {true, true, false},
-	"randwrite": {true, false, true},
-	"rw":        {false, true, true},
-	"readwrite": {false, true, true},
-	"randrw":    {true, true, true},
+var patterns = map[string]struct {
+	random bool
+	does   [ops]bool
+}{
+	"read":      {false, [ops]bool{Read: true}},
+	"write":     {false, [ops]bool{Write: true}},
+	"randread":  {true, [ops]bool{Read: true}},
+	"randwrite": {true, [ops]bool{Write: true}},
+	"rw":        {false, [ops]bool{true, true}},
+	"readwrite": {false, [ops]bool{true, true}},
+	"randrw":    {true, [ops]bool{true, true}},
 }
 
-// Writes reports whether the job changes the device.
-func (s Spec) Writes() bool { return patterns[s.RW].write }
+// Does reports whether the pattern has operations of that direction.
+func (s *Spec) Does(op Op) bool { return patterns[s.RW].does[op] }
+
+// HasRate reports whether operations are due at times of their own.
+func (s *Spec) HasRate() bool {
+	for op := range ops {
+		if s.Does(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// loops reports whether the job goes on when it has moved its size.
+func (s *Spec) loops() bool {
+	// A namespace is always there, and need not be laid out as a file must be. So without a
+	// size of its own, a runtime says enough.
+	return s.Runtime > 0 && (s.TimeBased || s.Size == 0 && s.SizePercent == 0)
+}
+
+// LargestBlock is the size of the largest operation, in bytes.
+func (s *Spec) LargestBlock() (n int) {
+	for op := range ops {
+		if s.Does(op) {
+			n = max(n, s.BS[op].largest())
+		}
+	}
+	return n
+}
 
 // limitDepth bounds IODepth × NumJobs, and with it the memory for buffers.
 const limitDepth = 1 << 16
 
 // Check says which option is wrong on any device.
-func (s Spec) Check() error {
-	_, known := patterns[s.RW]
-	switch {
-	case !known:
+func (s *Spec) Check() error {
+	if _, known := patterns[s.RW]; !known {
 		return fmt.Errorf("rw=%s: want one of read, write, randread, randwrite, rw, randrw", s.RW)
-	case s.BS <= 0:
-		return fmt.Errorf("bs=%d: want at least one block", s.BS)
+	}
+	for op := range ops {
+		if err := s.BS[op].check(); err != nil {
+			return err
+		}
+	}
+	switch {
 	case s.RWMixRead < 0 || s.RWMixRead > 100:
 		return fmt.Errorf("rwmixread=%d: want 0 to 100 percent", s.RWMixRead)
 	case s.IODepth < 1 || s.NumJobs < 1 || s.IODepth > limitDepth/s.NumJobs:
@@ -54,30 +146,117 @@ func (s Spec) Check() error {
 		return fmt.Errorf("runtime=%v: want a positive time", s.Runtime)
 	case s.RampTime < 0:
 		return fmt.Errorf("ramp_time=%v: want a positive time", s.RampTime)
+	case s.TimeBased && s.Runtime == 0:
+		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
+	case s.SizePercent < 0 || s.SizePercent > 100:
+		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
+	}
+	if err := s.checkRates(); err != nil {
+		return err
+	}
+	return s.checkDistribution()
+}
+
+func (b Split) check() error {
+	total := 0
+	for _, sh := range b {
+		if sh.Bytes <= 0 {
+			return fmt.Errorf("bs=%d: want at least one block", sh.Bytes)
+		}
+		if sh.Percent < 0 {
+			return fmt.Errorf("bssplit=%d/%d: want a share of 0 to 100 percent", sh.Bytes, sh.Percent)
+		}
+		total += sh.Percent
+	}
+	if total != 100 {
+		return fmt.Errorf("bssplit: the shares make %d percent, want 100", total)
+	}
+	return nil
+}
+
+func (s *Spec) checkRates() error {
+	rates, counts, without := 0, 0, 0
+	for op := range ops {
+		switch {
+		case s.Rate[op] < 0:
+			return fmt.Errorf("rate=%d: want bytes a second", s.Rate[op])
+		case s.RateIOPS[op] < 0:
+			return fmt.Errorf("rate_iops=%d: want operations a second", s.RateIOPS[op])
+		case !s.Does(op):
+		case s.Rate[op] > 0:
+			rates++
+		case s.RateIOPS[op] > 0:
+			counts++
+		default:
+			without++
+		}
+		if s.Rate[op] > 0 && s.RateIOPS[op] > 0 {
+			return fmt.Errorf("rate=%d, rate_iops=%d: want one of them", s.Rate[op], s.RateIOPS[op])
+		}
+	}
+	if rates+counts > 0 && without > 0 {
+		return fmt.Errorf("rw=%s has a rate for one direction only: want one for reads and one for writes, as --rate_iops=700,300", s.RW)
+	}
+	if s.Poisson && rates+counts == 0 {
+		return fmt.Errorf("rate_process=poisson needs a rate or rate_iops")
+	}
+	return nil
+}
+
+func (s *Spec) checkDistribution() error {
+	d := s.Distribution
+	switch {
+	case d.uniform():
+		return nil
+	case d.Kind == Zipf && !(d.Theta > 0 && d.Theta <= 100):
+		return fmt.Errorf("random_distribution=zipf:%v: want an exponent above 0, as zipf:1.1", d.Theta)
+	case d.Kind == Pareto && !(d.Theta > 0 && d.Theta < 1):
+		return fmt.Errorf("random_distribution=pareto:%v: want a share between 0 and 1, as pareto:0.2", d.Theta)
+	case d.Kind != Zipf && d.Kind != Pareto:
+		return fmt.Errorf("random_distribution=%s: want random, zipf:THETA or pareto:SHARE", d.Kind)
 	}
 	return nil
 }
 
 // Validate says which option can't be used on a device of that size and block size.
-func (s Spec) Validate(size int64, blockSize int) error {
+func (s *Spec) Validate(size int64, blockSize int) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	span := s.Size
-	if span == 0 {
-		span = size - s.Offset
+	for op := range ops {
+		for _, sh := range s.BS[op] {
+			if s.Does(op) && sh.Bytes%blockSize != 0 {
+				return fmt.Errorf("bs=%d: want a multiple of the namespace's block, %d bytes", sh.Bytes, blockSize)
+			}
+		}
 	}
-	switch {
-	case s.BS%blockSize != 0:
-		return fmt.Errorf("bs=%d: want a multiple of the namespace's block, %d bytes", s.BS, blockSize)
-	case s.Offset < 0 || s.Offset%int64(blockSize) != 0 || s.Offset >= size:
+	if s.Offset < 0 || s.Offset%int64(blockSize) != 0 || s.Offset >= size {
 		return fmt.Errorf("offset=%d: want a multiple of %d inside the namespace of %d bytes", s.Offset, blockSize, size)
-	case span < int64(s.BS) || span > size-s.Offset:
+	}
+	if span := s.span(size); span < int64(s.LargestBlock()) || span > size-s.Offset {
 		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
-			span, s.BS, size, s.Offset)
+			span, s.LargestBlock(), size, s.Offset)
+	}
+	if s.Verify && s.Does(Write) && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > s.span(size) {
+		// Operations under way never overlap where their data is to be checked.
+		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
+			int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock()))
 	}
 	return nil
 }
 
+// span is how many bytes of a device of that size each job works on.
+func (s *Spec) span(size int64) int64 {
+	switch {
+	case s.SizePercent > 0:
+		p, room := int64(s.SizePercent), size-s.Offset
+		n := room/100*p + room%100*p/100
+		return max(n-n%int64(s.LargestBlock()), int64(s.LargestBlock()))
+	case s.Size > 0:
+		return s.Size
+	}
+	return size - s.Offset
+}
+
 // random reports whether offsets are random.
-func (s Spec) random() bool { return strings.HasPrefix(s.RW, "rand") }
+func (s *Spec) random() bool { return strings.HasPrefix(s.RW, "rand") }

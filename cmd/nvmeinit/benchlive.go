@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// live is the line that a run shows of itself on a terminal. A nil one shows nothing.
+type live struct {
+	w     io.Writer
+	name  string
+	shown time.Time
+}
+
+// liveInterval is how often the line changes.
+const liveInterval = 450 * time.Millisecond
+
+func newLive(w io.Writer, wanted bool) *live {
+	if !wanted || !isTerminal(w) {
+		return nil
+	}
+	return &live{w: w}
+}
+
+// begin names what follows.
+func (l *live) begin(name string) {
+	if l != nil {
+		l.name = name
+	}
+}
+
+func (l *live) clear() {
+	if l != nil {
+		fmt.Fprint(l.w, "\r\033[K")
+	}
+}
+
+// show writes the line: the figures of the last interval, and the time that is left.
+func (l *live) show(p *loadgen.Progress) {
+	if l == nil || time.Since(l.shown) < liveInterval {
+		return
+	}
+	l.shown = time.Now()
+	fmt.Fprintf(l.w, "\r\033[K%s: %s", l.name, liveText(p))
+}
+
+func liveText(p *loadgen.Progress) string {
+	if p.Verifying {
+		return "verifying what was written"
+	}
+	var parts []string
+	if p.Ramping {
+		parts = append(parts, "ramping")
+	} else if p.Left >= 0 && p.Elapsed > 0 {
+		parts = append(parts, fmt.Sprintf("%2.0f%%", 100*p.Elapsed.Seconds()/(p.Elapsed+p.Left).Seconds()))
+	}
+	s := &p.Last
+	parts = append(parts, strings.TrimSpace(humanize.SIWithDigits(s.IOPS(), 1, ""))+" IOPS", humanize.IBytes(uint64(s.Bandwidth()))+"/s")
+	if s.P99 > 0 {
+		parts = append(parts, "p50 "+shortTime(s.P50), "p99 "+shortTime(s.P99))
+	}
+	if !p.Ramping && p.Left >= 0 {
+		parts = append(parts, "ETA "+p.Left.Round(time.Second).String())
+	}
+	return strings.Join(parts, "  ")
+}
+
+// shortTime is a latency in nanoseconds, for people: three digits and a unit.
+func shortTime(ns int64) string {
+	d := float64(ns)
+	for _, u := range []struct {
+		name string
+		ns   float64
+	}{{"s", 1e9}, {"ms", 1e6}, {"µs", 1e3}} {
+		if d >= u.ns {
+			return fmt.Sprintf("%.3g %s", d/u.ns, u.name)
+		}
+	}
+	return fmt.Sprintf("%d ns", ns)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
+)
+
+// optionFlag is an option of fio's jobs as a flag.
+type optionFlag struct {
+	job    *fio.Job
+	option fio.Option
+	text   string
+}
+
+// addOption defines the flag, and hidden ones for its other names.
+func addOption(fl *pflag.FlagSet, o fio.Option, j *fio.Job) {
+	for i, name := range append([]string{o.Name}, o.Aliases...) {
+		f := fl.VarPF(&optionFlag{j, o, o.Default}, name, "", o.Usage)
+		if o.Flag {
+			f.NoOptDefVal = "true"
+		}
+		f.Hidden = i > 0
+	}
+}
+
+func (f *optionFlag) String() string { return f.text }
+func (f *optionFlag) Type() string {
+	if f.option.Flag {
+		return "bool"
+	}
+	return f.option.Type
+}
+
+// Set gives the option to the job.
+func (f *optionFlag) Set(v string) error {
+	f.text = v
+	err := f.job.Set(f.option.Name, v)
+	if why := errors.Unwrap(err); why != nil {
+		return why // the flag's name and value are said already
+	}
+	return err
+}

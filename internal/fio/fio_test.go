@@ -1,0 +1,316 @@
+package fio
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// Every option's example can be set, and alters a job that hasn't got it.
+func TestExamples(t *testing.T) {
+	for _, o := range Options() {
+		for _, name := range append([]string{o.Name}, o.Aliases...) {
+			j := NewJob("test")
+			value := o.Example
+			if err := j.Set(name, value); err != nil {
+				t.Errorf("%s=%s: %v", name, value, err)
+			}
+			if j.Given()[o.Name] == "" {
+				t.Errorf("%s is not among what was given", name)
+			}
+			if !o.Flag {
+				if err := j.Set(name, ""); err == nil || !strings.Contains(err.Error(), name+"="+o.Example) {
+					t.Errorf("%s without a value: %v", name, err)
+				}
+			}
+		}
+		if o.Usage == "" || strings.HasSuffix(o.Usage, ".") {
+			t.Errorf("%s: %q", o.Name, o.Usage)
+		}
+	}
+}
+
+func TestValues(t *testing.T) {
+	for _, c := range []struct {
+		option, value string
+		check         func(j *Job) bool
+	}{
+		{"bs", "4k", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 4096 }},
+		{"bs", "4K,64kb", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 65536 }},
+		{"bs", ",1MiB", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 1<<20 }},
+		{"bssplit", "4k/70:64k/30", func(j *Job) bool {
+			return reflect.DeepEqual(j.BS[1], loadgen.Split{{Bytes: 4096, Percent: 70}, {Bytes: 65536, Percent: 30}})
+		}},
+		{"bssplit", "4k/50:8k/:16k/", func(j *Job) bool { return j.BS[0][1].Percent == 25 && j.BS[0][2].Percent == 25 }},
+		{"bssplit", "4k:8k:16k", func(j *Job) bool { return j.BS[0][0].Percent == 33 && j.BS[0][2].Percent == 34 }},
+		{"bssplit", "4k/100,8k/50:16k/50", func(j *Job) bool { return len(j.BS[0]) == 1 && len(j.BS[1]) == 2 }},
+		{"size", "20%", func(j *Job) bool { return j.SizePercent == 20 && j.Size == 0 }},
+		{"size", "1g", func(j *Job) bool { return j.Size == 1<<30 }},
+		{"runtime", "10", func(j *Job) bool { return j.Runtime == 10*time.Second }},
+		{"runtime", "500ms", func(j *Job) bool { return j.Runtime == 500*time.Millisecond }},
+		{"runtime", "2m", func(j *Job) bool { return j.Runtime == 2*time.Minute }},
+		{"runtime", "1d", func(j *Job) bool { return j.Runtime == 24*time.Hour }},
+		{"rwmixwrite", "30", func(j *Job) bool { return j.RWMixRead == 70 }},
+		{"rate", "1m", func(j *Job) bool { return j.Rate == [2]int64{1 << 20, 1 << 20} }},
+		{"rate_iops", "700,300", func(j *Job) bool { return j.RateIOPS == [2]int{700, 300} }},
+		{"rate_iops", "10,20,30", func(j *Job) bool { return j.RateIOPS == [2]int{10, 20} }},
+		{"rate_process", "poisson", func(j *Job) bool { return j.Poisson }},
+		{"random_distribution", "zipf", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "zipf", Theta: 1.1} }},
+		{"random_distribution", "pareto:0.3", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.3} }},
+		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
+		{"verify", "0", func(j *Job) bool { return !j.Verify }},
+		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
+		{"group_reporting", "", func(j *Job) bool { return j.GroupReporting }},
+		{"time_based", "0", func(j *Job) bool { return !j.TimeBased }},
+	} {
+		j := NewJob("test")
+		if err := j.Set(c.option, c.value); err != nil || !c.check(j) {
+			t.Errorf("%s=%s: %v, %+v", c.option, c.value, err, j.Spec)
+		}
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct{ option, value, says string }{
+		{"bs", "4kk", "a size"},
+		{"bs", "1,2,3,4", "reads and of writes"},
+		{"bssplit", "4k/50:8k/60", "110 percent"},
+		{"bssplit", "4k/50:8k/40", "90 percent"},
+		{"bssplit", "4k/x", `"x" is no share`},
+		{"iodepth", "many", "a number"},
+		{"size", "120%", "1% to 100%"},
+		{"runtime", "-1", "positive"},
+		{"runtime", "-1s", "positive"},
+		{"runtime", "NaN", "positive"},
+		{"runtime", "1e300", "positive"},
+		{"rate_process", "even", "linear or poisson"},
+		{"random_distribution", "zipf:much", "a number"},
+		{"verify", "md5", "crc32c"},
+		{"percentile_list", "50:101", `"101" is no percentile`},
+		{"percentile_list", strings.Repeat("1:", 20) + "1", "at most 20"},
+		{"time_based", "maybe", "1 or 0"},
+	} {
+		err := NewJob("test").Set(c.option, c.value)
+		if err == nil || !strings.Contains(err.Error(), c.option+"="+c.value) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s=%s: %v, want it to say %q", c.option, c.value, err, c.says)
+		}
+	}
+}
+
+const jobFile = `
+; a comment
+[global]
+bs=8k
+iodepth = 16
+group_reporting
+
+[first]
+rw=randread
+numjobs=2
+
+# another
+[second]
+stonewall
+rw=write
+bs=4k,128k
+[global]
+bs=16k
+[third]
+rw=read
+`
+
+func TestParse(t *testing.T) {
+	f, err := Parse("jobs.fio", strings.NewReader(jobFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Jobs) != 3 || f.Global["bs"] != "16k" || f.Global["group_reporting"] != "1" {
+		t.Fatalf("%d jobs, global %v", len(f.Jobs), f.Global)
+	}
+	a, b, c := f.Jobs[0], f.Jobs[1], f.Jobs[2]
+	if a.Name != "first" || a.RW != "randread" || a.NumJobs != 2 || a.IODepth != 16 || !a.GroupReporting || a.BS[0][0].Bytes != 8192 {
+		t.Errorf("first: %+v", a)
+	}
+	if b.BS[1][0].Bytes != 128<<10 || b.BS[0][0].Bytes != 4096 || b.NumJobs != 1 {
+		t.Errorf("second: %+v", b)
+	}
+	if c.BS[0][0].Bytes != 16384 {
+		t.Errorf("third: %+v", c)
+	}
+	if !reflect.DeepEqual(a.Given(), map[string]string{"rw": "randread", "numjobs": "2"}) {
+		t.Errorf("first was given %v", a.Given())
+	}
+	if p := Phases(f.Jobs); len(p) != 2 || len(p[0]) != 1 || len(p[1]) != 2 {
+		t.Errorf("phases %v", p)
+	}
+	over := NewJob("bench")
+	if err := errors.Join(over.Set("bs", "1m"), over.Set("runtime", "1"), a.Apply(over)); err != nil ||
+		a.BS[0][0].Bytes != 1<<20 || a.Runtime != time.Second || a.RW != "randread" || a.Name != "first" {
+		t.Errorf("with what the command line says: %v, %+v", err, a)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for text, says := range map[string]string{
+		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
+		"[a]\nioengine=libaio\n":                "x.fio:2: ioengine: nvmeinit reaches the namespace by itself",
+		"[a]\nbs=4kk\n":                         "x.fio:2: bs=4kk: want a size",
+		"rw=read\n":                             "x.fio:1: rw=read: want a section first",
+		"[a\n":                                  "x.fio:1: [a: want a section",
+		"[]\n":                                  "want a section",
+		"":                                      "x.fio:1: no job",
+		"[global]\nrw=read\n":                   "x.fio:2: no job",
+		"[a]\niodepth\n":                        "x.fio:2: iodepth: want a value, as iodepth=32",
+		"[a]\nrw=" + strings.Repeat("r", 1<<17): "longer than",
+	} {
+		_, err := Parse("x.fio", strings.NewReader(text))
+		var se *SyntaxError
+		if !errors.As(err, &se) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%.40q: %v, want it to say %q", text, err, says)
+		}
+	}
+	var unknown *UnknownOptionError
+	if _, err := Parse("x.fio", strings.NewReader("[a]\nfoo=1")); !errors.As(err, &unknown) || unknown.Option != "foo" {
+		t.Errorf("%v is no UnknownOptionError", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(jobFile)
+	f.Add("[a]\nbssplit=4k/:8k/20,1/100\nsize=5%%\nruntime=1.5h")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := Parse("fuzz", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, j := range file.Jobs {
+			if j.Check() == nil {
+				_ = j.Validate(1<<30, 512) // must not panic
+			}
+		}
+	})
+}
+
+// results is a run of a job with two clones.
+func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
+	t.Helper()
+	j := NewJob("test")
+	for _, o := range append(options, "numjobs=2", "rw=randrw") {
+		name, value, _ := strings.Cut(o, "=")
+		if err := j.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 2)}
+	for i := range res.Jobs {
+		r := &res.Jobs[i]
+		r.Spec, r.Clone, r.Duration = &j.Spec, i, 2*time.Second
+		r.User, r.System = time.Second, 500*time.Millisecond
+		r.Depths = [7]uint64{3000, 0, 1000}
+		r.Points = []loadgen.Point{{Length: time.Second, IOs: [2]uint64{900, 900}}, {Length: time.Second, IOs: [2]uint64{1100, 1100}}}
+		for op := range r.Ops {
+			m := &r.Ops[op]
+			for k := range 2000 {
+				m.Latency.Record(int64(60_000 + k))
+				m.IOs++
+				m.Bytes += 4096
+			}
+		}
+	}
+	return []*Job{j}, res
+}
+
+func TestReport(t *testing.T) {
+	jobs, res := results(t, "percentile_list=50:99")
+	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), nil)
+	r.Add(0, jobs, res, true)
+	if len(r.Jobs) != 2 {
+		t.Fatalf("%d jobs, want each clone by itself", len(r.Jobs))
+	}
+	j := r.Jobs[1]
+	if j.Read.TotalIOs != 2000 || j.Read.IOPS != 1000 || j.Read.BWBytes != 4096000 || j.Read.BW != 4000 || j.Read.IOKBytes != 8000 {
+		t.Errorf("read: %+v", j.Read)
+	}
+	if j.User != 50 || j.System != 25 || j.Runtime != 2000 || j.Level[0].value != 75 || j.Level[2].value != 25 {
+		t.Errorf("%v%% user, %v%% system of %d ms, depths %v", j.User, j.System, j.Runtime, j.Level)
+	}
+	if j.Read.IOPSMin != 900 || j.Read.IOPSMax != 1100 || j.Read.IOPSMean != 1000 || j.Read.IOPSStdDev != 100 || j.Read.IOPSSamples != 2 {
+		t.Errorf("in the course of it: %+v", j.Read)
+	}
+	l := j.Read.CLat
+	if len(l.Percentiles) != 2 || l.Percentiles[0].name != "50.000000" || math.Abs(l.Percentiles[0].value-61_000) > 600 || len(l.Bins) == 0 {
+		t.Errorf("latency %+v", l)
+	}
+	if j.Micros[4].value != 0 || math.Abs(j.Micros[5].value-100) > 1e-9 || len(j.Millis) != 12 {
+		t.Errorf("all take 50 to 100 µs, not %v", j.Micros)
+	}
+
+	jobs, res = results(t, "group_reporting")
+	r = NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+	r.Add(0, jobs, res, false)
+	if j = r.Jobs[0]; len(r.Jobs) != 1 || j.Read.TotalIOs != 4000 || j.Read.IOPS != 2000 || j.Runtime != 4000 || j.User != 50 || j.Read.IOPSMax != 2200 {
+		t.Errorf("the group: %d ios, %v a second, %d ms, %v%%", j.Read.TotalIOs, j.Read.IOPS, j.Runtime, j.User)
+	}
+}
+
+// The members of our JSON are those of fio's, at every level, with values of the same types.
+func TestReportShape(t *testing.T) {
+	b, err := os.ReadFile("testdata/fio-3.33.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var theirs, ours any
+	if err := json.Unmarshal(b, &theirs); err != nil {
+		t.Fatal(err)
+	}
+	jobs, res := results(t, "group_reporting")
+	r := NewReport("nvmeinit 1", time.Unix(1795242250, 0), map[string]string{"bs": "4k"})
+	r.Add(0, jobs, res, true)
+	if b, err = json.Marshal(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &ours); err != nil {
+		t.Fatal(err)
+	}
+	sameShape(t, "", theirs, ours)
+}
+
+// free are objects whose members differ from run to run.
+var free = []string{"/bins", "/job options", "/global options", "/percentile"}
+
+func sameShape(t *testing.T, path string, theirs, ours any) {
+	t.Helper()
+	if reflect.TypeOf(theirs) != reflect.TypeOf(ours) {
+		t.Errorf("%s: fio has a %T, we a %T", path, theirs, ours)
+		return
+	}
+	switch x := theirs.(type) {
+	case []any:
+		sameShape(t, path+"/0", x[0], ours.([]any)[0])
+	case map[string]any:
+		if slices.ContainsFunc(free, func(end string) bool { return strings.HasSuffix(path, end) }) {
+			return
+		}
+		for name, v := range x {
+			mine, ok := ours.(map[string]any)[name]
+			if !ok {
+				t.Errorf("%s/%s: fio has it, we don't", path, name)
+				continue
+			}
+			sameShape(t, path+"/"+name, v, mine)
+		}
+		for name := range ours.(map[string]any) {
+			if _, ok := x[name]; !ok && !strings.HasPrefix(name, "nvmeinit_") {
+				t.Errorf("%s/%s: we have it, fio doesn't", path, name)
+			}
+		}
+	}
+}

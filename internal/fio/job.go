@@ -1,0 +1,125 @@
+package fio
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// Job is a section of a job file, or what a command line says.
+type Job struct {
+	loadgen.Spec
+	GroupReporting bool      // clones are reported together
+	Stonewall      bool      // it begins when all before it have ended
+	Percentiles    []float64 // to report
+
+	given []setting
+}
+
+// setting is an option as it was written.
+type setting struct{ name, value string }
+
+// DefaultPercentiles are those that fio reports unless told otherwise.
+var DefaultPercentiles = []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
+
+// defaultBlock is fio's block size.
+const defaultBlock = 4096
+
+// NewJob is a job with fio's defaults.
+func NewJob(name string) *Job {
+	bs := loadgen.Fixed(defaultBlock)
+	return &Job{
+		Spec: loadgen.Spec{
+			Name: name, RW: "read", RWMixRead: 50, BS: [2]loadgen.Split{bs, bs},
+			IODepth: 1, NumJobs: 1, Seed: 1,
+		},
+		Percentiles: DefaultPercentiles,
+	}
+}
+
+// Clone is a copy that shares nothing.
+func (j *Job) Clone() *Job {
+	c := *j
+	for op := range c.BS {
+		c.BS[op] = slices.Clone(j.BS[op])
+	}
+	c.Percentiles = slices.Clone(j.Percentiles)
+	c.given = slices.Clone(j.given)
+	return &c
+}
+
+// Set sets an option as it is written; an empty value stands for an option without one. The
+// error of one that is not known is an *UnknownOptionError.
+func (j *Job) Set(name, value string) error {
+	o := find(name)
+	if o == nil {
+		return &UnknownOptionError{Option: name, Remedy: foreign[name]}
+	}
+	if value == "" && !o.Flag {
+		return fmt.Errorf("%s: want a value, as %s=%s", name, name, o.Example)
+	}
+	if err := o.set(j, value); err != nil {
+		return fmt.Errorf("%s=%s: %w", name, value, err)
+	}
+	j.given = slices.DeleteFunc(j.given, func(s setting) bool { return s.name == o.Name })
+	if o.Flag && (value == "" || value == "true") {
+		value = "1" // as fio shows it
+	}
+	j.given = append(j.given, setting{o.Name, value})
+	return nil
+}
+
+// Given are the options that were set, by name, as they were written.
+func (j *Job) Given() map[string]string {
+	m := map[string]string{}
+	for _, s := range j.given {
+		m[s.name] = s.value
+	}
+	return m
+}
+
+// UnknownOptionError is an option of fio's that there is no such thing here, or none at all.
+type UnknownOptionError struct {
+	Option string
+	Remedy string // what to do, where it is known
+}
+
+func (e *UnknownOptionError) Error() string {
+	if e.Remedy != "" {
+		return fmt.Sprintf("%s: %s", e.Option, e.Remedy)
+	}
+	return fmt.Sprintf("there is no option %q; nvmeinit bench --help lists them", e.Option)
+}
+
+// Apply sets what was set of o, over what j says.
+func (j *Job) Apply(o *Job) error {
+	for _, s := range o.given {
+		if err := j.Set(s.name, s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Phases cuts jobs at stonewalls: those of one phase run at once, phases one after another.
+func Phases(jobs []*Job) [][]*Job {
+	var phases [][]*Job
+	for _, j := range jobs {
+		if len(phases) == 0 || j.Stonewall {
+			phases = append(phases, nil)
+		}
+		last := len(phases) - 1
+		phases[last] = append(phases[last], j)
+	}
+	return phases
+}
+
+// Specs are those of jobs, for the load generator.
+func Specs(jobs []*Job) []loadgen.Spec {
+	specs := make([]loadgen.Spec, len(jobs))
+	for i, j := range jobs {
+		specs[i] = j.Spec
+	}
+	return specs
+}

@@ -1,0 +1,81 @@
+package fio
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// SyntaxError is a line of a job file that can't be used.
+type SyntaxError struct {
+	File string
+	Line int
+	Err  error
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// File is a job file.
+type File struct {
+	Global map[string]string // the options of [global] sections, as they were written
+	Jobs   []*Job
+}
+
+// maxLine is the longest line of a job file, in bytes.
+const maxLine = 1 << 16
+
+// Parse reads a job file: sections in brackets, each a job, of lines "option=value" or
+// "option"; options of a section [global] are those of all jobs that follow. Lines that begin
+// with # or ; are comments. The error is a *SyntaxError with the name of the file, unless r
+// fails.
+func Parse(name string, r io.Reader) (*File, error) {
+	f := &File{Global: map[string]string{}}
+	global := NewJob("global")
+	var job *Job // of the section
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		line := strings.TrimSpace(lines.Text())
+		bad := func(format string, a ...any) (*File, error) {
+			return nil, &SyntaxError{name, n, fmt.Errorf(format, a...)}
+		}
+		switch {
+		case line == "" || line[0] == '#' || line[0] == ';':
+		case line[0] == '[':
+			section, ok := strings.CutSuffix(line[1:], "]")
+			if section = strings.TrimSpace(section); !ok || section == "" {
+				return bad("%s: want a section, as [global] or [job]", line)
+			}
+			if section == "global" {
+				job = global
+				continue
+			}
+			job = global.Clone()
+			job.Name, job.given = section, nil
+			f.Jobs = append(f.Jobs, job)
+		case job == nil:
+			return bad("%s: want a section first, as [global] or [job]", line)
+		default:
+			option, value, _ := strings.Cut(line, "=")
+			if err := job.Set(strings.TrimSpace(option), strings.TrimSpace(value)); err != nil {
+				return bad("%w", err)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		if errors.Is(err, bufio.ErrTooLong) {
+			return nil, &SyntaxError{name, n + 1, fmt.Errorf("the line is longer than %d bytes", maxLine)}
+		}
+		return nil, err
+	}
+	if len(f.Jobs) == 0 {
+		return nil, &SyntaxError{name, max(n, 1), errors.New("no job: want a section, as [job]")}
+	}
+	f.Global = global.Given()
+	return f, nil
+}

@@ -1,0 +1,307 @@
+package fio
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// Report is what fio prints with --output-format=json, by fio's names. What has no meaning here
+// is 0.
+type Report struct {
+	Version   string            `json:"fio version"`
+	Timestamp int64             `json:"timestamp"` // s
+	Millis    int64             `json:"timestamp_ms"`
+	Time      string            `json:"time"`
+	Global    map[string]string `json:"global options,omitempty"`
+	Jobs      []JobReport       `json:"jobs"`
+}
+
+// JobReport is one job, or the group of a job's clones.
+type JobReport struct {
+	Name     string            `json:"jobname"`
+	GroupID  int               `json:"groupid"`
+	Error    int               `json:"error"` // errno
+	ETA      int64             `json:"eta"`
+	Elapsed  int64             `json:"elapsed"` // s
+	Options  map[string]string `json:"job options"`
+	Read     Side              `json:"read"`
+	Write    Side              `json:"write"`
+	Trim     Side              `json:"trim"`
+	Sync     syncSide          `json:"sync"`
+	Runtime  int64             `json:"job_runtime"` // ms, of all clones together
+	User     float64           `json:"usr_cpu"`     // percent of Runtime
+	System   float64           `json:"sys_cpu"`
+	Switches int64             `json:"ctx"`
+	MajFlt   int64             `json:"majf"`
+	MinFlt   int64             `json:"minf"`
+	Level    levels            `json:"iodepth_level"` // percent of operations
+	Submit   levels            `json:"iodepth_submit"`
+	Complete levels            `json:"iodepth_complete"`
+	Nanos    levels            `json:"latency_ns"` // percent of operations that took less
+	Micros   levels            `json:"latency_us"`
+	Millis   levels            `json:"latency_ms"`
+	LatDepth int               `json:"latency_depth"`
+	Target   int64             `json:"latency_target"`
+	LatShare float64           `json:"latency_percentile"`
+	Window   int64             `json:"latency_window"`
+	Verified int64             `json:"nvmeinit_verified_bytes,omitempty"` // ours: what --verify has checked
+	Late     uint64            `json:"nvmeinit_unstarted_ios,omitempty"`  // ours: due by a rate and never begun
+}
+
+// Side is one direction of a job.
+type Side struct {
+	IOBytes  uint64  `json:"io_bytes"`
+	IOKBytes uint64  `json:"io_kbytes"`
+	BWBytes  uint64  `json:"bw_bytes"`
+	BW       uint64  `json:"bw"` // KiB/s
+	IOPS     float64 `json:"iops"`
+	Runtime  int64   `json:"runtime"` // ms
+	TotalIOs uint64  `json:"total_ios"`
+	ShortIOs uint64  `json:"short_ios"`
+	DropIOs  uint64  `json:"drop_ios"`
+	SLat     Latency `json:"slat_ns"`
+	CLat     Latency `json:"clat_ns"`
+	Lat      Latency `json:"lat_ns"`
+
+	// Of the samples in the course of the run; bandwidth in KiB/s.
+	BWMin       uint64  `json:"bw_min"`
+	BWMax       uint64  `json:"bw_max"`
+	BWAgg       float64 `json:"bw_agg"`
+	BWMean      float64 `json:"bw_mean"`
+	BWDev       float64 `json:"bw_dev"`
+	BWSamples   int     `json:"bw_samples"`
+	IOPSMin     uint64  `json:"iops_min"`
+	IOPSMax     uint64  `json:"iops_max"`
+	IOPSMean    float64 `json:"iops_mean"`
+	IOPSStdDev  float64 `json:"iops_stddev"`
+	IOPSSamples int     `json:"iops_samples"`
+}
+
+// Latency are figures of latencies in nanoseconds.
+type Latency struct {
+	Min         int64   `json:"min"`
+	Max         int64   `json:"max"`
+	Mean        float64 `json:"mean"`
+	StdDev      float64 `json:"stddev"`
+	N           uint64  `json:"N"`
+	Percentiles levels  `json:"percentile,omitempty"`
+	Bins        levels  `json:"bins,omitempty"` // json+: how many took how long
+}
+
+type syncSide struct {
+	TotalIOs uint64  `json:"total_ios"`
+	Lat      Latency `json:"lat_ns"`
+}
+
+// levels is a JSON object whose members keep their order.
+type levels []level
+
+type level struct {
+	name  string
+	value float64
+}
+
+// MarshalJSON writes the members in order.
+func (l levels) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range l {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", m.name, strconv.FormatFloat(m.value, 'f', -1, 64))
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// NewReport begins a report of that program, at that time.
+func NewReport(program string, at time.Time, global map[string]string) *Report {
+	return &Report{
+		Version: program, Timestamp: at.Unix(), Millis: at.UnixMilli(), Time: at.Format(time.ANSIC),
+		Global: global, Jobs: []JobReport{},
+	}
+}
+
+// Add adds the results of one run: what each of its jobs measured, or its clones together
+// where the job says so. With bins (json+) every latency that was counted is there. group
+// counts the runs.
+func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
+	for _, g := range Groups(jobs, res) {
+		r.Jobs = append(r.Jobs, jobReport(group, g, bins))
+	}
+}
+
+// Reported is what is shown as one job.
+type Reported struct {
+	Job    *Job
+	Clones int
+	loadgen.JobResult
+	Runtime time.Duration // of all clones together
+}
+
+// Groups are the results as they are shown: by clone, or by job where it reports as a group.
+func Groups(jobs []*Job, res *loadgen.Result) []Reported {
+	var all []Reported
+	rest := res.Jobs
+	for _, j := range jobs {
+		clones := rest[:j.NumJobs]
+		rest = rest[j.NumJobs:]
+		if j.GroupReporting {
+			g := Reported{Job: j, Clones: len(clones), JobResult: loadgen.Group(clones)}
+			for i := range clones {
+				g.Runtime += clones[i].Duration
+			}
+			all = append(all, g)
+			continue
+		}
+		for i := range clones {
+			all = append(all, Reported{Job: j, Clones: 1, JobResult: clones[i], Runtime: clones[i].Duration})
+		}
+	}
+	return all
+}
+
+// errIO is EIO, as fio reports a failed operation.
+const errIO = 5
+
+func jobReport(group int, g Reported, bins bool) JobReport {
+	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
+	j := JobReport{
+		Name: g.Job.Name, GroupID: group, ETA: 0, Elapsed: int64(math.Ceil(g.Duration.Seconds())), Options: g.Job.Given(),
+		Read: side(&g, loadgen.Read, bins), Write: side(&g, loadgen.Write, bins),
+		Runtime: g.Runtime.Milliseconds(), User: percent(g.User), System: percent(g.System),
+		Level:    depthLevels(g.Depths),
+		Submit:   spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
+		Complete: spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
+		LatDepth: g.Job.IODepth, LatShare: 100,
+		Verified: g.Verified, Late: g.Unstarted,
+	}
+	// Operations are submitted and completed one by one, as far as the generator sees.
+	if g.Ops[loadgen.Read].IOs+g.Ops[loadgen.Write].IOs > 0 {
+		j.Submit[1].value, j.Complete[1].value = 100, 100
+	}
+	j.Nanos, j.Micros, j.Millis = latencyShares(g.Total())
+	if g.Errors > 0 {
+		j.Error = errIO
+	}
+	return j
+}
+
+func side(g *Reported, op loadgen.Op, bins bool) Side {
+	m := &g.Ops[op]
+	if m.IOs == 0 {
+		return Side{}
+	}
+	lat := Latency{
+		Min: m.Latency.Min(), Max: m.Latency.Max(), Mean: m.Latency.Mean(), StdDev: m.Latency.StdDev(), N: m.Latency.Count(),
+	}
+	s := Side{
+		IOBytes: m.Bytes, IOKBytes: m.Bytes >> 10,
+		BWBytes: uint64(g.Bandwidth(m)), BW: uint64(g.Bandwidth(m)) >> 10,
+		IOPS: g.IOPS(m), Runtime: g.Duration.Milliseconds(), TotalIOs: m.IOs,
+		Lat: lat, CLat: lat,
+	}
+	for _, p := range g.Job.Percentiles {
+		s.CLat.Percentiles = append(s.CLat.Percentiles, level{fmt.Sprintf("%.6f", p), float64(m.Latency.Percentile(p))})
+	}
+	if bins {
+		for v, n := range m.Latency.Bins() {
+			s.CLat.Bins = append(s.CLat.Bins, level{strconv.FormatInt(v, 10), float64(n)})
+		}
+	}
+	s.course(g.Points, op)
+	return s
+}
+
+// course fills in the figures of the samples.
+func (s *Side) course(points []loadgen.Point, op loadgen.Op) {
+	var iops, bw moments
+	for i := range points {
+		p := &points[i]
+		if sec := p.Length.Seconds(); sec > 0 {
+			iops.add(float64(p.IOs[op]) / sec)
+			bw.add(float64(p.Bytes[op]) / sec / 1024)
+		}
+	}
+	if iops.n == 0 {
+		return
+	}
+	s.IOPSMin, s.IOPSMax = uint64(iops.min), uint64(iops.max)
+	s.IOPSMean, s.IOPSStdDev, s.IOPSSamples = iops.mean(), iops.stddev(), iops.n
+	s.BWMin, s.BWMax = uint64(bw.min), uint64(bw.max)
+	s.BWMean, s.BWDev, s.BWSamples = bw.mean(), bw.stddev(), bw.n
+	s.BWAgg = 100
+}
+
+type moments struct {
+	n                      int
+	min, max, sum, squares float64
+}
+
+func (m *moments) add(v float64) {
+	if m.n == 0 || v < m.min {
+		m.min = v
+	}
+	m.max = max(m.max, v)
+	m.n++
+	m.sum += v
+	m.squares += v * v
+}
+
+func (m *moments) mean() float64 { return m.sum / float64(m.n) }
+
+func (m *moments) stddev() float64 {
+	return math.Sqrt(max(m.squares/float64(m.n)-m.mean()*m.mean(), 0))
+}
+
+// spread gives names to shares in percent; those that are missing are 0.
+func spread(shares []float64, names ...string) levels {
+	l := make(levels, len(names))
+	for i, n := range names {
+		l[i].name = n
+		if i < len(shares) {
+			l[i].value = shares[i]
+		}
+	}
+	return l
+}
+
+func depthLevels(counts [7]uint64) levels {
+	var all uint64
+	for _, n := range counts {
+		all += n
+	}
+	shares := make([]float64, len(counts))
+	for i, n := range counts {
+		shares[i] = 100 * float64(n) / float64(max(all, 1))
+	}
+	return spread(shares, "1", "2", "4", "8", "16", "32", ">=64")
+}
+
+// latencyShares are fio's: the percentages of operations between each bound and the one before.
+func latencyShares(m *loadgen.Measured) (ns, us, ms levels) {
+	bounds := []int64{2, 4, 10, 20, 50, 100, 250, 500, 750, 1000}
+	shares := make([]float64, 3*len(bounds)+2)
+	for v, n := range m.Latency.Bins() {
+		share := 100 * float64(n) / float64(m.Latency.Count())
+		unit, i := int64(1), 0
+		for i < len(shares)-2 && v > bounds[i%len(bounds)]*unit {
+			if i++; i%len(bounds) == 0 {
+				unit *= 1000
+			}
+		}
+		if i == len(shares)-2 && v > int64(2*time.Second) {
+			i++
+		}
+		shares[i] += share
+	}
+	names := []string{"2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"}
+	return spread(shares[:10], names...), spread(shares[10:20], names...),
+		spread(shares[20:], append(names[:10:10], "2000", ">=2000")...)
+}

@@ -1,0 +1,215 @@
+package fio
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// Option is an option of a job.
+type Option struct {
+	Name    string
+	Aliases []string // that fio has too
+	Flag    bool     // it needs no value
+	Type    string   // of the value, in help
+	Example string   // a value
+	Default string   // in help; empty where the usage says it
+	Usage   string
+
+	set func(*Job, string) error
+}
+
+// Options are all that a job can have, in the order of help.
+func Options() []Option { return options }
+
+var options = []Option{
+	{
+		Name: "rw", Aliases: []string{"readwrite"}, Type: "pattern", Example: "randread", Default: "read",
+		Usage: "read, write, randread, randwrite, rw or randrw",
+		set:   func(j *Job, v string) error { j.RW = v; return nil },
+	},
+	{
+		Name: "rwmixread", Type: "percent", Example: "70", Default: "50",
+		Usage: "share of reads in rw and randrw",
+		set:   func(j *Job, v string) error { return number(&j.RWMixRead, v) },
+	},
+	{
+		Name: "rwmixwrite", Type: "percent", Example: "30", Usage: "share of writes in rw and randrw",
+		set: func(j *Job, v string) error {
+			var n int
+			err := number(&n, v)
+			j.RWMixRead = 100 - n
+			return err
+		},
+	},
+	{
+		Name: "bs", Aliases: []string{"blocksize"}, Type: "size[,size]", Example: "4k", Default: "4k",
+		Usage: "bytes of an operation, or of reads and of writes",
+		set:   setBlockSize,
+	},
+	{
+		Name: "bssplit", Type: "size/percent:…", Example: "4k/70:64k/30",
+		Usage: "operations of several sizes, as 4k/70:64k/30; after a comma those of writes",
+		set:   setSplit,
+	},
+	{
+		Name: "iodepth", Type: "number", Example: "32", Default: "1",
+		Usage: "operations that each job keeps outstanding",
+		set:   func(j *Job, v string) error { return number(&j.IODepth, v) },
+	},
+	{
+		Name: "numjobs", Type: "number", Example: "4", Default: "1",
+		Usage: "jobs at once; each has an I/O queue of its own as far as there are",
+		set:   func(j *Job, v string) error { return number(&j.NumJobs, v) },
+	},
+	{
+		Name: "offset", Type: "size", Example: "1g", Usage: "where the range begins (default 0)",
+		set: func(j *Job, v string) (err error) { j.Offset, err = parseSize(v); return err },
+	},
+	{
+		Name: "size", Type: "size or percent", Example: "1g",
+		Usage: "bytes that each job works on, or a share of the namespace as 20% (default up to the end)",
+		set:   setSize,
+	},
+	{
+		Name: "runtime", Aliases: []string{"timeout"}, Type: "time", Example: "30s",
+		Usage: "time to run, in seconds or as 500ms, 2m; with a size and without time_based, at most that long (default once through the range)",
+		set:   func(j *Job, v string) (err error) { j.Runtime, err = parseTime(v); return err },
+	},
+	{
+		Name: "time_based", Flag: true, Usage: "run for the whole runtime, over and over through the size",
+		set: func(j *Job, v string) error { return boolean(&j.TimeBased, v) },
+	},
+	{
+		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring",
+		set: func(j *Job, v string) (err error) { j.RampTime, err = parseTime(v); return err },
+	},
+	{
+		Name: "rate", Type: "size[,size]", Example: "100m",
+		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after a comma those of writes",
+		set: func(j *Job, v string) error {
+			return each(v, func(op loadgen.Op, v string) (err error) { j.Rate[op], err = parseSize(v); return err })
+		},
+	},
+	{
+		Name: "rate_iops", Type: "number[,number]", Example: "5000",
+		Usage: "the same in operations a second",
+		set: func(j *Job, v string) error {
+			return each(v, func(op loadgen.Op, v string) error {
+				n, err := parseSize(v)
+				j.RateIOPS[op] = int(n)
+				return err
+			})
+		},
+	},
+	{
+		Name: "rate_process", Type: "linear or poisson", Example: "poisson", Default: "linear",
+		Usage: "how operations with a rate come: at even times, or at random ones",
+		set:   setProcess,
+	},
+	{
+		Name: "random_distribution", Type: "distribution", Example: "zipf:1.1", Default: "random",
+		Usage: "where random operations go: random, zipf:THETA, or pareto:SHARE (pareto:0.2 has 80% of them on 20% of the blocks)",
+		set:   setDistribution,
+	},
+	{
+		Name: "norandommap", Flag: true, Usage: "let random offsets repeat before every block had its turn",
+		set: func(j *Job, v string) error { return boolean(&j.NoRandomMap, v) },
+	},
+	{
+		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "what offsets and data are made from",
+		set: func(j *Job, v string) (err error) { j.Seed, err = strconv.ParseUint(v, 0, 64); return wantNumber(err) },
+	},
+	{
+		Name: "verify", Type: "crc32c", Example: "crc32c",
+		Usage: "stamp what is written by a CRC-32C, and read it back and check it in the end; check what is read",
+		set:   setVerify,
+	},
+	{
+		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "percentiles of latency to report, with colons between",
+		set: setPercentiles,
+	},
+	{
+		Name: "group_reporting", Flag: true, Usage: "report the clones of numjobs together",
+		set: func(j *Job, v string) error { return boolean(&j.GroupReporting, v) },
+	},
+	{
+		Name: "stonewall", Aliases: []string{"wait_for_previous"}, Flag: true, Usage: "in a job file: begin when the jobs before have ended",
+		set: func(j *Job, v string) error { return boolean(&j.Stonewall, v) },
+	},
+	{
+		Name: "name", Type: "name", Example: "mine", Default: "bench", Usage: "name of the job in the report",
+		set: func(j *Job, v string) error { j.Name = v; return nil },
+	},
+}
+
+// noFabric is what is said of options that speak of files and of the kernel's interfaces.
+const noFabric = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
+
+// foreign are options of fio's that most job files have and that mean nothing here.
+var foreign = map[string]string{
+	"filename": noFabric, "directory": noFabric, "ioengine": noFabric, "direct": noFabric, "buffered": noFabric,
+	"thread": noFabric, "invalidate": noFabric, "allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
+	"include":  "job files can't include others; put the sections into one file",
+	"bsrange":  "give sizes and their shares by bssplit",
+	"rate_min": "a rate here is kept however late operations are; their latencies tell",
+}
+
+func find(name string) *Option {
+	for i := range options {
+		o := &options[i]
+		if o.Name == name {
+			return o
+		}
+		for _, a := range o.Aliases {
+			if a == name {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+func setBlockSize(j *Job, v string) error {
+	return each(v, func(op loadgen.Op, v string) error {
+		n, err := parseSize(v)
+		j.BS[op] = loadgen.Fixed(int(n))
+		return err
+	})
+}
+
+func setSize(j *Job, v string) error {
+	if p, ok := cutPercent(v); ok {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 1 || n > 100 {
+			return fmt.Errorf("want 1%% to 100%%")
+		}
+		j.Size, j.SizePercent = 0, n
+		return nil
+	}
+	n, err := parseSize(v)
+	j.Size, j.SizePercent = n, 0
+	return err
+}
+
+func setProcess(j *Job, v string) error {
+	switch v {
+	case "linear", "poisson":
+		j.Poisson = v == "poisson"
+		return nil
+	}
+	return fmt.Errorf("want linear or poisson")
+}
+
+func setVerify(j *Job, v string) error {
+	switch v {
+	case "crc32c", "crc32c-intel":
+		j.Verify = true
+	case "0", "none":
+		j.Verify = false
+	default:
+		return fmt.Errorf("want crc32c")
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package fio
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+var errNumber = errors.New("want a number")
+
+func wantNumber(err error) error {
+	if err != nil {
+		return errNumber
+	}
+	return nil
+}
+
+func number(to *int, v string) error {
+	n, err := strconv.Atoi(v)
+	*to = n
+	return wantNumber(err)
+}
+
+func boolean(to *bool, v string) error {
+	switch v {
+	case "", "1", "true":
+		*to = true
+	case "0", "false":
+		*to = false
+	default:
+		return errors.New("want 1 or 0, or nothing")
+	}
+	return nil
+}
+
+// parseSize reads bytes, or a count: 4k is 4096. As fio does, and as nobody else, it reads 4kb
+// the same; 4KiB is 4096 too.
+func parseSize(v string) (int64, error) {
+	t := strings.ToLower(strings.TrimSpace(v))
+	if n := len(t); n > 2 && t[n-1] == 'b' && strings.ContainsRune("kmgtpe", rune(t[n-2])) {
+		t = t[:n-1]
+	}
+	n, err := blockdev.ParseSize(t)
+	if err != nil {
+		return 0, errors.New("want a size, as 4096, 64k or 1g")
+	}
+	return n, nil
+}
+
+// parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation.
+func parseTime(v string) (time.Duration, error) {
+	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
+	if n, err := strconv.ParseFloat(v, 64); err == nil {
+		if n = n * float64(time.Second); !(n >= 0 && n <= math.MaxInt64/2) {
+			return 0, errTime
+		}
+		return time.Duration(n), nil
+	}
+	if d, ok := strings.CutSuffix(v, "d"); ok {
+		if n, err := strconv.ParseUint(d, 10, 12); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 {
+		return 0, errTime
+	}
+	return d, nil
+}
+
+// each sets the value of reads, and after a comma that of writes. One value is for both; an
+// empty one leaves things as they are. A third, fio's for trims, changes nothing here.
+func each(v string, set func(loadgen.Op, string) error) error {
+	parts := strings.Split(v, ",")
+	if len(parts) > 3 {
+		return errors.New("want one value, or those of reads and of writes with a comma between")
+	}
+	for op := range 2 {
+		part := parts[min(op, len(parts)-1)]
+		if part == "" {
+			continue
+		}
+		if err := set(loadgen.Op(op), part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setSplit reads 4k/70:64k/30. Sizes without a percentage share what the others leave.
+func setSplit(j *Job, v string) error {
+	return each(v, func(op loadgen.Op, v string) error {
+		var s loadgen.Split
+		left, open := 100, 0
+		for part := range strings.SplitSeq(v, ":") {
+			size, share, _ := strings.Cut(part, "/")
+			n, err := parseSize(size)
+			if err != nil {
+				return err
+			}
+			percent := -1
+			if share == "" {
+				open++
+			} else if percent, err = strconv.Atoi(share); err != nil || percent < 0 || percent > 100 {
+				return fmt.Errorf("%q is no share: want a percentage, as 4k/70:64k/30", share)
+			} else {
+				left -= percent
+			}
+			s = append(s, loadgen.Share{Bytes: int(n), Percent: percent})
+		}
+		if left < 0 || left > 0 && open == 0 {
+			return fmt.Errorf("the shares make %d percent, want 100", 100-left)
+		}
+		for i := range s {
+			if s[i].Percent < 0 {
+				s[i].Percent = left / open
+				left -= s[i].Percent
+				open--
+			}
+		}
+		j.BS[op] = s
+		return nil
+	})
+}
+
+// Parameters of distributions that are given without any: fio's own.
+const (
+	defaultZipf   = 1.1
+	defaultPareto = 0.2
+)
+
+func setDistribution(j *Job, v string) error {
+	kind, parameter, given := strings.Cut(v, ":")
+	d := loadgen.Distribution{Kind: kind}
+	switch kind {
+	case loadgen.Zipf:
+		d.Theta = defaultZipf
+	case loadgen.Pareto:
+		d.Theta = defaultPareto
+	}
+	if given {
+		var err error
+		if d.Theta, err = strconv.ParseFloat(parameter, 64); err != nil {
+			return errNumber
+		}
+	}
+	j.Distribution = d
+	return nil
+}
+
+// maxPercentiles is how many fio takes.
+const maxPercentiles = 20
+
+func setPercentiles(j *Job, v string) error {
+	var list []float64
+	for part := range strings.SplitSeq(v, ":") {
+		p, err := strconv.ParseFloat(part, 64)
+		if err != nil || !(p >= 0 && p <= 100) {
+			return fmt.Errorf("%q is no percentile: want numbers up to 100 with colons between, as 50:99:99.9", part)
+		}
+		list = append(list, p)
+	}
+	if len(list) > maxPercentiles {
+		return fmt.Errorf("%d percentiles are too many: want at most %d", len(list), maxPercentiles)
+	}
+	j.Percentiles = list
+	return nil
+}
+
+func cutPercent(v string) (string, bool) {
+	// Job files may have the sign doubled, as fio's do where they pass through printf.
+	t := strings.TrimRight(v, "%")
+	return t, t != v
+}

@@ -1,0 +1,194 @@
+package loadgen
+
+import (
+	"iter"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// The buckets of a Histogram are fio's, whose JSON shows them: groupBits bits of a value below
+// its highest one make the bucket, so a bucket is at most 1/64 as wide as its values are large.
+const (
+	groupBits = 6
+	groups    = 36 // the last one ends at 2^41 ns, 36 minutes
+	buckets   = groups << groupBits
+)
+
+// Histogram counts latencies in nanoseconds. Its zero value is empty. It is not safe for
+// concurrent use.
+type Histogram struct {
+	n        uint64
+	min, max int64
+	sum      float64
+	squares  float64
+	counts   [buckets]uint64
+}
+
+// Record counts one latency.
+func (h *Histogram) Record(ns int64) {
+	ns = max(ns, 0)
+	if h.n == 0 || ns < h.min {
+		h.min = ns
+	}
+	h.max = max(h.max, ns)
+	h.n++
+	h.sum += float64(ns)
+	h.squares += float64(ns) * float64(ns)
+	h.counts[bucketOf(uint64(ns))]++
+}
+
+func bucketOf(ns uint64) int {
+	msb := bits.Len64(ns) - 1
+	if msb <= groupBits {
+		return int(ns)
+	}
+	drop := msb - groupBits
+	i := (drop+1)<<groupBits + int(ns>>drop)&(1<<groupBits-1)
+	return min(i, buckets-1)
+}
+
+// bucketValue is the middle of bucket i, which fio shows for it.
+func bucketValue(i int) int64 {
+	if i < 2<<groupBits {
+		return int64(i)
+	}
+	drop := i>>groupBits - 1
+	base := int64(1) << (drop + groupBits)
+	return base + int64(i&(1<<groupBits-1))<<drop + int64(1)<<(drop-1)
+}
+
+// Merge adds what o counted.
+func (h *Histogram) Merge(o *Histogram) {
+	if o.n == 0 {
+		return
+	}
+	if h.n == 0 || o.min < h.min {
+		h.min = o.min
+	}
+	h.max = max(h.max, o.max)
+	h.n += o.n
+	h.sum += o.sum
+	h.squares += o.squares
+	for i, c := range o.counts {
+		h.counts[i] += c
+	}
+}
+
+// Subtract leaves what was counted since before, an earlier state of h. Min and Max are then
+// those of the buckets.
+func (h *Histogram) Subtract(before *Histogram) {
+	h.n -= before.n
+	h.sum -= before.sum
+	h.squares -= before.squares
+	h.min, h.max = 0, 0
+	first := true
+	for i, c := range before.counts {
+		if h.counts[i] -= c; h.counts[i] == 0 {
+			continue
+		}
+		if first {
+			h.min, first = bucketValue(i), false
+		}
+		h.max = bucketValue(i)
+	}
+}
+
+// Count is how many latencies were counted.
+func (h *Histogram) Count() uint64 { return h.n }
+
+// Min is the least latency, in nanoseconds; 0 where there is none.
+func (h *Histogram) Min() int64 { return h.min }
+
+// Max is the greatest latency, in nanoseconds.
+func (h *Histogram) Max() int64 { return h.max }
+
+// Mean is the average, in nanoseconds.
+func (h *Histogram) Mean() float64 {
+	if h.n == 0 {
+		return 0
+	}
+	return h.sum / float64(h.n)
+}
+
+// StdDev is the standard deviation, in nanoseconds.
+func (h *Histogram) StdDev() float64 {
+	if h.n == 0 {
+		return 0
+	}
+	m := h.Mean()
+	return math.Sqrt(max(h.squares/float64(h.n)-m*m, 0))
+}
+
+// Percentile is the latency in nanoseconds that p percent did not exceed, to within a bucket.
+func (h *Histogram) Percentile(p float64) int64 {
+	if h.n == 0 {
+		return 0
+	}
+	rank := uint64(math.Ceil(p / 100 * float64(h.n)))
+	rank = min(max(rank, 1), h.n)
+	var seen uint64
+	for i, c := range h.counts {
+		if seen += c; seen >= rank {
+			return min(max(bucketValue(i), h.min), h.max)
+		}
+	}
+	return h.max
+}
+
+// Above is the share of latencies above ns, to within a bucket.
+func (h *Histogram) Above(ns int64) float64 {
+	if h.n == 0 {
+		return 0
+	}
+	var n uint64
+	for _, c := range h.counts[bucketOf(uint64(ns))+1:] {
+		n += c
+	}
+	return float64(n) / float64(h.n)
+}
+
+// Bins are the middles in nanoseconds of the buckets that hold anything, ascending, with how
+// much they hold.
+func (h *Histogram) Bins() iter.Seq2[int64, uint64] {
+	return func(yield func(int64, uint64) bool) {
+		for i, c := range h.counts {
+			if c > 0 && !yield(bucketValue(i), c) {
+				return
+			}
+		}
+	}
+}
+
+// LatencyBuckets is the number of buckets of Latencies.
+const LatencyBuckets = 25
+
+// latencyShift makes the first bound 1024 ns; the others are its doubles, up to 8.6 s.
+const latencyShift = 10
+
+// LatencyBound is the upper bound of bucket i, exclusive; the last bucket has none.
+func LatencyBound(i int) time.Duration { return 1 << (latencyShift + i) }
+
+// Latencies is a coarse histogram of few buckets: a counter in a monitoring system each.
+// Bucket i counts what took less than LatencyBound(i) and not less than the bound before it.
+type Latencies struct {
+	Nanos   uint64 // sum
+	Buckets [LatencyBuckets]uint64
+}
+
+// Add adds o to s.
+func (s *Latencies) Add(o *Latencies) {
+	s.Nanos += o.Nanos
+	for i, n := range o.Buckets {
+		s.Buckets[i] += n
+	}
+}
+
+// Latencies is h in few buckets.
+func (h *Histogram) Latencies() (l Latencies) {
+	l.Nanos = uint64(h.sum)
+	for v, n := range h.Bins() {
+		l.Buckets[min(bits.Len64(uint64(v)>>latencyShift), LatencyBuckets-1)] += n
+	}
+	return l
+}

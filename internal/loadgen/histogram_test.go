@@ -1,0 +1,107 @@
+package loadgen
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Buckets are fio's: below 128 each value has its own, above they are 1/64 wide or less, and
+// every value lies in the bucket whose middle is nearest.
+func TestBuckets(t *testing.T) {
+	last := -1
+	for _, ns := range []uint64{0, 1, 63, 64, 127, 128, 129, 130, 255, 256, 1000, 1 << 20, 1<<20 + 1<<14, 1 << 40, 1<<41 - 1} {
+		i := bucketOf(ns)
+		if i < last {
+			t.Errorf("%d ns is in bucket %d, below the one before", ns, i)
+		}
+		last = i
+		if v := bucketValue(i); math.Abs(float64(v)-float64(ns)) > max(float64(ns)/128+1, 0) {
+			t.Errorf("%d ns is in bucket %d, whose middle is %d", ns, i, v)
+		}
+	}
+	for i := range buckets {
+		if got := bucketOf(uint64(bucketValue(i))); got != i {
+			t.Fatalf("the middle of bucket %d is in bucket %d", i, got)
+		}
+	}
+	if i := bucketOf(math.MaxInt64); i != buckets-1 {
+		t.Errorf("the longest is in bucket %d", i)
+	}
+	// As fio prints them: 62720 and 67072 were p99.99 and p99 of its own runs.
+	for _, v := range []int64{1064, 17024, 62720, 67072, 798720, 1253376} {
+		if got := bucketValue(bucketOf(uint64(v))); got != v {
+			t.Errorf("fio's %d is our %d", v, got)
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var h, half Histogram
+	rng := rand.New(rand.NewPCG(1, 2))
+	values := make([]int64, 10000)
+	for i := range values {
+		values[i] = int64(rng.ExpFloat64() * 1e5)
+		h.Record(values[i])
+		if i == len(values)/2-1 {
+			half = h
+		}
+	}
+	var sum, squares float64
+	for _, v := range values {
+		sum += float64(v)
+	}
+	mean := sum / float64(len(values))
+	for _, v := range values {
+		squares += (float64(v) - mean) * (float64(v) - mean)
+	}
+	slices.Sort(values)
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > want/60+1 {
+			t.Errorf("%s is %v, want %v", what, got, want)
+		}
+	}
+	near("the mean", h.Mean(), mean)
+	near("the deviation", h.StdDev(), math.Sqrt(squares/float64(len(values))))
+	for _, p := range []float64{1, 50, 99, 99.9, 99.99} {
+		near("a percentile", float64(h.Percentile(p)), float64(values[int(math.Ceil(p/100*1e4))-1]))
+	}
+	if h.Min() != values[0] || h.Max() != values[len(values)-1] || h.Percentile(100) != h.Max() || h.Count() != 10000 {
+		t.Errorf("%d values of %d to %d", h.Count(), h.Min(), h.Max())
+	}
+	rest := h
+	rest.Subtract(&half)
+	again := half
+	again.Merge(&rest)
+	if rest.Count() != 5000 || again.counts != h.counts || again.Count() != h.Count() {
+		t.Error("the parts don't make the whole")
+	}
+	var inBins uint64
+	for _, n := range h.Bins() {
+		inBins += n
+	}
+	if l := h.Latencies(); inBins != h.Count() || l.Nanos != uint64(sum) {
+		t.Errorf("%d in the bins, %d ns", inBins, l.Nanos)
+	}
+	var none Histogram
+	if none.Mean() != 0 || none.StdDev() != 0 || none.Percentile(99) != 0 {
+		t.Error("an empty histogram has figures")
+	}
+}
+
+func TestLatencies(t *testing.T) {
+	for ns, bucket := range map[int64]int{1: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2, int64(time.Hour): LatencyBuckets - 1} {
+		var h Histogram
+		h.Record(ns)
+		l := h.Latencies()
+		if l.Buckets[bucket] != 1 || l.Nanos != uint64(ns) {
+			t.Errorf("%d ns isn't in bucket %d: %+v", ns, bucket, l)
+		}
+		if bucket < LatencyBuckets-1 && ns >= int64(LatencyBound(bucket)) || bucket > 0 && ns < int64(LatencyBound(bucket-1)) {
+			t.Errorf("%d ns is outside of the bounds of bucket %d", ns, bucket)
+		}
+	}
+}

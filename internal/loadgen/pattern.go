@@ -1,0 +1,137 @@
+package loadgen
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// pattern chooses what a job does next: direction, size and offset.
+type pattern struct {
+	spec   *Spec
+	rng    *rand.Rand
+	sizes  sizes
+	random bool
+	span   int64      // bytes of the range, a multiple of least
+	least  int64      // bytes of the smallest operation of all
+	align  [ops]int64 // of each direction: random offsets are multiples of it
+	next   [ops]int64 // sequential: the next offset, from the start of the range
+
+	// One order of all blocks for both directions, where every operation has the same size.
+	once  bool
+	order permutation
+	place uint64 // in order
+
+	zipf *zipf
+	pow  float64     // of a Pareto distribution
+	hot  permutation // where the blocks of a skewed distribution lie, by their rank
+}
+
+func newPattern(s *Spec, clone int, span int64) *pattern {
+	p := &pattern{
+		spec: s, random: s.random(), least: math.MaxInt64,
+		rng:   rand.New(rand.NewPCG(s.Seed, uint64(clone))),
+		sizes: newSizes(s, clone),
+	}
+	equal := true
+	for op := range ops {
+		if !s.Does(op) {
+			continue
+		}
+		p.align[op] = smallest(s.BS[op])
+		equal = equal && len(s.BS[op]) == 1 && (p.least == math.MaxInt64 || p.least == p.align[op])
+		p.least = min(p.least, p.align[op])
+	}
+	blocks := span / p.least
+	p.span = blocks * p.least
+	for op := range ops {
+		// Clones that go through a device side by side begin at different places, or they
+		// would read what another has just fetched.
+		p.next[op] = blocks * int64(clone) / int64(s.NumJobs) * p.least
+	}
+	p.once = equal && s.Distribution.uniform() && !s.NoRandomMap
+	p.order = newPermutation(blocks, p.rng.Uint64())
+	// Every clone has the same popular blocks.
+	p.hot = newPermutation(blocks, s.Seed*0x9e3779b97f4a7c15+1)
+	switch d := s.Distribution; d.Kind {
+	case Zipf:
+		p.zipf = newZipf(d.Theta, blocks)
+	case Pareto:
+		p.pow = math.Log(d.Theta) / math.Log(1-d.Theta)
+	}
+	return p
+}
+
+func smallest(s Split) int64 {
+	n := s[0].Bytes
+	for _, sh := range s {
+		n = min(n, sh.Bytes)
+	}
+	return int64(n)
+}
+
+// choose is the direction and size of the next operation of a job without a rate.
+func (p *pattern) choose() (Op, int) {
+	op := Read
+	if !p.spec.Does(Read) || p.spec.Does(Write) && p.rng.IntN(100) >= p.spec.RWMixRead {
+		op = Write
+	}
+	return op, p.sizes.next(op)
+}
+
+// offset is where an operation of that direction and size goes, from the start of the range.
+func (p *pattern) offset(op Op, bytes int) int64 {
+	if !p.random {
+		at := p.next[op]
+		if at+int64(bytes) > p.span {
+			at = 0
+		}
+		p.next[op] = at + int64(bytes)
+		return at
+	}
+	at := int64(p.block()) * p.least
+	at -= at % p.align[op]
+	if last := p.span - int64(bytes); at > last {
+		at = last - last%p.least
+	}
+	return at
+}
+
+// block draws a block of least bytes.
+func (p *pattern) block() uint64 {
+	switch {
+	case p.once:
+		if p.place == p.order.n {
+			p.place = 0
+			p.order.key = p.rng.Uint64()
+		}
+		p.place++
+		return p.order.at(p.place - 1)
+	case p.zipf != nil:
+		return p.hot.at(p.zipf.rank(p.rng))
+	case p.pow > 0:
+		return p.hot.at(uint64(float64(p.hot.n-1) * math.Pow(p.rng.Float64(), p.pow)))
+	}
+	return p.rng.Uint64N(p.order.n)
+}
+
+// sizes draws the sizes of operations. Two of the same spec and clone draw the same.
+type sizes struct {
+	bs  [ops]Split
+	rng [ops]*rand.Rand
+}
+
+func newSizes(s *Spec, clone int) sizes {
+	z := sizes{bs: s.BS}
+	for op := range ops {
+		z.rng[op] = rand.New(rand.NewPCG(s.Seed+uint64(op)+1, ^uint64(clone)))
+	}
+	return z
+}
+
+func (z *sizes) next(op Op) int {
+	s := z.bs[op]
+	if len(s) == 1 {
+		return s[0].Bytes
+	}
+	return s.pick(z.rng[op].IntN(100))
+}

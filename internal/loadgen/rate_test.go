@@ -1,0 +1,121 @@
+package loadgen
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestSchedule(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Spec)
+		ios    [ops]float64 // a second
+	}{
+		{"iops", func(s *Spec) { s.RateIOPS = [ops]int{1000, 1000} }, [ops]float64{1000, 1000}},
+		{"one for each", func(s *Spec) { s.RateIOPS = [ops]int{3000, 50} }, [ops]float64{3000, 50}},
+		{"bytes", func(s *Spec) { s.Rate = [ops]int64{4096 * 500, 4096 * 250} }, [ops]float64{500, 250}},
+		{"split", func(s *Spec) {
+			s.BS[Read] = Split{{4096, 50}, {12288, 50}}
+			s.Rate = [ops]int64{8192 * 500, 4096 * 250}
+		}, [ops]float64{500, 250}},
+		{"poisson", func(s *Spec) { s.RateIOPS = [ops]int{1000, 500}; s.Poisson = true }, [ops]float64{1000, 500}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := spec("randrw")
+			c.change(&s)
+			a, b := newSchedule(&s, 0), newSchedule(&s, 0)
+			var n [ops]float64
+			last := int64(0)
+			var gaps []float64
+			const seconds = 20
+			for {
+				at := a.peek()
+				x, y := a.next(), b.next()
+				if x != y || x.due != at {
+					t.Fatalf("two schedules of one spec say %+v and %+v, after %d", x, y, at)
+				}
+				if x.due < last {
+					t.Fatalf("due at %d after %d", x.due, last)
+				}
+				if x.due > seconds*int64(time.Second) {
+					break
+				}
+				gaps = append(gaps, float64(x.due-last))
+				last = x.due
+				n[x.op]++
+			}
+			for op, want := range c.ios {
+				if got := n[op] / seconds; math.Abs(got-want) > want/20 {
+					t.Errorf("%v: %v a second, want %v", Op(op), got, want)
+				}
+			}
+		})
+	}
+}
+
+// A device that stands still for a while is seen by every operation that was due meanwhile,
+// though only a few were under way: their latencies count from when they were due.
+func TestNoCoordinatedOmission(t *testing.T) {
+	const stall = 100 * time.Millisecond
+	var stalled atomic.Bool
+	open := make(chan struct{})
+	d := &fakeDevice{gate: open}
+	go func() {
+		time.Sleep(stall / 2)
+		stalled.Store(true)
+		time.Sleep(stall)
+		close(open)
+	}()
+	s := spec("randread")
+	s.IODepth, s.RateIOPS[Read], s.Runtime = 2, 2000, 4*stall
+	res, err := runOne(d, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &res.Ops[Read]
+	// It stood for 1.5 stalls of 4. So 37% of what was due waited, on average half of that.
+	if share := m.Latency.Above(int64(stall / 10)); share < 0.25 {
+		t.Errorf("%.2f of %d operations took longer than %v, want about 0.35, and 0.003 if only those under way saw it", share, m.IOs, stall/10)
+	}
+	if worst := time.Duration(m.Latency.Max()); worst < stall {
+		t.Errorf("the longest took %v", worst)
+	}
+	if want := 2000 * s.Runtime.Seconds(); float64(m.IOs) < want*0.5 || float64(m.IOs) > want*1.05 {
+		t.Errorf("%d operations in %v, want %v", m.IOs, s.Runtime, want)
+	}
+}
+
+// What the device can't keep up with is told.
+func TestUnstarted(t *testing.T) {
+	d := &fakeDevice{delay: 10 * time.Millisecond}
+	s := spec("randread")
+	s.IODepth, s.RateIOPS[Read], s.Runtime = 1, 10_000, 100*time.Millisecond
+	res, err := runOne(d, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Unstarted < 500 || res.Ops[Read].IOs > 20 {
+		t.Errorf("%d done and %d not started of 1000 due", res.Ops[Read].IOs, res.Unstarted)
+	}
+}
+
+// A rate and a size: the job ends when it has moved that.
+func TestRateOnceThrough(t *testing.T) {
+	s := spec("randwrite")
+	s.RateIOPS[Write], s.NumJobs = 5000, 2
+	res, err := Run(context.Background(), &fakeDevice{}, []Spec{s}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range res.Jobs {
+		if j.Ops[Write].Bytes != fakeSize {
+			t.Errorf("job %d wrote %d bytes of %d", j.Clone, j.Ops[Write].Bytes, fakeSize)
+		}
+		if d := j.Duration; d < 40*time.Millisecond {
+			t.Errorf("256 operations at 5000 a second took %v", d)
+		}
+	}
+}

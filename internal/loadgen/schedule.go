@@ -1,0 +1,72 @@
+package loadgen
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// schedule says when the operations of a job with a rate are due, and which they are. It goes
+// by the spec alone, so that two of the same spec and clone say the same: the pacer keeps one
+// to know when, the job another to know what.
+type schedule struct {
+	spec  *Spec
+	sizes sizes
+	rng   *rand.Rand
+	due   [ops]float64 // nanoseconds since the start of the job; below 0 for never
+	step  [ops]float64 // between operations, or between bytes
+}
+
+// arrival is one operation of a schedule.
+type arrival struct {
+	due   int64 // nanoseconds since the start of the job
+	op    Op
+	bytes int
+}
+
+func newSchedule(s *Spec, clone int) *schedule {
+	c := &schedule{spec: s, sizes: newSizes(s, clone), rng: rand.New(rand.NewPCG(^s.Seed, uint64(clone)))}
+	for op := range ops {
+		c.due[op] = -1
+		rate := s.Rate[op]
+		if rate == 0 {
+			rate = int64(s.RateIOPS[op])
+		}
+		if s.Does(op) && rate > 0 {
+			c.step[op] = float64(time.Second) / float64(rate)
+			// Clones spread over the first interval, or all would be due at once.
+			c.due[op] = c.wait(op, s.BS[op][0].Bytes) * float64(clone) / float64(s.NumJobs)
+		}
+	}
+	return c
+}
+
+// wait is how long after an operation the next one is due.
+func (c *schedule) wait(op Op, bytes int) float64 {
+	w := c.step[op]
+	if c.spec.Rate[op] > 0 {
+		w *= float64(bytes)
+	}
+	if c.spec.Poisson {
+		w *= c.rng.ExpFloat64()
+	}
+	return w
+}
+
+// peek is when the next operation is due.
+func (c *schedule) peek() int64 { return int64(c.due[c.first()]) }
+
+// next is the next operation.
+func (c *schedule) next() arrival {
+	op := c.first()
+	a := arrival{due: int64(c.due[op]), op: op, bytes: c.sizes.next(op)}
+	c.due[op] += c.wait(op, a.bytes)
+	return a
+}
+
+// first is the direction that is due first.
+func (c *schedule) first() Op {
+	if c.due[Read] < 0 || c.due[Write] >= 0 && c.due[Write] < c.due[Read] {
+		return Write
+	}
+	return Read
+}

@@ -1,0 +1,153 @@
+package loadgen
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// task is one spec of a run: its jobs, and when they are measured.
+type task struct {
+	run    *run
+	spec   *Spec
+	jobs   []*job
+	ledger *ledger // where what it writes is checked
+
+	running   atomic.Int32 // jobs that are not idle
+	stop      atomic.Bool
+	measuring atomic.Bool
+	from      atomic.Int64 // nanoseconds: when measuring began
+	until     atomic.Int64 // and ended
+
+	mu       sync.Mutex
+	cpu      cpuTime // used by the process until measuring began
+	finished bool
+	took     time.Duration
+	used     cpuTime
+}
+
+func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
+	t := &task{run: r, spec: s}
+	if s.Verify && s.Does(Write) {
+		t.ledger = l
+	}
+	t.from.Store(math.MaxInt64)
+	t.until.Store(math.MaxInt64)
+	for clone := range s.NumJobs {
+		q, err := dev.OpenQueue(len(r.jobs))
+		var j *job
+		if err == nil {
+			j, err = newJob(t, clone, q, s.span(dev.Size()))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: job %d: %w", s.Name, clone, err)
+		}
+		t.jobs = append(t.jobs, j)
+		r.jobs = append(r.jobs, j)
+	}
+	t.running.Store(int32(len(t.jobs)))
+	return t, nil
+}
+
+// measure begins the measuring.
+func (t *task) measure() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return
+	}
+	t.cpu = processCPU()
+	t.from.Store(nanotime())
+	t.measuring.Store(true)
+}
+
+// finish notes when measuring ended; the first call counts.
+func (t *task) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.finished {
+		return
+	}
+	t.finished = true
+	now := nanotime()
+	t.until.Store(now)
+	if t.measuring.Swap(false) {
+		t.took, t.used = time.Duration(now-t.from.Load()), processCPU().minus(t.cpu)
+	}
+}
+
+// halt ends the measuring, and starts nothing more.
+func (t *task) halt() {
+	t.finish()
+	t.stop.Store(true)
+	for _, j := range t.jobs {
+		j.leave()
+	}
+}
+
+// jobIdle is called by each job when nothing of it is under way any more.
+func (t *task) jobIdle() {
+	if t.running.Add(-1) == 0 {
+		t.finish()
+		t.run.taskIdle()
+	}
+}
+
+// elapsed is how long it has been measured, and left how long it will be at most; negative
+// where nobody knows.
+func (t *task) elapsed(now int64) time.Duration {
+	return time.Duration(max(min(now, t.until.Load())-t.from.Load(), 0))
+}
+
+func (t *task) left(now int64, bytes uint64) time.Duration {
+	switch {
+	case t.until.Load() != math.MaxInt64:
+		return 0
+	case !t.measuring.Load():
+		return -1
+	}
+	left := time.Duration(-1)
+	gone := t.elapsed(now)
+	if t.spec.Runtime > 0 {
+		left = max(t.spec.Runtime-gone, 0)
+	}
+	if !t.spec.loops() && bytes > 0 {
+		all := float64(t.jobs[0].what.span) * float64(len(t.jobs))
+		bySize := time.Duration(float64(gone) * max(all/float64(bytes)-1, 0))
+		if left < 0 || bySize < left {
+			left = bySize
+		}
+	}
+	return left
+}
+
+// share says which part of the processor time of the task's measuring is a job's.
+func (t *task) share() func(*job) float64 {
+	var all uint64
+	for _, j := range t.run.jobs {
+		all += j.ops[Read].IOs + j.ops[Write].IOs
+	}
+	return func(j *job) float64 {
+		if all == 0 {
+			return 1 / float64(len(t.run.jobs))
+		}
+		return float64(j.ops[Read].IOs+j.ops[Write].IOs) / float64(all)
+	}
+}
+
+// cpuTime is processor time of this process.
+type cpuTime struct{ user, system time.Duration }
+
+func (t cpuTime) minus(o cpuTime) cpuTime { return cpuTime{t.user - o.user, t.system - o.system} }
+
+func processCPU() cpuTime {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return cpuTime{}
+	}
+	return cpuTime{time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())}
+}

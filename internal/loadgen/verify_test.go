@@ -1,0 +1,157 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func verifySpec(rw string) Spec {
+	s := spec(rw)
+	s.Verify = true
+	return s
+}
+
+// What was written is read back, whatever the pattern, and all of it is right.
+func TestVerify(t *testing.T) {
+	for _, rw := range []string{"write", "randwrite", "rw", "randrw"} {
+		for name, change := range map[string]func(*Spec){
+			"once":    func(*Spec) {},
+			"looping": func(s *Spec) { s.Runtime = 50 * time.Millisecond },
+			"split":   func(s *Spec) { s.BS[Write] = Split{{4096, 50}, {16384, 50}} },
+			"jobs":    func(s *Spec) { s.NumJobs = 3 },
+			"zipf":    func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
+			"rate":    func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
+		} {
+			d := &fakeDevice{data: make([]byte, fakeSize)}
+			s := verifySpec(rw)
+			change(&s)
+			res, err := runOne(d, s)
+			if err != nil {
+				t.Errorf("%s, %s: %v", rw, name, err)
+				continue
+			}
+			if res.Verified < 4096 {
+				t.Errorf("%s, %s: nothing was verified", rw, name)
+			}
+			if rw == "randwrite" && name == "once" && res.Verified != fakeSize {
+				t.Errorf("%s, %s: %d bytes verified, want all %d", rw, name, res.Verified, fakeSize)
+			}
+			if rw == "randwrite" && res.Ops[Read].IOs != 0 {
+				t.Errorf("%s, %s: %d reads are measured", rw, name, res.Ops[Read].IOs)
+			}
+		}
+	}
+}
+
+// What a run wrote can be checked by a later one, also in larger pieces.
+func TestVerifyLater(t *testing.T) {
+	d := &fakeDevice{data: make([]byte, fakeSize)}
+	if _, err := runOne(d, verifySpec("randwrite")); err != nil {
+		t.Fatal(err)
+	}
+	for _, bs := range []int{4096, 65536} {
+		s := verifySpec("read")
+		s.BS[Read] = Fixed(bs)
+		if res, err := runOne(d, s); err != nil || res.Verified != fakeSize {
+			t.Errorf("in pieces of %d: %v", bs, err)
+		}
+	}
+	s := verifySpec("read")
+	s.BS[Read] = Fixed(512)
+	if _, err := runOne(d, s); err == nil || !strings.Contains(err.Error(), "--bs") {
+		t.Errorf("in pieces of 512: %v", err)
+	}
+	d.data = make([]byte, fakeSize)
+	if _, err := runOne(d, verifySpec("read")); err == nil || !strings.Contains(err.Error(), "no stamp") {
+		t.Errorf("of what nobody wrote: %v", err)
+	}
+}
+
+// Each way in which a device can lie is noticed, and named with its place.
+func TestVerifyFinds(t *testing.T) {
+	const at = 40960
+	for name, c := range map[string]struct {
+		lie  func(d *fakeDevice, n int64, io *IO)
+		says string
+	}{
+		"a bit": {func(d *fakeDevice, _ int64, io *IO) {
+			if io.Op == Read && io.Offset == at {
+				d.mu.Lock()
+				d.data[at+1000] ^= 4
+				d.mu.Unlock()
+			}
+		}, "CRC-32C"},
+		"another place": {func(d *fakeDevice, _ int64, io *IO) {
+			if io.Op == Read && io.Offset == at {
+				d.mu.Lock()
+				copy(d.data[at:at+4096], d.data[0:4096])
+				d.mu.Unlock()
+			}
+		}, "the data of offset 0"},
+		"a lost write": {func(d *fakeDevice, n int64, io *IO) {
+			// The second pass writes to a copy of the block that is then thrown away.
+			if io.Op == Write && io.Offset == at && n > fakeSize/4096 {
+				io.Buf = append([]byte(nil), make([]byte, len(io.Buf))...)
+				d.mu.Lock()
+				copy(io.Buf, d.data[at:])
+				d.mu.Unlock()
+			}
+		}, "older data"},
+		"nothing": {func(d *fakeDevice, _ int64, io *IO) {
+			if io.Op == Read && io.Offset == at {
+				d.mu.Lock()
+				clear(d.data[at : at+4096])
+				d.mu.Unlock()
+			}
+		}, "no stamp"},
+	} {
+		d := &fakeDevice{data: make([]byte, fakeSize)}
+		var n atomic.Int64
+		d.seen = func(io *IO) { c.lie(d, n.Add(1), io) }
+		s := verifySpec("write")
+		if name == "a lost write" {
+			s.Runtime = 100 * time.Millisecond
+		}
+		res, err := runOne(d, s)
+		var ve *VerifyError
+		if !errors.As(err, &ve) || ve.Offset != at || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want a VerifyError at %d that says %q", name, err, at, c.says)
+		}
+		if res != nil && res.Errors == 0 {
+			t.Errorf("%s: no error is counted", name)
+		}
+	}
+}
+
+// An interrupted run is not verified: nobody waits for it.
+func TestVerifyInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var reads atomic.Int64
+	d := &fakeDevice{data: make([]byte, fakeSize), seen: func(io *IO) {
+		if io.Op == Read {
+			reads.Add(1)
+		}
+		cancel()
+	}}
+	if _, err := Run(ctx, d, []Spec{verifySpec("write")}, Options{}); err != nil || reads.Load() > 0 {
+		t.Errorf("%d reads after the interruption, %v", reads.Load(), err)
+	}
+}
+
+func FuzzStamp(f *testing.F) {
+	b := make([]byte, 4096)
+	writeStamp(b, 8192, 7, 3)
+	f.Add(b, int64(8192))
+	f.Add([]byte{}, int64(0))
+	f.Fuzz(func(t *testing.T, b []byte, offset int64) {
+		s, err := readStamp(b, offset)
+		if err == nil && (s.length < stampSize || s.length > len(b) || s.offset != offset) {
+			t.Errorf("%+v at %d", s, offset)
+		}
+		_ = checkStamps(b, offset)
+	})
+}

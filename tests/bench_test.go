@@ -1,0 +1,261 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestBenchFlags(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, dir+"/unknown.fio", "[one]\nrw=read\ngibberish=1\n")
+	writeText(t, dir+"/foreign.fio", "[global]\nioengine=libaio\n[one]\nrw=read\n")
+	writeText(t, dir+"/bad.fio", "[one]\niodepth=0\n")
+	bench := func(flags string) []string {
+		return append(args("bench -t tcp -a 127.0.0.1"), args(strings.ReplaceAll(flags, "DIR", dir))...)
+	}
+	check(t, "nvmeinit", []mistake{
+		{bench("--bssplit 4k/70:64k/40"), exitUsage, []string{"--bssplit", "110 percent, want 100"}},
+		{bench("--random_distribution zipf:x"), exitUsage, []string{"--random_distribution", `"zipf:x"`, "a number"}},
+		{bench("--verify md5"), exitUsage, []string{"--verify", `"md5"`, "want crc32c"}},
+		{bench("--rate 1m --rate_iops 5"), exitUsage, []string{"--rate=", "one of them"}},
+		{bench("--percentile_list 50:x"), exitUsage, []string{"--percentile_list", `"x"`, "50:99:99.9"}},
+		{bench("--ioengine libaio"), exitUsage, []string{"unknown flag: --ioengine", "--help"}},
+		{bench("-o xml"), exitUsage, []string{`-o "xml"`, "json+"}},
+		{bench("--controllers 0"), exitUsage, []string{"--controllers 0", "want 1 to"}},
+		{bench("one.fio two.fio"), exitUsage, []string{"one job file", "two.fio"}},
+		{bench("DIR/none.fio"), exitFailure, []string{"job file", "none.fio", "no such file"}},
+		{bench("DIR/unknown.fio"), exitUsage, []string{"unknown.fio:3:", `"gibberish"`, "--help"}},
+		{bench("DIR/foreign.fio"), exitUsage, []string{"foreign.fio:2:", "ioengine", "leave the option out"}},
+		{bench("DIR/bad.fio"), exitUsage, []string{"bad.fio [one]", "iodepth=0"}},
+	})
+}
+
+func writeText(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fioFile is a job file that both fio and nvmeinit take.
+const fioFile = `
+[global]
+bs=4k
+size=4m
+runtime=300ms
+time_based=1
+percentile_list=50:99:99.9
+
+[mix]
+rw=randrw
+rwmixread=70
+numjobs=2
+group_reporting
+
+[writer]
+stonewall
+rw=write
+bssplit=4k/50:16k/50
+numjobs=2
+`
+
+// fioReport is what a tool reads of fio's JSON.
+type fioReport struct {
+	Version string `json:"fio version"`
+	Jobs    []struct {
+		Name        string `json:"jobname"`
+		GroupID     int    `json:"groupid"`
+		Error       int    `json:"error"`
+		Options     map[string]string
+		Read, Write fioSide
+		Runtime     float64            `json:"job_runtime"`
+		Depths      map[string]float64 `json:"iodepth_level"`
+		Micros      map[string]float64 `json:"latency_us"`
+		Millis      map[string]float64 `json:"latency_ms"`
+		Nanos       map[string]float64 `json:"latency_ns"`
+	}
+}
+
+type fioSide struct {
+	Bytes   float64 `json:"io_bytes"`
+	KBytes  float64 `json:"io_kbytes"`
+	BWBytes float64 `json:"bw_bytes"`
+	BW      float64
+	IOPS    float64
+	Runtime float64
+	Total   float64    `json:"total_ios"`
+	CLat    fioLatency `json:"clat_ns"`
+	Lat     fioLatency `json:"lat_ns"`
+}
+
+type fioLatency struct {
+	Min, Max, Mean, StdDev, N float64
+	Percentile, Bins          map[string]float64
+}
+
+// readFio reads fio's JSON, or what says to be that, and holds its figures against each other.
+func readFio(t *testing.T, out []byte) fioReport {
+	t.Helper()
+	var r fioReport
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > want/50+1 {
+			t.Errorf("%s: %s is %v, want %v", r.Version, what, got, want)
+		}
+	}
+	for _, j := range r.Jobs {
+		share := 0.0
+		for _, m := range []map[string]float64{j.Nanos, j.Micros, j.Millis} {
+			for _, v := range m {
+				share += v
+			}
+		}
+		near("the sum of the shares of latencies", share, 100)
+		for _, s := range []fioSide{j.Read, j.Write} {
+			if s.Total == 0 {
+				continue
+			}
+			near("iops", s.IOPS, s.Total/s.Runtime*1000)
+			near("bw_bytes", s.BWBytes, s.Bytes/s.Runtime*1000)
+			near("bw", s.BW, s.BWBytes/1024)
+			near("io_kbytes", s.KBytes, s.Bytes/1024)
+			near("N", s.CLat.N, s.Total)
+			l := s.CLat
+			if !(l.Min <= l.Percentile["50.000000"] && l.Percentile["50.000000"] <= l.Percentile["99.000000"] &&
+				l.Percentile["99.000000"] <= l.Max*1.02 && l.Min <= l.Mean && l.Mean <= l.Max && len(l.Percentile) == 3) {
+				t.Errorf("%s: latencies %+v", r.Version, l)
+			}
+			bins := 0.0
+			for _, n := range l.Bins {
+				bins += n
+			}
+			near("the sum of the bins", bins, l.N)
+		}
+	}
+	return r
+}
+
+// fio and nvmeinit take the same job file, and one reader reads what they print.
+func TestFioJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.fio")
+	writeText(t, path, fioFile)
+	tgt := startTarget(t, "--volume", "mem:8MiB")
+	reports := map[string]fioReport{}
+	for _, transport := range transports {
+		reports[transport] = readFio(t, []byte(tgt.must(t, cliTimeout, transport, "bench", "-o", "json+", path)))
+	}
+	if fio, err := exec.LookPath("fio"); err != nil {
+		t.Log("fio is not here, so its output is not read beside ours: tests/setup.sh installs it")
+	} else {
+		cmd := exec.Command(fio, "--output-format=json+", path)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		reports["fio"] = readFio(t, out)
+	}
+	for who, r := range reports {
+		var names []string
+		for _, j := range r.Jobs {
+			names = append(names, fmt.Sprintf("%s %d", j.Name, j.GroupID))
+			if share := j.Read.Total / (j.Read.Total + j.Write.Total); j.Name == "mix" && (share < 0.65 || share > 0.75) {
+				t.Errorf("%s: %.2f of the mix are reads, want 0.7", who, share)
+			}
+			if mean := j.Write.Bytes / j.Write.Total; j.Name == "writer" && (mean < 9000 || mean > 11500 || j.Read.Total > 0) {
+				t.Errorf("%s: the writer's operations have %.0f bytes on average, want 10240", who, mean)
+			}
+			if j.Error != 0 || j.Depths["1"] < 99 || j.Runtime < 290 {
+				t.Errorf("%s: error %d, depths %v, %v ms", who, j.Error, j.Depths, j.Runtime)
+			}
+		}
+		if want := []string{"mix 0", "writer 1", "writer 1"}; !slices.Equal(names, want) {
+			t.Errorf("%s reports %v, want %v", who, names, want)
+		}
+	}
+}
+
+// What is written with --verify is checked, also by a run that comes later; data that somebody
+// else wrote over it are found.
+func TestBenchVerify(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	for _, transport := range transports {
+		flags := args("--bs 8k --iodepth 16 --numjobs 2 --size 8m --verify crc32c --group_reporting")
+		out := tgt.must(t, cliTimeout, transport, "bench", append(flags, "--rw", "randwrite")...)
+		if !strings.Contains(out, "verified: 8.0 MiB") {
+			t.Errorf("%s: two jobs on the same 8 MiB: %s", transport, out)
+		}
+		tgt.must(t, cliTimeout, transport, "bench", append(flags, "--rw", "randread")...)
+	}
+	file := filepath.Join(t.TempDir(), "zeroes")
+	makeFile(t, file, 4096)
+	tgt.must(t, cliTimeout, "tcp", "write", "--offset", "1MiB", "--input", file)
+	r := tgt.run(t, cliTimeout, "tcp", "bench", args("--rw read --bs 8k --size 8m --verify crc32c")...)
+	if r.code != exitFailure || !strings.Contains(r.stderr, "offset 1048576") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// With a rate, a target that stands still is seen by all that was due meanwhile.
+func TestBenchRate(t *testing.T) {
+	const stall = 400 * time.Millisecond
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	for _, transport := range transports {
+		p := tgt.startInit(t, transport, "bench", args("--rw randread --rate_iops 1000 --iodepth 4 --runtime 2s -o json")...)
+		eventually(t, cliTimeout, "it has begun", func() bool { return time.Since(p.began) > 700*time.Millisecond })
+		tgt.signal(syscall.SIGSTOP)
+		time.Sleep(stall)
+		tgt.signal(syscall.SIGCONT)
+		res := p.result(t, cliTimeout)
+		if res.code != 0 {
+			t.Fatalf("%s: exit code %d: %s", transport, res.code, res.stderr)
+		}
+		s := readJobs(t, res.stdout)[0].Read
+		// 400 of 2000 operations were due while it stood, and took 0 to 400 ms: p90 lies in them.
+		if p90 := s.CLat.Percentile["90.000000"]; p90 < 50e6 || s.Total < 1500 {
+			t.Errorf("%s: p90 of %v operations is %.1f ms, want more than 50", transport, s.Total, p90/1e6)
+		}
+	}
+}
+
+// Many controllers at once: some have jobs, the others are held, and all are gone in the end.
+func TestBenchControllers(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	for _, transport := range transports {
+		out := tgt.must(t, time.Minute, transport, "bench",
+			args("--controllers 40 --numjobs 8 -i 2 --iodepth 2 --rw randread --runtime 200ms -o json")...)
+		r := readJobs(t, out)
+		if len(r) != 8 {
+			t.Errorf("%s: %d jobs, want 8", transport, len(r))
+		}
+		for i, j := range r {
+			if j.Read.Total == 0 {
+				t.Errorf("%s: job %d did nothing", transport, i)
+			}
+		}
+	}
+	tgt.stop(t)
+}
+
+type fioJobs []struct{ Read, Write fioSide }
+
+func readJobs(t *testing.T, out string) fioJobs {
+	t.Helper()
+	var r struct{ Jobs fioJobs }
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return r.Jobs
+}
