@@ -66,7 +66,7 @@ var rooms = []room{
 	{dir: "internal/crash"},
 	{dir: "internal/simnet", may: []string{"internal/udp"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
-	{dir: "internal/loadgen"},
+	{dir: "internal/loadgen", may: []string{"internal/standstill"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
 	{dir: "internal/cli", may: []string{"nvme", "blockdev", "fabric/rdma/fault", "internal/version"}},
 	{dir: "internal/version"},

@@ -6,6 +6,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
 // pacer tells jobs with a rate when their operations are due. The runtime's own timers may be
@@ -74,6 +76,8 @@ func (p *pacer) stop() {
 
 func (p *pacer) run() {
 	defer close(p.over)
+	standstill.Enter()
+	defer standstill.Leave()
 	// The thread ends with the goroutine, and its timer slack, by default 50 µs, with it.
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
