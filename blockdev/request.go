@@ -44,7 +44,7 @@ func Check(info *Info, size int64, r *Request) error {
 	if err := CheckRange(info, size, r.Op, r.Offset, r.Length); err != nil {
 		return err
 	}
-	if r.Op <= OpWrite {
+	if r.Op <= OpWrite && r.Loan == 0 {
 		var sum int64
 		for _, b := range r.Bufs {
 			sum += int64(len(b))

@@ -55,6 +55,9 @@ type Request struct {
 	Offset   int64
 	Length   int64    // bytes; the sum of len(Bufs) for OpRead and OpWrite
 	Bufs     [][]byte // read into, or written from; best aligned as Info.Align says
+	// Loan, where it isn't 0, says that the data of an OpWrite lies in memory of the volume
+	// already (see Lender). Bufs is empty then.
+	Loan LoanToken
 
 	// Complete is called when the operation ended, with Err set. It must not block.
 	Complete func(*Request)
@@ -84,7 +87,8 @@ type Memory interface {
 
 // Region is one mapping.
 type Region struct {
-	Mem []byte
+	Mem  []byte
+	Lent bool // a Lender's, to be filled: registered for local writes
 }
 
 // Segment is a piece of a region.

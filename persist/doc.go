@@ -2,17 +2,23 @@
 //
 // [Open] maps a file. What that promises depends on the file, and Info.Mode says it:
 //
-//   - On a DAX file system the mapping is the memory itself (MAP_SYNC). Each write flushes
-//     the cache lines that it touched, with the best instruction that the processor has,
-//     before it completes. So a completed write is durable and there is no volatile cache.
-//     Flushing at once costs less than keeping account of what is to be flushed: the lines
-//     are in the cache of the processor that wrote them.
+//   - On a DAX file system, or a pmem device, the mapping is the memory itself (MAP_SYNC).
+//     Each write flushes the cache lines that it touched, with the best instruction that the
+//     processor has, before it completes. So a completed write is durable and there is no
+//     volatile cache.
 //   - On another file system, or a block device, the mapping is the page cache. The kernel
-//     keeps account of dirty pages; Flush, and FUA for its range, are msync. A completed
-//     write survives the death of the program, a flushed one that of the machine.
+//     keeps account of dirty pages; Flush and FUA are msync. A completed write survives
+//     the death of the program, a flushed one that of the machine.
 //   - On tmpfs nothing survives the machine, and Flush has nothing to do.
 //
-// Writes go in place: the copy is into the block itself. Requests and views that meet on a
+// # Out of place, and in place
+//
+// Usually blocks are written out of place (atomicVolume): data goes to free blocks, and one
+// 8-byte store in the map makes each a logical block's content, so that a block is old or new
+// after any crash: Info.AtomicBlocks is 1. Such a volume is a [blockdev.Lender]: transports
+// receive data straight into the free blocks. docs/pmem.md has the format and the reasons.
+//
+// In place (volume), the copy is into the block itself. Requests and views that meet on a
 // block see it whole ([blockdev.Guard]); a power failure in the middle of a write may leave
 // the block torn, so Info.AtomicBlocks is 0.
 //
@@ -20,7 +26,7 @@
 //
 // Memory of a mapping can fail: a hole is written and the file system is full, the medium is
 // broken, someone has cut the file. The system says so with SIGBUS. The package turns it into
-// an error of the request; View touches the pages that it lends first.
+// an error of the request; View and Lend touch the pages first that they give away.
 //
 // # Concurrency
 //

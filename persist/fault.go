@@ -21,17 +21,31 @@ var errFull = fmt.Errorf("the memory faults: %w", unix.ENOSPC)
 // Touching memory of a mapping may raise SIGBUS. The functions here touch it with faults
 // made into panics, and those into errors.
 
-// fill puts the data of r, from byte skip on, into the mapping at off.
-func (m *mapping) fill(r *blockdev.Request, off, n int64) (err error) {
+// fill puts the data of r, from byte skip on, into b, which lies in the mapping.
+func (m *mapping) fill(r *blockdev.Request, b []byte, skip int64) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))
-	r.CopyOut(m.mem[off:off+n], off-r.Offset)
+	r.CopyOut(b, skip)
 	return nil
 }
 
-// give puts the mapping's bytes at off into the buffers of r.
-func (m *mapping) give(r *blockdev.Request, off, n int64) (err error) {
+// give puts b, which lies in the mapping, into the buffers of r from byte skip on.
+func (m *mapping) give(r *blockdev.Request, b []byte, skip int64) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))
-	r.CopyIn(m.mem[off:off+n], off-r.Offset)
+	r.CopyIn(b, skip)
+	return nil
+}
+
+// put copies bytes to b, which lies in the mapping.
+func (m *mapping) put(b, from []byte) (err error) {
+	defer m.caught(&err, debug.SetPanicOnFault(true))
+	copy(b, from)
+	return nil
+}
+
+// get copies to b from memory that lies in the mapping.
+func (m *mapping) get(b, from []byte) (err error) {
+	defer m.caught(&err, debug.SetPanicOnFault(true))
+	copy(b, from)
 	return nil
 }
 
@@ -45,12 +59,18 @@ func (m *mapping) zero(off, n int64) (err error) {
 // touch reads from each page of a range.
 func (m *mapping) touch(off, n int64) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))
+	touch(m.mem[off : off+n])
+	return nil
+}
+
+// touch reads from each page of b.
+func touch(b []byte) {
 	var x byte
-	for end := off + n; off < end; off = (off + pageSize) &^ (pageSize - 1) {
-		x |= m.mem[off]
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	for i := 0; i < len(b); i += pageSize - int((at+uintptr(i))&(pageSize-1)) {
+		x |= b[i]
 	}
 	runtime.KeepAlive(x) // or the loads would be for nothing
-	return nil
 }
 
 // pageSize is the smallest that Linux has; a larger one is touched more than once.
@@ -65,11 +85,13 @@ func (m *mapping) caught(err *error, former bool) {
 		return
 	}
 	fault, ok := x.(interface{ Addr() uintptr })
-	from := uintptr(unsafe.Pointer(unsafe.SliceData(m.mem)))
-	if !ok || fault.Addr() < from || fault.Addr() >= from+uintptr(len(m.mem)) {
+	if !ok || !m.holds(fault.Addr()) {
 		panic(x)
 	}
 	*err = errFault
+	if m.file == nil {
+		return
+	}
 	var fs unix.Statfs_t
 	if unix.Fstatfs(int(m.file.Fd()), &fs) == nil && fs.Bavail == 0 && fs.Blocks > 0 {
 		*err = errFull

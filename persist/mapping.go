@@ -3,7 +3,11 @@ package persist
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,9 +16,10 @@ import (
 type mapping struct {
 	file *os.File
 	mem  []byte
-	dax  bool   // mapped with MAP_SYNC: the lines of mem are the medium
-	fs   string // the file system's name, for people
-	ram  bool   // it lies in the machine's ordinary memory
+	more atomic.Pointer[[][]byte] // what the file grew by since it was mapped
+	dax  bool                     // mapped with MAP_SYNC: the lines of mem are the medium
+	fs   string                   // the file system's name, for people
+	ram  bool                     // it lies in the machine's ordinary memory
 }
 
 // mapFile maps size bytes of f, with MAP_SYNC where that is offered.
@@ -24,26 +29,68 @@ func mapFile(f *os.File, size int64, readOnly bool) (*mapping, error) {
 	}
 	m := &mapping{file: f}
 	m.fs, m.ram = fileSystem(f)
+	var err error
+	m.mem, m.dax, err = mapRange(f, 0, size, readOnly)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// mapRange maps n bytes of f from off on, a multiple of the page; dax tells whether MAP_SYNC
+// was to be had.
+func mapRange(f *os.File, off, n int64, readOnly bool) (mem []byte, dax bool, err error) {
 	prot := unix.PROT_READ | unix.PROT_WRITE
 	if readOnly {
 		prot = unix.PROT_READ
 	}
 	fd := int(f.Fd())
-	var err error
-	m.mem, err = unix.Mmap(fd, 0, int(size), prot, unix.MAP_SHARED_VALIDATE|unix.MAP_SYNC)
+	mem, err = unix.Mmap(fd, off, int(n), prot, unix.MAP_SHARED_VALIDATE|unix.MAP_SYNC)
 	if err == nil {
-		m.dax = true
-		return m, nil
+		return mem, true, nil
 	}
 	// EOPNOTSUPP: not on DAX. EINVAL: a kernel before 4.15, or a file that can't be mapped,
 	// of which the second try tells.
 	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EINVAL) {
-		return nil, fmt.Errorf("mapping: %w", err)
+		return nil, false, fmt.Errorf("mapping: %w", err)
 	}
-	if m.mem, err = unix.Mmap(fd, 0, int(size), prot, unix.MAP_SHARED); err != nil {
-		return nil, fmt.Errorf("mapping: %w", err)
+	if mem, err = unix.Mmap(fd, off, int(n), prot, unix.MAP_SHARED); err != nil {
+		return nil, false, fmt.Errorf("mapping: %w", err)
 	}
-	return m, nil
+	return mem, false, nil
+}
+
+// extend maps what the file grew by, from byte off on.
+func (m *mapping) extend(off, n int64) ([]byte, error) {
+	mem, dax, err := mapRange(m.file, off, n, false)
+	if err != nil {
+		return nil, err
+	}
+	if dax != m.dax {
+		return nil, errors.Join(errors.New("the file changed between DAX and the page cache"), unix.Munmap(mem))
+	}
+	var all [][]byte
+	if old := m.more.Load(); old != nil {
+		all = append(all, *old...)
+	}
+	all = append(all, mem)
+	m.more.Store(&all)
+	return mem, nil
+}
+
+// fileSize is how long the file is now.
+func (m *mapping) fileSize() (int64, error) { return m.file.Seek(0, io.SeekEnd) }
+
+// holds tells whether an address is in the mapping.
+func (m *mapping) holds(addr uintptr) bool {
+	in := func(b []byte) bool {
+		return addr-uintptr(unsafe.Pointer(unsafe.SliceData(b))) < uintptr(len(b))
+	}
+	if in(m.mem) {
+		return true
+	}
+	more := m.more.Load()
+	return more != nil && slices.ContainsFunc(*more, in)
 }
 
 // fileSystem names the file system that f lies on.
@@ -71,19 +118,33 @@ func fileSystem(f *os.File) (name string, ram bool) {
 }
 
 // sync makes the whole mapping durable by the kernel's account of dirty pages.
-func (m *mapping) sync() error { return m.syncRange(0, int64(len(m.mem))) }
+func (m *mapping) sync() error { return syncBytes(m.mem) }
 
 // syncRange makes a range durable.
-func (m *mapping) syncRange(off, n int64) error {
-	if n == 0 {
+func (m *mapping) syncRange(off, n int64) error { return syncBytes(m.mem[off : off+n]) }
+
+// syncBytes makes b, a piece of the mapping, durable.
+func syncBytes(b []byte) error {
+	if len(b) == 0 {
 		return nil
 	}
-	from := off &^ int64(os.Getpagesize()-1)
+	// The page that b begins in is mapped, too.
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	before := at & uintptr(os.Getpagesize()-1)
+	from := (*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), -int(before)))
 	for {
-		if err := unix.Msync(m.mem[from:off+n], unix.MS_SYNC); err != unix.EINTR {
+		if err := unix.Msync(unsafe.Slice(from, int(before)+len(b)), unix.MS_SYNC); err != unix.EINTR {
 			return err
 		}
 	}
+}
+
+// syncFile makes the file's data and what is needed to find it durable.
+func (m *mapping) syncFile() error {
+	if m.file == nil {
+		return nil
+	}
+	return unix.Fdatasync(int(m.file.Fd()))
 }
 
 // punch gives the space of a range back to the file system; it reads as zeroes.
@@ -97,5 +158,14 @@ func (m *mapping) punch(off, n int64) error {
 }
 
 func (m *mapping) close() error {
-	return errors.Join(unix.Munmap(m.mem), m.file.Close())
+	err := unix.Munmap(m.mem)
+	if more := m.more.Load(); more != nil {
+		for _, b := range *more {
+			err = errors.Join(err, unix.Munmap(b))
+		}
+	}
+	if m.file == nil {
+		return err
+	}
+	return errors.Join(err, m.file.Close())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -12,14 +13,31 @@ import (
 
 // Kind is persistent memory as a kind that blockdev.Open knows by "pmem:PATH".
 func Kind() blockdev.Kind {
-	return blockdev.Kind{Name: "pmem", Form: "pmem:PATH", Open: Open}
+	return blockdev.Kind{Name: "pmem", Form: "pmem:PATH[,mode=inplace]", Open: Open}
 }
 
-// Open maps the file at path, which it creates where o has a size. o.IO has no meaning here.
-func Open(path string, o blockdev.Options) (blockdev.Volume, error) {
+// modeInPlace at the end of a path asks for a volume whose blocks are overwritten.
+const modeInPlace = ",mode=inplace"
+
+// Open maps the file that arg names, which it creates where o has a size. It writes out of
+// place, in the format of docs/pmem.md, or in place where arg ends in ",mode=inplace". o.IO
+// has no meaning here.
+func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
+	path, inPlace := strings.CutSuffix(arg, modeInPlace)
 	if path == "" {
 		return nil, openError("pmem", blockdev.ErrInvalid, errors.New("it needs a path, as in pmem:/mnt/pmem/volume"))
 	}
+	if i := strings.LastIndex(path, ",mode="); i >= 0 && !inPlace {
+		return nil, openError(path, blockdev.ErrInvalid, fmt.Errorf("unknown mode %q: the only one to ask for is inplace", path[i+len(",mode="):]))
+	}
+	if inPlace {
+		return openInPlace(path, o)
+	}
+	return openAtomic(path, o)
+}
+
+// openInPlace opens a volume that is nothing but the file's bytes.
+func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	f, size, err := blockdev.OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
@@ -33,6 +51,11 @@ func Open(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err != nil {
 		f.Close()
 		return nil, openError(path, blockdev.KindOf(err), err)
+	}
+	if _, errs := readSuper(m); !errors.Is(errs[0], errNoFormat) || !errors.Is(errs[1], errNoFormat) {
+		m.close()
+		return nil, openError(path, blockdev.ErrInvalid, errors.New(
+			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" away"))
 	}
 	return newVolume(m, path, block, o.ReadOnly, flusher()), nil
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io/fs"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
@@ -102,11 +100,11 @@ func (v *volume) apply(r *blockdev.Request, off, n int64) {
 	var err error
 	switch {
 	case r.Op == blockdev.OpRead:
-		if err = v.m.give(r, off, n); err == nil {
+		if err = v.m.give(r, v.m.mem[off:off+n], off-r.Offset); err == nil {
 			return
 		}
 	case r.Op == blockdev.OpWrite:
-		err = v.m.fill(r, off, n)
+		err = v.m.fill(r, v.m.mem[off:off+n], off-r.Offset)
 	case v.unmaps(r):
 		if err = v.m.punch(off, n); err == nil {
 			return // the file system writes no lines of this processor
@@ -144,13 +142,10 @@ func (v *volume) applied(r *blockdev.Request) {
 // syncRequest makes the range of r durable.
 func (v *volume) syncRequest(r *blockdev.Request) error {
 	if v.lines != nil {
-		return v.syncFile()
+		return v.m.syncFile()
 	}
 	return v.m.syncRange(r.Offset, r.Length)
 }
-
-// syncFile makes the file system's records of the file durable.
-func (v *volume) syncFile() error { return unix.Fdatasync(int(v.m.file.Fd())) }
 
 // discard punches a hole, under views too: they see zeroes, a page at a time.
 func (v *volume) discard(r *blockdev.Request) {
@@ -213,7 +208,7 @@ func (v *volume) Close() error {
 	v.pool.Close()
 	var err error
 	if !v.info.ReadOnly {
-		err = errors.Join(v.m.sync(), v.syncFile())
+		err = errors.Join(v.m.sync(), v.m.syncFile())
 	}
 	if err = errors.Join(err, v.m.close()); err != nil {
 		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}

@@ -39,7 +39,12 @@ func suite(t *testing.T, dir func(*testing.T) string, open openFunc) {
 	})
 }
 
-func TestMappedFile(t *testing.T) { suite(t, (*testing.T).TempDir, Open) }
+// inPlace opens a volume whose blocks are overwritten.
+func inPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
+	return Open(path+modeInPlace, o)
+}
+
+func TestMappedFile(t *testing.T) { suite(t, (*testing.T).TempDir, inPlace) }
 
 // shm gives a directory on a tmpfs.
 func shm(t *testing.T) string {
@@ -52,8 +57,8 @@ func shm(t *testing.T) string {
 }
 
 func TestTmpfs(t *testing.T) {
-	suite(t, shm, Open)
-	v, err := Open(filepath.Join(shm(t), "v"), blockdev.Options{Size: mib})
+	suite(t, shm, inPlace)
+	v, err := inPlace(filepath.Join(shm(t), "v"), blockdev.Options{Size: mib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +70,7 @@ func TestTmpfs(t *testing.T) {
 
 // openDAX opens a file as if it were on a DAX file system.
 func openDAX(path string, o blockdev.Options, lines *lineFlusher) (*volume, error) {
-	v, err := Open(path, o)
+	v, err := inPlace(path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +154,7 @@ func TestDurableLines(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	v, err := Open(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
+	v, err := inPlace(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: mib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +200,7 @@ func TestOpenErrors(t *testing.T) {
 // TestCut cuts the file under the mapping: requests fail, and nothing else does.
 func TestCut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
-	v, err := Open(path, blockdev.Options{Size: mib})
+	v, err := inPlace(path, blockdev.Options{Size: mib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +239,7 @@ func TestOtherPanics(t *testing.T) {
 			t.Error("a fault in a buffer was taken for the mapping's")
 		}
 	}()
-	m.give(&blockdev.Request{Bufs: [][]byte{bad}}, 0, 512)
+	m.give(&blockdev.Request{Bufs: [][]byte{bad}}, m.mem[:512], 0)
 }
 
 // TestFull fills the file system below a sparse mapping.
@@ -244,7 +249,7 @@ func TestFull(t *testing.T) {
 		t.Skipf("mounting a small tmpfs needs root: %v", err)
 	}
 	defer unix.Unmount(dir, 0)
-	v, err := Open(filepath.Join(dir, "v"), blockdev.Options{Size: 8 * mib})
+	v, err := inPlace(filepath.Join(dir, "v"), blockdev.Options{Size: 8 * mib})
 	if err != nil {
 		t.Fatal(err)
 	}

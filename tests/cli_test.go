@@ -439,7 +439,7 @@ func TestStandardOutputFull(t *testing.T) {
 // Every command's help has an example that begins with the command.
 func TestHelp(t *testing.T) {
 	for program, verbs := range map[string][]string{
-		"nvmetgt": {"", "serve"},
+		"nvmetgt": {"", "serve", "pmem", "pmem check", "pmem format"},
 		"nvmeinit": {"", "discover", "connect", "id-ctrl", "id-ns", "list", "smart-log",
 			"read", "write", "flush", "bench"},
 	} {

@@ -86,9 +86,14 @@ func dialPair(t testing.TB, remote netip.AddrPort, path string) *hostSide {
 	return dialHost(t, remote, path, func(c *host.Config) { c.Queues, c.QueueSize = 1, loadDepth+1 })
 }
 
-// memVolume and fileVolume are the volumes that answer at once and later.
+// memVolume and fileVolume are the volumes that answer at once and later; pmemVolume lends the
+// memory that writes go to.
 func memVolume(testing.TB) (string, blockdev.Options) { return "mem:64MiB", blockdev.Options{} }
 
 func fileVolume(t testing.TB) (string, blockdev.Options) {
 	return filepath.Join(t.TempDir(), "disk.img"), blockdev.Options{Size: 64 << 20}
+}
+
+func pmemVolume(t testing.TB) (string, blockdev.Options) {
+	return "pmem:" + filepath.Join(t.TempDir(), "pmem.img"), blockdev.Options{Size: 64 << 20}
 }

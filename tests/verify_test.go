@@ -44,6 +44,8 @@ var volumeKinds = []volumeKind{
 		args: []string{"--size", "64MiB", "--buffered"}, keeps: true},
 	{name: "pmem", spec: func(d string) string { return "pmem:" + filepath.Join(d, "pmem.img") },
 		args: []string{"--size", "64MiB"}, keeps: true},
+	{name: "pmem in place", spec: func(d string) string { return "pmem:" + filepath.Join(d, "inplace.img") + ",mode=inplace" },
+		args: []string{"--size", "64MiB"}, keeps: true},
 }
 
 // TestModel runs random commands of every kind, length and place on every kind of volume,

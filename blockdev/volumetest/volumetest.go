@@ -64,6 +64,7 @@ func runAll(t *testing.T, c *Config, bs int) {
 			x.run(s, s.v.(blockdev.Memory))
 		})
 	}
+	runLoans(t, c, bs)
 }
 
 var tests = []struct {
@@ -165,7 +166,7 @@ func NewClient(v blockdev.Volume) *Client {
 // Do runs r's operation and returns its error.
 func (c *Client) Do(r blockdev.Request) error {
 	c.r.Op, c.r.FUA, c.r.MayUnmap = r.Op, r.FUA, r.MayUnmap
-	c.r.Offset, c.r.Length, c.r.Bufs, c.r.Err = r.Offset, r.Length, r.Bufs, nil
+	c.r.Offset, c.r.Length, c.r.Bufs, c.r.Loan, c.r.Err = r.Offset, r.Length, r.Bufs, r.Loan, nil
 	c.V.Submit(&c.r)
 	<-c.done
 	return c.r.Err

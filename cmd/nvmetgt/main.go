@@ -20,9 +20,10 @@ func newRoot() *cobra.Command {
 NVMe over Fabrics host: over RDMA, with a software RNIC that needs no hardware,
 kernel module or root, and over NVMe/TCP.`,
 		Example: `  nvmetgt serve --volume disk.img --size 1GiB
-  nvmetgt serve --volume mem:1GiB --listen rdma://192.0.2.1 --listen tcp://192.0.2.1`,
+  nvmetgt serve --volume mem:1GiB --listen rdma://192.0.2.1 --listen tcp://192.0.2.1
+  nvmetgt pmem check volume.img`,
 		Version: version.Version,
 	}
-	root.AddCommand(newServe())
+	root.AddCommand(newServe(), newPmem())
 	return cli.Parent(root)
 }

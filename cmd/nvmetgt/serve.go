@@ -49,8 +49,10 @@ until it is interrupted. A volume is one of these:
   PATH       a file or block device; a file that doesn't exist is created with --size
   mem:SIZE   memory, which is gone when the program ends
   null:SIZE  nothing: reads give zeroes, writes are forgotten; for benchmarks
-  pmem:PATH  persistent memory: a file on a DAX file system; any other file is mapped
-             as well, and is durable after a flush
+  pmem:PATH  persistent memory: a file on a DAX file system, or /dev/pmem0; any other
+             file is mapped as well, and is durable after a flush. Blocks are written
+             whole or not at all, out of place; pmem:PATH,mode=inplace overwrites
+             them, and a power failure may leave one torn
 
 It listens on loopback unless --listen says otherwise, and every host that reaches it
 may connect unless --allow-host says otherwise: there is no authentication and no

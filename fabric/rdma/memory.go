@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
@@ -108,8 +109,9 @@ func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
 }
 
 // region returns the registration of a volume's mapping, made at first use and kept: peers
-// are never given its R_Key, it is only sent from.
-func (d *domain) region(r []byte) (verbs.MR, error) {
+// are never given its R_Key: it is sent from and, where the volume lends it, READ into.
+func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
+	r := region.Mem
 	if mr := (*d.regions.Load())[&r[0]]; mr != nil {
 		return mr, nil
 	}
@@ -119,7 +121,11 @@ func (d *domain) region(r []byte) (verbs.MR, error) {
 	if mr := old[&r[0]]; mr != nil {
 		return mr, nil
 	}
-	mr, err := d.pd.RegMR(r, 0)
+	var access verbs.Access
+	if region.Lent {
+		access = verbs.AccessLocalWrite
+	}
+	mr, err := d.pd.RegMR(r, access)
 	if err != nil {
 		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(r), d.dev.Attr().Name, err)
 	}

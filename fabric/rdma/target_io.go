@@ -349,7 +349,7 @@ func (c *targetConn) segmentSGE(s *blockdev.Segment) verbs.SGE {
 		e, _, _ := c.l.memory.sge(c.dom, s.Bytes)
 		return e
 	}
-	mr, err := c.dom.region(s.Region.Mem)
+	mr, err := c.dom.region(s.Region)
 	if err != nil {
 		c.l.cfg.Log.Error("rdma: a volume's memory can't be registered", "err", err)
 		return verbs.SGE{Length: uint32(len(s.Bytes))}

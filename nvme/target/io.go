@@ -120,12 +120,34 @@ func (r *Request) write() {
 		return
 	}
 	e.io.FUA = r.Cmd.FUA()
-	if r.InCapsule != nil && !e.ns.aligned(r.InCapsule) {
+	switch {
+	case r.InCapsule == nil && e.ns.lender != nil:
+		r.borrow()
+	case r.InCapsule != nil && !e.ns.aligned(r.InCapsule):
 		r.withMemory(e.bytes, (*Request).bounce)
-		return
+	default:
+		r.withHostData(e.bytes, (*Request).writeVolume)
 	}
-	r.withHostData(e.bytes, (*Request).writeVolume)
 }
+
+// borrow has the host's data come straight into memory of the volume, or, where that has none
+// now, through the transport's.
+func (r *Request) borrow() {
+	e := &r.engine
+	segs, loan, err := e.ns.lender.Lend(r.Data[:0], e.io.Length)
+	switch {
+	case err == nil:
+		r.Data, e.io.Loan, e.then = segs, loan, (*Request).writeLent
+		r.pull()
+	case err == blockdev.ErrView || errors.Is(err, blockdev.ErrBusy): //nolint:errorlint // as in read
+		r.withHostData(e.bytes, (*Request).writeVolume)
+	default:
+		r.volumeFailed(err)
+	}
+}
+
+// writeLent has the volume take the memory that it lent.
+func (r *Request) writeLent() { r.submit((*Request).volumeDone) }
 
 // aligned says whether the volume takes b as a buffer.
 func (ns *Namespace) aligned(b []byte) bool {

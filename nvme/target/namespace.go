@@ -15,6 +15,7 @@ type Namespace struct {
 	nsid   uint32
 	volume blockdev.Volume
 	memory blockdev.Memory // volume, where it is one
+	lender blockdev.Lender // likewise
 	info   blockdev.Info
 	shift  uint          // log2 of the block size
 	align  uintptr       // alignment of buffers that the volume needs, less one
@@ -54,6 +55,7 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 		drained: make(chan struct{}, 1),
 	}
 	ns.memory, _ = c.Volume.(blockdev.Memory)
+	ns.lender, _ = c.Volume.(blockdev.Lender)
 	ns.blocks.Store(uint64(info.Size) >> ns.shift)
 	ns.protected.Store(ns.fixed)
 	if ns.uuid == [16]byte{} {

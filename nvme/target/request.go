@@ -54,6 +54,7 @@ func (r *Request) begin(q *Queue, now int64) {
 	e := &r.engine
 	e.q, e.ns, e.start, e.kind, e.bytes, e.loc, e.hasLBA = q, nil, now, opOther, 0, noLoc, false
 	r.CQE.Reset()
+	e.io.Loan = 0
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
 		e.io.Complete = func(*blockdev.Request) { e.after(r) }
@@ -174,6 +175,10 @@ func (r *Request) pull() { r.engine.q.conn.Pull(r) }
 // Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not.
 func (r *Request) Pulled(err error) {
 	if err != nil {
+		if loan := r.engine.io.Loan; loan != 0 {
+			r.engine.io.Loan = 0
+			r.engine.ns.lender.Return(loan)
+		}
 		// Only Connect has data on a queue that isn't connected; the host may try again.
 		r.engine.q.state.CompareAndSwap(queueConnecting, queueNew)
 		r.giveUp(nvme.StatusDataTransferError)

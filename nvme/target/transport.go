@@ -23,8 +23,9 @@ type Conn interface {
 	// now it returns false, and calls r.Resume later; the engine then calls Alloc again.
 	Alloc(r *Request, n int) bool
 
-	// Pull fills r.Data (from Alloc) with the host's data, len in all, and then calls
-	// r.Pulled, perhaps before it returns. It is not called for data in the capsule.
+	// Pull fills r.Data (from Alloc, or memory that a volume lends) with the host's data, len
+	// in all, and then calls r.Pulled, perhaps before it returns. It is not called for data
+	// in the capsule. Nothing is written to r.Data after r.Pulled.
 	Pull(r *Request)
 
 	// Respond sends r.Data where r.SendData is set, and then r.CQE, and frees what Alloc
@@ -67,7 +68,7 @@ type Request struct {
 	CQE nvme.Completion // the engine's answer
 
 	InCapsule []byte             // data that came in the capsule; valid until Respond
-	Data      []blockdev.Segment // payload: from Alloc (Region nil), or a view of a volume; its array is used again
+	Data      []blockdev.Segment // payload: from Alloc (Region nil), or a volume's view or loan; its array is used again
 	SendData  bool               // Respond sends Data to the host first
 
 	// Transport is the transport's own part of the request, set once when it is made.

@@ -1,0 +1,27 @@
+package blockdev
+
+// Lender is a Memory that also takes a write's data in place: a transport puts it straight
+// into memory that the volume lends, and nothing copies it from there.
+//
+//	segs, loan, err := v.Lend(segs, length)
+//	// fill the segments, from the network
+//	r.Op, r.Loan = OpWrite, loan // and Offset, Length, FUA; no Bufs
+//	v.Submit(r)                  // or v.Return(loan), where the data didn't come
+type Lender interface {
+	Memory
+	// Lend appends to segs memory for length bytes, at most MaxSegments pieces of Regions
+	// whose Lent is set. Its content is undefined until it is filled, and no one else sees
+	// it before Submit. An error that is ErrBusy means that there is no such memory now:
+	// submit a write with buffers instead.
+	Lend(segs []Segment, length int64) ([]Segment, LoanToken, error)
+	// Return gives back memory that was lent and is not going to be submitted.
+	Return(LoanToken)
+}
+
+// LoanToken names memory that was lent. It ends with Submit, whatever that answers, or with
+// Return. 0 is none.
+type LoanToken uint64
+
+// MaxSegments is the most pieces that a view or a loan has; what would need more is busy.
+// It bounds the work requests of a transfer.
+const MaxSegments = 64

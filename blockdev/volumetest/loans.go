@@ -1,0 +1,193 @@
+package volumetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// loanTests are for volumes that take data in place.
+var loanTests = []struct {
+	name string
+	run  func(*session, blockdev.Lender)
+}{
+	{"loans", testLoans},
+	{"loans returned", testLoansReturned},
+	{"loans run out", testLoansRunOut},
+	{"loans and close", testLoanClose},
+}
+
+func runLoans(t *testing.T, c *Config, bs int) {
+	v, err := c.New(t)(blockdev.Options{Size: c.Size, BlockSize: bs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lends := v.(blockdev.Lender)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !lends {
+		return
+	}
+	for _, x := range loanTests {
+		t.Run(x.name, func(t *testing.T) {
+			s := newSession(t, c, bs)
+			x.run(s, s.v.(blockdev.Lender))
+		})
+	}
+}
+
+// lend borrows memory and fills it.
+func (s *session) lend(m blockdev.Lender, data []byte) ([]blockdev.Segment, blockdev.LoanToken) {
+	s.Helper()
+	segs, loan, err := m.Lend([]blockdev.Segment{{}}, int64(len(data)))
+	if err != nil {
+		s.Fatalf("loan of %d: %v", len(data), err)
+	}
+	if segs[0].Region != nil || loan == 0 {
+		s.Fatal("Lend didn't append, or gave no token")
+	}
+	segs = segs[1:]
+	for _, x := range segs {
+		if !inside(x, m.Regions()) || !x.Region.Lent {
+			s.Fatal("a segment outside of the regions that are lent")
+		}
+		data = data[copy(x.Bytes, data):]
+	}
+	if len(data) > 0 || len(segs) > blockdev.MaxSegments {
+		s.Fatalf("%d bytes too few, in %d segments", len(data), len(segs))
+	}
+	return segs, loan
+}
+
+// testLoans writes through loans: nothing shows before Submit, and everything after it.
+func testLoans(s *session, m blockdev.Lender) {
+	c := NewClient(s.v)
+	old := s.random(256 << 10)
+	s.write(c, old, 0)
+	data := s.random(64 << 10)
+	_, loan := s.lend(m, data)
+	s.expect(c, 0, old)
+	s.do(c, blockdev.Request{Op: blockdev.OpWrite, FUA: true, Offset: s.bs, Length: int64(len(data)), Loan: loan})
+	copy(old[s.bs:], data)
+	s.expect(c, 0, old)
+
+	// Two that overlap, submitted in the other order.
+	one, two := s.random(8*int(s.bs)), s.random(8*int(s.bs))
+	_, first := s.lend(m, one)
+	_, second := s.lend(m, two)
+	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 4 * s.bs, Length: int64(len(two)), Loan: second})
+	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: int64(len(one)), Loan: first})
+	copy(old[4*s.bs:], two)
+	copy(old, one)
+	s.expect(c, 0, old)
+
+	// A view keeps what it shows.
+	segs, t, err := m.View(nil, 0, 8*s.bs)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for range 4 {
+		_, loan := s.lend(m, two)
+		s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: int64(len(two)), Loan: loan})
+	}
+	s.compare(0, join(segs), one)
+	m.Release(t)
+	s.expect(c, 0, two)
+	if s.c.Volatile {
+		return
+	}
+	s.reopen(blockdev.Options{})
+	s.expect(NewClient(s.v), 0, two)
+}
+
+// testLoansReturned takes loans that come to nothing.
+func testLoansReturned(s *session, m blockdev.Lender) {
+	c := NewClient(s.v)
+	old := s.random(64 << 10)
+	s.write(c, old, 0)
+	for range 3 * int(s.c.Size) / (256 << 10) {
+		_, loan := s.lend(m, s.random(256<<10))
+		m.Return(loan)
+	}
+	s.expect(c, 0, old)
+	for _, x := range []struct {
+		what string
+		off  int64
+		n    int64
+		kind error
+	}{
+		{"beyond the end", s.c.Size, s.bs, blockdev.ErrRange},
+		{"half blocks", 1, s.bs, blockdev.ErrInvalid},
+		{"another length", 0, 2 * s.bs, blockdev.ErrInvalid},
+	} {
+		for range int(s.c.Size / s.bs) { // whose loan is taken all the same
+			_, loan := s.lend(m, old[:s.bs])
+			err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Offset: x.off, Length: x.n, Loan: loan})
+			if !errors.Is(err, x.kind) {
+				s.Fatalf("%s: %v", x.what, err)
+			}
+		}
+	}
+	for _, n := range []int64{-s.bs, 0, 1, s.c.Size + s.bs} {
+		_, _, err := m.Lend(nil, n)
+		wantKind(s, "a bad loan", err, blockdev.ErrInvalid)
+	}
+	s.expect(c, 0, old)
+}
+
+// testLoansRunOut borrows all that there is: writes wait then, or copy, but don't fail.
+func testLoansRunOut(s *session, m blockdev.Lender) {
+	data := s.random(int(16 * s.bs))
+	s.write(NewClient(s.v), data, 0)
+	var loans []blockdev.LoanToken
+	for {
+		_, loan, err := m.Lend(nil, s.bs)
+		if errors.Is(err, blockdev.ErrBusy) {
+			break
+		} else if err != nil {
+			s.Fatal(err)
+		}
+		loans = append(loans, loan)
+	}
+	fresh := s.random(len(data))
+	done := make(chan error, 1)
+	s.v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Length: int64(len(fresh)), Bufs: [][]byte{fresh},
+		Complete: func(r *blockdev.Request) { done <- r.Err }})
+	for _, loan := range loans {
+		m.Return(loan)
+	}
+	if err := <-done; err != nil {
+		s.Fatal(err)
+	}
+	s.expect(NewClient(s.v), 0, fresh)
+}
+
+// testLoanClose closes a volume that has memory lent.
+func testLoanClose(s *session, m blockdev.Lender) {
+	_, one := s.lend(m, s.random(int(s.bs)))
+	_, two := s.lend(m, s.random(int(s.bs)))
+	closed := make(chan error, 1)
+	go func() { closed <- s.v.Close() }()
+	for { // until Close has begun
+		_, loan, err := m.Lend(nil, s.bs)
+		if err != nil {
+			wantKind(s, "loan while closing", err, blockdev.ErrGone)
+			break
+		}
+		m.Return(loan)
+	}
+	select {
+	case err := <-closed:
+		s.Fatalf("closed with memory lent: %v", err)
+	default:
+	}
+	err := NewClient(s.v).Do(blockdev.Request{Op: blockdev.OpWrite, Length: s.bs, Loan: one})
+	wantKind(s, "write while closing", err, blockdev.ErrGone)
+	m.Return(two)
+	if err := <-closed; err != nil {
+		s.Error(err)
+	}
+	s.v = nil
+}

@@ -1,0 +1,331 @@
+package persist
+
+import (
+	"errors"
+	"io/fs"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// atomicVolume writes out of place. A write's data goes to free blocks and is made durable;
+// then one 8-byte entry of the map for each block, made durable too, has it be the block's
+// content. What was there before is free when no view shows it any more.
+//
+// Where lines can't be flushed (see guarantee), requests go by a working map, and a checkpoint
+// carries it over to the durable one.
+type atomicVolume struct {
+	info  blockdev.Info
+	shift uint
+	salt  uint64
+	kind  guarantee
+	m     *mapping
+	lines *lineFlusher       // onLines
+	sync  func([]byte) error // onSync: makes memory of the mapping durable
+
+	zeroes  *blockdev.Region // what blocks that were never written show
+	extents atomic.Pointer[[]*extent]
+	size    atomic.Int64
+	failed  atomic.Pointer[error] // why nothing is written any more
+
+	life    *blockdev.Lifetime
+	pool    *blockdev.Pool[struct{}]
+	flushes blockdev.FlushGroup
+	reclaim blockdev.Request // a checkpoint that nobody asked for
+
+	growing sync.Mutex // one at a time changes the superblock
+
+	mu         sync.Mutex
+	super      superblock // under growing, once the volume is open
+	free       int        // blocks that no one uses
+	low        int        // fewer free blocks than that have a checkpoint begin
+	changes    []change   // of the working map since the last checkpoint began
+	spare      []change   // memory for the next ones
+	reclaiming bool
+	waiting    waiters
+	resized    func(int64)
+
+	slots slots
+}
+
+// guarantee is what makes a store to the mapping durable.
+type guarantee uint8
+
+const (
+	onLines guarantee = iota // its cache lines, flushed
+	onSync                   // msync
+	onRAM                    // nothing: tmpfs
+)
+
+// longRange is the number of blocks from which a range is unmapped on the pool.
+const longRange = 1 << 16
+
+// newAtomic makes a volume of a mapping whose superblock was read and checked. It doesn't
+// look at the maps; see recover.
+func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lineFlusher) (*atomicVolume, error) {
+	v := &atomicVolume{
+		info: blockdev.Info{
+			Kind: "pmem", Path: path, BlockSize: s.blockSize, PhysBlock: s.blockSize, Align: 1,
+			ReadOnly: readOnly, AtomicBlocks: 1, Discard: !readOnly, ZeroAfterDiscard: !readOnly,
+		},
+		shift: uint(bits.TrailingZeros(uint(s.blockSize))),
+		salt:  s.salt(),
+		m:     m,
+		super: *s,
+		sync:  syncBytes,
+		life:  blockdev.NewLifetime(),
+	}
+	switch {
+	case m.dax && lines != nil:
+		v.kind, v.lines = onLines, lines
+	case m.ram && !m.dax:
+		v.kind = onRAM
+	default:
+		v.kind = onSync
+	}
+	v.info.Mode = v.describe()
+	v.info.VolatileCache = v.kind == onSync && !readOnly
+	zeroes, err := unix.Mmap(-1, 0, zeroesSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, err
+	}
+	v.zeroes = &blockdev.Region{Mem: zeroes}
+	v.pool = blockdev.NewPool(poolSize, func(_ *struct{}, r *blockdev.Request) { v.run(r) })
+	v.reclaim.Op = blockdev.OpFlush
+	v.reclaim.Complete = func(*blockdev.Request) { v.reclaimed() }
+	region := &blockdev.Region{Mem: m.mem, Lent: !readOnly}
+	if err := v.addExtents(region, 0, s.extents); err != nil {
+		return nil, errors.Join(err, v.unmapOwn())
+	}
+	return v, nil
+}
+
+// zeroesSize is the stretch of zeroes that views of blocks never written share.
+const zeroesSize = 2 << 20
+
+// addExtents makes extents of a region that begins at byte base of the file.
+func (v *atomicVolume) addExtents(region *blockdev.Region, base uint64, recs []extentRecord) error {
+	var all []*extent
+	if old := v.extents.Load(); old != nil {
+		all = append(all, *old...)
+	}
+	var blocks uint64
+	for _, rec := range recs {
+		x, err := newExtent(rec, region, base, v.info.BlockSize, v.kind == onSync)
+		if err != nil {
+			return err
+		}
+		all = append(all, x)
+		blocks += rec.blocks
+		v.low += int(rec.dataBlocks-rec.blocks) / 4
+	}
+	v.extents.Store(&all)
+	v.size.Add(int64(blocks << v.shift))
+	return nil
+}
+
+// describe says how the volume is reached and what that promises.
+func (v *atomicVolume) describe() string {
+	const whole = ", each block whole or not at all"
+	switch v.kind {
+	case onLines:
+		return "DAX on " + v.m.fs + ", " + v.lines.name + ", out of place: a completed write is durable" + whole
+	case onRAM:
+		return "mapped file on tmpfs, out of place: nothing survives the machine"
+	}
+	how := "mapped file"
+	if v.m.dax {
+		how = "DAX"
+	}
+	return how + " on " + v.m.fs + ", msync, out of place: durable after Flush or FUA" + whole
+}
+
+func (v *atomicVolume) Info() blockdev.Info {
+	i := v.info
+	i.Size = v.size.Load()
+	return i
+}
+
+func (v *atomicVolume) Submit(r *blockdev.Request) {
+	if !v.life.Enter() {
+		v.Return(v.takeLoan(r))
+		r.End(v.info.Gone(r.Op, r.Offset))
+		return
+	}
+	if err := v.check(r); err != nil {
+		v.Return(v.takeLoan(r))
+		v.end(r, err)
+		return
+	}
+	r.Err, r.Private = nil, stageApply
+	switch r.Op {
+	case blockdev.OpRead:
+		v.end(r, v.read(r))
+	case blockdev.OpFlush:
+		v.flush(r)
+	case blockdev.OpWrite:
+		if r.Loan != 0 {
+			v.commit(r)
+		} else {
+			v.write(r)
+		}
+	default:
+		if r.Length>>v.shift >= longRange {
+			v.pool.Submit(r)
+		} else {
+			v.unmap(r)
+		}
+	}
+}
+
+// check tells whether r can be tried.
+func (v *atomicVolume) check(r *blockdev.Request) error {
+	if err := blockdev.Check(&v.info, v.size.Load(), r); err != nil {
+		return err
+	}
+	if failed := v.failed.Load(); failed != nil && r.Op != blockdev.OpRead {
+		return v.info.Fail(r.Op, r.Offset, blockdev.ErrMedium, *failed)
+	}
+	return nil
+}
+
+// takeLoan takes the loan out of a request that is not going to use it.
+func (v *atomicVolume) takeLoan(r *blockdev.Request) blockdev.LoanToken {
+	t := r.Loan
+	r.Loan = 0
+	return t
+}
+
+// run is what a request needs that may block.
+func (v *atomicVolume) run(r *blockdev.Request) {
+	switch {
+	case r.Op == blockdev.OpFlush, r.Private == stageSync:
+		v.flushes.Run(r, v.checkpoint, v.finish)
+	default:
+		v.unmap(r)
+	}
+}
+
+func (v *atomicVolume) flush(r *blockdev.Request) {
+	if !v.info.VolatileCache {
+		v.end(r, nil)
+	} else if v.flushes.Lead(r) {
+		v.pool.Submit(r)
+	}
+}
+
+// written ends a write or its like, or has it made durable first.
+func (v *atomicVolume) written(r *blockdev.Request, err error) {
+	if err != nil || !r.FUA || !v.info.VolatileCache {
+		v.finish(r, err)
+		return
+	}
+	r.Private = stageSync
+	v.flush(r)
+}
+
+// finish completes a request with an error of the system, or none.
+func (v *atomicVolume) finish(r *blockdev.Request, err error) {
+	if err != nil {
+		err = v.opError(r, err)
+	}
+	if r == &v.reclaim {
+		r.End(err)
+		return
+	}
+	v.end(r, err)
+}
+
+// opError gives an error of the system its place.
+func (v *atomicVolume) opError(r *blockdev.Request, err error) error {
+	var op *blockdev.OpError
+	if errors.As(err, &op) {
+		return err
+	}
+	return v.info.Fail(r.Op, r.Offset, mediumKind(err), err)
+}
+
+func (v *atomicVolume) end(r *blockdev.Request, err error) {
+	v.life.Leave()
+	r.End(err)
+}
+
+// fail has the volume take no more writes: what is durable and what isn't can't be told.
+func (v *atomicVolume) fail(err error) {
+	v.failed.CompareAndSwap(nil, &err)
+	v.failWaiting()
+}
+
+// place decodes the entry of logical block lba: where the block is, or that it reads as
+// zeroes. An error is that nobody knows.
+func (v *atomicVolume) place(xs []*extent, lba, e uint64) (blocks, error) {
+	if e == 0 {
+		return blocks{n: 1}, nil
+	}
+	p := e & entryMask
+	if e>>entryBits == entryCheck(v.salt, lba, p) {
+		if x, i := extentOf(xs, p); x != nil {
+			return blocks{x, i, 1}, nil
+		}
+		if p == lostBlock {
+			return blocks{}, errLost
+		}
+	}
+	return blocks{}, errEntry
+}
+
+// Why a block can't be read.
+var (
+	errLost  = errors.New("where the block was is unknown since a repair; write it to use it again")
+	errEntry = errors.New("the map's entry is damaged: nvmetgt pmem check --repair")
+)
+
+// entry makes the entry, as it lies in the file, of logical block lba for block p.
+func (v *atomicVolume) entry(lba, p uint64) uint64 {
+	if p == 0 {
+		return 0
+	}
+	return native(p | entryCheck(v.salt, lba, p)<<entryBits)
+}
+
+// Close makes everything durable, as every kind does.
+func (v *atomicVolume) Close() error {
+	if !v.life.Close() {
+		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrGone, Err: fs.ErrClosed}
+	}
+	v.pool.Close()
+	var err error
+	if !v.info.ReadOnly && v.failed.Load() == nil {
+		err = v.settle()
+	}
+	if err = errors.Join(err, v.unmapOwn(), v.m.close()); err != nil {
+		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}
+	}
+	return nil
+}
+
+// settle is a clean end: the durable map says everything, and no session has more to say.
+func (v *atomicVolume) settle() error {
+	if v.kind == onSync {
+		if err := v.checkpoint(); err != nil {
+			return err
+		}
+		return v.setSession(session{})
+	}
+	return v.m.syncFile()
+}
+
+// unmapOwn frees the memory that isn't the file's.
+func (v *atomicVolume) unmapOwn() error {
+	err := unix.Munmap(v.zeroes.Mem)
+	if xs := v.extents.Load(); xs != nil {
+		for _, x := range *xs {
+			err = errors.Join(err, x.close())
+		}
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package persist
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// openAtomic opens, or creates with o.Size, a volume that writes out of place.
+func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
+	if err := o.Validate(); err != nil {
+		return nil, openError(path, blockdev.ErrInvalid, err)
+	}
+	fresh := false
+	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() && st.Size() == 0 {
+		fresh = o.Size > 0 && !o.ReadOnly
+	}
+	locked := o
+	locked.Size = 0
+	block := o.BlockSizeOr(blockdev.DefaultBlockSize)
+	if fresh {
+		if err := blockdev.CheckSize(o.Size, block); err != nil {
+			return nil, openError(path, blockdev.ErrInvalid, err)
+		}
+		rec := layOut(0, headSize, uint64(o.Size/int64(block)), block)
+		locked.Size = int64(alignUp(rec.end(block), areaAlign))
+	}
+	f, size, err := blockdev.OpenLocked(path, &locked)
+	if err != nil {
+		return nil, err
+	}
+	m, err := mapFile(f, size, o.ReadOnly)
+	if err != nil {
+		f.Close()
+		return nil, openError(path, blockdev.KindOf(err), err)
+	}
+	v, err := openMapped(m, path, o, fresh, flusher())
+	if err != nil {
+		m.close()
+		if fresh {
+			os.Remove(path)
+		}
+		var op *blockdev.OpError
+		if !errors.As(err, &op) {
+			err = openError(path, blockdev.KindOf(err), err)
+		}
+		return nil, err
+	}
+	return v, nil
+}
+
+// openMapped makes the volume of a mapping, whose file is to be formatted where it is fresh.
+func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *lineFlusher) (*atomicVolume, error) {
+	if fresh {
+		block := o.BlockSizeOr(blockdev.DefaultBlockSize)
+		if _, err := format(m, newID(), uint64(o.Size/int64(block)), block, lines); err != nil {
+			return nil, err
+		}
+	}
+	s, err := usableSuper(m, path)
+	if err != nil {
+		return nil, openError(path, blockdev.ErrInvalid, err)
+	}
+	if o.BlockSize != 0 && o.BlockSize != s.blockSize {
+		return nil, openError(path, blockdev.ErrInvalid,
+			fmt.Errorf("it has blocks of %d bytes, and %d was asked", s.blockSize, o.BlockSize))
+	}
+	v, err := newAtomic(m, s, path, o.ReadOnly, lines)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.recover(); err != nil {
+		return nil, errors.Join(err, v.unmapOwn())
+	}
+	if size := v.size.Load(); o.Size != 0 && o.Size != size {
+		return nil, errors.Join(openError(path, blockdev.ErrInvalid, fmt.Errorf(
+			"it exists with %s, and %s was asked; leave the size away to use it, or remove it first",
+			blockdev.FormatSize(size), blockdev.FormatSize(o.Size))), v.unmapOwn())
+	}
+	return v, nil
+}
+
+// newID names a volume, and salts its entries.
+func newID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // it can't fail
+	return id
+}
+
+// usableSuper reads the superblock, with what to do where there is none.
+func usableSuper(m *mapping, path string) (*superblock, error) {
+	s, errs := readSuper(m)
+	if s != nil {
+		return s, nil
+	}
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, errNoFormat) {
+			return nil, err
+		}
+	}
+	if err := blockdev.CheckSize(int64(len(m.mem)), blockdev.MinBlockSize); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: pmem:%s,mode=inplace uses it as it is; nvmetgt pmem format %s makes it a volume, and what it holds is lost",
+		errNoFormat, path, path)
+}

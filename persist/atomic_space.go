@@ -1,0 +1,222 @@
+package persist
+
+import "github.com/nvme-anywhere/nvmeof/blockdev"
+
+// Blocks that are free, in use and waited for.
+
+// waiter is a write that waits for a free block.
+type waiter struct {
+	r    *blockdev.Request
+	done int64 // bytes that are written
+	next *waiter
+}
+
+// waiters are in the order of arrival.
+type waiters struct {
+	first, last *waiter
+	serving     bool    // somebody is at it
+	idle        *waiter // memory for the next
+}
+
+func (w *waiters) push(r *blockdev.Request, done int64, front bool) {
+	x := w.idle
+	if x == nil {
+		x = &waiter{}
+	} else {
+		w.idle = x.next
+	}
+	*x = waiter{r: r, done: done}
+	switch {
+	case w.first == nil:
+		w.first, w.last = x, x
+	case front:
+		x.next, w.first = w.first, x
+	default:
+		w.last.next, w.last = x, x
+	}
+}
+
+func (w *waiters) pop() (r *blockdev.Request, done int64) {
+	x := w.first
+	w.first = x.next
+	r, done = x.r, x.done
+	*x = waiter{next: w.idle}
+	w.idle = x
+	return r, done
+}
+
+// takeOrWait takes up to most free blocks that lie together for a write that has done bytes
+// behind it. Where there are none, or others wait already, the write waits: it goes on in
+// serve, and takeOrWait returns false.
+func (v *atomicVolume) takeOrWait(most int, r *blockdev.Request, done int64, served bool) (blocks, bool) {
+	v.mu.Lock()
+	var b blocks
+	if served || v.waiting.first == nil {
+		b = v.take(most)
+	}
+	if b.n == 0 {
+		v.waiting.push(r, done, served)
+	}
+	begin := v.scarce()
+	v.mu.Unlock()
+	if begin {
+		v.beginReclaim()
+	}
+	if b.n == 0 {
+		v.failWaiting()
+	}
+	return b, b.n > 0
+}
+
+// takeAll takes exactly n free blocks in at most blockdev.MaxSegments pieces, or none.
+func (v *atomicVolume) takeAll(n int, p *pieces) bool {
+	v.mu.Lock()
+	ok := v.waiting.first == nil && n <= v.free
+	for left := n; ok && left > 0; {
+		b := v.take(left)
+		left -= b.n
+		if ok = v.slots.add(p, b); !ok {
+			v.giveLocked(b)
+		}
+	}
+	if !ok {
+		for _, b := range p.all() {
+			v.giveLocked(b)
+		}
+	}
+	begin := v.scarce()
+	v.mu.Unlock()
+	if begin {
+		v.beginReclaim()
+	}
+	return ok
+}
+
+// take takes up to most blocks that lie together. It looks at a few places for enough of
+// them, from the front of the file on: low blocks are used again first, and a sparse file
+// stays small.
+func (v *atomicVolume) take(most int) (best blocks) {
+	const tries = 8
+	for _, x := range *v.extents.Load() {
+		i := x.free.next(0)
+		for range tries {
+			if i < 0 || best.n == most {
+				break
+			}
+			n := x.free.run(i, most)
+			if n > best.n {
+				best = blocks{x, i, n}
+			}
+			i = x.free.next(i + n)
+		}
+		if best.n > 0 {
+			break
+		}
+	}
+	for i := range best.n {
+		best.x.free.remove(best.first + i)
+	}
+	v.free -= best.n
+	return best
+}
+
+// giveLocked makes blocks free.
+func (v *atomicVolume) giveLocked(b blocks) {
+	for i := range b.n {
+		b.x.free.add(b.first + i)
+	}
+	v.free += b.n
+}
+
+// give makes blocks free, and has a write go on that waits for them.
+func (v *atomicVolume) give(b blocks) {
+	if b.x == nil {
+		return
+	}
+	v.mu.Lock()
+	v.giveLocked(b)
+	v.mu.Unlock()
+}
+
+// serve lets writes go on that wait for free blocks, in the caller's goroutine. Whoever gave
+// some calls it, holding nothing.
+func (v *atomicVolume) serve() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.waiting.serving {
+		return // whoever serves looks again
+	}
+	v.waiting.serving = true
+	for v.waiting.first != nil && v.free > 0 {
+		r, done := v.waiting.pop()
+		v.mu.Unlock()
+		v.proceed(r, done, true)
+		v.mu.Lock()
+	}
+	v.waiting.serving = false
+}
+
+// retire makes blocks free that no map names any more, as soon as no view shows them.
+func (v *atomicVolume) retire(b blocks) {
+	for i := range b.n {
+		if b.x.retire(b.first + i) {
+			v.give(blocks{b.x, b.first + i, 1})
+		}
+	}
+}
+
+// release takes back the pins of a view on blocks.
+func (v *atomicVolume) release(b blocks) (freed bool) {
+	if b.x == nil {
+		return false
+	}
+	for i := range b.n {
+		if b.x.unpin(b.first + i) {
+			v.give(blocks{b.x, b.first + i, 1})
+			freed = true
+		}
+	}
+	return freed
+}
+
+// scarce tells whether a checkpoint should begin because free blocks become rare. Called with
+// mu held; the caller then calls beginReclaim without.
+func (v *atomicVolume) scarce() bool {
+	if v.kind != onSync || v.free > v.low || v.reclaiming || len(v.changes) == 0 {
+		return false
+	}
+	v.reclaiming = true
+	return true
+}
+
+func (v *atomicVolume) beginReclaim() {
+	if v.flushes.Lead(&v.reclaim) {
+		v.pool.Submit(&v.reclaim)
+	}
+}
+
+// reclaimed ends a checkpoint that nobody asked for. Writes that it let go on may have used
+// up what it freed.
+func (v *atomicVolume) reclaimed() {
+	v.mu.Lock()
+	v.reclaiming = false
+	again := v.failed.Load() == nil && v.scarce()
+	v.mu.Unlock()
+	if again {
+		v.beginReclaim()
+	}
+}
+
+// failWaiting ends the writes that wait for blocks of a volume that failed.
+func (v *atomicVolume) failWaiting() {
+	for v.failed.Load() != nil {
+		v.mu.Lock()
+		if v.waiting.first == nil {
+			v.mu.Unlock()
+			return
+		}
+		r, _ := v.waiting.pop()
+		v.mu.Unlock()
+		v.end(r, v.info.Fail(r.Op, r.Offset, blockdev.ErrMedium, *v.failed.Load()))
+	}
+}

@@ -1,0 +1,172 @@
+package persist
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// Report is what Check found.
+type Report struct {
+	Size       int64 // of the volume, in bytes
+	FileSize   int64
+	BlockSize  int
+	Version    int
+	Extents    int
+	Spare      int64 // bytes of blocks beyond Size
+	Overhead   int64 // bytes of the file that aren't blocks, or can't be used
+	Generation uint64
+	Used, Lost int // logical blocks that have a block, or whose block is unknown
+	// Open: a program that didn't close the volume may have left writes in working maps that
+	// the next one that opens it will find.
+	Open     bool
+	Supers   []string // what is wrong with copies of the superblock
+	Damage   []Damage // in the map
+	Repaired bool
+}
+
+// Damage is an entry of the map that can't be right.
+type Damage struct {
+	Block  uint64 // logical
+	Reason string
+}
+
+// Clean tells whether nothing is wrong, blocks that an earlier repair gave up included.
+func (r *Report) Clean() bool { return len(r.Supers)+len(r.Damage)+r.Lost == 0 }
+
+// Check reads the volume in the file at path and reports what is wrong with it. With repair it
+// makes it whole: it carries over the writes of a program that was killed, writes a copy of
+// the superblock that is damaged again, and has logical blocks whose place isn't known fail to
+// be read until they are written. An error is that it couldn't, or that the file holds no
+// volume.
+func Check(path string, repair bool) (*Report, error) {
+	f, size, err := blockdev.OpenLocked(path, &blockdev.Options{ReadOnly: !repair})
+	if err != nil {
+		return nil, err
+	}
+	m, err := mapFile(f, size, !repair)
+	if err != nil {
+		f.Close()
+		return nil, openError(path, blockdev.KindOf(err), err)
+	}
+	r, err := checkMapped(m, path, repair)
+	if err = errors.Join(err, m.close()); err != nil {
+		return nil, openError(path, blockdev.KindOf(err), err)
+	}
+	return r, nil
+}
+
+func checkMapped(m *mapping, path string, repair bool) (*Report, error) {
+	s, errs := readSuper(m)
+	if s == nil {
+		_, err := usableSuper(m, path)
+		return nil, err
+	}
+	v, err := newAtomic(m, s, path, !repair, flusher())
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{
+		Size: v.size.Load(), FileSize: int64(len(m.mem)), BlockSize: s.blockSize,
+		Version: formatVersion, Extents: len(s.extents), Generation: s.generation,
+		Open: s.session != session{} && s.session == currentSession(m.file),
+	}
+	for _, x := range s.extents {
+		r.Spare += int64(x.dataBlocks-x.blocks) * int64(s.blockSize)
+	}
+	r.Overhead = r.FileSize - r.Size - r.Spare
+	for i, err := range errs {
+		// A volume that was never open for writing has one copy.
+		if err != nil && (s.generation > 1 || !errors.Is(err, errNoFormat)) {
+			r.Supers = append(r.Supers, fmt.Sprintf("copy %d: %v", i, err))
+		}
+	}
+	err = v.inspect(r, repair)
+	if err == nil && repair {
+		err = v.repair(r)
+	}
+	return r, errors.Join(err, v.unmapOwn())
+}
+
+// inspect counts what the maps say.
+func (v *atomicVolume) inspect(r *Report, repair bool) error {
+	for _, x := range *v.extents.Load() {
+		if x.table = x.durable; r.Open {
+			x.table = x.work // the durable map follows at the end of a repair
+		}
+	}
+	t := v.tally()
+	r.Used, r.Lost, r.Damage = t.used, t.lost, t.damage
+	r.Repaired = repair && (len(r.Supers)+len(r.Damage) > 0 || r.Open)
+	return t.err
+}
+
+// repair writes what inspect found wrong.
+func (v *atomicVolume) repair(r *Report) error {
+	if err := v.giveUp(r.Damage); err != nil {
+		return err
+	}
+	if r.Open {
+		if err := v.replay(); err != nil {
+			return err
+		}
+	}
+	if len(r.Supers) > 0 {
+		for range superCopies {
+			if err := v.writeSuper(); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(v.m.sync(), v.m.syncFile())
+}
+
+// giveUp marks logical blocks as lost. Where two have the same block both are: nobody knows
+// whose it is.
+func (v *atomicVolume) giveUp(damage []Damage) (err error) {
+	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	xs := *v.extents.Load()
+	shared := map[uint64]bool{}
+	for _, d := range damage {
+		x, i, _ := lookup(xs, d.Block, 1)
+		e := native(x.table[i])
+		if b, err := v.place(xs, d.Block, e); err == nil && b.x != nil {
+			shared[b.number(0)] = true
+		}
+		atomic.StoreUint64(&x.table[i], v.entry(d.Block, lostBlock))
+	}
+	if len(shared) == 0 {
+		return nil
+	}
+	for _, x := range xs {
+		for i, e := range x.table {
+			if e = native(e); e != 0 && shared[e&entryMask] {
+				atomic.StoreUint64(&x.table[i], v.entry(x.rec.first+uint64(i), lostBlock))
+			}
+		}
+	}
+	return nil
+}
+
+// Format makes an empty volume of an existing file or device, as large as it allows, and
+// forgets what it held. blockSize 0 is blockdev.DefaultBlockSize.
+func Format(path string, blockSize int) error {
+	o := blockdev.Options{BlockSize: blockSize}
+	f, size, err := blockdev.OpenLocked(path, &o)
+	if err != nil {
+		return err
+	}
+	m, err := mapFile(f, size, false)
+	if err != nil {
+		f.Close()
+		return openError(path, blockdev.KindOf(err), err)
+	}
+	_, err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
+	if err = errors.Join(err, m.close()); err != nil {
+		return openError(path, blockdev.KindOf(err), err)
+	}
+	return nil
+}

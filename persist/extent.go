@@ -1,0 +1,124 @@
+package persist
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// extent is a range of logical blocks, their map, and the blocks of the file that they may
+// lie in. Blocks are numbered from 0 in each extent; a logical block of one may lie in another.
+type extent struct {
+	rec    extentRecord
+	region *blockdev.Region
+	data   []byte
+	from   uint64 // number in the file of the first block of data
+
+	durable, work []uint64 // the maps in the file
+	table         []uint64 // the one of them that requests go by; atomic
+
+	// pins counts the views of each block, and says with retired that the map names it no
+	// more: it becomes free when the last view has gone.
+	pins    []atomic.Uint32
+	pinsMem []byte
+
+	// Under volume.mu.
+	free *bitset
+	// Blocks that a write replaced, but that the durable map still names: those since the last
+	// checkpoint began, and those that the one that runs will set free.
+	replaced, freeing *bitset
+}
+
+const retired = 1 << 31
+
+// newExtent makes the extent of a record in a mapping that begins at byte base of the file.
+func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, working bool) (*extent, error) {
+	cut := func(off, n uint64) []byte { return region.Mem[off-base:][:n:n] }
+	n := int(rec.dataBlocks)
+	x := &extent{
+		rec: rec, region: region,
+		data:    cut(rec.dataOff, rec.dataBlocks*uint64(bs)),
+		from:    rec.dataOff / uint64(bs),
+		durable: words(cut(rec.tableOff, rec.blocks*entrySize)),
+		work:    words(cut(rec.workOff, rec.blocks*entrySize)),
+		free:    newBitset(n),
+	}
+	x.table = x.durable
+	if working {
+		x.table = x.work
+		x.replaced, x.freeing = newBitset(n), newBitset(n)
+	}
+	var err error
+	x.pinsMem, err = unix.Mmap(-1, 0, n*int(unsafe.Sizeof(atomic.Uint32{})), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		return nil, err
+	}
+	x.pins = unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(x.pinsMem))), n)
+	return x, nil
+}
+
+func (x *extent) close() error { return unix.Munmap(x.pinsMem) }
+
+// blocks are some blocks of an extent that lie together. Without an extent they read as zeroes.
+type blocks struct {
+	x        *extent
+	first, n int
+}
+
+// bytes is the memory of blocks.
+func (b blocks) bytes(shift uint) []byte {
+	return b.x.data[b.first<<shift : (b.first+b.n)<<shift : (b.first+b.n)<<shift]
+}
+
+// follows tells whether c lies right behind b.
+func (b blocks) follows(c blocks) bool {
+	return b.x == c.x && (b.x == nil || b.first == c.first+c.n)
+}
+
+// number is the block's in the file, as an entry has it; 0 where it reads as zeroes.
+func (b blocks) number(i int) uint64 {
+	if b.x == nil {
+		return 0
+	}
+	return b.x.from + uint64(b.first+i)
+}
+
+// extentOf finds the extent whose data has block p of the file, and the block's number in it.
+func extentOf(xs []*extent, p uint64) (*extent, int) {
+	for _, x := range xs {
+		if p >= x.from && p-x.from < x.rec.dataBlocks {
+			return x, int(p - x.from)
+		}
+	}
+	return nil, 0
+}
+
+// lookup finds the extent that maps logical block lba, the entry's place, and how many of n
+// it maps from there on.
+func lookup(xs []*extent, lba, n uint64) (x *extent, i, count int) {
+	for _, x := range xs {
+		if lba-x.rec.first < x.rec.blocks {
+			i := lba - x.rec.first
+			return x, int(i), int(min(n, x.rec.blocks-i))
+		}
+	}
+	panic("a logical block beyond the volume")
+}
+
+// pin keeps block i from being used again; the map may name it no more meanwhile.
+func (x *extent) pin(i int) { x.pins[i].Add(1) }
+
+// unpin takes back one pin. It returns true where the block is free now, for its caller to
+// enter.
+func (x *extent) unpin(i int) bool {
+	return x.pins[i].Add(^uint32(0)) == retired && x.pins[i].CompareAndSwap(retired, 0)
+}
+
+// retire says that no map names block i any more, and returns true as unpin does.
+func (x *extent) retire(i int) bool {
+	return x.pins[i].Or(retired) == 0 && x.pins[i].CompareAndSwap(retired, 0)
+}

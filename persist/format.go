@@ -1,0 +1,265 @@
+package persist
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"sort"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// The format of a volume that writes out of place. docs/pmem.md describes it.
+
+const (
+	formatVersion = 1
+	formatMagic   = "NVMEPMEM"
+
+	superSize   = 4096
+	superCopies = 2
+	headSize    = superSize * superCopies
+
+	// Byte offsets in a copy of the superblock.
+	offVersion    = 8
+	offSum        = 12
+	offGeneration = 16
+	offBlockSize  = 24
+	offExtents    = 28
+	offID         = 32
+	offBoot       = 48
+	offDevice     = 64
+	offInode      = 72
+	offTable      = 128
+
+	extentSize = 48
+	maxExtents = 64
+
+	areaAlign = 4096    // of the areas of an extent
+	hugeAlign = 2 << 20 // of the data of a large one, for large pages
+	hugeFrom  = 64 << 20
+
+	entrySize = 8
+
+	// Spare blocks are what writes go to while the blocks that they replace are still in use.
+	spareShare = 32 // of the blocks, one in so many
+	minSpare   = 4 << 20
+	maxSpare   = 1 << 30
+
+	// minGrowth is what a file must have grown by to be worth an extent.
+	minGrowth = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Why a superblock can't be used.
+var (
+	errNoFormat = errors.New("it holds no block-atomic volume")
+	errSum      = errors.New("the superblock's checksum is wrong")
+)
+
+// superblock is what a copy of it says.
+type superblock struct {
+	generation uint64
+	blockSize  int
+	id         [16]byte
+	session    session
+	extents    []extentRecord
+}
+
+// session says where working maps are valid: in the page cache of this machine, since that
+// boot, for this file. Its zero value is none.
+type session struct {
+	boot       [16]byte
+	dev, inode uint64
+}
+
+// extentRecord is a range of logical blocks and where its maps and blocks are; offsets are
+// bytes of the file.
+type extentRecord struct {
+	first, blocks              uint64 // logical
+	tableOff, workOff, dataOff uint64
+	dataBlocks                 uint64
+}
+
+func (x *extentRecord) end(blockSize int) uint64 { return x.dataOff + x.dataBlocks*uint64(blockSize) }
+
+// tableBytes is the size of a map.
+func (x *extentRecord) tableBytes() uint64 { return alignUp(x.blocks*entrySize, areaAlign) }
+
+func alignUp(n, to uint64) uint64 { return (n + to - 1) &^ (to - 1) }
+
+// blocks is the number of logical blocks of all extents.
+func (s *superblock) blocks() (n uint64) {
+	for i := range s.extents {
+		n += s.extents[i].blocks
+	}
+	return n
+}
+
+// end is the first byte of the file that no extent has.
+func (s *superblock) end() uint64 {
+	if n := len(s.extents); n > 0 {
+		return s.extents[n-1].end(s.blockSize)
+	}
+	return headSize
+}
+
+// append encodes the superblock, superSize bytes.
+func (s *superblock) append(b []byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, superSize)...)
+	p, le := b[at:], binary.LittleEndian
+	copy(p, formatMagic)
+	le.PutUint32(p[offVersion:], formatVersion)
+	le.PutUint64(p[offGeneration:], s.generation)
+	le.PutUint32(p[offBlockSize:], uint32(s.blockSize))
+	le.PutUint32(p[offExtents:], uint32(len(s.extents)))
+	copy(p[offID:], s.id[:])
+	copy(p[offBoot:], s.session.boot[:])
+	le.PutUint64(p[offDevice:], s.session.dev)
+	le.PutUint64(p[offInode:], s.session.inode)
+	for i, x := range s.extents {
+		q := p[offTable+i*extentSize:]
+		for j, v := range []uint64{x.first, x.blocks, x.tableOff, x.workOff, x.dataOff, x.dataBlocks} {
+			le.PutUint64(q[j*8:], v)
+		}
+	}
+	le.PutUint32(p[offSum:], crc32.Checksum(p, castagnoli))
+	return b
+}
+
+// parseSuper reads one copy.
+func parseSuper(b []byte) (*superblock, error) {
+	le := binary.LittleEndian
+	if len(b) < superSize || string(b[:len(formatMagic)]) != formatMagic {
+		return nil, errNoFormat
+	}
+	b = b[:superSize]
+	var zero [4]byte
+	sum := crc32.Update(0, castagnoli, b[:offSum])
+	sum = crc32.Update(sum, castagnoli, zero[:])
+	if sum = crc32.Update(sum, castagnoli, b[offSum+4:]); sum != le.Uint32(b[offSum:]) {
+		return nil, errSum
+	}
+	if v := le.Uint32(b[offVersion:]); v != formatVersion {
+		return nil, fmt.Errorf("its format has version %d, this program knows %d", v, formatVersion)
+	}
+	n := le.Uint32(b[offExtents:])
+	if n == 0 || n > maxExtents {
+		return nil, fmt.Errorf("the superblock names %d extents, want 1 to %d", n, maxExtents)
+	}
+	s := &superblock{generation: le.Uint64(b[offGeneration:]), blockSize: int(le.Uint32(b[offBlockSize:]))}
+	copy(s.id[:], b[offID:])
+	copy(s.session.boot[:], b[offBoot:])
+	s.session.dev, s.session.inode = le.Uint64(b[offDevice:]), le.Uint64(b[offInode:])
+	for i := range int(n) {
+		q := b[offTable+i*extentSize:]
+		f := func(j int) uint64 { return le.Uint64(q[j*8:]) }
+		s.extents = append(s.extents, extentRecord{f(0), f(1), f(2), f(3), f(4), f(5)})
+	}
+	return s, nil
+}
+
+// check tells whether the extents make sense in a file of size bytes.
+func (s *superblock) check(size uint64) error {
+	bs := uint64(s.blockSize)
+	if bs < blockdev.MinBlockSize || bs > blockdev.MaxBlockSize || bits.OnesCount64(bs) != 1 {
+		return fmt.Errorf("the superblock says blocks of %d bytes", s.blockSize)
+	}
+	var first uint64
+	end := uint64(headSize)
+	for i := range s.extents {
+		x := &s.extents[i]
+		const most = 1 << 47 // what an entry can name, and no sum overflows
+		switch {
+		case x.first != first || x.blocks == 0 || x.blocks > most || x.dataBlocks > most || x.dataBlocks < x.blocks,
+			x.tableOff < end || x.workOff < x.tableOff || x.dataOff < x.workOff || x.dataOff > most,
+			x.tableOff%areaAlign+x.workOff%areaAlign+x.dataOff%max(areaAlign, bs) != 0,
+			x.workOff-x.tableOff < x.tableBytes() || x.dataOff-x.workOff < x.tableBytes():
+			return fmt.Errorf("extent %d of the superblock makes no sense: %+v", i, *x)
+		case x.dataBlocks > (max(size, x.dataOff)-x.dataOff)/bs:
+			return fmt.Errorf("extent %d ends at byte %d, the file at %d: it was cut", i, x.end(s.blockSize), size)
+		}
+		first += x.blocks
+		end = x.end(s.blockSize)
+	}
+	return nil
+}
+
+// layOut places an extent of n logical blocks from byte off of the file on.
+func layOut(first, off, n uint64, blockSize int) extentRecord {
+	bs := uint64(blockSize)
+	x := extentRecord{first: first, blocks: n, tableOff: alignUp(off, areaAlign)}
+	x.workOff = x.tableOff + x.tableBytes()
+	align := max(areaAlign, bs)
+	if n*bs >= hugeFrom {
+		align = hugeAlign
+	}
+	x.dataOff = alignUp(x.workOff+x.tableBytes(), align)
+	spare := min(n/spareShare, maxSpare/bs)
+	if first == 0 { // extents that follow have the first one's to go by
+		spare = max(spare, minSpare/bs)
+	}
+	x.dataBlocks = n + spare
+	return x
+}
+
+// fit is the largest extent that lies between two bytes of the file; false where there is none.
+func fit(first, off, end uint64, blockSize int) (extentRecord, bool) {
+	if end <= off {
+		return extentRecord{}, false
+	}
+	most := int((end - off) / uint64(blockSize))
+	n := sort.Search(most, func(n int) bool {
+		x := layOut(first, off, uint64(n)+1, blockSize)
+		return x.end(blockSize) > end
+	})
+	return layOut(first, off, uint64(n), blockSize), n > 0
+}
+
+// An entry of the map says where a logical block is: bits 47:0 are the number of the block in
+// the file, 63:48 a check. 0 is a block that reads as zeroes.
+const (
+	entryBits = 48
+	entryMask = 1<<entryBits - 1
+	// lostBlock is where a block is whose place is unknown: reading it fails until it is
+	// written.
+	lostBlock = entryMask
+)
+
+// seal makes the entry of logical block lba for block p of the file.
+func (s *superblock) seal(lba, p uint64) uint64 { return p | entryCheck(s.salt(), lba, p)<<entryBits }
+
+// salt has entries of another volume fail the check.
+func (s *superblock) salt() uint64 { return binary.LittleEndian.Uint64(s.id[:]) }
+
+// entryCheck is 16 bits that depend on all of what an entry says and where it stands.
+func entryCheck(salt, lba, p uint64) uint64 {
+	x := lba*0x9e3779b97f4a7c15 ^ bits.RotateLeft64(p*0xc2b2ae3d27d4eb4f, 31) ^ salt
+	x ^= x >> 32
+	x *= 0xd6e8feb86659fd93
+	return x >> entryBits
+}
+
+// words sees a map as its entries, in the processor's byte order: see native.
+func words(b []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/entrySize)
+}
+
+var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1
+
+// native turns an entry as it lies in the file, little-endian, into a number, and back.
+func native(e uint64) uint64 {
+	if bigEndian {
+		return bits.ReverseBytes64(e)
+	}
+	return e
+}
+
+// bytesOf is the memory of entries.
+func bytesOf(table []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(table))), len(table)*entrySize)
+}

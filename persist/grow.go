@@ -1,0 +1,170 @@
+package persist
+
+import (
+	"errors"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// OnResize sets the function that is told of a new size.
+func (v *atomicVolume) OnResize(fn func(newSize int64)) {
+	v.mu.Lock()
+	v.resized = fn
+	v.mu.Unlock()
+}
+
+// Refresh takes what the file has grown by since it was opened.
+func (v *atomicVolume) Refresh() error {
+	if !v.life.Enter() {
+		return &blockdev.OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrGone}
+	}
+	defer v.life.Leave()
+	if v.info.ReadOnly {
+		return nil
+	}
+	v.growing.Lock()
+	defer v.growing.Unlock()
+	grown, err := v.grow()
+	if err != nil {
+		return &blockdev.OpError{Op: "grow", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}
+	}
+	v.mu.Lock()
+	tell := v.resized
+	v.mu.Unlock()
+	if grown && tell != nil {
+		tell(v.size.Load())
+	}
+	return nil
+}
+
+// grow makes an extent of what the file has behind the last one, where that is worth it.
+func (v *atomicVolume) grow() (bool, error) {
+	if v.m.file == nil {
+		return false, nil
+	}
+	size, err := v.m.fileSize()
+	if err != nil {
+		return false, err
+	}
+	end := v.super.end()
+	if uint64(size) < end+minGrowth {
+		return false, nil
+	}
+	rec, ok := fit(v.super.blocks(), end, uint64(size), v.info.BlockSize)
+	if !ok {
+		return false, nil
+	}
+	if len(v.super.extents) == maxExtents {
+		return false, errors.New("it has grown as often as it can: copy it to a new volume")
+	}
+	region, base, err := v.cover(rec, uint64(size))
+	if err != nil {
+		return false, err
+	}
+	if err := v.m.clear(region.Mem[rec.tableOff-base:rec.dataOff-base], int64(rec.tableOff)); err != nil {
+		return false, err
+	}
+	if err := v.m.syncFile(); err != nil {
+		return false, err
+	}
+	if err := v.harden(region.Mem[rec.tableOff-base : rec.dataOff-base]); err != nil {
+		return false, err
+	}
+	v.super.extents = append(v.super.extents, rec)
+	for range superCopies { // an older copy would have the extent made, and cleared, again
+		if err := v.writeSuper(); err != nil {
+			return false, err
+		}
+	}
+	return true, v.takeExtent(region, base, rec)
+}
+
+// cover finds, or makes, the region that an extent lies in, which begins at byte base.
+func (v *atomicVolume) cover(rec extentRecord, size uint64) (region *blockdev.Region, base uint64, err error) {
+	if size <= uint64(len(v.m.mem)) {
+		return (*v.extents.Load())[0].region, 0, nil
+	}
+	base = rec.tableOff &^ (uint64(unix.Getpagesize()) - 1)
+	mem, err := v.m.extend(int64(base), int64(size-base))
+	if err != nil {
+		return nil, 0, err
+	}
+	return &blockdev.Region{Mem: mem, Lent: true}, base, nil
+}
+
+// takeExtent has the volume use a new extent.
+func (v *atomicVolume) takeExtent(region *blockdev.Region, base uint64, rec extentRecord) error {
+	v.mu.Lock()
+	if err := v.addExtents(region, base, []extentRecord{rec}); err != nil {
+		v.mu.Unlock()
+		return err
+	}
+	xs := *v.extents.Load()
+	x := xs[len(xs)-1]
+	x.free.fill(len(x.pins))
+	v.free += len(x.pins)
+	v.mu.Unlock()
+	v.serve()
+	return nil
+}
+
+// clear zeroes a range of the mapping, by a hole where the file system makes one.
+func (m *mapping) clear(b []byte, off int64) (err error) {
+	if m.file != nil && m.punch(off, int64(len(b))) == nil {
+		return nil
+	}
+	defer m.caught(&err, debug.SetPanicOnFault(true))
+	clear(b)
+	return nil
+}
+
+// format makes an empty volume of a file of size bytes, at most blocks of blockSize (0: as
+// many as fit).
+func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) (*superblock, error) {
+	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize)
+	if !ok {
+		return nil, errors.New("it is too small: a volume needs 5 MiB and more")
+	}
+	if blocks != 0 {
+		rec = layOut(0, headSize, blocks, blockSize)
+	}
+	s := &superblock{generation: 1, blockSize: blockSize, id: id, extents: []extentRecord{rec}}
+	if err := m.clear(m.mem[:rec.dataOff], 0); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(m.sync(), m.syncFile()); err != nil { // before anything says that they are maps
+		return nil, err
+	}
+	if err := m.put(m.mem[superSize:headSize], s.append(nil)); err != nil {
+		return nil, err
+	}
+	if m.dax && lines != nil {
+		lines.persist(m.mem[superSize:headSize])
+	}
+	return s, errors.Join(m.sync(), m.syncFile())
+}
+
+// readSuper finds the newest copy of the superblock. errs are those of the two copies.
+func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
+	for i := range superCopies {
+		if len(m.mem) < headSize {
+			errs[i] = errNoFormat
+			continue
+		}
+		b := make([]byte, superSize)
+		if errs[i] = m.get(b, m.mem[i*superSize:]); errs[i] != nil {
+			continue
+		}
+		c, err := parseSuper(b)
+		if err == nil {
+			err = c.check(uint64(len(m.mem)))
+		}
+		if errs[i] = err; err == nil && (s == nil || c.generation > s.generation) {
+			s = c
+		}
+	}
+	return s, errs
+}

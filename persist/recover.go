@@ -1,0 +1,194 @@
+package persist
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// recover makes a volume ready that was opened: it takes the working maps of a program that
+// was killed, finds out which blocks are free, and takes what the file has grown by.
+func (v *atomicVolume) recover() error {
+	if err := v.chooseTables(); err != nil {
+		return err
+	}
+	if err := v.scan(); err != nil {
+		return err
+	}
+	if v.info.ReadOnly {
+		return nil
+	}
+	if _, err := v.grow(); err != nil {
+		return err
+	}
+	if v.kind != onSync {
+		return nil
+	}
+	return v.setSession(currentSession(v.m.file))
+}
+
+// chooseTables decides whether the working maps have more to say than the durable ones, and
+// has the tables that requests go by say what counts.
+func (v *atomicVolume) chooseTables() error {
+	open := v.super.session != (session{}) && v.super.session == currentSession(v.m.file)
+	switch {
+	case v.info.ReadOnly:
+		for _, x := range *v.extents.Load() {
+			if x.table = x.durable; open {
+				x.table = x.work
+			}
+		}
+		return nil
+	case open:
+		return v.replay()
+	case v.kind == onSync:
+		return v.copyTables(func(x *extent) (to, from []uint64) { return x.work, x.durable })
+	}
+	return nil
+}
+
+// replay carries the working maps over to the durable ones: what a checkpoint does, where the
+// changes themselves are not known.
+func (v *atomicVolume) replay() error {
+	if err := v.m.sync(); err != nil {
+		return err
+	}
+	if err := v.copyTables(func(x *extent) (to, from []uint64) { return x.durable, x.work }); err != nil {
+		return err
+	}
+	if err := v.m.sync(); err != nil {
+		return err
+	}
+	return v.setSession(session{})
+}
+
+// copyTables copies the entries that differ.
+func (v *atomicVolume) copyTables(which func(*extent) (to, from []uint64)) (err error) {
+	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	for _, x := range *v.extents.Load() {
+		to, from := which(x)
+		for i, e := range from {
+			if to[i] != e {
+				atomic.StoreUint64(&to[i], e)
+			}
+		}
+	}
+	return nil
+}
+
+// scan finds the blocks that no entry names.
+func (v *atomicVolume) scan() error {
+	t := v.tally()
+	if t.err != nil {
+		return t.err
+	}
+	v.free = t.free
+	if len(t.damage) > 0 {
+		d := t.damage[0]
+		return &blockdev.OpError{Op: "open", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrMedium, Err: fmt.Errorf(
+			"the map is damaged, first at logical block %d (%s): see nvmetgt pmem check", d.Block, d.Reason)}
+	}
+	return nil
+}
+
+// tallied is what the maps say.
+type tallied struct {
+	used, lost, free int
+	damage           []Damage
+	err              error // the maps can't be read
+}
+
+// tally reads all entries. It leaves each extent's set of free blocks.
+func (v *atomicVolume) tally() (t tallied) {
+	defer v.m.caught(&t.err, debug.SetPanicOnFault(true))
+	xs := *v.extents.Load()
+	for _, x := range xs {
+		x.free = newBitset(len(x.pins))
+		x.free.fill(len(x.pins))
+		t.free += len(x.pins)
+	}
+	for _, x := range xs {
+		for i, e := range x.table {
+			if e != 0 {
+				t.count(v, xs, x.rec.first+uint64(i), native(e))
+			}
+		}
+	}
+	return t
+}
+
+// count notes one entry.
+func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
+	b, err := v.place(xs, lba, e)
+	switch {
+	case errors.Is(err, errLost):
+		t.lost++
+	case err != nil:
+		t.damage = append(t.damage, Damage{lba, "the entry's check is wrong"})
+	case !b.x.free.remove(b.first):
+		t.damage = append(t.damage, Damage{lba, "another logical block has the same block"})
+	default:
+		t.used++
+		t.free--
+	}
+}
+
+// writeSuper writes the superblock over the older of its copies.
+func (v *atomicVolume) writeSuper() error {
+	v.super.generation++
+	to := v.m.mem[v.super.generation%superCopies*superSize:][:superSize]
+	if err := v.m.put(to, v.super.append(nil)); err != nil {
+		return err
+	}
+	return v.harden(to)
+}
+
+// harden makes a piece of the mapping durable, now.
+func (v *atomicVolume) harden(b []byte) error {
+	switch v.kind {
+	case onLines:
+		v.lines.persist(b)
+	case onSync:
+		return v.sync(b)
+	}
+	return nil
+}
+
+// setSession says in the superblock who may rely on the working maps.
+func (v *atomicVolume) setSession(s session) error {
+	if v.super.session == s {
+		return nil
+	}
+	v.super.session = s
+	return v.writeSuper()
+}
+
+// currentSession is where the page cache is that this program sees: the boot of the machine,
+// and the file. It is none where the system doesn't tell.
+func currentSession(f *os.File) (s session) {
+	if f == nil {
+		return s
+	}
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return s
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return s
+	}
+	boot, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+	if err != nil || copy(s.boot[:], boot) != len(s.boot) {
+		return session{}
+	}
+	s.dev, s.inode = st.Dev, st.Ino
+	return s
+}
