@@ -71,7 +71,7 @@ var rooms = []room{
 	{dir: "internal/cli", may: []string{"nvme", "blockdev", "fabric/rdma/fault", "internal/version"}},
 	{dir: "internal/version"},
 	{dir: "cmd", may: []string{everything}},
-	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/..."}, tests: []string{everything}}, // what users may import
+	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/...", "examples/internal/..."}, tests: []string{everything}}, // what users may import
 	{dir: "tests", may: []string{everything}},
 }
 

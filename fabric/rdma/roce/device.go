@@ -123,6 +123,7 @@ func (d *Device) Close() error {
 		return d.fail("close", verbs.ErrClosed)
 	}
 	d.closed = true
+	d.sendAnswers()
 	d.timer.Stop()
 	d.gsi.handler = nil
 	for _, q := range d.qps.all {

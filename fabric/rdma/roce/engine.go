@@ -102,6 +102,14 @@ func (d *Device) postedOutside() {
 	}
 }
 
+// sendAnswers sends what is due before a queue pair ends: a consumer may end it as soon as it
+// sees the last message, before the acknowledgement of that has left, and nobody would answer
+// when the peer asks again. The device's lock is held, and given up while sending.
+func (d *Device) sendAnswers() {
+	d.transmit(1)
+	d.quiesce() // what another goroutine is sending may be it
+}
+
 // hasCalls reports whether handlers are to be called.
 func (d *Device) hasCalls() bool {
 	return len(d.fired) > 0 || len(d.events) > 0 || d.gsi.in.n > 0

@@ -64,6 +64,9 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 	d := q.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if attr.State == verbs.Err || attr.State == verbs.Reset {
+		d.sendAnswers()
+	}
 	if q.freed {
 		return q.failOp("modify", verbs.ErrClosed)
 	}
@@ -212,6 +215,7 @@ func (q *qp) Destroy() error {
 	d := q.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.sendAnswers()
 	if q.freed {
 		return q.failOp("destroy", verbs.ErrClosed)
 	}
