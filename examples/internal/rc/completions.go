@@ -1,0 +1,70 @@
+package rc
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Completions takes completions from a queue, one after another. One goroutine uses it.
+type Completions struct {
+	CQ    verbs.CQ
+	event chan struct{} // ibv_comp_channel
+	batch [16]verbs.WC
+	ready []verbs.WC // of the batch, not taken yet
+}
+
+// NewCompletions makes a completion queue of that many entries.
+func NewCompletions(dev verbs.Device, entries int) (*Completions, error) {
+	c := &Completions{event: make(chan struct{}, 1)}
+	var err error
+	// The handler runs in the RNIC's own goroutine and must not block, so it only wakes Next.
+	c.CQ, err = dev.CreateCQ(entries, func(verbs.CQ) {
+		select {
+		case c.event <- struct{}{}:
+		default:
+		}
+	})
+	return c, err
+}
+
+// Next waits for the next completion. One that is not a success comes with an error.
+func (c *Completions) Next(ctx context.Context) (verbs.WC, error) {
+	for len(c.ready) == 0 {
+		if n := c.CQ.Poll(c.batch[:]); n > 0 {
+			c.ready = c.batch[:n]
+			break
+		}
+		// Only a completion that comes after this gives an event.
+		if c.CQ.ReqNotify() {
+			continue
+		}
+		select {
+		case <-c.event:
+		case <-ctx.Done():
+			// What came before the end is still to be had.
+			if n := c.CQ.Poll(c.batch[:]); n > 0 {
+				c.ready = c.batch[:n]
+				continue
+			}
+			return verbs.WC{}, fmt.Errorf("wait for a completion: %w", context.Cause(ctx))
+		}
+	}
+	wc := c.ready[0]
+	c.ready = c.ready[1:]
+	if wc.Status != verbs.WCSuccess {
+		return wc, &StatusError{WRID: wc.WRID, Status: wc.Status}
+	}
+	return wc, nil
+}
+
+// StatusError says that a work request failed.
+type StatusError struct {
+	WRID   uint64
+	Status verbs.WCStatus
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("work request %d failed: %s", e.WRID, e.Status)
+}

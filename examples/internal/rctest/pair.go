@@ -1,0 +1,46 @@
+// Package rctest runs both roles of an example in one test.
+package rctest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+// Role runs a program in one of its roles.
+type Role func(ctx context.Context, out io.Writer) error
+
+// Run starts server and, once that has written something, client. It waits until both have ended
+// and returns what they wrote. Where one of them fails, the other is ended, or not begun.
+func Run(ctx context.Context, server, client Role) (serverOut, clientOut string, serverErr, clientErr error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out := &notice{written: make(chan struct{})}
+	ended := make(chan error, 1)
+	go func() { ended <- server(ctx, out) }()
+	select {
+	case <-out.written:
+	case err := <-ended:
+		return out.String(), "", err, nil
+	}
+	var b bytes.Buffer
+	if clientErr = client(ctx, &b); clientErr != nil {
+		cancel()
+	}
+	serverErr = <-ended
+	return out.String(), b.String(), serverErr, clientErr
+}
+
+// notice is a buffer that tells of the first write.
+type notice struct {
+	bytes.Buffer
+	once    sync.Once
+	written chan struct{}
+}
+
+func (n *notice) Write(b []byte) (int, error) {
+	defer n.once.Do(func() { close(n.written) })
+	return n.Buffer.Write(b)
+}

@@ -1,0 +1,148 @@
+// Command rcpingpong sends messages back and forth over a reliable connection, as
+// ibv_rc_pingpong of rdma-core does, and speaks its set-up: either side may be that program.
+//
+// It shows the least that SEND and receive need: a queue pair that is connected by hand, with
+// what both sides tell one another over TCP.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+const usage = `Usage: rcpingpong [flags] -bind ADDRESS    wait for a client
+       rcpingpong [flags] SERVER           connect to a server
+
+The other side may be rdma-core's: ibv_rc_pingpong -g INDEX [-c] [-n COUNT] [-s SIZE] [SERVER],
+where INDEX is that of its IP address among its GIDs (ibv_devinfo -v).
+
+`
+
+// options are what the command line says.
+type options struct {
+	bind, server netip.Addr
+	port         uint
+	size, count  int
+	mtu          int
+}
+
+func parse(args []string, errs io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("rcpingpong", flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.Usage = func() {
+		fmt.Fprint(errs, usage)
+		f.PrintDefaults()
+	}
+	f.TextVar(&o.bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	f.UintVar(&o.port, "port", 18515, "TCP `port` of the server")
+	f.IntVar(&o.size, "size", 4096, "`bytes` of a message")
+	f.IntVar(&o.count, "count", 1000, "`messages` each way")
+	f.IntVar(&o.mtu, "mtu", 1024, "path MTU in `bytes`, the same on both sides")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	var err error
+	if f.NArg() > 0 {
+		o.server, err = netip.ParseAddr(f.Arg(0))
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("server: %w", err)
+	case f.NArg() > 1:
+		err = fmt.Errorf("one server, not %q", f.Args())
+	case !o.bind.IsValid() && !o.server.IsValid():
+		err = errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
+	case o.size < 2 || o.size > 1<<30 || o.count < 1:
+		err = fmt.Errorf("size %d or count %d: want 2 to 1 GiB, and at least 1", o.size, o.count)
+	case mtuCode(o.mtu) == 0:
+		err = fmt.Errorf("mtu %d: want 256, 512, 1024, 2048 or 4096", o.mtu)
+	}
+	return o, err
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(ctx, o, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "rcpingpong:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	nic, err := rc.OpenNIC(o.bind, o.server)
+	if err != nil {
+		return err
+	}
+	defer nic.Close()
+	game, err := newGame(nic.Device(), o)
+	if err != nil {
+		return err
+	}
+	peer, err := meet(ctx, game, o, out)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "local   %s\nremote  %s\n", text(game.self), text(peer))
+	start := time.Now()
+	if err := game.play(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d messages of %d bytes each way in %v, all verified, %d of them ours, returned\n",
+		o.count, o.size, time.Since(start).Round(time.Millisecond), game.returned)
+	return nil
+}
+
+// meet connects the queue pairs of both sides.
+func meet(ctx context.Context, g *game, o options, out io.Writer) (rc.Peer, error) {
+	connect := func(peer rc.Peer) error {
+		return rc.Connect(g.qp, g.self, peer, mtuCode(o.mtu), 1)
+	}
+	var conn net.Conn
+	var err error
+	if o.server.IsValid() {
+		if conn, err = rc.Dial(ctx, netip.AddrPortFrom(o.server, uint16(o.port))); err != nil {
+			return rc.Peer{}, err
+		}
+		defer conn.Close()
+		return introduce(conn, g.self, connect)
+	}
+	at := netip.AddrPortFrom(o.bind, uint16(o.port))
+	conn, err = rc.Accept(ctx, at, func() { fmt.Fprintf(out, "waiting at %s\n", at) })
+	if err != nil {
+		return rc.Peer{}, err
+	}
+	defer conn.Close()
+	return answer(conn, g.self, connect)
+}
+
+// mtuCode is the code of a path MTU; 0 where there is none.
+func mtuCode(bytes int) verbs.MTU {
+	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
+		if m.Bytes() == bytes {
+			return m
+		}
+	}
+	return 0
+}
+
+func text(p rc.Peer) string { return fmt.Sprintf("%s, QP %#x, PSN %#x", p.GID.Addr(), p.QPN, p.PSN) }

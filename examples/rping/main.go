@@ -1,0 +1,175 @@
+// Command rping has a server READ what a client shows and WRITE it back, as rping of rdma-core
+// does, and speaks its messages: either side may be that program.
+//
+// It shows connections by RDMA-CM (verbs.ConnectionManager) and one-sided operations: the client
+// only says where its memory is.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+
+	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+const usage = `Usage: rping [flags] -bind ADDRESS    serve one client
+       rping [flags] SERVER           be one
+
+The other side may be rdma-core's: rping -s -a ADDRESS, or rping -c -a ADDRESS [-C COUNT] [-S SIZE] [-V].
+
+`
+
+type options struct {
+	bind, server netip.Addr
+	port         uint
+	size, count  int
+}
+
+func parse(args []string, errs io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("rping", flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.Usage = func() {
+		fmt.Fprint(errs, usage)
+		f.PrintDefaults()
+	}
+	f.TextVar(&o.bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	f.UintVar(&o.port, "port", 7174, "RDMA-CM `port` of the server")
+	f.IntVar(&o.size, "size", 64, "client: `bytes` of a ping")
+	f.IntVar(&o.count, "count", 1000, "client: `pings` to send")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	var err error
+	if f.NArg() > 0 {
+		o.server, err = netip.ParseAddr(f.Arg(0))
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("server: %w", err)
+	case f.NArg() > 1:
+		err = fmt.Errorf("one server, not %q", f.Args())
+	case !o.bind.IsValid() && !o.server.IsValid():
+		err = errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
+	case o.port == 0 || o.port > 65535:
+		err = fmt.Errorf("port %d: want 1 to 65535", o.port)
+	case o.size < minSize || o.size > maxSize || o.count < 1:
+		err = fmt.Errorf("size %d or count %d: want %d to %d, and at least 1", o.size, o.count, minSize, maxSize)
+	}
+	return o, err
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(ctx, o, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "rping:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	nic, err := rc.OpenNIC(o.bind, o.server)
+	if err != nil {
+		return err
+	}
+	defer nic.Close()
+	var n int
+	if o.server.IsValid() {
+		n, err = ping(ctx, nic, o)
+	} else {
+		n, err = serve(ctx, nic, netip.AddrPortFrom(o.bind, uint16(o.port)), out)
+	}
+	if err != nil {
+		return fmt.Errorf("after %d pings: %w", n, err)
+	}
+	fmt.Fprintf(out, "%d pings, all verified\n", n)
+	return nil
+}
+
+// side is one end of a connection. Its memory holds, one after another, what the client shows,
+// where the pong goes, and a message to send and one to receive.
+type side struct {
+	*rc.Resources
+	id verbs.CMID
+	qp verbs.QP
+
+	seen    map[verbs.WCOpcode]int // completions that next has not returned for
+	message info                   // received last
+}
+
+const (
+	pingAt = 0
+	pongAt = maxSize
+	sendAt = 2 * maxSize
+	recvAt = sendAt + infoSize
+	memory = recvAt + infoSize
+
+	depth = 4
+)
+
+// newSide makes what a connection needs, once its identifier knows its device.
+func newSide(id verbs.CMID) (*side, error) {
+	r, err := rc.Allocate(id.Device(), memory, depth)
+	if err != nil {
+		return nil, err
+	}
+	s := &side{Resources: r, id: id, seen: map[verbs.WCOpcode]int{}}
+	if s.qp, err = id.CreateQP(r.PD, r.QPInit(depth)); err != nil {
+		return nil, err
+	}
+	err = s.expect()
+	return s, err
+}
+
+// param are the connection's: one READ at a time in each direction.
+var param = verbs.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7}
+
+// expect posts the receive of the next message.
+func (s *side) expect() error {
+	return rc.Recv(s.qp, verbs.RecvWR{SGList: s.SGE(recvAt, infoSize)})
+}
+
+// tell sends a message; next returns when it has arrived.
+func (s *side) tell(i info) error {
+	i.append(s.Buf[sendAt:sendAt])
+	return rc.Send(s.qp, verbs.SendWR{Opcode: verbs.WRSend, SGList: s.SGE(sendAt, infoSize)})
+}
+
+// next waits for a completion of each kind, and returns the message that came last.
+func (s *side) next(ctx context.Context, kinds ...verbs.WCOpcode) (info, error) {
+	for _, k := range kinds {
+		for s.seen[k] == 0 {
+			wc, err := s.Next(ctx)
+			if err != nil {
+				return info{}, err
+			}
+			s.seen[wc.Opcode]++ // perhaps of a kind that is waited for later
+			if wc.Opcode != verbs.WCRecv {
+				continue
+			}
+			if s.message, err = parseInfo(s.Buf[recvAt:][:wc.ByteLen]); err != nil {
+				return info{}, err
+			}
+			if err := s.expect(); err != nil {
+				return info{}, err
+			}
+		}
+		s.seen[k]--
+	}
+	return s.message, nil
+}
