@@ -9,6 +9,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -23,9 +24,13 @@ type TargetConfig struct {
 	// QueueDepth bounds the entries of one queue; 0 means 128, at most 1024. A host that asks
 	// for more is refused with "invalid HSQSIZE".
 	QueueDepth int
-	// Memory bounds what all connections together use for data, in bytes; 0 means 256 MiB.
-	// Commands wait where it is used up.
+	// Memory bounds what all connections together use, in bytes; 0 means 256 MiB. The buffers of
+	// connections take half of it at most, those of one host three eighths: one that finds none
+	// is rejected with "no resources". Commands wait for theirs.
 	Memory int64
+	// PeerMemory bounds the data of the commands of one address, in bytes; 0 means a quarter of
+	// Memory. A host that never takes or brings its data holds up nobody but itself.
+	PeerMemory int64
 	// Log takes connects, refusals and failures, at a bounded rate; nil discards them.
 	Log *slog.Logger
 }
@@ -56,6 +61,9 @@ func (c TargetConfig) withDefaults() TargetConfig {
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
 	}
+	if c.PeerMemory == 0 {
+		c.PeerMemory = c.Memory / 4
+	}
 	return c
 }
 
@@ -71,6 +79,8 @@ func (c TargetConfig) Validate() error {
 		return fmt.Errorf("rdma: QueueDepth %d: want %d to %d", c.QueueDepth, adminQueueDepth, limitQueueDepth)
 	case c.Memory < 2*int64(c.MaxTransfer):
 		return fmt.Errorf("rdma: Memory %d: want at least twice MaxTransfer (%d)", c.Memory, c.MaxTransfer)
+	case c.PeerMemory < 0 || c.PeerMemory > c.Memory:
+		return fmt.Errorf("rdma: PeerMemory %d: want 0 (a quarter of Memory) to Memory (%d)", c.PeerMemory, c.Memory)
 	}
 	return nil
 }
@@ -81,9 +91,9 @@ type Listener struct {
 	cfg    TargetConfig
 	id     verbs.CMID
 	memory *memory
+	pool   *mem.Pool[*targetRequest]
+	budget budget
 	stats  *Stats
-
-	waiters waiters
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
@@ -103,7 +113,11 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{target: t, cfg: cfg, memory: m, stats: new(Stats), conns: map[*targetConn]struct{}{}}
+	l := &Listener{
+		target: t, cfg: cfg, memory: m, stats: new(Stats), conns: map[*targetConn]struct{}{},
+		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),
+		budget: budget{most: cfg.Memory / 2, peers: map[netip.Addr]int64{}},
+	}
 	l.id, err = cm.CreateID(l.event)
 	if err == nil {
 		err = l.id.Listen(addr, limitBacklog)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -19,12 +20,14 @@ type targetConn struct {
 	l     *Listener
 	id    verbs.CMID
 	dom   *domain
+	share *mem.Share[*targetRequest] // of the data memory, the host's
 	qp    verbs.QP
 	cq    verbs.CQ
 	attr  target.ConnAttr
 	queue *target.Queue
 
 	depth       int
+	budget      int64 // of the listener's, in bytes
 	capsuleSize int
 	capsules    []byte // depth receive buffers
 	capsuleSGE  verbs.SGE
@@ -72,7 +75,6 @@ type targetRequest struct {
 	recv    int // receive buffer, -1 when it was given back
 	capsule []byte
 	buf     []byte // from Alloc
-	want    int    // bytes that Alloc could not give
 
 	key        uint32
 	addr       uint64
@@ -90,6 +92,7 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 		maxSGE:      min(maxSGE, id.Device().Attr().MaxSGE),
 		sqSize:      4 * depth,
 		batch:       newBatch(depth),
+		share:       l.pool.Join(id.RemoteAddr().Addr()),
 		inUse:       1,
 	}
 	if req.QID != 0 {
@@ -158,6 +161,11 @@ func (c *targetConn) makeBuffers() error {
 	// A response is not acknowledged yet when the host's next command arrives, so there are
 	// twice as many requests as the queue has entries.
 	n := 2 * c.depth
+	bytes := int64(c.depth*c.capsuleSize + n*nvme.CompletionSize)
+	if !c.l.budget.take(c.attr.Remote.Addr(), bytes) {
+		return fmt.Errorf("%w for the buffers of a queue of %d: other connections have too much, those of its host or all", verbs.ErrNoMemory, c.depth)
+	}
+	c.budget = bytes
 	c.capsules = m.arena.Alloc(c.depth * c.capsuleSize)
 	c.cqes = m.arena.Alloc(n * nvme.CompletionSize)
 	if c.capsules == nil || c.cqes == nil {
@@ -234,7 +242,9 @@ func (c *targetConn) tearDown() {
 		c.l.memory.arena.Free(c.cqes)
 	}
 	c.capsules, c.cqes = nil, nil
-	c.l.waiters.wake(c.l.memory.arena)
+	c.l.budget.giveBack(c.attr.Remote.Addr(), c.budget)
+	c.l.pool.Serve()
+	c.share.Leave()
 }
 
 func (c *targetConn) cmEvent(ev verbs.CMEvent) {

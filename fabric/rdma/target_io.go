@@ -149,18 +149,21 @@ func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	r := tr.Transport.(*targetRequest)
 	if r.buf != nil {
-		return true // waiters.serve gave it
+		return true // granted
 	}
-	b := c.l.memory.arena.Alloc(n)
+	b := c.share.Alloc(n, r)
 	if b == nil {
 		c.l.stats.MemoryWaits.Add(1)
-		r.want = n
-		if b = c.l.waiters.add(r, c.l.memory.arena); b == nil {
-			return false
-		}
+		return false
 	}
 	r.setBuffer(b)
 	return true
+}
+
+// granted goes on with a request that has waited for memory.
+func granted(r *targetRequest, b []byte) {
+	r.setBuffer(b)
+	r.Resume()
 }
 
 func (r *targetRequest) setBuffer(b []byte) {
@@ -361,9 +364,9 @@ func (c *targetConn) segmentSGE(s *blockdev.Segment) verbs.SGE {
 func (c *targetConn) finish(r *targetRequest) {
 	r.Sent()
 	if r.buf != nil {
-		c.l.memory.arena.Free(r.buf)
+		b := r.buf
 		r.buf = nil
-		c.l.waiters.wake(c.l.memory.arena)
+		c.share.Free(b)
 	}
 	c.mu.Lock()
 	r.Data = r.Data[:0]

@@ -18,7 +18,9 @@ const (
 	DefaultMemory         = 256 << 20 // of a target
 	DefaultHostMemory     = 1 << 30
 	DefaultMaxConns       = 1024
+	DefaultMaxPeerConns   = 256
 	DefaultConnectTimeout = 10 * time.Second // as long as Linux waits
+	DefaultDataTimeout    = 30 * time.Second
 )
 
 // lingerTime is how long an ending connection waits until the peer has taken the last PDUs.
@@ -41,11 +43,19 @@ type TargetConfig struct {
 	// Memory is how much memory commands may hold for data, in bytes, over all connections, at
 	// least MaxTransfer; 0 for DefaultMemory. Commands wait when it is used up.
 	Memory int64
-	// MaxConns is how many connections may be open; 0 for DefaultMaxConns.
+	// PeerMemory is how much of it the commands of one address may hold, in bytes; 0 for a
+	// quarter. A host that never takes or brings its data holds up nobody but itself.
+	PeerMemory int64
+	// MaxConns is how many connections may be open; 0 for DefaultMaxConns. One more is closed.
 	MaxConns int
+	// MaxPeerConns is how many of them may be from one address; 0 for DefaultMaxPeerConns.
+	MaxPeerConns int
 	// ConnectTimeout limits the time from the TCP connection to a successful Connect command;
 	// 0 for DefaultConnectTimeout.
 	ConnectTimeout time.Duration
+	// DataTimeout is how long a host may leave all the data that it was asked for (R2T) to be
+	// waited for; 0 for DefaultDataTimeout.
+	DataTimeout time.Duration
 	// OnError is told why a connection failed; nil for nobody. It must not block.
 	OnError func(error)
 	// Tap makes what sees the bytes of each connection; nil for nothing.
@@ -66,10 +76,16 @@ func (c TargetConfig) Validate() error {
 		return fmt.Errorf("nvme/tcp: MaxH2CData %d is not a multiple of 4 from 4096", c.MaxH2CData)
 	case c.Memory < int64(c.MaxTransfer):
 		return fmt.Errorf("nvme/tcp: Memory %d is less than one transfer of %d bytes", c.Memory, c.MaxTransfer)
+	case c.PeerMemory < 0 || c.PeerMemory > c.Memory:
+		return fmt.Errorf("nvme/tcp: PeerMemory %d is not within 0 to Memory (%d)", c.PeerMemory, c.Memory)
 	case c.MaxConns < 1:
 		return fmt.Errorf("nvme/tcp: MaxConns %d is not positive", c.MaxConns)
+	case c.MaxPeerConns < 1:
+		return fmt.Errorf("nvme/tcp: MaxPeerConns %d is not positive", c.MaxPeerConns)
 	case c.ConnectTimeout < 0:
 		return fmt.Errorf("nvme/tcp: ConnectTimeout %v is negative", c.ConnectTimeout)
+	case c.DataTimeout < 0:
+		return fmt.Errorf("nvme/tcp: DataTimeout %v is negative", c.DataTimeout)
 	}
 	return nil
 }
@@ -81,8 +97,11 @@ func (c *TargetConfig) fill() {
 	setDefault(&c.MaxTransfer, DefaultMaxTransfer)
 	setDefault(&c.MaxH2CData, c.MaxTransfer)
 	setDefault(&c.Memory, DefaultMemory)
+	setDefault(&c.PeerMemory, c.Memory/4)
 	setDefault(&c.MaxConns, DefaultMaxConns)
+	setDefault(&c.MaxPeerConns, DefaultMaxPeerConns)
 	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&c.DataTimeout, DefaultDataTimeout)
 	c.InCapsule = max(c.InCapsule, 0)
 }
 

@@ -24,6 +24,8 @@ var (
 	ErrHandshake = errors.New("connection could not be initialized")
 	// ErrTooMany: a limit on connections is reached.
 	ErrTooMany = errors.New("too many connections")
+	// ErrStalled: the host didn't bring the data that it was asked for.
+	ErrStalled = errors.New("stalled")
 )
 
 // FieldError says which field of a PDU is wrong, in the terms of a terminate request.

@@ -19,13 +19,14 @@ type Listener struct {
 	t        *target.Target
 	tcp      *net.TCPListener
 	memory   *mem.Arena
-	waiters  waiters
+	pool     *mem.Pool[*request]
 	counters Counters
 
 	stopped chan struct{} // closed when no more connections are taken
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
+	peers  map[netip.Addr]int // of conns
 	closed bool
 	ended  sync.WaitGroup // one for each of conns
 }
@@ -49,6 +50,7 @@ func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) 
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
 	return &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), memory: memory,
+		pool: mem.NewPool(memory, cfg.PeerMemory, granted), peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), conns: make(map[*targetConn]struct{})}, nil
 }
 
@@ -133,6 +135,7 @@ func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
 	if err != nil {
 		return nil, err
 	}
+	peer := c.attr.Remote.Addr()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -140,8 +143,12 @@ func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
 		err = ErrClosed
 	case len(l.conns) >= l.cfg.MaxConns:
 		err = fmt.Errorf("%w: %d are open", ErrTooMany, len(l.conns))
+	case l.peers[peer] >= l.cfg.MaxPeerConns:
+		err = fmt.Errorf("%w: %d of this host are open", ErrTooMany, l.peers[peer])
 	default:
 		l.conns[c] = struct{}{}
+		l.peers[peer]++
+		c.share = l.pool.Join(peer)
 		l.ended.Add(1)
 		return c, nil
 	}
@@ -153,7 +160,12 @@ func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
 func (l *Listener) gone(c *targetConn) {
 	l.mu.Lock()
 	delete(l.conns, c)
+	peer := c.attr.Remote.Addr()
+	if l.peers[peer]--; l.peers[peer] == 0 {
+		delete(l.peers, peer)
+	}
 	l.mu.Unlock()
+	c.share.Leave()
 	l.counters.Open.Add(-1)
 	l.ended.Done()
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -22,6 +23,7 @@ const growRequests = 8
 // pduHandler for its reader.
 type targetConn struct {
 	l     *Listener
+	share *mem.Share[*request] // of the data memory, the host's
 	tcp   *net.TCPConn
 	attr  target.ConnAttr
 	queue *target.Queue // nil before ICReq
@@ -50,6 +52,13 @@ type targetConn struct {
 	freed      sync.Cond
 	responding atomic.Int32 // slots that Respond was called for and that aren't free yet
 
+	// The watch over hosts that don't bring the data that they were asked for.
+	pulls    atomic.Int32 // asked for and not there
+	progress atomic.Int64 // changes when data is asked for or comes
+	watching atomic.Bool  // the watch runs
+	watch    *time.Timer
+	before   int64 // progress at the last look; the watch's own
+
 	ending atomic.Bool           // no more data will move
 	asked  atomic.Pointer[error] // Disconnect was called, with this error
 }
@@ -65,6 +74,8 @@ func newTargetConn(l *Listener, conn *net.TCPConn) (*targetConn, error) {
 		QID:         -1, CNTLID: -1,
 	}}
 	c.freed.L = &c.mu
+	c.watch = time.AfterFunc(time.Hour, c.look)
+	c.watch.Stop()
 	var err error
 	if c.r, err = newReader(conn, c, controllerRole); err != nil {
 		return nil, err
@@ -239,6 +250,7 @@ func (c *targetConn) hostData(b []byte) error {
 		return invalid(offFlags, "LAST_PDU")
 	}
 	r.received += n
+	c.progress.Add(1)
 	r.place(c.r, n)
 	c.pull = r
 	return nil
@@ -249,6 +261,7 @@ func (c *targetConn) pulled(r *request) {
 	if !r.pulling.CompareAndSwap(true, false) {
 		return
 	}
+	c.pulls.Add(-1)
 	if r.badData {
 		r.Pulled(errTransfer)
 		return
@@ -309,9 +322,9 @@ func (c *targetConn) grow() {
 // release frees a slot after its response.
 func (c *targetConn) release(r *request) {
 	if r.memory != nil {
-		c.l.memory.Free(r.memory)
+		b := r.memory
 		r.memory = nil
-		c.l.waiters.serve(c.l.memory)
+		c.share.Free(b)
 	}
 	c.mu.Lock()
 	c.free = append(c.free, r)
@@ -319,6 +332,12 @@ func (c *targetConn) release(r *request) {
 	c.responding.Add(-1)
 	c.freed.Signal()
 	c.mu.Unlock()
+}
+
+// granted goes on with a command that has waited for memory.
+func granted(r *request, b []byte) {
+	r.memory = b
+	r.Resume()
 }
 
 // Attr is target.Conn's.
@@ -340,12 +359,12 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 		tr.Data = append(tr.Data[:0], segment(make([]byte, n)))
 		return true
 	default:
-		if r.memory = c.l.memory.Alloc(n); r.memory == nil {
+		b := c.share.Alloc(n, r)
+		if b == nil {
 			c.l.counters.MemoryWaits.Add(1)
-			if r.memory = c.l.waiters.wait(r, n, c.l.memory); r.memory == nil {
-				return false
-			}
+			return false // granted may have gone on with it already
 		}
+		r.memory = b
 	}
 	tr.Data = append(tr.Data[:0], segment(r.memory[:n]))
 	return true
@@ -356,6 +375,7 @@ func (c *targetConn) Pull(tr *target.Request) {
 	r := tr.Transport.(*request)
 	r.total, r.received, r.seg, r.off = tr.Len(), 0, 0, 0
 	r.pulling.Store(true)
+	c.asksFor()
 	if c.ending.Load() {
 		c.failPull(r)
 		return
@@ -366,6 +386,7 @@ func (c *targetConn) Pull(tr *target.Request) {
 // failPull ends a Pull whose data will not come.
 func (c *targetConn) failPull(r *request) {
 	if r.pulling.CompareAndSwap(true, false) {
+		c.pulls.Add(-1)
 		r.Pulled(ErrClosed)
 	}
 }
@@ -424,6 +445,7 @@ func (c *targetConn) end(err error) {
 		c.w.limit(0)
 	}
 	c.ending.Store(true)
+	c.watch.Stop()
 	if c.queue != nil {
 		c.queue.Closing(err)
 	}
@@ -495,7 +517,7 @@ func (c *targetConn) abandon() {
 		c.responding.Add(1)
 		c.release(r)
 	}
-	for _, r := range c.l.waiters.drop(c) {
+	for _, r := range c.share.Drop(func(r *request) bool { return r.conn == c }) {
 		r.Resume()
 	}
 }

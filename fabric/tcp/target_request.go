@@ -19,7 +19,6 @@ type request struct {
 	badData  bool   // the data digest was wrong
 	direct   bool   // the command's I/O queue has no SQ flow control: SUCCESS is allowed
 	memory   []byte // from the listener's arena, given back after the response
-	want     int    // bytes that the command waits for
 	pulling  atomic.Bool
 	total    int // bytes that Pull asked for
 	received int // of total

@@ -1,0 +1,130 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// rawFrom is a raw host at another loopback address.
+func rawFrom(t *testing.T, tt *testTarget, addr string) *raw {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
+	c, err := d.Dial("tcp", tt.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRaw(t, c)
+}
+
+// rawIO makes an admin queue and an I/O queue of size entries from addr.
+func rawIO(t *testing.T, tt *testTarget, addr string, size int) (admin, io *raw) {
+	t.Helper()
+	connect := func(p *raw, qid, cntlid uint16, size int) uint16 {
+		t.Helper()
+		p.initialize(ICReq{})
+		var cmd nvme.Command
+		cmd.SetConnect(qid, uint16(size-1), 0, 0)
+		d := nvme.ConnectData{CNTLID: cntlid, SubNQN: testNQN, HostNQN: hostNQN, HostID: nvme.HostID{2}}
+		data, err := d.AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(len(data)))
+		p.send(p.capsule(cmd, data))
+		cqe := p.response()
+		if !cqe.Status().OK() {
+			t.Fatalf("Connect: %v", cqe.Status())
+		}
+		return nvme.ConnectResult(cqe.DW0()).CNTLID()
+	}
+	admin, io = rawFrom(t, tt, addr), rawFrom(t, tt, addr)
+	cntlid := connect(admin, 0, nvme.CNTLIDDynamic, 32)
+	admin.enable()
+	connect(io, 1, cntlid, size)
+	return admin, io
+}
+
+// A host that asks to write, and never brings its data, leaves memory to others, and its
+// connection ends.
+func TestHostThatBringsNoData(t *testing.T) {
+	const size, depth = 64 << 10, 32
+	tt := newTestTarget(t, TargetConfig{
+		MaxTransfer: size, Memory: 8 * size, PeerMemory: 4 * size, DataTimeout: time.Second,
+	})
+	_, stalled := rawIO(t, tt, "127.0.0.77", depth)
+	for cid := range uint16(depth - 1) {
+		cmd := ioCommand(nvme.OpWrite, 0, size)
+		cmd.SetCID(cid)
+		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+		stalled.send(stalled.capsule(cmd, nil))
+	}
+	for range 4 {
+		stalled.expect(TypeR2T) // and no fifth one
+	}
+	honest := newPair(t, tt.Addr(), clientOptions{size: 8})
+	for range 20 {
+		honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
+	}
+	stalled.closed()
+	for {
+		select {
+		case err := <-tt.errs:
+			if errors.Is(err, ErrStalled) {
+				if waits := tt.Counters().MemoryWaits.Load(); waits == 0 {
+					t.Error("no command of the greedy host had to wait")
+				}
+				honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
+				return
+			}
+		case <-time.After(patience):
+			t.Fatal("nobody is told that the host has stalled")
+		}
+	}
+}
+
+// A slow host that does bring its data, a little at a time, is waited for.
+func TestHostThatBringsDataSlowly(t *testing.T) {
+	const size, piece = 64 << 10, 8 << 10
+	tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: 200 * time.Millisecond})
+	_, slow := rawIO(t, tt, "127.0.0.77", 8)
+	cmd := ioCommand(nvme.OpWrite, 0, size)
+	cmd.SetCID(7)
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+	slow.send(slow.capsule(cmd, nil))
+	r2t, err := ParseR2T(slow.expect(TypeR2T))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := randomBytes(1, size)
+	for off := 0; off < size; off += piece {
+		<-time.After(60 * time.Millisecond)
+		var flags uint8
+		if off+piece == size {
+			flags = FlagLast
+		}
+		slow.send(slow.data(Data{Header: Header{Type: TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off)}, data[off:off+piece]))
+	}
+	if cqe := slow.response(); !cqe.Status().OK() {
+		t.Errorf("write: %v", cqe.Status())
+	}
+}
+
+// One address can't have all connections.
+func TestPeerConnections(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{MaxConns: 4, MaxPeerConns: 2})
+	for range 2 {
+		rawFrom(t, tt, "127.0.0.77").initialize(ICReq{})
+	}
+	rawFrom(t, tt, "127.0.0.77").closed()
+	if err := <-tt.errs; !errors.Is(err, ErrTooMany) {
+		t.Errorf("%v, want ErrTooMany", err)
+	}
+	rawFrom(t, tt, "127.0.0.1").initialize(ICReq{})
+	if n := tt.Counters().Refused.Load(); n != 1 {
+		t.Errorf("%d refused", n)
+	}
+}

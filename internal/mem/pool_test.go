@@ -1,0 +1,135 @@
+package mem
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+)
+
+const poolSize = 4 << 20
+
+// newTestPool makes a pool of poolSize bytes; granted gathers the requests that had to wait.
+func newTestPool(t *testing.T, limit int64) (p *Pool[string], granted *[]string, bufs map[string][]byte) {
+	t.Helper()
+	a, err := New(Config{Max: poolSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	granted, bufs = new([]string), map[string][]byte{}
+	p = NewPool(a, limit, func(r string, b []byte) {
+		*granted = append(*granted, r)
+		bufs[r] = b
+	})
+	return p, granted, bufs
+}
+
+var greedy, honest = netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.1")
+
+// A peer that takes all it can and gives nothing back leaves others what they need, and waits by
+// itself.
+func TestPoolShares(t *testing.T) {
+	p, granted, bufs := newTestPool(t, poolSize/2)
+	g, h := p.Join(greedy), p.Join(honest)
+	const piece = poolSize / 8
+	var held [][]byte
+	for range 4 {
+		held = append(held, g.Alloc(piece, "early"))
+	}
+	if slices.ContainsFunc(held, func(b []byte) bool { return b == nil }) {
+		t.Fatal("a share is less than it should be")
+	}
+	for range 3 {
+		if g.Alloc(piece, "greedy") != nil {
+			t.Fatal("more than a share")
+		}
+	}
+	var all [][]byte
+	for range 4 {
+		b := h.Alloc(piece, "honest")
+		if b == nil {
+			t.Fatal("the other peer gets nothing")
+		}
+		all = append(all, b)
+	}
+	for _, b := range all {
+		h.Free(b)
+	}
+	if len(*granted) != 0 {
+		t.Errorf("granted beyond the share: %v", *granted)
+	}
+	g.Free(held[0])
+	if !slices.Equal(*granted, []string{"greedy"}) {
+		t.Errorf("granted %v", *granted)
+	}
+	if n := len(g.Drop(func(r string) bool { return r == "greedy" })); n != 2 {
+		t.Errorf("%d requests waited, want 2", n)
+	}
+	for _, b := range held[1:] {
+		g.Free(b)
+	}
+	g.Free(bufs["greedy"])
+	g.Leave()
+	h.Leave()
+	if len(p.shares) != 0 || len(p.hungry) != 0 || p.waiting.Load() != 0 || p.arena.Stats().InUse != 0 {
+		t.Errorf("left: %d shares, %d hungry, %d waiting, %d bytes", len(p.shares), len(p.hungry), p.waiting.Load(), p.arena.Stats().InUse)
+	}
+}
+
+// Those who wait are served in the order in which they came, whoever they are, and a small request
+// doesn't pass a large one.
+func TestPoolOrder(t *testing.T) {
+	p, granted, bufs := newTestPool(t, poolSize)
+	g, h := p.Join(greedy), p.Join(honest)
+	whole := g.Alloc(poolSize, "")
+	for _, r := range []struct {
+		s    *Share[string]
+		name string
+		n    int
+	}{{g, "first", poolSize / 2}, {h, "second", poolSize}, {g, "third", 512}} {
+		if r.s.Alloc(r.n, r.name) != nil {
+			t.Fatalf("%s found memory", r.name)
+		}
+	}
+	g.Free(whole)
+	if !slices.Equal(*granted, []string{"first"}) {
+		t.Fatalf("granted %v", *granted)
+	}
+	g.Free(bufs["first"])
+	h.Free(bufs["second"])
+	if !slices.Equal(*granted, []string{"first", "second", "third"}) {
+		t.Errorf("granted %v", *granted)
+	}
+	g.Free(bufs["third"])
+}
+
+// Many at once: everyone is served, and nothing is left.
+func TestPoolConcurrently(t *testing.T) {
+	a, err := New(Config{Max: poolSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	p := NewPool(a, poolSize/4, func(c chan []byte, b []byte) { c <- b })
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			s := p.Join(netip.AddrFrom4([4]byte{10, 0, 0, byte(i % 4)}))
+			defer s.Leave()
+			c := make(chan []byte, 1)
+			for k := range 500 {
+				b := s.Alloc((1+(i+k)%8)<<16, c)
+				if b == nil {
+					b = <-c
+				}
+				b[0] = byte(i)
+				s.Free(b)
+			}
+		})
+	}
+	all.Wait()
+	if n := a.Stats().InUse; n != 0 || p.waiting.Load() != 0 {
+		t.Errorf("%d bytes in use, %d waiting", n, p.waiting.Load())
+	}
+}
