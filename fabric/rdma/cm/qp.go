@@ -32,6 +32,7 @@ func (m *Manager) peerACKTimeout(req *REQ) uint8 {
 func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
+		PeerVendorID:    r.rep.VendorID,
 		TrafficClass:    r.req.Primary.TrafficClass,
 		DestQPN:         r.remoteQPN,
 		PathMTU:         r.req.PathMTU,
@@ -50,6 +51,7 @@ func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 func (m *Manager) passiveAttr(r *record, rep *REP) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
+		PeerVendorID:    r.req.VendorID,
 		TrafficClass:    r.req.Primary.TrafficClass,
 		DestQPN:         r.remoteQPN,
 		PathMTU:         r.req.PathMTU,

@@ -43,12 +43,16 @@ func (q *qp) onAck(p *wire.Packet, now time.Duration) {
 		}
 		return
 	}
+	if q.selective {
+		q.onAckOfOurs(p, now)
+		return
+	}
 	switch {
 	case syndrome.IsACK():
 		q.ackedBefore(p.PSN.Next(), now)
 	case syndrome.IsRNR():
 		if q.ackedBefore(p.PSN, now) {
-			q.onRNR(syndrome.RNRTimer(), now)
+			q.onRNR(p.PSN, syndrome.RNRTimer(), now)
 		}
 	case syndrome == wire.NAKPSNSequenceError:
 		q.d.counters.inc(PacketSeqErr)
@@ -151,6 +155,10 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 // account returns to the window what is acknowledged before psn.
 func (q *qp) account(psn wire.PSN) {
 	r := &q.req
+	if r.score != nil {
+		q.accountEach(psn)
+		return
+	}
 	if psn.After(r.next) {
 		psn = r.next // the rest was taken back when the retry began
 	}
@@ -195,6 +203,10 @@ func (q *qp) seek(psn wire.PSN) {
 // retry some peers begin with FIRST and some go on with MIDDLE.
 func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	r := &q.req
+	if q.selective && (r.score != nil || !r.reads.empty() && p.PSN != r.reads.front().next) {
+		q.onReadPart(p, now)
+		return
+	}
 	if r.reads.empty() || p.PSN.Before(r.reads.front().next) || !p.PSN.Before(r.max) {
 		return // an answer to what was asked twice
 	}
@@ -239,6 +251,10 @@ func (q *qp) badResponse(psn wire.PSN, now time.Duration) {
 // onAtomicAck stores the value that an atomic found, in the byte order of the host.
 func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
 	r := &q.req
+	if q.selective && (r.score != nil || !r.reads.empty() && p.PSN != r.reads.front().next) {
+		q.onAtomicPart(p, now)
+		return
+	}
 	if r.reads.empty() || p.PSN.Before(r.reads.front().next) || !p.PSN.Before(r.max) {
 		return
 	}
@@ -249,23 +265,29 @@ func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
 		q.impliedNAK(lost, now)
 		return
 	}
-	w := q.sq.at(f.wqe)
+	if q.takeAtomic(q.sq.at(f.wqe), p, now) {
+		r.reads.pop()
+		q.advance(p.PSN.Next(), now)
+	}
+}
+
+// takeAtomic stores the value that w found; false where that ended the connection.
+func (q *qp) takeAtomic(w *sendWQE, p *wire.Packet, now time.Duration) bool {
 	if !w.isAtomic() {
 		q.badResponse(p.PSN, now)
-		return
+		return false
 	}
 	if !p.AETH.Syndrome.IsACK() {
 		q.advance(p.PSN, now)
 		q.onNAK(p.AETH.Syndrome)
-		return
+		return false
 	}
 	var value [8]byte
 	binary.NativeEndian.PutUint64(value[:], p.AtomicAckETH.OrigRemDt)
 	if !q.d.scatter(q.pd, w.sges, 0, value[:]) {
 		q.advance(p.PSN, now)
 		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
-		return
+		return false
 	}
-	r.reads.pop()
-	q.advance(p.PSN.Next(), now)
+	return true
 }

@@ -44,6 +44,12 @@ type Device struct {
 	ready, spare []*qp
 	faults       []*qp
 
+	// What losses need, kept for the next one.
+	scoreboards pool[scoreboard]
+	reorders    pool[reorder]
+	heldPackets pool[heldPacket]
+	held        int // packets
+
 	// What is to be called.
 	fired, firedSpare []*cq
 	events            []qpEvent
@@ -98,7 +104,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 	d.nextVA = (binary.BigEndian.Uint64(seed[8:])>>20 + 1) * pageSize
 	d.gsi.psn = wire.MakePSN(uint32(seed[0])<<16 | uint32(seed[15])<<8)
 	d.attr = verbs.DeviceAttr{
-		Name: cfg.Name, NodeGUID: guid, Addr: d.self.Addr(), ActiveMTU: mtu,
+		Name: cfg.Name, VendorID: vendorID, NodeGUID: guid, Addr: d.self.Addr(), ActiveMTU: mtu,
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}

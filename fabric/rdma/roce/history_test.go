@@ -97,6 +97,7 @@ type history struct {
 	p      *pair
 	actors [2]*actor
 	link   simnet.Link
+	cuts   int // still to come at most
 	ended  bool // a connection is broken on purpose
 }
 
@@ -140,7 +141,7 @@ type message struct {
 
 func newHistory(t *testing.T, seed uint64) *history {
 	rng := rand.New(rand.NewPCG(seed, 0x686973746f7279))
-	h := &history{t: t, rng: rng}
+	h := &history{t: t, rng: rng, cuts: 3}
 	c := pairConfig{
 		mtu: verbs.MTU(1 + rng.IntN(5)), psn: rng.Uint32() & 0xffffff, depth: 2 * historyDepth,
 		timeout: 18, rnrRetry: 7, rnrTimer: 5, maxRd: uint8(1 + rng.IntN(8)), memory: historyBytes, unsignaled: true,
@@ -223,9 +224,10 @@ func (h *history) run() {
 
 // trouble cuts the network for a while now and then, shorter than what ends a connection.
 func (h *history) trouble() {
-	if h.ended || h.rng.IntN(60) > 0 {
+	if h.ended || h.cuts == 0 || h.rng.IntN(60) > 0 {
 		return
 	}
+	h.cuts--
 	from, to := h.p.a.dev.Attr().Addr, h.p.b.dev.Attr().Addr
 	if h.rng.IntN(2) == 0 {
 		from, to = to, from

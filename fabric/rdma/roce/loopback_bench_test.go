@@ -67,7 +67,7 @@ func openLoops(b *testing.B, onA, onB func(*loopSide)) (x, y *loopSide) {
 	for _, s := range [][2]*loopSide{{x, y}, {y, x}} {
 		check(b, s[0].qp.Modify(verbs.QPAttr{State: verbs.Init, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}))
 		check(b, s[0].qp.Modify(verbs.QPAttr{
-			State: verbs.RTR, Remote: s[1].dev.Attr().Addr, DestQPN: s[1].qp.QPNum(), PathMTU: verbs.MTU4096,
+			State: verbs.RTR, Remote: s[1].dev.Attr().Addr, PeerVendorID: vendorID, DestQPN: s[1].qp.QPNum(), PathMTU: verbs.MTU4096,
 			MaxDestRdAtomic: 32, MinRNRTimer: 1,
 		}))
 		check(b, s[0].qp.Modify(verbs.QPAttr{State: verbs.RTS, Timeout: 17, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 32}))

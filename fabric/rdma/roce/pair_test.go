@@ -75,6 +75,14 @@ func (c pairConfig) withDefaults() pairConfig {
 	return c
 }
 
+// vendor is what a side is told of the other's make.
+func (c pairConfig) vendor() uint32 {
+	if c.foreign {
+		return 0
+	}
+	return vendorID
+}
+
 // side is one end of a pair.
 type side struct {
 	t   testing.TB
@@ -161,7 +169,7 @@ func (p *pair) ready(q verbs.QP, peer *Device, remote verbs.QP) {
 	c := p.cfg
 	check(p.t, q.Modify(verbs.QPAttr{State: verbs.Init, Access: c.access}))
 	check(p.t, q.Modify(verbs.QPAttr{
-		State: verbs.RTR, Remote: peer.Attr().Addr, DestQPN: remote.QPNum(), PathMTU: c.mtu,
+		State: verbs.RTR, Remote: peer.Attr().Addr, PeerVendorID: c.vendor(), DestQPN: remote.QPNum(), PathMTU: c.mtu,
 		RQPSN: c.psn, MaxDestRdAtomic: c.maxRd, MinRNRTimer: c.rnrTimer,
 	}))
 	check(p.t, q.Modify(verbs.QPAttr{

@@ -83,6 +83,11 @@ func (p *path) sample(rtt time.Duration) {
 	p.rtt += (rtt - p.rtt) / 8
 }
 
+// foundLost takes note of n packets that were lost, while others behind them arrived.
+func (p *path) foundLost(n int, now time.Duration) {
+	p.window.lost(now, p.roundTrip())
+}
+
 // earlyTimeout is how long an acknowledgement may reasonably take.
 func (p *path) earlyTimeout() time.Duration {
 	return max(2*p.rtt+4*p.rttVar, minEarlyTimeout)

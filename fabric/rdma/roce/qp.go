@@ -19,9 +19,12 @@ type qp struct {
 	attr    verbs.QPAttr // attr.State is the state
 	path    *path        // from RTR on
 	mtu     int          // payload bytes of a full packet
+	class   uint8        // traffic class of its packets
 	met     bool         // EventCommEst was raised
 	freed   bool
 	isReady bool // in Device.ready
+
+	selective bool // the peer is of our kind: only what is lost is sent again
 
 	// fault is an error found while packets were put together, which takes effect when
 	// these are sent.
@@ -110,6 +113,9 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 	q.attr.PathMTU, q.attr.RQPSN = a.PathMTU, a.RQPSN&0xffffff
 	q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer = a.MaxDestRdAtomic, a.MinRNRTimer
 	q.mtu = a.PathMTU.Bytes()
+	q.class = a.TrafficClass
+	q.attr.PeerVendorID = a.PeerVendorID
+	q.selective = a.PeerVendorID == vendorID
 	q.path = q.d.pathTo(remote)
 	q.resp.start(wire.MakePSN(a.RQPSN), int(a.MaxDestRdAtomic))
 	q.attr.State = verbs.RTR
@@ -188,6 +194,8 @@ func (q *qp) letGo() {
 	q.d.wakeForReads()
 	r.inflight, r.readBytes = 0, 0
 	r.reads.clear()
+	q.dropScore()
+	q.dropHeld()
 	r.deadline, r.rnrUntil = 0, 0
 }
 

@@ -31,6 +31,8 @@ type requester struct {
 
 	waitsWindow, waitsReads bool
 
+	score *scoreboard // nil while nothing is known to be missing
+
 	retry
 }
 
@@ -56,8 +58,8 @@ func (r *requester) start(psn wire.PSN, maxReads int) {
 
 // read is a READ request or an atomic on its way: a piece of a work request.
 type read struct {
-	wqe       uint32
-	next, end wire.PSN // of the responses
+	wqe              uint32
+	first, next, end wire.PSN // of the responses
 }
 
 // readQueue holds reads in the order of their PSNs.
@@ -76,6 +78,9 @@ func (q *readQueue) full() bool   { return q.n == len(q.ring) }
 func (q *readQueue) empty() bool  { return q.n == 0 }
 func (q *readQueue) front() *read { return &q.ring[q.head] }
 func (q *readQueue) clear()       { q.head, q.n = 0, 0 }
+func (q *readQueue) at(i int) *read {
+	return &q.ring[(q.head+i)%len(q.ring)]
+}
 
 func (q *readQueue) push(r read) {
 	q.ring[(q.head+q.n)%len(q.ring)] = r
@@ -126,12 +131,17 @@ func (q *qp) emitSome(t *txBatch, now time.Duration) emitResult {
 	if r.rnrUntil != 0 {
 		return blocked
 	}
+	if r.score != nil && r.score.lostCount > 0 {
+		if res := q.emitLost(t, now); res != emitted {
+			return res
+		}
+	}
 	for quota := qpQuota; r.cur != r.tail && !q.fault; quota-- {
 		if quota == 0 || t.full() {
 			return noRoom
 		}
 		w := q.sq.at(r.cur)
-		if !w.started && !q.begin(w) {
+		if !w.started && !q.begin(w) || r.next.Diff(r.una) > maxOutstanding {
 			return blocked
 		}
 		if w.packets == 0 {
@@ -234,13 +244,8 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	if !q.path.window.admits(cost) {
 		return 0, waiting
 	}
-	first, last := r.off == 0, r.off+n == w.length
 	p := &t.packet
-	q.header(p, dataOpcode(w.op, first, last), r.next)
-	p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
-	p.ImmDt = wire.ImmDt(w.imm)
-	p.IETH.RKey = w.rkey
-	p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
+	last := q.makeData(p, w, r.off, n, r.next)
 	r.sinceAckReq += cost
 	p.AckReq = last && q.wantsAck(w) || 4*r.sinceAckReq >= q.path.window.size
 	if !q.addData(t, w, r.off, n) {
@@ -256,6 +261,18 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	r.inflight += cost
 	q.path.window.sent(cost)
 	return 1, emitted
+}
+
+// makeData makes the headers of the packet with the n bytes at offset off of w, and reports
+// whether it is the last one.
+func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (last bool) {
+	last = off+n == w.length
+	q.header(p, dataOpcode(w.op, off == 0, last), psn)
+	p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
+	p.ImmDt = wire.ImmDt(w.imm)
+	p.IETH.RKey = w.rkey
+	p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
+	return last
 }
 
 // sampleFrom measures the round trip of the packet that is next, where no other is measured
@@ -287,7 +304,7 @@ func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
 			return false
 		}
 	}
-	t.add(q.path, q.attr.TrafficClass, n)
+	t.add(q.path, q.class, n)
 	return true
 }
 
@@ -338,13 +355,11 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 		d.readWaiting.add(q, &r.waitsReads)
 		return 0, blocked
 	}
-	p := &t.packet
-	q.header(p, wire.RCReadRequest, r.next)
-	p.RETH = wire.RETH{VA: w.remoteAddr + uint64(r.off), RKey: w.rkey, Length: uint32(n)}
+	q.makeRead(&t.packet, w, r.off, n, r.next)
 	t.gathered = t.gathered[:0]
-	t.add(q.path, q.attr.TrafficClass, 0)
+	t.add(q.path, q.class, 0)
 	psns = max(1, (n+q.mtu-1)/q.mtu)
-	r.reads.push(read{wqe: r.cur, next: r.next, end: r.next.Add(psns)})
+	r.reads.push(read{wqe: r.cur, first: r.next, next: r.next, end: r.next.Add(psns)})
 	r.sampleFrom(now)
 	r.off += n
 	r.readBytes += n
@@ -352,23 +367,33 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	return psns, emitted
 }
 
+// makeRead makes a request for n bytes at offset off of w.
+func (q *qp) makeRead(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) {
+	q.header(p, wire.RCReadRequest, psn)
+	p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
+}
+
 func (q *qp) emitAtomic(t *txBatch, w *sendWQE) (psns int, res emitResult) {
 	r := &q.req
 	if r.reads.full() {
 		return 0, blocked
 	}
-	p := &t.packet
+	q.makeAtomic(&t.packet, w, r.next)
+	t.gathered = t.gathered[:0]
+	t.add(q.path, q.class, 0)
+	r.reads.push(read{wqe: r.cur, first: r.next, next: r.next, end: r.next.Next()})
+	return 1, emitted
+}
+
+// makeAtomic makes the request of an atomic.
+func (q *qp) makeAtomic(p *wire.Packet, w *sendWQE, psn wire.PSN) {
 	p.AtomicETH = wire.AtomicETH{VA: w.remoteAddr, RKey: w.rkey, SwapAdd: w.compareAdd}
 	op := wire.RCFetchAdd
 	if w.op == verbs.WRAtomicCmpAndSwp {
 		op = wire.RCCmpSwap
 		p.AtomicETH.SwapAdd, p.AtomicETH.CompareDt = w.swap, w.compareAdd
 	}
-	q.header(p, op, r.next)
-	t.gathered = t.gathered[:0]
-	t.add(q.path, q.attr.TrafficClass, 0)
-	r.reads.push(read{wqe: r.cur, next: r.next, end: r.next.Next()})
-	return 1, emitted
+	q.header(p, op, psn)
 }
 
 // completeSends completes what is acknowledged, in order.

@@ -30,6 +30,7 @@ type responder struct {
 
 	queue   responseQueue
 	records recordRing
+	held    *reorder // nil while nothing is
 }
 
 type messageKind uint8
@@ -52,7 +53,7 @@ type writeTarget struct {
 func (rs *responder) start(psn wire.PSN, maxReads int) {
 	rs.expected, rs.msn, rs.message = psn, 0, messageNone
 	rs.nakAt, rs.quiet = 0, false
-	rs.queue.init(2*maxReads + 4)
+	rs.queue.init(4*maxReads + 4) // each with an ACK behind it, and as many repeated ones
 	rs.records.init(maxReads)
 }
 
@@ -69,12 +70,21 @@ func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
 	rs := &q.resp
 	switch ahead := p.PSN.Diff(rs.expected); {
 	case ahead > 0:
-		q.onGap(p.PSN, now)
+		q.onGap(p, now)
 		return
 	case ahead < 0:
 		q.onDuplicate(p)
 		return
 	}
+	q.execute(p, now)
+	if rs.held != nil {
+		q.catchUp(now)
+	}
+}
+
+// execute takes the packet that is expected next.
+func (q *qp) execute(p *wire.Packet, now time.Duration) {
+	rs := &q.resp
 	rs.nakAt, rs.quiet = 0, false
 	q.meet()
 	switch p.Opcode.Kind() {
@@ -91,14 +101,23 @@ func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
 	}
 }
 
-// onGap drops a packet that came ahead of a lost one, and asks for that once. It asks again
-// when the PSNs start anew without it, or after a while.
-func (q *qp) onGap(psn wire.PSN, now time.Duration) {
+// onGap takes a packet that came ahead of a lost one, and asks for that once. It asks again
+// when the PSNs start anew without it, or after a while. A peer of our kind is told of each
+// packet, and sends only what is missing.
+func (q *qp) onGap(p *wire.Packet, now time.Duration) {
 	rs := &q.resp
 	q.d.counters.inc(OutOfSequence)
-	again := rs.nakAt == 0 || !psn.After(rs.gapSeen) || now-rs.nakAt >= nakAgain
-	rs.gapSeen = psn
-	if again && !rs.quiet {
+	again := q.selective || rs.nakAt == 0 || !p.PSN.After(rs.gapSeen) || now-rs.nakAt >= nakAgain
+	rs.gapSeen = p.PSN
+	if rs.quiet {
+		if !q.selective || now-rs.nakAt < wire.RNRTimer(q.attr.MinRNRTimer) {
+			return
+		}
+		// Our RNR NAK was lost, and the peer may believe that what was held still is.
+		rs.quiet = false
+	}
+	q.hold(p)
+	if again {
 		rs.nakAt = max(now, 1)
 		q.answer(wire.NAKPSNSequenceError, rs.expected)
 	}
@@ -149,6 +168,7 @@ func (q *qp) refuseRecv(s wire.Syndrome, psn wire.PSN, status verbs.WCStatus) {
 // notReady asks the peer to come again later: no receive is posted.
 func (q *qp) notReady(p *wire.Packet, now time.Duration) {
 	q.d.counters.inc(OutOfBuffer)
+	q.dropHeld() // the peer repeats everything
 	q.resp.quiet, q.resp.gapSeen, q.resp.nakAt = true, p.PSN, max(now, 1)
 	q.answer(wire.RNRNAK(q.attr.MinRNRTimer), p.PSN)
 }
@@ -368,18 +388,28 @@ func (q *qp) onDuplicate(p *wire.Packet) {
 	case wire.KindSend, wire.KindWrite:
 		// Not beyond a READ whose answer the peer may still lack: it would take that for
 		// lost once more.
-		q.answer(wire.ACK, rs.records.firstAfter(p.PSN, rs.expected).Add(-1))
+		if q.selective {
+			q.answer(wire.ACK, rs.expected.Add(-1)) // it asks for the answers that it lacks
+		} else {
+			q.answer(wire.ACK, rs.records.firstAfter(p.PSN, rs.expected).Add(-1))
+		}
 	case wire.KindReadRequest:
-		if rec := rs.records.find(p.PSN, responseRead); rec != nil && !rs.queue.full() {
+		if rec := rs.records.find(p.PSN, responseRead); rec != nil && !q.repeatsTooMuch() {
 			q.repeatRead(rec, p)
 		}
 	case wire.KindAtomic:
-		if rec := rs.records.find(p.PSN, responseAtomic); rec != nil && !rs.queue.full() {
-			rs.dropFrom(p.PSN)
+		if rec := rs.records.find(p.PSN, responseAtomic); rec != nil && !q.repeatsTooMuch() {
+			q.dropFrom(p.PSN)
 			rs.queue.pushAtomic(p.PSN, rec.value)
 			q.d.markReady(q)
 		}
 	}
+}
+
+// repeatsTooMuch reports whether so many answers wait that one more repeated one could take the
+// place of one that the peer may still ask for the first time.
+func (q *qp) repeatsTooMuch() bool {
+	return q.resp.queue.fullOf(len(q.resp.records.ring))
 }
 
 // repeatRead answers a READ again, whole or from some packet on. A repetition whose key has
@@ -398,16 +428,17 @@ func (q *qp) repeatRead(rec *record, p *wire.Packet) {
 			return
 		}
 	}
-	// The peer asks for everything from here on again: what is queued of it can go.
-	rs.dropFrom(p.PSN)
+	q.dropFrom(p.PSN)
 	rs.queue.pushRead(p.PSN, p.PSN.Add(max(1, (int(h.Length)+q.mtu-1)/q.mtu)), r, h)
 	rs.queue.back().repeated = true
 	q.d.markReady(q)
 }
 
-// dropFrom takes back the answers from psn on that have not left.
-func (rs *responder) dropFrom(psn wire.PSN) {
-	if rs.queue.dropFrom(psn) {
+// dropFrom takes back the answers from psn on that have not left, because the peer asks for
+// everything from there on again. One of our kind asks for what it lacks, and no more.
+func (q *qp) dropFrom(psn wire.PSN) {
+	rs := &q.resp
+	if !q.selective && rs.queue.dropFrom(psn) {
 		rs.nakAt, rs.quiet = 0, false
 	}
 }

@@ -52,6 +52,9 @@ func (u *responseQueue) onlyAck() bool {
 	return u.n == 1 && u.front().kind == responseAck && u.front().syndrome.IsACK()
 }
 
+// fullOf reports whether as many answers wait as leave no room for n others with an ACK each.
+func (u *responseQueue) fullOf(n int) bool { return u.n >= len(u.ring)-2-2*n }
+
 // full leaves two places for ACKs: one behind the last READ, and a NAK.
 func (u *responseQueue) full() bool { return u.n >= len(u.ring)-2 }
 
@@ -123,7 +126,7 @@ func (q *qp) emitResponses(t *txBatch) emitResult {
 		case responseAtomic:
 			q.header(p, wire.RCAtomicAcknowledge, r.psn)
 			p.AtomicAckETH.OrigRemDt = r.value
-			t.add(q.path, q.attr.TrafficClass, 0)
+			t.add(q.path, q.class, 0)
 		case responseRead:
 			if !q.emitReadResponse(t, r) {
 				return blocked
@@ -143,8 +146,18 @@ func (q *qp) emitAck(t *txBatch) {
 	q.header(&t.packet, wire.RCAcknowledge, r.psn)
 	t.packet.AETH = wire.AETH{Syndrome: r.syndrome, MSN: r.msn}
 	t.gathered = t.gathered[:0]
-	t.add(q.path, q.attr.TrafficClass, 0)
+	if r.syndrome == wire.NAKPSNSequenceError && q.selective && q.resp.held != nil {
+		q.listArrived(t, r.psn)
+	}
+	t.add(q.path, q.class, totalBytes(t.gathered))
 	u.pop()
+}
+
+func totalBytes(parts [][]byte) (n int) {
+	for _, b := range parts {
+		n += len(b)
+	}
+	return n
 }
 
 // emitReadResponse makes the next packet of a READ's answer. Where the memory isn't
@@ -170,7 +183,7 @@ func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 		t.gathered = append(t.gathered, b)
 	}
 	q.header(&t.packet, readResponseOpcode(!r.started, last), r.psn)
-	t.add(q.path, q.attr.TrafficClass, n)
+	t.add(q.path, q.class, n)
 	r.started = true
 	r.va += uint64(n)
 	r.left -= n

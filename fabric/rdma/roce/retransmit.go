@@ -26,9 +26,26 @@ func (q *qp) restartTimer(now time.Duration) {
 		r.deadline = 0
 		return
 	}
-	early := q.path.earlyTimeout() << min(r.backoff, 10)
-	r.deadline = now + min(early, limit)
+	r.deadline = now + min(q.earlyTimeout(), limit)
 	q.d.wakeAt(r.deadline)
+}
+
+// minProbeTimeout is the least time after which a peer of our kind is asked, with one packet, what
+// it has.
+const minProbeTimeout = time.Millisecond
+
+// earlyTimeout is how long an acknowledgement may take until something is sent again.
+func (q *qp) earlyTimeout() time.Duration {
+	r, p := &q.req, q.path
+	switch {
+	case !q.selective:
+		return p.earlyTimeout() << min(r.backoff, 10)
+	case r.backoff > 0:
+		return p.earlyTimeout() << min(r.backoff-1, 10)
+	case r.score != nil:
+		return 2 * q.resendHold()
+	}
+	return max(2*p.rtt+4*p.rttVar, minProbeTimeout)
 }
 
 // onTimer does what is due at now.
@@ -64,8 +81,16 @@ func (q *qp) onTimeout(now time.Duration) {
 		q.d.counters.inc(EarlyRetransmit)
 	}
 	r.backoff++
-	q.lost(now)
-	q.goBack()
+	switch {
+	case !q.selective:
+		q.lost(now)
+		q.goBack()
+	case r.backoff == 1:
+		q.probe(now)
+	default:
+		q.lost(now)
+		q.missAll(r.una, now, 0)
+	}
 	q.restartTimer(now)
 }
 
@@ -124,9 +149,9 @@ func (q *qp) goBack() {
 	q.d.wakeForReads()
 }
 
-// onRNR waits as long as the peer asks, and then goes back to una, the request that found no
+// onRNR waits as long as the peer asks, and then goes back to psn, the request that found no
 // receive posted.
-func (q *qp) onRNR(timer uint8, now time.Duration) {
+func (q *qp) onRNR(psn wire.PSN, timer uint8, now time.Duration) {
 	r := &q.req
 	q.d.counters.inc(RNRNAKRetryErr)
 	if r.rnrUntil != 0 {
@@ -140,7 +165,11 @@ func (q *qp) onRNR(timer uint8, now time.Duration) {
 		}
 		r.rnrRetries++
 	}
-	q.goBack()
+	if q.selective {
+		q.dropped(psn, now)
+	} else {
+		q.goBack()
+	}
 	r.deadline = 0
 	r.rnrUntil = now + wire.RNRTimer(timer)
 	r.progressAt = r.rnrUntil

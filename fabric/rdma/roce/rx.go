@@ -107,6 +107,8 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 		d.counters.inc(WrongState)
 	case q.path.remote != src:
 		d.counters.inc(WrongPeer)
+	case p.Opcode == wire.SelectiveAck && q.selective:
+		q.onSelectiveAck(p, now)
 	case p.Opcode == wire.CNP:
 		d.counters.inc(CNPHandled)
 		q.path.window.lost(now, q.path.roundTrip())

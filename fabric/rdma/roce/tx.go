@@ -44,6 +44,7 @@ type txBatch struct {
 	partStart int   // of the last part, where it is in the arena
 	partEnd   int   // −1 where it isn't
 	inArena   [1][]byte
+	arrived   [maxArrived]byte // payload of a SelectiveAck, until it is in the arena
 }
 
 // txPacket is a packet of a batch. The offsets are those in the arena, of the header, of what

@@ -60,6 +60,7 @@ const (
 	KindFlush
 	KindAtomicWrite
 	KindCNP
+	KindSelectiveAck
 )
 
 // Headers is a set of extension headers, which follow the BTH in the order of the bits.
@@ -149,6 +150,7 @@ var opTable = buildOpTable(map[Opcode]opInfo{
 	UDSendOnly:           {name: "UD_SEND_ONLY", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH},
 	UDSendOnlyWithImm:    {name: "UD_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH | HasImmDt},
 	CNP:                  {name: "CNP", kind: KindCNP, flags: opPayload | opOnly, fixed: CNPPayload},
+	SelectiveAck:         {name: "SELECTIVE_ACK", kind: KindSelectiveAck, flags: opAnswer | opOnly, headers: HasAETH},
 })
 
 func buildOpTable(lines map[Opcode]opInfo) (t [256]opInfo) {

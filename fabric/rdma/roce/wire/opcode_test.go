@@ -26,7 +26,7 @@ func TestOpcodeTable(t *testing.T) {
 			}
 			return false
 		}
-		single := has("ONLY", "REQUEST", "ACKNOWLEDGE", "CMP_SWAP", "FETCH_ADD", "FLUSH", "ATOMIC_WRITE", "CNP")
+		single := has("ONLY", "REQUEST", "ACKNOWLEDGE", "CMP_SWAP", "FETCH_ADD", "FLUSH", "ATOMIC_WRITE", "CNP", "SELECTIVE_ACK")
 		check := func(what string, got, want bool) {
 			if got != want {
 				t.Errorf("%v: %s = %v, want %v", o, what, got, want)
@@ -36,10 +36,10 @@ func TestOpcodeTable(t *testing.T) {
 		check("Ends", o.Ends(), has("LAST") || single)
 		check("IsRC", o.IsRC(), has("RC_"))
 		check("IsUD", o.IsUD(), has("UD_"))
-		response := has("RESPONSE", "ACKNOWLEDGE")
+		response := has("RESPONSE", "ACKNOWLEDGE", "SELECTIVE_ACK")
 		check("IsResponse", o.IsResponse(), response)
 		check("IsRequest", o.IsRequest(), !response && !has("CNP"))
-		check("HasPayload", o.HasPayload(), has("SEND", "RDMA_WRITE", "RESPONSE", "ATOMIC_WRITE", "CNP"))
+		check("HasPayload", o.HasPayload(), has("SEND", "RDMA_WRITE", "RESPONSE", "ATOMIC_WRITE", "CNP", "SELECTIVE_ACK"))
 		check("NeedsAck", o.NeedsAck(), has("RC_SEND", "RDMA_WRITE"))
 		for h, want := range map[Headers]bool{
 			HasDETH:         has("UD_"),
@@ -57,8 +57,8 @@ func TestOpcodeTable(t *testing.T) {
 			t.Errorf("%v: HeaderSize = %d, want %d", o, got, want)
 		}
 	}
-	if known != 28 {
-		t.Errorf("%d opcodes are known, want 28", known)
+	if known != 29 {
+		t.Errorf("%d opcodes are known, want 29", known)
 	}
 }
 

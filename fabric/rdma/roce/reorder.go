@@ -1,0 +1,149 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+)
+
+// reorder holds request packets that came ahead of a lost one, until that is here. They are
+// executed then, in their order, so that a peer can't tell that they were held: with any peer
+// that repeats from the lost packet on, a second loss behind it costs no second round.
+type reorder struct {
+	slots [reorderSlots]*heldPacket // by PSN
+	base  wire.PSN                  // no slot before is in use
+	n     int
+}
+
+// heldPacket is a copy of a packet.
+type heldPacket struct {
+	packet  wire.Packet
+	payload [wire.MaxPayload]byte
+}
+
+const (
+	// reorderSlots is how many PSNs ahead of the expected one a packet may be held.
+	reorderSlots = scoreSize
+	// maxHeld bounds the packets that a device holds, 4 MiB.
+	maxHeld = 1024
+)
+
+func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlots] }
+
+// hold keeps a copy of p, which is ahead of what is expected; false where that can't be.
+func (q *qp) hold(p *wire.Packet) bool {
+	d, rs := q.d, &q.resp
+	switch p.Opcode.Kind() {
+	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
+	default:
+		return false
+	}
+	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held >= maxHeld || len(p.Payload) > q.mtu {
+		return false
+	}
+	if rs.held == nil {
+		rs.held = d.reorders.take()
+		rs.held.base = rs.expected
+	}
+	slot := rs.held.at(p.PSN)
+	if *slot != nil {
+		return true // it came again
+	}
+	h := d.heldPackets.take()
+	h.packet = *p
+	h.packet.Payload = h.payload[:copy(h.payload[:], p.Payload)]
+	*slot = h
+	rs.held.n++
+	d.held++
+	return true
+}
+
+// catchUp executes what was held behind the packet that has just been executed. Where there is
+// another gap, a peer that understands it is told at once.
+func (q *qp) catchUp(now time.Duration) {
+	rs := &q.resp
+	for rs.held != nil {
+		rs.held.skipTo(q.d, rs.expected)
+		slot := rs.held.at(rs.expected)
+		if *slot == nil {
+			break
+		}
+		h := *slot
+		*slot = nil
+		rs.held.n--
+		q.execute(&h.packet, now)
+		q.d.letGoHeld(h)
+	}
+	switch {
+	case rs.held == nil:
+	case rs.held.n == 0:
+		q.dropHeld()
+	case q.selective:
+		q.answer(wire.NAKPSNSequenceError, rs.expected)
+	}
+}
+
+// maxArrived is the longest payload of a SelectiveAck, which has to be short enough to be
+// copied. What is further ahead is not told until it comes nearer.
+const maxArrived = copyBelow - 8
+
+// listArrived makes the packet in t, a NAK for psn, a SelectiveAck of what is held behind that.
+func (q *qp) listArrived(t *txBatch, psn wire.PSN) {
+	rs := &q.resp
+	clear(t.arrived[:])
+	list, last := wire.Arrived(t.arrived[:]), -1
+	for i := range list.Len() {
+		// What was executed since the answer was queued has arrived as well.
+		if at := psn.Add(i); at.Before(rs.expected) || *rs.held.at(at) != nil {
+			list.Set(i)
+			last = i
+		}
+	}
+	if last >= 0 {
+		t.packet.Opcode = wire.SelectiveAck
+		t.gathered = append(t.gathered, list[:last/8+1])
+	}
+}
+
+// skipTo drops what is held before psn: a READ may have passed it.
+func (o *reorder) skipTo(d *Device, psn wire.PSN) {
+	for ; o.base.Before(psn) && o.n > 0; o.base = o.base.Next() {
+		if slot := o.at(o.base); *slot != nil {
+			d.letGoHeld(*slot)
+			*slot = nil
+			o.n--
+		}
+	}
+	o.base = psn
+}
+
+// dropHeld drops everything that is held.
+func (q *qp) dropHeld() {
+	o := q.resp.held
+	if o == nil {
+		return
+	}
+	o.skipTo(q.d, o.base.Add(reorderSlots))
+	q.resp.held = nil
+	q.d.reorders.give(o)
+}
+
+func (d *Device) letGoHeld(h *heldPacket) {
+	d.held--
+	d.heldPackets.give(h)
+}
+
+// pool keeps what was used, for the next use. The device's lock guards it.
+type pool[T any] struct{ free []*T }
+
+func (p *pool[T]) take() *T {
+	n := len(p.free)
+	if n == 0 {
+		return new(T)
+	}
+	x := p.free[n-1]
+	p.free = p.free[:n-1]
+	return x
+}
+
+func (p *pool[T]) give(x *T) { p.free = append(p.free, x) }

@@ -1,0 +1,509 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// Between two devices of our kind only what is lost is sent again. The responder holds what came
+// ahead (reorder) and says so in a SelectiveAck; the requester places answers of READs in any
+// order and asks for the missing ones alone. next never goes back then.
+//
+// That the peer is of our kind is known from the vendor ID in the messages that made the
+// connection. With any other peer everything from the lost packet on is sent again.
+
+// vendorID is that of this RNIC, from the numbers that anybody may administer for themselves
+// (IEEE 802: the second bit of the first octet is set): "NVA".
+const vendorID = 0x4e5641
+
+// scored makes sure that there is a scoreboard.
+func (q *qp) scored() *scoreboard {
+	r := &q.req
+	if r.score == nil {
+		s := q.d.scoreboards.take()
+		*s = scoreboard{answered: r.una, top: r.una}
+		r.score = s
+	}
+	return r.score
+}
+
+// dropScore gives the scoreboard back.
+func (q *qp) dropScore() {
+	if s := q.req.score; s != nil {
+		q.req.score = nil
+		q.d.scoreboards.give(s)
+	}
+}
+
+// payloadAt is how many bytes packet k of w carries, or brings.
+func (w *sendWQE) payloadAt(k, mtu int) int { return min((k+1)*mtu, w.length) - k*mtu }
+
+// uncount takes packet k of w out of the window that it counts in: because it arrived, or
+// because it is lost.
+func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
+	r := &q.req
+	win, n := &q.path.window, 0
+	switch {
+	case w.windowed():
+		n = w.cost(q.mtu, k, k+1)
+		r.inflight -= n
+	case w.op == verbs.WRRDMARead:
+		win, n = &q.d.readWindow, w.payloadAt(k, q.mtu)
+		r.readBytes -= n
+	}
+	if arrived {
+		win.acked(n)
+	} else {
+		win.withdrawn(n)
+	}
+}
+
+// arrive notes that packet k of w, or the answer with its PSN, has arrived.
+func (q *qp) arrive(w *sendWQE, k int, now time.Duration) {
+	r, s, psn := &q.req, q.req.score, w.first.Add(k)
+	switch {
+	case s.hasArrived(psn):
+		return
+	case s.isLost(psn):
+		s.clearLost(psn)
+	default:
+		q.uncount(w, k, true)
+	}
+	s.setArrived(psn)
+	if r.sampleAt != 0 && r.samplePSN == psn {
+		q.path.sample(now - r.sampleAt)
+		r.sampleAt = 0
+	}
+}
+
+// miss takes packet k of w for lost, unless it has arrived, or was sent again so late that it
+// may yet do so. It returns how many that are: 1 or 0.
+func (q *qp) miss(w *sendWQE, k int, now, hold time.Duration) int {
+	r, s, psn := &q.req, q.req.score, w.first.Add(k)
+	if s.hasArrived(psn) || s.isLost(psn) || s.again(psn, now, hold) {
+		return 0
+	}
+	q.uncount(w, k, false)
+	s.setLost(psn)
+	if r.samplePSN == psn {
+		r.sampleAt = 0
+	}
+	return 1
+}
+
+// resendHold is how long a packet that was sent again is given to arrive.
+func (q *qp) resendHold() time.Duration {
+	return max(q.path.rtt+4*q.path.rttVar, minHold)
+}
+
+// outstandingFrom calls f for the requests that have sent packets from psn on, oldest first, with the
+// first such packet. f returns false to end this.
+func (q *qp) outstandingFrom(psn wire.PSN, f func(w *sendWQE, k int) bool) {
+	r := &q.req
+	for i := r.head; i != r.tail; i++ {
+		w := q.sq.at(i)
+		if !w.started || w.packets > 0 && !w.first.Before(r.max) {
+			return
+		}
+		if w.packets > 0 && psn.Before(w.end()) && !f(w, max(0, psn.Diff(w.first))) {
+			return
+		}
+	}
+}
+
+// sentPackets is how many packets of w were sent, or asked for, so far.
+func (q *qp) sentPackets(w *sendWQE) int { return min(w.packets, q.req.max.Diff(w.first)) }
+
+// executedBefore takes note that the peer has executed everything before psn: SENDs and WRITEs
+// have arrived, and an answer that isn't here is lost, since answers come in order.
+func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
+	r := &q.req
+	if r.score == nil {
+		lost, open := q.openReadBefore(psn)
+		if !open {
+			q.advance(psn, now)
+			return
+		}
+		q.advance(lost, now)
+	}
+	s := q.scored()
+	if psn.After(s.answered) {
+		s.answered = psn
+	}
+	missed, hold := 0, q.resendHold()
+	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
+		end := min(w.packets, s.answered.Diff(w.first))
+		for ; k < end; k++ {
+			if w.windowed() {
+				q.arrive(w, k, now)
+			} else {
+				missed += q.miss(w, k, now, hold)
+			}
+		}
+		return end == w.packets
+	})
+	q.d.wakeForWindow(q.path)
+	if missed > 0 {
+		q.d.counters.inc(ImpliedNAKSeqErr)
+	}
+	q.settle(now)
+	q.missed(missed, now)
+}
+
+// settle moves una to the first packet that is missing.
+func (q *qp) settle(now time.Duration) {
+	r, s := &q.req, q.req.score
+	if s == nil {
+		return
+	}
+	psn := r.una
+	for psn.Before(s.answered) && s.hasArrived(psn) {
+		psn = psn.Next()
+	}
+	for !r.reads.empty() && !psn.Before(r.reads.front().end) {
+		r.reads.pop()
+	}
+	if !r.reads.empty() && r.reads.front().next.Before(psn) {
+		r.reads.front().next = psn
+	}
+	q.advance(psn, now)
+	if r.score != nil && !r.una.Before(s.top) {
+		q.dropScore()
+	}
+}
+
+// missed sees to it that packets newly taken for lost are sent again.
+func (q *qp) missed(n int, now time.Duration) {
+	if n > 0 {
+		q.path.foundLost(n, now)
+		q.d.markReady(q)
+	}
+	if q.req.score != nil {
+		q.restartTimer(now)
+	}
+}
+
+// onSelectiveAck takes the peer's list of what has arrived behind a gap.
+func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
+	r := &q.req
+	if q.attr.State != verbs.RTS {
+		q.d.counters.inc(WrongState)
+		return
+	}
+	q.meet()
+	if !r.outstanding(p.PSN) {
+		return
+	}
+	q.d.counters.inc(PacketSeqErr)
+	list := wire.Arrived(p.Payload)
+	last := min(list.Len(), r.max.Diff(p.PSN)) - 1
+	for last >= 0 && !list.Has(last) {
+		last--
+	}
+	q.executedBefore(p.PSN, now)
+	q.recant(p.PSN, now)
+	missed, hold := 0, q.resendHold()
+	q.outstandingFrom(p.PSN, func(w *sendWQE, k int) bool {
+		at := w.first.Diff(p.PSN)
+		if !w.windowed() {
+			return at+k < last
+		}
+		for end := q.sentPackets(w); k < end && at+k <= last; k++ {
+			if list.Has(at + k) {
+				q.arrive(w, k, now)
+			} else {
+				missed += q.miss(w, k, now, hold)
+			}
+		}
+		return at+k <= last
+	})
+	for i := range r.reads.n {
+		f := r.reads.at(i)
+		if at := f.first.Diff(p.PSN); at >= 0 && at < last && !list.Has(at) {
+			missed += q.missRead(f, now, hold)
+		}
+	}
+	q.d.wakeForWindow(q.path)
+	q.settle(now)
+	q.missed(missed, now)
+}
+
+// missRead takes a READ request or atomic, or what is missing of its answer, for lost.
+func (q *qp) missRead(f *read, now, hold time.Duration) (missed int) {
+	w := q.sq.at(f.wqe)
+	for psn := f.next; psn != f.end; psn = psn.Next() {
+		missed += q.miss(w, psn.Diff(w.first), now, hold)
+	}
+	return missed
+}
+
+// onAnswer takes an answer of a READ or atomic at any place. It returns where its data belongs;
+// nil where it is here already, or never was asked for.
+func (q *qp) onAnswer(psn wire.PSN) *read {
+	r := &q.req
+	if !r.outstanding(psn) || r.score != nil && r.score.hasArrived(psn) {
+		return nil
+	}
+	for i := range r.reads.n {
+		if f := r.reads.at(i); psn.Before(f.end) {
+			if psn.Before(f.first) {
+				return nil
+			}
+			return f
+		}
+	}
+	return nil
+}
+
+// answeredAt notes that the answer at psn has been taken.
+func (q *qp) answeredAt(w *sendWQE, psn wire.PSN, now time.Duration) {
+	q.scored()
+	q.arrive(w, psn.Diff(w.first), now)
+	q.d.wakeForReads()
+	q.executedBefore(psn.Next(), now)
+}
+
+// missAll takes everything from psn on for lost that isn't known to have arrived, and was not
+// sent again less than hold ago.
+func (q *qp) missAll(psn wire.PSN, now, hold time.Duration) {
+	q.scored()
+	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
+		for end := q.sentPackets(w); k < end; k++ {
+			q.miss(w, k, now, hold)
+		}
+		return true
+	})
+	q.wakeAfterLoss()
+}
+
+// dropped takes everything from psn on for lost because the peer has dropped it, what it had held
+// too.
+func (q *qp) dropped(psn wire.PSN, now time.Duration) {
+	s := q.scored()
+	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
+		for end := q.sentPackets(w); k < end && w.windowed(); k++ {
+			if at := w.first.Add(k); s.hasArrived(at) {
+				s.clearArrived(at)
+				s.setLost(at)
+			}
+		}
+		return true
+	})
+	q.missAll(psn, now, 0)
+}
+
+// recant does the same where the peer says that psn is missing, which it had: it dropped what it
+// held when no receive was posted, and its RNR NAK was lost.
+func (q *qp) recant(psn wire.PSN, now time.Duration) {
+	if s := q.scored(); !psn.Before(s.answered) && s.hasArrived(psn) {
+		q.dropped(psn, now)
+	}
+}
+
+// wakeAfterLoss has those go on who can, now that windows hold less.
+func (q *qp) wakeAfterLoss() {
+	q.d.wakeForWindow(q.path)
+	q.d.wakeForReads()
+	q.d.markReady(q)
+}
+
+// probe sends something again of what was not answered in time, so that the peer tells what it
+// has: what was sent again before, or else the last that was sent.
+func (q *qp) probe(now time.Duration) {
+	r, s := &q.req, q.scored()
+	missed, hold := 0, q.resendHold()
+	var last *sendWQE
+	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
+		last = w
+		for end := q.sentPackets(w); k < end; k++ {
+			if s.sentAgain[w.first.Add(k)%scoreSize] != 0 {
+				missed += q.miss(w, k, now, hold)
+			}
+		}
+		return true
+	})
+	switch {
+	case missed > 0 || s.lostCount > 0:
+	case last.windowed():
+		q.miss(last, q.sentPackets(last)-1, now, 0)
+	default:
+		q.probeRead(r.reads.at(r.reads.n-1), now)
+	}
+	q.wakeAfterLoss()
+}
+
+// probeRead asks again for the end of an answer, or for all of it where the peer may not have
+// seen the request.
+func (q *qp) probeRead(f *read, now time.Duration) {
+	w := q.sq.at(f.wqe)
+	if !f.first.Before(q.req.score.answered) {
+		q.missRead(f, now, 0)
+		return
+	}
+	for psn := f.end.Add(-1); !psn.Before(f.next) && q.miss(w, psn.Diff(w.first), now, 0) == 0; {
+		psn = psn.Add(-1)
+	}
+}
+
+// emitLost sends again what is taken for lost.
+func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
+	r := &q.req
+	for quota := qpQuota; r.score.lostCount > 0; quota-- {
+		if quota == 0 || t.full() {
+			return noRoom
+		}
+		psn := r.score.firstLost(r.una)
+		if res := q.emitAgain(t, psn, now); res != emitted {
+			return res
+		}
+		r.resendGen = q.d.tx.gen
+		q.d.counters.inc(Retransmitted)
+		if r.deadline == 0 {
+			q.restartTimer(now)
+		}
+	}
+	return emitted
+}
+
+// emitAgain sends the packet at psn again.
+func (q *qp) emitAgain(t *txBatch, psn wire.PSN, now time.Duration) (res emitResult) {
+	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
+		switch {
+		case w.windowed():
+			res = q.emitDataAgain(t, w, k, now)
+		case w.isAtomic():
+			q.makeAtomic(&t.packet, w, psn)
+			t.gathered = t.gathered[:0]
+			t.add(q.path, q.class, 0)
+			q.sentAgain(psn, now)
+			res = emitted
+		default:
+			res = q.emitReadAgain(t, w, psn, now)
+		}
+		return false
+	})
+	return res
+}
+
+func (q *qp) sentAgain(psn wire.PSN, now time.Duration) {
+	q.req.score.clearLost(psn)
+	q.req.score.sentAgain[psn%scoreSize] = stamp(now)
+}
+
+func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emitResult {
+	n := w.payloadAt(k, q.mtu)
+	cost := n + packetCost
+	if !q.path.window.admits(cost) {
+		return waiting
+	}
+	psn := w.first.Add(k)
+	q.makeData(&t.packet, w, k*q.mtu, n, psn)
+	t.packet.AckReq = true
+	if !q.addData(t, w, k*q.mtu, n) {
+		// The memory isn't what it was when the packet was sent first.
+		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
+		return blocked
+	}
+	q.sentAgain(psn, now)
+	q.req.inflight += cost
+	q.path.window.sent(cost)
+	return emitted
+}
+
+// emitReadAgain asks again for the packets from psn on that are lost, as far as they are of one
+// request. A responder that may not have executed that gets the request as it was.
+func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Duration) emitResult {
+	d, r, s := q.d, &q.req, q.req.score
+	f := q.onAnswer(psn)
+	end := psn.Next()
+	for end != f.end && s.isLost(end) {
+		end = end.Next()
+	}
+	off := psn.Diff(w.first) * q.mtu
+	n := min(end.Diff(w.first)*q.mtu, w.length) - off
+	if !d.readWindow.admits(n) {
+		d.readWaiting.add(q, &r.waitsReads)
+		return blocked
+	}
+	q.makeRead(&t.packet, w, off, n, psn)
+	t.gathered = t.gathered[:0]
+	t.add(q.path, q.class, 0)
+	for ; psn != end; psn = psn.Next() {
+		q.sentAgain(psn, now)
+	}
+	r.readBytes += n
+	d.readWindow.sent(n)
+	return emitted
+}
+
+// accountEach is account while single packets are known to be missing: what counts in a window
+// counts there no more, and what is known of it is forgotten.
+func (q *qp) accountEach(psn wire.PSN) {
+	r, s := &q.req, q.req.score
+	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
+		end := min(w.packets, psn.Diff(w.first))
+		for ; k < end; k++ {
+			at := w.first.Add(k)
+			if !s.hasArrived(at) && !s.isLost(at) {
+				q.uncount(w, k, true)
+			}
+			s.forget(at)
+		}
+		return end == w.packets
+	})
+	q.d.wakeForWindow(q.path)
+	q.d.wakeForReads()
+}
+
+// onAckOfOurs takes an ACKNOWLEDGE of a peer of our kind, which is for something outstanding.
+func (q *qp) onAckOfOurs(p *wire.Packet, now time.Duration) {
+	switch syndrome := p.AETH.Syndrome; {
+	case syndrome.IsACK():
+		q.executedBefore(p.PSN.Next(), now)
+	case syndrome.IsRNR():
+		q.executedBefore(p.PSN, now)
+		q.onRNR(p.PSN, syndrome.RNRTimer(), now)
+	case syndrome == wire.NAKPSNSequenceError: // it has no room for what came ahead
+		q.d.counters.inc(PacketSeqErr)
+		q.executedBefore(p.PSN, now)
+		q.recant(p.PSN, now)
+		q.missAll(p.PSN, now, q.resendHold())
+		q.missed(1, now)
+	default:
+		q.executedBefore(p.PSN, now)
+		q.onNAK(syndrome)
+	}
+}
+
+// onReadPart places the data of an answer that came out of its order.
+func (q *qp) onReadPart(p *wire.Packet, now time.Duration) {
+	f := q.onAnswer(p.PSN)
+	if f == nil {
+		return
+	}
+	w := q.sq.at(f.wqe)
+	k := p.PSN.Diff(w.first)
+	if w.op != verbs.WRRDMARead || len(p.Payload) != w.payloadAt(k, q.mtu) ||
+		p.Opcode.Headers()&wire.HasAETH != 0 && !p.AETH.Syndrome.IsACK() {
+		q.badResponse(p.PSN, now)
+		return
+	}
+	if !q.d.scatter(q.pd, w.sges, k*q.mtu, p.Payload) {
+		q.toError(verbs.WCLocProtErr, verbs.EventQPFatal)
+		return
+	}
+	q.answeredAt(w, p.PSN, now)
+}
+
+// onAtomicPart takes the answer of an atomic in any order.
+func (q *qp) onAtomicPart(p *wire.Packet, now time.Duration) {
+	f := q.onAnswer(p.PSN)
+	if f == nil {
+		return
+	}
+	if w := q.sq.at(f.wqe); q.takeAtomic(w, p, now) {
+		q.answeredAt(w, p.PSN, now)
+	}
+}
