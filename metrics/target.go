@@ -35,6 +35,8 @@ var (
 	namespaceSize     = gauge("namespace_size_bytes", "Size of the namespace.", "subsystem", "nsid")
 	namespaceReadOnly = gauge("namespace_read_only", "1 where the namespace is write protected.", "subsystem", "nsid")
 	namespaceInFlight = gauge("namespace_requests_in_flight", "Requests that the volume has now.", "subsystem", "nsid")
+	namespaceDiscards = counter("namespace_discarded_ranges_total", "Ranges that the volume was told to discard.", "subsystem", "nsid")
+	namespaceZeroes   = counter("namespace_zeroed_ranges_total", "Ranges that the volume was told to fill with zeroes.", "subsystem", "nsid")
 	namespaceMedia    = counter("namespace_media_errors_total", "Failures of the volume that hosts saw as media errors.", "subsystem", "nsid")
 
 	controllerIO       = newIOMetrics("controller", "the controller", false, "subsystem", "cntlid")
@@ -79,6 +81,8 @@ func collectNamespace(ch chan<- prometheus.Metric, nqn string, ns *target.Namesp
 	send(ch, namespaceReadOnly, readOnly, nqn, nsid)
 	send(ch, namespaceInFlight, ns.Users, nqn, nsid)
 	send(ch, namespaceMedia, ns.MediaErrors, nqn, nsid)
+	send(ch, namespaceDiscards, ns.Discards, nqn, nsid)
+	send(ch, namespaceZeroes, ns.WriteZeroes, nqn, nsid)
 	namespaceIO.collect(ch, &ns.IO, nqn, nsid)
 }
 

@@ -225,8 +225,8 @@ func TestLimits(t *testing.T) {
 	}
 	connectAdmin(cs[0], testNQN, 0)
 	connectAdmin(cs[1], testNQN, 0)
-	// Busy is no reason to give up for ever: no DNR.
-	cs[2].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy)
+	// A full subsystem answers as Linux's does. A busy target is no reason to give up for ever: no DNR.
+	cs[2].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy|dnr)
 	connectAdmin(cs[2], testNQN+"2", 0)
 	cs[3].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN+"2"), nvme.StatusConnectBusy)
 	cs[0].hangUp(nil)

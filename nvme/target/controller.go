@@ -60,7 +60,8 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	case len(t.controllers) >= t.limits.Controllers:
 		return nil, refuse(nvme.StatusConnectBusy, "the target has %d controllers, the limit", len(t.controllers))
 	case sub.maxCtrls > 0 && sub.controllers >= sub.maxCtrls:
-		return nil, refuse(nvme.StatusConnectBusy, "the subsystem has %d controllers, its limit", sub.controllers)
+		// A place may become free, but Linux's target sets DNR too, and its host reports both.
+		return nil, refuse(nvme.StatusConnectBusy|nvme.StatusDNR, "the subsystem has %d controllers, its limit", sub.controllers)
 	}
 	c.id = t.nextCNTLID()
 	t.controllers[c.id] = c

@@ -68,6 +68,7 @@ func (r *Request) nextDiscard() bool {
 		e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpDiscard, false, false
 		e.io.Offset, e.io.Length = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
 		e.io.Bufs = e.io.Bufs[:0]
+		e.ns.discards.Add(1)
 		return true
 	}
 	r.endChain(nvme.StatusSuccess)

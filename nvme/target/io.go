@@ -211,6 +211,7 @@ func (r *Request) writeZeroes() {
 	}
 	e.io.FUA = r.Cmd.FUA()
 	e.io.MayUnmap = r.Cmd.IOControl()&nvme.ControlDEAC != 0
+	e.ns.zeroes.Add(1)
 	r.submit((*Request).volumeDone)
 }
 

@@ -115,6 +115,15 @@ func fillRandom(rnd *rand.Rand, b []byte) {
 	b[0] = byte(rnd.Uint32())
 }
 
+// dsm is a command that discards n of the ranges, and its data.
+func dsm(n int, r ...nvme.DSMRange) (nvme.Command, []byte) {
+	var b []byte
+	for _, r := range r {
+		b = r.AppendTo(b)
+	}
+	return command(func(c *nvme.Command) { c.SetDSM(1, n, nvme.DSMDeallocate) }), b
+}
+
 func TestIOErrors(t *testing.T) {
 	v := newTestVolume(1<<20, 512) // 2048 blocks
 	s := connect(t, newTarget(t, v), testNQN)
@@ -122,13 +131,6 @@ func TestIOErrors(t *testing.T) {
 	c := s.io
 	big := make([]byte, 1<<20+512)
 	const out = nvme.StatusLBAOutOfRange | dnr
-	dsm := func(n int, r ...nvme.DSMRange) (nvme.Command, []byte) {
-		var b []byte
-		for _, r := range r {
-			b = r.AppendTo(b)
-		}
-		return command(func(c *nvme.Command) { c.SetDSM(1, n, nvme.DSMDeallocate) }), b
-	}
 	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite, nvme.OpCompare} {
 		c.fails(ioCommand(op, 2048, 1, 0), big[:512], out)
 		c.fails(ioCommand(op, 2047, 2, 0), big[:1024], out)
@@ -166,6 +168,20 @@ func TestIOErrors(t *testing.T) {
 	c.fails(getProperty(nvme.PropCAP), nil, nvme.StatusInvalidOpcode|dnr)
 	flush := command(func(c *nvme.Command) { c.SetFlush(3) })
 	c.fails(flush, nil, nvme.StatusInvalidNamespace|dnr)
+}
+
+// TestRangesCounted: discards and zeroes count by range that the volume sees.
+func TestRangesCounted(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	cmd, data := dsm(2, nvme.DSMRange{SLBA: 0, Blocks: 1}, nvme.DSMRange{SLBA: 8, Blocks: 2})
+	s.io.must(cmd, data)
+	s.io.must(ioCommand(nvme.OpWriteZeroes, 0, 8, 0), nil)
+	ns := tg.Snapshot().Subsystems[0].Namespaces[0]
+	if ns.Discards != 2 || ns.WriteZeroes != 1 {
+		t.Errorf("%d discards and %d write zeroes counted, want 2 and 1", ns.Discards, ns.WriteZeroes)
+	}
 }
 
 // TestMaxTransfer: MDTS bounds what moves data, and only that.

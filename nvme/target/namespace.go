@@ -27,6 +27,8 @@ type Namespace struct {
 	fixed       bool        // write protection can't be lifted
 	protected   atomic.Bool // writes are refused
 	mediaErrors atomic.Uint64
+	discards    atomic.Uint64 // ranges that the volume was told to discard
+	zeroes      atomic.Uint64 // ranges that it was told to fill with zeroes
 
 	state   atomic.Uint32 // nsRemoved …: 0 where commands just go on
 	gate    gate

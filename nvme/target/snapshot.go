@@ -45,6 +45,8 @@ type NamespaceStats struct {
 	ReadOnly    bool
 	Users       int    // requests that use it now
 	MediaErrors uint64 // errors of the volume that hosts saw as media errors
+	Discards    uint64 // ranges that the volume was told to discard
+	WriteZeroes uint64 // ranges that the volume was told to fill with zeroes
 	IO          IOStats
 }
 
@@ -112,6 +114,7 @@ func (s *Subsystem) snapshot() SubsystemStats {
 			NSID: ns.nsid, Kind: ns.info.Kind, Path: ns.info.Path,
 			Size: ns.blocks.Load() << ns.shift, ReadOnly: ns.protected.Load(),
 			Users: int(ns.users()), MediaErrors: ns.mediaErrors.Load(), IO: ns.stats(),
+			Discards: ns.discards.Load(), WriteZeroes: ns.zeroes.Load(),
 		})
 	}
 	for _, c := range s.t.controllersOf(s) {
