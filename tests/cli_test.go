@@ -110,6 +110,7 @@ func TestTargetFlags(t *testing.T) {
 		{args("serve --volume ssd:1GiB"), exitUsage, []string{`"ssd"`, "mem:SIZE", "pmem:PATH"}},
 		{args("serve --volume mem:1MiB --block-size 1000"), exitUsage, []string{"block size 1000", "power of two"}},
 		{args("serve --volume disk.img --size 1x"), exitUsage, []string{"--size", `"1x"`, "64MiB"}},
+		{args("serve --volume mem:1MiB --max-controllers -1"), exitUsage, []string{"--max-controllers -1", "1 or more"}},
 		{args("serve --volume mem:1MiB --in-capsule 3"), exitUsage, []string{"--in-capsule 3", "multiple of 16"}},
 		{args("serve --volume mem:1MiB --queue-depth 7"), exitUsage, []string{"--queue-depth 7", "32 to 1024"}},
 		{args("serve --volume mem:1MiB --busy-poll soon"), exitUsage, []string{"--busy-poll", `"soon"`, "500ms"}},

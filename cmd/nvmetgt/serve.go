@@ -31,6 +31,7 @@ type serveFlags struct {
 	inCapsule    cli.Size
 	inCapsuleSet bool
 	queueDepth   int
+	controllers  int
 	plainUDP     bool
 	busyPoll     time.Duration
 	fault        cli.Fault
@@ -104,6 +105,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
 	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
 	net.IntVar(&f.queueDepth, "queue-depth", 128, "`entries` of a queue at most")
+	net.IntVar(&f.controllers, "max-controllers", 0, "`number` of controllers at most, one a connected host (default 256, with discovery)")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")

@@ -63,6 +63,7 @@ func (s *server) openTarget() error {
 	sub := target.SubsystemConfig{
 		NQN: s.flags.nqn, Serial: s.flags.serial,
 		AllowAnyHost: len(s.flags.hosts) == 0, Hosts: s.flags.hosts,
+		MaxControllers: s.flags.controllers,
 	}
 	for _, v := range s.volumes {
 		sub.Namespaces = append(sub.Namespaces, target.NamespaceConfig{Volume: v})

@@ -48,6 +48,8 @@ func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
 		return cli.Usage("--serial %q has %d bytes: want at most %d", f.serial, len(f.serial), maxSerial)
 	case f.queueDepth < minQueueDepth || f.queueDepth > maxQueueDepth:
 		return cli.Usage("--queue-depth %d: want %d to %d", f.queueDepth, minQueueDepth, maxQueueDepth)
+	case f.controllers < 0:
+		return cli.Usage("--max-controllers %d: want 1 or more, or 0 for the default", f.controllers)
 	case f.inCapsule%16 != 0 || int64(f.inCapsule) > int64(inCapsule):
 		return cli.Usage("--in-capsule %d: want a multiple of 16, at most %d with RDMA and %d with TCP alone",
 			int64(f.inCapsule), maxInCapsuleRDMA, maxInCapsuleTCP)
