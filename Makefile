@@ -11,7 +11,7 @@ FUZZTIME ?= 5s
 # Points at which `make crash` lets the power fail, for each kind of volume.
 POINTS   ?= 10000
 
-.PHONY: crash speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: interop crash speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -26,8 +26,11 @@ demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, comp
 test: build setup ## everything that is tested here: unit, race detector, whole programs
 	tests/run.sh
 
-test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 15 minutes)
-	NVMEOF_LINUX=1 $(GO) test ./tests/linux -count=1 -timeout 40m -v
+test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 20 minutes)
+	NVMEOF_LINUX=1 $(GO) test -json ./tests/linux -count=1 -timeout 40m | $(GO) run ./tests/linux/interop $(PAGE)
+
+interop: ## test-linux, and its results into docs/interop.md
+	$(MAKE) test-linux PAGE='-page docs/interop.md'
 
 linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
 	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420

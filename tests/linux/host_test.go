@@ -1,12 +1,17 @@
 package linux
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
 )
@@ -15,12 +20,12 @@ import (
 func testHost(t *testing.T, p *peer, transport string) {
 	t.Run("volume", func(t *testing.T) {
 		volume := filepath.Join(t.TempDir(), "volume")
-		serve(t, "--volume", volume, "--size", "128MiB")
+		serve(t, "--volume", volume, "--size", "128MiB", "--metrics", metricsAddr)
 		t.Run("commands", func(t *testing.T) { testCommands(t, p, transport) })
 		t.Run("fio", func(t *testing.T) { testFio(t, p, transport) })
 		t.Run("discard", func(t *testing.T) { testDiscard(t, p, transport, volume) })
 		t.Run("ipv6", func(t *testing.T) {
-			dev := p.connectTo(t, transport, lab.HostAddr6.String())
+			dev := p.connectTo(t, transport, lab.HostAddr6.String(), testNQN)
 			p.verify(t, dev, "--size=4m --rw=randrw --bsrange=4k-128k")
 			p.disconnect(t)
 		})
@@ -36,22 +41,24 @@ func testHost(t *testing.T, p *peer, transport string) {
 // connect connects the kernel to nvmetgt, and returns the block device of namespace 1.
 func (p *peer) connect(t testing.TB, transport string, options ...string) string {
 	t.Helper()
-	return p.connectTo(t, transport, lab.HostAddr.String(), options...)
+	return p.connectTo(t, transport, hostAddr, testNQN, options...)
 }
 
-func (p *peer) connectTo(t testing.TB, transport, addr string, options ...string) string {
+// connectTo is connect for another address and subsystem.
+func (p *peer) connectTo(t testing.TB, transport, addr, nqn string, options ...string) string {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() { // leave nothing to the next test
 			_, _ = p.try(t, "umount /mnt/fs; nvme disconnect-all; dmesg -C")
 		}
 	})
-	p.must(t, fmt.Sprintf("nvme connect -t %s -a %s -s 4420 -n %s %s", transport, addr, testNQN, strings.Join(options, " ")))
+	p.must(t, fmt.Sprintf("nvme connect -t %s -a %s -s 4420 -n %s %s", transport, addr, nqn, strings.Join(options, " ")))
 	// The device of a namespace belongs to the subsystem (multipath), and has a size once it can
 	// be used; nvme0c0n1 is one path to it.
-	return strings.TrimSpace(p.must(t, `cd /sys/block; for i in $(seq 100); do
-		for n in nvme*n*; do case $n in *c*n*) continue; esac
-			[ -b /dev/$n ] && [ "$(cat $n/size)" != 0 ] && { echo /dev/$n; exit 0; }; done; sleep 0.1; done; exit 1`))
+	return strings.TrimSpace(p.must(t, `cd /sys/class/nvme-subsystem; for i in $(seq 100); do
+		s=$(dirname $(grep -lx `+nqn+` */subsysnqn))
+		for n in $s/nvme*n*; do case $n in *c*n*) continue; esac
+			d=/dev/${n#*/}; [ -b $d ] && [ "$(cat $n/size)" != 0 ] && { echo $d; exit 0; }; done; sleep 0.1; done; exit 1`))
 }
 
 // disconnect ends what connect began; the kernel must have nothing to say about it all.
@@ -63,13 +70,13 @@ func (p *peer) disconnect(t testing.TB) {
 
 // testCommands: what nvme-cli asks, it gets.
 func testCommands(t *testing.T, p *peer, transport string) {
-	where := fmt.Sprintf("-t %s -a %s -s 4420", transport, lab.HostAddr)
+	where := fmt.Sprintf("-t %s -a %s -s 4420", transport, hostAddr)
 	p.want(t, "nvme discover "+where, "subnqn:  "+testNQN)
 	dev := p.connect(t, transport)
 	ctrl := strings.TrimSpace(p.must(t, "ls -d /sys/class/nvme/nvme* | sed 's,.*/,/dev/,'"))
 	for _, c := range []struct{ line, text string }{
 		{"nvme list", dev},
-		{"nvme list-subsys", transport + " traddr=" + lab.HostAddr.String() + ",trsvcid=4420"},
+		{"nvme list-subsys", transport + " traddr=" + hostAddr + ",trsvcid=4420"},
 		{"nvme list-ns " + ctrl, "0x1"},
 		{"nvme id-ctrl " + ctrl, "subnqn    : " + testNQN},
 		{"nvme id-ns " + dev, "nsze    : 0x8000"}, // 128 MiB of 4 KiB blocks
@@ -124,31 +131,83 @@ func (p *peer) verify(t testing.TB, dev, options string) {
 
 // testFio: random and mixed sizes, with several queues and, over TCP, digests.
 func testFio(t *testing.T, p *peer, transport string) {
-	// A machine of one processor has a queue each for reads, for writes and for polling.
-	sets := [][]string{{"-i", "1"}, {"-i", "1", "-W", "1"}, {"-i", "1", "-W", "1", "-P", "1"}}
-	if transport == "tcp" {
-		sets = append(sets, []string{"-i", "1", "-g"}, []string{"-i", "1", "-g", "-G"})
+	sets := []struct {
+		options string
+		queues  int // with the admin queue
+	}{
+		{"-i 1", 2}, {"-i 2", 3}, {"-i 4", 5},
+		{"-i 1 -W 1 -P 1", 4}, // a queue each for reads, for writes and for polling
 	}
-	for _, options := range sets {
-		dev := p.connect(t, transport, options...)
+	if transport == "tcp" {
+		sets = append(sets, sets[0], sets[1])
+		sets[4].options, sets[5].options = "-i 1 -g", "-i 2 -g -G"
+	}
+	for _, set := range sets {
+		dev := p.connect(t, transport, set.options)
+		p.want(t, "cat /sys/class/nvme/nvme*/queue_count", fmt.Sprintln(set.queues))
 		p.verify(t, dev, "--size=8m --rw=randrw --bsrange=4k-256k")
-		p.verify(t, dev, "--size=4m --rw=write --bs=4k")
 		p.disconnect(t)
 	}
+	dev := p.connect(t, transport)
+	p.verify(t, dev, "--size=4m --rw=write --bs=4k")
+	p.disconnect(t)
 }
 
-// testDiscard: what the host discards, the file of the volume loses.
+// testDiscard: the volume sees discards and write zeroes as what they are, and its file loses
+// what the host discards.
 func testDiscard(t *testing.T, p *peer, transport, volume string) {
 	dev := p.connect(t, transport)
 	p.must(t, "dd if=/dev/urandom of="+dev+" bs=1M count=16 oflag=direct")
 	full := allocated(t, volume)
+	const discards, zeroes = "nvmeof_namespace_discarded_ranges_total", "nvmeof_namespace_zeroed_ranges_total"
+	d, z := metric(t, discards), metric(t, zeroes)
 	p.must(t, "blkdiscard -f -o 0 -l 8M "+dev)
+	if metric(t, discards) == d || metric(t, zeroes) != z {
+		t.Errorf("a discard: %v ranges discarded, %v zeroed", metric(t, discards)-d, metric(t, zeroes)-z)
+	}
 	if now := allocated(t, volume); now > full-7<<20 {
 		t.Errorf("the volume holds %d bytes after a discard of 8 MiB, %d before", now, full)
 	}
+	d = metric(t, discards)
 	p.must(t, "blkdiscard -f -z -o 8M -l 4M "+dev)
+	if metric(t, discards) != d || metric(t, zeroes) == z {
+		t.Errorf("write zeroes: %v ranges discarded, %v zeroed", metric(t, discards)-d, metric(t, zeroes)-z)
+	}
 	p.must(t, "cmp -n 12582912 "+dev+" /dev/zero")
 	p.disconnect(t)
+}
+
+// metricsAddr is where nvmetgt has its figures.
+var metricsAddr = net.JoinHostPort(hostAddr, "9090")
+
+// metric is a figure of namespace 1.
+func metric(t testing.TB, name string) (v float64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+metricsAddr+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, name+"{") {
+			if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' '):], &v); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // allocated is the space that a file takes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
@@ -12,9 +13,6 @@ import (
 
 // enabledEnv set to 1 says that the tests may install packages and boot machines.
 const enabledEnv = "NVMEOF_LINUX"
-
-// kernels are the versions that the tests run against.
-var kernels = []string{"6.12", "6.1"}
 
 var (
 	images map[string]*lab.Image
@@ -37,21 +35,23 @@ func TestMain(m *testing.M) {
 // run runs twice: first with the host's network, to download and build; then, in a namespace
 // of its own, with the tests.
 func run(m *testing.M) (code int, err error) {
-	if images, err = lab.Prepare(context.Background(), kernels...); err != nil {
+	dir, remove, err := lab.WorkDir()
+	if err != nil {
 		return 1, err
 	}
-	if binDir, err = os.MkdirTemp("", "nvmeof-linux-"); err != nil {
+	defer remove()
+	if images, err = lab.Prepare(context.Background(), lab.Kernels...); err != nil {
 		return 1, err
 	}
-	defer os.RemoveAll(binDir)
+	binDir = filepath.Join(dir, "bin")
+	if lab.Isolated() {
+		return m.Run(), nil
+	}
 	const module = "github.com/nvme-anywhere/nvmeof"
 	build := exec.Command("go", "build", "-o", binDir+"/", module+"/cmd/nvmetgt", module+"/cmd/nvmeinit")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("go build: %w\n%s", err, out)
 	}
-	if !lab.Isolated() {
-		return lab.Isolate(), nil
-	}
-	return m.Run(), nil
+	return lab.Isolate(), nil
 }

@@ -3,6 +3,7 @@ package linux
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,34 +20,48 @@ var mtus = []int{1500, 9000}
 
 // TestLinux runs everything against each kernel, with each MTU, one machine after the other.
 func TestLinux(t *testing.T) {
-	for _, version := range kernels {
-		for _, mtu := range mtus {
-			t.Run(fmt.Sprintf("%s/%d", version, mtu), func(t *testing.T) { testPeer(t, version, mtu) })
+	fs := &fileSystem{volume: filepath.Join(t.TempDir(), "volume")}
+	for _, mtu := range mtus {
+		for _, version := range lab.Kernels {
+			t.Run(fmt.Sprintf("%s/%d", version, mtu), func(t *testing.T) { testPeer(t, version, mtu, fs) })
 		}
 	}
 }
 
-func testPeer(t *testing.T, version string, mtu int) {
+// processors are as many as a machine needs for four I/O queues: Linux has no more than one a
+// processor.
+const processors = 4
+
+func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
+	if images[version] == nil {
+		t.Skipf("this Debian has no kernel %s", version)
+	}
 	if err := lab.Network(t.Context(), mtu); err != nil {
 		t.Fatal(err)
 	}
-	m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Image: images[version]})
+	m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
 	p := &peer{m}
+	watchFrames(t, p)
+	t.Attr("kernel", p.Image.Release+", "+strings.TrimSpace(p.must(t, "nvme version | head -n 1")))
 	p.must(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0")
 	p.must(t, "rdma link add rxe0 type rxe netdev eth0")
 	p.must(t, "dmesg -C")
-	for _, transport := range []string{"rdma", "tcp"} {
+	for _, transport := range transports {
 		t.Run("host/"+transport, func(t *testing.T) { testHost(t, p, transport) })
 		t.Run("target/"+transport, func(t *testing.T) { testTarget(t, p, transport) })
-		t.Run("faults/"+transport, func(t *testing.T) { testFaults(t, p, transport) })
+		t.Run("refusals/"+transport, func(t *testing.T) { testRefusals(t, p, transport) })
 	}
-	t.Run("filesystem", func(t *testing.T) { testFileSystem(t, p) })
+	t.Run("faults", func(t *testing.T) { testFaults(t, p) })
+	t.Run("filesystem", func(t *testing.T) { testFileSystem(t, p, fs) })
 	for _, line := range p.Complaints() {
 		t.Errorf("the kernel says: %s", line)
+	}
+	if last, crashed := p.Crashed(); crashed {
+		t.Errorf("the machine is gone; it said last:\n%s", last)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -16,8 +19,16 @@ import (
 
 const testNQN = "nqn.2026-11.io.nvme-anywhere:linux"
 
-// server is a running nvmetgt.
+// transports are those that everything is shown over.
+var transports = []string{"rdma", "tcp"}
+
+// hostAddr is where nvmetgt listens, besides IPv6.
+var hostAddr = lab.HostAddr.String()
+
+// server is nvmetgt, which may be killed and started again.
 type server struct {
+	nqn    string
+	args   []string
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	killed bool
@@ -27,12 +38,26 @@ type server struct {
 // serves. It ends with the test, which fails if it doesn't end cleanly.
 func serve(t testing.TB, args ...string) *server {
 	t.Helper()
-	args = append([]string{"serve", "--nqn", testNQN}, args...)
-	for _, transport := range []string{"rdma", "tcp"} {
-		args = append(args, "--listen", transport+"://"+lab.HostAddr.String()+":4420",
+	return serveOn(t, transports, testNQN, args...)
+}
+
+// serveOn is serve for other transports, and another name of the subsystem.
+func serveOn(t testing.TB, transports []string, nqn string, args ...string) *server {
+	t.Helper()
+	s := &server{nqn: nqn, args: append([]string{"serve", "--nqn", nqn}, args...)}
+	for _, transport := range transports {
+		s.args = append(s.args, "--listen", transport+"://"+hostAddr+":4420",
 			"--listen", transport+"://["+lab.HostAddr6.String()+"]:4420")
 	}
-	s := &server{cmd: exec.Command(filepath.Join(binDir, "nvmetgt"), args...)}
+	t.Cleanup(func() { s.stop(t) })
+	s.start(t)
+	return s
+}
+
+// start runs the program.
+func (s *server) start(t testing.TB) {
+	t.Helper()
+	s.cmd, s.killed = exec.Command(filepath.Join(binDir, "nvmetgt"), s.args...), true // until it runs
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Stderr = &s.stderr
 	out, err := s.cmd.StdoutPipe()
@@ -42,26 +67,33 @@ func serve(t testing.TB, args ...string) *server {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.stop(t) })
-	ready := make(chan bool, 1)
+	s.killed = false
+	if err := waitFor(out, "ready"); err != nil {
+		t.Fatalf("nvmetgt: %v", err)
+	}
+}
+
+// waitFor waits for a line of a program's output that begins with text, and reads the rest of
+// the output, so that the program can go on writing.
+func waitFor(out io.Reader, text string) error {
+	result := make(chan error, 1)
 	go func() {
 		lines := bufio.NewScanner(out)
 		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "ready") {
-				ready <- true
+			if strings.HasPrefix(lines.Text(), text) {
+				result <- nil
+				_, _ = io.Copy(io.Discard, out)
+				return
 			}
 		}
-		close(ready)
+		result <- fmt.Errorf("it ended before a line with %q", text)
 	}()
 	select {
-	case ok := <-ready:
-		if !ok {
-			t.Fatal("nvmetgt ended before it was ready")
-		}
+	case err := <-result:
+		return err
 	case <-time.After(time.Minute):
-		t.Fatal("nvmetgt was not ready within a minute")
+		return fmt.Errorf("no line with %q within a minute", text)
 	}
-	return s
 }
 
 // kill is kill -9.
@@ -101,4 +133,32 @@ func nvmeinit(t testing.TB, args ...string) (stdout, stderr string, code int) {
 		t.Fatal(err)
 	}
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// hold connects nvmeinit, from an address that no other program has, and returns what disconnects it.
+func hold(t testing.TB, transport, addr, from string) (end func()) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), "connect", "--hold",
+		"-t", transport, "-a", addr, "-n", testNQN, "-w", from)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		kill := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		_ = cmd.Wait() // an interrupt is no success
+	}
+	if err := waitFor(out, "connected to"); err != nil {
+		end()
+		t.Fatalf("nvmeinit connect --hold: %v: %s", err, stderr.String())
+	}
+	return end
 }

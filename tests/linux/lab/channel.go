@@ -133,3 +133,10 @@ func (c *channel) run(ctx context.Context, line string) (stdout, stderr string, 
 }
 
 func (c *channel) close() { c.conn.Close() }
+
+// dead says whether the machine has ended.
+func (c *channel) dead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,18 +16,26 @@ import (
 	"strings"
 )
 
+// Kernels are the versions that tests run against; a Debian may lack one.
+var Kernels = []string{"6.12", "6.1"}
+
 // Image is a kernel and its first file system, ready to boot.
 type Image struct {
 	Version string // as asked for: 6.1 or 6.12
 	Release string // as uname -r says it
-	kernel  string // path of the ELF kernel
-	files   string // path of the archive, without init
-	init    []byte // an archive with /init, to follow it
+	Kernel  string // path of the ELF kernel
+	Files   string // path of the archive, without init
+	Init    string // path of an archive with /init, to follow it
 }
 
 // Prepare installs what the host lacks, downloads Debian's packages, and makes the images that
-// the cache doesn't have: a minute or two the first time, a second later.
+// the cache doesn't have: a minute or two the first time, some seconds later. WorkDir must have
+// been called. A version that this Debian doesn't have is left out, if it has another. The process that Isolate started gets what the one before prepared.
 func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error) {
+	list := filepath.Join(os.TempDir(), "images.json")
+	if Isolated() {
+		return loadImages(list)
+	}
 	if os.Geteuid() != 0 {
 		return nil, errors.New("lab: it installs packages and makes network devices: run it as root")
 	}
@@ -38,20 +47,21 @@ func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error)
 		return nil, err
 	}
 	cache = filepath.Join(cache, "nvmeof-lab")
-	all, err := closure(ctx, packages)
-	if err != nil {
-		return nil, err
+	kernels, all, err := resolve(ctx, versions)
+	if err != nil { // perhaps it was never told what there is
+		if _, uerr := output(ctx, "", "apt-get", "update"); uerr != nil {
+			return nil, errors.Join(err, uerr)
+		}
+		if kernels, all, err = resolve(ctx, versions); err != nil {
+			return nil, err
+		}
 	}
 	init, err := buildInit(ctx)
 	if err != nil {
 		return nil, err
 	}
 	images := map[string]*Image{}
-	for _, v := range versions {
-		pkg, err := kernelPackage(ctx, v)
-		if err != nil {
-			return nil, err
-		}
+	for v, pkg := range kernels {
 		debs, err := download(ctx, cache, append([]string{pkg}, all...))
 		if err != nil {
 			return nil, err
@@ -60,33 +70,60 @@ func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error)
 		if err != nil {
 			return nil, err
 		}
-		image.init = init
+		image.Init = init
 		images[v] = image
 	}
-	return images, nil
-}
-
-// buildInit builds the guest's first program, and returns an archive with it.
-func buildInit(ctx context.Context) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "lab-init-")
+	b, err := json.Marshal(images)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	out := filepath.Join(dir, "init")
+	return images, os.WriteFile(list, b, 0o600)
+}
+
+// resolve returns the packages of the kernels, by version, and all others.
+func resolve(ctx context.Context, versions []string) (kernels map[string]string, all []string, err error) {
+	kernels = map[string]string{}
+	var lacking error
+	for _, v := range versions {
+		if kernels[v], err = kernelPackage(ctx, v); err != nil {
+			lacking = errors.Join(lacking, err)
+			delete(kernels, v)
+		}
+	}
+	if len(kernels) == 0 {
+		return nil, nil, lacking
+	}
+	all, err = closure(ctx, packages)
+	return kernels, all, err
+}
+
+func loadImages(name string) (images map[string]*Image, err error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(b, &images)
+	return images, err
+}
+
+// buildInit builds the guest's first program, and returns the path of an archive with it.
+func buildInit(ctx context.Context) (string, error) {
+	out := filepath.Join(os.TempDir(), "init")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out,
 		"github.com/nvme-anywhere/nvmeof/tests/linux/guest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("lab: build of the guest's init: %w\n%s", err, text)
+		return "", fmt.Errorf("lab: build of the guest's init: %w\n%s", err, text)
 	}
 	data, err := os.ReadFile(out)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var b bytes.Buffer
-	err = writeArchive(&b, files{"init": &file{mode: 0o755, data: data}})
-	return b.Bytes(), err
+	if err := writeArchive(&b, files{"init": &file{mode: 0o755, data: data}}); err != nil {
+		return "", err
+	}
+	return out + ".cpio", os.WriteFile(out+".cpio", b.Bytes(), 0o600)
 }
 
 // cached returns the image of these packages and contents, and makes it where it isn't there.
@@ -97,8 +134,8 @@ func cached(ctx context.Context, cache, version, release string, debs []string) 
 		fmt.Fprintln(sum, filepath.Base(d))
 	}
 	base := filepath.Join(cache, version+"-"+hex.EncodeToString(sum.Sum(nil)[:8]))
-	image := &Image{Version: version, Release: release, kernel: base + ".vmlinux", files: base + ".cpio"}
-	if _, err := os.Stat(image.files); err == nil {
+	image := &Image{Version: version, Release: release, Kernel: base + ".vmlinux", Files: base + ".cpio"}
+	if _, err := os.Stat(image.Files); err == nil {
 		return image, nil
 	}
 	if err := image.make(ctx, debs); err != nil {
@@ -123,7 +160,7 @@ func (i *Image) make(ctx context.Context, debs []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(i.kernel, kernel, 0o644); err != nil {
+	if err := os.WriteFile(i.Kernel, kernel, 0o644); err != nil {
 		return err
 	}
 	image, err := userland(ctx, source)
@@ -137,10 +174,10 @@ func (i *Image) make(ctx context.Context, debs []string) error {
 	if err := writeArchive(&b, image); err != nil {
 		return err
 	}
-	if err := os.WriteFile(i.files+".new", b.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(i.Files+".new", b.Bytes(), 0o644); err != nil {
 		return err
 	}
-	return os.Rename(i.files+".new", i.files)
+	return os.Rename(i.Files+".new", i.Files)
 }
 
 // worthKeeping says whether a file of a package may get into an image.

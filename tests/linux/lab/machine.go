@@ -19,12 +19,13 @@ import (
 
 // Config is what a machine is made of.
 type Config struct {
-	Name   string // at most 12 letters and digits
-	Number int    // its address is 198.18.0.Number; 2 to 254
-	MTU    int    // 0: 1500
-	Memory int    // MiB; 0: 1024
-	Image  *Image
-	Shell  bool // a person's shell on this terminal instead of Run
+	Name       string // at most 11 letters and digits
+	Number     int    // its address is 198.18.0.Number; 2 to 252
+	MTU        int    // 0: 1500
+	Memory     int    // MiB; 0: 1024
+	Processors int    // 0: 1
+	Image      *Image
+	Shell      bool // a person's shell on this terminal instead of Run
 }
 
 // bootTimeout is how long a machine may take to answer; an idle host needs 10 s.
@@ -49,6 +50,9 @@ func Boot(ctx context.Context, c Config) (_ *Machine, err error) {
 	if c.Memory == 0 {
 		c.Memory = 1024
 	}
+	if c.Processors == 0 {
+		c.Processors = 1
+	}
 	m := &Machine{Config: c}
 	n := byte(c.Number)
 	m.Addr = netip.AddrFrom4([4]byte{198, 18, 0, n})
@@ -64,7 +68,7 @@ func Boot(ctx context.Context, c Config) (_ *Machine, err error) {
 			m.Close()
 		}
 	}()
-	if err := tap(ctx, "tap-"+c.Name, c.MTU); err != nil {
+	if err := tap(ctx, m.tapName(), c.MTU); err != nil {
 		return nil, err
 	}
 	if err := m.start(); err != nil {
@@ -81,15 +85,21 @@ func Boot(ctx context.Context, c Config) (_ *Machine, err error) {
 
 func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
+// tapName is the host's end of the machine's network.
+func (m *Machine) tapName() string { return "tap-" + m.Name }
+
 // start runs QEMU.
 func (m *Machine) start() error {
-	initrd, err := os.ReadFile(m.Image.files)
-	if err != nil {
-		return err
+	var initrd []byte // the kernel unpacks archives that follow one another
+	for _, name := range []string{m.Image.Files, m.Image.Init} {
+		archive, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		initrd = append(initrd, archive...)
 	}
-	// The kernel unpacks archives that follow one another.
 	//nolint:gosec // the directory is ours
-	if err := os.WriteFile(m.path("initrd"), append(initrd, m.Image.init...), 0o600); err != nil {
+	if err := os.WriteFile(m.path("initrd"), initrd, 0o600); err != nil {
 		return err
 	}
 	m.qemu = exec.Command("qemu-system-x86_64", m.arguments()...)
@@ -132,12 +142,12 @@ func (m *Machine) arguments() []string {
 		"-name", m.Name, "-accel", "tcg,thread=multi,tb-size=256",
 		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe",
 		"-machine", "q35,usb=off,sata=off,smbus=off,vmport=off,hpet=off",
-		"-smp", "1", "-m", fmt.Sprint(m.Memory), "-rtc", "base=utc",
+		"-smp", fmt.Sprint(m.Processors), "-m", fmt.Sprint(m.Memory), "-rtc", "base=utc",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-		"-kernel", m.Image.kernel, "-initrd", m.path("initrd"), "-append", strings.Join(kernel, " "),
+		"-kernel", m.Image.Kernel, "-initrd", m.path("initrd"), "-append", strings.Join(kernel, " "),
 		"-serial", serial,
 		"-device", "virtio-rng-pci",
-		"-netdev", "tap,id=n0,ifname=tap-" + m.Name + ",script=no,downscript=no",
+		"-netdev", "tap,id=n0,ifname=" + m.tapName() + ",script=no,downscript=no",
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=n0,mac=52:54:00:18:00:%02x,host_mtu=%d,romfile=%s", m.Number, m.MTU, plain),
 		"-device", "virtio-serial-pci",
 		"-chardev", "socket,id=c0,path=" + m.path("control") + ",server=on,wait=off",
@@ -157,9 +167,9 @@ func (m *Machine) Thaw() { _ = m.qemu.Process.Signal(syscall.SIGCONT) }
 // Plug connects the machine's network or, not in, cuts it: the machine sees no link go down.
 func (m *Machine) Plug(ctx context.Context, in bool) error {
 	if in {
-		return ip(ctx, "link set tap-"+m.Name+" master "+bridge)
+		return ip(ctx, "link set "+m.tapName()+" master "+bridge)
 	}
-	return ip(ctx, "link set tap-"+m.Name+" nomaster")
+	return ip(ctx, "link set "+m.tapName()+" nomaster")
 }
 
 // Close ends the machine at once. What it had connected to sees it go silent.
@@ -171,7 +181,7 @@ func (m *Machine) Close() {
 		_ = m.qemu.Process.Kill()
 		_ = m.qemu.Wait()
 	}
-	_ = ip(context.Background(), "link del tap-"+m.Name)
+	_ = ip(context.Background(), "link del "+m.tapName())
 	_ = os.RemoveAll(m.dir)
 }
 
@@ -201,6 +211,14 @@ func (m *Machine) Complaints() []string {
 	return complaints.FindAllString(string(b), -1)
 }
 
+// Crashed says whether the machine no longer answers, and what it and QEMU said last.
+func (m *Machine) Crashed() (last string, crashed bool) {
+	if !m.channel.dead() {
+		return "", false
+	}
+	return m.consoleTail(), true
+}
+
 // consoleTail is the end of what the machine and QEMU said, for errors.
 func (m *Machine) consoleTail() string {
 	var all []byte
@@ -208,5 +226,5 @@ func (m *Machine) consoleTail() string {
 		b, _ := os.ReadFile(m.path(name))
 		all = append(all, b...)
 	}
-	return string(all[max(0, len(all)-2000):])
+	return string(all[max(0, len(all)-6000):])
 }

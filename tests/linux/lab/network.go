@@ -18,6 +18,9 @@ import (
 var (
 	HostAddr  = netip.MustParseAddr("198.18.0.1")
 	HostAddr6 = netip.MustParseAddr("fd00:18::1")
+
+	// OtherAddrs are the host's as well: for more RNICs.
+	OtherAddrs = []netip.Addr{netip.MustParseAddr("198.18.0.253"), netip.MustParseAddr("198.18.0.254")}
 )
 
 // isolatedEnv marks the process that has the network to itself.
@@ -61,6 +64,8 @@ func Network(ctx context.Context, mtu int) error {
 		"link add "+bridge+" type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
 		fmt.Sprintf("link set %s mtu %d up", bridge, mtu),
 		fmt.Sprintf("addr add %s/24 dev %s", HostAddr, bridge),
+		fmt.Sprintf("addr add %s/24 dev %s", OtherAddrs[0], bridge),
+		fmt.Sprintf("addr add %s/24 dev %s", OtherAddrs[1], bridge),
 		fmt.Sprintf("addr add %s/64 dev %s nodad", HostAddr6, bridge))
 }
 

@@ -18,21 +18,47 @@ import (
 func main() {
 	version := flag.String("kernel", "6.12", "Debian's kernel: 6.1 or 6.12")
 	mtu := flag.Int("mtu", 1500, "`bytes` of an IP packet")
+	prepare := flag.Bool("prepare", false, "install and download what the tests need, for both kernels, and boot nothing")
 	flag.Parse()
+	if *prepare {
+		if err := prepareAll(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(*version, *mtu, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
+func prepareAll() error {
+	_, remove, err := lab.WorkDir()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	_, err = lab.Prepare(context.Background(), lab.Kernels...)
+	return err
+}
+
 func run(version string, mtu int, beside []string) error {
 	ctx := context.Background()
+	_, remove, err := lab.WorkDir()
+	if err != nil {
+		return err
+	}
+	defer remove()
 	images, err := lab.Prepare(ctx, version)
 	if err != nil {
 		return err
 	}
 	if !lab.Isolated() {
-		os.Exit(lab.Isolate())
+		if code := lab.Isolate(); code != 0 {
+			return fmt.Errorf("exit code %d", code)
+		}
+		return nil
 	}
 	if err := lab.Network(ctx, mtu); err != nil {
 		return err

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const run1 = `not an event
+{"Action":"run","Test":"TestLinux"}
+{"Action":"run","Test":"TestLinux/6.12/9000"}
+{"Action":"run","Test":"TestLinux/6.12/9000/target/rdma"}
+{"Action":"output","Test":"TestLinux/6.12/9000/target/rdma","Output":"said\n"}
+{"Action":"attr","Test":"TestLinux/6.12/9000/target/rdma","Key":"it-printed","Value":"one | two"}
+{"Action":"pass","Test":"TestLinux/6.12/9000/target/rdma"}
+{"Action":"run","Test":"TestLinux/6.12/9000/target/tcp"}
+{"Action":"attr","Test":"TestLinux/6.12/9000/target/tcp","Key":"it-printed","Value":"one | two"}
+{"Action":"pass","Test":"TestLinux/6.12/9000/target/tcp"}
+{"Action":"pass","Test":"TestLinux/6.12/9000"}
+{"Action":"run","Test":"TestLinux/6.1/1500/target/tcp"}
+{"Action":"skip","Test":"TestLinux/6.1/1500/target/tcp"}
+{"Action":"run","Test":"TestLinux/6.1/1500/new"}
+{"Action":"fail","Test":"TestLinux/6.1/1500/new"}
+{"Action":"fail","Test":"TestLinux"}
+{"Action":"run","Test":"TestOther"}
+{"Action":"run","Test":"TestOther/6.12"}
+{"Action":"fail"}
+`
+
+const page1 = `### NVMe over Fabrics
+
+| | 6.1, MTU 1500 | 6.12, MTU 9000 |
+|---|---|---|
+| nvmeinit → Linux target: discover, connect, identify, write, read, verify, bench, refusals | TCP skipped | RDMA, TCP |
+| new | **failed** |  |
+
+nvmeinit → Linux target: discover, connect, identify, write, read, verify, bench, refusals: it printed (6.12, MTU 9000 RDMA TCP):
+
+    one
+    two
+
+### TestOther
+
+| | 6.12 |
+|---|---|
+| all together | **didn't end** |
+`
+
+func TestPage(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("# Head\n"+begin+"old\n"+end+"tail\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := run(strings.NewReader(run1), &out, page); !errors.Is(err, errFailed) {
+		t.Errorf("a run with a failure: %v", err)
+	}
+	if out.String() != "not an event\nsaid\n" {
+		t.Errorf("passed on: %q", out.String())
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "# Head\n" + begin + "\n" + page1 + "\n" + end + "tail\n"; string(got) != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestCutOff: a run that was killed has not passed.
+func TestCutOff(t *testing.T) {
+	for _, in := range []string{"", `{"Action":"pass"}`, `{"Action":"run","Test":"TestLinux"}`} {
+		if err := run(strings.NewReader(in), &strings.Builder{}, ""); err == nil {
+			t.Errorf("%q passed", in)
+		}
+	}
+}
+
+func TestPageWithoutMarkers(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("# Head\n"+end+begin), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(strings.NewReader(run1), &strings.Builder{}, page); err == nil || errors.Is(err, errFailed) {
+		t.Error("a page without markers was rewritten")
+	}
+}

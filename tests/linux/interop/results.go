@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// results are those of one run.
+type results struct {
+	tests  map[string]*test
+	order  []string // names of tests, as they began
+	failed bool
+	ended  bool // the run, rather than being cut off
+}
+
+// test is one test of a run.
+type test struct {
+	place
+	result string // pass, fail or skip; empty for one that didn't end
+	notes  [][2]string
+
+	parent    bool // it has subtests
+	explained bool // one of them failed, and so it does
+}
+
+// place is where a test stands in the matrix; it follows from its name.
+type place struct {
+	group     string // the test function
+	what      string // the row
+	peer      string // the column: kernel and MTU
+	transport string // within the cell; may be empty
+}
+
+var (
+	kernelPart    = regexp.MustCompile(`^\d+\.\d+$`)
+	mtuPart       = regexp.MustCompile(`^(1500|9000)$`)
+	transportPart = regexp.MustCompile(`^(rdma|tcp)$`)
+)
+
+// placeOf finds the kernel, the MTU and the transport among the parts of a test's name.
+func placeOf(name string) (p place) {
+	parts := strings.Split(name, "/")
+	p.group = parts[0]
+	var what, peer []string
+	for _, part := range parts[1:] {
+		switch {
+		case kernelPart.MatchString(part):
+			peer = append(peer, part)
+		case mtuPart.MatchString(part):
+			peer = append(peer, "MTU "+part)
+		case transportPart.MatchString(part):
+			p.transport = strings.ToUpper(part)
+		default:
+			what = append(what, part)
+		}
+	}
+	p.what, p.peer = strings.Join(what, "/"), strings.Join(peer, ", ")
+	return p
+}
+
+func (r *results) add(e *event) {
+	if e.Action == "fail" {
+		r.failed = true
+	}
+	if e.Test == "" {
+		r.ended = r.ended || slices.Contains([]string{"pass", "fail", "skip"}, e.Action)
+		return
+	}
+	t := r.tests[e.Test]
+	if t == nil {
+		t = &test{place: placeOf(e.Test)}
+		r.tests[e.Test] = t
+		r.order = append(r.order, e.Test)
+		for _, p := range r.above(e.Test) {
+			p.parent = true
+		}
+	}
+	switch e.Action {
+	case "pass", "skip":
+		t.result = e.Action
+	case "fail":
+		t.result = e.Action
+		for _, p := range r.above(e.Test) {
+			p.explained = true
+		}
+	case "attr":
+		t.notes = append(t.notes, [2]string{e.Key, e.Value})
+	}
+}
+
+// above are the tests that a test is a part of.
+func (r *results) above(name string) (all []*test) {
+	for i, c := range name {
+		if t := r.tests[name[:i]]; c == '/' && t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// ordered are the tests as they began, those of the group alone.
+func (r *results) ordered(group string) (all []*test) {
+	for _, name := range r.order {
+		if t := r.tests[name]; t.group == group {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (r *results) groups() (all []string) {
+	for _, name := range r.order {
+		if g := r.tests[name].group; !slices.Contains(all, g) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// markdown is everything as a page has it.
+func (r *results) markdown() string {
+	var b strings.Builder
+	for _, g := range r.groups() {
+		fmt.Fprintf(&b, "\n### %s\n", heading(g))
+		tests := r.ordered(g)
+		matrix(&b, tests)
+		notes(&b, tests)
+	}
+	return b.String()
+}
+
+// matrix writes the results of the tests that have no subtests, or failed by themselves, a row
+// for each thing and a column for each peer.
+func matrix(b *strings.Builder, tests []*test) {
+	var rows, peers []string
+	cells := map[[2]string][]string{}
+	for _, t := range tests {
+		if t.parent && (t.result != "fail" || t.explained) {
+			continue
+		}
+		if !slices.Contains(rows, t.what) {
+			rows = append(rows, t.what)
+		}
+		if !slices.Contains(peers, t.peer) {
+			peers = append(peers, t.peer)
+		}
+		at := [2]string{t.what, t.peer}
+		cells[at] = append(cells[at], t.cell())
+	}
+	slices.SortFunc(peers, byVersion)
+	fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(peers, " | "), strings.Repeat("---|", len(peers)))
+	for _, row := range rows {
+		fmt.Fprintf(b, "| %s |", description(row))
+		for _, p := range peers {
+			fmt.Fprintf(b, " %s |", strings.Join(cells[[2]string{row, p}], ", "))
+		}
+		b.WriteString("\n")
+	}
+}
+
+// cell is what a cell says of the test: the transport over which it passed, or more of others.
+func (t *test) cell() string {
+	name := t.transport
+	switch {
+	case t.result == "pass" && name == "":
+		return "passed"
+	case t.result == "pass":
+		return name
+	case t.result == "skip":
+		return strings.TrimSpace(name + " skipped")
+	case t.result == "fail":
+		return strings.TrimSpace(name + " **failed**")
+	}
+	return strings.TrimSpace(name + " **didn't end**")
+}
+
+// byVersion compares names with numbers in them: 6.1 comes before 6.12, and that before 7.0.
+func byVersion(a, b string) int {
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+var number = regexp.MustCompile(`\d+`)
+
+func numbers(s string) (all []int) {
+	for _, d := range number.FindAllString(s, -1) {
+		n := 0
+		_, _ = fmt.Sscan(d, &n)
+		all = append(all, n)
+	}
+	return all
+}
+
+// notes writes what the tests noted, once for all of those that noted the same.
+func notes(b *strings.Builder, tests []*test) {
+	type note struct{ what, key, value string }
+	from := map[note]map[string][]string{} // transports by peer
+	var order []note
+	for _, t := range tests {
+		for _, kv := range t.notes {
+			n := note{t.what, kv[0], kv[1]}
+			if from[n] == nil {
+				from[n] = map[string][]string{}
+				order = append(order, n)
+			}
+			if by := from[n]; !slices.Contains(by[t.peer], t.transport) {
+				by[t.peer] = append(by[t.peer], t.transport)
+			}
+		}
+	}
+	for _, n := range order {
+		var where []string
+		for _, p := range slices.SortedFunc(maps.Keys(from[n]), byVersion) {
+			where = append(where, strings.TrimSpace(p+" "+strings.Join(from[n][p], " ")))
+		}
+		fmt.Fprintf(b, "\n%s%s (%s):\n\n", prefix(n.what), strings.ReplaceAll(n.key, "-", " "), strings.Join(where, "; "))
+		for _, line := range strings.Split(n.value, lineBreak) {
+			fmt.Fprintf(b, "    %s\n", line)
+		}
+	}
+}
+
+// lineBreak stands in a note for the end of a line, which it can't have.
+const lineBreak = " | "
+
+func prefix(what string) string {
+	if what == "" {
+		return ""
+	}
+	return description(what) + ": "
+}

@@ -1,0 +1,82 @@
+package linux
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+// refusals are connections that a target refuses, or grants with less than was asked for.
+var refusals = []struct {
+	name    string
+	options string   // of nvme connect
+	ours    []string // of nvmetgt
+	kernels string   // the same for the kernel's target, in the directory of its subsystem
+	full    bool     // two others are connected; Linux 6.1 has no limit below
+}{
+	{name: "wrong-nqn", options: "-s 4420 -n " + testNQN + ".not"},
+	{name: "wrong-port", options: "-s 4499 -n " + testNQN},
+	{name: "wrong-host", options: "-s 4420 -n " + testNQN,
+		ours: []string{"--allow-host", "nqn.2026-11.io.nvme-anywhere:another"}, kernels: "echo 0 > attr_allow_any_host"},
+	{name: "full-target", options: "-s 4420 -n " + testNQN, full: true,
+		ours: []string{"--max-controllers", "2"}, kernels: "echo 2 > attr_cntlid_max"},
+	{name: "deep-queue", options: "-s 4420 -Q 1024 -n " + testNQN},
+}
+
+// testRefusals: the host prints the same of nvmetgt as of the kernel's target, which listens in
+// the same machine.
+func testRefusals(t *testing.T, p *peer, transport string) {
+	for _, c := range refusals {
+		t.Run(c.name, func(t *testing.T) {
+			p.export(t, transport)
+			if c.kernels != "" {
+				p.must(t, "cd /sys/kernel/config/nvmet/subsystems/"+testNQN+" && "+c.kernels)
+			}
+			kernels := p.said(t, transport, p.Addr.String(), c.options, c.full)
+			depth := "128"
+			if strings.Contains(kernels, "success") && !strings.Contains(kernels, "clamping") {
+				depth = "1024" // over TCP the kernel's target of 6.1 has as many
+			}
+			serve(t, append([]string{"--volume", "mem:64MiB", "--queue-depth", depth}, c.ours...)...)
+			ours := p.said(t, transport, hostAddr, c.options, c.full)
+			if ours != kernels {
+				t.Errorf("of nvmetgt the host prints:\n%sof the kernel's target:\n%s", ours, kernels)
+			}
+			t.Attr("printed", strings.ReplaceAll(strings.TrimSpace(ours), "\n", " | "))
+		})
+	}
+}
+
+// variable are the parts of what the host prints that depend on the target's address.
+var variable = regexp.MustCompile(`nvme\d+|198\.18\.0\.\d+|(?m:^\[ *[\d.]+\] )`)
+
+// said is what nvme-cli and the kernel say about a connection, without what must differ.
+func (p *peer) said(t testing.TB, transport, addr, options string, full bool) string {
+	t.Helper()
+	connect := fmt.Sprintf("nvme connect -t %s -a %s %s", transport, addr, options)
+	if full {
+		for _, from := range lab.OtherAddrs {
+			defer hold(t, transport, addr, from.String())()
+		}
+	}
+	p.must(t, "dmesg -C")
+	out := p.must(t, connect+" 2>&1 && echo success || echo exit code $?")
+	out += p.must(t, "dmesg -c | grep 'nvme nvme' || true")
+	_, err := p.try(t, "nvme disconnect-all; for i in $(seq 100); do ls /sys/class/nvme/nvme* >/dev/null 2>&1 || exit 0; sleep 0.1; done; exit 1")
+	if err != nil {
+		t.Error(err)
+	}
+	p.must(t, "dmesg -C")
+	return variable.ReplaceAllStringFunc(out, func(s string) string {
+		switch s[0] {
+		case 'n':
+			return "nvmeX"
+		case '[':
+			return ""
+		}
+		return "TARGET"
+	})
+}
