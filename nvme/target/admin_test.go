@@ -187,7 +187,7 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatNumberOfQueues, 0xffff, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
 		{nvme.FeatWriteAtomicity, 1, 0, 0, 1, 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
-		{nvme.FeatAsyncEvent, uint32(nvme.AENANA), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
+		{nvme.FeatAsyncEvent, uint32(nvme.AENTelemetry), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
 		{nvme.FeatKATO, 7001, 0, 0, 7100, 0},
 		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
 	} {

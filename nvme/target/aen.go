@@ -14,14 +14,15 @@ type eventKind uint8
 
 const (
 	eventNamespace eventKind = iota
+	eventANA
 	eventDiscovery
 	eventKinds
 )
 
 // What the host is told of each kind, and the bit of feature 0Bh that allows it.
 var (
-	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventDiscoveryChanged}
-	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENDiscovery}
+	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventANAChanged, nvme.EventDiscoveryChanged}
+	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENANA, nvme.AENDiscovery}
 )
 
 // events are the event requests that a controller holds and the events that wait for one.

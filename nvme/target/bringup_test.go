@@ -97,8 +97,11 @@ func checkIdentifyController(t *testing.T, q *fakeConn, cntlid uint16) {
 		t.Errorf("Fabrics fields: KAS %d IOCCSZ %d IORCSZ %d ICDOFF %d MSDBD %d", id.KAS, id.IOCCSZ, id.IORCSZ, id.ICDOFF, id.MSDBD)
 	case id.SGLS&nvme.SGLSSupported == 0, id.SGLS&nvme.SGLSKeyed == 0:
 		t.Errorf("SGLS %#x", id.SGLS)
-	case id.CMIC&nvme.CMICMultiCtrl == 0, id.CMIC&nvme.CMICANA != 0:
+	case id.CMIC&nvme.CMICMultiCtrl == 0, id.CMIC&nvme.CMICANA == 0:
 		t.Errorf("CMIC %#x", id.CMIC)
+	case id.MNAN == 0, id.MNAN > id.NN, id.NANAGRPID == 0, id.ANAGRPMAX < id.NANAGRPID, id.ANATT == 0,
+		nvme.ANALogSize(id.NANAGRPID, id.MNAN) > uint64(id.MaxTransfer()): // Linux demands all of these
+		t.Errorf("ANA: MNAN %d NN %d NANAGRPID %d ANAGRPMAX %d ANATT %d", id.MNAN, id.NN, id.NANAGRPID, id.ANAGRPMAX, id.ANATT)
 	case id.MaxTransfer() != 1<<20:
 		t.Errorf("MDTS %d", id.MDTS)
 	case id.MAXCMD != 128, id.SQES != 0x66, id.CQES != 0x44:

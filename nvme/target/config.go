@@ -65,6 +65,8 @@ type NamespaceConfig struct {
 	EUI64 [8]byte
 
 	ReadOnly bool // write protected, whatever the volume allows
+
+	ANAGroup uint32 // 1 to MaxANAGroup; 0: 1. Target.SetANAState sets the states of groups.
 }
 
 // MaxNSID is the largest NSID.
@@ -189,6 +191,9 @@ func (s *SubsystemConfig) Validate() error {
 func (n *NamespaceConfig) Validate() error {
 	if n.NSID > MaxNSID {
 		return configError("namespace %d: the largest NSID is %d", n.NSID, MaxNSID)
+	}
+	if n.ANAGroup > MaxANAGroup {
+		return configError("namespace %d: ANA group %d, the largest is %d", n.NSID, n.ANAGroup, MaxANAGroup)
 	}
 	if n.Volume == nil {
 		return configError("namespace %d has no volume", n.NSID)

@@ -23,7 +23,8 @@ type Controller struct {
 	attr    ConnAttr // of the admin queue
 	since   time.Time
 
-	live   atomic.Bool // enabled and ready: commands are executed
+	ana    atomic.Pointer[anaStates] // of its port; nil: all optimized
+	live   atomic.Bool               // enabled and ready: commands are executed
 	errors errorLog
 
 	mu       sync.Mutex
@@ -65,6 +66,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	}
 	c.id = t.nextCNTLID()
 	t.controllers[c.id] = c
+	t.giveANA(c)
 	sub.controllers++
 	return c, nil
 }

@@ -79,7 +79,7 @@ func (c *Controller) supportedEvents() nvme.AsyncEventConfig {
 	if c.sub.discovery {
 		return nvme.AENDiscovery
 	}
-	return nvme.AENNamespace
+	return nvme.AENNamespace | nvme.AENANA
 }
 
 // healthEvents may always be configured, though nothing here ever becomes unhealthy.
@@ -327,6 +327,9 @@ func (r *Request) setWriteProtect() {
 	switch {
 	case ns == nil:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return
+	case !anaStatus(c.anaState(ns.anaGroup)).OK():
+		r.respond(anaStatus(c.anaState(ns.anaGroup)))
 		return
 	case state > writeProtected:
 		r.fail(nvme.StatusInvalidField, offCDW11)

@@ -155,6 +155,11 @@ func (r *Request) runFused(ns *Namespace) {
 		}
 		half.engine.ns = ns
 	}
+	// Of the two the Write is what hosts are kept from.
+	if st := r.permission(ns.state.Load()); !st.OK() {
+		r.endFused(ns, nvme.StatusAbortFailedFused, st)
+		return
+	}
 	if ns.protected.Load() {
 		r.endFused(ns, nvme.StatusAbortFailedFused, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
 		return

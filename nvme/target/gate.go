@@ -11,6 +11,7 @@ import (
 const (
 	nsRemoved uint32 = 1 << iota // gone, or going
 	nsClosed                     // somebody has the namespace alone, or waits for that
+	nsBarred                     // its ANA group can't be reached through some port
 )
 
 // gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
@@ -44,7 +45,7 @@ func (r *Request) admit(s uint32) bool {
 	e := &r.engine
 	ns := e.ns
 	if s&(nsRemoved|nsClosed) == 0 {
-		return true
+		return r.allowed(s)
 	}
 	e.ns = nil
 	ns.put(e.q.shard)
@@ -56,6 +57,28 @@ func (r *Request) admit(s uint32) bool {
 		return false
 	}
 	return r.namespace() // it has been opened meanwhile
+}
+
+// allowed says whether the host may do what the command wants. It responds and returns false
+// where it may not.
+func (r *Request) allowed(s uint32) bool {
+	st := r.permission(s)
+	if !st.OK() {
+		r.respond(st)
+	}
+	return st.OK()
+}
+
+// permission is success where the host may do what the command wants.
+func (r *Request) permission(s uint32) nvme.Status {
+	e := &r.engine
+	if s&nsBarred != 0 {
+		// Without Do Not Retry: another path may do.
+		if st := anaStatus(e.q.ctrl.anaState(e.ns.anaGroup)); !st.OK() {
+			return st
+		}
+	}
+	return nvme.StatusSuccess
 }
 
 // park keeps r until the namespace is opened; false where it is open.

@@ -104,7 +104,9 @@ func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status
 		d := nvme.NSDescriptors{UUID: ns.uuid, NGUID: ns.nguid, EUI64: ns.eui64, CSI: nvme.CSINVM, HasCSI: true}
 		return d.AppendTo(nil), 0, 0
 	case cns == nvme.CNSIndependentNamespace:
-		p := nvme.IdentifyNamespaceIndependent{NMIC: nvme.NMICShared, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady}
+		p := nvme.IdentifyNamespaceIndependent{
+			NMIC: nvme.NMICShared, ANAGRPID: ns.anaGroup, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady,
+		}
 		return p.AppendTo(nil), 0, 0
 	}
 	return ns.identify(), 0, 0
@@ -134,10 +136,11 @@ func (ns *Namespace) identify() []byte {
 	n := ns.blocks.Load()
 	p := nvme.IdentifyNamespace{
 		NSZE: n, NCAP: n, NUSE: n,
-		NSFEAT: nvme.NSFEATOptPerf,
-		NMIC:   nvme.NMICShared,
-		NSATTR: ns.attributes(),
-		NGUID:  ns.nguid, EUI64: ns.eui64,
+		NSFEAT:   nvme.NSFEATOptPerf,
+		NMIC:     nvme.NMICShared,
+		NSATTR:   ns.attributes(),
+		ANAGRPID: ns.anaGroup,
+		NGUID:    ns.nguid, EUI64: ns.eui64,
 		NVMCAP: nvme.Uint128From(n << ns.shift),
 	}
 	p.LBAF[0].LBADS = uint8(ns.shift)
@@ -193,6 +196,8 @@ func (c *Controller) identifyController() []byte {
 // write cache is always there, for a namespace that has one may be added at any time.
 func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
+	p.CMIC |= nvme.CMICANA
+	p.ANATT, p.ANACAP, p.ANAGRPMAX, p.NANAGRPID = anaTransition, anaCaps, MaxANAGroup, MaxANAGroup
 	p.LPA |= nvme.LPASMARTPerNS | nvme.LPAEffects
 	p.SQES, p.CQES = 0x66, 0x44
 	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()

@@ -72,6 +72,8 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 		return p.AppendTo(nil), 0, 0
 	case nvme.LogEffects:
 		return effectsLog(), 0, 0
+	case nvme.LogANA:
+		return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, r.Cmd.LogRAE()), 0, 0
 	}
 	return c.discoveryLog(r.Cmd.LogRAE()), 0, 0
 }
@@ -82,7 +84,7 @@ func (c *Controller) hasLog(lid nvme.LID) bool {
 		return true
 	case nvme.LogDiscovery:
 		return c.sub.discovery
-	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects:
+	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects, nvme.LogANA:
 		return !c.sub.discovery
 	}
 	return false

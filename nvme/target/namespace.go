@@ -21,6 +21,7 @@ type Namespace struct {
 	align  uintptr       // alignment of buffers that the volume needs, less one
 	blocks atomic.Uint64 // size
 
+	anaGroup    uint32
 	uuid, nguid [16]byte
 	eui64       [8]byte
 
@@ -50,9 +51,10 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 	info := c.Volume.Info()
 	ns := &Namespace{
 		sub: sub, nsid: nsid, volume: c.Volume, info: info,
-		shift: uint(bits.TrailingZeros(uint(info.BlockSize))),
-		align: uintptr(max(info.Align, 1) - 1),
-		uuid:  c.UUID, nguid: c.NGUID, eui64: c.EUI64,
+		shift:    uint(bits.TrailingZeros(uint(info.BlockSize))),
+		align:    uintptr(max(info.Align, 1) - 1),
+		anaGroup: max(c.ANAGroup, 1),
+		uuid:     c.UUID, nguid: c.NGUID, eui64: c.EUI64,
 		fixed:   info.ReadOnly || c.ReadOnly,
 		drained: make(chan struct{}, 1),
 	}

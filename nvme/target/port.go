@@ -19,6 +19,8 @@ type Port struct {
 	Secure bool
 	// TSAS is Transport Specific Address Subtype as the transport fills it.
 	TSAS [256]byte
+
+	ana *anaPort
 }
 
 // Validate says what is wrong with p.
@@ -79,8 +81,37 @@ func (t *Target) addPort(p Port) error {
 	} else if used[p.ID] {
 		return fmt.Errorf("target: port %d %w", p.ID, ErrExists)
 	}
+	p.ana = new(anaPort)
 	t.ports = append(t.ports, p)
+	t.spreadANA()
 	return nil
+}
+
+// portByID finds a port; nil where there is none. Called with mu held.
+func (t *Target) portByID(id uint16) *Port {
+	for i := range t.ports {
+		if t.ports[i].ID == id {
+			return &t.ports[i]
+		}
+	}
+	return nil
+}
+
+// portAt finds the port of a local address: the one that listens there, or else one that
+// listens on all addresses; nil where there is none. Called with mu held.
+func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Port {
+	var wild *Port
+	for i := range t.ports {
+		p := &t.ports[i]
+		switch a := p.Addr.Addr().Unmap(); {
+		case p.Transport != transport || p.Addr.Port() != local.Port():
+		case a == local.Addr().Unmap():
+			return p
+		case a.IsUnspecified():
+			wild = p
+		}
+	}
+	return wild
 }
 
 // RemovePort takes a port away from what discovery tells.
@@ -89,6 +120,7 @@ func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) e
 	for i := range t.ports {
 		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
 			t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
+			t.spreadANA()
 			t.mu.Unlock()
 			t.discoveryChanged()
 			return nil

@@ -154,6 +154,9 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	}
 	ns := newNamespace(s, nsid, c)
 	table[nsid-1] = ns
+	s.t.mu.Lock() // the states of its group may change meanwhile
+	defer s.t.mu.Unlock()
+	ns.bar(s.t.barredGroups()[ns.anaGroup])
 	s.namespaces.Store(&table)
 	return ns, nil
 }

@@ -105,6 +105,7 @@ func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 		return nil, fmt.Errorf("target: subsystem %s %w", c.NQN, ErrExists)
 	}
 	t.subsystems[c.NQN] = s
+	t.spreadANA()
 	t.mu.Unlock()
 	t.discoveryChanged()
 	return s, nil

@@ -1,0 +1,151 @@
+package target
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Two ports of the ANA tests.
+var (
+	anaPortA = netip.MustParseAddrPort("127.0.0.1:4420")
+	anaPortB = netip.MustParseAddrPort("0.0.0.0:4421")
+)
+
+// newANATarget has namespaces 1 and 2 in group 1, and 3 in group 7, at two ports.
+func newANATarget(t *testing.T) *Target {
+	return newTargetWith(t, func(c *Config) {
+		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}, {ID: 2, Transport: nvme.TransportTCP, Addr: anaPortB}}
+		c.Subsystems[0].Namespaces[2].ANAGroup = 7
+	}, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
+}
+
+// connectAt connects a host to the port at an address.
+func connectAt(t *testing.T, tg *Target, local netip.AddrPort) *session {
+	t.Helper()
+	at := func(c *fakeConn) { c.attr.Local = local }
+	s := &session{admin: dial(t, tg, at)}
+	s.cntlid = connectAdmin(s.admin, testNQN, 0)
+	s.io = dial(t, tg, at)
+	s.io.must(connectCommand(1, 127, 0), connectData(t, s.cntlid, testNQN))
+	return s
+}
+
+func readANA(q *fakeConn, lsp uint8, retain bool) (p nvme.ANALog) {
+	q.t.Helper()
+	b := make([]byte, 4096)
+	q.must(getLog(nvme.GetLogPage{LID: nvme.LogANA, NSID: nvme.NSIDAll, LSP: lsp, RAE: retain, Length: 4096}), b)
+	if err := p.Parse(b); err != nil {
+		q.t.Fatal(err)
+	}
+	return p
+}
+
+// TestANAStates: each port has its own states, its hosts are told, and commands fail where a
+// group can't be reached.
+func TestANAStates(t *testing.T) {
+	tg := newANATarget(t)
+	a, b := connectAt(t, tg, anaPortA), connectAt(t, tg, netip.MustParseAddrPort("192.0.2.1:4421"))
+	defer a.close()
+	defer b.close()
+	for _, s := range []*session{a, b} {
+		enableEvents(s.admin, nvme.AENANA)
+	}
+	aerA, aerB := a.admin.start(asyncEvent(1), nil), b.admin.start(asyncEvent(1), nil)
+	data := make([]byte, 512)
+	read := func(nsid uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) })
+	}
+	for _, tc := range []struct {
+		state  nvme.ANAState
+		status nvme.Status
+	}{
+		{nvme.ANAInaccessible, nvme.StatusANAInaccessible},
+		{nvme.ANAPersistentLoss, nvme.StatusANAPersistentLoss},
+		{nvme.ANAChange, nvme.StatusANATransition},
+		{nvme.ANANonOptimized, 0},
+		{nvme.ANAOptimized, 0},
+	} {
+		if err := tg.SetANAState(2, 7, tc.state); err != nil {
+			t.Fatal(err)
+		}
+		if ev := nvme.AsyncEvent(aerB.wait().DW0()); ev != nvme.EventANAChanged {
+			t.Errorf("event %v", ev)
+		}
+		if aerA.answered() {
+			t.Fatal("the hosts of the other port were told")
+		}
+		b.io.fails(read(3), data, tc.status)
+		b.io.must(read(1), data)
+		a.io.must(read(3), data)
+		p := readANA(b.admin, 0, false)
+		if len(p.Groups) != 2 || p.Groups[0].ID != 1 || p.Groups[0].State != nvme.ANAOptimized || !slices.Equal(p.Groups[0].NSIDs, nvme.NSIDList{1, 2}) ||
+			p.Groups[1].ID != 7 || p.Groups[1].State != tc.state || !slices.Equal(p.Groups[1].NSIDs, nvme.NSIDList{3}) ||
+			p.ChangeCount == 0 || p.Groups[1].ChangeCount != p.ChangeCount || p.Groups[0].ChangeCount != 0 {
+			t.Errorf("%v: log %+v", tc.state, p)
+		}
+		if s, err := tg.ANAState(2, 7); err != nil || s != tc.state {
+			t.Errorf("state %v, %v", s, err)
+		}
+		aerB = b.admin.start(asyncEvent(1), nil)
+	}
+	if aerB.answered() {
+		t.Error("an event without a change")
+	}
+	if p := readANA(a.admin, 0, true); p.ChangeCount != 0 || p.Groups[1].State != nvme.ANAOptimized {
+		t.Errorf("log of the other port %+v", p)
+	}
+	if p := readANA(a.admin, nvme.LSPGroupsOnly, true); len(p.Groups) != 2 || p.Groups[0].NSIDs != nil {
+		t.Errorf("log of groups only %+v", p)
+	}
+}
+
+// TestANALater: ports, namespaces and hosts that come later find the states that were set.
+func TestANALater(t *testing.T) {
+	tg := newANATarget(t)
+	early := connectAt(t, tg, netip.MustParseAddrPort("192.0.2.1:4422"))
+	if err := tg.AddPort(Port{ID: 3, Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("192.0.2.1:4422")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tg.SetANAState(3, 5, nvme.ANAInaccessible); err != nil {
+		t.Fatal(err)
+	}
+	sub := tg.Subsystem(testNQN)
+	if _, err := sub.AddNamespace(NamespaceConfig{NSID: 9, ANAGroup: 5, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	late := connectAt(t, tg, netip.MustParseAddrPort("192.0.2.1:4422"))
+	other := connectAt(t, tg, anaPortA)
+	cmd := command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, 9, 0, 1, 0) })
+	for _, s := range []*session{early, late} {
+		s.io.fails(cmd, make([]byte, 512), nvme.StatusANAInaccessible)
+		s.admin.fails(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 9, 1) }), nil, nvme.StatusANAInaccessible)
+	}
+	other.io.must(cmd, make([]byte, 512))
+	page := make([]byte, nvme.PageSize)
+	other.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 9, 0, 0) }), page)
+	var ns nvme.IdentifyNamespace
+	if err := ns.Parse(page); err != nil || ns.ANAGRPID != 5 {
+		t.Errorf("ANAGRPID %d, %v", ns.ANAGRPID, err)
+	}
+	// A port that goes takes its states with it.
+	if err := tg.RemovePort(nvme.TransportTCP, netip.MustParseAddrPort("192.0.2.1:4422")); err != nil {
+		t.Fatal(err)
+	}
+	early.io.must(cmd, make([]byte, 512))
+	if s := sub.namespace(9).state.Load(); s != 0 {
+		t.Errorf("state bits %#x are left", s)
+	}
+	for _, err := range []error{tg.SetANAState(3, 1, nvme.ANAOptimized), tg.SetANAState(1, 0, nvme.ANAOptimized),
+		tg.SetANAState(1, MaxANAGroup+1, nvme.ANAOptimized), tg.SetANAState(1, 1, 9)} {
+		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConfig) {
+			t.Errorf("error %v", err)
+		}
+	}
+	for _, s := range []*session{early, late, other} {
+		s.close()
+	}
+}
