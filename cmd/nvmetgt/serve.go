@@ -15,6 +15,9 @@ import (
 // defaultNQN is the subsystem's name unless the user gives one.
 const defaultNQN = "nqn.2026-11.io.nvme-anywhere:target"
 
+// defaultMemory is what commands over one endpoint may use for data.
+const defaultMemory = 256 << 20
+
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	volumes      []string
@@ -32,6 +35,10 @@ type serveFlags struct {
 	inCapsuleSet bool
 	queueDepth   int
 	controllers  int
+	maxConns     int
+	maxPeerConns int
+	maxQueues    int
+	memory       cli.Size
 	plainUDP     bool
 	busyPoll     time.Duration
 	fault        cli.Fault
@@ -104,12 +111,20 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net := cli.NewFlags()
 	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
 	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
-	net.IntVar(&f.queueDepth, "queue-depth", 128, "`entries` of a queue at most")
-	net.IntVar(&f.controllers, "max-controllers", 0, "`number` of controllers at most, one a connected host (default 256, with discovery)")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")
 	cli.AddFlags(c, "Network", net)
+
+	f.memory = defaultMemory
+	limits := cli.NewFlags()
+	limits.IntVar(&f.maxConns, "max-connections", 1024, "`connections` of all hosts together; one is one queue")
+	limits.IntVar(&f.maxPeerConns, "max-host-connections", 256, "`connections` from one address")
+	limits.IntVar(&f.controllers, "max-controllers", 0, "`number` of controllers at most, one a connected host (default 1024, with discovery)")
+	limits.IntVar(&f.maxQueues, "max-queues", 64, "I/O `queues` of a controller")
+	limits.IntVar(&f.queueDepth, "queue-depth", 128, "`entries` of a queue, and commands outstanding in it")
+	limits.Var(&f.memory, "memory", "memory for data, each --listen; one address has a quarter for its commands")
+	cli.AddFlags(c, "Limits", limits)
 
 	watch := cli.NewFlags()
 	watch.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on, at /metrics")

@@ -70,8 +70,11 @@ func (s *server) openTarget() error {
 	}
 	t, err := target.New(target.Config{
 		Subsystems: []target.SubsystemConfig{sub},
-		Limits:     target.Limits{QueueDepth: s.flags.queueDepth},
-		Log:        s.log,
+		Limits: target.Limits{
+			QueueDepth: s.flags.queueDepth, Queues: s.flags.maxQueues,
+			Connections: s.flags.maxConns,
+		},
+		Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -161,6 +164,7 @@ func (s *server) listenRDMA(e cli.Endpoint) error {
 		}
 		l, err := rdma.ListenTarget(nic, netip.AddrPortFrom(a, e.Addr.Port()), s.target, rdma.TargetConfig{
 			InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth, Log: s.log,
+			Memory: int64(s.flags.memory), MaxPeerConns: s.flags.maxPeerConns,
 		})
 		if err != nil {
 			return err
@@ -211,6 +215,7 @@ func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 func (s *server) listenTCP(e cli.Endpoint) error {
 	l, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.flags.queueDepth,
+		Memory: int64(s.flags.memory), MaxConns: s.flags.maxConns, MaxPeerConns: s.flags.maxPeerConns,
 		OnError: tcpFailed(limitlog.New(s.log)),
 		Tap:     s.tap(),
 	})

@@ -16,6 +16,10 @@ const (
 	maxInCapsuleRDMA = 16 << 10
 	maxInCapsuleTCP  = 1 << 20
 	maxBusyPoll      = 10 * time.Second
+	maxConnections   = 65536
+	maxIOQueues      = 1024
+	minMemory        = 8 << 20
+	maxMemory        = 1 << 38
 	maxSerial        = len(nvme.IdentifyController{}.SN)
 )
 
@@ -50,6 +54,14 @@ func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
 		return cli.Usage("--queue-depth %d: want %d to %d", f.queueDepth, minQueueDepth, maxQueueDepth)
 	case f.controllers < 0:
 		return cli.Usage("--max-controllers %d: want 1 or more, or 0 for the default", f.controllers)
+	case f.maxConns < 1 || f.maxConns > maxConnections:
+		return cli.Usage("--max-connections %d: want 1 to %d", f.maxConns, maxConnections)
+	case f.maxPeerConns < 1 || f.maxPeerConns > maxConnections:
+		return cli.Usage("--max-host-connections %d: want 1 to %d", f.maxPeerConns, maxConnections)
+	case f.maxQueues < 1 || f.maxQueues > maxIOQueues:
+		return cli.Usage("--max-queues %d: want 1 to %d", f.maxQueues, maxIOQueues)
+	case f.memory < minMemory || f.memory > maxMemory:
+		return cli.Usage("--memory %v: want %v to %v", &f.memory, blockdev.FormatSize(minMemory), blockdev.FormatSize(maxMemory))
 	case f.inCapsule%16 != 0 || int64(f.inCapsule) > int64(inCapsule):
 		return cli.Usage("--in-capsule %d: want a multiple of 16, at most %d with RDMA and %d with TCP alone",
 			int64(f.inCapsule), maxInCapsuleRDMA, maxInCapsuleTCP)

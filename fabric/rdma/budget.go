@@ -5,33 +5,43 @@ import (
 	"sync"
 )
 
-// budget is the memory for the buffers of connections, which are there before a host has proved
-// anything. One host can't have all of it.
+// budget is what connections have before a host has proved anything: themselves, and the memory
+// for their buffers. One host can't have all of it.
 type budget struct {
-	most int64 // bytes
+	bytes int64 // for buffers
+	conns int   // of one address
 
 	mu    sync.Mutex
 	taken int64
-	peers map[netip.Addr]int64
+	peers map[netip.Addr]peerBudget
 }
 
-// take reports false where n bytes are too many, for the peer or for all.
+type peerBudget struct {
+	bytes int64
+	conns int
+}
+
+// take reports false where a connection with n bytes of buffers is too much, for the peer or for
+// all.
 func (b *budget) take(peer netip.Addr, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.taken+n > b.most || b.peers[peer]+n > b.most/4*3 {
+	p := b.peers[peer]
+	if b.taken+n > b.bytes || p.bytes+n > b.bytes/4*3 || p.conns == b.conns {
 		return false
 	}
 	b.taken += n
-	b.peers[peer] += n
+	b.peers[peer] = peerBudget{p.bytes + n, p.conns + 1}
 	return true
 }
 
 func (b *budget) giveBack(peer netip.Addr, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	p := b.peers[peer]
 	b.taken -= n
-	if b.peers[peer] -= n; b.peers[peer] == 0 {
+	b.peers[peer] = peerBudget{p.bytes - n, p.conns - 1}
+	if p.conns == 1 {
 		delete(b.peers, peer)
 	}
 }

@@ -31,6 +31,9 @@ type TargetConfig struct {
 	// PeerMemory bounds the data of the commands of one address, in bytes; 0 means a quarter of
 	// Memory. A host that never takes or brings its data holds up nobody but itself.
 	PeerMemory int64
+	// MaxPeerConns bounds the connections of one address; 0 means 256. One more is rejected with
+	// "no resources".
+	MaxPeerConns int
 	// Log takes connects, refusals and failures, at a bounded rate; nil discards them.
 	Log *slog.Logger
 }
@@ -44,6 +47,7 @@ const (
 	defaultQueueDepth  = 128
 	limitQueueDepth    = 1024
 	defaultMemory      = 256 << 20
+	defaultPeerConns   = 256
 	adminQueueDepth    = 32 // entries of an admin queue, as every host makes it
 )
 
@@ -60,6 +64,9 @@ func (c TargetConfig) withDefaults() TargetConfig {
 	}
 	if c.Memory == 0 {
 		c.Memory = defaultMemory
+	}
+	if c.MaxPeerConns == 0 {
+		c.MaxPeerConns = defaultPeerConns
 	}
 	if c.PeerMemory == 0 {
 		c.PeerMemory = c.Memory / 4
@@ -79,6 +86,8 @@ func (c TargetConfig) Validate() error {
 		return fmt.Errorf("rdma: QueueDepth %d: want %d to %d", c.QueueDepth, adminQueueDepth, limitQueueDepth)
 	case c.Memory < 2*int64(c.MaxTransfer):
 		return fmt.Errorf("rdma: Memory %d: want at least twice MaxTransfer (%d)", c.Memory, c.MaxTransfer)
+	case c.MaxPeerConns < 0:
+		return fmt.Errorf("rdma: MaxPeerConns %d: want 0 (default) or more", c.MaxPeerConns)
 	case c.PeerMemory < 0 || c.PeerMemory > c.Memory:
 		return fmt.Errorf("rdma: PeerMemory %d: want 0 (a quarter of Memory) to Memory (%d)", c.PeerMemory, c.Memory)
 	}
@@ -116,7 +125,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	l := &Listener{
 		target: t, cfg: cfg, memory: m, stats: new(Stats), conns: map[*targetConn]struct{}{},
 		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),
-		budget: budget{most: cfg.Memory / 2, peers: map[netip.Addr]int64{}},
+		budget: budget{bytes: cfg.Memory / 2, conns: cfg.MaxPeerConns, peers: map[netip.Addr]peerBudget{}},
 	}
 	l.id, err = cm.CreateID(l.event)
 	if err == nil {

@@ -163,7 +163,7 @@ func (c *targetConn) makeBuffers() error {
 	n := 2 * c.depth
 	bytes := int64(c.depth*c.capsuleSize + n*nvme.CompletionSize)
 	if !c.l.budget.take(c.attr.Remote.Addr(), bytes) {
-		return fmt.Errorf("%w for the buffers of a queue of %d: other connections have too much, those of its host or all", verbs.ErrNoMemory, c.depth)
+		return fmt.Errorf("%w for a queue of %d: other connections have too much, those of its host or all", verbs.ErrNoMemory, c.depth)
 	}
 	c.budget = bytes
 	c.capsules = m.arena.Alloc(c.depth * c.capsuleSize)
@@ -242,7 +242,9 @@ func (c *targetConn) tearDown() {
 		c.l.memory.arena.Free(c.cqes)
 	}
 	c.capsules, c.cqes = nil, nil
-	c.l.budget.giveBack(c.attr.Remote.Addr(), c.budget)
+	if c.budget > 0 {
+		c.l.budget.giveBack(c.attr.Remote.Addr(), c.budget)
+	}
 	c.l.pool.Serve()
 	c.share.Leave()
 }

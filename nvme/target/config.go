@@ -28,7 +28,7 @@ type Config struct {
 // Limits bound what hosts can make the target hold. A zero field has the default.
 type Limits struct {
 	Connections int // queues of all hosts together, connected or not yet; 1024
-	Controllers int // controllers of all hosts together, discovery included; 256
+	Controllers int // controllers of all hosts together, discovery included; 1024
 	Queues      int // I/O queues of a controller; 64
 	QueueDepth  int // entries of a queue, where the transport holds as many; 1024
 	// ConnectTimeout is how long a connection may be without a successful Connect command;
@@ -89,7 +89,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	def(&l.Connections, 1024)
-	def(&l.Controllers, 256)
+	def(&l.Controllers, 1024)
 	def(&l.Queues, 64)
 	def(&l.QueueDepth, 1024)
 	if l.ConnectTimeout == 0 {

@@ -1,0 +1,39 @@
+package rdma_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// One host's connections, and the memory of its queues, end at its share, with the status that says
+// why, and what it had is free again when it leaves.
+func TestShareOfConnections(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  rdma.TargetConfig
+	}{
+		{"connections", rdma.TargetConfig{MaxPeerConns: 2}},
+		// A queue of 128 takes half a MiB, and three quarters of one are there for a host.
+		{"buffers", rdma.TargetConfig{Memory: 2 << 20}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.cfg, memory(t, 1<<20))
+			for range 3 {
+				_, err := host.Connect(context.Background(), host.Config{
+					Transport: r.transport, Remote: r.addr, SubNQN: testNQN, Queues: 2, QueueSize: 128,
+				})
+				var reject *rdma.RejectError
+				if !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
+					t.Errorf("two I/O queues: %v, want a rejection for want of resources", err)
+				}
+				if err := r.connect(t, func(cfg *host.Config) { cfg.Queues = 1 }).Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
