@@ -56,6 +56,7 @@ var rooms = []room{
 	},
 	{dir: "blockdev", may: []string{"internal/uring"}, tests: []string{"blockdev/...", "internal/crash"}},
 	{dir: "blockdev/volumetest", may: []string{"blockdev"}},
+	{dir: "blockdev/wrap", may: []string{"blockdev"}, tests: []string{"blockdev/..."}},
 	{dir: "persist", may: []string{"blockdev", "persist/..."}, tests: []string{"blockdev/...", "internal/crash"}},
 	{dir: "metrics", may: []string{everything}},
 	{dir: "internal/udp", may: []string{"internal/standstill"}, tests: []string{"internal/..."}},

@@ -41,7 +41,7 @@ var volumeKinds = []volumeKind{
 	{name: "file", spec: func(d string) string { return filepath.Join(d, "direct.img") },
 		args: []string{"--size", "64MiB"}, keeps: true},
 	{name: "file-buffered", spec: func(d string) string { return filepath.Join(d, "buffered.img") },
-		args: []string{"--size", "64MiB", "--buffered"}, keeps: true},
+		args: []string{"--size", "64MiB", "--io", "buffered"}, keeps: true},
 	{name: "pmem", spec: func(d string) string { return "pmem:" + filepath.Join(d, "pmem.img") },
 		args: []string{"--size", "64MiB"}, keeps: true},
 	{name: "pmem in place", spec: func(d string) string { return "pmem:" + filepath.Join(d, "inplace.img") + ",mode=inplace" },

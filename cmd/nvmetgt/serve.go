@@ -24,7 +24,8 @@ type serveFlags struct {
 	size         cli.Size
 	blockSize    cli.Size
 	readOnly     bool
-	buffered     bool
+	preallocate  bool
+	io           string
 	nqn          string
 	serial       string
 	hosts        []string
@@ -72,6 +73,18 @@ that connect over TCP don't meet it. It takes, separated by commas:
 
 ` + cli.FaultSyntax + `
 
+Before any of these, a volume may have one or more of
+
+  delay:TIME:   answers come later: delay:2ms:disk.img, delay:1ms-5ms:mem:1GiB
+  fail:RULES:   requests fail: fail:read@100-200,write%0.5=capacity:disk.img has reads of
+                blocks 100 to 200 fail, and of writes one in 200 for want of space
+  freeze:WHEN:  requests wait: freeze:10s+5s:disk.img, from 10 s after the start for 5 s;
+                with freeze:manual: from one signal USR1 to the next
+  check:        a checksum of each block finds reads that give other data than was
+                written; signal USR2 reads and compares all blocks
+
+A file or device that grows, or shrinks, is noticed within a second, and hosts are told.
+
 When it is ready, the last line that it prints begins with "ready".`,
 		Example: `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
   nvmetgt serve --volume disk.img --size 1GiB
@@ -103,7 +116,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.Var(&f.size, "size", "size of a file to create, as 1GiB")
 	fl.Var(&f.blockSize, "block-size", "logical block in bytes, as 512 (default 4096, or the device's)")
 	fl.BoolVar(&f.readOnly, "read-only", false, "refuse writes")
-	fl.BoolVar(&f.buffered, "buffered", false, "reach files through the page cache, not with direct I/O")
+	fl.BoolVar(&f.preallocate, "preallocate", false, "reserve the space of a file that is created")
+	fl.StringVar(&f.io, "io", "auto", "how files are reached: uring or direct, which is direct I/O by io_uring or by threads, buffered, which is the page cache, or auto, the first of these that works")
 	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
 	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
@@ -156,6 +170,7 @@ func serve(ctx context.Context, f *serveFlags, stdout, stderr io.Writer) (err er
 	if err := s.openVolumes(); err != nil {
 		return err
 	}
+	s.watchVolumes()
 	if err := s.openTarget(); err != nil {
 		return err
 	}

@@ -40,6 +40,9 @@ func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
 	if err := o.Validate(); err != nil {
 		return cli.Usage("--block-size: %w", err)
 	}
+	if _, ok := ioModes[f.io]; !ok {
+		return cli.Usage("--io %q: want auto, uring, direct or buffered", f.io)
+	}
 	inCapsule := maxInCapsuleTCP
 	if slices.ContainsFunc(endpoints, func(e cli.Endpoint) bool { return e.Transport == nvme.TransportRDMA }) {
 		inCapsule = maxInCapsuleRDMA

@@ -8,29 +8,37 @@ import (
 	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
+
+// ioModes are the values of --io.
+var ioModes = map[string]blockdev.IOMode{
+	"auto": blockdev.IOAuto, "uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
+}
 
 // openVolumes opens what is to be exported, in order.
 func (s *server) openVolumes() error {
 	o := blockdev.Options{
 		Size: int64(s.flags.size), BlockSize: int(s.flags.blockSize), ReadOnly: s.flags.readOnly,
+		Preallocate: s.flags.preallocate, IO: ioModes[s.flags.io],
 	}
-	if s.flags.buffered {
-		o.IO = blockdev.IOBuffered
-	}
+	kinds := wrap.Kinds(persist.Kind())
 	for _, spec := range s.flags.volumes {
 		o := o
-		if kind, size, _ := strings.Cut(spec, ":"); size != "" && (kind == "mem" || kind == "null") {
+		if kind, size, _ := strings.Cut(wrap.Innermost(spec), ":"); size != "" && (kind == "mem" || kind == "null") {
 			o.Size = 0 // it has its own; --size is for the others
 		}
-		v, err := blockdev.Open(spec, o, persist.Kind())
+		v, err := blockdev.Open(spec, o, kinds...)
 		if err != nil {
 			return volumeError(spec, &o, err)
 		}
 		s.volumes = append(s.volumes, v)
 		s.onClose(v.Close)
+		i := v.Info()
+		s.log.Info("volume opened", "namespace", len(s.volumes), "volume", i.Name(), "size", i.Size,
+			"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)
 	}
 	return nil
 }

@@ -1,0 +1,107 @@
+package wrap
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// wrapper is a kind that stands before another volume.
+type wrapper struct {
+	name string
+	form string
+	how  bool // it has an argument of its own before the volume
+	wrap func(how string) (func(blockdev.Volume) blockdev.Volume, error)
+}
+
+var wrappers = []wrapper{
+	{"delay", "delay:TIME:VOLUME", true, func(how string) (func(blockdev.Volume) blockdev.Volume, error) {
+		least, most, err := parseDelay(how)
+		return func(v blockdev.Volume) blockdev.Volume { return NewDelay(v, least, most) }, err
+	}},
+	{"fail", "fail:RULE:VOLUME", true, func(how string) (func(blockdev.Volume) blockdev.Volume, error) {
+		rules, err := ParseRules(how)
+		return func(v blockdev.Volume) blockdev.Volume { return NewFail(v, rules...) }, err
+	}},
+	{"freeze", "freeze:AFTER+TIME:VOLUME", true, func(how string) (func(blockdev.Volume) blockdev.Volume, error) {
+		after, length, err := parseFreeze(how)
+		return func(v blockdev.Volume) blockdev.Volume {
+			f := NewFreezer(v)
+			if length > 0 {
+				f.Schedule(after, length)
+			}
+			return f
+		}, err
+	}},
+	{"check", "check:VOLUME", false, func(string) (func(blockdev.Volume) blockdev.Volume, error) {
+		return func(v blockdev.Volume) blockdev.Volume { return NewChecker(v) }, nil
+	}},
+}
+
+// Kinds are the wrappers, for blockdev.Open, and the further kinds that they may wrap beside
+// those of blockdev.
+func Kinds(more ...blockdev.Kind) []blockdev.Kind {
+	all := slices.Clone(more)
+	for _, w := range wrappers {
+		all = append(all, blockdev.Kind{Name: w.name, Form: w.form})
+	}
+	for i, w := range wrappers {
+		all[len(more)+i].Open = func(arg string, o blockdev.Options) (blockdev.Volume, error) {
+			return w.open(arg, o, all)
+		}
+	}
+	return all
+}
+
+// open opens the volume below, and wraps it.
+func (w *wrapper) open(arg string, o blockdev.Options, kinds []blockdev.Kind) (blockdev.Volume, error) {
+	how, spec, ok := "", arg, true
+	if w.how {
+		how, spec, ok = strings.Cut(arg, ":")
+	}
+	if !ok || spec == "" {
+		return nil, w.invalid(errors.New("no volume is named; write " + w.form))
+	}
+	wrap, err := w.wrap(how)
+	if err != nil {
+		return nil, w.invalid(err)
+	}
+	v, err := blockdev.Open(spec, o, kinds...)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(v), nil
+}
+
+func (w *wrapper) invalid(err error) error {
+	return &blockdev.OpError{Op: "open", Path: w.name, Offset: -1, Kind: blockdev.ErrInvalid, Err: err}
+}
+
+// Innermost is the part of a specification that names the volume which everything else wraps.
+func Innermost(spec string) string {
+	for {
+		name, rest, found := strings.Cut(spec, ":")
+		i := slices.IndexFunc(wrappers, func(w wrapper) bool { return w.name == name })
+		if !found || i < 0 {
+			return spec
+		}
+		if wrappers[i].how {
+			if _, rest, found = strings.Cut(rest, ":"); !found {
+				return spec
+			}
+		}
+		spec = rest
+	}
+}
+
+// Find gives the wrappers of type T among the layers of v, from the outside inwards.
+func Find[T blockdev.Volume](v blockdev.Volume) (all []T) {
+	for ; v != nil; v = Below(v) {
+		if x, ok := v.(T); ok {
+			all = append(all, x)
+		}
+	}
+	return all
+}

@@ -1,0 +1,123 @@
+package wrap
+
+import (
+	"io/fs"
+	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// layer is what all wrappers share: the volume below, and copies of requests.
+type layer struct {
+	below blockdev.Volume
+	mode  string // the volume's, and the wrapper
+	life  *blockdev.Lifetime
+
+	mu   sync.Mutex
+	free []*call
+	made func(*call) // prepares a new call
+}
+
+// call is a request on its way through a wrapper.
+type call struct {
+	down blockdev.Request  // to the volume below
+	up   *blockdev.Request // from above
+	data any               // the wrapper's own
+}
+
+// newLayer makes the layer. back is called when the volume below has answered a call.
+func newLayer(below blockdev.Volume, mode string, made, back func(*call)) layer {
+	return layer{below: below, mode: below.Info().Mode + "; " + mode, life: blockdev.NewLifetime(), made: func(c *call) {
+		c.down.Complete = func(*blockdev.Request) { back(c) }
+		made(c)
+	}}
+}
+
+// Info is that of the volume below, with the wrapper in Mode.
+func (l *layer) Info() blockdev.Info {
+	i := l.below.Info()
+	i.Mode = l.mode
+	return i
+}
+
+// enter takes a request in; where the volume is closed it answers, and gives nil.
+func (l *layer) enter(r *blockdev.Request) *call {
+	if !l.life.Enter() {
+		i := l.below.Info()
+		r.End(i.Gone(r.Op, r.Offset))
+		return nil
+	}
+	l.mu.Lock()
+	var c *call
+	if n := len(l.free); n > 0 {
+		c = l.free[n-1]
+		l.free = l.free[:n-1]
+	}
+	l.mu.Unlock()
+	if c == nil {
+		c = &call{}
+		l.made(c)
+	}
+	c.up = r
+	d := &c.down
+	d.Op, d.FUA, d.MayUnmap, d.Offset, d.Length, d.Bufs, d.Err = r.Op, r.FUA, r.MayUnmap, r.Offset, r.Length, r.Bufs, nil
+	return c
+}
+
+// leave answers the request of a call.
+func (l *layer) leave(c *call, err error) {
+	r := c.up
+	c.up, c.down.Bufs = nil, nil
+	l.mu.Lock()
+	l.free = append(l.free, c)
+	l.mu.Unlock()
+	l.life.Leave()
+	r.End(err)
+}
+
+// Close waits for what was submitted, and closes the volume below.
+func (l *layer) Close() error {
+	if !l.life.Close() {
+		i := l.below.Info()
+		return &blockdev.OpError{Op: "close", Path: i.Name(), Offset: -1, Kind: blockdev.ErrGone, Err: fs.ErrClosed}
+	}
+	return l.below.Close()
+}
+
+// OnResize and Refresh are those of the volume below, where its size can change.
+func (l *layer) OnResize(f func(int64)) {
+	if v, ok := l.below.(blockdev.Resizer); ok {
+		v.OnResize(f)
+	}
+}
+
+// Refresh looks whether the size has changed.
+func (l *layer) Refresh() error {
+	if v, ok := l.below.(blockdev.Resizer); ok {
+		return v.Refresh()
+	}
+	return nil
+}
+
+// Register tells the volume below of memory, where it wants to know.
+func (l *layer) Register(mem []byte) (func(), error) {
+	if v, ok := l.below.(blockdev.Registrar); ok {
+		return v.Register(mem)
+	}
+	return func() {}, nil
+}
+
+// Below is the volume that a wrapper stands before; nil where v isn't one.
+func Below(v blockdev.Volume) blockdev.Volume {
+	switch v := v.(type) {
+	case *Delay:
+		return v.below
+	case *Fail:
+		return v.below
+	case *Freezer:
+		return v.below
+	case *Checker:
+		return v.below
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/ncw/directio"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// Scrubbed is what a scrub found.
+type Scrubbed struct {
+	Blocks int64 // read and compared
+	Bad    int64 // found meanwhile, by whoever read them, that hold other data than was written
+	Errors int64 // that could not be read
+}
+
+// scrubPiece is how much is read at once.
+const scrubPiece = 256 << 10
+
+// Scrub reads every block of which there is a checksum, beside other requests, and compares.
+// The error is that of the context, or the first of a read.
+func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
+	before := k.bad.Load()
+	buf := directio.AlignedBlock(scrubPiece)
+	done := make(chan struct{}, 1)
+	r := &blockdev.Request{Op: blockdev.OpRead, Bufs: [][]byte{nil}, Complete: func(*blockdev.Request) { done <- struct{}{} }}
+	k.table.Lock()
+	chunks := slices.Sorted(maps.Keys(k.chunks))
+	k.table.Unlock()
+	for _, c := range chunks {
+		for first := c * chunkBlocks; first < (c+1)*chunkBlocks; {
+			if ctx.Err() != nil {
+				return found, ctx.Err()
+			}
+			first = k.skip(first, (c+1)*chunkBlocks)
+			n := k.run(first, min((c+1)*chunkBlocks, first+scrubPiece/k.block))
+			if n == 0 {
+				continue
+			}
+			r.Offset, r.Length, r.Bufs[0] = first*k.block, n*k.block, buf[:n*k.block]
+			k.Submit(r)
+			<-done
+			found.Blocks += n
+			if r.Err != nil && !errors.Is(r.Err, ErrChecksum) {
+				found.Errors += n
+				if errors.Is(r.Err, blockdev.ErrGone) {
+					return found, r.Err
+				}
+			}
+			if err == nil {
+				err = r.Err
+			}
+			first += n
+		}
+	}
+	found.Bad = int64(k.bad.Load() - before)
+	return found, err
+}
+
+// skip gives the first block from b on, before end, that has a checksum; end where none has.
+func (k *Checker) skip(b, end int64) int64 {
+	k.table.Lock()
+	defer k.table.Unlock()
+	for b < end && !k.mark(b).known {
+		b++
+	}
+	return b
+}
+
+// run is how many blocks from b on, before end, have a checksum.
+func (k *Checker) run(b, end int64) (n int64) {
+	k.table.Lock()
+	defer k.table.Unlock()
+	for b+n < end && k.mark(b+n).known {
+		n++
+	}
+	return n
+}

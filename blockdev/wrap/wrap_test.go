@@ -1,0 +1,273 @@
+package wrap_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type opener = func(blockdev.Options) (blockdev.Volume, error)
+
+// Every wrapper passes what volumes pass, on memory and on a file.
+func TestSuite(t *testing.T) {
+	const stack = "check:freeze:1h+1s:fail:read@1000000-1000001,any%0:delay:0s-5us:"
+	t.Run("mem", func(t *testing.T) {
+		volumetest.Run(t, volumetest.Config{Volatile: true, New: func(*testing.T) opener {
+			return func(o blockdev.Options) (blockdev.Volume, error) {
+				return blockdev.Open(stack+"mem:", o, wrap.Kinds()...)
+			}
+		}})
+	})
+	t.Run("file", func(t *testing.T) {
+		volumetest.Run(t, volumetest.Config{New: func(t *testing.T) opener {
+			path := filepath.Join(t.TempDir(), "v")
+			return func(o blockdev.Options) (blockdev.Volume, error) {
+				return blockdev.Open(stack+path, o, wrap.Kinds()...)
+			}
+		}})
+	})
+}
+
+func open(t *testing.T, spec string) blockdev.Volume {
+	t.Helper()
+	v, err := blockdev.Open(spec, blockdev.Options{}, wrap.Kinds()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { v.Close() })
+	return v
+}
+
+func TestSpecs(t *testing.T) {
+	for spec, word := range map[string]string{
+		"delay:mem:1MiB":             "2ms",
+		"delay:2ms":                  "no volume",
+		"delay:5ms-1ms:mem:1MiB":     "2ms",
+		"delay:-1ms:mem:1MiB":        "2ms",
+		"fail:read:mem:1MiB":         "neither",
+		"fail:read@5-4:mem:1MiB":     "no range",
+		"fail:erase@5:mem:1MiB":      `"erase"`,
+		"fail:read@5=bad:mem:1MiB":   `"bad"`,
+		"fail:any%101:mem:1MiB":      "percentage",
+		"fail:any%NaN:mem:1MiB":      "percentage",
+		"freeze:5s:mem:1MiB":         "10s+5s",
+		"freeze:5s+0s:mem:1MiB":      "10s+5s",
+		"check:":                     "no volume",
+		"check:nosuch:1MiB":          "delay:TIME:VOLUME",
+		"check:delay:1ms:mem:banana": "banana",
+	} {
+		v, err := blockdev.Open(spec, blockdev.Options{}, wrap.Kinds()...)
+		if err == nil {
+			v.Close()
+		}
+		if !errors.Is(err, blockdev.ErrInvalid) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v, want an error with %q", spec, err, word)
+		}
+	}
+	v := open(t, "check:delay:1ms-2ms:fail:read@7,write%0.5=capacity:freeze:1h+1s:mem:1MiB")
+	want := "memory; can freeze; failing read@7-7 write%0.5=capacity; delayed by 1ms to 2ms; checked"
+	if m := v.Info().Mode; m != want {
+		t.Errorf("mode %q, want %q", m, want)
+	}
+	if len(wrap.Find[*wrap.Freezer](v)) != 1 || len(wrap.Find[*wrap.Checker](v)) != 1 {
+		t.Error("a layer isn't found")
+	}
+	for spec, inner := range map[string]string{
+		"check:delay:1ms:mem:1MiB": "mem:1MiB", "disk.img": "disk.img", "fail:read%1": "fail:read%1", "./check:x": "./check:x",
+	} {
+		if got := wrap.Innermost(spec); got != inner {
+			t.Errorf("innermost of %s: %s", spec, got)
+		}
+	}
+}
+
+func FuzzRules(f *testing.F) {
+	f.Add("read@100-200,write%0.5=capacity")
+	f.Add("any%100=gone")
+	f.Fuzz(func(t *testing.T, s string) {
+		rules, err := wrap.ParseRules(s)
+		if err != nil {
+			return
+		}
+		var text []string
+		for _, r := range rules {
+			text = append(text, r.String())
+		}
+		again, err := wrap.ParseRules(strings.Join(text, ","))
+		if err != nil || len(again) != len(rules) {
+			t.Fatalf("%q is written %q: %v", s, text, err)
+		}
+		for i := range rules {
+			if rules[i].String() != again[i].String() {
+				t.Errorf("%q is written %q", s, text)
+			}
+		}
+	})
+}
+
+func TestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := open(t, "delay:20ms-30ms:mem:1MiB")
+		c := volumetest.NewClient(v)
+		for range 20 {
+			began := time.Now()
+			if err := c.Write(make([]byte, 4096), 0, false); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took < 20*time.Millisecond || took > 30*time.Millisecond {
+				t.Errorf("a write took %v", took)
+			}
+		}
+		v.Close()
+	})
+}
+
+func TestFail(t *testing.T) {
+	v := open(t, "fail:read@8-15,write@3=capacity,flush%100=busy,discard@0=gone,zeroes@0=readonly:mem:1MiB")
+	c := volumetest.NewClient(v)
+	b := make([]byte, 2*4096)
+	for _, x := range []struct {
+		op    blockdev.Op
+		block int64
+		kind  error
+		at    int64
+	}{
+		{blockdev.OpRead, 6, nil, 0},
+		{blockdev.OpRead, 7, blockdev.ErrMedium, 8},
+		{blockdev.OpRead, 15, blockdev.ErrMedium, 15},
+		{blockdev.OpRead, 16, nil, 0},
+		{blockdev.OpWrite, 2, blockdev.ErrCapacity, 3},
+		{blockdev.OpWrite, 8, nil, 0},
+		{blockdev.OpFlush, 0, blockdev.ErrBusy, -1},
+		{blockdev.OpDiscard, 0, blockdev.ErrGone, 0},
+		{blockdev.OpDiscard, 1, nil, 0},
+		{blockdev.OpWriteZeroes, 0, blockdev.ErrReadOnly, 0},
+	} {
+		err := c.Do(blockdev.Request{Op: x.op, Offset: x.block * 4096, Length: int64(len(b)), Bufs: [][]byte{b}})
+		var oe *blockdev.OpError
+		switch {
+		case x.kind == nil && err == nil:
+		case !errors.Is(err, x.kind) || !errors.As(err, &oe):
+			t.Errorf("%s of block %d: %v, want %v", x.op, x.block, err, x.kind)
+		case x.at >= 0 && oe.Offset != x.at*4096:
+			t.Errorf("%s of block %d: %v, want block %d named", x.op, x.block, err, x.at)
+		}
+	}
+	v = open(t, "fail:read%25:mem:1MiB")
+	c, failed := volumetest.NewClient(v), 0
+	for range 4000 {
+		if c.Read(b, 0) != nil {
+			failed++
+		}
+	}
+	if failed < 800 || failed > 1200 {
+		t.Errorf("%d of 4000 reads failed, want a quarter", failed)
+	}
+}
+
+func TestFreeze(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := open(t, "freeze:10s+5s:mem:1MiB")
+		c := volumetest.NewClient(v)
+		began := time.Now()
+		read := func() {
+			t.Helper()
+			if err := c.Read(make([]byte, 4096), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read()
+		time.Sleep(9 * time.Second)
+		read()
+		if d := time.Since(began); d != 9*time.Second {
+			t.Errorf("a read waited: %v", d)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		read()
+		if d := time.Since(began); d != 15*time.Second {
+			t.Errorf("the frozen read ended after %v, want 15s", d)
+		}
+		f := wrap.Find[*wrap.Freezer](v)[0]
+		f.Freeze()
+		answered := make(chan error, 1)
+		go func() { answered <- c.Write(make([]byte, 4096), 0, true) }()
+		synctest.Wait()
+		select {
+		case err := <-answered:
+			t.Fatalf("a frozen volume answered: %v", err)
+		default:
+		}
+		if err := v.Close(); err != nil { // which must not hang
+			t.Error(err)
+		}
+		if err := <-answered; err != nil {
+			t.Errorf("the write that waited: %v", err)
+		}
+	})
+}
+
+// TestCheck changes blocks behind the checker's back.
+func TestCheck(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	inner, err := blockdev.OpenFile(path, blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := wrap.NewChecker(inner)
+	defer k.Close()
+	c, behind := volumetest.NewClient(k), volumetest.NewClient(inner)
+	b := make([]byte, 64*4096)
+	for i := range b {
+		b[i] = byte(i / 4096)
+	}
+	if err := c.Write(b, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: 64 * 4096, Length: 4 * 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := k.Scrub(t.Context()); err != nil || found != (wrap.Scrubbed{Blocks: 68}) {
+		t.Errorf("scrub: %+v, %v", found, err)
+	}
+	b[5*4096+100] ^= 1
+	if err := behind.Write(b[5*4096:][:4096], 5*4096, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := behind.Write(b[:4096], 66*4096, false); err != nil { // zeroes in its place
+		t.Fatal(err)
+	}
+	if err := behind.Write(b[6*4096:][:4096], 67*4096, false); err != nil {
+		t.Fatal(err)
+	}
+	var oe *blockdev.OpError
+	err = c.Read(b, 0)
+	if !errors.Is(err, wrap.ErrChecksum) || !errors.Is(err, blockdev.ErrMedium) || !errors.As(err, &oe) || oe.Offset != 5*4096 {
+		t.Errorf("a changed block is read with %v", err)
+	}
+	if err := c.Read(b[:5*4096], 0); err != nil {
+		t.Errorf("blocks beside it: %v", err)
+	}
+	if found, err := k.Scrub(t.Context()); !errors.Is(err, wrap.ErrChecksum) || found != (wrap.Scrubbed{Blocks: 68, Bad: 2}) {
+		t.Errorf("scrub: %+v, %v", found, err)
+	}
+	if err := c.Write(b[:4096], 5*4096, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: 67 * 4096, Length: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := k.Scrub(t.Context()); err != nil || found.Bad != 0 {
+		t.Errorf("scrub after writing anew: %+v, %v", found, err)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
+)
+
+// sizeInterval is how often volumes are asked for their size.
+const sizeInterval = time.Second
+
+// watchVolumes looks after the volumes until the server closes: it notices new sizes, and
+// obeys the signals for wrappers. It starts before the target, which is told of sizes.
+func (s *server) watchVolumes() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.watchSizes(ctx) })
+	running.Go(func() { s.watchSignals(ctx) })
+	s.onClose(func() error {
+		cancel()
+		running.Wait()
+		return nil
+	})
+}
+
+// watchSizes asks each volume whose size can change. Asking costs a system call.
+func (s *server) watchSizes(ctx context.Context) {
+	var volumes []blockdev.Resizer
+	for _, v := range s.volumes {
+		if r, ok := v.(blockdev.Resizer); ok {
+			volumes = append(volumes, r)
+		}
+	}
+	if len(volumes) == 0 {
+		return
+	}
+	failed := make([]bool, len(volumes))
+	tick := time.NewTicker(sizeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for i, v := range volumes {
+			before := v.Info().Size
+			err := v.Refresh()
+			if err != nil && !failed[i] {
+				s.log.Error("the size of a volume can't be read", "err", err)
+			}
+			failed[i] = err != nil
+			if now := v.Info(); now.Size != before {
+				s.log.Info("a volume has a new size", "volume", now.Name(), "before", before, "now", now.Size)
+			}
+		}
+	}
+}
+
+// watchSignals freezes and thaws with USR1, and scrubs with USR2.
+func (s *server) watchSignals(ctx context.Context) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGUSR1, unix.SIGUSR2)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case sig := <-signals:
+			for _, v := range s.volumes {
+				if sig == unix.SIGUSR1 {
+					s.toggle(v)
+				} else {
+					s.scrub(ctx, v)
+				}
+			}
+		}
+	}
+}
+
+// toggle freezes or thaws the layers of a volume that can be.
+func (s *server) toggle(v blockdev.Volume) {
+	for _, f := range wrap.Find[*wrap.Freezer](v) {
+		if f.Frozen() {
+			f.Thaw()
+		} else {
+			f.Freeze()
+		}
+		i := v.Info()
+		s.log.Warn("signal USR1", "volume", i.Name(), "frozen", f.Frozen())
+	}
+}
+
+// scrub compares all blocks of a volume that has checksums.
+func (s *server) scrub(ctx context.Context, v blockdev.Volume) {
+	for _, k := range wrap.Find[*wrap.Checker](v) {
+		found, err := k.Scrub(ctx)
+		i := v.Info()
+		if err != nil && !errors.Is(err, context.Canceled) {
+			s.log.Error("scrub found errors", "volume", i.Name(), "blocks", found.Blocks, "bad", found.Bad,
+				"unreadable", found.Errors, "first", err)
+		} else {
+			s.log.Info("scrub", "volume", i.Name(), "blocks", found.Blocks, "bad", found.Bad)
+		}
+	}
+}

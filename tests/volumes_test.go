@@ -1,0 +1,163 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// TestVolumeGrows makes a file larger, and then smaller, under a running target: connected hosts
+// are told, and may use what came.
+func TestVolumeGrows(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	p := startTarget(t, "--volume", path, "--size", "16MiB")
+	for _, transport := range transports {
+		changed := make(chan []uint32, 16)
+		h := dialHost(t, p.remote(), transport, func(c *host.Config) {
+			c.NamespacesChanged = func(_ *host.Controller, nsids []uint32) { changed <- nsids }
+		})
+		for _, size := range []int64{32 << 20, 16 << 20} {
+			if err := os.Truncate(path, size); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case nsids := <-changed:
+				if len(nsids) != 1 || nsids[0] != 1 {
+					t.Errorf("%s: namespaces %v changed, want 1", transport, nsids)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: nobody told of %d bytes", transport, size)
+			}
+			ns, err := h.Namespace(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ns.Size() != size {
+				t.Errorf("%s: %d bytes, want %d", transport, ns.Size(), size)
+			}
+			if _, err := ns.WriteAt(t.Context(), bytes.Repeat([]byte{1}, 4096), size-4096); err != nil {
+				t.Errorf("%s: the last block of %d bytes: %v", transport, size, err)
+			}
+		}
+		h.close(t)
+	}
+	p.stop(t)
+	if log := p.stderr.String(); !strings.Contains(log, "new size") {
+		t.Errorf("nvmetgt doesn't tell of the sizes: %s", log)
+	}
+}
+
+// TestVolumeFaults has volumes fail in each way: the host sees the status for it, and the other
+// blocks and namespaces go on.
+func TestVolumeFaults(t *testing.T) {
+	p := startTarget(t, "--volume", "fail:read@8,write@9,write@10=capacity,write@11=readonly,read@12=gone,read@13=busy,zeroes@14:mem:1MiB",
+		"--volume", "mem:1MiB")
+	for _, transport := range transports {
+		h := dialHost(t, p.remote(), transport, nil)
+		ns, err := h.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 4096)
+		read := func(block int64) error { _, err := ns.ReadAt(t.Context(), b, block*4096); return err }
+		write := func(block int64) error { _, err := ns.WriteAt(t.Context(), b, block*4096); return err }
+		for _, x := range []struct {
+			what string
+			err  error
+			want nvme.Status
+		}{
+			{"read of a bad block", read(8), nvme.StatusUnrecoveredRead},
+			{"write of a bad block", write(9), nvme.StatusWriteFault},
+			{"write without space", write(10), nvme.StatusCapacityExceeded},
+			{"write to what became read-only", write(11), nvme.StatusNamespaceWriteProtected},
+			{"read of what is gone", read(12), nvme.StatusNamespaceNotReady},
+			{"read of what is busy", read(13), nvme.StatusNamespaceNotReady},
+			{"write zeroes of a bad block", ns.WriteZeroes(t.Context(), 14*4096, 4096, false), nvme.StatusWriteFault},
+			{"read beside them", read(7), nvme.StatusSuccess},
+			{"write beside them", write(7), nvme.StatusSuccess},
+		} {
+			if x.want == nvme.StatusSuccess {
+				if x.err != nil {
+					t.Errorf("%s: %s: %v", transport, x.what, x.err)
+				}
+			} else if !errors.Is(x.err, x.want) {
+				t.Errorf("%s: %s: %v, want %v", transport, x.what, x.err, x.want)
+			}
+		}
+		other, err := h.Namespace(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.WriteAt(t.Context(), b, 8*4096); err != nil {
+			t.Errorf("%s: another namespace: %v", transport, err)
+		}
+		h.close(t)
+	}
+	p.stop(t)
+}
+
+// TestVolumeSignals freezes and thaws a volume, and scrubs another, by the signals that do it.
+func TestVolumeSignals(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	p := startTarget(t, "--volume", "freeze:manual:mem:1MiB", "--volume", "check:"+path, "--size", "1MiB")
+	h := dialHost(t, p.remote(), "tcp", nil)
+	frozen, err := h.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked, err := h.Namespace(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checked.WriteAt(t.Context(), bytes.Repeat([]byte{1}, 64<<10), 0); err != nil {
+		t.Fatal(err)
+	}
+	said := func(what string) {
+		t.Helper()
+		eventually(t, 10*time.Second, what, func() bool { return strings.Contains(p.stderr.String(), what) })
+	}
+	p.signal(syscall.SIGUSR2)
+	said("blocks=16 bad=0")
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{2}, 5*4096+7); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	p.signal(syscall.SIGUSR2)
+	said("blocks=16 bad=1")
+	if _, err := checked.ReadAt(t.Context(), make([]byte, 4096), 5*4096); !errors.Is(err, nvme.StatusUnrecoveredRead) {
+		t.Errorf("the block that changed is read with %v", err)
+	}
+	p.signal(syscall.SIGUSR1)
+	said("frozen=true")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := frozen.ReadAt(t.Context(), make([]byte, 4096), 0)
+		answered <- err
+	}()
+	if _, err := checked.ReadAt(t.Context(), make([]byte, 4096), 0); err != nil {
+		t.Errorf("another namespace: %v", err)
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("a frozen volume answered: %v", err)
+	default:
+	}
+	p.signal(syscall.SIGUSR1)
+	if err := <-answered; err != nil {
+		t.Errorf("the read that waited: %v", err)
+	}
+	h.close(t)
+	p.stop(t)
+}
