@@ -11,7 +11,10 @@ FUZZTIME ?= 5s
 # Points at which `make crash` lets the power fail, for each kind of volume.
 POINTS   ?= 10000
 
-.PHONY: interop crash speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+# How often `make kill` kills.
+KILLS    ?= 200
+
+.PHONY: interop crash kill speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -50,6 +53,9 @@ fuzz: ## run every fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
 
 verify: build ## random operations against a model for TIME on every volume and transport
 	NVMEOF_VERIFY_TIME=$(TIME) $(GO) test ./tests -run TestModel -count=1 -timeout 0 -v
+
+kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowledged may be lost
+	NVMEOF_KILLS=$(KILLS) $(GO) test ./tests -run TestKillData -count=1 -timeout 0 -v
 
 soak: ## random work over random faults against a model, for TIME (make soak TIME=1h)
 	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
