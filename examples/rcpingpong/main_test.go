@@ -42,13 +42,13 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// Lines in the format of ibv_rc_pingpong, over IPv4 and IPv6.
+// The golden lines are of ibv_rc_pingpong, of rdma-core 44.0, over rdma_rxe.
 var golden = map[string]rc.Peer{
-	"0000:000011:5ed86d:00000000000000000000ffffc6120002\x00": {
-		QPN: 0x11, PSN: 0x5ed86d, GID: verbs.GIDFrom(netip.MustParseAddr("198.18.0.2")),
+	"0000:000011:09f8da:00000000000000000000ffffc6120003\x00": {
+		QPN: 0x11, PSN: 0x09f8da, GID: verbs.GIDFrom(netip.MustParseAddr("198.18.0.3")),
 	},
-	"0000:000012:000a01:fd000018000000000000000000000002\x00": {
-		QPN: 0x12, PSN: 0xa01, GID: verbs.GIDFrom(netip.MustParseAddr("fd00:18::2")),
+	"0000:000012:fbcfd4:fd000018000000000000000000000003\x00": {
+		QPN: 0x12, PSN: 0xfbcfd4, GID: verbs.GIDFrom(netip.MustParseAddr("fd00:18::3")),
 	},
 }
 

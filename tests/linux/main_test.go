@@ -16,7 +16,7 @@ const enabledEnv = "NVMEOF_LINUX"
 
 var (
 	images map[string]*lab.Image
-	binDir string // holds both programs
+	binDir string // holds both programs, and the examples
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +48,8 @@ func run(m *testing.M) (code int, err error) {
 		return m.Run(), nil
 	}
 	const module = "github.com/nvme-anywhere/nvmeof"
-	build := exec.Command("go", "build", "-o", binDir+"/", module+"/cmd/nvmetgt", module+"/cmd/nvmeinit")
+	build := exec.Command("go", "build", "-o", binDir+"/", module+"/cmd/nvmetgt", module+"/cmd/nvmeinit",
+		module+"/examples/rcpingpong", module+"/examples/rping", module+"/examples/perftest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("go build: %w\n%s", err, out)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,31 +17,17 @@ import (
 // TestRNIC runs the programs of examples/, which know nothing of NVMe, against those of rdma-core
 // and perftest over rxe, in both roles.
 func TestRNIC(t *testing.T) {
-	dir := buildExamples(t)
 	for _, c := range []struct {
 		version string
 		mtu     int
 	}{{"6.1", 1500}, {"6.12", 9000}} {
 		t.Run(fmt.Sprintf("%s/%d", c.version, c.mtu), func(t *testing.T) {
 			p := rxePeer(t, c.version, c.mtu)
-			t.Run("rc-pingpong", func(t *testing.T) { testPingPong(t, p, dir) })
-			t.Run("rping", func(t *testing.T) { testRPing(t, p, dir, c.version) })
-			t.Run("perftest", func(t *testing.T) { testPerftest(t, p, dir) })
+			t.Run("rc-pingpong", func(t *testing.T) { testPingPong(t, p) })
+			t.Run("rping", func(t *testing.T) { testRPing(t, p, c.version) })
+			t.Run("perftest", func(t *testing.T) { testPerftest(t, p) })
 		})
 	}
-}
-
-// buildExamples builds them into a directory of the test.
-func buildExamples(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	const examples = "github.com/nvme-anywhere/nvmeof/examples/"
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", dir+"/", examples+"rcpingpong", examples+"rping", examples+"perftest")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return dir
 }
 
 // rxePeer boots a machine with an rxe device and nothing of NVMe.
@@ -170,13 +155,13 @@ func contains(t *testing.T, out string, texts ...string) {
 const listensTCP = "ss -ltn | grep -q :18515"
 
 // testPingPong: messages go back and forth and are verified on both sides.
-func testPingPong(t *testing.T, p *peer, dir string) {
+func testPingPong(t *testing.T, p *peer) {
 	for _, c := range []struct {
 		name        string
 		v6          bool
 		size, count int
 	}{{"ipv4", false, 4096, 200}, {"ipv6", true, 4096, 200}, {"large", false, 1 << 20, 5}, {"small", false, 2, 50}} {
-		ours := []string{filepath.Join(dir, "rcpingpong"), "-size", fmt.Sprint(c.size), "-count", fmt.Sprint(c.count)}
+		ours := []string{filepath.Join(binDir, "rcpingpong"), "-size", fmt.Sprint(c.size), "-count", fmt.Sprint(c.count)}
 		theirs := fmt.Sprintf("ibv_rc_pingpong -c -g %s -s %d -n %d", p.gid(t, c.v6), c.size, c.count)
 		host := lab.HostAddr.String()
 		if c.v6 {
@@ -200,8 +185,8 @@ func testPingPong(t *testing.T, p *peer, dir string) {
 }
 
 // testRPing: the server READs what the client shows and WRITEs it back.
-func testRPing(t *testing.T, p *peer, dir, version string) {
-	ours := filepath.Join(dir, "rping")
+func testRPing(t *testing.T, p *peer, version string) {
+	ours := filepath.Join(binDir, "rping")
 	for _, c := range []struct{ size, count int }{{64, 100}, {60000, 10}} {
 		t.Run(fmt.Sprintf("server-%d", c.size), func(t *testing.T) {
 			our, _ := both(t, p, []string{ours, "-bind", lab.HostAddr.String()},
@@ -220,7 +205,7 @@ func testRPing(t *testing.T, p *peer, dir, version string) {
 }
 
 // testPerftest: one-sided operations, and SEND, with many outstanding.
-func testPerftest(t *testing.T, p *peer, dir string) {
+func testPerftest(t *testing.T, p *peer) {
 	gid := p.gid(t, false)
 	for _, c := range []struct{ op, theirs, server, client string }{
 		{"write", "ib_write_bw -s 65536", "written where it should, and nowhere else", "all acknowledged"},
@@ -231,7 +216,7 @@ func testPerftest(t *testing.T, p *peer, dir string) {
 		{"swap", "ib_atomic_bw -A CMP_AND_SWAP", "only what compared equal was swapped", "each found what the one before it stored"},
 	} {
 		const count = "100"
-		ours := []string{filepath.Join(dir, "perftest"), "-count", count}
+		ours := []string{filepath.Join(binDir, "perftest"), "-count", count}
 		if _, size, ok := strings.Cut(c.theirs, "-s "); ok {
 			ours = append(ours, "-size", size)
 		}
