@@ -156,9 +156,11 @@ func TestFioJSON(t *testing.T) {
 	for _, transport := range transports {
 		reports[transport] = readFio(t, []byte(tgt.must(t, cliTimeout, transport, "bench", "-o", "json+", path)))
 	}
-	if fio, err := exec.LookPath("fio"); err != nil {
-		t.Log("fio is not here, so its output is not read beside ours: tests/setup.sh installs it")
-	} else {
+	t.Run("fio", func(t *testing.T) {
+		fio, err := exec.LookPath("fio")
+		if err != nil {
+			t.Skip("to read fio's output beside ours takes fio: tests/setup.sh installs it")
+		}
 		cmd := exec.Command(fio, "--output-format=json+", path)
 		cmd.Dir = t.TempDir()
 		out, err := cmd.Output()
@@ -166,7 +168,7 @@ func TestFioJSON(t *testing.T) {
 			t.Fatalf("%v: %v", cmd, err)
 		}
 		reports["fio"] = readFio(t, out)
-	}
+	})
 	for who, r := range reports {
 		var names []string
 		for _, j := range r.Jobs {

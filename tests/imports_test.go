@@ -68,6 +68,7 @@ var rooms = []room{
 	{dir: "internal/simnet", may: []string{"internal/udp"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
 	{dir: "internal/loadgen", may: []string{"internal/standstill"}},
+	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
 	{dir: "internal/cli", may: []string{"nvme", "blockdev", "fabric/rdma/fault", "internal/version"}},
 	{dir: "internal/version"},

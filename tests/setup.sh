@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what the tests use beyond Go: a C compiler for the race detector, tshark, which
-# decodes what the programs send, and fio, whose output is read beside that of nvmeinit bench. Works on Debian and its kin, as root or with a sudo that asks
+# decodes what the programs send, fio, whose output is read beside that of nvmeinit bench, and
+# chromium, which looks at its page. Works on Debian and its kin, as root or with a sudo that asks
 # nothing; elsewhere it says what will be skipped. It never fails: tests/run.sh looks for itself.
 set -u
 
@@ -8,6 +9,7 @@ missing=""
 command -v "$(go env CC)" >/dev/null 2>&1 || missing="$missing gcc libc6-dev"
 command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
 command -v fio >/dev/null 2>&1 || missing="$missing fio"
+command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 
 give_up() {

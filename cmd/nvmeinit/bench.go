@@ -25,6 +25,7 @@ type benchFlags struct {
 	job         *fio.Job // what the command line says of jobs
 	output      string
 	metrics     string
+	campaign    campaignFlags
 
 	jobs   []*fio.Job // what is to run
 	global map[string]string
@@ -43,16 +44,23 @@ says of jobs goes before what a job file says.
 With --rate or --rate_iops operations are due at times of their own, whether others have
 ended or not, and latencies count from then.
 
+With --compare the same work runs over several paths in turns, and one table shows the
+ratios and how they spread; --report draws it all on a page.
+
 Patterns that write destroy what the namespace holds.`,
 		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
   nvmeinit bench -t tcp -a 127.0.0.1 --rw randrw --rwmixread 70 --numjobs 4 --runtime 30s -o json
   nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --rate_iops 20k --iodepth 64 --runtime 30s
   nvmeinit bench -t rdma -a 127.0.0.1 --rw write --bs 128k --iodepth 16 --size 1g --verify crc32c
-  nvmeinit bench -t rdma -a 127.0.0.1 jobs.fio`,
+  nvmeinit bench -t rdma -a 127.0.0.1 jobs.fio
+  nvmeinit bench --compare rdma,tcp -a 127.0.0.1 --rw randread --iodepth 32 --runtime 2s --report out.html`,
 		Args: jobFileArg,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := f.read(args); err != nil {
 				return err
+			}
+			if f.campaign.wanted() {
+				return runCampaign(c, f)
 			}
 			return bench(c, f)
 		},
@@ -62,6 +70,7 @@ Patterns that write destroy what the namespace holds.`,
 		addOption(fl, o, f.job)
 	}
 	cli.AddFlags(c, "Jobs", fl)
+	f.campaign.add(c)
 	fl = c.Flags()
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
@@ -83,6 +92,16 @@ const maxControllers = 4096
 
 // read finds what is to run, and checks what needs no connection.
 func (f *benchFlags) read(args []string) error {
+	if err := f.readJobs(args); err != nil {
+		return err
+	}
+	if f.campaign.wanted() {
+		return f.checkCampaign()
+	}
+	return nil
+}
+
+func (f *benchFlags) readJobs(args []string) error {
 	switch {
 	case f.output != "normal" && f.output != "json" && f.output != "json+":
 		return cli.Usage("-o %q: want normal, json or json+", f.output)

@@ -49,8 +49,8 @@ func (f *benchFlags) shape(cfg *host.Config) {
 		n := 0
 		for _, j := range jobs {
 			n += j.NumJobs
-			deepest = max(deepest, j.IODepth)
 		}
+		deepest = max(deepest, slices.Max(f.depthsOf(jobs)))
 		most = max(most, n)
 	}
 	if f.conn.queues == 0 {

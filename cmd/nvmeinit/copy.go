@@ -139,7 +139,7 @@ func readTo(c *cobra.Command, f *copyFlags, cp *copier, out *output) error {
 		err = cp.readAgain(c, f, n, sum)
 	}
 	if err == nil {
-		report(c.ErrOrStderr(), "read", n, time.Since(began), f)
+		summarize(c.ErrOrStderr(), "read", n, time.Since(began), f)
 	}
 	return err
 }
@@ -209,7 +209,7 @@ func writeCommand(c *cobra.Command, f *copyFlags) error {
 			err = cp.readAgain(c, f, n, sum)
 		}
 		if err == nil {
-			report(c.ErrOrStderr(), "wrote", n, time.Since(began), f)
+			summarize(c.ErrOrStderr(), "wrote", n, time.Since(began), f)
 		}
 		return err
 	})
@@ -270,7 +270,7 @@ func (cp *copier) writeChunk(ctx context.Context, h hash.Hash, b []byte, at int6
 	return nil
 }
 
-func report(w io.Writer, verb string, n int64, took time.Duration, f *copyFlags) {
+func summarize(w io.Writer, verb string, n int64, took time.Duration, f *copyFlags) {
 	if f.quiet {
 		return
 	}

@@ -19,6 +19,7 @@ type Report struct {
 	Time      string            `json:"time"`
 	Global    map[string]string `json:"global options,omitempty"`
 	Jobs      []JobReport       `json:"jobs"`
+	Compare   any               `json:"nvmeinit_compare,omitempty"` // ours: ratios of runs over several paths
 }
 
 // JobReport is one job, or the group of a job's clones.
@@ -49,6 +50,8 @@ type JobReport struct {
 	Target   int64             `json:"latency_target"`
 	LatShare float64           `json:"latency_percentile"`
 	Window   int64             `json:"latency_window"`
+	Path     string            `json:"nvmeinit_path,omitempty"`           // ours: over which of several it ran
+	Repeat   int               `json:"nvmeinit_repeat,omitempty"`         // ours: and which time, from 1
 	Verified int64             `json:"nvmeinit_verified_bytes,omitempty"` // ours: what --verify has checked
 	Late     uint64            `json:"nvmeinit_unstarted_ios,omitempty"`  // ours: due by a rate and never begun
 }

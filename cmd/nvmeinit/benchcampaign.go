@@ -1,0 +1,364 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/internal/report"
+)
+
+// campaignFlags ask for the same work more than once: over several paths, at several depths,
+// several times.
+type campaignFlags struct {
+	compare []string // paths, as rdma or tcp://127.0.0.1:4420
+	repeats int
+	depths  []int
+	report  string // file of the page
+}
+
+// Bounds, and what is meant where nothing is said.
+const (
+	maxPaths       = 6 // that a page has colours for
+	maxRepeats     = 1000
+	compareRepeats = 5
+)
+
+// reportDepths are those that a page shows unless told otherwise, beside that of the jobs.
+var reportDepths = []int{1, 4, 16, 64}
+
+func (f *campaignFlags) add(c *cobra.Command) {
+	fl := cli.NewFlags()
+	fl.StringSliceVar(&f.compare, "compare", nil, "`PATHS` to run the same work over in turns, as rdma,tcp instead of -t, or with addresses, as tcp://127.0.0.1:4420")
+	fl.IntVar(&f.repeats, "repeats", 0, "`number` of times to run everything (default 5 with --compare, else 1)")
+	fl.IntSliceVar(&f.depths, "depths", nil, "`depths` to run everything at, as 1,4,16 (default --iodepth; with --report 1,4,16,64 too)")
+	fl.StringVar(&f.report, "report", "", "`FILE` to write a page with plots to, as HTML; it must not exist")
+	cli.AddFlags(c, "Comparing", fl)
+}
+
+// wanted reports whether there is more than one run to be made, or a page of one.
+func (f *campaignFlags) wanted() bool {
+	return len(f.compare) > 0 || f.repeats > 1 || len(f.depths) > 0 || f.report != ""
+}
+
+// check finds mistakes in the flags, and fills in what they leave open.
+func (f *benchFlags) checkCampaign() error {
+	p := &f.campaign
+	switch {
+	case len(p.compare) > maxPaths:
+		return cli.Usage("--compare: %d paths are too many: want at most %d", len(p.compare), maxPaths)
+	case len(p.compare) > 0 && f.conn.transport != "":
+		return cli.Usage("-t %s and --compare %s: want one of them", f.conn.transport, strings.Join(p.compare, ","))
+	case p.repeats < 0 || p.repeats > maxRepeats:
+		return cli.Usage("--repeats %d: want 1 to %d", p.repeats, maxRepeats)
+	case f.metrics != "" || f.conn.pcap != "":
+		return cli.Usage("--metrics and --pcap go with a single run: without --compare, --repeats, --depths and --report")
+	}
+	if p.repeats == 0 {
+		p.repeats = 1
+		if len(p.compare) > 0 {
+			p.repeats = compareRepeats
+		}
+	}
+	for _, d := range p.depths {
+		for _, j := range f.jobs {
+			if err := atDepth(j, d).Check(); err != nil {
+				return cli.Usage("--depths: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// pathFlags are the flags of each path, and its name.
+func (f *benchFlags) pathFlags() (names []string, all []*benchFlags, err error) {
+	if len(f.campaign.compare) == 0 {
+		return []string{f.conn.transport}, []*benchFlags{f}, nil
+	}
+	for _, text := range f.campaign.compare {
+		g := *f
+		if _, err := cli.ParseTransport(text); err == nil {
+			g.conn.transport = text
+		} else {
+			e, err := cli.ParseEndpoint(text)
+			if err != nil {
+				return nil, nil, cli.Usage("--compare: %w", err)
+			}
+			g.conn.transport = e.Transport.String()
+			g.conn.traddr, g.conn.trsvcid = e.Addr.Addr().String(), strconv.Itoa(int(e.Addr.Port()))
+		}
+		if g.conn.transport == "rdma" {
+			g.conn.hdrDigest, g.conn.dataDigest = false, false // which RDMA has by its ICRC
+		}
+		names, all = append(names, text), append(all, &g)
+	}
+	return names, all, nil
+}
+
+// campaign is one under way.
+type campaign struct {
+	f     *benchFlags
+	names []string
+	paths []*benchDevice
+	json  *fio.Report
+	live  *live
+	began time.Time
+	done  int // runs
+	all   int
+	group int // of the JSON
+}
+
+// runCampaign runs everything, and shows it as a table or as JSON, and as a page.
+func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
+	page, err := createPage(f.campaign.report)
+	if err != nil {
+		return err
+	}
+	defer func() { err = page.close(err) }()
+	k := &campaign{
+		f: f, began: time.Now(), live: newLive(c.ErrOrStderr(), f.output == "normal"),
+		json: fio.NewReport(program(), time.Now(), f.global),
+	}
+	defer func() { err = errors.Join(err, k.close()) }()
+	if err := k.open(c.Context()); err != nil {
+		return err
+	}
+	works, err := k.run(c.Context())
+	k.live.clear()
+	if err != nil {
+		return err
+	}
+	if f.output == "normal" {
+		printComparison(c.OutOrStdout(), works)
+	} else {
+		k.json.Compare = comparison(works)
+		if err := printJSON(c.OutOrStdout(), k.json); err != nil {
+			return err
+		}
+	}
+	return page.write(k.page(works))
+}
+
+func (k *campaign) open(ctx context.Context) error {
+	names, flags, err := k.f.pathFlags()
+	if err != nil {
+		return err
+	}
+	k.names = names
+	for i, g := range flags {
+		d, err := g.open(ctx)
+		if err != nil {
+			return prefixPath(len(flags), names[i], err)
+		}
+		k.paths = append(k.paths, d)
+	}
+	return nil
+}
+
+// prefixPath names the path that failed, where there are several.
+func prefixPath(paths int, name string, err error) error {
+	if paths == 1 {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+func (k *campaign) close() error {
+	var errs []error
+	for _, d := range k.paths {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (k *campaign) run(ctx context.Context) ([]*report.Work, error) {
+	phases := fio.Phases(k.f.jobs)
+	for _, jobs := range phases {
+		k.all += len(k.f.depthsOf(jobs)) * k.f.campaign.repeats * len(k.paths)
+	}
+	var works []*report.Work
+	for _, jobs := range phases {
+		w, err := k.work(ctx, jobs)
+		if err != nil {
+			return nil, err
+		}
+		works = append(works, w)
+	}
+	return works, nil
+}
+
+// depthsOf are the depths to run jobs at, ascending.
+func (f *benchFlags) depthsOf(jobs []*fio.Job) []int {
+	list := slices.Clone(f.campaign.depths)
+	if len(list) == 0 {
+		list = []int{deepest(jobs)}
+		// Where operations are due at a rate, the depth changes little.
+		if f.campaign.report != "" && !slices.ContainsFunc(jobs, func(j *fio.Job) bool { return j.HasRate() }) {
+			list = append(list, reportDepths...)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func deepest(jobs []*fio.Job) int {
+	n := 0
+	for _, j := range jobs {
+		n = max(n, j.IODepth)
+	}
+	return n
+}
+
+// atDepth is a job at another depth.
+func atDepth(j *fio.Job, depth int) *fio.Job {
+	j = j.Clone()
+	if err := j.Set("iodepth", strconv.Itoa(depth)); err != nil {
+		panic(err) // a number is what it takes
+	}
+	return j
+}
+
+// work runs the jobs of one phase: at each depth, some repeats, in each the paths one after
+// another, of which in turns the first comes first and the last.
+func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, error) {
+	w := &report.Work{Name: workName(jobs), Paths: k.names}
+	depths := k.f.depthsOf(jobs)
+	if w.Main = slices.Index(depths, deepest(jobs)); w.Main < 0 {
+		w.Main = len(depths) - 1
+	}
+	for i, depth := range depths {
+		at := jobs
+		if len(depths) > 1 || depth != deepest(jobs) {
+			at = nil
+			for _, j := range jobs {
+				at = append(at, atDepth(j, depth))
+			}
+		}
+		m := newMeasured(len(k.paths))
+		for r := range k.f.campaign.repeats {
+			for n := range k.paths {
+				path := n
+				if r%2 == 1 {
+					path = len(k.paths) - 1 - n
+				}
+				res, err := k.one(ctx, at, path, r, depth)
+				if err != nil {
+					return nil, prefixPath(len(k.paths), k.names[path], err)
+				}
+				m.add(path, res)
+			}
+		}
+		w.Depths = append(w.Depths, report.Depth{Depth: depth, Runs: m.runs})
+		if i == w.Main {
+			w.Tails, w.Course = m.tails(), m.courses()
+		}
+	}
+	return w, nil
+}
+
+// one is a single run.
+func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth int) (*loadgen.Result, error) {
+	k.live.begin(fmt.Sprintf("%d of %d%s: %s ×%d", k.done+1, k.all, k.left(), k.names[path], depth))
+	res, err := k.f.run(ctx, k.paths[path], jobs, k.live.show)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.done++
+	first := len(k.json.Jobs)
+	k.json.Add(k.group, jobs, res, k.f.output == "json+")
+	for i := range k.json.Jobs[first:] {
+		j := &k.json.Jobs[first+i]
+		j.Path, j.Repeat = k.names[path], repeat+1
+	}
+	k.group++
+	return res, nil
+}
+
+// left says how long all of it will take, going by what has been done.
+func (k *campaign) left() string {
+	if k.done == 0 {
+		return ""
+	}
+	each := time.Since(k.began) / time.Duration(k.done)
+	return fmt.Sprintf(", %v in all", (each * time.Duration(k.all-k.done)).Round(time.Second))
+}
+
+// workName says what jobs do.
+func workName(jobs []*fio.Job) string {
+	if len(jobs) > 1 {
+		names := make([]string, len(jobs))
+		for i, j := range jobs {
+			names[i] = j.Name
+		}
+		return strings.Join(names, " + ")
+	}
+	j := jobs[0]
+	name := j.RW + " " + blockSizes(&j.Spec)
+	if j.NumJobs > 1 {
+		name += fmt.Sprintf(", %d jobs", j.NumJobs)
+	}
+	return name
+}
+
+// measured gathers the runs of one depth.
+type measured struct {
+	runs   [][]report.Figures // by path
+	lat    []*loadgen.Histogram
+	series [][]report.Course // by path, by repeat
+}
+
+func newMeasured(paths int) *measured {
+	m := &measured{runs: make([][]report.Figures, paths), series: make([][]report.Course, paths)}
+	for range paths {
+		m.lat = append(m.lat, new(loadgen.Histogram))
+	}
+	return m
+}
+
+func (m *measured) add(path int, res *loadgen.Result) {
+	g := loadgen.Group(res.Jobs)
+	m.runs[path] = append(m.runs[path], report.FiguresOf(&g))
+	m.lat[path].Merge(&g.Total().Latency)
+	m.series[path] = append(m.series[path], res.Series)
+}
+
+func (m *measured) tails() []report.Tail {
+	var t []report.Tail
+	for _, h := range m.lat {
+		t = append(t, report.TailOf(h))
+	}
+	return t
+}
+
+// courses are those of each path's repeat whose IOPS are the middle ones.
+func (m *measured) courses() []report.Course {
+	var c []report.Course
+	for path, runs := range m.runs {
+		order := make([]int, len(runs))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortFunc(order, func(a, b int) int { return int(runs[a].IOPS - runs[b].IOPS) })
+		c = append(c, m.series[path][order[len(order)/2]])
+	}
+	return c
+}
+
+// endpoint is where a path leads.
+func (k *campaign) endpoint(path int) string {
+	a := k.paths[path].sessions[0].Remote()
+	return fmt.Sprintf("%s, %s", k.paths[path].sessions[0].fabric.Type(), net.JoinHostPort(a.Addr().String(), strconv.Itoa(int(a.Port()))))
+}

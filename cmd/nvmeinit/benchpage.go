@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/report"
+	"github.com/nvme-anywhere/nvmeof/internal/version"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// pageFile is the file of --report. A nil one, where the flag isn't given, is none.
+type pageFile struct {
+	f    *os.File
+	path string
+}
+
+// createPage creates the file before anything is measured: what can't be written in the end
+// should fail at once.
+func createPage(path string) (*pageFile, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, cli.FileError("--report", path, err)
+	}
+	return &pageFile{f, path}, nil
+}
+
+func (p *pageFile) write(page *report.Page) error {
+	if p == nil {
+		return nil
+	}
+	w := bufio.NewWriter(p.f)
+	err := page.Write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		return cli.FileError("--report", p.path, err)
+	}
+	return nil
+}
+
+// close closes the file after work that ended with err, and removes it where that failed.
+func (p *pageFile) close(err error) error {
+	if p == nil {
+		return err
+	}
+	if closeErr := p.f.Close(); err == nil && closeErr != nil {
+		err = cli.FileError("--report", p.path, closeErr)
+	}
+	if err != nil {
+		_ = os.Remove(p.path)
+	}
+	return err
+}
+
+// page is what is shown of a campaign.
+func (k *campaign) page(works []*report.Work) *report.Page {
+	p := &report.Page{
+		Title:   strings.Join(k.names, " and ") + ": " + works[0].Name,
+		Command: commandLine(), Made: k.began, Works: works,
+	}
+	if len(works) > 1 {
+		p.Title = strings.Join(k.names, " and ") + fmt.Sprintf(": %d loads", len(works))
+	}
+	fact := func(name, format string, a ...any) {
+		p.Facts = append(p.Facts, report.Fact{Name: name, Value: fmt.Sprintf(format, a...)})
+	}
+	for i, name := range k.names {
+		c := k.paths[i].sessions[0]
+		id, limits := c.Identify(), c.Limits()
+		fact("path "+name, "%s, %d controllers with %d I/O queues of %d entries", k.endpoint(i), len(k.paths[i].sessions), limits.Queues, limits.QueueSize)
+		fact("target", "%s, firmware %s, %s", nvme.Text(id.MN[:]), nvme.Text(id.FR[:]), c.Config().SubNQN)
+	}
+	fact("repeats", "%d of each, the paths in turns; figures are their medians", k.f.campaign.repeats)
+	fact("ratios", "one of each repeat; shown is their median, and their range")
+	fact("latency", "from when an operation was begun, or was due where there is a rate, to its completion")
+	fact("machine", "%d processors%s, Linux %s, Go %s", runtime.NumCPU(), processorName(), kernelRelease(), strings.TrimPrefix(runtime.Version(), "go"))
+	fact("nvmeinit", "%s", version.Version)
+	fact("took", "%v", time.Since(k.began).Round(time.Second))
+	return p
+}
+
+// commandLine is what the user typed, nearly.
+func commandLine() string {
+	words := append([]string{"nvmeinit"}, os.Args[1:]...)
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \t\n'\"$&|;<>()*?[]\\") {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// processorName is the model of the first processor, with a comma in front; empty where the
+// kernel doesn't tell.
+func processorName() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return ", " + strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "?"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

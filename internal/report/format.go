@@ -1,0 +1,65 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Count is a number for people: 166,350.
+func Count(v float64) string { return humanize.Comma(int64(v + 0.5)) }
+
+// Bandwidth is bytes a second: 446 MiB/s.
+func Bandwidth(v float64) string { return humanize.IBytes(uint64(v)) + "/s" }
+
+// Time is a time of so many nanoseconds, in three digits: 1.25 ms.
+func Time(ns float64) string { return timeText(ns, 3) }
+
+func timeText(ns float64, digits int) string {
+	for _, u := range []struct {
+		name string
+		ns   float64
+	}{{"s", 1e9}, {"ms", 1e6}, {"µs", 1e3}} {
+		if ns >= u.ns*0.9995 {
+			return significant(ns/u.ns, digits) + " " + u.name
+		}
+	}
+	return significant(ns, digits) + " ns"
+}
+
+// significant writes v with so many digits, and none after those.
+func significant(v float64, digits int) string {
+	decimals := digits
+	for x := v; x >= 1; x /= 10 {
+		decimals--
+	}
+	s := strconv.FormatFloat(v, 'f', max(decimals, 0), 64)
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}
+
+// short is a count for an axis: 250k.
+func short(v float64) string {
+	switch {
+	case v >= 1e6:
+		return significant(v/1e6, 3) + "M"
+	case v >= 1e3:
+		return significant(v/1e3, 3) + "k"
+	}
+	return significant(v, 3)
+}
+
+// Times is a ratio: 1.32×.
+func Times(v float64) string { return fmt.Sprintf("%.2f×", v) }
+
+// percentile writes 99.9 as p99.9.
+func percentile(p float64) string {
+	if p == 0 {
+		return "min"
+	}
+	return "p" + strconv.FormatFloat(p, 'f', -1, 64)
+}

@@ -1,0 +1,178 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The same work over both transports, in turns: one table with ratios, the same as JSON, and a
+// page.
+func TestBenchCompare(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	page := filepath.Join(t.TempDir(), "out.html")
+	to := []string{"bench", "-a", tgt.addr.String(), "-s", nvmePort, "--rw", "randread", "--runtime", "50ms"}
+	r := nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp --repeats 3 --depths 1,8 --report "+page)...)...)
+	if r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	for _, want := range []string{"rdma / tcp", "randread 4.0 KiB", "IOPS", "latency p99.9", "processor an I/O", "medians of 3 repeats"} {
+		if !strings.Contains(r.stdout, want) {
+			t.Errorf("the table has no %q:\n%s", want, r.stdout)
+		}
+	}
+	if n := strings.Count(r.stdout, "×"); n != 2*7 {
+		t.Errorf("%d ratios, want 7 figures at 2 depths:\n%s", n, r.stdout)
+	}
+
+	// A page is never written over something else.
+	r = nvmeinit(t, cliTimeout, append(to, "--compare", "rdma,tcp", "--report", page)...)
+	checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--report", "exists already"}})
+
+	r = nvmeinit(t, cliTimeout, append(to, "--compare", "tcp,tcp://"+tgt.addr.String()+":"+nvmePort, "--repeats", "2", "-o", "json+", "--percentile_list", "50:99:99.9")...)
+	var out struct {
+		Jobs []struct {
+			Path   string `json:"nvmeinit_path"`
+			Repeat int    `json:"nvmeinit_repeat"`
+			Read   fioSide
+		}
+		Compare []struct {
+			Figure string
+			Depth  int `json:"iodepth"`
+			Median map[string]float64
+			Ratios []struct{ Median, Min, Max float64 }
+		} `json:"nvmeinit_compare"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil {
+		t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
+	}
+	readFio(t, []byte(r.stdout))
+	order := ""
+	for _, j := range out.Jobs {
+		order += strings.Repeat("I", j.Repeat) + map[bool]string{true: "a ", false: "b "}[j.Path == "tcp"]
+	}
+	if order != "Ia Ib IIb IIa " {
+		t.Errorf("the paths ran in the order %s", order)
+	}
+	if len(out.Compare) != 7 {
+		t.Fatalf("%d figures are compared", len(out.Compare))
+	}
+	c := out.Compare[0]
+	first, second := out.Jobs[0].Read.IOPS/out.Jobs[1].Read.IOPS, out.Jobs[3].Read.IOPS/out.Jobs[2].Read.IOPS
+	if q := c.Ratios[0]; c.Figure != "IOPS" || c.Depth != 1 || near(q.Min, min(first, second)) || near(q.Max, max(first, second)) || near(q.Median, (first+second)/2) {
+		t.Errorf("%+v, want ratios of %v and %v", c, first, second)
+	}
+}
+
+// near says that two figures differ by more than rounding.
+func near(a, b float64) bool { return a-b > 1e-6*b || b-a > 1e-6*b }
+
+func TestBenchCompareFlags(t *testing.T) {
+	bench := func(flags string) []string { return append(args("bench -a 127.0.0.1"), args(flags)...) }
+	check(t, "nvmeinit", []mistake{
+		{bench("--compare rdma,udp"), exitUsage, []string{"--compare", `"udp"`, "rdma://ADDRESS"}},
+		{bench("--compare rdma,tcp -t tcp"), exitUsage, []string{"-t tcp", "--compare rdma,tcp", "one of them"}},
+		{bench("--compare tcp,tcp,tcp,tcp,tcp,tcp,tcp"), exitUsage, []string{"--compare", "at most 6"}},
+		{bench("-t tcp --repeats -1 --depths 1"), exitUsage, []string{"--repeats -1"}},
+		{bench("-t tcp --depths 1,0"), exitUsage, []string{"--depths", "iodepth=0"}},
+		{bench("-t tcp --depths some"), exitUsage, []string{"--depths", `"some"`}},
+		{bench("-t tcp --report /nowhere/page.html"), exitFailure, []string{"--report /nowhere/page.html", "no such file"}},
+		{bench("-t tcp --repeats 2 --pcap x"), exitUsage, []string{"--pcap", "a single run"}},
+	})
+}
+
+// A browser shows the page: its script runs without a complaint and shows values under the
+// pointer, and both colours of the plots are to be seen, light and dark.
+func TestBenchPage(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("to look at a page takes chromium: tests/setup.sh installs it")
+	}
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	page := filepath.Join(t.TempDir(), "out.html")
+	r := nvmeinit(t, cliTimeout, append(args("bench --compare rdma,tcp --repeats 2 --depths 1,8 --rw randread --runtime 100ms"),
+		"-a", tgt.addr.String(), "-s", nvmePort, "--report", page)...)
+	if r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	b, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := `<script>
+		const first = document.querySelector("svg.chart"), at = first.getBoundingClientRect();
+		first.dispatchEvent(new PointerEvent("pointermove", {clientX: at.left + at.width / 2, clientY: at.top + 50}));
+		const shown = document.getElementById("tip");
+		if (shown.hidden || !/depth .*rdma/.test(shown.textContent)) console.error("no values under the pointer");
+		document.documentElement.dataset.theme = "light";
+		document.getElementById("theme").click();
+	</script>`
+	dir := t.TempDir()
+	dark := filepath.Join(dir, "dark.html")
+	writeText(t, dark, string(b)+probe)
+	for path, colours := range map[string][]color.RGBA{
+		page: {{0x25, 0x63, 0xeb, 255}, {0xd9, 0x58, 0x0d, 255}, {0xf6, 0xf7, 0xf9, 255}},
+		dark: {{0x6e, 0xa8, 0xfe, 255}, {0xff, 0x9f, 0x5a, 255}, {0x11, 0x15, 0x1d, 255}},
+	} {
+		shot := filepath.Join(dir, "shot.png")
+		if said := browse(t, browser, "--screenshot="+shot, path); strings.Contains(said, "CONSOLE") {
+			t.Errorf("%s: the browser complains: %s", filepath.Base(path), said)
+		}
+		seen := coloursOf(t, shot)
+		for _, c := range colours {
+			if seen[c] < 100 {
+				t.Errorf("%s: %d points of the colour %v", filepath.Base(path), seen[c], c)
+			}
+		}
+	}
+}
+
+// browse has the browser do something with a page, and returns what it had to say.
+func browse(t *testing.T, browser, what, page string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+		"--enable-logging=stderr", "--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage",
+		"--window-size=1280,1800", "--user-data-dir="+t.TempDir(), what, "file://"+page)
+	cmd.WaitDelay = 5 * time.Second
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, said.String())
+	}
+	return said.String()
+}
+
+func coloursOf(t *testing.T, path string) map[color.RGBA]int {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := png.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[color.RGBA]int{}
+	bounds := img.Bounds()
+	if bounds.Size() != image.Pt(1280, 1800) {
+		t.Errorf("the picture has %v", bounds.Size())
+	}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			seen[color.RGBAModel.Convert(img.At(x, y)).(color.RGBA)]++
+		}
+	}
+	return seen
+}
