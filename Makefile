@@ -63,6 +63,9 @@ soak: ## random work over random faults against a model, for TIME (make soak TIM
 crash: ## power failures, simulated, at POINTS points of random histories for each kind of volume
 	NVMEOF_CRASH_POINTS=$(POINTS) $(GO) test ./blockdev ./persist -run Crash -count=1 -timeout 0 -v
 
+attack: ## attackers against a target with honest hosts, who must keep 80% of their throughput
+	NVMEOF_ATTACK=1 $(GO) test ./tests -run 'TestAttack|TestSprayedKeys' -count=1 -v
+
 speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v
 
