@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,4 +48,29 @@ func vanished(node string) bool {
 	}
 	_, err := os.Stat(node)
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// physicalSector is the smallest unit, in bytes, that the device below a file writes whole also
+// when the power fails, as the system knows it; 0 where it doesn't.
+func physicalSector(f *os.File) int {
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return 0
+	}
+	// A file's blocks lie at multiples of the file system's block.
+	dev, most := st.Dev, int(st.Blksize)
+	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		dev, most = st.Rdev, MaxBlockSize
+	}
+	dir := fmt.Sprintf("/sys/dev/block/%d:%d/", unix.Major(dev), unix.Minor(dev))
+	if s, err := os.ReadFile(dir + "alignment_offset"); err != nil || strings.TrimSpace(string(s)) != "0" {
+		return 0
+	}
+	for _, queue := range []string{"queue/", "../queue/"} {
+		if s, err := os.ReadFile(dir + queue + "physical_block_size"); err == nil {
+			n, _ := strconv.Atoi(strings.TrimSpace(string(s)))
+			return min(n, most)
+		}
+	}
+	return 0
 }

@@ -37,8 +37,8 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	k := newKernel(v.locked, d)
 	v.store, v.direct, v.align = k, true, a
 	v.info.Align = max(a.mem, 1)
-	if a.unit >= v.info.BlockSize {
-		v.info.AtomicBlocks = 1 // a block is one sector of the device
+	if max(a.unit, physicalSector(v.locked)) >= v.info.BlockSize {
+		v.info.AtomicBlocks = 1 // a block lies in one sector of the device
 	}
 	if mode == IODirect {
 		v.info.Mode = "direct I/O, workers"

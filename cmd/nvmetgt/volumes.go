@@ -37,6 +37,10 @@ func (s *server) openVolumes() error {
 		s.volumes = append(s.volumes, v)
 		s.onClose(v.Close)
 		i := v.Info()
+		if i.AtomicBlocks == 0 && !i.ReadOnly {
+			s.log.Warn("a power failure may leave a block half written, which NVMe has no way to tell hosts",
+				"namespace", len(s.volumes), "volume", i.Name(), "remedy", "direct I/O and blocks no larger than the device's sectors, as --block-size 512")
+		}
 		s.log.Info("volume opened", "namespace", len(s.volumes), "volume", i.Name(), "size", i.Size,
 			"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)
 	}

@@ -26,6 +26,8 @@ type Controller struct {
 	ana    atomic.Pointer[anaStates] // of its port; nil: all optimized
 	live   atomic.Bool               // enabled and ready: commands are executed
 	errors errorLog
+	// noCache: the host was told that no write can be lost, so it sends no Flush.
+	noCache atomic.Bool
 
 	mu       sync.Mutex
 	dead     bool

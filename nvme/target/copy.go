@@ -100,7 +100,7 @@ func (r *Request) nextCopy() bool {
 	}
 	if c.started && !at.written {
 		at.written = true
-		e.io.Op, e.io.FUA, e.io.Offset = blockdev.OpWrite, r.Cmd.FUA(), at.to
+		e.io.Op, e.io.FUA, e.io.Offset = blockdev.OpWrite, r.durable(), at.to
 		at.to += e.io.Length
 		return true
 	}

@@ -133,6 +133,10 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 	case nvme.FeatErrorRecovery:
 		return fs.errorRecovery, true
 	case nvme.FeatVolatileWC:
+		if !c.sub.volatileCache() {
+			r.fail(nvme.StatusInvalidField, offCDW10)
+			return 0, false
+		}
 		return nvme.VolatileWCEnable, true
 	case nvme.FeatNumberOfQueues:
 		return uint32(fs.queues), true
@@ -253,6 +257,9 @@ func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		}
 		fs.errorRecovery = v & 0xffff
 	case nvme.FeatVolatileWC:
+		if !c.sub.volatileCache() {
+			return 0, nvme.StatusInvalidField, offCDW10
+		}
 		if v&nvme.VolatileWCEnable == 0 {
 			return 0, nvme.StatusFeatureNotChangeable, offCDW11 // hosts that want no cache use FUA
 		}

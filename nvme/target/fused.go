@@ -80,7 +80,7 @@ func (r *Request) compareAndWrite(compare *Request) {
 	case !r.prepareFused(blockdev.OpWrite):
 		compare.respond(nvme.StatusAbortFailedFused)
 	default:
-		r.engine.io.FUA = r.Cmd.FUA()
+		r.engine.io.FUA = r.durable()
 		compare.engine.mate, r.engine.mate = r, compare
 		compare.withHostData(compare.engine.bytes, (*Request).haveFusedCompare)
 	}

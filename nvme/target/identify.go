@@ -192,8 +192,9 @@ func (c *Controller) identifyController() []byte {
 	return p.AppendTo(nil)
 }
 
-// identifyIO adds what an I/O controller has beyond a discovery controller. The volatile
-// write cache is always there, for a namespace that has one may be added at any time.
+// identifyIO adds what an I/O controller has beyond a discovery controller. AWUN and AWUPF stay
+// 0, which is one logical block: what every namespace gives; those that give more say so
+// themselves (NAWUN, NAWUPF).
 func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
 	p.CMIC |= nvme.CMICANA
@@ -206,7 +207,7 @@ func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.FUSES = nvme.FUSESCompareWrite
 	// Compare and Write is atomic whatever its length; this is what all block sizes allow.
 	p.ACWU = uint16(max(c.attr.MaxTransfer/blockdev.MaxBlockSize, 1) - 1)
-	p.VWC = nvme.VWCPresent | nvme.VWCFlushAll
+	p.VWC = c.identifyCache()
 	p.NWPC = 1
 	p.OFCS = nvme.OFCSDisconnect
 	var total uint64

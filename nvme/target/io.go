@@ -119,7 +119,7 @@ func (r *Request) write() {
 	if !r.namespace() || !r.writable() || !r.blocks(blockdev.OpWrite) || !r.transfer() {
 		return
 	}
-	e.io.FUA = r.Cmd.FUA()
+	e.io.FUA = r.durable()
 	switch {
 	case r.InCapsule == nil && e.ns.lender != nil:
 		r.borrow()
@@ -209,7 +209,7 @@ func (r *Request) writeZeroes() {
 	if !r.namespace() || !r.writable() || !r.blocks(blockdev.OpWriteZeroes) {
 		return
 	}
-	e.io.FUA = r.Cmd.FUA()
+	e.io.FUA = r.durable()
 	e.io.MayUnmap = r.Cmd.IOControl()&nvme.ControlDEAC != 0
 	e.ns.zeroes.Add(1)
 	r.submit((*Request).volumeDone)

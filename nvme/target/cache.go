@@ -1,0 +1,32 @@
+package target
+
+import "github.com/nvme-anywhere/nvmeof/nvme"
+
+// volatileCache tells whether a completed write to any namespace may be lost before a Flush.
+func (s *Subsystem) volatileCache() bool {
+	for _, ns := range s.all() {
+		if ns.info.VolatileCache {
+			return true
+		}
+	}
+	return false
+}
+
+// identifyCache tells the host whether there is a volatile write cache (Identify Controller,
+// VWC). A host that was told of none sends no Flush; where a namespace with one is added
+// later, that host's writes go through it (durable).
+func (c *Controller) identifyCache() nvme.VWC {
+	if c.sub.volatileCache() {
+		c.noCache.Store(false)
+		return nvme.VWCPresent | nvme.VWCFlushAll
+	}
+	c.noCache.Store(true)
+	return nvme.VWCFlushAll
+}
+
+// durable tells whether the write that r asks for must be durable when it completes: because
+// the command says so (FUA), or because its host knows of no volatile write cache.
+func (r *Request) durable() bool {
+	e := &r.engine
+	return r.Cmd.FUA() || e.ns.info.VolatileCache && e.q.ctrl.noCache.Load()
+}

@@ -1,0 +1,58 @@
+package target
+
+import (
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestVolatileCache: hosts are told of a cache where a volume has one and only there, and those
+// that were told of none lose nothing when one is added later.
+func TestVolatileCache(t *testing.T) {
+	tg := newTarget(t, memVolume(t, 1<<20, 4096))
+	identify := func(q *fakeConn) (id nvme.IdentifyController) {
+		page := make([]byte, nvme.PageSize)
+		q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+		if err := id.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	feature := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatVolatileWC, nvme.SELCurrent, 0, 0) })
+	early := connect(t, tg, testNQN)
+	defer early.close()
+	if id := identify(early.admin); id.VWC&nvme.VWCPresent != 0 || id.AWUN != 0 || id.AWUPF != 0 {
+		t.Errorf("memory: VWC %#x AWUN %d AWUPF %d", id.VWC, id.AWUN, id.AWUPF)
+	}
+	early.admin.fails(feature, nil, nvme.StatusInvalidField|dnr)
+
+	v := newTestVolume(1<<20, 4096)
+	if _, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{Volume: v}); err != nil {
+		t.Fatal(err)
+	}
+	late := connect(t, tg, testNQN)
+	defer late.close()
+	if id := identify(late.admin); id.VWC&nvme.VWCPresent == 0 {
+		t.Errorf("with a cache: VWC %#x", id.VWC)
+	}
+	late.admin.must(feature, nil)
+
+	for _, x := range []struct {
+		s   *session
+		fua int
+	}{{early, 2}, {late, 0}} {
+		v.fua = 0
+		for _, op := range []nvme.Opcode{nvme.OpWrite, nvme.OpWriteZeroes} {
+			c := ioCommand(op, 0, 1, 0)
+			c.SetNSID(2)
+			var data []byte
+			if op == nvme.OpWrite {
+				data = make([]byte, 4096)
+			}
+			x.s.io.must(c, data)
+		}
+		if v.fua != x.fua {
+			t.Errorf("%d of 2 writes went through the cache, want %d", v.fua, x.fua)
+		}
+	}
+}
