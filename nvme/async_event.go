@@ -37,6 +37,8 @@ const (
 	EventNamespaceChanged = AsyncEvent(EventNotice) | AsyncEvent(NoticeNamespaceChanged)<<8 | AsyncEvent(LogChangedNamespaces)<<16
 	EventFirmware         = AsyncEvent(EventNotice) | AsyncEvent(NoticeFirmwareActivation)<<8 | AsyncEvent(LogFirmware)<<16
 	EventANAChanged       = AsyncEvent(EventNotice) | AsyncEvent(NoticeANAChange)<<8 | AsyncEvent(LogANA)<<16
+	// EventReservation is Reservation Log Page Available, of the NVM command set.
+	EventReservation      = AsyncEvent(EventCommandSet) | AsyncEvent(LogReservation)<<16
 	EventDiscoveryChanged = AsyncEvent(EventNotice) | AsyncEvent(NoticeDiscoveryChanged)<<8 | AsyncEvent(LogDiscovery)<<16
 )
 
@@ -63,6 +65,9 @@ func (e AsyncEvent) String() string {
 		case NoticeDiscoveryChanged:
 			return "discovery log changed"
 		}
+	}
+	if e == EventReservation {
+		return "reservation notification available"
 	}
 	names := map[AsyncEventType]string{EventError: "error", EventSMART: "SMART / health", EventNotice: "notice",
 		EventImmediate: "immediate", EventOneShot: "one-shot", EventCommandSet: "I/O command set", EventVendor: "vendor"}

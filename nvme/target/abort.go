@@ -74,3 +74,19 @@ func (c *Controller) queue(qid uint16) *Queue {
 	defer c.mu.Unlock()
 	return c.queues[qid]
 }
+
+// abortAll ends the commands of the controller's host on a namespace that wait or take long.
+func (c *Controller) abortAll(ns *Namespace, st nvme.Status) {
+	c.mu.Lock()
+	queues := make([]*Queue, 0, len(c.queues))
+	for _, q := range c.queues {
+		queues = append(queues, q)
+	}
+	c.mu.Unlock()
+	for _, q := range queues {
+		q.chains.stopAll(ns, st)
+		for _, r := range ns.gate.unparkAll(q) {
+			r.respond(st)
+		}
+	}
+}

@@ -29,13 +29,17 @@ var (
 	adminOpcodes = []nvme.Opcode{nvme.OpIdentify, nvme.OpGetLogPage, nvme.OpGetFeatures,
 		nvme.OpSetFeatures, nvme.OpKeepAlive, nvme.OpAsyncEvent, nvme.OpAbort}
 	ioOpcodes = map[nvme.Opcode]nvme.Effects{
-		nvme.OpFlush:       nvme.EffectSupported,
-		nvme.OpWrite:       nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpRead:        nvme.EffectSupported,
-		nvme.OpCompare:     nvme.EffectSupported,
-		nvme.OpWriteZeroes: nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpDSM:         nvme.EffectSupported | nvme.EffectContentChange,
-		nvme.OpVerify:      nvme.EffectSupported,
-		nvme.OpCopy:        nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpFlush:        nvme.EffectSupported,
+		nvme.OpWrite:        nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpRead:         nvme.EffectSupported,
+		nvme.OpCompare:      nvme.EffectSupported,
+		nvme.OpWriteZeroes:  nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpDSM:          nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpVerify:       nvme.EffectSupported,
+		nvme.OpCopy:         nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpResvRegister: nvme.EffectSupported,
+		nvme.OpResvReport:   nvme.EffectSupported,
+		nvme.OpResvAcquire:  nvme.EffectSupported,
+		nvme.OpResvRelease:  nvme.EffectSupported,
 	}
 )

@@ -215,7 +215,7 @@ func TestFeatures(t *testing.T) {
 			q.fails(set(tc.fid, 1, tc.set), nil, nvme.StatusFeatureNotNamespace|dnr)
 		}
 	}
-	for _, f := range []nvme.FID{0, nvme.FeatInterruptCoalesce, nvme.FeatHostBehavior, nvme.FeatResvNotification, 0xc0, 0xff} {
+	for _, f := range []nvme.FID{0, nvme.FeatInterruptCoalesce, nvme.FeatHostBehavior, 0xc0, 0xff} {
 		q.fails(set(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
 		q.fails(get(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
 	}

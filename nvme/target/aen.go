@@ -15,14 +15,17 @@ type eventKind uint8
 const (
 	eventNamespace eventKind = iota
 	eventANA
+	eventReservation
 	eventDiscovery
 	eventKinds
 )
 
-// What the host is told of each kind, and the bit of feature 0Bh that allows it.
+// What the host is told of each kind, and the bit of feature 0Bh that allows it; reservation
+// notifications have feature 82h of their own.
 var (
-	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventANAChanged, nvme.EventDiscoveryChanged}
-	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENANA, nvme.AENDiscovery}
+	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventANAChanged, nvme.EventReservation,
+		nvme.EventDiscoveryChanged}
+	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENANA, 0, nvme.AENDiscovery}
 )
 
 // events are the event requests that a controller holds and the events that wait for one.
@@ -33,6 +36,9 @@ type events struct {
 	masked  [eventKinds]bool // told, and the host hasn't read the log since
 	changed []uint32         // NSIDs, ascending, of the changed namespace list
 	tooMany bool
+
+	resv      []nvme.ReservationNotification // not read yet, the oldest first
+	resvCount uint64
 }
 
 func (e *events) takeAll() []*Request {
@@ -91,7 +97,7 @@ func (r *Request) asyncEvent() {
 
 // raise notes an event where the host wants its kind. Called with mu held.
 func (c *Controller) raise(k eventKind) []answer {
-	if c.dead || c.features.asyncEvent&eventConfig[k] == 0 {
+	if bit := eventConfig[k]; c.dead || bit != 0 && c.features.asyncEvent&bit == 0 {
 		return nil
 	}
 	c.events.pending[k] = true

@@ -22,7 +22,13 @@ type chain struct {
 	table   []*Namespace // Flush of all
 	copy    copyState    // Copy
 
-	aborter atomic.Pointer[Request] // the Abort that waits for the end of the chain
+	stop atomic.Pointer[chainStop]
+}
+
+// chainStop is why a chain is to end before its time.
+type chainStop struct {
+	status nvme.Status
+	abort  *Request // the Abort that waits for the end; nil for none
 }
 
 const (
@@ -61,10 +67,11 @@ func (r *Request) chained() {
 
 // chainAborted ends the chain where somebody wants it aborted.
 func (r *Request) chainAborted() bool {
-	if r.engine.chain.aborter.Load() == nil {
+	stop := r.engine.chain.stop.Load()
+	if stop == nil {
 		return false
 	}
-	r.endChain(nvme.StatusAbortRequested)
+	r.endChain(stop.status)
 	return true
 }
 
@@ -77,15 +84,15 @@ func (r *Request) endChain(st nvme.Status) {
 		p.free()
 	}
 	c.table = nil
-	aborter := e.q.chains.remove(r)
+	stop := e.q.chains.remove(r)
 	if done := e.chainDone; done != nil {
 		e.chainDone = nil
 		done(r, st)
 	} else {
 		r.respond(st)
 	}
-	if aborter != nil {
-		aborter.aborted(st.Code() == nvme.StatusAbortRequested)
+	if stop != nil && stop.abort != nil {
+		stop.abort.aborted(st == stop.status)
 	}
 }
 
@@ -101,13 +108,13 @@ func (c *chains) add(r *Request) {
 	c.mu.Unlock()
 }
 
-// remove forgets r, and returns the Abort that waits for it.
-func (c *chains) remove(r *Request) *Request {
+// remove forgets r, and returns why it was to end, if it was.
+func (c *chains) remove(r *Request) *chainStop {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(c.all, r)
 	c.all = slices.Delete(c.all, i, i+1)
-	return r.engine.chain.aborter.Swap(nil)
+	return r.engine.chain.stop.Swap(nil)
 }
 
 // abort has the chain of command cid aborted for an Abort, which is answered when the chain
@@ -117,8 +124,19 @@ func (c *chains) abort(cid uint16, aborter *Request) bool {
 	defer c.mu.Unlock()
 	for _, r := range c.all {
 		if r.Cmd.CID() == cid {
-			return r.engine.chain.aborter.CompareAndSwap(nil, aborter)
+			return r.engine.chain.stop.CompareAndSwap(nil, &chainStop{nvme.StatusAbortRequested, aborter})
 		}
 	}
 	return false
+}
+
+// stopAll has every chain on a namespace ended with a status.
+func (c *chains) stopAll(ns *Namespace, st nvme.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.all {
+		if r.Cmd.NSID() == ns.nsid {
+			r.engine.chain.stop.CompareAndSwap(nil, &chainStop{st, nil})
+		}
+	}
 }

@@ -20,6 +20,8 @@ type Config struct {
 	// is empty.
 	DiscoveryNQN string
 	Limits       Limits
+	// Store keeps what persists through power loss; without one, reservations can't.
+	Store Store
 	// Log takes connects, disconnects and their reasons, at a bounded rate; nil discards
 	// them.
 	Log *slog.Logger

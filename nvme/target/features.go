@@ -32,6 +32,7 @@ type features struct {
 	over, under   uint16 // temperature thresholds, K
 	timestamp     nvme.Timestamp
 	timestampSet  time.Time
+	resvMask      map[uint32]uint32 // reservation notifications not wanted, by NSID
 }
 
 func (f *features) reset(t *Target) {
@@ -63,6 +64,9 @@ var featureCaps = map[nvme.FID]uint32{
 	nvme.FeatKATO:           featureChangeable,
 	nvme.FeatHostID:         featureFixed,
 	nvme.FeatWriteProtect:   featureOfNS,
+
+	nvme.FeatResvNotification: featureOfNS,
+	nvme.FeatResvPersistence:  featureOfNS,
 }
 
 // feature looks up a feature; false where the controller hasn't got it.
@@ -170,6 +174,8 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		if ns.protected.Load() && (sel == nvme.SELCurrent || ns.fixed) {
 			return writeProtected, true
 		}
+	case nvme.FeatResvNotification, nvme.FeatResvPersistence:
+		return r.resvFeature(f, fs, sel)
 	}
 	return 0, true
 }
@@ -223,6 +229,10 @@ func (r *Request) setFeatures() {
 		}
 	case f == nvme.FeatWriteProtect:
 		r.setWriteProtect()
+	case f == nvme.FeatResvNotification:
+		r.setResvNotification()
+	case f == nvme.FeatResvPersistence:
+		r.setResvPersistence()
 	case f == nvme.FeatKATO:
 		c.setKATO(time.Duration(r.Cmd.CDW(11)) * time.Millisecond)
 		r.respond(nvme.StatusSuccess)

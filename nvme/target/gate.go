@@ -1,6 +1,7 @@
 package target
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -9,9 +10,10 @@ import (
 // What keeps commands from a namespace, as bits of Namespace.state. The path of a read or
 // write looks at all of them at once, and goes on where none is set.
 const (
-	nsRemoved uint32 = 1 << iota // gone, or going
-	nsClosed                     // somebody has the namespace alone, or waits for that
-	nsBarred                     // its ANA group can't be reached through some port
+	nsRemoved  uint32 = 1 << iota // gone, or going
+	nsClosed                      // somebody has the namespace alone, or waits for that
+	nsReserved                    // a host, or all registrants, hold a reservation
+	nsBarred                      // its ANA group can't be reached through some port
 )
 
 // gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
@@ -78,6 +80,9 @@ func (r *Request) permission(s uint32) nvme.Status {
 			return st
 		}
 	}
+	if s&nsReserved != 0 {
+		return r.reservationStatus()
+	}
 	return nvme.StatusSuccess
 }
 
@@ -103,6 +108,19 @@ func (g *gate) unpark(q *Queue, cid uint16) *Request {
 		}
 	}
 	return nil
+}
+
+// unparkAll takes all commands of a queue out of those that are parked.
+func (g *gate) unparkAll(q *Queue) (out []*Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.parked = slices.DeleteFunc(g.parked, func(r *Request) bool {
+		if r.engine.q == q {
+			out = append(out, r)
+		}
+		return r.engine.q == q
+	})
+	return out
 }
 
 // exclude calls f when nothing but f uses the namespace, perhaps before it returns. include

@@ -105,7 +105,7 @@ func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status
 		return d.AppendTo(nil), 0, 0
 	case cns == nvme.CNSIndependentNamespace:
 		p := nvme.IdentifyNamespaceIndependent{
-			NMIC: nvme.NMICShared, ANAGRPID: ns.anaGroup, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady,
+			NMIC: nvme.NMICShared, RESCAP: ns.rescap(), ANAGRPID: ns.anaGroup, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady,
 		}
 		return p.AppendTo(nil), 0, 0
 	}
@@ -125,6 +125,14 @@ func (c *Controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32)
 	return make([]byte, nvme.PageSize), 0, 0 // nothing beyond the common page
 }
 
+func (ns *Namespace) rescap() nvme.RESCAP {
+	caps := nvme.RESCAPAllTypes | nvme.RESCAPIgnoreKey
+	if ns.sub.t.store != nil {
+		caps |= nvme.RESCAPPersist
+	}
+	return caps
+}
+
 func (ns *Namespace) attributes() nvme.NSATTR {
 	if ns.protected.Load() {
 		return nvme.NSATTRWriteProtected
@@ -138,6 +146,7 @@ func (ns *Namespace) identify() []byte {
 		NSZE: n, NCAP: n, NUSE: n,
 		NSFEAT:   nvme.NSFEATOptPerf,
 		NMIC:     nvme.NMICShared,
+		RESCAP:   ns.rescap(),
 		NSATTR:   ns.attributes(),
 		ANAGRPID: ns.anaGroup,
 		NGUID:    ns.nguid, EUI64: ns.eui64,
@@ -202,7 +211,8 @@ func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.LPA |= nvme.LPASMARTPerNS | nvme.LPAEffects
 	p.SQES, p.CQES = 0x66, 0x44
 	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()
-	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify | nvme.ONCSCopy
+	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify | nvme.ONCSCopy |
+		nvme.ONCSReservations
 	p.CDFS = 1 << nvme.CopyFormat0
 	p.FUSES = nvme.FUSESCompareWrite
 	// Compare and Write is atomic whatever its length; this is what all block sizes allow.

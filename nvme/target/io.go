@@ -27,6 +27,10 @@ func (r *Request) io() {
 		r.verify()
 	case nvme.OpCopy:
 		r.copyBlocks()
+	case nvme.OpResvRegister, nvme.OpResvAcquire, nvme.OpResvRelease:
+		r.reservationCommand()
+	case nvme.OpResvReport:
+		r.reservationReport()
 	default:
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
 	}

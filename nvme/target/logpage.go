@@ -72,6 +72,8 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 		return p.AppendTo(nil), 0, 0
 	case nvme.LogEffects:
 		return effectsLog(), 0, 0
+	case nvme.LogReservation:
+		return c.resvLog(r.Cmd.LogRAE()), 0, 0
 	case nvme.LogANA:
 		return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, r.Cmd.LogRAE()), 0, 0
 	}
@@ -84,7 +86,8 @@ func (c *Controller) hasLog(lid nvme.LID) bool {
 		return true
 	case nvme.LogDiscovery:
 		return c.sub.discovery
-	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects, nvme.LogANA:
+	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects, nvme.LogANA,
+		nvme.LogReservation:
 		return !c.sub.discovery
 	}
 	return false

@@ -153,6 +153,9 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
+	if err := ns.loadReservation(); err != nil {
+		return nil, fmt.Errorf("target: subsystem %s: namespace %d: %w", s.nqn, nsid, err)
+	}
 	table[nsid-1] = ns
 	s.t.mu.Lock() // the states of its group may change meanwhile
 	defer s.t.mu.Unlock()

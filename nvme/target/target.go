@@ -19,6 +19,7 @@ type Target struct {
 	limits Limits
 	log    *slog.Logger
 	epoch  time.Time // of now
+	store  Store     // nil: nothing persists
 
 	discovery *Subsystem
 
@@ -53,6 +54,7 @@ func New(c Config) (*Target, error) {
 		limits:      c.Limits.withDefaults(),
 		log:         limitlog.New(c.Log),
 		epoch:       time.Now(),
+		store:       c.Store,
 		idle:        make(chan struct{}),
 		subsystems:  map[string]*Subsystem{},
 		queues:      map[*Queue]struct{}{},

@@ -1,0 +1,119 @@
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse: another program uses the directory.
+var ErrInUse = errors.New("state directory in use")
+
+// Dir is a directory of state.
+type Dir struct {
+	path string
+	dir  *os.File // locked
+	mu   sync.Mutex
+}
+
+// suffix is that of files that hold state; unfinished is that of one being written.
+const (
+	suffix     = ".state"
+	unfinished = ".new"
+)
+
+// Open opens a directory, which it creates where it isn't there, and forgets Saves that a crash
+// cut short.
+func Open(path string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	d := &Dir{path: path, dir: dir}
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		dir.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s: another program has it open", ErrInUse, path)
+		}
+		return nil, fmt.Errorf("state directory %s: lock: %w", path, err)
+	}
+	left, err := filepath.Glob(filepath.Join(escape(path), "*"+suffix+unfinished))
+	for _, f := range left {
+		err = errors.Join(err, os.Remove(f))
+	}
+	if err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	return d, nil
+}
+
+// escape makes a path match itself as a pattern.
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// Close gives the directory up.
+func (d *Dir) Close() error { return d.dir.Close() }
+
+func (d *Dir) file(name string) (string, error) {
+	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+		return "", fmt.Errorf("state directory %s: %q can't be the name of a file", d.path, name)
+	}
+	return filepath.Join(d.path, name+suffix), nil
+}
+
+// Load gives what was saved last under a name; nil where nothing was.
+func (d *Dir) Load(name string) ([]byte, error) {
+	path, err := d.file(name)
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// Save replaces what is kept under a name. When it returns without an error, the new content
+// survives a power failure.
+func (d *Dir) Save(name string, data []byte) error {
+	path, err := d.file(name)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := write(path+unfinished, data); err != nil {
+		return errors.Join(err, os.Remove(path+unfinished))
+	}
+	if err := os.Rename(path+unfinished, path); err != nil {
+		return err
+	}
+	if err := d.dir.Sync(); err != nil {
+		return fmt.Errorf("state directory %s: %w", d.path, err)
+	}
+	return nil
+}
+
+func write(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,101 @@
+package statedir
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func open(t *testing.T, path string) *Dir {
+	t.Helper()
+	d, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestSave: what was saved last is there again, also for who opens the directory next.
+func TestSave(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "state [1]")
+	d := open(t, path)
+	if b, err := d.Load("a"); b != nil || err != nil {
+		t.Errorf("before the first Save: %q, %v", b, err)
+	}
+	for _, s := range []string{"one", "two, longer", ""} {
+		if err := d.Save("a", []byte(s)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := d.Load("a"); err != nil || string(b) != s {
+			t.Errorf("%q, %v, want %q", b, err, s)
+		}
+	}
+	if err := d.Save("b", []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); !errors.Is(err, ErrInUse) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	d = open(t, path)
+	defer d.Close()
+	if b, err := d.Load("b"); err != nil || string(b) != "b" {
+		t.Errorf("%q, %v", b, err)
+	}
+	for _, name := range []string{"", ".", "..", "../a", "a/b", ".hidden"} {
+		if err := d.Save(name, nil); err == nil {
+			t.Errorf("saved under %q", name)
+		}
+		if _, err := d.Load(name); err == nil {
+			t.Errorf("loaded %q", name)
+		}
+	}
+}
+
+// TestCrash: whatever part of a Save's file a crash left, the old content is in force.
+func TestCrash(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	old := []byte("old content")
+	if err := d.Save("a", old); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	for _, left := range []string{"", "new", "new content, whole"} {
+		file := filepath.Join(path, "a.state.new")
+		if err := os.WriteFile(file, []byte(left), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d = open(t, path)
+		if b, err := d.Load("a"); err != nil || !bytes.Equal(b, old) {
+			t.Errorf("%q, %v", b, err)
+		}
+		if _, err := os.Stat(file); !os.IsNotExist(err) {
+			t.Errorf("the unfinished file is left: %v", err)
+		}
+		d.Close()
+	}
+}
+
+// TestSaveFails: the old content stays where the new one can't be written.
+func TestSaveFails(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	defer d.Close()
+	if err := d.Save("a", []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(path, "a.state.new"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Save("a", []byte("new")); err == nil {
+		t.Error("saved")
+	}
+	if b, err := d.Load("a"); err != nil || string(b) != "old" {
+		t.Errorf("%q, %v", b, err)
+	}
+}

@@ -1,0 +1,216 @@
+package target
+
+import (
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// reservation is the registrants of a namespace and the reservation that they hold: the state
+// machine of NVMe base, section "Reservations", without locks and without I/O. One that is
+// published is never changed: commands change a copy.
+type reservation struct {
+	generation  uint32
+	persist     bool // PTPL
+	kind        nvme.ResvType
+	holder      nvme.HostID // of a kind that one host holds
+	registrants []registrant
+}
+
+// registrant is a host and its key.
+type registrant struct {
+	host nvme.HostID
+	key  uint64
+}
+
+// resvNotice is a notification that a host gets of what another host did.
+type resvNotice struct {
+	host nvme.HostID
+	kind uint8 // nvme.ResvNoticeReleased …
+}
+
+func (v *reservation) clone() *reservation {
+	c := *v
+	c.registrants = slices.Clone(v.registrants)
+	return &c
+}
+
+// find is the index of a host among the registrants; -1 where it is none.
+func (v *reservation) find(host nvme.HostID) int {
+	return slices.IndexFunc(v.registrants, func(r registrant) bool { return r.host == host })
+}
+
+// holds says whether a host holds the reservation.
+func (v *reservation) holds(host nvme.HostID) bool {
+	switch {
+	case v.kind == nvme.ResvNone:
+		return false
+	case v.kind.AllRegistrants():
+		return v.find(host) >= 0
+	}
+	return v.holder == host
+}
+
+// conflicts says whether the reservation keeps a host from reading, or from writing (figure
+// "Command Behavior in the Presence of a Reservation").
+func (v *reservation) conflicts(host nvme.HostID, write bool) bool {
+	switch v.kind {
+	case nvme.ResvWriteExclusive:
+		return write && v.holder != host
+	case nvme.ResvExclusiveAccess:
+		return v.holder != host
+	case nvme.ResvWriteExclusiveRegOnly, nvme.ResvWriteExclusiveAllReg:
+		return write && v.find(host) < 0
+	case nvme.ResvExclusiveAccessRegOnly, nvme.ResvExclusiveAccessAllReg:
+		return v.find(host) < 0
+	}
+	return false
+}
+
+// others makes a notice for every registrant but one.
+func (v *reservation) others(host nvme.HostID, kind uint8) (out []resvNotice) {
+	for _, r := range v.registrants {
+		if r.host != host {
+			out = append(out, resvNotice{r.host, kind})
+		}
+	}
+	return out
+}
+
+const resvConflict = nvme.StatusReservationConflict | nvme.StatusDNR
+
+// register executes Reservation Register.
+func (v *reservation) register(host nvme.HostID, a nvme.ResvAction, ignoreKey bool, k nvme.ResvKeys) (nvme.Status, []resvNotice) {
+	i := v.find(host)
+	known := i >= 0 && (ignoreKey || v.registrants[i].key == k.Current)
+	var notices []resvNotice
+	switch {
+	case a == nvme.ResvRegister && k.Other == 0:
+		return nvme.StatusInvalidField | nvme.StatusDNR, nil // zero is the key of those who have none
+	case a == nvme.ResvRegister && i < 0:
+		v.registrants = append(v.registrants, registrant{host, k.Other})
+	case a == nvme.ResvRegister && v.registrants[i].key == k.Other:
+	case a == nvme.ResvReplace && known:
+		v.registrants[i].key = k.Other
+	case a == nvme.ResvUnregister && known:
+		notices = v.unregister(i)
+	default:
+		return resvConflict, nil
+	}
+	v.generation++
+	return nvme.StatusSuccess, notices
+}
+
+// unregister removes a registrant, and the reservation with its last holder.
+func (v *reservation) unregister(i int) (notices []resvNotice) {
+	host := v.registrants[i].host
+	held := v.holds(host)
+	v.registrants = slices.Delete(v.registrants, i, i+1)
+	if !held || v.kind.AllRegistrants() && len(v.registrants) > 0 {
+		return nil
+	}
+	if v.kind.RegistrantsOnly() {
+		notices = v.others(host, nvme.ResvNoticeReleased)
+	}
+	v.drop()
+	return notices
+}
+
+// drop ends the reservation.
+func (v *reservation) drop() { v.kind, v.holder = nvme.ResvNone, nvme.HostID{} }
+
+// take gives a host the reservation.
+func (v *reservation) take(host nvme.HostID, kind nvme.ResvType) {
+	v.kind, v.holder = kind, nvme.HostID{}
+	if !kind.AllRegistrants() {
+		v.holder = host
+	}
+}
+
+// acquire executes Reservation Acquire. For a preemption the notices name the hosts that were
+// preempted.
+func (v *reservation) acquire(host nvme.HostID, a nvme.ResvAction, kind nvme.ResvType, k nvme.ResvKeys) (nvme.Status, []resvNotice) {
+	i := v.find(host)
+	if i < 0 || v.registrants[i].key != k.Current {
+		return resvConflict, nil
+	}
+	if a != nvme.ResvAcquire {
+		return v.preempt(host, kind, k.Other)
+	}
+	switch {
+	case v.kind == nvme.ResvNone:
+		v.take(host, kind)
+	case !v.holds(host) || v.kind != kind:
+		return resvConflict, nil
+	}
+	return nvme.StatusSuccess, nil
+}
+
+// preempt removes the registrants with a key, and takes the reservation where that is theirs.
+func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) (nvme.Status, []resvNotice) {
+	all := v.kind.AllRegistrants()
+	everybody := all && key == 0
+	takes := everybody
+	if v.kind != nvme.ResvNone && !all {
+		if i := v.find(v.holder); i >= 0 {
+			takes = v.registrants[i].key == key
+		}
+	}
+	if key == 0 && !everybody && !takes {
+		return nvme.StatusInvalidField | nvme.StatusDNR, nil
+	}
+	var notices []resvNotice
+	found := everybody || takes
+	var stay []registrant
+	for _, r := range v.registrants {
+		matches := everybody || r.key == key
+		found = found || matches
+		if !matches || r.host == host {
+			stay = append(stay, r)
+			continue
+		}
+		notices = append(notices, resvNotice{r.host, nvme.ResvNoticeRegistrationPreempted})
+		if takes && v.holds(r.host) {
+			notices = append(notices, resvNotice{r.host, nvme.ResvNoticePreempted})
+		}
+	}
+	if !found {
+		return resvConflict, nil
+	}
+	old := v.kind
+	v.registrants = stay
+	if takes {
+		v.take(host, kind)
+		if old != kind && (old.RegistrantsOnly() || old.AllRegistrants()) {
+			notices = append(notices, v.others(host, nvme.ResvNoticeReleased)...)
+		}
+	}
+	v.generation++
+	return nvme.StatusSuccess, notices
+}
+
+// release executes Reservation Release; a kind that isn't the reservation's is told as kindIsWrong.
+func (v *reservation) release(host nvme.HostID, a nvme.ResvAction, kind nvme.ResvType, k nvme.ResvKeys) (st nvme.Status, notices []resvNotice, kindIsWrong bool) {
+	i := v.find(host)
+	if i < 0 || v.registrants[i].key != k.Current {
+		return resvConflict, nil, false
+	}
+	if a == nvme.ResvClear {
+		notices = v.others(host, nvme.ResvNoticePreempted)
+		v.registrants = nil
+		v.drop()
+		v.generation++
+		return nvme.StatusSuccess, notices, false
+	}
+	switch {
+	case !v.holds(host):
+		return nvme.StatusSuccess, nil, false // nothing to release
+	case v.kind != kind:
+		return nvme.StatusInvalidField | nvme.StatusDNR, nil, true
+	}
+	if v.kind.RegistrantsOnly() || v.kind.AllRegistrants() {
+		notices = v.others(host, nvme.ResvNoticeReleased)
+	}
+	v.drop()
+	return nvme.StatusSuccess, notices, false
+}

@@ -1,0 +1,216 @@
+package target
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Places in reservation commands that errors name.
+const (
+	offResvAction = 40
+	offResvIEKEY  = 40 | 3<<locBit
+	offResvType   = 41
+	offCPTPL      = 43 | 6<<locBit
+	offEDS        = 44
+)
+
+// reservations are a namespace's.
+type reservations struct {
+	mu  sync.Mutex // one change at a time
+	now atomic.Pointer[reservation]
+}
+
+// reservationCommand executes Reservation Register, Acquire and Release, whose fields it
+// checks, and fetches their keys.
+func (r *Request) reservationCommand() {
+	if !r.namespace() {
+		return
+	}
+	size := nvme.ResvKeysSize
+	a, most := r.Cmd.ResvAction(), nvme.ResvReplace
+	switch r.Cmd.Opcode() {
+	case nvme.OpResvRegister:
+		if p := r.Cmd.CPTPL(); p == 1 || p == nvme.CPTPLSet && r.engine.q.t.store == nil {
+			r.fail(nvme.StatusInvalidField, offCPTPL)
+			return
+		}
+	case nvme.OpResvAcquire:
+		most = nvme.ResvPreemptAndAbort
+		if !r.Cmd.ResvType().Valid() {
+			r.fail(nvme.StatusInvalidField, offResvType)
+			return
+		}
+	case nvme.OpResvRelease:
+		most, size = nvme.ResvClear, nvme.ResvReleaseSize
+	}
+	switch {
+	case a > most:
+		r.fail(nvme.StatusInvalidField, offResvAction)
+	case r.Cmd.ResvIgnoreKey() && r.Cmd.Opcode() != nvme.OpResvRegister:
+		r.fail(nvme.StatusInvalidField, offResvIEKEY)
+	case r.engine.q.ctrl.hostID.IsZero():
+		r.fail(nvme.StatusHostIDInconsistent, noLoc)
+	case r.mapSGL(size):
+		r.withHostData(size, (*Request).haveResvKeys)
+	}
+}
+
+// haveResvKeys leaves the transport's context where the change may have to be saved.
+func (r *Request) haveResvKeys() {
+	if r.engine.q.t.store != nil {
+		go r.changeReservation()
+		return
+	}
+	r.changeReservation()
+}
+
+func (r *Request) changeReservation() {
+	var b [nvme.ResvKeysSize]byte
+	n := nvme.ResvKeysSize
+	if r.Cmd.Opcode() == nvme.OpResvRelease {
+		n = nvme.ResvReleaseSize
+	}
+	r.hostData(b[:n], 0)
+	var k nvme.ResvKeys
+	_ = k.Parse(b[:n]) // there are enough bytes
+	ns, host, a := r.engine.ns, r.engine.q.ctrl.hostID, r.Cmd.ResvAction()
+	var kindIsWrong bool
+	st, notices := ns.changeReservation(func(v *reservation) (st nvme.Status, notices []resvNotice) {
+		switch r.Cmd.Opcode() {
+		case nvme.OpResvRegister:
+			st, notices = v.register(host, a, r.Cmd.ResvIgnoreKey(), k)
+			if p := r.Cmd.CPTPL(); st.OK() && p != nvme.CPTPLKeep {
+				v.persist = p == nvme.CPTPLSet
+			}
+		case nvme.OpResvAcquire:
+			st, notices = v.acquire(host, a, r.Cmd.ResvType(), k)
+		default:
+			st, notices, kindIsWrong = v.release(host, a, r.Cmd.ResvType(), k)
+		}
+		return st, notices
+	})
+	switch {
+	case kindIsWrong:
+		r.fail(st, offResvType)
+		return
+	case !st.OK():
+		r.respond(st)
+		return
+	}
+	ns.sub.tellReservation(ns.nsid, notices)
+	if r.Cmd.Opcode() == nvme.OpResvAcquire && a == nvme.ResvPreemptAndAbort {
+		r.abortPreempted(notices)
+		return
+	}
+	r.respond(nvme.StatusSuccess)
+}
+
+// changeReservation lets f change the reservation of the namespace, saves the outcome where it
+// has to outlive the target, and puts it into force.
+func (ns *Namespace) changeReservation(f func(*reservation) (nvme.Status, []resvNotice)) (nvme.Status, []resvNotice) {
+	ns.resv.mu.Lock()
+	defer ns.resv.mu.Unlock()
+	now := ns.resv.now.Load()
+	next := now.clone()
+	st, notices := f(next)
+	if !st.OK() {
+		return st, nil
+	}
+	if now.persist || next.persist {
+		if err := ns.saveReservation(next); err != nil {
+			ns.sub.t.log.Warn("reservation not saved: the command fails", "subsystem", ns.sub.nqn, "nsid", ns.nsid, "err", err)
+			return nvme.StatusInternalError, nil
+		}
+	}
+	ns.useReservation(next)
+	return nvme.StatusSuccess, notices
+}
+
+// useReservation puts a reservation into force.
+func (ns *Namespace) useReservation(v *reservation) {
+	ns.resv.now.Store(v)
+	if v.kind != nvme.ResvNone {
+		ns.state.Or(nsReserved)
+	} else {
+		ns.state.And(^nsReserved)
+	}
+}
+
+// reservationStatus is success where the reservation lets the host do what the command wants.
+func (r *Request) reservationStatus() nvme.Status {
+	write := true
+	switch r.Cmd.Opcode() {
+	case nvme.OpRead, nvme.OpCompare, nvme.OpVerify:
+		write = false
+	case nvme.OpResvRegister, nvme.OpResvReport, nvme.OpResvAcquire, nvme.OpResvRelease:
+		return nvme.StatusSuccess // they look themselves
+	}
+	if r.engine.ns.resv.now.Load().conflicts(r.engine.q.ctrl.hostID, write) {
+		return resvConflict
+	}
+	return nvme.StatusSuccess
+}
+
+// abortPreempted ends Preempt and Abort: commands of the preempted hosts that wait or take long
+// are aborted, and it is answered when whatever else had begun before it has ended, so that
+// nothing of those hosts reaches the volume afterwards.
+func (r *Request) abortPreempted(notices []resvNotice) {
+	ns := r.engine.ns
+	preempted := map[nvme.HostID]bool{}
+	for _, n := range notices {
+		preempted[n.host] = n.kind == nvme.ResvNoticeRegistrationPreempted || preempted[n.host]
+	}
+	for _, c := range ns.sub.t.controllersOf(ns.sub) {
+		if preempted[c.hostID] {
+			c.abortAll(ns, nvme.StatusAbortPreempt)
+		}
+	}
+	r.engine.ns = nil
+	ns.put(r.engine.q.shard)
+	ns.exclude(func() {
+		ns.include()
+		r.respond(nvme.StatusSuccess)
+	})
+}
+
+// reservationReport executes Reservation Report.
+func (r *Request) reservationReport() {
+	if !r.namespace() {
+		return
+	}
+	n := r.Cmd.ResvReportLength()
+	switch {
+	case n > uint64(r.engine.q.attr.MaxTransfer):
+		r.fail(nvme.StatusInvalidField, offCDW10)
+	case !r.Cmd.ResvExtended():
+		r.fail(nvme.StatusHostIDInconsistent, offEDS) // Fabrics has 128 bits only
+	case r.mapSGL(int(n)):
+		page := make([]byte, n)
+		status := r.engine.ns.reservationReport()
+		copy(page, status.AppendTo(nil))
+		r.reply(page)
+	}
+}
+
+// reservationReport lists every controller of each registrant, and those that have none now.
+func (ns *Namespace) reservationReport() nvme.ResvStatus {
+	v := ns.resv.now.Load()
+	p := nvme.ResvStatus{Generation: v.generation, Type: v.kind, Persist: v.persist}
+	controllers := ns.sub.t.controllersOf(ns.sub)
+	for _, reg := range v.registrants {
+		entry := nvme.ResvRegistrant{CNTLID: nvme.CNTLIDDynamic, Holder: v.holds(reg.host), Key: reg.key, HostID: reg.host}
+		connected := false
+		for _, c := range controllers {
+			if c.hostID == reg.host {
+				connected, entry.CNTLID = true, c.id
+				p.Registrants = append(p.Registrants, entry)
+			}
+		}
+		if !connected {
+			p.Registrants = append(p.Registrants, entry)
+		}
+	}
+	return p
+}

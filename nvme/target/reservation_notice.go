@@ -1,0 +1,138 @@
+package target
+
+import (
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// maxResvNotices bounds the notifications that wait for a host to read them; the oldest go.
+const maxResvNotices = 256
+
+// Bits of feature 82h by the kind of notification: set where the host wants none.
+const resvMaskAll = 1<<nvme.ResvNoticeRegistrationPreempted | 1<<nvme.ResvNoticeReleased | 1<<nvme.ResvNoticePreempted
+
+// tellReservation gives notices to all controllers of the hosts that they are for.
+func (s *Subsystem) tellReservation(nsid uint32, notices []resvNotice) {
+	if len(notices) == 0 {
+		return
+	}
+	for _, c := range s.t.controllersOf(s) {
+		for _, n := range notices {
+			if n.host == c.hostID {
+				c.resvNotice(nsid, n.kind)
+			}
+		}
+	}
+}
+
+// resvNotice enters a notification in the log of the controller and tells the host.
+func (c *Controller) resvNotice(nsid uint32, kind uint8) {
+	c.mu.Lock()
+	if c.features.resvMask[nsid]&(1<<kind) != 0 {
+		c.mu.Unlock()
+		return
+	}
+	e := &c.events
+	e.resvCount++
+	if len(e.resv) == maxResvNotices {
+		e.resv = e.resv[1:]
+	}
+	e.resv = append(e.resv, nvme.ReservationNotification{Count: e.resvCount, Type: kind, NSID: nsid})
+	out := c.raise(eventReservation)
+	c.mu.Unlock()
+	deliver(out)
+}
+
+// resvLog is the Reservation Notification log: the oldest notification that the host hasn't
+// read. Without retain it is read now, and the next event may come.
+func (c *Controller) resvLog(retain bool) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var p nvme.ReservationNotification
+	e := &c.events
+	if len(e.resv) > 0 {
+		p = e.resv[0]
+		p.Pages = uint8(min(len(e.resv)-1, 255))
+	}
+	if !retain {
+		if len(e.resv) > 0 {
+			e.resv = e.resv[1:]
+		}
+		c.rearm(eventReservation)
+	}
+	return p.AppendTo(nil)
+}
+
+// resvFeature is the value of features 82h and 83h.
+func (r *Request) resvFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
+	ns := r.engine.q.ctrl.sub.namespace(r.Cmd.NSID())
+	switch {
+	case ns == nil:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return 0, false
+	case f == nvme.FeatResvNotification:
+		c := r.engine.q.ctrl
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return fs.resvMask[ns.nsid], true
+	case sel == nvme.SELCurrent && ns.resv.now.Load().persist:
+		return nvme.ResvPersistPTPL, true
+	}
+	return 0, true
+}
+
+// setResvNotification executes Set Features 82h, for one namespace or for all.
+func (r *Request) setResvNotification() {
+	c := r.engine.q.ctrl
+	nsid, mask := r.Cmd.NSID(), r.Cmd.CDW(11)
+	all := c.sub.all()
+	if nsid != nvme.NSIDAll {
+		ns := c.sub.namespace(nsid)
+		if ns == nil {
+			r.fail(nvme.StatusInvalidNamespace, offNSID)
+			return
+		}
+		all = []*Namespace{ns}
+	}
+	c.mu.Lock()
+	for _, ns := range all {
+		c.features.setResvMask(ns.nsid, mask)
+	}
+	c.mu.Unlock()
+	r.respond(nvme.StatusSuccess)
+}
+
+// setResvPersistence executes Set Features 83h.
+func (r *Request) setResvPersistence() {
+	c := r.engine.q.ctrl
+	ns := c.sub.namespace(r.Cmd.NSID())
+	persist := r.Cmd.CDW(11)&nvme.ResvPersistPTPL != 0
+	switch {
+	case ns == nil:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return
+	case persist && c.t.store == nil:
+		r.fail(nvme.StatusInvalidField, offCDW11)
+		return
+	}
+	change := func() {
+		st, _ := ns.changeReservation(func(v *reservation) (nvme.Status, []resvNotice) {
+			v.persist = persist
+			return nvme.StatusSuccess, nil
+		})
+		r.respond(st)
+	}
+	if c.t.store == nil {
+		change()
+		return
+	}
+	go change() // what is saved takes time
+}
+
+// setResvMask sets which notifications of a namespace the host doesn't want. Called with mu
+// held.
+func (f *features) setResvMask(nsid, mask uint32) {
+	if f.resvMask == nil {
+		f.resvMask = map[uint32]uint32{}
+	}
+	f.resvMask[nsid] = mask & resvMaskAll
+}

@@ -1,0 +1,471 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// The hosts of the reservation tests: HostID{i}.
+func resvHost(i int) nvme.HostID { return nvme.HostID{byte(i), 15: 1} }
+
+// connectAs connects a host of its own.
+func connectAs(t *testing.T, tg *Target, i int) *session {
+	t.Helper()
+	d := nvme.ConnectData{HostID: resvHost(i), CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: fmt.Sprintf("nqn.2024-01.com.example:host%d", i)}
+	s := &session{admin: dial(t, tg), io: dial(t, tg)}
+	b, err := d.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cntlid = nvme.ConnectResult(s.admin.must(connectCommand(0, 31, 0), b).DW0()).CNTLID()
+	s.admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	d.CNTLID = s.cntlid
+	b, _ = d.AppendTo(nil)
+	s.io.must(connectCommand(1, 127, 0), b)
+	return s
+}
+
+// resvOp is a reservation command of one host.
+type resvOp struct {
+	host   int
+	cmd    nvme.Command
+	keys   nvme.ResvKeys
+	status nvme.Status
+}
+
+func registerAs(host int, a nvme.ResvAction, current, next uint64, st nvme.Status) resvOp {
+	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, a, false, nvme.CPTPLKeep) }), nvme.ResvKeys{Current: current, Other: next}, st}
+}
+
+func acquireAs(host int, a nvme.ResvAction, kind nvme.ResvType, current, preempted uint64, st nvme.Status) resvOp {
+	return resvOp{host, command(func(c *nvme.Command) { c.SetResvAcquire(1, a, kind) }), nvme.ResvKeys{Current: current, Other: preempted}, st}
+}
+
+func releaseAs(host int, a nvme.ResvAction, kind nvme.ResvType, current uint64, st nvme.Status) resvOp {
+	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRelease(1, a, kind) }), nvme.ResvKeys{Current: current}, st}
+}
+
+func (o resvOp) run(c *fakeConn) {
+	c.t.Helper()
+	b := o.keys.AppendTo(nil)
+	if o.cmd.Opcode() == nvme.OpResvRelease {
+		b = b[:8]
+	}
+	c.fails(o.cmd, b, o.status)
+}
+
+func report(c *fakeConn) (p nvme.ResvStatus) {
+	c.t.Helper()
+	b := make([]byte, 4096)
+	c.must(command(func(c *nvme.Command) { c.SetResvReport(1, 4096) }), b)
+	if err := p.Parse(b); err != nil {
+		c.t.Fatal(err)
+	}
+	return p
+}
+
+// access says what a host may do: "rw", "r" or nothing.
+func accessOf(c *fakeConn) string {
+	c.t.Helper()
+	b := make([]byte, 512)
+	var s string
+	for op, name := range map[nvme.Opcode]string{nvme.OpRead: "r", nvme.OpWrite: "w"} {
+		switch st := c.do(ioCommand(op, 0, 1, 0), b).Status() &^ nvme.StatusMore; st {
+		case 0:
+			s += name
+		case resvConflict:
+		default:
+			c.t.Errorf("status %#x", uint16(st))
+		}
+	}
+	if s == "wr" {
+		s = "rw"
+	}
+	return s
+}
+
+// TestReservationTypes: who may read and write under each type (figure "Command Behavior in the
+// Presence of a Reservation"): the holder, another registrant, and a host that is none.
+func TestReservationTypes(t *testing.T) {
+	for kind, want := range map[nvme.ResvType][3]string{
+		nvme.ResvWriteExclusive:         {"rw", "r", "r"},
+		nvme.ResvExclusiveAccess:        {"rw", "", ""},
+		nvme.ResvWriteExclusiveRegOnly:  {"rw", "rw", "r"},
+		nvme.ResvExclusiveAccessRegOnly: {"rw", "rw", ""},
+		nvme.ResvWriteExclusiveAllReg:   {"rw", "rw", "r"},
+		nvme.ResvExclusiveAccessAllReg:  {"rw", "rw", ""},
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			tg := newTarget(t, newTestVolume(1<<20, 512))
+			holder, other, none := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
+			registerAs(1, nvme.ResvRegister, 0, 11, 0).run(holder.io)
+			registerAs(2, nvme.ResvRegister, 0, 22, 0).run(other.io)
+			acquireAs(1, nvme.ResvAcquire, kind, 11, 0, 0).run(holder.io)
+			for i, s := range []*session{holder, other, none} {
+				if got := accessOf(s.io); got != want[i] {
+					t.Errorf("host %d may %q, want %q", i+1, got, want[i])
+				}
+			}
+			// What writes and what reads.
+			b := make([]byte, 512)
+			for _, tc := range []struct {
+				cmd   nvme.Command
+				write bool
+			}{
+				{ioCommand(nvme.OpCompare, 0, 1, 0), false},
+				{ioCommand(nvme.OpVerify, 0, 1, 0), false},
+				{ioCommand(nvme.OpWriteZeroes, 0, 1, 0), true},
+				{command(func(c *nvme.Command) { c.SetFlush(1) }), true},
+				{command(func(c *nvme.Command) { c.SetDSM(1, 1, nvme.DSMDeallocate) }), true},
+			} {
+				st := none.io.do(tc.cmd, b).Status() &^ nvme.StatusMore
+				if refused := st == resvConflict; refused != (tc.write || want[2] == "") {
+					t.Errorf("%#x: status %#x", tc.cmd[0], uint16(st))
+				}
+			}
+			p := report(none.io)
+			if p.Type != kind || len(p.Registrants) != 2 || !p.Registrants[0].Holder || p.Registrants[1].Holder != kind.AllRegistrants() ||
+				p.Registrants[0].CNTLID != holder.cntlid || p.Registrants[1].Key != 22 || p.Registrants[1].HostID != resvHost(2) || p.Generation != 2 {
+				t.Errorf("report %+v", p)
+			}
+			releaseAs(1, nvme.ResvRelease, kind, 11, 0).run(holder.io)
+			if got := accessOf(none.io); got != "rw" {
+				t.Errorf("after the release host 3 may %q", got)
+			}
+			for _, s := range []*session{holder, other, none} {
+				s.close()
+			}
+		})
+	}
+}
+
+// TestReservationCommands runs histories: each command with its status, and what the report says
+// at the end.
+func TestReservationCommands(t *testing.T) {
+	const (
+		ok       = nvme.StatusSuccess
+		invalid  = nvme.StatusInvalidField | dnr
+		we       = nvme.ResvWriteExclusive
+		ea       = nvme.ResvExclusiveAccess
+		wero     = nvme.ResvWriteExclusiveRegOnly
+		wear     = nvme.ResvWriteExclusiveAllReg
+		register = nvme.ResvRegister
+		acquire  = nvme.ResvAcquire
+		preempt  = nvme.ResvPreempt
+	)
+	three := []resvOp{registerAs(1, register, 0, 11, ok), registerAs(2, register, 0, 22, ok), registerAs(3, register, 0, 33, ok)}
+	for _, tc := range []struct {
+		name    string
+		ops     []resvOp
+		kind    nvme.ResvType
+		holders []int
+		keys    map[int]uint64
+		gen     uint32
+	}{
+		{"register twice", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, register, 0, 11, ok), registerAs(1, register, 11, 12, resvConflict)},
+			0, nil, map[int]uint64{1: 11}, 2},
+		{"register zero", []resvOp{registerAs(1, register, 0, 0, invalid)}, 0, nil, nil, 0},
+		{"replace", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, nvme.ResvReplace, 10, 12, resvConflict),
+			registerAs(1, nvme.ResvReplace, 11, 12, ok), registerAs(2, nvme.ResvReplace, 0, 5, resvConflict)}, 0, nil, map[int]uint64{1: 12}, 2},
+		{"unregister", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, nvme.ResvUnregister, 10, 0, resvConflict),
+			registerAs(1, nvme.ResvUnregister, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, resvConflict)}, 0, nil, nil, 2},
+		{"acquire unregistered", []resvOp{acquireAs(1, acquire, we, 0, 0, resvConflict)}, 0, nil, nil, 0},
+		{"acquire with a wrong key", append(three[:1:1], acquireAs(1, acquire, we, 12, 0, resvConflict)), 0, nil, map[int]uint64{1: 11}, 1},
+		{"acquire again", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(1, acquire, we, 11, 0, ok),
+			acquireAs(1, acquire, ea, 11, 0, resvConflict), acquireAs(2, acquire, we, 22, 0, resvConflict)), we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"all registrants hold", append(three[:2:2], acquireAs(1, acquire, wear, 11, 0, ok), acquireAs(2, acquire, wear, 22, 0, ok)),
+			wear, []int{1, 2}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"release of another's", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(2, nvme.ResvRelease, we, 22, ok),
+			releaseAs(3, nvme.ResvRelease, we, 33, resvConflict), releaseAs(1, nvme.ResvRelease, ea, 11, invalid)), we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"release", append(three[:1:1], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(1, nvme.ResvRelease, we, 11, ok)), 0, nil, map[int]uint64{1: 11}, 1},
+		{"clear", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(2, nvme.ResvClear, 0, 22, ok)), 0, nil, nil, 3},
+		{"holder unregisters", append(three[:2:2], acquireAs(1, acquire, wero, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, ok)),
+			0, nil, map[int]uint64{2: 22}, 3},
+		{"one of all unregisters", append(three[:2:2], acquireAs(1, acquire, wear, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, ok)),
+			wear, []int{2}, map[int]uint64{2: 22}, 3},
+		{"the last of all unregisters", append(three[:1:1], acquireAs(1, acquire, wear, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, ok)), 0, nil, nil, 2},
+		{"preempt the holder", append(three[:3:3], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 11, ok)),
+			ea, []int{2}, map[int]uint64{2: 22, 3: 33}, 4},
+		{"preempt a registrant", append(three[:3:3], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 33, ok)),
+			we, []int{1}, map[int]uint64{1: 11, 2: 22}, 4},
+		{"preempt nobody", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 99, resvConflict)),
+			we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"preempt with no key", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 0, invalid)),
+			we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"preempt without a reservation", append(three[:3:3], acquireAs(1, preempt, we, 11, 33, ok)), 0, nil, map[int]uint64{1: 11, 2: 22}, 4},
+		{"preempt oneself", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(1, preempt, ea, 11, 11, ok)),
+			ea, []int{1}, map[int]uint64{1: 11, 2: 22}, 3},
+		{"preempt all registrants", append(three[:3:3], acquireAs(1, acquire, wear, 11, 0, ok), acquireAs(2, preempt, ea, 22, 0, ok)),
+			ea, []int{2}, map[int]uint64{2: 22}, 4},
+		{"preempt one of all registrants", append(three[:3:3], acquireAs(1, acquire, wear, 11, 0, ok), acquireAs(2, preempt, ea, 22, 33, ok)),
+			wear, []int{1, 2}, map[int]uint64{1: 11, 2: 22}, 4},
+		{"preempt and abort", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, nvme.ResvPreemptAndAbort, we, 22, 11, ok)),
+			we, []int{2}, map[int]uint64{2: 22}, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tg := newTarget(t, newTestVolume(1<<20, 512))
+			hosts := map[int]*session{1: connectAs(t, tg, 1), 2: connectAs(t, tg, 2), 3: connectAs(t, tg, 3)}
+			for _, op := range tc.ops {
+				op.run(hosts[op.host].io)
+			}
+			p := report(hosts[3].io)
+			keys, holders := map[int]uint64{}, 0
+			for _, r := range p.Registrants {
+				keys[int(r.HostID[0])] = r.Key
+				if r.Holder {
+					holders++
+				}
+			}
+			if p.Type != tc.kind || p.Generation != tc.gen || !maps.Equal(keys, tc.keys) || holders != len(tc.holders) {
+				t.Errorf("report %+v", p)
+			}
+			v := tg.Subsystem(testNQN).namespace(1).resv.now.Load()
+			for _, i := range tc.holders {
+				if !v.holds(resvHost(i)) {
+					t.Errorf("host %d doesn't hold it", i)
+				}
+			}
+			for _, s := range hosts {
+				s.close()
+			}
+		})
+	}
+}
+
+// nextNotice reads one notification.
+func nextNotice(c *fakeConn) (p nvme.ReservationNotification) {
+	c.t.Helper()
+	b := make([]byte, 64)
+	c.must(getLog(nvme.GetLogPage{LID: nvme.LogReservation, NSID: nvme.NSIDAll, Length: 64}), b)
+	if err := p.Parse(b); err != nil {
+		c.t.Fatal(err)
+	}
+	return p
+}
+
+// TestReservationNotices: hosts learn what others did to their registrations and reservations,
+// unless they want not to.
+func TestReservationNotices(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	aer := b.admin.start(asyncEvent(1), nil)
+	registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusiveRegOnly, 11, 0, 0).run(a.io)
+	if aer.answered() {
+		t.Fatal("an event without a cause")
+	}
+	releaseAs(1, nvme.ResvRelease, nvme.ResvWriteExclusiveRegOnly, 11, 0).run(a.io)
+	if ev := nvme.AsyncEvent(aer.wait().DW0()); ev != nvme.EventReservation || uint32(ev) != 0x800006 {
+		t.Errorf("event %v (%#x)", ev, uint32(ev))
+	}
+	acquireAs(2, nvme.ResvAcquire, nvme.ResvExclusiveAccess, 22, 0, 0).run(b.io)
+	acquireAs(1, nvme.ResvPreempt, nvme.ResvExclusiveAccess, 11, 22, 0).run(a.io)
+	for i, want := range []nvme.ReservationNotification{
+		{Count: 1, Type: nvme.ResvNoticeReleased, Pages: 2, NSID: 1},
+		{Count: 2, Type: nvme.ResvNoticeRegistrationPreempted, Pages: 1, NSID: 1},
+		{Count: 3, Type: nvme.ResvNoticePreempted, NSID: 1},
+		{},
+	} {
+		if got := nextNotice(b.admin); got != want {
+			t.Errorf("notification %d: %+v, want %+v", i, got, want)
+		}
+	}
+	// Masked.
+	mask := func(nsid, v uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvNotification, false, nsid, v) })
+	}
+	b.admin.fails(mask(7, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	b.admin.must(mask(nvme.NSIDAll, 0xffffffff), nil)
+	get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvNotification, 0, 1, 0) })
+	if v := b.admin.must(get, nil).DW0(); v != 0xe {
+		t.Errorf("mask %#x", v)
+	}
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+	aer = b.admin.start(asyncEvent(2), nil)
+	releaseAs(1, nvme.ResvClear, 0, 11, 0).run(a.io)
+	if aer.answered() || nextNotice(b.admin) != (nvme.ReservationNotification{}) {
+		t.Error("told of what it doesn't want to know")
+	}
+	if got := nextNotice(a.admin); got != (nvme.ReservationNotification{}) {
+		t.Errorf("told of what it did itself: %+v", got)
+	}
+	// No more wait than there is room for.
+	c := tg.controller(b.cntlid)
+	b.admin.must(mask(1, 0), nil)
+	for range maxResvNotices + 10 {
+		c.resvNotice(1, nvme.ResvNoticeReleased)
+	}
+	if got := nextNotice(b.admin); got.Count != 3+11 || got.Pages != 255 {
+		t.Errorf("notification %+v", got)
+	}
+}
+
+// TestPreemptAndAbort: when it is answered, nothing of the preempted host is on its way to the
+// volume any more.
+func TestPreemptAndAbort(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, 0).run(a.io)
+	v.setHold(true)
+	write := a.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
+	<-v.arrived
+	verify := a.io.start(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
+	<-v.arrived
+	op := acquireAs(2, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusive, 22, 11, 0)
+	preempt := b.io.start(op.cmd, op.keys.AppendTo(nil))
+	if preempt.answered() {
+		t.Error("answered while a write of the preempted host is with the volume")
+	}
+	v.release()
+	if st := preempt.wait().Status(); st != 0 || !write.answered() || !verify.answered() {
+		t.Errorf("status %#x; write ended: %v, verify: %v", uint16(st), write.answered(), verify.answered())
+	}
+	if st := verify.wait().Status().Code(); st != nvme.StatusAbortPreempt {
+		t.Errorf("Verify of the preempted host: %#x", uint16(st))
+	}
+	if accessOf(a.io) != "r" || accessOf(b.io) != "rw" {
+		t.Error("the reservation isn't the other's")
+	}
+	a.close()
+	b.close()
+}
+
+// memStore is a Store in memory that may fail.
+type memStore struct {
+	mu   sync.Mutex
+	kept map[string][]byte
+	err  error
+}
+
+func (s *memStore) Load(name string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept[name], s.err
+}
+
+func (s *memStore) Save(name string, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.kept[name] = data
+	}
+	return s.err
+}
+
+// TestReservationPersists: with PTPL a reservation is in force again in the next target, and
+// what can't be saved doesn't happen.
+func TestReservationPersists(t *testing.T) {
+	store := &memStore{kept: map[string][]byte{}}
+	start := func() *Target { return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512)) }
+	tg := start()
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	persist := func(p nvme.CPTPL, key uint64) resvOp {
+		return resvOp{1, command(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, p) }), nvme.ResvKeys{Other: key}, 0}
+	}
+	persist(nvme.CPTPLSet, 11).run(a.io)
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, 0).run(a.io)
+	before := report(b.io)
+	if !before.Persist {
+		t.Error("PTPLS is 0")
+	}
+	store.err = errors.New("disk full")
+	acquireAs(2, nvme.ResvPreempt, nvme.ResvExclusiveAccess, 22, 11, nvme.StatusInternalError).run(b.io)
+	if got := report(b.io); fmt.Sprint(got) != fmt.Sprint(before) {
+		t.Errorf("after a change that was not saved: %+v", got)
+	}
+	store.err = nil
+	a.close()
+	b.close()
+
+	tg = start()
+	b = connectAs(t, tg, 2)
+	after := report(b.io)
+	if after.Type != nvme.ResvWriteExclusive || after.Generation != before.Generation || len(after.Registrants) != 2 ||
+		after.Registrants[0].CNTLID != nvme.CNTLIDDynamic || !after.Registrants[0].Holder || after.Registrants[1].CNTLID != b.cntlid {
+		t.Errorf("after a restart: %+v", after)
+	}
+	if got := accessOf(b.io); got != "r" {
+		t.Errorf("after a restart the other host may %q", got)
+	}
+	page := make([]byte, nvme.PageSize)
+	b.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }), page)
+	if page[31] != 0xff {
+		t.Errorf("RESCAP %#x", page[31])
+	}
+	feature := func(v uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvPersistence, false, 1, v) })
+	}
+	get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvPersistence, 0, 1, 0) })
+	if v := b.admin.must(get, nil).DW0(); v != 1 {
+		t.Errorf("feature 83h is %d", v)
+	}
+	b.admin.must(feature(0), nil)
+	b.close()
+
+	tg = start()
+	b = connectAs(t, tg, 2)
+	if p := report(b.io); p.Type != 0 || len(p.Registrants) != 0 || p.Persist || accessOf(b.io) != "rw" {
+		t.Errorf("without PTPL a restart leaves %+v", p)
+	}
+	b.admin.must(feature(1), nil)
+	b.close()
+	tg = start()
+	if !tg.Subsystem(testNQN).namespace(1).resv.now.Load().persist {
+		t.Error("feature 83h was forgotten")
+	}
+	for _, bad := range []string{"{", `{"type":9}`, `{"type":1}`, `{"type":5}`, `{"registrants":[{"host":"x"}]}`} {
+		for name := range store.kept {
+			store.kept[name] = []byte(bad)
+		}
+		if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN, Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 512)}}}); err == nil {
+			t.Errorf("served a namespace whose saved reservation is %q", bad)
+		}
+	}
+}
+
+// TestReservationFields: wrong fields, by status and place.
+func TestReservationFields(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	const invalid = nvme.StatusInvalidField | dnr
+	keys := make([]byte, 16)
+	for _, tc := range []struct {
+		name   string
+		cmd    nvme.Command
+		data   []byte
+		status nvme.Status
+		loc    uint16
+	}{
+		{"RREGA 3", command(func(c *nvme.Command) { c.SetResvRegister(1, 3, false, 0) }), keys, invalid, 40},
+		{"CPTPL 1", command(func(c *nvme.Command) { c.SetResvRegister(1, 0, false, 1) }), keys, invalid, 43 | 6<<8},
+		{"PTPL without a store", command(func(c *nvme.Command) { c.SetResvRegister(1, 0, false, nvme.CPTPLSet) }), keys, invalid, 43 | 6<<8},
+		{"register, 8 bytes", command(func(c *nvme.Command) { c.SetResvRegister(1, 0, false, 0) }), keys[:8], nvme.StatusSGLLengthInvalid | dnr, 24},
+		{"RACQA 3", command(func(c *nvme.Command) { c.SetResvAcquire(1, 3, 1) }), keys, invalid, 40},
+		{"RTYPE 0", command(func(c *nvme.Command) { c.SetResvAcquire(1, 0, 0) }), keys, invalid, 41},
+		{"RTYPE 7", command(func(c *nvme.Command) { c.SetResvAcquire(1, 0, 7) }), keys, invalid, 41},
+		{"acquire, IEKEY", command(func(c *nvme.Command) { c.SetResvAcquire(1, 0|8, 1); c.SetCDW(10, 0x108) }), keys, invalid, 40 | 3<<8},
+		{"RRELA 2", command(func(c *nvme.Command) { c.SetResvRelease(1, 2, 1) }), keys[:8], invalid, 40},
+		{"release, 16 bytes", command(func(c *nvme.Command) { c.SetResvRelease(1, 0, 1) }), keys, nvme.StatusSGLLengthInvalid | dnr, 24},
+		{"short host identifiers", command(func(c *nvme.Command) { c.SetResvReport(1, 64); c.SetCDW(11, 0) }), make([]byte, 64), nvme.StatusHostIDInconsistent | dnr, 44},
+		{"report of more than MDTS", command(func(c *nvme.Command) { c.SetResvReport(1, 2<<20) }), make([]byte, 64), invalid, 40},
+		{"no namespace", command(func(c *nvme.Command) { c.SetResvReport(7, 64) }), make([]byte, 64), nvme.StatusInvalidNamespace | dnr, 4},
+	} {
+		s.io.fails(tc.cmd, tc.data, tc.status)
+		if e := lastError(s.admin); e.Location != tc.loc {
+			t.Errorf("%s: location %#x, want %#x", tc.name, e.Location, tc.loc)
+		}
+	}
+}
