@@ -64,6 +64,7 @@ var rooms = []room{
 	{dir: "internal/uring", may: []string{"internal/standstill"}},
 	{dir: "internal/mem"},
 	{dir: "internal/limitlog"},
+	{dir: "internal/statedir"},
 	{dir: "internal/crash"},
 	{dir: "internal/simnet", may: []string{"internal/udp"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},

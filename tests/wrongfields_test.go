@@ -250,6 +250,43 @@ func wrongOthers() []wrongField {
 	}
 }
 
+func wrongReservations() []wrongField {
+	register := func(nsid uint32, a nvme.ResvAction, p nvme.CPTPL) nvme.Command {
+		return make1(func(c *nvme.Command) { c.SetResvRegister(nsid, a, false, p) })
+	}
+	acquire := func(a nvme.ResvAction, kind nvme.ResvType) nvme.Command {
+		return make1(func(c *nvme.Command) { c.SetResvAcquire(1, a, kind) })
+	}
+	release := func(a nvme.ResvAction) nvme.Command { return make1(func(c *nvme.Command) { c.SetResvRelease(1, a, 1) }) }
+	report := func(n int) nvme.Command { return make1(func(c *nvme.Command) { c.SetResvReport(1, n) }) }
+	const invalid, length, conflict = nvme.StatusInvalidField, nvme.StatusSGLLengthInvalid, nvme.StatusReservationConflict
+	return []wrongField{
+		{"register, no namespace", ioQueue, register(7, 0, 0), 16, nvme.StatusInvalidNamespace, 4, 0},
+		{"register, RREGA 3", ioQueue, register(1, 3, 0), 16, invalid, 40, 0},
+		{"register, CPTPL 1", ioQueue, register(1, 0, 1), 16, invalid, bit(43, 6), 0},
+		{"register, PTPL that isn't there", ioQueue, register(1, 0, nvme.CPTPLSet), 16, invalid, bit(43, 6), 0},
+		{"register, 8 bytes", ioQueue, register(1, 0, 0), 8, length, 24, 0},
+		{"register, key 0", ioQueue, register(1, 0, 0), 16, invalid, nowhere, 0},
+		{"unregister, not registered", ioQueue, register(1, nvme.ResvUnregister, 0), 16, conflict, nowhere, 0},
+		{"acquire, RACQA 3", ioQueue, acquire(3, 1), 16, invalid, 40, 0},
+		{"acquire, RTYPE 0", ioQueue, acquire(0, 0), 16, invalid, 41, 0},
+		{"acquire, RTYPE 7", ioQueue, acquire(0, 7), 16, invalid, 41, 0},
+		{"acquire, IEKEY", ioQueue, wrongByte(acquire(0, 1), 40, 8), 16, invalid, bit(40, 3), 0},
+		{"acquire, 8 bytes", ioQueue, acquire(0, 1), 8, length, 24, 0},
+		{"acquire, not registered", ioQueue, acquire(0, 1), 16, conflict, nowhere, 0},
+		{"release, RRELA 2", ioQueue, release(2), 8, invalid, 40, 0},
+		{"release, IEKEY", ioQueue, wrongByte(release(0), 40, 8), 8, invalid, bit(40, 3), 0},
+		{"release, 16 bytes", ioQueue, release(0), 16, length, 24, 0},
+		{"release, not registered", ioQueue, release(0), 8, conflict, nowhere, 0},
+		{"report, EDS 0", ioQueue, wrongByte(report(64), 44, 0), 64, nvme.StatusHostIDInconsistent, 44, 0},
+		{"report, more than MDTS", ioQueue, report(wrongTransfer + 4), 64, invalid, 40, 0},
+		{"report, less memory than NUMD", ioQueue, report(128), 64, length, 24, 0},
+		{"Set Features 82h, no namespace", adminQueue, setFeatureOf(nvme.FeatResvNotification, 7, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Set Features 83h, no namespace", adminQueue, setFeatureOf(nvme.FeatResvPersistence, 7, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Set Features 83h, PTPL that isn't there", adminQueue, setFeatureOf(nvme.FeatResvPersistence, 1, 1), 0, invalid, 44, 0},
+	}
+}
+
 // TestWrongFields sends every row of the table over every transport.
 func TestWrongFields(t *testing.T) {
 	noLeaks(t)
@@ -276,7 +313,7 @@ func TestWrongFields(t *testing.T) {
 			w := &wrongSender{t: t, h: h, d: d}
 			w.prepare()
 			for _, rows := range [][]wrongField{wrongFlags(), wrongFabrics(), wrongIdentify(), wrongLogPages(), wrongFeatures(),
-				wrongRanges(), wrongOthers()} {
+				wrongRanges(), wrongReservations(), wrongOthers()} {
 				for i := range rows {
 					w.send(&rows[i])
 				}

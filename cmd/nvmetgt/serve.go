@@ -28,6 +28,9 @@ type serveFlags struct {
 	io           string
 	nqn          string
 	serial       string
+	state        string
+	discoveryNQN string
+	referrals    []string
 	hosts        []string
 	listen       []string
 	metrics      string
@@ -120,10 +123,13 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.io, "io", "auto", "how files are reached: uring or direct, which is direct I/O by io_uring or by threads, buffered, which is the page cache, or auto, the first of these that works")
 	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
 	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
+	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
 
 	net := cli.NewFlags()
 	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
+	net.StringVar(&f.discoveryNQN, "discovery-nqn", "", "`NQN` of the discovery subsystem, beside the well-known one")
+	net.StringArrayVar(&f.referrals, "referral", nil, "`TRANSPORT://ADDRESS:PORT` of another discovery service that hosts are told of; again for more")
 	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")

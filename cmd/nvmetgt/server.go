@@ -18,6 +18,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
+	"github.com/nvme-anywhere/nvmeof/internal/statedir"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -68,8 +69,17 @@ func (s *server) openTarget() error {
 	for _, v := range s.volumes {
 		sub.Namespaces = append(sub.Namespaces, target.NamespaceConfig{Volume: v})
 	}
+	referrals, err := s.referrals()
+	if err != nil {
+		return err
+	}
+	store, err := s.openState()
+	if err != nil {
+		return err
+	}
 	t, err := target.New(target.Config{
 		Subsystems: []target.SubsystemConfig{sub},
+		Referrals:  referrals, DiscoveryNQN: s.flags.discoveryNQN, Store: store,
 		Limits: target.Limits{
 			QueueDepth: s.flags.queueDepth, Queues: s.flags.maxQueues,
 			Connections: s.flags.maxConns,
@@ -86,6 +96,38 @@ func (s *server) openTarget() error {
 		return t.Close(ctx)
 	})
 	return nil
+}
+
+// openState opens --state, where what persists is kept; without it nothing does.
+func (s *server) openState() (target.Store, error) {
+	if s.flags.state == "" {
+		return nil, nil //nolint:nilnil // no store is a store that the target takes
+	}
+	d, err := statedir.Open(s.flags.state)
+	if err != nil {
+		return nil, cli.FileError("--state", s.flags.state, err)
+	}
+	s.onClose(d.Close)
+	return d, nil
+}
+
+// referrals are those of --referral.
+func (s *server) referrals() (all []target.Referral, err error) {
+	for _, text := range s.flags.referrals {
+		e, err := cli.ParseEndpoint(text)
+		if err != nil {
+			return nil, cli.Usage("--referral %w", err)
+		}
+		r := target.Referral{Transport: e.Transport, Addr: e.Addr}
+		if e.Transport == nvme.TransportRDMA {
+			r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
+		}
+		if err := r.Validate(); err != nil {
+			return nil, cli.Usage("--referral %s: %w", text, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
 }
 
 func (s *server) listenAll(endpoints []cli.Endpoint) error {

@@ -31,6 +31,11 @@ func (f *serveFlags) validate(endpoints []cli.Endpoint) error {
 	if err := cli.CheckNQN("--nqn", f.nqn); err != nil {
 		return err
 	}
+	if f.discoveryNQN != "" {
+		if err := cli.CheckNQN("--discovery-nqn", f.discoveryNQN); err != nil {
+			return err
+		}
+	}
 	for _, h := range f.hosts {
 		if err := cli.CheckNQN("--allow-host", h); err != nil {
 			return err
