@@ -104,6 +104,9 @@ func (s *server) openState() (target.Store, error) {
 		return nil, nil //nolint:nilnil // no store is a store that the target takes
 	}
 	d, err := statedir.Open(s.flags.state)
+	if errors.Is(err, statedir.ErrInUse) {
+		return nil, cli.Say(err, "--state %s: another program has it open; give each a directory of its own", s.flags.state)
+	}
 	if err != nil {
 		return nil, cli.FileError("--state", s.flags.state, err)
 	}
