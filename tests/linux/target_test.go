@@ -21,12 +21,15 @@ func (p *peer) export(t testing.TB, transport string) {
 		cd /sys/kernel/config/nvmet; s=subsystems/%[1]s; mkdir $s
 		echo 1 > $s/attr_allow_any_host; mkdir $s/namespaces/1
 		echo $dev > $s/namespaces/1/device_path; echo 1 > $s/namespaces/1/enable
-		mkdir ports/1; echo %[2]s > ports/1/addr_trtype; echo ipv4 > ports/1/addr_adrfam
-		echo %[3]s > ports/1/addr_traddr; echo 4420 > ports/1/addr_trsvcid
-		ln -s $PWD/$s ports/1/subsystems/`, testNQN, transport, p.Addr))
+		port() {
+			mkdir ports/$1; echo %[2]s > ports/$1/addr_trtype; echo $2 > ports/$1/addr_adrfam
+			echo $3 > ports/$1/addr_traddr; echo 4420 > ports/$1/addr_trsvcid
+			ln -s $PWD/$s ports/$1/subsystems/
+		}
+		port 1 ipv4 %[3]s; port 2 ipv6 %[4]s`, testNQN, transport, p.Addr, p.Addr6))
 	t.Cleanup(func() {
 		p.must(t, fmt.Sprintf(`set -e
-			cd /sys/kernel/config/nvmet; rm ports/1/subsystems/%[1]s; rmdir ports/1
+			cd /sys/kernel/config/nvmet; rm ports/*/subsystems/%[1]s; rmdir ports/*
 			echo 0 > subsystems/%[1]s/namespaces/1/enable; rmdir subsystems/%[1]s/namespaces/1 subsystems/%[1]s
 			rmdir /sys/kernel/config/nullb/lab`, testNQN))
 	})
@@ -85,8 +88,16 @@ func testTarget(t *testing.T, p *peer, transport string) {
 			want(run("bench", "-n", testNQN, "--rw", rw, "--bs", bs, "--iodepth", "16", "--runtime", "1s"), "IOPS")
 		}
 	}
+	to[3] = p.Addr6.String()
+	want(run("bench", "-n", testNQN, "--rw", "randrw", "--bs", "64k", "--iodepth", "16", "--runtime", "1s"), "IOPS")
 	p.noControllers(t)
 	p.quiet(t)
+	p.refuses(t, transport)
+}
+
+// refuses: what the kernel's target refuses, nvmeinit explains.
+func (p *peer) refuses(t *testing.T, transport string) {
+	t.Helper()
 	for _, c := range []struct{ port, nqn, text string }{
 		{"4420", testNQN + ".not", "has no subsystem"},
 		{"4499", testNQN, "4499"},
@@ -97,6 +108,12 @@ func testTarget(t *testing.T, p *peer, transport string) {
 		}
 	}
 	p.want(t, "dmesg -c", "connect request for invalid subsystem "+testNQN+".not")
+	p.must(t, "echo 0 > /sys/kernel/config/nvmet/subsystems/"+testNQN+"/attr_allow_any_host")
+	_, stderr, code := nvmeinit(t, "connect", "-t", transport, "-a", p.Addr.String(), "-n", testNQN)
+	if code == 0 || !strings.Contains(stderr, "doesn't admit host") {
+		t.Errorf("a host that isn't allowed: exit code %d: %s", code, stderr)
+	}
+	p.must(t, "dmesg -C")
 }
 
 // noControllers fails the test if the kernel's target still has a queue of ours: it creates

@@ -31,21 +31,24 @@ const run1 = `not an event
 
 const page1 = `### NVMe over Fabrics
 
-| | 6.1, MTU 1500 | 6.12, MTU 9000 |
-|---|---|---|
-| nvmeinit → Linux target: discover, connect, identify, write, read, verify, bench, refusals | TCP skipped | RDMA, TCP |
-| new | **failed** |  |
+| | | 6.1, MTU 1500 | 6.12, MTU 9000 |
+|---|---|---|---|
+| nvmeinit uses Linux's target | discover, connect, identify, write, read, verify, bench, IPv6, refusals | TCP skipped | RDMA, TCP |
+|  | new | **failed** |  |
 
-nvmeinit → Linux target: discover, connect, identify, write, read, verify, bench, refusals: it printed (6.12, MTU 9000 RDMA TCP):
+#### nvmeinit uses Linux's target: discover, connect, identify, write, read, verify, bench, IPv6, refusals: it printed
+
+6.12, MTU 9000 RDMA; 6.12, MTU 9000 TCP:
 
     one
     two
 
+
 ### TestOther
 
-| | 6.12 |
-|---|---|
-| all together | **didn't end** |
+| | | 6.12 |
+|---|---|---|
+| all of it | together | **didn't end** |
 `
 
 func TestPage(t *testing.T) {

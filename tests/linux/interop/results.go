@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -151,9 +150,19 @@ func matrix(b *strings.Builder, tests []*test) {
 		cells[at] = append(cells[at], t.cell())
 	}
 	slices.SortFunc(peers, byVersion)
-	fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(peers, " | "), strings.Repeat("---|", len(peers)))
+	fmt.Fprintf(b, "\n| | | %s |\n|---|---|%s\n", strings.Join(peers, " | "), strings.Repeat("---|", len(peers)))
+	subject := ""
 	for _, row := range rows {
-		fmt.Fprintf(b, "| %s |", description(row))
+		about, what, ok := strings.Cut(description(row), ": ")
+		if !ok {
+			about, what = "", about
+		}
+		if about == subject {
+			about = "" // said in the row above
+		} else {
+			subject = about
+		}
+		fmt.Fprintf(b, "| %s | %s |", about, what)
 		for _, p := range peers {
 			fmt.Fprintf(b, " %s |", strings.Join(cells[[2]string{row, p}], ", "))
 		}
@@ -193,41 +202,53 @@ func numbers(s string) (all []int) {
 	return all
 }
 
-// notes writes what the tests noted, once for all of those that noted the same.
+// noted is what the tests of a row noted under one key.
+type noted struct {
+	what, key string
+	values    []string
+	by        map[string][]string // who noted the value
+}
+
+// notes writes what the tests noted: a line for each value, or a block where it has lines.
 func notes(b *strings.Builder, tests []*test) {
-	type note struct{ what, key, value string }
-	from := map[note]map[string][]string{} // transports by peer
-	var order []note
+	var all []*noted
 	for _, t := range tests {
 		for _, kv := range t.notes {
-			n := note{t.what, kv[0], kv[1]}
-			if from[n] == nil {
-				from[n] = map[string][]string{}
-				order = append(order, n)
+			i := slices.IndexFunc(all, func(n *noted) bool { return n.what == t.what && n.key == kv[0] })
+			if i < 0 {
+				i = len(all)
+				all = append(all, &noted{what: t.what, key: kv[0], by: map[string][]string{}})
 			}
-			if by := from[n]; !slices.Contains(by[t.peer], t.transport) {
-				by[t.peer] = append(by[t.peer], t.transport)
+			n := all[i]
+			if n.by[kv[1]] == nil {
+				n.values = append(n.values, kv[1])
 			}
+			n.by[kv[1]] = append(n.by[kv[1]], strings.TrimSpace(t.peer+" "+t.transport))
 		}
 	}
-	for _, n := range order {
-		var where []string
-		for _, p := range slices.SortedFunc(maps.Keys(from[n]), byVersion) {
-			where = append(where, strings.TrimSpace(p+" "+strings.Join(from[n][p], " ")))
+	for _, n := range all {
+		n.write(b)
+	}
+}
+
+func (n *noted) write(b *strings.Builder) {
+	title := strings.ReplaceAll(n.key, "-", " ")
+	if n.what != "" {
+		title = description(n.what) + ": " + title
+	}
+	fmt.Fprintf(b, "\n#### %s\n\n", title)
+	for _, v := range n.values {
+		by := n.by[v]
+		slices.SortStableFunc(by, byVersion)
+		who := strings.Join(slices.Compact(by), "; ")
+		lines := strings.Split(v, lineBreak)
+		if len(lines) == 1 {
+			fmt.Fprintf(b, "- %s: %s\n", who, v)
+			continue
 		}
-		fmt.Fprintf(b, "\n%s%s (%s):\n\n", prefix(n.what), strings.ReplaceAll(n.key, "-", " "), strings.Join(where, "; "))
-		for _, line := range strings.Split(n.value, lineBreak) {
-			fmt.Fprintf(b, "    %s\n", line)
-		}
+		fmt.Fprintf(b, "%s:\n\n    %s\n\n", who, strings.Join(lines, "\n    "))
 	}
 }
 
 // lineBreak stands in a note for the end of a line, which it can't have.
 const lineBreak = " | "
-
-func prefix(what string) string {
-	if what == "" {
-		return ""
-	}
-	return description(what) + ": "
-}

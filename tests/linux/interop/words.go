@@ -7,24 +7,25 @@ var headings = map[string]string{
 	"TestNetem": "Faulty networks (netem), over RDMA",
 }
 
-// descriptions say what a row is; a row without one has its test's name.
+// descriptions say what a row is, with its subject before a colon, which neighbours share; a row
+// without one has its test's name.
 var descriptions = map[string]string{
-	"":                                           "all together",
-	"host/volume/commands":                       "Linux host → nvmetgt: every command of nvme-cli",
-	"host/volume/fio":                            "… fio, verified: 4 KiB to 256 KiB, depth 16, 1, 2 and 4 queues; over TCP with digests too",
-	"host/volume/discard":                        "… discard and write zeroes reach the volume",
-	"host/volume/ipv6":                           "… fio over IPv6",
-	"host/no-in-capsule":                         "… fio without in-capsule data",
-	"refusals/wrong-nqn":                         "Linux host prints the same of nvmetgt and of Linux's target: wrong NQN",
-	"refusals/wrong-port":                        "… wrong port",
-	"refusals/wrong-host":                        "… host not allowed",
-	"refusals/full-target":                       "… target full",
-	"refusals/deep-queue":                        "… queue too deep",
-	"target":                                     "nvmeinit → Linux target: discover, connect, identify, write, read, verify, bench, refusals",
-	"faults/restart":                             "fio goes on: nvmetgt killed and started again",
-	"faults/cut":                                 "… network cut for longer than the keep-alive timeout",
-	"faults/brief-cut":                           "… network cut for a second",
-	"faults/freeze":                              "… host frozen for longer than the keep-alive timeout",
+	"":                                           "all of it: together",
+	"host/volume/commands":                       "Linux host uses nvmetgt: every command of nvme-cli",
+	"host/volume/fio":                            "Linux host uses nvmetgt: fio, verified, 4 KiB to 256 KiB, depth 16, 1, 2 and 4 queues; over TCP digests as well",
+	"host/volume/discard":                        "Linux host uses nvmetgt: discard and write zeroes reach the volume",
+	"host/volume/ipv6":                           "Linux host uses nvmetgt: fio over IPv6",
+	"host/no-in-capsule":                         "Linux host uses nvmetgt: fio without in-capsule data",
+	"refusals/wrong-nqn":                         "Linux host prints the same of nvmetgt as of Linux's target: wrong NQN",
+	"refusals/wrong-port":                        "Linux host prints the same of nvmetgt as of Linux's target: wrong port",
+	"refusals/wrong-host":                        "Linux host prints the same of nvmetgt as of Linux's target: host not allowed",
+	"refusals/full-target":                       "Linux host prints the same of nvmetgt as of Linux's target: target full",
+	"refusals/deep-queue":                        "Linux host prints the same of nvmetgt as of Linux's target: queue too deep",
+	"target":                                     "nvmeinit uses Linux's target: discover, connect, identify, write, read, verify, bench, IPv6, refusals",
+	"faults/restart":                             "Linux host under load goes on, data whole: nvmetgt killed and started again",
+	"faults/cut":                                 "Linux host under load goes on, data whole: network cut for longer than the keep alive timeout",
+	"faults/brief-cut":                           "Linux host under load goes on, data whole: network cut for a second",
+	"faults/freeze":                              "Linux host under load goes on, data whole: host frozen for longer than the keep alive timeout",
 	"rc-pingpong/server-ipv4":                    "ibv_rc_pingpong -c → ours, every byte verified: 4 KiB",
 	"rc-pingpong/client-ipv4":                    "ours → ibv_rc_pingpong -c, every byte verified: 4 KiB",
 	"rc-pingpong/server-ipv6":                    "ibv_rc_pingpong -c → ours, every byte verified: 4 KiB over IPv6",
@@ -71,8 +72,8 @@ var descriptions = map[string]string{
 	"kernel-host/duplication-in":                 "Linux host (register_always=N) → nvmetgt, fio verified: 5% twice to Linux",
 	"registering-host":                           "Linux host (register_always=Y) → nvmetgt, 1% lost both ways: it comes back, data verified",
 	"figures":                                    "throughput under loss, both ways, beside Linux with Linux",
-	"filesystem/own":                             "ext4: thousands of files, whole over the other transport",
-	"filesystem/of-another":                      "ext4: the files that another kernel wrote are whole",
+	"filesystem/own":                             "ext4 with thousands of files on nvmetgt: written over RDMA, whole over TCP",
+	"filesystem/of-another":                      "ext4 with thousands of files on nvmetgt: written by the other kernel, whole on this one",
 }
 
 func heading(group string) string {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
@@ -43,6 +44,30 @@ func prepareAll() error {
 	return err
 }
 
+// start runs a program beside the machine; it writes to the terminal, and so does its end if it
+// isn't stopped.
+func start(line []string) (stop func(), err error) {
+	cmd := exec.Command(line[0], line[1:]...) //nolint:gosec // the user's own
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var stopped atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := cmd.Wait(); !stopped.Load() {
+			fmt.Fprintf(os.Stderr, "\r\n%s has ended: %v\r\n", line[0], err)
+		}
+	}()
+	return func() {
+		stopped.Store(true)
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-ended
+	}, nil
+}
+
 func run(version string, mtu int, beside []string) error {
 	ctx := context.Background()
 	_, remove, err := lab.WorkDir()
@@ -64,16 +89,11 @@ func run(version string, mtu int, beside []string) error {
 		return err
 	}
 	if len(beside) > 0 {
-		cmd := exec.Command(beside[0], beside[1:]...)
-		cmd.Stderr = os.Stderr
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-		if err := cmd.Start(); err != nil {
+		stop, err := start(beside)
+		if err != nil {
 			return err
 		}
-		defer func() {
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			_ = cmd.Wait()
-		}()
+		defer stop()
 	}
 	m, err := lab.Boot(ctx, lab.Config{Name: "lab", Number: 2, MTU: mtu, Image: images[version], Shell: true})
 	if err != nil {
