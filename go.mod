@@ -3,7 +3,9 @@ module github.com/nvme-anywhere/nvmeof
 go 1.25.0
 
 require (
+	github.com/agnivade/levenshtein v1.2.2
 	github.com/dustin/go-humanize v1.1.0
+	github.com/goccy/go-yaml v1.19.2
 	github.com/google/uuid v1.6.0
 	github.com/gopacket/gopacket v1.7.7
 	github.com/jedib0t/go-pretty/v6 v6.8.3

@@ -21,14 +21,14 @@ type Set struct {
 	registry *prometheus.Registry
 
 	mu          sync.Mutex
-	targets     []*target.Target
-	volumes     []namedVolume
-	rnics       []namedRNIC
-	rdma        []binding[*rdma.Stats]
-	tcp         []binding[*tcp.Counters]
-	controllers []*host.Controller
+	targets     []*entry[*target.Target]
+	volumes     []*entry[namedVolume]
+	rnics       []*entry[namedRNIC]
+	rdma        []*entry[binding[*rdma.Stats]]
+	tcp         []*entry[binding[*tcp.Counters]]
+	controllers []*entry[*host.Controller]
 	bench       *Bench
-	health      []func() error
+	health      []*entry[func() error]
 }
 
 // Role is the side of a connection that a program is.
@@ -72,9 +72,9 @@ func New() *Set {
 // collect asks everything that was added.
 func (s *Set) collect(ch chan<- prometheus.Metric) {
 	s.mu.Lock()
-	targets, volumes, rnics := slices.Clone(s.targets), slices.Clone(s.volumes), slices.Clone(s.rnics)
-	rdmas, tcps := slices.Clone(s.rdma), slices.Clone(s.tcp)
-	controllers, bench := slices.Clone(s.controllers), s.bench
+	targets, volumes, rnics := values(s.targets), values(s.volumes), values(s.rnics)
+	rdmas, tcps := values(s.rdma), values(s.tcp)
+	controllers, bench := values(s.controllers), s.bench
 	s.mu.Unlock()
 	for _, t := range targets {
 		collectTarget(ch, t)
@@ -97,23 +97,27 @@ func (s *Set) collect(ch chan<- prometheus.Metric) {
 func (s *Set) AddTarget(t *target.Target) { add(s, &s.targets, t) }
 
 // AddVolume shows what a volume is, under a name of its own.
-func (s *Set) AddVolume(name string, v blockdev.Volume) {
-	add(s, &s.volumes, namedVolume{text(name), v})
+func (s *Set) AddVolume(name string, v blockdev.Volume) (remove func()) {
+	return add(s, &s.volumes, namedVolume{text(name), v})
 }
 
 // AddRNIC shows a software RNIC, its connection manager and its socket, under a name of its
 // own.
-func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) {
-	add(s, &s.rnics, namedRNIC{text(name), nic})
+func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) (remove func()) {
+	return add(s, &s.rnics, namedRNIC{text(name), nic})
 }
 
 // AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are
 // added up.
-func (s *Set) AddRDMA(role Role, c *rdma.Stats) { add(s, &s.rdma, binding[*rdma.Stats]{role, c}) }
+func (s *Set) AddRDMA(role Role, c *rdma.Stats) (remove func()) {
+	return add(s, &s.rdma, binding[*rdma.Stats]{role, c})
+}
 
 // AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are
 // added up.
-func (s *Set) AddTCP(role Role, c *tcp.Counters) { add(s, &s.tcp, binding[*tcp.Counters]{role, c}) }
+func (s *Set) AddTCP(role Role, c *tcp.Counters) (remove func()) {
+	return add(s, &s.tcp, binding[*tcp.Counters]{role, c})
+}
 
 // AddController shows a host's controller. Controllers of one subsystem with the same
 // identifier are told apart by their transport.
@@ -122,16 +126,33 @@ func (s *Set) AddController(c *host.Controller) { add(s, &s.controllers, c) }
 // AddHealth makes /healthz fail while check returns an error.
 func (s *Set) AddHealth(check func() error) { add(s, &s.health, check) }
 
-func add[T any](s *Set, to *[]T, x T) {
+// entry is something that was added; its address tells it from others like it.
+type entry[T any] struct{ value T }
+
+func values[T any](entries []*entry[T]) []T {
+	all := make([]T, len(entries))
+	for i, e := range entries {
+		all[i] = e.value
+	}
+	return all
+}
+
+func add[T any](s *Set, to *[]*entry[T], x T) (remove func()) {
+	e := &entry[T]{x}
 	s.mu.Lock()
-	*to = append(*to, x)
+	*to = append(*to, e)
 	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		*to = slices.DeleteFunc(*to, func(o *entry[T]) bool { return o == e })
+		s.mu.Unlock()
+	}
 }
 
 // Healthy is the first error of the checks.
 func (s *Set) Healthy() error {
 	s.mu.Lock()
-	checks := slices.Clone(s.health)
+	checks := values(s.health)
 	s.mu.Unlock()
 	for _, check := range checks {
 		if err := check(); err != nil {

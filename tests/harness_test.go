@@ -228,14 +228,19 @@ func startTarget(t testing.TB, args ...string) *targetProgram {
 func startTargetAt(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
 	t.Helper()
 	at := addr.String() + ":" + nvmePort
-	args = append([]string{"serve", "--nqn", testNQN, "--listen", "rdma://" + at, "--listen", "tcp://" + at}, args...)
+	return startServe(t, addr, append([]string{"--nqn", testNQN, "--listen", "rdma://" + at, "--listen", "tcp://" + at}, args...)...)
+}
+
+// startServe starts `nvmetgt serve` with any flags, and waits until it serves on addr.
+func startServe(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
+	t.Helper()
 	ready := make(chan struct{})
 	var once sync.Once
 	p := start(t, func(line string) {
 		if strings.HasPrefix(line, "ready") {
 			once.Do(func() { close(ready) })
 		}
-	}, "nvmetgt", args...)
+	}, "nvmetgt", append([]string{"serve"}, args...)...)
 	select {
 	case <-ready:
 	case <-p.ended:

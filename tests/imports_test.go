@@ -72,6 +72,8 @@ var rooms = []room{
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
 	{dir: "internal/cli", may: []string{"nvme", "blockdev", "fabric/rdma/fault", "internal/version"}},
+	{dir: "internal/config", may: []string{"nvme", "nvme/target", "blockdev", "fabric/rdma", "internal/cli"}},
+	{dir: "internal/control", may: []string{"nvme/target", "internal/config"}},
 	{dir: "internal/version"},
 	{dir: "cmd", may: []string{everything}},
 	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/...", "examples/internal/..."}, tests: []string{everything}}, // what users may import
@@ -96,6 +98,8 @@ var dependencies = []dependency{
 	{"github.com/ncw/directio", []string{"blockdev/...", "persist/...", "internal/..."}},
 	{"github.com/gopacket/gopacket", []string{"internal/capture", inTests}},
 	{"go.uber.org/goleak", []string{inTests}},
+	{"github.com/goccy/go-yaml", []string{"internal/config"}},
+	{"github.com/agnivade/levenshtein", []string{"internal/config"}},
 	{"github.com/dustin/go-humanize", []string{everything}},
 	{"github.com/google/uuid", []string{everything}},
 	{"golang.org/x/sync", []string{everything}},

@@ -181,7 +181,7 @@ func (f *benchFlags) printReport(w io.Writer, r *fio.Report) error {
 	if f.output == "normal" || len(r.Jobs) == 0 {
 		return nil
 	}
-	return printJSON(w, r)
+	return cli.PrintJSON(w, r)
 }
 
 func phaseName(jobs []*fio.Job, i, n int) string {

@@ -142,7 +142,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 		printComparison(c.OutOrStdout(), works)
 	} else {
 		k.json.Compare = comparison(works)
-		if err := printJSON(c.OutOrStdout(), k.json); err != nil {
+		if err := cli.PrintJSON(c.OutOrStdout(), k.json); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
@@ -34,7 +35,7 @@ func printJob(w io.Writer, r *fio.Reported) {
 	for _, p := range percentiles {
 		head = append(head, "p"+strconv.FormatFloat(p, 'f', -1, 64))
 	}
-	t := newTable(w, append(head, "max")...)
+	t := cli.NewTable(w, append(head, "max")...)
 	for op := range r.Ops {
 		m := &r.Ops[op]
 		if m.IOs == 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 )
 
@@ -22,7 +23,7 @@ func printComparison(w io.Writer, works []*report.Work) {
 	for path := range base {
 		head = append(head, paths[path]+" / "+paths[base], "range")
 	}
-	t := newTable(w, head...)
+	t := cli.NewTable(w, head...)
 	var columns []table.ColumnConfig
 	for i := range head[3:] {
 		columns = append(columns, table.ColumnConfig{Number: 4 + i, Align: text.AlignRight, AlignHeader: text.AlignRight})

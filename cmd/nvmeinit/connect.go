@@ -99,7 +99,7 @@ func showConnection(c *cobra.Command, f *connFlags, s *session) error {
 		v.Namespaces = append(v.Namespaces, foundNamespace{n.ID, n.Size(), n.BlockSize(), uuidText(n)})
 	}
 	if f.output == "json" {
-		return printJSON(c.OutOrStdout(), v)
+		return cli.PrintJSON(c.OutOrStdout(), v)
 	}
 	printFound(c.OutOrStdout(), &v)
 	return nil

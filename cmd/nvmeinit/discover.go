@@ -46,7 +46,7 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 		return f.explain(err)
 	}
 	if f.output == "json" {
-		return printJSON(c.OutOrStdout(), discoveryJSON(log))
+		return cli.PrintJSON(c.OutOrStdout(), discoveryJSON(log))
 	}
 	printDiscovery(c.OutOrStdout(), log)
 	return nil
@@ -64,7 +64,7 @@ func printDiscovery(w io.Writer, log *host.DiscoveryLog) {
 	if len(log.Entries) == 0 {
 		return
 	}
-	t := newTable(w, "trtype", "adrfam", "traddr", "trsvcid", "subtype", "portid", "subnqn")
+	t := cli.NewTable(w, "trtype", "adrfam", "traddr", "trsvcid", "subtype", "portid", "subnqn")
 	for i := range log.Entries {
 		e := &log.Entries[i]
 		t.AppendRow([]any{e.TRTYPE.String(), e.ADRFAM.String(), e.Address(), e.Service(), e.SUBTYPE.String(), e.PORTID, e.NQN()})

@@ -153,9 +153,9 @@ func printNamespaces(c *cobra.Command, format string, s *session, all []*host.Na
 			devices = append(devices, device{n.ID, s.Config().SubNQN, nvme.Text(id.SN[:]), nvme.Text(id.MN[:]),
 				n.Size(), n.BlockSize(), n.Blocks(), uuidText(n)})
 		}
-		return printJSON(c.OutOrStdout(), map[string]any{"Devices": devices})
+		return cli.PrintJSON(c.OutOrStdout(), map[string]any{"Devices": devices})
 	}
-	t := newTable(c.OutOrStdout(), "namespace", "size", "block", "UUID", "model", "serial")
+	t := cli.NewTable(c.OutOrStdout(), "namespace", "size", "block", "UUID", "model", "serial")
 	for _, n := range all {
 		t.AppendRow([]any{n.ID, blockdev.FormatSize(n.Size()), n.BlockSize(), uuidText(n),
 			nvme.Text(id.MN[:]), nvme.Text(id.SN[:])})

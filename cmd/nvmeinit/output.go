@@ -8,31 +8,9 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
-
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
-
-// printJSON writes v as indented JSON.
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// newTable is a table in the style of all of ours.
-func newTable(w io.Writer, head ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	style := table.StyleLight
-	style.Options.DrawBorder = false
-	style.Options.SeparateColumns = false
-	style.Format.Header = text.FormatDefault
-	t.SetStyle(style)
-	t.AppendHeader(head)
-	return t
-}
 
 // field is one field of an NVMe page, for people and for JSON.
 type field struct {
@@ -108,7 +86,7 @@ const minNameWidth = 10
 // printFields shows fields as nvme-cli does: a line each, or a JSON object.
 func printFields(w io.Writer, format string, fs []field) error {
 	if format == "json" {
-		return printJSON(w, object(fs))
+		return cli.PrintJSON(w, object(fs))
 	}
 	width := minNameWidth
 	for _, f := range fs {

@@ -91,13 +91,6 @@ allows. A file that doesn't exist yet needs no formatting: serve creates it with
 	return c
 }
 
-func oneFile(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return cli.Usage("%s wants one file or device; see %s --help", c.Name(), c.CommandPath())
-	}
-	return nil
-}
-
 // mostShown is how many damaged entries are listed.
 const mostShown = 10
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,49 +11,68 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
-// ioModes are the values of --io.
-var ioModes = map[string]blockdev.IOMode{
-	"auto": blockdev.IOAuto, "uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
+// exportKey names a namespace of a target.
+type exportKey struct {
+	nqn  string
+	nsid uint32
 }
 
-// openVolumes opens what is to be exported, in order.
-func (s *server) openVolumes() error {
-	o := blockdev.Options{
-		Size: int64(s.flags.size), BlockSize: int(s.flags.blockSize), ReadOnly: s.flags.readOnly,
-		Preallocate: s.flags.preallocate, IO: ioModes[s.flags.io],
-	}
-	kinds := wrap.Kinds(persist.Kind())
-	for _, spec := range s.flags.volumes {
-		o := o
-		if kind, size, _ := strings.Cut(wrap.Innermost(spec), ":"); size != "" && (kind == "mem" || kind == "null") {
-			o.Size = 0 // it has its own; --size is for the others
-		}
-		v, err := blockdev.Open(spec, o, kinds...)
-		if err != nil {
-			return volumeError(spec, &o, err)
-		}
-		s.volumes = append(s.volumes, v)
-		s.onClose(v.Close)
-		i := v.Info()
-		if i.AtomicBlocks == 0 && !i.ReadOnly {
-			s.log.Warn("a power failure may leave a block half written, which NVMe has no way to tell hosts",
-				"namespace", len(s.volumes), "volume", i.Name(), "remedy", "direct I/O and blocks no larger than the device's sectors, as --block-size 512")
-		}
-		s.log.Info("volume opened", "namespace", len(s.volumes), "volume", i.Name(), "size", i.Size,
-			"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)
-	}
-	return nil
+// export is a volume that is exported.
+type export struct {
+	volume blockdev.Volume
+	remove func() // its figures
 }
 
-// volumeError says in terms of the command line why a volume can't be opened. It is a mistake
-// on the command line where no file has a part in it.
-func volumeError(spec string, o *blockdev.Options, err error) error {
+func (e *export) close() error {
+	e.remove()
+	return e.volume.Close()
+}
+
+// openExport opens the volume of a namespace.
+func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error) {
+	o := n.Options()
+	if kind, size, _ := strings.Cut(wrap.Innermost(n.Volume), ":"); size != "" && (kind == "mem" || kind == "null") {
+		o.Size = 0 // it has its own; the size given is for a file
+	}
+	v, err := blockdev.Open(n.Volume, o, wrap.Kinds(persist.Kind())...)
+	if err != nil {
+		return nil, s.volumeError(n.Volume, &o, err)
+	}
+	i := v.Info()
+	s.log.Debug("volume opened", "subsystem", key.nqn, "namespace", key.nsid, "volume", i.Name(), "size", i.Size,
+		"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)
+	if i.AtomicBlocks == 0 && !i.ReadOnly {
+		s.log.Warn("a power failure may leave a block half written, which NVMe has no way to tell hosts",
+			"subsystem", key.nqn, "namespace", key.nsid, "volume", i.Name(),
+			"remedy", "direct I/O and blocks no larger than the device's sectors, as --block-size 512")
+	}
+	return &export{v, s.figures.AddVolume(key.volumeName(), v)}, nil
+}
+
+// volumeName is what figures call a volume.
+func (k exportKey) volumeName() string { return fmt.Sprintf("%s/%d", k.nqn, k.nsid) }
+
+// namespace is how the engine is told of an export.
+func (e *export) namespace(n *config.Namespace) target.NamespaceConfig {
+	c := target.NamespaceConfig{NSID: n.NSID, Volume: e.volume}
+	if n.UUID != nil {
+		c.UUID = *n.UUID
+	}
+	return c
+}
+
+// volumeError says in terms of the configuration why a volume can't be opened. It is a mistake
+// of the user where no file has a part in it.
+func (s *server) volumeError(spec string, o *blockdev.Options, err error) error {
+	name := s.mark + "volume"
 	var op *blockdev.OpError
 	if !errors.As(err, &op) || op.Err == nil {
-		return cli.Say(err, "--volume %s: %v", spec, err)
+		return cli.Say(err, "%s %s: %v", name, spec, err)
 	}
 	text := op.Err.Error()
 	_, statErr := os.Stat(op.Path)
@@ -61,9 +81,9 @@ func volumeError(spec string, o *blockdev.Options, err error) error {
 	case errors.Is(err, blockdev.ErrBusy):
 		text = op.Kind.Error() + ": " + text
 	case errors.Is(err, fs.ErrNotExist) && dirErr == nil && o.Size == 0 && !o.ReadOnly:
-		text = "no such file: check the name, or create it with --size, as --size 1GiB"
+		text = fmt.Sprintf("no such file: check the name, or create it with %ssize, as %ssize 1GiB", s.mark, s.mark)
 	}
-	err = cli.Say(err, "--volume %s: %s", spec, text)
+	err = cli.Say(err, "%s %s: %s", name, spec, text)
 	if errors.Is(err, blockdev.ErrInvalid) && !errors.Is(err, fs.ErrNotExist) && statErr != nil {
 		return &cli.UsageError{Err: err}
 	}

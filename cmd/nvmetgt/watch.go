@@ -18,7 +18,7 @@ import (
 const sizeInterval = time.Second
 
 // watchVolumes looks after the volumes until the server closes: it notices new sizes, and
-// obeys the signals for wrappers. It starts before the target, which is told of sizes.
+// obeys the signals for wrappers.
 func (s *server) watchVolumes() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -31,18 +31,20 @@ func (s *server) watchVolumes() {
 	})
 }
 
+// volumes are those exported now. Each may be closed at any time.
+func (s *server) volumes() []blockdev.Volume {
+	s.change.Lock()
+	defer s.change.Unlock()
+	all := make([]blockdev.Volume, 0, len(s.exports))
+	for _, e := range s.exports {
+		all = append(all, e.volume)
+	}
+	return all
+}
+
 // watchSizes asks each volume whose size can change. Asking costs a system call.
 func (s *server) watchSizes(ctx context.Context) {
-	var volumes []blockdev.Resizer
-	for _, v := range s.volumes {
-		if r, ok := v.(blockdev.Resizer); ok {
-			volumes = append(volumes, r)
-		}
-	}
-	if len(volumes) == 0 {
-		return
-	}
-	failed := make([]bool, len(volumes))
+	failed := map[blockdev.Resizer]bool{}
 	tick := time.NewTicker(sizeInterval)
 	defer tick.Stop()
 	for {
@@ -51,18 +53,27 @@ func (s *server) watchSizes(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for i, v := range volumes {
-			before := v.Info().Size
-			err := v.Refresh()
-			if err != nil && !failed[i] {
-				s.log.Error("the size of a volume can't be read", "err", err)
-			}
-			failed[i] = err != nil
-			if now := v.Info(); now.Size != before {
-				s.log.Info("a volume has a new size", "volume", now.Name(), "before", before, "now", now.Size)
+		before := failed
+		failed = map[blockdev.Resizer]bool{}
+		for _, v := range s.volumes() {
+			if r, ok := v.(blockdev.Resizer); ok {
+				failed[r] = !s.refresh(r, before[r])
 			}
 		}
 	}
+}
+
+// refresh has a volume look at its size, and says whether it could.
+func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
+	before := v.Info().Size
+	err := v.Refresh()
+	if err != nil && !failed && !errors.Is(err, blockdev.ErrGone) {
+		s.log.Error("the size of a volume can't be read", "err", err)
+	}
+	if now := v.Info(); now.Size != before {
+		s.log.Info("a volume has a new size", "volume", now.Name(), "before", before, "now", now.Size)
+	}
+	return err == nil
 }
 
 // watchSignals freezes and thaws with USR1, and scrubs with USR2.
@@ -75,7 +86,7 @@ func (s *server) watchSignals(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case sig := <-signals:
-			for _, v := range s.volumes {
+			for _, v := range s.volumes() {
 				if sig == unix.SIGUSR1 {
 					s.toggle(v)
 				} else {

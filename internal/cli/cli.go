@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -173,3 +174,15 @@ func (s *Size) Set(v string) error {
 
 // Type is how help names the value.
 func (s *Size) Type() string { return "size" }
+
+// UnmarshalText reads a size from a file.
+func (s *Size) UnmarshalText(b []byte) error { return s.Set(string(b)) }
+
+// MarshalText writes it as it is read: for people, where that is exact.
+func (s Size) MarshalText() ([]byte, error) {
+	text := blockdev.FormatSize(int64(s))
+	if n, err := blockdev.ParseSize(text); err != nil || n != int64(s) {
+		text = strconv.FormatInt(int64(s), 10)
+	}
+	return []byte(text), nil
+}

@@ -89,3 +89,13 @@ func ParsePort(port string) (uint16, error) {
 	}
 	return uint16(p), nil
 }
+
+// UnmarshalText reads an endpoint from a file.
+func (e *Endpoint) UnmarshalText(b []byte) error {
+	v, err := ParseEndpoint(string(b))
+	*e = v
+	return err
+}
+
+// MarshalText writes it as it is read.
+func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

@@ -30,3 +30,9 @@ func (f *Fault) Set(v string) error {
 
 // Type is how help names the value.
 func (f *Fault) Type() string { return "faults" }
+
+// UnmarshalText reads faults from a file.
+func (f *Fault) UnmarshalText(b []byte) error { return f.Set(string(b)) }
+
+// MarshalText writes them as they are read.
+func (f Fault) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// errRestart is the cause of an error about a setting that only a restart changes.
+var errRestart = errors.New("it can't be changed while the program runs: restart it")
+
+// apply makes the target what next says, as one change: all of it, or, with an error, nothing.
+// Connections that the change doesn't concern don't notice. Where tag is not empty, it must be
+// that of the configuration of now.
+func (s *server) apply(next *config.Config, tag string) error {
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	next.Complete()
+	s.change.Lock()
+	defer s.change.Unlock()
+	if tag != "" && tag != s.tag() {
+		return control.ErrChanged
+	}
+	if err := s.fixed(next); err != nil {
+		return err
+	}
+	return s.become(next)
+}
+
+// fixed refuses changes of what can't be changed.
+func (s *server) fixed(next *config.Config) error {
+	for _, f := range []struct {
+		name     string
+		now, new any
+	}{
+		{"network", s.cfg.Network, next.Network}, {"limits", s.cfg.Limits, next.Limits},
+		{"discovery", s.cfg.Discovery, next.Discovery}, {"state", s.cfg.State, next.State},
+		{"metrics", s.cfg.Metrics, next.Metrics}, {"control", s.cfg.Control, next.Control},
+		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log, next.Log},
+	} {
+		if !reflect.DeepEqual(f.now, f.new) {
+			return &config.FieldError{Field: f.name, Err: errRestart}
+		}
+	}
+	for i := range next.Subsystems {
+		to := &next.Subsystems[i]
+		from := s.cfg.Subsystem(to.NQN)
+		if from == nil {
+			continue
+		}
+		if from.Serial != to.Serial || from.Model != to.Model || from.MaxControllers != to.MaxControllers {
+			return fixedField(i, -1, "hosts know it by this: remove the subsystem and add it anew")
+		}
+		for j := range to.Namespaces {
+			n := from.Namespace(to.Namespaces[j].NSID)
+			if n != nil && !reflect.DeepEqual(*n, to.Namespaces[j]) {
+				return fixedField(i, j, "hosts use it as it is: remove the namespace, then add it anew")
+			}
+		}
+	}
+	return nil
+}
+
+// fixedField says that a subsystem, or a namespace of it, can't be changed.
+func fixedField(sub, ns int, why string) error {
+	name := fmt.Sprintf("subsystems[%d]", sub)
+	if ns >= 0 {
+		name += fmt.Sprintf(".namespaces[%d]", ns)
+	}
+	return &config.FieldError{Field: name, Err: errors.New(why)}
+}
+
+// staged is what a change has opened before anything else notices.
+type staged struct {
+	exports   map[exportKey]*export
+	listeners map[cli.Endpoint]*listener
+}
+
+// become opens everything new in next, and when all of that is there, lets go of what is not in
+// it any more. The lock is held, or nobody else is there yet.
+func (s *server) become(next *config.Config) error {
+	st := &staged{map[exportKey]*export{}, map[cli.Endpoint]*listener{}}
+	if err := s.stage(next, st); err != nil {
+		return errors.Join(err, st.drop())
+	}
+	err := s.commit(next, st)
+	s.cfg = next
+	s.changes++
+	return err
+}
+
+func (s *server) stage(next *config.Config, st *staged) error {
+	for i := range next.Subsystems {
+		sub := &next.Subsystems[i]
+		for j := range sub.Namespaces {
+			n := &sub.Namespaces[j]
+			key := exportKey{sub.NQN, n.NSID}
+			if s.exports[key] != nil {
+				continue
+			}
+			e, err := s.openExport(key, n)
+			if err != nil {
+				return err
+			}
+			st.exports[key] = e
+			engine := e.namespace(n)
+			if err := engine.Validate(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range next.Listen {
+		if s.listeners[e] != nil {
+			continue
+		}
+		l, err := s.listen(e)
+		if err != nil {
+			return err
+		}
+		st.listeners[e] = l
+	}
+	return nil
+}
+
+// drop takes everything back.
+func (st *staged) drop() error {
+	var errs []error
+	for _, l := range st.listeners {
+		errs = append(errs, l.close())
+	}
+	for _, e := range st.exports {
+		errs = append(errs, e.close())
+	}
+	return errors.Join(errs...)
+}
+
+// commit changes what hosts see. What it meets with was checked by stage: an error here is of
+// closing what is gone.
+func (s *server) commit(next *config.Config, st *staged) error {
+	var errs []error
+	for _, e := range s.cfg.Listen {
+		if !slices.Contains(next.Listen, e) {
+			errs = append(errs, s.listeners[e].close())
+			delete(s.listeners, e)
+		}
+	}
+	for i := range s.cfg.Subsystems {
+		errs = append(errs, s.shrink(&s.cfg.Subsystems[i], next))
+	}
+	for key, e := range st.exports {
+		s.exports[key] = e
+	}
+	for i := range next.Subsystems {
+		errs = append(errs, s.grow(&next.Subsystems[i], st))
+	}
+	for e, l := range st.listeners {
+		s.listeners[e] = l
+	}
+	return errors.Join(errs...)
+}
+
+// shrink removes from the target what is of sub and not in next.
+func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
+	to := next.Subsystem(sub.NQN)
+	var errs []error
+	if to == nil {
+		errs = append(errs, s.target.RemoveSubsystem(sub.NQN))
+	}
+	for i := range sub.Namespaces {
+		nsid := sub.Namespaces[i].NSID
+		switch {
+		case to == nil: // it went with the subsystem
+		case to.Namespace(nsid) == nil:
+			errs = append(errs, s.target.Subsystem(sub.NQN).RemoveNamespace(nsid))
+		default:
+			continue
+		}
+		key := exportKey{sub.NQN, nsid}
+		errs = append(errs, s.exports[key].close())
+		delete(s.exports, key)
+	}
+	return errors.Join(errs...)
+}
+
+// grow adds to the target what is of sub and was staged.
+func (s *server) grow(sub *config.Subsystem, st *staged) error {
+	var added []target.NamespaceConfig
+	for i := range sub.Namespaces {
+		n := &sub.Namespaces[i]
+		if e := st.exports[exportKey{sub.NQN, n.NSID}]; e != nil {
+			added = append(added, e.namespace(n))
+		}
+	}
+	t := s.target.Subsystem(sub.NQN)
+	if t == nil {
+		_, err := s.target.AddSubsystem(target.SubsystemConfig{
+			NQN: sub.NQN, Serial: sub.Serial, Model: sub.Model,
+			AllowAnyHost: len(sub.Hosts) == 0, Hosts: sub.Hosts,
+			MaxControllers: sub.MaxControllers, Namespaces: added,
+		})
+		return err
+	}
+	for _, n := range added {
+		if _, err := t.AddNamespace(n); err != nil {
+			return err
+		}
+	}
+	if was := s.cfg.Subsystem(sub.NQN); !slices.Equal(was.Hosts, sub.Hosts) {
+		return t.AllowHosts(len(sub.Hosts) == 0, sub.Hosts)
+	}
+	return nil
+}

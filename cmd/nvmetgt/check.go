@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+)
+
+func newCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file",
+		Long: `check reads a configuration file as "serve --config FILE" does, and says what is wrong
+with it, with the line. It opens no volume and listens nowhere.
+
+The file is YAML. This one says everything that there is; only subsystems are needed:
+
+  listen: [rdma://192.0.2.1:4420, tcp://192.0.2.1:4420]  # default: both on 127.0.0.1
+  metrics: 127.0.0.1:9090               # figures for Prometheus; default: none
+  control: /run/nvmetgt/control         # socket for nvmetgt ctl; default: none
+  state: /var/lib/nvmetgt               # directory for what outlives the program; default: none
+  discovery:
+    nqn: nqn.2026-11.org.example:discovery  # beside the well-known one
+    referrals: [tcp://192.0.2.2:8009]   # other discovery services
+  pcap: packets.pcapng                  # every packet, for Wireshark; default: none
+  log: {level: info, json: false}
+  network:
+    in_capsule: 4KiB                    # data in a command capsule; 0: none
+    queue_depth: 128
+    plain_udp: false                    # RDMA without segmentation offload and coalescing
+    busy_poll: 50us                     # RDMA: look for packets before sleeping; 0: never
+    fault: loss=1%                      # RDMA: faults to inject; default: none
+  limits:
+    connections: 1024                   # of all hosts; one is one queue
+    host_connections: 256               # from one address
+    controllers: 1024
+    queues: 64                          # I/O queues of a controller
+    memory: 256MiB                      # for data, each endpoint
+    connect_timeout: 10s
+  subsystems:
+  - nqn: nqn.2026-11.org.example:disks
+    serial: "0001"                      # default: derived from the nqn
+    model: Example
+    hosts: [nqn.2026-11.org.example:host1]  # who may connect; default: every host
+    max_controllers: 16
+    namespaces:
+    - nsid: 1                           # default: the lowest that is free
+      volume: disk.img                  # as --volume of serve
+      size: 1GiB                        # of a file to create
+      block_size: 4096
+      read_only: false
+      preallocate: false                # reserve the space of a file that is created
+      io: auto                          # or uring, direct, buffered: how files are reached
+      uuid: 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001  # default: derived`,
+		Example: `  nvmetgt check /etc/nvmetgt.yaml && nvmetgt serve --config /etc/nvmetgt.yaml`,
+		Args:    oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			cfg, err := loadConfig("check", args[0])
+			if err != nil {
+				return err
+			}
+			n := 0
+			for _, s := range cfg.Subsystems {
+				n += len(s.Namespaces)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%s: good: %d subsystems with %d namespaces\n", args[0], len(cfg.Subsystems), n)
+			return nil
+		},
+	}
+}
+
+func newImport() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import FILE",
+		Short: "Make a configuration file of one of Linux's nvmetcli",
+		Long: `import reads the JSON that Linux's nvmetcli saves, and writes the configuration file that
+says the same. What has no counterpart is left out, and told on standard error.`,
+		Example: `  nvmetcli save target.json
+  nvmetgt import target.json > target.yaml`,
+		Args: oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			b, err := os.ReadFile(args[0])
+			if err != nil {
+				return cli.FileError("import", args[0], err)
+			}
+			cfg, notes, err := config.FromNVMeTCLI(args[0], b)
+			if errors.Is(err, config.ErrInvalid) {
+				return &cli.UsageError{Err: err}
+			} else if err != nil {
+				return err
+			}
+			for _, n := range notes {
+				fmt.Fprintf(c.ErrOrStderr(), "nvmetgt: note: %s\n", n)
+			}
+			return writeYAML(c.OutOrStdout(), cfg)
+		},
+	}
+}
+
+func writeYAML(w io.Writer, cfg *config.Config) error {
+	b, err := cfg.Marshal()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(b)
+	return err
+}
+
+// oneFile wants the name of a file or device.
+func oneFile(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return cli.Usage("%s wants one file or device; see %s --help", c.Name(), c.CommandPath())
+	}
+	return nil
+}

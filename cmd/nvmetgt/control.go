@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+)
+
+// serveControl serves the control socket, where the configuration asks for it.
+func (s *server) serveControl() error {
+	if s.cfg.Control == "" {
+		return nil
+	}
+	c, err := control.Serve(s.cfg.Control, s)
+	if err != nil {
+		return err
+	}
+	s.onClose(c.Close)
+	fmt.Fprintf(s.out, "control %s\n", s.cfg.Control)
+	return nil
+}
+
+// Status is control.Target's.
+func (s *server) Status() control.Status {
+	snap := s.target.Snapshot()
+	st := control.StatusOf(&snap)
+	s.change.Lock()
+	defer s.change.Unlock()
+	st.Listen = []string{}
+	for _, e := range s.cfg.Listen {
+		st.Listen = append(st.Listen, e.String())
+	}
+	return st
+}
+
+// Config is control.Target's.
+func (s *server) Config() (*config.Config, string) {
+	s.change.Lock()
+	defer s.change.Unlock()
+	return s.cfg.Clone(), s.tag()
+}
+
+// tag tells one configuration of this run from the next. The lock is held.
+func (s *server) tag() string { return strconv.Quote(strconv.FormatUint(s.changes, 10)) }
+
+// Apply is control.Target's.
+func (s *server) Apply(c *config.Config, tag string) error { return s.apply(c, tag) }
+
+// Reload is control.Target's.
+func (s *server) Reload() error {
+	if s.file == "" {
+		return control.ErrNoFile
+	}
+	c, err := config.Load(s.file)
+	if err != nil {
+		return err
+	}
+	return s.apply(c, "")
+}
+
+// Save is control.Target's. The file is either the old one or the new one, also after a power
+// failure.
+func (s *server) Save() error {
+	if s.file == "" {
+		return control.ErrNoFile
+	}
+	c, _ := s.Config()
+	b, err := c.Marshal()
+	if err != nil {
+		return err
+	}
+	return replaceFile(s.file, b)
+}
+
+// replaceFile gives a file new content, as one change.
+func replaceFile(path string, b []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there any more after the rename
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

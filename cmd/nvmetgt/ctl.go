@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+)
+
+// ctl is what the commands of ctl share.
+type ctl struct{ socket string }
+
+func (x *ctl) client() *control.Client { return control.NewClient(x.socket) }
+
+func newCtl() *cobra.Command {
+	x := &ctl{}
+	c := &cobra.Command{
+		Use:   "ctl",
+		Short: "Look at a running target, and change it",
+		Long: `ctl speaks to an nvmetgt that runs with --control SOCKET, or control: SOCKET in its file.
+Each change is made as a whole or not at all, and hosts that it doesn't concern don't
+notice. It is gone with the program unless "ctl save" writes it to the program's file.`,
+		Example: `  nvmetgt serve --config target.yaml &      # with control: /tmp/target.sock in it
+  nvmetgt ctl --socket /tmp/target.sock show
+  nvmetgt ctl --socket /tmp/target.sock add-namespace -n nqn.2026-11.org.example:disks --volume more.img --size 1GiB
+  nvmetgt ctl --socket /tmp/target.sock save`,
+	}
+	c.PersistentFlags().StringVar(&x.socket, "socket", control.DefaultSocket, "control `SOCKET` of the target")
+	c.AddCommand(x.newShow(), x.newConfig(), x.newApply(),
+		x.newPost("reload", "Read the program's file again, and become what it says", (*control.Client).Reload),
+		x.newPost("save", "Write what the target is to the program's file", (*control.Client).Save),
+		x.newAddSubsystem(), x.newRemoveSubsystem(), x.newAddNamespace(), x.newRemoveNamespace(),
+		x.newHost("allow-host", "Let a host connect that may not yet", allowHost),
+		x.newHost("forbid-host", "Let a host connect no more, and disconnect it", forbidHost),
+		x.newListen("listen", "Listen on one more endpoint", addListener),
+		x.newListen("unlisten", "Stop listening on an endpoint, and disconnect who came by it", removeListener))
+	return cli.Parent(c)
+}
+
+func (x *ctl) newConfig() *cobra.Command {
+	return &cobra.Command{
+		Use: "config", Short: "Print what the target is, as a configuration file", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			b, _, err := x.client().Config(c.Context())
+			if err != nil {
+				return err
+			}
+			_, err = c.OutOrStdout().Write(b)
+			return err
+		},
+	}
+}
+
+func (x *ctl) newApply() *cobra.Command {
+	return &cobra.Command{
+		Use: "apply FILE", Short: "Become what a file says", Args: oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := loadConfig("apply", args[0]); err != nil {
+				return err
+			}
+			b, err := os.ReadFile(args[0])
+			if err != nil {
+				return cli.FileError("apply", args[0], err)
+			}
+			return x.client().Apply(c.Context(), b, "")
+		},
+	}
+}
+
+// jsonOutput adds -o, as nvme-cli has it.
+func jsonOutput(c *cobra.Command) func() (bool, error) {
+	format := c.Flags().StringP("output-format", "o", "normal", "`format`: normal or json")
+	return func() (bool, error) {
+		switch *format {
+		case "normal", "json":
+			return *format == "json", nil
+		}
+		return false, cli.Usage("-o %q: want normal or json", *format)
+	}
+}
+
+func (x *ctl) newShow() *cobra.Command {
+	c := &cobra.Command{Use: "show", Short: "Show namespaces, hosts, queues and what they do", Args: cli.NoArgs}
+	asJSON := jsonOutput(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		j, err := asJSON()
+		if err != nil {
+			return err
+		}
+		st, err := x.client().Status(c.Context())
+		if err != nil {
+			return err
+		}
+		if j {
+			return cli.PrintJSON(c.OutOrStdout(), st)
+		}
+		showStatus(c.OutOrStdout(), st)
+		return nil
+	}
+	return c
+}
+
+// edit sends a change of the configuration.
+func (x *ctl) edit(c *cobra.Command, change func(*config.Config) error) error {
+	return x.client().Change(c.Context(), change)
+}
+
+// subsystem finds one that a flag names.
+func subsystem(cfg *config.Config, nqn string) (*config.Subsystem, error) {
+	if nqn == "" && len(cfg.Subsystems) == 1 {
+		return &cfg.Subsystems[0], nil
+	}
+	if nqn == "" {
+		return nil, cli.Usage("there are %d subsystems: say which, with -n NQN", len(cfg.Subsystems))
+	}
+	if s := cfg.Subsystem(nqn); s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("-n %s: there is no such subsystem", nqn)
+}
+
+// nqnFlag adds -n.
+func nqnFlag(c *cobra.Command) *string {
+	return c.Flags().StringP("nqn", "n", "", "`NQN` of the subsystem (default the only one)")
+}
+
+func (x *ctl) newAddSubsystem() *cobra.Command {
+	var s config.Subsystem
+	c := &cobra.Command{
+		Use: "add-subsystem", Short: "Add a subsystem, without namespaces yet", Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := cli.CheckNQN("--nqn", s.NQN); err != nil {
+				return err
+			}
+			return x.edit(c, func(cfg *config.Config) error {
+				cfg.Subsystems = append(cfg.Subsystems, s)
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVarP(&s.NQN, "nqn", "n", "", "`NQN` of the subsystem")
+	c.Flags().StringVar(&s.Serial, "serial", "", "serial `number` (default derived from --nqn)")
+	c.Flags().StringVar(&s.Model, "model", "", "`model` (default the program's name)")
+	c.Flags().StringArrayVar(&s.Hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
+	c.Flags().IntVar(&s.MaxControllers, "max-controllers", 0, "`controllers` at most; 0: as many as the target")
+	return c
+}
+
+func (x *ctl) newRemoveSubsystem() *cobra.Command {
+	c := &cobra.Command{Use: "remove-subsystem", Short: "Remove a subsystem, and disconnect its hosts", Args: cli.NoArgs}
+	nqn := nqnFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return x.edit(c, func(cfg *config.Config) error {
+			s, err := subsystem(cfg, *nqn)
+			if err != nil {
+				return err
+			}
+			name := s.NQN
+			cfg.Subsystems = slices.DeleteFunc(cfg.Subsystems, func(o config.Subsystem) bool { return o.NQN == name })
+			return nil
+		})
+	}
+	return c
+}
+
+func (x *ctl) newAddNamespace() *cobra.Command {
+	var n config.Namespace
+	var id string
+	c := &cobra.Command{Use: "add-namespace", Short: "Export one more volume", Args: cli.NoArgs}
+	nqn := nqnFlag(c)
+	fl := c.Flags()
+	fl.StringVarP(&n.Volume, "volume", "v", "", "what to export, as `SPEC` of serve")
+	fl.Uint32Var(&n.NSID, "nsid", 0, "namespace `ID` (default the lowest that is free)")
+	fl.Var(&n.Size, "size", "size of a file to create, as 1GiB")
+	fl.Var(&n.BlockSize, "block-size", "logical block in bytes, as 512")
+	fl.BoolVar(&n.ReadOnly, "read-only", false, "refuse writes")
+	fl.BoolVar(&n.Preallocate, "preallocate", false, "reserve the space of a file that is created")
+	fl.StringVar(&n.IO, "io", "auto", "how a file is reached: auto, uring, direct or buffered")
+	fl.StringVar(&id, "uuid", "", "`UUID` of the namespace (default derived)")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if n.Volume == "" {
+			return cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB")
+		}
+		if id != "" {
+			u, err := uuid.Parse(id)
+			if err != nil {
+				return cli.Usage("--uuid %q: want one as 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001", id)
+			}
+			n.UUID = &u
+		}
+		return x.edit(c, func(cfg *config.Config) error {
+			s, err := subsystem(cfg, *nqn)
+			if err == nil {
+				s.Namespaces = append(s.Namespaces, n)
+			}
+			return err
+		})
+	}
+	return c
+}
+
+func (x *ctl) newRemoveNamespace() *cobra.Command {
+	c := &cobra.Command{Use: "remove-namespace", Short: "Export a volume no more; hosts are told", Args: cli.NoArgs}
+	nqn := nqnFlag(c)
+	nsid := c.Flags().Uint32("nsid", 0, "namespace `ID`")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return x.edit(c, func(cfg *config.Config) error {
+			s, err := subsystem(cfg, *nqn)
+			if err != nil {
+				return err
+			}
+			if s.Namespace(*nsid) == nil {
+				return fmt.Errorf("--nsid %d: subsystem %s has no such namespace", *nsid, s.NQN)
+			}
+			s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n config.Namespace) bool { return n.NSID == *nsid })
+			return nil
+		})
+	}
+	return c
+}
+
+// newPost is a command that has the target do something.
+func (x *ctl) newPost(name, short string, do func(*control.Client, context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return do(x.client(), c.Context()) },
+	}
+}
+
+// newHost is a command that changes which hosts may connect.
+func (x *ctl) newHost(name, short string, change func(s *config.Subsystem, host string) error) *cobra.Command {
+	c := &cobra.Command{Use: name + " NQN", Short: short, Args: oneArg("the NQN of a host")}
+	nqn := nqnFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := cli.CheckNQN(name, args[0]); err != nil {
+			return err
+		}
+		return x.edit(c, func(cfg *config.Config) error {
+			s, err := subsystem(cfg, *nqn)
+			if err != nil {
+				return err
+			}
+			return change(s, args[0])
+		})
+	}
+	return c
+}
+
+func allowHost(s *config.Subsystem, host string) error {
+	if len(s.Hosts) == 0 {
+		return fmt.Errorf("subsystem %s allows every host: name those that it shall allow in its configuration first", s.NQN)
+	}
+	if !slices.Contains(s.Hosts, host) {
+		s.Hosts = append(s.Hosts, host)
+	}
+	return nil
+}
+
+func forbidHost(s *config.Subsystem, host string) error {
+	i := slices.Index(s.Hosts, host)
+	switch {
+	case len(s.Hosts) == 0:
+		return fmt.Errorf("subsystem %s allows every host: name those that it shall allow in its configuration first", s.NQN)
+	case i < 0:
+		return fmt.Errorf("subsystem %s doesn't allow %s anyway", s.NQN, host)
+	case len(s.Hosts) == 1:
+		return fmt.Errorf("%s is the only host of subsystem %s: without it, every host could connect", host, s.NQN)
+	}
+	s.Hosts = slices.Delete(s.Hosts, i, i+1)
+	return nil
+}
+
+// newListen is a command that changes where the target listens.
+func (x *ctl) newListen(name, short string, change func(cfg *config.Config, e cli.Endpoint) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " TRANSPORT://ADDRESS:PORT", Short: short, Args: oneArg("an endpoint, as tcp://192.0.2.1:4420"),
+		RunE: func(c *cobra.Command, args []string) error {
+			e, err := cli.ParseEndpoint(args[0])
+			if err != nil {
+				return cli.Usage("%s %w", name, err)
+			}
+			return x.edit(c, func(cfg *config.Config) error { return change(cfg, e) })
+		},
+	}
+}
+
+func addListener(cfg *config.Config, e cli.Endpoint) error {
+	cfg.Listen = append(cfg.Listen, e)
+	return nil
+}
+
+func removeListener(cfg *config.Config, e cli.Endpoint) error {
+	i := slices.Index(cfg.Listen, e)
+	switch {
+	case i < 0:
+		return fmt.Errorf("unlisten %s: the target doesn't listen there", e)
+	case len(cfg.Listen) == 1:
+		return fmt.Errorf("unlisten %s: it is the last one; stop the program instead", e)
+	}
+	cfg.Listen = slices.Delete(cfg.Listen, i, i+1)
+	return nil
+}
+
+// oneArg wants exactly one argument.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return cli.Usage("%s takes %s; see %s --help", c.Name(), what, c.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+)
+
+// defaultNQN is the subsystem's name unless the user gives one.
+const defaultNQN = "nqn.2026-11.io.nvme-anywhere:target"
+
+// defaultMemory is what commands over one endpoint may use for data.
+const defaultMemory = 256 << 20
+
+// serveFlags are the flags of serve: a short form of a configuration with one subsystem.
+type serveFlags struct {
+	config                            string
+	volumes                           []string
+	size                              cli.Size
+	blockSize                         cli.Size
+	readOnly                          bool
+	preallocate                       bool
+	io                                string
+	nqn                               string
+	serial                            string
+	hosts                             []string
+	state                             string
+	discoveryNQN                      string
+	referrals                         []string
+	controllers                       int
+	maxConns, maxPeerConns, maxQueues int
+	memory                            cli.Size
+	listen                            []string
+	metrics                           string
+	control                           string
+	pcap                              string
+	inCapsule                         cli.Size
+	queueDepth                        int
+	plainUDP                          bool
+	busyPoll                          time.Duration
+	fault                             cli.Fault
+	logLevel                          string
+	logJSON                           bool
+}
+
+func (f *serveFlags) add(c *cobra.Command) {
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&f.config, "config", "c", "", "`FILE` that says everything, instead of the other flags; see nvmetgt check --help")
+	fl.StringArrayVarP(&f.volumes, "volume", "v", nil, "what to export: `SPEC` is PATH, mem:SIZE, null:SIZE or pmem:PATH; again for more")
+	fl.Var(&f.size, "size", "size of a file to create, as 1GiB")
+	fl.Var(&f.blockSize, "block-size", "logical block in bytes, as 512 (default 4096, or the device's)")
+	fl.BoolVar(&f.readOnly, "read-only", false, "refuse writes")
+	fl.BoolVar(&f.preallocate, "preallocate", false, "reserve the space of a file that is created")
+	fl.StringVar(&f.io, "io", "auto", "how files are reached: uring or direct, which is direct I/O by io_uring or by threads, buffered, which is the page cache, or auto, the first of these that works")
+	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
+	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
+
+	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss")
+
+	net := cli.NewFlags()
+	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
+	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
+	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
+	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
+	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")
+	net.StringVar(&f.discoveryNQN, "discovery-nqn", "", "`NQN` of the discovery subsystem, beside the well-known one")
+	net.StringArrayVar(&f.referrals, "referral", nil, "`TRANSPORT://ADDRESS:PORT` of another discovery service that hosts are told of; again for more")
+	cli.AddFlags(c, "Network", net)
+
+	f.memory = defaultMemory
+	limits := cli.NewFlags()
+	limits.IntVar(&f.maxConns, "max-connections", 1024, "`connections` of all hosts together; one is one queue")
+	limits.IntVar(&f.maxPeerConns, "max-host-connections", 256, "`connections` from one address")
+	limits.IntVar(&f.controllers, "max-controllers", 0, "`number` of controllers at most, one a connected host (default 1024, with discovery)")
+	limits.IntVar(&f.maxQueues, "max-queues", 64, "I/O `queues` of a controller")
+	limits.IntVar(&f.queueDepth, "queue-depth", config.DefaultQueueDepth, "`entries` of a queue, and commands outstanding in it")
+	limits.Var(&f.memory, "memory", "memory for data, each --listen; one address has a quarter for its commands")
+	cli.AddFlags(c, "Limits", limits)
+
+	watch := cli.NewFlags()
+	watch.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on, at /metrics")
+	watch.StringVar(&f.control, "control", "", "`SOCKET` to make, for nvmetgt ctl")
+	watch.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
+	watch.StringVar(&f.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
+	watch.BoolVar(&f.logJSON, "log-json", false, "log as JSON")
+	cli.AddFlags(c, "Observation", watch)
+}
+
+// configuration is what the flags of c say, or the file that one of them names.
+func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
+	if f.config != "" {
+		if c.Flags().NFlag() > 1 {
+			return nil, cli.Usage("--config %s says everything: leave the other flags away", f.config)
+		}
+		return loadConfig("--config", f.config)
+	}
+	if len(f.volumes) == 0 {
+		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB, or a --config")
+	}
+	cfg := &config.Config{
+		Network: config.Network{QueueDepth: f.queueDepth, PlainUDP: f.plainUDP, BusyPoll: new(config.Duration)},
+		Limits:  config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
+		State:   f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
+		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,
+		Log: config.Log{Level: f.logLevel, JSON: f.logJSON},
+	}
+	*cfg.Network.BusyPoll = config.Duration(f.busyPoll)
+	if c.Flags().Changed("in-capsule") {
+		cfg.Network.InCapsule = &f.inCapsule
+	}
+	if f.fault.Config != nil {
+		cfg.Network.Fault = &f.fault
+	}
+	for _, s := range f.listen {
+		e, err := cli.ParseEndpoint(s)
+		if err != nil {
+			return nil, cli.Usage("--listen %w", err)
+		}
+		cfg.Listen = append(cfg.Listen, e)
+	}
+	for _, s := range f.referrals {
+		e, err := cli.ParseEndpoint(s)
+		if err != nil {
+			return nil, cli.Usage("--referral %w", err)
+		}
+		cfg.Discovery.Referrals = append(cfg.Discovery.Referrals, e)
+	}
+	if err := f.checkLimits(); err != nil {
+		return nil, err
+	}
+	sub := config.Subsystem{NQN: f.nqn, Serial: f.serial, Hosts: f.hosts, MaxControllers: f.controllers}
+	for _, v := range f.volumes {
+		sub.Namespaces = append(sub.Namespaces, config.Namespace{
+			Volume: v, Size: f.size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate, IO: f.io,
+		})
+	}
+	cfg.Subsystems = []config.Subsystem{sub}
+	return cfg, inFlags(cfg.Validate())
+}
+
+// checkLimits refuses a limit of nothing, which in a file stands for the default.
+func (f *serveFlags) checkLimits() error {
+	for _, l := range []struct {
+		flag        string
+		value, most int
+	}{
+		{"max-connections", f.maxConns, config.MaxConnections}, {"max-host-connections", f.maxPeerConns, config.MaxConnections},
+		{"max-queues", f.maxQueues, config.MaxQueues},
+	} {
+		if l.value == 0 {
+			return cli.Usage("--%s 0: want 1 to %d", l.flag, l.most)
+		}
+	}
+	return nil
+}
+
+// loadConfig reads a configuration file that a flag or argument names.
+func loadConfig(what, path string) (*config.Config, error) {
+	cfg, err := config.Load(path)
+	var fe *config.FieldError
+	switch {
+	case errors.As(err, &fe):
+		return nil, &cli.UsageError{Err: err}
+	case err != nil:
+		return nil, cli.FileError(what, path, err)
+	}
+	return cfg, nil
+}
+
+// flagOf is the flag that gives a field of the configuration.
+var flagOf = map[string]string{
+	"listen": "--listen", "metrics": "--metrics", "control": "--control", "pcap": "--pcap", "log.level": "--log-level",
+	"network.in_capsule": "--in-capsule", "network.queue_depth": "--queue-depth",
+	"discovery.nqn": "--discovery-nqn", "discovery.referrals": "--referral",
+	"limits.connections": "--max-connections", "limits.host_connections": "--max-host-connections",
+	"limits.queues": "--max-queues", "limits.memory": "--memory",
+	"network.busy_poll": "--busy-poll", "network.fault": "--fault",
+	"subsystems.nqn": "--nqn", "subsystems.serial": "--serial", "subsystems.hosts": "--allow-host", "subsystems.max_controllers": "--max-controllers",
+	"subsystems.namespaces.volume": "--volume", "subsystems.namespaces.block_size": "--block-size",
+	"subsystems.namespaces.io": "--io",
+}
+
+var indexes = regexp.MustCompile(`\[\d+\]`)
+
+// inFlags says an error of the configuration in terms of the flags that made it.
+func inFlags(err error) error {
+	var fe *config.FieldError
+	if !errors.As(err, &fe) {
+		return err
+	}
+	e := *fe
+	if flag := flagOf[indexes.ReplaceAllString(e.Field, "")]; flag != "" {
+		e.Field = flag
+	}
+	return &cli.UsageError{Err: &e}
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
+	"github.com/nvme-anywhere/nvmeof/metrics"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// listener is an endpoint that is listened on.
+type listener struct {
+	said    []string       // what people are told of it
+	closers []func() error // last opened, first closed
+}
+
+func (l *listener) onClose(f func() error) { l.closers = append(l.closers, f) }
+
+// onRemove is onClose for what can't fail.
+func (l *listener) onRemove(f func()) {
+	l.onClose(func() error {
+		f()
+		return nil
+	})
+}
+
+func (l *listener) close() error {
+	var errs []error
+	for i := len(l.closers) - 1; i >= 0; i-- {
+		errs = append(errs, l.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// openRNIC is the RNIC of a local address, and how many listeners use it.
+type openRNIC struct {
+	*softrnic.RNIC
+	users  int
+	remove func() // its figures
+}
+
+// listen opens an endpoint, and adds it to what hosts discover.
+func (s *server) listen(e cli.Endpoint) (*listener, error) {
+	l := &listener{}
+	var err error
+	if e.Transport == nvme.TransportRDMA {
+		err = s.listenRDMA(e, l)
+	} else {
+		err = s.listenTCP(e, l)
+	}
+	if err != nil {
+		return nil, errors.Join(s.listenError(e, err), l.close())
+	}
+	return l, nil
+}
+
+// listenError says why an endpoint can't be listened on, and what to do.
+func (s *server) listenError(e cli.Endpoint, err error) error {
+	name := s.mark + "listen"
+	switch {
+	case e.Transport != nvme.TransportTCP: // the RNIC says it all
+	case errors.Is(err, unix.EADDRINUSE):
+		return cli.Say(err, "%s %s: TCP port in use, most likely by another nvmetgt or the kernel's target; "+
+			"find it with `ss -ltnp sport = :%d`, or choose another address or port", name, e, e.Addr.Port())
+	case errors.Is(err, unix.EADDRNOTAVAIL):
+		return cli.Say(err, "%s %s: not an address of this host; use one that `ip address` shows, or one of 127.0.0.0/8", name, e)
+	case errors.Is(err, unix.EACCES):
+		return cli.Say(err, "%s %s: ports below 1024 need root or CAP_NET_BIND_SERVICE; choose another", name, e)
+	}
+	return fmt.Errorf("%s %s: %w", name, e, err)
+}
+
+// inCapsule is the size of in-capsule data as the transports' configurations have it: 0 for
+// their default, below 0 for none.
+func (s *server) inCapsule() int {
+	switch v := s.cfg.Network.InCapsule; {
+	case v == nil:
+		return 0
+	case *v == 0:
+		return -1
+	default:
+		return int(*v)
+	}
+}
+
+func (s *server) listenRDMA(e cli.Endpoint, l *listener) error {
+	addrs := []netip.Addr{e.Addr.Addr()}
+	if e.Addr.Addr().IsUnspecified() {
+		var err error
+		if addrs, err = localAddrs(e.Addr.Addr()); err != nil {
+			return err
+		}
+	}
+	for _, a := range addrs {
+		if err := s.listenRDMAOn(netip.AddrPortFrom(a, e.Addr.Port()), l); err != nil {
+			return err
+		}
+	}
+	return s.advertise(rdma.DiscoveryPort(e.Addr), l)
+}
+
+func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
+	nic, err := s.rnic(addr.Addr(), l)
+	if err != nil {
+		return err
+	}
+	r, err := rdma.ListenTarget(nic, addr, s.target, rdma.TargetConfig{
+		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
+		Memory: int64(s.cfg.Limits.Memory), MaxPeerConns: s.cfg.Limits.HostConnections, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	l.onClose(r.Close)
+	l.onRemove(s.figures.AddRDMA(metrics.Target, r.Stats()))
+	l.said = append(l.said, fmt.Sprintf("rdma %s (software RNIC, UDP port %d, %s)", r.Addr(), softrnic.Port, nic.Offloads()))
+	if f := nic.Faults(); f != nil {
+		cfg := f.Config()
+		l.said = append(l.said, fmt.Sprintf("     with faults: %s", &cfg))
+	}
+	return nil
+}
+
+// advertise has the discovery log name a port for as long as l is open.
+func (s *server) advertise(p target.Port, l *listener) error {
+	if err := s.target.AddPort(p); err != nil {
+		return err
+	}
+	l.onClose(func() error { return s.target.RemovePort(p.Transport, p.Addr) })
+	return nil
+}
+
+// rnic is the RNIC of a local address, opened for its first listener and closed with its last.
+func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
+	nic := s.rnics[a]
+	if nic == nil {
+		r, err := softrnic.Open(a, s.rnicConfig())
+		if err != nil {
+			return nil, err
+		}
+		nic = &openRNIC{RNIC: r, remove: s.figures.AddRNIC(a.String(), r)}
+		s.rnics[a] = nic
+	}
+	nic.users++
+	l.onClose(func() error {
+		if nic.users--; nic.users > 0 {
+			return nil
+		}
+		nic.remove()
+		delete(s.rnics, a)
+		return nic.Close()
+	})
+	return nic.RNIC, nil
+}
+
+func (s *server) rnicConfig() softrnic.Config {
+	n := &s.cfg.Network
+	cfg := softrnic.Config{Plain: n.PlainUDP, Capture: s.capture}
+	if n.BusyPoll != nil {
+		if cfg.BusyPoll = time.Duration(*n.BusyPoll); cfg.BusyPoll == 0 {
+			cfg.BusyPoll = softrnic.NoBusyPoll
+		}
+	}
+	if n.Fault != nil {
+		cfg.Fault = n.Fault.Config
+	}
+	return cfg
+}
+
+// localAddrs are the addresses of this machine in the family of wildcard, loopback included.
+func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var as []netip.Addr
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is4() == wildcard.Is4() && !p.Addr().IsLinkLocalUnicast() {
+			as = append(as, p.Addr())
+		}
+	}
+	if len(as) == 0 {
+		return nil, fmt.Errorf("no interface has an address of that family")
+	}
+	return as, nil
+}
+
+func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
+	t, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
+		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
+		Memory: int64(s.cfg.Limits.Memory), MaxConns: s.cfg.Limits.Connections, MaxPeerConns: s.cfg.Limits.HostConnections,
+		OnError: tcpFailed(limitlog.New(s.log)),
+		Tap:     s.tap(),
+	})
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- t.Serve(context.Background()) }()
+	l.onClose(func() error { return errors.Join(t.Close(), <-done) })
+	l.onRemove(s.figures.AddTCP(metrics.Target, t.Counters()))
+	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
+	return s.advertise(target.Port{Transport: nvme.TransportTCP, Addr: e.Addr}, l)
+}
+
+// tcpFailed logs why an NVMe/TCP connection ended. What the engine ends itself, it logs itself.
+func tcpFailed(log *slog.Logger) func(error) {
+	return func(err error) {
+		level := slog.LevelWarn
+		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrClosed} {
+			if errors.Is(err, own) {
+				level = slog.LevelDebug
+			}
+		}
+		log.Log(context.Background(), level, "tcp: connection ended", "err", err)
+	}
+}
+
+// tap is what sees the bytes of NVMe/TCP connections: nothing without a capture.
+func (s *server) tap() func(local, remote netip.AddrPort) tcp.Tap {
+	if s.capture == nil {
+		return nil
+	}
+	return func(local, remote netip.AddrPort) tcp.Tap { return s.capture.Stream(local, remote, false) }
+}
+
+// closeListeners closes every endpoint, the last listed first.
+func (s *server) closeListeners() error {
+	var errs []error
+	for i := len(s.cfg.Listen) - 1; i >= 0; i-- {
+		e := s.cfg.Listen[i]
+		errs = append(errs, s.listeners[e].close())
+		delete(s.listeners, e)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,177 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Config is all that a target can be told. A zero field has the default.
+type Config struct {
+	// Listen says where; empty: loopback, over both transports.
+	Listen     []cli.Endpoint `yaml:"listen,omitempty"`
+	Subsystems []Subsystem    `yaml:"subsystems"`
+	Network    Network        `yaml:"network,omitempty"`
+	Limits     Limits         `yaml:"limits,omitempty"`
+	Metrics    string         `yaml:"metrics,omitempty"` // ADDRESS:PORT for Prometheus; empty: none
+	Control    string         `yaml:"control,omitempty"` // path of the control socket; empty: none
+	State      string         `yaml:"state,omitempty"`   // directory for what outlives the program; empty: none
+	Discovery  Discovery      `yaml:"discovery,omitempty"`
+	Pcap       string         `yaml:"pcap,omitempty"` // file for every packet; empty: none
+	Log        Log            `yaml:"log,omitempty"`
+}
+
+// Subsystem is an NVM subsystem.
+type Subsystem struct {
+	NQN            string      `yaml:"nqn"`
+	Serial         string      `yaml:"serial,omitempty"`          // empty: derived from the NQN
+	Model          string      `yaml:"model,omitempty"`           // empty: the program's name
+	Hosts          []string    `yaml:"hosts,omitempty"`           // NQNs that may connect; empty: every host
+	MaxControllers int         `yaml:"max_controllers,omitempty"` // 0: only the limit of all
+	Namespaces     []Namespace `yaml:"namespaces"`
+}
+
+// Namespace is a volume and what hosts know it by.
+type Namespace struct {
+	NSID        uint32     `yaml:"nsid,omitempty"` // 0: the lowest that is free
+	Volume      string     `yaml:"volume"`         // as blockdev.Open takes it
+	Size        cli.Size   `yaml:"size,omitempty"` // of a file to create
+	BlockSize   cli.Size   `yaml:"block_size,omitempty"`
+	ReadOnly    bool       `yaml:"read_only,omitempty"`
+	Preallocate bool       `yaml:"preallocate,omitempty"` // reserve the space of a file that is created
+	IO          string     `yaml:"io,omitempty"`          // how files are reached: auto (or empty), uring, direct, buffered
+	UUID        *uuid.UUID `yaml:"uuid,omitempty"`        // nil: derived from the NQN and the NSID
+}
+
+// Discovery is what hosts are told of, beside the subsystems.
+type Discovery struct {
+	NQN       string         `yaml:"nqn,omitempty"`       // of the discovery subsystem, beside the well-known one
+	Referrals []cli.Endpoint `yaml:"referrals,omitempty"` // other discovery services
+}
+
+// Network is how the transports work.
+type Network struct {
+	InCapsule  *cli.Size  `yaml:"in_capsule,omitempty"`  // nil: each transport's own
+	QueueDepth int        `yaml:"queue_depth,omitempty"` // 0: DefaultQueueDepth
+	PlainUDP   bool       `yaml:"plain_udp,omitempty"`   // no segmentation offload, no coalescing
+	BusyPoll   *Duration  `yaml:"busy_poll,omitempty"`   // nil: the RNIC's own; 0: never
+	Fault      *cli.Fault `yaml:"fault,omitempty"`       // faults to inject into RDMA; nil: none
+}
+
+// Limits bound what all hosts together can make the target hold; 0: target.Limits' defaults.
+type Limits struct {
+	Connections     int      `yaml:"connections,omitempty"`      // of all hosts together
+	HostConnections int      `yaml:"host_connections,omitempty"` // from one address
+	Controllers     int      `yaml:"controllers,omitempty"`
+	Queues          int      `yaml:"queues,omitempty"` // I/O queues of a controller
+	Memory          cli.Size `yaml:"memory,omitempty"` // for data, each endpoint
+	ConnectTimeout  Duration `yaml:"connect_timeout,omitempty"`
+}
+
+// Log says what the program logs, and how.
+type Log struct {
+	Level string `yaml:"level,omitempty"` // debug, info (default), warn, error
+	JSON  bool   `yaml:"json,omitempty"`
+}
+
+// DefaultQueueDepth is the number of entries of a queue.
+const DefaultQueueDepth = 128
+
+// DefaultListen is where a target listens that is told nothing.
+func DefaultListen() []cli.Endpoint {
+	var es []cli.Endpoint
+	for _, s := range []string{"rdma://127.0.0.1", "tcp://127.0.0.1"} {
+		e, err := cli.ParseEndpoint(s)
+		if err != nil {
+			panic(err)
+		}
+		es = append(es, e)
+	}
+	return es
+}
+
+// Has says whether c listens with a transport.
+func (c *Config) Has(t nvme.TransportType) bool {
+	return slices.ContainsFunc(c.Listen, func(e cli.Endpoint) bool { return e.Transport == t })
+}
+
+// Subsystem finds one by its NQN; nil where there is none.
+func (c *Config) Subsystem(nqn string) *Subsystem {
+	if i := slices.IndexFunc(c.Subsystems, func(s Subsystem) bool { return s.NQN == nqn }); i >= 0 {
+		return &c.Subsystems[i]
+	}
+	return nil
+}
+
+// Namespace finds one by its NSID; nil where there is none.
+func (s *Subsystem) Namespace(nsid uint32) *Namespace {
+	if i := slices.IndexFunc(s.Namespaces, func(n Namespace) bool { return n.NSID == nsid }); i >= 0 {
+		return &s.Namespaces[i]
+	}
+	return nil
+}
+
+// Clone is a copy that shares nothing which may be changed.
+func (c *Config) Clone() *Config {
+	d := *c
+	d.Listen = slices.Clone(c.Listen)
+	d.Subsystems = slices.Clone(c.Subsystems)
+	for i := range d.Subsystems {
+		s := &d.Subsystems[i]
+		s.Hosts = slices.Clone(s.Hosts)
+		s.Namespaces = slices.Clone(s.Namespaces)
+	}
+	return &d
+}
+
+// Complete fills in what is left open and must not change later: where to listen, the depth of
+// queues, and the NSIDs.
+func (c *Config) Complete() {
+	if len(c.Listen) == 0 {
+		c.Listen = DefaultListen()
+	}
+	if c.Network.QueueDepth == 0 {
+		c.Network.QueueDepth = DefaultQueueDepth
+	}
+	for i := range c.Subsystems {
+		c.Subsystems[i].number()
+	}
+}
+
+// number gives each namespace without an NSID the lowest that is free, in order.
+func (s *Subsystem) number() {
+	used := map[uint32]bool{}
+	for _, n := range s.Namespaces {
+		used[n.NSID] = true
+	}
+	next := uint32(1)
+	for i := range s.Namespaces {
+		if s.Namespaces[i].NSID != 0 {
+			continue
+		}
+		for used[next] {
+			next++
+		}
+		s.Namespaces[i].NSID, used[next] = next, true
+	}
+}
+
+// Duration is a time, written as 500ms or 10s.
+type Duration time.Duration
+
+// UnmarshalText reads a time.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil {
+		return errDuration
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// MarshalText writes it as it is read.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

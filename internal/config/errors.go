@@ -1,0 +1,61 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// ErrInvalid is what every error of this package is, for errors.Is.
+var ErrInvalid = errors.New("invalid configuration")
+
+var errDuration = errors.New("want a time, as 500ms, 10s or 1m")
+
+// FieldError says what is wrong with one value. It is ErrInvalid.
+type FieldError struct {
+	File  string // empty where it comes of no file
+	Line  int    // from 1; 0 where it is not known
+	Field string // as "subsystems[0].namespaces[1].size"; empty where the whole is meant
+	Value string // as it was written; may be empty
+	Err   error
+}
+
+func (e *FieldError) Error() string {
+	var b strings.Builder
+	if e.File != "" {
+		b.WriteString(e.File)
+		if e.Line > 0 {
+			fmt.Fprintf(&b, ":%d", e.Line)
+		}
+		b.WriteString(": ")
+	}
+	if e.Field != "" {
+		b.WriteString(e.Field)
+		if e.Value != "" {
+			fmt.Fprintf(&b, " %s", e.Value)
+		}
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Err.Error())
+	return b.String()
+}
+
+func (e *FieldError) Unwrap() []error { return []error{e.Err, ErrInvalid} }
+
+// field makes a FieldError; value may be "".
+func field(name, value, format string, a ...any) *FieldError {
+	return &FieldError{Field: name, Value: value, Err: fmt.Errorf(format, a...)}
+}
+
+// nearest is the known key that a mistyped one most likely means; "" where none is near.
+func nearest(key string, known []string) string {
+	best, distance := "", 3
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(key, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFile bounds a configuration file, in bytes.
+const maxFile = 4 << 20
+
+// Load reads a file. Errors are *FieldError, or those of the file system.
+func Load(path string) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxFile {
+		return nil, &FieldError{File: path, Err: fmt.Errorf("more than %d bytes", maxFile)}
+	}
+	return Parse(path, b)
+}
+
+// Parse reads YAML; name is what errors call it. The Config is valid, and not yet complete.
+func Parse(name string, b []byte) (*Config, error) {
+	file, err := parser.ParseBytes(b, 0)
+	if err != nil {
+		return nil, located(name, err)
+	}
+	c := &Config{}
+	err = yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(c)
+	if err != nil && !errors.Is(err, io.EOF) {
+		fe := located(name, err)
+		if fe.Line == 0 {
+			fe.Line = lineOfText(file)
+		}
+		return nil, fe
+	}
+	if err := c.Validate(); err != nil {
+		var fe *FieldError
+		if errors.As(err, &fe) {
+			fe.File, fe.Line = name, lineOf(file, fe.Field)
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// Marshal writes c as Parse reads it.
+func (c *Config) Marshal() ([]byte, error) {
+	return yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
+}
+
+// located makes a *FieldError of an error of the YAML library.
+func located(name string, err error) *FieldError {
+	fe := &FieldError{File: name, Err: errors.New(firstLine(err.Error()))}
+	var tk *token.Token
+	if y := yaml.Error(nil); errors.As(err, &y) {
+		fe.Err, tk = errors.New(y.GetMessage()), y.GetToken()
+	}
+	var unknown *yaml.UnknownFieldError
+	if errors.As(err, &unknown) {
+		fe.Err = unknownKey(unknown.Token.Value)
+	}
+	if tk != nil && tk.Position != nil {
+		fe.Line = tk.Position.Line
+	}
+	return fe
+}
+
+// unknownKey says that a key is none, and which is near.
+func unknownKey(key string) error {
+	known := keys(reflect.TypeFor[Config](), nil)
+	if near := nearest(key, known); near != "" {
+		return fmt.Errorf("there is no key %q; is %q meant?", key, near)
+	}
+	return fmt.Errorf("there is no key %q", key)
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,168 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+func TestParseEverything(t *testing.T) {
+	c, err := Load(filepath.Join("testdata", "full.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := func(s string) cli.Endpoint {
+		e, err := cli.ParseEndpoint(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	want := &Config{
+		Listen:  []cli.Endpoint{endpoint("rdma://192.0.2.1:4420"), endpoint("tcp://[2001:db8::1]:4420")},
+		Metrics: "127.0.0.1:9090", Control: "/run/nvmetgt/control", Pcap: "packets.pcapng",
+		State: "state", Discovery: Discovery{NQN: "nqn.2026-11.org.example:discovery", Referrals: []cli.Endpoint{endpoint("tcp://192.0.2.2:8009")}},
+		Log:     Log{Level: "debug", JSON: true},
+		Network: Network{InCapsule: new(cli.Size), QueueDepth: 256, PlainUDP: true, BusyPoll: ptr(Duration(20 * time.Microsecond))},
+		Limits:  Limits{Connections: 500, Controllers: 100, HostConnections: 30, Memory: 1 << 30, Queues: 16, ConnectTimeout: Duration(5 * time.Second)},
+		Subsystems: []Subsystem{
+			{
+				NQN: "nqn.2026-11.org.example:fast", Serial: "0001", Model: "Example",
+				Hosts: []string{"nqn.2026-11.org.example:host1"}, MaxControllers: 4,
+				Namespaces: []Namespace{
+					{NSID: 7, Volume: "disk.img", Size: 1 << 30, BlockSize: 512, Preallocate: true, IO: "buffered",
+						UUID: ptr(uuid.MustParse("6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001"))},
+					{Volume: "mem:64MiB", ReadOnly: true},
+				},
+			},
+			{NQN: "nqn.2026-11.org.example:empty", Namespaces: []Namespace{}},
+		},
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("read\n%+v, want\n%+v", c, want)
+	}
+	b, err := c.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse("written", b)
+	if err != nil {
+		t.Fatalf("what was written can't be read: %v\n%s", err, b)
+	}
+	if !reflect.DeepEqual(again, c) {
+		t.Errorf("written and read again\n%+v, want\n%+v\n%s", again, c, b)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+const nqn = "nqn.2026-11.org.example:a"
+
+// Each mistake is named with its line and what to do.
+func TestParseMistakes(t *testing.T) {
+	good := "subsystems:\n- nqn: " + nqn + "\n  namespaces:\n  - volume: mem:1MiB\n"
+	if _, err := Parse("f", []byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct{ text, want string }{
+		{"", "f: subsystems: there are none"},
+		{"sub: [\n", "f:1: "},
+		{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
+		{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
+		{good + "fnord: 1\n", `f:5: there is no key "fnord"`},
+		{good + "network: {queue_depth: many}\n", "f:5: "},
+		{good + "network:\n  queue_depth: 5\n", "f:6: network.queue_depth 5: want 32 to 1024"},
+		{good + "network: {busy_poll: soon}\n", "f:5: "},
+		{good + "network: {busy_poll: 1m}\n", "f:5: network.busy_poll 1m0s: want 0"},
+		{good + "network: {in_capsule: 33}\n", "f:5: network.in_capsule 33: want a multiple of 16"},
+		{good + "listen: [udp://127.0.0.1]\n", "f:5: "},
+		{good + "listen: [tcp://127.0.0.1, tcp://127.0.0.1:4420]\n", "f:5: listen[1] tcp://127.0.0.1:4420: it is given twice"},
+		{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
+		{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
+		{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
+		{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
+		{good + "- nqn: " + nqn + "\n  namespaces: []\n", "f:5: subsystems[1].nqn " + nqn + ": it is given twice"},
+		{good + "  hosts: [example]\n", "f:5: subsystems[0].hosts[0]: "},
+		{good + "  serial: 123456789012345678901\n", "f:5: subsystems[0].serial"},
+		{good + "  - volume: mem:1MiB\n    nsid: 5000\n", "f:6: subsystems[0].namespaces[1].nsid 5000: the largest is 1024"},
+		{good + "  - volume: mem:1MiB\n    block_size: 3\n", "f:6: subsystems[0].namespaces[1].block_size: "},
+		{good + "  - size: 1MiB\n", "f:5: subsystems[0].namespaces[1].volume: it is missing"},
+		{good + "  - volume: mem:1MiB\n    uuid: 5\n", "f:6: "},
+		{"subsystems:\n- nqn: example\n", "f:2: subsystems[0].nqn: "},
+	} {
+		c, err := Parse("f", []byte(x.text))
+		if err == nil {
+			t.Errorf("%q is read as %+v", x.text, c)
+			continue
+		}
+		var fe *FieldError
+		if !errors.As(err, &fe) || !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v is a %T", x.text, err, err)
+		}
+		if !strings.HasPrefix(err.Error(), x.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q:\n got %s\nwant %s…", x.text, err, x.want)
+		}
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	if _, err := Load("no-such-file"); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(big); !errors.Is(err, ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	c := &Config{Subsystems: []Subsystem{{Namespaces: []Namespace{{}, {NSID: 1}, {}, {NSID: 3}, {}}}}}
+	c.Complete()
+	var nsids []uint32
+	for _, n := range c.Subsystems[0].Namespaces {
+		nsids = append(nsids, n.NSID)
+	}
+	if want := []uint32{2, 1, 4, 3, 5}; !reflect.DeepEqual(nsids, want) {
+		t.Errorf("NSIDs %v, want %v", nsids, want)
+	}
+	if len(c.Listen) != 2 || c.Network.QueueDepth != DefaultQueueDepth {
+		t.Errorf("listens on %v, depth %d", c.Listen, c.Network.QueueDepth)
+	}
+}
+
+// Whatever a file holds, Parse says no or gives what it can write and read again.
+func FuzzParse(f *testing.F) {
+	full, err := os.ReadFile(filepath.Join("testdata", "full.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(full)
+	f.Add([]byte("subsystems: [{nqn: " + nqn + ", namespaces: [{volume: mem:1}]}]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Parse("f", b)
+		if err != nil {
+			if !errors.Is(err, ErrInvalid) {
+				t.Fatalf("%v is no ErrInvalid", err)
+			}
+			return
+		}
+		out, err := c.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse("again", out); err != nil {
+			t.Fatalf("%v in %q", err, out)
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// Bounds of limits.
+const (
+	MaxConnections = 65536
+	MaxQueues      = 1024
+)
+
+// Bounds of values, which hold for the transports as well.
+const (
+	minQueueDepth    = nvme.AdminQueueSize
+	maxQueueDepth    = 1024
+	maxInCapsuleRDMA = 16 << 10
+	maxInCapsuleTCP  = 1 << 20
+	maxBusyPoll      = 10 * time.Second
+	maxControllers   = int(nvme.CNTLIDMax) / 2
+	minMemory        = 8 << 20
+	maxMemory        = 1 << 38
+	maxSerial        = len(nvme.IdentifyController{}.SN)
+	maxModel         = len(nvme.IdentifyController{}.MN)
+)
+
+// Validate reports the first value that can't be, as a *FieldError without file and line.
+func (c *Config) Validate() error {
+	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkSubsystems} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkListen() *FieldError {
+	seen := map[cli.Endpoint]bool{}
+	for i, e := range c.Listen {
+		if seen[e] {
+			return field(fmt.Sprintf("listen[%d]", i), e.String(), "it is given twice")
+		}
+		seen[e] = true
+	}
+	return nil
+}
+
+func (c *Config) checkDiscovery() *FieldError {
+	if c.Discovery.NQN != "" {
+		if err := checkNQN("discovery.nqn", c.Discovery.NQN); err != nil {
+			return err
+		}
+	}
+	for i, r := range c.TargetReferrals() {
+		if err := r.Validate(); err != nil {
+			return &FieldError{Field: fmt.Sprintf("discovery.referrals[%d]", i), Value: c.Discovery.Referrals[i].String(), Err: err}
+		}
+	}
+	return nil
+}
+
+// TargetReferrals are the referrals as the engine takes them.
+func (c *Config) TargetReferrals() []target.Referral {
+	var all []target.Referral
+	for _, e := range c.Discovery.Referrals {
+		r := target.Referral{Transport: e.Transport, Addr: e.Addr}
+		if e.Transport == nvme.TransportRDMA {
+			r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func (c *Config) checkNetwork() *FieldError {
+	n := &c.Network
+	if n.QueueDepth != 0 && (n.QueueDepth < minQueueDepth || n.QueueDepth > maxQueueDepth) {
+		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", minQueueDepth, maxQueueDepth)
+	}
+	most := maxInCapsuleTCP
+	if len(c.Listen) == 0 || c.Has(nvme.TransportRDMA) {
+		most = maxInCapsuleRDMA
+	}
+	if v := n.InCapsule; v != nil && (*v%16 != 0 || *v < 0 || int64(*v) > int64(most)) {
+		return field("network.in_capsule", fmt.Sprint(int64(*v)), "want a multiple of 16, at most %d with RDMA and %d with TCP alone",
+			maxInCapsuleRDMA, maxInCapsuleTCP)
+	}
+	if v := n.BusyPoll; v != nil && (*v < 0 || time.Duration(*v) > maxBusyPoll) {
+		return field("network.busy_poll", time.Duration(*v).String(), "want 0, which is off, to %v", maxBusyPoll)
+	}
+	if n.Fault != nil && len(c.Listen) > 0 && !c.Has(nvme.TransportRDMA) {
+		return field("network.fault", "", "faults are injected into RDMA: listen on rdma://ADDRESS too, or use tc-netem for TCP, as root")
+	}
+	return nil
+}
+
+func (c *Config) checkLimits() *FieldError {
+	l := &c.Limits
+	for _, x := range []struct {
+		name        string
+		value, most int
+	}{
+		{"connections", l.Connections, MaxConnections}, {"host_connections", l.HostConnections, MaxConnections},
+		{"controllers", l.Controllers, maxControllers}, {"queues", l.Queues, MaxQueues},
+	} {
+		if x.value < 0 || x.value > x.most {
+			return field("limits."+x.name, fmt.Sprint(x.value), "want 1 to %d", x.most)
+		}
+	}
+	if l.Memory != 0 && (l.Memory < minMemory || l.Memory > maxMemory) {
+		return field("limits.memory", l.Memory.String(), "want %s to %s", blockdev.FormatSize(minMemory), blockdev.FormatSize(maxMemory))
+	}
+	all := target.Config{Limits: c.TargetLimits()}
+	if err := all.Validate(); err != nil {
+		return &FieldError{Field: "limits", Err: err}
+	}
+	return nil
+}
+
+// TargetLimits are the limits as the engine takes them.
+func (c *Config) TargetLimits() target.Limits {
+	return target.Limits{
+		Connections: c.Limits.Connections, Controllers: c.Limits.Controllers, Queues: c.Limits.Queues,
+		QueueDepth: c.Network.QueueDepth, ConnectTimeout: time.Duration(c.Limits.ConnectTimeout),
+	}
+}
+
+func (c *Config) checkObservation() *FieldError {
+	if c.Log.Level != "" {
+		var level slog.Level
+		if level.UnmarshalText([]byte(c.Log.Level)) != nil {
+			return field("log.level", fmt.Sprintf("%q", c.Log.Level), "want debug, info, warn or error")
+		}
+	}
+	if c.Metrics != "" {
+		if _, err := netip.ParseAddrPort(c.Metrics); err != nil {
+			return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9090")
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkSubsystems() *FieldError {
+	if len(c.Subsystems) == 0 {
+		return field("subsystems", "", "there are none: nothing is exported")
+	}
+	seen := map[string]bool{}
+	for i := range c.Subsystems {
+		s, at := &c.Subsystems[i], fmt.Sprintf("subsystems[%d].", i)
+		if err := s.check(at); err != nil {
+			return err
+		}
+		if seen[s.NQN] {
+			return field(at+"nqn", s.NQN, "it is given twice")
+		}
+		seen[s.NQN] = true
+	}
+	return nil
+}
+
+// check checks a subsystem that is at a place in the file.
+func (s *Subsystem) check(at string) *FieldError {
+	if err := checkNQN(at+"nqn", s.NQN); err != nil {
+		return err
+	}
+	if s.NQN == nvme.DiscoveryNQN {
+		return field(at+"nqn", "", "this name is the discovery subsystem's, which every target has")
+	}
+	for i, h := range s.Hosts {
+		if err := checkNQN(fmt.Sprintf("%shosts[%d]", at, i), h); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		name, value string
+		size        int
+	}{{"serial", s.Serial, maxSerial}, {"model", s.Model, maxModel}} {
+		if err := nvme.CheckPadded(f.name, f.value, f.size); err != nil {
+			return field(at+f.name, fmt.Sprintf("%q", f.value), "it has %d bytes: want at most %d, of printable ASCII", len(f.value), f.size)
+		}
+	}
+	if s.MaxControllers < 0 {
+		return field(at+"max_controllers", fmt.Sprint(s.MaxControllers), "want 1 or more, or 0 for the default")
+	}
+	seen := map[uint32]bool{}
+	for i := range s.Namespaces {
+		n, at := &s.Namespaces[i], fmt.Sprintf("%snamespaces[%d].", at, i)
+		if err := n.check(at); err != nil {
+			return err
+		}
+		if n.NSID != 0 && seen[n.NSID] {
+			return field(at+"nsid", fmt.Sprint(n.NSID), "it is given twice")
+		}
+		seen[n.NSID] = true
+	}
+	return nil
+}
+
+func (n *Namespace) check(at string) *FieldError {
+	o := n.Options()
+	if n.Volume == "" {
+		return field(at+"volume", "", "it is missing: name a file, mem:SIZE, null:SIZE or pmem:PATH")
+	}
+	if err := o.Validate(); err != nil {
+		return &FieldError{Field: at + "block_size", Err: err}
+	}
+	if _, ok := ioModes[n.IO]; !ok {
+		return field(at+"io", fmt.Sprintf("%q", n.IO), "want auto, uring, direct or buffered")
+	}
+	if n.NSID > target.MaxNSID {
+		return field(at+"nsid", fmt.Sprint(n.NSID), "the largest is %d", target.MaxNSID)
+	}
+	return nil
+}
+
+// ioModes are the values of Namespace.IO.
+var ioModes = map[string]blockdev.IOMode{
+	"": blockdev.IOAuto, "auto": blockdev.IOAuto, "uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
+}
+
+// Options are what a namespace's volume is opened with.
+func (n *Namespace) Options() blockdev.Options {
+	return blockdev.Options{
+		Size: int64(n.Size), BlockSize: int(n.BlockSize), ReadOnly: n.ReadOnly,
+		Preallocate: n.Preallocate, IO: ioModes[n.IO],
+	}
+}
+
+func checkNQN(name, nqn string) *FieldError {
+	if err := nvme.CheckNQN(nqn); err != nil {
+		return &FieldError{Field: name, Err: errors.New(strings.TrimPrefix(err.Error(), "nvme: "))}
+	}
+	return nil
+}

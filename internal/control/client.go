@@ -1,0 +1,123 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+)
+
+// Client controls the target behind a socket.
+type Client struct {
+	socket string
+	http   http.Client
+}
+
+// NewClient speaks to the socket at path; it connects with the first request.
+func NewClient(path string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return &Client{path, http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Status asks what the target does.
+func (c *Client) Status(ctx context.Context) (*Status, error) {
+	b, _, err := c.do(ctx, http.MethodGet, pathStatus, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	st := new(Status)
+	return st, json.Unmarshal(b, st)
+}
+
+// Config asks for the configuration, as YAML, and its tag.
+func (c *Client) Config(ctx context.Context) (yaml []byte, tag string, err error) {
+	return c.do(ctx, http.MethodGet, pathConfig, "", nil)
+}
+
+// Apply sends a configuration, as YAML or JSON. With a tag, it is applied only where the
+// configuration is still that of the tag, else the error is ErrChanged.
+func (c *Client) Apply(ctx context.Context, yaml []byte, tag string) error {
+	_, _, err := c.do(ctx, http.MethodPut, pathConfig, tag, yaml)
+	return err
+}
+
+// Change edits the configuration, again where somebody else did so at the same time.
+func (c *Client) Change(ctx context.Context, edit func(*config.Config) error) error {
+	for {
+		b, tag, err := c.Config(ctx)
+		if err != nil {
+			return err
+		}
+		cfg, err := config.Parse("the target's configuration", b)
+		if err != nil {
+			return err
+		}
+		if err := edit(cfg); err != nil {
+			return err
+		}
+		if b, err = cfg.Marshal(); err != nil {
+			return err
+		}
+		if err = c.Apply(ctx, b, tag); !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+}
+
+// Reload has the target read its file again.
+func (c *Client) Reload(ctx context.Context) error {
+	_, _, err := c.do(ctx, http.MethodPost, pathReload, "", nil)
+	return err
+}
+
+// Save has the target write its configuration to its file.
+func (c *Client) Save(ctx context.Context) error {
+	_, _, err := c.do(ctx, http.MethodPost, pathSave, "", nil)
+	return err
+}
+
+func (c *Client) do(ctx context.Context, method, path, match string, body []byte) (b []byte, tag string, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://nvmetgt"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, "", err
+	}
+	if match != "" {
+		req.Header.Set("If-Match", match)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err
+		}
+		return nil, "", fmt.Errorf("control socket %s: %w; does nvmetgt run, with --control or control: in its file?", c.socket, err)
+	}
+	defer resp.Body.Close()
+	if b, err = io.ReadAll(resp.Body); err != nil {
+		return nil, "", err
+	}
+	if resp.StatusCode >= http.StatusBadRequest {
+		return nil, "", failed(resp, b)
+	}
+	return b, resp.Header.Get("ETag"), nil
+}
+
+// failed is the error that an answer tells.
+func failed(resp *http.Response, body []byte) error {
+	if resp.StatusCode == http.StatusPreconditionFailed {
+		return ErrChanged
+	}
+	var f failure
+	if json.Unmarshal(body, &f) != nil || f.Error == "" {
+		return fmt.Errorf("the target answers %s", resp.Status)
+	}
+	return errors.New(f.Error)
+}

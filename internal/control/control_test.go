@@ -1,0 +1,186 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeTarget is a Target that is nothing but its configuration.
+type fakeTarget struct {
+	mu      sync.Mutex
+	cfg     *config.Config
+	version int
+	fail    error
+}
+
+func (f *fakeTarget) Status() Status { return Status{Listen: []string{"tcp://192.0.2.1:4420"}} }
+
+func (f *fakeTarget) Config() (*config.Config, string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.cfg.Clone(), strconv.Quote(strconv.Itoa(f.version))
+}
+
+func (f *fakeTarget) Apply(c *config.Config, tag string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if tag != "" && tag != strconv.Quote(strconv.Itoa(f.version)) {
+		return ErrChanged
+	}
+	if f.fail != nil {
+		return f.fail
+	}
+	f.cfg = c
+	f.version++
+	return nil
+}
+
+func (f *fakeTarget) Reload() error { return ErrNoFile }
+func (f *fakeTarget) Save() error   { return ErrNoFile }
+
+func newFake(t *testing.T) *fakeTarget {
+	t.Helper()
+	c, err := config.Parse("test", []byte("subsystems: [{nqn: nqn.2026-11.org.example:a, namespaces: [{volume: mem:1MiB}]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeTarget{cfg: c}
+}
+
+func serve(t *testing.T, f Target) *Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "socket")
+	s, err := Serve(path, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the socket is left: %v", err)
+		}
+	})
+	if i, err := os.Stat(path); err != nil || i.Mode().Perm() != socketMode {
+		t.Errorf("mode %v, %v", i.Mode(), err)
+	}
+	return NewClient(path)
+}
+
+// Changes at the same time all take effect, each on top of the others.
+func TestChangesAtOnce(t *testing.T) {
+	f := newFake(t)
+	c := serve(t, f)
+	const n = 10
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			err := c.Change(t.Context(), func(cfg *config.Config) error {
+				s := &cfg.Subsystems[0]
+				s.Namespaces = append(s.Namespaces, config.Namespace{Volume: "mem:1MiB"})
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := len(f.cfg.Subsystems[0].Namespaces); got != 1+n {
+		t.Errorf("%d namespaces, want %d", got, 1+n)
+	}
+}
+
+func TestClientErrors(t *testing.T) {
+	f := newFake(t)
+	c := serve(t, f)
+	f.fail = errors.New("volume x: it is gone")
+	b, _, err := c.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		err  error
+		want string
+	}{
+		{c.Apply(t.Context(), b, ""), "volume x: it is gone"},
+		{c.Apply(t.Context(), b, `"7"`), ErrChanged.Error()},
+		{c.Apply(t.Context(), []byte("nonsense: 1"), ""), `there is no key "nonsense"`},
+		{c.Apply(t.Context(), bytes.Repeat([]byte{' '}, maxBody+1), ""), "too large"},
+		{c.Save(t.Context()), ErrNoFile.Error()},
+		{c.Reload(t.Context()), ErrNoFile.Error()},
+		{NewClient("/no/such/socket").Save(context.Background()), "does nvmetgt run"},
+	} {
+		if x.err == nil || !strings.Contains(x.err.Error(), x.want) {
+			t.Errorf("%v, want %q", x.err, x.want)
+		}
+	}
+}
+
+// Programs that speak no YAML use JSON, and see the status codes of HTTP.
+func TestHTTP(t *testing.T) {
+	f := newFake(t)
+	h := Handler(f)
+	ask := func(method, path, body string, header ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		if len(header) == 2 {
+			r.Header.Set(header[0], header[1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	const body = `{"subsystems": [{"nqn": "nqn.2026-11.org.example:b", "namespaces": []}]}`
+	for _, x := range []struct {
+		w    *httptest.ResponseRecorder
+		code int
+	}{
+		{ask("GET", "/v1/status", ""), http.StatusOK},
+		{ask("PUT", "/v1/config", body, "If-Match", `"0"`), http.StatusNoContent},
+		{ask("PUT", "/v1/config", body, "If-Match", `"0"`), http.StatusPreconditionFailed},
+		{ask("PUT", "/v1/config", "{}"), http.StatusUnprocessableEntity},
+		{ask("POST", "/v1/save", ""), http.StatusConflict},
+		{ask("DELETE", "/v1/config", ""), http.StatusMethodNotAllowed},
+		{ask("GET", "/v2/status", ""), http.StatusNotFound},
+	} {
+		if x.w.Code != x.code {
+			t.Errorf("%d %s, want %d", x.w.Code, x.w.Body, x.code)
+		}
+	}
+	if f.cfg.Subsystems[0].NQN != "nqn.2026-11.org.example:b" {
+		t.Errorf("it is %+v", f.cfg)
+	}
+}
+
+func TestServeWhereAnotherServes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	s, err := Serve(path, newFake(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(path, newFake(t)); err == nil || !strings.Contains(err.Error(), "another program") {
+		t.Errorf("a second server: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Serve(filepath.Join(path, "x"), newFake(t)); err == nil {
+		t.Error("a socket where there is no directory")
+	}
+}

@@ -1,0 +1,116 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+)
+
+// Target is what can be controlled.
+type Target interface {
+	Status() Status
+	// Config is what the target is now. The tag is another with every change.
+	Config() (c *config.Config, tag string)
+	// Apply makes the target what c says, or changes nothing. Where tag is not empty and not
+	// that of now, the error is ErrChanged.
+	Apply(c *config.Config, tag string) error
+	// Reload applies the file that the target was started with.
+	Reload() error
+	// Save writes what the target is to that file.
+	Save() error
+}
+
+// Errors that a Target returns.
+var (
+	ErrChanged = errors.New("somebody else changed the configuration since it was read: try again")
+	ErrNoFile  = errors.New("the target was started without a configuration file")
+)
+
+// Paths of the interface.
+const (
+	pathStatus = "/v1/status"
+	pathConfig = "/v1/config"
+	pathReload = "/v1/reload"
+	pathSave   = "/v1/save"
+)
+
+const (
+	maxBody    = 4 << 20
+	typeYAML   = "application/yaml"
+	typeJSON   = "application/json"
+	requestDue = 10 * time.Second
+)
+
+// Handler serves the interface over t.
+func Handler(t Target) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, t.Status()) })
+	mux.HandleFunc("GET "+pathConfig, func(w http.ResponseWriter, _ *http.Request) { getConfig(t, w) })
+	mux.HandleFunc("PUT "+pathConfig, func(w http.ResponseWriter, r *http.Request) { putConfig(t, w, r) })
+	mux.HandleFunc("POST "+pathReload, func(w http.ResponseWriter, _ *http.Request) { done(w, t.Reload()) })
+	mux.HandleFunc("POST "+pathSave, func(w http.ResponseWriter, _ *http.Request) { done(w, t.Save()) })
+	return mux
+}
+
+func getConfig(t Target, w http.ResponseWriter) {
+	c, tag := t.Config()
+	b, err := c.Marshal()
+	if err != nil {
+		done(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", typeYAML)
+	w.Header().Set("ETag", tag)
+	_, _ = w.Write(b)
+}
+
+func putConfig(t Target, w http.ResponseWriter, r *http.Request) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		done(w, err)
+		return
+	}
+	// JSON is YAML as well.
+	c, err := config.Parse("request", b)
+	if err == nil {
+		err = t.Apply(c, r.Header.Get("If-Match"))
+	}
+	done(w, err)
+}
+
+// failure is the body of an answer that is an error.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// done answers a request that changes something.
+func done(w http.ResponseWriter, err error) {
+	status := http.StatusNoContent
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		w.WriteHeader(status)
+		return
+	case errors.Is(err, ErrChanged):
+		status = http.StatusPreconditionFailed
+	case errors.Is(err, config.ErrInvalid):
+		status = http.StatusUnprocessableEntity
+	case errors.As(err, &large):
+		status = http.StatusRequestEntityTooLarge
+	default:
+		status = http.StatusConflict
+	}
+	reply(w, status, failure{err.Error()})
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", typeJSON)
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(body)
+}

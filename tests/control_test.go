@@ -1,0 +1,255 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+)
+
+// configured is a target that a configuration file describes.
+type configured struct {
+	*targetProgram
+	file, socket string
+}
+
+// Names in the configuration of startConfigured.
+const (
+	diskNQN  = "nqn.2026-11.io.nvme-anywhere:disk"
+	otherNQN = "nqn.2026-11.io.nvme-anywhere:other"
+	oneHost  = "nqn.2026-11.io.nvme-anywhere:host1"
+	twoHost  = "nqn.2026-11.io.nvme-anywhere:host2"
+)
+
+// startConfigured starts a target with two subsystems: disk for everybody, other for two hosts.
+func startConfigured(t *testing.T) *configured {
+	t.Helper()
+	dir, addr := t.TempDir(), freeAddr(t)
+	c := &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
+	writeText(t, c.file, fmt.Sprintf(`listen: [rdma://%s:4420, tcp://%s:4420]
+control: %s
+subsystems:
+- nqn: %s
+  namespaces:
+  - {volume: "mem:16MiB"}
+- nqn: %s
+  hosts: [%s, %s]
+  namespaces:
+  - {nsid: 5, volume: "%s", size: 8MiB}
+`, addr, addr, c.socket, diskNQN, otherNQN, oneHost, twoHost, filepath.Join(dir, "other.img")))
+	c.targetProgram = startServe(t, addr, "--config", c.file)
+	return c
+}
+
+// ctl runs a command of nvmetgt ctl.
+func (c *configured) ctl(t *testing.T, args ...string) result {
+	t.Helper()
+	return start(t, nil, "nvmetgt", append([]string{"ctl", "--socket", c.socket}, args...)...).result(t, cliTimeout)
+}
+
+// change is ctl for what must succeed.
+func (c *configured) change(t *testing.T, args ...string) string {
+	t.Helper()
+	r := c.ctl(t, args...)
+	if r.code != 0 {
+		t.Fatalf("nvmetgt ctl %v: exit code %d: %s", args, r.code, r.stderr)
+	}
+	return r.stdout
+}
+
+// status is what the target says of itself.
+func (c *configured) status(t *testing.T) *control.Status {
+	t.Helper()
+	st := new(control.Status)
+	if err := json.Unmarshal([]byte(c.change(t, "show", "-o", "json")), st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// hosts are the NQNs of those that are connected to a subsystem.
+func (c *configured) hosts(t *testing.T, nqn string) (hosts []string) {
+	t.Helper()
+	for _, s := range c.status(t).Subsystems {
+		if s.NQN == nqn {
+			for _, ctrl := range s.Controllers {
+				hosts = append(hosts, ctrl.HostNQN)
+			}
+		}
+	}
+	return hosts
+}
+
+// Everything that can change changes under load, over both transports: the hosts that a change
+// doesn't concern don't notice, the others are told.
+func TestLiveChanges(t *testing.T) {
+	c := startConfigured(t)
+	var loads []*program
+	for _, transport := range transports {
+		loads = append(loads, c.startInit(t, transport, "bench", "-n", diskNQN, "--rw", "randrw", "--bs", "16k",
+			"--iodepth", "8", "--runtime", "60s"))
+	}
+	hold := func(host string) *program {
+		return c.startInit(t, "rdma", "connect", "-n", otherNQN, "-q", host, "--hold")
+	}
+	one, two := hold(oneHost), hold(twoHost)
+	eventually(t, cliTimeout, "the hosts are connected", func() bool {
+		return len(c.hosts(t, diskNQN)) == len(loads) && len(c.hosts(t, otherNQN)) == 2
+	})
+
+	c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:4MiB", "--nsid", "9")
+	if out := c.must(t, cliTimeout, "tcp", "list", "-n", diskNQN); !strings.Contains(out, "4.0 MiB") {
+		t.Errorf("the namespace that was added isn't listed:\n%s", out)
+	}
+	c.change(t, "remove-namespace", "-n", diskNQN, "--nsid", "9")
+	if r := c.run(t, cliTimeout, "tcp", "id-ns", "-n", diskNQN, "--nsid", "9"); r.code == 0 {
+		t.Error("the namespace that was removed is still there")
+	}
+
+	c.change(t, "forbid-host", "-n", otherNQN, twoHost)
+	if code := two.wait(t, cliTimeout); code == 0 {
+		t.Error("a host that may connect no more ended as if it wanted to")
+	}
+	if hosts := c.hosts(t, otherNQN); len(hosts) != 1 || hosts[0] != oneHost {
+		t.Errorf("connected are %v, want only %s", hosts, oneHost)
+	}
+	if r := c.run(t, cliTimeout, "tcp", "connect", "-n", otherNQN, "-q", twoHost); r.code == 0 {
+		t.Error("a host that may connect no more connects")
+	}
+	c.change(t, "allow-host", "-n", otherNQN, twoHost)
+	c.must(t, cliTimeout, "tcp", "connect", "-n", otherNQN, "-q", twoHost)
+
+	more := freeAddr(t)
+	c.change(t, "listen", "rdma://"+more.String())
+	c.change(t, "listen", "tcp://"+more.String())
+	elsewhere := &targetProgram{c.program, more}
+	for _, transport := range transports {
+		elsewhere.must(t, cliTimeout, transport, "connect", "-n", diskNQN)
+	}
+	c.change(t, "unlisten", "rdma://"+more.String())
+	c.change(t, "unlisten", "tcp://"+more.String())
+	if r := elsewhere.run(t, cliTimeout, "tcp", "connect", "-n", diskNQN); r.code == 0 {
+		t.Error("an endpoint that was closed still answers")
+	}
+
+	c.change(t, "remove-subsystem", "-n", otherNQN)
+	if code := one.wait(t, cliTimeout); code == 0 {
+		t.Error("the host of a subsystem that was removed ended as if it wanted to")
+	}
+	for _, load := range loads {
+		select {
+		case <-load.ended:
+			t.Errorf("%s ended: %s", load, load.stderr.String())
+		default:
+		}
+	}
+	if n := len(c.hosts(t, diskNQN)); n != len(loads) {
+		t.Errorf("%d hosts are connected, want %d", n, len(loads))
+	}
+	// The volume of the subsystem that is gone is free again.
+	c.change(t, "reload")
+	c.must(t, cliTimeout, "rdma", "connect", "-n", otherNQN, "-q", oneHost)
+	c.stop(t)
+}
+
+// A change that can't be made whole is not made at all.
+func TestLiveChangeRefused(t *testing.T) {
+	c := startConfigured(t)
+	before := c.change(t, "config")
+	taken := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String(), "--control", c.socket)
+	checkLine(t, taken.result(t, cliTimeout), "nvmetgt", mistake{code: exitFailure, says: []string{c.socket, "another program"}})
+	next := func(edit func(text string) string) string {
+		path := filepath.Join(t.TempDir(), "next.yaml")
+		writeText(t, path, edit(before))
+		return path
+	}
+	for _, m := range []mistake{
+		{[]string{"add-namespace", "-n", diskNQN, "--volume", "no/such/file"}, exitFailure, []string{"no/such/file"}},
+		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--nsid", "1"}, exitFailure, []string{"nsid 1", "twice"}},
+		{[]string{"add-namespace", "-n", "nqn.2026-11.io.nvme-anywhere:none", "--volume", "mem:1MiB"}, exitFailure, []string{"no such subsystem"}},
+		{[]string{"add-namespace", "--volume", "mem:1MiB"}, exitUsage, []string{"2 subsystems", "-n NQN"}},
+		{[]string{"remove-namespace", "-n", diskNQN, "--nsid", "3"}, exitFailure, []string{"--nsid 3", "no such namespace"}},
+		{[]string{"add-subsystem", "-n", "disk"}, exitUsage, []string{"--nqn", "disk"}},
+		{[]string{"add-subsystem", "-n", diskNQN}, exitFailure, []string{diskNQN, "twice"}},
+		{[]string{"forbid-host", "-n", diskNQN, oneHost}, exitFailure, []string{"every host"}},
+		{[]string{"listen", "udp://127.0.0.1"}, exitUsage, []string{"udp", "rdma or tcp"}},
+		{[]string{"unlisten", "tcp://127.0.0.1:1"}, exitFailure, []string{"doesn't listen there"}},
+		{[]string{"show", "-o", "xml"}, exitUsage, []string{"-o", "json"}},
+		{[]string{"apply", "no-such-file"}, exitFailure, []string{"no-such-file"}},
+		{
+			[]string{"apply", next(func(s string) string { return strings.Replace(s, "queue_depth: 128", "queue_depth: 64", 1) })},
+			exitFailure,
+			[]string{"network", "restart"},
+		},
+		{ // the first new thing can be had, the second can't
+			[]string{"apply", next(func(s string) string {
+				s = strings.Replace(s, "volume: mem:16MiB", "volume: mem:16MiB\n      - nsid: 2\n        volume: mem:1MiB", 1)
+				return strings.Replace(s, "listen:\n", "listen:\n  - tcp://192.0.2.77:4420\n", 1)
+			})},
+			exitFailure,
+			[]string{"192.0.2.77", "not an address of this host"},
+		},
+		{
+			[]string{"apply", next(func(s string) string { return strings.Replace(s, "size: 8.0 MiB", "size: 16 MiB", 1) })},
+			exitFailure,
+			[]string{"subsystems[1].namespaces[0]", "remove"},
+		},
+	} {
+		t.Run(m.args[0], func(t *testing.T) { checkLine(t, c.ctl(t, m.args...), "nvmetgt", m) })
+	}
+	if after := c.change(t, "config"); after != before {
+		t.Errorf("the configuration changed from\n%s to\n%s", before, after)
+	}
+	c.must(t, cliTimeout, "tcp", "connect", "-n", diskNQN)
+	c.stop(t)
+	checkLine(t, c.ctl(t, "show"), "nvmetgt", mistake{code: exitFailure, says: []string{c.socket, "--control"}})
+}
+
+// What was saved is what the next start makes.
+func TestSaveConfiguration(t *testing.T) {
+	c := startConfigured(t)
+	c.change(t, "add-subsystem", "-n", testNQN, "--serial", "42", "--allow-host", oneHost)
+	c.change(t, "add-namespace", "-n", testNQN, "--volume", "null:1GiB", "--uuid", "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001")
+	want := c.change(t, "config")
+	c.change(t, "save")
+	c.stop(t)
+	c.targetProgram = startServe(t, c.addr, "--config", c.file)
+	if got := c.change(t, "config"); got != want {
+		t.Errorf("after the restart it is\n%s, want\n%s", got, want)
+	}
+	if out := c.must(t, cliTimeout, "tcp", "list", "-n", testNQN, "-q", oneHost); !strings.Contains(out, "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001") {
+		t.Errorf("list shows\n%s", out)
+	}
+	// A socket that a killed program left behind is in nobody's way.
+	c.kill()
+	c.targetProgram = startServe(t, c.addr, "--config", c.file)
+	c.stop(t)
+}
+
+func TestConfigurationFiles(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	writeText(t, bad, "subsystems:\n- nqn: "+testNQN+"\n  namespacs: []\n")
+	foreign := filepath.Join("..", "internal", "config", "testdata", "nvmetcli.json")
+	check(t, "nvmetgt", []mistake{
+		{[]string{"check", bad}, exitUsage, []string{bad + ":3: ", `"namespacs"`, `"namespaces"`}},
+		{[]string{"serve", "--config", bad}, exitUsage, []string{bad + ":3: "}},
+		{[]string{"serve", "--config", bad, "--volume", "mem:1MiB"}, exitUsage, []string{"--config", "leave the other flags away"}},
+		{[]string{"serve", "--config", filepath.Join(dir, "none.yaml")}, exitFailure, []string{"none.yaml", "no such file"}},
+		{[]string{"check"}, exitUsage, []string{"one file or device"}},
+		{[]string{"check", foreign}, exitUsage, []string{foreign + ":", "there is no key"}},
+		{[]string{"import", bad}, exitUsage, []string{bad + ":1: "}},
+	})
+	r := start(t, nil, "nvmetgt", "import", foreign).result(t, cliTimeout)
+	if r.code != 0 || !strings.Contains(r.stderr, "note: ") {
+		t.Fatalf("import: exit code %d: %s", r.code, r.stderr)
+	}
+	good := filepath.Join(dir, "good.yaml")
+	writeText(t, good, r.stdout)
+	if r := start(t, nil, "nvmetgt", "check", good).result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, "2 subsystems with 2 namespaces") {
+		t.Errorf("check of what was imported: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+}
