@@ -173,7 +173,7 @@ func TestFioJSON(t *testing.T) {
 		var names []string
 		for _, j := range r.Jobs {
 			names = append(names, fmt.Sprintf("%s %d", j.Name, j.GroupID))
-			if share := j.Read.Total / (j.Read.Total + j.Write.Total); j.Name == "mix" && (share < 0.65 || share > 0.75) {
+			if share := j.Read.Total / (j.Read.Total + j.Write.Total); j.Name == "mix" && (share < 0.6 || share > 0.8) {
 				t.Errorf("%s: %.2f of the mix are reads, want 0.7", who, share)
 			}
 			if mean := j.Write.Bytes / j.Write.Total; j.Name == "writer" && (mean < 9000 || mean > 11500 || j.Read.Total > 0) {

@@ -135,8 +135,9 @@ func NewReport(program string, at time.Time, global map[string]string) *Report {
 // where the job says so. With bins (json+) every latency that was counted is there. group
 // counts the runs.
 func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
-	for _, g := range Groups(jobs, res) {
-		r.Jobs = append(r.Jobs, jobReport(group, g, bins))
+	groups := Groups(jobs, res)
+	for i := range groups {
+		r.Jobs = append(r.Jobs, jobReport(group, &groups[i], bins))
 	}
 }
 
@@ -173,11 +174,11 @@ func Groups(jobs []*Job, res *loadgen.Result) []Reported {
 // errIO is EIO, as fio reports a failed operation.
 const errIO = 5
 
-func jobReport(group int, g Reported, bins bool) JobReport {
+func jobReport(group int, g *Reported, bins bool) JobReport {
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
 	j := JobReport{
 		Name: g.Job.Name, GroupID: group, ETA: 0, Elapsed: int64(math.Ceil(g.Duration.Seconds())), Options: g.Job.Given(),
-		Read: side(&g, loadgen.Read, bins), Write: side(&g, loadgen.Write, bins),
+		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins),
 		Runtime: g.Runtime.Milliseconds(), User: percent(g.User), System: percent(g.System),
 		Level:    depthLevels(g.Depths),
 		Submit:   spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),

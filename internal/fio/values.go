@@ -57,7 +57,7 @@ func parseSize(v string) (int64, error) {
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
 	if n, err := strconv.ParseFloat(v, 64); err == nil {
-		if n = n * float64(time.Second); !(n >= 0 && n <= math.MaxInt64/2) {
+		if n *= float64(time.Second); !(n >= 0 && n <= math.MaxInt64/2) {
 			return 0, errTime
 		}
 		return time.Duration(n), nil

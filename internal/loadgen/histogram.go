@@ -70,7 +70,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.n += o.n
 	h.sum += o.sum
 	h.squares += o.squares
-	for i, c := range o.counts {
+	for i, c := range &o.counts {
 		h.counts[i] += c
 	}
 }
@@ -83,7 +83,7 @@ func (h *Histogram) Subtract(before *Histogram) {
 	h.squares -= before.squares
 	h.min, h.max = 0, 0
 	first := true
-	for i, c := range before.counts {
+	for i, c := range &before.counts {
 		if h.counts[i] -= c; h.counts[i] == 0 {
 			continue
 		}
@@ -128,7 +128,7 @@ func (h *Histogram) Percentile(p float64) int64 {
 	rank := uint64(math.Ceil(p / 100 * float64(h.n)))
 	rank = min(max(rank, 1), h.n)
 	var seen uint64
-	for i, c := range h.counts {
+	for i, c := range &h.counts {
 		if seen += c; seen >= rank {
 			return min(max(bucketValue(i), h.min), h.max)
 		}
@@ -152,7 +152,7 @@ func (h *Histogram) Above(ns int64) float64 {
 // much they hold.
 func (h *Histogram) Bins() iter.Seq2[int64, uint64] {
 	return func(yield func(int64, uint64) bool) {
-		for i, c := range h.counts {
+		for i, c := range &h.counts {
 			if c > 0 && !yield(bucketValue(i), c) {
 				return
 			}

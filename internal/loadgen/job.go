@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,10 +32,10 @@ type job struct {
 	seen   [ops]seen
 
 	// Of a job with a rate.
-	plan    *schedule
-	start   int64 // of the plan, nanoseconds
-	free    []*IO
-	backlog uint64 // operations that are due and found every IO in use
+	plan  *schedule
+	start int64 // of the plan, nanoseconds
+	free  []*IO
+	ready atomic.Int32 // length of free
 
 	// Of a job whose data are checked.
 	checking bool  // what was written is being read back
@@ -86,6 +87,7 @@ func (j *job) begin() {
 	if j.plan != nil && !j.checking {
 		j.start = nanotime()
 		j.free = append(j.free, j.ios...)
+		j.ready.Store(int32(len(j.free)))
 		j.mu.Unlock()
 		return
 	}
@@ -102,28 +104,50 @@ func (j *job) begin() {
 	j.leave()
 }
 
-// arrive is called when an operation is due; false when no more will be.
+// arrive is called when operations are due; false when no more will be. Those that find no IO
+// wait: the completion of another one starts them.
 func (j *job) arrive() bool {
-	j.mu.Lock()
-	switch {
-	case !j.held:
+	// Who finishes an operation first makes its IO ready and then looks at the clock. So where
+	// none is ready yet, it sees what is due now.
+	for j.ready.Load() > 0 {
+		j.mu.Lock()
+		if !j.held {
+			j.mu.Unlock()
+			return false
+		}
+		if !j.due() || len(j.free) == 0 {
+			j.mu.Unlock()
+			return true
+		}
+		io := j.free[len(j.free)-1]
+		if !j.prepare(io, 0) {
+			j.mu.Unlock()
+			j.leave()
+			return false
+		}
+		j.take()
 		j.mu.Unlock()
-		return false
-	case len(j.free) == 0:
-		j.backlog++
-		j.mu.Unlock()
-		return true
+		j.queue.Submit(io)
 	}
-	io := j.free[len(j.free)-1]
-	if !j.prepare(io, 0) {
-		j.mu.Unlock()
-		j.leave()
-		return false
-	}
-	j.free = j.free[:len(j.free)-1]
-	j.mu.Unlock()
-	j.queue.Submit(io)
 	return true
+}
+
+// due reports whether the next operation of the plan is. Called with mu held.
+func (j *job) due() bool { return j.start+j.plan.peek() <= nanotime() }
+
+// take takes the last IO out of free. Called with mu held.
+func (j *job) take() {
+	j.free = j.free[:len(j.free)-1]
+	j.ready.Store(int32(len(j.free)))
+}
+
+// unstarted is about how many operations of the plan were due by then and have not begun.
+// Called with mu held.
+func (j *job) unstarted(until int64) uint64 {
+	if j.plan == nil || j.left <= 0 {
+		return 0
+	}
+	return j.plan.expected(until - j.start)
 }
 
 // leave says that no more will come but what follows from what is under way.
@@ -226,10 +250,8 @@ func (j *job) done(io *IO) {
 	var more bool
 	if j.plan == nil || j.checking {
 		more = j.prepare(io, now)
-	} else if more = j.held && j.backlog > 0 && j.prepare(io, now); more {
-		j.backlog--
 	} else {
-		j.free = append(j.free, io)
+		more = j.next(io)
 	}
 	last := j.busy == 0 && !j.held
 	j.mu.Unlock()
@@ -239,6 +261,22 @@ func (j *job) done(io *IO) {
 	case last:
 		j.task.jobIdle()
 	}
+}
+
+// next gives io the operation of the plan that is due, or keeps it for when one is. Called with
+// mu held.
+func (j *job) next(io *IO) bool {
+	if j.held && j.due() && j.prepare(io, 0) {
+		return true
+	}
+	j.free = append(j.free, io)
+	j.ready.Store(int32(len(j.free)))
+	// The pacer, if it found no IO just now, leaves it to this call to look again.
+	if j.held && j.due() && j.prepare(io, 0) {
+		j.take()
+		return true
+	}
+	return false
 }
 
 // counts reports whether an operation that has ended belongs to what is measured. Called with

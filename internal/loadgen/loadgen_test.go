@@ -223,7 +223,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// Specs of one run run side by side, each for its own time, with its own results.
+// The specs of a run are run side by side, each for its own time, with its own results.
 func TestSeveralSpecs(t *testing.T) {
 	a, b := spec("randread"), spec("write")
 	a.NumJobs, a.Runtime = 3, 80*time.Millisecond

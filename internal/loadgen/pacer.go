@@ -19,6 +19,10 @@ type pacer struct {
 	over chan struct{}
 }
 
+// leastWait is how long the pacer sleeps at least, in nanoseconds: at high rates it starts
+// several operations at a time, and leaves the processor to those who carry them.
+const leastWait = 10_000
+
 // dueJob is a job and when its next operation is due, by its own copy of the job's plan.
 type dueJob struct {
 	job  *job
@@ -84,8 +88,9 @@ func (p *pacer) run() {
 	fds := []unix.PollFd{{Fd: int32(p.wake), Events: unix.POLLIN}}
 	for len(p.due) > 0 {
 		d := p.due[0]
-		if left := d.at - nanotime(); left > 0 {
-			ts := unix.NsecToTimespec(left)
+		now := nanotime()
+		if left := d.at - now; left > 0 {
+			ts := unix.NsecToTimespec(max(left, leastWait))
 			n, err := unix.Ppoll(fds, &ts, nil)
 			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 				return
@@ -96,8 +101,10 @@ func (p *pacer) run() {
 			heap.Pop(&p.due)
 			continue
 		}
-		d.plan.next()
-		d.at = d.job.start + d.plan.peek()
+		for d.at <= now {
+			d.plan.next()
+			d.at = d.job.start + d.plan.peek()
+		}
 		heap.Fix(&p.due, 0)
 	}
 	// Nothing is due any more: wait for stop, which writes.

@@ -29,7 +29,6 @@ func TestSchedule(t *testing.T) {
 			a, b := newSchedule(&s, 0), newSchedule(&s, 0)
 			var n [ops]float64
 			last := int64(0)
-			var gaps []float64
 			const seconds = 20
 			for {
 				at := a.peek()
@@ -43,7 +42,6 @@ func TestSchedule(t *testing.T) {
 				if x.due > seconds*int64(time.Second) {
 					break
 				}
-				gaps = append(gaps, float64(x.due-last))
 				last = x.due
 				n[x.op]++
 			}

@@ -20,7 +20,7 @@ type JobResult struct {
 	Ops          [ops]Measured       // by Op
 	Depths       [depthLevels]uint64 // operations that began as the first, 2nd to 3rd, 4th to 7th … under way
 	Errors       uint64
-	Unstarted    uint64 // operations of a plan that were due and never began
+	Unstarted    uint64 // operations of a plan that were due and never began, about
 	Verified     int64  // bytes that were read and checked
 	Points       []Point
 }
@@ -142,7 +142,7 @@ func (r *run) result() (*Result, error) {
 			j.mu.Lock()
 			jr := JobResult{
 				Spec: t.spec, Index: i, Clone: j.clone, Duration: t.took,
-				Ops: j.ops, Depths: j.depths, Errors: j.errors, Unstarted: j.backlog, Verified: j.verified,
+				Ops: j.ops, Depths: j.depths, Errors: j.errors, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
 				Points: j.points,
 			}
 			part := share(j)

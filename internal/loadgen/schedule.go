@@ -63,6 +63,22 @@ func (c *schedule) next() arrival {
 	return a
 }
 
+// expected is about how many operations are due between the next one and then.
+func (c *schedule) expected(then int64) uint64 {
+	n := 0.0
+	for op := range ops {
+		if c.due[op] < 0 {
+			continue
+		}
+		step := c.step[op]
+		if c.spec.Rate[op] > 0 {
+			step *= c.spec.BS[op].mean()
+		}
+		n += max(float64(then)-c.due[op], 0) / step
+	}
+	return uint64(n)
+}
+
 // first is the direction that is due first.
 func (c *schedule) first() Op {
 	if c.due[Read] < 0 || c.due[Write] >= 0 && c.due[Write] < c.due[Read] {

@@ -54,6 +54,14 @@ func (s Split) largest() (n int) {
 	return n
 }
 
+// mean is the average size.
+func (s Split) mean() (bytes float64) {
+	for _, sh := range s {
+		bytes += float64(sh.Bytes) * float64(sh.Percent) / 100
+	}
+	return bytes
+}
+
 // pick is the size for a number from 0 to 99.
 func (s Split) pick(percent int) int {
 	for _, sh := range s {
@@ -157,9 +165,9 @@ func (s *Spec) Check() error {
 	return s.checkDistribution()
 }
 
-func (b Split) check() error {
+func (s Split) check() error {
 	total := 0
-	for _, sh := range b {
+	for _, sh := range s {
 		if sh.Bytes <= 0 {
 			return fmt.Errorf("bs=%d: want at least one block", sh.Bytes)
 		}
