@@ -190,9 +190,10 @@ func wrongFeatures() []wrongField {
 // wrongRanges are the rows of all commands that name blocks.
 func wrongRanges() (rows []wrongField) {
 	const out = nvme.StatusLBAOutOfRange
-	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpWriteZeroes, nvme.OpVerify} {
+	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpWriteZeroes, nvme.OpVerify,
+		nvme.OpWriteUncorrectable} {
 		data := func(blocks int) int {
-			if op == nvme.OpWriteZeroes || op == nvme.OpVerify {
+			if op == nvme.OpWriteZeroes || op == nvme.OpVerify || op == nvme.OpWriteUncorrectable {
 				return 0
 			}
 			return blocks * wrongBlock
@@ -211,7 +212,7 @@ func wrongRanges() (rows []wrongField) {
 			row("less memory than blocks", ioOf(op, 1, 3, 2), data(1), nvme.StatusSGLLengthInvalid, 24, 3)
 			row("more memory than blocks", ioOf(op, 1, 3, 1), data(2), nvme.StatusSGLLengthInvalid, 24, 3)
 		}
-		if op == nvme.OpWrite || op == nvme.OpWriteZeroes {
+		if op == nvme.OpWrite || op == nvme.OpWriteZeroes || op == nvme.OpWriteUncorrectable {
 			row("write protected", ioOf(op, wrongReadOnly, 9, 1), data(1), nvme.StatusNamespaceWriteProtected, nowhere, 9)
 		}
 	}
@@ -246,6 +247,8 @@ func wrongOthers() []wrongField {
 		{"fused Read", ioQueue, fused(nvme.OpRead, nvme.FuseFirst), wrongBlock, nvme.StatusInvalidField, 1, 6},
 		{"Flush of none", ioQueue, flush(7), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Flush of 0", ioQueue, flush(0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Read of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpRead, 1, 38, 4), 4 * wrongBlock, nvme.StatusUnrecoveredRead, nowhere, 40},
+		{"Verify of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpVerify, 1, 40, 1), 0, nvme.StatusUnrecoveredRead, nowhere, 40},
 		{"Compare with something else", ioQueue, ioOf(nvme.OpCompare, 1, 30, 2), 2 * wrongBlock, nvme.StatusCompareFailure, nowhere, 31},
 	}
 }
@@ -332,7 +335,7 @@ type wrongSender struct {
 	count [2]uint64 // errors so far, of h and of d
 }
 
-// prepare makes block 31 of namespace 1 the only one that isn't zero.
+// prepare makes block 31 of namespace 1 the only one that isn't zero, and block 40 unreadable.
 func (w *wrongSender) prepare() {
 	w.t.Helper()
 	ns, err := w.h.Namespace(w.t.Context(), 1)
@@ -342,6 +345,10 @@ func (w *wrongSender) prepare() {
 	b := make([]byte, wrongBlock)
 	b[wrongBlock-1] = 1
 	if _, err := ns.WriteAt(w.t.Context(), b, 31*wrongBlock); err != nil {
+		w.t.Fatal(err)
+	}
+	r := host.Request{Cmd: ioOf(nvme.OpWriteUncorrectable, 1, 40, 1)}
+	if err := w.h.Queues()[0].Do(w.t.Context(), &r); err != nil {
 		w.t.Fatal(err)
 	}
 }

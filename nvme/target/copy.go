@@ -68,7 +68,10 @@ func (r *Request) haveCopyRanges() {
 		case d.SLBA < to+total && to < d.SLBA+uint64(d.Blocks):
 			st = nvme.StatusOverlappingRange
 			r.atBlock(max(d.SLBA, to))
-		default:
+		case e.ns.state.Load()&nsDamaged != 0:
+			st = r.readable(blockRange{d.SLBA, d.SLBA + uint64(d.Blocks)})
+		}
+		if st.OK() {
 			continue
 		}
 		r.CQE.SetDW0(uint32(i)) // the first range that was not copied
@@ -106,6 +109,9 @@ func (r *Request) nextCopy() bool {
 	}
 	if at.left == 0 {
 		if c.pos == c.end {
+			if e.ns.state.Load()&nsDamaged != 0 {
+				e.chainDone = (*Request).copied
+			}
 			r.endChain(nvme.StatusSuccess)
 			return false
 		}
@@ -119,4 +125,11 @@ func (r *Request) nextCopy() bool {
 	e.io.Bufs = append(e.io.Bufs[:0], c.piece.bytes[:n])
 	at.from, at.left, at.written = at.from+n, at.left-n, false
 	return true
+}
+
+// copied ends a Copy to blocks some of which may be marked uncorrectable.
+func (r *Request) copied(nvme.Status) {
+	e := &r.engine
+	to := blockRange{r.Cmd.SLBA(), uint64(e.chain.copy.to) >> e.ns.shift}
+	r.changeMarks(func(old []blockRange) []blockRange { return without(old, to) })
 }

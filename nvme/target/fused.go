@@ -155,7 +155,10 @@ func (r *Request) runFused(ns *Namespace) {
 		}
 		half.engine.ns = ns
 	}
-	// Of the two the Write is what hosts are kept from.
+	if st := compare.permission(ns.state.Load()); !st.OK() {
+		r.endFused(ns, st, nvme.StatusAbortFailedFused)
+		return
+	}
 	if st := r.permission(ns.state.Load()); !st.OK() {
 		r.endFused(ns, nvme.StatusAbortFailedFused, st)
 		return
@@ -183,7 +186,7 @@ func (r *Request) fusedWritten() {
 	if err := r.engine.io.Err; err != nil {
 		st = r.volumeStatus(err)
 	}
-	r.endFused(r.engine.ns, nvme.StatusSuccess, st)
+	r.endFused(r.engine.ns, nvme.StatusSuccess, st) // its blocks were readable, so none is marked
 }
 
 // endFused responds to both and lets others at the namespace. r is the Write.

@@ -12,6 +12,7 @@ import (
 const (
 	nsRemoved  uint32 = 1 << iota // gone, or going
 	nsClosed                      // somebody has the namespace alone, or waits for that
+	nsDamaged                     // blocks are marked uncorrectable
 	nsReserved                    // a host, or all registrants, hold a reservation
 	nsBarred                      // its ANA group can't be reached through some port
 )
@@ -81,7 +82,15 @@ func (r *Request) permission(s uint32) nvme.Status {
 		}
 	}
 	if s&nsReserved != 0 {
-		return r.reservationStatus()
+		if st := r.reservationStatus(); !st.OK() {
+			return st
+		}
+	}
+	if s&nsDamaged != 0 {
+		switch r.Cmd.Opcode() {
+		case nvme.OpRead, nvme.OpCompare, nvme.OpVerify:
+			return r.readable(r.commandRange())
+		}
 	}
 	return nvme.StatusSuccess
 }

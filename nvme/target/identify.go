@@ -212,7 +212,7 @@ func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.SQES, p.CQES = 0x66, 0x44
 	p.NN, p.MNAN = c.sub.nn(), c.sub.nn()
 	p.ONCS = nvme.ONCSCompare | nvme.ONCSDSM | nvme.ONCSWriteZeroes | nvme.ONCSTimestamp | nvme.ONCSVerify | nvme.ONCSCopy |
-		nvme.ONCSReservations
+		nvme.ONCSReservations | nvme.ONCSWriteUncorrectable
 	p.CDFS = 1 << nvme.CopyFormat0
 	p.FUSES = nvme.FUSESCompareWrite
 	// Compare and Write is atomic whatever its length; this is what all block sizes allow.

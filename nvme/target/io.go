@@ -27,6 +27,8 @@ func (r *Request) io() {
 		r.verify()
 	case nvme.OpCopy:
 		r.copyBlocks()
+	case nvme.OpWriteUncorrectable:
+		r.writeUncorrectable()
 	case nvme.OpResvRegister, nvme.OpResvAcquire, nvme.OpResvRelease:
 		r.reservationCommand()
 	case nvme.OpResvReport:
@@ -45,16 +47,26 @@ func (r *Request) writable() bool {
 	return true
 }
 
-// blocks reads SLBA and NLB, checks them, and sets the range of e.io. It responds and returns
-// false where they are beyond the end of the namespace.
-func (r *Request) blocks(op blockdev.Op) bool {
-	e := &r.engine
+// inRange responds and returns false where the blocks of the command are beyond the end of the
+// namespace.
+func (r *Request) inRange() bool {
 	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
-	if size := e.ns.blocks.Load(); slba >= size || n > size-slba {
+	if size := r.engine.ns.blocks.Load(); slba >= size || n > size-slba {
 		r.atBlock(max(slba, size))
 		r.fail(nvme.StatusLBAOutOfRange, offCDW10)
 		return false
 	}
+	return true
+}
+
+// blocks reads SLBA and NLB, checks them, and sets the range of e.io. It responds and returns
+// false where they are beyond the end of the namespace.
+func (r *Request) blocks(op blockdev.Op) bool {
+	if !r.inRange() {
+		return false
+	}
+	e := &r.engine
+	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
 	e.io.Op, e.io.FUA, e.io.MayUnmap = op, false, false
 	e.io.Offset, e.io.Length = int64(slba<<e.ns.shift), int64(n<<e.ns.shift)
 	e.io.Bufs = e.io.Bufs[:0]
@@ -185,6 +197,10 @@ func (r *Request) writeVolume() {
 func (r *Request) volumeDone() {
 	if err := r.engine.io.Err; err != nil {
 		r.volumeFailed(err)
+		return
+	}
+	if r.engine.ns.state.Load()&nsDamaged != 0 && r.engine.io.Op != blockdev.OpFlush {
+		r.healed()
 		return
 	}
 	r.respond(nvme.StatusSuccess)

@@ -197,7 +197,8 @@ func (l *errorLog) add(r *Request, qid uint16, st nvme.Status) nvme.Status {
 // hasSLBA says whether a command of an I/O queue names blocks in dwords 10 and 11.
 func hasSLBA(op nvme.Opcode) bool {
 	switch op {
-	case nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpWriteZeroes, nvme.OpVerify, nvme.OpCopy:
+	case nvme.OpRead, nvme.OpWrite, nvme.OpCompare, nvme.OpWriteZeroes, nvme.OpVerify, nvme.OpCopy,
+		nvme.OpWriteUncorrectable:
 		return true
 	}
 	return false

@@ -34,6 +34,7 @@ type Namespace struct {
 	state   atomic.Uint32 // nsRemoved …: 0 where commands just go on
 	gate    gate
 	resv    reservations
+	bad     badBlocks
 	drained chan struct{} // told, with room for one, when a shard of a removed namespace is idle
 	shards  [nsShards]nsShard
 }

@@ -367,7 +367,9 @@ func (s *memStore) Save(name string, data []byte) error {
 // what can't be saved doesn't happen.
 func TestReservationPersists(t *testing.T) {
 	store := &memStore{kept: map[string][]byte{}}
-	start := func() *Target { return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512)) }
+	start := func() *Target {
+		return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+	}
 	tg := start()
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
 	persist := func(p nvme.CPTPL, key uint64) resvOp {

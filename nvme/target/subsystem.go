@@ -3,6 +3,7 @@ package target
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -153,7 +154,7 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
-	if err := ns.loadReservation(); err != nil {
+	if err := errors.Join(ns.loadReservation(), ns.loadBad()); err != nil {
 		return nil, fmt.Errorf("target: subsystem %s: namespace %d: %w", s.nqn, nsid, err)
 	}
 	table[nsid-1] = ns

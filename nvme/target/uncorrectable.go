@@ -1,0 +1,181 @@
+package target
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// badBlocks are the blocks that hosts marked with Write Uncorrectable: they read as media errors
+// until they are written. They lie in the Store where there is one, for the marks are as durable
+// as data.
+type badBlocks struct {
+	mu     sync.Mutex
+	ranges []blockRange // ascending, with room between them
+}
+
+// blockRange is blocks from first on, and before end.
+type blockRange struct {
+	First uint64 `json:"first"`
+	End   uint64 `json:"end"`
+}
+
+// maxBadRanges bounds what hosts can have the target remember.
+const maxBadRanges = 4096
+
+// first is the first marked block in a range; false where there is none.
+func (b *badBlocks) first(r blockRange) (uint64, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, have := range b.ranges {
+		if have.First < r.End && r.First < have.End {
+			return max(have.First, r.First), true
+		}
+	}
+	return 0, false
+}
+
+// without is ranges with one cut out.
+func without(ranges []blockRange, cut blockRange) (out []blockRange) {
+	for _, r := range ranges {
+		if cut.First >= r.End || r.First >= cut.End {
+			out = append(out, r)
+			continue
+		}
+		if r.First < cut.First {
+			out = append(out, blockRange{r.First, cut.First})
+		}
+		if cut.End < r.End {
+			out = append(out, blockRange{cut.End, r.End})
+		}
+	}
+	return out
+}
+
+// with is ranges with one more, joined to those that it touches.
+func with(ranges []blockRange, add blockRange) []blockRange {
+	var out []blockRange
+	for _, r := range ranges {
+		if add.First <= r.End && r.First <= add.End {
+			add = blockRange{min(add.First, r.First), max(add.End, r.End)}
+		} else {
+			out = append(out, r)
+		}
+	}
+	out = append(out, add)
+	slices.SortFunc(out, func(a, b blockRange) int {
+		if a.First < b.First {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// mark changes the marks by f, durably where they can be.
+func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
+	b := &ns.bad
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := f(slices.Clone(b.ranges))
+	if len(next) > maxBadRanges {
+		return fmt.Errorf("namespace %d: %w: %d ranges are marked uncorrectable", ns.nsid, ErrLimit, len(b.ranges))
+	}
+	if store := ns.sub.t.store; store != nil && !slices.Equal(next, b.ranges) {
+		data, err := json.Marshal(next)
+		if err == nil {
+			err = store.Save(ns.badName(), append(data, '\n'))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	ns.useBad(next)
+	return nil
+}
+
+// useBad puts marks into force. Called with the marks' mu held, or before anybody uses them.
+func (ns *Namespace) useBad(ranges []blockRange) {
+	ns.bad.ranges = ranges
+	if len(ranges) > 0 {
+		ns.state.Or(nsDamaged)
+	} else {
+		ns.state.And(^nsDamaged)
+	}
+}
+
+func (ns *Namespace) badName() string { return "uncorrectable-" + nvme.HostID(ns.uuid).String() }
+
+// loadBad brings back the marks that were saved.
+func (ns *Namespace) loadBad() error {
+	if ns.sub.t.store == nil {
+		return nil
+	}
+	data, err := ns.sub.t.store.Load(ns.badName())
+	if err != nil || data == nil {
+		return err
+	}
+	var saved, ranges []blockRange
+	if err := json.Unmarshal(data, &saved); err != nil {
+		return fmt.Errorf("saved marks %s: %w", ns.badName(), err)
+	}
+	for _, r := range saved {
+		if r.First >= r.End {
+			return fmt.Errorf("saved marks %s: range from %d to %d", ns.badName(), r.First, r.End)
+		}
+		ranges = with(ranges, r)
+	}
+	ns.useBad(ranges)
+	return nil
+}
+
+// commandRange is the range of a command that names blocks.
+func (r *Request) commandRange() blockRange {
+	slba := r.Cmd.SLBA()
+	return blockRange{slba, slba + uint64(r.Cmd.Blocks())}
+}
+
+// writeUncorrectable executes Write Uncorrectable.
+func (r *Request) writeUncorrectable() {
+	if !r.namespace() || !r.writable() || !r.inRange() {
+		return
+	}
+	r.changeMarks(func(old []blockRange) []blockRange { return with(old, r.commandRange()) })
+}
+
+// healed ends a write of blocks some of which may be marked.
+func (r *Request) healed() {
+	r.changeMarks(func(old []blockRange) []blockRange { return without(old, r.commandRange()) })
+}
+
+// changeMarks changes the marks and ends the command, elsewhere where that takes time.
+func (r *Request) changeMarks(f func([]blockRange) []blockRange) {
+	change := func() {
+		if err := r.engine.ns.mark(f); err != nil {
+			r.engine.q.t.log.Warn("uncorrectable blocks not saved: the command fails", "subsystem", r.engine.ns.sub.nqn,
+				"nsid", r.engine.ns.nsid, "err", err)
+			r.respond(nvme.StatusInternalError)
+			return
+		}
+		r.respond(nvme.StatusSuccess)
+	}
+	if r.engine.q.t.store == nil {
+		change()
+		return
+	}
+	go change()
+}
+
+// readable is success where none of the blocks that a command reads is marked.
+func (r *Request) readable(blocks blockRange) nvme.Status {
+	bad, found := r.engine.ns.bad.first(blocks)
+	if !found {
+		return nvme.StatusSuccess
+	}
+	r.engine.ns.mediaErrors.Add(1)
+	r.atBlock(bad)
+	return nvme.StatusUnrecoveredRead | nvme.StatusDNR
+}

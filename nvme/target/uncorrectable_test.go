@@ -1,0 +1,89 @@
+package target
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestWriteUncorrectable: marked blocks are media errors for whatever reads them, until they are
+// written; the marks outlive the target where there is a store.
+func TestWriteUncorrectable(t *testing.T) {
+	store := &memStore{kept: map[string][]byte{}}
+	v := newTestVolume(1<<20, 512)
+	start := func() (*Target, *session) {
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+		return tg, connect(t, tg, testNQN)
+	}
+	_, s := start()
+	data := make([]byte, 16*512)
+	const bad = nvme.StatusUnrecoveredRead | dnr
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 4, 0), nil)
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 104, 4, 0), nil)
+	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpCompare, nvme.OpVerify} {
+		s.io.fails(ioCommand(op, 96, 16, 0), data, bad)
+		if e := lastError(s.admin); e.LBA != 100 {
+			t.Errorf("%#x: LBA %d", op, e.LBA)
+		}
+		s.io.fails(ioCommand(op, 106, 1, 0), data[:512], bad)
+		s.io.must(ioCommand(op, 96, 4, 0), data[:4*512])
+		s.io.must(ioCommand(op, 108, 4, 0), data[:4*512])
+	}
+	cmd, ranges := copyCommand(500, 0, nvme.CopyRange{SLBA: 0, Blocks: 1}, nvme.CopyRange{SLBA: 100, Blocks: 1})
+	if cqe := s.io.fails(cmd, ranges, bad); cqe.DW0() != 1 {
+		t.Errorf("Copy: first range not copied %d", cqe.DW0())
+	}
+	if a, b := compareAndWrite(s.io, 100, data[:512], data[:512], 512); a != bad || b != nvme.StatusAbortFailedFused {
+		t.Errorf("Compare and Write: %#x and %#x", uint16(a), uint16(b))
+	}
+	s.io.must(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
+	s.close()
+
+	tg, s := start()
+	s.io.fails(ioCommand(nvme.OpRead, 107, 1, 0), data[:512], bad)
+	s.io.must(ioCommand(nvme.OpWrite, 102, 2, 0), data[:1024])
+	s.io.must(ioCommand(nvme.OpRead, 102, 2, 0), data[:1024])
+	s.io.must(ioCommand(nvme.OpWriteZeroes, 107, 1, 0), nil)
+	cmd, ranges = copyCommand(105, 0, nvme.CopyRange{SLBA: 0, Blocks: 1})
+	s.io.must(cmd, ranges)
+	ns := tg.Subsystem(testNQN).namespace(1)
+	if want := []blockRange{{100, 102}, {104, 105}, {106, 107}}; !slices.Equal(ns.bad.ranges, want) {
+		t.Errorf("marked %v, want %v", ns.bad.ranges, want)
+	}
+	s.io.must(ioCommand(nvme.OpWrite, 96, 16, 0), data)
+	if ns.state.Load() != 0 {
+		t.Errorf("state bits %#x are left", ns.state.Load())
+	}
+	s.io.fails(ioCommand(nvme.OpWriteUncorrectable, 2047, 2, 0), nil, nvme.StatusLBAOutOfRange|dnr)
+	page := make([]byte, nvme.SMARTLogSize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 1, Length: nvme.SMARTLogSize}), page)
+	var smart nvme.SMARTLog
+	if err := smart.Parse(page); err != nil || smart.MediaErrors.Uint64() != 1 {
+		t.Errorf("%v media errors, %v", smart.MediaErrors, err)
+	}
+	s.close()
+	_, s = start()
+	s.io.must(ioCommand(nvme.OpRead, 96, 16, 0), data)
+	s.close()
+}
+
+func TestBlockRanges(t *testing.T) {
+	var r []blockRange
+	for _, add := range []blockRange{{10, 20}, {30, 40}, {25, 26}, {20, 22}} {
+		r = with(r, add)
+	}
+	if want := []blockRange{{10, 22}, {25, 26}, {30, 40}}; !slices.Equal(r, want) {
+		t.Errorf("%v, want %v", r, want)
+	}
+	r = with(r, blockRange{15, 35})
+	if want := []blockRange{{10, 40}}; !slices.Equal(r, want) {
+		t.Errorf("%v, want %v", r, want)
+	}
+	r = without(r, blockRange{0, 11})
+	r = without(r, blockRange{20, 30})
+	r = without(r, blockRange{39, 99})
+	if want := []blockRange{{11, 20}, {30, 39}}; !slices.Equal(r, want) {
+		t.Errorf("%v, want %v", r, want)
+	}
+}
