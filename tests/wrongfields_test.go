@@ -175,7 +175,7 @@ func wrongFeatures() []wrongField {
 		{"Set Features, sensor 3", adminQueue, setFeatureOf(nvme.FeatTempThreshold, 0, 3<<16), 0, nvme.StatusInvalidField, 46, 0},
 		{"Set Features, threshold type 3", adminQueue, setFeatureOf(nvme.FeatTempThreshold, 0, 3<<20), 0, nvme.StatusInvalidField, bit(46, 4), 0},
 		{"Set Features, DULBE", adminQueue, setFeatureOf(nvme.FeatErrorRecovery, 0, 1<<16), 0, nvme.StatusInvalidField, 46, 0},
-		{"Set Features, no write cache", adminQueue, setFeatureOf(nvme.FeatVolatileWC, 0, 0), 0, nvme.StatusFeatureNotChangeable, 44, 0},
+		{"Set Features, write cache where there is none", adminQueue, setFeatureOf(nvme.FeatVolatileWC, 0, 0), 0, nvme.StatusInvalidField, 40, 0},
 		{"Set Features, 65536 submission queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0xffff), 0, nvme.StatusInvalidField, 44, 0},
 		{"Set Features, 65536 completion queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0xffff0000), 0, nvme.StatusInvalidField, 46, 0},
 		{"Set Features, queues after queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0), 0, nvme.StatusCommandSequence, nowhere, 0},
@@ -247,8 +247,8 @@ func wrongOthers() []wrongField {
 		{"fused Read", ioQueue, fused(nvme.OpRead, nvme.FuseFirst), wrongBlock, nvme.StatusInvalidField, 1, 6},
 		{"Flush of none", ioQueue, flush(7), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Flush of 0", ioQueue, flush(0), 0, nvme.StatusInvalidNamespace, 4, 0},
-		{"Read of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpRead, 1, 38, 4), 4 * wrongBlock, nvme.StatusUnrecoveredRead, nowhere, 40},
-		{"Verify of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpVerify, 1, 40, 1), 0, nvme.StatusUnrecoveredRead, nowhere, 40},
+		{"Read of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpRead, 1, 3998, 4), 4 * wrongBlock, nvme.StatusUnrecoveredRead, nowhere, 4000},
+		{"Verify of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpVerify, 1, 4000, 1), 0, nvme.StatusUnrecoveredRead, nowhere, 4000},
 		{"Compare with something else", ioQueue, ioOf(nvme.OpCompare, 1, 30, 2), 2 * wrongBlock, nvme.StatusCompareFailure, nowhere, 31},
 	}
 }
@@ -335,7 +335,7 @@ type wrongSender struct {
 	count [2]uint64 // errors so far, of h and of d
 }
 
-// prepare makes block 31 of namespace 1 the only one that isn't zero, and block 40 unreadable.
+// prepare makes block 31 of namespace 1 the only one that isn't zero, and block 4000 unreadable.
 func (w *wrongSender) prepare() {
 	w.t.Helper()
 	ns, err := w.h.Namespace(w.t.Context(), 1)
@@ -347,7 +347,7 @@ func (w *wrongSender) prepare() {
 	if _, err := ns.WriteAt(w.t.Context(), b, 31*wrongBlock); err != nil {
 		w.t.Fatal(err)
 	}
-	r := host.Request{Cmd: ioOf(nvme.OpWriteUncorrectable, 1, 40, 1)}
+	r := host.Request{Cmd: ioOf(nvme.OpWriteUncorrectable, 1, 4000, 1)}
 	if err := w.h.Queues()[0].Do(w.t.Context(), &r); err != nil {
 		w.t.Fatal(err)
 	}
