@@ -2,13 +2,13 @@ package lab
 
 // packages are those that the tools come from.
 var packages = []string{
-	"busybox-static", "dash", "kmod", "nvme-cli", "fio", "iproute2", "rdma-core", "ibverbs-utils",
+	"busybox-static", "dash", "bash", "kmod", "nvme-cli", "fio", "iproute2", "rdma-core", "ibverbs-utils",
 	"ibverbs-providers", "rdmacm-utils", "perftest", "e2fsprogs", "util-linux", "mount", "coreutils",
 }
 
 // tools are the programs of an image, under usr; the rest is busybox.
 var tools = []string{
-	"bin/dash", "bin/kmod", "bin/busybox",
+	"bin/dash", "bin/bash", "bin/kmod", "bin/busybox",
 	"sbin/nvme", "bin/fio",
 	"bin/ip", "sbin/ip", "sbin/tc", "bin/rdma", "bin/ss",
 	"bin/ibv_devinfo", "bin/ibv_rc_pingpong", "bin/rping", "bin/ib_write_bw", "bin/ib_read_bw", "bin/ib_send_bw", "bin/ib_atomic_bw",

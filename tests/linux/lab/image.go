@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Kernels are the versions that tests run against; a Debian may lack one.
@@ -135,13 +136,30 @@ func cached(ctx context.Context, cache, version, release string, debs []string) 
 	}
 	base := filepath.Join(cache, version+"-"+hex.EncodeToString(sum.Sum(nil)[:8]))
 	image := &Image{Version: version, Release: release, Kernel: base + ".vmlinux", Files: base + ".cpio"}
-	if _, err := os.Stat(image.Files); err == nil {
+	now := time.Now()
+	if os.Chtimes(image.Kernel, now, now) == nil && os.Chtimes(image.Files, now, now) == nil {
 		return image, nil
 	}
+	prune(cache, now.Add(-unusedFor))
 	if err := image.make(ctx, debs); err != nil {
 		return nil, err
 	}
 	return image, nil
+}
+
+// unusedFor is how long an image that nobody uses stays in the cache.
+const unusedFor = 7 * 24 * time.Hour
+
+// prune removes the images that were not used since then.
+func prune(cache string, since time.Time) {
+	for _, kind := range []string{"*.vmlinux", "*.cpio"} {
+		names, _ := filepath.Glob(filepath.Join(cache, kind))
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil && info.ModTime().Before(since) {
+				_ = os.Remove(name)
+			}
+		}
+	}
 }
 
 // make makes both files; the archive comes last, and by renaming, so that one that exists is whole.

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/tests/linux/control"
 )
 
@@ -137,6 +139,9 @@ func (m *Machine) arguments() []string {
 	}
 	if m.Shell {
 		kernel = append(kernel, "lab.shell=1")
+		if w, err := unix.IoctlGetWinsize(int(os.Stdin.Fd()), unix.TIOCGWINSZ); err == nil {
+			kernel = append(kernel, fmt.Sprintf("lab.rows=%d", w.Row), fmt.Sprintf("lab.columns=%d", w.Col))
+		}
 	}
 	return []string{
 		"-name", m.Name, "-accel", "tcg,thread=multi,tb-size=256",

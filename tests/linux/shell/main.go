@@ -47,7 +47,7 @@ func prepareAll() error {
 // start runs a program beside the machine; it writes to the terminal, and so does its end if it
 // isn't stopped.
 func start(line []string) (stop func(), err error) {
-	cmd := exec.Command(line[0], line[1:]...) //nolint:gosec // the user's own
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
