@@ -3,10 +3,13 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -215,8 +218,10 @@ func TestBenchRate(t *testing.T) {
 	const stall = 400 * time.Millisecond
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	for _, transport := range transports {
-		p := tgt.startInit(t, transport, "bench", args("--rw randread --rate_iops 1000 --iodepth 4 --runtime 2s -o json")...)
-		eventually(t, cliTimeout, "it has begun", func() bool { return time.Since(p.began) > 700*time.Millisecond })
+		figures := freeAddr(t).String() + ":" + metricsPort
+		p := tgt.startInit(t, transport, "bench",
+			args("--rw randread --rate_iops 1000 --iodepth 4 --runtime 2s -o json --metrics "+figures)...)
+		eventually(t, cliTimeout, "it has begun", func() bool { return begun(t, figures) })
 		tgt.signal(syscall.SIGSTOP)
 		time.Sleep(stall)
 		tgt.signal(syscall.SIGCONT)
@@ -230,6 +235,21 @@ func TestBenchRate(t *testing.T) {
 			t.Errorf("%s: p90 of %v operations is %.1f ms, want more than 50", transport, s.Total, p90/1e6)
 		}
 	}
+}
+
+// begun tells that an initiator that serves its figures there has completed operations.
+func begun(t *testing.T, figures string) bool {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+figures+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false // not yet
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return err == nil && regexp.MustCompile(`bench_ios_total\{op="read"\} [1-9]`).Match(b)
 }
 
 // Many controllers at once: some have jobs, the others are held, and all are gone in the end.
