@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// work is one measurement.
+type work struct {
+	file    string
+	size    int64
+	path    path
+	write   bool
+	bs      int
+	depth   int
+	runtime time.Duration
+}
+
+// fill writes the whole file, so that everything is allocated and in the page cache.
+func fill(p *plan) error {
+	_, err := os.Stat(p.file)
+	o := blockdev.Options{IO: blockdev.IOBuffered, Preallocate: true}
+	if errors.Is(err, os.ErrNotExist) {
+		o.Size = p.size
+	}
+	v, err := blockdev.OpenFile(p.file, o)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	p.size = min(p.size, v.Info().Size)
+	b := make([]byte, 1<<20)
+	done := make(chan error, 1)
+	r := &blockdev.Request{Op: blockdev.OpWrite, Complete: func(r *blockdev.Request) { done <- r.Err }}
+	for off := int64(0); off < p.size; off += r.Length {
+		r.Offset, r.Length = off, min(int64(len(b)), p.size-off)
+		r.Bufs = [][]byte{b[:r.Length]}
+		v.Submit(r)
+		if err := <-done; err != nil {
+			return err
+		}
+	}
+	r.Op, r.Bufs = blockdev.OpFlush, nil
+	v.Submit(r)
+	return <-done
+}
+
+// volume measures the volume: requests a second.
+func (w *work) volume() (float64, error) {
+	v, err := blockdev.OpenFile(w.file, blockdev.Options{IO: w.path.mode})
+	if err != nil {
+		return 0, err
+	}
+	defer v.Close()
+	mem, err := unix.Mmap(-1, 0, w.bs*w.depth, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	if g, ok := v.(blockdev.Registrar); ok {
+		if unregister, err := g.Register(mem); err == nil {
+			defer unregister()
+		}
+	}
+	var all sync.WaitGroup
+	slots := make([]*slot, w.depth)
+	began := time.Now()
+	for i := range slots {
+		slots[i] = newSlot(w, v, mem[i*w.bs:][:w.bs], began.Add(w.runtime), all.Done)
+		all.Add(1)
+		go slots[i].pump()
+	}
+	all.Wait()
+	took := time.Since(began)
+	n := 0
+	for _, s := range slots {
+		if s.r.Err != nil {
+			return 0, s.r.Err
+		}
+		n += s.done
+	}
+	return float64(n) / took.Seconds(), nil
+}
+
+// slot is a request that is submitted again as soon as it is answered.
+type slot struct {
+	v      blockdev.Volume
+	r      blockdev.Request
+	blocks int64
+	rnd    *rand.Rand
+	until  time.Time
+	end    func()
+	state  atomic.Int32
+	done   int
+}
+
+// States of a slot: Submit has not returned, it has, or the answer came before it did.
+const (
+	submitting = iota
+	waiting
+	answered
+)
+
+func newSlot(w *work, v blockdev.Volume, buf []byte, until time.Time, end func()) *slot {
+	s := &slot{v: v, blocks: w.size / int64(w.bs), until: until, end: end, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0))}
+	s.r = blockdev.Request{Op: blockdev.OpRead, Length: int64(w.bs), Bufs: [][]byte{buf}, Complete: s.complete}
+	if w.write {
+		s.r.Op = blockdev.OpWrite
+	}
+	return s
+}
+
+// pump submits until an answer is to come later, or the time is over.
+func (s *slot) pump() {
+	for {
+		s.r.Offset = s.rnd.Int64N(s.blocks) * s.r.Length
+		s.state.Store(submitting)
+		s.v.Submit(&s.r)
+		if s.state.CompareAndSwap(submitting, waiting) {
+			return // complete goes on
+		}
+		if s.over() {
+			return
+		}
+	}
+}
+
+func (s *slot) complete(*blockdev.Request) {
+	s.done++
+	if s.state.CompareAndSwap(submitting, answered) {
+		return // pump goes on
+	}
+	if !s.over() {
+		s.pump()
+	}
+}
+
+// over ends the slot where its time is over. Asking for the time is cheap beside a request.
+func (s *slot) over() bool {
+	if s.r.Err == nil && time.Now().Before(s.until) {
+		return false
+	}
+	s.end()
+	return true
+}
