@@ -281,3 +281,31 @@ func readJobs(t *testing.T, out string) fioJobs {
 	}
 	return r.Jobs
 }
+
+// The commands of docs/bench.md do what it says, with its job file; here for a moment each.
+func TestBenchDocument(t *testing.T) {
+	b, err := os.ReadFile("../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	_, file, _ := strings.Cut(string(b), "```ini\n")
+	file, _, _ = strings.Cut(file, "```")
+	writeText(t, dir+"/jobs.fio", file)
+	tgt := startTarget(t, "--volume", "mem:64MiB")
+	ran := 0
+	for line := range strings.Lines(string(b)) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		if !ok {
+			continue
+		}
+		ran++
+		if strings.Contains(command, "--runtime") || strings.Contains(command, ".fio") {
+			command += " --runtime 50ms" // the last one counts
+		}
+		shell(t, dir, strings.ReplaceAll(command, "127.0.0.1", tgt.addr.String()))
+	}
+	if ran < 8 {
+		t.Errorf("%d commands were found", ran)
+	}
+}
