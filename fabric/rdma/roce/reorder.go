@@ -34,7 +34,13 @@ func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlo
 func (q *qp) hold(p *wire.Packet) bool {
 	d, rs := q.d, &q.resp
 	switch p.Opcode.Kind() {
-	case wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindAtomic:
+	case wire.KindSend, wire.KindWrite:
+	case wire.KindReadRequest, wire.KindAtomic:
+		// Another peer repeats these and asks for their answers then. Linux's rxe would see
+		// answers to what it hasn't repeated yet, and breaks the connection (see dropFrom).
+		if !q.selective {
+			return false
+		}
 	default:
 		return false
 	}

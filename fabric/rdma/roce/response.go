@@ -96,9 +96,11 @@ func (u *responseQueue) pushAtomic(psn wire.PSN, value uint64) {
 }
 
 // dropFrom takes away the newest answers as far as they concern psn or later, and reports
-// whether a NAK was among them.
+// whether a NAK was among them. The answer to a READ that has begun to leave goes on: Linux's rxe
+// forgets at an ACK in the midst of it, even an old one, that it had a FIRST, and takes the next
+// MIDDLE for an error of ours.
 func (u *responseQueue) dropFrom(psn wire.PSN) (nak bool) {
-	for u.n > 0 && psn.Before(u.back().end) {
+	for u.n > 0 && psn.Before(u.back().end) && !u.back().started {
 		if r := u.back(); r.kind == responseAck && !r.syndrome.IsACK() {
 			nak = true
 		}
