@@ -20,7 +20,7 @@ func testFileSystem(t *testing.T, p *peer, fs *fileSystem) {
 	if fs.volume == "" {
 		t.Fatal("no volume")
 	}
-	serve(t, "--volume", fs.volume, "--size", "256MiB", "--buffered")
+	serve(t, "--volume", fs.volume, "--size", "256MiB")
 	if fs.sums != "" {
 		t.Run("of-another", func(t *testing.T) {
 			dev := p.connect(t, "tcp")
