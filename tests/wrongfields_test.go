@@ -227,6 +227,9 @@ func wrongOthers() []wrongField {
 	copyTo := func(nsid uint32, to uint64, n int) nvme.Command {
 		return make1(func(c *nvme.Command) { c.SetCopy(nsid, to, n, 0) })
 	}
+	format := func(nsid uint32, lbaf int, ses nvme.SecureErase) nvme.Command {
+		return make1(func(c *nvme.Command) { c.SetFormat(nsid, lbaf, ses) })
+	}
 	fused := func(op nvme.Opcode, f nvme.Fuse) nvme.Command {
 		c := ioOf(op, 1, 6, 1)
 		c.SetFuse(f)
@@ -245,6 +248,13 @@ func wrongOthers() []wrongField {
 		{"Copy to behind the end", ioQueue, copyTo(1, wrongBlocks, 1), 32, nvme.StatusLBAOutOfRange, 40, wrongBlocks},
 		{"Copy onto itself", ioQueue, copyTo(1, 0, 1), 32, nvme.StatusOverlappingRange, nowhere, 0},
 		{"fused Read", ioQueue, fused(nvme.OpRead, nvme.FuseFirst), wrongBlock, nvme.StatusInvalidField, 1, 6},
+		{"Format of none", adminQueue, format(7, 0, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Format of all", adminQueue, format(nvme.NSIDAll, 0, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Format to LBA format 1", adminQueue, format(1, 1, 0), 0, nvme.StatusInvalidFormat, 40, 0},
+		{"Format with protection", adminQueue, wrongByte(format(1, 0, 0), 40, 1<<5), 0, nvme.StatusInvalidFormat, bit(40, 5), 0},
+		{"Format, cryptographic erase", adminQueue, format(1, 0, nvme.EraseCrypto), 0, nvme.StatusInvalidField, bit(41, 1), 0},
+		{"Format, write protected", adminQueue, format(wrongReadOnly, 0, 0), 0, nvme.StatusNamespaceWriteProtected, nowhere, 0},
+		{"Format of discovery", discoveryQueue, format(1, 0, 0), 0, nvme.StatusInvalidOpcode, 0, 0},
 		{"Flush of none", ioQueue, flush(7), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Flush of 0", ioQueue, flush(0), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Read of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpRead, 1, 3998, 4), 4 * wrongBlock, nvme.StatusUnrecoveredRead, nowhere, 4000},
@@ -260,7 +270,9 @@ func wrongReservations() []wrongField {
 	acquire := func(a nvme.ResvAction, kind nvme.ResvType) nvme.Command {
 		return make1(func(c *nvme.Command) { c.SetResvAcquire(1, a, kind) })
 	}
-	release := func(a nvme.ResvAction) nvme.Command { return make1(func(c *nvme.Command) { c.SetResvRelease(1, a, 1) }) }
+	release := func(a nvme.ResvAction) nvme.Command {
+		return make1(func(c *nvme.Command) { c.SetResvRelease(1, a, 1) })
+	}
 	report := func(n int) nvme.Command { return make1(func(c *nvme.Command) { c.SetResvReport(1, n) }) }
 	const invalid, length, conflict = nvme.StatusInvalidField, nvme.StatusSGLLengthInvalid, nvme.StatusReservationConflict
 	return []wrongField{

@@ -12,12 +12,15 @@ const maxAborts = 4
 
 // abort executes Abort. What can be found are commands that wait or take long: event requests,
 // commands that wait for a namespace that somebody has alone, and those that take several operations of a volume (Compare, Verify, Copy, Dataset
-// Management, Flush of all). Everything else is with its volume or on its way out, and
+// Management, Flush of all, Format). Everything else is with its volume or on its way out, and
 // completes soon by itself.
 func (r *Request) abort() {
 	c := r.engine.q.ctrl
 	sqid, cid := r.Cmd.AbortSQID(), r.Cmd.AbortCID()
 	if sqid == 0 {
+		if c.admin.chains.abort(cid, r) {
+			return // it is answered with the end of the chain
+		}
 		r.abortWaiting(c.takeEventRequest(cid))
 		return
 	}

@@ -19,15 +19,34 @@ func (r *Request) admin() {
 		r.asyncEvent()
 	case nvme.OpAbort:
 		r.abort()
+	case nvme.OpFormat:
+		r.adminIO((*Request).format)
 	default:
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
 	}
 }
 
+// adminIO executes a command that only I/O controllers have.
+func (r *Request) adminIO(execute func(*Request)) {
+	if r.engine.q.ctrl.sub.discovery {
+		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+		return
+	}
+	execute(r)
+}
+
 // adminOpcodes and ioOpcodes are the commands of an I/O controller, for the effects log.
 var (
-	adminOpcodes = []nvme.Opcode{nvme.OpIdentify, nvme.OpGetLogPage, nvme.OpGetFeatures,
-		nvme.OpSetFeatures, nvme.OpKeepAlive, nvme.OpAsyncEvent, nvme.OpAbort}
+	adminOpcodes = map[nvme.Opcode]nvme.Effects{
+		nvme.OpIdentify:    nvme.EffectSupported,
+		nvme.OpGetLogPage:  nvme.EffectSupported,
+		nvme.OpGetFeatures: nvme.EffectSupported,
+		nvme.OpSetFeatures: nvme.EffectSupported,
+		nvme.OpKeepAlive:   nvme.EffectSupported,
+		nvme.OpAsyncEvent:  nvme.EffectSupported,
+		nvme.OpAbort:       nvme.EffectSupported,
+		nvme.OpFormat:      nvme.EffectSupported | nvme.EffectContentChange,
+	}
 	ioOpcodes = map[nvme.Opcode]nvme.Effects{
 		nvme.OpFlush:              nvme.EffectSupported,
 		nvme.OpWrite:              nvme.EffectSupported | nvme.EffectContentChange,

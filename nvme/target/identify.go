@@ -218,6 +218,7 @@ func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	// Compare and Write is atomic whatever its length; this is what all block sizes allow.
 	p.ACWU = uint16(max(c.attr.MaxTransfer/blockdev.MaxBlockSize, 1) - 1)
 	p.VWC = c.identifyCache()
+	p.OACS, p.FNA = nvme.OACSFormat, nvme.FNANoBroadcast
 	p.NWPC = 1
 	p.OFCS = nvme.OFCSDisconnect
 	var total uint64

@@ -105,8 +105,8 @@ func (c *Controller) supportedLogs() []byte {
 
 func effectsLog() []byte {
 	var p nvme.EffectsLog
-	for _, op := range adminOpcodes {
-		p.Admin[op] = nvme.EffectSupported
+	for op, e := range adminOpcodes {
+		p.Admin[op] = e
 	}
 	for op, e := range ioOpcodes {
 		p.IO[op] = e

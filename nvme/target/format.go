@@ -1,0 +1,94 @@
+package target
+
+import (
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// formatStep is how many bytes one operation of Format zeroes: so that it can be aborted.
+const formatStep = 1 << 30
+
+// format executes Format NVM: all blocks read as zeroes afterwards. There is one LBA format. It
+// has the namespace alone; what hosts send meanwhile waits.
+func (r *Request) format() {
+	e := &r.engine
+	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
+	switch {
+	case ns == nil || !ns.get(e.q.shard):
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return
+	case r.Cmd.FormatLBAF() != 0:
+		ns.put(e.q.shard)
+		r.fail(nvme.StatusInvalidFormat, nvme.FormatOffLBAF)
+		return
+	case r.Cmd.FormatPI() != 0:
+		ns.put(e.q.shard)
+		r.fail(nvme.StatusInvalidFormat, nvme.FormatOffPI)
+		return
+	case r.Cmd.FormatSES() > nvme.EraseUser:
+		ns.put(e.q.shard)
+		r.fail(nvme.StatusInvalidField, nvme.FormatOffSES)
+		return
+	}
+	e.ns = ns
+	if !r.allowed(ns.state.Load()) || !r.writable() {
+		return
+	}
+	e.ns = nil
+	ns.put(e.q.shard)
+	ns.exclude(func() { r.runFormat(ns) })
+}
+
+// runFormat zeroes the namespace, which r has alone.
+func (r *Request) runFormat(ns *Namespace) {
+	e := &r.engine
+	if !ns.get(e.q.shard) {
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		ns.include()
+		return
+	}
+	e.ns = ns
+	e.chainDone = (*Request).formatted
+	e.io.Length, e.io.Offset = 0, 0
+	r.run(0, int(ns.blocks.Load()<<ns.shift), (*Request).nextFormat)
+}
+
+func (r *Request) nextFormat() bool {
+	e := &r.engine
+	c := &e.chain
+	switch {
+	case c.started && e.io.Err != nil:
+		r.endChain(r.volumeStatus(e.io.Err))
+		return false
+	case c.pos == c.end && e.io.Op == blockdev.OpFlush:
+		r.endChain(nvme.StatusSuccess)
+		return false
+	case c.pos == c.end:
+		r.prepareFlush()
+		return true
+	}
+	n := min(c.end-c.pos, formatStep)
+	e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpWriteZeroes, false, true
+	e.io.Offset, e.io.Length, e.io.Bufs = int64(c.pos), int64(n), e.io.Bufs[:0]
+	c.pos += n
+	return true
+}
+
+// formatted lets others at the namespace again. No block is marked uncorrectable any more.
+func (r *Request) formatted(st nvme.Status) {
+	ns := r.engine.ns
+	end := func() {
+		if st.OK() && ns.state.Load()&nsDamaged != 0 {
+			if err := ns.mark(func([]blockRange) []blockRange { return nil }); err != nil {
+				st = nvme.StatusInternalError
+			}
+		}
+		r.respond(st)
+		ns.include()
+	}
+	if r.engine.q.t.store == nil {
+		end()
+		return
+	}
+	go end() // what is saved takes time
+}

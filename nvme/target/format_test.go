@@ -1,0 +1,95 @@
+package target
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func formatCommand(nsid uint32, lbaf int, ses nvme.SecureErase) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetFormat(nsid, lbaf, ses) })
+}
+
+// TestFormat: all blocks are zero and durable afterwards, what came meanwhile is executed after
+// it, and a host that may not write may not format.
+func TestFormat(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	for i := range v.data {
+		v.data[i] = 0xaa
+	}
+	tg := newTarget(t, v)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 5, 1, 0), nil)
+	v.setHold(true)
+	format := s.admin.start(formatCommand(1, 0, nvme.EraseUser), nil)
+	<-v.arrived
+	read := s.io.start(ioCommand(nvme.OpRead, 0, 8, 0), bytes.Repeat([]byte{1}, 4096))
+	if read.answered() || format.answered() {
+		t.Error("answered while the volume is being zeroed")
+	}
+	v.release()
+	if st := format.wait().Status(); st != 0 {
+		t.Errorf("status %#x", uint16(st))
+	}
+	if st := read.wait().Status(); st != 0 || !bytes.Equal(read.host, make([]byte, 4096)) {
+		t.Errorf("read: status %#x, %x…", uint16(st), read.host[:8])
+	}
+	if !bytes.Equal(v.data, make([]byte, len(v.data))) {
+		t.Error("the volume isn't zero")
+	}
+	if ops := v.ops(); len(ops) < 2 || ops[1] != blockdev.OpFlush {
+		t.Errorf("the volume was told %v", ops)
+	}
+
+	other := connectAs(t, tg, 2)
+	defer other.close()
+	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(other.io)
+	acquireAs(2, nvme.ResvAcquire, nvme.ResvWriteExclusive, 22, 0, 0).run(other.io)
+	s.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, resvConflict)
+	other.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+	releaseAs(2, nvme.ResvRelease, nvme.ResvWriteExclusive, 22, 0).run(other.io)
+
+	for _, tc := range []struct {
+		name   string
+		cmd    nvme.Command
+		status nvme.Status
+		loc    uint16
+	}{
+		{"no namespace", formatCommand(7, 0, 0), nvme.StatusInvalidNamespace, 4},
+		{"all namespaces", formatCommand(nvme.NSIDAll, 0, 0), nvme.StatusInvalidNamespace, 4},
+		{"format 1", formatCommand(1, 1, 0), nvme.StatusInvalidFormat, 40},
+		{"format 16", formatCommand(1, 16, 0), nvme.StatusInvalidFormat, 40},
+		{"protection", command(func(c *nvme.Command) { c.SetFormat(1, 0, 0); c.SetCDW(10, 1<<5) }), nvme.StatusInvalidFormat, 40 | 5<<8},
+		{"cryptographic erase", formatCommand(1, 0, nvme.EraseCrypto), nvme.StatusInvalidField, 41 | 1<<8},
+	} {
+		s.admin.fails(tc.cmd, nil, tc.status|dnr)
+		if e := lastError(s.admin); e.Location != tc.loc {
+			t.Errorf("%s: location %#x, want %#x", tc.name, e.Location, tc.loc)
+		}
+	}
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+	s.admin.fails(formatCommand(1, 0, 0), nil, nvme.StatusNamespaceWriteProtected|dnr)
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 0) }), nil)
+
+	// It fails with the volume, can be aborted, and lets others at the namespace all the same.
+	v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrCapacity})
+	s.admin.fails(formatCommand(1, 0, 0), nil, nvme.StatusCapacityExceeded|dnr)
+	v.setFail(nil)
+	v.setHold(true)
+	cmd := formatCommand(1, 0, 0)
+	cmd.SetCID(99)
+	format = s.admin.start(cmd, nil)
+	<-v.arrived
+	abort := s.admin.start(command(func(c *nvme.Command) { c.SetAbort(0, 99) }), nil)
+	v.release()
+	if st := format.wait().Status().Code(); st != nvme.StatusAbortRequested || abort.wait().DW0() != 0 {
+		t.Errorf("status %#x, result %d", uint16(st), abort.wait().DW0())
+	}
+	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	if st := tg.Subsystem(testNQN).namespace(1).state.Load(); st != 0 {
+		t.Errorf("state bits %#x are left", st)
+	}
+}
