@@ -119,6 +119,7 @@ func (s *Subsystem) Namespace(nsid uint32) *Namespace {
 func (c *Config) Clone() *Config {
 	d := *c
 	d.Listen = slices.Clone(c.Listen)
+	d.Discovery.Referrals = slices.Clone(c.Discovery.Referrals)
 	d.Subsystems = slices.Clone(c.Subsystems)
 	for i := range d.Subsystems {
 		s := &d.Subsystems[i]

@@ -97,7 +97,7 @@ type history struct {
 	p      *pair
 	actors [2]*actor
 	link   simnet.Link
-	cuts   int // still to come at most
+	cuts   int  // still to come at most
 	ended  bool // a connection is broken on purpose
 }
 
