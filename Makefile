@@ -48,7 +48,7 @@ check: ## the fast part of the tests: vet and unit tests without the race detect
 lint: ## static analysis, and the import directions
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
-fuzz: ## run every fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
+fuzz: ## run every fuzz target for FUZZTIME, as 10m, or 10000000x for as many executions
 	tests/fuzz.sh $(FUZZTIME)
 
 verify: build ## random operations against a model for TIME on every volume and transport
