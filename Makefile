@@ -14,7 +14,7 @@ POINTS   ?= 10000
 # How often `make kill` kills.
 KILLS    ?= 200
 
-.PHONY: interop crash kill speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: plots interop crash kill speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -59,6 +59,9 @@ kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowled
 
 soak: ## random work over random faults against a model, for TIME (make soak TIME=1h)
 	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
+
+plots: ## draw the plots of docs/congestion.md anew, from the simulated network
+	NVMEOF_PLOTS=$(CURDIR)/docs $(GO) test ./fabric/rdma/roce -run 'TestCongestion$$' -count=1
 
 crash: ## power failures, simulated, at POINTS points of random histories for each kind of volume
 	NVMEOF_CRASH_POINTS=$(POINTS) $(GO) test ./blockdev ./persist -run Crash -count=1 -timeout 0 -v

@@ -23,6 +23,8 @@ type connFlags struct {
 	nqn, hostNQN, hostID       string
 	queues, queueSize, kato    int
 	hdrDigest, dataDigest      bool
+	dscp                       uint8
+	priority                   int
 	plainUDP                   bool
 	busyPoll                   time.Duration
 	fault                      cli.Fault
@@ -56,6 +58,8 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "`time` that connecting may take")
 	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers by digests")
 	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data by digests")
+	fl.Uint8Var(&f.dscp, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
+	fl.IntVar(&f.priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
 	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	fl.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	fl.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; nvmetgt serve --help lists them")

@@ -42,6 +42,8 @@ type serveFlags struct {
 	pcap                              string
 	inCapsule                         cli.Size
 	queueDepth                        int
+	dscp                              uint8
+	priority                          int
 	plainUDP                          bool
 	busyPoll                          time.Duration
 	fault                             cli.Fault
@@ -68,6 +70,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net := cli.NewFlags()
 	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
 	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
+	net.Uint8Var(&f.dscp, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
+	net.IntVar(&f.priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")
@@ -106,7 +110,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB, or a --config")
 	}
 	cfg := &config.Config{
-		Network: config.Network{QueueDepth: f.queueDepth, PlainUDP: f.plainUDP, BusyPoll: new(config.Duration)},
+		Network: config.Network{QueueDepth: f.queueDepth, DSCP: f.dscp, Priority: f.priority, PlainUDP: f.plainUDP, BusyPoll: new(config.Duration)},
 		Limits:  config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
 		State:   f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
 		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,
@@ -178,7 +182,7 @@ func loadConfig(what, path string) (*config.Config, error) {
 // flagOf is the flag that gives a field of the configuration.
 var flagOf = map[string]string{
 	"listen": "--listen", "metrics": "--metrics", "control": "--control", "pcap": "--pcap", "log.level": "--log-level",
-	"network.in_capsule": "--in-capsule", "network.queue_depth": "--queue-depth",
+	"network.in_capsule": "--in-capsule", "network.queue_depth": "--queue-depth", "network.dscp": "--dscp", "network.priority": "--priority",
 	"discovery.nqn": "--discovery-nqn", "discovery.referrals": "--referral",
 	"limits.connections": "--max-connections", "limits.host_connections": "--max-host-connections",
 	"limits.queues": "--max-queues", "limits.memory": "--memory",

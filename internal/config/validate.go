@@ -25,6 +25,8 @@ const (
 const (
 	minQueueDepth    = nvme.AdminQueueSize
 	maxQueueDepth    = 1024
+	maxDSCP          = 63
+	maxPriority      = 6
 	maxInCapsuleRDMA = 16 << 10
 	maxInCapsuleTCP  = 1 << 20
 	maxBusyPoll      = 10 * time.Second
@@ -85,6 +87,12 @@ func (c *Config) TargetReferrals() []target.Referral {
 
 func (c *Config) checkNetwork() *FieldError {
 	n := &c.Network
+	if n.DSCP > maxDSCP {
+		return field("network.dscp", fmt.Sprint(n.DSCP), "want 0 to %d", maxDSCP)
+	}
+	if n.Priority < 0 || n.Priority > maxPriority {
+		return field("network.priority", fmt.Sprint(n.Priority), "want 0 (as the DSCP says) to %d", maxPriority)
+	}
 	if n.QueueDepth != 0 && (n.QueueDepth < minQueueDepth || n.QueueDepth > maxQueueDepth) {
 		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", minQueueDepth, maxQueueDepth)
 	}

@@ -25,6 +25,10 @@ type Config struct {
 	BusyPoll time.Duration
 	// TrafficClass is what most trains carry: others cost a control message each.
 	TrafficClass uint8
+	// Priority is that of the packets within this machine (SO_PRIORITY), 1 to 6, which a VLAN
+	// interface maps to a class of the link; 0 is what the kernel makes of the TrafficClass.
+	// Trains with another TrafficClass have the kernel's.
+	Priority int
 }
 
 // DefaultBuffer is the socket buffer asked for when Config names none, in bytes: a few
@@ -42,6 +46,7 @@ const NoBusyPoll = -1
 const (
 	maxBuffer   = 1 << 30
 	maxBusyPoll = 10 * time.Second
+	maxPriority = 6 // more takes CAP_NET_ADMIN
 )
 
 // Validate reports the first field that can't be.
@@ -51,6 +56,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("udp: receive buffer of %d bytes: want 0 (default) to %d", c.RecvBuffer, maxBuffer)
 	case c.SendBuffer < 0 || c.SendBuffer > maxBuffer:
 		return fmt.Errorf("udp: send buffer of %d bytes: want 0 (default) to %d", c.SendBuffer, maxBuffer)
+	case c.Priority < 0 || c.Priority > maxPriority:
+		return fmt.Errorf("udp: priority %d: want 0 (default) to %d", c.Priority, maxPriority)
 	case c.BusyPoll < NoBusyPoll || c.BusyPoll > maxBusyPoll:
 		return fmt.Errorf("udp: busy polling for %v: want 0 (default), %d (off) or up to %v", c.BusyPoll, NoBusyPoll, maxBusyPoll)
 	}

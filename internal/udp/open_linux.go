@@ -64,6 +64,9 @@ func (c *conn) setOptions(v4 bool) error {
 			{"UDP_NO_CHECK6_RX", unix.IPPROTO_UDP, unix.UDP_NO_CHECK6_RX, 1, "Linux 3.16"},
 		}
 	}
+	if c.cfg.Priority != 0 { // after the traffic class, which sets it too
+		opts = append(opts, option{"SO_PRIORITY", unix.SOL_SOCKET, unix.SO_PRIORITY, c.cfg.Priority, "Linux 2.2"})
+	}
 	for _, o := range opts {
 		if err := unix.SetsockoptInt(c.fd, o.level, o.opt, o.value); err != nil {
 			return fmt.Errorf("set %s (%s): %w", o.name, o.requirements, err)

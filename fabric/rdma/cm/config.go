@@ -9,6 +9,9 @@ import (
 // Config bounds what peers can make a Manager hold. The zero value of a field is its default. A
 // request beyond a limit is rejected with reason 3 (no resources).
 type Config struct {
+	// TrafficClass is what connections made from here ask for, in both directions: a DSCP in the
+	// upper six bits; 0 leaves it to each side.
+	TrafficClass uint8
 	// MaxConnections bounds the connections in the table, those in TIMEWAIT included; 65536.
 	MaxConnections int
 	// MaxPerPeer bounds those of one address among them; 4096.

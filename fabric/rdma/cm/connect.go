@@ -66,7 +66,8 @@ func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *REQ {
 			LocalLID: 0xffff, RemoteLID: 0xffff,
 			LocalGID: verbs.GIDFrom(r.local.Addr()), RemoteGID: verbs.GIDFrom(r.peer.Addr()),
 			FlowLabel: flowLabel(r.local.Port(), r.peer.Port()), HopLimit: defaultHopLimit,
-			ACKTimeout: m.ownACKTimeout(),
+			TrafficClass: m.cfg.TrafficClass,
+			ACKTimeout:   m.ownACKTimeout(),
 		},
 	}
 	h := PrivateHeader{r.local.Port(), r.local.Addr(), r.peer.Addr()}

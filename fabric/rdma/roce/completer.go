@@ -123,7 +123,7 @@ func (q *qp) openReadBefore(psn wire.PSN) (lost wire.PSN, ok bool) {
 func (q *qp) impliedNAK(psn wire.PSN, now time.Duration) {
 	if q.retryFrom(psn, now) {
 		q.d.counters.inc(ImpliedNAKSeqErr)
-		q.d.readWindow.lost(now, q.path.roundTrip())
+		q.path.reads.lost(now, q.path.roundTrip())
 	}
 }
 
@@ -140,7 +140,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 		q.seek(psn) // acknowledged while a retry was on its way to it
 	}
 	if r.sampleAt != 0 && r.samplePSN.Before(psn) {
-		q.path.sample(now - r.sampleAt)
+		q.path.sample(now-r.sampleAt, now)
 		r.sampleAt = 0
 	}
 	r.retries, r.rnrRetries, r.backoff, r.progressAt = 0, 0, 0, now
@@ -236,7 +236,7 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 		r.reads.pop()
 	}
 	r.readBytes -= n
-	q.d.readWindow.acked(n)
+	q.readsHere(n)
 	q.d.wakeForReads()
 	q.advance(p.PSN.Next(), now)
 }

@@ -15,6 +15,10 @@ type Config struct {
 	// MTU bounds the path MTU that the device offers; 0 means the largest that the
 	// interface carries.
 	MTU verbs.MTU
+	// TrafficClass is the DSCP of the packets, in its upper six bits, of connections whose
+	// peer doesn't ask for another one, and of management datagrams. The lower two are for ECN,
+	// of which every packet is capable.
+	TrafficClass uint8
 	// MaxWindow is how many bytes of requests may be on their way to one peer without its
 	// acknowledgement, and how many bytes of READs may be outstanding in all; 0 means
 	// DefaultMaxWindow. The window to a peer opens towards it from 64 KiB.

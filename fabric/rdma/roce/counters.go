@@ -47,6 +47,7 @@ const (
 	BadResponse
 
 	CNPHandled
+	CNPSent
 	ECNMarked
 	CQOverrun
 	MADsSent
@@ -99,6 +100,7 @@ var counterInfo = [NumCounters]struct{ name, help string }{
 	BadResponse:             {"bad_resp_err", "responses that answer nothing that was asked"},
 
 	CNPHandled:   {"rp_cnp_handled", "congestion notifications received"},
+	CNPSent:      {"np_cnp_sent", "congestion notifications sent"},
 	ECNMarked:    {"np_ecn_marked_roce_packets", "packets received with a congestion mark"},
 	CQOverrun:    {"cq_overrun", "completions lost because their queue was full"},
 	MADsSent:     {"mad_sent", "management datagrams sent"},

@@ -57,8 +57,10 @@ type Device struct {
 	timer   *time.Timer
 	timerAt time.Duration // 0: off
 
-	// READs of ours are limited by what our own socket can hold of their answers.
-	readWindow  window
+	// READs of ours are limited by what our own socket can hold of their answers, and for
+	// each path by its window.
+	readBudget  int // bytes
+	readBytes   int // asked for and not here
 	readWaiting waitList
 	readPiece   int // bytes of one READ request
 }
@@ -109,7 +111,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
 	budget := max(min(conn.RecvBuffer()/2, cfg.MaxWindow), 4*mtu.Bytes())
-	d.readWindow = newWindow(budget, min(minWindow, budget), budget)
+	d.readBudget = budget
 	d.readPiece = min(max(budget/4, wire.MaxPayload)&^(wire.MaxPayload-1), 128<<10)
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)
 	d.timer.Stop()

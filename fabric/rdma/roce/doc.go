@@ -40,11 +40,18 @@
 //
 // # Reliability
 //
-// Requests are retried by go-back-N: on a sequence error NAK, where an answer overtook a lost
+// With most peers requests are retried by go-back-N: on a sequence error NAK, where an answer overtook a lost
 // one, and after a few round trips of silence. The local ACK timeout of the queue pair, long
 // with every RDMA peer, decides only when such a retry counts. READs are asked for in pieces,
 // so that what comes back fits our own receive buffer; what is sent is bounded by a window for
-// each peer, which opens with ACKs and is halved by losses (see window).
+// each peer, which opens with ACKs and closes with congestion notifications and losses (see
+// congestion).
+//
+// A responder holds what comes ahead of a lost packet, and executes it when that is here. Two
+// devices of our kind know each other by the vendor ID in the messages of CM (as RDMA's enhanced
+// connection establishment does); the responder tells then what it holds, and the requester sends
+// again, or asks again for, what is missing and no more (see reorder, selective). Other peers
+// see nothing of this but a vendor ID that they don't know.
 //
 // A responder keeps as many records of READs and atomics as the peer may have outstanding, and
 // answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a

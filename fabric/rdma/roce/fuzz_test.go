@@ -132,8 +132,8 @@ func checkBooks(t *testing.T, d *Device, q *qp) {
 	switch {
 	case q.path.window.inflight != r.inflight || r.inflight < 0:
 		t.Fatalf("window has %d bytes, requester %d", q.path.window.inflight, r.inflight)
-	case d.readWindow.inflight != r.readBytes || r.readBytes < 0:
-		t.Fatalf("READ window has %d bytes, requester %d", d.readWindow.inflight, r.readBytes)
+	case q.path.reads.inflight != r.readBytes || d.readBytes != r.readBytes || r.readBytes < 0:
+		t.Fatalf("READ window has %d bytes, device %d, requester %d", q.path.reads.inflight, d.readBytes, r.readBytes)
 	case r.next.Before(r.una) || r.max.Before(r.next):
 		t.Fatalf("PSNs una %d, next %d, max %d", r.una, r.next, r.max)
 	case r.cur-r.head > r.tail-r.head:

@@ -40,7 +40,7 @@ const (
 )
 
 func openLoop(b *testing.B, addr string, onCQ func(*loopSide)) *loopSide {
-	conn, err := udp.Listen(netip.AddrPortFrom(netip.MustParseAddr(addr), benchPort), udp.Config{})
+	conn, err := udp.Listen(netip.AddrPortFrom(netip.MustParseAddr(addr), benchPort), udp.Config{TrafficClass: Config{}.SocketClass()})
 	if err != nil {
 		b.Skip(err)
 	}

@@ -75,8 +75,8 @@ func (p *pair) checkQuiet() {
 			}
 		}
 		s.dev.mu.Lock()
-		if s.dev.readWindow.inflight != 0 || s.dev.timerAt != 0 {
-			p.t.Errorf("READ bytes %d, timer at %v while idle", s.dev.readWindow.inflight, s.dev.timerAt)
+		if s.dev.readBytes != 0 || s.dev.timerAt != 0 {
+			p.t.Errorf("READ bytes %d, timer at %v while idle", s.dev.readBytes, s.dev.timerAt)
 		}
 		s.dev.mu.Unlock()
 	}

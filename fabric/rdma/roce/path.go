@@ -15,10 +15,13 @@ type path struct {
 	flow   wire.Flow
 	refs   int
 
-	window  window
+	window  window // of requests
+	reads   window // of the answers of READs
 	waiting waitList
 	rtt     time.Duration // smoothed; 0 before the first sample
 	rttVar  time.Duration // smoothed deviation
+	rttLast time.Duration
+	rttMin  minimum
 }
 
 // pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
@@ -50,6 +53,7 @@ func (d *Device) newPath(remote netip.Addr) *path {
 		dst:    dst,
 		flow:   wire.NewFlow(d.self, dst),
 		window: newWindow(min(initialWindow, d.cfg.MaxWindow), minWindow, d.cfg.MaxWindow),
+		reads:  newWindow(min(initialWindow, d.readBudget), min(minWindow, d.readBudget), d.readBudget),
 	}
 }
 
@@ -74,7 +78,9 @@ func (p *path) roundTrip() time.Duration {
 }
 
 // sample takes a measured round trip (RFC 6298, section 2).
-func (p *path) sample(rtt time.Duration) {
+func (p *path) sample(rtt, now time.Duration) {
+	p.rttLast = rtt
+	p.rttMin.add(rtt, now)
 	if p.rtt == 0 {
 		p.rtt, p.rttVar = max(rtt, 1), rtt/2
 		return
@@ -83,9 +89,35 @@ func (p *path) sample(rtt time.Duration) {
 	p.rtt += (rtt - p.rtt) / 8
 }
 
-// foundLost takes note of n packets that were lost, while others behind them arrived.
-func (p *path) foundLost(n int, now time.Duration) {
-	p.window.lost(now, p.roundTrip())
+// delayed reports whether packets wait somewhere on the way: the round trip is far longer than
+// it can be.
+func (p *path) delayed() bool {
+	const noise = 50 * time.Microsecond
+	return p.rttLast > 2*p.rttMin.value()+noise
+}
+
+// minimum is the least of the samples of the last some seconds.
+type minimum struct {
+	now, before time.Duration // of this period, and of the one before; 0: none
+	since       time.Duration
+}
+
+const minimumPeriod = 5 * time.Second
+
+func (m *minimum) add(v, now time.Duration) {
+	if now-m.since >= minimumPeriod {
+		m.before, m.now, m.since = m.now, 0, now
+	}
+	if m.now == 0 || v < m.now {
+		m.now = v
+	}
+}
+
+func (m *minimum) value() time.Duration {
+	if m.before != 0 && m.before < m.now {
+		return m.before
+	}
+	return m.now
 }
 
 // earlyTimeout is how long an acknowledgement may reasonably take.
@@ -114,6 +146,28 @@ func (d *Device) wakeForWindow(p *path) {
 		p.waiting.qps[i] = nil
 	}
 	p.waiting.qps = p.waiting.qps[:0]
+}
+
+// admitsRead reports whether n more bytes may be asked for.
+func (q *qp) admitsRead(n int) bool {
+	return q.path.reads.admits(n) && (q.d.readBytes == 0 || q.d.readBytes+n <= q.d.readBudget)
+}
+
+// readsSent, readsHere and readsWithdrawn take note of n bytes of answers that are asked for,
+// that are here, and that are given up.
+func (q *qp) readsSent(n int) {
+	q.path.reads.sent(n)
+	q.d.readBytes += n
+}
+
+func (q *qp) readsHere(n int) {
+	q.path.reads.acked(n)
+	q.d.readBytes -= n
+}
+
+func (q *qp) readsWithdrawn(n int) {
+	q.path.reads.withdrawn(n)
+	q.d.readBytes -= n
 }
 
 // wakeForReads makes everyone ready who waits for room for READ responses.

@@ -24,6 +24,9 @@ type qp struct {
 	freed   bool
 	isReady bool // in Device.ready
 
+	cnpDue bool          // a congestion notification is to be sent
+	cnpAt  time.Duration // when the last one was made; 0: never
+
 	selective bool // the peer is of our kind: only what is lost is sent again
 
 	// fault is an error found while packets were put together, which takes effect when
@@ -113,7 +116,7 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 	q.attr.PathMTU, q.attr.RQPSN = a.PathMTU, a.RQPSN&0xffffff
 	q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer = a.MaxDestRdAtomic, a.MinRNRTimer
 	q.mtu = a.PathMTU.Bytes()
-	q.class = a.TrafficClass
+	q.class = q.d.classFor(a.TrafficClass)
 	q.attr.PeerVendorID = a.PeerVendorID
 	q.selective = a.PeerVendorID == vendorID
 	q.path = q.d.pathTo(remote)
@@ -150,6 +153,7 @@ func (q *qp) toReset() {
 	q.resp.queue.clear()
 	q.resp.message = messageNone
 	q.met, q.fault = false, false
+	q.cnpDue, q.cnpAt = false, 0
 	q.attr = verbs.QPAttr{State: verbs.Reset}
 }
 
@@ -189,9 +193,9 @@ func (q *qp) letGo() {
 	if q.path != nil {
 		q.path.window.withdrawn(r.inflight)
 		q.d.wakeForWindow(q.path)
+		q.readsWithdrawn(r.readBytes)
+		q.d.wakeForReads()
 	}
-	q.d.readWindow.withdrawn(r.readBytes)
-	q.d.wakeForReads()
 	r.inflight, r.readBytes = 0, 0
 	r.reads.clear()
 	q.dropScore()

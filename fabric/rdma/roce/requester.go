@@ -342,6 +342,9 @@ var lastOpcode = [...]wire.Opcode{
 	verbs.WRRDMAWriteWithImm: wire.RCWriteLastWithImm,
 }
 
+// minReadPiece is the least that a READ is cut into, a multiple of every MTU.
+const minReadPiece = 2 * wire.MaxPayload
+
 // emitRead makes the next READ request of w. A large READ is asked for in pieces that our
 // receive buffer can take; a piece always ends at the same place, so that asking again stays
 // inside what was asked before, as a responder demands.
@@ -351,7 +354,10 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 		return 0, blocked
 	}
 	n := min(w.length-r.off, d.readPiece-r.off%d.readPiece)
-	if !d.readWindow.admits(n) {
+	if q.selective { // which doesn't ask for more than a piece again
+		n = min(n, max(q.path.reads.size/4, minReadPiece)&^(minReadPiece-1))
+	}
+	if !q.admitsRead(n) {
 		d.readWaiting.add(q, &r.waitsReads)
 		return 0, blocked
 	}
@@ -363,7 +369,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	r.sampleFrom(now)
 	r.off += n
 	r.readBytes += n
-	d.readWindow.sent(n)
+	q.readsSent(n)
 	return psns, emitted
 }
 

@@ -30,22 +30,26 @@ func (q *qp) restartTimer(now time.Duration) {
 	q.d.wakeAt(r.deadline)
 }
 
-// minProbeTimeout is the least time after which a peer of our kind is asked, with one packet, what
-// it has.
-const minProbeTimeout = time.Millisecond
+const (
+	// minProbeTimeout is the least time after which a peer of our kind is asked, with one
+	// packet, what it has.
+	minProbeTimeout = time.Millisecond
+	// maxProbes is how often that is done, ever more slowly, until all is sent again.
+	maxProbes = 4
+)
 
 // earlyTimeout is how long an acknowledgement may take until something is sent again.
 func (q *qp) earlyTimeout() time.Duration {
 	r, p := &q.req, q.path
 	switch {
-	case !q.selective:
+	case !q.selective || p.rtt == 0:
 		return p.earlyTimeout() << min(r.backoff, 10)
-	case r.backoff > 0:
-		return p.earlyTimeout() << min(r.backoff-1, 10)
+	case r.backoff >= maxProbes:
+		return p.earlyTimeout() << min(r.backoff-maxProbes, 10)
 	case r.score != nil:
-		return 2 * q.resendHold()
+		return 2 * q.resendHold() << r.backoff
 	}
-	return max(2*p.rtt+4*p.rttVar, minProbeTimeout)
+	return max(2*p.rtt+4*p.rttVar, minProbeTimeout) << r.backoff
 }
 
 // onTimer does what is due at now.
@@ -85,11 +89,11 @@ func (q *qp) onTimeout(now time.Duration) {
 	case !q.selective:
 		q.lost(now)
 		q.goBack()
-	case r.backoff == 1:
+	case r.backoff <= maxProbes:
 		q.probe(now)
 	default:
 		q.lost(now)
-		q.missAll(r.una, now, 0)
+		q.dropped(r.una, now)
 	}
 	q.restartTimer(now)
 }
@@ -139,7 +143,7 @@ func (q *qp) lost(now time.Duration) {
 func (q *qp) goBack() {
 	r := &q.req
 	q.path.window.withdrawn(r.inflight)
-	q.d.readWindow.withdrawn(r.readBytes)
+	q.readsWithdrawn(r.readBytes)
 	r.inflight, r.readBytes, r.sinceAckReq = 0, 0, 0
 	r.reads.clear()
 	r.sampleAt = 0

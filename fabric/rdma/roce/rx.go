@@ -103,22 +103,41 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 	switch {
 	case q == nil:
 		d.counters.inc(NoQP)
+		return
 	case q.path == nil || q.attr.State < verbs.RTR || q.attr.State == verbs.Err:
 		d.counters.inc(WrongState)
+		return
 	case q.path.remote != src:
 		d.counters.inc(WrongPeer)
+		return
 	case p.Opcode == wire.SelectiveAck && q.selective:
 		q.onSelectiveAck(p, now)
 	case p.Opcode == wire.CNP:
-		d.counters.inc(CNPHandled)
-		q.path.window.lost(now, q.path.roundTrip())
+		q.onCNP(now)
+		return
 	case !p.Opcode.IsRC():
 		d.counters.inc(Malformed)
+		return
 	case !wire.PKeyMatch(p.PKey, wire.DefaultPKey):
 		d.counters.inc(BadPKey)
+		return
 	case p.Opcode.IsResponse():
 		q.onResponse(p, now)
 	default:
 		q.onRequest(p, now)
+	}
+	if marked {
+		d.onMark(q, p.Opcode, now)
+	}
+}
+
+// onMark has the sender of a packet that met congestion told, and what we ask of it shrink.
+func (d *Device) onMark(q *qp, op wire.Opcode, now time.Duration) {
+	if q.attr.State != verbs.RTR && q.attr.State != verbs.RTS {
+		return
+	}
+	q.congested(now)
+	if op.Kind() == wire.KindReadResponse {
+		q.path.reads.marked(now)
 	}
 }

@@ -44,19 +44,23 @@ func (w *sendWQE) payloadAt(k, mtu int) int { return min((k+1)*mtu, w.length) - 
 // because it is lost.
 func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
 	r := &q.req
-	win, n := &q.path.window, 0
 	switch {
 	case w.windowed():
-		n = w.cost(q.mtu, k, k+1)
+		n := w.cost(q.mtu, k, k+1)
 		r.inflight -= n
+		if arrived {
+			q.path.window.acked(n)
+		} else {
+			q.path.window.withdrawn(n)
+		}
 	case w.op == verbs.WRRDMARead:
-		win, n = &q.d.readWindow, w.payloadAt(k, q.mtu)
+		n := w.payloadAt(k, q.mtu)
 		r.readBytes -= n
-	}
-	if arrived {
-		win.acked(n)
-	} else {
-		win.withdrawn(n)
+		if arrived {
+			q.readsHere(n)
+		} else {
+			q.readsWithdrawn(n)
+		}
 	}
 }
 
@@ -73,7 +77,7 @@ func (q *qp) arrive(w *sendWQE, k int, now time.Duration) {
 	}
 	s.setArrived(psn)
 	if r.sampleAt != 0 && r.samplePSN == psn {
-		q.path.sample(now - r.sampleAt)
+		q.path.sample(now-r.sampleAt, now)
 		r.sampleAt = 0
 	}
 }
@@ -149,7 +153,7 @@ func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
 		q.d.counters.inc(ImpliedNAKSeqErr)
 	}
 	q.settle(now)
-	q.missed(missed, now)
+	q.missed(missed, &q.path.reads, now)
 }
 
 // settle moves una to the first packet that is missing.
@@ -174,10 +178,11 @@ func (q *qp) settle(now time.Duration) {
 	}
 }
 
-// missed sees to it that packets newly taken for lost are sent again.
-func (q *qp) missed(n int, now time.Duration) {
+// missed sees to it that n packets newly taken for lost are sent again; w is the window that they
+// counted in.
+func (q *qp) missed(n int, w *window, now time.Duration) {
 	if n > 0 {
-		q.path.foundLost(n, now)
+		w.foundLost(n*q.mtu, q.path, now)
 		q.d.markReady(q)
 	}
 	if q.req.score != nil {
@@ -227,7 +232,7 @@ func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 	}
 	q.d.wakeForWindow(q.path)
 	q.settle(now)
-	q.missed(missed, now)
+	q.missed(missed, &q.path.window, now)
 }
 
 // missRead takes a READ request or atomic, or what is missing of its answer, for lost.
@@ -279,19 +284,24 @@ func (q *qp) missAll(psn wire.PSN, now, hold time.Duration) {
 }
 
 // dropped takes everything from psn on for lost because the peer has dropped it, what it had held
-// too.
+// too, or may have.
 func (q *qp) dropped(psn wire.PSN, now time.Duration) {
-	s := q.scored()
+	q.scored()
 	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
 		for end := q.sentPackets(w); k < end && w.windowed(); k++ {
-			if at := w.first.Add(k); s.hasArrived(at) {
-				s.clearArrived(at)
-				s.setLost(at)
-			}
+			q.missHeld(w, k)
 		}
 		return true
 	})
 	q.missAll(psn, now, 0)
+}
+
+// missHeld takes packet k of w, a SEND or WRITE, for lost if it was known to have arrived.
+func (q *qp) missHeld(w *sendWQE, k int) {
+	if s, at := q.req.score, w.first.Add(k); s.hasArrived(at) {
+		s.clearArrived(at)
+		s.setLost(at)
+	}
 }
 
 // recant does the same where the peer says that psn is missing, which it had: it dropped what it
@@ -327,6 +337,7 @@ func (q *qp) probe(now time.Duration) {
 	switch {
 	case missed > 0 || s.lostCount > 0:
 	case last.windowed():
+		q.missHeld(last, q.sentPackets(last)-1)
 		q.miss(last, q.sentPackets(last)-1, now, 0)
 	default:
 		q.probeRead(r.reads.at(r.reads.n-1), now)
@@ -347,7 +358,8 @@ func (q *qp) probeRead(f *read, now time.Duration) {
 	}
 }
 
-// emitLost sends again what is taken for lost.
+// emitLost sends again what is taken for lost. The first missing packet may always leave: what
+// fills the windows may wait for it.
 func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 	r := &q.req
 	for quota := qpQuota; r.score.lostCount > 0; quota-- {
@@ -395,10 +407,10 @@ func (q *qp) sentAgain(psn wire.PSN, now time.Duration) {
 func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emitResult {
 	n := w.payloadAt(k, q.mtu)
 	cost := n + packetCost
-	if !q.path.window.admits(cost) {
+	psn := w.first.Add(k)
+	if psn != q.req.una && !q.path.window.admits(cost) {
 		return waiting
 	}
-	psn := w.first.Add(k)
 	q.makeData(&t.packet, w, k*q.mtu, n, psn)
 	t.packet.AckReq = true
 	if !q.addData(t, w, k*q.mtu, n) {
@@ -423,7 +435,7 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 	}
 	off := psn.Diff(w.first) * q.mtu
 	n := min(end.Diff(w.first)*q.mtu, w.length) - off
-	if !d.readWindow.admits(n) {
+	if psn != r.una && !q.admitsRead(n) {
 		d.readWaiting.add(q, &r.waitsReads)
 		return blocked
 	}
@@ -434,7 +446,7 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 		q.sentAgain(psn, now)
 	}
 	r.readBytes += n
-	d.readWindow.sent(n)
+	q.readsSent(n)
 	return emitted
 }
 
@@ -470,7 +482,7 @@ func (q *qp) onAckOfOurs(p *wire.Packet, now time.Duration) {
 		q.executedBefore(p.PSN, now)
 		q.recant(p.PSN, now)
 		q.missAll(p.PSN, now, q.resendHold())
-		q.missed(1, now)
+		q.missed(1, &q.path.window, now)
 	default:
 		q.executedBefore(p.PSN, now)
 		q.onNAK(syndrome)

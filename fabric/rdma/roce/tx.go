@@ -218,6 +218,9 @@ func (q *qp) emit(t *txBatch, now time.Duration) emitResult {
 	if q.path == nil {
 		return blocked
 	}
+	if q.cnpDue && !t.full() {
+		q.emitCNP(t)
+	}
 	res := blocked
 	ackLast := q.resp.queue.onlyAck()
 	if !ackLast {

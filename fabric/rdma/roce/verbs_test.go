@@ -284,8 +284,8 @@ func TestDestroyLeavesNothing(t *testing.T) {
 		check(t, p.a.qp.Destroy())
 		d := p.a.dev
 		d.mu.Lock()
-		if len(d.paths) != 0 || d.readWindow.inflight != 0 {
-			t.Errorf("%d paths, %d bytes of READs", len(d.paths), d.readWindow.inflight)
+		if len(d.paths) != 0 || d.readBytes != 0 {
+			t.Errorf("%d paths, %d bytes of READs", len(d.paths), d.readBytes)
 		}
 		d.mu.Unlock()
 		time.Sleep(time.Hour)

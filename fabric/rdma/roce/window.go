@@ -3,22 +3,22 @@ package roce
 import "time"
 
 // window bounds the bytes that are on their way and not known to have arrived. It opens as
-// TCP's does: by what is acknowledged until the first loss, then by about one packet in a
-// round trip; a loss halves it, once in a round trip however many packets are gone.
-//
-// This is the seam of congestion control: requesters ask admits, and tell what they sent,
-// what arrived, what was lost and what the network marked.
+// TCP's does: by what is acknowledged until the first sign of congestion, then by about one
+// packet in a round trip. Signs of congestion close it (see congestion).
 type window struct {
 	size      int // bytes admitted now
 	inflight  int
 	threshold int // slow start ends here
 	min, max  int
 	credit    int           // acknowledged since the last step of linear growth
-	cutUntil  time.Duration // no second cut before
+	cutUntil  time.Duration // no second one for losses before
+
+	marks  marks
+	recent losses
 }
 
 func newWindow(initial, lowest, highest int) window {
-	return window{size: initial, threshold: highest, min: lowest, max: highest}
+	return window{size: initial, threshold: highest, min: lowest, max: highest, marks: marks{share: 1}}
 }
 
 // admits reports whether n more bytes may leave. One packet always may.
@@ -39,24 +39,32 @@ func (w *window) acked(n int) {
 	case w.size < w.threshold:
 		w.size = min(w.size+n, w.max)
 	default:
-		if w.credit += n; w.credit >= w.size {
+		if w.credit += n; w.credit*growthSteps >= w.size {
 			w.credit = 0
-			w.size = min(w.size+growthStep, w.max)
+			w.size = min(w.size+growth/growthSteps, w.max)
 		}
 	}
 }
 
-// growthStep is the linear growth per window of bytes acknowledged: a large packet or two.
-const growthStep = 8 << 10
+const (
+	// growth is the linear growth per window of bytes acknowledged: a large packet or two.
+	growth = 8 << 10
+	// growthSteps is in how many steps it comes: several, lest flows that meet keep in step.
+	growthSteps = 8
+)
 
-// lost halves the window because of a loss found at now, or of a congestion mark; rtt is the
-// round trip.
-func (w *window) lost(now, rtt time.Duration) {
-	if now < w.cutUntil {
-		return
+// halve cuts the window by half, but no lower than floor, unless it was cut less than a round
+// trip ago: the losses of a round trip have one cause.
+func (w *window) halve(floor int, now, rtt time.Duration) {
+	if now >= w.cutUntil {
+		w.cutUntil = now + rtt
+		w.shrink(w.size/2, max(floor, w.min))
 	}
-	w.cutUntil = now + rtt
-	w.size = max(w.size/2, w.min)
+}
+
+// shrink makes the window size, or floor, and ends slow start. It never opens it.
+func (w *window) shrink(size, floor int) {
+	w.size = min(w.size, max(size, floor))
 	w.threshold = w.size
 	w.credit = 0
 }

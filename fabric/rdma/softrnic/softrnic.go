@@ -31,6 +31,8 @@ const (
 	NoBusyPoll      = udp.NoBusyPoll
 )
 
+const maxDSCP = 63
+
 // Config says how an RNIC is opened. The zero value is good.
 type Config struct {
 	// Plain sends and receives one datagram a message: no segmentation offload, no
@@ -41,6 +43,12 @@ type Config struct {
 	BusyPoll time.Duration
 	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
 	RecvBuffer int
+	// DSCP marks the packets, 0 to 63, of connections for which the peer doesn't ask for another,
+	// so that switches put them into a class of their own. All are capable of ECN.
+	DSCP uint8
+	// Priority is that of the packets within this machine, 1 to 6, which a VLAN interface maps
+	// to the link's class (PFC); 0 is what the kernel makes of DSCP.
+	Priority int
 	// Capture writes every packet to a file; nil captures nothing.
 	Capture *Capture
 	// Fault injects faults into what is sent and received; nil injects none. A capture has what
@@ -65,11 +73,17 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 			return nil, fmt.Errorf("software RNIC: %w", err)
 		}
 	}
+	if cfg.DSCP > maxDSCP {
+		return nil, fmt.Errorf("software RNIC: DSCP %d: want 0 to %d", cfg.DSCP, maxDSCP)
+	}
+	device := roce.Config{TrafficClass: cfg.DSCP << 2}
 	socket, err := udp.Listen(netip.AddrPortFrom(addr, Port), udp.Config{
 		DisableSegmentation: cfg.Plain,
 		DisableCoalescing:   cfg.Plain,
 		RecvBuffer:          cfg.RecvBuffer,
 		BusyPoll:            cfg.BusyPoll,
+		TrafficClass:        device.SocketClass(),
+		Priority:            cfg.Priority,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("software RNIC: %w", err)
@@ -83,11 +97,11 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 		faults = fault.Wrap(conn, *cfg.Fault)
 		conn = faults
 	}
-	dev, err := roce.Open(conn, roce.Config{})
+	dev, err := roce.Open(conn, device)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
 	}
-	m, err := cm.New(dev, cm.Config{})
+	m, err := cm.New(dev, cm.Config{TrafficClass: device.TrafficClass})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}

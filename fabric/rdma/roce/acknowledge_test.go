@@ -1,0 +1,129 @@
+package roce
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// TestAcknowledgements checks what the requester makes of ACKs and NAKs of a peer of another
+// kind, packet by packet (IBTA 9.7.5, 9.7.7).
+func TestAcknowledgements(t *testing.T) {
+	post := func(r *rawPeer, id uint64, op verbs.WROpcode, n int) {
+		r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
+	}
+	rawTest("an ACK is for everything before it too", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRRDMAWrite, 300)
+		post(r, 2, verbs.WRSend, 10)
+		post(r, 3, verbs.WRSend, 10)
+		r.answers()
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+		r.send(r.ack(103))
+		r.dev.want(3, verbs.WCSuccess)
+	})
+	rawTest("an answer is an ACK of what was before it", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRSend, 10)
+		post(r, 2, verbs.WRRDMARead, 10)
+		r.answers()
+		r.send(r.packet(wire.RCReadResponseOnly, 101, 10))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+	})
+	rawTest("an ACK that overtakes a READ's data is a NAK of that", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRRDMARead, 10)
+		post(r, 2, verbs.WRSend, 10)
+		r.answers()
+		r.send(r.ack(101))
+		r.expect("RC_RDMA_READ_REQUEST 100", "RC_SEND_ONLY 101 +10")
+		r.send(r.packet(wire.RCReadResponseOnly, 100, 10), r.ack(101))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+	})
+	rawTest("ghosts: of what is done, and of what was never sent", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRSend, 10)
+		r.answers()
+		r.send(r.ack(100))
+		r.dev.want(1, verbs.WCSuccess)
+		post(r, 2, verbs.WRSend, 10)
+		r.answers()
+		fatal := r.ack(100)
+		fatal.AETH.Syndrome = wire.NAKRemoteAccessError
+		r.send(r.ack(100), fatal, r.ack(102), r.packet(wire.RCReadResponseOnly, 100, 10))
+		r.expect()
+		r.send(r.ack(101))
+		r.dev.want(2, verbs.WCSuccess)
+	})
+	rawTest("a NAK sends again from its PSN on, once for its echoes", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRRDMAWrite, 600)
+		r.answers()
+		nak := r.ack(101)
+		nak.AETH.Syndrome = wire.NAKPSNSequenceError
+		r.send(nak)
+		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256", "RC_RDMA_WRITE_LAST 102 +88")
+		r.send(nak)
+		r.expect()
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+	})
+	rawTest("a lost NAK is made up for by silence", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRRDMAWrite, 300)
+		r.answers()
+		time.Sleep(minEarlyTimeout)
+		r.expect("RC_RDMA_WRITE_FIRST 100 +256", "RC_RDMA_WRITE_LAST 101 +44")
+		r.send(r.ack(101))
+		r.dev.want(1, verbs.WCSuccess)
+	})
+	for _, c := range []struct {
+		syndrome wire.Syndrome
+		status   verbs.WCStatus
+	}{
+		{wire.NAKInvalidRequest, verbs.WCRemInvReqErr},
+		{wire.NAKRemoteAccessError, verbs.WCRemAccessErr},
+		{wire.NAKRemoteOperationalErr, verbs.WCRemOpErr},
+		{wire.NAKInvalidRDRequestError, verbs.WCBadRespErr},
+	} {
+		rawTest(c.syndrome.String()+" completes what is before it, ends its request, flushes the others", t, func(t *testing.T, r *rawPeer) {
+			for id := range uint64(3) {
+				post(r, id, verbs.WRSend, 10)
+			}
+			r.answers()
+			nak := r.ack(101)
+			nak.AETH.Syndrome = c.syndrome
+			r.send(nak)
+			r.dev.want(0, verbs.WCSuccess)
+			r.dev.want(1, c.status)
+			r.dev.want(2, verbs.WCWRFlushErr)
+		})
+	}
+}
+
+// TestAsymmetricCut: where only the answers are lost, the requester gives up by its timeout,
+// and the responder has executed everything once; where the requests are, nothing.
+func TestAsymmetricCut(t *testing.T) {
+	for _, answers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{retryCnt: 2})
+			from, to := addrA, addrB
+			if answers {
+				from, to = addrB, addrA
+			}
+			for i := range 3 {
+				p.b.recv(uint64(i), p.b.sge(0, 100)...)
+			}
+			p.net.Cut(from, to)
+			p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 10)})
+			p.a.want(1, verbs.WCRetryExcErr)
+			synctest.Wait()
+			p.b.mu.Lock()
+			defer p.b.mu.Unlock()
+			if want := map[bool]int{false: 0, true: 1}[answers]; len(p.b.got) != want {
+				t.Errorf("answers cut: %v; %d messages were received, want %d", answers, len(p.b.got), want)
+			}
+		})
+	}
+}

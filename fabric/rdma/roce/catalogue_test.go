@@ -1,0 +1,52 @@
+package roce
+
+// The rules of a reliable connection on a bad network, and the tests that show each. All run on
+// a simulated network in virtual time (package simnet).
+//
+// Packets lost, late and repeated
+//
+//   - each packet of each operation, at each place of a message, in both directions:
+//     TestMishapToEachPacket
+//   - all at once, at random: TestUnreliableNetwork, TestHistories
+//   - none, and nothing is sent twice: TestNoNeedlessRetry
+//   - goodput under loss: TestLossIsSurvivable
+//
+// Acknowledgements (IBTA 9.7.5, 9.7.7)
+//
+//   - one for a batch, none where none is asked for, never before a READ's data:
+//     TestResponderSequence
+//   - ghost ACKs and NAKs, of nothing outstanding: TestDroppedSilently, TestAcknowledgements
+//   - implied ones, by a later ACK or answer, and an implied NAK: TestAcknowledgements,
+//     TestPartialReadRetry
+//   - lost NAK: TestResponderSequence ("another NAK …"), TestAcknowledgements
+//   - selective ones, between two of our kind: TestSelectiveResponder, TestSelectiveRequester
+//
+// Receiver not ready
+//
+//   - until a receive is posted: TestReceiverNotReady; up to the limit: TestRNRRetryCount
+//   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
+//
+// Giving up
+//
+//   - retries exhausted: TestSilentPeer; never, without a timeout: TestNoTimeout
+//   - one way cut: TestAsymmetricCut
+//
+// Repeated READs and atomics (IBTA 9.7.5.1.4)
+//
+//   - whole, in part, not otherwise, with a dead key: TestReadReplay; once executed: TestAtomics
+//   - more than agreed on: TestTooManyReads
+//
+// PSNs wrap: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories
+// close to there.
+//
+// Torn down under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush.
+//
+// Errors and the completions that they give
+//
+//   - each NAK: TestRemoteFaults, TestInvalidRequests, TestBadResponses
+//   - of the receive in use: TestReceiveFaults; of the requester's own: TestLocalFaults
+//
+// Congestion: TestCongestion, TestCongestionNotification, TestTrafficClass.
+//
+// Messages of connection management lost, repeated, crossed and stale: TestLoss, TestDuplication,
+// TestDelay, TestCrossedDREQs, TestStaleREQ, TestStaleREP of package cm.

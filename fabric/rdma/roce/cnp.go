@@ -1,0 +1,46 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+)
+
+// Traffic classes: the DSCP above two bits for ECN.
+const (
+	ecnCapable = 2 // ECT(0), of every packet
+	ecnMask    = 3
+
+	// cnpClass is that of congestion notifications, which shall not wait where the others do:
+	// DSCP 48, as of ConnectX.
+	cnpClass = 48<<2 | ecnCapable
+)
+
+// SocketClass is the traffic class of most packets that a device with this Config sends; the
+// others, of connections whose peer asked for another DSCP and congestion notifications, cost the
+// socket more.
+func (c Config) SocketClass() uint8 { return c.TrafficClass&^ecnMask | ecnCapable }
+
+// classFor is the traffic class of a connection that RDMA-CM gives class to: the device's where
+// it has none.
+func (d *Device) classFor(class uint8) uint8 {
+	if class &^= ecnMask; class != 0 {
+		return class | ecnCapable
+	}
+	return d.cfg.SocketClass()
+}
+
+// emitCNP sends the congestion notification that is due.
+func (q *qp) emitCNP(t *txBatch) {
+	q.cnpDue = false
+	wire.MakeCNP(&t.packet, wire.QPN(q.attr.DestQPN))
+	t.gathered = append(t.gathered[:0], t.packet.Payload)
+	t.addTo(q.path.dst, q.path.flow, cnpClass, wire.CNPPayload, true)
+	q.d.counters.inc(CNPSent)
+}
+
+// onCNP slows the path because the peer says that our packets met congestion.
+func (q *qp) onCNP(now time.Duration) {
+	q.d.counters.inc(CNPHandled)
+	q.path.window.marked(now)
+}
