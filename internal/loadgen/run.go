@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -242,7 +243,8 @@ func (r *run) sample() {
 	for _, j := range r.jobs {
 		j.addTo(&sum, time.Duration(now-max(r.lastAt, j.task.from.Load())))
 	}
-	s := Sample{At: time.Duration(now - r.began), Length: time.Duration(now - max(r.lastAt, r.began)), Ramping: r.ramping()}
+	began, ramping := r.measuredFrom(now)
+	s := Sample{At: time.Duration(now - r.began), Length: time.Duration(now - max(r.lastAt, began)), Ramping: ramping}
 	var both Histogram
 	for op := range ops {
 		s.IOs[op] = sum[op].IOs - r.last[op].IOs
@@ -253,7 +255,8 @@ func (r *run) sample() {
 	}
 	s.Mean, s.P50, s.P99, s.Max = int64(both.Mean()), both.Percentile(50), both.Percentile(99), both.Max()
 	r.last, r.lastAt = sum, now
-	if !s.Ramping && !r.verifying {
+	// What little there is of the interval in which a ramp ended says nothing about a rate.
+	if !s.Ramping && !r.verifying && s.Length > r.o.Interval/2 {
 		r.series = append(r.series, s)
 	}
 	if r.o.Report != nil {
@@ -261,14 +264,17 @@ func (r *run) sample() {
 	}
 }
 
-// ramping reports whether nothing is measured yet.
-func (r *run) ramping() bool {
+// measuredFrom is when the first task began to be measured; while there is none, it is when the
+// run began, and ramping is set.
+func (r *run) measuredFrom(now int64) (at int64, ramping bool) {
+	at = math.MaxInt64
 	for _, t := range r.tasks {
-		if t.from.Load() <= nanotime() {
-			return false
-		}
+		at = min(at, t.from.Load())
 	}
-	return true
+	if at > now {
+		return r.began, true
+	}
+	return at, false
 }
 
 func (r *run) progress(now int64, s Sample) *Progress {

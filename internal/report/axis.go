@@ -1,6 +1,9 @@
 package report
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // axis is the scale of a plot in one direction.
 type axis struct {
@@ -26,6 +29,17 @@ func linear(label string, top float64, text func(float64) string) axis {
 	a := axis{label: label, text: text, at: func(v float64) float64 { return v / end }}
 	for v := 0.0; v <= end*1.001; v += step {
 		a.ticks = append(a.ticks, tick{v, text(v)})
+	}
+	return a
+}
+
+// timeline is an axis of seconds, which ends where the data do.
+func timeline(label string, end float64) axis {
+	a := linear(label, end, func(v float64) string { return significant(v, 3) })
+	a.text = func(v float64) string { return significant(v, 3) + " s" }
+	if end > 0 {
+		a.at = func(v float64) float64 { return v / end }
+		a.ticks = slices.DeleteFunc(a.ticks, func(t tick) bool { return t.value > end*1.001 })
 	}
 	return a
 }

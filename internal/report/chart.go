@@ -36,7 +36,7 @@ const (
 	wideWidth   = 1232
 	chartHeight = 320
 	plotLeft    = 80
-	rightMargin = 16
+	rightMargin = 28
 	plotTop     = 14
 	plotBottom  = chartHeight - 48
 )

@@ -122,8 +122,7 @@ func (w *Work) courses() []*chart {
 		l := &lat.lines[i]
 		l.points = slices.DeleteFunc(l.points, func(p point) bool { return p.y == 0 })
 	}
-	iops.x = linear("seconds of measuring", end, func(v float64) string { return significant(v, 3) })
-	iops.x.text = func(v float64) string { return significant(v, 3) + " s" }
+	iops.x = timeline("seconds of measuring", end)
 	lat.x = iops.x
 	_, top := bounds(iops.lines)
 	iops.y = linear("operations a second", top, short)

@@ -172,6 +172,7 @@ func TestAxes(t *testing.T) {
 		{linear("", 0, short), ""},
 		{logTime("", 30_000, 400_000), "20 µs 50 µs 100 µs 200 µs 500 µs"},
 		{logTime("", 900, 2e9), "100 ns 1 µs 10 µs 100 µs 1 ms 10 ms 100 ms 1 s 10 s"},
+		{timeline("", 1.01), "0 0.25 0.5 0.75 1"},
 		{depths("", []int{1, 4, 16}), "1 4 16"},
 		{percentiles("", 99.99), "min p50 p90 p99 p99.9 p99.99"},
 	} {
