@@ -53,6 +53,7 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 	for _, transport := range transports {
 		t.Run("host/"+transport, func(t *testing.T) { testHost(t, p, transport) })
 		t.Run("target/"+transport, func(t *testing.T) { testTarget(t, p, transport) })
+		t.Run("target-ipv6/"+transport, func(t *testing.T) { testTarget6(t, p, transport) })
 		t.Run("refusals/"+transport, func(t *testing.T) { testRefusals(t, p, transport) })
 	}
 	t.Run("faults", func(t *testing.T) { testFaults(t, p) })

@@ -20,6 +20,7 @@ const run1 = `not an event
 {"Action":"pass","Test":"TestLinux/6.12/9000/target/tcp"}
 {"Action":"pass","Test":"TestLinux/6.12/9000"}
 {"Action":"run","Test":"TestLinux/6.1/1500/target/tcp"}
+{"Action":"output","Test":"TestLinux/6.1/1500/target/tcp","Output":"    a_test.go:5: no TCP\n"}
 {"Action":"skip","Test":"TestLinux/6.1/1500/target/tcp"}
 {"Action":"run","Test":"TestLinux/6.1/1500/new"}
 {"Action":"fail","Test":"TestLinux/6.1/1500/new"}
@@ -33,16 +34,20 @@ const page1 = `### NVMe over Fabrics
 
 | | | 6.1, MTU 1500 | 6.12, MTU 9000 |
 |---|---|---|---|
-| nvmeinit uses Linux's target | discover, connect, identify, write, read, verify, bench, IPv6, refusals | TCP skipped | RDMA, TCP |
+| nvmeinit uses Linux's target | discover, connect, identify, write, read, verify, bench, refusals | TCP skipped | RDMA, TCP |
 |  | new | **failed** |  |
 
-#### nvmeinit uses Linux's target: discover, connect, identify, write, read, verify, bench, IPv6, refusals: it printed
+#### nvmeinit uses Linux's target: discover, connect, identify, write, read, verify, bench, refusals: it printed
 
 6.12, MTU 9000 RDMA; 6.12, MTU 9000 TCP:
 
     one
     two
 
+
+#### nvmeinit uses Linux's target: discover, connect, identify, write, read, verify, bench, refusals: skipped
+
+- 6.1, MTU 1500 TCP: no TCP
 
 ### TestOther
 
@@ -60,7 +65,7 @@ func TestPage(t *testing.T) {
 	if err := run(strings.NewReader(run1), &out, page); !errors.Is(err, errFailed) {
 		t.Errorf("a run with a failure: %v", err)
 	}
-	if out.String() != "not an event\nsaid\n" {
+	if out.String() != "not an event\nsaid\n    a_test.go:5: no TCP\n" {
 		t.Errorf("passed on: %q", out.String())
 	}
 	got, err := os.ReadFile(page)

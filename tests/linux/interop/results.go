@@ -20,6 +20,7 @@ type test struct {
 	place
 	result string // pass, fail or skip; empty for one that didn't end
 	notes  [][2]string
+	said   string // the last line it logged
 
 	parent    bool // it has subtests
 	explained bool // one of them failed, and so it does
@@ -78,8 +79,15 @@ func (r *results) add(e *event) {
 		}
 	}
 	switch e.Action {
-	case "pass", "skip":
+	case "output":
+		if why := logged(e.Output); why != "" {
+			t.said = why
+		}
+	case "pass":
 		t.result = e.Action
+	case "skip":
+		t.result = e.Action
+		t.notes = append(t.notes, [2]string{"skipped", t.said})
 	case "fail":
 		t.result = e.Action
 		for _, p := range r.above(e.Test) {
@@ -88,6 +96,16 @@ func (r *results) add(e *event) {
 	case "attr":
 		t.notes = append(t.notes, [2]string{e.Key, e.Value})
 	}
+}
+
+var logLine = regexp.MustCompile(`^ +[a-z0-9_]+\.go:\d+: (.*)\n`)
+
+// logged is what a line of output has that a test logged.
+func logged(output string) string {
+	if m := logLine.FindStringSubmatch(output); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // above are the tests that a test is a part of.
