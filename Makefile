@@ -14,7 +14,7 @@ POINTS   ?= 10000
 # How often `make kill` kills.
 KILLS    ?= 200
 
-.PHONY: plots interop crash kill speed soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -71,6 +71,9 @@ attack: ## attackers against a target with honest hosts, who must keep 80% of th
 
 speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v
+
+speed-pmem: build ## persistent memory against a memory volume over RDMA, in one run (files in NVMEOF_PMEM_DIR)
+	NVMEOF_SPEED_PMEM=1 $(GO) test ./tests -run TestPmemSpeed -count=1 -v -timeout 20m
 
 bench: ## the benchmarks, in the form that benchstat reads
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 ./...
