@@ -43,13 +43,13 @@ type atomicVolume struct {
 	super      superblock // under growing, once the volume is open
 	free       int        // blocks that no one uses
 	low        int        // fewer free blocks than that have a checkpoint begin
-	changes    []change   // of the working map since the last checkpoint began
-	spare      []change   // memory for the next ones
+	dirty      int        // entries of the working map that changed since the last checkpoint began
 	reclaiming bool
 	waiting    waiters
 	resized    func(int64)
 
-	slots slots
+	changes []change // the checkpoint's
+	slots   slots
 }
 
 // guarantee is what makes a store to the mapping durable.
@@ -121,7 +121,7 @@ func (v *atomicVolume) addExtents(region *blockdev.Region, base uint64, recs []e
 		}
 		all = append(all, x)
 		blocks += rec.blocks
-		v.low += int(rec.dataBlocks-rec.blocks) / 4
+		v.low += int(rec.dataBlocks-rec.blocks) / 2
 	}
 	v.extents.Store(&all)
 	v.size.Add(int64(blocks << v.shift))

@@ -177,6 +177,12 @@ func (v *atomicVolume) unmap(r *blockdev.Request) {
 		n := min(left, piece)
 		err = v.publish(lba, blocks{n: int(n)})
 		lba, left = lba+uint64(n), left-n
+		v.mu.Lock()
+		begin := v.scarce()
+		v.mu.Unlock()
+		if begin {
+			v.beginReclaim()
+		}
 	}
 	v.serve()
 	v.written(r, err)

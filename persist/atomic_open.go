@@ -25,8 +25,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		if err := blockdev.CheckSize(o.Size, block); err != nil {
 			return nil, openError(path, blockdev.ErrInvalid, err)
 		}
-		rec := layOut(0, headSize, uint64(o.Size/int64(block)), block)
-		locked.Size = int64(alignUp(rec.end(block), areaAlign))
+		locked.Size = fileSize(o.Size, block, false)
 	}
 	f, size, err := blockdev.OpenLocked(path, &locked)
 	if err != nil {
@@ -56,6 +55,11 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *lineFlusher) (*atomicVolume, error) {
 	if fresh {
 		block := o.BlockSizeOr(blockdev.DefaultBlockSize)
+		if m.cached() { // which shows only now
+			if err := m.resize(fileSize(o.Size, block, true), o.Preallocate); err != nil {
+				return nil, err
+			}
+		}
 		if _, err := format(m, newID(), uint64(o.Size/int64(block)), block, lines); err != nil {
 			return nil, err
 		}
@@ -81,6 +85,12 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 			blockdev.FormatSize(size), blockdev.FormatSize(o.Size))), v.unmapOwn())
 	}
 	return v, nil
+}
+
+// fileSize is how large the file of a volume of size bytes is.
+func fileSize(size int64, block int, cached bool) int64 {
+	rec := layOut(0, headSize, uint64(size/int64(block)), block, cached)
+	return int64(alignUp(rec.end(block), areaAlign))
 }
 
 // newID names a volume, and salts its entries.

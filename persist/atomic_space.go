@@ -179,10 +179,10 @@ func (v *atomicVolume) release(b blocks) (freed bool) {
 	return freed
 }
 
-// scarce tells whether a checkpoint should begin because free blocks become rare. Called with
-// mu held; the caller then calls beginReclaim without.
+// scarce tells whether a checkpoint should begin because free blocks become rare, or the next
+// one long. Called with mu held; the caller then calls beginReclaim without.
 func (v *atomicVolume) scarce() bool {
-	if v.kind != onSync || v.free > v.low || v.reclaiming || len(v.changes) == 0 {
+	if v.kind != onSync || v.reclaiming || v.dirty == 0 || v.free > v.low && v.dirty < mostChanges {
 		return false
 	}
 	v.reclaiming = true

@@ -35,6 +35,13 @@ func (s *bitset) fill(n int) {
 	}
 }
 
+// empty takes all members out.
+func (s *bitset) empty() {
+	for i := s.next(0); i >= 0; i = s.next(i + 1) {
+		s.remove(i)
+	}
+}
+
 func (s *bitset) has(i int) bool { return s.levels[0][i>>6]&(1<<(i&63)) != 0 }
 
 // add makes i a member; false where it was one.

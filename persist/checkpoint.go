@@ -9,13 +9,19 @@ import (
 // for the data, and then for the map. So requests change a working map, which is only as
 // durable as the page cache, and a checkpoint does it for many writes together.
 
-// change is what a write did to the working map, in order.
+// A block that was written and replaced between two checkpoints can be used again at once: no
+// durable map ever names it. So a logical block has two blocks at most, and while there are as
+// many spare ones as others writes wait for no checkpoint.
+
+// change is an entry of the working map that the durable map has to follow.
 type change struct {
-	x   *extent // that maps
-	i   int     // the first entry
-	lba uint64  // of that
-	b   blocks
+	x     *extent
+	i     int
+	entry uint64 // as it lies in the file
 }
+
+// mostChanges is how many entries may differ before a checkpoint begins by itself.
+const mostChanges = 1 << 20
 
 // publishWorking changes entries of the working map: those of x from i on.
 func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (err error) {
@@ -23,22 +29,45 @@ func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (e
 	xs := *v.extents.Load()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	changed := false
 	for j := range b.n {
 		at := &x.table[i+j]
 		if b.x == nil && atomic.LoadUint64(at) == 0 {
 			continue
 		}
-		e := native(atomic.SwapUint64(at, v.entry(lba+uint64(j), b.number(j))))
-		if old, err := v.place(xs, lba+uint64(j), e); err == nil && old.x != nil {
-			old.x.replaced.add(old.first)
+		if x.dirty.add(i + j) {
+			v.dirty++
 		}
-		changed = true
-	}
-	if changed {
-		v.changes = append(v.changes, change{x, i, lba, b})
+		if b.x != nil {
+			b.x.young.add(b.first + j)
+		}
+		e := native(atomic.SwapUint64(at, v.entry(lba+uint64(j), b.number(j))))
+		old, err := v.place(xs, lba+uint64(j), e)
+		switch {
+		case err != nil || old.x == nil:
+		case !old.x.young.remove(old.first):
+			old.x.replaced.add(old.first)
+		case old.x.retire(old.first):
+			v.giveLocked(old)
+		}
 	}
 	return nil
+}
+
+// takeChanges ends what is gathered for one checkpoint and begins it for the next.
+func (v *atomicVolume) takeChanges() (xs []*extent, changes []change) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	xs, changes = *v.extents.Load(), v.changes[:0]
+	for _, x := range xs {
+		for i := x.dirty.next(0); i >= 0; i = x.dirty.next(i + 1) {
+			x.dirty.remove(i)
+			changes = append(changes, change{x, i, atomic.LoadUint64(&x.table[i])})
+		}
+		x.young, x.grown = x.grown, x.young
+		x.replaced, x.freeing = x.freeing, x.replaced
+	}
+	v.dirty = 0
+	return xs, changes
 }
 
 // checkpoint makes durable what was completed before it began: the data of all blocks, and
@@ -49,25 +78,16 @@ func (v *atomicVolume) checkpoint() error {
 	if failed := v.failed.Load(); failed != nil {
 		return *failed
 	}
-	v.mu.Lock()
-	xs := *v.extents.Load() // all that the changes name
-	changes := v.changes
-	v.changes, v.spare = v.spare[:0], nil
-	for _, x := range xs {
-		x.replaced, x.freeing = x.freeing, x.replaced
-	}
-	v.mu.Unlock()
+	xs, changes := v.takeChanges()
 	if len(changes) > 0 {
 		if err := v.carryOver(xs, changes); err != nil {
 			v.fail(err)
 			return err
 		}
 	}
-	clear(changes)
-	v.mu.Lock()
-	v.spare = changes
-	v.mu.Unlock()
+	v.changes = changes // memory for the next
 	for _, x := range xs {
+		x.grown.empty()
 		for i := x.freeing.next(0); i >= 0; i = x.freeing.next(i + 1) {
 			x.freeing.remove(i)
 			v.retire(blocks{x, i, 1})
@@ -94,11 +114,8 @@ func (v *atomicVolume) carryOver(xs []*extent, changes []change) error {
 func (v *atomicVolume) apply(changes []change) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	for _, c := range changes {
-		for j := range c.b.n {
-			at := &c.x.durable[c.i+j]
-			if e := v.entry(c.lba+uint64(j), c.b.number(j)); atomic.LoadUint64(at) != e {
-				atomic.StoreUint64(at, e)
-			}
+		if at := &c.x.durable[c.i]; atomic.LoadUint64(at) != c.entry {
+			atomic.StoreUint64(at, c.entry)
 		}
 	}
 	return nil

@@ -27,6 +27,9 @@ type extent struct {
 
 	// Under volume.mu.
 	free *bitset
+	// With a working map: its entries that changed since the last checkpoint began, and the
+	// blocks that it names since then; grown are those of the checkpoint that runs.
+	dirty, young, grown *bitset
 	// Blocks that a write replaced, but that the durable map still names: those since the last
 	// checkpoint began, and those that the one that runs will set free.
 	replaced, freeing *bitset
@@ -49,6 +52,7 @@ func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, w
 	x.table = x.durable
 	if working {
 		x.table = x.work
+		x.dirty, x.young, x.grown = newBitset(int(rec.blocks)), newBitset(n), newBitset(n)
 		x.replaced, x.freeing = newBitset(n), newBitset(n)
 	}
 	var err error

@@ -43,8 +43,9 @@ const (
 
 	entrySize = 8
 
-	// Spare blocks are what writes go to while the blocks that they replace are still in use.
-	spareShare = 32 // of the blocks, one in so many
+	// Spare blocks are what writes go to while the blocks that they replace are still in use:
+	// where lines are flushed for a moment, in a page cache up to the next flush.
+	spareShare = 32 // of the blocks, one in so many; in a page cache as many
 	minSpare   = 4 << 20
 	maxSpare   = 1 << 30
 
@@ -189,8 +190,9 @@ func (s *superblock) check(size uint64) error {
 	return nil
 }
 
-// layOut places an extent of n logical blocks from byte off of the file on.
-func layOut(first, off, n uint64, blockSize int) extentRecord {
+// layOut places an extent of n logical blocks from byte off of the file on. cached says that
+// the file lies in a page cache.
+func layOut(first, off, n uint64, blockSize int, cached bool) extentRecord {
 	bs := uint64(blockSize)
 	x := extentRecord{first: first, blocks: n, tableOff: alignUp(off, areaAlign)}
 	x.workOff = x.tableOff + x.tableBytes()
@@ -199,7 +201,11 @@ func layOut(first, off, n uint64, blockSize int) extentRecord {
 		align = hugeAlign
 	}
 	x.dataOff = alignUp(x.workOff+x.tableBytes(), align)
-	spare := min(n/spareShare, maxSpare/bs)
+	spare := n
+	if !cached {
+		spare = n / spareShare
+	}
+	spare = min(spare, maxSpare/bs)
 	if first == 0 { // extents that follow have the first one's to go by
 		spare = max(spare, minSpare/bs)
 	}
@@ -208,16 +214,16 @@ func layOut(first, off, n uint64, blockSize int) extentRecord {
 }
 
 // fit is the largest extent that lies between two bytes of the file; false where there is none.
-func fit(first, off, end uint64, blockSize int) (extentRecord, bool) {
+func fit(first, off, end uint64, blockSize int, cached bool) (extentRecord, bool) {
 	if end <= off {
 		return extentRecord{}, false
 	}
 	most := int((end - off) / uint64(blockSize))
 	n := sort.Search(most, func(n int) bool {
-		x := layOut(first, off, uint64(n)+1, blockSize)
+		x := layOut(first, off, uint64(n)+1, blockSize, cached)
 		return x.end(blockSize) > end
 	})
-	return layOut(first, off, uint64(n), blockSize), n > 0
+	return layOut(first, off, uint64(n), blockSize, cached), n > 0
 }
 
 // An entry of the map says where a logical block is: bits 47:0 are the number of the block in

@@ -53,7 +53,7 @@ func (v *atomicVolume) grow() (bool, error) {
 	if uint64(size) < end+minGrowth {
 		return false, nil
 	}
-	rec, ok := fit(v.super.blocks(), end, uint64(size), v.info.BlockSize)
+	rec, ok := fit(v.super.blocks(), end, uint64(size), v.info.BlockSize, v.m.cached())
 	if !ok {
 		return false, nil
 	}
@@ -124,12 +124,12 @@ func (m *mapping) clear(b []byte, off int64) (err error) {
 // format makes an empty volume of a file of size bytes, at most blocks of blockSize (0: as
 // many as fit).
 func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) (*superblock, error) {
-	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize)
-	if !ok {
-		return nil, errors.New("it is too small: a volume needs 5 MiB and more")
-	}
+	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize, m.cached())
 	if blocks != 0 {
-		rec = layOut(0, headSize, blocks, blockSize)
+		rec, ok = layOut(0, headSize, blocks, blockSize, m.cached()), true
+	}
+	if !ok || rec.end(blockSize) > uint64(len(m.mem)) {
+		return nil, errors.New("it is too small: a volume needs 5 MiB and more")
 	}
 	s := &superblock{generation: 1, blockSize: blockSize, id: id, extents: []extentRecord{rec}}
 	if err := m.clear(m.mem[:rec.dataOff], 0); err != nil {

@@ -78,6 +78,28 @@ func (m *mapping) extend(off, n int64) ([]byte, error) {
 	return mem, nil
 }
 
+// cached tells whether a page cache lies between the mapping and what is durable.
+func (m *mapping) cached() bool { return !m.dax && !m.ram }
+
+// resize makes the file, of which nothing is in use yet, another size.
+func (m *mapping) resize(size int64, preallocate bool) (err error) {
+	fd := int(m.file.Fd())
+	if preallocate {
+		err = unix.Fallocate(fd, 0, 0, size)
+	} else {
+		err = unix.Ftruncate(fd, size)
+	}
+	if err != nil {
+		return err
+	}
+	mem, _, err := mapRange(m.file, 0, size, false)
+	if err != nil {
+		return err
+	}
+	m.mem, mem = mem, m.mem
+	return unix.Munmap(mem)
+}
+
 // fileSize is how long the file is now.
 func (m *mapping) fileSize() (int64, error) { return m.file.Seek(0, io.SeekEnd) }
 
