@@ -16,8 +16,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
 
-// victimPath has the test binary write to that volume until it is killed.
-const victimPath = "PERSIST_TEST_VICTIM"
+// victimPath has the test binary write to that volume until it is killed; victimFlushes has it
+// make each write durable.
+const (
+	victimPath    = "PERSIST_TEST_VICTIM"
+	victimFlushes = "PERSIST_TEST_FLUSH"
+)
 
 const killBlocks = 64
 
@@ -29,12 +33,13 @@ func victim(path string) {
 		os.Exit(1)
 	}
 	c, b := volumetest.NewClient(v), make([]byte, 4096)
+	flush := os.Getenv(victimFlushes) != ""
 	for n := uint64(1); err == nil; n++ {
 		for i := 0; i < len(b); i += 8 {
 			binary.LittleEndian.PutUint64(b[i:], n)
 		}
-		err = c.Write(b, int64(n%killBlocks)*4096, n%2 == 0)
-		if n%2 != 0 && err == nil {
+		err = c.Write(b, int64(n%killBlocks)*4096, flush && n%2 == 0)
+		if flush && n%2 != 0 && err == nil {
 			err = c.Flush()
 		}
 		fmt.Println(n)
@@ -42,16 +47,25 @@ func victim(path string) {
 	fmt.Println(err)
 }
 
-// TestKill kills a program that writes: every block that was flushed, or written with FUA, is
-// there. (That the page cache outlives the program is what MAP_SHARED promises.)
+// TestKill kills a program that writes: every write that was acknowledged is there, flushed or
+// not. (That the page cache outlives the program is what MAP_SHARED promises.)
 func TestKill(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "v")
+	for _, mode := range []string{"", modeInPlace} {
+		for _, flush := range []string{"", "1"} {
+			t.Run(fmt.Sprintf("mode %q, flush %q", mode, flush), func(t *testing.T) { killVictims(t, mode, flush) })
+		}
+	}
+}
+
+func killVictims(t *testing.T, mode, flush string) {
+	t.Setenv(victimFlushes, flush)
+	path := filepath.Join(t.TempDir(), "v") + mode
 	v, err := Open(path, blockdev.Options{Size: killBlocks * 4096})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v.Close()
-	for range 5 {
+	for range 3 {
 		last := killed(t, path)
 		v, err := Open(path, blockdev.Options{}) // the lock is gone, too
 		if err != nil {

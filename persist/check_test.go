@@ -1,0 +1,311 @@
+package persist
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// filled makes a volume of 4 MiB whose block i holds the byte i+1, in blocks 0 to 7.
+func filled(t *testing.T) (path string, s *superblock) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: 4 * mib})
+	c := volumetest.NewClient(v)
+	for i := range 8 {
+		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sb := v.super
+	mustClose(t, v)
+	return path, &sb
+}
+
+func block(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 4096) }
+
+func mustOpen(t *testing.T, path string, o blockdev.Options) *atomicVolume {
+	t.Helper()
+	v, err := Open(path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.(*atomicVolume)
+}
+
+func mustClose(t *testing.T, v blockdev.Volume) {
+	t.Helper()
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustCheck(t *testing.T, path string, repair bool) *Report {
+	t.Helper()
+	r, err := Check(path, repair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// patch changes bytes of a file.
+func patch(t *testing.T, path string, off int64, b []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckClean(t *testing.T) {
+	path, _ := filled(t)
+	r := mustCheck(t, path, false)
+	if !r.Clean() || r.Open || r.Used != 8 || r.Size != 4*mib || r.Extents != 1 || r.Version != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r = mustCheck(t, path, true); !r.Clean() || r.Repaired {
+		t.Errorf("repair of what is whole: %+v", r)
+	}
+	v := mustOpen(t, path, blockdev.Options{})
+	if _, err := Check(path, false); !errors.Is(err, blockdev.ErrBusy) {
+		t.Errorf("of a volume in use: %v", err)
+	}
+	mustClose(t, v)
+	raw := filepath.Join(t.TempDir(), "raw")
+	if err := os.WriteFile(raw, make([]byte, mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{second(Check(raw, false)), second(Open(raw, blockdev.Options{}))} {
+		if !errors.Is(err, errNoFormat) || !strings.Contains(err.Error(), "nvmetgt pmem format") {
+			t.Errorf("of a file that holds none: %v", err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestRepairEntry damages an entry: the volume isn't opened, and after a repair the block
+// can't be read until it is written, while all others are as they were.
+func TestRepairEntry(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		entry func(s *superblock, table []byte) uint64
+		lost  int
+	}{
+		{"check", func(*superblock, []byte) uint64 { return 0x1234<<entryBits | 20 }, 1},
+		{"no block", func(s *superblock, _ []byte) uint64 { return s.sealed(2, 1) }, 1},
+		{"shared", func(s *superblock, table []byte) uint64 { // with block 5, by an entry that is right by itself
+			return s.sealed(2, binary.LittleEndian.Uint64(table[5*entrySize:])&entryMask)
+		}, 2},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			path, s := filled(t)
+			file, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			table := int64(s.extents[0].tableOff)
+			e, at, lost := x.entry(s, file[table:]), table+2*entrySize, x.lost
+			patch(t, path, at, binary.LittleEndian.AppendUint64(nil, e))
+			if r := mustCheck(t, path, false); r.Clean() || len(r.Damage) != 1 || r.Repaired {
+				t.Errorf("check: %+v", r)
+			}
+			if _, err := Open(path, blockdev.Options{}); !errors.Is(err, blockdev.ErrMedium) || !strings.Contains(err.Error(), "pmem check") {
+				t.Errorf("opened: %v", err)
+			}
+			if r := mustCheck(t, path, true); !r.Repaired {
+				t.Errorf("repair: %+v", r)
+			}
+			if r := mustCheck(t, path, false); len(r.Damage) != 0 || r.Lost != lost {
+				t.Errorf("after the repair: %+v", r)
+			}
+			v := mustOpen(t, path, blockdev.Options{})
+			defer v.Close()
+			c, b := volumetest.NewClient(v), make([]byte, 4096)
+			for i := range 8 {
+				err := c.Read(b, int64(i)*4096)
+				if gone := i == 2 || i == 5 && lost == 2; gone != errors.Is(err, blockdev.ErrMedium) || !gone && b[0] != byte(i+1) {
+					t.Errorf("block %d: %d, %v", i, b[0], err)
+				}
+			}
+			if _, _, err := v.View(nil, 0, 8*4096); !errors.Is(err, blockdev.ErrMedium) {
+				t.Errorf("a view of a lost block: %v", err)
+			}
+			if err := c.Write(block(99), 2*4096, true); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Read(b, 2*4096); err != nil || b[0] != 99 {
+				t.Errorf("written again: %d, %v", b[0], err)
+			}
+		})
+	}
+}
+
+// sealed is an entry with its check.
+func (s *superblock) sealed(lba, p uint64) uint64 { return p | entryCheck(s.salt(), lba, p)<<entryBits }
+
+// TestRepairSuper damages either copy of the superblock, and both.
+func TestRepairSuper(t *testing.T) {
+	for _, copies := range [][]int64{{0}, {1}, {0, 1}} {
+		path, _ := filled(t)
+		for _, i := range copies {
+			patch(t, path, i*superSize+200, []byte{0xff})
+		}
+		if len(copies) == 2 {
+			if _, err := Check(path, true); !errors.Is(err, errSum) {
+				t.Errorf("both: %v", err)
+			}
+			continue
+		}
+		if r := mustCheck(t, path, false); len(r.Supers) != 1 {
+			t.Errorf("copy %d: %+v", copies[0], r)
+		}
+		if r := mustCheck(t, path, true); !r.Repaired {
+			t.Errorf("copy %d: %+v", copies[0], r)
+		}
+		if r := mustCheck(t, path, false); !r.Clean() || r.Used != 8 {
+			t.Errorf("copy %d, repaired: %+v", copies[0], r)
+		}
+	}
+}
+
+// TestGrow makes the file larger, while it is in use and while it isn't.
+func TestGrow(t *testing.T) {
+	path, _ := filled(t)
+	size := func() int64 {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Size()
+	}
+	v := mustOpen(t, path, blockdev.Options{})
+	var told int64
+	v.OnResize(func(n int64) { told = n })
+	if err := v.Refresh(); err != nil || told != 0 {
+		t.Errorf("nothing has changed: %d, %v", told, err)
+	}
+	if err := os.Truncate(path, size()+8*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	now := v.Info().Size
+	if told != now || now < 7*mib {
+		t.Fatalf("%d bytes, told %d", now, told)
+	}
+	c := volumetest.NewClient(v)
+	all := make([]byte, now)
+	for i := range all {
+		all[i] = byte(i / 4096 * 7)
+	}
+	if err := c.Write(all, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(all, 0, true); err != nil { // again, over both extents
+		t.Fatal(err)
+	}
+	segs, tok, err := v.View(nil, 4*mib-8192, 16384)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []byte
+	for _, s := range segs {
+		shown = append(shown, s.Bytes...)
+	}
+	if !bytes.Equal(shown, all[4*mib-8192:][:16384]) {
+		t.Error("a view over both extents shows something else")
+	}
+	v.Release(tok)
+	mustClose(t, v)
+
+	if err := os.Truncate(path, size()+16*mib); err != nil {
+		t.Fatal(err)
+	}
+	v = mustOpen(t, path, blockdev.Options{})
+	if n := v.Info().Size; n < now+7*mib || len(v.super.extents) != 3 {
+		t.Errorf("%d bytes in %d extents", n, len(v.super.extents))
+	}
+	got := make([]byte, now)
+	if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, all) {
+		t.Errorf("what was there isn't: %v", err)
+	}
+	if err := volumetest.NewClient(v).Read(got[:mib], now); err != nil || !bytes.Equal(got[:mib], make([]byte, mib)) {
+		t.Errorf("what was added isn't zero: %v", err)
+	}
+	mustClose(t, v)
+	if r := mustCheck(t, path, false); !r.Clean() || r.Extents != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestFormat makes a volume of a file that is there.
+func TestFormat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	if err := os.WriteFile(path, bytes.Repeat([]byte{0xee}, 16*mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Format(path, 512); err != nil {
+		t.Fatal(err)
+	}
+	v := mustOpen(t, path, blockdev.Options{})
+	if i := v.Info(); i.BlockSize != 512 || i.Size < 7*mib || i.AtomicBlocks != 1 {
+		t.Errorf("%+v", i)
+	}
+	b := block(1)
+	if err := volumetest.NewClient(v).Read(b, 0); err != nil || !bytes.Equal(b, make([]byte, 4096)) {
+		t.Errorf("not zero: %v", err)
+	}
+	mustClose(t, v)
+	if _, err := inPlace(path, blockdev.Options{}); !errors.Is(err, blockdev.ErrInvalid) {
+		t.Errorf("opened in place: %v", err)
+	}
+	if err := os.Truncate(path, mib); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, blockdev.Options{}); err == nil || !strings.Contains(err.Error(), "cut") {
+		t.Errorf("opened what was cut: %v", err)
+	}
+	if err := Format(path, 0); err == nil || !strings.Contains(err.Error(), "too small") {
+		t.Errorf("formatted 1 MiB: %v", err)
+	}
+}
+
+// TestAtomicCut cuts the file under the mapping: requests fail, and nothing else does.
+func TestAtomicCut(t *testing.T) {
+	path, s := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	if err := os.Truncate(path, int64(s.extents[0].dataOff)+4*4096); err != nil {
+		t.Fatal(err)
+	}
+	c, b := volumetest.NewClient(v), block(0)
+	if err := c.Read(b, 0); err != nil || b[0] != 1 {
+		t.Errorf("what is left: %v", err)
+	}
+	if err := c.Read(b, 6*4096); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("read: %v", err)
+	}
+	if _, _, err := v.View(nil, 0, 8*4096); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("view: %v", err)
+	}
+	if _, _, err := v.Lend(nil, 4096); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("loan: %v", err)
+	}
+	if err := c.Write(b, 0, false); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("write: %v", err)
+	}
+	v.Close()
+}

@@ -1,0 +1,214 @@
+package persist
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// setSum gives a superblock the checksum that its content has.
+func setSum(b []byte) {
+	clear(b[offSum : offSum+4])
+	binary.LittleEndian.PutUint32(b[offSum:], crc32.Checksum(b, castagnoli))
+}
+
+func testSuper() *superblock {
+	return &superblock{
+		generation: 3, blockSize: 4096,
+		id:      [16]byte{0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18},
+		session: session{boot: [16]byte{0xb0, 15: 0xbf}, dev: 0xfd01, inode: 77},
+		extents: []extentRecord{layOut(0, headSize, 2560, 4096, false), layOut(2560, 16<<20, 100, 4096, false)},
+	}
+}
+
+// TestSuperGolden pins the bytes that docs/pmem.md describes.
+func TestSuperGolden(t *testing.T) {
+	b := testSuper().append(nil)
+	if len(b) != superSize {
+		t.Fatalf("%d bytes", len(b))
+	}
+	for _, x := range []struct {
+		off  int
+		want string
+	}{
+		{0, "4e564d45504d454d" + "01000000"},
+		{16, "0300000000000000" + "00100000" + "02000000"},
+		{32, "10111213141516171800000000000000"},
+		{48, "b00000000000000000000000000000bf" + "01fd000000000000" + "4d00000000000000"},
+		// 2560 blocks from 0 on; maps of 20480 bytes at 8192 and 28672; 3584 blocks at 49152
+		{128, "0000000000000000" + "000a000000000000" + "0020000000000000" + "0070000000000000" + "00c0000000000000" + "000e000000000000"},
+		{176, "000a000000000000" + "6400000000000000" + "0000000100000000" + "0010000100000000" + "0020000100000000" + "6700000000000000"},
+	} {
+		want, _ := hex.DecodeString(x.want)
+		if got := b[x.off : x.off+len(want)]; !bytes.Equal(got, want) {
+			t.Errorf("at %d: %x, want %x", x.off, got, want)
+		}
+	}
+	s, err := parseSuper(b)
+	if err != nil || s.check(32<<20) != nil {
+		t.Fatalf("%v, %v", err, s.check(32<<20))
+	}
+	if again := s.append(nil); !bytes.Equal(again, b) {
+		t.Error("encoding again gives something else")
+	}
+	for i := range b {
+		b[i] ^= 1
+		if _, err := parseSuper(b); err == nil {
+			t.Fatalf("byte %d isn't covered", i)
+		}
+		b[i] ^= 1
+	}
+}
+
+// TestEntryGolden pins the check of an entry.
+func TestEntryGolden(t *testing.T) {
+	// By the formula of docs/pmem.md, calculated apart.
+	for _, x := range []struct{ salt, lba, p, want uint64 }{
+		{0, 0, 0, 0},
+		{0, 1, 1, 0x9068},
+		{0x1716151413121110, 5, 300, 0xfa99},
+	} {
+		if got := entryCheck(x.salt, x.lba, x.p); got != x.want {
+			t.Errorf("salt %#x, block %d at %d: %#x, want %#x", x.salt, x.lba, x.p, got, x.want)
+		}
+	}
+}
+
+// TestSuperCheck refuses extents that can't be.
+func TestSuperCheck(t *testing.T) {
+	for name, spoil := range map[string]func(*superblock){
+		"block size":     func(s *superblock) { s.blockSize = 1000 },
+		"small blocks":   func(s *superblock) { s.blockSize = 256 },
+		"no blocks":      func(s *superblock) { s.extents[1].blocks = 0 },
+		"gap":            func(s *superblock) { s.extents[1].first++ },
+		"overlap":        func(s *superblock) { s.extents[1].tableOff = s.extents[0].dataOff },
+		"map in head":    func(s *superblock) { s.extents[0].tableOff = 4096 },
+		"small map":      func(s *superblock) { s.extents[0].workOff = s.extents[0].tableOff + 4096 },
+		"small work map": func(s *superblock) { s.extents[0].dataOff = s.extents[0].workOff + 4096 },
+		"unaligned":      func(s *superblock) { s.extents[1].dataOff += 512 },
+		"no spare":       func(s *superblock) { s.extents[1].dataBlocks = s.extents[1].blocks - 1 },
+		"cut":            func(s *superblock) { s.extents[1].dataBlocks = 1 << 20 },
+		"huge":           func(s *superblock) { s.extents[1].dataBlocks = 1 << 62 },
+		"far":            func(s *superblock) { s.extents[1].dataOff = 1<<64 - 4096 },
+	} {
+		s := testSuper()
+		spoil(s)
+		if err := s.check(32 << 20); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func FuzzSuper(f *testing.F) {
+	f.Add(testSuper().append(nil), uint64(32<<20))
+	f.Fuzz(func(t *testing.T, b []byte, size uint64) {
+		if len(b) >= superSize { // give the parser something to read
+			s := &superblock{}
+			sum := s.append(nil)
+			copy(b[:offVersion+4], sum[:offVersion+4])
+			setSum(b[:superSize])
+		}
+		s, err := parseSuper(b)
+		if err != nil {
+			return
+		}
+		again, err := parseSuper(s.append(nil))
+		if err != nil || again.generation != s.generation || !slices.Equal(again.extents, s.extents) || again.session != s.session {
+			t.Fatalf("%v: %+v and %+v", err, s, again)
+		}
+		if s.check(size) == nil && s.end() > max(size, headSize) {
+			t.Fatalf("ends at %d of %d", s.end(), size)
+		}
+	})
+}
+
+// TestFit has the largest extent that fits, and no larger one.
+func TestFit(t *testing.T) {
+	for range 500 {
+		bs := 512 << rand.IntN(8)
+		cached := rand.IntN(2) == 0
+		off, size := uint64(headSize+rand.IntN(1<<20)), rand.Uint64N(1<<uint(24+rand.IntN(16)))
+		x, ok := fit(0, off, off+size, bs, cached)
+		if !ok {
+			if x := layOut(0, off, 1, bs, cached); x.end(bs) <= off+size {
+				t.Fatalf("%d bytes with blocks of %d: one fits", size, bs)
+			}
+			continue
+		}
+		next := layOut(0, off, x.blocks+1, bs, cached)
+		if x.end(bs) > off+size || next.end(bs) <= off+size {
+			t.Fatalf("%d bytes with blocks of %d: %d blocks end at %d", size, bs, x.blocks, x.end(bs)-off)
+		}
+		s := superblock{blockSize: bs, extents: []extentRecord{x}}
+		if err := s.check(off + size); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestBitset holds a set against a map.
+func TestBitset(t *testing.T) {
+	for _, n := range []int{1, 2, 63, 64, 65, 4095, 4096, 4097, 300000} {
+		s, all := newBitset(n), map[int]bool{}
+		if rand.IntN(2) == 0 {
+			s.fill(n)
+			for i := range n {
+				all[i] = true
+			}
+		}
+		for range 3000 {
+			i := rand.IntN(n)
+			if rand.IntN(2) == 0 {
+				if s.add(i) == all[i] {
+					t.Fatalf("add %d of %d", i, n)
+				}
+				all[i] = true
+			} else {
+				if s.remove(i) != all[i] {
+					t.Fatalf("remove %d of %d", i, n)
+				}
+				delete(all, i)
+			}
+			from, most := rand.IntN(n), 1+rand.IntN(200)
+			want := from
+			for want < n && want < from+5000 && !all[want] {
+				want++
+			}
+			if got := s.next(from); want < n && all[want] && got != want || want == n && got != -1 {
+				t.Fatalf("next from %d of %d: %d, want %d", from, n, got, want)
+			}
+			run := 0
+			for run < most && all[from+run] {
+				run++
+			}
+			if got := s.run(from, most); got != run {
+				t.Fatalf("run from %d: %d, want %d", from, got, run)
+			}
+		}
+		if s.count != len(all) {
+			t.Fatalf("%d members, want %d", s.count, len(all))
+		}
+		if s.empty(); s.count != 0 || s.next(0) != -1 {
+			t.Fatal("not empty")
+		}
+	}
+}
+
+func TestNoFormat(t *testing.T) {
+	for _, b := range [][]byte{nil, make([]byte, 100), make([]byte, superSize)} {
+		if _, err := parseSuper(b); !errors.Is(err, errNoFormat) {
+			t.Errorf("%d bytes: %v", len(b), err)
+		}
+	}
+	later := testSuper().append(nil)
+	later[offVersion] = 2
+	setSum(later)
+	if _, err := parseSuper(later); err == nil || errors.Is(err, errNoFormat) || errors.Is(err, errSum) {
+		t.Errorf("a later version: %v", err)
+	}
+}
