@@ -96,7 +96,7 @@ func (p *peer) want(t testing.TB, line, text string) {
 }
 
 // harmless are warnings of the kernel that are about itself.
-var harmless = regexp.MustCompile(`long keepalive RTT|hrtimer: interrupt took|drop_caches|resetting controller|null_blk: disk|clocksource:`)
+var harmless = regexp.MustCompile(`long keepalive RTT|hrtimer: interrupt took|drop_caches|resetting controller|null_blk: disk|clocksource:|unsafe global rkey`)
 
 // quiet fails the test if the kernel wrote a warning or an error since the last time.
 func (p *peer) quiet(t testing.TB) {

@@ -1,0 +1,275 @@
+package linux
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+// faultyNetworks are what netem(8) does to packets.
+var faultyNetworks = []struct{ name, netem string }{
+	{"loss-0.1%", "loss 0.1%"},
+	{"loss-1%", "loss 1%"},
+	{"loss-5%", "loss 5%"},
+	{"reordering", "delay 2ms reorder 90% 50%"}, // one packet in ten comes late
+	{"duplication", "duplicate 5%"},
+}
+
+// directions of the packets that netem acts upon, as the machine sees them.
+var directions = []struct {
+	name     string
+	out, in  bool
+	together bool // only where figures are taken
+}{{"out", true, false, false}, {"in", false, true, false}, {"both", true, true, true}}
+
+// TestNetem puts faults on the network of a machine that is host and target, over RDMA: whatever
+// they are, nvmeinit keeps its connection to the kernel's target, and the kernel's host keeps
+// its to nvmetgt, and the data is right. Throughput stands beside that of Linux with Linux.
+func TestNetem(t *testing.T) {
+	for _, c := range []struct {
+		version string
+		mtu     int
+	}{{"6.1", 1500}, {"6.12", 9000}} {
+		t.Run(fmt.Sprintf("%s/%d", c.version, c.mtu), func(t *testing.T) {
+			p, other := netemPeers(t, c.version, c.mtu)
+			t.Run("nvmeinit", func(t *testing.T) { testNetemTarget(t, p) })
+			t.Run("kernel-host", func(t *testing.T) { testNetemHost(t, p) })
+			t.Run("registering-host", func(t *testing.T) { testNetemRegistering(t, p) })
+			t.Run("figures", func(t *testing.T) { testNetemFigures(t, p, other) })
+		})
+	}
+}
+
+// netemPeers boots the machine with the faulty network, and one to compare with.
+func netemPeers(t *testing.T, version string, mtu int) (p, other *peer) {
+	t.Helper()
+	if err := lab.Network(t.Context(), mtu); err != nil {
+		t.Fatal(err)
+	}
+	boot := func(name string, number int) *peer {
+		m, err := lab.Boot(t.Context(), lab.Config{Name: name, Number: number, MTU: mtu, Memory: 768, Image: images[version]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &peer{m}
+		t.Cleanup(func() {
+			for _, line := range p.Complaints() {
+				t.Errorf("the kernel says: %s", line)
+			}
+			p.Close()
+		})
+		p.must(t, "modprobe -a rdma_rxe nvmet-rdma && modprobe null_blk nr_devices=0 && rdma link add rxe0 type rxe netdev eth0")
+		return p
+	}
+	p, other = boot("netem", 4), boot("other", 5)
+	p.must(t, "modprobe -a sch_netem sch_ingress cls_matchall act_mirred && modprobe ifb numifbs=1 && ip link set ifb0 up && "+
+		"ip link set ifb0 txqueuelen 1000 && tc qdisc add dev eth0 ingress && "+
+		"tc filter add dev eth0 parent ffff: protocol all matchall action mirred egress redirect dev ifb0")
+	return p, other
+}
+
+// netem sets what happens to the machine's packets until the test ends.
+func (p *peer) netem(t *testing.T, faults string, out, in bool) {
+	t.Helper()
+	for dev, is := range map[string]bool{"eth0": out, "ifb0": in} {
+		if is {
+			p.must(t, fmt.Sprintf("tc qdisc replace dev %s root netem limit 10000 %s", dev, faults))
+		}
+	}
+	t.Cleanup(func() { p.must(t, "for d in eth0 ifb0; do tc qdisc del dev $d root 2>/dev/null; done; true") })
+}
+
+// useRDMAHost loads the kernel's host. Where it doesn't register each buffer anew, small requests
+// survive a loss: rxe repeats a registration with the request that it is part of, and fails.
+func (p *peer) useRDMAHost(t testing.TB, register string) {
+	t.Helper()
+	p.must(t, "rmmod nvme-rdma 2>/dev/null; modprobe nvme-rdma register_always="+register)
+}
+
+// eachFault runs do on each faulty network and direction.
+func eachFault(t *testing.T, p *peer, do func(t *testing.T)) {
+	for _, f := range faultyNetworks {
+		for _, d := range directions {
+			if d.together {
+				continue
+			}
+			t.Run(f.name+"-"+d.name, func(t *testing.T) {
+				p.netem(t, f.netem, d.out, d.in)
+				do(t)
+			})
+		}
+	}
+}
+
+// testNetemTarget: nvmeinit and the kernel's target.
+func testNetemTarget(t *testing.T, p *peer) {
+	p.export(t, "rdma")
+	p.must(t, "dmesg -C")
+	eachFault(t, p, func(t *testing.T) {
+		// A lost message of RDMA-CM comes again after 4.6 s: the keep alive timeout is longer.
+		out, stderr, code := nvmeinit(t, "bench", "-k", "20", "-t", "rdma", "-a", p.Addr.String(), "-s", "4420", "-n", testNQN,
+			"--rw", "randrw", "--bssplit", "4k/60:32k/30:128k/10", "--iodepth", "16", "--size", "8m", "--verify", "crc32c")
+		if code != 0 {
+			t.Errorf("nvmeinit bench: exit code %d: %s\n%s", code, stderr, out)
+		}
+	})
+	p.noControllers(t)
+	p.quiet(t)
+}
+
+// testNetemHost: the kernel's host and nvmetgt, one connection for each fault.
+func testNetemHost(t *testing.T, p *peer) {
+	p.useRDMAHost(t, "N")
+	serve(t, "--volume", "mem:16MiB")
+	p.must(t, "dmesg -C")
+	eachFault(t, p, func(t *testing.T) {
+		dev := p.connect(t, "rdma", "--nr-io-queues=1")
+		p.verify(t, dev, "--size=2m --rw=randrw --bs=4k")
+		p.disconnect(t)
+	})
+}
+
+// testNetemRegistering: with registrations rxe breaks its own connection when it repeats. The
+// host comes back each time, and what it wrote is there.
+func testNetemRegistering(t *testing.T, p *peer) {
+	p.useRDMAHost(t, "Y")
+	serve(t, "--volume", "mem:64MiB")
+	// Linux 6.1 stalls until a command times out; not 30 s here.
+	p.must(t, "dmesg -C; echo 4 > /sys/module/nvme_core/parameters/io_timeout")
+	dev := p.connect(t, "rdma", "--nr-io-queues=1", "--reconnect-delay=1", "--ctrl-loss-tmo=120")
+	done := make(chan error, 1)
+	p.netem(t, "loss 1%", true, true)
+	go func() {
+		_, err := p.try(t, "fio --name=registering --filename="+dev+" --direct=1 --ioengine=libaio --iodepth=8 --rw=randwrite "+
+			"--bs=64k --size=16m --verify=crc32c --verify_fatal=1 --do_verify=1 --output=/tmp/fio || { cat /tmp/fio >&2; exit 1; }")
+		done <- err
+	}()
+	for deadline := time.Now().Add(time.Minute); p.reconnects(t) < 2 && time.Now().Before(deadline) && len(done) == 0; {
+		time.Sleep(time.Second)
+	}
+	p.must(t, "for d in eth0 ifb0; do tc qdisc del dev $d root; done") // or it might never end
+	if err := <-done; err != nil {
+		t.Errorf("%v\n%s", err, p.must(t, "dmesg"))
+	}
+	n := p.reconnects(t)
+	t.Attr("reconnections", fmt.Sprintf("rxe broke its connection under 1%% loss, as it does with Linux; nvmetgt served %s reconnections, data verified", atLeast(n)))
+	p.want(t, "nvme disconnect -n "+testNQN, "disconnected 1")
+	p.must(t, "dmesg -C; echo 30 > /sys/module/nvme_core/parameters/io_timeout")
+}
+
+// atLeast keeps a number that depends on chance from changing with each run.
+func atLeast(n int) string {
+	if n == 0 {
+		return "no"
+	}
+	return "one or more"
+}
+
+// reconnects is how often the kernel's host has come back since dmesg was cleared.
+func (p *peer) reconnects(t testing.TB) int {
+	t.Helper()
+	return strings.Count(p.must(t, "dmesg"), "Successfully reconnected")
+}
+
+// testNetemFigures compares ours with Linux and Linux, under the same loss in both directions,
+// one after the other: requests a second, and their share of those without loss.
+func testNetemFigures(t *testing.T, p, other *peer) {
+	p.export(t, "rdma")
+	for _, host := range []*peer{p, other} {
+		host.useRDMAHost(t, "N")
+	}
+	t.Cleanup(func() {
+		for _, host := range []*peer{p, other} {
+			_, _ = host.try(t, "nvme disconnect-all; dmesg -C")
+		}
+	})
+	pairs := []pair{
+		{"nvmeinit → Linux", p.iopsOfNvmeinit},
+		{"Linux → Linux", func(t *testing.T, w workload) float64 { return other.iopsOfLinux(t, p.Addr.String(), w) }},
+		{"Linux → nvmetgt", func(t *testing.T, w workload) float64 {
+			s := serve(t, "--volume", "mem:64MiB") // has our RNIC's port for so long
+			defer s.kill()
+			return p.iopsOfLinux(t, lab.HostAddr.String(), w)
+		}},
+	}
+	for _, w := range []workload{{"randread", "4k", 16}, {"randwrite", "4k", 16}, {"read", "128k", 4}} {
+		var lines []string
+		whole := map[string]float64{}
+		for _, loss := range []string{"0%", "0.1%", "1%", "5%"} {
+			p.must(t, "for d in eth0 ifb0; do tc qdisc replace dev $d root netem limit 10000 loss "+loss+"; done")
+			line := "loss " + loss
+			for _, pair := range pairs {
+				n := pair.iops(t, w)
+				if loss == "0%" {
+					whole[pair.name] = n
+				}
+				line += fmt.Sprintf(", %s %.0f/s (%.0f%%)", pair.name, n, 100*n/max(whole[pair.name], 1))
+			}
+			t.Log(w.rw, w.bs, line)
+			lines = append(lines, line)
+		}
+		t.Attr(fmt.Sprintf("%s-%s-depth-%d-requests-a-second", w.rw, w.bs, w.depth), strings.Join(lines, " | "))
+	}
+	p.must(t, "for d in eth0 ifb0; do tc qdisc del dev $d root; done")
+}
+
+// pair is a host and a target that are measured.
+type pair struct {
+	name string
+	iops func(*testing.T, workload) float64
+}
+
+type workload struct {
+	rw, bs string
+	depth  int
+}
+
+const measuredSeconds = 2
+
+// iopsOfNvmeinit measures nvmeinit and the machine's target.
+func (p *peer) iopsOfNvmeinit(t *testing.T, w workload) float64 {
+	t.Helper()
+	out, stderr, code := nvmeinit(t, "bench", "-k", "20", "-t", "rdma", "-a", p.Addr.String(), "-s", "4420", "-n", testNQN, "-o", "json",
+		"--rw", w.rw, "--bs", w.bs, "--iodepth", fmt.Sprint(w.depth), "--runtime", fmt.Sprint(measuredSeconds))
+	if code != 0 {
+		t.Errorf("nvmeinit bench: exit code %d: %s", code, stderr)
+		return 0
+	}
+	return iops(t, out)
+}
+
+// iopsOfLinux measures the machine's host and the target at addr. Linux with Linux may fail.
+func (p *peer) iopsOfLinux(t *testing.T, addr string, w workload) float64 {
+	t.Helper()
+	dev := p.connectTo(t, "rdma", addr, testNQN, "--nr-io-queues=1", "--reconnect-delay=1")
+	out, err := p.try(t, fmt.Sprintf("timeout 40 fio --name=figures --filename=%s --direct=1 --ioengine=libaio --rw=%s --bs=%s --iodepth=%d "+
+		"--time_based --runtime=%d --norandommap --output-format=json", dev, w.rw, w.bs, w.depth, measuredSeconds))
+	p.must(t, "nvme disconnect -n "+testNQN)
+	if err != nil {
+		t.Logf("Linux host → %s: %v", addr, err)
+		return 0
+	}
+	return iops(t, out)
+}
+
+// iops reads the report of fio, or of nvmeinit, which is the same.
+func iops(t *testing.T, report string) float64 {
+	t.Helper()
+	var r struct {
+		Jobs []struct {
+			Read, Write struct{ IOPS float64 }
+		}
+	}
+	if i := strings.IndexByte(report, '{'); i > 0 {
+		report = report[i:] // fio's warnings come before
+	}
+	if err := json.Unmarshal([]byte(report), &r); err != nil || len(r.Jobs) == 0 {
+		t.Errorf("report of fio: %v\n%s", err, report)
+		return 0
+	}
+	return r.Jobs[0].Read.IOPS + r.Jobs[0].Write.IOPS
+}
