@@ -13,6 +13,7 @@ var (
 	targetIO          = newIOMetrics("target", "the target", true, "transport")
 	targetQueues      = gauge("target_queues", "Queues connected now.", "transport")
 	targetInFlight    = gauge("target_commands_in_flight", "Commands under way now.", "transport")
+	targetANA         = gauge("target_ana_state", "State of an ANA group at a port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "port", "group")
 	targetControllers = gauge("target_controllers", "Controllers now.")
 	targetRows        = []row[*target.TransportStats]{
 		{counter("target_connects_total", "Connections taken.", "transport"),
@@ -37,6 +38,9 @@ var (
 	namespaceInFlight = gauge("namespace_requests_in_flight", "Requests that the volume has now.", "subsystem", "nsid")
 	namespaceDiscards = counter("namespace_discarded_ranges_total", "Ranges that the volume was told to discard.", "subsystem", "nsid")
 	namespaceZeroes   = counter("namespace_zeroed_ranges_total", "Ranges that the volume was told to fill with zeroes.", "subsystem", "nsid")
+	namespaceBad      = gauge("namespace_uncorrectable_blocks", "Blocks that hosts marked with Write Uncorrectable.", "subsystem", "nsid")
+	namespaceResv     = gauge("namespace_reservation_type", "Type of the reservation that is held, 1 to 6 as NVMe numbers them; 0 for none.", "subsystem", "nsid")
+	namespaceResvRegs = gauge("namespace_registrants", "Hosts that are registered for reservations.", "subsystem", "nsid")
 	namespaceMedia    = counter("namespace_media_errors_total", "Failures of the volume that hosts saw as media errors.", "subsystem", "nsid")
 
 	controllerIO       = newIOMetrics("controller", "the controller", false, "subsystem", "cntlid")
@@ -49,6 +53,9 @@ var (
 func collectTarget(ch chan<- prometheus.Metric, t *target.Target) {
 	s := t.Snapshot()
 	send(ch, targetControllers, s.Controllers)
+	for _, a := range s.ANA {
+		send(ch, targetANA, int(a.State), strconv.FormatUint(uint64(a.Port), 10), strconv.FormatUint(uint64(a.Group), 10))
+	}
 	for i := range s.Transports {
 		x := &s.Transports[i]
 		name := x.Transport.String()
@@ -81,6 +88,9 @@ func collectNamespace(ch chan<- prometheus.Metric, nqn string, ns *target.Namesp
 	send(ch, namespaceReadOnly, readOnly, nqn, nsid)
 	send(ch, namespaceInFlight, ns.Users, nqn, nsid)
 	send(ch, namespaceMedia, ns.MediaErrors, nqn, nsid)
+	send(ch, namespaceBad, ns.Uncorrectable, nqn, nsid)
+	send(ch, namespaceResv, int(ns.Reservation), nqn, nsid)
+	send(ch, namespaceResvRegs, ns.Registrants, nqn, nsid)
 	send(ch, namespaceDiscards, ns.Discards, nqn, nsid)
 	send(ch, namespaceZeroes, ns.WriteZeroes, nqn, nsid)
 	namespaceIO.collect(ch, &ns.IO, nqn, nsid)

@@ -111,6 +111,9 @@ func TestReservationTypes(t *testing.T) {
 					t.Errorf("host %d may %q, want %q", i+1, got, want[i])
 				}
 			}
+			if ns := tg.Snapshot().Subsystems[0].Namespaces[0]; ns.Reservation != kind || ns.Registrants != 2 {
+				t.Errorf("snapshot has %v of %d registrants", ns.Reservation, ns.Registrants)
+			}
 			// What writes and what reads.
 			b := make([]byte, 512)
 			for _, tc := range []struct {

@@ -15,6 +15,14 @@ type Snapshot struct {
 	Controllers int
 	Transports  []TransportStats // by type
 	Subsystems  []SubsystemStats // by NQN, the discovery subsystem last
+	ANA         []ANAStats       // of each port, the groups that namespaces are in
+}
+
+// ANAStats is the state of an ANA group at a port.
+type ANAStats struct {
+	Port  uint16
+	Group uint32
+	State nvme.ANAState
 }
 
 // TransportStats count the queues over one type of transport, those gone included.
@@ -47,7 +55,12 @@ type NamespaceStats struct {
 	MediaErrors uint64 // errors of the volume that hosts saw as media errors
 	Discards    uint64 // ranges that the volume was told to discard
 	WriteZeroes uint64 // ranges that the volume was told to fill with zeroes
-	IO          IOStats
+
+	Uncorrectable uint64        // blocks that hosts marked uncorrectable, now
+	ANAGroup      uint32        // Snapshot.ANA has its states
+	Reservation   nvme.ResvType // held now
+	Registrants   int           // hosts that are registered
+	IO            IOStats
 }
 
 // ControllerStats count one controller, its queues of now.
@@ -75,11 +88,30 @@ func (t *Target) Snapshot() Snapshot {
 	s := Snapshot{Connections: len(t.queues), Controllers: len(t.controllers)}
 	s.Transports = t.transportStats()
 	subs := append(t.sortedSubsystems(), t.discovery)
+	s.ANA = t.anaStats(subs)
 	t.mu.Unlock()
 	for _, sub := range subs {
 		s.Subsystems = append(s.Subsystems, sub.snapshot())
 	}
 	return s
+}
+
+// anaStats is called with mu held.
+func (t *Target) anaStats(subs []*Subsystem) (all []ANAStats) {
+	var used [MaxANAGroup + 1]bool
+	for _, s := range subs {
+		for _, ns := range s.all() {
+			used[ns.anaGroup] = true
+		}
+	}
+	for i := range t.ports {
+		for g := range uint32(len(used)) {
+			if used[g] {
+				all = append(all, ANAStats{Port: t.ports[i].ID, Group: g, State: t.ports[i].ana.state(g)})
+			}
+		}
+	}
+	return all
 }
 
 // transportStats is called with mu held.
@@ -110,11 +142,14 @@ func (t *Target) transportStats() []TransportStats {
 func (s *Subsystem) snapshot() SubsystemStats {
 	out := SubsystemStats{NQN: s.nqn}
 	for _, ns := range s.all() {
+		resv := ns.resv.now.Load()
 		out.Namespaces = append(out.Namespaces, NamespaceStats{
 			NSID: ns.nsid, Kind: ns.info.Kind, Path: ns.info.Path,
 			Size: ns.blocks.Load() << ns.shift, ReadOnly: ns.protected.Load(),
 			Users: int(ns.users()), MediaErrors: ns.mediaErrors.Load(), IO: ns.stats(),
 			Discards: ns.discards.Load(), WriteZeroes: ns.zeroes.Load(),
+			Uncorrectable: ns.bad.count(), ANAGroup: ns.anaGroup,
+			Reservation: resv.kind, Registrants: len(resv.registrants),
 		})
 	}
 	for _, c := range s.t.controllersOf(s) {

@@ -38,6 +38,16 @@ func (b *badBlocks) first(r blockRange) (uint64, bool) {
 	return 0, false
 }
 
+// count is the number of marked blocks.
+func (b *badBlocks) count() (n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.ranges {
+		n += r.End - r.First
+	}
+	return n
+}
+
 // without is ranges with one cut out.
 func without(ranges []blockRange, cut blockRange) (out []blockRange) {
 	for _, r := range ranges {

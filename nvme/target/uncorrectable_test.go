@@ -48,6 +48,9 @@ func TestWriteUncorrectable(t *testing.T) {
 	cmd, ranges = copyCommand(105, 0, nvme.CopyRange{SLBA: 0, Blocks: 1})
 	s.io.must(cmd, ranges)
 	ns := tg.Subsystem(testNQN).namespace(1)
+	if n := tg.Snapshot().Subsystems[0].Namespaces[0].Uncorrectable; n != 4 {
+		t.Errorf("snapshot has %d uncorrectable blocks, want 4", n)
+	}
 	if want := []blockRange{{100, 102}, {104, 105}, {106, 107}}; !slices.Equal(ns.bad.ranges, want) {
 		t.Errorf("marked %v, want %v", ns.bad.ranges, want)
 	}
