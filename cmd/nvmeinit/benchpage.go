@@ -79,7 +79,7 @@ func (k *campaign) page(works []*report.Work) *report.Page {
 	for i, name := range k.names {
 		c := k.paths[i].sessions[0]
 		id, limits := c.Identify(), c.Limits()
-		fact("path "+name, "%s, %d controllers with %d I/O queues of %d entries", k.endpoint(i), len(k.paths[i].sessions), limits.Queues, limits.QueueSize)
+		fact("path "+name, "%s; controllers: %d; I/O queues of each: %d, of %d entries", k.endpoint(i), len(k.paths[i].sessions), limits.Queues, limits.QueueSize)
 		fact("target", "%s, firmware %s, %s", nvme.Text(id.MN[:]), nvme.Text(id.FR[:]), c.Config().SubNQN)
 	}
 	fact("repeats", "%d of each, the paths in turns; figures are their medians", k.f.campaign.repeats)
