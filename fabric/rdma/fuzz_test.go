@@ -1,0 +1,381 @@
+package rdma_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// simNIC is a software RNIC on a simulated network.
+type simNIC struct {
+	*cm.Manager
+	dev *roce.Device
+}
+
+func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
+	t.Helper()
+	conn, err := n.Listen(addr, simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := roce.Open(conn, roce.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := cm.New(dev, cm.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &simNIC{m, dev}
+}
+
+func (s *simNIC) close(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(s.Close(), s.dev.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// simLatency lets time pass between a packet and its answer: two sides that answer each other in
+// no time would stop the clock.
+const simLatency = 10 * time.Microsecond
+
+// Addresses of the simulated network.
+var (
+	simHost   = netip.MustParseAddrPort("10.0.0.1:4791")
+	simTarget = netip.MustParseAddrPort("10.0.0.2:4791")
+	simNVMe   = netip.MustParseAddrPort("10.0.0.2:4420")
+)
+
+// fuzzPeer is the other end of a connection, made by hand: a queue pair with memory, of which the
+// parts at both ends are not registered and stay zero.
+type fuzzPeer struct {
+	t    *testing.T
+	id   verbs.CMID
+	pd   verbs.PD
+	cq   verbs.CQ
+	qp   verbs.QP
+	mr   verbs.MR
+	buf  []byte
+	recv func(index, n int) // a message of n bytes is in receive buffer index; may be nil
+	mu   sync.Mutex         // handlers of the two ends run at once
+}
+
+const (
+	fuzzGuard    = 64
+	fuzzRecvs    = 64
+	fuzzRecvSize = 8192
+	fuzzData     = 64 << 10 // behind the receive buffers
+)
+
+func (p *fuzzPeer) open(dev verbs.Device) {
+	p.t.Helper()
+	must := func(err error) {
+		p.t.Helper()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	var err error
+	p.pd, err = dev.AllocPD()
+	must(err)
+	p.buf = make([]byte, fuzzGuard+fuzzRecvs*fuzzRecvSize+fuzzData+fuzzGuard)
+	p.mr, err = p.pd.RegMR(p.buf[fuzzGuard:len(p.buf)-fuzzGuard],
+		verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+	must(err)
+	p.cq, err = dev.CreateCQ(4*fuzzRecvs, p.completed)
+	must(err)
+	p.cq.ReqNotify()
+	p.qp, err = p.id.CreateQP(p.pd, verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq,
+		MaxSendWR: fuzzRecvs, MaxRecvWR: fuzzRecvs, MaxSendSGE: 1, MaxRecvSGE: 1,
+	})
+	must(err)
+	for i := range fuzzRecvs {
+		_, err = p.qp.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGList: p.sge(i*fuzzRecvSize, fuzzRecvSize)}})
+		must(err)
+	}
+}
+
+func (p *fuzzPeer) sge(off, n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: p.mr.Addr() + uint64(off), Length: uint32(n), LKey: p.mr.LKey()}}
+}
+
+// area is the memory at an offset of the registered range.
+func (p *fuzzPeer) area(off, n int) []byte { return p.buf[fuzzGuard+off:][:n] }
+
+func (p *fuzzPeer) completed(cq verbs.CQ) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var wcs [8]verbs.WC
+	for {
+		n := cq.Poll(wcs[:])
+		if n == 0 && !cq.ReqNotify() {
+			return
+		}
+		for _, wc := range wcs[:n] {
+			if wc.Opcode == verbs.WCRecv && wc.Status == verbs.WCSuccess && p.recv != nil {
+				p.recv(int(wc.WRID), int(wc.ByteLen))
+			}
+		}
+	}
+}
+
+// post sends, unless the connection has ended.
+func (p *fuzzPeer) post(wr verbs.SendWR) { _, _ = p.qp.PostSend([]verbs.SendWR{wr}) }
+
+func (p *fuzzPeer) close() {
+	p.t.Helper()
+	_ = p.id.Disconnect()
+	_ = p.id.Destroy()
+	for i := range fuzzGuard {
+		if p.buf[i] != 0 || p.buf[len(p.buf)-1-i] != 0 {
+			p.t.Fatal("written outside of registered memory")
+		}
+	}
+}
+
+// dialTarget connects p to the target with an NVMe/RDMA request for an admin queue.
+func (p *fuzzPeer) dialTarget(nic *simNIC) {
+	p.t.Helper()
+	events := make(chan verbs.CMEvent, 16)
+	var err error
+	if p.id, err = nic.CreateID(func(ev verbs.CMEvent) { events <- ev }); err != nil {
+		p.t.Fatal(err)
+	}
+	step := func(err error, want verbs.CMEventType) {
+		p.t.Helper()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if ev := <-events; ev.Type != want {
+			p.t.Fatalf("%v instead of %v: %v", ev.Type, want, ev.Err)
+		}
+	}
+	step(p.id.ResolveAddr(netip.Addr{}, simNVMe, time.Second), verbs.CMAddrResolved)
+	step(p.id.ResolveRoute(time.Second), verbs.CMRouteResolved)
+	p.open(nic.dev)
+	request := []byte{0, 0, 0, 0, 32, 0, 31, 0, 31: 0}
+	step(p.id.Connect(verbs.ConnParam{PrivateData: request, ResponderResources: 16, RetryCount: 7, RNRRetryCount: 7}), verbs.CMEstablished)
+}
+
+// FuzzTarget sends a target whatever a host may: capsules with any command, of any length, whose
+// SGLs name its memory, other memory, or nothing. Nothing panics, nothing is written or read beyond
+// what the host registered, and when it has gone the target has everything back.
+//
+// The input is a list of capsules: a control byte, a length byte in units of 8, and the content.
+// The control byte says whether a key and address that exist are filled in, the length that the SGL
+// has, and whether to wait for the answer.
+func FuzzTarget(f *testing.F) {
+	capsule := func(control byte, cmd nvme.Command) []byte {
+		cmd.SetFlags(nvme.FlagsSGL)
+		return append([]byte{control, byte(len(cmd) / 8)}, cmd[:]...)
+	}
+	var connect, property, identify, keepAlive nvme.Command
+	connect.SetConnect(0, 31, 0, 0)
+	property.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
+	identify.SetIdentify(nvme.CNSController, 0, 0, 0)
+	keepAlive.SetKeepAlive()
+	f.Add(append(append(capsule(0x13, connect), capsule(0x10, property)...), capsule(0x33, identify)...))
+	f.Add(append(capsule(0x00, identify), capsule(0x80, keepAlive)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			n := simnet.New(1)
+			n.SetDefault(simnet.Link{Latency: simLatency})
+			tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+				NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<16)}},
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
+			l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &fuzzPeer{t: t}
+			p.dialTarget(hn)
+			const at = fuzzRecvs * fuzzRecvSize
+			d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
+			if _, err := d.AppendTo(p.area(at, fuzzData)[:0]); err != nil {
+				t.Fatal(err)
+			}
+			for step := 0; len(data) >= 2 && step < 32; step++ {
+				control, size := data[0], min(8*int(data[1]), len(data)-2)
+				b := p.area(at+fuzzData/2+step*1024, 1024)
+				size = copy(b, data[2:2+min(size, 1024)])
+				data = data[2+size:]
+				if control&1 != 0 && size >= nvme.CommandSize {
+					cmd := nvme.CommandAt(b)
+					length := uint32(nvme.ConnectDataSize) << (control >> 1 & 7)
+					cmd.SGL1().SetKeyed(nvme.SGLKeyed, p.mr.Addr()+at, length, p.mr.RKey())
+				}
+				if size > 0 {
+					p.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(at+fuzzData/2+step*1024, size)})
+				}
+				if control&0x10 != 0 {
+					synctest.Wait()
+				}
+			}
+			time.Sleep(time.Second)
+			p.close()
+			hn.close(t)
+			if err := errors.Join(l.Close(), tgt.Close(context.Background())); err != nil {
+				t.Error(err)
+			}
+			tn.close(t)
+		})
+	})
+}
+
+// fuzzSink counts what a host's queue delivers.
+type fuzzSink struct {
+	mu     sync.Mutex
+	out    map[uint16]bool
+	closed int
+}
+
+func (s *fuzzSink) Completed(cqe *nvme.Completion) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.out[cqe.CID()]
+	delete(s.out, cqe.CID())
+	return known
+}
+
+func (s *fuzzSink) Closed(error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
+}
+
+// FuzzHost answers a host's commands with whatever a target may: completions of any content and
+// length, data by WRITE to the command's key and beyond its range, keys invalidated that are or are
+// not its own. Nothing panics, nothing is written but into the commands' data, no command completes
+// twice, and the queue closes once.
+//
+// The input is a list of answers: a control byte, and sixteen bytes of completion.
+func FuzzHost(f *testing.F) {
+	answer := func(control byte, cqe nvme.Completion) []byte { return append([]byte{control}, cqe[:]...) }
+	var good, bad nvme.Completion
+	bad.SetStatus(nvme.StatusInvalidField)
+	f.Add(append(answer(0x07, good), answer(0x07, good)...))
+	f.Add(append(answer(0x01, good), answer(0x01, good)...))
+	f.Add(append(answer(0x09, bad), answer(0x10, bad)...))
+	f.Add(append(answer(0x23, good), answer(0x45, good)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			n := simnet.New(1)
+			n.SetDefault(simnet.Link{Latency: simLatency})
+			tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
+			p := &fuzzPeer{t: t}
+			listener, err := tn.CreateID(func(ev verbs.CMEvent) {
+				if ev.Type == verbs.CMConnectRequest {
+					p.id = ev.ID
+					p.open(tn.dev)
+					accept := []byte{0, 0, 64, 0, 31: 0}
+					_ = ev.ID.Accept(verbs.ConnParam{PrivateData: accept, InitiatorDepth: 16, RetryCount: 7, RNRRetryCount: 7})
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := listener.Listen(simNVMe, 8); err != nil {
+				t.Fatal(err)
+			}
+			p.recv = func(index, size int) { data = p.answer(index, size, data) }
+			tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &fuzzSink{out: map[uint16]bool{}}
+			q, err := tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: 16, InCapsule: 4096, Sink: s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var requests []*host.Request
+			whole := make([]byte, 6*8192)
+			for i := range 6 {
+				r := &host.Request{Data: whole[i*8192+2048:][:4096:4096]}
+				r.Cmd.SetIO([]nvme.Opcode{nvme.OpRead, nvme.OpWrite}[i%2], 1, 0, 8, 0)
+				r.Cmd.SetCID(uint16(i))
+				s.out[uint16(i)] = true
+				requests = append(requests, r)
+			}
+			q.Submit(requests)
+			time.Sleep(time.Second)
+			if err := q.Close(); err != nil {
+				t.Error(err)
+			}
+			if s.closed != 1 {
+				t.Errorf("closed %d times", s.closed)
+			}
+			for i := range whole {
+				if in := i%8192 - 2048; (in < 0 || in >= 4096) && whole[i] != 0 {
+					t.Fatal("written outside of a command's data")
+				}
+			}
+			p.close()
+			if err := errors.Join(tr.Close(), listener.Destroy()); err != nil {
+				t.Error(err)
+			}
+			hn.close(t)
+			tn.close(t)
+		})
+	})
+}
+
+// answer answers the capsule in receive buffer index with the next of data, and returns the rest.
+func (p *fuzzPeer) answer(index, size int, data []byte) []byte {
+	if len(data) < 1+nvme.CompletionSize || size < nvme.CommandSize {
+		return data
+	}
+	control := data[0]
+	cmd := nvme.CommandAt(p.area(index*fuzzRecvSize, nvme.CommandSize))
+	cqe := p.area(fuzzRecvs*fuzzRecvSize+index*nvme.CompletionSize, nvme.CompletionSize)
+	copy(cqe, data[1:])
+	if control&1 != 0 {
+		binary.LittleEndian.PutUint16(cqe[12:], cmd.CID())
+	}
+	sgl := cmd.SGL1()
+	payload := p.area(fuzzRecvs*fuzzRecvSize+fuzzData/2, 8192)
+	for i := range payload {
+		payload[i] = 0xa5
+	}
+	if control&2 != 0 && sgl.Type()>>4 == nvme.SGLTypeKeyed {
+		wr := verbs.SendWR{
+			Opcode: verbs.WRRDMAWrite, RemoteAddr: sgl.Address(), RKey: sgl.Key(),
+			SGList: p.sge(fuzzRecvs*fuzzRecvSize+fuzzData/2, min(int(sgl.KeyedLength()), 8192)),
+		}
+		if control&8 != 0 {
+			wr.SGList[0].Length = 8192 // more than there is
+		}
+		if control&16 != 0 {
+			wr.RemoteAddr -= 16
+		}
+		p.post(wr)
+	}
+	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(fuzzRecvs*fuzzRecvSize+index*nvme.CompletionSize, nvme.CompletionSize)}
+	if control&4 != 0 {
+		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, sgl.Key()
+	}
+	if control&32 != 0 {
+		wr.SGList[0].Length = uint32(control>>6) * 9 // no completion
+	}
+	p.post(wr)
+	return data[1+nvme.CompletionSize:]
+}
