@@ -14,11 +14,11 @@ POINTS   ?= 10000
 # How often `make kill` kills.
 KILLS    ?= 200
 
-.PHONY: plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 build: ## build bin/nvmetgt and bin/nvmeinit, static
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
@@ -53,6 +53,9 @@ fuzz: ## run every fuzz target for FUZZTIME, as 10m, or 10000000x for as many ex
 
 verify: build ## random operations against a model for TIME on every volume and transport
 	NVMEOF_VERIFY_TIME=$(TIME) $(GO) test ./tests -run TestModel -count=1 -timeout 0 -v
+
+bench-volumes: ## the file volume beside fio on the same file, turn by turn (apt install fio)
+	$(GO) run ./tests/volumes $(BENCHFLAGS)
 
 kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowledged may be lost
 	NVMEOF_KILLS=$(KILLS) $(GO) test ./tests -run TestKillData -count=1 -timeout 0 -v

@@ -58,17 +58,12 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 }
 
 // Register pins mem for io_uring, where that is in use: transfers to and from it then cost
-// the system less. It is no error for the volume to have no use for it.
-func (v *file) Register(mem []byte) (unregister func(), err error) {
-	if !v.life.Enter() {
-		return nil, v.info.closed("register")
+// the system less.
+func (v *file) Register(mem []byte) (unregister func()) {
+	if v.ring == nil || !v.life.Enter() {
+		return func() {}
 	}
 	defer v.life.Leave()
-	if v.ring == nil {
-		return func() {}, nil
-	}
-	if err := v.ring.register(mem); err != nil {
-		return nil, &OpError{Op: "register", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
-	}
-	return func() { v.ring.unregister(mem) }, nil
+	v.ring.register(mem)
+	return func() { v.ring.unregister(mem) }
 }

@@ -1,7 +1,6 @@
 package blockdev
 
 import (
-	"errors"
 	"io"
 	"runtime"
 	"slices"
@@ -242,43 +241,39 @@ func (g *ring) close() {
 	<-g.ended
 }
 
-// do runs a job on the ring's thread and waits for it. It does nothing after close.
-func (g *ring) do(job func()) {
-	done := make(chan struct{})
+// do has a job run on the ring's thread, soon. It returns false after close.
+func (g *ring) do(job func()) bool {
 	g.mu.Lock()
 	if g.stopped {
 		g.mu.Unlock()
-		return
+		return false
 	}
-	g.jobs = append(g.jobs, func() { job(); close(done) })
+	g.jobs = append(g.jobs, job)
 	g.unlockAndWake()
-	<-done
+	return true
 }
 
-// register pins mem for transfers.
-func (g *ring) register(mem []byte) (err error) {
-	if len(mem) == 0 || len(mem) > maxBuffer {
-		return errors.New("io_uring pins buffers of up to 1 GiB")
-	}
+// register pins mem for transfers, where the system lets it.
+func (g *ring) register(mem []byte) {
 	g.do(func() {
-		if len(g.places) == 0 {
-			err = errors.New("io_uring's table of buffers is full, or the kernel has none")
+		if len(mem) == 0 || len(mem) > maxBuffer || len(g.places) == 0 {
 			return
 		}
 		place := g.places[len(g.places)-1]
-		if err = g.u.SetBuffer(place, mem); err != nil {
-			return
+		if g.u.SetBuffer(place, mem) != nil {
+			return // more than may be pinned
 		}
 		g.places = g.places[:len(g.places)-1]
 		i, _ := slices.BinarySearchFunc(g.buffers, mem, byAddress)
 		g.buffers = slices.Insert(g.buffers, i, registered{mem, place})
 	})
-	return err
 }
 
-// unregister lets go of what register pinned; what is in flight keeps it until it is done.
+// unregister lets go of what register pinned, and waits for that.
 func (g *ring) unregister(mem []byte) {
-	g.do(func() {
+	done := make(chan struct{})
+	if g.do(func() {
+		defer close(done)
 		i, ok := slices.BinarySearchFunc(g.buffers, mem, byAddress)
 		if !ok {
 			return
@@ -288,7 +283,9 @@ func (g *ring) unregister(mem []byte) {
 		if g.u.SetBuffer(place, nil) == nil {
 			g.places = append(g.places, place)
 		}
-	})
+	}) {
+		<-done
+	}
 }
 
 func byAddress(b registered, mem []byte) int {

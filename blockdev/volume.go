@@ -112,8 +112,9 @@ type Resizer interface {
 // Registrar is a Volume that is faster with buffers that it was told of.
 type Registrar interface {
 	Volume
-	// Register tells of memory that buffers of requests will lie in. It must stay mapped until
-	// unregister is called, which may be after Close. An error means only that the volume does
-	// without, as where the system limits how much memory may be pinned.
-	Register(mem []byte) (unregister func(), err error)
+	// Register tells of memory that buffers of requests will lie in. It doesn't wait: the
+	// volume uses it when it can, and does without where the system limits how much may be
+	// pinned. unregister waits, and must be called before the memory is unmapped, but not from
+	// inside Complete; it may be called after Close.
+	Register(mem []byte) (unregister func())
 }

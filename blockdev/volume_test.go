@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
@@ -61,4 +62,53 @@ func runDirect(t *testing.T, mode blockdev.IOMode) {
 	t.Log(v.Info().Mode)
 	v.Close()
 	volumetest.Run(t, volumetest.Config{New: filesIn("", mode)})
+}
+
+// TestRegister reads and writes by way of memory that the volume was told of, and by memory
+// beside it, while it is told of more and less.
+func TestRegister(t *testing.T) {
+	v, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	t.Log(v.Info().Mode)
+	mem, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	g, ok := v.(blockdev.Registrar)
+	if !ok {
+		t.Fatal("a file isn't told of memory")
+	}
+	c := volumetest.NewClient(v)
+	round := func(b []byte, off int64, fill byte) {
+		t.Helper()
+		for i := range b {
+			b[i] = fill
+		}
+		if err := c.Write(b, off, false); err != nil {
+			t.Fatal(err)
+		}
+		clear(b)
+		if err := c.Read(b, off); err != nil {
+			t.Fatal(err)
+		}
+		if b[0] != fill || b[len(b)-1] != fill {
+			t.Fatalf("read %d and %d, want %d", b[0], b[len(b)-1], fill)
+		}
+	}
+	first := g.Register(mem[:256<<10])
+	second := g.Register(mem[512<<10 : 768<<10])
+	for i := range 16 {
+		at := i * 64 << 10 // inside, between and behind the two
+		round(mem[at:at+64<<10], 4096, byte(i+1))
+	}
+	round(mem[192<<10:320<<10], 0, 99) // across an end
+	first()
+	round(mem[:128<<10], 0, 100)
+	second()
+	round(mem[512<<10:640<<10], 0, 101)
+	g.Register(nil)()
 }

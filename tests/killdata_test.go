@@ -109,7 +109,7 @@ func (k *killing) round(t *testing.T) {
 
 func (k *killing) dial(t *testing.T, p *targetProgram) *hostSide {
 	t.Helper()
-	return dialHost(t, p.remote(), k.transport, func(c *host.Config) { c.KATO = 2 * time.Second })
+	return dialHost(t, p.remote(), k.transport, func(c *host.Config) { c.KATO = 5 * time.Second })
 }
 
 // write writes blocks of a writer's own until that fails.

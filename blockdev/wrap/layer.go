@@ -100,11 +100,11 @@ func (l *layer) Refresh() error {
 }
 
 // Register tells the volume below of memory, where it wants to know.
-func (l *layer) Register(mem []byte) (func(), error) {
+func (l *layer) Register(mem []byte) (unregister func()) {
 	if v, ok := l.below.(blockdev.Registrar); ok {
 		return v.Register(mem)
 	}
-	return func() {}, nil
+	return func() {}
 }
 
 // Below is the volume that a wrapper stands before; nil where v isn't one.

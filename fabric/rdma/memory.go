@@ -16,6 +16,7 @@ import (
 type memory struct {
 	arena  *mem.Arena
 	access verbs.Access
+	added  func(chunk []byte) // is told of each chunk; may be nil
 
 	mu      sync.Mutex
 	chunks  [][]byte
@@ -53,6 +54,9 @@ func (m *memory) grown(index int, chunk []byte) error {
 		}
 	}
 	m.chunks = append(m.chunks[:index], chunk)
+	if m.added != nil {
+		m.added(chunk)
+	}
 	return nil
 }
 

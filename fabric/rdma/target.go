@@ -96,13 +96,14 @@ func (c TargetConfig) Validate() error {
 
 // Listener takes NVMe/RDMA connections for a target.
 type Listener struct {
-	target *target.Target
-	cfg    TargetConfig
-	id     verbs.CMID
-	memory *memory
-	pool   *mem.Pool[*targetRequest]
-	budget budget
-	stats  *Stats
+	target  *target.Target
+	cfg     TargetConfig
+	id      verbs.CMID
+	memory  *memory
+	buffers *target.Buffers // memory, as volumes know it
+	pool    *mem.Pool[*targetRequest]
+	budget  budget
+	stats   *Stats
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
@@ -122,8 +123,10 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err != nil {
 		return nil, err
 	}
+	buffers := t.NewBuffers()
+	m.added = buffers.Add
 	l := &Listener{
-		target: t, cfg: cfg, memory: m, stats: new(Stats), conns: map[*targetConn]struct{}{},
+		target: t, cfg: cfg, memory: m, buffers: buffers, stats: new(Stats), conns: map[*targetConn]struct{}{},
 		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),
 		budget: budget{bytes: cfg.Memory / 2, conns: cfg.MaxPeerConns, peers: map[netip.Addr]peerBudget{}},
 	}
@@ -132,6 +135,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 		err = l.id.Listen(addr, limitBacklog)
 	}
 	if err != nil {
+		buffers.Close()
 		m.close()
 		return nil, &ConnError{Stage: "listen", Peer: addr, Err: err}
 	}
@@ -169,6 +173,7 @@ func (l *Listener) Close() error {
 		c.fail(ErrClosed)
 	}
 	l.done.Wait()
+	l.buffers.Close()
 	l.memory.close()
 	return err
 }

@@ -19,6 +19,7 @@ type Listener struct {
 	t        *target.Target
 	tcp      *net.TCPListener
 	memory   *mem.Arena
+	buffers  *target.Buffers // memory, as volumes know it
 	pool     *mem.Pool[*request]
 	counters Counters
 
@@ -44,14 +45,21 @@ func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) 
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
-	memory, err := mem.New(mem.Config{Max: cfg.Memory})
+	l := &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), peers: make(map[netip.Addr]int),
+		stopped: make(chan struct{}), conns: make(map[*targetConn]struct{})}
+	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, OnGrow: l.grown})
 	if err != nil {
 		_ = tcp.Close()
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
-	return &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), memory: memory,
-		pool: mem.NewPool(memory, cfg.PeerMemory, granted), peers: make(map[netip.Addr]int),
-		stopped: make(chan struct{}), conns: make(map[*targetConn]struct{})}, nil
+	l.pool = mem.NewPool(l.memory, cfg.PeerMemory, granted)
+	return l, nil
+}
+
+// grown tells volumes of memory for connections, which there are only in Serve.
+func (l *Listener) grown(_ int, chunk []byte) error {
+	l.buffers.Add(chunk)
+	return nil
 }
 
 // Addr is the address that is listened on.
@@ -64,11 +72,13 @@ func (l *Listener) Counters() *Counters { return &l.counters }
 // them, frees the listener, and returns nil. Any other error is why no more can be taken. It is
 // called once.
 func (l *Listener) Serve(ctx context.Context) error {
+	l.buffers = l.t.NewBuffers()
 	stop := context.AfterFunc(ctx, l.stop)
 	err := l.accept()
 	stop()
 	l.stop()
 	l.ended.Wait()
+	l.buffers.Close()
 	l.memory.Close()
 	return err
 }

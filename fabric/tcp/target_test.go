@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
@@ -446,7 +447,12 @@ func TestTargetConfig(t *testing.T) {
 			t.Errorf("%+v is accepted", c)
 		}
 	}
-	l, err := Listen("127.0.0.1:0", nil, TargetConfig{InCapsule: -1})
+	engine, err := target.New(target.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close(t.Context())
+	l, err := Listen("127.0.0.1:0", engine, TargetConfig{InCapsule: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

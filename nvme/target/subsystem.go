@@ -129,6 +129,7 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	if v, ok := c.Volume.(blockdev.Resizer); ok {
 		v.OnResize(ns.resized)
 	}
+	s.t.buffers.add(c.Volume)
 	s.namespaceChanged(ns.nsid, nil)
 	return ns, nil
 }
@@ -181,6 +182,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	ns.state.Or(nsRemoved)
 	s.namespaceChanged(nsid, nil)
 	ns.remove()
+	s.t.buffers.remove(ns.volume)
 	return nil
 }
 

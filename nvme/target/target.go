@@ -21,6 +21,8 @@ type Target struct {
 	epoch  time.Time // of now
 	store  Store     // nil: nothing persists
 
+	buffers bufferList
+
 	discovery *Subsystem
 
 	mu          sync.Mutex

@@ -66,9 +66,7 @@ func (w *work) volume() (float64, error) {
 	}
 	defer func() { _ = unix.Munmap(mem) }()
 	if g, ok := v.(blockdev.Registrar); ok {
-		if unregister, err := g.Register(mem); err == nil {
-			defer unregister()
-		}
+		defer g.Register(mem)()
 	}
 	var all sync.WaitGroup
 	slots := make([]*slot, w.depth)
