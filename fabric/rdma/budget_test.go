@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -30,10 +31,29 @@ func TestShareOfConnections(t *testing.T) {
 				if !errors.As(err, &reject) || reject.Status != rdma.RejectNoResources {
 					t.Errorf("two I/O queues: %v, want a rejection for want of resources", err)
 				}
-				if err := r.connect(t, func(cfg *host.Config) { cfg.Queues = 1 }).Close(); err != nil {
+				if err := r.reconnect(t).Close(); err != nil {
 					t.Error(err)
 				}
 			}
 		})
+	}
+}
+
+// reconnect connects with one I/O queue as soon as the target has let go of the connections that
+// the host has just ended.
+func (r *rig) reconnect(t *testing.T) *host.Controller {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		c, err := host.Connect(ctx, host.Config{Transport: r.transport, Remote: r.addr, SubNQN: testNQN, Queues: 1})
+		var reject *rdma.RejectError
+		if errors.As(err, &reject) && reject.Status == rdma.RejectNoResources && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
 }
