@@ -33,7 +33,7 @@ test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (r
 	NVMEOF_LINUX=1 $(GO) test -json ./tests/linux -count=1 -timeout 40m | $(GO) run ./tests/linux/interop $(PAGE)
 
 interop: ## test-linux, and its results into docs/interop.md
-	$(MAKE) test-linux PAGE='-page docs/interop.md'
+	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux PAGE='-page docs/interop.md'
 
 linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
 	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420

@@ -170,7 +170,7 @@ func (v *file) explain(r *Request, err error) error {
 		return nil
 	}
 	kind := KindOf(err)
-	if kind != ErrGone && vanished(v.node) {
+	if !errors.Is(kind, ErrGone) && vanished(v.node) {
 		kind = ErrGone // the system says EIO, or that there is no space
 	}
 	return v.info.Fail(r.Op, r.Offset+r.done, kind, err)

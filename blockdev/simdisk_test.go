@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -219,7 +220,8 @@ func (u *simRing) complete(e *uring.SQE) {
 	if u.d.faults.cut && u.d.rnd.IntN(8) == 0 {
 		c.Res = -int32(unix.EAGAIN) // a worker must do it
 	} else if n, err := u.d.move(op, iov, int64(e.Off), int(e.RWFlags)); err != nil {
-		errno, _ := err.(unix.Errno)
+		var errno unix.Errno
+		errors.As(err, &errno)
 		c.Res = -int32(errno)
 	} else {
 		c.Res = int32(n)

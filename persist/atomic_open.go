@@ -15,7 +15,8 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		return nil, openError(path, blockdev.ErrInvalid, err)
 	}
 	fresh := false
-	if st, err := os.Stat(path); err != nil || st.Mode().IsRegular() && st.Size() == 0 {
+	st, err := os.Stat(path) //nolint:gosec // the file that the user names
+	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
 		fresh = o.Size > 0 && !o.ReadOnly
 	}
 	locked := o
@@ -38,9 +39,9 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	}
 	v, err := openMapped(m, path, o, fresh, flusher())
 	if err != nil {
-		m.close()
+		_ = m.close()
 		if fresh {
-			os.Remove(path)
+			os.Remove(path) //nolint:gosec // what was created here
 		}
 		var op *blockdev.OpError
 		if !errors.As(err, &op) {
@@ -60,7 +61,7 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 				return nil, err
 			}
 		}
-		if _, err := format(m, newID(), uint64(o.Size/int64(block)), block, lines); err != nil {
+		if err := format(m, newID(), uint64(o.Size/int64(block)), block, lines); err != nil {
 			return nil, err
 		}
 	}

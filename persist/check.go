@@ -164,7 +164,7 @@ func Format(path string, blockSize int) error {
 		f.Close()
 		return openError(path, blockdev.KindOf(err), err)
 	}
-	_, err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
+	err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
 	if err = errors.Join(err, m.close()); err != nil {
 		return openError(path, blockdev.KindOf(err), err)
 	}

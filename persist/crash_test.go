@@ -89,7 +89,7 @@ func (k simKind) run(t testing.TB, seed uint64, most int, faults memFaults) (int
 	s := simSuper()
 	size := int(alignUp(s.end(), areaAlign))
 	image := make([]byte, size)
-	copy(image[superSize:], s.append(nil))
+	copy(image[superSize:], s.encode())
 	h := &history{
 		kind: k, rnd: rand.New(rand.NewPCG(seed, 0)), ledger: crash.NewLedger(simBlocks),
 		spare: mapped(t, size), most: most,

@@ -108,11 +108,10 @@ func (s *superblock) end() uint64 {
 	return headSize
 }
 
-// append encodes the superblock, superSize bytes.
-func (s *superblock) append(b []byte) []byte {
-	at := len(b)
-	b = append(b, make([]byte, superSize)...)
-	p, le := b[at:], binary.LittleEndian
+// encode is the superblock as it is stored, superSize bytes.
+func (s *superblock) encode() []byte {
+	b := make([]byte, superSize)
+	p, le := b, binary.LittleEndian
 	copy(p, formatMagic)
 	le.PutUint32(p[offVersion:], formatVersion)
 	le.PutUint64(p[offGeneration:], s.generation)
@@ -235,9 +234,6 @@ const (
 	// written.
 	lostBlock = entryMask
 )
-
-// seal makes the entry of logical block lba for block p of the file.
-func (s *superblock) seal(lba, p uint64) uint64 { return p | entryCheck(s.salt(), lba, p)<<entryBits }
 
 // salt has entries of another volume fail the check.
 func (s *superblock) salt() uint64 { return binary.LittleEndian.Uint64(s.id[:]) }

@@ -123,28 +123,28 @@ func (m *mapping) clear(b []byte, off int64) (err error) {
 
 // format makes an empty volume of a file of size bytes, at most blocks of blockSize (0: as
 // many as fit).
-func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) (*superblock, error) {
+func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) error {
 	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize, m.cached())
 	if blocks != 0 {
 		rec, ok = layOut(0, headSize, blocks, blockSize, m.cached()), true
 	}
 	if !ok || rec.end(blockSize) > uint64(len(m.mem)) {
-		return nil, errors.New("it is too small: a volume needs 5 MiB and more")
+		return errors.New("it is too small: a volume needs 5 MiB and more")
 	}
 	s := &superblock{generation: 1, blockSize: blockSize, id: id, extents: []extentRecord{rec}}
 	if err := m.clear(m.mem[:rec.dataOff], 0); err != nil {
-		return nil, err
+		return err
 	}
 	if err := errors.Join(m.sync(), m.syncFile()); err != nil { // before anything says that they are maps
-		return nil, err
+		return err
 	}
-	if err := m.put(m.mem[superSize:headSize], s.append(nil)); err != nil {
-		return nil, err
+	if err := m.put(m.mem[superSize:headSize], s.encode()); err != nil {
+		return err
 	}
 	if m.dax && lines != nil {
 		lines.persist(m.mem[superSize:headSize])
 	}
-	return s, errors.Join(m.sync(), m.syncFile())
+	return errors.Join(m.sync(), m.syncFile())
 }
 
 // readSuper finds the newest copy of the superblock. errs are those of the two copies.

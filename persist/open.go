@@ -53,7 +53,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 		return nil, openError(path, blockdev.KindOf(err), err)
 	}
 	if _, errs := readSuper(m); !errors.Is(errs[0], errNoFormat) || !errors.Is(errs[1], errNoFormat) {
-		m.close()
+		_ = m.close()
 		return nil, openError(path, blockdev.ErrInvalid, errors.New(
 			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" away"))
 	}

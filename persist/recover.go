@@ -145,7 +145,7 @@ func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
 func (v *atomicVolume) writeSuper() error {
 	v.super.generation++
 	to := v.m.mem[v.super.generation%superCopies*superSize:][:superSize]
-	if err := v.m.put(to, v.super.append(nil)); err != nil {
+	if err := v.m.put(to, v.super.encode()); err != nil {
 		return err
 	}
 	return v.harden(to)

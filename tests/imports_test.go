@@ -72,8 +72,8 @@ var rooms = []room{
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
 	{dir: "internal/cli", may: []string{"nvme", "blockdev", "fabric/rdma/fault", "internal/version"}},
-	{dir: "internal/config", may: []string{"nvme", "nvme/target", "blockdev", "fabric/rdma", "internal/cli"}},
-	{dir: "internal/control", may: []string{"nvme/target", "internal/config"}},
+	{dir: "internal/config", may: []string{"nvme", "nvme/target", "blockdev", "internal/cli"}},
+	{dir: "internal/control", may: []string{"nvme/target", "internal/cli", "internal/config"}},
 	{dir: "internal/version"},
 	{dir: "cmd", may: []string{everything}},
 	{dir: "examples", may: []string{"nvme/...", "blockdev", "persist", "fabric/...", "examples/internal/..."}, tests: []string{everything}}, // what users may import

@@ -39,7 +39,7 @@ func runLoans(t *testing.T, c *Config, bs int) {
 }
 
 // lend borrows memory and fills it.
-func (s *session) lend(m blockdev.Lender, data []byte) ([]blockdev.Segment, blockdev.LoanToken) {
+func (s *session) lend(m blockdev.Lender, data []byte) blockdev.LoanToken {
 	s.Helper()
 	segs, loan, err := m.Lend([]blockdev.Segment{{}}, int64(len(data)))
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *session) lend(m blockdev.Lender, data []byte) ([]blockdev.Segment, bloc
 	if len(data) > 0 || len(segs) > blockdev.MaxSegments {
 		s.Fatalf("%d bytes too few, in %d segments", len(data), len(segs))
 	}
-	return segs, loan
+	return loan
 }
 
 // testLoans writes through loans: nothing shows before Submit, and everything after it.
@@ -67,7 +67,7 @@ func testLoans(s *session, m blockdev.Lender) {
 	old := s.random(256 << 10)
 	s.write(c, old, 0)
 	data := s.random(64 << 10)
-	_, loan := s.lend(m, data)
+	loan := s.lend(m, data)
 	s.expect(c, 0, old)
 	s.do(c, blockdev.Request{Op: blockdev.OpWrite, FUA: true, Offset: s.bs, Length: int64(len(data)), Loan: loan})
 	copy(old[s.bs:], data)
@@ -75,8 +75,8 @@ func testLoans(s *session, m blockdev.Lender) {
 
 	// Two that overlap, submitted in the other order.
 	one, two := s.random(8*int(s.bs)), s.random(8*int(s.bs))
-	_, first := s.lend(m, one)
-	_, second := s.lend(m, two)
+	first := s.lend(m, one)
+	second := s.lend(m, two)
 	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 4 * s.bs, Length: int64(len(two)), Loan: second})
 	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: int64(len(one)), Loan: first})
 	copy(old[4*s.bs:], two)
@@ -89,7 +89,7 @@ func testLoans(s *session, m blockdev.Lender) {
 		s.Fatal(err)
 	}
 	for range 4 {
-		_, loan := s.lend(m, two)
+		loan := s.lend(m, two)
 		s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: int64(len(two)), Loan: loan})
 	}
 	s.compare(0, join(segs), one)
@@ -108,7 +108,7 @@ func testLoansReturned(s *session, m blockdev.Lender) {
 	old := s.random(64 << 10)
 	s.write(c, old, 0)
 	for range 3 * int(s.c.Size) / (256 << 10) {
-		_, loan := s.lend(m, s.random(256<<10))
+		loan := s.lend(m, s.random(256<<10))
 		m.Return(loan)
 	}
 	s.expect(c, 0, old)
@@ -123,7 +123,7 @@ func testLoansReturned(s *session, m blockdev.Lender) {
 		{"another length", 0, 32 << 10, blockdev.ErrInvalid},
 	} {
 		for range int(s.c.Size / (64 << 10)) { // whose loan is taken all the same
-			_, loan := s.lend(m, old)
+			loan := s.lend(m, old)
 			err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Offset: x.off, Length: x.n, Loan: loan})
 			if !errors.Is(err, x.kind) {
 				s.Fatalf("%s: %v", x.what, err)
@@ -166,8 +166,8 @@ func testLoansRunOut(s *session, m blockdev.Lender) {
 
 // testLoanClose closes a volume that has memory lent.
 func testLoanClose(s *session, m blockdev.Lender) {
-	_, one := s.lend(m, s.random(int(s.bs)))
-	_, two := s.lend(m, s.random(int(s.bs)))
+	one := s.lend(m, s.random(int(s.bs)))
+	two := s.lend(m, s.random(int(s.bs)))
 	closed := make(chan error, 1)
 	go func() { closed <- s.v.Close() }()
 	for { // until Close has begun

@@ -65,18 +65,16 @@ func (f *Fail) verdict(r *blockdev.Request) error {
 		if rule.Op != 0 && rule.Op != r.Op {
 			continue
 		}
-		offset, holds := r.Offset, false
+		offset, holds := r.Offset, rand.Float64()*100 < rule.Percent
 		if rule.Blocks {
 			offset, holds = f.touches(rule, r)
-		} else {
-			holds = rand.Float64()*100 < rule.Percent
 		}
 		if !holds {
 			continue
 		}
 		info := f.below.Info()
-		if blockdev.Check(&info, info.Size, r) != nil {
-			return nil
+		if invalid := blockdev.Check(&info, info.Size, r); invalid != nil {
+			return nil //nolint:nilerr // the volume says so itself
 		}
 		kind := rule.Kind
 		if kind == nil {

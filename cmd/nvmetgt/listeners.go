@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -141,6 +142,19 @@ func (s *server) advertise(p target.Port, l *listener) error {
 	}
 	l.onClose(func() error { return s.target.RemovePort(p.Transport, p.Addr) })
 	return nil
+}
+
+// referrals are the other discovery services as the engine is told of them.
+func referrals(cfg *config.Config) []target.Referral {
+	all := make([]target.Referral, 0, len(cfg.Discovery.Referrals))
+	for _, e := range cfg.Discovery.Referrals {
+		r := target.Referral{Transport: e.Transport, Addr: e.Addr}
+		if e.Transport == nvme.TransportRDMA {
+			r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // rnic is the RNIC of a local address, opened for its first listener and closed with its last.

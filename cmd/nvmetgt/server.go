@@ -92,7 +92,7 @@ func (s *server) openTarget() error {
 	}
 	t, err := target.New(target.Config{
 		Limits: s.cfg.TargetLimits(), Log: s.log, Store: store,
-		Referrals: s.cfg.TargetReferrals(), DiscoveryNQN: s.cfg.Discovery.NQN,
+		Referrals: referrals(s.cfg), DiscoveryNQN: s.cfg.Discovery.NQN,
 	})
 	if err != nil {
 		return err

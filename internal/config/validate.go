@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -64,25 +63,13 @@ func (c *Config) checkDiscovery() *FieldError {
 			return err
 		}
 	}
-	for i, r := range c.TargetReferrals() {
+	for i, e := range c.Discovery.Referrals {
+		r := target.Referral{Transport: e.Transport, Addr: e.Addr}
 		if err := r.Validate(); err != nil {
-			return &FieldError{Field: fmt.Sprintf("discovery.referrals[%d]", i), Value: c.Discovery.Referrals[i].String(), Err: err}
+			return &FieldError{Field: fmt.Sprintf("discovery.referrals[%d]", i), Value: e.String(), Err: err}
 		}
 	}
 	return nil
-}
-
-// TargetReferrals are the referrals as the engine takes them.
-func (c *Config) TargetReferrals() []target.Referral {
-	var all []target.Referral
-	for _, e := range c.Discovery.Referrals {
-		r := target.Referral{Transport: e.Transport, Addr: e.Addr}
-		if e.Transport == nvme.TransportRDMA {
-			r.TSAS = rdma.DiscoveryPort(e.Addr).TSAS
-		}
-		all = append(all, r)
-	}
-	return all
 }
 
 func (c *Config) checkNetwork() *FieldError {

@@ -1,12 +1,12 @@
 package control
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
@@ -110,7 +110,5 @@ func done(w http.ResponseWriter, err error) {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(body)
+	_ = cli.PrintJSON(w, body) // the client has gone
 }

@@ -38,8 +38,9 @@ func Serve(path string, t Target) (*Server, error) {
 }
 
 func listen(path string) (net.Listener, error) {
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
+	dialer := net.Dialer{Timeout: time.Second}
+	if c, err := dialer.DialContext(context.Background(), "unix", path); err == nil {
+		_ = c.Close()
 		return nil, fmt.Errorf("control socket %s: another program serves it: choose another", path)
 	} else if errors.Is(err, unix.ECONNREFUSED) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +52,7 @@ func listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("control socket %s: %w", path, errors.Unwrap(err))
 	}
 	if err := os.Chmod(path, socketMode); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("control socket: %w", err)
+		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
 	}
 	return l, nil
 }

@@ -52,8 +52,8 @@ func (m *Medium) ReadAt(p []byte, off int64) {
 	copy(p, m.image[off:off+int64(len(p))])
 }
 
-// WriteAt writes p, which need not be whole units. A unit that gets the content that it has
-// has no new version.
+// WriteAt writes p, which need not be whole units. A unit whose content stays the same has
+// no new version.
 func (m *Medium) WriteAt(p []byte, off int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -3,21 +3,23 @@ package simnet
 import (
 	"os"
 	"strconv"
-	"testing"
 )
 
-// SeedEnv is the variable that gives the seed of NewFor's networks.
+// SeedEnv is the variable that gives the seed of tests' networks.
 const SeedEnv = "NVMEOF_NET_SEED"
 
-// NewFor makes a network for a test, which says how to repeat it if it fails: a run with the
-// same seed loses the same datagrams as far as the order of sending is the same.
-func NewFor(t testing.TB) *Network {
-	t.Helper()
-	return New(SeedFor(t))
+// TB is what is needed here of testing.TB, which programs shall not link.
+type TB interface {
+	Helper()
+	Failed() bool
+	Cleanup(func())
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
 }
 
-// SeedFor is the seed of a test: SeedEnv's, or 1. It is printed if the test fails.
-func SeedFor(t testing.TB) uint64 {
+// SeedFor is the seed of a test: SeedEnv's, or 1. It is printed if the test fails: a run with the
+// same seed loses the same datagrams as far as the order of sending is the same.
+func SeedFor(t TB) uint64 {
 	t.Helper()
 	seed := uint64(1)
 	if text := os.Getenv(SeedEnv); text != "" {

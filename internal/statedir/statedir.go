@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse: another program uses the directory.
+// ErrInUse is the error where another program uses the directory.
 var ErrInUse = errors.New("state directory in use")
 
 // Dir is a directory of state.

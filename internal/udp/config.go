@@ -40,7 +40,7 @@ const DefaultBuffer = 16 << 20
 // what is saved is a wake-up on both sides.
 const DefaultBusyPoll = 50 * time.Microsecond
 
-// NoBusyPoll, as Config.BusyPoll, sleeps at once.
+// NoBusyPoll is the Config.BusyPoll that sleeps at once.
 const NoBusyPoll = -1
 
 const (

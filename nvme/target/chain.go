@@ -38,9 +38,9 @@ const (
 )
 
 // run starts a chain.
-func (r *Request) run(pos, end int, next func(*Request) bool) {
+func (r *Request) run(end int, next func(*Request) bool) {
 	c := &r.engine.chain
-	c.next, c.started, c.pos, c.end = next, false, pos, end
+	c.next, c.started, c.pos, c.end = next, false, 0, end
 	r.engine.after = (*Request).chained
 	r.engine.q.chains.add(r)
 	r.drive()

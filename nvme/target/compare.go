@@ -48,7 +48,7 @@ func (r *Request) scan(next func(*Request) bool) {
 	e := &r.engine
 	length := int(e.io.Length)
 	e.io.Length = 0
-	r.run(0, length, next)
+	r.run(length, next)
 }
 
 func (r *Request) nextCompare() bool {

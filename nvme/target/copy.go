@@ -81,7 +81,7 @@ func (r *Request) haveCopyRanges() {
 	e.bytes = int(total << e.ns.shift)
 	e.chain.piece = newPiece(e.ns.pieceSize())
 	e.chain.copy = copyState{to: int64(to << e.ns.shift)}
-	r.run(0, n, (*Request).nextCopy)
+	r.run(n, (*Request).nextCopy)
 }
 
 func (r *Request) copyRange(i int) (d nvme.CopyRange) {

@@ -42,7 +42,7 @@ func (r *Request) haveRanges() {
 		r.respond(nvme.StatusSuccess) // the rest is advice
 		return
 	}
-	r.run(0, n, (*Request).nextDiscard)
+	r.run(n, (*Request).nextDiscard)
 }
 
 func (r *Request) dsmRange(i int) (d nvme.DSMRange) {

@@ -50,7 +50,7 @@ func (r *Request) runFormat(ns *Namespace) {
 	e.ns = ns
 	e.chainDone = (*Request).formatted
 	e.io.Length, e.io.Offset = 0, 0
-	r.run(0, int(ns.blocks.Load()<<ns.shift), (*Request).nextFormat)
+	r.run(int(ns.blocks.Load()<<ns.shift), (*Request).nextFormat)
 }
 
 func (r *Request) nextFormat() bool {

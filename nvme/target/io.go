@@ -255,7 +255,7 @@ func (r *Request) prepareFlush() {
 // flushAll flushes one namespace after the other.
 func (r *Request) flushAll() {
 	r.engine.chain.table = r.engine.q.ctrl.sub.all()
-	r.run(0, 0, (*Request).nextFlush)
+	r.run(0, (*Request).nextFlush)
 }
 
 func (r *Request) nextFlush() bool {

@@ -71,8 +71,8 @@ func New(c Config) (*Target, error) {
 			return nil, err
 		}
 	}
-	for _, r := range c.Referrals {
-		if err := t.AddReferral(r); err != nil {
+	for i := range c.Referrals {
+		if err := t.AddReferral(c.Referrals[i]); err != nil {
 			return nil, err
 		}
 	}

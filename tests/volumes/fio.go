@@ -37,8 +37,11 @@ func (w *work) fio(program string) (float64, error) {
 	var result struct {
 		Jobs []struct{ Read, Write side }
 	}
-	if err := json.Unmarshal(out, &result); err != nil || len(result.Jobs) != 1 {
-		return 0, fmt.Errorf("fio's output isn't understood: %v", err)
+	if err := json.Unmarshal(out, &result); err != nil {
+		return 0, fmt.Errorf("fio's output isn't understood: %w", err)
+	}
+	if len(result.Jobs) != 1 {
+		return 0, fmt.Errorf("fio reports %d jobs, not one", len(result.Jobs))
 	}
 	if w.write {
 		return result.Jobs[0].Write.IOPS, nil

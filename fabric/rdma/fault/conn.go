@@ -232,8 +232,9 @@ func (f *Conn) Recv(rx []udp.Received) (int, error) {
 
 // TryRecv returns datagrams that are due.
 func (f *Conn) TryRecv(rx []udp.Received) (int, error) {
-	n, err := f.in.take(time.Now(), f.taken[:min(len(rx), len(f.taken))])
-	for i := range n {
+	rx = rx[:min(len(rx), len(f.taken))]
+	n, err := f.in.take(time.Now(), f.taken[:len(rx)])
+	for i := range rx[:n] {
 		rx[i] = f.taken[i].received
 		rx[i].Buf = f.taken[i].data
 		f.taken[i] = held{}

@@ -36,7 +36,8 @@ func Parse(s string) (Config, error) {
 			return Config{}, fmt.Errorf("fault %s=%s: %w", key, value, err)
 		}
 	}
-	return c, c.Validate()
+	err := c.Validate()
+	return c, err
 }
 
 // keys reads the value of each key.

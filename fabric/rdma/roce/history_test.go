@@ -3,7 +3,6 @@ package roce
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -556,6 +555,6 @@ func (h *history) judge() {
 		}
 	}
 	if t.Failed() {
-		t.Fatal(fmt.Sprintf("link %+v; a %s\nb %s", h.link, dump(h.p.a.dev), dump(h.p.b.dev)))
+		t.Fatalf("link %+v; a %s\nb %s", h.link, dump(h.p.a.dev), dump(h.p.b.dev))
 	}
 }
