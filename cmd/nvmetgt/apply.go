@@ -125,6 +125,9 @@ func (s *server) stage(next *config.Config, st *staged) error {
 			return err
 		}
 		st.listeners[e] = l
+		if err := s.setANA(next, e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -163,7 +166,24 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	for e, l := range st.listeners {
 		s.listeners[e] = l
 	}
+	for _, e := range next.Listen {
+		errs = append(errs, s.setANA(next, e))
+	}
 	return errors.Join(errs...)
+}
+
+// setANA gives the ANA groups at an endpoint the states that next says.
+func (s *server) setANA(next *config.Config, e cli.Endpoint) error {
+	id, err := s.target.PortID(e.Transport, e.Addr)
+	if err != nil {
+		return err
+	}
+	for g := range uint32(target.MaxANAGroup) {
+		if err := s.target.SetANAState(id, g+1, next.ANAState(e, g+1)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shrink removes from the target what is of sub and not in next.

@@ -59,7 +59,11 @@ The file is YAML. This one says everything that there is; only subsystems are ne
       read_only: false
       preallocate: false                # reserve the space of a file that is created
       io: auto                          # or uring, direct, buffered: how files are reached
-      uuid: 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001  # default: derived`,
+      uuid: 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001  # default: derived
+      ana_group: 2                      # default: 1
+  ana:                                  # states of ANA groups; default: optimized
+  - {group: 2, state: non-optimized}    # or inaccessible, persistent-loss, change
+  - {group: 2, state: optimized, listen: "tcp://192.0.2.1:4420"}`,
 		Example: `  nvmetgt check /etc/nvmetgt.yaml && nvmetgt serve --config /etc/nvmetgt.yaml`,
 		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {

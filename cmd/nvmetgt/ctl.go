@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // ctl is what the commands of ctl share.
@@ -39,6 +41,7 @@ notice. It is gone with the program unless "ctl save" writes it to the program's
 		x.newAddSubsystem(), x.newRemoveSubsystem(), x.newAddNamespace(), x.newRemoveNamespace(),
 		x.newHost("allow-host", "Let a host connect that may not yet", allowHost),
 		x.newHost("forbid-host", "Let a host connect no more, and disconnect it", forbidHost),
+		x.newSetANA(),
 		x.newListen("listen", "Listen on one more endpoint", addListener),
 		x.newListen("unlisten", "Stop listening on an endpoint, and disconnect who came by it", removeListener))
 	return cli.Parent(c)
@@ -184,6 +187,7 @@ func (x *ctl) newAddNamespace() *cobra.Command {
 	fl.BoolVar(&n.Preallocate, "preallocate", false, "reserve the space of a file that is created")
 	fl.StringVar(&n.IO, "io", "auto", "how a file is reached: auto, uring, direct or buffered")
 	fl.StringVar(&id, "uuid", "", "`UUID` of the namespace (default derived)")
+	fl.Uint32Var(&n.ANAGroup, "ana-group", 0, "ANA `group` of the namespace (default 1)")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if n.Volume == "" {
 			return cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB")
@@ -220,6 +224,45 @@ func (x *ctl) newRemoveNamespace() *cobra.Command {
 				return fmt.Errorf("--nsid %d: subsystem %s has no such namespace", *nsid, s.NQN)
 			}
 			s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n config.Namespace) bool { return n.NSID == *nsid })
+			return nil
+		})
+	}
+	return c
+}
+
+func (x *ctl) newSetANA() *cobra.Command {
+	var at string
+	c := &cobra.Command{
+		Use: "set-ana GROUP STATE", Short: "Give an ANA group a state; hosts are told",
+		Long: `set-ana gives an ANA group a state at one endpoint, or at all. States are optimized,
+non-optimized, inaccessible, persistent-loss and change.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return cli.Usage("set-ana takes a group and its state, as 1 non-optimized; see %s --help", c.CommandPath())
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&at, "listen", "", "only at this `ENDPOINT`, as tcp://192.0.2.1:4420 (default everywhere)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		group, err := strconv.ParseUint(args[0], 10, 32)
+		if err != nil {
+			return cli.Usage("set-ana %q: want the number of an ANA group", args[0])
+		}
+		var state config.ANAState
+		if err := state.UnmarshalText([]byte(args[1])); err != nil {
+			return cli.Usage("set-ana: state %w", err)
+		}
+		var listen *cli.Endpoint
+		if at != "" {
+			e, err := cli.ParseEndpoint(at)
+			if err != nil {
+				return cli.Usage("--listen %w", err)
+			}
+			listen = &e
+		}
+		return x.edit(c, func(cfg *config.Config) error {
+			cfg.SetANA(uint32(group), nvme.ANAState(state), listen)
 			return nil
 		})
 	}
@@ -305,6 +348,7 @@ func removeListener(cfg *config.Config, e cli.Endpoint) error {
 		return fmt.Errorf("unlisten %s: it is the last one; stop the program instead", e)
 	}
 	cfg.Listen = slices.Delete(cfg.Listen, i, i+1)
+	cfg.ANA = slices.DeleteFunc(cfg.ANA, func(a config.ANA) bool { return a.Listen != nil && *a.Listen == e })
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,20 @@ func showStatus(w io.Writer, st *control.Status) {
 		showNamespaces(w, s.Namespaces)
 		showControllers(w, s.Controllers)
 	}
+	showANA(w, st.ANA)
+}
+
+// showANA writes the ANA groups that are not optimized everywhere.
+func showANA(w io.Writer, all []control.ANA) {
+	if !slices.ContainsFunc(all, func(a control.ANA) bool { return a.State != "optimized" }) {
+		return
+	}
+	fmt.Fprintln(w)
+	t := cli.NewTable(w, "ANA group", "endpoint", "state")
+	for _, a := range all {
+		t.AppendRow(table.Row{a.Group, a.Listen, a.State})
+	}
+	t.Render()
 }
 
 func showNamespaces(w io.Writer, all []control.Namespace) {

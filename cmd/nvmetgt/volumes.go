@@ -59,7 +59,7 @@ func (k exportKey) volumeName() string { return fmt.Sprintf("%s/%d", k.nqn, k.ns
 
 // namespace is how the engine is told of an export.
 func (e *export) namespace(n *config.Namespace) target.NamespaceConfig {
-	c := target.NamespaceConfig{NSID: n.NSID, Volume: e.volume}
+	c := target.NamespaceConfig{NSID: n.NSID, Volume: e.volume, ANAGroup: n.ANAGroup}
 	if n.UUID != nil {
 		c.UUID = *n.UUID
 	}

@@ -15,6 +15,7 @@ type Config struct {
 	// Listen says where; empty: loopback, over both transports.
 	Listen     []cli.Endpoint `yaml:"listen,omitempty"`
 	Subsystems []Subsystem    `yaml:"subsystems"`
+	ANA        []ANA          `yaml:"ana,omitempty"` // states of ANA groups; empty: all optimized
 	Network    Network        `yaml:"network,omitempty"`
 	Limits     Limits         `yaml:"limits,omitempty"`
 	Metrics    string         `yaml:"metrics,omitempty"` // ADDRESS:PORT for Prometheus; empty: none
@@ -45,6 +46,7 @@ type Namespace struct {
 	Preallocate bool       `yaml:"preallocate,omitempty"` // reserve the space of a file that is created
 	IO          string     `yaml:"io,omitempty"`          // how files are reached: auto (or empty), uring, direct, buffered
 	UUID        *uuid.UUID `yaml:"uuid,omitempty"`        // nil: derived from the NQN and the NSID
+	ANAGroup    uint32     `yaml:"ana_group,omitempty"`   // 0: group 1
 }
 
 // Discovery is what hosts are told of, beside the subsystems.
@@ -122,6 +124,7 @@ func (c *Config) Clone() *Config {
 	d := *c
 	d.Listen = slices.Clone(c.Listen)
 	d.Discovery.Referrals = slices.Clone(c.Discovery.Referrals)
+	d.ANA = slices.Clone(c.ANA)
 	d.Subsystems = slices.Clone(c.Subsystems)
 	for i := range d.Subsystems {
 		s := &d.Subsystems[i]

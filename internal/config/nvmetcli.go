@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // The JSON that nvmetcli saves: the directories of Linux nvmet's configfs.
@@ -24,6 +25,12 @@ type (
 			TrAddr  string `json:"traddr"`
 			TrSvcID string `json:"trsvcid"`
 		} `json:"addr"`
+		ANAGroups []struct {
+			GrpID looseID `json:"grpid"`
+			ANA   struct {
+				State string `json:"state"`
+			} `json:"ana"`
+		} `json:"ana_groups"`
 		Referrals  []json.RawMessage `json:"referrals"`
 		Subsystems []string          `json:"subsystems"`
 	}
@@ -41,8 +48,26 @@ type (
 			UUID  string `json:"uuid"`
 			NGUID string `json:"nguid"`
 		} `json:"device"`
+		// Versions of nvmetcli differ in where they put it.
+		ANAGrpID looseID `json:"ana_grpid"`
+		ANA      struct {
+			GrpID looseID `json:"grpid"`
+		} `json:"ana"`
 	}
 )
+
+// looseID is a number that may be written as a text.
+type looseID uint32
+
+// UnmarshalJSON reads one.
+func (n *looseID) UnmarshalJSON(b []byte) error {
+	v, err := strconv.ParseUint(strings.Trim(string(b), `"`), 10, 32)
+	if err != nil {
+		return fmt.Errorf("%s: want a number", b)
+	}
+	*n = looseID(v)
+	return nil
+}
 
 // FromNVMeTCLI reads what Linux's nvmetcli saved. What has no counterpart here is left out and
 // told in notes, a line each. The Config is valid.
@@ -109,6 +134,14 @@ func (im *importer) port(p *nvmetPort, subsystems int) {
 		return
 	}
 	im.c.Listen = append(im.c.Listen, e)
+	for _, g := range p.ANAGroups {
+		var state ANAState
+		if err := state.UnmarshalText([]byte(g.ANA.State)); err != nil {
+			im.note("port %s: ANA group %d: state %v: it is optimized here", e, g.GrpID, err)
+		} else if state != ANAState(nvme.ANAOptimized) {
+			im.c.SetANA(uint32(g.GrpID), nvme.ANAState(state), &e)
+		}
+	}
 	if len(p.Referrals) > 0 {
 		im.note("port %s: its %d referrals are left out", e, len(p.Referrals))
 	}
@@ -136,6 +169,9 @@ func (im *importer) subsystem(s *nvmetSubsystem) {
 		ns := Namespace{NSID: n.NSID, Volume: n.Device.Path}
 		if id, err := uuid.Parse(n.Device.UUID); err == nil {
 			ns.UUID = &id
+		}
+		if g := uint32(max(n.ANAGrpID, n.ANA.GrpID)); g != 1 {
+			ns.ANAGroup = g
 		}
 		if strings.Trim(n.Device.NGUID, "0-") != "" {
 			im.note("subsystem %s: the NGUID of namespace %d is left out", s.NQN, n.NSID)

@@ -34,10 +34,16 @@ subsystems:
       - nsid: 3
         volume: /dev/sdb
         uuid: 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001
+        ana_group: 2
       - nsid: 4
         volume: /dev/sdc
+        ana_group: 3
   - nqn: nqn.2026-11.org.example:b
     namespaces: []
+ana:
+  - group: 2
+    state: inaccessible
+    listen: rdma://192.0.2.1:4420
 `
 	if string(out) != want {
 		t.Errorf("it became\n%s, want\n%s", out, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 func TestParseEverything(t *testing.T) {
@@ -40,10 +41,14 @@ func TestParseEverything(t *testing.T) {
 				Namespaces: []Namespace{
 					{NSID: 7, Volume: "disk.img", Size: 1 << 30, BlockSize: 512, Preallocate: true, IO: "buffered",
 						UUID: ptr(uuid.MustParse("6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001"))},
-					{Volume: "mem:64MiB", ReadOnly: true},
+					{Volume: "mem:64MiB", ReadOnly: true, ANAGroup: 2},
 				},
 			},
 			{NQN: "nqn.2026-11.org.example:empty", Namespaces: []Namespace{}},
+		},
+		ANA: []ANA{
+			{Group: 2, State: ANAState(nvme.ANANonOptimized)},
+			{Group: 2, State: ANAState(nvme.ANAInaccessible), Listen: ptr(endpoint("rdma://192.0.2.1:4420"))},
 		},
 	}
 	if !reflect.DeepEqual(c, want) {

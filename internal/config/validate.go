@@ -38,7 +38,7 @@ const (
 
 // Validate reports the first value that can't be, as a *FieldError without file and line.
 func (c *Config) Validate() error {
-	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkSubsystems} {
+	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkSubsystems, c.checkANA} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -215,6 +215,9 @@ func (n *Namespace) check(at string) *FieldError {
 	}
 	if n.NSID > target.MaxNSID {
 		return field(at+"nsid", fmt.Sprint(n.NSID), "the largest is %d", target.MaxNSID)
+	}
+	if n.ANAGroup != 0 {
+		return checkGroup(at+"ana_group", n.ANAGroup)
 	}
 	return nil
 }

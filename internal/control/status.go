@@ -3,6 +3,8 @@ package control
 import (
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -11,6 +13,14 @@ type Status struct {
 	Listen      []string    `json:"listen"`
 	Connections int         `json:"connections"` // queues of all hosts, discovery included
 	Subsystems  []Subsystem `json:"subsystems"`
+	ANA         []ANA       `json:"ana"` // the groups that namespaces are in, at each endpoint
+}
+
+// ANA is the state of an ANA group at an endpoint.
+type ANA struct {
+	Listen string `json:"listen"`
+	Group  uint32 `json:"group"`
+	State  string `json:"state"` // optimized, non-optimized, inaccessible, persistent-loss, change
 }
 
 // Subsystem is one, by NQN.
@@ -28,6 +38,7 @@ type Namespace struct {
 	Size        uint64 `json:"size"` // bytes
 	ReadOnly    bool   `json:"read_only"`
 	MediaErrors uint64 `json:"media_errors"`
+	ANAGroup    uint32 `json:"ana_group"`
 	IO          IO     `json:"io"`
 }
 
@@ -62,7 +73,14 @@ type IO struct {
 
 // StatusOf is what a snapshot of a target says.
 func StatusOf(snap *target.Snapshot) Status {
-	st := Status{Connections: snap.Connections, Subsystems: []Subsystem{}}
+	st := Status{Connections: snap.Connections, Subsystems: []Subsystem{}, ANA: []ANA{}}
+	for i := range snap.ANA {
+		a := &snap.ANA[i]
+		name, _ := config.ANAState(a.State).MarshalText() // the engine knows no others
+		st.ANA = append(st.ANA, ANA{
+			Listen: cli.Endpoint{Transport: a.Transport, Addr: a.Addr}.String(), Group: a.Group, State: string(name),
+		})
+	}
 	for i := range snap.Subsystems {
 		st.Subsystems = append(st.Subsystems, subsystemOf(&snap.Subsystems[i]))
 	}
@@ -75,7 +93,7 @@ func subsystemOf(s *target.SubsystemStats) Subsystem {
 		n := &s.Namespaces[i]
 		out.Namespaces = append(out.Namespaces, Namespace{
 			NSID: n.NSID, Kind: n.Kind, Path: n.Path, Size: n.Size, ReadOnly: n.ReadOnly,
-			MediaErrors: n.MediaErrors, IO: ioOf(&n.IO),
+			MediaErrors: n.MediaErrors, ANAGroup: n.ANAGroup, IO: ioOf(&n.IO),
 		})
 	}
 	for i := range s.Controllers {

@@ -2,6 +2,7 @@ package target
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -73,6 +74,18 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 		c.anaChanged()
 	}
 	return nil
+}
+
+// PortID is the identifier of the port at an address.
+func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint16, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.ports {
+		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
+			return t.ports[i].ID, nil
+		}
+	}
+	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 }
 
 // ANAState is the state of an ANA group at a port.

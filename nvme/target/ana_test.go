@@ -87,7 +87,7 @@ func TestANAStates(t *testing.T) {
 			p.ChangeCount == 0 || p.Groups[1].ChangeCount != p.ChangeCount || p.Groups[0].ChangeCount != 0 {
 			t.Errorf("%v: log %+v", tc.state, p)
 		}
-		if s := tg.Snapshot().ANA; len(s) != 4 || s[0] != (ANAStats{1, 1, nvme.ANAOptimized}) || s[3] != (ANAStats{2, 7, tc.state}) {
+		if s := tg.Snapshot().ANA; len(s) != 4 || s[0] != (ANAStats{1, nvme.TransportTCP, anaPortA, 1, nvme.ANAOptimized}) || s[3] != (ANAStats{2, nvme.TransportTCP, anaPortB, 7, tc.state}) {
 			t.Errorf("snapshot %+v", s)
 		}
 		if s, err := tg.ANAState(2, 7); err != nil || s != tc.state {

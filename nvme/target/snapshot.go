@@ -20,9 +20,11 @@ type Snapshot struct {
 
 // ANAStats is the state of an ANA group at a port.
 type ANAStats struct {
-	Port  uint16
-	Group uint32
-	State nvme.ANAState
+	Port      uint16
+	Transport nvme.TransportType // of the port
+	Addr      netip.AddrPort     // likewise
+	Group     uint32
+	State     nvme.ANAState
 }
 
 // TransportStats count the queues over one type of transport, those gone included.
@@ -107,7 +109,8 @@ func (t *Target) anaStats(subs []*Subsystem) (all []ANAStats) {
 	for i := range t.ports {
 		for g := range uint32(len(used)) {
 			if used[g] {
-				all = append(all, ANAStats{Port: t.ports[i].ID, Group: g, State: t.ports[i].ana.state(g)})
+				p := &t.ports[i]
+				all = append(all, ANAStats{Port: p.ID, Transport: p.Transport, Addr: p.Addr, Group: g, State: p.ana.state(g)})
 			}
 		}
 	}

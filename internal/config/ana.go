@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// ANA is the state of an ANA group at an endpoint. A group that is named nowhere is optimized.
+type ANA struct {
+	Group  uint32        `yaml:"group"`
+	State  ANAState      `yaml:"state"`
+	Listen *cli.Endpoint `yaml:"listen,omitempty"` // nil: at every endpoint for which no other entry says it
+}
+
+// ANAState is a state as Linux's nvmet names it.
+type ANAState nvme.ANAState
+
+var anaStates = map[string]nvme.ANAState{
+	"optimized": nvme.ANAOptimized, "non-optimized": nvme.ANANonOptimized, "inaccessible": nvme.ANAInaccessible,
+	"persistent-loss": nvme.ANAPersistentLoss, "change": nvme.ANAChange,
+}
+
+// UnmarshalText reads a state.
+func (s *ANAState) UnmarshalText(b []byte) error {
+	v, ok := anaStates[string(b)]
+	if !ok {
+		return fmt.Errorf("%q: want optimized, non-optimized, inaccessible, persistent-loss or change", b)
+	}
+	*s = ANAState(v)
+	return nil
+}
+
+// MarshalText writes it as it is read.
+func (s ANAState) MarshalText() ([]byte, error) {
+	for name, v := range anaStates {
+		if v == nvme.ANAState(s) {
+			return []byte(name), nil
+		}
+	}
+	return nil, fmt.Errorf("ANA state %d has no name", s)
+}
+
+func (c *Config) checkANA() *FieldError {
+	listen := c.Listen
+	if len(listen) == 0 {
+		listen = DefaultListen()
+	}
+	for i, a := range c.ANA {
+		at := fmt.Sprintf("ana[%d].", i)
+		if err := checkGroup(at+"group", a.Group); err != nil {
+			return err
+		}
+		if a.State == 0 {
+			return field(at+"state", "", "it is missing: want optimized, non-optimized, inaccessible, persistent-loss or change")
+		}
+		if a.Listen != nil && !slices.Contains(listen, *a.Listen) {
+			return field(at+"listen", a.Listen.String(), "the target doesn't listen there")
+		}
+		if slices.ContainsFunc(c.ANA[:i], func(b ANA) bool { return b.Group == a.Group && sameEndpoint(a.Listen, b.Listen) }) {
+			return field(at+"group", fmt.Sprint(a.Group), "it is given twice for the same endpoint")
+		}
+	}
+	return nil
+}
+
+func checkGroup(name string, group uint32) *FieldError {
+	if group < 1 || group > target.MaxANAGroup {
+		return field(name, fmt.Sprint(group), "want 1 to %d", target.MaxANAGroup)
+	}
+	return nil
+}
+
+func sameEndpoint(a, b *cli.Endpoint) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
+}
+
+// ANAState is the state that a group is to have at an endpoint.
+func (c *Config) ANAState(e cli.Endpoint, group uint32) nvme.ANAState {
+	state := nvme.ANAOptimized
+	for _, a := range c.ANA {
+		switch {
+		case a.Group != group:
+		case a.Listen == nil:
+			state = nvme.ANAState(a.State)
+		case *a.Listen == e:
+			return nvme.ANAState(a.State)
+		}
+	}
+	return state
+}
+
+// SetANA gives a group a state at an endpoint, or at all of them where listen is nil.
+func (c *Config) SetANA(group uint32, state nvme.ANAState, listen *cli.Endpoint) {
+	c.ANA = slices.DeleteFunc(c.ANA, func(a ANA) bool {
+		return a.Group == group && (listen == nil || sameEndpoint(a.Listen, listen))
+	})
+	c.ANA = append(c.ANA, ANA{Group: group, State: ANAState(state), Listen: listen})
+}

@@ -1,0 +1,97 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// An operator sets ANA states in the file and changes them live: the hosts of the endpoint are
+// told, those of another keep their path, and what was saved is there after a reload.
+func TestLiveANA(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddr(t)
+	at := addr.String() + ":" + nvmePort
+	c := &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
+	writeText(t, c.file, fmt.Sprintf(`listen: ["rdma://%s", "tcp://%s"]
+control: %s
+subsystems:
+- nqn: %s
+  namespaces:
+  - {volume: "mem:16MiB", ana_group: 7}
+ana:
+- {group: 7, state: non-optimized, listen: "tcp://%s"}
+`, at, at, c.socket, testNQN, at))
+	c.targetProgram = startServe(t, addr, "--config", c.file)
+
+	hosts := map[string]*hostSide{}
+	told := map[string]chan nvme.AsyncEvent{}
+	for _, path := range transports {
+		events := make(chan nvme.AsyncEvent, 8)
+		hosts[path], told[path] = dialHost(t, c.remote(), path, func(c *host.Config) {
+			c.Event = func(_ *host.Controller, e nvme.AsyncEvent) { events <- e }
+		}), events
+		defer hosts[path].close(t)
+	}
+	wantState := func(path string, want nvme.ANAState) {
+		t.Helper()
+		log, err := hosts[path].ANA(t.Context())
+		if err != nil || len(log.Groups) != 1 || log.Groups[0].ID != 7 || log.Groups[0].State != want {
+			t.Errorf("%s: log %+v, %v; want group 7 %v", path, log, err, want)
+		}
+	}
+	wantState("tcp", nvme.ANANonOptimized)
+	wantState("rdma", nvme.ANAOptimized)
+
+	read := func(path string) error {
+		r := host.Request{Data: make([]byte, 4096)}
+		r.Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
+		return hosts[path].Queues()[0].Do(t.Context(), &r)
+	}
+	c.change(t, "set-ana", "7", "inaccessible", "--listen", "rdma://"+at)
+	if e := <-told["rdma"]; e != nvme.EventANAChanged {
+		t.Errorf("event %v", e)
+	}
+	wantState("rdma", nvme.ANAInaccessible)
+	if err := read("rdma"); !errors.Is(err, nvme.StatusANAInaccessible) {
+		t.Errorf("read of an inaccessible group: %v", err)
+	}
+	if err := read("tcp"); err != nil {
+		t.Errorf("the other path: %v", err)
+	}
+	want := control.ANA{Listen: "rdma://" + at, Group: 7, State: "inaccessible"}
+	if st := c.status(t); len(st.ANA) != 2 || st.ANA[0] != want && st.ANA[1] != want || st.Subsystems[0].Namespaces[0].ANAGroup != 7 {
+		t.Errorf("status %+v", st)
+	}
+	if out := c.change(t, "show"); !strings.Contains(out, "inaccessible") {
+		t.Errorf("show doesn't tell of it:\n%s", out)
+	}
+	c.change(t, "save")
+	c.change(t, "reload")
+	wantState("rdma", nvme.ANAInaccessible)
+	c.change(t, "set-ana", "7", "optimized")
+	<-told["rdma"]
+	for _, path := range transports {
+		wantState(path, nvme.ANAOptimized)
+		if err := read(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, wrong := range [][]string{
+		{"set-ana", "7"},
+		{"set-ana", "x", "optimized"},
+		{"set-ana", "7", "good"},
+		{"set-ana", "0", "optimized"},
+		{"set-ana", "129", "optimized"},
+		{"set-ana", "7", "optimized", "--listen", "tcp://192.0.2.1"},
+	} {
+		if r := c.ctl(t, wrong...); r.code == 0 || r.stderr == "" {
+			t.Errorf("ctl %v: exit code %d, %s", wrong, r.code, r.stderr)
+		}
+	}
+}
