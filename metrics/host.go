@@ -48,11 +48,7 @@ func collectHost(ch chan<- prometheus.Metric, cs []*host.Controller) {
 		last[name{text(cfg.SubNQN), cfg.Transport.Type().String(), strconv.Itoa(int(c.CNTLID()))}] = c
 	}
 	for n, c := range last {
-		up := 0
-		if c.Err() == nil {
-			up = 1
-		}
-		send(ch, hostUp, up, n.subsystem, n.transport, n.cntlid)
+		send(ch, hostUp, flag(c.Err() == nil), n.subsystem, n.transport, n.cntlid)
 		for _, r := range hostRows {
 			send(ch, r.metric, r.read(c.Counters()), n.subsystem, n.transport, n.cntlid)
 		}

@@ -35,6 +35,14 @@ func send[N number](ch chan<- prometheus.Metric, m metric, v N, labels ...string
 	ch <- prometheus.MustNewConstMetric(m.desc, m.kind, float64(v), labels...)
 }
 
+// flag is how a gauge says yes or no.
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // text makes a label of what a peer or user wrote: Prometheus wants UTF-8.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 

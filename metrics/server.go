@@ -22,7 +22,7 @@ const (
 	closingTime = time.Second
 )
 
-// Handler serves /metrics, /healthz and a page that names both.
+// Handler serves /metrics, /healthz, /readyz and a page that names them.
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -30,19 +30,25 @@ func (s *Set) Handler() http.Handler {
 		Timeout:             scrapeTime,
 		EnableOpenMetrics:   true,
 	}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.Healthy(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
+	mux.HandleFunc("GET /healthz", answer(s.Healthy))
+	mux.HandleFunc("GET /readyz", answer(s.Ready))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = io.WriteString(w, `<!doctype html><title>nvmeof</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>
 `)
 	})
 	return mux
+}
+
+// answer serves whether a check finds an error.
+func answer(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	}
 }
 
 // Server serves a Set over HTTP.

@@ -54,6 +54,14 @@ func TestServer(t *testing.T) {
 	if code, body := get(t, url+"/healthz"); code != 503 || !strings.Contains(body, "the volume is gone") {
 		t.Errorf("ill: %d %q", code, body)
 	}
+	ill = nil
+	s.AddReady(func() error { return errors.New("draining") })
+	if code, _ := get(t, url+"/healthz"); code != 200 {
+		t.Errorf("healthy, not ready: %d", code)
+	}
+	if code, body := get(t, url+"/readyz"); code != 503 || !strings.Contains(body, "draining") {
+		t.Errorf("not ready: %d %q", code, body)
+	}
 	for addr, want := range map[string]string{
 		srv.Addr().String(): "in use",
 		"192.0.2.1:1":       "doesn't have that address",

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -29,6 +30,7 @@ type Set struct {
 	controllers []*entry[*host.Controller]
 	bench       *Bench
 	health      []*entry[func() error]
+	ready       []*entry[func() error]
 }
 
 // Role is the side of a connection that a program is.
@@ -126,6 +128,9 @@ func (s *Set) AddController(c *host.Controller) { add(s, &s.controllers, c) }
 // AddHealth makes /healthz fail while check returns an error.
 func (s *Set) AddHealth(check func() error) { add(s, &s.health, check) }
 
+// AddReady makes /readyz fail while check returns an error, as it does while /healthz fails.
+func (s *Set) AddReady(check func() error) { add(s, &s.ready, check) }
+
 // entry is something that was added; its address tells it from others like it.
 type entry[T any] struct{ value T }
 
@@ -149,10 +154,15 @@ func add[T any](s *Set, to *[]*entry[T], x T) (remove func()) {
 	}
 }
 
-// Healthy is the first error of the checks.
-func (s *Set) Healthy() error {
+// Healthy is the first error of the checks of AddHealth.
+func (s *Set) Healthy() error { return s.first(&s.health) }
+
+// Ready is the first error of each kind of checks.
+func (s *Set) Ready() error { return errors.Join(s.first(&s.health), s.first(&s.ready)) }
+
+func (s *Set) first(of *[]*entry[func() error]) error {
 	s.mu.Lock()
-	checks := values(s.health)
+	checks := values(*of)
 	s.mu.Unlock()
 	for _, check := range checks {
 		if err := check(); err != nil {

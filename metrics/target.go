@@ -15,6 +15,7 @@ var (
 	targetInFlight    = gauge("target_commands_in_flight", "Commands under way now.", "transport")
 	targetANA         = gauge("target_ana_state", "State of an ANA group at a port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "port", "group")
 	targetControllers = gauge("target_controllers", "Controllers now.")
+	targetDraining    = gauge("target_draining", "1 while hosts are let go, and refused.")
 	targetRows        = []row[*target.TransportStats]{
 		{counter("target_connects_total", "Connections taken.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.Connects) }},
@@ -53,6 +54,7 @@ var (
 func collectTarget(ch chan<- prometheus.Metric, t *target.Target) {
 	s := t.Snapshot()
 	send(ch, targetControllers, s.Controllers)
+	send(ch, targetDraining, flag(s.Draining))
 	for _, a := range s.ANA {
 		send(ch, targetANA, int(a.State), strconv.FormatUint(uint64(a.Port), 10), strconv.FormatUint(uint64(a.Group), 10))
 	}
@@ -81,11 +83,7 @@ func collectNamespace(ch chan<- prometheus.Metric, nqn string, ns *target.Namesp
 	nsid := strconv.FormatUint(uint64(ns.NSID), 10)
 	send(ch, namespaceInfo, 1, nqn, nsid, ns.Kind, text(ns.Path))
 	send(ch, namespaceSize, ns.Size, nqn, nsid)
-	readOnly := 0
-	if ns.ReadOnly {
-		readOnly = 1
-	}
-	send(ch, namespaceReadOnly, readOnly, nqn, nsid)
+	send(ch, namespaceReadOnly, flag(ns.ReadOnly), nqn, nsid)
 	send(ch, namespaceInFlight, ns.Users, nqn, nsid)
 	send(ch, namespaceMedia, ns.MediaErrors, nqn, nsid)
 	send(ch, namespaceBad, ns.Uncorrectable, nqn, nsid)

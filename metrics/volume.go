@@ -17,9 +17,5 @@ func collectVolume(ch chan<- prometheus.Metric, name string, i blockdev.Info) {
 	send(ch, volumeInfo, 1, name, i.Kind, text(i.Mode))
 	send(ch, volumeSize, i.Size, name)
 	send(ch, volumeBlock, i.BlockSize, name)
-	volatile := 0
-	if i.VolatileCache {
-		volatile = 1
-	}
-	send(ch, volumeVolatile, volatile, name)
+	send(ch, volumeVolatile, flag(i.VolatileCache), name)
 }

@@ -91,6 +91,7 @@ const inTests = "_test.go"
 
 // dependencies are all modules that any of our packages imports.
 var dependencies = []dependency{
+	{"github.com/coreos/go-systemd/v22", []string{"cmd/nvmetgt"}},
 	{"github.com/prometheus", []string{"metrics/..."}},
 	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli"}},
 	{"github.com/spf13/pflag", []string{"cmd/...", "internal/cli"}},

@@ -44,6 +44,7 @@ func (s *server) fixed(next *config.Config) error {
 		{"discovery", s.cfg.Discovery, next.Discovery}, {"state", s.cfg.State, next.State},
 		{"metrics", s.cfg.Metrics, next.Metrics}, {"control", s.cfg.Control, next.Control},
 		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log, next.Log},
+		{"drain_timeout", s.cfg.DrainTimeout, next.DrainTimeout},
 	} {
 		if !reflect.DeepEqual(f.now, f.new) {
 			return &config.FieldError{Field: f.name, Err: errRestart}

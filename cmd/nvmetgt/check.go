@@ -30,6 +30,7 @@ The file is YAML. This one says everything that there is; only subsystems are ne
     referrals: [tcp://192.0.2.2:8009]   # other discovery services
   pcap: packets.pcapng                  # every packet, for Wireshark; default: none
   log: {level: info, json: false}
+  drain_timeout: 5s                     # for commands under way when it stops; 0: none
   network:
     in_capsule: 4KiB                    # data in a command capsule; 0: none
     queue_depth: 128

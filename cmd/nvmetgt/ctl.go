@@ -38,6 +38,7 @@ notice. It is gone with the program unless "ctl save" writes it to the program's
 	c.AddCommand(x.newShow(), x.newConfig(), x.newApply(),
 		x.newPost("reload", "Read the program's file again, and become what it says", (*control.Client).Reload),
 		x.newPost("save", "Write what the target is to the program's file", (*control.Client).Save),
+		x.newDrain(), x.newPost("resume", "Take hosts again after drain", (*control.Client).Resume),
 		x.newAddSubsystem(), x.newRemoveSubsystem(), x.newAddNamespace(), x.newRemoveNamespace(),
 		x.newHost("allow-host", "Let a host connect that may not yet", allowHost),
 		x.newHost("forbid-host", "Let a host connect no more, and disconnect it", forbidHost),
@@ -275,6 +276,26 @@ func (x *ctl) newPost(name, short string, do func(*control.Client, context.Conte
 		Use: name, Short: short, Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return do(x.client(), c.Context()) },
 	}
+}
+
+func (x *ctl) newDrain() *cobra.Command {
+	c := &cobra.Command{
+		Use: "drain", Short: "Let every host go, and take none until resume", Args: cli.NoArgs,
+		Long: `drain ends when no host is connected any more. Commands under way are finished; those that
+come later are left to hosts to send again, elsewhere or after "ctl resume". Hosts that try
+to connect are refused in a way that has them try again.`,
+	}
+	timeout := c.Flags().Duration("timeout", 0, "`time` that commands under way have (default the target's --drain-timeout)")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if !c.Flags().Changed("timeout") {
+			return x.client().Drain(c.Context(), nil)
+		}
+		if *timeout < 0 {
+			return cli.Usage("--timeout %v: want a time, as 500ms, 10s or 1m", *timeout)
+		}
+		return x.client().Drain(c.Context(), timeout)
+	}
+	return c
 }
 
 // newHost is a command that changes which hosts may connect.

@@ -47,6 +47,7 @@ type serveFlags struct {
 	plainUDP                          bool
 	busyPoll                          time.Duration
 	fault                             cli.Fault
+	drain                             time.Duration
 	logLevel                          string
 	logJSON                           bool
 }
@@ -66,6 +67,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
 
 	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss")
+
+	fl.DurationVar(&f.drain, "drain-timeout", config.DefaultDrainTimeout, "`time` that commands under way have when it stops; 0: none")
 
 	net := cli.NewFlags()
 	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
@@ -117,6 +120,8 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		Log: config.Log{Level: f.logLevel, JSON: f.logJSON},
 	}
 	*cfg.Network.BusyPoll = config.Duration(f.busyPoll)
+	cfg.DrainTimeout = new(config.Duration)
+	*cfg.DrainTimeout = config.Duration(f.drain)
 	if c.Flags().Changed("in-capsule") {
 		cfg.Network.InCapsule = &f.inCapsule
 	}
@@ -186,7 +191,7 @@ var flagOf = map[string]string{
 	"discovery.nqn": "--discovery-nqn", "discovery.referrals": "--referral",
 	"limits.connections": "--max-connections", "limits.host_connections": "--max-host-connections",
 	"limits.queues": "--max-queues", "limits.memory": "--memory",
-	"network.busy_poll": "--busy-poll", "network.fault": "--fault",
+	"drain_timeout": "--drain-timeout", "network.busy_poll": "--busy-poll", "network.fault": "--fault",
 	"subsystems.nqn": "--nqn", "subsystems.serial": "--serial", "subsystems.hosts": "--allow-host", "subsystems.max_controllers": "--max-controllers",
 	"subsystems.namespaces.volume": "--volume", "subsystems.namespaces.block_size": "--block-size",
 	"subsystems.namespaces.io": "--io",

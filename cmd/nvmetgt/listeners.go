@@ -235,7 +235,7 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 func tcpFailed(log *slog.Logger) func(error) {
 	return func(err error) {
 		level := slog.LevelWarn
-		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrClosed} {
+		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrClosed, target.ErrDraining} {
 			if errors.Is(err, own) {
 				level = slog.LevelDebug
 			}

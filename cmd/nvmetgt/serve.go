@@ -99,6 +99,7 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	s.announce()
 	<-ctx.Done()
 	s.log.Info("stopping")
+	s.stop()
 	return nil
 }
 

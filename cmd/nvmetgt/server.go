@@ -19,8 +19,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// drainTime bounds how long hosts are waited for when the program stops.
-const drainTime = 5 * time.Second
+// closeTime bounds how long connections that are to end are waited for when the program stops.
+const closeTime = 5 * time.Second
 
 // server is a running target and everything it holds.
 type server struct {
@@ -29,6 +29,8 @@ type server struct {
 	mark string // in front of a setting's name in errors: "--" where flags gave it
 	file string // the configuration file; empty where flags gave the configuration
 
+	service service
+	drain   time.Duration // what commands under way have at the end
 	target  *target.Target
 	figures *metrics.Set
 	capture *softrnic.Capture
@@ -51,6 +53,7 @@ func start(cfg *config.Config, s *server) error {
 	s.exports = map[exportKey]*export{}
 	s.listeners = map[cli.Endpoint]*listener{}
 	s.rnics = map[netip.Addr]*openRNIC{}
+	s.drain = cfg.Drain()
 	s.cfg = cfg.Clone()
 	s.cfg.Listen, s.cfg.Subsystems = nil, nil
 	s.onClose(s.closeExports)
@@ -99,8 +102,9 @@ func (s *server) openTarget() error {
 	}
 	s.target = t
 	s.figures.AddTarget(t)
+	s.figures.AddReady(s.readiness)
 	s.onClose(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
 		return t.Close(ctx)
 	})
@@ -156,6 +160,7 @@ func (s *server) serveMetrics() error {
 }
 
 // announce says what is exported, and where. The line that begins with "ready" is the last.
+// A service manager is told, too.
 func (s *server) announce() {
 	several := len(s.cfg.Subsystems) > 1
 	for _, sub := range s.cfg.Subsystems {
@@ -177,11 +182,15 @@ func (s *server) announce() {
 			fmt.Fprintln(s.out, line)
 		}
 	}
-	fmt.Fprintf(s.out, "ready: %s; stop with Ctrl-C\n", s.ready())
+	fmt.Fprintf(s.out, "ready: %s; stop with Ctrl-C\n", s.exported())
+	s.service.ready(s.exported(), func() { s.target.Snapshot() })
+	s.onClose(s.service.close)
 }
 
-// ready is what there is, in a few words.
-func (s *server) ready() string {
+// exported is what there is, in a few words.
+func (s *server) exported() string {
+	s.change.Lock()
+	defer s.change.Unlock()
 	if len(s.cfg.Subsystems) == 1 {
 		return s.cfg.Subsystems[0].NQN
 	}

@@ -17,7 +17,11 @@ import (
 
 // showStatus writes what a target does, for people.
 func showStatus(w io.Writer, st *control.Status) {
-	fmt.Fprintf(w, "listening on %s; %d connections\n", strings.Join(st.Listen, ", "), st.Connections)
+	draining := ""
+	if st.Draining {
+		draining = "; draining: hosts are refused until resume"
+	}
+	fmt.Fprintf(w, "listening on %s; %d connections%s\n", strings.Join(st.Listen, ", "), st.Connections, draining)
 	for i := range st.Subsystems {
 		s := &st.Subsystems[i]
 		if len(s.Namespaces) == 0 && len(s.Controllers) == 0 {

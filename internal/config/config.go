@@ -24,6 +24,9 @@ type Config struct {
 	Discovery  Discovery      `yaml:"discovery,omitempty"`
 	Pcap       string         `yaml:"pcap,omitempty"` // file for every packet; empty: none
 	Log        Log            `yaml:"log,omitempty"`
+	// DrainTimeout bounds how long commands under way may take when the program stops; nil:
+	// DefaultDrainTimeout.
+	DrainTimeout *Duration `yaml:"drain_timeout,omitempty"`
 }
 
 // Subsystem is an NVM subsystem.
@@ -80,6 +83,18 @@ type Limits struct {
 type Log struct {
 	Level string `yaml:"level,omitempty"` // debug, info (default), warn, error
 	JSON  bool   `yaml:"json,omitempty"`
+}
+
+// DefaultDrainTimeout is far more than commands take, and less than a host waits that doesn't
+// want to lose its I/O.
+const DefaultDrainTimeout = 5 * time.Second
+
+// Drain is how long commands under way may take when the program stops.
+func (c *Config) Drain() time.Duration {
+	if c.DrainTimeout == nil {
+		return DefaultDrainTimeout
+	}
+	return time.Duration(*c.DrainTimeout)
 }
 
 // DefaultQueueDepth is the number of entries of a queue.

@@ -29,6 +29,7 @@ const (
 	maxInCapsuleRDMA = 16 << 10
 	maxInCapsuleTCP  = 1 << 20
 	maxBusyPoll      = 10 * time.Second
+	maxDrain         = time.Hour
 	maxControllers   = int(nvme.CNTLIDMax) / 2
 	minMemory        = 8 << 20
 	maxMemory        = 1 << 38
@@ -38,7 +39,7 @@ const (
 
 // Validate reports the first value that can't be, as a *FieldError without file and line.
 func (c *Config) Validate() error {
-	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkSubsystems, c.checkANA} {
+	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkDrain, c.checkSubsystems, c.checkANA} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -142,6 +143,13 @@ func (c *Config) checkObservation() *FieldError {
 		if _, err := netip.ParseAddrPort(c.Metrics); err != nil {
 			return field("metrics", fmt.Sprintf("%q", c.Metrics), "want ADDRESS:PORT, as 127.0.0.1:9090")
 		}
+	}
+	return nil
+}
+
+func (c *Config) checkDrain() *FieldError {
+	if d := c.Drain(); d < 0 || d > maxDrain {
+		return field("drain_timeout", d.String(), "want 0, which waits for nothing, to %v", maxDrain)
 	}
 	return nil
 }

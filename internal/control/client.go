@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
@@ -81,6 +82,23 @@ func (c *Client) Reload(ctx context.Context) error {
 // Save has the target write its configuration to its file.
 func (c *Client) Save(ctx context.Context) error {
 	_, _, err := c.do(ctx, http.MethodPost, pathSave, "", nil)
+	return err
+}
+
+// Drain has the target let its hosts go, and returns when they are gone. Where timeout is not nil,
+// commands under way have that long.
+func (c *Client) Drain(ctx context.Context, timeout *time.Duration) error {
+	path := pathDrain
+	if timeout != nil {
+		path += "?timeout=" + timeout.String()
+	}
+	_, _, err := c.do(ctx, http.MethodPost, path, "", nil)
+	return err
+}
+
+// Resume has the target take hosts again.
+func (c *Client) Resume(ctx context.Context) error {
+	_, _, err := c.do(ctx, http.MethodPost, pathResume, "", nil)
 	return err
 }
 

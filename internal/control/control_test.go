@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -26,6 +27,7 @@ type fakeTarget struct {
 	cfg     *config.Config
 	version int
 	fail    error
+	drained []string // what was asked for
 }
 
 func (f *fakeTarget) Status() Status { return Status{Listen: []string{"tcp://192.0.2.1:4420"}} }
@@ -52,6 +54,33 @@ func (f *fakeTarget) Apply(c *config.Config, tag string) error {
 
 func (f *fakeTarget) Reload() error { return ErrNoFile }
 func (f *fakeTarget) Save() error   { return ErrNoFile }
+
+func (f *fakeTarget) Drain(_ context.Context, timeout *time.Duration) error {
+	f.drained = append(f.drained, "default")
+	if timeout != nil {
+		f.drained[len(f.drained)-1] = timeout.String()
+	}
+	return f.fail
+}
+
+func (f *fakeTarget) Resume() { f.drained = append(f.drained, "resume") }
+
+func TestDrain(t *testing.T) {
+	f := newFake(t)
+	c := serve(t, f)
+	time := 1500 * time.Millisecond
+	f.fail = errors.New("3 commands were cut off")
+	if err := c.Drain(t.Context(), nil); err == nil || err.Error() != f.fail.Error() {
+		t.Errorf("drain: %v", err)
+	}
+	f.fail = nil
+	if err := errors.Join(c.Drain(t.Context(), &time), c.Resume(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(f.drained, " "); got != "default 1.5s resume" {
+		t.Errorf("the target was asked for %s", got)
+	}
+}
 
 func newFake(t *testing.T) *fakeTarget {
 	t.Helper()
@@ -156,6 +185,8 @@ func TestHTTP(t *testing.T) {
 		{ask("PUT", "/v1/config", body, "If-Match", `"0"`), http.StatusPreconditionFailed},
 		{ask("PUT", "/v1/config", "{}"), http.StatusUnprocessableEntity},
 		{ask("POST", "/v1/save", ""), http.StatusConflict},
+		{ask("POST", "/v1/drain?timeout=1s", ""), http.StatusNoContent},
+		{ask("POST", "/v1/drain?timeout=soon", ""), http.StatusBadRequest},
 		{ask("DELETE", "/v1/config", ""), http.StatusMethodNotAllowed},
 		{ask("GET", "/v2/status", ""), http.StatusNotFound},
 	} {

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -22,6 +24,11 @@ type Target interface {
 	Reload() error
 	// Save writes what the target is to that file.
 	Save() error
+	// Drain lets every host go: commands under way end, within the timeout or else that of the
+	// configuration, new ones and new connections are refused until Resume.
+	Drain(ctx context.Context, timeout *time.Duration) error
+	// Resume takes hosts again.
+	Resume()
 }
 
 // Errors that a Target returns.
@@ -36,6 +43,8 @@ const (
 	pathConfig = "/v1/config"
 	pathReload = "/v1/reload"
 	pathSave   = "/v1/save"
+	pathDrain  = "/v1/drain"
+	pathResume = "/v1/resume"
 )
 
 const (
@@ -53,7 +62,23 @@ func Handler(t Target) http.Handler {
 	mux.HandleFunc("PUT "+pathConfig, func(w http.ResponseWriter, r *http.Request) { putConfig(t, w, r) })
 	mux.HandleFunc("POST "+pathReload, func(w http.ResponseWriter, _ *http.Request) { done(w, t.Reload()) })
 	mux.HandleFunc("POST "+pathSave, func(w http.ResponseWriter, _ *http.Request) { done(w, t.Save()) })
+	mux.HandleFunc("POST "+pathDrain, func(w http.ResponseWriter, r *http.Request) { drain(t, w, r) })
+	mux.HandleFunc("POST "+pathResume, func(w http.ResponseWriter, _ *http.Request) { t.Resume(); done(w, nil) })
 	return mux
+}
+
+// drain goes on when the client has gone: half drained is no state to be in.
+func drain(t Target, w http.ResponseWriter, r *http.Request) {
+	var timeout *time.Duration
+	if v := r.URL.Query().Get("timeout"); v != "" {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 {
+			reply(w, http.StatusBadRequest, failure{fmt.Sprintf("timeout %q: want a time, as 500ms or 10s", v)})
+			return
+		}
+		timeout = &d
+	}
+	done(w, t.Drain(context.WithoutCancel(r.Context()), timeout))
 }
 
 func getConfig(t Target, w http.ResponseWriter) {

@@ -12,6 +12,7 @@ import (
 type Status struct {
 	Listen      []string    `json:"listen"`
 	Connections int         `json:"connections"` // queues of all hosts, discovery included
+	Draining    bool        `json:"draining"`    // hosts are refused
 	Subsystems  []Subsystem `json:"subsystems"`
 	ANA         []ANA       `json:"ana"` // the groups that namespaces are in, at each endpoint
 }
@@ -73,7 +74,7 @@ type IO struct {
 
 // StatusOf is what a snapshot of a target says.
 func StatusOf(snap *target.Snapshot) Status {
-	st := Status{Connections: snap.Connections, Subsystems: []Subsystem{}, ANA: []ANA{}}
+	st := Status{Connections: snap.Connections, Draining: snap.Draining, Subsystems: []Subsystem{}, ANA: []ANA{}}
 	for i := range snap.ANA {
 		a := &snap.ANA[i]
 		name, _ := config.ANAState(a.State).MarshalText() // the engine knows no others

@@ -54,6 +54,8 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	switch {
 	case t.closed:
 		return nil, refuse(nvme.StatusConnectBusy, "the target is closing")
+	case t.draining:
+		return nil, refuse(nvme.StatusConnectBusy, "the target is draining")
 	case sub.removed:
 		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "the subsystem was removed")
 	case !sub.allows(d.HostNQN): // since find

@@ -9,6 +9,9 @@ import (
 var (
 	// ErrClosed: the target is closing, or closed the connection because it does.
 	ErrClosed = errors.New("target is closed")
+	// ErrDraining: the target lets its hosts go and takes no new ones, or closed the connection
+	// because of that.
+	ErrDraining = errors.New("target is draining")
 	// ErrLimit: a limit of Config.Limits is reached.
 	ErrLimit = errors.New("limit reached")
 	// ErrConfig: a Config, or a part of one that was to be added, can't be used.

@@ -37,7 +37,7 @@ func (r *Request) fuse() {
 func (q *Queue) holdFused(r *Request) {
 	q.fused = r
 	if !q.state.CompareAndSwap(queueConnected, queueFused) {
-		r.respond(nvme.StatusAbortSQDeleted)
+		q.keep(r)
 	}
 }
 

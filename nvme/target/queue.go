@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type Queue struct {
 	fused  *Request // in state queueFused: the first of a fused operation
 	chains chains
 
+	stop    sync.Mutex
+	stopped []*Request // commands that came in state queueDraining
+
 	submitted atomic.Uint64 // commands begun
 	completed atomic.Uint64 // commands answered; SQHD modulo the size
 	seen      atomic.Int64  // when the last command arrived, to seenGrain
@@ -40,8 +44,9 @@ const (
 	queueNew        uint32 = iota // waits for Connect
 	queueConnecting               // Connect is being executed
 	queueConnected
-	queueFused // connected, and holds the first command of a fused operation
-	queueDown  // the connection is ending
+	queueFused    // connected, and holds the first command of a fused operation
+	queueDraining // connected, and begins no command any more: they are kept in stopped
+	queueDown     // the connection is ending
 )
 
 // seenGrain is how exact Queue.seen is, in nanoseconds: to write it less often.
@@ -65,6 +70,9 @@ func (q *Queue) Submit(r *Request) {
 		if r.Cmd.Fuse() != nvme.FuseSecond {
 			q.dropFused(nvme.StatusAbortMissingFused)
 		}
+	case queueDraining:
+		q.keep(r)
+		return
 	case queueDown:
 		r.respond(nvme.StatusAbortSQDeleted)
 		return
@@ -105,7 +113,7 @@ func (r *Request) fusable() bool {
 
 func (q *Queue) connected() bool {
 	s := q.state.Load()
-	return s == queueConnected || s == queueFused
+	return s == queueConnected || s == queueFused || s == queueDraining
 }
 
 // Queue.sq.
@@ -145,6 +153,8 @@ func (q *Queue) Closing(err error) {
 	case queueConnected:
 	case queueFused:
 		q.fused.respond(nvme.StatusAbortSQDeleted)
+	case queueDraining:
+		q.giveBack()
 	default:
 		return // a Connect in progress sees the state and undoes itself
 	}
@@ -183,5 +193,5 @@ func (q *Queue) inFlight() int {
 func orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved) ||
-		errors.Is(err, ErrNotAllowed)
+		errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrDraining)
 }

@@ -13,6 +13,7 @@ import (
 type Snapshot struct {
 	Connections int // queues, connected or not yet
 	Controllers int
+	Draining    bool             // since Drain, until Resume
 	Transports  []TransportStats // by type
 	Subsystems  []SubsystemStats // by NQN, the discovery subsystem last
 	ANA         []ANAStats       // of each port, the groups that namespaces are in
@@ -87,7 +88,7 @@ type QueueStats struct {
 // Snapshot reads every counter.
 func (t *Target) Snapshot() Snapshot {
 	t.mu.Lock()
-	s := Snapshot{Connections: len(t.queues), Controllers: len(t.controllers)}
+	s := Snapshot{Connections: len(t.queues), Controllers: len(t.controllers), Draining: t.draining}
 	s.Transports = t.transportStats()
 	subs := append(t.sortedSubsystems(), t.discovery)
 	s.ANA = t.anaStats(subs)

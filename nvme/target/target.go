@@ -27,6 +27,7 @@ type Target struct {
 
 	mu          sync.Mutex
 	closed      bool
+	draining    bool
 	idle        chan struct{} // closed when the last queue of a closed target is gone
 	subsystems  map[string]*Subsystem
 	ports       []Port
@@ -183,6 +184,8 @@ func (t *Target) NewQueue(c Conn) (*Queue, error) {
 	switch {
 	case t.closed:
 		return nil, ErrClosed
+	case t.draining:
+		return nil, ErrDraining
 	case len(t.queues) >= t.limits.Connections:
 		return nil, fmt.Errorf("target: %w: %d connections", ErrLimit, len(t.queues))
 	}

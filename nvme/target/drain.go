@@ -1,0 +1,139 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+const (
+	// drainLook is how often Drain looks whether commands are done. To be told instead would
+	// cost every command something.
+	drainLook = 5 * time.Millisecond
+	// drainEnd bounds how long Drain waits for connections to be gone that it ended.
+	drainEnd = 5 * time.Second
+)
+
+// Drain lets every host go. From now on connections and controllers are refused, in a way that
+// has hosts try again; I/O queues begin no new command. When all commands under way are
+// answered, and the answers are out, or ctx ends, every connection is closed, and Drain returns
+// when they are gone. Commands that came too late were not executed: hosts send them again by
+// another path, or when they could connect again. The error says what was cut off.
+//
+// The target goes on refusing hosts until Resume is called.
+func (t *Target) Drain(ctx context.Context) error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return ErrClosed
+	}
+	t.draining = true
+	t.mu.Unlock()
+	tick := time.NewTicker(drainLook)
+	defer tick.Stop()
+	left := t.quiesce()
+	for left > 0 && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		left = t.quiesce()
+	}
+	for _, q := range t.allQueues() {
+		q.disconnect(ErrDraining)
+	}
+	for end := time.Now().Add(drainEnd); t.connections() > 0; <-tick.C {
+		if time.Now().After(end) {
+			return fmt.Errorf("target: draining: %d connections don't end", t.connections())
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("target: draining: %d commands were cut off: %w", left, context.Cause(ctx))
+	}
+	return nil
+}
+
+// Resume has a target take hosts again that Drain has let go.
+func (t *Target) Resume() {
+	t.mu.Lock()
+	t.draining = false
+	t.mu.Unlock()
+}
+
+// Draining says whether hosts are refused since Drain.
+func (t *Target) Draining() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.draining
+}
+
+func (t *Target) allQueues() []*Queue {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*Queue, 0, len(t.queues))
+	for q := range t.queues {
+		all = append(all, q)
+	}
+	return all
+}
+
+// quiesce stops every I/O queue, also those that were just being connected, and returns how many
+// commands are under way. Admin queues go on, for Keep Alive and Abort.
+func (t *Target) quiesce() (left int) {
+	for _, q := range t.allQueues() {
+		left += q.quiesce()
+	}
+	// A command is answered before its answer is out. What uses a namespace, uses it until then.
+	t.mu.Lock()
+	subs := t.sortedSubsystems()
+	t.mu.Unlock()
+	users := 0
+	for _, s := range subs {
+		for _, ns := range s.all() {
+			users += int(ns.users())
+		}
+	}
+	return max(left, users)
+}
+
+// quiesce stops an I/O queue, and returns how many commands of a queue are under way. One that
+// holds the first half of a fused operation is stopped when it has the other.
+func (q *Queue) quiesce() int {
+	if !q.connected() {
+		return 0
+	}
+	if q.qid != 0 {
+		q.state.CompareAndSwap(queueConnected, queueDraining)
+		q.stop.Lock()
+		defer q.stop.Unlock()
+		return q.inFlight() - len(q.stopped)
+	}
+	q.ctrl.mu.Lock()
+	defer q.ctrl.mu.Unlock()
+	return max(0, q.inFlight()-len(q.ctrl.events.held))
+}
+
+// keep keeps a command that came to a queue which begins none any more.
+func (q *Queue) keep(r *Request) {
+	q.stop.Lock()
+	if q.state.Load() != queueDown {
+		q.stopped = append(q.stopped, r)
+		q.stop.Unlock()
+		return
+	}
+	q.stop.Unlock()
+	r.respond(nvme.StatusAbortSQDeleted)
+}
+
+// giveBack gives the commands that were kept back to the transport, which can't answer any more.
+func (q *Queue) giveBack() {
+	q.stop.Lock()
+	kept := q.stopped
+	q.stopped = nil
+	q.stop.Unlock()
+	for _, r := range kept {
+		r.respond(nvme.StatusAbortSQDeleted)
+	}
+}

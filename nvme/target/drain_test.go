@@ -1,0 +1,111 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func readCommand(lba uint64) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, 1, lba, 8, 0) })
+}
+
+// A command under way is answered before its connection ends; one that comes after the drain
+// began is neither executed nor answered; nobody connects until Resume.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newTestVolume(1<<20, 512)
+		tg := newTarget(t, v)
+		s := connect(t, tg, testNQN, func(c *fakeConn) { c.holdSent = true })
+		v.setHold(true)
+		under := s.io.start(readCommand(0), make([]byte, 4096))
+		<-v.arrived
+		drained := make(chan error)
+		go func() { drained <- tg.Drain(t.Context()) }()
+		synctest.Wait()
+
+		late := s.io.start(readCommand(8), bytes.Repeat([]byte{7}, 4096))
+		s.admin.must(getProperty(nvme.PropCSTS), nil)
+		if _, err := tg.NewQueue(&fakeConn{t: t, attr: attr(nvme.TransportTCP)}); !errors.Is(err, ErrDraining) {
+			t.Errorf("a new connection while draining: %v", err)
+		}
+		if !tg.Draining() || !tg.Snapshot().Draining {
+			t.Error("it doesn't say that it drains")
+		}
+		v.release()
+		if st := under.wait().Status(); st != nvme.StatusSuccess {
+			t.Errorf("the command under way: %v", st)
+		}
+		time.Sleep(time.Second)
+		select {
+		case err := <-drained:
+			t.Fatalf("drained (%v) before the answer is out", err)
+		default:
+		}
+		s.io.release()
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		s.io.waitClosed()
+		if st := late.wait().Status(); st.Code() != nvme.StatusAbortSQDeleted || late.host[0] != 7 {
+			t.Errorf("the command that came late: %v", st)
+		}
+		tg.Resume()
+		connect(t, tg, testNQN).close()
+	})
+}
+
+// What takes too long is cut off when the time is over, and so said.
+func TestDrainLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newTestVolume(1<<20, 512)
+		tg := newTarget(t, v)
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		s.io.start(readCommand(0), make([]byte, 4096))
+		<-v.arrived
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		go func() { time.Sleep(4 * time.Second); v.release() }()
+		if err := tg.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("drained with %v", err)
+		}
+		if took := time.Since(began); took < 4*time.Second || took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A host that is connected already, and whose admin queue connects its first I/O queue while the
+// target drains, gets no further.
+func TestDrainConnect(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	early := dial(t, tg)
+	v.setHold(true)
+	s.io.start(readCommand(0), make([]byte, 4096))
+	<-v.arrived
+	drained := make(chan error)
+	go func() { drained <- tg.Drain(t.Context()) }()
+	for !tg.Draining() {
+		time.Sleep(time.Millisecond)
+	}
+	early.fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy)
+	v.release()
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	if err := tg.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := tg.Drain(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("draining a closed target: %v", err)
+	}
+}

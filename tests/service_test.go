@@ -1,0 +1,181 @@
+package tests
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// manager is a service manager as sd_notify(3) knows it: what is sent to it.
+type manager struct {
+	t    *testing.T
+	conn *net.UnixConn
+}
+
+// newManager has the programs that the test starts find a manager, with a watchdog.
+func newManager(t *testing.T) *manager {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", "200000")
+	return &manager{t, c}
+}
+
+// expect waits for a message with a line.
+func (m *manager) expect(line string) string {
+	m.t.Helper()
+	_ = m.conn.SetReadDeadline(time.Now().Add(cliTimeout))
+	b := make([]byte, 4096)
+	for {
+		n, err := m.conn.Read(b)
+		if err != nil {
+			m.t.Fatalf("no %s: %v", line, err)
+		}
+		if said := string(b[:n]); strings.Contains("\n"+said+"\n", "\n"+line+"\n") {
+			return said
+		}
+	}
+}
+
+// The program tells systemd when it is ready, that it lives, and that it stops.
+func TestService(t *testing.T) {
+	m := newManager(t)
+	tgt := startTarget(t, "--volume", "mem:16MiB", "--drain-timeout", "3s")
+	if said := m.expect("READY=1"); !strings.Contains(said, "STATUS="+testNQN) {
+		t.Errorf("ready: %q", said)
+	}
+	for range 3 {
+		m.expect("WATCHDOG=1")
+	}
+	tgt.signal(syscall.SIGTERM)
+	if said := m.expect("STOPPING=1"); !strings.Contains(said, "EXTEND_TIMEOUT_USEC=13000000") {
+		t.Errorf("stopping: %q", said)
+	}
+	tgt.stop(t)
+}
+
+// A host that writes without pause loses nothing that was acknowledged when the target is told to stop,
+// and its connection is closed rather than lost.
+func TestStopDrains(t *testing.T) {
+	for _, transport := range transports {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "disk.img")
+			tgt := startTarget(t, "--volume", file, "--size", "16MiB")
+			host := tgt.startInit(t, transport, "bench", "--rw", "randwrite", "--bs", "4k", "--iodepth", "32", "--runtime", "60s")
+			eventually(t, cliTimeout, "the target is written to", func() bool {
+				b, err := os.ReadFile(file)
+				return err == nil && strings.Trim(string(b[:1<<20]), "\x00") != ""
+			})
+			tgt.stop(t)
+			if said := tgt.stderr.String(); !strings.Contains(said, "msg=drained\n") || strings.Contains(said, "lost") {
+				t.Errorf("the target says\n%s", said)
+			}
+			if r := host.result(t, cliTimeout); r.code == 0 {
+				t.Errorf("a host without a target ends with %d: %s", r.code, r.stdout)
+			}
+		})
+	}
+}
+
+// A volume that doesn't answer keeps the program for the time of --drain-timeout, or until the
+// second signal.
+func TestStopLimit(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		tgt := startTarget(t, "--volume", "freeze:1ms+6s:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
+		host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
+		url := tgt.metricsURL(t) + "/metrics"
+		eventually(t, cliTimeout, "the volume has a read", func() bool {
+			_, said := get(t, url)
+			return strings.Contains(said, "nvmeof_namespace_requests_in_flight{nsid=\"1\",subsystem=\""+testNQN+"\"} 1\n")
+		})
+		tgt.signal(syscall.SIGTERM)
+		if again {
+			eventually(t, cliTimeout, "it drains", func() bool { return strings.Contains(tgt.stderr.String(), "msg=draining") })
+			tgt.signal(syscall.SIGTERM)
+		}
+		if code := tgt.wait(t, 15*time.Second); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if said := tgt.stderr.String(); !strings.Contains(said, "commands were cut off") {
+			t.Errorf("it says\n%s", said)
+		}
+		host.kill()
+	}
+}
+
+// get asks the metrics port.
+func get(t testing.TB, url string) (int, string) {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: cliTimeout}
+	r, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+// metricsURL is where a program serves its metrics, as it said.
+func (p *program) metricsURL(t testing.TB) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(p.stdout.String()+p.stderr.String(), "metrics http://")
+	if !ok {
+		t.Fatalf("%s serves no metrics: %s", p, p.stdout.String())
+	}
+	addr, _, _ := strings.Cut(rest, "/")
+	return "http://" + addr
+}
+
+// ctl drain lets hosts go and refuses others until ctl resume.
+func TestCtlDrain(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "control")
+	tgt := startTarget(t, "--volume", "mem:16MiB", "--control", socket, "--metrics", "127.0.0.1:0")
+	c := configured{targetProgram: tgt, socket: socket}
+	url := tgt.metricsURL(t)
+	if code, _ := get(t, url+"/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz before: %d", code)
+	}
+	host := tgt.startInit(t, "rdma", "connect", "--hold")
+	eventually(t, cliTimeout, "the host is connected", func() bool { return len(c.hosts(t, testNQN)) == 1 })
+	c.change(t, "drain", "--timeout", "2s")
+	if code := host.wait(t, cliTimeout); code == 0 {
+		t.Error("the host noticed nothing")
+	}
+	if st := c.status(t); !st.Draining || st.Connections != 0 {
+		t.Errorf("drained: %+v", st)
+	}
+	if said := c.change(t, "show"); !strings.Contains(said, "draining") {
+		t.Errorf("show says\n%s", said)
+	}
+	if code, _ := get(t, url+"/readyz"); code != http.StatusServiceUnavailable {
+		t.Errorf("/readyz: %d", code)
+	}
+	for _, transport := range transports {
+		if r := tgt.run(t, cliTimeout, transport, "connect"); r.code == 0 {
+			t.Errorf("%s: connected to a target that drains", transport)
+		}
+	}
+	c.change(t, "resume")
+	for _, transport := range transports {
+		tgt.must(t, cliTimeout, transport, "connect")
+	}
+	if r := c.ctl(t, "drain", "--timeout", "-1s"); r.code != exitUsage {
+		t.Errorf("a time below 0: %d %s", r.code, r.stderr)
+	}
+}
