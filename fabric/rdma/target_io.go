@@ -10,8 +10,9 @@ import (
 )
 
 // groupBytes bounds the WRITEs that leave before the SENDs of their responses: long enough
-// for full trains of packets, short enough that the first host of a batch isn't kept waiting.
-const groupBytes = 128 << 10
+// for full trains of packets, of which each holds 15 of 4 KiB, short enough that the first host
+// of a batch isn't kept waiting.
+const groupBytes = 4 * 15 * 4096
 
 // cqEvent takes completions until there are none, and posts what came of them at once.
 func (c *targetConn) cqEvent(cq verbs.CQ) {
@@ -253,7 +254,7 @@ func (c *targetConn) takeReady() bool {
 	n, bytes := 0, 0
 	for _, r := range c.ready {
 		need := c.workRequests(r)
-		if c.sqUsed+need > c.sqSize || bytes > groupBytes {
+		if c.sqUsed+need > c.sqSize || bytes >= groupBytes {
 			break
 		}
 		c.sqUsed += need

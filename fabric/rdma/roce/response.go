@@ -110,10 +110,15 @@ func (u *responseQueue) dropFrom(psn wire.PSN) (nak bool) {
 }
 
 // emitResponses puts answers together, a bounded number of them at a time, so that a peer
-// that asks for much at once is not overrun, and others get their turn.
+// that asks for much at once is not overrun, and others get their turn. One of our kind asks
+// for no more than it has room for.
 func (q *qp) emitResponses(t *txBatch) emitResult {
 	u := &q.resp.queue
-	for quota := qpQuota; !u.empty() && !q.fault; quota-- {
+	quota := answerQuota
+	if q.selective {
+		quota = qpQuota
+	}
+	for ; !u.empty() && !q.fault; quota-- {
 		if quota == 0 || t.full() {
 			return noRoom
 		}

@@ -15,7 +15,7 @@ import (
 func TestReadAnswerIsWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{})
-		const packets = qpQuota + 8 // more than leave at once
+		const packets = answerQuota + 8 // more than leave at once
 		const n = packets * 256
 		batch := []*wire.Packet{r.write(wire.RCWriteOnly, 100, 100, 100), r.read(101, 0, n)}
 		for len(batch) < udp.RecvBatch { // the rest comes when the first answers have left

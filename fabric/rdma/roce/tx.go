@@ -14,8 +14,13 @@ import (
 // first packet low and the system calls few.
 const (
 	batchPackets = 256
-	batchBytes   = 128 << 10
-	qpQuota      = 32 // packets of one queue pair and direction in a batch
+	batchBytes   = 512 << 10
+	qpQuota      = 128 // packets of one queue pair and direction in a batch
+	answerQuota  = 32  // the same of answers, to a peer that may ask for more than it can take
+
+	// sealBytes is how much is summed before it is handed to the socket: while the peer takes
+	// that, the rest is summed.
+	sealBytes = 120 << 10
 
 	// copyBelow is the payload from which a piece of its own in the gather list costs less
 	// than copying.
@@ -119,15 +124,20 @@ func (t *txBatch) askAck(i int) {
 }
 
 // seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4
-// Identification that a packet will have is its place in the train.
-func (t *txBatch) seal(first int, segmentation bool) {
+// Identification that a packet will have is its place in the train. It returns the index of
+// the packet to go on with.
+func (t *txBatch) seal(first int, segmentation bool) int {
 	t.trains, t.parts, t.firstOf = t.trains[:0], t.parts[:0], t.firstOf[:0]
 	var train *udp.Train
 	start := 0 // of the train's parts
+	bytes := 0
 	for i := first; i < len(t.packets); i++ {
 		k := &t.packets[i]
 		if train == nil || !segmentation || train.Dst != k.dst || train.TrafficClass != k.trafficClass ||
 			!train.Fits(k.size, k.pieces+2) {
+			if bytes >= sealBytes {
+				return i
+			}
 			t.trains = append(t.trains, udp.Train{Dst: k.dst, TrafficClass: k.trafficClass, SegmentSize: k.size})
 			t.firstOf = append(t.firstOf, i)
 			train = &t.trains[len(t.trains)-1]
@@ -137,7 +147,9 @@ func (t *txBatch) seal(first int, segmentation bool) {
 		t.addParts(k)
 		train.Bytes += k.size
 		train.Parts = t.parts[start:len(t.parts):len(t.parts)]
+		bytes += k.size
 	}
+	return len(t.packets)
 }
 
 func (t *txBatch) putICRC(k *txPacket, id uint16) {
@@ -265,28 +277,42 @@ func (d *Device) quiesce() {
 	d.sendLock.Unlock() //nolint:gocritic,staticcheck // waiting is all that is wanted
 }
 
-// send hands the batch to the socket. It is called by one goroutine at a time, without the
-// device's lock.
+// send hands the batch to the socket, piece by piece. It is called by one goroutine at a time,
+// without the device's lock.
 func (d *Device) send() {
 	t := d.tx
-	t.seal(0, d.conn.Segmentation())
+	for next := 0; next < len(t.packets); {
+		next = t.seal(next, d.conn.Segmentation())
+		sent, err := d.sendTrains(t.trains)
+		switch {
+		case errors.Is(err, udp.ErrSegmentation):
+			next = t.firstOf[sent]
+		case err != nil:
+			return
+		}
+	}
+}
+
+// sendTrains hands trains to the socket. It fails where that is closed, and where the train at
+// the index returned has to be cut.
+func (d *Device) sendTrains(trains []udp.Train) (sent int, err error) {
 	d.counters.inc(SendCalls)
-	for sent := 0; sent < len(t.trains); {
-		n, err := d.conn.Send(t.trains[sent:])
+	for sent < len(trains) {
+		n, err := d.conn.Send(trains[sent:])
 		d.counters.add(SentTrains, n)
 		sent += n
 		switch {
 		case err == nil && n > 0:
-		case errors.Is(err, udp.ErrSegmentation) && !d.conn.Segmentation() && sent < len(t.trains):
-			t.seal(t.firstOf[sent], false)
-			sent = 0
+		case errors.Is(err, udp.ErrSegmentation) && !d.conn.Segmentation() && sent < len(trains):
+			return sent, err
 		case errors.Is(err, udp.ErrClosed):
-			return
+			return sent, err
 		default: // this train can't be sent; its packets count as lost
 			d.counters.inc(SendErrors)
 			sent++
 		}
 	}
+	return sent, nil
 }
 
 // applyFaults moves to ERR what failed while packets were put together.
