@@ -2,6 +2,7 @@ package persist
 
 import (
 	"errors"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -11,12 +12,11 @@ import (
 // read copies blocks out, each as it is at one moment.
 func (v *atomicVolume) read(r *blockdev.Request) (err error) {
 	xs := *v.extents.Load()
-	size := int64(v.info.BlockSize)
-	for done := int64(0); done < r.Length; done += size {
-		lba := uint64((r.Offset + done) >> v.shift)
-		b, err := v.pinned(xs, lba)
+	var length int64
+	for done := int64(0); done < r.Length; {
+		b, err := v.pinned(xs, uint64((r.Offset+done)>>v.shift), uint64((r.Length-done)>>v.shift))
 		if err == nil {
-			from := v.zeroes.Mem[:size]
+			from := v.zeroes.Mem[:min(b.n<<v.shift, zeroesSize)]
 			if b.x != nil {
 				from = b.bytes(v.shift)
 			}
@@ -24,10 +24,12 @@ func (v *atomicVolume) read(r *blockdev.Request) (err error) {
 			if v.release(b) {
 				v.serve()
 			}
+			length = int64(len(from))
 		}
 		if err != nil {
 			return v.info.Fail(r.Op, r.Offset+done, mediumKind(err), err)
 		}
+		done += length
 	}
 	return nil
 }
@@ -40,28 +42,63 @@ func mediumKind(err error) error {
 	return blockdev.KindOf(err)
 }
 
-// pinned finds where logical block lba is, and pins it.
-func (v *atomicVolume) pinned(xs []*extent, lba uint64) (b blocks, err error) {
+// pinned finds where up to n logical blocks from lba on are, of which it pins some. A block that
+// has all the views that can be counted has them for moments only.
+func (v *atomicVolume) pinned(xs []*extent, lba, n uint64) (b blocks, err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
-	x, i, _ := lookup(xs, lba, 1)
-	return v.pinAt(xs, lba, &x.table[i])
-}
-
-// pinAt pins the block that an entry names. A writer may replace it meanwhile: only an entry
-// that says the same when the pin is there counts.
-func (v *atomicVolume) pinAt(xs []*extent, lba uint64, at *uint64) (blocks, error) {
+	x, i, count := lookup(xs, lba, n)
 	for {
-		e := atomic.LoadUint64(at)
-		b, err := v.place(xs, lba, native(e))
-		if err != nil || b.x == nil {
+		b, ok, err := v.pinRun(xs, lba, x.table[i:i+count])
+		if ok || err != nil {
 			return b, err
 		}
-		b.x.pin(b.first)
-		if atomic.LoadUint64(at) == e {
-			return b, nil
+		runtime.Gosched()
+	}
+}
+
+// pinRun pins the blocks that the first entries of a piece of the map name, as many as lie
+// together, and a few at most. ok is false where one of them has too many views.
+//
+// A writer may replace an entry meanwhile: only one that says the same when the pin is there
+// counts.
+func (v *atomicVolume) pinRun(xs []*extent, lba uint64, table []uint64) (b blocks, ok bool, err error) {
+	for {
+		first := atomic.LoadUint64(&table[0])
+		b, err = v.place(xs, lba, native(first))
+		if err != nil {
+			return b, false, err
+		}
+		if b.x == nil {
+			for b.n < len(table) && atomic.LoadUint64(&table[b.n]) == 0 {
+				b.n++
+			}
+			return b, true, nil
+		}
+		most := together(b.first, min(len(table), int(b.x.rec.dataBlocks)-b.first))
+		for b.n < most && atomic.LoadUint64(&table[b.n]) == v.entry(lba+uint64(b.n), b.number(b.n)) {
+			b.n++
+		}
+		if !b.x.pins.pin(b.first, b.n) {
+			return blocks{}, false, nil
+		}
+		if v.stillThere(lba, table, b, first) {
+			return b, true, nil
 		}
 		v.release(b)
 	}
+}
+
+// stillThere tells whether entries name b, the first of them being what it was.
+func (v *atomicVolume) stillThere(lba uint64, table []uint64, b blocks, first uint64) bool {
+	if atomic.LoadUint64(&table[0]) != first {
+		return false
+	}
+	for i := 1; i < b.n; i++ {
+		if atomic.LoadUint64(&table[i]) != v.entry(lba+uint64(i), b.number(i)) {
+			return false
+		}
+	}
+	return true
 }
 
 // write copies a request's data to free blocks and makes them its blocks' content.
@@ -138,13 +175,25 @@ func (v *atomicVolume) publishDurable(x *extent, i int, lba uint64, b blocks) er
 		if err := v.exchange(x.table[i+at:i+at+n], lba+uint64(at), b, at, old[:n]); err != nil {
 			return err
 		}
-		for _, o := range old[:n] {
-			if o.x != nil {
-				v.retire(o)
-			}
-		}
+		v.retireAll(old[:n])
 	}
 	return nil
+}
+
+// retireAll is retire for many, of which those go together that lie together.
+func (v *atomicVolume) retireAll(old []blocks) {
+	var run blocks
+	for _, o := range old {
+		switch {
+		case o.x == nil:
+		case run.n > 0 && o.follows(run):
+			run.n += o.n
+		default:
+			v.retire(run)
+			run = o
+		}
+	}
+	v.retire(run)
 }
 
 // exchange stores entries for b, from its block at on, makes them durable and tells what the

@@ -63,23 +63,21 @@ func (v *atomicVolume) unview(p *pieces) {
 }
 
 // show pins blocks and appends their memory to segs; ok is false where they lie in too many
-// pieces. What is pinned is in p in any case.
+// pieces, or have too many views. What is pinned is in p in any case.
 func (v *atomicVolume) show(segs []blockdev.Segment, lba, n uint64, p *pieces) (out []blockdev.Segment, ok bool, err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
 	for n > 0 {
 		x, i, count := lookup(xs, lba, n)
-		for at := range x.table[i : i+count] {
-			b, err := v.pinAt(xs, lba+uint64(at), &x.table[i+at])
-			if err != nil {
-				return segs, false, err
-			}
-			if !v.slots.add(p, b) {
-				v.release(b)
-				return segs, false, nil
-			}
+		b, ok, err := v.pinRun(xs, lba, x.table[i:i+count])
+		if !ok || err != nil {
+			return segs, false, err
 		}
-		lba, n = lba+uint64(count), n-uint64(count)
+		if !v.slots.add(p, b) {
+			v.release(b)
+			return segs, false, nil
+		}
+		lba, n = lba+uint64(b.n), n-uint64(b.n)
 	}
 	out, ok = v.segments(segs, p)
 	for _, s := range out[len(segs):] {

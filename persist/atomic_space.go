@@ -92,32 +92,15 @@ func (v *atomicVolume) takeAll(n int, p *pieces) bool {
 	return ok
 }
 
-// take takes up to most blocks that lie together. It looks at a few places for enough of
-// them, from the front of the file on: low blocks are used again first, and a sparse file
-// stays small.
-func (v *atomicVolume) take(most int) (best blocks) {
-	const tries = 8
+// take takes up to most blocks that lie together, from the first extent that has some.
+func (v *atomicVolume) take(most int) blocks {
 	for _, x := range *v.extents.Load() {
-		i := x.free.next(0)
-		for range tries {
-			if i < 0 || best.n == most {
-				break
-			}
-			n := x.free.run(i, most)
-			if n > best.n {
-				best = blocks{x, i, n}
-			}
-			i = x.free.next(i + n)
-		}
-		if best.n > 0 {
-			break
+		if first, n := x.free.take(most); n > 0 {
+			v.free -= n
+			return blocks{x, first, n}
 		}
 	}
-	for i := range best.n {
-		best.x.free.remove(best.first + i)
-	}
-	v.free -= best.n
-	return best
+	return blocks{}
 }
 
 // giveLocked makes blocks free.
@@ -158,11 +141,15 @@ func (v *atomicVolume) serve() {
 
 // retire makes blocks free that no map names any more, as soon as no view shows them.
 func (v *atomicVolume) retire(b blocks) {
-	for i := range b.n {
-		if b.x.retire(b.first + i) {
-			v.give(blocks{b.x, b.first + i, 1})
-		}
+	for n := 0; b.n > 0; b.first, b.n = b.first+n, b.n-n {
+		n = together(b.first, b.n)
+		v.giveSome(blocks{b.x, b.first, n}, b.x.pins.retire(b.first, n))
 	}
+}
+
+// giveSome makes those of some blocks free whose bit is set.
+func (v *atomicVolume) giveSome(b blocks, which uint8) {
+	runs(which, func(first, n int) { v.give(blocks{b.x, b.first + first, n}) })
 }
 
 // release takes back the pins of a view on blocks.
@@ -170,9 +157,10 @@ func (v *atomicVolume) release(b blocks) (freed bool) {
 	if b.x == nil {
 		return false
 	}
-	for i := range b.n {
-		if b.x.unpin(b.first + i) {
-			v.give(blocks{b.x, b.first + i, 1})
+	for n := 0; b.n > 0; b.first, b.n = b.first+n, b.n-n {
+		n = together(b.first, b.n)
+		if which := b.x.pins.unpin(b.first, n); which != 0 {
+			v.giveSome(blocks{b.x, b.first, n}, which)
 			freed = true
 		}
 	}

@@ -46,7 +46,7 @@ func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (e
 		case err != nil || old.x == nil:
 		case !old.x.young.remove(old.first):
 			old.x.replaced.add(old.first)
-		case old.x.retire(old.first):
+		case old.x.pins.retire(old.first, 1) != 0:
 			v.giveLocked(old)
 		}
 	}

@@ -1,11 +1,6 @@
 package persist
 
 import (
-	"sync/atomic"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
@@ -20,13 +15,10 @@ type extent struct {
 	durable, work []uint64 // the maps in the file
 	table         []uint64 // the one of them that requests go by; atomic
 
-	// pins counts the views of each block, and says with retired that the map names it no
-	// more: it becomes free when the last view has gone.
-	pins    []atomic.Uint32
-	pinsMem []byte
+	pins pins
 
 	// Under volume.mu.
-	free *bitset
+	free *freeSet
 	// With a working map: its entries that changed since the last checkpoint began, and the
 	// blocks that it names since then; grown are those of the checkpoint that runs.
 	dirty, young, grown *bitset
@@ -34,8 +26,6 @@ type extent struct {
 	// checkpoint began, and those that the one that runs will set free.
 	replaced, freeing *bitset
 }
-
-const retired = 1 << 31
 
 // newExtent makes the extent of a record in a mapping that begins at byte base of the file.
 func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, working bool) (*extent, error) {
@@ -47,7 +37,7 @@ func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, w
 		from:    rec.dataOff / uint64(bs),
 		durable: words(cut(rec.tableOff, rec.blocks*entrySize)),
 		work:    words(cut(rec.workOff, rec.blocks*entrySize)),
-		free:    newBitset(n),
+		free:    newFreeSet(n),
 	}
 	x.table = x.durable
 	if working {
@@ -56,16 +46,11 @@ func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, w
 		x.replaced, x.freeing = newBitset(n), newBitset(n)
 	}
 	var err error
-	x.pinsMem, err = unix.Mmap(-1, 0, n*int(unsafe.Sizeof(atomic.Uint32{})), unix.PROT_READ|unix.PROT_WRITE,
-		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, err
-	}
-	x.pins = unsafe.Slice((*atomic.Uint32)(unsafe.Pointer(unsafe.SliceData(x.pinsMem))), n)
-	return x, nil
+	x.pins, err = newPins(n)
+	return x, err
 }
 
-func (x *extent) close() error { return unix.Munmap(x.pinsMem) }
+func (x *extent) close() error { return x.pins.close() }
 
 // blocks are some blocks of an extent that lie together. Without an extent they read as zeroes.
 type blocks struct {
@@ -111,18 +96,4 @@ func lookup(xs []*extent, lba, n uint64) (x *extent, i, count int) {
 		}
 	}
 	panic("a logical block beyond the volume")
-}
-
-// pin keeps block i from being used again; the map may name it no more meanwhile.
-func (x *extent) pin(i int) { x.pins[i].Add(1) }
-
-// unpin takes back one pin. It returns true where the block is free now, for its caller to
-// enter.
-func (x *extent) unpin(i int) bool {
-	return x.pins[i].Add(^uint32(0)) == retired && x.pins[i].CompareAndSwap(retired, 0)
-}
-
-// retire says that no map names block i any more, and returns true as unpin does.
-func (x *extent) retire(i int) bool {
-	return x.pins[i].Or(retired) == 0 && x.pins[i].CompareAndSwap(retired, 0)
 }

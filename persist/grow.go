@@ -103,9 +103,7 @@ func (v *atomicVolume) takeExtent(region *blockdev.Region, base uint64, rec exte
 		return err
 	}
 	xs := *v.extents.Load()
-	x := xs[len(xs)-1]
-	x.free.fill(len(x.pins))
-	v.free += len(x.pins)
+	v.free += int(xs[len(xs)-1].rec.dataBlocks)
 	v.mu.Unlock()
 	v.serve()
 	return nil

@@ -111,9 +111,8 @@ func (v *atomicVolume) tally() (t tallied) {
 	defer v.m.caught(&t.err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
 	for _, x := range xs {
-		x.free = newBitset(len(x.pins))
-		x.free.fill(len(x.pins))
-		t.free += len(x.pins)
+		x.free = newFreeSet(int(x.rec.dataBlocks))
+		t.free += int(x.rec.dataBlocks)
 	}
 	for _, x := range xs {
 		for i, e := range x.table {

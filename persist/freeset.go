@@ -1,0 +1,76 @@
+package persist
+
+// freeSet are the free blocks of an extent. It finds long runs of them quickly also where most
+// lie alone: small writes, replaced by others, leave such.
+type freeSet struct {
+	blocks *bitset
+	whole  *bitset // stretches that are free from end to end
+}
+
+const (
+	// stretch is how many blocks are looked at as one, aligned; a divisor of 64.
+	stretch = 32
+	// longRun is from where on a run is looked for among stretches first. Blocks alone are
+	// left to small writes then, and to become runs again as their neighbours are let go of.
+	longRun = stretch / 2
+	// tries is how many places are looked at for a run that is long enough.
+	tries = 8
+)
+
+// newFreeSet makes the set of n blocks, all free.
+func newFreeSet(n int) *freeSet {
+	s := &freeSet{newBitset(n), newBitset(n/stretch + 1)}
+	s.blocks.fill(n)
+	s.whole.fill(n / stretch)
+	return s
+}
+
+// take takes up to most blocks that lie together; n is 0 where there are none. Low blocks are
+// used again first, so that a sparse file stays small.
+func (s *freeSet) take(most int) (first, n int) {
+	if most >= longRun {
+		first, n = s.search(s.whole, stretch, most)
+	}
+	if n == 0 {
+		first, n = s.search(s.blocks, 1, most)
+	}
+	for i := first; i < first+n; i++ {
+		s.remove(i)
+	}
+	return first, n
+}
+
+// search looks at a few places, each the beginning of a member of set, which stands for so many
+// blocks, and gives the longest run.
+func (s *freeSet) search(set *bitset, blocks, most int) (first, n int) {
+	at := set.next(0)
+	for range tries {
+		if at < 0 || n == most {
+			break
+		}
+		run := s.blocks.run(at*blocks, most)
+		if run > n {
+			first, n = at*blocks, run
+		}
+		at = set.next(at + (run+blocks-1)/blocks)
+	}
+	return first, n
+}
+
+// add makes block i free.
+func (s *freeSet) add(i int) {
+	s.blocks.add(i)
+	const all = 1<<stretch - 1
+	if s.blocks.levels[0][i>>6]>>(i&63&^(stretch-1))&all == all {
+		s.whole.add(i / stretch)
+	}
+}
+
+// remove takes block i out; false where it wasn't free.
+func (s *freeSet) remove(i int) bool {
+	if !s.blocks.remove(i) {
+		return false
+	}
+	s.whole.remove(i / stretch)
+	return true
+}
