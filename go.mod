@@ -3,6 +3,7 @@ module github.com/nvme-anywhere/nvmeof
 go 1.25.0
 
 require (
+	filippo.io/bigmod v0.1.0
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/coreos/go-systemd/v22 v22.6.0
 	github.com/dustin/go-humanize v1.1.0
