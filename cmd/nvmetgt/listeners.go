@@ -240,7 +240,12 @@ func tcpFailed(log *slog.Logger) func(error) {
 				level = slog.LevelDebug
 			}
 		}
-		log.Log(context.Background(), level, "tcp: connection ended", "err", err)
+		args := []any{"transport", "tcp"}
+		var at *tcp.ConnError
+		if errors.As(err, &at) {
+			args = append(args, "remote", at.Peer)
+		}
+		log.Log(context.Background(), level, "tcp: connection ended", append(args, "err", err)...)
 	}
 }
 

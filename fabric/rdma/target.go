@@ -184,7 +184,7 @@ func (l *Listener) event(ev verbs.CMEvent) {
 	}
 	if status, err := l.connect(ev); err != nil {
 		l.stats.Rejected.Add(1)
-		l.cfg.Log.Warn("rdma: connection refused", "peer", ev.ID.RemoteAddr(), "status", status, "err", err)
+		l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
 		_ = ev.ID.Reject(status.appendTo(nil))
 		_ = ev.ID.Destroy()
 	}

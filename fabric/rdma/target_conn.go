@@ -209,7 +209,7 @@ func (c *targetConn) accept() error {
 	}
 	c.l.stats.Accepted.Add(1)
 	c.l.stats.Connections.Add(1)
-	c.l.cfg.Log.Debug("rdma: connected", "peer", c.attr.Remote, "qid", c.attr.QID, "depth", c.depth)
+	c.l.cfg.Log.Debug("rdma: connected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "depth", c.depth)
 	c.mu.Lock()
 	c.live = true
 	dead := c.dead != nil
@@ -367,7 +367,7 @@ func (c *targetConn) release() {
 	if !errors.Is(dead, ErrClosed) && !errors.Is(dead, ErrDisconnected) {
 		c.l.stats.Failed.Add(1)
 	}
-	c.l.cfg.Log.Debug("rdma: disconnected", "peer", c.attr.Remote, "qid", c.attr.QID, "reason", dead)
+	c.l.cfg.Log.Debug("rdma: disconnected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "reason", dead)
 	c.l.forget(c)
 }
 

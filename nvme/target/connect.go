@@ -56,8 +56,8 @@ func (t *Target) refused(q *Queue, cmd *nvme.Command, d *nvme.ConnectData, no *r
 	t.mu.Lock()
 	t.totals(q.attr.Transport).refusedConnects++
 	t.mu.Unlock()
-	t.log.Warn("Connect refused: "+no.why, "transport", q.attr.Transport, "address", q.attr.Remote,
-		"qid", cmd.ConnectQID(), "host", d.HostNQN, "subsystem", d.SubNQN)
+	t.log.Warn("Connect refused: "+no.why, "transport", q.attr.Transport.String(), "remote", q.attr.Remote,
+		"subsystem", d.SubNQN, "host", d.HostNQN, "qid", cmd.ConnectQID())
 }
 
 // connect checks Connect and makes q the queue that it asks for.
@@ -141,8 +141,7 @@ func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsys
 		kato = discoveryKATO
 	}
 	c.setKATO(kato)
-	q.t.log.Info("host connected", "subsystem", sub.nqn, "cntlid", c.id, "host", d.HostNQN,
-		"transport", q.attr.Transport, "address", q.attr.Remote, "kato", c.keepAlive())
+	q.t.log.Info("host connected", c.identity("kato", c.keepAlive())...)
 	return nil
 }
 

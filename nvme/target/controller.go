@@ -128,8 +128,7 @@ func (c *Controller) queueDown(q *Queue, err error) {
 	}
 	c.drop(q.qid, q)
 	if !orderly(err) {
-		c.t.log.Warn("I/O queue lost", "subsystem", c.sub.nqn, "cntlid", c.id, "qid", q.qid,
-			"host", c.hostNQN, "reason", err)
+		c.t.log.Warn("I/O queue lost", q.identity("reason", err)...)
 	}
 }
 
@@ -165,8 +164,7 @@ func (c *Controller) destroy(err error) {
 	for _, r := range held {
 		r.respond(nvme.StatusAbortSQDeleted)
 	}
-	args := []any{"subsystem", c.sub.nqn, "cntlid", c.id, "host", c.hostNQN,
-		"transport", c.attr.Transport, "address", c.attr.Remote, "queues", len(queues)}
+	args := c.identity("queues", len(queues))
 	if err != nil {
 		args = append(args, "reason", err)
 	}
@@ -285,7 +283,7 @@ func (c *Controller) flushCaches() {
 		left.Add(1)
 		ns.volume.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) {
 			if r.Err != nil {
-				c.t.log.Warn("flush at shutdown failed", "subsystem", c.sub.nqn, "nsid", ns.nsid, "err", r.Err)
+				c.t.log.Warn("flush at shutdown failed", c.identity("nsid", ns.nsid, "err", r.Err)...)
 			}
 			ns.put(0)
 			done()

@@ -219,7 +219,7 @@ func (r *Request) volumeStatus(err error) nvme.Status {
 	if errors.As(err, &at) && at.Offset >= 0 {
 		r.atBlock(uint64(at.Offset) >> e.ns.shift)
 	}
-	e.q.t.log.Warn("I/O error of a volume", "subsystem", e.ns.sub.nqn, "nsid", e.ns.nsid, "err", err)
+	e.q.t.log.Warn("I/O error of a volume", r.identity("err", err)...)
 	return st
 }
 

@@ -68,8 +68,8 @@ func (c *Controller) keepAliveTimer() {
 	c.t.mu.Lock()
 	c.t.totals(c.attr.Transport).keepAliveTimeouts++
 	c.t.mu.Unlock()
-	c.t.log.Warn("host is silent: its controller ends", "subsystem", c.sub.nqn, "cntlid", c.id,
-		"host", c.hostNQN, "silent", silent.Round(time.Millisecond), "kato", kato)
+	c.t.log.Warn("host is silent: its controller ends",
+		c.identity("silent", silent.Round(time.Millisecond), "kato", kato)...)
 	c.fatal(ErrKeepAlive)
 }
 

@@ -2,10 +2,13 @@ package target
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -39,6 +42,43 @@ func TestLogTellsLostFromLeft(t *testing.T) {
 		s.close()
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), ErrNoShutdown.Error()) == shutdown {
 			t.Errorf("shutdown %v: want %s in\n%s", shutdown, want, out.String())
+		}
+	}
+}
+
+// Messages say by the same keys which connection, controller, queue and command they are about, in
+// words also as JSON.
+func TestLogIdentifies(t *testing.T) {
+	var out bytes.Buffer
+	v := newTestVolume(1<<20, 512)
+	tg := newTargetWith(t, func(c *Config) {
+		c.Log = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}, v)
+	s := connect(t, tg, testNQN)
+	v.setFail(v.info.Fail(blockdev.OpRead, 4096, blockdev.ErrMedium, nil))
+	cmd := readCommand(8)
+	cmd.SetCID(77)
+	s.io.do(cmd, make([]byte, 4096))
+	s.admin.fails(command(func(c *nvme.Command) { c.SetOpcode(0xc0); c.SetFlags(nvme.FlagsSGL) }), nil, nvme.StatusInvalidOpcode|dnr)
+	s.close()
+	found := map[string]map[string]any{}
+	for line := range bytes.Lines(out.Bytes()) {
+		m := map[string]any{}
+		if err := json.Unmarshal(line, &m); err != nil {
+			t.Fatal(err)
+		}
+		found[m["msg"].(string)+fmt.Sprint(m["qid"])] = m
+	}
+	for msg, keys := range map[string]map[string]any{
+		"host connected<nil>":    {"transport": "tcp", "remote": "127.0.0.2:40000", "subsystem": testNQN, "host": testHost, "cntlid": float64(s.cntlid)},
+		"I/O error of a volume1": {"transport": "tcp", "remote": "127.0.0.2:40000", "cntlid": float64(s.cntlid), "cid": 77.0, "opcode": "Read", "nsid": 1.0},
+		"command failed1":        {"cid": 77.0, "opcode": "Read", "status": nvme.StatusUnrecoveredRead.String()},
+		"command failed0":        {"cntlid": float64(s.cntlid), "host": testHost},
+	} {
+		for k, want := range keys {
+			if got := found[msg][k]; got != want {
+				t.Errorf("%s: %s is %v, want %v", msg, k, got, want)
+			}
 		}
 	}
 }

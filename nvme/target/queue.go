@@ -178,8 +178,7 @@ func (q *Queue) connectTimeout() {
 	if q.connected() || q.state.Load() == queueDown {
 		return
 	}
-	q.t.log.Warn("connection closed: no Connect command in time",
-		"transport", q.attr.Transport, "host", q.attr.Remote, "timeout", q.t.limits.ConnectTimeout)
+	q.t.log.Warn("connection closed: no Connect command in time", q.identity("timeout", q.t.limits.ConnectTimeout)...)
 	q.disconnect(ErrConnectTimeout)
 }
 

@@ -68,6 +68,7 @@ func (r *Request) respond(st nvme.Status) {
 	if !st.OK() {
 		r.SendData = false
 		st = q.noteError(r, st)
+		r.logFailed(st)
 	}
 	ns := q.t.now() - e.start
 	q.io.count(e.kind, st, ns, e.bytes)

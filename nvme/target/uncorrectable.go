@@ -165,8 +165,7 @@ func (r *Request) healed() {
 func (r *Request) changeMarks(f func([]blockRange) []blockRange) {
 	change := func() {
 		if err := r.engine.ns.mark(f); err != nil {
-			r.engine.q.t.log.Warn("uncorrectable blocks not saved: the command fails", "subsystem", r.engine.ns.sub.nqn,
-				"nsid", r.engine.ns.nsid, "err", err)
+			r.engine.q.t.log.Warn("uncorrectable blocks not saved: the command fails", r.identity("err", err)...)
 			r.respond(nvme.StatusInternalError)
 			return
 		}

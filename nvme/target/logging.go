@@ -1,0 +1,56 @@
+package target
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Messages name what they are about by the same keys everywhere: transport and remote for a
+// connection; subsystem, host and cntlid for a controller; qid for a queue; cid, opcode and nsid
+// for a command.
+
+// identity is a connection and what it is to NVMe, as attributes of a message.
+func (q *Queue) identity(more ...any) []any {
+	ids := []any{"transport", q.attr.Transport.String(), "remote", q.attr.Remote}
+	if q.sq.Load() != 0 { // it was connected
+		ids = append(ids, "subsystem", q.ctrl.sub.nqn, "host", q.ctrl.hostNQN, "cntlid", q.ctrl.id, "qid", q.qid)
+	}
+	return append(ids, more...)
+}
+
+// identity is that of a controller: of its admin queue, before and after there is one.
+func (c *Controller) identity(more ...any) []any {
+	return append([]any{"transport", c.attr.Transport.String(), "remote", c.attr.Remote,
+		"subsystem", c.sub.nqn, "host", c.hostNQN, "cntlid", c.id}, more...)
+}
+
+// identity is a command and where it came from.
+func (r *Request) identity(more ...any) []any {
+	q := r.engine.q
+	ids := append(q.identity(), "cid", r.Cmd.CID(), "opcode", opcodeName(&r.Cmd, q.qid))
+	if ns := r.engine.ns; ns != nil {
+		ids = append(ids, "nsid", ns.nsid)
+	}
+	return append(ids, more...)
+}
+
+func opcodeName(cmd *nvme.Command, qid uint16) string {
+	switch op := cmd.Opcode(); {
+	case op == nvme.OpFabrics:
+		return cmd.FCType().String()
+	case qid == 0:
+		return op.AdminName()
+	default:
+		return op.IOName()
+	}
+}
+
+// logFailed writes down a command that is answered with an error, for who wants to see that much.
+func (r *Request) logFailed(st nvme.Status) {
+	log := r.engine.q.t.log
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		log.Debug("command failed", r.identity("status", st.String())...)
+	}
+}
