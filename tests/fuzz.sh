@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-2s}
+export GOGC=${GOGC:-1000} # whole connections leave much garbage
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/nvmeof-fuzz.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 130' INT TERM

@@ -50,9 +50,29 @@ func (s *simNIC) close(t *testing.T) {
 	}
 }
 
-// simLatency lets time pass between a packet and its answer: two sides that answer each other in
-// no time would stop the clock.
-const simLatency = 10 * time.Microsecond
+// fuzzNetwork is a network whose packets take no time where instant, so that two sides that answered each
+// other for ever would stop the clock: that is taken for a storm of packets.
+func fuzzNetwork(instant bool) *simnet.Network {
+	n := simnet.New(1)
+	if !instant {
+		n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
+	}
+	var at time.Time
+	packets := 0
+	n.SetFilter(func(*simnet.Datagram) simnet.Action {
+		if now := time.Now(); now != at {
+			at, packets = now, 0
+		}
+		if packets++; packets > maxAtOnce {
+			panic("a storm of packets")
+		}
+		return simnet.Action{}
+	})
+	return n
+}
+
+// maxAtOnce is far more packets than the inputs here can need at one moment.
+const maxAtOnce = 20000
 
 // Addresses of the simulated network.
 var (
@@ -77,8 +97,8 @@ type fuzzPeer struct {
 
 const (
 	fuzzGuard    = 64
-	fuzzRecvs    = 64
-	fuzzRecvSize = 8192
+	fuzzRecvs    = 48
+	fuzzRecvSize = 4608
 	fuzzData     = 64 << 10 // behind the receive buffers
 )
 
@@ -190,12 +210,13 @@ func FuzzTarget(f *testing.F) {
 	property.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
 	identify.SetIdentify(nvme.CNSController, 0, 0, 0)
 	keepAlive.SetKeepAlive()
-	f.Add(append(append(capsule(0x13, connect), capsule(0x10, property)...), capsule(0x33, identify)...))
-	f.Add(append(capsule(0x00, identify), capsule(0x80, keepAlive)...))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	for _, instant := range []bool{false, true} {
+		f.Add(instant, append(append(capsule(0x13, connect), capsule(0x10, property)...), capsule(0x33, identify)...))
+		f.Add(instant, append(capsule(0x00, identify), capsule(0x80, keepAlive)...))
+	}
+	f.Fuzz(func(t *testing.T, instant bool, data []byte) {
 		synctest.Test(t, func(t *testing.T) {
-			n := simnet.New(1)
-			n.SetDefault(simnet.Link{Latency: simLatency})
+			n := fuzzNetwork(instant)
 			tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
 				NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<16)}},
 			}}})
@@ -273,14 +294,15 @@ func FuzzHost(f *testing.F) {
 	answer := func(control byte, cqe nvme.Completion) []byte { return append([]byte{control}, cqe[:]...) }
 	var good, bad nvme.Completion
 	bad.SetStatus(nvme.StatusInvalidField)
-	f.Add(append(answer(0x07, good), answer(0x07, good)...))
-	f.Add(append(answer(0x01, good), answer(0x01, good)...))
-	f.Add(append(answer(0x09, bad), answer(0x10, bad)...))
-	f.Add(append(answer(0x23, good), answer(0x45, good)...))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	for _, instant := range []bool{false, true} {
+		f.Add(instant, append(answer(0x07, good), answer(0x07, good)...))
+		f.Add(instant, append(answer(0x01, good), answer(0x01, good)...))
+		f.Add(instant, append(answer(0x09, bad), answer(0x10, bad)...))
+		f.Add(instant, append(answer(0x23, good), answer(0x45, good)...))
+	}
+	f.Fuzz(func(t *testing.T, instant bool, data []byte) {
 		synctest.Test(t, func(t *testing.T) {
-			n := simnet.New(1)
-			n.SetDefault(simnet.Link{Latency: simLatency})
+			n := fuzzNetwork(instant)
 			tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
 			p := &fuzzPeer{t: t}
 			listener, err := tn.CreateID(func(ev verbs.CMEvent) {
