@@ -104,12 +104,19 @@ func Append(b []byte, tid uint64, m Message) []byte {
 	mad[3] = methodSend
 	binary.BigEndian.PutUint64(mad[8:], tid)
 	binary.BigEndian.PutUint16(mad[16:], uint16(m.AttributeID()))
+	if o, ok := m.(optioned); ok {
+		binary.BigEndian.PutUint32(mad[20:], *o.options())
+	}
 	m.put(mad[headerSize:])
 	return b
 }
 
-// Parse reads a MAD. The message keeps nothing of mad. Status, ClassSpecific and
-// AttributeModifier are not looked at (some devices put options for their own kind there).
+// optioned is a message whose AttributeModifier has a meaning: options of enhanced connection
+// establishment, which a vendor gives one.
+type optioned interface{ options() *uint32 }
+
+// Parse reads a MAD. The message keeps nothing of mad. Status and ClassSpecific are not looked at,
+// AttributeModifier where it has a meaning.
 // An error is an ErrMAD that names the field.
 func Parse(mad []byte) (tid uint64, m Message, err error) {
 	if len(mad) != MADSize {
@@ -131,6 +138,9 @@ func Parse(mad []byte) (tid uint64, m Message, err error) {
 	attr := AttributeID(binary.BigEndian.Uint16(mad[16:]))
 	if m = newMessage(attr); m == nil {
 		return 0, nil, fmt.Errorf("%w: unknown %v", ErrMAD, attr)
+	}
+	if o, ok := m.(optioned); ok {
+		*o.options() = binary.BigEndian.Uint32(mad[20:])
 	}
 	m.get(mad[headerSize:])
 	return binary.BigEndian.Uint64(mad[8:]), m, nil

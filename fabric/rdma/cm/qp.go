@@ -32,7 +32,7 @@ func (m *Manager) peerACKTimeout(req *REQ) uint8 {
 func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
-		PeerVendorID:    r.rep.VendorID,
+		PeerVendorID:    m.vendorOf(r.rep.Options == m.kindAnswer()),
 		TrafficClass:    r.req.Primary.TrafficClass,
 		DestQPN:         r.remoteQPN,
 		PathMTU:         r.req.PathMTU,
@@ -51,7 +51,7 @@ func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 func (m *Manager) passiveAttr(r *record, rep *REP) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
-		PeerVendorID:    r.req.VendorID,
+		PeerVendorID:    m.vendorOf(r.req.Options == m.kindOffer()),
 		TrafficClass:    r.req.Primary.TrafficClass,
 		DestQPN:         r.remoteQPN,
 		PathMTU:         r.req.PathMTU,

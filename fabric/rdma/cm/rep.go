@@ -21,11 +21,14 @@ type REP struct {
 	RNRRetryCount      uint8 // 3 bits
 	SRQ                bool
 	LocalCAGUID        uint64
+	Options            uint32 // AttributeModifier of the MAD header
 	PrivateData        [REPPrivateSize]byte
 }
 
 // AttributeID is AttrREP.
 func (*REP) AttributeID() AttributeID { return AttrREP }
+
+func (m *REP) options() *uint32 { return &m.Options }
 
 func (m *REP) put(b []byte) {
 	m.CommIDs.put(b)

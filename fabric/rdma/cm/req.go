@@ -36,7 +36,8 @@ type REQ struct {
 	SRQ                bool
 	ExtendedTransport  uint8 // 3 bits
 	Primary, Alternate Path
-	AlternateSAP       bool // subnet administrator bit behind the alternate ACK timeout
+	AlternateSAP       bool   // subnet administrator bit behind the alternate ACK timeout
+	Options            uint32 // AttributeModifier of the MAD header
 	PrivateData        [REQPrivateSize]byte
 }
 
@@ -61,6 +62,8 @@ type Path struct {
 
 // AttributeID is AttrREQ.
 func (*REQ) AttributeID() AttributeID { return AttrREQ }
+
+func (m *REQ) options() *uint32 { return &m.Options }
 
 func (m *REQ) put(b []byte) {
 	be := binary.BigEndian

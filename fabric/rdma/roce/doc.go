@@ -48,10 +48,10 @@
 // congestion).
 //
 // A responder holds what comes ahead of a lost packet, and executes it when that is here. Two
-// devices of our kind know each other by the vendor ID in the messages of CM (as RDMA's enhanced
+// devices of our kind know each other by options in the messages of CM (those of RDMA's enhanced
 // connection establishment does); the responder tells then what it holds, and the requester sends
 // again, or asks again for, what is missing and no more (see reorder, selective). Other peers
-// see nothing of this but a vendor ID that they don't know.
+// see nothing of this but options of no vendor, which they ignore.
 //
 // A responder keeps as many records of READs and atomics as the peer may have outstanding, and
 // answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a

@@ -11,7 +11,7 @@ import (
 // ahead (reorder) and says so in a SelectiveAck; the requester places answers of READs in any
 // order and asks for the missing ones alone. next never goes back then.
 //
-// That the peer is of our kind is known from the vendor ID in the messages that made the
+// That the peer is of our kind is known from options in the messages that made the
 // connection. With any other peer everything from the lost packet on is sent again.
 
 // vendorID is that of this RNIC, from the numbers that anybody may administer for themselves

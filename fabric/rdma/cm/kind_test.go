@@ -1,0 +1,88 @@
+package cm
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// newNodeOf is newNode with a device of a vendor.
+func newNodeOf(t *testing.T, n *network, addr string, vendor uint32) *node {
+	t.Helper()
+	dev := newDevice(n, addr)
+	dev.attr.VendorID = vendor
+	m, err := New(dev, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &node{t, dev, m, dev.attr.Addr}
+}
+
+// TestKind: devices of one vendor know each other, and nobody else is told of a vendor, or taken
+// for one's own because it sends back what it got.
+func TestKind(t *testing.T) {
+	const ours, other = 0x4e5641, 0x123456
+	t.Run("both ends", func(t *testing.T) {
+		for _, c := range []struct{ host, target, known uint32 }{
+			{ours, ours, ours}, {ours, other, 0}, {ours, 0, 0}, {0, ours, 0}, {0, 0, 0},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				host, target := newNodeOf(t, n, "127.0.0.2", c.host), newNodeOf(t, n, "127.0.0.1", c.target)
+				defer host.m.Close()
+				defer target.m.Close()
+				l := target.listen(0)
+				h := host.connect(target.addr)
+				established(h, l)
+				if a, b := h.qp().Query().PeerVendorID, l.qp().Query().PeerVendorID; a != c.known || b != c.known {
+					t.Errorf("%+v: peers' vendor IDs %#x and %#x", c, a, b)
+				}
+				req := n.sent(host.addr, AttrREQ)[0].msg.(*REQ)
+				rep := n.sent(target.addr, AttrREP)[0].msg.(*REP)
+				if req.VendorID != 0 || rep.VendorID != 0 {
+					t.Errorf("%+v: vendor IDs %#x and %#x in the messages", c, req.VendorID, rep.VendorID)
+				}
+				if c.known == 0 && rep.Options != 0 {
+					t.Errorf("%+v: options %#x for a stranger", c, rep.Options)
+				}
+			})
+		}
+	})
+	for name, answer := range map[string]func(*REQ, *REP){
+		"sends back what it got":     func(req *REQ, rep *REP) { rep.VendorID, rep.Options = req.VendorID, req.Options },
+		"has options of its own":     func(_ *REQ, rep *REP) { rep.VendorID, rep.Options = other, other<<8|answered },
+		"has our ID, and no options": func(_ *REQ, rep *REP) { rep.VendorID = ours },
+	} {
+		t.Run("passive peer "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				host, p := newNodeOf(t, n, "127.0.0.2", ours), newRawPeer(t, n, "127.0.0.9")
+				defer host.m.Close()
+				h := host.connect(p.addr)
+				tid, req := receive[*REQ](p)
+				rep := &REP{CommIDs: CommIDs{5, req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
+				answer(req, rep)
+				p.send(host.addr, tid, rep)
+				h.want(verbs.CMEstablished)
+				if id := h.qp().Query().PeerVendorID; id != 0 {
+					t.Errorf("taken for one of %#x", id)
+				}
+			})
+		})
+	}
+	t.Run("active peer of another vendor", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork()
+			target, p := newNodeOf(t, n, "127.0.0.1", ours), newRawPeer(t, n, "127.0.0.9")
+			defer target.m.Close()
+			target.listen(0)
+			req := p.req(target.addr, 7, 8)
+			req.VendorID, req.Options = other, other<<8|offered
+			p.send(target.addr, 1, req)
+			if _, rep := receive[*REP](p); rep.VendorID != 0 || rep.Options != 0 {
+				t.Errorf("REP with vendor ID %#x and options %#x", rep.VendorID, rep.Options)
+			}
+		})
+	})
+}
