@@ -26,6 +26,7 @@ type connFlags struct {
 	dscp                       uint8
 	priority                   int
 	plainUDP                   bool
+	noLocalICRC                bool
 	busyPoll                   time.Duration
 	fault                      cli.Fault
 	pcap                       string
@@ -61,6 +62,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	fl.Uint8Var(&f.dscp, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
 	fl.IntVar(&f.priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
 	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
+	fl.BoolVar(&f.noLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
 	fl.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	fl.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; nvmetgt serve --help lists them")
 	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")

@@ -87,7 +87,7 @@ func (fab *fabric) openTCP(f *connFlags) error {
 
 func (fab *fabric) openRDMA(f *connFlags) error {
 	var err error
-	cfg := softrnic.Config{Plain: f.plainUDP, BusyPoll: f.busyPoll, DSCP: f.dscp, Priority: f.priority, Capture: fab.capture, Fault: f.fault.Config}
+	cfg := softrnic.Config{Plain: f.plainUDP, NoLocalICRC: f.noLocalICRC, BusyPoll: f.busyPoll, DSCP: f.dscp, Priority: f.priority, Capture: fab.capture, Fault: f.fault.Config}
 	if cfg.BusyPoll == 0 {
 		cfg.BusyPoll = softrnic.NoBusyPoll
 	}

@@ -45,6 +45,7 @@ type serveFlags struct {
 	dscp                              uint8
 	priority                          int
 	plainUDP                          bool
+	noLocalICRC                       bool
 	busyPoll                          time.Duration
 	fault                             cli.Fault
 	drain                             time.Duration
@@ -76,6 +77,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net.Uint8Var(&f.dscp, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
 	net.IntVar(&f.priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
 	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
+	net.BoolVar(&f.noLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
 	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
 	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")
 	net.StringVar(&f.discoveryNQN, "discovery-nqn", "", "`NQN` of the discovery subsystem, beside the well-known one")
@@ -113,7 +115,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB, or a --config")
 	}
 	cfg := &config.Config{
-		Network: config.Network{QueueDepth: f.queueDepth, DSCP: f.dscp, Priority: f.priority, PlainUDP: f.plainUDP, BusyPoll: new(config.Duration)},
+		Network: config.Network{QueueDepth: f.queueDepth, DSCP: f.dscp, Priority: f.priority, PlainUDP: f.plainUDP, NoLocalICRC: f.noLocalICRC, BusyPoll: new(config.Duration)},
 		Limits:  config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
 		State:   f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
 		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,

@@ -60,13 +60,14 @@ type Discovery struct {
 
 // Network is how the transports work.
 type Network struct {
-	InCapsule  *cli.Size  `yaml:"in_capsule,omitempty"`  // nil: each transport's own
-	QueueDepth int        `yaml:"queue_depth,omitempty"` // 0: DefaultQueueDepth
-	DSCP       uint8      `yaml:"dscp,omitempty"`        // of RDMA's packets, 0 to 63
-	Priority   int        `yaml:"priority,omitempty"`    // of RDMA's packets, 1 to 6; 0: as DSCP says
-	PlainUDP   bool       `yaml:"plain_udp,omitempty"`   // no segmentation offload, no coalescing
-	BusyPoll   *Duration  `yaml:"busy_poll,omitempty"`   // nil: the RNIC's own; 0: never
-	Fault      *cli.Fault `yaml:"fault,omitempty"`       // faults to inject into RDMA; nil: none
+	InCapsule   *cli.Size  `yaml:"in_capsule,omitempty"`    // nil: each transport's own
+	QueueDepth  int        `yaml:"queue_depth,omitempty"`   // 0: DefaultQueueDepth
+	DSCP        uint8      `yaml:"dscp,omitempty"`          // of RDMA's packets, 0 to 63
+	Priority    int        `yaml:"priority,omitempty"`      // of RDMA's packets, 1 to 6; 0: as DSCP says
+	PlainUDP    bool       `yaml:"plain_udp,omitempty"`     // no segmentation offload, no coalescing
+	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that want none
+	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the RNIC's own; 0: never
+	Fault       *cli.Fault `yaml:"fault,omitempty"`         // faults to inject into RDMA; nil: none
 }
 
 // Limits bound what all hosts together can make the target hold; 0: target.Limits' defaults.

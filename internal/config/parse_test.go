@@ -32,7 +32,7 @@ func TestParseEverything(t *testing.T) {
 		Metrics: "127.0.0.1:9090", Control: "/run/nvmetgt/control", Pcap: "packets.pcapng",
 		State: "state", Discovery: Discovery{NQN: "nqn.2026-11.org.example:discovery", Referrals: []cli.Endpoint{endpoint("tcp://192.0.2.2:8009")}},
 		Log:          Log{Level: "debug", JSON: true},
-		Network:      Network{InCapsule: new(cli.Size), QueueDepth: 256, PlainUDP: true, BusyPoll: ptr(Duration(20 * time.Microsecond))},
+		Network:      Network{InCapsule: new(cli.Size), QueueDepth: 256, PlainUDP: true, NoLocalICRC: true, BusyPoll: ptr(Duration(20 * time.Microsecond))},
 		DrainTimeout: ptr(Duration(20 * time.Second)),
 		Limits:       Limits{Connections: 500, Controllers: 100, HostConnections: 30, Memory: 1 << 30, Queues: 16, ConnectTimeout: Duration(5 * time.Second)},
 		Subsystems: []Subsystem{

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
@@ -12,6 +13,9 @@ type Config struct {
 	// TrafficClass is what connections made from here ask for, in both directions: a DSCP in the
 	// upper six bits; 0 leaves it to each side.
 	TrafficClass uint8
+	// VendorOptions are what the device can do with the peer at an address, if that is of its
+	// vendor, as up to six bits that are the vendor's: what both sides name holds. Nil: nothing.
+	VendorOptions func(peer netip.Addr) uint32
 	// MaxConnections bounds the connections in the table, those in TIMEWAIT included; 65536.
 	MaxConnections int
 	// MaxPerPeer bounds those of one address among them; 4096.
@@ -27,7 +31,8 @@ type Config struct {
 // Validate says what is wrong with c.
 func (c Config) Validate() error {
 	if c.MaxConnections < 0 || c.MaxPerPeer < 0 || c.MaxHalfOpen < 0 || c.MaxHalfOpenPerPeer < 0 {
-		return fmt.Errorf("rdma-cm: negative limit in %+v: %w", c, verbs.ErrInvalid)
+		return fmt.Errorf("rdma-cm: negative limit among %d, %d, %d, %d: %w",
+			c.MaxConnections, c.MaxPerPeer, c.MaxHalfOpen, c.MaxHalfOpenPerPeer, verbs.ErrInvalid)
 	}
 	return nil
 }

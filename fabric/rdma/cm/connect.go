@@ -54,7 +54,7 @@ func (id *cmID) Connect(p verbs.ConnParam) error {
 // makeREQ is the REQ of r, filled in as Linux's rdma_cm does.
 func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *REQ {
 	req := &REQ{
-		LocalCommID: r.ids.Local, ServiceID: ServiceID(r.peer.Port()), Options: m.kindOffer(), LocalCAGUID: m.attr.NodeGUID,
+		LocalCommID: r.ids.Local, ServiceID: ServiceID(r.peer.Port()), Options: m.kindOffer(r.peer.Addr()), LocalCAGUID: m.attr.NodeGUID,
 		LocalQPN: r.localQPN, StartingPSN: random32() & 0xffffff,
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		RemoteResponse: responseCode, LocalResponse: responseCode, MaxCMRetries: maxCMRetries,
@@ -192,7 +192,7 @@ func (id *cmID) Accept(p verbs.ConnParam) error {
 // makeREP is the REP of r: READ counts are the lower of both sides'.
 func (m *Manager) makeREP(r *record, qp verbs.QP, p verbs.ConnParam) *REP {
 	rep := &REP{
-		CommIDs: r.ids, LocalQPN: qp.QPNum(), Options: m.answerTo(&r.req), StartingPSN: random32() & 0xffffff,
+		CommIDs: r.ids, LocalQPN: qp.QPNum(), Options: m.answerTo(&r.req, r.peer.Addr()), StartingPSN: random32() & 0xffffff,
 		ResponderResources: min(p.ResponderResources, r.req.InitiatorDepth),
 		InitiatorDepth:     min(p.InitiatorDepth, r.req.ResponderResources),
 		TargetACKDelay:     m.attr.AckDelay, FlowControl: p.FlowControl,

@@ -1,8 +1,11 @@
 package cm
 
+import "net/netip"
+
 // Two devices of one maker know each other by the options of enhanced connection establishment
 // (ECE), which are the AttributeModifier of REQ and REP: the maker's vendor ID, and in the byte
-// behind it whether this is the question or the answer.
+// behind it whether this is the question or the answer, and above that the features that the
+// sender offers, or that hold.
 //
 // The field for a vendor ID that ECE has in both messages stays zero. rdma-core asks its device
 // for the options of whatever ID is there: as the active side it gives up the connection where the
@@ -13,33 +16,53 @@ package cm
 const (
 	offered  = 1
 	answered = 2
+	roleMask = 3
+
+	featureShift = 2
+	featureMask  = 0xff &^ roleMask
 )
 
-// kindOffer is what a REQ has as options; 0 where the device has no vendor ID.
-func (m *Manager) kindOffer() uint32 { return m.kindOptions(offered) }
-
-// kindAnswer is what the REP of the same kind of device has.
-func (m *Manager) kindAnswer() uint32 { return m.kindOptions(answered) }
-
-func (m *Manager) kindOptions(role uint32) uint32 {
+// kindOffer is what a REQ to peer has as options; 0 where the device has no vendor ID.
+func (m *Manager) kindOffer(peer netip.Addr) uint32 {
 	if m.attr.VendorID == 0 {
 		return 0
 	}
-	return m.attr.VendorID<<8 | role
+	return m.attr.VendorID<<8 | m.features(peer) | offered
 }
 
-// answerTo is what the REP to req has: nothing for a stranger.
-func (m *Manager) answerTo(req *REQ) uint32 {
-	if req.Options != m.kindOffer() {
+// answerTo is what the REP to req, which came from peer, has: nothing for a stranger.
+func (m *Manager) answerTo(req *REQ, peer netip.Addr) uint32 {
+	if !m.sameKind(req.Options, offered) {
 		return 0
 	}
-	return m.kindAnswer()
+	return m.attr.VendorID<<8 | m.features(peer)&req.Options | answered
 }
 
-// vendorOf is the vendor ID of a peer that is of this device's kind, or isn't.
-func (m *Manager) vendorOf(same bool) uint32 {
-	if !same {
+// features are those that peer is offered, in their place in the options.
+func (m *Manager) features(peer netip.Addr) uint32 {
+	if m.cfg.VendorOptions == nil {
+		return 0
+	}
+	return m.cfg.VendorOptions(peer) << featureShift & featureMask
+}
+
+// sameKind reports whether options of a message in that role are of this device's kind.
+func (m *Manager) sameKind(options, role uint32) bool {
+	return m.attr.VendorID != 0 && options&^featureMask == m.attr.VendorID<<8|role
+}
+
+// vendorOf is the vendor ID of who sent options: this device's, or none that is known.
+func (m *Manager) vendorOf(options, role uint32) uint32 {
+	if !m.sameKind(options, role) {
 		return 0
 	}
 	return m.attr.VendorID
+}
+
+// featuresOf are those that options of this device's kind name, as Config.VendorOptions has them.
+func (m *Manager) featuresOf(options, role uint32) uint32 {
+	if !m.sameKind(options, role) {
+		return 0
+	}
+	return options & featureMask >> featureShift
 }

@@ -160,6 +160,7 @@ func TestFieldOffsets(t *testing.T) {
 		want []byte
 	}{
 		{"REQ vendor", &REQ{VendorID: 0x010203}, 4, []byte{0, 1, 2, 3}},
+		{"REQ options", &REQ{Options: 0x01020304}, 20 - headerSize, []byte{1, 2, 3, 4}},
 		{"REQ Q_Key", &REQ{LocalQKey: 0x01020304}, 28, []byte{1, 2, 3, 4}},
 		{"REQ EECNs", &REQ{LocalEECN: 0x010203, RemoteEECN: 0x040506}, 36, []byte{1, 2, 3, 0, 4, 5, 6, 0}},
 		{"REQ transport", &REQ{RemoteResponse: 31, TransportType: 2}, 43, []byte{0xfc}},
@@ -172,6 +173,7 @@ func TestFieldOffsets(t *testing.T) {
 		{"REQ alternate SAP", &REQ{Alternate: Path{ACKTimeout: 1}, AlternateSAP: true}, 139, []byte{0x0c}},
 		{"REP vendor", &REP{VendorID: 0x010203, LocalQPN: 0x111111, LocalEECN: 0x222222, StartingPSN: 0x333333}, 12,
 			[]byte{0x11, 0x11, 0x11, 1, 0x22, 0x22, 0x22, 2, 0x33, 0x33, 0x33, 3}},
+		{"REP options", &REP{Options: 0x01020304}, 20 - headerSize, []byte{1, 2, 3, 4}},
 		{"REP flags", &REP{TargetACKDelay: 16, FailoverAccepted: 2, RNRRetryCount: 5, SRQ: true}, 26, []byte{0x84, 0xb0}},
 		{"MRA", &MRA{Message: AnswersREP, ServiceTimeout: 24}, 8, []byte{0x40, 0xc0}},
 		{"REJ", &REJ{Message: AnswersOther, InfoLength: 8, Reason: 0x0102}, 8, []byte{0x80, 0x10, 1, 2}},

@@ -32,7 +32,8 @@ func (m *Manager) peerACKTimeout(req *REQ) uint8 {
 func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
-		PeerVendorID:    m.vendorOf(r.rep.Options == m.kindAnswer()),
+		PeerVendorID:    m.vendorOf(r.rep.Options, answered),
+		VendorOptions:   m.featuresOf(r.rep.Options, answered) & m.featuresOf(r.req.Options, offered),
 		TrafficClass:    r.req.Primary.TrafficClass,
 		DestQPN:         r.remoteQPN,
 		PathMTU:         r.req.PathMTU,
@@ -51,7 +52,8 @@ func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 func (m *Manager) passiveAttr(r *record, rep *REP) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
-		PeerVendorID:    m.vendorOf(r.req.Options == m.kindOffer()),
+		PeerVendorID:    m.vendorOf(r.req.Options, offered),
+		VendorOptions:   m.featuresOf(rep.Options, answered),
 		TrafficClass:    r.req.Primary.TrafficClass,
 		DestQPN:         r.remoteQPN,
 		PathMTU:         r.req.PathMTU,

@@ -16,6 +16,7 @@ const (
 	Malformed
 	BadICRC
 	RecoveredICRC
+	NoICRC
 	NoQP
 	WrongPeer
 	BadPKey
@@ -69,6 +70,7 @@ var counterInfo = [NumCounters]struct{ name, help string }{
 	Malformed:       {"rx_malformed", "packets dropped because they can't be taken apart"},
 	BadICRC:         {"rx_icrc_encapsulated", "packets dropped because of their ICRC"},
 	RecoveredICRC:   {"rx_icrc_recovered", "packets whose IPv4 Identification had to be solved for"},
+	NoICRC:          {"rx_icrc_omitted", "packets without ICRC, as agreed on with a peer on this host"},
 	NoQP:            {"rx_no_qp", "packets dropped because their queue pair does not exist"},
 	WrongPeer:       {"rx_wrong_peer", "packets dropped because another address than the peer's sent them"},
 	BadPKey:         {"bad_pkey", "packets dropped because of their P_Key"},

@@ -39,6 +39,7 @@ type pairConfig struct {
 	memory     int
 	class      uint8  // traffic class that the connection asks for
 	ours       bool   // a raw peer says that it is of our kind
+	options    uint32 // agreed on with a peer of our kind
 	foreign    bool   // neither side knows that the other is of its kind
 	seed       uint64 // of the network; 0 for that of the test
 }
@@ -171,7 +172,7 @@ func (p *pair) ready(q verbs.QP, peer *Device, remote verbs.QP) {
 	c := p.cfg
 	check(p.t, q.Modify(verbs.QPAttr{State: verbs.Init, Access: c.access}))
 	check(p.t, q.Modify(verbs.QPAttr{
-		State: verbs.RTR, Remote: peer.Attr().Addr, PeerVendorID: c.vendor(), TrafficClass: c.class, DestQPN: remote.QPNum(), PathMTU: c.mtu,
+		State: verbs.RTR, Remote: peer.Attr().Addr, PeerVendorID: c.vendor(), VendorOptions: c.options, TrafficClass: c.class, DestQPN: remote.QPNum(), PathMTU: c.mtu,
 		RQPSN: c.psn, MaxDestRdAtomic: c.maxRd, MinRNRTimer: c.rnrTimer,
 	}))
 	check(p.t, q.Modify(verbs.QPAttr{

@@ -14,6 +14,7 @@ type path struct {
 	dst    netip.AddrPort
 	flow   wire.Flow
 	refs   int
+	noICRC int // queue pairs among them whose packets have no ICRC
 
 	window  window // of requests
 	reads   window // of the answers of READs

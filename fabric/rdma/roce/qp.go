@@ -28,6 +28,7 @@ type qp struct {
 	cnpAt  time.Duration // when the last one was made; 0: never
 
 	selective bool // the peer is of our kind: only what is lost is sent again
+	noICRC    bool // agreed on with the peer
 
 	// fault is an error found while packets were put together, which takes effect when
 	// these are sent.
@@ -118,8 +119,13 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 	q.mtu = a.PathMTU.Bytes()
 	q.class = q.d.classFor(a.TrafficClass)
 	q.attr.PeerVendorID = a.PeerVendorID
+	q.attr.VendorOptions = a.VendorOptions
 	q.selective = a.PeerVendorID == vendorID
+	q.noICRC = q.selective && a.VendorOptions&OptionNoICRC != 0
 	q.path = q.d.pathTo(remote)
+	if q.noICRC {
+		q.path.noICRC++
+	}
 	q.resp.start(wire.MakePSN(a.RQPSN), int(a.MaxDestRdAtomic))
 	q.attr.State = verbs.RTR
 	return nil
@@ -144,6 +150,9 @@ func (q *qp) toReset() {
 	q.d.quiesce()
 	q.letGo()
 	if q.path != nil {
+		if q.noICRC {
+			q.path.noICRC--
+		}
 		q.d.releasePath(q.path)
 		q.path = nil
 	}

@@ -51,7 +51,7 @@ func newRaw(t *testing.T, c pairConfig) *rawPeer {
 		vendor = vendorID
 	}
 	check(t, s.qp.Modify(verbs.QPAttr{
-		State: verbs.RTR, Remote: addrA, PeerVendorID: vendor, DestQPN: rawQPN, PathMTU: verbs.MTU256,
+		State: verbs.RTR, Remote: addrA, PeerVendorID: vendor, VendorOptions: p.cfg.options, DestQPN: rawQPN, PathMTU: verbs.MTU256,
 		RQPSN: rawPSN, MaxDestRdAtomic: rawRate, MinRNRTimer: 12,
 	}))
 	check(t, s.qp.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: rawPSN, Timeout: 17, RetryCnt: 2, RNRRetry: 1, MaxRdAtomic: rawRate}))

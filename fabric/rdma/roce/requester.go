@@ -304,7 +304,7 @@ func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
 			return false
 		}
 	}
-	t.add(q.path, q.class, n)
+	t.add(q, n)
 	return true
 }
 
@@ -363,7 +363,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	}
 	q.makeRead(&t.packet, w, r.off, n, r.next)
 	t.gathered = t.gathered[:0]
-	t.add(q.path, q.class, 0)
+	t.add(q, 0)
 	psns = max(1, (n+q.mtu-1)/q.mtu)
 	r.reads.push(read{wqe: r.cur, first: r.next, next: r.next, end: r.next.Add(psns)})
 	r.sampleFrom(now)
@@ -386,7 +386,7 @@ func (q *qp) emitAtomic(t *txBatch, w *sendWQE) (psns int, res emitResult) {
 	}
 	q.makeAtomic(&t.packet, w, r.next)
 	t.gathered = t.gathered[:0]
-	t.add(q.path, q.class, 0)
+	t.add(q, 0)
 	r.reads.push(read{wqe: r.cur, first: r.next, next: r.next, end: r.next.Next()})
 	return 1, emitted
 }

@@ -133,7 +133,7 @@ func (q *qp) emitResponses(t *txBatch) emitResult {
 		case responseAtomic:
 			q.header(p, wire.RCAtomicAcknowledge, r.psn)
 			p.AtomicAckETH.OrigRemDt = r.value
-			t.add(q.path, q.class, 0)
+			t.add(q, 0)
 		case responseRead:
 			if !q.emitReadResponse(t, r) {
 				return blocked
@@ -156,7 +156,7 @@ func (q *qp) emitAck(t *txBatch) {
 	if r.syndrome == wire.NAKPSNSequenceError && q.selective && q.resp.held != nil {
 		q.listArrived(t, r.psn)
 	}
-	t.add(q.path, q.class, totalBytes(t.gathered))
+	t.add(q, totalBytes(t.gathered))
 	u.pop()
 }
 
@@ -190,7 +190,7 @@ func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 		t.gathered = append(t.gathered, b)
 	}
 	q.header(&t.packet, readResponseOpcode(!r.started, last), r.psn)
-	t.add(q.path, q.class, n)
+	t.add(q, n)
 	r.started = true
 	r.va += uint64(n)
 	r.left -= n

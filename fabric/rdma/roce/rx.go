@@ -40,6 +40,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		size = len(r.Buf)
 	}
 	marked := r.ECN() == congestionExperienced
+	unchecked := d.sendsNoICRC(src)
 	for rest, index := r.Buf, r.Index; len(rest) > 0; {
 		batch := rest
 		var good uint64
@@ -47,20 +48,20 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		for ; n < verifiedAtOnce && len(rest) > 0; n++ {
 			b := rest[:min(size, len(rest))]
 			rest = rest[len(b):]
-			if d.verify(b, uint16(index+n)) {
+			if unchecked || d.verify(b, uint16(index+n)) {
 				good |= 1 << n
 			}
 		}
-		index += n
 		d.mu.Lock()
 		for i := range n {
 			b := batch[:min(size, len(batch))]
 			batch = batch[len(b):]
-			if good&(1<<i) != 0 {
+			if good&(1<<i) != 0 && (!unchecked || d.permits(b, uint16(index+i))) {
 				d.take(b, src, marked, now)
 			}
 		}
 		d.mu.Unlock()
+		index += n
 	}
 }
 
@@ -75,6 +76,27 @@ func (d *Device) verify(b []byte, index uint16) bool {
 	if verdict == wire.Recovered {
 		d.counters.inc(RecoveredICRC)
 	}
+	d.counters.inc(ReceivedPackets)
+	d.counters.add(ReceivedBytes, len(b))
+	return true
+}
+
+// sendsNoICRC reports whether a peer has agreed on packets without ICRC with any of its queue
+// pairs.
+func (d *Device) sendsNoICRC(src netip.Addr) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.paths[src]
+	return p != nil && p.noICRC > 0
+}
+
+// permits reports whether the packet b, of a peer that sends some without ICRC, is for a queue
+// pair that takes those, or else has a good one. The device's lock is held.
+func (d *Device) permits(b []byte, index uint16) bool {
+	if q := d.qps.lookup(wire.DestQPOf(b)); q == nil || !q.noICRC {
+		return d.verify(b, index)
+	}
+	d.counters.inc(NoICRC)
 	d.counters.inc(ReceivedPackets)
 	d.counters.add(ReceivedBytes, len(b))
 	return true

@@ -18,6 +18,11 @@ import (
 // (IEEE 802: the second bit of the first octet is set): "NVA".
 const vendorID = 0x4e5641
 
+// OptionNoICRC is the bit of verbs.QPAttr.VendorOptions by which packets of a queue pair have no
+// ICRC: the field is there and zero, and nobody looks at it. It is for peers on this host alone,
+// whose packets never leave its memory.
+const OptionNoICRC = 1
+
 // scored makes sure that there is a scoreboard.
 func (q *qp) scored() *scoreboard {
 	r := &q.req
@@ -388,7 +393,7 @@ func (q *qp) emitAgain(t *txBatch, psn wire.PSN, now time.Duration) (res emitRes
 		case w.isAtomic():
 			q.makeAtomic(&t.packet, w, psn)
 			t.gathered = t.gathered[:0]
-			t.add(q.path, q.class, 0)
+			t.add(q, 0)
 			q.sentAgain(psn, now)
 			res = emitted
 		default:
@@ -441,7 +446,7 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 	}
 	q.makeRead(&t.packet, w, off, n, psn)
 	t.gathered = t.gathered[:0]
-	t.add(q.path, q.class, 0)
+	t.add(q, 0)
 	for ; psn != end; psn = psn.Next() {
 		q.sentAgain(psn, now)
 	}

@@ -60,6 +60,7 @@ type txPacket struct {
 	trafficClass  uint8
 	piece, pieces int // payload in txBatch.pieces
 	size          int // of the whole datagram
+	noICRC        bool
 
 	head, data, tail, end int
 }
@@ -90,9 +91,10 @@ func (t *txBatch) full() bool {
 	return len(t.packets) == batchPackets || t.bytes >= batchBytes || cap(t.arena)-len(t.arena) < 2*madSize
 }
 
-// add appends the packet in t.packet with the n bytes in t.gathered.
-func (t *txBatch) add(p *path, trafficClass uint8, n int) {
-	t.addTo(p.dst, p.flow, trafficClass, n, n < copyBelow)
+// add appends q's packet in t.packet with the n bytes in t.gathered.
+func (t *txBatch) add(q *qp, n int) {
+	t.addTo(q.path.dst, q.path.flow, q.class, n, n < copyBelow)
+	t.packets[len(t.packets)-1].noICRC = q.noICRC
 }
 
 func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, n int, copied bool) {
@@ -143,7 +145,9 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 			train = &t.trains[len(t.trains)-1]
 			start, t.partEnd = len(t.parts), -1
 		}
-		t.putICRC(k, uint16(train.Datagrams()))
+		if !k.noICRC {
+			t.putICRC(k, uint16(train.Datagrams()))
+		}
 		t.addParts(k)
 		train.Bytes += k.size
 		train.Parts = t.parts[start:len(t.parts):len(t.parts)]

@@ -49,6 +49,9 @@ type Config struct {
 	// Priority is that of the packets within this machine, 1 to 6, which a VLAN interface maps
 	// to the link's class (PFC); 0 is what the kernel makes of DSCP.
 	Priority int
+	// NoLocalICRC leaves the ICRC out of the packets of connections with programs of this kind
+	// on this host, by an address of its own, that want the same. Off, every packet has one.
+	NoLocalICRC bool
 	// Capture writes every packet to a file; nil captures nothing.
 	Capture *Capture
 	// Fault injects faults into what is sent and received; nil injects none. A capture has what
@@ -101,11 +104,24 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
 	}
-	m, err := cm.New(dev, cm.Config{TrafficClass: device.TrafficClass})
+	m, err := cm.New(dev, cm.Config{TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions()})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}
 	return &RNIC{Manager: m, dev: dev, socket: socket, faults: faults}, nil
+}
+
+// vendorOptions is what is offered to peers of our kind.
+func (c *Config) vendorOptions() func(netip.Addr) uint32 {
+	if !c.NoLocalICRC {
+		return nil
+	}
+	return func(peer netip.Addr) uint32 {
+		if !udp.OnThisHost(peer) {
+			return 0
+		}
+		return roce.OptionNoICRC
+	}
 }
 
 // OpenFor opens an RNIC on the address from which dst is reached. A destination on loopback

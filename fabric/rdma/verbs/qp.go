@@ -43,7 +43,7 @@ type QPInitAttr struct {
 // uses the fields that the state table names and ignores the others:
 //
 //	RESET → INIT  PKeyIndex is fixed at 0; Access. (UD: QKey)
-//	INIT  → RTR   Remote, PeerVendorID, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic, MinRNRTimer. (UD: none)
+//	INIT  → RTR   Remote, PeerVendorID, VendorOptions, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic, MinRNRTimer. (UD: none)
 //	RTR   → RTS   SQPSN, Timeout, RetryCnt, RNRRetry, MaxRdAtomic. (UD: SQPSN)
 //	any   → ERR   none
 //	any   → RESET none
@@ -53,6 +53,7 @@ type QPAttr struct {
 	QKey            uint32
 	Remote          netip.Addr // the address vector: the peer's GID as an address
 	PeerVendorID    uint32     // the peer's DeviceAttr.VendorID, as CM exchanges it; 0 where unknown
+	VendorOptions   uint32     // agreed on with a peer of the same vendor (ibv_ece.options)
 	TrafficClass    uint8
 	DestQPN         uint32
 	PathMTU         MTU

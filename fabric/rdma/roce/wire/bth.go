@@ -81,6 +81,14 @@ func ParseBTH(h *BTH, b []byte) error {
 	return nil
 }
 
+// DestQPOf is the destination queue pair of a packet, 0 where there is no header.
+func DestQPOf(b []byte) QPN {
+	if len(b) < BTHSize {
+		return 0
+	}
+	return QPN(uint24(b[5:]))
+}
+
 // PKeyMatch reports whether two P_Keys let packets through: the same partition, and at least
 // one side a full member (IBTA 10.9.3).
 func PKeyMatch(a, b uint16) bool {

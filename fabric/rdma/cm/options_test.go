@@ -1,0 +1,65 @@
+package cm
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// TestVendorOptions: what both sides name holds, on both sides, and nothing of another vendor's.
+func TestVendorOptions(t *testing.T) {
+	const ours = 0x4e5641
+	for _, c := range []struct {
+		name           string
+		host, target   uint32
+		targetVendor   uint32
+		want           uint32
+		offeredForPeer string
+	}{
+		{"both", 5, 3, ours, 1, ""},
+		{"only the host", 1, 0, ours, 0, ""},
+		{"only the target", 0, 1, ours, 0, ""},
+		{"another vendor", 1, 1, ours + 1, 0, ""},
+		{"for another peer", 1, 1, ours, 0, "127.0.0.9"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				offer := func(options uint32, to string) func(netip.Addr) uint32 {
+					if options == 0 {
+						return nil
+					}
+					return func(peer netip.Addr) uint32 {
+						if peer.String() != to {
+							return 0
+						}
+						return options
+					}
+				}
+				to := "127.0.0.1"
+				if c.offeredForPeer != "" {
+					to = c.offeredForPeer
+				}
+				host := newNode(t, n, "127.0.0.2", Config{VendorOptions: offer(c.host, to)})
+				target := newNode(t, n, "127.0.0.1", Config{VendorOptions: offer(c.target, "127.0.0.2")})
+				host.m.attr.VendorID, target.m.attr.VendorID = ours, c.targetVendor
+				l := target.listen(0)
+				h := host.prepare(target.addr)
+				if err := h.id.Connect(hostParam); err != nil {
+					t.Fatal(err)
+				}
+				established(h, l)
+				for who, id := range map[string]verbs.CMID{"host": h.id, "target": l.id} {
+					if got := id.QP().Query().VendorOptions; got != c.want {
+						t.Errorf("options of the %s: %#x, want %#x", who, got, c.want)
+					}
+				}
+				ended(h, l)
+				host.m.Close()
+				target.m.Close()
+			})
+		})
+	}
+}
