@@ -186,10 +186,24 @@ func (c *Controller) command(ctx context.Context, cmd *nvme.Command, data []byte
 }
 
 func (c *Controller) commandOn(ctx context.Context, q *Queue, cmd *nvme.Command, data []byte) (nvme.Completion, error) {
+	return command(ctx, q, c, q.attr.QID, cmd, data)
+}
+
+// memory is what moves at the least cost.
+type memory interface {
+	Alloc(n int) ([]byte, error)
+	Free(b []byte)
+}
+
+// ioQueue stands for the identifier of any I/O queue: commands have other names on the admin
+// queue.
+const ioQueue = 1
+
+func command(ctx context.Context, s sender, m memory, qid uint16, cmd *nvme.Command, data []byte) (nvme.Completion, error) {
 	r := &Request{Cmd: *cmd}
 	if len(data) > 0 {
-		if b, err := c.Alloc(len(data)); err == nil {
-			defer c.Free(b)
+		if b, err := m.Alloc(len(data)); err == nil {
+			defer m.Free(b)
 			r.Data = b[:len(data)]
 		} else {
 			r.Data = make([]byte, len(data))
@@ -198,7 +212,7 @@ func (c *Controller) commandOn(ctx context.Context, q *Queue, cmd *nvme.Command,
 			copy(r.Data, data)
 		}
 	}
-	if err := q.Do(ctx, r); err != nil {
+	if err := do(ctx, s, r, qid); err != nil {
 		return r.CQE, err
 	}
 	if cmd.Direction() == nvme.CtrlToHost {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -17,24 +18,35 @@ const cancelGrace = 5 * time.Second
 // because until then the transport may use r.Data; the error then wraps that of ctx, unless
 // the command succeeded all the same. A controller that neither answers nor aborts the command
 // within five seconds is given up.
-func (q *Queue) Do(ctx context.Context, r *Request) error {
+func (q *Queue) Do(ctx context.Context, r *Request) error { return do(ctx, q, r, q.attr.QID) }
+
+// sender is what Do needs of a Queue or a Carrier.
+type sender interface {
+	SubmitOne(r *Request)
+	Cancel(r *Request, last bool)
+}
+
+// do is Queue.Do on any sender; qid is that of the queues it has.
+func do(ctx context.Context, s sender, r *Request, qid uint16) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("nvme: %s: %w", r.Cmd.Name(q.attr.QID), err)
+		return fmt.Errorf("nvme: %s: %w", r.Cmd.Name(qid), err)
 	}
 	if r.wake == nil {
 		r.wake = make(chan struct{}, 1)
 	}
 	r.Done = wakeDoer
-	q.SubmitOne(r)
+	s.SubmitOne(r)
 	select {
 	case <-r.wake:
 		return r.Check()
 	case <-ctx.Done():
 	}
-	grace := time.AfterFunc(cancelGrace, func() { q.owner.giveUp(q, errNotAborted) })
-	q.cancel(r)
+	grace := time.AfterFunc(cancelGrace, func() { s.Cancel(r, true) })
+	r.cancelled.Store(true)
+	s.Cancel(r, false)
 	<-r.wake
 	grace.Stop()
+	r.cancelled.Store(false)
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("%w: %w", err, ctx.Err())
 	}
@@ -46,23 +58,29 @@ var errNotAborted = fmt.Errorf("%w: a cancelled command was neither answered nor
 // errNotSent is the Err of a request that was cancelled before it was sent.
 var errNotSent = errors.New("nvme: the command still waited for a free queue entry")
 
-// cancel ends a waiting request at once, and has an outstanding one aborted.
-func (q *Queue) cancel(r *Request) {
+// Cancel ends r at once if it waits for a free entry, and has it aborted if it is outstanding.
+// One that is still outstanding the last time ends the controller. A request that isn't here,
+// or not any more, is left alone.
+func (q *Queue) Cancel(r *Request, last bool) {
 	q.mu.Lock()
 	if q.waiting.remove(r) {
 		q.mu.Unlock()
 		q.cut(r, errNotSent)
 		return
 	}
-	// A request without a slot, or with one that is another's by now, has ended.
-	s := slot{}
-	if int(r.Slot) < len(q.slots) && q.slots[r.Slot].req == r {
-		s = q.slots[r.Slot]
+	// By a search: r.Slot is another queue's as soon as a Carrier sends r elsewhere.
+	i := slices.IndexFunc(q.slots, func(s slot) bool { return s.req == r })
+	if i < 0 {
+		q.mu.Unlock()
+		return
 	}
+	cid := q.slots[i].cid
 	q.mu.Unlock()
-	if s.req != nil {
-		q.owner.abort(q, s.cid)
+	if last {
+		q.owner.giveUp(q, errNotAborted)
+		return
 	}
+	q.owner.abort(q, cid)
 }
 
 func wakeDoer(r *Request) { r.wake <- struct{}{} }

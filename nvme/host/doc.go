@@ -28,7 +28,8 @@
 // alive timeout. Then [Controller.Done] is closed, every outstanding request ends with an
 // error that matches [ErrLost] and nvme.StatusHostPathError, and all connections, goroutines
 // and timers are released. After [Controller.Close] requests end with [ErrClosed] instead.
-// A controller doesn't come back: connect again.
+// A controller doesn't come back: connect again, or let nvme/multipath do it, which stands
+// between the owner of a request and the queues as its [Route] and [Carrier].
 //
 // # Concurrency
 //

@@ -16,11 +16,49 @@ type Namespace struct {
 	Identity    nvme.IdentifyNamespace
 	Descriptors nvme.NSDescriptors // identifiers; zero where the controller gives none
 
-	ctrl      *Controller
+	ctrl      *Controller // that it was opened on
+	carrier   Carrier     // takes its commands
 	blockSize int
 	blocks    uint64
 	maxBlocks uint32 // that one command with data moves
-	next      atomic.Uint32
+}
+
+// Carrier takes the commands of a Namespace to a controller: by the queues of the one that it
+// was opened on, or by whatever stands in their place (see Namespace.Over).
+type Carrier interface {
+	// SubmitOne sends r, which ends with a call of Done, as with Queue.SubmitOne.
+	SubmitOne(r *Request)
+	// Cancel brings about the end of r as Queue.Cancel does.
+	Cancel(r *Request, last bool)
+	// Alloc gives memory that moves at the least cost, and Free takes it back.
+	Alloc(n int) ([]byte, error)
+	Free(b []byte)
+}
+
+// Over gives a namespace with the same properties whose commands c takes. What one command
+// moves, and what the controller supports, stay those of n's controller.
+func (n *Namespace) Over(c Carrier) *Namespace {
+	over := *n
+	over.carrier = c
+	return &over
+}
+
+// inTurns is the Carrier of one controller: its I/O queues in turn.
+type inTurns struct {
+	*Controller
+	next atomic.Uint32
+}
+
+// SubmitOne is Carrier's.
+func (t *inTurns) SubmitOne(r *Request) {
+	t.io[int(t.next.Add(1)-1)%len(t.io)].SubmitOne(r)
+}
+
+// Cancel is Carrier's.
+func (t *inTurns) Cancel(r *Request, last bool) {
+	for _, q := range t.io {
+		q.Cancel(r, last)
+	}
 }
 
 // Namespace opens the namespace nsid: Identify Namespace and its identifiers.
@@ -28,7 +66,7 @@ func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, er
 	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
 		return nil, fmt.Errorf("nvme: namespace %d: %w", nsid, nvme.StatusInvalidNamespace)
 	}
-	n := &Namespace{ID: nsid, ctrl: c}
+	n := &Namespace{ID: nsid, ctrl: c, carrier: &inTurns{Controller: c}}
 	page, err := c.IdentifyPage(ctx, nvme.CNSNamespace, nsid, nvme.CSINVM)
 	if err != nil {
 		return nil, err
@@ -103,7 +141,16 @@ func (n *Namespace) settle() error {
 	return nil
 }
 
-// Controller is the controller that the namespace was opened on.
+// usable makes sure that there are I/O queues.
+func (n *Namespace) usable() error {
+	if len(n.ctrl.io) == 0 {
+		return fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", n.ID, ErrUnsupported)
+	}
+	return nil
+}
+
+// Controller is the controller that the namespace was opened on, also where another Carrier
+// takes its commands.
 func (n *Namespace) Controller() *Controller { return n.ctrl }
 
 // BlockSize is the size of a logical block in bytes.
@@ -118,17 +165,12 @@ func (n *Namespace) Size() int64 { return int64(n.blocks) * int64(n.blockSize) }
 // MaxTransfer is the most bytes that one Read or Write moves.
 func (n *Namespace) MaxTransfer() int { return int(n.maxBlocks) * n.blockSize }
 
-// queue picks the I/O queues in turn.
-func (n *Namespace) queue() (*Queue, error) {
-	io := n.ctrl.io
-	if len(io) == 0 {
-		return nil, fmt.Errorf("nvme: namespace %d: %w: the controller has no I/O queues", n.ID, ErrUnsupported)
-	}
-	return io[int(n.next.Add(1)-1)%len(io)], nil
-}
-
-// check makes sure that a range is of whole blocks and inside the namespace.
+// check makes sure that there are I/O queues, and that a range is of whole blocks and inside
+// the namespace.
 func (n *Namespace) check(off, length int64) error {
+	if err := n.usable(); err != nil {
+		return err
+	}
 	bs := int64(n.blockSize)
 	switch {
 	case off < 0 || length < 0 || off%bs != 0 || length%bs != 0:

@@ -119,11 +119,10 @@ func limitBlocks(v uint8, blockSize int) uint32 {
 }
 
 func (n *Namespace) command(ctx context.Context, cmd *nvme.Command, data []byte) error {
-	q, err := n.queue()
-	if err != nil {
+	if err := n.usable(); err != nil {
 		return err
 	}
-	_, err = n.ctrl.commandOn(ctx, q, cmd, data)
+	_, err := command(ctx, n.carrier, n.carrier, ioQueue, cmd, data)
 	return err
 }
 

@@ -231,7 +231,7 @@ func (q *Queue) Completed(cqe *nvme.Completion) bool {
 		next.self[0] = next
 		q.send(next.self[:])
 	}
-	r.Done(r)
+	r.end()
 	return true
 }
 
@@ -303,7 +303,7 @@ func (q *Queue) cut(r *Request, err error) {
 		r.CQE.SetStatus(nvme.StatusHostAborted)
 	}
 	q.counters.Cut.Add(1)
-	r.Done(r)
+	r.end()
 }
 
 // close ends the connection because of err and waits until every request was given back.

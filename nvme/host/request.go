@@ -1,6 +1,10 @@
 package host
 
-import "github.com/nvme-anywhere/nvmeof/nvme"
+import (
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
 
 // Request is one command of the host. Its owner makes it once, sets Cmd, Data and Done, and
 // submits it again and again. From Submit until Done it belongs to the queue, and Data with it.
@@ -15,11 +19,34 @@ type Request struct {
 
 	Slot uint16 // index in the queue's tables, set by the queue
 
+	// What a Carrier keeps with a request that it carries; others leave it alone.
+	Route Route // is told of the end first; nil: only Done is
+	Lane  int   // which of the queues on each way it takes
+	Tries int   // how often it was answered with an error and sent again
+
+	cancelled atomic.Bool // by who waits for it
 	qid       uint16
 	unlimited bool          // may be outstanding for ever: Asynchronous Event Request
 	next      *Request      // in the queue's waiting list
 	self      [1]*Request   // to submit one without making a slice
 	wake      chan struct{} // of Do
+}
+
+// Route is the way by which a Carrier sent a request.
+type Route interface {
+	// Ended is told that r ended, in the transport's context, before its owner is. Where it
+	// returns true, r goes on: it has been sent again or will be, and Done isn't called now.
+	Ended(r *Request) bool
+}
+
+// Cancelled reports whether whoever waits for r wants its end: it must not be sent again.
+func (r *Request) Cancelled() bool { return r.cancelled.Load() }
+
+// end tells whoever is concerned that r ended.
+func (r *Request) end() {
+	if r.Route == nil || !r.Route.Ended(r) {
+		r.Done(r)
+	}
 }
 
 // Status is the response's status: nvme.StatusSuccess for success.

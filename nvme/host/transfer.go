@@ -23,8 +23,8 @@ type transfer struct {
 // part is one command of a transfer.
 type part struct {
 	req   Request
-	queue *Queue // nil while idle
-	start int    // offset in the caller's slice
+	busy  bool // submitted, and not seen to have ended
+	start int  // offset in the caller's slice
 }
 
 // newTransfer fills Controller.transfers.
@@ -63,16 +63,13 @@ func (n *Namespace) transfer(ctx context.Context, op nvme.Opcode, p []byte, off 
 				break
 			}
 			size := min(len(p)-sent, n.MaxTransfer())
-			if err := t.begin(n, op, p[sent:sent+size], sent, off+int64(sent), ctl); err != nil {
-				fail(sent, err)
-				break
-			}
+			t.begin(n, op, p[sent:sent+size], sent, off+int64(sent), ctl)
 			sent, busy = sent+size, busy+1
 		}
 		if busy == 0 {
 			break
 		}
-		d, err := t.wait(ctx, n.ctrl)
+		d, err := t.wait(ctx, n.carrier)
 		busy--
 		if err != nil {
 			fail(d.start, err)
@@ -82,22 +79,17 @@ func (n *Namespace) transfer(ctx context.Context, op nvme.Opcode, p []byte, off 
 }
 
 // begin submits one command.
-func (t *transfer) begin(n *Namespace, op nvme.Opcode, data []byte, start int, off int64, ctl nvme.IOControl) error {
-	q, err := n.queue()
-	if err != nil {
-		return err
-	}
+func (t *transfer) begin(n *Namespace, op nvme.Opcode, data []byte, start int, off int64, ctl nvme.IOControl) {
 	d := t.idle[len(t.idle)-1]
 	t.idle = t.idle[:len(t.idle)-1]
-	d.queue, d.start = q, start
+	d.busy, d.start = true, start
 	d.req.Data = data
 	d.req.Cmd.SetIO(op, n.ID, uint64(off)/uint64(n.blockSize), uint32(len(data)/n.blockSize), ctl)
-	q.SubmitOne(&d.req)
-	return nil
+	n.carrier.SubmitOne(&d.req)
 }
 
 // wait takes the next part that ended, and its error. When ctx ends first it does what Do does.
-func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
+func (t *transfer) wait(ctx context.Context, c Carrier) (*part, error) {
 	var d *part
 	if t.grace == nil {
 		select {
@@ -109,7 +101,7 @@ func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
 	if d == nil {
 		d = <-t.ended
 	}
-	d.queue, d.req.Data = nil, nil
+	d.busy, d.req.Data = false, nil
 	t.idle = append(t.idle, d)
 	err := d.req.Check()
 	if err != nil && t.grace != nil {
@@ -119,11 +111,16 @@ func (t *transfer) wait(ctx context.Context, c *Controller) (*part, error) {
 }
 
 // cancel aborts every command under way.
-func (t *transfer) cancel(c *Controller) {
-	t.grace = time.AfterFunc(cancelGrace, func() { c.giveUp(c.admin, errNotAborted) })
+func (t *transfer) cancel(c Carrier) {
+	t.grace = time.AfterFunc(cancelGrace, func() {
+		for i := range t.parts {
+			c.Cancel(&t.parts[i].req, true) // one that has ended isn't found
+		}
+	})
 	for i := range t.parts {
-		if d := &t.parts[i]; d.queue != nil {
-			d.queue.cancel(&d.req)
+		if d := &t.parts[i]; d.busy {
+			d.req.cancelled.Store(true)
+			c.Cancel(&d.req, false)
 		}
 	}
 }
@@ -133,5 +130,8 @@ func (t *transfer) end() {
 	if t.grace != nil {
 		t.grace.Stop()
 		t.grace = nil
+		for i := range t.parts {
+			t.parts[i].req.cancelled.Store(false)
+		}
 	}
 }

@@ -1,0 +1,88 @@
+package multipath
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// anaGap is the least time between two readings of the log because of statuses, should a
+// controller's keep contradicting its log.
+const anaGap = 50 * time.Millisecond
+
+// defaultTransition is for controllers that don't tell ANATT.
+const defaultTransition = 10 * time.Second
+
+// groups are the states of ANA groups; a nil one is of a controller without ANA, to which all
+// is optimized.
+type groups map[uint32]nvme.ANAState
+
+func (g groups) state(id uint32) nvme.ANAState {
+	if g == nil {
+		return nvme.ANAOptimized
+	}
+	return g[id]
+}
+
+// changing reports whether a group is in the change state.
+func (g groups) changing() bool {
+	for _, s := range g {
+		if s == nvme.ANAChange {
+			return true
+		}
+	}
+	return false
+}
+
+// readGroups reads the ANA log of a controller that has one.
+func readGroups(ctx context.Context, c *host.Controller) (groups, error) {
+	log, err := c.ANA(ctx)
+	if errors.Is(err, host.ErrUnsupported) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := groups{}
+	for i := range log.Groups {
+		g[log.Groups[i].ID] = log.Groups[i].State
+	}
+	return g, nil
+}
+
+// refresh reads the ANA log and gives each way its state. A way that was doubted before the
+// reading began isn't any more.
+func (p *path) refresh(ctx context.Context, c *host.Controller) error {
+	s := p.sub
+	s.mu.Lock()
+	var doubted []*way
+	for _, w := range p.spaces {
+		if w.stale {
+			doubted = append(doubted, w)
+		}
+	}
+	s.mu.Unlock()
+	g, err := readGroups(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	p.groups = g
+	for _, w := range doubted {
+		w.stale = false
+	}
+	changed := false
+	for _, w := range p.spaces {
+		changed = changed || w.state != g.state(w.group)
+		w.state = g.state(w.group)
+	}
+	st := p.status()
+	s.settle()
+	if changed {
+		p.tell(st)
+	}
+	return nil
+}

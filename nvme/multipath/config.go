@@ -1,0 +1,96 @@
+package multipath
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// Config says which paths there are. Paths must be set; the zero value of every other field
+// stands for a good default.
+type Config struct {
+	// Paths lead to one subsystem: they agree in SubNQN, HostNQN and HostID. The two latter must
+	// be set, because a subsystem that gives controllers to two hosts treats them as two.
+	Paths []host.Config
+
+	// Policy chooses among paths that are equally good; the zero value is RoundRobin.
+	Policy Policy
+	// ReconnectDelay is the longest pause between attempts to connect again; 0 means 10 s.
+	ReconnectDelay time.Duration
+	// ControllerLoss is how long a path may be lost before it is given up; 0 means 600 s,
+	// negative for ever.
+	ControllerLoss time.Duration
+	// FastIOFail is how long requests wait while no path can take them; 0 means as long as
+	// ControllerLoss.
+	FastIOFail time.Duration
+
+	// Changed is told when the state of a path changed. It is called from a goroutine of the
+	// path, and must neither block nor Close the subsystem.
+	Changed func(PathStatus)
+	// Log takes what goes wrong in the background; nil discards it.
+	Log *slog.Logger
+}
+
+const (
+	defaultReconnectDelay = 10 * time.Second
+	defaultControllerLoss = 600 * time.Second
+)
+
+// Validate says what is wrong with c. The error names the field and matches host.ErrConfig.
+func (c *Config) Validate() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, fmt.Errorf(format, args...))
+	}
+	switch {
+	case len(c.Paths) == 0:
+		return bad("Paths: there are none")
+	case c.ReconnectDelay < 0, c.FastIOFail < 0:
+		return bad("ReconnectDelay, FastIOFail: a time must not be negative")
+	case c.Policy > QueueDepth:
+		return bad("Policy: %d is none", c.Policy)
+	}
+	for i := range c.Paths {
+		if err := checkPath(&c.Paths[0], &c.Paths[i]); err != nil {
+			return bad("Paths[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkPath checks a path by itself and beside the first one.
+func checkPath(first, p *host.Config) error {
+	switch {
+	case p.HostNQN == "" || p.HostID.IsZero():
+		return errors.New("HostNQN and HostID must be set")
+	case p.SubNQN != first.SubNQN:
+		return fmt.Errorf("SubNQN is %q, that of another path %q", p.SubNQN, first.SubNQN)
+	case p.HostNQN != first.HostNQN || p.HostID != first.HostID:
+		return errors.New("HostNQN or HostID is another than that of another path")
+	}
+	return p.Validate()
+}
+
+// withDefaults is c with every default in place.
+func (c Config) withDefaults() Config {
+	if c.ReconnectDelay == 0 {
+		c.ReconnectDelay = defaultReconnectDelay
+	}
+	if c.ControllerLoss == 0 {
+		c.ControllerLoss = defaultControllerLoss
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// patience is how long requests wait while no path can take them; negative for ever.
+func (c *Config) patience() time.Duration {
+	if c.FastIOFail > 0 && (c.ControllerLoss < 0 || c.FastIOFail < c.ControllerLoss) {
+		return c.FastIOFail
+	}
+	return c.ControllerLoss
+}

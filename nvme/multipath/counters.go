@@ -1,0 +1,22 @@
+package multipath
+
+import "sync/atomic"
+
+// PathCounters counts what one path did. They only grow.
+type PathCounters struct {
+	Begun    atomic.Uint64 // requests sent
+	Ended    atomic.Uint64 // … and ended
+	Retried  atomic.Uint64 // of those that ended, sent again
+	Connects atomic.Uint64 // times that it became live
+	Failures atomic.Uint64 // attempts to connect that failed
+	Losses   atomic.Uint64 // times that a live controller was lost
+}
+
+// underWay is the number of requests that have been sent and not ended.
+func (c *PathCounters) underWay() int64 { return int64(c.Begun.Load() - c.Ended.Load()) }
+
+// Counters counts what became of requests that no path could take.
+type Counters struct {
+	Waited atomic.Uint64 // waited for a path
+	Failed atomic.Uint64 // ended because none came
+}

@@ -1,0 +1,81 @@
+package multipath
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+var (
+	// ErrNoPath is the cause where no path can take a request.
+	ErrNoPath = errors.New("no path")
+	// ErrGivenUp is the cause where a path was lost for longer than Config.ControllerLoss.
+	ErrGivenUp = errors.New("controller loss time is over")
+	// ErrIdentity is the cause where a path leads to another namespace than the others.
+	ErrIdentity = errors.New("not the same namespace")
+	// ErrTransition is the cause where a controller was given up because an ANA group stayed in
+	// the change state.
+	ErrTransition = errors.New("ANA change took longer than ANATT")
+)
+
+// NoPathError is the Err of a request that no path could take in time. It matches ErrNoPath,
+// nvme.StatusHostPathError and what the paths failed with.
+type NoPathError struct {
+	SubNQN string
+	NSID   uint32
+	For    time.Duration // how long there had been none
+	Paths  []PathStatus
+}
+
+func (e *NoPathError) Error() string {
+	var why []string
+	for i := range e.Paths {
+		why = append(why, e.Paths[i].explain(e.NSID))
+	}
+	return fmt.Sprintf("nvme: namespace %d of %s: %v for %v: %s", e.NSID, e.SubNQN, ErrNoPath,
+		e.For.Round(time.Millisecond), strings.Join(why, "; "))
+}
+
+// Unwrap gives what the error matches.
+func (e *NoPathError) Unwrap() []error {
+	all := []error{ErrNoPath, nvme.StatusHostPathError}
+	for i := range e.Paths {
+		if err := e.Paths[i].Err; err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+// errClosed is the Err of requests that Close cut short.
+var errClosed error = closedError{}
+
+type closedError struct{}
+
+func (closedError) Error() string   { return "nvme: the subsystem was closed" }
+func (closedError) Unwrap() []error { return []error{host.ErrClosed, nvme.StatusHostAborted} }
+
+// errCancelled is the Err of requests that were cancelled while they waited for a path.
+var errCancelled = errors.New("nvme: the command still waited for a path")
+
+// finish ends a request that no path carries.
+func finish(r *host.Request, err error) {
+	r.Err = err
+	r.CQE.Reset()
+	r.CQE.SetStatus(nvme.StatusHostPathError)
+	if errors.Is(err, host.ErrClosed) {
+		r.CQE.SetStatus(nvme.StatusHostAborted)
+	}
+	r.Done(r)
+}
+
+// final reports whether connecting again can't help.
+func final(err error) bool {
+	var status *nvme.StatusError
+	return errors.As(err, &status) && status.Status.DNR() ||
+		errors.Is(err, host.ErrAuthentication) || errors.Is(err, host.ErrConfig) || errors.Is(err, host.ErrController)
+}

@@ -1,0 +1,314 @@
+package multipath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// path is one connection that is made again and again. Its goroutine, run, is the only one to
+// change it.
+type path struct {
+	sub      *Subsystem
+	cfg      host.Config
+	counters PathCounters
+	reread   chan struct{} // the controller says that its ANA log changed
+	doubted  chan struct{} // a status contradicted the ANA log
+	rescan   chan struct{} // the namespaces are to be opened again
+	tried    chan struct{} // closed after the first attempt
+	once     sync.Once
+	closed   error // of the orderly end, valid when run has returned
+
+	// Guarded by Subsystem.mu.
+	state  State
+	since  time.Time
+	err    error // why it isn't live
+	ctrl   *host.Controller
+	groups groups
+	spaces map[*Namespace]*way // of ctrl
+}
+
+func newPath(s *Subsystem, cfg *host.Config) *path {
+	p := &path{sub: s, cfg: *cfg, since: time.Now(),
+		reread: make(chan struct{}, 1), doubted: make(chan struct{}, 1), rescan: make(chan struct{}, 1), tried: make(chan struct{})}
+	p.cfg.Event = func(c *host.Controller, e nvme.AsyncEvent) {
+		switch e {
+		case nvme.EventANAChanged:
+			poke(p.reread)
+		case nvme.EventNamespaceChanged:
+			poke(p.rescan)
+		}
+		if cfg.Event != nil {
+			cfg.Event(c, e)
+		}
+	}
+	if p.cfg.Log == nil {
+		p.cfg.Log = s.cfg.Log
+	}
+	return p
+}
+
+func (p *path) name() string { return fmt.Sprintf("%s://%s", p.cfg.Transport.Type(), p.cfg.Remote) }
+
+// status is called with Subsystem.mu held.
+func (p *path) status() PathStatus {
+	st := PathStatus{
+		Transport: p.cfg.Transport.Type(), Remote: p.cfg.Remote, State: p.state, Since: p.since, Err: p.err,
+		UnderWay: p.counters.underWay(), Counters: &p.counters,
+	}
+	if p.ctrl != nil {
+		st.Local, st.CNTLID = p.ctrl.Admin().Local(), p.ctrl.CNTLID()
+	}
+	for _, n := range p.sub.spaces {
+		if w := p.spaces[n]; w != nil {
+			st.Access = append(st.Access, Access{n.ID, w.state, w.err})
+		}
+	}
+	return st
+}
+
+// become is for every state but Live, which join sets.
+func (p *path) become(state State, err error) {
+	s := p.sub
+	s.mu.Lock()
+	changed := p.state != state
+	if changed {
+		p.since = time.Now()
+	}
+	p.state, p.err = state, err
+	for _, w := range p.spaces {
+		w.dead = true
+	}
+	p.ctrl, p.groups, p.spaces = nil, nil, nil
+	st := p.status()
+	s.settle()
+	if changed {
+		p.tell(st)
+	}
+}
+
+// tell tells the owner about a change.
+func (p *path) tell(st PathStatus) {
+	if p.sub.cfg.Changed != nil && !p.sub.isClosing() {
+		p.sub.cfg.Changed(st)
+	}
+}
+
+// run connects, again and again, until the path is given up or the subsystem closed.
+func (p *path) run() {
+	defer p.sub.work.Done()
+	defer p.once.Do(func() { close(p.tried) })
+	ctx := p.sub.ctx
+	wait := newBackoff(p.sub.cfg.ReconnectDelay)
+	lost, down := time.Now(), Connecting
+	for {
+		c, err := p.connect(ctx, lost)
+		p.once.Do(func() { close(p.tried) })
+		if err == nil {
+			err = p.serve(ctx, c)
+			wait = newBackoff(p.sub.cfg.ReconnectDelay)
+			lost, down = time.Now(), Reconnecting
+		} else if final(err) {
+			p.become(GivenUp, err)
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		p.become(down, err)
+		if !p.pause(ctx, wait.pause(), lost) {
+			if ctx.Err() == nil {
+				p.become(GivenUp, fmt.Errorf("%w (%v): %w", ErrGivenUp, p.sub.cfg.ControllerLoss, err))
+			}
+			return
+		}
+	}
+}
+
+// pause waits for d. It reports false where the controller loss time is over before, or ctx.
+func (p *path) pause(ctx context.Context, d time.Duration, lost time.Time) bool {
+	enough := true
+	if loss := p.sub.cfg.ControllerLoss; loss >= 0 {
+		if left := loss - time.Since(lost); left <= d {
+			d, enough = left, false
+		}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return enough
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// connect makes one attempt to become live.
+func (p *path) connect(ctx context.Context, lost time.Time) (*host.Controller, error) {
+	if loss := p.sub.cfg.ControllerLoss; loss >= 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, lost.Add(loss))
+		defer cancel()
+	}
+	c, err := host.Connect(ctx, p.cfg)
+	if err == nil {
+		if err = p.join(ctx, c); err == nil {
+			p.counters.Connects.Add(1)
+			return c, nil
+		}
+		_ = c.Close() // err says more
+	}
+	p.counters.Failures.Add(1)
+	return nil, err
+}
+
+// join finds the namespaces of a new controller, and lets them use it.
+func (p *path) join(ctx context.Context, c *host.Controller) error {
+	g, err := readGroups(ctx, c)
+	if err != nil {
+		return err
+	}
+	s := p.sub
+	spaces := map[*Namespace]*way{}
+	s.mu.Lock()
+	p.groups = g
+	for n := missing(s.spaces, spaces); n != nil; n = missing(s.spaces, spaces) {
+		s.mu.Unlock()
+		w, err := p.open(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		spaces[n] = w
+		s.mu.Lock()
+	}
+	p.state, p.since, p.err, p.ctrl, p.spaces = Live, time.Now(), nil, c, spaces
+	st := p.status()
+	s.settle()
+	p.tell(st)
+	return nil
+}
+
+// missing is a namespace that has not been looked for yet. Called with Subsystem.mu held.
+func missing(all []*Namespace, found map[*Namespace]*way) *Namespace {
+	for _, n := range all {
+		if found[n] == nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// open looks for a namespace on a controller. The error is that of a lost connection; what else
+// is wrong is in the way.
+func (p *path) open(ctx context.Context, c *host.Controller, n *Namespace) (*way, error) {
+	ns, err := c.Namespace(ctx, n.ID)
+	if err == nil {
+		return p.way(n, c, ns), nil
+	}
+	if errors.Is(err, host.ErrLost) || ctx.Err() != nil {
+		return nil, err
+	}
+	p.sub.cfg.Log.Warn("path not used", "path", p.name(), "subsystem", p.cfg.SubNQN, "namespace", n.ID, "error", err)
+	return &way{ns: n, path: p, ctrl: c, err: err}, nil
+}
+
+// serve follows what a live controller reports, until it is lost; the error says why.
+func (p *path) serve(ctx context.Context, c *host.Controller) error {
+	var transition *time.Timer // runs while a group is in the change state
+	var over <-chan time.Time
+	defer func() {
+		if transition != nil {
+			transition.Stop()
+		}
+	}()
+	var checked time.Time // when a doubt was looked into
+	for {
+		switch changing := p.groups.changing(); {
+		case changing && transition == nil:
+			transition = time.NewTimer(transitionTime(c))
+			over = transition.C
+		case !changing && transition != nil:
+			transition.Stop()
+			transition, over = nil, nil
+		}
+		var err error
+		select {
+		case <-c.Done():
+			p.counters.Losses.Add(1)
+			return c.Err()
+		case <-ctx.Done():
+			p.end(c)
+			return nil
+		case <-over:
+			err = ErrTransition
+		case <-p.rescan:
+			err = p.reopen(ctx, c)
+		case <-p.reread:
+			err = p.refresh(ctx, c)
+		case <-p.doubted:
+			sleep(ctx, c, anaGap-time.Since(checked))
+			err = p.refresh(ctx, c)
+			checked = time.Now()
+		}
+		if err != nil && ctx.Err() == nil && c.Err() == nil {
+			p.counters.Losses.Add(1)
+			p.end(c)
+			return err
+		}
+	}
+}
+
+// transitionTime is how long an ANA group may be in the change state.
+func transitionTime(c *host.Controller) time.Duration {
+	if t := c.Identify().ANATT; t != 0 {
+		return time.Duration(t) * time.Second
+	}
+	return defaultTransition
+}
+
+// end closes a controller that is still connected.
+func (p *path) end(c *host.Controller) {
+	s := p.sub
+	s.mu.Lock()
+	for _, w := range p.spaces {
+		w.dead = true
+	}
+	s.settle()
+	p.closed = c.Close()
+}
+
+// sleep waits for d, or until there is nothing to wait for.
+func sleep(ctx context.Context, c *host.Controller, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.Done():
+	case <-ctx.Done():
+	}
+}
+
+// reopen looks at every namespace again: one may be gone, or another now.
+func (p *path) reopen(ctx context.Context, c *host.Controller) error {
+	s := p.sub
+	s.mu.Lock()
+	spaces := append([]*Namespace(nil), s.spaces...)
+	s.mu.Unlock()
+	for _, n := range spaces {
+		w, err := p.open(ctx, c, n)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if old := p.spaces[n]; old == nil || old.err != nil || w.err != nil || old.group != w.group {
+			p.spaces[n] = w
+		}
+		s.settle()
+	}
+	return p.refresh(ctx, c)
+}

@@ -1,0 +1,55 @@
+package multipath
+
+import "fmt"
+
+// Policy chooses among paths that are equally good. The names are those of Linux's iopolicy.
+type Policy uint8
+
+// Policies.
+const (
+	RoundRobin Policy = iota // one after another
+	QueueDepth               // the one with the fewest requests under way
+)
+
+func (p Policy) String() string {
+	switch p {
+	case RoundRobin:
+		return "round-robin"
+	case QueueDepth:
+		return "queue-depth"
+	}
+	return fmt.Sprintf("policy %d", uint8(p))
+}
+
+// ParsePolicy reads the name of a policy.
+func ParsePolicy(s string) (Policy, error) {
+	for p := RoundRobin; p <= QueueDepth; p++ {
+		if s == p.String() {
+			return p, nil
+		}
+	}
+	if s == "numa" {
+		return 0, fmt.Errorf("%q goes by the distance of processors to adapters, of which a program has none: want round-robin or queue-depth", s)
+	}
+	return 0, fmt.Errorf("%q is not a policy: want round-robin or queue-depth", s)
+}
+
+// choose picks the way of the next request; nil where there is none.
+func (n *Namespace) choose() *way {
+	ways := *n.ways.Load()
+	switch {
+	case len(ways) == 0:
+		return nil
+	case len(ways) == 1:
+		return ways[0]
+	case n.sub.cfg.Policy == RoundRobin:
+		return ways[int(n.turn.Add(1)%uint64(len(ways)))]
+	}
+	best, least := ways[0], ways[0].path.counters.underWay()
+	for _, w := range ways[1:] {
+		if a := w.path.counters.underWay(); a < least {
+			best, least = w, a
+		}
+	}
+	return best
+}

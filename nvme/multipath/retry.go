@@ -1,0 +1,132 @@
+package multipath
+
+import (
+	"errors"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+const (
+	// maxTries is how often a request is sent again because of statuses that don't concern
+	// ANA; it is Linux's.
+	maxTries = 5
+	// pathPause is the pause before a path that failed internally is asked again, where there
+	// is no other.
+	pathPause = 100 * time.Millisecond
+	// retryDelayUnit is that of CRDT1 to CRDT3.
+	retryDelayUnit = 100 * time.Millisecond
+)
+
+// repeatable reports whether executing c twice gives what executing it once gives, as long as
+// nobody else writes the same blocks at that time. Copy isn't: its ranges may overlap.
+func repeatable(c *nvme.Command) bool {
+	if c.Fuse() != 0 {
+		return false
+	}
+	switch c.Opcode() {
+	case nvme.OpFlush, nvme.OpWrite, nvme.OpRead, nvme.OpWriteUncorrectable, nvme.OpCompare,
+		nvme.OpWriteZeroes, nvme.OpDSM, nvme.OpVerify:
+		return true
+	}
+	return false
+}
+
+// again decides what becomes of a request that failed on a way: true where it is sent again,
+// or will be. It is called in the transport's context.
+func (n *Namespace) again(w *way, r *host.Request) bool {
+	if r.Cancelled() {
+		return false
+	}
+	if r.Err != nil {
+		if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) || n.sub.isClosing() {
+			return false
+		}
+		w.lost()
+		if !repeatable(&r.Cmd) {
+			return false
+		}
+		n.resend(r)
+		return true
+	}
+	st := r.Status()
+	if st.DNR() {
+		return false
+	}
+	switch st.Code() {
+	case nvme.StatusANAInaccessible, nvme.StatusANATransition, nvme.StatusANAPersistentLoss:
+		w.doubt()
+		n.resend(r)
+		return true
+	}
+	if r.Tries++; r.Tries > maxTries {
+		return false
+	}
+	switch delay := retryDelay(w.ctrl, st); {
+	case delay > 0:
+		n.later(r, delay)
+	case st.SCT() == nvme.StatusInternalPathError.SCT():
+		n.elsewhere(w, r)
+	default:
+		n.resend(r)
+	}
+	return true
+}
+
+// retryDelay is what the controller asks for by CRD.
+func retryDelay(c *host.Controller, st nvme.Status) time.Duration {
+	id := c.Identify()
+	times := [...]uint16{0, id.CRDT1, id.CRDT2, id.CRDT3}
+	return time.Duration(times[st.CRD()]) * retryDelayUnit
+}
+
+// send gives r to a way, or lets it wait for one.
+func (n *Namespace) send(r *host.Request) {
+	if w := n.choose(); w != nil {
+		w.send(r)
+		return
+	}
+	n.park(r)
+}
+
+// resend is send for a request that was sent before, and may have been cancelled meanwhile.
+func (n *Namespace) resend(r *host.Request) {
+	if r.Cancelled() {
+		finish(r, errCancelled)
+		return
+	}
+	n.send(r)
+}
+
+// elsewhere sends r by another way than w, or after a pause by the same.
+func (n *Namespace) elsewhere(w *way, r *host.Request) {
+	for _, o := range *n.ways.Load() {
+		if o.path != w.path {
+			o.send(r)
+			return
+		}
+	}
+	n.later(r, pathPause)
+}
+
+// later sends r after a time.
+func (n *Namespace) later(r *host.Request, d time.Duration) {
+	s := n.sub
+	s.mu.Lock()
+	if s.closing || r.Cancelled() {
+		s.mu.Unlock()
+		finish(r, n.refusal(r))
+		return
+	}
+	n.delayed[r] = time.AfterFunc(d, func() {
+		s.mu.Lock()
+		_, mine := n.delayed[r]
+		delete(n.delayed, r)
+		s.mu.Unlock()
+		if mine {
+			n.resend(r)
+		}
+	})
+	s.mu.Unlock()
+}

@@ -1,0 +1,84 @@
+package multipath
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// State is the state of a path.
+type State uint8
+
+// States of a path.
+const (
+	Connecting   State = iota // it has not been live yet
+	Live                      // its controller is connected
+	Reconnecting              // it was live, and is tried again
+	GivenUp                   // it is not tried any more
+)
+
+func (s State) String() string {
+	switch s {
+	case Connecting:
+		return "connecting"
+	case Live:
+		return "live"
+	case Reconnecting:
+		return "reconnecting"
+	case GivenUp:
+		return "given up"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// PathStatus is what a path is and did, at one moment.
+type PathStatus struct {
+	Transport nvme.TransportType
+	Remote    netip.AddrPort
+	Local     netip.AddrPort // while live
+	CNTLID    uint16         // while live
+	State     State
+	Since     time.Time // when it came into the state
+	Err       error     // why it isn't live
+	Access    []Access  // of each namespace that was opened, while live
+
+	UnderWay int64
+	Counters *PathCounters
+}
+
+// Access says how a live path leads to a namespace.
+type Access struct {
+	NSID  uint32
+	State nvme.ANAState // 0: not known yet
+	Err   error         // why the path doesn't lead there
+}
+
+// Name is the path's address, as tcp://192.0.2.1:4420.
+func (s *PathStatus) Name() string { return fmt.Sprintf("%s://%s", s.Transport, s.Remote) }
+
+// access finds a namespace.
+func (s *PathStatus) access(nsid uint32) *Access {
+	for i := range s.Access {
+		if s.Access[i].NSID == nsid {
+			return &s.Access[i]
+		}
+	}
+	return nil
+}
+
+// explain says why the path doesn't take requests to a namespace.
+func (s *PathStatus) explain(nsid uint32) string {
+	text := s.Name() + " is " + s.State.String()
+	switch a := s.access(nsid); {
+	case s.State != Live && s.Err != nil:
+		text += ": " + strings.TrimPrefix(s.Err.Error(), "nvme: ")
+	case a != nil && a.Err != nil:
+		text += ", but " + strings.TrimPrefix(a.Err.Error(), "nvme: ")
+	case a != nil && a.State != 0:
+		text += ", but " + a.State.String()
+	}
+	return text
+}

@@ -1,0 +1,314 @@
+package multipath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// Subsystem is an NVM subsystem that is reached by one path or several.
+type Subsystem struct {
+	cfg      Config
+	memory   host.Transport // gives the memory of requests
+	counters Counters
+	ctx      context.Context // of everything in the background
+	stop     context.CancelFunc
+	work     sync.WaitGroup // the goroutines of paths
+	done     chan struct{}
+	several  atomic.Bool // there is, or was, more than one path
+
+	mu      sync.Mutex // guards all below, and what paths, ways and namespaces say it does
+	paths   []*path
+	spaces  []*Namespace
+	closing bool
+	err     error // why done is closed
+}
+
+// Connect tries every path once, and returns when all have been tried and one is live at
+// least. The others are tried further, unless their target refuses them for good. The error
+// names every path.
+func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Subsystem{cfg: cfg.withDefaults(), done: make(chan struct{}), memory: cfg.Paths[0].Transport}
+	// Memory that an RDMA device knows is as good for TCP as any other.
+	for i := range cfg.Paths {
+		if t := cfg.Paths[i].Transport; t.Type() == nvme.TransportRDMA {
+			s.memory = t
+			break
+		}
+	}
+	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for i := range cfg.Paths {
+		s.start(&cfg.Paths[i])
+	}
+	for _, p := range s.paths {
+		select {
+		case <-p.tried:
+		case <-ctx.Done():
+		}
+	}
+	var errs []error
+	for _, st := range s.Paths() {
+		if st.State == Live {
+			return s, nil
+		}
+		errs = append(errs, st.Err)
+	}
+	if err := ctx.Err(); err != nil {
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(append(errs, s.Close())...)
+}
+
+// start makes a path and its goroutine.
+func (s *Subsystem) start(cfg *host.Config) {
+	p := newPath(s, cfg)
+	s.mu.Lock()
+	s.paths = append(s.paths, p)
+	s.several.Store(s.several.Load() || len(s.paths) > 1)
+	s.work.Add(1)
+	s.mu.Unlock()
+	go p.run()
+}
+
+// AddPath adds a path, which is tried in the background. One that is there already is not
+// added again; one that was given up is tried anew.
+func (s *Subsystem) AddPath(cfg host.Config) error {
+	if err := checkPath(&s.cfg.Paths[0], &cfg); err != nil {
+		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, err)
+	}
+	s.mu.Lock()
+	if s.closing || s.err != nil {
+		s.mu.Unlock()
+		return fmt.Errorf("nvme: subsystem %s: %w", cfg.SubNQN, host.ErrClosed)
+	}
+	same := func(p *path) bool {
+		return p.cfg.Transport.Type() == cfg.Transport.Type() && p.cfg.Remote == cfg.Remote && p.cfg.Local == cfg.Local
+	}
+	if slices.ContainsFunc(s.paths, func(p *path) bool { return same(p) && p.state != GivenUp }) {
+		s.mu.Unlock()
+		return nil
+	}
+	s.paths = slices.DeleteFunc(s.paths, same)
+	s.mu.Unlock()
+	s.start(&cfg)
+	return nil
+}
+
+// SubNQN is the subsystem's name.
+func (s *Subsystem) SubNQN() string { return s.cfg.Paths[0].SubNQN }
+
+// Policy is the policy in effect.
+func (s *Subsystem) Policy() Policy { return s.cfg.Policy }
+
+// Counters counts requests that no path could take.
+func (s *Subsystem) Counters() *Counters { return &s.counters }
+
+// Paths is what each path is and did.
+func (s *Subsystem) Paths() []PathStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.statuses()
+}
+
+// statuses is Paths, called with mu held.
+func (s *Subsystem) statuses() []PathStatus {
+	all := make([]PathStatus, len(s.paths))
+	for i, p := range s.paths {
+		all[i] = p.status()
+	}
+	return all
+}
+
+// Waiting is the number of requests that wait for a path.
+func (s *Subsystem) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, ns := range s.spaces {
+		n += len(ns.waiting)
+	}
+	return n
+}
+
+// Controllers are the controllers of the live paths.
+func (s *Subsystem) Controllers() []*host.Controller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*host.Controller
+	for _, p := range s.paths {
+		if p.ctrl != nil {
+			all = append(all, p.ctrl)
+		}
+	}
+	return all
+}
+
+// Alloc gives n bytes of memory, aligned to 4096, that a path moves at the least cost, RDMA
+// before TCP.
+func (s *Subsystem) Alloc(n int) ([]byte, error) { return s.memory.Alloc(n) }
+
+// Free takes memory of Alloc back.
+func (s *Subsystem) Free(b []byte) { s.memory.Free(b) }
+
+// Done is closed when every path was given up, or the subsystem closed; Err then says why.
+func (s *Subsystem) Done() <-chan struct{} { return s.done }
+
+// Err is nil while a path lives or is tried.
+func (s *Subsystem) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// end closes done because of err; the first call counts. Called with mu held.
+func (s *Subsystem) end(err error) {
+	if s.err == nil {
+		s.err = err
+		close(s.done)
+	}
+}
+
+// Close shuts every controller down. Requests that are still under way, or wait, end with an
+// error that matches host.ErrClosed.
+func (s *Subsystem) Close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.end(errClosed)
+	var left []*host.Request
+	for _, n := range s.spaces {
+		left = append(left, n.takeAll()...)
+	}
+	s.mu.Unlock()
+	s.stop()
+	for _, r := range left {
+		finish(r, errClosed)
+	}
+	s.work.Wait()
+	var errs []error
+	for _, p := range s.paths {
+		errs = append(errs, p.closed)
+	}
+	return errors.Join(errs...)
+}
+
+// settle follows a change of paths: it finds which ways each namespace has, sends what waited
+// for one, and ends what waits for none. Called with mu held; it unlocks it.
+func (s *Subsystem) settle() {
+	type ready struct {
+		n  *Namespace
+		rs []*host.Request
+	}
+	var send []ready
+	var fail []*host.Request
+	var why []error
+	for _, n := range s.spaces {
+		switch ways := n.rebuild(); {
+		case len(ways) > 0:
+			if rs := n.takeWaiting(); len(rs) > 0 {
+				send = append(send, ready{n, rs})
+			}
+		case n.hopeless() && len(n.waiting) > 0:
+			err := n.noPath()
+			for _, r := range n.takeWaiting() {
+				fail, why = append(fail, r), append(why, err)
+			}
+		}
+	}
+	if len(s.paths) > 0 && !slices.ContainsFunc(s.paths, func(p *path) bool { return p.state != GivenUp }) {
+		var errs []error
+		for _, p := range s.paths {
+			errs = append(errs, p.err)
+		}
+		s.end(fmt.Errorf("%w to subsystem %s: %w", ErrNoPath, s.SubNQN(), errors.Join(errs...)))
+	}
+	s.mu.Unlock()
+	for _, r := range send {
+		for _, q := range r.rs {
+			r.n.send(q)
+		}
+	}
+	for i, r := range fail {
+		s.counters.Failed.Add(1)
+		finish(r, why[i])
+	}
+}
+
+// Namespaces opens every active namespace, in the order of their NSIDs.
+func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
+	live := s.Controllers()
+	if len(live) == 0 {
+		return nil, s.notLive()
+	}
+	ids, err := live[0].ActiveNamespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Namespace
+	for _, id := range ids {
+		n, err := s.Namespace(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// notLive is the error where a live path is needed and there is none.
+func (s *Subsystem) notLive() error {
+	return &NoPathError{SubNQN: s.SubNQN(), Paths: s.Paths()}
+}
+
+// Namespace opens the namespace nsid on every live path; the others join when they are. What
+// one command moves is what the path that takes the least moves.
+func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
+	type opened struct {
+		ctrl *host.Controller
+		ns   *host.Namespace
+	}
+	var found []opened
+	var base *host.Namespace
+	var errs []error
+	for _, c := range s.Controllers() {
+		ns, err := c.Namespace(ctx, nsid)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found = append(found, opened{c, ns})
+		if base == nil || ns.MaxTransfer() < base.MaxTransfer() {
+			base = ns
+		}
+	}
+	if base == nil {
+		if len(errs) == 0 {
+			return nil, s.notLive()
+		}
+		return nil, errs[0]
+	}
+	s.mu.Lock()
+	if i := slices.IndexFunc(s.spaces, func(n *Namespace) bool { return n.ID == nsid }); i >= 0 {
+		defer s.mu.Unlock()
+		return s.spaces[i], nil // another caller was faster
+	}
+	n := newNamespace(s, base)
+	s.spaces = append(s.spaces, n)
+	for _, p := range s.paths {
+		if i := slices.IndexFunc(found, func(o opened) bool { return o.ctrl == p.ctrl }); i >= 0 {
+			p.spaces[n] = p.way(n, p.ctrl, found[i].ns)
+		} else {
+			poke(p.rescan)
+		}
+	}
+	s.settle()
+	return n, nil
+}

@@ -1,0 +1,113 @@
+package multipath
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// isClosing reports whether Close was called.
+func (s *Subsystem) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// refusal is why r can't wait.
+func (n *Namespace) refusal(r *host.Request) error {
+	if r.Cancelled() {
+		return errCancelled
+	}
+	return errClosed
+}
+
+// park lets r wait for a way, or ends it where none will come in time.
+func (n *Namespace) park(r *host.Request) {
+	s := n.sub
+	s.mu.Lock()
+	var err error
+	switch {
+	case s.closing || r.Cancelled():
+		err = n.refusal(r)
+	case len(*n.ways.Load()) > 0: // one has come meanwhile
+		s.mu.Unlock()
+		n.send(r)
+		return
+	case n.expired || n.hopeless():
+		err = n.noPath()
+		s.counters.Failed.Add(1)
+	}
+	if err != nil {
+		s.mu.Unlock()
+		finish(r, err)
+		return
+	}
+	s.counters.Waited.Add(1)
+	n.waiting = append(n.waiting, r)
+	if n.timer == nil && s.cfg.patience() >= 0 {
+		n.timer = time.AfterFunc(s.cfg.patience()-time.Since(n.outage), n.expire)
+	}
+	s.mu.Unlock()
+}
+
+// expire ends what has waited for as long as anything may.
+func (n *Namespace) expire() {
+	s := n.sub
+	s.mu.Lock()
+	n.timer = nil
+	if n.outage.IsZero() || s.closing {
+		s.mu.Unlock()
+		return
+	}
+	if left := s.cfg.patience() - time.Since(n.outage); left > 0 { // of another outage
+		n.timer = time.AfterFunc(left, n.expire)
+		s.mu.Unlock()
+		return
+	}
+	n.expired = true
+	err := n.noPath()
+	left := n.takeWaiting()
+	s.mu.Unlock()
+	for _, r := range left {
+		s.counters.Failed.Add(1)
+		finish(r, err)
+	}
+}
+
+// takeWaiting takes what waits for a way. Called with Subsystem.mu held.
+func (n *Namespace) takeWaiting() []*host.Request {
+	if n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
+	}
+	rs := n.waiting
+	n.waiting = nil
+	return rs
+}
+
+// takeAll takes what waits for a way, and for its time. Called with Subsystem.mu held.
+func (n *Namespace) takeAll() []*host.Request {
+	rs := n.takeWaiting()
+	for r, t := range n.delayed {
+		t.Stop()
+		rs = append(rs, r)
+	}
+	clear(n.delayed)
+	return rs
+}
+
+// forget takes r out of what waits, and reports whether it was there. Called with
+// Subsystem.mu held.
+func (n *Namespace) forget(r *host.Request) bool {
+	if t := n.delayed[r]; t != nil {
+		t.Stop()
+		delete(n.delayed, r)
+		return true
+	}
+	i := slices.Index(n.waiting, r)
+	if i >= 0 {
+		n.waiting = slices.Delete(n.waiting, i, i+1)
+	}
+	return i >= 0
+}

@@ -1,0 +1,103 @@
+package multipath
+
+import (
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// way is how one connected controller leads to one namespace. When the controller is lost the
+// way is dead, and the next controller of the path gets another.
+type way struct {
+	ns     *Namespace
+	path   *path
+	ctrl   *host.Controller
+	queues []*host.Queue
+	group  uint32 // ANA group of the namespace
+	err    error  // why it doesn't lead there, after all
+	turn   atomic.Uint32
+
+	// Guarded by Subsystem.mu.
+	state nvme.ANAState // 0: the log hasn't the group
+	stale bool          // a status contradicted state: the log is to be read
+	dead  bool
+}
+
+// way makes the way of a controller to a namespace as it has it.
+func (p *path) way(n *Namespace, c *host.Controller, ns *host.Namespace) *way {
+	w := &way{ns: n, path: p, ctrl: c, queues: c.Queues(), group: ns.Identity.ANAGRPID}
+	w.err = n.accepts(ns)
+	if w.err == nil && len(w.queues) == 0 {
+		w.err = host.ErrUnsupported
+	}
+	if w.err != nil {
+		p.sub.cfg.Log.Error("path not used", "path", p.name(), "subsystem", p.cfg.SubNQN, "namespace", n.ID, "error", w.err)
+	}
+	w.state = p.groups.state(w.group)
+	return w
+}
+
+// usable reports whether the way takes requests at all. Called with Subsystem.mu held.
+func (w *way) usable() bool { return w.err == nil && !w.dead && !w.stale }
+
+// send submits r.
+func (w *way) send(r *host.Request) {
+	w.path.counters.Begun.Add(1)
+	r.Route = w
+	lane := r.Lane
+	if lane == anyLane {
+		lane = int(w.turn.Add(1))
+	}
+	w.queues[lane%len(w.queues)].SubmitOne(r)
+}
+
+// Ended is host.Route's: a request that ended well, or for good, goes to its owner.
+func (w *way) Ended(r *host.Request) bool {
+	w.path.counters.Ended.Add(1)
+	if r.Err == nil && r.Status().OK() {
+		return false
+	}
+	if !w.ns.again(w, r) {
+		return false
+	}
+	w.path.counters.Retried.Add(1)
+	return true
+}
+
+// lost notes that the controller is gone, as soon as the first request is cut short: the path
+// itself learns it a moment later.
+func (w *way) lost() {
+	s := w.ns.sub
+	s.mu.Lock()
+	if w.dead {
+		s.mu.Unlock()
+		return
+	}
+	w.dead = true
+	for _, o := range w.path.spaces {
+		o.dead = o.dead || o.ctrl == w.ctrl
+	}
+	s.settle()
+}
+
+// doubt notes that a status contradicted the ANA log, which the path then reads again.
+func (w *way) doubt() {
+	s := w.ns.sub
+	s.mu.Lock()
+	if w.dead || w.stale {
+		s.mu.Unlock()
+		return
+	}
+	w.stale = true
+	poke(w.path.doubted)
+	s.settle()
+}
+
+// poke wakes whoever waits on c, or will.
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
