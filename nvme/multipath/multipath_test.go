@@ -173,8 +173,8 @@ func TestBackoff(t *testing.T) {
 		r.links[0].cut()
 		at := time.Now()
 		before := r.links[0].tries()
-		for i, ms := range []time.Duration{100, 300, 700, 1500, 2500, 3500, 4500} {
-			time.Sleep(ms*time.Millisecond - time.Since(at) - time.Nanosecond)
+		for i, ms := range []int{100, 300, 700, 1500, 2500, 3500, 4500} {
+			time.Sleep(time.Duration(ms)*time.Millisecond - time.Since(at) - time.Nanosecond)
 			synctest.Wait()
 			if got := r.links[0].tries() - before; got != i {
 				t.Fatalf("%d attempts before %d ms, want %d", got, ms, i)

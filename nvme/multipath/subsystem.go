@@ -56,11 +56,12 @@ func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 		}
 	}
 	var errs []error
-	for _, st := range s.Paths() {
-		if st.State == Live {
+	paths := s.Paths()
+	for i := range paths {
+		if paths[i].State == Live {
 			return s, nil
 		}
-		errs = append(errs, st.Err)
+		errs = append(errs, paths[i].Err)
 	}
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, err)
