@@ -36,37 +36,39 @@ type rkeyTable struct {
 }
 
 type rkeySlot struct {
-	key uint32 // 0: free
-	r   *region
+	key uint32  // 0: free
+	r   *region // nil: the key is taken, and opens nothing yet
 }
 
 func newRKeyTable() rkeyTable { return rkeyTable{slots: make([]rkeySlot, 256)} }
 
-// lookup returns what key opens, or nil.
-func (t *rkeyTable) lookup(key uint32) *region {
+// find returns the place of key, or the free one where it would be.
+func (t *rkeyTable) find(key uint32) uint32 {
 	mask := uint32(len(t.slots) - 1)
-	for i := key & mask; ; i = (i + 1) & mask {
-		s := &t.slots[i]
-		if s.key == key {
-			return s.r // nil for key 0, which ends the search too
-		}
-		if s.key == 0 {
-			return nil
-		}
+	i := key & mask
+	for t.slots[i].key != key && t.slots[i].key != 0 {
+		i = (i + 1) & mask
 	}
+	return i
 }
 
-// fresh is a key that opens nothing now and that nobody can guess.
-func (t *rkeyTable) fresh() uint32 {
-	for {
-		if k := t.random.next(); k != 0 && t.lookup(k) == nil {
-			return k
-		}
+// lookup returns what key opens, or nil.
+func (t *rkeyTable) lookup(key uint32) *region { return t.slots[t.find(key)].r }
+
+// reserve takes a key that nobody can guess and nobody else has. It opens nothing yet. Of the
+// keys that wait for their windows to be bound, two would be the same every some ten million
+// bindings.
+func (t *rkeyTable) reserve() uint32 {
+	key := t.random.next()
+	for key == 0 || t.slots[t.find(key)].key != 0 {
+		key = t.random.next()
 	}
+	t.take(key)
+	return key
 }
 
-// insert makes r.key open r. The key is a fresh one.
-func (t *rkeyTable) insert(r *region) {
+// take is reserve for a key that nobody has.
+func (t *rkeyTable) take(key uint32) {
 	if 2*(t.used+1) > len(t.slots) {
 		old := t.slots
 		t.slots = make([]rkeySlot, 2*len(old))
@@ -76,29 +78,22 @@ func (t *rkeyTable) insert(r *region) {
 			}
 		}
 	}
-	t.place(rkeySlot{r.key, r})
+	t.place(rkeySlot{key, nil})
 	t.used++
 }
 
-func (t *rkeyTable) place(s rkeySlot) {
-	mask := uint32(len(t.slots) - 1)
-	i := s.key & mask
-	for t.slots[i].key != 0 {
-		i = (i + 1) & mask
-	}
-	t.slots[i] = s
-}
+// open makes r.key, which is reserved, open r.
+func (t *rkeyTable) open(r *region) { t.slots[t.find(r.key)].r = r }
 
-// remove makes key open nothing. It closes the gap in the probe sequence, so that keys coming
+func (t *rkeyTable) place(s rkeySlot) { t.slots[t.find(s.key)] = s }
+
+// remove gives key up, which opens nothing from then on. It closes the gap in the probe sequence, so that keys coming
 // and going leave no trace.
 func (t *rkeyTable) remove(key uint32) {
 	mask := uint32(len(t.slots) - 1)
-	i := key & mask
-	for t.slots[i].key != key {
-		if t.slots[i].key == 0 {
-			return
-		}
-		i = (i + 1) & mask
+	i := t.find(key)
+	if t.slots[i].key == 0 {
+		return
 	}
 	t.used--
 	for j := (i + 1) & mask; t.slots[j].key != 0; j = (j + 1) & mask {

@@ -35,9 +35,9 @@ func (p *pd) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {
 		return nil, err
 	}
 	m := &mr{d: d, region: region{pd: p, access: access, buf: buf, base: d.addressFor(buf)}}
-	m.key = d.rkeys.fresh()
+	m.key = d.rkeys.reserve()
 	m.rkey = m.key
-	d.rkeys.insert(&m.region)
+	d.rkeys.open(&m.region)
 	d.lkeys.insert(m)
 	p.refs++
 	return m, nil
@@ -130,7 +130,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	}
 	w := &mw{d: d}
 	w.pd, w.window = p, w
-	w.rkey.Store(d.rkeys.fresh())
+	w.rkey.Store(d.rkeys.reserve())
 	p.refs++
 	return w, nil
 }
@@ -148,6 +148,7 @@ func (w *mw) Dealloc() error {
 	}
 	w.freed = true
 	w.unbind()
+	d.rkeys.remove(w.rkey.Load())
 	w.pd.refs--
 	return nil
 }
@@ -168,12 +169,12 @@ func (w *mw) bind(q *qp, key uint32, b *verbs.MWBind) bool {
 		return false
 	}
 	buf, ok := m.slice(b.Addr, int(b.Length))
-	if !ok || w.d.rkeys.lookup(key) != nil {
+	if !ok {
 		return false
 	}
 	w.mr, w.key, w.qp, w.access, w.base, w.buf = m, key, q, b.Access, b.Addr, buf
 	m.windows++
-	w.d.rkeys.insert(&w.region)
+	w.d.rkeys.open(&w.region)
 	return true
 }
 
@@ -185,7 +186,7 @@ func (w *mw) unbind() {
 	w.d.rkeys.remove(w.key)
 	w.mr.windows--
 	w.mr, w.key, w.qp, w.buf = nil, 0, nil, nil
-	w.rkey.Store(w.d.rkeys.fresh())
+	w.rkey.Store(w.d.rkeys.reserve())
 }
 
 // invalidate ends what key opens, for q or its peer: only a window bound to q may go this way.

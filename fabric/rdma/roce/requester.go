@@ -141,7 +141,7 @@ func (q *qp) emitSome(t *txBatch, now time.Duration) emitResult {
 			return noRoom
 		}
 		w := q.sq.at(r.cur)
-		if !w.started && !q.begin(w) || r.next.Diff(r.una) > maxOutstanding {
+		if r.next.Diff(r.una) > maxOutstanding || !w.started && !q.begin(w) {
 			return blocked
 		}
 		if w.packets == 0 {

@@ -437,14 +437,19 @@ func TestRKeyTable(t *testing.T) {
 	var keys []uint32
 	for i := range 40000 {
 		if len(keys) < 1500 && r.IntN(2) == 0 || len(keys) == 0 {
-			reg := &region{key: table.fresh()}
+			reg := &region{key: table.reserve()}
 			if r.IntN(2) == 0 {
 				// As a collision that randomness would rarely make.
 				if k := reg.key&^0xffff | 0x1234 + r.Uint32N(4); table.lookup(k) == nil {
+					table.remove(reg.key)
+					table.take(k)
 					reg.key = k
 				}
 			}
-			table.insert(reg)
+			if table.lookup(reg.key) != nil {
+				t.Fatalf("step %d: key %#x opens something already", i, reg.key)
+			}
+			table.open(reg)
 			model[reg.key] = reg
 			keys = append(keys, reg.key)
 		} else {
@@ -466,6 +471,32 @@ func TestRKeyTable(t *testing.T) {
 	if table.used != len(model) {
 		t.Errorf("%d entries, want %d", table.used, len(model))
 	}
+}
+
+// TestWindowKeysDiffer: no two windows wait with the same key to be bound, even where the generator
+// says the same twice.
+func TestWindowKeysDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		random := &p.a.dev.rkeys.random
+		repeat := func() {
+			for i := range random.buf {
+				random.buf[i] = 0x11
+			}
+			random.left = len(random.buf)
+		}
+		repeat()
+		a, b := bindWindow(p.a, 0, 64), bindWindow(p.a, 64, 64)
+		repeat()
+		for id, key := range []uint32{a, b} { // each draws its next key
+			p.a.post(verbs.SendWR{WRID: uint64(id), Opcode: verbs.WRLocalInv, InvalidateRKey: key})
+			p.a.want(uint64(id), verbs.WCSuccess)
+		}
+		c := bindWindow(p.a, 0, 64)
+		if a == b || c == a || c == b {
+			t.Errorf("keys %#x, %#x, %#x", a, b, c)
+		}
+	})
 }
 
 func TestLKeyReuse(t *testing.T) {
@@ -511,8 +542,8 @@ func BenchmarkRKeyLookup(b *testing.B) {
 	table := newRKeyTable()
 	var keys [1024]uint32
 	for i := range keys {
-		r := &region{key: table.fresh()}
-		table.insert(r)
+		r := &region{key: table.reserve()}
+		table.open(r)
 		keys[i] = r.key
 	}
 	b.ReportAllocs()
@@ -532,8 +563,8 @@ func BenchmarkWindowBind(b *testing.B) {
 		if r.key != 0 {
 			table.remove(r.key)
 		}
-		r.key = table.fresh()
-		table.insert(r)
+		r.key = table.reserve()
+		table.open(r)
 	}
 }
 
