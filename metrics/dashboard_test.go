@@ -77,14 +77,7 @@ func family(fs map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
 // TestDashboard holds every query against the metrics that there are, with their labels.
 func TestDashboard(t *testing.T) {
 	s, _, _ := full(t)
-	all, err := s.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs := map[string]*dto.MetricFamily{}
-	for _, f := range all {
-		fs[f.GetName()] = f
-	}
+	fs := families(t, s)
 	d := readDashboard(t)
 	known := []string{"__rate_interval", "__range"}
 	for _, v := range d.Templating.List {

@@ -15,6 +15,8 @@
 // Names begin with "nvmeof_" and the room. Labels are bounded, each by what a configuration
 // names (subsystem, nsid, volume, device), by a limit (cntlid, queue), or by a specification
 // (transport, op, message, type …). The name and address of a host are the labels of one
-// metric only, nvmeof_controller_info, of which there are as many as controllers. A dashboard
+// metric only, nvmeof_controller_info, of which there are as many as controllers: what else is
+// shown of a controller has its cntlid, which is unique in a target, and no other label of a host.
+// With a thousand hosts that is 18,000 series in 1.3 MB, so these are written by hand (exposition). A dashboard
 // for Grafana over all of this is in dashboards.
 package metrics

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +10,15 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 	"golang.org/x/sys/unix"
 )
 
-// A scrape that takes longer is given up, and no more than this many run at once.
+// No more than so many scrapes run at once, and a client has so long.
 const (
 	scrapeTime  = 10 * time.Second
 	maxScrapes  = 4
+	pageBuffer  = 64 << 10
 	maxHeader   = 16 << 10
 	idleTime    = 2 * time.Minute
 	closingTime = time.Second
@@ -25,11 +27,7 @@ const (
 // Handler serves /metrics, /healthz, /readyz and a page that names them.
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
-		MaxRequestsInFlight: maxScrapes,
-		Timeout:             scrapeTime,
-		EnableOpenMetrics:   true,
-	}))
+	mux.Handle("GET /metrics", s.scraped())
 	mux.HandleFunc("GET /healthz", answer(s.Healthy))
 	mux.HandleFunc("GET /readyz", answer(s.Ready))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -38,6 +36,40 @@ func (s *Set) Handler() http.Handler {
 `)
 	})
 	return mux
+}
+
+// scraped serves the figures, in Prometheus' text format. They aren't compressed: that would take longer than all
+// the rest.
+func (s *Set) scraped() http.HandlerFunc {
+	running := make(chan struct{}, maxScrapes)
+	return func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case running <- struct{}{}:
+			defer func() { <-running }()
+		default:
+			http.Error(w, "others are scraping: try again", http.StatusServiceUnavailable)
+			return
+		}
+		more := expositions.Get().(*exposition)
+		defer expositions.Put(more)
+		more.b = more.b[:0]
+		families, err := s.gather(more)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		format := expfmt.NewFormat(expfmt.TypeTextPlain)
+		w.Header().Set("Content-Type", string(format))
+		to := bufio.NewWriterSize(w, pageBuffer)
+		encoder := expfmt.NewEncoder(to, format)
+		for _, f := range families {
+			if err := encoder.Encode(f); err != nil {
+				return // the client has gone
+			}
+		}
+		_, _ = to.Write(more.b)
+		_ = to.Flush()
+	}
 }
 
 // answer serves whether a check finds an error.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
@@ -66,20 +67,36 @@ func New() *Set {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector(func(ch chan<- prometheus.Metric) { send(ch, info, 1, text(version.Version)) }),
-		collector(s.collect),
 	)
 	return s
 }
 
-// collect asks everything that was added.
-func (s *Set) collect(ch chan<- prometheus.Metric) {
+// gather asks everything for its figures: families that the library makes, and others, which it
+// writes to e.
+func (s *Set) gather(e *exposition) ([]*dto.MetricFamily, error) {
 	s.mu.Lock()
-	targets, volumes, rnics := values(s.targets), values(s.volumes), values(s.rnics)
+	targets := values(s.targets)
+	s.mu.Unlock()
+	var snaps []target.Snapshot
+	for _, t := range targets {
+		snaps = append(snaps, t.Snapshot())
+	}
+	now := prometheus.NewRegistry()
+	now.MustRegister(collector(func(ch chan<- prometheus.Metric) { s.collect(ch, snaps) }))
+	fs, err := prometheus.Gatherers{s.registry, now}.Gather()
+	e.controllers(snaps)
+	return fs, err
+}
+
+// collect shows everything but controllers.
+func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
+	s.mu.Lock()
+	volumes, rnics := values(s.volumes), values(s.rnics)
 	rdmas, tcps := values(s.rdma), values(s.tcp)
 	controllers, bench := values(s.controllers), s.bench
 	s.mu.Unlock()
-	for _, t := range targets {
-		collectTarget(ch, t)
+	for i := range snaps {
+		collectTarget(ch, &snaps[i])
 	}
 	for _, v := range volumes {
 		collectVolume(ch, v.name, v.v.Info())

@@ -2,12 +2,15 @@ package metrics
 
 import (
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -24,20 +27,27 @@ func full(t *testing.T) (s *Set, rdma, tcp string) {
 	return p.set, fmt.Sprintf("cntlid=%d", one.CNTLID()), fmt.Sprintf("cntlid=%d", two.CNTLID())
 }
 
-// families gathers everything, with the registry that checks most.
-func families(t *testing.T, s *Set) map[string]*dto.MetricFamily {
+// families gathers everything, as what is served says it.
+func families(t testing.TB, s *Set) map[string]*dto.MetricFamily {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collector(s.collect))
-	fs, err := r.Gather()
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	fs, err := p.TextToMetricFamilies(w.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := map[string]*dto.MetricFamily{}
-	for _, f := range fs {
-		by[f.GetName()] = f
-	}
-	return by
+	return fs
+}
+
+// gatherer is what is served, for the library's checks.
+func gatherer(t testing.TB, s *Set) prometheus.Gatherer {
+	return prometheus.GathererFunc(func() (fs []*dto.MetricFamily, err error) {
+		for _, f := range families(t, s) {
+			fs = append(fs, f)
+		}
+		return fs, nil
+	})
 }
 
 // value gives the only metric of a family with the labels, written "name=value".
@@ -124,7 +134,7 @@ func TestFigures(t *testing.T) {
 // TestLint holds every name against the conventions of Prometheus.
 func TestLint(t *testing.T) {
 	s, _, _ := full(t)
-	problems, err := testutil.GatherAndLint(s.registry)
+	problems, err := testutil.GatherAndLint(gatherer(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +142,18 @@ func TestLint(t *testing.T) {
 		if strings.HasPrefix(p.Metric, "nvmeof_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
+	}
+}
+
+// TestConsistent has the library check what it makes: that nothing is there twice, above all.
+func TestConsistent(t *testing.T) {
+	s, _, _ := full(t)
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(collector(func(ch chan<- prometheus.Metric) {
+		s.collect(ch, []target.Snapshot{s.targets[0].value.Snapshot()})
+	}))
+	if _, err := r.Gather(); err != nil {
+		t.Error(err)
 	}
 }
 

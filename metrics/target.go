@@ -10,7 +10,7 @@ import (
 
 // What a target counts for each transport, connections gone included.
 var (
-	targetIO          = newIOMetrics("target", "the target", true, "transport")
+	targetIO          = newIOMetrics("target", "the target", "transport")
 	targetQueues      = gauge("target_queues", "Queues connected now.", "transport")
 	targetInFlight    = gauge("target_commands_in_flight", "Commands under way now.", "transport")
 	targetANA         = gauge("target_ana_state", "State of an ANA group at a port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "port", "group")
@@ -30,9 +30,9 @@ var (
 	}
 )
 
-// What it counts for each namespace and controller.
+// What it counts for each namespace.
 var (
-	namespaceIO       = newIOMetrics("namespace", "the namespace", true, "subsystem", "nsid")
+	namespaceIO       = newIOMetrics("namespace", "the namespace", "subsystem", "nsid")
 	namespaceInfo     = gauge("namespace_info", "The volume of a namespace, with the value 1.", "subsystem", "nsid", "kind", "path")
 	namespaceSize     = gauge("namespace_size_bytes", "Size of the namespace.", "subsystem", "nsid")
 	namespaceReadOnly = gauge("namespace_read_only", "1 where the namespace is write protected.", "subsystem", "nsid")
@@ -43,16 +43,9 @@ var (
 	namespaceResv     = gauge("namespace_reservation_type", "Type of the reservation that is held, 1 to 6 as NVMe numbers them; 0 for none.", "subsystem", "nsid")
 	namespaceResvRegs = gauge("namespace_registrants", "Hosts that are registered for reservations.", "subsystem", "nsid")
 	namespaceMedia    = counter("namespace_media_errors_total", "Failures of the volume that hosts saw as media errors.", "subsystem", "nsid")
-
-	controllerIO       = newIOMetrics("controller", "the controller", false, "subsystem", "cntlid")
-	controllerInfo     = gauge("controller_info", "The host of a controller, with the value 1.", "subsystem", "cntlid", "transport", "host_nqn", "remote")
-	controllerQueues   = gauge("controller_queues", "Queues of the controller, the admin queue too.", "subsystem", "cntlid")
-	controllerInFlight = gauge("controller_commands_in_flight", "Commands under way now.", "subsystem", "cntlid")
-	controllerSince    = gauge("controller_start_time_seconds", "When the controller was made, since 1970.", "subsystem", "cntlid")
 )
 
-func collectTarget(ch chan<- prometheus.Metric, t *target.Target) {
-	s := t.Snapshot()
+func collectTarget(ch chan<- prometheus.Metric, s *target.Snapshot) {
 	send(ch, targetControllers, s.Controllers)
 	send(ch, targetDraining, flag(s.Draining))
 	for _, a := range s.ANA {
@@ -73,9 +66,6 @@ func collectTarget(ch chan<- prometheus.Metric, t *target.Target) {
 		for j := range sub.Namespaces {
 			collectNamespace(ch, text(sub.NQN), &sub.Namespaces[j])
 		}
-		for j := range sub.Controllers {
-			collectController(ch, text(sub.NQN), &sub.Controllers[j])
-		}
 	}
 }
 
@@ -92,18 +82,4 @@ func collectNamespace(ch chan<- prometheus.Metric, nqn string, ns *target.Namesp
 	send(ch, namespaceDiscards, ns.Discards, nqn, nsid)
 	send(ch, namespaceZeroes, ns.WriteZeroes, nqn, nsid)
 	namespaceIO.collect(ch, &ns.IO, nqn, nsid)
-}
-
-func collectController(ch chan<- prometheus.Metric, nqn string, c *target.ControllerStats) {
-	id := strconv.FormatUint(uint64(c.CNTLID), 10)
-	send(ch, controllerInfo, 1, nqn, id, c.Transport.String(), text(c.HostNQN), c.Remote.Addr().String())
-	send(ch, controllerQueues, len(c.Queues), nqn, id)
-	send(ch, controllerSince, float64(c.Since.UnixMilli())/1e3, nqn, id)
-	inFlight, io := 0, target.IOStats{}
-	for i := range c.Queues {
-		inFlight += c.Queues[i].InFlight
-		io.Add(&c.Queues[i].IO)
-	}
-	send(ch, controllerInFlight, inFlight, nqn, id)
-	controllerIO.collect(ch, &io, nqn, id)
 }

@@ -57,8 +57,8 @@ step "unit tests, invariants checked${race:+, with the race detector}" gotest ${
 if [ -n "$race" ]; then
 	# It allocates itself, and makes long simulations too long.
 	step "what the race detector keeps from being seen" gotest -timeout 10m \
-		-run '^(TestNoAllocation|TestNoAllocations|TestCongestion|TestLossIsSurvivable)$' \
-		./fabric/rdma/roce ./internal/loadgen ./nvme/target
+		-run '^(TestNoAllocation|TestNoAllocations|TestCongestion|TestLossIsSurvivable|TestThousandHosts)$' \
+		./fabric/rdma/roce ./internal/loadgen ./nvme/target ./metrics
 fi
 step "whole programs" gotest -timeout 20m -count 1 ./tests
 step "fuzz targets, ${FUZZTIME:-2s} each" tests/fuzz.sh "${FUZZTIME:-2s}"

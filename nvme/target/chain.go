@@ -51,6 +51,7 @@ func (r *Request) drive() {
 	for !r.chainAborted() && e.chain.next(r) {
 		e.chain.started = true
 		e.chain.turn.Store(turnOpen)
+		r.enter()
 		e.ns.volume.Submit(&e.io)
 		if e.chain.turn.CompareAndSwap(turnOpen, turnLate) {
 			return // chained goes on

@@ -40,6 +40,7 @@ const (
 type ioCounters struct {
 	kind   [opKinds]opCounters
 	errors [8]atomic.Uint64 // by status code type
+	stages stageCounters
 }
 
 type opCounters struct {
@@ -81,6 +82,7 @@ type IOStats struct {
 	// Errors counts responses with an error by status code type: 0 generic, 1 command
 	// specific, 2 media, 3 path, 7 vendor.
 	Errors [8]uint64
+	Stages StageStats // of a sample of the commands
 }
 
 // addTo adds the counters to s.
@@ -98,6 +100,7 @@ func (c *ioCounters) addTo(s *IOStats) {
 	for i := range c.errors {
 		s.Errors[i] += c.errors[i].Load()
 	}
+	c.stages.addTo(&s.Stages)
 }
 
 // Add adds the counters of o to s.
@@ -108,6 +111,7 @@ func (s *IOStats) Add(o *IOStats) {
 	for i, n := range o.Errors {
 		s.Errors[i] += n
 	}
+	s.Stages.add(&o.Stages)
 }
 
 func (s *OpStats) add(o *OpStats) {

@@ -59,8 +59,11 @@ func (q *Queue) Submit(r *Request) {
 	if now-q.seen.Load() > seenGrain {
 		q.seen.Store(now)
 	}
-	q.submitted.Add(1)
+	n := q.submitted.Add(1)
 	r.begin(q, now)
+	if n%sampleEvery == 0 {
+		r.engine.sampled, r.engine.stages = true, [NumStages]int64{}
+	}
 	if r.Cmd.Flags()&^flagsReserved != nvme.FlagsSGL && !r.fusable() {
 		return
 	}

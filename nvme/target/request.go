@@ -30,6 +30,10 @@ type engineState struct {
 	mate      *Request                    // the other half of a fused operation
 	chainDone func(*Request, nvme.Status) // takes the end of a chain; nil: respond
 
+	sampled bool // its stages are measured
+	entered int64
+	stages  [NumStages]int64 // nanoseconds
+
 	hangUp bool // disconnect when the response is sent
 }
 
@@ -57,7 +61,10 @@ func (r *Request) begin(q *Queue, now int64) {
 	e.io.Loan = 0
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
-		e.io.Complete = func(*blockdev.Request) { e.after(r) }
+		e.io.Complete = func(*blockdev.Request) {
+			r.leave(StageVolume)
+			e.after(r)
+		}
 	}
 }
 
@@ -78,6 +85,7 @@ func (r *Request) respond(st nvme.Status) {
 	q.complete(&r.CQE)
 	r.CQE.SetCID(r.Cmd.CID())
 	r.CQE.SetStatus(st)
+	r.enter()
 	q.conn.Respond(r)
 }
 
@@ -103,6 +111,14 @@ func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
 // Respond, on failure too; afterwards the transport may use r for another command.
 func (r *Request) Sent() {
 	e := &r.engine
+	if e.sampled {
+		r.leave(StageSend)
+		r.countStages(&e.q.io.stages)
+		if e.ns != nil {
+			r.countStages(&e.ns.shards[e.q.shard].io.stages)
+		}
+		e.sampled = false
+	}
 	if e.viewed != nil {
 		m := e.viewed
 		e.viewed = nil
@@ -142,6 +158,7 @@ func (r *Request) mapAnySGL() (int, bool) {
 // withMemory goes on with step when r.Data is n bytes of the transport's memory.
 func (r *Request) withMemory(n int, step func(*Request)) {
 	r.engine.length, r.engine.step = n, step
+	r.enter()
 	if r.engine.q.conn.Alloc(r, n) {
 		step(r)
 	}
@@ -156,6 +173,7 @@ func (r *Request) Resume() {
 		return
 	}
 	if e.q.conn.Alloc(r, e.length) {
+		r.leave(StageMemory)
 		e.step(r)
 	}
 }
@@ -171,7 +189,10 @@ func (r *Request) withHostData(n int, then func(*Request)) {
 	r.withMemory(n, (*Request).pull)
 }
 
-func (r *Request) pull() { r.engine.q.conn.Pull(r) }
+func (r *Request) pull() {
+	r.enter()
+	r.engine.q.conn.Pull(r)
+}
 
 // Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not.
 func (r *Request) Pulled(err error) {
@@ -185,6 +206,7 @@ func (r *Request) Pulled(err error) {
 		r.giveUp(nvme.StatusDataTransferError)
 		return
 	}
+	r.leave(StageReceive)
 	r.engine.then(r)
 }
 
@@ -225,5 +247,6 @@ func (r *Request) replyPage() {
 // submit hands e.io to the volume; after goes on when it answered.
 func (r *Request) submit(after func(*Request)) {
 	r.engine.after = after
+	r.enter()
 	r.engine.ns.volume.Submit(&r.engine.io)
 }

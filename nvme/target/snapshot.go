@@ -156,29 +156,34 @@ func (s *Subsystem) snapshot() SubsystemStats {
 			Reservation: resv.kind, Registrants: len(resv.registrants),
 		})
 	}
-	for _, c := range s.t.controllersOf(s) {
-		out.Controllers = append(out.Controllers, c.snapshot())
+	controllers := s.t.controllersOf(s)
+	out.Controllers = make([]ControllerStats, len(controllers))
+	for i, c := range controllers {
+		c.snapshot(&out.Controllers[i])
 	}
 	return out
 }
 
-func (c *Controller) snapshot() ControllerStats {
+func (c *Controller) snapshot(out *ControllerStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := ControllerStats{
+	*out = ControllerStats{
 		CNTLID: c.id, HostNQN: c.hostNQN, Transport: c.attr.Transport, Remote: c.attr.Remote,
 		Since: c.since, KeepAlive: c.kato,
-		Queues: []QueueStats{c.admin.snapshot(0)},
+		Queues: make([]QueueStats, 0, 1+len(c.queues)),
 	}
-	for qid, q := range c.queues {
-		out.Queues = append(out.Queues, q.snapshot(qid))
+	ids := make([]uint16, 0, maxQueues)
+	for qid := range c.queues {
+		ids = append(ids, qid)
 	}
-	slices.SortFunc(out.Queues, func(a, b QueueStats) int { return int(a.QID) - int(b.QID) })
-	return out
+	slices.Sort(ids)
+	out.addQueue(c.admin, 0)
+	for _, qid := range ids {
+		out.addQueue(c.queues[qid], qid)
+	}
 }
 
-func (q *Queue) snapshot(qid uint16) QueueStats {
-	s := QueueStats{QID: qid, Depth: int(q.sq.Load() & sqSizeMask), InFlight: q.inFlight()}
-	q.io.addTo(&s.IO)
-	return s
+func (c *ControllerStats) addQueue(q *Queue, qid uint16) {
+	c.Queues = append(c.Queues, QueueStats{QID: qid, Depth: int(q.sq.Load() & sqSizeMask), InFlight: q.inFlight()})
+	q.io.addTo(&c.Queues[len(c.Queues)-1].IO)
 }
