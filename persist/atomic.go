@@ -188,7 +188,7 @@ func (v *atomicVolume) check(r *blockdev.Request) error {
 		return err
 	}
 	if failed := v.failed.Load(); failed != nil && r.Op != blockdev.OpRead {
-		return v.info.Fail(r.Op, r.Offset, blockdev.ErrMedium, *failed)
+		return v.info.Fail(r.Op, r.Offset, mediumKind(*failed), *failed)
 	}
 	return nil
 }

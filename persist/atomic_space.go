@@ -205,6 +205,7 @@ func (v *atomicVolume) failWaiting() {
 		}
 		r, _ := v.waiting.pop()
 		v.mu.Unlock()
-		v.end(r, v.info.Fail(r.Op, r.Offset, blockdev.ErrMedium, *v.failed.Load()))
+		failed := *v.failed.Load()
+		v.end(r, v.info.Fail(r.Op, r.Offset, mediumKind(failed), failed))
 	}
 }

@@ -18,6 +18,10 @@ var errFault = errors.New("the memory faults: the medium failed, or the file was
 // errFull is the commonest reason on a sparse file.
 var errFull = fmt.Errorf("the memory faults: %w", unix.ENOSPC)
 
+// errFrozen is a write to a page that was clean when the file system became read-only, which
+// happens to one that finds an error in itself.
+var errFrozen = fmt.Errorf("the memory faults: %w", unix.EROFS)
+
 // Touching memory of a mapping may raise SIGBUS. The functions here touch it with faults
 // made into panics, and those into errors.
 
@@ -93,7 +97,11 @@ func (m *mapping) caught(err *error, former bool) {
 		return
 	}
 	var fs unix.Statfs_t
-	if unix.Fstatfs(int(m.file.Fd()), &fs) == nil && fs.Bavail == 0 && fs.Blocks > 0 {
+	switch {
+	case unix.Fstatfs(int(m.file.Fd()), &fs) != nil:
+	case fs.Flags&unix.ST_RDONLY != 0:
+		*err = errFrozen
+	case fs.Bavail == 0 && fs.Blocks > 0:
 		*err = errFull
 	}
 }

@@ -154,6 +154,6 @@ func (d *driver) run(t testing.TB, n int) {
 
 func (d *driver) free() {
 	for _, r := range d.reqs {
-		d.h.transport.Free(r.Data)
+		d.h.Transport.Free(r.Data)
 	}
 }

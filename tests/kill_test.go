@@ -196,7 +196,7 @@ func killUnderModel(t *testing.T, path string) {
 	if !errors.Is(h.Err(), host.ErrLost) || w.lost.Load() == 0 {
 		t.Errorf("%d commands were cut, and the controller ended with %v", w.lost.Load(), h.Err())
 	}
-	if err := h.closeAll(); !errors.Is(err, host.ErrLost) {
+	if err := h.Close(); !errors.Is(err, host.ErrLost) {
 		t.Errorf("closing a lost controller says %v", err)
 	}
 	p = startTargetAt(t, addr, args...)

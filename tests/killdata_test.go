@@ -7,13 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/internal/crash"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/tests/crashload"
 )
 
 // killsEnv is how often TestKillData kills nvmetgt; `make kill` does it 200 times.
@@ -42,35 +40,28 @@ func TestKillData(t *testing.T) {
 		t.Run(fmt.Sprintf("%s/%s/%d", w.io, w.transport, w.block), func(t *testing.T) {
 			noLeaks(t)
 			k := &killing{
-				transport: w.transport, block: w.block, rnd: rand.New(rand.NewPCG(seed, uint64(i))),
+				transport: w.transport, rnd: rand.New(rand.NewPCG(seed, uint64(i))),
 				args: []string{"--volume", filepath.Join(t.TempDir(), "disk.img"), "--size", "16MiB",
 					"--io", w.io, "--block-size", strconv.Itoa(w.block)},
-				ledger: crash.NewLedger(killBlocks),
+				load: crashload.New(killBlocks, w.block),
 			}
 			for range share {
 				k.round(t)
 			}
 			k.check(t, startTarget(t, k.args...)).stop(t)
-			t.Logf("%d kills, %d writes acknowledged, %d cut", share, k.acknowledged.Load(), k.cut.Load())
+			t.Logf("%d kills, %d writes acknowledged, %d cut", share, k.load.Acknowledged.Load(), k.load.Cut.Load())
 		})
 	}
 }
 
-const (
-	killBlocks  = 512
-	killWriters = 4
-)
+const killBlocks = 512
 
 // killing is a volume that outlives its targets.
 type killing struct {
 	transport string
-	block     int
 	args      []string
 	rnd       *rand.Rand
-	ledger    *crash.Ledger
-	seq       atomic.Uint64
-
-	acknowledged, cut atomic.Uint64
+	load      *crashload.Load
 }
 
 // round starts a target, checks what the one before left, and kills it under load.
@@ -81,28 +72,13 @@ func (k *killing) round(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	moment := k.acknowledged.Load() + 1 + k.rnd.Uint64N(300)
-	reached := make(chan struct{})
-	var once sync.Once
-	var writers sync.WaitGroup
-	for i := range killWriters {
-		rnd := rand.New(rand.NewPCG(k.rnd.Uint64(), 0))
-		writers.Go(func() {
-			err := k.write(t, ns, rnd, uint64(i), func() {
-				if k.acknowledged.Load() >= moment {
-					once.Do(func() { close(reached) })
-				}
-			})
-			if !errors.Is(err, host.ErrLost) {
-				t.Errorf("a writer ended with %v", err)
-			}
-			once.Do(func() { close(reached) }) // on a busy machine keep alive may come too late: as good a moment
-		})
+	// On a busy machine keep alive may come too late: as good a moment.
+	for _, err := range k.load.Run(t.Context(), ns, k.rnd, 1+k.rnd.Uint64N(300), p.kill) {
+		if !errors.Is(err, host.ErrLost) {
+			t.Errorf("a writer ended with %v", err)
+		}
 	}
-	<-reached
-	p.kill()
-	writers.Wait()
-	if err := h.closeAll(); !errors.Is(err, host.ErrLost) {
+	if err := h.Close(); !errors.Is(err, host.ErrLost) {
 		t.Errorf("closing a lost controller says %v", err)
 	}
 }
@@ -112,44 +88,7 @@ func (k *killing) dial(t *testing.T, p *targetProgram) *hostSide {
 	return dialHost(t, p.remote(), k.transport, func(c *host.Config) { c.KATO = 5 * time.Second })
 }
 
-// write writes blocks of a writer's own until that fails.
-func (k *killing) write(t *testing.T, ns *host.Namespace, rnd *rand.Rand, writer uint64, acknowledged func()) error {
-	const own = killBlocks / killWriters
-	buf := make([]byte, 16*k.block)
-	for {
-		n := 1 + rnd.Uint64N(uint64(len(buf)/k.block))
-		first := writer*own + rnd.Uint64N(own-n+1)
-		seq := k.seq.Add(1)
-		data := buf[:int(n)*k.block]
-		for i := range n {
-			crash.Stamp(data[int(i)*k.block:][:k.block], first+i, seq)
-			k.ledger.Begin(first+i, seq)
-		}
-		write := ns.WriteAt
-		if rnd.IntN(3) == 0 {
-			write = ns.WriteAtFUA
-		}
-		_, err := write(t.Context(), data, int64(first)*int64(k.block))
-		for i := range n {
-			if err != nil {
-				k.ledger.Failed(first + i)
-			} else {
-				k.ledger.Done(first+i, true)
-			}
-		}
-		if err == nil && rnd.IntN(8) == 0 {
-			err = ns.Flush(t.Context())
-		}
-		if err != nil {
-			k.cut.Add(1)
-			return err
-		}
-		k.acknowledged.Add(1)
-		acknowledged()
-	}
-}
-
-// check reads all blocks, and takes what it finds as what is there.
+// check reads all blocks.
 func (k *killing) check(t *testing.T, p *targetProgram) *targetProgram {
 	t.Helper()
 	h := k.dial(t, p)
@@ -158,19 +97,8 @@ func (k *killing) check(t *testing.T, p *targetProgram) *targetProgram {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := make([]byte, killBlocks*k.block)
-	if _, err := ns.ReadAt(t.Context(), image, 0); err != nil {
-		t.Fatal(err)
-	}
-	floor := k.ledger.Floor()
-	for b := range uint64(killBlocks) {
-		content := image[int(b)*k.block:][:k.block]
-		if err := k.ledger.Check(floor, b, content); err != nil {
-			t.Errorf("after a kill: %v", err)
-		}
-		if seq, err := crash.ReadStamp(content, b); err == nil {
-			k.ledger.Settle(b, seq)
-		}
+	if err := k.load.Check(t.Context(), ns); err != nil {
+		t.Errorf("after a kill: %v", err)
 	}
 	return p
 }

@@ -177,7 +177,7 @@ func (w *workload) wait(h *hostSide) error {
 	w.workers.Wait()
 	for _, s := range w.slots {
 		if s.lent {
-			h.transport.Free(s.buf)
+			h.Transport.Free(s.buf)
 		}
 	}
 	return w.err

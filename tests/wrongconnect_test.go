@@ -70,7 +70,7 @@ func sendConnect(t *testing.T, h *hostSide, change func(*nvme.Command, []byte)) 
 	t.Helper()
 	cfg := h.Config()
 	sink := &connectSink{answer: make(chan nvme.Completion, 1), closed: make(chan struct{})}
-	q, err := h.transport.Dial(t.Context(), host.QueueAttr{
+	q, err := h.Transport.Dial(t.Context(), host.QueueAttr{
 		Remote: cfg.Remote, Local: cfg.Local, CNTLID: nvme.CNTLIDDynamic, Size: nvme.AdminQueueSize, Sink: sink,
 	})
 	if err != nil {
