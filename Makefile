@@ -32,8 +32,8 @@ test: build setup ## everything that is tested here: unit, race detector, whole 
 test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 20 minutes)
 	NVMEOF_LINUX=1 $(GO) test -json ./tests/linux -count=1 -timeout 60m | $(GO) run ./tests/linux/interop $(PAGE)
 
-interop: ## test-linux and bad networks with Linux (40 minutes), and the results into docs/interop.md
-	NVMEOF_LINUX_NETEM=1 $(MAKE) test-linux PAGE='-page docs/interop.md'
+interop: ## test-linux, with figures of lossy networks (30 minutes), and the results into docs/interop.md
+	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux PAGE='-page docs/interop.md'
 
 linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
 	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420
