@@ -27,6 +27,10 @@ var (
 			func(s *target.TransportStats) float64 { return float64(s.RefusedConnects) }},
 		{counter("target_keep_alive_timeouts_total", "Controllers that ended because their host was silent.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.KeepAliveTimeouts) }},
+		{counter("target_authentications_total", "Queues on which a host authenticated itself, and again each time that it did so anew.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.Authentications) }},
+		{counter("target_authentication_failures_total", "Authentications that failed.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.AuthFailures) }},
 	}
 )
 

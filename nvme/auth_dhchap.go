@@ -24,12 +24,13 @@ type AuthChallenge struct {
 	DHV    []byte   // g^x mod p, big-endian; empty with DHNull
 }
 
-// Size is the length of the message in bytes.
-func (c *AuthChallenge) Size() int { return authFixed + len(c.CVAL) + len(c.DHV) }
+// AuthChallengeSize is the length of the message in bytes, with a DH value as long as the group's
+// modulus.
+func AuthChallengeSize(h AuthHash, g DHGroup) int { return authFixed + h.Size() + g.Size() }
 
 // AppendTo appends the message.
 func (c *AuthChallenge) AppendTo(b []byte) []byte {
-	b, m := startAuth(b, AuthChallengeMessage, c.TID, c.Size())
+	b, m := startAuth(b, AuthChallengeMessage, c.TID, authFixed+len(c.CVAL)+len(c.DHV))
 	m[chapOffHL] = byte(len(c.CVAL))
 	m[chapOffValid], m[chapOffDHgID] = byte(c.Hash), byte(c.DH)
 	binary.LittleEndian.PutUint16(m[chapOffDHVLEN:], uint16(len(c.DHV)))

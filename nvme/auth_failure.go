@@ -42,7 +42,8 @@ type AuthFailure struct {
 	Explanation AuthExplanation
 }
 
-const authFailureSize = 8
+// AuthFailureSize is the length of either message in bytes.
+const AuthFailureSize = 8
 
 func (f *AuthFailure) kind() AuthKind {
 	if f.ByHost {
@@ -53,7 +54,7 @@ func (f *AuthFailure) kind() AuthKind {
 
 // AppendTo appends the message.
 func (f *AuthFailure) AppendTo(b []byte) []byte {
-	b, m := startAuth(b, f.kind(), f.TID, authFailureSize)
+	b, m := startAuth(b, f.kind(), f.TID, AuthFailureSize)
 	m[6], m[7] = authReason, byte(f.Explanation)
 	return b
 }
@@ -65,7 +66,7 @@ func (f *AuthFailure) Parse(b []byte) error {
 		return err
 	}
 	f.ByHost = kind == AuthFailure2Message
-	if f.TID, err = parseAuth(b, f.kind(), authFailureSize); err != nil {
+	if f.TID, err = parseAuth(b, f.kind(), AuthFailureSize); err != nil {
 		return err
 	}
 	if b[6] != authReason {

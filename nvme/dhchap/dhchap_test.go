@@ -285,6 +285,9 @@ func TestPrimes(t *testing.T) {
 func TestExchange(t *testing.T) {
 	for _, g := range nvme.DHGroups() {
 		for _, h := range nvme.AuthHashes() {
+			if g > nvme.DHFFDHE3072 && h != nvme.AuthSHA512 {
+				continue // it takes long
+			}
 			a, b := NewExchange(g, h), NewExchange(g, h)
 			if len(a.Public()) != g.Size() || g != nvme.DHNull && bytes.Equal(a.Public(), b.Public()) {
 				t.Fatalf("%v: values of %d and %d bytes", g, len(a.Public()), len(b.Public()))

@@ -20,6 +20,9 @@ type Config struct {
 	// is empty.
 	DiscoveryNQN string
 	Limits       Limits
+	// Authentication says which hosts have to authenticate themselves; nil: nobody has to.
+	// Target.SetAuthentication changes it.
+	Authentication *Authentication
 	// Store keeps what persists through power loss; without one, reservations can't.
 	Store Store
 	// Log takes connects, disconnects and their reasons, at a bounded rate; nil discards
@@ -125,6 +128,11 @@ func (c *Config) Validate() error {
 	if c.DiscoveryNQN != "" {
 		if err := nvme.CheckNQN(c.DiscoveryNQN); err != nil {
 			return configError("DiscoveryNQN: %v", err)
+		}
+	}
+	if c.Authentication != nil {
+		if err := c.Authentication.Validate(); err != nil {
+			return err
 		}
 	}
 	seen := map[string]bool{c.DiscoveryNQN: true}

@@ -48,7 +48,11 @@ func (r *Request) connect() {
 		return
 	}
 	q.timer.Stop()
-	r.CQE.SetDW0(uint32(q.ctrl.id))
+	res := nvme.ConnectResult(q.ctrl.id)
+	if q.auth.Load() != nil {
+		res |= nvme.ConnectATR
+	}
+	r.CQE.SetDW0(uint32(res))
 	r.respond(nvme.StatusSuccess)
 }
 
@@ -75,13 +79,17 @@ func (q *Queue) connect(cmd *nvme.Command, d *nvme.ConnectData, data []byte) *re
 	if no != nil {
 		return no
 	}
+	auth, no := q.t.mustAuthenticate(sub, d.HostNQN)
+	if no != nil {
+		return no
+	}
 	if qid := cmd.ConnectQID(); q.attr.QID >= 0 && q.attr.QID != int(qid) {
 		return refuseCommand(nvme.ConnectOffQID, "queue %d on a connection made for queue %d", qid, q.attr.QID)
 	}
 	if cmd.ConnectQID() == 0 {
-		return q.connectAdmin(cmd, d, sub)
+		return q.connectAdmin(cmd, d, sub, auth)
 	}
-	return q.connectIO(cmd, d, sub)
+	return q.connectIO(cmd, d, sub, auth)
 }
 
 // find finds the subsystem, for a host that may use it.
@@ -120,7 +128,7 @@ func (q *Queue) queueSize(cmd *nvme.Command) (int, *refusal) {
 	return n, nil
 }
 
-func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem) *refusal {
+func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem, auth bool) *refusal {
 	if d.CNTLID != nvme.CNTLIDDynamic {
 		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d asked for, they are allocated dynamically", d.CNTLID)
 	}
@@ -132,20 +140,20 @@ func (q *Queue) connectAdmin(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsys
 	if no != nil {
 		return no
 	}
-	if !q.attach(c, 0, size, cmd) {
-		c.destroy(nil)
-		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
-	}
 	kato := time.Duration(cmd.ConnectKATO()) * time.Millisecond
 	if kato == 0 && sub.discovery {
 		kato = discoveryKATO
 	}
 	c.setKATO(kato)
+	if !q.attach(c, 0, size, cmd, auth) {
+		c.destroy(nil)
+		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
+	}
 	q.t.log.Info("host connected", c.identity("kato", c.keepAlive())...)
 	return nil
 }
 
-func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem) *refusal {
+func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem, auth bool) *refusal {
 	qid := cmd.ConnectQID()
 	c := q.t.controller(d.CNTLID)
 	switch {
@@ -167,20 +175,29 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 	if no := c.reserve(qid, q); no != nil {
 		return no
 	}
-	if !q.attach(c, qid, size, cmd) {
+	if !q.attach(c, qid, size, cmd, auth) {
 		c.drop(qid, q)
 		return refuse(nvme.StatusAbortSQDeleted, "the connection ended")
 	}
 	return nil
 }
 
-// attach makes q a queue of c. It returns false where the connection has ended meanwhile.
-func (q *Queue) attach(c *Controller, qid uint16, size int, cmd *nvme.Command) bool {
+// attach makes q a queue of c, on which the host may have to authenticate itself first. It returns
+// false where the connection has ended meanwhile.
+func (q *Queue) attach(c *Controller, qid uint16, size int, cmd *nvme.Command, auth bool) bool {
 	q.ctrl, q.qid = c, qid
 	sq := uint64(size) | uint64(qid)<<sqQIDShift
 	if cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 {
 		sq |= sqNoFlow
 	}
 	q.sq.Store(sq)
+	if auth {
+		a := q.newAuth(c)
+		ok := q.state.CompareAndSwap(queueConnecting, queueAuthenticating)
+		if !ok {
+			a.timer.Stop()
+		}
+		return ok
+	}
 	return q.state.CompareAndSwap(queueConnecting, queueConnected)
 }

@@ -26,8 +26,16 @@
 // subsystems, controllers and queues; Controller.mu what a controller's commands change. The
 // first is taken before the second, and neither is held while a Conn or a Volume is called.
 //
-// The engine has no goroutine of its own: keep-alive and Connect timers run on the runtime's,
-// and an idle target does nothing.
+// The engine has no goroutine of its own on the path of an I/O: keep-alive and Connect timers run
+// on the runtime's, and an idle target does nothing. The mathematics of authentication runs in
+// goroutines that live as long as it takes.
+//
+// # Authentication
+//
+// Where Authentication demands it, a queue that was connected executes nothing but Authentication
+// Send and Receive until the host has shown that it knows its secret. The protocol is a type of its
+// own, transaction, which knows messages only; queueAuth adds the queue, the time and the places
+// where it is computed.
 //
 // # Time
 //

@@ -37,6 +37,8 @@ var (
 	ErrNoShutdown = errors.New("gone without a shutdown of the controller")
 	// ErrNotAllowed: the host may not use the subsystem any more.
 	ErrNotAllowed = errors.New("host is no longer allowed")
+	// ErrAuthentication: the host failed to authenticate itself.
+	ErrAuthentication = errors.New("authentication failed")
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
 )

@@ -31,6 +31,10 @@ func (r *Request) fabrics() {
 	switch fc := r.Cmd.FCType(); {
 	case fc == nvme.FCConnect:
 		r.fail(nvme.StatusCommandSequence, offFCType)
+	case fc == nvme.FCAuthSend && q.hasAuth():
+		r.authSend()
+	case fc == nvme.FCAuthReceive && q.hasAuth():
+		r.authReceive()
 	case fc == nvme.FCDisconnect:
 		r.disconnect()
 	case fc == nvme.FCPropertyGet && q.qid == 0:

@@ -17,7 +17,8 @@ type Queue struct {
 	attr ConnAttr
 
 	state atomic.Uint32 // queueNew …
-	timer *time.Timer   // until Connect
+	auth  atomic.Pointer[queueAuth]
+	timer *time.Timer // until Connect
 
 	// Set by Connect before the state becomes queueConnected.
 	ctrl *Controller
@@ -41,8 +42,9 @@ type Queue struct {
 
 // States of a queue.
 const (
-	queueNew        uint32 = iota // waits for Connect
-	queueConnecting               // Connect is being executed
+	queueNew            uint32 = iota // waits for Connect
+	queueConnecting                   // Connect is being executed
+	queueAuthenticating               // connected, and the host has to authenticate itself first
 	queueConnected
 	queueFused    // connected, and holds the first command of a fused operation
 	queueDraining // connected, and begins no command any more: they are kept in stopped
@@ -72,6 +74,11 @@ func (q *Queue) Submit(r *Request) {
 	case queueFused:
 		if r.Cmd.Fuse() != nvme.FuseSecond {
 			q.dropFused(nvme.StatusAbortMissingFused)
+		}
+	case queueAuthenticating:
+		if !r.authenticates() {
+			r.fail(nvme.StatusAuthenticationRequired, noLoc)
+			return
 		}
 	case queueDraining:
 		q.keep(r)
@@ -116,7 +123,7 @@ func (r *Request) fusable() bool {
 
 func (q *Queue) connected() bool {
 	s := q.state.Load()
-	return s == queueConnected || s == queueFused || s == queueDraining
+	return s == queueConnected || s == queueFused || s == queueDraining || s == queueAuthenticating
 }
 
 // Queue.sq.
@@ -152,8 +159,11 @@ func (q *Queue) Closing(err error) {
 		return
 	}
 	q.timer.Stop()
+	if a := q.auth.Load(); a != nil {
+		a.timer.Stop()
+	}
 	switch old {
-	case queueConnected:
+	case queueConnected, queueAuthenticating:
 	case queueFused:
 		q.fused.respond(nvme.StatusAbortSQDeleted)
 	case queueDraining:
@@ -195,5 +205,5 @@ func (q *Queue) inFlight() int {
 func orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved) ||
-		errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrDraining)
+		errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrDraining) || errors.Is(err, ErrAuthentication)
 }

@@ -34,7 +34,8 @@ type engineState struct {
 	entered int64
 	stages  [NumStages]int64 // nanoseconds
 
-	hangUp bool // disconnect when the response is sent
+	hangUp    bool // disconnect when the response is sent
+	hangUpErr error
 }
 
 // Places in a command that errors name: the byte of the field's first bit, and above locBit the
@@ -129,8 +130,9 @@ func (r *Request) Sent() {
 		e.ns = nil
 	}
 	if e.hangUp {
-		e.hangUp = false
-		e.q.disconnect(nil)
+		err := e.hangUpErr
+		e.hangUp, e.hangUpErr = false, nil
+		e.q.disconnect(err)
 	}
 }
 

@@ -38,6 +38,8 @@ type TransportStats struct {
 	Failures          uint64 // of them, those that were lost rather than closed
 	RefusedConnects   uint64 // Connect commands that failed
 	KeepAliveTimeouts uint64 // controllers that ended because their host was silent
+	Authentications   uint64 // of hosts, on one queue each, that succeeded
+	AuthFailures      uint64 // and that failed
 	IO                IOStats
 }
 
@@ -75,6 +77,7 @@ type ControllerStats struct {
 	Since     time.Time
 	KeepAlive time.Duration // timeout; 0 for none
 	Queues    []QueueStats  // by QID, the admin queue first
+	Auth      *AuthStats    // of the admin queue; nil: the host was not authenticated
 }
 
 // QueueStats count one queue.
@@ -126,6 +129,7 @@ func (t *Target) transportStats() []TransportStats {
 			Transport: tt,
 			Connects:  n.connects, Disconnects: n.disconnects, Failures: n.failures,
 			RefusedConnects: n.refusedConnects, KeepAliveTimeouts: n.keepAliveTimeouts,
+			Authentications: n.authentications, AuthFailures: n.authFailures,
 			IO: n.retired,
 		}
 	}
@@ -171,6 +175,9 @@ func (c *Controller) snapshot(out *ControllerStats) {
 		CNTLID: c.id, HostNQN: c.hostNQN, Transport: c.attr.Transport, Remote: c.attr.Remote,
 		Since: c.since, KeepAlive: c.kato,
 		Queues: make([]QueueStats, 0, 1+len(c.queues)),
+	}
+	if a := c.admin.auth.Load(); a != nil {
+		out.Auth = a.last.Load()
 	}
 	ids := make([]uint16, 0, maxQueues)
 	for qid := range c.queues {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
@@ -20,6 +21,9 @@ type Target struct {
 	log    *slog.Logger
 	epoch  time.Time // of now
 	store  Store     // nil: nothing persists
+
+	auth      atomic.Pointer[Authentication] // nil: nobody has to
+	computing chan struct{}                  // holds an element for each authentication that is being computed
 
 	buffers bufferList
 
@@ -45,6 +49,7 @@ type transportTotals struct {
 	connects, disconnects, failures uint64
 	refusedConnects                 uint64
 	keepAliveTimeouts               uint64
+	authentications, authFailures   uint64
 	retired                         IOStats
 }
 
@@ -58,6 +63,7 @@ func New(c Config) (*Target, error) {
 		log:         limitlog.New(c.Log),
 		epoch:       time.Now(),
 		store:       c.Store,
+		computing:   make(chan struct{}, computingPlaces()),
 		idle:        make(chan struct{}),
 		subsystems:  map[string]*Subsystem{},
 		queues:      map[*Queue]struct{}{},
@@ -65,6 +71,9 @@ func New(c Config) (*Target, error) {
 		// A host that outlives a restart of the target remembers the old controllers.
 		lastCNTLID: uint16(rand.IntN(int(nvme.CNTLIDMax))),
 		transports: map[nvme.TransportType]*transportTotals{},
+	}
+	if err := t.SetAuthentication(c.Authentication); err != nil {
+		return nil, err
 	}
 	t.discovery = discoverySubsystem(t, c.DiscoveryNQN)
 	for i := range c.Ports {

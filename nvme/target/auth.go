@@ -1,0 +1,102 @@
+package target
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
+)
+
+// Authentication says which hosts have to authenticate themselves (DH-HMAC-CHAP), and how. It is
+// asked for on every queue of an NVM subsystem; discovery controllers are open to all.
+type Authentication struct {
+	// Hosts are the secrets of hosts, by NQN. A host that isn't among them can't connect to any
+	// NVM subsystem, unless Optional is set.
+	Hosts    map[string]HostSecrets
+	Optional bool
+	// Hashes and DHGroups may be used, the preferred first. Nil: all; the strongest hash function
+	// first, and ffdhe3072, the larger groups, ffdhe2048 and no group last.
+	Hashes   []nvme.AuthHash
+	DHGroups []nvme.DHGroup
+}
+
+// HostSecrets are the secrets of one host.
+type HostSecrets struct {
+	Host *dhchap.Secret // which the host has to prove that it has
+	// Controller is what our controllers prove to the host, where it asks them to; nil: they
+	// can't, and such a host gives up.
+	Controller *dhchap.Secret
+}
+
+// Validate says what is wrong with a.
+func (a *Authentication) Validate() error {
+	for nqn, s := range a.Hosts {
+		if err := nvme.CheckNQN(nqn); err != nil {
+			return configError("authentication: host: %v", err)
+		}
+		if s.Host == nil {
+			return configError("authentication: host %s has no secret", nqn)
+		}
+		if s.Host.Equal(s.Controller) {
+			return configError("authentication: host %s: its secret and that of the controllers are the same: who has one could pass as the other", nqn)
+		}
+	}
+	for _, h := range a.Hashes {
+		if h.Size() == 0 {
+			return configError("authentication: %v isn't known", h)
+		}
+	}
+	for _, g := range a.DHGroups {
+		if !g.Known() {
+			return configError("authentication: %v isn't known", g)
+		}
+	}
+	return nil
+}
+
+// preferredGroups is the order without a choice of the user's: ffdhe3072 is what every controller
+// has to have, and enough; larger ones cost both sides much time for each queue.
+func preferredGroups() []nvme.DHGroup {
+	return []nvme.DHGroup{nvme.DHFFDHE3072, nvme.DHFFDHE4096, nvme.DHFFDHE6144, nvme.DHFFDHE8192, nvme.DHFFDHE2048, nvme.DHNull}
+}
+
+// SetAuthentication replaces the authentication of the configuration; nil: nobody has to. Hosts
+// that are connected stay so: what is new counts for queues that connect, and where a host
+// authenticates anew.
+func (t *Target) SetAuthentication(a *Authentication) error {
+	if a == nil {
+		t.auth.Store(nil)
+		return nil
+	}
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	own := Authentication{
+		Hosts: maps.Clone(a.Hosts), Optional: a.Optional,
+		Hashes: slices.Clone(a.Hashes), DHGroups: slices.Clone(a.DHGroups),
+	}
+	if own.Hashes == nil {
+		own.Hashes = nvme.AuthHashes()
+	}
+	if own.DHGroups == nil {
+		own.DHGroups = preferredGroups()
+	}
+	t.auth.Store(&own)
+	return nil
+}
+
+// mustAuthenticate says whether a host has to authenticate itself to use a subsystem, or that it
+// can't use it.
+func (t *Target) mustAuthenticate(sub *Subsystem, host string) (bool, *refusal) {
+	a := t.auth.Load()
+	if a == nil || sub.discovery {
+		return false, nil
+	}
+	if _, ok := a.Hosts[host]; ok || a.Optional {
+		return ok, nil
+	}
+	no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host has to authenticate itself, and has no secret here")
+	no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
+	return false, no
+}

@@ -1,0 +1,228 @@
+package target
+
+import (
+	"cmp"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// queueAuth is the authentication of one queue: made by a Connect that demands it, or by the first
+// command of a host that wants it.
+type queueAuth struct {
+	busy  atomic.Bool // a command is at work on tx
+	tx    transaction
+	timer *time.Timer // until the next command of a transaction
+	last  atomic.Pointer[AuthStats]
+}
+
+// AuthStats is how a queue was authenticated last.
+type AuthStats struct {
+	Hash          nvme.AuthHash
+	DHGroup       nvme.DHGroup
+	Bidirectional bool // the controller proved itself, too
+	Since         time.Time
+}
+
+// authDefaultTimeout bounds each step where the controller has no keep alive timeout; otherwise
+// that does.
+const authDefaultTimeout = 2 * time.Minute
+
+func (c *Controller) authTimeout() time.Duration {
+	return cmp.Or(c.keepAlive(), authDefaultTimeout)
+}
+
+// newAuth prepares q, which belongs to c, for authentication.
+func (q *Queue) newAuth(c *Controller) *queueAuth {
+	a := &queueAuth{tx: transaction{host: c.hostNQN, sub: c.sub.nqn}}
+	a.timer = time.AfterFunc(c.authTimeout(), q.authTimeout)
+	q.auth.Store(a)
+	return a
+}
+
+// hasAuth says whether q has the commands of authentication: not where nobody has to.
+func (q *Queue) hasAuth() bool { return q.auth.Load() != nil || q.t.auth.Load() != nil }
+
+// authTimeout runs when a host has taken too long.
+func (q *Queue) authTimeout() {
+	if q.state.Load() == queueDown {
+		return
+	}
+	q.noteAuth(false)
+	q.t.log.Warn("authentication failed: the host doesn't go on", q.identity("timeout", q.ctrl.authTimeout())...)
+	q.disconnect(ErrAuthentication)
+}
+
+// authenticates says whether a command is one of those that may precede authentication.
+func (r *Request) authenticates() bool {
+	t := r.Cmd.FCType()
+	return r.Cmd.Opcode() == nvme.OpFabrics && (t == nvme.FCAuthSend || t == nvme.FCAuthReceive)
+}
+
+// authLength checks the fields of Authentication Send and Receive and the data pointer, and gives
+// the length; where it responds with an error it returns 0.
+func (r *Request) authLength(most int) int {
+	switch n := r.Cmd.AuthLength(); {
+	case r.Cmd[nvme.AuthOffSECP] != nvme.AuthSECP:
+		r.fail(nvme.StatusInvalidField, nvme.AuthOffSECP)
+	case r.Cmd[nvme.AuthOffSPSP0] != nvme.AuthSPSP0:
+		r.fail(nvme.StatusInvalidField, nvme.AuthOffSPSP0)
+	case r.Cmd[nvme.AuthOffSPSP1] != nvme.AuthSPSP1:
+		r.fail(nvme.StatusInvalidField, nvme.AuthOffSPSP1)
+	case n == 0 || uint64(n) > uint64(most):
+		r.fail(nvme.StatusInvalidField, nvme.AuthOffLength)
+	case r.mapSGL(int(n)):
+		return int(n)
+	}
+	return 0
+}
+
+// authSend executes Authentication Send: a message of the host. It succeeds whatever the message
+// is worth; the answer is for Authentication Receive.
+func (r *Request) authSend() {
+	if n := r.authLength(nvme.MaxAuthMessage); n > 0 {
+		r.withHostData(n, (*Request).authMessage)
+	}
+}
+
+func (r *Request) authMessage() {
+	b := make([]byte, r.Cmd.AuthLength())
+	r.hostData(b, 0)
+	if a := r.takeAuth(); a != nil {
+		r.withAuth(a, func() {
+			a.tx.receive(b, r.engine.q.t.auth.Load())
+		}, func() {
+			r.respond(nvme.StatusSuccess)
+		})
+	}
+}
+
+// authReceive executes Authentication Receive: our message, and zeroes after it.
+func (r *Request) authReceive() {
+	n := r.authLength(r.engine.q.attr.MaxTransfer)
+	if n == 0 {
+		return
+	}
+	a := r.takeAuth()
+	if a == nil {
+		return
+	}
+	if n < a.tx.size() {
+		a.busy.Store(false)
+		r.fail(nvme.StatusInvalidField, nvme.AuthOffLength)
+		return
+	}
+	r.withAuth(a, func() {
+		r.engine.page = a.tx.next()
+	}, func() {
+		r.withMemory(n, (*Request).authAnswer)
+	})
+}
+
+func (r *Request) authAnswer() {
+	page := r.engine.page
+	r.engine.page = nil
+	for i := range r.Data {
+		n := copy(r.Data[i].Bytes, page)
+		clear(r.Data[i].Bytes[n:])
+		page = page[n:]
+	}
+	r.SendData = true
+	r.respond(nvme.StatusSuccess)
+}
+
+// takeAuth makes r the only command that is at work on the authentication of its queue. A host
+// that doesn't wait for the answer to one before it sends the next gets a sequence error, and the
+// result is nil.
+func (r *Request) takeAuth() *queueAuth {
+	q := r.engine.q
+	a := q.auth.Load()
+	if a == nil {
+		a = q.newAuth(q.ctrl)
+	}
+	if !a.busy.CompareAndSwap(false, true) {
+		r.respond(nvme.StatusCommandSequence)
+		return nil
+	}
+	return a
+}
+
+// withAuth has work do something with the transaction, for which r took a, notes what came of it,
+// lets go of a and goes on with then.
+//
+// The work may take powers modulo a large prime, which must not keep other connections waiting:
+// it is done in a goroutine of its own, not many at a time. Nobody's time runs out meanwhile.
+func (r *Request) withAuth(a *queueAuth, work, then func()) {
+	q := r.engine.q
+	a.timer.Stop()
+	go func() {
+		q.t.computing <- struct{}{}
+		before := a.tx.step
+		work()
+		<-q.t.computing
+		q.seen.Store(q.t.now())
+		r.authStepped(a, before)
+		a.busy.Store(false)
+		then()
+	}()
+}
+
+// computingPlaces is how many authentications of all hosts are computed at once: one less than
+// there are processors, for the others' sake.
+func computingPlaces() int { return max(1, runtime.GOMAXPROCS(0)-1) }
+
+// authStepped draws the consequences of a step, which began at before.
+func (r *Request) authStepped(a *queueAuth, before authStep) {
+	q := r.engine.q
+	x := &a.tx
+	switch {
+	case x.failure != nil:
+		// Until the connection is gone, nothing is executed any more, after a failure of a host
+		// that had been authenticated too.
+		q.state.CompareAndSwap(queueConnected, queueAuthenticating)
+		if before < authFailure1 {
+			q.authFailed(x.failure)
+		}
+		if x.step == authOver {
+			a.timer.Stop()
+			r.engine.hangUp, r.engine.hangUpErr = true, ErrAuthentication
+			return
+		}
+	case x.step == authNegotiate && before != authNegotiate:
+		a.timer.Stop()
+		q.authenticated(a)
+		return
+	}
+	a.timer.Reset(q.ctrl.authTimeout())
+}
+
+func (q *Queue) authFailed(why error) {
+	q.noteAuth(false)
+	q.t.log.Warn("authentication failed", q.identity("reason", why)...)
+}
+
+func (q *Queue) authenticated(a *queueAuth) {
+	x := &a.tx
+	first := q.state.CompareAndSwap(queueAuthenticating, queueConnected)
+	s := &AuthStats{Hash: x.math.Hash, DHGroup: x.group, Bidirectional: x.r2 != nil, Since: time.Now()}
+	a.last.Store(s)
+	q.noteAuth(true)
+	log := q.t.log.Debug
+	if q.qid == 0 {
+		log = q.t.log.Info
+	}
+	log("host authenticated", q.identity("hash", s.Hash, "dhgroup", s.DHGroup, "bidirectional", s.Bidirectional, "again", !first)...)
+}
+
+// noteAuth counts a transaction.
+func (q *Queue) noteAuth(ok bool) {
+	q.t.mu.Lock()
+	defer q.t.mu.Unlock()
+	if n := q.t.totals(q.attr.Transport); ok {
+		n.authentications++
+	} else {
+		n.authFailures++
+	}
+}
