@@ -58,6 +58,7 @@ var (
 	matcher    = regexp.MustCompile(`(\w+)=~?"`)
 	grouping   = regexp.MustCompile(`by \(([^)]*)\)`)
 	variable   = regexp.MustCompile(`\$(\w+)`)
+	joined     = regexp.MustCompile(`group_left \(([^)]*)\)`)
 	legend     = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
@@ -111,11 +112,13 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// checkNames checks the metrics of an expression and the labels that it uses of them. It
-// returns how many there are.
+// checkNames checks the metrics of an expression and the labels that it uses of them: each must
+// have those that it is selected or grouped by, and one of them those that another takes over. It returns how many
+// metrics there are.
 func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
 	t.Helper()
 	names := metricName.FindAllString(expr, -1)
+	var any []string
 	for _, name := range names {
 		f := family(fs, name)
 		if f == nil {
@@ -123,23 +126,45 @@ func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string
 			continue
 		}
 		has := append(labelsOf(f), "instance")
-		for _, l := range labelsUsed(expr) {
+		any = append(any, has...)
+		for _, l := range grouped(expr) {
 			if !slices.Contains(has, l) {
 				t.Errorf("%s: %s has no label %s", what, name, l)
 			}
 		}
 	}
+	for _, l := range labelsUsed(expr) {
+		if !slices.Contains(any, l) {
+			t.Errorf("%s: no metric of it has a label %s", what, l)
+		}
+	}
 	return len(names)
 }
 
-// labelsUsed are those that an expression matches or groups by.
-func labelsUsed(expr string) (ls []string) {
+// labelsUsed are those that an expression matches, groups by, or takes over from another metric.
+func labelsUsed(expr string) []string {
+	ls := append(listed(grouping, expr), listed(joined, expr)...)
 	for _, m := range matcher.FindAllStringSubmatch(expr, -1) {
 		ls = append(ls, m[1])
 	}
-	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {
+	return ls
+}
+
+// grouped are the labels that an expression groups by, where it groups once.
+func grouped(expr string) []string {
+	if strings.Contains(expr, " on (") {
+		return nil
+	}
+	return listed(grouping, expr)
+}
+
+// listed are the names in the lists that re finds.
+func listed(re *regexp.Regexp, expr string) (ls []string) {
+	for _, m := range re.FindAllStringSubmatch(expr, -1) {
 		for l := range strings.SplitSeq(m[1], ",") {
-			ls = append(ls, strings.TrimSpace(l))
+			if l = strings.TrimSpace(l); l != "" {
+				ls = append(ls, l)
+			}
 		}
 	}
 	return ls

@@ -63,7 +63,7 @@ func (q *Queue) Submit(r *Request) {
 	}
 	n := q.submitted.Add(1)
 	r.begin(q, now)
-	if n%sampleEvery == 0 {
+	if sampled(n) {
 		r.engine.sampled, r.engine.stages = true, [NumStages]int64{}
 	}
 	if r.Cmd.Flags()&^flagsReserved != nvme.FlagsSGL && !r.fusable() {

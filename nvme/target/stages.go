@@ -16,9 +16,13 @@ const (
 
 func (s Stage) String() string { return [...]string{"memory", "receive", "volume", "send"}[s] }
 
-// sampleEvery is which share of the commands has its stages measured, one in so many of a queue: to read the clock
-// costs a fast volume as much as everything else.
-const sampleEvery = 64
+// sampled says whether a queue's n-th command has its stages measured. It is one in 64: to read
+// the clock costs a fast volume as much as everything else. Which ones looks random, lest a host
+// that alternates has only its reads measured.
+func sampled(n uint64) bool { return n*goldenRatio>>58 == 0 }
+
+// goldenRatio spreads numbers that follow one another (Knuth's multiplicative hashing).
+const goldenRatio = 0x9e3779b97f4a7c15
 
 // stageCounters say where the time of sampled commands went.
 type stageCounters struct {

@@ -15,7 +15,7 @@ func TestStages(t *testing.T) {
 		v := newTestVolume(1<<20, 512)
 		tg := newTarget(t, v)
 		s := connect(t, tg, testNQN)
-		for range sampleEvery - 2 { // Connect was the first
+		for n := uint64(2); !sampled(n); n++ { // Connect was the first
 			s.io.must(readCommand(0), make([]byte, 4096))
 		}
 		v.setHold(true)
@@ -53,12 +53,27 @@ func TestStagesOfWrites(t *testing.T) {
 		tg := newTarget(t, newTestVolume(1<<20, 512))
 		s := connect(t, tg, testNQN)
 		s.io.pullLate, s.io.allocFails = true, 1
-		for range sampleEvery {
+		for n := uint64(2); n < 1000; n++ {
 			s.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, 1, 0, 8, 0) }), make([]byte, 4096))
 		}
-		if got := tg.Snapshot().Subsystems[0].Namespaces[0].IO.Stages.Sampled; got != 1 {
-			t.Errorf("%d commands of %d were sampled", got, sampleEvery)
+		if got := tg.Snapshot().Subsystems[0].Namespaces[0].IO.Stages.Sampled; got < 10 || got > 20 {
+			t.Errorf("%d commands of 1000 were sampled", got)
 		}
 		s.close()
 	})
+}
+
+// Of commands that alternate, both kinds are sampled alike.
+func TestSampled(t *testing.T) {
+	var of [2]int
+	for n := range uint64(64_000) {
+		if sampled(n) {
+			of[n%2]++
+		}
+	}
+	for _, k := range of {
+		if k < 450 || k > 550 {
+			t.Errorf("sampled: %v of 64000, want 500 even and odd ones", of)
+		}
+	}
 }
