@@ -30,6 +30,8 @@ var socketRows = []row[*udp.Counters]{
 		func(c *udp.Counters) float64 { return float64(c.RxBytes.Load()) }},
 	{counter("udp_receive_calls_total", "System calls that received datagrams.", "device"),
 		func(c *udp.Counters) float64 { return float64(c.RxSyscalls.Load()) }},
+	{counter("udp_empty_receive_calls_total", "System calls that looked for datagrams and found none.", "device"),
+		func(c *udp.Counters) float64 { return float64(c.RxEmpty.Load()) }},
 	{counter("udp_receive_overruns_total", "Datagrams lost because the socket's receive buffer was full.", "device"),
 		func(c *udp.Counters) float64 { return float64(c.RxKernelDrops.Load()) }},
 	{counter("udp_receive_truncated_total", "Receives cut short, and so discarded.", "device"),

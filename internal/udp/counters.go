@@ -10,6 +10,7 @@ type Counters struct {
 	RxDatagrams   atomic.Uint64 // after splitting what was coalesced
 	RxBytes       atomic.Uint64 // UDP payload
 	RxSyscalls    atomic.Uint64 // receive calls that brought something
+	RxEmpty       atomic.Uint64 // calls that found nothing, of those that didn't wait
 	RxCoalesced   atomic.Uint64 // receives that held more than one datagram
 	RxTruncated   atomic.Uint64 // receives cut short, and so discarded
 	RxKernelDrops atomic.Uint64 // datagrams lost to a full receive buffer (SO_RXQ_OVFL)

@@ -91,6 +91,7 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 				return n, nil
 			}
 		case errno == unix.EAGAIN && flags&unix.MSG_DONTWAIT != 0:
+			c.counters.RxEmpty.Add(1)
 			return 0, nil
 		case !transient(errno):
 			return 0, &OpError{Op: "recv", Addr: c.local, Err: errno}

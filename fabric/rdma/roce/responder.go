@@ -272,6 +272,7 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 			return
 		}
 		copy(b, p.Payload)
+		q.d.rx.placed += n
 		t.va += uint64(n)
 		t.left -= n
 	}

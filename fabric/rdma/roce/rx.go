@@ -19,6 +19,10 @@ type rxState struct {
 	src  netip.AddrPort
 	dst  netip.Addr
 	flow wire.Flow
+
+	// Until they are counted. The device's lock guards them.
+	unchecked int // packets without ICRC
+	placed    int // bytes
 }
 
 const congestionExperienced = 3
@@ -41,6 +45,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 	}
 	marked := r.ECN() == congestionExperienced
 	unchecked := d.sendsNoICRC(src)
+	packets, bytes := 0, 0
 	for rest, index := r.Buf, r.Index; len(rest) > 0; {
 		batch := rest
 		var good uint64
@@ -57,12 +62,19 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 			b := batch[:min(size, len(batch))]
 			batch = batch[len(b):]
 			if good&(1<<i) != 0 && (!unchecked || d.permits(b, uint16(index+i))) {
+				packets++
+				bytes += len(b)
 				d.take(b, src, marked, now)
 			}
 		}
+		d.counters.add(PlacedBytes, x.placed)
+		d.counters.add(NoICRC, x.unchecked)
+		x.placed, x.unchecked = 0, 0
 		d.mu.Unlock()
 		index += n
 	}
+	d.counters.add(ReceivedPackets, packets)
+	d.counters.add(ReceivedBytes, bytes)
 }
 
 // verify checks the ICRC. index is the place among the datagrams received in one piece, which
@@ -76,8 +88,6 @@ func (d *Device) verify(b []byte, index uint16) bool {
 	if verdict == wire.Recovered {
 		d.counters.inc(RecoveredICRC)
 	}
-	d.counters.inc(ReceivedPackets)
-	d.counters.add(ReceivedBytes, len(b))
 	return true
 }
 
@@ -96,9 +106,7 @@ func (d *Device) permits(b []byte, index uint16) bool {
 	if q := d.qps.lookup(wire.DestQPOf(b)); q == nil || !q.noICRC {
 		return d.verify(b, index)
 	}
-	d.counters.inc(NoICRC)
-	d.counters.inc(ReceivedPackets)
-	d.counters.add(ReceivedBytes, len(b))
+	d.rx.unchecked++
 	return true
 }
 

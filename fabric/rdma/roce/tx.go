@@ -40,6 +40,7 @@ type txBatch struct {
 	pieces  [][]byte // payloads that are not in the arena
 	packets []txPacket
 	bytes   int
+	staged  int    // bytes of data in the arena
 	gen     uint64 // counts batches
 	waiting []*qp  // for a window, behind those that found no room in it at all
 
@@ -83,7 +84,7 @@ func (t *txBatch) reset() {
 	clear(t.pieces)
 	clear(t.parts)
 	clear(t.trains)
-	t.arena, t.pieces, t.packets, t.bytes = t.arena[:0], t.pieces[:0], t.packets[:0], 0
+	t.arena, t.pieces, t.packets, t.bytes, t.staged = t.arena[:0], t.pieces[:0], t.packets[:0], 0, 0
 	t.parts, t.trains, t.firstOf = t.parts[:0], t.trains[:0], t.firstOf[:0]
 }
 
@@ -107,6 +108,7 @@ func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, 
 		for _, b := range t.gathered {
 			t.arena = append(t.arena, b...)
 		}
+		t.staged += n
 	} else {
 		t.pieces = append(t.pieces, t.gathered...)
 	}
@@ -225,6 +227,7 @@ func (d *Device) build(now time.Duration) bool {
 	d.ready, d.spare = line, d.ready[:0]
 	d.counters.add(SentPackets, len(t.packets))
 	d.counters.add(SentBytes, t.bytes)
+	d.counters.add(StagedBytes, t.staged)
 	return len(t.packets) > 0
 }
 

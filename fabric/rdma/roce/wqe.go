@@ -139,6 +139,7 @@ func totalLength(sges []verbs.SGE) int {
 // scatter copies b to offset off of the memory that sges name; false where a key or a range
 // is wrong. The device's lock is held.
 func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
+	d.rx.placed += len(b)
 	for i := range sges {
 		e := &sges[i]
 		if off >= int(e.Length) {
