@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// growthDepth is how much is outstanding in all, however many connections share it.
+const growthDepth = 64
+
+// growth compares numbers of connections and of queues.
+func growth(p *plan) error {
+	t, err := p.startTarget("--volume", "mem:64MiB", "--max-connections", "1024", "--max-host-connections", "1024")
+	if err != nil {
+		return err
+	}
+	defer t.stop()
+	out := newTable("4 KiB random reads, 64 outstanding in all", "path", "connections", "IOPS", "CPU µs, host + target", "IOPS to the first")
+	for _, transport := range []string{"rdma", "tcp"} {
+		var hosts, queues []*variant
+		for _, n := range []int{1, 4, 16, 64} {
+			hosts = append(hosts, grown(t, transport, fmt.Sprintf("%d of 1 queue", n), n, n, 1))
+		}
+		for _, n := range []int{1, 2, 4, 8} {
+			queues = append(queues, grown(t, transport, fmt.Sprintf("1 of %d queues", n), n, 1, n))
+		}
+		for _, all := range [][]*variant{hosts, queues} {
+			if err := p.inTurns(all); err != nil {
+				return err
+			}
+			appendCompared(out, transport, all)
+		}
+	}
+	out.Render()
+	return nil
+}
+
+// grown is a load of n jobs over some controllers of some queues.
+func grown(t *program, transport, name string, n, controllers, queues int) *variant {
+	return &variant{name: name, transport: transport, target: t, args: []string{
+		"--rw", "randread", "--bs", "4k", "--iodepth", strconv.Itoa(growthDepth / n), "--numjobs", strconv.Itoa(n),
+		"--controllers", strconv.Itoa(controllers), "-i", strconv.Itoa(queues)}}
+}
+
+// sizes compares sparse files.
+func sizes(p *plan) error {
+	out := newTable("4 KiB random reads of a sparse file at depth 32 over RDMA", "path", "size", "IOPS", "CPU µs, host + target", "IOPS to the first")
+	for _, mode := range []string{"uring"} {
+		var all []*variant
+		for _, size := range []string{"1GiB", "32GiB", "1TiB"} {
+			file := filepath.Join(p.dir, mode+"-"+size)
+			t, err := p.startTarget("--volume", file, "--size", size, "--io", mode)
+			if err != nil {
+				return err
+			}
+			defer func() {
+				t.stop()
+				_ = os.Remove(file)
+			}()
+			all = append(all, &variant{name: size, transport: "rdma", target: t, args: []string{
+				"--rw", "randread", "--bs", "4k", "--iodepth", "32", "-i", "1"}})
+		}
+		if err := p.inTurns(all); err != nil {
+			return err
+		}
+		appendCompared(out, mode, all)
+	}
+	out.Render()
+	return nil
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// loads are what an I/O is measured with.
+var loads = []string{
+	"randread 4k 1", "randread 4k 32", "randread 4k 128", "randwrite 4k 32", "read 128k 32", "write 128k 32",
+}
+
+// loadArgs are the flags of a load: pattern, size and depth.
+func loadArgs(load string) []string {
+	f := strings.Fields(load)
+	return []string{"--rw", f[0], "--bs", f[1], "--iodepth", f[2], "-i", "1", "-Q", "256"}
+}
+
+// ways are the transports, and RDMA without ICRC.
+var ways = []struct {
+	name, transport string
+	args            []string
+}{
+	{"rdma", "rdma", nil},
+	{"rdma, no ICRC", "rdma", []string{"--no-local-icrc"}},
+	{"tcp", "tcp", nil},
+}
+
+// costPerIO shows what one I/O costs each side.
+func costPerIO(p *plan) error {
+	plain, err := p.startTarget("--volume", "mem:64MiB")
+	if err != nil {
+		return err
+	}
+	defer plain.stop()
+	bare, err := p.startTarget("--volume", "mem:64MiB", "--no-local-icrc")
+	if err != nil {
+		return err
+	}
+	defer bare.stop()
+	t := newTable("What an I/O costs, host + target", "load", "path", "IOPS", "CPU µs", "calls", "calls for nothing", "trains", "packets", "copied by the kernel", "copied again")
+	for _, load := range loads {
+		var all []*variant
+		for _, w := range ways {
+			v := &variant{name: w.name, transport: w.transport, target: plain, args: append(loadArgs(load), w.args...)}
+			if w.args != nil {
+				v.target = bare
+			}
+			all = append(all, v)
+		}
+		if err := p.inTurns(all); err != nil {
+			return fmt.Errorf("%s: %w", load, err)
+		}
+		for _, v := range all {
+			row := table.Row{load, v.name, fmt.Sprintf("%.0f", v.iops()), fmt.Sprintf("%.2f + %.2f", v.hostCPU(), v.targetCPU())}
+			for _, c := range counted {
+				row = append(row, v.sides(c))
+			}
+			t.AppendRow(row)
+		}
+		t.AppendSeparator()
+	}
+	t.Render()
+	fmt.Println("calls: system calls that sent or received; copied by the kernel: to and from sockets;\n" +
+		"copied again: from the receive buffer to its place, and in front of sending.")
+	return nil
+}
+
+// column is a figure of an I/O: names of counters that are added, and those that are taken off.
+type column struct {
+	add, subtract []string
+	decimals      int
+}
+
+var counted = []column{
+	{add: []string{"nvmeof_udp_send_calls_total", "nvmeof_udp_receive_calls_total", "nvmeof_tcp_calls_total"}, decimals: 3},
+	{add: []string{"nvmeof_udp_empty_receive_calls_total", "nvmeof_tcp_blocked_total"}, decimals: 3},
+	{add: []string{"nvmeof_rnic_sent_trains_total"}, decimals: 3},
+	{add: []string{"nvmeof_rnic_sent_pkts_total"}, decimals: 2},
+	{add: []string{"nvmeof_udp_sent_bytes_total", "nvmeof_udp_received_bytes_total", "nvmeof_tcp_bytes_total"}},
+	{add: []string{"nvmeof_rnic_placed_bytes_total", "nvmeof_rnic_staged_bytes_total", "nvmeof_tcp_data_bytes_total received"},
+		subtract: []string{"nvmeof_tcp_direct_bytes_total received"}},
+}
+
+func (c column) of(f figures) (sum float64) {
+	for _, n := range c.add {
+		sum += f[n]
+	}
+	for _, n := range c.subtract {
+		sum -= f[n]
+	}
+	return max(sum, 0)
+}
+
+// sides is a column of the host and of the target.
+func (v *variant) sides(c column) string {
+	host := v.median(func(s sample) float64 { return c.of(s.host) })
+	target := v.median(func(s sample) float64 { return c.of(s.target) })
+	return fmt.Sprintf("%.*f + %.*f", c.decimals, host, c.decimals, target)
+}

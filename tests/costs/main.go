@@ -1,0 +1,86 @@
+// Costs measures what I/O costs on loopback: processor time, system calls and copied bytes an
+// I/O on either side, whether the cost stays the same with more connections, queues and larger
+// volumes, and what a connection costs that nothing happens on. It starts nvmetgt and nvmeinit,
+// and reads their figures for Prometheus.
+//
+//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [io] [growth] [size] [idle]
+//
+// Variants of one table take turns in random order; what is shown are medians.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// plan is how everything is measured.
+type plan struct {
+	bin    string // where nvmetgt and nvmeinit are
+	dir    string // for files
+	time   time.Duration
+	rounds int
+}
+
+var parts = map[string]func(*plan) error{
+	"io":     costPerIO,
+	"growth": growth,
+	"size":   sizes,
+	"idle":   idle,
+}
+
+var order = []string{"io", "growth", "size", "idle"}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "costs:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	p := &plan{}
+	flag.StringVar(&p.bin, "bin", "", "directory of nvmetgt and nvmeinit (default: built for this run)")
+	flag.DurationVar(&p.time, "time", time.Second, "how long each measurement takes")
+	flag.IntVar(&p.rounds, "rounds", 5, "how often each is repeated")
+	flag.Usage = func() {
+		fmt.Fprintf(flag.CommandLine.Output(), "costs [flags] [%s]\n", strings.Join(order, "] ["))
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	chosen := flag.Args()
+	if len(chosen) == 0 {
+		chosen = order
+	}
+	for _, name := range chosen {
+		if !slices.Contains(order, name) {
+			return fmt.Errorf("%q is none of %s", name, strings.Join(order, ", "))
+		}
+	}
+	if p.rounds < 1 || p.time < 100*time.Millisecond {
+		return fmt.Errorf("-rounds %d, -time %v: want at least 1 and 100ms", p.rounds, p.time)
+	}
+	var err error
+	if p.dir, err = os.MkdirTemp("", "nvmeof-costs-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(p.dir)
+	if p.bin == "" {
+		p.bin = p.dir
+		cmd := exec.Command("go", "build", "-trimpath", "-o", p.bin+string(filepath.Separator), "./cmd/nvmetgt", "./cmd/nvmeinit")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	for _, name := range chosen {
+		if err := parts[name](p); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

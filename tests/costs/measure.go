@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// rampTime is how long a load runs before it is measured.
+const rampTime = 200 * time.Millisecond
+
+// sample is what a load cost.
+type sample struct {
+	iops         float64
+	host, target figures // of one I/O
+}
+
+// cpuName is the processor time of a program, in seconds.
+const cpuName = "process_cpu_seconds_total"
+
+// cpu is the processor time of an I/O, in µs, on each side.
+func (s sample) cpu() (host, target float64) { return s.host[cpuName] * 1e6, s.target[cpuName] * 1e6 }
+
+// measure runs one load against a target that is running.
+func (p *plan) measure(t *program, transport string, args ...string) (s sample, err error) {
+	h, err := p.startBench(t, transport, args...)
+	if err != nil {
+		return s, err
+	}
+	defer h.stop()
+	if err := h.busy(); err != nil {
+		return s, err
+	}
+	time.Sleep(rampTime)
+	began := time.Now()
+	var before, after [2]figures
+	if before, err = both(h, t); err != nil {
+		return s, err
+	}
+	time.Sleep(p.time)
+	took := time.Since(began).Seconds()
+	if after, err = both(h, t); err != nil {
+		return s, err
+	}
+	s.host, s.target = after[0].since(before[0]), after[1].since(before[1])
+	s.iops = s.host[hostCommands] / took
+	if s.host[hostCommands] == 0 || s.target[targetCommands] == 0 {
+		return s, fmt.Errorf("%s: no I/O in %v", h.cmd, p.time)
+	}
+	// The two weren't asked at the same moment: each by its own count.
+	s.host.divide(s.host[hostCommands])
+	s.target.divide(s.target[targetCommands])
+	return s, nil
+}
+
+// What either side counts of I/O.
+const (
+	hostCommands   = "nvmeof_host_commands_completed_total"
+	targetCommands = "nvmeof_target_commands_total"
+)
+
+func (f figures) divide(by float64) {
+	for name := range f {
+		f[name] /= by
+	}
+}
+
+// busy waits until I/O has begun.
+func (r *program) busy() error {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
+		f, err := r.figures()
+		if err != nil {
+			return fmt.Errorf("%s: %w\n%s", r.cmd, err, r.stderr.String())
+		}
+		if f["nvmeof_bench_ios_total"] > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: no I/O after %v", r.cmd, patience)
+}
+
+func both(a, b *program) (f [2]figures, err error) {
+	if f[0], err = a.figures(); err == nil {
+		f[1], err = b.figures()
+	}
+	return f, err
+}
+
+// variant is one line of a table.
+type variant struct {
+	name      string
+	transport string
+	target    *program
+	args      []string
+	samples   []sample
+}
+
+// inTurns measures all variants in rounds, in random order each.
+func (p *plan) inTurns(all []*variant) error {
+	for range p.rounds {
+		for _, i := range rand.Perm(len(all)) {
+			v := all[i]
+			s, err := p.measure(v.target, v.transport, v.args...)
+			if err != nil {
+				return fmt.Errorf("%s: %w", v.name, err)
+			}
+			v.samples = append(v.samples, s)
+		}
+	}
+	return nil
+}
+
+// median is that of what f makes of the samples.
+func (v *variant) median(f func(sample) float64) float64 {
+	all := make([]float64, len(v.samples))
+	for i, s := range v.samples {
+		all[i] = f(s)
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func (v *variant) iops() float64 { return v.median(func(s sample) float64 { return s.iops }) }
+
+func (v *variant) hostCPU() float64 {
+	return v.median(func(s sample) float64 { h, _ := s.cpu(); return h })
+}
+
+func (v *variant) targetCPU() float64 {
+	return v.median(func(s sample) float64 { _, t := s.cpu(); return t })
+}

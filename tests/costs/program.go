@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	nqn      = "nqn.2026-11.io.nvme-anywhere:costs"
+	patience = 20 * time.Second
+)
+
+// program is nvmetgt or nvmeinit, running, with its figures at addr.
+type program struct {
+	cmd    *exec.Cmd
+	addr   string // of the target; the figures of either side are at a port of it
+	port   string
+	stderr bytes.Buffer
+	ended  chan struct{}
+	err    error
+}
+
+// Ports of the figures.
+const (
+	targetPort = "9101"
+	hostPort   = "9102"
+)
+
+// startTarget starts nvmetgt on a loopback address of its own.
+func (p *plan) startTarget(args ...string) (*program, error) {
+	addr := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250))
+	return p.start(addr, targetPort, "nvmetgt", append([]string{"serve", "--nqn", nqn, "--log-level", "error",
+		"--listen", "rdma://" + addr + ":4420", "--listen", "tcp://" + addr + ":4420"}, args...)...)
+}
+
+// startBench starts nvmeinit bench, which goes on until it is stopped.
+func (p *plan) startBench(t *program, transport string, args ...string) (*program, error) {
+	return p.start(t.addr, hostPort, "nvmeinit", append([]string{"bench", "-t", transport, "-a", t.addr, "-n", nqn,
+		"-o", "json", "--time_based", "--runtime", "10m"}, args...)...)
+}
+
+// start starts a program and waits until it has figures to show.
+func (p *plan) start(addr, port, name string, args ...string) (*program, error) {
+	r := &program{addr: addr, port: port, ended: make(chan struct{})}
+	r.cmd = exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)
+	r.cmd.Stderr = &r.stderr
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		r.err = r.cmd.Wait()
+		close(r.ended)
+	}()
+	for began := time.Now(); ; {
+		if _, err := r.figures(); err == nil {
+			return r, nil
+		}
+		select {
+		case <-r.ended:
+			return nil, fmt.Errorf("%s: %w\n%s", r.cmd, r.err, r.stderr.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Since(began) > patience {
+			r.stop()
+			return nil, fmt.Errorf("%s: nothing to see after %v", r.cmd, patience)
+		}
+	}
+}
+
+// stop ends the program. A benchmark that is interrupted fails, which doesn't matter.
+func (r *program) stop() {
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+	}
+}
+
+// figures are those of a program at one time: sums over all labels, by name, and for what was
+// sent and received apart by name and direction.
+type figures map[string]float64
+
+// figures reads those of the program.
+func (r *program) figures() (figures, error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+r.addr+":"+r.port+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	f := figures{}
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		line := lines.Text()
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || line[0] == '#' {
+			continue
+		}
+		v, err := strconv.ParseFloat(line[i+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", line, err)
+		}
+		name, labels, _ := strings.Cut(line[:i], "{")
+		f[name] += v
+		for _, way := range []string{"sent", "received"} {
+			if strings.Contains(labels, `direction="`+way+`"`) {
+				f[name+" "+way] += v
+			}
+		}
+	}
+	if f["process_cpu_seconds_total"] == 0 && f["go_threads"] == 0 {
+		return nil, errors.New("these are no figures")
+	}
+	return f, lines.Err()
+}
+
+// since is what happened from before to f.
+func (f figures) since(before figures) figures {
+	d := figures{}
+	for name, v := range f {
+		d[name] = v - before[name]
+	}
+	return d
+}
