@@ -32,8 +32,9 @@ func (q *qp) restartTimer(now time.Duration) {
 
 const (
 	// minProbeTimeout is the least time after which a peer of our kind is asked, with one
-	// packet, what it has.
-	minProbeTimeout = time.Millisecond
+	// packet, what it has. On a busy machine it may have to wait for its turn that long; what is
+	// lost while others follow is known without asking.
+	minProbeTimeout = 5 * time.Millisecond
 	// maxProbes is how often that is done, ever more slowly, until all is sent again.
 	maxProbes = 4
 )
