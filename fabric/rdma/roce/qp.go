@@ -23,6 +23,8 @@ type qp struct {
 	met     bool         // EventCommEst was raised
 	freed   bool
 	isReady bool // in Device.ready
+	more    bool // than the batch being made has room for
+	later   bool // in that batch come requests that aren't WRITEs
 
 	cnpDue bool          // a congestion notification is to be sent
 	cnpAt  time.Duration // when the last one was made; 0: never

@@ -24,7 +24,7 @@ type requester struct {
 	una, next, max wire.PSN
 	inflight       int // what una … next−1 count in the window
 	sinceAckReq    int // the same since the last packet that asks for an ACK
-	unasked        int // the last packet in the batch, where it doesn't ask; else −1
+	unasked        int // behind the last packet in the batch, where that doesn't ask; else 0
 
 	reads     readQueue // READs and atomics sent and not answered
 	readBytes int       // that they still bring
@@ -100,33 +100,39 @@ const (
 	blocked            // something has to happen first; whatever it is makes the QP ready
 	noRoom             // in this batch
 	waiting            // for the path's window
+	notYet             // it belongs to a later part of the batch
 )
 
-// emitRequests puts request packets together. It returns noRoom where more could be sent at
-// once, and blocked otherwise. The last packet asks for an ACK in any case, since it may be a
-// while until the next one could.
-func (q *qp) emitRequests(t *txBatch, now time.Duration) emitResult {
+// emitRequests puts request packets together, only those of WRITEs if told so, and notes whether
+// there are more.
+func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
 	r := &q.req
-	r.unasked = -1
 	first := r.next
-	res := q.emitSome(t, now)
-	if r.unasked >= 0 {
-		t.askAck(r.unasked)
-		r.sinceAckReq = 0
+	switch q.emitSome(t, writes, now) {
+	case noRoom:
+		q.more = true
+	case notYet:
+		q.later = true
+	case waiting:
+		if r.next == first {
+			q.path.waiting.add(q, &r.waitsWindow)
+		} else {
+			t.waiting = append(t.waiting, q)
+		}
 	}
-	if res != waiting {
-		return res
+}
+
+// askAck has the last packet of a batch ask for an ACK in any case, since it may be a while until
+// the next one could.
+func (r *requester) askAck(t *txBatch) {
+	if r.unasked > 0 {
+		t.askAck(r.unasked - 1)
+		r.unasked, r.sinceAckReq = 0, 0
 	}
-	if r.next == first {
-		q.path.waiting.add(q, &r.waitsWindow)
-	} else {
-		t.waiting = append(t.waiting, q)
-	}
-	return blocked
 }
 
 // emitSome puts packets together until something stops it.
-func (q *qp) emitSome(t *txBatch, now time.Duration) emitResult {
+func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 	r := &q.req
 	if r.rnrUntil != 0 {
 		return blocked
@@ -141,6 +147,9 @@ func (q *qp) emitSome(t *txBatch, now time.Duration) emitResult {
 			return noRoom
 		}
 		w := q.sq.at(r.cur)
+		if writes && !w.isWrite() {
+			return notYet
+		}
 		if r.next.Diff(r.una) > maxOutstanding || !w.started && !q.begin(w) {
 			return blocked
 		}
@@ -252,9 +261,9 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 		q.faultLocal(verbs.WCLocProtErr)
 		return 0, blocked
 	}
-	r.unasked = len(t.packets) - 1
+	r.unasked = len(t.packets)
 	if p.AckReq {
-		r.sinceAckReq, r.unasked = 0, -1
+		r.sinceAckReq, r.unasked = 0, 0
 		r.sampleFrom(now)
 	}
 	r.off += n

@@ -199,59 +199,88 @@ func (d *Device) markReady(q *qp) {
 	}
 }
 
-// build fills the batch with what is ready, queue pair by queue pair, and reports whether
-// there is anything to send. The device's lock is held.
+// batchPart is a part of a batch. All who are ready add to one part before any adds to the next:
+// packets of one size, which make long trains, are together then, whosever they are.
+type batchPart uint8
+
+const (
+	bulkPart batchPart = iota // answers, and WRITEs up to the first other request
+	restPart                  // the other requests, and what is behind them
+	ackPart                   // ACKs of who has nothing else to answer: one ends a train, and costs next to nothing
+	batchParts
+)
+
+// build fills the batch with what is ready, queue pair by queue pair in each part, and reports
+// whether there is anything to send. The device's lock is held.
 func (d *Device) build(now time.Duration) bool {
 	t := d.tx
 	t.reset()
 	d.emitMADs(t)
 	line := d.ready
 	d.ready = d.spare[:0]
-	served := 0
-	for ; served < len(line) && !t.full(); served++ {
-		q := line[served]
-		q.isReady = false
-		if q.emit(t, now) == noRoom {
+	reached, cut := len(line), false
+	for part := range batchParts {
+		for i, q := range line[:reached] {
+			if cut = t.full(); cut {
+				if part == bulkPart {
+					reached = i
+				}
+				break
+			}
+			q.emit(t, part, now)
+		}
+	}
+	for _, q := range line[:reached] {
+		q.req.askAck(t)
+		if q.more || cut {
 			d.markReady(q)
 		}
 	}
+	// Who wasn't reached comes before who was and has more.
+	left := copy(line, line[reached:])
+	clear(line[left:])
+	line = append(line[:left], d.ready...)
+	d.ready, d.spare = line, d.ready[:0]
 	for i, q := range t.waiting {
 		q.path.waiting.add(q, &q.req.waitsWindow)
 		t.waiting[i] = nil
 	}
 	t.waiting = t.waiting[:0]
-	// Who wasn't served comes before who was and has more.
-	left := copy(line, line[served:])
-	clear(line[left:])
-	line = append(line[:left], d.ready...)
-	d.ready, d.spare = line, d.ready[:0]
 	d.counters.add(SentPackets, len(t.packets))
 	d.counters.add(SentBytes, t.bytes)
 	d.counters.add(StagedBytes, t.staged)
 	return len(t.packets) > 0
 }
 
-// emit adds what q may send now: answers before requests, but an ACK alone behind them. There
-// it often ends a train of larger packets, and costs next to nothing.
-func (q *qp) emit(t *txBatch, now time.Duration) emitResult {
+// emit adds what q may send now in a part of the batch: answers before requests, but an ACK alone
+// behind them.
+func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
+	if part == bulkPart {
+		q.isReady, q.more, q.later = false, false, false
+	}
 	if q.path == nil {
-		return blocked
+		return
 	}
-	if q.cnpDue && !t.full() {
-		q.emitCNP(t)
+	switch part {
+	case bulkPart:
+		if q.cnpDue {
+			q.emitCNP(t)
+		}
+		if !q.resp.queue.onlyAck() && q.emitResponses(t) == noRoom {
+			q.more = true
+		}
+		if q.attr.State == verbs.RTS {
+			q.emitRequests(t, true, now)
+		}
+	case restPart:
+		if q.later {
+			q.emitRequests(t, false, now)
+		}
+	case ackPart:
+		if q.resp.queue.onlyAck() && !q.fault {
+			q.emitAck(t)
+		}
 	}
-	res := blocked
-	ackLast := q.resp.queue.onlyAck()
-	if !ackLast {
-		res = q.emitResponses(t)
-	}
-	if q.attr.State == verbs.RTS && q.emitRequests(t, now) == noRoom {
-		res = noRoom
-	}
-	if ackLast && !q.fault {
-		q.emitAck(t)
-	}
-	return res
 }
 
 // transmit sends what is ready, at most rounds batches of it, or without bound where rounds

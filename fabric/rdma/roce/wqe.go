@@ -49,6 +49,10 @@ func (w *sendWQE) isSend() bool {
 	return w.op == verbs.WRSend || w.op == verbs.WRSendWithImm || w.op == verbs.WRSendWithInv
 }
 
+func (w *sendWQE) isWrite() bool {
+	return w.op == verbs.WRRDMAWrite || w.op == verbs.WRRDMAWriteWithImm
+}
+
 // end is the PSN after the last one of the request.
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
 
