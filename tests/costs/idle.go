@@ -42,7 +42,7 @@ func (p *plan) held(transport string) (table.Row, error) {
 	each := func(i int) string {
 		return fmt.Sprintf("%.1f", (many[i][rssName]-one[i][rssName])/float64(2*(idleHosts-1))/1024)
 	}
-	share := func(i int) string { return fmt.Sprintf("%.2f%%", 100*used[i][cpuName]/idleWatch.Seconds()) }
+	share := func(i int) string { return fmt.Sprintf("%.2f%%", 100*used[i].Seconds()/idleWatch.Seconds()) }
 	return table.Row{transport, fmt.Sprintf("%.0f", connections), each(0), each(1), share(0), share(1)}, nil
 }
 
@@ -51,7 +51,7 @@ const idleWatch = 5 * time.Second
 
 // hold connects controllers, of which one does one I/O a second, and returns the figures of both
 // sides, what they used meanwhile, and how many connections the target has.
-func (p *plan) hold(transport string, controllers int) (at, used [2]figures, connections float64, err error) {
+func (p *plan) hold(transport string, controllers int) (at [2]figures, used [2]time.Duration, connections float64, err error) {
 	t, err := p.startTarget("--volume", "mem:64MiB", "--max-connections", "2048", "--max-host-connections", "2048", "--memory", "4GiB")
 	if err != nil {
 		return at, used, 0, err
@@ -66,17 +66,14 @@ func (p *plan) hold(transport string, controllers int) (at, used [2]figures, con
 	if err = h.busy(); err != nil {
 		return at, used, 0, err
 	}
-	time.Sleep(time.Second) // what connecting left to do
 	if at, err = both(h, t); err != nil {
 		return at, used, 0, err
 	}
+	time.Sleep(time.Second) // what connecting, and telling so many figures, left to do
+	began := [2]time.Duration{h.cpu(), t.cpu()}
 	time.Sleep(idleWatch)
-	after, err := both(h, t)
-	if err != nil {
-		return at, used, 0, err
-	}
-	for i := range used {
-		used[i] = after[i].since(at[i])
+	for i, r := range []*program{h, t} {
+		used[i] = r.cpu() - began[i]
 	}
 	return at, used, at[1]["nvmeof_target_queues"], nil
 }

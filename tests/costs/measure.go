@@ -44,27 +44,22 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 		return s, err
 	}
 	s.host, s.target = after[0].since(before[0]), after[1].since(before[1])
-	s.iops = s.host[hostCommands] / took
-	if s.host[hostCommands] == 0 || s.target[targetCommands] == 0 {
+	n := s.target[commandsName]
+	if n == 0 {
 		return s, fmt.Errorf("%s: no I/O in %v", h.cmd, p.time)
 	}
-	// The two weren't asked at the same moment: each by its own count.
-	s.host.divide(s.host[hostCommands])
-	s.target.divide(s.target[targetCommands])
+	for _, f := range []figures{s.host, s.target} {
+		for name := range f {
+			f[name] /= n
+		}
+	}
+	s.iops = n / took
 	return s, nil
 }
 
-// What either side counts of I/O.
-const (
-	hostCommands   = "nvmeof_host_commands_completed_total"
-	targetCommands = "nvmeof_target_commands_total"
-)
-
-func (f figures) divide(by float64) {
-	for name := range f {
-		f[name] /= by
-	}
-}
+// commandsName is what counts I/O for both sides. What the host counts of its own is published
+// now and then only.
+const commandsName = "nvmeof_target_commands_total"
 
 // busy waits until I/O has begun.
 func (r *program) busy() error {

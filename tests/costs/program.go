@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -86,6 +87,22 @@ func (r *program) stop() {
 		_ = r.cmd.Process.Kill()
 		<-r.ended
 	}
+}
+
+// clockTick is the unit of processor times in /proc: 100 a second on every Linux.
+const clockTick = 10 * time.Millisecond
+
+// cpu is the processor time that the program has used (proc_pid_stat(5), utime and stime).
+func (r *program) cpu() time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.cmd.Process.Pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	if err != nil || len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * clockTick
 }
 
 // figures are those of a program at one time: sums over all labels, by name, and for what was
