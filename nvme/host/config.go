@@ -37,6 +37,10 @@ type Config struct {
 	// TCP controller may leave out the response capsule of a read.
 	DisableSQFlow bool
 
+	// Authentication is how the host authenticates itself; nil: it can't.
+	// Controller.Authenticate replaces it.
+	Authentication *Authentication
+
 	// KATO is the keep alive timeout: after so long without a sign of life each side gives the
 	// other up. It is sent in milliseconds. 0 means 5 s, or none to a discovery controller;
 	// negative means none.
@@ -95,6 +99,11 @@ func (c *Config) Validate() error {
 	}
 	if err := nvme.CheckNQN(c.SubNQN); err != nil {
 		return bad("SubNQN", "%w", err)
+	}
+	if c.Authentication != nil {
+		if err := c.Authentication.Validate(); err != nil {
+			return bad("Authentication", "%w", err)
+		}
 	}
 	if c.HostNQN != "" {
 		if err := nvme.CheckNQN(c.HostNQN); err != nil {

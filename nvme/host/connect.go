@@ -28,6 +28,7 @@ func Connect(ctx context.Context, cfg Config) (*Controller, error) {
 		torn:      make(chan struct{}),
 		transfers: sync.Pool{New: newTransfer},
 	}
+	c.auth.Store(cfg.Authentication)
 	if err := c.setUp(ctx); err != nil {
 		if ctx.Err() != nil {
 			err.Err = fmt.Errorf("%w (%w)", err.Err, context.Cause(ctx))
@@ -112,7 +113,7 @@ func (c *Controller) dial(ctx context.Context, qid uint16, size, inCapsule int, 
 	return q, nil
 }
 
-// connectQueue runs the Connect command on a new queue.
+// connectQueue runs the Connect command on a new queue, and authenticates the host on it.
 func (c *Controller) connectQueue(ctx context.Context, q *Queue) (nvme.ConnectResult, error) {
 	fail := func(err error) (nvme.ConnectResult, error) {
 		return 0, c.connectError("Connect", q.attr.QID, err)
@@ -138,10 +139,13 @@ func (c *Controller) connectQueue(ctx context.Context, q *Queue) (nvme.ConnectRe
 	}
 	res := nvme.ConnectResult(cqe.DW0())
 	switch {
-	case res&(nvme.ConnectATR|nvme.ConnectASCR) != 0:
-		return fail(ErrAuthentication)
+	case res&nvme.ConnectASCR != 0:
+		return fail(ErrSecureChannel)
 	case q.attr.QID != 0 && res.CNTLID() != c.cntlid:
 		return fail(fmt.Errorf("%w: it answers as controller %d, the admin queue as %d", ErrController, res.CNTLID(), c.cntlid))
+	}
+	if err := c.authenticateNew(ctx, q, res&nvme.ConnectATR != 0); err != nil {
+		return 0, c.connectError("authentication", q.attr.QID, err)
 	}
 	return res, nil
 }

@@ -98,7 +98,8 @@ func TestConnectRefuses(t *testing.T) {
 		"dial":             {func(f *fakeTarget) { f.dialErr = errors.New("nobody listens") }, "tcp://127.0.0.1:4420, subsystem nqn.2024-01.com.example:disk1, queue 0: connection: nobody listens", nil},
 		"fatal controller": {func(f *fakeTarget) { f.hook = csts(nvme.CSTSFatal) }, "CSTS.CFS", ErrFatal},
 		"gone controller":  {func(f *fakeTarget) { f.hook = csts(nvme.CSTSGone) }, "all ones", ErrLost},
-		"authentication":   {func(f *fakeTarget) { f.hook = connectResult(uint32(nvme.ConnectATR) | 1) }, "demands authentication", ErrAuthentication},
+		"authentication":   {func(f *fakeTarget) { f.hook = connectResult(uint32(nvme.ConnectATR) | 1) }, "the controller demands it, and no secret was given", ErrAuthentication},
+		"secure channel":   {func(f *fakeTarget) { f.hook = connectResult(uint32(nvme.ConnectASCR) | 1) }, "TLS", ErrSecureChannel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeTarget()

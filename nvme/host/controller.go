@@ -28,6 +28,8 @@ type Controller struct {
 	counters Counters
 	aborter  aborter
 	alive    keepAlive
+	auth     atomic.Pointer[Authentication]
+	tid      atomic.Uint32 // of the last authentication, in the lower half
 	events   events
 	// transfers keeps what synchronous transfers need from one to the next.
 	transfers sync.Pool

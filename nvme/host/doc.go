@@ -21,6 +21,14 @@
 // aborted and waits for its end. Memory of [Controller.Alloc] moves at the least cost; any
 // other works.
 //
+// # Authentication
+//
+// With [Config].Authentication the host authenticates itself on every queue of a controller that
+// demands it, and has the controller prove itself where it has a secret for that.
+// [Controller.Authenticate] does so again, also with other secrets. What the protocol makes fail
+// matches [ErrAuthentication] and isn't worth another try; a connection that breaks meanwhile is
+// a loss like any other.
+//
 // # Loss
 //
 // A controller ends as a whole: when one of its connections does, when a command is neither

@@ -29,8 +29,11 @@ var (
 	ErrRange = errors.New("bad range")
 	// ErrConfig is the cause where a Config can't be used.
 	ErrConfig = errors.New("bad configuration")
-	// ErrAuthentication is the cause where the controller demands authentication.
-	ErrAuthentication = errors.New("the controller demands authentication")
+	// ErrAuthentication is the cause where host or controller couldn't authenticate itself. The
+	// nvme.AuthExplanation of whoever found it is a cause, too, where there is one.
+	ErrAuthentication = errors.New("authentication failed")
+	// ErrSecureChannel is the cause where the controller demands a secure channel after it.
+	ErrSecureChannel = errors.New("the controller demands authentication with a secure channel (TLS), which isn't supported")
 )
 
 // ConnectError is a connection that could not be made.

@@ -333,6 +333,8 @@ func (t *fakeTarget) fabrics(q *fakeQueue, r *Request, cqe *nvme.Completion) {
 		if t.cc.Shutdown() != nvme.CCSHNNone {
 			t.csts |= nvme.CSTSShutdownComplete
 		}
+	default:
+		cqe.SetStatus(nvme.StatusInvalidOpcode | nvme.StatusDNR)
 	}
 }
 
