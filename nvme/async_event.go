@@ -38,7 +38,9 @@ const (
 	EventFirmware         = AsyncEvent(EventNotice) | AsyncEvent(NoticeFirmwareActivation)<<8 | AsyncEvent(LogFirmware)<<16
 	EventANAChanged       = AsyncEvent(EventNotice) | AsyncEvent(NoticeANAChange)<<8 | AsyncEvent(LogANA)<<16
 	// EventReservation is Reservation Log Page Available, of the NVM command set.
-	EventReservation      = AsyncEvent(EventCommandSet) | AsyncEvent(LogReservation)<<16
+	EventReservation = AsyncEvent(EventCommandSet) | AsyncEvent(LogReservation)<<16
+	// EventSanitized is Sanitize Operation Completed.
+	EventSanitized        = AsyncEvent(EventCommandSet) | 1<<8 | AsyncEvent(LogSanitize)<<16
 	EventDiscoveryChanged = AsyncEvent(EventNotice) | AsyncEvent(NoticeDiscoveryChanged)<<8 | AsyncEvent(LogDiscovery)<<16
 )
 
@@ -68,6 +70,9 @@ func (e AsyncEvent) String() string {
 	}
 	if e == EventReservation {
 		return "reservation notification available"
+	}
+	if e == EventSanitized {
+		return "sanitize operation completed"
 	}
 	names := map[AsyncEventType]string{EventError: "error", EventSMART: "SMART / health", EventNotice: "notice",
 		EventImmediate: "immediate", EventOneShot: "one-shot", EventCommandSet: "I/O command set", EventVendor: "vendor"}

@@ -18,6 +18,7 @@ const (
 	CNSAllocatedNamespace    CNS = 0x11 // IdentifyNamespace
 	CNSAttachedControllers   CNS = 0x12 // ControllerList
 	CNSControllers           CNS = 0x13 // ControllerList
+	CNSCommandSetAllocated   CNS = 0x1a // NSIDList
 	CNSCommandSets           CNS = 0x1c
 )
 

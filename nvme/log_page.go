@@ -15,8 +15,12 @@ const (
 	LogEffects           LID = 0x05 // EffectsLog
 	LogSelfTest          LID = 0x06
 	LogANA               LID = 0x0c // ANALog
+	LogPersistent        LID = 0x0d // PersistentLogHeader, PersistentEvent
+	LogFeatureEffects    LID = 0x12 // FeatureEffectsLog
+	LogMIEffects         LID = 0x13
 	LogDiscovery         LID = 0x70 // DiscoveryHeader, DiscoveryEntry
 	LogReservation       LID = 0x80 // ReservationNotification
+	LogSanitize          LID = 0x81 // SanitizeLog
 )
 
 func (l LID) String() string {
@@ -37,6 +41,14 @@ func (l LID) String() string {
 		return "Device Self-test"
 	case LogANA:
 		return "Asymmetric Namespace Access"
+	case LogPersistent:
+		return "Persistent Event"
+	case LogFeatureEffects:
+		return "Feature Identifiers Supported and Effects"
+	case LogMIEffects:
+		return "NVMe-MI Commands Supported and Effects"
+	case LogSanitize:
+		return "Sanitize Status"
 	case LogDiscovery:
 		return "Discovery"
 	case LogReservation:

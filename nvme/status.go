@@ -82,6 +82,7 @@ const (
 	StatusInvalidControllerID      Status = 0x11f
 	StatusANAGroupInvalid          Status = 0x124
 	StatusANAAttachFailed          Status = 0x125
+	StatusCommandSetNotSupported   Status = 0x129
 	StatusConflictingAttributes    Status = 0x180 // I/O commands; Connect: StatusConnectFormat
 	StatusInvalidProtectionInfo    Status = 0x181 // I/O commands; Connect: StatusConnectBusy
 	StatusWriteToReadOnly          Status = 0x182 // I/O commands; Connect: StatusConnectInvalidParameter

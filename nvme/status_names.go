@@ -70,6 +70,7 @@ var statusNames = map[Status]string{
 	StatusInvalidControllerID:      "invalid controller identifier",
 	StatusANAGroupInvalid:          "ANA group identifier invalid",
 	StatusANAAttachFailed:          "ANA attach failed",
+	StatusCommandSetNotSupported:   "I/O command set not supported",
 	StatusConnectFormat:            "connect incompatible format",
 	StatusConnectBusy:              "connect controller busy",
 	StatusConnectInvalidParameter:  "connect invalid parameters",

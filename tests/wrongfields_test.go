@@ -133,6 +133,10 @@ func wrongIdentify() []wrongField {
 		{"Identify, command sets of controller 0", adminQueue, identifyOf(nvme.CNSCommandSets, 0, 0), page, nvme.StatusInvalidField, 42, 0},
 		{"Identify, zoned controller", adminQueue, identifyOf(nvme.CNSCommandSetController, 0, nvme.CSIZonedNS), page, nvme.StatusInvalidField, 47, 0},
 		{"Identify, key value namespace", adminQueue, identifyOf(nvme.CNSCommandSetNamespace, 1, nvme.CSIKeyValue), page, nvme.StatusInvalidField, 47, 0},
+		{"Identify, active of key value", adminQueue, identifyOf(nvme.CNSCommandSetActiveNSIDs, 0, nvme.CSIKeyValue), page, nvme.StatusInvalidField, 47, 0},
+		{"Identify, active of NVM after FFFFFFFEh", adminQueue, identifyOf(nvme.CNSCommandSetActiveNSIDs, 0xfffffffe, 0), page, nvme.StatusInvalidNamespace, 4, 0},
+		{"Identify, allocated of zoned", adminQueue, identifyOf(nvme.CNSCommandSetAllocated, 0, nvme.CSIZonedNS), page, nvme.StatusInvalidField, 47, 0},
+		{"Identify, common where hosts create none", adminQueue, identifyOf(nvme.CNSNamespace, nvme.NSIDAll, 0), page, nvme.StatusInvalidNamespace, 4, 0},
 		{"Identify Namespace of discovery", discoveryQueue, identifyOf(nvme.CNSNamespace, 1, 0), page, nvme.StatusInvalidField, 40, 0},
 	}
 }
@@ -142,6 +146,9 @@ func wrongLogPages() []wrongField {
 	return []wrongField{
 		{"log BFh", adminQueue, logOf(p{LID: 0xbf, Length: 64}), 64, nvme.StatusInvalidLogPage, 40, 0},
 		{"discovery log of an I/O controller", adminQueue, logOf(p{LID: nvme.LogDiscovery, Length: 64}), 64, nvme.StatusInvalidLogPage, 40, 0},
+		{"persistent events where nothing persists", adminQueue, logOf(p{LID: nvme.LogPersistent, LSP: 1, Length: 512}), 512, nvme.StatusInvalidLogPage, 40, 0},
+		{"sanitize log of discovery", discoveryQueue, logOf(p{LID: nvme.LogSanitize, Length: 512}), 512, nvme.StatusInvalidLogPage, 40, 0},
+		{"sanitize log of a namespace", adminQueue, logOf(p{LID: nvme.LogSanitize, NSID: 1, Length: 512}), 512, nvme.StatusInvalidField, 4, 0},
 		{"SMART of discovery", discoveryQueue, logOf(p{LID: nvme.LogSMART, Length: 512}), 512, nvme.StatusInvalidLogPage, 40, 0},
 		{"longer than MDTS", adminQueue, logOf(p{LID: nvme.LogError, Length: wrongTransfer + 4}), 64, nvme.StatusInvalidField, 42, 0},
 		{"offset 2", adminQueue, logOf(p{LID: nvme.LogError, Length: 64, Offset: 2}), 64, nvme.StatusInvalidField, 48, 0},
@@ -230,6 +237,9 @@ func wrongOthers() []wrongField {
 	format := func(nsid uint32, lbaf int, ses nvme.SecureErase) nvme.Command {
 		return make1(func(c *nvme.Command) { c.SetFormat(nsid, lbaf, ses) })
 	}
+	sanitize := func(a nvme.SanitizeAction) nvme.Command {
+		return make1(func(c *nvme.Command) { c.SetSanitize(a, 0, 1, 0) })
+	}
 	fused := func(op nvme.Opcode, f nvme.Fuse) nvme.Command {
 		c := ioOf(op, 1, 6, 1)
 		c.SetFuse(f)
@@ -255,6 +265,13 @@ func wrongOthers() []wrongField {
 		{"Format, cryptographic erase", adminQueue, format(1, 0, nvme.EraseCrypto), 0, nvme.StatusInvalidField, bit(41, 1), 0},
 		{"Format, write protected", adminQueue, format(wrongReadOnly, 0, 0), 0, nvme.StatusNamespaceWriteProtected, nowhere, 0},
 		{"Format of discovery", discoveryQueue, format(1, 0, 0), 0, nvme.StatusInvalidOpcode, 0, 0},
+		{"Sanitize, no action", adminQueue, sanitize(0), 0, nvme.StatusInvalidField, 40, 0},
+		{"Sanitize, cryptographic erase", adminQueue, sanitize(nvme.SanitizeCryptoErase), 0, nvme.StatusInvalidField, 40, 0},
+		{"Sanitize, action 5", adminQueue, sanitize(5), 0, nvme.StatusInvalidField, 40, 0},
+		{"Sanitize, write protected", adminQueue, sanitize(nvme.SanitizeBlockErase), 0, nvme.StatusNamespaceWriteProtected, nowhere, 0},
+		{"Sanitize of discovery", discoveryQueue, sanitize(nvme.SanitizeBlockErase), 0, nvme.StatusInvalidOpcode, 0, 0},
+		{"Namespace Management, not allowed", adminQueue, make1(func(c *nvme.Command) { c.SetNSDelete(1) }), 0, nvme.StatusInvalidOpcode, 0, 0},
+		{"Namespace Attachment, not allowed", adminQueue, make1(func(c *nvme.Command) { c.SetNSAttachment(1, nvme.NSDetach) }), 4096, nvme.StatusInvalidOpcode, 0, 0},
 		{"Flush of none", ioQueue, flush(7), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Flush of 0", ioQueue, flush(0), 0, nvme.StatusInvalidNamespace, 4, 0},
 		{"Read of blocks marked uncorrectable", ioQueue, ioOf(nvme.OpRead, 1, 3998, 4), 4 * wrongBlock, nvme.StatusUnrecoveredRead, nowhere, 4000},
@@ -368,6 +385,16 @@ func (w *wrongSender) prepare() {
 // send sends a row's command and compares the answer, and the entry of the error log, with it.
 func (w *wrongSender) send(row *wrongField) {
 	w.t.Helper()
+	var data []byte
+	if row.data > 0 {
+		data = make([]byte, row.data)
+	}
+	w.sendData(row, data)
+}
+
+// sendData is send with the data of the host.
+func (w *wrongSender) sendData(row *wrongField, data []byte) {
+	w.t.Helper()
 	side, queue, n := w.h, w.h.Admin(), &w.count[0]
 	switch row.on {
 	case ioQueue:
@@ -375,10 +402,7 @@ func (w *wrongSender) send(row *wrongField) {
 	case discoveryQueue:
 		side, queue, n = w.d, w.d.Admin(), &w.count[1]
 	}
-	r := host.Request{Cmd: row.cmd}
-	if row.data > 0 {
-		r.Data = make([]byte, row.data)
-	}
+	r := host.Request{Cmd: row.cmd, Data: data}
 	_ = queue.Do(w.t.Context(), &r) // the status follows
 	if r.Err != nil {
 		w.t.Fatalf("%s: %v", row.name, r.Err)

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
@@ -59,6 +60,9 @@ func (s *server) fixed(next *config.Config) error {
 		if from.Serial != to.Serial || from.Model != to.Model || from.MaxControllers != to.MaxControllers {
 			return fixedField(i, -1, "hosts know it by this: remove the subsystem and add it anew")
 		}
+		if !reflect.DeepEqual(from.Create, to.Create) {
+			return fixedField(i, -1, "where hosts create namespaces can't be changed: remove the subsystem and add it anew")
+		}
 		for j := range to.Namespaces {
 			n := from.Namespace(to.Namespaces[j].NSID)
 			if n != nil && !reflect.DeepEqual(*n, to.Namespaces[j]) {
@@ -81,13 +85,14 @@ func fixedField(sub, ns int, why string) error {
 // staged is what a change has opened before anything else notices.
 type staged struct {
 	exports   map[exportKey]*export
+	pools     map[string]*blockdev.Directory
 	listeners map[cli.Endpoint]*listener
 }
 
 // become opens everything new in next, and when all of that is there, lets go of what is not in
 // it any more. The lock is held, or nobody else is there yet.
 func (s *server) become(next *config.Config) error {
-	st := &staged{map[exportKey]*export{}, map[cli.Endpoint]*listener{}}
+	st := &staged{map[exportKey]*export{}, map[string]*blockdev.Directory{}, map[cli.Endpoint]*listener{}}
 	if err := s.stage(next, st); err != nil {
 		return errors.Join(err, st.drop())
 	}
@@ -100,6 +105,9 @@ func (s *server) become(next *config.Config) error {
 func (s *server) stage(next *config.Config, st *staged) error {
 	for i := range next.Subsystems {
 		sub := &next.Subsystems[i]
+		if err := s.stagePool(sub, st); err != nil {
+			return err
+		}
 		for j := range sub.Namespaces {
 			n := &sub.Namespaces[j]
 			key := exportKey{sub.NQN, n.NSID}
@@ -133,6 +141,19 @@ func (s *server) stage(next *config.Config, st *staged) error {
 	return nil
 }
 
+// stagePool opens the directory in which the hosts of a new subsystem create namespaces.
+func (s *server) stagePool(sub *config.Subsystem, st *staged) error {
+	if sub.Create == nil || s.pools[sub.NQN] != nil {
+		return nil
+	}
+	d, err := blockdev.OpenDirectory(sub.Create.Directory, uint64(sub.Create.Capacity), blockdev.Options{Preallocate: sub.Create.Preallocate})
+	if err != nil {
+		return cli.Say(err, "create.directory %s: %v", sub.Create.Directory, err)
+	}
+	st.pools[sub.NQN] = d
+	return nil
+}
+
 // drop takes everything back.
 func (st *staged) drop() error {
 	var errs []error
@@ -141,6 +162,9 @@ func (st *staged) drop() error {
 	}
 	for _, e := range st.exports {
 		errs = append(errs, e.close())
+	}
+	for _, d := range st.pools {
+		errs = append(errs, d.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -160,6 +184,9 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	}
 	for key, e := range st.exports {
 		s.exports[key] = e
+	}
+	for nqn, d := range st.pools {
+		s.pools[nqn] = d
 	}
 	for i := range next.Subsystems {
 		errs = append(errs, s.grow(&next.Subsystems[i], st))
@@ -193,6 +220,10 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 	var errs []error
 	if to == nil {
 		errs = append(errs, s.target.RemoveSubsystem(sub.NQN))
+		if d := s.pools[sub.NQN]; d != nil {
+			errs = append(errs, d.Close())
+			delete(s.pools, sub.NQN)
+		}
 	}
 	for i := range sub.Namespaces {
 		nsid := sub.Namespaces[i].NSID
@@ -221,11 +252,15 @@ func (s *server) grow(sub *config.Subsystem, st *staged) error {
 	}
 	t := s.target.Subsystem(sub.NQN)
 	if t == nil {
-		_, err := s.target.AddSubsystem(target.SubsystemConfig{
+		c := target.SubsystemConfig{
 			NQN: sub.NQN, Serial: sub.Serial, Model: sub.Model,
 			AllowAnyHost: len(sub.Hosts) == 0, Hosts: sub.Hosts,
 			MaxControllers: sub.MaxControllers, Namespaces: added,
-		})
+		}
+		if d := s.pools[sub.NQN]; d != nil {
+			c.Pool = d
+		}
+		_, err := s.target.AddSubsystem(c)
 		return err
 	}
 	for _, n := range added {

@@ -53,6 +53,10 @@ The file is YAML. This one says everything that there is; only subsystems are ne
     model: Example
     hosts: [nqn.2026-11.org.example:host1]  # who may connect; default: every host
     max_controllers: 16
+    create:                             # hosts may create, delete, attach and detach namespaces; default: not
+      directory: /var/lib/nvmetgt/disks # of this subsystem alone; needs state
+      capacity: 1TiB                    # of all that they create
+      preallocate: false
     namespaces:
     - nsid: 1                           # default: the lowest that is free
       volume: disk.img                  # as --volume of serve

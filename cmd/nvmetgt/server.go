@@ -40,6 +40,7 @@ type server struct {
 	cfg       *config.Config
 	changes   uint64 // of cfg
 	exports   map[exportKey]*export
+	pools     map[string]*blockdev.Directory // of subsystems whose hosts create namespaces, by NQN
 	listeners map[cli.Endpoint]*listener
 	rnics     map[netip.Addr]*openRNIC
 
@@ -51,6 +52,7 @@ func start(cfg *config.Config, s *server) error {
 	cfg.Complete()
 	s.figures = metrics.New()
 	s.exports = map[exportKey]*export{}
+	s.pools = map[string]*blockdev.Directory{}
 	s.listeners = map[cli.Endpoint]*listener{}
 	s.rnics = map[netip.Addr]*openRNIC{}
 	s.drain = cfg.Drain()
@@ -203,6 +205,10 @@ func (s *server) closeExports() error {
 	for key, e := range s.exports {
 		errs = append(errs, e.close())
 		delete(s.exports, key)
+	}
+	for nqn, d := range s.pools {
+		errs = append(errs, d.Close())
+		delete(s.pools, nqn)
 	}
 	return errors.Join(errs...)
 }

@@ -37,6 +37,7 @@ type Subsystem struct {
 	Hosts          []string    `yaml:"hosts,omitempty"`           // NQNs that may connect; empty: every host
 	MaxControllers int         `yaml:"max_controllers,omitempty"` // 0: only the limit of all
 	Namespaces     []Namespace `yaml:"namespaces"`
+	Create         *Create     `yaml:"create,omitempty"` // nil: hosts create no namespaces
 }
 
 // Namespace is a volume and what hosts know it by.

@@ -45,7 +45,7 @@ func TestParseEverything(t *testing.T) {
 					{Volume: "mem:64MiB", ReadOnly: true, ANAGroup: 2},
 				},
 			},
-			{NQN: "nqn.2026-11.org.example:empty", Namespaces: []Namespace{}},
+			{NQN: "nqn.2026-11.org.example:empty", Namespaces: []Namespace{}, Create: &Create{Directory: "volumes", Capacity: 1 << 40, Preallocate: true}},
 		},
 		ANA: []ANA{
 			{Group: 2, State: ANAState(nvme.ANANonOptimized)},

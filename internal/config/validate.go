@@ -167,6 +167,9 @@ func (c *Config) checkSubsystems() *FieldError {
 		if seen[s.NQN] {
 			return field(at+"nqn", s.NQN, "it is given twice")
 		}
+		if err := c.checkCreate(at, s); err != nil {
+			return err
+		}
 		seen[s.NQN] = true
 	}
 	return nil

@@ -106,6 +106,20 @@ func (d *Dir) Save(name string, data []byte) error {
 	return nil
 }
 
+// Delete forgets what is kept under a name, where there is something.
+func (d *Dir) Delete(name string) error {
+	path, err := d.file(name)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.dir.Sync()
+}
+
 func write(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -21,6 +21,12 @@ func (r *Request) admin() {
 		r.abort()
 	case nvme.OpFormat:
 		r.adminIO((*Request).format)
+	case nvme.OpSanitize:
+		r.adminIO((*Request).sanitizeCommand)
+	case nvme.OpNSManagement:
+		r.adminIO((*Request).namespaceManagement)
+	case nvme.OpNSAttachment:
+		r.adminIO((*Request).namespaceAttachment)
 	default:
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
 	}
@@ -30,6 +36,10 @@ func (r *Request) admin() {
 func (r *Request) adminIO(execute func(*Request)) {
 	if r.engine.q.ctrl.sub.discovery {
 		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+		return
+	}
+	if st := r.engine.q.ctrl.sub.sanitizing(); !st.OK() && r.Cmd.Opcode() != nvme.OpSanitize {
+		r.respond(st)
 		return
 	}
 	execute(r)
@@ -46,6 +56,12 @@ var (
 		nvme.OpAsyncEvent:  nvme.EffectSupported,
 		nvme.OpAbort:       nvme.EffectSupported,
 		nvme.OpFormat:      nvme.EffectSupported | nvme.EffectContentChange,
+		nvme.OpSanitize:    nvme.EffectSupported | nvme.EffectContentChange,
+	}
+	// managementOpcodes are those of a subsystem whose hosts create namespaces.
+	managementOpcodes = map[nvme.Opcode]nvme.Effects{
+		nvme.OpNSManagement: nvme.EffectSupported | nvme.EffectContentChange | nvme.EffectInventoryChange,
+		nvme.OpNSAttachment: nvme.EffectSupported | nvme.EffectInventoryChange,
 	}
 	ioOpcodes = map[nvme.Opcode]nvme.Effects{
 		nvme.OpFlush:              nvme.EffectSupported,

@@ -16,16 +16,17 @@ const (
 	eventNamespace eventKind = iota
 	eventANA
 	eventReservation
+	eventSanitize
 	eventDiscovery
 	eventKinds
 )
 
-// What the host is told of each kind, and the bit of feature 0Bh that allows it; reservation
-// notifications have feature 82h of their own.
+// What the host is told of each kind, and the bit of feature 0Bh that allows it. Reservation
+// notifications have feature 82h of their own, and the end of a sanitize operation is always told.
 var (
 	eventResult = [eventKinds]nvme.AsyncEvent{nvme.EventNamespaceChanged, nvme.EventANAChanged, nvme.EventReservation,
-		nvme.EventDiscoveryChanged}
-	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENANA, 0, nvme.AENDiscovery}
+		nvme.EventSanitized, nvme.EventDiscoveryChanged}
+	eventConfig = [eventKinds]nvme.AsyncEventConfig{nvme.AENNamespace, nvme.AENANA, 0, 0, nvme.AENDiscovery}
 )
 
 // events are the event requests that a controller holds and the events that wait for one.
@@ -39,6 +40,8 @@ type events struct {
 
 	resv      []nvme.ReservationNotification // not read yet, the oldest first
 	resvCount uint64
+
+	context []byte // the reporting context of the Persistent Event log; nil for none
 }
 
 func (e *events) takeAll() []*Request {

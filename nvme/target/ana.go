@@ -18,6 +18,7 @@ const MaxANAGroup = 128
 const (
 	anaTransition = 10          // ANATT: a host may take a change for lost after so many seconds
 	anaCaps       = 0x1f | 1<<6 // ANACAP: all states are reported, a namespace stays in its group
+	anaCapCreate  = 1 << 7      // ANACAP: the host that creates a namespace may choose its group
 )
 
 // anaStates are the states of the groups at one port, by identifier.
@@ -188,7 +189,7 @@ func (c *Controller) anaLog(groupsOnly, retain bool) []byte {
 	}
 	var p nvme.ANALog
 	at := map[uint32]int{}
-	for _, ns := range c.sub.all() {
+	for _, ns := range c.all() {
 		i, ok := at[ns.anaGroup]
 		if !ok {
 			i = len(p.Groups)

@@ -55,6 +55,10 @@ type SubsystemConfig struct {
 
 	MaxControllers int // 0: only Limits.Controllers counts
 	Namespaces     []NamespaceConfig
+
+	// Pool, where it isn't nil, lets every host of the subsystem create and delete namespaces, and
+	// attach any namespace to controllers and detach it. It needs a Store.
+	Pool Pool
 }
 
 // NamespaceConfig is a namespace over a volume. The volume stays its owner's, who closes it
@@ -72,6 +76,8 @@ type NamespaceConfig struct {
 	ReadOnly bool // write protected, whatever the volume allows
 
 	ANAGroup uint32 // 1 to MaxANAGroup; 0: 1. Target.SetANAState sets the states of groups.
+
+	created, private bool // a host made it; only for one controller at a time
 }
 
 // MaxNSID is the largest NSID.

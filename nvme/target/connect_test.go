@@ -141,7 +141,7 @@ func TestOrder(t *testing.T) {
 	for _, fc := range []nvme.FCType{nvme.FCAuthSend, nvme.FCAuthReceive, 0x42} {
 		c.fails(command(func(c *nvme.Command) { c.SetDisconnect(); c.SetFCType(fc) }), nil, nvme.StatusInvalidOpcode|dnr)
 	}
-	for _, op := range []nvme.Opcode{nvme.OpNSManagement, nvme.OpSanitize, 0, 1, 4, 5, 0xff} {
+	for _, op := range []nvme.Opcode{nvme.OpNSManagement, 0x14, 0, 1, 4, 5, 0xff} {
 		c.fails(command(func(c *nvme.Command) { c.SetFlush(0); c.SetOpcode(op) }), nil, nvme.StatusInvalidOpcode|dnr)
 	}
 }

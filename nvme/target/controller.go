@@ -23,9 +23,11 @@ type Controller struct {
 	attr    ConnAttr // of the admin queue
 	since   time.Time
 
-	ana    atomic.Pointer[anaStates] // of its port; nil: all optimized
-	live   atomic.Bool               // enabled and ready: commands are executed
-	errors errorLog
+	ana atomic.Pointer[anaStates] // of its port; nil: all optimized
+	// detached are the namespaces that are not attached; nil for none, which costs reads and writes nothing.
+	detached atomic.Pointer[nsSet]
+	live     atomic.Bool // enabled and ready: commands are executed
+	errors   errorLog
 	// noCache: the host was told that no write can be lost, so it sends no Flush.
 	noCache atomic.Bool
 
@@ -71,6 +73,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	c.id = t.nextCNTLID()
 	t.controllers[c.id] = c
 	t.giveANA(c)
+	t.giveNamespaces(c)
 	sub.controllers++
 	return c, nil
 }
@@ -276,7 +279,7 @@ func (c *Controller) flushCaches() {
 			c.shutdownDone()
 		}
 	}
-	for _, ns := range c.sub.all() {
+	for _, ns := range c.all() {
 		if !ns.info.VolatileCache || !ns.get(0) {
 			continue
 		}

@@ -166,7 +166,7 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		}
 		return 0, false
 	case nvme.FeatWriteProtect:
-		ns := c.sub.namespace(r.Cmd.NSID())
+		ns := c.namespace(r.Cmd.NSID())
 		if ns == nil {
 			r.fail(nvme.StatusInvalidNamespace, offNSID)
 			return 0, false
@@ -325,8 +325,13 @@ func (r *Request) setTimestamp() {
 	ts.Origin, ts.Synch = 1, false
 	c := r.engine.q.ctrl
 	c.mu.Lock()
+	was := nvme.TimestampChangeEvent{
+		Previous:   c.features.timestamp.Millis + uint64(time.Since(c.features.timestampSet).Milliseconds()),
+		SinceReset: uint64(time.Since(c.since).Milliseconds()),
+	}
 	c.features.timestamp, c.features.timestampSet = ts, time.Now()
 	c.mu.Unlock()
+	c.sub.noteEvent(nvme.PersistentTimestamp, c, &was)
 	r.respond(nvme.StatusSuccess)
 }
 
@@ -339,7 +344,7 @@ const (
 // setWriteProtect protects a namespace from writes, for all its hosts, or lifts that.
 func (r *Request) setWriteProtect() {
 	c := r.engine.q.ctrl
-	ns := c.sub.namespace(r.Cmd.NSID())
+	ns := c.namespace(r.Cmd.NSID())
 	state := r.Cmd.CDW(11) & 7
 	switch {
 	case ns == nil:
@@ -355,8 +360,21 @@ func (r *Request) setWriteProtect() {
 		r.fail(nvme.StatusFeatureNotChangeable, offCDW11)
 		return
 	}
-	if protect := state == writeProtected; ns.protected.Swap(protect) != protect {
-		c.sub.namespaceChanged(ns.nsid, c)
+	change := func() {
+		changed, err := ns.protect(state == writeProtected)
+		if err != nil {
+			c.t.log.Warn("write protection not saved: the command fails", "subsystem", c.sub.nqn, "nsid", ns.nsid, "err", err)
+			r.respond(nvme.StatusInternalError)
+			return
+		}
+		if changed {
+			c.sub.namespaceChanged(ns.nsid, c)
+		}
+		r.respond(nvme.StatusSuccess)
 	}
-	r.respond(nvme.StatusSuccess)
+	if c.t.store == nil {
+		change()
+		return
+	}
+	c.sub.work.Go(change) // what is saved takes time
 }

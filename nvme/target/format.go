@@ -12,12 +12,12 @@ const formatStep = 1 << 30
 // has the namespace alone; what hosts send meanwhile waits.
 func (r *Request) format() {
 	e := &r.engine
-	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
+	ns := e.q.ctrl.namespace(r.Cmd.NSID())
 	switch {
 	case ns == nil || !ns.get(e.q.shard):
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		return
-	case r.Cmd.FormatLBAF() != 0:
+	case r.Cmd.FormatLBAF() != ns.format():
 		ns.put(e.q.shard)
 		r.fail(nvme.StatusInvalidFormat, nvme.FormatOffLBAF)
 		return
@@ -48,6 +48,7 @@ func (r *Request) runFormat(ns *Namespace) {
 		return
 	}
 	e.ns = ns
+	ns.sub.noteEvent(nvme.PersistentFormatStart, e.q.ctrl, &nvme.FormatStartEvent{NSID: ns.nsid, FNA: nvme.FNANoBroadcast, CDW10: r.Cmd.CDW10()})
 	e.chainDone = (*Request).formatted
 	e.io.Length, e.io.Offset = 0, 0
 	r.run(int(ns.blocks.Load()<<ns.shift), (*Request).nextFormat)
@@ -83,6 +84,7 @@ func (r *Request) formatted(st nvme.Status) {
 				st = nvme.StatusInternalError
 			}
 		}
+		ns.sub.noteFormat(r.engine.q.ctrl, ns.nsid, st)
 		r.respond(st)
 		ns.include()
 	}

@@ -89,7 +89,7 @@ func (r *Request) compareAndWrite(compare *Request) {
 // prepareFused checks one half. It responds and returns false where it can't be executed.
 func (r *Request) prepareFused(op blockdev.Op) bool {
 	e := &r.engine
-	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
+	ns := e.q.ctrl.namespace(r.Cmd.NSID())
 	if ns == nil || !ns.get(e.q.shard) {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		return false

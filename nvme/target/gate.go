@@ -15,6 +15,7 @@ const (
 	nsDamaged                     // blocks are marked uncorrectable
 	nsReserved                    // a host, or all registrants, hold a reservation
 	nsBarred                      // its ANA group can't be reached through some port
+	nsSanitize                    // a sanitize operation runs, or failed
 )
 
 // gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
@@ -30,7 +31,7 @@ type gate struct {
 // where the command can't go on now: it has been responded to, or is parked.
 func (r *Request) namespace() bool {
 	e := &r.engine
-	ns := e.q.ctrl.sub.namespace(r.Cmd.NSID())
+	ns := e.q.ctrl.namespace(r.Cmd.NSID())
 	if ns == nil {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		return false
@@ -47,7 +48,7 @@ func (r *Request) namespace() bool {
 func (r *Request) admit(s uint32) bool {
 	e := &r.engine
 	ns := e.ns
-	if s&(nsRemoved|nsClosed) == 0 {
+	if s&(nsRemoved|nsClosed) == 0 || s&(nsRemoved|nsSanitize) == nsSanitize {
 		return r.allowed(s)
 	}
 	e.ns = nil
@@ -75,6 +76,11 @@ func (r *Request) allowed(s uint32) bool {
 // permission is success where the host may do what the command wants.
 func (r *Request) permission(s uint32) nvme.Status {
 	e := &r.engine
+	if s&nsSanitize != 0 {
+		if st := e.ns.sub.sanitizing(); !st.OK() {
+			return st
+		}
+	}
 	if s&nsBarred != 0 {
 		// Without Do Not Retry: another path may do.
 		if st := anaStatus(e.q.ctrl.anaState(e.ns.anaGroup)); !st.OK() {

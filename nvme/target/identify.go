@@ -37,8 +37,13 @@ func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
 		return nil, nvme.StatusInvalidField, offCNS
 	}
 	switch cns {
-	case nvme.CNSActiveNSIDs, nvme.CNSAllocatedNSIDs: // all that there are, are attached
-		return c.identifyActive(r.Cmd.NSID())
+	case nvme.CNSCommandSetActiveNSIDs, nvme.CNSCommandSetAllocated:
+		if r.Cmd.IdentifyCSI() != nvme.CSINVM {
+			return nil, nvme.StatusInvalidField, offCSI
+		}
+		return c.identifyActive(cns, r.Cmd.NSID())
+	case nvme.CNSActiveNSIDs, nvme.CNSAllocatedNSIDs:
+		return c.identifyActive(cns, r.Cmd.NSID())
 	case nvme.CNSNamespace, nvme.CNSAllocatedNamespace, nvme.CNSIndependentNamespace, nvme.CNSDescriptors:
 		return c.identifyOne(cns, r.Cmd.NSID())
 	case nvme.CNSAttachedControllers, nvme.CNSControllers:
@@ -51,12 +56,17 @@ func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
 	return nil, nvme.StatusInvalidField, offCNS
 }
 
-func (c *Controller) identifyActive(after uint32) ([]byte, nvme.Status, uint16) {
+// identifyActive lists the namespaces that are attached to the controller, or all.
+func (c *Controller) identifyActive(cns nvme.CNS, after uint32) ([]byte, nvme.Status, uint16) {
 	if after >= nvme.NSIDAll-1 {
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	}
+	all := c.all()
+	if cns == nvme.CNSAllocatedNSIDs || cns == nvme.CNSCommandSetAllocated {
+		all = c.sub.all()
+	}
 	var list nvme.NSIDList
-	for _, ns := range c.sub.all() {
+	for _, ns := range all {
 		if ns.nsid > after {
 			list = append(list, ns.nsid)
 		}
@@ -64,18 +74,16 @@ func (c *Controller) identifyActive(after uint32) ([]byte, nvme.Status, uint16) 
 	return list.AppendTo(nil), 0, 0
 }
 
-// identifyControllers lists the controllers of the subsystem, all of which have all its
-// namespaces, from an identifier on.
+// identifyControllers lists the controllers of the subsystem, or those that a namespace is
+// attached to, from an identifier on.
 func (c *Controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16) ([]byte, nvme.Status, uint16) {
 	if cns == nvme.CNSAttachedControllers && (nsid == 0 || nsid > c.sub.nn()) {
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	}
 	var list nvme.ControllerList
-	if cns == nvme.CNSControllers || c.sub.namespace(nsid) != nil {
-		for _, other := range c.t.controllersOf(c.sub) {
-			if other.id >= from {
-				list = append(list, other.id)
-			}
+	for _, other := range c.t.controllersOf(c.sub) {
+		if other.id >= from && (cns == nvme.CNSControllers || other.namespace(nsid) != nil) {
+			list = append(list, other.id)
 		}
 	}
 	return list.AppendTo(nil), 0, 0
@@ -94,8 +102,13 @@ func (c *Controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uin
 // identifyOne makes the pages of one namespace. One that is not active has empty pages, but
 // no descriptors.
 func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status, uint16) {
-	ns := c.sub.namespace(nsid)
+	ns := c.namespace(nsid)
+	if cns == nvme.CNSAllocatedNamespace {
+		ns = c.sub.namespace(nsid)
+	}
 	switch {
+	case nsid == nvme.NSIDAll && cns == nvme.CNSNamespace && c.sub.managed != nil:
+		return c.commonFormats(), 0, 0
 	case nsid == 0 || nsid > c.sub.nn(), ns == nil && cns == nvme.CNSDescriptors:
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	case ns == nil:
@@ -105,7 +118,7 @@ func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status
 		return d.AppendTo(nil), 0, 0
 	case cns == nvme.CNSIndependentNamespace:
 		p := nvme.IdentifyNamespaceIndependent{
-			NMIC: nvme.NMICShared, RESCAP: ns.rescap(), ANAGRPID: ns.anaGroup, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady,
+			NMIC: ns.nmic(), RESCAP: ns.rescap(), ANAGRPID: ns.anaGroup, NSATTR: ns.attributes(), NSTAT: nvme.NSTATReady,
 		}
 		return p.AppendTo(nil), 0, 0
 	}
@@ -140,19 +153,33 @@ func (ns *Namespace) attributes() nvme.NSATTR {
 	return 0
 }
 
+func (ns *Namespace) nmic() nvme.NMIC {
+	if ns.private {
+		return 0
+	}
+	return nvme.NMICShared
+}
+
+// blockShift is LBADS of a block size.
+func blockShift(size int) uint8 { return uint8(bits.TrailingZeros(uint(size))) }
+
 func (ns *Namespace) identify() []byte {
 	n := ns.blocks.Load()
 	p := nvme.IdentifyNamespace{
 		NSZE: n, NCAP: n, NUSE: n,
 		NSFEAT:   nvme.NSFEATOptPerf,
-		NMIC:     nvme.NMICShared,
+		NMIC:     ns.nmic(),
 		RESCAP:   ns.rescap(),
 		NSATTR:   ns.attributes(),
 		ANAGRPID: ns.anaGroup,
 		NGUID:    ns.nguid, EUI64: ns.eui64,
 		NVMCAP: nvme.Uint128From(n << ns.shift),
 	}
-	p.LBAF[0].LBADS = uint8(ns.shift)
+	formats := ns.formats()
+	p.NLBAF, p.FLBAS = uint8(len(formats)-1), uint8(ns.format())
+	for i, block := range formats {
+		p.LBAF[i].LBADS = blockShift(block)
+	}
 	p.MSSRL, p.MCL, p.MSRC = ns.copyLimits()
 	if ns.info.Discard {
 		p.DLFEAT = nvme.DLFEATWriteZeroes
@@ -219,13 +246,23 @@ func (c *Controller) identifyIO(p *nvme.IdentifyController) {
 	p.ACWU = uint16(max(c.attr.MaxTransfer/blockdev.MaxBlockSize, 1) - 1)
 	p.VWC = c.identifyCache()
 	p.OACS, p.FNA = nvme.OACSFormat, nvme.FNANoBroadcast
+	p.SANICAP = sanicap
+	if c.sub.managed != nil {
+		p.OACS |= nvme.OACSNSManagement
+		p.ANACAP |= anaCapCreate
+	}
+	if c.t.store != nil {
+		p.LPA |= nvme.LPAPersistent
+		p.PELS = persistentUnits
+	}
 	p.NWPC = 1
 	p.OFCS = nvme.OFCSDisconnect
 	var total uint64
 	for _, ns := range c.sub.all() {
 		total += ns.blocks.Load() << ns.shift
 	}
-	p.TNVMCAP = nvme.Uint128From(total)
+	free := c.sub.unallocated()
+	p.TNVMCAP, p.UNVMCAP = nvme.Uint128From(total+free), nvme.Uint128From(free)
 }
 
 // mdts is MDTS for a transport that moves that many bytes with one command.

@@ -254,7 +254,11 @@ func (r *Request) prepareFlush() {
 
 // flushAll flushes one namespace after the other.
 func (r *Request) flushAll() {
-	r.engine.chain.table = r.engine.q.ctrl.sub.all()
+	if st := r.engine.q.ctrl.sub.sanitizing(); !st.OK() {
+		r.respond(st)
+		return
+	}
+	r.engine.chain.table = r.engine.q.ctrl.all()
 	r.run(0, (*Request).nextFlush)
 }
 

@@ -71,7 +71,15 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 		p := c.changedNamespaces(r.Cmd.LogRAE())
 		return p.AppendTo(nil), 0, 0
 	case nvme.LogEffects:
-		return effectsLog(), 0, 0
+		return c.effectsLog(), 0, 0
+	case nvme.LogPersistent:
+		return c.persistentLog(nvme.PersistentAction(r.Cmd.LogLSP() & 3))
+	case nvme.LogFeatureEffects:
+		return c.featureEffects(), 0, 0
+	case nvme.LogMIEffects:
+		return make([]byte, nvme.EffectsLogSize), 0, 0 // there is no management endpoint
+	case nvme.LogSanitize:
+		return c.sanitizeStatus(r.Cmd.LogRAE()), 0, 0
 	case nvme.LogReservation:
 		return c.resvLog(r.Cmd.LogRAE()), 0, 0
 	case nvme.LogANA:
@@ -82,12 +90,14 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 
 func (c *Controller) hasLog(lid nvme.LID) bool {
 	switch lid {
-	case nvme.LogSupported, nvme.LogError:
+	case nvme.LogSupported, nvme.LogError, nvme.LogFeatureEffects, nvme.LogMIEffects:
 		return true
+	case nvme.LogPersistent:
+		return !c.sub.discovery && c.t.store != nil
 	case nvme.LogDiscovery:
 		return c.sub.discovery
 	case nvme.LogSMART, nvme.LogFirmware, nvme.LogChangedNamespaces, nvme.LogEffects, nvme.LogANA,
-		nvme.LogReservation:
+		nvme.LogReservation, nvme.LogSanitize:
 		return !c.sub.discovery
 	}
 	return false
@@ -103,10 +113,31 @@ func (c *Controller) supportedLogs() []byte {
 	return p.AppendTo(nil)
 }
 
-func effectsLog() []byte {
+// featureEffects says which features there are, and whom setting them concerns.
+func (c *Controller) featureEffects() []byte {
+	var p nvme.FeatureEffectsLog
+	for fid := range p {
+		caps, ok := c.feature(nvme.FID(fid))
+		switch {
+		case !ok:
+		case caps&nvme.FeatureNamespace != 0:
+			p[fid] = nvme.FeatureEffectSupported | nvme.FeatureScopeNamespace
+		default:
+			p[fid] = nvme.FeatureEffectSupported | nvme.FeatureScopeController
+		}
+	}
+	return p.AppendTo(nil)
+}
+
+func (c *Controller) effectsLog() []byte {
 	var p nvme.EffectsLog
 	for op, e := range adminOpcodes {
 		p.Admin[op] = e
+	}
+	if c.sub.managed != nil {
+		for op, e := range managementOpcodes {
+			p.Admin[op] = e
+		}
 	}
 	for op, e := range ioOpcodes {
 		p.IO[op] = e
@@ -121,7 +152,7 @@ func effectsLog() []byte {
 func (c *Controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 	all := c.sub.all()
 	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
-		ns := c.sub.namespace(nsid)
+		ns := c.namespace(nsid)
 		if ns == nil {
 			return nil, nvme.StatusInvalidNamespace, offNSID
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -25,7 +26,10 @@ type Namespace struct {
 	uuid, nguid [16]byte
 	eui64       [8]byte
 
+	created     bool        // by a host
+	private     bool        // attached to one controller at a time
 	fixed       bool        // write protection can't be lifted
+	protecting  sync.Mutex  // one change of protected at a time
 	protected   atomic.Bool // writes are refused
 	mediaErrors atomic.Uint64
 	discards    atomic.Uint64 // ranges that the volume was told to discard
@@ -58,6 +62,7 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 		anaGroup: max(c.ANAGroup, 1),
 		uuid:     c.UUID, nguid: c.NGUID, eui64: c.EUI64,
 		fixed:   info.ReadOnly || c.ReadOnly,
+		created: c.created, private: c.private,
 		drained: make(chan struct{}, 1),
 	}
 	ns.memory, _ = c.Volume.(blockdev.Memory)

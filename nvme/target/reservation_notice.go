@@ -64,7 +64,7 @@ func (c *Controller) resvLog(retain bool) []byte {
 
 // resvFeature is the value of features 82h and 83h.
 func (r *Request) resvFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
-	ns := r.engine.q.ctrl.sub.namespace(r.Cmd.NSID())
+	ns := r.engine.q.ctrl.namespace(r.Cmd.NSID())
 	switch {
 	case ns == nil:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
@@ -84,9 +84,9 @@ func (r *Request) resvFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, b
 func (r *Request) setResvNotification() {
 	c := r.engine.q.ctrl
 	nsid, mask := r.Cmd.NSID(), r.Cmd.CDW(11)
-	all := c.sub.all()
+	all := c.all()
 	if nsid != nvme.NSIDAll {
-		ns := c.sub.namespace(nsid)
+		ns := c.namespace(nsid)
 		if ns == nil {
 			r.fail(nvme.StatusInvalidNamespace, offNSID)
 			return
@@ -104,7 +104,7 @@ func (r *Request) setResvNotification() {
 // setResvPersistence executes Set Features 83h.
 func (r *Request) setResvPersistence() {
 	c := r.engine.q.ctrl
-	ns := c.sub.namespace(r.Cmd.NSID())
+	ns := c.namespace(r.Cmd.NSID())
 	persist := r.Cmd.CDW(11)&nvme.ResvPersistPTPL != 0
 	switch {
 	case ns == nil:

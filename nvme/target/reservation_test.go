@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -357,6 +359,33 @@ func (s *memStore) Load(name string) ([]byte, error) {
 	return s.kept[name], s.err
 }
 
+func (s *memStore) Delete(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		delete(s.kept, name)
+	}
+	return s.err
+}
+
+func (s *memStore) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.kept))
+}
+
+func (s *memStore) put(name string, data []byte) {
+	s.mu.Lock()
+	s.kept[name] = data
+	s.mu.Unlock()
+}
+
+func (s *memStore) setErr(err error) {
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+}
+
 func (s *memStore) Save(name string, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -385,12 +414,12 @@ func TestReservationPersists(t *testing.T) {
 	if !before.Persist {
 		t.Error("PTPLS is 0")
 	}
-	store.err = errors.New("disk full")
+	store.setErr(errors.New("disk full"))
 	acquireAs(2, nvme.ResvPreempt, nvme.ResvExclusiveAccess, 22, 11, nvme.StatusInternalError).run(b.io)
 	if got := report(b.io); fmt.Sprint(got) != fmt.Sprint(before) {
 		t.Errorf("after a change that was not saved: %+v", got)
 	}
-	store.err = nil
+	store.setErr(nil)
 	a.close()
 	b.close()
 
@@ -430,12 +459,18 @@ func TestReservationPersists(t *testing.T) {
 	if !tg.Subsystem(testNQN).namespace(1).resv.now.Load().persist {
 		t.Error("feature 83h was forgotten")
 	}
+	if err := tg.RemoveSubsystem(testNQN); err != nil {
+		t.Fatal(err)
+	}
 	for _, bad := range []string{"{", `{"type":9}`, `{"type":1}`, `{"type":5}`, `{"registrants":[{"host":"x"}]}`} {
-		for name := range store.kept {
-			store.kept[name] = []byte(bad)
+		for _, name := range store.names() {
+			if strings.HasPrefix(name, "reservation-") {
+				store.put(name, []byte(bad))
+			}
 		}
-		if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN, Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 512)}}}); err == nil {
-			t.Errorf("served a namespace whose saved reservation is %q", bad)
+		_, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN, Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 512)}}})
+		if err == nil || !strings.Contains(err.Error(), "saved reservation") {
+			t.Errorf("served a namespace whose saved reservation is %q: %v", bad, err)
 		}
 	}
 }

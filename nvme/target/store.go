@@ -8,4 +8,6 @@ type Store interface {
 	// content survives a power failure; after an error, or a failure before it returns, the
 	// old one or the new one does, whole. It may block.
 	Save(name string, data []byte) error
+	// Delete forgets what is kept under a name, where there is something.
+	Delete(name string) error
 }

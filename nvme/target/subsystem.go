@@ -1,6 +1,7 @@
 package target
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -27,6 +28,15 @@ type Subsystem struct {
 	// namespaces by NSID less one, with nil where there is none; replaced as a whole.
 	namespaces atomic.Pointer[[]*Namespace]
 	change     sync.Mutex // one change of namespaces at a time
+
+	managed    *managed // nil where hosts don't create namespaces
+	sanitize   sanitizer
+	persistent persistentLog
+
+	// What takes time and belongs to no queue runs in work, and ends early with ctx.
+	work   tasks
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	// Under Target.mu.
 	controllers int
@@ -70,7 +80,47 @@ func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 		s.firmware = defaultFirmware
 	}
 	s.namespaces.Store(new([]*Namespace))
+	s.sanitize.now.Store(new(sanitizeState))
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if c.Pool != nil {
+		s.managed = &managed{pool: c.Pool, hosts: map[string]*nsSet{}, volumes: map[uint32]blockdev.Volume{}}
+		s.managed.left.Store(c.Pool.Capacity())
+	}
 	return s
+}
+
+// open brings back what is stored of the subsystem, and adds its namespaces.
+func (s *Subsystem) open(namespaces []NamespaceConfig) error {
+	if s.managed != nil && s.t.store == nil {
+		return configError("subsystem %s: hosts can't create namespaces without a Store", s.nqn)
+	}
+	if err := s.loadEvents(); err != nil {
+		return fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+	}
+	if s.managed != nil {
+		if err := s.loadNamespaces(); err != nil {
+			return fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+		}
+	}
+	for i := range namespaces {
+		if _, err := s.AddNamespace(namespaces[i]); err != nil {
+			return err
+		}
+	}
+	if err := s.loadSanitize(); err != nil {
+		return fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+	}
+	return nil
+}
+
+// close ends what runs in the background and closes what is the subsystem's own. Nobody uses it
+// any more.
+func (s *Subsystem) close() {
+	s.cancel()
+	s.work.wait()
+	if err := s.closeCreated(); err != nil {
+		s.t.log.Error("closing volumes of namespaces that hosts created", "subsystem", s.nqn, "err", err)
+	}
 }
 
 // NQN is the subsystem's name.
@@ -117,6 +167,14 @@ func (s *Subsystem) all() []*Namespace {
 
 // AddNamespace adds a namespace and tells the connected hosts.
 func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
+	if s.managed != nil && c.NSID >= FirstCreatedNSID {
+		return nil, configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
+			s.nqn, c.NSID, FirstCreatedNSID)
+	}
+	return s.addNamespace(c)
+}
+
+func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
 	}
@@ -145,8 +203,8 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		}
 		nsid = uint32(i) + 1
 	}
-	if nsid > MaxNSID {
-		return nil, fmt.Errorf("target: subsystem %s: %w: it has %d namespaces", s.nqn, ErrLimit, MaxNSID)
+	if nsid > MaxNSID || s.managed != nil && !c.created && nsid >= FirstCreatedNSID {
+		return nil, fmt.Errorf("target: subsystem %s: %w: it has %d namespaces", s.nqn, ErrLimit, nsid-1)
 	}
 	for len(table) < int(nsid) {
 		table = append(table, nil)
@@ -155,13 +213,15 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
-	if err := errors.Join(ns.loadReservation(), ns.loadBad()); err != nil {
+	if err := errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection()); err != nil {
 		return nil, fmt.Errorf("target: subsystem %s: namespace %d: %w", s.nqn, nsid, err)
 	}
 	table[nsid-1] = ns
 	s.t.mu.Lock() // the states of its group may change meanwhile
 	defer s.t.mu.Unlock()
 	ns.bar(s.t.barredGroups()[ns.anaGroup])
+	ns.refuse(s.sanitize.now.Load().refuses() == nvme.StatusSanitizeFailed)
+	s.t.offerNamespace(ns)
 	s.namespaces.Store(&table)
 	return ns, nil
 }
@@ -190,7 +250,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 // its attributes.
 func (s *Subsystem) namespaceChanged(nsid uint32, except *Controller) {
 	for _, c := range s.t.controllersOf(s) {
-		if c != except {
+		if c != except && c.has(nsid) {
 			c.namespaceChanged(nsid)
 		}
 	}

@@ -88,6 +88,7 @@ func New(c Config) (*Target, error) {
 	}
 	for i := range c.Subsystems {
 		if _, err := t.AddSubsystem(c.Subsystems[i]); err != nil {
+			t.closeSubsystems()
 			return nil, err
 		}
 	}
@@ -103,26 +104,36 @@ func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if t.Subsystem(c.NQN) != nil || t.discovery.nqn == c.NQN {
+		return nil, fmt.Errorf("target: subsystem %s %w", c.NQN, ErrExists) // before what it stored is opened twice
+	}
 	s := newSubsystem(t, &c)
-	for i := range c.Namespaces {
-		if _, err := s.AddNamespace(c.Namespaces[i]); err != nil {
-			return nil, err
-		}
+	err := s.open(c.Namespaces)
+	if err == nil {
+		err = t.enter(s)
 	}
-	t.mu.Lock()
-	if t.closed {
-		t.mu.Unlock()
-		return nil, ErrClosed
+	if err != nil {
+		s.close()
+		return nil, err
 	}
-	if t.subsystems[c.NQN] != nil || t.discovery.nqn == c.NQN {
-		t.mu.Unlock()
-		return nil, fmt.Errorf("target: subsystem %s %w", c.NQN, ErrExists)
-	}
-	t.subsystems[c.NQN] = s
-	t.spreadANA()
-	t.mu.Unlock()
 	t.discoveryChanged()
+	s.resumeSanitize()
 	return s, nil
+}
+
+// enter puts a subsystem into the table.
+func (t *Target) enter(s *Subsystem) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return ErrClosed
+	case t.subsystems[s.nqn] != nil:
+		return fmt.Errorf("target: subsystem %s %w", s.nqn, ErrExists)
+	}
+	t.subsystems[s.nqn] = s
+	t.spreadANA()
+	return nil
 }
 
 // Subsystem finds a subsystem by its NQN; nil where there is none.
@@ -145,6 +156,7 @@ func (t *Target) RemoveSubsystem(nqn string) error {
 	s.removed = true
 	t.mu.Unlock()
 	t.discoveryChanged()
+	s.cancel()
 	for _, c := range t.controllersOf(s) {
 		c.fatal(ErrRemoved)
 	}
@@ -156,6 +168,7 @@ func (t *Target) RemoveSubsystem(nqn string) error {
 			ns.remove()
 		}
 	}
+	s.close()
 	return nil
 }
 
@@ -236,7 +249,8 @@ func (t *Target) forget(q *Queue, failed bool) {
 }
 
 // Close takes no new connections, disconnects every host, and returns when all connections
-// are gone, or with the error of ctx. Volumes stay open; they are their owner's.
+// are gone, or with the error of ctx. Volumes stay open, which are their owner's; those of
+// namespaces that hosts created are closed.
 func (t *Target) Close(ctx context.Context) error {
 	t.mu.Lock()
 	if !t.closed {
@@ -255,9 +269,20 @@ func (t *Target) Close(ctx context.Context) error {
 	}
 	select {
 	case <-t.idle:
+		t.closeSubsystems()
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("target: closing: %d connections left: %w", t.connections(), context.Cause(ctx))
+	}
+}
+
+// closeSubsystems ends what subsystems do in the background.
+func (t *Target) closeSubsystems() {
+	t.mu.Lock()
+	all := t.sortedSubsystems()
+	t.mu.Unlock()
+	for _, s := range all {
+		s.close()
 	}
 }
 

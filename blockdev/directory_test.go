@@ -1,0 +1,67 @@
+package blockdev
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestDirectory: volumes of a directory are there when it is opened again, have what they had, and
+// go when they are removed or nobody knows them any more.
+func TestDirectory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "volumes")
+	d, err := OpenDirectory(path, 1<<30, Options{IO: IOBuffered})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenDirectory(path, 1, Options{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("opened twice: %v", err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		v, err := d.Create(name, 1<<20, 512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := v.Info(); i.Size != 1<<20 || i.BlockSize != 512 {
+			t.Errorf("made %+v", i)
+		}
+		if _, err := d.Create(name, 1<<20, 512); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("made twice: %v", err)
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"", "../x", "a/b"} {
+		if _, err := d.Create(name, 1<<20, 512); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if _, err := d.Open("z", 1<<20, 512); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("opened what isn't there: %v", err)
+	}
+	if err := d.Remove("b"); err != nil {
+		t.Error(err)
+	}
+	if err := d.Retain([]string{"a"}); err != nil {
+		t.Error(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if all, err := os.ReadDir(path); err != nil || len(all) != 1 || all[0].Name() != "a.volume" {
+		t.Errorf("left is %v, %v", all, err)
+	}
+	if d, err = OpenDirectory(path, 1<<30, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := d.Open("a", 1<<20, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(v.Close(), d.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,204 @@
+package nvme
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+)
+
+// PersistentAction is the log specific parameter of the Persistent Event log, bits 1:0: what
+// happens to the reporting context of the controller.
+type PersistentAction uint8
+
+// Actions.
+const (
+	PersistentRead      PersistentAction = 0 // of the context that there is
+	PersistentEstablish PersistentAction = 1 // make one, and read
+	PersistentRelease   PersistentAction = 2
+	PersistentHeader    PersistentAction = 3 // make one, and read the header
+)
+
+// PersistentHeaderSize is the size of PersistentLogHeader in bytes.
+const PersistentHeaderSize = 512
+
+// PersistentLogUnit is the unit of PELS of Identify Controller, in bytes.
+const PersistentLogUnit = 64 << 10
+
+// PersistentLogHeader is the beginning of the Persistent Event log, 0Dh. Events follow, the
+// newest first.
+type PersistentLogHeader struct {
+	LID                 LID
+	_                   [3]byte
+	Events              uint32 // TNEV
+	Length              uint64 // TLL: of the log, bytes
+	Revision            uint8  // of this header
+	_                   [1]byte
+	HeaderLength        uint16 // of what follows this field, bytes
+	Timestamp           uint64 // ms in bits 47:0
+	PowerOnHours        Uint128
+	PowerCycles         uint64
+	VID, SSVID          uint16
+	SN                  [20]byte
+	MN                  [40]byte
+	SUBNQN              [256]byte
+	Generation          uint16 // changes with each reporting context
+	ReportingContext    uint32 // bit 18: there was one before this command
+	_                   [102]byte
+	SupportedEventsBits [32]byte
+}
+
+var _ [PersistentHeaderSize]byte = [binarySizePersistentHeader]byte{}
+
+// binarySizePersistentHeader is the size on the wire, where nothing is padded.
+const binarySizePersistentHeader = 1 + 3 + 4 + 8 + 1 + 1 + 2 + 8 + 16 + 8 + 4 + 20 + 40 + 256 + 2 + 4 + 102 + 32
+
+// Values of the fields of PersistentLogHeader.
+const (
+	PersistentRevision       = 3
+	PersistentHeaderRest     = PersistentHeaderSize - 20
+	PersistentContextExisted = 1 << 18
+
+	persistentEventHead     = 24
+	persistentEventHeadRest = persistentEventHead - 3
+	persistentEventNoPort   = 3 // EHAI: the event is of no port
+)
+
+// AppendTo appends the header.
+func (p *PersistentLogHeader) AppendTo(b []byte) []byte { return appendPage(b, p) }
+
+// Parse reads the header from b.
+func (p *PersistentLogHeader) Parse(b []byte) error {
+	return parsePage(b, p, PersistentHeaderSize, LogPersistent.String())
+}
+
+// PersistentEventType is the type of an event.
+type PersistentEventType uint8
+
+// Types of events.
+const (
+	PersistentSMART       PersistentEventType = 0x01 // SMARTLog
+	PersistentTimestamp   PersistentEventType = 0x03 // TimestampChangeEvent
+	PersistentPowerOn     PersistentEventType = 0x04
+	PersistentNamespace   PersistentEventType = 0x06 // ChangeNamespaceEvent
+	PersistentFormatStart PersistentEventType = 0x07 // FormatStartEvent
+	PersistentFormatEnd   PersistentEventType = 0x08 // FormatEndEvent
+	PersistentSanitize    PersistentEventType = 0x09 // SanitizeStartEvent
+	PersistentSanitizeEnd PersistentEventType = 0x0a // SanitizeEndEvent
+)
+
+// PersistentEvent is an event of the log.
+type PersistentEvent struct {
+	Type      PersistentEventType
+	Revision  uint8
+	CNTLID    uint16
+	Timestamp uint64 // ms in bits 47:0
+	Data      []byte // by type
+}
+
+// Size is the size of the event in the log, in bytes.
+func (e *PersistentEvent) Size() int { return persistentEventHead + len(e.Data) }
+
+// AppendTo appends the event.
+func (e *PersistentEvent) AppendTo(b []byte) []byte {
+	b = append(b, byte(e.Type), e.Revision, persistentEventHeadRest, persistentEventNoPort)
+	b = binary.LittleEndian.AppendUint16(b, e.CNTLID)
+	b = binary.LittleEndian.AppendUint64(b, e.Timestamp)
+	b = append(b, make([]byte, 8)...) // PELPID, reserved, no vendor specific information
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(e.Data)))
+	return append(b, e.Data...)
+}
+
+// Parse reads an event, and returns what follows it.
+func (e *PersistentEvent) Parse(b []byte) (rest []byte, err error) {
+	if len(b) < persistentEventHead {
+		return nil, shortError("Persistent Event", len(b), persistentEventHead)
+	}
+	head := int(b[2]) + 3
+	vendor, all := int(binary.LittleEndian.Uint16(b[20:])), int(binary.LittleEndian.Uint16(b[22:]))
+	if head < persistentEventHead || vendor > all {
+		return nil, fmt.Errorf("nvme: Persistent Event: %w: header of %d bytes, %d of %d vendor specific", ErrMalformed, head, vendor, all)
+	}
+	if len(b) < head+all {
+		return nil, shortError("Persistent Event", len(b), head+all)
+	}
+	*e = PersistentEvent{
+		Type: PersistentEventType(b[0]), Revision: b[1], CNTLID: binary.LittleEndian.Uint16(b[4:]),
+		Timestamp: binary.LittleEndian.Uint64(b[6:]), Data: b[head+vendor : head+all : head+all],
+	}
+	return b[head+all:], nil
+}
+
+// TimestampChangeEvent is the data of PersistentTimestamp.
+type TimestampChangeEvent struct {
+	Previous   uint64 // ms
+	SinceReset uint64 // ms
+}
+
+// PowerOnEvent is the data of PersistentPowerOn with one controller.
+type PowerOnEvent struct {
+	Firmware   [8]byte
+	CNTLID     uint16
+	_          [14]byte
+	PowerCycle uint32
+	PowerOn    uint64 // ms
+	Timestamp  uint64
+}
+
+// ChangeNamespaceEvent is the data of PersistentNamespace.
+type ChangeNamespaceEvent struct {
+	CDW10    uint32 // of Namespace Management
+	_        [4]byte
+	NSZE     uint64
+	_        [8]byte
+	NCAP     uint64
+	FLBAS    uint8
+	DPS      uint8
+	NMIC     NMIC
+	_        [1]byte
+	ANAGRPID uint32
+	NVMSETID uint16
+	_        [2]byte
+	NSID     uint32
+}
+
+// FormatStartEvent is the data of PersistentFormatStart.
+type FormatStartEvent struct {
+	NSID  uint32
+	FNA   uint8
+	_     [3]byte
+	CDW10 uint32
+}
+
+// FormatEndEvent is the data of PersistentFormatEnd.
+type FormatEndEvent struct {
+	NSID        uint32
+	SmallestFPI uint8
+	Failed      uint8
+	Info        uint16
+	Status      uint32 // of the completion
+}
+
+// SanitizeStartEvent is the data of PersistentSanitize.
+type SanitizeStartEvent struct {
+	SANICAP      uint32
+	CDW10, CDW11 uint32
+}
+
+// SanitizeEndEvent is the data of PersistentSanitizeEnd.
+type SanitizeEndEvent struct {
+	SPROG uint16
+	SSTAT SanitizeStatus
+	_     [4]byte
+}
+
+var (
+	_ [16]byte = [unsafe.Sizeof(TimestampChangeEvent{})]byte{}
+	_ [48]byte = [unsafe.Sizeof(ChangeNamespaceEvent{})]byte{}
+	_ [12]byte = [unsafe.Sizeof(FormatStartEvent{})]byte{}
+	_ [12]byte = [unsafe.Sizeof(FormatEndEvent{})]byte{}
+	_ [12]byte = [unsafe.Sizeof(SanitizeStartEvent{})]byte{}
+	_ [8]byte  = [unsafe.Sizeof(SanitizeEndEvent{})]byte{}
+)
+
+// PersistentData is the wire form of an event's data: a pointer to one of the types above.
+func PersistentData(event any) []byte { return appendPage(nil, event) }

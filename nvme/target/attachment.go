@@ -1,0 +1,237 @@
+package target
+
+import "github.com/nvme-anywhere/nvmeof/nvme"
+
+// Which namespaces a controller has (NVMe base, "Namespace Attachment"). The operator's are
+// attached to every controller, those that hosts create to none, until a host says otherwise for
+// a controller. Controllers are made on demand, so what was said last for one of a host's holds
+// for the next that this host makes, after a restart too.
+
+// nsSet is a set of namespaces; the zero value is empty.
+type nsSet [MaxNSID / 64]uint64
+
+func (s *nsSet) has(nsid uint32) bool {
+	i := nsid - 1
+	return i < MaxNSID && s[i/64]>>(i%64)&1 != 0
+}
+
+func (s *nsSet) set(nsid uint32, in bool) {
+	i := nsid - 1
+	if in {
+		s[i/64] |= 1 << (i % 64)
+	} else {
+		s[i/64] &^= 1 << (i % 64)
+	}
+}
+
+// namespace finds a namespace that is attached to the controller; nil where there is none.
+func (c *Controller) namespace(nsid uint32) *Namespace {
+	if d := c.detached.Load(); d != nil && d.has(nsid) {
+		return nil
+	}
+	return c.sub.namespace(nsid)
+}
+
+// has says whether a namespace is attached to the controller, or was when it went.
+func (c *Controller) has(nsid uint32) bool {
+	d := c.detached.Load()
+	return d == nil || !d.has(nsid)
+}
+
+// all are the attached namespaces in the order of their NSIDs.
+func (c *Controller) all() []*Namespace {
+	all := c.sub.all()
+	d := c.detached.Load()
+	if d == nil {
+		return all
+	}
+	attached := all[:0]
+	for _, ns := range all {
+		if !d.has(ns.nsid) {
+			attached = append(attached, ns)
+		}
+	}
+	return attached
+}
+
+// detach changes whether a namespace is attached, and says whether it was otherwise. Called with
+// Target.mu held.
+func (c *Controller) detach(nsid uint32, off bool) bool {
+	old := c.detached.Load()
+	if (old != nil && old.has(nsid)) == off {
+		return false
+	}
+	next := new(nsSet)
+	if old != nil {
+		*next = *old
+	}
+	next.set(nsid, off)
+	if *next == (nsSet{}) {
+		next = nil
+	}
+	c.detached.Store(next)
+	return true
+}
+
+// giveNamespaces attaches to a new controller what its host had. Called with Target.mu held.
+func (t *Target) giveNamespaces(c *Controller) {
+	if c.sub.managed == nil {
+		return
+	}
+	for _, ns := range c.sub.all() {
+		c.detach(ns.nsid, !t.wants(c, ns))
+	}
+}
+
+// wants says whether a namespace is to be attached to a new controller, or a new one to a
+// controller. Called with Target.mu held.
+func (t *Target) wants(c *Controller, ns *Namespace) bool {
+	differs := c.sub.managed.hosts[c.hostNQN]
+	if ns.created == (differs != nil && differs.has(ns.nsid)) {
+		return !ns.created || !ns.private || t.attachedTo(ns, c) == 0
+	}
+	return false
+}
+
+// attachedTo counts the controllers other than one that have a namespace. Called with mu held.
+func (t *Target) attachedTo(ns *Namespace, except *Controller) (n int) {
+	for _, c := range t.controllers {
+		if c != except && c.sub == ns.sub && c.has(ns.nsid) {
+			n++
+		}
+	}
+	return n
+}
+
+// offerNamespace attaches a namespace that is new to the controllers that are to have it. Called
+// with Target.mu held.
+func (t *Target) offerNamespace(ns *Namespace) {
+	if ns.sub.managed == nil {
+		return
+	}
+	for _, c := range t.controllers {
+		if c.sub == ns.sub {
+			c.detach(ns.nsid, !t.wants(c, ns))
+		}
+	}
+}
+
+// namespaceAttachment executes Namespace Attachment.
+func (r *Request) namespaceAttachment() {
+	c := r.engine.q.ctrl
+	nsid := r.Cmd.NSID()
+	switch {
+	case c.sub.managed == nil:
+		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+	case r.Cmd.NSAction() > nvme.NSDetach:
+		r.fail(nvme.StatusInvalidField, nvme.NSManagementOffSEL)
+	case c.sub.namespace(nsid) == nil:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+	case r.mapSGL(nvme.PageSize):
+		r.withHostData(nvme.PageSize, func(r *Request) {
+			c.sub.work.Go(r.changeAttachment)
+		})
+	}
+}
+
+// changeAttachment goes on with the list of controllers. All of them change, or none.
+func (r *Request) changeAttachment() {
+	s := r.engine.q.ctrl.sub
+	var page [nvme.PageSize]byte
+	r.hostData(page[:], 0)
+	list, err := nvme.ParseControllerList(page[:])
+	if err != nil || len(list) == 0 {
+		r.fail(nvme.StatusInvalidControllerList, noLoc)
+		return
+	}
+	s.managed.mu.Lock()
+	ns := s.namespace(r.Cmd.NSID())
+	if ns == nil {
+		s.managed.mu.Unlock()
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return
+	}
+	detach := r.Cmd.NSAction() == nvme.NSDetach
+	all, st := s.attachable(ns, list, detach)
+	if st.OK() {
+		st = r.mayChange(ns)
+	}
+	if st.OK() {
+		st = s.attach(ns, all, detach)
+	}
+	s.managed.mu.Unlock()
+	if !st.OK() {
+		r.fail(st, noLoc)
+		return
+	}
+	for _, c := range all {
+		c.namespaceChanged(ns.nsid)
+	}
+	r.respond(nvme.StatusSuccess)
+}
+
+// mayChange is success where no reservation of another host keeps the host of r from changing
+// the namespace as a whole, which counts as a write.
+func (r *Request) mayChange(ns *Namespace) nvme.Status {
+	if ns.resv.now.Load().conflicts(r.engine.q.ctrl.hostID, true) {
+		return resvConflict
+	}
+	return nvme.StatusSuccess
+}
+
+// attachable finds the controllers of a list, and says why a namespace can't be attached to
+// them, or detached. Called with managed.mu held.
+func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) ([]*Controller, nvme.Status) {
+	t := s.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*Controller
+	for i, id := range list {
+		c := t.controllers[id]
+		if c == nil || c.sub != s || i > 0 && id <= list[i-1] {
+			return nil, nvme.StatusInvalidControllerList
+		}
+		all = append(all, c)
+	}
+	for _, c := range all {
+		switch {
+		case detach && !c.has(ns.nsid):
+			return nil, nvme.StatusNamespaceNotAttached
+		case detach:
+		case c.has(ns.nsid):
+			return nil, nvme.StatusNamespaceAlreadyAttached
+		case ns.private && (len(all) > 1 || t.attachedTo(ns, nil) > 0):
+			return nil, nvme.StatusNamespacePrivate
+		case c.anaState(ns.anaGroup) == nvme.ANAPersistentLoss:
+			return nil, nvme.StatusANAAttachFailed
+		}
+	}
+	return all, nvme.StatusSuccess
+}
+
+// attach attaches a namespace to controllers, or detaches it, when that is saved. Called with
+// managed.mu held.
+func (s *Subsystem) attach(ns *Namespace, all []*Controller, detach bool) nvme.Status {
+	hosts := cloneHosts(s.managed.hosts)
+	for _, c := range all {
+		differs := hosts[c.hostNQN]
+		if differs == nil {
+			differs = new(nsSet)
+			hosts[c.hostNQN] = differs
+		}
+		differs.set(ns.nsid, detach != ns.created)
+		if *differs == (nsSet{}) {
+			delete(hosts, c.hostNQN)
+		}
+	}
+	if st := s.saveNamespaces(s.managed.created, hosts); !st.OK() {
+		return st
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	s.managed.hosts = hosts
+	for _, c := range all {
+		c.detach(ns.nsid, detach)
+	}
+	return nvme.StatusSuccess
+}

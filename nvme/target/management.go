@@ -1,0 +1,214 @@
+package target
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// createdBlocks are the block sizes that hosts may create namespaces with, by LBA format.
+var createdBlocks = []int{4096, 512}
+
+// formats are the LBA formats that Identify shows of a namespace, and which of them it has. In a
+// subsystem whose hosts create namespaces they are the same for all that have one of them.
+func (ns *Namespace) formats() []int {
+	if ns.sub.managed != nil && slices.Contains(createdBlocks, ns.info.BlockSize) {
+		return createdBlocks
+	}
+	return []int{ns.info.BlockSize}
+}
+
+func (ns *Namespace) format() int { return slices.Index(ns.formats(), ns.info.BlockSize) }
+
+// namespaceManagement executes Namespace Management.
+func (r *Request) namespaceManagement() {
+	s := r.engine.q.ctrl.sub
+	switch a := r.Cmd.NSAction(); {
+	case s.managed == nil:
+		r.fail(nvme.StatusInvalidOpcode, offOpcode)
+	case a > nvme.NSDelete:
+		r.fail(nvme.StatusInvalidField, nvme.NSManagementOffSEL)
+	case a == nvme.NSDelete && r.Cmd.NSID() != nvme.NSIDAll && s.namespace(r.Cmd.NSID()) == nil:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+	case a == nvme.NSDelete:
+		s.work.Go(r.deleteNamespaces)
+	case r.Cmd.NSID() != nvme.NSIDNone:
+		r.fail(nvme.StatusInvalidField, offNSID)
+	case r.Cmd.IdentifyCSI() != nvme.CSINVM:
+		r.fail(nvme.StatusCommandSetNotSupported, nvme.NSManagementOffCSI)
+	case r.mapSGL(nvme.PageSize):
+		r.withHostData(nvme.PageSize, func(r *Request) { s.work.Go(r.createNamespace) })
+	}
+}
+
+// createNamespace goes on with what the host wants.
+func (r *Request) createNamespace() {
+	s := r.engine.q.ctrl.sub
+	var page [nvme.PageSize]byte
+	r.hostData(page[:], 0)
+	var spec nvme.NamespaceSpec
+	_ = spec.Parse(page[:]) // there are enough bytes
+	s.managed.mu.Lock()
+	n, st := s.plan(&spec)
+	if st.OK() {
+		st = s.create(n)
+	}
+	s.managed.mu.Unlock()
+	if !st.OK() {
+		r.fail(st, noLoc)
+		return
+	}
+	s.noteNamespace(r.engine.q.ctrl, r.Cmd.CDW10(), &spec, n.NSID)
+	s.t.log.Info("host created a namespace", "subsystem", s.nqn, "nsid", n.NSID, "size", n.Size, "block", n.BlockSize,
+		"host", r.engine.q.ctrl.hostNQN)
+	r.CQE.SetDW0(n.NSID)
+	r.respond(nvme.StatusSuccess)
+}
+
+// plan says what a namespace that a host wants will be, or why it can't be. Called with
+// managed.mu held.
+func (s *Subsystem) plan(spec *nvme.NamespaceSpec) (*createdNamespace, nvme.Status) {
+	m := s.managed
+	format := spec.Format()
+	switch {
+	case format >= len(createdBlocks) || spec.DPS != 0:
+		return nil, nvme.StatusInvalidFormat
+	case spec.NMIC&^nvme.NMICShared != 0 || spec.NVMSETID != 0 || spec.ENDGID != 0 || spec.NSZE == 0:
+		return nil, nvme.StatusInvalidField
+	case spec.ANAGRPID > MaxANAGroup:
+		return nil, nvme.StatusANAGroupInvalid
+	case spec.NCAP != spec.NSZE:
+		return nil, nvme.StatusThinNotSupported
+	}
+	block := createdBlocks[format]
+	nsid := m.freeNSID()
+	switch {
+	case spec.NSZE > m.free()/uint64(block):
+		return nil, nvme.StatusInsufficientCapacity
+	case nsid == 0:
+		return nil, nvme.StatusNSIDUnavailable
+	}
+	return &createdNamespace{
+		NSID: nsid, UUID: uuid.NewString(), Size: int64(spec.NSZE) * int64(block), BlockSize: block,
+		Private: spec.NMIC&nvme.NMICShared == 0, ANAGroup: max(spec.ANAGRPID, 1),
+	}, nvme.StatusSuccess
+}
+
+// create makes the volume of a namespace, saves that it is there, and then has it be there: a
+// crash leaves a volume that nobody knows of, or all. Called with managed.mu held.
+func (s *Subsystem) create(n *createdNamespace) nvme.Status {
+	m := s.managed
+	v, err := m.pool.Create(n.UUID, n.Size, n.BlockSize)
+	if errors.Is(err, blockdev.ErrCapacity) {
+		return nvme.StatusInsufficientCapacity
+	}
+	if err != nil {
+		s.t.log.Error("a host's namespace can't be created", "subsystem", s.nqn, "err", err)
+		return nvme.StatusInternalError
+	}
+	st := s.saveNamespaces(append(slices.Clone(m.created), *n), m.hosts)
+	if st.OK() {
+		if err = s.addCreated(n, v); err == nil {
+			return st
+		}
+		st = s.saveNamespaces(m.created, m.hosts)
+	}
+	if err := errors.Join(err, v.Close(), m.pool.Remove(n.UUID)); err != nil {
+		s.t.log.Error("a host's namespace can't be created", "subsystem", s.nqn, "err", err)
+	}
+	if st.OK() {
+		st = nvme.StatusInternalError
+	}
+	return st
+}
+
+// deleteNamespaces deletes one namespace or all.
+func (r *Request) deleteNamespaces() {
+	c := r.engine.q.ctrl
+	s := c.sub
+	s.managed.mu.Lock()
+	all := []*Namespace{s.namespace(r.Cmd.NSID())}
+	if r.Cmd.NSID() == nvme.NSIDAll {
+		all = s.all()
+	}
+	st := r.mayDelete(all)
+	for i := 0; st.OK() && i < len(all); i++ {
+		st = s.delete(all[i])
+		s.noteNamespace(c, r.Cmd.CDW10(), &nvme.NamespaceSpec{}, all[i].nsid)
+	}
+	s.managed.mu.Unlock()
+	if st.Code() == nvme.StatusInvalidNamespace {
+		r.fail(st, offNSID)
+		return
+	}
+	if !st.OK() {
+		r.fail(st, noLoc)
+		return
+	}
+	r.respond(nvme.StatusSuccess)
+}
+
+// mayDelete says why namespaces can't be deleted: those of the operator stay.
+func (r *Request) mayDelete(all []*Namespace) nvme.Status {
+	for _, ns := range all {
+		switch {
+		case ns == nil:
+			return nvme.StatusInvalidNamespace
+		case !ns.created:
+			return nvme.StatusOperationDenied
+		case ns.protected.Load():
+			return nvme.StatusNamespaceWriteProtected
+		}
+		if st := r.mayChange(ns); !st.OK() {
+			return st
+		}
+	}
+	return nvme.StatusSuccess
+}
+
+// delete takes a created namespace away: from what is saved first, so that a crash leaves a volume
+// that nobody knows of. Called with managed.mu held.
+func (s *Subsystem) delete(ns *Namespace) nvme.Status {
+	m := s.managed
+	i := slices.IndexFunc(m.created, func(n createdNamespace) bool { return n.NSID == ns.nsid })
+	name := m.created[i].UUID
+	left := slices.Delete(slices.Clone(m.created), i, i+1)
+	hosts := m.forget(ns.nsid)
+	if st := s.saveNamespaces(left, hosts); !st.OK() {
+		return st
+	}
+	s.t.mu.Lock()
+	m.hosts = hosts
+	s.t.mu.Unlock()
+	m.created = left
+	m.left.Store(m.free())
+	delete(m.volumes, ns.nsid)
+	err := s.RemoveNamespace(ns.nsid)
+	if err = errors.Join(err, ns.volume.Close(), m.pool.Remove(name), ns.forgetState()); err != nil {
+		s.t.log.Error("something is left of a namespace that a host deleted", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
+	}
+	s.t.log.Info("host deleted a namespace", "subsystem", s.nqn, "nsid", ns.nsid)
+	return nvme.StatusSuccess
+}
+
+// forgetState forgets what was saved of a namespace that doesn't come back.
+func (ns *Namespace) forgetState() error {
+	var errs []error
+	for _, name := range []string{ns.reservationName(), ns.badName(), ns.protectionName()} {
+		errs = append(errs, ns.sub.t.store.Delete(name))
+	}
+	return errors.Join(errs...)
+}
+
+// commonFormats is Identify Namespace for all namespaces: what hosts may create.
+func (c *Controller) commonFormats() []byte {
+	p := nvme.IdentifyNamespace{NLBAF: uint8(len(createdBlocks) - 1), NMIC: nvme.NMICShared, NSFEAT: nvme.NSFEATOptPerf}
+	for i, b := range createdBlocks {
+		p.LBAF[i].LBADS = blockShift(b)
+	}
+	return p.AppendTo(nil)
+}

@@ -1,0 +1,342 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// memPool is a Pool in memory, which outlives targets.
+type memPool struct {
+	mu       sync.Mutex
+	capacity uint64
+	volumes  map[string]*testVolume
+	open     map[string]bool
+	err      error
+}
+
+func newMemPool(capacity uint64) *memPool {
+	return &memPool{capacity: capacity, volumes: map[string]*testVolume{}, open: map[string]bool{}}
+}
+
+// pooled is a volume of a memPool that is open.
+type pooled struct {
+	*testVolume
+	close func() error
+}
+
+func (v *pooled) Close() error { return v.close() }
+
+func (p *memPool) Capacity() uint64 { return p.capacity }
+
+func (p *memPool) Create(name string, size int64, blockSize int) (blockdev.Volume, error) {
+	p.mu.Lock()
+	if p.err != nil || p.volumes[name] != nil {
+		p.mu.Unlock()
+		return nil, errors.Join(p.err, errors.New("exists"))
+	}
+	p.volumes[name] = newTestVolume(size, blockSize)
+	p.mu.Unlock()
+	return p.Open(name, size, blockSize)
+}
+
+func (p *memPool) Open(name string, size int64, blockSize int) (blockdev.Volume, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v := p.volumes[name]
+	if v == nil || p.open[name] || v.info.Size != size || v.info.BlockSize != blockSize {
+		return nil, errors.New("there is no such volume, or it is open")
+	}
+	p.open[name] = true
+	return &pooled{v, func() error {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.open[name] = false
+		return nil
+	}}, nil
+}
+
+func (p *memPool) Remove(name string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.volumes[name] == nil || p.open[name] {
+		return errors.New("there is no such volume, or it is open")
+	}
+	delete(p.volumes, name)
+	return nil
+}
+
+func (p *memPool) Retain(names []string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.volumes {
+		if !slices.Contains(names, name) {
+			delete(p.volumes, name)
+		}
+	}
+	return nil
+}
+
+func (p *memPool) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.volumes)
+}
+
+// newManaged makes a target with a namespace of the operator whose hosts may create more.
+func newManaged(t *testing.T, pool *memPool, store *memStore) *Target {
+	t.Helper()
+	return newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, newTestVolume(1<<20, 4096))
+}
+
+func newMemStore() *memStore { return &memStore{kept: map[string][]byte{}} }
+
+func createCommand() nvme.Command {
+	return command(func(c *nvme.Command) { c.SetNSCreate(nvme.CSINVM) })
+}
+
+func deleteCommand(nsid uint32) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetNSDelete(nsid) })
+}
+
+func attachCommand(nsid uint32, a nvme.NSAction) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetNSAttachment(nsid, a) })
+}
+
+func controllerList(ids ...uint16) []byte { return nvme.ControllerList(ids).AppendTo(nil) }
+
+// create has a host create a namespace of 16 blocks of 512 bytes.
+func create(c *fakeConn, nmic nvme.NMIC) uint32 {
+	spec := nvme.NamespaceSpec{NSZE: 16, NCAP: 16, FLBAS: 1, NMIC: nmic}
+	return c.must(createCommand(), spec.AppendTo(nil)).DW0()
+}
+
+func nsidsOf(c *fakeConn, cns nvme.CNS) nvme.NSIDList {
+	c.t.Helper()
+	b := make([]byte, nvme.PageSize)
+	c.must(command(func(cmd *nvme.Command) { cmd.SetIdentify(cns, 0, 0, 0) }), b)
+	l, err := nvme.ParseNSIDList(b)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return l
+}
+
+func controllersOf(c *fakeConn, nsid uint32) nvme.ControllerList {
+	c.t.Helper()
+	b := make([]byte, nvme.PageSize)
+	c.must(command(func(cmd *nvme.Command) { cmd.SetIdentify(nvme.CNSAttachedControllers, nsid, 0, 0) }), b)
+	l, err := nvme.ParseControllerList(b)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return l
+}
+
+// TestNamespaceManagement: hosts create, attach, detach and delete namespaces; each controller has
+// its own; the others are told; all of it outlives the target.
+func TestNamespaceManagement(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	tg := newManaged(t, pool, store)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	var id nvme.IdentifyController
+	page := make([]byte, nvme.PageSize)
+	a.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+	if err := id.Parse(page); err != nil || id.OACS&nvme.OACSNSManagement == 0 || id.UNVMCAP != nvme.Uint128From(1<<20) || id.TNVMCAP != nvme.Uint128From(2<<20) {
+		t.Errorf("controller: OACS %#x, %v of %v, %v", id.OACS, id.UNVMCAP, id.TNVMCAP, err)
+	}
+	var common nvme.IdentifyNamespace
+	a.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, nvme.NSIDAll, 0, 0) }), page)
+	if err := common.Parse(page); err != nil || common.NLBAF != 1 || common.LBAF[0].LBADS != 12 || common.LBAF[1].LBADS != 9 || common.NSZE != 0 {
+		t.Errorf("common capabilities %+v, %v", common.LBAF[:2], err)
+	}
+
+	nsid := create(a.admin, nvme.NMICShared)
+	if nsid != FirstCreatedNSID {
+		t.Errorf("NSID %d", nsid)
+	}
+	if l := nsidsOf(a.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
+		t.Errorf("attached before anybody attached it: %v", l)
+	}
+	if l := nsidsOf(a.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1, nsid}) {
+		t.Errorf("allocated %v", l)
+	}
+	var ns nvme.IdentifyNamespace
+	a.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSAllocatedNamespace, nsid, 0, 0) }), page)
+	if err := ns.Parse(page); err != nil || ns.NSZE != 16 || ns.BlockSize() != 512 || ns.FLBAS != 1 || ns.NMIC != nvme.NMICShared {
+		t.Errorf("allocated namespace %+v, %v", ns.NSZE, err)
+	}
+	read := command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) })
+	data := make([]byte, 512)
+	a.io.fails(read, data, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+
+	enableEvents(b.admin, nvme.AENNamespace)
+	told := b.admin.start(asyncEvent(1), nil)
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(a.cntlid))
+	a.io.must(read, data)
+	b.io.fails(read, data, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+	if told.answered() {
+		t.Error("a host is told of what another's controller got")
+	}
+	if l := controllersOf(b.admin, nsid); !slices.Equal(l, nvme.ControllerList{a.cntlid}) {
+		t.Errorf("attached to %v", l)
+	}
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(b.cntlid))
+	if ev := nvme.AsyncEvent(told.wait().DW0()); ev != nvme.EventNamespaceChanged {
+		t.Errorf("event %v", ev)
+	}
+	b.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogChangedNamespaces, Length: nvme.PageSize}), page)
+	if l, err := nvme.ParseNSIDList(page); err != nil || !slices.Equal(l, nvme.NSIDList{nsid}) {
+		t.Errorf("changed %v, %v", l, err)
+	}
+	b.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, nsid, 3, 1, 0) }), bytes.Repeat([]byte{7}, 512))
+	a.admin.must(attachCommand(1, nvme.NSDetach), controllerList(b.cntlid))
+	if l := nsidsOf(b.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{nsid}) {
+		t.Errorf("attached %v", l)
+	}
+	private := create(a.admin, 0)
+	a.close()
+	b.close()
+	closeTarget(t, tg)
+
+	// After a restart.
+	tg = newManaged(t, pool, store)
+	a, b = connectAs(t, tg, 1), connectAs(t, tg, 2)
+	if l := nsidsOf(a.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1, nsid}) {
+		t.Errorf("the first host has %v", l)
+	}
+	if l := nsidsOf(b.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{nsid}) {
+		t.Errorf("the second host has %v", l)
+	}
+	a.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 3, 1, 0) }), data)
+	if data[0] != 7 {
+		t.Error("what was written is gone")
+	}
+	both := []uint16{a.cntlid, b.cntlid}
+	slices.Sort(both)
+	a.admin.fails(attachCommand(private, nvme.NSAttach), controllerList(both...), nvme.StatusNamespacePrivate|nvme.StatusDNR)
+	a.admin.must(attachCommand(private, nvme.NSAttach), controllerList(a.cntlid))
+	a.admin.fails(attachCommand(private, nvme.NSAttach), controllerList(b.cntlid), nvme.StatusNamespacePrivate|nvme.StatusDNR)
+
+	told = a.admin.start(asyncEvent(1), nil)
+	enableEvents(a.admin, nvme.AENNamespace)
+	b.admin.must(deleteCommand(nsid), nil)
+	if ev := nvme.AsyncEvent(told.wait().DW0()); ev != nvme.EventNamespaceChanged {
+		t.Errorf("event %v", ev)
+	}
+	a.io.fails(read, data, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+	if pool.count() != 1 {
+		t.Errorf("%d volumes, want 1", pool.count())
+	}
+	if got := create(b.admin, nvme.NMICShared); got != nsid {
+		t.Errorf("NSID %d, want the one that was freed", got)
+	}
+	if l := nsidsOf(a.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1, private}) {
+		t.Errorf("a new namespace has the attachments of the one before: %v", l)
+	}
+	b.admin.fails(deleteCommand(nvme.NSIDAll), nil, nvme.StatusOperationDenied|nvme.StatusDNR)
+	a.close()
+	b.close()
+}
+
+// TestNamespaceManagementErrors: what can't be created, deleted, attached or detached.
+func TestNamespaceManagementErrors(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	tg := newManaged(t, pool, store)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
+	good := nvme.NamespaceSpec{NSZE: 1, NCAP: 1, NMIC: nvme.NMICShared}
+	for _, tc := range []struct {
+		name   string
+		change func(*nvme.NamespaceSpec)
+		status nvme.Status
+	}{
+		{"no such format", func(p *nvme.NamespaceSpec) { p.FLBAS = 2 }, nvme.StatusInvalidFormat},
+		{"format 16", func(p *nvme.NamespaceSpec) { p.FLBAS = 1 << 5 }, nvme.StatusInvalidFormat},
+		{"protection", func(p *nvme.NamespaceSpec) { p.DPS = 1 }, nvme.StatusInvalidFormat},
+		{"size 0", func(p *nvme.NamespaceSpec) { p.NSZE, p.NCAP = 0, 0 }, nvme.StatusInvalidField},
+		{"NMIC 2", func(p *nvme.NamespaceSpec) { p.NMIC = 2 }, nvme.StatusInvalidField},
+		{"NVM set", func(p *nvme.NamespaceSpec) { p.NVMSETID = 1 }, nvme.StatusInvalidField},
+		{"endurance group", func(p *nvme.NamespaceSpec) { p.ENDGID = 1 }, nvme.StatusInvalidField},
+		{"thin", func(p *nvme.NamespaceSpec) { p.NSZE = 2 }, nvme.StatusThinNotSupported},
+		{"too large", func(p *nvme.NamespaceSpec) { p.NSZE, p.NCAP = 256, 256 }, nvme.StatusInsufficientCapacity},
+		{"absurdly large", func(p *nvme.NamespaceSpec) { p.NSZE, p.NCAP = 1<<63, 1<<63 }, nvme.StatusInsufficientCapacity},
+		{"ANA group 129", func(p *nvme.NamespaceSpec) { p.ANAGRPID = 129 }, nvme.StatusANAGroupInvalid},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			spec := good
+			tc.change(&spec)
+			s.admin.fails(createCommand(), spec.AppendTo(nil), tc.status|nvme.StatusDNR)
+		})
+	}
+	for _, tc := range []struct {
+		name   string
+		nsid   uint32
+		action nvme.NSAction
+		list   []byte
+		status nvme.Status
+	}{
+		{"empty list", nsid, nvme.NSAttach, controllerList(), nvme.StatusInvalidControllerList},
+		{"no such controller", nsid, nvme.NSAttach, controllerList(s.cntlid + 1), nvme.StatusInvalidControllerList},
+		{"twice in the list", nsid, nvme.NSAttach, controllerList(s.cntlid, s.cntlid), nvme.StatusInvalidControllerList},
+		{"list of 65535", nsid, nvme.NSAttach, bytes.Repeat([]byte{0xff}, nvme.PageSize), nvme.StatusInvalidControllerList},
+		{"detached already", nsid, nvme.NSDetach, controllerList(s.cntlid), nvme.StatusNamespaceNotAttached},
+		{"attached already", 1, nvme.NSAttach, controllerList(s.cntlid), nvme.StatusNamespaceAlreadyAttached},
+		{"no such namespace", 700, nvme.NSAttach, controllerList(s.cntlid), nvme.StatusInvalidNamespace},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s.admin.fails(attachCommand(tc.nsid, tc.action), tc.list, tc.status|nvme.StatusDNR)
+		})
+	}
+	s.admin.fails(deleteCommand(1), nil, nvme.StatusOperationDenied|nvme.StatusDNR)
+	s.admin.fails(deleteCommand(700), nil, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+
+	// Nothing changes where it can't be saved, and no volume is left.
+	before := pool.count()
+	store.setErr(errors.New("disk on fire"))
+	spec := good
+	s.admin.fails(createCommand(), spec.AppendTo(nil), nvme.StatusInternalError|nvme.StatusDNR)
+	s.admin.fails(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid), nvme.StatusInternalError|nvme.StatusDNR)
+	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusInternalError|nvme.StatusDNR)
+	store.setErr(nil)
+	if pool.count() != before {
+		t.Errorf("%d volumes, want %d", pool.count(), before)
+	}
+	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1, nsid}) {
+		t.Errorf("allocated %v", l)
+	}
+	if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
+		t.Errorf("attached %v", l)
+	}
+
+	plain := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
+	defer plain.close()
+	plain.admin.fails(createCommand(), good.AppendTo(nil), nvme.StatusInvalidOpcode|nvme.StatusDNR)
+	plain.admin.fails(attachCommand(1, nvme.NSDetach), controllerList(plain.cntlid), nvme.StatusInvalidOpcode|nvme.StatusDNR)
+}
+
+// TestReservedNamespaceStays: a host without the reservation of a namespace can't delete it or
+// change whom it is attached to.
+func TestReservedNamespaceStays(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	nsid := create(a.admin, nvme.NMICShared)
+	both := []uint16{a.cntlid, b.cntlid}
+	slices.Sort(both)
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(both...))
+	register := command(func(c *nvme.Command) { c.SetResvRegister(nsid, nvme.ResvRegister, false, nvme.CPTPLKeep) })
+	a.io.must(register, nvme.ResvKeys{Other: 5}.AppendTo(nil))
+	acquire := command(func(c *nvme.Command) { c.SetResvAcquire(nsid, nvme.ResvAcquire, nvme.ResvWriteExclusive) })
+	a.io.must(acquire, nvme.ResvKeys{Current: 5}.AppendTo(nil))
+	b.admin.fails(attachCommand(nsid, nvme.NSDetach), controllerList(a.cntlid), resvConflict|nvme.StatusDNR)
+	b.admin.fails(deleteCommand(nsid), nil, resvConflict|nvme.StatusDNR)
+	a.admin.must(deleteCommand(nsid), nil)
+}

@@ -1,0 +1,182 @@
+package target
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// The Persistent Event log of a subsystem, where there is a Store: bounded, oldest first out. An
+// event is in memory at once and in the Store soon after, so a power failure may take the last.
+
+const (
+	maxPersistentEvents = 256
+	// persistentUnits is PELS: what the log can grow to, in units of 64 KiB.
+	persistentUnits = 1
+)
+
+// persistentLog is the log of a subsystem.
+type persistentLog struct {
+	mu     sync.Mutex
+	kept   savedEvents
+	saving bool // somebody saves
+	again  bool // and shall once more
+}
+
+// savedEvents is the log as it is stored.
+type savedEvents struct {
+	PowerCycles uint64                 `json:"power_cycles"` // how often the subsystem was started
+	Generation  uint16                 `json:"generation"`   // of reporting contexts
+	Events      []nvme.PersistentEvent `json:"events"`       // oldest first
+}
+
+// supportedPersistent are the types of events that the log may hold.
+var supportedPersistent = []nvme.PersistentEventType{
+	nvme.PersistentTimestamp, nvme.PersistentPowerOn, nvme.PersistentNamespace, nvme.PersistentFormatStart,
+	nvme.PersistentFormatEnd, nvme.PersistentSanitize, nvme.PersistentSanitizeEnd,
+}
+
+// loadEvents brings the log back and notes that the subsystem was started.
+func (s *Subsystem) loadEvents() error {
+	if s.t.store == nil {
+		return nil
+	}
+	b, err := s.t.store.Load(s.stateName("events"))
+	if err != nil {
+		return err
+	}
+	l := &s.persistent
+	if b != nil {
+		if err := json.Unmarshal(b, &l.kept); err != nil {
+			return fmt.Errorf("saved events %s: %w", s.stateName("events"), err)
+		}
+	}
+	if len(l.kept.Events) > maxPersistentEvents {
+		return fmt.Errorf("saved events %s: there are %d, at most %d", s.stateName("events"), len(l.kept.Events), maxPersistentEvents)
+	}
+	l.kept.PowerCycles++
+	on := nvme.PowerOnEvent{PowerCycle: uint32(l.kept.PowerCycles), Timestamp: wallClock()}
+	nvme.PutPadded(on.Firmware[:], s.firmware)
+	s.noteEvent(nvme.PersistentPowerOn, nil, &on)
+	return nil
+}
+
+// wallClock is the time of events: milliseconds since 1970.
+func wallClock() uint64 { return uint64(time.Now().UnixMilli()) & (1<<48 - 1) }
+
+// noteEvent enters an event, of a controller or of none. data is a pointer to one of the
+// types of events.
+func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *Controller, data any) {
+	if s.t.store == nil {
+		return
+	}
+	e := nvme.PersistentEvent{Type: kind, Revision: 1, Timestamp: wallClock(), Data: nvme.PersistentData(data)}
+	if c != nil {
+		e.CNTLID = c.id
+	}
+	l := &s.persistent
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.kept.Events) - maxPersistentEvents + 1; n > 0 {
+		l.kept.Events = append([]nvme.PersistentEvent(nil), l.kept.Events[n:]...)
+	}
+	l.kept.Events = append(l.kept.Events, e)
+	l.again = true
+	if !l.saving {
+		l.saving = true
+		s.work.Go(s.saveEvents)
+	}
+}
+
+// saveEvents saves the log until nothing is new.
+func (s *Subsystem) saveEvents() {
+	l := &s.persistent
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.again {
+		l.again = false
+		b, err := json.Marshal(&l.kept)
+		l.mu.Unlock()
+		if err == nil {
+			err = s.t.store.Save(s.stateName("events"), append(b, '\n'))
+		}
+		if err != nil {
+			s.t.log.Warn("persistent events not saved", "subsystem", s.nqn, "err", err)
+		}
+		l.mu.Lock()
+	}
+	l.saving = false
+}
+
+// noteNamespace enters that a host created or deleted a namespace.
+func (s *Subsystem) noteNamespace(c *Controller, cdw10 uint32, spec *nvme.NamespaceSpec, nsid uint32) {
+	s.noteEvent(nvme.PersistentNamespace, c, &nvme.ChangeNamespaceEvent{
+		CDW10: cdw10, NSZE: spec.NSZE, NCAP: spec.NCAP, FLBAS: spec.FLBAS, NMIC: spec.NMIC, ANAGRPID: spec.ANAGRPID, NSID: nsid,
+	})
+}
+
+// noteFormat enters the end of a Format NVM.
+func (s *Subsystem) noteFormat(c *Controller, nsid uint32, st nvme.Status) {
+	e := nvme.FormatEndEvent{NSID: nsid, Status: uint32(st.Code())}
+	if !st.OK() {
+		e.Failed = 1
+	}
+	s.noteEvent(nvme.PersistentFormatEnd, c, &e)
+}
+
+// page is the log as a new reporting context of a controller sees it.
+func (s *Subsystem) eventPage() []byte {
+	l := &s.persistent
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept.Generation++
+	h := nvme.PersistentLogHeader{
+		LID: nvme.LogPersistent, Events: uint32(len(l.kept.Events)), Length: nvme.PersistentHeaderSize,
+		Revision: nvme.PersistentRevision, HeaderLength: nvme.PersistentHeaderRest, Timestamp: wallClock(),
+		PowerOnHours: nvme.Uint128From(uint64(time.Duration(s.t.now()) / time.Hour)), PowerCycles: l.kept.PowerCycles,
+		Generation: l.kept.Generation,
+	}
+	nvme.PutPadded(h.SN[:], s.serial)
+	nvme.PutPadded(h.MN[:], s.model)
+	_ = nvme.PutText(h.SUBNQN[:], s.nqn) // its length was checked
+	for _, kind := range supportedPersistent {
+		h.SupportedEventsBits[kind/8] |= 1 << (kind % 8)
+	}
+	for i := range l.kept.Events {
+		h.Length += uint64(l.kept.Events[i].Size())
+	}
+	b := h.AppendTo(make([]byte, 0, h.Length))
+	for i := len(l.kept.Events) - 1; i >= 0; i-- {
+		b = l.kept.Events[i].AppendTo(b)
+	}
+	return b
+}
+
+// persistentLog executes Get Log Page of the log: what it gives is what there was when the
+// controller's reporting context was made.
+func (c *Controller) persistentLog(a nvme.PersistentAction) ([]byte, nvme.Status, uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	existed := c.events.context != nil
+	switch {
+	case a == nvme.PersistentRelease:
+		c.events.context = nil
+		return make([]byte, nvme.PersistentHeaderSize), 0, 0
+	case a == nvme.PersistentRead && !existed, a == nvme.PersistentEstablish && existed:
+		return nil, nvme.StatusCommandSequence, noLoc
+	case !existed:
+		c.events.context = c.sub.eventPage()
+	}
+	if a != nvme.PersistentHeader {
+		return c.events.context, 0, 0
+	}
+	var h nvme.PersistentLogHeader
+	_ = h.Parse(c.events.context) // it is ours
+	if existed {
+		h.ReportingContext |= nvme.PersistentContextExisted
+	}
+	return h.AppendTo(nil), 0, 0
+}

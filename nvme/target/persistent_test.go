@@ -1,0 +1,143 @@
+package target
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// readEvents reads the Persistent Event log, the newest first.
+func readEvents(c *fakeConn, a nvme.PersistentAction) (h nvme.PersistentLogHeader, events []nvme.PersistentEvent) {
+	c.t.Helper()
+	b := make([]byte, 32<<10)
+	c.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(a), Length: uint32(len(b))}), b)
+	if err := h.Parse(b); err != nil {
+		c.t.Fatal(err)
+	}
+	if h.Length > uint64(len(b)) {
+		c.t.Fatalf("log of %d bytes", h.Length)
+	}
+	rest := b[nvme.PersistentHeaderSize:h.Length]
+	for len(rest) > 0 {
+		var e nvme.PersistentEvent
+		var err error
+		if rest, err = e.Parse(rest); err != nil {
+			c.t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	if int(h.Events) != len(events) && a != nvme.PersistentHeader {
+		c.t.Errorf("%d events, the header says %d", len(events), h.Events)
+	}
+	return h, events
+}
+
+// TestPersistentEvents: what happened is in the log, newest first, after a restart too; it is
+// bounded; and a host reads what there was when it made its reporting context.
+func TestPersistentEvents(t *testing.T) {
+	store := newMemStore()
+	start := func() (*Target, *session) {
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+		return tg, connectAs(t, tg, 1)
+	}
+	tg, s := start()
+	log := getLog(nvme.GetLogPage{LID: nvme.LogPersistent, Length: 512})
+	s.admin.fails(log, make([]byte, 512), nvme.StatusCommandSequence|nvme.StatusDNR)
+	s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
+	aer := s.admin.start(asyncEvent(1), nil)
+	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	sanitized(t, aer)
+	ts := nvme.Timestamp{Millis: 5000}
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatTimestamp, false, 0, 0) }), ts.AppendTo(nil))
+	s.close()
+	closeTarget(t, tg)
+
+	_, s = start()
+	defer s.close()
+	h, events := readEvents(s.admin, nvme.PersistentEstablish)
+	var kinds []nvme.PersistentEventType
+	for _, e := range events {
+		kinds = append(kinds, e.Type)
+	}
+	want := []nvme.PersistentEventType{
+		nvme.PersistentPowerOn, nvme.PersistentTimestamp, nvme.PersistentSanitizeEnd, nvme.PersistentSanitize,
+		nvme.PersistentFormatEnd, nvme.PersistentFormatStart, nvme.PersistentPowerOn,
+	}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("events %v, want %v", kinds, want)
+	}
+	if h.LID != nvme.LogPersistent || h.PowerCycles != 2 || h.HeaderLength != 492 || h.Generation == 0 || nvme.Text(h.SUBNQN[:]) != testNQN || h.Timestamp == 0 {
+		t.Errorf("header %+v", h)
+	}
+	for _, kind := range want {
+		if h.SupportedEventsBits[kind/8]>>(kind%8)&1 == 0 {
+			t.Errorf("event %d isn't among those supported", kind)
+		}
+	}
+	if sub := tg.Subsystem(testNQN); sub == nil {
+		t.Fatal("no subsystem")
+	}
+
+	// The context stays what it was.
+	s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+	if _, again := readEvents(s.admin, nvme.PersistentRead); len(again) != len(events) {
+		t.Errorf("%d events, want %d", len(again), len(events))
+	}
+	s.admin.fails(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentEstablish), Length: 512}), make([]byte, 512),
+		nvme.StatusCommandSequence|nvme.StatusDNR)
+	if h, _ := readHeader(s.admin); h.ReportingContext != nvme.PersistentContextExisted {
+		t.Errorf("reporting context %#x", h.ReportingContext)
+	}
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
+	s.admin.fails(log, make([]byte, 512), nvme.StatusCommandSequence|nvme.StatusDNR)
+	if h, n := readHeader(s.admin); h.ReportingContext != 0 || int(n) != len(events)+2 {
+		t.Errorf("reporting context %#x, %d events", h.ReportingContext, n)
+	}
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
+
+	for range maxPersistentEvents {
+		s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+	}
+	if h, events := readEvents(s.admin, nvme.PersistentEstablish); len(events) != maxPersistentEvents || h.Length > persistentUnits*nvme.PersistentLogUnit {
+		t.Errorf("%d events in %d bytes", len(events), h.Length)
+	}
+}
+
+func readHeader(c *fakeConn) (h nvme.PersistentLogHeader, events uint32) {
+	c.t.Helper()
+	b := make([]byte, 512)
+	c.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentHeader), Length: 512}), b)
+	if err := h.Parse(b); err != nil {
+		c.t.Fatal(err)
+	}
+	return h, h.Events
+}
+
+// TestProtectionPersists: write protection that a host set is there after a restart.
+func TestProtectionPersists(t *testing.T) {
+	store := newMemStore()
+	write := ioCommand(nvme.OpWrite, 0, 1, 0)
+	data := make([]byte, 512)
+	set := func(v uint32) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, v) })
+	}
+	for run := range 3 {
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+		s := connectAs(t, tg, 1)
+		switch run {
+		case 0:
+			s.io.must(write, data)
+			s.admin.must(set(1), nil)
+			s.io.fails(write, data, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
+		case 1:
+			s.io.fails(write, data, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
+			s.admin.must(set(0), nil)
+			s.io.must(write, data)
+		default:
+			s.io.must(write, data)
+		}
+		s.close()
+		closeTarget(t, tg)
+	}
+}

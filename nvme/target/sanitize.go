@@ -1,0 +1,375 @@
+package target
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Sanitize (NVMe base, "Sanitize Operations") erases every namespace of the subsystem, attached or
+// not, in the background. Until it has succeeded no command but a few administrative ones is
+// executed; after a restart it begins anew.
+
+// sanicap is SANICAP. A volume can't erase a key that it doesn't have, so there is no
+// cryptographic erase.
+const sanicap = nvme.SANICAPBlock | nvme.SANICAPOverwrite | nvme.SANICAPUnmodified
+
+// Bytes that one operation erases: so that progress shows, and the end of the target isn't late.
+const (
+	eraseStep     = 64 << 20
+	overwriteStep = 1 << 20
+)
+
+// sanitizer is the state of a subsystem's last sanitize operation.
+type sanitizer struct {
+	mu       sync.Mutex // one change at a time
+	now      atomic.Pointer[sanitizeState]
+	done     atomic.Int64 // bytes of total
+	total    atomic.Int64
+	complete atomic.Int32 // passes
+}
+
+// sanitizeState is it as it is stored. It isn't changed.
+type sanitizeState struct {
+	State nvme.SanitizeStatus `json:"state"` // without passes
+	CDW10 uint32              `json:"cdw10"`
+	CDW11 uint32              `json:"cdw11"`
+	// Passes of an overwrite that was completed.
+	Passes int `json:"passes"`
+	// Left: a host left the failure mode.
+	Left bool `json:"left,omitempty"`
+}
+
+// refuses is the status of commands that can't be executed now.
+func (s *sanitizeState) refuses() nvme.Status {
+	switch {
+	case s == nil:
+	case s.State == nvme.SanitizeInProgress:
+		return nvme.StatusSanitizeInProgress
+	case s.State == nvme.SanitizeFailed && !s.Left:
+		return nvme.StatusSanitizeFailed
+	}
+	return nvme.StatusSuccess
+}
+
+// restricted says whether only another sanitize operation can end a failure.
+func (s *sanitizeState) restricted() bool {
+	return s.refuses() == nvme.StatusSanitizeFailed && s.CDW10&nvme.SanitizeAUSE == 0
+}
+
+// sanitizing is the status with which the subsystem refuses commands, if it does.
+func (s *Subsystem) sanitizing() nvme.Status { return s.sanitize.now.Load().refuses() }
+
+// sanitizeCommand executes Sanitize.
+func (r *Request) sanitizeCommand() {
+	s := r.engine.q.ctrl.sub
+	switch a := r.Cmd.SanitizeAction(); a {
+	case nvme.SanitizeExitFailure, nvme.SanitizeBlockErase, nvme.SanitizeOverwrite:
+		s.work.Go(r.startSanitize)
+	default:
+		r.fail(nvme.StatusInvalidField, nvme.SanitizeOffSANACT)
+	}
+}
+
+// startSanitize goes on where it may take time: what is to happen is saved first.
+func (r *Request) startSanitize() {
+	s := r.engine.q.ctrl.sub
+	s.sanitize.mu.Lock()
+	defer s.sanitize.mu.Unlock()
+	old := s.sanitize.now.Load()
+	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11)}
+	st := r.maySanitize(old)
+	exit := r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure
+	if exit && st.OK() {
+		if old.refuses().OK() {
+			r.respond(nvme.StatusSuccess)
+			return
+		}
+		next = *old
+		next.Left = true
+	}
+	if st.OK() && s.saveSanitize(&next) != nil {
+		st = nvme.StatusInternalError
+	}
+	if !st.OK() {
+		r.fail(st, noLoc)
+		return
+	}
+	if exit {
+		s.useSanitize(&next)
+		r.respond(nvme.StatusSuccess)
+		return
+	}
+	s.noteEvent(nvme.PersistentSanitize, r.engine.q.ctrl, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})
+	s.t.log.Warn("sanitize operation: all namespaces are being erased", "subsystem", s.nqn, "host", r.engine.q.ctrl.hostNQN)
+	s.runSanitize(&next)
+	r.respond(nvme.StatusSuccess)
+}
+
+// maySanitize says why an operation can't begin, or a failure not be left.
+func (r *Request) maySanitize(old *sanitizeState) nvme.Status {
+	c := r.engine.q.ctrl
+	ause := r.Cmd.CDW10()&nvme.SanitizeAUSE != 0
+	exit := r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure
+	switch {
+	case old.refuses() == nvme.StatusSanitizeInProgress:
+		return nvme.StatusSanitizeInProgress
+	case old.restricted() && (exit || ause):
+		return nvme.StatusSanitizeFailed
+	case exit:
+		return nvme.StatusSuccess
+	}
+	for _, ns := range c.sub.all() {
+		if ns.protected.Load() {
+			return nvme.StatusNamespaceWriteProtected
+		}
+		if st := r.mayChange(ns); !st.OK() {
+			return st
+		}
+	}
+	return nvme.StatusSuccess
+}
+
+// saveSanitize saves a state, where there is a Store.
+func (s *Subsystem) saveSanitize(next *sanitizeState) error {
+	if s.t.store == nil {
+		return nil
+	}
+	b, err := json.Marshal(next)
+	if err == nil {
+		err = s.t.store.Save(s.stateName("sanitize"), append(b, '\n'))
+	}
+	if err != nil {
+		s.t.log.Error("the state of a sanitize operation can't be saved", "subsystem", s.nqn, "err", err)
+	}
+	return err
+}
+
+// useSanitize puts a state into force.
+func (s *Subsystem) useSanitize(next *sanitizeState) {
+	s.sanitize.now.Store(next)
+	for _, ns := range s.all() {
+		ns.refuse(!next.refuses().OK())
+	}
+}
+
+// refuse sets whether commands to the namespace have to look at the sanitize operation.
+func (ns *Namespace) refuse(on bool) {
+	if on {
+		ns.state.Or(nsSanitize)
+	} else {
+		ns.state.And(^nsSanitize)
+	}
+}
+
+// loadSanitize brings back the state of the last operation.
+func (s *Subsystem) loadSanitize() error {
+	s.sanitize.now.Store(new(sanitizeState))
+	if s.t.store == nil {
+		return nil
+	}
+	b, err := s.t.store.Load(s.stateName("sanitize"))
+	if err != nil || b == nil {
+		return err
+	}
+	var saved sanitizeState
+	if err := json.Unmarshal(b, &saved); err != nil {
+		return fmt.Errorf("saved sanitize operation %s: %w", s.stateName("sanitize"), err)
+	}
+	if saved.State > nvme.SanitizeFailed {
+		return fmt.Errorf("saved sanitize operation %s: state %d", s.stateName("sanitize"), saved.State)
+	}
+	s.useSanitize(&saved)
+	return nil
+}
+
+// resumeSanitize begins an operation anew that the end of the target cut short. All namespaces
+// are there.
+func (s *Subsystem) resumeSanitize() {
+	if now := s.sanitize.now.Load(); now.refuses() == nvme.StatusSanitizeInProgress {
+		s.t.log.Warn("sanitize operation goes on after a restart", "subsystem", s.nqn)
+		s.runSanitize(now)
+	}
+}
+
+// runSanitize erases in the background. From here on no command reaches the namespaces.
+func (s *Subsystem) runSanitize(now *sanitizeState) {
+	s.sanitize.done.Store(0)
+	s.sanitize.complete.Store(0)
+	s.useSanitize(now)
+	all := s.all()
+	var total int64
+	for _, ns := range all {
+		total += int64(ns.blocks.Load() << ns.shift)
+	}
+	s.sanitize.total.Store(max(total*int64(now.passes()), 1))
+	s.work.Go(func() {
+		err := s.eraseAll(all, now)
+		if s.ctx.Err() != nil {
+			return // the next run of the target begins anew
+		}
+		s.endSanitize(now, err)
+	})
+}
+
+// passes is how often each block is written.
+func (s *sanitizeState) passes() int {
+	if nvme.SanitizeAction(s.CDW10&7) == nvme.SanitizeOverwrite {
+		return nvme.SanitizePasses(s.CDW10)
+	}
+	return 1
+}
+
+func (s *Subsystem) eraseAll(all []*Namespace, now *sanitizeState) error {
+	for pass := range now.passes() {
+		for _, ns := range all {
+			if err := ns.erase(s.ctx, now, pass); err != nil {
+				return fmt.Errorf("namespace %d: %w", ns.nsid, err)
+			}
+		}
+		s.sanitize.complete.Store(int32(pass + 1))
+	}
+	return nil
+}
+
+// endSanitize notes how an operation ended, and tells every host.
+func (s *Subsystem) endSanitize(now *sanitizeState, err error) {
+	next := *now
+	next.State = nvme.SanitizeDone
+	if nvme.SanitizeAction(now.CDW10&7) == nvme.SanitizeOverwrite {
+		next.Passes = int(s.sanitize.complete.Load())
+	}
+	if err != nil {
+		next.State = nvme.SanitizeFailed
+		s.t.log.Error("sanitize operation failed", "subsystem", s.nqn, "err", err)
+	} else {
+		s.t.log.Info("sanitize operation done", "subsystem", s.nqn)
+	}
+	s.sanitize.mu.Lock()
+	if s.saveSanitize(&next) != nil && err == nil {
+		next.State = nvme.SanitizeFailed // after a restart it would begin anew
+	}
+	s.useSanitize(&next)
+	s.sanitize.mu.Unlock()
+	log := s.sanitizeLog()
+	s.noteEvent(nvme.PersistentSanitizeEnd, nil, &nvme.SanitizeEndEvent{SPROG: log.SPROG, SSTAT: log.SSTAT})
+	for _, c := range s.t.controllersOf(s) {
+		c.mu.Lock()
+		out := c.raise(eventSanitize)
+		c.mu.Unlock()
+		deliver(out)
+	}
+}
+
+// sanitizeLog is the Sanitize Status log.
+func (s *Subsystem) sanitizeLog() nvme.SanitizeLog {
+	const unknown = 0xffffffff
+	now := s.sanitize.now.Load()
+	p := nvme.SanitizeLog{
+		SPROG: 0xffff, SSTAT: now.State.WithPasses(now.Passes), SCDW10: now.CDW10,
+		OverwriteTime: unknown, BlockEraseTime: unknown, CryptoEraseTime: unknown,
+		OverwriteTimeND: unknown, BlockEraseTimeND: unknown, CryptoEraseTimeND: unknown,
+	}
+	if now.State == nvme.SanitizeInProgress {
+		p.SPROG = uint16(min(float64(s.sanitize.done.Load())/float64(max(s.sanitize.total.Load(), 1))*65536, 65535))
+		if now.passes() > 1 {
+			p.SSTAT = now.State.WithPasses(int(s.sanitize.complete.Load()))
+		}
+	}
+	return p
+}
+
+// sanitizeStatus is the page; without retain, reading it lets the next event through.
+func (c *Controller) sanitizeStatus(retain bool) []byte {
+	if !retain {
+		c.mu.Lock()
+		c.rearm(eventSanitize)
+		c.mu.Unlock()
+	}
+	p := c.sub.sanitizeLog()
+	return p.AppendTo(nil)
+}
+
+// erase erases a namespace once, when nothing else uses it.
+func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) error {
+	alone := make(chan struct{})
+	ns.exclude(func() { close(alone) })
+	<-alone
+	defer ns.include()
+	op := eraser{ns: ns, ctx: ctx, done: make(chan struct{}, 1)}
+	op.io.Complete = func(*blockdev.Request) { op.done <- struct{}{} }
+	step := int64(eraseStep)
+	if nvme.SanitizeAction(now.CDW10&7) == nvme.SanitizeOverwrite {
+		step = overwriteStep
+		pattern := now.CDW11
+		if now.CDW10&nvme.SanitizeOIPBP != 0 && pass%2 == 1 {
+			pattern = ^pattern
+		}
+		op.pattern = patternBytes(pattern, overwriteStep)
+	}
+	op.unmap = now.CDW10&nvme.SanitizeNDAS == 0
+	if err := op.run(int64(ns.blocks.Load()<<ns.shift), step); err != nil {
+		return err
+	}
+	if ns.state.Load()&nsDamaged != 0 {
+		return ns.mark(func([]blockRange) []blockRange { return nil })
+	}
+	return nil
+}
+
+// patternBytes is n bytes of a pattern, aligned as any volume wants it.
+func patternBytes(pattern uint32, n int) []byte {
+	const align = blockdev.MaxBlockSize
+	b := make([]byte, n+align)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
+	b = b[skip : skip+n]
+	for i := range b {
+		b[i] = byte(pattern >> (i % 4 * 8))
+	}
+	return b
+}
+
+// eraser erases one namespace with one request after the other.
+type eraser struct {
+	ns      *Namespace
+	ctx     context.Context
+	io      blockdev.Request
+	done    chan struct{}
+	pattern []byte // nil: zeroes
+	unmap   bool
+}
+
+func (e *eraser) run(size, step int64) error {
+	for off := int64(0); off < size; off += step {
+		if e.ns.state.Load()&nsRemoved != 0 {
+			return nil // whoever removed it has the volume
+		}
+		if e.ctx.Err() != nil {
+			return e.ctx.Err()
+		}
+		n := min(step, size-off)
+		e.io.Op, e.io.MayUnmap, e.io.Bufs = blockdev.OpWriteZeroes, e.unmap, e.io.Bufs[:0]
+		if e.pattern != nil {
+			e.io.Op, e.io.Bufs = blockdev.OpWrite, append(e.io.Bufs, e.pattern[:n])
+		}
+		e.io.Offset, e.io.Length = off, n
+		if err := e.submit(); err != nil {
+			return err
+		}
+		e.ns.sub.sanitize.done.Add(n)
+	}
+	e.io.Op, e.io.Offset, e.io.Length, e.io.Bufs = blockdev.OpFlush, 0, 0, e.io.Bufs[:0]
+	return e.submit()
+}
+
+func (e *eraser) submit() error {
+	e.ns.volume.Submit(&e.io)
+	<-e.done
+	return e.io.Err
+}

@@ -1,0 +1,202 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+func sanitizeCommand(a nvme.SanitizeAction, flags uint32, passes int, pattern uint32) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetSanitize(a, flags, passes, pattern) })
+}
+
+func readSanitize(c *fakeConn, retain bool) (p nvme.SanitizeLog) {
+	c.t.Helper()
+	b := make([]byte, nvme.SanitizeLogSize)
+	c.must(getLog(nvme.GetLogPage{LID: nvme.LogSanitize, Length: nvme.SanitizeLogSize, RAE: retain}), b)
+	if err := p.Parse(b); err != nil {
+		c.t.Fatal(err)
+	}
+	return p
+}
+
+// sanitized waits for the end of a sanitize operation.
+func sanitized(t *testing.T, aer *fakeRequest) {
+	t.Helper()
+	if ev := nvme.AsyncEvent(aer.wait().DW0()); ev != nvme.EventSanitized {
+		t.Errorf("event %v", ev)
+	}
+}
+
+// TestSanitize: every namespace is erased, as it was asked for, while nothing else reaches them,
+// and every host is told of the end.
+func TestSanitize(t *testing.T) {
+	one, two := newTestVolume(1<<20, 512), newTestVolume(2<<20, 4096)
+	tg := newTarget(t, one, two)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	if p := readSanitize(a.admin, false); p.SSTAT != nvme.SanitizeNever || p.SPROG != 0xffff || p.BlockEraseTime != 0xffffffff {
+		t.Errorf("log %+v", p)
+	}
+	fill := func() {
+		for _, v := range []*testVolume{one, two} {
+			for i := range v.data {
+				v.data[i] = 0xaa
+			}
+		}
+	}
+	fill()
+	a.io.must(ioCommand(nvme.OpWriteUncorrectable, 5, 1, 0), nil)
+	data := make([]byte, 512)
+	read := ioCommand(nvme.OpRead, 0, 1, 0)
+	aer, other := a.admin.start(asyncEvent(1), nil), b.admin.start(asyncEvent(1), nil)
+	two.setHold(true)
+	a.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	<-two.arrived
+	if p := readSanitize(b.admin, true); p.SSTAT != nvme.SanitizeInProgress || p.SPROG != 65536/3 || p.SCDW10 != 2 {
+		t.Errorf("log %+v", p)
+	}
+	b.io.fails(read, data, nvme.StatusSanitizeInProgress)
+	b.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, nvme.StatusSanitizeInProgress)
+	b.io.fails(command(func(c *nvme.Command) { c.SetResvReport(1, 64) }), make([]byte, 64), nvme.StatusSanitizeInProgress)
+	b.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusSanitizeInProgress)
+	b.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, nvme.StatusSanitizeInProgress|nvme.StatusDNR)
+	b.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), make([]byte, nvme.PageSize))
+	late := connectAs(t, tg, 3) // a host may connect meanwhile
+	late.io.fails(read, data, nvme.StatusSanitizeInProgress)
+	late.close()
+	two.release()
+	sanitized(t, aer)
+	sanitized(t, other)
+	for _, v := range []*testVolume{one, two} {
+		if !bytes.Equal(v.data, make([]byte, len(v.data))) {
+			t.Error("something is left")
+		}
+	}
+	if p := readSanitize(a.admin, false); p.SSTAT != nvme.SanitizeDone || p.SPROG != 0xffff {
+		t.Errorf("log %+v", p)
+	}
+	a.io.must(ioCommand(nvme.OpRead, 5, 1, 0), data) // no block is marked any more
+
+	fill()
+	aer = a.admin.start(asyncEvent(1), nil)
+	a.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP|nvme.SanitizeNDAS, 2, 0x01020304), nil)
+	sanitized(t, aer)
+	want := bytes.Repeat([]byte{0xfb, 0xfc, 0xfd, 0xfe}, len(two.data)/4) // the inverse, after an even number of passes
+	if !bytes.Equal(two.data, want) || !bytes.Equal(one.data, want[:len(one.data)]) {
+		t.Errorf("the pattern is %x…", one.data[:8])
+	}
+	if p := readSanitize(a.admin, false); p.SSTAT.State() != nvme.SanitizeDone || p.SSTAT.Passes() != 2 {
+		t.Errorf("log %+v", p)
+	}
+	for _, bad := range []nvme.SanitizeAction{0, nvme.SanitizeCryptoErase, 5, 7} {
+		a.admin.fails(sanitizeCommand(bad, 0, 0, 0), nil, nvme.StatusInvalidField|nvme.StatusDNR)
+	}
+	a.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
+}
+
+// TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection.
+func TestSanitizeDenied(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	registerAs(1, nvme.ResvRegister, 0, 22, 0).run(a.io)
+	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 22, 0, 0).run(a.io)
+	b.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, resvConflict|nvme.StatusDNR)
+	a.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+	a.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
+}
+
+// TestSanitizeFailure: after a failure nothing but another sanitize operation is executed, unless
+// the host allowed to leave it; a restart changes nothing about that.
+func TestSanitizeFailure(t *testing.T) {
+	v, store := newTestVolume(1<<20, 512), newMemStore()
+	start := func() (*Target, *session) {
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+		return tg, connectAs(t, tg, 1)
+	}
+	tg, s := start()
+	data := make([]byte, 512)
+	read := ioCommand(nvme.OpRead, 0, 1, 0)
+	fail := func(flags uint32) {
+		t.Helper()
+		v.setFail(errors.New("worn out"))
+		aer := s.admin.start(asyncEvent(1), nil)
+		s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, flags, 0, 0), nil)
+		sanitized(t, aer)
+		v.setFail(nil)
+		if p := readSanitize(s.admin, false); p.SSTAT.State() != nvme.SanitizeFailed {
+			t.Errorf("log %+v", p)
+		}
+		s.io.fails(read, data, nvme.StatusSanitizeFailed)
+	}
+	fail(nvme.SanitizeAUSE)
+	s.close()
+	closeTarget(t, tg)
+	tg, s = start()
+	s.io.fails(read, data, nvme.StatusSanitizeFailed)
+	s.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
+	s.io.must(read, data)
+
+	fail(0)
+	s.admin.fails(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil, nvme.StatusSanitizeFailed|nvme.StatusDNR)
+	s.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, nvme.SanitizeAUSE, 0, 0), nil, nvme.StatusSanitizeFailed|nvme.StatusDNR)
+	s.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusSanitizeFailed)
+	aer := s.admin.start(asyncEvent(1), nil)
+	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	sanitized(t, aer)
+	s.io.must(read, data)
+
+	store.setErr(errors.New("disk on fire"))
+	s.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, nvme.StatusInternalError|nvme.StatusDNR)
+	s.io.must(read, data)
+	store.setErr(nil)
+	s.close()
+}
+
+// TestSanitizeResumes: an operation that the end of the target cut short is done by the next, and
+// no host reads what was to be erased in between.
+func TestSanitizeResumes(t *testing.T) {
+	one, two, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
+	for i := range one.data {
+		one.data[i], two.data[i] = 0xaa, 0xaa
+	}
+	start := func() *Target {
+		return newTargetWith(t, func(c *Config) { c.Store = store }, one, two)
+	}
+	tg := start()
+	s := connectAs(t, tg, 1)
+	one.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 1, 0xcccccccc), nil)
+	<-one.arrived
+	s.close()
+	closing := make(chan struct{})
+	go func() {
+		defer close(closing)
+		closeTarget(t, tg)
+	}()
+	<-tg.Subsystem(testNQN).ctx.Done()
+	one.release()
+	<-closing
+	if bytes.Equal(two.data, bytes.Repeat([]byte{0xcc}, len(two.data))) {
+		t.Fatal("it was done")
+	}
+	two.setHold(true)
+	tg = start()
+	<-two.arrived
+	s = connectAs(t, tg, 1)
+	s.io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512), nvme.StatusSanitizeInProgress)
+	aer := s.admin.start(asyncEvent(1), nil)
+	two.release()
+	sanitized(t, aer)
+	for _, v := range []*testVolume{one, two} {
+		if !bytes.Equal(v.data, bytes.Repeat([]byte{0xcc}, len(v.data))) {
+			t.Error("something is left")
+		}
+	}
+	s.close()
+}

@@ -1,0 +1,259 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/statedir"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// admin executes an administrative command and gives its result.
+func (h *hostSide) admin(t testing.TB, cmd nvme.Command, data []byte) uint32 {
+	t.Helper()
+	r := host.Request{Cmd: cmd, Data: data}
+	if err := h.Admin().Do(t.Context(), &r); err != nil {
+		t.Fatalf("%s: %v", cmd.Opcode().AdminName(), err)
+	}
+	return r.CQE.DW0()
+}
+
+func createOf(blocks uint64, format uint8, nmic nvme.NMIC) []byte {
+	spec := nvme.NamespaceSpec{NSZE: blocks, NCAP: blocks, FLBAS: format, NMIC: nmic}
+	return spec.AppendTo(nil)
+}
+
+var createNamespace = make1(func(c *nvme.Command) { c.SetNSCreate(nvme.CSINVM) })
+
+func attachmentOf(nsid uint32, a nvme.NSAction) nvme.Command {
+	return make1(func(c *nvme.Command) { c.SetNSAttachment(nsid, a) })
+}
+
+func (h *hostSide) nsids(t testing.TB, cns nvme.CNS) nvme.NSIDList {
+	t.Helper()
+	b := make([]byte, nvme.PageSize)
+	h.admin(t, identifyOf(cns, 0, 0), b)
+	l, err := nvme.ParseNSIDList(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestHostsCreate: where the operator's file allows it, hosts create, attach, use and delete
+// namespaces over either transport, and all of it survives kill -9 of the target.
+func TestHostsCreate(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddr(t)
+	at := addr.String() + ":" + nvmePort
+	file := filepath.Join(dir, "target.yaml")
+	writeText(t, file, fmt.Sprintf(`listen: ["rdma://%s", "tcp://%s"]
+state: %s
+subsystems:
+- nqn: %s
+  create: {directory: %s, capacity: 64MiB}
+  namespaces:
+  - {volume: "mem:16MiB"}
+`, at, at, filepath.Join(dir, "state"), testNQN, filepath.Join(dir, "volumes")))
+	p := startServe(t, addr, "--config", file)
+	made := map[string]uint32{}
+	content := func(path string) []byte { return bytes.Repeat([]byte(path+"!"), 4096)[:8192] }
+	same := func(c *host.Config) { c.HostNQN = oneHost }
+	for i, path := range transports {
+		h := dialHost(t, p.remote(), path, same)
+		nsid := h.admin(t, createNamespace, createOf(1024, uint8(i), nvme.NMICShared))
+		if slices.Contains(h.nsids(t, nvme.CNSActiveNSIDs), nsid) {
+			t.Errorf("%s: namespace %d is attached before anybody attached it", path, nsid)
+		}
+		h.admin(t, attachmentOf(nsid, nvme.NSAttach), nvme.ControllerList{h.CNTLID()}.AppendTo(nil))
+		ns, err := h.Namespace(t.Context(), nsid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ns.BlockSize() != []int{4096, 512}[i] || nsid != target.FirstCreatedNSID+uint32(i) {
+			t.Errorf("%s: namespace %d, blocks of %d bytes", path, nsid, ns.BlockSize())
+		}
+		if _, err := ns.WriteAt(t.Context(), content(path), 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := ns.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		made[path] = nsid
+		h.close(t)
+	}
+	p.kill()
+	p = startServe(t, addr, "--config", file)
+	for _, path := range transports {
+		h := dialHost(t, p.remote(), path, same)
+		nsid := made[path]
+		if l := h.nsids(t, nvme.CNSActiveNSIDs); !slices.Contains(l, nsid) {
+			t.Fatalf("%s: after a restart the host has %v", path, l)
+		}
+		ns, err := h.Namespace(t.Context(), nsid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, 8192)
+		if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, content(path)) {
+			t.Errorf("%s: what was flushed isn't there: %v", path, err)
+		}
+		h.admin(t, make1(func(c *nvme.Command) { c.SetNSDelete(nsid) }), nil)
+		h.close(t)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "volumes", "*")); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	p.stop(t)
+}
+
+// TestSanitizeEverywhere: a host erases all namespaces over either transport, is told of the end,
+// and finds it in the Sanitize Status and Persistent Event logs.
+func TestSanitizeEverywhere(t *testing.T) {
+	p := startTarget(t, "--volume", "mem:8MiB", "--volume", filepath.Join(t.TempDir(), "disk"), "--size", "8MiB", "--state", filepath.Join(t.TempDir(), "state"))
+	for _, path := range transports {
+		told := make(chan nvme.AsyncEvent, 8)
+		h := dialHost(t, p.remote(), path, func(c *host.Config) {
+			c.Event = func(_ *host.Controller, e nvme.AsyncEvent) { told <- e }
+		})
+		for nsid := uint32(1); nsid <= 2; nsid++ {
+			ns, err := h.Namespace(t.Context(), nsid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ns.WriteAt(t.Context(), bytes.Repeat([]byte{0xaa}, 8192), 4096); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.admin(t, make1(func(c *nvme.Command) { c.SetSanitize(nvme.SanitizeOverwrite, 0, 1, 0x5a5a5a5a) }), nil)
+		if e := <-told; e != nvme.EventSanitized {
+			t.Errorf("%s: event %v", path, e)
+		}
+		for nsid := uint32(1); nsid <= 2; nsid++ {
+			ns, err := h.Namespace(t.Context(), nsid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, 1<<20)
+			if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, bytes.Repeat([]byte{0x5a}, len(b))) {
+				t.Errorf("%s: something is left in namespace %d: %v", path, nsid, err)
+			}
+		}
+		b := make([]byte, nvme.SanitizeLogSize)
+		var log nvme.SanitizeLog
+		if err := errors.Join(h.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogSanitize}, b), log.Parse(b)); err != nil || log.SSTAT.State() != nvme.SanitizeDone {
+			t.Errorf("%s: log %+v, %v", path, log, err)
+		}
+		b = make([]byte, 4096)
+		var header nvme.PersistentLogHeader
+		var e nvme.PersistentEvent
+		err := h.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentEstablish)}, b)
+		if err == nil {
+			err = header.Parse(b)
+		}
+		if err == nil {
+			_, err = e.Parse(b[nvme.PersistentHeaderSize:])
+		}
+		if err != nil || e.Type != nvme.PersistentSanitizeEnd {
+			t.Errorf("%s: the newest event is %#x, %v", path, e.Type, err)
+		}
+		h.close(t)
+	}
+}
+
+// TestWrongManagement is TestWrongFields for commands that only subsystems have whose hosts may
+// create namespaces.
+func TestWrongManagement(t *testing.T) {
+	noLeaks(t)
+	store, err := statedir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "state", store.Close)
+	pool, err := blockdev.OpenDirectory(t.TempDir(), 1<<20, blockdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "pool", pool.Close)
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "volume", v.Close)
+	_, remote := serveConfig(t, target.Config{Store: store, Subsystems: []target.SubsystemConfig{
+		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}, Pool: pool},
+	}})
+	for _, path := range paths {
+		t.Run(path, func(t *testing.T) {
+			h := dialPair(t, remote, path)
+			defer h.close(t)
+			d := dialHost(t, remote, path, func(c *host.Config) { c.SubNQN = nvme.DiscoveryNQN })
+			defer d.close(t)
+			w := &wrongSender{t: t, h: h, d: d}
+			for _, row := range wrongManagement(h.CNTLID()) {
+				w.sendData(&row.wrongField, row.body)
+			}
+			if l := h.nsids(t, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
+				t.Errorf("allocated %v", l)
+			}
+		})
+	}
+}
+
+// wrongBody is a wrongField with the data of the host.
+type wrongBody struct {
+	wrongField
+	body []byte
+}
+
+func wrongManagement(cntlid uint16) []wrongBody {
+	remove := func(nsid uint32) nvme.Command { return make1(func(c *nvme.Command) { c.SetNSDelete(nsid) }) }
+	list := func(ids ...uint16) []byte { return nvme.ControllerList(ids).AppendTo(nil) }
+	spec := func(change func(*nvme.NamespaceSpec)) []byte {
+		p := nvme.NamespaceSpec{NSZE: 1, NCAP: 1}
+		change(&p)
+		return p.AppendTo(nil)
+	}
+	sel2 := wrongByte(createNamespace, 40, 2)
+	ofNSID := createNamespace
+	ofNSID.SetNSID(5)
+	row := func(name string, cmd nvme.Command, body []byte, st nvme.Status, at int) wrongBody {
+		return wrongBody{wrongField{name, adminQueue, cmd, len(body), st, at, 0}, body}
+	}
+	events := logOf(nvme.GetLogPage{LID: nvme.LogPersistent, Length: 512})
+	return []wrongBody{
+		row("management, SEL 2", sel2, spec(func(*nvme.NamespaceSpec) {}), nvme.StatusInvalidField, 40),
+		row("create with an NSID", ofNSID, spec(func(*nvme.NamespaceSpec) {}), nvme.StatusInvalidField, 4),
+		row("create, zoned", wrongByte(createNamespace, 47, 2), spec(func(*nvme.NamespaceSpec) {}), nvme.StatusCommandSetNotSupported, 47),
+		row("create, 384 bytes", createNamespace, make([]byte, 384), nvme.StatusSGLLengthInvalid, 24),
+		row("create, size 0", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.NSZE, p.NCAP = 0, 0 }), nvme.StatusInvalidField, nowhere),
+		row("create, thin", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.NSZE = 2 }), nvme.StatusThinNotSupported, nowhere),
+		row("create, LBA format 2", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.FLBAS = 2 }), nvme.StatusInvalidFormat, nowhere),
+		row("create, protection", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.DPS = 1 }), nvme.StatusInvalidFormat, nowhere),
+		row("create, NMIC 2", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.NMIC = 2 }), nvme.StatusInvalidField, nowhere),
+		row("create, NVM set 1", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.NVMSETID = 1 }), nvme.StatusInvalidField, nowhere),
+		row("create, ANA group 129", createNamespace, spec(func(p *nvme.NamespaceSpec) { p.ANAGRPID = 129 }), nvme.StatusANAGroupInvalid, nowhere),
+		row("create, too large", createNamespace, createOf(257, 0, 0), nvme.StatusInsufficientCapacity, nowhere),
+		row("create, absurdly large", createNamespace, createOf(math.MaxUint64, 0, 0), nvme.StatusInsufficientCapacity, nowhere),
+		row("delete the operator's", remove(1), nil, nvme.StatusOperationDenied, nowhere),
+		row("delete all, the operator's too", remove(nvme.NSIDAll), nil, nvme.StatusOperationDenied, nowhere),
+		row("delete none", remove(7), nil, nvme.StatusInvalidNamespace, 4),
+		row("delete 0", remove(0), nil, nvme.StatusInvalidNamespace, 4),
+		row("attachment, SEL 2", wrongByte(attachmentOf(1, 0), 40, 2), list(cntlid), nvme.StatusInvalidField, 40),
+		row("attach none", attachmentOf(7, nvme.NSAttach), list(cntlid), nvme.StatusInvalidNamespace, 4),
+		row("attach all", attachmentOf(nvme.NSIDAll, nvme.NSAttach), list(cntlid), nvme.StatusInvalidNamespace, 4),
+		row("attach, 16 bytes", attachmentOf(1, nvme.NSAttach), make([]byte, 16), nvme.StatusSGLLengthInvalid, 24),
+		row("attach to nobody", attachmentOf(1, nvme.NSAttach), list(), nvme.StatusInvalidControllerList, nowhere),
+		row("attach to a controller twice", attachmentOf(1, nvme.NSDetach), list(cntlid, cntlid), nvme.StatusInvalidControllerList, nowhere),
+		row("attach to no controller", attachmentOf(1, nvme.NSDetach), list(0xfff0), nvme.StatusInvalidControllerList, nowhere),
+		row("attach what is attached", attachmentOf(1, nvme.NSAttach), list(cntlid), nvme.StatusNamespaceAlreadyAttached, nowhere),
+		row("persistent events without a context", events, make([]byte, 512), nvme.StatusCommandSequence, nowhere),
+	}
+}
