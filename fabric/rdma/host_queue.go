@@ -73,9 +73,9 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 		t: t, id: id, dom: dom, attr: a,
 		slots:       make([]slot, a.Size),
 		capsuleSize: nvme.CommandSize + a.InCapsule,
-		sqSize:      4*a.Size + 2*signalEvery,
+		sqSize:      3*a.Size + 2*signalEvery, // a command has two, and a third where it revokes its key
 		closed:      make(chan struct{}),
-		batch:       newBatch(2 * a.Size),
+		batch:       new(batch),
 	}
 	if err := q.setUp(); err != nil {
 		q.tearDown()

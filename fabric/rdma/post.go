@@ -20,21 +20,13 @@ func splitWRID(id uint64) (kind int, index int) { return int(id >> 56), int(uint
 // maxSGE is how many pieces of memory one work request names at most; a device may allow less.
 const maxSGE = 16
 
-// batch gathers the work requests of one post. Its slices are made once and used again.
+// batch gathers the work requests of one post. Its slices grow to what is needed at once, and are
+// used again: an idle connection has none.
 type batch struct {
 	send []verbs.SendWR
 	tail []verbs.SendWR // appended behind send by finish: the SENDs of a batch follow its WRITEs
 	recv []verbs.RecvWR
 	sges []verbs.SGE
-}
-
-func newBatch(wrs int) *batch {
-	return &batch{
-		send: make([]verbs.SendWR, 0, 2*wrs),
-		tail: make([]verbs.SendWR, 0, wrs),
-		recv: make([]verbs.RecvWR, 0, wrs),
-		sges: make([]verbs.SGE, 0, 4*wrs),
-	}
 }
 
 func (b *batch) reset() {

@@ -91,7 +91,7 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 		capsuleSize: nvme.CommandSize,
 		maxSGE:      min(maxSGE, id.Device().Attr().MaxSGE),
 		sqSize:      4 * depth,
-		batch:       newBatch(depth),
+		batch:       new(batch),
 		share:       l.pool.Join(id.RemoteAddr().Addr()),
 		inUse:       1,
 	}
@@ -173,15 +173,25 @@ func (c *targetConn) makeBuffers() error {
 	}
 	c.capsuleSGE, _, _ = m.sge(c.dom, c.capsules)
 	c.cqeSGE, _, _ = m.sge(c.dom, c.cqes)
-	c.requests = make([]*targetRequest, n)
-	c.free = make([]*targetRequest, 0, n)
-	for i := range c.requests {
-		r := &targetRequest{conn: c, index: i, recv: -1}
-		r.Transport = r
-		c.requests[i] = r
-		c.free = append(c.free, r)
-	}
+	c.requests = make([]*targetRequest, 0, n)
 	return nil
+}
+
+// idleRequest is a request that isn't in use, or nil where all are. They are made when so many
+// are needed at once for the first time. Called with mu held.
+func (c *targetConn) idleRequest() *targetRequest {
+	if n := len(c.free); n > 0 {
+		r := c.free[n-1]
+		c.free = c.free[:n-1]
+		return r
+	}
+	if len(c.requests) == cap(c.requests) {
+		return nil
+	}
+	r := &targetRequest{conn: c, index: len(c.requests), recv: -1}
+	r.Transport = r
+	c.requests = append(c.requests, r)
+	return r
 }
 
 // accept answers the connection request; the connection is live from here on.

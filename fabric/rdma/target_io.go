@@ -67,9 +67,9 @@ var kindText = [...]string{
 // take moves a request whose work request completed to its next state; nil where reap was
 // faster.
 func (c *targetConn) take(index, from, to int) *targetRequest {
-	r := c.requests[index]
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	r := c.requests[index]
 	if r.state != from || c.reaped {
 		return nil
 	}
@@ -91,14 +91,12 @@ func (c *targetConn) received(in capsule) {
 		c.mu.Unlock()
 		return
 	}
-	n := len(c.free)
-	if n == 0 {
+	r := c.idleRequest()
+	if r == nil {
 		c.parked = append(c.parked, in)
 		c.mu.Unlock()
 		return
 	}
-	r := c.free[n-1]
-	c.free = c.free[:n-1]
 	r.state = reqEngine
 	c.inUse++
 	c.mu.Unlock()

@@ -98,12 +98,17 @@ func (r *sendRing) at(i uint32) *sendWQE { return &r.slots[i&r.mask] }
 func newSendRing(wrs, sges int) sendRing {
 	n := powerOfTwo(wrs)
 	r := sendRing{slots: make([]sendWQE, n), mask: uint32(n - 1), limit: uint32(wrs)}
-	backing := make([]verbs.SGE, n*sges)
+	room := min(sges, usualSGEs)
+	backing := make([]verbs.SGE, n*room)
 	for i := range r.slots {
-		r.slots[i].sges = backing[i*sges : i*sges : (i+1)*sges]
+		r.slots[i].sges = backing[i*room : i*room : (i+1)*room]
 	}
 	return r
 }
+
+// usualSGEs is how many entries a slot has room for from the start. One that is given more for the
+// first time grows, and stays so.
+const usualSGEs = 2
 
 type recvRing struct {
 	slots []recvWQE
@@ -116,9 +121,10 @@ func (r *recvRing) at(i uint32) *recvWQE { return &r.slots[i&r.mask] }
 func newRecvRing(wrs, sges int) recvRing {
 	n := powerOfTwo(wrs)
 	r := recvRing{slots: make([]recvWQE, n), mask: uint32(n - 1), limit: uint32(wrs)}
-	backing := make([]verbs.SGE, n*sges)
+	room := min(sges, usualSGEs)
+	backing := make([]verbs.SGE, n*room)
 	for i := range r.slots {
-		r.slots[i].sges = backing[i*sges : i*sges : (i+1)*sges]
+		r.slots[i].sges = backing[i*room : i*room : (i+1)*room]
 	}
 	return r
 }
