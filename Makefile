@@ -14,7 +14,7 @@ POINTS   ?= 10000
 # How often `make kill` kills.
 KILLS    ?= 200
 
-.PHONY: bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: costs bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -74,6 +74,9 @@ attack: ## attackers against a target with honest hosts, who must keep 80% of th
 
 speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v
+
+costs: build ## speed beside NVMe/TCP and bare sockets, what an I/O costs, growth, idle connections (PARTS="io idle")
+	$(GO) run ./tests/costs -bin bin $(PARTS)
 
 speed-pmem: build ## persistent memory against a memory volume over RDMA, in one run (files in NVMEOF_PMEM_DIR)
 	NVMEOF_SPEED_PMEM=1 $(GO) test ./tests -run TestPmemSpeed -count=1 -v -timeout 20m

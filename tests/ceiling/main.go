@@ -4,7 +4,7 @@
 // several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
 // and the payload copied to its place.
 //
-//	go run ./tests/ceiling [-time 1s] [-json]
+//	go run ./tests/ceiling [-time 1s] [-json] [-packets 1 -depth 32 [-bare]]
 package main
 
 import (
@@ -40,10 +40,17 @@ func main() {
 	}
 	duration := flag.Duration("time", time.Second, "how long each line is measured")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
+	packets := flag.Int("packets", 0, "measure only answers of this many packets of 4 KiB …")
+	depth := flag.Int("depth", 1, "… at this depth …")
+	bare := flag.Bool("bare", false, "… without CRC and copy")
 	flag.Parse()
 
+	all := workloads()
+	if *packets > 0 {
+		all = []workload{{*packets, max(1, *depth), !*bare, !*bare}}
+	}
 	var results []Result
-	for _, w := range workloads() {
+	for _, w := range all {
 		r, err := measure(w, *duration)
 		exitOn(err)
 		results = append(results, r)

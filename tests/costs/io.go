@@ -30,26 +30,15 @@ var ways = []struct {
 
 // costPerIO shows what one I/O costs each side.
 func costPerIO(p *plan) error {
-	plain, err := p.startTarget("--volume", "mem:64MiB")
+	plain, bare, err := p.twoTargets()
 	if err != nil {
 		return err
 	}
 	defer plain.stop()
-	bare, err := p.startTarget("--volume", "mem:64MiB", "--no-local-icrc")
-	if err != nil {
-		return err
-	}
 	defer bare.stop()
 	t := newTable("What an I/O costs, host + target", "load", "path", "IOPS", "CPU µs", "calls", "calls for nothing", "trains", "packets", "copied by the kernel", "copied again")
 	for _, load := range loads {
-		var all []*variant
-		for _, w := range ways {
-			v := &variant{name: w.name, transport: w.transport, target: plain, args: append(loadArgs(load), w.args...)}
-			if w.args != nil {
-				v.target = bare
-			}
-			all = append(all, v)
-		}
+		all := p.paths(load, plain, bare)
 		if err := p.inTurns(all); err != nil {
 			return fmt.Errorf("%s: %w", load, err)
 		}
@@ -66,6 +55,30 @@ func costPerIO(p *plan) error {
 	fmt.Println("calls: system calls that sent or received; copied by the kernel: to and from sockets;\n" +
 		"copied again: from the receive buffer to its place, and in front of sending.")
 	return nil
+}
+
+// twoTargets starts a target, and one that does without ICRC.
+func (p *plan) twoTargets() (plain, bare *program, err error) {
+	if plain, err = p.startTarget("--volume", "mem:64MiB"); err != nil {
+		return nil, nil, err
+	}
+	if bare, err = p.startTarget("--volume", "mem:64MiB", "--no-local-icrc"); err != nil {
+		plain.stop()
+		return nil, nil, err
+	}
+	return plain, bare, nil
+}
+
+// paths are a load on each way.
+func (p *plan) paths(load string, plain, bare *program) (all []*variant) {
+	for _, w := range ways {
+		v := &variant{name: w.name, transport: w.transport, target: plain, args: append(loadArgs(load), w.args...)}
+		if w.args != nil {
+			v.target = bare
+		}
+		all = append(all, v)
+	}
+	return all
 }
 
 // column is a figure of an I/O: names of counters that are added, and those that are taken off.

@@ -1,9 +1,9 @@
-// Costs measures what I/O costs on loopback: processor time, system calls and copied bytes an
-// I/O on either side, whether the cost stays the same with more connections, queues and larger
-// volumes, and what a connection costs that nothing happens on. It starts nvmetgt and nvmeinit,
-// and reads their figures for Prometheus.
+// Costs measures what I/O costs on loopback: how fast it is over RDMA beside NVMe/TCP and bare
+// sockets, processor time, system calls and copied bytes an I/O on either side, whether the cost
+// stays the same with more connections, queues and larger volumes, and what a connection costs that
+// nothing happens on. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
 //
-//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [io] [growth] [size] [idle]
+//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [io] [growth] [size] [idle]
 //
 // Variants of one table take turns in random order; what is shown are medians.
 package main
@@ -28,13 +28,14 @@ type plan struct {
 }
 
 var parts = map[string]func(*plan) error{
+	"speed":  speed,
 	"io":     costPerIO,
 	"growth": growth,
 	"size":   sizes,
 	"idle":   idle,
 }
 
-var order = []string{"io", "growth", "size", "idle"}
+var order = []string{"speed", "io", "growth", "size", "idle"}
 
 func main() {
 	if err := run(); err != nil {

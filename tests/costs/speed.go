@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// speed compares RDMA, with and without ICRC, with NVMe/TCP and with bare sockets that move the
+// same packets, with and without CRC.
+func speed(p *plan) error {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(p.dir, "ceiling"), "./tests/ceiling").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	plain, bare, err := p.twoTargets()
+	if err != nil {
+		return err
+	}
+	defer plain.stop()
+	defer bare.stop()
+	rates := newTable("IOPS", "load", "RDMA", "RDMA, no ICRC", "TCP", "bare sockets, CRC", "bare sockets")
+	ratios := newTable("Ratios within a round: median (range)", "load", "RDMA / TCP", "no ICRC / TCP", "RDMA / bare with CRC", "no ICRC / bare")
+	for _, load := range loads {
+		all := p.paths(load, plain, bare)
+		if reads := strings.Contains(load, "read"); reads {
+			all = append(all, p.ceiling(load, false), p.ceiling(load, true))
+		}
+		if err := p.inTurns(all); err != nil {
+			return fmt.Errorf("%s: %w", load, err)
+		}
+		rate, ratio := table.Row{load}, table.Row{load, against(all[0], all[2]), against(all[1], all[2])}
+		for _, v := range all {
+			rate = append(rate, fmt.Sprintf("%.0f", v.iops()))
+		}
+		if len(all) > 3 {
+			ratio = append(ratio, against(all[0], all[3]), against(all[1], all[4]))
+		}
+		rates.AppendRow(rate)
+		ratios.AppendRow(ratio)
+	}
+	rates.Render()
+	ratios.Render()
+	return nil
+}
+
+// ceiling measures a load on bare sockets.
+func (p *plan) ceiling(load string, bare bool) *variant {
+	f := strings.Fields(load)
+	packets := "1"
+	if f[1] == "128k" {
+		packets = "32"
+	}
+	v := &variant{name: "bare sockets", run: func() (s sample, err error) {
+		out, err := exec.Command(filepath.Join(p.dir, "ceiling"), "-json", "-time", p.time.String(),
+			"-packets", packets, "-depth", f[2], fmt.Sprintf("-bare=%t", bare)).Output()
+		if err != nil {
+			return s, err
+		}
+		var results []struct {
+			PerSecond float64 `json:"requests_per_second"`
+		}
+		if err := json.Unmarshal(out, &results); err != nil || len(results) != 1 {
+			return s, fmt.Errorf("ceiling: %w in %q", err, out)
+		}
+		s.iops = results[0].PerSecond
+		return s, nil
+	}}
+	return v
+}
+
+// against is the ratio of two variants, round by round.
+func against(a, b *variant) string {
+	all := make([]float64, len(a.samples))
+	for i := range all {
+		all[i] = a.samples[i].iops / b.samples[i].iops
+	}
+	slices.Sort(all)
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", all[len(all)/2], all[0], all[len(all)-1])
+}
