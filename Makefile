@@ -11,10 +11,13 @@ FUZZTIME ?= 5s
 # Points at which `make crash` lets the power fail, for each kind of volume.
 POINTS   ?= 10000
 
+# How many changes `make churn` makes.
+CHANGES  ?= 360
+
 # How often `make kill` kills.
 KILLS    ?= 200
 
-.PHONY: costs bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: churn costs bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -29,7 +32,7 @@ demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, comp
 test: build setup ## everything that is tested here: unit, race detector, whole programs
 	tests/run.sh
 
-test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 20 minutes)
+test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 25 minutes)
 	NVMEOF_LINUX=1 $(GO) test -json ./tests/linux -count=1 -timeout 60m | $(GO) run ./tests/linux/interop $(PAGE)
 
 interop: ## test-linux, with figures of lossy networks (30 minutes), and the results into docs/interop.md
@@ -62,6 +65,9 @@ kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowled
 
 soak: ## random work over random faults against a model, for TIME (make soak TIME=1h)
 	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
+
+churn: ## 100 hosts through CHANGES random live changes, path losses and restarts (360 is an hour with one every 10 s)
+	NVMEOF_CHURN=$(CHANGES) $(GO) test ./tests -run 'TestChurn$$' -count=1 -timeout 0 -v
 
 plots: ## draw the plots of docs/congestion.md anew, from the simulated network
 	NVMEOF_PLOTS=$(CURDIR)/docs $(GO) test ./fabric/rdma/roce -run 'TestCongestion$$' -count=1

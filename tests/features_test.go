@@ -1,0 +1,101 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	quoted    = regexp.MustCompile("`([^`]+)`")
+	testNames = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
+
+// testsIn are the names of the tests of a directory of the module.
+func testsIn(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Errorf("%s: there are no tests: %v", dir, err)
+	}
+	names := map[string]bool{}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testNames.FindAllSubmatch(b, -1) {
+			names[string(m[1])] = true
+		}
+	}
+	return names
+}
+
+// TestFeaturesDocument: every test that docs/features.md names is there, and every feature that it
+// says we have names one.
+func TestFeaturesDocument(t *testing.T) {
+	b, err := os.ReadFile("../docs/features.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]map[string]bool{}
+	rows := 0
+	for line := range strings.Lines(string(b)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if !strings.HasPrefix(line, "| ") || len(cells) != 5 || strings.Contains(line, "| --- |") || strings.HasPrefix(line, "| feature ") {
+			continue
+		}
+		rows++
+		dir, named := "", 0
+		for _, m := range quoted.FindAllStringSubmatch(cells[2], -1) {
+			name := m[1]
+			if !strings.HasPrefix(name, "Test") {
+				dir = name
+				continue
+			}
+			named++
+			if have[dir] == nil {
+				have[dir] = testsIn(t, dir)
+			}
+			if !have[dir][name] {
+				t.Errorf("%s: %s has no test %s", strings.TrimSpace(cells[0]), dir, name)
+			}
+		}
+		if ours := strings.TrimSpace(cells[1]); (ours == "no") != (named == 0) {
+			t.Errorf("%s: ours is %q, and %d tests show it", strings.TrimSpace(cells[0]), ours, named)
+		}
+	}
+	if rows < 40 {
+		t.Errorf("%d rows were read", rows)
+	}
+}
+
+// TestCommandsDocument: so is every test that docs/commands.md names.
+func TestCommandsDocument(t *testing.T) {
+	b, err := os.ReadFile("../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := map[string]map[string]bool{"T": testsIn(t, "nvme/target"), "W": testsIn(t, "tests")}
+	rows := 0
+	for line := range strings.Lines(string(b)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if !strings.HasPrefix(line, "| ") || len(cells) < 4 {
+			continue
+		}
+		rows++
+		where := ""
+		for _, word := range strings.FieldsFunc(cells[3], func(r rune) bool { return strings.ContainsRune(" ,`", r) }) {
+			if len(word) == 1 {
+				where = word
+			} else if strings.HasPrefix(word, "Test") && !dirs[where][word] {
+				t.Errorf("%s: no test %s %s", strings.TrimSpace(cells[1]), where, word)
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("%d rows were read", rows)
+	}
+}
