@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/internal/version"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -29,6 +30,7 @@ type Set struct {
 	rdma        []*entry[binding[*rdma.Stats]]
 	tcp         []*entry[binding[*tcp.Counters]]
 	controllers []*entry[*host.Controller]
+	subsystems  []*entry[*multipath.Subsystem]
 	bench       *Bench
 	health      []*entry[func() error]
 	ready       []*entry[func() error]
@@ -93,7 +95,7 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	s.mu.Lock()
 	volumes, rnics := values(s.volumes), values(s.rnics)
 	rdmas, tcps := values(s.rdma), values(s.tcp)
-	controllers, bench := values(s.controllers), s.bench
+	controllers, subsystems, bench := values(s.controllers), values(s.subsystems), s.bench
 	s.mu.Unlock()
 	for i := range snaps {
 		collectTarget(ch, &snaps[i])
@@ -106,6 +108,10 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	}
 	collectRDMA(ch, rdmas)
 	collectTCP(ch, tcps)
+	for _, sub := range subsystems {
+		collectPaths(ch, sub)
+		controllers = append(controllers, sub.Controllers()...)
+	}
 	collectHost(ch, controllers)
 	if bench != nil {
 		bench.collect(ch)
@@ -141,6 +147,10 @@ func (s *Set) AddTCP(role Role, c *tcp.Counters) (remove func()) {
 // AddController shows a host's controller. Controllers of one subsystem with the same
 // identifier are told apart by their transport.
 func (s *Set) AddController(c *host.Controller) { add(s, &s.controllers, c) }
+
+// AddSubsystem shows a host's subsystem of several paths, and the controllers of those that
+// live. One subsystem by each name.
+func (s *Set) AddSubsystem(sub *multipath.Subsystem) { add(s, &s.subsystems, sub) }
 
 // AddHealth makes /healthz fail while check returns an error.
 func (s *Set) AddHealth(check func() error) { add(s, &s.health, check) }

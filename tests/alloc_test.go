@@ -10,6 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
 // ioLoad is one kind of I/O at depth 32.
@@ -155,5 +156,86 @@ func (d *driver) run(t testing.TB, n int) {
 func (d *driver) free() {
 	for _, r := range d.reqs {
 		d.h.Transport.Free(r.Data)
+	}
+}
+
+// TestNoAllocationsPaths is TestNoAllocations through two paths at once.
+func TestNoAllocationsPaths(t *testing.T) {
+	if racing() {
+		t.Skip("the race detector allocates")
+	}
+	noLeaks(t)
+	spec, o := memVolume(t)
+	remote := servePair(t, spec, o)
+	a, b := dialPair(t, remote, "rdma"), dialPair(t, remote, "tcp")
+	defer a.close(t)
+	defer b.close(t)
+	cfg := multipath.Config{Paths: []host.Config{a.Config(), b.Config()}}
+	for i := range cfg.Paths {
+		cfg.Paths[i].HostNQN, cfg.Paths[i].HostID = cfg.Paths[0].HostNQN, cfg.Paths[0].HostID
+	}
+	s, err := multipath.Connect(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ns, err := s.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left, place atomic.Int64
+	ended := make(chan error, loadDepth)
+	blocks := ns.Size() / int64(ns.BlockSize())
+	var reqs []*host.Request
+	for range loadDepth {
+		data, err := s.Alloc(ns.BlockSize())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Free(data)
+		r := &host.Request{Data: data}
+		// The contexts of two transports run it at once.
+		r.Done = func(r *host.Request) {
+			if err := r.Check(); err != nil || left.Add(-1) < 0 {
+				ended <- err
+				return
+			}
+			op := nvme.OpRead
+			n := place.Add(1)
+			if n%2 == 0 {
+				op = nvme.OpWrite
+			}
+			r.Cmd.SetIO(op, ns.ID, uint64(n*7%blocks), 1, 0)
+			ns.Lane(0).SubmitOne(r)
+		}
+		reqs = append(reqs, r)
+	}
+	run := func(n int) {
+		left.Store(int64(n - len(reqs)))
+		for _, r := range reqs {
+			r.Cmd.SetIO(nvme.OpRead, ns.ID, 0, 1, 0)
+			ns.Lane(0).SubmitOne(r)
+		}
+		for range reqs {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	const ios = 20_000
+	run(ios / 5)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	run(ios)
+	runtime.ReadMemStats(&after)
+	n := after.Mallocs - before.Mallocs
+	t.Logf("%d allocations in %d I/Os", n, ios)
+	if n >= 100+ios/100 {
+		t.Errorf("%d allocations", n)
+	}
+	for _, p := range s.Paths() {
+		if p.Counters.Ended.Load() < ios/4 {
+			t.Errorf("%s took %d requests", p.Name(), p.Counters.Ended.Load())
+		}
 	}
 }

@@ -47,12 +47,16 @@ ended or not, and latencies count from then.
 With --compare the same work runs over several paths in turns, and one table shows the
 ratios and how they spread; --report draws it all on a page.
 
+With --path or --all-paths I/O takes several paths, and goes on when one is lost; so it does
+with --ctrl-loss-tmo alone when the target of the only one is started again.
+
 Patterns that write destroy what the namespace holds.`,
 		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
   nvmeinit bench -t tcp -a 127.0.0.1 --rw randrw --rwmixread 70 --numjobs 4 --runtime 30s -o json
   nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --rate_iops 20k --iodepth 64 --runtime 30s
   nvmeinit bench -t rdma -a 127.0.0.1 --rw write --bs 128k --iodepth 16 --size 1g --verify crc32c
   nvmeinit bench -t rdma -a 127.0.0.1 jobs.fio
+  nvmeinit bench -t rdma -a 127.0.0.1 --all-paths --rw randrw --verify crc32c --runtime 60s --ctrl-loss-tmo 30
   nvmeinit bench --compare rdma,tcp -a 127.0.0.1 --rw randread --iodepth 32 --runtime 2s --report out.html`,
 		Args: jobFileArg,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -76,6 +80,7 @@ Patterns that write destroy what the namespace holds.`,
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
 	fl.StringVarP(&f.output, "output-format", "o", "normal", "`FORMAT`: normal, json, or json+ with every latency that was counted")
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
+	f.conn.paths.add(c)
 	f.conn.add(c, true)
 	return c
 }
@@ -105,6 +110,8 @@ func (f *benchFlags) readJobs(args []string) error {
 	switch {
 	case f.output != "normal" && f.output != "json" && f.output != "json+":
 		return cli.Usage("-o %q: want normal, json or json+", f.output)
+	case f.conn.paths.wanted() && f.controllers != 1:
+		return cli.Usage("--controllers %d: want 1, since each path has a controller; give an endpoint several times to connect to it several times", f.controllers)
 	case f.controllers < 1 || f.controllers > maxControllers:
 		return cli.Usage("--controllers %d: want 1 to %d", f.controllers, maxControllers)
 	}
@@ -147,12 +154,13 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		return err
 	}
 	defer closing(d, &err)
-	figs, err := serveFigures(f.metrics, d.sessions[0])
+	figs, err := serveFigures(f.metrics, d)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, figs.close()) }()
 	live := newLive(c.ErrOrStderr(), f.output == "normal")
+	defer d.watch(c.Context(), live)()
 	report := fio.NewReport(program(), time.Now(), f.global)
 	phases := fio.Phases(f.jobs)
 	for i, jobs := range phases {
@@ -167,19 +175,28 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 			}
 		}
 		if err != nil {
-			return errors.Join(err, f.printReport(c.OutOrStdout(), report))
+			return errors.Join(err, f.printReport(c.OutOrStdout(), report, d))
 		}
 	}
-	return f.printReport(c.OutOrStdout(), report)
+	return f.printReport(c.OutOrStdout(), report, d)
 }
 
 // program is how the JSON names what made it, where fio's names fio.
 func program() string { return "nvmeinit " + version.Version }
 
-// printReport prints the JSON, if that is wanted, of what has run.
-func (f *benchFlags) printReport(w io.Writer, r *fio.Report) error {
-	if f.output == "normal" || len(r.Jobs) == 0 {
+// printReport prints the JSON, if that is wanted, of what has run, and what each path did.
+func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) error {
+	if f.output == "normal" {
+		if d.multi != nil {
+			printPaths(w, d.multi.Subsystem)
+		}
 		return nil
+	}
+	if len(r.Jobs) == 0 {
+		return nil
+	}
+	if d.multi != nil {
+		r.Paths = pathsJSON(d.multi.Subsystem)
 	}
 	return cli.PrintJSON(w, r)
 }

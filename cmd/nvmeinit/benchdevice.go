@@ -13,17 +13,24 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// benchDevice is a namespace as the load generator sees it: through one controller or several,
-// over one fabric.
+// benchDevice is a namespace as the load generator sees it: through one controller or several
+// over one fabric, or through several paths.
 type benchDevice struct {
 	sessions []*session // the first owns the fabric
 	ns       []*host.Namespace
+
+	multi *multiSession // instead of sessions
+	by    *multipath.Namespace
 }
 
 // open connects, and checks what is to run against what is there.
 func (f *benchFlags) open(ctx context.Context) (*benchDevice, error) {
+	if f.conn.paths.wanted() {
+		return f.openPaths(ctx)
+	}
 	s, err := f.conn.connect(ctx, f.shape)
 	if err != nil {
 		return nil, err
@@ -33,6 +40,24 @@ func (f *benchFlags) open(ctx context.Context) (*benchDevice, error) {
 		err = d.openNamespaces(ctx, f.nsid)
 	}
 	if err == nil {
+		err = f.fits(d.ns[0])
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// openPaths is open by several paths.
+func (f *benchFlags) openPaths(ctx context.Context) (*benchDevice, error) {
+	s, err := f.conn.connectPaths(ctx, f.shape)
+	if err != nil {
+		return nil, err
+	}
+	d := &benchDevice{multi: s}
+	d.by, err = s.namespace(ctx, f.nsid)
+	if err == nil {
+		d.ns = []*host.Namespace{d.by.Namespace}
 		err = f.fits(d.ns[0])
 	}
 	if err != nil {
@@ -127,8 +152,23 @@ func atOnce(n int, do func(int) error) error {
 
 // Close shuts every controller down, and frees the fabric.
 func (d *benchDevice) Close() error {
+	if d.multi != nil {
+		return d.multi.Close()
+	}
 	err := atOnce(len(d.sessions)-1, func(i int) error { return d.sessions[i+1].Controller.Close() })
 	return errors.Join(err, d.sessions[0].Close())
+}
+
+// watch has a live line show the paths, and an interrupted run not wait for those that are
+// lost. The function that it returns ends that.
+func (d *benchDevice) watch(ctx context.Context, l *live) (end func() bool) {
+	if d.multi == nil {
+		return func() bool { return true }
+	}
+	if l != nil {
+		l.paths = d.multi.Subsystem
+	}
+	return context.AfterFunc(ctx, d.multi.StopWaiting)
 }
 
 func (d *benchDevice) Size() int64    { return d.ns[0].Size() }
@@ -137,22 +177,31 @@ func (d *benchDevice) BlockSize() int { return d.ns[0].BlockSize() }
 // OpenQueue gives job i an I/O queue: of the next controller each time, and then of its next
 // queue. Jobs share them where there are fewer.
 func (d *benchDevice) OpenQueue(i int) (loadgen.Queue, error) {
+	if d.multi != nil {
+		return &benchQueue{memory: d.multi, q: d.by.Lane(i), nsid: d.by.ID, block: d.by.BlockSize()}, nil
+	}
 	ns := d.ns[i%len(d.ns)]
 	c := ns.Controller()
 	q := c.Queues()[i/len(d.ns)%len(c.Queues())]
-	return &benchQueue{c: c, q: q, nsid: ns.ID, block: ns.BlockSize()}, nil
+	return &benchQueue{memory: c, q: q, nsid: ns.ID, block: ns.BlockSize()}, nil
 }
 
-// benchQueue submits the operations of a job as commands of one I/O queue.
+// memory gives buffers that move at the least cost.
+type memory interface {
+	Alloc(n int) ([]byte, error)
+	Free(b []byte)
+}
+
+// submitter is an I/O queue, or a lane of several paths.
+type submitter interface{ SubmitOne(r *host.Request) }
+
+// benchQueue submits the operations of a job as commands of one I/O queue or lane.
 type benchQueue struct {
-	c     *host.Controller
-	q     *host.Queue
+	memory
+	q     submitter
 	nsid  uint32
 	block int
 }
-
-func (q *benchQueue) Alloc(n int) ([]byte, error) { return q.c.Alloc(n) }
-func (q *benchQueue) Free(b []byte)               { q.c.Free(b) }
 
 // Submit starts io with the request that was made for it at first use.
 func (q *benchQueue) Submit(io *loadgen.IO) {

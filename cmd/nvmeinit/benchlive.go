@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
 // live is the line that a run shows of itself on a terminal. A nil one shows nothing.
@@ -16,6 +17,7 @@ type live struct {
 	w     io.Writer
 	name  string
 	shown time.Time
+	paths *multipath.Subsystem // nil: one connection
 }
 
 // liveInterval is how often the line changes.
@@ -47,7 +49,11 @@ func (l *live) show(p *loadgen.Progress) {
 		return
 	}
 	l.shown = time.Now()
-	fmt.Fprintf(l.w, "\r\033[K%s: %s", l.name, liveText(p))
+	text := liveText(p)
+	if l.paths != nil {
+		text += "  " + pathsText(l.paths)
+	}
+	fmt.Fprintf(l.w, "\r\033[K%s: %s", l.name, text)
 }
 
 func liveText(p *loadgen.Progress) string {

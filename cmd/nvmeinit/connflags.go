@@ -32,9 +32,11 @@ type connFlags struct {
 	pcap                       string
 	timeout                    time.Duration
 	output                     string
+	paths                      pathFlags
 
-	name   string    // of this host, once it is known
-	stderr io.Writer // of the command
+	capture *softrnic.Capture // that is open already
+	name    string            // of this host, once it is known
+	stderr  io.Writer         // of the command
 }
 
 // add defines the flags on c, after its own. Commands that speak to a discovery controller
@@ -222,7 +224,7 @@ func (f *connFlags) onlySubsystem(ctx context.Context, cfg host.Config) (string,
 func (s *session) namespace(ctx context.Context, nsid uint32) (*host.Namespace, error) {
 	ns, err := s.Namespace(ctx, nsid)
 	if errors.Is(err, nvme.StatusInvalidNamespace) {
-		return nil, noNamespace(ctx, s, nsid, err)
+		return nil, noNamespace(ctx, s.Controller, nsid, err)
 	}
 	return ns, err
 }

@@ -41,6 +41,7 @@ func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string)
 	fl.StringVar(&f.file, fileFlag, "-", fileHelp)
 	fl.BoolVar(&f.verify, "verify", false, verifyHelp)
 	fl.BoolVar(&f.quiet, "quiet", false, "show no progress and no summary")
+	f.conn.paths.add(c)
 	f.conn.add(c, true)
 }
 
@@ -88,15 +89,12 @@ type copier struct {
 
 // withCopier connects, checks the range, and runs do.
 func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err error) {
-	s, err := f.conn.connect(c.Context(), nil)
+	d, err := f.conn.open(c.Context(), f.nsid)
 	if err != nil {
 		return err
 	}
-	defer closing(s, &err)
-	ns, err := s.namespace(c.Context(), f.nsid)
-	if err != nil {
-		return err
-	}
+	defer closing(d, &err)
+	ns := d.ns
 	block := int64(ns.BlockSize())
 	switch off, n := int64(f.offset), int64(f.length); {
 	case off%block != 0 || n%block != 0:
@@ -105,11 +103,11 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 		return cli.Usage("--length %s from --offset %s on reach beyond the namespace's end at %s",
 			blockdev.FormatSize(n), blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
 	}
-	buf, err := s.Alloc(copyChunk)
+	buf, err := d.alloc(copyChunk)
 	if err != nil {
 		return err
 	}
-	defer s.Free(buf)
+	defer d.free(buf)
 	return do(&copier{ns: ns, buf: buf, offset: int64(f.offset)})
 }
 

@@ -114,7 +114,7 @@ func timedOut(err error) bool {
 const manyNamespaces = 16
 
 // noNamespace says that the subsystem hasn't the namespace asked for, and which it has.
-func noNamespace(ctx context.Context, s *session, nsid uint32, err error) error {
+func noNamespace(ctx context.Context, s *host.Controller, nsid uint32, err error) error {
 	ids, listErr := s.ActiveNamespaces(ctx)
 	if listErr != nil {
 		return err

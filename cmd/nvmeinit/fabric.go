@@ -22,6 +22,7 @@ type fabric struct {
 	rdma    *rdma.Transport
 	tcp     *tcp.Transport
 	capture *softrnic.Capture
+	lent    bool // the capture is another fabric's
 }
 
 // openFabric opens the transport that the flags name. Every connection on it must be closed
@@ -35,7 +36,9 @@ func openFabric(f *connFlags) (*fabric, error) {
 	if fab.remote, fab.local, err = f.addresses(); err != nil {
 		return nil, err
 	}
-	if f.pcap != "" {
+	if f.capture != nil {
+		fab.capture, fab.lent = f.capture, true
+	} else if f.pcap != "" {
 		if fab.capture, err = softrnic.CreateCapture(f.pcap, "nvmeinit"); err != nil {
 			return nil, cli.FileError("--pcap", f.pcap, err)
 		}
@@ -123,7 +126,7 @@ func (fab *fabric) Close() error {
 	if fab.rnic != nil {
 		errs = append(errs, fab.rnic.Close())
 	}
-	if fab.capture != nil {
+	if fab.capture != nil && !fab.lent {
 		errs = append(errs, fab.capture.Close())
 	}
 	return errors.Join(errs...)

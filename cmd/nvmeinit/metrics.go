@@ -5,7 +5,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/metrics"
 )
 
-// figures are what --metrics serves of a session and of its load generator. A nil *figures,
+// figures are what --metrics serves of a device and of its load generator. A nil *figures,
 // where the flag isn't given, does nothing.
 type figures struct {
 	bench  *metrics.Bench
@@ -13,17 +13,19 @@ type figures struct {
 }
 
 // serveFigures serves on addr; it gives nil for an empty one.
-func serveFigures(addr string, s *session) (*figures, error) {
+func serveFigures(addr string, d *benchDevice) (*figures, error) {
 	if addr == "" {
 		return nil, nil
 	}
 	m := metrics.New()
-	m.AddController(s.Controller)
-	if f := s.fabric; f.rnic != nil {
-		m.AddRNIC(f.local.String(), f.rnic)
-		m.AddRDMA(metrics.Host, f.rdma.Stats())
+	if d.multi != nil {
+		m.AddSubsystem(d.multi.Subsystem)
+		for _, f := range d.multi.fabrics.open {
+			addFabric(m, f)
+		}
 	} else {
-		m.AddTCP(metrics.Host, f.tcp.Counters())
+		m.AddController(d.sessions[0].Controller)
+		addFabric(m, d.sessions[0].fabric)
 	}
 	b := m.AddBench()
 	srv, err := m.Serve(addr)
@@ -31,6 +33,15 @@ func serveFigures(addr string, s *session) (*figures, error) {
 		return nil, err
 	}
 	return &figures{b, srv}, nil
+}
+
+func addFabric(m *metrics.Set, f *fabric) {
+	if f.rnic != nil {
+		m.AddRNIC(f.local.String(), f.rnic)
+		m.AddRDMA(metrics.Host, f.rdma.Stats())
+	} else {
+		m.AddTCP(metrics.Host, f.tcp.Counters())
+	}
 }
 
 // report has the figures follow a run.

@@ -20,6 +20,7 @@ type Report struct {
 	Global    map[string]string `json:"global options,omitempty"`
 	Jobs      []JobReport       `json:"jobs"`
 	Compare   any               `json:"nvmeinit_compare,omitempty"` // ours: ratios of runs over several paths
+	Paths     any               `json:"nvmeinit_paths,omitempty"`   // ours: what each path of a multipath run did
 }
 
 // JobReport is one job, or the group of a job's clones.

@@ -1,12 +1,14 @@
 package multipath
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // State is the state of a path.
@@ -59,6 +61,26 @@ type Access struct {
 // Name is the path's address, as tcp://192.0.2.1:4420.
 func (s *PathStatus) Name() string { return fmt.Sprintf("%s://%s", s.Transport, s.Remote) }
 
+// Why is Err as text, without the name of the path.
+func (s *PathStatus) Why() string {
+	var lost *host.LostError
+	var connect *host.ConnectError
+	given := ""
+	if errors.Is(s.Err, ErrGivenUp) {
+		given = ErrGivenUp.Error() + ": "
+	}
+	switch {
+	case s.Err == nil:
+		return ""
+	case errors.As(s.Err, &lost) && lost.Cause != nil:
+		return fmt.Sprintf("%s%v: %v", given, host.ErrLost, lost.Cause)
+	case errors.As(s.Err, &connect):
+		why := strings.TrimPrefix(connect.Err.Error(), "nvme: ")
+		return fmt.Sprintf("%s%s: %s", given, connect.Stage, strings.TrimPrefix(why, connect.Stage+": "))
+	}
+	return strings.TrimPrefix(s.Err.Error(), "nvme: ")
+}
+
 // access finds a namespace.
 func (s *PathStatus) access(nsid uint32) *Access {
 	for i := range s.Access {
@@ -74,7 +96,7 @@ func (s *PathStatus) explain(nsid uint32) string {
 	text := s.Name() + " is " + s.State.String()
 	switch a := s.access(nsid); {
 	case s.State != Live && s.Err != nil:
-		text += ": " + strings.TrimPrefix(s.Err.Error(), "nvme: ")
+		text += ": " + s.Why()
 	case a != nil && a.Err != nil:
 		text += ", but " + strings.TrimPrefix(a.Err.Error(), "nvme: ")
 	case a != nil && a.State != 0:

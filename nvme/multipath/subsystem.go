@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -28,6 +29,17 @@ type Subsystem struct {
 	spaces  []*Namespace
 	closing bool
 	err     error // why done is closed
+	// impatient is set when nothing is to wait for a path any more.
+	impatient bool
+}
+
+// patience is how long requests wait while no path can take them; negative for ever. Called
+// with mu held.
+func (s *Subsystem) patience() time.Duration {
+	if s.impatient {
+		return 0
+	}
+	return s.cfg.patience()
 }
 
 // Connect tries every path once, and returns when all have been tried and one is live at
@@ -175,6 +187,18 @@ func (s *Subsystem) end(err error) {
 	if s.err == nil {
 		s.err = err
 		close(s.done)
+	}
+}
+
+// StopWaiting ends every request that waits for a path, and those that would have to from now
+// on: for a user who doesn't want to wait any longer.
+func (s *Subsystem) StopWaiting() {
+	s.mu.Lock()
+	s.impatient = true
+	spaces := slices.Clone(s.spaces)
+	s.mu.Unlock()
+	for _, n := range spaces {
+		n.expire()
 	}
 }
 

@@ -34,7 +34,7 @@ func (n *Namespace) park(r *host.Request) {
 		s.mu.Unlock()
 		n.send(r)
 		return
-	case n.expired || n.hopeless():
+	case n.expired || s.impatient || n.hopeless():
 		err = n.noPath()
 		s.counters.Failed.Add(1)
 	}
@@ -45,8 +45,8 @@ func (n *Namespace) park(r *host.Request) {
 	}
 	s.counters.Waited.Add(1)
 	n.waiting = append(n.waiting, r)
-	if n.timer == nil && s.cfg.patience() >= 0 {
-		n.timer = time.AfterFunc(s.cfg.patience()-time.Since(n.outage), n.expire)
+	if n.timer == nil && s.patience() >= 0 {
+		n.timer = time.AfterFunc(s.patience()-time.Since(n.outage), n.expire)
 	}
 	s.mu.Unlock()
 }
@@ -60,7 +60,7 @@ func (n *Namespace) expire() {
 		s.mu.Unlock()
 		return
 	}
-	if left := s.cfg.patience() - time.Since(n.outage); left > 0 { // of another outage
+	if left := s.patience() - time.Since(n.outage); left > 0 { // of another outage
 		n.timer = time.AfterFunc(left, n.expire)
 		s.mu.Unlock()
 		return

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+)
+
+// pathFlags say which other paths there are, and what happens when one is lost. The names are
+// nvme-cli's where it has them.
+type pathFlags struct {
+	more           []string // as tcp://192.0.2.1:4420
+	all            bool
+	policy         string
+	reconnectDelay int // seconds
+	lossTimeout    int // seconds
+	failTimeout    int // seconds
+
+	set *pflag.FlagSet
+}
+
+func (p *pathFlags) add(c *cobra.Command) {
+	p.set = cli.NewFlags()
+	p.set.StringArrayVar(&p.more, "path", nil, "`ENDPOINT` of one more path to the subsystem, as rdma://192.0.2.1:4420; give it several times")
+	p.set.BoolVar(&p.all, "all-paths", false, "use every path that discovery tells of, besides")
+	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among good paths: round-robin or queue-depth")
+	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to connect again")
+	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, -1 for never")
+	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while no path lives (default as long as --ctrl-loss-tmo)")
+	cli.AddFlags(c, "Paths (any of these makes lost connections come back)", p.set)
+}
+
+// wanted reports whether any of the flags was given.
+func (p *pathFlags) wanted() bool {
+	given := false
+	if p.set != nil {
+		p.set.VisitAll(func(f *pflag.Flag) { given = given || f.Changed })
+	}
+	return given
+}
+
+// maxSeconds bounds the times.
+const maxSeconds = 7 * 24 * 60 * 60
+
+func (p *pathFlags) validate() error {
+	switch {
+	case p.reconnectDelay < 1 || p.reconnectDelay > maxSeconds:
+		return cli.Usage("--reconnect-delay %d: want 1 to %d seconds", p.reconnectDelay, maxSeconds)
+	case p.lossTimeout < -1 || p.lossTimeout == 0 || p.lossTimeout > maxSeconds:
+		return cli.Usage("--ctrl-loss-tmo %d: want 1 to %d seconds, or -1 for never", p.lossTimeout, maxSeconds)
+	case p.failTimeout < -1 || p.failTimeout == 0 || p.failTimeout > maxSeconds:
+		return cli.Usage("--fast_io_fail_tmo %d: want 1 to %d seconds, or -1 for as long as --ctrl-loss-tmo", p.failTimeout, maxSeconds)
+	}
+	if _, err := multipath.ParsePolicy(p.policy); err != nil {
+		return cli.Usage("--iopolicy: %w", err)
+	}
+	for _, e := range p.more {
+		if _, err := cli.ParseEndpoint(e); err != nil {
+			return cli.Usage("--path: %w", err)
+		}
+	}
+	return nil
+}
+
+// config is the configuration for the flags, which are valid, without the paths.
+func (p *pathFlags) config() multipath.Config {
+	policy, _ := multipath.ParsePolicy(p.policy)
+	return multipath.Config{
+		Policy:         policy,
+		ReconnectDelay: time.Duration(p.reconnectDelay) * time.Second,
+		ControllerLoss: time.Duration(p.lossTimeout) * time.Second,
+		FastIOFail:     time.Duration(max(p.failTimeout, 0)) * time.Second,
+	}
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+)
+
+// fabrics are the transports of several paths: one for TCP, and an RNIC for each of our
+// addresses.
+type fabrics struct {
+	flags   *connFlags // what is the same for all paths
+	open    []*fabric
+	capture *softrnic.Capture
+}
+
+// to gives the flags and the fabric by which an endpoint is reached.
+func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
+	f := *s.flags
+	f.transport, f.traddr, f.trsvcid = e.Transport.String(), e.Addr.Addr().String(), strconv.Itoa(int(e.Addr.Port()))
+	if e.Transport == nvme.TransportTCP {
+		f.fault = cli.Fault{}
+	} else {
+		f.hdrDigest, f.dataDigest = false, false // which RDMA has by its ICRC
+	}
+	if err := f.validate(); err != nil {
+		return nil, nil, err
+	}
+	local, err := s.source(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, fab := range s.open {
+		if fab.Type() == e.Transport && (e.Transport == nvme.TransportTCP || fab.local == local ||
+			fab.local.IsLoopback() && local.IsLoopback() && fab.local.Is4() == local.Is4()) {
+			to := *fab
+			to.remote = e.Addr
+			return &f, &to, nil
+		}
+	}
+	f.capture = s.capture
+	fab, err := openFabric(&f)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.open = append(s.open, fab)
+	s.capture = fab.capture
+	return &f, fab, nil
+}
+
+// source is the address that an endpoint is reached from.
+func (s *fabrics) source(e cli.Endpoint) (netip.Addr, error) {
+	if s.flags.hostTraddr != "" {
+		return cli.ParseHost(s.flags.hostTraddr)
+	}
+	if e.Transport == nvme.TransportTCP || e.Addr.Addr().IsLoopback() {
+		return e.Addr.Addr(), nil
+	}
+	return udp.SourceFor(e.Addr.Addr())
+}
+
+// config is the host core's configuration for an endpoint.
+func (s *fabrics) config(e cli.Endpoint, subNQN string) (host.Config, error) {
+	f, fab, err := s.to(e)
+	if err != nil {
+		return host.Config{}, err
+	}
+	cfg, err := f.config(fab)
+	s.flags.name = f.name
+	cfg.SubNQN = subNQN
+	return cfg, err
+}
+
+// reach is host.Reach.
+func (s *fabrics) reach(e *nvme.DiscoveryEntry) (host.Config, error) {
+	addr, err := host.EntryAddr(e)
+	if err != nil {
+		return host.Config{}, err
+	}
+	return s.config(cli.Endpoint{Transport: e.TRTYPE, Addr: addr}, e.NQN())
+}
+
+func (s *fabrics) Close() error {
+	var errs []error
+	for i := len(s.open) - 1; i >= 0; i-- {
+		errs = append(errs, s.open[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// endpoints are those of -t and -a, which may be missing, and of --path.
+func (f *connFlags) endpoints() ([]cli.Endpoint, error) {
+	var all []cli.Endpoint
+	if f.transport != "" || f.traddr != "" || len(f.paths.more) == 0 {
+		t, err := cli.ParseTransport(f.transport)
+		if err != nil {
+			return nil, cli.Usage("-t: %w", err)
+		}
+		addr, _, err := f.addresses()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cli.Endpoint{Transport: t, Addr: addr})
+	}
+	for _, text := range f.paths.more {
+		e, err := cli.ParseEndpoint(text)
+		if err != nil {
+			return nil, cli.Usage("--path: %w", err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// multiSession is a subsystem with its paths, and their fabrics.
+type multiSession struct {
+	*multipath.Subsystem
+	fabrics *fabrics
+}
+
+// connectPaths connects to the subsystem of the flags by all its paths. change, if not nil,
+// alters the configuration of each first. The user is told of paths that are not live, and
+// later of each change.
+func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config)) (_ *multiSession, err error) {
+	if err := errors.Join(f.paths.validate(), f.validate()); err != nil {
+		return nil, err
+	}
+	ends, err := f.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	s := &multiSession{fabrics: &fabrics{flags: f}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(f.explainAll(err), s.fabrics.Close())
+		}
+	}()
+	cfg := f.paths.config()
+	var connected atomic.Bool
+	cfg.Changed = func(p multipath.PathStatus) {
+		if connected.Load() {
+			f.tellPath(&p)
+		}
+	}
+	if cfg.Paths, err = f.pathConfigs(ctx, s.fabrics, ends); err != nil {
+		return nil, err
+	}
+	for i := range cfg.Paths {
+		if change != nil {
+			change(&cfg.Paths[i])
+		}
+		if err := cfg.Paths[i].Validate(); err != nil {
+			return nil, &cli.UsageError{Err: err}
+		}
+	}
+	if s.Subsystem, err = multipath.Connect(ctx, cfg); err != nil {
+		return nil, err
+	}
+	connected.Store(true)
+	paths := s.Paths()
+	for i := range paths {
+		if paths[i].State != multipath.Live {
+			f.tellPath(&paths[i])
+		}
+	}
+	return s, nil
+}
+
+// pathConfigs are the configurations of the paths by ends, and with --all-paths of those that
+// discovery tells of.
+func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.Endpoint) ([]host.Config, error) {
+	first, err := fabs.config(ends[0], f.nqn)
+	if err != nil {
+		return nil, err
+	}
+	if first.SubNQN == "" {
+		if first.SubNQN, err = f.onlySubsystem(ctx, first); err != nil {
+			return nil, err
+		}
+	}
+	all := []host.Config{first}
+	for _, e := range ends[1:] {
+		cfg, err := fabs.config(e, first.SubNQN)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cfg)
+	}
+	if !f.paths.all {
+		return all, nil
+	}
+	start := first
+	start.SubNQN, start.KATO = nvme.DiscoveryNQN, 0
+	found, err := host.Crawl(ctx, start, fabs.reach)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found.Entries {
+		if e := &found.Entries[i]; e.NQN() == first.SubNQN {
+			cfg, err := fabs.reach(e)
+			if err != nil {
+				return nil, err
+			}
+			all = addConfig(all, cfg)
+		}
+	}
+	return all, nil
+}
+
+// addConfig adds a configuration that leads to another address than the others.
+func addConfig(all []host.Config, c host.Config) []host.Config {
+	for i := range all {
+		if all[i].Transport.Type() == c.Transport.Type() && all[i].Remote == c.Remote {
+			return all
+		}
+	}
+	return append(all, c)
+}
+
+// explainAll explains each of the errors that err joins.
+func (f *connFlags) explainAll(err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return f.explain(err)
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, f.explain(e))
+	}
+	return errors.Join(all...)
+}
+
+// namespace opens a namespace.
+func (s *multiSession) namespace(ctx context.Context, nsid uint32) (*multipath.Namespace, error) {
+	ns, err := s.Namespace(ctx, nsid)
+	if live := s.Controllers(); errors.Is(err, nvme.StatusInvalidNamespace) && len(live) > 0 {
+		return nil, noNamespace(ctx, live[0], nsid, err)
+	}
+	return ns, err
+}
+
+// Close shuts the controllers down, and frees the fabrics.
+func (s *multiSession) Close() error {
+	err := s.Subsystem.Close()
+	if errors.Is(err, host.ErrLost) { // on the way out: it is lost or gone, what is the difference
+		err = nil
+	}
+	return errors.Join(err, s.fabrics.Close())
+}
+
+// device is a namespace that is reached in either way.
+type device struct {
+	ns    *host.Namespace
+	alloc func(n int) ([]byte, error)
+	free  func(b []byte)
+	close func() error
+}
+
+// Close ends the connection.
+func (d *device) Close() error { return d.close() }
+
+// open connects, by several paths where the flags ask for them, and opens a namespace.
+func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
+	if !f.paths.wanted() {
+		s, err := f.connect(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		ns, err := s.namespace(ctx, nsid)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return &device{ns, s.Alloc, s.Free, s.Close}, nil
+	}
+	s, err := f.connectPaths(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	ns, err := s.namespace(ctx, nsid)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &device{ns.Namespace, s.Alloc, s.Free, s.Close}, nil
+}
+
+// tellPath tells the user that a path was lost or is back.
+func (f *connFlags) tellPath(p *multipath.PathStatus) {
+	clear := ""
+	if isTerminal(f.stderr) {
+		clear = "\r\033[K"
+	}
+	fmt.Fprintf(f.stderr, "%s%s\n", clear, pathText(p))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+)
+
+// pathText says in a line what became of a path.
+func pathText(p *multipath.PathStatus) string {
+	text := fmt.Sprintf("path %s: %s", p.Name(), p.State)
+	if p.State == multipath.Live {
+		if a := accessText(p); a != "" {
+			text += ", " + a
+		}
+		return text
+	}
+	if p.Err != nil {
+		text += ": " + p.Why()
+	}
+	return text
+}
+
+// accessText says how a live path leads to the namespaces that are in use.
+func accessText(p *multipath.PathStatus) string {
+	var parts []string
+	for _, a := range p.Access {
+		text := a.State.String()
+		switch {
+		case a.Err != nil:
+			text = "not used: " + strings.TrimPrefix(a.Err.Error(), "nvme: ")
+		case a.State == 0:
+			text = "not in the ANA log"
+		}
+		if len(p.Access) > 1 {
+			text = fmt.Sprintf("namespace %d %s", a.NSID, text)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// pathsText is the short form for a live line: how many paths live, and what isn't well.
+func pathsText(s *multipath.Subsystem) string {
+	paths := s.Paths()
+	live, ill := 0, ""
+	for i := range paths {
+		p := &paths[i]
+		switch {
+		case p.State != multipath.Live:
+			ill += fmt.Sprintf(" (%s %s)", p.Name(), p.State)
+		case len(p.Access) > 0 && (p.Access[0].Err != nil || p.Access[0].State != nvme.ANAOptimized):
+			ill += fmt.Sprintf(" (%s %s)", p.Name(), accessText(p))
+			live++
+		default:
+			live++
+		}
+	}
+	text := fmt.Sprintf("paths %d/%d%s", live, len(paths), ill)
+	if n := s.Waiting(); n > 0 {
+		text += fmt.Sprintf(", %d waiting", n)
+	}
+	return text
+}
+
+// printPaths prints what each path did.
+func printPaths(w io.Writer, s *multipath.Subsystem) {
+	t := cli.NewTable(w, "path", "state", "access", "requests", "retried", "lost", "connected")
+	paths := s.Paths()
+	for i := range paths {
+		p := &paths[i]
+		c := p.Counters
+		t.AppendRow([]any{p.Name(), p.State, accessText(p), humanize.Comma(int64(c.Ended.Load())),
+			humanize.Comma(int64(c.Retried.Load())), c.Losses.Load(), c.Connects.Load()})
+	}
+	t.Render()
+	if n := s.Counters().Waited.Load(); n > 0 {
+		fmt.Fprintf(w, "%s requests waited while no path could take them, %s failed\n",
+			humanize.Comma(int64(n)), humanize.Comma(int64(s.Counters().Failed.Load())))
+	}
+}
+
+// pathJSON is what JSON has of a path.
+type pathJSON struct {
+	Path     string `json:"path"`
+	State    string `json:"state"`
+	Access   string `json:"access,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Requests uint64 `json:"requests"`
+	Retried  uint64 `json:"retried"`
+	Losses   uint64 `json:"losses"`
+	Connects uint64 `json:"connects"`
+	Failures uint64 `json:"failed_attempts"`
+}
+
+func pathsJSON(s *multipath.Subsystem) []pathJSON {
+	var all []pathJSON
+	paths := s.Paths()
+	for i := range paths {
+		p := &paths[i]
+		c := p.Counters
+		j := pathJSON{Path: p.Name(), State: p.State.String(), Access: accessText(p), Requests: c.Ended.Load(), Retried: c.Retried.Load(),
+			Losses: c.Losses.Load(), Connects: c.Connects.Load(), Failures: c.Failures.Load()}
+		if p.Err != nil {
+			j.Error = p.Err.Error()
+		}
+		all = append(all, j)
+	}
+	return all
+}

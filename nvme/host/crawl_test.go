@@ -1,0 +1,83 @@
+package host
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// crawlEntry is an entry of a subsystem, or of another discovery service, at 192.0.2.1.
+func crawlEntry(subtype nvme.SubsystemType, tt nvme.TransportType, nqn string, port int) (e nvme.DiscoveryEntry) {
+	e.TRTYPE, e.SUBTYPE, e.ADRFAM = tt, subtype, nvme.FamilyIPv4
+	_ = nvme.PutText(e.SUBNQN[:], nqn)
+	_ = nvme.PutText(e.TRADDR[:], "192.0.2.1")
+	_ = nvme.PutText(e.TRSVCID[:], strconv.Itoa(port))
+	return e
+}
+
+// TestCrawl: three services that refer to each other, in a circle, to themselves and to one that
+// is gone; each is asked once and each subsystem is listed once.
+func TestCrawl(t *testing.T) {
+	nvm := func(nqn string, port int) nvme.DiscoveryEntry {
+		return crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, nqn, port)
+	}
+	refer := func(port int) nvme.DiscoveryEntry {
+		return crawlEntry(nvme.SubsystemReferral, nvme.TransportTCP, nvme.DiscoveryNQN, port)
+	}
+	broken := nvm(testNQN, 7)
+	_ = nvme.PutText(broken.TRADDR[:], "nowhere")
+	services := map[uint16]*fakeTarget{}
+	for port, entries := range map[uint16][]nvme.DiscoveryEntry{
+		1: {crawlEntry(nvme.SubsystemCurrentDiscovery, nvme.TransportTCP, nvme.DiscoveryNQN, 1), nvm(testNQN, 10), refer(2), refer(9), nvm(testNQN, 10)},
+		2: {refer(1), refer(2), refer(3), nvm(testNQN, 10), nvm(testNQN, 11), crawlEntry(nvme.SubsystemNVM, nvme.TransportFC, testNQN, 12)},
+		3: {refer(1), nvm(testNQN+"2", 10), broken},
+	} {
+		f := discoveryTarget(0)
+		f.entries = entries
+		services[port] = f
+	}
+	gone := discoveryTarget(0)
+	gone.dialErr = errors.New("gone")
+	services[9] = gone
+	reach := func(e *nvme.DiscoveryEntry) (Config, error) {
+		addr, err := EntryAddr(e)
+		if err != nil {
+			return Config{}, err
+		}
+		c := services[1].config()
+		if s := services[addr.Port()]; s != nil {
+			c = s.config()
+		}
+		c.Remote, c.SubNQN = addr, e.NQN()
+		return c, nil
+	}
+	cfg := services[1].config()
+	cfg.Remote, cfg.SubNQN = netip.MustParseAddrPort("192.0.2.1:1"), ""
+	found, err := Crawl(t.Context(), cfg, reach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range found.Entries {
+		got = append(got, found.Entries[i].NQN()+" "+found.Entries[i].Service())
+	}
+	if want := []string{testNQN + " 10", testNQN + " 11", testNQN + "2 10"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	if len(found.Services) != 3 || len(found.Unreached) != 2 || !errors.Is(found.Unreached[0], gone.dialErr) && !errors.Is(found.Unreached[1], gone.dialErr) {
+		t.Errorf("%d services, unreached: %v", len(found.Services), found.Unreached)
+	}
+	for port, s := range services {
+		if port != 9 && len(s.queues) != 1 {
+			t.Errorf("service %d was asked %d times", port, len(s.queues))
+		}
+	}
+	services[1].dialErr = gone.dialErr
+	if _, err := Crawl(t.Context(), cfg, reach); !errors.Is(err, gone.dialErr) {
+		t.Errorf("the first is gone: %v", err)
+	}
+}

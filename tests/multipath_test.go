@@ -1,0 +1,221 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// pathReport is what `nvmeinit bench -o json` tells of a path.
+type pathReport struct {
+	Path     string `json:"path"`
+	State    string `json:"state"`
+	Access   string `json:"access"`
+	Requests uint64 `json:"requests"`
+	Retried  uint64 `json:"retried"`
+	Losses   uint64 `json:"losses"`
+	Connects uint64 `json:"connects"`
+}
+
+// verifiedPaths is the report of a run that must have ended well: everything that was written
+// is there.
+func verifiedPaths(t *testing.T, p *program) map[string]pathReport {
+	t.Helper()
+	r := p.result(t, 2*time.Minute)
+	if r.code != 0 {
+		t.Fatalf("%s: exit code %d\n%s", p, r.code, r.stderr)
+	}
+	var report struct {
+		Jobs []struct {
+			Error    int   `json:"error"`
+			Verified int64 `json:"nvmeinit_verified_bytes"`
+		} `json:"jobs"`
+		Paths []pathReport `json:"nvmeinit_paths"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range report.Jobs {
+		if j.Error != 0 || j.Verified == 0 {
+			t.Errorf("job %+v", j)
+		}
+	}
+	byName := map[string]pathReport{}
+	for _, p := range report.Paths {
+		t.Logf("%+v", p)
+		byName[p.Path] = p
+	}
+	return byName
+}
+
+// verifyLoad is a load that writes, reads, and checks what it wrote.
+func verifyLoad(runtime string, args ...string) []string {
+	return append([]string{"bench", "-n", testNQN, "--rw", "randrw", "--bs", "4k", "--iodepth", "16", "--numjobs", "2", "--size", "8m", "--verify", "crc32c",
+		"--time_based", "--runtime", runtime, "-o", "json", "-k", "2", "--reconnect-delay", "1"}, args...)
+}
+
+// atPort is an endpoint of a path.
+func atPort(transport, addr string) string { return transport + "://" + addr }
+
+// TestPathsKill: kill -9 of the target, and its restart, under a load that takes both transports
+// fails nothing and loses nothing.
+func TestPathsKill(t *testing.T) {
+	addr := freeAddr(t)
+	args := []string{"--volume", filepath.Join(t.TempDir(), "disk.img"), "--size", "32MiB", "--metrics", addr.String() + ":" + metricsPort}
+	p := startTargetAt(t, addr, args...)
+	at := p.remote().String()
+	load := start(t, nil, "nvmeinit", verifyLoad("8s", "-t", "rdma", "-a", addr.String(), "--all-paths", "--ctrl-loss-tmo", "60")...)
+	p.underLoad(t, 2)
+	p.kill()
+	eventually(t, 20*time.Second, "the loss of both paths", func() bool {
+		said := load.stderr.String()
+		return strings.Contains(said, "path "+atPort("rdma", at)+": reconnecting") && strings.Contains(said, "path "+atPort("tcp", at)+": reconnecting")
+	})
+	p = startTargetAt(t, addr, args...)
+	paths := verifiedPaths(t, load)
+	for _, transport := range transports {
+		if r := paths[atPort(transport, at)]; r.State != "live" || r.Losses != 1 || r.Connects != 2 || r.Requests == 0 {
+			t.Errorf("%s: %+v", transport, r)
+		}
+	}
+	p.stop(t)
+}
+
+// TestPathsCut: a network that is cut under one path leaves the load to the other.
+func TestPathsCut(t *testing.T) {
+	p := startTarget(t, "--volume", "mem:32MiB")
+	at := p.remote().String()
+	load := start(t, nil, "nvmeinit", verifyLoad("8s", "--path", atPort("rdma", at), "--path", atPort("tcp", at), "--fault", "cut=1s+4s")...)
+	paths := verifiedPaths(t, load)
+	if r := paths[atPort("rdma", at)]; r.Losses == 0 || r.Retried == 0 || r.Requests == 0 {
+		t.Errorf("the path that was cut: %+v", r)
+	}
+	if r := paths[atPort("tcp", at)]; r.Losses != 0 || r.State != "live" {
+		t.Errorf("the other: %+v", r)
+	}
+	p.stop(t)
+}
+
+// TestPathsANA: a load goes where the ANA states let it, over two ports and transports of a
+// target, and notices nothing of their changes.
+func TestPathsANA(t *testing.T) {
+	noLeaks(t)
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 32 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "volume", v.Close)
+	tgt, one := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
+		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v, ANAGroup: 3}}},
+	}})
+	two := listenPair(t, tgt)
+	ports := []target.Port{{ID: 1, Transport: nvme.TransportRDMA, Addr: one}, {ID: 2, Transport: nvme.TransportTCP, Addr: two}}
+	for _, p := range ports {
+		if err := tgt.AddPort(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := start(t, nil, "nvmeinit", verifyLoad("5s", "--path", atPort("rdma", one.String()), "--path", atPort("tcp", two.String()), "--iopolicy", "queue-depth")...)
+	states := []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAChange, nvme.ANAPersistentLoss, nvme.ANAOptimized}
+	for i := 0; ; i++ {
+		select {
+		case <-load.ended:
+			paths := verifiedPaths(t, load)
+			for _, r := range paths {
+				if r.Losses != 0 || r.Requests == 0 {
+					t.Errorf("%+v", r)
+				}
+			}
+			return
+		case <-time.After(100 * time.Millisecond): // an operator's pace
+		}
+		if err := tgt.SetANAState(uint16(1+i/len(states)%2), 3, states[i%len(states)]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPathsTwoTargets: two targets with the same subsystem and volume are two paths to it; when
+// one of them goes, the load stays with the other.
+func TestPathsTwoTargets(t *testing.T) {
+	noLeaks(t)
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 32 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "volume", v.Close)
+	cfg := target.Config{Subsystems: []target.SubsystemConfig{
+		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
+	}}
+	_, one := serveConfig(t, cfg)
+	second, two := serveConfig(t, cfg)
+	load := start(t, nil, "nvmeinit", verifyLoad("5s", "--path", atPort("tcp", one.String()), "--path", atPort("rdma", two.String()))...)
+	eventually(t, 20*time.Second, "requests to the second target", func() bool {
+		for _, c := range second.Snapshot().Subsystems {
+			for _, n := range c.Namespaces {
+				if n.IO.Write.Ops > 100 {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := second.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	paths := verifiedPaths(t, load)
+	if r := paths[atPort("rdma", two.String())]; r.Losses != 1 || r.State == "live" {
+		t.Errorf("the path to the target that is gone: %+v", r)
+	}
+	if r := paths[atPort("tcp", one.String())]; r.Losses != 0 || r.State != "live" {
+		t.Errorf("the other: %+v", r)
+	}
+}
+
+// TestPathsGone: I/O that no path takes fails after fast_io_fail_tmo, and the error names every
+// path and why.
+func TestPathsGone(t *testing.T) {
+	addr := freeAddr(t)
+	p := startTargetAt(t, addr, "--volume", "mem:32MiB", "--metrics", addr.String()+":"+metricsPort)
+	load := start(t, nil, "nvmeinit", append(verifyLoad("60s", "-t", "tcp", "-a", addr.String()), "--fast_io_fail_tmo", "2")...)
+	p.underLoad(t, 1)
+	p.kill()
+	r := load.result(t, 30*time.Second)
+	says := regexp.MustCompile(`no path for 2\.?[0-9]*s: ` + atPort("tcp", p.remote().String()) + " is reconnecting: connection: .*refused")
+	if r.code != 1 || !says.MatchString(r.stderr) {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// TestPathFlags: mistakes are found before anything is connected, and say what is wanted.
+func TestPathFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--path", "fc://127.0.0.1"}, "want rdma or tcp"},
+		{[]string{"--path", "127.0.0.1"}, "want rdma://ADDRESS:PORT or tcp://ADDRESS:PORT"},
+		{[]string{"-t", "tcp", "-a", "127.0.0.1", "--iopolicy", "numa"}, "want round-robin or queue-depth"},
+		{[]string{"-t", "tcp", "-a", "127.0.0.1", "--ctrl-loss-tmo", "0"}, "want 1 to 604800 seconds, or -1 for never"},
+		{[]string{"-t", "tcp", "-a", "127.0.0.1", "-c", "0"}, "--reconnect-delay 0: want"},
+		{[]string{"-t", "tcp", "-a", "127.0.0.1", "-F", "-2"}, "--fast_io_fail_tmo -2: want"},
+		{[]string{"--path", "tcp://127.0.0.1", "--controllers", "2"}, "each path has a controller"},
+		{[]string{"--path", "tcp://127.0.0.1", "--compare", "rdma,tcp"}, "go with a single run"},
+		{[]string{"--all-paths"}, "no transport given"},
+	} {
+		r := nvmeinit(t, 10*time.Second, append([]string{"bench", "--rw", "read"}, c.args...)...)
+		if r.code != 2 || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("%v: exit code %d: %s", c.args, r.code, r.stderr)
+		}
+	}
+}
