@@ -73,13 +73,22 @@ func (b *Bench) Finish(r *loadgen.Result) {
 	}
 }
 
-func (b *Bench) collect(ch chan<- prometheus.Metric) {
+// total is what all runs did.
+func (b *Bench) total() (ops [2]benchOp, errors uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	send(ch, benchErrors, b.errors)
+	ops = b.ended
+	for i := range ops {
+		ops[i].add(&b.live[i])
+	}
+	return ops, b.errors
+}
+
+func (b *Bench) collect(ch chan<- prometheus.Metric) {
+	ops, errors := b.total()
+	send(ch, benchErrors, errors)
 	for op, label := range [...]string{loadgen.Read: "read", loadgen.Write: "write"} {
-		o := b.ended[op]
-		o.add(&b.live[op])
+		o := &ops[op]
 		send(ch, benchIOs, o.ios, label)
 		send(ch, benchBytes, o.bytes, label)
 		ch <- histogram(benchLatency, o.latencies.Buckets[:], o.latencies.Nanos, loadgen.LatencyBound, label)

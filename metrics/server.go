@@ -24,17 +24,14 @@ const (
 	closingTime = time.Second
 )
 
-// Handler serves /metrics, /healthz, /readyz and a page that names them.
+// Handler serves /metrics, /healthz, /readyz, and a status page with its status.json.
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.scraped())
 	mux.HandleFunc("GET /healthz", answer(s.Healthy))
 	mux.HandleFunc("GET /readyz", answer(s.Ready))
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = io.WriteString(w, `<!doctype html><title>nvmeof</title><a href="/metrics">metrics</a> <a href="/healthz">health</a>
-`)
-	})
+	mux.HandleFunc("GET /status.json", s.serveStatus)
+	mux.HandleFunc("GET /{$}", servePage)
 	return mux
 }
 

@@ -31,9 +31,10 @@ func TestServer(t *testing.T) {
 	}
 	url := "http://" + srv.Addr().String()
 	for path, want := range map[string]string{
-		"/":        `href="/metrics"`,
-		"/healthz": "ok\n",
-		"/metrics": "nvmeof_build_info{version=",
+		"/":            `href="/metrics"`,
+		"/status.json": `"program":"nvmeinit"`,
+		"/healthz":     "ok\n",
+		"/metrics":     "nvmeof_build_info{version=",
 	} {
 		if code, body := get(t, url+path); code != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %q", path, code, body)

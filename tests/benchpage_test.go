@@ -124,7 +124,7 @@ func TestBenchPage(t *testing.T) {
 		dark: {{0x6e, 0xa8, 0xfe, 255}, {0xff, 0x9f, 0x5a, 255}, {0x11, 0x15, 0x1d, 255}},
 	} {
 		shot := filepath.Join(dir, "shot.png")
-		if said := browse(t, browser, "--screenshot="+shot, path); strings.Contains(said, "CONSOLE") {
+		if _, said := browse(t, browser, "file://"+path, "--screenshot="+shot); strings.Contains(said, "CONSOLE") {
 			t.Errorf("%s: the browser complains: %s", filepath.Base(path), said)
 		}
 		seen := coloursOf(t, shot)
@@ -136,21 +136,21 @@ func TestBenchPage(t *testing.T) {
 	}
 }
 
-// browse has the browser do something with a page, and returns what it had to say.
-func browse(t *testing.T, browser, what, page string) string {
+// browse has the browser do something with a page, and returns what it wrote, and what it had to say.
+func browse(t *testing.T, browser, page string, flags ...string) (wrote, said string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+	cmd := exec.CommandContext(ctx, browser, append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 		"--enable-logging=stderr", "--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage",
-		"--window-size=1280,1800", "--user-data-dir="+t.TempDir(), what, "file://"+page)
+		"--window-size=1280,1800", "--user-data-dir="+t.TempDir(), page)...)
 	cmd.WaitDelay = 5 * time.Second
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v: %v\n%s", cmd, err, said.String())
+		t.Fatalf("%v: %v\n%s", cmd, err, errs.String())
 	}
-	return said.String()
+	return out.String(), errs.String()
 }
 
 func coloursOf(t *testing.T, path string) map[color.RGBA]int {

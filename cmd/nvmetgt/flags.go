@@ -95,7 +95,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	cli.AddFlags(c, "Limits", limits)
 
 	watch := cli.NewFlags()
-	watch.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on, at /metrics")
+	watch.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve a status page on, and figures for Prometheus at /metrics")
 	watch.StringVar(&f.control, "control", "", "`SOCKET` to make, for nvmetgt ctl")
 	watch.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
 	watch.StringVar(&f.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")

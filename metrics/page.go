@@ -1,0 +1,216 @@
+package metrics
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+	"github.com/nvme-anywhere/nvmeof/internal/version"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// pageHTML is the status page: it asks for status.json every second, and shows what changed.
+//
+//go:embed page.html
+var pageHTML []byte
+
+// pagePolicy lets the page run its own script and talk to its own server, and nothing else.
+const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+
+func servePage(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	_, _ = w.Write(pageHTML)
+}
+
+// pageStatus is status.json. Counters only rise; the page makes rates of them.
+type pageStatus struct {
+	Program string     `json:"program"`
+	Version string     `json:"version"`
+	Problem string     `json:"problem"` // why it isn't ready
+	Seconds float64    `json:"seconds"` // since 1970
+	IO      pageIO     `json:"io"`
+	Bounds  []float64  `json:"bounds"` // seconds, of the buckets of latencies; the last has none
+	Packets pagePacket `json:"packets"`
+	Volumes []pageRow  `json:"volumes"`
+	Peers   []pageRow  `json:"peers"` // hosts of a target, controllers of a host
+	More    int        `json:"more"`  // peers left out
+}
+
+type pageIO struct {
+	Read     pageOp `json:"read"`
+	Write    pageOp `json:"write"`
+	Errors   uint64 `json:"errors"`
+	InFlight int    `json:"in_flight"`
+}
+
+type pageOp struct {
+	Ops     uint64   `json:"ops"`
+	Bytes   uint64   `json:"bytes"`
+	Seconds float64  `json:"seconds"`
+	Buckets []uint64 `json:"buckets,omitempty"`
+}
+
+type pagePacket struct {
+	Sent  uint64 `json:"sent"`
+	Again uint64 `json:"again"`
+}
+
+// pageRow is a volume or a peer.
+type pageRow struct {
+	Key    string  `json:"key"` // tells it from the others
+	Name   string  `json:"name"`
+	Detail string  `json:"detail"`
+	Size   uint64  `json:"size,omitempty"`
+	Since  float64 `json:"since,omitempty"`
+	Queues int     `json:"queues,omitempty"`
+	IO     pageIO  `json:"io"`
+}
+
+// maxPeers is how many peers a page shows: those that have moved most.
+const maxPeers = 100
+
+// status is what the page shows now.
+func (s *Set) status() *pageStatus {
+	s.mu.Lock()
+	targets, controllers, rnics, bench := values(s.targets), values(s.controllers), values(s.rnics), s.bench
+	s.mu.Unlock()
+	st := &pageStatus{
+		Program: "nvmetgt", Version: version.Version, Seconds: float64(time.Now().UnixMilli()) / 1e3,
+		Volumes: []pageRow{}, Peers: []pageRow{},
+	}
+	if err := s.Ready(); err != nil {
+		st.Problem = err.Error()
+	}
+	for i := range target.LatencyBuckets - 1 {
+		st.Bounds = append(st.Bounds, target.LatencyBound(i).Seconds())
+	}
+	for _, t := range targets {
+		snap := t.Snapshot()
+		st.addTarget(&snap)
+	}
+	if len(targets) == 0 {
+		st.Program = "nvmeinit"
+		st.addControllers(controllers)
+	}
+	if bench != nil {
+		st.addBench(bench)
+	}
+	for _, n := range rnics {
+		counters := n.nic.Device().Counters()
+		st.Packets.Sent += counters[roce.SentPackets]
+		st.Packets.Again += counters[roce.Retransmitted]
+	}
+	st.limitPeers()
+	return st
+}
+
+func opOf(s *target.OpStats) pageOp {
+	return pageOp{Ops: s.Ops, Bytes: s.Bytes, Seconds: seconds(s.Nanos)}
+}
+
+func ioOf(s *target.IOStats, inFlight int) pageIO {
+	io := pageIO{Read: opOf(&s.Read), Write: opOf(&s.Write), InFlight: inFlight}
+	for _, n := range s.Errors {
+		io.Errors += n
+	}
+	return io
+}
+
+func (st *pageStatus) addTarget(snap *target.Snapshot) {
+	var io target.IOStats
+	inFlight := 0
+	for i := range snap.Transports {
+		io.Add(&snap.Transports[i].IO)
+	}
+	for i := range snap.Subsystems {
+		sub := &snap.Subsystems[i]
+		for j := range sub.Namespaces {
+			n := &sub.Namespaces[j]
+			inFlight += n.Users
+			st.Volumes = append(st.Volumes, pageRow{
+				Key: sub.NQN + "/" + strconv.FormatUint(uint64(n.NSID), 10), Name: strings.TrimSpace(n.Kind + " " + text(n.Path)),
+				Detail: text(sub.NQN), Size: n.Size, IO: ioOf(&n.IO, n.Users),
+			})
+		}
+		for j := range sub.Controllers {
+			st.addHost(sub.NQN, &sub.Controllers[j])
+		}
+	}
+	st.IO = ioOf(&io, inFlight)
+	st.IO.Read.Buckets, st.IO.Write.Buckets = io.Read.Latency[:], io.Write.Latency[:]
+}
+
+func (st *pageStatus) addHost(nqn string, c *target.ControllerStats) {
+	v := controllerView{c: c}
+	v.fill(nqn)
+	st.Peers = append(st.Peers, pageRow{
+		Key: string(v.id), Name: text(c.HostNQN), Detail: c.Transport.String() + " " + c.Remote.Addr().String(),
+		Since: float64(c.Since.UnixMilli()) / 1e3, Queues: len(c.Queues), IO: ioOf(&v.io, v.inFlight),
+	})
+}
+
+func (st *pageStatus) addControllers(all []*host.Controller) {
+	for _, c := range all {
+		if c.Err() != nil {
+			continue
+		}
+		cfg := c.Config()
+		row := pageRow{
+			Key: cfg.SubNQN + cfg.Remote.String(), Name: text(cfg.SubNQN),
+			Detail: cfg.Transport.Type().String() + " " + cfg.Remote.String(), Queues: 1 + len(c.Queues()),
+		}
+		for _, q := range append(c.Queues(), c.Admin()) {
+			n := q.Counters()
+			row.IO.Read.Bytes += n.BytesRead.Load()
+			row.IO.Write.Bytes += n.BytesWritten.Load()
+			for _, e := range []uint64{n.GenericErrors.Load(), n.CommandErrors.Load(), n.MediaErrors.Load(), n.PathErrors.Load(), n.OtherErrors.Load()} {
+				row.IO.Errors += e
+			}
+			if q != c.Admin() {
+				row.IO.InFlight += int(n.Submitted.Load() - n.Completed.Load() - n.Cut.Load())
+			}
+		}
+		st.IO.Read.Bytes += row.IO.Read.Bytes
+		st.IO.Write.Bytes += row.IO.Write.Bytes
+		st.IO.InFlight += row.IO.InFlight
+		st.IO.Errors += row.IO.Errors
+		st.Peers = append(st.Peers, row)
+	}
+}
+
+// addBench shows what a load generator measured, once a second; the bytes are those of the controllers.
+func (st *pageStatus) addBench(b *Bench) {
+	st.Bounds = nil
+	for i := range loadgen.LatencyBuckets - 1 {
+		st.Bounds = append(st.Bounds, loadgen.LatencyBound(i).Seconds())
+	}
+	ops, _ := b.total()
+	for i, to := range []*pageOp{loadgen.Read: &st.IO.Read, loadgen.Write: &st.IO.Write} {
+		o := &ops[i]
+		to.Ops, to.Seconds, to.Buckets = o.ios, seconds(o.latencies.Nanos), o.latencies.Buckets[:]
+	}
+}
+
+// limitPeers leaves out those that have moved least.
+func (st *pageStatus) limitPeers() {
+	moved := func(r *pageRow) uint64 { return r.IO.Read.Bytes + r.IO.Write.Bytes }
+	slices.SortStableFunc(st.Peers, func(a, b pageRow) int { return cmp.Compare(moved(&b), moved(&a)) })
+	if n := len(st.Peers) - maxPeers; n > 0 {
+		st.Peers, st.More = st.Peers[:maxPeers], n
+	}
+}
+
+func (s *Set) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(s.status()) // the page has gone
+}

@@ -1,0 +1,92 @@
+package tests
+
+import (
+	"image/color"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A browser shows the page of a target under load, and of a host that loads it: what they do now,
+// with nothing from elsewhere, in light and dark.
+func TestStatusPage(t *testing.T) {
+	browser, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("to look at a page takes chromium: tests/setup.sh installs it")
+	}
+	disk := filepath.Join(t.TempDir(), "disk.img")
+	tgt := startTarget(t, "--volume", disk, "--size", "64MiB", "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0", "--fault", "loss=0.5%")
+	const name = "nqn.2026-11.org.example:<b>bold</b>&amp;"
+	hostAt := freeAddr(t).String() + ":9464"
+	load := args("--rw randrw --bs 16k --iodepth 4 --rate_iops 300 --runtime 10m")
+	tgt.startInit(t, "rdma", "bench", append(load, "--hostnqn", name, "--metrics", hostAt)...)
+	tgt.startInit(t, "tcp", "bench", load...)
+	target := tgt.metricsURL(t) + "/"
+	eventually(t, cliTimeout, "both hosts work", func() bool {
+		_, status := get(t, target+"status.json")
+		return strings.Count(status, `"name":"nqn.`) == 2
+	})
+	for page, want := range map[string][]string{
+		target: {
+			`<h1 id="program">nvmetgt`, `id="state" class="">ready`, disk, "mem", "64.0 MiB", "16.0 MiB", "% of packets again",
+			`&lt;b&gt;bold&lt;/b&gt;&amp;amp;`, `id="connected">2<`,
+		},
+		"http://" + hostAt + "/": {`<h1 id="program">nvmeinit`, testNQN, "rdma " + tgt.addr.String(), `id="connected">1<`},
+	} {
+		// The browser's time passes faster than that of the programs, which may have done nothing
+		// since the page looked before. A host knows its latencies once a second only.
+		live := []string{"read", "write", "latency"}
+		if page != target {
+			live = live[:2]
+		}
+		var dom string
+		eventually(t, time.Minute, page+" shows what happens now", func() bool {
+			var said string
+			dom, said = browse(t, browser, page, "--virtual-time-budget=10000", "--dump-dom")
+			if strings.Contains(said, "CONSOLE") {
+				t.Errorf("%s: the browser complains: %s", page, said)
+			}
+			for _, id := range live {
+				if !regexp.MustCompile(`id="` + id + `">[0-9.]*[1-9][0-9.]* ([KMG]iB/s|µs|ms|s)<`).MatchString(dom) {
+					return false
+				}
+			}
+			return regexp.MustCompile(`class="rl" points="11\d,`).MatchString(dom)
+		})
+		_, shown, _ := strings.Cut(dom, "<body>")
+		shown, _, _ = strings.Cut(shown, "<script>")
+		for _, w := range want {
+			if !strings.Contains(shown, w) {
+				t.Errorf("%s: no %q in\n%s", page, w, shown)
+			}
+		}
+	}
+	for scheme, colours := range map[string][]color.RGBA{
+		"1": {{0x25, 0x63, 0xeb, 255}, {0xd9, 0x58, 0x0d, 255}, {0xf6, 0xf7, 0xf9, 255}}, // light
+		"0": {{0x6e, 0xa8, 0xfe, 255}, {0xff, 0x9f, 0x5a, 255}, {0x11, 0x15, 0x1d, 255}}, // dark
+	} {
+		shot := filepath.Join(t.TempDir(), "shot.png")
+		browse(t, browser, target, "--virtual-time-budget=5000", "--blink-settings=preferredColorScheme="+scheme, "--screenshot="+shot)
+		seen := coloursOf(t, shot)
+		for _, c := range colours {
+			if seen[c] < 100 {
+				t.Errorf("scheme %s: %d points of the colour %v", scheme, seen[c], c)
+			}
+		}
+	}
+}
+
+// The page asks nobody but its own server for anything.
+func TestStatusPageAlone(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0")
+	_, page := get(t, tgt.metricsURL(t)+"/")
+	if found := regexp.MustCompile(`(?:src|href)="([^"]*)"|https?://`).FindAllString(page, -1); len(found) != 3 {
+		t.Errorf("it names %q", found)
+	}
+	if len(page) > 16<<10 {
+		t.Errorf("it has %d bytes", len(page))
+	}
+}
