@@ -50,7 +50,8 @@ type Config struct {
 	// to the link's class (PFC); 0 is what the kernel makes of DSCP.
 	Priority int
 	// NoLocalICRC leaves the ICRC out of the packets of connections with programs of this kind
-	// on this host, by an address of its own, that want the same. Off, every packet has one.
+	// on this host, by an address of its own, that want the same. Off, and where Fault changes bits,
+	// every packet has one.
 	NoLocalICRC bool
 	// Capture writes every packet to a file; nil captures nothing.
 	Capture *Capture
@@ -113,7 +114,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 
 // vendorOptions is what is offered to peers of our kind.
 func (c *Config) vendorOptions() func(netip.Addr) uint32 {
-	if !c.NoLocalICRC {
+	if !c.NoLocalICRC || c.Fault != nil && c.Fault.Corrupt > 0 {
 		return nil
 	}
 	return func(peer netip.Addr) uint32 {
