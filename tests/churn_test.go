@@ -135,7 +135,7 @@ func newChurn(t *testing.T, seed uint64) *churn {
 	for i := range churnHosts {
 		h := &churnHost{c: c, index: i, name: fmt.Sprintf("nqn.2026-11.io.nvme-anywhere:churn%d", i), port: churnMain}
 		h.cfg = host.Config{
-			Transport: plain, SubNQN: testNQN, HostNQN: h.name, Queues: 1, QueueSize: 16, ConnectTimeout: 5 * time.Second,
+			Transport: plain, SubNQN: testNQN, HostNQN: h.name, Queues: 1, QueueSize: 16, ConnectTimeout: 5 * time.Second, KATO: 20 * time.Second,
 			HostID: nvme.HostID{1, byte(i), 15: 1},
 		}
 		if i%5 == 4 {
@@ -409,9 +409,15 @@ func (c *churn) settle(t *testing.T) {
 	}
 	for _, h := range c.hosts {
 		if !h.away.Load() && (c.second || h.port != churnSecond) {
-			eventually(t, churnSettle, h.name+" is connected and works", func() bool {
-				return h.turns.Load() > before[h]+1 || h.wrong.Load() != nil
-			})
+			for deadline := time.Now().Add(churnSettle); h.turns.Load() <= before[h]+1 && h.wrong.Load() == nil; time.Sleep(churnPace) {
+				if time.Now().After(deadline) {
+					var last error
+					if err := h.last.Load(); err != nil {
+						last = *err
+					}
+					t.Fatalf("%s (%s) doesn't work within %v; its last trouble: %v", h.name, h.cfg.Remote, churnSettle, last)
+				}
+			}
 		}
 		if err := h.wrong.Load(); err != nil {
 			t.Fatalf("%s: %v", h.name, *err)
@@ -453,6 +459,7 @@ type churnHost struct {
 	ops, lost    atomic.Int64
 	turns        atomic.Int64 // times that it had a command answered
 	wrong        atomic.Pointer[error]
+	last         atomic.Pointer[error] // why it could not connect, or lost its connection
 }
 
 func (h *churnHost) fail(err error) { h.wrong.CompareAndSwap(nil, &err) }
@@ -465,6 +472,7 @@ func (h *churnHost) work(ctx context.Context) {
 		seen := h.disturbances.Load()
 		ctrl, err := host.Connect(ctx, h.cfg)
 		if err != nil {
+			h.last.Store(&err)
 			for range 4 {
 				<-pause.C
 			}
@@ -478,6 +486,7 @@ func (h *churnHost) work(ctx context.Context) {
 		// A target that ends a connection may answer what waits in it first.
 		if errors.Is(err, host.ErrLost) || errors.Is(err, nvme.StatusAbortSQDeleted) {
 			h.lost.Add(1)
+			h.last.Store(&err)
 			if h.disturbed.Load() == 0 && h.disturbances.Load() == seen {
 				h.fail(fmt.Errorf("lost a connection that nothing concerned: %w", err))
 			}

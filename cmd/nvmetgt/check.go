@@ -66,6 +66,8 @@ The file is YAML. This one says everything that there is; only subsystems are ne
       preallocate: false                # reserve the space of a file that is created
       io: auto                          # or uring, direct, buffered: how files are reached
       uuid: 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001  # default: derived
+      nguid: ef90689c6c46d44c89c14067801309a8  # default: none is reported
+      eui64: "0025385b71b0f50a"         # likewise; quoted, for it may look like a number
       ana_group: 2                      # default: 1
   ana:                                  # states of ANA groups; default: optimized
   - {group: 2, state: non-optimized}    # or inaccessible, persistent-loss, change

@@ -63,6 +63,12 @@ func (e *export) namespace(n *config.Namespace) target.NamespaceConfig {
 	if n.UUID != nil {
 		c.UUID = *n.UUID
 	}
+	if n.NGUID != nil {
+		c.NGUID = *n.NGUID
+	}
+	if n.EUI64 != nil {
+		c.EUI64 = *n.EUI64
+	}
 	return c
 }
 

@@ -50,6 +50,8 @@ type Namespace struct {
 	Preallocate bool       `yaml:"preallocate,omitempty"` // reserve the space of a file that is created
 	IO          string     `yaml:"io,omitempty"`          // how files are reached: auto (or empty), uring, direct, buffered
 	UUID        *uuid.UUID `yaml:"uuid,omitempty"`        // nil: derived from the NQN and the NSID
+	NGUID       *NGUID     `yaml:"nguid,omitempty"`       // nil: none is reported
+	EUI64       *EUI64     `yaml:"eui64,omitempty"`       // nil: none is reported
 	ANAGroup    uint32     `yaml:"ana_group,omitempty"`   // 0: group 1
 }
 

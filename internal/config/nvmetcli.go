@@ -174,7 +174,11 @@ func (im *importer) subsystem(s *nvmetSubsystem) {
 			ns.ANAGroup = g
 		}
 		if strings.Trim(n.Device.NGUID, "0-") != "" {
-			im.note("subsystem %s: the NGUID of namespace %d is left out", s.NQN, n.NSID)
+			ns.NGUID = new(NGUID)
+			if err := ns.NGUID.UnmarshalText([]byte(n.Device.NGUID)); err != nil {
+				im.note("subsystem %s: the NGUID of namespace %d is left out: %v", s.NQN, n.NSID, err)
+				ns.NGUID = nil
+			}
 		}
 		out.Namespaces = append(out.Namespaces, ns)
 	}

@@ -28,7 +28,8 @@
 //
 // The engine has no goroutine of its own on the path of an I/O: keep-alive and Connect timers run
 // on the runtime's, and an idle target does nothing. The mathematics of authentication runs in
-// goroutines that live as long as it takes.
+// goroutines that live as long as it takes; so does what has to be saved, created or erased, in
+// goroutines that end with their subsystem (Subsystem.work).
 //
 // # Authentication
 //

@@ -28,8 +28,12 @@ func FuzzCapsules(f *testing.F) {
 	seed(page(ioCommand(nvme.OpRead, 0, 8, 0)), page(ioCommand(nvme.OpWrite, 0, 8, 0)), inCapsule(ioCommand(nvme.OpWrite, 3, 8, 0), 4096),
 		page(ioCommand(nvme.OpCompare, 0, 8, 0)), ioCommand(nvme.OpVerify, 0, 8, 0), ioCommand(nvme.OpWriteZeroes, 0, 8, 0),
 		page(command(func(c *nvme.Command) { c.SetDSM(1, 8, nvme.DSMDeallocate) })), command(func(c *nvme.Command) { c.SetDisconnect() }))
+	seed(page(createCommand()), page(attachCommand(FirstCreatedNSID, nvme.NSAttach)), deleteCommand(FirstCreatedNSID), deleteCommand(nvme.NSIDAll))
+	seed(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP, 2, 5), page(getLog(nvme.GetLogPage{LID: nvme.LogSanitize, Length: 4096})),
+		page(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: 1, Length: 4096})))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tg := newTarget(t, memVolume(t, 1<<16, 512), newTestVolume(1<<16, 4096))
+		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<16) },
+			memVolume(t, 1<<16, 512), newTestVolume(1<<16, 4096))
 		s := connect(t, tg, testNQN)
 		fresh := dial(t, tg)
 		for i := 0; len(b) >= nvme.CommandSize && i < 64; b, i = b[nvme.CommandSize:], i+1 {

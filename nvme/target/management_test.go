@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -339,4 +340,99 @@ func TestReservedNamespaceStays(t *testing.T) {
 	b.admin.fails(attachCommand(nsid, nvme.NSDetach), controllerList(a.cntlid), resvConflict|nvme.StatusDNR)
 	b.admin.fails(deleteCommand(nsid), nil, resvConflict|nvme.StatusDNR)
 	a.admin.must(deleteCommand(nsid), nil)
+}
+
+// recorder is a Store and a Pool that remember what there was before each change: what a crash at
+// that moment leaves.
+type recorder struct {
+	*memStore
+	*memPool
+	mu      sync.Mutex
+	moments []moment
+}
+
+type moment struct {
+	kept    map[string][]byte
+	volumes map[string]*testVolume
+}
+
+func (r *recorder) record() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.memStore.mu.Lock()
+	r.memPool.mu.Lock()
+	r.moments = append(r.moments, moment{maps.Clone(r.kept), maps.Clone(r.volumes)})
+	r.memPool.mu.Unlock()
+	r.memStore.mu.Unlock()
+}
+
+func (r *recorder) Save(name string, data []byte) error {
+	r.record()
+	return r.memStore.Save(name, data)
+}
+
+func (r *recorder) Delete(name string) error {
+	r.record()
+	return r.memStore.Delete(name)
+}
+
+func (r *recorder) Create(name string, size int64, blockSize int) (blockdev.Volume, error) {
+	r.record()
+	return r.memPool.Create(name, size, blockSize)
+}
+
+func (r *recorder) Remove(name string) error {
+	r.record()
+	return r.memPool.Remove(name)
+}
+
+// TestManagementCrash: wherever a crash cuts the creation, attachment and deletion of namespaces,
+// the next run has those that were acknowledged and not deleted, with their volumes, and nothing
+// else.
+func TestManagementCrash(t *testing.T) {
+	r := &recorder{memStore: newMemStore(), memPool: newMemPool(1 << 20)}
+	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = r, r })
+	s := connectAs(t, tg, 1)
+	// A namespace was acknowledged before the moments from created on, until its deletion began.
+	var created, deleting int
+	moments := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.moments)
+	}
+	one := create(s.admin, nvme.NMICShared)
+	created = moments()
+	two := create(s.admin, nvme.NMICShared)
+	s.admin.must(attachCommand(two, nvme.NSAttach), controllerList(s.cntlid))
+	deleting = moments()
+	s.admin.must(deleteCommand(one), nil)
+	s.close()
+	closeTarget(t, tg)
+	r.record()
+	for i, m := range r.moments {
+		pool := newMemPool(1 << 20)
+		for name, v := range m.volumes {
+			pool.volumes[name] = newTestVolume(v.info.Size, v.info.BlockSize)
+		}
+		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = &memStore{kept: m.kept}, pool })
+		s := connectAs(t, tg, 1)
+		l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs)
+		if len(l) != pool.count() {
+			t.Errorf("moment %d: %v, and %d volumes", i, l, pool.count())
+		}
+		if i >= created && i <= deleting && !slices.Contains(l, one) {
+			t.Errorf("moment %d: namespace %d is gone, which a host had been told of: %v", i, one, l)
+		}
+		if i == len(r.moments)-1 && !slices.Equal(l, nvme.NSIDList{two}) {
+			t.Errorf("in the end there is %v", l)
+		}
+		for _, nsid := range nsidsOf(s.admin, nvme.CNSActiveNSIDs) {
+			s.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) }), make([]byte, 512))
+		}
+		s.close()
+		closeTarget(t, tg)
+	}
+	if len(r.moments) < 8 {
+		t.Errorf("%d moments", len(r.moments))
+	}
 }

@@ -1,0 +1,34 @@
+package config
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// NGUID is a namespace's globally unique identifier, written as 32 hexadecimal digits.
+type NGUID [16]byte
+
+// EUI64 is a namespace's IEEE extended unique identifier, written as 16 hexadecimal digits.
+type EUI64 [8]byte
+
+// UnmarshalText reads one; dashes, colons and dots between digits don't count.
+func (n *NGUID) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }
+
+// MarshalText writes it as it is read.
+func (n NGUID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(n[:])), nil }
+
+// UnmarshalText reads one; dashes, colons and dots between digits don't count.
+func (n *EUI64) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }
+
+// MarshalText writes it as it is read.
+func (n EUI64) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(n[:])), nil }
+
+func unmarshalHex(to, b []byte) error {
+	v, err := hex.DecodeString(strings.NewReplacer("-", "", ":", "", ".", "").Replace(string(b)))
+	if err != nil || len(v) != len(to) || strings.Trim(string(v), "\x00") == "" {
+		return fmt.Errorf("want %d hexadecimal digits, not all 0", 2*len(to))
+	}
+	copy(to, v)
+	return nil
+}
