@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -47,26 +46,24 @@ func grown(t *program, transport, name string, n, controllers, queues int) *vari
 // sizes compares sparse files.
 func sizes(p *plan) error {
 	out := newTable("4 KiB random reads of a sparse file at depth 32 over RDMA", "path", "size", "IOPS", "CPU µs, host + target", "IOPS to the first")
-	for _, mode := range []string{"uring"} {
-		var all []*variant
-		for _, size := range []string{"1GiB", "32GiB", "1TiB"} {
-			file := filepath.Join(p.dir, mode+"-"+size)
-			t, err := p.startTarget("--volume", file, "--size", size, "--io", mode)
-			if err != nil {
-				return err
-			}
-			defer func() {
-				t.stop()
-				_ = os.Remove(file)
-			}()
-			all = append(all, &variant{name: size, transport: "rdma", target: t, args: []string{
-				"--rw", "randread", "--bs", "4k", "--iodepth", "32", "-i", "1"}})
+	var all []*variant
+	defer func() {
+		for _, v := range all {
+			v.target.stop()
 		}
-		if err := p.inTurns(all); err != nil {
+	}()
+	for _, size := range []string{"1GiB", "32GiB", "1TiB"} {
+		t, err := p.startTarget("--volume", filepath.Join(p.dir, size), "--size", size)
+		if err != nil {
 			return err
 		}
-		appendCompared(out, mode, all)
+		all = append(all, &variant{name: size, transport: "rdma", target: t, args: []string{
+			"--rw", "randread", "--bs", "4k", "--iodepth", "32", "-i", "1"}})
 	}
+	if err := p.inTurns(all); err != nil {
+		return err
+	}
+	appendCompared(out, "rdma", all)
 	out.Render()
 	return nil
 }

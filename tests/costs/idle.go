@@ -63,7 +63,7 @@ func (p *plan) hold(transport string, controllers int) (at [2]figures, used [2]t
 		return at, used, 0, err
 	}
 	defer h.stop()
-	if err = h.busy(); err != nil {
+	if err := h.busy(); err != nil {
 		return at, used, 0, err
 	}
 	if at, err = both(h, t); err != nil {
