@@ -1,0 +1,58 @@
+package main
+
+import (
+	"math"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestCopies counts the bytes that an I/O over RDMA has copied: by each kernel once, and in user
+// space once where they are received, and nowhere else.
+func TestCopies(t *testing.T) {
+	p := &plan{bin: t.TempDir(), time: 300 * time.Millisecond, rounds: 1}
+	build := exec.Command("go", "build", "-o", p.bin+string(filepath.Separator), "../../cmd/nvmetgt", "../../cmd/nvmeinit")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	target, err := p.startTarget("--volume", "mem:16MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.stop()
+	byKernel, again := counted[4], counted[5]
+	for _, c := range []struct {
+		load               string
+		receiver, sender   func(sample) figures
+		data, capsuleBytes float64
+	}{
+		{"randread 4k 32", sample.ofHost, sample.ofTarget, 4 << 10, 200},
+		{"randwrite 4k 32", sample.ofTarget, sample.ofHost, 4 << 10, 200},
+		{"read 128k 8", sample.ofHost, sample.ofTarget, 128 << 10, 2000},
+		{"write 128k 8", sample.ofTarget, sample.ofHost, 128 << 10, 2000},
+	} {
+		s, err := p.measure(target, "rdma", loadArgs(c.load)...)
+		if err != nil {
+			t.Fatalf("%s: %v", c.load, err)
+		}
+		// The two sides aren't asked at one moment, and a busy machine has packets sent again.
+		tolerance := 0.1*c.data + c.capsuleBytes
+		for _, w := range []struct {
+			what      string
+			got, want float64
+		}{
+			{"by the kernel of who receives", byKernel.of(c.receiver(s)), c.data},
+			{"by the kernel of who sends", byKernel.of(c.sender(s)), c.data},
+			{"again, by who receives", again.of(c.receiver(s)), c.data},
+			{"again, by who sends", again.of(c.sender(s)), 0},
+		} {
+			if math.Abs(w.got-w.want) > tolerance {
+				t.Errorf("%s: %.0f bytes are copied %s, want about %.0f", c.load, w.got, w.what, w.want)
+			}
+		}
+	}
+}
+
+func (s sample) ofHost() figures   { return s.host }
+func (s sample) ofTarget() figures { return s.target }
