@@ -6,11 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
-// Directory makes volumes of files in a directory that is its own: nothing else may lie there.
+// Directory makes volumes of files in a directory. Files that it didn't make it leaves alone.
 // Its methods may be called from any goroutine, for one volume from one at a time.
 type Directory struct {
 	path     string
@@ -83,7 +81,7 @@ func (d *Directory) Open(name string, size int64, blockSize int) (Volume, error)
 	return OpenFile(path, d.optionsFor(size, blockSize))
 }
 
-// Remove forgets a volume, which is closed.
+// Remove forgets a volume, which is closed. An error that is fs.ErrNotExist says that it isn't there.
 func (d *Directory) Remove(name string) error {
 	path, err := d.file(name)
 	if err != nil {
@@ -93,19 +91,4 @@ func (d *Directory) Remove(name string) error {
 		return err
 	}
 	return d.lock.Sync()
-}
-
-// Retain removes all volumes but those named.
-func (d *Directory) Retain(names []string) error {
-	all, err := os.ReadDir(d.path)
-	if err != nil {
-		return err
-	}
-	for _, e := range all {
-		name, ours := strings.CutSuffix(e.Name(), directorySuffix)
-		if ours && !slices.Contains(names, name) {
-			err = errors.Join(err, os.Remove(filepath.Join(d.path, e.Name())))
-		}
-	}
-	return errors.Join(err, d.lock.Sync())
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -23,10 +24,8 @@ type Pool interface {
 	Create(name string, size int64, blockSize int) (blockdev.Volume, error)
 	// Open opens one that Create made.
 	Open(name string, size int64, blockSize int) (blockdev.Volume, error)
-	// Remove forgets one, which is closed.
+	// Remove forgets one, which is closed. An error that is fs.ErrNotExist says that it isn't there.
 	Remove(name string) error
-	// Retain removes all but those named: what a crash left of Create and Remove.
-	Retain(names []string) error
 }
 
 // FirstCreatedNSID is the lowest NSID of namespaces that hosts create. Those of the operator lie
@@ -40,7 +39,9 @@ type managed struct {
 	// created are the namespaces that hosts made, by NSID. mu guards it.
 	created []createdNamespace
 	volumes map[uint32]blockdev.Volume // theirs, by NSID; likewise
-	left    atomic.Uint64              // bytes of the pool that no namespace has
+	// pending are volumes that are being made or removed: no namespace has them. Likewise.
+	pending []string
+	left    atomic.Uint64 // bytes of the pool that no namespace has
 	// hosts says for each host which namespaces' attachment differs from what new controllers
 	// get otherwise. It is changed with mu and Target.mu held.
 	hosts map[string]*nsSet
@@ -62,6 +63,9 @@ type savedNamespaces struct {
 	// Hosts has for each host the created namespaces that it attached, and those of the operator
 	// that it detached.
 	Hosts map[string][]uint32 `json:"hosts"`
+	// Pending are volumes that were being made or removed. The next run removes them, and none
+	// that it doesn't know.
+	Pending []string `json:"pending,omitempty"`
 }
 
 func cloneHosts(m map[string]*nsSet) map[string]*nsSet {
@@ -78,9 +82,9 @@ func (s *Subsystem) stateName(what string) string {
 	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0)).String()
 }
 
-// saveNamespaces saves what hosts made of the subsystem.
+// saveNamespaces saves what hosts made of the subsystem. Called with managed.mu held.
 func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]*nsSet) nvme.Status {
-	saved := savedNamespaces{Created: created, Hosts: map[string][]uint32{}}
+	saved := savedNamespaces{Created: created, Hosts: map[string][]uint32{}, Pending: s.managed.pending}
 	for host, set := range hosts {
 		for nsid := range uint32(MaxNSID) {
 			if set.has(nsid + 1) {
@@ -118,12 +122,10 @@ func (s *Subsystem) loadNamespaces() error {
 			return fmt.Errorf("saved namespaces %s: %w", s.stateName("namespaces"), err)
 		}
 	}
-	names := make([]string, 0, len(saved.Created))
-	for i := range saved.Created {
-		names = append(names, saved.Created[i].UUID)
-	}
-	if err := m.pool.Retain(names); err != nil {
-		return err
+	for _, name := range saved.Pending {
+		if err := m.pool.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	for host, nsids := range saved.Hosts {
 		m.hosts[host] = new(nsSet)

@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/google/uuid"
@@ -98,32 +99,54 @@ func (s *Subsystem) plan(spec *nvme.NamespaceSpec) (*createdNamespace, nvme.Stat
 	}, nvme.StatusSuccess
 }
 
-// create makes the volume of a namespace, saves that it is there, and then has it be there: a
-// crash leaves a volume that nobody knows of, or all. Called with managed.mu held.
+// create makes a namespace: its name is saved, its volume made, and saved that the namespace is
+// there. A crash leaves the name of a volume that the next run removes, or all. Called with
+// managed.mu held.
 func (s *Subsystem) create(n *createdNamespace) nvme.Status {
 	m := s.managed
-	v, err := m.pool.Create(n.UUID, n.Size, n.BlockSize)
-	if errors.Is(err, blockdev.ErrCapacity) {
-		return nvme.StatusInsufficientCapacity
+	m.pending = append(m.pending, n.UUID)
+	if st := s.saveNamespaces(m.created, m.hosts); !st.OK() {
+		m.pending = m.pending[:len(m.pending)-1]
+		return st
 	}
+	v, err := m.pool.Create(n.UUID, n.Size, n.BlockSize)
 	if err != nil {
 		s.t.log.Error("a host's namespace can't be created", "subsystem", s.nqn, "err", err)
+		s.discard(n.UUID)
+		if errors.Is(err, blockdev.ErrCapacity) {
+			return nvme.StatusInsufficientCapacity
+		}
 		return nvme.StatusInternalError
 	}
+	pending := m.pending
+	m.pending = slices.Clone(pending[:len(pending)-1])
 	st := s.saveNamespaces(append(slices.Clone(m.created), *n), m.hosts)
 	if st.OK() {
 		if err = s.addCreated(n, v); err == nil {
 			return st
 		}
-		st = s.saveNamespaces(m.created, m.hosts)
-	}
-	if err := errors.Join(err, v.Close(), m.pool.Remove(n.UUID)); err != nil {
-		s.t.log.Error("a host's namespace can't be created", "subsystem", s.nqn, "err", err)
-	}
-	if st.OK() {
 		st = nvme.StatusInternalError
 	}
+	m.pending = pending
+	if err := errors.Join(err, v.Close()); err != nil {
+		s.t.log.Error("a host's namespace can't be created", "subsystem", s.nqn, "err", err)
+	}
+	if s.saveNamespaces(m.created, m.hosts).OK() {
+		s.discard(n.UUID)
+	}
 	return st
+}
+
+// discard removes a pending volume. What can't be removed stays pending. Called with managed.mu
+// held.
+func (s *Subsystem) discard(name string) {
+	m := s.managed
+	if err := m.pool.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.t.log.Error("a volume that no namespace has can't be removed", "subsystem", s.nqn, "volume", name, "err", err)
+		return
+	}
+	m.pending = slices.DeleteFunc(slices.Clone(m.pending), func(p string) bool { return p == name })
+	s.saveNamespaces(m.created, m.hosts) // where that fails the next run finds nothing to remove
 }
 
 // deleteNamespaces deletes one namespace or all.
@@ -170,15 +193,17 @@ func (r *Request) mayDelete(all []*Namespace) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// delete takes a created namespace away: from what is saved first, so that a crash leaves a volume
-// that nobody knows of. Called with managed.mu held.
+// delete takes a created namespace away: from what is saved first, so that a crash leaves the name of
+// a volume that the next run removes. Called with managed.mu held.
 func (s *Subsystem) delete(ns *Namespace) nvme.Status {
 	m := s.managed
 	i := slices.IndexFunc(m.created, func(n createdNamespace) bool { return n.NSID == ns.nsid })
 	name := m.created[i].UUID
 	left := slices.Delete(slices.Clone(m.created), i, i+1)
 	hosts := m.forget(ns.nsid)
+	m.pending = append(m.pending, name)
 	if st := s.saveNamespaces(left, hosts); !st.OK() {
+		m.pending = m.pending[:len(m.pending)-1]
 		return st
 	}
 	s.t.mu.Lock()
@@ -188,9 +213,10 @@ func (s *Subsystem) delete(ns *Namespace) nvme.Status {
 	m.left.Store(m.free())
 	delete(m.volumes, ns.nsid)
 	err := s.RemoveNamespace(ns.nsid)
-	if err = errors.Join(err, ns.volume.Close(), m.pool.Remove(name), ns.forgetState()); err != nil {
+	if err = errors.Join(err, ns.volume.Close(), ns.forgetState()); err != nil {
 		s.t.log.Error("something is left of a namespace that a host deleted", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
 	}
+	s.discard(name)
 	s.t.log.Info("host deleted a namespace", "subsystem", s.nqn, "nsid", ns.nsid)
 	return nvme.StatusSuccess
 }

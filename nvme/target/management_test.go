@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -65,21 +66,13 @@ func (p *memPool) Open(name string, size int64, blockSize int) (blockdev.Volume,
 func (p *memPool) Remove(name string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.volumes[name] == nil || p.open[name] {
-		return errors.New("there is no such volume, or it is open")
+	if p.volumes[name] == nil {
+		return fs.ErrNotExist
+	}
+	if p.open[name] {
+		return errors.New("it is open")
 	}
 	delete(p.volumes, name)
-	return nil
-}
-
-func (p *memPool) Retain(names []string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name := range p.volumes {
-		if !slices.Contains(names, name) {
-			delete(p.volumes, name)
-		}
-	}
 	return nil
 }
 
