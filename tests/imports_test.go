@@ -66,6 +66,7 @@ var rooms = []room{
 	{dir: "internal/uring", may: []string{"internal/standstill"}},
 	{dir: "internal/mem"},
 	{dir: "internal/limitlog"},
+	{dir: "internal/identity", may: []string{"nvme"}},
 	{dir: "internal/statedir"},
 	{dir: "internal/crash"},
 	{dir: "internal/simnet", may: []string{"internal/udp"}},

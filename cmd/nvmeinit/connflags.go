@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
@@ -113,21 +112,6 @@ func (f *connFlags) validate() error {
 		return cli.CheckNQN("-q", f.hostNQN)
 	}
 	return nil
-}
-
-// identity is the name and UUID of this host.
-func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
-	u := defaultHostID()
-	if f.hostID != "" {
-		if u, err = uuid.Parse(f.hostID); err != nil {
-			return "", id, cli.Usage("--hostid %q: want a UUID, as 6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a", f.hostID)
-		}
-	}
-	if nqn = f.hostNQN; nqn == "" {
-		nqn = defaultHostNQN(u)
-	}
-	f.name = nqn
-	return nqn, nvme.HostID(u), nil
 }
 
 // config is the host core's configuration for the flags on an open fabric.

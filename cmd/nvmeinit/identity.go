@@ -1,47 +1,95 @@
 package main
 
 import (
-	"os"
-	"strings"
+	"fmt"
 
 	"github.com/google/uuid"
+	"github.com/spf13/cobra"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/identity"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Where nvme-cli keeps the identity of a host, and what it is derived from elsewhere.
-const (
-	hostNQNFile   = "/etc/nvme/hostnqn"
-	hostIDFile    = "/etc/nvme/hostid"
-	machineIDFile = "/etc/machine-id"
-)
-
-// defaultHostID is the UUID of this host: nvme-cli's where it is set up, else one derived from
-// the machine's identity, so that it stays the same from run to run, else a random one.
-func defaultHostID() uuid.UUID {
-	if id, err := uuid.Parse(readLine(hostIDFile)); err == nil {
-		return id
+// identity is the name and UUID of this host: those of the flags, and what they leave open as
+// it is saved. A name of the UUID form brings its UUID along.
+func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
+	if f.hostID != "" {
+		u, err := uuid.Parse(f.hostID)
+		if err != nil {
+			return "", id, cli.Usage("--hostid %q: want a UUID, as 6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a", f.hostID)
+		}
+		id = nvme.HostID(u)
+	} else {
+		id, _ = nvme.HostIDOf(f.hostNQN)
 	}
-	if machine := readLine(machineIDFile); machine != "" {
-		// machine-id(5) asks not to show the identifier itself to others.
-		return uuid.NewSHA1(uuid.NameSpaceOID, []byte("nvmeof host "+machine))
+	if nqn = f.hostNQN; nqn == "" || id.IsZero() {
+		saved, err := identity.Default().Load()
+		if err != nil {
+			return "", id, fmt.Errorf("this host's identity: %w", err)
+		}
+		if nqn == "" {
+			nqn = saved.NQN
+		}
+		if id.IsZero() {
+			id = saved.ID
+		}
 	}
-	return uuid.New()
+	f.name = nqn
+	return nqn, id, nil
 }
 
-// defaultHostNQN is nvme-cli's name of this host, or one made of its UUID.
-func defaultHostNQN(id uuid.UUID) string {
-	if nqn := readLine(hostNQNFile); nvme.CheckNQN(nqn) == nil {
-		return nqn
+func newShowHostNQN() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "show-hostnqn",
+		Short: "Show the name by which targets know this host",
+		Long: `show-hostnqn shows the NVMe Qualified Name that nvmeinit comes with unless -q gives another.
+
+It is that of nvme-cli: /etc/nvme/hostnqn, with the UUID in /etc/nvme/hostid; for an ordinary user where these are missing, the
+same files in $XDG_CONFIG_HOME/nvme (~/.config/nvme). Where none is saved it is derived from /etc/machine-id, and the
+same each time. -o json shows the UUID and the source too.`,
+		Example: "  nvmeinit show-hostnqn\n  nvmetgt serve --volume disk.img --allow-host $(nvmeinit show-hostnqn)",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if output != "normal" && output != "json" {
+				return cli.Usage("-o %q: want normal or json", output)
+			}
+			id, err := identity.Default().Load()
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				return cli.PrintJSON(c.OutOrStdout(), map[string]string{"hostnqn": id.NQN, "hostid": id.ID.String(), "source": id.Source})
+			}
+			fmt.Fprintln(c.OutOrStdout(), id.NQN)
+			return nil
+		},
 	}
-	return nvme.UUIDPrefix + id.String()
+	c.Flags().StringVarP(&output, "output-format", "o", "normal", "`FORMAT`: normal or json")
+	return c
 }
 
-func readLine(path string) string {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return ""
+func newGenHostNQN() *cobra.Command {
+	var save bool
+	c := &cobra.Command{
+		Use:   "gen-hostnqn",
+		Short: "Make a new name for this host",
+		Long: `gen-hostnqn prints a name that nobody has, of the UUID form. With --save it becomes this host's: hostnqn and hostid are
+written to /etc/nvme by root, and to $XDG_CONFIG_HOME/nvme by others. What is saved already is never replaced.`,
+		Example: "  nvmeinit gen-hostnqn\n  nvmeinit gen-hostnqn --save",
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			id := identity.New()
+			if save {
+				if _, err := identity.Default().Save(id); err != nil {
+					return cli.Say(err, "--save: %v", err)
+				}
+			}
+			fmt.Fprintln(c.OutOrStdout(), id.NQN)
+			return nil
+		},
 	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	return strings.TrimSpace(line)
+	c.Flags().BoolVar(&save, "save", false, "make it this host's")
+	return c
 }

@@ -29,6 +29,6 @@ Flags are named as nvme-cli and fio name them.`,
 		Version: version.Version,
 	}
 	root.AddCommand(newDiscover(), newConnect(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
-		newRead(), newWrite(), newFlush(), newBench())
+		newRead(), newWrite(), newFlush(), newBench(), newShowHostNQN(), newGenHostNQN())
 	return cli.Parent(root)
 }

@@ -1,0 +1,179 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// Names of the files.
+const (
+	nqnFile = "hostnqn"
+	idFile  = "hostid"
+)
+
+// Identity is what a host calls itself.
+type Identity struct {
+	NQN    string
+	ID     nvme.HostID
+	Source string // the file that it comes from, or "generated"
+}
+
+// Store is where an identity is kept.
+type Store struct {
+	Dirs      []string // the first one that has a file counts; Save writes to the last
+	MachineID string   // file of what identities are derived from
+}
+
+// Default is the store of the user who runs the program.
+func Default() Store {
+	s := Store{Dirs: []string{"/etc/nvme"}, MachineID: "/etc/machine-id"}
+	if os.Geteuid() == 0 {
+		return s
+	}
+	if dir, err := os.UserConfigDir(); err == nil { // $XDG_CONFIG_HOME, or ~/.config
+		s.Dirs = append(s.Dirs, filepath.Join(dir, "nvme"))
+	}
+	return s
+}
+
+// FileError is a file of the store that is of no use.
+type FileError struct {
+	Path string
+	Err  error
+}
+
+func (e *FileError) Error() string {
+	return fmt.Sprintf("%s: %v; repair it, or remove it for an identity made of the machine's", e.Path, e.Err)
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// Errors of files.
+var (
+	errEmpty = errors.New("it is empty")
+	errUUID  = errors.New("it doesn't hold a UUID, as 6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a")
+	errZero  = errors.New("it holds the UUID of all zeroes, which names nobody")
+)
+
+// Load gives the identity, the same each time. A file that is there and of no use is a
+// *FileError: who repairs it should not find reservations and access lost to another name.
+func (s Store) Load() (Identity, error) {
+	for _, dir := range s.Dirs {
+		id, err := load(dir)
+		if err != nil || id.NQN != "" {
+			return id, err
+		}
+	}
+	if machine, err := firstLine(s.MachineID); err == nil && machine != "" {
+		// machine-id(5) asks not to show the identifier itself to others.
+		id := nvme.HostID(uuid.NewSHA1(uuid.NameSpaceOID, []byte("nvmeof host "+machine)))
+		return Identity{NQN: id.NQN(), ID: id, Source: s.MachineID}, nil
+	}
+	id := New()
+	if path, err := s.Save(id); err == nil {
+		id.Source = path
+	}
+	return id, nil
+}
+
+// New makes an identity that nobody has.
+func New() Identity {
+	id := nvme.NewHostID()
+	return Identity{NQN: id.NQN(), ID: id, Source: "generated"}
+}
+
+// load reads the files of a directory. Each of them implies the other where that is missing; a
+// zero Identity says that there is neither.
+func load(dir string) (id Identity, err error) {
+	nqnPath, idPath := filepath.Join(dir, nqnFile), filepath.Join(dir, idFile)
+	nqn, err := firstLine(nqnPath)
+	if err == nil {
+		id.NQN, id.Source = nqn, nqnPath
+		if nqn == "" {
+			return id, &FileError{nqnPath, errEmpty}
+		}
+		if err := nvme.CheckNQN(nqn); err != nil {
+			return id, &FileError{nqnPath, err}
+		}
+		id.ID, _ = nvme.HostIDOf(nqn)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return id, &FileError{nqnPath, err}
+	}
+	text, err := firstLine(idPath)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if id.NQN != "" && id.ID.IsZero() {
+			// A name of the other form has no UUID in it; one that always goes with it does.
+			id.ID = nvme.HostID(uuid.NewSHA1(uuid.NameSpaceOID, []byte("nvmeof host "+id.NQN)))
+		}
+		return id, nil
+	case err != nil:
+		return id, &FileError{idPath, err}
+	case text == "":
+		return id, &FileError{idPath, errEmpty}
+	}
+	u, err := uuid.Parse(text)
+	if err != nil {
+		return id, &FileError{idPath, errUUID}
+	}
+	if id.ID = nvme.HostID(u); id.ID.IsZero() {
+		return id, &FileError{idPath, errZero}
+	}
+	if id.NQN == "" {
+		id.NQN, id.Source = id.ID.NQN(), idPath
+	}
+	return id, nil
+}
+
+func firstLine(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	line, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimSpace(line), err
+}
+
+// Save writes an identity to both files, which must not be there yet, and returns the path of
+// hostnqn. A crash leaves none, hostid alone, which implies the other, or both.
+func (s Store) Save(id Identity) (string, error) {
+	dir := s.Dirs[len(s.Dirs)-1]
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	nqnPath := filepath.Join(dir, nqnFile)
+	if _, err := os.Lstat(nqnPath); err == nil {
+		return "", &os.PathError{Op: "create", Path: nqnPath, Err: fs.ErrExist}
+	}
+	if err := create(dir, idFile, id.ID.String()); err != nil {
+		return "", err
+	}
+	return nqnPath, create(dir, nqnFile, id.NQN)
+}
+
+// create makes a file of one line appear as a whole, durably.
+func create(dir, name, line string) error {
+	f, err := os.CreateTemp(dir, "."+name+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(line + "\n")
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), filepath.Join(dir, name)); err != nil { // unlike rename, replaces nothing
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,103 @@
+package identity
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	someUUID = "6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a"
+	otherID  = "11111111-2222-3333-4444-555555555555"
+	someNQN  = "nqn.2014-08.org.nvmexpress:uuid:" + someUUID
+)
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newStore(t *testing.T) Store {
+	dir := t.TempDir()
+	return Store{Dirs: []string{filepath.Join(dir, "etc"), filepath.Join(dir, "home", "nvme")}, MachineID: filepath.Join(dir, "machine-id")}
+}
+
+// TestLoad: what is saved where, and what it gives.
+func TestLoad(t *testing.T) {
+	for name, c := range map[string]struct {
+		files   map[string]string // below the store's directory
+		nqn, id string            // "": any
+		source  string
+		broken  string // the file, and what its error says
+	}{
+		"both":          {map[string]string{"etc/hostnqn": someNQN + "\n", "etc/hostid": otherID + "\n"}, someNQN, otherID, "etc/hostnqn", ""},
+		"name":          {map[string]string{"etc/hostnqn": someNQN}, someNQN, someUUID, "etc/hostnqn", ""},
+		"UUID":          {map[string]string{"etc/hostid": someUUID}, someNQN, someUUID, "etc/hostid", ""},
+		"other form":    {map[string]string{"etc/hostnqn": "nqn.2024-01.com.example:me"}, "nqn.2024-01.com.example:me", "", "etc/hostnqn", ""},
+		"user":          {map[string]string{"home/nvme/hostnqn": someNQN, "machine-id": "x"}, someNQN, someUUID, "home/nvme/hostnqn", ""},
+		"system first":  {map[string]string{"etc/hostid": otherID, "home/nvme/hostnqn": someNQN}, "", otherID, "etc/hostid", ""},
+		"machine":       {map[string]string{"machine-id": "0123456789abcdef"}, "", "", "machine-id", ""},
+		"nothing":       {nil, "", "", "home/nvme/hostnqn", ""},
+		"no name":       {map[string]string{"etc/hostnqn": "me\n", "machine-id": "x"}, "", "", "", "etc/hostnqn: \"me\" is not an NVMe Qualified Name"},
+		"empty name":    {map[string]string{"etc/hostnqn": "\n"}, "", "", "", "etc/hostnqn: it is empty"},
+		"no UUID":       {map[string]string{"etc/hostnqn": someNQN, "etc/hostid": "12"}, "", "", "", "etc/hostid: it doesn't hold a UUID"},
+		"empty UUID":    {map[string]string{"etc/hostid": ""}, "", "", "", "etc/hostid: it is empty"},
+		"zero UUID":     {map[string]string{"etc/hostid": "00000000-0000-0000-0000-000000000000"}, "", "", "", "etc/hostid: it holds the UUID of all zeroes"},
+		"a directory":   {map[string]string{"etc/hostnqn/x": ""}, "", "", "", "etc/hostnqn: "},
+		"broken user's": {map[string]string{"home/nvme/hostnqn": "\x00"}, "", "", "", "home/nvme/hostnqn: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			root := filepath.Dir(s.Dirs[0])
+			for path, text := range c.files {
+				put(t, filepath.Join(root, path), text)
+			}
+			id, err := s.Load()
+			if c.broken != "" {
+				var file *FileError
+				if !errors.As(err, &file) || !strings.Contains(strings.ReplaceAll(err.Error(), "nvme: ", ""), c.broken) || !strings.Contains(err.Error(), "repair it") {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if err != nil || c.nqn != "" && id.NQN != c.nqn || c.id != "" && id.ID.String() != c.id || id.ID.IsZero() ||
+				id.Source != filepath.Join(root, c.source) {
+				t.Errorf("%+v, %v", id, err)
+			}
+			if again, err := s.Load(); err != nil || again.NQN != id.NQN || again.ID != id.ID {
+				t.Errorf("the second time %+v, %v", again, err)
+			}
+		})
+	}
+}
+
+// TestSave: what is there already is never replaced, and no half of a file is left.
+func TestSave(t *testing.T) {
+	s := newStore(t)
+	id := New()
+	path, err := s.Save(id)
+	if err != nil || path != filepath.Join(s.Dirs[1], "hostnqn") {
+		t.Fatalf("%s, %v", path, err)
+	}
+	if got, err := s.Load(); err != nil || got.NQN != id.NQN || got.ID != id.ID || got.Source != path {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.Save(New()); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the second time: %v", err)
+	}
+	if got, _ := s.Load(); got.NQN != id.NQN {
+		t.Errorf("it was replaced by %+v", got)
+	}
+	files, err := os.ReadDir(s.Dirs[1])
+	if err != nil || len(files) != 2 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
