@@ -28,7 +28,7 @@ Flags are named as nvme-cli and fio name them.`,
   nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
 		Version: version.Version,
 	}
-	root.AddCommand(newDiscover(), newConnect(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
+	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
 		newRead(), newWrite(), newFlush(), newBench(), newShowHostNQN(), newGenHostNQN())
 	return cli.Parent(root)
 }

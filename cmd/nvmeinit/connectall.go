@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+)
+
+func newConnectAll() *cobra.Command {
+	f := &connFlags{}
+	var hold bool
+	c := &cobra.Command{
+		Use:   "connect-all -t TRANSPORT -a ADDRESS",
+		Short: "Connect to every subsystem that discovery tells of, by all its paths",
+		Long: `connect-all asks a discovery controller, and those that it refers to, which subsystems
+there are for this host, connects to each by every path, shows them, and disconnects. -n restricts it to one subsystem.
+
+With --hold it stays connected: paths that are lost come back, and what is added at the targets is connected to
+when they notify of it; each change is a line. It ends when it is interrupted.`,
+		Example: `  nvmeinit connect-all -t tcp -a 192.0.2.1 -s 8009
+  nvmeinit connect-all -t rdma -a 127.0.0.1 --hold --ctrl-loss-tmo -1`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return connectAll(c, f, hold) },
+	}
+	c.Flags().SortFlags = false
+	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
+	f.addOutput(c)
+	f.paths.add(c)
+	f.add(c, true)
+	return c
+}
+
+// everything is what connect-all has connected to.
+type everything struct {
+	flags   *connFlags
+	fabrics *fabrics
+	start   host.Config // the discovery controller that is asked first
+	subs    []*multipath.Subsystem
+	failed  map[string]bool // subsystems whose failure has been told
+	shown   atomic.Bool     // what there was in the beginning
+
+	follow  func(host.Config) // is told of each discovery controller; nil: none is followed
+	follows []host.Config
+}
+
+func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
+	if len(f.paths.more) > 0 || f.paths.all {
+		return cli.Usage("--path and --all-paths: connect-all takes every path as it is")
+	}
+	if err := errors.Join(f.paths.validate(), f.validate()); err != nil {
+		return err
+	}
+	ends, err := f.endpoints()
+	if err != nil {
+		return err
+	}
+	e := &everything{flags: f, fabrics: &fabrics{flags: f}, failed: map[string]bool{}}
+	defer func() { err = errors.Join(err, e.close()) }()
+	if e.start, err = e.fabrics.config(ends[0], nvme.DiscoveryNQN); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(c.Context())
+	defer cancel()
+	changed := make(chan struct{}, 1)
+	var watch sync.WaitGroup
+	defer func() { cancel(); watch.Wait() }()
+	if hold {
+		e.follow = func(cfg host.Config) { watch.Go(func() { followService(ctx, cfg, changed) }) }
+	}
+	failures, err := e.connect(ctx)
+	if err != nil {
+		return f.explain(err)
+	}
+	if err := e.show(c); err != nil {
+		return err
+	}
+	if !hold {
+		return failures
+	}
+	if failures != nil {
+		fmt.Fprintln(f.stderr, failures)
+	}
+	e.shown.Store(true)
+	fmt.Fprintln(f.stderr, "holding the connections; stop with Ctrl-C")
+	return e.hold(ctx, changed)
+}
+
+// hold follows what the discovery controllers notify of.
+func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+		failures, err := e.connect(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err = errors.Join(e.flags.explainAll(err), failures); err != nil {
+			fmt.Fprintln(e.flags.stderr, err)
+		}
+	}
+}
+
+// connect asks what there is, and connects to what it isn't connected to yet. failures are
+// those of subsystems and services, err is that nobody can be asked.
+func (e *everything) connect(ctx context.Context) (failures, err error) {
+	found, err := host.Crawl(ctx, e.start, e.fabrics.reach)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, err := range found.Unreached {
+		errs = append(errs, e.flags.explain(err))
+	}
+	for i := range found.Services {
+		e.service(&found.Services[i])
+	}
+	var names []string
+	paths := map[string][]host.Config{}
+	for i := range found.Entries {
+		entry := &found.Entries[i]
+		nqn := entry.NQN()
+		if e.flags.nqn != "" && e.flags.nqn != nqn {
+			continue
+		}
+		cfg, err := e.fabrics.reach(entry)
+		if err != nil {
+			return nil, err
+		}
+		if paths[nqn] == nil {
+			names = append(names, nqn)
+		}
+		paths[nqn] = addConfig(paths[nqn], cfg)
+	}
+	for _, nqn := range names {
+		if err := e.subsystem(ctx, nqn, paths[nqn]); err != nil && !e.failed[nqn] {
+			e.failed[nqn] = true
+			errs = append(errs, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(err)))
+		}
+	}
+	return errors.Join(errs...), nil
+}
+
+// service has a discovery controller followed that isn't yet.
+func (e *everything) service(cfg *host.Config) {
+	if n := len(e.follows); e.follow != nil {
+		if e.follows = addConfig(e.follows, *cfg); len(e.follows) > n {
+			e.follow(*cfg)
+		}
+	}
+}
+
+// subsystem connects to one, or adds the paths that it has got since.
+func (e *everything) subsystem(ctx context.Context, nqn string, paths []host.Config) error {
+	for i, s := range e.subs {
+		if s.SubNQN() != nqn {
+			continue
+		}
+		if s.Err() == nil {
+			var errs []error
+			for _, cfg := range paths {
+				errs = append(errs, s.AddPath(cfg))
+			}
+			return errors.Join(errs...)
+		}
+		_ = s.Close() // every path was given up
+		e.subs = append(e.subs[:i], e.subs[i+1:]...)
+		break
+	}
+	cfg := e.flags.paths.config()
+	cfg.Paths = paths
+	if e.follow != nil {
+		cfg.Changed = func(p multipath.PathStatus) {
+			if e.shown.Load() {
+				fmt.Fprintf(e.flags.stderr, "%s: %s\n", nqn, pathText(&p))
+			}
+		}
+	}
+	s, err := multipath.Connect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	delete(e.failed, nqn)
+	e.subs = append(e.subs, s)
+	_, err = s.Namespaces(ctx) // so that each path says how it leads there
+	return err
+}
+
+func (e *everything) close() error {
+	var errs []error
+	for _, s := range e.subs {
+		if err := s.Close(); !errors.Is(err, host.ErrLost) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errors.Join(errs...), e.fabrics.Close())
+}
+
+// connectedJSON is what JSON has of a subsystem.
+type connectedJSON struct {
+	SubNQN     string           `json:"subnqn"`
+	Policy     string           `json:"iopolicy"`
+	Paths      []pathJSON       `json:"paths"`
+	Namespaces []foundNamespace `json:"namespaces"`
+}
+
+func (e *everything) show(c *cobra.Command) error {
+	all := []connectedJSON{}
+	for _, s := range e.subs {
+		j := connectedJSON{SubNQN: s.SubNQN(), Policy: s.Policy().String(), Paths: pathsJSON(s), Namespaces: []foundNamespace{}}
+		spaces, err := s.Namespaces(c.Context())
+		if err != nil {
+			return err
+		}
+		for _, n := range spaces {
+			j.Namespaces = append(j.Namespaces, foundNamespace{n.ID, n.Size(), n.BlockSize(), uuidText(n.Namespace)})
+		}
+		all = append(all, j)
+	}
+	if e.flags.output == "json" {
+		return cli.PrintJSON(c.OutOrStdout(), map[string]any{"subsystems": all})
+	}
+	for i := range all {
+		printConnected(c.OutOrStdout(), &all[i])
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(c.OutOrStdout(), "no subsystems")
+	}
+	return nil
+}
+
+func printConnected(w io.Writer, s *connectedJSON) {
+	fmt.Fprintf(w, "connected to %s\n", s.SubNQN)
+	for _, n := range s.Namespaces {
+		fmt.Fprintf(w, "  namespace   %d: %s, blocks of %d bytes, UUID %s\n", n.NSID, blockdev.FormatSize(n.Size), n.Block, n.UUID)
+	}
+	for i := range s.Paths {
+		p := &s.Paths[i]
+		fmt.Fprintf(w, "  path        %s: %s", p.Path, p.State)
+		switch {
+		case p.Error != "":
+			fmt.Fprintf(w, ": %s", p.Error)
+		case p.Access != "":
+			fmt.Fprintf(w, ", %s", p.Access)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// Of following a discovery controller.
+const (
+	// followKATO is the keep alive timeout of persistent discovery controllers, nvme-cli's.
+	followKATO = 30 * time.Second
+	followGap  = 10 * time.Second // between attempts to connect
+)
+
+// followService stays connected to a discovery controller, and wakes whoever waits on changed
+// when its log may be another.
+func followService(ctx context.Context, cfg host.Config, changed chan<- struct{}) {
+	wake := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	cfg.KATO = followKATO
+	cfg.Event = func(_ *host.Controller, e nvme.AsyncEvent) {
+		if e == nvme.EventDiscoveryChanged {
+			wake()
+		}
+	}
+	for {
+		if c, err := host.Connect(ctx, cfg); err == nil {
+			wake() // for what nobody notified of meanwhile
+			select {
+			case <-c.Done():
+			case <-ctx.Done():
+			}
+			_ = c.Close() // the way out, or lost
+		}
+		select {
+		case <-time.After(followGap):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// serveNamed serves a target with one subsystem, and announces it by both transports.
+func serveNamed(t *testing.T, nqn string) (*target.Target, netip.AddrPort) {
+	t.Helper()
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "volume", v.Close)
+	tgt, addr := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
+		{NQN: nqn, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
+	}})
+	announce(t, tgt, addr)
+	return tgt, addr
+}
+
+// announce adds both ports at an address to what discovery tells.
+func announce(t *testing.T, tgt *target.Target, addr netip.AddrPort) {
+	t.Helper()
+	for _, p := range []target.Port{rdma.DiscoveryPort(addr), {Transport: nvme.TransportTCP, Addr: addr}} {
+		if err := tgt.AddPort(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestConnectAll: discovery and its referrals, which go in a circle, give two subsystems with
+// two paths each; with --hold a port that is added later, and a subsystem, are connected to.
+func TestConnectAll(t *testing.T) {
+	noLeaks(t)
+	const other = testNQN + "-other"
+	one, at := serveNamed(t, testNQN)
+	two, second := serveNamed(t, other)
+	for _, r := range []struct {
+		from *target.Target
+		to   netip.AddrPort
+	}{{one, second}, {two, at}} {
+		if err := r.from.AddReferral(target.Referral{Transport: nvme.TransportTCP, Addr: r.to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := nvmeinit(t, time.Minute, "connect-all", "-t", "tcp", "-a", at.Addr().String(), "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var found struct {
+		Subsystems []struct {
+			SubNQN     string       `json:"subnqn"`
+			Paths      []pathReport `json:"paths"`
+			Namespaces []struct {
+				NSID int `json:"nsid"`
+			} `json:"namespaces"`
+		} `json:"subsystems"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &found); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range found.Subsystems {
+		for _, p := range s.Paths {
+			got = append(got, strings.Join([]string{s.SubNQN, p.Path, p.State, p.Access}, " "))
+		}
+		if len(s.Namespaces) != 1 {
+			t.Errorf("%s: namespaces %+v", s.SubNQN, s.Namespaces)
+		}
+	}
+	var want []string
+	for _, s := range []struct {
+		nqn string
+		at  netip.AddrPort
+	}{{testNQN, at}, {other, second}} {
+		for _, transport := range transports {
+			want = append(want, s.nqn+" "+atPort(transport, s.at.String())+" live optimized")
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+
+	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "rdma", "-a", at.Addr().String(), "--hold")
+	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
+	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
+	third := listenPair(t, two)
+	announce(t, two, third)
+	eventually(t, 30*time.Second, "the path that was added", said(other+": path "+atPort("tcp", third.String())+": live"))
+	const late = testNQN + "-late"
+	if _, err := one.AddSubsystem(target.SubsystemConfig{NQN: late, AllowAnyHost: true}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the subsystem that was added", said(late+": path "+atPort("rdma", at.String())+": live"))
+	hold.signal(syscall.SIGINT)
+	if code := hold.wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code %d: %s", code, hold.stderr.String())
+	}
+}
+
+// TestHostNQN: the name is the same each time and valid, and a new one is another.
+func TestHostNQN(t *testing.T) {
+	show := func(verb string) string {
+		r := nvmeinit(t, 10*time.Second, verb)
+		name := strings.TrimSpace(r.stdout)
+		if err := nvme.CheckNQN(name); r.code != 0 || err != nil {
+			t.Errorf("%s: exit code %d, %v: %s", verb, r.code, err, r.stderr)
+		}
+		return name
+	}
+	if a, b := show("show-hostnqn"), show("show-hostnqn"); a != b {
+		t.Errorf("%s and %s", a, b)
+	}
+	if a, b := show("gen-hostnqn"), show("gen-hostnqn"); a == b {
+		t.Error("two new names are the same")
+	}
+}
