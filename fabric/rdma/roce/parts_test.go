@@ -53,3 +53,47 @@ func TestTrainsOfManyQueuePairs(t *testing.T) {
 		}
 	})
 }
+
+// TestNobodyStarves: of more queue pairs than a batch has room for, each of which always has more
+// to send, all get on.
+func TestNobodyStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pairs, each = 12, 40
+		p := newPair(t, pairConfig{mtu: verbs.MTU4096, memory: 1 << 20})
+		qps := []verbs.QP{p.a.qp}
+		for range pairs - 1 {
+			p.a.qp, p.b.qp = p.a.newQP(p.cfg), p.b.newQP(p.cfg)
+			p.connect(p.a, p.b)
+			qps = append(qps, p.a.qp)
+		}
+		d := p.a.dev
+		d.mu.Lock()
+		d.takeTurn()
+		d.mu.Unlock()
+		for i, q := range qps {
+			for range each {
+				_, err := q.PostSend([]verbs.SendWR{{
+					WRID: uint64(i), Opcode: verbs.WRRDMAWrite, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey(), SGList: p.a.sge(0, 64<<10),
+				}})
+				check(t, err)
+			}
+		}
+		d.mu.Lock()
+		d.finishTurn(1)
+		d.mu.Unlock()
+		done := make([]int, pairs)
+		for range pairs * each / 2 {
+			wc := p.a.wait(1)[0]
+			if wc.Status != verbs.WCSuccess {
+				t.Fatalf("completion: %v", wc.Status)
+			}
+			done[wc.WRID]++
+		}
+		for i, n := range done {
+			if n < each/4 {
+				t.Errorf("queue pair %d has done %d of %d when half of all is done: %v", i, n, each, done)
+			}
+		}
+		p.a.wait(pairs * each / 2)
+	})
+}

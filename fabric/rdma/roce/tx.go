@@ -18,6 +18,10 @@ const (
 	qpQuota      = 128 // packets of one queue pair and direction in a batch
 	answerQuota  = 32  // the same of answers, to a peer that may ask for more than it can take
 
+	// bulkBytes is what the first part of a batch may have until no further queue pair adds to
+	// it: four trains of large packets. The responses behind them shall not wait for more.
+	bulkBytes = 240 << 10
+
 	// sealBytes is how much is summed before it is handed to the socket: while the peer takes
 	// that, the rest is summed.
 	sealBytes = 120 << 10
@@ -221,10 +225,13 @@ func (d *Device) build(now time.Duration) bool {
 	reached, cut := len(line), false
 	for part := range batchParts {
 		for i, q := range line[:reached] {
-			if cut = t.full(); cut {
-				if part == bulkPart {
-					reached = i
-				}
+			full := t.full()
+			if part == bulkPart && (full || t.bytes >= bulkBytes) {
+				reached, cut = i, full
+				break
+			}
+			if full {
+				cut = true
 				break
 			}
 			q.emit(t, part, now)
