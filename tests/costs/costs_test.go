@@ -4,6 +4,7 @@ import (
 	"math"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -11,6 +12,7 @@ import (
 // TestCopies counts the bytes that an I/O over RDMA has copied: by each kernel once, and in user
 // space once where they are received, and nowhere else.
 func TestCopies(t *testing.T) {
+	runtime.LockOSThread() // the programs end with it
 	p := &plan{bin: t.TempDir(), time: 300 * time.Millisecond, rounds: 1}
 	build := exec.Command("go", "build", "-o", p.bin+string(filepath.Separator), "../../cmd/nvmetgt", "../../cmd/nvmeinit")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,7 @@ var parts = map[string]func(*plan) error{
 var order = []string{"speed", "io", "growth", "size", "idle"}
 
 func main() {
+	runtime.LockOSThread() // which starts the programs: they end with it, however this one ends
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "costs:", err)
 		os.Exit(1)

@@ -50,11 +50,13 @@ func (p *plan) startBench(t *program, transport string, args ...string) (*progra
 		"-o", "json", "--time_based", "--runtime", "10m"}, args...)...)
 }
 
-// start starts a program and waits until it has figures to show.
+// start starts a program and waits until it has figures to show. It ends with the thread that
+// started it, at the latest.
 func (p *plan) start(addr, port, name string, args ...string) (*program, error) {
 	r := &program{addr: addr, port: port, ended: make(chan struct{})}
 	r.cmd = exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)
 	r.cmd.Stderr = &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := r.cmd.Start(); err != nil {
 		return nil, err
 	}
