@@ -118,6 +118,12 @@ func starter() {
 // is shown unless all was well with it. lines, if not nil, sees every line of its standard output.
 func start(t testing.TB, lines func(string), name string, args ...string) *program {
 	t.Helper()
+	return startOn(t, starting, lines, name, args...)
+}
+
+// startOn is start by the thread that works on what comes from on.
+func startOn(t testing.TB, on chan<- func(), lines func(string), name string, args ...string) *program {
+	t.Helper()
 	if err := buildPrograms(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,7 @@ func start(t testing.TB, lines func(string), name string, args ...string) *progr
 	}
 	p.began = time.Now()
 	started := make(chan error)
-	starting <- func() { started <- p.cmd.Start() }
+	on <- func() { started <- p.cmd.Start() }
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
@@ -241,6 +247,13 @@ func startServe(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
 			once.Do(func() { close(ready) })
 		}
 	}, "nvmetgt", append([]string{"serve"}, args...)...)
+	p.awaitReady(t, ready)
+	return &targetProgram{p, addr}
+}
+
+// awaitReady waits until the program, which serves, has said that it is ready.
+func (p *program) awaitReady(t testing.TB, ready <-chan struct{}) {
+	t.Helper()
 	select {
 	case <-ready:
 	case <-p.ended:
@@ -248,7 +261,6 @@ func startServe(t testing.TB, addr netip.Addr, args ...string) *targetProgram {
 	case <-time.After(20 * time.Second):
 		t.Fatalf("%s: not ready after 20 s", p)
 	}
-	return &targetProgram{p, addr}
 }
 
 // remote is the address of the target's NVMe service.

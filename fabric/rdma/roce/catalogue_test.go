@@ -5,8 +5,8 @@ package roce
 //
 // Packets lost, late and repeated
 //
-//   - each packet of each operation, at each place of a message, in both directions:
-//     TestMishapToEachPacket
+//   - each packet of each operation, at each place of a message, in both directions, with a peer of
+//     our kind and of another: TestMishapToEachPacket
 //   - all at once, at random: TestUnreliableNetwork, TestHistories
 //   - none, and nothing is sent twice: TestNoNeedlessRetry
 //   - goodput under loss: TestLossIsSurvivable
@@ -18,7 +18,8 @@ package roce
 //   - ghost ACKs and NAKs, of nothing outstanding: TestDroppedSilently, TestAcknowledgements
 //   - implied ones, by a later ACK or answer, and an implied NAK: TestAcknowledgements,
 //     TestPartialReadRetry
-//   - lost NAK: TestResponderSequence ("another NAK …"), TestAcknowledgements
+//   - lost NAK: TestLostNAK (at each place, also RNR and selective ones), TestResponderSequence
+//     ("another NAK …"), TestAcknowledgements; one that refuses a request: TestLostFatalNAK
 //   - selective ones, between two of our kind: TestSelectiveResponder, TestSelectiveRequester
 //
 // Receiver not ready
@@ -45,8 +46,16 @@ package roce
 //
 //   - each NAK: TestRemoteFaults, TestInvalidRequests, TestBadResponses
 //   - of the receive in use: TestReceiveFaults; of the requester's own: TestLocalFaults
+//   - of the device: TestSocketFails; of the completion queue: TestCompletionQueueOverrun
 //
 // Congestion: TestCongestion, TestCongestionNotification, TestTrafficClass.
 //
-// Messages of connection management lost, repeated, crossed and stale: TestLoss, TestDuplication,
-// TestDelay, TestCrossedDREQs, TestStaleREQ, TestStaleREP of package cm.
+// Messages of connection management (package cm)
+//
+//   - lost: TestLoss, TestLostREJ, TestLostMRA, TestDREQUnanswered, TestConnectTimeout,
+//     TestAcceptTimeout, TestCommEst (an RTU)
+//   - repeated and late: TestDuplication, TestDelay, TestDuplicateREQ, TestRepeatedREJ
+//   - crossed: TestCrossedREQs, TestCrossedDREQs, TestREJCrossesREP, TestDREQOvertakesRTU,
+//     TestPeerGivesUp
+//   - stale: TestStaleREQ, TestStaleREP, TestStaleMessages, TestUnknownREP, TestDREQChecks
+//   - any of it at random: TestMetamorphic

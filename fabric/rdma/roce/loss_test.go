@@ -24,38 +24,55 @@ var mishaps = []mishap{
 	{"late", simnet.Action{Delay: 3 * time.Millisecond}},
 }
 
+// unready is a SEND that comes before its receive is posted.
+var unready = operation{"SEND before its receive", func(p *pair, n int) {
+	fill(p.a.buf[:n], n)
+	clear(p.b.buf[half:])
+	p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, n)})
+	time.Sleep(5 * time.Millisecond)
+	p.b.recv(7, p.b.sge(half, n+16)...)
+	p.a.want(1, verbs.WCSuccess)
+	p.b.want(7, verbs.WCSuccess)
+	checkMoved(p.t, p.a.buf, p.b.buf[half:], n)
+}}
+
 // TestMishapToEachPacket loses, doubles or delays each packet of each operation in turn, in
-// both directions: the operation succeeds all the same, once.
+// both directions, between two of our kind and with a peer of another: the operation succeeds all
+// the same, once.
 func TestMishapToEachPacket(t *testing.T) {
-	for _, m := range mishaps {
-		for _, op := range operations {
-			for _, n := range []int{0, 257, 9*256 + 1} {
-				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
-					for victim := 0; ; victim++ {
-						hit := false
-						synctest.Test(t, func(t *testing.T) {
-							p := newPair(t, pairConfig{mtu: verbs.MTU256, psn: 0xfffff0})
-							p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
-							seen := 0
-							p.net.SetFilter(func(*simnet.Datagram) simnet.Action {
-								seen++
-								if seen-1 == victim {
-									hit = true
-									return m.action
-								}
-								return simnet.Action{}
-							})
-							op.run(p, n)
-							p.checkQuiet()
-						})
-						if !hit {
-							break
+	for _, foreign := range []bool{false, true} {
+		for _, m := range mishaps {
+			for _, op := range append(operations[:len(operations):len(operations)], unready) {
+				for _, n := range []int{0, 257, 9*256 + 1} {
+					t.Run(fmt.Sprintf("foreign=%v/%s/%s/%d", foreign, m.name, op.name, n), func(t *testing.T) {
+						for victim := 0; op.befalls(t, foreign, m.action, n, victim); victim++ {
 						}
-					}
-				})
+					})
+				}
 			}
 		}
 	}
+}
+
+// befalls runs the operation with n bytes, and has what is said happen to one packet of it, counted
+// from 0; false where there are not so many.
+func (op operation) befalls(t *testing.T, foreign bool, what simnet.Action, n, victim int) (hit bool) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{mtu: verbs.MTU256, psn: 0xfffff0, rnrRetry: 7, foreign: foreign})
+		p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
+		seen := 0
+		p.net.SetFilter(func(*simnet.Datagram) simnet.Action {
+			seen++
+			if seen-1 == victim {
+				hit = true
+				return what
+			}
+			return simnet.Action{}
+		})
+		op.run(p, n)
+		p.checkQuiet()
+	})
+	return hit
 }
 
 // checkQuiet checks that nothing is outstanding and no receive completion came twice.

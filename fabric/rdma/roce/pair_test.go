@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,11 +38,12 @@ type pairConfig struct {
 	access     verbs.Access
 	unsignaled bool
 	memory     int
-	class      uint8  // traffic class that the connection asks for
-	ours       bool   // a raw peer says that it is of our kind
-	options    uint32 // agreed on with a peer of our kind
-	foreign    bool   // neither side knows that the other is of its kind
-	seed       uint64 // of the network; 0 for that of the test
+	class      uint8                   // traffic class that the connection asks for
+	ours       bool                    // a raw peer says that it is of our kind
+	options    uint32                  // agreed on with a peer of our kind
+	foreign    bool                    // neither side knows that the other is of its kind
+	seed       uint64                  // of the network; 0 for that of the test
+	wrap       func(udp.Conn) udp.Conn // stands before the sockets; may be nil
 }
 
 func (c pairConfig) withDefaults() pairConfig {
@@ -133,8 +135,12 @@ func newPair(t testing.TB, c pairConfig) *pair {
 func (p *pair) newSide(addr netip.Addr) *side {
 	t, c := p.t, p.cfg
 	t.Helper()
-	conn, err := p.net.Listen(netip.AddrPortFrom(addr, 4791), c.endpoint)
+	endpoint, err := p.net.Listen(netip.AddrPortFrom(addr, 4791), c.endpoint)
 	check(t, err)
+	conn := udp.Conn(endpoint)
+	if c.wrap != nil {
+		conn = c.wrap(conn)
+	}
 	s := &side{t: t, wake: make(chan struct{}, 1)}
 	s.dev, err = Open(conn, c.device)
 	check(t, err)

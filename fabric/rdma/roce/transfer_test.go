@@ -2,6 +2,7 @@ package roce
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,32 @@ var operations = []operation{
 		}
 		checkMoved(p.t, p.b.buf[half:], p.a.buf, n)
 	}},
+	{"FETCH_ADD", func(p *pair, n int) {
+		runAtomic(p, verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, CompareAdd: uint64(n) + 1}, verbs.WCFetchAdd, 1000+uint64(n)+1)
+	}},
+	{"CMP_SWP", func(p *pair, n int) {
+		runAtomic(p, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, CompareAdd: 1000, Swap: uint64(n)}, verbs.WCCompSwap, uint64(n))
+	}},
+}
+
+// runAtomic does an atomic on a word of b's memory that holds 1000, and leaves the value.
+func runAtomic(p *pair, wr verbs.SendWR, op verbs.WCOpcode, leaves uint64) {
+	off := half + int(-p.b.mr.Addr()&7)
+	word := p.b.buf[off : off+8]
+	binary.NativeEndian.PutUint64(word, 1000)
+	clear(p.a.buf[:16])
+	wr.WRID, wr.SGList, wr.RemoteAddr, wr.RKey = 4, p.a.sge(0, 8), p.b.mr.Addr()+uint64(off), p.b.mr.RKey()
+	p.a.post(wr)
+	wc := p.a.want(4, verbs.WCSuccess)
+	if wc.Opcode != op || wc.ByteLen != 8 || p.a.buf[8] != 0 {
+		p.t.Fatalf("completion %+v", wc)
+	}
+	if found := binary.NativeEndian.Uint64(p.a.buf); found != 1000 {
+		p.t.Fatalf("found %d, want 1000", found)
+	}
+	if left := binary.NativeEndian.Uint64(word); left != leaves {
+		p.t.Fatalf("left %d, want %d", left, leaves)
+	}
 }
 
 func TestOperations(t *testing.T) {

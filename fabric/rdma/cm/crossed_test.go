@@ -1,0 +1,168 @@
+package cm
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// A REJ that is lost comes again as the answer to the repeated REQ.
+func TestLostREJ(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.handle = func(ev verbs.CMEvent) {
+			if ev.Type == verbs.CMConnectRequest {
+				_ = ev.ID.Reject([]byte{7})
+				_ = ev.ID.Destroy()
+			}
+		}
+		n.setFilter(first(AttrREJ))
+		h := host.connect(target.addr)
+		if ev := h.want(verbs.CMRejected); ev.Reason != verbs.RejectConsumer || ev.Param.PrivateData[0] != 7 {
+			t.Errorf("reason %d, % x", ev.Reason, ev.Param.PrivateData[:1])
+		}
+		if got := len(n.sent(target.addr, AttrREJ)); got != 2 {
+			t.Errorf("%d REJs, want 2", got)
+		}
+		h.wantNone()
+	})
+}
+
+// A REJ that comes twice is one event.
+func TestRepeatedREJ(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.handle = func(ev verbs.CMEvent) {
+			if ev.Type == verbs.CMConnectRequest {
+				_ = ev.ID.Reject(nil)
+				_ = ev.ID.Destroy()
+			}
+		}
+		n.setFilter(first(AttrREJ, 0, time.Nanosecond, time.Second))
+		h := host.connect(target.addr)
+		h.want(verbs.CMRejected)
+		time.Sleep(time.Minute)
+		h.wantNone()
+	})
+}
+
+// An MRA that is lost costs nothing: the next REQ has another one.
+func TestLostMRA(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.handle = nil
+		n.setFilter(first(AttrMRA))
+		h := host.connect(target.addr)
+		req := l.want(verbs.CMConnectRequest)
+		time.Sleep(10 * time.Second) // two repetitions of the REQ
+		if got := len(n.sent(target.addr, AttrMRA)); got < 2 {
+			t.Errorf("%d MRAs, want 2", got)
+		}
+		l.createQP(req.ID)
+		if err := req.ID.Accept(acceptParam); err != nil {
+			t.Fatal(err)
+		}
+		h.want(verbs.CMEstablished)
+		l.want(verbs.CMEstablished)
+	})
+}
+
+// Two nodes that connect to each other at once have two connections.
+func TestCrossedREQs(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		n.setFilter(func(wired) []time.Duration { return []time.Duration{time.Millisecond} })
+		k := host.listen(0)
+		a, b := host.connect(target.addr), target.connect(host.addr)
+		established(a, l)
+		established(b, k)
+		for _, ends := range [][2]*end{{a, l}, {l, a}, {b, k}, {k, b}} {
+			if got, want := ends[0].qp().Query().DestQPN, ends[1].qp().num; got != want {
+				t.Errorf("connected to QP %#x, want %#x", got, want)
+			}
+		}
+		ended(a, l)
+		ended(b, k)
+	})
+}
+
+// The active side gives up while the REP is on its way: the REJ ends the connection that the
+// passive side believes in, and the REP meets nobody.
+func TestREJCrossesREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*REP](p)
+		l.id = l.want(verbs.CMConnectRequest).ID
+		rej := &REJ{CommIDs: CommIDs{Local: 7}, Message: AnswersOther, Reason: verbs.RejectTimeout}
+		rej.setGUID(0x77)
+		p.send(target.addr, 99, rej)
+		if ev := l.want(verbs.CMRejected); ev.Reason != verbs.RejectTimeout {
+			t.Errorf("reason %d", ev.Reason)
+		}
+		// An RTU behind it is late: nothing comes of it.
+		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, rep.Local}})
+		time.Sleep(time.Minute)
+		l.wantNone()
+	})
+}
+
+// A DREQ that overtakes the RTU ends the connection; the RTU behind it is nothing.
+func TestDREQOvertakesRTU(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		n.setFilter(first(AttrRTU, 10*time.Millisecond))
+		h := host.connect(target.addr)
+		h.want(verbs.CMEstablished)
+		if err := h.id.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		l.id = l.want(verbs.CMConnectRequest).ID
+		l.want(verbs.CMDisconnected)
+		if err := l.id.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		h.want(verbs.CMDisconnected)
+		h.want(verbs.CMTimewaitExit)
+		l.want(verbs.CMTimewaitExit)
+		time.Sleep(time.Minute)
+		h.wantNone()
+		l.wantNone()
+	})
+}
+
+// Every message of a connection that ended long ago, sent once more: those that ask get the answer
+// that there is nothing, the others none, and nobody is told of anything.
+func TestStaleMessages(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*REP](p)
+		ids := CommIDs{7, rep.Local}
+		p.send(target.addr, 99, &RTU{CommIDs: ids})
+		l.id = l.want(verbs.CMConnectRequest).ID
+		l.want(verbs.CMEstablished)
+		p.send(target.addr, 100, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		l.want(verbs.CMDisconnected)
+		_ = l.id.Disconnect()
+		receive[*DREP](p)
+		l.want(verbs.CMTimewaitExit)
+		_ = l.id.Destroy()
+
+		for _, m := range []Message{
+			&MRA{CommIDs: ids, Message: AnswersREP}, &RTU{CommIDs: ids}, &DREP{CommIDs: ids},
+			&REJ{CommIDs: ids, Message: AnswersREP, Reason: verbs.RejectTimeout},
+		} {
+			p.send(target.addr, 99, m)
+			synctest.Wait()
+			p.nothing()
+		}
+		p.send(target.addr, 99, &REP{CommIDs: ids, LocalQPN: 8})
+		if _, rej := receive[*REJ](p); rej.Reason != rejectInvalidCommID || rej.Message != AnswersREP {
+			t.Errorf("a REP is answered by %+v", rej)
+		}
+		p.send(target.addr, 100, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		if tid, drep := receive[*DREP](p); tid != 100 || drep.CommIDs != (CommIDs{rep.Local, 7}) {
+			t.Errorf("a DREQ is answered by %d %+v", tid, drep.CommIDs)
+		}
+		l.wantNone()
+		target.wantEmpty()
+	})
+}
