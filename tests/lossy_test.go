@@ -143,7 +143,7 @@ func (l *lossyLink) bench(t *testing.T, p lossyPath, rw string, each time.Durati
 	var r result
 	for range 5 {
 		r = startOn(t, l.ends[0].do, nil, "nvmeinit", "bench", "-t", p.transport, "-a", l.ends[1].addr.String(), "-s", nvmePort, "-n", testNQN, "-k", "60",
-			"--rw", rw, "--bs", "128k", "--iodepth", "8", "--ramp_time", (each / 4).String(), "--runtime", each.String(), "--time_based", "-o", "json").result(t, each+3*time.Minute)
+			"--rw", rw, "--bs", "128k", "--iodepth", "8", "--ramp_time", (each/4).String(), "--runtime", each.String(), "--time_based", "-o", "json").result(t, each+3*time.Minute)
 		if r.code == 0 {
 			break
 		}
