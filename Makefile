@@ -69,6 +69,10 @@ soak: ## random work over random faults against a model, for TIME (make soak TIM
 churn: ## 100 hosts through CHANGES random live changes, path losses and restarts (360 is an hour with one every 10 s)
 	NVMEOF_CHURN=$(CHANGES) $(GO) test ./tests -run 'TestChurn$$' -count=1 -timeout 0 -v
 
+.PHONY: lossy
+lossy: build ## RDMA beside the kernel's TCP on a lossy link, in one run; the table into docs/recovery.md (root)
+	NVMEOF_LOSSY=4s NVMEOF_LOSSY_PAGE=$(CURDIR)/docs/recovery.md $(GO) test ./tests -run TestLossBesideTCP -count=1 -v -timeout 60m
+
 plots: ## draw the plots of docs/congestion.md anew, from the simulated network
 	NVMEOF_PLOTS=$(CURDIR)/docs $(GO) test ./fabric/rdma/roce -run 'TestCongestion$$' -count=1
 
