@@ -22,7 +22,8 @@
 // then the work leaves with the engine's next batch. One goroutine sends at a time; another
 // that has something to send leaves it to that one and goes on. The lock is not held during
 // the system call: on two processors one receives while the other sends. A batch is put
-// together under the lock, and its ICRCs are made after that.
+// together under the lock, WRITEs and answers of all queue pairs before other requests before
+// ACKs, so that trains are long. Its ICRCs are made after that, and it is sent, two trains at a time.
 //
 // A handler may post, modify and destroy. Where completions come of a call from outside (a
 // flush by Modify, a signaled WRLocalInv) the handler is called soon from another goroutine,
@@ -60,7 +61,8 @@
 // The IPv4 Identification, which the ICRC covers and a socket neither shows nor sets, is the
 // index of a datagram in its train: 0 for one that is sent alone (package udp). On arrival
 // another Identification is solved for, which leaves 16 bits of the ICRC's strength (package
-// wire). IPv6 has none of this.
+// wire). IPv6 has none of this. Queue pairs of two devices of our kind on one host may have been
+// made with OptionNoICRC: their packets have none, and all others still need one.
 //
 // # Ownership and concurrency
 //
