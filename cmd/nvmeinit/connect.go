@@ -26,7 +26,8 @@ func newConnect() *cobra.Command {
 agreed, the namespaces and the round-trip time, and disconnects.
 
 With --hold it stays connected, with keep-alive, and shows a live line of figures
-until it is interrupted or the target is lost.`,
+until it is interrupted or the target is lost. Signal HUP has it read the files of
+its secrets again, and authenticate itself anew.`,
 		Example: `  nvmeinit connect -t rdma -a 127.0.0.1
   nvmeinit connect -t tcp -a 127.0.0.1 -i 4 -Q 64 -k 10 --hold`,
 		Args: cli.NoArgs,
@@ -39,7 +40,7 @@ until it is interrupted or the target is lost.`,
 			if err := showConnection(c, f, s); err != nil || !hold {
 				return err
 			}
-			return holdConnection(c.Context(), c.ErrOrStderr(), s)
+			return holdConnection(c.Context(), c.ErrOrStderr(), s, &f.secrets)
 		},
 	}
 	c.Flags().SortFlags = false
@@ -137,8 +138,10 @@ func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// holdConnection stays until ctx ends or the controller is lost, and shows figures.
-func holdConnection(ctx context.Context, w io.Writer, s *session) error {
+// holdConnection stays until ctx ends or the controller is lost, and shows figures. Signal HUP has it
+// read the secrets again, and authenticate anew.
+func holdConnection(ctx context.Context, w io.Writer, s *session, secrets *secretFlags) error {
+	hangup := secrets.onHangup(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	live := isTerminal(w)
@@ -153,6 +156,9 @@ func holdConnection(ctx context.Context, w io.Writer, s *session) error {
 			return nil
 		case <-s.Done():
 			return s.Err()
+		case <-hangup:
+			secrets.reauthenticate(ctx, w, s)
+			continue
 		case <-tick.C:
 		}
 		if !live {

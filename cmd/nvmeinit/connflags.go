@@ -32,6 +32,7 @@ type connFlags struct {
 	timeout                    time.Duration
 	output                     string
 	paths                      pathFlags
+	secrets                    secretFlags
 
 	capture *softrnic.Capture // that is open already
 	name    string            // of this host, once it is known
@@ -52,6 +53,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	}
 	fl.StringVarP(&f.hostNQN, "hostnqn", "q", "", "`NQN` of this host (default nvme-cli's, or one made of the machine's identity)")
 	fl.StringVar(&f.hostID, "hostid", "", "`UUID` of this host (default likewise)")
+	f.secrets.add(fl)
 	if subsystem {
 		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "`number` of I/O queues (default one a processor)")
 		fl.IntVarP(&f.queueSize, "queue-size", "Q", 128, "`entries` of an I/O queue")
@@ -129,7 +131,8 @@ func (f *connFlags) config(fab *fabric) (host.Config, error) {
 	if f.kato == 0 {
 		c.KATO = -1
 	}
-	return c, nil
+	c.Authentication, err = f.secrets.authentication()
+	return c, err
 }
 
 // session is a connected controller and its fabric.

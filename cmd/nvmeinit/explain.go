@@ -39,6 +39,8 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 		return fmt.Sprintf("-w %s is not an address of this host; use one that `ip address` shows", f.hostTraddr)
 	case errors.Is(e, unix.EHOSTUNREACH), errors.Is(e, unix.ENETUNREACH):
 		return "there is no route to it; check -a and the network"
+	case errors.Is(e, host.ErrAuthentication):
+		return f.unauthenticated(e)
 	case errors.As(e, &status):
 		return f.refusal(e, status)
 	case e.Stage == "connection" && timedOut(e):
@@ -67,7 +69,7 @@ func (f *connFlags) refusal(e *host.ConnectError, status *nvme.StatusError) stri
 		return fmt.Sprintf("it has no subsystem %s; `nvmeinit discover -t %s -a %s -s %d` lists those that it has",
 			e.SubNQN, e.Transport, e.Peer.Addr(), e.Peer.Port())
 	case code == nvme.StatusConnectInvalidHost:
-		return fmt.Sprintf("subsystem %s doesn't admit host %s; allow it there (nvmetgt serve --allow-host), or come as another with -q",
+		return fmt.Sprintf("subsystem %s doesn't admit host %s; allow it there (nvmetgt serve --allow-host, and a secret in --dhchap-secrets if it has that), or come as another with -q",
 			e.SubNQN, f.name)
 	}
 	return strings.TrimPrefix(status.Error(), "nvme: ")

@@ -84,6 +84,7 @@ func fixedField(sub, ns int, why string) error {
 
 // staged is what a change has opened before anything else notices.
 type staged struct {
+	auth      *target.Authentication
 	exports   map[exportKey]*export
 	pools     map[string]*blockdev.Directory
 	listeners map[cli.Endpoint]*listener
@@ -92,7 +93,7 @@ type staged struct {
 // become opens everything new in next, and when all of that is there, lets go of what is not in
 // it any more. The lock is held, or nobody else is there yet.
 func (s *server) become(next *config.Config) error {
-	st := &staged{map[exportKey]*export{}, map[string]*blockdev.Directory{}, map[cli.Endpoint]*listener{}}
+	st := &staged{exports: map[exportKey]*export{}, pools: map[string]*blockdev.Directory{}, listeners: map[cli.Endpoint]*listener{}}
 	if err := s.stage(next, st); err != nil {
 		return errors.Join(err, st.drop())
 	}
@@ -102,7 +103,10 @@ func (s *server) become(next *config.Config) error {
 	return err
 }
 
-func (s *server) stage(next *config.Config, st *staged) error {
+func (s *server) stage(next *config.Config, st *staged) (err error) {
+	if st.auth, err = s.authentication(next); err != nil {
+		return err
+	}
 	for i := range next.Subsystems {
 		sub := &next.Subsystems[i]
 		if err := s.stagePool(sub, st); err != nil {
@@ -172,7 +176,7 @@ func (st *staged) drop() error {
 // commit changes what hosts see. What it meets with was checked by stage: an error here is of
 // closing what is gone.
 func (s *server) commit(next *config.Config, st *staged) error {
-	var errs []error
+	errs := []error{s.target.SetAuthentication(st.auth)}
 	for _, e := range s.cfg.Listen {
 		if !slices.Contains(next.Listen, e) {
 			errs = append(errs, s.listeners[e].close())

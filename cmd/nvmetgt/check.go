@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,15 @@ The file is YAML. This one says everything that there is; only subsystems are ne
   discovery:
     nqn: nqn.2026-11.org.example:discovery  # beside the well-known one
     referrals: [tcp://192.0.2.2:8009]   # other discovery services
+  authentication:                       # DH-HMAC-CHAP of hosts; default: none
+    secrets: /etc/nvmetgt/secrets       # lines of NQN SECRET [SECRET-OF-CONTROLLERS], mode 600
+    hosts:                              # and hosts with files of their own
+    - nqn: nqn.2026-11.org.example:host1
+      secret_file: host1.key            # see nvmetgt gen-dhchap-key
+      ctrl_secret_file: ctrl.key        # which controllers prove to have; default: they can't
+    hashes: [sha512, sha384, sha256]    # that may be used, the preferred first
+    dh_groups: [ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192, ffdhe2048, null]
+    optional: false                     # true: hosts without a secret may connect, too
   pcap: packets.pcapng                  # every packet, for Wireshark; default: none
   log: {level: info, json: false}
   drain_timeout: 5s                     # for commands under way when it stops; 0: none
@@ -90,11 +100,13 @@ The file is YAML. This one says everything that there is; only subsystems are ne
 }
 
 func newImport() *cobra.Command {
-	return &cobra.Command{
+	var secrets string
+	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Make a configuration file of one of Linux's nvmetcli",
 		Long: `import reads the JSON that Linux's nvmetcli saves, and writes the configuration file that
-says the same. What has no counterpart is left out, and told on standard error.`,
+says the same. What has no counterpart is left out, and told on standard error. Secrets
+of hosts go to a file of their own.`,
 		Example: `  nvmetcli save target.json
   nvmetgt import target.json > target.yaml`,
 		Args: oneFile,
@@ -103,18 +115,29 @@ says the same. What has no counterpart is left out, and told on standard error.`
 			if err != nil {
 				return cli.FileError("import", args[0], err)
 			}
-			cfg, notes, err := config.FromNVMeTCLI(args[0], b)
+			im, err := config.FromNVMeTCLI(args[0], b, secrets)
 			if errors.Is(err, config.ErrInvalid) {
 				return &cli.UsageError{Err: err}
 			} else if err != nil {
 				return err
 			}
-			for _, n := range notes {
+			for _, n := range im.Notes {
 				fmt.Fprintf(c.ErrOrStderr(), "nvmetgt: note: %s\n", n)
 			}
-			return writeYAML(c.OutOrStdout(), cfg)
+			if len(im.Secrets) > 0 {
+				var lines strings.Builder
+				for i := range im.Secrets {
+					fmt.Fprintln(&lines, &im.Secrets[i])
+				}
+				if err := cli.CreateSecret("--secrets", secrets, lines.String()); err != nil {
+					return err
+				}
+			}
+			return writeYAML(c.OutOrStdout(), im.Config)
 		},
 	}
+	c.Flags().StringVar(&secrets, "secrets", "", "`FILE` to make for the secrets of hosts (default they are left out)")
+	return c
 }
 
 func writeYAML(w io.Writer, cfg *config.Config) error {

@@ -30,6 +30,7 @@ type serveFlags struct {
 	nqn                               string
 	serial                            string
 	hosts                             []string
+	secrets                           string
 	state                             string
 	discoveryNQN                      string
 	referrals                         []string
@@ -66,6 +67,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
 	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
+
+	fl.StringVar(&f.secrets, "dhchap-secrets", "", "`FILE` with the NQNs and secrets of the hosts that may connect: each has to authenticate itself; see nvmetgt gen-dhchap-key")
 
 	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss")
 
@@ -120,6 +123,9 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		State:   f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
 		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,
 		Log: config.Log{Level: f.logLevel, JSON: f.logJSON},
+	}
+	if f.secrets != "" {
+		cfg.Authentication = &config.Authentication{Secrets: f.secrets}
 	}
 	*cfg.Network.BusyPoll = config.Duration(f.busyPoll)
 	cfg.DrainTimeout = new(config.Duration)

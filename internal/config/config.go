@@ -22,8 +22,10 @@ type Config struct {
 	Control    string         `yaml:"control,omitempty"` // path of the control socket; empty: none
 	State      string         `yaml:"state,omitempty"`   // directory for what outlives the program; empty: none
 	Discovery  Discovery      `yaml:"discovery,omitempty"`
-	Pcap       string         `yaml:"pcap,omitempty"` // file for every packet; empty: none
-	Log        Log            `yaml:"log,omitempty"`
+	// Authentication says which hosts have to authenticate themselves; nil: none.
+	Authentication *Authentication `yaml:"authentication,omitempty"`
+	Pcap           string          `yaml:"pcap,omitempty"` // file for every packet; empty: none
+	Log            Log             `yaml:"log,omitempty"`
 	// DrainTimeout bounds how long commands under way may take when the program stops; nil:
 	// DefaultDrainTimeout.
 	DrainTimeout *Duration `yaml:"drain_timeout,omitempty"`
@@ -142,6 +144,7 @@ func (s *Subsystem) Namespace(nsid uint32) *Namespace {
 func (c *Config) Clone() *Config {
 	d := *c
 	d.Listen = slices.Clone(c.Listen)
+	d.Authentication = c.Authentication.clone()
 	d.Discovery.Referrals = slices.Clone(c.Discovery.Referrals)
 	d.ANA = slices.Clone(c.ANA)
 	d.Subsystems = slices.Clone(c.Subsystems)

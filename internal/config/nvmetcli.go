@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
 // The JSON that nvmetcli saves: the directories of Linux nvmet's configfs.
@@ -18,6 +20,14 @@ type (
 	nvmetcli struct {
 		Ports      []nvmetPort      `json:"ports"`
 		Subsystems []nvmetSubsystem `json:"subsystems"`
+		Hosts      []nvmetHost      `json:"hosts"`
+	}
+	nvmetHost struct {
+		NQN     string `json:"nqn"`
+		Key     string `json:"dhchap_key"`
+		CtrlKey string `json:"dhchap_ctrl_key"`
+		Hash    string `json:"dhchap_hash"`
+		DHGroup string `json:"dhchap_dhgroup"`
 	}
 	nvmetPort struct {
 		Addr struct {
@@ -69,17 +79,28 @@ func (n *looseID) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// FromNVMeTCLI reads what Linux's nvmetcli saved. What has no counterpart here is left out and
-// told in notes, a line each. The Config is valid.
-func FromNVMeTCLI(name string, b []byte) (c *Config, notes []string, err error) {
+// Import is what FromNVMeTCLI makes.
+type Import struct {
+	Config *Config
+	Notes  []string // what has no counterpart here, and is left out: a line each
+	// Secrets are those of hosts, for a file that Config.Authentication.Secrets names.
+	Secrets []cli.HostSecrets
+}
+
+// FromNVMeTCLI reads what Linux's nvmetcli saved. The Config is valid. secrets is the name of the
+// file that the secrets of hosts will be in; empty: they are left out.
+func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 	var in nvmetcli
 	if err := json.Unmarshal(b, &in); err != nil {
-		return nil, nil, jsonError(name, b, err)
+		return nil, jsonError(name, b, err)
 	}
 	if len(in.Subsystems) == 0 {
-		return nil, nil, &FieldError{File: name, Field: "subsystems", Err: errors.New("there are none: is this a file that nvmetcli saved?")}
+		return nil, &FieldError{File: name, Field: "subsystems", Err: errors.New("there are none: is this a file that nvmetcli saved?")}
 	}
 	im := importer{c: &Config{}}
+	if err := im.hosts(in.Hosts, secrets); err != nil {
+		return nil, &FieldError{File: name, Err: err}
+	}
 	for i := range in.Ports {
 		im.port(&in.Ports[i], len(in.Subsystems))
 	}
@@ -91,9 +112,9 @@ func FromNVMeTCLI(name string, b []byte) (c *Config, notes []string, err error) 
 		if errors.As(err, &fe) {
 			fe.File = name
 		}
-		return nil, nil, err
+		return nil, err
 	}
-	return im.c, im.notes, nil
+	return &Import{im.c, im.notes, im.secrets}, nil
 }
 
 // jsonError gives a JSON error its line.
@@ -112,12 +133,48 @@ func jsonError(name string, b []byte, err error) error {
 }
 
 type importer struct {
-	c     *Config
-	notes []string
+	c       *Config
+	notes   []string
+	secrets []cli.HostSecrets
 }
 
 func (im *importer) note(format string, a ...any) {
 	im.notes = append(im.notes, fmt.Sprintf(format, a...))
+}
+
+// hosts takes over the secrets of hosts, and what they may be used with.
+func (im *importer) hosts(hosts []nvmetHost, file string) error {
+	a := &Authentication{Secrets: file, Optional: true} // there, a host without a secret just connects
+	for _, h := range hosts {
+		switch {
+		case h.Key == "" && h.CtrlKey == "":
+			continue
+		case h.Key == "" || file == "":
+			im.note("host %s: its secrets are left out; import with --secrets FILE writes those that authenticate it to a file", h.NQN)
+			continue
+		}
+		s := cli.HostSecrets{NQN: h.NQN}
+		var err error
+		if s.Host, err = dhchap.ParseSecret(h.Key); err == nil && h.CtrlKey != "" {
+			s.Controller, err = dhchap.ParseSecret(h.CtrlKey)
+		}
+		if err != nil {
+			return fmt.Errorf("host %s: %w", h.NQN, err)
+		}
+		im.secrets = append(im.secrets, s)
+		var hash nvme.AuthHash
+		if hash.UnmarshalText([]byte(h.Hash)) == nil && !slices.Contains(a.Hashes, hash) {
+			a.Hashes = append(a.Hashes, hash)
+		}
+		var group nvme.DHGroup
+		if group.UnmarshalText([]byte(h.DHGroup)) == nil && !slices.Contains(a.DHGroups, group) {
+			a.DHGroups = append(a.DHGroups, group)
+		}
+	}
+	if len(im.secrets) > 0 {
+		im.c.Authentication = a
+	}
+	return nil
 }
 
 func (im *importer) port(p *nvmetPort, subsystems int) {

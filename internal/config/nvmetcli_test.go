@@ -13,11 +13,11 @@ func TestFromNVMeTCLI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, notes, err := FromNVMeTCLI("nvmetcli.json", b)
+	im, err := FromNVMeTCLI("nvmetcli.json", b, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Marshal()
+	out, err := im.Config.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +49,47 @@ ana:
 	if string(out) != want {
 		t.Errorf("it became\n%s, want\n%s", out, want)
 	}
-	all := strings.Join(notes, "\n")
+	all := strings.Join(im.Notes, "\n")
 	for _, s := range []string{"1 referrals", "serves every subsystem", `transport "loop"`, "namespace 5 is not enabled"} {
 		if !strings.Contains(all, s) {
 			t.Errorf("the notes don't say %q:\n%s", s, all)
 		}
+	}
+}
+
+// TestFromNVMeTCLISecrets: secrets go to a file of their own, or nowhere.
+func TestFromNVMeTCLISecrets(t *testing.T) {
+	const in = `{
+  "hosts": [
+    {"nqn": "nqn.2026-11.org.example:a", "dhchap_dhgroup": "ffdhe2048", "dhchap_hash": "hmac(sha384)",
+     "dhchap_key": "DHHC-1:01:Klyt2lDFBqajDAj6PuPkC5GkAPvTN6hKSspehqtPL5Ihp/yN:",
+     "dhchap_ctrl_key": "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"},
+    {"nqn": "nqn.2026-11.org.example:b"}
+  ],
+  "subsystems": [{"nqn": "nqn.2026-11.org.example:s", "attr": {"allow_any_host": "1"}}]
+}`
+	im, err := FromNVMeTCLI("f", []byte(in), "secrets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(im.Secrets) != 1 || !strings.HasPrefix(im.Secrets[0].String(), "nqn.2026-11.org.example:a DHHC-1:01:Klyt2l") || im.Secrets[0].Controller == nil {
+		t.Errorf("%d hosts with secrets", len(im.Secrets))
+	}
+	out, err := im.Config.Marshal()
+	want := `authentication:
+  secrets: secrets
+  hashes:
+    - sha384
+  dh_groups:
+    - ffdhe2048
+  optional: true
+`
+	if err != nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "Klyt2l") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if im, err = FromNVMeTCLI("f", []byte(in), ""); err != nil || im.Config.Authentication != nil || len(im.Secrets) != 0 ||
+		!strings.Contains(strings.Join(im.Notes, "\n"), "example:a: its secrets are left out") {
+		t.Errorf("%v, notes %q", err, im.Notes)
 	}
 }
 
@@ -64,8 +100,9 @@ func TestFromNVMeTCLIMistakes(t *testing.T) {
 		{"{}", "f: subsystems: there are none"},
 		{"{\n\"subsystems\": [{\"nqn\": 5}]}", "f:2: subsystems"},
 		{`{"subsystems": [{"nqn": "example"}]}`, "f: subsystems[0].nqn: "},
+		{`{"hosts": [{"nqn": "nqn.2026-11.org.example:h", "dhchap_key": "DHHC-1:09:x"}], "subsystems": [{"nqn": "nqn.2026-11.org.example:s"}]}`, "f: host nqn.2026-11.org.example:h: not a DH-HMAC-CHAP secret"},
 	} {
-		_, _, err := FromNVMeTCLI("f", []byte(x.text))
+		_, err := FromNVMeTCLI("f", []byte(x.text), "secrets")
 		if err == nil || !errors.Is(err, ErrInvalid) || !strings.HasPrefix(err.Error(), x.want) {
 			t.Errorf("%q: %v, want %s…", x.text, err, x.want)
 		}
@@ -79,11 +116,11 @@ func FuzzFromNVMeTCLI(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c, _, err := FromNVMeTCLI("f", b)
+		im, err := FromNVMeTCLI("f", b, "secrets")
 		if err != nil {
 			return
 		}
-		out, err := c.Marshal()
+		out, err := im.Config.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}

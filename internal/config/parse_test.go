@@ -31,6 +31,11 @@ func TestParseEverything(t *testing.T) {
 		Listen:  []cli.Endpoint{endpoint("rdma://192.0.2.1:4420"), endpoint("tcp://[2001:db8::1]:4420")},
 		Metrics: "127.0.0.1:9090", Control: "/run/nvmetgt/control", Pcap: "packets.pcapng",
 		State: "state", Discovery: Discovery{NQN: "nqn.2026-11.org.example:discovery", Referrals: []cli.Endpoint{endpoint("tcp://192.0.2.2:8009")}},
+		Authentication: &Authentication{
+			Secrets: "secrets", Optional: true,
+			Hosts:  []HostSecret{{NQN: "nqn.2026-11.org.example:host1", SecretFile: "host1.key", CtrlSecretFile: "ctrl.key"}},
+			Hashes: []nvme.AuthHash{nvme.AuthSHA384, nvme.AuthSHA256}, DHGroups: []nvme.DHGroup{nvme.DHFFDHE3072, nvme.DHNull},
+		},
 		Log:          Log{Level: "debug", JSON: true},
 		Network:      Network{InCapsule: new(cli.Size), QueueDepth: 256, PlainUDP: true, NoLocalICRC: true, BusyPoll: ptr(Duration(20 * time.Microsecond))},
 		DrainTimeout: ptr(Duration(20 * time.Second)),

@@ -39,7 +39,7 @@ const (
 
 // Validate reports the first value that can't be, as a *FieldError without file and line.
 func (c *Config) Validate() error {
-	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkDrain, c.checkSubsystems, c.checkANA} {
+	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkAuthentication, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkDrain, c.checkSubsystems, c.checkANA} {
 		if err := check(); err != nil {
 			return err
 		}

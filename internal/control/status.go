@@ -52,6 +52,16 @@ type Controller struct {
 	Since     time.Time `json:"since"`
 	KeepAlive float64   `json:"keep_alive_s"` // 0: none
 	Queues    []Queue   `json:"queues"`
+	// Authentication is how the host was authenticated last; absent where it was not.
+	Authentication *Authentication `json:"authentication,omitempty"`
+}
+
+// Authentication is one by DH-HMAC-CHAP.
+type Authentication struct {
+	Hash          string    `json:"hash"`
+	DHGroup       string    `json:"dh_group"`
+	Bidirectional bool      `json:"bidirectional"` // the controller proved itself, too
+	Since         time.Time `json:"since"`
 }
 
 // Queue is one of a controller, the admin queue first.
@@ -102,6 +112,9 @@ func subsystemOf(s *target.SubsystemStats) Subsystem {
 		ctrl := Controller{
 			CNTLID: c.CNTLID, HostNQN: c.HostNQN, Transport: c.Transport.String(), Remote: c.Remote.String(),
 			Since: c.Since, KeepAlive: c.KeepAlive.Seconds(),
+		}
+		if a := c.Auth; a != nil {
+			ctrl.Authentication = &Authentication{Hash: a.Hash.String(), DHGroup: a.DHGroup.String(), Bidirectional: a.Bidirectional, Since: a.Since}
 		}
 		for j := range c.Queues {
 			q := &c.Queues[j]

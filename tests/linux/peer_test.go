@@ -55,6 +55,9 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 		t.Run("target/"+transport, func(t *testing.T) { testTarget(t, p, transport) })
 		t.Run("target-ipv6/"+transport, func(t *testing.T) { testTarget6(t, p, transport) })
 		t.Run("refusals/"+transport, func(t *testing.T) { testRefusals(t, p, transport) })
+		if mtu == mtus[0] { // which has no part in it
+			t.Run("auth/"+transport, func(t *testing.T) { testAuth(t, p, transport, transport == "tcp") })
+		}
 	}
 	t.Run("faults", func(t *testing.T) { testFaults(t, p) })
 	t.Run("filesystem", func(t *testing.T) { testFileSystem(t, p, fs) })

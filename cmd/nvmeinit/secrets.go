@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// secretFlags name the files with the secrets of DH-HMAC-CHAP: arguments are seen by everybody.
+type secretFlags struct{ secret, ctrlSecret string }
+
+const (
+	secretFlag     = "dhchap-secret-file"
+	ctrlSecretFlag = "dhchap-ctrl-secret-file"
+)
+
+func (f *secretFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.secret, secretFlag, "", "`FILE` with the secret of this host, for targets that demand authentication")
+	fl.StringVar(&f.ctrlSecret, ctrlSecretFlag, "", "`FILE` with the secret that the target has to prove that it has")
+}
+
+// authentication reads the files; nil where none is named.
+func (f *secretFlags) authentication() (*host.Authentication, error) {
+	if f.secret == "" && f.ctrlSecret == "" {
+		return nil, nil //nolint:nilnil // no authentication is what the host takes nil for
+	}
+	if f.secret == "" {
+		return nil, cli.Usage("--%s: only a host that authenticates itself can have the target do so: give --%s too", ctrlSecretFlag, secretFlag)
+	}
+	a := &host.Authentication{}
+	var err error
+	if a.Secret, err = cli.ReadSecret("--"+secretFlag, f.secret); err != nil {
+		return nil, err
+	}
+	if f.ctrlSecret != "" {
+		if a.ControllerSecret, err = cli.ReadSecret("--"+ctrlSecretFlag, f.ctrlSecret); err != nil {
+			return nil, err
+		}
+	}
+	if a.Secret.Equal(a.ControllerSecret) {
+		return nil, cli.Usage("--%s and --%s hold the same secret: the target could pass as this host; make one for each", secretFlag, ctrlSecretFlag)
+	}
+	return a, nil
+}
+
+// onHangup delivers the signal HUP while ctx lasts, where there are secrets to read again; else
+// never.
+func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
+	if f.secret == "" {
+		return nil
+	}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGHUP)
+	context.AfterFunc(ctx, func() { signal.Stop(c) })
+	return c
+}
+
+// reauthenticate reads the files again and authenticates this host anew. Where it can't read them
+// the connection stays as it is; a failure of the other kind ends it.
+func (f *secretFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) {
+	a, err := f.authentication()
+	if err == nil {
+		err = s.Authenticate(ctx, a)
+	}
+	if err != nil {
+		fmt.Fprintln(w, "not authenticated anew:", err)
+		return
+	}
+	fmt.Fprintln(w, "authenticated anew")
+}
+
+// unauthenticated says why authentication failed, and what to do.
+func (f *connFlags) unauthenticated(e *host.ConnectError) string {
+	at := e.SubNQN
+	switch {
+	case f.secrets.secret == "":
+		return fmt.Sprintf("subsystem %s demands authentication: give the secret that it knows of host %s in a file, with --%s", at, f.name, secretFlag)
+	case errors.Is(e, nvme.AuthFailed):
+		return fmt.Sprintf("%s; check that subsystem %s knows the secrets of these files, and for host %s",
+			strings.TrimPrefix(e.Err.Error(), "nvme: "), at, f.name)
+	}
+	return strings.TrimPrefix(e.Err.Error(), "nvme: ")
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
+)
+
+// HostSecrets are the secrets of one host, as a line of a file of secrets has them.
+type HostSecrets struct {
+	NQN        string
+	Host       *dhchap.Secret
+	Controller *dhchap.Secret // nil: none
+}
+
+// String is the line. It shows the secrets.
+func (h *HostSecrets) String() string {
+	line := h.NQN + " " + h.Host.Text()
+	if h.Controller != nil {
+		line += " " + h.Controller.Text()
+	}
+	return line
+}
+
+// maxSecrets bounds a file of secrets, in bytes.
+const maxSecrets = 4 << 20
+
+// exposed are the rights that others must not have to a file of secrets: anything for everybody,
+// and writing for its group.
+const exposed = 0o027
+
+// errExposed is the cause where others could read or change a secret.
+var errExposed = errors.New("others may read or change it")
+
+// ReadSecret reads a file that holds one secret. what is the flag or field that names it. Errors
+// show nothing of the secret.
+func ReadSecret(what, path string) (*dhchap.Secret, error) {
+	lines, err := secretLines(what, path)
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) != 1 || len(lines[0].words) != 1 {
+		return nil, Say(dhchap.ErrSecret, "%s %s: want one line, with one secret; `nvmetgt gen-dhchap-key` makes such a file", what, path)
+	}
+	s, err := dhchap.ParseSecret(lines[0].words[0])
+	if err != nil {
+		return nil, Say(err, "%s %s:%d: %v", what, path, lines[0].number, err)
+	}
+	return s, nil
+}
+
+// ReadSecrets reads a file that holds the secrets of many hosts: on each line the NQN of a host,
+// its secret and, where controllers have to prove themselves to it, their secret for this host.
+func ReadSecrets(what, path string) ([]HostSecrets, error) {
+	lines, err := secretLines(what, path)
+	if err != nil {
+		return nil, err
+	}
+	var all []HostSecrets
+	seen := map[string]bool{}
+	for _, l := range lines {
+		at := fmt.Sprintf("%s %s:%d", what, path, l.number)
+		if len(l.words) < 2 || len(l.words) > 3 {
+			return nil, Say(dhchap.ErrSecret, "%s: want the NQN of a host, its secret and, if there is one, that of the controllers", at)
+		}
+		h := HostSecrets{NQN: l.words[0]}
+		if err := nvme.CheckNQN(h.NQN); err != nil {
+			return nil, Say(err, "%s: the first word is not the NQN of a host", at)
+		}
+		if seen[h.NQN] {
+			return nil, Say(dhchap.ErrSecret, "%s: host %s is there twice", at, h.NQN)
+		}
+		seen[h.NQN] = true
+		for i, to := range []**dhchap.Secret{&h.Host, &h.Controller}[:len(l.words)-1] {
+			if *to, err = dhchap.ParseSecret(l.words[i+1]); err != nil {
+				return nil, Say(err, "%s: host %s: %v", at, h.NQN, err)
+			}
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+type secretLine struct {
+	number int
+	words  []string
+}
+
+// secretLines are the lines of a file of secrets, without comments, which begin with #. A file that
+// others may read is refused, as ssh refuses keys.
+func secretLines(what, path string) ([]secretLine, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, FileError(what, path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, FileError(what, path, err)
+	}
+	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&exposed != 0 {
+		return nil, Say(errExposed, "%s %s: others may read or change it (mode %04o), so it keeps no secret; chmod 600 %s",
+			what, path, mode.Perm(), path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxSecrets+1))
+	if err != nil {
+		return nil, FileError(what, path, err)
+	}
+	if len(b) > maxSecrets {
+		return nil, Say(dhchap.ErrSecret, "%s %s: it has more than %d bytes", what, path, maxSecrets)
+	}
+	var all []secretLine
+	number := 0
+	for line := range bytes.Lines(b) {
+		number++
+		if words := strings.Fields(string(line)); len(words) > 0 && words[0][0] != '#' {
+			all = append(all, secretLine{number, words})
+		}
+	}
+	return all, nil
+}
+
+// CreateSecret makes a file that only its owner may read, and that wasn't there before.
+func CreateSecret(what, path, content string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return FileError(what, path, err)
+	}
+	_, err = f.WriteString(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return FileError(what, path, err)
+	}
+	return nil
+}

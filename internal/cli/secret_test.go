@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
+)
+
+const (
+	secretA = "DHHC-1:01:Klyt2lDFBqajDAj6PuPkC5GkAPvTN6hKSspehqtPL5Ihp/yN:"
+	secretB = "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
+	hostA   = "nqn.2026-11.org.example:a"
+	hostB   = "nqn.2026-11.org.example:b"
+)
+
+func TestReadSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	if err := CreateSecret("--output", path, secretA+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateSecret("--output", path, secretB); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("over another: %v", err)
+	}
+	s, err := ReadSecret("--dhchap-secret-file", path)
+	if err != nil || s.Text() != secretA {
+		t.Errorf("%v", err)
+	}
+	for mode, ok := range map[fs.FileMode]bool{0o600: true, 0o400: true, 0o640: true, 0o644: false, 0o660: false, 0o604: false, 0o602: false} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadSecret("--dhchap-secret-file", path); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
+			t.Errorf("mode %04o: %v", mode, err)
+		}
+	}
+	for content, want := range map[string]string{
+		"": "want one line", secretA + "\n" + secretB: "want one line", hostA + " " + secretA: "want one line",
+		"# mine\n\n" + secretA[:40]: ":3: not a DH-HMAC-CHAP secret",
+	} {
+		path := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadSecret("secret_file", path)
+		if !errors.Is(err, dhchap.ErrSecret) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secretA[10:20]) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if _, err := ReadSecret("secret_file", path+".not"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+func TestReadSecrets(t *testing.T) {
+	read := func(content string) ([]HostSecrets, error) {
+		path := filepath.Join(t.TempDir(), "secrets")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return ReadSecrets("--dhchap-secrets", path)
+	}
+	all, err := read("# hosts\n" + hostA + " " + secretA + "\n\n\t" + hostB + "  " + secretB + " " + secretA + "\n")
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d, %v", len(all), err)
+	}
+	if got := all[0].String() + "\n" + all[1].String(); got != hostA+" "+secretA+"\n"+hostB+" "+secretB+" "+secretA {
+		t.Error(got)
+	}
+	if all, err := read("# none\n"); len(all) != 0 || err != nil {
+		t.Errorf("%d, %v", len(all), err)
+	}
+	for content, want := range map[string]string{
+		secretA: ":1: want the NQN", hostA + " " + secretA + " " + secretB + " x": ":1: want the NQN",
+		"host " + secretA:        "not the NQN",
+		"\n" + hostA + " secret": ":2: host " + hostA + ": not a DH-HMAC-CHAP secret",
+		hostA + " " + secretA + "\n" + hostA + " " + secretB: ":2: host " + hostA + " is there twice",
+	} {
+		_, err := read(content)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secretA[10:20]) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+)
+
+// genKey makes a secret, and a file that holds it.
+func genKey(t testing.TB, path string, args ...string) string {
+	t.Helper()
+	r := start(t, nil, "nvmetgt", append([]string{"gen-dhchap-key", "--output", path}, args...)...).result(t, cliTimeout)
+	if r.code != 0 {
+		t.Fatalf("gen-dhchap-key: %s", r.stderr)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// secrets are files with what a target and its host know.
+type secrets struct {
+	dir                 string
+	file                string // of the target
+	host, ctrl, wrong   string // of the host: a secret each
+	hostText, ctrlTexts string
+}
+
+func makeSecrets(t testing.TB) *secrets {
+	t.Helper()
+	dir := t.TempDir()
+	s := &secrets{dir: dir, file: filepath.Join(dir, "secrets"), host: filepath.Join(dir, "host"), ctrl: filepath.Join(dir, "ctrl"), wrong: filepath.Join(dir, "wrong")}
+	s.hostText, s.ctrlTexts = genKey(t, s.host), genKey(t, s.ctrl, "--hmac", "3")
+	genKey(t, s.wrong, "--hmac", "0", "--key-length", "48")
+	s.know(t, s.hostText)
+	return s
+}
+
+// know has the target's file hold another secret of the host.
+func (s *secrets) know(t testing.TB, host string) {
+	t.Helper()
+	if err := os.WriteFile(s.file, []byte("# one host\n"+oneHost+" "+host+" "+s.ctrlTexts+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hide fails the test if a text has one of the secrets in it.
+func (s *secrets) hide(t testing.TB, what, text string) {
+	t.Helper()
+	for _, x := range []string{s.hostText, s.ctrlTexts} {
+		if strings.Contains(text, x[10:30]) {
+			t.Errorf("a secret shows in %s:\n%s", what, text)
+		}
+	}
+}
+
+// TestAuthenticationPrograms: both programs with good secrets and bad ones, over both transports;
+// what goes wrong says what to do, and no secret shows anywhere.
+func TestAuthenticationPrograms(t *testing.T) {
+	s := makeSecrets(t)
+	tgt := startTarget(t, "--volume", "mem:16MiB", "--dhchap-secrets", s.file, "--log-level", "debug")
+	as := func(host string, files ...string) []string {
+		args := []string{"-n", testNQN, "-q", host, "-i", "2"}
+		for i, f := range files {
+			args = append(args, []string{"--dhchap-secret-file", "--dhchap-ctrl-secret-file"}[i], f)
+		}
+		return args
+	}
+	for _, transport := range transports {
+		for _, files := range [][]string{{s.host}, {s.host, s.ctrl}} {
+			tgt.must(t, cliTimeout, transport, "connect", as(oneHost, files...)...)
+			tgt.must(t, cliTimeout, transport, "bench", append(as(oneHost, files...), "--rw", "randrw", "--verify", "crc32c", "--size", "4MiB", "--runtime", "500ms", "--iodepth", "8")...)
+		}
+		for _, x := range []struct {
+			name string
+			args []string
+			want string
+		}{
+			{"none", as(oneHost), "demands authentication: give the secret that it knows of host " + oneHost},
+			{"wrong", as(oneHost, s.wrong), "the controller says: authentication failed; check that subsystem"},
+			{"wrong controller", as(oneHost, s.host, s.wrong), "the controller doesn't know its secret: authentication failed"},
+			{"unknown host", as(twoHost, s.host), "doesn't admit host " + twoHost},
+			{"controller alone", append(as(oneHost), "--dhchap-ctrl-secret-file", s.ctrl), "give --dhchap-secret-file too"},
+			{"the same", as(oneHost, s.host, s.host), "hold the same secret"},
+			{"no file", as(oneHost, s.host+".not"), "no such file"},
+		} {
+			r := tgt.run(t, cliTimeout, transport, "connect", x.args...)
+			if r.code == 0 || !strings.Contains(r.stderr, x.want) {
+				t.Errorf("%s, %s: exit code %d, no %q in: %s", transport, x.name, r.code, x.want, r.stderr)
+			}
+			s.hide(t, "nvmeinit's errors", r.stderr)
+		}
+	}
+	hold := tgt.startInit(t, "tcp", "connect", append(as(oneHost, s.host), "--hold")...)
+	waitText(t, &hold.stderr, "holding the connection")
+	for _, p := range []*program{tgt.program, hold} {
+		for _, f := range []string{"cmdline", "environ"} {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.pid(), f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.hide(t, f, string(b))
+		}
+	}
+	hold.signal(syscall.SIGINT)
+	hold.wait(t, cliTimeout)
+	for _, want := range []string{`msg="host authenticated"`, "dhgroup=ffdhe3072 bidirectional=true", `msg="authentication failed"`, "has no secret here"} {
+		if !strings.Contains(tgt.stderr.String(), want) {
+			t.Errorf("no %s in the log", want)
+		}
+	}
+	s.hide(t, "nvmetgt's log", tgt.stderr.String())
+	tgt.stop(t)
+
+	if err := os.Chmod(s.file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--dhchap-secrets", s.file).result(t, cliTimeout)
+	if r.code == 0 || !strings.Contains(r.stderr, "--dhchap-secrets "+s.file+": others may read or change it (mode 0644)") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+}
+
+// waitText waits until a program has written something.
+func waitText(t testing.TB, o *output, text string) {
+	t.Helper()
+	for end := time.Now().Add(cliTimeout); !strings.Contains(o.String(), text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no %q in:\n%s", text, o.String())
+		}
+	}
+}
+
+// TestAuthenticationLive: the operator gives a running target new secrets. Who is connected stays,
+// authenticates anew when told to, and connects with the new secret only.
+func TestAuthenticationLive(t *testing.T) {
+	s := makeSecrets(t)
+	addr := freeAddr(t)
+	c := &configured{file: filepath.Join(s.dir, "target.yaml"), socket: filepath.Join(s.dir, "control")}
+	text := fmt.Sprintf(`listen: [rdma://%s:4420, tcp://%s:4420]
+control: %s
+subsystems:
+- nqn: %s
+  namespaces: [{volume: "mem:16MiB"}]
+`, addr, addr, c.socket, diskNQN)
+	writeText(t, c.file, text)
+	c.targetProgram = startServe(t, addr, "--config", c.file)
+	who := []string{"-n", diskNQN, "-q", oneHost, "-i", "2"}
+	secret := append(who, "--dhchap-secret-file", s.host)
+	free := c.startInit(t, "tcp", "connect", append(who, "--hold")...)
+	waitText(t, &free.stderr, "holding the connection")
+
+	writeText(t, c.file, text+fmt.Sprintf(`authentication:
+  secrets: %s
+  hashes: [sha384]
+  dh_groups: [ffdhe2048]
+`, s.file))
+	c.change(t, "reload")
+	var held []*program
+	for _, transport := range transports {
+		if r := c.run(t, cliTimeout, transport, "connect", who...); r.code == 0 {
+			t.Errorf("%s: without a secret it connects", transport)
+		}
+		p := c.startInit(t, transport, "connect", append(secret, "--hold")...)
+		waitText(t, &p.stderr, "holding the connection")
+		held = append(held, p)
+	}
+
+	next := filepath.Join(s.dir, "next")
+	nextText := genKey(t, next)
+	s.know(t, nextText)
+	c.change(t, "reload")
+	if r := c.run(t, cliTimeout, "tcp", "connect", secret...); r.code == 0 {
+		t.Error("the old secret still works")
+	}
+	if err := os.WriteFile(s.host, []byte(nextText+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.must(t, cliTimeout, "rdma", "connect", secret...)
+	for _, p := range held {
+		p.signal(syscall.SIGHUP)
+		waitText(t, &p.stderr, "authenticated anew")
+		if strings.Contains(p.stderr.String(), "not authenticated") {
+			t.Error(p.stderr.String())
+		}
+	}
+	var st control.Status
+	if err := json.Unmarshal([]byte(c.change(t, "show", "-o", "json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	authenticated := 0
+	for _, ctrl := range st.Subsystems[0].Controllers {
+		if a := ctrl.Authentication; a != nil && a.Hash == "sha384" && a.DHGroup == "ffdhe2048" && !a.Bidirectional {
+			authenticated++
+		}
+	}
+	if n := len(st.Subsystems[0].Controllers); n != 3 || authenticated != 2 {
+		t.Errorf("%d controllers, %d of them authenticated; want 3 and 2", n, authenticated)
+	}
+	// A change that can't be made changes nothing.
+	if err := os.Remove(s.file); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "authentication.secrets "+s.file+": no such file") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	c.must(t, cliTimeout, "tcp", "connect", secret...)
+	for _, p := range append(held, free) {
+		p.signal(syscall.SIGINT)
+		if p.wait(t, cliTimeout); strings.Contains(p.stderr.String(), "lost") {
+			t.Error(p.stderr.String())
+		}
+	}
+	c.stop(t)
+}
