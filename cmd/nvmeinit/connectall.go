@@ -106,10 +106,7 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 		case <-changed:
 		}
 		failures, err := e.connect(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err = errors.Join(e.flags.explainAll(err), failures); err != nil {
+		if err = errors.Join(e.flags.explainAll(err), failures); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(e.flags.stderr, err)
 		}
 	}
@@ -172,8 +169,8 @@ func (e *everything) subsystem(ctx context.Context, nqn string, paths []host.Con
 		}
 		if s.Err() == nil {
 			var errs []error
-			for _, cfg := range paths {
-				errs = append(errs, s.AddPath(cfg))
+			for i := range paths {
+				errs = append(errs, s.AddPath(paths[i]))
 			}
 			return errors.Join(errs...)
 		}

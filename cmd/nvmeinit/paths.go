@@ -295,9 +295,9 @@ func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 
 // tellPath tells the user that a path was lost or is back.
 func (f *connFlags) tellPath(p *multipath.PathStatus) {
-	clear := ""
+	wipe := "" // the live line
 	if isTerminal(f.stderr) {
-		clear = "\r\033[K"
+		wipe = "\r\033[K"
 	}
-	fmt.Fprintf(f.stderr, "%s%s\n", clear, pathText(p))
+	fmt.Fprintf(f.stderr, "%s%s\n", wipe, pathText(p))
 }

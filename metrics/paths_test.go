@@ -1,0 +1,51 @@
+package metrics
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+)
+
+// TestPathFigures: what a path does is shown under its name, beside its controller.
+func TestPathFigures(t *testing.T) {
+	p := newPair(t)
+	tr, err := tcp.NewTransport(tcp.HostConfig{})
+	p.must(err)
+	t.Cleanup(func() { tr.Close() })
+	cfg := host.Config{Transport: tr, Remote: p.tcpAddr, SubNQN: testNQN, HostNQN: hostNQN, HostID: [16]byte{1}, Queues: 1}
+	s, err := multipath.Connect(t.Context(), multipath.Config{Paths: []host.Config{cfg}})
+	p.must(err)
+	t.Cleanup(func() { s.Close() })
+	p.set.AddSubsystem(s)
+	ns, err := s.Namespace(t.Context(), 1)
+	p.must(err)
+	for range 3 {
+		_, err := ns.ReadAt(t.Context(), make([]byte, 4096), 0)
+		p.must(err)
+	}
+	fs := families(t, p.set)
+	sub, path := "subsystem="+testNQN, "path=tcp://"+p.tcpAddr.String()
+	for name, want := range map[string]float64{"host_path_up": 1, "host_path_ana_state": 1, "host_path_requests_in_flight": 0} {
+		if got := value(t, fs, name, sub, path).GetGauge().GetValue(); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	for name, want := range map[string]float64{"host_path_requests_total": 3, "host_path_connects_total": 1, "host_path_losses_total": 0} {
+		if got := value(t, fs, name, sub, path).GetCounter().GetValue(); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if got := value(t, fs, "host_requests_waiting", sub).GetGauge().GetValue(); got != 0 {
+		t.Errorf("%v requests wait", got)
+	}
+	if got := value(t, fs, "host_controller_up", sub, "transport=tcp").GetGauge().GetValue(); got != 1 {
+		t.Errorf("its controller is %v", got)
+	}
+	if problems, err := testutil.GatherAndLint(gatherer(t, p.set)); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}

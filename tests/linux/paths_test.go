@@ -1,0 +1,87 @@
+package linux
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+// TestPaths: nvmeinit reads and writes by two ports of the kernel's target, one for each
+// transport, of which one goes and comes back and then changes its ANA state, and loses nothing.
+func TestPaths(t *testing.T) {
+	for _, version := range lab.Kernels {
+		t.Run(version, func(t *testing.T) {
+			if images[version] == nil {
+				t.Skipf("this Debian has no kernel %s", version)
+			}
+			const mtu = 9000
+			if err := lab.Network(t.Context(), mtu); err != nil {
+				t.Fatal(err)
+			}
+			m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			p := &peer{m}
+			p.must(t, "modprobe -a rdma_rxe ib_uverbs nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0 && rdma link add rxe0 type rxe netdev eth0 && dmesg -C")
+			t.Run("target", func(t *testing.T) { testPaths(t, p) })
+			for _, line := range p.Complaints() {
+				t.Errorf("the kernel says: %s", line)
+			}
+		})
+	}
+}
+
+// tcpPort is the port of the second path.
+const tcpPort = "4421"
+
+func testPaths(t *testing.T, p *peer) {
+	p.export(t, "rdma")
+	p.must(t, fmt.Sprintf(`set -e; cd /sys/kernel/config/nvmet
+		mkdir ports/3; echo tcp > ports/3/addr_trtype; echo ipv4 > ports/3/addr_adrfam
+		echo %s > ports/3/addr_traddr; echo %s > ports/3/addr_trsvcid
+		ln -s $PWD/subsystems/%s ports/3/subsystems/`, p.Addr, tcpPort, testNQN))
+	type result struct {
+		out, stderr string
+		code        int
+	}
+	done := make(chan result, 1)
+	go func() {
+		out, stderr, code := nvmeinit(t, "bench", "-t", "rdma", "-a", p.Addr.String(), "-n", testNQN, "--path", "tcp://"+p.Addr.String()+":"+tcpPort,
+			"--rw", "randrw", "--bs", "4k", "--iodepth", "8", "--size", "8m", "--verify", "crc32c", "--time_based", "--runtime", "25s",
+			"--reconnect-delay", "1", "-o", "json")
+		done <- result{out, stderr, code}
+	}()
+	pause := func() { time.Sleep(4 * time.Second) } // of the operator
+	pause()
+	p.must(t, "rm /sys/kernel/config/nvmet/ports/1/subsystems/"+testNQN)
+	pause()
+	p.must(t, "cd /sys/kernel/config/nvmet && ln -s $PWD/subsystems/"+testNQN+" ports/1/subsystems/")
+	pause()
+	p.must(t, "echo inaccessible > /sys/kernel/config/nvmet/ports/3/ana_groups/1/ana_state")
+	pause()
+	p.must(t, "echo optimized > /sys/kernel/config/nvmet/ports/3/ana_groups/1/ana_state")
+	r := <-done
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var report struct {
+		Paths []struct {
+			Path, State, Access        string
+			Requests, Losses, Connects int
+		} `json:"nvmeinit_paths"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || len(report.Paths) != 2 {
+		t.Fatalf("%v: %s", err, r.out)
+	}
+	for i, want := range []int{1, 0} { // losses
+		if got := report.Paths[i]; got.State != "live" || got.Access != "optimized" || got.Losses != want || got.Connects != want+1 || got.Requests == 0 {
+			t.Errorf("%+v, want %d losses\n%s", got, want, r.stderr)
+		}
+	}
+	t.Logf("%+v\n%s", report.Paths, r.stderr)
+}
