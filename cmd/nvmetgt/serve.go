@@ -28,7 +28,8 @@ until it is interrupted. A volume is one of these:
              them, and a power failure may leave one torn
 
 It listens on loopback unless --listen says otherwise, and every host that reaches it
-may connect unless --allow-host says otherwise: there is no authentication and no
+may connect unless --allow-host says otherwise, which goes by the name that a host
+gives itself, or --dhchap-secrets, which has hosts prove who they are. There is no
 encryption, so keep it on networks that you trust. RDMA needs UDP port 4791 of the
 address, which only one program can have.
 
