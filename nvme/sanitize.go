@@ -1,6 +1,6 @@
 package nvme
 
-// Places of fields of Sanitize in the command, by which errors name them.
+// SanitizeOffSANACT is the place of the action in Sanitize, by which errors name it.
 const SanitizeOffSANACT = 40
 
 // SanitizeAction is SANACT of Sanitize.

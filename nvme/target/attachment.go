@@ -54,12 +54,11 @@ func (c *Controller) all() []*Namespace {
 	return attached
 }
 
-// detach changes whether a namespace is attached, and says whether it was otherwise. Called with
-// Target.mu held.
-func (c *Controller) detach(nsid uint32, off bool) bool {
+// detach changes whether a namespace is attached. Called with Target.mu held.
+func (c *Controller) detach(nsid uint32, off bool) {
 	old := c.detached.Load()
 	if (old != nil && old.has(nsid)) == off {
-		return false
+		return
 	}
 	next := new(nsSet)
 	if old != nil {
@@ -70,7 +69,6 @@ func (c *Controller) detach(nsid uint32, off bool) bool {
 		next = nil
 	}
 	c.detached.Store(next)
-	return true
 }
 
 // giveNamespaces attaches to a new controller what its host had. Called with Target.mu held.

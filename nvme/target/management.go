@@ -146,7 +146,7 @@ func (s *Subsystem) discard(name string) {
 		return
 	}
 	m.pending = slices.DeleteFunc(slices.Clone(m.pending), func(p string) bool { return p == name })
-	s.saveNamespaces(m.created, m.hosts) // where that fails the next run finds nothing to remove
+	_ = s.saveNamespaces(m.created, m.hosts) // where that fails the next run finds nothing to remove
 }
 
 // deleteNamespaces deletes one namespace or all.

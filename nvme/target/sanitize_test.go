@@ -137,7 +137,7 @@ func TestSanitizeFailure(t *testing.T) {
 	fail(nvme.SanitizeAUSE)
 	s.close()
 	closeTarget(t, tg)
-	tg, s = start()
+	_, s = start()
 	s.io.fails(read, data, nvme.StatusSanitizeFailed)
 	s.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
 	s.io.must(read, data)
