@@ -86,3 +86,27 @@ func TestReadSecrets(t *testing.T) {
 		}
 	}
 }
+
+func FuzzReadSecrets(f *testing.F) {
+	f.Add(hostA + " " + secretA + "\n# a comment\n" + hostB + " " + secretB + " " + secretA)
+	path := filepath.Join(f.TempDir(), "secrets")
+	f.Fuzz(func(t *testing.T, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, err := ReadSecrets("secrets", path)
+		if err != nil {
+			return
+		}
+		var again strings.Builder
+		for i := range all {
+			again.WriteString(all[i].String() + "\n")
+		}
+		if err := os.WriteFile(path, []byte(again.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if same, err := ReadSecrets("secrets", path); err != nil || len(same) != len(all) {
+			t.Fatalf("%d hosts became %d, %v", len(all), len(same), err)
+		}
+	})
+}

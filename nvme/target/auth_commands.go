@@ -163,10 +163,21 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 		work()
 		<-q.t.computing
 		q.seen.Store(q.t.now())
-		r.authStepped(a, before)
+		if q.state.Load() != queueDown {
+			r.authStepped(a, before)
+		}
 		a.busy.Store(false)
 		then()
 	}()
+}
+
+// lastSeen is when the last command of q arrived. A host that waits while its authentication is
+// computed, or has to wait for that, isn't silent.
+func (q *Queue) lastSeen() int64 {
+	if a := q.auth.Load(); a != nil && a.busy.Load() {
+		return q.t.now()
+	}
+	return q.seen.Load()
 }
 
 // computingPlaces is how many authentications of all hosts are computed at once: one less than

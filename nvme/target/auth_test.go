@@ -601,6 +601,35 @@ func TestAuthenticationTimeout(t *testing.T) {
 	})
 }
 
+// TestAuthenticationQueues: a host that waits for its turn, since many authenticate themselves, runs
+// out of no time.
+func TestAuthenticationQueues(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		s := HostSecrets{Host: testSecret(t)}
+		if err := tg.SetAuthentication(&Authentication{Hosts: map[string]HostSecrets{testHost: s}, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := connectUnknown(t, tg, 1000)
+		for range cap(tg.computing) {
+			tg.computing <- struct{}{} // others compute
+		}
+		done := make(chan error)
+		go func() { done <- newAuthHost(c, s).run() }()
+		for range 9 { // the host of the test gives up after 10 s
+			time.Sleep(time.Second)
+		}
+		if c.isClosed() {
+			t.Fatalf("it ended with %v", c.reason)
+		}
+		for range cap(tg.computing) {
+			<-tg.computing
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestAuthenticationConnectionLost: at any point.
 func TestAuthenticationConnectionLost(t *testing.T) {
 	for _, change := range transportModes {

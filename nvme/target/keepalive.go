@@ -51,9 +51,9 @@ func (c *Controller) keepAliveTimer() {
 		c.mu.Unlock()
 		return
 	}
-	seen := c.admin.seen.Load()
+	seen := c.admin.lastSeen()
 	for _, q := range c.queues {
-		seen = max(seen, q.seen.Load())
+		seen = max(seen, q.lastSeen())
 	}
 	now := time.Duration(c.t.now())
 	silent := now - time.Duration(seen)
