@@ -22,7 +22,7 @@ type secretFlags struct{ secret, ctrlSecret string }
 
 const (
 	secretFlag     = "dhchap-secret-file"
-	ctrlSecretFlag = "dhchap-ctrl-secret-file"
+	ctrlSecretFlag = "dhchap-ctrl-secret-file" //nolint:gosec // the name of a flag
 )
 
 func (f *secretFlags) add(fl *pflag.FlagSet) {

@@ -13,14 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
-func newCheck() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE",
-		Short: "Check a configuration file",
-		Long: `check reads a configuration file as "serve --config FILE" does, and says what is wrong
-with it, with the line. It opens no volume and listens nowhere.
-
-The file is YAML. This one says everything that there is; only subsystems are needed:
+// everything is a configuration file that says all there is.
+const everything = `The file is YAML. This one says everything that there is; only subsystems are needed:
 
   listen: [rdma://192.0.2.1:4420, tcp://192.0.2.1:4420]  # default: both on 127.0.0.1
   metrics: 127.0.0.1:9090               # figures for Prometheus; default: none
@@ -81,7 +75,16 @@ The file is YAML. This one says everything that there is; only subsystems are ne
       ana_group: 2                      # default: 1
   ana:                                  # states of ANA groups; default: optimized
   - {group: 2, state: non-optimized}    # or inaccessible, persistent-loss, change
-  - {group: 2, state: optimized, listen: "tcp://192.0.2.1:4420"}`,
+  - {group: 2, state: optimized, listen: "tcp://192.0.2.1:4420"}`
+
+func newCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a configuration file",
+		Long: `check reads a configuration file as "serve --config FILE" does, and says what is wrong
+with it, with the line. It opens no volume and listens nowhere.
+
+` + everything,
 		Example: `  nvmetgt check /etc/nvmetgt.yaml && nvmetgt serve --config /etc/nvmetgt.yaml`,
 		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {

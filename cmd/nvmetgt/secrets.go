@@ -46,7 +46,10 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 		}
 		a.Hosts[h.NQN] = x
 	}
-	return a, a.Validate()
+	if err := a.Validate(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 func newGenKey() *cobra.Command {

@@ -122,7 +122,7 @@ func TestSecretHides(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Write(j)
-	for _, form := range []string{"Klyt2lDF", hex.EncodeToString(s.key[:4]), fmt.Sprint(s.key[:4])[1:8]} {
+	for _, form := range []string{"Klyt2lDF", hex.EncodeToString(s.key[:4]), fmt.Sprintf("%d %d", s.key[0], s.key[1])} {
 		if strings.Contains(out.String(), form) {
 			t.Errorf("%s shows in\n%s", form, &out)
 		}

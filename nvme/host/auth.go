@@ -28,9 +28,9 @@ type Authentication struct {
 func (a *Authentication) Validate() error {
 	switch {
 	case a.Secret == nil:
-		return errors.New("Secret must be set")
+		return errors.New("it needs a Secret")
 	case a.Secret.Equal(a.ControllerSecret):
-		return errors.New("Secret and ControllerSecret are the same: the controller could pass as this host")
+		return errors.New("the secrets of host and controller are the same: the controller could pass as this host")
 	case slices.ContainsFunc(a.Hashes, func(h nvme.AuthHash) bool { return h.Size() == 0 }):
 		return fmt.Errorf("a hash function of %v isn't known", a.Hashes)
 	case slices.ContainsFunc(a.DHGroups, func(g nvme.DHGroup) bool { return !g.Known() }):

@@ -41,7 +41,6 @@ type authState struct {
 	tx      dhchap.Transaction
 	x       *dhchap.Exchange
 	c1      []byte
-	r2      []byte
 	next    []byte // for Authentication Receive
 	offered nvme.AuthNegotiate
 }
