@@ -141,9 +141,11 @@ func TestIdentifyLists(t *testing.T) {
 			t.Errorf("CNS %#x from %d: %v, want %v, %v", tc.cns, tc.from, got, tc.want, err)
 		}
 	}
-	q.must(identify(nvme.CNSAllocatedNSIDs, 1, 0), page)
-	if l, err := nvme.ParseNSIDList(page); err != nil || !slices.Equal(l, nvme.NSIDList{2}) {
-		t.Errorf("allocated after 1: %v, %v", l, err)
+	for _, cns := range []nvme.CNS{nvme.CNSActiveNSIDs, nvme.CNSAllocatedNSIDs, nvme.CNSCommandSetActiveNSIDs, nvme.CNSCommandSetAllocated} {
+		q.must(identify(cns, 1, 0), page)
+		if l, err := nvme.ParseNSIDList(page); err != nil || !slices.Equal(l, nvme.NSIDList{2}) {
+			t.Errorf("CNS %#x after 1: %v, %v", cns, l, err)
+		}
 	}
 	q.must(identify(nvme.CNSAllocatedNamespace, 2, 0), page)
 	var ns nvme.IdentifyNamespace

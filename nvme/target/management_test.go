@@ -429,3 +429,38 @@ func TestManagementCrash(t *testing.T) {
 		t.Errorf("%d moments", len(r.moments))
 	}
 }
+
+// TestFeatureEffects: the log of features names those that there are, no other, and whom they
+// concern; that of management commands names none.
+func TestFeatureEffects(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	page := make([]byte, nvme.PageSize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogMIEffects, Length: nvme.PageSize}), page)
+	if !bytes.Equal(page, make([]byte, nvme.PageSize)) {
+		t.Error("there are management commands")
+	}
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogFeatureEffects, Length: 1024}), page[:1024])
+	var log nvme.FeatureEffectsLog
+	if err := log.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	for fid, e := range log {
+		get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FID(fid), nvme.SELSupported, 0, 0) })
+		cqe := s.admin.do(get, nil)
+		scope := nvme.FeatureScopeController
+		if cqe.DW0()&nvme.FeatureNamespace != 0 {
+			scope = nvme.FeatureScopeNamespace
+		}
+		switch want := nvme.FeatureEffectSupported | scope; {
+		case cqe.Status().OK() && e != want:
+			t.Errorf("feature %#x: %#x, want %#x", fid, e, want)
+		case !cqe.Status().OK() && e != 0:
+			t.Errorf("feature %#x, which there isn't: %#x", fid, e)
+		}
+	}
+	if log[nvme.FeatWriteProtect]&nvme.FeatureScopeNamespace == 0 {
+		t.Error("write protection is not of a namespace")
+	}
+}
