@@ -17,7 +17,10 @@ CHANGES  ?= 360
 # How often `make kill` kills.
 KILLS    ?= 200
 
-.PHONY: churn costs bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+# How often `make power-cuts` cuts the power.
+CUTS     ?= 50
+
+.PHONY: churn costs power-cuts bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -37,6 +40,9 @@ test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (r
 
 interop: ## test-linux, with figures of lossy networks (30 minutes), and the results into docs/interop.md
 	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux PAGE='-page docs/interop.md'
+
+power-cuts: ## cut the power of a machine with nvmetgt CUTS times under a host that writes, and a database (root; 25 minutes)
+	NVMEOF_LINUX=1 NVMEOF_POWER_CUTS=$(CUTS) $(GO) test ./tests/linux -run TestStore -count=1 -timeout 0 -v
 
 linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
 	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420

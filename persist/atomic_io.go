@@ -115,11 +115,10 @@ func (v *atomicVolume) proceed(r *blockdev.Request, done int64, served bool) {
 			return
 		}
 		mem := b.bytes(v.shift)
-		err := v.m.fill(r, mem, done)
+		err := v.fill(r, mem, done)
 		if err != nil {
 			v.give(b)
 		} else {
-			v.persist(mem)
 			err = v.publish(uint64((r.Offset+done)>>v.shift), b)
 		}
 		if err != nil {
@@ -130,6 +129,15 @@ func (v *atomicVolume) proceed(r *blockdev.Request, done int64, served bool) {
 		served = true // it has its turn until it must wait again
 	}
 	v.written(r, nil)
+}
+
+// fill puts a request's data, from byte skip on, into memory of the mapping, and makes it durable
+// where that is done at once.
+func (v *atomicVolume) fill(r *blockdev.Request, mem []byte, skip int64) error {
+	if v.kind == onLines {
+		return v.m.store(r, mem, skip, v.lines)
+	}
+	return v.m.fill(r, mem, skip)
 }
 
 // persist makes stores to the mapping durable, where that is done at once.

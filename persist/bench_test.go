@@ -68,7 +68,7 @@ func openKind(b *testing.B, kind string, size int64) (blockdev.Volume, error) {
 func benchmarkView(b *testing.B, v blockdev.Memory, places, n int64) {
 	segs := make([]blockdev.Segment, 0, blockdev.MaxSegments)
 	b.ReportAllocs()
-	defer cpu(b)()
+	defer processorTime(b)()
 	for b.Loop() {
 		s, t, err := v.View(segs, rand.Int64N(places)*n, n)
 		if err != nil {
@@ -88,7 +88,7 @@ func benchmarkLoan(b *testing.B, v blockdev.Lender, places, n int64) {
 		}
 	}}
 	b.ReportAllocs()
-	defer cpu(b)()
+	defer processorTime(b)()
 	for b.Loop() {
 		_, t, err := v.Lend(segs, n)
 		if err != nil {
@@ -99,9 +99,9 @@ func benchmarkLoan(b *testing.B, v blockdev.Lender, places, n int64) {
 	}
 }
 
-// cpu reports the processor time of this thread, which a busy machine doesn't change as it
+// processorTime reports the processor time of this thread, which a busy machine doesn't change as it
 // changes the wall clock's.
-func cpu(b *testing.B) func() {
+func processorTime(b *testing.B) func() {
 	runtime.LockOSThread()
 	var from unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &from)

@@ -32,6 +32,25 @@ func (m *mapping) fill(r *blockdev.Request, b []byte, skip int64) (err error) {
 	return nil
 }
 
+// store is fill, and has the data durable when it returns.
+func (m *mapping) store(r *blockdev.Request, b []byte, skip int64, lines *lineFlusher) (err error) {
+	defer m.caught(&err, debug.SetPanicOnFault(true))
+	for _, from := range r.Bufs {
+		if skip >= int64(len(from)) {
+			skip -= int64(len(from))
+			continue
+		}
+		n := min(len(b), len(from)-int(skip))
+		lines.store(b[:n], from[skip:][:n])
+		if b = b[n:]; len(b) == 0 {
+			break
+		}
+		skip = 0
+	}
+	lines.fence()
+	return nil
+}
+
 // give puts b, which lies in the mapping, into the buffers of r from byte skip on.
 func (m *mapping) give(r *blockdev.Request, b []byte, skip int64) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))

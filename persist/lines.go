@@ -10,17 +10,50 @@ type lineFlusher struct {
 	// follow, on the same processor, before the data is durable.
 	flush func(p unsafe.Pointer, n uintptr)
 	fence func()
+	// stream copies n bytes past the caches to dst, both multiples of line. After the fence they
+	// are durable, without a flush. It is nil where the processor has no such stores.
+	stream func(dst, src unsafe.Pointer, n uintptr)
 }
+
+// streamFrom is the length from which a copy goes past the caches; docs/pmem.md has what that
+// gains.
+const streamFrom = 4096
 
 // persist makes the bytes of b durable.
 func (f *lineFlusher) persist(b []byte) {
 	if len(b) == 0 {
 		return
 	}
+	f.writeBack(b)
+	f.fence()
+}
+
+// writeBack flushes the lines of b.
+func (f *lineFlusher) writeBack(b []byte) {
+	if len(b) == 0 {
+		return
+	}
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	before, n := f.span(uintptr(p), uintptr(len(b)))
 	f.flush(unsafe.Add(p, -int(before)), n)
-	f.fence()
+}
+
+// store copies src to dst, which is as long. A fence must follow before it is durable.
+func (f *lineFlusher) store(dst, src []byte) {
+	if f.stream == nil || len(dst) < streamFrom {
+		copy(dst, src)
+		f.writeBack(dst)
+		return
+	}
+	p := unsafe.Pointer(unsafe.SliceData(dst))
+	head := int(-uintptr(p) & (f.line - 1))
+	whole := (len(dst) - head) &^ int(f.line-1)
+	f.stream(unsafe.Add(p, head), unsafe.Pointer(&src[head]), uintptr(whole))
+	tail := head + whole
+	copy(dst[:head], src)
+	copy(dst[tail:], src[tail:])
+	f.writeBack(dst[:head])
+	f.writeBack(dst[tail:])
 }
 
 // span tells how far before addr its line begins, and how many lines n bytes from addr touch.

@@ -14,11 +14,15 @@ func clflushopt(p unsafe.Pointer, n, line uintptr)
 //go:noescape
 func clflush(p unsafe.Pointer, n, line uintptr)
 
+//go:noescape
+func streamSSE2(dst, src unsafe.Pointer, n uintptr)
+
 func sfence()
 
 // Bits of CPUID: leaf 1 EDX, leaf 7 EBX (Intel SDM volume 2A, CPUID).
 const (
 	bitCLFSH      = 1 << 19
+	lineSSE2      = 64 // bytes that streamSSE2 copies at a time
 	bitCLFLUSHOPT = 1 << 23
 	bitCLWB       = 1 << 24
 )
@@ -50,6 +54,9 @@ func choose(ebx1, edx1, ebx7 uint32) *lineFlusher {
 		f.name, f.flush = "CLFLUSHOPT", func(p unsafe.Pointer, n uintptr) { clflushopt(p, n, line) }
 	default:
 		f.name, f.flush = "CLFLUSH", func(p unsafe.Pointer, n uintptr) { clflush(p, n, line) }
+	}
+	if line == lineSSE2 {
+		f.stream = streamSSE2
 	}
 	return f
 }

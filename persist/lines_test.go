@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -79,6 +80,15 @@ func (l *flushed) flusher() *lineFlusher {
 				l.lines[(uintptr(p)-l.base)/64+i]++
 			}
 		},
+		stream: func(dst, src unsafe.Pointer, n uintptr) {
+			copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+			if (uintptr(dst)-l.base)%64 != 0 || n%64 != 0 {
+				l.lines[^uintptr(0)]++
+			}
+			for i := range n / 64 {
+				l.lines[(uintptr(dst)-l.base)/64+i]++
+			}
+		},
 		fence: func() {
 			for k := range l.lines {
 				l.durable[k] = true
@@ -106,6 +116,32 @@ func (l *flushed) expect(t *testing.T, what string, off, n int64) {
 	clear(l.durable)
 }
 
+// TestStore copies by all ways that this processor has, from and to anywhere.
+func TestStore(t *testing.T) {
+	f := flusher()
+	if f == nil {
+		t.Skip("the processor has no instruction to write a line back")
+	}
+	mem, src := mapped(t, 64<<10), make([]byte, 64<<10)
+	for i := range src {
+		src[i] = byte(i * 11)
+	}
+	for range 2000 {
+		from, to, n := rand.IntN(4096), rand.IntN(4096), rand.IntN(16<<10)
+		clear(mem)
+		f.store(mem[to:to+n], src[from:from+n])
+		f.fence()
+		if !bytes.Equal(mem[to:to+n], src[from:from+n]) {
+			t.Fatalf("%d bytes from %d to %d", n, from, to)
+		}
+		if bytes.ContainsFunc(mem[:to], notZero) || bytes.ContainsFunc(mem[to+n:to+n+64], notZero) {
+			t.Fatalf("%d bytes from %d to %d: something beside them changed", n, from, to)
+		}
+	}
+}
+
+func notZero(r rune) bool { return r != 0 }
+
 func BenchmarkPersist(b *testing.B) {
 	f := flusher()
 	if f == nil {
@@ -114,12 +150,17 @@ func BenchmarkPersist(b *testing.B) {
 	mem := mapped(b, 64<<20)
 	clear(mem)
 	src := make([]byte, 128<<10)
-	for _, n := range []int{4096, 128 << 10} {
-		for _, with := range []string{"copy", "copy and " + f.name} {
+	for _, n := range []int{512, 4096, 16 << 10, 128 << 10} {
+		for _, with := range []string{"copy", "copy and " + f.name, "store"} {
 			b.Run(fmt.Sprintf("%s/%dk", with, n>>10), func(b *testing.B) {
 				b.SetBytes(int64(n))
 				for range b.N {
 					dst := mem[rand.IntN(len(mem)/n)*n:][:n]
+					if with == "store" {
+						f.store(dst, src[:n])
+						f.fence()
+						continue
+					}
 					copy(dst, src)
 					if with != "copy" {
 						f.persist(dst)

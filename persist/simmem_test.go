@@ -81,6 +81,17 @@ func (s *simMemory) flusher() *lineFlusher {
 			s.flush(lineRange{s.offset(p), int64(n) * simLine})
 			s.point()
 		},
+		stream: func(dst, src unsafe.Pointer, n uintptr) {
+			for at := uintptr(0); at < n; at += simLine { // each may be durable before the next
+				copy(unsafe.Slice((*byte)(unsafe.Add(dst, at)), simLine), unsafe.Slice((*byte)(unsafe.Add(src, at)), simLine))
+				if at%1024 == 0 {
+					s.point()
+				}
+			}
+			s.observe()
+			s.flush(lineRange{s.offset(dst), int64(n)})
+			s.point()
+		},
 		fence: func() {
 			s.point()
 			s.observe()

@@ -103,6 +103,10 @@ func (v *volume) apply(r *blockdev.Request, off, n int64) {
 		if err = v.m.give(r, v.m.mem[off:off+n], off-r.Offset); err == nil {
 			return
 		}
+	case r.Op == blockdev.OpWrite && v.lines != nil:
+		if err = v.m.store(r, v.m.mem[off:off+n], off-r.Offset, v.lines); err == nil {
+			return
+		}
 	case r.Op == blockdev.OpWrite:
 		err = v.m.fill(r, v.m.mem[off:off+n], off-r.Offset)
 	case v.unmaps(r):

@@ -229,6 +229,29 @@ func TestCut(t *testing.T) {
 	v.Close()
 }
 
+// TestCutLines is TestCut for stores that go past the caches, and for flushed lines.
+func TestCutLines(t *testing.T) {
+	lines := flusher()
+	if lines == nil {
+		t.Skip("the processor has no instruction to write a line back")
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := openDAX(path, blockdev.Options{Size: mib, BlockSize: 512}, lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if err := os.Truncate(path, 64<<10); err != nil {
+		t.Fatal(err)
+	}
+	c := volumetest.NewClient(v)
+	for _, n := range []int{512, 4096, 128 << 10} {
+		if err := c.Write(make([]byte, n), 128<<10, false); !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
 // TestOtherPanics lets panics go on that aren't the mapping's.
 func TestOtherPanics(t *testing.T) {
 	m := &mapping{mem: mapped(t, 4096)}

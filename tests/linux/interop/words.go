@@ -5,6 +5,7 @@ var headings = map[string]string{
 	"TestLinux": "NVMe over Fabrics",
 	"TestRNIC":  "The RNIC by itself: the programs of examples/ against rdma-core and perftest over rxe",
 	"TestNetem": "Faulty networks (netem), over RDMA",
+	"TestStore": "nvmetgt in a machine, on an NVDIMM (ext4 with DAX) and on a disk",
 }
 
 // descriptions say what a row is, with its subject before a colon, which neighbours share; a row
@@ -72,6 +73,12 @@ var descriptions = map[string]string{
 	"kernel-host/duplication-out":                "Linux host (register_always=N) → nvmetgt, fio verified: 5% twice from Linux",
 	"kernel-host/duplication-in":                 "Linux host (register_always=N) → nvmetgt, fio verified: 5% twice to Linux",
 	"registering-host":                           "Linux host (register_always=Y) → nvmetgt, 1% lost both ways: it comes back, data verified",
+	"power-cuts":                                 "its power cut while a host writes, blocks checked: nothing acknowledged lost, nothing torn",
+	"database":                                   "its power cut with that of a Linux host with SQLite on ext4: every committed row there",
+	"device-faults/full":                         "its disk fails, the host is told why: file system full",
+	"device-faults/read-only":                    "its disk fails, the host is told why: disk read-only",
+	"device-faults/broken":                       "its disk fails, the host is told why: disk broken",
+	"device-faults/vanished":                     "its disk fails, the host is told why: disk taken away",
 	"figures":                                    "throughput under loss, both ways, beside Linux with Linux",
 	"filesystem/own":                             "ext4 with thousands of files on nvmetgt: written over RDMA, whole over TCP",
 	"filesystem/of-another":                      "ext4 with thousands of files on nvmetgt: written by the other kernel, whole on this one",

@@ -130,7 +130,7 @@ func buildInit(ctx context.Context) (string, error) {
 // cached returns the image of these packages and contents, and makes it where it isn't there.
 func cached(ctx context.Context, cache, version, release string, debs []string) (*Image, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, "1", tools, besides, links, modules) // the number stands for how images are made
+	fmt.Fprintln(sum, "2", tools, besides, links, modules) // the number stands for how images are made
 	for _, d := range debs {
 		fmt.Fprintln(sum, filepath.Base(d))
 	}
@@ -209,7 +209,7 @@ func worthKeeping(name string) bool {
 		_, rest, _ := strings.Cut(name, "/kernel/drivers/")
 		dir, _, _ := strings.Cut(rest, "/")
 		switch dir {
-		case "infiniband", "nvme", "block", "virtio", "char", "net", "dma", "dca":
+		case "infiniband", "nvme", "block", "virtio", "char", "net", "dma", "dca", "nvdimm", "dax", "acpi":
 			return true
 		}
 		return false

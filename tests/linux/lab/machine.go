@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -27,7 +28,13 @@ type Config struct {
 	Memory     int    // MiB; 0: 1024
 	Processors int    // 0: 1
 	Image      *Image
-	Shell      bool // a person's shell on this terminal instead of Run
+	// Programs are static programs of the host that the machine has in /usr/bin.
+	Programs []string
+	// NVDIMM is a file of the host, of a multiple of 2 MiB, that is persistent memory of the
+	// machine: a store of the machine's processor is in it at once, whatever becomes of QEMU.
+	NVDIMM string
+	Disk   *Disk // /dev/vda
+	Shell  bool  // a person's shell on this terminal instead of Run
 }
 
 // bootTimeout is how long a machine may take to answer; an idle host needs 10 s.
@@ -92,16 +99,7 @@ func (m *Machine) tapName() string { return "tap-" + m.Name }
 
 // start runs QEMU.
 func (m *Machine) start() error {
-	var initrd []byte // the kernel unpacks archives that follow one another
-	for _, name := range []string{m.Image.Files, m.Image.Init} {
-		archive, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		initrd = append(initrd, archive...)
-	}
-	//nolint:gosec // the directory is ours
-	if err := os.WriteFile(m.path("initrd"), initrd, 0o600); err != nil {
+	if err := m.writeInitrd(); err != nil {
 		return err
 	}
 	m.qemu = exec.Command("qemu-system-x86_64", m.arguments()...)
@@ -117,6 +115,30 @@ func (m *Machine) start() error {
 		m.qemu.Stdout, m.qemu.Stderr = log, log
 	}
 	return m.qemu.Start()
+}
+
+// writeInitrd joins archives; the kernel unpacks those that follow one another.
+func (m *Machine) writeInitrd() error {
+	var initrd bytes.Buffer
+	for _, name := range []string{m.Image.Files, m.Image.Init} {
+		archive, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		initrd.Write(archive)
+	}
+	programs := files{}
+	for _, name := range m.Programs {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		programs["usr/bin/"+filepath.Base(name)] = &file{mode: 0o755, data: data}
+	}
+	if err := writeArchive(&initrd, programs); err != nil {
+		return err
+	}
+	return os.WriteFile(m.path("initrd"), initrd.Bytes(), 0o600)
 }
 
 // plain are virtio-net's offloads, all off: what the machine sends is what a wire would carry.
@@ -143,21 +165,46 @@ func (m *Machine) arguments() []string {
 			kernel = append(kernel, fmt.Sprintf("lab.rows=%d", w.Row), fmt.Sprintf("lab.columns=%d", w.Col))
 		}
 	}
-	return []string{
+	machine, memory := "q35,usb=off,sata=off,smbus=off,vmport=off,hpet=off", fmt.Sprint(m.Memory)
+	var storage []string
+	if m.NVDIMM != "" {
+		size := m.nvdimmSize() >> 20
+		machine += ",nvdimm=on"
+		memory += fmt.Sprintf(",slots=1,maxmem=%dM", int64(m.Memory)+size+1024) // and room to align
+		storage = append(storage,
+			"-object", fmt.Sprintf("memory-backend-file,id=nv0,share=on,mem-path=%s,size=%dM,align=2M", m.NVDIMM, size),
+			"-device", "nvdimm,id=nvdimm0,memdev=nv0")
+	}
+	if m.Disk != nil {
+		storage = append(storage,
+			"-blockdev", "driver=nbd,node-name=disk0,export=,server.type=unix,server.path="+m.Disk.socket,
+			"-device", "virtio-blk-pci,drive=disk0,write-cache=on")
+	}
+	return append(storage,
 		"-name", m.Name, "-accel", "tcg,thread=multi,tb-size=256",
-		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe",
-		"-machine", "q35,usb=off,sata=off,smbus=off,vmport=off,hpet=off",
-		"-smp", fmt.Sprint(m.Processors), "-m", fmt.Sprint(m.Memory), "-rtc", "base=utc",
+		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe,+clflushopt,+clwb",
+		"-machine", machine,
+		"-smp", fmt.Sprint(m.Processors), "-m", memory, "-rtc", "base=utc",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-kernel", m.Image.Kernel, "-initrd", m.path("initrd"), "-append", strings.Join(kernel, " "),
 		"-serial", serial,
 		"-device", "virtio-rng-pci",
-		"-netdev", "tap,id=n0,ifname=" + m.tapName() + ",script=no,downscript=no",
+		"-netdev", "tap,id=n0,ifname="+m.tapName()+",script=no,downscript=no",
 		"-device", fmt.Sprintf("virtio-net-pci,netdev=n0,mac=52:54:00:18:00:%02x,host_mtu=%d,romfile=%s", m.Number, m.MTU, plain),
 		"-device", "virtio-serial-pci",
-		"-chardev", "socket,id=c0,path=" + m.path("control") + ",server=on,wait=off",
-		"-device", "virtserialport,chardev=c0,name=" + control.PortName,
+		"-chardev", "socket,id=c0,path="+m.path("control")+",server=on,wait=off",
+		"-device", "virtserialport,chardev=c0,name="+control.PortName,
+	)
+}
+
+// nvdimmSize is the length of the file that is the machine's NVDIMM; 0 where there is none, of
+// which QEMU tells.
+func (m *Machine) nvdimmSize() int64 {
+	info, err := os.Stat(m.NVDIMM)
+	if err != nil {
+		return 0
 	}
+	return info.Size()
 }
 
 // Wait waits until the machine of a person's shell ends.
@@ -177,7 +224,8 @@ func (m *Machine) Plug(ctx context.Context, in bool) error {
 	return ip(ctx, "link set "+m.tapName()+" nomaster")
 }
 
-// Close ends the machine at once. What it had connected to sees it go silent.
+// Close ends the machine at once, as its power supply does. What it had connected to sees it go
+// silent.
 func (m *Machine) Close() {
 	if m.channel != nil {
 		m.channel.close()

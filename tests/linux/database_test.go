@@ -1,0 +1,151 @@
+package linux
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+// database is a machine with SQLite on a file system on each of a store's volumes.
+type database struct {
+	*peer
+	store     *store
+	transport string
+	committed []int // rows, by volume
+}
+
+// journals are SQLite's ways to be safe from power cuts. A rollback journal ends with a file that
+// is removed, which only EXTRA makes durable.
+var journals = []string{"journal_mode=WAL; PRAGMA synchronous=FULL", "journal_mode=DELETE; PRAGMA synchronous=EXTRA"}
+
+// testDatabase cuts the power of a machine with a database and of the one that has its storage,
+// at once, while rows are being committed. Afterwards the file systems and the database are whole,
+// with every row whose commit was reported.
+func testDatabase(t *testing.T, version string, cuts int) {
+	d := &database{store: newStore(t, version, 6), committed: make([]int, len(storeVolumes))}
+	for i := range cuts + 1 {
+		d.transport = transports[i%len(transports)]
+		d.boot(t, version, i == 0)
+		for k := range storeVolumes {
+			if i == 0 {
+				d.create(t, k)
+			} else {
+				d.check(t, k, i == cuts)
+			}
+		}
+		if i < cuts {
+			d.work(t, journals[i%len(journals)])
+		}
+		if t.Failed() {
+			t.Fatalf("after %d power cuts", i)
+		}
+	}
+	for k, v := range storeVolumes {
+		t.Logf("%s: %d power cuts, %d rows committed", v.name, cuts, d.committed[k])
+	}
+	t.Attr("power-cuts", strconv.Itoa(cuts))
+}
+
+// boot starts both machines, and connects them.
+func (d *database) boot(t *testing.T, version string, format bool) {
+	t.Helper()
+	d.store.boot(t)
+	if format {
+		d.store.format(t)
+	}
+	d.store.mount(t)
+	d.store.serve(t, storeVolumes...)
+	m, err := lab.Boot(t.Context(), lab.Config{Name: "database", Number: 7, Memory: 768, Image: images[version]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	d.peer = &peer{m}
+	d.must(t, "modprobe -a rdma_rxe nvme-rdma nvme-tcp ext4 && rdma link add rxe0 type rxe netdev eth0")
+	d.connectTo(t, d.transport, d.store.Addr.String(), testNQN)
+}
+
+// device is the block device of the k-th volume. The kernel looks at several namespaces at once,
+// and numbers them as it finds them.
+func (d *database) device(t *testing.T, k int) string {
+	t.Helper()
+	return strings.TrimSpace(d.must(t, fmt.Sprintf(`cd /sys/block; for i in $(seq 100); do for n in nvme*n*; do case $n in *c*n*) continue; esac
+		[ "$(cat $n/nsid)" = %d ] && [ "$(cat $n/size)" != 0 ] && { echo /dev/$n; exit 0; }; done; sleep 0.1; done; exit 1`, k+1)))
+}
+
+// create makes a file system and a database on the k-th volume.
+func (d *database) create(t *testing.T, k int) {
+	t.Helper()
+	dev := d.device(t, k)
+	d.must(t, fmt.Sprintf("mkfs.ext4 -q -F %s && mkdir -p /mnt/%d && mount -t ext4 %s /mnt/%d", dev, k, dev, k))
+	d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB)'", k))
+}
+
+// work commits rows to all databases, one a transaction, and cuts the power at a random moment.
+func (d *database) work(t *testing.T, journal string) {
+	t.Helper()
+	type result struct {
+		k    int
+		rows string
+	}
+	ended := make(chan result, len(storeVolumes))
+	for k := range storeVolumes {
+		go func() {
+			// The shell of SQLite writes what it did before it reads on, so a row is reported when it
+			// was committed.
+			rows, _ := d.try(t, fmt.Sprintf(`i=%d; { echo 'PRAGMA %s;'; while :; do i=$((i+1));
+				echo "INSERT INTO t VALUES ($i, randomblob(500)); SELECT 'row ' || $i || '.';"; done; } |
+				sqlite3 -batch -bail /mnt/%d/db | tee /tmp/rows.%d`, d.committed[k], journal, k, k))
+			ended <- result{k, rows}
+		}()
+	}
+	wanted := 20 + d.store.rnd.IntN(60)
+	d.must(t, fmt.Sprintf(`for i in $(seq 1200); do [ $(cat /tmp/rows.* 2>/dev/null | grep -c row) -ge %d ] && exit 0; sleep 0.1; done
+		cat /tmp/rows.* >&2; exit 1`, wanted))
+	time.Sleep(rand.N(300 * time.Millisecond)) //nolint:gosec // any moment will do
+	if d.store.rnd.IntN(2) == 0 {              // one of them is the first
+		d.Close()
+		d.store.cut(t)
+	} else {
+		d.store.cut(t)
+		d.Close()
+	}
+	for range storeVolumes {
+		r := <-ended
+		if i := strings.LastIndex(r.rows, "."); i >= 0 {
+			_, row, _ := strings.Cut(r.rows[strings.LastIndexByte(r.rows[:i], '\n')+1:i], "row ")
+			n, err := strconv.Atoi(row)
+			if err != nil {
+				t.Fatalf("%s: %v in %q", storeVolumes[r.k].name, err, r.rows)
+			}
+			d.committed[r.k] = n
+		}
+	}
+}
+
+// check looks at the k-th volume after a power cut.
+func (d *database) check(t *testing.T, k int, last bool) {
+	t.Helper()
+	name, dev := storeVolumes[k].name, d.device(t, k)
+	d.must(t, fmt.Sprintf("mkdir -p /mnt/%d && mount -t ext4 %s /mnt/%d", k, dev, k))
+	out := d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'PRAGMA integrity_check; SELECT count(*), ifnull(max(n), 0) FROM t'", k))
+	verdict, counts, _ := strings.Cut(strings.TrimSpace(out), "\n")
+	var rows, highest int
+	if _, err := fmt.Sscanf(counts, "%d|%d", &rows, &highest); err != nil || verdict != "ok" {
+		t.Fatalf("%s: the database says %q", name, out)
+	}
+	t.Logf("%s: %d rows reported, %d there", name, d.committed[k], rows)
+	// Of each writer one row may have been committed and not yet reported.
+	if rows != highest || highest < d.committed[k] || highest > d.committed[k]+1 {
+		t.Errorf("%s: %d rows up to number %d, and %d were committed", name, rows, highest, d.committed[k])
+	}
+	d.committed[k] = highest
+	if last {
+		d.must(t, fmt.Sprintf("umount /mnt/%d && e2fsck -fn %s", k, dev))
+	}
+}

@@ -1,0 +1,220 @@
+package linux
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
+	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
+)
+
+// TestStore runs nvmetgt itself in a machine, whose power fails and whose disk breaks.
+func TestStore(t *testing.T) {
+	version := anyKernel(t)
+	if err := lab.Network(t.Context(), 1500); err != nil {
+		t.Fatal(err)
+	}
+	t.Run(version+"/1500", func(t *testing.T) {
+		t.Run("device-faults", func(t *testing.T) { testDeviceFaults(t, version) })
+		t.Run("database", func(t *testing.T) { testDatabase(t, version, max(cuts(t)/10, 1)) })
+		t.Run("power-cuts", func(t *testing.T) { testPowerCuts(t, version, cuts(t)) })
+	})
+}
+
+// cuts is how often the power is cut.
+func cuts(t *testing.T) int {
+	s := os.Getenv(cutsEnv)
+	if s == "" {
+		return 3
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// anyKernel is the newest that this Debian has.
+func anyKernel(t *testing.T) string {
+	for _, version := range lab.Kernels {
+		if images[version] != nil {
+			return version
+		}
+	}
+	t.Fatal("no kernel")
+	return ""
+}
+
+// cutsEnv is how often TestStore cuts the power; `make power-cuts` does it 50 times.
+const cutsEnv = "NVMEOF_POWER_CUTS"
+
+// seedEnv repeats the random choices of a run; when things happen it can't repeat.
+const seedEnv = "NVMEOF_VERIFY_SEED"
+
+// store is a machine in which nvmetgt runs, with storage that outlives it. Its power is cut as
+// that of a machine is: QEMU is killed between two instructions of the processor. What was
+// stored to the NVDIMM is there (a machine whose caches are flushed as the power fails; what
+// lies in caches otherwise is for the simulated crashes of package persist), and what lay in the
+// disk's cache isn't, but for random sectors.
+type store struct {
+	*peer
+	disk    *lab.Disk
+	nvdimm  string
+	version string
+	number  int
+	rnd     *rand.Rand
+	server  chan error // how nvmetgt ended
+}
+
+const (
+	storeDisk   = 96 << 20
+	storeNVDIMM = 96 << 20
+	storeSetup  = "modprobe -a ext4 virtio_blk nfit nd_pmem && mkdir -p /dimm /disk"
+)
+
+// newStore makes the storage of a machine, with a file system on each.
+func newStore(t *testing.T, version string, number int) *store {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv(seedEnv); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%s=%d", seedEnv, seed)
+	s := &store{version: version, number: number, rnd: rand.New(rand.NewPCG(seed, uint64(number)))}
+	s.nvdimm = filepath.Join(t.TempDir(), "nvdimm")
+	if err := os.WriteFile(s.nvdimm, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(s.nvdimm, storeNVDIMM); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.disk, err = lab.NewDisk(t.TempDir(), storeDisk); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.disk.Close)
+	return s
+}
+
+// boot starts the machine.
+func (s *store) boot(t *testing.T) {
+	t.Helper()
+	m, err := lab.Boot(t.Context(), lab.Config{
+		Name: "store", Number: s.number, Memory: 768, Processors: 2, Image: images[s.version],
+		Programs: []string{filepath.Join(binDir, "nvmetgt")}, Disk: s.disk, NVDIMM: s.nvdimm,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.peer = &peer{m}
+	t.Cleanup(m.Close)
+	s.must(t, storeSetup)
+}
+
+// format makes the file systems. A new NVDIMM has no memory for the kernel's account of its pages,
+// without which there is no DAX: it is to be in the machine's memory, as with ndctl
+// create-namespace --mode=fsdax --map=mem. ext4 on it is to be mapped, so its blocks are pages.
+func (s *store) format(t *testing.T) {
+	t.Helper()
+	s.must(t, `set -e; cd /sys/bus/nd
+		echo namespace0.0 >drivers/nd_pmem/unbind
+		cat /proc/sys/kernel/random/uuid >devices/pfn0.0/uuid
+		echo ram >devices/pfn0.0/mode
+		echo 2097152 >devices/pfn0.0/align
+		echo namespace0.0 >devices/pfn0.0/namespace
+		echo pfn0.0 >drivers/nd_pmem/bind`)
+	s.must(t, "mkfs.ext4 -q -F -b 4096 /dev/pmem0 && mkfs.ext4 -q -F -b 4096 /dev/vda")
+}
+
+// storeVolume is one of nvmetgt's.
+type storeVolume struct {
+	name, spec string
+	size       int    // to make it of; 0: it has its own
+	block      int    // of which the storage below writes one whole; the disk has sectors of 512 bytes
+	mode       string // what nvmetgt must say of it
+	volatile   bool
+}
+
+// storeVolumes are the volumes that power cuts are tried on, by namespace.
+var storeVolumes = []storeVolume{
+	{"pmem on DAX", "pmem:/dimm/volume", storeSize, 4096, "DAX on ext4, CLWB, out of place: a completed write is durable, each block whole or not at all", false},
+	{"file on the disk", "/disk/file", storeSize, 512, "direct I/O", true},
+	{"pmem on the disk", "pmem:/disk/mapped", storeSize, 4096, "mapped file on ext4, msync, out of place: durable after Flush or FUA, each block whole or not at all", true},
+}
+
+const (
+	storeSize   = 16 << 20
+	storeBlocks = 1024 // that power cuts are tried on
+)
+
+// mount mounts the file systems, which replays their journals.
+func (s *store) mount(t *testing.T) {
+	t.Helper()
+	s.must(t, "mount -t ext4 -o dax=always /dev/pmem0 /dimm && mount -t ext4 /dev/vda /disk || { dmesg | tail >&2; exit 1; }")
+}
+
+// serve starts nvmetgt.
+func (s *store) serve(t *testing.T, volumes ...storeVolume) {
+	t.Helper()
+	config := "log: {level: debug}\nlisten: ["
+	for _, transport := range transports {
+		config += transport + "://" + s.Addr.String() + ":4420, "
+	}
+	config += "]\nsubsystems:\n- nqn: " + testNQN + "\n  namespaces:\n"
+	for _, v := range volumes {
+		config += fmt.Sprintf("  - {volume: %q, size: %d, block_size: %d}\n", v.spec, v.size, v.block)
+	}
+	s.server = make(chan error, 1)
+	go func(p *peer, ended chan<- error) {
+		_, err := p.Run(context.WithoutCancel(t.Context()), "cat >/tmp/config <<'END'\n"+config+"END\nexec nvmetgt serve --config /tmp/config >/tmp/out 2>/tmp/log")
+		ended <- err
+	}(s.peer, s.server)
+	s.must(t, "for i in $(seq 600); do grep -q ^ready /tmp/out && exit 0; sleep 0.1; done; cat /tmp/out /tmp/log >&2; exit 1")
+}
+
+// stop ends nvmetgt as an operator does.
+func (s *store) stop(t *testing.T) {
+	t.Helper()
+	s.must(t, "kill $(pidof nvmetgt)")
+	if err := <-s.server; err != nil {
+		t.Errorf("nvmetgt after SIGTERM: %v", err)
+	}
+	s.must(t, "rm /tmp/out")
+}
+
+// cut cuts the power.
+func (s *store) cut(t *testing.T) {
+	for _, line := range s.Complaints() {
+		t.Errorf("the kernel says: %s", line)
+	}
+	s.Close()
+	lost, err := s.disk.PowerFail(s.rnd)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("the power failed with %d sectors in the disk's cache", lost)
+}
+
+// dial connects to nvmetgt in the machine.
+func (s *store) dial(t *testing.T, transport string) *hostlib.Host {
+	t.Helper()
+	h, err := hostlib.Dial(t.Context(), transport, host.Config{
+		Remote: netip.AddrPortFrom(s.Addr, 4420), SubNQN: testNQN, Queues: 1, KATO: time.Minute, IOTimeout: patience,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Abandon() })
+	return h
+}
