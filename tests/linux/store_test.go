@@ -111,7 +111,7 @@ func newStore(t *testing.T, version string, number int) *store {
 func (s *store) boot(t *testing.T) {
 	t.Helper()
 	m, err := lab.Boot(t.Context(), lab.Config{
-		Name: "store", Number: s.number, Memory: 768, Processors: 2, Image: images[s.version],
+		Name: "store", Number: s.number, Memory: 768, Image: images[s.version],
 		Programs: []string{filepath.Join(binDir, "nvmetgt")}, Disk: s.disk, NVDIMM: s.nvdimm,
 	})
 	if err != nil {

@@ -51,8 +51,24 @@ type Machine struct {
 	channel *channel
 }
 
-// Boot starts a machine and waits until it takes commands.
-func Boot(ctx context.Context, c Config) (_ *Machine, err error) {
+// Boot starts a machine and waits until it takes commands. A kernel may crash before it has begun
+// anything: the emulated processors don't always see the code that one of them patches. Then it
+// boots again.
+func Boot(ctx context.Context, c Config) (*Machine, error) {
+	m, err := boot(ctx, c)
+	for range 2 {
+		if !errors.Is(err, errPanic) {
+			break
+		}
+		m, err = boot(ctx, c)
+	}
+	return m, err
+}
+
+// errPanic says that the kernel ended while it booted.
+var errPanic = errors.New("the kernel ended before init")
+
+func boot(ctx context.Context, c Config) (_ *Machine, err error) {
 	if c.MTU == 0 {
 		c.MTU = 1500
 	}
@@ -73,7 +89,11 @@ func Boot(ctx context.Context, c Config) (_ *Machine, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("machine %s: %w\n%s", c.Name, err, m.consoleTail())
+			last := m.consoleTail()
+			if strings.Contains(last, "Kernel panic") && !strings.Contains(last, "guest:") {
+				err = fmt.Errorf("%w: %w", errPanic, err)
+			}
+			err = fmt.Errorf("machine %s: %w\n%s", c.Name, err, last)
 			m.Close()
 		}
 	}()
