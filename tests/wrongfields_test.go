@@ -116,6 +116,23 @@ func wrongFabrics() []wrongField {
 	}
 }
 
+func wrongAuthentication() (rows []wrongField) {
+	for name, cmd := range map[string]nvme.Command{
+		"Authentication Send":    make1(func(c *nvme.Command) { c.SetAuthSend(72) }),
+		"Authentication Receive": make1(func(c *nvme.Command) { c.SetAuthReceive(4096) }),
+	} {
+		for _, q := range []queueKind{adminQueue, ioQueue} {
+			rows = append(rows,
+				wrongField{name + ", SPSP0 0", q, wrongByte(cmd, 41, 0), 0, nvme.StatusInvalidField, 41, 0},
+				wrongField{name + ", SPSP1 2", q, wrongByte(cmd, 42, 2), 0, nvme.StatusInvalidField, 42, 0},
+				wrongField{name + ", SECP 0", q, wrongByte(cmd, 43, 0), 0, nvme.StatusInvalidField, 43, 0},
+				wrongField{name + " of nothing", q, wrongByte(wrongByte(cmd, 44, 0), 45, 0), 0, nvme.StatusInvalidField, 44, 0},
+				wrongField{name + " of 2 GiB", q, wrongByte(cmd, 47, 0x80), 0, nvme.StatusInvalidField, 44, 0})
+		}
+	}
+	return rows
+}
+
 func wrongIdentify() []wrongField {
 	const page = nvme.PageSize
 	return []wrongField{
@@ -331,7 +348,7 @@ func TestWrongFields(t *testing.T) {
 		return v
 	}
 	size := blockdev.Options{Size: wrongBlocks * wrongBlock, BlockSize: wrongBlock}
-	_, remote := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{{
+	_, remote := serveConfig(t, target.Config{Authentication: &target.Authentication{Optional: true}, Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{
 			{Volume: open(size)}, {Volume: open(size), ReadOnly: true},
 		},
@@ -344,7 +361,7 @@ func TestWrongFields(t *testing.T) {
 			defer d.close(t)
 			w := &wrongSender{t: t, h: h, d: d}
 			w.prepare()
-			for _, rows := range [][]wrongField{wrongFlags(), wrongFabrics(), wrongIdentify(), wrongLogPages(), wrongFeatures(),
+			for _, rows := range [][]wrongField{wrongFlags(), wrongFabrics(), wrongAuthentication(), wrongIdentify(), wrongLogPages(), wrongFeatures(),
 				wrongRanges(), wrongReservations(), wrongOthers()} {
 				for i := range rows {
 					w.send(&rows[i])

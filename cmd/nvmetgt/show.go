@@ -70,7 +70,7 @@ func showControllers(w io.Writer, all []control.Controller) {
 	if len(all) == 0 {
 		return
 	}
-	t := cli.NewTable(w, "controller", "host", "from", "since", "queues", "in flight", "commands")
+	t := cli.NewTable(w, "controller", "host", "from", "since", "authenticated", "queues", "in flight", "commands")
 	for i := range all {
 		c := &all[i]
 		inFlight, commands := 0, uint64(0)
@@ -80,9 +80,20 @@ func showControllers(w io.Writer, all []control.Controller) {
 			commands += q.IO.Reads + q.IO.Writes + q.IO.Others
 		}
 		t.AppendRow(table.Row{
-			c.CNTLID, c.HostNQN, c.Transport + " " + c.Remote, time.Since(c.Since).Round(time.Second),
+			c.CNTLID, c.HostNQN, c.Transport + " " + c.Remote, time.Since(c.Since).Round(time.Second), authenticated(c.Authentication),
 			len(c.Queues), inFlight, humanize.Comma(int64(commands)),
 		})
 	}
 	t.Render()
+}
+
+// authenticated says in a few words how a host was authenticated, if it was.
+func authenticated(a *control.Authentication) string {
+	switch {
+	case a == nil:
+		return "no"
+	case a.Bidirectional:
+		return a.Hash + ", " + a.DHGroup + ", both ways"
+	}
+	return a.Hash + ", " + a.DHGroup
 }
