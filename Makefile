@@ -20,7 +20,7 @@ KILLS    ?= 200
 # How often `make power-cuts` cuts the power.
 CUTS     ?= 50
 
-.PHONY: churn costs power-cuts bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: dist churn costs power-cuts bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -100,5 +100,8 @@ speed-pmem: build ## persistent memory against a memory volume over RDMA, in one
 bench: ## the benchmarks, in the form that benchstat reads
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 ./...
 
+dist: ## in dist/: static programs for amd64 and arm64, with manual pages, completions and Debian packages
+	GO='$(GO)' packaging/dist.sh dist '$(VERSION)' '$(LDFLAGS)'
+
 clean: ## remove what was built
-	rm -rf bin demo-data
+	rm -rf bin dist demo-data

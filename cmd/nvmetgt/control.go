@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -76,7 +77,7 @@ func (s *server) Save() error {
 	return replaceFile(s.file, b)
 }
 
-// replaceFile gives a file new content, as one change.
+// replaceFile gives a file new content, as one change. It keeps its permissions.
 func replaceFile(path string, b []byte) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
@@ -84,9 +85,13 @@ func replaceFile(path string, b []byte) error {
 		return err
 	}
 	defer os.Remove(f.Name()) // nothing is there any more after the rename
+	mode := fs.FileMode(0o600)
+	if was, err := os.Stat(path); err == nil {
+		mode = was.Mode().Perm()
+	}
 	_, err = f.Write(b)
 	if err == nil {
-		err = f.Chmod(0o644)
+		err = f.Chmod(mode)
 	}
 	if err == nil {
 		err = f.Sync()

@@ -53,6 +53,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
+	root.AddCommand(newMan())
 	out := &checked{w: root.OutOrStdout()}
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)

@@ -45,8 +45,24 @@ func usage(c *cobra.Command) error {
 	section(w, "Usage", "  "+line)
 	section(w, "Examples", c.Example)
 	section(w, "Commands", commands(c))
-	headings := []string{"Flags"}
-	sets := map[string]*pflag.FlagSet{"Flags": NewFlags()}
+	headings, sets := flagGroups(c)
+	for _, h := range headings {
+		section(w, h, sets[h].FlagUsagesWrapped(helpWidth))
+	}
+	if !c.HasParent() {
+		section(w, "Exit status", "  "+exitStatus)
+		fmt.Fprintf(w, "\n%s COMMAND --help says more about a command.\n", c.CommandPath())
+	}
+	return nil
+}
+
+// exitStatus says what the exit codes mean.
+var exitStatus = fmt.Sprintf("%d success, %d failure, %d a mistake on the command line, %d interrupted",
+	ExitOK, ExitFailure, ExitUsage, ExitInterrupt)
+
+// flagGroups are the flags of a command by their headings, which are in order.
+func flagGroups(c *cobra.Command) (headings []string, sets map[string]*pflag.FlagSet) {
+	headings, sets = []string{"Flags"}, map[string]*pflag.FlagSet{"Flags": NewFlags()}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		heading := "Flags"
 		if g := f.Annotations[groupKey]; len(g) > 0 {
@@ -58,15 +74,7 @@ func usage(c *cobra.Command) error {
 		}
 		sets[heading].AddFlag(f)
 	})
-	for _, h := range headings {
-		section(w, h, sets[h].FlagUsagesWrapped(helpWidth))
-	}
-	if !c.HasParent() {
-		section(w, "Exit status", fmt.Sprintf("  %d success, %d failure, %d a mistake on the command line, %d interrupted",
-			ExitOK, ExitFailure, ExitUsage, ExitInterrupt))
-		fmt.Fprintf(w, "\n%s COMMAND --help says more about a command.\n", c.CommandPath())
-	}
-	return nil
+	return headings, sets
 }
 
 // NewFlags is an empty set of flags that keeps their order.

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// The page has what --help says: texts, indented lines as they are, and flags under their headings.
+func TestMan(t *testing.T) {
+	root := Parent(&cobra.Command{Use: "prog", Short: "Do things", Long: "prog does things.\n\nAs these:\n\n  one -x\n\n  .two\n\nAnd more.", Version: "1.0-a"})
+	serve := &cobra.Command{Use: "serve FILE", Short: "Serve it", Example: `  prog serve C:\x`, Run: func(*cobra.Command, []string) {}}
+	fl := NewFlags()
+	fl.Int("depth", 7, "`entries` of it")
+	AddFlags(serve, "Limits", fl)
+	root.AddCommand(serve, &cobra.Command{Use: "secret", Hidden: true, Run: func(*cobra.Command, []string) {}})
+	var b bytes.Buffer
+	writeMan(&b, root)
+	got := b.String()
+	for _, want := range []string{
+		".TH PROG 1 \"\" \"prog 1.0\\-a\"", "prog \\- Do things\n",
+		"prog does things.\n.PP\nAs these:\n.PP\n.EX\n  one \\-x\n\n  .two\n.EE\n.PP\nAnd more.\n",
+		".SS prog serve FILE", "Serve it.\n", ".B Limits:", "\\-\\-depth entries   entries of it (default 7)", `C:\ex`,
+		".SH EXIT STATUS",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "secret") {
+		t.Error("a hidden command is there")
+	}
+	if s := roff(".x"); s != `\&.x` {
+		t.Errorf("a line that begins with a dot: %q", s)
+	}
+}

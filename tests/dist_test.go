@@ -1,0 +1,133 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// released makes what make dist makes, once, and returns where.
+func released(t *testing.T) string {
+	t.Helper()
+	for _, p := range []string{"dpkg-deb", "xz"} {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skip("packages are made by Debian's tools, and " + p + " is not here")
+		}
+	}
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "../packaging/dist.sh", dir, "v0.0-test", "-s -w -X "+module+"/internal/version.Version=v0.0-test")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return dir
+}
+
+// A release has static programs for both architectures; its package can be installed, run,
+// upgraded, removed and purged.
+func TestRelease(t *testing.T) {
+	dir := released(t)
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		name := "nvme-anywhere-v0.0-test-linux-" + arch
+		run(t, dir, "tar", "-xzf", name+".tar.gz")
+		for _, program := range []string{"nvmetgt", "nvmeinit"} {
+			checkStatic(t, filepath.Join(dir, name, "bin", program), machine)
+		}
+		fields := run(t, dir, "dpkg-deb", "-f", "nvme-anywhere_0.0+test_"+arch+".deb", "Version", "Architecture")
+		if fields != "Version: 0.0+test\nArchitecture: "+arch+"\n" {
+			t.Errorf("the package says\n%s", fields)
+		}
+	}
+	run(t, dir, "sha256sum", "-c", "SHA256SUMS")
+	if said := run(t, dir, filepath.Join("nvme-anywhere-v0.0-test-linux-"+runtime.GOARCH, "bin/nvmetgt"), "--version"); !strings.Contains(said, "v0.0-test") {
+		t.Errorf("its version is %s", said)
+	}
+	t.Run("package", func(t *testing.T) {
+		installPackage(t, filepath.Join(dir, "nvme-anywhere_0.0+test_"+runtime.GOARCH+".deb"))
+	})
+}
+
+// run runs a command, and returns what it writes.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	if !filepath.IsAbs(name) && strings.Contains(name, "/") {
+		cmd.Path = filepath.Join(dir, name)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return string(out)
+}
+
+// checkStatic checks that a program needs nothing but the kernel of a machine.
+func checkStatic(t *testing.T, path string, machine elf.Machine) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Machine != machine {
+		t.Errorf("%s is for %v", path, f.Machine)
+	}
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s isn't static: %v", path, p.Type)
+		}
+	}
+}
+
+// installPackage does everything with a package in a copy of this machine, which an overlay file
+// system makes: nothing of it is left here. Network, mounts and processes are the copy's own.
+func installPackage(t *testing.T, deb string) {
+	if os.Getuid() != 0 {
+		t.Skip("to install a package takes root")
+	}
+	work := t.TempDir()
+	script, err := filepath.Abs("package.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The work of an overlay may not lie on an overlay, so it lies in memory.
+	const copied = `set -e
+mount -t tmpfs tmpfs "$1" && cd "$1" && mkdir upper work root
+mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root || exit 77
+mount --rbind /dev root/dev && mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/tmp
+cp "$2" root/tmp/package.deb && cp "$3" root/tmp/package.sh
+exec chroot root /bin/sh /tmp/package.sh /tmp/package.deb`
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+		"/bin/sh", "-c", copied, "sh", work, deb, script)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	started := make(chan error)
+	starting <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		t.Skipf("to install a package takes unshare: %v", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		if strings.Contains(out.String(), "unshare failed") || cmd.ProcessState.ExitCode() == 77 {
+			t.Skipf("no namespaces or overlays here: %s", out.String())
+		}
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if !strings.Contains(out.String(), "== done") {
+		t.Errorf("it ended early:\n%s", out.String())
+	}
+	t.Log(out.String())
+}
