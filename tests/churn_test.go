@@ -40,7 +40,7 @@ const (
 	churnBlocks = 32   // of each host in the namespace that all use
 	churnBlock  = 4096 // bytes
 	churnPace   = 50 * time.Millisecond
-	churnSettle = 90 * time.Second
+	churnSettle = 3 * time.Minute
 	// churnSettled is after how many changes all hosts are waited for.
 	churnSettled = 8
 	// churnGrowth is by how much the target's memory may grow between two moments at which the
