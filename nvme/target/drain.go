@@ -44,13 +44,15 @@ func (t *Target) Drain(ctx context.Context) error {
 	for _, q := range t.allQueues() {
 		q.disconnect(ErrDraining)
 	}
-	for end := time.Now().Add(drainEnd); t.connections() > 0; <-tick.C {
-		if time.Now().After(end) {
-			return fmt.Errorf("target: draining: %d connections don't end", t.connections())
-		}
+	open := t.connections()
+	for end := time.Now().Add(drainEnd); open > 0 && time.Now().Before(end); open = t.connections() {
+		<-tick.C
 	}
-	if left > 0 {
-		return fmt.Errorf("target: draining: %d commands were cut off: %w", left, context.Cause(ctx))
+	switch {
+	case left > 0:
+		return fmt.Errorf("target: draining: %d commands were cut off, %d connections have not ended: %w", left, open, context.Cause(ctx))
+	case open > 0:
+		return fmt.Errorf("target: draining: %d connections have not ended", open)
 	}
 	return nil
 }
