@@ -118,7 +118,7 @@ func TestDashboard(t *testing.T) {
 func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
 	t.Helper()
 	names := metricName.FindAllString(expr, -1)
-	var any []string
+	var all []string
 	for _, name := range names {
 		f := family(fs, name)
 		if f == nil {
@@ -126,7 +126,7 @@ func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string
 			continue
 		}
 		has := append(labelsOf(f), "instance")
-		any = append(any, has...)
+		all = append(all, has...)
 		for _, l := range grouped(expr) {
 			if !slices.Contains(has, l) {
 				t.Errorf("%s: %s has no label %s", what, name, l)
@@ -134,7 +134,7 @@ func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string
 		}
 	}
 	for _, l := range labelsUsed(expr) {
-		if !slices.Contains(any, l) {
+		if !slices.Contains(all, l) {
 			t.Errorf("%s: no metric of it has a label %s", what, l)
 		}
 	}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +14,7 @@ type exposition struct{ b []byte }
 // expositions are used again: their buffers have the size of what is written by then.
 var expositions = sync.Pool{New: func() any { return new(exposition) }}
 
-// labels are the names and values of a sample, as they are written: name="value",…
+// labels are the names and values of a sample, as they are written: name="value".
 type labels []byte
 
 // label makes labels of names and values in turns.
@@ -23,13 +24,13 @@ func label(pairs ...string) labels {
 		size += len(s) + 2
 	}
 	l := make(labels, 0, size)
-	for i := 0; i < len(pairs); i += 2 {
-		if i > 0 {
+	for pair := range slices.Chunk(pairs, 2) {
+		if len(l) > 0 {
 			l = append(l, ',')
 		}
-		l = append(l, pairs[i]...)
+		l = append(l, pair[0]...)
 		l = append(l, '=', '"')
-		l = append(l, escape.Replace(text(pairs[i+1]))...)
+		l = append(l, escape.Replace(text(pair[1]))...)
 		l = append(l, '"')
 	}
 	return l

@@ -210,7 +210,12 @@ func (st *pageStatus) limitPeers() {
 }
 
 func (s *Set) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.Marshal(s.status())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(s.status()) // the page has gone
+	_, _ = w.Write(body) // the page may have gone
 }

@@ -141,9 +141,10 @@ func (v *atomicVolume) serve() {
 
 // retire makes blocks free that no map names any more, as soon as no view shows them.
 func (v *atomicVolume) retire(b blocks) {
-	for n := 0; b.n > 0; b.first, b.n = b.first+n, b.n-n {
-		n = together(b.first, b.n)
+	for b.n > 0 {
+		n := together(b.first, b.n)
 		v.giveSome(blocks{b.x, b.first, n}, b.x.pins.retire(b.first, n))
+		b.first, b.n = b.first+n, b.n-n
 	}
 }
 
@@ -157,12 +158,13 @@ func (v *atomicVolume) release(b blocks) (freed bool) {
 	if b.x == nil {
 		return false
 	}
-	for n := 0; b.n > 0; b.first, b.n = b.first+n, b.n-n {
-		n = together(b.first, b.n)
+	for b.n > 0 {
+		n := together(b.first, b.n)
 		if which := b.x.pins.unpin(b.first, n); which != 0 {
 			v.giveSome(blocks{b.x, b.first, n}, which)
 			freed = true
 		}
+		b.first, b.n = b.first+n, b.n-n
 	}
 	return freed
 }

@@ -17,12 +17,12 @@ type pins struct {
 }
 
 const (
-	lanes    = 8                       // blocks in a word
-	lows     = 0x0101_0101_0101_0101   // 1 in each byte
-	retired  = 0x80                    // bit of a byte
-	retireds = uint64(lows) * retired  // it in each byte
-	mostPins = retired - 1             // views that a block has at most
-	counts   = uint64(lows) * mostPins // the bits that count
+	lanes      = 8                       // blocks in a word
+	lows       = 0x0101_0101_0101_0101   // 1 in each byte
+	retired    = 0x80                    // bit of a byte
+	allRetired = uint64(lows) * retired  // it in each byte
+	mostPins   = retired - 1             // views that a block has at most
+	counts     = uint64(lows) * mostPins // the bits that count
 )
 
 // newPins makes the pins of n blocks, all zero. Memory is taken as it is used.
@@ -70,7 +70,7 @@ func (p *pins) unpin(i, n int) (freed uint8) {
 	for {
 		old := w.Load()
 		fresh := old - ones
-		free := equal(fresh, retireds) & (ones * retired)
+		free := equal(fresh, allRetired) & (ones * retired)
 		if w.CompareAndSwap(old, fresh&^free) {
 			return gather(free) >> (i % lanes)
 		}

@@ -102,9 +102,9 @@ func installPackage(t *testing.T, deb string) {
 	}
 	// The work of an overlay may not lie on an overlay, so it lies in memory.
 	const copied = `set -e
-mount -t tmpfs tmpfs "$1" && cd "$1" && mkdir upper work root
-mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root || exit 77
-mount --rbind /dev root/dev && mount -t tmpfs tmpfs root/run && mount -t tmpfs tmpfs root/tmp
+mount -t tmpfs none "$1" && cd "$1" && mkdir upper work root
+mount -t overlay none -o lowerdir=/,upperdir=upper,workdir=work root || exit 77
+mount --rbind /dev root/dev && mount -t tmpfs none root/run && mount -t tmpfs none root/tmp
 cp "$2" root/tmp/package.deb && cp "$3" root/tmp/package.sh
 exec chroot root /bin/sh /tmp/package.sh /tmp/package.deb`
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)

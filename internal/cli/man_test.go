@@ -13,7 +13,7 @@ func TestMan(t *testing.T) {
 	root := Parent(&cobra.Command{Use: "prog", Short: "Do things", Long: "prog does things.\n\nAs these:\n\n  one -x\n\n  .two\n\nAnd more.", Version: "1.0-a"})
 	serve := &cobra.Command{Use: "serve FILE", Short: "Serve it", Example: `  prog serve C:\x`, Run: func(*cobra.Command, []string) {}}
 	fl := NewFlags()
-	fl.Int("depth", 7, "`entries` of it")
+	fl.Int("depth", 7, "number of `entries`")
 	AddFlags(serve, "Limits", fl)
 	root.AddCommand(serve, &cobra.Command{Use: "secret", Hidden: true, Run: func(*cobra.Command, []string) {}})
 	var b bytes.Buffer
@@ -22,7 +22,7 @@ func TestMan(t *testing.T) {
 	for _, want := range []string{
 		".TH PROG 1 \"\" \"prog 1.0\\-a\"", "prog \\- Do things\n",
 		"prog does things.\n.PP\nAs these:\n.PP\n.EX\n  one \\-x\n\n  .two\n.EE\n.PP\nAnd more.\n",
-		".SS prog serve FILE", "Serve it.\n", ".B Limits:", "\\-\\-depth entries   entries of it (default 7)", `C:\ex`,
+		".SS prog serve FILE", "Serve it.\n", ".B Limits:", "\\-\\-depth entries   number of entries (default 7)", `C:\ex`,
 		".SH EXIT STATUS",
 	} {
 		if !strings.Contains(got, want) {

@@ -107,7 +107,7 @@ func (d *database) work(t *testing.T, journal string) {
 	wanted := 20 + d.store.rnd.IntN(60)
 	d.must(t, fmt.Sprintf(`for i in $(seq 1200); do [ $(cat /tmp/rows.* 2>/dev/null | grep -c row) -ge %d ] && exit 0; sleep 0.1; done
 		cat /tmp/rows.* >&2; exit 1`, wanted))
-	time.Sleep(rand.N(300 * time.Millisecond)) //nolint:gosec // any moment will do
+	time.Sleep(rand.N(300 * time.Millisecond)) // any moment will do
 	if d.store.rnd.IntN(2) == 0 {              // one of them is the first
 		d.Close()
 		d.store.cut(t)
