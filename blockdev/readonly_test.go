@@ -25,7 +25,7 @@ func failingFS(t *testing.T) (dir string, fail func()) {
 	if err := unix.Mount(dev, dir, "ext4", 0, "errors=remount-ro"); err != nil {
 		t.Skipf("mounting needs root: %v", err)
 	}
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) }) // the system lets go of a ring's files some time later
+	t.Cleanup(func() { mustUnmount(t, dir) })
 	return dir, func() {
 		if err := os.WriteFile(filepath.Join("/sys/fs/ext4", filepath.Base(dev), "trigger_fs_error"), []byte("on purpose"), 0); err != nil {
 			t.Fatal(err)
@@ -59,5 +59,14 @@ func TestFileReadOnlyRemount(t *testing.T) {
 				t.Errorf("read: %v", err)
 			}
 		})
+	}
+}
+
+// mustUnmount takes a file system away whose volumes are closed: nothing may hold it any more.
+func mustUnmount(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Errorf("unmounting after all volumes were closed: %v", err)
+		unix.Unmount(dir, unix.MNT_DETACH)
 	}
 }

@@ -62,6 +62,7 @@ const (
 	offSQEs   = 0x10000000
 
 	registerFiles         = 2
+	unregisterFiles       = 3
 	registerBuffers2      = 15
 	registerBuffersUpdate = 16
 

@@ -226,9 +226,11 @@ func (r *Ring) Wake() {
 // one is what eventfd adds.
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
-// Close ends the ring; what is in flight is cancelled or completes unseen.
+// Close ends the ring and waits for what is in flight, which completes unseen. The kernel has
+// let go of the registered files when it returns.
 func (r *Ring) Close() {
 	if r.counted {
+		r.releaseFiles()
 		standstill.Leave()
 	}
 	if r.wakeFD >= 0 {
@@ -241,6 +243,22 @@ func (r *Ring) Close() {
 		_ = unix.Munmap(r.rings)
 	}
 	unix.Close(r.fd)
+}
+
+// releaseFiles waits for what is in flight and unregisters the files. Otherwise the kernel would
+// do it some time after the ring was closed, and until then nobody could unmount where they lie.
+func (r *Ring) releaseFiles() {
+	for r.sqHead.Load() != r.cqHead.Load() { // each entry has one completion
+		if !r.wantsListen {
+			r.Wake()
+		}
+		if r.Enter(true) != nil {
+			return
+		}
+		r.Reap(func(CQE) {})
+	}
+	for errors.Is(r.register(unregisterFiles, nil, 0), unix.EINTR) {
+	} // and with another error the kernel does it later
 }
 
 func (r *Ring) register(what int, arg unsafe.Pointer, n int) error {

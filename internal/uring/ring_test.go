@@ -122,6 +122,42 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
+// TestCloseReleases closes rings, busy and idle ones, and wants their file to be nobody's at once: a
+// lock of it lasts as long as the kernel holds the file.
+func TestCloseReleases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b := make([]byte, 4096)
+	for round := range 20 {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			t.Fatalf("round %d: the file is still in use: %v", round, err)
+		}
+		r, err := Open(16, int(f.Fd()))
+		if err != nil {
+			t.Skip(err)
+		}
+		switch round % 3 {
+		case 1:
+			request(t, r, OpWrite, b, 0, 1)
+			gather(t, r, 1)
+		case 2: // nobody asks for the answers
+			for i := range uint64(8) {
+				request(t, r, OpWrite, b, int64(i)*4096, i)
+			}
+			if err := r.Enter(false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.Close()
+		f.Close()
+	}
+}
+
 // TestFull fills the ring, and goes round it.
 func TestFull(t *testing.T) {
 	r, _ := open(t, 8)
