@@ -37,10 +37,10 @@ func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
 	known := map[place]bool{placeOf(&cfg): true}
 	for ask := []Config{cfg}; len(ask) > 0; ask = ask[1:] {
 		log, err := Discover(ctx, ask[0])
-		switch {
-		case err != nil && len(f.Services) == 0 || ctx.Err() != nil:
-			return nil, err
-		case err != nil:
+		if err != nil {
+			if len(f.Services) == 0 || ctx.Err() != nil {
+				return nil, err
+			}
 			f.Unreached = append(f.Unreached, err)
 			continue
 		}

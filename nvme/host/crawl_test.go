@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -79,5 +80,25 @@ func TestCrawl(t *testing.T) {
 	services[1].dialErr = gone.dialErr
 	if _, err := Crawl(t.Context(), cfg, reach); !errors.Is(err, gone.dialErr) {
 		t.Errorf("the first is gone: %v", err)
+	}
+}
+
+// TestCrawlInterrupted: whoever gives up while the last controller is let go gets what it said.
+func TestCrawlInterrupted(t *testing.T) {
+	f := discoveryTarget(0)
+	f.entries = []nvme.DiscoveryEntry{crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, testNQN, 10)}
+	ctx, cancel := context.WithCancel(t.Context())
+	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertySet && nvme.CC(r.Cmd.PropertyValue()).Shutdown() != nvme.CCSHNNone {
+			cancel()
+		}
+		return usual
+	}
+	found, err := Crawl(ctx, f.config(), func(*nvme.DiscoveryEntry) (Config, error) { return f.config(), nil })
+	if ctx.Err() == nil {
+		t.Error("the controller was not shut down")
+	}
+	if err != nil || found == nil {
+		t.Errorf("Crawl returned %v, %v", found, err)
 	}
 }
