@@ -20,7 +20,7 @@ KILLS    ?= 200
 # How often `make power-cuts` cuts the power.
 CUTS     ?= 50
 
-.PHONY: dist churn costs power-cuts bench-volumes plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: dist churn costs power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -66,6 +66,9 @@ verify: build ## random operations against a model for TIME on every volume and 
 bench-volumes: ## the file volume beside fio on the same file, turn by turn (apt install fio)
 	$(GO) run ./tests/volumes $(BENCHFLAGS)
 
+bench-target: build ## the file volume behind nvmetgt beside the same locally and the network alone (3 minutes)
+	$(GO) run ./tests/volumes -through rdma,tcp -paths uring -depths 1,32 $(BENCHFLAGS)
+
 kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowledged may be lost
 	NVMEOF_KILLS=$(KILLS) $(GO) test ./tests -run TestKillData -count=1 -timeout 0 -v
 
@@ -104,4 +107,4 @@ dist: ## in dist/: static programs for amd64 and arm64, with manual pages, compl
 	GO='$(GO)' packaging/dist.sh dist '$(VERSION)' '$(LDFLAGS)'
 
 clean: ## remove what was built
-	rm -rf bin dist demo-data
+	rm -rf bin dist demo-data volumes-bench.img

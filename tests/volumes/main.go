@@ -3,13 +3,18 @@
 // ratio of the two. fio is Debian's (`apt install fio`).
 //
 //	go run ./tests/volumes -file /var/tmp/bench.img -rw randread,randwrite -bs 4k,128k
+//
+// With -through it measures the volume behind nvmetgt, beside the same locally and the network alone.
+//
+//	go run ./tests/volumes -through rdma,tcp -paths uring -depths 1,32
+//
+// It fails where a ratio is below 0.9.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +25,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// wanted is the least ratio to fio that is good enough.
+// wanted is the least ratio that is good enough.
 const wanted = 0.9
 
 // plan is what is measured.
@@ -33,6 +38,8 @@ type plan struct {
 	rws     []string
 	sizes   []int
 	depths  []int
+	through []string // transports
+	bin     string
 }
 
 // path is a way to the data, and fio's name for it. fio's psync has one request a job, so there
@@ -63,7 +70,7 @@ func main() {
 
 func parse() (p *plan, err error) {
 	p = &plan{}
-	var size, paths, sizes, depths, rws string
+	var size, paths, sizes, depths, rws, through string
 	flag.StringVar(&p.file, "file", "volumes-bench.img", "file to measure on; created where it doesn't exist, and overwritten")
 	flag.StringVar(&size, "size", "512MiB", "its size")
 	flag.DurationVar(&p.runtime, "runtime", time.Second, "how long each measurement runs")
@@ -72,6 +79,8 @@ func parse() (p *plan, err error) {
 	flag.StringVar(&rws, "rw", "randread,randwrite", "fio's patterns: randread, randwrite")
 	flag.StringVar(&sizes, "bs", "4k,128k", "block sizes")
 	flag.StringVar(&depths, "depths", "1,4,16,32,128", "requests at a time")
+	flag.StringVar(&through, "through", "", "transports, rdma or tcp, of a target to measure through, instead of beside fio")
+	flag.StringVar(&p.bin, "bin", "bin", "with -through, the directory of nvmetgt and nvmeinit")
 	flag.Parse()
 	if p.size, err = blockdev.ParseSize(size); err != nil {
 		return nil, err
@@ -82,6 +91,14 @@ func parse() (p *plan, err error) {
 			return nil, fmt.Errorf("-paths: no path is called %q", s)
 		}
 		p.paths = append(p.paths, allPaths[i])
+	}
+	if through != "" {
+		p.through = strings.Split(through, ",")
+	}
+	for _, s := range p.through {
+		if s != "rdma" && s != "tcp" {
+			return nil, fmt.Errorf("-through: %q is neither rdma nor tcp", s)
+		}
 	}
 	p.rws = strings.Split(rws, ",")
 	for _, rw := range p.rws {
@@ -107,74 +124,65 @@ func parse() (p *plan, err error) {
 }
 
 func run(p *plan) error {
-	fio, err := exec.LookPath("fio")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "volumes: without fio there is nothing to compare with: apt install fio")
-	}
 	if err := fill(p); err != nil {
 		return err
 	}
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
-	t.AppendHeader(table.Row{"path", "pattern", "block", "depth", "volume/s", "fio/s", "ratio", ""})
-	good, all := 0, 0
+	measure := p.besideFIO
+	if len(p.through) > 0 {
+		measure = p.throughTarget
+	}
+	score, err := measure(t)
+	if err != nil {
+		return err
+	}
+	t.Render()
+	fmt.Printf("medians of %d rounds\n", p.rounds)
+	if score.below > 0 {
+		return fmt.Errorf("%d of %d are below %.2f", score.below, score.all, wanted)
+	}
+	return nil
+}
+
+// each calls f with all that is to be measured.
+func (p *plan) each(f func(work) error) error {
 	for _, way := range p.paths {
 		fmt.Fprintln(os.Stderr, way.name)
 		for _, rw := range p.rws {
 			for _, bs := range p.sizes {
 				for _, depth := range p.depths {
 					w := work{file: p.file, size: p.size, path: way, write: rw == "randwrite", bs: bs, depth: depth, runtime: p.runtime}
-					ours, theirs, err := compare(w, fio, p.rounds)
-					if err != nil {
+					if err := f(w); err != nil {
 						return fmt.Errorf("%s, %s, %d bytes, depth %d: %w", way.name, rw, bs, depth, err)
 					}
-					row := table.Row{way.name, rw, blockdev.FormatSize(int64(bs)), depth, fmt.Sprintf("%.0f", ours)}
-					if fio != "" {
-						ratio := ours / theirs
-						note := ""
-						if all++; ratio >= wanted {
-							good++
-						} else {
-							note = "below"
-						}
-						row = append(row, fmt.Sprintf("%.0f", theirs), fmt.Sprintf("%.2f", ratio), note)
-					}
-					t.AppendRow(row)
 				}
 			}
 		}
 	}
-	t.Render()
-	if fio != "" {
-		fmt.Printf("%d of %d at %.0f%% of fio or more; medians of %d rounds\n", good, all, wanted*100, p.rounds)
-	}
 	return nil
 }
 
-// compare measures both turn by turn, and gives the medians of requests a second.
-func compare(w work, fio string, rounds int) (ours, theirs float64, err error) {
-	var a, b []float64
-	for range rounds {
-		n, err := w.volume()
-		if err != nil {
-			return 0, 0, err
-		}
-		a = append(a, n)
-		if fio == "" {
-			continue
-		}
-		if n, err = w.fio(fio); err != nil {
-			return 0, 0, err
-		}
-		b = append(b, n)
+// row begins the row of a table.
+func (w *work) row() table.Row {
+	return table.Row{w.path.name, w.pattern(), blockdev.FormatSize(int64(w.bs)), w.depth}
+}
+
+// score counts ratios.
+type score struct{ all, below int }
+
+// judge counts a ratio, and gives its columns.
+func (s *score) judge(ratio float64) []any {
+	s.all++
+	note := ""
+	if ratio < wanted {
+		s.below++
+		note = "below"
 	}
-	return median(a), median(b), nil
+	return []any{fmt.Sprintf("%.2f", ratio), note}
 }
 
 func median(a []float64) float64 {
-	if len(a) == 0 {
-		return 0
-	}
 	slices.Sort(a)
 	return a[len(a)/2]
 }

@@ -24,6 +24,14 @@ type work struct {
 	runtime time.Duration
 }
 
+// pattern is fio's name for it.
+func (w *work) pattern() string {
+	if w.write {
+		return "randwrite"
+	}
+	return "randread"
+}
+
 // fill writes the whole file, so that everything is allocated and in the page cache.
 func fill(p *plan) error {
 	_, err := os.Stat(p.file)

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// Namespaces of the target.
+const (
+	fileNSID = iota + 1
+	nullNSID
+)
+
+// patience is how long a program may take beyond what it measures.
+const patience = 20 * time.Second
+
+// throughTarget fills a table with the volume by itself, the network by itself, which is a null
+// volume behind the target, and the volume behind the target. It should take no longer for a
+// request than the two together: that is the ratio.
+func (p *plan) throughTarget(t table.Writer) (s score, err error) {
+	t.AppendHeader(table.Row{"path", "pattern", "block", "depth", "over", "volume/s", "network/s", "both/s", "through target/s", "ratio", ""})
+	return s, p.each(func(w work) error {
+		var volume []float64
+		over := make([]turns, len(p.through))
+		for range p.rounds {
+			n, err := w.volume()
+			if err != nil {
+				return err
+			}
+			volume = append(volume, n)
+			if err := p.turn(&w, n, over); err != nil {
+				return err
+			}
+		}
+		for i, transport := range p.through {
+			row := append(w.row(), transport)
+			for _, all := range [][]float64{volume, over[i].network, over[i].both, over[i].through} {
+				row = append(row, fmt.Sprintf("%.0f", median(all)))
+			}
+			t.AppendRow(append(row, s.judge(median(over[i].ratio))...))
+		}
+		return nil
+	})
+}
+
+// turns are what was measured over a transport, turn by turn. The ratio is that of a turn, since
+// the speed of a disk drifts.
+type turns struct{ network, both, through, ratio []float64 }
+
+func (t *turns) add(volume, network, through float64) {
+	both := 1 / (1/volume + 1/network)
+	t.network, t.both, t.through = append(t.network, network), append(t.both, both), append(t.through, through)
+	t.ratio = append(t.ratio, through/both)
+}
+
+// turn starts a target, and measures both of its volumes over each transport.
+func (p *plan) turn(w *work, volume float64, over []turns) error {
+	g, err := p.startTarget(w)
+	if err != nil {
+		return err
+	}
+	defer g.stop()
+	program := filepath.Join(p.bin, "nvmeinit")
+	for i, transport := range p.through {
+		network, err := w.bench(program, g.addr, transport, nullNSID)
+		if err != nil {
+			return fmt.Errorf("a null volume over %s: %w", transport, err)
+		}
+		through, err := w.bench(program, g.addr, transport, fileNSID)
+		if err != nil {
+			return fmt.Errorf("the file over %s: %w", transport, err)
+		}
+		over[i].add(volume, network, through)
+	}
+	return nil
+}
+
+// target is nvmetgt, running.
+type target struct {
+	cmd  *exec.Cmd
+	addr string
+	end  context.CancelFunc
+}
+
+// startTarget starts nvmetgt on a loopback address of its own, with the file and a null volume.
+func (p *plan) startTarget(w *work) (*target, error) {
+	ctx, end := context.WithCancel(context.Background())
+	g := &target{addr: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250)), end: end}
+	g.cmd = exec.CommandContext(ctx, filepath.Join(p.bin, "nvmetgt"), "serve", "--log-level", "error",
+		"--listen", "rdma://"+g.addr+":4420", "--listen", "tcp://"+g.addr+":4420",
+		"--io", w.path.name, "--volume", "file:"+w.file, "--volume", "null:"+strconv.FormatInt(w.size, 10))
+	g.cmd.Cancel = func() error { return g.cmd.Process.Signal(syscall.SIGTERM) }
+	g.cmd.WaitDelay = patience
+	var stderr bytes.Buffer
+	g.cmd.Stderr = &stderr
+	out, err := g.cmd.StdoutPipe()
+	if err == nil {
+		err = g.cmd.Start()
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "ready") {
+			return g, nil
+		}
+	}
+	g.stop()
+	return nil, fmt.Errorf("%s: it isn't ready: %s", g.cmd, stderr.Bytes())
+}
+
+// stop ends the target, and waits until the file is free again.
+func (g *target) stop() {
+	g.end()
+	_ = g.cmd.Wait() // it was interrupted
+}
+
+// bench measures a namespace with nvmeinit: requests a second.
+func (w *work) bench(program, addr, transport string, nsid int) (float64, error) {
+	ctx, end := context.WithTimeout(context.Background(), w.runtime+patience)
+	defer end()
+	out, err := exec.CommandContext(ctx, program, "bench", "-t", transport, "-a", addr, "--nsid", strconv.Itoa(nsid),
+		"--rw", w.pattern(), "--bs", strconv.Itoa(w.bs), "--iodepth", strconv.Itoa(w.depth), "--size", strconv.FormatInt(w.size, 10),
+		"--runtime", fmt.Sprintf("%dms", w.runtime.Milliseconds()), "--ramp_time", "200ms", "--time_based", "--norandommap", "-o", "json").Output()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", program, err)
+	}
+	return w.iops(out)
+}
