@@ -93,6 +93,8 @@ type fuzzPeer struct {
 	buf  []byte
 	recv func(index, n int) // a message of n bytes is in receive buffer index; may be nil
 	mu   sync.Mutex         // handlers of the two ends run at once
+
+	events chan verbs.CMEvent // dialTarget's
 }
 
 const (
@@ -169,12 +171,12 @@ func (p *fuzzPeer) close() {
 	}
 }
 
-// dialTarget connects p to the target with an NVMe/RDMA request for an admin queue.
-func (p *fuzzPeer) dialTarget(nic *simNIC) {
+// dialTarget connects p to the target with an NVMe/RDMA request for a queue.
+func (p *fuzzPeer) dialTarget(nic *simNIC, qid byte) {
 	p.t.Helper()
-	events := make(chan verbs.CMEvent, 16)
+	p.events = make(chan verbs.CMEvent, 16)
 	var err error
-	if p.id, err = nic.CreateID(func(ev verbs.CMEvent) { events <- ev }); err != nil {
+	if p.id, err = nic.CreateID(func(ev verbs.CMEvent) { p.events <- ev }); err != nil {
 		p.t.Fatal(err)
 	}
 	step := func(err error, want verbs.CMEventType) {
@@ -182,14 +184,14 @@ func (p *fuzzPeer) dialTarget(nic *simNIC) {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		if ev := <-events; ev.Type != want {
+		if ev := <-p.events; ev.Type != want {
 			p.t.Fatalf("%v instead of %v: %v", ev.Type, want, ev.Err)
 		}
 	}
 	step(p.id.ResolveAddr(netip.Addr{}, simNVMe, time.Second), verbs.CMAddrResolved)
 	step(p.id.ResolveRoute(time.Second), verbs.CMRouteResolved)
 	p.open(nic.dev)
-	request := []byte{0, 0, 0, 0, 32, 0, 31, 0, 31: 0}
+	request := []byte{0, 0, qid, 0, 32, 0, 31, 0, 31: 0}
 	step(p.id.Connect(verbs.ConnParam{PrivateData: request, ResponderResources: 16, RetryCount: 7, RNRRetryCount: 7}), verbs.CMEstablished)
 }
 
@@ -229,7 +231,7 @@ func FuzzTarget(f *testing.F) {
 				t.Fatal(err)
 			}
 			p := &fuzzPeer{t: t}
-			p.dialTarget(hn)
+			p.dialTarget(hn, 0)
 			const at = fuzzRecvs * fuzzRecvSize
 			d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
 			if _, err := d.AppendTo(p.area(at, fuzzData)[:0]); err != nil {
