@@ -2,7 +2,6 @@ package persist
 
 import (
 	"errors"
-	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -10,28 +9,59 @@ import (
 )
 
 // read copies blocks out, each as it is at one moment.
-func (v *atomicVolume) read(r *blockdev.Request) (err error) {
+func (v *atomicVolume) read(r *blockdev.Request) error {
 	xs := *v.extents.Load()
-	var length int64
 	for done := int64(0); done < r.Length; {
-		b, err := v.pinned(xs, uint64((r.Offset+done)>>v.shift), uint64((r.Length-done)>>v.shift))
-		if err == nil {
-			from := v.zeroes.Mem[:min(b.n<<v.shift, zeroesSize)]
-			if b.x != nil {
-				from = b.bytes(v.shift)
-			}
-			err = v.m.give(r, from, done)
-			if v.release(b) {
-				v.serve()
-			}
-			length = int64(len(from))
-		}
+		n, err := v.readSome(r, xs, uint64((r.Offset+done)>>v.shift), uint64((r.Length-done)>>v.shift), done)
 		if err != nil {
 			return v.info.Fail(r.Op, r.Offset+done, mediumKind(err), err)
 		}
-		done += length
+		done += n
 	}
 	return nil
+}
+
+// readSome copies out some of n logical blocks from lba on, for r from its byte done on.
+func (v *atomicVolume) readSome(r *blockdev.Request, xs []*extent, lba, n uint64, done int64) (int64, error) {
+	b, ok, err := v.pinned(xs, lba, n)
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok:
+		return v.readHeld(r, xs, lba, done)
+	}
+	length, err := v.copyOut(r, b, done)
+	v.unpin(b)
+	return length, err
+}
+
+// readHeld copies out one block that has all the views that can be counted. They may end no sooner
+// than the caller goes on, so it must not wait for that. No block becomes free while it holds mu,
+// and so nobody writes to the one that the map names.
+func (v *atomicVolume) readHeld(r *blockdev.Request, xs []*extent, lba uint64, done int64) (int64, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	b, err := v.named(xs, lba)
+	if err != nil {
+		return 0, err
+	}
+	return v.copyOut(r, b, done)
+}
+
+// named is the block that the map names for a logical one.
+func (v *atomicVolume) named(xs []*extent, lba uint64) (b blocks, err error) {
+	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	x, i, _ := lookup(xs, lba, 1)
+	return v.place(xs, lba, native(atomic.LoadUint64(&x.table[i])))
+}
+
+// copyOut copies b to the buffers of r from byte done on, zeroes perhaps only in part.
+func (v *atomicVolume) copyOut(r *blockdev.Request, b blocks, done int64) (int64, error) {
+	from := v.zeroes.Mem[:min(b.n<<v.shift, zeroesSize)]
+	if b.x != nil {
+		from = b.bytes(v.shift)
+	}
+	return int64(len(from)), v.m.give(r, from, done)
 }
 
 // mediumKind is the kind of an error that the map or the memory gave.
@@ -42,18 +72,12 @@ func mediumKind(err error) error {
 	return blockdev.KindOf(err)
 }
 
-// pinned finds where up to n logical blocks from lba on are, of which it pins some. A block that
-// has all the views that can be counted has them for moments only.
-func (v *atomicVolume) pinned(xs []*extent, lba, n uint64) (b blocks, err error) {
+// pinned finds where up to n logical blocks from lba on are, and pins some of them. ok is false
+// where one of them has too many views.
+func (v *atomicVolume) pinned(xs []*extent, lba, n uint64) (b blocks, ok bool, err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	x, i, count := lookup(xs, lba, n)
-	for {
-		b, ok, err := v.pinRun(xs, lba, x.table[i:i+count])
-		if ok || err != nil {
-			return b, err
-		}
-		runtime.Gosched()
-	}
+	return v.pinRun(xs, lba, x.table[i:i+count])
 }
 
 // pinRun pins the blocks that the first entries of a piece of the map name, as many as lie
@@ -84,7 +108,14 @@ func (v *atomicVolume) pinRun(xs []*extent, lba uint64, table []uint64) (b block
 		if v.stillThere(lba, table, b, first) {
 			return b, true, nil
 		}
-		v.release(b)
+		v.unpin(b)
+	}
+}
+
+// unpin takes back the pins on blocks, and lets writes go on that waited for one of them.
+func (v *atomicVolume) unpin(b blocks) {
+	if v.release(b) {
+		v.serve()
 	}
 }
 

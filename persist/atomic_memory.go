@@ -74,7 +74,7 @@ func (v *atomicVolume) show(segs []blockdev.Segment, lba, n uint64, p *pieces) (
 			return segs, false, err
 		}
 		if !v.slots.add(p, b) {
-			v.release(b)
+			v.unpin(b)
 			return segs, false, nil
 		}
 		lba, n = lba+uint64(b.n), n-uint64(b.n)
