@@ -67,6 +67,8 @@ func TestSecretMistakes(t *testing.T) {
 		{"DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaS:", "checksum"},
 		{"DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR::", "base64"},
 		{"DHHC-1:00:AAECAwQFBgcICQoLDA0OD=AREhMUFRYXGBkaGxwdHh+KfiaR:", "base64"},
+		{"DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAR\nEhMUFRYXGBkaGxwdHh+KfiaR:", "base64"},
+		{"DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR\r:", "base64"},
 		{"DHHC-1:00:AAECAwQF:", "6 bytes"},
 		{"DHHC-1:00::", "0 bytes"},
 	} {
@@ -366,6 +368,7 @@ func FuzzParseSecret(f *testing.F) {
 	f.Add(labSecret)
 	f.Add(labCtrlSecret)
 	f.Add("DHHC-1:00::")
+	f.Add("DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR\n:")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := ParseSecret(text)
 		if err != nil {

@@ -42,8 +42,9 @@ func ParseSecret(text string) (*Secret, error) {
 	if !ok || len(id) != 2 || id[0] != '0' || id[1] < '0' || id[1] > '3' {
 		return bad("after %s there must be 00, 01, 02 or 03, and a colon", prefix)
 	}
-	b, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(encoded, ":"))
-	if err != nil {
+	encoded = strings.TrimSuffix(encoded, ":")
+	b, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || strings.ContainsAny(encoded, "\r\n") { // which base64 skips
 		return bad("what follows the second colon isn't base64, with a colon at its end")
 	}
 	n := len(b) - crc32.Size
