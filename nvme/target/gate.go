@@ -48,7 +48,14 @@ func (r *Request) namespace() bool {
 func (r *Request) admit(s uint32) bool {
 	e := &r.engine
 	ns := e.ns
-	if s&(nsRemoved|nsClosed) == 0 || s&(nsRemoved|nsSanitize) == nsSanitize {
+	if s&(nsRemoved|nsSanitize) == nsSanitize {
+		// It doesn't wait for the sanitize operation, which has the namespace alone.
+		if st := ns.sub.sanitizing(); !st.OK() {
+			r.respond(st)
+			return false
+		}
+	}
+	if s&(nsRemoved|nsClosed) == 0 {
 		return r.allowed(s)
 	}
 	e.ns = nil

@@ -160,8 +160,9 @@ func (r *Request) deleteNamespaces() {
 	}
 	st := r.mayDelete(all)
 	for i := 0; st.OK() && i < len(all); i++ {
-		st = s.delete(all[i])
-		s.noteNamespace(c, r.Cmd.CDW10(), &nvme.NamespaceSpec{}, all[i].nsid)
+		if st = s.delete(all[i]); st.OK() {
+			s.noteNamespace(c, r.Cmd.CDW10(), &nvme.NamespaceSpec{}, all[i].nsid)
+		}
 	}
 	s.managed.mu.Unlock()
 	if st.Code() == nvme.StatusInvalidNamespace {

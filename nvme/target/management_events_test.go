@@ -1,0 +1,58 @@
+package target
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestNotDeleted: what couldn't be deleted isn't in the log of events as deleted.
+func TestNotDeleted(t *testing.T) {
+	store := newMemStore()
+	s := connectAs(t, newManaged(t, newMemPool(1<<20), store), 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
+	store.setErr(errors.New("disk on fire"))
+	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusInternalError|nvme.StatusDNR)
+	store.setErr(nil)
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	if n := countEvents(events, nvme.PersistentNamespace); n != 1 {
+		t.Errorf("%d events of namespaces, want that of the creation", n)
+	}
+	s.admin.must(deleteCommand(nsid), nil)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
+	_, events = readEvents(s.admin, nvme.PersistentEstablish)
+	if n := countEvents(events, nvme.PersistentNamespace); n != 2 {
+		t.Errorf("%d events of namespaces, want creation and deletion", n)
+	}
+}
+
+func countEvents(all []nvme.PersistentEvent, kind nvme.PersistentEventType) (n int) {
+	for _, e := range all {
+		if e.Type == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// TestSanitizedButClosed: a command that comes when a sanitize operation ends, while somebody has
+// the namespace alone, waits.
+func TestSanitizedButClosed(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	ns := tg.Subsystem(testNQN).namespace(1)
+	ns.exclude(func() {})
+	ns.refuse(true) // the operation is over, and this namespace's turn to be told of it has not come
+	fr := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	if fr.answered() {
+		t.Errorf("executed while somebody has the namespace alone: status %#x", uint16(fr.wait().Status()))
+	}
+	ns.refuse(false)
+	ns.include()
+	if st := fr.wait().Status(); !st.OK() {
+		t.Errorf("status %#x", uint16(st))
+	}
+}
