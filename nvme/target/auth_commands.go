@@ -12,10 +12,11 @@ import (
 // queueAuth is the authentication of one queue: made by a Connect that demands it, or by the first
 // command of a host that wants it.
 type queueAuth struct {
-	busy  atomic.Bool // a command is at work on tx
-	tx    transaction
-	timer *time.Timer // until the next command of a transaction
-	last  atomic.Pointer[AuthStats]
+	busy   atomic.Bool // a command is at work on tx
+	tx     transaction
+	failed atomic.Bool // it failed, and was counted and logged
+	timer  *time.Timer // until the next command of a transaction
+	last   atomic.Pointer[AuthStats]
 }
 
 // AuthStats is how a queue was authenticated last.
@@ -26,19 +27,19 @@ type AuthStats struct {
 	Since         time.Time
 }
 
-// authDefaultTimeout bounds each step where the controller has no keep alive timeout; otherwise
-// that does.
-const authDefaultTimeout = 2 * time.Minute
+// maxAuthTimeout bounds each step where the controller has no keep alive timeout, or a longer one:
+// who chose that isn't known yet.
+const maxAuthTimeout = 2 * time.Minute
 
+// authTimeout is how long a host has for each step.
 func (c *Controller) authTimeout() time.Duration {
-	return cmp.Or(c.keepAlive(), authDefaultTimeout)
+	return min(cmp.Or(c.keepAlive(), maxAuthTimeout), maxAuthTimeout)
 }
 
-// newAuth prepares q, which belongs to c, for authentication.
+// newAuth prepares q, which belongs to c, for authentication. Time runs from now on.
 func (q *Queue) newAuth(c *Controller) *queueAuth {
 	a := &queueAuth{tx: transaction{host: c.hostNQN, sub: c.sub.nqn}}
 	a.timer = time.AfterFunc(c.authTimeout(), q.authTimeout)
-	q.auth.Store(a)
 	return a
 }
 
@@ -50,8 +51,10 @@ func (q *Queue) authTimeout() {
 	if q.state.Load() == queueDown {
 		return
 	}
-	q.noteAuth(false)
-	q.t.log.Warn("authentication failed: the host doesn't go on", q.identity("timeout", q.ctrl.authTimeout())...)
+	if !q.auth.Load().failed.Load() {
+		q.noteAuth(false)
+		q.t.log.Warn("authentication failed: the host doesn't go on", q.identity("timeout", q.ctrl.authTimeout())...)
+	}
 	q.disconnect(ErrAuthentication)
 }
 
@@ -139,8 +142,12 @@ func (r *Request) authAnswer() {
 func (r *Request) takeAuth() *queueAuth {
 	q := r.engine.q
 	a := q.auth.Load()
-	if a == nil {
+	if a == nil { // the host begins, though it needn't: it has nothing to be late with yet
 		a = q.newAuth(q.ctrl)
+		a.timer.Stop()
+		if !q.auth.CompareAndSwap(nil, a) {
+			a = q.auth.Load()
+		}
 	}
 	if !a.busy.CompareAndSwap(false, true) {
 		r.respond(nvme.StatusCommandSequence)
@@ -153,14 +160,17 @@ func (r *Request) takeAuth() *queueAuth {
 // lets go of a and goes on with then.
 //
 // The work may take powers modulo a large prime, which must not keep other connections waiting:
-// it is done in a goroutine of its own, not many at a time. Nobody's time runs out meanwhile.
+// it is done in a goroutine of its own, not many at a time, and not at all for a connection that
+// has ended meanwhile. Nobody's time runs out.
 func (r *Request) withAuth(a *queueAuth, work, then func()) {
 	q := r.engine.q
 	a.timer.Stop()
 	go func() {
 		q.t.computing <- struct{}{}
 		before := a.tx.step
-		work()
+		if q.state.Load() != queueDown {
+			work()
+		}
 		<-q.t.computing
 		q.seen.Store(q.t.now())
 		if q.state.Load() != queueDown {
@@ -192,9 +202,11 @@ func (r *Request) authStepped(a *queueAuth, before authStep) {
 	case x.failure != nil:
 		// Until the connection is gone, nothing is executed any more, after a failure of a host
 		// that had been authenticated too.
-		q.state.CompareAndSwap(queueConnected, queueAuthenticating)
+		q.demandAuth()
 		if before < authFailure1 {
-			q.authFailed(x.failure)
+			a.failed.Store(true)
+			q.noteAuth(false)
+			q.t.log.Warn("authentication failed", q.identity("reason", x.failure)...)
 		}
 		if x.step == authOver {
 			a.timer.Stop()
@@ -209,9 +221,24 @@ func (r *Request) authStepped(a *queueAuth, before authStep) {
 	a.timer.Reset(q.ctrl.authTimeout())
 }
 
-func (q *Queue) authFailed(why error) {
-	q.noteAuth(false)
-	q.t.log.Warn("authentication failed", q.identity("reason", why)...)
+// demandAuth lets no command through any more but those of authentication. The first of a fused
+// operation that q holds waits in vain.
+func (q *Queue) demandAuth() {
+	for {
+		switch q.state.Load() {
+		case queueConnected:
+			if q.state.CompareAndSwap(queueConnected, queueAuthenticating) {
+				return
+			}
+		case queueFused:
+			if q.state.CompareAndSwap(queueFused, queueAuthenticating) {
+				q.fused.respond(nvme.StatusAbortMissingFused)
+				return
+			}
+		default:
+			return
+		}
+	}
 }
 
 func (q *Queue) authenticated(a *queueAuth) {

@@ -193,6 +193,7 @@ func (q *Queue) attach(c *Controller, qid uint16, size int, cmd *nvme.Command, a
 	q.sq.Store(sq)
 	if auth {
 		a := q.newAuth(c)
+		q.auth.Store(a)
 		ok := q.state.CompareAndSwap(queueConnecting, queueAuthenticating)
 		if !ok {
 			a.timer.Stop()

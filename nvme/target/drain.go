@@ -117,10 +117,11 @@ func (q *Queue) quiesce() int {
 	return max(0, q.inFlight()-len(q.ctrl.events.held))
 }
 
-// keep keeps a command that came to a queue which begins none any more.
+// keep keeps a command that came to a queue which begins none any more, or gives it back where the
+// connection is ending.
 func (q *Queue) keep(r *Request) {
 	q.stop.Lock()
-	if q.state.Load() != queueDown {
+	if q.state.Load() == queueDraining {
 		q.stopped = append(q.stopped, r)
 		q.stop.Unlock()
 		return

@@ -33,16 +33,25 @@ func (r *Request) fuse() {
 	}
 }
 
-// holdFused keeps the first command until the next one comes.
+// holdFused keeps the first command until the next one comes. In any other state than
+// queueConnected, which Submit saw, q.fused belongs to whoever left queueFused.
 func (q *Queue) holdFused(r *Request) {
-	q.fused = r
-	if !q.state.CompareAndSwap(queueConnected, queueFused) {
-		q.keep(r)
+	if q.state.Load() == queueConnected {
+		q.fused = r
+		if q.state.CompareAndSwap(queueConnected, queueFused) {
+			return
+		}
 	}
+	if q.state.Load() == queueAuthenticating {
+		r.fail(nvme.StatusAuthenticationRequired, noLoc)
+		return
+	}
+	q.keep(r)
 }
 
 // takeFused takes the first command of a fused operation that is held; nil where none is. Only
-// Submit holds one and takes it, but for a connection that ends.
+// Submit holds one and takes it, but for a connection that ends or a host that fails to authenticate
+// itself.
 func (q *Queue) takeFused() *Request {
 	if !q.state.CompareAndSwap(queueFused, queueConnected) {
 		return nil
