@@ -1,0 +1,93 @@
+package tcp
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestWrongSGL: a descriptor of an I/O command that NVMe/TCP doesn't know, or that isn't that of
+// the command's data, has its status and costs that command only. Nothing is written for it.
+func TestWrongSGL(t *testing.T) {
+	const (
+		size    = 2048 // of each command
+		both    = 0
+		field   = nvme.StatusInvalidField
+		kind    = nvme.StatusSGLTypeInvalid
+		offset  = nvme.StatusSGLOffsetInvalid
+		length  = nvme.StatusSGLLengthInvalid
+		capsule = nvme.SGLInCapsule
+	)
+	tt := newTestTarget(t, TargetConfig{})
+	_, io := rawIO(t, tt, "127.0.0.1", 32)
+	var cid uint16
+	send := func(name string, cmd nvme.Command, alter func(pdu []byte), data []byte, want nvme.Status) {
+		t.Helper()
+		cid++
+		cmd.SetCID(cid)
+		pdu := io.capsule(cmd, data)
+		alter(pdu[HeaderSize:])
+		io.send(pdu)
+		cqe := io.response()
+		if got, want := cqe.Status()&^nvme.StatusMore, want|nvme.StatusDNR; got != want || cqe.CID() != cid {
+			t.Errorf("%s: status %#x (%v), want %#x (%v)", name, uint16(got), got, uint16(want), want)
+		}
+	}
+	inline := bytes.Repeat([]byte{0xdd}, size)
+	for _, tc := range []struct {
+		name   string
+		op     nvme.Opcode // both: Read and Write
+		data   []byte      // in the capsule
+		kind   nvme.SGLType
+		addr   uint64
+		length uint32
+		status nvme.Status
+	}{
+		{"block at an address", both, nil, nvme.SGLDataBlockAddress, 0, size, kind},
+		{"block of subtype 2", both, inline, 0x02, 0, size, kind},
+		{"bit bucket", both, nil, 0x10, 0, size, kind},
+		{"segment", both, inline[:16], 0x21, 0, 16, kind},
+		{"last segment", both, inline[:16], 0x31, 0, 16, kind},
+		{"keyed", both, nil, nvme.SGLKeyed, 0x1000, size, kind},
+		{"keyed, to be invalidated", both, nil, nvme.SGLKeyedInvalidate, 0x1000, size, kind},
+		{"transport of subtype 0", both, nil, 0x50, 0, size, kind},
+		{"vendor's", both, nil, 0xf0, 0, size, kind},
+		{"data in the capsule of a Read", nvme.OpRead, inline, capsule, 0, size, field},
+		{"offset in the capsule", nvme.OpWrite, inline, capsule, 4, size - 4, offset},
+		{"from the capsule's end", nvme.OpWrite, inline, capsule, size, size, offset},
+		{"offset that overflows", nvme.OpWrite, inline, capsule, math.MaxUint64 - 511, size, offset},
+		{"no data in the capsule", nvme.OpWrite, nil, capsule, 0, size, length},
+		{"longer than the capsule", nvme.OpWrite, inline[:1024], capsule, 0, size, length},
+		{"shorter than the capsule", nvme.OpWrite, inline, capsule, 0, 1024, length},
+		{"4 GiB in the capsule", nvme.OpWrite, inline, capsule, 0, math.MaxUint32, length},
+		{"less in the capsule than blocks", nvme.OpWrite, inline[:1024], capsule, 0, 1024, length},
+		{"less than blocks", both, nil, nvme.SGLTransport, 0, 1024, length},
+		{"more than blocks", both, nil, nvme.SGLTransport, 0, 2 * size, length},
+		{"4 GiB", both, nil, nvme.SGLTransport, 0, math.MaxUint32, length},
+		{"nothing", both, nil, nvme.SGLTransport, 0, 0, length},
+	} {
+		for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
+			if tc.op == both || tc.op == op {
+				cmd := ioCommand(op, 0, size)
+				cmd.SGL1().SetBlock(tc.kind, tc.addr, tc.length)
+				send(tc.name+" of "+op.IOName(), cmd, func([]byte) {}, tc.data, tc.status)
+			}
+		}
+	}
+	for _, psdt := range []byte{0, 0x80, 0xc0} {
+		cmd := ioCommand(nvme.OpWrite, 0, size)
+		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+		send("PSDT", cmd, func(sqe []byte) { sqe[1] = psdt }, nil, field)
+	}
+	good := ioCommand(nvme.OpRead, 0, size)
+	good.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+	io.send(io.capsule(good, nil))
+	if data := io.expect(TypeC2HData)[DataSize:]; !bytes.Equal(data, make([]byte, size)) {
+		t.Error("the volume was written")
+	}
+	if cqe := io.response(); !cqe.Status().OK() {
+		t.Errorf("a good one: %v", cqe.Status())
+	}
+}
