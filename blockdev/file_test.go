@@ -209,14 +209,21 @@ func TestFileInMemory(t *testing.T) {
 
 // TestFileFull fills the file system below: writes fail, and everything else goes on.
 func TestFileFull(t *testing.T) {
-	dir := mountTmpfs(t, "1m")
-	v, err := blockdev.OpenFile(filepath.Join(dir, "v"), blockdev.Options{Size: 8 * mib})
+	t.Run("tmpfs", func(t *testing.T) { testFull(t, mountTmpfs(t, "1m"), blockdev.IOAuto) })
+	t.Run("direct", func(t *testing.T) { dir, _ := failingFS(t); testFull(t, dir, blockdev.IODirect) })
+	t.Run("uring", func(t *testing.T) { dir, _ := failingFS(t); testFull(t, dir, blockdev.IOUring) })
+}
+
+// testFull fills a file system of at most 32 MiB.
+func testFull(t *testing.T, dir string, mode blockdev.IOMode) {
+	const size = 64 * mib
+	v, err := blockdev.OpenFile(filepath.Join(dir, "v"), blockdev.Options{Size: size, IO: mode})
 	if err != nil {
-		t.Fatal(err)
+		t.Skip(err)
 	}
 	defer v.Close()
 	c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 256<<10)
-	for off := int64(0); err == nil && off < 8*mib; off += int64(len(b)) {
+	for off := int64(0); err == nil && off < size; off += int64(len(b)) {
 		err = c.Write(b, off, false)
 	}
 	mustFail(t, err, blockdev.ErrCapacity, "write", "at byte")
@@ -229,7 +236,7 @@ func TestFileFull(t *testing.T) {
 	if err := c.Write(b, 0, true); err != nil {
 		t.Errorf("write after a discard made room: %v", err)
 	}
-	mustFail(t, tryOpen(t, filepath.Join(dir, "w"), blockdev.Options{Size: 4 * mib, Preallocate: true}), blockdev.ErrCapacity)
+	mustFail(t, tryOpen(t, filepath.Join(dir, "w"), blockdev.Options{Size: size, Preallocate: true}), blockdev.ErrCapacity)
 }
 
 // loopDevice makes a block device of a file.
@@ -302,6 +309,70 @@ func TestBlockDeviceSectors(t *testing.T) {
 	if i := v.Info(); !strings.HasPrefix(i.Mode, "buffered") || i.BlockSize != 512 {
 		t.Errorf("%+v", i)
 	}
+}
+
+// TestBlockDeviceGrows makes a device larger while it is open.
+func TestBlockDeviceGrows(t *testing.T) {
+	dev := loopDevice(t, 4*mib)
+	v, err := blockdev.OpenFile(dev, blockdev.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	var told []int64
+	r := v.(blockdev.Resizer)
+	r.OnResize(func(n int64) { told = append(told, n) })
+	if err := os.Truncate(backing(t, dev), 6*mib); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("losetup", "--set-capacity", dev).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := r.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(told) != fmt.Sprint([]int64{6 * mib}) {
+		t.Errorf("told %v", told)
+	}
+	if err := volumetest.NewClient(v).Write(make([]byte, 4096), 6*mib-4096, true); err != nil {
+		t.Errorf("the last block: %v", err)
+	}
+}
+
+// TestBlockDeviceBroken has a device fail on a part of it, with EIO: the rest goes on.
+func TestBlockDeviceBroken(t *testing.T) {
+	for name, mode := range map[string]blockdev.IOMode{"uring": blockdev.IOUring, "direct": blockdev.IODirect} {
+		t.Run(name, func(t *testing.T) {
+			dev := loopDevice(t, 4*mib)
+			v, err := blockdev.OpenFile(dev, blockdev.Options{IO: mode})
+			if err != nil {
+				t.Skip(err)
+			}
+			defer v.Close()
+			if err := os.Truncate(backing(t, dev), 2*mib); err != nil {
+				t.Fatal(err)
+			}
+			c, b := volumetest.NewClient(v), make([]byte, 4096)
+			err = c.Read(b, 3*mib)
+			mustFail(t, err, blockdev.ErrMedium, dev, "read", fmt.Sprint("at byte ", 3*mib))
+			if !errors.Is(err, unix.EIO) {
+				t.Errorf("%v isn't EIO", err)
+			}
+			if err := errors.Join(c.Read(b, mib), c.Write(b, mib, true), c.Flush()); err != nil {
+				t.Errorf("the rest: %v", err)
+			}
+		})
+	}
+}
+
+// backing is the file of a loop device.
+func backing(t *testing.T, dev string) string {
+	t.Helper()
+	b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
 }
 
 func TestKindOf(t *testing.T) {
