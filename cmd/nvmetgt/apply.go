@@ -82,19 +82,23 @@ func fixedField(sub, ns int, why string) error {
 	return &config.FieldError{Field: name, Err: errors.New(why)}
 }
 
-// staged is what a change has opened before anything else notices.
+// staged is what a change has made that can be taken back.
 type staged struct {
 	auth      *target.Authentication
 	exports   map[exportKey]*export
 	pools     map[string]*blockdev.Directory
 	listeners map[cli.Endpoint]*listener
+	undo      []func() error // of what hosts see already, last done, first undone
 }
 
-// become opens everything new in next, and when all of that is there, lets go of what is not in
-// it any more. The lock is held, or nobody else is there yet.
+// become opens everything new in next, gives it to hosts, and when all of that is there, lets go of
+// what is not in next any more. The lock is held, or nobody else is there yet.
 func (s *server) become(next *config.Config) error {
 	st := &staged{exports: map[exportKey]*export{}, pools: map[string]*blockdev.Directory{}, listeners: map[cli.Endpoint]*listener{}}
 	if err := s.stage(next, st); err != nil {
+		return errors.Join(err, st.drop())
+	}
+	if err := s.add(next, st); err != nil {
 		return errors.Join(err, st.drop())
 	}
 	err := s.commit(next, st)
@@ -129,19 +133,6 @@ func (s *server) stage(next *config.Config, st *staged) (err error) {
 			}
 		}
 	}
-	for _, e := range next.Listen {
-		if s.listeners[e] != nil {
-			continue
-		}
-		l, err := s.listen(e)
-		if err != nil {
-			return err
-		}
-		st.listeners[e] = l
-		if err := s.setANA(next, e); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -161,6 +152,9 @@ func (s *server) stagePool(sub *config.Subsystem, st *staged) error {
 // drop takes everything back.
 func (st *staged) drop() error {
 	var errs []error
+	for i := len(st.undo) - 1; i >= 0; i-- {
+		errs = append(errs, st.undo[i]())
+	}
 	for _, l := range st.listeners {
 		errs = append(errs, l.close())
 	}
@@ -173,10 +167,10 @@ func (st *staged) drop() error {
 	return errors.Join(errs...)
 }
 
-// commit changes what hosts see. What it meets with was checked by stage: an error here is of
+// commit takes from hosts what is not in next, and keeps what was staged. An error here is of
 // closing what is gone.
 func (s *server) commit(next *config.Config, st *staged) error {
-	errs := []error{s.target.SetAuthentication(st.auth)}
+	var errs []error
 	for _, e := range s.cfg.Listen {
 		if !slices.Contains(next.Listen, e) {
 			errs = append(errs, s.listeners[e].close())
@@ -186,14 +180,12 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	for i := range s.cfg.Subsystems {
 		errs = append(errs, s.shrink(&s.cfg.Subsystems[i], next))
 	}
+	s.auth = st.auth
 	for key, e := range st.exports {
 		s.exports[key] = e
 	}
 	for nqn, d := range st.pools {
 		s.pools[nqn] = d
-	}
-	for i := range next.Subsystems {
-		errs = append(errs, s.grow(&next.Subsystems[i], st))
 	}
 	for e, l := range st.listeners {
 		s.listeners[e] = l
@@ -218,10 +210,13 @@ func (s *server) setANA(next *config.Config, e cli.Endpoint) error {
 	return nil
 }
 
-// shrink removes from the target what is of sub and not in next.
+// shrink removes from the target what is of sub and not in next, hosts too.
 func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 	to := next.Subsystem(sub.NQN)
 	var errs []error
+	if to != nil && !slices.Equal(sub.Hosts, to.Hosts) {
+		errs = append(errs, s.target.Subsystem(sub.NQN).AllowHosts(len(to.Hosts) == 0, to.Hosts))
+	}
 	if to == nil {
 		errs = append(errs, s.target.RemoveSubsystem(sub.NQN))
 		if d := s.pools[sub.NQN]; d != nil {
@@ -245,6 +240,34 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 	return errors.Join(errs...)
 }
 
+// add gives hosts what is new in next. It can fail: an address may be taken, or what is saved of a
+// subsystem unreadable. Who has to authenticate itself is said before anybody can come by a new way.
+func (s *server) add(next *config.Config, st *staged) error {
+	st.undo = append(st.undo, func() error { return s.target.SetAuthentication(s.auth) })
+	if err := s.target.SetAuthentication(st.auth); err != nil {
+		return err
+	}
+	for _, e := range next.Listen {
+		if s.listeners[e] != nil {
+			continue
+		}
+		l, err := s.listen(e)
+		if err != nil {
+			return err
+		}
+		st.listeners[e] = l
+		if err := s.setANA(next, e); err != nil {
+			return err
+		}
+	}
+	for i := range next.Subsystems {
+		if err := s.grow(&next.Subsystems[i], st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // grow adds to the target what is of sub and was staged.
 func (s *server) grow(sub *config.Subsystem, st *staged) error {
 	var added []target.NamespaceConfig
@@ -261,19 +284,20 @@ func (s *server) grow(sub *config.Subsystem, st *staged) error {
 			AllowAnyHost: len(sub.Hosts) == 0, Hosts: sub.Hosts,
 			MaxControllers: sub.MaxControllers, Namespaces: added,
 		}
-		if d := s.pools[sub.NQN]; d != nil {
+		if d := st.pools[sub.NQN]; d != nil {
 			c.Pool = d
 		}
-		_, err := s.target.AddSubsystem(c)
-		return err
+		if _, err := s.target.AddSubsystem(c); err != nil {
+			return err
+		}
+		st.undo = append(st.undo, func() error { return s.target.RemoveSubsystem(sub.NQN) })
+		return nil
 	}
 	for _, n := range added {
 		if _, err := t.AddNamespace(n); err != nil {
 			return err
 		}
-	}
-	if was := s.cfg.Subsystem(sub.NQN); !slices.Equal(was.Hosts, sub.Hosts) {
-		return t.AllowHosts(len(sub.Hosts) == 0, sub.Hosts)
+		st.undo = append(st.undo, func() error { return t.RemoveNamespace(n.NSID) })
 	}
 	return nil
 }

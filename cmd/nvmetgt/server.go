@@ -38,7 +38,8 @@ type server struct {
 
 	change    sync.Mutex // one change at a time; it guards what follows
 	cfg       *config.Config
-	changes   uint64 // of cfg
+	changes   uint64                 // of cfg
+	auth      *target.Authentication // which cfg asks for
 	exports   map[exportKey]*export
 	pools     map[string]*blockdev.Directory // of subsystems whose hosts create namespaces, by NQN
 	listeners map[cli.Endpoint]*listener
