@@ -20,7 +20,7 @@ type Request struct {
 	Slot uint16 // index in the queue's tables, set by the queue
 
 	// What a Carrier keeps with a request that it carries; others leave it alone.
-	Route Route // is told of the end first; nil: only Done is
+	Route Route // is told of the end first, once; nil: only Done is
 	Lane  int   // which of the queues on each way it takes
 	Tries int   // how often it was answered with an error and sent again
 
@@ -44,7 +44,9 @@ func (r *Request) Cancelled() bool { return r.cancelled.Load() }
 
 // end tells whoever is concerned that r ended.
 func (r *Request) end() {
-	if r.Route == nil || !r.Route.Ended(r) {
+	way := r.Route
+	r.Route = nil // it is another, or none, that has r sent again
+	if way == nil || !way.Ended(r) {
 		r.Done(r)
 	}
 }

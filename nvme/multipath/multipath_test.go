@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -549,6 +551,42 @@ func TestAddPath(t *testing.T) {
 	})
 }
 
+// TestAddPathAtOnce: a path that several add at once is there once, and none is added to a
+// subsystem that is closed meanwhile.
+func TestAddPathAtOnce(t *testing.T) {
+	r := newRig(t, 1)
+	s, _ := r.connect()
+	const paths = 50
+	var all sync.WaitGroup
+	add := func(i int) error {
+		cfg := r.config().Paths[0]
+		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 1, byte(i)})
+		return s.AddPath(cfg)
+	}
+	for i := range paths {
+		for range 4 {
+			all.Go(func() {
+				if err := add(i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if n := len(s.Paths()); n != 1+paths {
+		t.Errorf("%d paths, want %d", n, 1+paths)
+	}
+	for i := range paths {
+		all.Go(func() {
+			if err := add(paths + i); err != nil && !errors.Is(err, host.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	r.close(s)
+	all.Wait()
+}
+
 // TestCancel: a call whose context ends while it waits for a path ends at once, and so does
 // one that waits when the subsystem is closed.
 func TestCancel(t *testing.T) {
@@ -603,6 +641,28 @@ func TestCancelUnderWay(t *testing.T) {
 			t.Errorf("%d and %d losses", a, b)
 		}
 	})
+}
+
+// TestPlainNamespace: what is read through a controller itself has nothing to do with paths, also
+// where it uses requests that paths carried before.
+func TestPlainNamespace(t *testing.T) {
+	r := newRig(t, 1)
+	s, n := r.connect()
+	plain, err := n.Controller().Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	for range 20 {
+		mustWrite(t, n, 1, 0)
+		if _, err := plain.ReadAt(t.Context(), buf, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := s.Paths()[0]; p.UnderWay != 0 || p.Counters.Begun.Load() != 20 {
+		t.Errorf("%d under way after %d", p.UnderWay, p.Counters.Begun.Load())
+	}
+	r.close(s)
 }
 
 func TestParsePolicy(t *testing.T) {

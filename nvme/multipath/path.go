@@ -36,6 +36,7 @@ type path struct {
 func newPath(s *Subsystem, cfg *host.Config) *path {
 	p := &path{sub: s, cfg: *cfg, since: time.Now(),
 		reread: make(chan struct{}, 1), doubted: make(chan struct{}, 1), rescan: make(chan struct{}, 1), tried: make(chan struct{})}
+	event := cfg.Event
 	p.cfg.Event = func(c *host.Controller, e nvme.AsyncEvent) {
 		switch e {
 		case nvme.EventANAChanged:
@@ -43,8 +44,8 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 		case nvme.EventNamespaceChanged:
 			poke(p.rescan)
 		}
-		if cfg.Event != nil {
-			cfg.Event(c, e)
+		if event != nil {
+			event(c, e)
 		}
 	}
 	if p.cfg.Log == nil {
@@ -101,7 +102,6 @@ func (p *path) tell(st PathStatus) {
 
 // run connects, again and again, until the path is given up or the subsystem closed.
 func (p *path) run() {
-	defer p.sub.work.Done()
 	defer p.once.Do(func() { close(p.tried) })
 	ctx := p.sub.ctx
 	wait := newBackoff(p.sub.cfg.ReconnectDelay)

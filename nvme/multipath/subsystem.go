@@ -58,9 +58,11 @@ func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 		}
 	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.mu.Lock()
 	for i := range cfg.Paths {
 		s.start(&cfg.Paths[i])
 	}
+	s.mu.Unlock()
 	for _, p := range s.paths {
 		select {
 		case <-p.tried:
@@ -81,15 +83,12 @@ func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 	return nil, errors.Join(append(errs, s.Close())...)
 }
 
-// start makes a path and its goroutine.
+// start makes a path and its goroutine. Called with mu held.
 func (s *Subsystem) start(cfg *host.Config) {
 	p := newPath(s, cfg)
-	s.mu.Lock()
 	s.paths = append(s.paths, p)
 	s.several.Store(s.several.Load() || len(s.paths) > 1)
-	s.work.Add(1)
-	s.mu.Unlock()
-	go p.run()
+	s.work.Go(p.run)
 }
 
 // AddPath adds a path, which is tried in the background. One that is there already is not
@@ -99,19 +98,17 @@ func (s *Subsystem) AddPath(cfg host.Config) error {
 		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, err)
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closing || s.err != nil {
-		s.mu.Unlock()
 		return fmt.Errorf("nvme: subsystem %s: %w", cfg.SubNQN, host.ErrClosed)
 	}
 	same := func(p *path) bool {
 		return p.cfg.Transport.Type() == cfg.Transport.Type() && p.cfg.Remote == cfg.Remote && p.cfg.Local == cfg.Local
 	}
 	if slices.ContainsFunc(s.paths, func(p *path) bool { return same(p) && p.state != GivenUp }) {
-		s.mu.Unlock()
 		return nil
 	}
 	s.paths = slices.DeleteFunc(s.paths, same)
-	s.mu.Unlock()
 	s.start(&cfg)
 	return nil
 }
