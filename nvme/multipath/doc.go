@@ -33,9 +33,10 @@
 // [NoPathError]; so they do at once when no path can come back.
 //
 // A command that a lost path cut short may have been executed, or may yet be, by a target that
-// still lives. It is sent again only where that gives the same result: reads, writes, flushes,
-// and what else is named by repeatable. Reservations, Copy and fused commands end with the error
-// of the path instead.
+// still lives; one that was answered with an error, in part. It is sent again only where that gives
+// the same result: reads, writes, flushes, and what else is named by repeatable. Reservations and
+// Copy end with the error instead, unless that is an ANA status, which says that nothing was done.
+// Fused commands always do: one half alone is of no use.
 //
 // # Concurrency
 //

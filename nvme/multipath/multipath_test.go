@@ -450,6 +450,48 @@ func TestNotRepeatable(t *testing.T) {
 	})
 }
 
+// TestNotRepeatableStatus: one that was answered with an error may have been executed in part, as
+// Copy is, or have lost its other half. Only a status that says that it wasn't executed has it
+// sent again.
+func TestNotRepeatableStatus(t *testing.T) {
+	fused := nvme.Command{byte(nvme.OpCompare), 1}
+	for name, c := range map[string]struct {
+		cmd    nvme.Command
+		status nvme.Status
+		want   int // answers
+	}{
+		"copy, aborted":      {nvme.Command{byte(nvme.OpCopy)}, nvme.StatusAbortRequested, 1},
+		"copy, inaccessible": {nvme.Command{byte(nvme.OpCopy)}, nvme.StatusANAInaccessible, 2},
+		"fused":              {fused, nvme.StatusAbortFailedFused, 1},
+		"fused, path":        {fused, nvme.StatusANAInaccessible, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				s, n := r.connect()
+				defer r.close(s)
+				answers := 0
+				r.links[0].set(func(l *link) {
+					l.answer = func(_ *nvme.Command, cqe *nvme.Completion) {
+						answers++
+						cqe.SetStatus(c.status)
+						if answers > 1 {
+							cqe.SetStatus(nvme.StatusSuccess)
+						}
+					}
+				})
+				ended := make(chan error, 1)
+				q := &host.Request{Cmd: c.cmd, Done: func(r *host.Request) { ended <- r.Check() }}
+				q.Cmd.SetNSID(1)
+				n.Lane(0).SubmitOne(q)
+				if err := <-ended; (err == nil) != (c.want > 1) || answers != c.want {
+					t.Errorf("%v after %d answers, want %d", err, answers, c.want)
+				}
+			})
+		})
+	}
+}
+
 // TestOtherNamespace: a path that leads to another namespace doesn't join, and says why.
 func TestOtherNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 		return true
 	}
 	st := r.Status()
-	if st.DNR() {
+	if st.DNR() || r.Cmd.Fuse() != 0 { // the other half would be missing
 		return false
 	}
 	switch st.Code() {
@@ -59,6 +59,9 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 		w.doubt()
 		n.resend(r)
 		return true
+	}
+	if !repeatable(&r.Cmd) { // a part of it may have been executed
+		return false
 	}
 	if r.Tries++; r.Tries > maxTries {
 		return false
