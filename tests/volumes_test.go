@@ -55,6 +55,37 @@ func TestVolumeGrows(t *testing.T) {
 	}
 }
 
+// TestVolumeCache: a host sees a volatile write cache where the volume has one, and one block as the
+// atomic unit.
+func TestVolumeCache(t *testing.T) {
+	disk := t.TempDir()
+	memory, err := os.MkdirTemp("/dev/shm", "volume") //nolint:usetesting // t.TempDir may not be on a tmpfs
+	if err != nil {
+		t.Skip(err)
+	}
+	defer os.RemoveAll(memory)
+	for _, x := range []struct {
+		volume string
+		cache  bool
+	}{
+		{"mem:4MiB", false},
+		{"null:4MiB", false},
+		{filepath.Join(disk, "file.img"), true},
+		{"check:" + filepath.Join(disk, "checked.img"), true},
+		{"pmem:" + filepath.Join(memory, "pmem.img"), false},
+		{"pmem:" + filepath.Join(memory, "inplace.img") + ",mode=inplace", false},
+	} {
+		p := startTarget(t, "--volume", x.volume, "--size", "4MiB")
+		h := dialHost(t, p.remote(), "tcp", nil)
+		id := h.Identify()
+		if cache := id.VWC&nvme.VWCPresent != 0; cache != x.cache || id.AWUN != 0 || id.AWUPF != 0 {
+			t.Errorf("%s: VWC %#x, AWUN %d, AWUPF %d", x.volume, id.VWC, id.AWUN, id.AWUPF)
+		}
+		h.close(t)
+		p.stop(t)
+	}
+}
+
 // TestVolumeFaults has volumes fail in each way: the host sees the status for it, and the other
 // blocks and namespaces go on.
 func TestVolumeFaults(t *testing.T) {

@@ -3,6 +3,7 @@ package target
 import (
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -53,6 +54,38 @@ func TestVolatileCache(t *testing.T) {
 		}
 		if v.fua != x.fua {
 			t.Errorf("%d of 2 writes went through the cache, want %d", v.fua, x.fua)
+		}
+	}
+}
+
+// TestAtomicUnits: hosts are told how many blocks are written whole, with power and without, as
+// the volume says it; AWUN and AWUPF are the one block that NVMe takes for granted.
+func TestAtomicUnits(t *testing.T) {
+	var volumes []blockdev.Volume
+	for _, atomic := range []int{0, 1, 8, 1 << 20} {
+		v := newTestVolume(1<<20, 4096)
+		v.info.AtomicBlocks = atomic
+		volumes = append(volumes, v)
+	}
+	s := connect(t, newTarget(t, volumes...), testNQN)
+	defer s.close()
+	page := make([]byte, nvme.PageSize)
+	var c nvme.IdentifyController
+	s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+	if err := c.Parse(page); err != nil || c.AWUN != 0 || c.AWUPF != 0 {
+		t.Errorf("AWUN %d, AWUPF %d, %v", c.AWUN, c.AWUPF, err)
+	}
+	for i, want := range []struct {
+		own   bool
+		units uint16
+	}{{false, 0}, {false, 0}, {true, 7}, {true, 1<<16 - 1}} {
+		var n nvme.IdentifyNamespace
+		s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, uint32(i+1), 0, 0) }), page)
+		if err := n.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		if own := n.NSFEAT&nvme.NSFEATAtomic != 0; own != want.own || n.NAWUN != want.units || n.NAWUPF != want.units {
+			t.Errorf("%d blocks: NSFEAT %#x NAWUN %d NAWUPF %d", volumes[i].Info().AtomicBlocks, n.NSFEAT, n.NAWUN, n.NAWUPF)
 		}
 	}
 }
