@@ -58,6 +58,9 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 	case errors.As(e, &tcpErr):
 		stage, cause = tcpErr.Stage, tcpErr.Err
 	}
+	if e.Stage == "authentication" { // Linux's target may disconnect before its AUTH_Failure1 is out
+		return fmt.Sprintf("authentication: %s; if that happens again, check the secrets", strings.TrimPrefix(cause.Error(), "nvme: "))
+	}
 	return fmt.Sprintf("%s: %s", stage, strings.TrimPrefix(cause.Error(), "nvme: "))
 }
 

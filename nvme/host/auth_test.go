@@ -341,7 +341,8 @@ func TestAuthenticationInterrupted(t *testing.T) {
 		return b
 	}
 	_, err := Connect(t.Context(), authConfig(f, &Authentication{Secret: a.secret}))
-	if errors.Is(err, ErrAuthentication) || !errors.Is(err, ErrLost) {
+	var ce *ConnectError
+	if errors.Is(err, ErrAuthentication) || !errors.Is(err, ErrLost) || !errors.As(err, &ce) || ce.Stage != "authentication" {
 		t.Errorf("unplugged: %v", err)
 	}
 	f = newFakeTarget()
