@@ -235,16 +235,26 @@ func (a *attacker) datagram(mad []byte) []byte {
 	return p.Append(nil, a.flow, 0)
 }
 
-// mad is a management datagram of any kind, with any content.
+// mad is a management datagram of any kind, with any content, and some of any length.
 func (a *attacker) mad() []byte {
 	mad := make([]byte, cm.MADSize)
 	for i := range mad {
 		mad[i] = byte(a.rng.Uint32())
 	}
-	// A header that leads it to communication management (IBTA 13.4.2).
-	copy(mad, []byte{1, 7, 2, 3})
-	attrs := []cm.AttributeID{cm.AttrREQ, cm.AttrMRA, cm.AttrREJ, cm.AttrREP, cm.AttrRTU, cm.AttrDREQ, cm.AttrDREP, cm.AttrSIDRREQ}
-	binary.BigEndian.PutUint16(mad[16:], uint16(attrs[a.rng.IntN(len(attrs))]))
+	// Classes (IBTA 13.4.4): subnet management, both ways, and administration, performance,
+	// communication management, vendor's.
+	classes := []byte{0x01, 0x81, 0x03, 0x04, 0x07, 0x09, 0x30}
+	switch a.rng.IntN(4) {
+	case 0:
+		copy(mad, []byte{1, classes[a.rng.IntN(len(classes))], 2, byte(a.rng.Uint32())})
+	case 1:
+		mad = mad[:4*a.rng.IntN(cm.MADSize/4)]
+	default:
+		// A header that leads it to a message of communication management (IBTA 13.4.2).
+		copy(mad, []byte{1, 7, 2, 3})
+		attr := cm.AttrREQ + cm.AttributeID(a.rng.IntN(int(cm.AttrAPR-cm.AttrREQ)+2)) // and one that doesn't exist
+		binary.BigEndian.PutUint16(mad[16:], uint16(attr))
+	}
 	return a.datagram(mad)
 }
 

@@ -174,25 +174,36 @@ func (p *fuzzPeer) close() {
 // dialTarget connects p to the target with an NVMe/RDMA request for a queue.
 func (p *fuzzPeer) dialTarget(nic *simNIC, qid byte) {
 	p.t.Helper()
-	p.events = make(chan verbs.CMEvent, 16)
-	var err error
-	if p.id, err = nic.CreateID(func(ev verbs.CMEvent) { p.events <- ev }); err != nil {
-		p.t.Fatal(err)
+	if ev := p.request(nic, []byte{0, 0, qid, 0, 32, 0, 31, 0, 31: 0}); ev.Type != verbs.CMEstablished {
+		p.t.Fatalf("%v instead of a connection: %v", ev.Type, ev.Err)
 	}
-	step := func(err error, want verbs.CMEventType) {
+}
+
+// request asks the target for a connection, with private data, and returns what came of it.
+func (p *fuzzPeer) request(nic *simNIC, private []byte) verbs.CMEvent {
+	p.t.Helper()
+	p.events = make(chan verbs.CMEvent, 16)
+	must := func(err error) {
 		p.t.Helper()
 		if err != nil {
 			p.t.Fatal(err)
 		}
+	}
+	step := func(err error, want verbs.CMEventType) {
+		p.t.Helper()
+		must(err)
 		if ev := <-p.events; ev.Type != want {
 			p.t.Fatalf("%v instead of %v: %v", ev.Type, want, ev.Err)
 		}
 	}
+	var err error
+	p.id, err = nic.CreateID(func(ev verbs.CMEvent) { p.events <- ev })
+	must(err)
 	step(p.id.ResolveAddr(netip.Addr{}, simNVMe, time.Second), verbs.CMAddrResolved)
 	step(p.id.ResolveRoute(time.Second), verbs.CMRouteResolved)
 	p.open(nic.dev)
-	request := []byte{0, 0, qid, 0, 32, 0, 31, 0, 31: 0}
-	step(p.id.Connect(verbs.ConnParam{PrivateData: request, ResponderResources: 16, RetryCount: 7, RNRRetryCount: 7}), verbs.CMEstablished)
+	must(p.id.Connect(verbs.ConnParam{PrivateData: private, ResponderResources: 16, RetryCount: 7, RNRRetryCount: 7}))
+	return <-p.events
 }
 
 // FuzzTarget sends a target whatever a host may: capsules with any command, of any length, whose

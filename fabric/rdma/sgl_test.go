@@ -12,6 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -19,16 +20,17 @@ import (
 // sglRig is a target, an honest host, and the RNIC of a host whose capsules are made by hand.
 type sglRig struct {
 	t        *testing.T
+	net      *simnet.Network
 	tn, hn   *simNIC
 	listener *rdma.Listener
 	target   *target.Target
 	honest   *replayHost
 }
 
-func newSGLRig(t *testing.T) *sglRig {
+func newSGLRig(t *testing.T, cfg rdma.TargetConfig) *sglRig {
 	t.Helper()
 	n := fuzzNetwork(false)
-	r := &sglRig{t: t, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost)}
+	r := &sglRig{t: t, net: n, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost)}
 	var err error
 	r.target, err = target.New(target.Config{Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 4*replayPart)}},
@@ -36,7 +38,7 @@ func newSGLRig(t *testing.T) *sglRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.listener, err = rdma.ListenTarget(r.tn, simNVMe, r.target, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer}); err != nil {
+	if r.listener, err = rdma.ListenTarget(r.tn, simNVMe, r.target, cfg); err != nil {
 		t.Fatal(err)
 	}
 	r.honest = newReplayHost(t, n, replayOther, 2*replayPart)
@@ -79,8 +81,9 @@ func (r *sglRig) queue(qid byte) *sglQueue {
 	return q
 }
 
-// controller makes an admin queue, and an I/O queue of the same controller.
-func (r *sglRig) controller() (admin, io *sglQueue) {
+// controller makes an admin queue, and an I/O queue of the same controller, which has a keep alive
+// timeout in milliseconds or, with 0, none.
+func (r *sglRig) controller(kato uint32) (admin, io *sglQueue) {
 	r.t.Helper()
 	d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
 	connect := func(q *sglQueue, qid uint16) nvme.Completion {
@@ -88,7 +91,7 @@ func (r *sglRig) controller() (admin, io *sglQueue) {
 			r.t.Fatal(err)
 		}
 		var cmd nvme.Command
-		cmd.SetConnect(qid, 31, 0, 0)
+		cmd.SetConnect(qid, 31, 0, kato)
 		q.key(&cmd, 0, nvme.ConnectDataSize)
 		return q.do("Connect", cmd, nil, nvme.StatusSuccess)
 	}
@@ -205,9 +208,9 @@ func TestWrongSGL(t *testing.T) {
 			length  = nvme.StatusSGLLengthInvalid
 			capsule = nvme.SGLInCapsule
 		)
-		r := newSGLRig(t)
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
 		defer r.close()
-		admin, io := r.controller()
+		admin, io := r.controller(0)
 		defer admin.close()
 		defer io.close()
 		io.fill(0xee)
@@ -310,9 +313,9 @@ func TestSGLOutside(t *testing.T) {
 		for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
 			t.Run(tc.name+" of "+op.IOName(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					r := newSGLRig(t)
+					r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
 					defer r.close()
-					admin, io := r.controller()
+					admin, io := r.controller(0)
 					defer admin.close()
 					defer io.close() // looks at what is around the registered memory
 					io.fill(0xee)
@@ -364,9 +367,9 @@ func (r *sglRig) read(off int64, n int) []byte {
 func TestSGLOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, shared = 4096, 1024
-		r := newSGLRig(t)
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
 		defer r.close()
-		admin, io := r.controller()
+		admin, io := r.controller(0)
 		defer admin.close()
 		defer io.close()
 		both := func(op nvme.Opcode) {

@@ -205,6 +205,9 @@ func (l *Listener) connect(ev verbs.CMEvent) (RejectStatus, error) {
 	if depth > limit || depth < 2 {
 		return RejectInvalidHSQSize, fmt.Errorf("queue %d of %d entries, limit is %d", req.QID, depth, limit)
 	}
+	if req.HRQSize == 0 {
+		return RejectInvalidHRQSize, errors.New("the host has no room for an answer")
+	}
 	if ev.Param.InitiatorDepth == 0 {
 		return RejectInvalidIRD, errors.New("the host serves no RDMA READ")
 	}

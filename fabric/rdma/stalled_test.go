@@ -1,0 +1,140 @@
+package rdma_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// honestQueues is how many connections the honest host of a sglRig has.
+const honestQueues = 1 + replayQueues
+
+// gone waits until only the honest host's connections are left.
+func (r *sglRig) gone(what string) {
+	r.t.Helper()
+	for end := time.Now().Add(time.Hour); r.listener.Stats().Connections.Load() != honestQueues; time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: %d connections after an hour, want %d", what, r.listener.Stats().Connections.Load(), honestQueues)
+		}
+	}
+}
+
+// TestHostThatBringsNoData: a host that never answers the READs for its writes holds its own share
+// of the memory, and loses its connection. Others don't notice.
+func TestHostThatBringsNoData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		r.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
+			return simnet.Action{Drop: d.Src == simHost && wire.Opcode(d.Payload[0]).Kind() == wire.KindReadResponse}
+		})
+		for i := range 31 {
+			cmd := blocks(nvme.OpWrite, i*sglTransfer, sglTransfer)
+			cmd.SetFlags(nvme.FlagsSGL)
+			io.key(&cmd, 0, sglTransfer)
+			io.send(cmd, nil)
+			time.Sleep(time.Millisecond) // the memory of a capsule is used again
+		}
+		r.honest.work('a')
+		if r.listener.Stats().MemoryWaits.Load() == 0 {
+			t.Error("no command of the greedy host had to wait")
+		}
+		for ev := range io.events {
+			if ev.Type == verbs.CMDisconnected {
+				break
+			}
+		}
+		r.honest.work('b')
+		if len(io.answers) != 0 {
+			t.Errorf("%d answers to writes without data", len(io.answers))
+		}
+		io.close()
+		admin.close()
+		r.gone("no data")
+		if n := r.listener.Stats().Failed.Load(); n == 0 {
+			t.Error("the target counts no failed connection")
+		}
+	})
+}
+
+// TestHostThatTakesNoAnswer: a host that has no receive for the answers, and keeps silent, is given
+// up after its keep alive timeout. Others don't notice.
+func TestHostThatTakesNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const kato = time.Second
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(uint32(kato.Milliseconds()))
+		began := time.Now()
+		for range fuzzRecvs + 8 { // each receive of the host takes one answer
+			cmd := blocks(nvme.OpRead, 0, sglBlock)
+			cmd.SetFlags(nvme.FlagsSGL)
+			io.key(&cmd, 0, sglBlock)
+			io.send(cmd, nil)
+			time.Sleep(time.Millisecond)
+		}
+		r.honest.work('a')
+		if n := r.hn.dev.Counters()[roce.OutOfBuffer]; n == 0 {
+			t.Error("the host took every answer")
+		}
+		r.gone("no receives")
+		if took := time.Since(began); took < kato || took > 4*kato {
+			t.Errorf("given up after %v, want some %v", took, kato)
+		}
+		r.honest.work('b')
+		io.close()
+		admin.close()
+	})
+}
+
+// TestWildQueueSizes: each size that can't be is refused with its NVMe/RDMA status, and costs the
+// target nothing.
+func TestWildQueueSizes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, QueueDepth: 64})
+		defer r.close()
+		for _, tc := range []struct {
+			name          string
+			qid, hrq, hsq uint16
+			want          rdma.RejectStatus // 0: accepted
+		}{
+			{"admin queue of 33", 0, 33, 32, rdma.RejectInvalidHSQSize},
+			{"admin queue of 65536", 0, 0xffff, 0xffff, rdma.RejectInvalidHSQSize},
+			{"admin queue of 1", 0, 32, 0, rdma.RejectInvalidHSQSize},
+			{"I/O queue of 65", 1, 65, 64, rdma.RejectInvalidHSQSize},
+			{"I/O queue of 65536", 1, 0xffff, 0xffff, rdma.RejectInvalidHSQSize},
+			{"I/O queue of 1", 1, 1, 0, rdma.RejectInvalidHSQSize},
+			{"no room for an answer", 1, 0, 31, rdma.RejectInvalidHRQSize},
+			{"room for 65535 answers", 1, 0xffff, 31, 0},
+		} {
+			var request [32]byte
+			for i, v := range []uint16{0, tc.qid, tc.hrq, tc.hsq} {
+				binary.LittleEndian.PutUint16(request[2*i:], v)
+			}
+			q := &fuzzPeer{t: t}
+			ev := q.request(r.hn, request[:])
+			if tc.want == 0 {
+				if ev.Type != verbs.CMEstablished {
+					t.Errorf("%s: %v, reason %v", tc.name, ev.Type, ev.Reason)
+				}
+			} else if ev.Type != verbs.CMRejected || ev.Reason != verbs.RejectConsumer ||
+				rdma.RejectStatus(binary.LittleEndian.Uint16(ev.Param.PrivateData[2:])) != tc.want {
+				t.Errorf("%s: %v, reason %v, private data %x", tc.name, ev.Type, ev.Reason, ev.Param.PrivateData)
+			}
+			q.close()
+			r.gone(tc.name)
+		}
+		if n := r.listener.Stats().Rejected.Load(); n != 7 {
+			t.Errorf("%d refused connections counted, want 7", n)
+		}
+	})
+}
