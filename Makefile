@@ -35,11 +35,12 @@ demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, comp
 test: build setup ## everything that is tested here: unit, race detector, whole programs
 	tests/run.sh
 
-test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 25 minutes)
-	NVMEOF_LINUX=1 $(GO) test -json ./tests/linux -count=1 -timeout 60m | $(GO) run ./tests/linux/interop $(PAGE)
+test-linux: SHORT = -short
+test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 20 minutes)
+	NVMEOF_LINUX=1 $(GO) test $(SHORT) -json ./tests/linux -count=1 -timeout 60m | $(GO) run ./tests/linux/interop $(PAGE)
 
-interop: ## test-linux, with figures of lossy networks (30 minutes), and the results into docs/interop.md
-	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux PAGE='-page docs/interop.md'
+interop: ## the same and all that it leaves out, with figures of lossy networks (45 minutes), into docs/interop.md
+	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux SHORT= PAGE='-page docs/interop.md'
 
 power-cuts: ## cut the power of a machine with nvmetgt CUTS times under a host that writes, and a database (root; 25 minutes)
 	NVMEOF_LINUX=1 NVMEOF_POWER_CUTS=$(CUTS) $(GO) test ./tests/linux -run TestStore -count=1 -timeout 0 -v

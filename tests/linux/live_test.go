@@ -14,7 +14,7 @@ import (
 // TestLive changes a target in every way that an operator can, and as hosts can themselves, while
 // each kernel uses it: it notices what concerns it, and its I/O goes on.
 func TestLive(t *testing.T) {
-	for _, version := range lab.Kernels {
+	for _, version := range kernels() {
 		t.Run(version, func(t *testing.T) {
 			if images[version] == nil {
 				t.Skipf("this Debian has no kernel %s", version)

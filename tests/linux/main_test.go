@@ -19,6 +19,14 @@ var (
 	binDir string // holds both programs, and the examples
 )
 
+// kernels are those that a test runs with which takes one in a short run.
+func kernels() []string {
+	if testing.Short() {
+		return lab.Kernels[:1]
+	}
+	return lab.Kernels
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(enabledEnv) != "1" {
 		fmt.Println("skipped: these tests boot Linux kernels; `make test-linux` runs them")

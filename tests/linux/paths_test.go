@@ -12,7 +12,7 @@ import (
 // TestPaths: nvmeinit reads and writes by two ports of the kernel's target, one for each
 // transport, of which one goes and comes back and then changes its ANA state, and loses nothing.
 func TestPaths(t *testing.T) {
-	for _, version := range lab.Kernels {
+	for _, version := range kernels() {
 		t.Run(version, func(t *testing.T) {
 			if images[version] == nil {
 				t.Skipf("this Debian has no kernel %s", version)

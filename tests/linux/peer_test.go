@@ -56,7 +56,7 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 		t.Run("target-ipv6/"+transport, func(t *testing.T) { testTarget6(t, p, transport) })
 		t.Run("refusals/"+transport, func(t *testing.T) { testRefusals(t, p, transport) })
 		if mtu == mtus[0] { // which has no part in it
-			t.Run("auth/"+transport, func(t *testing.T) { testAuth(t, p, transport, transport == "tcp") })
+			t.Run("auth/"+transport, func(t *testing.T) { testAuth(t, p, transport, transport == "tcp" && !testing.Short()) })
 		}
 	}
 	t.Run("faults", func(t *testing.T) { testFaults(t, p) })

@@ -18,6 +18,9 @@ import (
 
 // TestStore runs nvmetgt itself in a machine, whose power fails and whose disk breaks.
 func TestStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make power-cuts runs it")
+	}
 	version := anyKernel(t)
 	if err := lab.Network(t.Context(), 1500); err != nil {
 		t.Fatal(err)
