@@ -41,16 +41,35 @@ func do(ctx context.Context, s sender, r *Request, qid uint16) error {
 		return r.Check()
 	case <-ctx.Done():
 	}
-	grace := time.AfterFunc(cancelGrace, func() { s.Cancel(r, true) })
+	grace := startGrace(func() { s.Cancel(r, true) })
 	r.cancelled.Store(true)
 	s.Cancel(r, false)
 	<-r.wake
-	grace.Stop()
+	grace.end()
 	r.cancelled.Store(false)
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("%w: %w", err, ctx.Err())
 	}
 	return nil
+}
+
+// grace is the time between a cancellation and the last means to bring about the end.
+type grace struct {
+	timer *time.Timer
+	over  chan struct{}
+}
+
+// startGrace has last called when it is over.
+func startGrace(last func()) *grace {
+	over := make(chan struct{})
+	return &grace{time.AfterFunc(cancelGrace, func() { last(); close(over) }), over}
+}
+
+// end returns when last doesn't run, nor will: its requests can be used again.
+func (g *grace) end() {
+	if !g.timer.Stop() {
+		<-g.over
+	}
 }
 
 var errNotAborted = fmt.Errorf("%w: a cancelled command was neither answered nor aborted within %v", ErrTimeout, cancelGrace)

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -16,8 +15,8 @@ const transferDepth = 8
 type transfer struct {
 	parts [transferDepth]part
 	idle  []*part
-	ended chan *part  // as many as there are parts, so that Done never blocks
-	grace *time.Timer // runs when the transfer was cancelled
+	ended chan *part // as many as there are parts, so that Done never blocks
+	grace *grace     // runs when the transfer was cancelled
 }
 
 // part is one command of a transfer.
@@ -112,7 +111,7 @@ func (t *transfer) wait(ctx context.Context, c Carrier) (*part, error) {
 
 // cancel aborts every command under way.
 func (t *transfer) cancel(c Carrier) {
-	t.grace = time.AfterFunc(cancelGrace, func() {
+	t.grace = startGrace(func() {
 		for i := range t.parts {
 			c.Cancel(&t.parts[i].req, true) // one that has ended isn't found
 		}
@@ -128,7 +127,7 @@ func (t *transfer) cancel(c Carrier) {
 // end makes t ready for another transfer.
 func (t *transfer) end() {
 	if t.grace != nil {
-		t.grace.Stop()
+		t.grace.end()
 		t.grace = nil
 		for i := range t.parts {
 			t.parts[i].req.cancelled.Store(false)

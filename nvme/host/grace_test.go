@@ -1,0 +1,70 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowCarrier keeps its requests until the test ends them. Its last Cancel takes time.
+type slowCarrier struct {
+	*Controller
+	under     *Request // the one that is under way
+	cancelled int      // times that a request under way was to end with its controller
+	going     chan struct{}
+}
+
+func (s *slowCarrier) SubmitOne(r *Request) { s.under = r }
+
+func (s *slowCarrier) Cancel(r *Request, last bool) {
+	if !last {
+		return
+	}
+	<-s.going
+	if r == s.under {
+		s.cancelled++
+	}
+}
+
+func (s *slowCarrier) end() {
+	r := s.under
+	s.under = nil
+	r.CQE.Reset()
+	r.Done(r)
+}
+
+// TestGraceEnds: the transfer after one that was cancelled, and that ended just when its controller
+// was to be given up, isn't taken for that one.
+func TestGraceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := openNamespace(t, newFakeTarget(), 1)
+		s := &slowCarrier{Controller: n.Controller(), going: make(chan struct{})}
+		n = n.Over(s)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		second := make(chan error, 1)
+		go func() {
+			b := make([]byte, 512)
+			if _, err := n.ReadAt(ctx, b, 0); err != nil {
+				t.Error(err)
+			}
+			_, err := n.ReadAt(context.WithoutCancel(ctx), b, 0)
+			second <- err
+		}()
+		time.Sleep(time.Second + cancelGrace)
+		synctest.Wait()
+		s.end()
+		synctest.Wait()
+		close(s.going)
+		synctest.Wait()
+		if s.cancelled != 0 {
+			t.Error("the second transfer would have cost the controller")
+		}
+		s.end()
+		if err := <-second; err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
