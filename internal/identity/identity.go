@@ -66,11 +66,8 @@ var (
 // Load gives the identity, the same each time. A file that is there and of no use is a
 // *FileError: who repairs it should not find reservations and access lost to another name.
 func (s Store) Load() (Identity, error) {
-	for _, dir := range s.Dirs {
-		id, err := load(dir)
-		if err != nil || id.NQN != "" {
-			return id, err
-		}
+	if id, err := s.saved(); err != nil || id.NQN != "" {
+		return id, err
 	}
 	if machine, err := firstLine(s.MachineID); err == nil && machine != "" {
 		// machine-id(5) asks not to show the identifier itself to others.
@@ -78,10 +75,25 @@ func (s Store) Load() (Identity, error) {
 		return Identity{NQN: id.NQN(), ID: id, Source: s.MachineID}, nil
 	}
 	id := New()
-	if path, err := s.Save(id); err == nil {
+	path, err := s.Save(id)
+	switch {
+	case err == nil:
 		id.Source = path
+	case errors.Is(err, fs.ErrExist): // another program was faster
+		return s.saved()
 	}
 	return id, nil
+}
+
+// saved is the identity in the files; a zero one where there are none.
+func (s Store) saved() (Identity, error) {
+	for _, dir := range s.Dirs {
+		id, err := load(dir)
+		if err != nil || id.NQN != "" {
+			return id, err
+		}
+	}
+	return Identity{}, nil
 }
 
 // New makes an identity that nobody has.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -99,5 +100,23 @@ func TestSave(t *testing.T) {
 	files, err := os.ReadDir(s.Dirs[1])
 	if err != nil || len(files) != 2 {
 		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// TestLoadAtOnce: of those who load an identity at once where there is none, all get the same.
+func TestLoadAtOnce(t *testing.T) {
+	for range 20 {
+		s := Store{Dirs: []string{t.TempDir()}, MachineID: "/nowhere"}
+		var ids [8]Identity
+		var all sync.WaitGroup
+		for i := range ids {
+			all.Go(func() { ids[i], _ = s.Load() })
+		}
+		all.Wait()
+		for _, id := range ids {
+			if id.NQN != ids[0].NQN || id.ID != ids[0].ID {
+				t.Fatalf("%+v and %+v", ids[0], id)
+			}
+		}
 	}
 }
