@@ -84,6 +84,12 @@ func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *Controller, data
 		l.kept.Events = append([]nvme.PersistentEvent(nil), l.kept.Events[n:]...)
 	}
 	l.kept.Events = append(l.kept.Events, e)
+	s.keepEvents()
+}
+
+// keepEvents has the log saved. Called with persistent.mu held.
+func (s *Subsystem) keepEvents() {
+	l := &s.persistent
 	l.again = true
 	if !l.saving {
 		l.saving = true
@@ -127,12 +133,13 @@ func (s *Subsystem) noteFormat(c *Controller, nsid uint32, st nvme.Status) {
 	s.noteEvent(nvme.PersistentFormatEnd, c, &e)
 }
 
-// page is the log as a new reporting context of a controller sees it.
+// eventPage is the log as a new reporting context of a controller sees it.
 func (s *Subsystem) eventPage() []byte {
 	l := &s.persistent
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept.Generation++
+	s.keepEvents()
 	h := nvme.PersistentLogHeader{
 		LID: nvme.LogPersistent, Events: uint32(len(l.kept.Events)), Length: nvme.PersistentHeaderSize,
 		Revision: nvme.PersistentRevision, HeaderLength: nvme.PersistentHeaderRest, Timestamp: wallClock(),

@@ -3,6 +3,7 @@ package target
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -140,4 +141,23 @@ func TestProtectionPersists(t *testing.T) {
 		s.close()
 		closeTarget(t, tg)
 	}
+}
+
+// TestPersistentGeneration: no two reporting contexts have the same number, after a restart neither.
+func TestPersistentGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, last := newMemStore(), uint16(0)
+		for range 3 {
+			tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+			s := connectAs(t, tg, 1)
+			synctest.Wait() // that the target was started is saved
+			h, _ := readEvents(s.admin, nvme.PersistentEstablish)
+			if h.Generation <= last {
+				t.Errorf("generation %d after %d", h.Generation, last)
+			}
+			last = h.Generation
+			s.close()
+			closeTarget(t, tg)
+		}
+	})
 }
