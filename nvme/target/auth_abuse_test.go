@@ -201,3 +201,24 @@ func TestAuthenticationOfNobody(t *testing.T) {
 		t.Errorf("step %d", a.tx.step)
 	}
 }
+
+// TestAuthenticationNotStalled: commands that are refused give a host no more time.
+func TestAuthenticationNotStalled(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		a := &Authentication{Hosts: map[string]HostSecrets{testHost: {Host: testSecret(t)}}}
+		if err := tg.SetAuthentication(a); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := connectUnknown(t, tg, 30000)
+		for range 2 {
+			time.Sleep(14 * time.Second)
+			c.fails(keepAlive, nil, authRequired)
+			c.fails(authReceive(1), make([]byte, 1), nvme.StatusInvalidField|dnr)
+		}
+		time.Sleep(3 * time.Second)
+		if !c.isClosed() || !errors.Is(c.reason, ErrAuthentication) {
+			t.Errorf("closed %v, because of %v", c.isClosed(), c.reason)
+			c.hangUp(nil)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -14,7 +15,7 @@ import (
 
 // Sanitize (NVMe base, "Sanitize Operations") erases every namespace of the subsystem, attached or
 // not, in the background. Until it has succeeded no command but a few administrative ones is
-// executed; after a restart it begins anew.
+// executed; after a restart it begins anew, for the namespaces that there were.
 
 // sanicap is SANICAP. A volume can't erase a key that it doesn't have, so there is no
 // cryptographic erase.
@@ -40,6 +41,9 @@ type sanitizeState struct {
 	State nvme.SanitizeStatus `json:"state"` // without passes
 	CDW10 uint32              `json:"cdw10"`
 	CDW11 uint32              `json:"cdw11"`
+	// Namespaces are the NSIDs of those that are erased: all that there were when it began. What the
+	// operator has added since isn't the host's to erase. Nil: all.
+	Namespaces []uint32 `json:"namespaces"`
 	// Passes of an overwrite that was completed.
 	Passes int `json:"passes"`
 	// Left: a host left the failure mode.
@@ -83,7 +87,10 @@ func (r *Request) startSanitize() {
 	s.sanitize.mu.Lock()
 	defer s.sanitize.mu.Unlock()
 	old := s.sanitize.now.Load()
-	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11)}
+	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11), Namespaces: []uint32{}}
+	for _, ns := range s.all() {
+		next.Namespaces = append(next.Namespaces, ns.nsid)
+	}
 	st := r.maySanitize(old)
 	exit := r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure
 	if exit && st.OK() {
@@ -204,6 +211,9 @@ func (s *Subsystem) runSanitize(now *sanitizeState) {
 	s.sanitize.complete.Store(0)
 	s.useSanitize(now)
 	all := s.all()
+	if now.Namespaces != nil {
+		all = slices.DeleteFunc(all, func(ns *Namespace) bool { return !slices.Contains(now.Namespaces, ns.nsid) })
+	}
 	var total int64
 	for _, ns := range all {
 		total += int64(ns.blocks.Load() << ns.shift)

@@ -200,3 +200,40 @@ func TestSanitizeResumes(t *testing.T) {
 	}
 	s.close()
 }
+
+// TestSanitizeResumesOnly: a volume that the operator adds before the next run was not there when the
+// host wanted all erased, and keeps what it holds.
+func TestSanitizeResumesOnly(t *testing.T) {
+	one, added, store := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newMemStore()
+	kept := bytes.Repeat([]byte{0xaa}, len(added.data))
+	copy(added.data, kept)
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, one)
+	s := connectAs(t, tg, 1)
+	one.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 1, 0xcccccccc), nil)
+	<-one.arrived
+	s.close()
+	closing := make(chan struct{})
+	go func() {
+		defer close(closing)
+		closeTarget(t, tg)
+	}()
+	<-tg.Subsystem(testNQN).ctx.Done()
+	one.release()
+	<-closing
+	one.setHold(true)
+	tg = newTargetWith(t, func(c *Config) { c.Store = store }, one, added)
+	<-one.arrived
+	s = connectAs(t, tg, 1)
+	s.io.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, 2, 0, 1, 0) }), make([]byte, 512), nvme.StatusSanitizeInProgress)
+	aer := s.admin.start(asyncEvent(1), nil)
+	one.release()
+	sanitized(t, aer)
+	if !bytes.Equal(one.data, bytes.Repeat([]byte{0xcc}, len(one.data))) {
+		t.Error("something is left")
+	}
+	if !bytes.Equal(added.data, kept) {
+		t.Error("what was added is erased")
+	}
+	s.close()
+}
