@@ -42,9 +42,10 @@ func PickLoopback(port uint16) (netip.Addr, error) {
 	return netip.Addr{}, pickError(port, err)
 }
 
-// OnThisHost reports whether an address is one of this host (of this network namespace): the
-// kernel carries datagrams to it in memory, and takes none from outside that claim to come from
-// it. Addresses on a link say nothing, since two links may have the same.
+// OnThisHost reports whether an address is one of this host (of this network namespace): what is
+// sent to it the kernel carries in memory. What comes from it may have been forged outside: Linux
+// drops such a datagram of IPv4, and takes one of IPv6. Addresses on a link say nothing, since two
+// links may have the same.
 func OnThisHost(addr netip.Addr) bool {
 	if addr.IsLinkLocalUnicast() {
 		return false
