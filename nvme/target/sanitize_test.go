@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
 
@@ -236,4 +237,29 @@ func TestSanitizeResumesOnly(t *testing.T) {
 		t.Error("what was added is erased")
 	}
 	s.close()
+}
+
+// TestSanitizeCutShort: a target that can't wait for its connections ends no sanitize operation: that
+// volumes are closed under it isn't a failure of theirs, and the next run goes on.
+func TestSanitizeCutShort(t *testing.T) {
+	v, store := newTestVolume(1<<20, 512), newMemStore()
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+	s := connectAs(t, tg, 1)
+	v.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	<-v.arrived
+	s.io.wg.Add(1) // the connection doesn't end
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tg.Close(ctx); err == nil {
+		t.Fatal("closed")
+	}
+	v.setFail(errors.New("closed"))
+	v.release()
+	sub := tg.Subsystem(testNQN)
+	s.io.wg.Done()
+	closeTarget(t, tg)
+	if now := sub.sanitize.now.Load(); now.State != nvme.SanitizeInProgress {
+		t.Errorf("state %d", now.State)
+	}
 }

@@ -263,6 +263,9 @@ func (t *Target) Close(ctx context.Context) error {
 	for q := range t.queues {
 		queues = append(queues, q)
 	}
+	for _, s := range t.subsystems {
+		s.cancel() // before volumes can go: when ctx ends, their owner may close them
+	}
 	t.mu.Unlock()
 	for _, q := range queues {
 		q.disconnect(ErrClosed)
