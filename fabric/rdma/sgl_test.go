@@ -67,6 +67,7 @@ type sglQueue struct {
 	fuzzPeer
 	answers chan nvme.Completion
 	sent    int
+	end     int // of the capsules
 }
 
 func (r *sglRig) queue(qid byte) *sglQueue {
@@ -123,14 +124,18 @@ func (q *sglQueue) key(cmd *nvme.Command, off int, n uint32) {
 
 // send sends a capsule.
 func (q *sglQueue) send(cmd nvme.Command, data []byte) {
-	const size = nvme.CommandSize + 4096
 	q.t.Helper()
-	at := sglCapsules + q.sent%4*size
+	n := nvme.CommandSize + len(data)
+	if sglCapsules+q.end+n > sglEnd {
+		q.end = 0 // what was sent from there is acknowledged by now
+	}
+	at := sglCapsules + q.end
+	q.end += n
 	q.sent++
 	cmd.SetCID(uint16(q.sent))
-	b := q.area(at, nvme.CommandSize+len(data))
+	b := q.area(at, n)
 	copy(b[copy(b, cmd[:]):], data)
-	q.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: q.sge(at, len(b))})
+	q.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: q.sge(at, n)})
 }
 
 // do sends a capsule with SGLs and expects the status; DNR goes with every error here.

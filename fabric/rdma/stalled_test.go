@@ -42,7 +42,6 @@ func TestHostThatBringsNoData(t *testing.T) {
 			cmd.SetFlags(nvme.FlagsSGL)
 			io.key(&cmd, 0, sglTransfer)
 			io.send(cmd, nil)
-			time.Sleep(time.Millisecond) // the memory of a capsule is used again
 		}
 		r.honest.work('a')
 		if r.listener.Stats().MemoryWaits.Load() == 0 {

@@ -128,3 +128,36 @@ func TestPeerConnections(t *testing.T) {
 		t.Errorf("%d refused", n)
 	}
 }
+
+// A host that sends commands, and never takes what it asked for, is given up after a while.
+func TestHostThatReadsNothing(t *testing.T) {
+	const size, depth = 64 << 10, 32
+	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})
+	_, slow := rawIO(t, tt, "127.0.0.77", depth)
+	tt.Listener.mu.Lock()
+	for c := range tt.conns { // instead of half a minute
+		c.w.mu.Lock()
+		c.w.stall = 200 * time.Millisecond
+		c.w.mu.Unlock()
+	}
+	tt.Listener.mu.Unlock()
+	go func() {
+		cmd := ioCommand(nvme.OpRead, 0, size)
+		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+		for cid := uint16(0); ; cid++ {
+			cmd.SetCID(cid)
+			if _, err := slow.Write(slow.capsule(cmd, nil)); err != nil {
+				return // the connection's end
+			}
+		}
+	}()
+	honest := newPair(t, tt.Addr(), clientOptions{size: 8})
+	waitFor(t, "end of the connection", func() bool {
+		honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
+		return len(tt.errs) > 0
+	})
+	var op *ConnError
+	if err := <-tt.errs; !errors.As(err, &op) || op.Stage != "send" {
+		t.Errorf("%v, want an error of sending", err)
+	}
+}

@@ -87,3 +87,36 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A peer can't keep a connection half open for longer, whatever times and retries it asks for.
+func TestHalfOpenTime(t *testing.T) {
+	for _, code := range []uint8{0, 14, 20, 24, 31} { // 4 µs to hours
+		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+			p := newRawPeer(t, n, "127.0.0.9")
+			req := p.req(target.addr, 7, 8)
+			req.LocalResponse, req.RemoteResponse, req.MaxCMRetries, req.Primary.ACKTimeout = code, code, 15, 31
+			start := time.Now()
+			p.send(target.addr, 99, req)
+			l.want(verbs.CMConnectRequest)
+			if n := target.m.Counters().HalfOpen.Load(); n != 1 {
+				t.Errorf("code %d: %d half-open connections, want 1", code, n)
+			}
+			l.want(verbs.CMUnreachable)
+			if took := time.Since(start); took > maxHalfOpenTime {
+				t.Errorf("code %d: half open for %v", code, took)
+			}
+			for {
+				m := (<-p.in).msg
+				if rej, ok := m.(*REJ); ok {
+					if rej.Reason != verbs.RejectTimeout {
+						t.Errorf("code %d: rejected with reason %d, want a timeout", code, rej.Reason)
+					}
+					break
+				}
+			}
+			if n := target.m.Counters().HalfOpen.Load(); n != 0 {
+				t.Errorf("code %d: %d half-open connections", code, n)
+			}
+		})
+	}
+}

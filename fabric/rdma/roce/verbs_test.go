@@ -569,3 +569,26 @@ func BenchmarkWindowBind(b *testing.B) {
 }
 
 func isFull(err error) bool { return errors.Is(err, verbs.ErrNoMemory) }
+
+// TestMaxQP: a device has as many queue pairs as it says, and one that is destroyed makes room.
+func TestMaxQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		s := p.a
+		create := func() (verbs.QP, error) {
+			return s.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq})
+		}
+		most := s.dev.Attr().MaxQP
+		for range most - 1 { // one is the pair's
+			_, err := create()
+			check(t, err)
+		}
+		_, err := create()
+		wantErr(t, "one more", err, verbs.ErrNoMemory)
+		check(t, s.qp.Destroy())
+		_, err = create()
+		check(t, err)
+		_, err = create()
+		wantErr(t, "one more again", err, verbs.ErrNoMemory)
+	})
+}

@@ -1,0 +1,112 @@
+package rdma_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TestLimitsOfAll: what all hosts together may have is bounded too, and the one who comes too late
+// is told so by the reject code for it.
+func TestLimitsOfAll(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		limits target.Limits
+		memory int64
+	}{
+		{"connections", target.Limits{Connections: 1}, 8 << 20},
+		// A queue of 128 takes half a MiB, of one that is there for all.
+		{"buffers", target.Limits{}, 2 << 20},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := fuzzNetwork(false)
+				tgt, err := target.New(target.Config{Limits: tc.limits})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tn := newSimNIC(t, n, simTarget)
+				l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: tc.memory})
+				if err != nil {
+					t.Fatal(err)
+				}
+				request := func(from *simNIC) (*fuzzPeer, verbs.CMEvent) {
+					p := &fuzzPeer{t: t}
+					return p, p.request(from, []byte{0, 0, 1, 0, 128, 0, 127, 0, 31: 0})
+				}
+				early, late := newSimNIC(t, n, simHost), newSimNIC(t, n, replayOther)
+				first, ev := request(early)
+				if ev.Type != verbs.CMEstablished {
+					t.Fatalf("%v, reason %v", ev.Type, ev.Reason)
+				}
+				second, ev := request(late)
+				if ev.Type != verbs.CMRejected || ev.Reason != verbs.RejectConsumer ||
+					rdma.RejectStatus(binary.LittleEndian.Uint16(ev.Param.PrivateData[2:])) != rdma.RejectNoResources {
+					t.Errorf("%v, reason %v, private data %x: want a rejection for want of resources", ev.Type, ev.Reason, ev.Param.PrivateData)
+				}
+				second.close()
+				first.close()
+				time.Sleep(time.Second)
+				third, ev := request(late)
+				if ev.Type != verbs.CMEstablished {
+					t.Errorf("there is room again: %v, reason %v", ev.Type, ev.Reason)
+				}
+				third.close()
+				early.close(t)
+				late.close(t)
+				if err := errors.Join(l.Close(), tgt.Close(context.Background())); err != nil {
+					t.Error(err)
+				}
+				tn.close(t)
+			})
+		})
+	}
+}
+
+// TestMoreThanTheQueue: a host that has more commands outstanding than its queue has entries finds
+// no receive for them, and waits; other hosts don't.
+func TestMoreThanTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const entries, extra = 32, 8
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		defer admin.close()
+		defer io.close()
+		r.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
+			return simnet.Action{Drop: d.Src == simHost &&
+				wire.Opcode(d.Payload[0]).Kind() == wire.KindReadResponse}
+		})
+		for range entries + extra {
+			cmd := blocks(nvme.OpWrite, 0, sglBlock)
+			cmd.SetFlags(nvme.FlagsSGL)
+			io.key(&cmd, 0, sglBlock)
+			io.send(cmd, nil)
+			time.Sleep(100 * time.Microsecond)
+		}
+		if n := r.tn.dev.Counters()[roce.OutOfBuffer]; n == 0 {
+			t.Error("no command was refused with receiver not ready")
+		}
+		r.honest.work('a')
+		if n := r.listener.Stats().Capsules.Load(); len(io.answers) != 0 {
+			t.Errorf("%d answers without data, of %d commands", len(io.answers), n)
+		}
+		r.net.SetFilter(nil)
+		for range entries + extra {
+			if cqe := io.answer(); !cqe.Status().OK() {
+				t.Errorf("status %v", cqe.Status())
+			}
+		}
+	})
+}
