@@ -12,11 +12,11 @@ import (
 
 // Faults that both programs inject, in each of which data must come through unharmed.
 var badNetworks = []string{
-	"loss=0.2%",
+	"loss=1%",
 	"delay=200us±5us",
 	"dup=5%",
 	"reorder=2%+1ms",
-	"corrupt=0.2%",
+	"corrupt=1%",
 	"cut=300ms+200ms",
 	"dup=1%,reorder=0.5%,delay=100us,corrupt=0.05%",
 }
