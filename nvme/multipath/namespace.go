@@ -46,8 +46,22 @@ func (c carrier) SubmitOne(r *host.Request) {
 	c.n.send(r)
 }
 
-// Cancel is host.Carrier's.
-func (c carrier) Cancel(r *host.Request, last bool) { c.n.Cancel(r, last) }
+// Cancel is host.Carrier's: it brings about the end of r, wherever it is.
+func (c carrier) Cancel(r *host.Request, last bool) {
+	s := c.n.sub
+	s.mu.Lock()
+	waited := c.n.forget(r)
+	s.mu.Unlock()
+	if waited {
+		finish(r, errCancelled)
+		return
+	}
+	for _, ctrl := range s.Controllers() {
+		for _, q := range ctrl.Queues() {
+			q.Cancel(r, last)
+		}
+	}
+}
 
 // Alloc is host.Carrier's.
 func (c carrier) Alloc(n int) ([]byte, error) { return c.n.sub.Alloc(n) }
@@ -70,22 +84,6 @@ func (n *Namespace) Lane(i int) Lane { return Lane{n, i} }
 func (l Lane) SubmitOne(r *host.Request) {
 	r.Lane, r.Tries = l.i, 0
 	l.n.send(r)
-}
-
-// Cancel brings about the end of r, wherever it is: see host.Queue.Cancel.
-func (n *Namespace) Cancel(r *host.Request, last bool) {
-	n.sub.mu.Lock()
-	if n.forget(r) {
-		n.sub.mu.Unlock()
-		finish(r, errCancelled)
-		return
-	}
-	n.sub.mu.Unlock()
-	for _, c := range n.sub.Controllers() {
-		for _, q := range c.Queues() {
-			q.Cancel(r, last)
-		}
-	}
 }
 
 // rebuild finds the best ways. Called with Subsystem.mu held.
