@@ -297,6 +297,20 @@ func zero(t *testing.T, dev string) {
 	}
 }
 
+// TestMountedDevice: what the system itself uses isn't exported.
+func TestMountedDevice(t *testing.T) {
+	dir, _ := failingFS(t)
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	node, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if err != nil {
+		t.Skip(err)
+	}
+	mustFail(t, tryOpen(t, "/dev/"+filepath.Base(node), blockdev.Options{}), blockdev.ErrBusy, "mounted")
+}
+
 // TestBlockDeviceSectors opens a device whose sectors are larger than the blocks asked for.
 func TestBlockDeviceSectors(t *testing.T) {
 	dev := loopDevice(t, 4*mib, "--sector-size", "4096")

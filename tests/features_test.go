@@ -99,3 +99,30 @@ func TestCommandsDocument(t *testing.T) {
 		t.Errorf("%d rows were read", rows)
 	}
 }
+
+// TestVolumesDocument: so is every test that docs/volumes.md names, after the directory it is in.
+func TestVolumesDocument(t *testing.T) {
+	b, err := os.ReadFile("../docs/volumes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]map[string]bool{}
+	dir, named := "", 0
+	for _, m := range quoted.FindAllStringSubmatch(string(b), -1) {
+		name := m[1]
+		if !strings.HasPrefix(name, "Test") {
+			dir = name
+			continue
+		}
+		named++
+		if have[dir] == nil {
+			have[dir] = testsIn(t, dir)
+		}
+		if !have[dir][name] {
+			t.Errorf("%s has no test %s", dir, name)
+		}
+	}
+	if named < 40 {
+		t.Errorf("%d tests were read", named)
+	}
+}

@@ -40,7 +40,8 @@ func TestPmemCheck(t *testing.T) {
 	}
 	h.close(t)
 	p.stop(t)
-	if r := pmemCheck(t, path); r.code != 0 || !strings.Contains(r.stdout, "8 blocks written, 0 lost") || !strings.Contains(r.stdout, "clean") {
+	if r := pmemCheck(t, path); r.code != 0 || !strings.Contains(r.stdout, "8 blocks written, 0 lost") ||
+		!strings.Contains(r.stdout, "% beyond the volume") || !strings.Contains(r.stdout, "clean") {
 		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 

@@ -47,9 +47,13 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 	s.log.Debug("volume opened", "subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(), "size", i.Size,
 		"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)
 	if i.AtomicBlocks == 0 && !i.ReadOnly {
+		remedy := "direct I/O and blocks no larger than the device's sectors, as --block-size 512"
+		if i.Kind == "pmem" {
+			remedy = "leave mode=inplace away"
+		}
 		s.log.Warn("a power failure may leave a block half written, which NVMe has no way to tell hosts",
 			"subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(),
-			"remedy", "direct I/O and blocks no larger than the device's sectors, as --block-size 512")
+			"remedy", remedy)
 	}
 	return &export{v, s.figures.AddVolume(key.volumeName(), v)}, nil
 }
