@@ -207,6 +207,19 @@ subsystems:
 		t.Errorf("%d controllers, %d of them authenticated; want 3 and 2", n, authenticated)
 	}
 	// A change that can't be made changes nothing.
+	before := c.change(t, "config")
+	writeText(t, c.file, text+fmt.Sprintf(`authentication:
+  secrets: %s
+  hosts:
+  - {nqn: %s, secret_file: %s}
+`, s.file, oneHost, s.host))
+	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "authentication.hosts[0].nqn "+oneHost) || !strings.Contains(r.stderr, s.file) {
+		t.Errorf("a host with two secrets: exit code %d: %s", r.code, r.stderr)
+	}
+	if after := c.change(t, "config"); after != before {
+		t.Errorf("the configuration changed to\n%s", after)
+	}
+	writeText(t, c.file, before)
 	if err := os.Remove(s.file); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ const everything = `The file is YAML. This one says everything that there is; on
     referrals: [tcp://192.0.2.2:8009]   # other discovery services
   authentication:                       # DH-HMAC-CHAP of hosts; default: none
     secrets: /etc/nvmetgt/secrets       # lines of NQN SECRET [SECRET-OF-CONTROLLERS], mode 600
-    hosts:                              # and hosts with files of their own
+    hosts:                              # and other hosts, with files of their own
     - nqn: nqn.2026-11.org.example:host1
       secret_file: host1.key            # see nvmetgt gen-dhchap-key
       ctrl_secret_file: ctrl.key        # which controllers prove to have; default: they can't

@@ -34,6 +34,9 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 	}
 	for i, h := range c.Hosts {
 		at := fmt.Sprintf("authentication.hosts[%d].", i)
+		if _, ok := a.Hosts[h.NQN]; ok {
+			return nil, fmt.Errorf("%snqn %s: %s has secrets of this host, too; remove one", at, h.NQN, c.Secrets)
+		}
 		var x target.HostSecrets
 		var err error
 		if x.Host, err = cli.ReadSecret(at+"secret_file", h.SecretFile); err != nil {
