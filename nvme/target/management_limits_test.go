@@ -1,6 +1,7 @@
 package target
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -23,13 +24,18 @@ func TestManagementLimits(t *testing.T) {
 	}
 	s.close()
 
-	for host := range maxManagedHosts + 1 {
+	// All but one of the hosts whose attachments are remembered.
+	m := tg.subsystems[testNQN].managed
+	m.mu.Lock()
+	for host := range maxManagedHosts - 1 {
+		m.hosts[fmt.Sprintf("nqn.2024-01.com.example:other%d", host)] = &nsSet{1}
+	}
+	m.mu.Unlock()
+	for host, st := range []nvme.Status{nvme.StatusSuccess, nvme.StatusInternalError | dnr} {
 		s := connectAs(t, tg, host)
-		attach := attachCommand(first, nvme.NSAttach)
-		if host < maxManagedHosts {
-			s.admin.must(attach, controllerList(s.cntlid))
-		} else {
-			s.admin.fails(attach, controllerList(s.cntlid), nvme.StatusInternalError|dnr)
+		cqe := s.admin.do(attachCommand(first, nvme.NSAttach), controllerList(s.cntlid))
+		if got := cqe.Status() &^ nvme.StatusMore; got != st {
+			t.Errorf("host %d: status %v, want %v", host, got, st)
 		}
 		s.close()
 	}
