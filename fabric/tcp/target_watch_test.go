@@ -134,13 +134,13 @@ func TestHostThatReadsNothing(t *testing.T) {
 	const size, depth = 64 << 10, 32
 	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})
 	_, slow := rawIO(t, tt, "127.0.0.77", depth)
-	tt.Listener.mu.Lock()
+	tt.mu.Lock()
 	for c := range tt.conns { // instead of half a minute
 		c.w.mu.Lock()
 		c.w.stall = 200 * time.Millisecond
 		c.w.mu.Unlock()
 	}
-	tt.Listener.mu.Unlock()
+	tt.mu.Unlock()
 	go func() {
 		cmd := ioCommand(nvme.OpRead, 0, size)
 		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
