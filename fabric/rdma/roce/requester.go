@@ -131,6 +131,16 @@ func (r *requester) askAck(t *txBatch) {
 	}
 }
 
+// quota is how many packets of the send queue a batch takes. Where requests are small it is half of
+// those that wait, within bounds: the peer works on one half while the other is put together.
+func (q *qp) quota() int {
+	r := &q.req
+	if r.cur != r.tail && q.sq.at(r.cur).length > q.mtu {
+		return qpQuota
+	}
+	return min(max(int(r.tail-r.cur)/2, minQuota), qpQuota)
+}
+
 // emitSome puts packets together until something stops it.
 func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 	r := &q.req
@@ -142,7 +152,7 @@ func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 			return res
 		}
 	}
-	for quota := qpQuota; r.cur != r.tail && !q.fault; quota-- {
+	for quota := q.quota(); r.cur != r.tail && !q.fault; quota-- {
 		if quota == 0 || t.full() {
 			return noRoom
 		}
