@@ -7,37 +7,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
 )
 
 // TestLive changes a target in every way that an operator can, and as hosts can themselves, while
 // each kernel uses it: it notices what concerns it, and its I/O goes on.
 func TestLive(t *testing.T) {
-	for _, version := range kernels() {
-		t.Run(version, func(t *testing.T) {
-			if images[version] == nil {
-				t.Skipf("this Debian has no kernel %s", version)
-			}
-			const mtu = 9000
-			if err := lab.Network(t.Context(), mtu); err != nil {
-				t.Fatal(err)
-			}
-			m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			p := &peer{m}
-			p.must(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp && rdma link add rxe0 type rxe netdev eth0 && dmesg -C")
-			for _, transport := range transports {
-				t.Run(transport, func(t *testing.T) { testLive(t, p, transport) })
-			}
-			for _, line := range p.Complaints() {
-				t.Errorf("the kernel says: %s", line)
-			}
-		})
-	}
+	onKernels(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp", func(t *testing.T, p *peer) {
+		for _, transport := range transports {
+			t.Run(transport, func(t *testing.T) { testLive(t, p, transport) })
+		}
+	})
 }
 
 // live is a target whose configuration changes, and the kernel that uses it.

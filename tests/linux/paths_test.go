@@ -5,35 +5,14 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/nvme-anywhere/nvmeof/tests/linux/lab"
 )
 
 // TestPaths: nvmeinit reads and writes by two ports of the kernel's target, one for each
 // transport, of which one goes and comes back and then changes its ANA state, and loses nothing.
 func TestPaths(t *testing.T) {
-	for _, version := range kernels() {
-		t.Run(version, func(t *testing.T) {
-			if images[version] == nil {
-				t.Skipf("this Debian has no kernel %s", version)
-			}
-			const mtu = 9000
-			if err := lab.Network(t.Context(), mtu); err != nil {
-				t.Fatal(err)
-			}
-			m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			p := &peer{m}
-			p.must(t, "modprobe -a rdma_rxe ib_uverbs nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0 && rdma link add rxe0 type rxe netdev eth0 && dmesg -C")
-			t.Run("target", func(t *testing.T) { testPaths(t, p) })
-			for _, line := range p.Complaints() {
-				t.Errorf("the kernel says: %s", line)
-			}
-		})
-	}
+	onKernels(t, "modprobe -a rdma_rxe ib_uverbs nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0", func(t *testing.T, p *peer) {
+		t.Run("target", func(t *testing.T) { testPaths(t, p) })
+	})
 }
 
 // tcpPort is the port of the second path.

@@ -28,6 +28,32 @@ func TestLinux(t *testing.T) {
 	}
 }
 
+// onKernels boots a machine with each of kernels and an rxe device, which load prepares.
+func onKernels(t *testing.T, load string, do func(t *testing.T, p *peer)) {
+	for _, version := range kernels() {
+		t.Run(version, func(t *testing.T) {
+			if images[version] == nil {
+				t.Skipf("this Debian has no kernel %s", version)
+			}
+			const mtu = 9000
+			if err := lab.Network(t.Context(), mtu); err != nil {
+				t.Fatal(err)
+			}
+			m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			p := &peer{m}
+			p.must(t, load+" && rdma link add rxe0 type rxe netdev eth0 && dmesg -C")
+			do(t, p)
+			for _, line := range p.Complaints() {
+				t.Errorf("the kernel says: %s", line)
+			}
+		})
+	}
+}
+
 // processors are as many as a machine needs for four I/O queues: Linux has no more than one a
 // processor.
 const processors = 4
