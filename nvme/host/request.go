@@ -2,6 +2,7 @@ package host
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -23,6 +24,8 @@ type Request struct {
 	Route Route // is told of the end first, once; nil: only Done is
 	Lane  int   // which of the queues on each way it takes
 	Tries int   // how often it was answered with an error and sent again
+	// Refused is when it was first answered with an ANA status; zero: it has not been.
+	Refused time.Time
 
 	cancelled atomic.Bool // by who waits for it
 	qid       uint16

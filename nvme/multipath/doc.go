@@ -30,7 +30,8 @@
 // Retry, takes another path. Other statuses without Do Not Retry are tried again five times,
 // after the time that the controller asks for (CRD). Where no path can take requests, they wait:
 // for Config.FastIOFail if that is set, else for Config.ControllerLoss, and then end with a
-// [NoPathError]; so they do at once when no path can come back.
+// [NoPathError]; so they do at once when no path can come back. A request that is answered with
+// ANA statuses for that long, by paths whose log says that they take it, ends likewise.
 //
 // A command that a lost path cut short may have been executed, or may yet be, by a target that
 // still lives; one that was answered with an error, in part. It is sent again only where that gives

@@ -29,6 +29,9 @@ type NoPathError struct {
 	NSID   uint32
 	For    time.Duration // how long there had been none
 	Paths  []PathStatus
+	// Refusal is the ANA status that ended the request on a path whose log said that it takes
+	// requests; nil where there was no such path.
+	Refusal error
 }
 
 func (e *NoPathError) Error() string {
@@ -36,8 +39,12 @@ func (e *NoPathError) Error() string {
 	for i := range e.Paths {
 		why = append(why, e.Paths[i].explain(e.NSID))
 	}
-	return fmt.Sprintf("nvme: namespace %d of %s: %v for %v: %s", e.NSID, e.SubNQN, ErrNoPath,
+	text := fmt.Sprintf("nvme: namespace %d of %s: %v for %v: %s", e.NSID, e.SubNQN, ErrNoPath,
 		e.For.Round(time.Millisecond), strings.Join(why, "; "))
+	if e.Refusal != nil {
+		text += "; the last answer: " + strings.TrimPrefix(e.Refusal.Error(), "nvme: ")
+	}
+	return text
 }
 
 // Unwrap gives what the error matches.
@@ -47,6 +54,9 @@ func (e *NoPathError) Unwrap() []error {
 		if err := e.Paths[i].Err; err != nil {
 			all = append(all, err)
 		}
+	}
+	if e.Refusal != nil {
+		all = append(all, e.Refusal)
 	}
 	return all
 }

@@ -356,6 +356,87 @@ func TestANALost(t *testing.T) {
 	})
 }
 
+// TestANAContradiction: where every command ends with an ANA status although the log keeps saying
+// that the namespace can be used, a request is given up when it was refused for as long as it
+// would wait for a path. Another path, even a worse one, takes it at once.
+func TestANAContradiction(t *testing.T) {
+	refuse := func(l *link) {
+		l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANATransition) }
+	}
+	for name, c := range map[string]struct{ fast, loss, want time.Duration }{
+		"fast":     {5 * time.Second, time.Minute, 5 * time.Second},
+		"loss":     {0, 30 * time.Second, 30 * time.Second},
+		"for ever": {7 * time.Second, -1, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 2)
+				s, n := r.connect(func(cfg *Config) { cfg.FastIOFail, cfg.ControllerLoss = c.fast, c.loss })
+				defer r.close(s)
+				for _, l := range r.links {
+					l.set(refuse)
+				}
+				for range 2 { // what was refused before counts for nothing
+					at := time.Now()
+					_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+					if took := time.Since(at); took < c.want || took > c.want+2*anaGap {
+						t.Errorf("after %v, want %v", took, c.want)
+					}
+					var no *NoPathError
+					if !errors.As(err, &no) || !errors.Is(err, nvme.StatusHostPathError) || !errors.Is(err, nvme.StatusANATransition) || no.For < c.want {
+						t.Errorf("error %v", err)
+					}
+					if text := err.Error(); !strings.Contains(text, "is live and optimized") || !strings.Contains(text, "the last answer: Read on namespace 1") {
+						t.Errorf("it says %q", text)
+					}
+				}
+				if got := s.Counters().Failed.Load(); got != 2 {
+					t.Errorf("%d failed", got)
+				}
+				if err := r.tgt.SetANAState(2, 1, nvme.ANANonOptimized); err != nil {
+					t.Fatal(err)
+				}
+				r.links[1].set(func(l *link) { l.answer = nil })
+				time.Sleep(2 * anaGap) // the doubt about it is over
+				at := time.Now()
+				mustRead(t, n, 0, 0)
+				if took := time.Since(at); took != 0 {
+					t.Errorf("the other path took it after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestANAContradictionStopped: who doesn't want to wait any longer doesn't wait for refusals to
+// end either.
+func TestANAContradictionStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect(func(cfg *Config) { cfg.ControllerLoss = -1 })
+		defer r.close(s)
+		r.links[0].set(func(l *link) {
+			l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANAInaccessible) }
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+			ended <- err
+		}()
+		time.Sleep(time.Minute) // as long as it is wanted
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		default:
+		}
+		s.StopWaiting()
+		if err := <-ended; !errors.Is(err, ErrNoPath) {
+			t.Error(err)
+		}
+	})
+}
+
 // TestANATT: a controller whose group stays in the change state is connected anew after ANATT,
 // 10 s.
 func TestANATT(t *testing.T) {

@@ -42,7 +42,7 @@ type carrier struct{ n *Namespace }
 
 // SubmitOne is host.Carrier's.
 func (c carrier) SubmitOne(r *host.Request) {
-	r.Lane, r.Tries = anyLane, 0
+	r.Lane, r.Tries, r.Refused = anyLane, 0, time.Time{}
 	c.n.send(r)
 }
 
@@ -82,7 +82,7 @@ func (n *Namespace) Lane(i int) Lane { return Lane{n, i} }
 // SubmitOne sends r, as host.Queue.SubmitOne does. Its Done is called when the request ended
 // on whatever path, or when no path took it in time.
 func (l Lane) SubmitOne(r *host.Request) {
-	r.Lane, r.Tries = l.i, 0
+	r.Lane, r.Tries, r.Refused = l.i, 0, time.Time{}
 	l.n.send(r)
 }
 

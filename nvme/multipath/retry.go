@@ -57,7 +57,7 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 	switch st.Code() {
 	case nvme.StatusANAInaccessible, nvme.StatusANATransition, nvme.StatusANAPersistentLoss:
 		w.doubt()
-		n.resend(r)
+		n.refused(r)
 		return true
 	}
 	if !repeatable(&r.Cmd) { // a part of it may have been executed
@@ -75,6 +75,27 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 		n.resend(r)
 	}
 	return true
+}
+
+// refused sends again what was answered with an ANA status, or ends it where it has been refused
+// for as long as requests wait for a path. A controller whose log keeps saying that the namespace
+// can be used would have it otherwise for ever: to the log there is no outage.
+func (n *Namespace) refused(r *host.Request) {
+	if r.Refused.IsZero() {
+		r.Refused = time.Now()
+	}
+	s := n.sub
+	s.mu.Lock()
+	patience, since := s.patience(), time.Since(r.Refused)
+	if patience < 0 || since < patience || s.closing || r.Cancelled() {
+		s.mu.Unlock()
+		n.resend(r)
+		return
+	}
+	err := &NoPathError{SubNQN: s.SubNQN(), NSID: n.ID, For: since, Paths: s.statuses(), Refusal: r.Check()}
+	s.mu.Unlock()
+	s.counters.Failed.Add(1)
+	finish(r, err)
 }
 
 // retryDelay is what the controller asks for by CRD.

@@ -99,6 +99,8 @@ func (s *PathStatus) explain(nsid uint32) string {
 		text += ": " + s.Why()
 	case a != nil && a.Err != nil:
 		text += ", but " + strings.TrimPrefix(a.Err.Error(), "nvme: ")
+	case a != nil && (a.State == nvme.ANAOptimized || a.State == nvme.ANANonOptimized):
+		text += " and " + a.State.String()
 	case a != nil && a.State != 0:
 		text += ", but " + a.State.String()
 	}
