@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,10 +41,11 @@ type atomicVolume struct {
 	growing sync.Mutex // one at a time changes the superblock
 
 	mu         sync.Mutex
-	super      superblock // under growing, once the volume is open
-	free       int        // blocks that no one uses
-	low        int        // fewer free blocks than that have a checkpoint begin
-	dirty      int        // entries of the working map that changed since the last checkpoint began
+	super      superblock  // under growing, once the volume is open
+	free       int         // blocks that no one uses
+	low        int         // fewer free blocks than that have a checkpoint begin
+	dirty      int         // entries of the working map that changed since the last checkpoint began
+	aging      *time.Timer // fires when the first of them is old
 	reclaiming bool
 	waiting    waiters
 	resized    func(int64)
@@ -89,6 +91,8 @@ func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lin
 	}
 	v.info.Mode = v.describe()
 	v.info.VolatileCache = v.kind == onSync && !readOnly
+	v.aging = time.AfterFunc(settleAfter, v.aged)
+	v.aging.Stop()
 	zeroes, err := unix.Mmap(-1, 0, zeroesSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, err
@@ -121,11 +125,26 @@ func (v *atomicVolume) addExtents(region *blockdev.Region, base uint64, recs []e
 		}
 		all = append(all, x)
 		blocks += rec.blocks
-		v.low += int(rec.dataBlocks-rec.blocks) / 2
 	}
+	v.low = fewBlocks(all)
 	v.extents.Store(&all)
 	v.size.Add(int64(blocks << v.shift))
 	return nil
+}
+
+// fewBlocks is how many free blocks have a checkpoint begin: half of the spare ones, so that writes
+// have the other half while it runs. Where there are more spare blocks than others, writes do
+// without one until all of a volume has changed, and only what is more can get used up.
+func fewBlocks(xs []*extent) int {
+	var blocks, spare int
+	for _, x := range xs {
+		blocks += int(x.rec.blocks)
+		spare += int(x.rec.dataBlocks - x.rec.blocks)
+	}
+	if spare > blocks {
+		spare -= blocks
+	}
+	return spare / 2
 }
 
 // describe says how the volume is reached and what that promises.
@@ -321,6 +340,7 @@ func (v *atomicVolume) settle() error {
 
 // unmapOwn frees the memory that isn't the file's.
 func (v *atomicVolume) unmapOwn() error {
+	v.aging.Stop()
 	err := unix.Munmap(v.zeroes.Mem)
 	if xs := v.extents.Load(); xs != nil {
 		for _, x := range *xs {

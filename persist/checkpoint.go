@@ -3,6 +3,7 @@ package persist
 import (
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 )
 
 // Where msync is what makes stores durable, it would have to be called twice for each write:
@@ -10,8 +11,9 @@ import (
 // durable as the page cache, and a checkpoint does it for many writes together.
 
 // A block that was written and replaced between two checkpoints can be used again at once: no
-// durable map ever names it. So a logical block has two blocks at most, and while there are as
-// many spare ones as others writes wait for no checkpoint.
+// durable map ever names it. So a logical block has two blocks at most, and while there are more
+// spare ones than others writes need no checkpoint. That is worth a lot: after each one the first
+// store to a page has the kernel note that it is dirty, and the next one has it written.
 
 // change is an entry of the working map that the durable map has to follow.
 type change struct {
@@ -22,6 +24,25 @@ type change struct {
 
 // mostChanges is how many entries may differ before a checkpoint begins by itself.
 const mostChanges = 1 << 20
+
+// settleAfter is how long a change waits at most for a checkpoint to begin, as the kernel's own dirty
+// pages do (vm.dirty_expire_centisecs): a host that never flushes loses no more than that.
+const settleAfter = 30 * time.Second
+
+// aged begins a checkpoint for changes that have waited for long enough.
+func (v *atomicVolume) aged() {
+	if !v.life.Enter() {
+		return
+	}
+	defer v.life.Leave()
+	v.mu.Lock()
+	begin := v.dirty > 0 && !v.reclaiming
+	v.reclaiming = v.reclaiming || begin
+	v.mu.Unlock()
+	if begin {
+		v.beginReclaim()
+	}
+}
 
 // publishWorking changes entries of the working map: those of x from i on.
 func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (err error) {
@@ -35,6 +56,9 @@ func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (e
 			continue
 		}
 		if x.dirty.add(i + j) {
+			if v.dirty == 0 {
+				v.aging.Reset(settleAfter)
+			}
 			v.dirty++
 		}
 		if b.x != nil {

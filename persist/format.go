@@ -48,6 +48,9 @@ const (
 	spareShare = 32 // of the blocks, one in so many; in a page cache as many
 	minSpare   = 4 << 20
 	maxSpare   = 1 << 30
+	// loanSpare comes on top in a page cache: for writes that are on their way when each logical
+	// block has a second one already.
+	loanSpare = 16 << 20
 
 	// minGrowth is what a file must have grown by to be worth an extent.
 	minGrowth = 1 << 20
@@ -206,6 +209,9 @@ func layOut(first, off, n uint64, blockSize int, cached bool) extentRecord {
 	}
 	spare = min(spare, maxSpare/bs)
 	if first == 0 { // extents that follow have the first one's to go by
+		if cached {
+			spare += min(n/4, loanSpare/bs)
+		}
 		spare = max(spare, minSpare/bs)
 	}
 	x.dataBlocks = n + spare

@@ -1,0 +1,99 @@
+package persist
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// cachedVolume makes a volume of n blocks in memory that msync would make durable, and counts how
+// often that happens.
+func cachedVolume(t *testing.T, n uint64) (*atomicVolume, *atomic.Int64) {
+	t.Helper()
+	const block = 512
+	rec := layOut(0, headSize, n, block, true)
+	m := &mapping{mem: mapped(t, int(alignUp(rec.end(block), areaAlign))), fs: "simulation"}
+	s := &superblock{generation: 1, blockSize: block, extents: []extentRecord{rec}}
+	copy(m.mem[superSize:], s.encode())
+	v, err := openMapped(m, "simulated", blockdev.Options{}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syncs := new(atomic.Int64)
+	v.sync = func([]byte) error { syncs.Add(1); return nil }
+	return v, syncs
+}
+
+// TestWritesNeedNoCheckpoint writes all of a volume again and again: as long as nobody flushes, no
+// page is made clean, which the next store to it would have to pay for.
+func TestWritesNeedNoCheckpoint(t *testing.T) {
+	v, syncs := cachedVolume(t, 1024)
+	c := volumetest.NewClient(v)
+	for range 5 {
+		for i := range int64(1024 / 8) {
+			if err := c.Write(make([]byte, 4096), i*4096, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := syncs.Load(); n != 0 || v.free == 0 {
+		t.Errorf("%d syncs, %d free blocks", n, v.free)
+	}
+	v.life.Close()
+	v.pool.Close()
+	if err := v.unmapOwn(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOldChanges: what nobody flushes has its checkpoint after a while, and only then.
+func TestOldChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, syncs := cachedVolume(t, 64)
+		c := volumetest.NewClient(v)
+		write := func() {
+			if err := c.Write(make([]byte, 512), 0, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(when string, want int64) {
+			t.Helper()
+			synctest.Wait()
+			if n := syncs.Swap(0); n != want {
+				t.Errorf("%s: %d syncs, want %d", when, n, want)
+			}
+		}
+		const checkpoint = 2 // the data, and the map
+		write()
+		time.Sleep(settleAfter / 2)
+		write() // the first change's age counts
+		expect("before", 0)
+		time.Sleep(settleAfter / 2)
+		expect("after a change became old", checkpoint)
+		time.Sleep(3 * settleAfter)
+		expect("with no change", 0)
+		write()
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		expect("flush", checkpoint)
+		time.Sleep(settleAfter - time.Second)
+		write()
+		time.Sleep(2 * time.Second)
+		expect("a change that a flush had made durable is not old", 0)
+		time.Sleep(settleAfter)
+		expect("the next one is", checkpoint)
+		write()
+		v.life.Close()
+		v.pool.Close()
+		if err := v.unmapOwn(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * settleAfter)
+		expect("after the end", 0)
+	})
+}
