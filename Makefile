@@ -95,7 +95,7 @@ attack: ## attackers against a target with honest hosts, who must keep 80% of th
 speed: build ## RDMA against NVMe/TCP at 4 KiB and depth 32, in one run
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMANotSlower -count=1 -v
 
-costs: build ## speed beside NVMe/TCP and bare sockets, what an I/O costs, growth, idle connections (PARTS="io idle")
+costs: build ## speed beside NVMe/TCP and bare sockets, what an I/O costs, growth, idle connections, scrapes (PARTS="io idle")
 	$(GO) run ./tests/costs -bin bin $(PARTS)
 
 speed-pmem: build ## persistent memory against a memory volume over RDMA, in one run (files in NVMEOF_PMEM_DIR)

@@ -1,9 +1,9 @@
 // Costs measures what I/O costs on loopback: how fast it is over RDMA beside NVMe/TCP and bare
 // sockets, processor time, system calls and copied bytes an I/O on either side, whether the cost
-// stays the same with more connections, queues and larger volumes, and what a connection costs that
-// nothing happens on. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
+// stays the same with more connections, queues and larger volumes, what a connection costs that
+// nothing happens on, and what scrapes of the figures take away. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
 //
-//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [io] [growth] [size] [idle]
+//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [io] [growth] [size] [idle] [scrape]
 //
 // Variants of one table take turns in random order; what is shown are medians.
 package main
@@ -34,9 +34,10 @@ var parts = map[string]func(*plan) error{
 	"growth": growth,
 	"size":   sizes,
 	"idle":   idle,
+	"scrape": scrapes,
 }
 
-var order = []string{"speed", "io", "growth", "size", "idle"}
+var order = []string{"speed", "io", "growth", "size", "idle", "scrape"}
 
 func main() {
 	runtime.LockOSThread() // which starts the programs: they end with it, however this one ends

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -117,8 +116,7 @@ func (v *variant) median(f func(sample) float64) float64 {
 	for i, s := range v.samples {
 		all[i] = f(s)
 	}
-	slices.Sort(all)
-	return all[len(all)/2]
+	return median(all)
 }
 
 func (v *variant) iops() float64 { return v.median(func(s sample) float64 { return s.iops }) }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -35,6 +36,7 @@ type program struct {
 const (
 	targetPort = "9101"
 	hostPort   = "9102"
+	crowdPort  = "9103"
 )
 
 // startTarget starts nvmetgt on a loopback address of its own.
@@ -46,7 +48,12 @@ func (p *plan) startTarget(args ...string) (*program, error) {
 
 // startBench starts nvmeinit bench, which goes on until it is stopped.
 func (p *plan) startBench(t *program, transport string, args ...string) (*program, error) {
-	return p.start(t.addr, hostPort, "nvmeinit", append([]string{"bench", "-t", transport, "-a", t.addr, "-n", nqn,
+	return p.startBenchAt(hostPort, t, transport, args...)
+}
+
+// startBenchAt is startBench for another one beside it, with figures at another port.
+func (p *plan) startBenchAt(port string, t *program, transport string, args ...string) (*program, error) {
+	return p.start(t.addr, port, "nvmeinit", append([]string{"bench", "-t", transport, "-a", t.addr, "-n", nqn,
 		"-o", "json", "--time_based", "--runtime", "10m"}, args...)...)
 }
 
@@ -111,8 +118,8 @@ func (r *program) cpu() time.Duration {
 // sent and received apart by name and direction.
 type figures map[string]float64
 
-// figures reads those of the program.
-func (r *program) figures() (figures, error) {
+// metrics asks the program for its figures.
+func (r *program) metrics() (io.ReadCloser, error) {
 	req, err := http.NewRequest(http.MethodGet, "http://"+r.addr+":"+r.port+"/metrics", nil)
 	if err != nil {
 		return nil, err
@@ -122,9 +129,29 @@ func (r *program) figures() (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	return resp.Body, nil
+}
+
+// scrape asks for the figures and throws them away.
+func (r *program) scrape() error {
+	body, err := r.metrics()
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	_, err = io.Copy(io.Discard, body)
+	return err
+}
+
+// figures reads those of the program.
+func (r *program) figures() (figures, error) {
+	body, err := r.metrics()
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
 	f := figures{}
-	lines := bufio.NewScanner(resp.Body)
+	lines := bufio.NewScanner(body)
 	for lines.Scan() {
 		line := lines.Text()
 		i := strings.LastIndexByte(line, ' ')
