@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"io/fs"
+	"os"
 )
 
 // FileError says why the file that a flag names can't be used. A file that exists is one that
@@ -14,11 +15,15 @@ func FileError(flag, path string, err error) error {
 	return Say(err, "%s %s: %v", flag, path, cause(err))
 }
 
-// cause is what the system said, without the operation and the path that FileError names.
+// cause is what the system said, without the operation and the paths that FileError names.
 func cause(err error) error {
 	var pe *fs.PathError
-	if errors.As(err, &pe) {
+	var le *os.LinkError
+	switch {
+	case errors.As(err, &pe):
 		return pe.Err
+	case errors.As(err, &le):
+		return le.Err
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -126,21 +127,32 @@ func secretLines(what, path string) ([]secretLine, error) {
 	return all, nil
 }
 
-// CreateSecret makes a file that only its owner may read, and that wasn't there before.
+// CreateSecret makes a file that only its owner may read, and that wasn't there before. It appears
+// as a whole or not at all.
 func CreateSecret(what, path, content string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return FileError(what, path, err)
-	}
-	_, err = f.WriteString(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
+	if err := createSecret(path, content); err != nil {
 		return FileError(what, path, err)
 	}
 	return nil
+}
+
+func createSecret(path, content string) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // with mode 600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil { // unlike rename, replaces nothing
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

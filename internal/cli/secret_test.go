@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
@@ -52,6 +54,30 @@ func TestReadSecret(t *testing.T) {
 		}
 	}
 	if _, err := ReadSecret("secret_file", path+".not"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// TestCreateSecretFull: on a full disk no part of a file is left behind, under any name.
+func TestCreateSecretFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("mounting a small tmpfs needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(dir, "secrets")
+	err := CreateSecret("--secrets", path, strings.Repeat(hostA+" "+secretA+"\n", 1000))
+	if !errors.Is(err, unix.ENOSPC) || !strings.HasPrefix(err.Error(), "--secrets "+path+": no space left") {
+		t.Errorf("%v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if err := CreateSecret("--secrets", path, secretA); err != nil {
 		t.Error(err)
 	}
 }
