@@ -227,10 +227,22 @@ subsystems:
 		t.Errorf("exit code %d: %s", r.code, r.stderr)
 	}
 	c.must(t, cliTimeout, "tcp", "connect", secret...)
+	// Without its secret the host is put out, and not by a change that can't be made.
+	if err := os.WriteFile(s.file, []byte("nqn.2026-11.org.example:another "+nextText+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, c.file, strings.Replace(before, "listen:", "listen:\n- tcp://192.0.2.1:4420", 1))
+	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "192.0.2.1") {
+		t.Errorf("an address of another machine: exit code %d: %s", r.code, r.stderr)
+	}
+	if err := json.Unmarshal([]byte(c.change(t, "show", "-o", "json")), &st); err != nil || len(st.Subsystems[0].Controllers) != 3 {
+		t.Errorf("%d controllers after a change that couldn't be made, %v", len(st.Subsystems[0].Controllers), err)
+	}
+	writeText(t, c.file, before)
+	c.change(t, "reload")
 	for _, p := range append(held, free) {
-		p.signal(syscall.SIGINT)
-		if p.wait(t, cliTimeout); strings.Contains(p.stderr.String(), "lost") {
-			t.Error(p.stderr.String())
+		if p.wait(t, cliTimeout); !strings.Contains(p.stderr.String(), "lost") {
+			t.Errorf("a host without a secret stays: %s", p.stderr.String())
 		}
 	}
 	c.stop(t)

@@ -26,8 +26,10 @@ func newConnect() *cobra.Command {
 agreed, the namespaces and the round-trip time, and disconnects.
 
 With --hold it stays connected, with keep-alive, and shows a live line of figures
-until it is interrupted or the target is lost. Signal HUP has it read the files of
-its secrets again, and authenticate itself anew.`,
+until it is interrupted or the connection is lost, which is an error: it watches one
+connection and makes no other. To be connected again, and by every path, is what
+connect-all --hold does. Signal HUP has connect read the files of its secrets again,
+and authenticate itself anew.`,
 		Example: `  nvmeinit connect -t rdma -a 127.0.0.1
   nvmeinit connect -t tcp -a 127.0.0.1 -i 4 -Q 64 -k 10 --hold`,
 		Args: cli.NoArgs,
@@ -44,7 +46,7 @@ its secrets again, and authenticate itself anew.`,
 		},
 	}
 	c.Flags().SortFlags = false
-	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
+	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted or the connection is lost")
 	f.addOutput(c)
 	f.add(c, true)
 	return c

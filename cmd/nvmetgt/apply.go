@@ -181,6 +181,7 @@ func (s *server) commit(next *config.Config, st *staged) error {
 		errs = append(errs, s.shrink(&s.cfg.Subsystems[i], next))
 	}
 	s.auth = st.auth
+	s.target.DisconnectRevoked()
 	for key, e := range st.exports {
 		s.exports[key] = e
 	}

@@ -62,8 +62,8 @@ func preferredGroups() []nvme.DHGroup {
 }
 
 // SetAuthentication replaces the authentication of the configuration; nil: nobody has to. Hosts
-// that are connected stay so: what is new counts for queues that connect, and where a host
-// authenticates anew.
+// that are connected stay so until DisconnectRevoked: what is new counts for queues that connect,
+// and where a host authenticates anew.
 func (t *Target) SetAuthentication(a *Authentication) error {
 	if a == nil {
 		t.auth.Store(nil)
@@ -84,6 +84,20 @@ func (t *Target) SetAuthentication(a *Authentication) error {
 	}
 	t.auth.Store(&own)
 	return nil
+}
+
+// DisconnectRevoked ends the connections of hosts that couldn't connect any more, because they have
+// no secret: it was taken away, or authentication wasn't demanded when they came. It is apart from
+// SetAuthentication for the sake of those who may have to take that back.
+func (t *Target) DisconnectRevoked() {
+	t.mu.Lock()
+	all := slices.Collect(maps.Values(t.controllers))
+	t.mu.Unlock()
+	for _, c := range all {
+		if _, no := t.mustAuthenticate(c.sub, c.hostNQN); no != nil {
+			c.fatal(ErrNotAllowed)
+		}
+	}
 }
 
 // mustAuthenticate says whether a host has to authenticate itself to use a subsystem, or that it

@@ -462,6 +462,62 @@ func TestAuthenticationNeeds(t *testing.T) {
 	}
 }
 
+// TestDisconnectRevoked: a host whose secret is taken away goes, unless authentication is optional,
+// and so does one that never had a secret when authentication is demanded. Who has one stays,
+// though it changed, and so does who looks at discovery.
+func TestDisconnectRevoked(t *testing.T) {
+	const other, guest = "nqn.2024-01.com.example:other", "nqn.2024-01.com.example:guest"
+	tg, s := demand(t, func(a *Authentication) {
+		a.Hosts[other], a.Optional = HostSecrets{Host: testSecret(t)}, true
+	})
+	connectAs := func(host, sub string) *fakeConn {
+		c := dial(t, tg)
+		d := nvme.ConnectData{HostID: testHostID, CNTLID: nvme.CNTLIDDynamic, SubNQN: sub, HostNQN: host}
+		b, err := d.AppendTo(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.must(connectCommand(0, 31, 0), b)
+		return c
+	}
+	set := func(optional bool, hosts map[string]HostSecrets) {
+		t.Helper()
+		if err := tg.SetAuthentication(&Authentication{Hosts: hosts, Optional: optional}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	admin, id := connectUnknown(t, tg, 0)
+	if err := newAuthHost(admin, s).run(); err != nil {
+		t.Fatal(err)
+	}
+	admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	io := dial(t, tg)
+	io.must(connectCommand(1, 31, 0), connectData(t, id, testNQN))
+	if err := newAuthHost(io, s).run(); err != nil {
+		t.Fatal(err)
+	}
+	stays, free, looks := connectAs(other, testNQN), connectAs(guest, testNQN), connectAs(guest, nvme.DiscoveryNQN)
+
+	set(true, nil) // nobody has a secret, and nobody needs one
+	tg.DisconnectRevoked()
+	admin.must(getProperty(nvme.PropCAP), nil)
+	set(false, map[string]HostSecrets{other: {Host: testSecret(t)}})
+	admin.must(getProperty(nvme.PropCAP), nil) // not before it is said
+	tg.DisconnectRevoked()
+	for _, c := range []*fakeConn{admin, free} {
+		if c.waitClosed(); !errors.Is(c.reason, ErrNotAllowed) {
+			t.Errorf("disconnected because of %v", c.reason)
+		}
+	}
+	io.waitClosed()
+	dial(t, tg).fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectInvalidHost|dnr)
+	looks.must(getProperty(nvme.PropCAP), nil)
+	stays.fails(getProperty(nvme.PropCAP), nil, authRequired)
+	for _, c := range []*fakeConn{stays, looks} {
+		c.hangUp(nil)
+	}
+}
+
 // TestReauthentication: a host authenticates anew while it works. New secrets end no connection;
 // they count from the next authentication on, and one that fails ends that connection.
 func TestReauthentication(t *testing.T) {

@@ -53,6 +53,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	c.features.reset(t)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	_, revoked := t.mustAuthenticate(sub, d.HostNQN)
 	switch {
 	case t.closed:
 		return nil, refuse(nvme.StatusConnectBusy, "the target is closing")
@@ -60,6 +61,8 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 		return nil, refuse(nvme.StatusConnectBusy, "the target is draining")
 	case sub.removed:
 		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "the subsystem was removed")
+	case revoked != nil: // since connect
+		return nil, revoked
 	case !sub.allows(d.HostNQN): // since find
 		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed any more")
 		no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
