@@ -14,7 +14,7 @@ import (
 func TestLive(t *testing.T) {
 	onKernels(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp", func(t *testing.T, p *peer) {
 		for _, transport := range transports {
-			t.Run(transport, func(t *testing.T) { testLive(t, p, transport) })
+			t.Run("live/"+transport, func(t *testing.T) { testLive(t, p, transport) })
 		}
 	})
 }

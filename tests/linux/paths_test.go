@@ -11,7 +11,7 @@ import (
 // transport, of which one goes and comes back and then changes its ANA state, and loses nothing.
 func TestPaths(t *testing.T) {
 	onKernels(t, "modprobe -a rdma_rxe ib_uverbs nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0", func(t *testing.T, p *peer) {
-		t.Run("target", func(t *testing.T) { testPaths(t, p) })
+		t.Run("paths", func(t *testing.T) { testPaths(t, p) })
 	})
 }
 

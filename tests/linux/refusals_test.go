@@ -50,7 +50,7 @@ func testRefusals(t *testing.T, p *peer, transport string) {
 	}
 }
 
-// variable are the parts of what the host prints that depend on the target's address.
+// variable are the parts of what the host prints that depend on the target's address, and on when.
 var variable = regexp.MustCompile(`nvme\d+|198\.18\.0\.\d+|(?m:^\[ *[\d.]+\] )`)
 
 // said is what nvme-cli and the kernel say about a connection, without what must differ.
@@ -70,7 +70,12 @@ func (p *peer) said(t testing.TB, transport, addr, options string, full bool) st
 		t.Error(err)
 	}
 	p.must(t, "dmesg -C")
-	return variable.ReplaceAllStringFunc(out, func(s string) string {
+	return invariable(out)
+}
+
+// invariable is what was printed without them.
+func invariable(printed string) string {
+	return variable.ReplaceAllStringFunc(printed, func(s string) string {
 		switch s[0] {
 		case 'n':
 			return "nvmeX"

@@ -25,6 +25,7 @@ const run1 = `not an event
 {"Action":"run","Test":"TestLinux/6.1/1500/new"}
 {"Action":"fail","Test":"TestLinux/6.1/1500/new"}
 {"Action":"fail","Test":"TestLinux"}
+{"Action":"attr","Test":"TestLinux/6.1/1500/new","Key":"figures","Value":"load\ta second | 4k\t7"}
 {"Action":"run","Test":"TestOther"}
 {"Action":"run","Test":"TestOther/6.12"}
 {"Action":"fail"}
@@ -48,6 +49,15 @@ const page1 = `### NVMe over Fabrics
 #### nvmeinit uses Linux's target: discover, connect, identify, write, read, verify, bench, refusals: skipped
 
 - 6.1, MTU 1500 TCP: no TCP
+
+#### new: figures
+
+6.1, MTU 1500:
+
+| load | a second |
+|---|---|
+| 4k | 7 |
+
 
 ### TestOther
 

@@ -227,7 +227,8 @@ type noted struct {
 	by        map[string][]string // who noted the value
 }
 
-// notes writes what the tests noted: a line for each value, or a block where it has lines.
+// notes writes what the tests noted: a line for each value, or a block where it has lines, or a
+// table where these have tabs.
 func notes(b *strings.Builder, tests []*test) {
 	var all []*noted
 	for _, t := range tests {
@@ -260,12 +261,27 @@ func (n *noted) write(b *strings.Builder) {
 		slices.SortStableFunc(by, byVersion)
 		who := strings.Join(slices.Compact(by), "; ")
 		lines := strings.Split(v, lineBreak)
-		if len(lines) == 1 {
+		switch {
+		case len(lines) == 1:
 			fmt.Fprintf(b, "- %s: %s\n", who, v)
-			continue
+		case strings.Contains(v, "\t"):
+			fmt.Fprintf(b, "%s:\n\n", who)
+			writeTable(b, lines)
+		default:
+			fmt.Fprintf(b, "%s:\n\n    %s\n\n", who, strings.Join(lines, "\n    "))
 		}
-		fmt.Fprintf(b, "%s:\n\n    %s\n\n", who, strings.Join(lines, "\n    "))
 	}
+}
+
+// writeTable writes lines whose cells are joined by tabs, a header and rows.
+func writeTable(b *strings.Builder, lines []string) {
+	for i, line := range lines {
+		fmt.Fprintf(b, "| %s |\n", strings.ReplaceAll(line, "\t", " | "))
+		if i == 0 {
+			fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", 1+strings.Count(line, "\t")))
+		}
+	}
+	b.WriteString("\n")
 }
 
 // lineBreak stands in a note for the end of a line, which it can't have.

@@ -6,12 +6,28 @@ var headings = map[string]string{
 	"TestRNIC":  "The RNIC by itself: the programs of examples/ against rdma-core and perftest over rxe",
 	"TestNetem": "Faulty networks (netem), over RDMA",
 	"TestStore": "nvmetgt in a machine, on an NVDIMM (ext4 with DAX) and on a disk",
+	"TestLive":  "Changes of a target in use",
+	"TestPaths": "Two paths to Linux's target",
+	"TestSpeed": "Speed beside Linux with Linux, in one machine",
 }
 
 // descriptions say what a row is, with its subject before a colon, which neighbours share; a row
 // without one has its test's name.
-var descriptions = map[string]string{
+var descriptions = map[string]string{ //nolint:gosec // the secrets in it are names of tests
 	"":                                           "all of it: together",
+	"auth/host/sha256-null-false":                "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-256, no Diffie-Hellman",
+	"auth/host/sha384-null-true":                 "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-384, no Diffie-Hellman, both ways",
+	"auth/host/sha512-ffdhe2048-false":           "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-512, ffdhe2048",
+	"auth/host/sha256-ffdhe3072-true":            "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-256, ffdhe3072, both ways",
+	"auth/host/sha512-ffdhe4096-true":            "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-512, ffdhe4096, both ways",
+	"auth/host/sha384-ffdhe6144-false":           "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-384, ffdhe6144",
+	"auth/host/sha512-ffdhe8192-true":            "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: SHA-512, ffdhe8192, both ways",
+	"auth/host/wrong-secret":                     "nvmetgt refuses a Linux host, or the host nvmetgt: wrong secret of the host",
+	"auth/host/wrong-controller-secret":          "nvmetgt refuses a Linux host, or the host nvmetgt: wrong secret of the controller",
+	"auth/host/no-secret":                        "nvmetgt refuses a Linux host, or the host nvmetgt: no secret",
+	"auth":                                       "DH-HMAC-CHAP: both sides",
+	"auth/host-reauthenticates":                  "Linux host authenticates itself (DH-HMAC-CHAP) to nvmetgt, fio verified: anew, with new secrets, under load",
+	"auth/target":                                "nvmeinit authenticates itself to Linux's target: the same choices, and wrong secrets",
 	"host/volume/commands":                       "Linux host uses nvmetgt: every command of nvme-cli",
 	"host/volume/fio":                            "Linux host uses nvmetgt: fio, verified, 4 KiB to 256 KiB, depth 16, 1, 2 and 4 queues; over TCP digests as well",
 	"host/volume/discard":                        "Linux host uses nvmetgt: discard and write zeroes reach the volume",
@@ -80,6 +96,10 @@ var descriptions = map[string]string{
 	"device-faults/broken":                       "its disk fails, the host is told why: disk broken",
 	"device-faults/vanished":                     "its disk fails, the host is told why: disk taken away",
 	"figures":                                    "throughput under loss, both ways, beside Linux with Linux",
+	"live":                                       "Linux host goes on, and notices: namespaces come, go and grow, ANA states, paths, hosts; namespaces that the host creates, sanitize",
+	"paths":                                      "nvmeinit reads and writes by RDMA and TCP at once, verified: a port is taken away, comes back, and becomes inaccessible (ANA)",
+	"link":                                       "null volumes, one queue: each pair over a link of its own (veth)",
+	"one-address":                                "null volumes, one queue: host and target at one address",
 	"filesystem/own":                             "ext4 with thousands of files on nvmetgt: written over RDMA, whole over TCP",
 	"filesystem/of-another":                      "ext4 with thousands of files on nvmetgt: written by the other kernel, whole on this one",
 }

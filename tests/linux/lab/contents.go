@@ -35,7 +35,7 @@ var links = map[string]string{
 var modules = []string{
 	"virtio_pci", "virtio_console", "virtio_net", "virtio_rng", "configfs",
 	"rdma_rxe", "ib_uverbs", "rdma_ucm", "nvme_rdma", "nvme_tcp", "nvme_fabrics", "nvmet", "nvmet_rdma", "nvmet_tcp",
-	"null_blk", "brd", "loop", "ext4", "8021q", "virtio_blk", "nfit", "nd_pmem",
+	"veth", "null_blk", "brd", "loop", "ext4", "8021q", "virtio_blk", "nfit", "nd_pmem",
 	"sch_netem", "sch_ingress", "cls_matchall", "act_mirred", "ifb",
 	"crc32_generic", "crc32_pclmul", "crc32c_generic", "crc32c_intel", "crc_t10dif", "crct10dif_generic", "crc64_rocksoft", "crc64_rocksoft_generic", "libcrc32c",
 	"nvme_auth", "nvme_keyring", "hmac", "sha256_generic", "sha512_generic", "dh_generic",
