@@ -4,7 +4,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(VERSION)
 
-# How long `make verify`, `make soak` and each part of `make fuzz` run.
+# How long `make verify`, `make soak`, `make campaign` and each part of `make fuzz` run.
 TIME     ?= 60s
 FUZZTIME ?= 5s
 
@@ -60,6 +60,10 @@ lint: ## static analysis, and the import directions
 
 fuzz: ## run every fuzz target for FUZZTIME, as 10m, or 10000000x for as many executions
 	tests/fuzz.sh $(FUZZTIME)
+
+.PHONY: campaign
+campaign: ## take every fuzz target on towards 10,000,000 executions for TIME (0: until done); the table into docs/fuzzing.md
+	$(GO) run ./tests/campaign -time $(TIME) $(CAMPAIGNFLAGS)
 
 verify: build ## random operations against a model for TIME on every volume and transport
 	NVMEOF_VERIFY_TIME=$(TIME) $(GO) test ./tests -run TestModel -count=1 -timeout 0 -v

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestOpen(t *testing.T) {
@@ -90,7 +91,8 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func FuzzParseSize(f *testing.F) {
+func FuzzParseSize(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, s := range []string{"4k", "1GiB", "-1", "1e9", "9E", "0x10"} {
 		f.Add(s)
 	}

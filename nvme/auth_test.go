@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // authMessage is a message of testdata/auth.txt, between two Linux 6.12.
@@ -232,7 +234,8 @@ func TestAuthNames(t *testing.T) {
 	}
 }
 
-func FuzzAuthMessage(f *testing.F) {
+func FuzzAuthMessage(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, m := range authMessages(f) {
 		f.Add(m.b)
 	}

@@ -1,6 +1,10 @@
 package nvme
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+)
 
 // rebuild makes with this package's builders the command that c is, or false where it has no
 // builder. CID and SGL belong to the transport and are copied.
@@ -156,7 +160,8 @@ func fuzzValue[T interface {
 }, P interface {
 	*T
 	Parse([]byte) error
-}](f *testing.F, seed string) {
+}](tf *testing.F, seed string) {
+	f := fuzzing.New(tf)
 	f.Add(golden(f, seed))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var v, w T
@@ -170,7 +175,8 @@ func fuzzValue[T interface {
 }
 
 // FuzzCommand reads arbitrary commands through every accessor and the builders.
-func FuzzCommand(f *testing.F) {
+func FuzzCommand(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, c := range capsules(f) {
 		f.Add(c.cmd[:])
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // TestCopyGolden: the command and its source ranges lie where the specification has them (NVM
@@ -50,7 +52,8 @@ func TestFuse(t *testing.T) {
 	}
 }
 
-func FuzzCopyRange(f *testing.F) {
+func FuzzCopyRange(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(CopyRange{SLBA: 5, Blocks: 7}.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var r, again CopyRange

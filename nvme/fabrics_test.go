@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestConnectDataGolden(t *testing.T) {
@@ -56,7 +58,8 @@ func TestConnectDataMalformed(t *testing.T) {
 	}
 }
 
-func FuzzConnectData(f *testing.F) {
+func FuzzConnectData(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(golden(f, "admin-connect-data"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var d, e ConnectData

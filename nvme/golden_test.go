@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // golden reads a page captured between two Linux kernels; testdata/README.md tells its origin.
@@ -103,7 +105,8 @@ func hexNumber(i int) string { return hex.EncodeToString([]byte{byte(i >> 8), by
 func fuzzPage[P interface {
 	*T
 	page
-}, T any](f *testing.F, seeds ...string) {
+}, T any](tf *testing.F, seeds ...string) {
+	f := fuzzing.New(tf)
 	for _, s := range seeds {
 		f.Add(golden(f, s))
 	}

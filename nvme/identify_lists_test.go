@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestNSIDListGolden(t *testing.T) {
@@ -108,7 +110,8 @@ func FuzzIdentifyControllerNVM(f *testing.F) {
 	fuzzPage[*IdentifyControllerNVM](f, "identify-command-set")
 }
 
-func FuzzLists(f *testing.F) {
+func FuzzLists(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(golden(f, "identify-active-nsids"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if l, err := ParseNSIDList(b); err == nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // TestManagementGolden: the bytes of the commands and pages of Namespace Management, Namespace
@@ -77,7 +79,8 @@ func TestPersistentGolden(t *testing.T) {
 }
 
 // Whatever a log holds, its events parse and append again to what they were, or are refused.
-func FuzzPersistentEvent(f *testing.F) {
+func FuzzPersistentEvent(tf *testing.F) {
+	f := fuzzing.New(tf)
 	e := PersistentEvent{Type: PersistentFormatEnd, Revision: 1, CNTLID: 1, Timestamp: 9, Data: PersistentData(&FormatEndEvent{NSID: 1})}
 	f.Add(e.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

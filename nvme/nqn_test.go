@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestCheckNQN(t *testing.T) {
@@ -72,7 +74,8 @@ func TestPadded(t *testing.T) {
 	}
 }
 
-func FuzzCheckNQN(f *testing.F) {
+func FuzzCheckNQN(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(DiscoveryNQN)
 	f.Add(UUIDPrefix)
 	f.Fuzz(func(t *testing.T, s string) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"reflect"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // TestReservationGolden: fields lie where the specification has them (NVMe base 2.0, figures
@@ -63,7 +65,8 @@ func TestReservationGolden(t *testing.T) {
 	}
 }
 
-func FuzzResvStatus(f *testing.F) {
+func FuzzResvStatus(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add((&ResvStatus{Registrants: []ResvRegistrant{{Key: 1}}}).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p, q ResvStatus

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // setSum gives a superblock the checksum that its content has.
@@ -104,7 +106,8 @@ func TestSuperCheck(t *testing.T) {
 	}
 }
 
-func FuzzSuper(f *testing.F) {
+func FuzzSuper(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(testSuper().encode(), uint64(32<<20))
 	f.Fuzz(func(t *testing.T, b []byte, size uint64) {
 		if len(b) >= superSize { // give the parser something to read

@@ -69,6 +69,7 @@ var rooms = []room{
 	{dir: "internal/identity", may: []string{"nvme"}},
 	{dir: "internal/statedir"},
 	{dir: "internal/crash"},
+	{dir: "internal/fuzzing"},
 	{dir: "internal/simnet", may: []string{"internal/udp"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
 	{dir: "internal/loadgen", may: []string{"internal/standstill"}},
@@ -194,7 +195,7 @@ func (r *room) forbids(dir, imp string, test bool) string {
 	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 		may := r.may
 		if test {
-			may = slices.Concat(may, r.tests, []string{dir})
+			may = slices.Concat(may, r.tests, []string{dir, "internal/fuzzing"}) // every room has fuzz targets
 		}
 		if slices.ContainsFunc(may, func(pattern string) bool { return matches(pattern, own) }) {
 			return ""

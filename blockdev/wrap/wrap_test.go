@@ -13,6 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -92,7 +93,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-func FuzzRules(f *testing.F) {
+func FuzzRules(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add("read@100-200,write%0.5=capacity")
 	f.Add("any%100=gone")
 	f.Fuzz(func(t *testing.T, s string) {

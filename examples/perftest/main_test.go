@@ -14,6 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rctest"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,7 +82,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func FuzzKeys(f *testing.F) {
+func FuzzKeys(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add([]byte(goldenText))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		k, err := parseKeys(b)

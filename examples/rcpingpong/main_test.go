@@ -13,6 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rctest"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,7 +72,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func FuzzLine(f *testing.F) {
+func FuzzLine(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for text := range golden {
 		f.Add([]byte(text))
 	}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rctest"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,7 +65,8 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-func FuzzInfo(f *testing.F) {
+func FuzzInfo(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(make([]byte, infoSize))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if i, err := parseInfo(b); err == nil && !bytes.Equal(i.append(nil), b) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // Private data as nvme-rdma and nvmet-rdma of Linux 6.12 put it into REQ (behind the 36 bytes
@@ -78,7 +80,8 @@ func TestReject(t *testing.T) {
 	}
 }
 
-func FuzzPrivateData(f *testing.F) {
+func FuzzPrivateData(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(linuxAdminRequest)
 	f.Add(linuxAccept)
 	f.Fuzz(func(t *testing.T, b []byte) {

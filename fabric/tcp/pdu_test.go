@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -174,7 +175,8 @@ func TestErrors(t *testing.T) {
 }
 
 // FuzzPDU parses anything as a PDU; what parses must append to bytes that parse to the same.
-func FuzzPDU(f *testing.F) {
+func FuzzPDU(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(ICReq{Digests: DigestData}.Append(nil))
 	f.Add(ICResp{MAXH2CDATA: 4096}.Append(nil))
 	f.Add(TermReq{Type: TypeH2CTermReq, FES: 3, FEI: 9, Offence: []byte{1, 2}}.Append(nil))

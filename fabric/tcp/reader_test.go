@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // recorder is a pduHandler that writes down what it is told.
@@ -105,7 +107,8 @@ func TestReaderChunks(t *testing.T) {
 }
 
 // FuzzReader has the reader take any stream, whole and cut: the same events, no panic.
-func FuzzReader(f *testing.F) {
+func FuzzReader(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, d := range []Digests{0, DigestHeader, DigestData, DigestHeader | DigestData} {
 		f.Add(testStream(d)[:2000], uint8(d), uint16(13))
 	}

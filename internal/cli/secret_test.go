@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
@@ -113,7 +114,8 @@ func TestReadSecrets(t *testing.T) {
 	}
 }
 
-func FuzzReadSecrets(f *testing.F) {
+func FuzzReadSecrets(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(hostA + " " + secretA + "\n# a comment\n" + hostB + " " + secretB + " " + secretA)
 	path := filepath.Join(f.TempDir(), "secrets")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestFromNVMeTCLI(t *testing.T) {
@@ -109,7 +111,8 @@ func TestFromNVMeTCLIMistakes(t *testing.T) {
 	}
 }
 
-func FuzzFromNVMeTCLI(f *testing.F) {
+func FuzzFromNVMeTCLI(tf *testing.F) {
+	f := fuzzing.New(tf)
 	b, err := os.ReadFile(filepath.Join("testdata", "nvmetcli.json"))
 	if err != nil {
 		f.Fatal(err)

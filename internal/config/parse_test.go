@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -167,7 +168,8 @@ func TestComplete(t *testing.T) {
 }
 
 // Whatever a file holds, Parse says no or gives what it can write and read again.
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzzing.New(tf)
 	full, err := os.ReadFile(filepath.Join("testdata", "full.yaml"))
 	if err != nil {
 		f.Fatal(err)

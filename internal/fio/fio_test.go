@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
@@ -183,7 +184,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(jobFile)
 	f.Add("[a]\nbssplit=4k/:8k/20,1/100\nsize=5%%\nruntime=1.5h")
 	f.Fuzz(func(t *testing.T, text string) {

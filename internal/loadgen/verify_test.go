@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func verifySpec(rw string) Spec {
@@ -140,7 +142,8 @@ func TestVerifyInterrupted(t *testing.T) {
 	}
 }
 
-func FuzzStamp(f *testing.F) {
+func FuzzStamp(tf *testing.F) {
+	f := fuzzing.New(tf)
 	b := make([]byte, 4096)
 	writeStamp(b, 8192, 7, 3)
 	f.Add(b, int64(8192))

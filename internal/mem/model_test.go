@@ -3,6 +3,8 @@ package mem
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // model is what an Arena must look like from outside: buffers that don't overlap and keep
@@ -139,7 +141,8 @@ func TestAgainstModel(t *testing.T) {
 	}
 }
 
-func FuzzAgainstModel(f *testing.F) {
+func FuzzAgainstModel(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add([]byte{0, 1, 2, 3, 4, 0, 255, 255, 0, 0, 200, 0, 0, 0, 0, 255, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		m := newModel(t)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestListenErrors(t *testing.T) {
@@ -74,7 +76,8 @@ func TestFindOwner(t *testing.T) {
 	}
 }
 
-func FuzzFindOwner(f *testing.F) {
+func FuzzFindOwner(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add("1: 0100007F:12B7 0 0 0 0 0 0 0 7")
 	f.Add("1: 0100007F00:12B7 0 0 0 0 0 0 0 7")
 	f.Fuzz(func(_ *testing.T, table string) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // splitNaively is what Datagrams must equal, written for nothing but to be right.
@@ -48,7 +50,8 @@ func TestSplitEqualsNaiveForEveryLength(t *testing.T) {
 	}
 }
 
-func FuzzSplit(f *testing.F) {
+func FuzzSplit(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add([]byte("abcdefgh"), 3)
 	f.Add([]byte{}, 0)
 	f.Add([]byte("a"), -1)

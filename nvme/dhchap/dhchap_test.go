@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -364,7 +365,8 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-func FuzzParseSecret(f *testing.F) {
+func FuzzParseSecret(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(labSecret)
 	f.Add(labCtrlSecret)
 	f.Add("DHHC-1:00::")

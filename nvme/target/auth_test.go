@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
@@ -752,7 +753,8 @@ func TestAuthenticationConfig(t *testing.T) {
 
 // FuzzAuthentication: without the secret, no messages in no order authenticate a host, and each
 // command is answered.
-func FuzzAuthentication(f *testing.F) {
+func FuzzAuthentication(tf *testing.F) {
+	f := fuzzing.New(tf)
 	negotiate := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
 	reply := (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64), CVALID: true, SEQNUM: 1}).AppendTo(nil)
 	success := (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // script plays a sequence of events, one per byte, on a connection and checks after each what
@@ -114,7 +115,8 @@ func (s *script) check(fx *effects) {
 }
 
 // In no order of events does a connection break its rules, stay for ever, or speak after its end.
-func FuzzConn(f *testing.F) {
+func FuzzConn(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(true, []byte{0, 1, 10, 9, 14})
 	f.Add(true, []byte{6, 14, 14, 0, 1, 0, 8, 10, 8, 14})
 	f.Add(true, []byte{14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // sample is a line of testdata/linux.txt.
@@ -209,7 +210,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, s := range linuxSamples(f) {
 		f.Add(s.mad)
 	}
@@ -265,7 +267,8 @@ func TestPrivateHeader(t *testing.T) {
 	}
 }
 
-func FuzzParsePrivateHeader(f *testing.F) {
+func FuzzParsePrivateHeader(tf *testing.F) {
+	f := fuzzing.New(tf)
 	f.Add(AppendPrivateHeader(nil, PrivateHeader{1, hostAddr, targetAddr}))
 	f.Add(AppendPrivateHeader(nil, PrivateHeader{1, netip.IPv6Loopback(), netip.IPv6Loopback()}))
 	f.Fuzz(func(t *testing.T, b []byte) {

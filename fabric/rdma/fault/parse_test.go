@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 func TestParse(t *testing.T) {
@@ -57,7 +59,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, s := range []string{"loss=1%,dup=0.5,reorder=1%+2ms,corrupt=1e-3", "delay=200us±50us,seed=7", "cut=in:5s+2s,cut=9s"} {
 		f.Add(s)
 	}

@@ -1,12 +1,15 @@
 package roce
 
 import (
+	"iter"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
@@ -16,7 +19,8 @@ import (
 // The input is a list of packets: a length byte, a control byte and the packet itself, whose
 // destination QP is filled in, and where the control byte says so also a PSN that is near what
 // is expected, and the key and address of registered memory.
-func FuzzPackets(f *testing.F) {
+func FuzzPackets(tf *testing.F) {
+	f := fuzzing.New(tf)
 	seed := func(ops ...wire.Opcode) {
 		var b []byte
 		for i, op := range ops {
@@ -30,72 +34,219 @@ func FuzzPackets(f *testing.F) {
 			b = append(b, byte(len(packet)), 7)
 			b = append(b, packet...)
 		}
-		f.Add(b)
+		f.Add(uint8(0), b)
 	}
 	seed(wire.RCSendOnly, wire.RCWriteOnly, wire.RCReadRequest, wire.RCFetchAdd, wire.RCAcknowledge)
 	seed(wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCReadResponseFirst, wire.RCReadResponseLast)
 	seed(wire.RCWriteFirst, wire.RCWriteLastWithImm, wire.RCAtomicAcknowledge, wire.CNP, wire.UDSendOnly)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		net := simnet.New(1)
-		conn, err := net.Listen(netip.AddrPortFrom(addrB, wire.Port), simnet.Config{MTU: 9000})
-		check(t, err)
-		d, err := newDevice(conn, Config{})
-		check(t, err)
-		q, m, buf := fuzzQP(t, d)
-		now := time.Duration(1)
-		for len(data) >= 2 && len(data) >= 2+int(data[0]) {
-			b, control := append([]byte(nil), data[2:2+int(data[0])]...), data[1]
-			data = data[2+int(data[0]):]
-			fixPacket(b, control, q, m)
-			d.mu.Lock()
-			d.take(b, addrA, control&0x80 != 0, now)
-			if control&0x40 == 0 {
-				d.transmit(unbounded)
+	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
+		synctest.Test(t, func(t *testing.T) { // no time passes there but what inputs say
+			w := newFuzzWorld(t)
+			for data := range inputs {
+				w.feed(data)
 			}
-			now += time.Duration(control&0x30) * time.Millisecond
-			q.onTimer(now)
-			checkBooks(t, d, q)
-			d.mu.Unlock()
-		}
-		for i := range 8 {
-			if buf[i] != 0 || buf[len(buf)-1-i] != 0 {
-				t.Fatal("written outside of the registered range")
-			}
-		}
-		check(t, conn.Close())
-		d.timer.Stop()
+			w.close()
+		})
 	})
 }
 
-// fuzzQP makes a queue pair with receives, READs, an atomic and a SEND outstanding. The memory
-// is registered but for its first and last eight bytes.
-func fuzzQP(t *testing.T, d *Device) (*qp, verbs.MR, []byte) {
-	p, err := d.AllocPD()
+// fuzzWorld is a device with two queue pairs: one that is fed packets, and one whose peer is
+// honest. Its network leads nowhere.
+type fuzzWorld struct {
+	t       *testing.T
+	conn    *simnet.Endpoint
+	d       *Device
+	now     time.Duration
+	fed, by *fuzzedQP
+	packet  []byte
+	honest  wire.Packet
+}
+
+func newFuzzWorld(t *testing.T) *fuzzWorld {
+	t.Helper()
+	conn, err := simnet.New(1).Listen(netip.AddrPortFrom(addrB, wire.Port), simnet.Config{MTU: 9000})
 	check(t, err)
-	c, err := d.CreateCQ(64, nil)
+	d, err := newDevice(conn, Config{})
 	check(t, err)
-	buf := make([]byte, 4096)
-	m, err := p.RegMR(buf[8:len(buf)-8], allAccess)
-	check(t, err)
-	v, err := p.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: c, RecvCQ: c, MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1})
-	check(t, err)
-	check(t, v.Modify(verbs.QPAttr{State: verbs.Init, Access: allAccess}))
-	check(t, v.Modify(verbs.QPAttr{State: verbs.RTR, Remote: addrA, DestQPN: 7, PathMTU: verbs.MTU256, RQPSN: 0xfffffe, MaxDestRdAtomic: 2}))
-	check(t, v.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: 0xfffffe, Timeout: 10, RetryCnt: 3, RNRRetry: 3, MaxRdAtomic: 2}))
-	sge := []verbs.SGE{{Addr: m.Addr(), Length: 600, LKey: m.LKey()}}
-	for range 4 {
-		_, err = v.PostRecv([]verbs.RecvWR{{SGList: sge}})
-		check(t, err)
+	w := &fuzzWorld{t: t, conn: conn, d: d, now: 1, fed: newFuzzedQP(t, d, addrA), by: newFuzzedQP(t, d, addrB.Next().Next())}
+	w.fed.post()
+	w.by.postRecv()
+	w.honest = wire.Packet{
+		BTH: wire.BTH{
+			Opcode: wire.RCSendOnly, PKey: wire.DefaultPKey, AckReq: true, DestQP: wire.QPN(w.by.q.num), PSN: wire.MakePSN(fuzzPSN),
+		},
+		Payload: make([]byte, 16),
 	}
-	word := []verbs.SGE{{Addr: m.Addr(), Length: 8, LKey: m.LKey()}}
-	_, err = v.PostSend([]verbs.SendWR{
+	return w
+}
+
+// feed, and what it calls, does without t.Helper, which costs as much as all else. It feeds packets to the one queue pair, and then one to the other.
+func (w *fuzzWorld) feed(data []byte) {
+	d, q := w.d, w.fed
+	for len(data) >= 2 && len(data) >= 2+int(data[0]) {
+		control := data[1]
+		w.packet = append(w.packet[:0], data[2:2+int(data[0])]...)
+		data = data[2+int(data[0]):]
+		fixPacket(w.packet, control, q.q, q.m)
+		d.mu.Lock()
+		d.take(w.packet, addrA, control&0x80 != 0, w.now)
+		if control&0x40 == 0 {
+			d.transmit(unbounded)
+		}
+		w.now += time.Duration(control&0x30) * time.Millisecond
+		q.q.onTimer(w.now)
+		checkBooks(w.t, d, q.q, w.by.q)
+		d.mu.Unlock()
+	}
+	clear(w.packet) // what was received is the device's for as long as take lasts
+	if q.check(); q.q.attr.State == verbs.RTS {
+		q.post()
+	} else {
+		q.again()
+	}
+	w.feedHonest()
+}
+
+// feedHonest has the honest peer send a message, which arrives.
+func (w *fuzzWorld) feedHonest() {
+	w.honest.Payload[0]++
+	w.packet = w.honest.Append(w.packet[:0], wire.Flow{}, 0)
+	w.d.mu.Lock()
+	w.d.take(w.packet, w.by.peer, false, w.now)
+	w.d.transmit(unbounded)
+	w.d.mu.Unlock()
+	w.honest.PSN = w.honest.PSN.Next()
+	if b := w.by; b.check() != 1 || b.buf[fuzzGuard] != w.honest.Payload[0] {
+		w.t.Fatal("a message of the honest peer didn't arrive")
+	}
+	w.by.postRecv()
+}
+
+func (w *fuzzWorld) close() {
+	w.t.Helper()
+	w.fed.close()
+	w.by.close()
+	w.d.mu.Lock()
+	if n := len(w.d.qps.all); n != 0 || w.d.readBytes != 0 {
+		w.t.Errorf("%d queue pairs and %d bytes of READs left", n, w.d.readBytes)
+	}
+	w.d.mu.Unlock()
+	check(w.t, w.conn.Close())
+	w.d.timer.Stop()
+}
+
+const (
+	fuzzGuard = 8        // bytes of memory at both ends that are not registered
+	fuzzPSN   = 0xfffffe // so that the numbers wrap soon
+	fuzzQueue = 32       // the bit of a WRID that says that it is a receive's
+)
+
+// fuzzedQP is a queue pair and its memory, which is registered but for its first and last bytes.
+type fuzzedQP struct {
+	t      *testing.T
+	d      *Device
+	peer   netip.Addr
+	p      verbs.PD
+	c      verbs.CQ
+	m      verbs.MR
+	buf    []byte
+	q      *qp
+	posted [2]uint64 // how many sends and receives; their WRIDs count from 1
+	ended  [2]uint64 // how many have completed
+}
+
+func newFuzzedQP(t *testing.T, d *Device, peer netip.Addr) *fuzzedQP {
+	t.Helper()
+	f := &fuzzedQP{t: t, d: d, peer: peer, buf: make([]byte, 4096)}
+	var err error
+	f.p, err = d.AllocPD()
+	check(t, err)
+	f.c, err = d.CreateCQ(64, nil)
+	check(t, err)
+	f.m, err = f.p.RegMR(f.buf[fuzzGuard:len(f.buf)-fuzzGuard], allAccess)
+	check(t, err)
+	f.open()
+	return f
+}
+
+// open makes the queue pair.
+func (f *fuzzedQP) open() {
+	v, err := f.p.CreateQP(verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: f.c, RecvCQ: f.c, MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1, SQSigAll: true,
+	})
+	check(f.t, err)
+	check(f.t, v.Modify(verbs.QPAttr{State: verbs.Init, Access: allAccess}))
+	check(f.t, v.Modify(verbs.QPAttr{State: verbs.RTR, Remote: f.peer, DestQPN: 7, PathMTU: verbs.MTU256, RQPSN: fuzzPSN, MaxDestRdAtomic: 2}))
+	check(f.t, v.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: fuzzPSN, Timeout: 10, RetryCnt: 3, RNRRetry: 3, MaxRdAtomic: 2}))
+	f.q, f.posted, f.ended = v.(*qp), [2]uint64{}, [2]uint64{}
+}
+
+// post posts work where there is little: receives, a READ, an atomic, a WRITE and a SEND.
+func (f *fuzzedQP) post() {
+	for f.posted[1]-f.ended[1] < 4 {
+		f.postRecv()
+	}
+	if f.posted[0]-f.ended[0] > 4 {
+		return
+	}
+	sge, word := f.sge(600), f.sge(8)
+	for _, wr := range []verbs.SendWR{
 		{Opcode: verbs.WRSend, SGList: sge},
 		{Opcode: verbs.WRRDMARead, SGList: sge},
 		{Opcode: verbs.WRAtomicFetchAndAdd, SGList: word},
 		{Opcode: verbs.WRRDMAWrite, SGList: sge},
-	})
-	check(t, err)
-	return v.(*qp), m, buf
+	} {
+		f.posted[0]++
+		wr.WRID = f.posted[0]
+		if _, err := f.q.PostSend([]verbs.SendWR{wr}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+func (f *fuzzedQP) postRecv() {
+	f.posted[1]++
+	if _, err := f.q.PostRecv([]verbs.RecvWR{{WRID: 1<<fuzzQueue | f.posted[1], SGList: f.sge(600)}}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fuzzedQP) sge(n uint32) []verbs.SGE {
+	return []verbs.SGE{{Addr: f.m.Addr(), Length: n, LKey: f.m.LKey()}}
+}
+
+// check checks that nothing was written outside of the registered range, and that work ended in its
+// order and once. It returns how many receives did.
+func (f *fuzzedQP) check() (received int) {
+	var wcs [32]verbs.WC
+	for _, wc := range wcs[:f.c.Poll(wcs[:])] {
+		queue := wc.WRID >> fuzzQueue
+		if f.ended[queue]++; wc.WRID&^(1<<fuzzQueue) != f.ended[queue] || f.ended[queue] > f.posted[queue] || wc.QPNum != f.q.num {
+			f.t.Fatalf("%+v after %d of %d", wc, f.ended[queue]-1, f.posted[queue])
+		}
+		received += int(queue)
+	}
+	for i := range fuzzGuard {
+		if f.buf[i] != 0 || f.buf[len(f.buf)-1-i] != 0 {
+			f.t.Fatal("written outside of the registered range")
+		}
+	}
+	return received
+}
+
+// again makes the queue pair anew.
+func (f *fuzzedQP) again() {
+	check(f.t, f.q.Destroy())
+	f.open()
+	f.post()
+}
+
+func (f *fuzzedQP) close() {
+	f.t.Helper()
+	check(f.t, f.q.Destroy())
+	check(f.t, f.c.Destroy())
+	check(f.t, f.m.Dereg())
+	check(f.t, f.p.Dealloc())
 }
 
 // fixPacket makes random bytes meaningful where control asks for it.
@@ -125,15 +276,25 @@ func fixPacket(b []byte, control byte, q *qp, m verbs.MR) {
 	}
 }
 
-// checkBooks checks what holds between any two packets.
-func checkBooks(t *testing.T, d *Device, q *qp) {
-	t.Helper()
+// checkBooks checks what holds between any two packets. The queue pairs are all that d has.
+func checkBooks(t *testing.T, d *Device, qs ...*qp) {
+	reads := 0
+	for _, q := range qs {
+		checkQueues(t, q)
+		reads += q.req.readBytes
+	}
+	if d.readBytes != reads {
+		t.Fatalf("device has %d bytes of READs, requesters %d", d.readBytes, reads)
+	}
+}
+
+func checkQueues(t *testing.T, q *qp) {
 	r := &q.req
 	switch {
 	case q.path.window.inflight != r.inflight || r.inflight < 0:
 		t.Fatalf("window has %d bytes, requester %d", q.path.window.inflight, r.inflight)
-	case q.path.reads.inflight != r.readBytes || d.readBytes != r.readBytes || r.readBytes < 0:
-		t.Fatalf("READ window has %d bytes, device %d, requester %d", q.path.reads.inflight, d.readBytes, r.readBytes)
+	case q.path.reads.inflight != r.readBytes || r.readBytes < 0:
+		t.Fatalf("READ window has %d bytes, requester %d", q.path.reads.inflight, r.readBytes)
 	case r.next.Before(r.una) || r.max.Before(r.next):
 		t.Fatalf("PSNs una %d, next %d, max %d", r.una, r.next, r.max)
 	case r.cur-r.head > r.tail-r.head:

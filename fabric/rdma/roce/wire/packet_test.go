@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"reflect"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 var testFlow = NewFlow(netip.MustParseAddrPort("192.0.2.1:49152"), netip.MustParseAddrPort("192.0.2.2:4791"))
@@ -262,7 +264,8 @@ func TestCodecDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzzing.New(tf)
 	for _, c := range packets {
 		p := c.want
 		f.Add(p.Append(nil, testFlow, 0))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // frame is a RoCEv2 packet out of a capture.
@@ -129,7 +131,8 @@ func checkFrame(t *testing.T, path string, f frame) {
 	}
 }
 
-func FuzzRecover(f *testing.F) {
+func FuzzRecover(tf *testing.F) {
+	f := fuzzing.New(tf)
 	files, err := filepath.Glob("testdata/*/*.pcap")
 	if err != nil {
 		f.Fatal(err)

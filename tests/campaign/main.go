@@ -1,0 +1,131 @@
+// Command campaign takes every fuzz target of the tree towards a number of executions, for as long as it may: for each
+// first a while of Go's fuzzer, guided by coverage, then inputs made of what that found, without
+// guidance (see internal/fuzzing). It begins where the last run stopped: what was reached is in
+// docs/fuzzing.log, line by line, and docs/fuzzing.md shows the sums.
+//
+// Cheap targets come first: each gets a turn, then each that isn't done a turn twice as long, and so on.
+// What breaks a target is kept in its package's testdata/fuzz; the target gets no more turns in this run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// firstTurn is how long a target's first turn lasts.
+const firstTurn = 5 * time.Second
+
+type options struct {
+	goal         int
+	total        time.Duration
+	turn, guided time.Duration
+	only         *regexp.Regexp
+	log, page    string
+}
+
+func main() {
+	var o options
+	only := flag.String("only", "", "run targets whose `package and name` match this")
+	flag.IntVar(&o.goal, "goal", 10_000_000, "`executions` of each target")
+	flag.DurationVar(&o.total, "time", 0, "stop after this; 0: when all is done")
+	flag.DurationVar(&o.turn, "turn", 4*time.Minute, "the longest turn of a target")
+	flag.DurationVar(&o.guided, "guided", 15*time.Second, "how long Go's fuzzer searches for inputs before the first turn")
+	flag.StringVar(&o.log, "log", "docs/fuzzing.log", "the `file` that each turn is written to")
+	flag.StringVar(&o.page, "page", "docs/fuzzing.md", "the `file` with the table")
+	flag.Parse()
+	o.only = regexp.MustCompile(*only)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "campaign:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if o.total > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, o.total)
+		defer cancel()
+	}
+	all, err := findTargets(ctx)
+	if err != nil {
+		return err
+	}
+	b, err := openBook(o.log, o.page)
+	if err != nil {
+		return err
+	}
+	builds, err := newBuilds(ctx)
+	if err != nil {
+		return err
+	}
+	defer builds.remove()
+	err = errors.Join(turns(ctx, o, all, b, builds), b.writePage(all, o.goal))
+	if ctx.Err() != nil && err == nil {
+		fmt.Println("out of time")
+	}
+	return err
+}
+
+// turns gives turns until all is done, or time is over.
+func turns(ctx context.Context, o options, all []target, b *book, builds *builds) error {
+	var findings []error
+	broken := map[target]bool{}
+	for turn := firstTurn; ; turn = min(2*turn, o.turn) {
+		ran := false
+		for _, t := range all {
+			if ctx.Err() != nil {
+				return errors.Join(findings...)
+			}
+			left := o.goal - b.of(t).executions
+			if left <= 0 || broken[t] || !o.only.MatchString(t.String()) {
+				continue
+			}
+			ran = true
+			err := takeTurn(ctx, o, t, b, builds, left, turn)
+			if errors.Is(err, errFinding) {
+				broken[t] = true
+				findings = append(findings, err)
+				fmt.Println(err)
+			} else if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if err := b.writePage(all, o.goal); err != nil {
+				return err
+			}
+		}
+		if !ran {
+			return errors.Join(findings...)
+		}
+	}
+}
+
+// takeTurn gives a target a turn, before the first one of which Go's fuzzer had its own.
+func takeTurn(ctx context.Context, o options, t target, b *book, builds *builds, left int, turn time.Duration) error {
+	if b.of(t).guided == 0 && o.guided > 0 {
+		n, err := builds.guided(ctx, t, min(left, o.goal/10), o.guided)
+		if err := b.add(t, guided, n, err); err != nil {
+			return err
+		}
+		left -= n
+		if err != nil || left <= 0 {
+			return err
+		}
+	}
+	began := time.Now()
+	n, err := builds.unguided(ctx, t, left, turn)
+	if err := b.add(t, unguided, n, err); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	fmt.Printf("  %-24s %-28s %10d more, %6.0f/s, %10d in all\n", t.dir, t.name, n, float64(n)/took.Seconds(), b.of(t).executions)
+	return err
+}
