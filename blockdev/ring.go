@@ -13,8 +13,8 @@ import (
 )
 
 // ring gives the aligned reads and writes of a file volume to io_uring. One goroutine, on a
-// thread of its own, submits what has gathered and completes what is done with one system
-// call for both; it blocks when there is nothing to do. What the ring can't do, and what the
+// thread of its own, submits some of what has gathered and completes what is done with one
+// system call for both; it blocks when there is nothing to do. What the ring can't do, and what the
 // system refuses to do in this way, goes to the volume's workers.
 type ring struct {
 	v *file
@@ -64,6 +64,11 @@ const (
 	ringEntries = 256
 	ringBuffers = 1024 // places for registered buffers
 	maxBuffer   = 1 << 30
+
+	// ringBatch is how many requests a call submits at most. The device sees none of them before
+	// the last is prepared, and one that takes what is there at once, as virtio's does, stands
+	// idle so long: with batches of 32 it did a fifth less.
+	ringBatch = 4
 )
 
 // newRing starts the ring of v on what open gives, which is called on the ring's thread.
@@ -103,6 +108,7 @@ func (g *ring) run(open func() (kernelRing, error), opened chan<- error) {
 		if err := g.u.Enter(g.mayWait()); err != nil {
 			panic(err) // only a ring that is misused; what the kernel still has can't be given back
 		}
+		g.awake()
 		g.u.Reap(complete)
 	}
 }
@@ -112,7 +118,7 @@ func (g *ring) takes(r *Request) bool {
 	return (r.Op == OpRead || r.Op == OpWrite) && !g.v.misaligned(r)
 }
 
-// submit hands r to the ring's goroutine, which takes all that has gathered at once.
+// submit hands r to the ring's goroutine.
 func (g *ring) submit(r *Request) {
 	g.mu.Lock()
 	g.queue.push(r)
@@ -128,16 +134,15 @@ func (g *ring) unlockAndWake() {
 	g.mu.Unlock()
 }
 
-// prepare makes entries of what has gathered. It returns false where the ring is to end.
+// prepare makes entries of some of what has gathered. It returns false where the ring is to end.
 func (g *ring) prepare() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asleep = false
 	for _, job := range g.jobs {
 		job()
 	}
 	g.jobs = g.jobs[:0]
-	for len(g.free) > 0 {
+	for n := 0; n < ringBatch && len(g.free) > 0; n++ {
 		r := g.queue.pop()
 		if r == nil {
 			break
@@ -159,6 +164,14 @@ func (g *ring) mayWait() bool {
 	}
 	g.asleep = len(g.jobs) == 0 && !g.stopped && g.queue.first == nil
 	return g.asleep
+}
+
+// awake says that nobody need wake the thread: it takes what is submitted by itself, most of which
+// comes from the completions that it is about to make.
+func (g *ring) awake() {
+	g.mu.Lock()
+	g.asleep = false
+	g.mu.Unlock()
 }
 
 // start makes an entry of what is left of slot i's request. There are as many slots as

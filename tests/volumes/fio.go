@@ -10,7 +10,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// besideFIO fills a table with the volume and fio, turn by turn.
+// besideFIO fills a table with the volume and fio, turn by turn. The ratio is that of a turn, since
+// the speed of a disk drifts, and who begins alternates.
 func (p *plan) besideFIO(t table.Writer) (s score, err error) {
 	fio, err := exec.LookPath("fio")
 	if err != nil {
@@ -18,29 +19,38 @@ func (p *plan) besideFIO(t table.Writer) (s score, err error) {
 	}
 	t.AppendHeader(table.Row{"path", "pattern", "block", "depth", "volume/s", "fio/s", "ratio", ""})
 	return s, p.each(func(w work) error {
-		var ours, theirs []float64
-		for range p.rounds {
-			n, err := w.volume()
+		var ours, theirs, ratios []float64
+		for round := range p.rounds {
+			o, f, err := w.pair(fio, round%2 == 1)
 			if err != nil {
 				return err
 			}
-			ours = append(ours, n)
-			if fio == "" {
-				continue
-			}
-			if n, err = w.fio(fio); err != nil {
-				return err
-			}
-			theirs = append(theirs, n)
+			ours, theirs, ratios = append(ours, o), append(theirs, f), append(ratios, o/f)
 		}
 		row := append(w.row(), fmt.Sprintf("%.0f", median(ours)))
 		if fio != "" {
 			row = append(row, fmt.Sprintf("%.0f", median(theirs)))
-			row = append(row, s.judge(median(ours)/median(theirs))...)
+			row = append(row, s.judge(median(ratios))...)
 		}
 		t.AppendRow(row)
 		return nil
 	})
+}
+
+// pair measures the volume and fio, where there is one, once.
+func (w *work) pair(program string, fioFirst bool) (ours, theirs float64, err error) {
+	if fioFirst && program != "" {
+		if theirs, err = w.fio(program); err != nil {
+			return 0, 0, err
+		}
+	}
+	if ours, err = w.volume(); err != nil {
+		return 0, 0, err
+	}
+	if !fioFirst && program != "" {
+		theirs, err = w.fio(program)
+	}
+	return ours, theirs, err
 }
 
 // fio measures the same with fio: requests a second.

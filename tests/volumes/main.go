@@ -138,7 +138,7 @@ func run(p *plan) error {
 		return err
 	}
 	t.Render()
-	fmt.Printf("medians of %d rounds\n", p.rounds)
+	fmt.Printf("medians of %d rounds, ratios of each round\n", p.rounds)
 	if score.below > 0 {
 		return fmt.Errorf("%d of %d are below %.2f", score.below, score.all, wanted)
 	}
