@@ -77,8 +77,12 @@ func family(fs map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
 
 // TestDashboard holds every query against the metrics that there are, with their labels.
 func TestDashboard(t *testing.T) {
-	s, _, _ := full(t)
-	fs := families(t, s)
+	p := newPair(t)
+	p.use(p.connectRDMA())
+	p.use(p.connectTCP())
+	p.connectPaths()
+	p.set.AddBench()
+	fs := families(t, p.set)
 	d := readDashboard(t)
 	known := []string{"__rate_interval", "__range"}
 	for _, v := range d.Templating.List {

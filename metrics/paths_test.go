@@ -10,9 +10,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// TestPathFigures: what a path does is shown under its name, beside its controller.
-func TestPathFigures(t *testing.T) {
-	p := newPair(t)
+// connectPaths is a host of one path, which has opened the namespace.
+func (p *pair) connectPaths() *multipath.Namespace {
+	t := p.t
 	tr, err := tcp.NewTransport(tcp.HostConfig{})
 	p.must(err)
 	t.Cleanup(func() { tr.Close() })
@@ -23,6 +23,13 @@ func TestPathFigures(t *testing.T) {
 	p.set.AddSubsystem(s)
 	ns, err := s.Namespace(t.Context(), 1)
 	p.must(err)
+	return ns
+}
+
+// TestPathFigures: what a path does is shown under its name, beside its controller.
+func TestPathFigures(t *testing.T) {
+	p := newPair(t)
+	ns := p.connectPaths()
 	for range 3 {
 		_, err := ns.ReadAt(t.Context(), make([]byte, 4096), 0)
 		p.must(err)

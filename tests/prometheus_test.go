@@ -169,7 +169,7 @@ func TestPrometheus(t *testing.T) {
 	for _, transport := range transports {
 		at[transport] = freeAddr(t).String() + ":9464"
 		tgt.startInit(t, transport, "bench", "--rw", "randrw", "--bs", "32k", "--iodepth", "8", "--rate_iops", "400", "--runtime", "10m",
-			"--metrics", at[transport])
+			"--metrics", at[transport], "--all-paths")
 	}
 	p := startPrometheus(t, at)
 	eventually(t, 2*time.Minute, "everything was scraped twenty times", func() bool {
@@ -185,6 +185,8 @@ func TestPrometheus(t *testing.T) {
 	for expr, least := range map[string]float64{
 		`sum(increase(nvmeof_rnic_retransmitted_pkts_total[5m]))`:                                 1,
 		`count(nvmeof_controller_info{host_nqn=~"nqn.+"})`:                                        2,
+		`count(nvmeof_host_path_up == 1)`:                                                         4,
+		`sum(nvmeof_host_path_requests_total) / sum(nvmeof_target_commands_total)`:                0.5,
 		`sum(rate(nvmeof_target_sampled_seconds_total{stage="volume"}[5m]))`:                      1e-9,
 		`sum(rate(nvmeof_controller_sampled_seconds_total{stage="send"}[5m]))`:                    1e-9,
 		`sum(rate(nvmeof_target_sampled_seconds_total{stage="receive", transport="rdma"}[5m]))`:   1e-9,
