@@ -36,7 +36,7 @@ func (a *aborter) abort(c *Controller, qid, cid uint16) {
 	r.Cmd.SetAbort(qid, cid)
 	r.Done = func(r *Request) {
 		if err := r.Check(); err != nil || r.CQE.DW0()&nvme.AbortNotDone != 0 {
-			c.cfg.Log.Debug("abort had no effect", "queue", qid, "command", cid, "error", err)
+			c.cfg.Log.Debug("abort had no effect", c.logKeys("qid", qid, "cid", cid, "err", err)...)
 		}
 		a.mu.Lock()
 		a.busy[i] = false

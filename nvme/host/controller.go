@@ -107,6 +107,15 @@ func (c *Controller) lost(cause error) error {
 	return &LostError{Peer: c.cfg.Remote, SubNQN: c.cfg.SubNQN, Cause: cause}
 }
 
+// logKeys say in a log which controller it is, before what else is said. They are those of the target.
+func (c *Controller) logKeys(more ...any) []any {
+	keys := []any{"transport", c.cfg.Transport.Type().String(), "remote", c.cfg.Remote, "subsystem", c.cfg.SubNQN}
+	if c.live.Load() { // else the identifier may just be arriving
+		keys = append(keys, "cntlid", c.cntlid)
+	}
+	return append(keys, more...)
+}
+
 // fail ends the controller because of err; the first call counts. It doesn't block: the queues
 // are torn down in the background.
 func (c *Controller) fail(err error) {
@@ -120,7 +129,7 @@ func (c *Controller) fail(err error) {
 	c.mu.Unlock()
 	close(c.done)
 	if !errors.Is(err, ErrClosed) {
-		c.cfg.Log.Warn("controller lost", "subsystem", c.cfg.SubNQN, "peer", c.cfg.Remote, "error", err)
+		c.cfg.Log.Warn("controller lost", c.logKeys("err", err)...)
 	}
 	for _, q := range queues {
 		q.refuse(err)
@@ -165,7 +174,7 @@ func (c *Controller) expired(q *Queue, cid uint16, again bool) {
 		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x", ErrTimeout, q.attr.QID, cid)))
 		return
 	}
-	c.cfg.Log.Warn("command timeout", "subsystem", c.cfg.SubNQN, "queue", q.attr.QID, "command", cid)
+	c.cfg.Log.Warn("command timeout", c.logKeys("qid", q.attr.QID, "cid", cid)...)
 	c.abort(q, cid)
 }
 

@@ -1,9 +1,13 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +92,8 @@ func TestReadLogInPieces(t *testing.T) {
 
 func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
 	f := newFakeTarget()
-	c := connect(t, f)
+	var log bytes.Buffer
+	c := connect(t, f, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	cause := errors.New("reset by peer")
 	f.queues[2].fail(cause)
 	<-c.Done()
@@ -100,6 +105,10 @@ func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
 	}
 	for _, q := range f.queues {
 		<-q.ended
+	}
+	want := fmt.Sprintf(`msg="controller lost" transport=%v remote=%v subsystem=%s cntlid=%d err=`, c.cfg.Transport.Type(), c.Remote(), c.cfg.SubNQN, c.CNTLID())
+	if !strings.Contains(log.String(), want) || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("the log says\n%swant %s", &log, want)
 	}
 }
 

@@ -36,7 +36,7 @@ func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
 	}
 	l, err := c.Discovery(ctx)
 	if cerr := c.Close(); err == nil && cerr != nil {
-		c.cfg.Log.Debug("discovery controller not shut down orderly", "error", cerr)
+		c.cfg.Log.Debug("discovery controller not shut down orderly", c.logKeys("err", cerr)...)
 	}
 	return l, err
 }

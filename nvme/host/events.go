@@ -43,14 +43,14 @@ func (c *Controller) eventArrived(r *Request) {
 		return // the controller is gone
 	}
 	if err := r.Check(); err != nil {
-		c.cfg.Log.Warn("asynchronous events end", "error", err)
+		c.cfg.Log.Warn("asynchronous events end", c.logKeys("err", err)...)
 		return
 	}
 	c.counters.AsyncEvents.Add(1)
 	select {
 	case c.events.pending <- nvme.AsyncEvent(r.CQE.DW0()):
 	default:
-		c.cfg.Log.Warn("asynchronous event dropped: too many wait", "event", nvme.AsyncEvent(r.CQE.DW0()))
+		c.cfg.Log.Warn("asynchronous event dropped: too many wait", c.logKeys("event", nvme.AsyncEvent(r.CQE.DW0()))...)
 	}
 	r.Cmd.SetAsyncEvent()
 	c.admin.SubmitOne(r)
@@ -73,19 +73,19 @@ func (c *Controller) handleEvents() {
 func (c *Controller) handle(e nvme.AsyncEvent) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.AdminTimeout)
 	defer cancel()
-	c.cfg.Log.Debug("asynchronous event", "event", e)
+	c.cfg.Log.Debug("asynchronous event", c.logKeys("event", e)...)
 	switch e {
 	case nvme.EventNamespaceChanged:
 		changed, err := c.changedNamespaces(ctx)
 		if err != nil {
-			c.cfg.Log.Warn("changed namespaces not known", "error", err)
+			c.cfg.Log.Warn("changed namespaces not known", c.logKeys("err", err)...)
 		}
 		if c.cfg.NamespacesChanged != nil {
 			c.cfg.NamespacesChanged(c, changed)
 		}
 	default:
 		if err := c.clearEvent(ctx, e.LID()); err != nil {
-			c.cfg.Log.Warn("asynchronous event not cleared", "event", e, "error", err)
+			c.cfg.Log.Warn("asynchronous event not cleared", c.logKeys("event", e, "err", err)...)
 		}
 	}
 	if c.cfg.Event != nil {

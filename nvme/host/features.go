@@ -33,7 +33,7 @@ func (c *Controller) setTimestamp(ctx context.Context) error {
 	_, err := c.SetFeature(ctx, nvme.FeatTimestamp, 0, 0, nvme.TimestampOf(time.Now()).AppendTo(nil))
 	var status *nvme.StatusError
 	if errors.As(err, &status) {
-		c.cfg.Log.Debug("timestamp refused", "error", err)
+		c.cfg.Log.Debug("timestamp refused", c.logKeys("err", err)...)
 		return nil
 	}
 	return err

@@ -77,7 +77,7 @@ func (k *keepAlive) quarter(c *Controller) bool {
 		if r.Err == nil {
 			if err := r.Check(); err != nil {
 				c.counters.KeepAliveFailures.Add(1)
-				c.cfg.Log.Warn("keep alive refused", "error", err)
+				c.cfg.Log.Warn("keep alive refused", c.logKeys("err", err)...)
 			} else {
 				c.counters.KeepAlives.Add(1)
 			}

@@ -54,7 +54,10 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 	return p
 }
 
-func (p *path) name() string { return fmt.Sprintf("%s://%s", p.cfg.Transport.Type(), p.cfg.Remote) }
+// logKeys say in a log what is wrong with the path to a namespace, by the keys of nvme/host.
+func (p *path) logKeys(n *Namespace, err error) []any {
+	return []any{"transport", p.cfg.Transport.Type().String(), "remote", p.cfg.Remote, "subsystem", p.cfg.SubNQN, "nsid", n.ID, "err", err}
+}
 
 // status is called with Subsystem.mu held.
 func (p *path) status() PathStatus {
@@ -213,7 +216,7 @@ func (p *path) open(ctx context.Context, c *host.Controller, n *Namespace) (*way
 	if errors.Is(err, host.ErrLost) || ctx.Err() != nil {
 		return nil, err
 	}
-	p.sub.cfg.Log.Warn("path not used", "path", p.name(), "subsystem", p.cfg.SubNQN, "namespace", n.ID, "error", err)
+	p.sub.cfg.Log.Warn("path not used", p.logKeys(n, err)...)
 	return &way{ns: n, path: p, ctrl: c, err: err}, nil
 }
 

@@ -32,7 +32,7 @@ func (p *path) way(n *Namespace, c *host.Controller, ns *host.Namespace) *way {
 		w.err = host.ErrUnsupported
 	}
 	if w.err != nil {
-		p.sub.cfg.Log.Error("path not used", "path", p.name(), "subsystem", p.cfg.SubNQN, "namespace", n.ID, "error", w.err)
+		p.sub.cfg.Log.Error("path not used", p.logKeys(n, w.err)...)
 	}
 	w.state = p.groups.state(w.group)
 	return w

@@ -39,15 +39,20 @@ func (r *Request) format() {
 	ns.exclude(func() { r.runFormat(ns) })
 }
 
-// runFormat zeroes the namespace, which r has alone.
+// runFormat zeroes the namespace, which r has alone. While it waited for that, what lets it do so
+// may have changed: a command that was under way took a reservation, another protected the namespace.
 func (r *Request) runFormat(ns *Namespace) {
 	e := &r.engine
-	if !ns.get(e.q.shard) {
+	if e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		ns.include()
 		return
 	}
 	e.ns = ns
+	if !r.allowed(ns.state.Load()) || !r.writable() {
+		ns.include()
+		return
+	}
 	ns.sub.noteEvent(nvme.PersistentFormatStart, e.q.ctrl, &nvme.FormatStartEvent{NSID: ns.nsid, FNA: nvme.FNANoBroadcast, CDW10: r.Cmd.CDW10()})
 	e.chainDone = (*Request).formatted
 	e.io.Length, e.io.Offset = 0, 0

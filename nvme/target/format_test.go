@@ -93,3 +93,72 @@ func TestFormat(t *testing.T) {
 		t.Errorf("state bits %#x are left", st)
 	}
 }
+
+// TestFormatWaits: a Format that waited for the namespace is executed only if the host may still
+// format it then.
+func TestFormatWaits(t *testing.T) {
+	read := ioCommand(nvme.OpRead, 0, 1, 0)
+	for name, tc := range map[string]struct {
+		want      nvme.Status
+		meanwhile func(s, other *session)
+	}{
+		"nothing": {nvme.StatusSuccess, func(_, _ *session) {}},
+		"write protection": {nvme.StatusNamespaceWriteProtected | dnr, func(_, other *session) {
+			other.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+		}},
+		"a sanitize operation": {nvme.StatusSanitizeInProgress, func(_, other *session) {
+			other.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+		}},
+		"detached": {nvme.StatusInvalidNamespace | dnr, func(s, other *session) {
+			other.admin.must(attachCommand(1, nvme.NSDetach), controllerList(s.cntlid))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newTestVolume(1<<20, 4096)
+			tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }, v)
+			s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+			defer s.close()
+			defer other.close()
+			v.setHold(true)
+			held := other.io.start(read, make([]byte, 4096))
+			format := s.admin.start(formatCommand(1, 0, 0), nil)
+			tc.meanwhile(s, other)
+			if format.answered() {
+				t.Error("it doesn't wait")
+			}
+			v.release()
+			held.wait()
+			if st := format.wait().Status(); st&^nvme.StatusMore != tc.want {
+				t.Errorf("status %#x, want %#x", uint16(st), uint16(tc.want))
+			}
+			other.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), make([]byte, nvme.PageSize))
+			if tc.want.OK() {
+				other.io.must(read, make([]byte, 4096)) // the namespace is open again
+			}
+		})
+	}
+}
+
+// TestFormatAfterReservation: one that was being made when Format came is heeded.
+func TestFormatAfterReservation(t *testing.T) {
+	store := newMemStore()
+	v := newTestVolume(1<<20, 512)
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer s.close()
+	defer other.close()
+	other.io.must(command(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, nvme.CPTPLSet) }),
+		(&nvme.ResvKeys{Other: 22}).AppendTo(nil))
+	acquire := acquireAs(2, nvme.ResvAcquire, nvme.ResvWriteExclusive, 22, 0, 0)
+	store.mu.Lock() // it can't be saved yet
+	acquired := other.io.start(acquire.cmd, acquire.keys.AppendTo(nil))
+	format := s.admin.start(formatCommand(1, 0, 0), nil)
+	store.mu.Unlock()
+	acquired.wait()
+	if st := format.wait().Status(); st&^nvme.StatusMore != resvConflict {
+		t.Errorf("status %#x, want %#x", uint16(st), uint16(resvConflict))
+	}
+	if ops := v.ops(); len(ops) > 0 {
+		t.Errorf("the volume was told %v", ops)
+	}
+}

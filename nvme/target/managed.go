@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -123,8 +122,9 @@ func (s *Subsystem) loadNamespaces() error {
 		}
 	}
 	for _, name := range saved.Pending {
-		if err := m.pool.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		// Nothing but room is lost where that fails: it is no reason to keep hosts from the rest.
+		if !s.removeLeft(name) {
+			m.pending = append(m.pending, name)
 		}
 	}
 	for host, nsids := range saved.Hosts {

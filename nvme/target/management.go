@@ -141,12 +141,21 @@ func (s *Subsystem) create(n *createdNamespace) nvme.Status {
 // held.
 func (s *Subsystem) discard(name string) {
 	m := s.managed
-	if err := m.pool.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.t.log.Error("a volume that no namespace has can't be removed", "subsystem", s.nqn, "volume", name, "err", err)
+	if !s.removeLeft(name) {
 		return
 	}
 	m.pending = slices.DeleteFunc(slices.Clone(m.pending), func(p string) bool { return p == name })
 	_ = s.saveNamespaces(m.created, m.hosts) // where that fails the next run finds nothing to remove
+}
+
+// removeLeft removes a volume that no namespace has, and says whether it is gone.
+func (s *Subsystem) removeLeft(name string) bool {
+	err := s.managed.pool.Remove(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.t.log.Error("a volume that no namespace has can't be removed; the next start tries again", "subsystem", s.nqn, "volume", name, "err", err)
+		return false
+	}
+	return true
 }
 
 // deleteNamespaces deletes one namespace or all.

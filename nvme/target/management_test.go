@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -427,6 +428,48 @@ func TestManagementCrash(t *testing.T) {
 	}
 	if len(r.moments) < 8 {
 		t.Errorf("%d moments", len(r.moments))
+	}
+}
+
+// TestLeftVolumeStays: a volume that was left over and can't be removed keeps nobody from the rest.
+// It stays known, through changes too, until it is removed.
+func TestLeftVolumeStays(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	start := func() (*Target, *session) {
+		tg := newManaged(t, pool, store)
+		return tg, connectAs(t, tg, 1)
+	}
+	tg, s := start()
+	nsid := create(s.admin, nvme.NMICShared)
+	s.close()
+	closeTarget(t, tg)
+	const left = "00000000-0000-4000-8000-00000000000a"
+	pool.volumes[left], pool.open[left] = newTestVolume(8192, 512), true // open: it can't be removed
+	name := slices.Collect(func(yield func(string) bool) {
+		for n := range store.kept {
+			if strings.HasPrefix(n, "namespaces-") && !yield(n) {
+				return
+			}
+		}
+	})[0]
+	store.put(name, bytes.Replace(store.kept[name], []byte(`{`), []byte(`{"pending":["`+left+`"],`), 1))
+
+	tg, s = start()
+	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Contains(l, nsid) {
+		t.Errorf("namespace %d is gone: %v", nsid, l)
+	}
+	create(s.admin, nvme.NMICShared)
+	s.close()
+	closeTarget(t, tg)
+	if b, _ := store.Load(name); !bytes.Contains(b, []byte(left)) {
+		t.Errorf("it is forgotten: %s", b)
+	}
+	pool.open[left] = false
+	tg, s = start()
+	s.close()
+	closeTarget(t, tg)
+	if pool.volumes[left] != nil {
+		t.Error("it is never removed")
 	}
 }
 
