@@ -27,7 +27,8 @@
 // # What happens to requests
 //
 // A request that a lost path cut short, or that ended with a path related status without Do Not
-// Retry, takes another path. Other statuses without Do Not Retry are tried again five times,
+// Retry, takes another path; so does, five times at most, one that a controller answered because
+// it isn't ready any more (Command Sequence Error). Other statuses without Do Not Retry are tried again five times,
 // after the time that the controller asks for (CRD). Where no path can take requests, they wait:
 // for Config.FastIOFail if that is set, else for Config.ControllerLoss, and then end with a
 // [NoPathError]; so they do at once when no path can come back. A request that is answered with

@@ -83,9 +83,13 @@ func finish(r *host.Request, err error) {
 	r.Done(r)
 }
 
-// final reports whether connecting again can't help.
+// final reports whether connecting again can't help: where the target refuses the host with Do Not
+// Retry. That it refuses an I/O queue, or doesn't take commands, may mean that the controller ended
+// while it was being set up.
 func final(err error) bool {
 	var status *nvme.StatusError
-	return errors.As(err, &status) && status.Status.DNR() ||
+	var connect *host.ConnectError
+	ioQueue := errors.As(err, &connect) && connect.QID != 0
+	return errors.As(err, &status) && status.Status.DNR() && !ioQueue && !errors.Is(err, nvme.StatusCommandSequence) ||
 		errors.Is(err, host.ErrAuthentication) || errors.Is(err, host.ErrConfig) || errors.Is(err, host.ErrController)
 }

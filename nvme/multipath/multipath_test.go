@@ -476,6 +476,8 @@ func TestStatuses(t *testing.T) {
 		"too often":            {nvme.StatusTransientTransport, 100, false, 6, 0},
 		"path error":           {nvme.StatusInternalPathError, 3, true, 4, 3 * pathPause},
 		"path error for good":  {nvme.StatusInternalPathError | nvme.StatusDNR, 1, false, 1, 0},
+		"not ready, DNR":       {nvme.StatusCommandSequence | nvme.StatusDNR, 3, true, 4, 3 * pathPause},
+		"never ready":          {nvme.StatusCommandSequence | nvme.StatusDNR, 100, false, 6, 5 * pathPause},
 		"inaccessible":         {nvme.StatusANAInaccessible, 3, true, 4, 2 * anaGap},
 		"persistent loss, DNR": {nvme.StatusANAPersistentLoss | nvme.StatusDNR, 1, false, 1, 0},
 		"delay":                {nvme.StatusCommandInterrupted | 2<<11, 1, true, 2, 300 * time.Millisecond},
@@ -504,6 +506,29 @@ func TestStatuses(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestFinal: what the target says about the host ends the attempts to connect, what it says about a
+// controller that may have ended meanwhile doesn't.
+func TestFinal(t *testing.T) {
+	said := func(qid uint16, st nvme.Status) error {
+		return &host.ConnectError{Stage: "Connect", QID: qid, Err: &nvme.StatusError{Status: st}}
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"not allowed":                 {said(0, nvme.StatusConnectInvalidHost|nvme.StatusDNR), true},
+		"busy":                        {said(0, nvme.StatusConnectBusy), false},
+		"no such controller any more": {said(1, nvme.StatusConnectInvalidParameter|nvme.StatusDNR), false},
+		"ended before Identify":       {said(0, nvme.StatusCommandSequence|nvme.StatusDNR), false},
+		"refused":                     {syscall.ECONNREFUSED, false},
+		"wrong secret":                {&host.ConnectError{QID: 1, Err: host.ErrAuthentication}, true},
+	} {
+		if got := final(c.err); got != c.want {
+			t.Errorf("%s: final %v", name, got)
+		}
 	}
 }
 

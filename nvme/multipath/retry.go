@@ -51,7 +51,19 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 		return true
 	}
 	st := r.Status()
-	if st.DNR() || r.Cmd.Fuse() != 0 { // the other half would be missing
+	if r.Cmd.Fuse() != 0 { // the other half would be missing
+		return false
+	}
+	if st.Code() == nvme.StatusCommandSequence {
+		// The controller isn't ready any more: it ends, or is being shut down, and has executed
+		// nothing. Do Not Retry holds for that controller.
+		if r.Tries++; r.Tries > maxTries {
+			return false
+		}
+		n.elsewhere(w, r)
+		return true
+	}
+	if st.DNR() {
 		return false
 	}
 	switch st.Code() {

@@ -200,6 +200,13 @@ func (c *Controller) fatal(err error) {
 	c.admin.disconnect(err)
 }
 
+// ended says whether the connections of the controller are ending, or gone.
+func (c *Controller) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead || c.csts&nvme.CSTSFatal != 0
+}
+
 // registers are CC and CSTS.
 func (c *Controller) registers() (nvme.CC, nvme.CSTS) {
 	c.mu.Lock()

@@ -94,7 +94,7 @@ func (q *Queue) Submit(r *Request) {
 	case r.Cmd.Opcode() == nvme.OpFabrics:
 		r.fabrics()
 	case !q.ctrl.live.Load():
-		r.respond(nvme.StatusCommandSequence | nvme.StatusDNR)
+		r.notReady()
 	case q.qid == 0:
 		r.admin()
 	case r.Cmd.Fuse() != nvme.FuseNone:
@@ -102,6 +102,19 @@ func (q *Queue) Submit(r *Request) {
 	default:
 		r.io()
 	}
+}
+
+// notReady ends a command to a controller that isn't enabled, or is shut down. One whose controller
+// has ended isn't answered: its connection is about to end, which has the host send the command by
+// another path, or again. From an error with Do Not Retry it would conclude that it can't.
+func (r *Request) notReady() {
+	q := r.engine.q
+	if q.qid == 0 || !q.ctrl.ended() {
+		r.respond(nvme.StatusCommandSequence | nvme.StatusDNR)
+		return
+	}
+	q.state.CompareAndSwap(queueConnected, queueDraining)
+	q.keep(r)
 }
 
 // flagsReserved are bits 5:2 of the flags byte.

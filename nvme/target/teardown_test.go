@@ -146,6 +146,37 @@ func TestReset(t *testing.T) {
 	s.close()
 }
 
+// TestCommandsOfEndedController: a command that comes when the controller has ended, and before the
+// connection of its queue has, isn't answered: it would be with an error that hosts take as final.
+func TestCommandsOfEndedController(t *testing.T) {
+	for name, end := range map[string]func(*Controller){
+		"fatal": func(c *Controller) { c.csts |= nvme.CSTSFatal },
+		"gone":  func(c *Controller) { c.dead = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			tg := newTarget(t, newTestVolume(1<<20, 4096))
+			s := connect(t, tg, testNQN)
+			c := tg.controller(s.cntlid)
+			c.mu.Lock()
+			end(c)
+			c.mu.Unlock()
+			c.live.Store(false)
+			read := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+			if read.answered() {
+				t.Errorf("answered with %v", read.wait().Status())
+			}
+			c.mu.Lock()
+			c.dead = false
+			c.mu.Unlock()
+			s.admin.hangUp(nil)
+			s.io.waitClosed()
+			if st := read.wait().Status(); st != nvme.StatusAbortSQDeleted {
+				t.Errorf("it is given back with %v", st)
+			}
+		})
+	}
+}
+
 // TestShutdownFlushes: CSTS.SHST says complete when the volatile caches are flushed.
 func TestShutdownFlushes(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
