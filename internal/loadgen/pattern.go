@@ -11,6 +11,7 @@ type pattern struct {
 	rng    *rand.Rand
 	sizes  sizes
 	random bool
+	does   [ops]bool
 	span   int64      // bytes of the range, a multiple of least
 	least  int64      // bytes of the smallest operation of all
 	align  [ops]int64 // of each direction: random offsets are multiples of it
@@ -28,7 +29,7 @@ type pattern struct {
 
 func newPattern(s *Spec, clone int, span int64) *pattern {
 	p := &pattern{
-		spec: s, random: s.random(), least: math.MaxInt64,
+		spec: s, random: s.random(), does: patterns[s.RW].does, least: math.MaxInt64,
 		rng:   rand.New(rand.NewPCG(s.Seed, uint64(clone))),
 		sizes: newSizes(s, clone),
 	}
@@ -72,7 +73,7 @@ func smallest(s Split) int64 {
 // choose is the direction and size of the next operation of a job without a rate.
 func (p *pattern) choose() (Op, int) {
 	op := Read
-	if !p.spec.Does(Read) || p.spec.Does(Write) && p.rng.IntN(100) >= p.spec.RWMixRead {
+	if !p.does[Read] || p.does[Write] && p.rng.IntN(100) >= p.spec.RWMixRead {
 		op = Write
 	}
 	return op, p.sizes.next(op)

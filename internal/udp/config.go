@@ -19,9 +19,10 @@ type Config struct {
 	// SendBuffer is how many bytes may wait in the kernel for the interface, as RecvBuffer
 	// with net.core.wmem_max.
 	SendBuffer int
-	// BusyPoll is how long Recv looks for datagrams before it sleeps, while looking finds
-	// some: where nothing comes that soon it sleeps at once. Zero is DefaultBusyPoll,
-	// NoBusyPoll is never.
+	// BusyPoll is the longest that Recv looks for datagrams before it sleeps, while looking
+	// finds some: where nothing comes that soon it sleeps at once. It looks no longer than the
+	// caller has worked since the last wait, or 50 µs. Zero is DefaultBusyPoll, NoBusyPoll is
+	// never.
 	BusyPoll time.Duration
 	// TrafficClass is what most trains carry: others cost a control message each.
 	TrafficClass uint8
@@ -35,10 +36,8 @@ type Config struct {
 // bandwidth-delay products of a fast local network.
 const DefaultBuffer = 16 << 20
 
-// DefaultBusyPoll is about what a sleep and a wake-up on another processor take on a virtual
-// machine: to look for that long costs twice the processor at worst, and often less, since
-// what is saved is a wake-up on both sides.
-const DefaultBusyPoll = 50 * time.Microsecond
+// DefaultBusyPoll is about what the answer to a full batch of small requests takes.
+const DefaultBusyPoll = 250 * time.Microsecond
 
 // NoBusyPoll is the Config.BusyPoll that sleeps at once.
 const NoBusyPoll = -1

@@ -33,8 +33,9 @@ type conn struct {
 
 	counters Counters
 	rx       receiver
-	poll     time.Duration // how long to look before sleeping; 0: not at all
+	poll     time.Duration // the longest to look before sleeping; 0: not at all
 	poller   poller
+	waited   time.Time // when the last Recv returned
 	tx       [senders]sender
 }
 

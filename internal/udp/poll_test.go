@@ -1,6 +1,9 @@
 package udp
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // looks counts how often in n waits a poller looks that finds something as hit says.
 func looks(p *poller, n int, hit func(i int) bool) (count int) {
@@ -40,5 +43,18 @@ func TestPollerComesBack(t *testing.T) {
 	looks(&p, 1<<maxMisses, func(int) bool { return true })
 	if n := looks(&p, 100, func(int) bool { return true }); n != 100 {
 		t.Errorf("looked %d times of 100 after something came", n)
+	}
+}
+
+func TestLookTime(t *testing.T) {
+	for _, c := range []struct{ worked, longest, want time.Duration }{
+		{0, 250 * time.Microsecond, shortLook},
+		{120 * time.Microsecond, 250 * time.Microsecond, 120 * time.Microsecond},
+		{time.Second, 250 * time.Microsecond, 250 * time.Microsecond},
+		{time.Second, 20 * time.Microsecond, 20 * time.Microsecond},
+	} {
+		if got := lookTime(c.worked, c.longest); got != c.want {
+			t.Errorf("after %v of work, at most %v: %v, want %v", c.worked, c.longest, got, c.want)
+		}
 	}
 }

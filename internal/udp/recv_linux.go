@@ -45,27 +45,35 @@ func (r *receiver) init() {
 }
 
 func (c *conn) Recv(rx []Received) (int, error) {
-	if c.poll > 0 && c.poller.look() {
-		if n, err := c.lookFor(rx); n > 0 || err != nil {
-			c.poller.found()
-			return n, err
-		}
-		c.poller.missed()
+	if c.poll == 0 {
+		return c.wait(rx)
 	}
-	// WAITFORONE: block for the first, take the others only if they are there.
-	return c.recv(rx, unix.MSG_WAITFORONE)
+	defer func() { c.waited = time.Now() }()
+	if !c.poller.look() {
+		return c.wait(rx)
+	}
+	if n, err := c.lookFor(rx); n > 0 || err != nil {
+		c.poller.found()
+		return n, err
+	}
+	c.poller.missed()
+	return c.wait(rx)
 }
+
+// wait blocks for the first datagram, and takes the others only if they are there.
+func (c *conn) wait(rx []Received) (int, error) { return c.recv(rx, unix.MSG_WAITFORONE) }
 
 func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
 
 // lookFor tries until something is there or the time for it is over. It doesn't offer the
 // processor to others meanwhile (sched_yield): on a busy machine that costs a whole time slice.
 func (c *conn) lookFor(rx []Received) (int, error) {
-	for end := time.Now().Add(c.poll); ; {
+	began := time.Now()
+	for longest := lookTime(began.Sub(c.waited), c.poll); ; {
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {
 			return n, err
 		}
-		if !time.Now().Before(end) {
+		if time.Since(began) >= longest {
 			return 0, nil
 		}
 	}

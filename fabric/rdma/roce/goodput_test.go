@@ -40,7 +40,7 @@ func TestLossIsSurvivable(t *testing.T) {
 // goodput is the bytes per second of virtual time that requests of 128 KiB move.
 func goodput(t *testing.T, op verbs.WROpcode, mtu verbs.MTU, depth int, loss float64) (rate float64) {
 	synctest.Test(t, func(t *testing.T) {
-		const size, count = 128 << 10, 160
+		const size, count = 128 << 10, 480
 		p := newPair(t, pairConfig{
 			mtu: mtu, depth: 2 * depth, maxRd: 32, memory: size * (depth + 1), timeout: 17,
 			endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20, Coalesce: true},

@@ -286,8 +286,15 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 // whether it is the last one.
 func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (last bool) {
 	last = off+n == w.length
-	q.header(p, dataOpcode(w.op, off == 0, last), psn)
-	p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
+	if q.selective && w.op == verbs.WRRDMAWrite {
+		// One of our kind gets a WRITE for each packet: as they are all of one size, trains are
+		// longer, and none depends on another.
+		q.header(p, wire.RCWriteOnly, psn)
+		p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
+	} else {
+		q.header(p, dataOpcode(w.op, off == 0, last), psn)
+		p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
+	}
 	p.ImmDt = wire.ImmDt(w.imm)
 	p.IETH.RKey = w.rkey
 	p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite

@@ -105,7 +105,7 @@ func TestSelectiveRequester(t *testing.T) {
 	selectiveTest("holes", t, func(t *testing.T, r *rawPeer) {
 		write(r, 6)
 		r.send(r.arrived(101, 1, 4))
-		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256", "RC_RDMA_WRITE_MIDDLE 103 +256", "RC_RDMA_WRITE_MIDDLE 104 +256")
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 103 +256", "RC_RDMA_WRITE_ONLY 104 +256")
 		r.send(r.arrived(101, 1, 4)) // an echo: they are on their way
 		r.expect()
 		r.send(r.ack(105))
@@ -117,11 +117,11 @@ func TestSelectiveRequester(t *testing.T) {
 	selectiveTest("an ACK lost after everything was held", t, func(t *testing.T, r *rawPeer) {
 		write(r, 2)
 		r.send(r.arrived(100, 1))
-		r.expect("RC_RDMA_WRITE_FIRST 100 +256")
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
 		r.send(r.ack(100))
 		r.expect()
 		time.Sleep(10 * time.Millisecond)
-		if got := r.answers(); len(got) == 0 || got[0] != "RC_RDMA_WRITE_LAST 101 +256" {
+		if got := r.answers(); len(got) == 0 || got[0] != "RC_RDMA_WRITE_ONLY 101 +256" {
 			t.Errorf("after silence: %q", got)
 		}
 		r.send(r.ack(101))
@@ -130,9 +130,9 @@ func TestSelectiveRequester(t *testing.T) {
 	selectiveTest("what was listed is missing after all", t, func(t *testing.T, r *rawPeer) {
 		write(r, 3)
 		r.send(r.arrived(100, 1))
-		r.expect("RC_RDMA_WRITE_FIRST 100 +256")
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
 		r.send(r.arrived(101, 1))
-		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256")
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
 		r.send(r.ack(102))
 		r.dev.want(1, verbs.WCSuccess)
 	})
@@ -141,7 +141,7 @@ func TestSelectiveRequester(t *testing.T) {
 		p := r.ack(101)
 		p.AETH.Syndrome = wire.NAKPSNSequenceError
 		r.send(p)
-		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256", "RC_RDMA_WRITE_LAST 102 +256")
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
 	})
 	selectiveTest("answers in any order", t, func(t *testing.T, r *rawPeer) {
 		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 1000), RemoteAddr: 1 << 40, RKey: 7})
