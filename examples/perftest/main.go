@@ -7,14 +7,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"os/signal"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -31,22 +27,16 @@ among its GIDs (ibv_devinfo -v). Both sides must have the same count and size.
 `
 
 type options struct {
-	bind, server netip.Addr
-	op           *operation
-	port         uint
-	size, count  int
-	depth        int
+	rc.Sides
+	op          *operation
+	port        uint
+	size, count int
+	depth       int
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
 	var o options
-	f := flag.NewFlagSet("perftest", flag.ContinueOnError)
-	f.SetOutput(errs)
-	f.Usage = func() {
-		fmt.Fprint(errs, usage)
-		f.PrintDefaults()
-	}
-	f.TextVar(&o.bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	f := o.Flags("perftest", usage, errs)
 	f.UintVar(&o.port, "port", 18515, "TCP `port` of the server")
 	f.IntVar(&o.size, "size", 65536, "`bytes` of a message; atomics have 8")
 	f.IntVar(&o.count, "count", 1000, "`operations` of a client")
@@ -54,20 +44,11 @@ func parse(args []string, errs io.Writer) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	o.op = operations[f.Arg(0)]
-	var err error
-	if f.NArg() > 1 {
-		o.server, err = netip.ParseAddr(f.Arg(1))
+	if o.op = operations[f.Arg(0)]; o.op == nil {
+		return o, fmt.Errorf("operation %q: want write, read, send, add or swap (see --help)", f.Arg(0))
 	}
-	switch {
-	case f.NArg() == 0 || f.NArg() > 2:
-		return o, errors.New("give an operation and, unless to wait for a client, a server (see --help)")
-	case o.op == nil:
-		return o, fmt.Errorf("operation %q: want write, read, send, add or swap", f.Arg(0))
-	case err != nil:
-		return o, fmt.Errorf("server: %w", err)
-	case !o.bind.IsValid() && !o.server.IsValid():
-		return o, errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
+	if err := o.Sides.Parse(f.Args()[1:]); err != nil {
+		return o, err
 	}
 	if o.op.atomic {
 		o.size = wordSize
@@ -85,24 +66,10 @@ const (
 	maxDepth         = 128
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		err = run(ctx, o, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "perftest:", err)
-		os.Exit(1)
-	}
-}
+func main() { rc.Main("perftest", parse, run) }
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	nic, err := rc.OpenNIC(o.bind, o.server)
+	nic, err := rc.OpenNIC(o.Bind, o.Server)
 	if err != nil {
 		return err
 	}
@@ -116,7 +83,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.server.IsValid() {
+	if o.Server.IsValid() {
 		return t.client(ctx, out)
 	}
 	return t.serve(ctx, out)
@@ -124,10 +91,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // connect makes the TCP connection of the set-up.
 func connect(ctx context.Context, o options, out io.Writer) (net.Conn, error) {
-	if o.server.IsValid() {
-		return rc.Dial(ctx, netip.AddrPortFrom(o.server, uint16(o.port)))
+	if o.Server.IsValid() {
+		return rc.Dial(ctx, netip.AddrPortFrom(o.Server, uint16(o.port)))
 	}
-	at := netip.AddrPortFrom(o.bind, uint16(o.port))
+	at := netip.AddrPortFrom(o.Bind, uint16(o.port))
 	return rc.Accept(ctx, at, func() { fmt.Fprintf(out, "waiting at %s\n", at) })
 }
 

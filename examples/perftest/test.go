@@ -42,7 +42,7 @@ func (l *layout) spread(size int) {
 
 // setUp goes through the exchange up to the point where the client may begin.
 func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
-	t := &test{options: o, wire: wire{conn, o.server.IsValid()}}
+	t := &test{options: o, wire: wire{conn, o.Server.IsValid()}}
 	mtu, err := t.agree(dev)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ type game struct {
 const buffers, sendBuffer = 3, 2
 
 func newGame(dev verbs.Device, o options) (*game, error) {
-	g := &game{server: !o.server.IsValid(), size: o.size, count: o.count}
+	g := &game{server: !o.Server.IsValid(), size: o.size, count: o.count}
 	if g.server {
 		g.seed = 128 // or our own client's messages would look like ours, returned
 	}

@@ -7,14 +7,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"os/signal"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
@@ -31,21 +27,15 @@ where INDEX is that of its IP address among its GIDs (ibv_devinfo -v).
 
 // options are what the command line says.
 type options struct {
-	bind, server netip.Addr
-	port         uint
-	size, count  int
-	mtu          int
+	rc.Sides
+	port        uint
+	size, count int
+	mtu         int
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
 	var o options
-	f := flag.NewFlagSet("rcpingpong", flag.ContinueOnError)
-	f.SetOutput(errs)
-	f.Usage = func() {
-		fmt.Fprint(errs, usage)
-		f.PrintDefaults()
-	}
-	f.TextVar(&o.bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	f := o.Flags("rcpingpong", usage, errs)
 	f.UintVar(&o.port, "port", 18515, "TCP `port` of the server")
 	f.IntVar(&o.size, "size", 4096, "`bytes` of a message")
 	f.IntVar(&o.count, "count", 1000, "`messages` each way")
@@ -53,17 +43,9 @@ func parse(args []string, errs io.Writer) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	var err error
-	if f.NArg() > 0 {
-		o.server, err = netip.ParseAddr(f.Arg(0))
-	}
+	err := o.Sides.Parse(f.Args())
 	switch {
 	case err != nil:
-		err = fmt.Errorf("server: %w", err)
-	case f.NArg() > 1:
-		err = fmt.Errorf("one server, not %q", f.Args())
-	case !o.bind.IsValid() && !o.server.IsValid():
-		err = errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
 	case o.size < 2 || o.size > 1<<30 || o.count < 1:
 		err = fmt.Errorf("size %d or count %d: want 2 to 1 GiB, and at least 1", o.size, o.count)
 	case mtuCode(o.mtu) == 0:
@@ -72,24 +54,10 @@ func parse(args []string, errs io.Writer) (options, error) {
 	return o, err
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		err = run(ctx, o, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "rcpingpong:", err)
-		os.Exit(1)
-	}
-}
+func main() { rc.Main("rcpingpong", parse, run) }
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	nic, err := rc.OpenNIC(o.bind, o.server)
+	nic, err := rc.OpenNIC(o.Bind, o.Server)
 	if err != nil {
 		return err
 	}
@@ -119,14 +87,14 @@ func meet(ctx context.Context, g *game, o options, out io.Writer) (rc.Peer, erro
 	}
 	var conn net.Conn
 	var err error
-	if o.server.IsValid() {
-		if conn, err = rc.Dial(ctx, netip.AddrPortFrom(o.server, uint16(o.port))); err != nil {
+	if o.Server.IsValid() {
+		if conn, err = rc.Dial(ctx, netip.AddrPortFrom(o.Server, uint16(o.port))); err != nil {
 			return rc.Peer{}, err
 		}
 		defer conn.Close()
 		return introduce(conn, g.self, connect)
 	}
-	at := netip.AddrPortFrom(o.bind, uint16(o.port))
+	at := netip.AddrPortFrom(o.Bind, uint16(o.port))
 	conn, err = rc.Accept(ctx, at, func() { fmt.Fprintf(out, "waiting at %s\n", at) })
 	if err != nil {
 		return rc.Peer{}, err

@@ -12,7 +12,7 @@ import (
 // ping connects, has the server read and write back each ping, and returns how many came back
 // as they were.
 func ping(ctx context.Context, cm verbs.ConnectionManager, o options) (n int, err error) {
-	s, err := connect(ctx, cm, netip.AddrPortFrom(o.server, uint16(o.port)))
+	s, err := connect(ctx, cm, netip.AddrPortFrom(o.Server, uint16(o.port)))
 	if err != nil {
 		return 0, err
 	}

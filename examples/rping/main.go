@@ -7,13 +7,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
-	"os/signal"
 
 	"github.com/nvme-anywhere/nvmeof/examples/internal/rc"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -27,37 +23,23 @@ The other side may be rdma-core's: rping -s -a ADDRESS, or rping -c -a ADDRESS [
 `
 
 type options struct {
-	bind, server netip.Addr
-	port         uint
-	size, count  int
+	rc.Sides
+	port        uint
+	size, count int
 }
 
 func parse(args []string, errs io.Writer) (options, error) {
 	var o options
-	f := flag.NewFlagSet("rping", flag.ContinueOnError)
-	f.SetOutput(errs)
-	f.Usage = func() {
-		fmt.Fprint(errs, usage)
-		f.PrintDefaults()
-	}
-	f.TextVar(&o.bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	f := o.Flags("rping", usage, errs)
 	f.UintVar(&o.port, "port", 7174, "RDMA-CM `port` of the server")
 	f.IntVar(&o.size, "size", 64, "client: `bytes` of a ping")
 	f.IntVar(&o.count, "count", 1000, "client: `pings` to send")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	var err error
-	if f.NArg() > 0 {
-		o.server, err = netip.ParseAddr(f.Arg(0))
-	}
+	err := o.Sides.Parse(f.Args())
 	switch {
 	case err != nil:
-		err = fmt.Errorf("server: %w", err)
-	case f.NArg() > 1:
-		err = fmt.Errorf("one server, not %q", f.Args())
-	case !o.bind.IsValid() && !o.server.IsValid():
-		err = errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
 	case o.port == 0 || o.port > 65535:
 		err = fmt.Errorf("port %d: want 1 to 65535", o.port)
 	case o.size < minSize || o.size > maxSize || o.count < 1:
@@ -66,33 +48,19 @@ func parse(args []string, errs io.Writer) (options, error) {
 	return o, err
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	o, err := parse(os.Args[1:], os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err == nil {
-		err = run(ctx, o, os.Stdout)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "rping:", err)
-		os.Exit(1)
-	}
-}
+func main() { rc.Main("rping", parse, run) }
 
 func run(ctx context.Context, o options, out io.Writer) error {
-	nic, err := rc.OpenNIC(o.bind, o.server)
+	nic, err := rc.OpenNIC(o.Bind, o.Server)
 	if err != nil {
 		return err
 	}
 	defer nic.Close()
 	var n int
-	if o.server.IsValid() {
+	if o.Server.IsValid() {
 		n, err = ping(ctx, nic, o)
 	} else {
-		n, err = serve(ctx, nic, netip.AddrPortFrom(o.bind, uint16(o.port)), out)
+		n, err = serve(ctx, nic, netip.AddrPortFrom(o.Bind, uint16(o.port)), out)
 	}
 	if err != nil {
 		return fmt.Errorf("after %d pings: %w", n, err)

@@ -159,6 +159,23 @@ func TestSanitizeFailure(t *testing.T) {
 	s.close()
 }
 
+// cutShort has a host begin to sanitize, and ends the target while that is at the volume v.
+func cutShort(t *testing.T, tg *Target, s *session, v *testVolume) {
+	t.Helper()
+	v.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 1, 0xcccccccc), nil)
+	<-v.arrived
+	s.close()
+	closing := make(chan struct{})
+	go func() {
+		defer close(closing)
+		closeTarget(t, tg)
+	}()
+	<-tg.Subsystem(testNQN).ctx.Done()
+	v.release()
+	<-closing
+}
+
 // TestSanitizeResumes: an operation that the end of the target cut short is done by the next, and
 // no host reads what was to be erased in between.
 func TestSanitizeResumes(t *testing.T) {
@@ -171,18 +188,7 @@ func TestSanitizeResumes(t *testing.T) {
 	}
 	tg := start()
 	s := connectAs(t, tg, 1)
-	one.setHold(true)
-	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 1, 0xcccccccc), nil)
-	<-one.arrived
-	s.close()
-	closing := make(chan struct{})
-	go func() {
-		defer close(closing)
-		closeTarget(t, tg)
-	}()
-	<-tg.Subsystem(testNQN).ctx.Done()
-	one.release()
-	<-closing
+	cutShort(t, tg, s, one)
 	if bytes.Equal(two.data, bytes.Repeat([]byte{0xcc}, len(two.data))) {
 		t.Fatal("it was done")
 	}
@@ -210,18 +216,7 @@ func TestSanitizeResumesOnly(t *testing.T) {
 	copy(added.data, kept)
 	tg := newTargetWith(t, func(c *Config) { c.Store = store }, one)
 	s := connectAs(t, tg, 1)
-	one.setHold(true)
-	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 1, 0xcccccccc), nil)
-	<-one.arrived
-	s.close()
-	closing := make(chan struct{})
-	go func() {
-		defer close(closing)
-		closeTarget(t, tg)
-	}()
-	<-tg.Subsystem(testNQN).ctx.Done()
-	one.release()
-	<-closing
+	cutShort(t, tg, s, one)
 	one.setHold(true)
 	tg = newTargetWith(t, func(c *Config) { c.Store = store }, one, added)
 	<-one.arrived

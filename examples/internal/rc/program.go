@@ -1,0 +1,62 @@
+package rc
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+)
+
+// Sides says which of the two a program is: it waits at Bind for a client, or connects to Server.
+type Sides struct {
+	Bind, Server netip.Addr
+}
+
+// Flags begins the command line of a program: errors and usage go to errs.
+func (s *Sides) Flags(name, usage string, errs io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(errs)
+	f.Usage = func() {
+		fmt.Fprint(errs, usage)
+		f.PrintDefaults()
+	}
+	f.TextVar(&s.Bind, "bind", netip.Addr{}, "own `address`; a client finds one by itself")
+	return f
+}
+
+// Parse takes the server from the arguments behind the flags, where there is one.
+func (s *Sides) Parse(args []string) (err error) {
+	if len(args) > 0 {
+		if s.Server, err = netip.ParseAddr(args[0]); err != nil {
+			return fmt.Errorf("server: %w", err)
+		}
+	}
+	switch {
+	case len(args) > 1:
+		return fmt.Errorf("one server, not %q", args)
+	case !s.Bind.IsValid() && !s.Server.IsValid():
+		return errors.New("give -bind and the own address to wait for a client, or a server's address (see --help)")
+	}
+	return nil
+}
+
+// Main is the main function of a program whose options parse returns, as far as they are right.
+func Main[O any](name string, parse func(args []string, errs io.Writer) (O, error), run func(context.Context, O, io.Writer) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	o, err := parse(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(ctx, o, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
