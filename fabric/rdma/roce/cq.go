@@ -39,7 +39,9 @@ func (c *cq) Poll(wc []verbs.WC) int {
 			c.head = 0
 		}
 	}
-	c.count -= n
+	if c.count -= n; c.count == 0 {
+		c.head = 0 // the entries used last are in the caches
+	}
 	return n
 }
 
