@@ -37,7 +37,7 @@ test: build setup ## everything that is tested here: unit, race detector, whole 
 
 test-linux: SHORT = -short
 test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 20 minutes)
-	NVMEOF_LINUX=1 $(GO) test $(SHORT) -json ./tests/linux -count=1 -timeout 90m | $(GO) run ./tests/linux/interop $(PAGE)
+	NVMEOF_LINUX=1 $(GO) run ./tests/linux/interop $(PAGE) $(GO) test $(SHORT) -json ./tests/linux -count=1 -timeout 90m
 
 interop: ## the same and all that it leaves out, with figures of lossy networks and of speed (55 minutes), into docs/interop.md
 	NVMEOF_LINUX_FIGURES=1 $(MAKE) test-linux SHORT= PAGE='-page docs/interop.md'

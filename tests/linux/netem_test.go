@@ -63,24 +63,13 @@ func netemPeers(t *testing.T, version string, mtu int) (p, other *peer) {
 	if err := lab.Network(t.Context(), mtu); err != nil {
 		t.Fatal(err)
 	}
-	boot := func(name string, number int) *peer {
-		m, err := lab.Boot(t.Context(), lab.Config{Name: name, Number: number, MTU: mtu, Memory: 768, Image: images[version]})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &peer{m}
-		t.Cleanup(func() {
-			for _, line := range p.Complaints() {
-				if !ownFault(line, version) {
-					t.Errorf("the kernel says: %s", line)
-				}
-			}
-			p.Close()
-		})
+	prepared := func(name string, number int) *peer {
+		p := boot(t, lab.Config{Name: name, Number: number, MTU: mtu, Memory: 768, Image: images[version]},
+			func(line string) bool { return ownFault(line, version) })
 		p.must(t, "modprobe -a rdma_rxe nvmet-rdma && modprobe null_blk nr_devices=0 && rdma link add rxe0 type rxe netdev eth0")
 		return p
 	}
-	p, other = boot("netem", 4), boot("other", 5)
+	p, other = prepared("netem", 4), prepared("other", 5)
 	p.must(t, "modprobe -a sch_netem sch_ingress cls_matchall act_mirred && modprobe ifb numifbs=1 && ip link set ifb0 up && "+
 		"ip link set ifb0 txqueuelen 1000 && tc qdisc add dev eth0 ingress && "+
 		"tc filter add dev eth0 parent ffff: protocol all matchall action mirred egress redirect dev ifb0")

@@ -15,6 +15,31 @@ import (
 // peer is the machine with the Linux kernel that we talk to.
 type peer struct{ *lab.Machine }
 
+// boot starts a machine for t, at whose end it must be there and its kernel may not have complained, but
+// for what is excused.
+func boot(t *testing.T, cfg lab.Config, excused func(line string) bool) *peer {
+	t.Helper()
+	m, err := lab.Boot(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer m.Close()
+		for _, line := range m.Complaints() {
+			if excused == nil || !excused(line) {
+				t.Errorf("the kernel says: %s", line)
+			}
+		}
+		if last, crashed := m.Crashed(); crashed {
+			t.Errorf("the machine is gone; it said last:\n%s", last)
+		}
+		if m.EmulatorFault() {
+			t.Attr("emulator-fault", "its kernel died of flags that no processor can have")
+		}
+	})
+	return &peer{m}
+}
+
 // mtus are those of the network; rxe makes path MTUs of 1024 and 4096 of them.
 var mtus = []int{1500, 9000}
 
@@ -39,17 +64,9 @@ func onKernels(t *testing.T, load string, do func(t *testing.T, p *peer)) {
 			if err := lab.Network(t.Context(), mtu); err != nil {
 				t.Fatal(err)
 			}
-			m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer m.Close()
-			p := &peer{m}
+			p := boot(t, lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]}, nil)
 			p.must(t, load+" && rdma link add rxe0 type rxe netdev eth0 && dmesg -C")
 			do(t, p)
-			for _, line := range p.Complaints() {
-				t.Errorf("the kernel says: %s", line)
-			}
 		})
 	}
 }
@@ -65,12 +82,7 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 	if err := lab.Network(t.Context(), mtu); err != nil {
 		t.Fatal(err)
 	}
-	m, err := lab.Boot(t.Context(), lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	p := &peer{m}
+	p := boot(t, lab.Config{Name: "peer", Number: 2, MTU: mtu, Processors: processors, Image: images[version]}, nil)
 	watchFrames(t, p)
 	t.Attr("kernel", p.Image.Release+", "+strings.TrimSpace(p.must(t, "nvme version | head -n 1")))
 	p.must(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm nvme-rdma nvme-tcp nvmet-rdma nvmet-tcp && modprobe null_blk nr_devices=0")
@@ -87,12 +99,6 @@ func testPeer(t *testing.T, version string, mtu int, fs *fileSystem) {
 	}
 	t.Run("faults", func(t *testing.T) { testFaults(t, p) })
 	t.Run("filesystem", func(t *testing.T) { testFileSystem(t, p, fs) })
-	for _, line := range p.Complaints() {
-		t.Errorf("the kernel says: %s", line)
-	}
-	if last, crashed := p.Crashed(); crashed {
-		t.Errorf("the machine is gone; it said last:\n%s", last)
-	}
 }
 
 // patience is how long any one command in the machine may take; fio on a busy host is slow.

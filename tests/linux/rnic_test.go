@@ -36,17 +36,7 @@ func rxePeer(t *testing.T, version string, mtu int) *peer {
 	if err := lab.Network(t.Context(), mtu); err != nil {
 		t.Fatal(err)
 	}
-	m, err := lab.Boot(t.Context(), lab.Config{Name: "rnic", Number: 3, MTU: mtu, Image: images[version]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &peer{m}
-	t.Cleanup(func() {
-		for _, line := range p.Complaints() {
-			t.Errorf("the kernel says: %s", line)
-		}
-		p.Close()
-	})
+	p := boot(t, lab.Config{Name: "rnic", Number: 3, MTU: mtu, Image: images[version]}, nil)
 	p.must(t, "modprobe -a rdma_rxe ib_uverbs rdma_ucm && rdma link add rxe0 type rxe netdev eth0")
 	return p
 }

@@ -24,21 +24,13 @@ func TestSpeed(t *testing.T) {
 		if err := lab.Network(t.Context(), 1500); err != nil {
 			t.Fatal(err)
 		}
-		m, err := lab.Boot(t.Context(), lab.Config{
+		p := boot(t, lab.Config{
 			Name: "speed", Number: 7, Memory: 1536, Processors: 2, Image: images[version],
 			Programs: []string{filepath.Join(binDir, "nvmetgt"), filepath.Join(binDir, "nvmeinit")},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
-		p := &peer{m}
+		}, nil)
 		p.must(t, speedSetup)
 		for _, transport := range transports {
 			t.Run(transport, func(t *testing.T) { testSpeed(t, p, transport) })
-		}
-		for _, line := range p.Complaints() {
-			t.Errorf("the kernel says: %s", line)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,13 +67,55 @@ const page1 = `### NVMe over Fabrics
 | all of it | together | **didn't end** |
 `
 
+// judged is what becomes of a run that writes events.
+func judged(events string, out io.Writer, page string) error {
+	r := newResults()
+	if err := r.addAll(strings.NewReader(events), out); err != nil {
+		return err
+	}
+	return r.judge(page)
+}
+
+// TestEmulatorFault: what failed with its machine counts as it went the second time.
+func TestEmulatorFault(t *testing.T) {
+	script := func(second string) []string {
+		return []string{"sh", "-c", `
+case "$2" in
+"") cat <<'.'
+{"Action":"run","Test":"TestLinux"}
+{"Action":"run","Test":"TestLinux/6.1/1500"}
+{"Action":"run","Test":"TestLinux/6.1/1500/host"}
+{"Action":"fail","Test":"TestLinux/6.1/1500/host"}
+{"Action":"attr","Test":"TestLinux/6.1/1500","Key":"emulator-fault","Value":"flags"}
+{"Action":"fail","Test":"TestLinux/6.1/1500"}
+{"Action":"fail","Test":"TestLinux"}
+{"Action":"fail"}
+.
+;;
+'^TestLinux$/^6\.1$/^1500$') cat <<'.'
+{"Action":"run","Test":"TestLinux"}
+{"Action":"run","Test":"TestLinux/6.1/1500"}
+{"Action":"`+second+`","Test":"TestLinux/6.1/1500"}
+{"Action":"`+second+`","Test":"TestLinux"}
+{"Action":"`+second+`"}
+.
+esac`, "sh"}
+	}
+	if err := run(script("pass"), io.Discard, ""); err != nil {
+		t.Errorf("it passed the second time: %v", err)
+	}
+	if err := run(script("fail"), io.Discard, ""); !errors.Is(err, errFailed) {
+		t.Errorf("it failed again: %v", err)
+	}
+}
+
 func TestPage(t *testing.T) {
 	page := filepath.Join(t.TempDir(), "page.md")
 	if err := os.WriteFile(page, []byte("# Head\n"+begin+"old\n"+end+"tail\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := run(strings.NewReader(run1), &out, page); !errors.Is(err, errFailed) {
+	if err := judged(run1, &out, page); !errors.Is(err, errFailed) {
 		t.Errorf("a run with a failure: %v", err)
 	}
 	if out.String() != "not an event\nsaid\n    a_test.go:5: no TCP\n" {
@@ -90,7 +133,7 @@ func TestPage(t *testing.T) {
 // TestCutOff: a run that was killed has not passed.
 func TestCutOff(t *testing.T) {
 	for _, in := range []string{"", `{"Action":"pass"}`, `{"Action":"run","Test":"TestLinux"}`} {
-		if err := run(strings.NewReader(in), &strings.Builder{}, ""); err == nil {
+		if err := judged(in, &strings.Builder{}, ""); err == nil {
 			t.Errorf("%q passed", in)
 		}
 	}
@@ -101,7 +144,7 @@ func TestPageWithoutMarkers(t *testing.T) {
 	if err := os.WriteFile(page, []byte("# Head\n"+end+begin), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(strings.NewReader(run1), &strings.Builder{}, page); err == nil || errors.Is(err, errFailed) {
+	if err := judged(run1, &strings.Builder{}, page); err == nil || errors.Is(err, errFailed) {
 		t.Error("a page without markers was rewritten")
 	}
 }

@@ -9,10 +9,46 @@ import (
 
 // results are those of one run.
 type results struct {
-	tests  map[string]*test
-	order  []string // names of tests, as they began
-	failed bool
-	ended  bool // the run, rather than being cut off
+	tests map[string]*test
+	order []string // names of tests, as they began
+	ended bool     // the run, rather than being cut off
+	other bool     // something failed that is no test
+}
+
+func newResults() *results { return &results{tests: map[string]*test{}} }
+
+// failed says whether anything did.
+func (r *results) failed() bool {
+	for _, t := range r.tests {
+		if t.result != "pass" && t.result != "skip" {
+			return true
+		}
+	}
+	return r.other
+}
+
+// emulatorFault is the note of a test whose machine died of a mistake of QEMU.
+const emulatorFault = "emulator-fault"
+
+// emulatorFaults are the names of tests that noted one.
+func (r *results) emulatorFaults() (all []string) {
+	for _, name := range r.order {
+		if slices.ContainsFunc(r.tests[name].notes, func(n [2]string) bool { return n[0] == emulatorFault }) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// forget drops a test with all that belongs to it.
+func (r *results) forget(name string) {
+	r.order = slices.DeleteFunc(r.order, func(n string) bool {
+		if n != name && !strings.HasPrefix(n, name+"/") {
+			return false
+		}
+		delete(r.tests, n)
+		return true
+	})
 }
 
 // test is one test of a run.
@@ -62,11 +98,9 @@ func placeOf(name string) (p place) {
 }
 
 func (r *results) add(e *event) {
-	if e.Action == "fail" {
-		r.failed = true
-	}
 	if e.Test == "" {
 		r.ended = r.ended || slices.Contains([]string{"pass", "fail", "skip"}, e.Action)
+		r.other = r.other || e.Action == "fail" && !r.failed()
 		return
 	}
 	t := r.tests[e.Test]
