@@ -148,6 +148,13 @@ func (c *Controller) tearDown(queues []*Queue, err error) {
 	close(c.torn)
 }
 
+// shuttingDown says whether Shutdown was called, and nothing else has ended the controller.
+func (c *Controller) shuttingDown() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closing && c.err == nil
+}
+
 // adopt enters a queue that was dialled. It fails when the controller has ended already.
 func (c *Controller) adopt(q *Queue) error {
 	c.mu.Lock()
@@ -159,8 +166,13 @@ func (c *Controller) adopt(q *Queue) error {
 	return nil
 }
 
-// queueClosed is queueOwner's: the loss of one queue is the loss of the controller.
+// queueClosed is queueOwner's: the loss of one queue is the loss of the controller, but for an I/O
+// queue of a controller that shuts down. SPDK's target closes these before it says that it has
+// shut down.
 func (c *Controller) queueClosed(q *Queue, err error) error {
+	if q.attr.QID != 0 && c.shuttingDown() {
+		return errClosed
+	}
 	c.fail(c.lost(err))
 	return c.Err()
 }

@@ -142,6 +142,36 @@ func TestCloseEndsOutstanding(t *testing.T) {
 	}
 }
 
+// TestShutdownMayCloseQueues: SPDK's target, told to shut down, closes the connections of the I/O
+// queues before it reports that it has. The host asked for that: nothing is lost.
+func TestShutdownMayCloseQueues(t *testing.T) {
+	f := newFakeTarget()
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		switch c := &r.Cmd; {
+		case c.Opcode() == nvme.OpFlush:
+			return never
+		case c.Opcode() == nvme.OpFabrics && c.FCType() == nvme.FCPropertySet && nvme.CC(c.PropertyValue()).Shutdown() != nvme.CCSHNNone:
+			for _, q := range f.queues[1:] {
+				q.fail(errors.New("closed by the peer"))
+				<-q.ended
+			}
+		}
+		return usual
+	})
+	c := connect(t, f)
+	ended := make(chan error, 1)
+	r := &Request{Done: func(r *Request) { ended <- r.Err }}
+	r.Cmd.SetFlush(1)
+	c.Submit(0, []*Request{r})
+	closeController(t, c)
+	if err := c.Err(); !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+		t.Errorf("what was outstanding: %v", err)
+	}
+}
+
 func TestFeatures(t *testing.T) {
 	f := newFakeTarget()
 	c := connect(t, f)

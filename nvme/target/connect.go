@@ -102,7 +102,7 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 		return nil, refuseData(nvme.ConnectDataOffSUBNQN, "no such subsystem")
 	}
 	if !printable(d.HostNQN) {
-		return nil, refuseData(nvme.ConnectDataOffHOSTNQN, "the host gives no NQN that can be printed")
+		return nil, refuseData(nvme.ConnectDataOffHOSTNQN, "the host's NQN can't be printed")
 	}
 	if !sub.allows(d.HostNQN) {
 		no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host isn't allowed")
@@ -113,9 +113,10 @@ func (t *Target) find(d *nvme.ConnectData) (*Subsystem, *refusal) {
 }
 
 // printable says whether a host's name can be written to logs and metrics. Hosts may choose
-// names that are no NQN otherwise.
+// names that are no NQN otherwise, or none: spdk_nvme_perf gives none unless it is told one.
+// Where any host may connect, those without a name may as well, and count as one.
 func printable(nqn string) bool {
-	return nqn != "" && utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, unicode.IsControl)
+	return utf8.ValidString(nqn) && !strings.ContainsFunc(nqn, unicode.IsControl)
 }
 
 // queueSize is the queue that Connect asks for, in entries.

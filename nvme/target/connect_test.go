@@ -56,7 +56,7 @@ func TestConnectRefused(t *testing.T) {
 		{"unknown subsystem", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "nqn.2024-01.com.example:none") }, nil, invalid, nvme.InvalidData(256)},
 		{"no subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "") }, nil, invalid, nvme.InvalidData(256)},
 		{"endless subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(256)},
-		{"no host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "") }, nil, invalid, nvme.InvalidData(512)},
+		{"no host name where it decides", admin, func(_ *nvme.Command, d []byte) { name(d, 256, closedNQN); name(d, 512, "") }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
 		{"host name that can't be printed", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "nqn.\xff") }, nil, invalid, nvme.InvalidData(512)},
 		{"host name with a line break", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "nqn.\n") }, nil, invalid, nvme.InvalidData(512)},
 		{"endless host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(512)},
@@ -112,6 +112,30 @@ func TestConnectAfterRefusal(t *testing.T) {
 	c.fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusDataTransferError)
 	c.pullErr = nil
 	connectAdmin(c, testNQN, 0)
+}
+
+// TestConnectWithoutHostName: where any host may connect, one that gives no NQN may as well, as
+// spdk_nvme_perf does.
+func TestConnectWithoutHostName(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	nameless := func(cntlid uint16) []byte {
+		d := connectData(t, cntlid, testNQN)
+		clear(d[512:768])
+		return d
+	}
+	admin := dial(t, tg)
+	cqe := admin.must(connectCommand(0, 31, 0), nameless(nvme.CNTLIDDynamic))
+	admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	cntlid := nvme.ConnectResult(cqe.DW0()).CNTLID()
+	io := dial(t, tg)
+	cqe = io.fails(connectCommand(1, 31, 0), connectData(t, cntlid, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+	if got := nvme.ConnectInvalid(cqe.DW0()); got != nvme.InvalidData(512) {
+		t.Errorf("the queue of a host with a name: %v", got)
+	}
+	io.must(connectCommand(1, 31, 0), nameless(cntlid))
+	if c := tg.Snapshot().Subsystems[0].Controllers; len(c) != 1 || c[0].HostNQN != "" {
+		t.Errorf("%+v", c)
+	}
 }
 
 // TestOrder: what may be sent when.
