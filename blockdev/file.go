@@ -155,7 +155,9 @@ func (v *file) run(w *scratch, r *Request) {
 		err = v.writeZeroes(w, r)
 	}
 	if err != nil || durable {
-		v.finish(r, err)
+		err = v.explain(r, err)
+		v.life.Leave()
+		v.pool.End(r, err)
 	} else if v.commits.join(r) {
 		v.commits.run(r, v.store.sync, v.finish)
 	}

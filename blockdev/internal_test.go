@@ -107,6 +107,56 @@ func TestPool(t *testing.T) {
 	})
 }
 
+// TestPoolChain: what a completion submits runs on the same worker, and what others submit meanwhile
+// on another one.
+func TestPoolChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *Pool[int] // of each worker, how many requests it ran
+		var other atomic.Pointer[int]
+		var last *int
+		p = NewPool(3, func(n *int, r *Request) {
+			*n++
+			if r.Length == 0 {
+				other.Store(n)
+				time.Sleep(time.Second)
+			} else {
+				last = n
+			}
+			p.End(r, nil)
+		})
+		for range 3 { // idle workers that could take what comes
+			p.Submit(&Request{Complete: func(*Request) {}})
+		}
+		time.Sleep(2 * time.Second)
+		first, left, done := (*int)(nil), 5, make(chan struct{})
+		r := &Request{Length: 1}
+		r.Complete = func(r *Request) {
+			if first == nil {
+				first = last
+			}
+			if last != first {
+				t.Error("the chain went to another worker")
+			}
+			if left--; left == 0 {
+				close(done)
+				return
+			}
+			p.Submit(r)
+			if left == 2 {
+				p.Submit(&Request{Complete: func(*Request) {}})
+			}
+		}
+		p.Submit(r)
+		<-done
+		synctest.Wait()
+		if other.Load() == first || *first != 6 || p.queued != 0 {
+			t.Errorf("%d requests on the chain's worker, %d wait", *first, p.queued)
+		}
+		time.Sleep(2 * time.Second)
+		p.Close()
+	})
+}
+
 // TestFlushGroup has those that come during a flush share the next.
 func TestFlushGroup(t *testing.T) {
 	var g FlushGroup

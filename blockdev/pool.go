@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,10 +15,13 @@ type Pool[S any] struct {
 
 	mu      sync.Mutex
 	queue   requestQueue // what no worker was free for
+	queued  int
 	idle    []*worker[S] // the one that ended its work last comes first: the others may go
 	running int
 	closed  bool
 	gone    sync.WaitGroup
+
+	ending atomic.Int64 // workers in End
 }
 
 // poolIdle is how long a worker waits for work.
@@ -37,6 +41,12 @@ func NewPool[S any](size int, run func(*S, *Request)) *Pool[S] {
 // Submit has r run soon. It does not block.
 func (p *Pool[S]) Submit(r *Request) {
 	p.mu.Lock()
+	if p.running == p.max && len(p.idle) == 0 || int64(p.queued) < p.ending.Load() {
+		p.queue.push(r)
+		p.queued++
+		p.mu.Unlock()
+		return
+	}
 	if n := len(p.idle); n > 0 {
 		w := p.idle[n-1]
 		p.idle = p.idle[:n-1]
@@ -44,15 +54,19 @@ func (p *Pool[S]) Submit(r *Request) {
 		w.wake <- r
 		return
 	}
-	if p.running == p.max {
-		p.queue.push(r)
-		p.mu.Unlock()
-		return
-	}
 	p.running++
 	p.gone.Add(1)
 	p.mu.Unlock()
 	go p.work(&worker[S]{wake: make(chan *Request, 1)}, r)
+}
+
+// End completes r, which the calling worker ran, as the last thing that it does for it. What is
+// submitted meanwhile, most likely by r's Complete, is left to this worker, which is free for it
+// sooner than another would wake.
+func (p *Pool[S]) End(r *Request, err error) {
+	p.ending.Add(1)
+	r.End(err)
+	p.ending.Add(-1)
 }
 
 // work is a worker's life.
@@ -81,6 +95,7 @@ func (p *Pool[S]) next(w *worker[S]) *Request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.queue.pop(); r != nil {
+		p.queued--
 		return r
 	}
 	if p.closed {
