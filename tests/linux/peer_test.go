@@ -34,7 +34,7 @@ func boot(t *testing.T, cfg lab.Config, excused func(line string) bool) *peer {
 			t.Errorf("the machine is gone; it said last:\n%s", last)
 		}
 		if m.EmulatorFault() {
-			t.Attr("emulator-fault", "its kernel died of flags that no processor can have")
+			t.Attr("emulator-fault", "its kernel died of what no processor does")
 		}
 	})
 	return &peer{m}

@@ -296,21 +296,22 @@ func (m *Machine) Crashed() (last string, crashed bool) {
 // dumpedFlags are the flags that a dying kernel found in the processor.
 var dumpedFlags = regexp.MustCompile(`EFLAGS: ([0-9a-f]{8})\b`)
 
-// EmulatorFault says whether the kernel died of flags that no processor can have: QEMU made a mistake,
-// and neither the kernel nor who talked to it did.
+// EmulatorFault says whether the kernel died of what no processor does: of flags that can't be set, or
+// of a double fault in the midst of ordinary code. QEMU makes such mistakes now and then; neither the
+// kernel nor who talked to it did.
 func (m *Machine) EmulatorFault() bool {
 	b, _ := os.ReadFile(m.path("console"))
-	return impossibleFlags(b)
+	return emulatorFault(b)
 }
 
-func impossibleFlags(console []byte) bool {
+func emulatorFault(console []byte) bool {
 	const defined = 1<<22 - 1 // the rest of RFLAGS is always 0
 	for _, dump := range dumpedFlags.FindAllSubmatch(console, -1) {
 		if flags, err := strconv.ParseUint(string(dump[1]), 16, 32); err == nil && flags > defined {
 			return true
 		}
 	}
-	return false
+	return bytes.Contains(console, []byte("PANIC: double fault"))
 }
 
 // consoleTail is the end of what the machine and QEMU said, for errors.
