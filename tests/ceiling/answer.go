@@ -37,7 +37,7 @@ func answer(spec string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := udp.Listen(loopback(), udp.Config{})
+	conn, err := udp.Listen(loopback(), w.config())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 func TestMain(m *testing.M) {
@@ -15,7 +17,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestEveryAnswerArrives(t *testing.T) {
-	for _, w := range []workload{{1, 32, true, true}, {32, 4, true, true}, {1, 1, false, false}} {
+	for _, w := range []workload{
+		{1, 32, true, true, udp.DefaultBusyPoll}, {32, 4, true, true, udp.DefaultBusyPoll}, {1, 1, false, false, 0},
+	} {
 		r, err := measure(w, 50*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)

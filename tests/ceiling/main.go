@@ -4,7 +4,7 @@
 // several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
 // and the payload copied to its place.
 //
-//	go run ./tests/ceiling [-time 1s] [-json] [-packets 1 -depth 32 [-bare]]
+//	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-packets 1 -depth 32 [-bare]]
 package main
 
 import (
@@ -16,21 +16,24 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // Result is one line of the table.
 type Result struct {
-	Answer      string  `json:"answer"` // what a request is answered with
-	Depth       int     `json:"depth"`  // requests outstanding
-	CRC         bool    `json:"crc"`
-	Copy        bool    `json:"copy"`
-	PerSecond   float64 `json:"requests_per_second"`
-	MBPerSecond float64 `json:"payload_mb_per_second"`
-	MeanMicros  float64 `json:"mean_us"`            // from request to its last datagram
-	CPUMicros   float64 `json:"cpu_us_per_request"` // of both processes
-	PerReceive  float64 `json:"datagrams_per_recv"` // at the requester
-	PerSend     float64 `json:"requests_per_send"`  // at the requester
-	Lost        uint64  `json:"datagrams_lost"`     // to a full socket
+	Answer       string  `json:"answer"` // what a request is answered with
+	Depth        int     `json:"depth"`  // requests outstanding
+	CRC          bool    `json:"crc"`
+	Copy         bool    `json:"copy"`
+	PerSecond    float64 `json:"requests_per_second"`
+	MBPerSecond  float64 `json:"payload_mb_per_second"`
+	MeanMicros   float64 `json:"mean_us"` // from request to its last datagram
+	MedianMicros float64 `json:"p50_us"`
+	CPUMicros    float64 `json:"cpu_us_per_request"` // of both processes
+	PerReceive   float64 `json:"datagrams_per_recv"` // at the requester
+	PerSend      float64 `json:"requests_per_send"`  // at the requester
+	Lost         uint64  `json:"datagrams_lost"`     // to a full socket
 }
 
 func main() {
@@ -43,11 +46,12 @@ func main() {
 	packets := flag.Int("packets", 0, "measure only answers of this many packets of 4 KiB …")
 	depth := flag.Int("depth", 1, "… at this depth …")
 	bare := flag.Bool("bare", false, "… without CRC and copy")
+	poll := flag.Duration("busy-poll", udp.DefaultBusyPoll, "how long to look for datagrams before sleeping; 0: never")
 	flag.Parse()
 
-	all := workloads()
+	all := workloads(*poll)
 	if *packets > 0 {
-		all = []workload{{*packets, max(1, *depth), !*bare, !*bare}}
+		all = []workload{{*packets, max(1, *depth), !*bare, !*bare, *poll}}
 	}
 	var results []Result
 	for _, w := range all {
@@ -75,15 +79,15 @@ func render(results []Result) {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"answer", "depth", "CRC", "copy", "requests/s", "MB/s", "mean µs", "CPU µs", "dgrams/recv", "reqs/send", "lost"})
+	t.AppendHeader(table.Row{"answer", "depth", "CRC", "copy", "requests/s", "MB/s", "mean µs", "p50 µs", "CPU µs", "dgrams/recv", "reqs/send", "lost"})
 	var right []table.ColumnConfig
-	for i := 5; i <= 11; i++ {
+	for i := 5; i <= 12; i++ {
 		right = append(right, table.ColumnConfig{Number: i, Align: text.AlignRight})
 	}
 	t.SetColumnConfigs(right)
 	for _, r := range results {
 		t.AppendRow(table.Row{r.Answer, r.Depth, mark(r.CRC), mark(r.Copy),
-			fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.1f", r.MeanMicros),
+			fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.1f", r.MeanMicros), fmt.Sprintf("%.1f", r.MedianMicros),
 			fmt.Sprintf("%.2f", r.CPUMicros), fmt.Sprintf("%.1f", r.PerReceive), fmt.Sprintf("%.1f", r.PerSend), r.Lost})
 	}
 	t.Render()

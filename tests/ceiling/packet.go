@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // Sizes of RoCEv2 RC packets at path MTU 4096, in bytes of UDP payload.
@@ -25,26 +28,37 @@ type workload struct {
 	depth   int
 	crc     bool
 	copy    bool
+	poll    time.Duration // how long both sides look for datagrams before they sleep
 }
 
 func (w workload) payload() int { return w.packets * mtu }
 
 // spec and parse carry a workload to the other process.
-func (w workload) spec() string { return fmt.Sprintf("%d %d %t %t", w.packets, w.depth, w.crc, w.copy) }
+func (w workload) spec() string {
+	return fmt.Sprintf("%d %d %t %t %d", w.packets, w.depth, w.crc, w.copy, w.poll)
+}
 
 func parse(spec string) (w workload, err error) {
-	_, err = fmt.Sscanf(spec, "%d %d %t %t", &w.packets, &w.depth, &w.crc, &w.copy)
+	_, err = fmt.Sscanf(spec, "%d %d %t %t %d", &w.packets, &w.depth, &w.crc, &w.copy, &w.poll)
 	return w, err
 }
 
-func workloads() (all []workload) {
+// config is that of the socket of either side.
+func (w workload) config() udp.Config {
+	if w.poll == 0 {
+		return udp.Config{BusyPoll: udp.NoBusyPoll}
+	}
+	return udp.Config{BusyPoll: w.poll}
+}
+
+func workloads(poll time.Duration) (all []workload) {
 	for _, kind := range []struct {
 		packets int
 		depths  []int
 	}{{1, []int{1, 8, 32, 128}}, {32, []int{1, 4, 16}}} {
 		for _, depth := range kind.depths {
 			for _, full := range []bool{false, true} {
-				all = append(all, workload{kind.packets, depth, full, full})
+				all = append(all, workload{kind.packets, depth, full, full, poll})
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -23,8 +24,7 @@ type requester struct {
 	requests [][]byte
 	places   [][]byte // where the data of each request goes
 	sent     []time.Time
-	waited   time.Duration
-	done     uint64
+	waited   loadgen.Histogram
 }
 
 // patience is how long to wait for an answer: without retransmission, one datagram lost
@@ -99,8 +99,7 @@ func (r *requester) take(d []byte, now time.Time) (bool, error) {
 		}
 		return false, nil
 	case responseSize:
-		r.done++
-		r.waited += now.Sub(r.sent[tag(d)])
+		r.waited.Record(int64(now.Sub(r.sent[tag(d)])))
 		return true, nil
 	}
 	return false, fmt.Errorf("a datagram of %d bytes arrived", len(d))
@@ -108,7 +107,7 @@ func (r *requester) take(d []byte, now time.Time) (bool, error) {
 
 // measure runs a workload against another process.
 func measure(w workload, duration time.Duration) (Result, error) {
-	conn, err := udp.Listen(loopback(), udp.Config{})
+	conn, err := udp.Listen(loopback(), w.config())
 	if err != nil {
 		return Result{}, err
 	}
@@ -130,16 +129,16 @@ func measure(w workload, duration time.Duration) (Result, error) {
 	k := conn.(udp.Counted).Counters()
 	if errors.Is(err, udp.ErrClosed) {
 		err = fmt.Errorf("%d requests at depth %d: an answer is missing (%d datagrams lost in the socket)",
-			r.done, w.depth, k.RxKernelDrops.Load())
+			r.waited.Count(), w.depth, k.RxKernelDrops.Load())
 	}
 	if err != nil {
 		return Result{}, err
 	}
-	n := float64(r.done)
+	n := float64(r.waited.Count())
 	return Result{
 		Answer: fmt.Sprintf("%d KiB + %d B", w.payload()>>10, responseSize), Depth: w.depth, CRC: w.crc, Copy: w.copy,
 		PerSecond: n / took.Seconds(), MBPerSecond: n * float64(w.payload()) / 1e6 / took.Seconds(),
-		MeanMicros: float64(r.waited.Microseconds()) / n, CPUMicros: float64(spent.Microseconds()) / n,
+		MeanMicros: r.waited.Mean() / 1e3, MedianMicros: float64(r.waited.Percentile(50)) / 1e3, CPUMicros: float64(spent.Microseconds()) / n,
 		PerReceive: float64(k.RxDatagrams.Load()) / float64(k.RxSyscalls.Load()),
 		PerSend:    float64(k.TxDatagrams.Load()) / float64(k.TxSyscalls.Load()),
 		Lost:       k.RxKernelDrops.Load(),
