@@ -68,8 +68,14 @@ func (c *Controller) authenticateNew(ctx context.Context, q *Queue, demanded boo
 
 // Authenticate has the host authenticate itself anew, on the admin queue and then on each I/O
 // queue, while commands go on. a replaces the secrets of the configuration; nil keeps them. A
-// failure ends the controller.
+// failure ends the controller. One call waits for another: a queue has one transaction at a time.
 func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error {
+	select {
+	case c.authTurn <- struct{}{}:
+		defer func() { <-c.authTurn }()
+	case <-ctx.Done():
+		return fmt.Errorf("nvme: authentication: %w", ctx.Err())
+	}
 	if a == nil {
 		a = c.auth.Load()
 	}

@@ -331,6 +331,37 @@ func TestReauthentication(t *testing.T) {
 	closeController(t, p)
 }
 
+// TestAuthenticateAtOnce: who authenticates anew at the same time as somebody else disturbs nothing.
+func TestAuthenticateAtOnce(t *testing.T) {
+	f := newFakeTarget()
+	a := newAuthController(t, f)
+	c, err := Connect(t.Context(), authConfig(f, &Authentication{Secret: a.secret, ControllerSecret: a.ctrl}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeController(t, c)
+	before := a.done
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := c.Authenticate(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := a.done - before; got != 4*before {
+		t.Errorf("%d transactions, want %d", got, 4*before)
+	}
+	c.authTurn <- struct{}{} // somebody takes long
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Authenticate(ctx, nil); !errors.Is(err, context.Canceled) || c.Err() != nil {
+		t.Errorf("given up: %v, %v", err, c.Err())
+	}
+	<-c.authTurn
+}
+
 // TestAuthenticationInterrupted: a connection that breaks, or a user who gives up, is no failure of
 // authentication, and may be tried again.
 func TestAuthenticationInterrupted(t *testing.T) {

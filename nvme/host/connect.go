@@ -26,6 +26,7 @@ func Connect(ctx context.Context, cfg Config) (*Controller, error) {
 		cntlid:    nvme.CNTLIDDynamic,
 		done:      make(chan struct{}),
 		torn:      make(chan struct{}),
+		authTurn:  make(chan struct{}, 1),
 		transfers: sync.Pool{New: newTransfer},
 	}
 	c.auth.Store(cfg.Authentication)

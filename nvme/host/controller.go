@@ -29,6 +29,7 @@ type Controller struct {
 	aborter  aborter
 	alive    keepAlive
 	auth     atomic.Pointer[Authentication]
+	authTurn chan struct{} // has an element while Authenticate is at work
 	tid      atomic.Uint32 // of the last authentication, in the lower half
 	events   events
 	// transfers keeps what synchronous transfers need from one to the next.

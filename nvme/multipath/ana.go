@@ -3,6 +3,7 @@ package multipath
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -27,14 +28,26 @@ func (g groups) state(id uint32) nvme.ANAState {
 	return g[id]
 }
 
-// changing reports whether a group is in the change state.
-func (g groups) changing() bool {
-	for _, s := range g {
-		if s == nvme.ANAChange {
-			return true
+// transitions are the groups of a controller that are in the change state, and since when. Each has
+// its own time: one may begin to change before another is done.
+type transitions map[uint32]time.Time
+
+// follow takes over the states that the log has now, and gives the beginning of the transition that
+// has lasted longest; zero: there is none.
+func (t transitions) follow(g groups) (longest time.Time) {
+	maps.DeleteFunc(t, func(id uint32, _ time.Time) bool { return g[id] != nvme.ANAChange })
+	for id, s := range g {
+		if s != nvme.ANAChange {
+			continue
+		}
+		if _, known := t[id]; !known {
+			t[id] = time.Now()
+		}
+		if longest.IsZero() || t[id].Before(longest) {
+			longest = t[id]
 		}
 	}
-	return false
+	return longest
 }
 
 // readGroups reads the ANA log of a controller that has one.

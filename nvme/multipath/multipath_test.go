@@ -462,6 +462,48 @@ func TestANATT(t *testing.T) {
 	})
 }
 
+// TestANATTEach: groups that change one after the other, each in time, end no controller, though
+// there is always one that changes; one that doesn't end its change does.
+func TestANATTEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		for id := uint16(2); id <= 3; id++ {
+			v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v, ANAGroup: uint32(id)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, _ := r.connect()
+		defer r.close(s)
+		set := func(group uint32, a nvme.ANAState) {
+			t.Helper()
+			if err := r.tgt.SetANAState(1, group, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(2, nvme.ANAChange)
+		for i := range uint32(6) { // 2 and 3 in turns
+			time.Sleep(5 * time.Second)
+			set(2+(i+1)%2, nvme.ANAChange)
+			time.Sleep(time.Second)
+			set(2+i%2, nvme.ANAOptimized)
+		}
+		synctest.Wait()
+		if c := s.Paths()[0].Counters; c.Losses.Load() != 0 {
+			t.Error("given up, though each change was in time")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if c := s.Paths()[0].Counters; c.Losses.Load() != 1 {
+			t.Error("not given up")
+		}
+	})
+}
+
 // TestStatuses: what is tried again, how often, when, and what isn't.
 func TestStatuses(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -222,22 +222,16 @@ func (p *path) open(ctx context.Context, c *host.Controller, n *Namespace) (*way
 
 // serve follows what a live controller reports, until it is lost; the error says why.
 func (p *path) serve(ctx context.Context, c *host.Controller) error {
-	var transition *time.Timer // runs while a group is in the change state
-	var over <-chan time.Time
-	defer func() {
-		if transition != nil {
-			transition.Stop()
-		}
-	}()
+	changing := transitions{}
+	limit := transitionTime(c)
+	over := time.NewTimer(limit) // runs while a group is in the change state
+	defer over.Stop()
 	var checked time.Time // when a doubt was looked into
 	for {
-		switch changing := p.groups.changing(); {
-		case changing && transition == nil:
-			transition = time.NewTimer(transitionTime(c))
-			over = transition.C
-		case !changing && transition != nil:
-			transition.Stop()
-			transition, over = nil, nil
+		if since := changing.follow(p.groups); since.IsZero() {
+			over.Stop()
+		} else {
+			over.Reset(time.Until(since.Add(limit)))
 		}
 		var err error
 		select {
@@ -247,7 +241,7 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 		case <-ctx.Done():
 			p.end(c)
 			return nil
-		case <-over:
+		case <-over.C:
 			err = ErrTransition
 		case <-p.rescan:
 			err = p.reopen(ctx, c)

@@ -133,6 +133,9 @@ func (n *Namespace) resend(r *host.Request) {
 		return
 	}
 	n.send(r)
+	if r.Cancelled() { // just now: Cancel may have found it nowhere
+		carrier{n}.Cancel(r, false)
+	}
 }
 
 // elsewhere sends r by another way than w, or after a pause by the same.

@@ -255,7 +255,7 @@ func (s *Subsystem) settle() {
 	s.mu.Unlock()
 	for _, r := range send {
 		for _, q := range r.rs {
-			r.n.send(q)
+			r.n.resend(q)
 		}
 	}
 	for i, r := range fail {

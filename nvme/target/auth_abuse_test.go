@@ -115,6 +115,20 @@ func TestAuthenticationPatience(t *testing.T) {
 	})
 }
 
+// TestAuthenticationTimeoutEarly: the time may be over before the queue has what it is measured for,
+// where the program stood still meanwhile.
+func TestAuthenticationTimeoutEarly(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		c := dial(t, tg)
+		connectAdmin(c, testNQN, 0)
+		c.q.newAuth(c.q.ctrl)
+		time.Sleep(2*time.Minute + time.Second)
+		if !c.isClosed() || !errors.Is(c.reason, ErrAuthentication) {
+			t.Errorf("closed %v, because of %v", c.isClosed(), c.reason)
+		}
+	})
+}
+
 // TestAuthenticationFailsOnce: a host that doesn't fetch why it failed is cut off, and has failed
 // once only.
 func TestAuthenticationFailsOnce(t *testing.T) {

@@ -39,7 +39,7 @@ func (c *Controller) authTimeout() time.Duration {
 // newAuth prepares q, which belongs to c, for authentication. Time runs from now on.
 func (q *Queue) newAuth(c *Controller) *queueAuth {
 	a := &queueAuth{tx: transaction{host: c.hostNQN, sub: c.sub.nqn}}
-	a.timer = time.AfterFunc(c.authTimeout(), q.authTimeout)
+	a.timer = time.AfterFunc(c.authTimeout(), func() { q.authTimeout(a) }) // q may not have a yet
 	return a
 }
 
@@ -47,11 +47,11 @@ func (q *Queue) newAuth(c *Controller) *queueAuth {
 func (q *Queue) hasAuth() bool { return q.auth.Load() != nil || q.t.auth.Load() != nil }
 
 // authTimeout runs when a host has taken too long.
-func (q *Queue) authTimeout() {
+func (q *Queue) authTimeout(a *queueAuth) {
 	if q.state.Load() == queueDown {
 		return
 	}
-	if !q.auth.Load().failed.Load() {
+	if !a.failed.Load() {
 		q.noteAuth(false)
 		q.t.log.Warn("authentication failed: the host doesn't go on", q.identity("timeout", q.ctrl.authTimeout())...)
 	}
