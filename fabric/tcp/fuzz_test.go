@@ -3,11 +3,16 @@ package tcp
 import (
 	"errors"
 	"io"
+	"iter"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -15,10 +20,89 @@ import (
 // fuzzPatience is how long a connection may take to end that nobody keeps open.
 const fuzzPatience = 20 * time.Second
 
+// What the first argument of the targets here says besides.
+const (
+	fuzzDigests = 0x40 // the digests that its bits 2 and 3 name are used
+	fuzzSockets = 0x30 // each input has a connection of its own, and comes through its socket
+	fuzzSent    = 4    // that is slow: a world is over after so many
+)
+
+func fuzzedDigests(how uint8) Digests {
+	if how&fuzzDigests == 0 {
+		return 0
+	}
+	return Digests(how >> 2 & 3)
+}
+
+// pump has a connection's reader take a stream as if it came from its socket.
+func pump(r *reader, h pduHandler, stream []byte) error {
+	for len(stream) > 0 {
+		if _, err := h.flush(); err != nil {
+			return err
+		}
+		h.batch()
+		n := fill(r, stream, len(stream))
+		stream = stream[n:]
+		r.took(n)
+		if err := r.consume(); err != nil {
+			return err
+		}
+	}
+	_, err := h.flush()
+	return err
+}
+
+// fill puts the beginning of a stream where r wants it, at most limit bytes to each place.
+func fill(r *reader, stream []byte, limit int) (n int) {
+	for _, v := range r.iov[:r.prepare()] {
+		k := min(int(v.Len), limit, len(stream)-n)
+		copy(unsafe.Slice(v.Base, k), stream[n:n+k])
+		n += k
+		if k < int(v.Len) {
+			break
+		}
+	}
+	return n
+}
+
+// fuzzSocket is a connected socket that both sides have shut. Making one for each connection would
+// cost more than all else; so each has a duplicate, and what it writes is made and dropped.
+type fuzzSocket struct{ file *os.File }
+
+func newFuzzSocket(t *testing.T) *fuzzSocket {
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	peer, err := net.Dial("tcp", l.Addr().String())
+	must(err)
+	c, err := l.Accept()
+	must(err)
+	tcp := c.(*net.TCPConn)
+	must(errors.Join(tcp.CloseWrite(), peer.Close(), l.Close()))
+	_, _ = io.Copy(io.Discard, struct{ io.Reader }{tcp}) // until the peer's end is here
+	file, err := tcp.File()
+	must(err)
+	must(tcp.Close())
+	t.Cleanup(func() { _ = file.Close() })
+	return &fuzzSocket{file}
+}
+
+func (s *fuzzSocket) conn(t *testing.T) *net.TCPConn {
+	c, err := net.FileConn(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
 // FuzzTarget sends a target whatever a host may: a stream after as much of a good beginning as how
 // says. Nothing panics, and the connection ends when the stream does, with all that it held.
-func FuzzTarget(f *testing.F) {
-	tt := newTestTarget(f, TargetConfig{QueueDepth: 32, MaxTransfer: 64 << 10, MaxConns: 64, MaxPeerConns: 64})
+func FuzzTarget(tf *testing.F) {
+	f := fuzzing.New(tf)
 	p := &raw{t: f}
 	read, write := ioCommand(nvme.OpRead, 0, 4096), ioCommand(nvme.OpWrite, 0, 4096)
 	read.SGL1().SetBlock(nvme.SGLTransport, 0, 4096)
@@ -28,25 +112,111 @@ func FuzzTarget(f *testing.F) {
 	f.Add(uint8(1), append(p.capsule(pulling(1), nil), h2c...))
 	f.Add(uint8(2), append(p.capsule(identify(1), nil), p.capsule(identify(2), nil)...))
 	f.Add(uint8(2), append(p.capsule(read, nil), p.capsule(write, make([]byte, 4096))...))
+	f.Add(uint8(fuzzSockets|2), append(p.capsule(identify(1), nil), p.capsule(read, nil)...))
 	f.Add(uint8(1), TermReq{Type: TypeH2CTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
-	f.Add(uint8(6), testStream(DigestHeader | DigestData)[:1000])
-	f.Fuzz(func(t *testing.T, how uint8, stream []byte) {
-		p := rawHost(t, tt)
-		_ = p.SetDeadline(time.Now().Add(fuzzPatience))
-		if how&3 > 0 {
-			p.initialize(ICReq{Digests: Digests(how >> 2 & 3)})
+	f.Add(uint8(fuzzDigests|14), testStream(DigestHeader | DigestData)[:1000])
+	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
+		w, sent := newTargetWorld(t, how), 0
+		for data := range inputs {
+			if how&fuzzSockets != fuzzSockets {
+				w.feed(data)
+				continue
+			}
+			w.send(data)
+			if sent++; sent == fuzzSent {
+				break
+			}
 		}
-		if how&3 > 1 {
-			p.connect(32, 0)
-			p.enable()
-		}
-		_, _ = p.Write(stream) // the target may have ended the connection before all is there
-		_ = p.CloseWrite()
-		if _, err := io.Copy(io.Discard, p); isTimeout(err) {
-			t.Fatalf("the connection doesn't end: %v", err)
-		}
-		_ = p.Close()
+		w.end(io.EOF)
 	})
+}
+
+// targetWorld is a target, with a connection whose reader is fed by hand.
+type targetWorld struct {
+	*testTarget
+	t         *testing.T
+	how       uint8
+	socket    *fuzzSocket
+	handshake []byte
+	c         *targetConn // nil after its end
+}
+
+func newTargetWorld(t *testing.T, how uint8) *targetWorld {
+	vol, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20, BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tt := newTestTargetOn(t, TargetConfig{QueueDepth: 32, MaxTransfer: 64 << 10, MaxConns: 64, MaxPeerConns: 64}, vol)
+	w := &targetWorld{testTarget: tt, t: t, how: how, socket: newFuzzSocket(t)}
+	w.send(nil) // the listener serves when this is done
+	p := &raw{t: t, digests: fuzzedDigests(how)}
+	if how&3 > 0 {
+		w.handshake = ICReq{Digests: p.digests}.Append(nil)
+	}
+	if how&3 > 1 {
+		w.handshake = append(w.handshake, p.connectCapsule(32, 0)...)
+		w.handshake = append(w.handshake, p.enableCapsule()...)
+	}
+	return w
+}
+
+// feed feeds a stream to the connection.
+func (w *targetWorld) feed(stream []byte) {
+	if w.c == nil {
+		w.open()
+	}
+	if err := pump(w.c.r, w.c, stream); err != nil {
+		w.end(err)
+	}
+}
+
+// open makes a connection. A good host can always.
+func (w *targetWorld) open() {
+	var err error
+	if w.c, err = w.newConn(w.socket.conn(w.t)); err != nil {
+		w.t.Fatal(err)
+	}
+	w.c.w.dead.Store(true)
+	w.counters.Accepted.Add(1)
+	w.counters.Open.Add(1)
+	go w.c.w.serve()
+	if err := pump(w.c.r, w.c, w.handshake); err != nil || w.c.connected.Load() != (w.how&3 > 1) {
+		w.t.Fatalf("a good host couldn't connect: %v", err)
+	}
+}
+
+// end ends the connection as its reader would.
+func (w *targetWorld) end(err error) {
+	if w.c == nil {
+		return
+	}
+	w.c.end(err)
+	w.mu.Lock()
+	_, left := w.conns[w.c]
+	w.mu.Unlock()
+	if left || w.c.busy != 0 {
+		w.t.Fatalf("after the connection's end: known %v, %d requests", left, w.c.busy)
+	}
+	w.c = nil
+}
+
+// send sends a stream through a connection of its own, which ends with it.
+func (w *targetWorld) send(stream []byte) {
+	p := rawHost(w.t, w.testTarget)
+	_ = p.SetDeadline(time.Now().Add(fuzzPatience))
+	if w.how&3 > 0 {
+		p.initialize(ICReq{Digests: fuzzedDigests(w.how)})
+	}
+	if w.how&3 > 1 {
+		p.connect(32, 0)
+		p.enable()
+	}
+	_, _ = p.Write(stream) // the target may have ended the connection before all is there
+	_ = p.CloseWrite()
+	if _, err := io.Copy(io.Discard, p); isTimeout(err) {
+		w.t.Fatalf("the connection doesn't end: %v", err)
+	}
+	_ = p.Close()
 }
 
 func isTimeout(err error) bool {
@@ -57,46 +227,160 @@ func isTimeout(err error) bool {
 // FuzzHost answers a host with whatever a target may send while commands are outstanding. Nothing
 // panics, nothing is written but into their data, each command ends once, and so does the
 // connection.
-func FuzzHost(f *testing.F) {
+func FuzzHost(tf *testing.F) {
+	f := fuzzing.New(tf)
 	p := &raw{t: f}
 	f.Add(uint8(0), p.resp(63, nvme.StatusSuccess))
 	f.Add(uint8(0), append(p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagLast}, CCCID: 63}, make([]byte, 4096)), p.resp(63, 0)...))
+	f.Add(uint8(fuzzSockets), append(p.resp(63, 0), p.resp(62, 0)...))
 	f.Add(uint8(0), append(p.r2t(R2T{CCCID: 62, TTAG: 3, R2TL: 16384}), p.resp(62, 0)...))
 	f.Add(uint8(0), p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagLast | FlagSuccess}, CCCID: 63}, make([]byte, 4096)))
-	f.Add(uint8(3), TermReq{Type: TypeC2HTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
-	f.Fuzz(func(t *testing.T, digests uint8, stream []byte) {
-		d := dialRaw(t, HostConfig{HeaderDigest: digests&1 != 0, DataDigest: digests&2 != 0}, goodResp)
-		_ = d.ctrl.SetDeadline(time.Now().Add(fuzzPatience))
-		const guard = 64
-		var ended atomic.Int32
-		var all []*host.Request
-		var bufs [][]byte
-		for i, n := range []int{4096, 16384} { // one is read, one written by R2T
-			b := make([]byte, guard+n+guard)
-			bufs = append(bufs, b)
-			op := []nvme.Opcode{nvme.OpRead, nvme.OpWrite}[i]
-			all = append(all, &host.Request{Cmd: ioCommand(op, 0, n), Data: b[guard : guard+n : guard+n], Done: func(*host.Request) { ended.Add(1) }})
-		}
-		d.submit(all...)
-		go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
-		_, _ = d.ctrl.Write(stream)
-		_ = d.ctrl.CloseWrite()
-		select {
-		case <-d.gone:
-		case <-time.After(fuzzPatience):
-			t.Fatal("the connection doesn't end")
-		}
-		if n := ended.Load(); n != int32(len(all)) {
-			t.Errorf("%d commands ended, want %d", n, len(all))
-		}
-		for _, b := range bufs {
-			for i := range guard {
-				if b[i] != 0 || b[len(b)-1-i] != 0 {
-					t.Fatal("written outside of a command's data")
-				}
+	f.Add(uint8(fuzzDigests|12), TermReq{Type: TypeC2HTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
+	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
+		w, sent := newHostWorld(t, how), 0
+		for data := range inputs {
+			if how&fuzzSockets != fuzzSockets {
+				w.feed(data)
+				continue
+			}
+			w.send(data)
+			if sent++; sent == fuzzSent {
+				break
 			}
 		}
-		_ = d.ctrl.Close()
-		_ = d.tr.Close()
+		w.end(io.EOF)
+		_ = w.tr.Close()
 	})
+}
+
+// hostWorld is a host, with a connection whose reader is fed by hand.
+type hostWorld struct {
+	t      *testing.T
+	cfg    HostConfig
+	tr     *Transport
+	socket *fuzzSocket
+	q      *hostQueue // nil after its end
+	c      *client
+	all    []*fuzzRequest
+}
+
+// fuzzRequest is a command with memory around its data.
+type fuzzRequest struct {
+	host.Request
+	memory []byte
+	ends   atomic.Int32
+}
+
+// fuzzAround is how much that is at either end.
+const fuzzAround = 64
+
+func newHostWorld(t *testing.T, how uint8) *hostWorld {
+	d := fuzzedDigests(how)
+	w := &hostWorld{t: t, cfg: HostConfig{HeaderDigest: d&DigestHeader != 0, DataDigest: d&DigestData != 0}, socket: newFuzzSocket(t)}
+	var err error
+	if w.tr, err = NewTransport(w.cfg); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range []int{4096, 16384} { // one is read, one written by R2T
+		r := &fuzzRequest{memory: make([]byte, fuzzAround+n+fuzzAround)}
+		r.Cmd = ioCommand([]nvme.Opcode{nvme.OpRead, nvme.OpWrite}[i], 0, n)
+		r.Data = r.memory[fuzzAround : fuzzAround+n : fuzzAround+n]
+		r.Done = func(*host.Request) { r.ends.Add(1) }
+		w.all = append(w.all, r)
+	}
+	return w
+}
+
+// feed feeds a stream to the connection, on which both commands are outstanding.
+func (w *hostWorld) feed(stream []byte) {
+	if w.q == nil {
+		w.open()
+	}
+	for _, r := range w.all {
+		if r.ends.Swap(0) == 1 {
+			w.c.submit(&r.Request)
+		}
+	}
+	if err := pump(w.q.r, w.q, stream); err != nil {
+		w.end(err)
+	}
+	w.check(1)
+}
+
+// open makes a connection, and submits the commands.
+func (w *hostWorld) open() {
+	conn := w.socket.conn(w.t)
+	w.c = newClient(w.t, 64)
+	var err error
+	w.q, err = newHostQueue(w.tr, conn, host.QueueAttr{Remote: addrPort(conn.RemoteAddr()), QID: 1, CNTLID: 1, Size: 64, InCapsule: 4096, Sink: w.c})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.c.q = w.q
+	w.q.w.dead.Store(true)
+	go w.q.w.serve()
+	resp := goodResp
+	resp.Digests = w.tr.cfg.digests()
+	if err := pump(w.q.r, w.q, resp.Append(nil)); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range w.all {
+		r.ends.Store(0)
+		w.c.submit(&r.Request)
+	}
+}
+
+// end ends the connection as its reader would: every command that is out ends.
+func (w *hostWorld) end(err error) {
+	if w.q == nil {
+		return
+	}
+	w.q.end(err)
+	w.q = nil
+	w.check(1)
+	for _, r := range w.all {
+		if r.ends.Load() == 0 {
+			w.t.Fatal("a command didn't end")
+		}
+	}
+}
+
+// check checks that commands ended at most so often, and that nothing around their data was written.
+func (w *hostWorld) check(most int32) {
+	for _, r := range w.all {
+		if n := r.ends.Load(); n > most {
+			w.t.Fatalf("a command ended %d times", n)
+		}
+		for i := range fuzzAround {
+			if r.memory[i] != 0 || r.memory[len(r.memory)-1-i] != 0 {
+				w.t.Fatal("written outside of a command's data")
+			}
+		}
+	}
+}
+
+// send sends a stream through a connection of its own, which ends with it.
+func (w *hostWorld) send(stream []byte) {
+	d := dialRaw(w.t, w.cfg, goodResp)
+	_ = d.ctrl.SetDeadline(time.Now().Add(fuzzPatience))
+	for _, r := range w.all {
+		r.ends.Store(0)
+		d.submit(&r.Request)
+	}
+	go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
+	_, _ = d.ctrl.Write(stream)
+	_ = d.ctrl.CloseWrite()
+	select {
+	case <-d.gone:
+	case <-time.After(fuzzPatience):
+		w.t.Fatal("the connection doesn't end")
+	}
+	for _, r := range w.all {
+		if r.ends.Load() == 0 {
+			w.t.Fatal("a command didn't end")
+		}
+	}
+	w.check(1)
+	_ = d.ctrl.Close()
+	_ = d.tr.Close()
 }

@@ -54,6 +54,15 @@ func (p *raw) initialize(req ICReq) ICResp {
 // connect makes the connection an admin queue of size entries.
 func (p *raw) connect(size int, attr nvme.CATTR) {
 	p.t.Helper()
+	p.send(p.connectCapsule(size, attr))
+	if cqe := p.response(); !cqe.Status().OK() {
+		p.t.Fatalf("Connect: status %#x", cqe.Status())
+	}
+}
+
+// connectCapsule is the Connect of an admin queue of size entries.
+func (p *raw) connectCapsule(size int, attr nvme.CATTR) []byte {
+	p.t.Helper()
 	var cmd nvme.Command
 	cmd.SetConnect(0, uint16(size-1), attr, 0)
 	d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: hostNQN, HostID: nvme.HostID{1}}
@@ -62,22 +71,23 @@ func (p *raw) connect(size int, attr nvme.CATTR) {
 		p.t.Fatal(err)
 	}
 	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(len(data)))
-	p.send(p.capsule(cmd, data))
-	if cqe := p.response(); !cqe.Status().OK() {
-		p.t.Fatalf("Connect: status %#x", cqe.Status())
-	}
+	return p.capsule(cmd, data)
 }
 
 // enable sets CC.EN, so that admin commands work.
 func (p *raw) enable() {
 	p.t.Helper()
-	var cmd nvme.Command
-	cmd.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
-	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, 0)
-	p.send(p.capsule(cmd, nil))
+	p.send(p.enableCapsule())
 	if cqe := p.response(); !cqe.Status().OK() {
 		p.t.Fatalf("Property Set: status %#x", cqe.Status())
 	}
+}
+
+func (p *raw) enableCapsule() []byte {
+	var cmd nvme.Command
+	cmd.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, 0)
+	return p.capsule(cmd, nil)
 }
 
 // capsule builds a CapsuleCmd.

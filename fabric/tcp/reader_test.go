@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
@@ -47,16 +46,8 @@ func feed(ru rules, stream []byte, pieces int, size func() int) (string, error) 
 	c := &recorder{pieces: pieces}
 	c.r = &reader{h: c, rules: ru, buf: make([]byte, 16<<10)}
 	for len(stream) > 0 {
-		n := 0
-		for _, v := range c.r.iov[:c.r.prepare()] {
-			k := min(int(v.Len), size(), len(stream))
-			copy(unsafe.Slice(v.Base, k), stream[:k])
-			stream = stream[k:]
-			n += k
-			if k < int(v.Len) {
-				break
-			}
-		}
+		n := fill(c.r, stream, size())
+		stream = stream[n:]
 		c.r.took(n)
 		if err := c.r.consume(); err != nil {
 			return c.log.String(), err

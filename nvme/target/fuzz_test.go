@@ -2,23 +2,27 @@ package target
 
 import (
 	"encoding/binary"
+	"iter"
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // FuzzCapsules sends arbitrary commands to a live controller, to admin and I/O queues, with
 // data in the capsule or not. Nothing panics, each is answered once (the fake host checks),
-// and nothing is left afterwards.
-func FuzzCapsules(f *testing.F) {
+// a good host can always connect, and nothing is left afterwards.
+func FuzzCapsules(tf *testing.F) {
+	f := fuzzing.New(tf)
 	seed := func(cmds ...nvme.Command) {
 		var b []byte
 		for _, c := range cmds {
 			b = append(b, c[:]...)
 		}
-		f.Add(b)
+		f.Add(uint8(0), b)
 	}
 	page := func(c nvme.Command) nvme.Command { c.SGL1().SetKeyed(nvme.SGLKeyed, 0, 4096, 1); return c }
 	seed(connectCommand(0, 31, 0), setProperty(nvme.PropCC, 0), setProperty(nvme.PropCC, 0x460001), getProperty(nvme.PropCSTS))
@@ -31,23 +35,75 @@ func FuzzCapsules(f *testing.F) {
 	seed(page(createCommand()), page(attachCommand(FirstCreatedNSID, nvme.NSAttach)), deleteCommand(FirstCreatedNSID), deleteCommand(nvme.NSIDAll))
 	seed(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP, 2, 5), page(getLog(nvme.GetLogPage{LID: nvme.LogSanitize, Length: 4096})),
 		page(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: 1, Length: 4096})))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<16) },
-			memVolume(t, 1<<16, 512), newTestVolume(1<<16, 4096))
-		s := connect(t, tg, testNQN)
-		fresh := dial(t, tg)
-		for i := 0; len(b) >= nvme.CommandSize && i < 64; b, i = b[nvme.CommandSize:], i+1 {
-			for _, c := range []*fakeConn{s.io, s.admin, fresh} {
-				cmd := *nvme.CommandAt(b)
-				if cmd[1] != 0 { // most flags are refused: spend few tries on them
-					cmd.SetFlags(nvme.FlagsSGL)
+	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newFuzzWorld(t)
+			n := 0
+			for data := range inputs {
+				if n++; n%fuzzSession == 0 || w.io.isClosed() || w.admin.isClosed() {
+					w.hangUp()
+					w.connect()
 				}
-				c.start(cmd, make([]byte, min(int(binary.LittleEndian.Uint32(cmd[32:])&0xffffff), 1<<16)))
+				if w.fresh.isClosed() {
+					w.fresh = dial(t, w.tg)
+				}
+				w.feed(data)
+			}
+			w.hangUp()
+		})
+	})
+}
+
+// fuzzSession is how many inputs go to one controller, unless it ends before.
+const fuzzSession = 32
+
+// fuzzWorld is a target with one host, whose third connection has not connected yet.
+type fuzzWorld struct {
+	t *testing.T
+	*session
+	tg    *Target
+	fresh *fakeConn
+	spare []byte // memory for a command's data
+}
+
+func newFuzzWorld(t *testing.T) *fuzzWorld {
+	t.Helper()
+	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<16) },
+		memVolume(t, 1<<14, 512), newTestVolume(1<<14, 4096)) // small: Sanitize writes all of them
+	w := &fuzzWorld{t: t, tg: tg}
+	w.connect()
+	return w
+}
+
+func (w *fuzzWorld) connect() {
+	w.session = connect(w.t, w.tg, testNQN)
+	w.fresh = dial(w.t, w.tg)
+}
+
+// feed sends each command to each of the connections.
+func (w *fuzzWorld) feed(b []byte) {
+	for i := 0; len(b) >= nvme.CommandSize && i < 64; b, i = b[nvme.CommandSize:], i+1 {
+		for _, c := range []*fakeConn{w.io, w.admin, w.fresh} {
+			cmd := *nvme.CommandAt(b)
+			if cmd[1] != 0 { // most flags are refused: spend few tries on them
+				cmd.SetFlags(nvme.FlagsSGL)
+			}
+			if w.spare == nil {
+				w.spare = make([]byte, 1<<16)
+			}
+			fr := c.start(cmd, w.spare[:min(int(binary.LittleEndian.Uint32(cmd[32:])&0xffffff), 1<<16)])
+			select {
+			case <-fr.done:
+			default: // it may still be written to
+				w.spare = nil
 			}
 		}
-		fresh.hangUp(nil)
-		s.close()
-	})
+	}
+}
+
+func (w *fuzzWorld) hangUp() {
+	w.fresh.hangUp(nil)
+	w.close()
 }
 
 // TestConcurrentHosts: hosts come, work and go on several goroutines, while namespaces come

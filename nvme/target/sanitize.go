@@ -314,17 +314,17 @@ func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) er
 	defer ns.include()
 	op := eraser{ns: ns, ctx: ctx, done: make(chan struct{}, 1)}
 	op.io.Complete = func(*blockdev.Request) { op.done <- struct{}{} }
-	step := int64(eraseStep)
+	size, step := int64(ns.blocks.Load()<<ns.shift), int64(eraseStep)
 	if nvme.SanitizeAction(now.CDW10&7) == nvme.SanitizeOverwrite {
 		step = overwriteStep
 		pattern := now.CDW11
 		if now.CDW10&nvme.SanitizeOIPBP != 0 && pass%2 == 1 {
 			pattern = ^pattern
 		}
-		op.pattern = patternBytes(pattern, overwriteStep)
+		op.pattern = patternBytes(pattern, int(min(size, step)))
 	}
 	op.unmap = now.CDW10&nvme.SanitizeNDAS == 0
-	if err := op.run(int64(ns.blocks.Load()<<ns.shift), step); err != nil {
+	if err := op.run(size, step); err != nil {
 		return err
 	}
 	if ns.state.Load()&nsDamaged != 0 {

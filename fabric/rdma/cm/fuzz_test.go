@@ -2,12 +2,16 @@ package cm
 
 import (
 	"encoding/binary"
+	"iter"
+	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
 // FuzzManager feeds a manager that listens with datagrams of two peers, one of which it has
@@ -17,70 +21,133 @@ import (
 // The input is a list: a control byte, and a datagram's body cut to the length that the byte after
 // it says. The control byte chooses the attribute, who sends, whether IDs that the manager knows are
 // filled in, and how much time passes afterwards.
-func FuzzManager(f *testing.F) {
+func FuzzManager(tf *testing.F) {
+	f := fuzzing.New(tf)
 	item := func(control byte, m Message) []byte {
 		body := Append(nil, 0, m)[headerSize:]
 		return append([]byte{control, 200}, body[:200]...)
 	}
-	f.Add(append(item(0x00, &REQ{LocalCommID: 9, LocalQPN: 5}), item(0x44, &RTU{})...))
-	f.Add(append(item(0x43, &REP{LocalQPN: 9}), item(0x45, &DREQ{RemoteQPN: 9})...))
-	f.Add(append(item(0x42, &REJ{Reason: verbs.RejectTimeout}), item(0xc1, &MRA{ServiceTimeout: 31})...))
-	f.Add(append(item(0x20, &REQ{LocalCommID: 1, LocalQPN: 2}), item(0x20, &REQ{LocalCommID: 2, LocalQPN: 2})...))
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Add(uint8(0), append(item(0x00, &REQ{LocalCommID: 9, LocalQPN: 5}), item(0x44, &RTU{})...))
+	f.Add(uint8(0), append(item(0x43, &REP{LocalQPN: 9}), item(0x45, &DREQ{RemoteQPN: 9})...))
+	f.Add(uint8(0), append(item(0x42, &REJ{Reason: verbs.RejectTimeout}), item(0xc1, &MRA{ServiceTimeout: 31})...))
+	f.Add(uint8(0), append(item(0x20, &REQ{LocalCommID: 1, LocalQPN: 2}), item(0x20, &REQ{LocalCommID: 2, LocalQPN: 2})...))
+	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) {
-			n := newNetwork()
-			cfg := Config{MaxConnections: 16, MaxHalfOpen: 8, MaxHalfOpenPerPeer: 4}
-			nd := newNode(t, n, "127.0.0.1", cfg)
-			l := nd.listen(4)
-			l.handle = func(ev verbs.CMEvent) {
-				if ev.Type == verbs.CMConnectRequest {
-					l.createQP(ev.ID)
-					_ = ev.ID.Accept(acceptParam) // the peer may be gone
-				}
-				drain(l)
+			w := newFuzzWorld(t)
+			for data := range inputs {
+				w.feed(data)
 			}
-			known, stranger := newRawPeer(t, n, "127.0.0.8"), newRawPeer(t, n, "127.0.0.9")
-			known.send(nd.addr, 1, known.req(nd.addr, 7, 8))
-			synctest.Wait()
-			local := localIDs(nd)
-			for step := 0; len(data) >= 2 && step < 64; step++ {
-				control, size := data[0], min(int(data[1]), len(data)-2, bodySize)
-				mad := make([]byte, MADSize)
-				_, m, err := Parse(Append(nil, uint64(step), kindOf(control)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				Append(mad[:0], uint64(step), m)
-				copy(mad[headerSize:], data[2:2+size])
-				data = data[2+size:]
-				if control&0x40 != 0 && len(local) > 0 {
-					binary.BigEndian.PutUint32(mad[headerSize:], 7)
-					binary.BigEndian.PutUint32(mad[headerSize+4:], local[step%len(local)])
-				}
-				src := known
-				if control&0x20 != 0 {
-					src = stranger
-				}
-				nd.m.arrived(src.addr, mad)
-				if control&0x80 != 0 {
-					time.Sleep(time.Second)
-				}
-				synctest.Wait()
-				local = localIDs(nd)
-				if c := nd.m.Counters(); c.HalfOpen.Load() > int64(cfg.MaxHalfOpen) || c.Connections.Load() > int64(cfg.MaxConnections) {
-					t.Fatalf("%d half-open of %d connections", c.HalfOpen.Load(), c.Connections.Load())
-				}
-			}
-			if err := nd.m.Close(); err != nil {
-				t.Fatal(err)
-			}
-			nd.m.mu.Lock()
-			defer nd.m.mu.Unlock()
-			if len(nd.m.ids) != 0 || len(nd.m.table.byLocal) != 0 {
-				t.Fatalf("%d identifiers, %d connections left", len(nd.m.ids), len(nd.m.table.byLocal))
-			}
+			w.close()
 		})
 	})
+}
+
+// fuzzConfig has limits that inputs can reach.
+var fuzzConfig = Config{MaxConnections: 16, MaxHalfOpen: 8, MaxHalfOpenPerPeer: 4}
+
+// fuzzWorld is a node that accepts every request, and destroys what has ended.
+type fuzzWorld struct {
+	*node
+	net             *network
+	known, stranger *rawPeer
+	mad             []byte
+	local           []uint32 // communication IDs that the node gave
+
+	mu   sync.Mutex
+	gone []verbs.CMID
+}
+
+func newFuzzWorld(t *testing.T) *fuzzWorld {
+	n := newNetwork()
+	w := &fuzzWorld{node: newNode(t, n, "127.0.0.1", fuzzConfig), net: n, mad: make([]byte, MADSize)}
+	w.known, w.stranger = newRawPeer(t, n, "127.0.0.8"), newRawPeer(t, n, "127.0.0.9")
+	listener := w.newEnd()
+	if err := listener.id.Listen(netip.AddrPortFrom(netip.Addr{}, 4420), 4); err != nil {
+		t.Fatal(err)
+	}
+	listener.handle = func(ev verbs.CMEvent) {
+		switch ev.Type {
+		case verbs.CMConnectRequest:
+			listener.createQP(ev.ID)
+			_ = ev.ID.Accept(acceptParam) // the peer may be gone
+		case verbs.CMDisconnected, verbs.CMUnreachable, verbs.CMRejected, verbs.CMConnectError:
+			w.mu.Lock()
+			w.gone = append(w.gone, ev.ID)
+			w.mu.Unlock()
+		}
+		drain(listener)
+	}
+	return w
+}
+
+// feed sends what data says, with a connection of the known peer's at first.
+func (w *fuzzWorld) feed(data []byte) {
+	if w.local = localIDs(w.node); len(w.local) == 0 {
+		w.known.send(w.addr, 1, w.known.req(w.addr, 7, 8))
+		w.settle()
+	}
+	for step := 0; len(data) >= 2 && step < 64; step++ {
+		control, size := data[0], min(int(data[1]), len(data)-2, bodySize)
+		Append(w.mad[:0], uint64(step), kindOf(control))
+		copy(w.mad[headerSize:], data[2:2+size])
+		data = data[2+size:]
+		if control&0x40 != 0 && len(w.local) > 0 {
+			binary.BigEndian.PutUint32(w.mad[headerSize:], 7)
+			binary.BigEndian.PutUint32(w.mad[headerSize+4:], w.local[step%len(w.local)])
+		}
+		src := w.known
+		if control&0x20 != 0 {
+			src = w.stranger
+		}
+		w.m.arrived(src.addr, w.mad)
+		if control&0x80 != 0 {
+			time.Sleep(time.Second)
+		}
+		w.settle()
+	}
+	w.net.forget(w.known, w.stranger)
+}
+
+// settle lets the node do all that it has to, and looks at its limits.
+func (w *fuzzWorld) settle() {
+	synctest.Wait()
+	w.mu.Lock()
+	gone := w.gone
+	w.gone = nil
+	w.mu.Unlock()
+	for _, id := range gone {
+		_ = id.Destroy() // it may have told its end more than once
+	}
+	w.local = localIDs(w.node)
+	if c := w.m.Counters(); c.HalfOpen.Load() > int64(fuzzConfig.MaxHalfOpen) || c.Connections.Load() > int64(fuzzConfig.MaxConnections) {
+		w.t.Fatalf("%d half-open of %d connections", c.HalfOpen.Load(), c.Connections.Load())
+	}
+	if n := w.dev.liveQPs(); n > fuzzConfig.MaxConnections {
+		w.t.Fatalf("%d queue pairs", n)
+	}
+}
+
+func (w *fuzzWorld) close() {
+	if err := w.m.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	if n := w.dev.liveQPs(); len(w.m.ids) != 0 || len(w.m.table.byLocal) != 0 || n != 0 {
+		w.t.Fatalf("%d identifiers, %d connections, %d queue pairs left", len(w.m.ids), len(w.m.table.byLocal), n)
+	}
+}
+
+// forget drops what has been sent and what the peers have got.
+func (n *network) forget(peers ...*rawPeer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = n.log[:0]
+	for _, p := range peers {
+		for len(p.in) > 0 {
+			<-p.in
+		}
+	}
 }
 
 // kindOf is of the kind that control chooses.
