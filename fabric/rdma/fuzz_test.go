@@ -1,9 +1,11 @@
 package rdma_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"iter"
 	"net/netip"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -82,7 +85,7 @@ var (
 )
 
 // fuzzPeer is the other end of a connection, made by hand: a queue pair with memory, of which the
-// parts at both ends are not registered and stay zero.
+// parts at both ends are not registered and stay zero. One connection may follow the other.
 type fuzzPeer struct {
 	t    *testing.T
 	id   verbs.CMID
@@ -113,14 +116,16 @@ func (p *fuzzPeer) open(dev verbs.Device) {
 		}
 	}
 	var err error
-	p.pd, err = dev.AllocPD()
-	must(err)
-	p.buf = make([]byte, fuzzGuard+fuzzRecvs*fuzzRecvSize+fuzzData+fuzzGuard)
-	p.mr, err = p.pd.RegMR(p.buf[fuzzGuard:len(p.buf)-fuzzGuard],
-		verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
-	must(err)
-	p.cq, err = dev.CreateCQ(4*fuzzRecvs, p.completed)
-	must(err)
+	if p.pd == nil {
+		p.pd, err = dev.AllocPD()
+		must(err)
+		p.buf = make([]byte, fuzzGuard+fuzzRecvs*fuzzRecvSize+fuzzData+fuzzGuard)
+		p.mr, err = p.pd.RegMR(p.buf[fuzzGuard:len(p.buf)-fuzzGuard],
+			verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
+		must(err)
+		p.cq, err = dev.CreateCQ(4*fuzzRecvs, p.completed)
+		must(err)
+	}
 	p.cq.ReqNotify()
 	p.qp, err = p.id.CreateQP(p.pd, verbs.QPInitAttr{
 		Type: verbs.RC, SendCQ: p.cq, RecvCQ: p.cq,
@@ -128,9 +133,13 @@ func (p *fuzzPeer) open(dev verbs.Device) {
 	})
 	must(err)
 	for i := range fuzzRecvs {
-		_, err = p.qp.PostRecv([]verbs.RecvWR{{WRID: uint64(i), SGList: p.sge(i*fuzzRecvSize, fuzzRecvSize)}})
-		must(err)
+		must(p.postRecv(i))
 	}
+}
+
+func (p *fuzzPeer) postRecv(index int) error {
+	_, err := p.qp.PostRecv([]verbs.RecvWR{{WRID: uint64(index), SGList: p.sge(index*fuzzRecvSize, fuzzRecvSize)}})
+	return err
 }
 
 func (p *fuzzPeer) sge(off, n int) []verbs.SGE {
@@ -150,12 +159,19 @@ func (p *fuzzPeer) completed(cq verbs.CQ) {
 			return
 		}
 		for _, wc := range wcs[:n] {
-			if wc.Opcode == verbs.WCRecv && wc.Status == verbs.WCSuccess && p.recv != nil {
+			switch {
+			case wc.Opcode != verbs.WCRecv || wc.Status != verbs.WCSuccess:
+			case p.recv != nil:
 				p.recv(int(wc.WRID), int(wc.ByteLen))
+			default:
+				_ = p.postRecv(int(wc.WRID)) // the connection may have ended
 			}
 		}
 	}
 }
+
+// ended tells whether the connection has.
+func (p *fuzzPeer) ended() bool { return len(p.events) > 0 || p.qp.Query().State != verbs.RTS }
 
 // post sends, unless the connection has ended.
 func (p *fuzzPeer) post(wr verbs.SendWR) { _, _ = p.qp.PostSend([]verbs.SendWR{wr}) }
@@ -164,6 +180,10 @@ func (p *fuzzPeer) close() {
 	p.t.Helper()
 	_ = p.id.Disconnect()
 	_ = p.id.Destroy()
+	p.check()
+}
+
+func (p *fuzzPeer) check() {
 	for i := range fuzzGuard {
 		if p.buf[i] != 0 || p.buf[len(p.buf)-1-i] != 0 {
 			p.t.Fatal("written outside of registered memory")
@@ -213,7 +233,8 @@ func (p *fuzzPeer) request(nic *simNIC, private []byte) verbs.CMEvent {
 // The input is a list of capsules: a control byte, a length byte in units of 8, and the content.
 // The control byte says whether a key and address that exist are filled in, the length that the SGL
 // has, and whether to wait for the answer.
-func FuzzTarget(f *testing.F) {
+func FuzzTarget(tf *testing.F) {
+	f := fuzzing.New(tf)
 	capsule := func(control byte, cmd nvme.Command) []byte {
 		cmd.SetFlags(nvme.FlagsSGL)
 		return append([]byte{control, byte(len(cmd) / 8)}, cmd[:]...)
@@ -223,57 +244,105 @@ func FuzzTarget(f *testing.F) {
 	property.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
 	identify.SetIdentify(nvme.CNSController, 0, 0, 0)
 	keepAlive.SetKeepAlive()
-	for _, instant := range []bool{false, true} {
-		f.Add(instant, append(append(capsule(0x13, connect), capsule(0x10, property)...), capsule(0x33, identify)...))
-		f.Add(instant, append(capsule(0x00, identify), capsule(0x80, keepAlive)...))
+	for _, how := range []uint8{0, fuzzInstant} {
+		f.Add(how, append(append(capsule(0x13, connect), capsule(0x10, property)...), capsule(0x33, identify)...))
+		f.Add(how, append(capsule(0x00, identify), capsule(0x80, keepAlive)...))
 	}
-	f.Fuzz(func(t *testing.T, instant bool, data []byte) {
+	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) {
-			n := fuzzNetwork(instant)
-			tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
-				NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<16)}},
-			}}})
-			if err != nil {
-				t.Fatal(err)
+			w := newTargetWorld(t, how)
+			for data := range inputs {
+				w.feed(data)
 			}
-			tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
-			l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := &fuzzPeer{t: t}
-			p.dialTarget(hn, 0)
-			const at = fuzzRecvs * fuzzRecvSize
-			d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
-			if _, err := d.AppendTo(p.area(at, fuzzData)[:0]); err != nil {
-				t.Fatal(err)
-			}
-			for step := 0; len(data) >= 2 && step < 32; step++ {
-				control, size := data[0], min(8*int(data[1]), len(data)-2)
-				b := p.area(at+fuzzData/2+step*1024, 1024)
-				size = copy(b, data[2:2+min(size, 1024)])
-				data = data[2+size:]
-				if control&1 != 0 && size >= nvme.CommandSize {
-					cmd := nvme.CommandAt(b)
-					length := uint32(nvme.ConnectDataSize) << (control >> 1 & 7)
-					cmd.SGL1().SetKeyed(nvme.SGLKeyed, p.mr.Addr()+at, length, p.mr.RKey())
-				}
-				if size > 0 {
-					p.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(at+fuzzData/2+step*1024, size)})
-				}
-				if control&0x10 != 0 {
-					synctest.Wait()
-				}
-			}
-			time.Sleep(time.Second)
-			p.close()
-			hn.close(t)
-			if err := errors.Join(l.Close(), tgt.Close(context.Background())); err != nil {
-				t.Error(err)
-			}
-			tn.close(t)
+			w.close()
 		})
 	})
+}
+
+// fuzzInstant in the first argument has packets take no time.
+const fuzzInstant = 1
+
+// fuzzSettle is how long the two sides have for what an input began: several round trips.
+const fuzzSettle = 200 * time.Microsecond
+
+// targetWorld is a target, and a host that has its connection made again when it has ended.
+type targetWorld struct {
+	t      *testing.T
+	tgt    *target.Target
+	tn, hn *simNIC
+	l      *rdma.Listener
+	p      *fuzzPeer
+	open   bool
+}
+
+func newTargetWorld(t *testing.T, how uint8) *targetWorld {
+	n := fuzzNetwork(how&fuzzInstant != 0)
+	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<16)}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &targetWorld{t: t, tgt: tgt, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}}
+	if w.l, err = rdma.ListenTarget(w.tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// feed sends capsules. A good host can always connect.
+func (w *targetWorld) feed(data []byte) {
+	p := w.p
+	if !w.open {
+		p.dialTarget(w.hn, 0)
+		w.open = true
+	}
+	const at = fuzzRecvs * fuzzRecvSize
+	d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
+	if _, err := d.AppendTo(p.area(at, fuzzData)[:0]); err != nil {
+		w.t.Fatal(err)
+	}
+	for step := 0; len(data) >= 2 && step < 32; step++ {
+		control, size := data[0], min(8*int(data[1]), len(data)-2)
+		b := p.area(at+fuzzData/2+step*1024, 1024)
+		size = copy(b, data[2:2+min(size, 1024)])
+		data = data[2+size:]
+		if control&1 != 0 && size >= nvme.CommandSize {
+			cmd := nvme.CommandAt(b)
+			length := uint32(nvme.ConnectDataSize) << (control >> 1 & 7)
+			cmd.SGL1().SetKeyed(nvme.SGLKeyed, p.mr.Addr()+at, length, p.mr.RKey())
+		}
+		if size > 0 {
+			p.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: p.sge(at+fuzzData/2+step*1024, size)})
+		}
+		if control&0x10 != 0 {
+			synctest.Wait()
+		}
+	}
+	time.Sleep(fuzzSettle)
+	synctest.Wait()
+	p.check()
+	if p.ended() {
+		w.hangUp()
+	}
+}
+
+func (w *targetWorld) hangUp() {
+	w.p.close()
+	w.open = false
+	time.Sleep(time.Second) // until the target has noticed
+}
+
+func (w *targetWorld) close() {
+	time.Sleep(time.Second)
+	if w.open {
+		w.p.close()
+	}
+	w.hn.close(w.t)
+	if err := errors.Join(w.l.Close(), w.tgt.Close(context.Background())); err != nil {
+		w.t.Error(err)
+	}
+	w.tn.close(w.t)
 }
 
 // fuzzSink counts what a host's queue delivers.
@@ -297,85 +366,189 @@ func (s *fuzzSink) Closed(error) {
 	s.closed++
 }
 
+func (s *fuzzSink) ended() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// missing gives the requests that aren't out, which they are from now on, CIDs.
+func (s *fuzzSink) missing(all []*host.Request) (again []*host.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range all {
+		if cid := uint16(i); !s.out[cid] {
+			s.out[cid] = true
+			r.Cmd.SetCID(cid)
+			again = append(again, r)
+		}
+	}
+	return again
+}
+
 // FuzzHost answers a host's commands with whatever a target may: completions of any content and
 // length, data by WRITE to the command's key and beyond its range, keys invalidated that are or are
 // not its own. Nothing panics, nothing is written but into the commands' data, no command completes
 // twice, and the queue closes once.
 //
 // The input is a list of answers: a control byte, and sixteen bytes of completion.
-func FuzzHost(f *testing.F) {
+func FuzzHost(tf *testing.F) {
+	f := fuzzing.New(tf)
 	answer := func(control byte, cqe nvme.Completion) []byte { return append([]byte{control}, cqe[:]...) }
 	var good, bad nvme.Completion
 	bad.SetStatus(nvme.StatusInvalidField)
-	for _, instant := range []bool{false, true} {
-		f.Add(instant, append(answer(0x07, good), answer(0x07, good)...))
-		f.Add(instant, append(answer(0x01, good), answer(0x01, good)...))
-		f.Add(instant, append(answer(0x09, bad), answer(0x10, bad)...))
-		f.Add(instant, append(answer(0x23, good), answer(0x45, good)...))
+	for _, how := range []uint8{0, fuzzInstant} {
+		f.Add(how, append(answer(0x07, good), answer(0x07, good)...))
+		f.Add(how, append(answer(0x01, good), answer(0x01, good)...))
+		f.Add(how, append(answer(0x09, bad), answer(0x10, bad)...))
+		f.Add(how, append(answer(0x23, good), answer(0x45, good)...))
 	}
-	f.Fuzz(func(t *testing.T, instant bool, data []byte) {
+	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) {
-			n := fuzzNetwork(instant)
-			tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
-			p := &fuzzPeer{t: t}
-			listener, err := tn.CreateID(func(ev verbs.CMEvent) {
-				if ev.Type == verbs.CMConnectRequest {
-					p.id = ev.ID
-					p.open(tn.dev)
-					accept := []byte{0, 0, 64, 0, 31: 0}
-					_ = ev.ID.Accept(verbs.ConnParam{PrivateData: accept, InitiatorDepth: 16, RetryCount: 7, RNRRetryCount: 7})
-				}
-			})
-			if err != nil {
-				t.Fatal(err)
+			w := newHostWorld(t, how)
+			for data := range inputs {
+				w.feed(data)
 			}
-			if err := listener.Listen(simNVMe, 8); err != nil {
-				t.Fatal(err)
-			}
-			p.recv = func(index, size int) { data = p.answer(index, size, data) }
-			tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &fuzzSink{out: map[uint16]bool{}}
-			q, err := tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: 16, InCapsule: 4096, Sink: s})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var requests []*host.Request
-			whole := make([]byte, 6*8192)
-			for i := range 6 {
-				r := &host.Request{Data: whole[i*8192+2048:][:4096:4096]}
-				r.Cmd.SetIO([]nvme.Opcode{nvme.OpRead, nvme.OpWrite}[i%2], 1, 0, 8, 0)
-				r.Cmd.SetCID(uint16(i))
-				s.out[uint16(i)] = true
-				requests = append(requests, r)
-			}
-			q.Submit(requests)
-			time.Sleep(time.Second)
-			if err := q.Close(); err != nil {
-				t.Error(err)
-			}
-			if s.closed != 1 {
-				t.Errorf("closed %d times", s.closed)
-			}
-			for i := range whole {
-				if in := i%8192 - 2048; (in < 0 || in >= 4096) && whole[i] != 0 {
-					t.Fatal("written outside of a command's data")
-				}
-			}
-			p.close()
-			if err := errors.Join(tr.Close(), listener.Destroy()); err != nil {
-				t.Error(err)
-			}
-			hn.close(t)
-			tn.close(t)
+			w.close()
 		})
 	})
 }
 
+// hostWorld is a host that has commands outstanding, and connects again when its queue has closed.
+type hostWorld struct {
+	t        *testing.T
+	tn, hn   *simNIC
+	listener verbs.CMID
+	p        *fuzzPeer
+	got      []capsule // that wait for an answer; p.mu
+	tr       *rdma.Transport
+	q        host.TransportQueue // nil after its end
+	sink     *fuzzSink
+	requests []*host.Request
+	whole    []byte // their data, with memory around
+}
+
+// capsule is a message of n bytes in receive buffer index.
+type capsule struct{ index, n int }
+
+const (
+	fuzzAround = 2048 // bytes at either end of a command's data
+	fuzzLength = 4096 // of that
+	fuzzStride = fuzzAround + fuzzLength + fuzzAround
+)
+
+func newHostWorld(t *testing.T, how uint8) *hostWorld {
+	n := fuzzNetwork(how&fuzzInstant != 0)
+	w := &hostWorld{t: t, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride)}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.p.recv = func(index, n int) { w.got = append(w.got, capsule{index, n}) }
+	var err error
+	w.listener, err = w.tn.CreateID(func(ev verbs.CMEvent) {
+		if ev.Type == verbs.CMConnectRequest {
+			w.p.id = ev.ID
+			w.p.open(w.tn.dev)
+			accept := []byte{0, 0, 64, 0, 31: 0}
+			_ = ev.ID.Accept(verbs.ConnParam{PrivateData: accept, InitiatorDepth: 16, RetryCount: 7, RNRRetryCount: 7})
+		}
+	})
+	must(err)
+	must(w.listener.Listen(simNVMe, 8))
+	w.tr, err = rdma.NewTransport(w.hn, rdma.HostConfig{})
+	must(err)
+	for i := range 6 {
+		r := &host.Request{Data: w.whole[i*fuzzStride+fuzzAround:][:fuzzLength:fuzzLength]}
+		r.Cmd.SetIO([]nvme.Opcode{nvme.OpRead, nvme.OpWrite}[i%2], 1, 0, 8, 0)
+		w.requests = append(w.requests, r)
+	}
+	return w
+}
+
+// feed has the commands answered that are out and the next.
+func (w *hostWorld) feed(data []byte) {
+	if w.q == nil {
+		w.sink = &fuzzSink{out: map[uint16]bool{}}
+		var err error
+		w.q, err = w.tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: 16, InCapsule: 4096, Sink: w.sink})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if again := w.sink.missing(w.requests); len(again) > 0 {
+		w.q.Submit(again)
+	}
+	w.settle()
+	p := w.p
+	p.mu.Lock()
+	got := w.got
+	w.got = nil
+	p.mu.Unlock()
+	for i, m := range got {
+		if len(data) < 1+nvme.CompletionSize { // the others wait for the next input
+			p.mu.Lock()
+			w.got = append(got[i:], w.got...)
+			p.mu.Unlock()
+			break
+		}
+		data = p.answer(m.index, m.n, data)
+	}
+	w.settle()
+	p.check()
+	w.check()
+	if w.sink.ended() > 0 || p.qp.Query().State != verbs.RTS {
+		w.hangUp()
+	}
+}
+
+// settle lets both sides do what there is to do.
+func (w *hostWorld) settle() {
+	time.Sleep(fuzzSettle)
+	synctest.Wait()
+}
+
+// check checks that nothing was written around the commands' data.
+func (w *hostWorld) check() {
+	var zero [fuzzAround]byte
+	for b := w.whole; len(b) > 0; b = b[fuzzStride:] {
+		if !bytes.Equal(b[:fuzzAround], zero[:]) || !bytes.Equal(b[fuzzAround+fuzzLength:fuzzStride], zero[:]) {
+			w.t.Fatal("written outside of a command's data")
+		}
+	}
+}
+
+// hangUp ends the connection. Its queue closes once, and no command is left.
+func (w *hostWorld) hangUp() {
+	time.Sleep(time.Second)
+	if err := w.q.Close(); err != nil {
+		w.t.Error(err)
+	}
+	if n := w.sink.ended(); n != 1 {
+		w.t.Errorf("closed %d times", n)
+	}
+	w.q = nil
+	w.p.close()
+	w.got = nil
+	w.check()
+	time.Sleep(time.Second)
+}
+
+func (w *hostWorld) close() {
+	if w.q != nil {
+		w.hangUp()
+	}
+	if err := errors.Join(w.tr.Close(), w.listener.Destroy()); err != nil {
+		w.t.Error(err)
+	}
+	w.hn.close(w.t)
+	w.tn.close(w.t)
+}
+
 // answer answers the capsule in receive buffer index with the next of data, and returns the rest.
 func (p *fuzzPeer) answer(index, size int, data []byte) []byte {
+	defer func() { _ = p.postRecv(index) }() // the connection may have ended
 	if len(data) < 1+nvme.CompletionSize || size < nvme.CommandSize {
 		return data
 	}
