@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -764,25 +765,36 @@ func FuzzAuthentication(tf *testing.F) {
 		}
 		return all
 	}
-	f.Add(join(negotiate, nil, reply, nil, success))
-	f.Add(join(negotiate, nil, success))
-	f.Add(join(success, reply, nil))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Add(uint8(0), join(negotiate, nil, reply, nil, success))
+	f.Add(uint8(0), join(negotiate, nil, success))
+	f.Add(uint8(0), join(success, reply, nil))
+	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
 		tg, _ := demand(t, func(a *Authentication) { a.DHGroups = []nvme.DHGroup{nvme.DHNull} })
-		c, _ := connectUnknown(t, tg, 0)
-		for i := 0; len(b) >= 2 && i < 16; i++ {
-			n := min(int(binary.LittleEndian.Uint16(b)), len(b)-2)
-			message := b[2 : 2+n]
-			b = b[2+n:]
-			if n == 0 {
-				c.do(authReceive(4096), make([]byte, 4096))
-			} else {
-				c.do(authSend(n), message)
+		var c *fakeConn
+		for b := range inputs {
+			if c == nil {
+				c, _ = connectUnknown(t, tg, 0)
 			}
-			if s := c.q.state.Load(); s != queueAuthenticating && s != queueDown {
-				t.Fatalf("the queue is in state %d", s)
+			for i := 0; len(b) >= 2 && i < 16; i++ {
+				n := min(int(binary.LittleEndian.Uint16(b)), len(b)-2)
+				message := b[2 : 2+n]
+				b = b[2+n:]
+				if n == 0 {
+					c.do(authReceive(4096), make([]byte, 4096))
+				} else {
+					c.do(authSend(n), message)
+				}
+				if s := c.q.state.Load(); s != queueAuthenticating && s != queueDown {
+					t.Fatalf("the queue is in state %d", s)
+				}
+			}
+			if c.q.state.Load() == queueDown {
+				c.hangUp(nil)
+				c = nil
 			}
 		}
-		c.hangUp(nil)
+		if c != nil {
+			c.hangUp(nil)
+		}
 	})
 }

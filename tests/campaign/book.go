@@ -22,27 +22,37 @@ type reached struct {
 	last                         string // date
 }
 
-// book is the log and what it says. Each line has a date, the target's directory and name, the kind
-// of executions, how many there were, and whether the turn ended with a finding.
+// line is what was done with a target on a day.
+type line struct {
+	date string
+	target
+	kind string
+}
+
+// book is the log and what it says. Each line of it has a date, the target's directory and name, the kind
+// of executions, how many there were, and how many turns ended with a finding.
 type book struct {
 	log, page string
+	lines     []line
+	sums      map[line]*sum
 	all       map[target]*reached
 }
 
+type sum struct{ executions, findings int }
+
 func openBook(log, page string) (*book, error) {
-	b := &book{log: log, page: page, all: map[target]*reached{}}
+	b := &book{log: log, page: page, sums: map[line]*sum{}, all: map[target]*reached{}}
 	text, err := os.ReadFile(log)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	for line := range strings.Lines(string(text)) {
-		var date, kind string
-		var t target
-		var n, findings int
-		if _, err := fmt.Sscan(line, &date, &t.dir, &t.name, &kind, &n, &findings); err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", log, line, err)
+	for text := range strings.Lines(string(text)) {
+		var l line
+		var s sum
+		if _, err := fmt.Sscan(text, &l.date, &l.dir, &l.name, &l.kind, &s.executions, &s.findings); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", log, text, err)
 		}
-		b.count(t, date, kind, n, findings)
+		b.count(l, s)
 	}
 	return b, nil
 }
@@ -54,37 +64,42 @@ func (b *book) of(t target) reached {
 	return reached{}
 }
 
-func (b *book) count(t target, date, kind string, n, findings int) {
-	r := b.all[t]
+func (b *book) count(l line, s sum) {
+	if b.sums[l] == nil {
+		b.sums[l] = &sum{}
+		b.lines = append(b.lines, l)
+	}
+	b.sums[l].executions += s.executions
+	b.sums[l].findings += s.findings
+	r := b.all[l.target]
 	if r == nil {
 		r = &reached{}
-		b.all[t] = r
+		b.all[l.target] = r
 	}
-	r.executions += n
-	r.findings += findings
-	r.last = date
-	if kind == guided {
-		r.guided += n
+	r.executions += s.executions
+	r.findings += s.findings
+	r.last = l.date
+	if l.kind == guided {
+		r.guided += s.executions
 	}
 }
 
 // add enters n executions, and whether they ended with a finding.
 func (b *book) add(t target, kind string, n int, result error) error {
-	findings := 0
+	s := sum{executions: n}
 	if errors.Is(result, errFinding) {
-		findings = 1
+		s.findings = 1
 	}
-	if n == 0 && findings == 0 {
+	if s == (sum{}) {
 		return nil
 	}
-	date := time.Now().UTC().Format(time.DateOnly)
-	b.count(t, date, kind, n, findings)
-	f, err := os.OpenFile(b.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
+	b.count(line{time.Now().UTC().Format(time.DateOnly), t, kind}, s)
+	var text []byte
+	for _, l := range b.lines {
+		s := b.sums[l]
+		text = fmt.Appendln(text, l.date, l.dir, l.name, l.kind, s.executions, s.findings)
 	}
-	_, err = fmt.Fprintln(f, date, t.dir, t.name, kind, n, findings)
-	return errors.Join(err, f.Close())
+	return os.WriteFile(b.log, text, 0o644)
 }
 
 // The page's table is between these lines.

@@ -1,7 +1,7 @@
 // Command campaign takes every fuzz target of the tree towards a number of executions, for as long as it may: for each
 // first a while of Go's fuzzer, guided by coverage, then inputs made of what that found, without
 // guidance (see internal/fuzzing). It begins where the last run stopped: what was reached is in
-// docs/fuzzing.log, line by line, and docs/fuzzing.md shows the sums.
+// docs/fuzzing.log, and docs/fuzzing.md shows it.
 //
 // Cheap targets come first: each gets a turn, then each that isn't done a turn twice as long, and so on.
 // What breaks a target is kept in its package's testdata/fuzz; the target gets no more turns in this run.
@@ -27,6 +27,7 @@ type options struct {
 	total        time.Duration
 	turn, guided time.Duration
 	only         *regexp.Regexp
+	keep         bool
 	log, page    string
 }
 
@@ -37,8 +38,9 @@ func main() {
 	flag.DurationVar(&o.total, "time", 0, "stop after this; 0: when all is done")
 	flag.DurationVar(&o.turn, "turn", 4*time.Minute, "the longest turn of a target")
 	flag.DurationVar(&o.guided, "guided", 15*time.Second, "how long Go's fuzzer searches for inputs before the first turn")
-	flag.StringVar(&o.log, "log", "docs/fuzzing.log", "the `file` that each turn is written to")
+	flag.StringVar(&o.log, "log", "docs/fuzzing.log", "the `file` with the sums")
 	flag.StringVar(&o.page, "page", "docs/fuzzing.md", "the `file` with the table")
+	flag.BoolVar(&o.keep, "keep", false, "run nothing, and keep in the tree what Go's fuzzer found and tests would else not cover")
 	flag.Parse()
 	o.only = regexp.MustCompile(*only)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -68,6 +70,9 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer builds.remove()
+	if o.keep {
+		return keepAll(ctx, all, o.only, builds)
+	}
 	err = errors.Join(turns(ctx, o, all, b, builds), b.writePage(all, o.goal))
 	if ctx.Err() != nil && err == nil {
 		fmt.Println("out of time")
