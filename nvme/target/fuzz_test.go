@@ -91,7 +91,11 @@ func (w *fuzzWorld) feed(b []byte) {
 			if w.spare == nil {
 				w.spare = make([]byte, 1<<16)
 			}
+			if !c.stay() {
+				continue
+			}
 			fr := c.start(cmd, w.spare[:min(int(binary.LittleEndian.Uint32(cmd[32:])&0xffffff), 1<<16)])
+			c.wg.Done()
 			select {
 			case <-fr.done:
 			default: // it may still be written to
@@ -99,6 +103,17 @@ func (w *fuzzWorld) feed(b []byte) {
 			}
 		}
 	}
+}
+
+// stay keeps a connection from being closed until wg.Done, unless it is ending: a transport submits
+// nothing then.
+func (c *fakeConn) stay() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dead {
+		c.wg.Add(1)
+	}
+	return !c.dead
 }
 
 func (w *fuzzWorld) hangUp() {
