@@ -30,7 +30,6 @@ func keepAll(ctx context.Context, all []target, only *regexp.Regexp, builds *bui
 
 // candidate is an entry that was found.
 type candidate struct {
-	name   string // of the test that runs it
 	file   string // in the tree
 	size   int64
 	blocks map[string]bool // of the package's code that it runs
@@ -47,17 +46,8 @@ func keep(ctx context.Context, t target, builds *builds) (kept, of int, err erro
 	if err != nil {
 		return 0, 0, err
 	}
-	found, err := builds.candidates(t)
-	if err != nil {
-		return 0, 0, err
-	}
+	found, err := builds.candidates(ctx, t, program)
 	of = len(found)
-	for i := range found {
-		c := &found[i]
-		if c.blocks, err = builds.coverage(ctx, t, program, "/^"+c.name+"$"); err != nil {
-			break
-		}
-	}
 	for ; err == nil && kept < mostKept; kept++ {
 		best := -1
 		for i, most := 0, 0; i < len(found); i++ {
@@ -91,8 +81,9 @@ func more(blocks, covered map[string]bool) (n int) {
 	return n
 }
 
-// candidates copies what Go's fuzzer found for t into the tree, but for what is there.
-func (b *builds) candidates(t target) (all []candidate, err error) {
+// candidates copies what Go's fuzzer found for t into the tree, but for what is there, and for what doesn't pass any more:
+// it is from a time when the target had other arguments.
+func (b *builds) candidates(ctx context.Context, t target, program string) (all []candidate, err error) {
 	dir := filepath.Join(t.dir, "testdata", "fuzz", t.name)
 	files, err := filepath.Glob(filepath.Join(b.corpus, t.dir, t.name, "*"))
 	if err != nil || len(files) == 0 {
@@ -102,21 +93,26 @@ func (b *builds) candidates(t target) (all []candidate, err error) {
 		return nil, err
 	}
 	for _, from := range files {
-		c := candidate{name: filepath.Base(from)}
-		c.file = filepath.Join(dir, c.name)
+		c := candidate{file: filepath.Join(dir, filepath.Base(from))}
 		if _, err := os.Stat(c.file); err == nil {
 			continue
 		}
 		text, err := os.ReadFile(from)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		c.size = int64(len(text))
 		if err := os.WriteFile(c.file, text, 0o644); err != nil {
-			return nil, err
+			return all, err
 		}
-		all = append(all, c)
+		c.blocks, err = b.coverage(ctx, t, program, "/^"+filepath.Base(from)+"$")
+		if err == nil {
+			all = append(all, c)
+		} else if err := errors.Join(os.Remove(c.file), ctx.Err()); err != nil {
+			return all, err
+		}
 	}
+	_ = os.Remove(dir) // if it is empty
 	return all, nil
 }
 
