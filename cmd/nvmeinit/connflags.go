@@ -21,6 +21,7 @@ type connFlags struct {
 	hostTraddr                 string
 	nqn, hostNQN, hostID       string
 	queues, queueSize, kato    int
+	disableSQFlow              bool
 	hdrDigest, dataDigest      bool
 	dscp                       uint8
 	priority                   int
@@ -58,6 +59,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 		fl.IntVarP(&f.queues, "nr-io-queues", "i", 0, "`number` of I/O queues (default one a processor)")
 		fl.IntVarP(&f.queueSize, "queue-size", "Q", 128, "`entries` of an I/O queue")
 		fl.IntVarP(&f.kato, "keep-alive-tmo", "k", 5, "`seconds` of silence after which each side gives the other up, 0 for never")
+		fl.BoolVarP(&f.disableSQFlow, "disable-sqflow", "d", false, "no flow control of submission queues, without which a TCP target may answer a read by its data alone")
 	}
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "`time` that connecting may take")
 	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers by digests")
@@ -125,7 +127,7 @@ func (f *connFlags) config(fab *fabric) (host.Config, error) {
 	c := host.Config{
 		Transport: fab.Transport, Remote: fab.remote, Local: fab.local,
 		SubNQN: f.nqn, HostNQN: nqn, HostID: id,
-		Queues: f.queues, QueueSize: f.queueSize,
+		Queues: f.queues, QueueSize: f.queueSize, DisableSQFlow: f.disableSQFlow,
 		KATO: time.Duration(f.kato) * time.Second, ConnectTimeout: f.timeout,
 	}
 	if f.kato == 0 {

@@ -26,6 +26,7 @@ type hostSlot struct {
 	read     bool   // data comes from the controller
 	write    bool   // data goes to the controller
 	inline   bool   // … and did so in the capsule
+	atMost   bool   // … and may be less than there is room for
 	badData  bool   // a data digest was wrong
 	received uint32 // bytes of data that came
 
@@ -56,6 +57,7 @@ func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	dir := r.Cmd.Direction()
 	s.write = n > 0 && dir == nvme.HostToCtrl
 	s.read = n > 0 && !s.write
+	s.atMost = s.read && r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCAuthReceive
 	sgl := nvme.SGLTransport
 	if s.write && n <= inlineLimit {
 		s.inline = true

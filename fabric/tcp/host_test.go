@@ -279,6 +279,37 @@ func TestHostDataErrors(t *testing.T) {
 	}
 }
 
+// TestHostShortMessage: an Authentication Receive says how much there is room for (AL), and a
+// controller may send the message alone. What is after it then isn't what was there before.
+func TestHostShortMessage(t *testing.T) {
+	const n = 64
+	for _, success := range []bool{false, true} {
+		d := dialRaw(t, HostConfig{}, goodResp)
+		var cmd nvme.Command
+		cmd.SetAuthReceive(nvme.MaxAuthMessage)
+		r, done, cid := d.start(cmd, bytes.Repeat([]byte{0xa5}, nvme.MaxAuthMessage))
+		message := bytes.Repeat([]byte{1}, n)
+		flags := uint8(FlagLast)
+		if success {
+			flags |= FlagSuccess
+		}
+		d.ctrl.send(d.ctrl.data(Data{Header: Header{Type: TypeC2HData, Flags: flags}, CCCID: cid}, message))
+		if !success {
+			d.ctrl.send(d.ctrl.resp(cid, 0))
+		}
+		d.wait(done)
+		if st := r.CQE.Status(); r.Err != nil || !st.OK() {
+			t.Errorf("%v, status %#x", r.Err, st)
+		}
+		if want := append(message, make([]byte, nvme.MaxAuthMessage-n)...); !bytes.Equal(r.Data, want) {
+			t.Errorf("% x …", r.Data[:2*n])
+		}
+		if got := d.tr.Counters().ShortData.Load(); got != 0 {
+			t.Errorf("%d short", got)
+		}
+	}
+}
+
 // TestHostHeaderDigest damages a header.
 func TestHostHeaderDigest(t *testing.T) {
 	d := dialRaw(t, HostConfig{HeaderDigest: true}, goodResp)
