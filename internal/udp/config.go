@@ -19,8 +19,8 @@ type Config struct {
 	// SendBuffer is how many bytes may wait in the kernel for the interface, as RecvBuffer
 	// with net.core.wmem_max.
 	SendBuffer int
-	// BusyPoll is the longest that Recv looks for datagrams before it sleeps, while looking
-	// finds some: where nothing comes that soon it sleeps at once. It looks no longer than the
+	// BusyPoll is the longest that Recv looks for datagrams before it sleeps, where the last waits
+	// were that short: otherwise it sleeps at once. It looks no longer than twice what the
 	// caller has worked since the last wait, or 50 µs. Zero is DefaultBusyPoll, NoBusyPoll is
 	// never.
 	BusyPoll time.Duration

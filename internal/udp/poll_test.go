@@ -5,51 +5,60 @@ import (
 	"time"
 )
 
-// looks counts how often in n waits a poller looks that finds something as hit says.
-func looks(p *poller, n int, hit func(i int) bool) (count int) {
-	for i := range n {
-		if !p.look() {
-			continue
+// looks counts how often in n waits of a length a poller looks.
+func looks(p *poller, n int, wait time.Duration) (count int) {
+	for range n {
+		if p.look(shortLook) {
+			count++
 		}
-		count++
-		if hit(i) {
-			p.found()
-		} else {
-			p.missed()
-		}
+		p.waited(wait)
 	}
 	return count
 }
 
-func TestPollerLooksWhileItFinds(t *testing.T) {
+func TestPollerLooksWhileWaitsAreShort(t *testing.T) {
 	var p poller
-	if n := looks(&p, 1000, func(int) bool { return true }); n != 1000 {
-		t.Errorf("looked %d times of 1000 though each found something", n)
+	if n := looks(&p, 1000, 20*time.Microsecond); n != 1000 {
+		t.Errorf("looked %d times of 1000 though each wait was short", n)
 	}
 }
 
 func TestPollerGivesUpWhereNothingComes(t *testing.T) {
 	var p poller
-	never := func(int) bool { return false }
-	if n := looks(&p, 100_000, never); n > 120 {
-		t.Errorf("looked %d times in 100,000 waits in vain", n)
+	if n := looks(&p, 100_000, time.Second); n > 100_000/lookAgain+10 {
+		t.Errorf("looked %d times in 100,000 long waits", n)
 	}
 }
 
 func TestPollerComesBack(t *testing.T) {
 	var p poller
-	looks(&p, 100_000, func(int) bool { return false })
-	// Within the longest pause it looks again, and then stays with it.
-	looks(&p, 1<<maxMisses, func(int) bool { return true })
-	if n := looks(&p, 100, func(int) bool { return true }); n != 100 {
-		t.Errorf("looked %d times of 100 after something came", n)
+	looks(&p, 1000, time.Minute)
+	looks(&p, 20, 10*time.Microsecond)
+	if n := looks(&p, 100, 10*time.Microsecond); n != 100 {
+		t.Errorf("looked %d times of 100 after waits had become short", n)
 	}
+}
+
+// TestPollerTriesAgain: a sleep that takes longer than what was waited for doesn't keep it from looking.
+func TestPollerTriesAgain(t *testing.T) {
+	var p poller
+	p.usual = 2 * shortLook
+	for n := range lookAgain + 1 {
+		if p.look(shortLook) {
+			if n == 0 {
+				t.Error("looked at once")
+			}
+			return
+		}
+		p.waited(2 * shortLook)
+	}
+	t.Error("never looked again")
 }
 
 func TestLookTime(t *testing.T) {
 	for _, c := range []struct{ worked, longest, want time.Duration }{
 		{0, 250 * time.Microsecond, shortLook},
-		{120 * time.Microsecond, 250 * time.Microsecond, 120 * time.Microsecond},
+		{60 * time.Microsecond, 250 * time.Microsecond, 120 * time.Microsecond},
 		{time.Second, 250 * time.Microsecond, 250 * time.Microsecond},
 		{time.Second, 20 * time.Microsecond, 20 * time.Microsecond},
 	} {

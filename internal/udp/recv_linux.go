@@ -48,16 +48,17 @@ func (c *conn) Recv(rx []Received) (int, error) {
 	if c.poll == 0 {
 		return c.wait(rx)
 	}
-	defer func() { c.waited = time.Now() }()
-	if !c.poller.look() {
-		return c.wait(rx)
+	began := time.Now()
+	n, err := 0, error(nil)
+	if limit := lookTime(began.Sub(c.waited), c.poll); c.poller.look(limit) {
+		n, err = c.lookFor(rx, began, limit)
 	}
-	if n, err := c.lookFor(rx); n > 0 || err != nil {
-		c.poller.found()
-		return n, err
+	if n == 0 && err == nil {
+		n, err = c.wait(rx)
 	}
-	c.poller.missed()
-	return c.wait(rx)
+	c.waited = time.Now()
+	c.poller.waited(c.waited.Sub(began))
+	return n, err
 }
 
 // wait blocks for the first datagram, and takes the others only if they are there.
@@ -67,13 +68,12 @@ func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_
 
 // lookFor tries until something is there or the time for it is over. It doesn't offer the
 // processor to others meanwhile (sched_yield): on a busy machine that costs a whole time slice.
-func (c *conn) lookFor(rx []Received) (int, error) {
-	began := time.Now()
-	for longest := lookTime(began.Sub(c.waited), c.poll); ; {
+func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, error) {
+	for {
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {
 			return n, err
 		}
-		if time.Since(began) >= longest {
+		if time.Since(began) >= limit {
 			return 0, nil
 		}
 	}

@@ -38,8 +38,8 @@ type Config struct {
 	// Plain sends and receives one datagram a message: no segmentation offload, no
 	// coalescing. Slower; for networks or kernels where offloads are broken.
 	Plain bool
-	// BusyPoll is the longest to look for packets before sleeping; it is no longer than the
-	// last batch took, or 50 µs, and only while looking finds some. Zero is DefaultBusyPoll, NoBusyPoll is never.
+	// BusyPoll is the longest to look for packets before sleeping; it is no longer than twice what
+	// the last batch took, or 50 µs, and only where the last waits were that short. Zero is DefaultBusyPoll, NoBusyPoll is never.
 	BusyPoll time.Duration
 	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
 	RecvBuffer int
