@@ -180,12 +180,19 @@ func (v *atomicVolume) persist(b []byte) {
 
 // publish makes b, whose data is in place and durable, the content of the logical blocks from
 // lba on; without an extent, zeroes. Each changes by one 8-byte store, and what it replaced
-// can be used again when that is durable.
+// can be used again when that is durable. Where there is no room for an entry, what is left of b
+// is free again.
 func (v *atomicVolume) publish(lba uint64, b blocks) error {
 	for b.n > 0 {
 		x, i, n := lookup(*v.extents.Load(), lba, uint64(b.n))
 		part := blocks{b.x, b.first, n}
 		var err error
+		if b.x != nil {
+			if err = v.back(x, i, n); err != nil {
+				v.give(b)
+				return err
+			}
+		}
 		if v.kind == onSync {
 			err = v.publishWorking(x, i, lba, part)
 		} else {
@@ -199,6 +206,23 @@ func (v *atomicVolume) publish(lba uint64, b blocks) error {
 		if b.x != nil {
 			b.first += n
 		}
+	}
+	return nil
+}
+
+// back has the file system find room for the entries of x from i on, which are in a hole of the file
+// where none beside them was written yet: once a write has begun to change them, or is acknowledged,
+// it would be too late to tell that there is none.
+func (v *atomicVolume) back(x *extent, i, n int) (err error) {
+	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	for k := i / entriesPage; k <= (i+n-1)/entriesPage; k++ {
+		if x.backed[k].Load() {
+			continue
+		}
+		at := k * entriesPage
+		atomic.AddUint64(&x.table[at], 0)
+		atomic.AddUint64(&x.durable[at], 0)
+		x.backed[k].Store(true)
 	}
 	return nil
 }

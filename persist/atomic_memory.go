@@ -183,8 +183,11 @@ func (v *atomicVolume) commitAll(lba uint64, all []blocks) error {
 	for _, b := range all {
 		v.persist(b.bytes(v.shift))
 	}
-	for _, b := range all {
+	for i, b := range all {
 		if err := v.publish(lba, b); err != nil {
+			for _, left := range all[i+1:] {
+				v.give(left)
+			}
 			return err
 		}
 		lba += uint64(b.n)

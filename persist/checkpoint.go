@@ -106,6 +106,9 @@ func (v *atomicVolume) checkpoint() error {
 	if len(changes) > 0 {
 		if err := v.carryOver(xs, changes); err != nil {
 			v.fail(err)
+			v.growing.Lock()
+			_ = v.setSession(session{}) // the medium may take no more
+			v.growing.Unlock()
 			return err
 		}
 	}

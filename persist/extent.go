@@ -1,8 +1,13 @@
 package persist
 
 import (
+	"sync/atomic"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
+
+// entriesPage is how many entries of a map lie in a page.
+const entriesPage = pageSize / entrySize
 
 // extent is a range of logical blocks, their map, and the blocks of the file that they may
 // lie in. Blocks are numbered from 0 in each extent; a logical block of one may lie in another.
@@ -12,8 +17,9 @@ type extent struct {
 	data   []byte
 	from   uint64 // number in the file of the first block of data
 
-	durable, work []uint64 // the maps in the file
-	table         []uint64 // the one of them that requests go by; atomic
+	durable, work []uint64      // the maps in the file
+	table         []uint64      // the one of them that requests go by; atomic
+	backed        []atomic.Bool // pages of the maps that the file system has room for
 
 	pins pins
 
@@ -38,6 +44,7 @@ func newExtent(rec extentRecord, region *blockdev.Region, base uint64, bs int, w
 		durable: words(cut(rec.tableOff, rec.blocks*entrySize)),
 		work:    words(cut(rec.workOff, rec.blocks*entrySize)),
 		free:    newFreeSet(n),
+		backed:  make([]atomic.Bool, rec.blocks/entriesPage+1),
 	}
 	x.table = x.durable
 	if working {

@@ -1,0 +1,115 @@
+package persist
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// TestFullMap fills the file system below a sparse volume until there is no room for the map, either:
+// a write that needs some fails, and the others go on.
+func TestFullMap(t *testing.T) {
+	if raceEnabled {
+		t.Skip("a fault in the race detector's own code ends the program")
+	}
+	for _, lend := range []bool{false, true} {
+		t.Run(map[bool]string{false: "written", true: "lent"}[lend], func(t *testing.T) {
+			dir := smallFS(t)
+			fillMap(t, filepath.Join(dir, "v"), lend)
+		})
+	}
+}
+
+// smallFS mounts an ext4 of 4 MiB.
+func smallFS(t *testing.T) string {
+	image := filepath.Join(t.TempDir(), "image")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 4*mib)); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, line := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("%v: %v: %s", line, err, out)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fillMap writes blocks whose entries lie in different pages.
+func fillMap(t *testing.T, path string, lend bool) {
+	const step = pageSize / entrySize * 4096
+	const size = 2048 * mib
+	v := mustOpen(t, path, blockdev.Options{Size: size})
+	t.Cleanup(func() { v.Close() })
+	c := volumetest.NewClient(v)
+	write := func(off int64, b []byte) error {
+		if !lend {
+			return c.Write(b, off, false)
+		}
+		segs, token, err := v.Lend(nil, int64(len(b)))
+		if err != nil {
+			return err
+		}
+		for _, s := range segs {
+			b = b[copy(s.Bytes, b):]
+		}
+		return c.Do(blockdev.Request{Op: blockdev.OpWrite, Offset: off, Length: 4096, Loan: token})
+	}
+	before := v.free
+	var err error
+	var written []int64
+	for off := int64(0); err == nil && off < size; off += step {
+		if err = write(off, block(int(off/step))); err == nil {
+			written = append(written, off)
+		}
+	}
+	if !errors.Is(err, blockdev.ErrCapacity) {
+		t.Fatalf("%v after %d writes", err, len(written))
+	}
+	if got := before - v.free; got != len(written) {
+		t.Errorf("%d blocks are gone, %d were written", got, len(written))
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatalf("flush: %v", err)
+	}
+	// Room for a block, but none for a page of the map.
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: written[0], Length: 4096}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatalf("flush: %v", err)
+	}
+	if err := write(written[len(written)-1]+step, block(1)); !errors.Is(err, blockdev.ErrCapacity) {
+		t.Errorf("a write beyond what there is room for: %v", err)
+	}
+	if err := write(written[0], block(0)); err != nil {
+		t.Errorf("after a discard made room: %v", err)
+	}
+	got := make([]byte, 4096)
+	for _, off := range written {
+		if err := c.Read(got, off); err != nil || !bytes.Equal(got, block(int(off/step))) {
+			t.Errorf("the block at %d: %v", off, err)
+		}
+	}
+	mustClose(t, v)
+	v = mustOpen(t, path, blockdev.Options{})
+	for _, off := range written {
+		if err := volumetest.NewClient(v).Read(got, off); err != nil || !bytes.Equal(got, block(int(off/step))) {
+			t.Errorf("the block at %d, later: %v", off, err)
+		}
+	}
+	mustClose(t, v)
+}
