@@ -47,7 +47,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	if o.op = operations[f.Arg(0)]; o.op == nil {
 		return o, fmt.Errorf("operation %q: want write, read, send, add or swap (see --help)", f.Arg(0))
 	}
-	if err := o.Sides.Parse(f.Args()[1:]); err != nil {
+	if err := o.Parse(f.Args()[1:]); err != nil {
 		return o, err
 	}
 	if o.op.atomic {

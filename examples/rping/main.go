@@ -37,7 +37,7 @@ func parse(args []string, errs io.Writer) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	err := o.Sides.Parse(f.Args())
+	err := o.Parse(f.Args())
 	switch {
 	case err != nil:
 	case o.port == 0 || o.port > 65535:

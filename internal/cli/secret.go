@@ -144,7 +144,7 @@ func createSecret(path, content string) error {
 	}
 	defer os.Remove(f.Name())
 	_, err = f.WriteString(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(f.Name(), path); err != nil { // unlike rename, replaces nothing

@@ -46,14 +46,14 @@ func (s *Sides) Parse(args []string) (err error) {
 
 // Main is the main function of a program whose options parse returns, as far as they are right.
 func Main[O any](name string, parse func(args []string, errs io.Writer) (O, error), run func(context.Context, O, io.Writer) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	o, err := parse(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
 	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		err = run(ctx, o, os.Stdout)
+		stop()
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)

@@ -95,9 +95,9 @@ case "$2" in
 '^TestLinux$/^6\.1$/^1500$') cat <<'.'
 {"Action":"run","Test":"TestLinux"}
 {"Action":"run","Test":"TestLinux/6.1/1500"}
-{"Action":"`+second+`","Test":"TestLinux/6.1/1500"}
-{"Action":"`+second+`","Test":"TestLinux"}
-{"Action":"`+second+`"}
+{"Action":"` + second + `","Test":"TestLinux/6.1/1500"}
+{"Action":"` + second + `","Test":"TestLinux"}
+{"Action":"` + second + `"}
 .
 esac`, "sh"}
 	}
