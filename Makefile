@@ -77,7 +77,7 @@ bench-target: build ## the file volume behind nvmetgt beside the same locally an
 kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowledged may be lost
 	NVMEOF_KILLS=$(KILLS) $(GO) test ./tests -run TestKillData -count=1 -timeout 0 -v
 
-soak: ## random work over random faults against a model, for TIME (make soak TIME=1h)
+soak: ## random work over random faults against a model, for TIME (1h, or 10000x for as many seeds)
 	NVMEOF_SOAK=$(TIME) $(GO) test ./fabric/rdma/roce -run TestHistories -count=1 -timeout 0 -v
 
 churn: ## 100 hosts through CHANGES random live changes, path losses and restarts (360 is an hour with one every 10 s)

@@ -42,5 +42,5 @@ func (q *qp) emitCNP(t *txBatch) {
 // onCNP slows the path because the peer says that our packets met congestion.
 func (q *qp) onCNP(now time.Duration) {
 	q.d.counters.inc(CNPHandled)
-	q.path.window.marked(now)
+	q.path.window.marked(now, q.path.rtt)
 }

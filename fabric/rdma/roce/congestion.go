@@ -1,44 +1,34 @@
 package roce
 
-import (
-	"math"
-	"time"
-)
+import "time"
 
 // The control law of congestion, for both windows of a path: that of requests, which the peer's
 // ACKs open, and that of READs, which their answers do. docs/congestion.md tells more of it,
 // with its sources and with plots.
 //
-// Congestion notifications, and marks on the answers of READs, close a window as DCQCN (Zhu et
-// al., SIGCOMM 2015) lowers a rate: each by half of the share of recent intervals that had one.
-// It opens again by a fixed number of bytes in a round trip, clocked by what arrives, as DCTCP's
-// does (RFC 8257): DCQCN's timers of 55 µs are nothing that a program can keep.
+// Congestion notifications, and marks on the answers of READs, take a quarter of a window, once
+// in a round trip (as RFC 8511 has TCP take less for a mark than for a loss), and a fixed number
+// of bytes comes back in each: additive increase and multiplicative decrease, of which Chiu and
+// Jain show that flows come to share evenly. Rates kept by timers of 55 µs, as DCQCN's are, are
+// nothing that a program can keep; so both are clocked by what arrives.
 //
 // A loss is a sign of congestion where others agree: the round trip is long, or much is lost.
 // Elsewhere it is taken for chance and ends slow start only.
 
-// marks is what a window remembers of marks.
-type marks struct {
-	share float64       // of the intervals that had one, smoothed (α)
-	at    time.Duration // when the last one was heeded; 0: never
-}
-
-// markGain is the weight of the last interval in marks.share (g).
-const markGain = 1.0 / 16
-
-// marked takes note of a mark at now. Others in the same interval say nothing new.
-func (w *window) marked(now time.Duration) {
-	m := &w.marks
-	if m.at != 0 {
-		if now < m.at+cnpInterval {
-			return
-		}
-		quiet := float64((now-m.at)/cnpInterval - 1)
-		m.share *= math.Pow(1-markGain, quiet)
+// marked takes note of a mark at now. Others in the same round trip say nothing new.
+//
+// The part that is taken doesn't depend on how many round trips had marks, as DCTCP's does: flows
+// whose packets come in bursts are hit at random, and who was hit seldom would be hit lightly too.
+func (w *window) marked(now, rtt time.Duration) {
+	switch {
+	case now < w.markedUntil:
+		return
+	case w.size < w.threshold: // which may be twice of what fits
+		w.shrink(w.size/2, w.min)
+	default:
+		w.shrink(w.size-w.size/4, w.min)
 	}
-	m.share = (1-markGain)*m.share + markGain
-	m.at = now
-	w.shrink(int(float64(w.size)*(1-m.share/2)), w.min)
+	w.markedUntil = now + max(rtt, cnpInterval)
 }
 
 // losses counts what was lost in a round trip.
@@ -63,7 +53,7 @@ func (w *window) foundLost(n int, p *path, now time.Duration) {
 	}
 	l.bytes += n
 	switch {
-	case heavyLoss*l.bytes > w.size:
+	case heavyLoss*l.bytes > max(w.size, lossFloor):
 		w.halve(w.min, now, rtt)
 	case p.delayed():
 		w.halve(lossFloor, now, rtt)

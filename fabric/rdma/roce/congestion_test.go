@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -169,6 +170,27 @@ func (r *congestionRun) longest(first int) (most int) {
 	return most
 }
 
+// checkShared demands that the flows, once they have settled, share the port evenly, use it and
+// keep its queue short.
+func (r *congestionRun) checkShared(t *testing.T) {
+	t.Helper()
+	settled := len(r.moved) / 2
+	shares, rate := r.shares(settled)
+	t.Logf("shares %.3f of %.0f MB/s; queue at most %d KiB; %d notifications; %+v",
+		shares, rate/1e6, r.longest(settled)>>10, r.notes, r.stats)
+	for i, s := range shares {
+		if s < 0.9 || s > 1.1 {
+			t.Errorf("flow %d has %.2f of its share", i, s)
+		}
+	}
+	if rate < 0.9*bottleneckRate {
+		t.Errorf("%.0f MB/s in all, the port carries %.0f", rate/1e6, bottleneckRate/1e6)
+	}
+	if r.longest(settled) > bottleneckQueue/2 || r.stats.QueueFull > 0 {
+		t.Errorf("queue of up to %d bytes, %d packets were dropped", r.longest(settled), r.stats.QueueFull)
+	}
+}
+
 // TestCongestion: flows that meet in a port that marks share it within 10%, and keep its queue
 // short; where nothing is marked, it overflows.
 func TestCongestion(t *testing.T) {
@@ -176,6 +198,11 @@ func TestCongestion(t *testing.T) {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
 	dir := os.Getenv(plotsEnv)
+	draw := func(t *testing.T, r *congestionRun, name string) {
+		if dir != "" {
+			check(t, r.plot(filepath.Join(dir, "congestion-"+name+".svg")))
+		}
+	}
 	for _, c := range []struct {
 		name string
 		op   verbs.WROpcode
@@ -187,24 +214,8 @@ func TestCongestion(t *testing.T) {
 		b.mark = true
 		t.Run(c.name+"/marked", func(t *testing.T) {
 			r := b.run(t)
-			settled := len(r.moved) / 2
-			shares, rate := r.shares(settled)
-			t.Logf("shares %.3f of %.0f MB/s; queue at most %d KiB; %d notifications; %+v",
-				shares, rate/1e6, r.longest(settled)>>10, r.notes, r.stats)
-			for i, s := range shares {
-				if s < 0.9 || s > 1.1 {
-					t.Errorf("flow %d has %.2f of its share", i, s)
-				}
-			}
-			if rate < 0.9*bottleneckRate {
-				t.Errorf("%.0f MB/s in all, the port carries %.0f", rate/1e6, bottleneckRate/1e6)
-			}
-			if r.longest(settled) > bottleneckQueue/2 || r.stats.QueueFull > 0 {
-				t.Errorf("queue of up to %d bytes, %d packets were dropped", r.longest(settled), r.stats.QueueFull)
-			}
-			if dir != "" {
-				check(t, r.plot(filepath.Join(dir, "congestion-"+c.name+"-marked.svg")))
-			}
+			r.checkShared(t)
+			draw(t, r, c.name+"-marked")
 		})
 		b.mark = false
 		t.Run(c.name+"/unmarked", func(t *testing.T) {
@@ -213,10 +224,17 @@ func TestCongestion(t *testing.T) {
 			if r.stats.QueueFull == 0 {
 				t.Error("the queue doesn't overflow: nothing is shown by the other case")
 			}
-			if dir != "" {
-				check(t, r.plot(filepath.Join(dir, "congestion-"+c.name+"-unmarked.svg")))
-			}
+			draw(t, r, c.name+"-unmarked")
 		})
+		for _, flows := range []int{8, 12, 16} {
+			t.Run(fmt.Sprintf("%s/%d", c.name, flows), func(t *testing.T) {
+				r := bottleneck{op: c.op, flows: flows, mark: true, every: 500 * time.Microsecond, until: 150 * time.Millisecond}.run(t)
+				r.checkShared(t)
+				if flows == 16 && c.op == verbs.WRRDMAWrite {
+					draw(t, r, c.name+"-marked-16")
+				}
+			})
+		}
 	}
 }
 

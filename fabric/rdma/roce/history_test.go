@@ -3,10 +3,12 @@ package roce
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +19,7 @@ import (
 
 // Variables of the random histories.
 const (
-	soakEnv     = "NVMEOF_SOAK"         // how long to go on with new seeds ("10m"); make soak
+	soakEnv     = "NVMEOF_SOAK"         // how long to go on with new seeds ("10m"), or how many ("10000x"); make soak
 	historyEnv  = "NVMEOF_HISTORY_SEED" // the only seed to run
 	historyRuns = 60                    // seeds of an ordinary test
 )
@@ -40,9 +42,7 @@ func TestHistories(t *testing.T) {
 		return
 	}
 	if text := os.Getenv(soakEnv); text != "" {
-		d, err := time.ParseDuration(text)
-		check(t, err)
-		soak(t, d)
+		soak(t, text)
 		return
 	}
 	for _, seed := range historySeeds {
@@ -57,12 +57,20 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// soak runs one seed after another, beginning anywhere, until d has passed.
-func soak(t *testing.T, d time.Duration) {
+// soak runs one seed after another, beginning anywhere, for a time or as many as limit says.
+func soak(t *testing.T, limit string) {
+	d, most := time.Duration(math.MaxInt64), uint64(math.MaxUint64)
+	var err error
+	if count, ok := strings.CutSuffix(limit, "x"); ok {
+		most, err = strconv.ParseUint(count, 10, 64)
+	} else {
+		d, err = time.ParseDuration(limit)
+	}
+	check(t, err)
 	began, told := time.Now(), time.Now()
 	first := rand.Uint64() >> 16
 	n := uint64(0)
-	for ; time.Since(began) < d && !t.Failed(); n++ {
+	for ; n < most && time.Since(began) < d && !t.Failed(); n++ {
 		runHistory(t, first+n)
 		if time.Since(told) >= 10*time.Second {
 			told = time.Now()

@@ -368,9 +368,6 @@ var lastOpcode = [...]wire.Opcode{
 	verbs.WRRDMAWriteWithImm: wire.RCWriteLastWithImm,
 }
 
-// minReadPiece is the least that a READ is cut into, a multiple of every MTU.
-const minReadPiece = 2 * wire.MaxPayload
-
 // emitRead makes the next READ request of w. A large READ is asked for in pieces that our
 // receive buffer can take; a piece always ends at the same place, so that asking again stays
 // inside what was asked before, as a responder demands.
@@ -381,7 +378,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	}
 	n := min(w.length-r.off, d.readPiece-r.off%d.readPiece)
 	if q.selective { // which doesn't ask for more than a piece again
-		n = min(n, max(q.path.reads.size/4, minReadPiece)&^(minReadPiece-1))
+		n = min(n, q.readStep())
 	}
 	if !q.admitsRead(n) {
 		d.readWaiting.add(q, &r.waitsReads)
@@ -397,6 +394,13 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	r.readBytes += n
 	q.readsSent(n)
 	return psns, emitted
+}
+
+// readStep is how much a READ asks for at once: a quarter of the window, but no less than two large
+// packets where half of the window holds them, and no more than that where it doesn't.
+func (q *qp) readStep() int {
+	size := q.path.reads.size
+	return max(size/4, min(size/2, 2*wire.MaxPayload), q.mtu) &^ (q.mtu - 1)
 }
 
 // makeRead makes a request for n bytes at offset off of w.

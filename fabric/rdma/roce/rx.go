@@ -168,6 +168,6 @@ func (d *Device) onMark(q *qp, op wire.Opcode, now time.Duration) {
 	}
 	q.congested(now)
 	if op.Kind() == wire.KindReadResponse {
-		q.path.reads.marked(now)
+		q.path.reads.marked(now, q.path.rtt)
 	}
 }

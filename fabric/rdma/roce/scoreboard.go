@@ -23,6 +23,7 @@ type scoreboard struct {
 	lostCount     int
 	answered      wire.PSN // everything before is executed, and its answers should be here
 	top           wire.PSN // nothing is known of this one and those behind it
+	probe         wire.PSN // what was sent again last to hear what the peer has
 }
 
 // stamp is a time as scoreboard.sentAgain has it, in microseconds. It wraps after an hour.

@@ -28,7 +28,7 @@ func (q *qp) scored() *scoreboard {
 	r := &q.req
 	if r.score == nil {
 		s := q.d.scoreboards.take()
-		*s = scoreboard{answered: r.una, top: r.una}
+		*s = scoreboard{answered: r.una, top: r.una, probe: r.una}
 		r.score = s
 	}
 	return r.score
@@ -342,8 +342,10 @@ func (q *qp) probe(now time.Duration) {
 	switch {
 	case missed > 0 || s.lostCount > 0:
 	case last.windowed():
-		q.missHeld(last, q.sentPackets(last)-1)
-		q.miss(last, q.sentPackets(last)-1, now, 0)
+		k := q.sentPackets(last) - 1
+		s.probe = last.first.Add(k)
+		q.missHeld(last, k)
+		q.miss(last, k, now, 0)
 	default:
 		q.probeRead(r.reads.at(r.reads.n-1), now)
 	}
@@ -353,18 +355,19 @@ func (q *qp) probe(now time.Duration) {
 // probeRead asks again for the end of an answer, or for all of it where the peer may not have
 // seen the request.
 func (q *qp) probeRead(f *read, now time.Duration) {
-	w := q.sq.at(f.wqe)
-	if !f.first.Before(q.req.score.answered) {
+	w, s := q.sq.at(f.wqe), q.req.score
+	if !f.first.Before(s.answered) {
+		s.probe = f.next
 		q.missRead(f, now, 0)
 		return
 	}
-	for psn := f.end.Add(-1); !psn.Before(f.next) && q.miss(w, psn.Diff(w.first), now, 0) == 0; {
-		psn = psn.Add(-1)
+	for s.probe = f.end.Add(-1); !s.probe.Before(f.next) && q.miss(w, s.probe.Diff(w.first), now, 0) == 0; {
+		s.probe = s.probe.Add(-1)
 	}
 }
 
-// emitLost sends again what is taken for lost. The first missing packet may always leave: what
-// fills the windows may wait for it.
+// emitLost sends again what is taken for lost. The first missing packet may always leave, and a
+// probe: what fills the windows may wait for it, or be lost itself.
 func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 	r := &q.req
 	for quota := qpQuota; r.score.lostCount > 0; quota-- {
@@ -409,11 +412,14 @@ func (q *qp) sentAgain(psn wire.PSN, now time.Duration) {
 	q.req.score.sentAgain[psn%scoreSize] = stamp(now)
 }
 
+// mayAlways reports whether the packet at psn leaves again whatever the windows hold.
+func (q *qp) mayAlways(psn wire.PSN) bool { return psn == q.req.una || psn == q.req.score.probe }
+
 func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emitResult {
 	n := w.payloadAt(k, q.mtu)
 	cost := n + packetCost
 	psn := w.first.Add(k)
-	if psn != q.req.una && !q.path.window.admits(cost) {
+	if !q.mayAlways(psn) && !q.path.window.admits(cost) {
 		return waiting
 	}
 	q.makeData(&t.packet, w, k*q.mtu, n, psn)
@@ -440,7 +446,7 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 	}
 	off := psn.Diff(w.first) * q.mtu
 	n := min(end.Diff(w.first)*q.mtu, w.length) - off
-	if psn != r.una && !q.admitsRead(n) {
+	if !q.mayAlways(psn) && !q.admitsRead(n) {
 		d.readWaiting.add(q, &r.waitsReads)
 		return blocked
 	}

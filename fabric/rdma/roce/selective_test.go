@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,23 @@ func TestSelectiveRequester(t *testing.T) {
 		if c := r.dev.dev.Counters(); c[Retransmitted] != 3 {
 			t.Error(dump(r.dev.dev))
 		}
+	})
+	selectiveTest("a probe leaves whatever the window holds", t, func(t *testing.T, r *rawPeer) {
+		write(r, 1)
+		r.send(r.ack(100)) // the round trip is known
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 64<<10), RemoteAddr: 1 << 40, RKey: 7})
+		sent := len(r.answers())
+		p := new(wire.Packet)
+		wire.MakeCNP(p, wire.QPN(r.dev.qp.QPNum()))
+		r.send(p)
+		r.expect() // the window holds half of what is on its way; all of that is lost
+		if q := r.dev.dev.QPs()[0]; q.InFlight <= q.Window {
+			t.Fatalf("%d bytes are on their way, the window holds %d", q.InFlight, q.Window)
+		}
+		time.Sleep(minProbeTimeout + 100*time.Microsecond)
+		last := 100 + sent
+		r.expect(fmt.Sprintf("RC_RDMA_WRITE_ONLY %d +256", last))
 	})
 	selectiveTest("an ACK lost after everything was held", t, func(t *testing.T, r *rawPeer) {
 		write(r, 2)

@@ -3,22 +3,22 @@ package roce
 import "time"
 
 // window bounds the bytes that are on their way and not known to have arrived. It opens as
-// TCP's does: by what is acknowledged until the first sign of congestion, then by about one
+// TCP's does: by what is acknowledged until the first sign of congestion, then by one
 // packet in a round trip. Signs of congestion close it (see congestion).
 type window struct {
-	size      int // bytes admitted now
-	inflight  int
-	threshold int // slow start ends here
-	min, max  int
-	credit    int           // acknowledged since the last step of linear growth
-	cutUntil  time.Duration // no second one for losses before
+	size        int // bytes admitted now
+	inflight    int
+	threshold   int // slow start ends here
+	min, max    int
+	credit      int           // what linear growth has left, in bytes × size
+	cutUntil    time.Duration // no second one for losses before
+	markedUntil time.Duration // nor for marks
 
-	marks  marks
 	recent losses
 }
 
 func newWindow(initial, lowest, highest int) window {
-	return window{size: initial, threshold: highest, min: lowest, max: highest, marks: marks{share: 1}}
+	return window{size: initial, threshold: highest, min: lowest, max: highest}
 }
 
 // admits reports whether n more bytes may leave. One packet always may.
@@ -39,19 +39,15 @@ func (w *window) acked(n int) {
 	case w.size < w.threshold:
 		w.size = min(w.size+n, w.max)
 	default:
-		if w.credit += n; w.credit*growthSteps >= w.size {
-			w.credit = 0
-			w.size = min(w.size+growth/growthSteps, w.max)
-		}
+		w.credit += n * growth
+		w.size = min(w.size+w.credit/w.size, w.max)
+		w.credit %= w.size
 	}
 }
 
-const (
-	// growth is the linear growth per window of bytes acknowledged: a large packet or two.
-	growth = 8 << 10
-	// growthSteps is in how many steps it comes: several, lest flows that meet keep in step.
-	growthSteps = 8
-)
+// growth is the linear growth in a round trip, in bytes: a large packet. It is the same for every
+// window, or large ones would keep what they have.
+const growth = 4 << 10
 
 // halve cuts the window by half, but no lower than floor, unless it was cut less than a round
 // trip ago: the losses of a round trip have one cause.
