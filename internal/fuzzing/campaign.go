@@ -93,7 +93,7 @@ func (c *campaign) begin(f *F, fn reflect.Type, body func(t *testing.T)) {
 			once = true
 			body(t)
 			// tests/campaign reads this.
-			fmt.Printf("campaign: %s: %d executions from seed %d and %d entries\n", f.Name(), c.made, c.seed, len(c.corpus))
+			fmt.Fprintf(os.Stdout, "campaign: %s: %d executions from seed %d and %d entries\n", f.Name(), c.made, c.seed, len(c.corpus))
 		}
 		return nil
 	}).Interface())
@@ -122,7 +122,7 @@ func (c *campaign) batch(t *testing.T, target string, body func(*testing.T, iter
 			return // failed or panicked before or after
 		}
 		path, err := keep(target, args)
-		fmt.Printf("campaign: %s: Failing input written to %s (%v), from seed %d\n", target, path, err, c.seed)
+		fmt.Fprintf(os.Stdout, "campaign: %s: Failing input written to %s (%v), from seed %d\n", target, path, err, c.seed)
 	}()
 	body(t, func(yield func([]any) bool) {
 		for range min(parserBatch, c.left) {
@@ -160,13 +160,13 @@ func (c *campaign) runWorlds(f *F, fn reflect.Type, world World) {
 			})
 		}
 		if t.Failed() {
-			fmt.Printf("campaign: %s: Failing inputs left in %s, from seed %d\n", f.Name(), j.path(), c.seed)
+			fmt.Fprintf(os.Stdout, "campaign: %s: Failing inputs left in %s, from seed %d\n", f.Name(), j.path(), c.seed)
 			return
 		}
 		if err := j.remove(); err != nil {
 			t.Error(err)
 		}
-		fmt.Printf("campaign: %s: %d worlds\n", f.Name(), worlds)
+		fmt.Fprintf(os.Stdout, "campaign: %s: %d worlds\n", f.Name(), worlds)
 	})
 }
 

@@ -46,8 +46,8 @@ func parseEntry(b []byte, types []reflect.Type) (args []any, ok bool) {
 	if len(lines) != len(types) {
 		return nil, false
 	}
-	for i, line := range lines {
-		name, literal, _ := strings.Cut(line, "(")
+	for i, kind := range types {
+		name, literal, _ := strings.Cut(lines[i], "(")
 		literal, ok = strings.CutSuffix(literal, ")")
 		if name == "byte" { // as Go writes a uint8
 			name = "uint8"
@@ -55,10 +55,10 @@ func parseEntry(b []byte, types []reflect.Type) (args []any, ok bool) {
 				literal = strconv.Itoa(int(r))
 			}
 		}
-		if !ok || name != typeName(types[i]) {
+		if !ok || name != typeName(kind) {
 			return nil, false
 		}
-		v, err := parseLiteral(literal, types[i])
+		v, err := parseLiteral(literal, kind)
 		if err != nil {
 			return nil, false
 		}

@@ -90,7 +90,8 @@ func (m *mutator) edge() uint64 {
 
 // bytes returns b with some changes, in the buffer of argument i.
 func (m *mutator) bytes(i int, b []byte) []byte {
-	out := append(m.bufs[i][:0], b[:min(len(b), maxInput)]...)
+	m.bufs[i] = append(m.bufs[i][:0], b[:min(len(b), maxInput)]...)
+	out := m.bufs[i]
 	changes := 1 + m.rand.IntN(1<<m.rand.IntN(5)) // mostly few
 	for range changes {
 		out = m.once(out, i)

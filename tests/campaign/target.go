@@ -44,6 +44,9 @@ func findTargets(ctx context.Context) ([]target, error) {
 		if err != nil {
 			return nil, err
 		}
+		if dir == filepath.Join("internal", "fuzzing") {
+			continue // its targets are examples
+		}
 		for _, file := range fields[1:] {
 			b, err := os.ReadFile(filepath.Join(dir, file))
 			if err != nil {
@@ -73,7 +76,7 @@ func newBuilds(ctx context.Context) (*builds, error) {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "nvmeof-campaign-*")
-	corpus := filepath.Join(strings.TrimSpace(cache), "fuzz", "github.com/nvme-anywhere/nvmeof")
+	corpus := filepath.Join(strings.TrimSpace(cache), "fuzz", filepath.FromSlash("github.com/nvme-anywhere/nvmeof"))
 	return &builds{dir: dir, corpus: corpus, made: map[string]string{}}, err
 }
 

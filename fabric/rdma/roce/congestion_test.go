@@ -208,8 +208,8 @@ func TestCongestion(t *testing.T) {
 		op   verbs.WROpcode
 	}{{"writes", verbs.WRRDMAWrite}, {"reads", verbs.WRRDMARead}} {
 		b := bottleneck{op: c.op, flows: 4, every: 10 * time.Millisecond, until: 80 * time.Millisecond}
-		if dir == "" { // all at once, and shorter
-			b.every, b.until = 0, 40*time.Millisecond
+		if dir == "" { // all at once, and for long enough to even out
+			b.every, b.until = 0, 400*time.Millisecond
 		}
 		b.mark = true
 		t.Run(c.name+"/marked", func(t *testing.T) {
