@@ -112,6 +112,41 @@ func TestConnectAll(t *testing.T) {
 	}
 }
 
+// TestConnectAllTriesAgain: what a referral leads to and isn't there in the beginning is connected to when it
+// comes, though nobody notifies of that, and its absence is told once.
+func TestConnectAllTriesAgain(t *testing.T) {
+	noLeaks(t)
+	const late = testNQN + "-late"
+	one, at := serveNamed(t, testNQN)
+	absent := netip.AddrPortFrom(freeAddr(t), 4420)
+	if err := one.AddReferral(target.Referral{Transport: nvme.TransportTCP, Addr: absent}); err != nil {
+		t.Fatal(err)
+	}
+	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "tcp", "-a", at.Addr().String(), "--hold", "--reconnect-delay", "1")
+	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
+	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
+	eventually(t, 20*time.Second, "the absence", said(absent.String()))
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "volume", v.Close)
+	two, second := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
+		{NQN: late, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
+	}})
+	announce(t, two, second)
+	time.Sleep(3 * time.Second) // in which it is tried again, and not told of
+	if n := strings.Count(hold.stderr.String(), absent.String()); n != 1 {
+		t.Errorf("told %d times:\n%s", n, hold.stderr.String())
+	}
+	listenAt(t, two, absent)
+	eventually(t, 20*time.Second, "the subsystem", said(late+": path "+atPort("tcp", second.String())+": live"))
+	hold.signal(syscall.SIGINT)
+	if code := hold.wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code %d: %s", code, hold.stderr.String())
+	}
+}
+
 // TestHostNQN: the name is the same each time and valid, and a new one is another.
 func TestHostNQN(t *testing.T) {
 	show := func(verb string) string {

@@ -60,6 +60,13 @@ func serveConfig(t testing.TB, cfg target.Config) (*target.Target, netip.AddrPor
 func listenPair(t testing.TB, tgt *target.Target) netip.AddrPort {
 	t.Helper()
 	addr := netip.AddrPortFrom(freeAddr(t), 4420)
+	listenAt(t, tgt, addr)
+	return addr
+}
+
+// listenAt lets a target listen at an address, over both transports.
+func listenAt(t testing.TB, tgt *target.Target, addr netip.AddrPort) {
+	t.Helper()
 	nic, err := softrnic.Open(addr.Addr(), softrnic.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +84,6 @@ func listenPair(t testing.TB, tgt *target.Target) netip.AddrPort {
 	done := make(chan error, 1)
 	go func() { done <- tl.Serve(context.Background()) }()
 	undo(t, "TCP listener", func() error { return errors.Join(tl.Close(), <-done) })
-	return addr
 }
 
 // dialPair connects to a target of servePair with one I/O queue.

@@ -48,7 +48,7 @@ type everything struct {
 	fabrics *fabrics
 	start   host.Config // the discovery controller that is asked first
 	subs    []*multipath.Subsystem
-	failed  map[string]bool // subsystems whose failure has been told
+	failed  map[string]bool // what couldn't be connected to the last time, and has been told
 	shown   atomic.Bool     // what there was in the beginning
 
 	follow  func(host.Config) // is told of each discovery controller; nil: none is followed
@@ -66,7 +66,7 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	if err != nil {
 		return err
 	}
-	e := &everything{flags: f, fabrics: &fabrics{flags: f}, failed: map[string]bool{}}
+	e := &everything{flags: f, fabrics: &fabrics{flags: f}}
 	defer func() { err = errors.Join(err, e.close()) }()
 	if e.start, err = e.fabrics.config(ends[0], nvme.DiscoveryNQN); err != nil {
 		return err
@@ -97,13 +97,19 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	return e.hold(ctx, changed)
 }
 
-// hold follows what the discovery controllers notify of.
+// hold follows what the discovery controllers notify of, and tries again what couldn't be connected to.
 func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
+	pause := e.flags.paths.config().ReconnectDelay
 	for {
+		var again <-chan time.Time
+		if len(e.failed) > 0 {
+			again = time.After(pause)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+		case <-again:
 		}
 		failures, err := e.connect(ctx)
 		if err = errors.Join(e.flags.explainAll(err), failures); err != nil && ctx.Err() == nil {
@@ -113,15 +119,22 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 }
 
 // connect asks what there is, and connects to what it isn't connected to yet. failures are
-// those of subsystems and services, err is that nobody can be asked.
+// those of subsystems and services that weren't told the last time, err is that nobody can be asked.
 func (e *everything) connect(ctx context.Context) (failures, err error) {
 	found, err := host.Crawl(ctx, e.start, e.fabrics.reach)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
+	failed := map[string]bool{}
+	failure := func(what string, err error) {
+		if failed[what] = true; !e.failed[what] {
+			errs = append(errs, err)
+		}
+	}
 	for _, err := range found.Unreached {
-		errs = append(errs, e.flags.explain(err))
+		err = e.flags.explain(err)
+		failure(err.Error(), err)
 	}
 	for i := range found.Services {
 		e.service(&found.Services[i])
@@ -144,11 +157,11 @@ func (e *everything) connect(ctx context.Context) (failures, err error) {
 		paths[nqn] = addConfig(paths[nqn], cfg)
 	}
 	for _, nqn := range names {
-		if err := e.subsystem(ctx, nqn, paths[nqn]); err != nil && !e.failed[nqn] {
-			e.failed[nqn] = true
-			errs = append(errs, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(err)))
+		if err := e.subsystem(ctx, nqn, paths[nqn]); err != nil {
+			failure(nqn, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(err)))
 		}
 	}
+	e.failed = failed
 	return errors.Join(errs...), nil
 }
 
@@ -191,7 +204,6 @@ func (e *everything) subsystem(ctx context.Context, nqn string, paths []host.Con
 	if err != nil {
 		return err
 	}
-	delete(e.failed, nqn)
 	e.subs = append(e.subs, s)
 	_, err = s.Namespaces(ctx) // so that each path says how it leads there
 	return err
