@@ -182,7 +182,8 @@ func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
 
 func (s *server) rnicConfig() softrnic.Config {
 	n := &s.cfg.Network
-	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, DSCP: n.DSCP, Priority: n.Priority, Capture: s.capture}
+	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, DSCP: n.DSCP, Priority: n.Priority, Capture: s.capture,
+		MaxHalfOpen: s.cfg.Limits.HalfOpen, MaxPeerHalfOpen: s.cfg.Limits.HostHalfOpen}
 	if n.BusyPoll != nil {
 		if cfg.BusyPoll = time.Duration(*n.BusyPoll); cfg.BusyPoll == 0 {
 			cfg.BusyPoll = softrnic.NoBusyPoll

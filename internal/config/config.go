@@ -79,6 +79,8 @@ type Network struct {
 type Limits struct {
 	Connections     int      `yaml:"connections,omitempty"`      // of all hosts together
 	HostConnections int      `yaml:"host_connections,omitempty"` // from one address
+	HalfOpen        int      `yaml:"half_open,omitempty"`        // RDMA connections not confirmed by their hosts yet
+	HostHalfOpen    int      `yaml:"host_half_open,omitempty"`   // of them, from one address
 	Controllers     int      `yaml:"controllers,omitempty"`
 	Queues          int      `yaml:"queues,omitempty"` // I/O queues of a controller
 	Memory          cli.Size `yaml:"memory,omitempty"` // for data, each endpoint

@@ -108,6 +108,7 @@ func (c *Config) checkLimits() *FieldError {
 		value, most int
 	}{
 		{"connections", l.Connections, MaxConnections}, {"host_connections", l.HostConnections, MaxConnections},
+		{"half_open", l.HalfOpen, MaxConnections}, {"host_half_open", l.HostHalfOpen, MaxConnections},
 		{"controllers", l.Controllers, maxControllers}, {"queues", l.Queues, MaxQueues},
 	} {
 		if x.value < 0 || x.value > x.most {

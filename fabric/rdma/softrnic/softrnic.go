@@ -39,7 +39,8 @@ type Config struct {
 	// coalescing. Slower; for networks or kernels where offloads are broken.
 	Plain bool
 	// BusyPoll is the longest to look for packets before sleeping; it is no longer than twice what
-	// the last batch took, or 50 µs, and only where the last waits were that short. Zero is DefaultBusyPoll, NoBusyPoll is never.
+	// the last batch took, or 50 µs, and only where the last waits were that short. Zero is
+	// DefaultBusyPoll, NoBusyPoll is never.
 	BusyPoll time.Duration
 	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
 	RecvBuffer int
@@ -49,6 +50,10 @@ type Config struct {
 	// Priority is that of the packets within this machine, 1 to 6, which a VLAN interface maps
 	// to the link's class (PFC); 0 is what the kernel makes of DSCP.
 	Priority int
+	// MaxHalfOpen and MaxPeerHalfOpen bound the connections that peers have asked for and not
+	// confirmed yet, of all and of one address; 0 is 512 and 64. Beyond that a request is rejected
+	// with reason 3 (no resources).
+	MaxHalfOpen, MaxPeerHalfOpen int
 	// NoLocalICRC leaves the ICRC out of the packets of connections with programs of this kind
 	// on this host, by an address of its own, that want the same. Off, and where Fault changes bits,
 	// every packet has one.
@@ -105,7 +110,10 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
 	}
-	m, err := cm.New(dev, cm.Config{TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions()})
+	m, err := cm.New(dev, cm.Config{
+		TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions(),
+		MaxHalfOpen: cfg.MaxHalfOpen, MaxHalfOpenPerPeer: cfg.MaxPeerHalfOpen,
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}

@@ -1,0 +1,52 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// TestHalfOpenLimit: as many requests as the configuration file says may wait for their host to confirm
+// them, of one address and of all; the others are rejected.
+func TestHalfOpenLimit(t *testing.T) {
+	addr := freeAddr(t)
+	file := filepath.Join(t.TempDir(), "target.yaml")
+	writeText(t, file, fmt.Sprintf(`listen: ["rdma://%s:%s"]
+metrics: %s:%s
+limits: {half_open: 3, host_half_open: 2}
+subsystems:
+- nqn: %s
+  namespaces:
+  - {volume: "mem:1MiB"}
+`, addr, nvmePort, addr, metricsPort, testNQN))
+	p := startServe(t, addr, "--config", file)
+	for range 2 {
+		conn, err := udp.Listen(netip.AddrPortFrom(freeAddr(t), 0), udp.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		undo(t, "socket", conn.Close)
+		dst := netip.AddrPortFrom(addr, softrnic.Port)
+		a := &attacker{t: t, v: &victim{addr: p.remote()}, conn: conn, dst: dst,
+			flow: wire.NewFlow(conn.LocalAddr(), dst), rng: rand.New(rand.NewPCG(1, uint64(conn.LocalAddr().Port())))}
+		for range 5 {
+			a.send(a.request())
+		}
+	}
+	var waiting, rejected float64
+	eventually(t, 10*time.Second, "answers to ten requests", func() bool {
+		f := p.scrape(t)
+		waiting, rejected = f.sum(t, "nvmeof_cm_half_open_connections"), f.sum(t, "nvmeof_cm_rejects_total")
+		return waiting+rejected >= 10
+	})
+	if waiting != 3 || rejected != 7 {
+		t.Errorf("%v wait and %v were rejected, want 3 and 7", waiting, rejected)
+	}
+}
