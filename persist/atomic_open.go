@@ -15,7 +15,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		return nil, openError(path, blockdev.ErrInvalid, err)
 	}
 	fresh := false
-	st, err := os.Stat(path) //nolint:gosec // the file that the user names
+	st, err := os.Stat(path)
 	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
 		fresh = o.Size > 0 && !o.ReadOnly
 	}
@@ -41,7 +41,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err != nil {
 		_ = m.close()
 		if fresh {
-			os.Remove(path) //nolint:gosec // what was created here
+			os.Remove(path)
 		}
 		var op *blockdev.OpError
 		if !errors.As(err, &op) {

@@ -138,6 +138,5 @@ func rewrite(name, text string) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s has no markers: want a line %q and after it %q", name, begin, end)
 	}
-	//nolint:gosec // the user names the file
 	return os.WriteFile(name, fmt.Appendf(nil, "%s%s\n%s\n\n%s%s", head, begin, strings.TrimSpace(text), end, tail), 0o644)
 }
