@@ -47,7 +47,7 @@ func TestWrongConnect(t *testing.T) {
 			{"static controller", func(_ *nvme.Command, d []byte) { binary.LittleEndian.PutUint16(d[nvme.ConnectDataOffCNTLID:], 1) }, invalid, nvme.InvalidData(16)},
 			{"unknown subsystem", name(nvme.ConnectDataOffSUBNQN, testNQN+"x"), invalid, nvme.InvalidData(256)},
 			{"no subsystem", name(nvme.ConnectDataOffSUBNQN, ""), invalid, nvme.InvalidData(256)},
-			{"no host name", name(nvme.ConnectDataOffHOSTNQN, ""), invalid, nvme.InvalidData(512)},
+			{"host name that can't be printed", name(nvme.ConnectDataOffHOSTNQN, "nqn.\n"), invalid, nvme.InvalidData(512)},
 			{"host not allowed", name(nvme.ConnectDataOffSUBNQN, closedNQN), nvme.StatusConnectInvalidHost, nvme.InvalidData(512)},
 		} {
 			t.Run(path+"/"+tc.name, func(t *testing.T) {
