@@ -12,11 +12,6 @@ type poller struct {
 }
 
 const (
-	// shortLook is about what a sleep and a wake-up on another processor take on a virtual machine:
-	// to look for that long costs twice the processor at worst, and often less, since what is saved
-	// is a wake-up on both sides.
-	shortLook = 50 * time.Microsecond
-
 	// longWait is what a wait counts at most, so that looking begins again soon after a pause.
 	longWait = time.Millisecond
 
@@ -25,9 +20,11 @@ const (
 )
 
 // lookTime is how long to look at most after having worked for so long since the last wait. Where
-// much arrives at once, the peer's next answer takes about as long as our work did.
+// much arrives at once, the peer's next answer takes about as long as our work did. A fifth of the
+// longest is always worth it: by default about what a sleep and a wake-up on another processor take
+// on a virtual machine, and what is saved is a wake-up on both sides.
 func lookTime(worked, longest time.Duration) time.Duration {
-	return min(max(2*worked, shortLook), longest)
+	return min(max(2*worked, longest/5), longest)
 }
 
 // look says whether to look before sleeping this time, where that may take as long as limit.

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+const shortLook = 50 * time.Microsecond
+
 // looks counts how often in n waits of a length a poller looks.
 func looks(p *poller, n int, wait time.Duration) (count int) {
 	for range n {
@@ -61,6 +63,7 @@ func TestLookTime(t *testing.T) {
 		{60 * time.Microsecond, 250 * time.Microsecond, 120 * time.Microsecond},
 		{time.Second, 250 * time.Microsecond, 250 * time.Microsecond},
 		{time.Second, 20 * time.Microsecond, 20 * time.Microsecond},
+		{0, time.Millisecond, 200 * time.Microsecond},
 	} {
 		if got := lookTime(c.worked, c.longest); got != c.want {
 			t.Errorf("after %v of work, at most %v: %v, want %v", c.worked, c.longest, got, c.want)
