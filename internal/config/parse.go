@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -36,12 +37,13 @@ func Load(path string) (*Config, error) {
 
 // Parse reads YAML; name is what errors call it. The Config is valid, and not yet complete.
 func Parse(name string, b []byte) (*Config, error) {
-	file, err := parser.ParseBytes(b, 0)
+	var file *ast.File
+	err := guarded(func() (err error) { file, err = parser.ParseBytes(b, 0); return err })
 	if err != nil {
 		return nil, located(name, err)
 	}
 	c := &Config{}
-	err = yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(c)
+	err = guarded(func() error { return yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(c) })
 	if err != nil && !errors.Is(err, io.EOF) {
 		fe := located(name, err)
 		if fe.Line == 0 {
@@ -57,6 +59,20 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// errMalformed is what the YAML library has no error for.
+var errMalformed = errors.New("this is no YAML: look for a stray \"!\", or a control character")
+
+// guarded calls the YAML library, which takes some malformed text, as a tag without a value, and then
+// panics: a running target that reads its file again may not end of that.
+func guarded(call func() error) (err error) {
+	defer func() {
+		if recover() != nil {
+			err = errMalformed
+		}
+	}()
+	return call()
 }
 
 // Marshal writes c as Parse reads it.

@@ -193,3 +193,12 @@ func FuzzParse(tf *testing.F) {
 		}
 	})
 }
+
+// TestParseMalformed: text on which the YAML library panics is refused (found by FuzzParse).
+func TestParseMalformed(t *testing.T) {
+	var fe *FieldError
+	_, err := Parse("f", []byte("subsystems: [{ qn:nnqn.2026-11.org.example:a, namespaces:![\x00\x00\x00\xffume: m}]"))
+	if !errors.As(err, &fe) || !strings.Contains(err.Error(), "no YAML") {
+		t.Errorf("%v", err)
+	}
+}
