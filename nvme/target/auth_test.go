@@ -775,7 +775,11 @@ func FuzzAuthentication(tf *testing.F) {
 			if c == nil {
 				c, _ = connectUnknown(t, tg, 0)
 			}
+			ended := false
 			for i := 0; len(b) >= 2 && i < 16; i++ {
+				if ended = !c.stay(); ended {
+					break
+				}
 				n := min(int(binary.LittleEndian.Uint16(b)), len(b)-2)
 				message := b[2 : 2+n]
 				b = b[2+n:]
@@ -784,11 +788,12 @@ func FuzzAuthentication(tf *testing.F) {
 				} else {
 					c.do(authSend(n), message)
 				}
+				c.wg.Done()
 				if s := c.q.state.Load(); s != queueAuthenticating && s != queueDown {
 					t.Fatalf("the queue is in state %d", s)
 				}
 			}
-			if c.q.state.Load() == queueDown {
+			if ended || c.q.state.Load() == queueDown {
 				c.hangUp(nil)
 				c = nil
 			}
