@@ -27,6 +27,25 @@ const (
 	fuzzSent    = 4    // that is slow: a world is over after so many
 )
 
+// live has a world take its inputs, by hand or through sockets.
+func live(w interface {
+	feed(stream []byte)
+	send(stream []byte)
+}, how uint8, inputs iter.Seq[[]byte],
+) {
+	sent := 0
+	for data := range inputs {
+		if how&fuzzSockets != fuzzSockets {
+			w.feed(data)
+			continue
+		}
+		w.send(data)
+		if sent++; sent == fuzzSent {
+			return
+		}
+	}
+}
+
 func fuzzedDigests(how uint8) Digests {
 	if how&fuzzDigests == 0 {
 		return 0
@@ -116,17 +135,8 @@ func FuzzTarget(tf *testing.F) {
 	f.Add(uint8(1), TermReq{Type: TypeH2CTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
 	f.Add(uint8(fuzzDigests|14), testStream(DigestHeader | DigestData)[:1000])
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
-		w, sent := newTargetWorld(t, how), 0
-		for data := range inputs {
-			if how&fuzzSockets != fuzzSockets {
-				w.feed(data)
-				continue
-			}
-			w.send(data)
-			if sent++; sent == fuzzSent {
-				break
-			}
-		}
+		w := newTargetWorld(t, how)
+		live(w, how, inputs)
 		w.end(io.EOF)
 	})
 }
@@ -237,17 +247,8 @@ func FuzzHost(tf *testing.F) {
 	f.Add(uint8(0), p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagLast | FlagSuccess}, CCCID: 63}, make([]byte, 4096)))
 	f.Add(uint8(fuzzDigests|12), TermReq{Type: TypeC2HTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
-		w, sent := newHostWorld(t, how), 0
-		for data := range inputs {
-			if how&fuzzSockets != fuzzSockets {
-				w.feed(data)
-				continue
-			}
-			w.send(data)
-			if sent++; sent == fuzzSent {
-				break
-			}
-		}
+		w := newHostWorld(t, how)
+		live(w, how, inputs)
 		w.end(io.EOF)
 		_ = w.tr.Close()
 	})
