@@ -80,9 +80,9 @@ func printPaths(w io.Writer, s *multipath.Subsystem) {
 			humanize.Comma(int64(c.Retried.Load())), c.Losses.Load(), c.Connects.Load()})
 	}
 	t.Render()
-	if n := s.Counters().Waited.Load(); n > 0 {
+	if waited, failed := s.Counters().Waited.Load(), s.Counters().Failed.Load(); waited+failed > 0 {
 		fmt.Fprintf(w, "%s requests waited while no path could take them, %s failed\n",
-			humanize.Comma(int64(n)), humanize.Comma(int64(s.Counters().Failed.Load())))
+			humanize.Comma(int64(waited)), humanize.Comma(int64(failed)))
 	}
 }
 

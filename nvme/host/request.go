@@ -24,6 +24,7 @@ type Request struct {
 	Route Route // is told of the end first, once; nil: only Done is
 	Lane  int   // which of the queues on each way it takes
 	Tries int   // how often it was answered with an error and sent again
+	Cuts  int   // how often the loss of a controller cut it short
 	// Refused is when it was first answered with an ANA status; zero: it has not been.
 	Refused time.Time
 

@@ -18,5 +18,5 @@ func (c *PathCounters) underWay() int64 { return int64(c.Begun.Load() - c.Ended.
 // Counters counts what became of requests that no path could take.
 type Counters struct {
 	Waited atomic.Uint64 // waited for a path
-	Failed atomic.Uint64 // ended because none came
+	Failed atomic.Uint64 // ended because none came, or each was lost with them
 }

@@ -15,7 +15,8 @@
 // pauses that double from 100 ms to Config.ReconnectDelay. It is given up when that took longer
 // than Config.ControllerLoss, and at once when the target refuses it for good (a status with Do
 // Not Retry). A path joins a namespace only when it finds the same one there: equal identifiers,
-// equal blocks, and no smaller transfers.
+// equal blocks, and no smaller transfers. Where it can't find out for a reason that may pass, it tries
+// again with the same pauses; for a namespace that isn't there it waits for the controller's notice.
 //
 // # Which path a request takes
 //
@@ -26,8 +27,9 @@
 //
 // # What happens to requests
 //
-// A request that a lost path cut short, or that ended with a path related status without Do Not
-// Retry, takes another path; so does, five times at most, one that a controller answered because
+// A request that a lost path cut short takes another path, or the same when it is back, five times at
+// most: then it ends with a [CutShortError], because it may be what ends the controllers. One that
+// ended with a path related status without Do Not Retry takes another path; so does, five times at most, one that a controller answered because
 // it isn't ready any more (Command Sequence Error). Other statuses without Do Not Retry are tried again five times,
 // after the time that the controller asks for (CRD). Where no path can take requests, they wait:
 // for Config.FastIOFail if that is set, else for Config.ControllerLoss, and then end with a

@@ -61,6 +61,24 @@ func (e *NoPathError) Unwrap() []error {
 	return all
 }
 
+// CutShortError is the Err of a request that the loss of its path cut short each time that it was
+// sent. It matches nvme.StatusHostPathError, and host.ErrLost as Last does.
+type CutShortError struct {
+	SubNQN string
+	NSID   uint32
+	Opcode nvme.Opcode
+	Times  int   // that it was sent
+	Last   error // how the last path ended
+}
+
+func (e *CutShortError) Error() string {
+	return fmt.Sprintf("nvme: namespace %d of %s: the path was lost each of the %d times that %s was sent, the last time: %s",
+		e.NSID, e.SubNQN, e.Times, e.Opcode.IOName(), strings.TrimPrefix(e.Last.Error(), "nvme: "))
+}
+
+// Unwrap gives what the error matches.
+func (e *CutShortError) Unwrap() []error { return []error{nvme.StatusHostPathError, e.Last} }
+
 // errClosed is the Err of requests that Close cut short.
 var errClosed error = closedError{}
 

@@ -35,10 +35,11 @@ type link struct {
 	tgt    *target.Target // nil: nobody listens
 	queues []*loopQueue
 	dials  int
-	// answer may put another status in place of a response; hold keeps a command from the
-	// target.
-	answer func(c *nvme.Command, cqe *nvme.Completion)
-	hold   func(c *nvme.Command) bool
+	// answer may put another status in place of a response to an I/O command, answerAdmin to an
+	// admin command; hold keeps an I/O command from the target.
+	answer      func(c *nvme.Command, cqe *nvme.Completion)
+	answerAdmin func(c *nvme.Command, cqe *nvme.Completion)
+	hold        func(c *nvme.Command) bool
 }
 
 func newLink(tgt *target.Target, port string) *link {
@@ -239,8 +240,11 @@ func (q *loopQueue) Respond(r *target.Request) {
 	cqe, cmd := r.CQE, r.Cmd
 	q.l.mu.Lock()
 	answer := q.l.answer
+	if q.attr.QID == 0 {
+		answer = q.l.answerAdmin
+	}
 	q.l.mu.Unlock()
-	if answer != nil && q.attr.QID != 0 && cmd.Opcode() != nvme.OpFabrics {
+	if answer != nil && cmd.Opcode() != nvme.OpFabrics {
 		answer(&cmd, &cqe)
 	}
 	q.mu.Lock()

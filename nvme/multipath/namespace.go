@@ -42,8 +42,7 @@ type carrier struct{ n *Namespace }
 
 // SubmitOne is host.Carrier's.
 func (c carrier) SubmitOne(r *host.Request) {
-	r.Lane, r.Tries, r.Refused = anyLane, 0, time.Time{}
-	c.n.send(r)
+	c.n.begin(r, anyLane)
 }
 
 // Cancel is host.Carrier's: it brings about the end of r, wherever it is.
@@ -82,8 +81,13 @@ func (n *Namespace) Lane(i int) Lane { return Lane{n, i} }
 // SubmitOne sends r, as host.Queue.SubmitOne does. Its Done is called when the request ended
 // on whatever path, or when no path took it in time.
 func (l Lane) SubmitOne(r *host.Request) {
-	r.Lane, r.Tries, r.Refused = l.i, 0, time.Time{}
-	l.n.send(r)
+	l.n.begin(r, l.i)
+}
+
+// begin sends r for the first time.
+func (n *Namespace) begin(r *host.Request, lane int) {
+	r.Lane, r.Tries, r.Cuts, r.Refused = lane, 0, 0, time.Time{}
+	n.send(r)
 }
 
 // rebuild finds the best ways. Called with Subsystem.mu held.
@@ -118,7 +122,7 @@ func (n *Namespace) hopeless() bool {
 		w := p.spaces[n]
 		switch {
 		case p.state == GivenUp:
-		case p.state == Live && w != nil && (w.err != nil || w.state == nvme.ANAPersistentLoss && !w.stale):
+		case p.state == Live && w != nil && (w.err != nil && !w.passing || w.state == nvme.ANAPersistentLoss && !w.stale):
 		default:
 			return false
 		}

@@ -2,7 +2,6 @@ package multipath
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -206,28 +205,17 @@ func missing(all []*Namespace, found map[*Namespace]*way) *Namespace {
 	return nil
 }
 
-// open looks for a namespace on a controller. The error is that of a lost connection; what else
-// is wrong is in the way.
-func (p *path) open(ctx context.Context, c *host.Controller, n *Namespace) (*way, error) {
-	ns, err := c.Namespace(ctx, n.ID)
-	if err == nil {
-		return p.way(n, c, ns), nil
-	}
-	if errors.Is(err, host.ErrLost) || ctx.Err() != nil {
-		return nil, err
-	}
-	p.sub.cfg.Log.Warn("path not used", p.logKeys(n, err)...)
-	return &way{ns: n, path: p, ctrl: c, err: err}, nil
-}
-
 // serve follows what a live controller reports, until it is lost; the error says why.
 func (p *path) serve(ctx context.Context, c *host.Controller) error {
 	changing := transitions{}
 	limit := transitionTime(c)
 	over := time.NewTimer(limit) // runs while a group is in the change state
 	defer over.Stop()
+	again := newReopening(p.sub.cfg.ReconnectDelay)
+	defer again.timer.Stop()
 	var checked time.Time // when a doubt was looked into
 	for {
+		again.follow(p.hasHopes())
 		if since := changing.follow(p.groups); since.IsZero() {
 			over.Stop()
 		} else {
@@ -244,7 +232,10 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 		case <-over.C:
 			err = ErrTransition
 		case <-p.rescan:
-			err = p.reopen(ctx, c)
+			err = p.reopen(ctx, c, anyWay)
+		case <-again.timer.C:
+			again.armed = false
+			err = p.reopen(ctx, c, (*way).mayOpen)
 		case <-p.reread:
 			err = p.refresh(ctx, c)
 		case <-p.doubted:
@@ -288,24 +279,4 @@ func sleep(ctx context.Context, c *host.Controller, d time.Duration) {
 	case <-c.Done():
 	case <-ctx.Done():
 	}
-}
-
-// reopen looks at every namespace again: one may be gone, or another now.
-func (p *path) reopen(ctx context.Context, c *host.Controller) error {
-	s := p.sub
-	s.mu.Lock()
-	spaces := append([]*Namespace(nil), s.spaces...)
-	s.mu.Unlock()
-	for _, n := range spaces {
-		w, err := p.open(ctx, c, n)
-		if err != nil {
-			return err
-		}
-		s.mu.Lock()
-		if old := p.spaces[n]; old == nil || old.err != nil || w.err != nil || old.group != w.group {
-			p.spaces[n] = w
-		}
-		s.settle()
-	}
-	return p.refresh(ctx, c)
 }

@@ -12,6 +12,9 @@ const (
 	// maxTries is how often a request is sent again because of statuses that don't concern
 	// ANA; it is Linux's.
 	maxTries = 5
+	// maxCuts is how often a request is sent again because its path was lost. Linux bounds that for
+	// a controller without multipath, by the same number.
+	maxCuts = 5
 	// pathPause is the pause before a path that failed internally is asked again, where there
 	// is no other.
 	pathPause = 100 * time.Millisecond
@@ -40,15 +43,7 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 		return false
 	}
 	if r.Err != nil {
-		if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) || n.sub.isClosing() {
-			return false
-		}
-		w.lost()
-		if !repeatable(&r.Cmd) {
-			return false
-		}
-		n.resend(r)
-		return true
+		return n.cutShort(w, r)
 	}
 	st := r.Status()
 	if r.Cmd.Fuse() != 0 { // the other half would be missing
@@ -86,6 +81,25 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 	default:
 		n.resend(r)
 	}
+	return true
+}
+
+// cutShort is again for a request that was not answered. One with which every path that takes it is
+// lost ends: it may be what its target can't bear, and would end each controller that comes.
+func (n *Namespace) cutShort(w *way, r *host.Request) bool {
+	if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) || n.sub.isClosing() {
+		return false
+	}
+	w.lost()
+	if !repeatable(&r.Cmd) {
+		return false
+	}
+	if r.Cuts++; r.Cuts > maxCuts {
+		n.sub.counters.Failed.Add(1)
+		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.ID, Opcode: r.Cmd.Opcode(), Times: r.Cuts, Last: r.Err}
+		return false
+	}
+	n.resend(r)
 	return true
 }
 

@@ -17,6 +17,8 @@ type way struct {
 	group  uint32 // ANA group of the namespace
 	err    error  // why it doesn't lead there, after all
 	turn   atomic.Uint32
+	// passing: err may be over soon, and the namespace is opened again unasked.
+	passing bool
 
 	// Guarded by Subsystem.mu.
 	state nvme.ANAState // 0: the log hasn't the group

@@ -1,0 +1,86 @@
+package multipath
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// crashOnRead has the target of each link crash on a read of block 0, and come back at once, as
+// long as crash says so.
+func (r *rig) crashOnRead(crash func() bool) {
+	for _, l := range r.links {
+		l.set(func(l *link) {
+			l.hold = func(c *nvme.Command) bool {
+				if c.Opcode() != nvme.OpRead || c.SLBA() != 0 || !crash() {
+					return false
+				}
+				l.cut()
+				l.restore(r.tgt)
+				return true
+			}
+		})
+	}
+}
+
+// TestCrashingRequest: a request on which every target crashes is sent six times, and then fails,
+// while others go on.
+func TestCrashingRequest(t *testing.T) {
+	for links := 1; links <= 2; links++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, links)
+			s, n := r.connect()
+			defer r.close(s)
+			crashes := 0
+			r.crashOnRead(func() bool { crashes++; return true })
+			for round := 1; round <= 2; round++ { // what the request before did counts for nothing
+				at := time.Now()
+				_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+				var cut *CutShortError
+				if !errors.As(err, &cut) || cut.Times != 6 || cut.Opcode != nvme.OpRead || cut.NSID != 1 || cut.SubNQN != testNQN {
+					t.Fatalf("%d paths: %v", links, err)
+				}
+				if !errors.Is(err, nvme.StatusHostPathError) || !errors.Is(err, host.ErrLost) || !errors.Is(err, errCut) || errors.Is(err, ErrNoPath) {
+					t.Errorf("it doesn't match what it should: %v", err)
+				}
+				if text := err.Error(); !strings.Contains(text, "lost each of the 6 times that Read was sent") {
+					t.Errorf("it says %q", text)
+				}
+				if crashes != 6*round {
+					t.Errorf("%d crashes after %d reads", crashes, round)
+				}
+				if took := time.Since(at); took > 6*firstPause {
+					t.Errorf("after %v", took)
+				}
+				mustWrite(t, n, byte(round), 8192)
+				mustRead(t, n, byte(round), 8192)
+			}
+			if got := s.Counters().Failed.Load(); got != 2 {
+				t.Errorf("%d requests failed, want 2", got)
+			}
+		})
+	}
+}
+
+// TestCrashesEnd: one whose path was lost less often doesn't fail.
+func TestCrashesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		defer r.close(s)
+		mustWrite(t, n, 3, 0)
+		crashes := 0
+		r.crashOnRead(func() bool { crashes++; return crashes%6 != 0 })
+		for range 3 {
+			mustRead(t, n, 3, 0)
+		}
+		if crashes != 18 {
+			t.Errorf("read %d times, want 18", crashes)
+		}
+	})
+}

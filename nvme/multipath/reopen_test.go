@@ -1,0 +1,93 @@
+package multipath
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// identifyFails has Identify Namespace end with a status, and notes when it was asked.
+func (l *link) identifyFails(st nvme.Status, asked *[]time.Time) {
+	l.set(func(l *link) {
+		l.answerAdmin = func(c *nvme.Command, cqe *nvme.Completion) {
+			if c.Opcode() == nvme.OpIdentify && c.NSID() == 1 {
+				*asked = append(*asked, time.Now())
+				cqe.SetStatus(st)
+			}
+		}
+	})
+}
+
+// TestReopen: a path on which a namespace can't be opened for a passing reason tries again, after
+// pauses that double, and says once why; requests wait meanwhile.
+func TestReopen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		told := 0
+		r := newRig(t, 1)
+		s, n := r.connect(func(c *Config) {
+			c.ReconnectDelay, c.Log = time.Second, slog.New(slog.NewTextHandler(&log, nil))
+			c.Changed = func(p PathStatus) {
+				if p.State == Live && p.Access != nil && p.Access[0].Err == nil {
+					told++
+				}
+			}
+		})
+		defer r.close(s)
+		var asked []time.Time
+		r.links[0].identifyFails(nvme.StatusInternalError, &asked)
+		r.links[0].cut()
+		r.links[0].restore(r.tgt)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+			ended <- err
+		}()
+		time.Sleep(4 * time.Second)
+		var ms []int64
+		for _, at := range asked {
+			ms = append(ms, at.Sub(asked[0]).Milliseconds())
+		}
+		if want := []int64{0, 100, 300, 700, 1500, 2500, 3500}; !slices.Equal(ms, want) {
+			t.Errorf("asked after %v ms, want %v", ms, want)
+		}
+		if a := s.Paths()[0].Access[0]; !errors.Is(a.Err, nvme.StatusInternalError) || s.Waiting() != 1 || told != 0 {
+			t.Errorf("%+v, %d wait, told %d times", a, s.Waiting(), told)
+		}
+		r.links[0].set(func(l *link) { l.answerAdmin = nil })
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if told != 1 || strings.Count(log.String(), "path not used") != 1 {
+			t.Errorf("told %d times, log:\n%s", told, &log)
+		}
+	})
+}
+
+// TestReopenNotice: a namespace that isn't there is left to the notice that it came.
+func TestReopenNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		var asked []time.Time
+		r.links[0].identifyFails(nvme.StatusInvalidNamespace|nvme.StatusDNR, &asked)
+		r.links[0].cut()
+		r.links[0].restore(r.tgt)
+		time.Sleep(time.Minute)
+		if len(asked) != 1 {
+			t.Errorf("asked %d times", len(asked))
+		}
+		if _, err := n.ReadAt(t.Context(), make([]byte, 4096), 0); !errors.Is(err, ErrNoPath) {
+			t.Error(err)
+		}
+	})
+}
