@@ -147,6 +147,35 @@ func TestConnectAllTriesAgain(t *testing.T) {
 	}
 }
 
+// TestConnectAllDiscoveryDown: that the discovery controller is gone is told once, however often it is
+// asked again, and so is that it is back.
+func TestConnectAllDiscoveryDown(t *testing.T) {
+	noLeaks(t)
+	addr := freeAddr(t)
+	absent := netip.AddrPortFrom(freeAddr(t), 4420)
+	serve := func() *targetProgram {
+		return startTargetAt(t, addr, "--volume", "mem:1MiB", "--referral", atPort("tcp", absent.String()))
+	}
+	p := serve()
+	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "tcp", "-a", addr.String(), "--hold", "--reconnect-delay", "1")
+	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
+	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
+	p.kill()
+	eventually(t, 20*time.Second, "the loss of discovery", said("discovery: connect to "+atPort("tcp", p.remote().String())+": connection refused"))
+	time.Sleep(4 * time.Second) // in which it is asked again, and not told of
+	serve()
+	eventually(t, 20*time.Second, "discovery again", said("discovery: "+atPort("tcp", p.remote().String())+" answers again"))
+	for text, want := range map[string]int{"discovery: ": 2, absent.String(): 1} {
+		if n := strings.Count(hold.stderr.String(), text); n != want {
+			t.Errorf("%q is said %d times, want %d:\n%s", text, n, want, hold.stderr.String())
+		}
+	}
+	hold.signal(syscall.SIGINT)
+	if code := hold.wait(t, 20*time.Second); code != 0 {
+		t.Errorf("exit code %d: %s", code, hold.stderr.String())
+	}
+}
+
 // TestHostNQN: the name is the same each time and valid, and a new one is another.
 func TestHostNQN(t *testing.T) {
 	show := func(verb string) string {

@@ -48,8 +48,8 @@ type everything struct {
 	fabrics *fabrics
 	start   host.Config // the discovery controller that is asked first
 	subs    []*multipath.Subsystem
-	failed  map[string]bool // what couldn't be connected to the last time, and has been told
-	shown   atomic.Bool     // what there was in the beginning
+	failed  failures    // what couldn't be asked or connected to
+	shown   atomic.Bool // what there was in the beginning
 
 	follow  func(host.Config) // is told of each discovery controller; nil: none is followed
 	follows []host.Config
@@ -79,30 +79,34 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	if hold {
 		e.follow = func(cfg host.Config) { watch.Go(func() { followService(ctx, cfg, changed) }) }
 	}
-	failures, err := e.connect(ctx)
-	if err != nil {
+	if err := e.connect(ctx); err != nil {
 		return f.explain(err)
 	}
 	if err := e.show(c); err != nil {
 		return err
 	}
 	if !hold {
-		return failures
+		return e.failed.err()
 	}
-	if failures != nil {
-		fmt.Fprintln(f.stderr, failures)
+	if err := e.failed.err(); err != nil {
+		fmt.Fprintln(f.stderr, err)
 	}
 	e.shown.Store(true)
 	fmt.Fprintln(f.stderr, "holding the connections; stop with Ctrl-C")
 	return e.hold(ctx, changed)
 }
 
-// hold follows what the discovery controllers notify of, and tries again what couldn't be connected to.
+// holdGap is the least time between two questions to the discovery controllers, however often they notify.
+const holdGap = time.Second
+
+// hold follows what the discovery controllers notify of, and tries again what couldn't be asked or
+// connected to. The user is told when something begins to fail, and when discovery works again.
 func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
-	pause := e.flags.paths.config().ReconnectDelay
+	pause := max(e.flags.paths.config().ReconnectDelay, holdGap)
+	first := cli.Endpoint{Transport: e.start.Transport.Type(), Addr: e.start.Remote}.String()
 	for {
 		var again <-chan time.Time
-		if len(e.failed) > 0 {
+		if e.failed.any() {
 			again = time.After(pause)
 		}
 		select {
@@ -111,30 +115,36 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 		case <-changed:
 		case <-again:
 		}
-		failures, err := e.connect(ctx)
-		if err = errors.Join(e.flags.explainAll(err), failures); err != nil && ctx.Err() == nil {
+		if err := e.connect(ctx); err != nil {
+			e.failed.keep()
+			e.failed.add(first, fmt.Errorf("discovery: %w; connections stay, and it is tried again", e.flags.explain(err)))
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := e.failed.err(); err != nil {
 			fmt.Fprintln(e.flags.stderr, err)
+		}
+		if e.failed.over(first) {
+			fmt.Fprintf(e.flags.stderr, "discovery: %s answers again\n", first)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(holdGap):
 		}
 	}
 }
 
-// connect asks what there is, and connects to what it isn't connected to yet. failures are
-// those of subsystems and services that weren't told the last time, err is that nobody can be asked.
-func (e *everything) connect(ctx context.Context) (failures, err error) {
+// connect asks what there is, and connects to what it isn't connected to yet. failed has the services
+// and subsystems that couldn't be reached; the error is that nobody can be asked.
+func (e *everything) connect(ctx context.Context) error {
+	e.failed.begin()
 	found, err := host.Crawl(ctx, e.start, e.fabrics.reach)
 	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	failed := map[string]bool{}
-	failure := func(what string, err error) {
-		if failed[what] = true; !e.failed[what] {
-			errs = append(errs, err)
-		}
+		return err
 	}
 	for _, err := range found.Unreached {
-		err = e.flags.explain(err)
-		failure(err.Error(), err)
+		e.failed.add(serviceOf(err), e.flags.explain(err))
 	}
 	for i := range found.Services {
 		e.service(&found.Services[i])
@@ -149,7 +159,8 @@ func (e *everything) connect(ctx context.Context) (failures, err error) {
 		}
 		cfg, err := e.fabrics.reach(entry)
 		if err != nil {
-			return nil, err
+			e.failed.add(nqn, fmt.Errorf("subsystem %s: %w", nqn, err))
+			continue
 		}
 		if paths[nqn] == nil {
 			names = append(names, nqn)
@@ -158,11 +169,10 @@ func (e *everything) connect(ctx context.Context) (failures, err error) {
 	}
 	for _, nqn := range names {
 		if err := e.subsystem(ctx, nqn, paths[nqn]); err != nil {
-			failure(nqn, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(err)))
+			e.failed.add(nqn, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(err)))
 		}
 	}
-	e.failed = failed
-	return errors.Join(errs...), nil
+	return nil
 }
 
 // service has a discovery controller followed that isn't yet.
