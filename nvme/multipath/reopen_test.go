@@ -51,6 +51,7 @@ func TestReopen(t *testing.T) {
 			ended <- err
 		}()
 		time.Sleep(4 * time.Second)
+		synctest.Wait()
 		var ms []int64
 		for _, at := range asked {
 			ms = append(ms, at.Sub(asked[0]).Milliseconds())
@@ -83,6 +84,7 @@ func TestReopenNotice(t *testing.T) {
 		r.links[0].cut()
 		r.links[0].restore(r.tgt)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(asked) != 1 {
 			t.Errorf("asked %d times", len(asked))
 		}
