@@ -3,8 +3,8 @@
 // guidance (see internal/fuzzing). It begins where the last run stopped: what was reached is in
 // docs/fuzzing.log, and docs/fuzzing.md shows it.
 //
-// Cheap targets come first: each gets a turn, then each that isn't done a turn twice as long, and so on.
-// What breaks a target is kept in its package's testdata/fuzz; the target gets no more turns in this run.
+// Each target gets a short turn; then the one that needs the least time to its goal gets a long one, and so on, so that
+// cheap targets are done first. What breaks a target is kept in its package's testdata/fuzz; the target gets no more turns in this run.
 package main
 
 import (
@@ -12,14 +12,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 )
 
-// firstTurn is how long a target's first turn lasts.
+// firstTurn is how long a target's first turn lasts, at most.
 const firstTurn = 5 * time.Second
 
 type options struct {
@@ -80,57 +82,86 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// turns gives turns until all is done, or time is over.
+// turns gives turns until all is done, or time is over: a short one to each target, which shows how fast it is, then
+// long ones to whichever needs the least time to its goal.
 func turns(ctx context.Context, o options, all []target, b *book, builds *builds) error {
 	var findings []error
-	broken := map[target]bool{}
-	for turn := firstTurn; ; turn = min(2*turn, o.turn) {
-		ran := false
-		for _, t := range all {
-			if ctx.Err() != nil {
-				return errors.Join(findings...)
-			}
-			left := o.goal - b.of(t).executions
-			if left <= 0 || broken[t] || !o.only.MatchString(t.String()) {
-				continue
-			}
-			ran = true
-			err := takeTurn(ctx, o, t, b, builds, left, turn)
-			if errors.Is(err, errFinding) {
-				broken[t] = true
-				findings = append(findings, err)
-				fmt.Println(err)
-			} else if err != nil && ctx.Err() == nil {
-				return err
-			}
-			if err := b.writePage(all, o.goal); err != nil {
-				return err
-			}
-		}
-		if !ran {
-			return errors.Join(findings...)
+	var waiting []target
+	for _, t := range all {
+		if o.only.MatchString(t.String()) && b.of(t).executions < o.goal {
+			waiting = append(waiting, t)
 		}
 	}
+	needs := map[target]time.Duration{} // of those that had a turn
+	for len(waiting) > 0 && ctx.Err() == nil {
+		i, turn := next(waiting, needs), o.turn
+		t := waiting[i]
+		if _, ok := needs[t]; !ok {
+			turn = min(firstTurn, o.turn)
+		}
+		rate, err := takeTurn(ctx, o, t, b, builds, o.goal-b.of(t).executions, turn)
+		if errors.Is(err, errFinding) {
+			findings = append(findings, err)
+			fmt.Println(err)
+		} else if err != nil && ctx.Err() == nil {
+			return err
+		}
+		left := o.goal - b.of(t).executions
+		needs[t] = needed(left, rate)
+		if left <= 0 || errors.Is(err, errFinding) {
+			waiting = slices.Delete(waiting, i, i+1)
+		}
+		if err := b.writePage(all, o.goal); err != nil {
+			return err
+		}
+	}
+	return errors.Join(findings...)
 }
 
-// takeTurn gives a target a turn, before the first one of which Go's fuzzer had its own.
-func takeTurn(ctx context.Context, o options, t target, b *book, builds *builds, left int, turn time.Duration) error {
+// next is the place of the target whose turn it is: the first that had none, else the one that needs the least time.
+func next(waiting []target, needs map[target]time.Duration) (best int) {
+	for i, t := range waiting {
+		if _, ok := needs[t]; !ok {
+			return i
+		}
+		if needs[t] < needs[waiting[best]] {
+			best = i
+		}
+	}
+	return best
+}
+
+// needed is how long so many executions take; very long if it isn't known.
+func needed(executions int, rate float64) time.Duration {
+	seconds := float64(executions) / rate
+	if limit := time.Duration(math.MaxInt64); !(seconds < limit.Seconds()) {
+		return limit
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// takeTurn gives a target a turn, before the first one of which Go's fuzzer had its own. It returns how many
+// executions a second it made.
+func takeTurn(ctx context.Context, o options, t target, b *book, builds *builds, left int, turn time.Duration) (rate float64, err error) {
 	if b.of(t).guided == 0 && o.guided > 0 {
 		n, err := builds.guided(ctx, t, min(left, o.goal/10), o.guided)
 		if err := b.add(t, guided, n, err); err != nil {
-			return err
+			return 0, err
 		}
 		left -= n
 		if err != nil || left <= 0 {
-			return err
+			return 0, err
 		}
+	}
+	if _, err := builds.program(ctx, t.dir); err != nil { // which is not part of the rate
+		return 0, err
 	}
 	began := time.Now()
 	n, err := builds.unguided(ctx, t, left, turn)
 	if err := b.add(t, unguided, n, err); err != nil {
-		return err
+		return 0, err
 	}
-	took := time.Since(began)
-	fmt.Printf("  %-24s %-28s %10d more, %6.0f/s, %10d in all\n", t.dir, t.name, n, float64(n)/took.Seconds(), b.of(t).executions)
-	return err
+	rate = float64(n) / time.Since(began).Seconds()
+	fmt.Printf("  %-24s %-28s %10d more, %6.0f/s, %10d in all\n", t.dir, t.name, n, rate, b.of(t).executions)
+	return rate, err
 }
