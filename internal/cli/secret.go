@@ -42,10 +42,11 @@ var errExposed = errors.New("others may read or change it")
 // ReadSecret reads a file that holds one secret. what is the flag or field that names it. Errors
 // show nothing of the secret.
 func ReadSecret(what, path string) (*dhchap.Secret, error) {
-	lines, err := secretLines(what, path)
+	b, err := readSecrets(what, path)
 	if err != nil {
 		return nil, err
 	}
+	lines := secretLines(b)
 	if len(lines) != 1 || len(lines[0].words) != 1 {
 		return nil, Say(dhchap.ErrSecret, "%s %s: want one line, with one secret; `nvmetgt gen-dhchap-key` makes such a file", what, path)
 	}
@@ -59,13 +60,17 @@ func ReadSecret(what, path string) (*dhchap.Secret, error) {
 // ReadSecrets reads a file that holds the secrets of many hosts: on each line the NQN of a host,
 // its secret and, where controllers have to prove themselves to it, their secret for this host.
 func ReadSecrets(what, path string) ([]HostSecrets, error) {
-	lines, err := secretLines(what, path)
+	b, err := readSecrets(what, path)
 	if err != nil {
 		return nil, err
 	}
-	var all []HostSecrets
+	return parseSecrets(what, path, b)
+}
+
+// parseSecrets is ReadSecrets of what the file holds.
+func parseSecrets(what, path string, b []byte) (all []HostSecrets, err error) {
 	seen := map[string]bool{}
-	for _, l := range lines {
+	for _, l := range secretLines(b) {
 		at := fmt.Sprintf("%s %s:%d", what, path, l.number)
 		if len(l.words) < 2 || len(l.words) > 3 {
 			return nil, Say(dhchap.ErrSecret, "%s: want the NQN of a host, its secret and, if there is one, that of the controllers", at)
@@ -93,9 +98,20 @@ type secretLine struct {
 	words  []string
 }
 
-// secretLines are the lines of a file of secrets, without comments, which begin with #. A file that
-// others may read is refused, as ssh refuses keys.
-func secretLines(what, path string) ([]secretLine, error) {
+// secretLines are the lines of a file of secrets, without comments, which begin with #.
+func secretLines(b []byte) (all []secretLine) {
+	number := 0
+	for line := range bytes.Lines(b) {
+		number++
+		if words := strings.Fields(string(line)); len(words) > 0 && words[0][0] != '#' {
+			all = append(all, secretLine{number, words})
+		}
+	}
+	return all
+}
+
+// readSecrets reads a file of secrets. One that others may read is refused, as ssh refuses keys.
+func readSecrets(what, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, FileError(what, path, err)
@@ -116,15 +132,7 @@ func secretLines(what, path string) ([]secretLine, error) {
 	if len(b) > maxSecrets {
 		return nil, Say(dhchap.ErrSecret, "%s %s: it has more than %d bytes", what, path, maxSecrets)
 	}
-	var all []secretLine
-	number := 0
-	for line := range bytes.Lines(b) {
-		number++
-		if words := strings.Fields(string(line)); len(words) > 0 && words[0][0] != '#' {
-			all = append(all, secretLine{number, words})
-		}
-	}
-	return all, nil
+	return b, nil
 }
 
 // CreateSecret makes a file that only its owner may read, and that wasn't there before. It appears

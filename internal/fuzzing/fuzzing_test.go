@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -114,6 +115,17 @@ func TestEntries(t *testing.T) {
 	}
 	if _, ok := parseEntry([]byte(golden), []reflect.Type{reflect.TypeFor[[]byte]()}); ok {
 		t.Error("an entry of another type was taken")
+	}
+}
+
+func TestQuoted(t *testing.T) {
+	var all []byte
+	for c := range 256 {
+		all = append(all, byte(c))
+	}
+	literal := `"` + string(appendQuoted(nil, all)) + `"`
+	if got, err := strconv.Unquote(literal); err != nil || got != string(all) {
+		t.Errorf("%s is %q, %v", literal, got, err)
 	}
 }
 

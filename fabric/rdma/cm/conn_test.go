@@ -14,12 +14,13 @@ type script struct {
 	t      *testing.T
 	c      conn
 	now    time.Time
-	counts map[verbs.CMEventType]int
-	gone   bool // closed once
+	counts [64]int // of events, by their type
+	gone   bool    // closed once
+	b      []byte  // for messages
 }
 
 func newScript(t *testing.T, active bool) *script {
-	s := &script{t: t, now: time.Unix(0, 0), counts: map[verbs.CMEventType]int{}}
+	s := &script{t: t, now: time.Unix(0, 0)}
 	s.c = conn{ids: CommIDs{Local: 1}, localQPN: 10, tid: 5, dreqTID: 6, qpACK: 17}
 	if active {
 		var fx effects
@@ -82,16 +83,21 @@ func (s *script) play(b byte) {
 	s.check(&fx)
 }
 
-func (s *script) check(fx *effects) {
-	s.t.Helper()
-	timed := map[state]bool{
-		stateREQSent: true, stateMRAREQRcvd: true, stateREPSent: true, stateMRAREPRcvd: true,
-		stateDREQSent: true, stateTimewait: true,
+// timed tells whether connections in a state have a deadline.
+func timed(s state) bool {
+	switch s {
+	case stateREQSent, stateMRAREQRcvd, stateREPSent, stateMRAREPRcvd, stateDREQSent, stateTimewait:
+		return true
 	}
-	if timed[s.c.state] == s.c.deadline.IsZero() {
+	return false
+}
+
+// check does without t.Helper, which would cost more than all else.
+func (s *script) check(fx *effects) {
+	if timed(s.c.state) == s.c.deadline.IsZero() {
 		s.t.Fatalf("state %d with deadline %v", s.c.state, s.c.deadline)
 	}
-	if timed[s.c.state] && s.c.deadline.Before(s.now) {
+	if timed(s.c.state) && s.c.deadline.Before(s.now) {
 		s.t.Fatalf("state %d is late", s.c.state)
 	}
 	if s.gone && (s.c.state != stateClosed || len(fx.sends)+len(fx.events) > 0) {
@@ -110,7 +116,7 @@ func (s *script) check(fx *effects) {
 		s.t.Fatal("refused, and yet there was a TIMEWAIT")
 	}
 	for _, o := range fx.sends {
-		Append(nil, o.tid, o.msg)
+		s.b = Append(s.b[:0], o.tid, o.msg)
 	}
 }
 
