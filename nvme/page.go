@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 )
 
 // PageSize is the size of an identify page, and of the memory page that MDTS counts in when
@@ -21,10 +22,9 @@ func shortError(page string, got, want int) error {
 // appendPage appends the wire form of p, a pointer to a struct of fixed size whose layout is
 // that of the page. Reserved fields are blank and become zero.
 func appendPage(b []byte, p any) []byte {
-	b, err := binary.Append(b, binary.LittleEndian, p)
-	if err != nil {
-		panic("nvme: page of no fixed size: " + err.Error()) // unreachable for the types of this package
-	}
+	from := len(b)
+	b = append(b, make([]byte, binary.Size(p))...)
+	codePage(b[from:], reflect.ValueOf(p).Elem(), false)
 	return b
 }
 
@@ -33,6 +33,66 @@ func parsePage(b []byte, p any, size int, page string) error {
 	if len(b) < size {
 		return shortError(page, len(b), size)
 	}
-	_, err := binary.Decode(b[:size], binary.LittleEndian, p)
-	return err
+	codePage(b, reflect.ValueOf(p).Elem(), true)
+	return nil
+}
+
+// codePage fills v from the beginning of b, or that from v, and returns what is behind it. It does what package
+// encoding/binary does, but copies arrays of bytes, of which pages mostly consist, as a whole.
+func codePage(b []byte, v reflect.Value, parse bool) []byte {
+	order := binary.LittleEndian
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() {
+				b = codePage(b, f, parse)
+			} else { // blank, and of bytes
+				b = b[f.Len():]
+			}
+		}
+		return b
+	case reflect.Array:
+		if v.Type().Elem().Kind() != reflect.Uint8 {
+			for i := range v.Len() {
+				b = codePage(b, v.Index(i), parse)
+			}
+			return b
+		}
+		if all := v.Bytes(); parse {
+			copy(all, b)
+		} else {
+			copy(b, all)
+		}
+		return b[v.Len():]
+	case reflect.Uint8:
+		if parse {
+			v.SetUint(uint64(b[0]))
+		} else {
+			b[0] = byte(v.Uint())
+		}
+		return b[1:]
+	case reflect.Uint16:
+		if parse {
+			v.SetUint(uint64(order.Uint16(b)))
+		} else {
+			order.PutUint16(b, uint16(v.Uint()))
+		}
+		return b[2:]
+	case reflect.Uint32:
+		if parse {
+			v.SetUint(uint64(order.Uint32(b)))
+		} else {
+			order.PutUint32(b, uint32(v.Uint()))
+		}
+		return b[4:]
+	case reflect.Uint64:
+		if parse {
+			v.SetUint(order.Uint64(b))
+		} else {
+			order.PutUint64(b, v.Uint())
+		}
+		return b[8:]
+	default:
+		panic("nvme: page with a field of kind " + v.Kind().String()) // unreachable for the types of this package
+	}
 }
