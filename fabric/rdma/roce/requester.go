@@ -288,16 +288,18 @@ func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (las
 	last = off+n == w.length
 	if q.selective && w.op == verbs.WRRDMAWrite {
 		// One of our kind gets a WRITE for each packet: as they are all of one size, trains are
-		// longer, and none depends on another.
+		// longer, and none depends on another. SE, which a WRITE has no other use for, says that
+		// it isn't the last of its request.
 		q.header(p, wire.RCWriteOnly, psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
+		p.Solicited = !last
 	} else {
 		q.header(p, dataOpcode(w.op, off == 0, last), psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
+		p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
 	}
 	p.ImmDt = wire.ImmDt(w.imm)
 	p.IETH.RKey = w.rkey
-	p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
 	return last
 }
 

@@ -277,7 +277,9 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 		t.left -= n
 	}
 	if p.Opcode.Ends() {
-		q.d.counters.inc(RxWriteRequests)
+		if !q.selective || p.Opcode != wire.RCWriteOnly || !p.Solicited { // see makeData
+			q.d.counters.inc(RxWriteRequests)
+		}
 		total := p.PSN.Diff(t.first)*q.mtu + n
 		if withImm && !q.deliver(p, verbs.WC{Opcode: verbs.WCRecvRDMAWithImm, ByteLen: uint32(total)}) {
 			return

@@ -592,3 +592,18 @@ func TestMaxQP(t *testing.T) {
 		wantErr(t, "one more again", err, verbs.ErrNoMemory)
 	})
 }
+
+// TestWriteCountedOnce: a WRITE counts as one request with its responder, however many packets it
+// takes and whether they are WRITEs of their own, as between two of our kind.
+func TestWriteCountedOnce(t *testing.T) {
+	for _, foreign := range []bool{false, true} {
+		p := newPair(t, pairConfig{foreign: foreign})
+		for i, n := range []int{0, 1, 1024, 1025, 5000} {
+			p.a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+			p.a.want(uint64(i), verbs.WCSuccess)
+			if got := p.b.dev.Counters()[RxWriteRequests]; got != uint64(i+1) {
+				t.Errorf("foreign %v, %d bytes: %d requests, want %d", foreign, n, got, i+1)
+			}
+		}
+	}
+}
