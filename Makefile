@@ -17,10 +17,10 @@ CHANGES  ?= 360
 # How often `make kill` kills.
 KILLS    ?= 200
 
-# How often `make power-cuts` cuts the power.
+# How often `make power-cuts` and `make database-cuts` cut the power.
 CUTS     ?= 50
 
-.PHONY: dist churn costs power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: dist churn costs database-cuts power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -44,6 +44,9 @@ interop: ## the same and all that it leaves out, with figures of lossy networks 
 
 power-cuts: ## cut the power of a machine with nvmetgt CUTS times under a host that writes, and a database (root; 25 minutes)
 	NVMEOF_LINUX=1 NVMEOF_POWER_CUTS=$(CUTS) $(GO) test ./tests/linux -run TestStore -count=1 -timeout 0 -v
+
+database-cuts: ## cut it CUTS times under a database alone, SQLite with both its journals by turns (root; CUTS=12: 7 minutes)
+	NVMEOF_LINUX=1 NVMEOF_DATABASE_CUTS=$(CUTS) $(GO) test ./tests/linux -run 'TestStore/.*/.*/database' -count=1 -timeout 0 -v
 
 linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
 	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420

@@ -16,37 +16,55 @@ type database struct {
 	*peer
 	store     *store
 	transport string
-	committed []int // rows, by volume
+	committed []int            // transactions, by volume
+	done      [][]journalTally // by volume and journal
 }
 
 // journals are SQLite's ways to be safe from power cuts. A rollback journal ends with a file that
 // is removed, which only EXTRA makes durable.
-var journals = []string{"journal_mode=WAL; PRAGMA synchronous=FULL", "journal_mode=DELETE; PRAGMA synchronous=EXTRA"}
+var journals = []struct{ mode, pragmas, file string }{
+	{"WAL", "journal_mode=WAL; PRAGMA synchronous=FULL", "db-wal"},
+	{"DELETE", "journal_mode=DELETE; PRAGMA synchronous=EXTRA", "db-journal"},
+}
+
+// journalTally is what a database went through with one of the journals.
+type journalTally struct {
+	cuts      int
+	committed int // transactions that were reported
+	left      int // cuts after which the journal was there: of them SQLite had something to recover
+	beyond    int // cuts after which one more transaction was there than was reported
+}
 
 // testDatabase cuts the power of a machine with a database and of the one that has its storage,
 // at once, while rows are being committed. Afterwards the file systems and the database are whole,
 // with every row whose commit was reported.
 func testDatabase(t *testing.T, version string, cuts int) {
-	d := &database{store: newStore(t, version, 6), committed: make([]int, len(storeVolumes))}
+	d := &database{store: newStore(t, version, 6), committed: make([]int, len(storeVolumes)), done: make([][]journalTally, len(storeVolumes))}
+	for k := range d.done {
+		d.done[k] = make([]journalTally, len(journals))
+	}
 	for i := range cuts + 1 {
-		d.transport = transports[i%len(transports)]
+		d.transport = transports[i/len(journals)%len(transports)]
 		d.boot(t, version, i == 0)
 		for k := range storeVolumes {
 			if i == 0 {
 				d.create(t, k)
 			} else {
-				d.check(t, k, i == cuts)
+				d.check(t, k, (i-1)%len(journals), i == cuts)
 			}
 		}
 		if i < cuts {
-			d.work(t, journals[i%len(journals)])
+			d.work(t, i%len(journals))
 		}
 		if t.Failed() {
 			t.Fatalf("after %d power cuts", i)
 		}
 	}
 	for k, v := range storeVolumes {
-		t.Logf("%s: %d power cuts, %d rows committed", v.name, cuts, d.committed[k])
+		for j, n := range d.done[k] {
+			t.Logf("%s, %s: %d power cuts, %d transactions committed; the journal was there after %d, an unreported transaction after %d",
+				v.name, journals[j].mode, n.cuts, n.committed, n.left, n.beyond)
+		}
 	}
 	t.Attr("power-cuts", strconv.Itoa(cuts))
 }
@@ -78,16 +96,17 @@ func (d *database) device(t *testing.T, k int) string {
 		[ "$(cat $n/nsid)" = %d ] && [ "$(cat $n/size)" != 0 ] && { echo /dev/$n; exit 0; }; done; sleep 0.1; done; exit 1`, k+1)))
 }
 
-// create makes a file system and a database on the k-th volume.
+// create makes a file system and a database on the k-th volume: rows, and how many there are.
 func (d *database) create(t *testing.T, k int) {
 	t.Helper()
 	dev := d.device(t, k)
 	d.must(t, fmt.Sprintf("mkfs.ext4 -q -F %s && mkdir -p /mnt/%d && mount -t ext4 %s /mnt/%d", dev, k, dev, k))
-	d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB)'", k))
+	d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'CREATE TABLE t (n INTEGER PRIMARY KEY, x BLOB); CREATE TABLE c (rows); INSERT INTO c VALUES (0)'", k))
 }
 
-// work commits rows to all databases, one a transaction, and cuts the power at a random moment.
-func (d *database) work(t *testing.T, journal string) {
+// work commits transactions to all databases with the j-th journal, and cuts the power at a random
+// moment. Each puts a row in and counts it, so half of one shows.
+func (d *database) work(t *testing.T, j int) {
 	t.Helper()
 	type result struct {
 		k    int
@@ -98,9 +117,9 @@ func (d *database) work(t *testing.T, journal string) {
 		go func() {
 			// The shell of SQLite writes what it did before it reads on, so a row is reported when it
 			// was committed.
-			rows, _ := d.try(t, fmt.Sprintf(`i=%d; { echo 'PRAGMA %s;'; while :; do i=$((i+1));
-				echo "INSERT INTO t VALUES ($i, randomblob(500)); SELECT 'row ' || $i || '.';"; done; } |
-				sqlite3 -batch -bail /mnt/%d/db | tee /tmp/rows.%d`, d.committed[k], journal, k, k))
+			rows, _ := d.try(t, fmt.Sprintf(`i=%d; { echo 'PRAGMA %s;'; while :; do i=$((i+1))
+				echo "BEGIN; INSERT INTO t VALUES ($i, randomblob(500)); UPDATE c SET rows = rows + 1; COMMIT; SELECT 'row ' || $i || '.';"; done; } |
+				sqlite3 -batch -bail /mnt/%d/db | tee /tmp/rows.%d`, d.committed[k], journals[j].pragmas, k, k))
 			ended <- result{k, rows}
 		}()
 	}
@@ -117,33 +136,41 @@ func (d *database) work(t *testing.T, journal string) {
 	}
 	for range storeVolumes {
 		r := <-ended
+		n := &d.done[r.k][j]
+		n.cuts++
 		if i := strings.LastIndex(r.rows, "."); i >= 0 {
 			_, row, _ := strings.Cut(r.rows[strings.LastIndexByte(r.rows[:i], '\n')+1:i], "row ")
-			n, err := strconv.Atoi(row)
+			last, err := strconv.Atoi(row)
 			if err != nil {
 				t.Fatalf("%s: %v in %q", storeVolumes[r.k].name, err, r.rows)
 			}
-			d.committed[r.k] = n
+			n.committed += last - d.committed[r.k]
+			d.committed[r.k] = last
 		}
 	}
 }
 
-// check looks at the k-th volume after a power cut.
-func (d *database) check(t *testing.T, k int, last bool) {
+// check looks at the k-th volume after a power cut during work with the j-th journal.
+func (d *database) check(t *testing.T, k, j int, last bool) {
 	t.Helper()
-	name, dev := storeVolumes[k].name, d.device(t, k)
-	d.must(t, fmt.Sprintf("mkdir -p /mnt/%d && mount -t ext4 %s /mnt/%d", k, dev, k))
-	out := d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'PRAGMA integrity_check; SELECT count(*), ifnull(max(n), 0) FROM t'", k))
+	name, dev, n := storeVolumes[k].name+", "+journals[j].mode, d.device(t, k), &d.done[k][j]
+	journal := d.must(t, fmt.Sprintf("mkdir -p /mnt/%d && mount -t ext4 %s /mnt/%d && { stat -c %%s /mnt/%d/%s 2>/dev/null || echo 0; }",
+		k, dev, k, k, journals[j].file))
+	out := d.must(t, fmt.Sprintf("sqlite3 /mnt/%d/db 'PRAGMA integrity_check; SELECT count(*), ifnull(max(n), 0), (SELECT rows FROM c) FROM t'", k))
 	verdict, counts, _ := strings.Cut(strings.TrimSpace(out), "\n")
-	var rows, highest int
-	if _, err := fmt.Sscanf(counts, "%d|%d", &rows, &highest); err != nil || verdict != "ok" {
+	var rows, highest, counted int
+	if _, err := fmt.Sscanf(counts, "%d|%d|%d", &rows, &highest, &counted); err != nil || verdict != "ok" {
 		t.Fatalf("%s: the database says %q", name, out)
 	}
-	t.Logf("%s: %d rows reported, %d there", name, d.committed[k], rows)
+	t.Logf("%s: %d rows reported, %d there; the journal had %s bytes", name, d.committed[k], rows, strings.TrimSpace(journal))
 	// Of each writer one row may have been committed and not yet reported.
-	if rows != highest || highest < d.committed[k] || highest > d.committed[k]+1 {
-		t.Errorf("%s: %d rows up to number %d, and %d were committed", name, rows, highest, d.committed[k])
+	if rows != highest || rows != counted || highest < d.committed[k] || highest > d.committed[k]+1 {
+		t.Errorf("%s: %d rows up to number %d, %d counted, and %d were committed", name, rows, highest, counted, d.committed[k])
 	}
+	if strings.TrimSpace(journal) != "0" {
+		n.left++
+	}
+	n.beyond += highest - d.committed[k]
 	d.committed[k] = highest
 	if last {
 		d.must(t, fmt.Sprintf("umount /mnt/%d && e2fsck -fn %s", k, dev))

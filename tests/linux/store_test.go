@@ -27,16 +27,23 @@ func TestStore(t *testing.T) {
 	}
 	t.Run(version+"/1500", func(t *testing.T) {
 		t.Run("device-faults", func(t *testing.T) { testDeviceFaults(t, version) })
-		t.Run("database", func(t *testing.T) { testDatabase(t, version, max(cuts(t)/10, 1)) })
+		t.Run("database", func(t *testing.T) { testDatabase(t, version, databaseCuts(t)) })
 		t.Run("power-cuts", func(t *testing.T) { testPowerCuts(t, version, cuts(t)) })
 	})
 }
 
 // cuts is how often the power is cut.
-func cuts(t *testing.T) int {
-	s := os.Getenv(cutsEnv)
+func cuts(t *testing.T) int { return number(t, cutsEnv, 3) }
+
+// databaseCuts is how often it is cut under a database.
+func databaseCuts(t *testing.T) int { return number(t, databaseCutsEnv, max(cuts(t)/10, 1)) }
+
+// number is what an environment variable says.
+func number(t *testing.T, env string, otherwise int) int {
+	t.Helper()
+	s := os.Getenv(env)
 	if s == "" {
-		return 3
+		return otherwise
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -58,6 +65,10 @@ func anyKernel(t *testing.T) string {
 
 // cutsEnv is how often TestStore cuts the power; `make power-cuts` does it 50 times.
 const cutsEnv = "NVMEOF_POWER_CUTS"
+
+// databaseCutsEnv is how often it does under a database, instead of a tenth of that: with one journal
+// and the other by turns.
+const databaseCutsEnv = "NVMEOF_DATABASE_CUTS"
 
 // seedEnv repeats the random choices of a run; when things happen it can't repeat.
 const seedEnv = "NVMEOF_VERIFY_SEED"
