@@ -1,0 +1,271 @@
+package cm
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+func TestConnectAndDisconnect(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.prepare(target.addr)
+		if err := h.id.Connect(hostParam); err != nil {
+			t.Fatal(err)
+		}
+		est := h.want(verbs.CMEstablished)
+		req := l.want(verbs.CMConnectRequest)
+		l.id = req.ID
+		l.want(verbs.CMEstablished)
+
+		// What each side hears of the other: READ counts turned round and the lower of both.
+		p := req.Param
+		if !bytes.HasPrefix(p.PrivateData, []byte("request\x00")) || len(p.PrivateData) != ULPPrivateSize ||
+			p.ResponderResources != 0 || p.InitiatorDepth != 128 || !p.FlowControl || p.RetryCount != 7 || p.RNRRetryCount != 7 {
+			t.Errorf("request %+v", p)
+		}
+		p = est.Param
+		if !bytes.HasPrefix(p.PrivateData, []byte("reply\x00")) || len(p.PrivateData) != REPPrivateSize ||
+			p.ResponderResources != 64 || p.InitiatorDepth != 0 || !p.FlowControl || p.RNRRetryCount != 6 {
+			t.Errorf("reply %+v", p)
+		}
+		if req.ID.RemoteAddr() != h.id.LocalAddr() || req.ID.LocalAddr() != h.id.RemoteAddr() {
+			t.Errorf("addresses %v %v, %v %v", req.ID.LocalAddr(), req.ID.RemoteAddr(), h.id.LocalAddr(), h.id.RemoteAddr())
+		}
+		if req.ID.Device() != verbs.Device(target.dev) || h.id.Device() != verbs.Device(host.dev) {
+			t.Error("wrong device")
+		}
+		checkQPs(t, n, h, l)
+
+		start := time.Now()
+		ended(h, l)
+		if d := time.Since(start); d != 512*time.Millisecond { // ACK timeout 17
+			t.Errorf("TIMEWAIT ended after %v", d)
+		}
+		if a, b := h.qp().Query().State, l.qp().Query().State; a != verbs.Err || b != verbs.Err {
+			t.Errorf("QP states %v %v", a, b)
+		}
+		for _, c := range []struct {
+			name string
+			got  uint64
+		}{
+			{"Connects", host.m.Counters().Connects.Load()}, {"Accepts", target.m.Counters().Accepts.Load()},
+			{"Disconnects", host.m.Counters().Disconnects.Load()}, {"Disconnects", target.m.Counters().Disconnects.Load()},
+			{"REQ", host.m.Counters().Sent.Of(AttrREQ).Load()}, {"DREP", host.m.Counters().Received.Of(AttrDREP).Load()},
+		} {
+			if c.got != 1 {
+				t.Errorf("counter %s: %d, want 1", c.name, c.got)
+			}
+		}
+		host.wantEmpty()
+		target.wantEmpty()
+	})
+}
+
+func TestREQLikeLinux(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.connect(target.addr)
+		established(h, l)
+		got := *n.sent(host.addr, AttrREQ)[0].msg.(*REQ)
+		_, m := linuxSample(t, "6.12-mtu9000/rdma-02-connect", "1")
+		want := *m.(*REQ)
+		for _, r := range []*REQ{&got, &want} { // what must differ
+			r.LocalCommID, r.LocalCAGUID, r.LocalQPN, r.StartingPSN = 0, 0, 0, 0
+			r.Primary.LocalGID, r.Primary.RemoteGID, r.Primary.FlowLabel = verbs.GID{}, verbs.GID{}, 0
+			r.PrivateData = [REQPrivateSize]byte{}
+		}
+		if got != want {
+			t.Errorf("got\n%+v\nLinux\n%+v", got, want)
+		}
+	})
+}
+
+func TestConnectTimeout(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		nobody := netip.MustParseAddr("127.0.0.99")
+		start := time.Now()
+		h := host.connect(nobody)
+		ev := h.want(verbs.CMUnreachable)
+		if d := time.Since(start); d != 16*4608*time.Millisecond {
+			t.Errorf("gave up after %v, want 73.728 s", d)
+		}
+		var op *OpError
+		if !errors.Is(ev.Err, ErrTimeout) || !errors.As(ev.Err, &op) || !op.Timeout() || op.Peer.Addr() != nobody {
+			t.Errorf("error %v", ev.Err)
+		}
+		if got := ev.Err.Error(); !strings.Contains(got, "connect to 127.0.0.99:4420: no answer to 16 tries") {
+			t.Errorf("error text %q", got)
+		}
+		reqs := n.sent(host.addr, AttrREQ)
+		if len(reqs) != 16 || reqs[15].tid != reqs[0].tid || *reqs[15].msg.(*REQ) != *reqs[0].msg.(*REQ) {
+			t.Errorf("%d REQs, or not the same", len(reqs))
+		}
+		rej := n.sent(host.addr, AttrREJ)[0].msg.(*REJ)
+		if rej.Reason != verbs.RejectTimeout || rej.Local != reqs[0].msg.(*REQ).LocalCommID ||
+			rej.InfoLength != 8 || rej.guid() != host.dev.attr.NodeGUID {
+			t.Errorf("REJ %+v", rej)
+		}
+		host.wantEmpty()
+	})
+}
+
+// An address that the device can't send to fails at once.
+func TestSendError(t *testing.T) {
+	pair(t, func(t *testing.T, _ *network, host, target *node, l *end) {
+		h := host.prepare(target.addr)
+		noRoute := errors.New("network is unreachable")
+		host.dev.setSendErr(noRoute)
+		if err := h.id.Connect(hostParam); err != nil {
+			t.Fatal(err)
+		}
+		if ev := h.want(verbs.CMUnreachable); !errors.Is(ev.Err, noRoute) {
+			t.Errorf("error %v", ev.Err)
+		}
+
+		// A full queue is no more than a lost message.
+		h = host.prepare(target.addr)
+		host.dev.setSendErr(verbs.ErrNoMemory)
+		if err := h.id.Connect(hostParam); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		host.dev.setSendErr(nil)
+		established(h, l)
+	})
+}
+
+// A passive side whose REP is never answered gives up, sooner than the peer asked for, and tells
+// it so.
+func TestAcceptTimeout(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		start := time.Now()
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		l.want(verbs.CMConnectRequest)
+		ev := l.want(verbs.CMUnreachable)
+		if d := time.Since(start); d != 4*4096*time.Millisecond || !errors.Is(ev.Err, ErrTimeout) {
+			t.Errorf("%v after %v", ev.Err, d)
+		}
+		for range 4 {
+			if tid, rep := receive[*REP](p); tid != 99 || rep.Remote != 7 {
+				t.Errorf("TID %d, REP %+v", tid, rep.CommIDs)
+			}
+		}
+		if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectTimeout {
+			t.Errorf("reason %d", rej.Reason)
+		}
+		target.wantEmpty()
+	})
+}
+
+// A peer that gives up is heard, although it doesn't know our ID.
+func TestPeerGivesUp(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		l.handle = nil
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		req := l.want(verbs.CMConnectRequest)
+		rej := &REJ{CommIDs: CommIDs{Local: 7}, Message: AnswersOther, Reason: verbs.RejectTimeout}
+		rej.setGUID(0x77)
+		p.send(target.addr, 99, rej)
+		if ev := l.want(verbs.CMRejected); ev.ID != req.ID || ev.Reason != verbs.RejectTimeout {
+			t.Errorf("%+v", ev)
+		}
+		l.createQP(req.ID)
+		if err := req.ID.Accept(acceptParam); !errors.Is(err, verbs.ErrState) {
+			t.Errorf("accept: %v", err)
+		}
+		p.nothing()
+	})
+}
+
+// A slow consumer: an MRA answers the repeated REQ, and the accept still counts.
+func TestSlowAccept(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.handle = nil
+		h := host.connect(target.addr)
+		l.id = l.want(verbs.CMConnectRequest).ID
+		time.Sleep(30 * time.Second)
+		if reqs, mras := n.sent(host.addr, AttrREQ), n.sent(target.addr, AttrMRA); len(reqs) != 2 || len(mras) != 1 {
+			t.Fatalf("%d REQs, %d MRAs, want 2, 1", len(reqs), len(mras))
+		} else if mra := mras[0].msg.(*MRA); mra.Message != AnswersREQ || mra.ServiceTimeout != 24 || mras[0].tid != reqs[0].tid {
+			t.Errorf("MRA %+v", mra)
+		}
+		time.Sleep(60 * time.Second)
+		if reqs := n.sent(host.addr, AttrREQ); reqs[2].at.Sub(reqs[1].at) != 65536*time.Millisecond+512*time.Millisecond {
+			t.Errorf("REQ again after %v", reqs[2].at.Sub(reqs[1].at))
+		}
+		l.createQP(l.id)
+		if err := l.id.Accept(acceptParam); err != nil {
+			t.Fatal(err)
+		}
+		h.want(verbs.CMEstablished)
+		l.want(verbs.CMEstablished)
+		ended(h, l)
+	})
+}
+
+// An MRA to the REP keeps the passive side waiting as well, and no longer than it may.
+func TestMRAofREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*REP](p)
+		start := time.Now()
+		ids := CommIDs{7, rep.Local}
+		p.send(target.addr, 99, &MRA{CommIDs: ids, Message: AnswersREP, ServiceTimeout: 31})
+		receive[*REP](p)
+		if d := time.Since(start); d != maxHalfOpenTime {
+			t.Errorf("REP again after %v", d)
+		}
+		p.send(target.addr, 99, &MRA{CommIDs: ids, Message: AnswersREQ, ServiceTimeout: 1})
+		p.send(target.addr, 99, &RTU{CommIDs: ids})
+		l.want(verbs.CMConnectRequest)
+		l.want(verbs.CMEstablished)
+		if got := target.m.Counters().Dropped.Load(); got != 1 {
+			t.Errorf("%d messages dropped, want the MRA of a REQ", got)
+		}
+	})
+}
+
+// The first packet on the QP stands in for a lost RTU.
+func TestCommEst(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		n.setFilter(first(AttrRTU))
+		h := host.connect(target.addr)
+		h.want(verbs.CMEstablished)
+		l.id = l.want(verbs.CMConnectRequest).ID
+		start := time.Now()
+		qp := l.qp()
+		qp.handler(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: qp})
+		qp.handler(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: qp})
+		l.want(verbs.CMEstablished)
+		if time.Since(start) != 0 {
+			t.Error("waited for the RTU")
+		}
+		time.Sleep(time.Minute)
+		if got := len(n.sent(target.addr, AttrREP)); got != 1 {
+			t.Errorf("%d REPs", got)
+		}
+		ended(h, l)
+	})
+}
+
+// IPv6, by the same path.
+func TestIPv6(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		host, target := newNode(t, n, "2001:db8::2", Config{}), newNode(t, n, "2001:db8::1", Config{})
+		defer host.m.Close()
+		defer target.m.Close()
+		l := target.listen(0)
+		h := host.connect(target.addr)
+		established(h, l)
+		ended(h, l)
+	})
+}

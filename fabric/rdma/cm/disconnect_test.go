@@ -1,0 +1,104 @@
+package cm
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+func TestCrossedDREQs(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.connect(target.addr)
+		established(h, l)
+		n.setFilter(func(wired) []time.Duration { return []time.Duration{time.Millisecond} })
+		start := time.Now()
+		h.id.Disconnect()
+		l.id.Disconnect()
+		h.want(verbs.CMDisconnected)
+		l.want(verbs.CMDisconnected)
+		if d := time.Since(start); d != time.Millisecond {
+			t.Errorf("took %v", d)
+		}
+		h.want(verbs.CMTimewaitExit)
+		l.want(verbs.CMTimewaitExit)
+		h.wantNone()
+		l.wantNone()
+	})
+}
+
+// A DREQ that nobody answers ends the connection all the same.
+func TestDREQUnanswered(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.connect(target.addr)
+		established(h, l)
+		n.setFilter(func(wired) []time.Duration { return nil })
+		start := time.Now()
+		h.id.Disconnect()
+		h.want(verbs.CMDisconnected)
+		if d := time.Since(start); d != (1+dreqRetries)*dreqInterval {
+			t.Errorf("took %v", d)
+		}
+		h.want(verbs.CMTimewaitExit)
+	})
+}
+
+func TestDREQChecks(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*REP](p)
+		ids := CommIDs{7, rep.Local}
+
+		p.send(target.addr, 100, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN + 1}) // another QP: dropped
+		synctest.Wait()
+		p.nothing()
+
+		p.send(target.addr, 101, &DREQ{CommIDs: CommIDs{70, 80}, RemoteQPN: 1}) // unknown: answered
+		if tid, drep := receive[*DREP](p); tid != 101 || drep.CommIDs != (CommIDs{80, 70}) {
+			t.Errorf("TID %d %+v", tid, drep.CommIDs)
+		}
+		q := newRawPeer(t, n, "127.0.0.10") // a stranger who knows the IDs
+		q.send(target.addr, 102, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		receive[*DREP](q)
+		l.want(verbs.CMConnectRequest)
+		l.wantNone()
+
+		// In REP_SENT, the RTU being lost, it is a disconnect.
+		p.send(target.addr, 103, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		l.id = l.want(verbs.CMDisconnected).ID
+		p.send(target.addr, 103, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // no answer before the owner's
+		synctest.Wait()
+		p.nothing()
+		if err := l.id.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		if tid, drep := receive[*DREP](p); tid != 103 || drep.CommIDs != (CommIDs{rep.Local, 7}) {
+			t.Errorf("TID %d %+v", tid, drep.CommIDs)
+		}
+		p.send(target.addr, 103, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // the DREP was lost
+		receive[*DREP](p)
+		l.want(verbs.CMTimewaitExit)
+	})
+}
+
+// Disconnect before the RTU: a DREQ would be against the rules, so a REJ ends it.
+func TestDisconnectInREPSent(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		n.setFilter(func(w wired) []time.Duration {
+			if w.msg.AttributeID() == AttrRTU {
+				return nil
+			}
+			return []time.Duration{0}
+		})
+		h := host.connect(target.addr)
+		l.id = l.want(verbs.CMConnectRequest).ID
+		h.want(verbs.CMEstablished)
+		if err := l.id.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		l.want(verbs.CMDisconnected)
+		h.want(verbs.CMDisconnected)
+	})
+}

@@ -1,0 +1,147 @@
+package cm
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+func TestConsumerReject(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.handle = func(ev verbs.CMEvent) {
+			if ev.Type != verbs.CMConnectRequest {
+				return
+			}
+			if err := ev.ID.Reject([]byte{0, 0, 6, 0}); err != nil {
+				t.Error(err)
+			}
+			if err := ev.ID.Destroy(); err != nil {
+				t.Error(err)
+			}
+		}
+		h := host.connect(target.addr)
+		ev := h.want(verbs.CMRejected)
+		if ev.Reason != verbs.RejectConsumer || !bytes.HasPrefix(ev.Param.PrivateData, []byte{0, 0, 6, 0}) {
+			t.Errorf("reason %d, % x", ev.Reason, ev.Param.PrivateData[:8])
+		}
+		rej := n.sent(target.addr, AttrREJ)[0]
+		if rej.msg.(*REJ).Local != 0 || rej.tid != n.sent(host.addr, AttrREQ)[0].tid {
+			t.Errorf("REJ %x %+v", rej.tid, rej.msg.(*REJ).CommIDs)
+		}
+		if got := host.m.Counters().RejectsReceived.Of(verbs.RejectConsumer).Load(); got != 1 {
+			t.Errorf("counted %d", got)
+		}
+	})
+}
+
+// What a REQ is refused for, and how.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*REQ)
+		want   verbs.RejectReason
+	}{
+		{"other port", func(r *REQ) { r.ServiceID++ }, verbs.RejectInvalidServiceID},
+		{"other port space", func(r *REQ) { r.ServiceID = 0x0111<<16 | 4420 }, verbs.RejectInvalidServiceID},
+		{"transport type", func(r *REQ) { r.TransportType = 1 }, rejectInvalidTransport},
+		{"remote GID", func(r *REQ) { r.Primary.RemoteGID[15]++ }, verbs.RejectInvalidGID},
+		{"local GID", func(r *REQ) { r.Primary.LocalGID[15]++ }, verbs.RejectConsumer},
+		{"header version", func(r *REQ) { r.PrivateData[0] = 1 }, verbs.RejectConsumer},
+		{"header IP version", func(r *REQ) { r.PrivateData[1] = 0x60 }, verbs.RejectConsumer},
+		{"header source", func(r *REQ) { r.PrivateData[19]++ }, verbs.RejectConsumer},
+		{"header destination", func(r *REQ) { r.PrivateData[35]++ }, verbs.RejectConsumer},
+		{"MTU 0", func(r *REQ) { r.PathMTU = 0 }, verbs.RejectInvalidMTU},
+		{"MTU 6", func(r *REQ) { r.PathMTU = 6 }, verbs.RejectInvalidMTU},
+		{"MTU too large", func(r *REQ) { r.PathMTU = verbs.MTU4096 }, verbs.RejectInvalidMTU},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+				target.m.attr.ActiveMTU = verbs.MTU2048
+				p := newRawPeer(t, n, "127.0.0.9")
+				req := p.req(target.addr, 7, 8)
+				c.change(req)
+				p.send(target.addr, 99, req)
+				tid, rej := receive[*REJ](p)
+				if tid != 99 || rej.CommIDs != (CommIDs{0, 7}) || rej.Message != AnswersREQ || rej.Reason != c.want {
+					t.Errorf("TID %d %+v reason %d, want %d", tid, rej.CommIDs, rej.Reason, c.want)
+				}
+				gid := verbs.GIDFrom(target.addr)
+				if c.want == verbs.RejectInvalidGID && !bytes.Equal(rej.ARI[:rej.InfoLength], gid[:]) {
+					t.Errorf("ARI % x", rej.ARI[:rej.InfoLength])
+				}
+				l.wantNone()
+			})
+		})
+	}
+}
+
+func TestBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		target := newNode(t, n, "127.0.0.1", Config{MaxHalfOpen: 5, MaxConnections: 6})
+		defer target.m.Close()
+		l := target.listen(3)
+		l.handle = nil
+		p := newRawPeer(t, n, "127.0.0.9")
+		ask := func(i uint32) { p.send(target.addr, uint64(i), p.req(target.addr, i, 100+i)) }
+		refused := func(i uint64) {
+			t.Helper()
+			if tid, rej := receive[*REJ](p); tid != i || rej.Reason != verbs.RejectNoResources {
+				t.Errorf("TID %d reason %d", tid, rej.Reason)
+			}
+		}
+		var ids []verbs.CMID
+		for i := range uint32(4) {
+			ask(i + 1)
+		}
+		refused(4) // the backlog is full
+		for range 3 {
+			ids = append(ids, l.want(verbs.CMConnectRequest).ID)
+		}
+		for _, id := range ids {
+			l.createQP(id)
+			if err := id.Accept(acceptParam); err != nil {
+				t.Error(err)
+			}
+			receive[*REP](p)
+		}
+		ask(5)
+		ask(6)
+		ask(7)
+		refused(7) // five half-open
+		l.want(verbs.CMConnectRequest).ID.Reject(nil)
+		receive[*REJ](p)
+		ask(8)
+		l.want(verbs.CMConnectRequest)
+		l.want(verbs.CMConnectRequest)
+		l.wantNone()
+		if got := target.m.Counters().HalfOpen.Load(); got != 5 {
+			t.Errorf("%d half-open", got)
+		}
+	})
+}
+
+// The box for MADs is bounded: while a handler runs, a flood is dropped, not kept.
+func TestFlood(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		l.handle = func(ev verbs.CMEvent) {
+			if ev.Type != verbs.CMConnectRequest {
+				return
+			}
+			p := make([]byte, MADSize)
+			for range 2 * inboxSize {
+				target.m.arrived(ev.ID.RemoteAddr().Addr(), p)
+			}
+		}
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		l.want(verbs.CMConnectRequest)
+		synctest.Wait()
+		c := target.m.Counters()
+		if c.Overruns.Load() != inboxSize || c.Malformed.Load() != inboxSize {
+			t.Errorf("overruns %d, malformed %d", c.Overruns.Load(), c.Malformed.Load())
+		}
+	})
+}

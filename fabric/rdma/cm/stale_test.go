@@ -1,0 +1,126 @@
+package cm
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// A repeated REQ gets the same REP again, not a second connection.
+func TestDuplicateREQ(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, one := receive[*REP](p)
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		if _, two := receive[*REP](p); *one != *two {
+			t.Errorf("REPs differ")
+		}
+		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, one.Local}})
+		l.id = l.want(verbs.CMConnectRequest).ID
+		l.want(verbs.CMEstablished)
+		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // ESTABLISHED: no answer
+		synctest.Wait()
+		p.nothing()
+		if got := target.m.Counters().Duplicates.Load(); got != 2 {
+			t.Errorf("%d duplicates counted, want 2", got)
+		}
+		p.send(target.addr, 100, &DREQ{CommIDs: CommIDs{7, one.Local}, RemoteQPN: one.LocalQPN})
+		l.want(verbs.CMDisconnected)
+		l.id.Disconnect()
+		receive[*DREP](p)
+		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // TIMEWAIT
+		if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectStale {
+			t.Errorf("reason %d", rej.Reason)
+		}
+	})
+}
+
+// A peer that comes back with the QPN of a live connection has lost that one.
+func TestStaleREQ(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*REP](p)
+		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, rep.Local}})
+		l.want(verbs.CMConnectRequest)
+		l.want(verbs.CMEstablished)
+
+		p.send(target.addr, 101, p.req(target.addr, 70, 8))
+		if tid, rej := receive[*REJ](p); tid != 101 || rej.Remote != 70 || rej.Reason != verbs.RejectStale {
+			t.Errorf("TID %d %+v reason %d", tid, rej.CommIDs, rej.Reason)
+		}
+		tid, dreq := receive[*DREQ](p)
+		if dreq.CommIDs != (CommIDs{rep.Local, 7}) || dreq.RemoteQPN != 8 || tid == 99 {
+			t.Errorf("TID %d %+v", tid, dreq)
+		}
+		p.send(target.addr, tid, &DREP{CommIDs: CommIDs{7, rep.Local}})
+		l.want(verbs.CMDisconnected)
+		if got := target.m.Counters().StaleEvicted.Load(); got != 1 {
+			t.Errorf("counted %d", got)
+		}
+		l.want(verbs.CMTimewaitExit)
+		// Another host with the same numbers is no stale one.
+		q := newRawPeer(t, n, "127.0.0.10")
+		p.send(target.addr, 102, p.req(target.addr, 71, 8))
+		receive[*REP](p)
+		q.send(target.addr, 102, q.req(target.addr, 71, 8))
+		receive[*REP](q)
+	})
+}
+
+// The same seen from the active side: the REP names a QP that a live connection has.
+func TestStaleREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		a := host.connect(p.addr)
+		tid, req := receive[*REQ](p)
+		rep := &REP{CommIDs: CommIDs{5, req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
+		p.send(host.addr, tid, rep)
+		a.want(verbs.CMEstablished)
+		receive[*RTU](p)
+
+		b := host.connect(p.addr)
+		tid, req = receive[*REQ](p)
+		rep.CommIDs = CommIDs{50, req.LocalCommID}
+		p.send(host.addr, tid, rep)
+		if ev := b.want(verbs.CMRejected); ev.Reason != verbs.RejectStale {
+			t.Errorf("reason %d", ev.Reason)
+		}
+		if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectStale || rej.Message != AnswersREP {
+			t.Errorf("REJ %+v", rej)
+		}
+		receive[*DREQ](p)
+	})
+}
+
+func TestUnknownREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(host.addr, 99, &REP{CommIDs: CommIDs{1, 2}})
+		if tid, rej := receive[*REJ](p); tid != 99 || rej.Remote != 1 || rej.Message != AnswersREP || rej.Reason != rejectInvalidCommID {
+			t.Errorf("TID %d %+v", tid, rej)
+		}
+	})
+}
+
+func TestSIDRAndOthers(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(host.addr, 99, &SIDRREQ{RequestID: 3, ServiceID: 4})
+		if tid, rep := receive[*SIDRREP](p); tid != 99 || rep.RequestID != 3 || rep.ServiceID != 4 || rep.Status != SIDRUnsupported {
+			t.Errorf("TID %d %+v", tid, rep)
+		}
+		for _, m := range []Message{new(LAP), new(APR), new(SIDRREP), new(RTU), new(DREP), new(MRA), new(REJ)} {
+			p.send(host.addr, 99, m)
+		}
+		host.m.arrived(p.addr, make([]byte, MADSize))
+		synctest.Wait()
+		p.nothing()
+		c := host.m.Counters()
+		if c.Dropped.Load() != 7 || c.Malformed.Load() != 1 {
+			t.Errorf("dropped %d, malformed %d", c.Dropped.Load(), c.Malformed.Load())
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package multipath
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TestANA: the states of the paths decide which is used, as the log tells them.
+func TestANA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		defer r.close(s)
+		l := startLoad(n)
+		share := func(i int) uint64 {
+			before := s.Paths()[i].Counters.Begun.Load()
+			time.Sleep(100 * time.Millisecond)
+			return s.Paths()[i].Counters.Begun.Load() - before
+		}
+		set := func(port uint16, a nvme.ANAState) {
+			if err := r.tgt.SetANAState(port, 1, a); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		for _, a := range []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAPersistentLoss, nvme.ANAChange} {
+			set(1, a)
+			if got := s.Paths()[0].Access[0].State; got != a {
+				t.Errorf("state %v, want %v", got, a)
+			}
+			if a, b := share(0), share(1); a != 0 || b == 0 {
+				t.Errorf("the shares are %d and %d", a, b)
+			}
+			if a == nvme.ANANonOptimized { // as good as any when it's the best
+				set(2, nvme.ANAInaccessible)
+				if a, b := share(0), share(1); a == 0 || b != 0 {
+					t.Errorf("the shares are %d and %d", a, b)
+				}
+				set(2, nvme.ANAOptimized)
+			}
+			set(1, nvme.ANAOptimized)
+			if a, b := share(0), share(1); a == 0 || b == 0 {
+				t.Errorf("the shares are %d and %d", a, b)
+			}
+		}
+		for range 50 { // flips faster than anybody follows
+			for port := range uint16(2) {
+				set(port+1, nvme.ANAInaccessible)
+				time.Sleep(3 * time.Millisecond)
+				set(port+1, nvme.ANAOptimized)
+			}
+		}
+		l.end(t)
+	})
+}
+
+// TestANALost: where every path has lost the namespace for good, requests fail at once; where
+// it is only inaccessible they wait.
+func TestANALost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect(func(c *Config) { c.FastIOFail = 3 * time.Second })
+		defer r.close(s)
+		for _, c := range []struct {
+			state nvme.ANAState
+			want  time.Duration
+		}{{nvme.ANAInaccessible, 3 * time.Second}, {nvme.ANAPersistentLoss, 0}} {
+			at := time.Now()
+			for port := range uint16(2) {
+				if err := r.tgt.SetANAState(port+1, 1, c.state); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+			if took := time.Since(at); !errors.Is(err, ErrNoPath) || took != c.want {
+				t.Errorf("%v: %v after %v", c.state, err, took)
+			}
+			if !strings.Contains(err.Error(), "is live, but "+c.state.String()) {
+				t.Errorf("it says %q", err)
+			}
+			for port := range uint16(2) {
+				if err := r.tgt.SetANAState(port+1, 1, nvme.ANAOptimized); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			mustRead(t, n, 0, 0)
+		}
+	})
+}
+
+// TestANAContradiction: where every command ends with an ANA status although the log keeps saying
+// that the namespace can be used, a request is given up when it was refused for as long as it
+// would wait for a path. Another path, even a worse one, takes it at once.
+func TestANAContradiction(t *testing.T) {
+	refuse := func(l *link) {
+		l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANATransition) }
+	}
+	for name, c := range map[string]struct{ fast, loss, want time.Duration }{
+		"fast":     {5 * time.Second, time.Minute, 5 * time.Second},
+		"loss":     {0, 30 * time.Second, 30 * time.Second},
+		"for ever": {7 * time.Second, -1, 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 2)
+				s, n := r.connect(func(cfg *Config) { cfg.FastIOFail, cfg.ControllerLoss = c.fast, c.loss })
+				defer r.close(s)
+				for _, l := range r.links {
+					l.set(refuse)
+				}
+				for range 2 { // what was refused before counts for nothing
+					at := time.Now()
+					_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+					if took := time.Since(at); took < c.want || took > c.want+2*anaGap {
+						t.Errorf("after %v, want %v", took, c.want)
+					}
+					var no *NoPathError
+					if !errors.As(err, &no) || !errors.Is(err, nvme.StatusHostPathError) || !errors.Is(err, nvme.StatusANATransition) || no.For < c.want {
+						t.Errorf("error %v", err)
+					}
+					if text := err.Error(); !strings.Contains(text, "is live and optimized") || !strings.Contains(text, "the last answer: Read on namespace 1") {
+						t.Errorf("it says %q", text)
+					}
+				}
+				if got := s.Counters().Failed.Load(); got != 2 {
+					t.Errorf("%d failed", got)
+				}
+				if err := r.tgt.SetANAState(2, 1, nvme.ANANonOptimized); err != nil {
+					t.Fatal(err)
+				}
+				r.links[1].set(func(l *link) { l.answer = nil })
+				time.Sleep(2 * anaGap) // the doubt about it is over
+				at := time.Now()
+				mustRead(t, n, 0, 0)
+				if took := time.Since(at); took != 0 {
+					t.Errorf("the other path took it after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// TestANAContradictionStopped: who doesn't want to wait any longer doesn't wait for refusals to
+// end either.
+func TestANAContradictionStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect(func(cfg *Config) { cfg.ControllerLoss = -1 })
+		defer r.close(s)
+		r.links[0].set(func(l *link) {
+			l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANAInaccessible) }
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+			ended <- err
+		}()
+		time.Sleep(time.Minute) // as long as it is wanted
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		default:
+		}
+		s.StopWaiting()
+		if err := <-ended; !errors.Is(err, ErrNoPath) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestANATT: a controller whose group stays in the change state is connected anew after ANATT,
+// 10 s.
+func TestANATT(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		defer r.close(s)
+		if err := r.tgt.SetANAState(1, 1, nvme.ANAChange); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(10*time.Second - time.Nanosecond)
+		synctest.Wait()
+		if c := s.Paths()[0].Counters; c.Losses.Load() != 0 {
+			t.Error("given up too early")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if c := s.Paths()[0].Counters; c.Losses.Load() != 1 {
+			t.Error("not given up")
+		}
+		mustRead(t, n, 0, 0)
+	})
+}
+
+// TestANATTEach: groups that change one after the other, each in time, end no controller, though
+// there is always one that changes; one that doesn't end its change does.
+func TestANATTEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		for id := uint16(2); id <= 3; id++ {
+			v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v, ANAGroup: uint32(id)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, _ := r.connect()
+		defer r.close(s)
+		set := func(group uint32, a nvme.ANAState) {
+			t.Helper()
+			if err := r.tgt.SetANAState(1, group, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(2, nvme.ANAChange)
+		for i := range uint32(6) { // 2 and 3 in turns
+			time.Sleep(5 * time.Second)
+			set(2+(i+1)%2, nvme.ANAChange)
+			time.Sleep(time.Second)
+			set(2+i%2, nvme.ANAOptimized)
+		}
+		synctest.Wait()
+		if c := s.Paths()[0].Counters; c.Losses.Load() != 0 {
+			t.Error("given up, though each change was in time")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if c := s.Paths()[0].Counters; c.Losses.Load() != 1 {
+			t.Error("not given up")
+		}
+	})
+}

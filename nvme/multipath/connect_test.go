@@ -1,0 +1,168 @@
+package multipath
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TestOtherNamespace: a path that leads to another namespace doesn't join, and says why.
+func TestOtherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		other := newTarget(t, v, func(c *target.NamespaceConfig) { c.UUID = [16]byte{1} })
+		defer other.Close(context.Background())
+		s, n := r.connect()
+		defer r.close(s)
+		r.links[1].cut()
+		r.links[1].restore(other)
+		time.Sleep(time.Second)
+		p := s.Paths()[1]
+		if p.State != Live || !errors.Is(p.Access[0].Err, ErrIdentity) || !strings.Contains(p.Access[0].Err.Error(), "UUID 01000000-") {
+			t.Errorf("%+v", p)
+		}
+		for range 10 {
+			mustWrite(t, n, 9, 0)
+		}
+		if b := make([]byte, 4096); func() bool { readVolume(t, v, b); return b[0] == 9 }() {
+			t.Error("it was written to")
+		}
+		r.links[0].cut()
+		if _, err := n.ReadAt(t.Context(), make([]byte, 4096), 0); !errors.Is(err, ErrNoPath) && !errors.Is(err, ErrIdentity) {
+			t.Errorf("with that path alone: %v", err)
+		}
+	})
+}
+
+// TestConnect: one live path is enough, the others are tried further; none, or one that is
+// refused for good, is an error that names them.
+func TestConnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		r.links[0].restore(nil)
+		s, n := r.connect()
+		mustWrite(t, n, 1, 0)
+		if st := s.Paths()[0]; st.State != Connecting || !errors.Is(st.Err, syscall.ECONNREFUSED) {
+			t.Errorf("%+v", st)
+		}
+		r.links[0].restore(r.tgt)
+		time.Sleep(time.Second)
+		if state(s, 0) != Live || s.Paths()[0].Counters.Losses.Load() != 0 {
+			t.Errorf("%+v", s.Paths()[0])
+		}
+		if len(s.Controllers()) != 2 {
+			t.Errorf("%d controllers", len(s.Controllers()))
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		r.links[0].restore(nil)
+		cfg := r.config()
+		for i := range cfg.Paths {
+			cfg.Paths[i].SubNQN = "nqn.2024-01.com.example:none"
+		}
+		_, err := Connect(t.Context(), cfg)
+		if !errors.Is(err, syscall.ECONNREFUSED) || !errors.Is(err, nvme.StatusConnectInvalidParameter) {
+			t.Errorf("Connect: %v", err)
+		}
+		cfg.Paths[1].HostNQN = "nqn.2024-01.com.example:other"
+		if _, err := Connect(t.Context(), cfg); !errors.Is(err, host.ErrConfig) || !strings.Contains(err.Error(), "Paths[1]") {
+			t.Errorf("two hosts: %v", err)
+		}
+		r.close(s)
+	})
+}
+
+// TestAddPath: a path can come later, once.
+func TestAddPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect(func(c *Config) { c.Paths = c.Paths[:1] })
+		defer r.close(s)
+		for range 2 {
+			if err := s.AddPath(r.config().Paths[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if len(s.Paths()) != 2 || state(s, 1) != Live {
+			t.Errorf("%+v", s.Paths())
+		}
+		r.links[0].cut()
+		mustRead(t, n, 0, 0)
+	})
+}
+
+// TestAddPathAtOnce: a path that several add at once is there once, and none is added to a
+// subsystem that is closed meanwhile.
+func TestAddPathAtOnce(t *testing.T) {
+	r := newRig(t, 1)
+	s, _ := r.connect()
+	const paths = 50
+	var all sync.WaitGroup
+	add := func(i int) error {
+		cfg := r.config().Paths[0]
+		cfg.Local = netip.AddrFrom4([4]byte{127, 0, 1, byte(i)})
+		return s.AddPath(cfg)
+	}
+	for i := range paths {
+		for range 4 {
+			all.Go(func() {
+				if err := add(i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if n := len(s.Paths()); n != 1+paths {
+		t.Errorf("%d paths, want %d", n, 1+paths)
+	}
+	for i := range paths {
+		all.Go(func() {
+			if err := add(paths + i); err != nil && !errors.Is(err, host.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	r.close(s)
+	all.Wait()
+}
+
+// TestPlainNamespace: what is read through a controller itself has nothing to do with paths, also
+// where it uses requests that paths carried before.
+func TestPlainNamespace(t *testing.T) {
+	r := newRig(t, 1)
+	s, n := r.connect()
+	plain, err := n.Controller().Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	for range 20 {
+		mustWrite(t, n, 1, 0)
+		if _, err := plain.ReadAt(t.Context(), buf, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := s.Paths()[0]; p.UnderWay != 0 || p.Counters.Begun.Load() != 20 {
+		t.Errorf("%d under way after %d", p.UnderWay, p.Counters.Begun.Load())
+	}
+	r.close(s)
+}

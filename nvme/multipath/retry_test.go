@@ -1,0 +1,124 @@
+package multipath
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// TestStatuses: what is tried again, how often, when, and what isn't.
+func TestStatuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		status nvme.Status
+		times  int // that the first path answers so
+		ok     bool
+		want   int // answers of the first path
+		took   time.Duration
+	}{
+		"media error":          {nvme.StatusUnrecoveredRead | nvme.StatusDNR, 1, false, 1, 0},
+		"transient":            {nvme.StatusTransientTransport, 3, true, 4, 0},
+		"too often":            {nvme.StatusTransientTransport, 100, false, 6, 0},
+		"path error":           {nvme.StatusInternalPathError, 3, true, 4, 3 * pathPause},
+		"path error for good":  {nvme.StatusInternalPathError | nvme.StatusDNR, 1, false, 1, 0},
+		"not ready, DNR":       {nvme.StatusCommandSequence | nvme.StatusDNR, 3, true, 4, 3 * pathPause},
+		"never ready":          {nvme.StatusCommandSequence | nvme.StatusDNR, 100, false, 6, 5 * pathPause},
+		"inaccessible":         {nvme.StatusANAInaccessible, 3, true, 4, 2 * anaGap},
+		"persistent loss, DNR": {nvme.StatusANAPersistentLoss | nvme.StatusDNR, 1, false, 1, 0},
+		"delay":                {nvme.StatusCommandInterrupted | 2<<11, 1, true, 2, 300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				s, n := r.connect()
+				defer r.close(s)
+				s.Controllers()[0].Identify().CRDT2 = 3
+				answers := 0
+				r.links[0].set(func(l *link) {
+					l.answer = func(_ *nvme.Command, cqe *nvme.Completion) {
+						if answers++; answers <= c.times {
+							cqe.SetStatus(c.status)
+						}
+					}
+				})
+				at := time.Now()
+				_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+				if took := time.Since(at); took != c.took {
+					t.Errorf("after %v, want %v", took, c.took)
+				}
+				if (err == nil) != c.ok || err != nil && !errors.Is(err, c.status) || answers != c.want {
+					t.Errorf("%v after %d answers", err, answers)
+				}
+			})
+		})
+	}
+}
+
+// TestNotRepeatable: a command that mustn't be executed twice ends with the error of its path.
+func TestNotRepeatable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		defer r.close(s)
+		for _, l := range r.links {
+			l.set(func(l *link) { l.hold = func(*nvme.Command) bool { return true } })
+		}
+		ended := make(chan error, 1)
+		q := &host.Request{Data: make([]byte, 16), Done: func(r *host.Request) { ended <- r.Check() }}
+		q.Cmd = nvme.Command{byte(nvme.OpResvRegister)}
+		q.Cmd.SetNSID(1)
+		n.Lane(0).SubmitOne(q)
+		synctest.Wait()
+		for _, l := range r.links {
+			l.cut()
+		}
+		if err := <-ended; !errors.Is(err, host.ErrLost) || errors.Is(err, ErrNoPath) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNotRepeatableStatus: one that was answered with an error may have been executed in part, as
+// Copy is, or have lost its other half. Only a status that says that it wasn't executed has it
+// sent again.
+func TestNotRepeatableStatus(t *testing.T) {
+	fused := nvme.Command{byte(nvme.OpCompare), 1}
+	for name, c := range map[string]struct {
+		cmd    nvme.Command
+		status nvme.Status
+		want   int // answers
+	}{
+		"copy, aborted":      {nvme.Command{byte(nvme.OpCopy)}, nvme.StatusAbortRequested, 1},
+		"copy, inaccessible": {nvme.Command{byte(nvme.OpCopy)}, nvme.StatusANAInaccessible, 2},
+		"fused":              {fused, nvme.StatusAbortFailedFused, 1},
+		"fused, path":        {fused, nvme.StatusANAInaccessible, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				s, n := r.connect()
+				defer r.close(s)
+				answers := 0
+				r.links[0].set(func(l *link) {
+					l.answer = func(_ *nvme.Command, cqe *nvme.Completion) {
+						answers++
+						cqe.SetStatus(c.status)
+						if answers > 1 {
+							cqe.SetStatus(nvme.StatusSuccess)
+						}
+					}
+				})
+				ended := make(chan error, 1)
+				q := &host.Request{Cmd: c.cmd, Done: func(r *host.Request) { ended <- r.Check() }}
+				q.Cmd.SetNSID(1)
+				n.Lane(0).SubmitOne(q)
+				if err := <-ended; (err == nil) != (c.want > 1) || answers != c.want {
+					t.Errorf("%v after %d answers, want %d", err, answers, c.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package target
+
+import (
+	"encoding/binary"
+	"errors"
+	"iter"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// put changes one byte of a message.
+func put(kind nvme.AuthKind, at int, v byte) func(nvme.AuthKind, []byte) []byte {
+	return func(k nvme.AuthKind, b []byte) []byte {
+		if k == kind {
+			b[at] = v
+		}
+		return b
+	}
+}
+
+// instead sends another message in the place of one.
+func instead(kind nvme.AuthKind, b []byte) func(nvme.AuthKind, []byte) []byte {
+	return func(k nvme.AuthKind, was []byte) []byte {
+		if k == kind {
+			return b
+		}
+		return was
+	}
+}
+
+// TestAuthenticationFails: each wrong message, and each order of messages that isn't the
+// protocol's, is answered with AUTH_Failure1 and the explanation that the specification has for
+// it, and then the connection ends.
+func TestAuthenticationFails(t *testing.T) {
+	const negotiate, reply = nvme.AuthNegotiateMessage, nvme.AuthReplyMessage
+	wrong := func(h *authHost, _ *Target) { h.secret = testSecret(h.c.t) }
+	alter := func(f func(nvme.AuthKind, []byte) []byte) func(*authHost, *Target) {
+		return func(h *authHost, _ *Target) { h.alter = f }
+	}
+	value := func(v ...byte) func(*authHost, *Target) { // of Diffie-Hellman in the reply
+		return alter(func(k nvme.AuthKind, b []byte) []byte {
+			if k == reply {
+				clear(b[len(b)-256:])
+				copy(b[len(b)-len(v):], v)
+			}
+			return b
+		})
+	}
+	for _, c := range []struct {
+		name string
+		how  func(*authHost, *Target)
+		want nvme.AuthExplanation
+	}{
+		{"wrong secret", wrong, nvme.AuthFailed},
+		{"response changed", alter(put(reply, 16, 0)), nvme.AuthFailed},
+		{"secret of another name", func(h *authHost, tg *Target) {
+			a := *tg.auth.Load()
+			a.Hosts, a.Optional = map[string]HostSecrets{"nqn.2024-01.com.example:other": a.Hosts[testHost]}, true
+			if err := tg.SetAuthentication(&a); err != nil {
+				t.Error(err)
+			}
+		}, nvme.AuthFailed},
+		{"authentication was turned off", func(_ *authHost, tg *Target) { _ = tg.SetAuthentication(nil) }, nvme.AuthFailed},
+		{"no controller secret", func(h *authHost, tg *Target) {
+			a := *tg.auth.Load()
+			a.Hosts = map[string]HostSecrets{testHost: {Host: h.secret}}
+			if err := tg.SetAuthentication(&a); err != nil {
+				t.Error(err)
+			}
+			h.ctrl = testSecret(t)
+		}, nvme.AuthFailed},
+		{"our own challenge", func(h *authHost, _ *Target) {
+			h.ctrl = testSecret(h.c.t)
+			h.alter = func(k nvme.AuthKind, b []byte) []byte {
+				if k == reply {
+					copy(b[16+64:], h.chosen.CVAL)
+				}
+				return b
+			}
+		}, nvme.AuthFailed},
+		{"hash functions unknown", func(h *authHost, _ *Target) { h.offer.Hash = []nvme.AuthHash{4, 0xe0} }, nvme.AuthHashUnusable},
+		{"groups unknown", func(h *authHost, _ *Target) { h.offer.DH = []nvme.DHGroup{6, 0xff} }, nvme.AuthDHGroupUnusable},
+		{"group not allowed", func(h *authHost, _ *Target) { h.offer.DH = []nvme.DHGroup{nvme.DHFFDHE8192} }, nvme.AuthDHGroupUnusable},
+		{"secure channel", func(h *authHost, _ *Target) { h.offer.SCC = 1 }, nvme.AuthSecureChannel},
+		{"another protocol", alter(put(negotiate, 8, 2)), nvme.AuthProtocolUnusable},
+		{"no protocol", alter(put(negotiate, 7, 0)), nvme.AuthIncorrectPayload},
+		{"too many hash functions", alter(put(negotiate, 10, 31)), nvme.AuthIncorrectPayload},
+		{"another transaction", alter(put(reply, 4, 10)), nvme.AuthIncorrectPayload},
+		{"length of another hash", alter(put(reply, 6, 32)), nvme.AuthIncorrectPayload},
+		{"no DH value", alter(func(k nvme.AuthKind, b []byte) []byte {
+			if k == reply {
+				b[10], b[11] = 0, 0
+			}
+			return b
+		}), nvme.AuthIncorrectPayload},
+		{"DH value 0", value(), nvme.AuthIncorrectPayload},
+		{"DH value 1", value(1), nvme.AuthIncorrectPayload},
+		{"challenge of sequence number 0", func(h *authHost, _ *Target) {
+			h.ctrl = testSecret(h.c.t)
+			h.alter = put(reply, 12, 0)
+		}, nvme.AuthIncorrectPayload},
+		{"reply first", alter(instead(negotiate, (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64)}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+		{"success first", alter(instead(negotiate, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+		{"negotiate twice", alter(instead(reply, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+		{"a message of the controller", alter(put(reply, 1, 3)), nvme.AuthIncorrectMessage},
+		{"a message of another protocol", alter(put(reply, 0, 5)), nvme.AuthIncorrectMessage},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tg, s := demand(t)
+			conn, _ := connectUnknown(t, tg, 0)
+			h := newAuthHost(conn, s)
+			c.how(h, tg)
+			if err := h.run(); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+			conn.waitClosed()
+			if n := tg.Snapshot().Transports[0]; !errors.Is(conn.reason, ErrAuthentication) || n.Authentications != 0 || n.AuthFailures != 1 {
+				t.Errorf("it ended with %v; %d authentications, %d failures", conn.reason, n.Authentications, n.AuthFailures)
+			}
+		})
+	}
+}
+
+// TestAuthenticationRejected: a host that doesn't know the controller says so, and is gone.
+func TestAuthenticationRejected(t *testing.T) {
+	tg, s := demand(t)
+	c, _ := connectUnknown(t, tg, 0)
+	h := newAuthHost(c, s)
+	h.ctrl = testSecret(t) // not the controller's
+	if err := h.run(); !errors.Is(err, nvme.AuthFailed) {
+		t.Error(err)
+	}
+	c.waitClosed()
+	if !errors.Is(c.reason, ErrAuthentication) || tg.Snapshot().Transports[0].AuthFailures != 1 {
+		t.Errorf("it ended with %v", c.reason)
+	}
+}
+
+// TestAuthenticationOutOfTurn: to ask for a message where one has to be sent is wrong, too; to send
+// where one has to be fetched as well.
+func TestAuthenticationOutOfTurn(t *testing.T) {
+	tg, s := demand(t)
+	for name, f := range map[string]func(h *authHost) []byte{
+		"receive first": func(h *authHost) []byte { return h.receive() },
+		"receive twice": func(h *authHost) []byte {
+			h.send(nvme.AuthNegotiateMessage, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))
+			if err := h.expect(h.chosen.Parse); err != nil {
+				t.Fatal(err)
+			}
+			return h.receive()
+		},
+		"send twice": func(h *authHost) []byte {
+			b := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
+			h.send(nvme.AuthNegotiateMessage, b)
+			h.send(nvme.AuthNegotiateMessage, b)
+			return h.receive()
+		},
+		"after a failure": func(h *authHost) []byte {
+			h.send(nvme.AuthSuccess2Message, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))
+			h.send(nvme.AuthNegotiateMessage, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))
+			return h.receive()
+		},
+		"a byte": func(h *authHost) []byte { h.send(nvme.AuthNegotiateMessage, []byte{0}); return h.receive() },
+	} {
+		c, _ := connectUnknown(t, tg, 0)
+		var got nvme.AuthFailure
+		if err := got.Parse(f(newAuthHost(c, s))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := nvme.AuthIncorrectMessage
+		if name == "a byte" {
+			want = nvme.AuthIncorrectPayload
+		}
+		if got.Explanation != want {
+			t.Errorf("%s: %v", name, got.Explanation)
+		}
+		c.waitClosed()
+	}
+}
+
+// TestAuthenticationFields: wrong commands are errors themselves, and change nothing.
+func TestAuthenticationFields(t *testing.T) {
+	tg, s := demand(t)
+	c, _ := connectUnknown(t, tg, 0)
+	with := func(cmd nvme.Command, at int, v byte) nvme.Command { cmd[at] = v; return cmd }
+	const invalid = nvme.StatusInvalidField | dnr
+	for _, cmd := range []nvme.Command{authSend(72), authReceive(72)} {
+		for _, at := range []int{nvme.AuthOffSECP, nvme.AuthOffSPSP0, nvme.AuthOffSPSP1} {
+			c.fails(with(cmd, at, 0), make([]byte, 72), invalid)
+		}
+		c.fails(cmd, make([]byte, 71), nvme.StatusSGLLengthInvalid|dnr)
+	}
+	c.fails(authSend(0), nil, invalid)
+	c.fails(authSend(nvme.MaxAuthMessage+1), make([]byte, nvme.MaxAuthMessage+1), invalid)
+	c.fails(authReceive(0), nil, invalid)
+	c.fails(authReceive(nvme.AuthFailureSize-1), make([]byte, nvme.AuthFailureSize-1), invalid)
+	c.fails(command(func(c *nvme.Command) { c.SetAuthReceive(1 << 31) }), nil, invalid)
+	h := newAuthHost(c, s)
+	h.send(nvme.AuthNegotiateMessage, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))
+	n := nvme.AuthChallengeSize(nvme.AuthSHA512, nvme.DHFFDHE2048)
+	c.fails(authReceive(n-1), make([]byte, n-1), invalid) // no room for the challenge
+	c.must(authReceive(n), make([]byte, n))
+	c.hangUp(nil)
+}
+
+// TestAuthenticationOneAtATime: a host that doesn't wait is told so.
+func TestAuthenticationOneAtATime(t *testing.T) {
+	tg, s := demand(t)
+	c, _ := connectUnknown(t, tg, 0)
+	for range cap(tg.computing) {
+		tg.computing <- struct{}{} // others compute
+	}
+	b := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
+	first := c.start(authSend(len(b)), b)
+	c.fails(authSend(len(b)), b, nvme.StatusCommandSequence)
+	c.fails(authReceive(4096), make([]byte, 4096), nvme.StatusCommandSequence)
+	for range cap(tg.computing) {
+		<-tg.computing
+	}
+	if st := first.wait().Status(); st != nvme.StatusSuccess {
+		t.Errorf("status %#x", uint16(st))
+	}
+	h := newAuthHost(c, s)
+	if err := h.expect(h.chosen.Parse); err != nil {
+		t.Error(err)
+	}
+	c.hangUp(nil)
+}
+
+// FuzzAuthentication: without the secret, no messages in no order authenticate a host, and each
+// command is answered.
+func FuzzAuthentication(tf *testing.F) {
+	f := fuzzing.New(tf)
+	negotiate := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
+	reply := (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64), CVALID: true, SEQNUM: 1}).AppendTo(nil)
+	success := (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil)
+	join := func(messages ...[]byte) (all []byte) {
+		for _, m := range messages {
+			all = append(binary.LittleEndian.AppendUint16(all, uint16(len(m))), m...)
+		}
+		return all
+	}
+	f.Add(uint8(0), join(negotiate, nil, reply, nil, success))
+	f.Add(uint8(0), join(negotiate, nil, success))
+	f.Add(uint8(0), join(success, reply, nil))
+	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
+		tg, _ := demand(t, func(a *Authentication) { a.DHGroups = []nvme.DHGroup{nvme.DHNull} })
+		var c *fakeConn
+		for b := range inputs {
+			if c == nil {
+				c, _ = connectUnknown(t, tg, 0)
+			}
+			ended := false
+			for i := 0; len(b) >= 2 && i < 16; i++ {
+				if ended = !c.stay(); ended {
+					break
+				}
+				n := min(int(binary.LittleEndian.Uint16(b)), len(b)-2)
+				message := b[2 : 2+n]
+				b = b[2+n:]
+				if n == 0 {
+					c.do(authReceive(4096), make([]byte, 4096))
+				} else {
+					c.do(authSend(n), message)
+				}
+				c.wg.Done()
+				if s := c.q.state.Load(); s != queueAuthenticating && s != queueDown {
+					t.Fatalf("the queue is in state %d", s)
+				}
+			}
+			if ended || c.q.state.Load() == queueDown {
+				c.hangUp(nil)
+				c = nil
+			}
+		}
+		if c != nil {
+			c.hangUp(nil)
+		}
+	})
+}
