@@ -152,9 +152,11 @@ func (n *network) forget(peers ...*rawPeer) {
 
 // kindOf is of the kind that control chooses.
 func kindOf(control byte) Message {
-	all := []Message{new(REQ), new(MRA), new(REJ), new(REP), new(RTU), new(DREQ), new(DREP), new(SIDRREQ), new(LAP), new(APR), new(SIDRREP)}
-	return all[int(control&0x1f)%len(all)]
+	return fuzzKinds[int(control&0x1f)%len(fuzzKinds)]
 }
+
+// fuzzKinds are empty messages: their bodies are filled in later.
+var fuzzKinds = []Message{new(REQ), new(MRA), new(REJ), new(REP), new(RTU), new(DREQ), new(DREP), new(SIDRREQ), new(LAP), new(APR), new(SIDRREP)}
 
 // localIDs are those that the node's manager gave.
 func localIDs(nd *node) (ids []uint32) {
