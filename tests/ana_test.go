@@ -4,7 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -15,11 +14,7 @@ import (
 // more, sees it in the log, and goes on over the other, over every transport.
 func TestANA(t *testing.T) {
 	noLeaks(t)
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 16<<20)
 	tgt, one := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v, ANAGroup: 3}}},
 	}})

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -18,11 +17,7 @@ import (
 // serveNamed serves a target with one subsystem, and announces it by both transports.
 func serveNamed(t *testing.T, nqn string) (*target.Target, netip.AddrPort) {
 	t.Helper()
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 1<<20)
 	tgt, addr := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: nqn, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
 	}})
@@ -126,11 +121,7 @@ func TestConnectAllTriesAgain(t *testing.T) {
 	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
 	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
 	eventually(t, 20*time.Second, "the absence", said(absent.String()))
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 1<<20)
 	two, second := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: late, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
 	}})

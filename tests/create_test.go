@@ -182,11 +182,7 @@ func TestWrongManagement(t *testing.T) {
 		t.Fatal(err)
 	}
 	undo(t, "pool", pool.Close)
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 1<<20)
 	_, remote := serveConfig(t, target.Config{Store: store, Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}, Pool: pool},
 	}})

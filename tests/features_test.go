@@ -33,6 +33,28 @@ func testsIn(t *testing.T, dir string) map[string]bool {
 	return names
 }
 
+// namedTests are the tests that text names in back quotes, each behind the directory that it is in.
+// One that isn't there is an error of what.
+func namedTests(t *testing.T, what, text string, have map[string]map[string]bool) (n int) {
+	t.Helper()
+	dir := ""
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		name := m[1]
+		if !strings.HasPrefix(name, "Test") {
+			dir = name
+			continue
+		}
+		n++
+		if have[dir] == nil {
+			have[dir] = testsIn(t, dir)
+		}
+		if !have[dir][name] {
+			t.Errorf("%s: %s has no test %s", what, dir, name)
+		}
+	}
+	return n
+}
+
 // TestFeaturesDocument: every test that docs/features.md names is there, and every feature that it
 // says we have names one.
 func TestFeaturesDocument(t *testing.T) {
@@ -48,21 +70,7 @@ func TestFeaturesDocument(t *testing.T) {
 			continue
 		}
 		rows++
-		dir, named := "", 0
-		for _, m := range quoted.FindAllStringSubmatch(cells[2], -1) {
-			name := m[1]
-			if !strings.HasPrefix(name, "Test") {
-				dir = name
-				continue
-			}
-			named++
-			if have[dir] == nil {
-				have[dir] = testsIn(t, dir)
-			}
-			if !have[dir][name] {
-				t.Errorf("%s: %s has no test %s", strings.TrimSpace(cells[0]), dir, name)
-			}
-		}
+		named := namedTests(t, strings.TrimSpace(cells[0]), cells[2], have)
 		if ours := strings.TrimSpace(cells[1]); (ours == "no") != (named == 0) {
 			t.Errorf("%s: ours is %q, and %d tests show it", strings.TrimSpace(cells[0]), ours, named)
 		}
@@ -106,22 +114,7 @@ func TestVolumesDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := map[string]map[string]bool{}
-	dir, named := "", 0
-	for _, m := range quoted.FindAllStringSubmatch(string(b), -1) {
-		name := m[1]
-		if !strings.HasPrefix(name, "Test") {
-			dir = name
-			continue
-		}
-		named++
-		if have[dir] == nil {
-			have[dir] = testsIn(t, dir)
-		}
-		if !have[dir][name] {
-			t.Errorf("%s has no test %s", dir, name)
-		}
-	}
+	named := namedTests(t, "docs/volumes.md", string(b), map[string]map[string]bool{})
 	if named < 40 {
 		t.Errorf("%d tests were read", named)
 	}

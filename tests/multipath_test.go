@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -108,11 +107,7 @@ func TestPathsCut(t *testing.T) {
 // target, and notices nothing of their changes.
 func TestPathsANA(t *testing.T) {
 	noLeaks(t)
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 32 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 32<<20)
 	tgt, one := serveConfig(t, target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v, ANAGroup: 3}}},
 	}})
@@ -147,11 +142,7 @@ func TestPathsANA(t *testing.T) {
 // one of them goes, the load stays with the other.
 func TestPathsTwoTargets(t *testing.T) {
 	noLeaks(t)
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 32 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 32<<20)
 	cfg := target.Config{Subsystems: []target.SubsystemConfig{
 		{NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}},
 	}}

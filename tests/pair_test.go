@@ -32,6 +32,17 @@ func servePair(t testing.TB, spec string, o blockdev.Options) netip.AddrPort {
 	return addr
 }
 
+// newMemory is a volume in memory that lasts as long as the test.
+func newMemory(t testing.TB, size int64) blockdev.Volume {
+	t.Helper()
+	v, err := blockdev.NewMemory(blockdev.Options{Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	undo(t, "volume", v.Close)
+	return v
+}
+
 // undo calls f at the end of the test, which fails where that fails.
 func undo(t testing.TB, what string, f func() error) {
 	t.Cleanup(func() {

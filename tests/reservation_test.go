@@ -15,11 +15,7 @@ import (
 // writing and told when that ends, and with PTPL the reservation outlives the target.
 func TestReservations(t *testing.T) {
 	noLeaks(t)
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	undo(t, "volume", v.Close)
+	v := newMemory(t, 16<<20)
 	for _, path := range paths {
 		t.Run(path, func(t *testing.T) {
 			dir := t.TempDir()

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"io"
 	"strings"
 	"testing"
 
@@ -18,11 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // role is the program with arguments.
 func role(t *testing.T, args ...string) rctest.Role {
 	t.Helper()
-	o, err := parse(args, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(ctx context.Context, out io.Writer) error { return run(ctx, o, out) }
+	return rctest.RoleOf(t, parse, run, args...)
 }
 
 func TestPing(t *testing.T) {

@@ -10,9 +10,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
-	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -84,15 +82,9 @@ func TestMoreThanTheQueue(t *testing.T) {
 		admin, io := r.controller(0)
 		defer admin.close()
 		defer io.close()
-		r.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
-			return simnet.Action{Drop: d.Src == simHost &&
-				wire.Opcode(d.Payload[0]).Kind() == wire.KindReadResponse}
-		})
+		r.net.SetFilter(dropReadResponses)
 		for range entries + extra {
-			cmd := blocks(nvme.OpWrite, 0, sglBlock)
-			cmd.SetFlags(nvme.FlagsSGL)
-			io.key(&cmd, 0, sglBlock)
-			io.send(cmd, nil)
+			io.sendKeyed(blocks(nvme.OpWrite, 0, sglBlock), 0, sglBlock)
 			time.Sleep(100 * time.Microsecond)
 		}
 		if n := r.tn.dev.Counters()[roce.OutOfBuffer]; n == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -136,6 +137,19 @@ func (q *sglQueue) send(cmd nvme.Command, data []byte) {
 	b := q.area(at, n)
 	copy(b[copy(b, cmd[:]):], data)
 	q.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: q.sge(at, n)})
+}
+
+// sendKeyed sends a command whose data are n bytes of the queue's memory, from at on.
+func (q *sglQueue) sendKeyed(cmd nvme.Command, at int, n uint32) {
+	q.t.Helper()
+	cmd.SetFlags(nvme.FlagsSGL)
+	q.key(&cmd, at, n)
+	q.send(cmd, nil)
+}
+
+// dropReadResponses loses what the wrong host answers READs with.
+func dropReadResponses(d *simnet.Datagram) simnet.Action {
+	return simnet.Action{Drop: d.Src == simHost && wire.Opcode(d.Payload[0]).Kind() == wire.KindReadResponse}
 }
 
 // do sends a capsule with SGLs and expects the status; DNR goes with every error here.
@@ -379,10 +393,7 @@ func TestSGLOverlap(t *testing.T) {
 		defer io.close()
 		both := func(op nvme.Opcode) {
 			for i := range 2 {
-				cmd := blocks(op, i*size, size)
-				cmd.SetFlags(nvme.FlagsSGL)
-				io.key(&cmd, i*(size-shared), size)
-				io.send(cmd, nil)
+				io.sendKeyed(blocks(op, i*size, size), i*(size-shared), size)
 			}
 			for range 2 {
 				if cqe := io.answer(); !cqe.Status().OK() {

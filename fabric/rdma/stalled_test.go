@@ -8,9 +8,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
-	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -34,14 +32,9 @@ func TestHostThatBringsNoData(t *testing.T) {
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
 		defer r.close()
 		admin, io := r.controller(0)
-		r.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
-			return simnet.Action{Drop: d.Src == simHost && wire.Opcode(d.Payload[0]).Kind() == wire.KindReadResponse}
-		})
+		r.net.SetFilter(dropReadResponses)
 		for i := range 31 {
-			cmd := blocks(nvme.OpWrite, i*sglTransfer, sglTransfer)
-			cmd.SetFlags(nvme.FlagsSGL)
-			io.key(&cmd, 0, sglTransfer)
-			io.send(cmd, nil)
+			io.sendKeyed(blocks(nvme.OpWrite, i*sglTransfer, sglTransfer), 0, sglTransfer)
 		}
 		r.honest.work('a')
 		if r.listener.Stats().MemoryWaits.Load() == 0 {
@@ -75,10 +68,7 @@ func TestHostThatTakesNoAnswer(t *testing.T) {
 		admin, io := r.controller(uint32(kato.Milliseconds()))
 		began := time.Now()
 		for range fuzzRecvs + 8 { // each receive of the host takes one answer
-			cmd := blocks(nvme.OpRead, 0, sglBlock)
-			cmd.SetFlags(nvme.FlagsSGL)
-			io.key(&cmd, 0, sglBlock)
-			io.send(cmd, nil)
+			io.sendKeyed(blocks(nvme.OpRead, 0, sglBlock), 0, sglBlock)
 			time.Sleep(time.Millisecond)
 		}
 		r.honest.work('a')

@@ -41,17 +41,24 @@ func aborting(op nvme.Opcode) func(*fakeQueue, *Request, *nvme.Completion) verdi
 	}
 }
 
+// connectNamespace connects and opens namespace 1.
+func connectNamespace(t *testing.T, f *fakeTarget, change ...func(*Config)) (*Controller, *Namespace) {
+	t.Helper()
+	c := connect(t, f, change...)
+	n, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, n
+}
+
 func TestTimeoutAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
 		f.hook = aborting(nvme.OpFlush)
-		c := connect(t, f)
-		n, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, n := connectNamespace(t, f)
 		start := time.Now()
-		err = n.Flush(t.Context())
+		err := n.Flush(t.Context())
 		took := time.Since(start)
 		if !errors.Is(err, nvme.StatusAbortRequested) || took < 30*time.Second || took > 34*time.Second {
 			t.Errorf("after %v: %v", took, err)
@@ -70,13 +77,9 @@ func TestTimeoutFatal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
 		f.hook = hang(nvme.OpFlush) // Abort succeeds, and nothing comes of it
-		c := connect(t, f, func(c *Config) { c.IOTimeout = time.Second })
-		n, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, n := connectNamespace(t, f, func(c *Config) { c.IOTimeout = time.Second })
 		start := time.Now()
-		err = n.Flush(t.Context())
+		err := n.Flush(t.Context())
 		took := time.Since(start)
 		if !errors.Is(err, ErrTimeout) || !errors.Is(err, ErrLost) || took < 2*time.Second || took > 2500*time.Millisecond {
 			t.Errorf("after %v: %v", took, err)
@@ -92,11 +95,7 @@ func TestCancelAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
 		f.hook = aborting(nvme.OpRead)
-		c := connect(t, f)
-		n, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, n := connectNamespace(t, f)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
@@ -115,15 +114,11 @@ func TestCancelGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
 		f.hook = hang(nvme.OpRead)
-		c := connect(t, f)
-		n, err := c.Namespace(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, n := connectNamespace(t, f)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		_, err = n.ReadAt(ctx, make([]byte, 3*8192), 0)
+		_, err := n.ReadAt(ctx, make([]byte, 3*8192), 0)
 		if took := time.Since(start); !errors.Is(err, ErrLost) || !errors.Is(err, context.DeadlineExceeded) || took != time.Second+cancelGrace {
 			t.Errorf("after %v: %v", took, err)
 		}

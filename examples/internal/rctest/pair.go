@@ -6,11 +6,22 @@ import (
 	"context"
 	"io"
 	"sync"
+	"testing"
 	"time"
 )
 
 // Role runs a program in one of its roles.
 type Role func(ctx context.Context, out io.Writer) error
+
+// RoleOf is the role of a program that its arguments give it: parse reads them, run does it.
+func RoleOf[O any](t testing.TB, parse func([]string, io.Writer) (O, error), run func(context.Context, O, io.Writer) error, args ...string) Role {
+	t.Helper()
+	o, err := parse(args, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, out io.Writer) error { return run(ctx, o, out) }
+}
 
 // Run starts server and, once that has written something, client. It waits until both have ended
 // and returns what they wrote. Where one of them fails, the other is ended, or not begun.

@@ -1,0 +1,122 @@
+package tcp
+
+import (
+	"errors"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disconnect is target.Conn's.
+func (c *targetConn) Disconnect(err error) {
+	if c.asked.CompareAndSwap(nil, &err) {
+		_ = c.tcp.CloseRead() // wakes the reader, which does the rest
+		c.mu.Lock()
+		c.freed.Broadcast()
+		c.mu.Unlock()
+	}
+}
+
+// end takes the connection down because of err, in the reader's goroutine.
+func (c *targetConn) end(err error) {
+	c.r.tally.publish(&c.l.counters.In)
+	fault, err := c.reason(err)
+	switch {
+	case fault != nil:
+		c.w.limit(lingerTime)
+		c.w.seal(newPlain(c.termReq(fault)))
+	case err == nil && c.asked.Load() != nil: // what was answered still goes out
+		c.w.limit(lingerTime)
+	default:
+		c.w.kill(ErrClosed)
+		c.w.limit(0)
+	}
+	c.ending.Store(true)
+	c.watch.Stop()
+	if c.queue != nil {
+		c.queue.Closing(err)
+	}
+	c.abandon()
+	c.w.settle()
+	if fault != nil {
+		linger(c.tcp)
+	}
+	c.w.kill(ErrClosed)
+	_ = c.tcp.CloseWrite()
+	_ = c.tcp.CloseRead()
+	c.mu.Lock()
+	for c.busy > 0 {
+		c.freed.Wait()
+	}
+	c.mu.Unlock()
+	c.w.settle()
+	c.w.close()
+	_ = c.tcp.Close()
+	_ = unix.Munmap(c.capsule)
+	c.report(err)
+	c.l.gone(c)
+}
+
+// reason makes the error that the engine and the user see out of why the reader ended, and the
+// fault of the peer if that was it. It is nil after an orderly end.
+func (c *targetConn) reason(err error) (*FieldError, error) {
+	peer := c.attr.Remote
+	var fault *FieldError
+	if asked := c.asked.Load(); asked != nil {
+		return nil, *asked
+	}
+	switch {
+	case errors.As(err, &fault):
+		c.l.counters.ProtocolErrors.Add(1)
+		if fault.FES == FESHeaderDigest {
+			c.l.counters.HeaderDigestErrors.Add(1)
+		}
+		return fault, &ProtocolError{Peer: peer, PDU: c.r.offender(), Cause: fault}
+	case errors.Is(err, io.EOF):
+		if c.w.sendError() == nil && c.connected.Load() {
+			return nil, nil
+		}
+		err = ErrPeerClosed
+	}
+	if we := c.w.sendError(); we != nil {
+		return nil, &ConnError{Stage: "send", Peer: peer, Err: we}
+	}
+	var ce *ConnError
+	if errors.As(err, &ce) || errors.Is(err, ErrTerminated) {
+		return nil, err
+	}
+	return nil, &ConnError{Stage: "receive", Peer: peer, Err: err}
+}
+
+// termReq is the C2HTermReq for fault.
+func (c *targetConn) termReq(fault *FieldError) []byte {
+	return TermReq{Type: TypeC2HTermReq, FES: fault.FES, FEI: fault.FEI,
+		Offence: c.r.offence[:c.r.nOffend]}.Append(nil)
+}
+
+// abandon gives back to the engine the requests that wait for data or memory.
+func (c *targetConn) abandon() {
+	for _, r := range c.slots {
+		c.failPull(r)
+	}
+	if r := c.inline; r != nil { // the engine never saw it
+		c.inline = nil
+		c.responding.Add(1)
+		c.release(r)
+	}
+	for _, r := range c.share.Drop(func(r *request) bool { return r.conn == c }) {
+		r.Resume()
+	}
+}
+
+// report tells the engine, or, if it never knew the connection, the listener's owner.
+func (c *targetConn) report(err error) {
+	if c.queue == nil {
+		c.l.counters.Refused.Add(1)
+	} else {
+		c.queue.Closed(err)
+	}
+	if err != nil {
+		c.l.report(err)
+	}
+}
