@@ -120,20 +120,8 @@ func (r *Request) authReceive() {
 	r.withAuth(a, func() {
 		r.engine.page = a.tx.next()
 	}, func() {
-		r.withMemory(n, (*Request).authAnswer)
+		r.withMemory(n, (*Request).replyPage)
 	})
-}
-
-func (r *Request) authAnswer() {
-	page := r.engine.page
-	r.engine.page = nil
-	for i := range r.Data {
-		n := copy(r.Data[i].Bytes, page)
-		clear(r.Data[i].Bytes[n:])
-		page = page[n:]
-	}
-	r.SendData = true
-	r.respond(nvme.StatusSuccess)
 }
 
 // takeAuth makes r the only command that is at work on the authentication of its queue. A host

@@ -182,7 +182,8 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 
 func (r *Request) replyFeature(b []byte) {
 	if r.mapSGL(len(b)) {
-		r.reply(append([]byte(nil), b...))
+		r.engine.page = append([]byte(nil), b...)
+		r.withMemory(len(b), (*Request).replyPage)
 	}
 }
 

@@ -16,14 +16,18 @@ const (
 
 // identify executes Identify.
 func (r *Request) identify() {
+	if r.mapSGL(nvme.PageSize) {
+		r.withMemory(nvme.PageSize, (*Request).replyIdentify)
+	}
+}
+
+func (r *Request) replyIdentify() {
 	page, st, loc := r.identifyPage()
 	if !st.OK() {
 		r.fail(st, loc)
 		return
 	}
-	if r.mapSGL(nvme.PageSize) {
-		r.reply(page)
-	}
+	r.replyWith(page)
 }
 
 // identifyPage makes the page, or says what is wrong and with which byte.

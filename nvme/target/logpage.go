@@ -31,22 +31,25 @@ func (r *Request) getLogPage() {
 		r.fail(nvme.StatusInvalidField, offNSID)
 		return
 	}
-	// The transfer is checked first, for reading some pages changes them.
-	if !r.mapSGL(int(n)) {
-		return
+	// The transfer is checked first, for reading some pages changes them; and the page is made when there is
+	// memory for it, so that a command that waits for that holds nothing.
+	if r.mapSGL(int(n)) {
+		r.withMemory(int(n), (*Request).replyLogPage)
 	}
+}
+
+func (r *Request) replyLogPage() {
 	page, st, loc := r.logPage()
 	if !st.OK() {
 		r.fail(st, loc)
 		return
 	}
+	off := r.Cmd.LogOffset()
 	if off > uint64(len(page)) {
 		r.fail(nvme.StatusInvalidField, offLPO)
 		return
 	}
-	out := make([]byte, n)
-	copy(out, page[off:])
-	r.reply(out)
+	r.replyWith(page[off:])
 }
 
 // logPage makes the whole page, or says what is wrong and with which byte.

@@ -19,7 +19,7 @@ type engineState struct {
 	length int            // of the memory that was asked for
 	step   func(*Request) // goes on when there is memory
 	then   func(*Request) // goes on when the host's data is here
-	page   []byte         // what an administrative command returns
+	page   []byte         // for replyPage; short
 
 	io     blockdev.Request // to the volume
 	after  func(*Request)   // goes on when the volume answered
@@ -229,18 +229,21 @@ func (r *Request) hostData(b []byte, off int) {
 	}
 }
 
-// reply responds with data, an administrative page.
-func (r *Request) reply(page []byte) {
-	r.engine.page = page
-	r.withMemory(len(page), (*Request).replyPage)
-}
-
+// replyPage responds with engine.page.
 func (r *Request) replyPage() {
 	page := r.engine.page
 	r.engine.page = nil
-	r.engine.bytes = len(page)
+	r.replyWith(page)
+}
+
+// replyWith responds with data: as much of a page as the host takes, and zeroes after its end. There is memory for
+// it.
+func (r *Request) replyWith(page []byte) {
+	r.engine.bytes = r.Len()
 	for i := range r.Data {
-		page = page[copy(r.Data[i].Bytes, page):]
+		n := copy(r.Data[i].Bytes, page)
+		clear(r.Data[i].Bytes[n:])
+		page = page[n:]
 	}
 	r.SendData = true
 	r.respond(nvme.StatusSuccess)

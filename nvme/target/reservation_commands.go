@@ -187,11 +187,13 @@ func (r *Request) reservationReport() {
 	case !r.Cmd.ResvExtended():
 		r.fail(nvme.StatusHostIDInconsistent, offEDS) // Fabrics has 128 bits only
 	case r.mapSGL(int(n)):
-		page := make([]byte, n)
-		status := r.engine.ns.reservationReport()
-		copy(page, status.AppendTo(nil))
-		r.reply(page)
+		r.withMemory(int(n), (*Request).replyReservations)
 	}
+}
+
+func (r *Request) replyReservations() {
+	status := r.engine.ns.reservationReport()
+	r.replyWith(status.AppendTo(nil))
 }
 
 // reservationReport lists every controller of each registrant, and those that have none now.
