@@ -77,6 +77,10 @@ func (v *reservation) others(host nvme.HostID, kind uint8) (out []resvNotice) {
 	return out
 }
 
+// maxRegistrants bounds the registrants of a namespace. A host may give itself any identifiers, and its registrations
+// outlive its connections.
+const maxRegistrants = 1024
+
 const resvConflict = nvme.StatusReservationConflict | nvme.StatusDNR
 
 // register executes Reservation Register.
@@ -87,6 +91,8 @@ func (v *reservation) register(host nvme.HostID, a nvme.ResvAction, ignoreKey bo
 	switch {
 	case a == nvme.ResvRegister && k.Other == 0:
 		return nvme.StatusInvalidField | nvme.StatusDNR, nil // zero is the key of those who have none
+	case a == nvme.ResvRegister && i < 0 && len(v.registrants) >= maxRegistrants:
+		return nvme.StatusInternalError | nvme.StatusDNR, nil // NVMe has no status of its own for it
 	case a == nvme.ResvRegister && i < 0:
 		v.registrants = append(v.registrants, registrant{host, k.Other})
 	case a == nvme.ResvRegister && v.registrants[i].key == k.Other:
