@@ -79,7 +79,7 @@ func (m *Manager) onREP(src netip.Addr, tid uint64, rep *REP) {
 	if r == nil {
 		m.mu.Unlock()
 		// Without this the peer would hold its half until its retries end.
-		m.answer(src, tid, &REJ{CommIDs: CommIDs{Remote: rep.Local}, Message: AnswersREP, Reason: rejectInvalidCommID})
+		m.answer(src, tid, &REJ{CommIDs: CommIDs{rep.Remote, rep.Local}, Message: AnswersREP, Reason: rejectInvalidCommID})
 		return
 	}
 	old := m.table.byQPN[peerKey{src, rep.LocalCAGUID, rep.LocalQPN}]
@@ -113,10 +113,11 @@ func (m *Manager) evict(old *record) {
 	}))
 }
 
-// rejected finds what a REJ concerns. After a timeout the peer may not know our ID: it then
-// names the connection by its GUID and its own ID.
+// rejected finds what a REJ concerns. Once the peer has told its ID a REJ must name both: ours alone could be guessed
+// in a day, and ends the connection. After a timeout the peer may not know our ID: it then names the connection by
+// its GUID and its own ID.
 func (m *Manager) rejected(src netip.Addr, rej *REJ) *record {
-	if r := m.table.find(src, rej.CommIDs); r != nil {
+	if r := m.table.find(src, rej.CommIDs); r != nil && (r.ids.Remote == 0 || r.ids.Remote == rej.Local) {
 		return r
 	}
 	if rej.Reason != verbs.RejectTimeout {
