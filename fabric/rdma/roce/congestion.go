@@ -41,9 +41,23 @@ type losses struct {
 // chance: random loss of 5% hardly ever comes up to it.
 const heavyLoss = 5
 
-// lossFloor is what few losses leave of a window, however long the round trip: on a busy machine
-// that is long without congestion.
-const lossFloor = initialWindow
+// lossFloor is what few losses leave of a window at least, however long the round trip, and
+// maxLossFloor at most.
+const (
+	lossFloor    = initialWindow
+	maxLossFloor = 4 * lossFloor
+)
+
+// floor is what few losses leave of a window. On busy machines round trips are long without
+// congestion, whenever a program has to wait for its turn; they vary more than a queue makes them.
+// So there is room for what arrives in four mean deviations, as much as a timeout allows for.
+func (w *window) floor(p *path) int {
+	if p.rtt == 0 {
+		return lossFloor
+	}
+	room := 4 * float64(w.size) * float64(p.rttVar) / float64(p.rtt)
+	return int(min(lossFloor+room, maxLossFloor))
+}
 
 // foundLost takes note of n bytes that are missing among others that arrived.
 func (w *window) foundLost(n int, p *path, now time.Duration) {
@@ -56,7 +70,7 @@ func (w *window) foundLost(n int, p *path, now time.Duration) {
 	case heavyLoss*l.bytes > max(w.size, lossFloor):
 		w.halve(w.min, now, rtt)
 	case p.delayed():
-		w.halve(lossFloor, now, rtt)
+		w.halve(w.floor(p), now, rtt)
 	default:
 		w.threshold = min(w.threshold, w.size)
 	}
