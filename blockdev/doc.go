@@ -7,7 +7,8 @@
 // "null:1TiB"). A [Request] is made once and submitted again and again; it belongs to the
 // volume from [Volume.Submit] until its Complete is called, and so do the bytes of its Bufs.
 // A volume that can answer at once does so before Submit returns; nothing is allocated for
-// a request.
+// a request. One that answers several in a row says so ([Row]), so that what they lead to can be
+// sent at once.
 //
 // # Memory
 //

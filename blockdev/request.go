@@ -95,8 +95,11 @@ func (i *Info) closed(op string) error {
 }
 
 // End completes the request.
-func (r *Request) End(err error) {
-	r.Err = err
+func (r *Request) End(err error) { r.EndIn(nil, err) }
+
+// EndIn completes the request as one of a row.
+func (r *Request) EndIn(row *Row, err error) {
+	r.Row, r.Err = row, err
 	r.Complete(r)
 }
 

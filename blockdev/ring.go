@@ -32,6 +32,7 @@ type ring struct {
 	free    []int
 	buffers []registered // by address
 	places  []int        // of the table of buffers, free
+	row     Row          // what one Reap completes
 }
 
 // kernelRing is what a ring needs of *uring.Ring, the only one outside of tests.
@@ -110,6 +111,7 @@ func (g *ring) run(open func() (kernelRing, error), opened chan<- error) {
 		}
 		g.awake()
 		g.u.Reap(complete)
+		g.row.End()
 	}
 }
 
@@ -224,15 +226,22 @@ func (g *ring) complete(c uring.CQE) {
 	g.free = append(g.free, i)
 	switch {
 	case c.Res == 0:
-		g.v.finish(r, io.ErrUnexpectedEOF)
+		g.finish(r, io.ErrUnexpectedEOF)
 	case c.Res < 0:
 		g.refused(r, unix.Errno(-c.Res))
 	case r.done < r.Length:
 	case r.Op == OpWrite && r.FUA && s.flags == 0:
 		g.v.pool.Submit(r) // to be made durable
 	default:
-		g.v.finish(r, nil)
+		g.finish(r, nil)
 	}
+}
+
+// finish completes a request of the row.
+func (g *ring) finish(r *Request, err error) {
+	err = g.v.explain(r, err)
+	g.v.life.Leave()
+	r.EndIn(&g.row, err)
 }
 
 // refused ends a request that failed, or leaves it to a worker where the system only didn't
@@ -242,7 +251,7 @@ func (g *ring) refused(r *Request, errno unix.Errno) {
 	case unix.EAGAIN, unix.EOPNOTSUPP, unix.EINVAL, unix.EINTR, unix.ECANCELED, unix.ENOMEM, unix.EFAULT:
 		g.v.pool.Submit(r)
 	default:
-		g.v.finish(r, errno)
+		g.finish(r, errno)
 	}
 }
 

@@ -62,6 +62,7 @@ type Request struct {
 	// Complete is called when the operation ended, with Err set. It must not block.
 	Complete func(*Request)
 	Err      error // nil, or an error that wraps one of the kinds in errors.go
+	Row      *Row  // for Complete: others may complete right behind it; nil where that isn't known
 
 	// Private is for the volume while it has the request (a free list, a ring index).
 	Private any

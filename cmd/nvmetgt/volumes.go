@@ -12,6 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 	"github.com/nvme-anywhere/nvmeof/persist"
 )
@@ -44,6 +45,9 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 		return nil, s.volumeError(n.Volume, &o, err)
 	}
 	i := v.Info()
+	if i.Kind == "file" {
+		standstill.Spare()
+	}
 	s.log.Debug("volume opened", "subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(), "size", i.Size,
 		"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)
 	if i.AtomicBlocks == 0 && !i.ReadOnly {

@@ -385,4 +385,4 @@ func (c *targetConn) connError(stage string, err error) error {
 	return &ConnError{Stage: stage, Peer: c.attr.Remote, QID: uint16(c.attr.QID), Err: err}
 }
 
-var _ target.Conn = (*targetConn)(nil)
+var _ target.Gatherer = (*targetConn)(nil)

@@ -220,6 +220,12 @@ func (c *targetConn) beginPosting() bool {
 	return true
 }
 
+// BeginRow makes the caller the one who posts, once for a row of answers.
+func (c *targetConn) BeginRow() bool { return c.beginPosting() }
+
+// EndRow posts what the row has gathered.
+func (c *targetConn) EndRow() { c.postAll() }
+
 // postAll posts until nothing can be posted any more, and ends the posting that the caller
 // began.
 func (c *targetConn) postAll() {

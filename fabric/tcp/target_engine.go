@@ -58,6 +58,12 @@ func (c *targetConn) failPull(r *request) {
 	}
 }
 
+// BeginRow is target.Gatherer's.
+func (c *targetConn) BeginRow() bool { return c.w.beginRow() }
+
+// EndRow is target.Gatherer's.
+func (c *targetConn) EndRow() { c.w.endRow() }
+
 // Respond is target.Conn's.
 func (c *targetConn) Respond(tr *target.Request) {
 	r := tr.Transport.(*request)

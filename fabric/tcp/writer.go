@@ -43,6 +43,7 @@ type writer struct {
 	pending  []message
 	bytes    int  // data in pending
 	held     bool // the reader is in a batch and will flush
+	inRow    bool // a volume is in a row of answers, whose end flushes
 	flushing bool // someone is the sender
 	err      error
 	stall    time.Duration // how long the peer may take nothing
@@ -108,7 +109,7 @@ func (w *writer) add(m message, size int) bool {
 // unlockAndSend releases mu and becomes the sender if there is need of one. It says whether the
 // kernel took something.
 func (w *writer) unlockAndSend() bool {
-	if w.flushing || len(w.pending) == 0 || (w.held && w.bytes < flushBytes) {
+	if w.flushing || len(w.pending) == 0 || ((w.held || w.inRow) && w.bytes < flushBytes) {
 		w.mu.Unlock()
 		return false
 	}
@@ -130,6 +131,24 @@ func (w *writer) release() bool {
 	w.mu.Lock()
 	w.held = false
 	return w.unlockAndSend()
+}
+
+// beginRow makes posts wait for endRow; false where those of another row do.
+func (w *writer) beginRow() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inRow || w.sealed {
+		return false
+	}
+	w.inRow = true
+	return true
+}
+
+// endRow ends beginRow, and sends what was posted meanwhile.
+func (w *writer) endRow() {
+	w.mu.Lock()
+	w.inRow = false
+	w.unlockAndSend()
 }
 
 // flush sends until nothing is pending. wait says that the caller may wait for the peer's
@@ -240,7 +259,7 @@ func (w *writer) seal(m message) {
 	w.mu.Lock()
 	w.add(m, 0)
 	w.sealed = true
-	w.held = false
+	w.held, w.inRow = false, false
 	w.unlockAndSend()
 }
 
@@ -286,7 +305,7 @@ func (w *writer) limit(d time.Duration) {
 // settle waits until nothing is being sent or pending. limit bounds the time.
 func (w *writer) settle() {
 	w.mu.Lock()
-	w.held = false
+	w.held, w.inRow = false, false
 	w.unlockAndSend()
 	w.mu.Lock()
 	for w.flushing {

@@ -180,7 +180,7 @@ func (q *Queue) lastSeen() int64 {
 
 // computingPlaces is how many authentications of all hosts are computed at once: one less than
 // there are processors, for the others' sake.
-func computingPlaces() int { return max(1, runtime.GOMAXPROCS(0)-1) }
+func computingPlaces() int { return max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))-1) }
 
 // authStepped draws the consequences of a step, which began at before.
 func (r *Request) authStepped(a *queueAuth, before authStep) {

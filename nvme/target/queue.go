@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -53,6 +54,13 @@ const (
 
 // seenGrain is how exact Queue.seen is, in nanoseconds: to write it less often.
 const seenGrain = int64(time.Millisecond)
+
+// gather has the transport send what a row of a volume's answers leads to at once.
+func (q *Queue) gather(row *blockdev.Row) {
+	if c, ok := q.conn.(Gatherer); ok && c.BeginRow() {
+		row.AtEnd(c)
+	}
+}
 
 // Submit takes a command whose capsule has arrived. It answers through Conn.Respond, perhaps
 // before it returns. A transport calls it from one goroutine at a time per queue.

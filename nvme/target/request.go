@@ -62,7 +62,10 @@ func (r *Request) begin(q *Queue, now int64) {
 	e.io.Loan = 0
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
-		e.io.Complete = func(*blockdev.Request) {
+		e.io.Complete = func(io *blockdev.Request) {
+			if io.Row != nil {
+				e.q.gather(io.Row)
+			}
 			r.leave(StageVolume)
 			e.after(r)
 		}

@@ -44,6 +44,15 @@ type Conn interface {
 	Disconnect(err error)
 }
 
+// Gatherer is a Conn that sends more at once where it knows that more comes.
+type Gatherer interface {
+	Conn
+	// BeginRow has Respond only gather until EndRow, both on the goroutine that calls Respond.
+	// It returns false, and no EndRow follows, where somebody gathers or sends already.
+	BeginRow() bool
+	EndRow()
+}
+
 // ConnAttr describes a connection to the engine.
 type ConnAttr struct {
 	Transport nvme.TransportType

@@ -23,6 +23,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
 // wanted is the least ratio that is good enough.
@@ -40,6 +41,7 @@ type plan struct {
 	depths  []int
 	through []string // transports
 	bin     string
+	look    time.Duration // --busy-poll of both programs; negative: theirs
 }
 
 // path is a way to the data, and fio's name for it. fio's psync has one request a job, so there
@@ -58,6 +60,7 @@ var allPaths = []path{
 }
 
 func main() {
+	standstill.Spare() // as nvmetgt does
 	p, err := parse()
 	if err == nil {
 		err = run(p)
@@ -81,6 +84,7 @@ func parse() (p *plan, err error) {
 	flag.StringVar(&depths, "depths", "1,4,16,32,128", "requests at a time")
 	flag.StringVar(&through, "through", "", "transports, rdma or tcp, of a target to measure through, instead of beside fio")
 	flag.StringVar(&p.bin, "bin", "bin", "with -through, the directory of nvmetgt and nvmeinit")
+	flag.DurationVar(&p.look, "busy-poll", -1, "with -through, how long RDMA looks for packets before sleeping (0: the network asleep; default: the programs' own)")
 	flag.Parse()
 	if p.size, err = blockdev.ParseSize(size); err != nil {
 		return nil, err

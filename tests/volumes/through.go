@@ -71,13 +71,12 @@ func (p *plan) turn(w *work, volume float64, over []turns) error {
 		return err
 	}
 	defer g.stop()
-	program := filepath.Join(p.bin, "nvmeinit")
 	for i, transport := range p.through {
-		network, err := w.bench(program, g.addr, transport, nullNSID)
+		network, err := p.bench(w, g.addr, transport, nullNSID)
 		if err != nil {
 			return fmt.Errorf("a null volume over %s: %w", transport, err)
 		}
-		through, err := w.bench(program, g.addr, transport, fileNSID)
+		through, err := p.bench(w, g.addr, transport, fileNSID)
 		if err != nil {
 			return fmt.Errorf("the file over %s: %w", transport, err)
 		}
@@ -97,9 +96,9 @@ type target struct {
 func (p *plan) startTarget(w *work) (*target, error) {
 	ctx, end := context.WithCancel(context.Background())
 	g := &target{addr: fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250)), end: end}
-	g.cmd = exec.CommandContext(ctx, filepath.Join(p.bin, "nvmetgt"), "serve", "--log-level", "error",
+	g.cmd = exec.CommandContext(ctx, filepath.Join(p.bin, "nvmetgt"), append(p.looking("serve"), "--log-level", "error",
 		"--listen", "rdma://"+g.addr+":4420", "--listen", "tcp://"+g.addr+":4420",
-		"--io", w.path.name, "--volume", "file:"+w.file, "--volume", "null:"+strconv.FormatInt(w.size, 10))
+		"--io", w.path.name, "--volume", "file:"+w.file, "--volume", "null:"+strconv.FormatInt(w.size, 10))...)
 	g.cmd.Cancel = func() error { return g.cmd.Process.Signal(syscall.SIGTERM) }
 	g.cmd.WaitDelay = patience
 	var stderr bytes.Buffer
@@ -121,6 +120,14 @@ func (p *plan) startTarget(w *work) (*target, error) {
 	return nil, fmt.Errorf("%s: it isn't ready: %s", g.cmd, stderr.Bytes())
 }
 
+// looking begins the arguments of a program, with its flag for -busy-poll.
+func (p *plan) looking(command string) []string {
+	if p.look < 0 {
+		return []string{command}
+	}
+	return []string{command, "--busy-poll", p.look.String()}
+}
+
 // stop ends the target, and waits until the file is free again.
 func (g *target) stop() {
 	g.end()
@@ -128,12 +135,14 @@ func (g *target) stop() {
 }
 
 // bench measures a namespace with nvmeinit: requests a second.
-func (w *work) bench(program, addr, transport string, nsid int) (float64, error) {
+func (p *plan) bench(w *work, addr, transport string, nsid int) (float64, error) {
 	ctx, end := context.WithTimeout(context.Background(), w.runtime+patience)
 	defer end()
-	out, err := exec.CommandContext(ctx, program, "bench", "-t", transport, "-a", addr, "--nsid", strconv.Itoa(nsid),
+	program := filepath.Join(p.bin, "nvmeinit")
+	args := append(p.looking("bench"), "-t", transport, "-a", addr, "--nsid", strconv.Itoa(nsid),
 		"--rw", w.pattern(), "--bs", strconv.Itoa(w.bs), "--iodepth", strconv.Itoa(w.depth), "--size", strconv.FormatInt(w.size, 10),
-		"--runtime", fmt.Sprintf("%dms", w.runtime.Milliseconds()), "--ramp_time", "200ms", "--time_based", "--norandommap", "-o", "json").Output()
+		"--runtime", fmt.Sprintf("%dms", w.runtime.Milliseconds()), "--ramp_time", "200ms", "--time_based", "--norandommap", "-o", "json")
+	out, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", program, err)
 	}

@@ -1,0 +1,56 @@
+package blockdev
+
+import (
+	"testing"
+
+	"github.com/ncw/directio"
+)
+
+// gathering counts the answers of a row, on the goroutine that gives them.
+type gathering struct{ gathered, rows int }
+
+func (g *gathering) EndRow() { g.gathered, g.rows = 0, g.rows+1 }
+
+// TestRow: a ring answers in rows, each of which ends behind its last answer and before the next
+// begins; what a worker answers is in none.
+func TestRow(t *testing.T) {
+	v := openInternal(t, IOUring)
+	const n, times = 8, 200
+	mem := directio.AlignedBlock(n * 4096)
+	var g gathering
+	left, end := n, make(chan error, 1)
+	for i := range n {
+		r := &Request{Op: OpRead, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]}}
+		k := 0
+		r.Complete = func(*Request) {
+			if r.Row == nil {
+				t.Errorf("answer %d of request %d is in no row", k, i)
+				end <- r.Err
+				return
+			}
+			if g.gathered == 0 {
+				r.Row.AtEnd(&g)
+			}
+			g.gathered++
+			if k++; k < times && r.Err == nil {
+				v.Submit(r)
+			} else if left--; left == 0 {
+				end <- r.Err
+			}
+		}
+		v.Submit(r)
+	}
+	if err := <-end; err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	v.ring.do(func() { close(done) })
+	<-done // the last row is over
+	if g.gathered != 0 || g.rows == 0 || g.rows > n*times {
+		t.Errorf("%d rows of %d answers, the last of which left %d", g.rows, n*times, g.gathered)
+	}
+	r := &Request{Op: OpRead, Length: 4096, Bufs: [][]byte{mem[1:4097]}, Row: new(Row)}
+	if await(t, v, r); r.Row != nil {
+		t.Error("a worker answers in a row")
+	}
+}
