@@ -21,7 +21,7 @@ type Config struct {
 	SendBuffer int
 	// BusyPoll is the longest that Recv looks for datagrams before it sleeps, where the last waits
 	// were that short: otherwise it sleeps at once. It looks no longer than twice what the
-	// caller has worked since the last wait, or a fifth of it. Zero is DefaultBusyPoll, NoBusyPoll is
+	// caller has lately worked between two waits, or a fifth of it. Zero is DefaultBusyPoll, NoBusyPoll is
 	// never.
 	BusyPoll time.Duration
 	// TrafficClass is what most trains carry: others cost a control message each.

@@ -36,8 +36,8 @@
 // (this, the Go poller, poll(2) after a non-blocking try) it has the shortest wake-up: one
 // system call and one context switch, and no second thread that polls on behalf of the
 // goroutine. BenchmarkWait keeps the comparison. Before it blocks it looks for datagrams for
-// about as long as the caller has worked since the last wait, at most Config.BusyPoll, where the
-// last waits were that short (poller).
+// about as long as the caller has lately worked between two waits, at most Config.BusyPoll, where
+// the last waits were that short (poller).
 //
 // In Go 1.26 a thread that is about to block can hold up the whole program when the collector
 // stops the world; a timer that is due four times a second while a socket is open bounds that

@@ -7,8 +7,9 @@ import "time"
 // nobody knows beforehand: the last waits are what there is to go by. A socket that is quiet, or has
 // a slow rhythm, sleeps, and looks once in a while whether that has changed.
 type poller struct {
-	usual time.Duration // how long waits take: the last ones count most
-	slept int           // waits since the last look
+	usual  time.Duration // how long waits take: the last ones count most
+	worked time.Duration // the longest of the last turns between two waits, fading
+	slept  int           // waits since the last look
 }
 
 const (
@@ -19,12 +20,14 @@ const (
 	lookAgain = 64
 )
 
-// lookTime is how long to look at most after having worked for so long since the last wait. Where
-// much arrives at once, the peer's next answer takes about as long as our work did. A fifth of the
-// longest is always worth it: by default about what a sleep and a wake-up on another processor take
-// on a virtual machine, and what is saved is a wake-up on both sides.
-func lookTime(worked, longest time.Duration) time.Duration {
-	return min(max(2*worked, longest/5), longest)
+// limit is how long to look at most after having worked for so long since the last wait. Where
+// much arrives at once, the peer's next answer takes about as long as our work did. The longest of
+// the last turns counts, fading, until a look was in vain: one of a few acknowledgements doesn't say
+// that the peer has as little to do. A fifth of the longest is always worth it: by default about what a sleep and a wake-up on
+// another processor take on a virtual machine, and what is saved is a wake-up on both sides.
+func (p *poller) limit(worked, longest time.Duration) time.Duration {
+	p.worked = max(worked, p.worked-p.worked/8)
+	return min(max(2*p.worked, longest/5), longest)
 }
 
 // look says whether to look before sleeping this time, where that may take as long as limit.
@@ -36,6 +39,10 @@ func (p *poller) look(limit time.Duration) bool {
 	p.slept = 0
 	return true
 }
+
+// vain tells that a look found nothing: what the turns before it say no longer holds. The peer may
+// be waiting for the very processor that looks.
+func (p *poller) vain() { p.worked = 0 }
 
 // waited tells how long the wait was.
 func (p *poller) waited(d time.Duration) { p.usual += (min(d, longWait) - p.usual) / 4 }

@@ -57,7 +57,7 @@ func TestPollerTriesAgain(t *testing.T) {
 	t.Error("never looked again")
 }
 
-func TestLookTime(t *testing.T) {
+func TestLimit(t *testing.T) {
 	for _, c := range []struct{ worked, longest, want time.Duration }{
 		{0, 250 * time.Microsecond, shortLook},
 		{60 * time.Microsecond, 250 * time.Microsecond, 120 * time.Microsecond},
@@ -65,8 +65,29 @@ func TestLookTime(t *testing.T) {
 		{time.Second, 20 * time.Microsecond, 20 * time.Microsecond},
 		{0, time.Millisecond, 200 * time.Microsecond},
 	} {
-		if got := lookTime(c.worked, c.longest); got != c.want {
+		var p poller
+		if got := p.limit(c.worked, c.longest); got != c.want {
 			t.Errorf("after %v of work, at most %v: %v, want %v", c.worked, c.longest, got, c.want)
 		}
+	}
+}
+
+// TestLimitFades: a short turn among long ones doesn't shorten the look much, and many do.
+func TestLimitFades(t *testing.T) {
+	var p poller
+	p.limit(100*time.Microsecond, 250*time.Microsecond)
+	if got, want := p.limit(0, 250*time.Microsecond), 175*time.Microsecond; got != want {
+		t.Errorf("after a turn of 100 µs and a short one: %v, want %v", got, want)
+	}
+	p.vain()
+	if got := p.limit(0, 250*time.Microsecond); got != shortLook {
+		t.Errorf("after a look in vain and a short turn: %v, want %v", got, shortLook)
+	}
+	p.limit(100*time.Microsecond, 250*time.Microsecond)
+	for range 50 {
+		p.limit(0, 250*time.Microsecond)
+	}
+	if got := p.limit(0, 250*time.Microsecond); got != shortLook {
+		t.Errorf("after many short turns: %v, want %v", got, shortLook)
 	}
 }

@@ -50,8 +50,10 @@ func (c *conn) Recv(rx []Received) (int, error) {
 	}
 	began := time.Now()
 	n, err := 0, error(nil)
-	if limit := lookTime(began.Sub(c.waited), c.poll); c.poller.look(limit) {
-		n, err = c.lookFor(rx, began, limit)
+	if limit := c.poller.limit(began.Sub(c.waited), c.poll); c.poller.look(limit) {
+		if n, err = c.lookFor(rx, began, limit); n == 0 {
+			c.poller.vain()
+		}
 	}
 	if n == 0 && err == nil {
 		n, err = c.wait(rx)

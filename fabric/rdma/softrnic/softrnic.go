@@ -39,7 +39,7 @@ type Config struct {
 	// coalescing. Slower; for networks or kernels where offloads are broken.
 	Plain bool
 	// BusyPoll is the longest to look for packets before sleeping; it is no longer than twice what
-	// the last batch took, or a fifth of it, and only where the last waits were that short. Zero is
+	// the last batches took, or a fifth of it, and only where the last waits were that short. Zero is
 	// DefaultBusyPoll, NoBusyPoll is never.
 	BusyPoll time.Duration
 	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
