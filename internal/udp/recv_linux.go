@@ -2,6 +2,7 @@ package udp
 
 import (
 	"net/netip"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -63,13 +64,19 @@ func (c *conn) Recv(rx []Received) (int, error) {
 	return n, err
 }
 
-// wait blocks for the first datagram, and takes the others only if they are there.
-func (c *conn) wait(rx []Received) (int, error) { return c.recv(rx, unix.MSG_WAITFORONE) }
+// wait blocks for the first datagram, and takes the others only if they are there. Whom the caller
+// has made runnable goes first, and hasn't to wait until Go's monitor finds out that this thread
+// sleeps in the kernel.
+func (c *conn) wait(rx []Received) (int, error) {
+	runtime.Gosched()
+	return c.recv(rx, unix.MSG_WAITFORONE)
+}
 
 func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
 
-// lookFor tries until something is there or the time for it is over. It doesn't offer the
-// processor to others meanwhile (sched_yield): on a busy machine that costs a whole time slice.
+// lookFor tries until something is there or the time for it is over. Other goroutines run in between.
+// Other programs aren't offered the processor (sched_yield): on a busy machine that costs a whole time
+// slice.
 func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, error) {
 	for {
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {
@@ -78,6 +85,7 @@ func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int
 		if time.Since(began) >= limit {
 			return 0, nil
 		}
+		runtime.Gosched()
 	}
 }
 
