@@ -77,8 +77,17 @@ func (p *pair) receive() {
 	}
 }
 
+// settled is of how many datagrams it is known what became of them: they are here, as often as they
+// shall be, or won't come.
+func (p *pair) settled() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k := p.faulty.Faults()
+	return len(p.arrived) + int(k.Lost.Load()+k.Cut.Load()+k.Overflowed.Load()) - int(k.Duplicated.Load())
+}
+
 // send sends datagrams that begin with their number, and ends both sides. Closing the sender
-// delivers what it holds back; the receiver closes when nothing more comes.
+// delivers what it holds back; the receiver closes when it is known what became of each.
 func (p *pair) send(t *testing.T, count int) {
 	t.Helper()
 	dst := netip.MustParseAddrPort("10.0.0.2:4791")
@@ -98,15 +107,8 @@ func (p *pair) send(t *testing.T, count int) {
 	if err := p.sender.Close(); err != nil {
 		t.Error(err)
 	}
-	for last := -1; ; {
-		<-time.After(60 * time.Millisecond)
-		p.mu.Lock()
-		n := len(p.arrived)
-		p.mu.Unlock()
-		if n == last {
-			break
-		}
-		last = n
+	for deadline := time.Now().Add(20 * time.Second); p.settled() < count && time.Now().Before(deadline); {
+		<-time.After(time.Millisecond)
 	}
 	if err := p.receiver.Close(); err != nil {
 		t.Error(err)
