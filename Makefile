@@ -20,14 +20,14 @@ KILLS    ?= 200
 # How often `make power-cuts` and `make database-cuts` cut the power.
 CUTS     ?= 50
 
-.PHONY: dist churn costs database-cuts power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: dist pgo churn costs database-cuts power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 build: ## build bin/nvmetgt and bin/nvmeinit, static
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
+	CGO_ENABLED=0 $(GO) build -pgo=packaging/io.pgo -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
 
 demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, compare (a minute)
 	$(GO) run ./tests/demo -bin bin
@@ -110,6 +110,9 @@ speed-pmem: build ## persistent memory against a memory volume over RDMA, in one
 
 bench: ## the benchmarks, in the form that benchstat reads
 	$(GO) test -run '^$$' -bench . -benchmem -count 6 ./...
+
+pgo: ## profile I/O anew for the compiler, which makes faster programs of it (packaging/io.pgo; a minute)
+	$(GO) test ./tests -run '^$$' -bench '^Benchmark(IO|ReadAt)$$' -benchtime 2s -cpuprofile packaging/io.pgo -o bin/io.test
 
 dist: ## in dist/: static programs for amd64 and arm64, with manual pages, completions and Debian packages
 	GO='$(GO)' packaging/dist.sh dist '$(VERSION)' '$(LDFLAGS)'

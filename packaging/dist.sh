@@ -25,7 +25,7 @@ mkdir -p "$dist"
 
 # What is the same for every architecture: written by programs of this one.
 common=$work/common
-CGO_ENABLED=0 $go build -trimpath -ldflags "$ldflags" -o "$work/native/" ./cmd/nvmetgt ./cmd/nvmeinit
+CGO_ENABLED=0 $go build -pgo=packaging/io.pgo -trimpath -ldflags "$ldflags" -o "$work/native/" ./cmd/nvmetgt ./cmd/nvmeinit
 mkdir -p "$common/man" "$common/bash" "$common/zsh" "$common/fish"
 for p in nvmetgt nvmeinit; do
 	"$work/native/$p" man | gzip -9n >"$common/man/$p.1.gz"
@@ -45,7 +45,7 @@ put() {
 tree() {
 	local root=$2
 	mkdir -p "$root/bin"
-	CGO_ENABLED=0 GOOS=linux GOARCH=$1 $go build -trimpath -ldflags "$ldflags" -o "$root/bin/" ./cmd/nvmetgt ./cmd/nvmeinit
+	CGO_ENABLED=0 GOOS=linux GOARCH=$1 $go build -pgo=packaging/io.pgo -trimpath -ldflags "$ldflags" -o "$root/bin/" ./cmd/nvmetgt ./cmd/nvmeinit
 	put 644 "$common"/man/* "$root/share/man/man1"
 	put 644 "$common"/bash/* "$root/share/bash-completion/completions"
 	put 644 "$common"/zsh/* "$root/share/zsh/vendor-completions"
