@@ -51,6 +51,7 @@ func TestOpen(t *testing.T) {
 		{"mem:1000", blockdev.Options{}, "multiple"},
 		{"nul:1GiB", blockdev.Options{Size: mib}, "null:SIZE"},
 		{"null:9EiB", blockdev.Options{}, "8 EiB"},
+		{"null:99999PiB", blockdev.Options{}, "8 EiB"},
 		{"disk.img", blockdev.Options{BlockSize: 3}, "power of two"},
 	} {
 		_, err := blockdev.Open(x.spec, x.o)

@@ -16,13 +16,20 @@ func ParseSize(s string) (int64, error) {
 		t += "iB"
 	}
 	n, err := humanize.ParseBytes(t)
+	if err != nil && strings.HasPrefix(err.Error(), "too large") {
+		return 0, errTooLarge(s)
+	}
 	if err != nil || strings.HasPrefix(t, "-") {
 		return 0, fmt.Errorf("size %q: write it as 4096, 64MiB or 1GiB", s)
 	}
 	if n > math.MaxInt64 {
-		return 0, fmt.Errorf("size %q is more than a volume can have (8 EiB)", s)
+		return 0, errTooLarge(s)
 	}
 	return int64(n), nil
+}
+
+func errTooLarge(s string) error {
+	return fmt.Errorf("size %q is more than a volume can have (8 EiB)", s)
 }
 
 // FormatSize writes a size for people: "1.0 GiB", and exactly where that is rounded.

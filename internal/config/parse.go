@@ -42,14 +42,18 @@ func Parse(name string, b []byte) (*Config, error) {
 	if err != nil {
 		return nil, located(name, err)
 	}
+	var fe *FieldError
+	if err := guarded(func() error { fe = misfit(file); return nil }); err != nil {
+		return nil, located(name, err)
+	}
+	if fe != nil {
+		fe.File = name
+		return nil, fe
+	}
 	c := &Config{}
 	err = guarded(func() error { return yaml.NewDecoder(bytes.NewReader(b), yaml.Strict()).Decode(c) })
 	if err != nil && !errors.Is(err, io.EOF) {
-		fe := located(name, err)
-		if fe.Line == 0 {
-			fe.Line = lineOfText(file)
-		}
-		return nil, fe
+		return nil, located(name, err)
 	}
 	if err := c.Validate(); err != nil {
 		var fe *FieldError

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// misfit finds the first value that isn't what its field takes. The YAML library names the types of Go
+// there, forgets the line of a text that a type of ours refuses, and cuts 1.5 down to 1.
+func misfit(file *ast.File) *FieldError {
+	for _, doc := range file.Docs {
+		if e := misfitIn(doc.Body, reflect.TypeFor[Config](), ""); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// misfitIn is misfit for a node whose field has type t. What it doesn't know (aliases, tags, null) it
+// leaves to the library.
+func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	want := ""
+	switch n := node.(type) {
+	case *ast.AnchorNode:
+		return misfitIn(n.Value, t, field)
+	case *ast.MappingNode:
+		if t.Kind() == reflect.Struct {
+			return misfitAmong(n.Values, t, field)
+		}
+		want = wanted(t)
+	case *ast.MappingValueNode:
+		if t.Kind() == reflect.Struct {
+			return misfitAmong([]*ast.MappingValueNode{n}, t, field)
+		}
+		want = wanted(t)
+	case *ast.SequenceNode:
+		if t.Kind() != reflect.Slice {
+			want = wanted(t)
+			break
+		}
+		for i, v := range n.Values {
+			if e := misfitIn(v, t.Elem(), fmt.Sprintf("%s[%d]", field, i)); e != nil {
+				return e
+			}
+		}
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return misfitText(node, t, field)
+	}
+	if want == "" {
+		return nil
+	}
+	return &FieldError{Field: field, Line: node.GetToken().Position.Line, Err: fmt.Errorf("want %s", want)}
+}
+
+// misfitAmong looks at the values of a mapping.
+func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *FieldError {
+	for _, v := range values {
+		key := v.Key.GetToken().Value
+		f, ok := fieldOf(t, key)
+		if !ok {
+			continue // the library finds keys that there aren't
+		}
+		if e := misfitIn(v.Value, f, strings.TrimPrefix(field+"."+key, ".")); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// misfitText looks at a single value.
+func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
+	tk := node.GetToken()
+	e := &FieldError{Field: field, Value: strconv.Quote(tk.Value), Line: tk.Position.Line}
+	if v, ok := reflect.New(t).Interface().(encoding.TextUnmarshaler); ok {
+		if e.Err = v.UnmarshalText([]byte(tk.Value)); e.Err == nil {
+			return nil
+		}
+		e.Value = "" // such errors have it
+		return e
+	}
+	_, isBool := node.(*ast.BoolNode)
+	fits := true
+	switch t.Kind() {
+	case reflect.Bool:
+		fits = isBool
+	case reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		n, isInt := node.(*ast.IntegerNode)
+		fits = isInt && inRange(n.Value, t)
+	case reflect.Struct, reflect.Slice, reflect.Array:
+		fits = false
+	}
+	if fits {
+		return nil
+	}
+	e.Err = fmt.Errorf("want %s", wanted(t))
+	return e
+}
+
+// inRange reports whether a number, an int64 or uint64, is one of t.
+func inRange(number any, t reflect.Type) bool {
+	zero := reflect.Zero(t)
+	switch n := number.(type) {
+	case int64:
+		return zero.CanInt() && !zero.OverflowInt(n) || zero.CanUint() && n >= 0 && !zero.OverflowUint(uint64(n))
+	case uint64:
+		return zero.CanInt() && n < 1<<63 && !zero.OverflowInt(int64(n)) || zero.CanUint() && !zero.OverflowUint(n)
+	}
+	return false
+}
+
+// wanted says what a field of type t takes.
+func wanted(t reflect.Type) string {
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return "one value"
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return `keys with values, as "key: value"`
+	case reflect.Slice:
+		return "a list, as [a, b]"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("a whole number from 0 to %d", uint64(1)<<t.Bits()-1)
+	}
+	return "one value"
+}
+
+// fieldOf is the type of a struct's field that has a key.
+func fieldOf(t reflect.Type, key string) (reflect.Type, bool) {
+	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); name == key {
+			return t.Field(i).Type, true
+		}
+	}
+	return nil, false
+}
