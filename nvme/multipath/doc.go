@@ -27,20 +27,21 @@
 //
 // # What happens to requests
 //
-// A request that a lost path cut short takes another path, or the same when it is back, five times at
-// most: then it ends with a [CutShortError], because it may be what ends the controllers. One that
-// ended with a path related status without Do Not Retry takes another path; so does, five times at most, one that a controller answered because
-// it isn't ready any more (Command Sequence Error). Other statuses without Do Not Retry are tried again five times,
-// after the time that the controller asks for (CRD). Where no path can take requests, they wait:
-// for Config.FastIOFail if that is set, else for Config.ControllerLoss, and then end with a
-// [NoPathError]; so they do at once when no path can come back. A request that is answered with
-// ANA statuses for that long, by paths whose log says that they take it, ends likewise.
+// A request that a lost path cut short takes another path, or the same when it is back, five times
+// at most: then it ends with a [CutShortError], because it may be what ends the controllers. One
+// that ended with a path related status without Do Not Retry takes another path; so does, five times
+// at most, one that a controller answered because it isn't ready any more (Command Sequence Error).
+// Other statuses without Do Not Retry are tried again five times, after the time that the controller
+// asks for (CRD). Where no path can take requests, they wait: for Config.FastIOFail if that is set,
+// else for Config.ControllerLoss, and then end with a [NoPathError]; so they do at once when no path
+// can come back. A request that is answered with ANA statuses for that long, by paths whose log says
+// that they take it, ends likewise.
 //
-// A command that a lost path cut short may have been executed, or may yet be, by a target that
-// still lives; one that was answered with an error, in part. It is sent again only where that gives
-// the same result: reads, writes, flushes, and what else is named by repeatable. Reservations and
-// Copy end with the error instead, unless that is an ANA status, which says that nothing was done.
-// Fused commands always do: one half alone is of no use.
+// A command that a lost path cut short may have been executed, or may yet be, by a target that still
+// lives; one that was answered with an error, in part. It is sent again only where that gives the
+// same result: reads, writes, flushes, Write Zeroes, Dataset Management, Compare, Verify and Write
+// Uncorrectable. Reservations and Copy end with the error instead, unless that is an ANA status,
+// which says that nothing was done. Fused commands always do: one half alone is of no use.
 //
 // # Concurrency
 //
