@@ -2,20 +2,15 @@ package roce
 
 import (
 	"errors"
-	"runtime"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // run is the engine: it receives, lets the state machines and the handlers work, and sends
-// what came of it, until the socket is closed. It blocks while there is nothing to do. It keeps
-// its thread, which the system then leaves on its processor: with a thread from the pool after
-// each sleep, two engines of one host are often put on one processor while another is idle.
+// what came of it, until the socket is closed. It blocks while there is nothing to do.
 func (d *Device) run() {
 	defer close(d.done)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	var n int
 	var err error
 	for backlog := false; ; {
