@@ -287,7 +287,7 @@ func (q *hostQueue) readyToTransfer(b []byte) error {
 		return err
 	}
 	s := q.find(p.CCCID)
-	if s == nil || !s.write || s.inline {
+	if s == nil || !s.write || s.inline || s.sending.Load() >= waitingResponse { // or it is answered, and ends any moment
 		return invalid(offCCCID, "CCCID")
 	}
 	t := &s.transfer

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"testing"
@@ -230,6 +231,27 @@ func TestHostTerminates(t *testing.T) {
 			<-d.gone
 		})
 	}
+}
+
+// TestHostR2TAfterResponse: a controller that answers a write while its data is being sent can't ask for more of it. The
+// command ends as soon as what is on its way is sent, and its memory is its owner's then.
+func TestHostR2TAfterResponse(t *testing.T) {
+	const size, more = 32 << 20, 4096 // more than sockets hold
+	resp := goodResp
+	resp.MAXH2CDATA = size
+	d := dialRaw(t, HostConfig{}, resp)
+	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, size), make([]byte, size))
+	d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, R2TL: size - more}))
+	if _, err := io.ReadFull(d.ctrl, make([]byte, DataSize)); err != nil { // it is being sent
+		t.Fatal(err)
+	}
+	d.ctrl.send(append(d.ctrl.resp(cid, 0), d.ctrl.r2t(R2T{CCCID: cid, R2TO: size - more, R2TL: more})...))
+	go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
+	d.wait(done)
+	if !errors.Is(r.Err, ErrProtocol) {
+		t.Errorf("%v", r.Err)
+	}
+	<-d.gone
 }
 
 // TestHostDataErrors damages and shortens read data: that command fails, the next works.
