@@ -374,6 +374,7 @@ func (s *fuzzSink) missing(all []*host.Request) (again []*host.Request) {
 		if cid := uint16(i); !s.out[cid] {
 			s.out[cid] = true
 			r.Cmd.SetCID(cid)
+			r.Slot = cid
 			again = append(again, r)
 		}
 	}
