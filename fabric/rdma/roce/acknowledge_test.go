@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
+
+// fatalNAKs are those that end a connection, with the status that each gives.
+var fatalNAKs = []struct {
+	syndrome wire.Syndrome
+	status   verbs.WCStatus
+}{
+	{wire.NAKInvalidRequest, verbs.WCRemInvReqErr},
+	{wire.NAKRemoteAccessError, verbs.WCRemAccessErr},
+	{wire.NAKRemoteOperationalErr, verbs.WCRemOpErr},
+	{wire.NAKInvalidRDRequestError, verbs.WCBadRespErr},
+}
 
 // TestAcknowledgements checks what the requester makes of ACKs and NAKs of a peer of another
 // kind, packet by packet (IBTA 9.7.5, 9.7.7).
@@ -78,15 +90,7 @@ func TestAcknowledgements(t *testing.T) {
 		r.send(r.ack(101))
 		r.dev.want(1, verbs.WCSuccess)
 	})
-	for _, c := range []struct {
-		syndrome wire.Syndrome
-		status   verbs.WCStatus
-	}{
-		{wire.NAKInvalidRequest, verbs.WCRemInvReqErr},
-		{wire.NAKRemoteAccessError, verbs.WCRemAccessErr},
-		{wire.NAKRemoteOperationalErr, verbs.WCRemOpErr},
-		{wire.NAKInvalidRDRequestError, verbs.WCBadRespErr},
-	} {
+	for _, c := range fatalNAKs {
 		rawTest(c.syndrome.String()+" completes what is before it, ends its request, flushes the others", t, func(t *testing.T, r *rawPeer) {
 			for id := range uint64(3) {
 				post(r, id, verbs.WRSend, 10)
@@ -124,6 +128,112 @@ func TestAsymmetricCut(t *testing.T) {
 			if want := map[bool]int{false: 0, true: 1}[answers]; len(p.b.got) != want {
 				t.Errorf("answers cut: %v; %d messages were received, want %d", answers, len(p.b.got), want)
 			}
+		})
+	}
+}
+
+// TestAcknowledgementsOfOurs checks what the requester makes of the ACKs and NAKs of a peer of our
+// kind, where what is lost doesn't matter: the rules are those for every peer.
+func TestAcknowledgementsOfOurs(t *testing.T) {
+	post := func(r *rawPeer, id uint64, op verbs.WROpcode, n int) {
+		r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
+	}
+	selectiveTest("an ACK is for everything before it too", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRRDMAWrite, 300)
+		post(r, 2, verbs.WRSend, 10)
+		post(r, 3, verbs.WRSend, 10)
+		r.answers()
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+		r.send(r.ack(103))
+		r.dev.want(3, verbs.WCSuccess)
+	})
+	selectiveTest("an answer is an ACK of what was before it", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRSend, 10)
+		post(r, 2, verbs.WRRDMARead, 10)
+		r.answers()
+		r.send(r.packet(wire.RCReadResponseOnly, 101, 10))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+	})
+	selectiveTest("an ACK that overtakes a READ's data has that alone asked for", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRRDMARead, 10)
+		post(r, 2, verbs.WRSend, 10)
+		r.answers()
+		r.send(r.ack(101))
+		r.expect("RC_RDMA_READ_REQUEST 100")
+		r.send(r.packet(wire.RCReadResponseOnly, 100, 10))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+	})
+	selectiveTest("ghosts: of what is done, and of what was never sent", t, func(t *testing.T, r *rawPeer) {
+		post(r, 1, verbs.WRSend, 10)
+		r.answers()
+		r.send(r.ack(100))
+		r.dev.want(1, verbs.WCSuccess)
+		post(r, 2, verbs.WRSend, 10)
+		r.answers()
+		fatal := r.ack(100)
+		fatal.AETH.Syndrome = wire.NAKRemoteAccessError
+		r.send(r.ack(100), fatal, r.ack(102), r.packet(wire.RCReadResponseOnly, 100, 10), r.arrived(100, 1), r.arrived(102, 0, 1))
+		r.expect()
+		r.send(r.arrived(101, 1, 2, 300)) // nothing behind 101 was sent
+		r.expect()
+		r.send(r.ack(101))
+		r.dev.want(2, verbs.WCSuccess)
+	})
+	for _, c := range fatalNAKs {
+		selectiveTest(c.syndrome.String()+" completes what is before it, ends its request, flushes the others", t, func(t *testing.T, r *rawPeer) {
+			for id := range uint64(3) {
+				post(r, id, verbs.WRSend, 10)
+			}
+			r.answers()
+			nak := r.ack(101)
+			nak.AETH.Syndrome = c.syndrome
+			r.send(nak)
+			r.dev.want(0, verbs.WCSuccess)
+			r.dev.want(1, c.status)
+			r.dev.want(2, verbs.WCWRFlushErr)
+		})
+	}
+}
+
+// TestCountsBeginAnew: the limits of retries are for one message (IBTA 9.7.5.2.8, 9.9.2.4.1): whoever
+// needs as many as are allowed for each of many goes on.
+func TestCountsBeginAnew(t *testing.T) {
+	const limit, messages = 2, 4
+	for _, foreign := range []bool{false, true} {
+		run := func(name string, c pairConfig, f func(p *pair, message verbs.SendWR)) {
+			t.Run(fmt.Sprintf("%s/foreign=%v", name, foreign), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c.foreign = foreign
+					p := newPair(t, c)
+					for message := range uint64(messages) {
+						f(p, verbs.SendWR{WRID: message, Opcode: verbs.WRSend, SGList: p.a.sge(0, 3000)})
+						p.b.want(message, verbs.WCSuccess)
+						p.a.want(message, verbs.WCSuccess)
+					}
+				})
+			})
+		}
+		run("receiver not ready", pairConfig{rnrRetry: limit, rnrTimer: 14}, func(p *pair, message verbs.SendWR) {
+			refused := p.b.dev.Counters()[OutOfBuffer]
+			p.a.post(message)
+			for p.b.dev.Counters()[OutOfBuffer] < refused+limit {
+				time.Sleep(time.Millisecond)
+			}
+			p.b.recv(message.WRID, p.b.sge(0, 3000)...)
+		})
+		run("silence", pairConfig{retryCnt: limit, timeout: 10}, func(p *pair, message verbs.SendWR) {
+			p.net.Cut(addrA, addrB)
+			p.a.post(message)
+			timeouts := p.a.dev.Counters()[LocalAckTimeoutErr]
+			p.b.recv(message.WRID, p.b.sge(0, 3000)...)
+			for p.a.dev.Counters()[LocalAckTimeoutErr] < timeouts+limit-1 { // the last retry is behind the last timeout
+				time.Sleep(time.Millisecond)
+			}
+			p.net.Restore(addrA, addrB)
 		})
 	}
 }

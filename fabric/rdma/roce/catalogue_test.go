@@ -9,27 +9,30 @@ package roce
 //     our kind and of another: TestMishapToEachPacket
 //   - all at once, at random: TestUnreliableNetwork, TestHistories
 //   - none, and nothing is sent twice: TestNoNeedlessRetry
-//   - goodput under loss: TestLossIsSurvivable
+//   - goodput under loss: TestLossIsSurvivable, and between busy hosts: TestLossIsSurvivableWhenBusy
 //
 // Acknowledgements (IBTA 9.7.5, 9.7.7)
 //
 //   - one for a batch, none where none is asked for, never before a READ's data:
 //     TestResponderSequence
-//   - ghost ACKs and NAKs, of nothing outstanding: TestDroppedSilently, TestAcknowledgements
+//   - ghost ACKs and NAKs, of nothing outstanding: TestDroppedSilently, TestAcknowledgements,
+//     TestAcknowledgementsOfOurs (also selective ones)
 //   - implied ones, by a later ACK or answer, and an implied NAK: TestAcknowledgements,
-//     TestPartialReadRetry
+//     TestAcknowledgementsOfOurs, TestPartialReadRetry
 //   - lost NAK: TestLostNAK (at each place, also RNR and selective ones), TestResponderSequence
 //     ("another NAK …"), TestAcknowledgements; one that refuses a request: TestLostFatalNAK
 //   - selective ones, between two of our kind: TestSelectiveResponder, TestSelectiveRequester
 //
 // Receiver not ready
 //
-//   - until a receive is posted: TestReceiverNotReady; up to the limit: TestRNRRetryCount
+//   - until a receive is posted: TestReceiverNotReady; up to the limit: TestRNRRetryCount, which
+//     each message has for itself: TestCountsBeginAnew
 //   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
 //
 // Giving up
 //
-//   - retries exhausted: TestSilentPeer; never, without a timeout: TestNoTimeout
+//   - retries exhausted: TestSilentPeer; not by several messages together: TestCountsBeginAnew;
+//     never, without a timeout: TestNoTimeout
 //   - one way cut: TestAsymmetricCut
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)
@@ -44,7 +47,8 @@ package roce
 //
 // Errors and the completions that they give
 //
-//   - each NAK: TestRemoteFaults, TestInvalidRequests, TestBadResponses
+//   - each NAK: TestRemoteFaults, TestAcknowledgements, TestAcknowledgementsOfOurs,
+//     TestInvalidRequests, TestBadResponses
 //   - of the receive in use: TestReceiveFaults; of the requester's own: TestLocalFaults
 //   - of the device: TestSocketFails; of the completion queue: TestCompletionQueueOverrun
 //

@@ -230,7 +230,7 @@ func TestReceiverNotReady(t *testing.T) {
 			fill(p.a.buf, n)
 			began := time.Now()
 			p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, n)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, ImmData: 1})
+				verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, ImmData: 1, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + 10000, RKey: p.b.mr.RKey()})
 			time.Sleep(20 * time.Millisecond)
 			p.b.recv(1, p.b.sge(0, n)...)
 			p.b.want(1, verbs.WCSuccess)
@@ -247,6 +247,7 @@ func TestReceiverNotReady(t *testing.T) {
 				t.Errorf("rnr_nak_retry_err = %d, packet_seq_err = %d", c[RNRNAKRetryErr], c[PacketSeqErr])
 			}
 			checkMoved(t, p.a.buf, p.b.buf, n)
+			checkMoved(t, p.a.buf, p.b.buf[10000:], n)
 			p.checkQuiet()
 		})
 	}
