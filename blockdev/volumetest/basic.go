@@ -249,7 +249,7 @@ func testBadRequests(s *session) {
 			wantKind(s, fmt.Sprintf("%s of %d at %d", op, x.n, x.off), err, x.kind)
 		}
 	}
-	for _, r := range []blockdev.Request{
+	for _, r := range []*blockdev.Request{
 		{Op: 0, Length: s.bs},
 		{Op: 99, Length: s.bs},
 		{Op: blockdev.OpRead, Length: s.bs},
@@ -257,7 +257,7 @@ func testBadRequests(s *session) {
 		{Op: blockdev.OpWrite, Length: s.bs, Bufs: [][]byte{buf}},
 		{Op: blockdev.OpWriteZeroes, Offset: 0, Length: -s.bs},
 	} {
-		wantKind(s, fmt.Sprintf("%s with %d buffers", r.Op, len(r.Bufs)), c.Do(r), blockdev.ErrInvalid)
+		wantKind(s, fmt.Sprintf("%s with %d buffers", r.Op, len(r.Bufs)), c.Do(*r), blockdev.ErrInvalid)
 	}
 	s.expect(c, size-4*s.bs, mark)
 }

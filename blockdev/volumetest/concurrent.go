@@ -208,7 +208,7 @@ func testCloseOutstanding(s *session) {
 func testAllocations(s *session) {
 	c := NewClient(s.v)
 	b := make([]byte, 8*s.bs)
-	ops := []blockdev.Request{
+	ops := []*blockdev.Request{
 		{Op: blockdev.OpWrite, Length: int64(len(b)), Bufs: [][]byte{b[:100], b[100:]}},
 		{Op: blockdev.OpRead, Length: int64(len(b)), Bufs: [][]byte{b}},
 		{Op: blockdev.OpWrite, FUA: true, Length: int64(len(b)), Bufs: [][]byte{b}},
@@ -216,8 +216,8 @@ func testAllocations(s *session) {
 		{Op: blockdev.OpFlush},
 	}
 	for _, r := range ops {
-		s.do(c, r)
-		if n := testing.AllocsPerRun(50, func() { s.do(c, r) }); n > 0 {
+		s.do(c, *r)
+		if n := testing.AllocsPerRun(50, func() { s.do(c, *r) }); n > 0 {
 			s.Errorf("%s: %v allocations", r.Op, n)
 		}
 	}

@@ -115,12 +115,13 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 		case <-changed:
 		case <-again:
 		}
-		if err := e.connect(ctx); err != nil {
+		err := e.connect(ctx)
+		if ctx.Err() != nil {
+			continue // which ends it
+		}
+		if err != nil {
 			e.failed.keep()
 			e.failed.add(first, fmt.Errorf("discovery: %w; connections stay, and it is tried again", e.flags.explain(err)))
-		}
-		if ctx.Err() != nil {
-			return nil
 		}
 		if err := e.failed.err(); err != nil {
 			fmt.Fprintln(e.flags.stderr, err)
