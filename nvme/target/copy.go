@@ -130,6 +130,5 @@ func (r *Request) nextCopy() bool {
 // copied ends a Copy to blocks some of which may be marked uncorrectable.
 func (r *Request) copied(nvme.Status) {
 	e := &r.engine
-	to := blockRange{r.Cmd.SLBA(), uint64(e.chain.copy.to) >> e.ns.shift}
-	r.changeMarks(func(old []blockRange) []blockRange { return without(old, to) })
+	r.heal(blockRange{r.Cmd.SLBA(), uint64(e.chain.copy.to) >> e.ns.shift})
 }

@@ -157,8 +157,30 @@ func (r *Request) writeUncorrectable() {
 }
 
 // healed ends a write of blocks some of which may be marked.
-func (r *Request) healed() {
-	r.changeMarks(func(old []blockRange) []blockRange { return without(old, r.commandRange()) })
+func (r *Request) healed() { r.heal(r.commandRange()) }
+
+// heal takes the marks off blocks that a command has written, and ends it. What was written is made
+// durable first: else a power failure could leave what the blocks held before they were marked, and
+// no mark.
+func (r *Request) heal(blocks blockRange) {
+	e := &r.engine
+	if _, marked := e.ns.bad.first(blocks); !marked {
+		r.respond(nvme.StatusSuccess)
+		return
+	}
+	unmark := func(r *Request) {
+		if err := r.engine.io.Err; err != nil {
+			r.volumeFailed(err)
+			return
+		}
+		r.changeMarks(func(old []blockRange) []blockRange { return without(old, blocks) })
+	}
+	if !e.ns.info.VolatileCache || e.io.FUA {
+		unmark(r)
+		return
+	}
+	r.prepareFlush()
+	r.submit(unmark)
 }
 
 // changeMarks changes the marks and ends the command, elsewhere where that takes time.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -69,6 +70,62 @@ func TestWriteUncorrectable(t *testing.T) {
 	_, s = start()
 	s.io.must(ioCommand(nvme.OpRead, 96, 16, 0), data)
 	s.close()
+}
+
+// TestHealedDurably: the mark on a block goes when what was written over it is durable. A power failure
+// that takes a write back must not leave what the block held before it was marked.
+func TestHealedDurably(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTargetWith(t, func(c *Config) { c.Store = &memStore{kept: map[string][]byte{}} }, v)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	ns, data := tg.Subsystem(testNQN).namespace(1), make([]byte, 512)
+	flushes := 0
+	v.mu.Lock()
+	v.fail = func(r *blockdev.Request) error {
+		if r.Op != blockdev.OpFlush {
+			return nil
+		}
+		if flushes++; ns.bad.count() != 1 {
+			t.Error("the mark went before the flush")
+		}
+		return nil
+	}
+	v.mu.Unlock()
+	copied, ranges := copyCommand(100, 0, nvme.CopyRange{SLBA: 0, Blocks: 1})
+	for _, x := range []struct {
+		what    string
+		cmd     nvme.Command
+		data    []byte
+		flushes int
+	}{
+		{"write", ioCommand(nvme.OpWrite, 100, 1, 0), data, 1},
+		{"write zeroes", ioCommand(nvme.OpWriteZeroes, 100, 1, 0), nil, 1},
+		{"copy", copied, ranges, 1},
+		{"write with FUA", ioCommand(nvme.OpWrite, 100, 1, nvme.ControlFUA), data, 0},
+	} {
+		flushes = 0
+		s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 1, 0), nil)
+		s.io.must(ioCommand(nvme.OpWrite, 101, 1, 0), data) // no mark there
+		if flushes != 0 {
+			t.Errorf("%s: a write of a block without a mark is flushed", x.what)
+		}
+		s.io.must(x.cmd, x.data)
+		if flushes != x.flushes || ns.bad.count() != 0 {
+			t.Errorf("%s: %d flushes, %d marks left", x.what, flushes, ns.bad.count())
+		}
+	}
+	v.mu.Lock()
+	v.fail = func(r *blockdev.Request) error {
+		if r.Op == blockdev.OpFlush {
+			return v.info.Fail(r.Op, -1, blockdev.ErrMedium, nil)
+		}
+		return nil
+	}
+	v.mu.Unlock()
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 1, 0), nil)
+	s.io.fails(ioCommand(nvme.OpWrite, 100, 1, 0), data, nvme.StatusWriteFault)
+	s.io.fails(ioCommand(nvme.OpRead, 100, 1, 0), data, nvme.StatusUnrecoveredRead|dnr)
 }
 
 func TestBlockRanges(t *testing.T) {
