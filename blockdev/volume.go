@@ -90,6 +90,9 @@ type Memory interface {
 type Region struct {
 	Mem  []byte
 	Lent bool // a Lender's, to be filled: registered for local writes
+	// File: touching it may raise SIGBUS, where the file was cut or its medium failed after it was
+	// given away. Who touches it, rather than have the system do so, must expect that.
+	File bool
 }
 
 // Segment is a piece of a region.

@@ -101,7 +101,7 @@ func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lin
 	v.pool = blockdev.NewPool(poolSize, func(_ *struct{}, r *blockdev.Request) { v.run(r) })
 	v.reclaim.Op = blockdev.OpFlush
 	v.reclaim.Complete = func(*blockdev.Request) { v.reclaimed() }
-	region := &blockdev.Region{Mem: m.mem, Lent: !readOnly}
+	region := &blockdev.Region{Mem: m.mem, Lent: !readOnly, File: true}
 	if err := v.addExtents(region, 0, s.extents); err != nil {
 		return nil, errors.Join(err, v.unmapOwn())
 	}

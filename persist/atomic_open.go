@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
@@ -32,12 +34,14 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err != nil {
 		return nil, err
 	}
+	unfinished := !fresh && o.Size > 0 && !o.ReadOnly && blockdev.CheckSize(o.Size, block) == nil &&
+		size <= fileSize(o.Size, block, true) && holdsNothing(f)
 	m, err := mapFile(f, size, o.ReadOnly)
 	if err != nil {
 		f.Close()
 		return nil, openError(path, blockdev.KindOf(err), err)
 	}
-	v, err := openMapped(m, path, o, fresh, flusher())
+	v, err := openMapped(m, path, o, fresh || unfinished, flusher())
 	if err != nil {
 		_ = m.close()
 		if fresh {
@@ -52,12 +56,24 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	return v, nil
 }
 
+// holdsNothing tells whether a regular file has nothing but holes, as one has whose creation a crash cut
+// short: it can be formatted, for nothing is lost.
+func holdsNothing(f *os.File) bool {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return false
+	}
+	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
+	return errors.Is(err, unix.ENXIO)
+}
+
 // openMapped makes the volume of a mapping, whose file is to be formatted where it is fresh.
 func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *lineFlusher) (*atomicVolume, error) {
 	if fresh {
 		block := o.BlockSizeOr(blockdev.DefaultBlockSize)
-		if m.cached() { // which shows only now
-			if err := m.resize(fileSize(o.Size, block, true), o.Preallocate); err != nil {
+		size := fileSize(o.Size, block, m.cached()) // which shows only now
+		if size != int64(len(m.mem)) {
+			if err := m.resize(size, o.Preallocate); err != nil {
 				return nil, err
 			}
 		}

@@ -116,7 +116,7 @@ func (v *atomicVolume) repair(r *Report) error {
 	}
 	if len(r.Supers) > 0 {
 		for range superCopies {
-			if err := v.writeSuper(); err != nil {
+			if err := v.writeSuper(v.super); err != nil {
 				return err
 			}
 		}

@@ -32,6 +32,7 @@ const (
 	offBoot       = 48
 	offDevice     = 64
 	offInode      = 72
+	offMount      = 80
 	offTable      = 128
 
 	extentSize = 48
@@ -71,13 +72,6 @@ type superblock struct {
 	id         [16]byte
 	session    session
 	extents    []extentRecord
-}
-
-// session says where working maps are valid: in the page cache of this machine, since that
-// boot, for this file. Its zero value is none.
-type session struct {
-	boot       [16]byte
-	dev, inode uint64
 }
 
 // extentRecord is a range of logical blocks and where its maps and blocks are; offsets are
@@ -124,6 +118,7 @@ func (s *superblock) encode() []byte {
 	copy(p[offBoot:], s.session.boot[:])
 	le.PutUint64(p[offDevice:], s.session.dev)
 	le.PutUint64(p[offInode:], s.session.inode)
+	le.PutUint64(p[offMount:], s.session.mount)
 	for i, x := range s.extents {
 		q := p[offTable+i*extentSize:]
 		for j, v := range []uint64{x.first, x.blocks, x.tableOff, x.workOff, x.dataOff, x.dataBlocks} {
@@ -158,6 +153,7 @@ func parseSuper(b []byte) (*superblock, error) {
 	copy(s.id[:], b[offID:])
 	copy(s.session.boot[:], b[offBoot:])
 	s.session.dev, s.session.inode = le.Uint64(b[offDevice:]), le.Uint64(b[offInode:])
+	s.session.mount = le.Uint64(b[offMount:])
 	for i := range int(n) {
 		q := b[offTable+i*extentSize:]
 		f := func(j int) uint64 { return le.Uint64(q[j*8:]) }

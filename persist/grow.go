@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -64,22 +65,33 @@ func (v *atomicVolume) grow() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := v.m.clear(region.Mem[rec.tableOff-base:rec.dataOff-base], int64(rec.tableOff)); err != nil {
-		return false, err
-	}
-	if err := v.m.syncFile(); err != nil {
-		return false, err
-	}
-	if err := v.harden(region.Mem[rec.tableOff-base : rec.dataOff-base]); err != nil {
-		return false, err
-	}
-	v.super.extents = append(v.super.extents, rec)
-	for range superCopies { // an older copy would have the extent made, and cleared, again
-		if err := v.writeSuper(); err != nil {
-			return false, err
-		}
+	if err := v.record(rec, region, base); err != nil {
+		return false, errors.Join(err, v.m.drop(region.Mem))
 	}
 	return true, v.takeExtent(region, base, rec)
+}
+
+// record clears the maps of a new extent, and then has the superblock name it.
+func (v *atomicVolume) record(rec extentRecord, region *blockdev.Region, base uint64) error {
+	if err := v.m.clear(region.Mem[rec.tableOff-base:rec.dataOff-base], int64(rec.tableOff)); err != nil {
+		return err
+	}
+	if err := v.m.syncFile(); err != nil {
+		return err
+	}
+	if err := v.harden(region.Mem[rec.tableOff-base : rec.dataOff-base]); err != nil {
+		return err
+	}
+	old := v.super.extents
+	next := v.super
+	next.extents = append(slices.Clip(old), rec)
+	for range superCopies { // an older copy would have the extent made, and cleared, again
+		if err := v.writeSuper(next); err != nil {
+			v.super.extents = old
+			return err
+		}
+	}
+	return nil
 }
 
 // cover finds, or makes, the region that an extent lies in, which begins at byte base.
@@ -92,7 +104,7 @@ func (v *atomicVolume) cover(rec extentRecord, size uint64) (region *blockdev.Re
 	if err != nil {
 		return nil, 0, err
 	}
-	return &blockdev.Region{Mem: mem, Lent: true}, base, nil
+	return &blockdev.Region{Mem: mem, Lent: true, File: true}, base, nil
 }
 
 // takeExtent has the volume use a new extent.

@@ -78,6 +78,20 @@ func (m *mapping) extend(off, n int64) ([]byte, error) {
 	return mem, nil
 }
 
+// drop takes back an extend that came to nothing, or one that was not needed.
+func (m *mapping) drop(mem []byte) error {
+	more := m.more.Load()
+	if more == nil {
+		return nil
+	}
+	rest := slices.DeleteFunc(slices.Clone(*more), func(b []byte) bool { return &b[0] == &mem[0] })
+	if len(rest) == len(*more) {
+		return nil // a part of the first mapping
+	}
+	m.more.Store(&rest)
+	return unix.Munmap(mem)
+}
+
 // cached tells whether a page cache lies between the mapping and what is durable.
 func (m *mapping) cached() bool { return !m.dax && !m.ram }
 
@@ -141,9 +155,6 @@ func fileSystem(f *os.File) (name string, ram bool) {
 
 // sync makes the whole mapping durable by the kernel's account of dirty pages.
 func (m *mapping) sync() error { return syncBytes(m.mem) }
-
-// syncRange makes a range durable.
-func (m *mapping) syncRange(off, n int64) error { return syncBytes(m.mem[off : off+n]) }
 
 // syncBytes makes b, a piece of the mapping, durable.
 func syncBytes(b []byte) error {

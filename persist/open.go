@@ -73,7 +73,8 @@ func newVolume(m *mapping, path string, block int, readOnly bool, lines *lineFlu
 			BlockSize: block, PhysBlock: max(block, pageSize), Align: 1, ReadOnly: readOnly,
 		},
 		m:      m,
-		region: [1]*blockdev.Region{{Mem: m.mem}},
+		sync:   syncBytes,
+		region: [1]*blockdev.Region{{Mem: m.mem, File: true}},
 		life:   blockdev.NewLifetime(),
 	}
 	if m.dax {

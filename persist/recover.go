@@ -1,15 +1,10 @@
 package persist
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
-	"strings"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
@@ -140,14 +135,19 @@ func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
 	}
 }
 
-// writeSuper writes the superblock over the older of its copies.
-func (v *atomicVolume) writeSuper() error {
-	v.super.generation++
-	to := v.m.mem[v.super.generation%superCopies*superSize:][:superSize]
-	if err := v.m.put(to, v.super.encode()); err != nil {
+// writeSuper writes a superblock over the older of its copies. Where that fails the next one goes to
+// the same: the other may be the only one that is whole.
+func (v *atomicVolume) writeSuper(s superblock) error {
+	s.generation = v.super.generation + 1
+	to := v.m.mem[s.generation%superCopies*superSize:][:superSize]
+	if err := v.m.put(to, s.encode()); err != nil {
 		return err
 	}
-	return v.harden(to)
+	if err := v.harden(to); err != nil {
+		return err
+	}
+	v.super = s
+	return nil
 }
 
 // harden makes a piece of the mapping durable, now.
@@ -166,28 +166,7 @@ func (v *atomicVolume) setSession(s session) error {
 	if v.super.session == s {
 		return nil
 	}
-	v.super.session = s
-	return v.writeSuper()
-}
-
-// currentSession is where the page cache is that this program sees: the boot of the machine,
-// and the file. It is none where the system doesn't tell.
-func currentSession(f *os.File) (s session) {
-	if f == nil {
-		return s
-	}
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return s
-	}
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return s
-	}
-	boot, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
-	if err != nil || copy(s.boot[:], boot) != len(s.boot) {
-		return session{}
-	}
-	s.dev, s.inode = st.Dev, st.Ino
-	return s
+	next := v.super
+	next.session = s
+	return v.writeSuper(next)
 }

@@ -3,6 +3,8 @@ package persist
 import (
 	"errors"
 	"io/fs"
+	"sync"
+	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
@@ -18,6 +20,9 @@ type volume struct {
 
 	pool    *blockdev.Pool[struct{}]
 	flushes blockdev.FlushGroup
+	sync    func([]byte) error    // makes memory of the mapping durable
+	syncing sync.Mutex            // one sync at a time, so that all know of one that failed
+	failed  atomic.Pointer[error] // why nothing is made durable any more
 }
 
 const (
@@ -43,6 +48,10 @@ func (v *volume) Submit(r *blockdev.Request) {
 	}
 	if err := blockdev.Check(&v.info, v.info.Size, r); err != nil {
 		v.end(r, err)
+		return
+	}
+	if failed := v.failed.Load(); failed != nil && r.Op != blockdev.OpRead {
+		v.finish(r, *failed)
 		return
 	}
 	r.Err, r.Private = nil, stageApply
@@ -73,11 +82,11 @@ func (v *volume) Submit(r *blockdev.Request) {
 func (v *volume) run(r *blockdev.Request) {
 	switch {
 	case r.Op == blockdev.OpFlush:
-		v.flushes.Run(r, v.m.sync, v.finish)
+		v.flushes.Run(r, func() error { return v.durably(v.syncAll) }, v.finish)
 	case r.Op == blockdev.OpDiscard:
 		v.discard(r)
 	case r.Private == stageSync:
-		v.finish(r, v.syncRequest(r))
+		v.finish(r, v.durably(func() error { return v.syncRequest(r) }))
 	default:
 		v.write(r)
 	}
@@ -143,13 +152,31 @@ func (v *volume) applied(r *blockdev.Request) {
 	v.pool.Submit(r)
 }
 
+// durably calls a sync. Where one fails, the system tells of it once and takes the pages for clean,
+// whosever they were; so no later one can vouch for what was written before.
+func (v *volume) durably(sync func() error) error {
+	v.syncing.Lock()
+	defer v.syncing.Unlock()
+	if failed := v.failed.Load(); failed != nil {
+		return *failed
+	}
+	err := sync()
+	if err != nil {
+		failed := err
+		v.failed.Store(&failed)
+	}
+	return err
+}
+
 // syncRequest makes the range of r durable.
 func (v *volume) syncRequest(r *blockdev.Request) error {
 	if v.lines != nil {
 		return v.m.syncFile()
 	}
-	return v.m.syncRange(r.Offset, r.Length)
+	return v.sync(v.m.mem[r.Offset : r.Offset+r.Length])
 }
+
+func (v *volume) syncAll() error { return v.sync(v.m.mem) }
 
 // discard punches a hole, under views too: they see zeroes, a page at a time.
 func (v *volume) discard(r *blockdev.Request) {
@@ -212,7 +239,7 @@ func (v *volume) Close() error {
 	v.pool.Close()
 	var err error
 	if !v.info.ReadOnly {
-		err = errors.Join(v.m.sync(), v.m.syncFile())
+		err = v.durably(func() error { return errors.Join(v.syncAll(), v.m.syncFile()) })
 	}
 	if err = errors.Join(err, v.m.close()); err != nil {
 		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}

@@ -1,0 +1,62 @@
+package persist
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// TestCreateCutShort: a volume whose creation the power cut is created by the next start that asks for
+// the same; a file that holds something is left alone, and so is one when nobody asks.
+func TestCreateCutShort(t *testing.T) {
+	const size = 4 * mib
+	for name, left := range map[string]int64{
+		"sized for any kind of memory": fileSize(size, 4096, false),
+		"sized for a page cache":       fileSize(size, 4096, true),
+		"sized in part":                mib,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "v")
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, left); err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range []blockdev.Options{{}, {Size: size, ReadOnly: true}, {Size: size + 1}} {
+				if v, err := Open(path, o); !errors.Is(err, blockdev.ErrInvalid) {
+					t.Errorf("opened with %+v: %v", o, err)
+					v.Close()
+				}
+			}
+			v := mustOpen(t, path, blockdev.Options{Size: size})
+			c := volumetest.NewClient(v)
+			if v.Info().Size != size {
+				t.Errorf("%d bytes", v.Info().Size)
+			}
+			if err := c.Write(block(1), size-4096, true); err != nil {
+				t.Error(err)
+			}
+			mustClose(t, v)
+			v = mustOpen(t, path, blockdev.Options{Size: size})
+			got := make([]byte, 4096)
+			if err := volumetest.NewClient(v).Read(got, size-4096); err != nil || got[0] != block(1)[0] {
+				t.Errorf("read: %v", err)
+			}
+			mustClose(t, v)
+		})
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	b := make([]byte, fileSize(size, 4096, true))
+	b[len(b)-1] = 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, blockdev.Options{Size: size}); !errors.Is(err, errNoFormat) {
+		t.Errorf("a file that holds something: %v", err)
+	}
+}

@@ -1,0 +1,188 @@
+package persist
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// TestRemount: a file system that was mounted anew has no pages of before. Where its device failed, or
+// went away and came back, pages of a working map may be missing that were never written, and none of
+// it may count: each flushed write is there when the volume is opened again.
+func TestRemount(t *testing.T) {
+	mount := loopFS(t)
+	dir := mount()
+	path := filepath.Join(dir, "v")
+	v := mustOpen(t, path, blockdev.Options{Size: mib})
+	c := volumetest.NewClient(v)
+	for i := range 8 {
+		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	work := (*v.extents.Load())[0].rec.workOff
+	before := v.super.session
+	abandon(t, v)
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatal(err)
+	}
+	if mount() != dir {
+		t.Fatal("mounted elsewhere")
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if s := currentSession(f); s.dev != before.dev || s.inode != before.inode || s.boot != before.boot {
+		t.Skipf("the file is another: %+v, %+v", s, before)
+	}
+	if _, err := f.WriteAt(make([]byte, 64), int64(work)); err != nil { // the page as the disk had it
+		t.Fatal(err)
+	}
+	v = mustOpen(t, path, blockdev.Options{})
+	got := make([]byte, 4096)
+	for i := range 8 {
+		if err := volumetest.NewClient(v).Read(got, int64(i)*4096); err != nil || !bytes.Equal(got, block(i+1)) {
+			t.Errorf("block %d, which was flushed: %v, %d…", i, err, got[0])
+		}
+	}
+	mustClose(t, v)
+}
+
+// abandon leaves a volume as a program does that is killed.
+func abandon(t *testing.T, v *atomicVolume) {
+	t.Helper()
+	v.life.Close()
+	v.pool.Close()
+	if err := errors.Join(v.unmapOwn(), v.m.close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loopFS makes an ext4 in a file, and gives what mounts it, always by the same device in the same place.
+func loopFS(t *testing.T) (mount func() string) {
+	t.Helper()
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 32*mib); err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) string {
+		out, err := exec.Command(name, args...).CombinedOutput()
+		if err != nil {
+			t.Skipf("%s %v: %v: %s", name, args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	run("mkfs.ext4", "-q", "-F", image)
+	device := run("losetup", "-f", "--show", image)
+	t.Cleanup(func() {
+		_ = unix.Unmount(dir, 0)
+		if out, err := exec.Command("losetup", "-d", device).CombinedOutput(); err != nil {
+			t.Errorf("losetup -d: %v: %s", err, out)
+		}
+	})
+	return func() string {
+		run("mount", "-t", "ext4", device, dir)
+		return dir
+	}
+}
+
+// TestFailedSyncInPlace: the system tells of a failed write-back once. Whoever is told, no later Flush
+// may say that what was lost is durable.
+func TestFailedSyncInPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	opened, err := inPlace(path, blockdev.Options{Size: mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, ok := opened.(*volume)
+	if !ok || !v.info.VolatileCache {
+		t.Skip("no page cache here")
+	}
+	c := volumetest.NewClient(v)
+	if err := c.Write(block(1), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	v.sync = func([]byte) error {
+		if told {
+			return nil
+		}
+		told = true
+		return unix.EIO
+	}
+	if err := c.Write(block(2), 64<<10, true); !errors.Is(err, blockdev.ErrMedium) {
+		t.Fatalf("a write that isn't durable: %v", err)
+	}
+	if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("flush of a block that was lost: %v", err)
+	}
+	if err := c.Write(block(3), 0, false); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("a write after that: %v", err)
+	}
+	got := make([]byte, 4096)
+	if err := c.Read(got, 0); err != nil || got[0] != block(1)[0] {
+		t.Errorf("read: %v", err)
+	}
+	if err := v.Close(); err == nil {
+		t.Error("closed as if all were durable")
+	}
+}
+
+// TestFailedSuper: a superblock that couldn't be written leaves the other copy alone, however often it
+// is tried, and an extent that it was to name isn't used, nor stays mapped.
+func TestFailedSuper(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: mib})
+	if v.kind != onSync {
+		t.Skip("no page cache here")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()+16*mib); err != nil {
+		t.Fatal(err)
+	}
+	generation, extents, size := v.super.generation, len(v.super.extents), v.Info().Size
+	good := bytes.Clone(v.m.mem[generation%superCopies*superSize:][:superSize])
+	sync := v.sync
+	v.sync = func(b []byte) error {
+		if len(b) == superSize {
+			return unix.EIO
+		}
+		return sync(b)
+	}
+	for range 3 {
+		if err := v.Refresh(); !errors.Is(err, unix.EIO) {
+			t.Errorf("growing: %v", err)
+		}
+	}
+	if !bytes.Equal(good, v.m.mem[generation%superCopies*superSize:][:superSize]) {
+		t.Error("the good copy was overwritten")
+	}
+	if n := len(*v.m.more.Load()); n != 0 || v.super.generation != generation || len(v.super.extents) != extents || v.Info().Size != size {
+		t.Errorf("%d mappings left, generation %d of %d, %d extents, %d bytes", n, v.super.generation, generation, len(v.super.extents), v.Info().Size)
+	}
+	v.sync = sync
+	if err := v.Refresh(); err != nil || v.Info().Size <= size {
+		t.Errorf("growing in the end: %v, %d bytes", err, v.Info().Size)
+	}
+	mustClose(t, v)
+}
