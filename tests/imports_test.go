@@ -71,7 +71,7 @@ var rooms = []room{
 	{dir: "internal/crash"},
 	{dir: "internal/fuzzing"},
 	{dir: "internal/simnet", may: []string{"internal/udp"}},
-	{dir: "internal/capture", may: []string{"internal/udp", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
+	{dir: "internal/capture", may: []string{"internal/udp", "internal/mem", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
 	{dir: "internal/loadgen", may: []string{"internal/standstill"}},
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},

@@ -129,6 +129,9 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	if region.Lent {
 		access = verbs.AccessLocalWrite
 	}
+	if region.File {
+		access |= verbs.AccessOnDemand
+	}
 	mr, err := d.pd.RegMR(r, access)
 	if err != nil {
 		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(r), d.dev.Attr().Name, err)

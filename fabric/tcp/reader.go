@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
 const (
@@ -76,6 +78,9 @@ type reader struct {
 	dst     [][]byte // where they go; first element consumed as they come
 	next    int      // index of the first of dst that isn't full
 	crc     uint32   // of the data so far
+
+	onDemand bool // pages of dst may be missing
+	missed   bool // one is
 
 	err     error
 	offence [MaxTermData]byte // the header at fault, for a terminate request
@@ -240,7 +245,13 @@ func (r *reader) took(n int) {
 // advance notes that the next k bytes of the current place are there.
 func (r *reader) advance(k int) {
 	d := r.dst[r.next]
-	if r.rules.dataDigest {
+	switch {
+	case !r.rules.dataDigest:
+	case r.onDemand:
+		var ok bool
+		r.crc, ok = digestOnDemand(r.crc, d[:k])
+		r.missed = r.missed || !ok
+	default:
 		r.crc = digestUpdate(r.crc, d[:k])
 	}
 	r.left -= k
@@ -263,6 +274,9 @@ func (r *reader) place(b []byte) {
 // consume parses what is in the chunk, as far as it goes.
 func (r *reader) consume() error {
 	for {
+		if r.missed {
+			return mem.ErrFault
+		}
 		var more bool
 		var err error
 		switch r.state {
@@ -305,7 +319,7 @@ func (r *reader) takeHeader() (bool, error) {
 	r.r += whole
 	r.tally.pdus[h.Type]++
 	length := h.DataLen()
-	r.dst, r.next = r.dst[:0], 0
+	r.dst, r.next, r.onDemand = r.dst[:0], 0, false
 	if err := r.h.header(h, b[:n]); err != nil {
 		return false, r.offend(h, b[:n], err)
 	}
@@ -345,9 +359,15 @@ func (r *reader) takeData() (bool, error) {
 			r.r += len(b)
 			continue
 		}
-		k := copy(r.dst[r.next], b)
+		k, ok := r.put(b)
+		if !ok {
+			return false, mem.ErrFault
+		}
 		r.advance(k)
 		r.r += k
+	}
+	if r.missed {
+		return false, mem.ErrFault
 	}
 	if r.padding > 0 || r.left > 0 {
 		return false, nil
@@ -357,6 +377,14 @@ func (r *reader) takeData() (bool, error) {
 		return true, nil
 	}
 	return true, r.endData(true)
+}
+
+// put copies data to the current place; ok is false where a page of that is missing.
+func (r *reader) put(b []byte) (n int, ok bool) {
+	if r.onDemand {
+		return mem.Copy(r.dst[r.next], b)
+	}
+	return copy(r.dst[r.next], b), true
 }
 
 // takeDigest compares the data digest if it is there.

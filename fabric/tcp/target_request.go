@@ -3,6 +3,8 @@ package tcp
 import (
 	"sync/atomic"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -75,9 +77,11 @@ func (r *request) mapSGL() (int, nvme.Status) {
 // place tells rd where the next n bytes of a pulled command go.
 func (r *request) place(rd *reader, n int) {
 	for n > 0 {
-		b := r.Data[r.seg].Bytes[r.off:]
+		s := &r.Data[r.seg]
+		b := s.Bytes[r.off:]
 		k := min(n, len(b))
 		rd.place(b[:k])
+		rd.onDemand = rd.onDemand || onDemand(s)
 		n -= k
 		r.off += k
 		if k == len(b) {
@@ -85,6 +89,9 @@ func (r *request) place(rd *reader, n int) {
 		}
 	}
 }
+
+// onDemand says that pages of s may be missing.
+func onDemand(s *blockdev.Segment) bool { return s.Region != nil && s.Region.File }
 
 // readyToTransfer is a request whose R2T is to be sent: one for all the data.
 type readyToTransfer request
@@ -123,7 +130,7 @@ func (m *response) encode(b *batch) bool {
 		}
 		seg := m.Data[s.seg].Bytes
 		if m.conn.dataDigest {
-			s.crc = digestUpdate(s.crc, seg)
+			m.digest(&m.Data[s.seg])
 		}
 		b.gather(seg)
 		s.seg++
@@ -132,6 +139,19 @@ func (m *response) encode(b *batch) bool {
 		return false
 	}
 	return m.end(b)
+}
+
+// digest continues the data digest. Where a page of the data is missing, the connection ends, as it
+// does without a digest when the system is to send the page: what was begun can't be ended.
+func (m *response) digest(seg *blockdev.Segment) {
+	if !onDemand(seg) {
+		m.send.crc = digestUpdate(m.send.crc, seg.Bytes)
+		return
+	}
+	var ok bool
+	if m.send.crc, ok = digestOnDemand(m.send.crc, seg.Bytes); !ok {
+		m.conn.w.fail(mem.ErrFault)
+	}
 }
 
 // beginData encodes the header of the C2HData PDU that carries all the data.

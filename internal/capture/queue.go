@@ -2,9 +2,12 @@ package capture
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
 // kind says what a record holds.
@@ -80,7 +83,11 @@ func (q *queue) put(r record, parts [][]byte, items int) bool {
 	left := r.size
 	for _, p := range parts {
 		p = p[:min(left, len(p))]
-		b.data = append(b.data, p...)
+		at := len(b.data)
+		b.data = slices.Grow(b.data, len(p))[:at+len(p)]
+		if _, ok := mem.Copy(b.data[at:], p); !ok { // nor can it be sent
+			clear(b.data[at:])
+		}
 		left -= len(p)
 	}
 	r.size -= left

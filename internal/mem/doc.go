@@ -21,4 +21,9 @@
 // growing. A buffer belongs to its user until Free. Freeing twice, or what isn't an arena's,
 // changes nothing and is counted; built with the tag "invariants" it panics, and freed
 // memory is overwritten so that late readers show themselves.
+//
+// # Memory of files
+//
+// Copy and Caught are for who touches memory that a volume gave and that may be the mapping of a
+// file: a page of it that is gone is their error, and not the program's end.
 package mem

@@ -135,7 +135,7 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 		q.allocInline()
 	}
 	for i := range wr.SGList {
-		b, ok := q.d.local(q.pd, &wr.SGList[i], 0)
+		b, _, ok := q.d.local(q.pd, &wr.SGList[i], 0)
 		if !ok {
 			return q.failf(op, verbs.ErrInvalid, "inline data: L_Key %#x does not cover %d bytes at %#x",
 				wr.SGList[i].LKey, wr.SGList[i].Length, wr.SGList[i].Addr)

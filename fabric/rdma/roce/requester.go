@@ -326,13 +326,18 @@ func (q *qp) wantsAck(w *sendWQE) bool {
 func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
 	if w.flags&verbs.SendInline != 0 {
 		t.gathered = append(t.gathered[:0], w.inline[off:off+n])
-	} else {
-		var ok bool
-		if t.gathered, ok = q.d.gather(t.gathered[:0], q.pd, w.sges, off, n); !ok {
-			return false
-		}
+		t.add(q, n)
+		return true
 	}
-	t.add(q, n)
+	var onDemand, ok bool
+	if t.gathered, onDemand, ok = q.d.gather(t.gathered[:0], q.pd, w.sges, off, n); !ok {
+		return false
+	}
+	if onDemand {
+		t.addOnDemand(q, n)
+	} else {
+		t.add(q, n)
+	}
 	return true
 }
 

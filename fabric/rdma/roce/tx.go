@@ -3,10 +3,12 @@ package roce
 import (
 	"errors"
 	"net/netip"
+	"runtime/debug"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -54,6 +56,7 @@ type txBatch struct {
 	firstOf   []int // packet that begins the train
 	partStart int   // of the last part, where it is in the arena
 	partEnd   int   // −1 where it isn't
+	missed    []*qp // those that sealing found a page missing of
 	inArena   [1][]byte
 	arrived   [maxArrived]byte // payload of a SelectiveAck, until it is in the arena
 }
@@ -67,6 +70,7 @@ type txPacket struct {
 	piece, pieces int // payload in txBatch.pieces
 	size          int // of the whole datagram
 	noICRC        bool
+	onDemand      *qp // whose memory the payload is, where pages of that may be missing
 
 	head, data, tail, end int
 }
@@ -89,8 +93,10 @@ func (t *txBatch) reset() {
 	clear(t.pieces)
 	clear(t.parts)
 	clear(t.trains)
+	clear(t.packets)
+	clear(t.missed)
 	t.arena, t.pieces, t.packets, t.bytes, t.staged = t.arena[:0], t.pieces[:0], t.packets[:0], 0, 0
-	t.parts, t.trains, t.firstOf = t.parts[:0], t.trains[:0], t.firstOf[:0]
+	t.parts, t.trains, t.firstOf, t.missed = t.parts[:0], t.trains[:0], t.firstOf[:0], t.missed[:0]
 }
 
 func (t *txBatch) full() bool {
@@ -101,6 +107,14 @@ func (t *txBatch) full() bool {
 func (t *txBatch) add(q *qp, n int) {
 	t.addTo(q.path.dst, q.path.flow, q.class, n, n < copyBelow)
 	t.packets[len(t.packets)-1].noICRC = q.noICRC
+}
+
+// addOnDemand is add for data of which pages may be missing. It isn't copied: that shows when the
+// packet is sealed.
+func (t *txBatch) addOnDemand(q *qp, n int) {
+	t.addTo(q.path.dst, q.path.flow, q.class, n, false)
+	k := &t.packets[len(t.packets)-1]
+	k.noICRC, k.onDemand = q.noICRC, q
 }
 
 func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, n int, copied bool) {
@@ -152,8 +166,12 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 			train = &t.trains[len(t.trains)-1]
 			start, t.partEnd = len(t.parts), -1
 		}
-		if !k.noICRC {
-			t.putICRC(k, uint16(train.Datagrams()))
+		switch id := uint16(train.Datagrams()); {
+		case k.noICRC:
+		case k.onDemand == nil:
+			t.putICRC(k, id)
+		case !t.putICRCOnDemand(k, id): // nor can the system send it
+			t.missed = append(t.missed, k.onDemand)
 		}
 		t.addParts(k)
 		train.Bytes += k.size
@@ -171,6 +189,14 @@ func (t *txBatch) putICRC(k *txPacket, id uint16) {
 	}
 	icrc := k.flow.ICRC(id, t.arena[k.head:k.data], payload...)
 	wire.PutICRC(t.arena[k.end-wire.ICRCSize:k.end], icrc)
+}
+
+// putICRCOnDemand is putICRC; false where a page of the payload is missing.
+func (t *txBatch) putICRCOnDemand(k *txPacket, id uint16) (ok bool) {
+	ok = true
+	defer mem.Caught(&ok, debug.SetPanicOnFault(true), t.pieces[k.piece:k.piece+k.pieces]...)
+	t.putICRC(k, id)
+	return ok
 }
 
 // addParts appends the packet to the gather list. What lies in the arena behind the packet
@@ -307,12 +333,22 @@ func (d *Device) transmit(rounds int) {
 			d.sendLock.Unlock()
 			d.mu.Lock()
 			d.tx.gen++
+			d.failMissed()
 		} else if len(d.faults) == 0 {
 			break
 		}
 		d.applyFaults()
 	}
 	d.sending = false
+}
+
+// failMissed has queue pairs fail of whose memory pages are missing.
+func (d *Device) failMissed() {
+	for _, q := range d.tx.missed {
+		if !q.freed && q.attr.State == verbs.RTS {
+			q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
+		}
+	}
 }
 
 // quiesce returns when no memory of work requests is being sent. The device's lock is held.

@@ -3,6 +3,7 @@ package roce
 import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
 // sendWQE is a send work request in its ring. Its slices are the slot's own and used again.
@@ -147,7 +148,7 @@ func totalLength(sges []verbs.SGE) int {
 }
 
 // scatter copies b to offset off of the memory that sges name; false where a key or a range
-// is wrong. The device's lock is held.
+// is wrong, or a page missing. The device's lock is held.
 func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
 	d.rx.placed += len(b)
 	for i := range sges {
@@ -159,19 +160,26 @@ func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
 		if len(b) == 0 {
 			break
 		}
-		m, ok := d.local(p, e, verbs.AccessLocalWrite)
+		m, onDemand, ok := d.local(p, e, verbs.AccessLocalWrite)
 		if !ok {
 			return false
 		}
-		b = b[copy(m[off:], b):]
+		var n int
+		if !onDemand {
+			n = copy(m[off:], b)
+		} else if n, ok = mem.Copy(m[off:], b); !ok {
+			return false
+		}
+		b = b[n:]
 		off = 0
 	}
 	return len(b) == 0
 }
 
 // gather appends the n bytes at offset off of the memory that sges name to parts, piece by
-// piece; false where a key or a range is wrong. The device's lock is held.
-func (d *Device) gather(parts [][]byte, p *pd, sges []verbs.SGE, off, n int) ([][]byte, bool) {
+// piece; false where a key or a range is wrong. onDemand says that pages of them may be missing.
+// The device's lock is held.
+func (d *Device) gather(parts [][]byte, p *pd, sges []verbs.SGE, off, n int) (all [][]byte, onDemand, ok bool) {
 	for i := range sges {
 		e := &sges[i]
 		if off >= int(e.Length) {
@@ -181,14 +189,15 @@ func (d *Device) gather(parts [][]byte, p *pd, sges []verbs.SGE, off, n int) ([]
 		if n == 0 {
 			break
 		}
-		m, ok := d.local(p, e, 0)
+		m, missing, ok := d.local(p, e, 0)
 		if !ok {
-			return parts, false
+			return parts, false, false
 		}
+		onDemand = onDemand || missing
 		m = m[off:min(len(m), off+n)]
 		parts = append(parts, m)
 		n -= len(m)
 		off = 0
 	}
-	return parts, n == 0
+	return parts, onDemand, n == 0
 }

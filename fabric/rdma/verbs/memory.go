@@ -10,6 +10,9 @@ const (
 	AccessRemoteRead
 	AccessRemoteAtomic
 	AccessMWBind
+	// AccessOnDemand is of memory whose pages may be missing, as those of a file's mapping that was cut
+	// (IBV_ACCESS_ON_DEMAND): a work request that meets such a page fails with WCLocProtErr.
+	AccessOnDemand
 )
 
 // PD is a protection domain: memory and QPs work together only inside one.

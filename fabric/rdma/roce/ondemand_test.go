@@ -1,0 +1,84 @@
+package roce
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// faultingConn refuses memory that faults, as the system does.
+type faultingConn struct{ udp.Conn }
+
+func (c faultingConn) Send(trains []udp.Train) (int, error) {
+	scratch := make([]byte, 64<<10)
+	for i := range trains {
+		for _, part := range trains[i].Parts {
+			if _, ok := mem.Copy(scratch, part); ok {
+				continue
+			}
+			if n, err := c.Conn.Send(trains[:i]); err != nil {
+				return n, err
+			}
+			return i, &udp.OpError{Op: "send", Err: unix.EFAULT}
+		}
+	}
+	return c.Conn.Send(trains)
+}
+
+// cutRegion registers the mapping of a file, of which keep bytes are left.
+func cutRegion(t *testing.T, pd verbs.PD, size, keep int64) (mr verbs.MR, b []byte) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	check(t, err)
+	defer f.Close()
+	check(t, f.Truncate(size))
+	b, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	check(t, err)
+	t.Cleanup(func() { unix.Munmap(b) })
+	check(t, f.Truncate(keep))
+	mr, err = pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessOnDemand)
+	check(t, err)
+	return mr, b
+}
+
+// TestMissingPages: a page that is gone from memory registered on demand fails the queue pair whose
+// data lies there, and not the program nor another queue pair.
+func TestMissingPages(t *testing.T) {
+	const size, keep = 64 << 10, 16 << 10
+	for name, op := range map[string]verbs.WROpcode{"WRITE": verbs.WRRDMAWrite, "SEND": verbs.WRSend, "READ": verbs.WRRDMARead} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
+				mr, _ := cutRegion(t, p.a.pd, size, keep)
+				data := func(off, n int) []verbs.SGE {
+					return []verbs.SGE{{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.LKey()}}
+				}
+				for i := range 2 {
+					p.b.recv(uint64(i), p.b.sge(0, size)...)
+				}
+				wr := verbs.SendWR{WRID: 1, Opcode: op, SGList: data(0, keep), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+				p.a.post(wr)
+				p.a.want(1, verbs.WCSuccess)
+				for _, n := range []int{keep, 100} { // from a page that is there; in one packet of its own
+					wr.WRID, wr.SGList = 2, data(size-n-keep, n)
+					p.a.post(wr)
+					p.a.want(2, verbs.WCLocProtErr)
+					if p.a.qp.Query().State != verbs.Err {
+						t.Fatal("the queue pair goes on")
+					}
+					p.a.qp, p.b.qp = p.a.newQP(p.cfg), p.b.newQP(p.cfg)
+					p.connect(p.a, p.b)
+				}
+				p.a.post(verbs.SendWR{WRID: 3, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, size), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+				p.a.want(3, verbs.WCSuccess)
+			})
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package mem
+
+import (
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// cutMapping maps two pages of a file, of which the second is then cut off.
+func cutMapping(t *testing.T) []byte {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(8192); err != nil {
+		t.Fatal(err)
+	}
+	m, err := unix.Mmap(int(f.Fd()), 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(m) })
+	if err := f.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestFaults(t *testing.T) {
+	m, b := cutMapping(t), make([]byte, 4096)
+	for _, x := range []struct {
+		what     string
+		dst, src []byte
+		ok       bool
+	}{
+		{"from what is there", b, m[:4096], true},
+		{"to what is there", m[:4096], b, true},
+		{"from what was cut", b, m[4096:], false},
+		{"to what was cut", m[4096:], b, false},
+		{"from both", b, m[2048:6144], false},
+	} {
+		if n, ok := Copy(x.dst, x.src); ok != x.ok || ok && n != len(b) {
+			t.Errorf("%s: %d, %v", x.what, n, ok)
+		}
+	}
+	if debug.SetPanicOnFault(false) {
+		t.Error("faults panic afterwards")
+	}
+}
+
+// TestOtherFaults: a fault elsewhere is a mistake of the program, and stays one.
+func TestOtherFaults(t *testing.T) {
+	m := cutMapping(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("a fault in other memory was taken for the caller's")
+		}
+	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	func() {
+		var ok bool
+		defer Caught(&ok, debug.SetPanicOnFault(true), m[:4096])
+		m[5000] = 1
+	}()
+}
+
+func TestCopyAllocates(t *testing.T) {
+	a, b := make([]byte, 4096), make([]byte, 4096)
+	if n := testing.AllocsPerRun(100, func() { Copy(a, b) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkCopy(b *testing.B) {
+	x, y := make([]byte, 64), make([]byte, 64)
+	b.Run("plain", func(b *testing.B) {
+		for b.Loop() {
+			copy(x, y)
+		}
+	})
+	b.Run("caught", func(b *testing.B) {
+		for b.Loop() {
+			Copy(x, y)
+		}
+	})
+}
