@@ -164,7 +164,14 @@ func (v *file) run(w *scratch, r *Request) {
 }
 
 // finish completes a request with an error of the system, or none.
-func (v *file) finish(r *Request, err error) { v.end(r, v.explain(r, err)) }
+func (v *file) finish(r *Request, err error) { v.finishIn(nil, r, err) }
+
+// finishIn is finish for one of a row.
+func (v *file) finishIn(row *Row, r *Request, err error) {
+	err = v.explain(r, err)
+	v.life.Leave()
+	r.EndIn(row, err)
+}
 
 // explain makes an OpError of an error of the system.
 func (v *file) explain(r *Request, err error) error {

@@ -238,11 +238,7 @@ func (g *ring) complete(c uring.CQE) {
 }
 
 // finish completes a request of the row.
-func (g *ring) finish(r *Request, err error) {
-	err = g.v.explain(r, err)
-	g.v.life.Leave()
-	r.EndIn(&g.row, err)
-}
+func (g *ring) finish(r *Request, err error) { g.v.finishIn(&g.row, r, err) }
 
 // refused ends a request that failed, or leaves it to a worker where the system only didn't
 // want to do it in this way.

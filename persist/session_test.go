@@ -49,10 +49,17 @@ func TestRemount(t *testing.T) {
 	if s := currentSession(f); s.dev != before.dev || s.inode != before.inode || s.boot != before.boot {
 		t.Skipf("the file is another: %+v, %+v", s, before)
 	}
-	if _, err := f.WriteAt(make([]byte, 64), int64(work)); err != nil { // the page as the disk had it
+	wantFlushed(t, path, f, work)
+}
+
+// wantFlushed has the working map begin as the disk had it, with nothing, and then wants each of the
+// first eight blocks, which were flushed.
+func wantFlushed(t *testing.T, path string, f *os.File, work uint64) {
+	t.Helper()
+	if _, err := f.WriteAt(make([]byte, 64), int64(work)); err != nil {
 		t.Fatal(err)
 	}
-	v = mustOpen(t, path, blockdev.Options{})
+	v := mustOpen(t, path, blockdev.Options{})
 	got := make([]byte, 4096)
 	for i := range 8 {
 		if err := volumetest.NewClient(v).Read(got, int64(i)*4096); err != nil || !bytes.Equal(got, block(i+1)) {

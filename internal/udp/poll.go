@@ -23,8 +23,9 @@ const (
 // limit is how long to look at most after having worked for so long since the last wait. Where
 // much arrives at once, the peer's next answer takes about as long as our work did. The longest of
 // the last turns counts, fading, until a look was in vain: one of a few acknowledgements doesn't say
-// that the peer has as little to do. A fifth of the longest is always worth it: by default about what a sleep and a wake-up on
-// another processor take on a virtual machine, and what is saved is a wake-up on both sides.
+// that the peer has as little to do. A fifth of the longest is always worth it: by default about
+// what a sleep and a wake-up on another processor take on a virtual machine, and what is saved is a
+// wake-up on both sides.
 func (p *poller) limit(worked, longest time.Duration) time.Duration {
 	p.worked = max(worked, p.worked-p.worked/8)
 	return min(max(2*p.worked, longest/5), longest)

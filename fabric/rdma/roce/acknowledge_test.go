@@ -21,16 +21,23 @@ var fatalNAKs = []struct {
 	{wire.NAKInvalidRDRequestError, verbs.WCBadRespErr},
 }
 
-// TestAcknowledgements checks what the requester makes of ACKs and NAKs of a peer of another
-// kind, packet by packet (IBTA 9.7.5, 9.7.7).
-func TestAcknowledgements(t *testing.T) {
-	post := func(r *rawPeer, id uint64, op verbs.WROpcode, n int) {
-		r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
-	}
-	rawTest("an ACK is for everything before it too", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRRDMAWrite, 300)
-		post(r, 2, verbs.WRSend, 10)
-		post(r, 3, verbs.WRSend, 10)
+// post posts a request with n bytes of data.
+func (r *rawPeer) post(id uint64, op verbs.WROpcode, n int) {
+	r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
+}
+
+// TestAcknowledgementsOfAll checks what the requester makes of ACKs and NAKs, whatever kind the peer
+// is of (IBTA 9.7.5, 9.7.7).
+func TestAcknowledgementsOfAll(t *testing.T) {
+	t.Run("another kind", func(t *testing.T) { testAcknowledgements(t, rawTest) })
+	t.Run("our kind", func(t *testing.T) { testAcknowledgements(t, selectiveTest) })
+}
+
+func testAcknowledgements(t *testing.T, with func(name string, t *testing.T, f func(t *testing.T, r *rawPeer))) {
+	with("an ACK is for everything before it too", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 300)
+		r.post(2, verbs.WRSend, 10)
+		r.post(3, verbs.WRSend, 10)
 		r.answers()
 		r.send(r.ack(102))
 		r.dev.want(1, verbs.WCSuccess)
@@ -38,17 +45,35 @@ func TestAcknowledgements(t *testing.T) {
 		r.send(r.ack(103))
 		r.dev.want(3, verbs.WCSuccess)
 	})
-	rawTest("an answer is an ACK of what was before it", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRSend, 10)
-		post(r, 2, verbs.WRRDMARead, 10)
+	with("an answer is an ACK of what was before it", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRSend, 10)
+		r.post(2, verbs.WRRDMARead, 10)
 		r.answers()
 		r.send(r.packet(wire.RCReadResponseOnly, 101, 10))
 		r.dev.want(1, verbs.WCSuccess)
 		r.dev.want(2, verbs.WCSuccess)
 	})
+	for _, c := range fatalNAKs {
+		with(c.syndrome.String()+" completes what is before it, ends its request, flushes the others", t, func(t *testing.T, r *rawPeer) {
+			for id := range uint64(3) {
+				r.post(id, verbs.WRSend, 10)
+			}
+			r.answers()
+			nak := r.ack(101)
+			nak.AETH.Syndrome = c.syndrome
+			r.send(nak)
+			r.dev.want(0, verbs.WCSuccess)
+			r.dev.want(1, c.status)
+			r.dev.want(2, verbs.WCWRFlushErr)
+		})
+	}
+}
+
+// TestAcknowledgements checks what the requester makes of those that a peer of another kind sends.
+func TestAcknowledgements(t *testing.T) {
 	rawTest("an ACK that overtakes a READ's data is a NAK of that", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRRDMARead, 10)
-		post(r, 2, verbs.WRSend, 10)
+		r.post(1, verbs.WRRDMARead, 10)
+		r.post(2, verbs.WRSend, 10)
 		r.answers()
 		r.send(r.ack(101))
 		r.expect("RC_RDMA_READ_REQUEST 100", "RC_SEND_ONLY 101 +10")
@@ -57,11 +82,11 @@ func TestAcknowledgements(t *testing.T) {
 		r.dev.want(2, verbs.WCSuccess)
 	})
 	rawTest("ghosts: of what is done, and of what was never sent", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRSend, 10)
+		r.post(1, verbs.WRSend, 10)
 		r.answers()
 		r.send(r.ack(100))
 		r.dev.want(1, verbs.WCSuccess)
-		post(r, 2, verbs.WRSend, 10)
+		r.post(2, verbs.WRSend, 10)
 		r.answers()
 		fatal := r.ack(100)
 		fatal.AETH.Syndrome = wire.NAKRemoteAccessError
@@ -71,7 +96,7 @@ func TestAcknowledgements(t *testing.T) {
 		r.dev.want(2, verbs.WCSuccess)
 	})
 	rawTest("a NAK sends again from its PSN on, once for its echoes", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRRDMAWrite, 600)
+		r.post(1, verbs.WRRDMAWrite, 600)
 		r.answers()
 		nak := r.ack(101)
 		nak.AETH.Syndrome = wire.NAKPSNSequenceError
@@ -83,27 +108,13 @@ func TestAcknowledgements(t *testing.T) {
 		r.dev.want(1, verbs.WCSuccess)
 	})
 	rawTest("a lost NAK is made up for by silence", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRRDMAWrite, 300)
+		r.post(1, verbs.WRRDMAWrite, 300)
 		r.answers()
 		time.Sleep(minEarlyTimeout)
 		r.expect("RC_RDMA_WRITE_FIRST 100 +256", "RC_RDMA_WRITE_LAST 101 +44")
 		r.send(r.ack(101))
 		r.dev.want(1, verbs.WCSuccess)
 	})
-	for _, c := range fatalNAKs {
-		rawTest(c.syndrome.String()+" completes what is before it, ends its request, flushes the others", t, func(t *testing.T, r *rawPeer) {
-			for id := range uint64(3) {
-				post(r, id, verbs.WRSend, 10)
-			}
-			r.answers()
-			nak := r.ack(101)
-			nak.AETH.Syndrome = c.syndrome
-			r.send(nak)
-			r.dev.want(0, verbs.WCSuccess)
-			r.dev.want(1, c.status)
-			r.dev.want(2, verbs.WCWRFlushErr)
-		})
-	}
 }
 
 // TestAsymmetricCut: where only the answers are lost, the requester gives up by its timeout,
@@ -132,34 +143,11 @@ func TestAsymmetricCut(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementsOfOurs checks what the requester makes of the ACKs and NAKs of a peer of our
-// kind, where what is lost doesn't matter: the rules are those for every peer.
+// TestAcknowledgementsOfOurs checks what the requester makes of those of a peer of our kind.
 func TestAcknowledgementsOfOurs(t *testing.T) {
-	post := func(r *rawPeer, id uint64, op verbs.WROpcode, n int) {
-		r.dev.post(verbs.SendWR{WRID: id, Opcode: op, SGList: r.dev.sge(0, n), RemoteAddr: 1 << 40, RKey: 7})
-	}
-	selectiveTest("an ACK is for everything before it too", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRRDMAWrite, 300)
-		post(r, 2, verbs.WRSend, 10)
-		post(r, 3, verbs.WRSend, 10)
-		r.answers()
-		r.send(r.ack(102))
-		r.dev.want(1, verbs.WCSuccess)
-		r.dev.want(2, verbs.WCSuccess)
-		r.send(r.ack(103))
-		r.dev.want(3, verbs.WCSuccess)
-	})
-	selectiveTest("an answer is an ACK of what was before it", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRSend, 10)
-		post(r, 2, verbs.WRRDMARead, 10)
-		r.answers()
-		r.send(r.packet(wire.RCReadResponseOnly, 101, 10))
-		r.dev.want(1, verbs.WCSuccess)
-		r.dev.want(2, verbs.WCSuccess)
-	})
 	selectiveTest("an ACK that overtakes a READ's data has that alone asked for", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRRDMARead, 10)
-		post(r, 2, verbs.WRSend, 10)
+		r.post(1, verbs.WRRDMARead, 10)
+		r.post(2, verbs.WRSend, 10)
 		r.answers()
 		r.send(r.ack(101))
 		r.expect("RC_RDMA_READ_REQUEST 100")
@@ -168,11 +156,11 @@ func TestAcknowledgementsOfOurs(t *testing.T) {
 		r.dev.want(2, verbs.WCSuccess)
 	})
 	selectiveTest("ghosts: of what is done, and of what was never sent", t, func(t *testing.T, r *rawPeer) {
-		post(r, 1, verbs.WRSend, 10)
+		r.post(1, verbs.WRSend, 10)
 		r.answers()
 		r.send(r.ack(100))
 		r.dev.want(1, verbs.WCSuccess)
-		post(r, 2, verbs.WRSend, 10)
+		r.post(2, verbs.WRSend, 10)
 		r.answers()
 		fatal := r.ack(100)
 		fatal.AETH.Syndrome = wire.NAKRemoteAccessError
@@ -183,20 +171,6 @@ func TestAcknowledgementsOfOurs(t *testing.T) {
 		r.send(r.ack(101))
 		r.dev.want(2, verbs.WCSuccess)
 	})
-	for _, c := range fatalNAKs {
-		selectiveTest(c.syndrome.String()+" completes what is before it, ends its request, flushes the others", t, func(t *testing.T, r *rawPeer) {
-			for id := range uint64(3) {
-				post(r, id, verbs.WRSend, 10)
-			}
-			r.answers()
-			nak := r.ack(101)
-			nak.AETH.Syndrome = c.syndrome
-			r.send(nak)
-			r.dev.want(0, verbs.WCSuccess)
-			r.dev.want(1, c.status)
-			r.dev.want(2, verbs.WCWRFlushErr)
-		})
-	}
 }
 
 // TestCountsBeginAnew: the limits of retries are for one message (IBTA 9.7.5.2.8, 9.9.2.4.1): whoever
