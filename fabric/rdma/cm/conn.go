@@ -46,6 +46,8 @@ type conn struct {
 	req REQ // sent or received
 	rep REP // sent or received
 
+	passive bool // made by the peer's REQ
+
 	tid      uint64 // of the REQ and all that answers it
 	dreqTID  uint64 // of the DREQ: drawn for ours, the peer's once it has come
 	interval time.Duration
@@ -56,6 +58,7 @@ type conn struct {
 	pendingTID uint64
 	left       int
 	deadline   time.Time // zero for none
+	until      time.Time // when the attempt ends at the latest, however long the peer's MRAs ask for; zero for none
 }
 
 // effects is what a step of a conn asks of its surroundings, in order.
@@ -93,11 +96,14 @@ func (c *conn) connect(now time.Time, req *REQ, fx *effects) {
 	c.req = *req
 	c.state = stateREQSent
 	c.interval, c.retries = reqInterval, maxCMRetries
+	c.qpACK = req.Primary.ACKTimeout
+	c.until = now.Add((maxCMRetries+1)*reqInterval + maxService)
 	c.sendPending(now, c.tid, &c.req, fx)
 }
 
 // onREQ takes the request that makes a passive connection: IDLE → REQ_RCVD.
 func (c *conn) onREQ(tid uint64, req *REQ) {
+	c.passive = true
 	c.req = *req
 	c.tid = tid
 	c.ids.Remote = req.LocalCommID
@@ -138,6 +144,7 @@ func (c *conn) halfOpen() bool { return c.state >= stateREQRcvd && c.state <= st
 func (c *conn) accept(now time.Time, rep *REP, fx *effects) {
 	c.rep = *rep
 	c.state = stateREPSent
+	c.until = now.Add(maxHalfOpenTime)
 	c.sendPending(now, c.tid, &c.rep, fx)
 }
 
@@ -153,8 +160,16 @@ func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
 	c.close()
 }
 
+// awaitsREP reports whether the peer hasn't answered the REQ yet: its own ID is not known, so that the transaction ID says
+// which messages are its.
+func (c *conn) awaitsREP() bool { return c.state == stateREQSent || c.state == stateMRAREQRcvd }
+
 // onREP takes the peer's REP: REQ_SENT → REP_RCVD. One that comes again has missed the RTU.
 func (c *conn) onREP(rep *REP, fx *effects) {
+	if c.passive {
+		fx.dropped = true
+		return
+	}
 	switch c.state {
 	case stateREQSent, stateMRAREQRcvd:
 		c.rep = *rep
@@ -190,19 +205,15 @@ func (c *conn) refuse(reason verbs.RejectReason, fx *effects) {
 // onMRA waits longer for the answer to the REQ or REP.
 func (c *conn) onMRA(now time.Time, m *MRA, fx *effects) {
 	switch {
-	case m.Message == AnswersREQ && (c.state == stateREQSent || c.state == stateMRAREQRcvd):
+	case m.Message == AnswersREQ && c.awaitsREP():
 		c.state = stateMRAREQRcvd
 	case m.Message == AnswersREP && c.state == stateREPSent:
-		// Once, and not for long: what is half open is scarce.
 		c.state = stateMRAREPRcvd
-		c.deadline = now.Add(min(codeDuration(m.ServiceTimeout), maxHalfOpenTime))
-		return
 	default:
 		fx.dropped = true
 		return
 	}
-	wait := min(codeDuration(m.ServiceTimeout), maxService)
-	c.deadline = now.Add(wait + codeDuration(c.req.Primary.ACKTimeout))
+	c.wait(now, codeDuration(m.ServiceTimeout)+codeDuration(c.qpACK))
 }
 
 // onRTU confirms the connection: REP_SENT → ESTABLISHED.
@@ -227,7 +238,7 @@ func (c *conn) commEst(fx *effects) {
 func (c *conn) onREJ(now time.Time, rej *REJ, fx *effects) {
 	switch c.state {
 	case stateREQSent, stateMRAREQRcvd:
-		if rej.Message == AnswersREP {
+		if rej.Message == AnswersREP { // there was none
 			fx.dropped = true
 			return
 		}
@@ -358,7 +369,7 @@ func (c *conn) sendTimeoutREJ(fx *effects) {
 
 // unsent ends an attempt whose REQ can't be sent.
 func (c *conn) unsent(err error, fx *effects) {
-	if c.state != stateREQSent && c.state != stateMRAREQRcvd {
+	if !c.awaitsREP() {
 		return
 	}
 	c.close()
@@ -383,31 +394,39 @@ func (c *conn) abandon(now time.Time, fx *effects) {
 // sendPending sends m, and again at every interval until disarm.
 func (c *conn) sendPending(now time.Time, tid uint64, m Message, fx *effects) {
 	c.pending, c.pendingTID, c.left = m, tid, c.retries
-	c.deadline = now.Add(c.interval)
+	c.wait(now, c.interval)
 	fx.send(tid, m)
 }
 
-// resend sends the pending message again; false when its retries are used up.
+// wait sets the deadline, not later than the end of the attempt.
+func (c *conn) wait(now time.Time, d time.Duration) {
+	c.deadline = now.Add(d)
+	if !c.until.IsZero() && c.deadline.After(c.until) {
+		c.deadline = c.until
+	}
+}
+
+// resend sends the pending message again; false when its retries or its time are used up.
 func (c *conn) resend(now time.Time, fx *effects) bool {
-	if c.left == 0 {
+	if c.left == 0 || !c.until.IsZero() && !now.Before(c.until) {
 		return false
 	}
 	c.left--
-	c.deadline = now.Add(c.interval)
+	c.wait(now, c.interval)
 	fx.sends = append(fx.sends, outgoing{c.pendingTID, c.pending, true})
 	return true
 }
 
 func (c *conn) disarm() {
 	c.pending = nil
-	c.deadline = time.Time{}
+	c.deadline, c.until = time.Time{}, time.Time{}
 }
 
 // timewait keeps the IDs until no packet of the connection can be on its way.
 func (c *conn) timewait(now time.Time) {
 	c.disarm()
 	c.state = stateTimewait
-	c.deadline = now.Add(min(codeDuration(c.qpACK), maxTimewait))
+	c.deadline = now.Add(codeDuration(c.qpACK))
 }
 
 func (c *conn) close() {

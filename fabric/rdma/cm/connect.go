@@ -84,7 +84,7 @@ func (m *Manager) establish(id *cmID) {
 		m.mu.Unlock()
 		return
 	}
-	r.qpACK = ackTimeout(r.rep.TargetACKDelay, packetLifeCode)
+	r.qpACK = min(ackTimeout(r.rep.TargetACKDelay, packetLifeCode), maxACKTimeout)
 	attr := m.activeAttr(r, id.param)
 	rep := r.rep
 	m.mu.Unlock()
@@ -197,6 +197,9 @@ func (m *Manager) makeREP(r *record, qp verbs.QP, p verbs.ConnParam) *REP {
 		InitiatorDepth:     min(p.InitiatorDepth, r.req.ResponderResources),
 		TargetACKDelay:     m.attr.AckDelay, FlowControl: p.FlowControl,
 		RNRRetryCount: p.RNRRetryCount, LocalCAGUID: m.attr.NodeGUID,
+	}
+	if r.req.Alternate != (Path{}) {
+		rep.FailoverAccepted = failoverUnsupported
 	}
 	copy(rep.PrivateData[:], p.PrivateData)
 	return rep

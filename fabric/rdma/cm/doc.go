@@ -28,12 +28,15 @@
 //
 // Messages, timers and retries are those of Linux's rdma_cm: a REQ goes out every 4.6 s, 16
 // times. What differs does so to recover sooner: a REQ that comes again is answered by the REP
-// again, or by an MRA while the consumer thinks; a REP for a forgotten REQ gets a REJ; the first
+// again, or by an MRA while the consumer thinks; a REP for a forgotten REQ gets a REJ, and a LAP an APR; the first
 // packet on a QP (verbs.EventCommEst) stands in for the RTU.
 //
 // # Defence
 //
 // Communication IDs, transaction IDs and starting PSNs are random. A message counts only if it
-// comes from the address of the peer and names both IDs. Requests are bounded by the backlog of
-// the listener and by Config; what a peer can ask us to wait for is bounded too.
+// comes from the address of the peer and names both IDs; the answer to a REQ, whose sender is not
+// known by its ID yet, has to have the transaction ID. A REQ that comes again is a repetition only
+// where all of it is the same: another one with the ID or the QP of a connection is of a peer that
+// has begun anew, and ends that one. Requests are bounded by the backlog of the listener and by
+// Config; what a peer can ask us to wait for is bounded too, in each message and in their sum.
 package cm

@@ -1,7 +1,7 @@
 package cm
 
-// LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: it is
-// recognised so that it can be counted and dropped, and only its IDs are read.
+// LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: it is recognised so that it can be refused,
+// and only its IDs are read.
 type LAP struct {
 	CommIDs
 	Rest [bodySize - 8]byte
@@ -20,10 +20,18 @@ func (m *LAP) get(b []byte) {
 	copy(m.Rest[:], b[8:])
 }
 
-// APR answers a LAP (IBTA 12.8.2); see there.
+// Statuses of an APR (IBTA 12.8.2.1).
+const (
+	aprInvalidCommID = 1
+	aprUnsupported   = 2
+)
+
+// APR answers a LAP (IBTA 12.8.2).
 type APR struct {
 	CommIDs
-	Rest [bodySize - 8]byte
+	InfoLength uint8
+	Status     uint8
+	Rest       [bodySize - 10]byte
 }
 
 // AttributeID is AttrAPR.
@@ -31,10 +39,12 @@ func (*APR) AttributeID() AttributeID { return AttrAPR }
 
 func (m *APR) put(b []byte) {
 	m.CommIDs.put(b)
-	copy(b[8:], m.Rest[:])
+	b[8], b[9] = m.InfoLength, m.Status
+	copy(b[10:], m.Rest[:])
 }
 
 func (m *APR) get(b []byte) {
 	m.CommIDs.get(b)
-	copy(m.Rest[:], b[8:])
+	m.InfoLength, m.Status = b[8], b[9]
+	copy(m.Rest[:], b[10:])
 }

@@ -18,13 +18,13 @@ func (id *cmID) remoteAccess() verbs.Access {
 // ownACKTimeout is the ACK timeout that a peer of this device should use.
 func (m *Manager) ownACKTimeout() uint8 { return ackTimeout(m.attr.AckDelay, packetLifeCode) }
 
-// peerACKTimeout is that of a passive QP: the peer says it in the REQ. 0 would mean to wait for
+// peerACKTimeout is that of a passive QP: the peer says it in the REQ, within bounds. 0 would mean to wait for
 // an ACK without end.
 func (m *Manager) peerACKTimeout(req *REQ) uint8 {
 	if req.Primary.ACKTimeout == 0 {
 		return m.ownACKTimeout()
 	}
-	return req.Primary.ACKTimeout
+	return min(req.Primary.ACKTimeout, maxACKTimeout)
 }
 
 // activeAttr are the QP attributes of the active side, for RTR and RTS. The starting PSN of a

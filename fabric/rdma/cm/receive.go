@@ -24,18 +24,20 @@ func (m *Manager) onMAD(a *arrival) {
 		m.onPair(a.src, msg.CommIDs, func(r *record, fx *effects) { r.onRTU(msg.PrivateData[:], fx) })
 	case *MRA:
 		m.mu.Lock()
-		m.onRecord(m.table.find(a.src, msg.CommIDs), func(r *record, fx *effects) { r.onMRA(time.Now(), msg, fx) })
+		m.onRecord(m.answered(a.src, tid, msg.CommIDs), func(r *record, fx *effects) { r.onMRA(time.Now(), msg, fx) })
 	case *REJ:
 		m.counters.RejectsReceived.Of(msg.Reason).Add(1)
 		m.mu.Lock()
-		m.onRecord(m.rejected(a.src, msg), func(r *record, fx *effects) { r.onREJ(time.Now(), msg, fx) })
+		m.onRecord(m.rejected(a.src, tid, msg), func(r *record, fx *effects) { r.onREJ(time.Now(), msg, fx) })
 	case *DREQ:
 		m.onDREQ(a.src, tid, msg)
 	case *DREP:
 		m.onPair(a.src, msg.CommIDs, func(r *record, fx *effects) { r.onDREP(time.Now(), fx) })
 	case *SIDRREQ:
 		m.answer(a.src, tid, &SIDRREP{RequestID: msg.RequestID, Status: SIDRUnsupported, ServiceID: msg.ServiceID})
-	default: // LAP, APR and SIDR_REP have no place here
+	case *LAP:
+		m.onLAP(a.src, tid, msg)
+	default: // APR and SIDR_REP answer nothing of ours
 		m.counters.Dropped.Add(1)
 	}
 }
@@ -82,8 +84,12 @@ func (m *Manager) onREP(src netip.Addr, tid uint64, rep *REP) {
 		m.answer(src, tid, &REJ{CommIDs: CommIDs{rep.Remote, rep.Local}, Message: AnswersREP, Reason: rejectInvalidCommID})
 		return
 	}
+	fresh := r.awaitsREP()
+	if fresh && r.tid != tid {
+		m.onRecord(nil, nil)
+		return
+	}
 	old := m.table.byQPN[peerKey{src, rep.LocalCAGUID, rep.LocalQPN}]
-	fresh := r.state == stateREQSent || r.state == stateMRAREQRcvd
 	out := m.apply(r, func(fx *effects) {
 		r.onREP(rep, fx)
 		if fresh && old != nil {
@@ -113,17 +119,44 @@ func (m *Manager) evict(old *record) {
 	}))
 }
 
-// rejected finds what a REJ concerns. Once the peer has told its ID a REJ must name both: ours alone could be guessed
-// in a day, and ends the connection. After a timeout the peer may not know our ID: it then names the connection by
-// its GUID and its own ID.
-func (m *Manager) rejected(src netip.Addr, rej *REJ) *record {
-	if r := m.table.find(src, rej.CommIDs); r != nil && (r.ids.Remote == 0 || r.ids.Remote == rej.Local) {
-		return r
-	}
-	if rej.Reason != verbs.RejectTimeout {
+// answered finds what an MRA or a REJ concerns. Once the peer has told its ID it must name both: ours alone could be guessed
+// in a day, and a REJ ends the connection. Before, the transaction ID of the REQ stands in.
+func (m *Manager) answered(src netip.Addr, tid uint64, ids CommIDs) *record {
+	r := m.table.find(src, ids)
+	if r == nil || r.awaitsREP() && r.tid != tid || !r.awaitsREP() && r.ids.Remote != ids.Local {
 		return nil
 	}
-	return m.table.byID[peerKey{src, rej.guid(), rej.Local}]
+	return r
+}
+
+// rejected finds what a REJ concerns. A peer that gives up its REQ doesn't know our ID: it names the connection by
+// its GUID and its own ID.
+func (m *Manager) rejected(src netip.Addr, tid uint64, rej *REJ) *record {
+	if r := m.answered(src, tid, rej.CommIDs); r != nil {
+		return r
+	}
+	r := m.table.byID[peerKey{src, rej.guid(), rej.Local}]
+	if rej.Reason != verbs.RejectTimeout || r == nil || !r.halfOpen() {
+		return nil
+	}
+	return r
+}
+
+// onLAP refuses another path, which RoCE doesn't have, so that the peer need not wait for its timeouts.
+func (m *Manager) onLAP(src netip.Addr, tid uint64, lap *LAP) {
+	m.mu.Lock()
+	r := m.table.findPair(src, lap.CommIDs)
+	stands := r != nil && r.state == stateEstablished
+	m.mu.Unlock()
+	if r != nil && !stands {
+		m.counters.Dropped.Add(1)
+		return
+	}
+	apr := &APR{CommIDs: CommIDs{lap.Remote, lap.Local}, Status: aprInvalidCommID}
+	if stands {
+		apr.Status = aprUnsupported
+	}
+	m.answer(src, tid, apr)
 }
 
 // onDREQ takes a DREQ. One for an unknown connection is answered too: the peer would go on.

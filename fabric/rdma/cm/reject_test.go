@@ -52,6 +52,7 @@ func TestRefusals(t *testing.T) {
 		{"header IP version", func(r *REQ) { r.PrivateData[1] = 0x60 }, verbs.RejectConsumer},
 		{"header source", func(r *REQ) { r.PrivateData[19]++ }, verbs.RejectConsumer},
 		{"header destination", func(r *REQ) { r.PrivateData[35]++ }, verbs.RejectConsumer},
+		{"P_Key", func(r *REQ) { r.PKey = 0x1234 }, verbs.RejectUnsupported},
 		{"MTU 0", func(r *REQ) { r.PathMTU = 0 }, verbs.RejectInvalidMTU},
 		{"MTU 6", func(r *REQ) { r.PathMTU = 6 }, verbs.RejectInvalidMTU},
 		{"MTU too large", func(r *REQ) { r.PathMTU = verbs.MTU4096 }, verbs.RejectInvalidMTU},

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -17,13 +18,15 @@ const (
 func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
 	m.mu.Lock()
 	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
-		m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(fx) })
+		if r.passive && r.tid == tid && r.req == *req {
+			m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(fx) })
+			return
+		}
+		m.refuseStale(src, tid, req, r)
 		return
 	}
 	if old := m.table.byQPN[peerKey{src, req.LocalCAGUID, req.LocalQPN}]; old != nil {
-		m.mu.Unlock()
-		m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))
-		m.evict(old)
+		m.refuseStale(src, tid, req, old)
 		return
 	}
 	rej := refusal(req.LocalCommID, 0)
@@ -43,6 +46,14 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
 	r.qpACK = m.peerACKTimeout(req)
 	m.enter(r)
 	m.finish(r, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) }))
+}
+
+// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its peer has lost that and
+// begun anew (IBTA 12.9.8.3.1). Called with mu held, which it releases.
+func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *REQ, old *record) {
+	m.mu.Unlock()
+	m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))
+	m.evict(old)
 }
 
 // check finds the listener of a request, or sets the reason in rej why it is refused.
@@ -67,6 +78,8 @@ func (m *Manager) check(src netip.Addr, req *REQ, rej *REJ) (*cmID, PrivateHeade
 		h.Source != src.WithZone(""), h.Destination != m.addr.WithZone(""):
 		// The path in the REQ must be the one that it came by: the QP will use it.
 		rej.Reason = verbs.RejectConsumer
+	case !wire.PKeyMatch(req.PKey, wire.DefaultPKey):
+		rej.Reason = verbs.RejectUnsupported // its packets would be dropped; there is no reason of its own
 	case req.PathMTU.Bytes() == 0 || req.PathMTU > m.attr.ActiveMTU:
 		rej.Reason = verbs.RejectInvalidMTU // a REP can't lower it
 	case m.full(src, listener):

@@ -112,14 +112,14 @@ func TestSIDRAndOthers(t *testing.T) {
 		if tid, rep := receive[*SIDRREP](p); tid != 99 || rep.RequestID != 3 || rep.ServiceID != 4 || rep.Status != SIDRUnsupported {
 			t.Errorf("TID %d %+v", tid, rep)
 		}
-		for _, m := range []Message{new(LAP), new(APR), new(SIDRREP), new(RTU), new(DREP), new(MRA), new(REJ)} {
+		for _, m := range []Message{new(APR), new(SIDRREP), new(RTU), new(DREP), new(MRA), new(REJ)} {
 			p.send(host.addr, 99, m)
 		}
 		host.m.arrived(p.addr, make([]byte, MADSize))
 		synctest.Wait()
 		p.nothing()
 		c := host.m.Counters()
-		if c.Dropped.Load() != 7 || c.Malformed.Load() != 1 {
+		if c.Dropped.Load() != 6 || c.Malformed.Load() != 1 {
 			t.Errorf("dropped %d, malformed %d", c.Dropped.Load(), c.Malformed.Load())
 		}
 	})

@@ -51,7 +51,7 @@ func (t *table) add(r *record) {
 	r.heapIndex = -1
 	t.byLocal[r.ids.Local] = r
 	t.uses.add(r.peer.Addr(), 1, 0)
-	if r.ids.Remote != 0 {
+	if r.passive {
 		t.learn(r)
 	}
 }

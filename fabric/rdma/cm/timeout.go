@@ -24,11 +24,12 @@ const (
 	maxRetransmit = 8192 * time.Millisecond
 )
 
-// maxService bounds the time that a peer's MRA adds.
+// maxService bounds the time that the MRAs of a peer add to an attempt to connect, all of them together.
 const maxService = 262144 * time.Millisecond
 
-// maxTimewait bounds TIMEWAIT where the peer's ACK timeout is that of a very long path.
-const maxTimewait = 8192 * time.Millisecond
+// maxACKTimeout bounds the Local ACK Timeout of a QP, and with it TIMEWAIT, where a peer says that its path or its
+// acknowledgements are very long: 8.6 s, which is a minute until a peer that has died is given up. A code of 31 would be a day.
+const maxACKTimeout = 21
 
 // codeDuration is the time of a 5-bit code, 4.096 µs × 2^n, in the rounding of Linux: whole
 // milliseconds that are powers of two.
