@@ -88,15 +88,16 @@ var (
 // parts at both ends are not registered and stay zero. One connection may follow the other. Its methods do
 // without t.Helper, which would take an eighth of the time.
 type fuzzPeer struct {
-	t    *testing.T
-	id   verbs.CMID
-	pd   verbs.PD
-	cq   verbs.CQ
-	qp   verbs.QP
-	mr   verbs.MR
-	buf  []byte
-	recv func(index, n int) // a message of n bytes is in receive buffer index; may be nil
-	mu   sync.Mutex         // handlers of the two ends run at once
+	t     *testing.T
+	id    verbs.CMID
+	pd    verbs.PD
+	cq    verbs.CQ
+	qp    verbs.QP
+	mr    verbs.MR
+	buf   []byte
+	recv  func(index, n int) // a message of n bytes is in receive buffer index; may be nil
+	mu    sync.Mutex         // handlers of the two ends run at once
+	recvs [fuzzRecvs]verbs.RecvWR
 
 	events chan verbs.CMEvent // dialTarget's
 }
@@ -124,6 +125,9 @@ func (p *fuzzPeer) open(dev verbs.Device) {
 		must(err)
 		p.cq, err = dev.CreateCQ(4*fuzzRecvs, p.completed)
 		must(err)
+		for i := range p.recvs {
+			p.recvs[i] = verbs.RecvWR{WRID: uint64(i), SGList: p.sge(i*fuzzRecvSize, fuzzRecvSize)}
+		}
 	}
 	p.cq.ReqNotify()
 	p.qp, err = p.id.CreateQP(p.pd, verbs.QPInitAttr{
@@ -131,13 +135,12 @@ func (p *fuzzPeer) open(dev verbs.Device) {
 		MaxSendWR: fuzzRecvs, MaxRecvWR: fuzzRecvs, MaxSendSGE: 1, MaxRecvSGE: 1,
 	})
 	must(err)
-	for i := range fuzzRecvs {
-		must(p.postRecv(i))
-	}
+	_, err = p.qp.PostRecv(p.recvs[:])
+	must(err)
 }
 
 func (p *fuzzPeer) postRecv(index int) error {
-	_, err := p.qp.PostRecv([]verbs.RecvWR{{WRID: uint64(index), SGList: p.sge(index*fuzzRecvSize, fuzzRecvSize)}})
+	_, err := p.qp.PostRecv(p.recvs[index : index+1])
 	return err
 }
 

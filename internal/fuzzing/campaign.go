@@ -160,7 +160,7 @@ func (c *campaign) runWorlds(f *F, fn reflect.Type, world World) {
 			})
 		}
 		if t.Failed() {
-			fmt.Fprintf(os.Stdout, "campaign: %s: Failing inputs left in %s, from seed %d\n", f.Name(), j.path(), c.seed)
+			fmt.Fprintf(os.Stdout, "campaign: %s: Failing inputs left in %s (%v), from seed %d\n", f.Name(), j.path(), j.keep(), c.seed)
 			return
 		}
 		if err := j.remove(); err != nil {

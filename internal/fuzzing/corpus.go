@@ -42,7 +42,7 @@ func parseEntry(b []byte, types []reflect.Type) (args []any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n") // a journal ends in blank lines
 	if len(lines) != len(types) {
 		return nil, false
 	}

@@ -143,6 +143,51 @@ func TestSequences(t *testing.T) {
 	}
 }
 
+// A journal is an entry after each addition, also where it had to grow or held a longer world before.
+func TestJournal(t *testing.T) {
+	t.Chdir(t.TempDir())
+	j, err := newJournal("FuzzX")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := []reflect.Type{reflect.TypeFor[uint8](), reflect.TypeFor[[]byte]()}
+	check := func(how uint8, want [][]byte) {
+		t.Helper()
+		all, err := readCorpus(entries("FuzzX"), types)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%d entries, %v", len(all), err)
+		}
+		if all[0][0] != how|Sequence || !slices.EqualFunc(slices.Collect(split(how|Sequence, all[0][1].([]byte))), want, bytes.Equal) {
+			t.Fatalf("kind %#x, %d bytes instead of those of %d inputs", all[0][0], len(all[0][1].([]byte)), len(want))
+		}
+	}
+	for how, n := range []int{20, 3} {
+		if err := j.begin(uint8(how)); err != nil {
+			t.Fatal(err)
+		}
+		var fed [][]byte
+		for i := range n {
+			check(uint8(how), fed)
+			input := bytes.Repeat([]byte{'"', byte(i)}, 1000*i)
+			if err := j.add(input); err != nil {
+				t.Fatal(err)
+			}
+			fed = append(fed, input)
+		}
+		check(uint8(how), fed)
+		if how == 1 {
+			size := j.end + len(journalTail)
+			if err := j.keep(); err != nil {
+				t.Fatal(err)
+			}
+			check(1, fed)
+			if s, err := os.Stat(j.path()); err != nil || s.Size() != int64(size) {
+				t.Errorf("%v, %v", s, err)
+			}
+		}
+	}
+}
+
 // Inputs differ from one another, repeat with the seed, and stay within their bound.
 func TestMutations(t *testing.T) {
 	seen := map[string]bool{}

@@ -4,19 +4,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // journal is the entry of a target's corpus that holds what the present world has been fed. It
-// is whole after each write, whatever becomes of the process.
+// is whole after each addition, whatever becomes of the process: it lies in mapped memory, which is the file's, because
+// to write each input by a system call took as long as many a target takes for it. The end of the file is blank lines,
+// which Go passes over.
 type journal struct {
 	file *os.File
-	end  int64 // where the next input belongs
+	mem  []byte // all of the file
+	end  int    // where the next input belongs
 	buf  []byte
 	seq  []byte
 }
 
-// journalTail ends the entry; the next input is written over it.
-const journalTail = "\")\n"
+const (
+	journalTail = "\")\n"  // ends the entry; the next input is written over it
+	journalSize = 64 << 10 // bytes, at first
+)
 
 func newJournal(target string) (*journal, error) {
 	path := filepath.Join(entries(target), fmt.Sprintf("world-%d", os.Getpid()))
@@ -24,18 +31,52 @@ func newJournal(target string) (*journal, error) {
 		return nil, err
 	}
 	f, err := os.Create(path)
-	return &journal{file: f}, err
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{file: f}
+	return j, j.grow(journalSize)
+}
+
+// grow makes the file so large. What is new are blank lines.
+func (j *journal) grow(size int) error {
+	had := len(j.mem)
+	if err := j.unmap(); err != nil {
+		return err
+	}
+	if err := j.file.Truncate(int64(size)); err != nil {
+		return err
+	}
+	var err error
+	j.mem, err = unix.Mmap(int(j.file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		blank(j.mem[had:])
+	}
+	return err
+}
+
+func (j *journal) unmap() error {
+	if j.mem == nil {
+		return nil
+	}
+	err := unix.Munmap(j.mem)
+	j.mem = nil
+	return err
+}
+
+func blank(b []byte) {
+	for i := range b {
+		b[i] = '\n'
+	}
 }
 
 func (j *journal) path() string { return j.file.Name() }
 
 // begin begins the entry of a new world.
 func (j *journal) begin(how uint8) error {
-	j.buf = fmt.Appendf(j.buf[:0], "%sbyte(%q)\n[]byte(\"", corpusHead, how|Sequence)
+	blank(j.mem[:min(j.end+len(journalTail), len(j.mem))])
 	j.end = 0
-	if err := j.file.Truncate(0); err != nil {
-		return err
-	}
+	j.buf = fmt.Appendf(j.buf[:0], "%sbyte(%q)\n[]byte(\"", corpusHead, how|Sequence)
 	return j.write()
 }
 
@@ -59,17 +100,35 @@ func appendQuoted(to, b []byte) []byte {
 	return to
 }
 
+// write writes buf over the tail, and the tail behind it.
 func (j *journal) write() error {
-	n := int64(len(j.buf))
-	if _, err := j.file.WriteAt(append(j.buf, journalTail...), j.end); err != nil {
-		return err
+	n := len(j.buf)
+	if need := j.end + n + len(journalTail); need > len(j.mem) {
+		if err := j.grow(2 * need); err != nil {
+			return err
+		}
 	}
+	copy(j.mem[j.end:], append(j.buf, journalTail...))
 	j.end += n
 	return nil
 }
 
+// keep leaves the entry, without blank lines.
+func (j *journal) keep() error {
+	if err := j.unmap(); err != nil {
+		return err
+	}
+	if err := j.file.Truncate(int64(j.end + len(journalTail))); err != nil {
+		return err
+	}
+	return j.file.Close()
+}
+
 // remove removes the entry: its world, and all before it, ended well.
 func (j *journal) remove() error {
+	if err := j.unmap(); err != nil {
+		return err
+	}
 	if err := os.Remove(j.path()); err != nil {
 		return err
 	}

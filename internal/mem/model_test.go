@@ -21,9 +21,43 @@ type model struct {
 type held struct {
 	buf  []byte
 	mark byte
+	full bool // all of buf is mark, not only a byte of each unit and the last
 }
 
-const modelMax = 8 << 20
+const (
+	modelMax = 8 << 20
+	// fullMarks is below what size all bytes of a buffer are written and compared. Of larger ones that is done with every
+	// sixteenth: buffers begin at units, so that one that lies over another writes over a unit's first byte as well.
+	fullMarks = 64 * unit
+)
+
+func (h *held) fill() {
+	if h.full {
+		h.buf[0] = h.mark
+		for n := 1; n < len(h.buf); n *= 2 {
+			copy(h.buf[n:], h.buf[:n])
+		}
+		return
+	}
+	for i := 0; i < len(h.buf); i += unit {
+		h.buf[i] = h.mark
+	}
+	h.buf[len(h.buf)-1] = h.mark
+}
+
+// intact tells whether a buffer holds what fill wrote.
+func (h *held) intact() bool {
+	last := len(h.buf) - 1
+	if h.full { // all bytes are the mark if the first is, and each is as the one before it
+		return h.buf[0] == h.mark && bytes.Equal(h.buf[:last], h.buf[1:])
+	}
+	for i := 0; i < len(h.buf); i += unit {
+		if h.buf[i] != h.mark {
+			return false
+		}
+	}
+	return h.buf[last] == h.mark
+}
 
 func newModel(t testing.TB) *model {
 	return &model{t: t, arena: newArena(t, Config{Max: modelMax})}
@@ -54,11 +88,8 @@ func (m *model) alloc(n int) {
 		return
 	}
 	m.inUse += int64(unitsFor(n)) * unit
-	h := held{b, byte(len(m.held)*31 + n)}
-	h.buf[0] = h.mark
-	for n := 1; n < len(h.buf); n *= 2 {
-		copy(h.buf[n:], h.buf[:n])
-	}
+	h := held{b, byte(len(m.held)*31 + n), n < fullMarks || n%16 == 0}
+	h.fill()
 	m.held = append(m.held, h)
 	if got := m.arena.Stats(); got.InUse != m.inUse || got.Mapped > modelMax {
 		m.t.Fatalf("%+v, want %d in use", got, m.inUse)
@@ -67,8 +98,7 @@ func (m *model) alloc(n int) {
 
 func (m *model) free(i int) {
 	h := m.held[i]
-	// All bytes are the mark if the first is, and each is as the one before it.
-	if last := len(h.buf) - 1; h.buf[0] != h.mark || !bytes.Equal(h.buf[:last], h.buf[1:]) {
+	if !h.intact() {
 		m.t.Fatalf("a buffer of %d was overwritten", len(h.buf))
 	}
 	m.inUse -= int64(unitsFor(len(h.buf))) * unit
@@ -93,14 +123,23 @@ func (m *model) checkEmpty() {
 func checkBooks(t testing.TB, a *Arena) {
 	t.Helper()
 	a.drain()
+	var room [ChunkSize / unit]uint8 // one more than the order of the list that a unit is in
 	for _, c := range a.chunks {
-		listed := map[uint32]int{}
+		listed, left := room[:], 0
+		if len(c.units) > len(room) {
+			listed = make([]uint8, len(c.units))
+		}
+		clear(listed)
 		for order, u := range c.lists {
 			if (u != noUnit) != (c.avail>>order&1 != 0) {
 				t.Fatalf("order %d: list and mask differ", order)
 			}
 			for ; u != noUnit; u = c.units[u].next {
-				listed[u] = order
+				if listed[u] != 0 {
+					t.Fatalf("unit %d is in two lists, or twice in one", u)
+				}
+				listed[u] = uint8(order) + 1
+				left++
 			}
 		}
 		used := uint32(0)
@@ -110,13 +149,13 @@ func checkBooks(t testing.TB, a *Arena) {
 			switch s & stateMask {
 			case stateFree:
 				order := int(size)
-				if o, ok := listed[u]; !ok || o != order || u&(1<<order-1) != 0 {
+				if int(listed[u]) != order+1 || u&(1<<order-1) != 0 {
 					t.Fatalf("unit %d: free block of order %d isn't listed so", u, order)
 				}
 				if order < c.top && c.units[u^1<<order].state.Load() == s {
 					t.Fatalf("unit %d: two free halves of order %d", u, order)
 				}
-				delete(listed, u)
+				left--
 				size = 1 << order
 			case stateUsed:
 				used += size
@@ -125,8 +164,8 @@ func checkBooks(t testing.TB, a *Arena) {
 			}
 			u += size
 		}
-		if used != c.used || len(listed) != 0 {
-			t.Fatalf("%d units in use, %d counted; %d stray list entries", used, c.used, len(listed))
+		if used != c.used || left != 0 {
+			t.Fatalf("%d units in use, %d counted; %d stray list entries", used, c.used, left)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -229,6 +230,9 @@ func TestAuthenticationOneAtATime(t *testing.T) {
 	c.hangUp(nil)
 }
 
+// fuzzPatience is how long FuzzAuthentication waits for an answer.
+const fuzzPatience = 10 * time.Second
+
 // FuzzAuthentication: without the secret, no messages in no order authenticate a host, and each
 // command is answered.
 func FuzzAuthentication(tf *testing.F) {
@@ -248,6 +252,15 @@ func FuzzAuthentication(tf *testing.F) {
 	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
 		tg, _ := demand(t, func(a *Authentication) { a.DHGroups = []nvme.DHGroup{nvme.DHNull} })
 		var c *fakeConn
+		memory, patience := make([]byte, 4096), time.NewTimer(fuzzPatience)
+		do := func(cmd nvme.Command, data []byte) { // is fakeConn's, without t.Helper and another timer
+			patience.Reset(fuzzPatience)
+			select {
+			case <-c.start(cmd, data).done:
+			case <-patience.C:
+				t.Fatalf("command %#x was not answered", cmd[0])
+			}
+		}
 		for b := range inputs {
 			if c == nil {
 				c, _ = connectUnknown(t, tg, 0)
@@ -261,9 +274,9 @@ func FuzzAuthentication(tf *testing.F) {
 				message := b[2 : 2+n]
 				b = b[2+n:]
 				if n == 0 {
-					c.do(authReceive(4096), make([]byte, 4096))
+					do(authReceive(len(memory)), memory)
 				} else {
-					c.do(authSend(n), message)
+					do(authSend(n), message)
 				}
 				c.wg.Done()
 				if s := c.q.state.Load(); s != queueAuthenticating && s != queueDown {

@@ -21,6 +21,8 @@ type network struct {
 	mu    sync.Mutex
 	ports map[netip.Addr]func(src netip.Addr, mad []byte)
 	log   []wired
+	// unrecorded leaves log empty; to be set at first.
+	unrecorded bool
 	// filter says what becomes of a MAD: it returns the delay of each copy to deliver.
 	filter func(wired) []time.Duration
 }
@@ -33,6 +35,9 @@ type wired struct {
 	msg      Message
 }
 
+// atOnce are the delays of what no filter touches.
+var atOnce = []time.Duration{0}
+
 func newNetwork() *network {
 	return &network{ports: map[netip.Addr]func(netip.Addr, []byte){}}
 }
@@ -44,8 +49,10 @@ func (n *network) send(src, dst netip.Addr, mad []byte) {
 	}
 	n.mu.Lock()
 	w := wired{src, dst, time.Now(), tid, msg}
-	n.log = append(n.log, w)
-	copies := []time.Duration{0}
+	if !n.unrecorded {
+		n.log = append(n.log, w)
+	}
+	copies := atOnce
 	if n.filter != nil {
 		copies = n.filter(w)
 	}

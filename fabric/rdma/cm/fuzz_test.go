@@ -48,10 +48,8 @@ var fuzzConfig = Config{MaxConnections: 16, MaxHalfOpen: 8, MaxHalfOpenPerPeer: 
 // fuzzWorld is a node that accepts every request, and destroys what has ended.
 type fuzzWorld struct {
 	*node
-	net             *network
 	known, stranger *rawPeer
 	mad             []byte
-	local           []uint32 // communication IDs that the node gave
 
 	mu   sync.Mutex
 	gone []verbs.CMID
@@ -59,8 +57,12 @@ type fuzzWorld struct {
 
 func newFuzzWorld(t *testing.T) *fuzzWorld {
 	n := newNetwork()
-	w := &fuzzWorld{node: newNode(t, n, "127.0.0.1", fuzzConfig), net: n, mad: make([]byte, MADSize)}
+	w := &fuzzWorld{node: newNode(t, n, "127.0.0.1", fuzzConfig), mad: make([]byte, MADSize)}
 	w.known, w.stranger = newRawPeer(t, n, "127.0.0.8"), newRawPeer(t, n, "127.0.0.9")
+	n.unrecorded = true
+	for _, p := range []*rawPeer{w.known, w.stranger} {
+		n.ports[p.addr] = func(netip.Addr, []byte) {} // nobody looks at what they get
+	}
 	listener := w.newEnd()
 	if err := listener.id.Listen(netip.AddrPortFrom(netip.Addr{}, 4420), 4); err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func newFuzzWorld(t *testing.T) *fuzzWorld {
 
 // feed sends what data says, with a connection of the known peer's at first.
 func (w *fuzzWorld) feed(data []byte) {
-	if w.local = localIDs(w.node); len(w.local) == 0 {
+	if len(localIDs(w.node)) == 0 {
 		w.known.send(w.addr, 1, w.known.req(w.addr, 7, 8))
 		w.settle()
 	}
@@ -91,9 +93,11 @@ func (w *fuzzWorld) feed(data []byte) {
 		Append(w.mad[:0], uint64(step), kindOf(control))
 		copy(w.mad[headerSize:], data[2:2+size])
 		data = data[2+size:]
-		if control&0x40 != 0 && len(w.local) > 0 {
-			binary.BigEndian.PutUint32(w.mad[headerSize:], 7)
-			binary.BigEndian.PutUint32(w.mad[headerSize+4:], w.local[step%len(w.local)])
+		if control&0x40 != 0 {
+			if local := localIDs(w.node); len(local) > 0 {
+				binary.BigEndian.PutUint32(w.mad[headerSize:], 7)
+				binary.BigEndian.PutUint32(w.mad[headerSize+4:], local[step%len(local)])
+			}
 		}
 		src := w.known
 		if control&0x20 != 0 {
@@ -105,7 +109,6 @@ func (w *fuzzWorld) feed(data []byte) {
 		}
 		w.settle()
 	}
-	w.net.forget(w.known, w.stranger)
 }
 
 // settle lets the node do all that it has to, and looks at its limits.
@@ -118,7 +121,6 @@ func (w *fuzzWorld) settle() {
 	for _, id := range gone {
 		_ = id.Destroy() // it may have told its end more than once
 	}
-	w.local = localIDs(w.node)
 	if c := w.m.Counters(); c.HalfOpen.Load() > int64(fuzzConfig.MaxHalfOpen) || c.Connections.Load() > int64(fuzzConfig.MaxConnections) {
 		w.t.Fatalf("%d half-open of %d connections", c.HalfOpen.Load(), c.Connections.Load())
 	}
