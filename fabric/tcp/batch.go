@@ -23,6 +23,8 @@ type batch struct {
 	open  bool // iov[n-1] ends where stage ends, and may be extended
 	msg   unix.Msghdr
 
+	onDemand bool // pages of what is gathered may be missing
+
 	pdus [numTypes]uint32
 	data int
 }
@@ -89,12 +91,11 @@ func (b *batch) sent(n int) {
 // reset empties a batch that was sent.
 func (b *batch) reset() {
 	b.stage = b.stage[:0]
-	b.first, b.n, b.open = 0, 0, false
+	b.first, b.n, b.open, b.onDemand = 0, 0, false, false
 }
 
 func (b *batch) sendmsg(fd, flags int) (int, unix.Errno) {
 	b.msg.Iov = &b.iov[b.first]
 	b.msg.SetIovlen(b.n - b.first)
-	n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.msg)), uintptr(flags))
-	return int(n), errno
+	return call(unix.SYS_SENDMSG, fd, &b.msg, flags, b.onDemand)
 }

@@ -173,13 +173,13 @@ func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	r.msg.SetIovlen(r.prepare())
 	r.msg.Control = &r.oob[0]
 	r.msg.SetControllen(len(r.oob))
-	n, _, errno := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.msg)), unix.MSG_DONTWAIT)
+	n, errno := call(unix.SYS_RECVMSG, int(fd), &r.msg, unix.MSG_DONTWAIT, r.onDemand)
 	r.tally.calls++
 	if errno != 0 {
 		return 0, errno
 	}
 	r.drained = r.queued() == 0
-	return int(n), 0
+	return n, 0
 }
 
 // queued is how many bytes the kernel holds after a receive call (it counts a FIN as one), or

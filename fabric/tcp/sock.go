@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -32,3 +33,16 @@ func isTransient(err error) bool {
 
 // segment describes memory that belongs to no volume.
 func segment(b []byte) blockdev.Segment { return blockdev.Segment{Bytes: b} }
+
+// call is recvmsg or sendmsg with MSG_DONTWAIT. It is short, so the Go scheduler isn't told: where
+// it is, its monitor looks every 20 µs, and has another thread take the place of a goroutine that is
+// in a call just then, which with many connections cost more than our own work. onDemand says
+// that pages of what msg refers to may be missing: then the call may wait for a disk.
+func call(number uintptr, fd int, msg *unix.Msghdr, flags int, onDemand bool) (int, unix.Errno) {
+	syscall := unix.RawSyscall
+	if onDemand {
+		syscall = unix.Syscall
+	}
+	n, _, errno := syscall(number, uintptr(fd), uintptr(unsafe.Pointer(msg)), uintptr(flags))
+	return int(n), errno
+}

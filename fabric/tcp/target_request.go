@@ -133,6 +133,7 @@ func (m *response) encode(b *batch) bool {
 			m.digest(&m.Data[s.seg])
 		}
 		b.gather(seg)
+		b.onDemand = b.onDemand || onDemand(&m.Data[s.seg])
 		s.seg++
 	}
 	if !b.fits(DigestSize+CapsuleRespSize+DigestSize, 1) {
