@@ -415,6 +415,7 @@ func FuzzHost(tf *testing.F) {
 // hostWorld is a host that has commands outstanding, and connects again when its queue has closed.
 type hostWorld struct {
 	t        *testing.T
+	net      *simnet.Network
 	tn, hn   *simNIC
 	listener verbs.CMID
 	p        *fuzzPeer
@@ -437,7 +438,7 @@ const (
 
 func newHostWorld(t *testing.T, how uint8) *hostWorld {
 	n := fuzzNetwork(how&fuzzInstant != 0)
-	w := &hostWorld{t: t, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride)}
+	w := &hostWorld{t: t, net: n, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride)}
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)

@@ -62,10 +62,7 @@ func (q *hostQueue) completed(wc *verbs.WC) {
 	case kindCommand:
 		q.sendsDone(index)
 	case kindInvalidate:
-		q.sendsDone(1)
-		s := &q.slots[index]
-		s.key = 0
-		q.deliver(&s.cqe)
+		q.revoked(index)
 	}
 }
 
@@ -86,47 +83,67 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 		return
 	}
 	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
-	n := q.attr.SlotOf(cqe.CID())
-	if n >= len(q.slots) {
-		q.badResponse(cqe)
+	mr, dead, err := q.answered(cqe, wc)
+	if err != nil {
+		q.fail(q.connError("receive", err))
 		return
 	}
-	s := &q.slots[n]
-	if wc.Flags&verbs.WCWithInv != 0 {
-		if s.key == 0 || s.key != wc.InvalidatedRKey {
-			q.fail(q.connError("receive", fmt.Errorf("%w: invalidation of key %#x, which command %#x doesn't have",
-				ErrProtocol, wc.InvalidatedRKey, cqe.CID())))
-			return
-		}
-		s.key = 0
+	if mr != nil {
+		_ = mr.Dereg()
 	}
-	if s.mr != nil {
-		_ = s.mr.Dereg()
-		s.mr = nil
+	if dead {
+		q.deliver(cqe)
 	}
-	if s.key != 0 {
-		s.cqe = *cqe
-		q.mu.Lock()
-		q.revoke = append(q.revoke, n)
-		q.recvs = append(q.recvs, index)
-		q.mu.Unlock()
-		return
-	}
-	q.deliver(cqe)
 	q.mu.Lock()
 	q.recvs = append(q.recvs, index)
 	q.mu.Unlock()
 }
 
+// answered notes that the command of cqe is answered. It returns the registration that was made for the command, nil for none,
+// and whether no key of it is left; else the response is kept until the key is invalidated.
+func (q *hostQueue) answered(cqe *nvme.Completion, wc *verbs.WC) (mr verbs.MR, dead bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.attr.SlotOf(cqe.CID())
+	if n >= len(q.slots) || q.slots[n].state != slotPosted {
+		return nil, false, notOutstanding(cqe)
+	}
+	s := &q.slots[n]
+	if wc.Flags&verbs.WCWithInv != 0 {
+		if s.key == 0 || s.key != wc.InvalidatedRKey {
+			return nil, false, fmt.Errorf("%w: invalidation of key %#x, which command %#x doesn't have",
+				ErrProtocol, wc.InvalidatedRKey, cqe.CID())
+		}
+		s.key = 0
+	}
+	mr, s.mr = s.mr, nil
+	if s.key != 0 {
+		s.cqe, s.state = *cqe, slotRevoking
+		q.revoke = append(q.revoke, n)
+		return mr, false, nil
+	}
+	s.state = slotIdle
+	return mr, true, nil
+}
+
+// revoked delivers the response that waited for its key to be dead.
+func (q *hostQueue) revoked(index int) {
+	q.mu.Lock()
+	q.sqUsed--
+	s := &q.slots[index]
+	s.key, s.state = 0, slotIdle
+	q.mu.Unlock()
+	q.deliver(&s.cqe)
+}
+
 func (q *hostQueue) deliver(cqe *nvme.Completion) {
 	if !q.attr.Sink.Completed(cqe) {
-		q.badResponse(cqe)
+		q.fail(q.connError("receive", notOutstanding(cqe)))
 	}
 }
 
-func (q *hostQueue) badResponse(cqe *nvme.Completion) {
-	q.fail(q.connError("receive", fmt.Errorf("%w: response to command %#x, which isn't outstanding",
-		ErrProtocol, cqe.CID())))
+func notOutstanding(cqe *nvme.Completion) error {
+	return fmt.Errorf("%w: response to command %#x, which isn't outstanding", ErrProtocol, cqe.CID())
 }
 
 // postAll posts until nothing can be posted any more, and ends the posting that the caller
@@ -248,6 +265,7 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 			return false
 		}
 	}
+	s.state = slotPosted
 	q.t.stats.Capsules.Add(1)
 	q.send(verbs.SendWR{Opcode: verbs.WRSend, SGList: list}, kindCommand, i)
 	return true

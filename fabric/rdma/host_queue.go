@@ -42,7 +42,7 @@ type hostQueue struct {
 	posting bool
 	ready   []*host.Request // to be posted, oldest first
 	recvs   []int           // receive buffers to be posted
-	revoke  []int           // slots whose key is to be invalidated locally
+	revoke  []int           // slots whose key is to be invalidated locally, each once
 	sqUsed  int             // work requests whose completion isn't known
 	sqTail  int             // of them, those after the last signaled one
 	started bool
@@ -51,8 +51,19 @@ type hostQueue struct {
 	reaped  bool
 }
 
-// slot is what the transport knows of the command in one slot of the queue.
+// slotState is how far the command in a slot has come.
+type slotState uint8
+
+const (
+	slotIdle     slotState = iota // none, or one that is not posted yet: a response to it is none
+	slotPosted                    // the target may answer
+	slotRevoking                  // it has answered, and its key is being invalidated
+)
+
+// slot is what the transport knows of the command in one slot of the queue. It belongs to hostQueue.mu: a target may answer
+// before the command has reached it.
 type slot struct {
+	state  slotState
 	window verbs.MW
 	key    uint32   // R_Key lent to the target, 0 for none
 	mr     verbs.MR // registration made for this command alone, nil for none

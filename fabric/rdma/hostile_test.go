@@ -1,0 +1,241 @@
+package rdma_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// hostileSink notes what a queue delivers. It believes each response.
+type hostileSink struct {
+	mu     sync.Mutex
+	done   []uint16
+	closed chan error
+}
+
+func (s *hostileSink) Completed(cqe *nvme.Completion) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.done = append(s.done, cqe.CID())
+	return true
+}
+
+func (s *hostileSink) Closed(err error) { s.closed <- err }
+
+func (s *hostileSink) completed() []uint16 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.done)
+}
+
+// hostileRig is a host whose target acknowledges no packet, and answers what it likes.
+type hostileRig struct {
+	*hostWorld
+	sink *hostileSink
+	mem  []byte // lent by windows
+}
+
+const hostileSize = 16 // entries of its queue
+
+func newHostileRig(t *testing.T) *hostileRig {
+	w := newHostWorld(t, 0)
+	mem, err := w.tr.Alloc(hostileSize * fuzzLength)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &hostileRig{w, &hostileSink{closed: make(chan error, 1)}, mem}
+	w.q, err = w.tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: hostileSize, Sink: r.sink})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
+		return simnet.Action{Drop: d.Src == simTarget && wire.Opcode(d.Payload[0]).Kind() == wire.KindAcknowledge}
+	})
+	return r
+}
+
+// submit sends reads with these CIDs, and returns the commands that arrived.
+func (r *hostileRig) submit(cids ...uint16) map[uint16]nvme.Command {
+	var all []*host.Request
+	for _, cid := range cids {
+		q := &host.Request{Data: r.mem[int(cid%hostileSize)*fuzzLength:][:fuzzLength], Slot: cid % hostileSize}
+		q.Cmd.SetIO(nvme.OpRead, 1, 0, 8, 0)
+		q.Cmd.SetCID(cid)
+		all = append(all, q)
+	}
+	r.q.Submit(all)
+	r.settle()
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	got := map[uint16]nvme.Command{}
+	for _, m := range r.got {
+		cmd := nvme.CommandAt(r.p.area(m.index*fuzzRecvSize, nvme.CommandSize))
+		got[cmd.CID()] = *cmd
+		_ = r.p.postRecv(m.index)
+	}
+	r.got = nil
+	return got
+}
+
+// answer says that a command is done, and invalidates its key where there is one.
+func (r *hostileRig) answer(cid uint16, key uint32) {
+	cqe := r.p.area(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, nvme.CompletionSize)
+	clear(cqe)
+	nvme.CompletionAt(cqe).SetCID(cid)
+	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: r.p.sge(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, nvme.CompletionSize)}
+	if key != 0 {
+		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, key
+	}
+	r.p.post(wr)
+	r.settle()
+}
+
+// broken waits until the queue has ended because of what the target did.
+func (r *hostileRig) broken() {
+	r.t.Helper()
+	select {
+	case err := <-r.sink.closed:
+		if !errors.Is(err, rdma.ErrProtocol) {
+			r.t.Errorf("ended because of %v, want a protocol error", err)
+		}
+	case <-time.After(time.Second):
+		r.t.Error("the queue goes on")
+	}
+}
+
+func (r *hostileRig) close() {
+	r.net.SetFilter(nil)
+	_ = r.q.Close()
+	r.q = nil
+	r.tr.Free(r.mem)
+	r.p.close()
+	r.hostWorld.close()
+}
+
+// fill has commands answered until the host has no room for the next, since no acknowledgement frees any. It returns one that
+// arrived and is not answered, and one that waits for room.
+func (r *hostileRig) fill() (arrived, waits uint16) {
+	r.t.Helper()
+	for round := range uint16(8) {
+		var cids []uint16
+		for i := range uint16(hostileSize - 1) {
+			cids = append(cids, round*hostileSize+i)
+		}
+		got := r.submit(cids...)
+		if len(got) > 0 && len(got) < len(cids) {
+			return cids[0], cids[len(cids)-1]
+		}
+		for _, cid := range cids {
+			cmd := got[cid]
+			r.answer(cid, cmd.SGL1().Key())
+			if !slices.Contains(r.sink.completed(), cid) {
+				r.t.Fatalf("command %#x of round %d is not completed", cid, round)
+			}
+		}
+	}
+	r.t.Fatal("the send queue doesn't fill")
+	return 0, 0
+}
+
+// TestResponsesWithoutEnd: a target that answers one command again and again, leaves its key alive, and keeps the send queue
+// full, so that it can't be invalidated, makes the host gather nothing: the second answer ends the connection.
+func TestResponsesWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		cid, _ := r.fill()
+		for range 3 {
+			r.answer(cid, 0)
+		}
+		r.broken()
+		if slices.Contains(r.sink.completed(), cid) {
+			t.Error("a response is delivered while the key lives")
+		}
+	})
+}
+
+// TestResponseTwice: a second response is none, whether the key was invalidated by the target or had to be by the host.
+func TestResponseTwice(t *testing.T) {
+	for _, invalidates := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newHostileRig(t)
+			defer r.close()
+			cmd := r.submit(0)[0]
+			want := 0 // our invalidation waits behind the command, which is not acknowledged
+			var key uint32
+			if invalidates {
+				want, key = 1, cmd.SGL1().Key()
+			}
+			r.answer(0, key)
+			r.answer(0, 0)
+			r.broken()
+			if n := len(r.sink.completed()); n != want {
+				t.Errorf("completed %d times, want %d", n, want)
+			}
+		})
+	}
+}
+
+// TestResponseBeforeCommand: a command that waits for room in the send queue, which a target keeps full by withholding
+// acknowledgements, can't be answered: its memory would be lent to the target when it has its owner again.
+func TestResponseBeforeCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		_, waits := r.fill()
+		r.answer(waits, 0)
+		r.broken()
+		if slices.Contains(r.sink.completed(), waits) {
+			t.Error("a command that was not sent has completed")
+		}
+	})
+}
+
+// fragments is a volume in memory that shows it block by block, as persistent memory does that was written at random.
+type fragments struct{ blockdev.Memory }
+
+func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
+	whole, token, err := f.Memory.View(nil, offset, length)
+	for _, s := range whole {
+		for b := s.Bytes; len(b) > 0; b = b[512:] {
+			segs = append(segs, blockdev.Segment{Region: s.Region, Bytes: b[:512:512]})
+		}
+	}
+	return segs, token, err
+}
+
+// TestSmallQueueOfFragments: a queue of two entries reads the largest transfer from memory that lies in the smallest pieces.
+func TestSmallQueueOfFragments(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, fragments{memory(t, 4<<20).(blockdev.Memory)})
+	c := r.connect(t, func(cfg *host.Config) { cfg.QueueSize, cfg.Queues, cfg.IOTimeout = 2, 1, 2*time.Second })
+	defer c.Close()
+	ns, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := bytes.Repeat([]byte{7}, 1<<20)
+	if _, err := ns.WriteAt(t.Context(), buf, 0); err != nil {
+		t.Fatal(err)
+	}
+	clear(buf)
+	if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Count(buf, []byte{7}) != len(buf) {
+		t.Error("the data came back different")
+	}
+}
