@@ -86,11 +86,12 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	if err != nil {
 		return nil, err
 	}
+	maxSGE := min(maxSGE, id.Device().Attr().MaxSGE)
 	c := &targetConn{
 		l: l, id: id, dom: dom, depth: depth,
 		capsuleSize: nvme.CommandSize,
-		maxSGE:      min(maxSGE, id.Device().Attr().MaxSGE),
-		sqSize:      4 * depth,
+		maxSGE:      maxSGE,
+		sqSize:      max(4*depth, mostWorkRequests(l.cfg.MaxTransfer, maxSGE)),
 		batch:       new(batch),
 		share:       l.pool.Join(id.RemoteAddr().Addr()),
 		inUse:       1,
@@ -117,6 +118,14 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 		return nil, err
 	}
 	return c, nil
+}
+
+// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in memory block by block, and the
+// response follows. A queue of fewer entries could never send it.
+func mostWorkRequests(maxTransfer, maxSGE int) int {
+	const smallestBlock = 512
+	segments := maxTransfer / smallestBlock
+	return (segments+maxSGE-1)/maxSGE + 1
 }
 
 // sgls is SGLS of Identify Controller: SGLs supported, keyed descriptors, and data in the
