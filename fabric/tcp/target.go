@@ -139,31 +139,42 @@ func (l *Listener) start(conn *net.TCPConn) {
 	go c.serve()
 }
 
-// newConn makes a connection and enters it, within the limit.
+// newConn makes a connection and enters it, within the limit. One that is too many costs no memory.
 func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
+	peer := addrPort(conn.RemoteAddr()).Addr()
+	if err := l.admit(peer); err != nil {
+		return nil, err
+	}
 	c, err := newTargetConn(l, conn)
 	if err != nil {
 		return nil, err
 	}
-	peer := c.attr.Remote.Addr()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		c.discard()
+		return nil, ErrClosed
+	}
+	l.conns[c] = struct{}{}
+	l.peers[peer]++
+	c.share = l.pool.Join(peer)
+	l.ended.Add(1)
+	return c, nil
+}
+
+// admit says why there can't be one more connection of peer. Nobody else makes some meanwhile.
+func (l *Listener) admit(peer netip.Addr) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		err = ErrClosed
+		return ErrClosed
 	case len(l.conns) >= l.cfg.MaxConns:
-		err = fmt.Errorf("%w: %d are open", ErrTooMany, len(l.conns))
+		return fmt.Errorf("%w: %d are open", ErrTooMany, len(l.conns))
 	case l.peers[peer] >= l.cfg.MaxPeerConns:
-		err = fmt.Errorf("%w: %d of this host are open", ErrTooMany, l.peers[peer])
-	default:
-		l.conns[c] = struct{}{}
-		l.peers[peer]++
-		c.share = l.pool.Join(peer)
-		l.ended.Add(1)
-		return c, nil
+		return fmt.Errorf("%w: %d of this host are open", ErrTooMany, l.peers[peer])
 	}
-	c.discard()
-	return nil, err
+	return nil
 }
 
 // gone forgets an ended connection.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -384,6 +385,27 @@ func TestTargetLimit(t *testing.T) {
 	waitFor(t, "end of the first connection", func() bool { return tt.Counters().Open.Load() == 0 })
 	third := rawHost(t, tt)
 	third.initialize(ICReq{})
+}
+
+// TestRefusedConnectionsCostNothing: a connection that is too many is closed before it has buffers.
+func TestRefusedConnectionsCostNothing(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{MaxConns: 1})
+	rawHost(t, tt).initialize(ICReq{})
+	const many = 32
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range many {
+		p := rawHost(t, tt)
+		p.closed()
+		_ = p.Close()
+		if err := <-tt.errs; !errors.Is(err, ErrTooMany) {
+			t.Error(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / many; got > chunkSize/4 {
+		t.Errorf("%d bytes for a connection that is refused", got)
+	}
 }
 
 // TestTargetSlowReader has a host that sends commands and reads nothing, while another works.

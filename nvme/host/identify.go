@@ -12,6 +12,8 @@ const (
 	// maxTransfer bounds one command where the controller would allow more: nvmet refuses
 	// SGLs above 4 MiB whatever it advertises.
 	maxTransfer = 4 << 20
+	// maxNamespaces bounds what a controller can have the host remember: NN goes up to four billions.
+	maxNamespaces = 1 << 16
 	// maxInCapsule bounds what a queue reserves per entry for data in the capsule.
 	maxInCapsule = 64 << 10
 )
@@ -142,6 +144,9 @@ func (c *Controller) ActiveNamespaces(ctx context.Context) ([]uint32, error) {
 			after = id
 		}
 		all = append(all, l...)
+		if len(all) > maxNamespaces {
+			return nil, fmt.Errorf("nvme: %w: more than %d active namespaces", ErrController, maxNamespaces)
+		}
 		// A list that isn't full is the last. NSIDs end before the broadcast value.
 		if len(l) < nvme.MaxNSIDList || after >= nvme.NSIDAll-1 {
 			return all, nil

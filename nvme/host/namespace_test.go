@@ -197,3 +197,24 @@ func BenchmarkReadAt(b *testing.B) {
 		}
 	}
 }
+
+// TestNamespacesWithoutEnd: a controller that goes on naming namespaces is given up.
+func TestNamespacesWithoutEnd(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	defer c.Close()
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpIdentify {
+			return usual
+		}
+		var l nvme.NSIDList
+		for i := range uint32(nvme.MaxNSIDList) {
+			l = append(l, r.Cmd.NSID()+1+i)
+		}
+		copy(r.Data, l.AppendTo(nil))
+		return answered
+	})
+	if ids, err := c.ActiveNamespaces(t.Context()); !errors.Is(err, ErrController) {
+		t.Errorf("%d namespaces, %v", len(ids), err)
+	}
+}

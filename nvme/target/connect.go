@@ -160,6 +160,8 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 	switch {
 	case c == nil || c.sub != sub || q.attr.CNTLID >= 0 && q.attr.CNTLID != int(d.CNTLID):
 		return refuseData(nvme.ConnectDataOffCNTLID, "the subsystem has no controller %d", d.CNTLID)
+	case c.attr.Transport != q.attr.Transport:
+		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is reached over %s", d.CNTLID, c.attr.Transport)
 	case c.hostNQN != d.HostNQN:
 		return refuseData(nvme.ConnectDataOffHOSTNQN, "controller %d is another host's", d.CNTLID)
 	case c.hostID != d.HostID:

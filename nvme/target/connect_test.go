@@ -71,6 +71,7 @@ func TestConnectRefused(t *testing.T) {
 		{"controller of another host", io, func(_ *nvme.Command, d []byte) { name(d, 512, testHost+"x") }, nil, invalid, nvme.InvalidData(512)},
 		{"another host ID", io, func(_ *nvme.Command, d []byte) { d[0]++ }, nil, invalid, nvme.InvalidData(0)},
 		{"another controller than the connection's", io, nil, func(a *ConnAttr) { a.CNTLID = int(s.cntlid) + 1 }, invalid, nvme.InvalidData(16)},
+		{"controller over another transport", io, nil, func(a *ConnAttr) { a.Transport = nvme.TransportRDMA }, invalid, nvme.InvalidData(16)},
 		{"queue ID too large", io, func(c *nvme.Command, _ []byte) { put16(c[42:], 5) }, nil, invalid, nvme.InvalidCommand(42)},
 		{"I/O queue of one", io, func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, invalid, nvme.InvalidCommand(44)},
 		{"I/O queue too large", io, func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, invalid, nvme.InvalidCommand(44)},

@@ -33,6 +33,8 @@ type Controller struct {
 
 	mu       sync.Mutex
 	dead     bool
+	flushing bool // flushCaches is at work
+	again    bool // and has to do it anew: the controller was shut down once more
 	cc       nvme.CC
 	csts     nvme.CSTS
 	queues   map[uint16]*Queue // I/O queues
@@ -235,7 +237,9 @@ func (c *Controller) configure(cc nvme.CC) {
 	case cc.Shutdown() != nvme.CCSHNNone && old.Shutdown() == nvme.CCSHNNone:
 		c.csts = c.csts&^nvme.CSTSShutdownMask | nvme.CSTSShutdownOccurs
 		c.live.Store(false)
-		shutdown = true
+		shutdown = !c.flushing
+		c.again = c.flushing
+		c.flushing = true
 	case cc.Shutdown() == nvme.CCSHNNone && old.Shutdown() != nvme.CCSHNNone:
 		c.csts &^= nvme.CSTSShutdownMask
 		c.live.Store(c.csts.Ready() && !c.dead)
@@ -280,7 +284,7 @@ func (c *Controller) reset() (held []*Request, queues []*Queue) {
 }
 
 // flushCaches makes what the host wrote durable, as a shutdown demands, and says so in
-// CSTS.SHST.
+// CSTS.SHST. It is at work once at a time, however often a host shuts down and up again.
 func (c *Controller) flushCaches() {
 	left := new(atomic.Int64)
 	left.Store(1)
@@ -307,7 +311,14 @@ func (c *Controller) flushCaches() {
 
 func (c *Controller) shutdownDone() {
 	c.mu.Lock()
+	if c.again {
+		c.again = false
+		c.mu.Unlock()
+		c.flushCaches()
+		return
+	}
 	defer c.mu.Unlock()
+	c.flushing = false
 	if c.cc.Shutdown() != nvme.CCSHNNone {
 		c.csts = c.csts&^nvme.CSTSShutdownMask | nvme.CSTSShutdownComplete
 	}

@@ -206,6 +206,33 @@ func TestShutdownFlushes(t *testing.T) {
 	s.close()
 }
 
+// TestShutdownAgainAndAgain: a host that shuts its controller down and up again without end has one flush at a time, and the last
+// shutdown is complete when a flush that began after it is.
+func TestShutdownAgainAndAgain(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	v.setHold(true)
+	on := uint64(nvme.CCFabrics | nvme.CCEnable)
+	for range 100 {
+		s.admin.must(setProperty(nvme.PropCC, on|uint64(nvme.CCSHNNormal)), nil)
+		s.admin.must(setProperty(nvme.PropCC, on), nil)
+	}
+	s.admin.must(setProperty(nvme.PropCC, on|uint64(nvme.CCSHNNormal)), nil)
+	v.mu.Lock()
+	n := len(v.held)
+	v.mu.Unlock()
+	if n != 1 {
+		t.Errorf("%d flushes at once, want 1", n)
+	}
+	v.release()
+	csts := nvme.CSTS(s.admin.must(getProperty(nvme.PropCSTS), nil).DW0()).Shutdown()
+	if n := len(v.ops()); n != 2 || csts != nvme.CSTSShutdownComplete {
+		t.Errorf("%d flushes, want 2; SHST %#x", n, uint32(csts))
+	}
+	s.close()
+}
+
 // TestRemoveWaits: a namespace goes when the last request that uses its volume has.
 func TestRemoveWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -147,3 +147,28 @@ func TestBlockRanges(t *testing.T) {
 		t.Errorf("%v, want %v", r, want)
 	}
 }
+
+// TestUncorrectableLimit: hosts can mark so many ranges and no more, and a write that would leave more of them is refused whole.
+func TestUncorrectableLimit(t *testing.T) {
+	v := newTestVolume(512*(2*maxBadRanges+8), 512)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	mark := func(lba uint64, n uint32) nvme.Command { return ioCommand(nvme.OpWriteUncorrectable, lba, n, 0) }
+	const last = 2 * (maxBadRanges - 1)
+	s.io.must(mark(last, 3), nil)
+	b := &tg.Subsystem(testNQN).namespace(1).bad
+	b.mu.Lock()
+	b.ranges = nil
+	for lba := uint64(0); lba < last; lba += 2 { // as that many commands would leave it
+		b.ranges = append(b.ranges, blockRange{lba, lba + 1})
+	}
+	b.ranges = append(b.ranges, blockRange{last, last + 3})
+	b.mu.Unlock()
+	s.io.fails(mark(last+6, 1), nil, nvme.StatusInternalError)
+	data := make([]byte, 512)
+	s.io.fails(ioCommand(nvme.OpWrite, last+1, 1, 0), data, nvme.StatusInternalError) // in the midst of a range: two would be left
+	s.io.must(ioCommand(nvme.OpWrite, last, 1, 0), data)
+	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data) // there is room again
+	s.io.must(mark(last+6, 1), nil)
+	s.close()
+}
