@@ -348,14 +348,11 @@ func (p *program) result(t testing.TB, timeout time.Duration) result {
 
 // procFigures are what /proc tells of a process.
 type procFigures struct {
-	cpu     time.Duration // user and system
+	cpu     time.Duration // of the threads there are, to the nanosecond
 	rss     int64         // bytes
 	fds     int
 	threads int
 }
-
-// clockTick is the unit of processor times in /proc: 100 a second on every Linux.
-const clockTick = 10 * time.Millisecond
 
 // figures reads those of a running program.
 func (p *program) figures(t testing.TB) procFigures {
@@ -383,13 +380,41 @@ func readProc(pid int) (f procFigures, err error) {
 	if len(s) < 22 {
 		return f, errors.New(dir + "stat is short")
 	}
+	cpu, err := readCPU(dir)
+	if err != nil {
+		return f, err
+	}
 	field := func(i int) int64 { n, _ := strconv.ParseInt(s[i-3], 10, 64); return n }
 	return procFigures{
-		cpu:     time.Duration(field(14)+field(15)) * clockTick,
+		cpu:     cpu,
 		threads: int(field(20)),
 		rss:     field(24) * int64(os.Getpagesize()),
 		fds:     len(fds),
 	}, nil
+}
+
+// readCPU adds up the first numbers of the threads' schedstat: nanoseconds on a processor.
+func readCPU(dir string) (used time.Duration, err error) {
+	threads, err := filepath.Glob(dir + "task/*/schedstat")
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range threads {
+		text, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended
+		}
+		if err != nil {
+			return 0, err
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		used += time.Duration(ns)
+	}
+	return used, nil
 }
 
 // eventually waits until cond holds and fails the test when it doesn't in time.

@@ -31,6 +31,9 @@ func TestIdle(t *testing.T) {
 	time.Sleep(watch)
 	for _, w := range all {
 		used := w.figures(t).cpu - w.before.cpu
+		if w.before.cpu == 0 {
+			t.Skip("the kernel keeps no statistics of its scheduler")
+		}
 		share := used.Seconds() / time.Since(began).Seconds()
 		t.Logf("%s over %s: %.2f%% of a processor", w.name, w.transport, 100*share)
 		if share >= most {

@@ -38,6 +38,7 @@ func killTarget(t *testing.T, transport string) {
 	hold := p.startInit(t, transport, "connect", append(k, "--hold")...)
 	load := p.startInit(t, transport, "bench", append(k, "--rw", "randrw", "--bs", "16k", "--iodepth", "32", "--runtime", "60s")...)
 	p.underLoad(t, 2)
+	eventually(t, 10*time.Second, "a held connection", func() bool { return hold.stderr.String() != "" })
 	p.kill()
 	killed := time.Now()
 	for _, host := range []*program{hold, load} {

@@ -90,6 +90,7 @@ func (p *pacer) run() {
 		d := p.due[0]
 		now := nanotime()
 		if left := d.at - now; left > 0 {
+			standstill.Blocks()
 			ts := unix.NsecToTimespec(max(left, leastWait))
 			n, err := unix.Ppoll(fds, &ts, nil)
 			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {

@@ -4,15 +4,27 @@ package standstill
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
+
+// rare is how far apart blocking system calls are that need no timer soon.
+const rare = 100 * time.Millisecond
 
 // monitor keeps the timer going while there are users.
 var monitor struct {
 	mu    sync.Mutex
 	users int
 	timer *time.Timer
+	seen  uint64        // calls at the last look
+	next  time.Duration // until the next one
 }
+
+// calls counts blocking system calls of all users.
+var calls atomic.Uint64
+
+// Blocks tells of a blocking system call that is about to be made. It costs an atomic addition.
+func Blocks() { calls.Add(1) }
 
 // Enter counts a user.
 func Enter() {
@@ -22,6 +34,7 @@ func Enter() {
 	if m.users++; m.users > 1 {
 		return
 	}
+	m.next = Bound
 	if m.timer == nil {
 		m.timer = time.AfterFunc(Bound, wakeMonitor)
 	} else {
@@ -29,14 +42,27 @@ func Enter() {
 	}
 }
 
-// wakeMonitor has done its work by being due.
+// wakeMonitor has done its work by being due. It sees to that it is due again.
 func wakeMonitor() {
 	m := &monitor
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.users > 0 {
-		m.timer.Reset(Bound)
+	if m.users == 0 {
+		return
 	}
+	n := calls.Load()
+	m.next = pause(m.next, n-m.seen)
+	m.seen = n
+	m.timer.Reset(m.next)
+}
+
+// pause is how long the timer sleeps after a sleep of last in which there were n blocking system
+// calls: twice as long while there are few, up to IdleBound.
+func pause(last time.Duration, n uint64) time.Duration {
+	if n > uint64(last/rare) {
+		return Bound
+	}
+	return min(2*last, IdleBound)
 }
 
 // Leave takes back one Enter.

@@ -7,3 +7,6 @@ func Enter() {}
 
 // Leave neither.
 func Leave() {}
+
+// Blocks neither.
+func Blocks() {}

@@ -7,6 +7,7 @@ func TestUse(t *testing.T) {
 	Enter()
 	Leave()
 	Leave()
+	Blocks()
 	Enter() // the timer that was stopped goes again
 	Leave()
 }

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
 // recvSize holds the longest datagram (65,507 bytes) and all that the kernel coalesces.
@@ -69,6 +71,7 @@ func (c *conn) Recv(rx []Received) (int, error) {
 // sleeps in the kernel.
 func (c *conn) wait(rx []Received) (int, error) {
 	runtime.Gosched()
+	standstill.Blocks()
 	return c.recv(rx, unix.MSG_WAITFORONE)
 }
 

@@ -175,6 +175,7 @@ func (r *Ring) Enter(wait bool) error {
 	var least uintptr
 	if wait && !r.Ready() {
 		least = 1
+		standstill.Blocks()
 	}
 	for {
 		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.tail-r.sqHead.Load()),
