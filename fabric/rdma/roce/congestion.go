@@ -45,12 +45,13 @@ const heavyLoss = 5
 // maxLossFloor at most.
 const (
 	lossFloor    = initialWindow
-	maxLossFloor = 4 * lossFloor
+	maxLossFloor = 8 * lossFloor
 )
 
 // floor is what few losses leave of a window. On busy machines round trips are long without
 // congestion, whenever a program has to wait for its turn; they vary more than a queue makes them.
-// So there is room for what arrives in four mean deviations, as much as a timeout allows for.
+// So there is room for what arrives in four mean deviations, as much as a timeout allows for: a
+// window that a slice of the scheduler's time empties leaves the link idle.
 func (w *window) floor(p *path) int {
 	if p.rtt == 0 {
 		return lossFloor

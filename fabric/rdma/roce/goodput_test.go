@@ -12,19 +12,20 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// survives compares the goodput with losses with that without, in the same virtual network.
-func (r lossyRun) survives(t *testing.T) {
+// survives compares the goodput with 0.1%, 1% and 5% loss with that without, in the same virtual
+// network. It must keep what is said.
+func (r lossyRun) survives(t *testing.T, keeps [3]float64) {
 	t.Helper()
 	if raceBuild {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
 	clean := r.goodput(t)
-	for _, c := range []struct{ loss, want float64 }{{0.001, 0.9}, {0.01, 0.6}, {0.05, 0.25}} {
-		r.loss = c.loss
+	for i, loss := range []float64{0.001, 0.01, 0.05} {
+		r.loss = loss
 		got := r.goodput(t)
-		t.Logf("%.1f%% lost: %4.0f of %.0f MB/s, %.0f%%", 100*c.loss, got/1e6, clean/1e6, 100*got/clean)
-		if got < c.want*clean {
-			t.Errorf("%.1f%% lost: want %.0f%%", 100*c.loss, 100*c.want)
+		t.Logf("%.1f%% lost: %4.0f of %.0f MB/s, %.0f%%", 100*loss, got/1e6, clean/1e6, 100*got/clean)
+		if got < keeps[i]*clean {
+			t.Errorf("%.1f%% lost: want %.0f%%", 100*loss, 100*keeps[i])
 		}
 	}
 }
@@ -39,22 +40,24 @@ func TestLossIsSurvivable(t *testing.T) {
 	for _, op := range survivors {
 		for _, mtu := range []verbs.MTU{verbs.MTU1024, verbs.MTU4096} {
 			t.Run(fmt.Sprintf("%s/mtu=%d", op.name, mtu.Bytes()), func(t *testing.T) {
-				lossyRun{op: op.op, mtu: mtu, bandwidth: 1250 << 20}.survives(t)
+				lossyRun{op: op.op, mtu: mtu, bandwidth: 1250 << 20}.survives(t, [3]float64{0.9, 0.6, 0.25})
 			})
 		}
 	}
 }
 
-// TestLossIsSurvivableWhenBusy does so between hosts that make round trips long: windows shall
-// have room for that, and not take it for congestion.
+// TestLossIsSurvivableWhenBusy does so on a link of 1 Gb/s between hosts that wait for their turn on
+// the processor, now and then for a slice of another program's: as long as it takes to empty a
+// window of 256 KiB. Round trips are uneven then; windows shall have room for that and not take it for
+// congestion, and what is lost twice shall not wait for the longest of them.
 func TestLossIsSurvivableWhenBusy(t *testing.T) {
 	for _, op := range survivors {
 		t.Run(op.name, func(t *testing.T) {
 			seed := uint64(0)
 			lossyRun{op: op.op, mtu: verbs.MTU1024, bandwidth: 125e6, hosts: func(c udp.Conn) udp.Conn {
 				seed++
-				return &busyHost{c, rand.New(rand.NewPCG(seed, 0)), time.Millisecond}
-			}}.survives(t)
+				return &busyHost{c, rand.New(rand.NewPCG(seed, 0))}
+			}}.survives(t, [3]float64{0.9, 0.75, 0.6})
 		})
 	}
 }
@@ -73,7 +76,7 @@ func (r lossyRun) goodput(t *testing.T) (rate float64) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, count, depth = 128 << 10, 480, 8
 		p := newPair(t, pairConfig{
-			mtu: r.mtu, depth: 2 * depth, maxRd: 32, memory: size * (depth + 1), timeout: 17, wrap: r.hosts,
+			mtu: r.mtu, depth: 2 * depth, maxRd: maxRdAtomic, memory: size * (depth + 1), timeout: 17, wrap: r.hosts,
 			endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20, Coalesce: true},
 		})
 		p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: r.bandwidth, Loss: r.loss})
@@ -101,14 +104,18 @@ func (r lossyRun) goodput(t *testing.T) (rate float64) {
 	return rate
 }
 
-// busyHost is a socket of a program that has to wait for its turn on the processor, up to patience.
+// busyHost is a socket of a program that has to wait for its turn on the processor: up to half a
+// millisecond each time, and once in a while for up to four.
 type busyHost struct {
 	udp.Conn
-	rng      *rand.Rand
-	patience time.Duration
+	rng *rand.Rand
 }
 
 func (c *busyHost) Recv(rx []udp.Received) (int, error) {
-	time.Sleep(time.Duration(c.rng.Int64N(int64(c.patience))))
+	wait := c.rng.Int64N(int64(500 * time.Microsecond))
+	if c.rng.IntN(16) == 0 {
+		wait += c.rng.Int64N(int64(4 * time.Millisecond))
+	}
+	time.Sleep(time.Duration(wait))
 	return c.Conn.Recv(rx)
 }

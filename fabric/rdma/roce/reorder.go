@@ -12,6 +12,7 @@ import (
 type reorder struct {
 	slots [reorderSlots]*heldPacket // by PSN
 	base  wire.PSN                  // no slot before is in use
+	last  wire.PSN                  // nor one behind
 	n     int
 }
 
@@ -49,7 +50,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	}
 	if rs.held == nil {
 		rs.held = d.reorders.take()
-		rs.held.base = rs.expected
+		rs.held.base, rs.held.last = rs.expected, p.PSN
 	}
 	slot := rs.held.at(p.PSN)
 	if *slot != nil {
@@ -60,6 +61,9 @@ func (q *qp) hold(p *wire.Packet) bool {
 	h.packet.Payload = h.payload[:copy(h.payload[:], p.Payload)]
 	*slot = h
 	rs.held.n++
+	if p.PSN.After(rs.held.last) {
+		rs.held.last = p.PSN
+	}
 	d.held++
 	return true
 }
@@ -98,7 +102,7 @@ func (q *qp) listArrived(t *txBatch, psn wire.PSN) {
 	rs := &q.resp
 	clear(t.arrived[:])
 	list, last := wire.Arrived(t.arrived[:]), -1
-	for i := range list.Len() {
+	for i := range min(list.Len(), rs.held.last.Diff(psn)+1) {
 		// What was executed since the answer was queued has arrived as well.
 		if at := psn.Add(i); at.Before(rs.expected) || *rs.held.at(at) != nil {
 			list.Set(i)

@@ -102,19 +102,22 @@ func (q *qp) execute(p *wire.Packet, now time.Duration) {
 }
 
 // onGap takes a packet that came ahead of a lost one, and asks for that once. It asks again
-// when the PSNs start anew without it, or after a while. A peer of our kind is told of each
-// packet, and sends only what is missing.
+// when the PSNs start anew without it, or after a while. A peer of our kind is told of each gap,
+// and of what came where it asks, and sends only what is missing.
 func (q *qp) onGap(p *wire.Packet, now time.Duration) {
 	rs := &q.resp
 	q.d.counters.inc(OutOfSequence)
-	again := q.selective || rs.nakAt == 0 || !p.PSN.After(rs.gapSeen) || now-rs.nakAt >= nakAgain
+	again := rs.nakAt == 0 || !p.PSN.After(rs.gapSeen) || now-rs.nakAt >= nakAgain
+	if q.selective && (p.AckReq || p.PSN != rs.gapSeen.Next()) {
+		again = true
+	}
 	rs.gapSeen = p.PSN
 	if rs.quiet {
 		if !q.selective || now-rs.nakAt < wire.RNRTimer(q.attr.MinRNRTimer) {
 			return
 		}
 		// Our RNR NAK was lost, and the peer may believe that what was held still is.
-		rs.quiet = false
+		rs.quiet, again = false, true
 	}
 	q.hold(p)
 	if again {

@@ -47,8 +47,8 @@ func (q *qp) earlyTimeout() time.Duration {
 		return p.earlyTimeout() << min(r.backoff, 10)
 	case r.backoff >= maxProbes:
 		return p.earlyTimeout() << min(r.backoff-maxProbes, 10)
-	case r.score != nil:
-		return 2 * q.resendHold() << r.backoff
+	case r.score != nil: // what is sent again should be here by then
+		return q.resendHold() << r.backoff
 	}
 	return max(2*p.rtt+4*p.rttVar, minProbeTimeout) << r.backoff
 }

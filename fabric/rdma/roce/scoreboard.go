@@ -19,11 +19,17 @@ const maxOutstanding = scoreSize - 512
 // A PSN that is neither counts in a window.
 type scoreboard struct {
 	arrived, lost [scoreSize / 64]uint64
-	sentAgain     [scoreSize]uint32 // when, in units of stamp; 0: not since it was sent first
+	sentAgain     [scoreSize]uint32   // when, in units of stamp; 0: not since it was sent first
+	behind        [scoreSize]wire.PSN // what is sent from then on for the first time begins here
 	lostCount     int
 	answered      wire.PSN // everything before is executed, and its answers should be here
 	top           wire.PSN // nothing is known of this one and those behind it
 	probe         wire.PSN // what was sent again last to hear what the peer has
+
+	// What arrived of what was sent last: the highest PSN that was sent once, and the time at
+	// which another was sent again, 0 for none.
+	latest      wire.PSN
+	latestAgain uint32
 }
 
 // stamp is a time as scoreboard.sentAgain has it, in microseconds. It wraps after an hour.
@@ -84,10 +90,62 @@ func (s *scoreboard) forget(psn wire.PSN) {
 	s.sentAgain[psn%scoreSize] = 0
 }
 
-// again reports whether psn was sent again less than hold ago: that one may yet arrive.
+// resent notes that psn is sent again; next is sent for the first time after it.
+func (s *scoreboard) resent(psn, next wire.PSN, now time.Duration) {
+	s.clearLost(psn)
+	s.sentAgain[psn%scoreSize], s.behind[psn%scoreSize] = stamp(now), next
+}
+
+// sinceAgain is how long ago psn was sent again, which it was.
+func (s *scoreboard) sinceAgain(psn wire.PSN, now time.Duration) time.Duration {
+	return time.Duration(int32(stamp(now)-s.sentAgain[psn%scoreSize])) * time.Microsecond
+}
+
+// heard notes what the arrival of psn says of those sent before. Where it was sent again so short
+// a time ago that what arrived is what was sent first, that is nothing.
+func (s *scoreboard) heard(psn wire.PSN, now, shortest time.Duration) {
+	switch at := s.sentAgain[psn%scoreSize]; {
+	case at == 0:
+		if psn.After(s.latest) {
+			s.latest = psn
+		}
+	case s.sinceAgain(psn, now) >= shortest && (s.latestAgain == 0 || int32(at-s.latestAgain) > 0):
+		s.latestAgain = at
+	}
+}
+
+// again reports whether psn was sent again and may yet arrive: that was less than hold ago, and
+// nothing has arrived that was sent after it (as RFC 8985 has it for TCP).
 func (s *scoreboard) again(psn wire.PSN, now, hold time.Duration) bool {
 	at := s.sentAgain[psn%scoreSize]
-	return at != 0 && time.Duration(int32(stamp(now)-at))*time.Microsecond < hold
+	overtaken := !s.latest.Before(s.behind[psn%scoreSize]) || s.latestAgain != 0 && int32(s.latestAgain-at) > 0
+	return at != 0 && !overtaken && s.sinceAgain(psn, now) < hold
+}
+
+// nextOpen is the first PSN from psn on, before end, that neither has arrived nor is taken for lost;
+// end where there is none. nextMissing is the first that hasn't arrived. They look at 64 PSNs at
+// once: while something is missing, each packet asks for what is open in a whole window.
+func (s *scoreboard) nextOpen(psn, end wire.PSN) wire.PSN {
+	return nextZero(psn, end, func(w int) uint64 { return s.arrived[w] | s.lost[w] })
+}
+
+func (s *scoreboard) nextMissing(psn, end wire.PSN) wire.PSN {
+	return nextZero(psn, end, func(w int) uint64 { return s.arrived[w] })
+}
+
+func nextZero(psn, end wire.PSN, words func(int) uint64) wire.PSN {
+	for psn.Before(end) {
+		w, _ := bitOf(psn)
+		if rest := ^words(w) >> (psn % 64); rest != 0 {
+			psn = psn.Add(bits.TrailingZeros64(rest))
+			break
+		}
+		psn = psn.Add(64 - int(psn%64))
+	}
+	if psn.Before(end) {
+		return psn
+	}
+	return end
 }
 
 // firstLost is the first PSN from una on that is taken for lost. There is one.

@@ -28,7 +28,7 @@ func (q *qp) scored() *scoreboard {
 	r := &q.req
 	if r.score == nil {
 		s := q.d.scoreboards.take()
-		*s = scoreboard{answered: r.una, top: r.una, probe: r.una}
+		*s = scoreboard{answered: r.una, top: r.una, probe: r.una, latest: r.una.Add(-1)}
 		r.score = s
 	}
 	return r.score
@@ -81,6 +81,7 @@ func (q *qp) arrive(w *sendWQE, k int, now time.Duration) {
 		q.uncount(w, k, true)
 	}
 	s.setArrived(psn)
+	s.heard(psn, now, q.path.rttMin.value())
 	if r.sampleAt != 0 && r.samplePSN == psn {
 		q.path.sample(now-r.sampleAt, now)
 		r.sampleAt = 0
@@ -100,6 +101,15 @@ func (q *qp) miss(w *sendWQE, k int, now, hold time.Duration) int {
 		r.sampleAt = 0
 	}
 	return 1
+}
+
+// missOpen is miss for the packets of w from psn to end.
+func (q *qp) missOpen(w *sendWQE, psn, end wire.PSN, now, hold time.Duration) (missed int) {
+	s := q.req.score
+	for psn = s.nextOpen(psn, end); psn.Before(end); psn = s.nextOpen(psn.Next(), end) {
+		missed += q.miss(w, psn.Diff(w.first), now, hold)
+	}
+	return missed
 }
 
 // resendHold is how long a packet that was sent again is given to arrive.
@@ -143,15 +153,16 @@ func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
 	}
 	missed, hold := 0, q.resendHold()
 	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
-		end := min(w.packets, s.answered.Diff(w.first))
-		for ; k < end; k++ {
-			if w.windowed() {
-				q.arrive(w, k, now)
-			} else {
-				missed += q.miss(w, k, now, hold)
+		n := min(w.packets, s.answered.Diff(w.first))
+		psn, end := w.first.Add(k), w.first.Add(n)
+		if w.windowed() {
+			for psn = s.nextMissing(psn, end); psn.Before(end); psn = s.nextMissing(psn, end) {
+				q.arrive(w, psn.Diff(w.first), now)
 			}
+		} else {
+			missed += q.missOpen(w, psn, end, now, hold)
 		}
-		return end == w.packets
+		return n == w.packets
 	})
 	q.d.wakeForWindow(q.path)
 	if missed > 0 {
@@ -214,20 +225,25 @@ func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 	}
 	q.executedBefore(p.PSN, now)
 	q.recant(p.PSN, now)
-	missed, hold := 0, q.resendHold()
+	missed, hold, s := 0, q.resendHold(), q.scored()
+	if last >= 0 {
+		s.heard(p.PSN.Add(last), now, q.path.rttMin.value())
+	}
 	q.outstandingFrom(p.PSN, func(w *sendWQE, k int) bool {
 		at := w.first.Diff(p.PSN)
 		if !w.windowed() {
 			return at+k < last
 		}
-		for end := q.sentPackets(w); k < end && at+k <= last; k++ {
-			if list.Has(at + k) {
+		n := min(q.sentPackets(w), last+1-at)
+		end := w.first.Add(n)
+		for psn := s.nextMissing(w.first.Add(k), end); psn.Before(end); psn = s.nextMissing(psn.Next(), end) {
+			if k := psn.Diff(w.first); list.Has(at + k) {
 				q.arrive(w, k, now)
 			} else {
 				missed += q.miss(w, k, now, hold)
 			}
 		}
-		return at+k <= last
+		return at+n <= last
 	})
 	for i := range r.reads.n {
 		f := r.reads.at(i)
@@ -241,12 +257,8 @@ func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 }
 
 // missRead takes a READ request or atomic, or what is missing of its answer, for lost.
-func (q *qp) missRead(f *read, now, hold time.Duration) (missed int) {
-	w := q.sq.at(f.wqe)
-	for psn := f.next; psn != f.end; psn = psn.Next() {
-		missed += q.miss(w, psn.Diff(w.first), now, hold)
-	}
-	return missed
+func (q *qp) missRead(f *read, now, hold time.Duration) int {
+	return q.missOpen(q.sq.at(f.wqe), f.next, f.end, now, hold)
 }
 
 // onAnswer takes an answer of a READ or atomic at any place. It returns where its data belongs;
@@ -280,9 +292,7 @@ func (q *qp) answeredAt(w *sendWQE, psn wire.PSN, now time.Duration) {
 func (q *qp) missAll(psn wire.PSN, now, hold time.Duration) {
 	q.scored()
 	q.outstandingFrom(psn, func(w *sendWQE, k int) bool {
-		for end := q.sentPackets(w); k < end; k++ {
-			q.miss(w, k, now, hold)
-		}
+		q.missOpen(w, w.first.Add(k), w.first.Add(q.sentPackets(w)), now, hold)
 		return true
 	})
 	q.wakeAfterLoss()
@@ -397,7 +407,7 @@ func (q *qp) emitAgain(t *txBatch, psn wire.PSN, now time.Duration) (res emitRes
 			q.makeAtomic(&t.packet, w, psn)
 			t.gathered = t.gathered[:0]
 			t.add(q, 0)
-			q.sentAgain(psn, now)
+			q.req.score.resent(psn, q.req.next, now)
 			res = emitted
 		default:
 			res = q.emitReadAgain(t, w, psn, now)
@@ -405,11 +415,6 @@ func (q *qp) emitAgain(t *txBatch, psn wire.PSN, now time.Duration) (res emitRes
 		return false
 	})
 	return res
-}
-
-func (q *qp) sentAgain(psn wire.PSN, now time.Duration) {
-	q.req.score.clearLost(psn)
-	q.req.score.sentAgain[psn%scoreSize] = stamp(now)
 }
 
 // mayAlways reports whether the packet at psn leaves again whatever the windows hold.
@@ -429,7 +434,7 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
 		return blocked
 	}
-	q.sentAgain(psn, now)
+	q.req.score.resent(psn, q.req.next, now)
 	q.req.inflight += cost
 	q.path.window.sent(cost)
 	return emitted
@@ -454,7 +459,7 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 	t.gathered = t.gathered[:0]
 	t.add(q, 0)
 	for ; psn != end; psn = psn.Next() {
-		q.sentAgain(psn, now)
+		q.req.score.resent(psn, q.req.next, now)
 	}
 	r.readBytes += n
 	q.readsSent(n)

@@ -53,6 +53,32 @@ func TestSelectiveResponder(t *testing.T) {
 		r.send(r.write(wire.RCWriteOnly, 102, 4, 4))
 		r.expect("ACK 103 msn 4")
 	})
+	selectiveTest("a list where a gap begins, and where it is asked for", t, func(t *testing.T, r *rawPeer) {
+		unasked := func(psn int) *wire.Packet {
+			p := r.write(wire.RCWriteOnly, psn, 4, 4)
+			p.AckReq = false
+			return p
+		}
+		for _, c := range []struct {
+			p    *wire.Packet
+			want []string
+		}{
+			{unasked(101), []string{"SELECTIVE_ACK 100 +1"}},
+			{unasked(102), nil},
+			{unasked(103), nil},
+			{unasked(105), []string{"SELECTIVE_ACK 100 +1"}},
+			{unasked(106), nil},
+			{r.write(wire.RCWriteOnly, 107, 4, 4), []string{"SELECTIVE_ACK 100 +1"}},
+			{unasked(100), []string{"SELECTIVE_ACK 104 +1"}},
+			{unasked(108), []string{"SELECTIVE_ACK 104 +1"}},
+		} {
+			r.send(c.p)
+			r.expect(c.want...)
+		}
+		if list := r.got[0].Payload; list[0] != 0b11110 {
+			t.Errorf("list %08b", list[0])
+		}
+	})
 	selectiveTest("held twice, executed once", t, func(t *testing.T, r *rawPeer) {
 		for i := range 3 {
 			r.dev.recv(uint64(i), r.dev.sge(100*i, 100)...)
@@ -114,6 +140,20 @@ func TestSelectiveRequester(t *testing.T) {
 		if c := r.dev.dev.Counters(); c[Retransmitted] != 3 {
 			t.Error(dump(r.dev.dev))
 		}
+	})
+	selectiveTest("a repetition that was overtaken is lost", t, func(t *testing.T, r *rawPeer) {
+		write(r, 4)
+		r.send(r.arrived(100, 2, 3))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256", "RC_RDMA_WRITE_ONLY 101 +256")
+		r.dev.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 256), RemoteAddr: 1 << 40, RKey: 7})
+		r.expect("RC_RDMA_WRITE_ONLY 104 +256")
+		r.send(r.arrived(100, 2, 3, 4)) // what was sent for the first time after them
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256", "RC_RDMA_WRITE_ONLY 101 +256")
+		r.send(r.arrived(100, 2, 3, 4))
+		r.expect()
+		r.send(r.ack(104))
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
 	})
 	selectiveTest("a probe leaves whatever the window holds", t, func(t *testing.T, r *rawPeer) {
 		write(r, 1)
