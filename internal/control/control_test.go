@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
@@ -213,5 +214,30 @@ func TestServeWhereAnotherServes(t *testing.T) {
 	}
 	if _, err := Serve(filepath.Join(path, "x"), newFake(t)); err == nil {
 		t.Error("a socket where there is no directory")
+	}
+}
+
+// TestServeNowhere: a socket that can't be made is refused with what to do about it.
+func TestServeNowhere(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		err  error
+		says string
+	}{
+		filepath.Join(dir, "none", "socket"):         {unix.ENOENT, "make its directory first"},
+		filepath.Join(dir, strings.Repeat("x", 108)): {unix.ENAMETOOLONG, "107 bytes at most"},
+		file: {unix.EEXIST, "remove it, or choose another name"},
+	} {
+		_, err := Serve(path, &fakeTarget{})
+		if !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.says) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("a file that is no socket: %v", err)
 	}
 }

@@ -19,6 +19,9 @@ const DefaultSocket = "/run/nvmetgt/control"
 // socketMode lets the target's own user connect, and root.
 const socketMode = 0o600
 
+// maxSocketPath is what sockaddr_un has room for, but for the byte that ends it.
+const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
+
 // Server serves the interface on a socket.
 type Server struct {
 	http http.Server
@@ -42,19 +45,38 @@ func listen(path string) (net.Listener, error) {
 	if c, err := dialer.DialContext(context.Background(), "unix", path); err == nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("control socket %s: another program serves it: choose another", path)
-	} else if errors.Is(err, unix.ECONNREFUSED) {
+	} else if errors.Is(err, unix.ECONNREFUSED) && isSocket(path) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("control socket %s was left behind: %w", path, err)
 		}
 	}
 	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("control socket %s: %w", path, errors.Unwrap(err))
+		return nil, listenFailed(path, err)
 	}
 	if err := os.Chmod(path, socketMode); err != nil {
 		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// isSocket tells a socket that was left behind from a file of the user's, which refuses connections as well.
+func isSocket(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().Type() == fs.ModeSocket
+}
+
+// listenFailed says why the socket can't be made, and what to do about it.
+func listenFailed(path string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return fmt.Errorf("control socket %s: %w: make its directory first, or choose another", path, unix.ENOENT)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("control socket %s: %w: the path of a socket has %d bytes at most", path, unix.ENAMETOOLONG, maxSocketPath)
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("control socket %s: %w: it is no socket; remove it, or choose another name", path, unix.EEXIST)
+	}
+	return fmt.Errorf("control socket %s: %w", path, errors.Unwrap(err))
 }
 
 // Close lets requests under way end, for a moment, and removes the socket.
