@@ -25,10 +25,12 @@ func newConnectAll() *cobra.Command {
 		Use:   "connect-all -t TRANSPORT -a ADDRESS",
 		Short: "Connect to every subsystem that discovery tells of, by all its paths",
 		Long: `connect-all asks a discovery controller, and those that it refers to, which subsystems
-there are for this host, connects to each by every path, shows them, and disconnects. -n restricts it to one subsystem.
+there are for this host, connects to each by every path, shows them, and disconnects.
+-n restricts it to one subsystem.
 
-With --hold it stays connected: paths that are lost come back, and what is added at the targets is connected to
-when they notify of it; each change is a line. It ends when it is interrupted.`,
+With --hold it stays connected: paths that are lost come back, and what is added at the
+targets is connected to when they notify of it; each change is a line, but of a path that
+comes and goes all the time only some are told. It ends when it is interrupted.`,
 		Example: `  nvmeinit connect-all -t tcp -a 192.0.2.1 -s 8009
   nvmeinit connect-all -t rdma -a 127.0.0.1 --hold --ctrl-loss-tmo -1`,
 		Args: cli.NoArgs,
@@ -48,8 +50,9 @@ type everything struct {
 	fabrics *fabrics
 	start   host.Config // the discovery controller that is asked first
 	subs    []*multipath.Subsystem
-	failed  failures    // what couldn't be asked or connected to
-	shown   atomic.Bool // what there was in the beginning
+	news    map[string]*pathNews // of each of them, by NQN
+	failed  failures             // what couldn't be asked or connected to
+	shown   atomic.Bool          // what there was in the beginning
 
 	follow  func(host.Config) // is told of each discovery controller; nil: none is followed
 	follows []host.Config
@@ -66,7 +69,7 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	if err != nil {
 		return err
 	}
-	e := &everything{flags: f, fabrics: &fabrics{flags: f}}
+	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
 	defer func() { err = errors.Join(err, e.close()) }()
 	if e.start, err = e.fabrics.config(ends[0], nvme.DiscoveryNQN); err != nil {
 		return err
@@ -205,9 +208,14 @@ func (e *everything) subsystem(ctx context.Context, nqn string, paths []host.Con
 	cfg := e.flags.paths.config()
 	cfg.Paths = paths
 	if e.follow != nil {
+		news := e.news[nqn]
+		if news == nil {
+			news = newPathNews(func(line string) { e.flags.tell(nqn + ": " + line) })
+			e.news[nqn] = news
+		}
 		cfg.Changed = func(p multipath.PathStatus) {
 			if e.shown.Load() {
-				fmt.Fprintf(e.flags.stderr, "%s: %s\n", nqn, pathText(&p))
+				news.tell(&p)
 			}
 		}
 	}
@@ -226,6 +234,9 @@ func (e *everything) close() error {
 		if err := s.Close(); !errors.Is(err, host.ErrLost) {
 			errs = append(errs, err)
 		}
+	}
+	for _, n := range e.news {
+		n.close()
 	}
 	return errors.Join(errors.Join(errs...), e.fabrics.Close())
 }

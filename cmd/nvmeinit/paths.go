@@ -126,6 +126,7 @@ func (f *connFlags) endpoints() ([]cli.Endpoint, error) {
 type multiSession struct {
 	*multipath.Subsystem
 	fabrics *fabrics
+	news    *pathNews
 }
 
 // connectPaths connects to the subsystem of the flags by all its paths. change, if not nil,
@@ -139,7 +140,7 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 	if err != nil {
 		return nil, err
 	}
-	s := &multiSession{fabrics: &fabrics{flags: f}}
+	s := &multiSession{fabrics: &fabrics{flags: f}, news: newPathNews(f.tell)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(f.explainAll(err), s.fabrics.Close())
@@ -149,7 +150,7 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 	var connected atomic.Bool
 	cfg.Changed = func(p multipath.PathStatus) {
 		if connected.Load() {
-			f.tellPath(&p)
+			s.news.tell(&p)
 		}
 	}
 	if cfg.Paths, err = f.pathConfigs(ctx, s.fabrics, ends); err != nil {
@@ -170,7 +171,7 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 	paths := s.Paths()
 	for i := range paths {
 		if paths[i].State != multipath.Live {
-			f.tellPath(&paths[i])
+			s.news.tell(&paths[i])
 		}
 	}
 	return s, nil
@@ -252,6 +253,7 @@ func (s *multiSession) namespace(ctx context.Context, nsid uint32) (*multipath.N
 // Close shuts the controllers down, and frees the fabrics.
 func (s *multiSession) Close() error {
 	err := s.Subsystem.Close()
+	s.news.close()
 	if errors.Is(err, host.ErrLost) { // on the way out: it is lost or gone, what is the difference
 		err = nil
 	}
@@ -293,11 +295,11 @@ func (f *connFlags) open(ctx context.Context, nsid uint32) (*device, error) {
 	return &device{ns.Namespace, s.Alloc, s.Free, s.Close}, nil
 }
 
-// tellPath tells the user that a path was lost or is back.
-func (f *connFlags) tellPath(p *multipath.PathStatus) {
-	wipe := "" // the live line
+// tell writes a line for the user, in place of the live line.
+func (f *connFlags) tell(line string) {
+	wipe := ""
 	if isTerminal(f.stderr) {
 		wipe = "\r\033[K"
 	}
-	fmt.Fprintf(f.stderr, "%s%s\n", wipe, pathText(p))
+	fmt.Fprintf(f.stderr, "%s%s\n", wipe, line)
 }
