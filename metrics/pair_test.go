@@ -12,7 +12,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
-	"github.com/nvme-anywhere/nvmeof/internal/udp"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -61,12 +60,10 @@ func (p *pair) must(err error) {
 }
 
 func (p *pair) listenRDMA(tgt *target.Target) {
-	addr, err := udp.PickLoopback(softrnic.Port)
-	p.must(err)
-	nic, err := softrnic.Open(addr, softrnic.Config{})
+	nic, err := softrnic.OpenFor(netip.MustParseAddr("127.0.0.1"), softrnic.Config{})
 	p.must(err)
 	p.t.Cleanup(func() { nic.Close() })
-	p.rdmaAddr = netip.AddrPortFrom(addr, 4420)
+	p.rdmaAddr = netip.AddrPortFrom(nic.Device().Attr().Addr, 4420)
 	l, err := rdma.ListenTarget(nic, p.rdmaAddr, tgt, rdma.TargetConfig{})
 	p.must(err)
 	p.t.Cleanup(func() { l.Close() })

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -28,7 +29,7 @@ func serveNamed(t *testing.T, nqn string) (*target.Target, netip.AddrPort) {
 // announce adds both ports at an address to what discovery tells.
 func announce(t *testing.T, tgt *target.Target, addr netip.AddrPort) {
 	t.Helper()
-	for _, p := range []target.Port{rdma.DiscoveryPort(addr), {Transport: nvme.TransportTCP, Addr: addr}} {
+	for _, p := range []target.Port{rdma.DiscoveryPort(addr), tcp.DiscoveryPort(addr)} {
 		if err := tgt.AddPort(p); err != nil {
 			t.Fatal(err)
 		}

@@ -229,7 +229,7 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	l.onClose(func() error { return errors.Join(t.Close(), <-done) })
 	l.onRemove(s.figures.AddTCP(metrics.Target, t.Counters()))
 	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
-	return s.advertise(target.Port{Transport: nvme.TransportTCP, Addr: e.Addr}, l)
+	return s.advertise(tcp.DiscoveryPort(e.Addr), l)
 }
 
 // tcpFailed logs why an NVMe/TCP connection ended. What the engine ends itself, it logs itself.

@@ -80,13 +80,13 @@ func await(ctx context.Context, events <-chan verbs.CMEvent, want verbs.CMEventT
 		case e.Type == want:
 			return nil
 		case e.Type == verbs.CMRejected && e.Reason == verbs.RejectInvalidServiceID:
-			return fmt.Errorf("rejected (reason %d): no server listens at this port", e.Reason)
+			return fmt.Errorf("rejected: %s: no server listens at this port", e.Reason)
 		case e.Type == verbs.CMRejected:
-			return fmt.Errorf("rejected (reason %d)", e.Reason)
+			return fmt.Errorf("rejected: %s", e.Reason)
 		case e.Err != nil:
 			return e.Err
 		}
-		return fmt.Errorf("RDMA-CM event %d instead of %d", e.Type, want)
+		return fmt.Errorf("%s instead of %s", e.Type, want)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
-	"github.com/nvme-anywhere/nvmeof/internal/udp"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -74,21 +73,11 @@ func newRig(t testing.TB, cfg rdma.TargetConfig, v blockdev.Volume) *rig {
 
 func openNIC(t testing.TB) *softrnic.RNIC {
 	t.Helper()
-	for range 8 {
-		addr, err := udp.PickLoopback(softrnic.Port)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nic, err := softrnic.Open(addr, softrnic.Config{})
-		if err == nil {
-			return nic
-		}
-		if !errors.Is(err, udp.ErrInUse) {
-			t.Fatal(err)
-		}
+	nic, err := softrnic.OpenFor(netip.MustParseAddr("127.0.0.1"), softrnic.Config{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free loopback address")
-	return nil
+	return nic
 }
 
 func (r *rig) connect(t testing.TB, change func(*host.Config)) *host.Controller {

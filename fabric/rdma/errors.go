@@ -16,6 +16,8 @@ var (
 	ErrProtocol = errors.New("NVMe/RDMA protocol error")
 	// ErrClosed: this side closed the connection.
 	ErrClosed = errors.New("closed")
+	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
+	ErrConfig = errors.New("bad configuration")
 )
 
 // ConnError says at which stage a connection to or from Peer failed.
@@ -49,7 +51,7 @@ func (e *RejectError) Error() string {
 	case e.Reason == verbs.RejectStale:
 		return "rejected: the peer takes this for an old connection (stale); try again"
 	}
-	return fmt.Sprintf("rejected by the peer's connection manager, reason %d", e.Reason)
+	return "rejected by the peer's connection manager: " + e.Reason.String()
 }
 
 // CompletionError is a work request that failed.
@@ -59,3 +61,8 @@ type CompletionError struct {
 }
 
 func (e *CompletionError) Error() string { return e.What + ": " + e.Status.String() }
+
+// badConfig is the error of a field that can't be used.
+func badConfig(format string, args ...any) error {
+	return fmt.Errorf("rdma: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
+}

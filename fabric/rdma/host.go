@@ -28,6 +28,17 @@ const (
 	defaultHostMemory     = 1 << 30
 )
 
+// Validate says which field can't be used, and what it may be. The error is ErrConfig.
+func (c HostConfig) Validate() error {
+	switch {
+	case c.ResolveTimeout < 0:
+		return badConfig("ResolveTimeout %v: want a time, or 0 for %v", c.ResolveTimeout, defaultResolveTimeout)
+	case c.Memory < 0:
+		return badConfig("Memory %d: want bytes, or 0 for %d", c.Memory, defaultHostMemory)
+	}
+	return nil
+}
+
 func (c HostConfig) withDefaults() HostConfig {
 	if c.ResolveTimeout == 0 {
 		c.ResolveTimeout = defaultResolveTimeout
@@ -54,6 +65,9 @@ var _ host.Transport = (*Transport)(nil)
 
 // NewTransport makes a Transport that connects through cm.
 func NewTransport(cm verbs.ConnectionManager, cfg HostConfig) (*Transport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	cfg = cfg.withDefaults()
 	m, err := newMemory(cfg.Memory, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	if err != nil {

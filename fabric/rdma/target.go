@@ -74,22 +74,22 @@ func (c TargetConfig) withDefaults() TargetConfig {
 	return c
 }
 
-// Validate says which field can't be used, and what it may be.
+// Validate says which field can't be used, and what it may be. The error is ErrConfig.
 func (c TargetConfig) Validate() error {
 	c = c.withDefaults()
 	switch {
 	case c.InCapsule > maxInCapsule || c.InCapsule%16 != 0:
-		return fmt.Errorf("rdma: InCapsule %d: want a multiple of 16, at most %d", c.InCapsule, maxInCapsule)
+		return badConfig("InCapsule %d: want a multiple of 16, at most %d", c.InCapsule, maxInCapsule)
 	case c.MaxTransfer < 4096 || c.MaxTransfer > limitMaxTransfer || c.MaxTransfer&(c.MaxTransfer-1) != 0:
-		return fmt.Errorf("rdma: MaxTransfer %d: want a power of two from 4096 to %d", c.MaxTransfer, limitMaxTransfer)
+		return badConfig("MaxTransfer %d: want a power of two from 4096 to %d", c.MaxTransfer, limitMaxTransfer)
 	case c.QueueDepth < adminQueueDepth || c.QueueDepth > limitQueueDepth:
-		return fmt.Errorf("rdma: QueueDepth %d: want %d to %d", c.QueueDepth, adminQueueDepth, limitQueueDepth)
+		return badConfig("QueueDepth %d: want %d to %d", c.QueueDepth, adminQueueDepth, limitQueueDepth)
 	case c.Memory < 2*int64(c.MaxTransfer):
-		return fmt.Errorf("rdma: Memory %d: want at least twice MaxTransfer (%d)", c.Memory, c.MaxTransfer)
+		return badConfig("Memory %d: want at least twice MaxTransfer (%d)", c.Memory, c.MaxTransfer)
 	case c.MaxPeerConns < 0:
-		return fmt.Errorf("rdma: MaxPeerConns %d: want 0 (default) or more", c.MaxPeerConns)
+		return badConfig("MaxPeerConns %d: want 0 (default) or more", c.MaxPeerConns)
 	case c.PeerMemory < 0 || c.PeerMemory > c.Memory:
-		return fmt.Errorf("rdma: PeerMemory %d: want 0 (a quarter of Memory) to Memory (%d)", c.PeerMemory, c.Memory)
+		return badConfig("PeerMemory %d: want 0 (a quarter of Memory) to Memory (%d)", c.PeerMemory, c.Memory)
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ type Listener struct {
 }
 
 // ListenTarget takes connections to addr, whose address belongs to a device of cm, and hands
-// their commands to t. stats may be nil.
+// their commands to t, from now on until Close.
 func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ type TargetConfig struct {
 	// DefaultQueueDepth.
 	QueueDepth int
 	// InCapsule is the data that an I/O command capsule may carry, in bytes, a multiple of 16,
-	// at most 1 MiB; 0 for DefaultInCapsule, -1 for none.
+	// at most 1 MiB; 0 for DefaultInCapsule, below 0 none.
 	InCapsule int
 	// MaxTransfer is the data of one command, in bytes: a power of two times 4096, at most
 	// 16 MiB; 0 for DefaultMaxTransfer.
@@ -62,30 +62,30 @@ type TargetConfig struct {
 	Tap func(local, remote netip.AddrPort) Tap
 }
 
-// Validate says what is wrong with c, naming the field.
+// Validate says what is wrong with c, naming the field. The error is ErrConfig.
 func (c TargetConfig) Validate() error {
 	c.fill()
 	switch {
 	case c.QueueDepth < 2 || c.QueueDepth > 4096:
-		return fmt.Errorf("nvme/tcp: QueueDepth %d is not within 2 to 4096", c.QueueDepth)
+		return badConfig("QueueDepth %d is not within 2 to 4096", c.QueueDepth)
 	case c.InCapsule > 1<<20 || c.InCapsule%16 != 0:
-		return fmt.Errorf("nvme/tcp: InCapsule %d is not a multiple of 16 up to 1 MiB", c.InCapsule)
+		return badConfig("InCapsule %d is not a multiple of 16 up to 1 MiB", c.InCapsule)
 	case c.MaxTransfer < 4096 || c.MaxTransfer > 16<<20 || c.MaxTransfer&(c.MaxTransfer-1) != 0:
-		return fmt.Errorf("nvme/tcp: MaxTransfer %d is not a power of two from 4096 to 16 MiB", c.MaxTransfer)
+		return badConfig("MaxTransfer %d is not a power of two from 4096 to 16 MiB", c.MaxTransfer)
 	case c.MaxH2CData < 4096 || c.MaxH2CData%4 != 0:
-		return fmt.Errorf("nvme/tcp: MaxH2CData %d is not a multiple of 4 from 4096", c.MaxH2CData)
+		return badConfig("MaxH2CData %d is not a multiple of 4 from 4096", c.MaxH2CData)
 	case c.Memory < int64(c.MaxTransfer):
-		return fmt.Errorf("nvme/tcp: Memory %d is less than one transfer of %d bytes", c.Memory, c.MaxTransfer)
+		return badConfig("Memory %d is less than one transfer of %d bytes", c.Memory, c.MaxTransfer)
 	case c.PeerMemory < 0 || c.PeerMemory > c.Memory:
-		return fmt.Errorf("nvme/tcp: PeerMemory %d is not within 0 to Memory (%d)", c.PeerMemory, c.Memory)
+		return badConfig("PeerMemory %d is not within 0 to Memory (%d)", c.PeerMemory, c.Memory)
 	case c.MaxConns < 1:
-		return fmt.Errorf("nvme/tcp: MaxConns %d is not positive", c.MaxConns)
+		return badConfig("MaxConns %d is not positive", c.MaxConns)
 	case c.MaxPeerConns < 1:
-		return fmt.Errorf("nvme/tcp: MaxPeerConns %d is not positive", c.MaxPeerConns)
+		return badConfig("MaxPeerConns %d is not positive", c.MaxPeerConns)
 	case c.ConnectTimeout < 0:
-		return fmt.Errorf("nvme/tcp: ConnectTimeout %v is negative", c.ConnectTimeout)
+		return badConfig("ConnectTimeout %v is negative", c.ConnectTimeout)
 	case c.DataTimeout < 0:
-		return fmt.Errorf("nvme/tcp: DataTimeout %v is negative", c.DataTimeout)
+		return badConfig("DataTimeout %v is negative", c.DataTimeout)
 	}
 	return nil
 }
@@ -119,13 +119,13 @@ type HostConfig struct {
 	Tap func(local, remote netip.AddrPort) Tap
 }
 
-// Validate says what is wrong with c, naming the field.
+// Validate says what is wrong with c, naming the field. The error is ErrConfig.
 func (c HostConfig) Validate() error {
 	if c.ConnectTimeout < 0 {
-		return fmt.Errorf("nvme/tcp: ConnectTimeout %v is negative", c.ConnectTimeout)
+		return badConfig("ConnectTimeout %v is negative", c.ConnectTimeout)
 	}
 	if c.Memory < 0 {
-		return fmt.Errorf("nvme/tcp: Memory %d is negative", c.Memory)
+		return badConfig("Memory %d is negative", c.Memory)
 	}
 	return nil
 }
@@ -146,6 +146,11 @@ func (c HostConfig) digests() Digests {
 		d |= DigestData
 	}
 	return d
+}
+
+// badConfig is the error of a field that can't be used.
+func badConfig(format string, args ...any) error {
+	return fmt.Errorf("nvme/tcp: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
 }
 
 func setDefault[T int | int64 | time.Duration](v *T, def T) {

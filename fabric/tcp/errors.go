@@ -24,6 +24,8 @@ var (
 	ErrHandshake = errors.New("connection could not be initialized")
 	// ErrTooMany: a limit on connections is reached.
 	ErrTooMany = errors.New("too many connections")
+	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
+	ErrConfig = errors.New("bad configuration")
 	// ErrStalled: the host didn't bring the data that it was asked for.
 	ErrStalled = errors.New("stalled")
 )

@@ -2,8 +2,6 @@ package roce
 
 import (
 	"fmt"
-
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 // OpError says which verb failed on which object. errors.Is sees the verbs error.
@@ -43,15 +41,4 @@ func (q *qp) failf(op string, kind error, format string, args ...any) error {
 // invalidf is an error of the given kind with its details.
 func invalidf(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s", kind, fmt.Sprintf(format, args...))
-}
-
-var stateNames = [...]string{
-	verbs.Reset: "RESET", verbs.Init: "INIT", verbs.RTR: "RTR", verbs.RTS: "RTS", verbs.Err: "ERR",
-}
-
-func stateName(s verbs.QPState) string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state %d", s)
 }

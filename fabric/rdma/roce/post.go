@@ -50,7 +50,7 @@ func (q *qp) queueSend(wr *verbs.SendWR) error {
 		return q.failOp(op, verbs.ErrClosed)
 	}
 	if s := q.attr.State; s != verbs.RTS && s != verbs.Err {
-		return q.failf(op, verbs.ErrState, "state is %s, want RTS", stateName(s))
+		return q.failf(op, verbs.ErrState, "state is %s, want RTS", s)
 	}
 	r := &q.req
 	if r.tail-r.head >= q.sq.limit {

@@ -96,7 +96,7 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 	case from == verbs.RTR && attr.State == verbs.RTS:
 		err = q.toRTS(&attr)
 	default:
-		err = q.failf("modify", verbs.ErrInvalid, "no transition from %s to %s", stateName(from), stateName(attr.State))
+		err = q.failf("modify", verbs.ErrInvalid, "no transition from %s to %s", from, attr.State)
 	}
 	return err
 }

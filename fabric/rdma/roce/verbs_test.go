@@ -139,19 +139,19 @@ func TestStates(t *testing.T) {
 				}
 				_, err := q.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
 				if ok := from == verbs.RTS || from == verbs.Err; (err == nil) != ok {
-					t.Errorf("post send in %s: %v", stateName(from), err)
+					t.Errorf("post send in %s: %v", from, err)
 				} else if !ok {
 					wantErr(t, "post send", err, verbs.ErrState)
 				}
 				_, err = q.PostRecv([]verbs.RecvWR{{}})
 				if (err == nil) != (from != verbs.Reset) {
-					t.Errorf("post receive in %s: %v", stateName(from), err)
+					t.Errorf("post receive in %s: %v", from, err)
 				}
 				a := attrs[to]
 				a.State = to
 				err = q.Modify(a)
 				if ok := to == verbs.Err || to == verbs.Reset || allowed[[2]verbs.QPState{from, to}]; ok != (err == nil) {
-					t.Errorf("%s to %s: %v", stateName(from), stateName(to), err)
+					t.Errorf("%s to %s: %v", from, to, err)
 				} else if !ok {
 					wantErr(t, "modify", err, verbs.ErrInvalid)
 				}

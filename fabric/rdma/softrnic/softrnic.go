@@ -33,6 +33,16 @@ const (
 
 const maxDSCP = 63
 
+// Kinds of failure of Open and OpenFor, for errors.Is.
+var (
+	// ErrConfig: a field of Config can't be used.
+	ErrConfig = errors.New("bad configuration")
+	// ErrInUse: another program, or another RNIC of this one, has the UDP port of the address.
+	ErrInUse = udp.ErrInUse
+	// ErrNotLocal: no interface of this host has the address.
+	ErrNotLocal = udp.ErrNotLocal
+)
+
 // Config says how an RNIC is opened. The zero value is good.
 type Config struct {
 	// Plain sends and receives one datagram a message: no segmentation offload, no
@@ -65,6 +75,43 @@ type Config struct {
 	Fault *fault.Config
 }
 
+// Validate says what is wrong with c. The error names the field and is ErrConfig.
+func (c *Config) Validate() error {
+	bad := func(err error) error { return fmt.Errorf("software RNIC: %w: %w", ErrConfig, err) }
+	switch {
+	case c.DSCP > maxDSCP:
+		return bad(fmt.Errorf("DSCP %d: want 0 to %d", c.DSCP, maxDSCP))
+	case c.MaxHalfOpen < 0 || c.MaxPeerHalfOpen < 0:
+		return bad(errors.New("MaxHalfOpen, MaxPeerHalfOpen: want a number, or 0 for the default"))
+	}
+	if c.Fault != nil {
+		if err := c.Fault.Validate(); err != nil {
+			return bad(err)
+		}
+	}
+	socket := c.socket()
+	if err := socket.Validate(); err != nil {
+		return bad(err)
+	}
+	return nil
+}
+
+// device is the configuration of the RNIC on the socket.
+func (c *Config) device() roce.Config { return roce.Config{TrafficClass: c.DSCP << 2} }
+
+// socket is the configuration of the socket.
+func (c *Config) socket() udp.Config {
+	device := c.device()
+	return udp.Config{
+		DisableSegmentation: c.Plain,
+		DisableCoalescing:   c.Plain,
+		RecvBuffer:          c.RecvBuffer,
+		BusyPoll:            c.BusyPoll,
+		TrafficClass:        device.SocketClass(),
+		Priority:            c.Priority,
+	}
+}
+
 // RNIC is an open software RNIC: a verbs.Device and its connection manager.
 type RNIC struct {
 	*cm.Manager
@@ -75,25 +122,12 @@ type RNIC struct {
 
 var _ verbs.ConnectionManager = (*RNIC)(nil)
 
-// Open opens the RNIC of a local address. The error says who may have its UDP port already.
+// Open opens the RNIC of a local address. An error that is ErrInUse says who has its UDP port.
 func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
-	if cfg.Fault != nil {
-		if err := cfg.Fault.Validate(); err != nil {
-			return nil, fmt.Errorf("software RNIC: %w", err)
-		}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
-	if cfg.DSCP > maxDSCP {
-		return nil, fmt.Errorf("software RNIC: DSCP %d: want 0 to %d", cfg.DSCP, maxDSCP)
-	}
-	device := roce.Config{TrafficClass: cfg.DSCP << 2}
-	socket, err := udp.Listen(netip.AddrPortFrom(addr, Port), udp.Config{
-		DisableSegmentation: cfg.Plain,
-		DisableCoalescing:   cfg.Plain,
-		RecvBuffer:          cfg.RecvBuffer,
-		BusyPoll:            cfg.BusyPoll,
-		TrafficClass:        device.SocketClass(),
-		Priority:            cfg.Priority,
-	})
+	socket, err := udp.Listen(netip.AddrPortFrom(addr, Port), cfg.socket())
 	if err != nil {
 		return nil, fmt.Errorf("software RNIC: %w", err)
 	}
@@ -106,6 +140,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 		faults = fault.Wrap(conn, *cfg.Fault)
 		conn = faults
 	}
+	device := cfg.device()
 	dev, err := roce.Open(conn, device)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
@@ -160,6 +195,9 @@ func openLoopback(cfg Config) (*RNIC, error) {
 		nic, err := Open(addr, cfg)
 		if err == nil {
 			return nic, nil
+		}
+		if !errors.Is(err, ErrInUse) {
+			return nil, err
 		}
 		last = err
 	}

@@ -1,0 +1,74 @@
+package softrnic_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var loopback = netip.MustParseAddr("127.0.0.1")
+
+// TestOpenFor: RNICs for a destination on loopback get addresses of their own, each of which only
+// one can have.
+func TestOpenFor(t *testing.T) {
+	var nics []*softrnic.RNIC
+	for range 2 {
+		nic, err := softrnic.OpenFor(loopback, softrnic.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nic.Close()
+		nics = append(nics, nic)
+	}
+	one, two := nics[0].Device().Attr().Addr, nics[1].Device().Attr().Addr
+	if one == two || !one.IsLoopback() || !two.IsLoopback() {
+		t.Errorf("addresses %v and %v", one, two)
+	}
+	_, err := softrnic.Open(one, softrnic.Config{})
+	if !errors.Is(err, softrnic.ErrInUse) || !strings.Contains(err.Error(), one.String()) {
+		t.Errorf("opened twice: %v", err)
+	}
+	if err := nics[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := softrnic.Open(one, softrnic.Config{})
+	if err != nil {
+		t.Fatalf("after Close: %v", err)
+	}
+	defer again.Close()
+}
+
+func TestNotLocal(t *testing.T) {
+	if _, err := softrnic.Open(netip.MustParseAddr("192.0.2.1"), softrnic.Config{}); !errors.Is(err, softrnic.ErrNotLocal) {
+		t.Error(err)
+	}
+}
+
+// TestConfig: what can't be used is refused before anything is opened, by its name.
+func TestConfig(t *testing.T) {
+	for want, cfg := range map[string]softrnic.Config{
+		"DSCP 64":        {DSCP: 64},
+		"priority 7":     {Priority: 7},
+		"receive buffer": {RecvBuffer: -1},
+		"busy polling":   {BusyPoll: time.Hour},
+		"MaxHalfOpen":    {MaxHalfOpen: -1},
+		"Loss":           {Fault: &fault.Config{Loss: 2}},
+	} {
+		_, err := softrnic.OpenFor(loopback, cfg)
+		if !errors.Is(err, softrnic.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if err := new(softrnic.Config).Validate(); err != nil {
+		t.Errorf("the zero value: %v", err)
+	}
+}

@@ -1,0 +1,54 @@
+package metrics_test
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/metrics"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// A program that has an HTTP server already gives it the handler; Serve makes one.
+func ExampleSet_Handler() {
+	volume, err := blockdev.Open("mem:1MiB", blockdev.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer volume.Close()
+	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+		NQN: "nqn.2024-01.com.example:memory", AllowAnyHost: true,
+		Namespaces: []target.NamespaceConfig{{Volume: volume}},
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	figures := metrics.New()
+	figures.AddTarget(tgt)
+	defer figures.AddVolume("memory", volume)() // shown until then
+	mux := http.NewServeMux()
+	mux.Handle("/", figures.Handler())
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	answer, err := http.Get(server.URL + "/metrics")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "nvmeof_volume_size_bytes") {
+			fmt.Print(line)
+		}
+	}
+	// Output: nvmeof_volume_size_bytes{volume="memory"} 1.048576e+06
+}
