@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -355,6 +357,7 @@ func TestWrongRange(t *testing.T) {
 		{"read --output " + out + " --offset 100", exitUsage, []string{"--offset 100", "multiples", "4096"}},
 		{"read --output " + out + " --length 100", exitUsage, []string{"--length 100", "multiples", "4096"}},
 		{"read --output " + out + " --offset 8MiB", exitUsage, []string{"--offset 8.0 MiB", "beyond", "4.0 MiB"}},
+		{"read --output " + out + " --offset 4MiB", exitUsage, []string{"--offset 4.0 MiB", "end", "nothing to read"}},
 		{"read --output " + out + " --offset 3MiB --length 2MiB", exitUsage, []string{"--length 2.0 MiB", "--offset 3.0 MiB", "beyond", "4.0 MiB"}},
 		{"read --output " + out + " --nsid 9", exitFailure, []string{"--nsid 9", testNQN, "no such namespace", "it has 1 2"}},
 		{"read --output " + out + " --nsid 0", exitFailure, []string{"--nsid 0", "no such namespace", "it has 1 2"}},
@@ -441,33 +444,80 @@ func TestStandardOutputFull(t *testing.T) {
 	}
 }
 
-// Every command's help has an example that begins with the command.
+// A target whose line "ready" can't be printed ends: whoever starts it waits for the line.
+func TestTargetOutputFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	gone, pipe, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	defer pipe.Close()
+	if err := buildPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		stdout *os.File
+		says   string
+	}{{full, "no space left on device"}, {pipe, "broken pipe"}} {
+		ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
+		cmd := exec.CommandContext(ctx, filepath.Join(binDir, "nvmetgt"), "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String())
+		cmd.Stdout = c.stdout
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		_ = cmd.Run()
+		cancel()
+		checkLine(t, result{stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}, "nvmetgt",
+			mistake{code: exitFailure, says: []string{"standard output", c.says, "ready"}})
+	}
+}
+
+// Every command's help, down to the last, has an example that begins with the command.
 func TestHelp(t *testing.T) {
-	for program, verbs := range map[string][]string{
-		"nvmetgt": {"", "serve", "pmem", "pmem check", "pmem format"},
-		"nvmeinit": {"", "discover", "connect", "id-ctrl", "id-ns", "list", "smart-log",
-			"read", "write", "flush", "bench"},
-	} {
-		for _, verb := range verbs {
-			r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
-			if r.code != 0 || r.stderr != "" {
-				t.Errorf("%s %s --help: exit code %d, %q", program, verb, r.code, r.stderr)
-			}
-			_, examples, _ := strings.Cut(r.stdout, "Examples:\n")
-			examples, _, _ = strings.Cut(examples, "\n\nFlags")
-			if !strings.Contains(examples, strings.TrimSpace(program+" "+verb)) {
-				t.Errorf("%s %s --help has no example:\n%s", program, verb, r.stdout)
-			}
-			for line := range strings.Lines(r.stdout) {
-				if n := len([]rune(line)); n > 112 {
-					t.Errorf("%s %s --help: a line of %d characters: %s", program, verb, n, line)
-				}
-			}
+	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 14} {
+		if n := checkHelp(t, program, ""); n < least {
+			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
 		}
 		if r := start(t, nil, program, "--version").result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, program) {
 			t.Errorf("%s --version: exit code %d, %q", program, r.code, r.stdout)
 		}
 	}
+}
+
+var defaultTwice = regexp.MustCompile(`\(default [^()]*\) \(default`)
+
+// checkHelp checks the help of a command, and of those that it lists, and says how many those are.
+func checkHelp(t *testing.T, program, verb string) (n int) {
+	t.Helper()
+	r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
+	if r.code != 0 || r.stderr != "" {
+		t.Errorf("%s %s --help: exit code %d, %q", program, verb, r.code, r.stderr)
+	}
+	_, examples, _ := strings.Cut(r.stdout, "Examples:\n")
+	examples, _, _ = strings.Cut(examples, "\n\nFlags")
+	if !strings.Contains(examples, strings.TrimSpace(program+" "+verb)) {
+		t.Errorf("%s %s --help has no example:\n%s", program, verb, r.stdout)
+	}
+	if text := strings.Join(strings.Fields(r.stdout), " "); defaultTwice.MatchString(text) {
+		t.Errorf("%s %s --help says a default twice:\n%s", program, verb, r.stdout)
+	}
+	for line := range strings.Lines(r.stdout) {
+		if n := len([]rune(line)); n > 112 {
+			t.Errorf("%s %s --help: a line of %d characters: %s", program, verb, n, line)
+		}
+	}
+	_, commands, _ := strings.Cut(r.stdout, "\nCommands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
+	for line := range strings.Lines(commands) {
+		if name := strings.Fields(line)[0]; name != "completion" { // which is cobra's
+			n += checkHelp(t, program, strings.TrimSpace(verb+" "+name))
+		}
+	}
+	return n + 1
 }
 
 // What -o json prints is JSON, with the fields that scripts look for.

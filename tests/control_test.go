@@ -168,13 +168,14 @@ func TestLiveChangeRefused(t *testing.T) {
 	}
 	for _, m := range []mistake{
 		{[]string{"add-namespace", "-n", diskNQN, "--volume", "no/such/file"}, exitFailure, []string{"no/such/file"}},
-		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--nsid", "1"}, exitFailure, []string{"nsid 1", "twice"}},
+		{[]string{"add-namespace", "-n", diskNQN, "--volume", "mem:1MiB", "--nsid", "1"}, exitFailure, []string{"--nsid 1", "already", "free"}},
 		{[]string{"add-namespace", "-n", "nqn.2026-11.io.nvme-anywhere:none", "--volume", "mem:1MiB"}, exitFailure, []string{"no such subsystem"}},
 		{[]string{"add-namespace", "--volume", "mem:1MiB"}, exitUsage, []string{"2 subsystems", "-n NQN"}},
 		{[]string{"remove-namespace", "-n", diskNQN, "--nsid", "3"}, exitFailure, []string{"--nsid 3", "no such namespace"}},
 		{[]string{"add-subsystem", "-n", "disk"}, exitUsage, []string{"--nqn", "disk"}},
-		{[]string{"add-subsystem", "-n", diskNQN}, exitFailure, []string{diskNQN, "twice"}},
+		{[]string{"add-subsystem", "-n", diskNQN}, exitFailure, []string{diskNQN, "already"}},
 		{[]string{"forbid-host", "-n", diskNQN, oneHost}, exitFailure, []string{"every host"}},
+		{[]string{"listen", "tcp://" + c.addr.String()}, exitFailure, []string{"listens there already"}},
 		{[]string{"listen", "udp://127.0.0.1"}, exitUsage, []string{"udp", "rdma or tcp"}},
 		{[]string{"unlisten", "tcp://127.0.0.1:1"}, exitFailure, []string{"doesn't listen there"}},
 		{[]string{"show", "-o", "xml"}, exitUsage, []string{"-o", "json"}},

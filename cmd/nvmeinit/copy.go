@@ -116,6 +116,9 @@ func readCommand(c *cobra.Command, f *copyFlags) error {
 		return err // before anybody is asked for data
 	}
 	return withCopier(c, f, func(cp *copier) error {
+		if cp.offset == cp.ns.Size() {
+			return cli.Usage("--offset %s is the namespace's end: there is nothing to read", blockdev.FormatSize(cp.offset))
+		}
 		out, err := createOutput(f.file, c.OutOrStdout())
 		if err != nil {
 			return err

@@ -46,9 +46,10 @@ func newShowHostNQN() *cobra.Command {
 		Short: "Show the name by which targets know this host",
 		Long: `show-hostnqn shows the NVMe Qualified Name that nvmeinit comes with unless -q gives another.
 
-It is that of nvme-cli: /etc/nvme/hostnqn, with the UUID in /etc/nvme/hostid; for an ordinary user where these are missing, the
-same files in $XDG_CONFIG_HOME/nvme (~/.config/nvme). Where none is saved it is derived from /etc/machine-id, and the
-same each time. -o json shows the UUID and the source too.`,
+It is that of nvme-cli: /etc/nvme/hostnqn, with the UUID in /etc/nvme/hostid; for an
+ordinary user where these are missing, the same files in $XDG_CONFIG_HOME/nvme
+(~/.config/nvme). Where none is saved it is derived from /etc/machine-id, and the same
+each time. -o json shows the UUID and the source too.`,
 		Example: "  nvmeinit show-hostnqn\n  nvmetgt serve --volume disk.img --allow-host $(nvmeinit show-hostnqn)",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -75,8 +76,9 @@ func newGenHostNQN() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gen-hostnqn",
 		Short: "Make a new name for this host",
-		Long: `gen-hostnqn prints a name that nobody has, of the UUID form. With --save it becomes this host's: hostnqn and hostid are
-written to /etc/nvme by root, and to $XDG_CONFIG_HOME/nvme by others. What is saved already is never replaced.`,
+		Long: `gen-hostnqn prints a name that nobody has, of the UUID form. With --save it becomes this
+host's: hostnqn and hostid are written to /etc/nvme by root, and to $XDG_CONFIG_HOME/nvme
+by others. What is saved already is never replaced.`,
 		Example: "  nvmeinit gen-hostnqn\n  nvmeinit gen-hostnqn --save",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

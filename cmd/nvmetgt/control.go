@@ -21,7 +21,7 @@ func (s *server) serveControl() error {
 		return err
 	}
 	s.onClose(c.Close)
-	fmt.Fprintf(s.out, "control %s\n", s.cfg.Control)
+	fmt.Fprintf(&s.said, "control %s\n", s.cfg.Control)
 	return nil
 }
 

@@ -31,7 +31,7 @@ Each change is made as a whole or not at all, and hosts that it doesn't concern 
 notice. It is gone with the program unless "ctl save" writes it to the program's file.`,
 		Example: `  nvmetgt serve --config target.yaml &      # with control: /tmp/target.sock in it
   nvmetgt ctl --socket /tmp/target.sock show
-  nvmetgt ctl --socket /tmp/target.sock add-namespace -n nqn.2026-11.org.example:disks --volume more.img --size 1GiB
+  nvmetgt ctl --socket /tmp/target.sock add-namespace --volume more.img --size 1GiB
   nvmetgt ctl --socket /tmp/target.sock save`,
 	}
 	c.PersistentFlags().StringVar(&x.socket, "socket", control.DefaultSocket, "control `SOCKET` of the target")
@@ -45,7 +45,30 @@ notice. It is gone with the program unless "ctl save" writes it to the program's
 		x.newSetANA(),
 		x.newListen("listen", "Listen on one more endpoint", addListener),
 		x.newListen("unlisten", "Stop listening on an endpoint, and disconnect who came by it", removeListener))
+	for _, sub := range c.Commands() {
+		sub.Example = "  nvmetgt ctl " + ctlExamples[sub.Name()]
+	}
 	return cli.Parent(c)
+}
+
+// ctlExamples have an example of each command of ctl.
+var ctlExamples = map[string]string{
+	"show":             "show -o json",
+	"config":           "config > target.yaml",
+	"apply":            "apply target.yaml",
+	"reload":           "reload",
+	"save":             "save",
+	"drain":            "drain --timeout 30s",
+	"resume":           "resume",
+	"add-subsystem":    "add-subsystem -n nqn.2026-11.org.example:more --allow-host nqn.2026-11.org.example:host1",
+	"remove-subsystem": "remove-subsystem -n nqn.2026-11.org.example:more",
+	"add-namespace":    "add-namespace --volume more.img --size 1GiB",
+	"remove-namespace": "remove-namespace --nsid 2",
+	"allow-host":       "allow-host nqn.2026-11.org.example:host2",
+	"forbid-host":      "forbid-host nqn.2026-11.org.example:host2",
+	"set-ana":          "set-ana 1 non-optimized --listen tcp://192.0.2.1:4420",
+	"listen":           "listen tcp://192.0.2.1:4420",
+	"unlisten":         "unlisten tcp://192.0.2.1:4420",
 }
 
 func (x *ctl) newConfig() *cobra.Command {
@@ -144,6 +167,9 @@ func (x *ctl) newAddSubsystem() *cobra.Command {
 				return err
 			}
 			return x.edit(c, func(cfg *config.Config) error {
+				if cfg.Subsystem(s.NQN) != nil {
+					return fmt.Errorf("--nqn %s: there is such a subsystem already", s.NQN)
+				}
 				cfg.Subsystems = append(cfg.Subsystems, s)
 				return nil
 			})
@@ -202,10 +228,14 @@ func (x *ctl) newAddNamespace() *cobra.Command {
 		}
 		return x.edit(c, func(cfg *config.Config) error {
 			s, err := subsystem(cfg, *nqn)
-			if err == nil {
-				s.Namespaces = append(s.Namespaces, n)
+			if err != nil {
+				return err
 			}
-			return err
+			if n.NSID != 0 && s.Namespace(n.NSID) != nil {
+				return fmt.Errorf("--nsid %d: subsystem %s has that namespace already; without --nsid it gets one that is free", n.NSID, s.NQN)
+			}
+			s.Namespaces = append(s.Namespaces, n)
+			return nil
 		})
 	}
 	return c
@@ -356,6 +386,9 @@ func (x *ctl) newListen(name, short string, change func(cfg *config.Config, e cl
 }
 
 func addListener(cfg *config.Config, e cli.Endpoint) error {
+	if slices.Contains(cfg.Listen, e) {
+		return fmt.Errorf("listen %s: the target listens there already", e)
+	}
 	cfg.Listen = append(cfg.Listen, e)
 	return nil
 }

@@ -14,9 +14,24 @@ import (
 func newServe() *cobra.Command {
 	f := &serveFlags{}
 	c := &cobra.Command{
-		Use:   "serve {--volume SPEC | --config FILE}",
-		Short: "Export volumes until interrupted",
-		Long: `serve exports each --volume as a namespace of one subsystem, in the order given,
+		Use:     "serve {--volume SPEC | --config FILE}",
+		Short:   "Export volumes until interrupted",
+		Long:    serveText,
+		Example: serveExample,
+		Args:    cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := f.configuration(c)
+			if err != nil {
+				return err
+			}
+			return serve(c.Context(), cfg, f.config, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	f.add(c)
+	return c
+}
+
+var serveText = `serve exports each --volume as a namespace of one subsystem, in the order given,
 until it is interrupted. A volume is one of these:
 
   PATH       a file or block device; a file that doesn't exist is created with --size
@@ -50,8 +65,9 @@ Before any of these, a volume may have one or more of
 
 A file or device that grows, or shrinks, is noticed within a second, and hosts are told.
 
-When it is ready, the last line that it prints begins with "ready".`,
-		Example: `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
+When it is ready, the last line that it prints begins with "ready".`
+
+const serveExample = `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
   nvmetgt serve --volume disk.img --size 1GiB
 
   # two namespaces, to the network, with figures for Prometheus
@@ -63,22 +79,10 @@ When it is ready, the last line that it prints begins with "ready".`,
   nvmetgt serve --volume mem:64MiB --fault loss=1%,reorder=1%,delay=200us±50us
 
   # see what goes over the wire
-  nvmetgt serve --volume mem:64MiB --pcap target.pcapng`,
-		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := f.configuration(c)
-			if err != nil {
-				return err
-			}
-			return serve(c.Context(), cfg, f.config, c.OutOrStdout(), c.ErrOrStderr())
-		},
-	}
-	f.add(c)
-	return c
-}
+  nvmetgt serve --volume mem:64MiB --pcap target.pcapng`
 
 func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr io.Writer) (err error) {
-	s := &server{log: newLogger(cfg.Log, stderr), out: stdout, file: file}
+	s := &server{log: newLogger(cfg.Log, stderr), file: file}
 	if file == "" {
 		s.mark = "--"
 	}
@@ -97,7 +101,9 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	if err := s.serveControl(); err != nil {
 		return err
 	}
-	s.announce()
+	if err := s.announce(stdout); err != nil {
+		return err
+	}
 	<-ctx.Done()
 	s.log.Info("stopping")
 	s.stop()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,9 @@ const closeTime = 5 * time.Second
 // server is a running target and everything it holds.
 type server struct {
 	log  *slog.Logger
-	out  io.Writer
-	mark string // in front of a setting's name in errors: "--" where flags gave it
-	file string // the configuration file; empty where flags gave the configuration
+	said bytes.Buffer // what is printed when it is ready
+	mark string       // in front of a setting's name in errors: "--" where flags gave it
+	file string       // the configuration file; empty where flags gave the configuration
 
 	service service
 	drain   time.Duration // what commands under way have at the end
@@ -158,17 +159,30 @@ func (s *server) serveMetrics() error {
 		return err
 	}
 	s.onClose(srv.Close)
-	fmt.Fprintf(s.out, "metrics http://%s/metrics\n", srv.Addr())
+	fmt.Fprintf(&s.said, "metrics http://%s/metrics\n", srv.Addr())
 	return nil
 }
 
 // announce says what is exported, and where. The line that begins with "ready" is the last.
-// A service manager is told, too.
-func (s *server) announce() {
+// A service manager is told, too. Whoever waits for the line must not wait for ever, so that an
+// output that doesn't take it is an error.
+func (s *server) announce(out io.Writer) error {
+	s.describe()
+	fmt.Fprintf(&s.said, "ready: %s; stop with Ctrl-C\n", s.exported())
+	if _, err := s.said.WriteTo(out); err != nil {
+		return fmt.Errorf("standard output: %v; nobody would learn that the target is ready", cli.Cause(err))
+	}
+	s.service.ready(s.exported(), func() { s.target.Snapshot() })
+	s.onClose(s.service.close)
+	return nil
+}
+
+// describe says what is exported, and where.
+func (s *server) describe() {
 	several := len(s.cfg.Subsystems) > 1
 	for _, sub := range s.cfg.Subsystems {
 		if several {
-			fmt.Fprintf(s.out, "subsystem %s\n", sub.NQN)
+			fmt.Fprintf(&s.said, "subsystem %s\n", sub.NQN)
 		}
 		for _, n := range sub.Namespaces {
 			info := s.exports[exportKey{sub.NQN, n.NSID}].volume.Info()
@@ -176,18 +190,15 @@ func (s *server) announce() {
 			if info.Path != "" {
 				name += " " + info.Path
 			}
-			fmt.Fprintf(s.out, "namespace %d: %s, %s, blocks of %d bytes (%s)\n",
+			fmt.Fprintf(&s.said, "namespace %d: %s, %s, blocks of %d bytes (%s)\n",
 				n.NSID, name, blockdev.FormatSize(info.Size), info.BlockSize, info.Mode)
 		}
 	}
 	for _, e := range s.cfg.Listen {
 		for _, line := range s.listeners[e].said {
-			fmt.Fprintln(s.out, line)
+			fmt.Fprintln(&s.said, line)
 		}
 	}
-	fmt.Fprintf(s.out, "ready: %s; stop with Ctrl-C\n", s.exported())
-	s.service.ready(s.exported(), func() { s.target.Snapshot() })
-	s.onClose(s.service.close)
 }
 
 // exported is what there is, in a few words.

@@ -61,7 +61,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		return ExitFailure // who read it has seen enough, and needs no explanation
 	}
 	if err == nil && out.err != nil {
-		err = Say(out.err, "standard output: %v", cause(out.err))
+		err = Say(out.err, "standard output: %v", Cause(out.err))
 	}
 	if err == nil {
 		return ExitOK

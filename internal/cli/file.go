@@ -12,11 +12,11 @@ func FileError(flag, path string, err error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return Say(err, "%s %s exists already: remove it, or choose another name", flag, path)
 	}
-	return Say(err, "%s %s: %v", flag, path, cause(err))
+	return Say(err, "%s %s: %v", flag, path, Cause(err))
 }
 
-// cause is what the system said, without the operation and the paths that FileError names.
-func cause(err error) error {
+// Cause is what the system said, without the operation and the paths that FileError names.
+func Cause(err error) error {
 	var pe *fs.PathError
 	var le *os.LinkError
 	switch {

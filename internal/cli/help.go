@@ -72,9 +72,19 @@ func flagGroups(c *cobra.Command) (headings []string, sets map[string]*pflag.Fla
 			headings = append(headings, heading)
 			sets[heading] = NewFlags()
 		}
-		sets[heading].AddFlag(f)
+		sets[heading].AddFlag(onceDefault(f))
 	})
 	return headings, sets
+}
+
+// onceDefault is f without a value of its own where its text says what the default means.
+func onceDefault(f *pflag.Flag) *pflag.Flag {
+	if !strings.Contains(f.Usage, "(default ") || f.Value.Type() != "int" {
+		return f
+	}
+	shown := *f
+	shown.DefValue = "0"
+	return &shown
 }
 
 // NewFlags is an empty set of flags that keeps their order.

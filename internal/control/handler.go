@@ -34,7 +34,7 @@ type Target interface {
 // Errors that a Target returns.
 var (
 	ErrChanged = errors.New("somebody else changed the configuration since it was read: try again")
-	ErrNoFile  = errors.New("the target was started without a configuration file")
+	ErrNoFile  = errors.New("the target was started without a configuration file; 'nvmetgt ctl config > FILE' writes one that it could be started with")
 )
 
 // Paths of the interface.
