@@ -136,6 +136,8 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("--bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit --help"}},
 		{args("format"), exitUsage, []string{`no command "format"`, "nvmeinit --help"}},
 		{args("connect --bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit connect --help"}},
+		{args("connect --dhchap-secret DHHC-1:00"), exitUsage, []string{"unknown flag: --dhchap-secret", "is --dhchap-secret-file meant?"}},
+		{args("id-ns --namespace-id one"), exitUsage, []string{"--nsid", `"one"`}},
 		{args("connect rdma"), exitUsage, []string{"flags only", `"rdma"`}},
 		{args("connect"), exitUsage, []string{"-t", "rdma or tcp"}},
 		{args("connect -t rdma"), exitUsage, []string{"-a", "127.0.0.1"}},

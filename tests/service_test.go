@@ -115,6 +115,35 @@ func TestStopLimit(t *testing.T) {
 	}
 }
 
+// A volume that never answers is waited for until a further signal, after which the program has failed.
+func TestStopAtOnce(t *testing.T) {
+	tgt := startTarget(t, "--volume", "freeze:1ms+10m:mem:16MiB", "--metrics", "127.0.0.1:0")
+	host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
+	url := tgt.metricsURL(t) + "/metrics"
+	eventually(t, cliTimeout, "the volume has a read", func() bool {
+		_, said := get(t, url)
+		return strings.Contains(said, "nvmeof_namespace_requests_in_flight{nsid=\"1\",subsystem=\""+testNQN+"\"} 1\n")
+	})
+	for _, step := range []string{"msg=draining", "msg=drained"} {
+		tgt.signal(syscall.SIGTERM)
+		eventually(t, cliTimeout, step, func() bool { return strings.Contains(tgt.stderr.String(), step) })
+	}
+	// The signal may come a moment before it is heard, and is then repeated, as a user would.
+	eventually(t, cliTimeout, "the end", func() bool {
+		tgt.signal(syscall.SIGTERM)
+		select {
+		case <-tgt.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if r := tgt.result(t, cliTimeout); r.code != exitFailure || !strings.Contains(r.stderr, "interrupted while a volume had commands under way") {
+		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	}
+	host.kill()
+}
+
 // get asks the metrics port.
 func get(t testing.TB, url string) (int, string) {
 	t.Helper()

@@ -3,12 +3,15 @@
 package main
 
 import (
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/version"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 func main() { os.Exit(cli.Main(newRoot())) }
@@ -30,5 +33,26 @@ Flags are named as nvme-cli and fio name them.`,
 	}
 	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
 		newRead(), newWrite(), newFlush(), newBench(), newShowHostNQN(), newGenHostNQN())
+	root.SetGlobalNormalizationFunc(alias)
+	for _, c := range root.Commands() {
+		run := c.RunE
+		c.RunE = func(c *cobra.Command, args []string) error { return drained(run(c, args)) }
+	}
 	return cli.Parent(root)
+}
+
+// drained explains the status by which a target that stops sends commands away.
+func drained(err error) error {
+	if !errors.Is(err, nvme.StatusAbortSQDeleted) {
+		return err
+	}
+	return cli.Say(err, "%v: the target stops or is drained; with --ctrl-loss-tmo commands wait for it, or take another path", err)
+}
+
+// alias has flags known by the other name that nvme-cli gives them.
+func alias(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "namespace-id" {
+		name = "nsid"
+	}
+	return pflag.NormalizedName(name)
 }

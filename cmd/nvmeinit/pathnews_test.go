@@ -28,6 +28,8 @@ func TestPathNews(t *testing.T) {
 			n.tell(&loop)
 			time.Sleep(100 * time.Millisecond)
 		}
+		time.Sleep(newsGap / 2) // not when a line is due
+		synctest.Wait()
 		n.tell(&other)
 		if last := lines[len(lines)-1]; last != "path tcp://192.0.2.1:4420: live" {
 			t.Errorf("the other path: %q", last)
@@ -35,7 +37,6 @@ func TestPathNews(t *testing.T) {
 		if told := len(lines) - 1; told < seconds || told > seconds+newsBurst {
 			t.Errorf("%d lines in %d s", told, seconds)
 		}
-		time.Sleep(newsGap / 2) // not when a line is due
 		loop.State = multipath.Reconnecting
 		n.tell(&loop)
 		loop.State, loop.Err = multipath.Live, nil
@@ -55,6 +56,7 @@ func TestPathNews(t *testing.T) {
 			t.Errorf("at the end: %q", got)
 		}
 		time.Sleep(2 * newsGap)
+		synctest.Wait()
 		if len(lines) != before+1 {
 			t.Errorf("after the end: %q", lines[before:])
 		}

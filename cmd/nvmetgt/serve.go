@@ -87,9 +87,8 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 		s.mark = "--"
 	}
 	defer func() {
-		s.close()
-		if err == nil {
-			err = s.incomplete
+		if cut := s.end(); err == nil {
+			err = cut
 		}
 	}()
 	if err := start(cfg, s); err != nil {

@@ -46,6 +46,33 @@ func (s *server) Resume() {
 	s.service.say("STATUS=" + s.exported())
 }
 
+// closeHint is how long closing may take before the user is told what it waits for.
+const closeHint = 2 * closeTime
+
+// end closes everything. Volumes are waited for as long as they have commands under way, which may be
+// for ever; a signal ends that.
+func (s *server) end() error {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, unix.SIGTERM)
+	defer signal.Stop(interrupted)
+	closed := make(chan struct{})
+	go func() {
+		s.close()
+		close(closed)
+	}()
+	hint := time.After(closeHint)
+	for {
+		select {
+		case <-closed:
+			return s.incomplete
+		case <-hint:
+			s.log.Warn("a volume still has commands under way, and is waited for; another signal ends that")
+		case <-interrupted:
+			return errors.New("interrupted while a volume had commands under way; what was flushed is durable")
+		}
+	}
+}
+
 // stop drains the target before it is closed. A second signal ends the wait.
 func (s *server) stop() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)

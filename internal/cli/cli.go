@@ -128,7 +128,33 @@ func flagError(c *cobra.Command, err error) error {
 	if errors.As(err, &bad) {
 		err = fmt.Errorf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), wanted(bad))
 	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if meant := similar(c.Flags(), unknown.GetSpecifiedName()); meant != "" {
+			return Usage("%w; is --%s meant?", err, meant)
+		}
+	}
 	return Usage("%w; see %s --help", err, c.CommandPath())
+}
+
+// leastName is the length from which on the beginning of a flag's name says which is meant.
+const leastName = 3
+
+// similar is the flag whose name begins as name does, or ends as it does: the only one, or none.
+func similar(flags *pflag.FlagSet, name string) string {
+	if len(name) < leastName {
+		return ""
+	}
+	var found []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, name) || strings.HasSuffix(f.Name, "-"+name) || strings.HasPrefix(name, f.Name+"-") {
+			found = append(found, f.Name)
+		}
+	})
+	if len(found) != 1 {
+		return ""
+	}
+	return found[0]
 }
 
 // wanted says what the value of a flag looks like.
