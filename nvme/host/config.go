@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -60,7 +61,7 @@ type Config struct {
 	// Event is told every asynchronous event, in the same way, after the log page that it
 	// points to was read.
 	Event func(c *Controller, e nvme.AsyncEvent)
-	// Log takes what goes wrong in the background; nil discards it.
+	// Log takes what goes wrong in the background, at a bounded rate; nil discards it.
 	Log *slog.Logger
 }
 
@@ -134,9 +135,7 @@ func (c Config) withDefaults() Config {
 		c.KATO = defaultKATO
 	}
 	c.KATO = max(c.KATO, 0)
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = limitlog.New(c.Log)
 	return c
 }
 

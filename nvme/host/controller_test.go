@@ -2,16 +2,19 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -123,6 +126,38 @@ func TestCloseWithSilentTarget(t *testing.T) {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
+}
+
+// countingHandler counts what is logged.
+type countingHandler struct {
+	slog.Handler
+	n *atomic.Int64
+}
+
+func (h countingHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (h countingHandler) Handle(context.Context, slog.Record) error    { h.n.Add(1); return nil }
+
+// TestEventsWithoutEnd: a controller that sends events without end doesn't fill the host's log.
+func TestEventsWithoutEnd(t *testing.T) {
+	f := newFakeTarget()
+	f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpAsyncEvent {
+			return usual
+		}
+		cqe.SetDW0(uint32(nvme.EventNamespaceChanged))
+		return answered
+	}
+	var logged atomic.Int64
+	c := connect(t, f, func(c *Config) { c.Log = slog.New(countingHandler{slog.DiscardHandler, &logged}) })
+	start := time.Now()
+	for c.Counters().AsyncEvents.Load() < 20000 {
+		time.Sleep(time.Millisecond)
+	}
+	most := limitlog.Burst + limitlog.Rate*int64(time.Since(start)/time.Second+1)
+	if n := logged.Load(); n > most {
+		t.Errorf("%d messages for %d events, at most %d", n, c.Counters().AsyncEvents.Load(), most)
+	}
+	_ = c.Close() // the fake goes on answering
 }
 
 func TestCloseEndsOutstanding(t *testing.T) {
