@@ -56,6 +56,9 @@ func (q *qp) queueSend(wr *verbs.SendWR) error {
 	if r.tail-r.head >= q.sq.limit {
 		return q.failf(op, verbs.ErrNoMemory, "%d work requests are queued", q.sq.limit)
 	}
+	if int(r.tail-r.head) == len(q.sq.slots) {
+		q.sq.grow(r.head)
+	}
 	w := q.sq.at(r.tail)
 	if err := q.fill(w, wr); err != nil {
 		return err
@@ -131,8 +134,9 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 	if w.length > maxInline {
 		return q.failf(op, verbs.ErrInvalid, "%d bytes of inline data: want at most %d", w.length, maxInline)
 	}
-	if cap(w.inline) == 0 {
-		q.allocInline()
+	if !q.sq.inline {
+		q.sq.inline = true
+		q.sq.equipInline(0, len(q.sq.slots))
 	}
 	for i := range wr.SGList {
 		b, _, ok := q.d.local(q.pd, &wr.SGList[i], 0)
@@ -143,14 +147,6 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 		w.inline = append(w.inline, b...)
 	}
 	return nil
-}
-
-// allocInline gives every slot room for inline data, at the first use of any.
-func (q *qp) allocInline() {
-	backing := make([]byte, len(q.sq.slots)*maxInline)
-	for i := range q.sq.slots {
-		q.sq.slots[i].inline = backing[i*maxInline : i*maxInline : (i+1)*maxInline]
-	}
 }
 
 func (q *qp) queueRecv(wr *verbs.RecvWR) error {
