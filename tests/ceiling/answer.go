@@ -33,6 +33,9 @@ type answerer struct {
 
 // answer runs until its standard input ends.
 func answer(spec string) error {
+	if l, ok := parseTCP(spec); ok {
+		return answerTCP(l)
+	}
 	w, err := parse(spec)
 	if err != nil {
 		return err

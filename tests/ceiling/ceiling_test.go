@@ -29,3 +29,15 @@ func TestEveryAnswerArrives(t *testing.T) {
 		}
 	}
 }
+
+func TestTCPAnswers(t *testing.T) {
+	for _, l := range []tcpLoad{{1, 64}, {8, 2}} {
+		r, err := measureTCP(l, 50*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.PerSecond == 0 {
+			t.Errorf("%+v: %+v", l, r)
+		}
+	}
+}

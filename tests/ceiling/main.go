@@ -1,10 +1,12 @@
 // Ceiling measures what a pair of bare UDP sockets can do on this machine, moved as the
-// software RNIC moves packets: it is the figure that the RNIC is to be held against. Two
+// software RNIC moves packets: it is the figure that the RNIC is to be held against; and what bare
+// TCP sockets can do, however many share the same number of requests. Two
 // processes on loopback exchange 64-byte requests and answers of RoCE's packet sizes, at
 // several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
 // and the payload copied to its place.
 //
 //	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-packets 1 -depth 32 [-bare]]
+//	go run ./tests/ceiling [-time 1s] [-json] -tcp 16 -depth 64
 package main
 
 import (
@@ -47,6 +49,7 @@ func main() {
 	depth := flag.Int("depth", 1, "… at this depth …")
 	bare := flag.Bool("bare", false, "… without CRC and copy")
 	poll := flag.Duration("busy-poll", udp.DefaultBusyPoll, "how long to look for datagrams before sleeping; 0: never")
+	tcp := flag.Int("tcp", 0, "measure this many TCP connections instead, with -depth requests outstanding in all")
 	flag.Parse()
 
 	all := workloads(*poll)
@@ -54,6 +57,12 @@ func main() {
 		all = []workload{{*packets, max(1, *depth), !*bare, !*bare, *poll}}
 	}
 	var results []Result
+	if *tcp > 0 {
+		all = nil
+		r, err := measureTCP(tcpLoad{*tcp, max(1, *depth / *tcp)}, *duration)
+		exitOn(err)
+		results = append(results, r)
+	}
 	for _, w := range all {
 		r, err := measure(w, *duration)
 		exitOn(err)

@@ -114,7 +114,7 @@ func measure(w workload, duration time.Duration) (Result, error) {
 	defer conn.Close()
 	// What is outstanding must fit into the socket: nothing is sent twice here.
 	w.depth = max(1, min(w.depth, conn.RecvBuffer()/(2*(w.payload()+responseSize))))
-	other, stop, err := startAnswerer(w)
+	other, stop, err := startAnswerer(w.spec())
 	if err != nil {
 		return Result{}, err
 	}
@@ -146,13 +146,13 @@ func measure(w workload, duration time.Duration) (Result, error) {
 }
 
 // startAnswerer starts the other process, which is this program again.
-func startAnswerer(w workload) (addr netip.AddrPort, stop func() error, err error) {
+func startAnswerer(spec string) (addr netip.AddrPort, stop func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return addr, nil, err
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), answererEnv+"="+w.spec())
+	cmd.Env = append(os.Environ(), answererEnv+"="+spec)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

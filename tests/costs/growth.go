@@ -3,14 +3,22 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 )
 
 // growthDepth is how much is outstanding in all, however many connections share it.
 const growthDepth = 64
 
-// growth compares numbers of connections and of queues.
+// connections are the numbers that are compared.
+var connections = []int{1, 4, 16, 64}
+
+// growth compares numbers of connections and of queues, and what bare TCP sockets make of the same
+// numbers.
 func growth(p *plan) error {
+	if err := p.buildCeiling(); err != nil {
+		return err
+	}
 	t, err := p.startTarget("--volume", "mem:64MiB", "--max-connections", "1024", "--max-host-connections", "1024")
 	if err != nil {
 		return err
@@ -18,22 +26,37 @@ func growth(p *plan) error {
 	defer t.stop()
 	out := newTable("4 KiB random reads, 64 outstanding in all", "path", "connections", "IOPS", "CPU µs, host + target", "IOPS to the first")
 	for _, transport := range []string{"rdma", "tcp"} {
-		var hosts, queues []*variant
-		for _, n := range []int{1, 4, 16, 64} {
+		var hosts, queues, bare []*variant
+		for _, n := range connections {
 			hosts = append(hosts, grown(t, transport, fmt.Sprintf("%d of 1 queue", n), n, n, 1))
+			if transport == "tcp" {
+				bare = append(bare, p.bareTCP(n))
+			}
 		}
 		for _, n := range []int{1, 2, 4, 8} {
 			queues = append(queues, grown(t, transport, fmt.Sprintf("1 of %d queues", n), n, 1, n))
 		}
-		for _, all := range [][]*variant{hosts, queues} {
-			if err := p.inTurns(all); err != nil {
-				return err
-			}
-			appendCompared(out, transport, all)
+		if err := p.inTurns(slices.Concat(hosts, bare)); err != nil {
+			return err
 		}
+		if err := p.inTurns(queues); err != nil {
+			return err
+		}
+		appendCompared(out, transport, hosts)
+		if len(bare) > 0 {
+			appendCompared(out, "bare TCP sockets", bare)
+		}
+		appendCompared(out, transport, queues)
 	}
 	out.Render()
 	return nil
+}
+
+// bareTCP measures as many bare sockets.
+func (p *plan) bareTCP(n int) *variant {
+	return &variant{name: strconv.Itoa(n), run: func() (sample, error) {
+		return p.runCeiling("-tcp", strconv.Itoa(n), "-depth", strconv.Itoa(growthDepth))
+	}}
 }
 
 // grown is a load of n jobs over some controllers of some queues.

@@ -14,8 +14,8 @@ import (
 // speed compares RDMA, with and without ICRC, with NVMe/TCP and with bare sockets that move the
 // same packets, with and without CRC.
 func speed(p *plan) error {
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(p.dir, "ceiling"), "./tests/ceiling").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+	if err := p.buildCeiling(); err != nil {
+		return err
 	}
 	plain, bare, err := p.twoTargets()
 	if err != nil {
@@ -55,22 +55,36 @@ func (p *plan) ceiling(load string, bare bool) *variant {
 	if f[1] == "128k" {
 		packets = "32"
 	}
-	v := &variant{name: "bare sockets", run: func() (s sample, err error) {
-		out, err := exec.Command(filepath.Join(p.dir, "ceiling"), "-json", "-time", p.time.String(),
-			"-packets", packets, "-depth", f[2], fmt.Sprintf("-bare=%t", bare)).Output()
-		if err != nil {
-			return s, err
-		}
-		var results []struct {
-			PerSecond float64 `json:"requests_per_second"`
-		}
-		if err := json.Unmarshal(out, &results); err != nil || len(results) != 1 {
-			return s, fmt.Errorf("ceiling: %w in %q", err, out)
-		}
-		s.iops = results[0].PerSecond
-		return s, nil
+	return &variant{name: "bare sockets", run: func() (sample, error) {
+		return p.runCeiling("-packets", packets, "-depth", f[2], fmt.Sprintf("-bare=%t", bare))
 	}}
-	return v
+}
+
+// buildCeiling makes the program that measures bare sockets.
+func (p *plan) buildCeiling() error {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(p.dir, "ceiling"), "./tests/ceiling").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	return nil
+}
+
+// runCeiling measures one load with it. Each side has half of the processor time that it tells.
+func (p *plan) runCeiling(args ...string) (s sample, err error) {
+	out, err := exec.Command(filepath.Join(p.dir, "ceiling"), append(args, "-json", "-time", p.time.String())...).Output()
+	if err != nil {
+		return s, err
+	}
+	var results []struct {
+		PerSecond float64 `json:"requests_per_second"`
+		CPUMicros float64 `json:"cpu_us_per_request"`
+	}
+	if err := json.Unmarshal(out, &results); err != nil || len(results) != 1 {
+		return s, fmt.Errorf("ceiling: %w in %q", err, out)
+	}
+	s.iops = results[0].PerSecond
+	s.host = figures{cpuName: results[0].CPUMicros / 2e6}
+	s.target = s.host
+	return s, nil
 }
 
 // against is the ratio of two variants, round by round.
