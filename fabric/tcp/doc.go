@@ -12,7 +12,9 @@
 // Whoever posts from another goroutine while the connection is quiet writes from there; while
 // a batch is parsed or a write is under way, it only queues, and the one at work takes it along
 // (flat combining). A second goroutine exists per connection for one purpose: to wait while the
-// peer's window is closed. It sleeps otherwise, and an idle connection costs nothing.
+// peer's window is closed. It sleeps otherwise, and an idle connection costs nothing. No call on a
+// socket waits: waiting is done in Go's poller, and the scheduler isn't told of the calls,
+// unless pages of a mapped file may be missing where they move data.
 //
 // # Where data lies
 //
