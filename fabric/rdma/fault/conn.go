@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
@@ -143,7 +144,10 @@ func (f *Conn) send(t *udp.Train, now time.Time) {
 	var data []byte
 	out := *t
 	if f.cfg.Corrupt > 0 {
-		data = gather(t)
+		var ok bool
+		if data, ok = gather(t); !ok {
+			return
+		}
 		out.Parts = [][]byte{data}
 	}
 	for range f.fate(Out, f.rng, data) {
@@ -152,16 +156,23 @@ func (f *Conn) send(t *udp.Train, now time.Time) {
 			f.direct = append(f.direct, out)
 			continue
 		}
-		f.hold(&f.out, held{due: now.Add(delay), data: gather(&out), sent: out})
+		if data, ok := gather(&out); ok {
+			f.hold(&f.out, held{due: now.Add(delay), data: data, sent: out})
+		}
 	}
 }
 
-func gather(t *udp.Train) []byte {
-	b := make([]byte, 0, t.Bytes)
+// gather copies a packet; false where memory that a part of it lies in is gone. Then the system can't
+// send it either: it is lost, and its sender finds out when it sends it again.
+func gather(t *udp.Train) (b []byte, ok bool) {
+	b, at := make([]byte, t.Bytes), 0
 	for _, p := range t.Parts {
-		b = append(b, p...)
+		if _, ok = mem.Copy(b[at:], p); !ok {
+			return nil, false
+		}
+		at += len(p)
 	}
-	return b
+	return b, true
 }
 
 // release sends what was held back.
