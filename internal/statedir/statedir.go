@@ -31,7 +31,7 @@ const (
 // Open opens a directory, which it creates where it isn't there, and forgets Saves that a crash
 // cut short.
 func Open(path string) (*Dir, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := create(path, syncDir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	dir, err := os.Open(path)
@@ -55,6 +55,48 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	return d, nil
+}
+
+// create makes a directory, and of the way to it what isn't there, and has sync make the names durable:
+// the directory's own also where it is there, since whoever made it may have been killed before that.
+func create(path string, sync func(dir string) error) error {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	parents := []string{filepath.Dir(path)}
+	for p := parents[0]; ; p = filepath.Dir(p) {
+		if _, err := os.Stat(p); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		parents = append(parents, filepath.Dir(p))
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	for _, p := range parents {
+		if err := sync(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory durable. Where one may not read it, whoever may has made
+// what is in it; and file systems that can't sync a directory say EINVAL.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
 }
 
 // escape makes a path match itself as a pattern.

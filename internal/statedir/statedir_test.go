@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -53,6 +54,29 @@ func TestSave(t *testing.T) {
 		if _, err := d.Load(name); err == nil {
 			t.Errorf("loaded %q", name)
 		}
+	}
+}
+
+// TestCreate: the names of all directories that are made become durable, and that of one that
+// is there.
+func TestCreate(t *testing.T) {
+	top := t.TempDir()
+	path := filepath.Join(top, "a", "b", "c")
+	for _, want := range [][]string{{filepath.Join(top, "a", "b"), filepath.Join(top, "a"), top}, {filepath.Join(top, "a", "b")}} {
+		var synced []string
+		if err := create(path, func(dir string) error {
+			synced = append(synced, dir)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(synced, want) {
+			t.Errorf("%q were made durable, want %q", synced, want)
+		}
+	}
+	broken := errors.New("broken")
+	if err := create(filepath.Join(top, "d"), func(string) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("a sync that fails: %v", err)
 	}
 }
 
