@@ -125,7 +125,8 @@ func (v *atomicVolume) repair(r *Report) error {
 }
 
 // giveUp marks logical blocks as lost. Where two have the same block both are: nobody knows
-// whose it is.
+// whose it is. They all are marked as disputed first, and as lost when that is durable: a power failure
+// in between must not leave one of them as if it were right.
 func (v *atomicVolume) giveUp(damage []Damage) (err error) {
 	defer v.m.caught(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
@@ -133,19 +134,52 @@ func (v *atomicVolume) giveUp(damage []Damage) (err error) {
 	for _, d := range damage {
 		x, i, _ := lookup(xs, d.Block, 1)
 		e := native(x.table[i])
-		if b, err := v.place(xs, d.Block, e); err == nil && b.x != nil {
-			shared[b.number(0)] = true
+		if b, err := v.place(xs, d.Block, e); err == nil && b.x != nil || v.isDisputed(d.Block, e) {
+			shared[e&entryMask] = true
 		}
+	}
+	if len(shared) > 0 {
+		v.eachOf(shared, func(x *extent, i int, lba, p uint64) {
+			atomic.StoreUint64(&x.table[i], native(v.disputed(lba, p)))
+		})
+		if err := v.hardenTables(); err != nil {
+			return err
+		}
+		v.eachOf(shared, func(x *extent, i int, lba, _ uint64) {
+			atomic.StoreUint64(&x.table[i], v.entry(lba, lostBlock))
+		})
+	}
+	for _, d := range damage {
+		x, i, _ := lookup(xs, d.Block, 1)
 		atomic.StoreUint64(&x.table[i], v.entry(d.Block, lostBlock))
 	}
-	if len(shared) == 0 {
-		return nil
-	}
-	for _, x := range xs {
+	return v.hardenTables()
+}
+
+// disputed is an entry whose check is wrong in a way that chance hardly finds: another logical block
+// had the same block p.
+func (v *atomicVolume) disputed(lba, p uint64) uint64 {
+	return p | ^entryCheck(v.salt, lba, p)<<entryBits
+}
+
+func (v *atomicVolume) isDisputed(lba, e uint64) bool { return e == v.disputed(lba, e&entryMask) }
+
+// eachOf calls fn with each entry that names one of the blocks.
+func (v *atomicVolume) eachOf(blocks map[uint64]bool, fn func(x *extent, i int, lba, p uint64)) {
+	for _, x := range *v.extents.Load() {
 		for i, e := range x.table {
-			if e = native(e); e != 0 && shared[e&entryMask] {
-				atomic.StoreUint64(&x.table[i], v.entry(x.rec.first+uint64(i), lostBlock))
+			if e = native(e); e != 0 && blocks[e&entryMask] {
+				fn(x, i, x.rec.first+uint64(i), e&entryMask)
 			}
+		}
+	}
+}
+
+// hardenTables makes the maps durable by which requests go.
+func (v *atomicVolume) hardenTables() error {
+	for _, x := range *v.extents.Load() {
+		if err := v.harden(bytesOf(x.table)); err != nil {
+			return err
 		}
 	}
 	return nil
