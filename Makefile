@@ -74,8 +74,8 @@ verify: build ## random operations against a model for TIME on every volume and 
 bench-volumes: ## the file volume beside fio on the same file, turn by turn (apt install fio)
 	$(GO) run ./tests/volumes $(BENCHFLAGS)
 
-bench-target: build ## the file volume behind nvmetgt beside the same locally and the network alone (3 minutes)
-	$(GO) run ./tests/volumes -through rdma,tcp -paths uring -depths 1,32 $(BENCHFLAGS)
+bench-target: build ## the file volume behind nvmetgt beside the same locally and the network alone (5 minutes)
+	$(GO) run ./tests/volumes -through rdma,tcp -depths 1,32 $(BENCHFLAGS)
 
 kill: ## kill -9 nvmetgt KILLS times under a host that writes; nothing acknowledged may be lost
 	NVMEOF_KILLS=$(KILLS) $(GO) test ./tests -run TestKillData -count=1 -timeout 0 -v

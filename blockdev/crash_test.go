@@ -27,6 +27,7 @@ type crashKind struct {
 	unit   int // sector of the disk
 	direct bool
 	ring   bool
+	aio    bool
 	faults simFaults
 }
 
@@ -40,6 +41,10 @@ var crashKinds = []crashKind{
 	{name: "direct, io_uring", block: 512, unit: 512, direct: true, ring: true, faults: simFaults{cut: true}},
 	{name: "direct, io_uring, small sectors", block: 2048, unit: 512, direct: true, ring: true, faults: simFaults{cut: true}},
 	{name: "direct, io_uring without RWF_DSYNC", block: 512, unit: 512, direct: true, ring: true, faults: simFaults{noDsync: true}},
+	{name: "direct, asynchronous", block: 512, unit: 512, direct: true, aio: true, faults: simFaults{cut: true}},
+	{name: "direct, asynchronous, small sectors", block: 2048, unit: 512, direct: true, aio: true, faults: simFaults{cut: true}},
+	{name: "direct, asynchronous without RWF_DSYNC", block: 512, unit: 512, direct: true, aio: true, faults: simFaults{noDsync: true}},
+	{name: "direct, asynchronous that fails", block: 512, unit: 512, direct: true, aio: true, faults: simFaults{errors: true}},
 	{name: "direct, io_uring that fails", block: 512, unit: 512, direct: true, ring: true, faults: simFaults{errors: true}},
 }
 
@@ -145,12 +150,16 @@ func (k crashKind) volume(t *testing.T, d *simDisk) *file {
 	}
 	v.size.Store(d.m.Size())
 	v.pool = NewPool(poolSize, v.run)
+	v.writer = NewPool(cacheWriters, v.run)
 	if k.ring {
 		g, err := newRing(v, func() (kernelRing, error) { return newSimRing(d), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		v.ring = g
+	}
+	if k.aio {
+		v.aio = newAIO(v, newSimAIO(d), 0)
 	}
 	return v
 }

@@ -22,7 +22,9 @@ type file struct {
 	device bool      // a block device
 	node   string    // where sysfs has that
 	ring   *ring     // io_uring; nil without
+	aio    *queueAIO // asynchronous I/O; nil without
 	pool   *Pool[scratch]
+	writer *Pool[scratch] // of a file through the page cache
 	life   *Lifetime
 
 	// What the file system turned out not to have; asked no more.
@@ -36,6 +38,18 @@ type file struct {
 // Workers block in the kernel, one thread each. More than this many requests at once don't
 // make a device faster that has no io_uring.
 const poolSize = 64
+
+// cacheWriters is how many workers write a file through the page cache. File systems let one write to
+// a file at a time: more would wait for one another.
+const cacheWriters = 1
+
+// workers are those that are to run r.
+func (v *file) workers(r *Request) *Pool[scratch] {
+	if r.Op == OpWrite && v.kernel != nil && !v.device {
+		return v.writer
+	}
+	return v.pool
+}
 
 // scratch is what a worker needs for a request.
 type scratch struct {
@@ -51,6 +65,7 @@ func OpenFile(path string, o Options) (Volume, error) {
 	}
 	v := &file{locked: f, life: NewLifetime()}
 	v.pool = NewPool(poolSize, v.run)
+	v.writer = NewPool(cacheWriters, v.run)
 	if err := v.describe(path, size, &o); err != nil {
 		return nil, errors.Join(err, v.closeFiles())
 	}
@@ -132,11 +147,13 @@ func (v *file) Submit(r *Request) {
 	case r.Length == 0, v.now(r):
 		v.end(r, nil)
 		return
-	case v.ring != nil && v.ring.takes(r):
+	case v.ring != nil && v.takes(r):
 		v.ring.submit(r)
 		return
+	case v.aio != nil && v.takes(r) && v.aio.submit(r):
+		return
 	}
-	v.pool.Submit(r)
+	v.workers(r).Submit(r)
 }
 
 // run is Submit's second half, where it may block.
@@ -157,7 +174,7 @@ func (v *file) run(w *scratch, r *Request) {
 	if err != nil || durable {
 		err = v.explain(r, err)
 		v.life.Leave()
-		v.pool.End(r, err)
+		v.workers(r).End(r, err)
 	} else if v.commits.join(r) {
 		v.commits.run(r, v.store.sync, v.finish)
 	}
@@ -223,7 +240,11 @@ func (v *file) Close() error {
 	if v.ring != nil {
 		v.ring.close()
 	}
+	if v.aio != nil {
+		v.aio.close()
+	}
 	v.pool.Close()
+	v.writer.Close()
 	var err error
 	if !v.info.ReadOnly {
 		err = v.store.sync()

@@ -27,8 +27,8 @@ type IOMode uint8
 
 // I/O modes.
 const (
-	IOAuto     IOMode = iota // direct by io_uring where they work, else by workers, else buffered
-	IODirect                 // direct by workers, or an error
+	IOAuto     IOMode = iota // as IODirect, by io_uring before workers, else buffered
+	IODirect                 // direct by asynchronous I/O, where that doesn't work by workers, or an error
 	IOBuffered               // through the page cache
 	IOUring                  // direct by io_uring, or an error
 )

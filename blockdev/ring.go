@@ -1,13 +1,10 @@
 package blockdev
 
 import (
-	"io"
 	"runtime"
 	"slices"
 	"sync"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/uring"
 )
@@ -115,11 +112,6 @@ func (g *ring) run(open func() (kernelRing, error), opened chan<- error) {
 	}
 }
 
-// takes tells whether r is for the ring.
-func (g *ring) takes(r *Request) bool {
-	return (r.Op == OpRead || r.Op == OpWrite) && !g.v.misaligned(r)
-}
-
 // submit hands r to the ring's goroutine.
 func (g *ring) submit(r *Request) {
 	g.mu.Lock()
@@ -214,40 +206,13 @@ func (g *ring) complete(c uring.CQE) {
 	i := int(c.UserData)
 	s := &g.slots[i]
 	r := s.r
-	if c.Res > 0 {
-		if r.done += int64(c.Res); r.done < r.Length {
-			g.mu.Lock()
-			g.queue.push(r) // the rest of it
-			g.mu.Unlock()
-		}
-	}
 	clear(s.iov[:])
 	s.r = nil
 	g.free = append(g.free, i)
-	switch {
-	case c.Res == 0:
-		g.finish(r, io.ErrUnexpectedEOF)
-	case c.Res < 0:
-		g.refused(r, unix.Errno(-c.Res))
-	case r.done < r.Length:
-	case r.Op == OpWrite && r.FUA && s.flags == 0:
-		g.v.pool.Submit(r) // to be made durable
-	default:
-		g.finish(r, nil)
-	}
-}
-
-// finish completes a request of the row.
-func (g *ring) finish(r *Request, err error) { g.v.finishIn(&g.row, r, err) }
-
-// refused ends a request that failed, or leaves it to a worker where the system only didn't
-// want to do it in this way.
-func (g *ring) refused(r *Request, errno unix.Errno) {
-	switch errno {
-	case unix.EAGAIN, unix.EOPNOTSUPP, unix.EINVAL, unix.EINTR, unix.ECANCELED, unix.ENOMEM, unix.EFAULT:
-		g.v.pool.Submit(r)
-	default:
-		g.finish(r, errno)
+	if !g.v.took(&g.row, r, int64(c.Res), s.flags) {
+		g.mu.Lock()
+		g.queue.push(r)
+		g.mu.Unlock()
 	}
 }
 

@@ -159,6 +159,27 @@ func (d *simDisk) discard(off, n int64) error { return d.allocate(0, off, n) }
 
 func (d *simDisk) close() error { return nil }
 
+// queued executes a request of a queue of the kernel, and gives its result.
+func (d *simDisk) queued(op Op, vector bool, addr, n uint64, off int64, flags int) int64 {
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+	one := unix.Iovec{Base: (*byte)(p)}
+	one.SetLen(int(n))
+	iov := []unix.Iovec{one}
+	if vector {
+		iov = unsafe.Slice((*unix.Iovec)(p), n)
+	}
+	if d.faults.cut && d.rnd.IntN(8) == 0 {
+		return -int64(unix.EAGAIN) // a worker must do it
+	}
+	done, err := d.move(op, iov, off, flags)
+	if err != nil {
+		var errno unix.Errno
+		errors.As(err, &errno)
+		return -int64(errno)
+	}
+	return done
+}
+
 // simRing is io_uring on a simDisk.
 type simRing struct {
 	d       *simDisk
@@ -205,27 +226,12 @@ func (u *simRing) Enter(wait bool) error {
 
 // complete executes an entry.
 func (u *simRing) complete(e *uring.SQE) {
-	p := *(*unsafe.Pointer)(unsafe.Pointer(&e.Addr))
-	one := unix.Iovec{Base: (*byte)(p)}
-	one.SetLen(int(e.Len))
-	iov, op := []unix.Iovec{one}, OpRead
-	switch e.Opcode {
-	case uring.OpReadv, uring.OpWritev:
-		iov = unsafe.Slice((*unix.Iovec)(p), e.Len)
-	}
+	op := OpRead
 	if e.Opcode == uring.OpWrite || e.Opcode == uring.OpWritev {
 		op = OpWrite
 	}
-	c := uring.CQE{UserData: e.UserData}
-	if u.d.faults.cut && u.d.rnd.IntN(8) == 0 {
-		c.Res = -int32(unix.EAGAIN) // a worker must do it
-	} else if n, err := u.d.move(op, iov, int64(e.Off), int(e.RWFlags)); err != nil {
-		var errno unix.Errno
-		errors.As(err, &errno)
-		c.Res = -int32(errno)
-	} else {
-		c.Res = int32(n)
-	}
+	vector := e.Opcode == uring.OpReadv || e.Opcode == uring.OpWritev
+	c := uring.CQE{UserData: e.UserData, Res: int32(u.d.queued(op, vector, e.Addr, uint64(e.Len), int64(e.Off), int(e.RWFlags)))}
 	u.mu.Lock()
 	u.cqes = append(u.cqes, c)
 	u.mu.Unlock()

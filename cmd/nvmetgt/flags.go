@@ -63,7 +63,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.Var(&f.blockSize, "block-size", "logical block in bytes, as 512 (default 4096, or the device's)")
 	fl.BoolVar(&f.readOnly, "read-only", false, "refuse writes")
 	fl.BoolVar(&f.preallocate, "preallocate", false, "reserve the space of a file that is created")
-	fl.StringVar(&f.io, "io", "auto", "how files are reached: uring or direct, which is direct I/O by io_uring or by threads, buffered, which is the page cache, or auto, the first of these that works")
+	fl.StringVar(&f.io, "io", "auto", "how files are reached: direct or uring, which is direct I/O by the kernel's asynchronous I/O or by io_uring, buffered, which is the page cache, or auto, the first of these that works")
 	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
 	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")

@@ -64,10 +64,13 @@ func (w *work) fio(program string) (float64, error) {
 	if w.path.direct {
 		args = append(args, "--direct=1")
 	}
-	if w.path.engine == "psync" {
+	switch w.path.engine {
+	case "psync":
 		args = append(args, "--numjobs="+strconv.Itoa(w.depth))
-	} else {
+	case "io_uring":
 		args = append(args, "--iodepth="+strconv.Itoa(w.depth), "--registerfiles=1", "--fixedbufs=1")
+	default:
+		args = append(args, "--iodepth="+strconv.Itoa(w.depth))
 	}
 	out, err := exec.Command(program, args...).Output()
 	if err != nil {

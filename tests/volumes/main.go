@@ -6,7 +6,7 @@
 //
 // With -through it measures the volume behind nvmetgt, beside the same locally and the network alone.
 //
-//	go run ./tests/volumes -through rdma,tcp -paths uring -depths 1,32
+//	go run ./tests/volumes -through rdma,tcp -depths 1,32
 //
 // It fails where a ratio is below 0.9.
 package main
@@ -55,7 +55,7 @@ type path struct {
 
 var allPaths = []path{
 	{"buffered", blockdev.IOBuffered, "psync", false},
-	{"direct", blockdev.IODirect, "psync", true},
+	{"direct", blockdev.IODirect, "libaio", true},
 	{"uring", blockdev.IOUring, "io_uring", true},
 }
 
