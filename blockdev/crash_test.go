@@ -17,7 +17,7 @@ const (
 	crashDepth  = 6   // requests at a time
 	crashSteps  = 150 // of the disk, in a history; each is a point at which the power may fail
 	// crashPoints is how many points a kind goes through; `make crash` takes more of them.
-	crashPoints = 600
+	crashPoints = 400
 )
 
 // crashKind is a way to reach a file, on a disk of some sort.
