@@ -17,7 +17,7 @@ const (
 // pathNews tells the user what becomes of paths, lest one that comes and goes all the time fill a
 // terminal or a log. What is told last is always how the path is now.
 type pathNews struct {
-	print func(line string)
+	write func(line string)
 
 	mu    sync.Mutex
 	paths map[string]*pathStory // by name
@@ -32,8 +32,8 @@ type pathStory struct {
 	timer   *time.Timer
 }
 
-func newPathNews(print func(line string)) *pathNews {
-	return &pathNews{print: print, paths: map[string]*pathStory{}}
+func newPathNews(write func(line string)) *pathNews {
+	return &pathNews{write: write, paths: map[string]*pathStory{}}
 }
 
 // tell tells of a change, or remembers it until it may be told.
@@ -57,7 +57,7 @@ func (n *pathNews) tell(p *multipath.PathStatus) {
 	}
 	if s.credit > 0 {
 		s.credit--
-		n.print(text)
+		n.write(text)
 		return
 	}
 	s.last = text
@@ -79,7 +79,7 @@ func (n *pathNews) flush(s *pathStory) {
 	}
 	s.last, s.left = "", 0
 	s.counted = time.Now()
-	n.print(text)
+	n.write(text)
 }
 
 // close tells what isn't told yet. Nothing may be told afterwards.

@@ -170,7 +170,8 @@ func (s *server) announce(out io.Writer) error {
 	s.describe()
 	fmt.Fprintf(&s.said, "ready: %s; stop with Ctrl-C\n", s.exported())
 	if _, err := s.said.WriteTo(out); err != nil {
-		return fmt.Errorf("standard output: %v; nobody would learn that the target is ready", cli.Cause(err))
+		// As text: of a broken pipe the program would else end without a word.
+		return fmt.Errorf("standard output: %s; nobody would learn that the target is ready", cli.Cause(err).Error())
 	}
 	s.service.ready(s.exported(), func() { s.target.Snapshot() })
 	s.onClose(s.service.close)

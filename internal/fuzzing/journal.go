@@ -35,7 +35,8 @@ func newJournal(target string) (*journal, error) {
 		return nil, err
 	}
 	j := &journal{file: f}
-	return j, j.grow(journalSize)
+	err = j.grow(journalSize)
+	return j, err
 }
 
 // grow makes the file so large. What is new are blank lines.

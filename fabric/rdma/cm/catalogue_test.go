@@ -353,21 +353,21 @@ func TestCatalogueStrangers(t *testing.T) {
 						if strings.HasPrefix(name, "REQ ") {
 							continue // another peer's is a request like any other
 						}
-						make := s.messages()[name]
+						message := s.messages()[name]
 						for what, ids := range map[string]CommIDs{
 							"its ID": {catID + 1, s.own}, "ours": {catID, s.own + 1}, "none": {},
 						} {
 							if name == "REJ timeout" && ids.Local == catID {
 								continue // it doesn't have ours
 							}
-							tid, m := make(ids)
+							tid, m := message(ids)
 							if s.awaited() && ids.Remote == s.own {
 								tid++ // its ID isn't known: the transaction ID stands in
 							}
 							s.send(tid, m)
 							s.untouched(from, name+" with a wrong number: "+what)
 						}
-						tid, m := make(s.ids())
+						tid, m := message(s.ids())
 						other.send(s.node.addr, tid, m)
 						s.untouched(from, name+" from elsewhere")
 					}
@@ -402,7 +402,7 @@ func TestCatalogueRepeated(t *testing.T) {
 						if got := s.told(); got != want.event {
 							t.Errorf("events %q, want %q", got, want.event)
 						}
-						if got := s.state(); got != want.state && !(from == stateREQRcvd && got == stateMRAREQSent) {
+						if got := s.state(); got != want.state && (from != stateREQRcvd || got != stateMRAREQSent) {
 							t.Errorf("state %d, want %d", got, want.state)
 						}
 					})
