@@ -61,8 +61,8 @@ func (q *hostQueue) completed(wc *verbs.WC) {
 		q.response(wc, index)
 	case kindCommand:
 		q.sendsDone(index)
-	case kindInvalidate:
-		q.revoked(index)
+	case kindInvalidate, kindInline:
+		q.free(kind, index)
 	}
 }
 
@@ -83,7 +83,7 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 		return
 	}
 	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
-	mr, dead, err := q.answered(cqe, wc)
+	mr, free, err := q.answered(cqe, wc)
 	if err != nil {
 		q.fail(q.connError("receive", err))
 		return
@@ -91,7 +91,7 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 	if mr != nil {
 		_ = mr.Dereg()
 	}
-	if dead {
+	if free {
 		q.deliver(cqe)
 	}
 	q.mu.Lock()
@@ -100,8 +100,8 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 }
 
 // answered notes that the command of cqe is answered. It returns the registration that was made for the command, nil for none,
-// and whether no key of it is left; else the response is kept until the key is invalidated.
-func (q *hostQueue) answered(cqe *nvme.Completion, wc *verbs.WC) (mr verbs.MR, dead bool, err error) {
+// and whether its memory is the owner's again; else the response is kept until free.
+func (q *hostQueue) answered(cqe *nvme.Completion, wc *verbs.WC) (mr verbs.MR, free bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.attr.SlotOf(cqe.CID())
@@ -117,23 +117,36 @@ func (q *hostQueue) answered(cqe *nvme.Completion, wc *verbs.WC) (mr verbs.MR, d
 		s.key = 0
 	}
 	mr, s.mr = s.mr, nil
-	if s.key != 0 {
-		s.cqe, s.state = *cqe, slotRevoking
-		q.revoke = append(q.revoke, n)
-		return mr, false, nil
+	if s.key == 0 && !s.sending {
+		s.state = slotIdle
+		return mr, true, nil
 	}
-	s.state = slotIdle
-	return mr, true, nil
+	s.cqe, s.state = *cqe, slotAnswered
+	if s.key != 0 {
+		q.revoke = append(q.revoke, n)
+	}
+	return mr, false, nil
 }
 
-// revoked delivers the response that waited for its key to be dead.
-func (q *hostQueue) revoked(index int) {
+// free notes that the key of a command is dead, or that its data is not sent again, and delivers the response if that waited.
+func (q *hostQueue) free(kind, index int) {
 	q.mu.Lock()
-	q.sqUsed--
 	s := &q.slots[index]
-	s.key, s.state = 0, slotIdle
+	if kind == kindInvalidate {
+		q.sqUsed--
+		s.key = 0
+	} else {
+		q.sqUsed -= s.covers
+		s.sending = false
+	}
+	waited := s.state == slotAnswered
+	if waited {
+		s.state = slotIdle
+	}
 	q.mu.Unlock()
-	q.deliver(&s.cqe)
+	if waited {
+		q.deliver(&s.cqe)
+	}
 }
 
 func (q *hostQueue) deliver(cqe *nvme.Completion) {
@@ -215,11 +228,15 @@ func (q *hostQueue) takeRevokes() {
 }
 
 // send adds a work request. An invalidation is always signaled and its completion stands for
-// itself alone; a command is signaled now and then, for itself and those before it.
+// itself alone; a command is signaled now and then, and with data from its own place always, for itself and those before it.
 func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.sqUsed++
 	if kind == kindInvalidate {
 		wr.WRID, wr.Flags = wrID(kind, index), verbs.SendSignaled
+	} else if kind == kindInline {
+		wr.WRID, wr.Flags = wrID(kind, index), verbs.SendSignaled
+		q.slots[index].covers = q.sqTail + 1
+		q.sqTail = 0
 	} else if q.sqTail++; q.sqTail >= signalEvery {
 		wr.WRID, wr.Flags = wrID(kindCommand, q.sqTail), verbs.SendSignaled
 		q.sqTail = 0
@@ -257,7 +274,7 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 	case len(r.Data) == 0 || cmd.Direction() == nvme.NoData:
 		cmd.SGL1().SetKeyed(nvme.SGLKeyed, 0, 0, 0)
 	case cmd.Direction() == nvme.HostToCtrl && len(r.Data) <= inCapsule:
-		list = q.inCapsule(r, cmd, capsule, list)
+		list, s.sending = q.inCapsule(r, cmd, capsule, list)
 	default:
 		if err := q.lend(s, r.Data, cmd); err != nil {
 			// fail takes mu, which is held here.
@@ -267,23 +284,27 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 	}
 	s.state = slotPosted
 	q.t.stats.Capsules.Add(1)
-	q.send(verbs.SendWR{Opcode: verbs.WRSend, SGList: list}, kindCommand, i)
+	kind := kindCommand
+	if s.sending {
+		kind = kindInline
+	}
+	q.send(verbs.SendWR{Opcode: verbs.WRSend, SGList: list}, kind, i)
 	return true
 }
 
 // inCapsule sends the data with the command: from where it lies if that is registered, else
-// from a copy in the capsule.
-func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte, list []verbs.SGE) []verbs.SGE {
+// from a copy in the capsule. It says whether it is the former.
+func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte, list []verbs.SGE) ([]verbs.SGE, bool) {
 	q.t.stats.InCapsule.Add(1)
 	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(len(r.Data)))
 	if e, _, ok := q.t.memory.sge(q.dom, r.Data); ok {
 		first := len(q.batch.sges)
 		q.batch.sges = append(q.batch.sges, list[0], e)
-		return q.batch.since(first)
+		return q.batch.since(first), true
 	}
 	n := copy(capsule[nvme.CommandSize:], r.Data)
 	list[0].Length += uint32(n)
-	return list
+	return list, false
 }
 
 // lend gives the target a key to data, for this command: a window over memory of Alloc, and

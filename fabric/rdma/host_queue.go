@@ -57,7 +57,7 @@ type slotState uint8
 const (
 	slotIdle     slotState = iota // none, or one that is not posted yet: a response to it is none
 	slotPosted                    // the target may answer
-	slotRevoking                  // it has answered, and its key is being invalidated
+	slotAnswered                  // it has, and the command's memory is not the owner's yet: see slot
 )
 
 // slot is what the transport knows of the command in one slot of the queue. It belongs to hostQueue.mu: a target may answer
@@ -67,7 +67,11 @@ type slot struct {
 	window verbs.MW
 	key    uint32   // R_Key lent to the target, 0 for none
 	mr     verbs.MR // registration made for this command alone, nil for none
-	// A response whose key the target did not invalidate waits here until it is dead.
+	// The capsule took the data along from where it lies, and the device may send it again: the target hasn't acknowledged it.
+	// covers is how many work requests are done with it.
+	sending bool
+	covers  int
+	// A response waits here until the key that the target did not invalidate is dead, or until the data is not sent again.
 	cqe nvme.Completion
 }
 

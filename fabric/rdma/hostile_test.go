@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,6 +202,48 @@ func TestResponseBeforeCommand(t *testing.T) {
 		r.broken()
 		if slices.Contains(r.sink.completed(), waits) {
 			t.Error("a command that was not sent has completed")
+		}
+	})
+}
+
+// TestAnsweredWriteIsNotSentAgain: a write that took its data along is not sent again, with what its owner has put into the
+// memory since, to a target that answered it and acknowledges nothing.
+func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		_ = r.q.Close()
+		r.p.close()
+		<-r.sink.closed
+		time.Sleep(time.Second)
+		r.net.SetFilter(nil)
+		var err error
+		r.q, err = r.tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: hostileSize, InCapsule: 4096, Sink: r.sink})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaked atomic.Int64
+		secret := bytes.Repeat([]byte("secret.."), 8)
+		r.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
+			if d.Src == simHost && bytes.Contains(d.Payload, secret) {
+				leaked.Add(1)
+			}
+			return simnet.Action{Drop: d.Src == simTarget && wire.Opcode(d.Payload[0]).Kind() == wire.KindAcknowledge}
+		})
+		data := r.mem[:fuzzLength]
+		q := &host.Request{Data: data, Slot: 0}
+		q.Cmd.SetIO(nvme.OpWrite, 1, 0, 8, 0)
+		r.q.Submit([]*host.Request{q})
+		r.settle()
+		r.answer(0, 0)
+		if len(r.sink.completed()) == 1 {
+			for i := 0; i < len(data); i += 8 {
+				copy(data[i:], "secret..")
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if n := leaked.Load(); n > 0 {
+			t.Errorf("%d packets with data of after the end of the command", n)
 		}
 	})
 }

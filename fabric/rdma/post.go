@@ -11,6 +11,7 @@ const (
 	kindResponse
 	kindCommand
 	kindInvalidate
+	kindInline // a command with its data
 )
 
 func wrID(kind int, index int) uint64 { return uint64(kind)<<56 | uint64(uint32(index)) }

@@ -62,6 +62,7 @@ var kindText = [...]string{
 	kindResponse:   "response",
 	kindCommand:    "command",
 	kindInvalidate: "local invalidate",
+	kindInline:     "command with data",
 }
 
 // take moves a request whose work request completed to its next state; nil where reap was
