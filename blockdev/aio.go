@@ -96,7 +96,7 @@ func (q *queueAIO) prepare(s *aioSlot, r *Request) {
 	k := fillIovecs(s.iov[:], r.Bufs, r.done)
 	s.flags = q.v.writeFlags(r)
 	s.req = aio.Request{Data: uint64(s.index), Op: aio.OpRead, FD: q.fd, Offset: r.Offset + r.done,
-		Addr: uint64(uintptr(unsafe.Pointer(s.iov[0].Base))), Len: uint64(s.iov[0].Len)}
+		Addr: uint64(uintptr(unsafe.Pointer(s.iov[0].Base))), Len: s.iov[0].Len}
 	if k > 1 {
 		s.req.Op = aio.OpReadv
 		s.req.Addr, s.req.Len = uint64(uintptr(unsafe.Pointer(&s.iov[0]))), uint64(k)

@@ -118,9 +118,9 @@ func (r *repairing) look(image []byte, mayRefuse bool) error {
 		err := c.Read(b, int64(lba)*simBlock)
 		switch {
 		case r.wrong[lba] && !errors.Is(err, blockdev.ErrMedium):
-			return fmt.Errorf("block %d, which is wrong, is read: %v", lba, err)
+			return fmt.Errorf("block %d, which is wrong, is read: %s", lba, fmt.Sprint(err))
 		case !r.wrong[lba] && (err != nil || !bytes.Equal(b, stamped(lba, 1, lba+1))):
-			return fmt.Errorf("block %d isn't what it was: %v", lba, err)
+			return fmt.Errorf("block %d isn't what it was: %s", lba, fmt.Sprint(err))
 		}
 	}
 	return nil
