@@ -132,11 +132,14 @@ func (r *requester) askAck(t *txBatch) {
 }
 
 // quota is how many packets of the send queue a batch takes. Where requests are small it is half of
-// those that wait, within bounds: the peer works on one half while the other is put together.
+// those that wait, within bounds: the peer works on one half while the other is put together. A large
+// one soon after small ones isn't cut for their sake.
 func (q *qp) quota() int {
 	r := &q.req
-	if r.cur != r.tail && q.sq.at(r.cur).length > q.mtu {
-		return qpQuota
+	for i := r.cur; i != r.tail && i-r.cur < quotaLooks; i++ {
+		if q.sq.at(i).length > q.mtu {
+			return qpQuota
+		}
 	}
 	return min(max(int(r.tail-r.cur)/2, minQuota), qpQuota)
 }

@@ -19,6 +19,7 @@ const (
 	batchBytes   = 512 << 10
 	qpQuota      = 128 // packets of one queue pair and direction in a batch
 	minQuota     = 32  // the least of them, however few requests wait
+	quotaLooks   = 8   // requests looked at for a large one
 	answerQuota  = 32  // the same of answers, to a peer that may ask for more than it can take
 
 	// bulkBytes is what the first part of a batch may have until no further queue pair adds to
