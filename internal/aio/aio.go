@@ -107,6 +107,7 @@ func (c *Context) Submit(r *Request) error {
 // to be called again then.
 func (c *Context) Wait(events []Event) (int, error) {
 	for {
+		standstill.Blocks()
 		n, _, errno := unix.Syscall6(unix.SYS_IO_GETEVENTS, c.id, 1, uintptr(len(events)),
 			uintptr(unsafe.Pointer(unsafe.SliceData(events))), 0, 0)
 		switch {

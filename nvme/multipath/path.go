@@ -19,9 +19,8 @@ type path struct {
 	reread   chan struct{} // the controller says that its ANA log changed
 	doubted  chan struct{} // a status contradicted the ANA log
 	rescan   chan struct{} // the namespaces are to be opened again
-	tried    chan struct{} // closed after the first attempt
-	once     sync.Once
-	closed   error // of the orderly end, valid when run has returned
+	tried    chan struct{} // closed when the state says what came of the first attempt
+	closed   error         // of the orderly end, valid when run has returned
 
 	// Guarded by Subsystem.mu.
 	state  State
@@ -104,14 +103,16 @@ func (p *path) tell(st PathStatus) {
 
 // run connects, again and again, until the path is given up or the subsystem closed.
 func (p *path) run() {
-	defer p.once.Do(func() { close(p.tried) })
+	// Connect looks at what came of the first attempt when it is told that this is over.
+	tried := sync.OnceFunc(func() { close(p.tried) })
+	defer tried()
 	ctx := p.sub.ctx
 	wait := newBackoff(p.sub.cfg.ReconnectDelay)
 	lost, down := time.Now(), Connecting
 	for {
 		c, err := p.connect(ctx, lost)
-		p.once.Do(func() { close(p.tried) })
 		if err == nil {
+			tried()
 			err = p.serve(ctx, c)
 			wait = newBackoff(p.sub.cfg.ReconnectDelay)
 			lost, down = time.Now(), Reconnecting
@@ -123,6 +124,7 @@ func (p *path) run() {
 			return
 		}
 		p.become(down, err)
+		tried()
 		if !p.pause(ctx, wait.pause(), lost) {
 			if ctx.Err() == nil {
 				p.become(GivenUp, fmt.Errorf("%w (%v): %w", ErrGivenUp, p.sub.cfg.ControllerLoss, err))
