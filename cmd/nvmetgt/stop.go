@@ -46,8 +46,13 @@ func (s *server) Resume() {
 	s.service.say("STATUS=" + s.exported())
 }
 
-// closeHint is how long closing may take before the user is told what it waits for.
-const closeHint = 2 * closeTime
+const (
+	// closeHint is how long closing may take before the user is told what it waits for.
+	closeHint = 2 * closeTime
+	// closeGrace is how long it may go on after a signal: one that comes while nothing hangs
+	// changes nothing.
+	closeGrace = time.Second
+)
 
 // end closes everything. Volumes are waited for as long as they have commands under way, which may be
 // for ever; a signal ends that.
@@ -61,6 +66,7 @@ func (s *server) end() error {
 		close(closed)
 	}()
 	hint := time.After(closeHint)
+	var given <-chan time.Time
 	for {
 		select {
 		case <-closed:
@@ -68,6 +74,10 @@ func (s *server) end() error {
 		case <-hint:
 			s.log.Warn("a volume still has commands under way, and is waited for; another signal ends that")
 		case <-interrupted:
+			if given == nil {
+				given = time.After(closeGrace)
+			}
+		case <-given:
 			return errors.New("interrupted while a volume had commands under way; what was flushed is durable")
 		}
 	}
