@@ -1,0 +1,116 @@
+package crowd
+
+import (
+	"container/heap"
+	"container/list"
+	"net/netip"
+)
+
+// Crowd is those who hold a place and have proved nothing. The zero value is empty. Every call takes
+// the logarithm of the number of addresses.
+type Crowd[C any] struct {
+	peers map[netip.Addr]*peer
+	most  peerHeap
+	last  uint64 // number of who came last
+}
+
+// Member is one of a Crowd.
+type Member[C any] struct {
+	Conn C
+
+	peer *peer // nil: it has left
+	at   *list.Element
+	came uint64
+}
+
+// peer is an address with its members.
+type peer struct {
+	addr    netip.Addr
+	members list.List // oldest first
+	oldest  uint64    // when that came
+	index   int       // in the heap
+}
+
+// Add enters one who holds a place.
+func (c *Crowd[C]) Add(addr netip.Addr, conn C) *Member[C] {
+	c.last++
+	m := &Member[C]{Conn: conn, came: c.last}
+	p := c.peers[addr]
+	if p == nil {
+		if c.peers == nil {
+			c.peers = map[netip.Addr]*peer{}
+		}
+		p = &peer{addr: addr, oldest: m.came}
+		c.peers[addr] = p
+		heap.Push(&c.most, p)
+	}
+	m.peer, m.at = p, p.members.PushBack(m)
+	heap.Fix(&c.most, p.index)
+	return m
+}
+
+// Remove takes out one who has proved what it is, or has gone; nothing happens where it has left.
+func (c *Crowd[C]) Remove(m *Member[C]) {
+	p := m.peer
+	if p == nil {
+		return
+	}
+	m.peer = nil
+	p.members.Remove(m.at)
+	if p.members.Len() == 0 {
+		heap.Remove(&c.most, p.index)
+		delete(c.peers, p.addr)
+		return
+	}
+	p.oldest = p.members.Front().Value.(*Member[C]).came
+	heap.Fix(&c.most, p.index)
+}
+
+// Yield takes out who has to give way to one more of addr, nil where nobody has.
+func (c *Crowd[C]) Yield(addr netip.Addr) *Member[C] {
+	if len(c.most) == 0 {
+		return nil
+	}
+	p, has := c.most[0], 0
+	if own := c.peers[addr]; own != nil {
+		has = own.members.Len()
+	}
+	if p.members.Len() <= has {
+		return nil
+	}
+	m := p.members.Front().Value.(*Member[C])
+	c.Remove(m)
+	return m
+}
+
+// peerHeap has in front who has most members, of several the one whose oldest came first.
+type peerHeap []*peer
+
+func (h peerHeap) Len() int { return len(h) }
+
+func (h peerHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if n, m := a.members.Len(), b.members.Len(); n != m {
+		return n > m
+	}
+	return a.oldest < b.oldest
+}
+
+func (h peerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *peerHeap) Push(x any) {
+	p := x.(*peer)
+	p.index = len(*h)
+	*h = append(*h, p)
+}
+
+func (h *peerHeap) Pop() any {
+	old := *h
+	p := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return p
+}
