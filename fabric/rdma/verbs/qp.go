@@ -57,6 +57,7 @@ type QPAttr struct {
 	TrafficClass    uint8
 	DestQPN         uint32
 	PathMTU         MTU
+	SendMTU         int    // bytes of a SEND that a packet carries: PathMTU's, unless devices of one maker have agreed on more (Query only)
 	RQPSN           uint32 // first PSN expected from the peer
 	SQPSN           uint32 // first PSN sent
 	MaxDestRdAtomic uint8  // READs and atomics served at once

@@ -30,18 +30,29 @@ func crcZeros(state uint32, n int) uint32 {
 	return state
 }
 
-// crcLong is the length from which the vector instructions pay off.
+// crcLong is the length from which hash/crc32's vector instructions pay off.
 const crcLong = 64
 
-// crcUpdate is the state after p.
-func crcUpdate(state uint32, p []byte) uint32 {
+// crcPortable is crcUpdate for any processor.
+func crcPortable(state uint32, p []byte) uint32 {
 	if len(p) >= crcLong {
-		return crcLongUpdate(state, p)
+		return ^crc32.Update(^state, crc32.IEEETable, p)
 	}
 	return crcShort(state, p)
 }
 
-// crcShort is crcUpdate by tables, for headers and the like.
+// crcPacketPortable is crcPacket for any processor.
+func crcPacketPortable(state uint32, p []byte) uint32 {
+	state = crcWord(state, binary.LittleEndian.Uint64(p)|maskByte4)
+	state = crcHalfWord(state, binary.LittleEndian.Uint32(p[8:]))
+	return crcPortable(state, p[BTHSize:])
+}
+
+// maskByte4 makes ones of byte 4 of eight bytes: a BTH's FECN, BECN and reserved bits, which the
+// ICRC doesn't cover.
+const maskByte4 = 0xff << 32
+
+// crcShort is crcPortable by tables, for headers and the like.
 func crcShort(state uint32, p []byte) uint32 {
 	for len(p) >= 8 {
 		state = crcWord(state, binary.LittleEndian.Uint64(p))

@@ -1,16 +1,16 @@
 package wire
 
 import (
-	"hash/crc32"
+	"encoding/binary"
 
 	"golang.org/x/sys/cpu"
 )
 
-// crcFold carries all of p, a multiple of 16 bytes and at least 128, into the 16 bytes lo and
-// hi: the state after p is the state after these from a state of zero.
+// crcFold is the state after p, of at least 16 bytes and a multiple of four. The bits of ones count
+// as ones in the first eight bytes, or the first four where a multiple of 16 bytes follows those.
 //
 //go:noescape
-func crcFold(state uint32, p []byte) (lo, hi uint64)
+func crcFold(state uint32, ones uint64, p []byte) uint32
 
 // cpuid7ECX is the ECX of CPUID leaf 7.
 func cpuid7ECX() uint32
@@ -21,17 +21,26 @@ var hasFold = cpu.X86.HasAVX2 && cpu.X86.HasPCLMULQDQ && cpuid7ECX()&cpuidVPCLMU
 
 const (
 	cpuidVPCLMULQDQ = 1 << 10
-	foldMin         = 128
-	foldBlock       = 16
+	foldMin         = 16
 )
 
-// crcLongUpdate is crcUpdate for long p.
-func crcLongUpdate(state uint32, p []byte) uint32 {
-	if !hasFold || len(p) < foldMin {
-		return ^crc32.Update(^state, crc32.IEEETable, p)
+// crcUpdate is the state after p.
+func crcUpdate(state uint32, p []byte) uint32 {
+	odd := len(p) & 3
+	if !hasFold || len(p)-odd < foldMin {
+		return crcPortable(state, p)
 	}
-	n := len(p) &^ (foldBlock - 1)
-	lo, hi := crcFold(state, p[:n])
-	state = crcWord(crcWord(0, lo), hi)
-	return crcShort(state, p[n:])
+	return crcFold(crcShort(state, p[:odd]), 0, p[odd:])
+}
+
+// crcPacket is the state after p, which begins with a BTH.
+func crcPacket(state uint32, p []byte) uint32 {
+	if !hasFold || len(p) < foldMin || len(p)&3 != 0 {
+		return crcPacketPortable(state, p)
+	}
+	ones := uint64(maskByte4)
+	if len(p)%16 == 4 { // byte 4 would be past what is taken first
+		state, p, ones = crcHalfWord(state, binary.LittleEndian.Uint32(p)), p[4:], maskByte4>>32
+	}
+	return crcFold(state, ones, p)
 }

@@ -16,34 +16,75 @@ DATA fold128<>+0(SB)/8, $0x1751997d0
 DATA fold128<>+8(SB)/8, $0xccaa009e
 GLOBL fold128<>(SB), RODATA|NOPTR, $16
 
-// func crcFold(state uint32, p []byte) (lo, hi uint64)
-TEXT ·crcFold(SB), NOSPLIT, $0-48
+// x^64 modulo P in the same form, to carry 32 bits over 64.
+DATA fold64<>+0(SB)/8, $0x163cd6124
+DATA fold64<>+8(SB)/8, $0
+GLOBL fold64<>(SB), RODATA|NOPTR, $16
+
+// P and the quotient of x^64 by P, bit-reflected, for Barrett's reduction.
+DATA barrett<>+0(SB)/8, $0x1db710641
+DATA barrett<>+8(SB)/8, $0x1f7011641
+GLOBL barrett<>(SB), RODATA|NOPTR, $16
+
+DATA low32<>+0(SB)/8, $0xffffffff
+DATA low32<>+8(SB)/8, $0
+GLOBL low32<>(SB), RODATA|NOPTR, $16
+
+// From byte r on these shuffle the first r bytes of a block to its end, behind zeros.
+DATA toEnd<>+0(SB)/8, $0x8080808080808080
+DATA toEnd<>+8(SB)/8, $0x8080808080808080
+DATA toEnd<>+16(SB)/8, $0x0706050403020100
+DATA toEnd<>+24(SB)/8, $0x0f0e0d0c0b0a0908
+GLOBL toEnd<>(SB), RODATA|NOPTR, $32
+
+// func crcFold(state uint32, ones uint64, p []byte) uint32
+TEXT ·crcFold(SB), NOSPLIT, $0-44
 	MOVL state+0(FP), AX
-	MOVQ p_base+8(FP), SI
-	MOVQ p_len+16(FP), CX
+	MOVQ ones+8(FP), BX
+	MOVQ p_base+16(FP), SI
+	MOVQ p_len+24(FP), CX
 
-	VMOVD   AX, X4
-	VMOVDQU 0(SI), Y0
-	VMOVDQU 32(SI), Y1
-	VMOVDQU 64(SI), Y2
-	VMOVDQU 96(SI), Y3
-	VPXOR   Y4, Y0, Y0
-	ADDQ    $128, SI
-	SUBQ    $128, CX
+	VMOVDQU fold128<>(SB), X15
 
-	VBROADCASTI128 fold1024<>(SB), Y15
+	// The first 1 to 16 bytes, so that whole blocks follow. Zeros before them change nothing.
+	LEAQ    -1(CX), DX
+	ANDQ    $15, DX
+	INCQ    DX
+	VMOVDQU 0(SI), X0
+	VMOVQ   BX, X1
+	VPOR    X1, X0, X0
+	VMOVD   AX, X1
+	VPXOR   X1, X0, X0
+	LEAQ    toEnd<>(SB), DI
+	VPSHUFB 0(DI)(DX*1), X0, X0
+	ADDQ    DX, SI
+	SUBQ    DX, CX
+
+	CMPQ CX, $128
+	JB   by16
+
+	VPCLMULQDQ     $0x00, X15, X0, X4
+	VPCLMULQDQ     $0x11, X15, X0, X0
+	VPXOR          X0, X4, X4
+	VMOVDQU        32(SI), Y1
+	VMOVDQU        64(SI), Y2
+	VMOVDQU        96(SI), Y3
+	VPXOR          0(SI), Y4, Y0
+	ADDQ           $128, SI
+	SUBQ           $128, CX
+	VBROADCASTI128 fold1024<>(SB), Y14
 
 by128:
 	CMPQ       CX, $128
 	JB         together
-	VPCLMULQDQ $0x00, Y15, Y0, Y4
-	VPCLMULQDQ $0x00, Y15, Y1, Y5
-	VPCLMULQDQ $0x00, Y15, Y2, Y6
-	VPCLMULQDQ $0x00, Y15, Y3, Y7
-	VPCLMULQDQ $0x11, Y15, Y0, Y0
-	VPCLMULQDQ $0x11, Y15, Y1, Y1
-	VPCLMULQDQ $0x11, Y15, Y2, Y2
-	VPCLMULQDQ $0x11, Y15, Y3, Y3
+	VPCLMULQDQ $0x00, Y14, Y0, Y4
+	VPCLMULQDQ $0x00, Y14, Y1, Y5
+	VPCLMULQDQ $0x00, Y14, Y2, Y6
+	VPCLMULQDQ $0x00, Y14, Y3, Y7
+	VPCLMULQDQ $0x11, Y14, Y0, Y0
+	VPCLMULQDQ $0x11, Y14, Y1, Y1
+	VPCLMULQDQ $0x11, Y14, Y2, Y2
+	VPCLMULQDQ $0x11, Y14, Y3, Y3
 	VPXOR      0(SI), Y4, Y4
 	VPXOR      32(SI), Y5, Y5
 	VPXOR      64(SI), Y6, Y6
@@ -58,22 +99,21 @@ by128:
 
 together:
 	// Y0 into Y1 into Y2 into Y3, each 256 bits further on.
-	VBROADCASTI128 fold256<>(SB), Y15
-	VPCLMULQDQ     $0x00, Y15, Y0, Y4
-	VPCLMULQDQ     $0x11, Y15, Y0, Y0
+	VBROADCASTI128 fold256<>(SB), Y14
+	VPCLMULQDQ     $0x00, Y14, Y0, Y4
+	VPCLMULQDQ     $0x11, Y14, Y0, Y0
 	VPXOR          Y4, Y1, Y1
 	VPXOR          Y0, Y1, Y1
-	VPCLMULQDQ     $0x00, Y15, Y1, Y4
-	VPCLMULQDQ     $0x11, Y15, Y1, Y1
+	VPCLMULQDQ     $0x00, Y14, Y1, Y4
+	VPCLMULQDQ     $0x11, Y14, Y1, Y1
 	VPXOR          Y4, Y2, Y2
 	VPXOR          Y1, Y2, Y2
-	VPCLMULQDQ     $0x00, Y15, Y2, Y4
-	VPCLMULQDQ     $0x11, Y15, Y2, Y2
+	VPCLMULQDQ     $0x00, Y14, Y2, Y4
+	VPCLMULQDQ     $0x11, Y14, Y2, Y2
 	VPXOR          Y4, Y3, Y3
 	VPXOR          Y2, Y3, Y3
 
 	// The low half of Y3 into the high one.
-	VMOVDQU      fold128<>(SB), X15
 	VEXTRACTI128 $1, Y3, X0
 	VPCLMULQDQ   $0x00, X15, X3, X4
 	VPCLMULQDQ   $0x11, X15, X3, X3
@@ -82,7 +122,7 @@ together:
 
 by16:
 	CMPQ       CX, $16
-	JB         done
+	JB         reduce
 	VPCLMULQDQ $0x00, X15, X0, X4
 	VPCLMULQDQ $0x11, X15, X0, X0
 	VPXOR      0(SI), X4, X4
@@ -91,12 +131,27 @@ by16:
 	SUBQ       $16, CX
 	JMP        by16
 
-done:
-	VMOVQ   X0, AX
-	VPEXTRQ $1, X0, BX
+reduce:
+	// The low 64 bits of 128 over 96, which leaves 96; of these the low 32 over 64, which leaves 64.
+	VMOVDQU    low32<>(SB), X3
+	VPCLMULQDQ $0x10, X15, X0, X1
+	VPSRLDQ    $8, X0, X0
+	VPXOR      X1, X0, X0
+	VPAND      X3, X0, X1
+	VPCLMULQDQ $0x00, fold64<>(SB), X1, X1
+	VPSRLDQ    $4, X0, X0
+	VPXOR      X1, X0, X0
+
+	// Barrett: the upper 32 of these 64 bits are the remainder then.
+	VMOVDQU    barrett<>(SB), X2
+	VPAND      X3, X0, X1
+	VPCLMULQDQ $0x10, X2, X1, X1
+	VPAND      X3, X1, X1
+	VPCLMULQDQ $0x00, X2, X1, X1
+	VPXOR      X1, X0, X0
+	VPEXTRD    $1, X0, AX
 	VZEROUPPER
-	MOVQ    AX, lo+32(FP)
-	MOVQ    BX, hi+40(FP)
+	MOVL       AX, ret+40(FP)
 	RET
 
 // func cpuid7ECX() uint32

@@ -22,6 +22,9 @@ func TestFoldConstants(t *testing.T) {
 		}
 		return uint64(bits.Reverse32(r)) << 1
 	}
+	if line := fmt.Sprintf("DATA fold64<>+0(SB)/8, $%#x\n", power(64)); !bytes.Contains(source, []byte(line)) {
+		t.Errorf("crc_amd64.s lacks %q", line)
+	}
 	for _, d := range []int{128, 256, 1024} {
 		for _, line := range []string{
 			fmt.Sprintf("DATA fold%d<>+0(SB)/8, $%#x\n", d, power(d+32)),

@@ -2,9 +2,8 @@
 
 package wire
 
-import "hash/crc32"
+// crcUpdate is the state after p.
+func crcUpdate(state uint32, p []byte) uint32 { return crcPortable(state, p) }
 
-// crcLongUpdate is crcUpdate for long p.
-func crcLongUpdate(state uint32, p []byte) uint32 {
-	return ^crc32.Update(^state, crc32.IEEETable, p)
-}
+// crcPacket is the state after p, which begins with a BTH.
+func crcPacket(state uint32, p []byte) uint32 { return crcPacketPortable(state, p) }

@@ -19,7 +19,7 @@ const (
 var errorText = [NumErrors]string{
 	0:              "no error",
 	ErrShort:       "packet shorter than its headers",
-	ErrLong:        "payload longer than 4096 bytes",
+	ErrLong:        "payload longer than any packet's",
 	ErrAlign:       "packet length not a multiple of 4",
 	ErrTVer:        "transport header version not 0",
 	ErrOpcode:      "unknown opcode",

@@ -114,15 +114,9 @@ func (f Flow) prefix(n int, id uint16) uint32 {
 	return state ^ v4LengthHi[total>>8] ^ v4LengthLo[byte(total)] ^ v4IDHi[id>>8] ^ v4IDLo[byte(id)]
 }
 
-// crcBTH is the state after a BTH, whose byte 4 counts as ones.
-func crcBTH(state uint32, b []byte) uint32 {
-	const maskByte4 = 0xff << 32
-	state = crcWord(state, binary.LittleEndian.Uint64(b)|maskByte4)
-	return crcHalfWord(state, binary.LittleEndian.Uint32(b[8:]))
-}
-
 // ICRC computes the invariant CRC of a packet: header is BTH and extension headers, payload
-// the data in any number of pieces; the pad is understood. Over IPv4 id is the Identification
+// the data in any number of pieces; the pad is understood. What lies behind the header, the data with
+// its pad, may be given with it. Over IPv4 id is the Identification
 // that the packet will have. PutICRC and AppendTrailer write the result.
 func (f Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
 	n := 0
@@ -131,8 +125,7 @@ func (f Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
 	}
 	pad := Pad(n)
 	state := f.prefix(len(header)+n+pad+ICRCSize, id)
-	state = crcBTH(state, header)
-	state = crcUpdate(state, header[BTHSize:])
+	state = crcPacket(state, header)
 	for _, p := range payload {
 		state = crcUpdate(state, p)
 	}
@@ -171,8 +164,7 @@ func (f Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
 		return Bad, expected
 	}
 	end := len(p) - ICRCSize
-	state := crcBTH(f.prefix(len(p), expected), p)
-	state = crcUpdate(state, p[BTHSize:end])
+	state := crcPacket(f.prefix(len(p), expected), p[:end])
 	syndrome := ^state ^ binary.LittleEndian.Uint32(p[end:])
 	if syndrome == 0 {
 		return Exact, expected

@@ -4,8 +4,14 @@ package wire
 const (
 	Port       = 4791 // UDP destination port of RoCEv2
 	ICRCSize   = 4
-	MaxPayload = 4096 // the largest path MTU
+	MaxPathMTU = 4096 // the largest path MTU
 	MaxPad     = 3
+
+	// LongSend is how many bytes beyond the path MTU a packet of a SEND may carry between devices
+	// that have agreed on it: a header of the consumer's beside data as long as the path MTU.
+	LongSend = 64
+	// MaxPayload is the longest payload that anybody has agreed on.
+	MaxPayload = MaxPathMTU + LongSend
 
 	// MaxHeader is the longest BTH with its extension headers: an atomic.
 	MaxHeader = BTHSize + AtomicETHSize
