@@ -1,12 +1,10 @@
 package simnet
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
@@ -52,28 +50,12 @@ func TestPort(t *testing.T) {
 		c := listen(t, n, addrB.Next(), Config{})
 		n.SetPort(addrB, Port{Bandwidth: 100_000, Queue: 300, MarkAbove: 150})
 		for i, from := range []*Endpoint{a, c, a, c} {
-			tr := train(b, 72, bytes.Repeat([]byte{'0' + byte(i)}, 72))
-			tr.TrafficClass = 2
-			if _, err := from.Send([]udp.Train{tr}); err != nil {
-				t.Fatal(err)
-			}
+			sendMarkable(t, from, b, i)
 		}
 		if q := n.Queued(addrB); q != 300 || n.Queued(addrA) != 0 {
 			t.Errorf("%d bytes wait, %d at the other port", q, n.Queued(addrA))
 		}
-		start := time.Now()
-		rx := make([]udp.Received, 4)
-		for i := range 3 {
-			if k, err := b.Recv(rx); k != 1 || err != nil || rx[0].Buf[0] != '0'+byte(i) {
-				t.Fatalf("Recv = %d, %v", k, err)
-			}
-			if got, want := time.Since(start), time.Duration(i+1)*time.Millisecond; got != want {
-				t.Errorf("datagram %d after %v, want %v", i, got, want)
-			}
-			if got, want := rx[0].ECN() == ecnCE, i == 2; got != want {
-				t.Errorf("datagram %d marked: %v, want %v", i, got, want)
-			}
-		}
+		wantQueued(t, b)
 		if s := n.Stats(); s.QueueFull != 1 || s.Marked != 1 || n.Queued(addrB) != 0 {
 			t.Errorf("%+v, %d wait", s, n.Queued(addrB))
 		}

@@ -157,31 +157,43 @@ func TestReceivedIsSpoiled(t *testing.T) {
 	})
 }
 
+// sendMarkable sends a datagram with a number, of 100 bytes with headers, that may be marked instead of dropped.
+func sendMarkable(t *testing.T, from, to *Endpoint, number int) {
+	t.Helper()
+	tr := train(to, 72, bytes.Repeat([]byte{'0' + byte(number)}, 72))
+	tr.TrafficClass = 2
+	if _, err := from.Send([]udp.Train{tr}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantQueued receives three of those from a queue that one leaves each millisecond, and of which the last was marked.
+func wantQueued(t *testing.T, e *Endpoint) {
+	t.Helper()
+	start := time.Now()
+	rx := make([]udp.Received, 4)
+	for i := range 3 {
+		if k, err := e.Recv(rx); k != 1 || err != nil || rx[0].Buf[0] != '0'+byte(i) {
+			t.Fatalf("Recv = %d, %v", k, err)
+		}
+		if got, want := time.Since(start), time.Duration(i+1)*time.Millisecond; got != want {
+			t.Errorf("datagram %d after %v, want %v", i, got, want)
+		}
+		if got, want := rx[0].ECN() == ecnCE, i == 2; got != want {
+			t.Errorf("datagram %d marked: %v, want %v", i, got, want)
+		}
+	}
+}
+
 func TestBandwidthAndQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := pair(t, Config{})
 		// 100 bytes with headers, one per millisecond, three may wait.
 		n.SetDefault(Link{Bandwidth: 100_000, Queue: 300, MarkAbove: 150})
 		for i := range 5 {
-			tr := train(b, 72, bytes.Repeat([]byte{'0' + byte(i)}, 72))
-			tr.TrafficClass = 2
-			if _, err := a.Send([]udp.Train{tr}); err != nil {
-				t.Fatal(err)
-			}
+			sendMarkable(t, a, b, i)
 		}
-		start := time.Now()
-		rx := make([]udp.Received, 4)
-		for i := range 3 {
-			if k, err := b.Recv(rx); k != 1 || err != nil || rx[0].Buf[0] != '0'+byte(i) {
-				t.Fatalf("Recv = %d, %v", k, err)
-			}
-			if got, want := time.Since(start), time.Duration(i+1)*time.Millisecond; got != want {
-				t.Errorf("datagram %d after %v, want %v", i, got, want)
-			}
-			if got, want := rx[0].ECN() == ecnCE, i == 2; got != want {
-				t.Errorf("datagram %d marked: %v, want %v", i, got, want)
-			}
-		}
+		wantQueued(t, b)
 		wantDatagrams(t, drain(t, b, time.Second))
 		if s := n.Stats(); s.QueueFull != 2 || s.Marked != 1 || s.Delivered != 3 || s.Sent != 5 {
 			t.Errorf("%+v", s)
