@@ -3,6 +3,7 @@ package persist
 import (
 	"errors"
 	"runtime/debug"
+	"slices"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -89,6 +90,7 @@ func (v *atomicVolume) show(segs []blockdev.Segment, lba, n uint64, p *pieces) (
 // segments appends the memory of pieces.
 func (v *atomicVolume) segments(segs []blockdev.Segment, p *pieces) ([]blockdev.Segment, bool) {
 	most := len(segs) + blockdev.MaxSegments
+	segs = slices.Grow(segs, len(p.all())) // once, and not by doubling
 	for _, b := range p.all() {
 		if b.x != nil {
 			segs = append(segs, blockdev.Segment{Region: b.x.region, Bytes: b.bytes(v.shift)})

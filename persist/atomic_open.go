@@ -123,7 +123,7 @@ func usableSuper(m *mapping, path string) (*superblock, error) {
 		return s, nil
 	}
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, errNoFormat) {
+		if err != nil && !errors.Is(err, ErrNoVolume) {
 			return nil, err
 		}
 	}
@@ -131,5 +131,5 @@ func usableSuper(m *mapping, path string) (*superblock, error) {
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w: pmem:%s,mode=inplace uses it as it is; nvmetgt pmem format %s makes it a volume, and what it holds is lost",
-		errNoFormat, path, path)
+		ErrNoVolume, path, path)
 }

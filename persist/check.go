@@ -11,27 +11,28 @@ import (
 
 // Report is what Check found.
 type Report struct {
-	Size       int64 // of the volume, in bytes
-	FileSize   int64
-	BlockSize  int
-	Version    int
-	Extents    int
-	Spare      int64 // bytes of blocks beyond Size
-	Overhead   int64 // bytes of the file that aren't blocks, or can't be used
-	Generation uint64
-	Used, Lost int // logical blocks that have a block, or whose block is unknown
+	Size       int64  `json:"size"` // of the volume, in bytes
+	FileSize   int64  `json:"file_size"`
+	BlockSize  int    `json:"block_size"`
+	Version    int    `json:"version"`
+	Extents    int    `json:"extents"`
+	Spare      int64  `json:"spare"`    // bytes of blocks beyond Size
+	Overhead   int64  `json:"overhead"` // bytes of the file that aren't blocks, or can't be used
+	Generation uint64 `json:"generation"`
+	Used       int    `json:"used"` // logical blocks that have a block
+	Lost       int    `json:"lost"` // logical blocks whose block is unknown
 	// Open: a program that didn't close the volume may have left writes in working maps that
 	// the next one that opens it will find.
-	Open     bool
-	Supers   []string // what is wrong with copies of the superblock
-	Damage   []Damage // in the map
-	Repaired bool
+	Open     bool     `json:"open"`
+	Supers   []string `json:"supers,omitempty"` // what is wrong with copies of the superblock
+	Damage   []Damage `json:"damage,omitempty"` // in the map
+	Repaired bool     `json:"repaired"`
 }
 
 // Damage is an entry of the map that can't be right.
 type Damage struct {
-	Block  uint64 // logical
-	Reason string
+	Block  uint64 `json:"block"` // logical
+	Reason string `json:"reason"`
 }
 
 // Clean tells whether nothing is wrong, blocks that an earlier repair gave up included.
@@ -80,7 +81,7 @@ func checkMapped(m *mapping, path string, repair bool) (*Report, error) {
 	r.Overhead = r.FileSize - r.Size - r.Spare
 	for i, err := range errs {
 		// A volume that was never open for writing has one copy.
-		if err != nil && (s.generation > 1 || !errors.Is(err, errNoFormat)) {
+		if err != nil && (s.generation > 1 || !errors.Is(err, ErrNoVolume)) {
 			r.Supers = append(r.Supers, fmt.Sprintf("copy %d: %v", i, err))
 		}
 	}

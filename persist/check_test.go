@@ -88,7 +88,7 @@ func TestCheckClean(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{second(Check(raw, false)), second(Open(raw, blockdev.Options{}))} {
-		if !errors.Is(err, errNoFormat) || !strings.Contains(err.Error(), "nvmetgt pmem format") {
+		if !errors.Is(err, ErrNoVolume) || !strings.Contains(err.Error(), "nvmetgt pmem format") {
 			t.Errorf("of a file that holds none: %v", err)
 		}
 	}

@@ -56,7 +56,7 @@ func TestCreateCutShort(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path, blockdev.Options{Size: size}); !errors.Is(err, errNoFormat) {
+	if _, err := Open(path, blockdev.Options{Size: size}); !errors.Is(err, ErrNoVolume) {
 		t.Errorf("a file that holds something: %v", err)
 	}
 }

@@ -59,11 +59,11 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Why a superblock can't be used.
-var (
-	errNoFormat = errors.New("it holds no block-atomic volume")
-	errSum      = errors.New("the superblock's checksum is wrong")
-)
+// ErrNoVolume is that the file or device holds no volume that is written out of place. Open with mode=inplace uses
+// it as it is, Format makes it one. Whatever else is wrong with its superblocks is damage, for Check.
+var ErrNoVolume = errors.New("it holds no block-atomic volume")
+
+var errSum = errors.New("the superblock's checksum is wrong")
 
 // superblock is what a copy of it says.
 type superblock struct {
@@ -133,7 +133,7 @@ func (s *superblock) encode() []byte {
 func parseSuper(b []byte) (*superblock, error) {
 	le := binary.LittleEndian
 	if len(b) < superSize || string(b[:len(formatMagic)]) != formatMagic {
-		return nil, errNoFormat
+		return nil, ErrNoVolume
 	}
 	b = b[:superSize]
 	var zero [4]byte

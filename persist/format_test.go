@@ -204,14 +204,14 @@ func TestBitset(t *testing.T) {
 
 func TestNoFormat(t *testing.T) {
 	for _, b := range [][]byte{nil, make([]byte, 100), make([]byte, superSize)} {
-		if _, err := parseSuper(b); !errors.Is(err, errNoFormat) {
+		if _, err := parseSuper(b); !errors.Is(err, ErrNoVolume) {
 			t.Errorf("%d bytes: %v", len(b), err)
 		}
 	}
 	later := testSuper().encode()
 	later[offVersion] = 2
 	setSum(later)
-	if _, err := parseSuper(later); err == nil || errors.Is(err, errNoFormat) || errors.Is(err, errSum) {
+	if _, err := parseSuper(later); err == nil || errors.Is(err, ErrNoVolume) || errors.Is(err, errSum) {
 		t.Errorf("a later version: %v", err)
 	}
 }

@@ -161,7 +161,7 @@ func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFl
 func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
 	for i := range superCopies {
 		if len(m.mem) < headSize {
-			errs[i] = errNoFormat
+			errs[i] = ErrNoVolume
 			continue
 		}
 		b := make([]byte, superSize)

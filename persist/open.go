@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ func Kind() blockdev.Kind {
 // modeInPlace at the end of a path asks for a volume whose blocks are overwritten.
 const modeInPlace = ",mode=inplace"
 
+// anOption is what looks like an option behind a path.
+var anOption = regexp.MustCompile(`,[a-z]+=[^/]*$`)
+
 // Open maps the file that arg names, which it creates where o has a size. It writes out of
 // place, in the format of docs/pmem.md, or in place where arg ends in ",mode=inplace". o.IO
 // has no meaning here.
@@ -27,8 +31,8 @@ func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
 	if path == "" {
 		return nil, openError("pmem", blockdev.ErrInvalid, errors.New("it needs a path, as in pmem:/mnt/pmem/volume"))
 	}
-	if i := strings.LastIndex(path, ",mode="); i >= 0 && !inPlace {
-		return nil, openError(path, blockdev.ErrInvalid, fmt.Errorf("unknown mode %q: the only one to ask for is inplace", path[i+len(",mode="):]))
+	if m := anOption.FindString(path); m != "" {
+		return nil, openError(path, blockdev.ErrInvalid, fmt.Errorf("unknown option %q: the only one is mode=inplace", m[1:]))
 	}
 	if inPlace {
 		return openInPlace(path, o)
@@ -52,7 +56,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 		f.Close()
 		return nil, openError(path, blockdev.KindOf(err), err)
 	}
-	if _, errs := readSuper(m); !errors.Is(errs[0], errNoFormat) || !errors.Is(errs[1], errNoFormat) {
+	if _, errs := readSuper(m); !errors.Is(errs[0], ErrNoVolume) || !errors.Is(errs[1], ErrNoVolume) {
 		_ = m.close()
 		return nil, openError(path, blockdev.ErrInvalid, errors.New(
 			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" away"))

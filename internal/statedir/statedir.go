@@ -31,7 +31,7 @@ const (
 // Open opens a directory, which it creates where it isn't there, and forgets Saves that a crash
 // cut short.
 func Open(path string) (*Dir, error) {
-	if err := create(path, syncDir); err != nil {
+	if err := create(path, syncReadable); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	dir, err := os.Open(path)
@@ -78,23 +78,6 @@ func create(path string, sync func(dir string) error) error {
 		if err := sync(p); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// syncDir makes the names in a directory durable. Where one may not read it, whoever may has made
-// what is in it; and file systems that can't sync a directory say EINVAL.
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
-		return err
 	}
 	return nil
 }
