@@ -2,22 +2,34 @@ package blockdev
 
 import (
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
 // queueAIO gives the aligned reads and writes of a file volume to Linux's asynchronous I/O. Whoever
-// has a request submits it by itself, and one goroutine, which blocks until the device has
-// something, completes what is done: between the two nobody need be woken. What would block, and
-// what the system refuses to do in this way, goes to the volume's workers.
+// has a request submits it by itself. What is done is completed by whoever is on duty, who sees it where the
+// kernel writes it, and where nobody is by one goroutine, which blocks until the device has something.
+// What would block, and what the system refuses to do in this way, goes to the volume's workers.
 type queueAIO struct {
 	v     *file
 	k     kernelAIO
 	fd    uint32
+	slots []*aioSlot
 	ended chan struct{}
+
+	inFlight atomic.Int64 // slots in use
+	parked   atomic.Bool  // the goroutine sleeps until wake: whoever is on duty completes
+	closed   atomic.Bool
+	wake     chan struct{} // room for one
+
+	taking sync.Mutex // of whoever on duty completes, and guards what follows
+	events [aioEvents]aio.Event
+	row    Row
 
 	mu   sync.Mutex // and guards the slots
 	free []*aioSlot
@@ -27,6 +39,8 @@ type queueAIO struct {
 type kernelAIO interface {
 	Submit(*aio.Request) error
 	Wait([]aio.Event) (int, error)
+	Ready() bool
+	Take([]aio.Event) int
 	Close()
 }
 
@@ -39,35 +53,87 @@ type aioSlot struct {
 	req   aio.Request
 }
 
-// aioEntries is how many requests are in the kernel at most.
-const aioEntries = 256
+const (
+	aioEntries = 256 // requests in the kernel at most
+	aioEvents  = 64  // events taken at once at most
+)
 
 // newAIO starts the queue of v on k, for the file of fd.
 func newAIO(v *file, k kernelAIO, fd int) *queueAIO {
-	q := &queueAIO{v: v, k: k, fd: uint32(fd), ended: make(chan struct{})}
-	slots := make([]*aioSlot, aioEntries)
-	for i := range slots {
-		slots[i] = &aioSlot{index: i}
+	q := &queueAIO{v: v, k: k, fd: uint32(fd), ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	q.slots = make([]*aioSlot, aioEntries)
+	for i := range q.slots {
+		q.slots[i] = &aioSlot{index: i}
 	}
-	q.free = append(q.free, slots...)
-	go q.run(slots)
+	q.free = append(q.free, q.slots...)
+	duty.AddRing(q)
+	go q.run()
 	return q
 }
 
 // run is the life of the goroutine that completes.
-func (q *queueAIO) run(slots []*aioSlot) {
+func (q *queueAIO) run() {
 	defer close(q.ended)
 	var row Row
-	events := make([]aio.Event, 64)
+	events := make([]aio.Event, aioEvents)
 	for {
+		q.park()
 		n, err := q.k.Wait(events)
 		if err != nil {
 			return
 		}
-		for _, e := range events[:n] {
-			q.complete(&row, slots[e.Data], e.Res)
-		}
-		row.End()
+		q.completeAll(&row, events[:n])
+	}
+}
+
+// completeAll takes the results of slots' requests.
+func (q *queueAIO) completeAll(row *Row, events []aio.Event) {
+	for _, e := range events {
+		q.complete(row, q.slots[e.Data], e.Res)
+	}
+	row.End()
+}
+
+// park keeps the goroutine out of the kernel, which would wake it for each event, while somebody else looks.
+func (q *queueAIO) park() {
+	if !duty.Attended() {
+		return
+	}
+	q.parked.Store(true)
+	if q.closed.Load() || q.inFlight.Load() > 0 && !duty.Attended() {
+		q.unpark()
+	}
+	<-q.wake
+}
+
+// unpark has the goroutine wait for events, if it doesn't.
+func (q *queueAIO) unpark() {
+	if q.parked.CompareAndSwap(true, false) {
+		q.wake <- struct{}{}
+	}
+}
+
+// Awaited is duty.Ring's.
+func (q *queueAIO) Awaited() bool { return q.parked.Load() && q.inFlight.Load() > 0 }
+
+// Look is duty.Ring's.
+func (q *queueAIO) Look() bool {
+	if !q.parked.Load() || !q.taking.TryLock() {
+		return false
+	}
+	defer q.taking.Unlock()
+	if !q.k.Ready() {
+		return false
+	}
+	n := q.k.Take(q.events[:])
+	q.completeAll(&q.row, q.events[:n])
+	return n > 0
+}
+
+// Left is duty.Ring's.
+func (q *queueAIO) Left() {
+	if q.Awaited() {
+		q.unpark()
 	}
 }
 
@@ -81,9 +147,13 @@ func (q *queueAIO) submit(r *Request) bool {
 	}
 	s := q.free[n-1]
 	q.free = q.free[:n-1]
+	q.inFlight.Add(1)
 	q.prepare(s, r)
 	q.mu.Unlock()
 	if q.k.Submit(&s.req) == nil {
+		if !duty.Attended() {
+			q.unpark()
+		}
 		return true
 	}
 	q.release(s)
@@ -123,11 +193,16 @@ func (q *queueAIO) release(s *aioSlot) (r *Request, flags int) {
 	clear(s.iov[:])
 	s.r = nil
 	q.free = append(q.free, s)
+	q.inFlight.Add(-1)
 	return r, flags
 }
 
 // close ends the queue. Nothing is in flight, and nothing is submitted any more.
 func (q *queueAIO) close() {
+	duty.RemoveRing(q)
+	q.taking.Lock() // for good: the kernel's memory is about to go
+	q.closed.Store(true)
+	q.unpark()
 	q.k.Close()
 	<-q.ended
 }

@@ -26,15 +26,18 @@ type crashKind struct {
 	block  int
 	unit   int // sector of the disk
 	direct bool
+	writer bool
 	ring   bool
 	aio    bool
 	faults simFaults
 }
 
 var crashKinds = []crashKind{
-	{name: "page cache", block: 512, unit: 512},
-	{name: "page cache, small sectors", block: 2048, unit: 512, faults: simFaults{cut: true}},
-	{name: "page cache that fails", block: 512, unit: 512, faults: simFaults{errors: true}},
+	{name: "page cache", block: 512, unit: 512, writer: true},
+	{name: "page cache, small sectors", block: 2048, unit: 512, writer: true, faults: simFaults{cut: true}},
+	{name: "page cache that fails", block: 512, unit: 512, writer: true, faults: simFaults{errors: true}},
+	{name: "page cache of a device", block: 512, unit: 512, faults: simFaults{cut: true}},
+	{name: "page cache of a device that fails", block: 512, unit: 512, faults: simFaults{errors: true}},
 	{name: "direct, workers", block: 512, unit: 512, direct: true, faults: simFaults{cut: true}},
 	{name: "direct without RWF_DSYNC", block: 512, unit: 512, direct: true, faults: simFaults{noDsync: true}},
 	{name: "direct that fails", block: 512, unit: 512, direct: true, faults: simFaults{errors: true}},
@@ -150,7 +153,9 @@ func (k crashKind) volume(t *testing.T, d *simDisk) *file {
 	}
 	v.size.Store(d.m.Size())
 	v.pool = NewPool(poolSize, v.run)
-	v.writer = NewPool(cacheWriters, v.run)
+	if k.writer {
+		v.writer = newWriter(v)
+	}
 	if k.ring {
 		g, err := newRing(v, func() (kernelRing, error) { return newSimRing(d), nil })
 		if err != nil {

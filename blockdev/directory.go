@@ -31,7 +31,7 @@ func OpenDirectory(path string, capacity uint64, options Options) (*Directory, e
 	if err != nil {
 		return nil, openError(path, KindOf(err), err)
 	}
-	if err := Lock(f, false); err != nil {
+	if err := lock(f, false); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &Directory{path: path, capacity: capacity, options: options, lock: f}, nil

@@ -24,7 +24,7 @@ type file struct {
 	ring   *ring     // io_uring; nil without
 	aio    *queueAIO // asynchronous I/O; nil without
 	pool   *Pool[scratch]
-	writer *Pool[scratch] // of a file through the page cache
+	writer *writer // of a regular file through the page cache; nil without
 	life   *Lifetime
 
 	// What the file system turned out not to have; asked no more.
@@ -38,18 +38,6 @@ type file struct {
 // Workers block in the kernel, one thread each. More than this many requests at once don't
 // make a device faster that has no io_uring.
 const poolSize = 64
-
-// cacheWriters is how many workers write a file through the page cache. File systems let one write to
-// a file at a time: more would wait for one another.
-const cacheWriters = 1
-
-// workers are those that are to run r.
-func (v *file) workers(r *Request) *Pool[scratch] {
-	if r.Op == OpWrite && v.kernel != nil && !v.device {
-		return v.writer
-	}
-	return v.pool
-}
 
 // scratch is what a worker needs for a request.
 type scratch struct {
@@ -65,7 +53,6 @@ func OpenFile(path string, o Options) (Volume, error) {
 	}
 	v := &file{locked: f, life: NewLifetime()}
 	v.pool = NewPool(poolSize, v.run)
-	v.writer = NewPool(cacheWriters, v.run)
 	if err := v.describe(path, size, &o); err != nil {
 		return nil, errors.Join(err, v.closeFiles())
 	}
@@ -152,8 +139,11 @@ func (v *file) Submit(r *Request) {
 		return
 	case v.aio != nil && v.takes(r) && v.aio.submit(r):
 		return
+	case v.writer != nil && r.Op == OpWrite:
+		v.writer.submit(r)
+		return
 	}
-	v.workers(r).Submit(r)
+	v.pool.Submit(r)
 }
 
 // run is Submit's second half, where it may block.
@@ -174,8 +164,15 @@ func (v *file) run(w *scratch, r *Request) {
 	if err != nil || durable {
 		err = v.explain(r, err)
 		v.life.Leave()
-		v.workers(r).End(r, err)
-	} else if v.commits.join(r) {
+		v.pool.End(r, err)
+	} else {
+		v.commit(r)
+	}
+}
+
+// commit makes r durable, whose data the system has taken, or fails it where a sync has failed meanwhile.
+func (v *file) commit(r *Request) {
+	if v.commits.join(r) {
 		v.commits.run(r, v.store.sync, v.finish)
 	}
 }
@@ -243,8 +240,10 @@ func (v *file) Close() error {
 	if v.aio != nil {
 		v.aio.close()
 	}
+	if v.writer != nil {
+		v.writer.close()
+	}
 	v.pool.Close()
-	v.writer.Close()
 	var err error
 	if !v.info.ReadOnly {
 		err = v.store.sync()

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock takes the lock that keeps two programs from exporting one file: an exclusive one, or
+// lock takes the lock that keeps two programs from exporting one file: an exclusive one, or
 // for a reader one that readers share. It lasts until f is closed. The error is an OpError
 // of kind ErrBusy that names the holder where that can be known.
-func Lock(f *os.File, readOnly bool) error {
+func lock(f *os.File, readOnly bool) error {
 	how := unix.LOCK_EX
 	if readOnly {
 		how = unix.LOCK_SH

@@ -2,13 +2,15 @@ package blockdev
 
 import (
 	"fmt"
+	"math"
 
+	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
 )
 
 // memory is a volume in anonymous memory, one mapping. Pages come into being when they are
-// written and go when they are discarded, so a volume may be larger than the machine's
-// memory as long as what is written isn't.
+// written and go when they are discarded, so volumes may be larger than the memory that is free
+// as long as what is written isn't.
 type memory struct {
 	info   Info
 	mem    []byte
@@ -27,11 +29,15 @@ func NewMemory(o Options) (Volume, error) {
 	if err := validateSized("mem", &o); err != nil {
 		return nil, err
 	}
+	if most := machineMemory(); o.Size > most {
+		return nil, openError("mem", ErrCapacity, fmt.Errorf(
+			"%s, and the machine has %s of memory and swap, so that hosts could have the program killed by writing: "+
+				"take less, or a file, which may be sparse", FormatSize(o.Size), humanize.IBytes(uint64(most))))
+	}
 	mem, err := unix.Mmap(-1, 0, int(o.Size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, &OpError{Op: "open", Path: "mem", Offset: -1, Kind: ErrCapacity,
-			Err: fmt.Errorf("can't map %d bytes: %w", o.Size, err)}
+		return nil, openError("mem", ErrCapacity, fmt.Errorf("can't map %d bytes: %w", o.Size, err))
 	}
 	v := &memory{
 		info: Info{
@@ -45,6 +51,15 @@ func NewMemory(o Options) (Volume, error) {
 	}
 	v.guard = NewGuard(o.Size, v.apply, v.finish)
 	return v, nil
+}
+
+// machineMemory is how many bytes of memory and swap the machine has: more than a volume can ever hold.
+func machineMemory() int64 {
+	var s unix.Sysinfo_t
+	if unix.Sysinfo(&s) != nil {
+		return math.MaxInt64
+	}
+	return int64((s.Totalram + s.Totalswap) * uint64(s.Unit))
 }
 
 // pageSize is the unit in which memory is freed, as far as this package assumes; systems

@@ -15,8 +15,8 @@ type Kind struct {
 	Open func(arg string, o Options) (Volume, error)
 }
 
-// Kinds are those of this package.
-func Kinds() []Kind {
+// ownKinds are those of this package.
+func ownKinds() []Kind {
 	return []Kind{
 		{Name: "file", Form: "PATH or file:PATH", Open: OpenFile},
 		{Name: "mem", Form: "mem:SIZE", Open: sized("mem", NewMemory)},
@@ -25,9 +25,9 @@ func Kinds() []Kind {
 }
 
 // Open opens the volume that spec names: "disk.img", "mem:1GiB", "null:1TiB". Kinds of other
-// packages are added by naming them: Open(spec, o, persist.Kind).
+// packages are added by naming them: Open(spec, o, persist.Kind()).
 func Open(spec string, o Options, more ...Kind) (Volume, error) {
-	kinds := append(Kinds(), more...)
+	kinds := append(ownKinds(), more...)
 	name, arg, found := strings.Cut(spec, ":")
 	if found {
 		i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })

@@ -19,7 +19,6 @@ func TestOpen(t *testing.T) {
 		size int64
 	}{
 		{"mem:1GiB", blockdev.Options{}, "mem", 1 << 30},
-		{"mem:1TiB", blockdev.Options{}, "mem", 1 << 40},
 		{"mem:", blockdev.Options{Size: mib}, "mem", mib},
 		{"mem:64k", blockdev.Options{BlockSize: 512}, "mem", 64 << 10},
 		{"null:1TiB", blockdev.Options{}, "null", 1 << 40},
@@ -57,6 +56,8 @@ func TestOpen(t *testing.T) {
 		_, err := blockdev.Open(x.spec, x.o)
 		mustFail(t, err, blockdev.ErrInvalid, x.say)
 	}
+	_, err := blockdev.Open("mem:1PiB", blockdev.Options{})
+	mustFail(t, err, blockdev.ErrCapacity, "take less")
 	if _, err := os.Stat("nul:1GiB"); err == nil {
 		t.Error("a misspelt kind became a file")
 	}

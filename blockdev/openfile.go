@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/statedir"
 )
 
 // OpenLocked opens, or creates with o.Size, the file or block device that holds a volume,
@@ -31,7 +33,7 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, err error) {
 			os.Remove(path)
 		}
 	}()
-	if err := Lock(f, o.ReadOnly); err != nil {
+	if err := lock(f, o.ReadOnly); err != nil {
 		return f, 0, err
 	}
 	size, err = deviceSize(f)
@@ -147,7 +149,7 @@ func fill(f *os.File, o *Options) error {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(f.Name()))
+		err = statedir.SyncDir(filepath.Dir(f.Name()))
 	}
 	if err == nil {
 		return nil
@@ -157,18 +159,4 @@ func fill(f *os.File, o *Options) error {
 	}
 	return &OpError{Op: "create", Path: f.Name(), Offset: -1, Kind: KindOf(err),
 		Err: fmt.Errorf("with %s: %w", FormatSize(o.Size), err)}
-}
-
-// syncDir makes a new name in a directory durable. File systems that can't sync a directory
-// say EINVAL.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
-		return err
-	}
-	return nil
 }

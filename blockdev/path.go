@@ -31,6 +31,9 @@ func (v *file) throughCache(why string) {
 	v.kernel = newKernel(v.locked, v.locked)
 	v.store = v.kernel
 	v.info.Mode = "buffered: " + why
+	if !v.device && !v.info.ReadOnly {
+		v.writer = newWriter(v)
+	}
 }
 
 // directly has transfers go through d, which wants them aligned as a says. Asynchronous I/O comes before

@@ -11,16 +11,32 @@ type gathering struct{ gathered, rows int }
 
 func (g *gathering) EndRow() { g.gathered, g.rows = 0, g.rows+1 }
 
-// TestRow: a ring answers in rows, each of which ends behind its last answer and before the next
-// begins; what a worker answers is in none.
+// TestRow: a ring, the writer of the page cache, and who waits for asynchronous I/O answer in rows, each of
+// which ends behind its last answer and before the next begins.
 func TestRow(t *testing.T) {
-	v := openInternal(t, IOUring)
+	t.Run("io_uring", func(t *testing.T) {
+		testRow(t, openInternal(t, IOUring), OpRead)
+		r := &Request{Op: OpRead, Length: 4096, Bufs: [][]byte{directio.AlignedBlock(8192)[1:4097]}, Row: new(Row)}
+		if await(t, openInternal(t, IOUring), r); r.Row != nil {
+			t.Error("a worker answers in a row")
+		}
+	})
+	t.Run("asynchronous", func(t *testing.T) { testRow(t, openInternal(t, IODirect), OpRead) })
+	t.Run("page cache", func(t *testing.T) {
+		v := openInternal(t, IOBuffered)
+		v.noNowWrite.Store(true) // where the file system could do it at once
+		testRow(t, v, OpWrite)
+	})
+}
+
+// testRow has a few requests submitted again and again by their answers.
+func testRow(t *testing.T, v *file, op Op) {
 	const n, times = 8, 200
 	mem := directio.AlignedBlock(n * 4096)
 	var g gathering
 	left, end := n, make(chan error, 1)
 	for i := range n {
-		r := &Request{Op: OpRead, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]}}
+		r := &Request{Op: op, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]}}
 		k := 0
 		r.Complete = func(*Request) {
 			if r.Row == nil {
@@ -43,14 +59,10 @@ func TestRow(t *testing.T) {
 	if err := <-end; err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	v.ring.do(func() { close(done) })
-	<-done // the last row is over
+	if err := v.Close(); err != nil { // which waits for the end of the last row
+		t.Fatal(err)
+	}
 	if g.gathered != 0 || g.rows == 0 || g.rows > n*times {
 		t.Errorf("%d rows of %d answers, the last of which left %d", g.rows, n*times, g.gathered)
-	}
-	r := &Request{Op: OpRead, Length: 4096, Bufs: [][]byte{mem[1:4097]}, Row: new(Row)}
-	if await(t, v, r); r.Row != nil {
-		t.Error("a worker answers in a row")
 	}
 }

@@ -59,10 +59,7 @@ func (a *simAIO) Wait(events []aio.Event) (int, error) {
 		}
 		a.arrived.Wait()
 	}
-	n := copy(events, a.events)
-	a.events = a.events[n:]
-	a.inFlight -= n
-	return n, nil
+	return a.take(events), nil
 }
 
 func (a *simAIO) Close() {
@@ -70,4 +67,24 @@ func (a *simAIO) Close() {
 	defer a.mu.Unlock()
 	a.closed = true
 	a.arrived.Signal()
+}
+
+func (a *simAIO) Ready() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.events) > 0
+}
+
+func (a *simAIO) Take(events []aio.Event) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.take(events)
+}
+
+// take takes what has arrived. mu is held.
+func (a *simAIO) take(events []aio.Event) int {
+	n := copy(events, a.events)
+	a.events = a.events[n:]
+	a.inFlight -= n
+	return n
 }

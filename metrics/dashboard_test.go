@@ -81,7 +81,7 @@ func TestDashboard(t *testing.T) {
 	p.use(p.connectRDMA())
 	p.use(p.connectTCP())
 	p.connectPaths()
-	p.set.AddBench()
+	p.set.AddBench(func() Bench { return Bench{} })
 	fs := families(t, p.set)
 	d := readDashboard(t)
 	known := []string{"__rate_interval", "__range"}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
-	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/internal/version"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -81,7 +80,7 @@ const maxPeers = 100
 // status is what the page shows now.
 func (s *Set) status() *pageStatus {
 	s.mu.Lock()
-	targets, controllers, rnics, bench := values(s.targets), values(s.controllers), values(s.rnics), s.bench
+	targets, controllers, rnics, benches := values(s.targets), values(s.controllers), values(s.rnics), values(s.benches)
 	s.mu.Unlock()
 	st := &pageStatus{
 		Program: "nvmetgt", Version: version.Version, Seconds: float64(time.Now().UnixMilli()) / 1e3,
@@ -101,8 +100,9 @@ func (s *Set) status() *pageStatus {
 		st.Program = "nvmeinit"
 		st.addControllers(controllers)
 	}
-	if bench != nil {
-		st.addBench(bench)
+	for _, read := range benches {
+		b := read()
+		st.addBench(&b)
 	}
 	for _, n := range rnics {
 		counters := n.nic.Device().Counters()
@@ -187,16 +187,10 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 	}
 }
 
-// addBench shows what a load generator measured, once a second; the bytes are those of the controllers.
+// addBench shows what a load generator measured; the bytes are those of the controllers.
 func (st *pageStatus) addBench(b *Bench) {
-	st.Bounds = nil
-	for i := range loadgen.LatencyBuckets - 1 {
-		st.Bounds = append(st.Bounds, loadgen.LatencyBound(i).Seconds())
-	}
-	ops, _ := b.total()
-	for i, to := range []*pageOp{loadgen.Read: &st.IO.Read, loadgen.Write: &st.IO.Write} {
-		o := &ops[i]
-		to.Ops, to.Seconds, to.Buckets = o.ios, seconds(o.latencies.Nanos), o.latencies.Buckets[:]
+	for o, to := range map[*target.OpStats]*pageOp{&b.Read: &st.IO.Read, &b.Write: &st.IO.Write} {
+		to.Ops, to.Seconds, to.Buckets = o.Ops, seconds(o.Nanos), o.Latency[:]
 	}
 }
 

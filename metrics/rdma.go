@@ -32,6 +32,10 @@ var rdmaRows = []row[*rdma.Stats]{
 		func(s *rdma.Stats) float64 { return float64(s.Registered.Load()) }},
 	{counter("rdma_memory_waits_total", "Commands that had to wait for data memory.", "role"),
 		func(s *rdma.Stats) float64 { return float64(s.MemoryWaits.Load()) }},
+	{counter("rdma_gave_way_total", "Connections of hosts that had proved nothing, ended because others needed the memory of their buffers.", "role"),
+		func(s *rdma.Stats) float64 { return float64(s.GaveWay.Load()) }},
+	{counter("rdma_probes_total", "Silent hosts that were asked for a sign of life.", "role"),
+		func(s *rdma.Stats) float64 { return float64(s.Probes.Load()) }},
 }
 
 func collectRDMA(ch chan<- prometheus.Metric, all []binding[*rdma.Stats]) {

@@ -10,7 +10,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
-	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // rnicCounters are the device's, under their own names.
@@ -23,29 +22,29 @@ var rnicCounters = func() (m [roce.NumCounters]metric) {
 }()
 
 // What the RNIC's socket counts.
-var socketRows = []row[*udp.Counters]{
+var socketRows = []row[softrnic.SocketStats]{
 	{counter("udp_received_datagrams_total", "Datagrams received.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.RxDatagrams.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.RxDatagrams) }},
 	{counter("udp_received_bytes_total", "Bytes of datagrams received.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.RxBytes.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.RxBytes) }},
 	{counter("udp_receive_calls_total", "System calls that received datagrams.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.RxSyscalls.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.RxSyscalls) }},
 	{counter("udp_empty_receive_calls_total", "System calls that looked for datagrams and found none.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.RxEmpty.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.RxEmpty) }},
 	{counter("udp_receive_overruns_total", "Datagrams lost because the socket's receive buffer was full.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.RxKernelDrops.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.RxKernelDrops) }},
 	{counter("udp_receive_truncated_total", "Receives cut short, and so discarded.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.RxTruncated.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.RxTruncated) }},
 	{counter("udp_sent_datagrams_total", "Datagrams sent.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.TxDatagrams.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.TxDatagrams) }},
 	{counter("udp_sent_bytes_total", "Bytes of datagrams sent.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.TxBytes.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.TxBytes) }},
 	{counter("udp_send_calls_total", "System calls that sent datagrams.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.TxSyscalls.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.TxSyscalls) }},
 	{counter("udp_send_waits_total", "Times that the socket was full and sending waited.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.TxWaits.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.TxWaits) }},
 	{counter("udp_send_drops_total", "Datagrams that the system refused.", "device"),
-		func(c *udp.Counters) float64 { return float64(c.TxDrops.Load()) }},
+		func(c softrnic.SocketStats) float64 { return float64(c.TxDrops) }},
 }
 
 // What is done to packets on purpose.
@@ -89,6 +88,8 @@ var (
 			func(c *cm.Counters) float64 { return float64(c.Unreachable.Load()) }},
 		{counter("cm_stale_connections_total", "Connections ended because their peer has begun anew.", "device"),
 			func(c *cm.Counters) float64 { return float64(c.StaleEvicted.Load()) }},
+		{counter("cm_gave_way_total", "Half-open connections ended because others needed their places.", "device"),
+			func(c *cm.Counters) float64 { return float64(c.GaveWay.Load()) }},
 		{gauge("cm_connections", "Connections in the table now, those in TIMEWAIT too.", "device"),
 			func(c *cm.Counters) float64 { return float64(c.Connections.Load()) }},
 		{gauge("cm_half_open_connections", "Connections taken and not confirmed yet.", "device"),
@@ -100,7 +101,7 @@ func collectRNIC(ch chan<- prometheus.Metric, name string, nic *softrnic.RNIC) {
 	for i, n := range nic.Device().Counters() {
 		send(ch, rnicCounters[i], n, name)
 	}
-	if c := nic.SocketCounters(); c != nil {
+	if c, ok := nic.SocketStats(); ok {
 		for _, r := range socketRows {
 			send(ch, r.metric, r.read(c), name)
 		}

@@ -87,7 +87,8 @@ type Server struct {
 	done chan error
 }
 
-// Serve serves the Set on a TCP address, in the background.
+// Serve serves the Set on a TCP address, in the background. An error says what to do about the address, and
+// matches the system's, as unix.EADDRINUSE.
 func (s *Set) Serve(addr string) (*Server, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -113,14 +114,23 @@ func (s *Set) Serve(addr string) (*Server, error) {
 func explainListen(addr string, err error) error {
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		return fmt.Errorf("metrics on %s: the port is in use; choose another, or stop the program that has it", addr)
+		return &listenError{fmt.Sprintf("metrics on %s: the port is in use; choose another, or stop the program that has it", addr), err}
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		return fmt.Errorf("metrics on %s: this machine doesn't have that address", addr)
+		return &listenError{fmt.Sprintf("metrics on %s: this machine doesn't have that address; use one that `ip address` shows", addr), err}
 	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("metrics on %s: not permitted; choose a port above 1023", addr)
+		return &listenError{fmt.Sprintf("metrics on %s: not permitted; choose a port above 1023", addr), err}
 	}
 	return fmt.Errorf("metrics on %s: %w; write it as 127.0.0.1:9090", addr, err)
 }
+
+// listenError is an error of the system in other words.
+type listenError struct {
+	text string
+	err  error
+}
+
+func (e *listenError) Error() string { return e.text }
+func (e *listenError) Unwrap() error { return e.err }
 
 // Addr is the address that is served.
 func (s *Server) Addr() net.Addr { return s.l.Addr() }

@@ -31,7 +31,7 @@ type Set struct {
 	tcp         []*entry[binding[*tcp.Counters]]
 	controllers []*entry[*host.Controller]
 	subsystems  []*entry[*multipath.Subsystem]
-	bench       *Bench
+	benches     []*entry[func() Bench]
 	health      []*entry[func() error]
 	ready       []*entry[func() error]
 }
@@ -95,7 +95,7 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	s.mu.Lock()
 	volumes, rnics := values(s.volumes), values(s.rnics)
 	rdmas, tcps := values(s.rdma), values(s.tcp)
-	controllers, subsystems, bench := values(s.controllers), values(s.subsystems), s.bench
+	controllers, subsystems, benches := values(s.controllers), values(s.subsystems), values(s.benches)
 	s.mu.Unlock()
 	for i := range snaps {
 		collectTarget(ch, &snaps[i])
@@ -113,8 +113,9 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 		controllers = append(controllers, sub.Controllers()...)
 	}
 	collectHost(ch, controllers)
-	if bench != nil {
-		bench.collect(ch)
+	for _, read := range benches {
+		b := read()
+		b.collect(ch)
 	}
 }
 

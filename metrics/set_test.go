@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -12,7 +13,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -23,7 +23,7 @@ func full(t *testing.T) (s *Set, rdma, tcp string) {
 	one, two := p.connectRDMA(), p.connectTCP()
 	p.use(one)
 	p.use(two)
-	p.set.AddBench()
+	p.set.AddBench(func() Bench { return Bench{} })
 	return p.set, fmt.Sprintf("cntlid=%d", one.CNTLID()), fmt.Sprintf("cntlid=%d", two.CNTLID())
 }
 
@@ -179,30 +179,24 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
+// TestBench: what a load generator measured is shown, and no longer when it is removed.
 func TestBench(t *testing.T) {
 	s := New()
-	b := s.AddBench()
-	ios := func() float64 {
-		return value(t, families(t, s), "bench_ios_total", "op=read").GetCounter().GetValue()
+	var b Bench
+	b.Read = target.OpStats{Ops: 20, Bytes: 20 << 12, Nanos: 20 * 100_000}
+	b.Read.Latency[target.LatencyBucket(100*time.Microsecond)] = 20
+	b.Errors = 3
+	remove := s.AddBench(func() Bench { return b })
+	fs := families(t, s)
+	for name, want := range map[string]float64{"bench_ios_total": 20, "bench_bytes_total": 20 << 12} {
+		if n := value(t, fs, name, "op=read").GetCounter().GetValue(); n != want {
+			t.Errorf("%s: %v, want %v", name, n, want)
+		}
 	}
-	var p loadgen.Progress
-	p.Ops[loadgen.Read].IOs = 7
-	b.Report(&p)
-	if n := ios(); n != 7 {
-		t.Errorf("%v operations while it runs", n)
+	if n := value(t, fs, "bench_errors_total").GetCounter().GetValue(); n != 3 {
+		t.Errorf("%v errors", n)
 	}
-	res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 1)}
-	m := &res.Jobs[0].Ops[loadgen.Read]
-	for range 10 {
-		m.IOs++
-		m.Latency.Record(100_000)
-	}
-	b.Finish(res)
-	b.Finish(res)
-	if n := ios(); n != 20 {
-		t.Errorf("%v operations after two runs of 10", n)
-	}
-	h := value(t, families(t, s), "bench_io_duration_seconds", "op=read").GetHistogram()
+	h := value(t, fs, "bench_io_duration_seconds", "op=read").GetHistogram()
 	if h.GetSampleCount() != 20 || h.GetSampleSum() != 0.002 {
 		t.Errorf("%d samples, %v s", h.GetSampleCount(), h.GetSampleSum())
 	}
@@ -210,6 +204,13 @@ func TestBench(t *testing.T) {
 		if want := k.GetUpperBound() > 130e-6; (k.GetCumulativeCount() == 20) != want {
 			t.Errorf("%d up to %v", k.GetCumulativeCount(), k.GetUpperBound())
 		}
+	}
+	if st := s.status(); st.IO.Read.Ops != 20 || st.IO.Read.Seconds != 0.002 {
+		t.Errorf("the page shows %+v", st.IO.Read)
+	}
+	remove()
+	if fs := families(t, s); fs["nvmeof_bench_ios_total"] != nil {
+		t.Error("shown though removed")
 	}
 }
 

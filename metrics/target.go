@@ -31,6 +31,8 @@ var (
 			func(s *target.TransportStats) float64 { return float64(s.Authentications) }},
 		{counter("target_authentication_failures_total", "Authentications that failed.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.AuthFailures) }},
+		{counter("target_gave_way_total", "Connections of hosts that had proved nothing, ended because others needed their places.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.GaveWay) }},
 	}
 )
 

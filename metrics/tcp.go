@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
 
 // What the NVMe/TCP binding counts.
@@ -16,9 +17,9 @@ var (
 			func(c *tcp.DirectionCounters) float64 { return float64(c.Data.Load()) }},
 		{counter("tcp_direct_bytes_total", "Bytes of data that the kernel put at their place.", "role", "direction"),
 			func(c *tcp.DirectionCounters) float64 { return float64(c.Direct.Load()) }},
-		{counter("tcp_calls_total", "System calls that sent or received.", "role", "direction"),
+		{counter("tcp_calls_total", "System calls that sent or received something.", "role", "direction"),
 			func(c *tcp.DirectionCounters) float64 { return float64(c.Calls.Load()) }},
-		{counter("tcp_blocked_total", "Sends that met a full socket.", "role", "direction"),
+		{counter("tcp_blocked_total", "System calls that met a full socket when sending, an empty one when receiving.", "role", "direction"),
 			func(c *tcp.DirectionCounters) float64 { return float64(c.Blocked.Load()) }},
 	}
 	tcpRows = []row[*tcp.Counters]{
@@ -61,7 +62,7 @@ func collectDirection(ch chan<- prometheus.Metric, role, direction string, cs []
 	for _, r := range tcpDirections {
 		send(ch, r.metric, sum(cs, r.read), role, direction)
 	}
-	for _, t := range tcp.PDUTypes {
+	for _, t := range pdu.Types {
 		n := sum(cs, func(c *tcp.DirectionCounters) float64 { return float64(c.PDUs[t].Load()) })
 		send(ch, tcpPDUs, n, role, direction, t.String())
 	}

@@ -17,6 +17,7 @@ const (
 	ANAChange         ANAState = 0xf
 )
 
+// String is the name that nvme-cli and Linux's nvmet use.
 func (s ANAState) String() string {
 	switch s {
 	case ANAOptimized:
@@ -26,7 +27,7 @@ func (s ANAState) String() string {
 	case ANAInaccessible:
 		return "inaccessible"
 	case ANAPersistentLoss:
-		return "persistent loss"
+		return "persistent-loss"
 	case ANAChange:
 		return "change"
 	}

@@ -2,6 +2,7 @@ package nvme
 
 import (
 	"fmt"
+	"strings"
 	"unsafe"
 )
 
@@ -153,6 +154,27 @@ const (
 	EFLAGSPersistent EFLAGS = 1 << 1 // EPCSD: explicit persistent connections
 	EFLAGSNoCDC      EFLAGS = 1 << 2 // NCC
 )
+
+// String is the text that nvme-cli uses.
+func (f EFLAGS) String() string {
+	var set []string
+	for _, b := range []struct {
+		bit  EFLAGS
+		text string
+	}{
+		{EFLAGSPersistent, "explicit discovery connections"},
+		{EFLAGSDuplicate, "duplicate discovery information"},
+		{EFLAGSNoCDC, "no cdc connectivity"},
+	} {
+		if f&b.bit != 0 {
+			set = append(set, b.text)
+		}
+	}
+	if set == nil {
+		return "none"
+	}
+	return strings.Join(set, ", ")
+}
 
 // TSASRDMA is the transport specific address subtype of RDMA.
 type TSASRDMA struct {

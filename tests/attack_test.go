@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -26,6 +25,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -50,24 +50,7 @@ type victim struct {
 	rdma   *rdma.Listener
 	tcp    *tcp.Listener
 	volume blockdev.Volume
-	log    lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) lines() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.b.Bytes(), []byte("\n"))
+	log    output
 }
 
 func newVictim(t *testing.T) *victim {
@@ -91,8 +74,7 @@ func newVictim(t *testing.T) *victim {
 	must(err)
 	v.rdma, err = rdma.ListenTarget(v.nic, v.addr, tgt, rdma.TargetConfig{Log: log})
 	must(err)
-	tcpLog := limitlog.New(log)
-	v.tcp, err = tcp.Listen(v.addr.String(), tgt, tcp.TargetConfig{OnError: func(err error) { tcpLog.Warn("tcp", "err", err) }})
+	v.tcp, err = tcp.Listen(v.addr.String(), tgt, tcp.TargetConfig{Log: log})
 	must(err)
 	served := make(chan error, 1)
 	go func() { served <- v.tcp.Serve(context.Background()) }()
@@ -287,10 +269,10 @@ func (a *attacker) stream(ctx context.Context) {
 	case 0:
 		b = []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("x", 200))
 	case 1:
-		b = tcp.ICReq{}.Append(nil)
-		b = append(b, tcp.Header{Type: tcp.TypeCapsuleCmd, HLEN: 72, PLEN: a.rng.Uint32()}.Append(nil)...)
+		b = pdu.ICReq{}.Append(nil)
+		b = append(b, pdu.Header{Type: pdu.TypeCapsuleCmd, HLEN: pdu.CapsuleCmdSize, PLEN: a.rng.Uint32()}.Append(nil)...)
 	case 2:
-		b = tcp.ICReq{}.Append(nil)[:a.rng.IntN(128)] // and waits
+		b = pdu.ICReq{}.Append(nil)[:a.rng.IntN(128)] // and waits
 	default:
 		b = make([]byte, 4096)
 		for i := range b {
@@ -453,7 +435,7 @@ func (v *victim) checkCounters(t *testing.T, took time.Duration) {
 	}
 	t.Logf("refused: %v", refused)
 	const logs = 3 // the engine's, NVMe/RDMA's and NVMe/TCP's
-	if n, most := v.log.lines(), logs*(limitlog.Burst+int(limitlog.Rate*(took.Seconds()+10))); n > most {
+	if n, most := strings.Count(v.log.String(), "\n"), logs*(limitlog.Burst+int(limitlog.Rate*(took.Seconds()+10))); n > most {
 		t.Errorf("%d lines of log, want at most %d", n, most)
 	}
 }

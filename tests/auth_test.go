@@ -1,16 +1,14 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/nvme-anywhere/nvmeof/internal/control"
 )
 
 // genKey makes a secret, and a file that holds it.
@@ -140,52 +138,95 @@ func waitText(t testing.TB, o *output, text string) {
 	}
 }
 
-// TestAuthenticationLive: the operator gives a running target new secrets. Who is connected stays,
-// authenticates anew when told to, and connects with the new secret only.
-func TestAuthenticationLive(t *testing.T) {
+// liveAuth is a target whose operator changes its secrets, in a file of its own, while oneHost uses it.
+type liveAuth struct {
+	*configured
+	*secrets
+	open string   // the configuration without authentication
+	who  []string // flags of oneHost
+}
+
+// startLiveAuth starts one that demands nothing yet.
+func startLiveAuth(t *testing.T) *liveAuth {
+	t.Helper()
 	s := makeSecrets(t)
 	addr := freeAddr(t)
 	c := &configured{file: filepath.Join(s.dir, "target.yaml"), socket: filepath.Join(s.dir, "control")}
-	text := fmt.Sprintf(`listen: [rdma://%s:4420, tcp://%s:4420]
+	l := &liveAuth{configured: c, secrets: s, who: []string{"-n", diskNQN, "-q", oneHost, "-i", "2"}}
+	l.open = fmt.Sprintf(`listen: [rdma://%s:4420, tcp://%s:4420]
 control: %s
 subsystems:
 - nqn: %s
   namespaces: [{volume: "mem:16MiB"}]
 `, addr, addr, c.socket, diskNQN)
-	writeText(t, c.file, text)
+	writeText(t, c.file, l.open)
 	c.targetProgram = startServe(t, addr, "--config", c.file)
-	who := []string{"-n", diskNQN, "-q", oneHost, "-i", "2"}
-	secret := append(who, "--dhchap-secret-file", s.host)
-	free := c.startInit(t, "tcp", "connect", append(who, "--hold")...)
-	waitText(t, &free.stderr, "holding the connection")
+	return l
+}
 
-	writeText(t, c.file, text+fmt.Sprintf(`authentication:
+// demand has the target demand authentication.
+func (l *liveAuth) demand(t *testing.T) {
+	t.Helper()
+	writeText(t, l.configured.file, l.open+fmt.Sprintf(`authentication:
   secrets: %s
   hashes: [sha384]
   dh_groups: [ffdhe2048]
-`, s.file))
-	c.change(t, "reload")
+`, l.secrets.file))
+	l.change(t, "reload")
+}
+
+// withSecret are the flags of oneHost with its secret.
+func (l *liveAuth) withSecret() []string {
+	return append(slices.Clone(l.who), "--dhchap-secret-file", l.host)
+}
+
+// hold has oneHost connect and stay.
+func (l *liveAuth) hold(t *testing.T, transport string, flags []string) *program {
+	t.Helper()
+	p := l.startInit(t, transport, "connect", append(slices.Clone(flags), "--hold")...)
+	waitText(t, &p.stderr, "holding the connection")
+	return p
+}
+
+// refusesReload has the target refuse what its file says, with a reason, and stay as it was.
+func (l *liveAuth) refusesReload(t *testing.T, reasons ...string) {
+	t.Helper()
+	before := l.change(t, "config")
+	r := l.ctl(t, "reload")
+	for _, reason := range reasons {
+		if r.code == 0 || !strings.Contains(r.stderr, reason) {
+			t.Errorf("exit code %d, no %q in: %s", r.code, reason, r.stderr)
+		}
+	}
+	if after := l.change(t, "config"); after != before {
+		t.Errorf("the configuration changed to\n%s", after)
+	}
+}
+
+// TestAuthenticationLive: the operator gives a running target new secrets. Who is connected stays,
+// authenticates anew when told to, and connects with the new secret only.
+func TestAuthenticationLive(t *testing.T) {
+	l := startLiveAuth(t)
+	l.hold(t, "tcp", l.who)
+	l.demand(t)
 	var held []*program
 	for _, transport := range transports {
-		if r := c.run(t, cliTimeout, transport, "connect", who...); r.code == 0 {
+		if r := l.run(t, cliTimeout, transport, "connect", l.who...); r.code == 0 {
 			t.Errorf("%s: without a secret it connects", transport)
 		}
-		p := c.startInit(t, transport, "connect", append(secret, "--hold")...)
-		waitText(t, &p.stderr, "holding the connection")
-		held = append(held, p)
+		held = append(held, l.hold(t, transport, l.withSecret()))
 	}
 
-	next := filepath.Join(s.dir, "next")
-	nextText := genKey(t, next)
-	s.know(t, nextText)
-	c.change(t, "reload")
-	if r := c.run(t, cliTimeout, "tcp", "connect", secret...); r.code == 0 {
+	next := genKey(t, filepath.Join(l.dir, "next"))
+	l.know(t, next)
+	l.change(t, "reload")
+	if r := l.run(t, cliTimeout, "tcp", "connect", l.withSecret()...); r.code == 0 {
 		t.Error("the old secret still works")
 	}
-	if err := os.WriteFile(s.host, []byte(nextText+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(l.host, []byte(next+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.must(t, cliTimeout, "rdma", "connect", secret...)
+	l.must(t, cliTimeout, "rdma", "connect", l.withSecret()...)
 	for _, p := range held {
 		p.signal(syscall.SIGHUP)
 		waitText(t, &p.stderr, "authenticated anew")
@@ -193,57 +234,70 @@ subsystems:
 			t.Error(p.stderr.String())
 		}
 	}
-	var st control.Status
-	if err := json.Unmarshal([]byte(c.change(t, "show", "-o", "json")), &st); err != nil {
-		t.Fatal(err)
-	}
-	authenticated := 0
-	for _, ctrl := range st.Subsystems[0].Controllers {
+	controllers, authenticated := l.status(t).Subsystems[0].Controllers, 0
+	for _, ctrl := range controllers {
 		if a := ctrl.Authentication; a != nil && a.Hash == "sha384" && a.DHGroup == "ffdhe2048" && !a.Bidirectional {
 			authenticated++
 		}
 	}
-	if n := len(st.Subsystems[0].Controllers); n != 3 || authenticated != 2 {
+	if n := len(controllers); n != 3 || authenticated != 2 {
 		t.Errorf("%d controllers, %d of them authenticated; want 3 and 2", n, authenticated)
 	}
-	// A change that can't be made changes nothing.
-	before := c.change(t, "config")
-	writeText(t, c.file, text+fmt.Sprintf(`authentication:
+	l.stop(t)
+}
+
+// TestAuthenticationRefusedLive: a change of secrets that can't be made changes nothing, and puts nobody out.
+func TestAuthenticationRefusedLive(t *testing.T) {
+	l := startLiveAuth(t)
+	l.demand(t)
+	before := l.change(t, "config")
+	writeText(t, l.configured.file, l.open+fmt.Sprintf(`authentication:
   secrets: %s
   hosts:
   - {nqn: %s, secret_file: %s}
-`, s.file, oneHost, s.host))
-	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "authentication.hosts[0].nqn "+oneHost) || !strings.Contains(r.stderr, s.file) {
-		t.Errorf("a host with two secrets: exit code %d: %s", r.code, r.stderr)
-	}
-	if after := c.change(t, "config"); after != before {
-		t.Errorf("the configuration changed to\n%s", after)
-	}
-	writeText(t, c.file, before)
-	if err := os.Remove(s.file); err != nil {
+`, l.secrets.file, oneHost, l.host))
+	l.refusesReload(t, "authentication.hosts[0].nqn "+oneHost, l.secrets.file)
+	writeText(t, l.configured.file, before)
+	if err := os.Remove(l.secrets.file); err != nil {
 		t.Fatal(err)
 	}
-	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "authentication.secrets "+s.file+": no such file") {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	l.refusesReload(t, "authentication.secrets "+l.secrets.file+": no such file")
+	held := l.hold(t, "tcp", l.withSecret())
+	forget(t, l)
+	writeText(t, l.configured.file, strings.Replace(before, "listen:", "listen:\n- tcp://192.0.2.1:4420", 1))
+	l.refusesReload(t, "192.0.2.1")
+	if n := len(l.status(t).Subsystems[0].Controllers); n != 1 {
+		t.Errorf("%d controllers after a change that couldn't be made", n)
 	}
-	c.must(t, cliTimeout, "tcp", "connect", secret...)
-	// Without its secret the host is put out, and not by a change that can't be made.
-	if err := os.WriteFile(s.file, []byte("nqn.2026-11.org.example:another "+nextText+"\n"), 0o600); err != nil {
-		t.Fatal(err)
+	held.signal(syscall.SIGINT)
+	held.wait(t, cliTimeout)
+	l.stop(t)
+}
+
+// TestAuthenticationRevoked: a host whose secret is taken away is put out, and so is one that came before secrets
+// were demanded and has none.
+func TestAuthenticationRevoked(t *testing.T) {
+	l := startLiveAuth(t)
+	held := []*program{l.hold(t, "tcp", l.who)}
+	l.demand(t)
+	for _, transport := range transports {
+		held = append(held, l.hold(t, transport, l.withSecret()))
 	}
-	writeText(t, c.file, strings.Replace(before, "listen:", "listen:\n- tcp://192.0.2.1:4420", 1))
-	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "192.0.2.1") {
-		t.Errorf("an address of another machine: exit code %d: %s", r.code, r.stderr)
-	}
-	if err := json.Unmarshal([]byte(c.change(t, "show", "-o", "json")), &st); err != nil || len(st.Subsystems[0].Controllers) != 3 {
-		t.Errorf("%d controllers after a change that couldn't be made, %v", len(st.Subsystems[0].Controllers), err)
-	}
-	writeText(t, c.file, before)
-	c.change(t, "reload")
-	for _, p := range append(held, free) {
+	forget(t, l)
+	l.change(t, "reload")
+	for _, p := range held {
 		if p.wait(t, cliTimeout); !strings.Contains(p.stderr.String(), "lost") {
 			t.Errorf("a host without a secret stays: %s", p.stderr.String())
 		}
 	}
-	c.stop(t)
+	l.stop(t)
+}
+
+// forget has the file of secrets know another host only.
+func forget(t *testing.T, l *liveAuth) {
+	t.Helper()
+	secret := genKey(t, filepath.Join(l.dir, "another"))
+	if err := os.WriteFile(l.secrets.file, []byte("nqn.2026-11.org.example:another "+secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

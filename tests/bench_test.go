@@ -32,7 +32,7 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--rate 1m --rate_iops 5"), exitUsage, []string{"--rate=", "one of them"}},
 		{bench("--percentile_list 50:x"), exitUsage, []string{"--percentile_list", `"x"`, "50:99:99.9"}},
 		{bench("--ioengine libaio"), exitUsage, []string{"unknown flag: --ioengine", "--help"}},
-		{bench("-o xml"), exitUsage, []string{`-o "xml"`, "json+"}},
+		{bench("-o xml"), exitUsage, []string{`--output-format "xml"`, "json+"}},
 		{bench("--controllers 0"), exitUsage, []string{"--controllers 0", "want 1 to"}},
 		{bench("one.fio two.fio"), exitUsage, []string{"one job file", "two.fio"}},
 		{bench("DIR/none.fio"), exitFailure, []string{"job file", "none.fio", "no such file"}},

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -110,6 +108,18 @@ func TestTargetFlags(t *testing.T) {
 		{args("serve --volume mem:lots"), exitUsage, []string{"--volume mem:lots", "64MiB"}},
 		{args("serve --volume mem:"), exitUsage, []string{"needs a size", "mem:1GiB"}},
 		{args("serve --volume ssd:1GiB"), exitUsage, []string{`"ssd"`, "mem:SIZE", "pmem:PATH"}},
+		{args("serve --volume mem:1MiB --size 2MiB"), exitUsage, []string{"--size 2.0 MiB", "mem:SIZE"}},
+		{args("serve --volume mem:1MiB --preallocate"), exitUsage, []string{"--preallocate", "mem:SIZE"}},
+		{args("serve --volume pmem:x.img,foo=1 --size 8MiB"), exitUsage, []string{`"foo=1"`, "mode=inplace"}},
+		{args("serve --volume pmem:x.img,mode=fast --size 8MiB"), exitUsage, []string{`"mode=fast"`, "mode=inplace"}},
+		{args("serve --volume mem:1MiB --dscp -1"), exitUsage, []string{"--dscp", "0 to 255"}},
+		{args("serve --volume mem:1MiB --listen tcp://224.0.0.1"), exitUsage, []string{"--listen", "multicast"}},
+		{args("serve --volume mem:1MiB --listen rdma://fe80::1"), exitUsage, []string{"--listen", "fe80::1%eth0"}},
+		{args("help bogus"), exitUsage, []string{`no command "bogus"`, "serve"}},
+		{args("bogus --help"), exitUsage, []string{`no command "bogus"`, "serve"}},
+		{args("ctl bogus --help"), exitUsage, []string{`no command "bogus"`, "add-namespace", "ctl --help"}},
+		{args("serv"), exitUsage, []string{"is serve meant?"}},
+		{args("pmem check /nowhere"), exitFailure, []string{"pmem check /nowhere", "no such file", "--size"}},
 		{args("serve --volume mem:1MiB --block-size 1000"), exitUsage, []string{"block size 1000", "power of two"}},
 		{args("serve --volume disk.img --size 1x"), exitUsage, []string{"--size", `"1x"`, "64MiB"}},
 		{args("serve --volume mem:1MiB --max-controllers -1"), exitUsage, []string{"--max-controllers -1", "1 or more"}},
@@ -164,6 +174,14 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("bench -t tcp -a 127.0.0.1 --rwmixread 101"), exitUsage, []string{"--rwmixread=101", "100 percent"}},
 		{args("bench -t tcp -a 127.0.0.1 --runtime -1s"), exitUsage, []string{"--runtime", `"-1s"`, "positive"}},
 		{args("bench -t tcp -a 127.0.0.1 --time_based"), exitUsage, []string{"--time_based", "--runtime"}},
+		{args("connect -t tcp -a 0.0.0.0"), exitUsage, []string{"-a 0.0.0.0", "listens on"}},
+		{args("connect -t rdma -a 224.0.0.1"), exitUsage, []string{"-a", "multicast"}},
+		{args("id-ns -t tcp -a 127.0.0.1 --nsid 4294967296"), exitUsage, []string{"--nsid", "4294967295"}},
+		{args("bench -t tcp -a 127.0.0.1 --depths 1,x"), exitUsage, []string{"--depths", "1,4,16"}},
+		{args("bench -t tcp -a 127.0.0.1 --metrics x"), exitUsage, []string{"--metrics", "ADDRESS:PORT"}},
+		{args("connect -t rdma -a 127.0.0.1 --dscp 64"), exitUsage, []string{"--dscp 64", "0 to 63"}},
+		{args("connect -t tcp -a 127.0.0.1 --priority 7"), exitUsage, []string{"--priority 7", "to 6"}},
+		{args("connect -t tcp -a 127.0.0.1 --busy-poll -1s"), exitUsage, []string{"--busy-poll -1s", "10s"}},
 		{args("write -t tcp -a 127.0.0.1 --input /nowhere/file"), exitFailure, []string{"--input /nowhere/file", "no such file"}},
 		{args("write -t tcp -a 127.0.0.1 --input /tmp"), exitFailure, []string{"--input /tmp", "is a directory"}},
 	})
@@ -273,15 +291,22 @@ func TestUnreachable(t *testing.T) {
 		to := func(transport, addr, port string) []string {
 			return args(verb + " --timeout 1s -t " + transport + " -a " + addr + " -s " + port)
 		}
-		began := time.Now()
-		check(t, "nvmeinit", []mistake{
+		refusals := []mistake{
 			{to("tcp", nobody, "4420"), exitFailure, []string{"tcp://" + nobody + ":4420", "connection refused", "nothing listens", "-a and -s"}},
 			{to("rdma", nobody, "4420"), exitFailure, []string{"rdma://" + nobody + ":4420", "no answer within 1s", "UDP port 4791"}},
 			{to("tcp", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "-s"}},
 			{to("rdma", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "nothing listens on its port 4421"}},
-		})
-		if took := time.Since(began); took > 6*time.Second {
-			t.Errorf("%s: four refusals took %v, though --timeout is 1s", verb, took)
+		}
+		const tries = 3 // a machine that stands still for a while takes longer once
+		for try := 1; ; try++ {
+			began := time.Now()
+			check(t, "nvmeinit", refusals)
+			if took := time.Since(began); took <= 6*time.Second {
+				break
+			} else if try == tries {
+				t.Errorf("%s: four refusals took %v, though --timeout is 1s", verb, took)
+				break
+			}
 		}
 	}
 }
@@ -293,7 +318,7 @@ func TestNotATarget(t *testing.T) {
 		says  []string
 	}{
 		"silent": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, []string{"no answer within 1s", "TCP port"}},
-		"closes": {func(c net.Conn) { c.Close() }, []string{"doesn't answer as an NVMe/TCP target", "-a and -s"}},
+		"closes": {func(c net.Conn) { c.Close() }, []string{"doesn't answer as an NVMe/TCP target", "-a and -s", "drained"}},
 		"HTTP": {func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 			_, _ = io.Copy(io.Discard, c)
@@ -435,7 +460,7 @@ func TestStandardOutputFull(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	for _, verb := range []string{"read", "id-ctrl", "id-ns", "list", "smart-log", "discover", "connect"} {
+	for _, verb := range []string{"read", "id-ctrl", "id-ns", "list", "smart-log", "ana-log", "discover", "connect"} {
 		cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), append([]string{verb}, tgt.to("tcp")...)...)
 		cmd.Stdout = full
 		var stderr strings.Builder
@@ -478,107 +503,6 @@ func TestTargetOutputFull(t *testing.T) {
 	}
 }
 
-// Every command's help, down to the last, has an example that begins with the command.
-func TestHelp(t *testing.T) {
-	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 14} {
-		if n := checkHelp(t, program, ""); n < least {
-			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
-		}
-		if r := start(t, nil, program, "--version").result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, program) {
-			t.Errorf("%s --version: exit code %d, %q", program, r.code, r.stdout)
-		}
-	}
-}
-
-var defaultTwice = regexp.MustCompile(`\(default [^()]*\) \(default`)
-
-// checkHelp checks the help of a command, and of those that it lists, and says how many those are.
-func checkHelp(t *testing.T, program, verb string) (n int) {
-	t.Helper()
-	r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
-	if r.code != 0 || r.stderr != "" {
-		t.Errorf("%s %s --help: exit code %d, %q", program, verb, r.code, r.stderr)
-	}
-	_, examples, _ := strings.Cut(r.stdout, "Examples:\n")
-	examples, _, _ = strings.Cut(examples, "\n\nFlags")
-	if !strings.Contains(examples, strings.TrimSpace(program+" "+verb)) {
-		t.Errorf("%s %s --help has no example:\n%s", program, verb, r.stdout)
-	}
-	if text := strings.Join(strings.Fields(r.stdout), " "); defaultTwice.MatchString(text) {
-		t.Errorf("%s %s --help says a default twice:\n%s", program, verb, r.stdout)
-	}
-	for line := range strings.Lines(r.stdout) {
-		if n := len([]rune(line)); n > 112 {
-			t.Errorf("%s %s --help: a line of %d characters: %s", program, verb, n, line)
-		}
-	}
-	_, commands, _ := strings.Cut(r.stdout, "\nCommands:\n")
-	commands, _, _ = strings.Cut(commands, "\n\n")
-	for line := range strings.Lines(commands) {
-		if name := strings.Fields(line)[0]; name != "completion" { // which is cobra's
-			n += checkHelp(t, program, strings.TrimSpace(verb+" "+name))
-		}
-	}
-	return n + 1
-}
-
-// What -o json prints is JSON, with the fields that scripts look for.
-func TestJSON(t *testing.T) {
-	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB")
-	for _, transport := range transports {
-		for _, c := range []struct {
-			line string
-			has  []string // paths of fields
-		}{
-			{"discover", []string{"genctr", "records.0.subnqn", "records.0.traddr", "records.0.trsvcid", "records.0.trtype"}},
-			{"connect", []string{"subnqn", "cntlid", "nr_io_queues", "round_trip_us", "namespaces.1.size"}},
-			{"id-ctrl", []string{"sn", "mn", "mdts", "nn", "subnqn", "ioccsz"}},
-			{"id-ns --nsid 2", []string{"nsze", "ncap", "flbas", "size", "block_size"}},
-			{"list", []string{"Devices.0.NameSpace", "Devices.1.PhysicalSize", "Devices.1.SectorSize"}},
-			{"smart-log", []string{"data_units_read", "host_read_commands", "avail_spare", "temperature"}},
-			{"bench --rw randread --bs 4k --iodepth 4 --runtime 100ms",
-				[]string{"jobs.0.read.iops", "jobs.0.read.bw_bytes", "jobs.0.read.clat_ns.percentile.99\\.000000", "jobs.0.usr_cpu"}},
-		} {
-			verb, flags, _ := strings.Cut(c.line, " ")
-			out := tgt.must(t, cliTimeout, transport, verb, append(args(flags), "-o", "json")...)
-			var v any
-			if err := json.Unmarshal([]byte(out), &v); err != nil {
-				t.Errorf("%s %s: not JSON: %v\n%s", transport, c.line, err, out)
-				continue
-			}
-			for _, path := range c.has {
-				if !hasField(v, path) {
-					t.Errorf("%s %s: no %s in\n%s", transport, c.line, path, out)
-				}
-			}
-		}
-	}
-}
-
-// hasField follows a path of names and indices with dots between; "\." is a dot in a name.
-func hasField(v any, path string) bool {
-	const dot = "\x00"
-	for name := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, dot), ".") {
-		name = strings.ReplaceAll(name, dot, ".")
-		switch x := v.(type) {
-		case map[string]any:
-			var ok bool
-			if v, ok = x[name]; !ok {
-				return false
-			}
-		case []any:
-			var i int
-			if _, err := fmt.Sscan(name, &i); err != nil || i >= len(x) {
-				return false
-			}
-			v = x[i]
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // A program that is interrupted says so and stops at once, and the target serves on.
 func TestInterrupt(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:64MiB")
@@ -586,7 +510,13 @@ func TestInterrupt(t *testing.T) {
 		p := tgt.startInit(t, transport, "bench", "--rw", "randread", "--runtime", "1m")
 		hold := tgt.startInit(t, transport, "connect", "--hold")
 		eventually(t, cliTimeout, "the connection is held", func() bool { return strings.Contains(hold.stderr.String(), "holding") })
-		for _, q := range []*program{p, hold} {
+		fifo := heldFIFO(t)
+		writes := tgt.startInit(t, transport, "write", "--input", fifo, "--pcap", fifo+".pcapng")
+		eventually(t, cliTimeout, "the connection is there", func() bool { i, err := os.Stat(fifo + ".pcapng"); return err == nil && i.Size() > 0 })
+		full := heldFIFO(t)
+		reads := tgt.startInit(t, transport, "read", "--output", full, "--pcap", full+".pcapng")
+		eventually(t, cliTimeout, "data has come", func() bool { i, err := os.Stat(full + ".pcapng"); return err == nil && i.Size() > 1<<20 })
+		for _, q := range []*program{p, hold, writes, reads} {
 			q.signal(syscall.SIGINT)
 			if code := q.wait(t, 5*time.Second); code != 0 && code != 130 {
 				t.Errorf("%s: exit code %d after SIGINT: %s", q, code, q.stderr.String())
@@ -595,4 +525,19 @@ func TestInterrupt(t *testing.T) {
 		tgt.must(t, cliTimeout, transport, "connect")
 	}
 	tgt.stop(t)
+}
+
+// heldFIFO is a pipe that somebody has opened who neither writes nor reads.
+func heldFIFO(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { held.Close() })
+	return path
 }

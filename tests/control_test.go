@@ -240,7 +240,7 @@ func TestConfigurationFiles(t *testing.T) {
 		{[]string{"serve", "--config", bad}, exitUsage, []string{bad + ":3: "}},
 		{[]string{"serve", "--config", bad, "--volume", "mem:1MiB"}, exitUsage, []string{"--config", "leave the other flags away"}},
 		{[]string{"serve", "--config", filepath.Join(dir, "none.yaml")}, exitFailure, []string{"none.yaml", "no such file"}},
-		{[]string{"check"}, exitUsage, []string{"one file or device"}},
+		{[]string{"check"}, exitUsage, []string{"one file"}},
 		{[]string{"check", foreign}, exitUsage, []string{foreign + ":", "there is no key"}},
 		{[]string{"import", bad}, exitUsage, []string{bad + ":1: "}},
 	})

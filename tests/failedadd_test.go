@@ -36,7 +36,7 @@ func TestFailedAdd(t *testing.T) {
 		writeText(t, name, "{")
 	}
 	writeText(t, c.file, more)
-	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "saved events") {
+	if r := c.ctl(t, "reload"); r.code == 0 || !strings.Contains(r.stderr, "saved state can't be used: events-") {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
 	for _, s := range c.status(t).Subsystems {

@@ -29,39 +29,43 @@ const everything = "..."
 var rooms = []room{
 	{dir: "nvme"},
 	{dir: "nvme/dhchap", may: []string{"nvme"}},
-	{dir: "nvme/target", may: []string{"nvme", "nvme/dhchap", "blockdev", "internal/limitlog"}, tests: []string{"blockdev/..."}},
+	{dir: "nvme/target", may: []string{"nvme", "nvme/dhchap", "blockdev", "internal/crowd", "internal/limitlog"}, tests: []string{"blockdev/..."}},
 	{dir: "nvme/host", may: []string{"nvme", "nvme/dhchap", "internal/limitlog"}},
 	{dir: "nvme/multipath", may: []string{"nvme", "nvme/host"}, tests: []string{"nvme/target", "blockdev"}},
 	{dir: "fabric/rdma/verbs", tests: []string{"fabric/rdma/softrnic"}},
 	{dir: "fabric/rdma/roce/wire", tests: []string{"internal/..."}},
 	{
 		dir:   "fabric/rdma/roce",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem"},
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty"},
 		tests: []string{"fabric/rdma/cm", "internal/..."},
 	},
 	{
 		dir:   "fabric/rdma/cm",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire"},
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/crowd"},
 		tests: []string{"fabric/rdma/roce", "internal/..."},
 	},
 	{dir: "fabric/rdma/fault", may: []string{"internal/udp", "internal/simnet", "internal/mem"}, tests: []string{everything}},
 	{dir: "fabric/rdma/softrnic", may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/..."}},
 	{
 		dir:   "fabric/rdma", // the binding: any provider will do, so it knows none
-		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/mem", "internal/limitlog"},
+		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/crowd", "internal/mem", "internal/limitlog"},
 		tests: []string{everything},
 	},
+	{dir: "fabric/tcp/pdu", may: []string{"nvme"}, tests: []string{"internal/fuzzing"}},
 	{
 		dir:   "fabric/tcp",
-		may:   []string{"nvme/...", "blockdev", "internal/mem"},
+		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog"},
 		tests: []string{"blockdev/...", "internal/..."},
 	},
-	{dir: "blockdev", may: []string{"internal/aio", "internal/uring"}, tests: []string{"blockdev/...", "internal/crash"}},
+	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/statedir", "internal/uring"}, tests: []string{"blockdev/...", "internal/crash"}},
 	{dir: "blockdev/volumetest", may: []string{"blockdev"}},
 	{dir: "blockdev/wrap", may: []string{"blockdev"}, tests: []string{"blockdev/..."}},
 	{dir: "persist", may: []string{"blockdev", "persist/..."}, tests: []string{"blockdev/...", "internal/crash"}},
 	{dir: "metrics", may: []string{everything}},
-	{dir: "internal/udp", may: []string{"internal/standstill"}, tests: []string{"internal/..."}},
+	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/standstill"}, tests: []string{"internal/..."}},
+	{dir: "internal/busypoll"},
+	{dir: "internal/crowd"},
+	{dir: "internal/duty"},
 	{dir: "internal/standstill"},
 	{dir: "internal/aio", may: []string{"internal/standstill"}},
 	{dir: "internal/uring", may: []string{"internal/standstill"}},
@@ -76,7 +80,7 @@ var rooms = []room{
 	{dir: "internal/loadgen", may: []string{"internal/standstill"}},
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
-	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "fabric/rdma/fault", "internal/version"}},
+	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "fabric/rdma/fault", "internal/busypoll", "internal/version"}},
 	{dir: "internal/config", may: []string{"nvme", "nvme/dhchap", "nvme/target", "blockdev", "internal/cli"}},
 	{dir: "internal/control", may: []string{"nvme/target", "internal/cli", "internal/config"}},
 	{dir: "internal/version"},
@@ -185,6 +189,12 @@ func TestRoomsListed(t *testing.T) {
 	for _, r := range rooms {
 		if listed[r.dir] != 1 {
 			t.Errorf("ARCHITECTURE.md lists %s %d times", r.dir, listed[r.dir])
+		}
+	}
+	for _, p := range goList(t, "amd64") { // in a row of its own, or in that of tests by its name
+		dir := strings.TrimPrefix(p.ImportPath, module+"/")
+		if strings.HasPrefix(dir, "tests/") && !strings.Contains(table, "`"+dir+"`") && !strings.Contains(table, "`"+path.Base(dir)+"`") {
+			t.Errorf("ARCHITECTURE.md doesn't name %s", dir)
 		}
 	}
 	for name := range listed {

@@ -15,53 +15,20 @@ import (
 // An operator sets ANA states in the file and changes them live: the hosts of the endpoint are
 // told, those of another keep their path, and what was saved is there after a reload.
 func TestLiveANA(t *testing.T) {
-	dir, addr := t.TempDir(), freeAddr(t)
-	at := addr.String() + ":" + nvmePort
-	c := &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
-	writeText(t, c.file, fmt.Sprintf(`listen: ["rdma://%s", "tcp://%s"]
-control: %s
-subsystems:
-- nqn: %s
-  namespaces:
-  - {volume: "mem:16MiB", ana_group: 7}
-ana:
-- {group: 7, state: non-optimized, listen: "tcp://%s"}
-`, at, at, c.socket, testNQN, at))
-	c.targetProgram = startServe(t, addr, "--config", c.file)
+	c, at := startANA(t)
+	h := dialANA(t, c)
+	h.wantState(t, "tcp", nvme.ANANonOptimized)
+	h.wantState(t, "rdma", nvme.ANAOptimized)
 
-	hosts := map[string]*hostSide{}
-	told := map[string]chan nvme.AsyncEvent{}
-	for _, path := range transports {
-		events := make(chan nvme.AsyncEvent, 8)
-		hosts[path], told[path] = dialHost(t, c.remote(), path, func(c *host.Config) {
-			c.Event = func(_ *host.Controller, e nvme.AsyncEvent) { events <- e }
-		}), events
-		defer hosts[path].close(t)
-	}
-	wantState := func(path string, want nvme.ANAState) {
-		t.Helper()
-		log, err := hosts[path].ANA(t.Context())
-		if err != nil || len(log.Groups) != 1 || log.Groups[0].ID != 7 || log.Groups[0].State != want {
-			t.Errorf("%s: log %+v, %v; want group 7 %v", path, log, err, want)
-		}
-	}
-	wantState("tcp", nvme.ANANonOptimized)
-	wantState("rdma", nvme.ANAOptimized)
-
-	read := func(path string) error {
-		r := host.Request{Data: make([]byte, 4096)}
-		r.Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
-		return hosts[path].Queues()[0].Do(t.Context(), &r)
-	}
 	c.change(t, "set-ana", "7", "inaccessible", "--listen", "rdma://"+at)
-	if e := <-told["rdma"]; e != nvme.EventANAChanged {
+	if e := <-h.told["rdma"]; e != nvme.EventANAChanged {
 		t.Errorf("event %v", e)
 	}
-	wantState("rdma", nvme.ANAInaccessible)
-	if err := read("rdma"); !errors.Is(err, nvme.StatusANAInaccessible) {
+	h.wantState(t, "rdma", nvme.ANAInaccessible)
+	if err := h.read(t, "rdma"); !errors.Is(err, nvme.StatusANAInaccessible) {
 		t.Errorf("read of an inaccessible group: %v", err)
 	}
-	if err := read("tcp"); err != nil {
+	if err := h.read(t, "tcp"); err != nil {
 		t.Errorf("the other path: %v", err)
 	}
 	want := control.ANA{Listen: "rdma://" + at, Group: 7, State: "inaccessible"}
@@ -73,15 +40,20 @@ ana:
 	}
 	c.change(t, "save")
 	c.change(t, "reload")
-	wantState("rdma", nvme.ANAInaccessible)
+	h.wantState(t, "rdma", nvme.ANAInaccessible)
 	c.change(t, "set-ana", "7", "optimized")
-	<-told["rdma"]
+	<-h.told["rdma"]
 	for _, path := range transports {
-		wantState(path, nvme.ANAOptimized)
-		if err := read(path); err != nil {
+		h.wantState(t, path, nvme.ANAOptimized)
+		if err := h.read(t, path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// Mistakes in set-ana are told.
+func TestSetANAMistakes(t *testing.T) {
+	c, _ := startANA(t)
 	for _, wrong := range [][]string{
 		{"set-ana", "7"},
 		{"set-ana", "x", "optimized"},
@@ -94,4 +66,59 @@ ana:
 			t.Errorf("ctl %v: exit code %d, %s", wrong, r.code, r.stderr)
 		}
 	}
+}
+
+// startANA starts a target whose only namespace is in group 7, which is non-optimized over TCP; at is the address and
+// port of both transports.
+func startANA(t *testing.T) (c *configured, at string) {
+	t.Helper()
+	dir, addr := t.TempDir(), freeAddr(t)
+	at = addr.String() + ":" + nvmePort
+	c = &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
+	writeText(t, c.file, fmt.Sprintf(`listen: ["rdma://%s", "tcp://%s"]
+control: %s
+subsystems:
+- nqn: %s
+  namespaces:
+  - {volume: "mem:16MiB", ana_group: 7}
+ana:
+- {group: 7, state: non-optimized, listen: "tcp://%s"}
+`, at, at, c.socket, testNQN, at))
+	c.targetProgram = startServe(t, addr, "--config", c.file)
+	return c, at
+}
+
+// anaHosts are hosts that came to a target by each transport, and what they were told.
+type anaHosts struct {
+	hosts map[string]*hostSide
+	told  map[string]chan nvme.AsyncEvent
+}
+
+func dialANA(t *testing.T, c *configured) *anaHosts {
+	t.Helper()
+	h := &anaHosts{map[string]*hostSide{}, map[string]chan nvme.AsyncEvent{}}
+	for _, path := range transports {
+		events := make(chan nvme.AsyncEvent, 8)
+		side := dialHost(t, c.remote(), path, func(c *host.Config) {
+			c.Event = func(_ *host.Controller, e nvme.AsyncEvent) { events <- e }
+		})
+		t.Cleanup(func() { side.close(t) })
+		h.hosts[path], h.told[path] = side, events
+	}
+	return h
+}
+
+// wantState checks what the host of a path reads of group 7.
+func (h *anaHosts) wantState(t *testing.T, path string, want nvme.ANAState) {
+	t.Helper()
+	log, err := h.hosts[path].ANA(t.Context())
+	if err != nil || len(log.Groups) != 1 || log.Groups[0].ID != 7 || log.Groups[0].State != want {
+		t.Errorf("%s: log %+v, %v; want group 7 %v", path, log, err, want)
+	}
+}
+
+func (h *anaHosts) read(t *testing.T, path string) error {
+	r := host.Request{Data: make([]byte, 4096)}
+	r.Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
+	return h.hosts[path].Queues()[0].Do(t.Context(), &r)
 }

@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -45,20 +46,7 @@ func TestPmemCheck(t *testing.T) {
 		t.Fatalf("exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	extent := make([]byte, 48) // the first one; either superblock has it at the same place (docs/pmem.md)
-	if _, err := f.ReadAt(extent, 4096+128); err != nil {
-		t.Fatal(err)
-	}
-	durableMap := int64(binary.LittleEndian.Uint64(extent[16:]))
-	if _, err := f.WriteAt(bytes.Repeat([]byte{0x5a}, 8), durableMap+2*8); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-
+	damageMap(t, path, 2)
 	refused := start(t, nil, "nvmetgt", "serve", "--listen", "tcp://"+freeAddr(t).String(), "--volume", "pmem:"+path).result(t, 20*time.Second)
 	if refused.code != exitFailure || !strings.Contains(refused.stderr, "pmem check") {
 		t.Errorf("a damaged volume is served: exit code %d, %s", refused.code, refused.stderr)
@@ -66,8 +54,12 @@ func TestPmemCheck(t *testing.T) {
 	if r := pmemCheck(t, path); r.code != exitFailure || !strings.Contains(r.stdout, "logical block 2") || !strings.Contains(r.stderr, "--repair") {
 		t.Errorf("check: exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := pmemCheck(t, path, "--repair"); r.code != exitFailure || !strings.Contains(r.stdout, "repaired") || !strings.Contains(r.stderr, "1 blocks are lost") {
+	if r := pmemCheck(t, path, "--repair"); r.code != exitFailure || !strings.Contains(r.stdout, "repaired") || !strings.Contains(r.stderr, "1 block is lost") {
 		t.Errorf("repair: exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+	var report struct{ Used, Lost int }
+	if r := pmemCheck(t, path, "-o", "json"); r.code != exitFailure || json.Unmarshal([]byte(r.stdout), &report) != nil || report.Used != 7 || report.Lost != 1 {
+		t.Errorf("check -o json: exit code %d, %s", r.code, r.stdout)
 	}
 	p = startTarget(t, "--volume", "pmem:"+path)
 	h = dialHost(t, p.remote(), "rdma", nil)
@@ -90,5 +82,23 @@ func TestPmemCheck(t *testing.T) {
 	p.stop(t)
 	if r := pmemCheck(t, path); r.code != 0 {
 		t.Errorf("in the end: exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// damageMap overwrites the entry of a logical block in the durable map of a volume.
+func damageMap(t *testing.T, path string, block int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	extent := make([]byte, 48) // the first one; either superblock has it at the same place (docs/pmem.md)
+	if _, err := f.ReadAt(extent, 4096+128); err != nil {
+		t.Fatal(err)
+	}
+	durableMap := int64(binary.LittleEndian.Uint64(extent[16:]))
+	if _, err := f.WriteAt(bytes.Repeat([]byte{0x5a}, 8), durableMap+block*8); err != nil {
+		t.Fatal(err)
 	}
 }

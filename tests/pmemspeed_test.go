@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -29,15 +28,7 @@ var pmemVolumes = []struct {
 //
 // It wants both processors for itself, so it runs only when asked for: make speed-pmem.
 func TestPmemSpeed(t *testing.T) {
-	if os.Getenv("NVMEOF_SPEED_PMEM") == "" {
-		t.Skip("a comparison of speed runs only when asked for: make speed-pmem")
-	}
-	if runtime.NumCPU() < 2 {
-		t.Skip("it takes two processors: one for each program")
-	}
-	if racing() {
-		t.Skip("the race detector measures itself")
-	}
+	needSpeed(t, "NVMEOF_SPEED_PMEM", "speed-pmem")
 	dir := os.Getenv("NVMEOF_PMEM_DIR")
 	if dir == "" {
 		dir = t.TempDir()

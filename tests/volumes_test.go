@@ -75,7 +75,11 @@ func TestVolumeCache(t *testing.T) {
 		{"pmem:" + filepath.Join(memory, "pmem.img"), false},
 		{"pmem:" + filepath.Join(memory, "inplace.img") + ",mode=inplace", false},
 	} {
-		p := startTarget(t, "--volume", x.volume, "--size", "4MiB")
+		args := []string{"--volume", x.volume}
+		if strings.ContainsRune(x.volume, filepath.Separator) {
+			args = append(args, "--size", "4MiB")
+		}
+		p := startTarget(t, args...)
 		h := dialHost(t, p.remote(), "tcp", nil)
 		id := h.Identify()
 		if cache := id.VWC&nvme.VWCPresent != 0; cache != x.cache || id.AWUN != 0 || id.AWUPF != 0 {

@@ -23,7 +23,7 @@ type benchFlags struct {
 	nsid        uint32
 	controllers int
 	job         *fio.Job // what the command line says of jobs
-	output      string
+	output      cli.Format
 	metrics     string
 	campaign    campaignFlags
 
@@ -78,7 +78,8 @@ Patterns that write destroy what the namespace holds.`,
 	fl = c.Flags()
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.IntVar(&f.controllers, "controllers", 1, "`number` of times to connect, each with -i queues; the jobs spread over them, and those beyond numjobs stay idle")
-	fl.StringVarP(&f.output, "output-format", "o", "normal", "`FORMAT`: normal, json, or json+ with every latency that was counted")
+	cli.OutputFlag(fl, &f.output, cli.JSONPlus)
+	fl.Lookup("output-format").Usage += " with every latency that was counted"
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
 	f.conn.paths.add(c)
 	f.conn.add(c, true)
@@ -108,12 +109,13 @@ func (f *benchFlags) read(args []string) error {
 
 func (f *benchFlags) readJobs(args []string) error {
 	switch {
-	case f.output != "normal" && f.output != "json" && f.output != "json+":
-		return cli.Usage("-o %q: want normal, json or json+", f.output)
 	case f.conn.paths.wanted() && f.controllers != 1:
 		return cli.Usage("--controllers %d: want 1, since each path has a controller; give an endpoint several times to connect to it several times", f.controllers)
 	case f.controllers < 1 || f.controllers > maxControllers:
 		return cli.Usage("--controllers %d: want 1 to %d", f.controllers, maxControllers)
+	}
+	if err := cli.CheckAddrPort("--metrics", f.metrics); err != nil {
+		return err
 	}
 	if len(args) == 0 {
 		f.jobs = []*fio.Job{f.job}
@@ -159,7 +161,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, figs.close()) }()
-	live := newLive(c.ErrOrStderr(), f.output == "normal")
+	live := newLive(c.ErrOrStderr(), f.output == cli.Normal)
 	defer d.watch(c.Context(), live)()
 	report := fio.NewReport(program(), time.Now(), f.global)
 	phases := fio.Phases(f.jobs)
@@ -169,8 +171,8 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		live.clear()
 		if res != nil {
 			figs.finish(res)
-			report.Add(i, jobs, res, f.output == "json+")
-			if f.output == "normal" {
+			report.Add(i, jobs, res, f.output == cli.JSONPlus)
+			if f.output == cli.Normal {
 				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
 			}
 		}
@@ -186,7 +188,7 @@ func program() string { return "nvmeinit " + version.Version }
 
 // printReport prints the JSON, if that is wanted, of what has run, and what each path did.
 func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) error {
-	if f.output == "normal" {
+	if f.output == cli.Normal {
 		if d.multi != nil {
 			printPaths(w, d.multi.Subsystem)
 		}

@@ -128,7 +128,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	}
 	defer func() { err = page.close(err) }()
 	k := &campaign{
-		f: f, began: time.Now(), live: newLive(c.ErrOrStderr(), f.output == "normal"),
+		f: f, began: time.Now(), live: newLive(c.ErrOrStderr(), f.output == cli.Normal),
 		json: fio.NewReport(program(), time.Now(), f.global),
 	}
 	defer func() { err = errors.Join(err, k.close()) }()
@@ -140,7 +140,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.output == "normal" {
+	if f.output == cli.Normal {
 		printComparison(c.OutOrStdout(), works)
 	} else {
 		k.json.Compare = comparison(works)
@@ -280,7 +280,7 @@ func (k *campaign) one(ctx context.Context, jobs []*fio.Job, path, repeat, depth
 	}
 	k.done++
 	first := len(k.json.Jobs)
-	k.json.Add(k.group, jobs, res, k.f.output == "json+")
+	k.json.Add(k.group, jobs, res, k.f.output == cli.JSONPlus)
 	for i := range k.json.Jobs[first:] {
 		j := &k.json.Jobs[first+i]
 		j.Path, j.Repeat = k.names[path], repeat+1

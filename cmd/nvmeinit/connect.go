@@ -101,7 +101,7 @@ func showConnection(c *cobra.Command, f *connFlags, s *session) error {
 	for _, n := range all {
 		v.Namespaces = append(v.Namespaces, foundNamespace{n.ID, n.Size(), n.BlockSize(), uuidText(n)})
 	}
-	if f.output == "json" {
+	if f.output == cli.JSON {
 		return cli.PrintJSON(c.OutOrStdout(), v)
 	}
 	printFound(c.OutOrStdout(), &v)

@@ -262,7 +262,7 @@ func (e *everything) show(c *cobra.Command) error {
 		}
 		all = append(all, j)
 	}
-	if e.flags.output == "json" {
+	if e.flags.output == cli.JSON {
 		return cli.PrintJSON(c.OutOrStdout(), map[string]any{"subsystems": all})
 	}
 	for i := range all {

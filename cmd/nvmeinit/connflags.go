@@ -23,15 +23,10 @@ type connFlags struct {
 	queues, queueSize, kato    int
 	disableSQFlow              bool
 	hdrDigest, dataDigest      bool
-	dscp                       uint8
-	priority                   int
-	plainUDP                   bool
-	noLocalICRC                bool
-	busyPoll                   time.Duration
-	fault                      cli.Fault
+	packets                    cli.Packets
 	pcap                       string
 	timeout                    time.Duration
-	output                     string
+	output                     cli.Format
 	paths                      pathFlags
 	secrets                    secretFlags
 
@@ -64,19 +59,14 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Second, "`time` that connecting may take")
 	fl.BoolVarP(&f.hdrDigest, "hdr-digest", "g", false, "TCP: protect headers by digests")
 	fl.BoolVarP(&f.dataDigest, "data-digest", "G", false, "TCP: protect data by digests")
-	fl.Uint8Var(&f.dscp, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
-	fl.IntVar(&f.priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
-	fl.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
-	fl.BoolVar(&f.noLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
-	fl.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
-	fl.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; nvmetgt serve --help lists them")
+	f.packets.AddFlags(fl, "nvmetgt serve --help lists them")
 	fl.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
 	cli.AddFlags(c, "Connection", fl)
 }
 
 // addOutput defines -o, for commands that have something to print.
 func (f *connFlags) addOutput(c *cobra.Command) {
-	c.Flags().StringVarP(&f.output, "output-format", "o", "normal", "`FORMAT`: normal or json")
+	cli.OutputFlag(c.Flags(), &f.output)
 }
 
 // Bounds of the flags.
@@ -84,14 +74,11 @@ const (
 	maxQueues    = 65534
 	maxQueueSize = 65536
 	maxKATO      = 24 * 60 * 60 // seconds
-	maxBusyPoll  = 10 * time.Second
 )
 
 // validate checks what doesn't need the network.
 func (f *connFlags) validate() error {
 	switch {
-	case f.output != "" && f.output != "normal" && f.output != "json":
-		return cli.Usage("-o %q: want normal or json", f.output)
 	case f.timeout <= 0:
 		return cli.Usage("--timeout %v: want a positive time", f.timeout)
 	case f.queues < 0 || f.queues > maxQueues:
@@ -100,12 +87,13 @@ func (f *connFlags) validate() error {
 		return cli.Usage("-Q %d: want 2 to %d entries", f.queueSize, maxQueueSize)
 	case f.kato < 0 || f.kato > maxKATO:
 		return cli.Usage("-k %d: want 1 to %d seconds, or 0 for no keep-alive", f.kato, maxKATO)
-	case f.busyPoll < 0 || f.busyPoll > maxBusyPoll:
-		return cli.Usage("--busy-poll %v: want 0, which is off, to %v", f.busyPoll, maxBusyPoll)
-	case f.transport == "tcp" && f.fault.Config != nil:
+	case f.transport == "tcp" && f.packets.Fault.Config != nil:
 		return cli.Usage("--fault: faults are injected into RDMA; for TCP use tc-netem, as root")
 	case f.transport == "rdma" && (f.hdrDigest || f.dataDigest):
 		return cli.Usage("-g and -G: digests belong to NVMe/TCP; RDMA protects every packet by its ICRC")
+	}
+	if err := f.packets.Validate(); err != nil {
+		return err
 	}
 	if f.nqn != "" {
 		if err := cli.CheckNQN("-n", f.nqn); err != nil {

@@ -119,7 +119,7 @@ func readCommand(c *cobra.Command, f *copyFlags) error {
 		if cp.offset == cp.ns.Size() {
 			return cli.Usage("--offset %s is the namespace's end: there is nothing to read", blockdev.FormatSize(cp.offset))
 		}
-		out, err := createOutput(f.file, c.OutOrStdout())
+		out, err := createOutput(c.Context(), f.file, c.OutOrStdout())
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte
 }
 
 func writeCommand(c *cobra.Command, f *copyFlags) error {
-	in, err := openInput(f.file, c.InOrStdin())
+	in, err := openInput(c.Context(), f.file, c.InOrStdin())
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -45,7 +47,7 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 	if err != nil {
 		return f.explain(err)
 	}
-	if f.output == "json" {
+	if f.output == cli.JSON {
 		return cli.PrintJSON(c.OutOrStdout(), discoveryJSON(log))
 	}
 	printDiscovery(c.OutOrStdout(), log)
@@ -60,7 +62,7 @@ func closing(x io.Closer, err *error) {
 }
 
 func printDiscovery(w io.Writer, log *host.DiscoveryLog) {
-	fmt.Fprintf(w, "%d records, generation %d\n", len(log.Entries), log.Generation)
+	fmt.Fprintf(w, "%s, generation %d\n", english.Plural(len(log.Entries), "record", ""), log.Generation)
 	if len(log.Entries) == 0 {
 		return
 	}
@@ -72,28 +74,43 @@ func printDiscovery(w io.Writer, log *host.DiscoveryLog) {
 	t.Render()
 }
 
-// discoveryJSON is the log with the names of nvme discover -o json.
+// discoveryJSON is the log with the names and texts of nvme discover -o json.
 func discoveryJSON(log *host.DiscoveryLog) any {
-	type record struct {
-		TRTYPE  string `json:"trtype"`
-		ADRFAM  string `json:"adrfam"`
-		SUBTYPE string `json:"subtype"`
-		TREQ    uint8  `json:"treq"`
-		PORTID  uint16 `json:"portid"`
-		TRSVCID string `json:"trsvcid"`
-		SUBNQN  string `json:"subnqn"`
-		TRADDR  string `json:"traddr"`
-		CNTLID  uint16 `json:"cntlid"`
-		ASQSZ   uint16 `json:"asqsz"`
-		EFLAGS  uint16 `json:"eflags"`
-	}
-	records := []record{}
+	records := []object{}
 	for i := range log.Entries {
 		e := &log.Entries[i]
-		records = append(records, record{
-			e.TRTYPE.String(), e.ADRFAM.String(), e.SUBTYPE.String(), uint8(e.TREQ), e.PORTID,
-			e.Service(), e.NQN(), e.Address(), e.CNTLID, e.ASQSZ, uint16(e.EFLAGS),
-		})
+		text := func(name, s string) field { return field{name, s, s} }
+		record := object{
+			text("trtype", e.TRTYPE.String()), text("adrfam", e.ADRFAM.String()), text("subtype", e.SUBTYPE.String()),
+			text("treq", e.TREQ.String()), number("portid", e.PORTID), text("trsvcid", e.Service()), text("subnqn", e.NQN()),
+			text("traddr", e.Address()), text("eflags", e.EFLAGS.String()), number("cntlid", e.CNTLID), number("asqsz", e.ASQSZ),
+		}
+		switch e.TRTYPE {
+		case nvme.TransportRDMA:
+			r := e.RDMA()
+			record = append(record, text("rdma_prtype", nameOf(rdmaProviders[:], r.Provider)), text("rdma_qptype", nameOf(rdmaQPTypes[:], r.QPType)),
+				text("rdma_cms", nameOf(rdmaCMs[:], r.CMS)), number("rdma_pkey", r.PKey))
+		case nvme.TransportTCP:
+			record = append(record, text("sectype", e.TCP().String()))
+		}
+		records = append(records, record)
 	}
 	return map[string]any{"genctr": log.Generation, "records": records}
+}
+
+// Names that nvme-cli has for the values of TSAS of RDMA.
+var (
+	rdmaProviders = [...]string{
+		nvme.RDMAProviderNone: "not specified", nvme.RDMAProviderIB: "infiniband", nvme.RDMAProviderRoCE: "roce",
+		nvme.RDMAProviderRoCE2: "roce-v2", nvme.RDMAProviderIWARP: "iwarp",
+	}
+	rdmaQPTypes = [...]string{nvme.RDMAQPConnected: "connected", nvme.RDMAQPDatagram: "datagram"}
+	rdmaCMs     = [...]string{nvme.RDMACMS: "rdma-cm"}
+)
+
+func nameOf(names []string, v uint8) string {
+	if int(v) >= len(names) || names[v] == "" {
+		return "unrecognized"
+	}
+	return names[v]
 }

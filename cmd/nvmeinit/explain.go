@@ -47,7 +47,11 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 		return f.silence(e)
 	}
 	if errors.Is(e, tcp.ErrHandshake) {
-		return fmt.Sprintf("it doesn't answer as an NVMe/TCP target does: %s; check -a and -s", offence(e))
+		remedy := "check -a and -s"
+		if errors.Is(e, tcp.ErrPeerClosed) || errors.Is(e, unix.ECONNRESET) { // by what it hadn't read yet
+			remedy += ", or try again if it stops, is drained or has too many connections"
+		}
+		return fmt.Sprintf("it doesn't answer as an NVMe/TCP target does: %s; %s", offence(e), remedy)
 	}
 	stage, cause := e.Stage, e.Err
 	var rdmaErr *rdma.ConnError

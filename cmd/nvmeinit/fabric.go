@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -60,6 +62,9 @@ func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err er
 	if err != nil {
 		return remote, local, cli.Usage("-a: %w", err)
 	}
+	if addr.IsUnspecified() {
+		return remote, local, cli.Usage("-a %s: no host has that address: want the one that the target listens on", addr)
+	}
 	port, err := cli.ParsePort(f.trsvcid)
 	if err != nil {
 		return remote, local, cli.Usage("-s: %w", err)
@@ -77,8 +82,16 @@ func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err er
 	return remote, local, nil
 }
 
+// lookFor is BusyPoll of either transport.
+func (f *connFlags) lookFor() time.Duration {
+	if f.packets.BusyPoll == 0 {
+		return busypoll.Off
+	}
+	return f.packets.BusyPoll
+}
+
 func (fab *fabric) openTCP(f *connFlags) error {
-	cfg := tcp.HostConfig{HeaderDigest: f.hdrDigest, DataDigest: f.dataDigest}
+	cfg := tcp.HostConfig{HeaderDigest: f.hdrDigest, DataDigest: f.dataDigest, BusyPoll: f.lookFor()}
 	if fab.capture != nil {
 		cfg.Tap = func(local, remote netip.AddrPort) tcp.Tap { return fab.capture.Stream(local, remote, true) }
 	}
@@ -90,9 +103,10 @@ func (fab *fabric) openTCP(f *connFlags) error {
 
 func (fab *fabric) openRDMA(f *connFlags) error {
 	var err error
-	cfg := softrnic.Config{Plain: f.plainUDP, NoLocalICRC: f.noLocalICRC, BusyPoll: f.busyPoll, DSCP: f.dscp, Priority: f.priority, Capture: fab.capture, Fault: f.fault.Config}
-	if cfg.BusyPoll == 0 {
-		cfg.BusyPoll = softrnic.NoBusyPoll
+	p := &f.packets
+	cfg := softrnic.Config{
+		Plain: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, BusyPoll: f.lookFor(), DSCP: p.DSCP, Priority: p.Priority,
+		Capture: fab.capture, Fault: p.Fault.Config,
 	}
 	if fab.local.IsValid() {
 		if fab.rnic, err = softrnic.Open(fab.local, cfg); err != nil {

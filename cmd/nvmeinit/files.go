@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -22,29 +23,30 @@ func mayCreate(path string) error {
 
 // output is what read writes.
 type output struct {
+	ctx    context.Context
 	file   io.Writer
 	name   string
 	remove bool // when the copy fails: a part would pass for the whole
 }
 
 // createOutput opens what read writes; - is standard output.
-func createOutput(path string, stdout io.Writer) (*output, error) {
+func createOutput(ctx context.Context, path string, stdout io.Writer) (*output, error) {
 	if path == "-" {
-		return &output{file: stdout, name: "standard output"}, nil
+		return &output{ctx: ctx, file: stdout, name: "standard output"}, nil
 	}
 	flag, special := os.O_CREATE|os.O_EXCL, false
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		flag, special = 0, true
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|flag, 0o644)
+	f, err := cli.Leaving(ctx, 0, func() (*os.File, error) { return os.OpenFile(path, os.O_WRONLY|flag, 0o644) })
 	if err != nil {
 		return nil, cli.FileError("--output", path, err)
 	}
-	return &output{file: f, name: path, remove: !special}, nil
+	return &output{ctx: ctx, file: f, name: path, remove: !special}, nil
 }
 
 func (o *output) Write(b []byte) (int, error) {
-	n, err := o.file.Write(b)
+	n, err := cli.Leaving(o.ctx, 0, func() (int, error) { return o.file.Write(b) })
 	if err != nil {
 		err = cli.FileError("--output", o.name, err)
 	}
@@ -71,14 +73,15 @@ type input struct {
 	file io.Reader
 	name string
 	size int64 // -1 where it isn't known beforehand
+	ctx  context.Context
 }
 
 // openInput opens what write reads; - is standard input.
-func openInput(path string, stdin io.Reader) (*input, error) {
+func openInput(ctx context.Context, path string, stdin io.Reader) (*input, error) {
 	if path == "-" {
-		return &input{file: stdin, name: "standard input", size: -1}, nil
+		return &input{file: stdin, name: "standard input", size: -1, ctx: ctx}, nil
 	}
-	f, err := os.Open(path)
+	f, err := cli.Leaving(ctx, 0, func() (*os.File, error) { return os.Open(path) })
 	if err != nil {
 		return nil, cli.FileError("--input", path, err)
 	}
@@ -89,7 +92,7 @@ func openInput(path string, stdin io.Reader) (*input, error) {
 	if err != nil {
 		return nil, errors.Join(cli.FileError("--input", path, err), f.Close())
 	}
-	in := &input{file: f, name: path, size: -1}
+	in := &input{file: f, name: path, size: -1, ctx: ctx}
 	if info.Mode().IsRegular() {
 		in.size = info.Size()
 	}
@@ -97,7 +100,7 @@ func openInput(path string, stdin io.Reader) (*input, error) {
 }
 
 func (in *input) Read(b []byte) (int, error) {
-	n, err := in.file.Read(b)
+	n, err := cli.Leaving(in.ctx, 0, func() (int, error) { return in.file.Read(b) })
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = cli.FileError("--input", in.name, err)
 	}

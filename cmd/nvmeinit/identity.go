@@ -40,7 +40,7 @@ func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 }
 
 func newShowHostNQN() *cobra.Command {
-	var output string
+	var output cli.Format
 	c := &cobra.Command{
 		Use:   "show-hostnqn",
 		Short: "Show the name by which targets know this host",
@@ -53,21 +53,18 @@ each time. -o json shows the UUID and the source too.`,
 		Example: "  nvmeinit show-hostnqn\n  nvmetgt serve --volume disk.img --allow-host $(nvmeinit show-hostnqn)",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if output != "normal" && output != "json" {
-				return cli.Usage("-o %q: want normal or json", output)
-			}
 			id, err := identity.Default().Load()
 			if err != nil {
 				return err
 			}
-			if output == "json" {
+			if output == cli.JSON {
 				return cli.PrintJSON(c.OutOrStdout(), map[string]string{"hostnqn": id.NQN, "hostid": id.ID.String(), "source": id.Source})
 			}
 			fmt.Fprintln(c.OutOrStdout(), id.NQN)
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&output, "output-format", "o", "normal", "`FORMAT`: normal or json")
+	cli.OutputFlag(c.Flags(), &output)
 	return c
 }
 

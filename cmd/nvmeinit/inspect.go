@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
@@ -55,7 +52,7 @@ func newIDCtrl() *cobra.Command {
 can do, with the field names of the specification and of nvme-cli.`,
 		example: "  nvmeinit id-ctrl -t rdma -a 127.0.0.1\n  nvmeinit id-ctrl -t tcp -a 127.0.0.1 -o json",
 		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
-			return printFields(c.OutOrStdout(), f.output, fields(s.Identify()))
+			return printFields(c.OutOrStdout(), f.output, controllerFields(s.Identify()))
 		},
 	}.command()
 }
@@ -72,9 +69,7 @@ the specification and of nvme-cli.`,
 			if err != nil {
 				return err
 			}
-			size, block := blockdev.FormatSize(ns.Size()), ns.BlockSize()
-			return printFields(c.OutOrStdout(), f.output, append(fields(&ns.Identity),
-				field{"size", size, ns.Size()}, field{"block_size", fmt.Sprint(block), block}))
+			return printFields(c.OutOrStdout(), f.output, namespaceFields(&ns.Identity))
 		},
 	}.command()
 }
@@ -94,30 +89,20 @@ func newSmartLog() *cobra.Command {
 	}.command()
 }
 
-// smartFields are the fields of the SMART log with nvme-cli's names.
-func smartFields(l *nvme.SMARTLog) []field {
-	small := func(name string, n uint64) field { return field{name, fmt.Sprint(n), n} }
-	big := func(name string, n nvme.Uint128) field { return field{name, n.String(), json.Number(n.String())} }
-	return []field{
-		{"critical_warning", fmt.Sprintf("%#x", uint8(l.CriticalWarning)), uint8(l.CriticalWarning)},
-		{"temperature", fmt.Sprintf("%d K", l.Kelvin()), l.Kelvin()},
-		small("avail_spare", uint64(l.AvailableSpare)),
-		small("spare_thresh", uint64(l.SpareThreshold)),
-		small("percent_used", uint64(l.PercentageUsed)),
-		small("endurance_grp_critical_warning_summary", uint64(l.EnduranceWarning)),
-		big("data_units_read", l.DataUnitsRead),
-		big("data_units_written", l.DataUnitsWritten),
-		big("host_read_commands", l.HostReads),
-		big("host_write_commands", l.HostWrites),
-		big("controller_busy_time", l.BusyTime),
-		big("power_cycles", l.PowerCycles),
-		big("power_on_hours", l.PowerOnHours),
-		big("unsafe_shutdowns", l.UnsafeShutdowns),
-		big("media_errors", l.MediaErrors),
-		big("num_err_log_entries", l.ErrorLogEntries),
-		small("warning_temp_time", uint64(l.WarningTempTime)),
-		small("critical_comp_time", uint64(l.CriticalTempTime)),
-	}
+func newANALog() *cobra.Command {
+	return inspection{
+		use: "ana-log", short: "Show by which state namespaces can be reached here",
+		long: `ana-log shows the Asymmetric Namespace Access log: the groups that the subsystem's
+namespaces are in, and the state of each at the endpoint that is connected to.`,
+		example: "  nvmeinit ana-log -t rdma -a 127.0.0.1\n  nvmeinit ana-log -t tcp -a 127.0.0.1 -o json",
+		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
+			log, err := s.ANA(c.Context())
+			if err != nil {
+				return err
+			}
+			return printANA(c.OutOrStdout(), f.output, s.Config().SubNQN, log)
+		},
+	}.command()
 }
 
 func newList() *cobra.Command {
@@ -135,23 +120,28 @@ func newList() *cobra.Command {
 	}.command()
 }
 
-func printNamespaces(c *cobra.Command, format string, s *session, all []*host.Namespace) error {
+func printNamespaces(c *cobra.Command, format cli.Format, s *session, all []*host.Namespace) error {
 	id := s.Identify()
-	if format == "json" {
+	if format == cli.JSON {
 		type device struct {
-			NSID   uint32 `json:"NameSpace"`
-			SubNQN string `json:"SubsystemNQN"`
-			Serial string `json:"SerialNumber"`
-			Model  string `json:"ModelNumber"`
-			Size   int64  `json:"PhysicalSize"`
-			Block  int    `json:"SectorSize"`
-			Blocks uint64 `json:"MaximumLBA"`
-			UUID   string `json:"UUID,omitempty"`
+			NSID     uint32 `json:"NameSpace"`
+			SubNQN   string `json:"SubsystemNQN"`
+			Firmware string `json:"Firmware"`
+			Model    string `json:"ModelNumber"`
+			Serial   string `json:"SerialNumber"`
+			Used     uint64 `json:"UsedBytes"`
+			Blocks   uint64 `json:"MaximumLBA"`
+			Size     int64  `json:"PhysicalSize"`
+			Block    int    `json:"SectorSize"`
+			UUID     string `json:"UUID,omitempty"`
 		}
 		devices := []device{}
 		for _, n := range all {
-			devices = append(devices, device{n.ID, s.Config().SubNQN, nvme.Text(id.SN[:]), nvme.Text(id.MN[:]),
-				n.Size(), n.BlockSize(), n.Blocks(), uuidText(n)})
+			devices = append(devices, device{
+				NSID: n.ID, SubNQN: s.Config().SubNQN,
+				Firmware: nvme.Text(id.FR[:]), Model: nvme.Text(id.MN[:]), Serial: nvme.Text(id.SN[:]),
+				Used: n.Identity.NUSE * uint64(n.BlockSize()), Blocks: n.Blocks(), Size: n.Size(), Block: n.BlockSize(), UUID: uuidText(n),
+			})
 		}
 		return cli.PrintJSON(c.OutOrStdout(), map[string]any{"Devices": devices})
 	}

@@ -31,7 +31,7 @@ Flags are named as nvme-cli and fio name them.`,
   nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
 		Version: version.Version,
 	}
-	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newIDCtrl(), newIDNS(), newList(), newSmartLog(),
+	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newIDCtrl(), newIDNS(), newList(), newSmartLog(), newANALog(),
 		newRead(), newWrite(), newFlush(), newBench(), newShowHostNQN(), newGenHostNQN())
 	root.SetGlobalNormalizationFunc(alias)
 	for _, c := range root.Commands() {

@@ -1,15 +1,22 @@
 package main
 
 import (
+	"sync"
+	"time"
+
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/metrics"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // figures are what --metrics serves of a device and of its load generator. A nil *figures,
 // where the flag isn't given, does nothing.
 type figures struct {
-	bench  *metrics.Bench
 	server *metrics.Server
+
+	mu    sync.Mutex
+	ended metrics.Bench // runs that are over
+	live  metrics.Bench // the one under way
 }
 
 // serveFigures serves on addr; it gives nil for an empty one.
@@ -27,12 +34,13 @@ func serveFigures(addr string, d *benchDevice) (*figures, error) {
 		m.AddController(d.sessions[0].Controller)
 		addFabric(m, d.sessions[0].fabric)
 	}
-	b := m.AddBench()
-	srv, err := m.Serve(addr)
-	if err != nil {
+	f := new(figures)
+	m.AddBench(f.bench)
+	var err error
+	if f.server, err = m.Serve(addr); err != nil {
 		return nil, err
 	}
-	return &figures{b, srv}, nil
+	return f, nil
 }
 
 func addFabric(m *metrics.Set, f *fabric) {
@@ -44,18 +52,49 @@ func addFabric(m *metrics.Set, f *fabric) {
 	}
 }
 
+// bench is what all runs measured.
+func (f *figures) bench() metrics.Bench {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.ended
+	b.Read.Add(&f.live.Read)
+	b.Write.Add(&f.live.Write)
+	return b
+}
+
 // report has the figures follow a run.
 func (f *figures) report(p *loadgen.Progress) {
-	if f != nil {
-		f.bench.Report(p)
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.live = metrics.Bench{Read: opStats(&p.Ops[loadgen.Read]), Write: opStats(&p.Ops[loadgen.Write])}
+}
+
+// finish has them keep what a run measured, instead of what was reported of it.
+func (f *figures) finish(r *loadgen.Result) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.live = metrics.Bench{}
+	for i := range r.Jobs {
+		j := &r.Jobs[i]
+		read, write := opStats(&j.Ops[loadgen.Read]), opStats(&j.Ops[loadgen.Write])
+		f.ended.Read.Add(&read)
+		f.ended.Write.Add(&write)
+		f.ended.Errors += j.Errors
 	}
 }
 
-// finish has them keep what a run measured.
-func (f *figures) finish(r *loadgen.Result) {
-	if f != nil {
-		f.bench.Finish(r)
+func opStats(m *loadgen.Measured) target.OpStats {
+	s := target.OpStats{Ops: m.IOs, Bytes: m.Bytes, Nanos: uint64(m.Latency.Sum())}
+	for ns, n := range m.Latency.Bins() {
+		s.Latency[target.LatencyBucket(time.Duration(ns))] += n
 	}
+	return s
 }
 
 // close ends the server.

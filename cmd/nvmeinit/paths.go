@@ -29,7 +29,7 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 	f := *s.flags
 	f.transport, f.traddr, f.trsvcid = e.Transport.String(), e.Addr.Addr().String(), strconv.Itoa(int(e.Addr.Port()))
 	if e.Transport == nvme.TransportTCP {
-		f.fault = cli.Fault{}
+		f.packets.Fault = cli.Fault{}
 	} else {
 		f.hdrDigest, f.dataDigest = false, false // which RDMA has by its ICRC
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -98,7 +99,8 @@ with it, with the line. It opens no volume and listens nowhere.
 			for _, s := range cfg.Subsystems {
 				n += len(s.Namespaces)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: good: %d subsystems with %d namespaces\n", args[0], len(cfg.Subsystems), n)
+			fmt.Fprintf(c.OutOrStdout(), "%s: good: %s with %s\n", args[0],
+				english.Plural(len(cfg.Subsystems), "subsystem", ""), english.Plural(n, "namespace", ""))
 			return nil
 		},
 	}
@@ -154,10 +156,10 @@ func writeYAML(w io.Writer, cfg *config.Config) error {
 	return err
 }
 
-// oneFile wants the name of a file or device.
+// oneFile wants the name of a file.
 func oneFile(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return cli.Usage("%s wants one file or device; see %s --help", c.Name(), c.CommandPath())
+		return cli.Usage("%s takes the name of one file; see %s --help", c.Name(), c.CommandPath())
 	}
 	return nil
 }

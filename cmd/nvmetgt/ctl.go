@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -101,31 +102,16 @@ func (x *ctl) newApply() *cobra.Command {
 	}
 }
 
-// jsonOutput adds -o, as nvme-cli has it.
-func jsonOutput(c *cobra.Command) func() (bool, error) {
-	format := c.Flags().StringP("output-format", "o", "normal", "`format`: normal or json")
-	return func() (bool, error) {
-		switch *format {
-		case "normal", "json":
-			return *format == "json", nil
-		}
-		return false, cli.Usage("-o %q: want normal or json", *format)
-	}
-}
-
 func (x *ctl) newShow() *cobra.Command {
 	c := &cobra.Command{Use: "show", Short: "Show namespaces, hosts, queues and what they do", Args: cli.NoArgs}
-	asJSON := jsonOutput(c)
+	var output cli.Format
+	cli.OutputFlag(c.Flags(), &output)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		j, err := asJSON()
-		if err != nil {
-			return err
-		}
 		st, err := x.client().Status(c.Context())
 		if err != nil {
 			return err
 		}
-		if j {
+		if output == cli.JSON {
 			return cli.PrintJSON(c.OutOrStdout(), st)
 		}
 		showStatus(c.OutOrStdout(), st)
@@ -136,8 +122,15 @@ func (x *ctl) newShow() *cobra.Command {
 
 // edit sends a change of the configuration.
 func (x *ctl) edit(c *cobra.Command, change func(*config.Config) error) error {
-	return x.client().Change(c.Context(), change)
+	err := x.client().Change(c.Context(), change)
+	if err == nil || !lineOfRequest.MatchString(err.Error()) {
+		return err
+	}
+	return cli.Say(err, "%s: %s", c.Name(), lineOfRequest.ReplaceAllString(err.Error(), ""))
 }
+
+// lineOfRequest is where the target found a mistake in a configuration that nobody wrote.
+var lineOfRequest = regexp.MustCompile(`^request:\d+: `)
 
 // subsystem finds one that a flag names.
 func subsystem(cfg *config.Config, nqn string) (*config.Subsystem, error) {
@@ -250,6 +243,9 @@ func (x *ctl) newRemoveNamespace() *cobra.Command {
 			s, err := subsystem(cfg, *nqn)
 			if err != nil {
 				return err
+			}
+			if s.Namespace(*nsid) == nil && *nsid == 0 {
+				return cli.Usage("remove-namespace: say which, with --nsid; nvmetgt ctl show lists them")
 			}
 			if s.Namespace(*nsid) == nil {
 				return fmt.Errorf("--nsid %d: subsystem %s has no such namespace", *nsid, s.NQN)

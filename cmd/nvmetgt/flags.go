@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
@@ -43,12 +42,7 @@ type serveFlags struct {
 	pcap                              string
 	inCapsule                         cli.Size
 	queueDepth                        int
-	dscp                              uint8
-	priority                          int
-	plainUDP                          bool
-	noLocalICRC                       bool
-	busyPoll                          time.Duration
-	fault                             cli.Fault
+	packets                           cli.Packets
 	drain                             time.Duration
 	logLevel                          string
 	logJSON                           bool
@@ -77,12 +71,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net := cli.NewFlags()
 	net.StringArrayVarP(&f.listen, "listen", "l", []string{"rdma://127.0.0.1:4420", "tcp://127.0.0.1:4420"}, "`TRANSPORT://ADDRESS:PORT` to listen on; again for more")
 	net.Var(&f.inCapsule, "in-capsule", "data that a command capsule may carry, as 4k; 0 for none (default 4k with RDMA, 16k with TCP)")
-	net.Uint8Var(&f.dscp, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
-	net.IntVar(&f.priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
-	net.BoolVar(&f.plainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
-	net.BoolVar(&f.noLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
-	net.DurationVar(&f.busyPoll, "busy-poll", softrnic.DefaultBusyPoll, "RDMA: longest `time` to look for packets before sleeping; 0: never")
-	net.Var(&f.fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; see above")
+	f.packets.AddFlags(net, "see above")
 	net.StringVar(&f.discoveryNQN, "discovery-nqn", "", "`NQN` of the discovery subsystem, beside the well-known one")
 	net.StringArrayVar(&f.referrals, "referral", nil, "`TRANSPORT://ADDRESS:PORT` of another discovery service that hosts are told of; again for more")
 	cli.AddFlags(c, "Network", net)
@@ -118,23 +107,26 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB, or a --config")
 	}
 	cfg := &config.Config{
-		Network: config.Network{QueueDepth: f.queueDepth, DSCP: f.dscp, Priority: f.priority, PlainUDP: f.plainUDP, NoLocalICRC: f.noLocalICRC, BusyPoll: new(config.Duration)},
-		Limits:  config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
-		State:   f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
+		Network: config.Network{
+			QueueDepth: f.queueDepth, DSCP: f.packets.DSCP, Priority: f.packets.Priority,
+			PlainUDP: f.packets.PlainUDP, NoLocalICRC: f.packets.NoLocalICRC, BusyPoll: new(config.Duration),
+		},
+		Limits: config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
+		State:  f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
 		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,
 		Log: config.Log{Level: f.logLevel, JSON: f.logJSON},
 	}
 	if f.secrets != "" {
 		cfg.Authentication = &config.Authentication{Secrets: f.secrets}
 	}
-	*cfg.Network.BusyPoll = config.Duration(f.busyPoll)
+	*cfg.Network.BusyPoll = config.Duration(f.packets.BusyPoll)
 	cfg.DrainTimeout = new(config.Duration)
 	*cfg.DrainTimeout = config.Duration(f.drain)
 	if c.Flags().Changed("in-capsule") {
 		cfg.Network.InCapsule = &f.inCapsule
 	}
-	if f.fault.Config != nil {
-		cfg.Network.Fault = &f.fault
+	if f.packets.Fault.Config != nil {
+		cfg.Network.Fault = &f.packets.Fault
 	}
 	for _, s := range f.listen {
 		e, err := cli.ParseEndpoint(s)
@@ -150,7 +142,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		}
 		cfg.Discovery.Referrals = append(cfg.Discovery.Referrals, e)
 	}
-	if err := f.checkLimits(); err != nil {
+	if err := errors.Join(f.checkLimits(), f.checkFile()); err != nil {
 		return nil, err
 	}
 	sub := config.Subsystem{NQN: f.nqn, Serial: f.serial, Hosts: f.hosts, MaxControllers: f.controllers}
@@ -177,6 +169,25 @@ func (f *serveFlags) checkLimits() error {
 		}
 	}
 	return nil
+}
+
+// checkFile refuses what is said of a file to create where no volume is a file.
+func (f *serveFlags) checkFile() error {
+	var flag string
+	switch {
+	case f.size != 0:
+		flag = "--size " + f.size.String()
+	case f.preallocate:
+		flag = "--preallocate"
+	default:
+		return nil
+	}
+	for _, v := range f.volumes {
+		if !hasOwnSize(v) {
+			return nil
+		}
+	}
+	return cli.Usage("%s is for a file that is created: mem:SIZE and null:SIZE say their own", flag)
 }
 
 // loadConfig reads a configuration file that a flag or argument names.

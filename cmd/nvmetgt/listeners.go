@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -14,9 +13,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
-	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -182,17 +181,24 @@ func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
 
 func (s *server) rnicConfig() softrnic.Config {
 	n := &s.cfg.Network
-	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, DSCP: n.DSCP, Priority: n.Priority, Capture: s.capture,
+	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, BusyPoll: s.busyPoll(), DSCP: n.DSCP, Priority: n.Priority, Capture: s.capture,
 		MaxHalfOpen: s.cfg.Limits.HalfOpen, MaxPeerHalfOpen: s.cfg.Limits.HostHalfOpen}
-	if n.BusyPoll != nil {
-		if cfg.BusyPoll = time.Duration(*n.BusyPoll); cfg.BusyPoll == 0 {
-			cfg.BusyPoll = softrnic.NoBusyPoll
-		}
-	}
 	if n.Fault != nil {
 		cfg.Fault = n.Fault.Config
 	}
 	return cfg
+}
+
+// busyPoll is the field of that name of either transport.
+func (s *server) busyPoll() time.Duration {
+	switch v := s.cfg.Network.BusyPoll; {
+	case v == nil:
+		return 0
+	case *v == 0:
+		return busypoll.Off
+	default:
+		return time.Duration(*v)
+	}
 }
 
 // localAddrs are the addresses of this machine in the family of wildcard, loopback included.
@@ -218,8 +224,9 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	t, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
 		Memory: int64(s.cfg.Limits.Memory), MaxConns: s.cfg.Limits.Connections, MaxPeerConns: s.cfg.Limits.HostConnections,
-		OnError: tcpFailed(limitlog.New(s.log)),
-		Tap:     s.tap(),
+		BusyPoll: s.busyPoll(),
+		Log:      s.log,
+		Tap:      s.tap(),
 	})
 	if err != nil {
 		return err
@@ -230,24 +237,6 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	l.onRemove(s.figures.AddTCP(metrics.Target, t.Counters()))
 	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
 	return s.advertise(tcp.DiscoveryPort(e.Addr), l)
-}
-
-// tcpFailed logs why an NVMe/TCP connection ended. What the engine ends itself, it logs itself.
-func tcpFailed(log *slog.Logger) func(error) {
-	return func(err error) {
-		level := slog.LevelWarn
-		for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrClosed, target.ErrDraining} {
-			if errors.Is(err, own) {
-				level = slog.LevelDebug
-			}
-		}
-		args := []any{"transport", "tcp"}
-		var at *tcp.ConnError
-		if errors.As(err, &at) {
-			args = append(args, "remote", at.Peer)
-		}
-		log.Log(context.Background(), level, "tcp: connection ended", append(args, "err", err)...)
-	}
 }
 
 // tap is what sees the bytes of NVMe/TCP connections: nothing without a capture.

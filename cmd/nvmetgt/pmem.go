@@ -1,11 +1,13 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -25,7 +27,8 @@ func newPmem() *cobra.Command {
 }
 
 func newPmemCheck() *cobra.Command {
-	var repair, asJSON bool
+	var repair bool
+	var output cli.Format
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Report what a volume holds and what is wrong with it",
@@ -38,15 +41,16 @@ they are written or discarded. Data is never guessed.
 
 The exit code is 0 where nothing is wrong, or everything was repaired and no data is lost.`,
 		Example: `  nvmetgt pmem check volume.img
+  nvmetgt pmem check -o json volume.img
   nvmetgt pmem check --repair volume.img`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := persist.Check(args[0], repair)
 			if err != nil {
-				return fmt.Errorf("pmem check: %w", err)
+				return pmemError("check", args[0], err)
 			}
-			if asJSON {
-				err = json.NewEncoder(c.OutOrStdout()).Encode(r)
+			if output == cli.JSON {
+				err = cli.PrintJSON(c.OutOrStdout(), r)
 			} else {
 				err = printReport(c.OutOrStdout(), args[0], r)
 			}
@@ -57,7 +61,7 @@ The exit code is 0 where nothing is wrong, or everything was repaired and no dat
 		},
 	}
 	c.Flags().BoolVar(&repair, "repair", false, "write what is needed to make the volume whole")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cli.OutputFlag(c.Flags(), &output)
 	return c
 }
 
@@ -77,11 +81,11 @@ allows. A file that doesn't exist yet needs no formatting: serve creates it with
 				return cli.Usage("format makes what %s holds unreadable; add --yes if that is right", args[0])
 			}
 			if err := persist.Format(args[0], int(block)); err != nil {
-				return fmt.Errorf("pmem format: %w", err)
+				return pmemError("format", args[0], err)
 			}
 			r, err := persist.Check(args[0], false)
 			if err != nil {
-				return fmt.Errorf("pmem format: %w", err)
+				return pmemError("format", args[0], err)
 			}
 			return printReport(c.OutOrStdout(), args[0], r)
 		},
@@ -91,6 +95,18 @@ allows. A file that doesn't exist yet needs no formatting: serve creates it with
 	return c
 }
 
+// pmemError says why a command can't do its work on a file.
+func pmemError(command, path string, err error) error {
+	var op *blockdev.OpError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return cli.Say(err, "pmem %s %s: no such file; nvmetgt serve --volume pmem:%[2]s --size SIZE creates it", command, path)
+	case errors.As(err, &op) && op.Err != nil && !errors.Is(err, blockdev.ErrBusy):
+		return cli.Say(err, "pmem %s %s: %v", command, path, op.Err)
+	}
+	return fmt.Errorf("pmem %s: %w", command, err)
+}
+
 // mostShown is how many damaged entries are listed.
 const mostShown = 10
 
@@ -98,7 +114,7 @@ const mostShown = 10
 func printReport(w io.Writer, path string, r *persist.Report) error {
 	var b strings.Builder
 	size := func(n int64) string { s, _, _ := strings.Cut(blockdev.FormatSize(n), " ("); return s }
-	fmt.Fprintf(&b, "%s: %s in blocks of %d bytes, format %d, %d extents\n", path, size(r.Size), r.BlockSize, r.Version, r.Extents)
+	fmt.Fprintf(&b, "%s: %s in blocks of %d bytes, format %d, %s\n", path, size(r.Size), r.BlockSize, r.Version, english.Plural(r.Extents, "extent", ""))
 	fmt.Fprintf(&b, "space    %s of file: %s of spare blocks and %s of maps and padding, %.1f%% beyond the volume\n",
 		size(r.FileSize), size(r.Spare), size(r.Overhead), 100*float64(r.FileSize-r.Size)/float64(r.Size))
 	fmt.Fprintf(&b, "map      %d blocks written, %d lost\n", r.Used, r.Lost)
@@ -130,7 +146,7 @@ func verdict(path string, r *persist.Report) error {
 	case r.Clean() || r.Repaired && lost == 0:
 		return nil
 	case r.Repaired || len(r.Damage)+len(r.Supers) == 0:
-		return fmt.Errorf("%s: %d blocks are lost; they can be read again when they were written or discarded", path, lost)
+		return fmt.Errorf("%s: %d %s lost, until they are written or discarded", path, lost, english.PluralWord(lost, "block is", "blocks are"))
 	}
 	return fmt.Errorf("%s: the volume is damaged; --repair makes it usable", path)
 }

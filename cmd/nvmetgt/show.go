@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -21,7 +22,7 @@ func showStatus(w io.Writer, st *control.Status) {
 	if st.Draining {
 		draining = "; draining: hosts are refused until resume"
 	}
-	fmt.Fprintf(w, "listening on %s; %d connections%s\n", strings.Join(st.Listen, ", "), st.Connections, draining)
+	fmt.Fprintf(w, "listening on %s; %s%s\n", strings.Join(st.Listen, ", "), english.Plural(st.Connections, "connection", ""), draining)
 	for i := range st.Subsystems {
 		s := &st.Subsystems[i]
 		if len(s.Namespaces) == 0 && len(s.Controllers) == 0 {

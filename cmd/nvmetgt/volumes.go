@@ -37,8 +37,8 @@ func (e *export) close() error {
 // openExport opens the volume of a namespace.
 func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error) {
 	o := n.Options()
-	if kind, size, _ := strings.Cut(wrap.Innermost(n.Volume), ":"); size != "" && (kind == "mem" || kind == "null") {
-		o.Size = 0 // it has its own; the size given is for a file
+	if hasOwnSize(n.Volume) {
+		o.Size = 0 // the size given is for a file
 	}
 	v, err := blockdev.Open(n.Volume, o, wrap.Kinds(persist.Kind())...)
 	if err != nil {
@@ -60,6 +60,12 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 			"remedy", remedy)
 	}
 	return &export{v, s.figures.AddVolume(key.volumeName(), v)}, nil
+}
+
+// hasOwnSize tells whether a volume says its size itself.
+func hasOwnSize(spec string) bool {
+	kind, size, _ := strings.Cut(wrap.Innermost(spec), ":")
+	return size != "" && (kind == "mem" || kind == "null")
 }
 
 // volumeName is what figures call a volume.

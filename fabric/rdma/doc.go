@@ -24,4 +24,7 @@
 // A connection ends in a fixed order: the queue pair is disconnected and destroyed, so that no
 // memory is touched any more; every request is given back; the buffers are freed; the engine
 // or the host core is told.
+//
+// A target asks hosts that are silent for a sign of life, once a minute: who dies without a word, and
+// has no keep-alive timeout, would stay connected for good.
 package rdma

@@ -29,7 +29,13 @@ type simNIC struct {
 	dev *roce.Device
 }
 
+// newSimNIC makes one that does with others of its kind what it can.
 func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
+	t.Helper()
+	return openSimNIC(t, n, addr, (*roce.Device).VendorOptions)
+}
+
+func openSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
 	conn, err := n.Listen(addr, simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
 	if err != nil {
@@ -39,7 +45,7 @@ func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := cm.New(dev, cm.Config{})
+	m, err := cm.New(dev, cm.Config{VendorOptions: func(netip.Addr) uint32 { return options(dev) }})
 	if err != nil {
 		t.Fatal(err)
 	}

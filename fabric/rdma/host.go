@@ -192,6 +192,7 @@ func (d *dialer) dial(ctx context.Context, id verbs.CMID) (*hostQueue, error) {
 		q.abandon()
 		return nil, err
 	}
+	q.mtu = q.qp.Query().SendMTU
 	q.start()
 	return q, nil
 }

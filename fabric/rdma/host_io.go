@@ -82,8 +82,7 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 			ErrProtocol, wc.ByteLen, nvme.CompletionSize)))
 		return
 	}
-	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
-	mr, free, err := q.answered(cqe, wc)
+	s, mr, err := q.answered(index, wc)
 	if err != nil {
 		q.fail(q.connError("receive", err))
 		return
@@ -91,41 +90,42 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 	if mr != nil {
 		_ = mr.Dereg()
 	}
-	if free {
-		q.deliver(cqe)
+	if s != nil {
+		q.deliver(&s.cqe)
 	}
-	q.mu.Lock()
-	q.recvs = append(q.recvs, index)
-	q.mu.Unlock()
 }
 
-// answered notes that the command of cqe is answered. It returns the registration that was made for the command, nil for none,
-// and whether its memory is the owner's again; else the response is kept until free.
-func (q *hostQueue) answered(cqe *nvme.Completion, wc *verbs.WC) (mr verbs.MR, free bool, err error) {
+// answered takes the response out of a receive buffer, which is to be posted again, and notes that its command is answered. It
+// returns the command's slot, nil where its memory is not the owner's again: then the response stays there until free. mr is the
+// registration that was made for the command, nil for none.
+func (q *hostQueue) answered(index int, wc *verbs.WC) (done *slot, mr verbs.MR, err error) {
+	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.attr.SlotOf(cqe.CID())
 	if n >= len(q.slots) || q.slots[n].state != slotPosted {
-		return nil, false, notOutstanding(cqe)
+		return nil, nil, notOutstanding(cqe)
 	}
 	s := &q.slots[n]
 	if wc.Flags&verbs.WCWithInv != 0 {
 		if s.key == 0 || s.key != wc.InvalidatedRKey {
-			return nil, false, fmt.Errorf("%w: invalidation of key %#x, which command %#x doesn't have",
+			return nil, nil, fmt.Errorf("%w: invalidation of key %#x, which command %#x doesn't have",
 				ErrProtocol, wc.InvalidatedRKey, cqe.CID())
 		}
 		s.key = 0
 	}
 	mr, s.mr = s.mr, nil
+	s.cqe = *cqe
+	q.recvs = append(q.recvs, index)
 	if s.key == 0 && !s.sending {
 		s.state = slotIdle
-		return mr, true, nil
+		return s, mr, nil
 	}
-	s.cqe, s.state = *cqe, slotAnswered
+	s.state = slotAnswered
 	if s.key != 0 {
 		q.revoke = append(q.revoke, n)
 	}
-	return mr, false, nil
+	return nil, mr, nil
 }
 
 // free notes that the key of a command is dead, or that its data is not sent again, and delivers the response if that waited.
@@ -203,11 +203,7 @@ func (q *hostQueue) takeReady() bool {
 
 func (q *hostQueue) takeRecvs() {
 	for _, i := range q.recvs {
-		e := verbs.SGE{
-			Addr:   q.cqeSGE.Addr + uint64(i*nvme.CompletionSize),
-			Length: nvme.CompletionSize,
-			LKey:   q.cqeSGE.LKey,
-		}
+		e := partOf(q.cqeSGE, i, nvme.CompletionSize)
 		q.batch.recv = append(q.batch.recv, verbs.RecvWR{WRID: wrID(kindRecv, i), SGList: q.batch.sge(e)})
 	}
 	q.recvs = q.recvs[:0]
@@ -246,8 +242,8 @@ func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 
 // capsuleRoom is how much data a command may take along in its capsule when n leave together.
 // Alone, all that the target takes: one trip instead of two. In company, what fits one packet
-// with the command: capsules of two packets, of two sizes, would leave one by one, whereas
-// commands, and the data that the target READs, leave in trains.
+// with the command, which is 4 KiB between two RNICs of ours: capsules of two packets, of two sizes,
+// would leave one by one, whereas commands, and the data that the target READs, leave in trains.
 func (q *hostQueue) capsuleRoom(n int) int {
 	if n == 1 {
 		return q.attr.InCapsule

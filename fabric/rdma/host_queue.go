@@ -31,7 +31,7 @@ type hostQueue struct {
 	cqes        []byte // a receive buffer per slot, for any response
 	cqeSGE      verbs.SGE
 	sqSize      int
-	mtu         int // bytes of a packet's payload
+	mtu         int // bytes of a SEND that a packet carries
 
 	wcs   [64]verbs.WC // cqEvent only
 	batch *batch       // whoever is posting
@@ -71,7 +71,8 @@ type slot struct {
 	// covers is how many work requests are done with it.
 	sending bool
 	covers  int
-	// A response waits here until the key that the target did not invalidate is dead, or until the data is not sent again.
+	// The response, so that its receive buffer is free at once. It waits here until the key that the target did not invalidate is
+	// dead, or until the data is not sent again.
 	cqe nvme.Completion
 }
 

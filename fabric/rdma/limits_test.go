@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,56 @@ func TestMoreThanTheQueue(t *testing.T) {
 			if cqe := io.answer(); !cqe.Status().OK() {
 				t.Errorf("status %v", cqe.Status())
 			}
+		}
+	})
+}
+
+// TestBuffersOfNewcomers: hosts that connect with large queues and never send Connect don't keep another
+// from connecting at its first try, nor disturb one that is connected; one of them alone keeps what it has.
+func TestBuffersOfNewcomers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Room for seven queues of 128 entries, and some of 32.
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		const attackers = 3
+		var nics [attackers]*simNIC
+		for k := range nics {
+			nics[k] = newSimNIC(t, r.net, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(k)}), 4791))
+			defer nics[k].close(t)
+		}
+		var peers []*fuzzPeer
+		defer func() {
+			for _, p := range peers {
+				p.close()
+			}
+		}()
+		ask := func(from *simNIC) bool {
+			p := &fuzzPeer{t: t}
+			peers = append(peers, p)
+			ev := p.request(from, []byte{0, 0, 1, 0, 128, 0, 127, 0, 31: 0})
+			time.Sleep(10 * time.Millisecond) // who gives way has gone
+			return ev.Type == verbs.CMEstablished
+		}
+		for i := 0; ask(nics[0]); i++ {
+			if i == 7 {
+				t.Fatal("one address has all the memory")
+			}
+		}
+		if n := r.listener.Stats().GaveWay.Load(); n != 0 {
+			t.Errorf("%d connections gave way to others of their address", n)
+		}
+		for range 5 {
+			for k := range nics {
+				ask(nics[k])
+			}
+			admin, io := r.controller(0) // is Fatal where it is refused
+			r.honest.work('a')
+			admin.close()
+			io.close()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := r.listener.Stats().GaveWay.Load(); n == 0 {
+			t.Error("nobody gave way: nothing is shown")
 		}
 	})
 }

@@ -112,6 +112,11 @@ func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
 	return verbs.SGE{Addr: mr.Addr() + uint64(offset), Length: uint32(len(b)), LKey: mr.LKey()}, mr, true
 }
 
+// partOf is the i-th of the pieces of n bytes of whole.
+func partOf(whole verbs.SGE, i, n int) verbs.SGE {
+	return verbs.SGE{Addr: whole.Addr + uint64(i*n), Length: uint32(n), LKey: whole.LKey}
+}
+
 // region returns the registration of a volume's mapping, made at first use and kept: peers
 // are never given its R_Key: it is sent from and, where the volume lends it, READ into.
 func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {

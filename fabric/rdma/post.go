@@ -12,6 +12,7 @@ const (
 	kindCommand
 	kindInvalidate
 	kindInline // a command with its data
+	kindProbe  // see probe
 )
 
 func wrID(kind int, index int) uint64 { return uint64(kind)<<56 | uint64(uint32(index)) }

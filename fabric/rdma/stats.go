@@ -14,6 +14,8 @@ type Stats struct {
 	Writes           atomic.Uint64 // RDMA WRITE work requests
 	Invalidates      atomic.Uint64 // responses that invalidate the host's key remotely
 	MemoryWaits      atomic.Uint64 // commands that had to wait for data memory
+	GaveWay          atomic.Uint64 // target: connections that had to make room for others
+	Probes           atomic.Uint64 // target: silent hosts asked for a sign of life
 	Registered       atomic.Uint64 // host: requests whose memory had to be registered for them
 	LocalInvalidates atomic.Uint64 // host: keys that the target left to be invalidated
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
@@ -104,6 +105,7 @@ type Listener struct {
 	pool    *mem.Pool[*targetRequest]
 	budget  budget
 	stats   *Stats
+	prober  *time.Timer // runs probeAll while there are connections
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
@@ -130,6 +132,8 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),
 		budget: budget{bytes: cfg.Memory / 2, conns: cfg.MaxPeerConns, peers: map[netip.Addr]peerBudget{}},
 	}
+	l.prober = time.AfterFunc(probeAfter, l.probeAll)
+	l.prober.Stop()
 	l.id, err = cm.CreateID(l.event)
 	if err == nil {
 		err = l.id.Listen(addr, limitBacklog)
@@ -168,6 +172,7 @@ func (l *Listener) Close() error {
 		conns = append(conns, c)
 	}
 	l.mu.Unlock()
+	l.prober.Stop()
 	err := l.id.Destroy()
 	for _, c := range conns {
 		c.fail(ErrClosed)

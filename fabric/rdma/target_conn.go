@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -26,15 +27,21 @@ type targetConn struct {
 	attr  target.ConnAttr
 	queue *target.Queue
 
-	depth       int
-	budget      int64 // of the listener's, in bytes
-	capsuleSize int
-	capsules    []byte // depth receive buffers
-	capsuleSGE  verbs.SGE
-	cqes        []byte // a response per request
-	cqeSGE      verbs.SGE
-	maxSGE      int
-	sqSize      int
+	depth    int
+	budget   int64                      // of the listener's, in bytes
+	newcomer *crowd.Member[*targetConn] // of the listener's budget
+	maxSGE   int
+	sqSize   int
+
+	// The depth receive buffers are of two pieces: commands lie side by side, because they come one
+	// after the other and a processor fetches ahead; what data comes with them lies aligned.
+	commands   []byte
+	commandSGE verbs.SGE
+	inCapsule  int    // bytes of data that may come with a command
+	inline     []byte // nil where that is 0
+	inlineSGE  verbs.SGE
+	cqes       []byte // a response per request
+	cqeSGE     verbs.SGE
 
 	wcs   [64]verbs.WC // cqEvent only
 	batch *batch       // whoever is posting
@@ -48,13 +55,17 @@ type targetConn struct {
 	requests []*targetRequest
 	inUse    int // requests not free, and one for the live queue pair
 	sqUsed   int
+	probing  probeState
 	live     bool  // accepted: end takes it down
 	dead     error // why the connection ends
 	ended    bool  // the queue pair is destroyed
 	reaped   bool
 }
 
-type capsule struct{ index, bytes int }
+type capsule struct {
+	index, bytes int
+	arrived      int64
+}
 
 // Where a request is.
 const (
@@ -70,11 +81,11 @@ type targetRequest struct {
 	conn  *targetConn
 	index int
 
-	state   int // under conn.mu
-	posted  int // work requests on the send queue
-	recv    int // receive buffer, -1 when it was given back
-	capsule []byte
-	buf     []byte // from Alloc
+	state  int    // under conn.mu
+	posted int    // work requests on the send queue
+	recv   int    // receive buffer, -1 when it was given back
+	inline []byte // what came with the command
+	buf    []byte // from Alloc
 
 	key        uint32
 	addr       uint64
@@ -89,15 +100,14 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	maxSGE := min(maxSGE, id.Device().Attr().MaxSGE)
 	c := &targetConn{
 		l: l, id: id, dom: dom, depth: depth,
-		capsuleSize: nvme.CommandSize,
-		maxSGE:      maxSGE,
-		sqSize:      max(4*depth, mostWorkRequests(l.cfg.MaxTransfer, maxSGE)),
-		batch:       new(batch),
-		share:       l.pool.Join(id.RemoteAddr().Addr()),
-		inUse:       1,
+		maxSGE: maxSGE,
+		sqSize: max(4*depth, mostWorkRequests(l.cfg.MaxTransfer, maxSGE)),
+		batch:  new(batch),
+		share:  l.pool.Join(id.RemoteAddr().Addr()),
+		inUse:  1,
 	}
 	if req.QID != 0 {
-		c.capsuleSize += l.cfg.InCapsule
+		c.inCapsule = l.cfg.InCapsule
 	}
 	c.attr = target.ConnAttr{
 		Transport:   nvme.TransportRDMA,
@@ -145,7 +155,7 @@ func (c *targetConn) setUp() error {
 	c.qp, err = c.id.CreateQP(c.dom.pd, verbs.QPInitAttr{
 		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq,
 		MaxSendWR: c.sqSize, MaxRecvWR: c.depth,
-		MaxSendSGE: c.maxSGE, MaxRecvSGE: 1,
+		MaxSendSGE: c.maxSGE, MaxRecvSGE: 2,
 		EventHandler: c.qpEvent,
 	})
 	if err != nil {
@@ -170,17 +180,26 @@ func (c *targetConn) makeBuffers() error {
 	// A response is not acknowledged yet when the host's next command arrives, so there are
 	// twice as many requests as the queue has entries.
 	n := 2 * c.depth
-	bytes := int64(c.depth*c.capsuleSize + n*nvme.CompletionSize)
-	if !c.l.budget.take(c.attr.Remote.Addr(), bytes) {
+	bytes := int64(c.depth*(nvme.CommandSize+c.inCapsule) + n*nvme.CompletionSize)
+	leave, ok := c.l.budget.take(c, bytes)
+	for _, other := range leave {
+		other.giveWay()
+	}
+	if !ok {
 		return fmt.Errorf("%w for a queue of %d: other connections have too much, those of its host or all", verbs.ErrNoMemory, c.depth)
 	}
-	c.budget = bytes
-	c.capsules = m.arena.Alloc(c.depth * c.capsuleSize)
+	c.commands = m.arena.Alloc(c.depth * nvme.CommandSize)
 	c.cqes = m.arena.Alloc(n * nvme.CompletionSize)
-	if c.capsules == nil || c.cqes == nil {
+	if c.inCapsule > 0 {
+		c.inline = m.arena.Alloc(c.depth * c.inCapsule)
+	}
+	if c.commands == nil || c.cqes == nil || c.inCapsule > 0 && c.inline == nil {
 		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, c.depth)
 	}
-	c.capsuleSGE, _, _ = m.sge(c.dom, c.capsules)
+	c.commandSGE, _, _ = m.sge(c.dom, c.commands)
+	if c.inline != nil {
+		c.inlineSGE, _, _ = m.sge(c.dom, c.inline)
+	}
 	c.cqeSGE, _, _ = m.sge(c.dom, c.cqes)
 	c.requests = make([]*targetRequest, 0, n)
 	return nil
@@ -213,6 +232,9 @@ func (c *targetConn) accept() error {
 		return ErrClosed
 	}
 	c.l.conns[c] = struct{}{}
+	if len(c.l.conns) == 1 {
+		c.l.watch()
+	}
 	c.l.done.Add(1)
 	c.l.mu.Unlock()
 	err := c.id.Accept(verbs.ConnParam{
@@ -254,15 +276,14 @@ func (c *targetConn) tearDown() {
 	if c.cq != nil {
 		_ = c.cq.Destroy()
 	}
-	if c.capsules != nil {
-		c.l.memory.arena.Free(c.capsules)
+	for _, b := range [][]byte{c.commands, c.inline, c.cqes} {
+		if b != nil {
+			c.l.memory.arena.Free(b)
+		}
 	}
-	if c.cqes != nil {
-		c.l.memory.arena.Free(c.cqes)
-	}
-	c.capsules, c.cqes = nil, nil
+	c.commands, c.inline, c.cqes = nil, nil, nil
 	if c.budget > 0 {
-		c.l.budget.giveBack(c.attr.Remote.Addr(), c.budget)
+		c.l.budget.giveBack(c)
 	}
 	c.l.pool.Serve()
 	c.share.Leave()
@@ -311,6 +332,14 @@ func (c *targetConn) fail(err error) {
 	if run {
 		go c.end()
 	}
+}
+
+// giveWay ends the connection of a host that has proved nothing.
+func (c *targetConn) giveWay() {
+	c.l.stats.GaveWay.Add(1)
+	c.l.cfg.Log.Warn("rdma: connection closed: the host has proved nothing, and others need the memory of its buffers",
+		"transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID)
+	c.fail(target.ErrGaveWay)
 }
 
 // reason is why the connection ends, as the engine sees it: nil where either side closed it.
@@ -373,6 +402,11 @@ func (c *targetConn) reap() {
 // release drops one use; the last one closes the engine's queue and frees the buffers.
 func (c *targetConn) release() {
 	c.mu.Lock()
+	c.releaseLocked()
+}
+
+// releaseLocked is release by who has taken mu, which it gives up.
+func (c *targetConn) releaseLocked() {
 	c.inUse--
 	last := c.inUse == 0
 	dead := c.dead

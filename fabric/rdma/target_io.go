@@ -25,8 +25,9 @@ func (c *targetConn) cqEvent(cq verbs.CQ) {
 			}
 			continue
 		}
+		now := c.l.target.Now()
 		for i := range c.wcs[:n] {
-			c.completed(&c.wcs[i])
+			c.completed(&c.wcs[i], now)
 		}
 	}
 	if mine {
@@ -34,7 +35,8 @@ func (c *targetConn) cqEvent(cq verbs.CQ) {
 	}
 }
 
-func (c *targetConn) completed(wc *verbs.WC) {
+// completed takes a completion that was found at now.
+func (c *targetConn) completed(wc *verbs.WC, now int64) {
 	kind, index := splitWRID(wc.WRID)
 	if wc.Status != verbs.WCSuccess {
 		if wc.Status != verbs.WCWRFlushErr {
@@ -44,7 +46,7 @@ func (c *targetConn) completed(wc *verbs.WC) {
 	}
 	switch kind {
 	case kindRecv:
-		c.received(capsule{index, int(wc.ByteLen)})
+		c.received(capsule{index, int(wc.ByteLen), now})
 	case kindPull:
 		if r := c.take(index, reqPulling, reqEngine); r != nil {
 			r.Pulled(nil)
@@ -53,6 +55,8 @@ func (c *targetConn) completed(wc *verbs.WC) {
 		if r := c.take(index, reqSending, reqSending); r != nil {
 			c.finish(r)
 		}
+	case kindProbe:
+		c.probed()
 	}
 }
 
@@ -63,6 +67,7 @@ var kindText = [...]string{
 	kindCommand:    "command",
 	kindInvalidate: "local invalidate",
 	kindInline:     "command with data",
+	kindProbe:      "asking a silent host for a sign of life",
 }
 
 // take moves a request whose work request completed to its next state; nil where reap was
@@ -92,6 +97,9 @@ func (c *targetConn) received(in capsule) {
 		c.mu.Unlock()
 		return
 	}
+	if c.probing == probeSilent {
+		c.probing = probeHeard
+	}
 	r := c.idleRequest()
 	if r == nil {
 		c.parked = append(c.parked, in)
@@ -106,10 +114,12 @@ func (c *targetConn) received(in capsule) {
 
 func (c *targetConn) begin(r *targetRequest, in capsule) {
 	c.l.stats.Capsules.Add(1)
-	b := c.capsules[in.index*c.capsuleSize:][:in.bytes]
-	r.Cmd = *nvme.CommandAt(b)
-	r.capsule = b
-	r.recv = in.index
+	r.Cmd = *nvme.CommandAt(c.commands[in.index*nvme.CommandSize:])
+	r.inline = nil
+	if n := in.bytes - nvme.CommandSize; n > 0 {
+		r.inline = c.inline[in.index*c.inCapsule:][:n]
+	}
+	r.recv, r.Arrived = in.index, in.arrived
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	r.key, r.addr, r.invalidate = 0, 0, false
 	c.queue.Submit(&r.Request)
@@ -133,7 +143,7 @@ func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 		if sgl.Type() != nvme.SGLInCapsule || r.Cmd.Direction() != nvme.HostToCtrl {
 			return 0, nvme.StatusInvalidField | nvme.StatusDNR
 		}
-		data := r.capsule[nvme.CommandSize:]
+		data := r.inline
 		off, n := sgl.Address(), uint64(sgl.Length())
 		if off > uint64(len(data)) || n > uint64(len(data))-off {
 			return 0, nvme.StatusSGLOffsetInvalid | nvme.StatusDNR
@@ -182,6 +192,9 @@ func (c *targetConn) Pull(tr *target.Request) {
 // Respond posts the response, after RDMA WRITEs of the data where there are some.
 func (c *targetConn) Respond(tr *target.Request) {
 	r := tr.Transport.(*targetRequest)
+	if r.Cmd.Opcode() == nvme.OpFabrics && c.queue.Proved() {
+		c.l.budget.proved(c)
+	}
 	if !c.enqueue(r, reqSending) {
 		c.finish(r)
 	}
@@ -256,6 +269,7 @@ func (c *targetConn) postAll() {
 func (c *targetConn) takeReady() bool {
 	c.batch.reset()
 	c.takeRecvs()
+	c.takeProbe()
 	n, bytes := 0, 0
 	for _, r := range c.ready {
 		need := c.workRequests(r)
@@ -277,12 +291,12 @@ func (c *targetConn) takeReady() bool {
 
 func (c *targetConn) takeRecvs() {
 	for _, i := range c.recvs {
-		e := verbs.SGE{
-			Addr:   c.capsuleSGE.Addr + uint64(i*c.capsuleSize),
-			Length: uint32(c.capsuleSize),
-			LKey:   c.capsuleSGE.LKey,
+		first := len(c.batch.sges)
+		c.batch.sges = append(c.batch.sges, partOf(c.commandSGE, i, nvme.CommandSize))
+		if c.inCapsule > 0 {
+			c.batch.sges = append(c.batch.sges, partOf(c.inlineSGE, i, c.inCapsule))
 		}
-		c.batch.recv = append(c.batch.recv, verbs.RecvWR{WRID: wrID(kindRecv, i), SGList: c.batch.sge(e)})
+		c.batch.recv = append(c.batch.recv, verbs.RecvWR{WRID: wrID(kindRecv, i), SGList: c.batch.since(first)})
 	}
 	c.recvs = c.recvs[:0]
 }
@@ -314,17 +328,12 @@ func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 		c.l.stats.Writes.Add(1)
 		bytes = c.addData(r, verbs.WRRDMAWrite)
 	}
-	off := r.index * nvme.CompletionSize
-	copy(c.cqes[off:], r.CQE[:])
+	copy(c.cqes[r.index*nvme.CompletionSize:], r.CQE[:])
 	wr := verbs.SendWR{
 		WRID:   wrID(kindResponse, r.index),
 		Opcode: verbs.WRSend,
 		Flags:  verbs.SendSignaled,
-		SGList: c.batch.sge(verbs.SGE{
-			Addr:   c.cqeSGE.Addr + uint64(off),
-			Length: nvme.CompletionSize,
-			LKey:   c.cqeSGE.LKey,
-		}),
+		SGList: c.batch.sge(partOf(c.cqeSGE, r.index, nvme.CompletionSize)),
 	}
 	if r.invalidate {
 		c.l.stats.Invalidates.Add(1)
@@ -386,6 +395,5 @@ func (c *targetConn) finish(r *targetRequest) {
 		return
 	}
 	c.free = append(c.free, r)
-	c.mu.Unlock()
-	c.release()
+	c.releaseLocked()
 }

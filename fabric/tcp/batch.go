@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
 
 const (
@@ -25,7 +27,7 @@ type batch struct {
 
 	onDemand bool // pages of what is gathered may be missing
 
-	pdus [numTypes]uint32
+	pdus [pdu.NumTypes]uint32
 	data int
 }
 
@@ -60,6 +62,14 @@ func (b *batch) gather(p []byte) {
 	b.n++
 	b.open = false
 	b.data += len(p)
+}
+
+// gatherWhole adds all the data of a PDU, and its digest where there is one.
+func (b *batch) gatherWhole(p []byte, f pdu.Format) {
+	b.gather(p)
+	if f.DataDigest() {
+		b.commit(pdu.AppendDigest(b.stage, pdu.Digest(p)))
+	}
 }
 
 func (b *batch) empty() bool { return b.first == b.n }

@@ -2,13 +2,17 @@ package tcp
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 )
 
-// FabricsInCapsule is the data that a capsule may carry on the admin queue, and in a Fabrics
+// fabricsInCapsule is the data that a capsule may carry on the admin queue, and in a Fabrics
 // command on every queue, whatever IOCCSZ says (section 3.4.1).
-const FabricsInCapsule = 8192
+const fabricsInCapsule = 8192
 
 // Defaults of TargetConfig and HostConfig.
 const (
@@ -56,8 +60,14 @@ type TargetConfig struct {
 	// DataTimeout is how long a host may leave all the data that it was asked for (R2T) to be
 	// waited for; 0 for DefaultDataTimeout.
 	DataTimeout time.Duration
-	// OnError is told why a connection failed; nil for nobody. It must not block.
-	OnError func(error)
+	// BusyPoll is the longest that a connection looks for data before it sleeps, where the last waits
+	// were that short; otherwise it sleeps at once. It looks no longer than twice what its last turns took, or
+	// a fifth of it, and nobody looks while more connections of the program have work than half of the processors, or after
+	// a turn of 48 commands and more. Zero is
+	// DefaultBusyPoll, NoBusyPoll is never.
+	BusyPoll time.Duration
+	// Log takes refusals and failures, at a bounded rate; nil discards them.
+	Log *slog.Logger
 	// Tap makes what sees the bytes of each connection; nil for nothing.
 	Tap func(local, remote netip.AddrPort) Tap
 }
@@ -87,7 +97,7 @@ func (c TargetConfig) Validate() error {
 	case c.DataTimeout < 0:
 		return badConfig("DataTimeout %v is negative", c.DataTimeout)
 	}
-	return nil
+	return validBusyPoll(c.BusyPoll)
 }
 
 // fill replaces zero values by the defaults.
@@ -113,6 +123,8 @@ type HostConfig struct {
 	// ConnectTimeout limits the TCP connection, and then the exchange of ICReq and ICResp; 0
 	// for DefaultConnectTimeout.
 	ConnectTimeout time.Duration
+	// BusyPoll is the longest that a connection looks for data before it sleeps, as TargetConfig's.
+	BusyPoll time.Duration
 	// Memory is the most that Transport.Alloc gives out, in bytes; 0 for DefaultHostMemory.
 	Memory int64
 	// Tap makes what sees the bytes of each connection; nil for nothing.
@@ -127,6 +139,13 @@ func (c HostConfig) Validate() error {
 	if c.Memory < 0 {
 		return badConfig("Memory %d is negative", c.Memory)
 	}
+	return validBusyPoll(c.BusyPoll)
+}
+
+func validBusyPoll(d time.Duration) error {
+	if !busypoll.Valid(d) {
+		return badConfig("BusyPoll %v is neither 0 (default), %d (off) nor up to %v", d, NoBusyPoll, busypoll.Max)
+	}
 	return nil
 }
 
@@ -137,13 +156,13 @@ func (c *HostConfig) fill() {
 }
 
 // digests is what c asks for.
-func (c HostConfig) digests() Digests {
-	var d Digests
+func (c HostConfig) digests() pdu.Digests {
+	var d pdu.Digests
 	if c.HeaderDigest {
-		d |= DigestHeader
+		d |= pdu.DigestHeader
 	}
 	if c.DataDigest {
-		d |= DigestData
+		d |= pdu.DigestData
 	}
 	return d
 }

@@ -1,16 +1,20 @@
 package tcp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+)
 
 // DirectionCounters counts one direction of all connections of a Listener or a Transport.
 type DirectionCounters struct {
-	PDUs  [numTypes]atomic.Uint64 // by Type
-	Bytes atomic.Uint64           // on the connections, headers and digests included
-	Data  atomic.Uint64           // of those, data
+	PDUs  [pdu.NumTypes]atomic.Uint64 // by pdu.Type
+	Bytes atomic.Uint64               // on the connections, headers and digests included
+	Data  atomic.Uint64               // of those, data
 	// Direct is the data that the kernel put at its place without passing the read buffer.
 	Direct  atomic.Uint64
-	Calls   atomic.Uint64 // system calls
-	Blocked atomic.Uint64 // sends that met a full socket
+	Calls   atomic.Uint64 // system calls that sent or received something
+	Blocked atomic.Uint64 // … that met a full socket, or an empty one
 }
 
 // Counters is what happened on all connections of a Listener or a Transport. They only grow,
@@ -32,7 +36,7 @@ type Counters struct {
 
 // tally gathers counts without atomics while a batch is worked on.
 type tally struct {
-	pdus    [numTypes]uint32
+	pdus    [pdu.NumTypes]uint32
 	bytes   uint64
 	data    uint64
 	direct  uint64
@@ -46,7 +50,7 @@ func (t *tally) add(b *batch) {
 		t.pdus[i] += n
 	}
 	t.data += uint64(b.data)
-	b.pdus, b.data = [numTypes]uint32{}, 0
+	b.pdus, b.data = [pdu.NumTypes]uint32{}, 0
 }
 
 // publish adds the counts to c and starts again.

@@ -1,7 +1,7 @@
-// Package tcp is the NVMe/TCP binding (NVMe/TCP Transport Specification 1.0): PDUs, digests,
-// in-capsule data, R2T and H2CData, C2HData and the SUCCESS flag, terminate requests. It
-// serves both sides: Listen for a target (package nvme/target), Transport for a host
-// (package nvme/host).
+// Package tcp is the NVMe/TCP binding (NVMe/TCP Transport Specification 1.0): in-capsule data, R2T
+// and H2CData, C2HData and the SUCCESS flag, digests, terminate requests. It serves both sides:
+// Listen for a target (package nvme/target), Transport for a host (package nvme/host). How PDUs
+// look is package pdu's.
 //
 // # One connection
 //
@@ -15,6 +15,20 @@
 // peer's window is closed. It sleeps otherwise, and an idle connection costs nothing. No call on a
 // socket waits: waiting is done in Go's poller, and the scheduler isn't told of the calls,
 // unless pages of a mapped file may be missing where they move data.
+//
+// # Looking before sleeping
+//
+// Where the last waits of a connection were short, its reader receives again and again before it sleeps
+// (BusyPoll, package busypoll): a sleep and a wake-up take longer than the peer's answer. Other goroutines
+// run in between. At most half of the processors look for the connections of a program, and none while more
+// connections than that have work, which need the processor, or after a turn of many commands, since what comes
+// during a sleep makes another. Where a third of the looks find nothing, because something else has
+// the processors that the peer needs, none are made but a trial now and then.
+//
+// # Within one host
+//
+// A connection that doesn't leave the host uses the congestion control Reno instead of the system's, which may
+// pace what it sends by timers; there is nothing to control.
 //
 // # Where data lies
 //

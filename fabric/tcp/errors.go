@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -26,27 +27,17 @@ var (
 	ErrTooMany = errors.New("too many connections")
 	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
 	ErrConfig = errors.New("bad configuration")
-	// ErrStalled: the host didn't bring the data that it was asked for.
+	// ErrStalled: the host didn't bring the data that it was asked for, or the peer didn't take what
+	// was sent to it.
 	ErrStalled = errors.New("stalled")
 )
-
-// FieldError says which field of a PDU is wrong, in the terms of a terminate request.
-type FieldError struct {
-	FES   FES
-	FEI   uint32 // offset of the field, or the received header digest
-	Field string // the field, with its PDU where that isn't obvious
-}
-
-func (e *FieldError) Error() string {
-	return fmt.Sprintf("%v: %s (FEI %#x)", e.FES, e.Field, e.FEI)
-}
 
 // ProtocolError says that the peer broke the protocol. The connection is dead, and the peer was
 // told with a terminate request.
 type ProtocolError struct {
 	Peer  netip.AddrPort
-	PDU   Type // the PDU at fault
-	Cause *FieldError
+	PDU   pdu.Type // the PDU at fault
+	Cause *pdu.FieldError
 }
 
 func (e *ProtocolError) Error() string {
@@ -59,7 +50,7 @@ func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Cause} 
 // TerminatedError says that the peer ended the connection with a terminate request.
 type TerminatedError struct {
 	Peer    netip.AddrPort
-	FES     FES
+	FES     pdu.FES
 	FEI     uint32
 	Offence string // the PDU that the peer objects to, as far as it told
 }
@@ -75,9 +66,12 @@ func (e *TerminatedError) Error() string {
 // Unwrap gives the kind.
 func (e *TerminatedError) Unwrap() error { return ErrTerminated }
 
+// stageAccept is the stage before there is a connection.
+const stageAccept = "accept"
+
 // ConnError says at which stage a connection failed, and why.
 type ConnError struct {
-	Stage string // "listen", "connect", "initialize", "receive", "send"
+	Stage string // "accept", "connect", "initialize", "receive", "receive data", "send"
 	Peer  netip.AddrPort
 	Err   error
 }
@@ -92,13 +86,3 @@ func (e *ConnError) Unwrap() error { return e.Err }
 // errTransfer is what Request.Pulled is told of a data digest error: the kind, and the status
 // for the command's response.
 var errTransfer = fmt.Errorf("%w: %w", ErrDataDigest, nvme.StatusTransientTransport)
-
-// shortError says that a PDU was cut.
-func shortError(what string, have, want int) error {
-	return fmt.Errorf("%s: %d bytes where %d are needed", what, have, want)
-}
-
-// invalid makes the FieldError of a bad header field.
-func invalid(off uint32, field string) *FieldError {
-	return &FieldError{FESInvalidHeader, off, field}
-}

@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -46,11 +47,11 @@ func live(w interface {
 	}
 }
 
-func fuzzedDigests(how uint8) Digests {
+func fuzzedDigests(how uint8) pdu.Digests {
 	if how&fuzzDigests == 0 {
 		return 0
 	}
-	return Digests(how >> 2 & 3)
+	return pdu.Digests(how >> 2 & 3)
 }
 
 // pump has a connection's reader take a stream as if it came from its socket.
@@ -126,14 +127,14 @@ func FuzzTarget(tf *testing.F) {
 	read, write := ioCommand(nvme.OpRead, 0, 4096), ioCommand(nvme.OpWrite, 0, 4096)
 	read.SGL1().SetBlock(nvme.SGLTransport, 0, 4096)
 	write.SGL1().SetBlock(nvme.SGLInCapsule, 0, 4096)
-	h2c := p.data(Data{Header: Header{Type: TypeH2CData, Flags: FlagLast}, CCCID: 1}, make([]byte, nvme.ConnectDataSize))
-	f.Add(uint8(0), ICReq{}.Append(nil))
+	h2c := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: pdu.FlagLast}, CCCID: 1}, make([]byte, nvme.ConnectDataSize))
+	f.Add(uint8(0), pdu.ICReq{}.Append(nil))
 	f.Add(uint8(1), append(p.capsule(pulling(1), nil), h2c...))
 	f.Add(uint8(2), append(p.capsule(identify(1), nil), p.capsule(identify(2), nil)...))
 	f.Add(uint8(2), append(p.capsule(read, nil), p.capsule(write, make([]byte, 4096))...))
 	f.Add(uint8(fuzzSockets|2), append(p.capsule(identify(1), nil), p.capsule(read, nil)...))
-	f.Add(uint8(1), TermReq{Type: TypeH2CTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
-	f.Add(uint8(fuzzDigests|14), testStream(DigestHeader | DigestData)[:1000])
+	f.Add(uint8(1), pdu.TermReq{Type: pdu.TypeH2CTermReq, FES: pdu.FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
+	f.Add(uint8(fuzzDigests|14), testStream(pdu.DigestHeader | pdu.DigestData)[:1000])
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		w := newTargetWorld(t, how)
 		live(w, how, inputs)
@@ -161,7 +162,7 @@ func newTargetWorld(t *testing.T, how uint8) *targetWorld {
 	w.send(nil) // the listener serves when this is done
 	p := &raw{t: t, digests: fuzzedDigests(how)}
 	if how&3 > 0 {
-		w.handshake = ICReq{Digests: p.digests}.Append(nil)
+		w.handshake = pdu.ICReq{Digests: p.digests}.Append(nil)
 	}
 	if how&3 > 1 {
 		w.handshake = append(w.handshake, p.connectCapsule(32, 0)...)
@@ -215,7 +216,7 @@ func (w *targetWorld) send(stream []byte) {
 	p := rawHost(w.t, w.testTarget)
 	_ = p.SetDeadline(time.Now().Add(fuzzPatience))
 	if w.how&3 > 0 {
-		p.initialize(ICReq{Digests: fuzzedDigests(w.how)})
+		p.initialize(pdu.ICReq{Digests: fuzzedDigests(w.how)})
 	}
 	if w.how&3 > 1 {
 		p.connect(32, 0)
@@ -241,11 +242,11 @@ func FuzzHost(tf *testing.F) {
 	f := fuzzing.New(tf)
 	p := &raw{t: f}
 	f.Add(uint8(0), p.resp(63, nvme.StatusSuccess))
-	f.Add(uint8(0), append(p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagLast}, CCCID: 63}, make([]byte, 4096)), p.resp(63, 0)...))
+	f.Add(uint8(0), append(p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: pdu.FlagLast}, CCCID: 63}, make([]byte, 4096)), p.resp(63, 0)...))
 	f.Add(uint8(fuzzSockets), append(p.resp(63, 0), p.resp(62, 0)...))
-	f.Add(uint8(0), append(p.r2t(R2T{CCCID: 62, TTAG: 3, R2TL: 16384}), p.resp(62, 0)...))
-	f.Add(uint8(0), p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagLast | FlagSuccess}, CCCID: 63}, make([]byte, 4096)))
-	f.Add(uint8(fuzzDigests|12), TermReq{Type: TypeC2HTermReq, FES: FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
+	f.Add(uint8(0), append(p.r2t(pdu.R2T{CCCID: 62, TTAG: 3, R2TL: 16384}), p.resp(62, 0)...))
+	f.Add(uint8(0), p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: pdu.FlagLast | pdu.FlagSuccess}, CCCID: 63}, make([]byte, 4096)))
+	f.Add(uint8(fuzzDigests|12), pdu.TermReq{Type: pdu.TypeC2HTermReq, FES: pdu.FESInvalidHeader, Offence: make([]byte, 24)}.Append(nil))
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		w := newHostWorld(t, how)
 		live(w, how, inputs)
@@ -277,7 +278,7 @@ const fuzzAround = 64
 
 func newHostWorld(t *testing.T, how uint8) *hostWorld {
 	d := fuzzedDigests(how)
-	w := &hostWorld{t: t, cfg: HostConfig{HeaderDigest: d&DigestHeader != 0, DataDigest: d&DigestData != 0}, socket: newFuzzSocket(t)}
+	w := &hostWorld{t: t, cfg: HostConfig{HeaderDigest: d&pdu.DigestHeader != 0, DataDigest: d&pdu.DigestData != 0}, socket: newFuzzSocket(t)}
 	var err error
 	if w.tr, err = NewTransport(w.cfg); err != nil {
 		t.Fatal(err)
@@ -318,6 +319,7 @@ func (w *hostWorld) open() {
 		w.t.Fatal(err)
 	}
 	w.c.q = w.q
+	w.q.decided.Store(true) // as Dial does
 	w.q.w.dead.Store(true)
 	go w.q.w.serve()
 	resp := goodResp

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -99,10 +100,13 @@ func (q *hostQueue) initialize(ctx context.Context) error {
 	tapFunc(q.t.cfg.Tap).attach(q.tcp, q.r, q.w)
 	go q.w.serve()
 	go q.serve()
-	q.w.post(newPlain(ICReq{Digests: q.digests}.Append(nil)), 0)
+	q.w.post(newPlain(pdu.ICReq{Digests: q.digests}.Append(nil)), 0)
 	select {
 	case <-q.ready:
-		return nil
+		if q.decided.CompareAndSwap(false, true) {
+			return nil
+		}
+		<-q.ended
 	case <-q.ended:
 	case <-ctx.Done():
 		q.shut()

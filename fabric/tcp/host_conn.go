@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -24,19 +25,21 @@ type hostQueue struct {
 	attr    host.QueueAttr
 	remote  netip.AddrPort
 	local   netip.AddrPort
-	digests Digests // asked for
+	digests pdu.Digests // asked for, and so agreed
 	r       *reader
 	w       *writer
 	slots   []hostSlot
 
 	// Agreed with ICResp; constant afterwards.
-	headerDigest, dataDigest bool
-	align                    int    // of data that we send, in bytes
-	maxH2CData               uint32 // bytes
+	format     pdu.Format // of what we send
+	maxH2CData uint32     // bytes
 
 	ready chan struct{} // closed when ICResp was accepted
-	ended chan struct{} // closed when the connection is gone and the Sink knows
-	err   error         // why; read after ended
+	// decided is set by whichever comes first: Dial, which then succeeds, or the connection's end, of which the
+	// Sink isn't told then, since Dial fails.
+	decided atomic.Bool
+	ended   chan struct{} // closed when the connection is gone and the Sink or Dial knows
+	err     error         // why; read after ended
 
 	inBatch bool
 	cur     *hostSlot // whose data is arriving; the reader's
@@ -48,10 +51,10 @@ type hostQueue struct {
 
 func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue, error) {
 	q := &hostQueue{t: t, tcp: conn, attr: a, remote: a.Remote, local: addrPort(conn.LocalAddr()),
-		digests: t.cfg.digests(), align: 4,
-		ready: make(chan struct{}), ended: make(chan struct{})}
+		digests: t.cfg.digests(),
+		ready:   make(chan struct{}), ended: make(chan struct{})}
 	var err error
-	if q.r, err = newReader(conn, q, hostRole); err != nil {
+	if q.r, err = newReader(conn, q, pdu.Host, t.cfg.BusyPoll); err != nil {
 		return nil, err
 	}
 	if q.w, err = newWriter(conn, &t.counters.Out); err != nil {
@@ -85,7 +88,7 @@ func (q *hostQueue) Submit(rs []*host.Request) {
 // inlineLimit is how much data cmd may take along in its capsule.
 func (q *hostQueue) inlineLimit(cmd *nvme.Command) int {
 	if q.attr.QID == 0 || cmd.Opcode() == nvme.OpFabrics {
-		return FabricsInCapsule
+		return fabricsInCapsule
 	}
 	return q.attr.InCapsule
 }
@@ -138,15 +141,15 @@ func (q *hostQueue) flush() (sent bool, err error) {
 }
 
 // header is pduHandler's.
-func (q *hostQueue) header(h Header, b []byte) error {
+func (q *hostQueue) header(h pdu.Header, b []byte) error {
 	switch h.Type {
-	case TypeCapsuleResp:
-		return q.response(nvme.CompletionAt(b[HeaderSize:]))
-	case TypeC2HData:
+	case pdu.TypeCapsuleResp:
+		return q.response(nvme.CompletionAt(b[pdu.HeaderSize:]))
+	case pdu.TypeC2HData:
 		return q.controllerData(b)
-	case TypeR2T:
+	case pdu.TypeR2T:
 		return q.readyToTransfer(b)
-	case TypeICResp:
+	case pdu.TypeICResp:
 		return q.initialized(b)
 	}
 	return terminatedBy(q.remote, b)
@@ -154,27 +157,17 @@ func (q *hostQueue) header(h Header, b []byte) error {
 
 // initialized takes the ICResp.
 func (q *hostQueue) initialized(b []byte) error {
-	p, err := ParseICResp(b)
+	p, err := pdu.ParseICResp(b)
 	if err != nil {
 		return err
 	}
-	switch {
-	case p.PFV != 0:
-		return &FieldError{FESUnsupportedParm, offPFV, "PFV"}
-	case p.CPDA > MaxAlignment:
-		return invalid(offAlign, "CPDA")
-	case p.Digests&(DigestHeader|DigestData) != q.digests:
-		return &FieldError{FESUnsupportedParm, offDigest, "DGST is " + p.Digests.String() +
-			" where " + q.digests.String() + " was asked for"}
-	case p.MAXH2CDATA < 4096 || p.MAXH2CDATA%4 != 0:
-		return invalid(offLimit, "MAXH2CDATA")
+	if err := p.Check(q.digests); err != nil {
+		return err
 	}
-	q.headerDigest = q.digests&DigestHeader != 0
-	q.dataDigest = q.digests&DigestData != 0
-	q.align = 4 * (int(p.CPDA) + 1)
+	q.format = pdu.Format{Digests: q.digests, PDA: p.CPDA}
 	q.maxH2CData = p.MAXH2CDATA
-	q.r.rules.ready = true
-	q.r.rules.headerDigest, q.r.rules.dataDigest = q.headerDigest, q.dataDigest
+	q.r.rules.Ready = true
+	q.r.rules.Format = pdu.Format{Digests: q.digests} // our HPDA is 0
 	_ = q.tcp.SetReadDeadline(time.Time{})
 	close(q.ready)
 	return nil
@@ -193,7 +186,7 @@ func (q *hostQueue) find(cid uint16) *hostSlot {
 func (q *hostQueue) response(cqe *nvme.Completion) error {
 	s := q.find(cqe.CID())
 	if s == nil {
-		return invalid(offRespCID, "CID of the response")
+		return pdu.Invalid(pdu.OffCID, "CID of the response")
 	}
 	return q.complete(s, cqe)
 }
@@ -218,7 +211,7 @@ func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
 		s.cqe = *cqe
 		switch n := s.sending.Add(waitingResponse); {
 		case n >= 2*waitingResponse:
-			return invalid(offRespCID, "CID of a second response")
+			return pdu.Invalid(pdu.OffCID, "CID of a second response")
 		case n != waitingResponse:
 			return nil // the sender's written wakes us
 		}
@@ -232,29 +225,26 @@ func (q *hostQueue) deliver(s *hostSlot, cqe *nvme.Completion) error {
 	s.sent.Store(false)
 	s.req, s.data = nil, nil
 	if !q.attr.Sink.Completed(cqe) {
-		return invalid(offRespCID, "CID of the response")
+		return pdu.Invalid(pdu.OffCID, "CID of the response")
 	}
 	return nil
 }
 
 // controllerData takes the header of a C2HData PDU.
 func (q *hostQueue) controllerData(b []byte) error {
-	p, err := ParseData(b)
+	p, err := pdu.ParseData(b)
 	if err != nil {
 		return err
 	}
 	s := q.find(p.CCCID)
 	if s == nil || !s.read {
-		return invalid(offCCCID, "CCCID")
+		return pdu.Invalid(pdu.OffCCCID, "CCCID")
 	}
-	if err := checkData(&p); err != nil {
+	if err := p.Check(); err != nil {
 		return err
 	}
 	if p.DATAO != s.received || int64(p.DATAL) > int64(len(s.data))-int64(s.received) {
-		return &FieldError{FESOutOfRange, offDATAO, "DATAO and DATAL"}
-	}
-	if p.Flags&FlagSuccess != 0 && p.Flags&FlagLast == 0 {
-		return invalid(offFlags, "SUCCESS without LAST_PDU")
+		return &pdu.FieldError{FES: pdu.FESOutOfRange, FEI: pdu.OffDATAO, Field: "DATAO and DATAL"}
 	}
 	s.received += p.DATAL
 	q.r.place(s.data[p.DATAO:s.received])
@@ -263,14 +253,14 @@ func (q *hostQueue) controllerData(b []byte) error {
 }
 
 // data is pduHandler's.
-func (q *hostQueue) data(h Header, ok bool) error {
+func (q *hostQueue) data(h pdu.Header, ok bool) error {
 	s := q.cur
 	q.cur = nil
 	if !ok {
 		q.t.counters.DataDigestErrors.Add(1)
 		s.badData = true
 	}
-	if h.Flags&FlagSuccess == 0 {
+	if h.Flags&pdu.FlagSuccess == 0 {
 		return nil
 	}
 	q.t.counters.Successes.Add(1)
@@ -282,20 +272,20 @@ func (q *hostQueue) data(h Header, ok bool) error {
 
 // readyToTransfer takes an R2T. MAXR2T was 0: one at a time for a command.
 func (q *hostQueue) readyToTransfer(b []byte) error {
-	p, err := ParseR2T(b)
+	p, err := pdu.ParseR2T(b)
 	if err != nil {
 		return err
 	}
 	s := q.find(p.CCCID)
 	if s == nil || !s.write || s.inline || s.sending.Load() >= waitingResponse { // or it is answered, and ends any moment
-		return invalid(offCCCID, "CCCID")
+		return pdu.Invalid(pdu.OffCCCID, "CCCID")
 	}
 	t := &s.transfer
 	if t.busy.Load() {
-		return &FieldError{FESLimitExceeded, 0, "R2T while another is in progress"}
+		return &pdu.FieldError{FES: pdu.FESLimitExceeded, Field: "R2T while another is in progress"}
 	}
 	if p.R2TO != t.granted || p.R2TL == 0 || int64(p.R2TL) > int64(len(s.data))-int64(t.granted) {
-		return &FieldError{FESOutOfRange, offDATAO, "R2TO and R2TL"}
+		return &pdu.FieldError{FES: pdu.FESOutOfRange, FEI: pdu.OffDATAO, Field: "R2TO and R2TL"}
 	}
 	t.granted += p.R2TL
 	t.ttag, t.off, t.end = p.TTAG, p.R2TO, t.granted
@@ -310,7 +300,7 @@ func (q *hostQueue) wake(s *hostSlot) {
 	q.lateMu.Lock()
 	q.late = append(q.late, s)
 	q.lateMu.Unlock()
-	_ = q.tcp.SetReadDeadline(time.Unix(1, 0))
+	q.r.interrupt()
 }
 
 // interrupted is pduHandler's: wake was called, or the time for ICResp is over.
@@ -320,7 +310,7 @@ func (q *hostQueue) interrupted() error {
 	default:
 		return fmt.Errorf("no ICResp within %v", q.t.cfg.ConnectTimeout)
 	}
-	_ = q.tcp.SetReadDeadline(time.Time{})
+	q.r.resume()
 	q.lateMu.Lock()
 	late := q.late
 	q.late = nil
@@ -341,7 +331,7 @@ func (q *hostQueue) end(err error) {
 	fault, err := q.reason(err)
 	if fault != nil {
 		q.w.limit(lingerTime)
-		q.w.seal(newPlain(TermReq{Type: TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
+		q.w.seal(newPlain(pdu.TermReq{Type: pdu.TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
 			Offence: q.r.offence[:q.r.nOffend]}.Append(nil)))
 	} else {
 		q.w.kill(ErrClosed)
@@ -357,10 +347,8 @@ func (q *hostQueue) end(err error) {
 	_ = q.tcp.Close()
 	q.t.counters.Open.Add(-1)
 	q.err = err
-	select {
-	case <-q.ready:
+	if !q.decided.CompareAndSwap(false, true) {
 		q.attr.Sink.Closed(err)
-	default: // Dial tells
 	}
 	close(q.ended)
 	q.t.queues.Done()
@@ -368,14 +356,14 @@ func (q *hostQueue) end(err error) {
 
 // reason makes the error that the host core sees out of why the reader ended, and the fault of
 // the peer if that was it. It is nil after Close.
-func (q *hostQueue) reason(err error) (*FieldError, error) {
-	var fault *FieldError
+func (q *hostQueue) reason(err error) (*pdu.FieldError, error) {
+	var fault *pdu.FieldError
 	switch {
 	case q.closing.Load():
 		return nil, nil
 	case errors.As(err, &fault):
 		q.t.counters.ProtocolErrors.Add(1)
-		if fault.FES == FESHeaderDigest {
+		if fault.FES == pdu.FESHeaderDigest {
 			q.t.counters.HeaderDigestErrors.Add(1)
 		}
 		return fault, &ProtocolError{Peer: q.remote, PDU: q.r.offender(), Cause: fault}

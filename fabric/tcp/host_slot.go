@@ -3,6 +3,7 @@ package tcp
 import (
 	"sync/atomic"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -85,26 +86,22 @@ func (s *hostSlot) post(w *writer) {
 type command hostSlot
 
 func (m *command) encode(b *batch) bool {
-	if !b.fits(maxCommandHeader+DigestSize, 3) {
+	if !b.fits(pdu.MaxHead+pdu.DigestSize, 3) {
 		return false
 	}
 	q := m.q
-	p := CapsuleCmd{Header: Header{Type: TypeCapsuleCmd, HLEN: CapsuleCmdSize, PLEN: CapsuleCmdSize}}
-	p.addDigest(q.headerDigest)
+	size := 0
 	if m.inline {
-		p.addData(len(m.data), q.align, q.dataDigest)
+		size = len(m.data)
 	}
-	// Copied here: when the response comes, the request is its owner's, whatever the kernel
-	// still has to send.
-	p.Cmd = m.req.Cmd
-	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
+	// The command is copied here: when the response comes, the request is its owner's, whatever
+	// the kernel still has to send.
+	p := pdu.CapsuleCmd{Header: q.format.Header(pdu.TypeCapsuleCmd, size), Cmd: m.req.Cmd}
+	b.commit(p.Append(b.stage))
 	if m.inline {
-		b.gather(m.data)
-		if q.dataDigest {
-			b.commit(appendDigest(b.stage, m.data))
-		}
+		b.gatherWhole(m.data, q.format)
 	}
-	b.pdus[TypeCapsuleCmd]++
+	b.pdus[pdu.TypeCapsuleCmd]++
 	m.sent.Store(true)
 	return true
 }
@@ -120,35 +117,26 @@ func (m *inlineCommand) encode(b *batch) bool { return (*command)(m).encode(b) }
 
 func (m *inlineCommand) written() { (*hostSlot)(m).written() }
 
-// maxCommandHeader is the room that a CapsuleCmd takes with digest and padding: 76 bytes and an
-// alignment just short of that make twice 72. A data PDU takes no more.
-const maxCommandHeader = 144
-
 // hostData is a slot whose data an R2T asked for: H2CData PDUs of at most MAXH2CDATA.
 type hostData hostSlot
 
 func (m *hostData) encode(b *batch) bool {
 	q, t := m.q, &m.transfer
 	for t.off < t.end {
-		if !b.fits(maxCommandHeader+DigestSize, 3) {
+		if !b.fits(pdu.MaxHead+pdu.DigestSize, 3) {
 			return false
 		}
 		n := min(t.end-t.off, q.maxH2CData)
-		p := Data{Header: Header{Type: TypeH2CData, HLEN: DataSize, PLEN: DataSize},
+		p := pdu.Data{Header: q.format.Header(pdu.TypeH2CData, int(n)),
 			CCCID: m.cid, TTAG: t.ttag, DATAO: t.off, DATAL: n}
 		data := m.data[t.off : t.off+n]
 		t.off += n
 		if t.off == t.end {
-			p.Flags |= FlagLast
+			p.Flags |= pdu.FlagLast
 		}
-		p.addDigest(q.headerDigest)
-		p.addData(int(n), q.align, q.dataDigest)
-		b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
-		b.gather(data)
-		if q.dataDigest {
-			b.commit(appendDigest(b.stage, data))
-		}
-		b.pdus[TypeH2CData]++
+		b.commit(p.Append(b.stage))
+		b.gatherWhole(data, q.format)
+		b.pdus[pdu.TypeH2CData]++
 	}
 	t.busy.Store(false)
 	return true

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -41,7 +42,7 @@ func listenRaw(t testing.TB) (netip.AddrPort, func() *raw) {
 
 // dialRaw makes an I/O queue of 64 entries to a controller that answers with resp; its digests
 // are set to those that the host asks for.
-func dialRaw(t testing.TB, cfg HostConfig, resp ICResp) *dialled {
+func dialRaw(t testing.TB, cfg HostConfig, resp pdu.ICResp) *dialled {
 	t.Helper()
 	tr, err := NewTransport(cfg)
 	if err != nil {
@@ -52,9 +53,9 @@ func dialRaw(t testing.TB, cfg HostConfig, resp ICResp) *dialled {
 	go func() {
 		p := accept()
 		if p != nil {
-			b := make([]byte, ICSize)
+			b := make([]byte, pdu.ICSize)
 			_, _ = p.Read(b)
-			resp.Digests = Digests(b[offDigest])
+			resp.Digests = pdu.Digests(b[offDigest])
 			p.digests = resp.Digests
 			_, _ = p.Write(resp.Append(nil))
 		}
@@ -71,7 +72,7 @@ func (d *dialled) start(cmd nvme.Command, data []byte) (r *host.Request, done ch
 	done = make(chan struct{})
 	r = &host.Request{Cmd: cmd, Data: data, Done: func(*host.Request) { close(done) }}
 	d.submit(r)
-	c, err := ParseCapsuleCmd(d.ctrl.expect(TypeCapsuleCmd))
+	c, err := pdu.ParseCapsuleCmd(d.ctrl.expect(pdu.TypeCapsuleCmd))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -87,24 +88,24 @@ func (d *dialled) wait(done chan struct{}) {
 	}
 }
 
-var goodResp = ICResp{MAXH2CDATA: 8192}
+var goodResp = pdu.ICResp{MAXH2CDATA: 8192}
 
 // TestHostHandshake refuses controllers whose ICResp is wrong or missing.
 func TestHostHandshake(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		resp []byte
-		fes  FES // 0: no terminate request
+		fes  pdu.FES // 0: no terminate request
 		fei  uint32
 	}{
-		{"PFV", ICResp{PFV: 1, MAXH2CDATA: 4096}.Append(nil), FESUnsupportedParm, offPFV},
-		{"CPDA", ICResp{CPDA: 32, MAXH2CDATA: 4096}.Append(nil), FESInvalidHeader, offAlign},
-		{"digests unasked", ICResp{Digests: DigestData, MAXH2CDATA: 4096}.Append(nil), FESUnsupportedParm, offDigest},
-		{"MAXH2CDATA small", ICResp{MAXH2CDATA: 4092}.Append(nil), FESInvalidHeader, offLimit},
-		{"MAXH2CDATA odd", ICResp{MAXH2CDATA: 4098}.Append(nil), FESInvalidHeader, offLimit},
-		{"a response first", (&CapsuleResp{Header: Header{TypeCapsuleResp, 0, 24, 0, 24}}).Append(nil), FESSequence, 0},
-		{"another protocol", []byte("SSH-2.0-OpenSSH_9.2\r\n"), FESInvalidHeader, offType},
-		{"C2HTermReq", TermReq{Type: TypeC2HTermReq, FES: FESUnsupportedParm, FEI: 8}.Append(nil), 0, 0},
+		{"PFV", pdu.ICResp{PFV: 1, MAXH2CDATA: 4096}.Append(nil), pdu.FESUnsupportedParm, offPFV},
+		{"CPDA", pdu.ICResp{CPDA: 32, MAXH2CDATA: 4096}.Append(nil), pdu.FESInvalidHeader, offAlign},
+		{"digests unasked", pdu.ICResp{Digests: pdu.DigestData, MAXH2CDATA: 4096}.Append(nil), pdu.FESUnsupportedParm, offDigest},
+		{"MAXH2CDATA small", pdu.ICResp{MAXH2CDATA: 4092}.Append(nil), pdu.FESInvalidHeader, offLimit},
+		{"MAXH2CDATA odd", pdu.ICResp{MAXH2CDATA: 4098}.Append(nil), pdu.FESInvalidHeader, offLimit},
+		{"a response first", (&pdu.CapsuleResp{Header: pdu.Format{}.Header(pdu.TypeCapsuleResp, 0)}).Append(nil), pdu.FESSequence, 0},
+		{"another protocol", []byte("SSH-2.0-OpenSSH_9.2\r\n"), pdu.FESInvalidHeader, offType},
+		{"C2HTermReq", pdu.TermReq{Type: pdu.TypeC2HTermReq, FES: pdu.FESUnsupportedParm, FEI: 8}.Append(nil), 0, 0},
 		{"end", nil, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,7 +118,7 @@ func TestHostHandshake(t *testing.T) {
 			go func() {
 				defer close(done)
 				p := accept()
-				p.expect(TypeICReq)
+				p.expect(pdu.TypeICReq)
 				p.send(c.resp)
 				if c.fes != 0 {
 					p.terminated(c.fes, c.fei, c.resp)
@@ -153,7 +154,7 @@ func TestHostDialFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		p := accept()
-		p.expect(TypeICReq)
+		p.expect(pdu.TypeICReq)
 		cancel()
 		p.closed()
 	}()
@@ -183,35 +184,35 @@ func TestHostTerminates(t *testing.T) {
 		name  string
 		write bool
 		pdu   func(p *raw, cid uint16) []byte
-		fes   FES
+		fes   pdu.FES
 		fei   uint32
 	}{
-		{"CID of a response", false, func(p *raw, cid uint16) []byte { return p.resp(cid+1, 0) }, FESInvalidHeader, offRespCID},
+		{"CID of a response", false, func(p *raw, cid uint16) []byte { return p.resp(cid+1, 0) }, pdu.FESInvalidHeader, pdu.OffCID},
 		{"CCCID of data", false, func(p *raw, cid uint16) []byte {
-			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid ^ 0x8000}, kib)
-		}, FESInvalidHeader, offCCCID},
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid ^ 0x8000}, kib)
+		}, pdu.FESInvalidHeader, pdu.OffCCCID},
 		{"data for a write", true, func(p *raw, cid uint16) []byte {
-			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid}, kib)
-		}, FESInvalidHeader, offCCCID},
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid}, kib)
+		}, pdu.FESInvalidHeader, pdu.OffCCCID},
 		{"gap", false, func(p *raw, cid uint16) []byte {
-			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid, DATAO: 512}, kib)
-		}, FESOutOfRange, offDATAO},
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid, DATAO: 512}, kib)
+		}, pdu.FESOutOfRange, pdu.OffDATAO},
 		{"too much", false, func(p *raw, cid uint16) []byte {
-			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid}, make([]byte, size+4))
-		}, FESOutOfRange, offDATAO},
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid}, make([]byte, size+4))
+		}, pdu.FESOutOfRange, pdu.OffDATAO},
 		{"DATAL", false, func(p *raw, cid uint16) []byte {
-			return p.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid, DATAL: 1000}, kib)
-		}, FESInvalidHeader, offDATAL},
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid, DATAL: 1000}, kib)
+		}, pdu.FESInvalidHeader, pdu.OffDATAL},
 		{"SUCCESS without LAST", false, func(p *raw, cid uint16) []byte {
-			return p.data(Data{Header: Header{Type: TypeC2HData, Flags: FlagSuccess}, CCCID: cid}, kib)
-		}, FESInvalidHeader, offFlags},
-		{"R2T for a read", false, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TL: 512}) }, FESInvalidHeader, offCCCID},
-		{"R2T of nothing", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid}) }, FESOutOfRange, offDATAO},
-		{"R2T too long", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TL: size + 1}) }, FESOutOfRange, offDATAO},
-		{"R2T with a gap", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TO: 512, R2TL: 512}) }, FESOutOfRange, offDATAO},
-		{"R2T wraps", true, func(p *raw, cid uint16) []byte { return p.r2t(R2T{CCCID: cid, R2TL: 0xffffffff}) }, FESOutOfRange, offDATAO},
-		{"second ICResp", false, func(*raw, uint16) []byte { return goodResp.Append(nil) }, FESSequence, 0},
-		{"a command", false, func(p *raw, _ uint16) []byte { return p.capsule(identify(1), nil) }, FESSequence, 0},
+			return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: pdu.FlagSuccess}, CCCID: cid}, kib)
+		}, pdu.FESInvalidHeader, pdu.OffFlags},
+		{"R2T for a read", false, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 512}) }, pdu.FESInvalidHeader, pdu.OffCCCID},
+		{"R2T of nothing", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+		{"R2T too long", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: size + 1}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+		{"R2T with a gap", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TO: 512, R2TL: 512}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+		{"R2T wraps", true, func(p *raw, cid uint16) []byte { return p.r2t(pdu.R2T{CCCID: cid, R2TL: 0xffffffff}) }, pdu.FESOutOfRange, pdu.OffDATAO},
+		{"second ICResp", false, func(*raw, uint16) []byte { return goodResp.Append(nil) }, pdu.FESSequence, 0},
+		{"a command", false, func(p *raw, _ uint16) []byte { return p.capsule(identify(1), nil) }, pdu.FESSequence, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := dialRaw(t, HostConfig{}, goodResp)
@@ -220,9 +221,9 @@ func TestHostTerminates(t *testing.T) {
 				op = nvme.OpWrite
 			}
 			r, done, cid := d.start(ioCommand(op, 0, size), make([]byte, size))
-			pdu := c.pdu(d.ctrl, cid)
-			d.ctrl.send(pdu)
-			d.ctrl.terminated(c.fes, c.fei, pdu)
+			sent := c.pdu(d.ctrl, cid)
+			d.ctrl.send(sent)
+			d.ctrl.terminated(c.fes, c.fei, sent)
 			_ = d.ctrl.Close()
 			d.wait(done)
 			if !errors.Is(r.Err, ErrProtocol) {
@@ -241,11 +242,11 @@ func TestHostR2TAfterResponse(t *testing.T) {
 	resp.MAXH2CDATA = size
 	d := dialRaw(t, HostConfig{}, resp)
 	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, size), make([]byte, size))
-	d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, R2TL: size - more}))
-	if _, err := io.ReadFull(d.ctrl, make([]byte, DataSize)); err != nil { // it is being sent
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size - more}))
+	if _, err := io.ReadFull(d.ctrl, make([]byte, pdu.DataSize)); err != nil { // it is being sent
 		t.Fatal(err)
 	}
-	d.ctrl.send(append(d.ctrl.resp(cid, 0), d.ctrl.r2t(R2T{CCCID: cid, R2TO: size - more, R2TL: more})...))
+	d.ctrl.send(append(d.ctrl.resp(cid, 0), d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TO: size - more, R2TL: more})...))
 	go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrProtocol) {
@@ -263,13 +264,13 @@ func TestHostDataErrors(t *testing.T) {
 		answer := func(change func([]byte), n int) nvme.Status {
 			t.Helper()
 			r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
-			flags := uint8(FlagLast)
+			flags := uint8(pdu.FlagLast)
 			if success {
-				flags |= FlagSuccess
+				flags |= pdu.FlagSuccess
 			}
-			pdu := d.ctrl.data(Data{Header: Header{Type: TypeC2HData, Flags: flags}, CCCID: cid}, want[:n])
-			change(pdu)
-			d.ctrl.send(pdu)
+			sent := d.ctrl.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: flags}, CCCID: cid}, want[:n])
+			change(sent)
+			d.ctrl.send(sent)
 			if !success {
 				d.ctrl.send(d.ctrl.resp(cid, 0))
 			}
@@ -311,11 +312,11 @@ func TestHostShortMessage(t *testing.T) {
 		cmd.SetAuthReceive(nvme.MaxAuthMessage)
 		r, done, cid := d.start(cmd, bytes.Repeat([]byte{0xa5}, nvme.MaxAuthMessage))
 		message := bytes.Repeat([]byte{1}, n)
-		flags := uint8(FlagLast)
+		flags := uint8(pdu.FlagLast)
 		if success {
-			flags |= FlagSuccess
+			flags |= pdu.FlagSuccess
 		}
-		d.ctrl.send(d.ctrl.data(Data{Header: Header{Type: TypeC2HData, Flags: flags}, CCCID: cid}, message))
+		d.ctrl.send(d.ctrl.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: flags}, CCCID: cid}, message))
 		if !success {
 			d.ctrl.send(d.ctrl.resp(cid, 0))
 		}
@@ -336,11 +337,66 @@ func TestHostShortMessage(t *testing.T) {
 func TestHostHeaderDigest(t *testing.T) {
 	d := dialRaw(t, HostConfig{HeaderDigest: true}, goodResp)
 	_, done, cid := d.start(ioCommand(nvme.OpFlush, 0, 512), nil)
-	pdu := put32(d.ctrl.resp(cid, 0), CapsuleRespSize, 0x12345678)
-	d.ctrl.send(pdu)
-	d.ctrl.terminated(FESHeaderDigest, 0x12345678, pdu)
+	sent := put32(d.ctrl.resp(cid, 0), pdu.CapsuleRespSize, 0x12345678)
+	d.ctrl.send(sent)
+	d.ctrl.terminated(pdu.FESHeaderDigest, 0x12345678, sent)
 	_ = d.ctrl.Close()
 	d.wait(done)
+}
+
+// TestHostDialGivesUp: where Dial fails although ICResp is there, the Sink is told nothing of the connection.
+func TestHostDialGivesUp(t *testing.T) {
+	tr, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	accepted := 0
+	for range 20 {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctrl := newRaw(t, c)
+		ctrl.send(goodResp.Append(nil))
+		sink := newClient(t, 32)
+		q, err := newHostQueue(tr, conn.(*net.TCPConn), host.QueueAttr{Remote: addrPort(conn.RemoteAddr()), Size: 32, Sink: sink})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := q.initialize(ctx); err == nil {
+			if err := q.Close(); err != nil { // it was there before Dial looked
+				t.Fatal(err)
+			}
+			continue
+		} else if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		select {
+		case <-q.ready:
+			accepted++
+		default:
+		}
+		select {
+		case <-sink.gone:
+			t.Fatal("Dial failed, and the Sink was told of the end")
+		default:
+		}
+	}
+	t.Logf("%d of 20 had accepted ICResp", accepted)
+	if err := tr.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestHostTransfer has a controller that splits reads into several PDUs and writes into several
@@ -350,13 +406,13 @@ func TestHostTransfer(t *testing.T) {
 	want := randomBytes(2, size)
 	for _, cpda := range []uint8{0, 3, 17, 31} {
 		for _, cfg := range []HostConfig{{}, {HeaderDigest: true, DataDigest: true}} {
-			d := dialRaw(t, cfg, ICResp{CPDA: cpda, MAXH2CDATA: 8192})
-			ru := rules{self: controllerRole, ready: true, headerDigest: cfg.HeaderDigest, dataDigest: cfg.DataDigest, align: 4 * (int(cpda) + 1)}
+			d := dialRaw(t, cfg, pdu.ICResp{CPDA: cpda, MAXH2CDATA: 8192})
+			ru := pdu.Rules{Self: pdu.Controller, Ready: true, Format: pdu.Format{Digests: cfg.digests(), PDA: cpda}}
 
 			r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
 			for off := 0; off < size; off += 5000 {
 				n := min(5000, size-off)
-				d.ctrl.send(d.ctrl.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid, DATAO: uint32(off)}, want[off:off+n]))
+				d.ctrl.send(d.ctrl.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid, DATAO: uint32(off)}, want[off:off+n]))
 			}
 			d.ctrl.send(d.ctrl.resp(cid, 0))
 			d.wait(done)
@@ -368,7 +424,7 @@ func TestHostTransfer(t *testing.T) {
 			var got []byte
 			for off := 0; off < size; off += 30000 {
 				n := min(30000, size-off)
-				d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, TTAG: 0xffff, R2TO: uint32(off), R2TL: uint32(n)}))
+				d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, TTAG: 0xffff, R2TO: uint32(off), R2TL: uint32(n)}))
 				for end := off + n; len(got) < end; {
 					got = append(got, d.ctrl.hostData(ru, cid, len(got), end)...)
 				}
@@ -383,22 +439,22 @@ func TestHostTransfer(t *testing.T) {
 }
 
 // hostData reads an H2CData PDU and checks it.
-func (p *raw) hostData(ru rules, cid uint16, off, end int) []byte {
+func (p *raw) hostData(ru pdu.Rules, cid uint16, off, end int) []byte {
 	p.t.Helper()
-	b := p.expect(TypeH2CData)
-	h, err := ParseData(b)
+	b := p.expect(pdu.TypeH2CData)
+	h, err := pdu.ParseData(b)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := ru.check(h.Header); err != nil {
+	if err := ru.Check(h.Header); err != nil {
 		p.t.Fatal(err)
 	}
 	last := off+int(h.DATAL) == end
-	if h.CCCID != cid || h.TTAG != 0xffff || int(h.DATAO) != off || h.DATAL > 8192 || (h.Flags&FlagLast != 0) != last {
+	if h.CCCID != cid || h.TTAG != 0xffff || int(h.DATAO) != off || h.DATAL > 8192 || (h.Flags&pdu.FlagLast != 0) != last {
 		p.t.Fatalf("at %d of %d: %+v", off, end, h)
 	}
 	data := b[h.PDO:][:h.DATAL]
-	if ru.dataDigest && !bytes.Equal(appendDigest(nil, data), b[len(b)-DigestSize:]) {
+	if ru.Format.DataDigest() && !bytes.Equal(pdu.AppendDigest(nil, pdu.Digest(data)), b[len(b)-pdu.DigestSize:]) {
 		p.t.Error("wrong data digest")
 	}
 	return data
@@ -406,12 +462,12 @@ func (p *raw) hostData(ru rules, cid uint16, off, end int) []byte {
 
 // TestHostInCapsule checks which data goes into the capsule, and its alignment.
 func TestHostInCapsule(t *testing.T) {
-	d := dialRaw(t, HostConfig{HeaderDigest: true, DataDigest: true}, ICResp{CPDA: 17, MAXH2CDATA: 8192})
+	d := dialRaw(t, HostConfig{HeaderDigest: true, DataDigest: true}, pdu.ICResp{CPDA: 17, MAXH2CDATA: 8192})
 	for _, n := range []int{512, 4096, 4608} {
 		data := randomBytes(uint64(n), n)
 		r := &host.Request{Cmd: ioCommand(nvme.OpWrite, 0, n), Data: data, Done: func(*host.Request) {}}
 		d.submit(r)
-		c, err := ParseCapsuleCmd(d.ctrl.expectCapsule(t, data, n <= 4096))
+		c, err := pdu.ParseCapsuleCmd(d.ctrl.expectCapsule(t, data, n <= 4096))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -427,13 +483,13 @@ func TestHostInCapsule(t *testing.T) {
 
 func (p *raw) expectCapsule(t *testing.T, data []byte, inline bool) []byte {
 	t.Helper()
-	b := p.expect(TypeCapsuleCmd)
-	h := headerAt(b)
-	ru := rules{self: controllerRole, ready: true, headerDigest: true, dataDigest: true, align: 72}
-	if err := ru.check(h); err != nil {
+	b := p.expect(pdu.TypeCapsuleCmd)
+	h := pdu.HeaderAt(b)
+	ru := pdu.Rules{Self: pdu.Controller, Ready: true, Format: pdu.Format{Digests: pdu.DigestHeader | pdu.DigestData, PDA: 17}}
+	if err := ru.Check(h); err != nil {
 		t.Fatal(err)
 	}
-	if h.hasData() != inline || inline && !bytes.Equal(b[h.PDO:][:h.DataLen()], data) {
+	if (h.DataLen() > 0) != inline || inline && !bytes.Equal(b[h.PDO:][:h.DataLen()], data) {
 		t.Errorf("%d bytes: %+v", len(data), h)
 	}
 	return b
@@ -445,7 +501,7 @@ func TestHostEarlyResponse(t *testing.T) {
 	const size = 64 << 20 // more than the sockets hold
 	d := dialRaw(t, HostConfig{}, goodResp)
 	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, 512), make([]byte, size))
-	d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, R2TL: size}))
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size}))
 	out := &d.tr.Counters().Out
 	waitFor(t, "full socket", func() bool { return out.Blocked.Load() > 0 })
 	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
@@ -454,21 +510,21 @@ func TestHostEarlyResponse(t *testing.T) {
 	r2 := &host.Request{Cmd: ioCommand(nvme.OpFlush, 0, 512), Done: func(*host.Request) {}}
 	d.submit(r2)
 	in := &d.tr.Counters().In
-	waitFor(t, "early response", func() bool { return in.PDUs[TypeCapsuleResp].Load() == 1 })
+	waitFor(t, "early response", func() bool { return in.PDUs[pdu.TypeCapsuleResp].Load() == 1 })
 	select {
 	case <-done:
 		t.Fatal("the request ended while its data was being sent")
 	default:
 	}
 	for got := 0; got < size; {
-		h := headerAt(d.ctrl.expect(TypeH2CData))
+		h := pdu.HeaderAt(d.ctrl.expect(pdu.TypeH2CData))
 		got += h.DataLen()
 	}
 	d.wait(done)
 	if r.CQE.Status() != nvme.StatusInternalError {
 		t.Errorf("status %#x", r.CQE.Status())
 	}
-	d.ctrl.expect(TypeCapsuleCmd) // the other command wasn't lost
+	d.ctrl.expect(pdu.TypeCapsuleCmd) // the other command wasn't lost
 }
 
 // TestHostSecondResponse answers such a write twice.
@@ -476,7 +532,7 @@ func TestHostSecondResponse(t *testing.T) {
 	const size = 64 << 20
 	d := dialRaw(t, HostConfig{}, goodResp)
 	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, 512), make([]byte, size))
-	d.ctrl.send(d.ctrl.r2t(R2T{CCCID: cid, R2TL: size}))
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size}))
 	waitFor(t, "full socket", func() bool { return d.tr.Counters().Out.Blocked.Load() > 0 })
 	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
 	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
@@ -492,17 +548,17 @@ func TestHostSecondResponse(t *testing.T) {
 func TestHostTerminated(t *testing.T) {
 	d := dialRaw(t, HostConfig{}, goodResp)
 	r, done, _ := d.start(ioCommand(nvme.OpRead, 0, 4096), make([]byte, 4096))
-	d.ctrl.send(TermReq{Type: TypeC2HTermReq, FES: FESInvalidHeader, FEI: 2, Offence: make([]byte, 8)}.Append(nil))
+	d.ctrl.send(pdu.TermReq{Type: pdu.TypeC2HTermReq, FES: pdu.FESInvalidHeader, FEI: 2, Offence: make([]byte, 8)}.Append(nil))
 	d.wait(done)
 	var te *TerminatedError
-	if !errors.As(r.Err, &te) || te.FES != FESInvalidHeader || te.FEI != 2 {
+	if !errors.As(r.Err, &te) || te.FES != pdu.FESInvalidHeader || te.FEI != 2 {
 		t.Errorf("%v", r.Err)
 	}
 
 	d = dialRaw(t, HostConfig{}, goodResp)
 	r, done, cid := d.start(ioCommand(nvme.OpRead, 0, 4096), make([]byte, 4096))
-	pdu := d.ctrl.data(Data{Header: Header{Type: TypeC2HData}, CCCID: cid}, make([]byte, 4096))
-	d.ctrl.send(pdu[:2000])
+	sent := d.ctrl.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid}, make([]byte, 4096))
+	d.ctrl.send(sent[:2000])
 	_ = d.ctrl.Close()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrPeerClosed) {

@@ -3,6 +3,8 @@ package tcp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"testing"
@@ -32,7 +34,7 @@ const patience = 60 * time.Second
 type testTarget struct {
 	*Listener
 	engine *target.Target
-	errs   chan error // what OnError was told
+	errs   errorLog
 }
 
 func newTestTarget(t testing.TB, cfg TargetConfig) *testTarget {
@@ -44,21 +46,41 @@ func newTestTarget(t testing.TB, cfg TargetConfig) *testTarget {
 	return newTestTargetOn(t, cfg, vol)
 }
 
+// errorLog keeps the errors that were logged, and what was said of them.
+type errorLog chan error
+
+func (l errorLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l errorLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l errorLog) WithGroup(string) slog.Handler            { return l }
+
+func (l errorLog) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			select {
+			case l <- fmt.Errorf("%s: %w", r.Message, err):
+			default:
+			}
+		}
+		return true
+	})
+	return nil
+}
+
 func newTestTargetOn(t testing.TB, cfg TargetConfig, vol blockdev.Volume) *testTarget {
 	t.Helper()
-	engine, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+	return newLimitedTarget(t, cfg, vol, target.Limits{})
+}
+
+func newLimitedTarget(t testing.TB, cfg TargetConfig, vol blockdev.Volume, limits target.Limits) *testTarget {
+	t.Helper()
+	engine, err := target.New(target.Config{Limits: limits, Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{NSID: 1, Volume: vol}},
 	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tt := &testTarget{engine: engine, errs: make(chan error, 100)}
-	cfg.OnError = func(err error) {
-		select {
-		case tt.errs <- err:
-		default:
-		}
-	}
+	tt := &testTarget{engine: engine, errs: make(errorLog, 100)}
+	cfg.Log = slog.New(tt.errs)
 	if tt.Listener, err = Listen("127.0.0.1:0", engine, cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
 
 // plain is a PDU without digest that is sent once: ICReq, ICResp, TermReq.
@@ -17,7 +19,7 @@ func (m *plain) encode(b *batch) bool {
 		return false
 	}
 	b.commit(append(b.stage, m.pdu...))
-	b.pdus[headerAt(m.pdu).Type]++
+	b.pdus[pdu.HeaderAt(m.pdu).Type]++
 	return true
 }
 
@@ -33,13 +35,13 @@ func linger(c *net.TCPConn) {
 
 // terminatedBy makes the error for a terminate request of the peer.
 func terminatedBy(peer netip.AddrPort, b []byte) error {
-	p, err := ParseTermReq(b)
+	p, err := pdu.ParseTermReq(b)
 	if err != nil {
 		return err
 	}
 	e := &TerminatedError{Peer: peer, FES: p.FES, FEI: p.FEI}
 	if len(p.Offence) > 0 {
-		e.Offence = Type(p.Offence[0]).String()
+		e.Offence = pdu.Type(p.Offence[0]).String()
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -15,7 +16,7 @@ import (
 type raw struct {
 	t testing.TB
 	*net.TCPConn
-	digests Digests
+	digests pdu.Digests
 }
 
 func newRaw(t testing.TB, c net.Conn) *raw {
@@ -36,14 +37,14 @@ func rawHost(t testing.TB, tt *testTarget) *raw {
 }
 
 // initialize exchanges ICReq and ICResp.
-func (p *raw) initialize(req ICReq) ICResp {
+func (p *raw) initialize(req pdu.ICReq) pdu.ICResp {
 	p.t.Helper()
 	p.send(req.Append(nil))
 	h, b := p.receive()
-	if h.Type != TypeICResp {
+	if h.Type != pdu.TypeICResp {
 		p.t.Fatalf("%v instead of ICResp", h.Type)
 	}
-	resp, err := ParseICResp(b)
+	resp, err := pdu.ParseICResp(b)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -93,43 +94,56 @@ func (p *raw) enableCapsule() []byte {
 // capsule builds a CapsuleCmd.
 func (p *raw) capsule(cmd nvme.Command, data []byte) []byte {
 	cmd.SetFlags(nvme.FlagsSGL)
-	pdu := CapsuleCmd{Header: Header{Type: TypeCapsuleCmd, HLEN: CapsuleCmdSize, PLEN: CapsuleCmdSize}, Cmd: cmd}
-	return p.pdu(&pdu.Header, func() []byte { return pdu.Append(nil) }, data)
+	c := pdu.CapsuleCmd{Header: p.header(pdu.TypeCapsuleCmd, data), Cmd: cmd}
+	return p.end(c.Append(nil), data)
 }
 
 // data builds an H2CData or C2HData.
-func (p *raw) data(d Data, data []byte) []byte {
-	d.HLEN, d.PLEN = DataSize, DataSize
+func (p *raw) data(d pdu.Data, data []byte) []byte {
+	flags := d.Flags
+	d.Header = p.header(d.Type, data)
+	d.Flags |= flags
 	if d.DATAL == 0 {
 		d.DATAL = uint32(len(data))
 	}
-	return p.pdu(&d.Header, func() []byte { return d.Append(nil) }, data)
+	return p.end(d.Append(nil), data)
 }
 
-func (p *raw) r2t(r R2T) []byte {
-	r.Type, r.HLEN, r.PLEN = TypeR2T, R2TSize, R2TSize
-	return p.pdu(&r.Header, func() []byte { return r.Append(nil) }, nil)
+func (p *raw) r2t(r pdu.R2T) []byte {
+	r.Header = p.header(pdu.TypeR2T, nil)
+	return r.Append(nil)
 }
 
 func (p *raw) resp(cid uint16, st nvme.Status) []byte {
-	r := CapsuleResp{Header: Header{Type: TypeCapsuleResp, HLEN: CapsuleRespSize, PLEN: CapsuleRespSize}}
+	r := pdu.CapsuleResp{Header: p.header(pdu.TypeCapsuleResp, nil)}
 	r.CQE.SetCID(cid)
 	r.CQE.SetStatus(st)
-	return p.pdu(&r.Header, func() []byte { return r.Append(nil) }, nil)
+	return r.Append(nil)
 }
 
-// pdu adds digests and data to a header.
-func (p *raw) pdu(h *Header, header func() []byte, data []byte) []byte {
-	h.addDigest(p.digests&DigestHeader != 0)
-	if len(data) > 0 {
-		h.addData(len(data), 4, p.digests&DigestData != 0)
-	}
-	b := append(endHeader(header(), 0, *h), data...)
-	if len(data) > 0 && p.digests&DigestData != 0 {
-		b = appendDigest(b, data)
+func (p *raw) header(t pdu.Type, data []byte) pdu.Header {
+	return pdu.Format{Digests: p.digests}.Header(t, len(data))
+}
+
+// end adds data to what comes before it.
+func (p *raw) end(head, data []byte) []byte {
+	b := append(head, data...)
+	if len(data) > 0 && p.digests&pdu.DigestData != 0 {
+		b = pdu.AppendDigest(b, pdu.Digest(data))
 	}
 	return b
 }
+
+// Offsets of fields that only terminate requests name.
+const (
+	offType   = 0
+	offHLEN   = 2
+	offPDO    = 3
+	offPFV    = 8
+	offAlign  = 10
+	offDigest = 11
+	offLimit  = 12
+)
 
 func (p *raw) send(b []byte) {
 	p.t.Helper()
@@ -139,23 +153,23 @@ func (p *raw) send(b []byte) {
 }
 
 // receive reads a PDU.
-func (p *raw) receive() (Header, []byte) {
+func (p *raw) receive() (pdu.Header, []byte) {
 	p.t.Helper()
-	var head [HeaderSize]byte
+	var head [pdu.HeaderSize]byte
 	if _, err := io.ReadFull(p, head[:]); err != nil {
 		p.t.Fatal(err)
 	}
-	h := headerAt(head[:])
+	h := pdu.HeaderAt(head[:])
 	b := make([]byte, h.PLEN)
 	copy(b, head[:])
-	if _, err := io.ReadFull(p, b[HeaderSize:]); err != nil {
+	if _, err := io.ReadFull(p, b[pdu.HeaderSize:]); err != nil {
 		p.t.Fatalf("%v of %d bytes: %v", h.Type, h.PLEN, err)
 	}
 	return h, b
 }
 
 // expect reads a PDU of a type.
-func (p *raw) expect(t Type) []byte {
+func (p *raw) expect(t pdu.Type) []byte {
 	p.t.Helper()
 	h, b := p.receive()
 	if h.Type != t {
@@ -167,7 +181,7 @@ func (p *raw) expect(t Type) []byte {
 // response reads a CapsuleResp.
 func (p *raw) response() nvme.Completion {
 	p.t.Helper()
-	r, err := ParseCapsuleResp(p.expect(TypeCapsuleResp))
+	r, err := pdu.ParseCapsuleResp(p.expect(pdu.TypeCapsuleResp))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -175,20 +189,20 @@ func (p *raw) response() nvme.Completion {
 }
 
 // terminated expects a terminate request, and then the end of the connection.
-func (p *raw) terminated(fes FES, fei uint32, offence []byte) {
+func (p *raw) terminated(fes pdu.FES, fei uint32, offence []byte) {
 	p.t.Helper()
 	h, b := p.receive()
-	if h.Type != TypeC2HTermReq && h.Type != TypeH2CTermReq {
+	if h.Type != pdu.TypeC2HTermReq && h.Type != pdu.TypeH2CTermReq {
 		p.t.Fatalf("%v instead of a terminate request", h.Type)
 	}
-	r, err := ParseTermReq(b)
+	r, err := pdu.ParseTermReq(b)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	if r.FES != fes || r.FEI != fei {
 		p.t.Errorf("%v, FEI %#x; want %v, FEI %#x", r.FES, r.FEI, fes, fei)
 	}
-	if len(r.Offence) < HeaderSize || string(r.Offence) != string(offence[:len(r.Offence)]) {
+	if len(r.Offence) < pdu.HeaderSize || string(r.Offence) != string(offence[:len(r.Offence)]) {
 		p.t.Errorf("offending header:\n got %x\nwant %x", r.Offence, offence)
 	}
 	p.closed()

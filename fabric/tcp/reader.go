@@ -6,11 +6,16 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
@@ -40,9 +45,9 @@ type pduHandler interface {
 	// header has a PDU's header, checked against the rules and its digest; b is its bytes (for
 	// a terminate request, the whole PDU) and valid during the call. If data follows, the
 	// handler says by reader.place where it belongs; data without a place is dropped.
-	header(h Header, b []byte) error
+	header(h pdu.Header, b []byte) error
 	// data says that the data of the PDU is in place, and whether its digest was right.
-	data(h Header, ok bool) error
+	data(h pdu.Header, ok bool) error
 	// interrupted is called when the read deadline passed. An error ends the connection.
 	interrupted() error
 }
@@ -62,30 +67,38 @@ const (
 // that would only return EAGAIN. A reset that came with the data makes no other edge; so it does
 // this only if something was sent since, which a reset connection refuses.
 type reader struct {
+	tcp   *net.TCPConn
 	raw   syscall.RawConn
 	h     pduHandler
-	rules rules
+	rules pdu.Rules
 	tally tally
 
 	buf  []byte
 	r, w int // buf[r:w] is unparsed
 
 	state   readerState
-	large   bool     // the last data was large
-	pdu     Header   // the PDU whose data is arriving
-	padding int      // bytes between header and data still to come
-	left    int      // bytes of data still to come
-	dst     [][]byte // where they go; first element consumed as they come
-	next    int      // index of the first of dst that isn't full
-	crc     uint32   // of the data so far
+	large   bool       // the last data was large
+	cur     pdu.Header // the PDU whose data is arriving
+	padding int        // bytes between header and data still to come
+	left    int        // bytes of data still to come
+	dst     [][]byte   // where they go; first element consumed as they come
+	next    int        // index of the first of dst that isn't full
+	crc     uint32     // of the data so far
 
 	onDemand bool // pages of dst may be missing
 	missed   bool // one is
 
 	err     error
-	offence [MaxTermData]byte // the header at fault, for a terminate request
+	offence [pdu.MaxTermData]byte // the header at fault, for a terminate request
 	nOffend int
 	drained bool // the socket was empty after the last receive call
+
+	attendant *duty.Attendant // that the goroutine of run is; nil where it does nothing for others
+	onDuty    bool
+	errand    bool // run is to do what is offered
+
+	look    looker
+	stopped atomic.Bool // interrupt was called, and resume wasn't
 
 	tap    Tap // may be nil
 	tapped [][]byte
@@ -99,23 +112,44 @@ type reader struct {
 // cmsgSpace is room for one control message with a 4-byte integer.
 const cmsgSpace = unix.SizeofCmsghdr + 8
 
-func newReader(c *net.TCPConn, h pduHandler, self role) (*reader, error) {
+func newReader(c *net.TCPConn, h pduHandler, self pdu.Role, busyPoll time.Duration) (*reader, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{raw: raw, h: h, buf: make([]byte, chunkSize), dst: make([][]byte, 0, 8)}
-	r.rules = rules{self: self, align: 4}
+	r := &reader{tcp: c, raw: raw, h: h, buf: make([]byte, chunkSize), dst: make([][]byte, 0, 8)}
+	r.look = looker{longest: busypoll.Longest(busyPoll), poller: busypoll.Poller{Wary: true}, atWork: &atWork}
+	r.rules = pdu.Rules{Self: self}
 	r.poll = r.pollOnce
 	// Without it (before Linux 4.18) the reader just makes the extra call.
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_INQ, 1) })
 	return r, nil
 }
 
-// run receives until the connection ends and says why; io.EOF if the peer closed it.
+// errReplaced says that another goroutine has become the reader.
+var errReplaced = errors.New("tcp: another goroutine reads")
+
+// run receives until the connection ends and says why; io.EOF if the peer closed it. After errReplaced the
+// caller must touch nothing of the connection.
 func (r *reader) run() error {
+	err := r.readAll()
+	if !errors.Is(err, errReplaced) {
+		r.leave()
+	}
+	return err
+}
+
+func (r *reader) readAll() error {
 	for {
 		err := r.raw.Read(r.poll)
+		if err == nil && r.errand {
+			r.errand = false
+			r.drained = false // RawConn.Read forgets an edge that came meanwhile
+			if !r.attendant.Work() {
+				return errReplaced
+			}
+			continue
+		}
 		if err == nil {
 			return r.err
 		}
@@ -131,22 +165,49 @@ func (r *reader) run() error {
 }
 
 // pollOnce is called by RawConn.Read at first and after each wait. It returns false to wait.
-func (r *reader) pollOnce(fd uintptr) bool {
+func (r *reader) pollOnce(fd uintptr) (over bool) {
+	r.look.end()
+	if r.attendant != nil && !r.onDuty {
+		r.onDuty = true
+		r.attendant.Arrive()
+	}
+	over = r.receiveAll(fd)
+	if !over {
+		r.leave()
+	}
+	return over
+}
+
+// leave goes off duty.
+func (r *reader) leave() {
+	if r.onDuty {
+		r.onDuty = false
+		r.attendant.Leave()
+	}
+}
+
+// offered tells whether the reader's goroutine has something to do, which run then does.
+func (r *reader) offered() bool {
+	r.errand = r.onDuty && duty.Offered()
+	if r.errand {
+		r.look.end()
+	}
+	return r.errand
+}
+
+// receiveAll receives until there is nothing, which is false, or there is a reason to leave RawConn.Read.
+func (r *reader) receiveAll(fd uintptr) bool {
 	for {
 		sent, err := r.h.flush()
-		if r.err = err; err != nil {
+		if r.err = err; err != nil || r.offered() {
 			return true
 		}
-		if r.drained && sent {
-			r.drained = false
-			return false
-		}
-		n, errno := r.receive(fd)
+		n, errno := r.await(fd, sent)
 		switch {
 		case errno == unix.EINTR:
 			continue
 		case errno == unix.EAGAIN:
-			return false
+			return r.offered()
 		case errno != 0:
 			r.err = errno
 			return true
@@ -167,6 +228,40 @@ func (r *reader) pollOnce(fd uintptr) bool {
 	}
 }
 
+// interrupt has the handler's interrupted called soon. Anybody may call it.
+func (r *reader) interrupt() {
+	r.stopped.Store(true)
+	_ = r.tcp.SetReadDeadline(time.Unix(1, 0))
+}
+
+// resume is the handler's answer to interrupt. Afterwards it does what it was interrupted for.
+func (r *reader) resume() {
+	_ = r.tcp.SetReadDeadline(time.Time{})
+	r.stopped.Store(false)
+}
+
+// await receives what comes next, looking for it where that is promising. EAGAIN says to wait for the poller. sent says
+// that something was sent since the last receive call.
+func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
+	if !r.drained {
+		if n, errno := r.receive(fd); errno != unix.EAGAIN {
+			return n, errno
+		}
+		sent = true // there is no need of another call
+	}
+	if limit := r.look.begin(r.onDuty && r.attendant.Awaits()); limit > 0 {
+		if n, errno := r.lookFor(fd, limit); errno != unix.EAGAIN {
+			r.look.end()
+			return n, errno
+		}
+	}
+	if sent {
+		r.drained = false
+		return 0, unix.EAGAIN
+	}
+	return r.receive(fd)
+}
+
 // receive makes one receive call into the places that are waiting and the chunk.
 func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	r.msg.Iov = &r.iov[0]
@@ -174,10 +269,11 @@ func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	r.msg.Control = &r.oob[0]
 	r.msg.SetControllen(len(r.oob))
 	n, errno := call(unix.SYS_RECVMSG, int(fd), &r.msg, unix.MSG_DONTWAIT, r.onDemand)
-	r.tally.calls++
 	if errno != 0 {
+		r.tally.blocked++
 		return 0, errno
 	}
+	r.tally.calls++
 	r.drained = r.queued() == 0
 	return n, 0
 }
@@ -246,13 +342,13 @@ func (r *reader) took(n int) {
 func (r *reader) advance(k int) {
 	d := r.dst[r.next]
 	switch {
-	case !r.rules.dataDigest:
+	case !r.rules.Format.DataDigest():
 	case r.onDemand:
 		var ok bool
 		r.crc, ok = digestOnDemand(r.crc, d[:k])
 		r.missed = r.missed || !ok
 	default:
-		r.crc = digestUpdate(r.crc, d[:k])
+		r.crc = pdu.UpdateDigest(r.crc, d[:k])
 	}
 	r.left -= k
 	if k == len(d) {
@@ -296,35 +392,30 @@ func (r *reader) consume() error {
 // takeHeader parses a header if it is there whole; else it returns false.
 func (r *reader) takeHeader() (bool, error) {
 	b := r.buf[r.r:r.w]
-	if len(b) < HeaderSize {
+	if len(b) < pdu.HeaderSize {
 		return false, nil
 	}
-	h := headerAt(b)
-	if err := r.rules.check(h); err != nil {
+	h := pdu.HeaderAt(b)
+	if err := r.rules.Check(h); err != nil {
 		return false, r.offend(h, b, err)
 	}
-	n := int(h.HLEN)
-	whole := n + h.headerDigestLen()
-	if h.Type == TypeH2CTermReq || h.Type == TypeC2HTermReq {
-		n, whole = int(h.PLEN), int(h.PLEN)
-	}
+	n, whole := h.Head()
 	if len(b) < whole {
 		return false, nil
 	}
-	if whole > n {
-		if got := binary.LittleEndian.Uint32(b[n:]); got != Digest(b[:n]) {
-			return false, r.offend(h, b, &FieldError{FESHeaderDigest, got, "HDGST"})
-		}
+	if err := h.CheckDigest(b[:whole]); err != nil {
+		return false, r.offend(h, b, err)
 	}
 	r.r += whole
 	r.tally.pdus[h.Type]++
+	r.look.took(h)
 	length := h.DataLen()
 	r.dst, r.next, r.onDemand = r.dst[:0], 0, false
 	if err := r.h.header(h, b[:n]); err != nil {
 		return false, r.offend(h, b[:n], err)
 	}
 	if length > 0 {
-		r.pdu, r.state, r.crc = h, wantData, 0
+		r.cur, r.state, r.crc = h, wantData, 0
 		r.left, r.padding = length, int(h.PDO)-whole
 		r.large = length >= directMin
 		r.tally.data += uint64(length)
@@ -333,9 +424,9 @@ func (r *reader) takeHeader() (bool, error) {
 }
 
 // offend remembers the header b that err is about.
-func (r *reader) offend(h Header, b []byte, err error) error {
-	n := min(len(b), MaxTermData)
-	if h.HLEN >= HeaderSize {
+func (r *reader) offend(h pdu.Header, b []byte, err error) error {
+	n := min(len(b), pdu.MaxTermData)
+	if h.HLEN >= pdu.HeaderSize {
 		n = min(n, int(h.HLEN))
 	}
 	r.nOffend = copy(r.offence[:], b[:n])
@@ -352,8 +443,8 @@ func (r *reader) takeData() (bool, error) {
 	for r.left > 0 && r.r < r.w {
 		b := r.buf[r.r:min(r.w, r.r+r.left)]
 		if r.next == len(r.dst) { // no place: dropped, but its digest still counts
-			if r.rules.dataDigest {
-				r.crc = digestUpdate(r.crc, b)
+			if r.rules.Format.DataDigest() {
+				r.crc = pdu.UpdateDigest(r.crc, b)
 			}
 			r.left -= len(b)
 			r.r += len(b)
@@ -372,7 +463,7 @@ func (r *reader) takeData() (bool, error) {
 	if r.padding > 0 || r.left > 0 {
 		return false, nil
 	}
-	if r.pdu.dataDigestLen() > 0 {
+	if r.cur.Flags&pdu.FlagDDGST != 0 {
 		r.state = wantDigest
 		return true, nil
 	}
@@ -389,18 +480,18 @@ func (r *reader) put(b []byte) (n int, ok bool) {
 
 // takeDigest compares the data digest if it is there.
 func (r *reader) takeDigest() (bool, error) {
-	if r.w-r.r < DigestSize {
+	if r.w-r.r < pdu.DigestSize {
 		return false, nil
 	}
 	ok := binary.LittleEndian.Uint32(r.buf[r.r:]) == r.crc
-	r.r += DigestSize
+	r.r += pdu.DigestSize
 	return true, r.endData(ok)
 }
 
 func (r *reader) endData(ok bool) error {
 	r.state = wantHeader
-	return r.h.data(r.pdu, ok)
+	return r.h.data(r.cur, ok)
 }
 
 // offender is the type of the PDU at fault.
-func (r *reader) offender() Type { return Type(r.offence[0]) }
+func (r *reader) offender() pdu.Type { return pdu.Type(r.offence[0]) }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
@@ -26,7 +27,7 @@ func (c *recorder) batch()               {}
 func (c *recorder) flush() (bool, error) { return false, nil }
 func (c *recorder) interrupted() error   { return nil }
 
-func (c *recorder) header(h Header, b []byte) error {
+func (c *recorder) header(h pdu.Header, b []byte) error {
 	c.note(h.Type.String(), b)
 	c.places = c.places[:0]
 	if n := h.DataLen(); n > 0 && n < 1<<20 && c.pieces > 0 {
@@ -43,7 +44,7 @@ func (c *recorder) header(h Header, b []byte) error {
 	return nil
 }
 
-func (c *recorder) data(_ Header, ok bool) error {
+func (c *recorder) data(_ pdu.Header, ok bool) error {
 	c.note(strconv.FormatBool(ok), c.places...)
 	return nil
 }
@@ -59,14 +60,14 @@ func (c *recorder) note(what string, b ...[]byte) {
 
 // feed gives a stream to a reader, as many bytes at a time as size says, the way recvmsg would:
 // into the places that prepare names.
-func feed(ru rules, stream []byte, pieces int, size func() int) (string, error) {
+func feed(ru pdu.Rules, stream []byte, pieces int, size func() int) (string, error) {
 	c := &recorder{}
 	err := c.feed(ru, stream, pieces, size)
 	return string(c.log), err
 }
 
 // feed begins anew.
-func (c *recorder) feed(ru rules, stream []byte, pieces int, size func() int) error {
+func (c *recorder) feed(ru pdu.Rules, stream []byte, pieces int, size func() int) error {
 	c.pieces, c.log = pieces, c.log[:0]
 	clear(c.buf[:])
 	c.r = &reader{h: c, rules: ru, buf: c.buf[:]}
@@ -82,23 +83,23 @@ func (c *recorder) feed(ru rules, stream []byte, pieces int, size func() int) er
 }
 
 // testStream is PDUs of a host with all their parts, small and large.
-func testStream(digests Digests) []byte {
+func testStream(digests pdu.Digests) []byte {
 	p := &raw{digests: digests}
 	var s []byte
 	for i, n := range []int{0, 512, 4096, 0, 17 << 10, 100} {
 		s = append(s, p.capsule(identify(uint16(i)), randomBytes(uint64(n), n))...)
-		s = append(s, p.data(Data{Header: Header{Type: TypeH2CData}, CCCID: uint16(i)}, randomBytes(9, 3*n+4))...)
+		s = append(s, p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData}, CCCID: uint16(i)}, randomBytes(9, 3*n+4))...)
 	}
-	return append(s, TermReq{Type: TypeH2CTermReq, FES: 1, Offence: make([]byte, 100)}.Append(nil)...)
+	return append(s, pdu.TermReq{Type: pdu.TypeH2CTermReq, FES: 1, Offence: make([]byte, 100)}.Append(nil)...)
 }
 
-func rulesFor(d Digests) rules {
-	return rules{self: controllerRole, ready: true, headerDigest: d&DigestHeader != 0, dataDigest: d&DigestData != 0, align: 4}
+func rulesFor(d pdu.Digests) pdu.Rules {
+	return pdu.Rules{Self: pdu.Controller, Ready: true, Format: pdu.Format{Digests: d}}
 }
 
 // TestReaderChunks cuts a stream in many ways: what arrives must not depend on it.
 func TestReaderChunks(t *testing.T) {
-	for _, digests := range []Digests{0, DigestHeader | DigestData} {
+	for _, digests := range []pdu.Digests{0, pdu.DigestHeader | pdu.DigestData} {
 		stream := testStream(digests)
 		want, err := feed(rulesFor(digests), stream, 1, func() int { return 1 << 20 })
 		if err != nil {
@@ -125,12 +126,12 @@ func TestReaderChunks(t *testing.T) {
 // FuzzReader has the reader take any stream, whole and cut: the same events, no panic.
 func FuzzReader(tf *testing.F) {
 	f := fuzzing.New(tf)
-	for _, d := range []Digests{0, DigestHeader, DigestData, DigestHeader | DigestData} {
+	for _, d := range []pdu.Digests{0, pdu.DigestHeader, pdu.DigestData, pdu.DigestHeader | pdu.DigestData} {
 		f.Add(testStream(d)[:2000], uint8(d), uint16(13))
 	}
 	var whole, parts recorder // kept, since many executions may share a process
 	f.Fuzz(func(t *testing.T, stream []byte, digests uint8, cut uint16) {
-		ru := rulesFor(Digests(digests))
+		ru := rulesFor(pdu.Digests(digests))
 		err1 := whole.feed(ru, stream, 1, func() int { return 1 << 20 })
 		err2 := parts.feed(ru, stream, 2, func() int { return int(cut%500) + 1 })
 		if !bytes.Equal(whole.log, parts.log) || fmt.Sprint(err1) != fmt.Sprint(err2) {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -27,9 +28,9 @@ func TestWrongSGL(t *testing.T) {
 		t.Helper()
 		cid++
 		cmd.SetCID(cid)
-		pdu := io.capsule(cmd, data)
-		alter(pdu[HeaderSize:])
-		io.send(pdu)
+		sent := io.capsule(cmd, data)
+		alter(sent[pdu.HeaderSize:])
+		io.send(sent)
 		cqe := io.response()
 		if got, want := cqe.Status()&^nvme.StatusMore, want|nvme.StatusDNR; got != want || cqe.CID() != cid {
 			t.Errorf("%s: status %#x (%v), want %#x (%v)", name, uint16(got), got, uint16(want), want)
@@ -84,7 +85,7 @@ func TestWrongSGL(t *testing.T) {
 	good := ioCommand(nvme.OpRead, 0, size)
 	good.SGL1().SetBlock(nvme.SGLTransport, 0, size)
 	io.send(io.capsule(good, nil))
-	if data := io.expect(TypeC2HData)[DataSize:]; !bytes.Equal(data, make([]byte, size)) {
+	if data := io.expect(pdu.TypeC2HData)[pdu.DataSize:]; !bytes.Equal(data, make([]byte, size)) {
 		t.Error("the volume was written")
 	}
 	if cqe := io.response(); !cqe.Status().OK() {

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -24,6 +28,7 @@ type Listener struct {
 	counters Counters
 
 	stopped chan struct{} // closed when no more connections are taken
+	left    chan struct{} // of capacity 1: a connection has gone
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
@@ -32,7 +37,8 @@ type Listener struct {
 	ended  sync.WaitGroup // one for each of conns
 }
 
-// acceptPause is how long a listener waits that could not accept for want of resources.
+// acceptPause is how long a listener waits that could not accept for want of resources, and how long
+// at most for connections that give way to others.
 const acceptPause = 50 * time.Millisecond
 
 // Listen opens addr ("host:port") for hosts of t. Connections are taken by Serve.
@@ -41,12 +47,13 @@ func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) 
 		return nil, err
 	}
 	cfg.fill()
+	cfg.Log = limitlog.New(cfg.Log)
 	tcp, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
 	l := &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), peers: make(map[netip.Addr]int),
-		stopped: make(chan struct{}), conns: make(map[*targetConn]struct{})}
+		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
 	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, OnGrow: l.grown})
 	if err != nil {
 		_ = tcp.Close()
@@ -114,13 +121,13 @@ func (l *Listener) accept() error {
 			return nil
 		case isTransient(err):
 			// Out of descriptors or of memory: connections that end will free some.
-			l.report(&ConnError{Stage: "accept", Peer: l.Addr(), Err: err})
+			l.report(&ConnError{Stage: stageAccept, Peer: l.Addr(), Err: err})
 			select {
 			case <-time.After(acceptPause):
 			case <-l.stopped:
 			}
 		default:
-			return &ConnError{Stage: "accept", Peer: l.Addr(), Err: err}
+			return &ConnError{Stage: stageAccept, Peer: l.Addr(), Err: err}
 		}
 	}
 }
@@ -128,10 +135,18 @@ func (l *Listener) accept() error {
 // start begins a connection, or closes it at once.
 func (l *Listener) start(conn *net.TCPConn) {
 	c, err := l.newConn(conn)
+	for end := time.Now().Add(acceptPause); errors.Is(err, target.ErrMakingRoom) && time.Now().Before(end); {
+		select {
+		case <-l.left:
+		case <-time.After(time.Until(end)):
+		case <-l.stopped:
+		}
+		c, err = l.newConn(conn)
+	}
 	if err != nil {
 		l.counters.Refused.Add(1)
 		_ = conn.Close()
-		l.report(&ConnError{Stage: "accept", Peer: addrPort(conn.RemoteAddr()), Err: err})
+		l.report(&ConnError{Stage: stageAccept, Peer: addrPort(conn.RemoteAddr()), Err: err})
 		return
 	}
 	l.counters.Accepted.Add(1)
@@ -139,46 +154,69 @@ func (l *Listener) start(conn *net.TCPConn) {
 	go c.serve()
 }
 
-// newConn makes a connection and enters it, within the limit. One that is too many costs no memory.
+// newConn makes a connection and enters it, within the limits. One that is too many costs no memory. The engine
+// knows it first, and ends it where it gets no further while others come.
 func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
-	peer := addrPort(conn.RemoteAddr()).Addr()
+	c := newTargetConn(l, conn)
+	peer := c.attr.Remote.Addr()
 	if err := l.admit(peer); err != nil {
 		return nil, err
 	}
-	c, err := newTargetConn(l, conn)
-	if err != nil {
+	var err error
+	if c.queue, err = l.t.NewQueue(c); err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		c.discard()
-		return nil, ErrClosed
+	if err = l.room(); err == nil {
+		err = c.open()
 	}
-	l.conns[c] = struct{}{}
-	l.peers[peer]++
-	c.share = l.pool.Join(peer)
-	l.ended.Add(1)
+	if err == nil {
+		err = l.enter(c)
+	}
+	if err != nil {
+		c.queue.Closed(err)
+		return nil, err
+	}
 	return c, nil
 }
 
-// admit says why there can't be one more connection of peer. Nobody else makes some meanwhile.
+// admit says why there can't be one more connection of peer. Nobody else enters one meanwhile.
 func (l *Listener) admit(peer netip.Addr) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.closed:
-		return ErrClosed
-	case len(l.conns) >= l.cfg.MaxConns:
-		return fmt.Errorf("%w: %d are open", ErrTooMany, len(l.conns))
-	case l.peers[peer] >= l.cfg.MaxPeerConns:
-		return fmt.Errorf("%w: %d of this host are open", ErrTooMany, l.peers[peer])
+	if n := l.peers[peer]; n >= l.cfg.MaxPeerConns {
+		return fmt.Errorf("%w: %d of this host are open", ErrTooMany, n)
 	}
 	return nil
 }
 
-// gone forgets an ended connection.
-func (l *Listener) gone(c *targetConn) {
+// room says why there can't be one more connection of anybody.
+func (l *Listener) room() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.conns); n >= l.cfg.MaxConns {
+		return fmt.Errorf("%w: %d are open", ErrTooMany, n)
+	}
+	return nil
+}
+
+// enter counts a connection, and frees it where the listener was closed meanwhile.
+func (l *Listener) enter(c *targetConn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		_ = unix.Munmap(c.capsule)
+		return ErrClosed
+	}
+	peer := c.attr.Remote.Addr()
+	l.conns[c] = struct{}{}
+	l.peers[peer]++
+	c.share = l.pool.Join(peer)
+	l.ended.Add(1)
+	return nil
+}
+
+// forget makes the place of a connection free, before the engine does.
+func (l *Listener) forget(c *targetConn) {
 	l.mu.Lock()
 	delete(l.conns, c)
 	peer := c.attr.Remote.Addr()
@@ -187,12 +225,34 @@ func (l *Listener) gone(c *targetConn) {
 	}
 	l.mu.Unlock()
 	c.share.Leave()
+}
+
+// gone says that nothing is left of a connection.
+func (l *Listener) gone() {
 	l.counters.Open.Add(-1)
+	select {
+	case l.left <- struct{}{}:
+	default:
+	}
 	l.ended.Done()
 }
 
+// report logs why a connection ended, or wasn't accepted. What the engine ends itself, it logs itself; that
+// no more are accepted after Close is nothing to warn of.
 func (l *Listener) report(err error) {
-	if l.cfg.OnError != nil {
-		l.cfg.OnError(err)
+	level := slog.LevelWarn
+	for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay, target.ErrClosed, target.ErrDraining, ErrClosed} {
+		if errors.Is(err, own) {
+			level = slog.LevelDebug
+		}
 	}
+	what, args := "tcp: connection ended", []any{"transport", "tcp"}
+	var at *ConnError
+	if errors.As(err, &at) {
+		args = append(args, "remote", at.Peer)
+		if at.Stage == stageAccept {
+			what = "tcp: connection not accepted"
+		}
+	}
+	l.cfg.Log.Log(context.Background(), level, what, append(args, "err", err)...)
 }

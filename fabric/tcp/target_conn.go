@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -9,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -24,13 +27,12 @@ type targetConn struct {
 	share *mem.Share[*request] // of the data memory, the host's
 	tcp   *net.TCPConn
 	attr  target.ConnAttr
-	queue *target.Queue // nil before ICReq
+	queue *target.Queue
 	r     *reader
 	w     *writer
 
 	// Agreed with ICReq; constant afterwards.
-	headerDigest, dataDigest bool
-	align                    int // of data in C2HData, in bytes
+	format pdu.Format // of what we send
 
 	// Learnt from a successful Connect.
 	connected atomic.Bool
@@ -55,14 +57,14 @@ type targetConn struct {
 	progress atomic.Int64 // changes when data is asked for or comes
 	watching atomic.Bool  // the watch runs
 	watch    *time.Timer
-	before   int64 // progress at the last look; the watch's own
+	before   int64 // progress at the last check; the watch's own
 
 	ending atomic.Bool           // no more data will move
 	asked  atomic.Pointer[error] // Disconnect was called, with this error
 }
 
-func newTargetConn(l *Listener, conn *net.TCPConn) (*targetConn, error) {
-	c := &targetConn{l: l, tcp: conn, align: 4, attr: target.ConnAttr{
+func newTargetConn(l *Listener, conn *net.TCPConn) *targetConn {
+	c := &targetConn{l: l, tcp: conn, attr: target.ConnAttr{
 		Transport: nvme.TransportTCP,
 		Local:     addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr()),
 		SGLS:        1, // SGLs are supported, without alignment
@@ -72,39 +74,52 @@ func newTargetConn(l *Listener, conn *net.TCPConn) (*targetConn, error) {
 		QID:         -1, CNTLID: -1,
 	}}
 	c.freed.L = &c.mu
-	c.watch = time.AfterFunc(time.Hour, c.look)
+	c.watch = time.AfterFunc(time.Hour, c.checkProgress)
 	c.watch.Stop()
-	var err error
-	if c.r, err = newReader(conn, c, controllerRole); err != nil {
-		return nil, err
+	return c
+}
+
+// open makes what serve uses.
+func (c *targetConn) open() (err error) {
+	l := c.l
+	if c.r, err = newReader(c.tcp, c, pdu.Controller, l.cfg.BusyPoll); err != nil {
+		return err
 	}
-	if c.w, err = newWriter(conn, &l.counters.Out); err != nil {
-		return nil, err
+	if c.w, err = newWriter(c.tcp, &l.counters.Out); err != nil {
+		return err
 	}
 	size := c.bufferSize() * l.cfg.QueueDepth
 	// Mapped, not touched: a slot that never carries data costs nothing.
 	c.capsule, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes for data in capsules: %w", size, err)
+		return fmt.Errorf("%d bytes for data in capsules: %w", size, err)
 	}
-	return c, nil
+	return nil
 }
 
 // bufferSize is the in-capsule memory of one slot: pages, for direct I/O.
 func (c *targetConn) bufferSize() int {
-	n := max(FabricsInCapsule, c.l.cfg.InCapsule)
+	n := max(fabricsInCapsule, c.l.cfg.InCapsule)
 	return (n + 4095) &^ 4095
 }
-
-// discard frees a connection that was never served.
-func (c *targetConn) discard() { _ = unix.Munmap(c.capsule) }
 
 // serve runs the connection from ICReq to its end.
 func (c *targetConn) serve() {
 	tapFunc(c.l.cfg.Tap).attach(c.tcp, c.r, c.w)
 	go c.w.serve()
 	_ = c.tcp.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
-	c.end(c.r.run())
+	c.r.attendant = duty.NewAttendant(func() { go c.read() })
+	c.read()
+}
+
+// read receives until the connection ends, and ends it.
+func (c *targetConn) read() {
+	err := c.r.run()
+	if errors.Is(err, errReplaced) {
+		return
+	}
+	c.r.attendant.Close()
+	c.end(err)
 }
 
 // batch is pduHandler's.
@@ -132,20 +147,20 @@ func (c *targetConn) interrupted() error {
 }
 
 // header is pduHandler's.
-func (c *targetConn) header(h Header, b []byte) error {
+func (c *targetConn) header(h pdu.Header, b []byte) error {
 	switch h.Type {
-	case TypeCapsuleCmd:
+	case pdu.TypeCapsuleCmd:
 		return c.command(h, b)
-	case TypeH2CData:
+	case pdu.TypeH2CData:
 		return c.hostData(b)
-	case TypeICReq:
+	case pdu.TypeICReq:
 		return c.initialize(b)
 	}
 	return c.terminated(b)
 }
 
 // data is pduHandler's.
-func (c *targetConn) data(h Header, ok bool) error {
+func (c *targetConn) data(h pdu.Header, ok bool) error {
 	if !ok {
 		c.l.counters.DataDigestErrors.Add(1)
 	}
@@ -166,40 +181,32 @@ func (c *targetConn) data(h Header, ok bool) error {
 
 // initialize answers an ICReq.
 func (c *targetConn) initialize(b []byte) error {
-	p, err := ParseICReq(b)
+	p, err := pdu.ParseICReq(b)
 	if err != nil {
 		return err
 	}
-	if p.PFV != 0 {
-		return &FieldError{FESUnsupportedParm, offPFV, "PFV"}
+	if err := p.Check(); err != nil {
+		return err
 	}
-	if p.HPDA > MaxAlignment {
-		return invalid(offAlign, "HPDA")
-	}
-	if c.queue, err = c.l.t.NewQueue(c); err != nil {
-		return &ConnError{Stage: "initialize", Peer: c.attr.Remote, Err: err}
-	}
-	c.headerDigest = p.Digests&DigestHeader != 0
-	c.dataDigest = p.Digests&DigestData != 0
-	c.align = 4 * (int(p.HPDA) + 1)
-	c.r.rules.ready = true
-	c.r.rules.headerDigest, c.r.rules.dataDigest = c.headerDigest, c.dataDigest
 	// Linux hosts want exactly the digests they asked for, and CPDA 0.
-	c.w.post(newPlain(ICResp{Digests: p.Digests & (DigestHeader | DigestData),
-		MAXH2CDATA: uint32(c.l.cfg.MaxH2CData)}.Append(nil)), 0)
+	digests := p.Digests & (pdu.DigestHeader | pdu.DigestData)
+	c.format = pdu.Format{Digests: digests, PDA: p.HPDA}
+	c.r.rules.Ready = true
+	c.r.rules.Format = pdu.Format{Digests: digests}
+	c.w.post(newPlain(pdu.ICResp{Digests: digests, MAXH2CDATA: uint32(c.l.cfg.MaxH2CData)}.Append(nil)), 0)
 	return nil
 }
 
 // command takes a CapsuleCmd. Its data, if any, goes to the slot's buffer first.
-func (c *targetConn) command(h Header, b []byte) error {
-	cmd := nvme.CommandAt(b[HeaderSize:])
+func (c *targetConn) command(h pdu.Header, b []byte) error {
+	cmd := nvme.CommandAt(b[pdu.HeaderSize:])
 	n := h.DataLen()
 	if n > c.inlineLimit(cmd) {
-		return &FieldError{FESLimitExceeded, offPLEN, "in-capsule data"}
+		return &pdu.FieldError{FES: pdu.FESLimitExceeded, FEI: pdu.OffPLEN, Field: "in-capsule data"}
 	}
 	r := c.acquire()
 	if r == nil {
-		return &FieldError{FESSequence, 0, "more commands than the queue holds"}
+		return &pdu.FieldError{FES: pdu.FESSequence, Field: "more commands than the queue holds"}
 	}
 	r.Cmd = *cmd
 	r.direct = c.connected.Load() && c.noFlow
@@ -218,34 +225,34 @@ func (c *targetConn) inlineLimit(cmd *nvme.Command) int {
 	if cmd.Opcode() != nvme.OpFabrics && c.connected.Load() && c.ioQueue {
 		return c.l.cfg.InCapsule
 	}
-	return FabricsInCapsule
+	return fabricsInCapsule
 }
 
 // hostData takes the header of an H2CData PDU: data that an R2T asked for, in order.
 func (c *targetConn) hostData(b []byte) error {
-	p, err := ParseData(b)
+	p, err := pdu.ParseData(b)
 	if err != nil {
 		return err
 	}
 	if int(p.TTAG) >= len(c.slots) || !c.slots[p.TTAG].pulling.Load() {
-		return invalid(offTTAG, "TTAG")
+		return pdu.Invalid(pdu.OffTTAG, "TTAG")
 	}
 	r := c.slots[p.TTAG]
 	if p.CCCID != r.Cmd.CID() {
-		return invalid(offCCCID, "CCCID")
+		return pdu.Invalid(pdu.OffCCCID, "CCCID")
 	}
-	if err := checkData(&p); err != nil {
+	if err := p.Check(); err != nil {
 		return err
 	}
 	n := int(p.DATAL)
 	if n > c.l.cfg.MaxH2CData {
-		return &FieldError{FESLimitExceeded, offDATAL, "DATAL"}
+		return &pdu.FieldError{FES: pdu.FESLimitExceeded, FEI: pdu.OffDATAL, Field: "DATAL"}
 	}
 	if int64(p.DATAO) != int64(r.received) || n > r.total-r.received {
-		return &FieldError{FESOutOfRange, offDATAO, "DATAO and DATAL"}
+		return &pdu.FieldError{FES: pdu.FESOutOfRange, FEI: pdu.OffDATAO, Field: "DATAO and DATAL"}
 	}
-	if (p.Flags&FlagLast != 0) != (n == r.total-r.received) {
-		return invalid(offFlags, "LAST_PDU")
+	if (p.Flags&pdu.FlagLast != 0) != (n == r.total-r.received) {
+		return pdu.Invalid(pdu.OffFlags, "LAST_PDU")
 	}
 	r.received += n
 	c.progress.Add(1)

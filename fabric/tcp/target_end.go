@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
 
 // Disconnect is target.Conn's.
@@ -33,9 +35,7 @@ func (c *targetConn) end(err error) {
 	}
 	c.ending.Store(true)
 	c.watch.Stop()
-	if c.queue != nil {
-		c.queue.Closing(err)
-	}
+	c.queue.Closing(err)
 	c.abandon()
 	c.w.settle()
 	if fault != nil {
@@ -53,22 +53,23 @@ func (c *targetConn) end(err error) {
 	c.w.close()
 	_ = c.tcp.Close()
 	_ = unix.Munmap(c.capsule)
+	c.l.forget(c)
 	c.report(err)
-	c.l.gone(c)
+	c.l.gone()
 }
 
 // reason makes the error that the engine and the user see out of why the reader ended, and the
 // fault of the peer if that was it. It is nil after an orderly end.
-func (c *targetConn) reason(err error) (*FieldError, error) {
+func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	peer := c.attr.Remote
-	var fault *FieldError
+	var fault *pdu.FieldError
 	if asked := c.asked.Load(); asked != nil {
 		return nil, *asked
 	}
 	switch {
 	case errors.As(err, &fault):
 		c.l.counters.ProtocolErrors.Add(1)
-		if fault.FES == FESHeaderDigest {
+		if fault.FES == pdu.FESHeaderDigest {
 			c.l.counters.HeaderDigestErrors.Add(1)
 		}
 		return fault, &ProtocolError{Peer: peer, PDU: c.r.offender(), Cause: fault}
@@ -89,8 +90,8 @@ func (c *targetConn) reason(err error) (*FieldError, error) {
 }
 
 // termReq is the C2HTermReq for fault.
-func (c *targetConn) termReq(fault *FieldError) []byte {
-	return TermReq{Type: TypeC2HTermReq, FES: fault.FES, FEI: fault.FEI,
+func (c *targetConn) termReq(fault *pdu.FieldError) []byte {
+	return pdu.TermReq{Type: pdu.TypeC2HTermReq, FES: fault.FES, FEI: fault.FEI,
 		Offence: c.r.offence[:c.r.nOffend]}.Append(nil)
 }
 
@@ -109,13 +110,12 @@ func (c *targetConn) abandon() {
 	}
 }
 
-// report tells the engine, or, if it never knew the connection, the listener's owner.
+// report tells the engine and the listener's owner.
 func (c *targetConn) report(err error) {
-	if c.queue == nil {
+	if !c.r.rules.Ready {
 		c.l.counters.Refused.Add(1)
-	} else {
-		c.queue.Closed(err)
 	}
+	c.queue.Closed(err)
 	if err != nil {
 		c.l.report(err)
 	}

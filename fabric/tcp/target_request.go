@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -97,14 +98,13 @@ func onDemand(s *blockdev.Segment) bool { return s.Region != nil && s.Region.Fil
 type readyToTransfer request
 
 func (m *readyToTransfer) encode(b *batch) bool {
-	if !b.fits(R2TSize+DigestSize, 1) {
+	if !b.fits(pdu.R2TSize+pdu.DigestSize, 1) {
 		return false
 	}
-	p := R2T{Header: Header{Type: TypeR2T, HLEN: R2TSize, PLEN: R2TSize},
+	p := pdu.R2T{Header: m.conn.format.Header(pdu.TypeR2T, 0),
 		CCCID: m.Cmd.CID(), TTAG: m.tag, R2TL: uint32(m.total)}
-	p.addDigest(m.conn.headerDigest)
-	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
-	b.pdus[TypeR2T]++
+	b.commit(p.Append(b.stage))
+	b.pdus[pdu.TypeR2T]++
 	return true
 }
 
@@ -113,13 +113,10 @@ func (m *readyToTransfer) written() {}
 // response is a request whose data and response are to be sent.
 type response request
 
-// maxC2HHeader is the room that a C2HData header takes with digest and padding.
-const maxC2HHeader = 4 * (MaxAlignment + 1)
-
 func (m *response) encode(b *batch) bool {
 	s := &m.send
 	if m.SendData && !s.begun {
-		if !b.fits(maxC2HHeader, 2) {
+		if !b.fits(pdu.MaxHead, 2) {
 			return false
 		}
 		m.beginData(b)
@@ -129,14 +126,14 @@ func (m *response) encode(b *batch) bool {
 			return false
 		}
 		seg := m.Data[s.seg].Bytes
-		if m.conn.dataDigest {
+		if m.conn.format.DataDigest() {
 			m.digest(&m.Data[s.seg])
 		}
 		b.gather(seg)
 		b.onDemand = b.onDemand || onDemand(&m.Data[s.seg])
 		s.seg++
 	}
-	if !b.fits(DigestSize+CapsuleRespSize+DigestSize, 1) {
+	if !b.fits(pdu.DigestSize+pdu.CapsuleRespSize+pdu.DigestSize, 1) {
 		return false
 	}
 	return m.end(b)
@@ -146,7 +143,7 @@ func (m *response) encode(b *batch) bool {
 // does without a digest when the system is to send the page: what was begun can't be ended.
 func (m *response) digest(seg *blockdev.Segment) {
 	if !onDemand(seg) {
-		m.send.crc = digestUpdate(m.send.crc, seg.Bytes)
+		m.send.crc = pdu.UpdateDigest(m.send.crc, seg.Bytes)
 		return
 	}
 	var ok bool
@@ -162,15 +159,13 @@ func (m *response) beginData(b *batch) {
 		m.SendData = false
 		return
 	}
-	p := Data{Header: Header{Type: TypeC2HData, Flags: FlagLast, HLEN: DataSize, PLEN: DataSize},
-		CCCID: m.Cmd.CID(), DATAL: uint32(n)}
+	p := pdu.Data{Header: m.conn.format.Header(pdu.TypeC2HData, n), CCCID: m.Cmd.CID(), DATAL: uint32(n)}
+	p.Flags |= pdu.FlagLast
 	if m.success() {
-		p.Flags |= FlagSuccess
+		p.Flags |= pdu.FlagSuccess
 	}
-	p.addDigest(m.conn.headerDigest)
-	p.addData(n, m.conn.align, m.conn.dataDigest)
-	b.commit(endHeader(p.Append(b.stage), len(b.stage), p.Header))
-	b.pdus[TypeC2HData]++
+	b.commit(p.Append(b.stage))
+	b.pdus[pdu.TypeC2HData]++
 	m.send.begun = true
 }
 
@@ -184,8 +179,8 @@ func (m *response) success() bool {
 func (m *response) end(b *batch) bool {
 	out := b.stage
 	if m.send.begun {
-		if m.conn.dataDigest {
-			out = appendCRC(out, m.send.crc)
+		if m.conn.format.DataDigest() {
+			out = pdu.AppendDigest(out, m.send.crc)
 		}
 		if m.success() {
 			b.commit(out)
@@ -193,10 +188,9 @@ func (m *response) end(b *batch) bool {
 			return true
 		}
 	}
-	p := CapsuleResp{Header{Type: TypeCapsuleResp, HLEN: CapsuleRespSize, PLEN: CapsuleRespSize}, m.CQE}
-	p.addDigest(m.conn.headerDigest)
-	b.commit(endHeader(p.Append(out), len(out), p.Header))
-	b.pdus[TypeCapsuleResp]++
+	p := pdu.CapsuleResp{Header: m.conn.format.Header(pdu.TypeCapsuleResp, 0), CQE: m.CQE}
+	b.commit(p.Append(out))
+	b.pdus[pdu.TypeCapsuleResp]++
 	return true
 }
 

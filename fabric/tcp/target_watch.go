@@ -11,10 +11,10 @@ func (c *targetConn) asksFor() {
 	}
 }
 
-// look ends the connection of a host that has brought nothing since the last look, although it
+// checkProgress ends the connection of a host that has brought nothing since the last check, although it
 // was asked before that. A host may be slow; but what it is asked for lies in memory until it is
 // there.
-func (c *targetConn) look() {
+func (c *targetConn) checkProgress() {
 	now := c.progress.Load()
 	moved := now != c.before
 	c.before = now

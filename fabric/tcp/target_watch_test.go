@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // rawFrom is a raw host at another loopback address.
@@ -25,7 +28,7 @@ func rawIO(t *testing.T, tt *testTarget, addr string, size int) (admin, io *raw)
 	t.Helper()
 	connect := func(p *raw, qid, cntlid uint16, size int) uint16 {
 		t.Helper()
-		p.initialize(ICReq{})
+		p.initialize(pdu.ICReq{})
 		var cmd nvme.Command
 		cmd.SetConnect(qid, uint16(size-1), 0, 0)
 		d := nvme.ConnectData{CNTLID: cntlid, SubNQN: testNQN, HostNQN: hostNQN, HostID: nvme.HostID{2}}
@@ -63,7 +66,7 @@ func TestHostThatBringsNoData(t *testing.T) {
 		stalled.send(stalled.capsule(cmd, nil))
 	}
 	for range 4 {
-		stalled.expect(TypeR2T) // and no fifth one
+		stalled.expect(pdu.TypeR2T) // and no fifth one
 	}
 	honest := newPair(t, tt.Addr(), clientOptions{size: 8})
 	for range 20 {
@@ -95,7 +98,7 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 	cmd.SetCID(7)
 	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
 	slow.send(slow.capsule(cmd, nil))
-	r2t, err := ParseR2T(slow.expect(TypeR2T))
+	r2t, err := pdu.ParseR2T(slow.expect(pdu.TypeR2T))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,9 +107,9 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 		<-time.After(60 * time.Millisecond)
 		var flags uint8
 		if off+piece == size {
-			flags = FlagLast
+			flags = pdu.FlagLast
 		}
-		slow.send(slow.data(Data{Header: Header{Type: TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off)}, data[off:off+piece]))
+		slow.send(slow.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off)}, data[off:off+piece]))
 	}
 	if cqe := slow.response(); !cqe.Status().OK() {
 		t.Errorf("write: %v", cqe.Status())
@@ -117,15 +120,57 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 func TestPeerConnections(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxConns: 4, MaxPeerConns: 2})
 	for range 2 {
-		rawFrom(t, tt, "127.0.0.77").initialize(ICReq{})
+		rawFrom(t, tt, "127.0.0.77").initialize(pdu.ICReq{})
 	}
 	rawFrom(t, tt, "127.0.0.77").closed()
 	if err := <-tt.errs; !errors.Is(err, ErrTooMany) {
 		t.Errorf("%v, want ErrTooMany", err)
 	}
-	rawFrom(t, tt, "127.0.0.1").initialize(ICReq{})
+	rawFrom(t, tt, "127.0.0.1").initialize(pdu.ICReq{})
 	if n := tt.Counters().Refused.Load(); n != 1 {
 		t.Errorf("%d refused", n)
+	}
+}
+
+// Addresses that connect as often as they can and say nothing, or nothing after ICReq, don't keep another
+// from connecting at its first try.
+func TestSilentConnections(t *testing.T) {
+	const limit, attackers = 32, 4
+	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tt := newLimitedTarget(t, TargetConfig{MaxConns: limit, MaxPeerConns: limit / attackers}, vol, target.Limits{Connections: limit})
+	attack := func(per int) {
+		for k := range attackers {
+			for i := range per {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(k))}}
+				c, err := d.Dial("tcp", tt.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close() })
+				if i%2 == 1 {
+					_, _ = c.Write(pdu.ICReq{}.Append(nil)) // it may be closed already
+				}
+			}
+		}
+	}
+	attack(limit / attackers)
+	var hosts []*raw
+	for range 3 {
+		admin, io := rawIO(t, tt, "127.0.0.77", 32)
+		hosts = append(hosts, admin, io)
+		attack(2)
+	}
+	for _, h := range hosts {
+		var cmd nvme.Command
+		cmd.SetPropertyGet(nvme.PropCSTS)
+		h.send(h.capsule(cmd, nil))
+		_ = h.response()
+	}
+	if n := tt.engine.Snapshot().Transports[0].GaveWay; n == 0 {
+		t.Error("nobody gave way: nothing is shown")
 	}
 }
 
@@ -157,7 +202,7 @@ func TestHostThatReadsNothing(t *testing.T) {
 		return len(tt.errs) > 0
 	})
 	var op *ConnError
-	if err := <-tt.errs; !errors.As(err, &op) || op.Stage != "send" {
-		t.Errorf("%v, want an error of sending", err)
+	if err := <-tt.errs; !errors.As(err, &op) || op.Stage != "send" || !errors.Is(err, ErrStalled) {
+		t.Errorf("%v, want an error of sending to who has stalled", err)
 	}
 }

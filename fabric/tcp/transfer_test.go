@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -23,15 +24,15 @@ var transferSizes = []int{512, 1024, 3 * 512, 4096, 8192, 8192 + 512, 16 << 10, 
 
 // TestTransfer writes and reads every size with every combination of what can be agreed.
 func TestTransfer(t *testing.T) {
-	for _, digests := range []Digests{0, DigestHeader, DigestData, DigestHeader | DigestData} {
+	for _, digests := range []pdu.Digests{0, pdu.DigestHeader, pdu.DigestData, pdu.DigestHeader | pdu.DigestData} {
 		for _, maxH2C := range []int{4096, 0} {
 			for _, inCapsule := range []int{0, 8192} {
 				name := fmt.Sprintf("digests=%v,MAXH2CDATA=%d,inCapsule=%d", digests, maxH2C, inCapsule)
 				t.Run(name, func(t *testing.T) {
 					tt := newTestTarget(t, TargetConfig{MaxH2CData: maxH2C, InCapsule: 8192})
 					p := newPair(t, tt.Addr(), clientOptions{
-						host: HostConfig{HeaderDigest: digests&DigestHeader != 0,
-							DataDigest: digests&DigestData != 0},
+						host: HostConfig{HeaderDigest: digests&pdu.DigestHeader != 0,
+							DataDigest: digests&pdu.DigestData != 0},
 						inCapsule: inCapsule, noFlow: maxH2C == 0,
 					})
 					transferAll(t, p)
@@ -64,11 +65,11 @@ func checkCounters(t *testing.T, tt *testTarget, p *pair, inCapsule, maxH2C int)
 			inline++
 		}
 	}
-	if got, want := int(h.In.PDUs[TypeR2T].Load()), len(transferSizes)-inline; got != want {
+	if got, want := int(h.In.PDUs[pdu.TypeR2T].Load()), len(transferSizes)-inline; got != want {
 		t.Errorf("%d R2Ts for %d writes that don't fit into a capsule", got, want)
 	}
 	if maxH2C == 0 {
-		if got, want := int(in.PDUs[TypeH2CData].Load()), len(transferSizes)-inline; got != want {
+		if got, want := int(in.PDUs[pdu.TypeH2CData].Load()), len(transferSizes)-inline; got != want {
 			t.Errorf("%d H2CData PDUs for %d R2Ts", got, want)
 		}
 		if got := int(h.Successes.Load()); got < len(transferSizes) {

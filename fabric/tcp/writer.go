@@ -1,7 +1,10 @@
 package tcp
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -81,6 +84,7 @@ func newWriter(c *net.TCPConn, stats *DirectionCounters) (*writer, error) {
 	if err := raw.Control(func(fd uintptr) { w.fd = int(fd) }); err != nil {
 		return nil, err
 	}
+	setLocalControl(w.fd, addrPort(c.LocalAddr()), addrPort(c.RemoteAddr()))
 	return w, nil
 }
 
@@ -184,59 +188,80 @@ func (w *writer) flush(wait bool) bool {
 func (w *writer) drain(wait bool) bool {
 	for {
 		if w.b.empty() {
-			for ; w.told < w.next; w.told++ {
-				m := w.cur[w.told]
-				w.cur[w.told] = nil
-				m.written()
-			}
-			w.b.reset()
-			for w.next < len(w.cur) && w.cur[w.next].encode(&w.b) {
-				w.next++
-			}
-			w.tally.add(&w.b)
-			if w.tap != nil && !w.b.empty() && !w.dead.Load() {
-				w.tapped = pieces(w.tapped, w.b.iov[w.b.first:w.b.n])
-				w.tap.Sent(w.tapped)
-			}
-			if w.b.empty() {
-				if w.next == len(w.cur) && w.told == w.next {
-					return true
-				}
-				continue
-			}
+			w.fill()
 		}
-		n, errno := w.send(wait)
-		switch errno {
-		case 0:
-			w.taken = !w.dead.Load()
-			w.b.sent(n)
+		if w.b.empty() {
+			if w.next == len(w.cur) && w.told == w.next {
+				return true
+			}
+			continue
+		}
+		if w.dead.Load() {
+			w.b.sent(w.b.length())
+			continue
+		}
+		n, err := w.send(wait)
+		switch {
+		case err == nil:
+			w.taken = true
+			w.tally.calls++
 			w.tally.bytes += uint64(n)
-		case unix.EINTR:
-		case unix.EAGAIN:
+			w.b.sent(n)
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
 			w.tally.blocked++
 			return false
 		default:
-			w.fail(errno)
+			w.fail(err)
 		}
 	}
 }
 
-// send makes one send call of the batch.
-func (w *writer) send(wait bool) (int, unix.Errno) {
-	if w.dead.Load() {
-		return w.b.length(), 0
+// fill tells the messages whose last bytes were in the batch that they are written, and encodes the next ones.
+func (w *writer) fill() {
+	for ; w.told < w.next; w.told++ {
+		m := w.cur[w.told]
+		w.cur[w.told] = nil
+		m.written()
 	}
-	if !wait {
-		return w.sendmsg(w.fd)
+	w.b.reset()
+	for w.next < len(w.cur) && w.cur[w.next].encode(&w.b) {
+		w.next++
 	}
-	w.waitErr = unix.EAGAIN
+	w.tally.add(&w.b)
+	if w.tap != nil && !w.b.empty() && !w.dead.Load() {
+		w.tapped = pieces(w.tapped, w.b.iov[w.b.first:w.b.n])
+		w.tap.Sent(w.tapped)
+	}
+}
+
+// send makes one send call of the batch; wait says that it may wait for the peer's window.
+func (w *writer) send(wait bool) (n int, err error) {
+	var errno unix.Errno
+	if wait {
+		err = w.sendWaiting()
+		n, errno = w.waitN, w.waitErr
+	} else {
+		n, errno = w.sendmsg(w.fd)
+	}
+	if err == nil && errno != 0 {
+		err = errno
+	}
+	return n, err
+}
+
+// sendWaiting has the send call made as soon as the socket has room. The error says why it wasn't.
+func (w *writer) sendWaiting() error {
+	w.waitN, w.waitErr = 0, unix.EAGAIN
 	w.mu.Lock()
-	_ = w.tcp.SetWriteDeadline(time.Now().Add(w.stall))
+	stall := w.stall
+	_ = w.tcp.SetWriteDeadline(time.Now().Add(stall))
 	w.mu.Unlock()
-	if err := w.raw.Write(w.waitFn); err != nil {
-		return 0, unix.ETIMEDOUT // or the connection was closed
+	err := w.raw.Write(w.waitFn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: the peer took nothing for %v", ErrStalled, stall)
 	}
-	return w.waitN, w.waitErr
+	return err
 }
 
 func (w *writer) sendWhenReady(fd uintptr) bool {
@@ -250,7 +275,6 @@ func (w *writer) sendmsg(fd int) (int, unix.Errno) {
 	if w.next < len(w.cur) {
 		flags |= unix.MSG_MORE
 	}
-	w.tally.calls++
 	return w.b.sendmsg(fd, flags)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"unsafe"
 
@@ -77,6 +78,20 @@ func TestReadWrite(t *testing.T) {
 	}
 	if !bytes.Equal(back[:size], mem[size:2*size]) || !bytes.Equal(back[size:2*size], mem[:size]) {
 		t.Error("the vector's buffers are filled in another order")
+	}
+
+	if c.Ready() || c.Take(events) != 0 {
+		t.Error("there is an event though nothing is under way")
+	}
+	all[0] = Request{Data: 7, Op: OpRead, FD: uint32(f.Fd()), Addr: uint64(uintptr(unsafe.Pointer(&back[0]))), Len: size}
+	if err := c.Submit(&all[0]); err != nil {
+		t.Fatal(err)
+	}
+	for !c.Ready() {
+		runtime.Gosched()
+	}
+	if k := c.Take(events); k != 1 || events[0].Data != 7 || events[0].Res != size || c.Ready() || c.Take(events) != 0 {
+		t.Errorf("%d events, the first %+v", k, events[0])
 	}
 
 	ended := make(chan error)

@@ -6,7 +6,8 @@
 // [Open] makes a context. Anybody submits requests with [Context.Submit], each with a system call of
 // its own, and one goroutine takes what is done with [Context.Wait], where it blocks. Beside
 // io_uring, whose requests complete on the thread that submitted them, a request's completion wakes
-// only the one that waits for it: whoever has a request need not wake another to have it submitted.
+// only the one that waits for it: whoever has a request need not wake another to have it submitted. And
+// whoever is awake anyway sees by [Context.Ready] that something is done, and takes it with [Context.Take].
 //
 // A file that isn't open for direct I/O has its requests executed inside Submit, which is of no use.
 //

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -54,9 +56,14 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
 	root.AddCommand(newMan())
-	out := &checked{w: root.OutOrStdout()}
+	var wrongHelp error
+	helpers(root, &wrongHelp)
+	out := &checked{ctx: ctx, w: root.OutOrStdout()}
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = wrongHelp
+	}
 	if errors.Is(out.err, unix.EPIPE) && (err == nil || errors.Is(err, unix.EPIPE)) {
 		return ExitFailure // who read it has seen enough, and needs no explanation
 	}
@@ -81,12 +88,19 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 // checked remembers the first error of writing, so that what people and scripts read is
 // either whole or followed by a failure.
 type checked struct {
+	ctx context.Context
 	w   io.Writer
 	err error
 }
 
+// lastWords is how long a program that was interrupted waits for whoever reads what it prints.
+const lastWords = time.Second
+
 func (c *checked) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
+	if c.err != nil && c.ctx.Err() != nil {
+		return 0, c.err
+	}
+	n, err := Leaving(c.ctx, lastWords, func() (int, error) { return c.w.Write(b) })
 	if c.err == nil {
 		c.err = err
 	}
@@ -165,9 +179,13 @@ func wanted(bad *pflag.InvalidValueError) string {
 	case "duration":
 		return "want a time, as 500ms, 10s or 1m"
 	case "int":
-		return "want a number"
-	case "uint32", "uint64":
-		return "want a number, not below 0"
+		return "want a whole number"
+	case "intSlice":
+		return "want whole numbers with commas between, as 1,4,16"
+	case "uint8":
+		return fmt.Sprintf("want a number from 0 to %d", math.MaxUint8)
+	case "uint32":
+		return fmt.Sprintf("want a number from 0 to %d", uint32(math.MaxUint32))
 	case "bool":
 		return "want true or false"
 	}

@@ -44,6 +44,10 @@ func TestParseEndpoint(t *testing.T) {
 		"tcp://127.0.0.1:44 20":  "not a port",
 		"tcp://300.0.0.1:4420":   "not an IP address",
 		"tcp://127.0.0.1:4420/x": "not a port",
+		"tcp://224.0.0.1":        "a multicast address",
+		"rdma://ff02::1":         "a multicast address",
+		"tcp://255.255.255.255":  "a broadcast address",
+		"tcp://fe80::1":          "fe80::1%eth0",
 	} {
 		if e, err := ParseEndpoint(in); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, %v, want %q", in, e, err, says)
@@ -60,7 +64,11 @@ func command(err error) *cobra.Command {
 	sub.Flags().Duration("time", time.Second, "a time")
 	sub.Flags().Int("int", 0, "a number")
 	sub.Flags().Uint32("uint", 0, "a number")
+	sub.Flags().Uint8("small", 0, "a number")
+	sub.Flags().IntSlice("list", nil, "numbers")
 	sub.Flags().Bool("bool", false, "a choice")
+	var output Format
+	OutputFlag(sub.Flags(), &output, JSONPlus)
 	more := NewFlags()
 	more.String("far", "", "`WHERE` it is")
 	AddFlags(sub, "Elsewhere", more)
@@ -93,13 +101,24 @@ func TestExecute(t *testing.T) {
 		{"do", FileError("--out", "f", &fs.PathError{Op: "open", Path: "f", Err: fs.ErrNotExist}), ExitFailure, "program: --out f: file does not exist\n"},
 		{"do", FileError("--out", "f", fs.ErrExist), ExitFailure, "program: --out f exists already: remove it, or choose another name\n"},
 		{"do", CheckNQN("--nqn", "x"), ExitUsage, `program: --nqn: "x" is not an NVMe Qualified Name`},
-		{"undo", nil, ExitUsage, `program: there is no command "undo"; see program --help` + "\n"},
+		{"undo", nil, ExitUsage, `program: there is no command "undo"; is do meant? see program --help` + "\n"},
+		{"bogus", nil, ExitUsage, `program: there is no command "bogus" among completion, do; see program --help` + "\n"},
+		{"bogus --help", nil, ExitUsage, `program: there is no command "bogus"`},
+		{"-h bogus", nil, ExitUsage, `program: there is no command "bogus"`},
+		{"help bogus", nil, ExitUsage, `program: there is no command "bogus"`},
+		{"help do", nil, ExitOK, ""},
+		{"completion bogus", nil, ExitUsage, `program: there is no command "bogus" among bash, fish, powershell, zsh; see program completion --help`},
 		{"do it", nil, ExitUsage, `program: do takes flags only, not "it"; see program do --help` + "\n"},
 		{"do --no", nil, ExitUsage, "program: unknown flag: --no; see program do --help\n"},
 		{"do --size x", nil, ExitUsage, `program: --size "x": want a size, as 4096, 64MiB or 1GiB; see program do --help` + "\n"},
 		{"do --time x", nil, ExitUsage, `--time "x": want a time`},
-		{"do --int x", nil, ExitUsage, `--int "x": want a number`},
-		{"do --uint -1", nil, ExitUsage, `--uint "-1": want a number, not below 0`},
+		{"do --int x", nil, ExitUsage, `--int "x": want a whole number`},
+		{"do --uint -1", nil, ExitUsage, `--uint "-1": want a number from 0 to 4294967295`},
+		{"do --uint 4294967296", nil, ExitUsage, `--uint "4294967296": want a number from 0 to 4294967295`},
+		{"do --small 256", nil, ExitUsage, `--small "256": want a number from 0 to 255`},
+		{"do --list 1,x", nil, ExitUsage, `--list "1,x": want whole numbers with commas between`},
+		{"do -o json+", nil, ExitOK, ""},
+		{"do -o xml", nil, ExitUsage, `--output-format "xml": want normal, json or json+; see program do --help` + "\n"},
 		{"do --bool=x", nil, ExitUsage, `--bool "x": want true or false`},
 	} {
 		code, _, stderr := run(t.Context(), command(c.err), strings.Fields(c.args)...)

@@ -75,8 +75,20 @@ func ParseHost(host string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%q is not an IP address: want one as 192.0.2.1 or 2001:db8::1", host)
 	}
-	return a.Unmap(), nil
+	a = a.Unmap()
+	switch {
+	case a.IsMulticast():
+		return netip.Addr{}, fmt.Errorf("%q is a multicast address: want that of one host", host)
+	case a == broadcast:
+		return netip.Addr{}, fmt.Errorf("%q is a broadcast address: want that of one host", host)
+	case a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "":
+		return netip.Addr{}, fmt.Errorf("%q is an address of every interface: want the interface too, as %s%%eth0", host, a)
+	}
+	return a, nil
 }
+
+// broadcast is the limited broadcast address (RFC 919).
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // ParsePort reads a port; an empty one is DefaultPort.
 func ParsePort(port string) (uint16, error) {
@@ -88,6 +100,14 @@ func ParsePort(port string) (uint16, error) {
 		return 0, fmt.Errorf("%q is not a port: want a number from 1 to 65535", port)
 	}
 	return uint16(p), nil
+}
+
+// CheckAddrPort checks the ADDRESS:PORT that a flag gives, if any.
+func CheckAddrPort(flag, s string) error {
+	if _, err := netip.ParseAddrPort(s); s != "" && err != nil {
+		return Usage("%s %q: want ADDRESS:PORT, as 127.0.0.1:9090", flag, s)
+	}
+	return nil
 }
 
 // UnmarshalText reads an endpoint from a file.

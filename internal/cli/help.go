@@ -22,19 +22,6 @@ func AddFlags(c *cobra.Command, heading string, flags *pflag.FlagSet) {
 	c.Flags().AddFlagSet(flags)
 }
 
-// Parent makes c a command that only has others: by itself it shows its help, and a command
-// that it doesn't know is a mistake.
-func Parent(c *cobra.Command) *cobra.Command {
-	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return Usage("there is no command %q; see %s --help", args[0], c.CommandPath())
-	}
-	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	return c
-}
-
 // usage writes what follows the description in a command's help.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()

@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -40,5 +43,44 @@ func TestBrokenPipe(t *testing.T) {
 		if code != ExitFailure || stderr.Len() > 0 || !cleaned {
 			t.Errorf("error returned %v: code %d, cleaned up %v, stderr %q", returned, code, cleaned, stderr.String())
 		}
+	}
+}
+
+// stalled takes nothing until it is closed.
+type stalled chan struct{}
+
+func (s stalled) Write([]byte) (int, error) {
+	<-s
+	return 0, io.ErrClosedPipe
+}
+
+// TestStalledPipe: a program that is interrupted doesn't wait for a reader that reads no more, and one that reads in
+// time gets all.
+func TestStalledPipe(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
+				interrupt()
+				fmt.Fprintln(c.OutOrStdout(), "a first line")
+				fmt.Fprintln(c.OutOrStdout(), "and a second")
+				return ctx.Err()
+			}}
+			block := make(stalled)
+			defer close(block)
+			var read, stderr bytes.Buffer
+			if root.SetOut(block); reads {
+				root.SetOut(&read)
+			}
+			root.SetArgs([]string{})
+			began := time.Now()
+			code := Execute(ctx, root, &stderr)
+			if took := time.Since(began); code != ExitInterrupt || took > lastWords || stderr.String() != "program: interrupted\n" {
+				t.Errorf("code %d after %v, stderr %q", code, took, stderr.String())
+			}
+			if reads && read.String() != "a first line\nand a second\n" {
+				t.Errorf("%q was read", read.String())
+			}
+		})
 	}
 }

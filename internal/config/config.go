@@ -71,7 +71,7 @@ type Network struct {
 	Priority    int        `yaml:"priority,omitempty"`      // of RDMA's packets, 1 to 6; 0: as DSCP says
 	PlainUDP    bool       `yaml:"plain_udp,omitempty"`     // no segmentation offload, no coalescing
 	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that want none
-	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the RNIC's own; 0: never
+	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the transports' own; 0: never
 	Fault       *cli.Fault `yaml:"fault,omitempty"`         // faults to inject into RDMA; nil: none
 }
 

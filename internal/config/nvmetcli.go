@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // The JSON that nvmetcli saves: the directories of Linux nvmet's configfs.
@@ -29,20 +31,26 @@ type (
 		Hash    string `json:"dhchap_hash"`
 		DHGroup string `json:"dhchap_dhgroup"`
 	}
+	nvmetAddr struct {
+		TrType  string `json:"trtype"`
+		TrAddr  string `json:"traddr"`
+		TrSvcID string `json:"trsvcid"`
+	}
+	nvmetReferral struct {
+		Name   string    `json:"name"`
+		Addr   nvmetAddr `json:"addr"`
+		Enable int       `json:"enable"`
+	}
 	nvmetPort struct {
-		Addr struct {
-			TrType  string `json:"trtype"`
-			TrAddr  string `json:"traddr"`
-			TrSvcID string `json:"trsvcid"`
-		} `json:"addr"`
+		Addr      nvmetAddr `json:"addr"`
 		ANAGroups []struct {
 			GrpID looseID `json:"grpid"`
 			ANA   struct {
 				State string `json:"state"`
 			} `json:"ana"`
 		} `json:"ana_groups"`
-		Referrals  []json.RawMessage `json:"referrals"`
-		Subsystems []string          `json:"subsystems"`
+		Referrals  []nvmetReferral `json:"referrals"`
+		Subsystems []string        `json:"subsystems"`
 	}
 	nvmetSubsystem struct {
 		NQN          string            `json:"nqn"`
@@ -101,11 +109,14 @@ func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 	if err := im.hosts(in.Hosts, secrets); err != nil {
 		return nil, &FieldError{File: name, Err: err}
 	}
-	for i := range in.Ports {
-		im.port(&in.Ports[i], len(in.Subsystems))
-	}
 	for i := range in.Subsystems {
 		im.subsystem(&in.Subsystems[i])
+	}
+	if len(im.c.Subsystems) == 0 {
+		return nil, &FieldError{File: name, Field: "subsystems", Err: errors.New("none allows a host to connect: allow_any_host is 0, and allowed_hosts is empty")}
+	}
+	for i := range in.Ports {
+		im.port(&in.Ports[i], in.Subsystems)
 	}
 	if err := im.c.Validate(); err != nil {
 		var fe *FieldError
@@ -127,9 +138,22 @@ func jsonError(name string, b []byte, err error) error {
 		fe.Line = 1 + strings.Count(string(b[:min(int(syntax.Offset), len(b))]), "\n")
 	case errors.As(err, &typ):
 		fe.Line = 1 + strings.Count(string(b[:min(int(typ.Offset), len(b))]), "\n")
-		fe.Field, fe.Err = typ.Field, fmt.Errorf("want %s, not %s", typ.Type, typ.Value)
+		fe.Field, fe.Err = typ.Field, fmt.Errorf("want %s, not %s", jsonKind(typ.Type), typ.Value)
 	}
 	return fe
+}
+
+// jsonKind is what JSON calls what a Go type is read from.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice:
+		return "array"
+	case reflect.String:
+		return "string"
+	}
+	return "number"
 }
 
 type importer struct {
@@ -177,15 +201,20 @@ func (im *importer) hosts(hosts []nvmetHost, file string) error {
 	return nil
 }
 
-func (im *importer) port(p *nvmetPort, subsystems int) {
-	text := p.Addr.TrType + "://" + p.Addr.TrAddr
-	if strings.Contains(p.Addr.TrAddr, ":") {
-		text = p.Addr.TrType + "://[" + p.Addr.TrAddr + "]"
+// endpoint reads an address of a port or referral.
+func (a *nvmetAddr) endpoint() (cli.Endpoint, error) {
+	text := a.TrType + "://" + a.TrAddr
+	if strings.Contains(a.TrAddr, ":") {
+		text = a.TrType + "://[" + a.TrAddr + "]"
 	}
-	if p.Addr.TrSvcID != "" {
-		text += ":" + p.Addr.TrSvcID
+	if a.TrSvcID != "" {
+		text += ":" + a.TrSvcID
 	}
-	e, err := cli.ParseEndpoint(text)
+	return cli.ParseEndpoint(text)
+}
+
+func (im *importer) port(p *nvmetPort, all []nvmetSubsystem) {
+	e, err := p.Addr.endpoint()
 	if err != nil {
 		im.note("port %v: left out", err)
 		return
@@ -199,20 +228,56 @@ func (im *importer) port(p *nvmetPort, subsystems int) {
 			im.c.SetANA(uint32(g.GrpID), nvme.ANAState(state), &e)
 		}
 	}
-	if len(p.Referrals) > 0 {
-		im.note("port %s: its %d referrals are left out", e, len(p.Referrals))
+	for i := range p.Referrals {
+		im.referral(e, &p.Referrals[i])
 	}
-	if len(p.Subsystems) < subsystems {
-		im.note("port %s: it serves every subsystem here, not only %s", e, strings.Join(p.Subsystems, ", "))
+	im.served(e, p.Subsystems, all)
+}
+
+// referral takes over where a port sends hosts. Here all ports tell of all referrals.
+func (im *importer) referral(port cli.Endpoint, r *nvmetReferral) {
+	if r.Enable == 0 {
+		im.note("port %s: referral %s is not enabled, and left out", port, r.Name)
+		return
+	}
+	e, err := r.Addr.endpoint()
+	if err == nil {
+		to := target.Referral{Transport: e.Transport, Addr: e.Addr}
+		err = to.Validate()
+	}
+	if err != nil {
+		im.note("port %s: referral %s is left out: %v", port, r.Name, err)
+		return
+	}
+	if !slices.Contains(im.c.Discovery.Referrals, e) {
+		im.c.Discovery.Referrals = append(im.c.Discovery.Referrals, e)
+	}
+}
+
+// served tells of what a port serves here that it doesn't there, and the other way round.
+func (im *importer) served(port cli.Endpoint, names []string, all []nvmetSubsystem) {
+	for _, nqn := range names {
+		if !slices.ContainsFunc(all, func(s nvmetSubsystem) bool { return s.NQN == nqn }) {
+			im.note("port %s: subsystem %s is left out: the file doesn't say what it is", port, nqn)
+		}
+	}
+	var more []string
+	for i := range im.c.Subsystems {
+		if nqn := im.c.Subsystems[i].NQN; !slices.Contains(names, nqn) {
+			more = append(more, nqn)
+		}
+	}
+	if len(more) > 0 {
+		im.note("port %s: it serves every subsystem here, so %s too", port, strings.Join(more, ", "))
 	}
 }
 
 func (im *importer) subsystem(s *nvmetSubsystem) {
 	out := Subsystem{NQN: s.NQN, Serial: s.Attr["serial"], Model: s.Attr["model"], Namespaces: []Namespace{}}
 	if s.Attr["allow_any_host"] != "1" {
-		out.Hosts = s.AllowedHosts
-		if len(out.Hosts) == 0 {
-			im.note("subsystem %s: it allows no host there; here nobody is refused unless hosts are named", s.NQN)
+		if out.Hosts = s.AllowedHosts; len(out.Hosts) == 0 {
+			im.note("subsystem %s: it allows no host, and is left out: here it would allow every one", s.NQN)
+			return
 		}
 	}
 	if v := s.Attr["cntlid_max"]; v != "" && v != strconv.Itoa(0xffef) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,15 +48,24 @@ ana:
   - group: 2
     state: inaccessible
     listen: rdma://192.0.2.1:4420
+discovery:
+  referrals:
+    - tcp://192.0.2.9:8009
 `
 	if string(out) != want {
 		t.Errorf("it became\n%s, want\n%s", out, want)
 	}
-	all := strings.Join(im.Notes, "\n")
-	for _, s := range []string{"1 referrals", "serves every subsystem", `transport "loop"`, "namespace 5 is not enabled"} {
-		if !strings.Contains(all, s) {
-			t.Errorf("the notes don't say %q:\n%s", s, all)
-		}
+	notes := []string{
+		"subsystem nqn.2026-11.org.example:a: namespace 5 is not enabled, and left out",
+		"subsystem nqn.2026-11.org.example:closed: it allows no host, and is left out: here it would allow every one",
+		"port rdma://192.0.2.1:4420: referral b is not enabled, and left out",
+		"port rdma://192.0.2.1:4420: referral c is left out: target: invalid target configuration: referral: 0.0.0.0:8009 isn't an address and port that hosts can reach",
+		"port rdma://192.0.2.1:4420: subsystem nqn.2026-11.org.example:gone is left out: the file doesn't say what it is",
+		"port rdma://192.0.2.1:4420: it serves every subsystem here, so nqn.2026-11.org.example:b too",
+		`port "loop://": transport "loop" is not supported: want rdma or tcp: left out`,
+	}
+	if !slices.Equal(im.Notes, notes) {
+		t.Errorf("the notes are\n%s, want\n%s", strings.Join(im.Notes, "\n"), strings.Join(notes, "\n"))
 	}
 }
 
@@ -100,8 +110,11 @@ func TestFromNVMeTCLIMistakes(t *testing.T) {
 		{"", "f:1: "},
 		{"{\n\"subsystems\": [}", "f:2: "},
 		{"{}", "f: subsystems: there are none"},
-		{"{\n\"subsystems\": [{\"nqn\": 5}]}", "f:2: subsystems"},
-		{`{"subsystems": [{"nqn": "example"}]}`, "f: subsystems[0].nqn: "},
+		{"[]", "f:1: want object, not array"},
+		{"{\n\"subsystems\": {}}", "f:2: subsystems: want array, not object"},
+		{"{\n\"subsystems\": [{\"nqn\": 5}]}", "f:2: subsystems.nqn: want string, not number"},
+		{`{"subsystems": [{"nqn": "nqn.2026-11.org.example:s"}]}`, "f: subsystems: none allows a host"},
+		{`{"subsystems": [{"nqn": "example", "attr": {"allow_any_host": "1"}}]}`, "f: subsystems[0].nqn: "},
 		{`{"hosts": [{"nqn": "nqn.2026-11.org.example:h", "dhchap_key": "DHHC-1:09:x"}], "subsystems": [{"nqn": "nqn.2026-11.org.example:s"}]}`, "f: host nqn.2026-11.org.example:h: not a DH-HMAC-CHAP secret"},
 	} {
 		_, err := FromNVMeTCLI("f", []byte(x.text), "secrets")

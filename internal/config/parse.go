@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -101,9 +102,12 @@ func located(name string, err error) *FieldError {
 	return fe
 }
 
-// unknownKey says that a key is none, and which is near.
+// unknownKey says that a key is none where it stands, and which is near.
 func unknownKey(key string) error {
 	known := keys(reflect.TypeFor[Config](), nil)
+	if slices.Contains(known, key) {
+		return fmt.Errorf("there is no key %q here: it belongs to something else, which the indentation decides", key)
+	}
 	if near := nearest(key, known); near != "" {
 		return fmt.Errorf("there is no key %q; is %q meant?", key, near)
 	}

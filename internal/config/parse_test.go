@@ -91,6 +91,7 @@ func TestParseMistakes(t *testing.T) {
 		{"sub: [\n", "f:1: "},
 		{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
 		{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
+		{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
 		{good + "fnord: 1\n", `f:5: there is no key "fnord"`},
 		{good + "network: {queue_depth: many}\n", `f:5: network.queue_depth "many": want a whole number`},
 		{good + "network: many\n", `f:5: network "many": want keys with values`},
@@ -109,6 +110,7 @@ func TestParseMistakes(t *testing.T) {
 		{good + "network: {in_capsule: 33}\n", "f:5: network.in_capsule 33: want a multiple of 16"},
 		{good + "listen: [udp://127.0.0.1]\n", "f:5: "},
 		{good + "listen: [tcp://127.0.0.1, tcp://127.0.0.1:4420]\n", "f:5: listen[1] tcp://127.0.0.1:4420: it is given twice"},
+		{good + "listen:\n- tcp://127.0.0.1\n-\n", "f:7: listen[1]: it is missing: want rdma://"}, // found by FuzzParse
 		{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
 		{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
 		{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},

@@ -24,11 +24,8 @@ const (
 const (
 	minQueueDepth    = nvme.AdminQueueSize
 	maxQueueDepth    = 1024
-	maxDSCP          = 63
-	maxPriority      = 6
 	maxInCapsuleRDMA = 16 << 10
 	maxInCapsuleTCP  = 1 << 20
-	maxBusyPoll      = 10 * time.Second
 	maxDrain         = time.Hour
 	maxControllers   = int(nvme.CNTLIDMax) / 2
 	minMemory        = 8 << 20
@@ -50,8 +47,12 @@ func (c *Config) Validate() error {
 func (c *Config) checkListen() *FieldError {
 	seen := map[cli.Endpoint]bool{}
 	for i, e := range c.Listen {
+		at := fmt.Sprintf("listen[%d]", i)
+		if e == (cli.Endpoint{}) { // what YAML makes of an entry without a value
+			return field(at, "", "it is missing: want rdma://ADDRESS:PORT or tcp://ADDRESS:PORT")
+		}
 		if seen[e] {
-			return field(fmt.Sprintf("listen[%d]", i), e.String(), "it is given twice")
+			return field(at, e.String(), "it is given twice")
 		}
 		seen[e] = true
 	}
@@ -75,11 +76,11 @@ func (c *Config) checkDiscovery() *FieldError {
 
 func (c *Config) checkNetwork() *FieldError {
 	n := &c.Network
-	if n.DSCP > maxDSCP {
-		return field("network.dscp", fmt.Sprint(n.DSCP), "want 0 to %d", maxDSCP)
+	if n.DSCP > cli.MaxDSCP {
+		return field("network.dscp", fmt.Sprint(n.DSCP), "want 0 to %d", cli.MaxDSCP)
 	}
-	if n.Priority < 0 || n.Priority > maxPriority {
-		return field("network.priority", fmt.Sprint(n.Priority), "want 0 (as the DSCP says) to %d", maxPriority)
+	if n.Priority < 0 || n.Priority > cli.MaxPriority {
+		return field("network.priority", fmt.Sprint(n.Priority), "want 0 (as the DSCP says) to %d", cli.MaxPriority)
 	}
 	if n.QueueDepth != 0 && (n.QueueDepth < minQueueDepth || n.QueueDepth > maxQueueDepth) {
 		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", minQueueDepth, maxQueueDepth)
@@ -92,8 +93,8 @@ func (c *Config) checkNetwork() *FieldError {
 		return field("network.in_capsule", fmt.Sprint(int64(*v)), "want a multiple of 16, at most %d with RDMA and %d with TCP alone",
 			maxInCapsuleRDMA, maxInCapsuleTCP)
 	}
-	if v := n.BusyPoll; v != nil && (*v < 0 || time.Duration(*v) > maxBusyPoll) {
-		return field("network.busy_poll", time.Duration(*v).String(), "want 0, which is off, to %v", maxBusyPoll)
+	if v := n.BusyPoll; v != nil && (*v < 0 || time.Duration(*v) > cli.MaxBusyPoll) {
+		return field("network.busy_poll", time.Duration(*v).String(), "want 0, which is off, to %v", cli.MaxBusyPoll)
 	}
 	if n.Fault != nil && len(c.Listen) > 0 && !c.Has(nvme.TransportRDMA) {
 		return field("network.fault", "", "faults are injected into RDMA: listen on rdma://ADDRESS too, or use tc-netem for TCP, as root")

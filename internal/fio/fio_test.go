@@ -164,7 +164,7 @@ func TestParseErrors(t *testing.T) {
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
 		"[a]\nioengine=libaio\n":                "x.fio:2: ioengine: nvmeinit reaches the namespace by itself",
 		"[a]\nbs=4kk\n":                         "x.fio:2: bs=4kk: want a size",
-		"rw=read\n":                             "x.fio:1: rw=read: want a section first",
+		"rw=read\n":                             `x.fio:1: "rw=read": want a section first`,
 		"[a\n":                                  "x.fio:1: [a: want a section",
 		"[]\n":                                  "want a section",
 		"":                                      "x.fio:1: no job",

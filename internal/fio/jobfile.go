@@ -59,7 +59,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 			job.Name, job.given = section, nil
 			f.Jobs = append(f.Jobs, job)
 		case job == nil:
-			return bad("%s: want a section first, as [global] or [job]", line)
+			return bad("%q: want a section first, as [global] or [job]", line)
 		default:
 			option, value, _ := strings.Cut(line, "=")
 			if err := job.Set(strings.TrimSpace(option), strings.TrimSpace(value)); err != nil {

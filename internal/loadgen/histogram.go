@@ -4,7 +4,6 @@ import (
 	"iter"
 	"math"
 	"math/bits"
-	"time"
 )
 
 // The buckets of a Histogram are fio's, whose JSON shows them: groupBits bits of a value below
@@ -103,6 +102,9 @@ func (h *Histogram) Min() int64 { return h.min }
 // Max is the greatest latency, in nanoseconds.
 func (h *Histogram) Max() int64 { return h.max }
 
+// Sum is the sum of all, in nanoseconds.
+func (h *Histogram) Sum() int64 { return int64(h.sum) }
+
 // Mean is the average, in nanoseconds.
 func (h *Histogram) Mean() float64 {
 	if h.n == 0 {
@@ -158,37 +160,4 @@ func (h *Histogram) Bins() iter.Seq2[int64, uint64] {
 			}
 		}
 	}
-}
-
-// LatencyBuckets is the number of buckets of Latencies.
-const LatencyBuckets = 25
-
-// latencyShift makes the first bound 1024 ns; the others are its doubles, up to 8.6 s.
-const latencyShift = 10
-
-// LatencyBound is the upper bound of bucket i, exclusive; the last bucket has none.
-func LatencyBound(i int) time.Duration { return 1 << (latencyShift + i) }
-
-// Latencies is a coarse histogram of few buckets: a counter in a monitoring system each.
-// Bucket i counts what took less than LatencyBound(i) and not less than the bound before it.
-type Latencies struct {
-	Nanos   uint64 // sum
-	Buckets [LatencyBuckets]uint64
-}
-
-// Add adds o to s.
-func (s *Latencies) Add(o *Latencies) {
-	s.Nanos += o.Nanos
-	for i, n := range o.Buckets {
-		s.Buckets[i] += n
-	}
-}
-
-// Latencies is h in few buckets.
-func (h *Histogram) Latencies() (l Latencies) {
-	l.Nanos = uint64(h.sum)
-	for v, n := range h.Bins() {
-		l.Buckets[min(bits.Len64(uint64(v)>>latencyShift), LatencyBuckets-1)] += n
-	}
-	return l
 }

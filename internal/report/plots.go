@@ -39,12 +39,7 @@ func (w *Work) overDepth() []*chart {
 			w.depthLine(path, name+" p50", metric("latency p50"), false),
 			w.depthLine(path, name+" p99", metric("latency p99"), true))
 	}
-	_, top := bounds(iops.lines)
-	iops.y = linear("operations a second", top, short)
-	iops.y.text = Count
-	low, high := bounds(lat.lines)
-	lat.y = logTime("latency", low, high)
-	return []*chart{iops, lat}
+	return scaled(iops, lat)
 }
 
 // depthLine is a metric of a path over the depths.
@@ -101,6 +96,16 @@ func (w *Work) tails() *chart {
 	return c
 }
 
+// scaled gives the plots of IOPS and of latency the y axes that their lines need.
+func scaled(iops, lat *chart) []*chart {
+	_, top := bounds(iops.lines)
+	iops.y = linear("operations a second", top, short)
+	iops.y.text = Count
+	low, high := bounds(lat.lines)
+	lat.y = logTime("latency", low, high)
+	return []*chart{iops, lat}
+}
+
 // courses are the plots over time.
 func (w *Work) courses() []*chart {
 	iops := &chart{Title: "IOPS over time", Note: fmt.Sprintf("One repeat of each, at %s.", w.mainDepth())}
@@ -124,12 +129,7 @@ func (w *Work) courses() []*chart {
 	}
 	iops.x = timeline("seconds of measuring", end)
 	lat.x = iops.x
-	_, top := bounds(iops.lines)
-	iops.y = linear("operations a second", top, short)
-	iops.y.text = Count
-	low, high := bounds(lat.lines)
-	lat.y = logTime("latency", low, high)
-	return []*chart{iops, lat}
+	return scaled(iops, lat)
 }
 
 func (w *Work) courseLine(path int, name string, of func(*loadgen.Sample) float64) line {

@@ -3,6 +3,8 @@ package udp
 import (
 	"fmt"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 )
 
 // Config says how a Conn is opened. Its zero value is what most want.
@@ -36,15 +38,14 @@ type Config struct {
 // bandwidth-delay products of a fast local network.
 const DefaultBuffer = 16 << 20
 
-// DefaultBusyPoll is about what the answer to a full batch of small requests takes.
-const DefaultBusyPoll = 250 * time.Microsecond
-
-// NoBusyPoll is the Config.BusyPoll that sleeps at once.
-const NoBusyPoll = -1
+// Values of Config.BusyPoll.
+const (
+	DefaultBusyPoll = busypoll.Default
+	NoBusyPoll      = busypoll.Off
+)
 
 const (
 	maxBuffer   = 1 << 30
-	maxBusyPoll = 10 * time.Second
 	maxPriority = 6 // more takes CAP_NET_ADMIN
 )
 
@@ -57,8 +58,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("udp: send buffer of %d bytes: want 0 (default) to %d", c.SendBuffer, maxBuffer)
 	case c.Priority < 0 || c.Priority > maxPriority:
 		return fmt.Errorf("udp: priority %d: want 0 (default) to %d", c.Priority, maxPriority)
-	case c.BusyPoll < NoBusyPoll || c.BusyPoll > maxBusyPoll:
-		return fmt.Errorf("udp: busy polling for %v: want 0 (default), %d (off) or up to %v", c.BusyPoll, NoBusyPoll, maxBusyPoll)
+	case !busypoll.Valid(c.BusyPoll):
+		return fmt.Errorf("udp: busy polling for %v: want 0 (default), %d (off) or up to %v", c.BusyPoll, NoBusyPoll, busypoll.Max)
 	}
 	return nil
 }
@@ -68,14 +69,4 @@ func orDefault(n int) int {
 		return DefaultBuffer
 	}
 	return n
-}
-
-func (c *Config) busyPoll() time.Duration {
-	switch c.BusyPoll {
-	case 0:
-		return DefaultBusyPoll
-	case NoBusyPoll:
-		return 0
-	}
-	return c.BusyPoll
 }

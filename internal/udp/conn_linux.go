@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
@@ -34,9 +36,11 @@ type conn struct {
 	counters Counters
 	rx       receiver
 	poll     time.Duration // the longest to look before sleeping; 0: not at all
-	poller   poller
+	poller   busypoll.Poller
 	waited   time.Time // when the last Recv returned
 	tx       [senders]sender
+
+	attendant *duty.Attendant // that Recv's caller is; may be nil
 }
 
 const closing = math.MinInt64 / 2
@@ -44,6 +48,8 @@ const closing = math.MinInt64 / 2
 var (
 	_ Conn    = (*conn)(nil)
 	_ Counted = (*conn)(nil)
+
+	_ Attended = (*conn)(nil)
 )
 
 // Listen opens a socket on addr, which must be one address of this host; port 0 lets the
@@ -61,7 +67,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 	if err != nil {
 		return nil, &OpError{Op: "listen", Addr: addr, Kind: ErrNotLocal, Err: err}
 	}
-	c := &conn{fd: -1, scope: scope, cfg: cfg, poll: cfg.busyPoll(), done: make(chan struct{})}
+	c := &conn{fd: -1, scope: scope, cfg: cfg, poll: busypoll.Longest(cfg.BusyPoll), done: make(chan struct{})}
 	if err := c.open(addr); err != nil {
 		if c.fd >= 0 {
 			unix.Close(c.fd)

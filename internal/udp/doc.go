@@ -37,7 +37,8 @@
 // system call and one context switch, and no second thread that polls on behalf of the
 // goroutine. BenchmarkWait keeps the comparison. Before it blocks it looks for datagrams for
 // about as long as the caller has lately worked between two waits, at most Config.BusyPoll, where
-// the last waits were that short (poller).
+// the last waits were that short (package busypoll). A caller that said so by Attend is sent to do what
+// others offer meanwhile (package duty).
 //
 // In Go 1.26 a thread that is about to block can hold up the whole program when the collector
 // stops the world; a timer that is due four times a second while a socket is open bounds that

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
@@ -53,17 +54,30 @@ func (c *conn) Recv(rx []Received) (int, error) {
 	}
 	began := time.Now()
 	n, err := 0, error(nil)
-	if limit := c.poller.limit(began.Sub(c.waited), c.poll); c.poller.look(limit) {
-		if n, err = c.lookFor(rx, began, limit); n == 0 {
-			c.poller.vain()
+	if limit := c.lookLimit(began); c.poller.Look(limit) {
+		n, err = c.lookFor(rx, began, limit)
+		if n == 0 && err == nil && c.offered() {
+			c.waited = time.Now()
+			return 0, nil
 		}
+		c.poller.Looked(n > 0)
 	}
 	if n == 0 && err == nil {
 		n, err = c.wait(rx)
 	}
 	c.waited = time.Now()
-	c.poller.waited(c.waited.Sub(began))
+	c.poller.Waited(c.waited.Sub(began))
 	return n, err
+}
+
+// lookLimit is how long to look from now on. Where the caller also looks for what disks have done, and
+// they have something to do, it is as long as may be.
+func (c *conn) lookLimit(now time.Time) time.Duration {
+	limit := c.poller.Limit(now.Sub(c.waited), c.poll)
+	if c.attendant != nil && c.attendant.Awaits() {
+		return c.poll
+	}
+	return limit
 }
 
 // wait blocks for the first datagram, and takes the others only if they are there. Whom the caller
@@ -72,12 +86,25 @@ func (c *conn) Recv(rx []Received) (int, error) {
 func (c *conn) wait(rx []Received) (int, error) {
 	runtime.Gosched()
 	standstill.Blocks()
+	if c.attendant != nil {
+		c.attendant.Leave()
+		defer c.attendant.Arrive()
+	}
 	return c.recv(rx, unix.MSG_WAITFORONE)
 }
 
+// Attend is Attended's.
+func (c *conn) Attend(a *duty.Attendant) {
+	a.Arrive()
+	c.attendant = a
+}
+
+// offered tells whether the caller of Recv has something to do.
+func (c *conn) offered() bool { return c.attendant != nil && duty.Offered() }
+
 func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
 
-// lookFor tries until something is there or the time for it is over. Other goroutines run in
+// lookFor tries until something is there, the time for it is over or the caller has something to do. Other goroutines run in
 // between. Other programs aren't offered the processor (sched_yield): on a busy machine that costs a
 // whole time slice.
 func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, error) {
@@ -85,7 +112,10 @@ func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {
 			return n, err
 		}
-		if time.Since(began) >= limit {
+		if c.attendant != nil && c.attendant.Look() {
+			began = time.Now()
+		}
+		if c.offered() || time.Since(began) >= limit {
 			return 0, nil
 		}
 		runtime.Gosched()

@@ -1,6 +1,10 @@
 package udp
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
+)
 
 // Limits of one Train.
 const (
@@ -60,4 +64,13 @@ type Conn interface {
 	// documentation) and ErrTrain; the train at the index returned is the one concerned.
 	Send(trains []Train) (int, error)
 	Close() error
+}
+
+// Attended is a Conn whose Recv leaves its caller time for what others offer.
+type Attended interface {
+	Conn
+	// Attend says, before the first Recv, that the caller of Recv is a, and puts it on duty. From then on Recv
+	// returns 0 where tasks are offered instead of looking for datagrams, and a is off duty while it
+	// sleeps there.
+	Attend(a *duty.Attendant)
 }

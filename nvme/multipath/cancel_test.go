@@ -61,6 +61,7 @@ func TestCancelUnderWay(t *testing.T) {
 		if took := time.Since(at); !errors.Is(err, context.DeadlineExceeded) || took != 6*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
+		synctest.Wait() // the path counts its loss beside the read that it ended
 		if a, b := s.Paths()[0].Counters.Losses.Load(), s.Paths()[1].Counters.Losses.Load(); a+b != 1 {
 			t.Errorf("%d and %d losses", a, b)
 		}

@@ -58,7 +58,7 @@ func (r *Request) aborted(done bool) {
 }
 
 // takeEventRequest takes an event request out of those that are held; nil where it isn't.
-func (c *Controller) takeEventRequest(cid uint16) *Request {
+func (c *controller) takeEventRequest(cid uint16) *Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	held := c.events.held
@@ -72,14 +72,14 @@ func (c *Controller) takeEventRequest(cid uint16) *Request {
 }
 
 // queue finds an I/O queue; nil where there is none.
-func (c *Controller) queue(qid uint16) *Queue {
+func (c *controller) queue(qid uint16) *Queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queues[qid]
 }
 
 // abortAll ends the commands of the controller's host on a namespace that wait or take long.
-func (c *Controller) abortAll(ns *Namespace, st nvme.Status) {
+func (c *controller) abortAll(ns *Namespace, st nvme.Status) {
 	c.mu.Lock()
 	queues := make([]*Queue, 0, len(c.queues))
 	for _, q := range c.queues {

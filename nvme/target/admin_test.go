@@ -154,23 +154,56 @@ func TestErrorLogTransport(t *testing.T) {
 	}
 }
 
+func setFeature(f nvme.FID, nsid, v uint32) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetSetFeatures(f, false, nsid, v) })
+}
+
+func getFeature(f nvme.FID, sel nvme.SEL, v uint32) nvme.Command {
+	return command(func(c *nvme.Command) { c.SetGetFeatures(f, sel, 1, v) })
+}
+
+// featureCase is a value that a feature is set to, and what it has afterwards.
+type featureCase struct {
+	fid      nvme.FID
+	set      uint32
+	status   nvme.Status
+	dw11     uint32 // of Get Features
+	get, def uint32
+}
+
+func (tc *featureCase) run(t *testing.T, q *fakeConn) {
+	t.Helper()
+	nsid := uint32(0)
+	if tc.fid == nvme.FeatWriteProtect {
+		nsid = 1
+	}
+	q.fails(setFeature(tc.fid, nsid, tc.set), nil, tc.status)
+	if v := q.must(getFeature(tc.fid, nvme.SELCurrent, tc.dw11), nil).DW0(); v != tc.get {
+		t.Errorf("%v is %#x, want %#x", tc.fid, v, tc.get)
+	}
+	for _, sel := range []nvme.SEL{nvme.SELDefault, nvme.SELSaved} {
+		if v := q.must(getFeature(tc.fid, sel, tc.dw11), nil).DW0(); v != tc.def {
+			t.Errorf("default of %v is %#x, want %#x", tc.fid, v, tc.def)
+		}
+	}
+	if v := q.must(getFeature(tc.fid, nvme.SELSupported, 0), nil).DW0(); v&nvme.FeatureChangeable == 0 || v&nvme.FeatureSaveable != 0 {
+		t.Errorf("%v can %#x", tc.fid, v)
+	}
+	q.fails(getFeature(tc.fid, 4, 0), nil, nvme.StatusInvalidField|dnr)
+	save := setFeature(tc.fid, nsid, tc.set)
+	save.SetCDW(10, save.CDW10()|1<<31)
+	q.fails(save, nil, nvme.StatusFeatureNotSaveable|dnr)
+	if tc.fid != nvme.FeatWriteProtect {
+		q.fails(setFeature(tc.fid, 1, tc.set), nil, nvme.StatusFeatureNotNamespace|dnr)
+	}
+}
+
+// TestFeatures: features have the values that they are set to, and their defaults after a reset.
 func TestFeatures(t *testing.T) {
 	tg := newTargetWith(t, func(c *Config) { c.Limits.Queues = 8 }, newTestVolume(1<<20, 512))
 	q := dial(t, tg)
 	connectAdmin(q, testNQN, 5000)
-	set := func(f nvme.FID, nsid, v uint32) nvme.Command {
-		return command(func(c *nvme.Command) { c.SetSetFeatures(f, false, nsid, v) })
-	}
-	get := func(f nvme.FID, sel nvme.SEL, v uint32) nvme.Command {
-		return command(func(c *nvme.Command) { c.SetGetFeatures(f, sel, 1, v) })
-	}
-	for _, tc := range []struct {
-		fid      nvme.FID
-		set      uint32
-		status   nvme.Status
-		dw11     uint32 // of Get Features
-		get, def uint32
-	}{
+	for _, tc := range []featureCase{
 		{nvme.FeatArbitration, 0x04030201, 0, 0, 0x04030201, 0},
 		{nvme.FeatPower, 0, 0, 0, 0, 0},
 		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
@@ -191,49 +224,32 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatKATO, 7001, 0, 0, 7100, 0},
 		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
 	} {
-		nsid := uint32(0)
-		if tc.fid == nvme.FeatWriteProtect {
-			nsid = 1
-		}
-		q.fails(set(tc.fid, nsid, tc.set), nil, tc.status)
-		if v := q.must(get(tc.fid, nvme.SELCurrent, tc.dw11), nil).DW0(); v != tc.get {
-			t.Errorf("%v is %#x, want %#x", tc.fid, v, tc.get)
-		}
-		for _, sel := range []nvme.SEL{nvme.SELDefault, nvme.SELSaved} {
-			if v := q.must(get(tc.fid, sel, tc.dw11), nil).DW0(); v != tc.def {
-				t.Errorf("default of %v is %#x, want %#x", tc.fid, v, tc.def)
-			}
-		}
-		if v := q.must(get(tc.fid, nvme.SELSupported, 0), nil).DW0(); v&nvme.FeatureChangeable == 0 || v&nvme.FeatureSaveable != 0 {
-			t.Errorf("%v can %#x", tc.fid, v)
-		}
-		q.fails(get(tc.fid, 4, 0), nil, nvme.StatusInvalidField|dnr)
-		save := set(tc.fid, nsid, tc.set)
-		save.SetCDW(10, save.CDW10()|1<<31)
-		q.fails(save, nil, nvme.StatusFeatureNotSaveable|dnr)
-		if tc.fid != nvme.FeatWriteProtect {
-			q.fails(set(tc.fid, 1, tc.set), nil, nvme.StatusFeatureNotNamespace|dnr)
-		}
+		tc.run(t, q)
 	}
-	for _, f := range []nvme.FID{0, nvme.FeatInterruptCoalesce, nvme.FeatHostBehavior, 0xc0, 0xff} {
-		q.fails(set(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
-		q.fails(get(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
-	}
-
-	id := make([]byte, 16)
-	q.must(get(nvme.FeatHostID, 0, nvme.HostIDExtended), id)
-	if nvme.HostID(id) != testHostID {
-		t.Errorf("host ID %x", id)
-	}
-	q.fails(get(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
-	q.fails(set(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusFeatureNotChangeable|dnr)
-
 	// A reset brings the defaults back.
 	q.must(setProperty(nvme.PropCC, 0), nil)
 	q.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
-	if v := q.must(get(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 0 {
+	if v := q.must(getFeature(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 0 {
 		t.Errorf("arbitration %#x after a reset", v)
 	}
+}
+
+// TestFeaturesRefused: features that there aren't, and one that nobody changes.
+func TestFeaturesRefused(t *testing.T) {
+	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
+	connectAdmin(q, testNQN, 0)
+	for _, f := range []nvme.FID{0, nvme.FeatInterruptCoalesce, nvme.FeatHostBehavior, 0xc0, 0xff} {
+		q.fails(setFeature(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
+		q.fails(getFeature(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
+	}
+
+	id := make([]byte, 16)
+	q.must(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id)
+	if nvme.HostID(id) != testHostID {
+		t.Errorf("host ID %x", id)
+	}
+	q.fails(getFeature(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
+	q.fails(setFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusFeatureNotChangeable|dnr)
 }
 
 func TestTimestamp(t *testing.T) {

@@ -30,7 +30,7 @@ var (
 )
 
 // events are the event requests that a controller holds and the events that wait for one.
-// Controller.mu guards it.
+// controller.mu guards it.
 type events struct {
 	held    []*Request
 	pending [eventKinds]bool // to be told
@@ -56,7 +56,7 @@ type answer struct {
 	event nvme.AsyncEvent
 }
 
-// take pairs events with requests. Called with Controller.mu held; deliver follows without.
+// take pairs events with requests. Called with controller.mu held; deliver follows without.
 func (e *events) take() (out []answer) {
 	for k := range eventKinds {
 		if len(e.held) == 0 {
@@ -99,7 +99,7 @@ func (r *Request) asyncEvent() {
 }
 
 // raise notes an event where the host wants its kind. Called with mu held.
-func (c *Controller) raise(k eventKind) []answer {
+func (c *controller) raise(k eventKind) []answer {
 	if bit := eventConfig[k]; c.dead || bit != 0 && c.features.asyncEvent&bit == 0 {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (c *Controller) raise(k eventKind) []answer {
 }
 
 // namespaceChanged enters a namespace in the changed namespace list and tells the host.
-func (c *Controller) namespaceChanged(nsid uint32) {
+func (c *controller) namespaceChanged(nsid uint32) {
 	c.mu.Lock()
 	e := &c.events
 	if i, ok := slices.BinarySearch(e.changed, nsid); !ok && !e.tooMany {
@@ -125,7 +125,7 @@ func (c *Controller) namespaceChanged(nsid uint32) {
 
 // changedNamespaces is the changed namespace list. Without retain, reading it empties it and
 // lets the next event through.
-func (c *Controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
+func (c *controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := nvme.ChangedNamespaces{NSIDs: slices.Clone(c.events.changed), TooMany: c.events.tooMany}
@@ -138,6 +138,6 @@ func (c *Controller) changedNamespaces(retain bool) nvme.ChangedNamespaces {
 
 // rearm lets the next event of a kind through, after the host has read all there is to know.
 // Called with mu held.
-func (c *Controller) rearm(k eventKind) {
+func (c *controller) rearm(k eventKind) {
 	c.events.pending[k], c.events.masked[k] = false, false
 }

@@ -45,7 +45,7 @@ func anaStatus(s nvme.ANAState) nvme.Status {
 }
 
 // SetANAState sets the state of an ANA group at a port, and tells the hosts that came there.
-// Commands that are under way are not disturbed.
+// Commands that are under way are not disturbed. The error is ErrConfig, or ErrNotFound.
 func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) error {
 	switch state {
 	case nvme.ANAOptimized, nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAPersistentLoss, nvme.ANAChange:
@@ -110,7 +110,7 @@ func (p *anaPort) state(group uint32) nvme.ANAState {
 // spreadANA gives each controller the states of its port, and marks the namespaces that some
 // controller can't reach. It returns the controllers for which something changed. Called with
 // mu held.
-func (t *Target) spreadANA() (changed []*Controller) {
+func (t *Target) spreadANA() (changed []*controller) {
 	for _, c := range t.controllers {
 		if t.giveANA(c) {
 			changed = append(changed, c)
@@ -127,7 +127,7 @@ func (t *Target) spreadANA() (changed []*Controller) {
 
 // giveANA gives a controller the states of the port that its host came to, and says whether
 // they are others than before. Called with mu held.
-func (t *Target) giveANA(c *Controller) bool {
+func (t *Target) giveANA(c *controller) bool {
 	var now *anaStates // nil: all optimized
 	if p := t.portAt(c.attr.Transport, c.attr.Local); p != nil && p.ana.total > 0 {
 		states := p.ana.states
@@ -164,7 +164,7 @@ func (ns *Namespace) bar(on bool) {
 }
 
 // anaState is the state of a group for the host of c.
-func (c *Controller) anaState(group uint32) nvme.ANAState {
+func (c *controller) anaState(group uint32) nvme.ANAState {
 	if states := c.ana.Load(); states != nil && states[group] != 0 {
 		return states[group]
 	}
@@ -172,7 +172,7 @@ func (c *Controller) anaState(group uint32) nvme.ANAState {
 }
 
 // anaChanged tells the host that the ANA log is another.
-func (c *Controller) anaChanged() {
+func (c *controller) anaChanged() {
 	c.mu.Lock()
 	out := c.raise(eventANA)
 	c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *Controller) anaChanged() {
 
 // anaLog is the ANA log: the groups that the namespaces of the subsystem are in, without the
 // namespaces where groupsOnly. Without retain, reading it lets the next event through.
-func (c *Controller) anaLog(groupsOnly, retain bool) []byte {
+func (c *controller) anaLog(groupsOnly, retain bool) []byte {
 	if !retain {
 		c.mu.Lock()
 		c.rearm(eventANA)

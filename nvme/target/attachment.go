@@ -25,7 +25,7 @@ func (s *nsSet) set(nsid uint32, in bool) {
 }
 
 // namespace finds a namespace that is attached to the controller; nil where there is none.
-func (c *Controller) namespace(nsid uint32) *Namespace {
+func (c *controller) namespace(nsid uint32) *Namespace {
 	if d := c.detached.Load(); d != nil && d.has(nsid) {
 		return nil
 	}
@@ -33,13 +33,13 @@ func (c *Controller) namespace(nsid uint32) *Namespace {
 }
 
 // has says whether a namespace is attached to the controller, or was when it went.
-func (c *Controller) has(nsid uint32) bool {
+func (c *controller) has(nsid uint32) bool {
 	d := c.detached.Load()
 	return d == nil || !d.has(nsid)
 }
 
 // all are the attached namespaces in the order of their NSIDs.
-func (c *Controller) all() []*Namespace {
+func (c *controller) all() []*Namespace {
 	all := c.sub.all()
 	d := c.detached.Load()
 	if d == nil {
@@ -55,7 +55,7 @@ func (c *Controller) all() []*Namespace {
 }
 
 // detach changes whether a namespace is attached. Called with Target.mu held.
-func (c *Controller) detach(nsid uint32, off bool) {
+func (c *controller) detach(nsid uint32, off bool) {
 	old := c.detached.Load()
 	if (old != nil && old.has(nsid)) == off {
 		return
@@ -72,7 +72,7 @@ func (c *Controller) detach(nsid uint32, off bool) {
 }
 
 // giveNamespaces attaches to a new controller what its host had. Called with Target.mu held.
-func (t *Target) giveNamespaces(c *Controller) {
+func (t *Target) giveNamespaces(c *controller) {
 	if c.sub.managed == nil {
 		return
 	}
@@ -83,7 +83,7 @@ func (t *Target) giveNamespaces(c *Controller) {
 
 // wants says whether a namespace is to be attached to a new controller, or a new one to a
 // controller. Called with Target.mu held.
-func (t *Target) wants(c *Controller, ns *Namespace) bool {
+func (t *Target) wants(c *controller, ns *Namespace) bool {
 	differs := c.sub.managed.hosts[c.hostNQN]
 	if ns.created == (differs != nil && differs.has(ns.nsid)) {
 		return !ns.created || !ns.private || t.attachedTo(ns, c) == 0
@@ -92,7 +92,7 @@ func (t *Target) wants(c *Controller, ns *Namespace) bool {
 }
 
 // attachedTo counts the controllers other than one that have a namespace. Called with mu held.
-func (t *Target) attachedTo(ns *Namespace, except *Controller) (n int) {
+func (t *Target) attachedTo(ns *Namespace, except *controller) (n int) {
 	for _, c := range t.controllers {
 		if c != except && c.sub == ns.sub && c.has(ns.nsid) {
 			n++
@@ -179,11 +179,11 @@ func (r *Request) mayChange(ns *Namespace) nvme.Status {
 
 // attachable finds the controllers of a list, and says why a namespace can't be attached to
 // them, or detached. Called with managed.mu held.
-func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) ([]*Controller, nvme.Status) {
+func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach bool) ([]*controller, nvme.Status) {
 	t := s.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []*Controller
+	var all []*controller
 	for i, id := range list {
 		c := t.controllers[id]
 		if c == nil || c.sub != s || i > 0 && id <= list[i-1] {
@@ -209,7 +209,7 @@ func (s *Subsystem) attachable(ns *Namespace, list nvme.ControllerList, detach b
 
 // attach attaches a namespace to controllers, or detaches it, when that is saved. Called with
 // managed.mu held.
-func (s *Subsystem) attach(ns *Namespace, all []*Controller, detach bool) nvme.Status {
+func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.Status {
 	hosts := cloneHosts(s.managed.hosts)
 	for _, c := range all {
 		differs := hosts[c.hostNQN]

@@ -81,7 +81,7 @@ func TestFusedTooLate(t *testing.T) {
 		fr.Cmd = fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1)
 		s.io.wg.Add(1)
 		q.submitted.Add(1)
-		fr.begin(q, q.t.now())
+		fr.begin(q, q.t.Now())
 		if state == queueDown {
 			s.io.q.Closing(nil)
 		} else {
@@ -181,7 +181,7 @@ func TestAuthenticationBeginsOnce(t *testing.T) {
 			fr := c.newRequest()
 			c.wg.Add(1)
 			c.q.submitted.Add(1)
-			fr.begin(c.q, tg.now())
+			fr.begin(c.q, tg.Now())
 			all.Go(func() {
 				<-begin
 				if a := fr.takeAuth(); a != nil {

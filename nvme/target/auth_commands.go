@@ -32,12 +32,12 @@ type AuthStats struct {
 const maxAuthTimeout = 2 * time.Minute
 
 // authTimeout is how long a host has for each step.
-func (c *Controller) authTimeout() time.Duration {
+func (c *controller) authTimeout() time.Duration {
 	return min(cmp.Or(c.keepAlive(), maxAuthTimeout), maxAuthTimeout)
 }
 
 // newAuth prepares q, which belongs to c, for authentication. Time runs from now on.
-func (q *Queue) newAuth(c *Controller) *queueAuth {
+func (q *Queue) newAuth(c *controller) *queueAuth {
 	a := &queueAuth{tx: transaction{host: c.hostNQN, sub: c.sub.nqn}}
 	a.timer = time.AfterFunc(c.authTimeout(), func() { q.authTimeout(a) }) // q may not have a yet
 	return a
@@ -160,7 +160,7 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 			work()
 		}
 		<-q.t.computing
-		q.seen.Store(q.t.now())
+		q.seen.Store(q.t.Now())
 		if q.state.Load() != queueDown {
 			r.authStepped(a, before)
 		}
@@ -173,7 +173,7 @@ func (r *Request) withAuth(a *queueAuth, work, then func()) {
 // computed, or has to wait for that, isn't silent.
 func (q *Queue) lastSeen() int64 {
 	if a := q.auth.Load(); a != nil && a.busy.Load() {
-		return q.t.now()
+		return q.t.Now()
 	}
 	return q.seen.Load()
 }
@@ -232,6 +232,7 @@ func (q *Queue) demandAuth() {
 func (q *Queue) authenticated(a *queueAuth) {
 	x := &a.tx
 	first := q.state.CompareAndSwap(queueAuthenticating, queueConnected)
+	q.proved()
 	s := &AuthStats{Hash: x.math.Hash, DHGroup: x.group, Bidirectional: x.r2 != nil, Since: time.Now()}
 	a.last.Store(s)
 	q.noteAuth(true)

@@ -15,7 +15,7 @@ func (s *Subsystem) volatileCache() bool {
 // identifyCache tells the host whether there is a volatile write cache (Identify Controller,
 // VWC). A host that was told of none sends no Flush; where a namespace with one is added
 // later, that host's writes go through it (durable).
-func (c *Controller) identifyCache() nvme.VWC {
+func (c *controller) identifyCache() nvme.VWC {
 	if c.sub.volatileCache() {
 		c.noCache.Store(false)
 		return nvme.VWCPresent | nvme.VWCFlushAll

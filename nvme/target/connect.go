@@ -48,6 +48,7 @@ func (r *Request) connect() {
 		return
 	}
 	q.timer.Stop()
+	q.proved()
 	res := nvme.ConnectResult(q.ctrl.id)
 	if q.auth.Load() != nil {
 		res |= nvme.ConnectATR
@@ -187,7 +188,7 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 
 // attach makes q a queue of c, on which the host may have to authenticate itself first. It returns
 // false where the connection has ended meanwhile.
-func (q *Queue) attach(c *Controller, qid uint16, size int, cmd *nvme.Command, auth bool) bool {
+func (q *Queue) attach(c *controller, qid uint16, size int, cmd *nvme.Command, auth bool) bool {
 	q.ctrl, q.qid = c, qid
 	sq := uint64(size) | uint64(qid)<<sqQIDShift
 	if cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0 {

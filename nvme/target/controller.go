@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Controller is one controller, I/O or discovery: made by Connect on an admin queue, and gone
+// controller is one controller, I/O or discovery: made by Connect on an admin queue, and gone
 // with that queue.
-type Controller struct {
+type controller struct {
 	t       *Target
 	sub     *Subsystem
 	id      uint16
@@ -46,8 +46,8 @@ type Controller struct {
 }
 
 // newController makes a controller for the host of q.
-func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*Controller, *refusal) {
-	c := &Controller{
+func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*controller, *refusal) {
+	c := &controller{
 		t: t, sub: sub, hostNQN: d.HostNQN, hostID: d.HostID, admin: q, attr: q.attr,
 		since: time.Now(), queues: map[uint16]*Queue{},
 	}
@@ -98,14 +98,14 @@ func (t *Target) nextCNTLID() uint16 {
 }
 
 // controller finds a live controller; nil where there is none.
-func (t *Target) controller(id uint16) *Controller {
+func (t *Target) controller(id uint16) *controller {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.controllers[id]
 }
 
 // reserve gives q the place of I/O queue qid.
-func (c *Controller) reserve(qid uint16, q *Queue) *refusal {
+func (c *controller) reserve(qid uint16, q *Queue) *refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -120,7 +120,7 @@ func (c *Controller) reserve(qid uint16, q *Queue) *refusal {
 	return nil
 }
 
-func (c *Controller) drop(qid uint16, q *Queue) {
+func (c *controller) drop(qid uint16, q *Queue) {
 	c.mu.Lock()
 	if c.queues[qid] == q {
 		delete(c.queues, qid)
@@ -129,7 +129,7 @@ func (c *Controller) drop(qid uint16, q *Queue) {
 }
 
 // queueDown is told that the connection of a queue is ending.
-func (c *Controller) queueDown(q *Queue, err error) {
+func (c *controller) queueDown(q *Queue, err error) {
 	if q.qid == 0 {
 		c.destroy(err)
 		return
@@ -141,7 +141,7 @@ func (c *Controller) queueDown(q *Queue, err error) {
 }
 
 // destroy ends the controller, whose admin queue is down, and with it its I/O queues.
-func (c *Controller) destroy(err error) {
+func (c *controller) destroy(err error) {
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
@@ -184,7 +184,7 @@ func (c *Controller) destroy(err error) {
 }
 
 // takeQueues empties the table of I/O queues. Called with mu held.
-func (c *Controller) takeQueues() []*Queue {
+func (c *controller) takeQueues() []*Queue {
 	all := make([]*Queue, 0, len(c.queues))
 	for _, q := range c.queues {
 		all = append(all, q)
@@ -194,7 +194,7 @@ func (c *Controller) takeQueues() []*Queue {
 }
 
 // fatal ends the controller because of err: CSTS.CFS, and every connection is closed.
-func (c *Controller) fatal(err error) {
+func (c *controller) fatal(err error) {
 	c.mu.Lock()
 	c.csts |= nvme.CSTSFatal
 	c.mu.Unlock()
@@ -203,14 +203,14 @@ func (c *Controller) fatal(err error) {
 }
 
 // ended says whether the connections of the controller are ending, or gone.
-func (c *Controller) ended() bool {
+func (c *controller) ended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dead || c.csts&nvme.CSTSFatal != 0
 }
 
 // registers are CC and CSTS.
-func (c *Controller) registers() (nvme.CC, nvme.CSTS) {
+func (c *controller) registers() (nvme.CC, nvme.CSTS) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.cc, c.csts
@@ -218,7 +218,7 @@ func (c *Controller) registers() (nvme.CC, nvme.CSTS) {
 
 // configure executes a write of CC (NVMe base, "Controller Configuration"): enabling, reset
 // and shutdown.
-func (c *Controller) configure(cc nvme.CC) {
+func (c *controller) configure(cc nvme.CC) {
 	var (
 		held     []*Request
 		queues   []*Queue
@@ -257,7 +257,7 @@ func (c *Controller) configure(cc nvme.CC) {
 }
 
 // enable checks CC and becomes ready, or fails with CSTS.CFS. Called with mu held.
-func (c *Controller) enable() {
+func (c *controller) enable() {
 	cc := c.cc
 	ok := cc&(nvme.CCCSSMask|nvme.CCMPSMask|nvme.CCAMSMask) == 0
 	// A discovery controller has no I/O queues, and hosts set their entry sizes or not.
@@ -274,7 +274,7 @@ func (c *Controller) enable() {
 
 // reset is Controller Level Reset: I/O queues and held event requests go, features have their
 // defaults. The admin queue stays. Called with mu held.
-func (c *Controller) reset() (held []*Request, queues []*Queue) {
+func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.live.Store(false)
 	c.csts = 0
 	c.features.reset(c.t)
@@ -285,7 +285,7 @@ func (c *Controller) reset() (held []*Request, queues []*Queue) {
 
 // flushCaches makes what the host wrote durable, as a shutdown demands, and says so in
 // CSTS.SHST. It is at work once at a time, however often a host shuts down and up again.
-func (c *Controller) flushCaches() {
+func (c *controller) flushCaches() {
 	left := new(atomic.Int64)
 	left.Store(1)
 	done := func() {
@@ -309,7 +309,7 @@ func (c *Controller) flushCaches() {
 	done()
 }
 
-func (c *Controller) shutdownDone() {
+func (c *controller) shutdownDone() {
 	c.mu.Lock()
 	if c.again {
 		c.again = false

@@ -19,8 +19,9 @@ const latencyShift = 10
 // LatencyBound is the upper bound of bucket i, exclusive.
 func LatencyBound(i int) time.Duration { return 1 << (latencyShift + i) }
 
-func latencyBucket(ns int64) int {
-	return min(bits.Len64(uint64(max(ns, 0))>>latencyShift), LatencyBuckets-1)
+// LatencyBucket is the bucket in which d counts.
+func LatencyBucket(d time.Duration) int {
+	return min(bits.Len64(uint64(max(d, 0))>>latencyShift), LatencyBuckets-1)
 }
 
 // opKind is what a command counts as.
@@ -51,7 +52,7 @@ type opCounters struct {
 
 func (c *ioCounters) count(k opKind, st nvme.Status, ns int64, bytes int) {
 	o := &c.kind[k]
-	o.latency[latencyBucket(ns)].Add(1)
+	o.latency[LatencyBucket(time.Duration(ns))].Add(1)
 	o.nanos.Add(uint64(max(ns, 0)))
 	if !st.OK() {
 		c.errors[st.Code()>>8].Add(1)
@@ -105,16 +106,17 @@ func (c *ioCounters) addTo(s *IOStats) {
 
 // Add adds the counters of o to s.
 func (s *IOStats) Add(o *IOStats) {
-	s.Read.add(&o.Read)
-	s.Write.add(&o.Write)
-	s.Other.add(&o.Other)
+	s.Read.Add(&o.Read)
+	s.Write.Add(&o.Write)
+	s.Other.Add(&o.Other)
 	for i, n := range o.Errors {
 		s.Errors[i] += n
 	}
 	s.Stages.add(&o.Stages)
 }
 
-func (s *OpStats) add(o *OpStats) {
+// Add adds the counters of o to s.
+func (s *OpStats) Add(o *OpStats) {
 	s.Ops += o.Ops
 	s.Bytes += o.Bytes
 	s.Nanos += o.Nanos

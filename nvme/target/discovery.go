@@ -24,7 +24,7 @@ func (t *Target) discoveryChanged() {
 // discoveryLog is the log for the host of c: the subsystems that it may use, at the ports
 // that it can reach, the discovery subsystem itself at the same ports, and the referrals.
 // Without retain, reading it lets the next event through.
-func (c *Controller) discoveryLog(retain bool) []byte {
+func (c *controller) discoveryLog(retain bool) []byte {
 	if !retain {
 		// First, so that a change from here on is a new event.
 		c.mu.Lock()
@@ -58,7 +58,7 @@ func (c *Controller) discoveryLog(retain bool) []byte {
 }
 
 // entry describes s at port p to the host of c; false where the host can't reach the port.
-func (p *Port) entry(c *Controller, s *Subsystem) (*nvme.DiscoveryEntry, bool) {
+func (p *Port) entry(c *controller, s *Subsystem) (*nvme.DiscoveryEntry, bool) {
 	addr, ok := p.addressFor(c.attr.Local.Addr())
 	if !ok {
 		return nil, false

@@ -52,7 +52,9 @@ func describe(entries []nvme.DiscoveryEntry) (out []string) {
 	return out
 }
 
-func TestDiscovery(t *testing.T) {
+// discoveryOf connects to the discovery subsystem of a target with two ports, and a subsystem that this host may not use.
+func discoveryOf(t *testing.T) (*Target, *fakeConn) {
+	t.Helper()
 	const privateNQN = "nqn.2024-01.com.example:private"
 	tg := newTargetWith(t, func(c *Config) {
 		c.Subsystems = append(c.Subsystems, SubsystemConfig{NQN: privateNQN, Hosts: []string{"nqn.2024-01.com.example:friend"}})
@@ -64,7 +66,12 @@ func TestDiscovery(t *testing.T) {
 	}, newTestVolume(1<<20, 512))
 	q := dial(t, tg)
 	connectAdmin(q, nvme.DiscoveryNQN, 0)
+	return tg, q
+}
 
+// TestDiscoveryController: a discovery controller says what it is, and takes nothing that belongs to namespaces.
+func TestDiscoveryController(t *testing.T) {
+	_, q := discoveryOf(t)
 	page := make([]byte, nvme.PageSize)
 	q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
 	var id nvme.IdentifyController
@@ -73,7 +80,23 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("discovery controller: %v, CNTRLTYPE %v SUBNQN %q OAES %#x NN %d MAXCMD %d", err, id.CNTRLTYPE, id.NQN(), id.OAES, id.NN, id.MAXCMD)
 	}
 
-	h, entries := discover(t, q)
+	for _, cmd := range []nvme.Command{
+		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSActiveNSIDs, 0, 0, 0) }),
+		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }),
+		command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatNumberOfQueues, 0, 0, 0) }),
+		command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatNumberOfQueues, false, 0, 0) }),
+	} {
+		q.fails(cmd, page, nvme.StatusInvalidField|dnr)
+	}
+	q.fails(command(func(c *nvme.Command) {
+		c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nvme.NSIDAll, Length: 512})
+	}), page[:512], nvme.StatusInvalidLogPage|dnr)
+}
+
+// TestDiscovery: the log has what this host may use, at each port, by the addresses that it can reach.
+func TestDiscovery(t *testing.T) {
+	_, q := discoveryOf(t)
+	_, entries := discover(t, q)
 	want := []string{
 		"3 rdma ipv4 " + nvme.DiscoveryNQN + " 127.0.0.1:4420",
 		"3 tcp ipv4 " + nvme.DiscoveryNQN + " 127.0.0.1:4420",
@@ -88,20 +111,12 @@ func TestDiscovery(t *testing.T) {
 		e.PORTID != 1 || entries[3].PORTID != 2 || entries[3].TREQ&nvme.TREQSecureMask != nvme.TREQSecureRequired {
 		t.Errorf("entries %+v, %+v", e, entries[3])
 	}
+}
 
-	for _, cmd := range []nvme.Command{
-		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSActiveNSIDs, 0, 0, 0) }),
-		command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }),
-		command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatNumberOfQueues, 0, 0, 0) }),
-		command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatNumberOfQueues, false, 0, 0) }),
-	} {
-		q.fails(cmd, page, nvme.StatusInvalidField|dnr)
-	}
-	q.fails(command(func(c *nvme.Command) {
-		c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nvme.NSIDAll, Length: 512})
-	}), page[:512], nvme.StatusInvalidLogPage|dnr)
-
-	// A change is told, counted, and seen.
+// TestDiscoveryChanges: a change is told, counted, and seen.
+func TestDiscoveryChanges(t *testing.T) {
+	tg, q := discoveryOf(t)
+	h, _ := discover(t, q)
 	enableEvents(q, nvme.AENDiscovery)
 	aer := q.start(asyncEvent(1), nil)
 	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + "2", AllowAnyHost: true}); err != nil {

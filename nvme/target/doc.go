@@ -23,7 +23,7 @@
 // called from any. On the path of an I/O there are only atomics: the controller's readiness,
 // the table of namespaces (replaced as a whole when it changes), and the counters of the
 // queue and of the namespace, which are sharded by queue. Target.mu guards the tables of
-// subsystems, controllers and queues; Controller.mu what a controller's commands change. The
+// subsystems, controllers and queues; controller.mu what a controller's commands change. The
 // first is taken before the second, and neither is held while a Conn or a Volume is called.
 //
 // The engine has no goroutine of its own on the path of an I/O: keep-alive and Connect timers run

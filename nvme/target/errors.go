@@ -14,10 +14,15 @@ var (
 	ErrDraining = errors.New("target is draining")
 	// ErrLimit: a limit of Config.Limits is reached.
 	ErrLimit = errors.New("limit reached")
+	// ErrMakingRoom: Limits.Connections is reached, and connections are ending because of that. It is an ErrLimit.
+	ErrMakingRoom = fmt.Errorf("%w for now", ErrLimit)
 	// ErrConfig: a Config, or a part of one that was to be added, can't be used.
 	ErrConfig = errors.New("invalid target configuration")
 	// ErrExists: the subsystem, namespace or port is there already.
 	ErrExists = errors.New("already exists")
+	// ErrState: what Config.Store kept of a subsystem or namespace can't be used: it is damaged, or of a later
+	// program. What it belongs to isn't served.
+	ErrState = errors.New("saved state can't be used")
 	// ErrNotFound: there is no such subsystem, namespace or port.
 	ErrNotFound = errors.New("not found")
 )
@@ -28,6 +33,8 @@ var (
 	ErrKeepAlive = errors.New("keep-alive timeout")
 	// ErrConnectTimeout: no Connect command arrived in time.
 	ErrConnectTimeout = errors.New("no Connect command")
+	// ErrGaveWay: too many connections, and the host of this one has proved nothing yet.
+	ErrGaveWay = errors.New("made room for another connection")
 	// ErrControllerGone: another queue of the controller failed or was closed.
 	ErrControllerGone = errors.New("controller is gone")
 	// ErrReset: the host reset the controller, which deletes its I/O queues.
@@ -42,6 +49,11 @@ var (
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
 )
+
+// stateError says what is wrong with what was saved under a name.
+func stateError(name string, err error) error {
+	return fmt.Errorf("target: %w: %s: %w", ErrState, name, err)
+}
 
 func configError(format string, args ...any) error {
 	return fmt.Errorf("target: %w: %s", ErrConfig, fmt.Sprintf(format, args...))

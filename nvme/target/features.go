@@ -21,7 +21,7 @@ const (
 // offBit is the place of a bit of dword 11.
 func offBit(bit int) uint16 { return uint16(offCDW11+bit/8) | uint16(bit%8)<<locBit }
 
-// features are the values that a host can set. Controller.mu guards them; a reset gives them
+// features are the values that a host can set. controller.mu guards them; a reset gives them
 // their defaults.
 type features struct {
 	arbitration   uint32
@@ -70,7 +70,7 @@ var featureCaps = map[nvme.FID]uint32{
 }
 
 // feature looks up a feature; false where the controller hasn't got it.
-func (c *Controller) feature(f nvme.FID) (caps uint32, ok bool) {
+func (c *controller) feature(f nvme.FID) (caps uint32, ok bool) {
 	if c.sub.discovery && f != nvme.FeatAsyncEvent && f != nvme.FeatKATO {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func (c *Controller) feature(f nvme.FID) (caps uint32, ok bool) {
 }
 
 // supportedEvents is OAES.
-func (c *Controller) supportedEvents() nvme.AsyncEventConfig {
+func (c *controller) supportedEvents() nvme.AsyncEventConfig {
 	if c.sub.discovery {
 		return nvme.AENDiscovery
 	}
@@ -249,7 +249,7 @@ func (r *Request) setFeatures() {
 }
 
 // setFeature sets a feature that is one dword, or says what is wrong and where.
-func (c *Controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.Status, loc uint16) {
+func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.Status, loc uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	fs := &c.features
@@ -304,7 +304,7 @@ func (f *features) setTemperature(v uint32) (result uint32, st nvme.Status, loc 
 }
 
 // grantQueues answers how many I/O queues the host may make. Called with mu held.
-func (c *Controller) grantQueues(want nvme.QueueCounts) (result uint32, st nvme.Status, loc uint16) {
+func (c *controller) grantQueues(want nvme.QueueCounts) (result uint32, st nvme.Status, loc uint16) {
 	switch {
 	case uint16(want) == 0xffff:
 		return 0, nvme.StatusInvalidField, offCDW11

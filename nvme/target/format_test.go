@@ -12,8 +12,7 @@ func formatCommand(nsid uint32, lbaf int, ses nvme.SecureErase) nvme.Command {
 	return command(func(c *nvme.Command) { c.SetFormat(nsid, lbaf, ses) })
 }
 
-// TestFormat: all blocks are zero and durable afterwards, what came meanwhile is executed after
-// it, and a host that may not write may not format.
+// TestFormat: all blocks are zero and durable afterwards, and what came meanwhile is executed after it.
 func TestFormat(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	for i := range v.data {
@@ -43,15 +42,26 @@ func TestFormat(t *testing.T) {
 	if ops := v.ops(); len(ops) < 2 || ops[1] != blockdev.OpFlush {
 		t.Errorf("the volume was told %v", ops)
 	}
+}
 
-	other := connectAs(t, tg, 2)
+// TestFormatReserved: who holds a reservation formats, and nobody else.
+func TestFormatReserved(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer s.close()
 	defer other.close()
 	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(other.io)
 	acquireAs(2, nvme.ResvAcquire, nvme.ResvWriteExclusive, 22, 0, 0).run(other.io)
 	s.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, resvConflict)
 	other.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
 	releaseAs(2, nvme.ResvRelease, nvme.ResvWriteExclusive, 22, 0).run(other.io)
+	s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+}
 
+// TestFormatRefused: what can't be done, with the place of the mistake, and what is write protected.
+func TestFormatRefused(t *testing.T) {
+	s := connectAs(t, newTarget(t, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
 	for _, tc := range []struct {
 		name   string
 		cmd    nvme.Command
@@ -73,15 +83,22 @@ func TestFormat(t *testing.T) {
 	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
 	s.admin.fails(formatCommand(1, 0, 0), nil, nvme.StatusNamespaceWriteProtected|dnr)
 	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 0) }), nil)
+	s.admin.must(formatCommand(1, 0, 0), nil)
+}
 
-	// It fails with the volume, can be aborted, and lets others at the namespace all the same.
+// TestFormatFails: it fails with the volume, can be aborted, and lets others at the namespace all the same.
+func TestFormatFails(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connectAs(t, tg, 1)
+	defer s.close()
 	v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrCapacity})
 	s.admin.fails(formatCommand(1, 0, 0), nil, nvme.StatusCapacityExceeded|dnr)
 	v.setFail(nil)
 	v.setHold(true)
 	cmd := formatCommand(1, 0, 0)
 	cmd.SetCID(99)
-	format = s.admin.start(cmd, nil)
+	format := s.admin.start(cmd, nil)
 	<-v.arrived
 	abort := s.admin.start(command(func(c *nvme.Command) { c.SetAbort(0, 99) }), nil)
 	v.release()

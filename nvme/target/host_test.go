@@ -237,11 +237,14 @@ func (c *fakeConn) hangUp(err error) {
 	<-c.closed
 }
 
+// patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
+const patience = time.Minute
+
 func (c *fakeConn) waitClosed() {
 	c.t.Helper()
 	select {
 	case <-c.closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.t.Fatalf("connection not closed: %d requests out", len(c.out))
@@ -273,7 +276,7 @@ func (fr *fakeRequest) wait() *nvme.Completion {
 	fr.conn.t.Helper()
 	select {
 	case <-fr.done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		fr.conn.t.Fatalf("command %#x was not answered", fr.Cmd[0])
 	}
 	return &fr.cqe

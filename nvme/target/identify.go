@@ -61,7 +61,7 @@ func (r *Request) identifyPage() ([]byte, nvme.Status, uint16) {
 }
 
 // identifyActive lists the namespaces that are attached to the controller, or all.
-func (c *Controller) identifyActive(cns nvme.CNS, after uint32) ([]byte, nvme.Status, uint16) {
+func (c *controller) identifyActive(cns nvme.CNS, after uint32) ([]byte, nvme.Status, uint16) {
 	if after >= nvme.NSIDAll-1 {
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	}
@@ -80,7 +80,7 @@ func (c *Controller) identifyActive(cns nvme.CNS, after uint32) ([]byte, nvme.St
 
 // identifyControllers lists the controllers of the subsystem, or those that a namespace is
 // attached to, from an identifier on.
-func (c *Controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16) ([]byte, nvme.Status, uint16) {
+func (c *controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16) ([]byte, nvme.Status, uint16) {
 	if cns == nvme.CNSAttachedControllers && (nsid == 0 || nsid > c.sub.nn()) {
 		return nil, nvme.StatusInvalidNamespace, offNSID
 	}
@@ -95,7 +95,7 @@ func (c *Controller) identifyControllers(cns nvme.CNS, nsid uint32, from uint16)
 
 // identifyCommandSets tells the combinations of command sets that a controller can have: only
 // the NVM set.
-func (c *Controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uint16) {
+func (c *controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uint16) {
 	if other := c.t.controller(cntid); cntid != nvme.CNTLIDDynamic && (other == nil || other.sub != c.sub) {
 		return nil, nvme.StatusInvalidField, offCNTID
 	}
@@ -105,7 +105,7 @@ func (c *Controller) identifyCommandSets(cntid uint16) ([]byte, nvme.Status, uin
 
 // identifyOne makes the pages of one namespace. One that is not active has empty pages, but
 // no descriptors.
-func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status, uint16) {
+func (c *controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status, uint16) {
 	ns := c.namespace(nsid)
 	if cns == nvme.CNSAllocatedNamespace {
 		ns = c.sub.namespace(nsid)
@@ -129,7 +129,7 @@ func (c *Controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status
 	return ns.identify(), 0, 0
 }
 
-func (c *Controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32) ([]byte, nvme.Status, uint16) {
+func (c *controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32) ([]byte, nvme.Status, uint16) {
 	switch {
 	case csi != nvme.CSINVM:
 		return nil, nvme.StatusInvalidField, offCSI
@@ -201,7 +201,7 @@ func (ns *Namespace) identify() []byte {
 	return p.AppendTo(nil)
 }
 
-func (c *Controller) identifyController() []byte {
+func (c *controller) identifyController() []byte {
 	p := nvme.IdentifyController{
 		CMIC:   nvme.CMICMultiPort | nvme.CMICMultiCtrl,
 		MDTS:   mdts(c.attr.MaxTransfer),
@@ -235,7 +235,7 @@ func (c *Controller) identifyController() []byte {
 // identifyIO adds what an I/O controller has beyond a discovery controller. AWUN and AWUPF stay
 // 0, which is one logical block: what every namespace gives; those that give more say so
 // themselves (NAWUN, NAWUPF).
-func (c *Controller) identifyIO(p *nvme.IdentifyController) {
+func (c *controller) identifyIO(p *nvme.IdentifyController) {
 	p.CNTRLTYPE = nvme.ControllerIO
 	p.CMIC |= nvme.CMICANA
 	p.ANATT, p.ANACAP, p.ANAGRPMAX, p.NANAGRPID = anaTransition, anaCaps, MaxANAGroup, MaxANAGroup

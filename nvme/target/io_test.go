@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -420,15 +421,15 @@ func TestCounters(t *testing.T) {
 }
 
 func TestLatencyBuckets(t *testing.T) {
-	for ns, want := range map[int64]int{-1: 0, 0: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2, 1 << 33: 24, 1 << 62: 24} {
-		if got := latencyBucket(ns); got != want {
-			t.Errorf("%d ns is in bucket %d, want %d", ns, got, want)
+	for d, want := range map[time.Duration]int{-1: 0, 0: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2, 1 << 33: 24, 1 << 62: 24} {
+		if got := LatencyBucket(d); got != want {
+			t.Errorf("%v is in bucket %d, want %d", d, got, want)
 		}
 	}
 	for i := range LatencyBuckets - 1 {
-		b := int64(LatencyBound(i))
-		if latencyBucket(b-1) != i || latencyBucket(b) != i+1 {
-			t.Errorf("bound %d of bucket %d", b, i)
+		b := LatencyBound(i)
+		if LatencyBucket(b-1) != i || LatencyBucket(b) != i+1 {
+			t.Errorf("bound %v of bucket %d", b, i)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const keepAliveUnit = 100 * time.Millisecond
 const discoveryKATO = 2 * time.Minute
 
 // setKATO sets the keep-alive timeout, rounded up to keepAliveUnit; 0 turns it off.
-func (c *Controller) setKATO(d time.Duration) {
+func (c *controller) setKATO(d time.Duration) {
 	if over := d % keepAliveUnit; over != 0 {
 		d += keepAliveUnit - over
 	}
@@ -33,19 +33,19 @@ func (c *Controller) setKATO(d time.Duration) {
 	}
 	c.timer = nil
 	if d > 0 {
-		c.due = time.Duration(c.t.now()) + d
+		c.due = time.Duration(c.t.Now()) + d
 		c.timer = time.AfterFunc(d, c.keepAliveTimer)
 	}
 }
 
-func (c *Controller) keepAlive() time.Duration {
+func (c *controller) keepAlive() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kato
 }
 
 // keepAliveTimer runs when the timer has run out.
-func (c *Controller) keepAliveTimer() {
+func (c *controller) keepAliveTimer() {
 	c.mu.Lock()
 	if c.dead || c.kato == 0 {
 		c.mu.Unlock()
@@ -55,7 +55,7 @@ func (c *Controller) keepAliveTimer() {
 	for _, q := range c.queues {
 		seen = max(seen, q.lastSeen())
 	}
-	now := time.Duration(c.t.now())
+	now := time.Duration(c.t.Now())
 	silent := now - time.Duration(seen)
 	kato := c.kato
 	if rest := keepAliveRest(silent, now-c.due, kato); rest > 0 {

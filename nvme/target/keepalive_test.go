@@ -33,6 +33,19 @@ func (c *fakeConn) isClosed() bool {
 	}
 }
 
+// endsAfter waits until a connection that is to end after d has ended, and says so if that is too early or late.
+func (c *fakeConn) endsAfter(t *testing.T, d time.Duration) {
+	t.Helper()
+	time.Sleep(d - time.Millisecond)
+	if c.isClosed() {
+		t.Fatal("ended too early")
+	}
+	time.Sleep(2 * time.Millisecond)
+	if !c.isClosed() {
+		t.Fatal("not ended")
+	}
+}
+
 var keepAlive = command(func(c *nvme.Command) { c.SetKeepAlive() })
 
 // TestSilentHost: a host that sends nothing for the keep-alive timeout loses its controller
@@ -105,14 +118,7 @@ func TestKATOFeature(t *testing.T) {
 			t.Fatal("ended without a timeout")
 		}
 		q.must(set(150), nil) // 200 ms, in units of 100
-		time.Sleep(199 * time.Millisecond)
-		if q.isClosed() {
-			t.Fatal("ended too early")
-		}
-		time.Sleep(2 * time.Millisecond)
-		if !q.isClosed() {
-			t.Fatal("not ended")
-		}
+		q.endsAfter(t, 200*time.Millisecond)
 	})
 }
 
@@ -121,14 +127,7 @@ func TestDiscoveryDefault(t *testing.T) {
 	inBubble(t, func(t *testing.T, tg *Target) {
 		q := dial(t, tg)
 		connectAdmin(q, nvme.DiscoveryNQN, 0)
-		time.Sleep(discoveryKATO - time.Millisecond)
-		if q.isClosed() {
-			t.Fatal("ended too early")
-		}
-		time.Sleep(2 * time.Millisecond)
-		if !q.isClosed() {
-			t.Fatal("not ended")
-		}
+		q.endsAfter(t, discoveryKATO)
 	})
 }
 

@@ -21,7 +21,7 @@ func (q *Queue) identity(more ...any) []any {
 }
 
 // identity is that of a controller: of its admin queue, before and after there is one.
-func (c *Controller) identity(more ...any) []any {
+func (c *controller) identity(more ...any) []any {
 	return append([]any{"transport", c.attr.Transport.String(), "remote", c.attr.Remote,
 		"subsystem", c.sub.nqn, "host", c.hostNQN, "cntlid", c.id}, more...)
 }

@@ -91,7 +91,7 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 	return c.discoveryLog(r.Cmd.LogRAE()), 0, 0
 }
 
-func (c *Controller) hasLog(lid nvme.LID) bool {
+func (c *controller) hasLog(lid nvme.LID) bool {
 	switch lid {
 	case nvme.LogSupported, nvme.LogError, nvme.LogFeatureEffects, nvme.LogMIEffects:
 		return true
@@ -106,7 +106,7 @@ func (c *Controller) hasLog(lid nvme.LID) bool {
 	return false
 }
 
-func (c *Controller) supportedLogs() []byte {
+func (c *controller) supportedLogs() []byte {
 	var p nvme.SupportedLogs
 	for lid := range p {
 		if c.hasLog(nvme.LID(lid)) {
@@ -117,7 +117,7 @@ func (c *Controller) supportedLogs() []byte {
 }
 
 // featureEffects says which features there are, and whom setting them concerns.
-func (c *Controller) featureEffects() []byte {
+func (c *controller) featureEffects() []byte {
 	var p nvme.FeatureEffectsLog
 	for fid := range p {
 		caps, ok := c.feature(nvme.FID(fid))
@@ -132,7 +132,7 @@ func (c *Controller) featureEffects() []byte {
 	return p.AppendTo(nil)
 }
 
-func (c *Controller) effectsLog() []byte {
+func (c *controller) effectsLog() []byte {
 	var p nvme.EffectsLog
 	for op, e := range adminOpcodes {
 		p.Admin[op] = e
@@ -152,7 +152,7 @@ func (c *Controller) effectsLog() []byte {
 // and no temperature; the counts are real, and begin when the target does. Compare and Verify
 // are reads in what they move, and Compare is one as a command too (NVMe 1.4, "SMART / Health
 // Information").
-func (c *Controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
+func (c *controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 	all := c.sub.all()
 	if nsid != nvme.NSIDNone && nsid != nvme.NSIDAll {
 		ns := c.namespace(nsid)
@@ -179,7 +179,7 @@ func (c *Controller) smartLog(nsid uint32) ([]byte, nvme.Status, uint16) {
 		HostReads:        nvme.Uint128From(n[opRead].ops + n[opCompare].ops),
 		HostWrites:       nvme.Uint128From(n[opWrite].ops),
 		PowerCycles:      nvme.Uint128From(1),
-		PowerOnHours:     nvme.Uint128From(uint64(time.Duration(c.t.now()) / time.Hour)),
+		PowerOnHours:     nvme.Uint128From(uint64(time.Duration(c.t.Now()) / time.Hour)),
 		MediaErrors:      nvme.Uint128From(media),
 		ErrorLogEntries:  nvme.Uint128From(c.errors.total()),
 	}

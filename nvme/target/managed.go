@@ -118,7 +118,7 @@ func (s *Subsystem) loadNamespaces() error {
 	var saved savedNamespaces
 	if b != nil {
 		if err := json.Unmarshal(b, &saved); err != nil {
-			return fmt.Errorf("saved namespaces %s: %w", s.stateName("namespaces"), err)
+			return stateError(s.stateName("namespaces"), err)
 		}
 	}
 	for _, name := range saved.Pending {
@@ -131,7 +131,7 @@ func (s *Subsystem) loadNamespaces() error {
 		m.hosts[host] = new(nsSet)
 		for _, nsid := range nsids {
 			if nsid < 1 || nsid > MaxNSID {
-				return fmt.Errorf("saved namespaces %s: NSID %d", s.stateName("namespaces"), nsid)
+				return stateError(s.stateName("namespaces"), fmt.Errorf("NSID %d", nsid))
 			}
 			m.hosts[host].set(nsid, true)
 		}
@@ -146,7 +146,7 @@ func (s *Subsystem) loadNamespaces() error {
 
 func (s *Subsystem) openCreated(n *createdNamespace) error {
 	if n.NSID < FirstCreatedNSID {
-		return fmt.Errorf("saved namespaces %s: NSID below %d", s.stateName("namespaces"), FirstCreatedNSID)
+		return stateError(s.stateName("namespaces"), fmt.Errorf("NSID below %d", FirstCreatedNSID))
 	}
 	v, err := s.managed.pool.Open(n.UUID, n.Size, n.BlockSize)
 	if err != nil {

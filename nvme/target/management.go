@@ -241,7 +241,7 @@ func (ns *Namespace) forgetState() error {
 }
 
 // commonFormats is Identify Namespace for all namespaces: what hosts may create.
-func (c *Controller) commonFormats() []byte {
+func (c *controller) commonFormats() []byte {
 	p := nvme.IdentifyNamespace{NLBAF: uint8(len(createdBlocks) - 1), NMIC: nvme.NMICShared, NSFEAT: nvme.NSFEATOptPerf}
 	for i, b := range createdBlocks {
 		p.LBAF[i].LBADS = blockShift(b)

@@ -133,12 +133,11 @@ func controllersOf(c *fakeConn, nsid uint32) nvme.ControllerList {
 	return l
 }
 
-// TestNamespaceManagement: hosts create, attach, detach and delete namespaces; each controller has
-// its own; the others are told; all of it outlives the target.
-func TestNamespaceManagement(t *testing.T) {
-	pool, store := newMemPool(1<<20), newMemStore()
-	tg := newManaged(t, pool, store)
-	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+// TestManagementCapabilities: the controller says that hosts may create namespaces, how large and of which kind.
+func TestManagementCapabilities(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a := connectAs(t, tg, 1)
+	defer a.close()
 	var id nvme.IdentifyController
 	page := make([]byte, nvme.PageSize)
 	a.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
@@ -150,7 +149,15 @@ func TestNamespaceManagement(t *testing.T) {
 	if err := common.Parse(page); err != nil || common.NLBAF != 1 || common.LBAF[0].LBADS != 12 || common.LBAF[1].LBADS != 9 || common.NSZE != 0 {
 		t.Errorf("common capabilities %+v, %v", common.LBAF[:2], err)
 	}
+}
 
+// TestNamespaceManagement: hosts create, attach and detach namespaces; each controller has its own; the others are told.
+func TestNamespaceManagement(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	page := make([]byte, nvme.PageSize)
 	nsid := create(a.admin, nvme.NMICShared)
 	if nsid != FirstCreatedNSID {
 		t.Errorf("NSID %d", nsid)
@@ -194,12 +201,23 @@ func TestNamespaceManagement(t *testing.T) {
 	if l := nsidsOf(b.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{nsid}) {
 		t.Errorf("attached %v", l)
 	}
+}
+
+// TestManagementPersists: what hosts made of the namespaces outlives the target, and can be deleted then.
+func TestManagementPersists(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	tg := newManaged(t, pool, store)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	nsid := create(a.admin, nvme.NMICShared)
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(a.cntlid))
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(b.cntlid))
+	b.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, nsid, 3, 1, 0) }), bytes.Repeat([]byte{7}, 512))
+	a.admin.must(attachCommand(1, nvme.NSDetach), controllerList(b.cntlid))
 	private := create(a.admin, 0)
 	a.close()
 	b.close()
 	closeTarget(t, tg)
 
-	// After a restart.
 	tg = newManaged(t, pool, store)
 	a, b = connectAs(t, tg, 1), connectAs(t, tg, 2)
 	if l := nsidsOf(a.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1, nsid}) {
@@ -208,6 +226,7 @@ func TestNamespaceManagement(t *testing.T) {
 	if l := nsidsOf(b.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{nsid}) {
 		t.Errorf("the second host has %v", l)
 	}
+	data := make([]byte, 512)
 	a.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 3, 1, 0) }), data)
 	if data[0] != 7 {
 		t.Error("what was written is gone")
@@ -218,13 +237,13 @@ func TestNamespaceManagement(t *testing.T) {
 	a.admin.must(attachCommand(private, nvme.NSAttach), controllerList(a.cntlid))
 	a.admin.fails(attachCommand(private, nvme.NSAttach), controllerList(b.cntlid), nvme.StatusNamespacePrivate|nvme.StatusDNR)
 
-	told = a.admin.start(asyncEvent(1), nil)
+	told := a.admin.start(asyncEvent(1), nil)
 	enableEvents(a.admin, nvme.AENNamespace)
 	b.admin.must(deleteCommand(nsid), nil)
 	if ev := nvme.AsyncEvent(told.wait().DW0()); ev != nvme.EventNamespaceChanged {
 		t.Errorf("event %v", ev)
 	}
-	a.io.fails(read, data, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+	a.io.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) }), data, nvme.StatusInvalidNamespace|nvme.StatusDNR)
 	if pool.count() != 1 {
 		t.Errorf("%d volumes, want 1", pool.count())
 	}

@@ -51,11 +51,11 @@ func (s *Subsystem) loadEvents() error {
 	l := &s.persistent
 	if b != nil {
 		if err := json.Unmarshal(b, &l.kept); err != nil {
-			return fmt.Errorf("saved events %s: %w", s.stateName("events"), err)
+			return stateError(s.stateName("events"), err)
 		}
 	}
 	if len(l.kept.Events) > maxPersistentEvents {
-		return fmt.Errorf("saved events %s: there are %d, at most %d", s.stateName("events"), len(l.kept.Events), maxPersistentEvents)
+		return stateError(s.stateName("events"), fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
 	}
 	l.kept.PowerCycles++
 	on := nvme.PowerOnEvent{PowerCycle: uint32(l.kept.PowerCycles), Timestamp: wallClock()}
@@ -69,7 +69,7 @@ func wallClock() uint64 { return uint64(time.Now().UnixMilli()) & (1<<48 - 1) }
 
 // noteEvent enters an event, of a controller or of none. data is a pointer to one of the
 // types of events.
-func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *Controller, data any) {
+func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data any) {
 	if s.t.store == nil {
 		return
 	}
@@ -118,14 +118,14 @@ func (s *Subsystem) saveEvents() {
 }
 
 // noteNamespace enters that a host created or deleted a namespace.
-func (s *Subsystem) noteNamespace(c *Controller, cdw10 uint32, spec *nvme.NamespaceSpec, nsid uint32) {
+func (s *Subsystem) noteNamespace(c *controller, cdw10 uint32, spec *nvme.NamespaceSpec, nsid uint32) {
 	s.noteEvent(nvme.PersistentNamespace, c, &nvme.ChangeNamespaceEvent{
 		CDW10: cdw10, NSZE: spec.NSZE, NCAP: spec.NCAP, FLBAS: spec.FLBAS, NMIC: spec.NMIC, ANAGRPID: spec.ANAGRPID, NSID: nsid,
 	})
 }
 
 // noteFormat enters the end of a Format NVM.
-func (s *Subsystem) noteFormat(c *Controller, nsid uint32, st nvme.Status) {
+func (s *Subsystem) noteFormat(c *controller, nsid uint32, st nvme.Status) {
 	e := nvme.FormatEndEvent{NSID: nsid, Status: uint32(st.Code())}
 	if !st.OK() {
 		e.Failed = 1
@@ -143,7 +143,7 @@ func (s *Subsystem) eventPage() []byte {
 	h := nvme.PersistentLogHeader{
 		LID: nvme.LogPersistent, Events: uint32(len(l.kept.Events)), Length: nvme.PersistentHeaderSize,
 		Revision: nvme.PersistentRevision, HeaderLength: nvme.PersistentHeaderRest, Timestamp: wallClock(),
-		PowerOnHours: nvme.Uint128From(uint64(time.Duration(s.t.now()) / time.Hour)), PowerCycles: l.kept.PowerCycles,
+		PowerOnHours: nvme.Uint128From(uint64(time.Duration(s.t.Now()) / time.Hour)), PowerCycles: l.kept.PowerCycles,
 		Generation: l.kept.Generation,
 	}
 	nvme.PutPadded(h.SN[:], s.serial)
@@ -164,7 +164,7 @@ func (s *Subsystem) eventPage() []byte {
 
 // persistentLog executes Get Log Page of the log: what it gives is what there was when the
 // controller's reporting context was made.
-func (c *Controller) persistentLog(a nvme.PersistentAction) ([]byte, nvme.Status, uint16) {
+func (c *controller) persistentLog(a nvme.PersistentAction) ([]byte, nvme.Status, uint16) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	existed := c.events.context != nil

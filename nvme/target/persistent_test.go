@@ -34,8 +34,7 @@ func readEvents(c *fakeConn, a nvme.PersistentAction) (h nvme.PersistentLogHeade
 	return h, events
 }
 
-// TestPersistentEvents: what happened is in the log, newest first, after a restart too; it is
-// bounded; and a host reads what there was when it made its reporting context.
+// TestPersistentEvents: what happened is in the log, newest first, after a restart too.
 func TestPersistentEvents(t *testing.T) {
 	store := newMemStore()
 	start := func() (*Target, *session) {
@@ -43,8 +42,6 @@ func TestPersistentEvents(t *testing.T) {
 		return tg, connectAs(t, tg, 1)
 	}
 	tg, s := start()
-	log := getLog(nvme.GetLogPage{LID: nvme.LogPersistent, Length: 512})
-	s.admin.fails(log, make([]byte, 512), nvme.StatusCommandSequence|nvme.StatusDNR)
 	s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
 	aer := s.admin.start(asyncEvent(1), nil)
 	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
@@ -76,11 +73,15 @@ func TestPersistentEvents(t *testing.T) {
 			t.Errorf("event %d isn't among those supported", kind)
 		}
 	}
-	if sub := tg.Subsystem(testNQN); sub == nil {
-		t.Fatal("no subsystem")
-	}
+}
 
-	// The context stays what it was.
+// TestPersistentContext: a host reads what was there when it established the context, until it releases that.
+func TestPersistentContext(t *testing.T) {
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
+	log := getLog(nvme.GetLogPage{LID: nvme.LogPersistent, Length: 512})
+	s.admin.fails(log, make([]byte, 512), nvme.StatusCommandSequence|nvme.StatusDNR)
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
 	s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
 	if _, again := readEvents(s.admin, nvme.PersistentRead); len(again) != len(events) {
 		t.Errorf("%d events, want %d", len(again), len(events))
@@ -96,7 +97,12 @@ func TestPersistentEvents(t *testing.T) {
 		t.Errorf("reporting context %#x, %d events", h.ReportingContext, n)
 	}
 	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
+}
 
+// TestPersistentEventsBounded: the oldest events go when there are too many.
+func TestPersistentEventsBounded(t *testing.T) {
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
 	for range maxPersistentEvents {
 		s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
 	}

@@ -51,7 +51,7 @@ func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
 	return local, true // :: takes IPv4 as well
 }
 
-// AddPort adds a port to what discovery tells.
+// AddPort adds a port to what discovery tells. The error is ErrConfig, or ErrExists.
 func (t *Target) AddPort(p Port) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 	return wild
 }
 
-// RemovePort takes a port away from what discovery tells.
+// RemovePort takes a port away from what discovery tells. The error is ErrNotFound.
 func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	for i := range t.ports {

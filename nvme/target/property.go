@@ -20,11 +20,11 @@ const (
 )
 
 // capabilities is CAP. Bit 43 (I/O command sets) stays clear: there is only the NVM set.
-func (c *Controller) capabilities() nvme.CAP {
+func (c *controller) capabilities() nvme.CAP {
 	return nvme.NewCAP(c.queueDepth(), readyTimeout, nvme.CAPNVM)
 }
 
-func (c *Controller) queueDepth() int { return min(c.t.limits.QueueDepth, c.attr.QueueDepth) }
+func (c *controller) queueDepth() int { return min(c.t.limits.QueueDepth, c.attr.QueueDepth) }
 
 func (r *Request) propertyGet() {
 	c := r.engine.q.ctrl

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -22,11 +23,15 @@ type Queue struct {
 	timer *time.Timer // until Connect
 
 	// Set by Connect before the state becomes queueConnected.
-	ctrl *Controller
+	ctrl *controller
 	qid  uint16
 	// sq is what completions need of the submission queue: its size in entries, sqNoFlow,
 	// and the QID above sqQIDShift. It is 0 until a Connect succeeded.
 	sq atomic.Uint64
+
+	// Under Target.mu.
+	newcomer *crowd.Member[*Queue]
+	leaves   bool // it gives way
 
 	shard  int      // of the counters of namespaces
 	fused  *Request // in state queueFused: the first of a fused operation
@@ -65,7 +70,10 @@ func (q *Queue) gather(row *blockdev.Row) {
 // Submit takes a command whose capsule has arrived. It answers through Conn.Respond, perhaps
 // before it returns. A transport calls it from one goroutine at a time per queue.
 func (q *Queue) Submit(r *Request) {
-	now := q.t.now()
+	now := r.Arrived
+	if now == 0 {
+		now = q.t.Now()
+	}
 	if now-q.seen.Load() > seenGrain {
 		q.seen.Store(now)
 	}

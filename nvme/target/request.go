@@ -81,7 +81,7 @@ func (r *Request) respond(st nvme.Status) {
 		st = q.noteError(r, st)
 		r.logFailed(st)
 	}
-	ns := q.t.now() - e.start
+	ns := q.t.Now() - e.start
 	q.io.count(e.kind, st, ns, e.bytes)
 	if e.ns != nil {
 		e.ns.shards[q.shard].io.count(e.kind, st, ns, e.bytes)

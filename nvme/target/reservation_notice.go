@@ -25,7 +25,7 @@ func (s *Subsystem) tellReservation(nsid uint32, notices []resvNotice) {
 }
 
 // resvNotice enters a notification in the log of the controller and tells the host.
-func (c *Controller) resvNotice(nsid uint32, kind uint8) {
+func (c *controller) resvNotice(nsid uint32, kind uint8) {
 	c.mu.Lock()
 	if c.features.resvMask[nsid]&(1<<kind) != 0 {
 		c.mu.Unlock()
@@ -44,7 +44,7 @@ func (c *Controller) resvNotice(nsid uint32, kind uint8) {
 
 // resvLog is the Reservation Notification log: the oldest notification that the host hasn't
 // read. Without retain it is read now, and the next event may come.
-func (c *Controller) resvLog(retain bool) []byte {
+func (c *controller) resvLog(retain bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var p nvme.ReservationNotification

@@ -60,7 +60,7 @@ func (ns *Namespace) loadReservation() error {
 	}
 	v, err := parseReservation(b)
 	if err != nil {
-		return fmt.Errorf("saved reservation %s: %w", ns.reservationName(), err)
+		return stateError(ns.reservationName(), err)
 	}
 	ns.useReservation(v)
 	return nil

@@ -44,6 +44,11 @@ func registerAs(host int, a nvme.ResvAction, current, next uint64, st nvme.Statu
 	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, a, false, nvme.CPTPLKeep) }), nvme.ResvKeys{Current: current, Other: next}, st}
 }
 
+// persistAs registers a host, and has the reservation persist through power loss.
+func persistAs(host int, key uint64) resvOp {
+	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, nvme.CPTPLSet) }), nvme.ResvKeys{Other: key}, 0}
+}
+
 func acquireAs(host int, a nvme.ResvAction, kind nvme.ResvType, current, preempted uint64, st nvme.Status) resvOp {
 	return resvOp{host, command(func(c *nvme.Command) { c.SetResvAcquire(1, a, kind) }), nvme.ResvKeys{Current: current, Other: preempted}, st}
 }
@@ -404,10 +409,7 @@ func TestReservationPersists(t *testing.T) {
 	}
 	tg := start()
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
-	persist := func(p nvme.CPTPL, key uint64) resvOp {
-		return resvOp{1, command(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, p) }), nvme.ResvKeys{Other: key}, 0}
-	}
-	persist(nvme.CPTPLSet, 11).run(a.io)
+	persistAs(1, 11).run(a.io)
 	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
 	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, 0).run(a.io)
 	before := report(b.io)
@@ -433,6 +435,17 @@ func TestReservationPersists(t *testing.T) {
 	if got := accessOf(b.io); got != "r" {
 		t.Errorf("after a restart the other host may %q", got)
 	}
+	b.close()
+}
+
+// TestReservationPersistence: a host may have the feature off, and then a restart leaves nothing.
+func TestReservationPersistence(t *testing.T) {
+	store := newMemStore()
+	start := func() *Target {
+		return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+	}
+	b := connectAs(t, start(), 2)
+	persistAs(2, 22).run(b.io)
 	page := make([]byte, nvme.PageSize)
 	b.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }), page)
 	if page[31] != 0xff {
@@ -448,17 +461,24 @@ func TestReservationPersists(t *testing.T) {
 	b.admin.must(feature(0), nil)
 	b.close()
 
-	tg = start()
-	b = connectAs(t, tg, 2)
+	b = connectAs(t, start(), 2)
 	if p := report(b.io); p.Type != 0 || len(p.Registrants) != 0 || p.Persist || accessOf(b.io) != "rw" {
 		t.Errorf("without PTPL a restart leaves %+v", p)
 	}
 	b.admin.must(feature(1), nil)
 	b.close()
-	tg = start()
-	if !tg.Subsystem(testNQN).namespace(1).resv.now.Load().persist {
+	if !start().Subsystem(testNQN).namespace(1).resv.now.Load().persist {
 		t.Error("feature 83h was forgotten")
 	}
+}
+
+// TestReservationDamaged: a namespace whose saved reservation can't be read isn't served.
+func TestReservationDamaged(t *testing.T) {
+	store := newMemStore()
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+	a := connectAs(t, tg, 1)
+	persistAs(1, 11).run(a.io)
+	a.close()
 	if err := tg.RemoveSubsystem(testNQN); err != nil {
 		t.Fatal(err)
 	}
@@ -469,7 +489,7 @@ func TestReservationPersists(t *testing.T) {
 			}
 		}
 		_, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN, Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 512)}}})
-		if err == nil || !strings.Contains(err.Error(), "saved reservation") {
+		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "reservation") {
 			t.Errorf("served a namespace whose saved reservation is %q: %v", bad, err)
 		}
 	}

@@ -187,10 +187,10 @@ func (s *Subsystem) loadSanitize() error {
 	}
 	var saved sanitizeState
 	if err := json.Unmarshal(b, &saved); err != nil {
-		return fmt.Errorf("saved sanitize operation %s: %w", s.stateName("sanitize"), err)
+		return stateError(s.stateName("sanitize"), err)
 	}
 	if saved.State > nvme.SanitizeFailed {
-		return fmt.Errorf("saved sanitize operation %s: state %d", s.stateName("sanitize"), saved.State)
+		return stateError(s.stateName("sanitize"), fmt.Errorf("state %d", saved.State))
 	}
 	s.useSanitize(&saved)
 	return nil
@@ -296,7 +296,7 @@ func (s *Subsystem) sanitizeLog() nvme.SanitizeLog {
 }
 
 // sanitizeStatus is the page; without retain, reading it lets the next event through.
-func (c *Controller) sanitizeStatus(retain bool) []byte {
+func (c *controller) sanitizeStatus(retain bool) []byte {
 	if !retain {
 		c.mu.Lock()
 		c.rearm(eventSanitize)

@@ -40,6 +40,7 @@ type TransportStats struct {
 	KeepAliveTimeouts uint64 // controllers that ended because their host was silent
 	Authentications   uint64 // of hosts, on one queue each, that succeeded
 	AuthFailures      uint64 // and that failed
+	GaveWay           uint64 // connections that had to make room for others
 	IO                IOStats
 }
 
@@ -129,7 +130,7 @@ func (t *Target) transportStats() []TransportStats {
 			Transport: tt,
 			Connects:  n.connects, Disconnects: n.disconnects, Failures: n.failures,
 			RefusedConnects: n.refusedConnects, KeepAliveTimeouts: n.keepAliveTimeouts,
-			Authentications: n.authentications, AuthFailures: n.authFailures,
+			Authentications: n.authentications, AuthFailures: n.authFailures, GaveWay: n.gaveWay,
 			IO: n.retired,
 		}
 	}
@@ -168,7 +169,7 @@ func (s *Subsystem) snapshot() SubsystemStats {
 	return out
 }
 
-func (c *Controller) snapshot(out *ControllerStats) {
+func (c *controller) snapshot(out *ControllerStats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	*out = ControllerStats{

@@ -53,14 +53,14 @@ func (s *StageStats) add(o *StageStats) {
 // enter notes when a sampled command begins a stage.
 func (r *Request) enter() {
 	if e := &r.engine; e.sampled {
-		e.entered = e.q.t.now()
+		e.entered = e.q.t.Now()
 	}
 }
 
 // leave counts the time since enter as a stage.
 func (r *Request) leave(s Stage) {
 	if e := &r.engine; e.sampled {
-		e.stages[s] += e.q.t.now() - e.entered
+		e.stages[s] += e.q.t.Now() - e.entered
 	}
 }
 

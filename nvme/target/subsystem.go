@@ -133,7 +133,7 @@ func (s *Subsystem) allows(host string) bool {
 
 // AllowHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected and
 // not allowed any more are disconnected; the others notice nothing. Discovery controllers are
-// told, for what the subsystem's hosts find has changed.
+// told, for what the subsystem's hosts find has changed. The error is ErrConfig, for what is no NQN.
 func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
 	for _, h := range hosts {
 		if err := nvme.CheckNQN(h); err != nil {
@@ -165,7 +165,8 @@ func (s *Subsystem) all() []*Namespace {
 	return slices.DeleteFunc(table, func(ns *Namespace) bool { return ns == nil })
 }
 
-// AddNamespace adds a namespace and tells the connected hosts.
+// AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists, ErrLimit where
+// every NSID is taken, ErrState, or that of the Store.
 func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	if s.managed != nil && c.NSID >= FirstCreatedNSID {
 		return nil, configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
@@ -227,7 +228,7 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 }
 
 // RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
-// request uses its volume any more.
+// request uses its volume any more. The error is ErrNotFound.
 func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	s.change.Lock()
 	ns := s.namespace(nsid)
@@ -248,7 +249,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 
 // namespaceChanged notes in every controller but one that a namespace came, went or changed
 // its attributes.
-func (s *Subsystem) namespaceChanged(nsid uint32, except *Controller) {
+func (s *Subsystem) namespaceChanged(nsid uint32, except *controller) {
 	for _, c := range s.t.controllersOf(s) {
 		if c != except && c.has(nsid) {
 			c.namespaceChanged(nsid)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -38,7 +39,9 @@ type Target struct {
 	referrals   []Referral
 	generation  uint64 // GENCTR of the discovery log
 	queues      map[*Queue]struct{}
-	controllers map[uint16]*Controller
+	newcomers   crowd.Crowd[*Queue] // of queues
+	leaving     int                 // queues that give way and are still there
+	controllers map[uint16]*controller
 	lastCNTLID  uint16 // they are handed out in turn, lest a host remembers one that is used again
 	nextShard   int
 	transports  map[nvme.TransportType]*transportTotals
@@ -50,6 +53,7 @@ type transportTotals struct {
 	refusedConnects                 uint64
 	keepAliveTimeouts               uint64
 	authentications, authFailures   uint64
+	gaveWay                         uint64
 	retired                         IOStats
 }
 
@@ -67,7 +71,7 @@ func New(c Config) (*Target, error) {
 		idle:        make(chan struct{}),
 		subsystems:  map[string]*Subsystem{},
 		queues:      map[*Queue]struct{}{},
-		controllers: map[uint16]*Controller{},
+		controllers: map[uint16]*controller{},
 		// A host that outlives a restart of the target remembers the old controllers.
 		lastCNTLID: uint16(rand.IntN(int(nvme.CNTLIDMax))),
 		transports: map[nvme.TransportType]*transportTotals{},
@@ -95,11 +99,13 @@ func New(c Config) (*Target, error) {
 	return t, nil
 }
 
-// now is the time since the target was made, in nanoseconds. It reads the monotonic clock
-// only, at half the price of time.Now.
-func (t *Target) now() int64 { return int64(time.Since(t.epoch)) }
+// Now is the target's clock: the time since it was made, in nanoseconds. It reads the monotonic clock only, at half
+// the price of time.Now. That is still as much as a fast volume's work, so a transport looks at it once for all
+// commands that came together (Request.Arrived).
+func (t *Target) Now() int64 { return int64(time.Since(t.epoch)) }
 
-// AddSubsystem adds a subsystem with its namespaces.
+// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists, ErrClosed, ErrState, or that
+// of the Store; then nothing was added.
 func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -144,7 +150,7 @@ func (t *Target) Subsystem(nqn string) *Subsystem {
 }
 
 // RemoveSubsystem takes a subsystem away, disconnects its hosts, and returns when no request
-// uses its volumes any more.
+// uses its volumes any more. The error is ErrNotFound.
 func (t *Target) RemoveSubsystem(nqn string) error {
 	t.mu.Lock()
 	s := t.subsystems[nqn]
@@ -182,25 +188,37 @@ func (t *Target) sortedSubsystems() []*Subsystem {
 	return all
 }
 
-func (t *Target) controllersOf(s *Subsystem) []*Controller {
+func (t *Target) controllersOf(s *Subsystem) []*controller {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []*Controller
+	var all []*controller
 	for _, c := range t.controllers {
 		if c.sub == s {
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b *Controller) int { return int(a.id) - int(b.id) })
+	slices.SortFunc(all, func(a, b *controller) int { return int(a.id) - int(b.id) })
 	return all
 }
 
 // NewQueue begins a queue on a new transport connection. The error is ErrLimit when too many
-// are open, and ErrClosed when the target is closing. The transport must call Queue.Closed
+// are open, ErrMakingRoom where it is worth trying again at once, and ErrClosed when the target is closing. The transport must call Queue.Closed
 // for each queue that it got.
 func (t *Target) NewQueue(c Conn) (*Queue, error) {
 	q := &Queue{t: t, conn: c, attr: c.Attr()}
-	q.seen.Store(t.now())
+	q.seen.Store(t.Now())
+	leaves, err := t.begin(q)
+	if leaves != nil {
+		leaves.giveWay()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// begin enters a queue, and says whose connection is to end for it.
+func (t *Target) begin(q *Queue) (leaves *Queue, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -208,15 +226,15 @@ func (t *Target) NewQueue(c Conn) (*Queue, error) {
 		return nil, ErrClosed
 	case t.draining:
 		return nil, ErrDraining
-	case len(t.queues) >= t.limits.Connections:
-		return nil, fmt.Errorf("target: %w: %d connections", ErrLimit, len(t.queues))
+	}
+	if leaves, err = t.arrive(q); err != nil {
+		return leaves, err
 	}
 	q.shard = t.nextShard % nsShards
 	t.nextShard++
-	t.queues[q] = struct{}{}
 	t.totals(q.attr.Transport).connects++
 	q.timer = time.AfterFunc(t.limits.ConnectTimeout, q.connectTimeout)
-	return q, nil
+	return leaves, nil
 }
 
 // totals are the counters of a transport. Called with mu held.
@@ -237,6 +255,7 @@ func (t *Target) forget(q *Queue, failed bool) {
 		return
 	}
 	delete(t.queues, q)
+	t.left(q)
 	n := t.totals(q.attr.Transport)
 	n.disconnects++
 	if failed {

@@ -149,9 +149,9 @@ func TestReset(t *testing.T) {
 // TestCommandsOfEndedController: a command that comes when the controller has ended, and before the
 // connection of its queue has, isn't answered: it would be with an error that hosts take as final.
 func TestCommandsOfEndedController(t *testing.T) {
-	for name, end := range map[string]func(*Controller){
-		"fatal": func(c *Controller) { c.csts |= nvme.CSTSFatal },
-		"gone":  func(c *Controller) { c.dead = true },
+	for name, end := range map[string]func(*controller){
+		"fatal": func(c *controller) { c.csts |= nvme.CSTSFatal },
+		"gone":  func(c *controller) { c.dead = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			tg := newTarget(t, newTestVolume(1<<20, 4096))

@@ -79,6 +79,7 @@ type Request struct {
 	InCapsule []byte             // data that came in the capsule; valid until Respond
 	Data      []blockdev.Segment // payload: from Alloc (Region nil), or a volume's view or loan; its array is used again
 	SendData  bool               // Respond sends Data to the host first
+	Arrived   int64              // when the capsule did, by Target.Now; 0: Submit looks at the clock
 
 	// Transport is the transport's own part of the request, set once when it is made.
 	Transport any

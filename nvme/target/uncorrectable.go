@@ -130,11 +130,11 @@ func (ns *Namespace) loadBad() error {
 	}
 	var saved, ranges []blockRange
 	if err := json.Unmarshal(data, &saved); err != nil {
-		return fmt.Errorf("saved marks %s: %w", ns.badName(), err)
+		return stateError(ns.badName(), err)
 	}
 	for _, r := range saved {
 		if r.First >= r.End {
-			return fmt.Errorf("saved marks %s: range from %d to %d", ns.badName(), r.First, r.End)
+			return stateError(ns.badName(), fmt.Errorf("range from %d to %d", r.First, r.End))
 		}
 		ranges = with(ranges, r)
 	}

@@ -44,12 +44,12 @@ func answer(spec string) error {
 	if err != nil {
 		return err
 	}
+	a := newAnswerer(w, conn) // before anybody asks: its volume takes a while to fill
 	fmt.Println(conn.LocalAddr())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		conn.Close()
 	}()
-	a := newAnswerer(w, conn)
 	rx := make([]udp.Received, udp.RecvBatch)
 	for {
 		n, err := conn.Recv(rx)

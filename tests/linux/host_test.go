@@ -97,6 +97,9 @@ func testCommands(t *testing.T, p *peer, transport string) {
 	} {
 		p.want(t, c.line, c.text)
 	}
+	if transport == "tcp" { // nvmeinit can't have the RNIC's port, which nvmetgt has
+		testJSON(t, p, ctrl, dev)
+	}
 	// Every feature of the NVM command set that a fabrics controller has.
 	for _, fid := range []int{0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0a, 0x0b, 0x0e, 0x0f} {
 		p.want(t, fmt.Sprintf("nvme get-feature %s -f %d", ctrl, fid), fmt.Sprintf("get-feature:0x%02x", fid))

@@ -16,7 +16,7 @@ func (p *peer) export(t testing.TB, transport string) {
 	t.Helper()
 	p.must(t, fmt.Sprintf(`set -e
 		d=/sys/kernel/config/nullb/lab; mkdir $d
-		echo 4096 > $d/blocksize; echo 64 > $d/size; echo 1 > $d/memory_backed; echo 1 > $d/discard; echo 1 > $d/power
+		echo 512 > $d/blocksize; echo 64 > $d/size; echo 1 > $d/memory_backed; echo 1 > $d/discard; echo 1 > $d/power
 		dev=/dev/lab; [ -b $dev ] || dev=/dev/nullb$(cat $d/index)
 		cd /sys/kernel/config/nvmet; s=subsystems/%[1]s; mkdir $s
 		echo 1 > $s/attr_allow_any_host; mkdir $s/namespaces/1
@@ -88,6 +88,8 @@ func testTarget(t *testing.T, p *peer, transport string) {
 			want(run("bench", "-n", testNQN, "--rw", rw, "--bs", bs, "--iodepth", "16", "--runtime", "1s"), "IOPS")
 		}
 	}
+	// So little goes along with its command where several leave together.
+	want(run("bench", "-n", testNQN, "--rw", "randwrite", "--bs", "512", "--iodepth", "16", "--size", "1m", "--verify", "crc32c"), "IOPS")
 	p.noControllers(t)
 	p.quiet(t)
 	p.refuses(t, transport)

@@ -21,7 +21,8 @@ type Config struct {
 	// MaxPerPeer bounds those of one address among them; 4096.
 	MaxPerPeer int
 	// MaxHalfOpen bounds the passive connections that are not confirmed by their peer yet, over
-	// all listeners; 512. One is given up after 20 s.
+	// all listeners; 512. One is given up after 20 s, or before, where there is no place for one of an
+	// address that has fewer: the oldest of the address that has most.
 	MaxHalfOpen int
 	// MaxHalfOpenPerPeer bounds those of one address among them; 64. Hosts make the queues of a
 	// controller one after the other.

@@ -140,6 +140,12 @@ func (c *conn) awaitsOwner() bool { return c.state == stateREQRcvd || c.state ==
 // halfOpen reports whether a passive connection isn't confirmed by the peer yet.
 func (c *conn) halfOpen() bool { return c.state >= stateREQRcvd && c.state <= stateMRAREPRcvd }
 
+// awaitsRTU reports whether all that a passive connection lacks is its peer's confirmation.
+func (c *conn) awaitsRTU() bool { return c.state == stateREPSent || c.state == stateMRAREPRcvd }
+
+// stands reports whether both sides have confirmed the connection, and it isn't over.
+func (c *conn) stands() bool { return c.state >= stateEstablished && c.state <= stateDREQRcvd }
+
 // accept sends rep: REQ_RCVD → REP_SENT. The QP is in RTS already.
 func (c *conn) accept(now time.Time, rep *REP, fx *effects) {
 	c.rep = *rep
@@ -218,7 +224,7 @@ func (c *conn) onMRA(now time.Time, m *MRA, fx *effects) {
 
 // onRTU confirms the connection: REP_SENT → ESTABLISHED.
 func (c *conn) onRTU(private []byte, fx *effects) {
-	if c.state != stateREPSent && c.state != stateMRAREPRcvd {
+	if !c.awaitsRTU() {
 		fx.duplicate = true
 		return
 	}
@@ -229,7 +235,7 @@ func (c *conn) onRTU(private []byte, fx *effects) {
 
 // commEst says that a packet came in on the QP, which confirms the connection as an RTU does.
 func (c *conn) commEst(fx *effects) {
-	if c.state == stateREPSent || c.state == stateMRAREPRcvd {
+	if c.awaitsRTU() {
 		c.onRTU(nil, fx)
 	}
 }
@@ -359,6 +365,13 @@ func (c *conn) giveUp(op string, fx *effects) {
 	err := fmt.Errorf("%w to %d tries; is the peer running, and does UDP port 4791 pass to it and back?",
 		ErrTimeout, c.retries+1)
 	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{op, c.peer, err}})
+}
+
+// giveWay ends a connection that waits for its peer, because another one needs its place.
+func (c *conn) giveWay(fx *effects) {
+	c.sendTimeoutREJ(fx)
+	c.close()
+	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{"accept", c.peer, ErrGaveWay}})
 }
 
 func (c *conn) sendTimeoutREJ(fx *effects) {

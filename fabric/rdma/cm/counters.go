@@ -51,6 +51,7 @@ type Counters struct {
 	Disconnects  atomic.Uint64 // established connections that ended
 	Unreachable  atomic.Uint64 // attempts that the peer left unanswered, or that could not be sent
 	StaleEvicted atomic.Uint64 // connections ended because their peer has begun anew
+	GaveWay      atomic.Uint64 // half-open connections ended because others needed their places
 
 	Connections atomic.Int64 // in the table now, TIMEWAIT included
 	HalfOpen    atomic.Int64 // of them passive and not confirmed yet

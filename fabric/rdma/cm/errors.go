@@ -14,6 +14,9 @@ var (
 	ErrUnreachable = errors.New("address not reachable from this device")
 	// ErrAddrInUse says that another identifier listens to the port.
 	ErrAddrInUse = errors.New("port already listened to")
+	// ErrGaveWay says that too many connections waited to be confirmed by their peers, and that this one's
+	// address had most of them, or it was the oldest.
+	ErrGaveWay = errors.New("not confirmed yet, and another one needed the place")
 )
 
 // OpError is an error of a connection: what was being done, with whom, and why it failed.

@@ -385,6 +385,8 @@ type rawPeer struct {
 
 func newRawPeer(t *testing.T, n *network, addr string) *rawPeer {
 	p := &rawPeer{t, n, netip.MustParseAddr(addr), make(chan wired, 4096)}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.ports[p.addr] = func(src netip.Addr, mad []byte) {
 		tid, msg, _ := Parse(mad)
 		p.in <- wired{src, p.addr, time.Now(), tid, msg}

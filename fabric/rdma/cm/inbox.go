@@ -22,7 +22,12 @@ type inbox struct {
 	mu      sync.Mutex
 	mads    []arrival
 	spare   []arrival
+	senders shares  // of the room for MADs
 	commEst []*cmID // whose QP took its first packet
+}
+
+func newInbox() inbox {
+	return inbox{wake: make(chan struct{}, 1), senders: newShares(inboxSize)}
 }
 
 // kick makes the manager's goroutine look around.
@@ -33,17 +38,17 @@ func (b *inbox) kick() {
 	}
 }
 
-// putMAD copies a MAD; false when the box is full.
+// putMAD copies a MAD; false when the sender's share of the box is full.
 func (b *inbox) putMAD(src netip.Addr, mad []byte) bool {
 	b.mu.Lock()
-	full := len(b.mads) == inboxSize
-	if !full {
+	room := b.senders.take(src)
+	if room {
 		b.mads = append(b.mads, arrival{src: src})
 		copy(b.mads[len(b.mads)-1].mad[:], mad)
 	}
 	b.mu.Unlock()
 	b.kick()
-	return !full
+	return room
 }
 
 // putCommEst says that the QP of id took its first packet; only the first call for an id counts.
@@ -63,5 +68,6 @@ func (b *inbox) take() ([]arrival, []*cmID) {
 	defer b.mu.Unlock()
 	mads, est := b.mads, b.commEst
 	b.mads, b.spare, b.commEst = b.spare[:0], mads, nil
+	b.senders.clear()
 	return mads, est
 }

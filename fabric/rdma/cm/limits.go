@@ -5,16 +5,18 @@ import (
 	"time"
 )
 
-// use is what one peer has of a manager.
-type use struct{ connections, halfOpen int }
+// use is what one peer has of a manager: connections, those of them that it hasn't confirmed, and those
+// that stand, which it has.
+type use struct{ connections, halfOpen, standing int }
 
 // uses counts by peer address. One without connections is forgotten.
 type uses map[netip.Addr]use
 
-func (u uses) add(a netip.Addr, connections, halfOpen int) {
+func (u uses) add(a netip.Addr, more use) {
 	n := u[a]
-	n.connections += connections
-	n.halfOpen += halfOpen
+	n.connections += more.connections
+	n.halfOpen += more.halfOpen
+	n.standing += more.standing
 	if n == (use{}) {
 		delete(u, a)
 		return
@@ -26,8 +28,31 @@ func (u uses) add(a netip.Addr, connections, halfOpen int) {
 func (m *Manager) full(src netip.Addr, listener *cmID) bool {
 	n := m.table.uses[src]
 	return listener.waiting >= listener.backlog ||
-		len(m.table.byLocal) >= m.cfg.MaxConnections || n.connections >= m.cfg.MaxPerPeer ||
-		m.counters.HalfOpen.Load() >= int64(m.cfg.MaxHalfOpen) || n.halfOpen >= m.cfg.MaxHalfOpenPerPeer
+		len(m.table.byLocal) >= m.cfg.MaxConnections || n.connections >= m.cfg.MaxPerPeer || n.halfOpen >= m.cfg.MaxHalfOpenPerPeer
+}
+
+// makeRoom sees to a place for one more half-open connection of src: where all are taken, one that waits for
+// its peer gives way (package crowd). It returns what is to be sent, and false where there is no room.
+// Called with mu held.
+func (m *Manager) makeRoom(src netip.Addr) (out []packet, ok bool) {
+	if m.counters.HalfOpen.Load() < int64(m.cfg.MaxHalfOpen) {
+		return nil, true
+	}
+	old := m.table.unconfirmed.Yield(src)
+	if old == nil {
+		return nil, false
+	}
+	m.counters.GaveWay.Add(1)
+	return m.apply(old.Conn, func(fx *effects) { old.Conn.giveWay(fx) }), true
+}
+
+// requestsOf is the rate that a request of src counts for. Peers that have confirmed a connection, which
+// nobody does who forges their addresses and doesn't read what they are sent, have one of their own.
+func (m *Manager) requestsOf(src netip.Addr) *throttle {
+	if m.table.uses[src].standing > 0 {
+		return &m.known
+	}
+	return &m.requests
 }
 
 // maxHalfOpenTime bounds how long a peer that doesn't confirm keeps a passive connection.
@@ -39,25 +64,49 @@ func passiveRetries(asked uint8, interval time.Duration) int {
 	return min(int(asked), int(maxHalfOpenTime/interval)-1)
 }
 
-// Answers to messages that belong to no connection, refusals among them, and requests that reach
-// a listener, in the long run and at once. More get no answer: those who need one ask again.
-const (
-	answerRate  = 1000 // a second
-	answerBurst = 1000
-)
-
-// throttle is a token bucket. It belongs to the manager's goroutine.
-type throttle struct {
-	spent float64
-	last  time.Time
+// shares divides room for limit things among addresses: each gets no more than it leaves to the
+// others. One that floods has half, two have a third each, and as much is there for whoever comes
+// next. There is an entry for each address that got something, limit at most.
+type shares struct {
+	limit, given int
+	of           map[netip.Addr]int
 }
 
-func (t *throttle) take(now time.Time) bool {
-	t.spent = max(0, t.spent-answerRate*now.Sub(t.last).Seconds())
-	t.last = now
-	if t.spent+1 > answerBurst {
+func newShares(limit int) shares { return shares{limit: limit, of: map[netip.Addr]int{}} }
+
+// take reports whether src gets one more.
+func (s *shares) take(src netip.Addr) bool {
+	n := s.of[src]
+	if n >= s.limit-s.given {
 		return false
 	}
-	t.spent++
+	s.of[src] = n + 1
+	s.given++
 	return true
+}
+
+// clear takes everything back.
+func (s *shares) clear() {
+	s.given = 0
+	clear(s.of)
+}
+
+// perSecond bounds the answers to messages that belong to no connection, refusals among them, and the
+// requests that reach a listener. More get no answer: those who need one ask again.
+const perSecond = 1000
+
+// throttle divides what may be done in a second. It belongs to the manager's goroutine.
+type throttle struct {
+	shares
+	since time.Time
+}
+
+func newThrottle() throttle { return throttle{shares: newShares(perSecond)} }
+
+func (t *throttle) take(src netip.Addr, now time.Time) bool {
+	if now.Sub(t.since) >= time.Second {
+		t.since = now
+		t.clear()
+	}
+	return t.shares.take(src)
 }

@@ -1,6 +1,9 @@
 package cm
 
 import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,30 +65,221 @@ func TestLimitsPerPeer(t *testing.T) {
 	})
 }
 
-// A flood of messages of strangers is not answered with a flood.
+// A flood of messages of strangers is not answered with a flood, and one stranger's leaves answers
+// for the others.
 func TestAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()
 		target := newNode(t, n, "127.0.0.1", Config{})
 		defer target.m.Close()
-		p := newRawPeer(t, n, "127.0.0.9")
-		flood := func(count int) (answered int) {
+		flood := func(from string) (answered int) {
 			t.Helper()
-			before := target.m.Counters().Unanswered.Load()
-			for i := range uint32(count) {
+			p := newRawPeer(t, n, from)
+			for i := range uint32(2 * perSecond) {
 				p.send(target.addr, uint64(i), &DREQ{CommIDs: CommIDs{i + 1, i + 1}})
 				synctest.Wait() // the inbox takes it before the next one comes
 			}
-			return count - int(target.m.Counters().Unanswered.Load()-before)
+			return len(p.in)
 		}
-		if got := flood(3 * answerBurst); got != answerBurst {
-			t.Errorf("%d answers at once, want %d", got, answerBurst)
+		for i, want := range []int{perSecond / 2, perSecond / 4, perSecond / 8} {
+			if got := flood([]string{"127.0.0.7", "127.0.0.8", "127.0.0.9"}[i]); got != want {
+				t.Errorf("%d answers for stranger %d, want %d", got, i, want)
+			}
 		}
-		time.Sleep(answerBurst / 4 * time.Second / answerRate)
-		if got := flood(answerBurst); got < answerBurst/4-1 || got > answerBurst/4+1 {
-			t.Errorf("%d answers a quarter of a burst later, want %d", got, answerBurst/4)
+		time.Sleep(time.Second)
+		if got := flood("127.0.0.7"); got != perSecond/2 {
+			t.Errorf("%d answers a second later, want %d", got, perSecond/2)
+		}
+		for i := range 2 * perSecond {
+			flooded := newRawPeer(t, n, netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}).String())
+			flooded.send(target.addr, 1, &DREQ{CommIDs: CommIDs{1, 1}})
+			synctest.Wait()
+		}
+		if c := target.m.Counters(); c.Sent.Of(AttrDREP).Load() > 3*perSecond || len(target.m.answers.of) > perSecond {
+			t.Errorf("%d answers in two seconds, %d addresses remembered", c.Sent.Of(AttrDREP).Load(), len(target.m.answers.of))
 		}
 	})
+}
+
+// An address that floods with requests for connections, and takes them back so that they don't
+// count as half open, doesn't keep another from connecting: not one message of that is lost, or it
+// would take seconds.
+func TestFloodOfRequests(t *testing.T) {
+	for _, floods := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork()
+			n.unrecorded = true
+			target := newNode(t, n, "127.0.0.1", Config{})
+			defer target.m.Close()
+			l := target.listen(0)
+			l.events = make(chan verbs.CMEvent, 1<<16)
+			l.handle = func(ev verbs.CMEvent) {
+				switch ev.Type {
+				case verbs.CMConnectRequest:
+					l.createQP(ev.ID)
+					if ev.ID.Accept(acceptParam) != nil { // taken back meanwhile
+						_ = ev.ID.Destroy()
+					}
+				case verbs.CMRejected, verbs.CMUnreachable, verbs.CMDisconnected:
+					_ = ev.ID.Destroy()
+				}
+			}
+			stop := make(chan struct{})
+			defer close(stop)
+			for k := range floods {
+				p := newRawPeer(t, n, fmt.Sprintf("127.0.1.%d", k))
+				p.in = make(chan wired, 1<<16)
+				go p.flood(target.addr, stop)
+			}
+			time.Sleep(10 * floodEvery)
+			for k := range 12 {
+				host := newNode(t, n, fmt.Sprintf("127.0.2.%d", k), Config{})
+				began := time.Now()
+				h := host.connect(target.addr)
+				h.want(verbs.CMEstablished)
+				took := time.Since(began)
+				host.m.Close()
+				if took > 10*time.Millisecond {
+					t.Errorf("%d floods: connected after %v", floods, took)
+					break
+				}
+				time.Sleep(floodEvery)
+			}
+			if c := target.m.Counters(); c.Unanswered.Load() == 0 || c.Overruns.Load() == 0 {
+				t.Errorf("%d floods: %d requests unanswered, %d overruns: nothing is shown", floods, c.Unanswered.Load(), c.Overruns.Load())
+			}
+		})
+	}
+}
+
+const floodEvery = 50 * time.Millisecond
+
+// flood sends requests, and takes each back, in bursts that fill the inbox of dst.
+func (p *rawPeer) flood(dst netip.Addr, stop chan struct{}) {
+	for i := uint32(1); ; {
+		for range inboxSize {
+			p.send(dst, uint64(i), p.req(dst, i, i))
+			rej := &REJ{CommIDs: CommIDs{Local: i}, Reason: verbs.RejectTimeout}
+			rej.InfoLength = 8
+			binary.BigEndian.PutUint64(rej.ARI[:], p.req(dst, i, i).LocalCAGUID)
+			p.send(dst, uint64(i), rej)
+			i++
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(floodEvery):
+		}
+	}
+}
+
+// Addresses that ask for connections and never confirm them don't keep another from connecting at once,
+// as many as they are, as long as requests come at the rate that is looked at: not one message of the other is
+// lost, or it would take seconds.
+func TestHalfOpenShares(t *testing.T) {
+	for _, c := range []struct{ addresses, rate int }{ // requests a second, of all together
+		{1, 900}, {8, 900}, {100, 900}, {1000, 450}, {1000, 900}, {20000, 900},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n, target := newCrowdedTarget(t)
+			defer target.m.Close()
+			stop := make(chan struct{})
+			defer close(stop)
+			go n.halfOpen(target.addr, c.addresses, c.rate, stop)
+			time.Sleep(6*time.Second + time.Millisecond/2) // all places are taken
+			taken := target.m.counters.HalfOpen.Load()
+			if want := min(defaultHalfOpen, int64(64*c.addresses)); taken != want {
+				t.Errorf("%d addresses at %d/s: %d half-open connections, want %d", c.addresses, c.rate, taken, want)
+			}
+			for k := range 20 {
+				if took := connectOnce(t, n, fmt.Sprintf("127.0.2.%d", k), target.addr); took > 10*time.Millisecond {
+					t.Errorf("%d addresses at %d/s: connected after %v", c.addresses, c.rate, took)
+				}
+				time.Sleep(77 * time.Millisecond)
+			}
+			target.m.mu.Lock()
+			u, open := len(target.m.table.uses), target.m.counters.HalfOpen.Load()
+			target.m.mu.Unlock()
+			if u > defaultHalfOpen+20 || open > defaultHalfOpen {
+				t.Errorf("%d addresses at %d/s: %d are remembered, %d half-open connections", c.addresses, c.rate, u, open)
+			}
+		})
+	}
+}
+
+// Who has confirmed a connection makes more of them at once, even where forged requests come at ten times
+// the rate that is looked at, which leaves others one chance in ten at each try.
+func TestForgedRequestsAndKnownHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, target := newCrowdedTarget(t)
+		defer target.m.Close()
+		host := newNode(t, n, "127.0.2.1", Config{})
+		defer host.m.Close()
+		host.connect(target.addr).want(verbs.CMEstablished)
+		stop := make(chan struct{})
+		defer close(stop)
+		go n.halfOpen(target.addr, 1<<16, 10*perSecond, stop)
+		time.Sleep(time.Second)
+		for range 15 {
+			began := time.Now()
+			host.connect(target.addr).want(verbs.CMEstablished)
+			if took := time.Since(began); took > 10*time.Millisecond {
+				t.Errorf("connected after %v", took)
+			}
+			time.Sleep(77 * time.Millisecond)
+		}
+		if target.m.counters.Unanswered.Load() < 10*perSecond {
+			t.Error("no flood")
+		}
+	})
+}
+
+const defaultHalfOpen = 512
+
+// newCrowdedTarget is a target whose consumer lets go of every connection that fails.
+func newCrowdedTarget(t *testing.T) (*network, *node) {
+	n := newNetwork()
+	n.unrecorded = true
+	target := newNode(t, n, "127.0.0.1", Config{})
+	l := target.listen(0)
+	l.events = make(chan verbs.CMEvent, 1<<18)
+	l.handle = func(ev verbs.CMEvent) {
+		switch ev.Type {
+		case verbs.CMConnectRequest:
+			l.createQP(ev.ID)
+			if err := ev.ID.Accept(acceptParam); err != nil {
+				t.Errorf("accept: %v", err)
+			}
+		case verbs.CMRejected, verbs.CMUnreachable, verbs.CMDisconnected:
+			_ = ev.ID.Destroy()
+		}
+	}
+	return n, target
+}
+
+// halfOpen sends requests by turns from as many addresses as given, and answers nothing.
+func (n *network) halfOpen(dst netip.Addr, addresses, rate int, stop chan struct{}) {
+	p := &rawPeer{net: n}
+	for i := uint32(1); ; i++ {
+		k := int(i) % addresses
+		p.addr = netip.AddrFrom4([4]byte{10, byte(k >> 16), byte(k >> 8), byte(k)})
+		p.send(dst, uint64(i), p.req(dst, i, i&0xffffff))
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Second / time.Duration(rate)):
+		}
+	}
+}
+
+// connectOnce makes a connection, of a host of its own, and ends it.
+func connectOnce(t *testing.T, n *network, from string, dst netip.Addr) time.Duration {
+	t.Helper()
+	host := newNode(t, n, from, Config{})
+	defer host.m.Close()
+	began := time.Now()
+	host.connect(dst).want(verbs.CMEstablished)
+	return time.Since(began)
 }
 
 // A peer can't keep a connection half open for longer, whatever times and retries it asks for.

@@ -25,8 +25,9 @@ type Manager struct {
 	cfg      Config
 	counters Counters
 	inbox    inbox
-	answers  throttle // the goroutine's own, as is requests
-	requests throttle
+	answers  throttle      // the goroutine's own, as are requests and known
+	requests throttle      // of strangers
+	known    throttle      // of peers that have confirmed a connection
 	stop     chan struct{} // closed by Close
 	stopped  chan struct{} // closed when the goroutine is gone
 
@@ -58,7 +59,10 @@ func New(dev Device, cfg Config) (*Manager, error) {
 		dev:       dev,
 		attr:      dev.Attr(),
 		cfg:       cfg.withDefaults(),
-		inbox:     inbox{wake: make(chan struct{}, 1)},
+		inbox:     newInbox(),
+		answers:   newThrottle(),
+		requests:  newThrottle(),
+		known:     newThrottle(),
 		stop:      make(chan struct{}),
 		stopped:   make(chan struct{}),
 		table:     newTable(),
@@ -370,15 +374,9 @@ func (m *Manager) countStep(r *record, fx *effects) {
 		c.Dropped.Add(1)
 	}
 	before := conn{state: r.was}
-	if before.halfOpen() != r.halfOpen() {
-		n := -1
-		if r.halfOpen() {
-			n = 1
-		}
-		c.HalfOpen.Add(int64(n))
-		if !m.down {
-			m.table.uses.add(r.peer.Addr(), 0, n)
-		}
+	c.HalfOpen.Add(int64(change(before.halfOpen(), r.halfOpen())))
+	if !m.down {
+		m.table.moved(r, &before)
 	}
 	for _, e := range fx.events {
 		switch e.Type {

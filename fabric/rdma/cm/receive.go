@@ -61,7 +61,7 @@ func (m *Manager) onRecord(r *record, step func(*record, *effects)) {
 
 // answer sends a message for which there is no connection. Called without mu.
 func (m *Manager) answer(dst netip.Addr, tid uint64, msg Message) {
-	if !m.answers.take(time.Now()) {
+	if !m.answers.take(dst, time.Now()) {
 		m.counters.Unanswered.Add(1)
 		return
 	}

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 
@@ -124,7 +125,8 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// The box for MADs is bounded: while a handler runs, a flood is dropped, not kept.
+// The box for MADs is bounded: while a handler runs, a flood is dropped, not kept, and leaves room
+// for others.
 func TestFlood(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		l.handle = func(ev verbs.CMEvent) {
@@ -135,13 +137,16 @@ func TestFlood(t *testing.T) {
 			for range 2 * inboxSize {
 				target.m.arrived(ev.ID.RemoteAddr().Addr(), p)
 			}
+			for range inboxSize / 4 {
+				target.m.arrived(netip.MustParseAddr("127.0.0.8"), p)
+			}
 		}
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		l.want(verbs.CMConnectRequest)
 		synctest.Wait()
 		c := target.m.Counters()
-		if c.Overruns.Load() != inboxSize || c.Malformed.Load() != inboxSize {
+		if c.Overruns.Load() != 2*inboxSize-inboxSize/2 || c.Malformed.Load() != inboxSize/2+inboxSize/4 {
 			t.Errorf("overruns %d, malformed %d", c.Overruns.Load(), c.Malformed.Load())
 		}
 	})

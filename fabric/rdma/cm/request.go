@@ -36,16 +36,23 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
 		m.answer(src, tid, rej)
 		return
 	}
-	if !m.requests.take(time.Now()) {
+	if !m.requestsOf(src).take(src, time.Now()) {
 		m.mu.Unlock()
 		m.counters.Unanswered.Add(1)
+		return
+	}
+	out, ok := m.makeRoom(src)
+	if !ok {
+		m.mu.Unlock()
+		rej.Reason = verbs.RejectNoResources
+		m.answer(src, tid, rej)
 		return
 	}
 	r := m.request(listener, netip.AddrPortFrom(src, h.SourcePort))
 	r.onREQ(tid, req)
 	r.qpACK = m.peerACKTimeout(req)
 	m.enter(r)
-	m.finish(r, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) }))
+	m.finish(r, append(out, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) })...))
 }
 
 // refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its peer has lost that and

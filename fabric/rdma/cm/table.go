@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"net/netip"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 )
 
 // record is a connection in the manager's table. It outlives its owner until its peer has been
@@ -16,6 +18,8 @@ type record struct {
 	was       state // as the counters know it
 	removed   bool  // from the table
 	heapIndex int   // -1 while no timer runs
+
+	unconfirmed *crowd.Member[*record] // of the table, while it waits for its peer
 }
 
 // peerKey finds a connection by what the peer calls it: its communication ID, or its QPN.
@@ -32,10 +36,12 @@ type table struct {
 	byQPN   map[peerKey]*record // stale connections
 	uses    uses
 	timers  timerHeap
+
+	unconfirmed crowd.Crowd[*record] // those that wait for their peer
 }
 
 func newTable() table {
-	return table{map[uint32]*record{}, map[peerKey]*record{}, map[peerKey]*record{}, uses{}, nil}
+	return table{byLocal: map[uint32]*record{}, byID: map[peerKey]*record{}, byQPN: map[peerKey]*record{}, uses: uses{}}
 }
 
 func (r *record) idKey() peerKey {
@@ -50,7 +56,7 @@ func (r *record) qpnKey() peerKey {
 func (t *table) add(r *record) {
 	r.heapIndex = -1
 	t.byLocal[r.ids.Local] = r
-	t.uses.add(r.peer.Addr(), 1, 0)
+	t.uses.add(r.peer.Addr(), use{connections: 1})
 	if r.passive {
 		t.learn(r)
 	}
@@ -72,7 +78,7 @@ func (t *table) remove(r *record) {
 		heap.Remove(&t.timers, r.heapIndex)
 	}
 	delete(t.byLocal, r.ids.Local)
-	t.uses.add(r.peer.Addr(), -1, 0)
+	t.uses.add(r.peer.Addr(), use{connections: -1})
 	if t.byID[r.idKey()] == r {
 		delete(t.byID, r.idKey())
 	}
@@ -97,6 +103,31 @@ func (t *table) findPair(src netip.Addr, ids CommIDs) *record {
 		return nil
 	}
 	return r
+}
+
+// moved notes that r has another state than before.
+func (t *table) moved(r *record, before *conn) {
+	if more := (use{halfOpen: change(before.halfOpen(), r.halfOpen()), standing: change(before.stands(), r.stands())}); more != (use{}) {
+		t.uses.add(r.peer.Addr(), more)
+	}
+	switch change(before.awaitsRTU(), r.awaitsRTU()) {
+	case 1:
+		r.unconfirmed = t.unconfirmed.Add(r.peer.Addr(), r)
+	case -1:
+		t.unconfirmed.Remove(r.unconfirmed)
+		r.unconfirmed = nil
+	}
+}
+
+// change is 1 for what has begun, and -1 for what has ended.
+func change(was, is bool) int {
+	switch {
+	case is && !was:
+		return 1
+	case was && !is:
+		return -1
+	}
+	return 0
 }
 
 // arm brings the timer of r in line with its deadline.

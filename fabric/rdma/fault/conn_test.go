@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -192,6 +193,50 @@ func TestSeedRepeats(t *testing.T) {
 				t.Fatalf("datagram %d arrived as the %dth, then %d", first[i], i, p.arrived[i])
 			}
 		}
+	}
+}
+
+// slowConn takes its time to send, and tells whether it was closed meanwhile.
+type slowConn struct {
+	udp.Conn
+	closed   atomic.Bool
+	sending  chan struct{}
+	tooEarly atomic.Bool
+}
+
+func (c *slowConn) Send(trains []udp.Train) (int, error) {
+	if len(trains) > 0 {
+		close(c.sending)
+		<-time.After(20 * time.Millisecond)
+		c.tooEarly.Store(c.closed.Load())
+	}
+	return c.Conn.Send(trains)
+}
+
+func (c *slowConn) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
+}
+
+// Close waits for what is being sent, not only for what is held back.
+func TestCloseWaits(t *testing.T) {
+	e, err := simnet.New(1).Listen(netip.MustParseAddrPort("10.0.0.1:4791"), simnet.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner := &slowConn{Conn: e, sending: make(chan struct{})}
+	f := Wrap(inner, Config{Delay: time.Millisecond})
+	train := udp.Train{Dst: netip.MustParseAddrPort("10.0.0.2:4791")}
+	train.Append([]byte("hello"))
+	if _, err := f.Send([]udp.Train{train}); err != nil {
+		t.Fatal(err)
+	}
+	<-inner.sending
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if inner.tooEarly.Load() {
+		t.Error("closed while a datagram was being sent")
 	}
 }
 

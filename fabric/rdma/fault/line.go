@@ -28,6 +28,7 @@ type line struct {
 	queue    heldQueue
 	sequence uint64
 	bytes    int
+	taken    int   // by the last take, which the next one shows to be dealt with
 	err      error // why nothing comes any more
 }
 
@@ -53,6 +54,7 @@ func (l *line) put(h held) bool {
 func (l *line) take(now time.Time, out []held) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.taken = 0
 	if l.err != nil {
 		return 0, l.err
 	}
@@ -62,6 +64,7 @@ func (l *line) take(now time.Time, out []held) (int, error) {
 		l.bytes -= len(out[n].data)
 		n++
 	}
+	l.taken = n
 	return n, nil
 }
 
@@ -82,11 +85,11 @@ func (l *line) wait() {
 	}
 }
 
-// empty says whether nothing is on its way.
+// empty says whether nothing is on its way, nor in the hands of who took it last.
 func (l *line) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) == 0
+	return len(l.queue) == 0 && l.taken == 0
 }
 
 // end makes take return err from now on.

@@ -6,7 +6,8 @@ package roce
 // Packets lost, late and repeated
 //
 //   - each packet of each operation, at each place of a message, in both directions, with a peer of
-//     our kind and of another: TestMishapToEachPacket
+//     our kind and of another: TestMishapToEachPacket; of SENDs in packets longer than the path MTU:
+//     TestMishapToLongSend
 //   - all at once, at random: TestUnreliableNetwork, TestHistories
 //   - none, and nothing is sent twice: TestNoNeedlessRetry
 //   - goodput under loss: TestLossIsSurvivable, and between busy hosts: TestLossIsSurvivableWhenBusy

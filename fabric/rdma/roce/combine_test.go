@@ -14,98 +14,108 @@ import (
 // loses now and then: every request completes once. The race detector looks on.
 func TestManyPosters(t *testing.T) {
 	const posters, each = 8, 300
-	p := newPair(t, pairConfig{depth: 512, rnrRetry: 7, rnrTimer: 1, endpoint: simnet.Config{MTU: 9000, Coalesce: true}})
-	p.net.SetDefault(simnet.Link{Loss: 0.0005})
-	var served, answered atomic.Int64
-	qps := make([]verbs.QP, posters)
-	done := make(chan struct{})
-
-	// b answers each SEND with one of its own, from its handler.
-	serve := func(q *verbs.QP) func(verbs.CQ) {
-		return func(cq verbs.CQ) {
-			var wc [8]verbs.WC
-			for {
-				n := cq.Poll(wc[:])
-				if n == 0 {
-					if !cq.ReqNotify() {
-						return
-					}
-					continue
-				}
-				for _, c := range wc[:n] {
-					if c.Opcode != verbs.WCRecv || c.Status != verbs.WCSuccess {
-						continue
-					}
-					served.Add(1)
-					_, _ = (*q).PostRecv([]verbs.RecvWR{{WRID: c.WRID, SGList: p.b.sge(int(c.WRID)*64, 64)}})
-					_, _ = (*q).PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: p.b.sge(int(c.WRID)*64, 64)}})
-				}
-			}
-		}
+	m := posting{
+		pair:  newPair(t, pairConfig{depth: 512, rnrRetry: 7, rnrTimer: 1, endpoint: simnet.Config{MTU: 9000, Coalesce: true}}),
+		total: posters * each, done: make(chan struct{}),
 	}
-	collect := func(slots chan struct{}, q *verbs.QP) func(verbs.CQ) {
-		return func(cq verbs.CQ) {
-			var wc [8]verbs.WC
-			for {
-				n := cq.Poll(wc[:])
-				if n == 0 {
-					if !cq.ReqNotify() {
-						return
-					}
-					continue
-				}
-				for _, c := range wc[:n] {
-					switch {
-					case c.Status != verbs.WCSuccess:
-						t.Errorf("status %v", c.Status)
-						close(done)
-					case c.Opcode == verbs.WCRecv:
-						_, _ = (*q).PostRecv([]verbs.RecvWR{{WRID: c.WRID, SGList: p.a.sge(int(c.WRID)*64, 64)}})
-						slots <- struct{}{}
-						if answered.Add(1) == posters*each {
-							close(done)
-						}
-					}
-				}
-			}
-		}
-	}
+	m.finish = sync.OnceFunc(func() { close(m.done) })
+	m.net.SetDefault(simnet.Link{Loss: 0.0005})
 	var wg sync.WaitGroup
 	for i := range posters {
-		slots := make(chan struct{}, each+16)
-		for range 16 {
-			slots <- struct{}{}
-		}
-		peer := new(verbs.QP)
-		p.a.qp = p.makeQP(p.a, collect(slots, &qps[i]))
-		p.b.qp = p.makeQP(p.b, serve(peer))
-		qps[i], *peer = p.a.qp, p.b.qp
-		p.connect(p.a, p.b)
-		for k := range 32 {
-			p.a.recv(uint64(i*32+k), p.a.sge((i*32+k)*64, 64)...)
-			p.b.recv(uint64(i*32+k), p.b.sge((i*32+k)*64, 64)...)
-		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for range each {
-				select {
-				case <-slots:
-				case <-done:
-					return
-				}
-				if _, err := qps[i].PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: p.a.sge(128<<10+i*64, 64)}}); err != nil {
-					t.Error(err)
-				}
-			}
-		}()
+		wg.Go(m.poster(i, each))
 	}
 	select {
-	case <-done:
+	case <-m.done:
 	case <-time.After(15 * time.Second):
-		t.Fatalf("%d served, %d answered of %d; %s\n%s", served.Load(), answered.Load(), posters*each, dump(p.a.dev), dump(p.b.dev))
+		t.Fatalf("%d served, %d answered of %d; %s\n%s", m.served.Load(), m.answered.Load(), m.total, dump(m.a.dev), dump(m.b.dev))
 	}
 	wg.Wait()
+}
+
+// posting is a pair of which a sends messages from several goroutines, and b answers each.
+type posting struct {
+	*pair
+	total            int64
+	served, answered atomic.Int64
+	done             chan struct{} // closed when all is answered, or something failed
+	finish           func()        // closes it
+}
+
+// poster connects a queue pair, the i-th, and returns what sends so many messages by it.
+func (m *posting) poster(i, count int) func() {
+	slots := make(chan struct{}, count+16)
+	for range 16 {
+		slots <- struct{}{}
+	}
+	q, peer := new(verbs.QP), new(verbs.QP)
+	*q = m.makeQP(m.a, m.collect(slots, q))
+	*peer = m.makeQP(m.b, m.serve(peer))
+	m.a.qp, m.b.qp = *q, *peer
+	m.connect(m.a, m.b)
+	for k := range 32 {
+		m.a.recv(uint64(i*32+k), m.a.sge((i*32+k)*64, 64)...)
+		m.b.recv(uint64(i*32+k), m.b.sge((i*32+k)*64, 64)...)
+	}
+	return func() {
+		for range count {
+			select {
+			case <-slots:
+			case <-m.done:
+				return
+			}
+			if _, err := (*q).PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: m.a.sge(128<<10+i*64, 64)}}); err != nil {
+				m.t.Error(err)
+			}
+		}
+	}
+}
+
+// serve is b's handler: it answers each SEND with one of its own.
+func (m *posting) serve(q *verbs.QP) func(verbs.CQ) {
+	return eachCompletion(func(c *verbs.WC) {
+		if c.Opcode != verbs.WCRecv || c.Status != verbs.WCSuccess {
+			return
+		}
+		m.served.Add(1)
+		_, _ = (*q).PostRecv([]verbs.RecvWR{{WRID: c.WRID, SGList: m.b.sge(int(c.WRID)*64, 64)}})
+		_, _ = (*q).PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: m.b.sge(int(c.WRID)*64, 64)}})
+	})
+}
+
+// collect is a's: it counts answers, and lets a message more be sent for each.
+func (m *posting) collect(slots chan struct{}, q *verbs.QP) func(verbs.CQ) {
+	return eachCompletion(func(c *verbs.WC) {
+		switch {
+		case c.Status != verbs.WCSuccess:
+			m.t.Errorf("status %v", c.Status)
+			m.finish()
+		case c.Opcode == verbs.WCRecv:
+			_, _ = (*q).PostRecv([]verbs.RecvWR{{WRID: c.WRID, SGList: m.a.sge(int(c.WRID)*64, 64)}})
+			slots <- struct{}{}
+			if m.answered.Add(1) == m.total {
+				m.finish()
+			}
+		}
+	})
+}
+
+// eachCompletion is a handler that hands every completion to f.
+func eachCompletion(f func(*verbs.WC)) func(verbs.CQ) {
+	return func(cq verbs.CQ) {
+		var wc [8]verbs.WC
+		for {
+			n := cq.Poll(wc[:])
+			if n == 0 {
+				if !cq.ReqNotify() {
+					return
+				}
+				continue
+			}
+			for i := range wc[:n] {
+				f(&wc[i])
+			}
+		}
+	}
 }
 
 func (p *pair) makeQP(s *side, handler func(verbs.CQ)) verbs.QP {

@@ -171,7 +171,7 @@ func (q *qp) account(psn wire.PSN) {
 		if w.packets > 0 && w.windowed() {
 			lo, hi := max(0, r.una.Diff(w.first)), min(w.packets, psn.Diff(w.first))
 			if lo < hi {
-				freed += w.cost(q.mtu, lo, hi)
+				freed += w.cost(lo, hi)
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (q *qp) seek(psn wire.PSN) {
 		if !w.started || w.packets > 0 && psn.Before(w.end()) {
 			r.off = 0
 			if w.started {
-				r.off = psn.Diff(w.first) * q.mtu
+				r.off = psn.Diff(w.first) * w.mtu
 			}
 			return
 		}

@@ -42,10 +42,10 @@ type losses struct {
 const heavyLoss = 5
 
 // lossFloor is what few losses leave of a window at least, however long the round trip, and
-// maxLossFloor at most.
+// maxLossFloor at most: somewhat less than a window may have, so that it isn't full for good.
 const (
 	lossFloor    = initialWindow
-	maxLossFloor = 8 * lossFloor
+	maxLossFloor = 14 * lossFloor
 )
 
 // floor is what few losses leave of a window. On busy machines round trips are long without

@@ -4,11 +4,13 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -21,6 +23,8 @@ type Device struct {
 	opened   time.Time
 	counters counterSet
 	done     chan struct{} // the engine has ended
+
+	attendant *duty.Attendant // the engine, on duty while it is awake; may be nil
 
 	// mu guards everything below and every object of the device. It is not held during
 	// system calls and handlers. sendLock is held while a batch is sent, and taken under mu.
@@ -40,6 +44,7 @@ type Device struct {
 
 	// What is to be sent.
 	sending      bool
+	sent         sync.Cond // of mu: a batch has left, or nobody is sending any more
 	tx           *txBatch
 	ready, spare []*qp
 	faults       []*qp
@@ -51,8 +56,8 @@ type Device struct {
 	held        int // packets
 
 	// What is to be called.
-	fired, firedSpare []*cq
-	events            []qpEvent
+	fired  []*cq
+	events []qpEvent
 
 	timer   *time.Timer
 	timerAt time.Duration // 0: off
@@ -72,7 +77,7 @@ func Open(conn udp.Conn, cfg Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	go d.run()
+	d.start()
 	return d, nil
 }
 
@@ -96,6 +101,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		rkeys:  newRKeyTable(),
 		tx:     newTxBatch(),
 	}
+	d.sent.L = &d.mu
 	var seed [16]byte
 	_, _ = rand.Read(seed[:])
 	guid := cfg.NodeGUID
@@ -110,9 +116,10 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
-	budget := max(min(conn.RecvBuffer()/2, cfg.MaxWindow), 4*mtu.Bytes())
-	d.readBudget = budget
-	d.readPiece = min(max(budget/4, wire.MaxPayload)&^(wire.MaxPayload-1), 128<<10)
+	// All of the buffer, though commands come there too: the kernel books twice that. While one half is on its way the
+	// other is taken out.
+	d.readBudget = max(min(conn.RecvBuffer(), cfg.MaxWindow), 4*mtu.Bytes())
+	d.readPiece = min(max(d.readBudget/2, wire.MaxPathMTU)&^(wire.MaxPathMTU-1), 128<<10)
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)
 	d.timer.Stop()
 	return d, nil
@@ -131,12 +138,14 @@ func (d *Device) Close() error {
 		return d.fail("close", verbs.ErrClosed)
 	}
 	d.closed = true
-	d.sendAnswers()
+	d.sendAnswers(slices.Clone(d.qps.all)...)
 	d.timer.Stop()
 	d.gsi.handler = nil
 	for _, q := range d.qps.all {
 		q.toReset()
 		q.freed = true
+	}
+	for _, q := range d.ready {
 		q.isReady = false
 	}
 	clear(d.ready)

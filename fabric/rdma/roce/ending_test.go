@@ -1,44 +1,250 @@
 package roce
 
 import (
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
+
+// endings are the ways in which a consumer ends a queue pair.
+var endings = map[string]func(*Device, verbs.QP){
+	"destroy": func(_ *Device, q verbs.QP) { _ = q.Destroy() },
+	"reset":   func(_ *Device, q verbs.QP) { _ = q.Modify(verbs.QPAttr{State: verbs.Reset}) },
+	"error":   func(_ *Device, q verbs.QP) { _ = q.Modify(verbs.QPAttr{State: verbs.Err}) },
+	"close": func(d *Device, _ verbs.QP) {
+		go d.Close() // not from a handler: it waits for the engine's end
+		time.Sleep(time.Millisecond)
+	},
+}
+
+// endOnMessage has a send b, which ends its queue pair in the handler that tells of the message.
+func (p *pair) endOnMessage(end func(*Device, verbs.QP)) {
+	p.t.Helper()
+	a, b := p.a, p.b
+	var q verbs.QP
+	c, err := b.dev.CreateCQ(8, func(verbs.CQ) { end(b.dev, q) })
+	check(p.t, err)
+	q, err = b.pd.CreateQP(verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: c, RecvCQ: c, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1,
+	})
+	check(p.t, err)
+	a.qp, b.qp = a.newQP(p.cfg), q
+	p.connect(a, b)
+	c.ReqNotify()
+	b.recv(1, b.sge(0, 4000)...)
+	a.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: a.sge(0, 4000)})
+}
 
 // TestLastAnswerLeaves: a consumer that ends its queue pair as soon as it sees a message, in the
 // handler that tells of it, doesn't leave the peer without the acknowledgement.
 func TestLastAnswerLeaves(t *testing.T) {
-	for name, end := range map[string]func(*Device, verbs.QP){
-		"destroy": func(_ *Device, q verbs.QP) { _ = q.Destroy() },
-		"reset":   func(_ *Device, q verbs.QP) { _ = q.Modify(verbs.QPAttr{State: verbs.Reset}) },
-		"error":   func(_ *Device, q verbs.QP) { _ = q.Modify(verbs.QPAttr{State: verbs.Err}) },
-		"close": func(d *Device, _ verbs.QP) {
-			go d.Close() // not from a handler: it waits for the engine's end
-			time.Sleep(time.Millisecond)
-		},
-	} {
+	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(t, pairConfig{})
-				a, b := p.a, p.b
-				var q verbs.QP
-				c, err := b.dev.CreateCQ(8, func(verbs.CQ) { end(b.dev, q) })
-				check(t, err)
-				q, err = b.pd.CreateQP(verbs.QPInitAttr{
-					Type: verbs.RC, SendCQ: c, RecvCQ: c, MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1,
-				})
-				check(t, err)
-				a.qp, b.qp = a.newQP(p.cfg), q
-				p.connect(a, b)
-				c.ReqNotify()
-				b.recv(1, b.sge(0, 4000)...)
-				a.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: a.sge(0, 4000)})
-				a.want(2, verbs.WCSuccess)
+				p.endOnMessage(end)
+				p.a.want(2, verbs.WCSuccess)
 				time.Sleep(time.Second) // until Close has returned
 			})
 		})
+	}
+}
+
+// heldConn is a socket whose Send can be made to wait.
+type heldConn struct {
+	udp.Conn
+	hold chan (<-chan struct{}) // for the next Send: until when
+}
+
+func (c *heldConn) Send(trains []udp.Train) (int, error) {
+	select {
+	case until := <-c.hold:
+		<-until
+	default:
+	}
+	return c.Conn.Send(trains)
+}
+
+// TestLastAnswerLeavesLater: neither does one that does so while another goroutine is sending, for another
+// queue pair, what was due before; nor where more is due to others than several batches hold.
+func TestLastAnswerLeavesLater(t *testing.T) {
+	for _, datagrams := range []int{0, 5 * batchPackets} {
+		for name, end := range endings {
+			t.Run(fmt.Sprintf("%s behind %d", name, datagrams), func(t *testing.T) {
+				testLastAnswerLater(t, end, datagrams)
+			})
+		}
+	}
+}
+
+func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams int) {
+	var held *heldConn
+	p := newPair(t, pairConfig{retryCnt: 1, endpoint: simnet.Config{RecvBuffer: 8 << 20}, wrap: func(c udp.Conn) udp.Conn {
+		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
+		return held
+	}})
+	release, ending := make(chan struct{}), make(chan struct{})
+	held.hold <- release
+	posted := make(chan error, 1)
+	go func(q verbs.QP) {
+		_, err := q.PostSend([]verbs.SendWR{{WRID: 1, Opcode: verbs.WRRDMAWrite}})
+		posted <- err
+	}(p.b.qp)
+	for len(held.hold) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for range datagrams {
+		check(t, p.b.dev.SendMAD(addrA, make([]byte, madSize)))
+	}
+	p.endOnMessage(func(d *Device, q verbs.QP) {
+		close(ending)
+		end(d, q)
+	})
+	<-ending
+	time.Sleep(20 * time.Millisecond) // in which it begins to wait; before that the answer would leave all the more
+	close(release)
+	check(t, <-posted)
+	p.a.want(2, verbs.WCSuccess)
+}
+
+// TestManyEnd: queue pairs that end at once, from several goroutines, while others send and the device closes,
+// wait for nobody for good.
+func TestManyEnd(t *testing.T) {
+	const pairs = 64
+	p := newPair(t, pairConfig{depth: 4 * pairs})
+	var qps [pairs]verbs.QP
+	for i := range qps {
+		p.a.qp, p.b.qp = p.a.newQP(p.cfg), p.b.newQP(p.cfg)
+		p.connect(p.a, p.b)
+		qps[i] = p.b.qp
+		p.b.recv(1, p.b.sge(128<<10, 16)...)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 16)})
+		p.b.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, RemoteAddr: p.a.mr.Addr() + 64*1024, RKey: p.a.mr.RKey(), SGList: p.b.sge(0, 64<<10)})
+	}
+	var done sync.WaitGroup
+	for i, q := range qps {
+		for range 2 { // both, of which one is too late
+			done.Go(func() {
+				_ = q.Modify(verbs.QPAttr{State: verbs.Err})
+				_ = q.Destroy()
+			})
+		}
+		if i == pairs/2 {
+			done.Go(func() { _ = p.b.dev.Close() })
+		}
+	}
+	done.Wait()
+}
+
+// TestAckIsNotPassedForever: an acknowledgement for which the others left no room in a batch leaves in the next one.
+func TestAckIsNotPassedForever(t *testing.T) {
+	p := newPair(t, pairConfig{})
+	q := p.b.qp.(*qp)
+	var others []*qp
+	for range 8 {
+		p.b.qp, p.a.qp = p.b.newQP(p.cfg), p.a.newQP(p.cfg)
+		p.connect(p.a, p.b)
+		others = append(others, p.b.qp.(*qp))
+	}
+	d := p.b.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sending = true // nobody else builds
+	defer func() { d.sending = false }()
+	q.resp.queue.pushAck(wire.ACK, q.resp.expected, 0)
+	d.markReady(q)
+	for i := range 2 {
+		for _, o := range others {
+			for !o.resp.queue.full() {
+				o.resp.queue.pushAtomic(o.resp.expected, 0)
+			}
+			d.markReady(o)
+		}
+		d.build(d.now())
+		if waits := !q.resp.queue.empty(); waits != (i == 0) || !d.tx.full() {
+			t.Errorf("batch %d of %d packets: the acknowledgement waits: %v", i, len(d.tx.packets), waits)
+		}
+	}
+}
+
+// TestPostBesideAnEnd: what is posted while another goroutine sends the last answers of a queue pair leaves
+// too, though nothing else happens.
+func TestPostBesideAnEnd(t *testing.T) {
+	var held *heldConn
+	p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
+		return held
+	}})
+	q := p.b.qp.(*qp)
+	p.b.qp, p.a.qp = p.b.newQP(p.cfg), p.a.newQP(p.cfg)
+	p.connect(p.a, p.b)
+	d := p.b.dev
+	release, ended := make(chan struct{}), make(chan error)
+	held.hold <- release
+	d.mu.Lock()
+	q.resp.queue.pushAck(wire.ACK, q.resp.expected, 0)
+	d.markReady(q)
+	d.mu.Unlock()
+	go func() { ended <- q.Destroy() }()
+	for len(held.hold) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	posted := make(chan error)
+	go func(q verbs.QP) { // which waits where it was the engine that sent the answers
+		_, err := q.PostSend([]verbs.SendWR{{WRID: 7, Opcode: verbs.WRRDMAWrite}})
+		posted <- err
+	}(p.b.qp)
+	time.Sleep(20 * time.Millisecond) // in which it is posted, mostly
+	close(release)
+	check(t, <-ended)
+	check(t, <-posted)
+	p.b.want(7, verbs.WCSuccess)
+}
+
+// floodedConn is a socket of a device whose peers always have something to be answered.
+type floodedConn struct {
+	udp.Conn
+	more atomic.Pointer[func()] // nil: they don't
+}
+
+func (c *floodedConn) Send(trains []udp.Train) (int, error) {
+	if f := c.more.Load(); f != nil {
+		(*f)()
+		time.Sleep(time.Millisecond) // or the other side's buffer would overflow
+	}
+	return c.Conn.Send(trains)
+}
+
+// TestPostUnderFlood: a goroutine that posts comes back although peers see to it that there is always something to
+// send, and handlers are called meanwhile.
+func TestPostUnderFlood(t *testing.T) {
+	var flooded *floodedConn
+	p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+		flooded = &floodedConn{Conn: c}
+		return flooded
+	}})
+	q := p.b.qp.(*qp)
+	p.b.qp, p.a.qp = p.b.newQP(p.cfg), p.a.newQP(p.cfg)
+	p.connect(p.a, p.b)
+	d := p.b.dev
+	more := func() {
+		d.mu.Lock()
+		q.resp.queue.pushAck(wire.ACK, q.resp.expected, 0)
+		d.markReady(q)
+		d.mu.Unlock()
+	}
+	flooded.more.Store(&more)
+	defer flooded.more.Store(nil)
+	for range 20 {
+		p.b.post(verbs.SendWR{WRID: 7, Opcode: verbs.WRRDMAWrite})
+		p.b.want(7, verbs.WCSuccess)
 	}
 }

@@ -2,35 +2,58 @@ package roce
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
+// start starts the engine. Where the socket lets it, it does what others offer while no packets come.
+func (d *Device) start() {
+	if c, ok := d.conn.(udp.Attended); ok {
+		d.attendant = duty.NewAttendant(func() { go d.run() })
+		c.Attend(d.attendant)
+	}
+	go d.run()
+}
+
 // run is the engine: it receives, lets the state machines and the handlers work, and sends
-// what came of it, until the socket is closed. It blocks while there is nothing to do.
+// what came of it, until the socket is closed, or another goroutine has become the engine. It blocks while there
+// is nothing to do.
 func (d *Device) run() {
-	defer close(d.done)
-	var n int
-	var err error
-	for backlog := false; ; {
-		if backlog {
-			n, err = d.conn.TryRecv(d.rx.received[:])
-		} else {
-			n, err = d.conn.Recv(d.rx.received[:])
-		}
+	for d.attendant == nil || d.attendant.Work() {
+		n, err := d.receiveMore()
 		if err != nil {
-			d.broken(err)
+			d.end(err)
 			return
 		}
 		got := d.turnOver(d.rx.received[:n])
 		for len(got) > 0 {
 			got = d.turnOver(got)
 		}
-		d.mu.Lock()
-		backlog = d.backlog()
-		d.mu.Unlock()
 	}
+}
+
+// receiveMore receives. It doesn't wait while there is more to send.
+func (d *Device) receiveMore() (int, error) {
+	d.mu.Lock()
+	backlog := d.backlog()
+	d.mu.Unlock()
+	if backlog {
+		return d.conn.TryRecv(d.rx.received[:])
+	}
+	return d.conn.Recv(d.rx.received[:])
+}
+
+// end ends the engine, since the socket fails.
+func (d *Device) end(err error) {
+	d.broken(err)
+	if d.attendant != nil {
+		d.attendant.Leave()
+		d.attendant.Close()
+	}
+	close(d.done)
 }
 
 // turnBytes is how much is received before handlers are called and answers sent: the peer
@@ -56,8 +79,12 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	return got
 }
 
-// unbounded has transmit go on until nothing is ready.
+// unbounded has transmit go on until nothing is ready, which peers may see to that it never is.
 const unbounded = -1
+
+// roundsOfOthers is how many batches a goroutine sends at most that isn't the engine: it has something else
+// to do, perhaps for others.
+const roundsOfOthers = 8
 
 // takeTurn makes the caller the one who calls handlers and then sends, unless somebody is:
 // that one looks again before the turn ends. While a turn lasts, posting only queues. The
@@ -70,7 +97,7 @@ func (d *Device) takeTurn() bool {
 	return true
 }
 
-// finishTurn calls handlers and sends, until nothing is left to call. The device's lock is
+// finishTurn calls handlers and sends by turns, until nothing is left to call. The device's lock is
 // held, and given up during both.
 func (d *Device) finishTurn(rounds int) {
 	for {
@@ -95,18 +122,28 @@ func (d *Device) postedOutside() {
 	if d.turn {
 		return
 	}
-	d.transmit(unbounded)
+	d.transmit(roundsOfOthers)
 	if d.hasCalls() && !d.turn {
 		// The caller may hold locks that its handlers take.
 		d.kick()
 	}
 }
 
-// sendAnswers sends what is due before a queue pair ends: a consumer may end it as soon as it
-// sees the last message, before the acknowledgement of that has left, and nobody would answer
-// when the peer asks again. The device's lock is held, and given up while sending.
-func (d *Device) sendAnswers() {
-	d.transmit(1)
+// sendAnswers sends what queue pairs have to answer before they end: a consumer may end one as soon as
+// it sees the last message, before the acknowledgement of that has left, and nobody would answer
+// when the peer asks again. Those pass everybody in the line, and each has one turn, in which an answer of
+// many packets needn't end. The device's lock is held, and given up while sending.
+func (d *Device) sendAnswers(ending ...*qp) {
+	for _, q := range ending {
+		d.hurry(q)
+	}
+	for slices.ContainsFunc(ending, (*qp).hurries) {
+		if d.sending {
+			d.sent.Wait() // the batch in flight may be from before
+		} else {
+			d.transmit(1)
+		}
+	}
 	d.quiesce() // what another goroutine is sending may be it
 }
 
@@ -115,13 +152,13 @@ func (d *Device) hasCalls() bool {
 	return len(d.fired) > 0 || len(d.events) > 0 || d.gsi.in.n > 0
 }
 
-// dispatch calls the handlers: of datagrams, of armed completion queues, of events, so that
-// the completion that says what went wrong comes before the event that says that something
-// did. The device's lock is held, but not during the calls.
+// dispatch calls handlers: of datagrams, of some armed completion queues, and, when no more of those
+// are to be called, of events, so that the completion that says what went wrong comes before the event
+// that says that something did. The device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
-	for d.hasCalls() {
-		d.dispatchMADs()
-		d.dispatchCQs()
+	d.dispatchMADs()
+	d.dispatchCQs()
+	if len(d.fired) == 0 {
 		d.dispatchEvents()
 	}
 }
@@ -139,11 +176,17 @@ func (d *Device) dispatchEvents() {
 	}
 }
 
+// callsAtOnce is how many completion queues have their turn before what came of it is sent: where
+// there are many, the peer works on the one part while the other is dealt with.
+const callsAtOnce = 32
+
 func (d *Device) dispatchCQs() {
-	fired := d.fired
-	d.fired = d.firedSpare[:0]
-	for i, c := range fired {
-		fired[i] = nil
+	var now [callsAtOnce]*cq
+	n := copy(now[:], d.fired)
+	left := copy(d.fired, d.fired[n:])
+	clear(d.fired[left:])
+	d.fired = d.fired[:left]
+	for _, c := range now[:n] {
 		c.fired = false
 		if c.freed {
 			continue
@@ -152,7 +195,6 @@ func (d *Device) dispatchCQs() {
 		c.handler(c)
 		d.mu.Lock()
 	}
-	d.firedSpare = fired[:0]
 }
 
 // broken ends the device's work because the socket fails; where it was closed, nothing is

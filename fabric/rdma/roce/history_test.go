@@ -170,6 +170,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if rng.IntN(2) == 0 {
 		c.psn = 0xffffff - uint32(rng.IntN(40))
 	}
+	if rng.IntN(2) == 0 {
+		c.options = OptionLongSend
+	}
 	h.link = randomLink(rng, c.v6)
 	h.p = newPair(t, c)
 	h.p.net.SetDefault(h.link)

@@ -45,7 +45,8 @@ func TestMishapToEachPacket(t *testing.T) {
 			for _, op := range append(operations[:len(operations):len(operations)], unready) {
 				for _, n := range []int{0, 257, 9*256 + 1} {
 					t.Run(fmt.Sprintf("foreign=%v/%s/%s/%d", foreign, m.name, op.name, n), func(t *testing.T) {
-						for victim := 0; op.befalls(t, foreign, m.action, n, victim); victim++ {
+						c := pairConfig{foreign: foreign}
+						for victim := 0; op.befalls(t, c, m.action, n, victim); victim++ {
 						}
 					})
 				}
@@ -54,11 +55,27 @@ func TestMishapToEachPacket(t *testing.T) {
 	}
 }
 
-// befalls runs the operation with n bytes, and has what is said happen to one packet of it, counted
-// from 0; false where there are not so many.
-func (op operation) befalls(t *testing.T, foreign bool, what simnet.Action, n, victim int) (hit bool) {
+// TestMishapToLongSend does the same to SENDs of which a packet carries more than the path MTU.
+func TestMishapToLongSend(t *testing.T) {
+	for _, m := range mishaps {
+		for _, op := range append(operations[:3:3], unready) {
+			for _, n := range []int{256 + wire.LongSend, 257 + wire.LongSend, 5*(256+wire.LongSend) + 1} {
+				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
+					c := pairConfig{options: OptionLongSend}
+					for victim := 0; op.befalls(t, c, m.action, n, victim); victim++ {
+					}
+				})
+			}
+		}
+	}
+}
+
+// befalls runs the operation with n bytes on a pair like c, with a small path MTU, and has what is said happen to
+// one packet of it, counted from 0; false where there are not so many.
+func (op operation) befalls(t *testing.T, c pairConfig, what simnet.Action, n, victim int) (hit bool) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPair(t, pairConfig{mtu: verbs.MTU256, psn: 0xfffff0, rnrRetry: 7, foreign: foreign})
+		c.mtu, c.psn, c.rnrRetry = verbs.MTU256, 0xfffff0, 7
+		p := newPair(t, c)
 		p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 		seen := 0
 		p.net.SetFilter(func(*simnet.Datagram) simnet.Action {

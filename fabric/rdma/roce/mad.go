@@ -10,13 +10,14 @@ import (
 // madSize is the length of every management datagram (IBTA 13.4.2).
 const madSize = 256
 
-// madBacklog is how many management datagrams wait in each direction. They come back if they
-// are dropped: connection management has timers of its own.
-const madBacklog = 128
+// madBacklog is how many management datagrams may wait in each direction: more than a turn of the
+// engine brings, so that whoever floods doesn't have others' dropped before the handler can choose.
+// They come back if they are dropped: connection management has timers of its own.
+const madBacklog = 2048
 
-// madRing holds datagrams with their peer.
+// madRing holds datagrams with their peer. It grows when it has to, and stays as it is then.
 type madRing struct {
-	ring    [madBacklog]mad
+	ring    []mad
 	head, n int
 }
 
@@ -29,7 +30,13 @@ func (r *madRing) push(peer netip.Addr, b []byte) bool {
 	if r.n == madBacklog {
 		return false
 	}
-	m := &r.ring[(r.head+r.n)%madBacklog]
+	if r.n == len(r.ring) {
+		ring := make([]mad, min(max(2*r.n, 8), madBacklog))
+		n := copy(ring, r.ring[r.head:])
+		copy(ring[n:], r.ring[:r.head])
+		r.ring, r.head = ring, 0
+	}
+	m := &r.ring[(r.head+r.n)%len(r.ring)]
 	m.peer = peer
 	copy(m.data[:], b)
 	r.n++
@@ -39,7 +46,7 @@ func (r *madRing) push(peer netip.Addr, b []byte) bool {
 func (r *madRing) front() *mad { return &r.ring[r.head] }
 
 func (r *madRing) pop() {
-	r.head = (r.head + 1) % madBacklog
+	r.head = (r.head + 1) % len(r.ring)
 	r.n--
 }
 

@@ -33,7 +33,7 @@ func (r *congestionRun) plot(path string) error {
 	if r.op == verbs.WRRDMARead {
 		kind = "READs through"
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="20" font-size="14">%d flows of %s one port of 10.5 Gb/s, round trip 100 µs: %s</text>`+"\n", plotLeft, r.flows, kind, what)
+	fmt.Fprintf(&b, `<text x="16" y="20" font-size="13">%d flows of %s one port of 10.5 Gb/s, round trip 100 µs: %s</text>`+"\n", r.flows, kind, what)
 	rates := panel{&b, ratesTop, 1400, "MB/s", len(r.moved)}
 	rates.frame(0, 350, 700, 1050, 1400)
 	for i := range r.flows {
@@ -48,9 +48,17 @@ func (r *congestionRun) plot(path string) error {
 	queue := panel{&b, queueTop, 512, "KiB queued", len(r.queued)}
 	queue.frame(0, 128, 256, 384, 512)
 	queue.line("#444444", func(k int) (float64, bool) { return float64(r.queued[k]) / 1024, true })
-	for ms := 0; ms <= int(r.until/time.Millisecond); ms += 10 {
+	step := 10 // ms
+	if r.until > 100*time.Millisecond {
+		step = 25
+	}
+	for ms := 0; ms <= int(r.until/time.Millisecond); ms += step {
+		anchor := "middle"
+		if ms == int(r.until/time.Millisecond) {
+			anchor = "end"
+		}
 		x := queue.x(ms * int(time.Millisecond/sampleEvery))
-		fmt.Fprintf(&b, `<text x="%.0f" y="%d" text-anchor="middle">%d ms</text>`+"\n", x, queueTop+panelHeight+18, ms)
+		fmt.Fprintf(&b, `<text x="%.0f" y="%d" text-anchor="%s">%d ms</text>`+"\n", x, queueTop+panelHeight+18, anchor, ms)
 	}
 	fmt.Fprintln(&b, `</svg>`)
 	return os.WriteFile(path, []byte(b.String()), 0o644)

@@ -19,10 +19,12 @@ type qp struct {
 	attr    verbs.QPAttr // attr.State is the state
 	path    *path        // from RTR on
 	mtu     int          // payload bytes of a full packet
+	sendMTU int          // the same of SENDs
 	class   uint8        // traffic class of its packets
 	met     bool         // EventCommEst was raised
 	freed   bool
 	isReady bool // in Device.ready
+	urgent  bool // its ACK leaves with its turn, not behind what others send
 	more    bool // than the batch being made has room for
 	later   bool // in that batch come requests that aren't WRITEs
 
@@ -74,7 +76,7 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if attr.State == verbs.Err || attr.State == verbs.Reset {
-		d.sendAnswers()
+		d.sendAnswers(q)
 	}
 	if q.freed {
 		return q.failOp("modify", verbs.ErrClosed)
@@ -112,18 +114,24 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 		return q.failf("modify to RTR", verbs.ErrInvalid, "destination QP %#x", a.DestQPN)
 	case a.MaxDestRdAtomic > maxRdAtomic:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "MaxDestRdAtomic %d: want at most %d", a.MaxDestRdAtomic, maxRdAtomic)
+	case a.PeerVendorID == vendorID && a.VendorOptions&OptionLongSend&^q.d.VendorOptions() != 0:
+		return q.failf("modify to RTR", verbs.ErrInvalid, "vendor options %#x: want those that the device has", a.VendorOptions)
 	case a.MinRNRTimer > 31:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "MinRNRTimer %d: want at most 31", a.MinRNRTimer)
 	}
 	q.attr.Remote, q.attr.TrafficClass, q.attr.DestQPN = remote, a.TrafficClass, a.DestQPN
 	q.attr.PathMTU, q.attr.RQPSN = a.PathMTU, a.RQPSN&0xffffff
 	q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer = a.MaxDestRdAtomic, a.MinRNRTimer
-	q.mtu = a.PathMTU.Bytes()
+	q.mtu, q.sendMTU = a.PathMTU.Bytes(), a.PathMTU.Bytes()
 	q.class = q.d.classFor(a.TrafficClass)
 	q.attr.PeerVendorID = a.PeerVendorID
 	q.attr.VendorOptions = a.VendorOptions
 	q.selective = a.PeerVendorID == vendorID
 	q.noICRC = q.selective && a.VendorOptions&OptionNoICRC != 0
+	if q.selective && a.VendorOptions&OptionLongSend != 0 {
+		q.sendMTU += wire.LongSend
+	}
+	q.attr.SendMTU = q.sendMTU
 	q.path = q.d.pathTo(remote)
 	if q.noICRC {
 		q.path.noICRC++
@@ -238,7 +246,7 @@ func (q *qp) Destroy() error {
 	d := q.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.sendAnswers()
+	d.sendAnswers(q)
 	if q.freed {
 		return q.failOp("destroy", verbs.ErrClosed)
 	}

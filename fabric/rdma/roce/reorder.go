@@ -45,7 +45,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	default:
 		return false
 	}
-	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held >= maxHeld || len(p.Payload) > q.mtu {
+	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held >= maxHeld || len(p.Payload) > q.sendMTU {
 		return false
 	}
 	if rs.held == nil {

@@ -137,7 +137,7 @@ func (r *requester) askAck(t *txBatch) {
 func (q *qp) quota() int {
 	r := &q.req
 	for i := r.cur; i != r.tail && i-r.cur < quotaLooks; i++ {
-		if q.sq.at(i).length > q.mtu {
+		if w := q.sq.at(i); w.length > q.carries(w) {
 			return qpQuota
 		}
 	}
@@ -197,14 +197,22 @@ func (q *qp) begin(w *sendWQE) bool {
 			return false
 		}
 	default:
-		w.first = r.next
-		w.packets = max(1, (w.length+q.mtu-1)/q.mtu)
+		w.first, w.mtu = r.next, q.carries(w)
+		w.packets = max(1, (w.length+w.mtu-1)/w.mtu)
 		if w.isAtomic() {
 			w.packets = 1
 		}
 	}
 	w.started = true
 	return true
+}
+
+// carries is how many bytes of w a packet of it carries, or brings, at most.
+func (q *qp) carries(w *sendWQE) int {
+	if w.isSend() {
+		return q.sendMTU
+	}
+	return q.mtu
 }
 
 // faultLocal ends the work request that is being sent with an error of this side, once all
@@ -261,7 +269,7 @@ func (q *qp) header(p *wire.Packet, op wire.Opcode, psn wire.PSN) {
 // emitData makes the next packet of a SEND or WRITE.
 func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
-	n := min(w.length-r.off, q.mtu)
+	n := min(w.length-r.off, w.mtu)
 	cost := n + packetCost
 	if !q.path.window.admits(cost) {
 		return 0, waiting
@@ -410,7 +418,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 // packets where half of the window holds them, and no more than that where it doesn't.
 func (q *qp) readStep() int {
 	size := q.path.reads.size
-	return max(size/4, min(size/2, 2*wire.MaxPayload), q.mtu) &^ (q.mtu - 1)
+	return max(size/4, min(size/2, 2*wire.MaxPathMTU), q.mtu) &^ (q.mtu - 1)
 }
 
 // makeRead makes a request for n bytes at offset off of w.

@@ -182,16 +182,19 @@ func (q *qp) inOrder(p *wire.Packet, kind messageKind) bool {
 	if p.Opcode.Starts() {
 		want = messageNone
 	}
-	n := len(p.Payload)
+	n, most := len(p.Payload), q.mtu
+	if kind == messageSend {
+		most = q.sendMTU
+	}
 	switch {
 	case q.resp.message != want:
 		return false
 	case !p.Opcode.Ends():
-		return n == q.mtu
+		return n == most
 	case !p.Opcode.Starts():
-		return n > 0 && n <= q.mtu
+		return n > 0 && n <= most
 	}
-	return n <= q.mtu
+	return n <= most
 }
 
 func (q *qp) onSend(p *wire.Packet, now time.Duration) {

@@ -23,6 +23,18 @@ const vendorID = 0x4e5641
 // whose packets never leave its memory.
 const OptionNoICRC = 1
 
+// OptionLongSend is the bit by which a packet of a SEND carries wire.LongSend bytes more than the path
+// MTU, so that a command with a block of data is one packet, and many of them make a train of equal ones.
+const OptionLongSend = 2
+
+// VendorOptions are what the device can do with any peer of its kind, if that can do it too.
+func (d *Device) VendorOptions() uint32 {
+	if d.attr.ActiveMTU.Bytes()+wire.LongSend+packetOverhead > d.conn.MTU() {
+		return 0
+	}
+	return OptionLongSend
+}
+
 // scored makes sure that there is a scoreboard.
 func (q *qp) scored() *scoreboard {
 	r := &q.req
@@ -43,7 +55,7 @@ func (q *qp) dropScore() {
 }
 
 // payloadAt is how many bytes packet k of w carries, or brings.
-func (w *sendWQE) payloadAt(k, mtu int) int { return min((k+1)*mtu, w.length) - k*mtu }
+func (w *sendWQE) payloadAt(k int) int { return min((k+1)*w.mtu, w.length) - k*w.mtu }
 
 // uncount takes packet k of w out of the window that it counts in: because it arrived, or
 // because it is lost.
@@ -51,7 +63,7 @@ func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
 	r := &q.req
 	switch {
 	case w.windowed():
-		n := w.cost(q.mtu, k, k+1)
+		n := w.cost(k, k+1)
 		r.inflight -= n
 		if arrived {
 			q.path.window.acked(n)
@@ -59,7 +71,7 @@ func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
 			q.path.window.withdrawn(n)
 		}
 	case w.op == verbs.WRRDMARead:
-		n := w.payloadAt(k, q.mtu)
+		n := w.payloadAt(k)
 		r.readBytes -= n
 		if arrived {
 			q.readsHere(n)
@@ -421,15 +433,15 @@ func (q *qp) emitAgain(t *txBatch, psn wire.PSN, now time.Duration) (res emitRes
 func (q *qp) mayAlways(psn wire.PSN) bool { return psn == q.req.una || psn == q.req.score.probe }
 
 func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emitResult {
-	n := w.payloadAt(k, q.mtu)
+	n := w.payloadAt(k)
 	cost := n + packetCost
 	psn := w.first.Add(k)
 	if !q.mayAlways(psn) && !q.path.window.admits(cost) {
 		return waiting
 	}
-	q.makeData(&t.packet, w, k*q.mtu, n, psn)
+	q.makeData(&t.packet, w, k*w.mtu, n, psn)
 	t.packet.AckReq = true
-	if !q.addData(t, w, k*q.mtu, n) {
+	if !q.addData(t, w, k*w.mtu, n) {
 		// The memory isn't what it was when the packet was sent first.
 		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
 		return blocked
@@ -513,7 +525,7 @@ func (q *qp) onReadPart(p *wire.Packet, now time.Duration) {
 	}
 	w := q.sq.at(f.wqe)
 	k := p.PSN.Diff(w.first)
-	if w.op != verbs.WRRDMARead || len(p.Payload) != w.payloadAt(k, q.mtu) ||
+	if w.op != verbs.WRRDMARead || len(p.Payload) != w.payloadAt(k) ||
 		p.Opcode.Headers()&wire.HasAETH != 0 && !p.AETH.Syndrome.IsACK() {
 		q.badResponse(p.PSN, now)
 		return

@@ -39,6 +39,9 @@ func (d *Device) onTimer() {
 		}
 	}
 	if d.takeTurn() {
-		d.finishTurn(unbounded)
+		d.finishTurn(roundsOfOthers)
+		if d.backlog() {
+			d.kick()
+		}
 	}
 }

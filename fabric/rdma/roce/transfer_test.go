@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
@@ -14,6 +15,15 @@ import (
 // lengths are those around the borders of packets.
 func lengths(mtu int) []int {
 	return []int{0, 1, 3, 4, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 7*mtu + 5}
+}
+
+// lengths are those around the borders of c's packets, and of SENDs' where these are longer.
+func (c *pairConfig) lengths() []int {
+	all := lengths(c.mtu.Bytes())
+	if c.options&OptionLongSend != 0 {
+		all = append(all, lengths(c.mtu.Bytes()+wire.LongSend)...)
+	}
+	return all
 }
 
 // operation moves n bytes between the start of a's memory and offset half of b's.
@@ -148,13 +158,15 @@ func TestOperations(t *testing.T) {
 		{mtu: verbs.MTU4096}, {mtu: verbs.MTU4096, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 		{mtu: verbs.MTU1024, endpoint: simnet.Config{MTU: 9000, NoSegmentation: true}},
 		{mtu: verbs.MTU256, psn: 0xfffffd},
+		{mtu: verbs.MTU256, options: OptionLongSend, psn: 0xfffffd},
+		{mtu: verbs.MTU4096, options: OptionLongSend, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 	} {
-		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x", c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn)
+		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x,options=%d", c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn, c.options)
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(t, c)
 				for _, op := range operations {
-					for _, n := range lengths(c.mtu.Bytes()) {
+					for _, n := range c.lengths() {
 						op.run(p, n)
 					}
 				}

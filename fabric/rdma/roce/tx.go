@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
@@ -54,11 +55,10 @@ type txBatch struct {
 
 	parts     [][]byte
 	trains    []udp.Train
-	firstOf   []int // packet that begins the train
-	partStart int   // of the last part, where it is in the arena
-	partEnd   int   // −1 where it isn't
-	missed    []*qp // those that sealing found a page missing of
-	inArena   [1][]byte
+	firstOf   []int            // packet that begins the train
+	partStart int              // of the last part, where it is in the arena
+	partEnd   int              // −1 where it isn't
+	missed    []*qp            // those that sealing found a page missing of
 	arrived   [maxArrived]byte // payload of a SelectiveAck, until it is in the arena
 }
 
@@ -183,13 +183,14 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 }
 
 func (t *txBatch) putICRC(k *txPacket, id uint16) {
-	payload := t.pieces[k.piece : k.piece+k.pieces]
+	end := k.end - wire.ICRCSize
+	var icrc uint32
 	if k.pieces == 0 {
-		t.inArena[0] = t.arena[k.data:k.tail]
-		payload = t.inArena[:]
+		icrc = k.flow.ICRC(id, t.arena[k.head:end])
+	} else {
+		icrc = k.flow.ICRC(id, t.arena[k.head:k.data], t.pieces[k.piece:k.piece+k.pieces]...)
 	}
-	icrc := k.flow.ICRC(id, t.arena[k.head:k.data], payload...)
-	wire.PutICRC(t.arena[k.end-wire.ICRCSize:k.end], icrc)
+	wire.PutICRC(t.arena[end:k.end], icrc)
 }
 
 // putICRCOnDemand is putICRC; false where a page of the payload is missing.
@@ -231,6 +232,20 @@ func (d *Device) markReady(q *qp) {
 	}
 }
 
+// hurry puts q, if it has something to send, before everybody in the line.
+func (d *Device) hurry(q *qp) {
+	if !q.isReady || q.freed {
+		return
+	}
+	q.urgent = true
+	i := slices.Index(d.ready, q)
+	copy(d.ready[1:], d.ready[:i])
+	d.ready[0] = q
+}
+
+// hurries says whether q has still to have the turn that hurry is about.
+func (q *qp) hurries() bool { return q.isReady && q.urgent }
+
 // batchPart is a part of a batch. All who are ready add to one part before any adds to the next:
 // packets of one size, which make long trains, are together then, whosever they are.
 type batchPart uint8
@@ -268,6 +283,7 @@ func (d *Device) build(now time.Duration) bool {
 	for _, q := range line[:reached] {
 		q.req.askAck(t)
 		if q.more || cut {
+			q.urgent = cut && q.resp.queue.onlyAck() // there was no room behind the others
 			d.markReady(q)
 		}
 	}
@@ -290,8 +306,9 @@ func (d *Device) build(now time.Duration) bool {
 // emit adds what q may send now in a part of the batch: answers before requests, but an ACK alone
 // behind them.
 func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
+	urgent := q.urgent
 	if part == bulkPart {
-		q.isReady, q.more, q.later = false, false, false
+		q.isReady, q.urgent, q.more, q.later = false, false, false, false
 	}
 	if q.path == nil {
 		return
@@ -301,7 +318,7 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 		if q.cnpDue {
 			q.emitCNP(t)
 		}
-		if !q.resp.queue.onlyAck() && q.emitResponses(t) == noRoom {
+		if (urgent || !q.resp.queue.onlyAck()) && q.emitResponses(t) == noRoom {
 			q.more = true
 		}
 		if q.attr.State == verbs.RTS {
@@ -320,7 +337,7 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 
 // transmit sends what is ready, at most rounds batches of it, or without bound where rounds
 // is negative. The device's lock is held; it is given up during the system call. Where
-// somebody else is sending, that one goes on until nothing is ready, and transmit returns.
+// somebody else is sending, transmit returns: that one goes on, or sees to it that somebody does.
 func (d *Device) transmit(rounds int) {
 	if d.sending {
 		return
@@ -334,6 +351,7 @@ func (d *Device) transmit(rounds int) {
 			d.sendLock.Unlock()
 			d.mu.Lock()
 			d.tx.gen++
+			d.sent.Broadcast()
 			d.failMissed()
 		} else if len(d.faults) == 0 {
 			break
@@ -341,6 +359,10 @@ func (d *Device) transmit(rounds int) {
 		d.applyFaults()
 	}
 	d.sending = false
+	d.sent.Broadcast()
+	if d.backlog() && !d.turn { // whose holder looks for it
+		d.kick()
+	}
 }
 
 // failMissed has queue pairs fail of whose memory pages are missing.

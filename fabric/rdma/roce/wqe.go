@@ -28,6 +28,7 @@ type sendWQE struct {
 	started bool
 	first   wire.PSN
 	packets int
+	mtu     int // bytes of it that each but the last carries, or brings
 }
 
 // windowed reports whether the packets of the request count in the window: those of READs
@@ -58,8 +59,8 @@ func (w *sendWQE) isWrite() bool {
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
 
 // cost is what the packets lo to hi−1 count in the window.
-func (w *sendWQE) cost(mtu, lo, hi int) int {
-	return min(hi*mtu, w.length) - min(lo*mtu, w.length) + (hi-lo)*packetCost
+func (w *sendWQE) cost(lo, hi int) int {
+	return min(hi*w.mtu, w.length) - min(lo*w.mtu, w.length) + (hi-lo)*packetCost
 }
 
 // packetCost is what a packet costs a receive buffer beyond its payload, in bytes: about what

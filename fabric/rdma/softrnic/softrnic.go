@@ -146,7 +146,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
 	}
 	m, err := cm.New(dev, cm.Config{
-		TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions(),
+		TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions(dev),
 		MaxHalfOpen: cfg.MaxHalfOpen, MaxHalfOpenPerPeer: cfg.MaxPeerHalfOpen,
 	})
 	if err != nil {
@@ -155,16 +155,15 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	return &RNIC{Manager: m, dev: dev, socket: socket, faults: faults}, nil
 }
 
-// vendorOptions is what is offered to peers of our kind.
-func (c *Config) vendorOptions() func(netip.Addr) uint32 {
-	if !c.NoLocalICRC || c.Fault != nil && c.Fault.Corrupt > 0 {
-		return nil
-	}
+// vendorOptions is what dev's peers of our kind are offered.
+func (c *Config) vendorOptions(dev *roce.Device) func(netip.Addr) uint32 {
+	always := dev.VendorOptions()
+	noICRC := c.NoLocalICRC && (c.Fault == nil || c.Fault.Corrupt == 0)
 	return func(peer netip.Addr) uint32 {
-		if !udp.OnThisHost(peer) {
-			return 0
+		if noICRC && udp.OnThisHost(peer) {
+			return always | roce.OptionNoICRC
 		}
-		return roce.OptionNoICRC
+		return always
 	}
 }
 
@@ -207,12 +206,34 @@ func openLoopback(cfg Config) (*RNIC, error) {
 // Device is the RNIC itself.
 func (n *RNIC) Device() *roce.Device { return n.dev }
 
-// SocketCounters are those of the RNIC's UDP socket; nil where the system's has none.
-func (n *RNIC) SocketCounters() *udp.Counters {
-	if c, ok := n.socket.(udp.Counted); ok {
-		return c.Counters()
+// SocketStats are what an RNIC's UDP socket has counted.
+type SocketStats struct {
+	RxDatagrams   uint64
+	RxBytes       uint64 // UDP payload
+	RxSyscalls    uint64 // calls that brought something
+	RxEmpty       uint64 // calls that found nothing, of those that didn't wait
+	RxKernelDrops uint64 // datagrams lost to a full receive buffer
+	RxTruncated   uint64 // receives cut short, and so discarded
+	TxDatagrams   uint64
+	TxBytes       uint64
+	TxSyscalls    uint64
+	TxWaits       uint64 // times that the socket was full and sending waited
+	TxDrops       uint64 // datagrams that the system refused
+}
+
+// SocketStats reads the counters of the RNIC's UDP socket; ok is false where it keeps none.
+func (n *RNIC) SocketStats() (s SocketStats, ok bool) {
+	counted, ok := n.socket.(udp.Counted)
+	if !ok {
+		return s, false
 	}
-	return nil
+	c := counted.Counters()
+	return SocketStats{
+		RxDatagrams: c.RxDatagrams.Load(), RxBytes: c.RxBytes.Load(), RxSyscalls: c.RxSyscalls.Load(), RxEmpty: c.RxEmpty.Load(),
+		RxKernelDrops: c.RxKernelDrops.Load(), RxTruncated: c.RxTruncated.Load(),
+		TxDatagrams: c.TxDatagrams.Load(), TxBytes: c.TxBytes.Load(), TxSyscalls: c.TxSyscalls.Load(),
+		TxWaits: c.TxWaits.Load(), TxDrops: c.TxDrops.Load(),
+	}, true
 }
 
 // Offloads says, for people, how packets travel between the RNIC and the kernel.
@@ -243,12 +264,16 @@ func CreateCapture(path, application string) (*Capture, error) {
 	return &Capture{f}, nil
 }
 
+// Stream is a tcp.Tap (package fabric/tcp) that records one connection.
+type Stream interface {
+	Sent(parts [][]byte)
+	Received(parts [][]byte, n int)
+	Close()
+}
+
 // Stream records a TCP connection into the same file, so that one shows both transports; client
-// says that this side opened it. A nil Capture records nothing.
-func (c *Capture) Stream(local, remote netip.AddrPort, client bool) *capture.Stream {
-	if c == nil {
-		return nil
-	}
+// says that this side opened it.
+func (c *Capture) Stream(local, remote netip.AddrPort, client bool) Stream {
 	return c.file.Stream(local, remote, client)
 }
 

@@ -1,4 +1,4 @@
-package tcp
+package pdu
 
 import "encoding/binary"
 
@@ -15,12 +15,13 @@ type Data struct {
 	DATAL uint32 // length of the data, bytes
 }
 
-// Offsets of fields of data PDUs and R2T, from the start of the PDU.
+// Offsets of fields of data PDUs and R2T, from the start of the PDU. An R2T has R2TO and R2TL
+// where a data PDU has DATAO and DATAL.
 const (
-	offCCCID = 8
-	offTTAG  = 10
-	offDATAO = 12
-	offDATAL = 16
+	OffCCCID = 8
+	OffTTAG  = 10
+	OffDATAO = 12
+	OffDATAL = 16
 )
 
 // ParseData reads the header of an H2CData or C2HData; b starts with its common header.
@@ -29,25 +30,38 @@ func ParseData(b []byte) (Data, error) {
 		return Data{}, shortError("data PDU", len(b), DataSize)
 	}
 	return Data{
-		Header: headerAt(b),
-		CCCID:  binary.LittleEndian.Uint16(b[offCCCID:]),
-		TTAG:   binary.LittleEndian.Uint16(b[offTTAG:]),
-		DATAO:  binary.LittleEndian.Uint32(b[offDATAO:]),
-		DATAL:  binary.LittleEndian.Uint32(b[offDATAL:]),
+		Header: HeaderAt(b),
+		CCCID:  binary.LittleEndian.Uint16(b[OffCCCID:]),
+		TTAG:   binary.LittleEndian.Uint16(b[OffTTAG:]),
+		DATAO:  binary.LittleEndian.Uint32(b[OffDATAO:]),
+		DATAL:  binary.LittleEndian.Uint32(b[OffDATAL:]),
 	}, nil
 }
 
-// Append appends the header, without digest or data.
+// Check checks what the PDU says twice: DATAL against its common header, and that C2HData which
+// stands for the response is the last.
+func (p *Data) Check() *FieldError {
+	switch {
+	case int64(p.DATAL) != int64(p.DataLen()):
+		return Invalid(OffDATAL, "DATAL")
+	case p.Type == TypeC2HData && p.Flags&(FlagSuccess|FlagLast) == FlagSuccess:
+		return Invalid(OffFlags, "SUCCESS without LAST_PDU")
+	}
+	return nil
+}
+
+// Append appends the PDU up to its data.
 func (p *Data) Append(b []byte) []byte {
 	return appendTransfer(b, p.Header, p.CCCID, p.TTAG, p.DATAO, p.DATAL)
 }
 
-// appendTransfer appends the layout that data PDUs and R2T share.
+// appendTransfer appends the layout that data PDUs and R2T share, up to the data.
 func appendTransfer(b []byte, h Header, cid, tag uint16, off, length uint32) []byte {
+	start := len(b)
 	b = h.Append(b)
 	b = binary.LittleEndian.AppendUint16(b, cid)
 	b = binary.LittleEndian.AppendUint16(b, tag)
 	b = binary.LittleEndian.AppendUint32(b, off)
 	b = binary.LittleEndian.AppendUint32(b, length)
-	return append(b, 0, 0, 0, 0)
+	return h.end(append(b, 0, 0, 0, 0), start)
 }

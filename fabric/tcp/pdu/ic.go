@@ -1,34 +1,9 @@
-package tcp
+package pdu
 
 import "encoding/binary"
 
 // ICSize is the length of an ICReq and of an ICResp, in bytes.
 const ICSize = 128
-
-// MaxAlignment is the largest value of HPDA and CPDA (0-based dwords): data aligned to 128.
-const MaxAlignment = 31
-
-// Digests is the DGST field of the initialization PDUs.
-type Digests uint8
-
-// Bits of Digests.
-const (
-	DigestHeader Digests = 1 << 0
-	DigestData   Digests = 1 << 1
-)
-
-// String names the digests for people.
-func (d Digests) String() string {
-	switch d & (DigestHeader | DigestData) {
-	case DigestHeader:
-		return "header"
-	case DigestData:
-		return "data"
-	case DigestHeader | DigestData:
-		return "header and data"
-	}
-	return "none"
-}
 
 // ICReq is the Initialize Connection Request, the first PDU of the host (section 3.6.2.2).
 type ICReq struct {
@@ -45,6 +20,9 @@ type ICResp struct {
 	Digests    Digests
 	MAXH2CDATA uint32 // most data in one H2CData PDU, in bytes; a multiple of 4, at least 4096
 }
+
+// minH2CData is the least MAXH2CDATA.
+const minH2CData = 4096
 
 // Offsets of fields of the initialization PDUs, from the start of the PDU.
 const (
@@ -65,6 +43,17 @@ func ParseICReq(b []byte) (ICReq, error) {
 	}, nil
 }
 
+// Check checks what a controller can take of p.
+func (p ICReq) Check() *FieldError {
+	switch {
+	case p.PFV != 0:
+		return &FieldError{FESUnsupportedParm, offPFV, "PFV"}
+	case p.HPDA > MaxAlignment:
+		return Invalid(offAlign, "HPDA")
+	}
+	return nil
+}
+
 // Append appends the whole PDU.
 func (p ICReq) Append(b []byte) []byte {
 	return appendIC(b, TypeICReq, p.PFV, p.HPDA, p.Digests, p.MAXR2T)
@@ -79,6 +68,21 @@ func ParseICResp(b []byte) (ICResp, error) {
 		PFV: binary.LittleEndian.Uint16(b[offPFV:]), CPDA: b[offAlign], Digests: Digests(b[offDigest]),
 		MAXH2CDATA: binary.LittleEndian.Uint32(b[offLimit:]),
 	}, nil
+}
+
+// Check checks what a host can take of p that asked for digests: these and no others.
+func (p ICResp) Check(asked Digests) *FieldError {
+	switch got := p.Digests & allDigests; {
+	case p.PFV != 0:
+		return &FieldError{FESUnsupportedParm, offPFV, "PFV"}
+	case p.CPDA > MaxAlignment:
+		return Invalid(offAlign, "CPDA")
+	case got != asked:
+		return &FieldError{FESUnsupportedParm, offDigest, "DGST is " + got.String() + " where " + asked.String() + " was asked for"}
+	case p.MAXH2CDATA < minH2CData || p.MAXH2CDATA%4 != 0:
+		return Invalid(offLimit, "MAXH2CDATA")
+	}
+	return nil
 }
 
 // Append appends the whole PDU.

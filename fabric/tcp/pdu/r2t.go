@@ -1,4 +1,4 @@
-package tcp
+package pdu
 
 import "encoding/binary"
 
@@ -20,15 +20,15 @@ func ParseR2T(b []byte) (R2T, error) {
 		return R2T{}, shortError("R2T", len(b), R2TSize)
 	}
 	return R2T{
-		Header: headerAt(b),
-		CCCID:  binary.LittleEndian.Uint16(b[offCCCID:]),
-		TTAG:   binary.LittleEndian.Uint16(b[offTTAG:]),
-		R2TO:   binary.LittleEndian.Uint32(b[offDATAO:]),
-		R2TL:   binary.LittleEndian.Uint32(b[offDATAL:]),
+		Header: HeaderAt(b),
+		CCCID:  binary.LittleEndian.Uint16(b[OffCCCID:]),
+		TTAG:   binary.LittleEndian.Uint16(b[OffTTAG:]),
+		R2TO:   binary.LittleEndian.Uint32(b[OffDATAO:]),
+		R2TL:   binary.LittleEndian.Uint32(b[OffDATAL:]),
 	}, nil
 }
 
-// Append appends the PDU, without digest.
+// Append appends the PDU.
 func (p *R2T) Append(b []byte) []byte {
 	return appendTransfer(b, p.Header, p.CCCID, p.TTAG, p.R2TO, p.R2TL)
 }

@@ -1,4 +1,4 @@
-package tcp
+package pdu
 
 import (
 	"bytes"
@@ -96,8 +96,8 @@ func isNVMe(s []byte) bool {
 	if len(s) < HeaderSize {
 		return false
 	}
-	h := headerAt(s)
-	return h.Type < numTypes && headerLengths[h.Type] != 0 && h.HLEN == headerLengths[h.Type]
+	h := HeaderAt(s)
+	return h.Type < NumTypes && headerLengths[h.Type] != 0 && h.HLEN == headerLengths[h.Type]
 }
 
 // TestSamples parses and re-encodes every PDU that Linux sent in the captures of testdata, or
@@ -122,7 +122,7 @@ func TestSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range PDUTypes {
+	for _, typ := range Types {
 		t.Logf("%7d %v", seen.pdus[typ], typ)
 		term := typ == TypeC2HTermReq || typ == TypeH2CTermReq // Linux never sends one
 		if seen.pdus[typ] == 0 && !term {
@@ -136,30 +136,30 @@ func TestSamples(t *testing.T) {
 }
 
 type sampleCounts struct {
-	pdus         [numTypes]int
+	pdus         [NumTypes]int
 	header, data int
 }
 
 func checkStream(t *testing.T, path string, f flow, s []byte, seen *sampleCounts) {
 	t.Helper()
-	ru := rules{self: hostRole, align: 4}
-	if senders[headerAt(s).Type] == hostRole {
-		ru.self = controllerRole
-	}
+	ru := Rules{Self: 1 - senders[HeaderAt(s).Type]}
 	for off := 0; len(s)-off >= HeaderSize; {
-		h, err := ParseHeader(s[off:])
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := HeaderAt(s[off:])
 		ic := h.Type == TypeICReq || h.Type == TypeICResp
-		ru.ready = !ic
-		ru.headerDigest = h.Flags&FlagHDGST != 0
-		ru.dataDigest = h.Flags&FlagDDGST != 0
-		if err := ru.check(h); err != nil {
+		ru.Ready = !ic
+		ru.Format.Digests = 0
+		if h.Flags&FlagHDGST != 0 {
+			ru.Format.Digests |= DigestHeader
+		}
+		if h.Flags&FlagDDGST != 0 {
+			ru.Format.Digests |= DigestData
+		}
+		if err := ru.Check(h); err != nil {
 			t.Fatalf("%s %v: %v at %d: %v", path, f, h.Type, off, err)
 		}
 		if int(h.PLEN) > len(s)-off { // the capture ends here
-			if n := int(h.HLEN) + h.headerDigestLen(); n <= len(s)-off {
+			_, n := h.Head()
+			if n = max(n, int(h.PDO)); n <= len(s)-off {
 				checkHeader(t, path, s[off:off+n], seen)
 			}
 			return
@@ -172,7 +172,7 @@ func checkStream(t *testing.T, path string, f flow, s []byte, seen *sampleCounts
 // checkPDU checks one whole PDU.
 func checkPDU(t *testing.T, path string, b []byte, seen *sampleCounts) {
 	t.Helper()
-	h := headerAt(b)
+	h := HeaderAt(b)
 	checkHeader(t, path, b, seen)
 	if h.Flags&FlagDDGST != 0 && h.hasData() {
 		seen.data++
@@ -186,24 +186,23 @@ func checkPDU(t *testing.T, path string, b []byte, seen *sampleCounts) {
 // checkHeader checks the header of a PDU and its digest.
 func checkHeader(t *testing.T, path string, b []byte, seen *sampleCounts) {
 	t.Helper()
-	h := headerAt(b)
+	h := HeaderAt(b)
 	seen.pdus[h.Type]++
 	out, err := reencode(b)
 	if err != nil || !bytes.Equal(out, b[:len(out)]) {
 		t.Errorf("%s: %v doesn't re-encode to the same bytes (%v):\n%x\n%x", path, h.Type, err, b[:len(out)], out)
 	}
-	n := int(h.HLEN)
 	if h.Flags&FlagHDGST != 0 {
 		seen.header++
-		if got := binary.LittleEndian.Uint32(b[n:]); got != Digest(b[:n]) {
-			t.Errorf("%s: header digest of %v is %#x, not %#x", path, h.Type, got, Digest(b[:n]))
+		if err := h.CheckDigest(b); err != nil {
+			t.Errorf("%s: header digest of %v is %#x, not %#x", path, h.Type, err.FEI, Digest(b[:h.HLEN]))
 		}
 	}
 }
 
-// reencode parses the header of a PDU and appends it again.
+// reencode parses a PDU up to its data and appends that again.
 func reencode(b []byte) ([]byte, error) {
-	switch h := headerAt(b); h.Type {
+	switch h := HeaderAt(b); h.Type {
 	case TypeICReq:
 		p, err := ParseICReq(b)
 		return p.Append(nil), err

@@ -1,4 +1,4 @@
-package tcp
+package pdu
 
 import (
 	"encoding/binary"
@@ -56,9 +56,9 @@ func ParseTermReq(b []byte) (TermReq, error) {
 	if len(b) < TermReqSize {
 		return TermReq{}, shortError("terminate request", len(b), TermReqSize)
 	}
-	h := headerAt(b)
+	h := HeaderAt(b)
 	if h.PLEN < TermReqSize || h.PLEN > TermReqSize+MaxTermData {
-		return TermReq{}, &FieldError{FESInvalidHeader, offPLEN, "PLEN of " + h.Type.String()}
+		return TermReq{}, Invalid(OffPLEN, "PLEN of "+h.Type.String())
 	}
 	if len(b) < int(h.PLEN) {
 		return TermReq{}, shortError("terminate request", len(b), int(h.PLEN))

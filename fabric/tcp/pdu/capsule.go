@@ -1,4 +1,4 @@
-package tcp
+package pdu
 
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
@@ -16,8 +16,8 @@ var (
 	_ [CapsuleRespSize - 24]struct{}
 )
 
-// offRespCID is where the command identifier lies in a CapsuleResp.
-const offRespCID = HeaderSize + 12
+// OffCID is the offset of the command identifier in a CapsuleResp.
+const OffCID = HeaderSize + 12
 
 // CapsuleCmd is a command capsule; in-capsule data follows it at Header.PDO.
 type CapsuleCmd struct {
@@ -30,12 +30,12 @@ func ParseCapsuleCmd(b []byte) (CapsuleCmd, error) {
 	if len(b) < CapsuleCmdSize {
 		return CapsuleCmd{}, shortError("CapsuleCmd", len(b), CapsuleCmdSize)
 	}
-	return CapsuleCmd{headerAt(b), *nvme.CommandAt(b[HeaderSize:])}, nil
+	return CapsuleCmd{HeaderAt(b), *nvme.CommandAt(b[HeaderSize:])}, nil
 }
 
-// Append appends the header, without digest or data.
+// Append appends the PDU up to its data.
 func (p *CapsuleCmd) Append(b []byte) []byte {
-	return append(p.Header.Append(b), p.Cmd[:]...)
+	return p.end(append(p.Header.Append(b), p.Cmd[:]...), len(b))
 }
 
 // CapsuleResp is a response capsule.
@@ -49,10 +49,10 @@ func ParseCapsuleResp(b []byte) (CapsuleResp, error) {
 	if len(b) < CapsuleRespSize {
 		return CapsuleResp{}, shortError("CapsuleResp", len(b), CapsuleRespSize)
 	}
-	return CapsuleResp{headerAt(b), *nvme.CompletionAt(b[HeaderSize:])}, nil
+	return CapsuleResp{HeaderAt(b), *nvme.CompletionAt(b[HeaderSize:])}, nil
 }
 
-// Append appends the header, without digest.
+// Append appends the PDU.
 func (p *CapsuleResp) Append(b []byte) []byte {
-	return append(p.Header.Append(b), p.CQE[:]...)
+	return p.end(append(p.Header.Append(b), p.CQE[:]...), len(b))
 }

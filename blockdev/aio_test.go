@@ -1,0 +1,68 @@
+package blockdev
+
+import (
+	"testing"
+
+	"github.com/ncw/directio"
+
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
+)
+
+// TestAIOAttended: while somebody is on duty it completes what is done, and what it leaves when it goes is
+// completed by the queue's own goroutine; each request once.
+func TestAIOAttended(t *testing.T) {
+	v := openInternal(t, IODirect)
+	if v.aio == nil {
+		t.Skip(v.info.Mode)
+	}
+	a := duty.NewAttendant(func() {})
+	defer a.Close()
+	const n = 32
+	mem := directio.AlignedBlock(n * 4096)
+	done := make(chan error, n)
+	var all [n]Request
+	for i := range all {
+		all[i] = Request{Op: OpWrite, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]},
+			Complete: func(r *Request) { done <- r.Err }}
+	}
+	await := func() {
+		t.Helper()
+		for range all {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(done) > 0 {
+			t.Fatal("a request was answered twice")
+		}
+	}
+	found := 0
+	for round := range 50 {
+		a.Arrive()
+		for i := range all {
+			v.Submit(&all[i])
+		}
+		if round%2 == 0 { // it stays until all is done
+			for v.aio.inFlight.Load() > 0 {
+				if a.Look() {
+					found++
+				}
+			}
+		}
+		a.Leave()
+		await()
+	}
+	if found == 0 {
+		t.Error("whoever is on duty never found anything")
+	}
+	for i := range all { // nobody is on duty
+		v.Submit(&all[i])
+	}
+	await()
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a.Look() {
+		t.Error("something was found after Close")
+	}
+}

@@ -1,0 +1,141 @@
+package blockdev
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
+)
+
+// heldStorage is a file whose writes take as long as hold is not nil and open.
+type heldStorage struct {
+	*kernel
+	hold  chan struct{}
+	began chan struct{}
+}
+
+func (s *heldStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
+	if op == OpWrite && s.hold != nil {
+		s.began <- struct{}{}
+		<-s.hold
+	}
+	return s.kernel.transfer(op, iov, off, flags)
+}
+
+// attended has the test's goroutine on duty until its end. replaced is closed when another is to take its place.
+func attended(t *testing.T) (a *duty.Attendant, replaced chan struct{}) {
+	replaced = make(chan struct{})
+	a = duty.NewAttendant(sync.OnceFunc(func() { close(replaced) }))
+	a.Arrive()
+	t.Cleanup(func() {
+		a.Leave()
+		a.Close()
+	})
+	return a, replaced
+}
+
+// writes makes n requests that write a block each and tell done.
+func writes(n int) (all []*Request, done chan error) {
+	done = make(chan error, n)
+	mem := directio.AlignedBlock(n * 4096)
+	for i := range n {
+		all = append(all, &Request{Op: OpWrite, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]},
+			Complete: func(r *Request) { done <- r.Err }})
+	}
+	return all, done
+}
+
+// TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and the writer's own goroutine
+// what is left. A test that stands still for a moment has all done by the latter, so there are several attempts.
+func TestWriterHelped(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	v.noNowWrite.Store(true)
+	a, _ := attended(t)
+	helped := 0
+	for range 20 {
+		all, done := writes(2 * writerRow)
+		for _, r := range all {
+			v.Submit(r)
+		}
+		before := len(done)
+		a.Work()
+		if before == 0 && len(done) >= writerRow {
+			helped++
+		}
+		for range all {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if helped == 0 {
+		t.Error("those on duty never wrote a row")
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWriterHeldUp: a write that takes long has its volume do without those on duty for a while, and what came
+// meanwhile is written.
+func TestWriterHeldUp(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	v.noNowWrite.Store(true)
+	s := &heldStorage{v.kernel, make(chan struct{}), make(chan struct{}, 3)}
+	v.store = s
+	a, replaced := attended(t)
+	all, done := writes(3)
+	v.Submit(all[0])
+	v.Submit(all[1])
+	ended := make(chan bool)
+	go func() { ended <- a.Work() }()
+	<-s.began
+	<-replaced
+	if len(done) != 0 {
+		t.Fatal("a write was done that is held")
+	}
+	close(s.hold)
+	if <-ended {
+		t.Error("whoever was held up goes on beside the one who has taken its place")
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	v.Submit(all[2])
+	if duty.Offered() {
+		t.Error("those on duty are asked again though they were held up")
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWriterUnattended: what those on duty leave when they go is written by the writer's own goroutine.
+func TestWriterUnattended(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	v.noNowWrite.Store(true)
+	a := duty.NewAttendant(func() {})
+	defer a.Close()
+	a.Arrive()
+	all, done := writes(3)
+	v.Submit(all[0])
+	v.Submit(all[1])
+	a.Leave()
+	v.Submit(all[2])
+	for range all {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,228 @@
+package rdma_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TestWritesInCompany: of writes that leave together those take their data along that fit one packet with it, the target READs
+// the others. 4 KiB fit only where the RNICs have agreed on longer packets. One that leaves alone takes along what the target takes.
+func TestWritesInCompany(t *testing.T) {
+	none := func(*roce.Device) uint32 { return 0 }
+	for _, c := range []struct {
+		name      string
+		options   func(*roce.Device) uint32 // of the target's RNIC
+		together  int
+		bytes     int
+		inCapsule bool
+		packets   int64 // of the host for each, but for acknowledgements
+	}{
+		{"long SENDs", (*roce.Device).VendorOptions, 16, 4096, true, 1},
+		{"long SENDs, too much data", (*roce.Device).VendorOptions, 16, 4608, false, 3},
+		{"path MTU", none, 16, 4096, false, 2},
+		{"path MTU, little data", none, 16, 3584, true, 1},
+		{"path MTU, alone", none, 1, 4096, true, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newCapsuleRig(t, c.options)
+				defer r.close()
+				data, err := r.tr.Alloc(c.together * capsuleStride)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.tr.Free(data)
+				before := r.counts()
+				r.writeTogether(data, c.together, c.bytes)
+				after := r.counts()
+				r.compare(data, c.together, c.bytes)
+				want := [2]uint64{0, uint64(c.together)}
+				if c.inCapsule {
+					want = [2]uint64{uint64(c.together), 0}
+				}
+				got := [2]uint64{after.inCapsule - before.inCapsule, after.reads - before.reads}
+				if got != want {
+					t.Errorf("%d with data in the capsule, %d READs; want %d", got[0], got[1], want)
+				}
+				n, packets, acks := int64(c.together), after.packets-before.packets, after.acks-before.acks
+				if packets != n*c.packets {
+					t.Errorf("the host sent %d packets for %d writes, want %d each", packets, n, c.packets)
+				}
+				if acks > 2 {
+					t.Errorf("%d acknowledgements beside %d packets of %d writes, want two at most", acks, packets, n)
+				}
+			})
+		})
+	}
+}
+
+// TestLongSendsOnLoopback: the RNICs of two programs agree on packets that take 4 KiB along with their command.
+func TestLongSendsOnLoopback(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	c := r.connect(t, nil)
+	defer c.Close()
+	data, err := c.Alloc(16 * 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Free(data)
+	before := r.listener.Stats().Reads.Load()
+	var done sync.WaitGroup
+	done.Add(16)
+	var requests []*host.Request
+	for i := range 16 {
+		req := &host.Request{Data: data[i*4096:][:4096], Done: func(*host.Request) { done.Done() }}
+		req.Cmd.SetIO(nvme.OpWrite, 1, uint64(i)*8, 8, 0)
+		requests = append(requests, req)
+	}
+	c.Submit(0, requests)
+	done.Wait()
+	for i, req := range requests {
+		if s := req.CQE.Status(); req.Err != nil || s != 0 {
+			t.Errorf("write %d: %v, status %v", i, req.Err, s)
+		}
+	}
+	if n := r.listener.Stats().Reads.Load() - before; n != 0 {
+		t.Errorf("%d READs for writes of 4 KiB", n)
+	}
+}
+
+const capsuleStride = 8192 // between two writes
+
+// capsuleRig is a host and a target on a simulated network.
+type capsuleRig struct {
+	t        *testing.T
+	tn, hn   *simNIC
+	target   *target.Target
+	listener *rdma.Listener
+	tr       *rdma.Transport
+	ctrl     *host.Controller
+
+	packets, acks atomic.Int64 // that the host has sent
+}
+
+func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32) *capsuleRig {
+	t.Helper()
+	n := simnet.New(1)
+	n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
+	r := &capsuleRig{t: t}
+	n.SetFilter(r.count)
+	r.tn, r.hn = openSimNIC(t, n, simTarget, options), newSimNIC(t, n, simHost)
+	var err error
+	r.target, err = target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.listener, err = rdma.ListenTarget(r.tn, simNVMe, r.target, rdma.TargetConfig{Memory: 8 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	if r.tr, err = rdma.NewTransport(r.hn, rdma.HostConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	r.ctrl, err = host.Connect(t.Context(), host.Config{Transport: r.tr, Remote: simNVMe, SubNQN: testNQN, Queues: 1, QueueSize: 32, KATO: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settle() // the request for events leaves after Connect is done
+	return r
+}
+
+// capsuleCounts is what has happened so far.
+type capsuleCounts struct {
+	inCapsule, reads uint64
+	packets, acks    int64
+}
+
+func (r *capsuleRig) counts() capsuleCounts {
+	return capsuleCounts{
+		inCapsule: r.tr.Stats().InCapsule.Load(),
+		reads:     r.listener.Stats().Reads.Load(),
+		packets:   r.packets.Load(),
+		acks:      r.acks.Load(),
+	}
+}
+
+// count takes part in the network as the filter that sees all packets.
+func (r *capsuleRig) count(d *simnet.Datagram) simnet.Action {
+	switch {
+	case d.Src != simHost:
+	case wire.Opcode(d.Payload[0]) == wire.RCAcknowledge:
+		r.acks.Add(1)
+	default:
+		r.packets.Add(1)
+	}
+	return simnet.Action{}
+}
+
+// writeTogether submits n writes of size bytes at once, and waits until nothing of them is on its way.
+func (r *capsuleRig) writeTogether(data []byte, n, size int) {
+	r.t.Helper()
+	var done sync.WaitGroup
+	done.Add(n)
+	var requests []*host.Request
+	for i := range n {
+		req := &host.Request{Data: data[i*capsuleStride:][:size], Done: func(*host.Request) { done.Done() }}
+		for k := range req.Data {
+			req.Data[k] = byte(i + k/512)
+		}
+		req.Cmd.SetIO(nvme.OpWrite, 1, uint64(i)*capsuleStride/512, uint32(size/512), 0)
+		requests = append(requests, req)
+	}
+	r.ctrl.Submit(0, requests)
+	done.Wait()
+	for i, req := range requests {
+		if s := req.CQE.Status(); req.Err != nil || s != 0 {
+			r.t.Errorf("write %d: %v, status %v", i, req.Err, s)
+		}
+	}
+	r.settle()
+}
+
+// settle waits until no packet is on its way.
+func (r *capsuleRig) settle() {
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+}
+
+// compare sees that the volume has what was written.
+func (r *capsuleRig) compare(data []byte, n, size int) {
+	r.t.Helper()
+	ns, err := r.ctrl.Namespace(r.t.Context(), 1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := make([]byte, size)
+	for i := range n {
+		if _, err := ns.ReadAt(r.t.Context(), got, int64(i)*capsuleStride); err != nil || !bytes.Equal(got, data[i*capsuleStride:][:size]) {
+			r.t.Errorf("write %d isn't what the volume has: %v", i, err)
+		}
+	}
+}
+
+func (r *capsuleRig) close() {
+	r.t.Helper()
+	if err := errors.Join(r.ctrl.Close(), r.tr.Close()); err != nil {
+		r.t.Error(err)
+	}
+	r.hn.close(r.t)
+	if err := errors.Join(r.listener.Close(), r.target.Close(context.Background())); err != nil {
+		r.t.Error(err)
+	}
+	r.tn.close(r.t)
+}

@@ -1,0 +1,42 @@
+package tcp
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// censusPeriod is longer than one that looks can keep another from the processor.
+const censusPeriod = 10 * time.Millisecond
+
+// census counts connections that have work, by periods: what is received for one while another looks may
+// lie there until the kernel takes the processor from that, so that it is no use to ask who has had a
+// turn since.
+type census struct {
+	began time.Time
+
+	mu          sync.Mutex
+	period      int64
+	now, before int          // connections counted in period, and in the one before it
+	larger      atomic.Int32 // of now and before
+}
+
+// at is the number of the period of a time; they begin with 1.
+func (c *census) at(t time.Time) int64 { return int64(t.Sub(c.began)/censusPeriod) + 1 }
+
+// count counts one connection, which does this once in a period.
+func (c *census) count(period int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case period == c.period+1:
+		c.period, c.before, c.now = period, c.now, 0
+	case period > c.period:
+		c.period, c.before, c.now = period, 0, 0
+	}
+	c.now++
+	c.larger.Store(int32(max(c.now, c.before)))
+}
+
+// most is how many connections had work in this period or in the one before it.
+func (c *census) most() int { return int(c.larger.Load()) }

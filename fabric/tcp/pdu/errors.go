@@ -1,0 +1,24 @@
+package pdu
+
+import "fmt"
+
+// FieldError says which field of a PDU is wrong, in the terms of a terminate request.
+type FieldError struct {
+	FES   FES
+	FEI   uint32 // offset of the field, or the received header digest
+	Field string // the field, with its PDU where that isn't obvious
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%v: %s (FEI %#x)", e.FES, e.Field, e.FEI)
+}
+
+// Invalid is the FieldError of a field at an offset from the start of its PDU.
+func Invalid(off uint32, field string) *FieldError {
+	return &FieldError{FESInvalidHeader, off, field}
+}
+
+// shortError says that a PDU was cut.
+func shortError(what string, have, want int) error {
+	return fmt.Errorf("nvme/tcp %s: %d bytes where %d are needed", what, have, want)
+}

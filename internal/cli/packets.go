@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
+)
+
+// Packets is what either program may be told of its packets.
+type Packets struct {
+	DSCP        uint8
+	Priority    int
+	PlainUDP    bool
+	NoLocalICRC bool
+	BusyPoll    time.Duration // 0: never
+	Fault       Fault
+}
+
+// Bounds of Packets.
+const (
+	MaxDSCP     = 63
+	MaxPriority = 6 // what a user may set who isn't root
+	MaxBusyPoll = busypoll.Max
+)
+
+// AddFlags adds the flags that set p. faults says where help lists the faults.
+func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
+	fl.Uint8Var(&p.DSCP, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
+	fl.IntVar(&p.Priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
+	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
+	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
+	fl.DurationVar(&p.BusyPoll, "busy-poll", busypoll.Default, "longest `time` to look for packets before sleeping; 0: never")
+	fl.Var(&p.Fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; "+faults)
+}
+
+// Validate checks the flags' values.
+func (p *Packets) Validate() error {
+	switch {
+	case p.DSCP > MaxDSCP:
+		return Usage("--dscp %d: want 0 to %d", p.DSCP, MaxDSCP)
+	case p.Priority < 0 || p.Priority > MaxPriority:
+		return Usage("--priority %d: want 0 (as the DSCP says) to %d", p.Priority, MaxPriority)
+	case p.BusyPoll < 0 || p.BusyPoll > MaxBusyPoll:
+		return Usage("--busy-poll %v: want 0, which is off, to %v", p.BusyPoll, MaxBusyPoll)
+	}
+	return nil
+}

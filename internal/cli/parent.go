@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// nearName is the number of letters by which a mistyped command may differ from the one that is meant.
+const nearName = 2
+
+// Parent makes c a command that only has others: by itself it shows its help, and a command
+// that it doesn't know is a mistake.
+func Parent(c *cobra.Command) *cobra.Command {
+	c.SuggestionsMinimumDistance = nearName
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return unknownCommand(c, args[0])
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// unknownCommand says which command of c is meant, or which there are.
+func unknownCommand(c *cobra.Command, name string) error {
+	if meant := c.SuggestionsFor(name); len(meant) == 1 {
+		return Usage("there is no command %q; is %s meant? see %s --help", name, meant[0], c.CommandPath())
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return Usage("there is no command %q among %s; see %s --help", name, strings.Join(names, ", "), c.CommandPath())
+}
+
+// helpers has help that is asked for in any way know unknown commands, too: cobra shows the help of the command before them.
+// What help finds wrong is in *wrong, since a help function of cobra's returns nothing.
+func helpers(root *cobra.Command, wrong *error) {
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			Parent(c)
+		}
+	}
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if c.HasSubCommands() {
+			*wrong = c.ValidateArgs(c.Flags().Args())
+		}
+		if *wrong == nil {
+			show(c, args)
+		}
+	})
+}
+
+// newHelp is the command "help COMMAND".
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Show the help of a command",
+		RunE: func(c *cobra.Command, args []string) error {
+			of, rest, err := c.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 0 {
+				return unknownCommand(of, rest[0])
+			}
+			of.InitDefaultHelpFlag()
+			of.InitDefaultVersionFlag()
+			return of.Help()
+		},
+	}
+}

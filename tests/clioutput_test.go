@@ -1,0 +1,114 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every command's help, down to the last, has an example that begins with the command, and which the program takes.
+func TestHelp(t *testing.T) {
+	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 15} {
+		if n := checkHelp(t, program, ""); n < least {
+			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
+		}
+		if r := start(t, nil, program, "--version").result(t, cliTimeout); r.code != 0 || !strings.Contains(r.stdout, program) {
+			t.Errorf("%s --version: exit code %d, %q", program, r.code, r.stdout)
+		}
+	}
+}
+
+var defaultTwice = regexp.MustCompile(`\(default [^()]*\) \(default`)
+
+// checkHelp checks the help of a command, and of those that it lists, and says how many those are.
+func checkHelp(t *testing.T, program, verb string) (n int) {
+	t.Helper()
+	r := start(t, nil, program, append(args(verb), "--help")...).result(t, cliTimeout)
+	if r.code != 0 || r.stderr != "" {
+		t.Errorf("%s %s --help: exit code %d, %q", program, verb, r.code, r.stderr)
+	}
+	_, examples, _ := strings.Cut(r.stdout, "Examples:\n")
+	examples, _, _ = strings.Cut(examples, "\n\nFlags")
+	if !strings.Contains(examples, strings.TrimSpace(program+" "+verb)) {
+		t.Errorf("%s %s --help has no example:\n%s", program, verb, r.stdout)
+	}
+	for _, command := range shellCommands(examples) {
+		parses(t, program+" "+verb+" --help", command)
+	}
+	if text := strings.Join(strings.Fields(r.stdout), " "); defaultTwice.MatchString(text) {
+		t.Errorf("%s %s --help says a default twice:\n%s", program, verb, r.stdout)
+	}
+	for line := range strings.Lines(r.stdout) {
+		if n := len([]rune(line)); n > 112 {
+			t.Errorf("%s %s --help: a line of %d characters: %s", program, verb, n, line)
+		}
+	}
+	_, commands, _ := strings.Cut(r.stdout, "\nCommands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
+	for line := range strings.Lines(commands) {
+		if name := strings.Fields(line)[0]; name != "completion" { // which is cobra's
+			n += checkHelp(t, program, strings.TrimSpace(verb+" "+name))
+		}
+	}
+	return n + 1
+}
+
+// What -o json prints is JSON, with the fields that scripts look for.
+func TestJSON(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB")
+	for _, transport := range transports {
+		for _, c := range []struct {
+			line string
+			has  []string // paths of fields
+		}{
+			{"discover", []string{"genctr", "records.0.subnqn", "records.0.traddr", "records.0.trsvcid", "records.0.trtype"}},
+			{"connect", []string{"subnqn", "cntlid", "nr_io_queues", "round_trip_us", "namespaces.1.size"}},
+			{"id-ctrl", []string{"sn", "mn", "mdts", "nn", "subnqn", "ioccsz"}},
+			{"id-ns --nsid 2", []string{"nsze", "ncap", "flbas", "size", "block_size"}},
+			{"list", []string{"Devices.0.NameSpace", "Devices.1.PhysicalSize", "Devices.1.SectorSize"}},
+			{"smart-log", []string{"data_units_read", "host_read_commands", "avail_spare", "temperature"}},
+			{"ana-log", []string{"chgcnt", "ngrps", "ANA DESC LIST .0.grpid", "ANA DESC LIST .0.NSIDS.1.nsid", "ANA DESC LIST .0.state"}},
+			{"bench --rw randread --bs 4k --iodepth 4 --runtime 100ms",
+				[]string{"jobs.0.read.iops", "jobs.0.read.bw_bytes", "jobs.0.read.clat_ns.percentile.99\\.000000", "jobs.0.usr_cpu"}},
+		} {
+			verb, flags, _ := strings.Cut(c.line, " ")
+			out := tgt.must(t, cliTimeout, transport, verb, append(args(flags), "-o", "json")...)
+			var v any
+			if err := json.Unmarshal([]byte(out), &v); err != nil {
+				t.Errorf("%s %s: not JSON: %v\n%s", transport, c.line, err, out)
+				continue
+			}
+			for _, path := range c.has {
+				if !hasField(v, path) {
+					t.Errorf("%s %s: no %s in\n%s", transport, c.line, path, out)
+				}
+			}
+		}
+	}
+}
+
+// hasField follows a path of names and indices with dots between; "\." is a dot in a name.
+func hasField(v any, path string) bool {
+	const dot = "\x00"
+	for name := range strings.SplitSeq(strings.ReplaceAll(path, `\.`, dot), ".") {
+		name = strings.ReplaceAll(name, dot, ".")
+		switch x := v.(type) {
+		case map[string]any:
+			var ok bool
+			if v, ok = x[name]; !ok {
+				return false
+			}
+		case []any:
+			var i int
+			if _, err := fmt.Sscan(name, &i); err != nil || i >= len(x) {
+				return false
+			}
+			v = x[i]
+		default:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,192 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// documents are the texts for people, in order.
+func documents(t *testing.T) []string {
+	t.Helper()
+	paths := []string{readme, "../ARCHITECTURE.md", "../BENCHMARKS.md", "../examples/README.md"}
+	docs, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(docs) == 0 {
+		t.Fatalf("../docs has no documents: %v", err)
+	}
+	return append(paths, docs...)
+}
+
+var (
+	fencedBlock = regexp.MustCompile("(?ms)^ *```(\\w*)\n(.*?)^ *```$")
+	// aCommand is one of the programs where a shell takes a word for a command.
+	aCommand = regexp.MustCompile(`(?:^|&& |\| |; |\$ |\$\()((?:bin/)?nvme(?:tgt|init) [^|;&)]*)`)
+)
+
+// shellCommands are the command lines of the programs in lines for a shell, without comments and
+// with continued lines joined.
+func shellCommands(text string) (commands []string) {
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), " #")
+		for _, m := range aCommand.FindAllStringSubmatch(line, -1) {
+			commands = append(commands, strings.TrimPrefix(strings.TrimSpace(m[1]), "bin/"))
+		}
+	}
+	return commands
+}
+
+// documentCommands are the command lines of the programs in a document: those in blocks, and those
+// in back quotes in its sentences.
+func documentCommands(text string) (commands []string) {
+	for _, m := range fencedBlock.FindAllStringSubmatch(text, -1) {
+		if slices.Contains([]string{"sh", "console"}, m[1]) {
+			commands = append(commands, shellCommands(m[2])...)
+		}
+	}
+	for _, m := range quoted.FindAllStringSubmatch(fencedBlock.ReplaceAllString(text, ""), -1) {
+		commands = append(commands, shellCommands(strings.ReplaceAll(m[1], "\n", " "))...)
+	}
+	return commands
+}
+
+// TestDocumentedCommands: the programs take every command line of the documents, with its flags and
+// their values.
+func TestDocumentedCommands(t *testing.T) {
+	if err := buildPrograms(); err != nil {
+		t.Fatal(err)
+	}
+	checked := map[string]bool{}
+	for _, path := range documents(t) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range documentCommands(string(b)) {
+			if !checked[command] {
+				checked[command] = true
+				parses(t, path, command)
+			}
+		}
+	}
+	if len(checked) < 70 {
+		t.Errorf("%d commands were found", len(checked))
+	}
+}
+
+// parses has a program parse a command line of a text, and no more: asked for help, it reads all flags before it
+// gives it. The last flag in a sentence may lack its value.
+func parses(t *testing.T, where, command string) {
+	t.Helper()
+	words := args(command)
+	last := words[len(words)-1]
+	isFlag := aFlag.MatchString(last)
+	if isFlag {
+		words = words[:len(words)-1]
+	}
+	r := start(t, nil, words[0], append(words[1:], "--help")...).result(t, cliTimeout)
+	if r.code != 0 {
+		t.Errorf("%s: %s: exit code %d: %s", where, command, r.code, r.stderr)
+	}
+	if isFlag && !slices.Contains(strings.FieldsFunc(r.stdout, notOfFlag), last) {
+		t.Errorf("%s: %s: there is no flag %s", where, command, last)
+	}
+}
+
+var aFlag = regexp.MustCompile(`^--?[a-zA-Z]`)
+
+// notOfFlag is what flags end at in a help text.
+func notOfFlag(r rune) bool { return strings.ContainsRune(" ,\n", r) }
+
+var (
+	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	makeNamed  = regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
+	link       = regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors are the names by which links find the headings of a document.
+func anchors(t *testing.T, path string) map[string]bool {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(fencedBlock.ReplaceAllString(string(b), ""), -1) {
+		name := strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		for i, plain := 1, name; names[name]; i++ {
+			name = fmt.Sprintf("%s-%d", plain, i)
+		}
+		names[name] = true
+	}
+	return names
+}
+
+// TestDocumentedNames: what the documents name is there: files and headings that they link to, targets of make, tests.
+func TestDocumentedNames(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	tests := allTests(t)
+	for _, path := range documents(t) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(b)
+		for _, m := range makeNamed.FindAllStringSubmatch(text, -1) {
+			if !targets[m[1]] {
+				t.Errorf("%s: make has no target %s", path, m[1])
+			}
+		}
+		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+			name, _, _ := strings.Cut(m[1], "/")
+			if testName.MatchString(name) && !tests[name] {
+				t.Errorf("%s: there is no test %s", path, name)
+			}
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			to := path
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(path), m[1])
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: link to %s: %v", path, m[1], err)
+			} else if m[2] != "" && !anchors(t, to)[m[2]] {
+				t.Errorf("%s: %s has no heading #%s", path, to, m[2])
+			}
+		}
+	}
+}
+
+var testName = regexp.MustCompile(`^Test[A-Z]\w*$`)
+
+// allTests are the names of all tests of the module.
+func allTests(t *testing.T) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		for _, m := range testNames.FindAllSubmatch(b, -1) {
+			all[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,150 @@
+package tests
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// frozenFS is a file system of the test's own, which can be told to let no write come back.
+type frozenFS struct{ dir string }
+
+// newFrozenFS mounts one; it is gone at the test's end.
+func newFrozenFS(t *testing.T) *frozenFS {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a file system is mounted by root only")
+	}
+	for _, program := range []string{"mkfs.ext4", "mount", "umount"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	image, fs := filepath.Join(t.TempDir(), "image"), &frozenFS{t.TempDir()}
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 32<<20); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", image, fs.dir).CombinedOutput(); err != nil {
+		t.Skipf("no file can be mounted here: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", fs.dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return fs
+}
+
+// ioctl asks something of the file system.
+func (fs *frozenFS) ioctl(number uint) error {
+	d, err := os.Open(fs.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.IoctlSetInt(int(d.Fd()), number, 0)
+}
+
+// freeze has writes wait until thaw, or the end of the test.
+func (fs *frozenFS) freeze(t *testing.T) {
+	t.Helper()
+	const fiFreeze = 0xc0045877
+	if err := fs.ioctl(fiFreeze); err != nil {
+		t.Fatalf("FIFREEZE: %v", err)
+	}
+	t.Cleanup(func() { _ = fs.thaw() }) // EINVAL where it isn't frozen any more
+}
+
+func (fs *frozenFS) thaw() error {
+	const fiThaw = 0xc0045878
+	return fs.ioctl(fiThaw)
+}
+
+// A write that hangs in the system, whoever is at it, stops no other volume, neither for the
+// host that wrote, on the same queue, nor for another.
+func TestHangingFile(t *testing.T) {
+	for _, path := range []string{"rdma", "tcp"} {
+		t.Run(path, func(t *testing.T) { testHangingFile(t, path) })
+	}
+}
+
+func testHangingFile(t *testing.T, path string) {
+	fs := newFrozenFS(t)
+	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
+	for _, file := range []string{slow, fast} {
+		if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tgt := startTarget(t, "--io", "buffered", "--volume", "file:"+slow, "--volume", "file:"+fast)
+	defer tgt.stop(t)
+	ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
+	defer cancel()
+	one := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues = 1 })
+	defer one.close(t)
+	hanging, other := namespaceOf(t, one, 1), namespaceOf(t, one, 2)
+	for i := range 100 { // whoever does such writes is found by now
+		writeBlock(t, ctx, hanging, i)
+		writeBlock(t, ctx, other, i)
+	}
+	fs.freeze(t)
+	hung := make(chan error, 1)
+	go func() {
+		_, err := hanging.WriteAt(ctx, bytes.Repeat([]byte{0xee}, 4096), 0)
+		hung <- err
+	}()
+	two := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues = 1 })
+	defer two.close(t)
+	another := namespaceOf(t, two, 2)
+	began := time.Now()
+	for i := range 100 {
+		writeBlock(t, ctx, other, i)
+		writeBlock(t, ctx, another, 100+i)
+	}
+	t.Logf("200 writes elsewhere took %v meanwhile", time.Since(began))
+	select {
+	case err := <-hung:
+		t.Fatalf("a write to a frozen file system ended: %v", err)
+	default:
+	}
+	if err := fs.thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-hung; err != nil {
+		t.Errorf("the write that hung: %v", err)
+	}
+	b := make([]byte, 4096)
+	if _, err := hanging.ReadAt(ctx, b, 0); err != nil || b[0] != 0xee || b[4095] != 0xee {
+		t.Errorf("what was written while it hung isn't there: %v", err)
+	}
+}
+
+func namespaceOf(t *testing.T, h *hostSide, nsid uint32) *host.Namespace {
+	t.Helper()
+	ns, err := h.Namespace(t.Context(), nsid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+func writeBlock(t *testing.T, ctx context.Context, ns *host.Namespace, i int) {
+	t.Helper()
+	if _, err := ns.WriteAt(ctx, bytes.Repeat([]byte{byte(i)}, 4096), int64(i)*4096); err != nil {
+		t.Fatal(err)
+	}
+}
