@@ -10,7 +10,7 @@ type cq struct {
 	head    int // oldest
 	count   int
 	armed   bool
-	fired   bool // in Device.fired
+	fired   bool // in Device.calls
 	refs    int  // queue pairs
 	freed   bool
 }
@@ -84,7 +84,7 @@ func (c *cq) push(wc *verbs.WC) bool {
 		c.armed = false
 		if !c.fired {
 			c.fired = true
-			c.d.fired = append(c.d.fired, c)
+			c.d.calls = append(c.d.calls, call{cq: c})
 		}
 	}
 	return true

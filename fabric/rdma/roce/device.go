@@ -55,9 +55,7 @@ type Device struct {
 	heldPackets pool[heldPacket]
 	held        int // packets
 
-	// What is to be called.
-	fired  []*cq
-	events []qpEvent
+	calls []call // to be made, in order
 
 	timer   *time.Timer
 	timerAt time.Duration // 0: off

@@ -87,7 +87,7 @@ func TestLastAnswerLeavesLater(t *testing.T) {
 
 func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams int) {
 	var held *heldConn
-	p := newPair(t, pairConfig{retryCnt: 1, endpoint: simnet.Config{RecvBuffer: 8 << 20}, wrap: func(c udp.Conn) udp.Conn {
+	p := newPair(t, pairConfig{timeout: 17, retryCnt: 1, endpoint: simnet.Config{RecvBuffer: 8 << 20}, wrap: func(c udp.Conn) udp.Conn {
 		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
 		return held
 	}})

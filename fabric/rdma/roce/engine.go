@@ -147,52 +147,55 @@ func (d *Device) sendAnswers(ending ...*qp) {
 	d.quiesce() // what another goroutine is sending may be it
 }
 
+// call is one of a handler: that of an armed completion queue, or, where cq is nil, that of qp's events.
+type call struct {
+	cq    *cq
+	qp    *qp
+	event verbs.AsyncEventType
+}
+
 // hasCalls reports whether handlers are to be called.
 func (d *Device) hasCalls() bool {
-	return len(d.fired) > 0 || len(d.events) > 0 || d.gsi.in.n > 0
+	return len(d.calls) > 0 || d.gsi.in.n > 0
 }
 
-// dispatch calls handlers: of datagrams, of some armed completion queues, and, when no more of those
-// are to be called, of events, so that the completion that says what went wrong comes before the event
-// that says that something did. The device's lock is held, but not during the calls.
+// dispatch calls handlers: of the datagrams that are here, and of some armed completion queues and events, in the
+// order in which they arose. So nothing waits for what keeps coming, and the completion that says what went wrong
+// comes before the event that says that something did. The device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
 	d.dispatchMADs()
-	d.dispatchCQs()
-	if len(d.fired) == 0 {
-		d.dispatchEvents()
-	}
+	d.dispatchCalls()
 }
 
-func (d *Device) dispatchEvents() {
-	for len(d.events) > 0 {
-		e := d.events[0]
-		d.events = d.events[:copy(d.events, d.events[1:])]
-		if e.q.freed {
-			continue
+// callsAtOnce is how many handlers of completion queues and events are called before what came of it is sent:
+// where there are many, the peer works on the one part while the other is dealt with.
+const callsAtOnce = 32
+
+func (d *Device) dispatchCalls() {
+	n := min(len(d.calls), callsAtOnce)
+	for i := range n {
+		if c := d.calls[i]; c.cq != nil {
+			d.callCQ(c.cq)
+		} else {
+			d.callEvent(c.qp, c.event)
 		}
+	}
+	d.calls = slices.Delete(d.calls, 0, n) // meanwhile others have only added
+}
+
+func (d *Device) callCQ(c *cq) {
+	c.fired = false
+	if !c.freed {
 		d.mu.Unlock()
-		e.q.init.EventHandler(verbs.AsyncEvent{Type: e.e, QP: e.q})
+		c.handler(c)
 		d.mu.Lock()
 	}
 }
 
-// callsAtOnce is how many completion queues have their turn before what came of it is sent: where
-// there are many, the peer works on the one part while the other is dealt with.
-const callsAtOnce = 32
-
-func (d *Device) dispatchCQs() {
-	var now [callsAtOnce]*cq
-	n := copy(now[:], d.fired)
-	left := copy(d.fired, d.fired[n:])
-	clear(d.fired[left:])
-	d.fired = d.fired[:left]
-	for _, c := range now[:n] {
-		c.fired = false
-		if c.freed {
-			continue
-		}
+func (d *Device) callEvent(q *qp, e verbs.AsyncEventType) {
+	if !q.freed {
 		d.mu.Unlock()
-		c.handler(c)
+		q.init.EventHandler(verbs.AsyncEvent{Type: e, QP: q})
 		d.mu.Lock()
 	}
 }

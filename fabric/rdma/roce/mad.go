@@ -127,10 +127,10 @@ func (d *Device) takeDatagram(p *wire.Packet, src netip.Addr) {
 	}
 }
 
-// dispatchMADs calls the handler. The device's lock is held, but not during the calls.
+// dispatchMADs calls the handler, of as many as there are now. The device's lock is held, but not during the calls.
 func (d *Device) dispatchMADs() {
 	g := &d.gsi
-	for g.in.n > 0 {
+	for range g.in.n {
 		m := g.in.front()
 		src, handler := m.peer, g.handler
 		g.buf = m.data

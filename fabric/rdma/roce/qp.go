@@ -296,13 +296,8 @@ func (q *qp) push(c *cq, wc *verbs.WC) {
 // raise queues an event for the handler.
 func (q *qp) raise(e verbs.AsyncEventType) {
 	if q.init.EventHandler != nil {
-		q.d.events = append(q.d.events, qpEvent{q, e})
+		q.d.calls = append(q.d.calls, call{qp: q, event: e})
 	}
-}
-
-type qpEvent struct {
-	q *qp
-	e verbs.AsyncEventType
 }
 
 // meet raises EventCommEst for the first packet of the peer.
