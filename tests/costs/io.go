@@ -18,14 +18,16 @@ func loadArgs(load string) []string {
 	return []string{"--rw", f[0], "--bs", f[1], "--iodepth", f[2], "-i", "1", "-Q", "256"}
 }
 
-// ways are the transports, and RDMA without ICRC.
+// ways are the transports, RDMA without ICRC, and NVMe/TCP with digests, which is checked as RDMA is.
 var ways = []struct {
 	name, transport string
+	bare            bool // the target does without ICRC, too
 	args            []string
 }{
-	{"rdma", "rdma", nil},
-	{"rdma, no ICRC", "rdma", []string{"--no-local-icrc"}},
-	{"tcp", "tcp", nil},
+	{"rdma", "rdma", false, nil},
+	{"rdma, no ICRC", "rdma", true, []string{"--no-local-icrc"}},
+	{"tcp", "tcp", false, nil},
+	{"tcp, digests", "tcp", false, []string{"--hdr-digest", "--data-digest"}},
 }
 
 // costPerIO shows what one I/O costs each side.
@@ -73,7 +75,7 @@ func (p *plan) twoTargets() (plain, bare *program, err error) {
 func (p *plan) paths(load string, plain, bare *program) (all []*variant) {
 	for _, w := range ways {
 		v := &variant{name: w.name, transport: w.transport, target: plain, args: append(loadArgs(load), w.args...)}
-		if w.args != nil {
+		if w.bare {
 			v.target = bare
 		}
 		all = append(all, v)

@@ -11,8 +11,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// speed compares RDMA, with and without ICRC, with NVMe/TCP and with bare sockets that move the
-// same packets, with and without CRC.
+// speed compares RDMA, with and without ICRC, with NVMe/TCP, with and without digests, and with bare sockets
+// that move the same packets, with and without CRC.
 func speed(p *plan) error {
 	if err := p.buildCeiling(); err != nil {
 		return err
@@ -23,8 +23,8 @@ func speed(p *plan) error {
 	}
 	defer plain.stop()
 	defer bare.stop()
-	rates := newTable("IOPS", "load", "RDMA", "RDMA, no ICRC", "TCP", "bare sockets, CRC", "bare sockets")
-	ratios := newTable("Ratios within a round: median (range)", "load", "RDMA / TCP", "no ICRC / TCP", "RDMA / bare with CRC", "no ICRC / bare")
+	rates := newTable("IOPS", "load", "RDMA", "RDMA, no ICRC", "TCP", "TCP, digests", "bare sockets, CRC", "bare sockets")
+	ratios := newTable("Ratios within a round: median (range)", "load", "RDMA / TCP", "no ICRC / TCP", "RDMA / TCP with digests", "RDMA / bare with CRC", "no ICRC / bare")
 	for _, load := range loads {
 		all := p.paths(load, plain, bare)
 		if reads := strings.Contains(load, "read"); reads {
@@ -33,12 +33,13 @@ func speed(p *plan) error {
 		if err := p.inTurns(all); err != nil {
 			return fmt.Errorf("%s: %w", load, err)
 		}
-		rate, ratio := table.Row{load}, table.Row{load, against(all[0], all[2]), against(all[1], all[2])}
+		rdma, noICRC, tcp, digests := all[0], all[1], all[2], all[3]
+		rate, ratio := table.Row{load}, table.Row{load, against(rdma, tcp), against(noICRC, tcp), against(rdma, digests)}
 		for _, v := range all {
 			rate = append(rate, fmt.Sprintf("%.0f", v.iops()))
 		}
-		if len(all) > 3 {
-			ratio = append(ratio, against(all[0], all[3]), against(all[1], all[4]))
+		if sockets := all[len(ways):]; len(sockets) > 0 {
+			ratio = append(ratio, against(rdma, sockets[0]), against(noICRC, sockets[1]))
 		}
 		rates.AppendRow(rate)
 		ratios.AppendRow(ratio)
