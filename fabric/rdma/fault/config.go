@@ -24,7 +24,7 @@ type Config struct {
 	// Cuts are the times when nothing passes.
 	Cuts []Cut
 
-	// Seed repeats a run as far as the order of packets repeats. 0 draws one: see Conn.Seed.
+	// Seed repeats a run as far as the order of packets repeats. 0 draws one, which Conn.Config has.
 	Seed uint64
 }
 

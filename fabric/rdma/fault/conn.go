@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// Conn is a socket with faults.
+// Conn is a socket of an RNIC with faults.
 type Conn struct {
 	udp.Conn
 	cfg      Config
@@ -38,7 +38,8 @@ type Counters struct {
 
 var _ udp.Conn = (*Conn)(nil)
 
-// Wrap gives c the faults of cfg, which is valid. c is the result's from then on.
+// Wrap gives the socket of an RNIC the faults of cfg, which is valid. c is the result's from then on.
+// It is for softrnic: programs set softrnic.Config.Fault.
 func Wrap(c udp.Conn, cfg Config) *Conn {
 	if cfg.Seed == 0 {
 		cfg.Seed = rand.Uint64() | 1

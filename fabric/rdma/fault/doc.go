@@ -4,6 +4,9 @@
 //	cfg, err := fault.Parse("loss=1%,delay=200us±50us,seed=7")
 //	nic, err := softrnic.Open(addr, softrnic.Config{Fault: &cfg})
 //
+// That is the way in for programs: they give a Config, and read what was done by RNIC.Faults. Wrap and
+// Conn are for softrnic, since a Conn stands before a socket of internal/udp.
+//
 // What becomes of a packet is decided as on the simulated network of the tests
 // (internal/simnet), for each packet that the RNIC sends and for each that it receives: faults on
 // one side are enough for both ways, and the peer may be any RNIC. Faults on both sides add up.

@@ -68,8 +68,9 @@ type Device struct {
 	readPiece   int // bytes of one READ request
 }
 
-// Open makes a device of a socket, which is the device's from then on unless Open fails.
-// Peers are expected at the same UDP port as the socket's, which outside of tests is 4791.
+// Open makes a device of a socket, which is the device's from then on unless Open fails. It is for
+// softrnic: programs call softrnic.Open. Peers are expected at the same UDP port as the socket's, which outside
+// of tests is 4791.
 func Open(conn udp.Conn, cfg Config) (*Device, error) {
 	d, err := newDevice(conn, cfg)
 	if err != nil {

@@ -2,6 +2,9 @@
 // UDP socket. A Device fulfils verbs.Device for reliable connections, and carries the
 // management datagrams of QP 1 that package cm makes connections with.
 //
+// Programs open one by package softrnic, which has the socket and RDMA-CM too, and reach it by
+// RNIC.Device. Open takes a socket of internal/udp, so that only this module's packages can call it.
+//
 // # What is offered
 //
 // SEND, SEND with Immediate and with Invalidate, RDMA WRITE and WRITE with Immediate, RDMA

@@ -117,7 +117,7 @@ type RNIC struct {
 	*cm.Manager
 	dev    *roce.Device
 	socket udp.Conn
-	faults *fault.Conn // nil without faults
+	faults Faults // nil without faults
 }
 
 var _ verbs.ConnectionManager = (*RNIC)(nil)
@@ -135,10 +135,10 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if cfg.Capture != nil {
 		conn = cfg.Capture.file.Conn(socket)
 	}
-	var faults *fault.Conn
+	var faults Faults
 	if cfg.Fault != nil {
-		faults = fault.Wrap(conn, *cfg.Fault)
-		conn = faults
+		faulty := fault.Wrap(conn, *cfg.Fault)
+		conn, faults = faulty, faulty
 	}
 	device := cfg.device()
 	dev, err := roce.Open(conn, device)
@@ -244,8 +244,16 @@ func (n *RNIC) Offloads() string {
 	return "one datagram a message"
 }
 
-// Faults are those that are injected, for their seed and counters; nil where none are.
-func (n *RNIC) Faults() *fault.Conn { return n.faults }
+// Faults are those that are injected into an RNIC.
+type Faults interface {
+	// Config is Config.Fault, with the seed that was drawn.
+	Config() fault.Config
+	// Faults counts the packets that met one.
+	Faults() *fault.Counters
+}
+
+// Faults are those that are injected, nil where none are.
+func (n *RNIC) Faults() Faults { return n.faults }
 
 // Close ends every connection and frees the port.
 func (n *RNIC) Close() error {
