@@ -19,14 +19,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/internal/samples"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// samples are captures of Linux's rdma_rxe, described where they lie.
-const samples = "../../fabric/rdma/roce/wire/testdata/linux-6.12"
+// ofLinux has captures of its rdma_rxe, described where they lie.
+const ofLinux = "../../fabric/rdma/roce/wire/testdata/linux-6.12"
 
 // memory is a capture file in memory.
 type memory struct {
@@ -235,7 +236,7 @@ func TestRecoversIdentification(t *testing.T) {
 				}
 				return ends[a]
 			}
-			want := readRoCE(t, filepath.Join(samples, name))
+			want := readRoCE(t, filepath.Join(ofLinux, name))
 			for _, frame := range want {
 				ip := frame[14:]
 				src := netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(ip[20:]))
@@ -265,26 +266,12 @@ func TestRecoversIdentification(t *testing.T) {
 // readRoCE returns the RoCEv2 frames of a classic pcap file.
 func readRoCE(t *testing.T, path string) (all [][]byte) {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	r, err := pcapgo.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		b, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for b := range samples.Frames(t, path) {
 		if len(b) > 42 && b[12] == 8 && b[13] == 0 && b[23] == protoUDP && binary.BigEndian.Uint16(b[36:]) == wire.Port {
 			all = append(all, b)
 		}
 	}
+	return all
 }
 
 func TestNilCapturesNothing(t *testing.T) {

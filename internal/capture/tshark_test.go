@@ -35,7 +35,7 @@ func TestWireshark(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := simnet.New(1)
-	frames := readRoCE(t, filepath.Join(samples, "rdma-01-discover.pcap"))
+	frames := readRoCE(t, filepath.Join(ofLinux, "rdma-01-discover.pcap"))
 	ends := map[netip.AddrPort]udp.Conn{}
 	for _, frame := range frames {
 		src := netip.AddrPortFrom(netip.AddrFrom4([4]byte(frame[26:30])), wire.Port)

@@ -3,16 +3,11 @@ package pdu
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"io"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
-	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/nvme-anywhere/nvmeof/internal/samples"
 )
 
 // flow is one direction of a TCP connection.
@@ -36,30 +31,15 @@ func tcpSegment(b []byte) (f flow, p piece, ok bool) {
 	f.src = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), binary.BigEndian.Uint16(tcp))
 	f.dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:20])), binary.BigEndian.Uint16(tcp[2:]))
 	p.seq = binary.BigEndian.Uint32(tcp[4:])
-	p.data = bytes.Clone(tcp[int(tcp[12]>>4)*4:])
+	p.data = tcp[int(tcp[12]>>4)*4:]
 	return f, p, len(p.data) > 0
 }
 
 // readStreams reassembles the TCP streams of a classic pcap file.
 func readStreams(t testing.TB, path string) map[flow][]byte {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	r, err := pcapgo.NewReader(file)
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
 	pieces := map[flow][]piece{}
-	for {
-		b, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+	for b := range samples.Frames(t, path) {
 		if f, p, ok := tcpSegment(b); ok {
 			pieces[f] = append(pieces[f], p)
 		}
@@ -103,35 +83,24 @@ func isNVMe(s []byte) bool {
 // TestSamples parses and re-encodes every PDU that Linux sent in the captures of testdata, or
 // of the directory that NVMETCP_SAMPLES names, and verifies their digests.
 func TestSamples(t *testing.T) {
-	dir := "testdata"
-	if d := os.Getenv("NVMETCP_SAMPLES"); d != "" {
-		dir = d
-	}
 	var seen sampleCounts
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".pcap" {
-			return err
-		}
+	for _, path := range samples.Files(t, "testdata", "NVMETCP_SAMPLES") {
 		for f, s := range readStreams(t, path) {
 			if isNVMe(s) {
 				checkStream(t, path, f, s, &seen)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, typ := range Types {
 		t.Logf("%7d %v", seen.pdus[typ], typ)
 		term := typ == TypeC2HTermReq || typ == TypeH2CTermReq // Linux never sends one
 		if seen.pdus[typ] == 0 && !term {
-			t.Errorf("no %v in %s", typ, dir)
+			t.Errorf("no %v", typ)
 		}
 	}
 	t.Logf("%d header digests, %d data digests", seen.header, seen.data)
 	if seen.header == 0 || seen.data == 0 {
-		t.Errorf("no digests in %s", dir)
+		t.Error("no digests")
 	}
 }
 

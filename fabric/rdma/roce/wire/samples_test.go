@@ -3,17 +3,11 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
-	"io"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/gopacket/gopacket/pcapgo"
-
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/internal/samples"
 )
 
 // frame is a RoCEv2 packet out of a capture.
@@ -47,62 +41,30 @@ func roceFrame(tb testing.TB, b []byte) (f frame, ok bool) {
 	return f, true
 }
 
-// readCapture calls do for each RoCEv2 frame of a classic pcap file and returns their number.
-func readCapture(tb testing.TB, path string, do func(frame)) (n int) {
+// roceFrames are the RoCEv2 packets of a capture.
+func roceFrames(tb testing.TB, path string) (all []frame) {
 	tb.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer file.Close()
-	r, err := pcapgo.NewReader(file)
-	if err != nil {
-		tb.Fatalf("%s: %v", path, err)
-	}
-	for {
-		b, _, err := r.ReadPacketData()
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return n
-		} else if err != nil {
-			tb.Fatalf("%s: %v", path, err)
-		}
+	for b := range samples.Frames(tb, path) {
 		if f, ok := roceFrame(tb, b); ok {
-			n++
-			do(f)
+			all = append(all, f)
 		}
 	}
+	return all
 }
 
 // TestSamples checks the codec against every frame that Linux's rdma_rxe sent in the captures
 // of testdata, or of the directory that ROCE_SAMPLES names.
 func TestSamples(t *testing.T) {
-	dir := "testdata"
-	if d := os.Getenv("ROCE_SAMPLES"); d != "" {
-		dir = d
-	}
-	files, frames := 0, 0
 	opcodes := map[Opcode]int{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".pcap" {
-			return err
-		}
-		n := readCapture(t, path, func(f frame) {
+	for _, path := range samples.Files(t, "testdata", "ROCE_SAMPLES") {
+		for _, f := range roceFrames(t, path) {
 			opcodes[Opcode(f.payload[0])]++
 			checkFrame(t, path, f)
-		})
-		if n > 0 {
-			files++
-			frames += n
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	if frames == 0 {
-		t.Fatalf("no RoCEv2 frame in %s", dir)
+	if len(opcodes) == 0 {
+		t.Fatal("no RoCEv2 frame")
 	}
-	t.Logf("%d frames in %d captures", frames, files)
 	for o, n := range opcodes {
 		t.Logf("%7d %v", n, o)
 	}
@@ -133,18 +95,14 @@ func checkFrame(t *testing.T, path string, f frame) {
 
 func FuzzRecover(tf *testing.F) {
 	f := fuzzing.New(tf)
-	files, err := filepath.Glob("testdata/*/*.pcap")
-	if err != nil {
-		f.Fatal(err)
-	}
 	seen := map[Opcode]int{}
-	for _, path := range files {
-		readCapture(f, path, func(fr frame) {
+	for _, path := range samples.Files(f, "testdata", "ROCE_SAMPLES") {
+		for _, fr := range roceFrames(f, path) {
 			if o := Opcode(fr.payload[0]); seen[o] < 3 {
 				seen[o]++
 				f.Add(fr.payload, fr.id, fr.id+1)
 			}
-		})
+		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte, id, guess uint16) {
 		checkRecovery(t, b, id, guess)
