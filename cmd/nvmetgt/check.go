@@ -43,7 +43,7 @@ const everything = `The file is YAML. This one says everything that there is; on
     priority: 0                         # RDMA: priority of the packets, 1 to 6; 0: as dscp says
     plain_udp: false                    # RDMA without segmentation offload and coalescing
     no_local_icrc: false                # RDMA: no ICRC with our kind on this host, if both have this
-    busy_poll: 250us                    # RDMA: look for packets before sleeping; 0: never
+    busy_poll: 250us                    # longest time to look for packets before sleeping; 0: never
     fault: loss=1%                      # RDMA: faults to inject; default: none
   limits:
     connections: 1024                   # of all hosts; one is one queue
