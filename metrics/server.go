@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/listen"
 )
 
 // No more than so many scrapes run at once, and a client has so long.
@@ -90,7 +92,7 @@ type Server struct {
 // Serve serves the Set on a TCP address, in the background. An error says what to do about the address, and
 // matches the system's, as unix.EADDRINUSE.
 func (s *Set) Serve(addr string) (*Server, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	l, err := listen.TCP(addr)
 	if err != nil {
 		return nil, explainListen(addr, err)
 	}

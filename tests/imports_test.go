@@ -54,7 +54,7 @@ var rooms = []room{
 	{dir: "fabric/tcp/pdu", may: []string{"nvme"}, tests: []string{"internal/fuzzing", "internal/samples"}},
 	{
 		dir:   "fabric/tcp",
-		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog"},
+		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog", "internal/listen"},
 		tests: []string{"blockdev/...", "internal/..."},
 	},
 	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/statedir", "internal/uring"}, tests: []string{"blockdev/...", "internal/crash"}},
@@ -71,6 +71,7 @@ var rooms = []room{
 	{dir: "internal/uring", may: []string{"internal/standstill"}},
 	{dir: "internal/mem"},
 	{dir: "internal/limitlog"},
+	{dir: "internal/listen"},
 	{dir: "internal/identity", may: []string{"nvme"}},
 	{dir: "internal/statedir"},
 	{dir: "internal/crash"},

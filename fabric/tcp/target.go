@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/limitlog"
+	"github.com/nvme-anywhere/nvmeof/internal/listen"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -41,18 +42,19 @@ type Listener struct {
 // at most for connections that give way to others.
 const acceptPause = 50 * time.Millisecond
 
-// Listen opens addr ("host:port") for hosts of t. Connections are taken by Serve.
+// Listen opens addr ("host:port") for hosts of t; "0.0.0.0:4420" takes those that come over IPv4, "[::]:4420" those
+// over IPv6, and ":4420" both. Connections are taken by Serve.
 func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.fill()
 	cfg.Log = limitlog.New(cfg.Log)
-	tcp, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
+	tcp, err := listen.TCP(addr)
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
-	l := &Listener{cfg: cfg, t: t, tcp: tcp.(*net.TCPListener), peers: make(map[netip.Addr]int),
+	l := &Listener{cfg: cfg, t: t, tcp: tcp, peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
 	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, OnGrow: l.grown})
 	if err != nil {

@@ -1,0 +1,30 @@
+// Package listen opens TCP sockets to listen on.
+package listen
+
+import (
+	"context"
+	"net"
+	"net/netip"
+)
+
+// TCP listens on addr ("host:port"). An IP address stands for its own family: 0.0.0.0 is every IPv4 address,
+// and [::] every IPv6 address, where Go's "tcp" would take both for either. Without a host it is all of both.
+func TCP(addr string) (*net.TCPListener, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), network(addr), addr)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// network is Go's name of the family that addr is of.
+func network(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	switch a, err := netip.ParseAddr(host); {
+	case err != nil:
+		return "tcp"
+	case a.Unmap().Is4():
+		return "tcp4"
+	}
+	return "tcp6"
+}

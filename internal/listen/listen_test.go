@@ -1,0 +1,57 @@
+package listen
+
+import (
+	"net"
+	"strconv"
+	"testing"
+)
+
+// TestFamily: who listens on every address of one family is not reached by the other.
+func TestFamily(t *testing.T) {
+	for _, c := range []struct{ wildcard, reached, other string }{
+		{"0.0.0.0:0", "127.0.0.1", "::1"},
+		{"[::]:0", "::1", "127.0.0.1"},
+		{":0", "127.0.0.1", ""},
+		{":0", "::1", ""},
+		{"127.0.0.1:0", "127.0.0.1", "::1"},
+		{"[::1]:0", "::1", "127.0.0.1"},
+		{"[::ffff:127.0.0.1]:0", "127.0.0.1", "::1"},
+	} {
+		t.Run(c.wildcard, func(t *testing.T) {
+			l, err := TCP(c.wildcard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+			if err := dial(c.reached, port); err != nil {
+				t.Errorf("%s is not reached: %v", c.reached, err)
+			}
+			if c.other != "" && dial(c.other, port) == nil {
+				t.Errorf("%s is reached", c.other)
+			}
+		})
+	}
+}
+
+// TestBothFamilies: one program may listen on every address of both, at the same port.
+func TestBothFamilies(t *testing.T) {
+	four, err := TCP("0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer four.Close()
+	six, err := TCP("[::]:" + strconv.Itoa(four.Addr().(*net.TCPAddr).Port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = six.Close()
+}
+
+func dial(host, port string) error {
+	c, err := new(net.Dialer).Dial("tcp", net.JoinHostPort(host, port))
+	if err == nil {
+		_ = c.Close()
+	}
+	return err
+}
