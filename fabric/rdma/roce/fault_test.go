@@ -3,6 +3,7 @@ package roce
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,130 +13,152 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
+// remoteFault is a request that the responder must refuse.
+type remoteFault struct {
+	name   string
+	access verbs.Access // of the queue pairs, where it isn't everything
+	wr     func(p *pair) verbs.SendWR
+	status verbs.WCStatus // that its NAK stands for
+}
+
+// everything is what queue pairs allow unless a test says otherwise.
+const everything = verbs.Access(0)
+
+// writeTo is a WRITE to b's memory.
+func (p *pair) writeTo(addr uint64, n int, key uint32) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
+}
+
+// readFrom is a READ from b's memory.
+func (p *pair) readFrom(addr uint64, n int, key uint32) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
+}
+
+// region is memory besides that of the pair.
+func (p *pair) region(pd verbs.PD, access verbs.Access) verbs.MR {
+	m, err := pd.RegMR(make([]byte, 8192), access)
+	check(p.t, err)
+	return m
+}
+
+// otherPD is a protection domain of b that isn't its queue pair's.
+func (p *pair) otherPD() verbs.PD {
+	pd, err := p.b.dev.AllocPD()
+	check(p.t, err)
+	return pd
+}
+
+var writeFaults = []remoteFault{
+	{"write, unknown key", everything, func(p *pair) verbs.SendWR { return p.writeTo(p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
+	{"write, key 0", everything, func(p *pair) verbs.SendWR { return p.writeTo(p.b.mr.Addr(), 10, 0) }, verbs.WCRemAccessErr},
+	{"write, L_Key as R_Key", everything, func(p *pair) verbs.SendWR { return p.writeTo(p.b.mr.Addr(), 10, p.b.mr.LKey()) }, verbs.WCRemAccessErr},
+	{"write, before the region", everything, func(p *pair) verbs.SendWR { return p.writeTo(p.b.mr.Addr()-1, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
+	{"write, one byte behind", everything, func(p *pair) verbs.SendWR {
+		return p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
+	}, verbs.WCRemAccessErr},
+	{"write, address wraps", everything, func(p *pair) verbs.SendWR { return p.writeTo(^uint64(0)-4, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
+	{"write, whole message is checked first", everything, func(p *pair) verbs.SendWR {
+		return p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
+	}, verbs.WCRemAccessErr},
+	{"write, other domain", everything, func(p *pair) verbs.SendWR {
+		m := p.region(p.otherPD(), allAccess)
+		return p.writeTo(m.Addr(), 10, m.RKey())
+	}, verbs.WCRemAccessErr},
+	{"write, read-only region", everything, func(p *pair) verbs.SendWR {
+		m := p.region(p.b.pd, verbs.AccessRemoteRead)
+		return p.writeTo(m.Addr(), 10, m.RKey())
+	}, verbs.WCRemAccessErr},
+	{"write, deregistered", everything, func(p *pair) verbs.SendWR {
+		m := p.region(p.b.pd, allAccess)
+		check(p.t, m.Dereg())
+		return p.writeTo(m.Addr(), 10, m.RKey())
+	}, verbs.WCRemAccessErr},
+	{"write, not allowed on the QP", verbs.AccessRemoteRead, func(p *pair) verbs.SendWR {
+		return p.writeTo(p.b.mr.Addr(), 10, p.b.mr.RKey())
+	}, verbs.WCRemInvReqErr},
+}
+
+var readFaults = []remoteFault{
+	{"read, unknown key", everything, func(p *pair) verbs.SendWR { return p.readFrom(p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
+	{"read, one byte behind", everything, func(p *pair) verbs.SendWR {
+		return p.readFrom(p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
+	}, verbs.WCRemAccessErr},
+	{"read, write-only region", everything, func(p *pair) verbs.SendWR {
+		m := p.region(p.b.pd, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+		return p.readFrom(m.Addr(), 10, m.RKey())
+	}, verbs.WCRemAccessErr},
+	{"read, not allowed on the QP", verbs.AccessRemoteWrite, func(p *pair) verbs.SendWR {
+		return p.readFrom(p.b.mr.Addr(), 10, p.b.mr.RKey())
+	}, verbs.WCRemInvReqErr},
+}
+
+var atomicFaults = []remoteFault{
+	{"atomic, misaligned", everything, func(p *pair) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 9, RKey: p.b.mr.RKey()}
+	}, verbs.WCRemInvReqErr},
+	{"atomic, unknown key", everything, func(p *pair) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 8}
+	}, verbs.WCRemAccessErr},
+}
+
+var sendFaults = []remoteFault{
+	{"send, longer than the receive", everything, func(p *pair) verbs.SendWR {
+		p.b.recv(1, p.b.sge(0, 99)...)
+		return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+	}, verbs.WCRemInvReqErr},
+	{"send, broken receive", everything, func(p *pair) verbs.SendWR {
+		p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr(), Length: 100, LKey: p.b.mr.LKey() + 1})
+		return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+	}, verbs.WCRemOpErr},
+	{"send, receive outside of its region", everything, func(p *pair) verbs.SendWR {
+		p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr() + uint64(p.b.mr.Len()) - 50, Length: 100, LKey: p.b.mr.LKey()})
+		return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+	}, verbs.WCRemOpErr},
+	{"send with invalidate, unknown key", everything, func(p *pair) verbs.SendWR {
+		p.b.recv(1, p.b.sge(0, 100)...)
+		return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: 12345}
+	}, verbs.WCRemAccessErr},
+	{"send with invalidate, memory region", everything, func(p *pair) verbs.SendWR {
+		p.b.recv(1, p.b.sge(0, 100)...)
+		return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: p.b.mr.RKey()}
+	}, verbs.WCRemAccessErr},
+}
+
 // TestRemoteFaults: each request that the responder must refuse ends with the status that its
 // NAK stands for, on a dead connection, with an event on either side.
 func TestRemoteFaults(t *testing.T) {
-	write := func(p *pair, addr uint64, n int, key uint32) verbs.SendWR {
-		return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: addr, RKey: key}
+	for _, c := range slices.Concat(writeFaults, readFaults, atomicFaults, sendFaults) {
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
 	}
-	read := func(p *pair, addr uint64, n int, key uint32) verbs.SendWR {
-		wr := write(p, addr, n, key)
-		wr.Opcode = verbs.WRRDMARead
-		return wr
+}
+
+func (c remoteFault) test(t *testing.T) {
+	p := newPair(t, pairConfig{access: c.access})
+	before := slices.Clone(p.b.buf)
+	wr := c.wr(p)
+	wr.WRID = 1
+	p.a.post(verbs.SendWR{WRID: 0, Opcode: verbs.WRRDMAWrite}, wr, verbs.SendWR{WRID: 2, Opcode: verbs.WRSend})
+	if c.access != verbs.AccessRemoteRead {
+		p.a.want(0, verbs.WCSuccess)
+	} else {
+		wr.WRID = 0
 	}
-	otherRegion := func(p *pair, pd verbs.PD, access verbs.Access) verbs.MR {
-		m, err := pd.RegMR(make([]byte, 8192), access)
-		check(p.t, err)
-		return m
+	p.a.want(wr.WRID, c.status)
+	p.a.wait(int(2 - wr.WRID))
+	synctest.Wait()
+	if !p.a.hasEvent(verbs.EventQPFatal) {
+		t.Errorf("requester's events %v", p.a.events)
 	}
-	otherPD := func(p *pair) verbs.PD {
-		pd, err := p.b.dev.AllocPD()
-		check(p.t, err)
-		return pd
+	if !p.b.hasEvent(verbs.EventQPAccess) && !p.b.hasEvent(verbs.EventQPFatal) {
+		t.Errorf("responder's events %v", p.b.events)
 	}
-	const none = verbs.Access(0)
-	for _, c := range []struct {
-		name   string
-		access verbs.Access
-		wr     func(p *pair) verbs.SendWR
-		status verbs.WCStatus
-	}{
-		{"write, unknown key", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
-		{"write, key 0", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr(), 10, 0) }, verbs.WCRemAccessErr},
-		{"write, L_Key as R_Key", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr(), 10, p.b.mr.LKey()) }, verbs.WCRemAccessErr},
-		{"write, before the region", none, func(p *pair) verbs.SendWR { return write(p, p.b.mr.Addr()-1, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
-		{"write, one byte behind", none, func(p *pair) verbs.SendWR {
-			return write(p, p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
-		}, verbs.WCRemAccessErr},
-		{"write, address wraps", none, func(p *pair) verbs.SendWR { return write(p, ^uint64(0)-4, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
-		{"write, whole message is checked first", none, func(p *pair) verbs.SendWR {
-			return write(p, p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
-		}, verbs.WCRemAccessErr},
-		{"write, other domain", none, func(p *pair) verbs.SendWR {
-			m := otherRegion(p, otherPD(p), allAccess)
-			return write(p, m.Addr(), 10, m.RKey())
-		}, verbs.WCRemAccessErr},
-		{"write, read-only region", none, func(p *pair) verbs.SendWR {
-			m := otherRegion(p, p.b.pd, verbs.AccessRemoteRead)
-			return write(p, m.Addr(), 10, m.RKey())
-		}, verbs.WCRemAccessErr},
-		{"write, deregistered", none, func(p *pair) verbs.SendWR {
-			m := otherRegion(p, p.b.pd, allAccess)
-			check(p.t, m.Dereg())
-			return write(p, m.Addr(), 10, m.RKey())
-		}, verbs.WCRemAccessErr},
-		{"write, not allowed on the QP", verbs.AccessRemoteRead, func(p *pair) verbs.SendWR {
-			return write(p, p.b.mr.Addr(), 10, p.b.mr.RKey())
-		}, verbs.WCRemInvReqErr},
-		{"read, unknown key", none, func(p *pair) verbs.SendWR { return read(p, p.b.mr.Addr(), 10, p.b.mr.RKey()+1) }, verbs.WCRemAccessErr},
-		{"read, one byte behind", none, func(p *pair) verbs.SendWR {
-			return read(p, p.b.mr.Addr()+uint64(p.b.mr.Len())-9, 10, p.b.mr.RKey())
-		}, verbs.WCRemAccessErr},
-		{"read, write-only region", none, func(p *pair) verbs.SendWR {
-			m := otherRegion(p, p.b.pd, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
-			return read(p, m.Addr(), 10, m.RKey())
-		}, verbs.WCRemAccessErr},
-		{"read, not allowed on the QP", verbs.AccessRemoteWrite, func(p *pair) verbs.SendWR {
-			return read(p, p.b.mr.Addr(), 10, p.b.mr.RKey())
-		}, verbs.WCRemInvReqErr},
-		{"atomic, misaligned", none, func(p *pair) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 9, RKey: p.b.mr.RKey()}
-		}, verbs.WCRemInvReqErr},
-		{"atomic, unknown key", none, func(p *pair) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 8}
-		}, verbs.WCRemAccessErr},
-		{"send, longer than the receive", none, func(p *pair) verbs.SendWR {
-			p.b.recv(1, p.b.sge(0, 99)...)
-			return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
-		}, verbs.WCRemInvReqErr},
-		{"send, broken receive", none, func(p *pair) verbs.SendWR {
-			p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr(), Length: 100, LKey: p.b.mr.LKey() + 1})
-			return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
-		}, verbs.WCRemOpErr},
-		{"send, receive outside of its region", none, func(p *pair) verbs.SendWR {
-			p.b.recv(1, verbs.SGE{Addr: p.b.mr.Addr() + uint64(p.b.mr.Len()) - 50, Length: 100, LKey: p.b.mr.LKey()})
-			return verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
-		}, verbs.WCRemOpErr},
-		{"send with invalidate, unknown key", none, func(p *pair) verbs.SendWR {
-			p.b.recv(1, p.b.sge(0, 100)...)
-			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: 12345}
-		}, verbs.WCRemAccessErr},
-		{"send with invalidate, memory region", none, func(p *pair) verbs.SendWR {
-			p.b.recv(1, p.b.sge(0, 100)...)
-			return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: p.b.mr.RKey()}
-		}, verbs.WCRemAccessErr},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPair(t, pairConfig{access: c.access})
-				before := append([]byte(nil), p.b.buf...)
-				wr := c.wr(p)
-				wr.WRID = 1
-				p.a.post(verbs.SendWR{WRID: 0, Opcode: verbs.WRRDMAWrite}, wr, verbs.SendWR{WRID: 2, Opcode: verbs.WRSend})
-				if c.access != verbs.AccessRemoteRead {
-					p.a.want(0, verbs.WCSuccess)
-				} else {
-					wr.WRID = 0
-				}
-				p.a.want(wr.WRID, c.status)
-				p.a.wait(int(2 - wr.WRID))
-				synctest.Wait()
-				if !p.a.hasEvent(verbs.EventQPFatal) {
-					t.Errorf("requester's events %v", p.a.events)
-				}
-				if !p.b.hasEvent(verbs.EventQPAccess) && !p.b.hasEvent(verbs.EventQPFatal) {
-					t.Errorf("responder's events %v", p.b.events)
-				}
-				for _, s := range []*side{p.a, p.b} {
-					if st := s.qp.Query().State; st != verbs.Err {
-						t.Errorf("state %v", st)
-					}
-				}
-				if string(before) != string(p.b.buf) {
-					t.Error("memory was written")
-				}
-			})
-		})
+	for _, s := range []*side{p.a, p.b} {
+		if st := s.qp.Query().State; st != verbs.Err {
+			t.Errorf("state %v", st)
+		}
+	}
+	if !slices.Equal(before, p.b.buf) {
+		t.Error("memory was written")
 	}
 }
 
@@ -157,68 +180,73 @@ func TestReceiveFaults(t *testing.T) {
 	})
 }
 
+// localFault is a request that the requester's own side must refuse.
+type localFault struct {
+	name   string
+	wr     func(p *pair) verbs.SendWR
+	status verbs.WCStatus
+}
+
+var localFaults = []localFault{
+	{"unknown L_Key", func(p *pair) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{{Addr: p.a.mr.Addr(), Length: 5, LKey: 99}}}
+	}, verbs.WCLocProtErr},
+	{"outside of the region", func(p *pair) verbs.SendWR {
+		e := p.a.sge(0, 5)
+		e[0].Addr--
+		return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: e, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+	}, verbs.WCLocProtErr},
+	{"second entry, in a later packet", func(p *pair) verbs.SendWR {
+		e := append(p.a.sge(0, 5000), p.a.sge(0, 5000)...)
+		e[1].LKey++
+		return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: e, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+	}, verbs.WCLocProtErr},
+	{"READ into memory without local write", func(p *pair) verbs.SendWR {
+		m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessRemoteRead)
+		check(p.t, err)
+		return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 100, LKey: m.LKey()}}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+	}, verbs.WCLocProtErr},
+	{"invalidate what isn't there", func(p *pair) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: 1}
+	}, verbs.WCLocQPOpErr},
+	{"bind outside of the region", func(p *pair) verbs.SendWR {
+		w, err := p.a.pd.AllocMW()
+		check(p.t, err)
+		return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: p.a.mr, Addr: p.a.mr.Addr() + 1, Length: uint64(p.a.mr.Len())}}
+	}, verbs.WCMWBindErr},
+	{"bind without AccessMWBind", func(p *pair) verbs.SendWR {
+		w, err := p.a.pd.AllocMW()
+		check(p.t, err)
+		m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessLocalWrite)
+		check(p.t, err)
+		return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: m, Addr: m.Addr(), Length: 10}}
+	}, verbs.WCMWBindErr},
+}
+
 // TestLocalFaults: an error of the requester's side takes effect when all before is complete.
 func TestLocalFaults(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		wr     func(p *pair) verbs.SendWR
-		status verbs.WCStatus
-	}{
-		{"unknown L_Key", func(p *pair) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{{Addr: p.a.mr.Addr(), Length: 5, LKey: 99}}}
-		}, verbs.WCLocProtErr},
-		{"outside of the region", func(p *pair) verbs.SendWR {
-			e := p.a.sge(0, 5)
-			e[0].Addr--
-			return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: e, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
-		}, verbs.WCLocProtErr},
-		{"second entry, in a later packet", func(p *pair) verbs.SendWR {
-			e := append(p.a.sge(0, 5000), p.a.sge(0, 5000)...)
-			e[1].LKey++
-			return verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: e, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
-		}, verbs.WCLocProtErr},
-		{"READ into memory without local write", func(p *pair) verbs.SendWR {
-			m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessRemoteRead)
-			check(p.t, err)
-			return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 100, LKey: m.LKey()}}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
-		}, verbs.WCLocProtErr},
-		{"invalidate what isn't there", func(p *pair) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: 1}
-		}, verbs.WCLocQPOpErr},
-		{"bind outside of the region", func(p *pair) verbs.SendWR {
-			w, err := p.a.pd.AllocMW()
-			check(p.t, err)
-			return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: p.a.mr, Addr: p.a.mr.Addr() + 1, Length: uint64(p.a.mr.Len())}}
-		}, verbs.WCMWBindErr},
-		{"bind without AccessMWBind", func(p *pair) verbs.SendWR {
-			w, err := p.a.pd.AllocMW()
-			check(p.t, err)
-			m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessLocalWrite)
-			check(p.t, err)
-			return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: m, Addr: m.Addr(), Length: 10}}
-		}, verbs.WCMWBindErr},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPair(t, pairConfig{})
-				p.net.SetDefault(simnet.Link{Latency: time.Millisecond})
-				for i := range 5 {
-					p.b.recv(uint64(i), p.b.sge(0, 100)...)
-				}
-				wr := c.wr(p)
-				wr.WRID = 3
-				send := verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
-				p.a.post(send, send, send, wr, send)
-				for range 3 {
-					p.a.want(0, verbs.WCSuccess)
-				}
-				p.a.want(3, c.status)
-				p.a.want(0, verbs.WCWRFlushErr)
-				for i := range 3 {
-					p.b.want(uint64(i), verbs.WCSuccess)
-				}
-			})
-		})
+	for _, c := range localFaults {
+		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
+	}
+}
+
+func (c localFault) test(t *testing.T) {
+	p := newPair(t, pairConfig{})
+	p.net.SetDefault(simnet.Link{Latency: time.Millisecond})
+	for i := range 5 {
+		p.b.recv(uint64(i), p.b.sge(0, 100)...)
+	}
+	wr := c.wr(p)
+	wr.WRID = 3
+	send := verbs.SendWR{Opcode: verbs.WRSend, SGList: p.a.sge(0, 100)}
+	p.a.post(send, send, send, wr, send)
+	for range 3 {
+		p.a.want(0, verbs.WCSuccess)
+	}
+	p.a.want(3, c.status)
+	p.a.want(0, verbs.WCWRFlushErr)
+	for i := range 3 {
+		p.b.want(uint64(i), verbs.WCSuccess)
 	}
 }
 

@@ -135,10 +135,37 @@ func BenchmarkLoopbackEcho(b *testing.B) {
 	}
 }
 
+// answerReads answers each command of wcs in the memory of its host.
+func (s *loopSide) answerReads(wcs []verbs.WC, host *loopSide) {
+	for i := range wcs {
+		if wcs[i].Opcode != verbs.WCRecv {
+			continue
+		}
+		id := int(wcs[i].WRID)
+		s.postRecv(id)
+		s.send = append(s.send, verbs.SendWR{
+			Opcode: verbs.WRRDMAWrite, SGList: s.sge(loopData+id*4096, 4096),
+			RemoteAddr: host.mr.Addr() + loopData + uint64(id)*4096, RKey: host.mr.RKey(),
+		})
+		s.tail = append(s.tail, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: s.sge(0, 16)})
+	}
+}
+
+// begin posts the receives, and has the handler called from then on.
+func (s *loopSide) begin(receives int) {
+	s.sges = make([]verbs.SGE, 0, 4*loopDepth)
+	for i := range receives {
+		s.postRecv(i)
+	}
+	s.flush()
+	s.poll()
+	s.cq.ReqNotify()
+}
+
 func benchmarkEcho(b *testing.B, depth int) {
 	var left, open atomic.Int64
 	done := make(chan struct{})
-	var target *loopSide
+	var memory *loopSide // the host, in whose memory reads are answered
 	host := func(s *loopSide) {
 		s.drain(func(wcs []verbs.WC) {
 			for i := range wcs {
@@ -155,32 +182,12 @@ func benchmarkEcho(b *testing.B, depth int) {
 		})
 	}
 	serve := func(s *loopSide) {
-		s.drain(func(wcs []verbs.WC) {
-			for i := range wcs {
-				if wcs[i].Opcode != verbs.WCRecv {
-					continue
-				}
-				id := int(wcs[i].WRID)
-				s.postRecv(id)
-				s.send = append(s.send, verbs.SendWR{
-					Opcode: verbs.WRRDMAWrite, SGList: s.sge(loopData+id*4096, 4096),
-					RemoteAddr: target.mr.Addr() + loopData + uint64(id)*4096, RKey: target.mr.RKey(),
-				})
-				s.tail = append(s.tail, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: s.sge(0, 16)})
-			}
-		})
+		s.drain(func(wcs []verbs.WC) { s.answerReads(wcs, memory) })
 	}
 	x, y := openLoops(b, host, serve)
-	target = x
-	for _, s := range []*loopSide{x, y} {
-		s.sges = make([]verbs.SGE, 0, 4*loopDepth)
-		for i := range 2 * depth {
-			s.postRecv(i)
-		}
-		s.flush()
-		s.poll()
-		s.cq.ReqNotify()
-	}
+	memory = x
+	x.begin(2 * depth)
+	y.begin(2 * depth)
 	open.Store(int64(depth))
 	left.Store(int64(b.N))
 	b.SetBytes(4096)

@@ -168,6 +168,37 @@ func TestResponderSequence(t *testing.T) {
 		r.send(r.write(wire.RCWriteOnly, 101, 10, 10))
 		r.expect("ACK 101 msn 2")
 	})
+	rawTest("duplicates are acknowledged, not executed", t, func(t *testing.T, r *rawPeer) {
+		r.dev.recv(0, r.dev.sge(1000, 100)...)
+		r.dev.recv(1, r.dev.sge(2000, 100)...)
+		r.send(r.packet(wire.RCSendOnly, 100, 10))
+		r.expect("ACK 100 msn 1")
+		r.dev.want(0, verbs.WCSuccess)
+		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 100, 10))
+		r.expect("ACK 100 msn 1")
+		if c := r.dev.dev.Counters(); c[DuplicateRequest] != 2 || len(r.dev.got) != 0 {
+			t.Errorf("duplicate_request = %d, completions %v", c[DuplicateRequest], r.dev.got)
+		}
+	})
+	rawTest("an ACK does not overtake a READ's data", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 600), r.write(wire.RCWriteOnly, 104, 4, 4))
+		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_FIRST 101 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 102 +256",
+			"RC_RDMA_READ_RESPONSE_LAST 103 +88", "ACK 104 msn 3")
+	})
+	rawTest("READ of nothing needs no key", t, func(t *testing.T, r *rawPeer) {
+		p := r.read(100, 0, 0)
+		p.RETH = wire.RETH{}
+		r.send(p)
+		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100")
+		w := r.write(wire.RCWriteOnly, 101, 0, 0)
+		w.RETH = wire.RETH{}
+		r.send(w)
+		r.expect("ACK 101 msn 2")
+	})
+}
+
+// TestResponderNAKs checks which packets are refused, and how often that is said (IBTA 9.7.5.1).
+func TestResponderNAKs(t *testing.T) {
 	rawTest("one NAK for a gap", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteOnly, 101, 4, 4), r.write(wire.RCWriteOnly, 102, 4, 4))
 		r.expect("NAK PSN sequence error 100 msn 0")
@@ -191,18 +222,6 @@ func TestResponderSequence(t *testing.T) {
 		r.send(r.write(wire.RCWriteOnly, 102, 4, 4))
 		r.expect("NAK PSN sequence error 100 msn 0")
 	})
-	rawTest("duplicates are acknowledged, not executed", t, func(t *testing.T, r *rawPeer) {
-		r.dev.recv(0, r.dev.sge(1000, 100)...)
-		r.dev.recv(1, r.dev.sge(2000, 100)...)
-		r.send(r.packet(wire.RCSendOnly, 100, 10))
-		r.expect("ACK 100 msn 1")
-		r.dev.want(0, verbs.WCSuccess)
-		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 100, 10))
-		r.expect("ACK 100 msn 1")
-		if c := r.dev.dev.Counters(); c[DuplicateRequest] != 2 || len(r.dev.got) != 0 {
-			t.Errorf("duplicate_request = %d, completions %v", c[DuplicateRequest], r.dev.got)
-		}
-	})
 	rawTest("RNR NAK, then silence until the same packet", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10))
 		r.expect("RNR NAK (640µs) 100 msn 0")
@@ -213,41 +232,28 @@ func TestResponderSequence(t *testing.T) {
 		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10))
 		r.expect("RNR NAK (640µs) 101 msn 1")
 	})
-	rawTest("an ACK does not overtake a READ's data", t, func(t *testing.T, r *rawPeer) {
-		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 600), r.write(wire.RCWriteOnly, 104, 4, 4))
-		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_FIRST 101 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 102 +256",
-			"RC_RDMA_READ_RESPONSE_LAST 103 +88", "ACK 104 msn 3")
-	})
-	rawTest("READ of nothing needs no key", t, func(t *testing.T, r *rawPeer) {
-		p := r.read(100, 0, 0)
-		p.RETH = wire.RETH{}
-		r.send(p)
-		r.expect("RC_RDMA_READ_RESPONSE_ONLY 100")
-		w := r.write(wire.RCWriteOnly, 101, 0, 0)
-		w.RETH = wire.RETH{}
-		r.send(w)
-		r.expect("ACK 101 msn 2")
-	})
 }
 
-// TestReadReplay: a READ may be asked for again, whole or from some packet on, and nothing
-// else than what was asked before.
+// firstRead asks for what the tests of replay ask for again: 1000 bytes, in packets 100 to 103.
+func (r *rawPeer) firstRead() {
+	r.t.Helper()
+	fill(r.dev.buf[:2000], 1)
+	r.send(r.read(100, 0, 1000))
+	r.expect("RC_RDMA_READ_RESPONSE_FIRST 100 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 101 +256",
+		"RC_RDMA_READ_RESPONSE_MIDDLE 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232")
+}
+
+// TestReadReplay: a READ may be asked for again, whole or from some packet on.
 func TestReadReplay(t *testing.T) {
-	first := func(r *rawPeer) {
-		fill(r.dev.buf[:2000], 1)
-		r.send(r.read(100, 0, 1000))
-		r.expect("RC_RDMA_READ_RESPONSE_FIRST 100 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 101 +256",
-			"RC_RDMA_READ_RESPONSE_MIDDLE 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232")
-	}
 	rawTest("whole", t, func(t *testing.T, r *rawPeer) {
-		first(r)
+		r.firstRead()
 		r.send(r.read(100, 0, 1000))
 		if n := len(r.answers()); n != 4 {
 			t.Errorf("%d packets", n)
 		}
 	})
 	rawTest("tail", t, func(t *testing.T, r *rawPeer) {
-		first(r)
+		r.firstRead()
 		r.send(r.read(102, 512, 488))
 		r.expect("RC_RDMA_READ_RESPONSE_FIRST 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232")
 		if string(r.got[0].Payload) != string(r.dev.buf[512:768]) {
@@ -255,10 +261,23 @@ func TestReadReplay(t *testing.T) {
 		}
 	})
 	rawTest("one packet", t, func(t *testing.T, r *rawPeer) {
-		first(r)
+		r.firstRead()
 		r.send(r.read(101, 256, 256))
 		r.expect("RC_RDMA_READ_RESPONSE_ONLY 101 +256")
 	})
+	rawTest("a SEND repeated before a READ", t, func(t *testing.T, r *rawPeer) {
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
+		r.answers()
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4))
+		r.expect("ACK 100 msn 3") // and not 102: the READ's data may be lost
+		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
+		r.expect("ACK 100 msn 3", "RC_RDMA_READ_RESPONSE_ONLY 101 +100", "ACK 102 msn 3")
+	})
+}
+
+// TestReadReplayRefused: nothing else may be asked for again than what was asked for before, and that only while
+// its key lives. The connection goes on.
+func TestReadReplayRefused(t *testing.T) {
 	for name, p := range map[string]func(r *rawPeer) *wire.Packet{
 		"other address": func(r *rawPeer) *wire.Packet { return r.read(102, 513, 100) },
 		"longer":        func(r *rawPeer) *wire.Packet { return r.read(102, 512, 489) },
@@ -270,7 +289,7 @@ func TestReadReplay(t *testing.T) {
 		},
 	} {
 		rawTest(name, t, func(t *testing.T, r *rawPeer) {
-			first(r)
+			r.firstRead()
 			r.send(p(r))
 			r.expect()
 			if st := r.dev.qp.Query().State; st != verbs.RTS {
@@ -280,7 +299,7 @@ func TestReadReplay(t *testing.T) {
 	}
 	// A repetition that is late: the peer had the data, and the key is dead since.
 	rawTest("dead key", t, func(t *testing.T, r *rawPeer) {
-		first(r)
+		r.firstRead()
 		again := r.read(100, 0, 1000)
 		check(t, r.dev.mr.Dereg())
 		r.send(again)
@@ -288,14 +307,6 @@ func TestReadReplay(t *testing.T) {
 		if st := r.dev.qp.Query().State; st != verbs.RTS {
 			t.Errorf("state %v", st)
 		}
-	})
-	rawTest("a SEND repeated before a READ", t, func(t *testing.T, r *rawPeer) {
-		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
-		r.answers()
-		r.send(r.write(wire.RCWriteOnly, 100, 4, 4))
-		r.expect("ACK 100 msn 3") // and not 102: the READ's data may be lost
-		r.send(r.write(wire.RCWriteOnly, 100, 4, 4), r.read(101, 0, 100), r.write(wire.RCWriteOnly, 102, 4, 4))
-		r.expect("ACK 100 msn 3", "RC_RDMA_READ_RESPONSE_ONLY 101 +100", "ACK 102 msn 3")
 	})
 }
 

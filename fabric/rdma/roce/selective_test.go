@@ -37,8 +37,8 @@ func (r *rawPeer) ack(psn int) *wire.Packet {
 	return p
 }
 
-// TestSelectiveResponder: what comes ahead is held and listed, and executed once, in order.
-func TestSelectiveResponder(t *testing.T) {
+// TestSelectiveLists: what comes ahead is held and listed, and executed in order.
+func TestSelectiveLists(t *testing.T) {
 	selectiveTest("a list for each batch, an ACK at the end", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteOnly, 101, 4, 4), r.write(wire.RCWriteOnly, 103, 4, 4))
 		r.expect("SELECTIVE_ACK 100 +1")
@@ -79,6 +79,10 @@ func TestSelectiveResponder(t *testing.T) {
 			t.Errorf("list %08b", list[0])
 		}
 	})
+}
+
+// TestSelectiveResponder: what is held is executed once, and only for a peer that is of our kind.
+func TestSelectiveResponder(t *testing.T) {
 	selectiveTest("held twice, executed once", t, func(t *testing.T, r *rawPeer) {
 		for i := range 3 {
 			r.dev.recv(uint64(i), r.dev.sge(100*i, 100)...)
@@ -121,16 +125,19 @@ func TestSelectiveResponder(t *testing.T) {
 	})
 }
 
+// writes has the device send a WRITE of so many packets.
+func (r *rawPeer) writes(packets int) {
+	r.t.Helper()
+	r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 256*packets), RemoteAddr: 1 << 40, RKey: 7})
+	if n := len(r.answers()); n != packets {
+		r.t.Fatalf("%d packets", n)
+	}
+}
+
 // TestSelectiveRequester: what the peer lacks is sent again, and nothing else.
 func TestSelectiveRequester(t *testing.T) {
-	write := func(r *rawPeer, packets int) {
-		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 256*packets), RemoteAddr: 1 << 40, RKey: 7})
-		if n := len(r.answers()); n != packets {
-			t.Fatalf("%d packets", n)
-		}
-	}
 	selectiveTest("holes", t, func(t *testing.T, r *rawPeer) {
-		write(r, 6)
+		r.writes(6)
 		r.send(r.arrived(101, 1, 4))
 		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 103 +256", "RC_RDMA_WRITE_ONLY 104 +256")
 		r.send(r.arrived(101, 1, 4)) // an echo: they are on their way
@@ -142,7 +149,7 @@ func TestSelectiveRequester(t *testing.T) {
 		}
 	})
 	selectiveTest("a repetition that was overtaken is lost", t, func(t *testing.T, r *rawPeer) {
-		write(r, 4)
+		r.writes(4)
 		r.send(r.arrived(100, 2, 3))
 		r.expect("RC_RDMA_WRITE_ONLY 100 +256", "RC_RDMA_WRITE_ONLY 101 +256")
 		r.dev.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 256), RemoteAddr: 1 << 40, RKey: 7})
@@ -155,8 +162,28 @@ func TestSelectiveRequester(t *testing.T) {
 		r.dev.want(1, verbs.WCSuccess)
 		r.dev.want(2, verbs.WCSuccess)
 	})
+	selectiveTest("what was listed is missing after all", t, func(t *testing.T, r *rawPeer) {
+		r.writes(3)
+		r.send(r.arrived(100, 1))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+		r.send(r.arrived(101, 1))
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+	})
+	selectiveTest("a plain NAK has the rest sent again", t, func(t *testing.T, r *rawPeer) {
+		r.writes(3)
+		p := r.ack(101)
+		p.AETH.Syndrome = wire.NAKPSNSequenceError
+		r.send(p)
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
+	})
+}
+
+// TestSelectiveSilence: what no list tells of is found out by asking.
+func TestSelectiveSilence(t *testing.T) {
 	selectiveTest("a probe leaves whatever the window holds", t, func(t *testing.T, r *rawPeer) {
-		write(r, 1)
+		r.writes(1)
 		r.send(r.ack(100)) // the round trip is known
 		r.dev.want(1, verbs.WCSuccess)
 		r.dev.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: r.dev.sge(0, 64<<10), RemoteAddr: 1 << 40, RKey: 7})
@@ -173,7 +200,7 @@ func TestSelectiveRequester(t *testing.T) {
 		r.expect(fmt.Sprintf("RC_RDMA_WRITE_ONLY %d +256", last))
 	})
 	selectiveTest("an ACK lost after everything was held", t, func(t *testing.T, r *rawPeer) {
-		write(r, 2)
+		r.writes(2)
 		r.send(r.arrived(100, 1))
 		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
 		r.send(r.ack(100))
@@ -185,22 +212,10 @@ func TestSelectiveRequester(t *testing.T) {
 		r.send(r.ack(101))
 		r.dev.want(1, verbs.WCSuccess)
 	})
-	selectiveTest("what was listed is missing after all", t, func(t *testing.T, r *rawPeer) {
-		write(r, 3)
-		r.send(r.arrived(100, 1))
-		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
-		r.send(r.arrived(101, 1))
-		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
-		r.send(r.ack(102))
-		r.dev.want(1, verbs.WCSuccess)
-	})
-	selectiveTest("a plain NAK has the rest sent again", t, func(t *testing.T, r *rawPeer) {
-		write(r, 3)
-		p := r.ack(101)
-		p.AETH.Syndrome = wire.NAKPSNSequenceError
-		r.send(p)
-		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
-	})
+}
+
+// TestSelectiveReads: answers are placed as they come, and those that are missing asked for.
+func TestSelectiveReads(t *testing.T) {
 	selectiveTest("answers in any order", t, func(t *testing.T, r *rawPeer) {
 		r.dev.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, 1000), RemoteAddr: 1 << 40, RKey: 7})
 		r.expect("RC_RDMA_READ_REQUEST 100")
