@@ -21,8 +21,9 @@ import (
 
 // Exit codes of both programs, as their help has them.
 const (
-	exitFailure = 1
-	exitUsage   = 2
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130
 )
 
 // cliTimeout is far more than a wrong command line takes.
@@ -518,7 +519,7 @@ func TestInterrupt(t *testing.T) {
 		eventually(t, cliTimeout, "data has come", func() bool { i, err := os.Stat(full + ".pcapng"); return err == nil && i.Size() > 1<<20 })
 		for _, q := range []*program{p, hold, writes, reads} {
 			q.signal(syscall.SIGINT)
-			if code := q.wait(t, 5*time.Second); code != 0 && code != 130 {
+			if code := q.wait(t, 5*time.Second); code != 0 && code != exitInterrupted {
 				t.Errorf("%s: exit code %d after SIGINT: %s", q, code, q.stderr.String())
 			}
 		}

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -60,10 +58,7 @@ func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 	if f.secret == "" {
 		return nil
 	}
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, unix.SIGHUP)
-	context.AfterFunc(ctx, func() { signal.Stop(c) })
-	return c
+	return cli.Hangups(ctx)
 }
 
 // reauthenticate reads the files again and authenticates this host anew. Where it can't read them

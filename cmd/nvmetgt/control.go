@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
 )
@@ -61,6 +64,36 @@ func (s *server) Reload() error {
 		return err
 	}
 	return s.apply(c, "")
+}
+
+// reloadOnHangup reloads at each signal HUP, as daemons do, until the server closes. Without a file there is nothing to
+// read again, and the signal ends the program, as one that its terminal leaves.
+func (s *server) reloadOnHangup() {
+	if s.file == "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	hangups := cli.Hangups(ctx)
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangups:
+			}
+			if err := s.Reload(); err != nil {
+				s.log.Error("not reloaded: everything stays as it was", "err", err)
+			} else {
+				s.log.Info("reloaded", "file", s.file)
+			}
+		}
+	})
+	s.onClose(func() error {
+		cancel()
+		running.Wait()
+		return nil
+	})
 }
 
 // Save is control.Target's. The file is either the old one or the new one, also after a power

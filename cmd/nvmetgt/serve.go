@@ -64,6 +64,7 @@ Before any of these, a volume may have one or more of
                 written; signal USR2 reads and compares all blocks
 
 A file or device that grows, or shrinks, is noticed within a second, and hosts are told.
+Signal HUP has the file of --config read again.
 
 When it is ready, the last line that it prints begins with "ready".`
 
@@ -100,6 +101,7 @@ func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr 
 	if err := s.serveControl(); err != nil {
 		return err
 	}
+	s.reloadOnHangup()
 	if err := s.announce(stdout); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func Usage(format string, a ...any) error { return &UsageError{fmt.Errorf(format
 // Main runs root until it ends or a signal asks it to, writes an error as one line, and
 // returns the exit code.
 func Main(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), interruptions()...)
 	defer stop()
 	// A reader that goes away (`| head`) makes a write fail; the signal would end the program
 	// before it has disconnected, and leave the controller to the target's keep alive timer.

@@ -1,0 +1,61 @@
+package tests
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Signal HUP has a target read its file again, and change nothing where that says what can't be.
+func TestHangupReloads(t *testing.T) {
+	c := startConfigured(t)
+	text, err := os.ReadFile(c.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeText(t, c.file, strings.Replace(string(text), "- {volume: \"mem:16MiB\"}", "- {volume: \"mem:16MiB\"}\n  - {volume: \"mem:3MiB\"}", 1))
+	c.signal(syscall.SIGHUP)
+	eventually(t, cliTimeout, "it has reloaded", func() bool { return strings.Contains(c.stderr.String(), "msg=reloaded") })
+	if out := c.must(t, cliTimeout, "tcp", "list", "-n", diskNQN); !strings.Contains(out, "3.0 MiB") {
+		t.Errorf("the namespace that the file has now isn't listed:\n%s", out)
+	}
+
+	writeText(t, c.file, "subsistems: []\n")
+	c.signal(syscall.SIGHUP)
+	eventually(t, cliTimeout, "it says what is wrong", func() bool {
+		return strings.Contains(c.stderr.String(), "not reloaded") && strings.Contains(c.stderr.String(), c.file+":1: ")
+	})
+	c.must(t, cliTimeout, "rdma", "connect", "-n", diskNQN)
+	c.stop(t)
+}
+
+// A program without a file to read again ends of HUP as of an interruption: a target drains, and a copy that isn't whole
+// leaves no file behind.
+func TestHangupEnds(t *testing.T) {
+	tgt := startTarget(t, "--volume", "delay:20ms:mem:256MiB")
+	copied := filepath.Join(t.TempDir(), "copied")
+	reader := tgt.startInit(t, "rdma", "read", "--output", copied)
+	eventually(t, cliTimeout, "the copy has begun", func() bool {
+		info, err := os.Stat(copied)
+		return err == nil && info.Size() > 0
+	})
+	reader.signal(syscall.SIGHUP)
+	if code := reader.wait(t, cliTimeout); code != exitInterrupted {
+		t.Errorf("the copy ends with %d, want %d", code, exitInterrupted)
+	}
+	if _, err := os.Stat(copied); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part of the copy is left: %v", err)
+	}
+
+	tgt.signal(syscall.SIGHUP)
+	if code := tgt.wait(t, cliTimeout); code != 0 {
+		t.Errorf("the target ends with %d", code)
+	}
+	if said := tgt.stderr.String(); !strings.Contains(said, "msg=drained\n") {
+		t.Errorf("the target says\n%s", said)
+	}
+}
