@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,96 +32,114 @@ func instead(kind nvme.AuthKind, b []byte) func(nvme.AuthKind, []byte) []byte {
 	}
 }
 
+// altered has f change the host's messages.
+func altered(f func(nvme.AuthKind, []byte) []byte) func(*authHost, *Target) {
+	return func(h *authHost, _ *Target) { h.alter = f }
+}
+
+// replyValue puts a value of Diffie-Hellman into the reply.
+func replyValue(v ...byte) func(*authHost, *Target) {
+	return altered(func(k nvme.AuthKind, b []byte) []byte {
+		if k == nvme.AuthReplyMessage {
+			clear(b[len(b)-256:])
+			copy(b[len(b)-len(v):], v)
+		}
+		return b
+	})
+}
+
+// authFault is how a host's authentication goes wrong, and the explanation that the specification has for it.
+type authFault struct {
+	name string
+	how  func(*authHost, *Target)
+	want nvme.AuthExplanation
+}
+
+// unknownHosts are faults of who doesn't know the secrets.
+var unknownHosts = []authFault{
+	{"wrong secret", func(h *authHost, _ *Target) { h.secret = testSecret(h.c.t) }, nvme.AuthFailed},
+	{"response changed", altered(put(nvme.AuthReplyMessage, 16, 0)), nvme.AuthFailed},
+	{"secret of another name", func(h *authHost, tg *Target) {
+		a := *tg.auth.Load()
+		a.Hosts, a.Optional = map[string]HostSecrets{"nqn.2024-01.com.example:other": a.Hosts[testHost]}, true
+		if err := tg.SetAuthentication(&a); err != nil {
+			h.c.t.Error(err)
+		}
+	}, nvme.AuthFailed},
+	{"authentication was turned off", func(_ *authHost, tg *Target) { _ = tg.SetAuthentication(nil) }, nvme.AuthFailed},
+	{"no controller secret", func(h *authHost, tg *Target) {
+		a := *tg.auth.Load()
+		a.Hosts = map[string]HostSecrets{testHost: {Host: h.secret}}
+		if err := tg.SetAuthentication(&a); err != nil {
+			h.c.t.Error(err)
+		}
+		h.ctrl = testSecret(h.c.t)
+	}, nvme.AuthFailed},
+	{"our own challenge", func(h *authHost, _ *Target) {
+		h.ctrl = testSecret(h.c.t)
+		h.alter = func(k nvme.AuthKind, b []byte) []byte {
+			if k == nvme.AuthReplyMessage {
+				copy(b[16+64:], h.chosen.CVAL)
+			}
+			return b
+		}
+	}, nvme.AuthFailed},
+}
+
+// wrongOffers are faults of AUTH_Negotiate.
+var wrongOffers = []authFault{
+	{"hash functions unknown", func(h *authHost, _ *Target) { h.offer.Hash = []nvme.AuthHash{4, 0xe0} }, nvme.AuthHashUnusable},
+	{"groups unknown", func(h *authHost, _ *Target) { h.offer.DH = []nvme.DHGroup{6, 0xff} }, nvme.AuthDHGroupUnusable},
+	{"group not allowed", func(h *authHost, _ *Target) { h.offer.DH = []nvme.DHGroup{nvme.DHFFDHE8192} }, nvme.AuthDHGroupUnusable},
+	{"secure channel", func(h *authHost, _ *Target) { h.offer.SCC = 1 }, nvme.AuthSecureChannel},
+	{"another protocol", altered(put(nvme.AuthNegotiateMessage, 8, 2)), nvme.AuthProtocolUnusable},
+	{"no protocol", altered(put(nvme.AuthNegotiateMessage, 7, 0)), nvme.AuthIncorrectPayload},
+	{"too many hash functions", altered(put(nvme.AuthNegotiateMessage, 10, 31)), nvme.AuthIncorrectPayload},
+}
+
+// wrongMessages are faults of what comes afterwards, and of the messages' order.
+var wrongMessages = []authFault{
+	{"another transaction", altered(put(nvme.AuthReplyMessage, 4, 10)), nvme.AuthIncorrectPayload},
+	{"length of another hash", altered(put(nvme.AuthReplyMessage, 6, 32)), nvme.AuthIncorrectPayload},
+	{"no DH value", altered(func(k nvme.AuthKind, b []byte) []byte {
+		if k == nvme.AuthReplyMessage {
+			b[10], b[11] = 0, 0
+		}
+		return b
+	}), nvme.AuthIncorrectPayload},
+	{"DH value 0", replyValue(), nvme.AuthIncorrectPayload},
+	{"DH value 1", replyValue(1), nvme.AuthIncorrectPayload},
+	{"challenge of sequence number 0", func(h *authHost, _ *Target) {
+		h.ctrl = testSecret(h.c.t)
+		h.alter = put(nvme.AuthReplyMessage, 12, 0)
+	}, nvme.AuthIncorrectPayload},
+	{"reply first", altered(instead(nvme.AuthNegotiateMessage, (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64)}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+	{"success first", altered(instead(nvme.AuthNegotiateMessage, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+	{"negotiate twice", altered(instead(nvme.AuthReplyMessage, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+	{"a message of the controller", altered(put(nvme.AuthReplyMessage, 1, 3)), nvme.AuthIncorrectMessage},
+	{"a message of another protocol", altered(put(nvme.AuthReplyMessage, 0, 5)), nvme.AuthIncorrectMessage},
+}
+
 // TestAuthenticationFails: each wrong message, and each order of messages that isn't the
 // protocol's, is answered with AUTH_Failure1 and the explanation that the specification has for
 // it, and then the connection ends.
 func TestAuthenticationFails(t *testing.T) {
-	const negotiate, reply = nvme.AuthNegotiateMessage, nvme.AuthReplyMessage
-	wrong := func(h *authHost, _ *Target) { h.secret = testSecret(h.c.t) }
-	alter := func(f func(nvme.AuthKind, []byte) []byte) func(*authHost, *Target) {
-		return func(h *authHost, _ *Target) { h.alter = f }
+	for _, c := range slices.Concat(unknownHosts, wrongOffers, wrongMessages) {
+		t.Run(c.name, c.test)
 	}
-	value := func(v ...byte) func(*authHost, *Target) { // of Diffie-Hellman in the reply
-		return alter(func(k nvme.AuthKind, b []byte) []byte {
-			if k == reply {
-				clear(b[len(b)-256:])
-				copy(b[len(b)-len(v):], v)
-			}
-			return b
-		})
+}
+
+func (c authFault) test(t *testing.T) {
+	tg, s := demand(t)
+	conn, _ := connectUnknown(t, tg, 0)
+	h := newAuthHost(conn, s)
+	c.how(h, tg)
+	if err := h.run(); !errors.Is(err, c.want) {
+		t.Errorf("%v, want %v", err, c.want)
 	}
-	for _, c := range []struct {
-		name string
-		how  func(*authHost, *Target)
-		want nvme.AuthExplanation
-	}{
-		{"wrong secret", wrong, nvme.AuthFailed},
-		{"response changed", alter(put(reply, 16, 0)), nvme.AuthFailed},
-		{"secret of another name", func(h *authHost, tg *Target) {
-			a := *tg.auth.Load()
-			a.Hosts, a.Optional = map[string]HostSecrets{"nqn.2024-01.com.example:other": a.Hosts[testHost]}, true
-			if err := tg.SetAuthentication(&a); err != nil {
-				t.Error(err)
-			}
-		}, nvme.AuthFailed},
-		{"authentication was turned off", func(_ *authHost, tg *Target) { _ = tg.SetAuthentication(nil) }, nvme.AuthFailed},
-		{"no controller secret", func(h *authHost, tg *Target) {
-			a := *tg.auth.Load()
-			a.Hosts = map[string]HostSecrets{testHost: {Host: h.secret}}
-			if err := tg.SetAuthentication(&a); err != nil {
-				t.Error(err)
-			}
-			h.ctrl = testSecret(t)
-		}, nvme.AuthFailed},
-		{"our own challenge", func(h *authHost, _ *Target) {
-			h.ctrl = testSecret(h.c.t)
-			h.alter = func(k nvme.AuthKind, b []byte) []byte {
-				if k == reply {
-					copy(b[16+64:], h.chosen.CVAL)
-				}
-				return b
-			}
-		}, nvme.AuthFailed},
-		{"hash functions unknown", func(h *authHost, _ *Target) { h.offer.Hash = []nvme.AuthHash{4, 0xe0} }, nvme.AuthHashUnusable},
-		{"groups unknown", func(h *authHost, _ *Target) { h.offer.DH = []nvme.DHGroup{6, 0xff} }, nvme.AuthDHGroupUnusable},
-		{"group not allowed", func(h *authHost, _ *Target) { h.offer.DH = []nvme.DHGroup{nvme.DHFFDHE8192} }, nvme.AuthDHGroupUnusable},
-		{"secure channel", func(h *authHost, _ *Target) { h.offer.SCC = 1 }, nvme.AuthSecureChannel},
-		{"another protocol", alter(put(negotiate, 8, 2)), nvme.AuthProtocolUnusable},
-		{"no protocol", alter(put(negotiate, 7, 0)), nvme.AuthIncorrectPayload},
-		{"too many hash functions", alter(put(negotiate, 10, 31)), nvme.AuthIncorrectPayload},
-		{"another transaction", alter(put(reply, 4, 10)), nvme.AuthIncorrectPayload},
-		{"length of another hash", alter(put(reply, 6, 32)), nvme.AuthIncorrectPayload},
-		{"no DH value", alter(func(k nvme.AuthKind, b []byte) []byte {
-			if k == reply {
-				b[10], b[11] = 0, 0
-			}
-			return b
-		}), nvme.AuthIncorrectPayload},
-		{"DH value 0", value(), nvme.AuthIncorrectPayload},
-		{"DH value 1", value(1), nvme.AuthIncorrectPayload},
-		{"challenge of sequence number 0", func(h *authHost, _ *Target) {
-			h.ctrl = testSecret(h.c.t)
-			h.alter = put(reply, 12, 0)
-		}, nvme.AuthIncorrectPayload},
-		{"reply first", alter(instead(negotiate, (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64)}).AppendTo(nil))), nvme.AuthIncorrectMessage},
-		{"success first", alter(instead(negotiate, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))), nvme.AuthIncorrectMessage},
-		{"negotiate twice", alter(instead(reply, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))), nvme.AuthIncorrectMessage},
-		{"a message of the controller", alter(put(reply, 1, 3)), nvme.AuthIncorrectMessage},
-		{"a message of another protocol", alter(put(reply, 0, 5)), nvme.AuthIncorrectMessage},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			tg, s := demand(t)
-			conn, _ := connectUnknown(t, tg, 0)
-			h := newAuthHost(conn, s)
-			c.how(h, tg)
-			if err := h.run(); !errors.Is(err, c.want) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
-			conn.waitClosed()
-			if n := tg.Snapshot().Transports[0]; !errors.Is(conn.reason, ErrAuthentication) || n.Authentications != 0 || n.AuthFailures != 1 {
-				t.Errorf("it ended with %v; %d authentications, %d failures", conn.reason, n.Authentications, n.AuthFailures)
-			}
-		})
+	conn.waitClosed()
+	if n := tg.Snapshot().Transports[0]; !errors.Is(conn.reason, ErrAuthentication) || n.Authentications != 0 || n.AuthFailures != 1 {
+		t.Errorf("it ended with %v; %d authentications, %d failures", conn.reason, n.Authentications, n.AuthFailures)
 	}
 }
 
@@ -233,6 +252,28 @@ func TestAuthenticationOneAtATime(t *testing.T) {
 // fuzzPatience is how long FuzzAuthentication waits for an answer.
 const fuzzPatience = 10 * time.Second
 
+// doWithin is do without t.Helper and another timer.
+func (c *fakeConn) doWithin(patience *time.Timer, cmd nvme.Command, data []byte) {
+	answered := c.start(cmd, data).done
+	for range 2 { // a machine that is halted meanwhile uses up the first
+		patience.Reset(fuzzPatience)
+		select {
+		case <-answered:
+			return
+		case <-patience.C:
+		}
+	}
+	c.t.Fatalf("command %#x was not answered", cmd[0])
+}
+
+// authInput has a length before each message; an empty one stands for AUTH_Receive.
+func authInput(messages ...[]byte) (all []byte) {
+	for _, m := range messages {
+		all = append(binary.LittleEndian.AppendUint16(all, uint16(len(m))), m...)
+	}
+	return all
+}
+
 // FuzzAuthentication: without the secret, no messages in no order authenticate a host, and each
 // command is answered.
 func FuzzAuthentication(tf *testing.F) {
@@ -240,31 +281,13 @@ func FuzzAuthentication(tf *testing.F) {
 	negotiate := (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil)
 	reply := (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64), CVALID: true, SEQNUM: 1}).AppendTo(nil)
 	success := (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil)
-	join := func(messages ...[]byte) (all []byte) {
-		for _, m := range messages {
-			all = append(binary.LittleEndian.AppendUint16(all, uint16(len(m))), m...)
-		}
-		return all
-	}
-	f.Add(uint8(0), join(negotiate, nil, reply, nil, success))
-	f.Add(uint8(0), join(negotiate, nil, success))
-	f.Add(uint8(0), join(success, reply, nil))
+	f.Add(uint8(0), authInput(negotiate, nil, reply, nil, success))
+	f.Add(uint8(0), authInput(negotiate, nil, success))
+	f.Add(uint8(0), authInput(success, reply, nil))
 	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
 		tg, _ := demand(t, func(a *Authentication) { a.DHGroups = []nvme.DHGroup{nvme.DHNull} })
 		var c *fakeConn
 		memory, patience := make([]byte, 4096), time.NewTimer(fuzzPatience)
-		do := func(cmd nvme.Command, data []byte) { // is fakeConn's, without t.Helper and another timer
-			answered := c.start(cmd, data).done
-			for range 2 { // a machine that is halted meanwhile uses up the first
-				patience.Reset(fuzzPatience)
-				select {
-				case <-answered:
-					return
-				case <-patience.C:
-				}
-			}
-			t.Fatalf("command %#x was not answered", cmd[0])
-		}
 		for b := range inputs {
 			if c == nil {
 				c, _ = connectUnknown(t, tg, 0)
@@ -278,9 +301,9 @@ func FuzzAuthentication(tf *testing.F) {
 				message := b[2 : 2+n]
 				b = b[2+n:]
 				if n == 0 {
-					do(authReceive(len(memory)), memory)
+					c.doWithin(patience, authReceive(len(memory)), memory)
 				} else {
-					do(authSend(n), message)
+					c.doWithin(patience, authSend(n), message)
 				}
 				c.wg.Done()
 				if s := c.q.state.Load(); s != queueAuthenticating && s != queueDown {

@@ -19,6 +19,29 @@ func TestLinuxBringUp(t *testing.T) {
 		t.Fatalf("Connect result %#x", cqe.Result())
 	}
 
+	checkEnable(t, q)
+	checkIdentifyController(t, q, cntlid)
+	checkLogs(t, q)
+	checkQueues(t, tg, q, cntlid)
+	q.must(command(func(c *nvme.Command) {
+		c.SetSetFeatures(nvme.FeatAsyncEvent, false, 0, uint32(nvme.AENNamespace))
+	}), nil)
+	aer := command(func(c *nvme.Command) { c.SetAsyncEvent(); c.SetCID(31) })
+	q.start(aer, nil)
+
+	checkNamespaces(t, q)
+	q.must(command(func(c *nvme.Command) { c.SetKeepAlive() }), nil)
+
+	q.must(setProperty(nvme.PropCC, 0x00464001), nil)
+	if csts := nvme.CSTS(q.must(getProperty(nvme.PropCSTS), nil).DW0()); csts.Shutdown() != nvme.CSTSShutdownComplete {
+		t.Errorf("CSTS %#x after shutdown", uint32(csts))
+	}
+	q.hangUp(nil)
+}
+
+// checkEnable reads the properties and enables the controller (nvme_enable_ctrl).
+func checkEnable(t *testing.T, q *fakeConn) {
+	t.Helper()
 	caps := nvme.CAP(q.must(getProperty(nvme.PropCAP), nil).Result())
 	if caps.MPSMIN() != 0 || caps&nvme.CAPNVM == 0 || caps&nvme.CAPIOCS != 0 || caps&nvme.CAPCQR == 0 || caps.MQES() != 128 {
 		t.Errorf("CAP %#x", uint64(caps))
@@ -37,8 +60,11 @@ func TestLinuxBringUp(t *testing.T) {
 	if vs := nvme.Version(q.must(getProperty(nvme.PropVS), nil).DW0()); vs != nvme.Version1_4 {
 		t.Errorf("VS %v", vs)
 	}
+}
 
-	checkIdentifyController(t, q, cntlid)
+// checkLogs reads and sets what a host wants to know and have known once.
+func checkLogs(t *testing.T, q *fakeConn) {
+	t.Helper()
 	page := make([]byte, nvme.PageSize)
 	q.must(command(func(c *nvme.Command) {
 		c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogEffects, Length: 4096})
@@ -52,8 +78,12 @@ func TestLinuxBringUp(t *testing.T) {
 	q.must(command(func(c *nvme.Command) {
 		c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nvme.NSIDAll, Length: 512})
 	}), page[:512])
+}
 
-	cqe = q.must(command(func(c *nvme.Command) {
+// checkQueues asks for four I/O queues and connects them.
+func checkQueues(t *testing.T, tg *Target, q *fakeConn, cntlid uint16) {
+	t.Helper()
+	cqe := q.must(command(func(c *nvme.Command) {
 		c.SetSetFeatures(nvme.FeatNumberOfQueues, false, 0, uint32(nvme.NewQueueCounts(4, 4)))
 	}), nil)
 	if n := nvme.QueueCounts(cqe.DW0()); n.SQ() != 4 || n.CQ() != 4 {
@@ -65,20 +95,6 @@ func TestLinuxBringUp(t *testing.T) {
 			t.Errorf("I/O Connect result %#x, want %#x", got, cntlid)
 		}
 	}
-	q.must(command(func(c *nvme.Command) {
-		c.SetSetFeatures(nvme.FeatAsyncEvent, false, 0, uint32(nvme.AENNamespace))
-	}), nil)
-	aer := command(func(c *nvme.Command) { c.SetAsyncEvent(); c.SetCID(31) })
-	q.start(aer, nil)
-
-	checkNamespaces(t, q)
-	q.must(command(func(c *nvme.Command) { c.SetKeepAlive() }), nil)
-
-	q.must(setProperty(nvme.PropCC, 0x00464001), nil)
-	if csts := nvme.CSTS(q.must(getProperty(nvme.PropCSTS), nil).DW0()); csts.Shutdown() != nvme.CSTSShutdownComplete {
-		t.Errorf("CSTS %#x after shutdown", uint32(csts))
-	}
-	q.hangUp(nil)
 }
 
 // checkIdentifyController checks what Linux refuses or warns of.

@@ -11,96 +11,120 @@ import (
 
 const dnr = nvme.StatusDNR
 
-// TestConnectRefused: each wrong field has its status, and says where it is.
-func TestConnectRefused(t *testing.T) {
-	const (
-		closedNQN = "nqn.2024-01.com.example:closed"
-		otherNQN  = "nqn.2024-01.com.example:other"
-	)
+const (
+	closedNQN      = "nqn.2024-01.com.example:closed" // to our host
+	otherNQN       = "nqn.2024-01.com.example:other"
+	connectInvalid = nvme.StatusConnectInvalidParameter | dnr
+)
+
+// connectRig is a target with controllers that a Connect may name.
+type connectRig struct {
+	t         *testing.T
+	tg        *Target
+	s         *session // enabled, with an I/O queue
+	idle      uint16   // a controller that isn't enabled
+	discovery uint16   // one of discovery
+}
+
+func newConnectRig(t *testing.T) *connectRig {
+	t.Helper()
 	tg := newTargetWith(t, func(c *Config) {
 		c.Subsystems = append(c.Subsystems,
 			SubsystemConfig{NQN: closedNQN, Hosts: []string{"nqn.2024-01.com.example:friend"}},
 			SubsystemConfig{NQN: otherNQN, AllowAnyHost: true})
 		c.Limits.Queues = 4
 	}, newTestVolume(1<<20, 512))
-	s := connect(t, tg, testNQN)
-	disc := dial(t, tg)
-	discID := connectAdmin(disc, nvme.DiscoveryNQN, 0)
-	idle := dial(t, tg) // connected, not enabled
-	idleID := nvme.ConnectResult(idle.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN)).DW0()).CNTLID()
+	r := &connectRig{t: t, tg: tg, s: connect(t, tg, testNQN)}
+	r.discovery = connectAdmin(dial(t, tg), nvme.DiscoveryNQN, 0)
+	idle := dial(t, tg).must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
+	r.idle = nvme.ConnectResult(idle.DW0()).CNTLID()
+	return r
+}
 
-	const invalid = nvme.StatusConnectInvalidParameter | dnr
-	admin := func(change func(*nvme.Command, []byte)) (nvme.Command, []byte) {
-		c, d := connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN)
-		change(&c, d)
-		return c, d
-	}
-	io := func(change func(*nvme.Command, []byte)) (nvme.Command, []byte) {
-		c, d := connectCommand(2, 127, 0), connectData(t, s.cntlid, testNQN)
-		change(&c, d)
-		return c, d
-	}
-	put16 := func(b []byte, v uint16) { b[0], b[1] = byte(v), byte(v>>8) }
-	name := func(b []byte, off int, s string) { clear(b[off : off+256]); copy(b[off:], s) }
+// wrongConnect is what makes a Connect wrong: a change of the command or its data, or the connection it comes by.
+type wrongConnect struct {
+	name   string
+	change func(c *nvme.Command, d []byte)
+	attr   func(*ConnAttr)
+	status nvme.Status
+	result nvme.ConnectInvalid
+}
 
-	for _, tc := range []struct {
-		name   string
-		make   func(func(*nvme.Command, []byte)) (nvme.Command, []byte)
-		change func(c *nvme.Command, d []byte)
-		attr   func(*ConnAttr)
-		status nvme.Status
-		result nvme.ConnectInvalid
-	}{
-		{"record format", admin, func(c *nvme.Command, _ []byte) { c[40] = 1 }, nil, nvme.StatusConnectFormat | dnr, 0},
-		{"static controller", admin, func(_ *nvme.Command, d []byte) { put16(d[16:], 1) }, nil, invalid, nvme.InvalidData(16)},
-		{"unknown subsystem", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "nqn.2024-01.com.example:none") }, nil, invalid, nvme.InvalidData(256)},
-		{"no subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, "") }, nil, invalid, nvme.InvalidData(256)},
-		{"endless subsystem name", admin, func(_ *nvme.Command, d []byte) { name(d, 256, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(256)},
-		{"no host name where it decides", admin, func(_ *nvme.Command, d []byte) { name(d, 256, closedNQN); name(d, 512, "") }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
-		{"host name that can't be printed", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "nqn.\xff") }, nil, invalid, nvme.InvalidData(512)},
-		{"host name with a line break", admin, func(_ *nvme.Command, d []byte) { name(d, 512, "nqn.\n") }, nil, invalid, nvme.InvalidData(512)},
-		{"endless host name", admin, func(_ *nvme.Command, d []byte) { name(d, 512, strings.Repeat("n", 256)) }, nil, invalid, nvme.InvalidData(512)},
-		{"host not allowed", admin, func(_ *nvme.Command, d []byte) { name(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
-		{"queue of one", admin, func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, invalid, nvme.InvalidCommand(44)},
-		{"queue too large", admin, func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, invalid, nvme.InvalidCommand(44)},
-		{"another queue than the connection's", admin, nil, func(a *ConnAttr) { a.QID = 1 }, invalid, nvme.InvalidCommand(42)},
-
-		{"no such controller", io, func(_ *nvme.Command, d []byte) { put16(d[16:], s.cntlid+100) }, nil, invalid, nvme.InvalidData(16)},
-		{"dynamic controller", io, func(_ *nvme.Command, d []byte) { put16(d[16:], 0xffff) }, nil, invalid, nvme.InvalidData(16)},
-		{"controller of another subsystem", io, func(_ *nvme.Command, d []byte) { name(d, 256, otherNQN) }, nil, invalid, nvme.InvalidData(16)},
-		{"controller of another host", io, func(_ *nvme.Command, d []byte) { name(d, 512, testHost+"x") }, nil, invalid, nvme.InvalidData(512)},
-		{"another host ID", io, func(_ *nvme.Command, d []byte) { d[0]++ }, nil, invalid, nvme.InvalidData(0)},
-		{"another controller than the connection's", io, nil, func(a *ConnAttr) { a.CNTLID = int(s.cntlid) + 1 }, invalid, nvme.InvalidData(16)},
-		{"controller over another transport", io, nil, func(a *ConnAttr) { a.Transport = nvme.TransportRDMA }, invalid, nvme.InvalidData(16)},
-		{"queue ID too large", io, func(c *nvme.Command, _ []byte) { put16(c[42:], 5) }, nil, invalid, nvme.InvalidCommand(42)},
-		{"I/O queue of one", io, func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, invalid, nvme.InvalidCommand(44)},
-		{"I/O queue too large", io, func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, invalid, nvme.InvalidCommand(44)},
-		{"queue exists", io, func(c *nvme.Command, _ []byte) { put16(c[42:], 1) }, nil, nvme.StatusCommandSequence | dnr, 0},
-		{"controller not enabled", io, func(_ *nvme.Command, d []byte) { put16(d[16:], idleID) }, nil, nvme.StatusCommandSequence | dnr, 0},
-		{"I/O queue of discovery", io, func(_ *nvme.Command, d []byte) {
-			put16(d[16:], discID)
-			name(d, 256, nvme.DiscoveryNQN)
-		}, nil, invalid, nvme.InvalidCommand(42)},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			change := tc.change
-			if change == nil {
-				change = func(*nvme.Command, []byte) {}
+// refuse sends a Connect that would succeed, but for what tc says.
+func (r *connectRig) refuse(cmd nvme.Command, cntlid uint16, tc wrongConnect) {
+	r.t.Run(tc.name, func(t *testing.T) {
+		c := dial(t, r.tg, func(c *fakeConn) {
+			if tc.attr != nil {
+				tc.attr(&c.attr)
 			}
-			c := dial(t, tg, func(c *fakeConn) {
-				if tc.attr != nil {
-					tc.attr(&c.attr)
-				}
-			})
-			cmd, data := tc.make(change)
-			cqe := c.fails(cmd, data, tc.status)
-			if got := nvme.ConnectInvalid(cqe.DW0()); got != tc.result {
-				t.Errorf("result %v (%#x), want %v", got, uint32(got), tc.result)
-			}
-			c.hangUp(nil)
 		})
+		data := connectData(t, cntlid, testNQN)
+		if tc.change != nil {
+			tc.change(&cmd, data)
+		}
+		cqe := c.fails(cmd, data, tc.status)
+		if got := nvme.ConnectInvalid(cqe.DW0()); got != tc.result {
+			t.Errorf("result %v (%#x), want %v", got, uint32(got), tc.result)
+		}
+		c.hangUp(nil)
+	})
+}
+
+func put16(b []byte, v uint16) { b[0], b[1] = byte(v), byte(v>>8) }
+
+// setName puts a name into Connect data.
+func setName(b []byte, off int, s string) {
+	clear(b[off : off+256])
+	copy(b[off:], s)
+}
+
+// TestConnectRefused: each wrong field has its status, and says where it is.
+func TestConnectRefused(t *testing.T) {
+	r := newConnectRig(t)
+	for _, tc := range []wrongConnect{
+		{"record format", func(c *nvme.Command, _ []byte) { c[40] = 1 }, nil, nvme.StatusConnectFormat | dnr, 0},
+		{"static controller", func(_ *nvme.Command, d []byte) { put16(d[16:], 1) }, nil, connectInvalid, nvme.InvalidData(16)},
+		{"unknown subsystem", func(_ *nvme.Command, d []byte) { setName(d, 256, "nqn.2024-01.com.example:none") }, nil, connectInvalid, nvme.InvalidData(256)},
+		{"no subsystem name", func(_ *nvme.Command, d []byte) { setName(d, 256, "") }, nil, connectInvalid, nvme.InvalidData(256)},
+		{"endless subsystem name", func(_ *nvme.Command, d []byte) { setName(d, 256, strings.Repeat("n", 256)) }, nil, connectInvalid, nvme.InvalidData(256)},
+		{"no host name where it decides", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN); setName(d, 512, "") }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
+		{"host name that can't be printed", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\xff") }, nil, connectInvalid, nvme.InvalidData(512)},
+		{"host name with a line break", func(_ *nvme.Command, d []byte) { setName(d, 512, "nqn.\n") }, nil, connectInvalid, nvme.InvalidData(512)},
+		{"endless host name", func(_ *nvme.Command, d []byte) { setName(d, 512, strings.Repeat("n", 256)) }, nil, connectInvalid, nvme.InvalidData(512)},
+		{"host not allowed", func(_ *nvme.Command, d []byte) { setName(d, 256, closedNQN) }, nil, nvme.StatusConnectInvalidHost | dnr, nvme.InvalidData(512)},
+		{"queue of one", func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, connectInvalid, nvme.InvalidCommand(44)},
+		{"queue too large", func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, connectInvalid, nvme.InvalidCommand(44)},
+		{"another queue than the connection's", nil, func(a *ConnAttr) { a.QID = 1 }, connectInvalid, nvme.InvalidCommand(42)},
+	} {
+		r.refuse(connectCommand(0, 31, 0), nvme.CNTLIDDynamic, tc)
 	}
-	s.close()
+	r.s.close()
+}
+
+// TestIOConnectRefused is TestConnectRefused for I/O queues.
+func TestIOConnectRefused(t *testing.T) {
+	r := newConnectRig(t)
+	for _, tc := range []wrongConnect{
+		{"no such controller", func(_ *nvme.Command, d []byte) { put16(d[16:], r.s.cntlid+100) }, nil, connectInvalid, nvme.InvalidData(16)},
+		{"dynamic controller", func(_ *nvme.Command, d []byte) { put16(d[16:], 0xffff) }, nil, connectInvalid, nvme.InvalidData(16)},
+		{"controller of another subsystem", func(_ *nvme.Command, d []byte) { setName(d, 256, otherNQN) }, nil, connectInvalid, nvme.InvalidData(16)},
+		{"controller of another host", func(_ *nvme.Command, d []byte) { setName(d, 512, testHost+"x") }, nil, connectInvalid, nvme.InvalidData(512)},
+		{"another host ID", func(_ *nvme.Command, d []byte) { d[0]++ }, nil, connectInvalid, nvme.InvalidData(0)},
+		{"another controller than the connection's", nil, func(a *ConnAttr) { a.CNTLID = int(r.s.cntlid) + 1 }, connectInvalid, nvme.InvalidData(16)},
+		{"controller over another transport", nil, func(a *ConnAttr) { a.Transport = nvme.TransportRDMA }, connectInvalid, nvme.InvalidData(16)},
+		{"queue ID too large", func(c *nvme.Command, _ []byte) { put16(c[42:], 5) }, nil, connectInvalid, nvme.InvalidCommand(42)},
+		{"I/O queue of one", func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, connectInvalid, nvme.InvalidCommand(44)},
+		{"I/O queue too large", func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, connectInvalid, nvme.InvalidCommand(44)},
+		{"queue exists", func(c *nvme.Command, _ []byte) { put16(c[42:], 1) }, nil, nvme.StatusCommandSequence | dnr, 0},
+		{"controller not enabled", func(_ *nvme.Command, d []byte) { put16(d[16:], r.idle) }, nil, nvme.StatusCommandSequence | dnr, 0},
+		{"I/O queue of discovery", func(_ *nvme.Command, d []byte) {
+			put16(d[16:], r.discovery)
+			setName(d, 256, nvme.DiscoveryNQN)
+		}, nil, connectInvalid, nvme.InvalidCommand(42)},
+	} {
+		r.refuse(connectCommand(2, 127, 0), r.s.cntlid, tc)
+	}
+	r.s.close()
 }
 
 // TestConnectAfterRefusal: the host may try again on the same connection.

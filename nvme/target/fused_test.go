@@ -53,30 +53,31 @@ func TestCompareAndWrite(t *testing.T) {
 	}
 }
 
+// endsFused waits for one of a pair.
+func endsFused(t *testing.T, what string, fr *fakeRequest, want nvme.Status) {
+	t.Helper()
+	if got := fr.wait().Status() &^ nvme.StatusMore; got != want {
+		t.Errorf("%s: status %#x, want %#x", what, uint16(got), uint16(want))
+	}
+}
+
 // TestFusedPairs: what belongs together comes together.
 func TestFusedPairs(t *testing.T) {
-	v := newTestVolume(1<<20, 512)
-	s := connect(t, newTarget(t, v), testNQN)
+	s := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
 	defer s.close()
 	b := make([]byte, 1024)
 	first := func() *fakeRequest { return s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b[:512]) }
-	ended := func(what string, fr *fakeRequest, want nvme.Status) {
-		t.Helper()
-		if got := fr.wait().Status() &^ nvme.StatusMore; got != want {
-			t.Errorf("%s: status %#x, want %#x", what, uint16(got), uint16(want))
-		}
-	}
 	// A command in between.
 	f := first()
 	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), b[:512])
-	ended("first before a Read", f, nvme.StatusAbortMissingFused)
+	endsFused(t, "first before a Read", f, nvme.StatusAbortMissingFused)
 	s.io.fails(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b[:512], nvme.StatusAbortMissingFused)
 	// Two firsts.
 	f = first()
 	g := first()
-	ended("first before a first", f, nvme.StatusAbortMissingFused)
-	ended("Write that belongs", s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b[:512]), 0)
-	ended("second of two firsts", g, 0)
+	endsFused(t, "first before a first", f, nvme.StatusAbortMissingFused)
+	endsFused(t, "Write that belongs", s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b[:512]), 0)
+	endsFused(t, "second of two firsts", g, 0)
 	// Halves that don't match.
 	for _, tc := range []struct {
 		cmd nvme.Command
@@ -90,25 +91,32 @@ func TestFusedPairs(t *testing.T) {
 		if e := lastError(s.admin); e.Location != tc.loc {
 			t.Errorf("location %d, want %d", e.Location, tc.loc)
 		}
-		ended("first of a pair that doesn't match", f, nvme.StatusAbortFailedFused)
+		endsFused(t, "first of a pair that doesn't match", f, nvme.StatusAbortFailedFused)
 	}
 	// Other commands can't be fused.
 	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseFirst, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
 	f = first()
 	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseSecond, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
-	ended("first before a fused Read", f, nvme.StatusAbortMissingFused)
+	endsFused(t, "first before a fused Read", f, nvme.StatusAbortMissingFused)
 	f = first()
 	s.io.fails(fusedCommand(nvme.OpWrite, 3, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
-	ended("first before FUSE 11b", f, nvme.StatusAbortMissingFused)
-	// Either half may be wrong by itself.
-	f = s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 5000, 1), b[:512])
-	g = s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 5000, 1), b[:512])
-	ended("Compare beyond the end", f, nvme.StatusLBAOutOfRange|dnr)
-	ended("its Write", g, nvme.StatusAbortFailedFused)
+	endsFused(t, "first before FUSE 11b", f, nvme.StatusAbortMissingFused)
+}
+
+// TestFusedFailures: either half of a pair may be wrong by itself, and takes the other with it.
+func TestFusedFailures(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	b := make([]byte, 1024)
+	f := s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 5000, 1), b[:512])
+	g := s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 5000, 1), b[:512])
+	endsFused(t, "Compare beyond the end", f, nvme.StatusLBAOutOfRange|dnr)
+	endsFused(t, "its Write", g, nvme.StatusAbortFailedFused)
 	f = s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b[:512])
 	g = s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b)
-	ended("Compare of a Write with the wrong length", f, nvme.StatusAbortFailedFused)
-	ended("Write with the wrong length", g, nvme.StatusSGLLengthInvalid|dnr)
+	endsFused(t, "Compare of a Write with the wrong length", f, nvme.StatusAbortFailedFused)
+	endsFused(t, "Write with the wrong length", g, nvme.StatusSGLLengthInvalid|dnr)
 	// Write protection concerns the Write.
 	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
 	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != nvme.StatusAbortFailedFused || b != nvme.StatusNamespaceWriteProtected|dnr {

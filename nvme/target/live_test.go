@@ -45,27 +45,35 @@ func TestAllowHosts(t *testing.T) {
 	stays.close()
 }
 
-// TestReferrals: hosts are sent to other discovery services, and told when these change.
+// uniqueDiscovery is the discovery subsystem of newReferring.
+const uniqueDiscovery = "nqn.2024-01.com.example:discovery"
+
+// newReferring makes a target with a port and a referral, which it returns.
+func newReferring(t *testing.T) (*Target, Referral) {
+	t.Helper()
+	other := Referral{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("192.0.2.9:8009"), NQN: uniqueDiscovery + "2"}
+	return newTargetWith(t, func(c *Config) {
+		c.Referrals, c.DiscoveryNQN = []Referral{other}, uniqueDiscovery
+		c.Ports = []Port{{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:4420")}}
+	}), other
+}
+
+// TestReferrals: hosts are sent to other discovery services.
 func TestReferrals(t *testing.T) {
-	const unique = "nqn.2024-01.com.example:discovery"
-	other := Referral{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("192.0.2.9:8009"), NQN: unique + "2"}
-	port := Port{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:4420")}
-	tg := newTargetWith(t, func(c *Config) {
-		c.Referrals, c.Ports, c.DiscoveryNQN = []Referral{other}, []Port{port}, unique
-	})
-	for _, nqn := range []string{unique, nvme.DiscoveryNQN} {
+	tg, _ := newReferring(t)
+	for _, nqn := range []string{uniqueDiscovery, nvme.DiscoveryNQN} {
 		q := dial(t, tg)
 		connectAdmin(q, nqn, 0)
 		page := make([]byte, nvme.PageSize)
 		q.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
 		var id nvme.IdentifyController
-		if err := id.Parse(page); err != nil || id.NQN() != unique {
+		if err := id.Parse(page); err != nil || id.NQN() != uniqueDiscovery {
 			t.Errorf("reached as %s it is %q, %v", nqn, id.NQN(), err)
 		}
 		_, entries := discover(t, q)
 		want := []string{
-			"3 tcp ipv4 " + unique + " 127.0.0.1:4420",
-			"1 rdma ipv4 " + unique + "2 192.0.2.9:8009",
+			"3 tcp ipv4 " + uniqueDiscovery + " 127.0.0.1:4420",
+			"1 rdma ipv4 " + uniqueDiscovery + "2 192.0.2.9:8009",
 			"2 tcp ipv4 " + testNQN + " 127.0.0.1:4420",
 		}
 		if got := describe(entries); !slices.Equal(got, want) {
@@ -73,8 +81,13 @@ func TestReferrals(t *testing.T) {
 		}
 		q.hangUp(nil)
 	}
+}
+
+// TestReferralsChange: hosts are told when referrals change.
+func TestReferralsChange(t *testing.T) {
+	tg, other := newReferring(t)
 	q := dial(t, tg)
-	connectAdmin(q, unique, 30_000)
+	connectAdmin(q, uniqueDiscovery, 30_000)
 	enableEvents(q, nvme.AENDiscovery)
 	aer := q.start(asyncEvent(1), nil)
 	second := Referral{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("[2001:db8::1]:8009"), Secure: true}
@@ -95,7 +108,7 @@ func TestReferrals(t *testing.T) {
 	if err := tg.RemoveReferral(other.Transport, other.Addr); !errors.Is(err, ErrNotFound) {
 		t.Errorf("removed twice: %v", err)
 	}
-	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: unique}); !errors.Is(err, ErrExists) {
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: uniqueDiscovery}); !errors.Is(err, ErrExists) {
 		t.Errorf("a subsystem of the discovery subsystem's name: %v", err)
 	}
 	for _, bad := range []Referral{

@@ -258,14 +258,16 @@ func TestManagementPersists(t *testing.T) {
 	b.close()
 }
 
-// TestNamespaceManagementErrors: what can't be created, deleted, attached or detached.
-func TestNamespaceManagementErrors(t *testing.T) {
-	pool, store := newMemPool(1<<20), newMemStore()
-	tg := newManaged(t, pool, store)
-	s := connectAs(t, tg, 1)
+// goodNamespace is one that can be created.
+func goodNamespace() nvme.NamespaceSpec {
+	return nvme.NamespaceSpec{NSZE: 1, NCAP: 1, NMIC: nvme.NMICShared}
+}
+
+// TestCreateRefused: what can't be created.
+func TestCreateRefused(t *testing.T) {
+	s := connectAs(t, newManaged(t, newMemPool(1<<20), newMemStore()), 1)
 	defer s.close()
-	nsid := create(s.admin, nvme.NMICShared)
-	good := nvme.NamespaceSpec{NSZE: 1, NCAP: 1, NMIC: nvme.NMICShared}
+	create(s.admin, nvme.NMICShared)
 	for _, tc := range []struct {
 		name   string
 		change func(*nvme.NamespaceSpec)
@@ -284,11 +286,18 @@ func TestNamespaceManagementErrors(t *testing.T) {
 		{"ANA group 129", func(p *nvme.NamespaceSpec) { p.ANAGRPID = 129 }, nvme.StatusANAGroupInvalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			spec := good
+			spec := goodNamespace()
 			tc.change(&spec)
 			s.admin.fails(createCommand(), spec.AppendTo(nil), tc.status|nvme.StatusDNR)
 		})
 	}
+}
+
+// TestNamespaceManagementErrors: what can't be deleted, attached or detached.
+func TestNamespaceManagementErrors(t *testing.T) {
+	s := connectAs(t, newManaged(t, newMemPool(1<<20), newMemStore()), 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
 	for _, tc := range []struct {
 		name   string
 		nsid   uint32
@@ -311,11 +320,23 @@ func TestNamespaceManagementErrors(t *testing.T) {
 	s.admin.fails(deleteCommand(1), nil, nvme.StatusOperationDenied|nvme.StatusDNR)
 	s.admin.fails(deleteCommand(700), nil, nvme.StatusInvalidNamespace|nvme.StatusDNR)
 
-	// Nothing changes where it can't be saved, and no volume is left.
+	plain := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
+	defer plain.close()
+	good := goodNamespace()
+	plain.admin.fails(createCommand(), good.AppendTo(nil), nvme.StatusInvalidOpcode|nvme.StatusDNR)
+	plain.admin.fails(attachCommand(1, nvme.NSDetach), controllerList(plain.cntlid), nvme.StatusInvalidOpcode|nvme.StatusDNR)
+}
+
+// TestManagementNotSaved: nothing changes where it can't be saved, and no volume is left.
+func TestManagementNotSaved(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	s := connectAs(t, newManaged(t, pool, store), 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
 	before := pool.count()
 	store.setErr(errors.New("disk on fire"))
-	spec := good
-	s.admin.fails(createCommand(), spec.AppendTo(nil), nvme.StatusInternalError|nvme.StatusDNR)
+	good := goodNamespace()
+	s.admin.fails(createCommand(), good.AppendTo(nil), nvme.StatusInternalError|nvme.StatusDNR)
 	s.admin.fails(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid), nvme.StatusInternalError|nvme.StatusDNR)
 	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusInternalError|nvme.StatusDNR)
 	store.setErr(nil)
@@ -328,11 +349,6 @@ func TestNamespaceManagementErrors(t *testing.T) {
 	if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
 		t.Errorf("attached %v", l)
 	}
-
-	plain := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
-	defer plain.close()
-	plain.admin.fails(createCommand(), good.AppendTo(nil), nvme.StatusInvalidOpcode|nvme.StatusDNR)
-	plain.admin.fails(attachCommand(1, nvme.NSDetach), controllerList(plain.cntlid), nvme.StatusInvalidOpcode|nvme.StatusDNR)
 }
 
 // TestReservedNamespaceStays: a host without the reservation of a namespace can't delete it or

@@ -10,10 +10,90 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
+const (
+	crowdLimit     = 32 // connections of the target
+	crowdAttackers = 4
+)
+
+// crowdRig is a target that demands authentication, with few connections and attackers who take them.
+type crowdRig struct {
+	t       *testing.T
+	tg      *Target
+	secrets HostSecrets
+	all     []*fakeConn // the attackers'
+}
+
+func newCrowdRig(t *testing.T) *crowdRig {
+	r := &crowdRig{t: t, secrets: HostSecrets{Host: testSecret(t)}}
+	r.tg = newTargetWith(t, func(c *Config) {
+		c.Limits.Connections = crowdLimit
+		c.Authentication = &Authentication{Hosts: map[string]HostSecrets{testHost: r.secrets}, DHGroups: []nvme.DHGroup{nvme.DHNull}}
+	}, memVolume(t, 1<<20, 4096))
+	return r
+}
+
+// come makes a connection, for which another may give way.
+func (r *crowdRig) come(addr string) (*fakeConn, error) {
+	c := &fakeConn{t: r.t, attr: attr(nvme.TransportTCP), out: map[*fakeRequest]struct{}{}, closed: make(chan struct{})}
+	c.attr.Remote = netip.AddrPortFrom(netip.MustParseAddr(addr), 40000)
+	var err error
+	c.mu.Lock()
+	c.q, err = r.tg.NewQueue(c)
+	c.mu.Unlock()
+	synctest.Wait() // who gives way has gone
+	return c, err
+}
+
+// enter connects a host that proves what it is.
+func (r *crowdRig) enter(addr string) *fakeConn {
+	r.t.Helper()
+	c, err := r.come(addr)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c.must(connectCommand(0, 31, 0), connectData(r.t, nvme.CNTLIDDynamic, testNQN))
+	if err := newAuthHost(c, r.secrets).run(); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// attack makes one connection more for each attacker, where it can, and goes as far with it as hold does.
+func (r *crowdRig) attack(hold func(c *fakeConn)) {
+	for k := range crowdAttackers {
+		if c, err := r.come(fmt.Sprintf("10.0.0.%d", k)); err == nil {
+			hold(c)
+			r.all = append(r.all, c)
+		}
+	}
+}
+
+// check compares who gave way with what is counted, and what the attackers have with their share.
+func (r *crowdRig) check() {
+	r.t.Helper()
+	gone := 0
+	for _, c := range r.all {
+		if c.isClosed() {
+			gone++
+			if !errors.Is(c.reason, ErrGaveWay) {
+				r.t.Errorf("a connection ended because of %v", c.reason)
+			}
+		}
+	}
+	s := r.tg.Snapshot()
+	if n := s.Transports[0].GaveWay; int(n) != gone || s.Connections > crowdLimit {
+		r.t.Errorf("%d are counted of %d that gave way, %d connections", n, gone, s.Connections)
+	}
+	r.tg.mu.Lock()
+	defer r.tg.mu.Unlock()
+	if n := len(r.tg.queues) - 1; n > crowdLimit-crowdLimit/crowdedShare {
+		r.t.Errorf("attackers have %d of %d connections", n, crowdLimit)
+	}
+}
+
 // TestNewcomersGiveWay: hosts that take connection after connection and get no further than anybody gets
 // don't keep out one that does, nor disturb one that has.
 func TestNewcomersGiveWay(t *testing.T) {
-	const limit, attackers = 32, 4
 	for name, hold := range map[string]func(c *fakeConn){
 		"no Connect": func(*fakeConn) {},
 		"discovery": func(c *fakeConn) {
@@ -23,71 +103,19 @@ func TestNewcomersGiveWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				secrets := HostSecrets{Host: testSecret(t)}
-				tg := newTargetWith(t, func(c *Config) {
-					c.Limits.Connections = limit
-					c.Authentication = &Authentication{Hosts: map[string]HostSecrets{testHost: secrets}, DHGroups: []nvme.DHGroup{nvme.DHNull}}
-				}, memVolume(t, 1<<20, 4096))
-				come := func(addr string) (*fakeConn, error) {
-					c := &fakeConn{t: t, attr: attr(nvme.TransportTCP), out: map[*fakeRequest]struct{}{}, closed: make(chan struct{})}
-					c.attr.Remote = netip.AddrPortFrom(netip.MustParseAddr(addr), 40000)
-					var err error
-					c.mu.Lock()
-					c.q, err = tg.NewQueue(c)
-					c.mu.Unlock()
-					synctest.Wait() // who gives way has gone
-					return c, err
-				}
-				enter := func(addr string) *fakeConn {
-					t.Helper()
-					c, err := come(addr)
-					if err != nil {
-						t.Fatal(err)
-					}
-					c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
-					if err := newAuthHost(c, secrets).run(); err != nil {
-						t.Fatal(err)
-					}
-					return c
-				}
-				var all []*fakeConn
-				attack := func() {
-					for k := range attackers {
-						if c, err := come(fmt.Sprintf("10.0.0.%d", k)); err == nil {
-							hold(c)
-							all = append(all, c)
-						}
-					}
-				}
-				early := enter("10.0.1.1")
-				for range limit {
-					attack()
+				r := newCrowdRig(t)
+				early := r.enter("10.0.1.1")
+				for range crowdLimit {
+					r.attack(hold)
 				}
 				for range 10 {
-					late := enter("10.0.1.2")
-					attack()
+					late := r.enter("10.0.1.2")
+					r.attack(hold)
 					late.must(getProperty(nvme.PropCSTS), nil)
 					late.hangUp(nil)
 				}
 				early.must(getProperty(nvme.PropCSTS), nil)
-				gone := 0
-				for _, c := range all {
-					if c.isClosed() {
-						gone++
-						if !errors.Is(c.reason, ErrGaveWay) {
-							t.Errorf("a connection ended because of %v", c.reason)
-						}
-					}
-				}
-				s := tg.Snapshot()
-				if n := s.Transports[0].GaveWay; int(n) != gone || s.Connections > limit {
-					t.Errorf("%d are counted of %d that gave way, %d connections", n, gone, s.Connections)
-				}
-				tg.mu.Lock()
-				if n := len(tg.queues) - 1; n > limit-limit/crowdedShare {
-					t.Errorf("attackers have %d of %d connections", n, limit)
-				}
-				tg.mu.Unlock()
+				r.check()
 			})
 		})
 	}

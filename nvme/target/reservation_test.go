@@ -154,9 +154,23 @@ func TestReservationTypes(t *testing.T) {
 	}
 }
 
-// TestReservationCommands runs histories: each command with its status, and what the report says
-// at the end.
-func TestReservationCommands(t *testing.T) {
+// resvHistory is a history of commands, and what the report says at its end.
+type resvHistory struct {
+	name    string
+	ops     []resvOp
+	kind    nvme.ResvType
+	holders []int
+	keys    map[int]uint64
+	gen     uint32
+}
+
+// threeRegister has each host register its key.
+func threeRegister() []resvOp {
+	return []resvOp{registerAs(1, nvme.ResvRegister, 0, 11, 0), registerAs(2, nvme.ResvRegister, 0, 22, 0), registerAs(3, nvme.ResvRegister, 0, 33, 0)}
+}
+
+// resvHistories are those without preemption.
+func resvHistories() []resvHistory {
 	const (
 		ok       = nvme.StatusSuccess
 		invalid  = nvme.StatusInvalidField | dnr
@@ -166,17 +180,9 @@ func TestReservationCommands(t *testing.T) {
 		wear     = nvme.ResvWriteExclusiveAllReg
 		register = nvme.ResvRegister
 		acquire  = nvme.ResvAcquire
-		preempt  = nvme.ResvPreempt
 	)
-	three := []resvOp{registerAs(1, register, 0, 11, ok), registerAs(2, register, 0, 22, ok), registerAs(3, register, 0, 33, ok)}
-	for _, tc := range []struct {
-		name    string
-		ops     []resvOp
-		kind    nvme.ResvType
-		holders []int
-		keys    map[int]uint64
-		gen     uint32
-	}{
+	three := threeRegister()
+	return []resvHistory{
 		{"register twice", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, register, 0, 11, ok), registerAs(1, register, 11, 12, resvConflict)},
 			0, nil, map[int]uint64{1: 11}, 2},
 		{"register zero", []resvOp{registerAs(1, register, 0, 0, invalid)}, 0, nil, nil, 0},
@@ -199,6 +205,21 @@ func TestReservationCommands(t *testing.T) {
 		{"one of all unregisters", append(three[:2:2], acquireAs(1, acquire, wear, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, ok)),
 			wear, []int{2}, map[int]uint64{2: 22}, 3},
 		{"the last of all unregisters", append(three[:1:1], acquireAs(1, acquire, wear, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, ok)), 0, nil, nil, 2},
+	}
+}
+
+func preemptHistories() []resvHistory {
+	const (
+		ok      = nvme.StatusSuccess
+		invalid = nvme.StatusInvalidField | dnr
+		we      = nvme.ResvWriteExclusive
+		ea      = nvme.ResvExclusiveAccess
+		wear    = nvme.ResvWriteExclusiveAllReg
+		acquire = nvme.ResvAcquire
+		preempt = nvme.ResvPreempt
+	)
+	three := threeRegister()
+	return []resvHistory{
 		{"preempt the holder", append(three[:3:3], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 11, ok)),
 			ea, []int{2}, map[int]uint64{2: 22, 3: 33}, 4},
 		{"preempt a registrant", append(three[:3:3], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 33, ok)),
@@ -216,34 +237,42 @@ func TestReservationCommands(t *testing.T) {
 			wear, []int{1, 2}, map[int]uint64{1: 11, 2: 22}, 4},
 		{"preempt and abort", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, nvme.ResvPreemptAndAbort, we, 22, 11, ok)),
 			we, []int{2}, map[int]uint64{2: 22}, 3},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			tg := newTarget(t, newTestVolume(1<<20, 512))
-			hosts := map[int]*session{1: connectAs(t, tg, 1), 2: connectAs(t, tg, 2), 3: connectAs(t, tg, 3)}
-			for _, op := range tc.ops {
-				op.run(hosts[op.host].io)
-			}
-			p := report(hosts[3].io)
-			keys, holders := map[int]uint64{}, 0
-			for _, r := range p.Registrants {
-				keys[int(r.HostID[0])] = r.Key
-				if r.Holder {
-					holders++
-				}
-			}
-			if p.Type != tc.kind || p.Generation != tc.gen || !maps.Equal(keys, tc.keys) || holders != len(tc.holders) {
-				t.Errorf("report %+v", p)
-			}
-			v := tg.Subsystem(testNQN).namespace(1).resv.now.Load()
-			for _, i := range tc.holders {
-				if !v.holds(resvHost(i)) {
-					t.Errorf("host %d doesn't hold it", i)
-				}
-			}
-			for _, s := range hosts {
-				s.close()
-			}
-		})
+	}
+}
+
+// TestReservationCommands runs histories: each command with its status, and what the report says
+// at the end.
+func TestReservationCommands(t *testing.T) {
+	for _, h := range append(resvHistories(), preemptHistories()...) {
+		t.Run(h.name, h.test)
+	}
+}
+
+func (h resvHistory) test(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	hosts := map[int]*session{1: connectAs(t, tg, 1), 2: connectAs(t, tg, 2), 3: connectAs(t, tg, 3)}
+	for _, op := range h.ops {
+		op.run(hosts[op.host].io)
+	}
+	p := report(hosts[3].io)
+	keys, holders := map[int]uint64{}, 0
+	for _, r := range p.Registrants {
+		keys[int(r.HostID[0])] = r.Key
+		if r.Holder {
+			holders++
+		}
+	}
+	if p.Type != h.kind || p.Generation != h.gen || !maps.Equal(keys, h.keys) || holders != len(h.holders) {
+		t.Errorf("report %+v", p)
+	}
+	v := tg.Subsystem(testNQN).namespace(1).resv.now.Load()
+	for _, i := range h.holders {
+		if !v.holds(resvHost(i)) {
+			t.Errorf("host %d doesn't hold it", i)
+		}
+	}
+	for _, s := range hosts {
+		s.close()
 	}
 }
 

@@ -31,6 +31,15 @@ func sanitized(t *testing.T, aer *fakeRequest) {
 	}
 }
 
+// dirty gives volumes something to be erased.
+func dirty(volumes ...*testVolume) {
+	for _, v := range volumes {
+		for i := range v.data {
+			v.data[i] = 0xaa
+		}
+	}
+}
+
 // TestSanitize: every namespace is erased, as it was asked for, while nothing else reaches them,
 // and every host is told of the end.
 func TestSanitize(t *testing.T) {
@@ -42,14 +51,7 @@ func TestSanitize(t *testing.T) {
 	if p := readSanitize(a.admin, false); p.SSTAT != nvme.SanitizeNever || p.SPROG != 0xffff || p.BlockEraseTime != 0xffffffff {
 		t.Errorf("log %+v", p)
 	}
-	fill := func() {
-		for _, v := range []*testVolume{one, two} {
-			for i := range v.data {
-				v.data[i] = 0xaa
-			}
-		}
-	}
-	fill()
+	dirty(one, two)
 	a.io.must(ioCommand(nvme.OpWriteUncorrectable, 5, 1, 0), nil)
 	data := make([]byte, 512)
 	read := ioCommand(nvme.OpRead, 0, 1, 0)
@@ -81,9 +83,15 @@ func TestSanitize(t *testing.T) {
 		t.Errorf("log %+v", p)
 	}
 	a.io.must(ioCommand(nvme.OpRead, 5, 1, 0), data) // no block is marked any more
+}
 
-	fill()
-	aer = a.admin.start(asyncEvent(1), nil)
+// TestSanitizeOverwrite: the pattern is what is left.
+func TestSanitizeOverwrite(t *testing.T) {
+	one, two := newTestVolume(1<<20, 512), newTestVolume(2<<20, 4096)
+	a := connectAs(t, newTarget(t, one, two), 1)
+	defer a.close()
+	dirty(one, two)
+	aer := a.admin.start(asyncEvent(1), nil)
 	a.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP|nvme.SanitizeNDAS, 2, 0x01020304), nil)
 	sanitized(t, aer)
 	want := bytes.Repeat([]byte{0xfb, 0xfc, 0xfd, 0xfe}, len(two.data)/4) // the inverse, after an even number of passes

@@ -8,6 +8,30 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
+const mediumError = nvme.StatusUnrecoveredRead | dnr
+
+// failMarked reads blocks 100 to 107, which are marked, in each way there is, and what lies around them.
+func failMarked(t *testing.T, s *session) {
+	t.Helper()
+	data := make([]byte, 16*512)
+	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpCompare, nvme.OpVerify} {
+		s.io.fails(ioCommand(op, 96, 16, 0), data, mediumError)
+		if e := lastError(s.admin); e.LBA != 100 {
+			t.Errorf("%#x: LBA %d", op, e.LBA)
+		}
+		s.io.fails(ioCommand(op, 106, 1, 0), data[:512], mediumError)
+		s.io.must(ioCommand(op, 96, 4, 0), data[:4*512])
+		s.io.must(ioCommand(op, 108, 4, 0), data[:4*512])
+	}
+	cmd, ranges := copyCommand(500, 0, nvme.CopyRange{SLBA: 0, Blocks: 1}, nvme.CopyRange{SLBA: 100, Blocks: 1})
+	if cqe := s.io.fails(cmd, ranges, mediumError); cqe.DW0() != 1 {
+		t.Errorf("Copy: first range not copied %d", cqe.DW0())
+	}
+	if a, b := compareAndWrite(s.io, 100, data[:512], data[:512], 512); a != mediumError || b != nvme.StatusAbortFailedFused {
+		t.Errorf("Compare and Write: %#x and %#x", uint16(a), uint16(b))
+	}
+}
+
 // TestWriteUncorrectable: marked blocks are media errors for whatever reads them, until they are
 // written; the marks outlive the target where there is a store.
 func TestWriteUncorrectable(t *testing.T) {
@@ -19,34 +43,18 @@ func TestWriteUncorrectable(t *testing.T) {
 	}
 	_, s := start()
 	data := make([]byte, 16*512)
-	const bad = nvme.StatusUnrecoveredRead | dnr
 	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 4, 0), nil)
 	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 104, 4, 0), nil)
-	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpCompare, nvme.OpVerify} {
-		s.io.fails(ioCommand(op, 96, 16, 0), data, bad)
-		if e := lastError(s.admin); e.LBA != 100 {
-			t.Errorf("%#x: LBA %d", op, e.LBA)
-		}
-		s.io.fails(ioCommand(op, 106, 1, 0), data[:512], bad)
-		s.io.must(ioCommand(op, 96, 4, 0), data[:4*512])
-		s.io.must(ioCommand(op, 108, 4, 0), data[:4*512])
-	}
-	cmd, ranges := copyCommand(500, 0, nvme.CopyRange{SLBA: 0, Blocks: 1}, nvme.CopyRange{SLBA: 100, Blocks: 1})
-	if cqe := s.io.fails(cmd, ranges, bad); cqe.DW0() != 1 {
-		t.Errorf("Copy: first range not copied %d", cqe.DW0())
-	}
-	if a, b := compareAndWrite(s.io, 100, data[:512], data[:512], 512); a != bad || b != nvme.StatusAbortFailedFused {
-		t.Errorf("Compare and Write: %#x and %#x", uint16(a), uint16(b))
-	}
+	failMarked(t, s)
 	s.io.must(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
 	s.close()
 
 	tg, s := start()
-	s.io.fails(ioCommand(nvme.OpRead, 107, 1, 0), data[:512], bad)
+	s.io.fails(ioCommand(nvme.OpRead, 107, 1, 0), data[:512], mediumError)
 	s.io.must(ioCommand(nvme.OpWrite, 102, 2, 0), data[:1024])
 	s.io.must(ioCommand(nvme.OpRead, 102, 2, 0), data[:1024])
 	s.io.must(ioCommand(nvme.OpWriteZeroes, 107, 1, 0), nil)
-	cmd, ranges = copyCommand(105, 0, nvme.CopyRange{SLBA: 0, Blocks: 1})
+	cmd, ranges := copyCommand(105, 0, nvme.CopyRange{SLBA: 0, Blocks: 1})
 	s.io.must(cmd, ranges)
 	ns := tg.Subsystem(testNQN).namespace(1)
 	if n := tg.Snapshot().Subsystems[0].Namespaces[0].Uncorrectable; n != 4 {
