@@ -50,7 +50,8 @@ tree() {
 	put 644 "$common"/bash/* "$root/share/bash-completion/completions"
 	put 644 "$common"/zsh/* "$root/share/zsh/vendor-completions"
 	put 644 "$common"/fish/* "$root/share/fish/vendor_completions.d"
-	put 644 README.md docs/*.md packaging/nvmetgt.yaml "$root/share/doc/nvme-anywhere"
+	put 644 README.md ARCHITECTURE.md BENCHMARKS.md packaging/nvmetgt.yaml "$root/share/doc/nvme-anywhere"
+	put 644 docs/*.md docs/*.svg "$root/share/doc/nvme-anywhere/docs" # as here, so that links work
 	install -m 644 LICENSE "$root/share/doc/nvme-anywhere/copyright"
 	put 644 metrics/alerts/nvmeof.yml metrics/dashboards/nvmeof.json "$root/share/nvme-anywhere"
 }
