@@ -38,6 +38,10 @@ func TestOpen(t *testing.T) {
 		}
 		v.Close()
 	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	t.Chdir(t.TempDir())
 	for _, x := range []struct {
 		spec string
 		o    blockdev.Options
@@ -61,6 +65,11 @@ func TestOpen(t *testing.T) {
 	if _, err := os.Stat("nul:1GiB"); err == nil {
 		t.Error("a misspelt kind became a file")
 	}
+}
+
+// TestOpenKind opens volumes by a kind of another package.
+func TestOpenKind(t *testing.T) {
+	t.Chdir(t.TempDir())
 	other := blockdev.Kind{Name: "x", Form: "x:ANY", Open: func(arg string, o blockdev.Options) (blockdev.Volume, error) {
 		return nil, errors.New(arg)
 	}}

@@ -214,59 +214,70 @@ func keyed(kind nvme.SGLType, off, n uint32) setSGL {
 	}
 }
 
+// wrongSGL is a descriptor of an I/O command of wrongSize bytes, and its status.
+type wrongSGL struct {
+	name   string
+	op     nvme.Opcode // 0: Read and Write
+	data   []byte      // in the capsule
+	set    setSGL
+	status nvme.Status
+}
+
+const wrongSize = 2048
+
+// wrongSGLs are those that can't be, or aren't of their command's data.
+func wrongSGLs() []wrongSGL {
+	const (
+		both    = 0
+		size    = wrongSize
+		field   = nvme.StatusInvalidField
+		kind    = nvme.StatusSGLTypeInvalid
+		offset  = nvme.StatusSGLOffsetInvalid
+		length  = nvme.StatusSGLLengthInvalid
+		capsule = nvme.SGLInCapsule
+	)
+	inline := bytes.Repeat([]byte{0xdd}, size)
+	return []wrongSGL{
+		{"block at an address", both, nil, block(nvme.SGLDataBlockAddress, 0, size), field},
+		{"block of subtype 2", both, inline, block(2, 0, size), field},
+		{"keyed, subtype 1", both, nil, keyed(0x41, 0, size), field},
+		{"keyed, subtype Eh", both, nil, keyed(0x4e, 0, size), field},
+		{"bit bucket", both, nil, block(0x10, 0, size), kind},
+		{"segment", both, nil, block(0x20, 0, 16), kind},
+		{"segment in the capsule", both, inline, block(0x21, 0, 16), kind},
+		{"last segment", both, nil, block(0x31, 0, 16), kind},
+		{"transport", both, nil, block(nvme.SGLTransport, 0, size), kind},
+		{"vendor's", both, nil, block(0xf0, 0, size), kind},
+		{"data in the capsule of a Read", nvme.OpRead, inline, block(capsule, 0, size), field},
+		{"no data in the capsule", nvme.OpWrite, nil, block(capsule, 0, size), offset},
+		{"longer than the capsule", nvme.OpWrite, inline[:1024], block(capsule, 0, size), offset},
+		{"4 GiB in the capsule", nvme.OpWrite, inline, block(capsule, 0, math.MaxUint32), offset},
+		{"from the capsule's end", nvme.OpWrite, inline, block(capsule, size, size), offset},
+		{"over the capsule's end", nvme.OpWrite, inline, block(capsule, 512, size), offset},
+		{"behind the capsule", nvme.OpWrite, inline, block(capsule, size+1, 0), offset},
+		{"offset that overflows", nvme.OpWrite, inline, block(capsule, math.MaxUint64-511, size), offset},
+		{"less in the capsule than blocks", nvme.OpWrite, inline, block(capsule, 0, 1024), length},
+		{"less memory than blocks", both, nil, keyed(nvme.SGLKeyed, 0, 1024), length},
+		{"more memory than blocks", both, nil, keyed(nvme.SGLKeyed, 0, 2*size), length},
+		{"16 MiB of memory", both, nil, keyed(nvme.SGLKeyed, 0, nvme.MaxKeyedLength), length},
+		{"no memory", both, nil, keyed(nvme.SGLKeyedInvalidate, 0, 0), length},
+	}
+}
+
 // TestWrongSGL: a descriptor that can't be, or that isn't that of its command's data, has the
 // status that Linux's target gives it, and costs that command only. Nothing is moved for it.
 func TestWrongSGL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const (
-			size    = 2048 // of each command
-			both    = 0
-			field   = nvme.StatusInvalidField
-			kind    = nvme.StatusSGLTypeInvalid
-			offset  = nvme.StatusSGLOffsetInvalid
-			length  = nvme.StatusSGLLengthInvalid
-			capsule = nvme.SGLInCapsule
-		)
+		const size = wrongSize
 		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
 		defer r.close()
 		admin, io := r.controller(0)
 		defer admin.close()
 		defer io.close()
 		io.fill(0xee)
-		inline := bytes.Repeat([]byte{0xdd}, size)
-		for _, tc := range []struct {
-			name   string
-			op     nvme.Opcode // both: Read and Write
-			data   []byte      // in the capsule
-			set    setSGL
-			status nvme.Status
-		}{
-			{"block at an address", both, nil, block(nvme.SGLDataBlockAddress, 0, size), field},
-			{"block of subtype 2", both, inline, block(2, 0, size), field},
-			{"keyed, subtype 1", both, nil, keyed(0x41, 0, size), field},
-			{"keyed, subtype Eh", both, nil, keyed(0x4e, 0, size), field},
-			{"bit bucket", both, nil, block(0x10, 0, size), kind},
-			{"segment", both, nil, block(0x20, 0, 16), kind},
-			{"segment in the capsule", both, inline, block(0x21, 0, 16), kind},
-			{"last segment", both, nil, block(0x31, 0, 16), kind},
-			{"transport", both, nil, block(nvme.SGLTransport, 0, size), kind},
-			{"vendor's", both, nil, block(0xf0, 0, size), kind},
-			{"data in the capsule of a Read", nvme.OpRead, inline, block(capsule, 0, size), field},
-			{"no data in the capsule", nvme.OpWrite, nil, block(capsule, 0, size), offset},
-			{"longer than the capsule", nvme.OpWrite, inline[:1024], block(capsule, 0, size), offset},
-			{"4 GiB in the capsule", nvme.OpWrite, inline, block(capsule, 0, math.MaxUint32), offset},
-			{"from the capsule's end", nvme.OpWrite, inline, block(capsule, size, size), offset},
-			{"over the capsule's end", nvme.OpWrite, inline, block(capsule, 512, size), offset},
-			{"behind the capsule", nvme.OpWrite, inline, block(capsule, size+1, 0), offset},
-			{"offset that overflows", nvme.OpWrite, inline, block(capsule, math.MaxUint64-511, size), offset},
-			{"less in the capsule than blocks", nvme.OpWrite, inline, block(capsule, 0, 1024), length},
-			{"less memory than blocks", both, nil, keyed(nvme.SGLKeyed, 0, 1024), length},
-			{"more memory than blocks", both, nil, keyed(nvme.SGLKeyed, 0, 2*size), length},
-			{"16 MiB of memory", both, nil, keyed(nvme.SGLKeyed, 0, nvme.MaxKeyedLength), length},
-			{"no memory", both, nil, keyed(nvme.SGLKeyedInvalidate, 0, 0), length},
-		} {
+		for _, tc := range wrongSGLs() {
 			for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
-				if tc.op != both && tc.op != op {
+				if tc.op != 0 && tc.op != op {
 					continue
 				}
 				cmd := blocks(op, 0, size)
@@ -278,13 +289,13 @@ func TestWrongSGL(t *testing.T) {
 			cmd := blocks(nvme.OpWrite, 0, size)
 			io.key(&cmd, 0, size)
 			cmd.SetFlags(psdt)
-			io.exchange("PSDT", cmd, nil, field)
+			io.exchange("PSDT", cmd, nil, nvme.StatusInvalidField)
 		}
 		var identify nvme.Command
 		identify.SetIdentify(nvme.CNSController, 0, 0, 0)
 		for _, set := range []setSGL{keyed(nvme.SGLKeyed, 0, 4095), keyed(nvme.SGLKeyed, 0, 8192), keyed(nvme.SGLKeyed, 0, 0)} {
 			set(admin, identify.SGL1())
-			admin.do("Identify", identify, nil, length)
+			admin.do("Identify", identify, nil, nvme.StatusSGLLengthInvalid)
 		}
 		if !all(io.data(0, sglTransfer), 0xee) || !all(admin.data(nvme.ConnectDataSize, sglTransfer-nvme.ConnectDataSize), 0) {
 			t.Error("the host's memory was written")
@@ -298,72 +309,78 @@ func TestWrongSGL(t *testing.T) {
 	})
 }
 
+// outsideSize is the size of each command of TestSGLOutside.
+const outsideSize = 2 * sglBlock
+
+// sglOutside are descriptors of memory from base on that isn't, or isn't all, registered for the command.
+var sglOutside = []struct {
+	name string
+	set  func(q *sglQueue, base uint64, s *nvme.SGL)
+}{
+	{"over the end", func(q *sglQueue, base uint64, s *nvme.SGL) {
+		s.SetKeyed(nvme.SGLKeyed, base+sglEnd-outsideSize+1, outsideSize, q.mr.RKey())
+	}},
+	{"behind the end", func(q *sglQueue, base uint64, s *nvme.SGL) {
+		s.SetKeyed(nvme.SGLKeyed, base+sglEnd, outsideSize, q.mr.RKey())
+	}},
+	{"over the beginning", func(q *sglQueue, base uint64, s *nvme.SGL) {
+		s.SetKeyed(nvme.SGLKeyed, base-1, outsideSize, q.mr.RKey())
+	}},
+	{"over the last address", func(q *sglQueue, _ uint64, s *nvme.SGL) {
+		s.SetKeyed(nvme.SGLKeyed, math.MaxUint64-outsideSize/2+1, outsideSize, q.mr.RKey())
+	}},
+	{"round to the beginning", func(q *sglQueue, base uint64, s *nvme.SGL) {
+		s.SetKeyed(nvme.SGLKeyed, base+1<<63, outsideSize, q.mr.RKey())
+	}},
+	{"another key", func(q *sglQueue, base uint64, s *nvme.SGL) {
+		s.SetKeyed(nvme.SGLKeyed, base, outsideSize, q.mr.RKey()^0x10)
+	}},
+	{"key 0", func(_ *sglQueue, base uint64, s *nvme.SGL) { s.SetKeyed(nvme.SGLKeyedInvalidate, base, outsideSize, 0) }},
+	{"address 0", func(q *sglQueue, _ uint64, s *nvme.SGL) { s.SetKeyed(nvme.SGLKeyed, 0, outsideSize, q.mr.RKey()) }},
+}
+
 // TestSGLOutside: memory that the host has not registered for it is neither read nor written. The
 // host's RNIC refuses, which ends the connection before anything can be answered; other hosts and
 // the target go on.
 func TestSGLOutside(t *testing.T) {
-	const size = 2 * sglBlock
-	registered := uint64(sglEnd)
-	for _, tc := range []struct {
-		name string
-		set  func(q *sglQueue, base uint64, s *nvme.SGL)
-	}{
-		{"over the end", func(q *sglQueue, base uint64, s *nvme.SGL) {
-			s.SetKeyed(nvme.SGLKeyed, base+registered-size+1, size, q.mr.RKey())
-		}},
-		{"behind the end", func(q *sglQueue, base uint64, s *nvme.SGL) {
-			s.SetKeyed(nvme.SGLKeyed, base+registered, size, q.mr.RKey())
-		}},
-		{"over the beginning", func(q *sglQueue, base uint64, s *nvme.SGL) {
-			s.SetKeyed(nvme.SGLKeyed, base-1, size, q.mr.RKey())
-		}},
-		{"over the last address", func(q *sglQueue, _ uint64, s *nvme.SGL) {
-			s.SetKeyed(nvme.SGLKeyed, math.MaxUint64-size/2+1, size, q.mr.RKey())
-		}},
-		{"round to the beginning", func(q *sglQueue, base uint64, s *nvme.SGL) {
-			s.SetKeyed(nvme.SGLKeyed, base+1<<63, size, q.mr.RKey())
-		}},
-		{"another key", func(q *sglQueue, base uint64, s *nvme.SGL) {
-			s.SetKeyed(nvme.SGLKeyed, base, size, q.mr.RKey()^0x10)
-		}},
-		{"key 0", func(_ *sglQueue, base uint64, s *nvme.SGL) { s.SetKeyed(nvme.SGLKeyedInvalidate, base, size, 0) }},
-		{"address 0", func(q *sglQueue, _ uint64, s *nvme.SGL) { s.SetKeyed(nvme.SGLKeyed, 0, size, q.mr.RKey()) }},
-	} {
+	for _, tc := range sglOutside {
 		for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
 			t.Run(tc.name+" of "+op.IOName(), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
-					defer r.close()
-					admin, io := r.controller(0)
-					defer admin.close()
-					defer io.close() // looks at what is around the registered memory
-					io.fill(0xee)
-					cmd := blocks(op, 0, size)
-					tc.set(io, io.mr.Addr(), cmd.SGL1())
-					cmd.SetFlags(nvme.FlagsSGL)
-					io.send(cmd, nil)
-					if ev := <-io.events; ev.Type != verbs.CMDisconnected {
-						t.Errorf("%v instead of the connection's end", ev.Type)
-					}
-					synctest.Wait()
-					if n := len(io.answers); n != 0 {
-						t.Errorf("%d answers on a connection that ended", n)
-					}
-					if !all(io.data(0, sglTransfer), 0xee) {
-						t.Error("the host's memory was written")
-					}
-					if n := r.hn.dev.Counters()[roce.RespRemoteAccessErrors]; n != 1 {
-						t.Errorf("the host's RNIC counts %d refusals, want 1", n)
-					}
-					if n := r.listener.Stats().Failed.Load(); n == 0 {
-						t.Error("the target counts no failed connection")
-					}
-					if !all(r.read(0, size), 0) {
-						t.Error("the volume was written")
-					}
-				})
+				synctest.Test(t, func(t *testing.T) { testSGLOutside(t, op, tc.set) })
 			})
 		}
+	}
+}
+
+func testSGLOutside(t *testing.T, op nvme.Opcode, set func(q *sglQueue, base uint64, s *nvme.SGL)) {
+	r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+	defer r.close()
+	admin, io := r.controller(0)
+	defer admin.close()
+	defer io.close() // looks at what is around the registered memory
+	io.fill(0xee)
+	cmd := blocks(op, 0, outsideSize)
+	set(io, io.mr.Addr(), cmd.SGL1())
+	cmd.SetFlags(nvme.FlagsSGL)
+	io.send(cmd, nil)
+	if ev := <-io.events; ev.Type != verbs.CMDisconnected {
+		t.Errorf("%v instead of the connection's end", ev.Type)
+	}
+	synctest.Wait()
+	if n := len(io.answers); n != 0 {
+		t.Errorf("%d answers on a connection that ended", n)
+	}
+	if !all(io.data(0, sglTransfer), 0xee) {
+		t.Error("the host's memory was written")
+	}
+	if n := r.hn.dev.Counters()[roce.RespRemoteAccessErrors]; n != 1 {
+		t.Errorf("the host's RNIC counts %d refusals, want 1", n)
+	}
+	if n := r.listener.Stats().Failed.Load(); n == 0 {
+		t.Error("the target counts no failed connection")
+	}
+	if !all(r.read(0, outsideSize), 0) {
+		t.Error("the volume was written")
 	}
 }
 

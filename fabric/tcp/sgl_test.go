@@ -9,43 +9,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestWrongSGL: a descriptor of an I/O command that NVMe/TCP doesn't know, or that isn't that of
-// the command's data, has its status and costs that command only. Nothing is written for it.
-func TestWrongSGL(t *testing.T) {
+// wrongSGL is a descriptor of an I/O command of wrongSize bytes, and its status.
+type wrongSGL struct {
+	name   string
+	op     nvme.Opcode // 0: Read and Write
+	data   []byte      // in the capsule
+	kind   nvme.SGLType
+	addr   uint64
+	length uint32
+	status nvme.Status
+}
+
+const wrongSize = 2048
+
+// wrongSGLs are those that NVMe/TCP doesn't know, or that aren't of their command's data.
+func wrongSGLs() []wrongSGL {
 	const (
-		size    = 2048 // of each command
 		both    = 0
+		size    = wrongSize
 		field   = nvme.StatusInvalidField
 		kind    = nvme.StatusSGLTypeInvalid
 		offset  = nvme.StatusSGLOffsetInvalid
 		length  = nvme.StatusSGLLengthInvalid
 		capsule = nvme.SGLInCapsule
 	)
-	tt := newTestTarget(t, TargetConfig{})
-	_, io := rawIO(t, tt, "127.0.0.1", 32)
-	var cid uint16
-	send := func(name string, cmd nvme.Command, alter func(pdu []byte), data []byte, want nvme.Status) {
-		t.Helper()
-		cid++
-		cmd.SetCID(cid)
-		sent := io.capsule(cmd, data)
-		alter(sent[pdu.HeaderSize:])
-		io.send(sent)
-		cqe := io.response()
-		if got, want := cqe.Status()&^nvme.StatusMore, want|nvme.StatusDNR; got != want || cqe.CID() != cid {
-			t.Errorf("%s: status %#x (%v), want %#x (%v)", name, uint16(got), got, uint16(want), want)
-		}
-	}
 	inline := bytes.Repeat([]byte{0xdd}, size)
-	for _, tc := range []struct {
-		name   string
-		op     nvme.Opcode // both: Read and Write
-		data   []byte      // in the capsule
-		kind   nvme.SGLType
-		addr   uint64
-		length uint32
-		status nvme.Status
-	}{
+	return []wrongSGL{
 		{"block at an address", both, nil, nvme.SGLDataBlockAddress, 0, size, kind},
 		{"block of subtype 2", both, inline, 0x02, 0, size, kind},
 		{"bit bucket", both, nil, 0x10, 0, size, kind},
@@ -68,9 +57,31 @@ func TestWrongSGL(t *testing.T) {
 		{"more than blocks", both, nil, nvme.SGLTransport, 0, 2 * size, length},
 		{"4 GiB", both, nil, nvme.SGLTransport, 0, math.MaxUint32, length},
 		{"nothing", both, nil, nvme.SGLTransport, 0, 0, length},
-	} {
+	}
+}
+
+// TestWrongSGL: a descriptor of an I/O command that NVMe/TCP doesn't know, or that isn't that of
+// the command's data, has its status and costs that command only. Nothing is written for it.
+func TestWrongSGL(t *testing.T) {
+	const size = wrongSize
+	tt := newTestTarget(t, TargetConfig{})
+	_, io := rawIO(t, tt, "127.0.0.1", 32)
+	var cid uint16
+	send := func(name string, cmd nvme.Command, alter func(pdu []byte), data []byte, want nvme.Status) {
+		t.Helper()
+		cid++
+		cmd.SetCID(cid)
+		sent := io.capsule(cmd, data)
+		alter(sent[pdu.HeaderSize:])
+		io.send(sent)
+		cqe := io.response()
+		if got, want := cqe.Status()&^nvme.StatusMore, want|nvme.StatusDNR; got != want || cqe.CID() != cid {
+			t.Errorf("%s: status %#x (%v), want %#x (%v)", name, uint16(got), got, uint16(want), want)
+		}
+	}
+	for _, tc := range wrongSGLs() {
 		for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
-			if tc.op == both || tc.op == op {
+			if tc.op == 0 || tc.op == op {
 				cmd := ioCommand(op, 0, size)
 				cmd.SGL1().SetBlock(tc.kind, tc.addr, tc.length)
 				send(tc.name+" of "+op.IOName(), cmd, func([]byte) {}, tc.data, tc.status)
@@ -80,7 +91,7 @@ func TestWrongSGL(t *testing.T) {
 	for _, psdt := range []byte{0, 0x80, 0xc0} {
 		cmd := ioCommand(nvme.OpWrite, 0, size)
 		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
-		send("PSDT", cmd, func(sqe []byte) { sqe[1] = psdt }, nil, field)
+		send("PSDT", cmd, func(sqe []byte) { sqe[1] = psdt }, nil, nvme.StatusInvalidField)
 	}
 	good := ioCommand(nvme.OpRead, 0, size)
 	good.SGL1().SetBlock(nvme.SGLTransport, 0, size)

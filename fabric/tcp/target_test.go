@@ -27,8 +27,7 @@ func identify(cid uint16) nvme.Command {
 	return cmd
 }
 
-// setHostID is a command whose 4096 bytes come from the host: Set Features of the LBA range kind
-// doesn't matter, any command that the engine pulls data for does.
+// pulling is a command whose data the engine pulls from the host.
 func pulling(cid uint16) nvme.Command {
 	var cmd nvme.Command
 	cmd.SetConnect(0, 31, 0, 0)
@@ -37,53 +36,57 @@ func pulling(cid uint16) nvme.Command {
 	return cmd
 }
 
+// wrongPDU is a PDU that ends its connection, and the terminate request that the specification asks for.
+type wrongPDU struct {
+	name string
+	pdu  []byte
+	fes  pdu.FES
+	fei  uint32
+}
+
+// wrongHeader is a PDU of which the header is looked at only.
+func wrongHeader(typ pdu.Type, flags, hlen, pdo uint8, plen uint32) []byte {
+	b := pdu.Header{Type: typ, Flags: flags, HLEN: hlen, PDO: pdo, PLEN: plen}.Append(nil)
+	return append(b, make([]byte, 128-pdu.HeaderSize)...)
+}
+
+// wrongFirst are PDUs that no connection begins with.
+var wrongFirst = []wrongPDU{
+	{"command first", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 0, 72), pdu.FESSequence, 0},
+	{"PFV", pdu.ICReq{PFV: 1}.Append(nil), pdu.FESUnsupportedParm, offPFV},
+	{"HPDA", pdu.ICReq{HPDA: 32}.Append(nil), pdu.FESInvalidHeader, offAlign},
+	{"PLEN of ICReq", wrongHeader(pdu.TypeICReq, 0, 128, 0, 127), pdu.FESInvalidHeader, pdu.OffPLEN},
+	{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), pdu.FESInvalidHeader, offType},
+}
+
+// wrongLater are PDUs that are wrong on a queue that is connected.
+var wrongLater = []wrongPDU{
+	{"second ICReq", pdu.ICReq{}.Append(nil), pdu.FESSequence, 0},
+	{"type", wrongHeader(0x55, 0, 24, 0, 24), pdu.FESInvalidHeader, offType},
+	{"direction", wrongHeader(pdu.TypeC2HData, pdu.FlagLast, 24, 24, 100), pdu.FESSequence, 0},
+	{"HLEN", wrongHeader(pdu.TypeCapsuleCmd, 0, 64, 0, 72), pdu.FESInvalidHeader, offHLEN},
+	{"PLEN", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 0, 70), pdu.FESInvalidHeader, pdu.OffPLEN},
+	{"PDO", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 40, 1000), pdu.FESInvalidHeader, offPDO},
+	{"HDGSTF", wrongHeader(pdu.TypeCapsuleCmd, pdu.FlagHDGST, 72, 0, 76), pdu.FESInvalidHeader, pdu.OffFlags},
+	{"DDGSTF", wrongHeader(pdu.TypeCapsuleCmd, pdu.FlagDDGST, 72, 72, 100), pdu.FESInvalidHeader, pdu.OffFlags},
+	{"in-capsule data", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 72, 72+fabricsInCapsule+4), pdu.FESLimitExceeded, pdu.OffPLEN},
+	{"PLEN of 4 GiB", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 72, 0xffffffff), pdu.FESLimitExceeded, pdu.OffPLEN},
+	{"TTAG of nothing", append(put32(wrongHeader(pdu.TypeH2CData, pdu.FlagLast, 24, 24, 24+4), pdu.OffDATAL, 4), 0), pdu.FESInvalidHeader, pdu.OffTTAG},
+	{"TTAG out of range", put16(wrongHeader(pdu.TypeH2CData, pdu.FlagLast, 24, 24, 24+4), pdu.OffTTAG, 0xffff), pdu.FESInvalidHeader, pdu.OffTTAG},
+}
+
 // TestTargetTerminates sends every kind of wrong PDU and expects the terminate request that the
 // specification asks for.
 func TestTargetTerminates(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxH2CData: 4096})
-	header := func(typ pdu.Type, flags, hlen, pdo uint8, plen uint32) []byte {
-		b := pdu.Header{Type: typ, Flags: flags, HLEN: hlen, PDO: pdo, PLEN: plen}.Append(nil)
-		return append(b, make([]byte, 128-pdu.HeaderSize)...)
-	}
-	fresh := []struct {
-		name string
-		pdu  []byte
-		fes  pdu.FES
-		fei  uint32
-	}{
-		{"command first", header(pdu.TypeCapsuleCmd, 0, 72, 0, 72), pdu.FESSequence, 0},
-		{"PFV", pdu.ICReq{PFV: 1}.Append(nil), pdu.FESUnsupportedParm, offPFV},
-		{"HPDA", pdu.ICReq{HPDA: 32}.Append(nil), pdu.FESInvalidHeader, offAlign},
-		{"PLEN of ICReq", header(pdu.TypeICReq, 0, 128, 0, 127), pdu.FESInvalidHeader, pdu.OffPLEN},
-		{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), pdu.FESInvalidHeader, offType},
-	}
-	for _, c := range fresh {
+	for _, c := range wrongFirst {
 		t.Run(c.name, func(t *testing.T) {
 			p := rawHost(t, tt)
 			p.send(c.pdu)
 			p.terminated(c.fes, c.fei, c.pdu)
 		})
 	}
-	ready := []struct {
-		name string
-		pdu  []byte
-		fes  pdu.FES
-		fei  uint32
-	}{
-		{"second ICReq", pdu.ICReq{}.Append(nil), pdu.FESSequence, 0},
-		{"type", header(0x55, 0, 24, 0, 24), pdu.FESInvalidHeader, offType},
-		{"direction", header(pdu.TypeC2HData, pdu.FlagLast, 24, 24, 100), pdu.FESSequence, 0},
-		{"HLEN", header(pdu.TypeCapsuleCmd, 0, 64, 0, 72), pdu.FESInvalidHeader, offHLEN},
-		{"PLEN", header(pdu.TypeCapsuleCmd, 0, 72, 0, 70), pdu.FESInvalidHeader, pdu.OffPLEN},
-		{"PDO", header(pdu.TypeCapsuleCmd, 0, 72, 40, 1000), pdu.FESInvalidHeader, offPDO},
-		{"HDGSTF", header(pdu.TypeCapsuleCmd, pdu.FlagHDGST, 72, 0, 76), pdu.FESInvalidHeader, pdu.OffFlags},
-		{"DDGSTF", header(pdu.TypeCapsuleCmd, pdu.FlagDDGST, 72, 72, 100), pdu.FESInvalidHeader, pdu.OffFlags},
-		{"in-capsule data", header(pdu.TypeCapsuleCmd, 0, 72, 72, 72+fabricsInCapsule+4), pdu.FESLimitExceeded, pdu.OffPLEN},
-		{"PLEN of 4 GiB", header(pdu.TypeCapsuleCmd, 0, 72, 72, 0xffffffff), pdu.FESLimitExceeded, pdu.OffPLEN},
-		{"TTAG of nothing", append(put32(header(pdu.TypeH2CData, pdu.FlagLast, 24, 24, 24+4), pdu.OffDATAL, 4), 0), pdu.FESInvalidHeader, pdu.OffTTAG},
-		{"TTAG out of range", put16(header(pdu.TypeH2CData, pdu.FlagLast, 24, 24, 24+4), pdu.OffTTAG, 0xffff), pdu.FESInvalidHeader, pdu.OffTTAG},
-	}
-	for _, c := range ready {
+	for _, c := range wrongLater {
 		t.Run(c.name, func(t *testing.T) {
 			p := rawHost(t, tt)
 			p.initialize(pdu.ICReq{})
@@ -92,10 +95,10 @@ func TestTargetTerminates(t *testing.T) {
 			p.terminated(c.fes, c.fei, c.pdu)
 		})
 	}
-	if got, want := tt.Counters().ProtocolErrors.Load(), uint64(len(fresh)+len(ready)); got != want {
+	if got, want := tt.Counters().ProtocolErrors.Load(), uint64(len(wrongFirst)+len(wrongLater)); got != want {
 		t.Errorf("%d protocol errors counted, %d made", got, want)
 	}
-	for range len(fresh) + len(ready) {
+	for range len(wrongFirst) + len(wrongLater) {
 		if err := <-tt.errs; !errors.Is(err, ErrProtocol) {
 			t.Error(err)
 		}

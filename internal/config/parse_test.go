@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,62 +81,78 @@ func ptr[T any](v T) *T { return &v }
 
 const nqn = "nqn.2026-11.org.example:a"
 
+// good is a configuration, to which mistakes are added.
+const good = "subsystems:\n- nqn: " + nqn + "\n  namespaces:\n  - volume: mem:1MiB\n"
+
+// mistake is a text, and how the error begins.
+type mistake struct{ text, want string }
+
+// malformed are keys that there aren't, and values that aren't of their kind.
+var malformed = []mistake{
+	{"", "f: subsystems: there are none"},
+	{"sub: [\n", "f:1: "},
+	{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
+	{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
+	{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
+	{good + "fnord: 1\n", `f:5: there is no key "fnord"`},
+	{good + "network: {queue_depth: many}\n", `f:5: network.queue_depth "many": want a whole number`},
+	{good + "network: many\n", `f:5: network "many": want keys with values`},
+	{"root:x:0\n", "f:1: want keys with values"},
+	{"subsystems: {}\n", "f:1: subsystems: want a list"},
+	{good + "    nsid: -1\n", `f:5: subsystems[0].namespaces[0].nsid "-1": want a whole number from 0 to 4294967295`},
+	{good + "    nsid: 4294967296\n", `f:5: subsystems[0].namespaces[0].nsid "4294967296": want`},
+	{good + "    nsid: 1.5\n", `f:5: subsystems[0].namespaces[0].nsid "1.5": want`},
+	{good + "    nsid: [1]\n", "f:5: subsystems[0].namespaces[0].nsid: want a whole number"},
+	{good + "    read_only: 3\n", `f:5: subsystems[0].namespaces[0].read_only "3": want true or false`},
+	{good + "    size: lots\n", `f:5: subsystems[0].namespaces[0].size: size "lots"`},
+	{good + "  serial: [a]\n", "f:5: subsystems[0].serial: want one value"},
+}
+
+// outOfRange are values of the target that can't be.
+var outOfRange = []mistake{
+	{good + "network:\n  queue_depth: 5\n", "f:6: network.queue_depth 5: want 32 to 1024"},
+	{good + "network: {busy_poll: soon}\n", "f:5: network.busy_poll: want a time"},
+	{good + "network: {busy_poll: 1m}\n", "f:5: network.busy_poll 1m0s: want 0"},
+	{good + "network: {in_capsule: 33}\n", "f:5: network.in_capsule 33: want a multiple of 16"},
+	{good + "listen: [udp://127.0.0.1]\n", "f:5: "},
+	{good + "listen: [tcp://127.0.0.1, tcp://127.0.0.1:4420]\n", "f:5: listen[1] tcp://127.0.0.1:4420: it is given twice"},
+	{good + "listen:\n- tcp://127.0.0.1\n-\n", "f:7: listen[1]: it is missing: want rdma://"}, // found by FuzzParse
+	{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
+	{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
+	{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
+	{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
+}
+
+// wrongSubsystems are subsystems and namespaces that can't be.
+var wrongSubsystems = []mistake{
+	{good + "- nqn: " + nqn + "\n  namespaces: []\n", "f:5: subsystems[1].nqn " + nqn + ": it is given twice"},
+	{good + "  hosts: [example]\n", "f:5: subsystems[0].hosts[0]: "},
+	{good + "  serial: 123456789012345678901\n", "f:5: subsystems[0].serial"},
+	{good + "  - volume: mem:1MiB\n    nsid: 5000\n", "f:6: subsystems[0].namespaces[1].nsid 5000: the largest is 1024"},
+	{good + "  - volume: mem:1MiB\n    block_size: 3\n", "f:6: subsystems[0].namespaces[1].block_size: "},
+	{good + "  - size: 1MiB\n", "f:5: subsystems[0].namespaces[1].volume: it is missing"},
+	{good + "  - volume: mem:1MiB\n    uuid: 5\n", "f:6: "},
+	{good + "  - volume: mem:1MiB\n    nguid: 55\n", "f:6: "},
+	{good + "  - volume: mem:1MiB\n    eui64: \"0000000000000000\"\n", "f:6: "},
+	{good + "  - volume: mem:1MiB\n    ana_group: 129\n", "f:6: subsystems[0].namespaces[1].ana_group 129: want 1 to 128"},
+	{good + "ana:\n- {group: 0, state: optimized}\n", "f:6: ana[0].group 0: want 1 to 128"},
+	{good + "ana:\n- {group: 1}\n", "f:6: ana[0].state: it is missing"},
+	{good + "ana:\n- {group: 1, state: good}\n", "f:6: "},
+	{good + "ana:\n- {group: 1, state: change, listen: \"tcp://192.0.2.1\"}\n", "f:6: ana[0].listen tcp://192.0.2.1:4420: the target doesn't listen"},
+	{good + "ana:\n- {group: 1, state: change}\n- {group: 1, state: optimized}\n", "f:7: ana[1].group 1: it is given twice"},
+	{good + "  create: {capacity: 1GiB}\n", "f:5: subsystems[0].create.directory: it is missing"},
+	{good + "  create: {directory: d}\n", "f:5: subsystems[0].create.capacity: it is missing"},
+	{good + "  create: {directory: d, capacity: 1GiB}\n", "f:5: subsystems[0].create: what hosts create must outlive"},
+	{good + "    nsid: 600\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 600: from 513 on"},
+	{"subsystems:\n- nqn: example\n", "f:2: subsystems[0].nqn: "},
+}
+
 // Each mistake is named with its line and what to do.
 func TestParseMistakes(t *testing.T) {
-	good := "subsystems:\n- nqn: " + nqn + "\n  namespaces:\n  - volume: mem:1MiB\n"
 	if _, err := Parse("f", []byte(good)); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []struct{ text, want string }{
-		{"", "f: subsystems: there are none"},
-		{"sub: [\n", "f:1: "},
-		{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
-		{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
-		{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
-		{good + "fnord: 1\n", `f:5: there is no key "fnord"`},
-		{good + "network: {queue_depth: many}\n", `f:5: network.queue_depth "many": want a whole number`},
-		{good + "network: many\n", `f:5: network "many": want keys with values`},
-		{"root:x:0\n", "f:1: want keys with values"},
-		{"subsystems: {}\n", "f:1: subsystems: want a list"},
-		{good + "    nsid: -1\n", `f:5: subsystems[0].namespaces[0].nsid "-1": want a whole number from 0 to 4294967295`},
-		{good + "    nsid: 4294967296\n", `f:5: subsystems[0].namespaces[0].nsid "4294967296": want`},
-		{good + "    nsid: 1.5\n", `f:5: subsystems[0].namespaces[0].nsid "1.5": want`},
-		{good + "    nsid: [1]\n", "f:5: subsystems[0].namespaces[0].nsid: want a whole number"},
-		{good + "    read_only: 3\n", `f:5: subsystems[0].namespaces[0].read_only "3": want true or false`},
-		{good + "    size: lots\n", `f:5: subsystems[0].namespaces[0].size: size "lots"`},
-		{good + "  serial: [a]\n", "f:5: subsystems[0].serial: want one value"},
-		{good + "network:\n  queue_depth: 5\n", "f:6: network.queue_depth 5: want 32 to 1024"},
-		{good + "network: {busy_poll: soon}\n", "f:5: network.busy_poll: want a time"},
-		{good + "network: {busy_poll: 1m}\n", "f:5: network.busy_poll 1m0s: want 0"},
-		{good + "network: {in_capsule: 33}\n", "f:5: network.in_capsule 33: want a multiple of 16"},
-		{good + "listen: [udp://127.0.0.1]\n", "f:5: "},
-		{good + "listen: [tcp://127.0.0.1, tcp://127.0.0.1:4420]\n", "f:5: listen[1] tcp://127.0.0.1:4420: it is given twice"},
-		{good + "listen:\n- tcp://127.0.0.1\n-\n", "f:7: listen[1]: it is missing: want rdma://"}, // found by FuzzParse
-		{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
-		{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
-		{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
-		{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
-		{good + "- nqn: " + nqn + "\n  namespaces: []\n", "f:5: subsystems[1].nqn " + nqn + ": it is given twice"},
-		{good + "  hosts: [example]\n", "f:5: subsystems[0].hosts[0]: "},
-		{good + "  serial: 123456789012345678901\n", "f:5: subsystems[0].serial"},
-		{good + "  - volume: mem:1MiB\n    nsid: 5000\n", "f:6: subsystems[0].namespaces[1].nsid 5000: the largest is 1024"},
-		{good + "  - volume: mem:1MiB\n    block_size: 3\n", "f:6: subsystems[0].namespaces[1].block_size: "},
-		{good + "  - size: 1MiB\n", "f:5: subsystems[0].namespaces[1].volume: it is missing"},
-		{good + "  - volume: mem:1MiB\n    uuid: 5\n", "f:6: "},
-		{good + "  - volume: mem:1MiB\n    nguid: 55\n", "f:6: "},
-		{good + "  - volume: mem:1MiB\n    eui64: \"0000000000000000\"\n", "f:6: "},
-		{good + "  - volume: mem:1MiB\n    ana_group: 129\n", "f:6: subsystems[0].namespaces[1].ana_group 129: want 1 to 128"},
-		{good + "ana:\n- {group: 0, state: optimized}\n", "f:6: ana[0].group 0: want 1 to 128"},
-		{good + "ana:\n- {group: 1}\n", "f:6: ana[0].state: it is missing"},
-		{good + "ana:\n- {group: 1, state: good}\n", "f:6: "},
-		{good + "ana:\n- {group: 1, state: change, listen: \"tcp://192.0.2.1\"}\n", "f:6: ana[0].listen tcp://192.0.2.1:4420: the target doesn't listen"},
-		{good + "ana:\n- {group: 1, state: change}\n- {group: 1, state: optimized}\n", "f:7: ana[1].group 1: it is given twice"},
-		{good + "  create: {capacity: 1GiB}\n", "f:5: subsystems[0].create.directory: it is missing"},
-		{good + "  create: {directory: d}\n", "f:5: subsystems[0].create.capacity: it is missing"},
-		{good + "  create: {directory: d, capacity: 1GiB}\n", "f:5: subsystems[0].create: what hosts create must outlive"},
-		{good + "    nsid: 600\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 600: from 513 on"},
-		{"subsystems:\n- nqn: example\n", "f:2: subsystems[0].nqn: "},
-	} {
+	for _, x := range slices.Concat(malformed, outOfRange, wrongSubsystems) {
 		c, err := Parse("f", []byte(x.text))
 		if err == nil {
 			t.Errorf("%q is read as %+v", x.text, c)

@@ -97,31 +97,6 @@ func TestDestroy(t *testing.T) {
 			l.wantNone()
 		})
 	})
-	t.Run("established", func(t *testing.T) {
-		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
-			h := host.connect(target.addr)
-			established(h, l)
-			n.setFilter(first(AttrDREQ)) // lost: the connection outlives its owner to send it again
-			h.id.Destroy()
-			h.id.Destroy()
-			l.want(verbs.CMDisconnected)
-			l.id.Destroy()
-			time.Sleep(time.Minute)
-			host.wantEmpty()
-			target.wantEmpty()
-			h.wantNone()
-			l.wantNone()
-			if host.dev.liveQPs()+target.dev.liveQPs() != 0 {
-				t.Error("QPs left")
-			}
-			if err := h.id.Disconnect(); !errors.Is(err, verbs.ErrState) {
-				t.Errorf("disconnect: %v", err)
-			}
-			if err := h.id.Connect(hostParam); !errors.Is(err, verbs.ErrClosed) {
-				t.Errorf("connect: %v", err)
-			}
-		})
-	})
 	t.Run("listener", func(t *testing.T) {
 		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 			l.id.Destroy()
@@ -134,6 +109,33 @@ func TestDestroy(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	})
+}
+
+// A connection outlives its owner until its peer has been told.
+func TestDestroyEstablished(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.connect(target.addr)
+		established(h, l)
+		n.setFilter(first(AttrDREQ)) // lost: the connection outlives its owner to send it again
+		h.id.Destroy()
+		h.id.Destroy()
+		l.want(verbs.CMDisconnected)
+		l.id.Destroy()
+		time.Sleep(time.Minute)
+		host.wantEmpty()
+		target.wantEmpty()
+		h.wantNone()
+		l.wantNone()
+		if host.dev.liveQPs()+target.dev.liveQPs() != 0 {
+			t.Error("QPs left")
+		}
+		if err := h.id.Disconnect(); !errors.Is(err, verbs.ErrState) {
+			t.Errorf("disconnect: %v", err)
+		}
+		if err := h.id.Connect(hostParam); !errors.Is(err, verbs.ErrClosed) {
+			t.Errorf("connect: %v", err)
+		}
 	})
 }
 
@@ -197,79 +199,87 @@ func TestQPErrors(t *testing.T) {
 	})
 }
 
+// wrongly checks the error of a call.
+func wrongly(t *testing.T, what string, err, want error) {
+	t.Helper()
+	var op *OpError
+	if !errors.Is(err, want) || !errors.As(err, &op) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// Calls that an identifier isn't in the state for, and addresses that can't be.
 func TestWrongCalls(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		dst := netip.AddrPortFrom(target.addr, 4420)
-		is := func(what string, err, want error) {
-			t.Helper()
-			var op *OpError
-			if !errors.Is(err, want) || !errors.As(err, &op) {
-				t.Errorf("%s: %v, want %v", what, err, want)
-			}
-		}
 		e := host.newEnd()
 		if e.id.Device() != nil || e.id.QP() != nil {
 			t.Error("device or QP before ResolveAddr")
 		}
-		is("route first", e.id.ResolveRoute(0), verbs.ErrState)
-		is("connect first", e.id.Connect(hostParam), verbs.ErrState)
-		is("accept", e.id.Accept(hostParam), verbs.ErrState)
-		is("reject", e.id.Reject(nil), verbs.ErrState)
-		is("disconnect", e.id.Disconnect(), verbs.ErrState)
+		wrongly(t, "route first", e.id.ResolveRoute(0), verbs.ErrState)
+		wrongly(t, "connect first", e.id.Connect(hostParam), verbs.ErrState)
+		wrongly(t, "accept", e.id.Accept(hostParam), verbs.ErrState)
+		wrongly(t, "reject", e.id.Reject(nil), verbs.ErrState)
+		wrongly(t, "disconnect", e.id.Disconnect(), verbs.ErrState)
 		_, err := e.id.CreateQP(&fakePD{dev: host.dev}, verbs.QPInitAttr{Type: verbs.RC})
-		is("QP first", err, verbs.ErrState)
+		wrongly(t, "QP first", err, verbs.ErrState)
 		for _, bad := range []string{"0.0.0.0:1", "224.0.0.1:1", "127.0.0.1:0"} {
-			is(bad, e.id.ResolveAddr(netip.Addr{}, netip.MustParseAddrPort(bad), 0), verbs.ErrInvalid)
+			wrongly(t, bad, e.id.ResolveAddr(netip.Addr{}, netip.MustParseAddrPort(bad), 0), verbs.ErrInvalid)
 		}
 		for _, c := range []struct{ src, dst string }{{"127.0.0.3", "127.0.0.1:1"}, {"0.0.0.0", "[::1]:1"}} {
 			if err := e.id.ResolveAddr(netip.MustParseAddr(c.src), netip.MustParseAddrPort(c.dst), 0); err != nil {
 				t.Error(err)
 			}
-			is(c.dst, e.want(verbs.CMAddrError).Err, ErrUnreachable)
+			wrongly(t, c.dst, e.want(verbs.CMAddrError).Err, ErrUnreachable)
 		}
-		is("listen elsewhere", e.id.Listen(netip.MustParseAddrPort("127.0.0.77:1"), 1), ErrUnreachable)
-		is("port taken", target.newEnd().id.Listen(dst, 1), ErrAddrInUse)
+		wrongly(t, "listen elsewhere", e.id.Listen(netip.MustParseAddrPort("127.0.0.77:1"), 1), ErrUnreachable)
+		wrongly(t, "port taken", target.newEnd().id.Listen(dst, 1), ErrAddrInUse)
 		free := target.newEnd()
 		if err := free.id.Listen(netip.AddrPort{}, 1); err != nil || free.id.LocalAddr().Port() < 49152 {
 			t.Errorf("any port: %v %v", free.id.LocalAddr(), err)
 		}
+	})
+	if _, err := New(newDevice(newNetwork(), "127.0.0.1"), Config{MaxHalfOpen: -1}); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("config: %v", err)
+	}
+}
 
+// The same while a connection is made.
+func TestWrongCallsConnecting(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.prepare(target.addr)
-		_, err = h.id.CreateQP(&fakePD{dev: host.dev}, verbs.QPInitAttr{Type: verbs.RC})
-		is("second QP", err, verbs.ErrState)
+		_, err := h.id.CreateQP(&fakePD{dev: host.dev}, verbs.QPInitAttr{Type: verbs.RC})
+		wrongly(t, "second QP", err, verbs.ErrState)
 		_, err = h.id.CreateQP(&fakePD{dev: host.dev}, verbs.QPInitAttr{Type: verbs.UD})
-		is("UD", err, verbs.ErrInvalid)
-		is("too much private data", h.id.Connect(verbs.ConnParam{PrivateData: make([]byte, 57)}), verbs.ErrInvalid)
-		is("retry count", h.id.Connect(verbs.ConnParam{RetryCount: 8}), verbs.ErrInvalid)
-		is("RNR retry count", h.id.Connect(verbs.ConnParam{RNRRetryCount: 8}), verbs.ErrInvalid)
+		wrongly(t, "UD", err, verbs.ErrInvalid)
+		wrongly(t, "too much private data", h.id.Connect(verbs.ConnParam{PrivateData: make([]byte, 57)}), verbs.ErrInvalid)
+		wrongly(t, "retry count", h.id.Connect(verbs.ConnParam{RetryCount: 8}), verbs.ErrInvalid)
+		wrongly(t, "RNR retry count", h.id.Connect(verbs.ConnParam{RNRRetryCount: 8}), verbs.ErrInvalid)
 
 		l.handle = func(ev verbs.CMEvent) {
 			if ev.Type != verbs.CMConnectRequest {
 				return
 			}
-			is("no QP", ev.ID.Accept(acceptParam), verbs.ErrState)
-			is("disconnect", ev.ID.Disconnect(), verbs.ErrState)
-			is("reject", ev.ID.Reject(make([]byte, 149)), verbs.ErrInvalid)
+			wrongly(t, "no QP", ev.ID.Accept(acceptParam), verbs.ErrState)
+			wrongly(t, "disconnect", ev.ID.Disconnect(), verbs.ErrState)
+			wrongly(t, "reject", ev.ID.Reject(make([]byte, 149)), verbs.ErrInvalid)
 			l.createQP(ev.ID)
-			is("accept", ev.ID.Accept(verbs.ConnParam{PrivateData: make([]byte, 197)}), verbs.ErrInvalid)
+			wrongly(t, "accept", ev.ID.Accept(verbs.ConnParam{PrivateData: make([]byte, 197)}), verbs.ErrInvalid)
 			if err := ev.ID.Accept(acceptParam); err != nil {
 				t.Error(err)
 			}
-			is("accept again", ev.ID.Accept(acceptParam), verbs.ErrState)
-			is("reject after accept", ev.ID.Reject(nil), verbs.ErrState)
+			wrongly(t, "accept again", ev.ID.Accept(acceptParam), verbs.ErrState)
+			wrongly(t, "reject after accept", ev.ID.Reject(nil), verbs.ErrState)
 		}
 		if err := h.id.Connect(hostParam); err != nil {
 			t.Fatal(err)
 		}
-		is("connect again", h.id.Connect(hostParam), verbs.ErrState)
+		wrongly(t, "connect again", h.id.Connect(hostParam), verbs.ErrState)
 		established(h, l)
 		host.m.Close()
 		_, err = host.m.CreateID(nil)
-		is("closed", err, verbs.ErrClosed)
+		wrongly(t, "closed", err, verbs.ErrClosed)
 	})
-	if _, err := New(newDevice(newNetwork(), "127.0.0.1"), Config{MaxHalfOpen: -1}); !errors.Is(err, verbs.ErrInvalid) {
-		t.Errorf("config: %v", err)
-	}
 }
 
 // Close tells owners and peers.

@@ -19,36 +19,39 @@ func newNodeOf(t *testing.T, n *network, addr string, vendor uint32) *node {
 	return &node{t, dev, m, dev.attr.Addr}
 }
 
-// TestKind: devices of one vendor know each other, and nobody else is told of a vendor, or taken
-// for one's own because it sends back what it got.
+// ours and other are vendors of devices.
+const ours, other = 0x4e5641, 0x123456
+
+// TestKind: devices of one vendor know each other, and nobody else is told of a vendor.
 func TestKind(t *testing.T) {
-	const ours, other = 0x4e5641, 0x123456
-	t.Run("both ends", func(t *testing.T) {
-		for _, c := range []struct{ host, target, known uint32 }{
-			{ours, ours, ours}, {ours, other, 0}, {ours, 0, 0}, {0, ours, 0}, {0, 0, 0},
-		} {
-			synctest.Test(t, func(t *testing.T) {
-				n := newNetwork()
-				host, target := newNodeOf(t, n, "127.0.0.2", c.host), newNodeOf(t, n, "127.0.0.1", c.target)
-				defer host.m.Close()
-				defer target.m.Close()
-				l := target.listen(0)
-				h := host.connect(target.addr)
-				established(h, l)
-				if a, b := h.qp().Query().PeerVendorID, l.qp().Query().PeerVendorID; a != c.known || b != c.known {
-					t.Errorf("%+v: peers' vendor IDs %#x and %#x", c, a, b)
-				}
-				req := n.sent(host.addr, AttrREQ)[0].msg.(*REQ)
-				rep := n.sent(target.addr, AttrREP)[0].msg.(*REP)
-				if req.VendorID != 0 || rep.VendorID != 0 {
-					t.Errorf("%+v: vendor IDs %#x and %#x in the messages", c, req.VendorID, rep.VendorID)
-				}
-				if c.known == 0 && rep.Options != 0 {
-					t.Errorf("%+v: options %#x for a stranger", c, rep.Options)
-				}
-			})
-		}
-	})
+	for _, c := range []struct{ host, target, known uint32 }{
+		{ours, ours, ours}, {ours, other, 0}, {ours, 0, 0}, {0, ours, 0}, {0, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := newNetwork()
+			host, target := newNodeOf(t, n, "127.0.0.2", c.host), newNodeOf(t, n, "127.0.0.1", c.target)
+			defer host.m.Close()
+			defer target.m.Close()
+			l := target.listen(0)
+			h := host.connect(target.addr)
+			established(h, l)
+			if a, b := h.qp().Query().PeerVendorID, l.qp().Query().PeerVendorID; a != c.known || b != c.known {
+				t.Errorf("%+v: peers' vendor IDs %#x and %#x", c, a, b)
+			}
+			req := n.sent(host.addr, AttrREQ)[0].msg.(*REQ)
+			rep := n.sent(target.addr, AttrREP)[0].msg.(*REP)
+			if req.VendorID != 0 || rep.VendorID != 0 {
+				t.Errorf("%+v: vendor IDs %#x and %#x in the messages", c, req.VendorID, rep.VendorID)
+			}
+			if c.known == 0 && rep.Options != 0 {
+				t.Errorf("%+v: options %#x for a stranger", c, rep.Options)
+			}
+		})
+	}
+}
+
+// TestKindOfStrangers: nobody is taken for one's own because it sends back what it got.
+func TestKindOfStrangers(t *testing.T) {
 	for name, answer := range map[string]func(*REQ, *REP){
 		"sends back what it got":     func(req *REQ, rep *REP) { rep.VendorID, rep.Options = req.VendorID, req.Options },
 		"has options of its own":     func(_ *REQ, rep *REP) { rep.VendorID, rep.Options = other, other<<8|answered },

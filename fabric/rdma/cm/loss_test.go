@@ -97,24 +97,49 @@ func TestDelay(t *testing.T) {
 	}
 }
 
+// badNetwork loses a fifth of the messages, and repeats or delays as many.
+func badNetwork(seed uint64) func(wired) []time.Duration {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return func(wired) []time.Duration {
+		d := time.Duration(r.IntN(int(6 * time.Second)))
+		switch r.IntN(10) {
+		case 0, 1:
+			return nil
+		case 2:
+			return []time.Duration{0, d}
+		case 3:
+			return []time.Duration{d}
+		}
+		return []time.Duration{0}
+	}
+}
+
+// wantOnce checks that no event of an identifier came twice.
+func (e *end) wantOnce() {
+	e.t.Helper()
+	counts := map[verbs.CMID]map[verbs.CMEventType]int{}
+	for len(e.events) > 0 {
+		ev := <-e.events
+		if counts[ev.ID] == nil {
+			counts[ev.ID] = map[verbs.CMEventType]int{}
+		}
+		counts[ev.ID][ev.Type]++
+	}
+	for _, c := range counts {
+		for typ, times := range c {
+			if times != 1 {
+				e.t.Errorf("event %d came %d times", typ, times)
+			}
+		}
+	}
+}
+
 // Many connections at once over a network that loses, repeats and delays: each is made once and
 // ends on both sides, and nothing stays behind.
 func TestMetamorphic(t *testing.T) {
 	for seed := range uint64(4) {
 		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			n.setFilter(func(wired) []time.Duration {
-				d := time.Duration(r.IntN(int(6 * time.Second)))
-				switch r.IntN(10) {
-				case 0, 1:
-					return nil
-				case 2:
-					return []time.Duration{0, d}
-				case 3:
-					return []time.Duration{d}
-				}
-				return []time.Duration{0}
-			})
+			n.setFilter(badNetwork(seed))
 			accept := l.handle
 			l.handle = func(ev verbs.CMEvent) {
 				accept(ev)
@@ -144,21 +169,7 @@ func TestMetamorphic(t *testing.T) {
 			if h, g := host.dev.liveQPs(), target.dev.liveQPs(); h+g != 0 {
 				t.Errorf("QPs left: %d %d", h, g)
 			}
-			counts := map[verbs.CMID]map[verbs.CMEventType]int{}
-			for len(l.events) > 0 {
-				ev := <-l.events
-				if counts[ev.ID] == nil {
-					counts[ev.ID] = map[verbs.CMEventType]int{}
-				}
-				counts[ev.ID][ev.Type]++
-			}
-			for _, c := range counts {
-				for typ, times := range c {
-					if times != 1 {
-						t.Errorf("event %d came %d times", typ, times)
-					}
-				}
-			}
+			l.wantOnce()
 		})
 	}
 }
