@@ -113,7 +113,7 @@ func TestTargetFlags(t *testing.T) {
 		{args("serve --volume mem:1MiB --preallocate"), exitUsage, []string{"--preallocate", "mem:SIZE"}},
 		{args("serve --volume pmem:x.img,foo=1 --size 8MiB"), exitUsage, []string{`"foo=1"`, "mode=inplace"}},
 		{args("serve --volume pmem:x.img,mode=fast --size 8MiB"), exitUsage, []string{`"mode=fast"`, "mode=inplace"}},
-		{args("serve --volume mem:1MiB --dscp -1"), exitUsage, []string{"--dscp", "0 to 255"}},
+		{args("serve --volume mem:1MiB --dscp -1"), exitUsage, []string{"--dscp -1", "0 to 63"}},
 		{args("serve --volume mem:1MiB --listen tcp://224.0.0.1"), exitUsage, []string{"--listen", "multicast"}},
 		{args("serve --volume mem:1MiB --listen rdma://fe80::1"), exitUsage, []string{"--listen", "fe80::1%eth0"}},
 		{args("help bogus"), exitUsage, []string{`no command "bogus"`, "serve"}},

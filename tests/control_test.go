@@ -100,7 +100,9 @@ func TestLiveChanges(t *testing.T) {
 		return len(c.hosts(t, diskNQN)) == len(loads) && len(c.hosts(t, otherNQN)) == 2
 	})
 
-	c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:4MiB", "--nsid", "9")
+	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:4MiB", "--nsid", "9"); out != "namespace 9\n" {
+		t.Errorf("add-namespace says %q", out)
+	}
 	if out := c.must(t, cliTimeout, "tcp", "list", "-n", diskNQN); !strings.Contains(out, "4.0 MiB") {
 		t.Errorf("the namespace that was added isn't listed:\n%s", out)
 	}
@@ -213,6 +215,9 @@ func TestLiveChangeRefused(t *testing.T) {
 func TestSaveConfiguration(t *testing.T) {
 	c := startConfigured(t)
 	c.change(t, "add-subsystem", "-n", testNQN, "--serial", "42", "--allow-host", oneHost)
+	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:1MiB"); out != "namespace 2\n" { // the lowest that is free
+		t.Errorf("add-namespace says %q", out)
+	}
 	c.change(t, "add-namespace", "-n", testNQN, "--volume", "null:1GiB", "--uuid", "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001")
 	want := c.change(t, "config")
 	c.change(t, "save")

@@ -15,7 +15,8 @@ import (
 )
 
 // everything is a configuration file that says all there is.
-const everything = `The file is YAML. This one says everything that there is; only subsystems are needed:
+const everything = `The file is YAML, in which relative paths count from where serve is started. This one
+says everything that there is; only subsystems are needed:
 
   listen: [rdma://192.0.2.1:4420, tcp://192.0.2.1:4420]  # default: both on 127.0.0.1
   metrics: 127.0.0.1:9090               # figures for Prometheus; default: none

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -196,7 +195,11 @@ func (x *ctl) newRemoveSubsystem() *cobra.Command {
 func (x *ctl) newAddNamespace() *cobra.Command {
 	var n config.Namespace
 	var id string
-	c := &cobra.Command{Use: "add-namespace", Short: "Export one more volume", Args: cli.NoArgs}
+	c := &cobra.Command{
+		Use: "add-namespace", Short: "Export one more volume", Args: cli.NoArgs,
+		Long: `add-namespace exports a volume, and prints the namespace that it is. A path counts from where
+the command runs, not from where the target does.`,
+	}
 	nqn := nqnFlag(c)
 	fl := c.Flags()
 	fl.StringVarP(&n.Volume, "volume", "v", "", "what to export, as `SPEC` of serve")
@@ -213,13 +216,18 @@ func (x *ctl) newAddNamespace() *cobra.Command {
 			return cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB")
 		}
 		if id != "" {
-			u, err := uuid.Parse(id)
-			if err != nil {
-				return cli.Usage("--uuid %q: want one as 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001", id)
+			n.UUID = new(config.UUID)
+			if err := n.UUID.UnmarshalText([]byte(id)); err != nil {
+				return cli.Usage("--uuid %w", err)
 			}
-			n.UUID = &u
 		}
-		return x.edit(c, func(cfg *config.Config) error {
+		volume, err := absolute(n.Volume)
+		if err != nil {
+			return cli.FileError("--volume", n.Volume, err)
+		}
+		n.Volume = volume
+		var given uint32
+		err = x.edit(c, func(cfg *config.Config) error {
 			s, err := subsystem(cfg, *nqn)
 			if err != nil {
 				return err
@@ -228,8 +236,14 @@ func (x *ctl) newAddNamespace() *cobra.Command {
 				return fmt.Errorf("--nsid %d: subsystem %s has that namespace already; without --nsid it gets one that is free", n.NSID, s.NQN)
 			}
 			s.Namespaces = append(s.Namespaces, n)
+			cfg.Complete()
+			given = s.Namespaces[len(s.Namespaces)-1].NSID
 			return nil
 		})
+		if err == nil {
+			fmt.Fprintf(c.OutOrStdout(), "namespace %d\n", given)
+		}
+		return err
 	}
 	return c
 }

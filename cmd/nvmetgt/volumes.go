@@ -68,6 +68,30 @@ func hasOwnSize(spec string) bool {
 	return size != "" && (kind == "mem" || kind == "null")
 }
 
+// absolute is a specification whose path counts from the root, so that another program, which runs elsewhere, opens
+// the file that is meant.
+func absolute(spec string) (string, error) {
+	inner := wrap.Innermost(spec)
+	before := strings.TrimSuffix(spec, inner)
+	path := inner
+	switch kind, rest, found := strings.Cut(inner, ":"); {
+	case !found:
+	case kind == "mem" || kind == "null":
+		return spec, nil
+	case kind == "file" || kind == persist.Kind().Name:
+		before, path = before+kind+":", rest
+	default: // a file that exists may have a colon in it; all else is a kind that isn't one
+		if _, err := os.Stat(inner); err != nil && !strings.Contains(kind, "/") {
+			return spec, nil
+		}
+	}
+	if path == "" {
+		return spec, nil
+	}
+	path, err := filepath.Abs(path)
+	return before + path, err
+}
+
 // volumeName is what figures call a volume.
 func (k exportKey) volumeName() string { return fmt.Sprintf("%s/%d", k.nqn, k.nsid) }
 

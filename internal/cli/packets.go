@@ -10,7 +10,7 @@ import (
 
 // Packets is what either program may be told of its packets.
 type Packets struct {
-	DSCP        uint8
+	DSCP        int
 	Priority    int
 	PlainUDP    bool
 	NoLocalICRC bool
@@ -27,7 +27,7 @@ const (
 
 // AddFlags adds the flags that set p. faults says where help lists the faults.
 func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
-	fl.Uint8Var(&p.DSCP, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
+	fl.IntVar(&p.DSCP, "dscp", 0, "RDMA: `DSCP` of the packets, 0 to 63, for a class of their own in switches")
 	fl.IntVar(&p.Priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
 	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
@@ -38,7 +38,7 @@ func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
 // Validate checks the flags' values.
 func (p *Packets) Validate() error {
 	switch {
-	case p.DSCP > MaxDSCP:
+	case p.DSCP < 0 || p.DSCP > MaxDSCP:
 		return Usage("--dscp %d: want 0 to %d", p.DSCP, MaxDSCP)
 	case p.Priority < 0 || p.Priority > MaxPriority:
 		return Usage("--priority %d: want 0 (as the DSCP says) to %d", p.Priority, MaxPriority)

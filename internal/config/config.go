@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -44,17 +42,17 @@ type Subsystem struct {
 
 // Namespace is a volume and what hosts know it by.
 type Namespace struct {
-	NSID        uint32     `yaml:"nsid,omitempty"` // 0: the lowest that is free
-	Volume      string     `yaml:"volume"`         // as blockdev.Open takes it
-	Size        cli.Size   `yaml:"size,omitempty"` // of a file to create
-	BlockSize   cli.Size   `yaml:"block_size,omitempty"`
-	ReadOnly    bool       `yaml:"read_only,omitempty"`
-	Preallocate bool       `yaml:"preallocate,omitempty"` // reserve the space of a file that is created
-	IO          string     `yaml:"io,omitempty"`          // how files are reached: auto (or empty), uring, direct, buffered
-	UUID        *uuid.UUID `yaml:"uuid,omitempty"`        // nil: derived from the NQN and the NSID
-	NGUID       *NGUID     `yaml:"nguid,omitempty"`       // nil: none is reported
-	EUI64       *EUI64     `yaml:"eui64,omitempty"`       // nil: none is reported
-	ANAGroup    uint32     `yaml:"ana_group,omitempty"`   // 0: group 1
+	NSID        uint32   `yaml:"nsid,omitempty"` // 0: the lowest that is free
+	Volume      string   `yaml:"volume"`         // as blockdev.Open takes it
+	Size        cli.Size `yaml:"size,omitempty"` // of a file to create
+	BlockSize   cli.Size `yaml:"block_size,omitempty"`
+	ReadOnly    bool     `yaml:"read_only,omitempty"`
+	Preallocate bool     `yaml:"preallocate,omitempty"` // reserve the space of a file that is created
+	IO          string   `yaml:"io,omitempty"`          // how files are reached: auto (or empty), uring, direct, buffered
+	UUID        *UUID    `yaml:"uuid,omitempty"`        // nil: derived from the NQN and the NSID
+	NGUID       *NGUID   `yaml:"nguid,omitempty"`       // nil: none is reported
+	EUI64       *EUI64   `yaml:"eui64,omitempty"`       // nil: none is reported
+	ANAGroup    uint32   `yaml:"ana_group,omitempty"`   // 0: group 1
 }
 
 // Discovery is what hosts are told of, beside the subsystems.
@@ -67,7 +65,7 @@ type Discovery struct {
 type Network struct {
 	InCapsule   *cli.Size  `yaml:"in_capsule,omitempty"`    // nil: each transport's own
 	QueueDepth  int        `yaml:"queue_depth,omitempty"`   // 0: DefaultQueueDepth
-	DSCP        uint8      `yaml:"dscp,omitempty"`          // of RDMA's packets, 0 to 63
+	DSCP        int        `yaml:"dscp,omitempty"`          // of RDMA's packets, 0 to 63
 	Priority    int        `yaml:"priority,omitempty"`      // of RDMA's packets, 1 to 6; 0: as DSCP says
 	PlainUDP    bool       `yaml:"plain_udp,omitempty"`     // no segmentation offload, no coalescing
 	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that want none

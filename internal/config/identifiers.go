@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/google/uuid"
 )
 
 // NGUID is a namespace's globally unique identifier, written as 32 hexadecimal digits.
@@ -11,6 +13,22 @@ type NGUID [16]byte
 
 // EUI64 is a namespace's IEEE extended unique identifier, written as 16 hexadecimal digits.
 type EUI64 [8]byte
+
+// UUID is a namespace's universally unique identifier.
+type UUID uuid.UUID
+
+// UnmarshalText reads one.
+func (u *UUID) UnmarshalText(b []byte) error {
+	v, err := uuid.ParseBytes(b)
+	if err != nil {
+		return fmt.Errorf("%q: want one as 6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001", b)
+	}
+	*u = UUID(v)
+	return nil
+}
+
+// MarshalText writes it as it is read.
+func (u UUID) MarshalText() ([]byte, error) { return uuid.UUID(u).MarshalText() }
 
 // UnmarshalText reads one; dashes, colons and dots between digits don't count.
 func (n *NGUID) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }

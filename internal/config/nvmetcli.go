@@ -290,7 +290,7 @@ func (im *importer) subsystem(s *nvmetSubsystem) {
 		}
 		ns := Namespace{NSID: n.NSID, Volume: n.Device.Path}
 		if id, err := uuid.Parse(n.Device.UUID); err == nil {
-			ns.UUID = &id
+			ns.UUID = (*UUID)(&id)
 		}
 		if g := uint32(max(n.ANAGrpID, n.ANA.GrpID)); g != 1 {
 			ns.ANAGroup = g

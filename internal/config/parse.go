@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,7 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, located(name, err)
 	}
 	var fe *FieldError
-	if err := guarded(func() error { fe = misfit(file); return nil }); err != nil {
+	if err := guarded(func() error { fe = cmp.Or(second(file), misfit(file)); return nil }); err != nil {
 		return nil, located(name, err)
 	}
 	if fe != nil {
@@ -64,6 +65,21 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// second finds a second YAML document, which would be left out without a word.
+func second(file *ast.File) *FieldError {
+	seen := false
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if seen {
+			return &FieldError{Line: doc.Body.GetToken().Position.Line, Err: errors.New("a second document begins above: a configuration is one, so leave out its \"---\"")}
+		}
+		seen = true
+	}
+	return nil
 }
 
 // errMalformed is what the YAML library has no error for.

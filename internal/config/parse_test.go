@@ -48,7 +48,7 @@ func TestParseEverything(t *testing.T) {
 				Hosts: []string{"nqn.2026-11.org.example:host1"}, MaxControllers: 4,
 				Namespaces: []Namespace{
 					{NSID: 7, Volume: "disk.img", Size: 1 << 30, BlockSize: 512, Preallocate: true, IO: "buffered",
-						UUID: ptr(uuid.MustParse("6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001"))},
+						UUID: ptr(UUID(uuid.MustParse("6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001")))},
 					{Volume: "mem:64MiB", ReadOnly: true, ANAGroup: 2,
 						NGUID: &NGUID{0xef, 0x90, 0x68, 0x9c, 0x6c, 0x46, 0xd4, 0x4c, 0x89, 0xc1, 0x40, 0x67, 0x80, 0x13, 0x09, 0xa8},
 						EUI64: &EUI64{0x00, 0x25, 0x38, 0x5b, 0x71, 0xb0, 0xf5, 0x0a}},
@@ -97,6 +97,7 @@ var malformed = []mistake{
 	{good + "fnord: 1\n", `f:5: there is no key "fnord"`},
 	{good + "network: {queue_depth: many}\n", `f:5: network.queue_depth "many": want a whole number`},
 	{good + "network: many\n", `f:5: network "many": want keys with values`},
+	{good + "---\nmetrics: 127.0.0.1:9090\n", "f:6: a second document begins above"},
 	{"root:x:0\n", "f:1: want keys with values"},
 	{"subsystems: {}\n", "f:1: subsystems: want a list"},
 	{good + "    nsid: -1\n", `f:5: subsystems[0].namespaces[0].nsid "-1": want a whole number from 0 to 4294967295`},
@@ -112,6 +113,8 @@ var malformed = []mistake{
 var outOfRange = []mistake{
 	{good + "network:\n  queue_depth: 5\n", "f:6: network.queue_depth 5: want 32 to 1024"},
 	{good + "network: {busy_poll: soon}\n", "f:5: network.busy_poll: want a time"},
+	{good + "network: {dscp: -1}\n", "f:5: network.dscp -1: want 0 to 63"},
+	{good + "network: {dscp: 300}\n", "f:5: network.dscp 300: want 0 to 63"},
 	{good + "network: {busy_poll: 1m}\n", "f:5: network.busy_poll 1m0s: want 0"},
 	{good + "network: {in_capsule: 33}\n", "f:5: network.in_capsule 33: want a multiple of 16"},
 	{good + "listen: [udp://127.0.0.1]\n", "f:5: "},
@@ -120,6 +123,7 @@ var outOfRange = []mistake{
 	{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
 	{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
 	{good + "limits: {controllers: -1}\n", "f:5: limits.controllers -1"},
+	{good + "limits: {connect_timeout: -5s}\n", "f:5: limits.connect_timeout -5s: want a positive time"},
 	{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
 }
 
@@ -131,7 +135,7 @@ var wrongSubsystems = []mistake{
 	{good + "  - volume: mem:1MiB\n    nsid: 5000\n", "f:6: subsystems[0].namespaces[1].nsid 5000: the largest is 1024"},
 	{good + "  - volume: mem:1MiB\n    block_size: 3\n", "f:6: subsystems[0].namespaces[1].block_size: "},
 	{good + "  - size: 1MiB\n", "f:5: subsystems[0].namespaces[1].volume: it is missing"},
-	{good + "  - volume: mem:1MiB\n    uuid: 5\n", "f:6: "},
+	{good + "  - volume: mem:1MiB\n    uuid: 5\n", `f:6: subsystems[0].namespaces[1].uuid: "5": want one as 6e7f2a0e-`},
 	{good + "  - volume: mem:1MiB\n    nguid: 55\n", "f:6: "},
 	{good + "  - volume: mem:1MiB\n    eui64: \"0000000000000000\"\n", "f:6: "},
 	{good + "  - volume: mem:1MiB\n    ana_group: 129\n", "f:6: subsystems[0].namespaces[1].ana_group 129: want 1 to 128"},

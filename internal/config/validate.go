@@ -76,7 +76,7 @@ func (c *Config) checkDiscovery() *FieldError {
 
 func (c *Config) checkNetwork() *FieldError {
 	n := &c.Network
-	if n.DSCP > cli.MaxDSCP {
+	if n.DSCP < 0 || n.DSCP > cli.MaxDSCP {
 		return field("network.dscp", fmt.Sprint(n.DSCP), "want 0 to %d", cli.MaxDSCP)
 	}
 	if n.Priority < 0 || n.Priority > cli.MaxPriority {
@@ -118,6 +118,9 @@ func (c *Config) checkLimits() *FieldError {
 	}
 	if l.Memory != 0 && (l.Memory < minMemory || l.Memory > maxMemory) {
 		return field("limits.memory", l.Memory.String(), "want %s to %s", blockdev.FormatSize(minMemory), blockdev.FormatSize(maxMemory))
+	}
+	if d := time.Duration(l.ConnectTimeout); d < 0 {
+		return field("limits.connect_timeout", d.String(), "want a positive time, or 0 for the default")
 	}
 	all := target.Config{Limits: c.TargetLimits()}
 	if err := all.Validate(); err != nil {
