@@ -181,25 +181,42 @@ func TestRepairSuper(t *testing.T) {
 	}
 }
 
+// lengthen makes a file longer.
+func lengthen(t *testing.T, path string, by int64) {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, st.Size()+by); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// viewed is what a view shows.
+func viewed(t *testing.T, v *atomicVolume, off, n int64) (shown []byte) {
+	t.Helper()
+	segs, tok, err := v.View(nil, off, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Release(tok)
+	for _, s := range segs {
+		shown = append(shown, s.Bytes...)
+	}
+	return shown
+}
+
 // TestGrow makes the file larger, while it is in use and while it isn't.
 func TestGrow(t *testing.T) {
 	path, _ := filled(t)
-	size := func() int64 {
-		st, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st.Size()
-	}
 	v := mustOpen(t, path, blockdev.Options{})
 	var told int64
 	v.OnResize(func(n int64) { told = n })
 	if err := v.Refresh(); err != nil || told != 0 {
 		t.Errorf("nothing has changed: %d, %v", told, err)
 	}
-	if err := os.Truncate(path, size()+8*mib); err != nil {
-		t.Fatal(err)
-	}
+	lengthen(t, path, 8*mib)
 	if err := v.Refresh(); err != nil {
 		t.Fatal(err)
 	}
@@ -218,32 +235,26 @@ func TestGrow(t *testing.T) {
 	if err := c.Write(all, 0, true); err != nil { // again, over both extents
 		t.Fatal(err)
 	}
-	segs, tok, err := v.View(nil, 4*mib-8192, 16384)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shown []byte
-	for _, s := range segs {
-		shown = append(shown, s.Bytes...)
-	}
-	if !bytes.Equal(shown, all[4*mib-8192:][:16384]) {
+	if !bytes.Equal(viewed(t, v, 4*mib-8192, 16384), all[4*mib-8192:][:16384]) {
 		t.Error("a view over both extents shows something else")
 	}
-	v.Release(tok)
 	mustClose(t, v)
+	growClosed(t, path, all)
+}
 
-	if err := os.Truncate(path, size()+16*mib); err != nil {
-		t.Fatal(err)
-	}
-	v = mustOpen(t, path, blockdev.Options{})
-	if n := v.Info().Size; n < now+7*mib || len(v.super.extents) != 3 {
+// growClosed makes the file larger while no volume is open on it, of which all is the content.
+func growClosed(t *testing.T, path string, all []byte) {
+	t.Helper()
+	lengthen(t, path, 16*mib)
+	v := mustOpen(t, path, blockdev.Options{})
+	if n := v.Info().Size; n < int64(len(all))+7*mib || len(v.super.extents) != 3 {
 		t.Errorf("%d bytes in %d extents", n, len(v.super.extents))
 	}
-	got := make([]byte, now)
+	got := make([]byte, len(all))
 	if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, all) {
 		t.Errorf("what was there isn't: %v", err)
 	}
-	if err := volumetest.NewClient(v).Read(got[:mib], now); err != nil || !bytes.Equal(got[:mib], make([]byte, mib)) {
+	if err := volumetest.NewClient(v).Read(got[:mib], int64(len(all))); err != nil || !bytes.Equal(got[:mib], make([]byte, mib)) {
 		t.Errorf("what was added isn't zero: %v", err)
 	}
 	mustClose(t, v)
