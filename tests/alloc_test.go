@@ -170,6 +170,69 @@ func (d *driver) free() {
 	}
 }
 
+// pathsDriver keeps loadDepth Reads and Writes of one block outstanding on all paths together.
+type pathsDriver struct {
+	s           *multipath.Subsystem
+	ns          *multipath.Namespace
+	reqs        []*host.Request
+	left, place atomic.Int64
+	ended       chan error // of every request
+}
+
+func newPathsDriver(t *testing.T, s *multipath.Subsystem) *pathsDriver {
+	t.Helper()
+	ns, err := s.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &pathsDriver{s: s, ns: ns, ended: make(chan error, loadDepth)}
+	for range loadDepth {
+		data, err := s.Alloc(ns.BlockSize())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.reqs = append(d.reqs, &host.Request{Data: data, Done: d.next})
+	}
+	return d
+}
+
+// next is Done of each request; the contexts of two transports run it at once.
+func (d *pathsDriver) next(r *host.Request) {
+	if err := r.Check(); err != nil || d.left.Add(-1) < 0 {
+		d.ended <- err
+		return
+	}
+	op := nvme.OpRead
+	n := uint64(d.place.Add(1))
+	if n%2 == 0 {
+		op = nvme.OpWrite
+	}
+	blocks := uint64(d.ns.Size()) / uint64(d.ns.BlockSize())
+	r.Cmd.SetIO(op, d.ns.ID, n*7%blocks, 1, 0)
+	d.ns.Lane(0).SubmitOne(r)
+}
+
+// run does n I/Os.
+func (d *pathsDriver) run(t *testing.T, n int) {
+	t.Helper()
+	d.left.Store(int64(n - len(d.reqs)))
+	for _, r := range d.reqs {
+		r.Cmd.SetIO(nvme.OpRead, d.ns.ID, 0, 1, 0)
+		d.ns.Lane(0).SubmitOne(r)
+	}
+	for range d.reqs {
+		if err := <-d.ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (d *pathsDriver) free() {
+	for _, r := range d.reqs {
+		d.s.Free(r.Data)
+	}
+}
+
 // TestNoAllocationsPaths is TestNoAllocations through two paths at once.
 func TestNoAllocationsPaths(t *testing.T) {
 	if racing() {
@@ -190,52 +253,11 @@ func TestNoAllocationsPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ns, err := s.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var left, place atomic.Int64
-	ended := make(chan error, loadDepth)
-	blocks := ns.Size() / int64(ns.BlockSize())
-	var reqs []*host.Request
-	for range loadDepth {
-		data, err := s.Alloc(ns.BlockSize())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Free(data)
-		r := &host.Request{Data: data}
-		// The contexts of two transports run it at once.
-		r.Done = func(r *host.Request) {
-			if err := r.Check(); err != nil || left.Add(-1) < 0 {
-				ended <- err
-				return
-			}
-			op := nvme.OpRead
-			n := place.Add(1)
-			if n%2 == 0 {
-				op = nvme.OpWrite
-			}
-			r.Cmd.SetIO(op, ns.ID, uint64(n*7%blocks), 1, 0)
-			ns.Lane(0).SubmitOne(r)
-		}
-		reqs = append(reqs, r)
-	}
-	run := func(n int) {
-		left.Store(int64(n - len(reqs)))
-		for _, r := range reqs {
-			r.Cmd.SetIO(nvme.OpRead, ns.ID, 0, 1, 0)
-			ns.Lane(0).SubmitOne(r)
-		}
-		for range reqs {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	d := newPathsDriver(t, s)
+	defer d.free()
 	const ios = 20_000
-	run(ios / 5)
-	n := allocations(func() { run(ios) })
+	d.run(t, ios/5)
+	n := allocations(func() { d.run(t, ios) })
 	t.Logf("%d allocations in %d I/Os", n, ios)
 	if n >= 100+ios/100 {
 		t.Errorf("%d allocations", n)

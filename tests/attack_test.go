@@ -319,27 +319,14 @@ func newDecoy(t *testing.T) *decoy {
 	return d
 }
 
-// Attackers that guess, flood, lie and stall: honest hosts see no error and no altered byte, keep
-// most of their throughput, memory and goroutines stay bounded, and what was refused is counted,
-// and logged at a bounded rate.
-func TestAttack(t *testing.T) {
-	v := newVictim(t)
-	overRDMA := &honest{hostSide: dialHost(t, v.addr, "rdma", nil)}
-	overTCP := &honest{hostSide: dialHost(t, v.addr, "tcp", nil)}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var workers, attackers sync.WaitGroup
-	const depth, span = 16, 16
-	for i := range int64(depth) {
-		workers.Go(func() { overRDMA.work(ctx, i*span, span) })
-	}
-	workers.Go(func() { overTCP.work(ctx, depth*span, span) })
-
-	honestAddr := overRDMA.Admin().Local().Addr()
+// attack has attackers guess, flood, lie about the address of an honest host, and stall, until ctx ends: the victim,
+// or away while that is on. The group ends with them.
+func (v *victim) attack(ctx context.Context, t *testing.T, away *decoy, honestAddr netip.Addr) *sync.WaitGroup {
+	t.Helper()
+	running := new(sync.WaitGroup)
 	stranger, flooder := freeAddr(t), freeAddr(t)
-	away := newDecoy(t)
 	attack := func(a *attacker, pace time.Duration, step func()) {
-		attackers.Go(func() {
+		running.Go(func() {
 			tick := time.NewTicker(pace)
 			defer tick.Stop()
 			for ctx.Err() == nil {
@@ -362,14 +349,17 @@ func TestAttack(t *testing.T) {
 		s := newAttacker(t, v, away, flooder)
 		attack(s, 10*attackPace, func() { s.stream(ctx) })
 	}
+	return running
+}
 
-	goroutines, heap := runtime.NumGoroutine(), heapInUse()
-	began := time.Now()
-	var quiet, attacked int64
+// turns takes turns without attackers and with them, and returns how many operations of h ended in these and in those.
+func (v *victim) turns(t *testing.T, h *honest, away *decoy) (quiet, attacked int64) {
+	t.Helper()
+	goroutines := runtime.NumGoroutine()
 	for range attackTurns {
-		quiet += overRDMA.during(attackTurn)
+		quiet += h.during(attackTurn)
 		away.on.Store(false)
-		attacked += overRDMA.during(attackTurn)
+		attacked += h.during(attackTurn)
 		if n := runtime.NumGoroutine() - goroutines; n > 200 {
 			t.Errorf("%d more goroutines under attack", n)
 		}
@@ -378,6 +368,30 @@ func TestAttack(t *testing.T) {
 		}
 		away.on.Store(true)
 	}
+	return quiet, attacked
+}
+
+// Attackers that guess, flood, lie and stall: honest hosts see no error and no altered byte, keep
+// most of their throughput, memory and goroutines stay bounded, and what was refused is counted,
+// and logged at a bounded rate.
+func TestAttack(t *testing.T) {
+	v := newVictim(t)
+	overRDMA := &honest{hostSide: dialHost(t, v.addr, "rdma", nil)}
+	overTCP := &honest{hostSide: dialHost(t, v.addr, "tcp", nil)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var workers sync.WaitGroup
+	const depth, span = 16, 16
+	for i := range int64(depth) {
+		workers.Go(func() { overRDMA.work(ctx, i*span, span) })
+	}
+	workers.Go(func() { overTCP.work(ctx, depth*span, span) })
+
+	away := newDecoy(t)
+	attackers := v.attack(ctx, t, away, overRDMA.Admin().Local().Addr())
+	heap := heapInUse()
+	began := time.Now()
+	quiet, attacked := v.turns(t, overRDMA, away)
 	took := time.Since(began)
 	if grown := heapInUse() - heap; grown > 64<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)

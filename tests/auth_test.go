@@ -61,44 +61,28 @@ func (s *secrets) hide(t testing.TB, what, text string) {
 	}
 }
 
+// asHost are the arguments of a host with the files of its secret and the controller's.
+func asHost(host string, files ...string) []string {
+	args := []string{"-n", testNQN, "-q", host, "-i", "2"}
+	for i, f := range files {
+		args = append(args, []string{"--dhchap-secret-file", "--dhchap-ctrl-secret-file"}[i], f)
+	}
+	return args
+}
+
 // TestAuthenticationPrograms: both programs with good secrets and bad ones, over both transports;
 // what goes wrong says what to do, and no secret shows anywhere.
 func TestAuthenticationPrograms(t *testing.T) {
 	s := makeSecrets(t)
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--dhchap-secrets", s.file, "--log-level", "debug")
-	as := func(host string, files ...string) []string {
-		args := []string{"-n", testNQN, "-q", host, "-i", "2"}
-		for i, f := range files {
-			args = append(args, []string{"--dhchap-secret-file", "--dhchap-ctrl-secret-file"}[i], f)
-		}
-		return args
-	}
 	for _, transport := range transports {
 		for _, files := range [][]string{{s.host}, {s.host, s.ctrl}} {
-			tgt.must(t, cliTimeout, transport, "connect", as(oneHost, files...)...)
-			tgt.must(t, cliTimeout, transport, "bench", append(as(oneHost, files...), "--rw", "randrw", "--verify", "crc32c", "--size", "4MiB", "--runtime", "500ms", "--iodepth", "8")...)
+			tgt.must(t, cliTimeout, transport, "connect", asHost(oneHost, files...)...)
+			tgt.must(t, cliTimeout, transport, "bench", append(asHost(oneHost, files...), "--rw", "randrw", "--verify", "crc32c", "--size", "4MiB", "--runtime", "500ms", "--iodepth", "8")...)
 		}
-		for _, x := range []struct {
-			name string
-			args []string
-			want string
-		}{
-			{"none", as(oneHost), "demands authentication: give the secret that it knows of host " + oneHost},
-			{"wrong", as(oneHost, s.wrong), "the controller says: authentication failed; check that subsystem"},
-			{"wrong controller", as(oneHost, s.host, s.wrong), "the controller doesn't know its secret: authentication failed"},
-			{"unknown host", as(twoHost, s.host), "doesn't admit host " + twoHost},
-			{"controller alone", append(as(oneHost), "--dhchap-ctrl-secret-file", s.ctrl), "give --dhchap-secret-file too"},
-			{"the same", as(oneHost, s.host, s.host), "hold the same secret"},
-			{"no file", as(oneHost, s.host+".not"), "no such file"},
-		} {
-			r := tgt.run(t, cliTimeout, transport, "connect", x.args...)
-			if r.code == 0 || !strings.Contains(r.stderr, x.want) {
-				t.Errorf("%s, %s: exit code %d, no %q in: %s", transport, x.name, r.code, x.want, r.stderr)
-			}
-			s.hide(t, "nvmeinit's errors", r.stderr)
-		}
+		refuseAuthentication(t, tgt, transport, s)
 	}
-	hold := tgt.startInit(t, "tcp", "connect", append(as(oneHost, s.host), "--hold")...)
+	hold := tgt.startInit(t, "tcp", "connect", append(asHost(oneHost, s.host), "--hold")...)
 	waitText(t, &hold.stderr, "holding the connection")
 	for _, p := range []*program{tgt.program, hold} {
 		for _, f := range []string{"cmdline", "environ"} {
@@ -118,7 +102,35 @@ func TestAuthenticationPrograms(t *testing.T) {
 	}
 	s.hide(t, "nvmetgt's log", tgt.stderr.String())
 	tgt.stop(t)
+}
 
+// refuseAuthentication connects with what is wrong.
+func refuseAuthentication(t *testing.T, tgt *targetProgram, transport string, s *secrets) {
+	t.Helper()
+	for _, x := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"none", asHost(oneHost), "demands authentication: give the secret that it knows of host " + oneHost},
+		{"wrong", asHost(oneHost, s.wrong), "the controller says: authentication failed; check that subsystem"},
+		{"wrong controller", asHost(oneHost, s.host, s.wrong), "the controller doesn't know its secret: authentication failed"},
+		{"unknown host", asHost(twoHost, s.host), "doesn't admit host " + twoHost},
+		{"controller alone", append(asHost(oneHost), "--dhchap-ctrl-secret-file", s.ctrl), "give --dhchap-secret-file too"},
+		{"the same", asHost(oneHost, s.host, s.host), "hold the same secret"},
+		{"no file", asHost(oneHost, s.host+".not"), "no such file"},
+	} {
+		r := tgt.run(t, cliTimeout, transport, "connect", x.args...)
+		if r.code == 0 || !strings.Contains(r.stderr, x.want) {
+			t.Errorf("%s, %s: exit code %d, no %q in: %s", transport, x.name, r.code, x.want, r.stderr)
+		}
+		s.hide(t, "nvmeinit's errors", r.stderr)
+	}
+}
+
+// TestSecretsOfOthers: a file of secrets that others may read isn't taken.
+func TestSecretsOfOthers(t *testing.T) {
+	s := makeSecrets(t)
 	if err := os.Chmod(s.file, 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -100,42 +100,9 @@ func TestLiveChanges(t *testing.T) {
 		return len(c.hosts(t, diskNQN)) == len(loads) && len(c.hosts(t, otherNQN)) == 2
 	})
 
-	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:4MiB", "--nsid", "9"); out != "namespace 9\n" {
-		t.Errorf("add-namespace says %q", out)
-	}
-	if out := c.must(t, cliTimeout, "tcp", "list", "-n", diskNQN); !strings.Contains(out, "4.0 MiB") {
-		t.Errorf("the namespace that was added isn't listed:\n%s", out)
-	}
-	c.change(t, "remove-namespace", "-n", diskNQN, "--nsid", "9")
-	if r := c.run(t, cliTimeout, "tcp", "id-ns", "-n", diskNQN, "--nsid", "9"); r.code == 0 {
-		t.Error("the namespace that was removed is still there")
-	}
-
-	c.change(t, "forbid-host", "-n", otherNQN, twoHost)
-	if code := two.wait(t, cliTimeout); code == 0 {
-		t.Error("a host that may connect no more ended as if it wanted to")
-	}
-	if hosts := c.hosts(t, otherNQN); len(hosts) != 1 || hosts[0] != oneHost {
-		t.Errorf("connected are %v, want only %s", hosts, oneHost)
-	}
-	if r := c.run(t, cliTimeout, "tcp", "connect", "-n", otherNQN, "-q", twoHost); r.code == 0 {
-		t.Error("a host that may connect no more connects")
-	}
-	c.change(t, "allow-host", "-n", otherNQN, twoHost)
-	c.must(t, cliTimeout, "tcp", "connect", "-n", otherNQN, "-q", twoHost)
-
-	more := freeAddr(t)
-	c.change(t, "listen", "rdma://"+more.String())
-	c.change(t, "listen", "tcp://"+more.String())
-	elsewhere := &targetProgram{c.program, more}
-	for _, transport := range transports {
-		elsewhere.must(t, cliTimeout, transport, "connect", "-n", diskNQN)
-	}
-	c.change(t, "unlisten", "rdma://"+more.String())
-	c.change(t, "unlisten", "tcp://"+more.String())
-	if r := elsewhere.run(t, cliTimeout, "tcp", "connect", "-n", diskNQN); r.code == 0 {
-		t.Error("an endpoint that was closed still answers")
-	}
+	c.changeNamespaces(t)
+	c.changeHosts(t, two)
+	c.changeEndpoints(t)
 
 	c.change(t, "remove-subsystem", "-n", otherNQN)
 	if code := one.wait(t, cliTimeout); code == 0 {
@@ -155,6 +122,55 @@ func TestLiveChanges(t *testing.T) {
 	c.change(t, "reload")
 	c.must(t, cliTimeout, "rdma", "connect", "-n", otherNQN, "-q", oneHost)
 	c.stop(t)
+}
+
+// changeNamespaces adds a namespace and removes it.
+func (c *configured) changeNamespaces(t *testing.T) {
+	t.Helper()
+	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:4MiB", "--nsid", "9"); out != "namespace 9\n" {
+		t.Errorf("add-namespace says %q", out)
+	}
+	if out := c.must(t, cliTimeout, "tcp", "list", "-n", diskNQN); !strings.Contains(out, "4.0 MiB") {
+		t.Errorf("the namespace that was added isn't listed:\n%s", out)
+	}
+	c.change(t, "remove-namespace", "-n", diskNQN, "--nsid", "9")
+	if r := c.run(t, cliTimeout, "tcp", "id-ns", "-n", diskNQN, "--nsid", "9"); r.code == 0 {
+		t.Error("the namespace that was removed is still there")
+	}
+}
+
+// changeHosts forbids the host of a program to connect, and allows it again.
+func (c *configured) changeHosts(t *testing.T, two *program) {
+	t.Helper()
+	c.change(t, "forbid-host", "-n", otherNQN, twoHost)
+	if code := two.wait(t, cliTimeout); code == 0 {
+		t.Error("a host that may connect no more ended as if it wanted to")
+	}
+	if hosts := c.hosts(t, otherNQN); len(hosts) != 1 || hosts[0] != oneHost {
+		t.Errorf("connected are %v, want only %s", hosts, oneHost)
+	}
+	if r := c.run(t, cliTimeout, "tcp", "connect", "-n", otherNQN, "-q", twoHost); r.code == 0 {
+		t.Error("a host that may connect no more connects")
+	}
+	c.change(t, "allow-host", "-n", otherNQN, twoHost)
+	c.must(t, cliTimeout, "tcp", "connect", "-n", otherNQN, "-q", twoHost)
+}
+
+// changeEndpoints listens at another address, for a while.
+func (c *configured) changeEndpoints(t *testing.T) {
+	t.Helper()
+	more := freeAddr(t)
+	c.change(t, "listen", "rdma://"+more.String())
+	c.change(t, "listen", "tcp://"+more.String())
+	elsewhere := &targetProgram{c.program, more}
+	for _, transport := range transports {
+		elsewhere.must(t, cliTimeout, transport, "connect", "-n", diskNQN)
+	}
+	c.change(t, "unlisten", "rdma://"+more.String())
+	c.change(t, "unlisten", "tcp://"+more.String())
+	if r := elsewhere.run(t, cliTimeout, "tcp", "connect", "-n", diskNQN); r.code == 0 {
+		t.Error("an endpoint that was closed still answers")
+	}
 }
 
 // A change that can't be made whole is not made at all.

@@ -48,6 +48,50 @@ func (h *hostSide) nsids(t testing.TB, cns nvme.CNS) nvme.NSIDList {
 	return l
 }
 
+// createdContent is what the host of a path writes to its namespace.
+func createdContent(path string) []byte { return bytes.Repeat([]byte(path+"!"), 4096)[:8192] }
+
+// create makes a namespace of the i-th format, attaches it to itself and writes to it.
+func (h *hostSide) create(t *testing.T, i int, path string) uint32 {
+	t.Helper()
+	nsid := h.admin(t, createNamespace, createOf(1024, uint8(i), nvme.NMICShared))
+	if slices.Contains(h.nsids(t, nvme.CNSActiveNSIDs), nsid) {
+		t.Errorf("%s: namespace %d is attached before anybody attached it", path, nsid)
+	}
+	h.admin(t, attachmentOf(nsid, nvme.NSAttach), nvme.ControllerList{h.CNTLID()}.AppendTo(nil))
+	ns, err := h.Namespace(t.Context(), nsid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ns.BlockSize() != []int{4096, 512}[i] || nsid != target.FirstCreatedNSID+uint32(i) {
+		t.Errorf("%s: namespace %d, blocks of %d bytes", path, nsid, ns.BlockSize())
+	}
+	if _, err := ns.WriteAt(t.Context(), createdContent(path), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := ns.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return nsid
+}
+
+// findAndDelete reads what create wrote, and deletes the namespace.
+func (h *hostSide) findAndDelete(t *testing.T, nsid uint32, path string) {
+	t.Helper()
+	if l := h.nsids(t, nvme.CNSActiveNSIDs); !slices.Contains(l, nsid) {
+		t.Fatalf("%s: after a restart the host has %v", path, l)
+	}
+	ns, err := h.Namespace(t.Context(), nsid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 8192)
+	if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, createdContent(path)) {
+		t.Errorf("%s: what was flushed isn't there: %v", path, err)
+	}
+	h.admin(t, make1(func(c *nvme.Command) { c.SetNSDelete(nsid) }), nil)
+}
+
 // TestHostsCreate: where the operator's file allows it, hosts create, attach, use and delete
 // namespaces over either transport, and all of it survives kill -9 of the target.
 func TestHostsCreate(t *testing.T) {
@@ -64,48 +108,17 @@ subsystems:
 `, at, at, filepath.Join(dir, "state"), testNQN, filepath.Join(dir, "volumes")))
 	p := startServe(t, addr, "--config", file)
 	made := map[string]uint32{}
-	content := func(path string) []byte { return bytes.Repeat([]byte(path+"!"), 4096)[:8192] }
 	same := func(c *host.Config) { c.HostNQN = oneHost }
 	for i, path := range transports {
 		h := dialHost(t, p.remote(), path, same)
-		nsid := h.admin(t, createNamespace, createOf(1024, uint8(i), nvme.NMICShared))
-		if slices.Contains(h.nsids(t, nvme.CNSActiveNSIDs), nsid) {
-			t.Errorf("%s: namespace %d is attached before anybody attached it", path, nsid)
-		}
-		h.admin(t, attachmentOf(nsid, nvme.NSAttach), nvme.ControllerList{h.CNTLID()}.AppendTo(nil))
-		ns, err := h.Namespace(t.Context(), nsid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ns.BlockSize() != []int{4096, 512}[i] || nsid != target.FirstCreatedNSID+uint32(i) {
-			t.Errorf("%s: namespace %d, blocks of %d bytes", path, nsid, ns.BlockSize())
-		}
-		if _, err := ns.WriteAt(t.Context(), content(path), 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := ns.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		made[path] = nsid
+		made[path] = h.create(t, i, path)
 		h.close(t)
 	}
 	p.kill()
 	p = startServe(t, addr, "--config", file)
 	for _, path := range transports {
 		h := dialHost(t, p.remote(), path, same)
-		nsid := made[path]
-		if l := h.nsids(t, nvme.CNSActiveNSIDs); !slices.Contains(l, nsid) {
-			t.Fatalf("%s: after a restart the host has %v", path, l)
-		}
-		ns, err := h.Namespace(t.Context(), nsid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b := make([]byte, 8192)
-		if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, content(path)) {
-			t.Errorf("%s: what was flushed isn't there: %v", path, err)
-		}
-		h.admin(t, make1(func(c *nvme.Command) { c.SetNSDelete(nsid) }), nil)
+		h.findAndDelete(t, made[path], path)
 		h.close(t)
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "volumes", "*")); err != nil || len(left) != 0 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // pmemCheck runs nvmetgt pmem check on a file.
@@ -19,6 +20,9 @@ func pmemCheck(t *testing.T, path string, more ...string) result {
 	t.Helper()
 	return start(t, nil, "nvmetgt", append([]string{"pmem", "check", path}, more...)...).result(t, 20*time.Second)
 }
+
+// pmemBlock is what TestPmemCheck writes.
+func pmemBlock(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 4096) }
 
 // TestPmemCheck damages the map of a volume as an operator may find it: it isn't served, check says
 // what is wrong, and after a repair all but the block that is lost is as it was.
@@ -33,9 +37,8 @@ func TestPmemCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := func(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 4096) }
 	for i := range 8 {
-		if _, err := ns.WriteAtFUA(t.Context(), block(i), int64(i)*4096); err != nil {
+		if _, err := ns.WriteAtFUA(t.Context(), pmemBlock(i), int64(i)*4096); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,6 +50,23 @@ func TestPmemCheck(t *testing.T) {
 	}
 
 	damageMap(t, path, 2)
+	repairOneBlock(t, path)
+	p = startTarget(t, "--volume", "pmem:"+path)
+	h = dialHost(t, p.remote(), "rdma", nil)
+	if ns, err = h.Namespace(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	checkLost(t, ns, 2)
+	h.close(t)
+	p.stop(t)
+	if r := pmemCheck(t, path); r.code != 0 {
+		t.Errorf("in the end: exit code %d, %s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// repairOneBlock finds that a volume whose logical block 2 is damaged isn't served, and repairs it.
+func repairOneBlock(t *testing.T, path string) {
+	t.Helper()
 	refused := start(t, nil, "nvmetgt", "serve", "--listen", "tcp://"+freeAddr(t).String(), "--volume", "pmem:"+path).result(t, 20*time.Second)
 	if refused.code != exitFailure || !strings.Contains(refused.stderr, "pmem check") {
 		t.Errorf("a damaged volume is served: exit code %d, %s", refused.code, refused.stderr)
@@ -61,27 +81,22 @@ func TestPmemCheck(t *testing.T) {
 	if r := pmemCheck(t, path, "-o", "json"); r.code != exitFailure || json.Unmarshal([]byte(r.stdout), &report) != nil || report.Used != 7 || report.Lost != 1 {
 		t.Errorf("check -o json: exit code %d, %s", r.code, r.stdout)
 	}
-	p = startTarget(t, "--volume", "pmem:"+path)
-	h = dialHost(t, p.remote(), "rdma", nil)
-	if ns, err = h.Namespace(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// checkLost reads blocks of which one is lost, and writes that.
+func checkLost(t *testing.T, ns *host.Namespace, lost int) {
+	t.Helper()
 	got := make([]byte, 4096)
 	for i := range 8 {
 		switch _, err := ns.ReadAt(t.Context(), got, int64(i)*4096); {
-		case i == 2 && !errors.Is(err, nvme.StatusUnrecoveredRead):
+		case i == lost && !errors.Is(err, nvme.StatusUnrecoveredRead):
 			t.Errorf("the lost block is read with %v", err)
-		case i != 2 && (err != nil || !bytes.Equal(got, block(i))):
+		case i != lost && (err != nil || !bytes.Equal(got, pmemBlock(i))):
 			t.Errorf("block %d: %v, %d…", i, err, got[0])
 		}
 	}
-	if _, err := ns.WriteAt(t.Context(), block(2), 2*4096); err != nil {
+	if _, err := ns.WriteAt(t.Context(), pmemBlock(lost), int64(lost)*4096); err != nil {
 		t.Errorf("the lost block is written with %v", err)
-	}
-	h.close(t)
-	p.stop(t)
-	if r := pmemCheck(t, path); r.code != 0 {
-		t.Errorf("in the end: exit code %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 }
 

@@ -36,40 +36,53 @@ func TestStatusPage(t *testing.T) {
 		},
 		"http://" + hostAt + "/": {`<h1 id="program">nvmeinit`, testNQN, "rdma " + tgt.addr.String(), `id="connected">1<`},
 	} {
-		// The browser's time passes faster than that of the programs, which may have done nothing
-		// since the page looked before. A host knows its latencies once a second only.
+		// A host knows its latencies once a second only.
 		live := []string{"read", "write", "latency"}
 		if page != target {
 			live = live[:2]
 		}
-		var dom string
-		eventually(t, time.Minute, page+" shows what happens now", func() bool {
-			var said string
-			dom, said = browse(t, browser, page, "--virtual-time-budget=10000", "--dump-dom")
-			if strings.Contains(said, "CONSOLE") {
-				t.Errorf("%s: the browser complains: %s", page, said)
-			}
-			for _, id := range live {
-				if !regexp.MustCompile(`id="` + id + `">[0-9.]*[1-9][0-9.]* ([KMG]iB/s|µs|ms|s)<`).MatchString(dom) {
-					return false
-				}
-			}
-			return regexp.MustCompile(`class="rl" points="11\d,`).MatchString(dom)
-		})
-		_, shown, _ := strings.Cut(dom, "<body>")
-		shown, _, _ = strings.Cut(shown, "<script>")
+		shown := liveText(t, browser, page, live)
 		for _, w := range want {
 			if !strings.Contains(shown, w) {
 				t.Errorf("%s: no %q in\n%s", page, w, shown)
 			}
 		}
 	}
+	checkColours(t, browser, target)
+}
+
+// liveText is the text of a page once it shows what happens now. The browser's time passes faster than that of the
+// programs, which may have done nothing since the page looked before.
+func liveText(t *testing.T, browser, page string, live []string) string {
+	t.Helper()
+	var dom string
+	eventually(t, time.Minute, page+" shows what happens now", func() bool {
+		var said string
+		dom, said = browse(t, browser, page, "--virtual-time-budget=10000", "--dump-dom")
+		if strings.Contains(said, "CONSOLE") {
+			t.Errorf("%s: the browser complains: %s", page, said)
+		}
+		for _, id := range live {
+			if !regexp.MustCompile(`id="` + id + `">[0-9.]*[1-9][0-9.]* ([KMG]iB/s|µs|ms|s)<`).MatchString(dom) {
+				return false
+			}
+		}
+		return regexp.MustCompile(`class="rl" points="11\d,`).MatchString(dom)
+	})
+	_, shown, _ := strings.Cut(dom, "<body>")
+	shown, _, _ = strings.Cut(shown, "<script>")
+	return shown
+}
+
+// checkColours looks for the colours of lines and ground in either scheme.
+func checkColours(t *testing.T, browser, page string) {
+	t.Helper()
 	for scheme, colours := range map[string][]color.RGBA{
 		"1": {{0x25, 0x63, 0xeb, 255}, {0xd9, 0x58, 0x0d, 255}, {0xf6, 0xf7, 0xf9, 255}}, // light
 		"0": {{0x6e, 0xa8, 0xfe, 255}, {0xff, 0x9f, 0x5a, 255}, {0x11, 0x15, 0x1d, 255}}, // dark
 	} {
 		shot := filepath.Join(t.TempDir(), "shot.png")
-		browse(t, browser, target, "--virtual-time-budget=5000", "--blink-settings=preferredColorScheme="+scheme, "--screenshot="+shot)
+		browse(t, browser, page, "--virtual-time-budget=5000", "--blink-settings=preferredColorScheme="+scheme, "--screenshot="+shot)
 		seen := coloursOf(t, shot)
 		for _, c := range colours {
 			if seen[c] < 100 {
