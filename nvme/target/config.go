@@ -1,6 +1,7 @@
 package target
 
 import (
+	"fmt"
 	"log/slog"
 	"math/bits"
 	"time"
@@ -193,7 +194,7 @@ func (s *SubsystemConfig) Validate() error {
 	for i := range s.Namespaces {
 		n := &s.Namespaces[i]
 		if err := n.Validate(); err != nil {
-			return configError("subsystem %s: %v", s.NQN, err)
+			return within(s.NQN, err)
 		}
 		if n.NSID != 0 && seen[n.NSID] {
 			return configError("subsystem %s: namespace %d is there twice", s.NQN, n.NSID)
@@ -206,20 +207,28 @@ func (s *SubsystemConfig) Validate() error {
 // Validate says what is wrong with n.
 func (n *NamespaceConfig) Validate() error {
 	if n.NSID > MaxNSID {
-		return configError("namespace %d: the largest NSID is %d", n.NSID, MaxNSID)
+		return configError("%s: the largest NSID is %d", n.name(), MaxNSID)
 	}
 	if n.ANAGroup > MaxANAGroup {
-		return configError("namespace %d: ANA group %d, the largest is %d", n.NSID, n.ANAGroup, MaxANAGroup)
+		return configError("%s: ANA group %d, the largest is %d", n.name(), n.ANAGroup, MaxANAGroup)
 	}
 	if n.Volume == nil {
-		return configError("namespace %d has no volume", n.NSID)
+		return configError("%s has no volume", n.name())
 	}
 	i := n.Volume.Info()
 	if i.BlockSize < 512 || i.BlockSize > 1<<16 || bits.OnesCount(uint(i.BlockSize)) != 1 {
-		return configError("namespace %d: block size %d must be a power of two from 512 to 65536", n.NSID, i.BlockSize)
+		return configError("%s: block size %d must be a power of two from 512 to 65536", n.name(), i.BlockSize)
 	}
 	if i.Size <= 0 || i.Size%int64(i.BlockSize) != 0 {
-		return configError("namespace %d: size %d must be a multiple of its block of %d bytes", n.NSID, i.Size, i.BlockSize)
+		return configError("%s: size %d must be a multiple of its block of %d bytes", n.name(), i.Size, i.BlockSize)
 	}
 	return nil
+}
+
+// name is what errors call n.
+func (n *NamespaceConfig) name() string {
+	if n.NSID == 0 {
+		return "a namespace without an NSID"
+	}
+	return fmt.Sprintf("namespace %d", n.NSID)
 }

@@ -316,7 +316,8 @@ func TestConfigRejected(t *testing.T) {
 		"depth":               {Limits: Limits{QueueDepth: 16}},
 		"negative connect to": {Limits: Limits{ConnectTimeout: -time.Second}},
 	} {
-		if _, err := New(c); !errors.Is(err, ErrConfig) {
+		_, err := New(c)
+		if !errors.Is(err, ErrConfig) || strings.Count(err.Error(), ErrConfig.Error()) != 1 || strings.Contains(err.Error(), "namespace 0") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

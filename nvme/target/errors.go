@@ -55,6 +55,21 @@ func stateError(name string, err error) error {
 	return fmt.Errorf("target: %w: %s: %w", ErrState, name, err)
 }
 
+// wrongConfig is an ErrConfig, and says what is wrong.
+type wrongConfig struct{ what string }
+
+func (e *wrongConfig) Error() string { return "target: " + ErrConfig.Error() + ": " + e.what }
+func (e *wrongConfig) Unwrap() error { return ErrConfig }
+
 func configError(format string, args ...any) error {
-	return fmt.Errorf("target: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
+	return &wrongConfig{fmt.Sprintf(format, args...)}
+}
+
+// within says of which subsystem an error is.
+func within(nqn string, err error) error {
+	var wrong *wrongConfig
+	if errors.As(err, &wrong) {
+		return configError("subsystem %s: %s", nqn, wrong.what)
+	}
+	return fmt.Errorf("target: subsystem %s: %w", nqn, err)
 }

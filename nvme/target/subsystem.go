@@ -95,11 +95,11 @@ func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 		return configError("subsystem %s: hosts can't create namespaces without a Store", s.nqn)
 	}
 	if err := s.loadEvents(); err != nil {
-		return fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+		return within(s.nqn, err)
 	}
 	if s.managed != nil {
 		if err := s.loadNamespaces(); err != nil {
-			return fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+			return within(s.nqn, err)
 		}
 	}
 	for i := range namespaces {
@@ -108,7 +108,7 @@ func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 		}
 	}
 	if err := s.loadSanitize(); err != nil {
-		return fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+		return within(s.nqn, err)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 
 func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("target: subsystem %s: %w", s.nqn, err)
+		return nil, within(s.nqn, err)
 	}
 	s.change.Lock()
 	ns, err := s.insert(&c)
