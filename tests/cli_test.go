@@ -384,7 +384,9 @@ func TestWrongRange(t *testing.T) {
 	}{
 		{"read --output " + out + " --offset 100", exitUsage, []string{"--offset 100", "multiples", "4096"}},
 		{"read --output " + out + " --length 100", exitUsage, []string{"--length 100", "multiples", "4096"}},
-		{"read --output " + out + " --offset 8MiB", exitUsage, []string{"--offset 8.0 MiB", "beyond", "4.0 MiB"}},
+		{"read --output " + out + " --length 0", exitUsage, []string{"--length 0", "at least one block"}},
+		{"write --input " + small + " --length 0", exitUsage, []string{"--length 0", "at least one block"}},
+		{"read --output " + out + " --offset 8MiB", exitUsage, []string{"--offset 8.0 MiB is beyond", "4.0 MiB"}},
 		{"read --output " + out + " --offset 4MiB", exitUsage, []string{"--offset 4.0 MiB", "end", "nothing to read"}},
 		{"read --output " + out + " --offset 3MiB --length 2MiB", exitUsage, []string{"--length 2.0 MiB", "--offset 3.0 MiB", "beyond", "4.0 MiB"}},
 		{"read --output " + out + " --nsid 9", exitFailure, []string{"--nsid 9", testNQN, "no such namespace", "it has 1 2"}},
@@ -404,6 +406,7 @@ func TestWrongRange(t *testing.T) {
 		{"flush --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"bench --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"bench --bs 2MiB", exitUsage, []string{"--bs=2097152", "at most 1.0 MiB", "MDTS"}},
+		{"bench --bs 1g", exitUsage, []string{"--bs=1073741824", "has 4194304 bytes"}},
 		{"bench --bs 1000", exitUsage, []string{"--bs=1000", "multiple", "4096"}},
 		{"bench --offset 3", exitUsage, []string{"--offset=3", "multiple of 4096"}},
 		{"bench --size 5MiB", exitUsage, []string{"--size=5242880", "inside the namespace of 4194304"}},

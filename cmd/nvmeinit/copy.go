@@ -37,12 +37,22 @@ func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string)
 	fl.SortFlags = false
 	fl.Uint32Var(&f.nsid, "nsid", 1, "`number` of the namespace")
 	fl.Var(&f.offset, "offset", "where to begin, in bytes, as 64MiB (default 0)")
-	fl.Var(&f.length, "length", "bytes to move, as 8MiB (default all there is)")
+	fl.Var(&f.length, lengthFlag, "bytes to move, as 8MiB (default all there is)")
 	fl.StringVar(&f.file, fileFlag, "-", fileHelp)
 	fl.BoolVar(&f.verify, "verify", false, verifyHelp)
 	fl.BoolVar(&f.quiet, "quiet", false, "show no progress and no summary")
 	f.conn.paths.add(c)
 	f.conn.add(c, true)
+}
+
+const lengthFlag = "length"
+
+// checkLength refuses a length of 0 that was given: as no length it would mean all there is.
+func (f *copyFlags) checkLength(c *cobra.Command) error {
+	if f.length == 0 && c.Flags().Changed(lengthFlag) {
+		return cli.Usage("--%s 0: want at least one block; without it, all there is is moved", lengthFlag)
+	}
+	return nil
 }
 
 func newRead() *cobra.Command {
@@ -99,7 +109,9 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 	switch off, n := int64(f.offset), int64(f.length); {
 	case off%block != 0 || n%block != 0:
 		return cli.Usage("--offset %d and --length %d must be multiples of the namespace's block, %d bytes", off, n, block)
-	case off > ns.Size() || n > ns.Size()-off:
+	case off > ns.Size():
+		return cli.Usage("--offset %s is beyond the namespace's end at %s", blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
+	case n > ns.Size()-off:
 		return cli.Usage("--length %s from --offset %s on reach beyond the namespace's end at %s",
 			blockdev.FormatSize(n), blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
 	}
@@ -112,6 +124,9 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 }
 
 func readCommand(c *cobra.Command, f *copyFlags) error {
+	if err := f.checkLength(c); err != nil {
+		return err
+	}
 	if err := mayCreate(f.file); err != nil {
 		return err // before anybody is asked for data
 	}
@@ -179,6 +194,9 @@ func (cp *copier) readAgain(c *cobra.Command, f *copyFlags, n int64, want []byte
 }
 
 func writeCommand(c *cobra.Command, f *copyFlags) error {
+	if err := f.checkLength(c); err != nil {
+		return err
+	}
 	in, err := openInput(c.Context(), f.file, c.InOrStdin())
 	if err != nil {
 		return err

@@ -241,6 +241,9 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	if s.Offset < 0 || s.Offset%int64(blockSize) != 0 || s.Offset >= size {
 		return fmt.Errorf("offset=%d: want a multiple of %d inside the namespace of %d bytes", s.Offset, blockSize, size)
 	}
+	if room := size - s.Offset; int64(s.LargestBlock()) > room {
+		return fmt.Errorf("bs=%d: the namespace has %d bytes from the offset on", s.LargestBlock(), room)
+	}
 	if span := s.span(size); span < int64(s.LargestBlock()) || span > size-s.Offset {
 		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
 			span, s.LargestBlock(), size, s.Offset)

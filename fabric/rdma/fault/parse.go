@@ -81,17 +81,14 @@ var keys = map[string]func(c *Config, v string) error{
 	},
 }
 
-// share reads "1%" or "0.01".
+// share reads "1%". A number without the sign might mean percents or the whole, so that it means neither.
 func share(to *float64, v string) error {
 	number, percent := strings.CutSuffix(v, "%")
 	f, err := strconv.ParseFloat(number, 64)
-	if percent {
-		f /= 100
-	}
-	if err != nil || !(f >= 0 && f <= 1) {
+	if err != nil || !percent || !(f >= 0 && f <= 100) {
 		return fmt.Errorf("want a share from 0%% to 100%%, as 1%%")
 	}
-	*to = f
+	*to = f / 100
 	return nil
 }
 

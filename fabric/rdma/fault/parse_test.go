@@ -15,7 +15,7 @@ func TestParse(t *testing.T) {
 		want Config
 	}{
 		{"loss=1%", Config{Loss: 0.01}},
-		{"loss=0.25,dup=5%", Config{Loss: 0.25, Duplicate: 0.05}},
+		{"loss=25%,dup=5%", Config{Loss: 0.25, Duplicate: 0.05}},
 		{"delay=200us±50us", Config{Delay: 200 * time.Microsecond, Jitter: 50 * time.Microsecond}},
 		{"delay=2ms+-1ms", Config{Delay: 2 * time.Millisecond, Jitter: time.Millisecond}},
 		{"delay=1s", Config{Delay: time.Second}},
@@ -41,7 +41,9 @@ func TestParseRefuses(t *testing.T) {
 		"loss":                 "loss, dup",
 		"los=1%":               "los=1%",
 		"loss=101%":            "loss=101%",
-		"loss=-1":              "loss=-1",
+		"loss=-1%":             "loss=-1%",
+		"loss=1":               "loss=1: want a share", // not everything
+		"dup=0.5":              "dup=0.5: want a share",
 		"loss=NaN":             "loss=NaN",
 		"loss=1%,loss=2%":      "loss is given twice",
 		"delay=5":              "delay=5",
@@ -61,7 +63,7 @@ func TestParseRefuses(t *testing.T) {
 
 func FuzzParse(tf *testing.F) {
 	f := fuzzing.New(tf)
-	for _, s := range []string{"loss=1%,dup=0.5,reorder=1%+2ms,corrupt=1e-3", "delay=200us±50us,seed=7", "cut=in:5s+2s,cut=9s"} {
+	for _, s := range []string{"loss=1%,dup=50%,reorder=1%+2ms,corrupt=1e-1%", "delay=200us±50us,seed=7", "cut=in:5s+2s,cut=9s"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
