@@ -27,6 +27,10 @@ type hall struct {
 	watch watch
 }
 
+func newHall() *hall {
+	return &hall{watch: watch{all: map[*Attendant]struct{}{}}}
+}
+
 var std = newHall()
 
 // Offer gives t to whoever is on duty. It returns false, and has nothing called, where nobody is.

@@ -45,8 +45,8 @@ func (h *hall) allRings() []Ring {
 	return nil
 }
 
-// Attended tells whether somebody is on duty, who will look at the rings. If so, and nobody does for twice Patience, they are told
-// by Left.
+// Attended tells whether somebody is on duty, who will look at the rings. If so, and nobody does for
+// twice Patience, they are told by Left.
 func Attended() bool { return std.attended() }
 
 func (h *hall) attended() bool {
@@ -59,10 +59,10 @@ func (h *hall) attended() bool {
 
 // Look has the rings looked at, and tells whether one had something.
 func (a *Attendant) Look() (found bool) {
-	r := &a.h.rings
-	r.looks.Add(1)
-	if r.unseen.Load() {
-		r.unseen.Store(false)
+	rings := &a.h.rings
+	rings.looks.Add(1)
+	if rings.unseen.Load() {
+		rings.unseen.Store(false)
 	}
 	for _, r := range a.h.allRings() {
 		if r.Awaited() && r.Look() {

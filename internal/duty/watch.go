@@ -21,10 +21,6 @@ type watch struct {
 	looks  uint64 // rings.looks then
 }
 
-func newHall() *hall {
-	return &hall{watch: watch{all: map[*Attendant]struct{}{}}}
-}
-
 // watchOver has the watch look until there is nothing to look after.
 func (h *hall) watchOver() {
 	if !h.watched.Load() && !h.watched.Swap(true) {

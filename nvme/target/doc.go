@@ -42,5 +42,6 @@
 //
 // A command costs two readings of the monotonic clock, when it arrives and when it is
 // answered. The first also tells the keep-alive timer that the host lives, so that nothing
-// has to be counted for that.
+// has to be counted for that; a transport may share it among commands that came together
+// (Request.Arrived).
 package target

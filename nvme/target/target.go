@@ -202,8 +202,8 @@ func (t *Target) controllersOf(s *Subsystem) []*controller {
 }
 
 // NewQueue begins a queue on a new transport connection. The error is ErrLimit when too many
-// are open, ErrMakingRoom where it is worth trying again at once, and ErrClosed when the target is closing. The transport must call Queue.Closed
-// for each queue that it got.
+// are open, ErrMakingRoom where it is worth trying again at once, and ErrClosed when the target is
+// closing. The transport must call Queue.Closed for each queue that it got.
 func (t *Target) NewQueue(c Conn) (*Queue, error) {
 	q := &Queue{t: t, conn: c, attr: c.Attr()}
 	q.seen.Store(t.Now())

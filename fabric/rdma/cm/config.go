@@ -14,7 +14,8 @@ type Config struct {
 	// upper six bits; 0 leaves it to each side.
 	TrafficClass uint8
 	// VendorOptions are what the device can do with the peer at an address, if that is of its
-	// vendor, as up to six bits that are the vendor's: what both sides name holds. Nil: nothing.
+	// vendor, as up to six bits that are the vendor's: what both sides name holds. Nil: nothing. It
+	// is called with the Manager's lock held, so it must not call that.
 	VendorOptions func(peer netip.Addr) uint32
 	// MaxConnections bounds the connections in the table, those in TIMEWAIT included; 65536.
 	MaxConnections int
