@@ -7,10 +7,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// writer writes a file through the page cache, where a write can't be done at once by whoever has it. It
-// is one goroutine at a time, since file systems let one write to a file at a time: whoever is on duty for what
-// came to an idle writer, its own for what comes meanwhile and where nobody is on duty. What it has done in a row it
-// answers in a Row: nobody need be woken, and nothing sent, for each by itself.
+// writer writes a file through the page cache, where a write can't be done at once by whoever has
+// it. It is one goroutine at a time, since file systems let one write to a file at a time: whoever
+// is on duty for what came to an idle writer, its own for what comes meanwhile and where nobody is
+// on duty. What it has done in a row it answers in a Row: nobody need be woken, and nothing sent,
+// for each by itself.
 type writer struct {
 	v    *file
 	wake chan struct{} // room for one

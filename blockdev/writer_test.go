@@ -25,7 +25,8 @@ func (s *heldStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int) (i
 	return s.kernel.transfer(op, iov, off, flags)
 }
 
-// attended has the test's goroutine on duty until its end. replaced is closed when another is to take its place.
+// attended has the test's goroutine on duty until its end. replaced is closed when another is to
+// take its place.
 func attended(t *testing.T) (a *duty.Attendant, replaced chan struct{}) {
 	replaced = make(chan struct{})
 	a = duty.NewAttendant(sync.OnceFunc(func() { close(replaced) }))
@@ -48,8 +49,9 @@ func writes(n int) (all []*Request, done chan error) {
 	return all, done
 }
 
-// TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and the writer's own goroutine
-// what is left. A test that stands still for a moment has all done by the latter, so there are several attempts.
+// TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and the writer's
+// own goroutine what is left. A test that stands still for a moment has all done by the latter, so
+// there are several attempts.
 func TestWriterHelped(t *testing.T) {
 	v := openInternal(t, IOBuffered)
 	v.noNowWrite.Store(true)

@@ -117,8 +117,8 @@ func TestDashboard(t *testing.T) {
 }
 
 // checkNames checks the metrics of an expression and the labels that it uses of them: each must
-// have those that it is selected or grouped by, and one of them those that another takes over. It returns how many
-// metrics there are.
+// have those that it is selected or grouped by, and one of them those that another takes over. It
+// returns how many metrics there are.
 func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
 	t.Helper()
 	names := metricName.FindAllString(expr, -1)

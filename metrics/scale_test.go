@@ -131,8 +131,9 @@ func processor(t testing.TB) time.Duration {
 }
 
 // TestThousandHosts: labels are bounded by what there is, and a scrape costs so little of a
-// processor that commands, which share no lock with it, lose less than 1% to one a second. What it costs is measured
-// as the processor's time, the scraper's part included, because other programs take wall time away.
+// processor that commands, which share no lock with it, lose less than 1% to one a second. What it
+// costs is measured as the processor's time, the scraper's part included, because other programs
+// take wall time away.
 func TestThousandHosts(t *testing.T) {
 	const perHost, most = 18, 10 * time.Millisecond
 	hosts, rounds := 1000, 10

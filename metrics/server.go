@@ -37,8 +37,8 @@ func (s *Set) Handler() http.Handler {
 	return mux
 }
 
-// scraped serves the figures, in Prometheus' text format. They aren't compressed: that would take longer than all
-// the rest.
+// scraped serves the figures, in Prometheus' text format. They aren't compressed: that would take
+// longer than all the rest.
 func (s *Set) scraped() http.HandlerFunc {
 	running := make(chan struct{}, maxScrapes)
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -59,8 +59,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrNoVolume is that the file or device holds no volume that is written out of place. Open with mode=inplace uses
-// it as it is, Format makes it one. Whatever else is wrong with its superblocks is damage, for Check.
+// ErrNoVolume is that the file or device holds no volume that is written out of place. Open with
+// mode=inplace uses it as it is, Format makes it one. Whatever else is wrong with its superblocks
+// is damage, for Check.
 var ErrNoVolume = errors.New("it holds no block-atomic volume")
 
 var errSum = errors.New("the superblock's checksum is wrong")

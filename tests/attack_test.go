@@ -319,8 +319,8 @@ func newDecoy(t *testing.T) *decoy {
 	return d
 }
 
-// attack has attackers guess, flood, lie about the address of an honest host, and stall, until ctx ends: the victim,
-// or away while that is on. The group ends with them.
+// attack has attackers guess, flood, lie about the address of an honest host, and stall, until ctx
+// ends: the victim, or away while that is on. The group ends with them.
 func (v *victim) attack(ctx context.Context, t *testing.T, away *decoy, honestAddr netip.Addr) *sync.WaitGroup {
 	t.Helper()
 	running := new(sync.WaitGroup)
@@ -352,7 +352,8 @@ func (v *victim) attack(ctx context.Context, t *testing.T, away *decoy, honestAd
 	return running
 }
 
-// turns takes turns without attackers and with them, and returns how many operations of h ended in these and in those.
+// turns takes turns without attackers and with them, and returns how many operations of h ended in
+// these and in those.
 func (v *victim) turns(t *testing.T, h *honest, away *decoy) (quiet, attacked int64) {
 	t.Helper()
 	goroutines := runtime.NumGoroutine()

@@ -286,8 +286,8 @@ func TestAuthenticationRefusedLive(t *testing.T) {
 	l.stop(t)
 }
 
-// TestAuthenticationRevoked: a host whose secret is taken away is put out, and so is one that came before secrets
-// were demanded and has none.
+// TestAuthenticationRevoked: a host whose secret is taken away is put out, and so is one that came
+// before secrets were demanded and has none.
 func TestAuthenticationRevoked(t *testing.T) {
 	l := startLiveAuth(t)
 	held := []*program{l.hold(t, "tcp", l.who)}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Every command's help, down to the last, has an example that begins with the command, and which the program takes.
+// Every command's help, down to the last, has an example that begins with the command, and which
+// the program takes.
 func TestHelp(t *testing.T) {
 	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 15} {
 		if n := checkHelp(t, program, ""); n < least {

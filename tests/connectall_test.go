@@ -165,7 +165,8 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 	hold := start(t, nil, "nvmeinit", "connect-all", "-t", "tcp", "-a", addr.String(), "--hold", "--reconnect-delay", "1")
 	said := func(s string) func() bool { return func() bool { return strings.Contains(hold.stderr.String(), s) } }
 	eventually(t, 20*time.Second, "the connections", said("holding the connections"))
-	// It asks again and again, since a referral leads nowhere; the target dies between two questions, not during one.
+	// It asks again and again, since a referral leads nowhere; the target dies between two
+	// questions, not during one.
 	eventually(t, 20*time.Second, "the second question", func() bool { return strings.Count(p.stderr.String(), "host disconnected") > 1 })
 	p.kill()
 	eventually(t, 20*time.Second, "the loss of discovery", said("discovery: connect to "+atPort("tcp", p.remote().String())+": connection refused"))

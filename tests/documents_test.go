@@ -77,8 +77,8 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// parses has a program parse a command line of a text, and no more: asked for help, it reads all flags before it
-// gives it. The last flag in a sentence may lack its value.
+// parses has a program parse a command line of a text, and no more: asked for help, it reads all
+// flags before it gives it. The last flag in a sentence may lack its value.
 func parses(t *testing.T, where, command string) {
 	t.Helper()
 	words := args(command)
@@ -127,7 +127,8 @@ func anchors(t *testing.T, path string) map[string]bool {
 	return names
 }
 
-// TestDocumentedNames: what the documents name is there: files and headings that they link to, targets of make, tests.
+// TestDocumentedNames: what the documents name is there: files and headings that they link to,
+// targets of make, tests.
 func TestDocumentedNames(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	if err != nil {

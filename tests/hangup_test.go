@@ -33,8 +33,8 @@ func TestHangupReloads(t *testing.T) {
 	c.stop(t)
 }
 
-// A program without a file to read again ends of HUP as of an interruption: a target drains, and a copy that isn't whole
-// leaves no file behind.
+// A program without a file to read again ends of HUP as of an interruption: a target drains, and a
+// copy that isn't whole leaves no file behind.
 func TestHangupEnds(t *testing.T) {
 	tgt := startTarget(t, "--volume", "delay:20ms:mem:256MiB")
 	copied := filepath.Join(t.TempDir(), "copied")

@@ -68,8 +68,8 @@ func TestSetANAMistakes(t *testing.T) {
 	}
 }
 
-// startANA starts a target whose only namespace is in group 7, which is non-optimized over TCP; at is the address and
-// port of both transports.
+// startANA starts a target whose only namespace is in group 7, which is non-optimized over TCP; at
+// is the address and port of both transports.
 func startANA(t *testing.T) (c *configured, at string) {
 	t.Helper()
 	dir, addr := t.TempDir(), freeAddr(t)

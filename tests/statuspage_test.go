@@ -51,8 +51,8 @@ func TestStatusPage(t *testing.T) {
 	checkColours(t, browser, target)
 }
 
-// liveText is the text of a page once it shows what happens now. The browser's time passes faster than that of the
-// programs, which may have done nothing since the page looked before.
+// liveText is the text of a page once it shows what happens now. The browser's time passes faster
+// than that of the programs, which may have done nothing since the page looked before.
 func liveText(t *testing.T, browser, page string, live []string) string {
 	t.Helper()
 	var dom string

@@ -19,8 +19,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestWritesInCompany: of writes that leave together those take their data along that fit one packet with it, the target READs
-// the others. 4 KiB fit only where the RNICs have agreed on longer packets. One that leaves alone takes along what the target takes.
+// TestWritesInCompany: of writes that leave together those take their data along that fit one
+// packet with it, the target READs the others. 4 KiB fit only where the RNICs have agreed on longer
+// packets. One that leaves alone takes along what the target takes.
 func TestWritesInCompany(t *testing.T) {
 	none := func(*roce.Device) uint32 { return 0 }
 	for _, c := range []struct {

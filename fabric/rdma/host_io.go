@@ -95,9 +95,10 @@ func (q *hostQueue) response(wc *verbs.WC, index int) {
 	}
 }
 
-// answered takes the response out of a receive buffer, which is to be posted again, and notes that its command is answered. It
-// returns the command's slot, nil where its memory is not the owner's again: then the response stays there until free. mr is the
-// registration that was made for the command, nil for none.
+// answered takes the response out of a receive buffer, which is to be posted again, and notes that
+// its command is answered. It returns the command's slot, nil where its memory is not the owner's
+// again: then the response stays there until free. mr is the registration that was made for the
+// command, nil for none.
 func (q *hostQueue) answered(index int, wc *verbs.WC) (done *slot, mr verbs.MR, err error) {
 	cqe := nvme.CompletionAt(q.cqes[index*nvme.CompletionSize:])
 	q.mu.Lock()
@@ -128,7 +129,8 @@ func (q *hostQueue) answered(index int, wc *verbs.WC) (done *slot, mr verbs.MR, 
 	return nil, mr, nil
 }
 
-// free notes that the key of a command is dead, or that its data is not sent again, and delivers the response if that waited.
+// free notes that the key of a command is dead, or that its data is not sent again, and delivers
+// the response if that waited.
 func (q *hostQueue) free(kind, index int) {
 	q.mu.Lock()
 	s := &q.slots[index]
@@ -223,8 +225,9 @@ func (q *hostQueue) takeRevokes() {
 	q.revoke = q.revoke[:copy(q.revoke, q.revoke[n:])]
 }
 
-// send adds a work request. An invalidation is always signaled and its completion stands for
-// itself alone; a command is signaled now and then, and with data from its own place always, for itself and those before it.
+// send adds a work request. An invalidation is always signaled and its completion stands for itself
+// alone; a command is signaled now and then, and with data from its own place always, for itself
+// and those before it.
 func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.sqUsed++
 	if kind == kindInvalidate {

@@ -60,19 +60,19 @@ const (
 	slotAnswered                  // it has, and the command's memory is not the owner's yet: see slot
 )
 
-// slot is what the transport knows of the command in one slot of the queue. It belongs to hostQueue.mu: a target may answer
-// before the command has reached it.
+// slot is what the transport knows of the command in one slot of the queue. It belongs to
+// hostQueue.mu: a target may answer before the command has reached it.
 type slot struct {
 	state  slotState
 	window verbs.MW
 	key    uint32   // R_Key lent to the target, 0 for none
 	mr     verbs.MR // registration made for this command alone, nil for none
-	// The capsule took the data along from where it lies, and the device may send it again: the target hasn't acknowledged it.
-	// covers is how many work requests are done with it.
+	// The capsule took the data along from where it lies, and the device may send it again: the
+	// target hasn't acknowledged it. covers is how many work requests are done with it.
 	sending bool
 	covers  int
-	// The response, so that its receive buffer is free at once. It waits here until the key that the target did not invalidate is
-	// dead, or until the data is not sent again.
+	// The response, so that its receive buffer is free at once. It waits here until the key that
+	// the target did not invalidate is dead, or until the data is not sent again.
 	cqe nvme.Completion
 }
 

@@ -127,8 +127,8 @@ func (r *hostileRig) close() {
 	r.hostWorld.close()
 }
 
-// fill has commands answered until the host has no room for the next, since no acknowledgement frees any. It returns one that
-// arrived and is not answered, and one that waits for room.
+// fill has commands answered until the host has no room for the next, since no acknowledgement
+// frees any. It returns one that arrived and is not answered, and one that waits for room.
 func (r *hostileRig) fill() (arrived, waits uint16) {
 	r.t.Helper()
 	for round := range uint16(8) {
@@ -152,8 +152,9 @@ func (r *hostileRig) fill() (arrived, waits uint16) {
 	return 0, 0
 }
 
-// TestResponsesWithoutEnd: a target that answers one command again and again, leaves its key alive, and keeps the send queue
-// full, so that it can't be invalidated, makes the host gather nothing: the second answer ends the connection.
+// TestResponsesWithoutEnd: a target that answers one command again and again, leaves its key alive,
+// and keeps the send queue full, so that it can't be invalidated, makes the host gather nothing:
+// the second answer ends the connection.
 func TestResponsesWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -169,7 +170,8 @@ func TestResponsesWithoutEnd(t *testing.T) {
 	})
 }
 
-// TestResponseTwice: a second response is none, whether the key was invalidated by the target or had to be by the host.
+// TestResponseTwice: a second response is none, whether the key was invalidated by the target or
+// had to be by the host.
 func TestResponseTwice(t *testing.T) {
 	for _, invalidates := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -191,8 +193,9 @@ func TestResponseTwice(t *testing.T) {
 	}
 }
 
-// TestResponseBeforeCommand: a command that waits for room in the send queue, which a target keeps full by withholding
-// acknowledgements, can't be answered: its memory would be lent to the target when it has its owner again.
+// TestResponseBeforeCommand: a command that waits for room in the send queue, which a target keeps
+// full by withholding acknowledgements, can't be answered: its memory would be lent to the target
+// when it has its owner again.
 func TestResponseBeforeCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -206,8 +209,8 @@ func TestResponseBeforeCommand(t *testing.T) {
 	})
 }
 
-// TestAnsweredWriteIsNotSentAgain: a write that took its data along is not sent again, with what its owner has put into the
-// memory since, to a target that answered it and acknowledges nothing.
+// TestAnsweredWriteIsNotSentAgain: a write that took its data along is not sent again, with what
+// its owner has put into the memory since, to a target that answered it and acknowledges nothing.
 func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
@@ -248,7 +251,8 @@ func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// fragments is a volume in memory that shows it block by block, as persistent memory does that was written at random.
+// fragments is a volume in memory that shows it block by block, as persistent memory does that was
+// written at random.
 type fragments struct{ blockdev.Memory }
 
 func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
@@ -261,7 +265,8 @@ func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockd
 	return segs, token, err
 }
 
-// TestSmallQueueOfFragments: a queue of two entries reads the largest transfer from memory that lies in the smallest pieces.
+// TestSmallQueueOfFragments: a queue of two entries reads the largest transfer from memory that
+// lies in the smallest pieces.
 func TestSmallQueueOfFragments(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, fragments{memory(t, 4<<20).(blockdev.Memory)})
 	c := r.connect(t, func(cfg *host.Config) { cfg.QueueSize, cfg.Queues, cfg.IOTimeout = 2, 1, 2*time.Second })

@@ -130,8 +130,8 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 	return c, nil
 }
 
-// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in memory block by block, and the
-// response follows. A queue of fewer entries could never send it.
+// mostWorkRequests is how many entries of the send queue one command can take: its data may lie in
+// memory block by block, and the response follows. A queue of fewer entries could never send it.
 func mostWorkRequests(maxTransfer, maxSGE int) int {
 	const smallestBlock = 512
 	segments := maxTransfer / smallestBlock

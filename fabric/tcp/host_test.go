@@ -234,8 +234,9 @@ func TestHostTerminates(t *testing.T) {
 	}
 }
 
-// TestHostR2TAfterResponse: a controller that answers a write while its data is being sent can't ask for more of it. The
-// command ends as soon as what is on its way is sent, and its memory is its owner's then.
+// TestHostR2TAfterResponse: a controller that answers a write while its data is being sent can't
+// ask for more of it. The command ends as soon as what is on its way is sent, and its memory is its
+// owner's then.
 func TestHostR2TAfterResponse(t *testing.T) {
 	const size, more = 32 << 20, 4096 // more than sockets hold
 	resp := goodResp

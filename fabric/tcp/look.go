@@ -59,8 +59,8 @@ func (l *looker) took(h pdu.Header) {
 	}
 }
 
-// begin begins a wait, and says how long to look for data; 0 is not at all. Where the reader also looks for what
-// disks have done, and they have something to do, it is as long as may be.
+// begin begins a wait, and says how long to look for data; 0 is not at all. Where the reader also
+// looks for what disks have done, and they have something to do, it is as long as may be.
 func (l *looker) begin(disks bool) time.Duration {
 	turn := l.turn
 	l.turn = 0

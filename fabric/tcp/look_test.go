@@ -44,8 +44,8 @@ func lookingReader(t *testing.T) (*reader, int, net.Conn) {
 	return r, fd, peer
 }
 
-// TestLookMakesRoom: nobody makes a call to look where as many look as may, nor while more connections have work than
-// may look.
+// TestLookMakesRoom: nobody makes a call to look where as many look as may, nor while more
+// connections have work than may look.
 func TestLookMakesRoom(t *testing.T) {
 	for name, crowd := range map[string]func(*reader){
 		"as many look as may": func(*reader) { lookers.Add(int32(maxLookers)) },
@@ -83,8 +83,9 @@ func TestLookEnds(t *testing.T) {
 	}
 }
 
-// TestDeepQueueSleeps: nobody looks after a turn of as many commands as make a deep queue, whichever PDUs begin or end
-// them, unless disks have something to do; others don't count, and nothing of it does for the next turn.
+// TestDeepQueueSleeps: nobody looks after a turn of as many commands as make a deep queue,
+// whichever PDUs begin or end them, unless disks have something to do; others don't count, and
+// nothing of it does for the next turn.
 func TestDeepQueueSleeps(t *testing.T) {
 	turn := func(h pdu.Header, n int) (r *reader, looks bool) {
 		r, _, _ = lookingReader(t)

@@ -240,8 +240,8 @@ func (r *reader) resume() {
 	r.stopped.Store(false)
 }
 
-// await receives what comes next, looking for it where that is promising. EAGAIN says to wait for the poller. sent says
-// that something was sent since the last receive call.
+// await receives what comes next, looking for it where that is promising. EAGAIN says to wait for
+// the poller. sent says that something was sent since the last receive call.
 func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 	if !r.drained {
 		if n, errno := r.receive(fd); errno != unix.EAGAIN {

@@ -42,8 +42,8 @@ type Listener struct {
 // at most for connections that give way to others.
 const acceptPause = 50 * time.Millisecond
 
-// Listen opens addr ("host:port") for hosts of t; "0.0.0.0:4420" takes those that come over IPv4, "[::]:4420" those
-// over IPv6, and ":4420" both. Connections are taken by Serve.
+// Listen opens addr ("host:port") for hosts of t; "0.0.0.0:4420" takes those that come over IPv4,
+// "[::]:4420" those over IPv6, and ":4420" both. Connections are taken by Serve.
 func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -105,7 +105,8 @@ func share(p *Poller, n, vain int) float64 {
 	return float64(count) / float64(n)
 }
 
-// TestSleepsWhereLooksAreInVain: with somebody else on the processors a third and more of the looks find nothing.
+// TestSleepsWhereLooksAreInVain: with somebody else on the processors a third and more of the looks
+// find nothing.
 func TestSleepsWhereLooksAreInVain(t *testing.T) {
 	p := Poller{Wary: true}
 	if got := share(&p, 100_000, 20); got < 0.99 {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interruptions are the signals that ask a program to end. That of a terminal that is closed is one of them, but
-// where nohup has the program ignore it.
+// interruptions are the signals that ask a program to end. That of a terminal that is closed is one
+// of them, but where nohup has the program ignore it.
 func interruptions() []os.Signal {
 	all := []os.Signal{os.Interrupt, unix.SIGTERM}
 	if !signal.Ignored(unix.SIGHUP) {
@@ -18,8 +18,8 @@ func interruptions() []os.Signal {
 	return all
 }
 
-// Hangups delivers the signal HUP while ctx lasts, to a command that takes it for a request to read its files again;
-// it interrupts the program no more.
+// Hangups delivers the signal HUP while ctx lasts, to a command that takes it for a request to read
+// its files again; it interrupts the program no more.
 func Hangups(ctx context.Context) <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Reset(unix.SIGHUP) // Main's

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Leaving does what may wait for another program forever, at the other end of a pipe, and leaves it alone when ctx
-// has ended for grace, as the whole program is about to. The error is then that of ctx.
+// Leaving does what may wait for another program forever, at the other end of a pipe, and leaves it
+// alone when ctx has ended for grace, as the whole program is about to. The error is then that of
+// ctx.
 func Leaving[T any](ctx context.Context, grace time.Duration, do func() (T, error)) (T, error) {
 	type result struct {
 		v   T

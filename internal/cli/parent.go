@@ -37,8 +37,9 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return Usage("there is no command %q among %s; see %s --help", name, strings.Join(names, ", "), c.CommandPath())
 }
 
-// helpers has help that is asked for in any way know unknown commands, too: cobra shows the help of the command before them.
-// What help finds wrong is in *wrong, since a help function of cobra's returns nothing.
+// helpers has help that is asked for in any way know unknown commands, too: cobra shows the help of
+// the command before them. What help finds wrong is in *wrong, since a help function of cobra's
+// returns nothing.
 func helpers(root *cobra.Command, wrong *error) {
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()

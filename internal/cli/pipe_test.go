@@ -54,8 +54,8 @@ func (s stalled) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestStalledPipe: a program that is interrupted doesn't wait for a reader that reads no more, and one that reads in
-// time gets all.
+// TestStalledPipe: a program that is interrupted doesn't wait for a reader that reads no more, and
+// one that reads in time gets all.
 func TestStalledPipe(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

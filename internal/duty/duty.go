@@ -89,8 +89,8 @@ type Attendant struct {
 	seen uint64 // work, at the watch's last look
 }
 
-// NewAttendant makes one that isn't on duty. replace starts a goroutine that goes on in its place, on duty, as if
-// Work had returned true to it. It must not block.
+// NewAttendant makes one that isn't on duty. replace starts a goroutine that goes on in its place,
+// on duty, as if Work had returned true to it. It must not block.
 func NewAttendant(replace func()) *Attendant { return std.attendant(replace) }
 
 func (h *hall) attendant(replace func()) *Attendant {

@@ -208,7 +208,8 @@ func (r *ring) Look() bool {
 	return r.arrived.Swap(0) > 0
 }
 
-// TestRings: those on duty look at rings from which answers are to come, and each ring is told when the last has gone.
+// TestRings: those on duty look at rings from which answers are to come, and each ring is told when
+// the last has gone.
 func TestRings(t *testing.T) {
 	h := newHall()
 	var one, two ring
@@ -242,7 +243,8 @@ func TestRings(t *testing.T) {
 	}
 }
 
-// TestRingsUnseen: where whoever is on duty is held up, rings are told, and nothing is left to it until it looks again.
+// TestRingsUnseen: where whoever is on duty is held up, rings are told, and nothing is left to it
+// until it looks again.
 func TestRingsUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()

@@ -19,7 +19,8 @@ type Ring interface {
 type rings struct {
 	list  atomic.Pointer[[]Ring]
 	looks atomic.Uint64
-	// unseen says that there were no looks for a while though answers were to come: whoever is on duty is held up.
+	// unseen says that there were no looks for a while though answers were to come: whoever is on
+	// duty is held up.
 	unseen atomic.Bool
 }
 

@@ -32,9 +32,10 @@ type campaign struct {
 	asked  chan os.Signal // to stop
 }
 
-// campaignOf reads the environment: NVMEOF_FUZZ_EXECUTIONS is how many to make, NVMEOF_FUZZ_TIME how long
-// that may take, NVMEOF_FUZZ_CORPUS the directory where Go's fuzzer keeps what it finds (as -test.fuzzcachedir), and
-// NVMEOF_FUZZ_SEED what inputs are made from. An interrupt ends it early. It returns nil outside of a campaign.
+// campaignOf reads the environment: NVMEOF_FUZZ_EXECUTIONS is how many to make, NVMEOF_FUZZ_TIME
+// how long that may take, NVMEOF_FUZZ_CORPUS the directory where Go's fuzzer keeps what it finds
+// (as -test.fuzzcachedir), and NVMEOF_FUZZ_SEED what inputs are made from. An interrupt ends it
+// early. It returns nil outside of a campaign.
 func campaignOf(f *F) *campaign {
 	f.Helper()
 	text := os.Getenv("NVMEOF_FUZZ_EXECUTIONS")
@@ -62,7 +63,8 @@ func campaignOf(f *F) *campaign {
 	return c
 }
 
-// begin gathers the corpus of a target that takes a function of type fn, and runs body as a test of the target's.
+// begin gathers the corpus of a target that takes a function of type fn, and runs body as a test of
+// the target's.
 func (c *campaign) begin(f *F, fn reflect.Type, body func(t *testing.T)) {
 	f.Helper()
 	var types []reflect.Type

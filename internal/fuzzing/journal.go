@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journal is the entry of a target's corpus that holds what the present world has been fed. It
-// is whole after each addition, whatever becomes of the process: it lies in mapped memory, which is the file's, because
-// to write each input by a system call took as long as many a target takes for it. The end of the file is blank lines,
-// which Go passes over.
+// journal is the entry of a target's corpus that holds what the present world has been fed. It is
+// whole after each addition, whatever becomes of the process: it lies in mapped memory, which is
+// the file's, because to write each input by a system call took as long as many a target takes for
+// it. The end of the file is blank lines, which Go passes over.
 type journal struct {
 	file *os.File
 	mem  []byte // all of the file
@@ -88,7 +88,8 @@ func (j *journal) add(input []byte) error {
 	return j.write()
 }
 
-// appendQuoted appends b as it stands between the quotes of a string literal. strconv does the same in ten times the time.
+// appendQuoted appends b as it stands between the quotes of a string literal. strconv does the same
+// in ten times the time.
 func appendQuoted(to, b []byte) []byte {
 	const digits = "0123456789abcdef"
 	for _, c := range b {

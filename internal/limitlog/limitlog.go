@@ -16,8 +16,8 @@ const (
 )
 
 // New is log with its rate bounded. The first message after some were left out says how many, as
-// messages_left_out. Debug messages always pass, and nil is a log that discards everything. One that is bounded already is
-// returned as it is.
+// messages_left_out. Debug messages always pass, and nil is a log that discards everything. One
+// that is bounded already is returned as it is.
 func New(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		return slog.New(slog.DiscardHandler)

@@ -10,9 +10,9 @@
 //
 // # How
 //
-// Each chunk is a buddy allocator, whose free neighbours join again at once: memory that
-// served small buffers serves large ones later. In front lie small stacks of freed buffers, one for each power of
-// two, which make the common case a few tens of nanoseconds under a lock that is seldom
+// Each chunk is a buddy allocator, whose free neighbours join again at once: memory that served
+// small buffers serves large ones later. In front lie small stacks of freed buffers, one for each
+// power of two, which make the common case a few tens of nanoseconds under a lock that is seldom
 // contended. What describes the blocks lies beside the chunks, not in them.
 //
 // # Ownership and concurrency

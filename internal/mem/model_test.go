@@ -26,8 +26,9 @@ type held struct {
 
 const (
 	modelMax = 8 << 20
-	// fullMarks is below what size all bytes of a buffer are written and compared. Of larger ones that is done with every
-	// sixteenth: buffers begin at units, so that one that lies over another writes over a unit's first byte as well.
+	// fullMarks is below what size all bytes of a buffer are written and compared. Of larger ones
+	// that is done with every sixteenth: buffers begin at units, so that one that lies over another
+	// writes over a unit's first byte as well.
 	fullMarks = 64 * unit
 )
 

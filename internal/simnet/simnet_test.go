@@ -157,7 +157,8 @@ func TestReceivedIsSpoiled(t *testing.T) {
 	})
 }
 
-// sendMarkable sends a datagram with a number, of 100 bytes with headers, that may be marked instead of dropped.
+// sendMarkable sends a datagram with a number, of 100 bytes with headers, that may be marked
+// instead of dropped.
 func sendMarkable(t *testing.T, from, to *Endpoint, number int) {
 	t.Helper()
 	tr := train(to, 72, bytes.Repeat([]byte{'0' + byte(number)}, 72))
@@ -167,7 +168,8 @@ func sendMarkable(t *testing.T, from, to *Endpoint, number int) {
 	}
 }
 
-// wantQueued receives three of those from a queue that one leaves each millisecond, and of which the last was marked.
+// wantQueued receives three of those from a queue that one leaves each millisecond, and of which
+// the last was marked.
 func wantQueued(t *testing.T, e *Endpoint) {
 	t.Helper()
 	start := time.Now()

@@ -104,9 +104,9 @@ func (c *conn) offered() bool { return c.attendant != nil && duty.Offered() }
 
 func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
 
-// lookFor tries until something is there, the time for it is over or the caller has something to do. Other goroutines run in
-// between. Other programs aren't offered the processor (sched_yield): on a busy machine that costs a
-// whole time slice.
+// lookFor tries until something is there, the time for it is over or the caller has something to
+// do. Other goroutines run in between. Other programs aren't offered the processor (sched_yield):
+// on a busy machine that costs a whole time slice.
 func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, error) {
 	for {
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {

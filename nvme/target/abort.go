@@ -11,9 +11,9 @@ import (
 const maxAborts = 4
 
 // abort executes Abort. What can be found are commands that wait or take long: event requests,
-// commands that wait for a namespace that somebody has alone, and those that take several operations of a volume (Compare, Verify, Copy, Dataset
-// Management, Flush of all, Format). Everything else is with its volume or on its way out, and
-// completes soon by itself.
+// commands that wait for a namespace that somebody has alone, and those that take several
+// operations of a volume (Compare, Verify, Copy, Dataset Management, Flush of all, Format).
+// Everything else is with its volume or on its way out, and completes soon by itself.
 func (r *Request) abort() {
 	c := r.engine.q.ctrl
 	sqid, cid := r.Cmd.AbortSQID(), r.Cmd.AbortCID()

@@ -41,7 +41,8 @@ func newConnectRig(t *testing.T) *connectRig {
 	return r
 }
 
-// wrongConnect is what makes a Connect wrong: a change of the command or its data, or the connection it comes by.
+// wrongConnect is what makes a Connect wrong: a change of the command or its data, or the
+// connection it comes by.
 type wrongConnect struct {
 	name   string
 	change func(c *nvme.Command, d []byte)

@@ -52,7 +52,8 @@ func describe(entries []nvme.DiscoveryEntry) (out []string) {
 	return out
 }
 
-// discoveryOf connects to the discovery subsystem of a target with two ports, and a subsystem that this host may not use.
+// discoveryOf connects to the discovery subsystem of a target with two ports, and a subsystem that
+// this host may not use.
 func discoveryOf(t *testing.T) (*Target, *fakeConn) {
 	t.Helper()
 	const privateNQN = "nqn.2024-01.com.example:private"
@@ -69,7 +70,8 @@ func discoveryOf(t *testing.T) (*Target, *fakeConn) {
 	return tg, q
 }
 
-// TestDiscoveryController: a discovery controller says what it is, and takes nothing that belongs to namespaces.
+// TestDiscoveryController: a discovery controller says what it is, and takes nothing that belongs
+// to namespaces.
 func TestDiscoveryController(t *testing.T) {
 	_, q := discoveryOf(t)
 	page := make([]byte, nvme.PageSize)

@@ -14,7 +14,8 @@ var (
 	ErrDraining = errors.New("target is draining")
 	// ErrLimit: a limit of Config.Limits is reached.
 	ErrLimit = errors.New("limit reached")
-	// ErrMakingRoom: Limits.Connections is reached, and connections are ending because of that. It is an ErrLimit.
+	// ErrMakingRoom: Limits.Connections is reached, and connections are ending because of that. It
+	// is an ErrLimit.
 	ErrMakingRoom = fmt.Errorf("%w for now", ErrLimit)
 	// ErrConfig: a Config, or a part of one that was to be added, can't be used.
 	ErrConfig = errors.New("invalid target configuration")

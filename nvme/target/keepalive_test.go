@@ -33,7 +33,8 @@ func (c *fakeConn) isClosed() bool {
 	}
 }
 
-// endsAfter waits until a connection that is to end after d has ended, and says so if that is too early or late.
+// endsAfter waits until a connection that is to end after d has ended, and says so if that is too
+// early or late.
 func (c *fakeConn) endsAfter(t *testing.T, d time.Duration) {
 	t.Helper()
 	time.Sleep(d - time.Millisecond)

@@ -133,7 +133,8 @@ func controllersOf(c *fakeConn, nsid uint32) nvme.ControllerList {
 	return l
 }
 
-// TestManagementCapabilities: the controller says that hosts may create namespaces, how large and of which kind.
+// TestManagementCapabilities: the controller says that hosts may create namespaces, how large and
+// of which kind.
 func TestManagementCapabilities(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	a := connectAs(t, tg, 1)
@@ -151,7 +152,8 @@ func TestManagementCapabilities(t *testing.T) {
 	}
 }
 
-// TestNamespaceManagement: hosts create, attach and detach namespaces; each controller has its own; the others are told.
+// TestNamespaceManagement: hosts create, attach and detach namespaces; each controller has its own;
+// the others are told.
 func TestNamespaceManagement(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)

@@ -239,8 +239,8 @@ func (r *Request) replyPage() {
 	r.replyWith(page)
 }
 
-// replyWith responds with data: as much of a page as the host takes, and zeroes after its end. There is memory for
-// it.
+// replyWith responds with data: as much of a page as the host takes, and zeroes after its end.
+// There is memory for it.
 func (r *Request) replyWith(page []byte) {
 	r.engine.bytes = r.Len()
 	for i := range r.Data {

@@ -77,8 +77,8 @@ func (v *reservation) others(host nvme.HostID, kind uint8) (out []resvNotice) {
 	return out
 }
 
-// maxRegistrants bounds the registrants of a namespace. A host may give itself any identifiers, and its registrations
-// outlive its connections.
+// maxRegistrants bounds the registrants of a namespace. A host may give itself any identifiers, and
+// its registrations outlive its connections.
 const maxRegistrants = 1024
 
 const resvConflict = nvme.StatusReservationConflict | nvme.StatusDNR

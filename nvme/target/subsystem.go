@@ -165,8 +165,8 @@ func (s *Subsystem) all() []*Namespace {
 	return slices.DeleteFunc(table, func(ns *Namespace) bool { return ns == nil })
 }
 
-// AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists, ErrLimit where
-// every NSID is taken, ErrState, or that of the Store.
+// AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists,
+// ErrLimit where every NSID is taken, ErrState, or that of the Store.
 func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	if s.managed != nil && c.NSID >= FirstCreatedNSID {
 		return nil, configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",

@@ -99,13 +99,13 @@ func New(c Config) (*Target, error) {
 	return t, nil
 }
 
-// Now is the target's clock: the time since it was made, in nanoseconds. It reads the monotonic clock only, at half
-// the price of time.Now. That is still as much as a fast volume's work, so a transport looks at it once for all
-// commands that came together (Request.Arrived).
+// Now is the target's clock: the time since it was made, in nanoseconds. It reads the monotonic
+// clock only, at half the price of time.Now. That is still as much as a fast volume's work, so a
+// transport looks at it once for all commands that came together (Request.Arrived).
 func (t *Target) Now() int64 { return int64(time.Since(t.epoch)) }
 
-// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists, ErrClosed, ErrState, or that
-// of the Store; then nothing was added.
+// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists, ErrClosed,
+// ErrState, or that of the Store; then nothing was added.
 func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

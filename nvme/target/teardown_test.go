@@ -206,8 +206,8 @@ func TestShutdownFlushes(t *testing.T) {
 	s.close()
 }
 
-// TestShutdownAgainAndAgain: a host that shuts its controller down and up again without end has one flush at a time, and the last
-// shutdown is complete when a flush that began after it is.
+// TestShutdownAgainAndAgain: a host that shuts its controller down and up again without end has one
+// flush at a time, and the last shutdown is complete when a flush that began after it is.
 func TestShutdownAgainAndAgain(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTarget(t, v)

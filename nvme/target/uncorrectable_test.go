@@ -156,7 +156,8 @@ func TestBlockRanges(t *testing.T) {
 	}
 }
 
-// TestUncorrectableLimit: hosts can mark so many ranges and no more, and a write that would leave more of them is refused whole.
+// TestUncorrectableLimit: hosts can mark so many ranges and no more, and a write that would leave
+// more of them is refused whole.
 func TestUncorrectableLimit(t *testing.T) {
 	v := newTestVolume(512*(2*maxBadRanges+8), 512)
 	tg := newTarget(t, v)

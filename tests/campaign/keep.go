@@ -35,8 +35,8 @@ type candidate struct {
 	blocks map[string]bool // of the package's code that it runs
 }
 
-// keep puts all that was found for t into the tree, and takes away again what covers no more than seeds, the entries that
-// were there and the others do. It returns how many of how many are kept.
+// keep puts all that was found for t into the tree, and takes away again what covers no more than
+// seeds, the entries that were there and the others do. It returns how many of how many are kept.
 func keep(ctx context.Context, t target, builds *builds) (kept, of int, err error) {
 	program, err := builds.program(ctx, t.dir, "-cover", "-covermode", "set", "-coverpkg", "./"+t.dir)
 	if err != nil {
@@ -81,8 +81,8 @@ func more(blocks, covered map[string]bool) (n int) {
 	return n
 }
 
-// candidates copies what Go's fuzzer found for t into the tree, but for what is there, and for what doesn't pass any more:
-// it is from a time when the target had other arguments.
+// candidates copies what Go's fuzzer found for t into the tree, but for what is there, and for what
+// doesn't pass any more: it is from a time when the target had other arguments.
 func (b *builds) candidates(ctx context.Context, t target, program string) (all []candidate, err error) {
 	dir := filepath.Join(t.dir, "testdata", "fuzz", t.name)
 	files, err := filepath.Glob(filepath.Join(b.corpus, t.dir, t.name, "*"))

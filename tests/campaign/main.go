@@ -1,10 +1,11 @@
-// Command campaign takes every fuzz target of the tree towards a number of executions, for as long as it may: for each
-// first a while of Go's fuzzer, guided by coverage, then inputs made of what that found, without
-// guidance (see internal/fuzzing). It begins where the last run stopped: what was reached is in
-// docs/fuzzing.log, and docs/fuzzing.md shows it.
+// Command campaign takes every fuzz target of the tree towards a number of executions, for as long
+// as it may: for each first a while of Go's fuzzer, guided by coverage, then inputs made of what
+// that found, without guidance (see internal/fuzzing). It begins where the last run stopped: what
+// was reached is in docs/fuzzing.log, and docs/fuzzing.md shows it.
 //
-// Each target gets a short turn; then the one that needs the least time to its goal gets a long one, and so on, so that
-// cheap targets are done first. What breaks a target is kept in its package's testdata/fuzz; the target gets no more turns in this run.
+// Each target gets a short turn; then the one that needs the least time to its goal gets a long
+// one, and so on, so that cheap targets are done first. What breaks a target is kept in its
+// package's testdata/fuzz; the target gets no more turns in this run.
 package main
 
 import (
@@ -82,8 +83,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// turns gives turns until all is done, or time is over: a short one to each target, which shows how fast it is, then
-// long ones to whichever needs the least time to its goal.
+// turns gives turns until all is done, or time is over: a short one to each target, which shows how
+// fast it is, then long ones to whichever needs the least time to its goal.
 func turns(ctx context.Context, o options, all []target, b *book, builds *builds) error {
 	var findings []error
 	var waiting []target
@@ -118,7 +119,8 @@ func turns(ctx context.Context, o options, all []target, b *book, builds *builds
 	return errors.Join(findings...)
 }
 
-// next is the place of the target whose turn it is: the first that had none, else the one that needs the least time.
+// next is the place of the target whose turn it is: the first that had none, else the one that
+// needs the least time.
 func next(waiting []target, needs map[target]time.Duration) (best int) {
 	for i, t := range waiting {
 		if _, ok := needs[t]; !ok {

@@ -133,8 +133,8 @@ func (b *builds) unguided(ctx context.Context, t target, n int, limit time.Durat
 	return last(unguidedCount, out), finding(ctx, t, err)
 }
 
-// hang is how long a target may go on after its turn before it counts as hanging: longer than a machine that has
-// others to serve first may hold it up.
+// hang is how long a target may go on after its turn before it counts as hanging: longer than a
+// machine that has others to serve first may hold it up.
 const hang = 15 * time.Minute
 
 // finding makes a target's failure one, unless it was stopped.

@@ -1,7 +1,8 @@
 // Costs measures what I/O costs on loopback: how fast it is over RDMA beside NVMe/TCP and bare
 // sockets, processor time, system calls and copied bytes an I/O on either side, whether the cost
 // stays the same with more connections, queues and larger volumes, what a connection costs that
-// nothing happens on, and what scrapes of the figures take away. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
+// nothing happens on, and what scrapes of the figures take away. It starts nvmetgt and nvmeinit,
+// and reads their figures for Prometheus.
 //
 //	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [io] [growth] [size] [idle] [scrape]
 //

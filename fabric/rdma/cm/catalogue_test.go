@@ -10,8 +10,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// The catalogue: every message in every state of a connection, on both sides. What is not listed in a state is dropped there:
-// no answer, no event, the same state. IBTA 12.9.7 has the states, 12.9.8.3 the stale connections.
+// The catalogue: every message in every state of a connection, on both sides. What is not listed in
+// a state is dropped there: no answer, no event, the same state. IBTA 12.9.7 has the states,
+// 12.9.8.3 the stale connections.
 
 // What the peer calls itself in the catalogue.
 const (
@@ -341,8 +342,8 @@ func inState(t *testing.T, side string, want state, f func(s *stage)) {
 	})
 }
 
-// TestCatalogueStrangers: no message touches a connection that comes from another address, or has one of the two IDs wrong, or
-// answers the REQ with another transaction ID.
+// TestCatalogueStrangers: no message touches a connection that comes from another address, or has
+// one of the two IDs wrong, or answers the REQ with another transaction ID.
 func TestCatalogueStrangers(t *testing.T) {
 	for side, states := range map[string]catalogue{"passive": passiveCatalogue, "active": activeCatalogue} {
 		for from := range states {
@@ -431,8 +432,8 @@ func TestPeerOfIDZero(t *testing.T) {
 	})
 }
 
-// TestPeerBeginsAnew: after its restart a peer that draws the same numbers is refused once, and is let in when what is left of
-// its last life is gone.
+// TestPeerBeginsAnew: after its restart a peer that draws the same numbers is refused once, and is
+// let in when what is left of its last life is gone.
 func TestPeerBeginsAnew(t *testing.T) {
 	for _, again := range []struct {
 		name    string
@@ -494,8 +495,8 @@ func TestMRAsAreBounded(t *testing.T) {
 	}
 }
 
-// TestTimesOfPeers: whatever times a peer says that its path and its acknowledgements take, a QP whose peer has died notices
-// it, and TIMEWAIT ends.
+// TestTimesOfPeers: whatever times a peer says that its path and its acknowledgements take, a QP
+// whose peer has died notices it, and TIMEWAIT ends.
 func TestTimesOfPeers(t *testing.T) {
 	const longest = 8192 * time.Millisecond // 4.096 µs × 2^21, as Linux rounds it
 	for code := range uint8(32) {
@@ -535,7 +536,8 @@ func TestTimesOfPeers(t *testing.T) {
 	}
 }
 
-// TestAlternatePath: a REQ with an alternate path is accepted without it, and told so (IBTA 12.6.8, Failover Accepted).
+// TestAlternatePath: a REQ with an alternate path is accepted without it, and told so (IBTA 12.6.8,
+// Failover Accepted).
 func TestAlternatePath(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

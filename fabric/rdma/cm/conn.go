@@ -166,8 +166,8 @@ func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
 	c.close()
 }
 
-// awaitsREP reports whether the peer hasn't answered the REQ yet: its own ID is not known, so that the transaction ID says
-// which messages are its.
+// awaitsREP reports whether the peer hasn't answered the REQ yet: its own ID is not known, so that
+// the transaction ID says which messages are its.
 func (c *conn) awaitsREP() bool { return c.state == stateREQSent || c.state == stateMRAREQRcvd }
 
 // onREP takes the peer's REP: REQ_SENT → REP_RCVD. One that comes again has missed the RTU.

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Who sends from a peer's address, and knows one of the numbers of its connection, can't end it: neither half open nor
-// when it stands.
+// Who sends from a peer's address, and knows one of the numbers of its connection, can't end it:
+// neither half open nor when it stands.
 func TestForgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork()

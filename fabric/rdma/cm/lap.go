@@ -1,7 +1,7 @@
 package cm
 
-// LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: it is recognised so that it can be refused,
-// and only its IDs are read.
+// LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: it is recognised so
+// that it can be refused, and only its IDs are read.
 type LAP struct {
 	CommIDs
 	Rest [bodySize - 8]byte

@@ -119,8 +119,9 @@ func (m *Manager) evict(old *record) {
 	}))
 }
 
-// answered finds what an MRA or a REJ concerns. Once the peer has told its ID it must name both: ours alone could be guessed
-// in a day, and a REJ ends the connection. Before, the transaction ID of the REQ stands in.
+// answered finds what an MRA or a REJ concerns. Once the peer has told its ID it must name both:
+// ours alone could be guessed in a day, and a REJ ends the connection. Before, the transaction ID
+// of the REQ stands in.
 func (m *Manager) answered(src netip.Addr, tid uint64, ids CommIDs) *record {
 	r := m.table.find(src, ids)
 	if r == nil || r.awaitsREP() && r.tid != tid || !r.awaitsREP() && r.ids.Remote != ids.Local {
@@ -129,8 +130,8 @@ func (m *Manager) answered(src netip.Addr, tid uint64, ids CommIDs) *record {
 	return r
 }
 
-// rejected finds what a REJ concerns. A peer that gives up its REQ doesn't know our ID: it names the connection by
-// its GUID and its own ID.
+// rejected finds what a REJ concerns. A peer that gives up its REQ doesn't know our ID: it names
+// the connection by its GUID and its own ID.
 func (m *Manager) rejected(src netip.Addr, tid uint64, rej *REJ) *record {
 	if r := m.answered(src, tid, rej.CommIDs); r != nil {
 		return r

@@ -25,7 +25,8 @@ type REP struct {
 	PrivateData        [REPPrivateSize]byte
 }
 
-// failoverUnsupported is the Failover Accepted of a device without path migration, to a REQ with an alternate path.
+// failoverUnsupported is the Failover Accepted of a device without path migration, to a REQ with an
+// alternate path.
 const failoverUnsupported = 1
 
 // AttributeID is AttrREP.

@@ -55,8 +55,8 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
 	m.finish(r, append(out, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) })...))
 }
 
-// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its peer has lost that and
-// begun anew (IBTA 12.9.8.3.1). Called with mu held, which it releases.
+// refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its
+// peer has lost that and begun anew (IBTA 12.9.8.3.1). Called with mu held, which it releases.
 func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *REQ, old *record) {
 	m.mu.Unlock()
 	m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))

@@ -27,8 +27,9 @@ const (
 // maxService bounds the time that the MRAs of a peer add to an attempt to connect, all of them together.
 const maxService = 262144 * time.Millisecond
 
-// maxACKTimeout bounds the Local ACK Timeout of a QP, and with it TIMEWAIT, where a peer says that its path or its
-// acknowledgements are very long: 8.6 s, which is a minute until a peer that has died is given up. A code of 31 would be a day.
+// maxACKTimeout bounds the Local ACK Timeout of a QP, and with it TIMEWAIT, where a peer says that
+// its path or its acknowledgements are very long: 8.6 s, which is a minute until a peer that has
+// died is given up. A code of 31 would be a day.
 const maxACKTimeout = 21
 
 // codeDuration is the time of a 5-bit code, 4.096 µs × 2^n, in the rounding of Linux: whole

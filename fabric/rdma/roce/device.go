@@ -115,8 +115,8 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
-	// All of the buffer, though commands come there too: the kernel books twice that. While one half is on its way the
-	// other is taken out.
+	// All of the buffer, though commands come there too: the kernel books twice that. While one
+	// half is on its way the other is taken out.
 	d.readBudget = max(min(conn.RecvBuffer(), cfg.MaxWindow), 4*mtu.Bytes())
 	d.readPiece = min(max(d.readBudget/2, wire.MaxPathMTU)&^(wire.MaxPathMTU-1), 128<<10)
 	d.timer = time.AfterFunc(time.Hour, d.onTimer)

@@ -144,7 +144,8 @@ func TestManyEnd(t *testing.T) {
 	done.Wait()
 }
 
-// TestAckIsNotPassedForever: an acknowledgement for which the others left no room in a batch leaves in the next one.
+// TestAckIsNotPassedForever: an acknowledgement for which the others left no room in a batch leaves
+// in the next one.
 func TestAckIsNotPassedForever(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	q := p.b.qp.(*qp)
@@ -223,8 +224,8 @@ func (c *floodedConn) Send(trains []udp.Train) (int, error) {
 	return c.Conn.Send(trains)
 }
 
-// TestPostUnderFlood: a goroutine that posts comes back although peers see to it that there is always something to
-// send, and handlers are called meanwhile.
+// TestPostUnderFlood: a goroutine that posts comes back although peers see to it that there is
+// always something to send, and handlers are called meanwhile.
 func TestPostUnderFlood(t *testing.T) {
 	var flooded *floodedConn
 	p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {

@@ -18,9 +18,9 @@ func (d *Device) start() {
 	go d.run()
 }
 
-// run is the engine: it receives, lets the state machines and the handlers work, and sends
-// what came of it, until the socket is closed, or another goroutine has become the engine. It blocks while there
-// is nothing to do.
+// run is the engine: it receives, lets the state machines and the handlers work, and sends what
+// came of it, until the socket is closed, or another goroutine has become the engine. It blocks
+// while there is nothing to do.
 func (d *Device) run() {
 	for d.attendant == nil || d.attendant.Work() {
 		n, err := d.receiveMore()
@@ -159,9 +159,10 @@ func (d *Device) hasCalls() bool {
 	return len(d.calls) > 0 || d.gsi.in.n > 0
 }
 
-// dispatch calls handlers: of the datagrams that are here, and of some armed completion queues and events, in the
-// order in which they arose. So nothing waits for what keeps coming, and the completion that says what went wrong
-// comes before the event that says that something did. The device's lock is held, but not during the calls.
+// dispatch calls handlers: of the datagrams that are here, and of some armed completion queues and
+// events, in the order in which they arose. So nothing waits for what keeps coming, and the
+// completion that says what went wrong comes before the event that says that something did. The
+// device's lock is held, but not during the calls.
 func (d *Device) dispatch() {
 	d.dispatchMADs()
 	d.dispatchCalls()

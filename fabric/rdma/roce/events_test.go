@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// busyCQ makes a completion queue that fires again in each of its calls, rounds times: a receive that is given to a
-// queue pair in ERR is flushed at once. Each call is one of begin, too.
+// busyCQ makes a completion queue that fires again in each of its calls, rounds times: a receive
+// that is given to a queue pair in ERR is flushed at once. Each call is one of begin, too.
 func (s *side) busyCQ(rounds int, begin func(round int)) {
 	s.t.Helper()
 	var q verbs.QP

@@ -63,8 +63,8 @@ type fuzzWorld struct {
 	honest  wire.Packet
 }
 
-// nowhere is an endpoint that looks at what it shall send as a socket does, and drops it: to carry packets that reach nobody took
-// a third of the time.
+// nowhere is an endpoint that looks at what it shall send as a socket does, and drops it: to carry
+// packets that reach nobody took a third of the time.
 type nowhere struct {
 	*simnet.Endpoint
 	t *testing.T
@@ -106,7 +106,8 @@ func newFuzzWorld(t *testing.T) *fuzzWorld {
 	return w
 }
 
-// feed, and what it calls, does without t.Helper, which costs as much as all else. It feeds packets to the one queue pair, and then one to the other.
+// feed, and what it calls, does without t.Helper, which costs as much as all else. It feeds packets
+// to the one queue pair, and then one to the other.
 func (w *fuzzWorld) feed(data []byte) {
 	d, q := w.d, w.fed
 	for len(data) >= 2 && len(data) >= 2+int(data[0]) {

@@ -87,8 +87,8 @@ func (t *rkeyTable) open(r *region) { t.slots[t.find(r.key)].r = r }
 
 func (t *rkeyTable) place(s rkeySlot) { t.slots[t.find(s.key)] = s }
 
-// remove gives key up, which opens nothing from then on. It closes the gap in the probe sequence, so that keys coming
-// and going leave no trace.
+// remove gives key up, which opens nothing from then on. It closes the gap in the probe sequence,
+// so that keys coming and going leave no trace.
 func (t *rkeyTable) remove(key uint32) {
 	mask := uint32(len(t.slots) - 1)
 	i := t.find(key)

@@ -14,7 +14,8 @@ const (
 	rawLong = rawMTU + wire.LongSend
 )
 
-// longSendPeers are those that a device may meet, and whether a packet of a SEND carries more than the path MTU with them.
+// longSendPeers are those that a device may meet, and whether a packet of a SEND carries more than
+// the path MTU with them.
 var longSendPeers = []struct {
 	name   string
 	config pairConfig
@@ -26,8 +27,8 @@ var longSendPeers = []struct {
 	{"of another vendor", pairConfig{}, false},
 }
 
-// TestLongSendIsSent: a packet of a SEND, and of nothing else, carries more than the path MTU, and only to a peer that has
-// agreed on it.
+// TestLongSendIsSent: a packet of a SEND, and of nothing else, carries more than the path MTU, and
+// only to a peer that has agreed on it.
 func TestLongSendIsSent(t *testing.T) {
 	for _, c := range longSendPeers {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,8 +56,9 @@ func TestLongSendIsSent(t *testing.T) {
 	}
 }
 
-// TestLongSendIsTaken: such a packet is taken from a peer that has agreed on it, of a SEND alone and only where it has as
-// much as was agreed on. From any other it is an invalid request (IBTA 9.7.4.1.6).
+// TestLongSendIsTaken: such a packet is taken from a peer that has agreed on it, of a SEND alone
+// and only where it has as much as was agreed on. From any other it is an invalid request (IBTA
+// 9.7.4.1.6).
 func TestLongSendIsTaken(t *testing.T) {
 	for _, c := range longSendPeers {
 		const invalid = "NAK invalid request 100 msn 0"
@@ -92,7 +94,8 @@ func TestLongSendIsTaken(t *testing.T) {
 	})
 }
 
-// TestLongSendNeedsRoom: a device whose interface doesn't carry such packets offers none, and makes no connection with them.
+// TestLongSendNeedsRoom: a device whose interface doesn't carry such packets offers none, and makes
+// no connection with them.
 func TestLongSendNeedsRoom(t *testing.T) {
 	const room = wire.MaxPathMTU + wire.LongSend + packetOverhead
 	for mtu, want := range map[int]uint32{room: OptionLongSend, room - 1: 0, 1500: OptionLongSend, 9000: OptionLongSend} {

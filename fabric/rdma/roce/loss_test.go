@@ -70,8 +70,8 @@ func TestMishapToLongSend(t *testing.T) {
 	}
 }
 
-// befalls runs the operation with n bytes on a pair like c, with a small path MTU, and has what is said happen to
-// one packet of it, counted from 0; false where there are not so many.
+// befalls runs the operation with n bytes on a pair like c, with a small path MTU, and has what is
+// said happen to one packet of it, counted from 0; false where there are not so many.
 func (op operation) befalls(t *testing.T, c pairConfig, what simnet.Action, n, victim int) (hit bool) {
 	synctest.Test(t, func(t *testing.T) {
 		c.mtu, c.psn, c.rnrRetry = verbs.MTU256, 0xfffff0, 7

@@ -127,7 +127,8 @@ func (d *Device) takeDatagram(p *wire.Packet, src netip.Addr) {
 	}
 }
 
-// dispatchMADs calls the handler, of as many as there are now. The device's lock is held, but not during the calls.
+// dispatchMADs calls the handler, of as many as there are now. The device's lock is held, but not
+// during the calls.
 func (d *Device) dispatchMADs() {
 	g := &d.gsi
 	for range g.in.n {

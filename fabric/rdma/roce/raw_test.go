@@ -275,8 +275,8 @@ func TestReadReplay(t *testing.T) {
 	})
 }
 
-// TestReadReplayRefused: nothing else may be asked for again than what was asked for before, and that only while
-// its key lives. The connection goes on.
+// TestReadReplayRefused: nothing else may be asked for again than what was asked for before, and
+// that only while its key lives. The connection goes on.
 func TestReadReplayRefused(t *testing.T) {
 	for name, p := range map[string]func(r *rawPeer) *wire.Packet{
 		"other address": func(r *rawPeer) *wire.Packet { return r.read(102, 513, 100) },

@@ -25,8 +25,9 @@
 //
 // # Sending
 //
-// Format.Header makes the common header for what was agreed, and Append writes a PDU up to its data: header, header
-// digest and padding. The data is gathered from where it lies, and AppendDigest ends it.
+// Format.Header makes the common header for what was agreed, and Append writes a PDU up to its
+// data: header, header digest and padding. The data is gathered from where it lies, and
+// AppendDigest ends it.
 //
 //	p := pdu.Data{Header: format.Header(pdu.TypeC2HData, len(data)), CCCID: cid, DATAL: uint32(len(data))}
 //	b = p.Append(b)

@@ -29,9 +29,10 @@ type Image struct {
 	Init    string // path of an archive with /init, to follow it
 }
 
-// Prepare installs what the host lacks, downloads Debian's packages, and makes the images that
-// the cache doesn't have: a minute or two the first time, some seconds later. WorkDir must have
-// been called. A version that this Debian doesn't have is left out, if it has another. The process that Isolate started gets what the one before prepared.
+// Prepare installs what the host lacks, downloads Debian's packages, and makes the images that the
+// cache doesn't have: a minute or two the first time, some seconds later. WorkDir must have been
+// called. A version that this Debian doesn't have is left out, if it has another. The process that
+// Isolate started gets what the one before prepared.
 func Prepare(ctx context.Context, versions ...string) (map[string]*Image, error) {
 	list := filepath.Join(os.TempDir(), "images.json")
 	if Isolated() {
