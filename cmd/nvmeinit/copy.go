@@ -50,7 +50,7 @@ const lengthFlag = "length"
 // checkLength refuses a length of 0 that was given: as no length it would mean all there is.
 func (f *copyFlags) checkLength(c *cobra.Command) error {
 	if f.length == 0 && c.Flags().Changed(lengthFlag) {
-		return cli.Usage("--%s 0: want at least one block; without it, all there is is moved", lengthFlag)
+		return cli.Usage("--%s 0: want at least one block; leave it out to move all there is", lengthFlag)
 	}
 	return nil
 }

@@ -58,6 +58,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.AddCommand(newMan())
 	var wrongHelp error
 	helpers(root, &wrongHelp)
+	completions(root)
 	out := &checked{ctx: ctx, w: root.OutOrStdout()}
 	root.SetOut(out)
 	err := root.ExecuteContext(ctx)

@@ -38,11 +38,17 @@ type formatValue struct {
 func (v *formatValue) String() string { return string(*v.to) }
 func (v *formatValue) Type() string   { return "string" } // whose default help puts into quotes
 
-func (v *formatValue) choices() string {
+// Choices are what Set takes.
+func (v *formatValue) Choices() []string {
 	var names []string
 	for _, f := range v.all {
 		names = append(names, string(f))
 	}
+	return names
+}
+
+func (v *formatValue) choices() string {
+	names := v.Choices()
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"time"
@@ -115,6 +116,9 @@ func (c *Client) do(ctx context.Context, method, path, match string, body []byte
 		var op *net.OpError
 		if errors.As(err, &op) {
 			err = op.Err
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, "", fmt.Errorf("control socket %s: %w; only root, and the user that nvmetgt runs as, may use it", c.socket, err)
 		}
 		return nil, "", fmt.Errorf("control socket %s: %w; does nvmetgt run, with --control or control: in its file?", c.socket, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -160,6 +161,18 @@ func TestClientErrors(t *testing.T) {
 		if x.err == nil || !strings.Contains(x.err.Error(), x.want) {
 			t.Errorf("%v, want %q", x.err, x.want)
 		}
+	}
+}
+
+// TestForbiddenSocket: who may not use the socket isn't sent to look whether the target runs.
+func TestForbiddenSocket(t *testing.T) {
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", unix.EACCES)}
+	}
+	c := &Client{"/run/socket", http.Client{Transport: &http.Transport{DialContext: dial}}}
+	err := c.Save(t.Context())
+	if !errors.Is(err, unix.EACCES) || !strings.Contains(err.Error(), "only root") || strings.Contains(err.Error(), "does nvmetgt run") {
+		t.Errorf("%v", err)
 	}
 }
 

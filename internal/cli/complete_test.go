@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestCompletions: shells are offered the values of flags that take one of few, files where a file is meant, and
+// nothing else.
+func TestCompletions(t *testing.T) {
+	var format Format
+	newRoot := func() *cobra.Command {
+		none := func(*cobra.Command, []string) error { return nil }
+		show := &cobra.Command{Use: "show", RunE: none}
+		OutputFlag(show.Flags(), &format, JSONPlus)
+		show.Flags().StringP("transport", "t", "", "`TRANSPORT`: rdma or tcp")
+		show.Flags().String("input", "", "`FILE` to read")
+		show.Flags().Int("depth", 0, "`number` of them")
+		show.Flags().Bool("verify", false, "check")
+		root := &cobra.Command{Use: "program"}
+		root.AddCommand(show, &cobra.Command{Use: "check FILE", RunE: none})
+		return Parent(root)
+	}
+	const nothing, anyFile = ":4", ":0" // cobra.ShellCompDirectiveNoFileComp, …Default
+	for line, want := range map[string]string{
+		"show -t ":              "rdma tcp " + nothing,
+		"show --output-format ": "normal json json+ " + nothing,
+		"show --input ":         anyFile,
+		"show --depth ":         nothing,
+		"show --verify ":        nothing,
+		"show ":                 nothing,
+		"check ":                anyFile,
+	} {
+		root := newRoot()
+		var out, stderr bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(io.Discard)
+		root.SetArgs(append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...))
+		if code := Execute(context.Background(), root, &stderr); code != ExitOK {
+			t.Fatalf("%q: %d, %s", line, code, stderr.String())
+		}
+		if got := strings.Join(strings.Fields(out.String()), " "); got != want {
+			t.Errorf("%q is completed by %q, want %q", line, got, want)
+		}
+	}
+}
