@@ -11,14 +11,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// queueAIO gives the aligned reads and writes of a file volume to Linux's asynchronous I/O. Whoever
+// queueAIO gives the aligned reads and writes of a file volume to Linux's asynchronous I/O, io_submit or io_uring. Whoever
 // has a request submits it by itself. What is done is completed by whoever is on duty, who sees it where the
 // kernel writes it, and where nobody is by one goroutine, which blocks until the device has something.
 // What would block, and what the system refuses to do in this way, goes to the volume's workers.
 type queueAIO struct {
 	v     *file
 	k     kernelAIO
-	fd    uint32
 	slots []*aioSlot
 	ended chan struct{}
 
@@ -35,9 +34,9 @@ type queueAIO struct {
 	free []*aioSlot
 }
 
-// kernelAIO is what a queueAIO needs of *aio.Context, the only one outside of tests.
+// kernelAIO is *aio.Context or *aio.Ring.
 type kernelAIO interface {
-	Submit(*aio.Request) error
+	Submit(aio.Request) error
 	Wait([]aio.Event) (int, error)
 	Ready() bool
 	Take([]aio.Event) int
@@ -50,7 +49,6 @@ type aioSlot struct {
 	r     *Request
 	flags int // RWF_*
 	iov   nowIovecs
-	req   aio.Request
 }
 
 const (
@@ -58,9 +56,9 @@ const (
 	aioEvents  = 64  // events taken at once at most
 )
 
-// newAIO starts the queue of v on k, for the file of fd.
-func newAIO(v *file, k kernelAIO, fd int) *queueAIO {
-	q := &queueAIO{v: v, k: k, fd: uint32(fd), ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+// newAIO starts the queue of v on k, which takes aioEntries requests.
+func newAIO(v *file, k kernelAIO) *queueAIO {
+	q := &queueAIO{v: v, k: k, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	q.slots = make([]*aioSlot, aioEntries)
 	for i := range q.slots {
 		q.slots[i] = &aioSlot{index: i}
@@ -148,9 +146,9 @@ func (q *queueAIO) submit(r *Request) bool {
 	s := q.free[n-1]
 	q.free = q.free[:n-1]
 	q.inFlight.Add(1)
-	q.prepare(s, r)
+	req := q.prepare(s, r)
 	q.mu.Unlock()
-	if q.k.Submit(&s.req) == nil {
+	if q.k.Submit(req) == nil {
 		if !duty.Attended() {
 			q.unpark()
 		}
@@ -160,21 +158,22 @@ func (q *queueAIO) submit(r *Request) bool {
 	return false
 }
 
-// prepare asks for what is left of r. mu is held.
-func (q *queueAIO) prepare(s *aioSlot, r *Request) {
+// prepare makes a request for what is left of r. mu is held.
+func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 	s.r = r
 	k := fillIovecs(s.iov[:], r.Bufs, r.done)
 	s.flags = q.v.writeFlags(r)
-	s.req = aio.Request{Data: uint64(s.index), Op: aio.OpRead, FD: q.fd, Offset: r.Offset + r.done,
+	req := aio.Request{Data: uint64(s.index), Op: aio.OpRead, Offset: r.Offset + r.done,
 		Addr: uint64(uintptr(unsafe.Pointer(s.iov[0].Base))), Len: s.iov[0].Len}
 	if k > 1 {
-		s.req.Op = aio.OpReadv
-		s.req.Addr, s.req.Len = uint64(uintptr(unsafe.Pointer(&s.iov[0]))), uint64(k)
+		req.Op = aio.OpReadv
+		req.Addr, req.Len = uint64(uintptr(unsafe.Pointer(&s.iov[0]))), uint64(k)
 	}
 	if r.Op == OpWrite {
-		s.req.Op++ // OpWrite and OpWritev come after their reads
+		req.Op++ // OpWrite and OpWritev come after their reads
 	}
-	s.req.SetFlags(s.flags | unix.RWF_NOWAIT)
+	req.SetFlags(s.flags | unix.RWF_NOWAIT)
+	return req
 }
 
 // complete takes the result of a slot's request.

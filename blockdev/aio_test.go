@@ -11,7 +11,11 @@ import (
 // TestAIOAttended: while somebody is on duty it completes what is done, and what it leaves when it goes is
 // completed by the queue's own goroutine; each request once.
 func TestAIOAttended(t *testing.T) {
-	v := openInternal(t, IODirect)
+	t.Run("io_submit", func(t *testing.T) { testAttended(t, openInternal(t, IODirect)) })
+	t.Run("io_uring", func(t *testing.T) { testAttended(t, openInternal(t, IOUring)) })
+}
+
+func testAttended(t *testing.T, v *file) {
 	if v.aio == nil {
 		t.Skip(v.info.Mode)
 	}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takes tells whether r is for the kernel's queue, io_uring's or that of asynchronous I/O.
+// takes tells whether r is for the kernel's queue.
 func (v *file) takes(r *Request) bool {
 	return (r.Op == OpRead || r.Op == OpWrite) && !v.misaligned(r)
 }

@@ -27,7 +27,6 @@ type crashKind struct {
 	unit   int // sector of the disk
 	direct bool
 	writer bool
-	ring   bool
 	aio    bool
 	faults simFaults
 }
@@ -41,14 +40,10 @@ var crashKinds = []crashKind{
 	{name: "direct, workers", block: 512, unit: 512, direct: true, faults: simFaults{cut: true}},
 	{name: "direct without RWF_DSYNC", block: 512, unit: 512, direct: true, faults: simFaults{noDsync: true}},
 	{name: "direct that fails", block: 512, unit: 512, direct: true, faults: simFaults{errors: true}},
-	{name: "direct, io_uring", block: 512, unit: 512, direct: true, ring: true, faults: simFaults{cut: true}},
-	{name: "direct, io_uring, small sectors", block: 2048, unit: 512, direct: true, ring: true, faults: simFaults{cut: true}},
-	{name: "direct, io_uring without RWF_DSYNC", block: 512, unit: 512, direct: true, ring: true, faults: simFaults{noDsync: true}},
 	{name: "direct, asynchronous", block: 512, unit: 512, direct: true, aio: true, faults: simFaults{cut: true}},
 	{name: "direct, asynchronous, small sectors", block: 2048, unit: 512, direct: true, aio: true, faults: simFaults{cut: true}},
 	{name: "direct, asynchronous without RWF_DSYNC", block: 512, unit: 512, direct: true, aio: true, faults: simFaults{noDsync: true}},
 	{name: "direct, asynchronous that fails", block: 512, unit: 512, direct: true, aio: true, faults: simFaults{errors: true}},
-	{name: "direct, io_uring that fails", block: 512, unit: 512, direct: true, ring: true, faults: simFaults{errors: true}},
 }
 
 // TestFileCrashes lets the power fail at every step of random histories.
@@ -156,15 +151,8 @@ func (k crashKind) volume(t *testing.T, d *simDisk) *file {
 	if k.writer {
 		v.writer = newWriter(v)
 	}
-	if k.ring {
-		g, err := newRing(v, func() (kernelRing, error) { return newSimRing(d), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.ring = g
-	}
 	if k.aio {
-		v.aio = newAIO(v, newSimAIO(d), 0)
+		v.aio = newAIO(v, newSimAIO(d))
 	}
 	return v
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // file is a volume in a regular file or block device.
@@ -21,8 +23,8 @@ type file struct {
 	align  alignment // of direct I/O
 	device bool      // a block device
 	node   string    // where sysfs has that
-	ring   *ring     // io_uring; nil without
 	aio    *queueAIO // asynchronous I/O; nil without
+	ring   *aio.Ring // of aio, where that is io_uring; else nil
 	pool   *Pool[scratch]
 	writer *writer // of a regular file through the page cache; nil without
 	life   *Lifetime
@@ -134,9 +136,6 @@ func (v *file) Submit(r *Request) {
 	case r.Length == 0, v.now(r):
 		v.end(r, nil)
 		return
-	case v.ring != nil && v.takes(r):
-		v.ring.submit(r)
-		return
 	case v.aio != nil && v.takes(r) && v.aio.submit(r):
 		return
 	case v.writer != nil && r.Op == OpWrite:
@@ -233,9 +232,6 @@ func (v *file) Refresh() error {
 func (v *file) Close() error {
 	if !v.life.Close() {
 		return v.info.closed("close")
-	}
-	if v.ring != nil {
-		v.ring.close()
 	}
 	if v.aio != nil {
 		v.aio.close()

@@ -5,7 +5,6 @@ import (
 	"os"
 
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
-	"github.com/nvme-anywhere/nvmeof/internal/uring"
 )
 
 // choosePath chooses how the data is reached, and says what came of it: direct I/O by the kernel's
@@ -36,8 +35,7 @@ func (v *file) throughCache(why string) {
 	}
 }
 
-// directly has transfers go through d, which wants them aligned as a says. Asynchronous I/O comes before
-// io_uring: behind a network it is faster, since nobody has to wake the ring's thread.
+// directly has transfers go through d, which wants them aligned as a says.
 func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	k := newKernel(v.locked, d)
 	v.store, v.direct, v.align = k, true, a
@@ -47,19 +45,19 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	}
 	why := ""
 	if mode != IOUring {
-		a, err := aio.Open(aioEntries, k.fd)
+		c, err := aio.OpenContext(aioEntries, k.fd)
 		if err == nil {
-			v.aio = newAIO(v, a, k.fd)
+			v.aio = newAIO(v, c)
 			v.info.Mode = "direct I/O, asynchronous"
 			return nil
 		}
 		why = ": " + err.Error()
 	}
 	if mode != IODirect {
-		ring, err := newRing(v, func() (kernelRing, error) { return uring.Open(ringEntries, k.fd) })
+		r, err := aio.OpenRing(aioEntries, k.fd)
 		if err == nil {
-			v.ring = ring
-			v.info.Mode = "direct I/O, io_uring with " + ring.u.Mode() + why
+			v.ring, v.aio = r, newAIO(v, r)
+			v.info.Mode = "direct I/O, io_uring with " + r.Mode() + why
 			return nil
 		}
 		if mode == IOUring {
@@ -78,6 +76,5 @@ func (v *file) Register(mem []byte) (unregister func()) {
 		return func() {}
 	}
 	defer v.life.Leave()
-	v.ring.register(mem)
-	return func() { v.ring.unregister(mem) }
+	return v.ring.Register(mem)
 }

@@ -25,15 +25,14 @@ func newSimAIO(d *simDisk) *simAIO {
 }
 
 // Submit refuses the sixth request.
-func (a *simAIO) Submit(r *aio.Request) error {
+func (a *simAIO) Submit(r aio.Request) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.inFlight == 5 {
 		return unix.EAGAIN
 	}
 	a.inFlight++
-	asked := *r // the caller's again when this returns
-	a.d.enqueue(&simOp{simTransfer, r.Offset, int64(r.Len), func() { a.complete(&asked) }})
+	a.d.enqueue(&simOp{simTransfer, r.Offset, int64(r.Len), func() { a.complete(&r) }})
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/crash"
-	"github.com/nvme-anywhere/nvmeof/internal/uring"
 )
 
 // simDisk is a storage that loses power. What the volume asks of it waits until the test lets
@@ -178,72 +177,4 @@ func (d *simDisk) queued(op Op, vector bool, addr, n uint64, off int64, flags in
 		return -int64(errno)
 	}
 	return done
-}
-
-// simRing is io_uring on a simDisk.
-type simRing struct {
-	d       *simDisk
-	sqes    []*uring.SQE
-	mu      sync.Mutex
-	cqes    []uring.CQE
-	arrived chan struct{} // has room for one
-}
-
-func newSimRing(d *simDisk) *simRing { return &simRing{d: d, arrived: make(chan struct{}, 1)} }
-
-func (u *simRing) Mode() string                { return "simulated" }
-func (u *simRing) Entries() int                { return 5 }
-func (u *simRing) MakeBuffers(int) error       { return unix.EINVAL }
-func (u *simRing) SetBuffer(int, []byte) error { return unix.EINVAL }
-func (u *simRing) Close()                      {}
-
-func (u *simRing) Next() *uring.SQE {
-	e := &uring.SQE{}
-	u.sqes = append(u.sqes, e)
-	return e
-}
-
-func (u *simRing) Wake() {
-	select {
-	case u.arrived <- struct{}{}:
-	default:
-	}
-}
-
-func (u *simRing) Enter(wait bool) error {
-	for _, e := range u.sqes {
-		u.d.enqueue(&simOp{simTransfer, int64(e.Off), int64(e.Len), func() { u.complete(e) }})
-	}
-	u.sqes = nil
-	u.mu.Lock()
-	ready := len(u.cqes) > 0
-	u.mu.Unlock()
-	if wait && !ready {
-		<-u.arrived
-	}
-	return nil
-}
-
-// complete executes an entry.
-func (u *simRing) complete(e *uring.SQE) {
-	op := OpRead
-	if e.Opcode == uring.OpWrite || e.Opcode == uring.OpWritev {
-		op = OpWrite
-	}
-	vector := e.Opcode == uring.OpReadv || e.Opcode == uring.OpWritev
-	c := uring.CQE{UserData: e.UserData, Res: int32(u.d.queued(op, vector, e.Addr, uint64(e.Len), int64(e.Off), int(e.RWFlags)))}
-	u.mu.Lock()
-	u.cqes = append(u.cqes, c)
-	u.mu.Unlock()
-	u.Wake()
-}
-
-func (u *simRing) Reap(f func(uring.CQE)) {
-	u.mu.Lock()
-	all := u.cqes
-	u.cqes = nil
-	u.mu.Unlock()
-	for _, c := range all {
-		f(c)
-	}
 }

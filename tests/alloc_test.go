@@ -33,7 +33,7 @@ func TestNoAllocations(t *testing.T) {
 		name string
 		open func(testing.TB) (string, blockdev.Options)
 		ios  int // in 100,000
-	}{{"mem", memVolume, 100_000}, {"file", fileVolume, 20_000}, {"pmem", pmemVolume, 100_000}}
+	}{{"mem", memVolume, 100_000}, {"file", fileVolume, 20_000}, {"io_uring", ringVolume, 20_000}, {"pmem", pmemVolume, 100_000}}
 	for _, v := range volumes {
 		t.Run(v.name, func(t *testing.T) {
 			noLeaks(t)

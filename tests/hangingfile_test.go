@@ -77,12 +77,14 @@ func (fs *frozenFS) thaw() error {
 // A write that hangs in the system, whoever is at it, stops no other volume, neither for the
 // host that wrote, on the same queue, nor for another.
 func TestHangingFile(t *testing.T) {
-	for _, path := range []string{"rdma", "tcp"} {
-		t.Run(path, func(t *testing.T) { testHangingFile(t, path) })
+	for _, io := range []string{"buffered", "uring"} {
+		for _, path := range []string{"rdma", "tcp"} {
+			t.Run(io+"/"+path, func(t *testing.T) { testHangingFile(t, io, path) })
+		}
 	}
 }
 
-func testHangingFile(t *testing.T, path string) {
+func testHangingFile(t *testing.T, io, path string) {
 	fs := newFrozenFS(t)
 	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
 	for _, file := range []string{slow, fast} {
@@ -90,7 +92,7 @@ func testHangingFile(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 	}
-	tgt := startTarget(t, "--io", "buffered", "--volume", "file:"+slow, "--volume", "file:"+fast)
+	tgt := startTarget(t, "--io", io, "--volume", "file:"+slow, "--volume", "file:"+fast)
 	defer tgt.stop(t)
 	ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
 	defer cancel()

@@ -111,6 +111,12 @@ func fileVolume(t testing.TB) (string, blockdev.Options) {
 	return filepath.Join(t.TempDir(), "disk.img"), blockdev.Options{Size: 64 << 20}
 }
 
+func ringVolume(t testing.TB) (string, blockdev.Options) {
+	spec, o := fileVolume(t)
+	o.IO = blockdev.IOUring
+	return spec, o
+}
+
 func pmemVolume(t testing.TB) (string, blockdev.Options) {
 	return "pmem:" + filepath.Join(t.TempDir(), "pmem.img"), blockdev.Options{Size: 64 << 20}
 }

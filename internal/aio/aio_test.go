@@ -3,8 +3,11 @@ package aio
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -12,127 +15,255 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	testRequests = 8
-	testSize     = 4096
-)
-
-// rig is a context with a file, and memory for a request of each of its blocks.
-type rig struct {
-	t      *testing.T
-	c      *Context
-	fd     uint32
-	all    []Request // on the heap, since they are handed to the kernel by a loop
-	events []Event
+// queue is what a Context and a Ring have in common.
+type queue interface {
+	Submit(Request) error
+	Wait([]Event) (int, error)
+	Ready() bool
+	Take([]Event) int
+	Close()
 }
 
-func newRig(t *testing.T) *rig {
-	t.Helper()
-	f, err := directio.OpenFile(filepath.Join(t.TempDir(), "f"), unix.O_RDWR|unix.O_CREAT, 0o600)
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	c, err := Open(32, int(f.Fd()))
-	if err != nil {
-		t.Skip(err)
-	}
-	return &rig{t: t, c: c, fd: uint32(f.Fd()), all: make([]Request, testRequests), events: make([]Event, testRequests)}
-}
-
-// do reads or writes every block of b, many at a time.
-func (r *rig) do(op Op, b []byte) {
-	r.t.Helper()
-	for i := range r.all {
-		r.all[i] = Request{Data: uint64(i + 1), Op: op, FD: r.fd, Offset: int64(i * testSize),
-			Addr: uint64(uintptr(unsafe.Pointer(&b[i*testSize]))), Len: testSize}
-		if op == OpWrite {
-			r.all[i].SetFlags(unix.RWF_DSYNC)
-		}
-		r.submit(&r.all[i])
-	}
-	var seen [testRequests + 1]bool
-	for got := 0; got < testRequests; {
-		k, err := r.c.Wait(r.events)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		for _, e := range r.events[:k] {
-			if e.Res != testSize || seen[e.Data] {
-				r.t.Fatalf("request %d ends with %d, or twice", e.Data, e.Res)
+// each runs a test with a context and with a ring for 32 requests to a file of its own.
+func each(t *testing.T, test func(*testing.T, queue, *os.File)) {
+	for name, open := range map[string]func(n, fd int) (queue, error){
+		"io_submit": func(n, fd int) (queue, error) { return OpenContext(n, fd) },
+		"io_uring":  func(n, fd int) (queue, error) { return OpenRing(n, fd) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := directio.OpenFile(filepath.Join(t.TempDir(), "f"), unix.O_RDWR|unix.O_CREAT, 0o600)
+			if err != nil {
+				t.Skip(err)
 			}
-			seen[e.Data] = true
-		}
-		got += k
+			defer f.Close()
+			q, err := open(32, int(f.Fd()))
+			if err != nil {
+				t.Skip(err)
+			}
+			test(t, q, f)
+		})
 	}
 }
 
-// close ends the context. Who waits is told so.
-func (r *rig) close() {
-	r.t.Helper()
+// shut closes a queue while somebody waits.
+func shut(t *testing.T, q queue) {
+	t.Helper()
 	ended := make(chan error)
 	go func() {
-		_, err := r.c.Wait(r.events)
+		_, err := q.Wait(make([]Event, 4))
 		ended <- err
 	}()
-	r.c.Close()
+	q.Close()
 	if err := <-ended; !errors.Is(err, ErrClosed) {
-		r.t.Errorf("who waits is told %v", err)
+		t.Errorf("who waits is told %v", err)
 	}
 }
 
-func (r *rig) submit(q *Request) {
-	r.t.Helper()
-	if err := r.c.Submit(q); err != nil {
-		r.t.Fatal(err)
-	}
+// transfer is a request for a buffer.
+func transfer(op Op, data uint64, b []byte, off int64) Request {
+	return Request{Data: data, Op: op, Offset: off, Addr: address(b), Len: uint64(len(b))}
 }
 
-// TestReadWrite writes and reads back, with one buffer and with several, many at a time.
+// do submits a request, and waits for its result.
+func do(t *testing.T, q queue, r Request) int64 {
+	t.Helper()
+	if err := q.Submit(r); err != nil {
+		t.Fatal(err)
+	}
+	res, ok := gather(t, q, 1)[r.Data]
+	if !ok {
+		t.Fatalf("another request than %d ends", r.Data)
+	}
+	return res
+}
+
+const blockSize = 4096
+
+// TestReadWrite writes and reads back, many at a time.
 func TestReadWrite(t *testing.T) {
-	r := newRig(t)
-	defer r.close()
-	mem, back := directio.AlignedBlock(testRequests*testSize), directio.AlignedBlock(testRequests*testSize)
-	for i := range mem {
-		mem[i] = byte(i / 512)
-	}
-	r.do(OpWrite, mem)
-	r.do(OpRead, back)
-	if !bytes.Equal(mem, back) {
-		t.Error("what is read isn't what was written")
-	}
+	each(t, func(t *testing.T, q queue, _ *os.File) {
+		const n = 8
+		mem, back := directio.AlignedBlock(n*blockSize), directio.AlignedBlock(n*blockSize)
+		for i := range mem {
+			mem[i] = byte(i / 512)
+		}
+		all := func(op Op, b []byte) {
+			for i := range n {
+				r := transfer(op, uint64(i+1), b[i*blockSize:][:blockSize], int64(i*blockSize))
+				if op == OpWrite {
+					r.SetFlags(unix.RWF_DSYNC)
+				}
+				if err := q.Submit(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for data, res := range gather(t, q, n) {
+				if data < 1 || data > n || res != blockSize {
+					t.Fatalf("request %d ends with %d", data, res)
+				}
+			}
+		}
+		all(OpWrite, mem)
+		all(OpRead, back)
+		if !bytes.Equal(mem, back) {
+			t.Error("what is read isn't what was written")
+		}
+		if res := do(t, q, transfer(OpRead, 12, back[:blockSize], 1<<20)); res != 0 {
+			t.Errorf("a read behind the end ends with %d", res)
+		}
+		shut(t, q)
+	})
+}
 
-	clear(back)
-	iov := make([]unix.Iovec, 2)
-	for i, at := range []int{testSize, 0} {
-		iov[i].Base = &back[at]
-		iov[i].SetLen(testSize)
+// TestVectors writes from two buffers, and reads into them in the other order.
+func TestVectors(t *testing.T) {
+	each(t, func(t *testing.T, q queue, _ *os.File) {
+		b := directio.AlignedBlock(2 * blockSize)
+		one, two := b[:blockSize], b[blockSize:]
+		one[0], two[0] = 1, 2
+		iov := []unix.Iovec{{Base: &one[0]}, {Base: &two[0]}}
+		for i := range iov {
+			iov[i].SetLen(blockSize)
+		}
+		r := Request{Data: 1, Op: OpWritev, Addr: uint64(uintptr(unsafe.Pointer(&iov[0]))), Len: 2}
+		if res := do(t, q, r); res != 2*blockSize {
+			t.Fatalf("a write ends with %d", res)
+		}
+		iov[0].Base, iov[1].Base = iov[1].Base, iov[0].Base
+		r.Op = OpReadv
+		if res := do(t, q, r); res != 2*blockSize {
+			t.Fatalf("a read ends with %d", res)
+		}
+		if one[0] != 2 || two[0] != 1 {
+			t.Errorf("the buffers begin with %d and %d, want 2 and 1", one[0], two[0])
+		}
+		shut(t, q)
+	})
+}
+
+// gather waits for n events.
+func gather(t *testing.T, q queue, n int) map[uint64]int64 {
+	t.Helper()
+	events := make([]Event, n)
+	got := map[uint64]int64{}
+	for len(got) < n {
+		k, err := q.Wait(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events[:k] {
+			if _, twice := got[e.Data]; twice {
+				t.Fatalf("request %d ends twice", e.Data)
+			}
+			got[e.Data] = e.Res
+		}
 	}
-	r.all[0] = Request{Op: OpReadv, FD: r.fd, Addr: uint64(uintptr(unsafe.Pointer(&iov[0]))), Len: 2}
-	r.submit(&r.all[0])
-	if k, err := r.c.Wait(r.events); k != 1 || err != nil || r.events[0].Res != 2*testSize {
-		t.Fatalf("%d events, %v, the first %+v", k, err, r.events[0])
-	}
-	if !bytes.Equal(back[:testSize], mem[testSize:2*testSize]) || !bytes.Equal(back[testSize:2*testSize], mem[:testSize]) {
-		t.Error("the vector's buffers are filled in another order")
+	return got
+}
+
+// TestTake looks at what is done without waiting.
+func TestTake(t *testing.T) {
+	each(t, func(t *testing.T, q queue, f *os.File) {
+		b := directio.AlignedBlock(blockSize)
+		if _, err := f.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		events := make([]Event, 4)
+		for range 1000 {
+			if q.Ready() || q.Take(events) != 0 {
+				t.Fatal("there is an event though nothing is under way")
+			}
+			if err := q.Submit(transfer(OpRead, 7, b, 0)); err != nil {
+				t.Fatal(err)
+			}
+			for !q.Ready() {
+				runtime.Gosched()
+			}
+			if k := q.Take(events); k != 1 || events[0].Data != 7 || events[0].Res != int64(len(b)) || q.Ready() || q.Take(events) != 0 {
+				t.Fatalf("%d events, the first %+v", k, events[0])
+			}
+		}
+		shut(t, q)
+	})
+}
+
+// crowd is several that submit to a queue while two take what is done.
+type crowd struct {
+	q    queue
+	done [8]chan Event // of each that submits
+}
+
+// give tells those whose requests they were.
+func (c *crowd) give(events []Event) {
+	for _, e := range events {
+		c.done[e.Data] <- e
 	}
 }
 
-// TestTake: what has completed is there to be taken without waiting, once.
-func TestTake(t *testing.T) {
-	r := newRig(t)
-	defer r.close()
-	back := directio.AlignedBlock(testRequests * testSize)
-	r.do(OpWrite, back)
-	if r.c.Ready() || r.c.Take(r.events) != 0 {
-		t.Error("there is an event though nothing is under way")
-	}
-	r.all[0] = Request{Data: 7, Op: OpRead, FD: r.fd, Addr: uint64(uintptr(unsafe.Pointer(&back[0]))), Len: testSize}
-	r.submit(&r.all[0])
-	for !r.c.Ready() {
+// look takes without waiting until stop.
+func (c *crowd) look(stop *atomic.Bool) {
+	events := make([]Event, 4)
+	for !stop.Load() {
+		if c.q.Ready() {
+			c.give(events[:c.q.Take(events)])
+		}
 		runtime.Gosched()
 	}
-	if k := r.c.Take(r.events); k != 1 || r.events[0].Data != 7 || r.events[0].Res != testSize || r.c.Ready() || r.c.Take(r.events) != 0 {
-		t.Errorf("%d events, the first %+v", k, r.events[0])
+}
+
+// wait takes until the queue is closed, or fails.
+func (c *crowd) wait() error {
+	events := make([]Event, 4)
+	for {
+		n, err := c.q.Wait(events)
+		if err != nil {
+			return err
+		}
+		c.give(events[:n])
 	}
+}
+
+// read submits one request after another.
+func (c *crowd) read(i, times int) error {
+	mem := directio.AlignedBlock(blockSize)
+	for range times {
+		if err := c.q.Submit(transfer(OpRead, uint64(i), mem, 0)); err != nil {
+			return err
+		}
+		if e := <-c.done[i]; e.Res != blockSize {
+			return fmt.Errorf("request %d ends with %d", i, e.Res)
+		}
+	}
+	return nil
+}
+
+// TestCrowd has several goroutines submit, and one wait while another takes, for more requests than a queue has places.
+func TestCrowd(t *testing.T) {
+	each(t, func(t *testing.T, q queue, f *os.File) {
+		if _, err := f.Write(directio.AlignedBlock(blockSize)); err != nil {
+			t.Fatal(err)
+		}
+		c := &crowd{q: q}
+		var stop atomic.Bool
+		looked, waited, read := make(chan struct{}), make(chan error), make(chan error, len(c.done))
+		for i := range c.done {
+			c.done[i] = make(chan Event, 1)
+		}
+		go func() { c.look(&stop); close(looked) }()
+		go func() { waited <- c.wait() }()
+		for i := range c.done {
+			go func() { read <- c.read(i, 200) }()
+		}
+		for range c.done {
+			if err := <-read; err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop.Store(true)
+		<-looked
+		q.Close()
+		if err := <-waited; !errors.Is(err, ErrClosed) {
+			t.Errorf("who waits is told %v", err)
+		}
+	})
 }

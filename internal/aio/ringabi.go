@@ -1,55 +1,50 @@
-package uring
+package aio
 
 import "unsafe"
 
-// SQE is struct io_uring_sqe: one request.
-type SQE struct {
-	Opcode   Op
-	Flags    uint8 // FixedFile
+// entry is struct io_uring_sqe: one request.
+type entry struct {
+	opcode   uint8
+	flags    uint8
 	_        uint16
-	FD       int32 // or the index of a registered file
-	Off      uint64
-	Addr     uint64 // of the buffer, or of the iovecs
-	Len      uint32 // bytes, or iovecs
-	RWFlags  uint32 // RWF_*
-	UserData uint64
-	BufIndex uint16 // of a registered buffer
+	fd       int32 // or the index of a registered file
+	off      uint64
+	addr     uint64 // of the buffer, or of the iovecs
+	len      uint32 // bytes, or iovecs
+	rwFlags  uint32 // RWF_*
+	userData uint64
+	bufIndex uint16 // of a registered buffer
 	_        uint16
 	_        int32
 	_        [2]uint64
 }
 
-// CQE is struct io_uring_cqe: one completion.
-type CQE struct {
-	UserData uint64
-	Res      int32 // as the system call's, or an error negated
-	Flags    uint32
+// completion is struct io_uring_cqe.
+type completion struct {
+	userData uint64
+	res      int32 // as the system call's, or an error negated
+	_        uint32
 }
-
-// Op is what a request does.
-type Op uint8
 
 // Operations (IORING_OP_*).
 const (
-	OpNop        Op = 0
-	OpReadv      Op = 1
-	OpWritev     Op = 2
-	OpReadFixed  Op = 4
-	OpWriteFixed Op = 5
-	OpRead       Op = 22
-	OpWrite      Op = 23
+	ringNop        = 0
+	ringReadv      = 1
+	ringWritev     = 2
+	ringReadFixed  = 4
+	ringWriteFixed = 5
+	ringRead       = 22
+	ringWrite      = 23
 )
 
-// FixedFile says that FD is an index of registered files (IOSQE_FIXED_FILE).
-const FixedFile = 1 << 0
+// fixedFile says that fd is an index of registered files (IOSQE_FIXED_FILE).
+const fixedFile = 1 << 0
 
 // Flags of io_uring_setup.
 const (
-	setupClamp        = 1 << 4
-	setupSubmitAll    = 1 << 7
-	setupCoopTaskrun  = 1 << 8
-	setupSingleIssuer = 1 << 12
-	setupDeferTaskrun = 1 << 13
+	setupClamp       = 1 << 4
+	setupSubmitAll   = 1 << 7
+	setupCoopTaskrun = 1 << 8
 )
 
 const (
@@ -105,8 +100,8 @@ type rsrcUpdate struct {
 
 // The sizes that the kernel's interface fixes.
 var (
-	_ [64]byte  = [unsafe.Sizeof(SQE{})]byte{}
-	_ [16]byte  = [unsafe.Sizeof(CQE{})]byte{}
+	_ [64]byte  = [unsafe.Sizeof(entry{})]byte{}
+	_ [16]byte  = [unsafe.Sizeof(completion{})]byte{}
 	_ [120]byte = [unsafe.Sizeof(params{})]byte{}
 	_ [32]byte  = [unsafe.Sizeof(rsrcRegister{})]byte{}
 	_ [32]byte  = [unsafe.Sizeof(rsrcUpdate{})]byte{}

@@ -1,4 +1,4 @@
-package uring
+package aio
 
 import (
 	"errors"

@@ -1,0 +1,97 @@
+package aio
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
+)
+
+// TestBuffers: what lies in memory that was registered is read and written from there, and the rest isn't.
+func TestBuffers(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := OpenRing(16, int(f.Fd()))
+	if err != nil {
+		t.Skip(err)
+	}
+	if len(r.buffers.free) == 0 {
+		t.Skip("this system has no table of buffers")
+	}
+	const size = 4096
+	mem := directio.AlignedBlock(16 * size)
+	low, high := mem[2*size:4*size], mem[8*size:12*size]
+	r.pin(high)
+	r.pin(low)
+	if len(r.buffers.list) < 2 {
+		t.Skip("no memory may be pinned here")
+	}
+	for i, x := range []struct {
+		at, n int
+		fixed bool
+	}{
+		{1, 1, false}, {2, 1, true}, {3, 1, true}, {2, 2, true}, {3, 2, false}, {4, 1, false}, {1, 2, false},
+		{8, 4, true}, {11, 1, true}, {11, 2, false}, {12, 1, false}, {15, 1, false},
+	} {
+		for _, op := range []Op{OpWrite, OpRead} {
+			before := r.sqTail.Load()
+			q := transfer(op, 5, mem[x.at*size:][:x.n*size], 0)
+			if err := r.Submit(q); err != nil {
+				t.Fatal(err)
+			}
+			e := r.entries[before&r.sqMask]
+			if res := gather(t, r, 1)[5]; res != int64(x.n*size) {
+				t.Errorf("%d: %d bytes of %d", i, res, x.n*size)
+			}
+			if fixed := e.opcode == ringReadFixed || e.opcode == ringWriteFixed; fixed != x.fixed || e.flags != fixedFile {
+				t.Errorf("%d: opcode %d with flags %d, want registered memory: %v, and a registered file", i, e.opcode, e.flags, x.fixed)
+			}
+		}
+	}
+	unregister := r.Register(mem)
+	r.unpin(low)
+	unregister()
+	if n, free := len(r.buffers.list), len(r.buffers.free); n != 1 || free != bufferPlaces-1 {
+		t.Errorf("%d buffers and %d free places are left", n, free)
+	}
+	r.Register(nil)()
+	unregister = r.Register(mem)
+	shut(t, r)
+	unregister()
+}
+
+// TestCloseReleases closes rings, used and fresh ones, and wants their file to be nobody's at once: a
+// lock of it lasts as long as the kernel holds the file.
+func TestCloseReleases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	b := make([]byte, 4096)
+	for round := range 50 {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			t.Fatalf("round %d: the file is still in use: %v", round, err)
+		}
+		r, err := OpenRing(16, int(f.Fd()))
+		if err != nil {
+			t.Skip(err)
+		}
+		if n := round % 16; n > 0 {
+			for i := range n {
+				q := transfer(OpWrite, uint64(i), b, int64(i)*4096)
+				if err := r.Submit(q); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gather(t, r, n)
+		}
+		shut(t, r)
+		f.Close()
+	}
+}
