@@ -36,7 +36,8 @@ type secrets struct {
 func makeSecrets(t testing.TB) *secrets {
 	t.Helper()
 	dir := t.TempDir()
-	s := &secrets{dir: dir, file: filepath.Join(dir, "secrets"), host: filepath.Join(dir, "host"), ctrl: filepath.Join(dir, "ctrl"), wrong: filepath.Join(dir, "wrong")}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	s := &secrets{dir: dir, file: in("secrets"), host: in("host"), ctrl: in("ctrl"), wrong: in("wrong")}
 	s.hostText, s.ctrlTexts = genKey(t, s.host), genKey(t, s.ctrl, "--hmac", "3")
 	genKey(t, s.wrong, "--hmac", "0", "--key-length", "48")
 	s.know(t, s.hostText)
@@ -78,7 +79,8 @@ func TestAuthenticationPrograms(t *testing.T) {
 	for _, transport := range transports {
 		for _, files := range [][]string{{s.host}, {s.host, s.ctrl}} {
 			tgt.must(t, cliTimeout, transport, "connect", asHost(oneHost, files...)...)
-			tgt.must(t, cliTimeout, transport, "bench", append(asHost(oneHost, files...), "--rw", "randrw", "--verify", "crc32c", "--size", "4MiB", "--runtime", "500ms", "--iodepth", "8")...)
+			tgt.must(t, cliTimeout, transport, "bench", append(asHost(oneHost, files...),
+				args("--rw randrw --verify crc32c --size 4MiB --runtime 500ms --iodepth 8")...)...)
 		}
 		refuseAuthentication(t, tgt, transport, s)
 	}

@@ -221,7 +221,9 @@ func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		r.net.SetFilter(nil)
 		var err error
-		r.q, err = r.tr.Dial(context.Background(), host.QueueAttr{Remote: simNVMe, QID: 1, CNTLID: 1, Size: hostileSize, InCapsule: 4096, Sink: r.sink})
+		r.q, err = r.tr.Dial(context.Background(), host.QueueAttr{
+			Remote: simNVMe, QID: 1, CNTLID: 1, Size: hostileSize, InCapsule: 4096, Sink: r.sink,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

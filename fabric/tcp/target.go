@@ -243,7 +243,10 @@ func (l *Listener) gone() {
 // no more are accepted after Close is nothing to warn of.
 func (l *Listener) report(err error) {
 	level := slog.LevelWarn
-	for _, own := range []error{target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay, target.ErrClosed, target.ErrDraining, ErrClosed} {
+	for _, own := range []error{
+		target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay,
+		target.ErrClosed, target.ErrDraining, ErrClosed,
+	} {
 		if errors.Is(err, own) {
 			level = slog.LevelDebug
 		}

@@ -243,7 +243,8 @@ func TestSeveralSpecs(t *testing.T) {
 		t.Errorf("the second was measured for %v", d)
 	}
 	if res.Jobs[0].Ops[Write].IOs != 0 || res.Jobs[3].Ops[Read].IOs != 0 || res.Jobs[3].Ops[Write].IOs == 0 {
-		t.Errorf("directions are mixed up: %d reads, %d writes; %d, %d in %v", res.Jobs[0].Ops[Read].IOs, res.Jobs[0].Ops[Write].IOs, res.Jobs[3].Ops[Read].IOs, res.Jobs[3].Ops[Write].IOs, res.Jobs[3].Duration)
+		t.Errorf("directions are mixed up: %d reads, %d writes; %d, %d in %v",
+			res.Jobs[0].Ops[Read].IOs, res.Jobs[0].Ops[Write].IOs, res.Jobs[3].Ops[Read].IOs, res.Jobs[3].Ops[Write].IOs, res.Jobs[3].Duration)
 	}
 	var reads uint64
 	for _, s := range res.Series {

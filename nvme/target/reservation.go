@@ -196,7 +196,9 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 }
 
 // release executes Reservation Release; a kind that isn't the reservation's is told as kindIsWrong.
-func (v *reservation) release(host nvme.HostID, a nvme.ResvAction, kind nvme.ResvType, k nvme.ResvKeys) (st nvme.Status, notices []resvNotice, kindIsWrong bool) {
+func (v *reservation) release(host nvme.HostID, a nvme.ResvAction, kind nvme.ResvType, k nvme.ResvKeys) (
+	st nvme.Status, notices []resvNotice, kindIsWrong bool,
+) {
 	i := v.find(host)
 	if i < 0 || v.registrants[i].key != k.Current {
 		return resvConflict, nil, false

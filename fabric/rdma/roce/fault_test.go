@@ -204,7 +204,10 @@ var localFaults = []localFault{
 	{"READ into memory without local write", func(p *pair) verbs.SendWR {
 		m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessRemoteRead)
 		check(p.t, err)
-		return verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 100, LKey: m.LKey()}}, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+		return verbs.SendWR{
+			Opcode: verbs.WRRDMARead, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 100, LKey: m.LKey()}},
+			RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey(),
+		}
 	}, verbs.WCLocProtErr},
 	{"invalidate what isn't there", func(p *pair) verbs.SendWR {
 		return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: 1}
@@ -306,7 +309,10 @@ func TestAtomics(t *testing.T) {
 			off := int(-p.b.mr.Addr()&7) + 8
 			word := p.b.buf[off:]
 			atomic := func(op verbs.WROpcode, arg, swap uint64) uint64 {
-				p.a.post(verbs.SendWR{WRID: 1, Opcode: op, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr() + uint64(off), RKey: p.b.mr.RKey(), CompareAdd: arg, Swap: swap})
+				p.a.post(verbs.SendWR{
+					WRID: 1, Opcode: op, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr() + uint64(off), RKey: p.b.mr.RKey(),
+					CompareAdd: arg, Swap: swap,
+				})
 				p.a.want(1, verbs.WCSuccess)
 				return binary.NativeEndian.Uint64(p.a.buf)
 			}

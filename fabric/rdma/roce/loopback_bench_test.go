@@ -194,7 +194,8 @@ func benchmarkEcho(b *testing.B, depth int) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range depth {
-		if _, err := x.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{{Addr: x.mr.Addr(), Length: 64, LKey: x.mr.LKey()}}}}); err != nil {
+		command := []verbs.SGE{{Addr: x.mr.Addr(), Length: 64, LKey: x.mr.LKey()}}
+		if _, err := x.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: command}}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -218,7 +219,9 @@ func processorTime() time.Duration {
 func reportLoss(b *testing.B, sides ...*loopSide) {
 	for _, s := range sides {
 		c := s.dev.Counters()
-		for _, k := range []Counter{Retransmitted, PacketSeqErr, ImpliedNAKSeqErr, LocalAckTimeoutErr, EarlyRetransmit, OutOfSequence, RecoveredICRC, BadICRC} {
+		for _, k := range []Counter{
+			Retransmitted, PacketSeqErr, ImpliedNAKSeqErr, LocalAckTimeoutErr, EarlyRetransmit, OutOfSequence, RecoveredICRC, BadICRC,
+		} {
 			if c[k] > 0 {
 				b.Logf("%s %v=%d", s.dev.Attr().Addr, k, c[k])
 			}
@@ -226,7 +229,8 @@ func reportLoss(b *testing.B, sides ...*loopSide) {
 		line := fmt.Sprintf("%s sends %.1f packets a call", s.dev.Attr().Addr, float64(c[SentPackets])/float64(c[SendCalls]))
 		if u, ok := s.dev.conn.(udp.Counted); ok {
 			u := u.Counters()
-			line += fmt.Sprintf(", receives %.1f; kernel dropped %d, refused %d", float64(u.RxDatagrams.Load())/float64(u.RxSyscalls.Load()), u.RxKernelDrops.Load(), u.TxDrops.Load())
+			line += fmt.Sprintf(", receives %.1f; kernel dropped %d, refused %d",
+				float64(u.RxDatagrams.Load())/float64(u.RxSyscalls.Load()), u.RxKernelDrops.Load(), u.TxDrops.Load())
 		}
 		b.Log(line)
 	}

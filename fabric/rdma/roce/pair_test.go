@@ -178,7 +178,8 @@ func (p *pair) ready(q verbs.QP, peer *Device, remote verbs.QP) {
 	c := p.cfg
 	check(p.t, q.Modify(verbs.QPAttr{State: verbs.Init, Access: c.access}))
 	check(p.t, q.Modify(verbs.QPAttr{
-		State: verbs.RTR, Remote: peer.Attr().Addr, PeerVendorID: c.vendor(), VendorOptions: c.options, TrafficClass: c.class, DestQPN: remote.QPNum(), PathMTU: c.mtu,
+		State: verbs.RTR, Remote: peer.Attr().Addr, DestQPN: remote.QPNum(), PathMTU: c.mtu,
+		PeerVendorID: c.vendor(), VendorOptions: c.options, TrafficClass: c.class,
 		RQPSN: c.psn, MaxDestRdAtomic: c.maxRd, MinRNRTimer: c.rnrTimer,
 	}))
 	check(p.t, q.Modify(verbs.QPAttr{

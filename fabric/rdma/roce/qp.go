@@ -144,7 +144,8 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 func (q *qp) toRTS(a *verbs.QPAttr) error {
 	switch {
 	case a.Timeout > 31 || a.RetryCnt > 7 || a.RNRRetry > 7:
-		return q.failf("modify to RTS", verbs.ErrInvalid, "Timeout %d (want 0 to 31), RetryCnt %d or RNRRetry %d (want 0 to 7)", a.Timeout, a.RetryCnt, a.RNRRetry)
+		return q.failf("modify to RTS", verbs.ErrInvalid, "Timeout %d (want 0 to 31), RetryCnt %d or RNRRetry %d (want 0 to 7)",
+			a.Timeout, a.RetryCnt, a.RNRRetry)
 	case a.MaxRdAtomic > maxRdAtomic:
 		return q.failf("modify to RTS", verbs.ErrInvalid, "MaxRdAtomic %d: want at most %d", a.MaxRdAtomic, maxRdAtomic)
 	}

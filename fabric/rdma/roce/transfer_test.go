@@ -106,7 +106,9 @@ var operations = []operation{
 		fill(p.a.buf[:n], n)
 		clear(p.b.buf[half:])
 		p.b.recv(8)
-		p.a.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: p.b.mr.RKey(), ImmData: 5})
+		p.a.post(verbs.SendWR{
+			WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: p.b.mr.RKey(), ImmData: 5,
+		})
 		p.a.want(2, verbs.WCSuccess)
 		wc := p.b.want(8, verbs.WCSuccess)
 		if wc.Opcode != verbs.WCRecvRDMAWithImm || wc.ByteLen != uint32(n) || wc.ImmData != 5 || wc.Flags != verbs.WCWithImm {
@@ -161,7 +163,8 @@ func TestOperations(t *testing.T) {
 		{mtu: verbs.MTU256, options: OptionLongSend, psn: 0xfffffd},
 		{mtu: verbs.MTU4096, options: OptionLongSend, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 	} {
-		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x,options=%d", c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn, c.options)
+		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x,options=%d",
+			c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn, c.options)
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(t, c)

@@ -29,7 +29,10 @@ func TestMemoryWindow(t *testing.T) {
 		check(t, err)
 		bind := func(off, n int, access verbs.Access) uint32 {
 			key := w.RKey()
-			p.b.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: p.b.mr, Addr: p.b.mr.Addr() + uint64(off), Length: uint64(n), Access: access}})
+			p.b.post(verbs.SendWR{
+				WRID: 1, Opcode: verbs.WRBindMW, MW: w,
+				Bind: verbs.MWBind{MR: p.b.mr, Addr: p.b.mr.Addr() + uint64(off), Length: uint64(n), Access: access},
+			})
 			p.b.want(1, verbs.WCSuccess)
 			if w.RKey() != key {
 				t.Error("binding changed the key")
@@ -103,7 +106,10 @@ func TestWindowFaults(t *testing.T) {
 				w, err := p.b.pd.AllocMW()
 				check(t, err)
 				key := w.RKey()
-				p.b.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: p.b.mr, Addr: p.b.mr.Addr() + 100, Length: 100, Access: verbs.AccessRemoteWrite}})
+				p.b.post(verbs.SendWR{
+					WRID: 1, Opcode: verbs.WRBindMW, MW: w,
+					Bind: verbs.MWBind{MR: p.b.mr, Addr: p.b.mr.Addr() + 100, Length: 100, Access: verbs.AccessRemoteWrite},
+				})
 				p.b.want(1, verbs.WCSuccess)
 				p.a.post(wr(p, key))
 				p.a.want(0, verbs.WCRemAccessErr)
@@ -339,7 +345,10 @@ func TestCompletionQueueOverrun(t *testing.T) {
 		p := newPair(t, pairConfig{})
 		small, err := p.a.dev.CreateCQ(2, nil)
 		check(t, err)
-		q, err := p.a.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: small, RecvCQ: p.a.cq, MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1, SQSigAll: true, EventHandler: p.a.onEvent})
+		q, err := p.a.pd.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: small, RecvCQ: p.a.cq, MaxSendWR: 8, MaxRecvWR: 1, MaxSendSGE: 1,
+			SQSigAll: true, EventHandler: p.a.onEvent,
+		})
 		check(t, err)
 		p.a.qp, p.b.qp = q, p.b.newQP(p.cfg)
 		p.connect(p.a, p.b)
