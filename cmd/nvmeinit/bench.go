@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
@@ -83,7 +84,19 @@ Patterns that write destroy what the namespace holds.`,
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
 	f.conn.paths.add(c)
 	f.conn.add(c, true)
+	c.SetFlagErrorFunc(foreignFlag)
 	return c
+}
+
+// foreignFlag says of a flag that fio has, and bench hasn't, why.
+func foreignFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if why := fio.Foreign(unknown.GetSpecifiedName()); why != "" {
+			return cli.Usage("--%s: %s", unknown.GetSpecifiedName(), why)
+		}
+	}
+	return c.Root().FlagErrorFunc()(c, err)
 }
 
 func jobFileArg(c *cobra.Command, args []string) error {

@@ -20,7 +20,7 @@ func newPmem() *cobra.Command {
 		Use:   "pmem",
 		Short: "Check, repair and format persistent-memory volumes",
 		Example: `  nvmetgt pmem check volume.img
-  nvmetgt pmem format /dev/pmem0`,
+  nvmetgt pmem format --yes /dev/pmem0`,
 	}
 	c.AddCommand(newPmemCheck(), newPmemFormat())
 	return cli.Parent(c)

@@ -156,6 +156,9 @@ var foreign = map[string]string{
 	"rate_min": "a rate here is kept however late operations are; their latencies tell",
 }
 
+// Foreign says why there is no option of that name, which fio has; empty for other names.
+func Foreign(name string) string { return foreign[name] }
+
 func find(name string) *Option {
 	for i := range options {
 		o := &options[i]
