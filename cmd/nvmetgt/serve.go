@@ -42,11 +42,12 @@ until it is interrupted. A volume is one of these:
              whole or not at all, out of place; pmem:PATH,mode=inplace overwrites
              them, and a power failure may leave one torn
 
-It listens on loopback unless --listen says otherwise, and every host that reaches it
-may connect unless --allow-host says otherwise, which goes by the name that a host
-gives itself, or --dhchap-secrets, which has hosts prove who they are. There is no
-encryption, so keep it on networks that you trust. RDMA needs UDP port 4791 of the
-address, which only one program can have.
+It listens on loopback unless --listen says otherwise (0.0.0.0 there is every IPv4
+address, and [::] every IPv6 one). Every host that reaches it may connect unless
+--allow-host says otherwise, which goes by the name that a host gives itself, or
+--dhchap-secrets, which has hosts prove who they are. There is no encryption, so keep it
+on networks that you trust. RDMA needs UDP port 4791 of the address, which only one
+program can have.
 
 --fault makes the network of the RNIC a bad one, for what it sends and receives; hosts
 that connect over TCP don't meet it. It takes, separated by commas:
