@@ -16,10 +16,11 @@ import (
 // kernel writes it, and where nobody is by one goroutine, which blocks until the device has something.
 // What would block, and what the system refuses to do in this way, goes to the volume's workers.
 type queueAIO struct {
-	v     *file
-	k     kernelAIO
-	slots []*aioSlot
-	ended chan struct{}
+	v      *file
+	k      kernelAIO
+	writes *aioWrites // where they may hang in Submit; else nil
+	slots  []*aioSlot
+	ended  chan struct{}
 
 	inFlight atomic.Int64 // slots in use
 	parked   atomic.Bool  // the goroutine sleeps until wake: whoever is on duty completes
@@ -135,13 +136,23 @@ func (q *queueAIO) Left() {
 	}
 }
 
-// submit hands what is left of r to the kernel. It returns false where a worker must do it.
-func (q *queueAIO) submit(r *Request) bool {
+// submit has what is left of r done.
+func (q *queueAIO) submit(r *Request) {
+	if r.Op == OpWrite && q.writes != nil {
+		q.writes.submit(r)
+	} else {
+		q.begin(r)
+	}
+}
+
+// begin hands what is left of r to the kernel, or else to a worker.
+func (q *queueAIO) begin(r *Request) {
 	q.mu.Lock()
 	n := len(q.free)
 	if n == 0 {
 		q.mu.Unlock()
-		return false
+		q.v.pool.Submit(r)
+		return
 	}
 	s := q.free[n-1]
 	q.free = q.free[:n-1]
@@ -152,10 +163,10 @@ func (q *queueAIO) submit(r *Request) bool {
 		if !duty.Attended() {
 			q.unpark()
 		}
-		return true
+		return
 	}
 	q.release(s)
-	return false
+	q.v.pool.Submit(r)
 }
 
 // prepare makes a request for what is left of r. mu is held.
@@ -179,8 +190,8 @@ func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 // complete takes the result of a slot's request.
 func (q *queueAIO) complete(row *Row, s *aioSlot, res int64) {
 	r, flags := q.release(s)
-	if !q.v.took(row, r, res, flags) && !q.submit(r) {
-		q.v.pool.Submit(r)
+	if !q.v.took(row, r, res, flags) {
+		q.submit(r)
 	}
 }
 

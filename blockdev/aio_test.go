@@ -46,7 +46,10 @@ func testAttended(t *testing.T, v *file) {
 		for i := range all {
 			v.Submit(&all[i])
 		}
-		if round%2 == 0 { // it stays until all is done
+		if round%2 == 0 { // it stays until all is done; otherwise it leaves what it hasn't begun
+			if !a.Work() {
+				t.Fatal("another took its place")
+			}
 			for v.aio.inFlight.Load() > 0 {
 				if a.Look() {
 					found++

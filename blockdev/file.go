@@ -136,7 +136,8 @@ func (v *file) Submit(r *Request) {
 	case r.Length == 0, v.now(r):
 		v.end(r, nil)
 		return
-	case v.aio != nil && v.takes(r) && v.aio.submit(r):
+	case v.aio != nil && v.takes(r):
+		v.aio.submit(r)
 		return
 	case v.writer != nil && r.Op == OpWrite:
 		v.writer.submit(r)

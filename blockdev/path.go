@@ -48,6 +48,9 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 		c, err := aio.OpenContext(aioEntries, k.fd)
 		if err == nil {
 			v.aio = newAIO(v, c)
+			if !v.device {
+				v.aio.writes = &aioWrites{q: v.aio}
+			}
 			v.info.Mode = "direct I/O, asynchronous"
 			return nil
 		}

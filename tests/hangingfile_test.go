@@ -77,7 +77,7 @@ func (fs *frozenFS) thaw() error {
 // A write that hangs in the system, whoever is at it, stops no other volume, neither for the
 // host that wrote, on the same queue, nor for another.
 func TestHangingFile(t *testing.T) {
-	for _, io := range []string{"buffered", "uring"} {
+	for _, io := range []string{"buffered", "uring", "direct"} {
 		for _, path := range []string{"rdma", "tcp"} {
 			t.Run(io+"/"+path, func(t *testing.T) { testHangingFile(t, io, path) })
 		}

@@ -1,0 +1,53 @@
+package blockdev
+
+import (
+	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/internal/duty"
+)
+
+// aioWrites submits the writes to a regular file: io_submit waits where the file system is frozen, as for a
+// snapshot, RWF_NOWAIT or not. So whoever is on duty submits them as work that may block (see duty): who hangs
+// there is replaced, and the writes behind it wait for the same. io_uring doesn't wait there.
+type aioWrites struct {
+	q *queueAIO
+
+	mu    sync.Mutex
+	queue requestQueue
+	busy  bool // somebody takes what is in the queue, or is about to
+}
+
+// submit has r submitted soon, where nobody is on duty by the caller.
+func (w *aioWrites) submit(r *Request) {
+	w.mu.Lock()
+	w.queue.push(r)
+	busy := w.busy
+	w.busy = true
+	w.mu.Unlock()
+	if !busy && !duty.Offer(w) {
+		w.Do()
+	}
+}
+
+// Do is duty.Task's.
+func (w *aioWrites) Do() {
+	for r := w.next(); r != nil; r = w.next() {
+		w.q.begin(r)
+	}
+}
+
+// Decline is duty.Task's: nobody on duty has time, and workers write.
+func (w *aioWrites) Decline() {
+	for r := w.next(); r != nil; r = w.next() {
+		w.q.v.pool.Submit(r)
+	}
+}
+
+// next takes a request; nil where there is none.
+func (w *aioWrites) next() *Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.queue.pop()
+	w.busy = r != nil
+	return r
+}
