@@ -118,7 +118,7 @@ func newReader(c *net.TCPConn, h pduHandler, self pdu.Role, busyPoll time.Durati
 		return nil, err
 	}
 	r := &reader{tcp: c, raw: raw, h: h, buf: make([]byte, chunkSize), dst: make([][]byte, 0, 8)}
-	r.look = looker{longest: busypoll.Longest(busyPoll), poller: busypoll.Poller{Wary: true}, atWork: &atWork}
+	r.look = looker{longest: busypoll.Longest(busyPoll), atWork: &atWork}
 	r.rules = pdu.Rules{Self: self}
 	r.poll = r.pollOnce
 	// Without it (before Linux 4.18) the reader just makes the extra call.

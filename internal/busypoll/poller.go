@@ -33,14 +33,21 @@ func Longest(d time.Duration) time.Duration {
 //
 // The zero value is ready; it belongs to whoever waits.
 type Poller struct {
-	// Wary has it sleep where many looks are in vain: somebody else has the processors. It
-	// costs looks that would have found something where a processor is lost for moments only.
-	Wary bool
-
 	usual  time.Duration // how long waits take: the last ones count most
 	worked time.Duration // the longest of the last turns between two waits, fading
 	slept  int           // waits since the last look
-	credit int           // what looks that found something have earned; below 0 sleeping is better
+	trial  trial
+	rivals rivals
+}
+
+// trial is one of patience: of looking for as long as may be. Where each of two programs sleeps while it waits for
+// the other, a wait takes as long as the other's wake-up, so that both go on sleeping, though the answers would come
+// soon if one of them didn't. No wait tells that from one for something slow. So it is tried, and kept up for as long
+// as waits are much shorter for it.
+type trial struct {
+	on     bool
+	waits  int           // left of it, or until the next
+	before time.Duration // Poller.usual when it began
 }
 
 const (
@@ -50,9 +57,9 @@ const (
 	// lookAgain is how many waits go by without a look: a sleep takes longer than what was waited for.
 	lookAgain = 64
 
-	// maxCredit and vainCost: one look in vain undoes what five that found something have earned, and
-	// some seven in a row end looking for a while.
-	maxCredit, vainCost = 32, 5
+	// trialWaits is how many waits a trial takes before it has to have shortened them, and trialPause how many lie
+	// between two.
+	trialWaits, trialPause = 16, 256
 )
 
 // Limit is how long to look at most after having worked for so long since the last wait. Where
@@ -60,15 +67,35 @@ const (
 // the last turns counts, fading, until a look was in vain: one of a few acknowledgements doesn't say
 // that the peer has as little to do. A fifth of the longest is always worth it: by default about
 // what a sleep and a wake-up on another processor take on a virtual machine, and what is saved is a
-// wake-up on both sides.
+// wake-up on both sides. Where waits take longer, but not longer than the longest look, that is tried.
 func (p *Poller) Limit(worked, longest time.Duration) time.Duration {
 	p.worked = max(worked, p.worked-p.worked/8)
-	return min(max(2*p.worked, longest/5), longest)
+	limit := min(max(2*p.worked, longest/5), longest)
+	if p.trial.next(p.usual, limit, longest) {
+		return longest
+	}
+	return limit
+}
+
+// next says whether to be patient in the next wait, where waits usually take so long, and the looks of others limit.
+func (t *trial) next(usual, limit, longest time.Duration) bool {
+	switch {
+	case t.waits > 0:
+		t.waits--
+	case t.on && usual > t.before*3/5:
+		*t = trial{waits: trialPause}
+	case !t.on && usual > limit && usual < longest:
+		*t = trial{on: true, waits: trialWaits, before: usual}
+	}
+	return t.on
 }
 
 // Look says whether to look before sleeping this time, where that may take as long as limit.
 func (p *Poller) Look(limit time.Duration) bool {
-	if (p.usual > limit || p.credit < 0) && p.slept < lookAgain {
+	if p.rivals.asleep() {
+		return false
+	}
+	if p.usual > limit && p.slept < lookAgain {
 		p.slept++
 		return false
 	}
@@ -77,18 +104,16 @@ func (p *Poller) Look(limit time.Duration) bool {
 }
 
 // Looked tells whether the look found something. After one in vain, what the turns before it say no longer
-// holds. The peer may be waiting for the very processor that looks: where that is so (Wary), many looks are in
-// vain, and both are better off asleep.
+// holds.
 func (p *Poller) Looked(found bool) {
-	if found {
-		p.credit = min(p.credit+1, maxCredit)
-		return
+	if !found {
+		p.worked = 0
 	}
-	p.worked = 0
-	if p.Wary {
-		p.credit = max(p.credit-vainCost, -1)
-	}
+	p.rivals.looked(found)
 }
 
 // Waited tells how long the wait was.
-func (p *Poller) Waited(d time.Duration) { p.usual += (min(d, longWait) - p.usual) / 4 }
+func (p *Poller) Waited(d time.Duration) {
+	p.usual += (min(d, longWait) - p.usual) / 4
+	p.rivals.waited(d)
+}

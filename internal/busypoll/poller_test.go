@@ -92,31 +92,71 @@ func TestLimitFades(t *testing.T) {
 	}
 }
 
-// share is which share of n short waits a Poller looks in, where one look in every vain-th finds nothing.
-func share(p *Poller, n, vain int) float64 {
-	count := 0
+// waitsOf is how long waits are in the mean where one takes what wait says of how long was looked, and how many of
+// them were looked for as long as may be.
+func waitsOf(p *Poller, n int, longest time.Duration, wait func(looked time.Duration) time.Duration) (mean time.Duration, patient int) {
+	var sum time.Duration
 	for range n {
-		if p.Look(shortLook) {
-			count++
-			p.Looked(count%vain != 0)
+		limit := p.Limit(0, longest)
+		if limit == longest {
+			patient++
 		}
-		p.Waited(shortLook / 2)
+		if !p.Look(limit) {
+			limit = 0
+		}
+		d := wait(limit)
+		if limit > 0 {
+			p.Looked(d <= limit)
+		}
+		p.Waited(d)
+		sum += d
 	}
-	return float64(count) / float64(n)
+	return sum / time.Duration(n), patient
 }
 
-// TestSleepsWhereLooksAreInVain: with somebody else on the processors a third and more of the looks
-// find nothing.
-func TestSleepsWhereLooksAreInVain(t *testing.T) {
-	p := Poller{Wary: true}
-	if got := share(&p, 100_000, 20); got < 0.99 {
-		t.Errorf("looks in %.2f of the waits though 19 of 20 looks find something", got)
+// TestPatience: two programs that sleep because the other does are woken for good by one that looks for longer.
+func TestPatience(t *testing.T) {
+	asleep := true // the peer
+	peer := func(looked time.Duration) time.Duration {
+		answer := 30 * time.Microsecond
+		if asleep {
+			answer = 180 * time.Microsecond
+		}
+		asleep = looked < answer // our answer comes late, too
+		return answer
 	}
-	if got := share(&p, 100_000, 3); got > 0.1 {
-		t.Errorf("looks in %.2f of the waits though every third look is in vain", got)
+	var p Poller
+	if mean, _ := waitsOf(&p, 100_000, 250*time.Microsecond, peer); mean > 35*time.Microsecond {
+		t.Errorf("a wait takes %v in the mean, want about 30 µs", mean)
 	}
-	if got := share(&p, 1000, 20); got < 0.8 {
-		t.Errorf("looks in %.2f of the waits after looks had begun to find something again", got)
+}
+
+// TestPatienceInVain: what is slow by itself isn't looked for long, and neither is what comes rarely.
+func TestPatienceInVain(t *testing.T) {
+	for _, wait := range []time.Duration{100 * time.Microsecond, 200 * time.Microsecond, 300 * time.Microsecond, time.Second} {
+		var p Poller
+		_, n := waitsOf(&p, 100_000, 250*time.Microsecond, func(time.Duration) time.Duration { return wait })
+		if want := 100_000 * (trialWaits + 1) / (trialWaits + trialPause); n > want {
+			t.Errorf("%d of 100,000 waits of %v are patient, want at most %d", n, wait, want)
+		}
+	}
+}
+
+// TestPatienceEnds: it is kept up where it makes waits short, and over when it no longer does.
+func TestPatienceEnds(t *testing.T) {
+	const slow, longest = 200 * time.Microsecond, 250 * time.Microsecond
+	var p Poller
+	_, n := waitsOf(&p, 1000, longest, func(looked time.Duration) time.Duration {
+		if looked < longest {
+			return slow
+		}
+		return slow / 10
+	})
+	if want := 1000 - trialPause - trialWaits - 10; n < want {
+		t.Errorf("%d of 1000 waits are patient though it makes them short, want %d", n, want)
+	}
+	if _, n = waitsOf(&p, 200, longest, func(time.Duration) time.Duration { return slow }); n > 2*trialWaits {
+		t.Errorf("%d of 200 waits are patient that take as long as without", n)
 	}
 }
 
