@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -156,7 +157,9 @@ func TestRuntimeAndSize(t *testing.T) {
 	}
 }
 
-func TestDepthIsKept(t *testing.T) {
+func TestDepthIsKept(t *testing.T) { synctest.Test(t, testDepthIsKept) }
+
+func testDepthIsKept(t *testing.T) {
 	d := &fakeDevice{delay: time.Millisecond}
 	s := spec("randread")
 	s.NumJobs, s.Runtime = 2, 30*time.Millisecond
