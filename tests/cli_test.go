@@ -180,8 +180,6 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("id-ns -t tcp -a 127.0.0.1 --nsid 4294967296"), exitUsage, []string{"--nsid", "4294967295"}},
 		{args("bench -t tcp -a 127.0.0.1 --depths 1,x"), exitUsage, []string{"--depths", "1,4,16"}},
 		{args("bench -t tcp -a 127.0.0.1 --metrics x"), exitUsage, []string{"--metrics", "ADDRESS:PORT"}},
-		{args("bench -t rdma -a 127.0.0.1 --rw randread --ioengine=libaio"), exitUsage, []string{"--ioengine: ", "leave the option out"}},
-		{args("bench -t rdma -a 127.0.0.1 --rwx randread"), exitUsage, []string{"--rwx", "bench --help"}},
 		{args("connect -t rdma -a 127.0.0.1 --dscp 64"), exitUsage, []string{"--dscp 64", "0 to 63"}},
 		{args("connect -t tcp -a 127.0.0.1 --priority 7"), exitUsage, []string{"--priority 7", "to 6"}},
 		{args("connect -t tcp -a 127.0.0.1 --busy-poll -1s"), exitUsage, []string{"--busy-poll -1s", "10s"}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -36,6 +37,10 @@ func TestHangupReloads(t *testing.T) {
 // A program without a file to read again ends of HUP as of an interruption: a target drains, and a
 // copy that isn't whole leaves no file behind.
 func TestHangupEnds(t *testing.T) {
+	// Where this test ignores the signal, as by nohup, programs that it starts would.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	tgt := startTarget(t, "--volume", "delay:20ms:mem:256MiB")
 	copied := filepath.Join(t.TempDir(), "copied")
 	reader := tgt.startInit(t, "rdma", "read", "--output", copied)
