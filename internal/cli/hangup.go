@@ -19,10 +19,11 @@ func interruptions() []os.Signal {
 }
 
 // Hangups delivers the signal HUP while ctx lasts, to a command that takes it for a request to read
-// its files again; it interrupts the program no more.
+// its files again. It interrupts the program no more, and does nothing once ctx has ended: the
+// program is about to end by itself.
 func Hangups(ctx context.Context) <-chan os.Signal {
 	c := make(chan os.Signal, 1)
-	signal.Reset(unix.SIGHUP) // Main's
+	signal.Ignore(unix.SIGHUP) // no longer Main's, and what Stop goes back to
 	signal.Notify(c, unix.SIGHUP)
 	context.AfterFunc(ctx, func() { signal.Stop(c) })
 	return c

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHangups: signal HUP is delivered, and no longer interrupts the program. Afterwards it is
+// nothing, above all not the program's end.
+func TestHangups(t *testing.T) {
+	program, stop := signal.NotifyContext(t.Context(), os.Interrupt, unix.SIGHUP) // as Main's
+	defer stop()
+	ctx, cancel := context.WithCancel(program)
+	defer cancel()
+	hangups := Hangups(ctx)
+	if err := unix.Kill(unix.Getpid(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-hangups:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it isn't delivered")
+	}
+	if program.Err() != nil {
+		t.Error("it interrupts the program")
+	}
+	cancel()
+	for began := time.Now(); !ignored(t, unix.SIGHUP); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it isn't ignored afterwards")
+		}
+	}
+}
+
+// ignored tells whether the system drops a signal to this program.
+func ignored(t *testing.T, s unix.Signal) bool {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`SigIgn:\s*([0-9a-f]+)`).FindSubmatch(status)
+	if m == nil {
+		t.Fatal("/proc/self/status has no signals that are ignored")
+	}
+	mask, err := strconv.ParseUint(string(m[1]), 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mask&(1<<(s-1)) != 0
+}
