@@ -180,6 +180,8 @@ func (s *server) announce(out io.Writer) error {
 
 // describe says what is exported, and where.
 func (s *server) describe() {
+	s.change.Lock() // the control socket is there already
+	defer s.change.Unlock()
 	several := len(s.cfg.Subsystems) > 1
 	for _, sub := range s.cfg.Subsystems {
 		if several {
