@@ -28,7 +28,7 @@ func TestHangupReloads(t *testing.T) {
 	writeText(t, c.file, "subsistems: []\n")
 	c.signal(syscall.SIGHUP)
 	eventually(t, cliTimeout, "it says what is wrong", func() bool {
-		return strings.Contains(c.stderr.String(), "not reloaded") && strings.Contains(c.stderr.String(), c.file+":1: ")
+		return strings.Contains(c.stderr.String(), "reload failed") && strings.Contains(c.stderr.String(), c.file+":1: ")
 	})
 	c.must(t, cliTimeout, "rdma", "connect", "-n", diskNQN)
 	c.stop(t)

@@ -83,7 +83,7 @@ func (s *server) reloadOnHangup() {
 			case <-hangups:
 			}
 			if err := s.Reload(); err != nil {
-				s.log.Error("not reloaded: everything stays as it was", "err", err)
+				s.log.Error("reload failed", "err", err)
 			} else {
 				s.log.Info("reloaded", "file", s.file)
 			}
