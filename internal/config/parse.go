@@ -71,8 +71,8 @@ func Parse(name string, b []byte) (*Config, error) {
 func second(file *ast.File) *FieldError {
 	seen := false
 	for _, doc := range file.Docs {
-		if doc.Body == nil {
-			continue
+		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType {
+			continue // a directive, as %YAML, is of the document below it
 		}
 		if seen {
 			return &FieldError{Line: doc.Body.GetToken().Position.Line, Err: errors.New("a second document begins above: a configuration is one, so leave out its \"---\"")}

@@ -235,3 +235,15 @@ func TestParseMalformed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestParseOneDocument: what may stand around a document makes it no second one.
+func TestParseOneDocument(t *testing.T) {
+	for _, text := range []string{
+		"---\n" + good, "# ours\n---\n# all of it\n" + good, "%YAML 1.2\n---\n" + good, good + "...\n", good + "---\n",
+	} {
+		c, err := Parse("f", []byte(text))
+		if err != nil || len(c.Subsystems) != 1 {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
