@@ -62,8 +62,9 @@ type TargetConfig struct {
 	DataTimeout time.Duration
 	// BusyPoll is the longest that a connection looks for data before it sleeps, where the last
 	// waits were that short; otherwise it sleeps at once. It looks no longer than twice what its
-	// last turns took, or a fifth of it, and nobody looks while more connections of the program
-	// have work than half of the processors, or after a turn of 48 commands and more. Zero is
+	// last turns took, or a fifth of it, unless looking for so long has turned out to shorten
+	// waits. Nobody looks where sleeping shortens them, while more connections of the program have
+	// work than half of the processors, or after a turn of 48 commands and more. Zero is
 	// DefaultBusyPoll, NoBusyPoll is never.
 	BusyPoll time.Duration
 	// Log takes refusals and failures, at a bounded rate; nil discards them.

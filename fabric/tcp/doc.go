@@ -22,8 +22,8 @@
 // (BusyPoll, package busypoll): a sleep and a wake-up take longer than the peer's answer. Other goroutines
 // run in between. At most half of the processors look for the connections of a program, and none while more
 // connections than that have work, which need the processor, or after a turn of many commands, since what comes
-// during a sleep makes another. Where a third of the looks find nothing, because something else has
-// the processors that the peer needs, none are made but a trial now and then.
+// during a sleep makes another. Where many looks find nothing, because something else has the
+// processors that the peer needs, none are made for as long as sleeping makes waits shorter.
 //
 // # Within one host
 //

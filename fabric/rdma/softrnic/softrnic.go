@@ -49,8 +49,9 @@ type Config struct {
 	// coalescing. Slower; for networks or kernels where offloads are broken.
 	Plain bool
 	// BusyPoll is the longest to look for packets before sleeping; it is no longer than twice what
-	// the last batches took, or a fifth of it, and only where the last waits were that short. Zero is
-	// DefaultBusyPoll, NoBusyPoll is never.
+	// the last batches took, or a fifth of it, unless looking for so long has turned out to shorten
+	// waits, and only where the last waits were that short, and sleeping doesn't shorten them. Zero
+	// is DefaultBusyPoll, NoBusyPoll is never.
 	BusyPoll time.Duration
 	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
 	RecvBuffer int
