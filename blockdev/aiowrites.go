@@ -10,21 +10,33 @@ import (
 // snapshot, RWF_NOWAIT or not. So whoever is on duty submits them as work that may block (see duty): who hangs
 // there is replaced, and the writes behind it wait for the same. io_uring doesn't wait there.
 type aioWrites struct {
-	q *queueAIO
+	q  *queueAIO
+	do func() // Do
 
 	mu    sync.Mutex
 	queue requestQueue
 	busy  bool // somebody takes what is in the queue, or is about to
 }
 
-// submit has r submitted soon, where nobody is on duty by the caller.
+func newAIOWrites(q *queueAIO) *aioWrites {
+	w := &aioWrites{q: q}
+	w.do = w.Do
+	return w
+}
+
+// submit has r submitted soon. The caller does so only in a program that receives no packets: else it may be one who
+// does and can't be on duty, as behind a capture or a fault, or one of the RNIC's timers.
 func (w *aioWrites) submit(r *Request) {
 	w.mu.Lock()
 	w.queue.push(r)
 	busy := w.busy
 	w.busy = true
 	w.mu.Unlock()
-	if !busy && !duty.Offer(w) {
+	switch {
+	case busy || duty.Offer(w):
+	case duty.HasReceivers():
+		go w.do()
+	default:
 		w.Do()
 	}
 }

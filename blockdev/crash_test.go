@@ -153,7 +153,7 @@ func (k crashKind) volume(t *testing.T, d *simDisk) *file {
 	}
 	if k.aio {
 		v.aio = newAIO(v, newSimAIO(d))
-		v.aio.writes = &aioWrites{q: v.aio}
+		v.aio.writes = newAIOWrites(v.aio)
 	}
 	return v
 }

@@ -49,7 +49,7 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 		if err == nil {
 			v.aio = newAIO(v, c)
 			if !v.device {
-				v.aio.writes = &aioWrites{q: v.aio}
+				v.aio.writes = newAIOWrites(v.aio)
 			}
 			v.info.Mode = "direct I/O, asynchronous"
 			return nil

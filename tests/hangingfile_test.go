@@ -82,9 +82,13 @@ func TestHangingFile(t *testing.T) {
 			t.Run(io+"/"+path, func(t *testing.T) { testHangingFile(t, io, path) })
 		}
 	}
+	// Who receives packets that are captured isn't sent to do other work.
+	t.Run("direct/rdma/captured", func(t *testing.T) {
+		testHangingFile(t, "direct", "rdma", "--pcap", filepath.Join(t.TempDir(), "packets.pcap"))
+	})
 }
 
-func testHangingFile(t *testing.T, io, path string) {
+func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	fs := newFrozenFS(t)
 	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
 	for _, file := range []string{slow, fast} {
@@ -92,7 +96,7 @@ func testHangingFile(t *testing.T, io, path string) {
 			t.Fatal(err)
 		}
 	}
-	tgt := startTarget(t, "--io", io, "--volume", "file:"+slow, "--volume", "file:"+fast)
+	tgt := startTarget(t, append(flags, "--io", io, "--volume", "file:"+slow, "--volume", "file:"+fast)...)
 	defer tgt.stop(t)
 	ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
 	defer cancel()

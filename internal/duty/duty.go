@@ -16,6 +16,7 @@ type Task interface {
 // hall is where tasks wait for those on duty. A program has one.
 type hall struct {
 	present atomic.Int32 // on duty
+	here    atomic.Int32 // receive packets, on duty or not
 	waiting atomic.Int32 // len(tasks)
 	watched atomic.Bool  // the watch looks again
 
@@ -95,6 +96,7 @@ func NewAttendant(replace func()) *Attendant { return std.attendant(replace) }
 
 func (h *hall) attendant(replace func()) *Attendant {
 	a := &Attendant{h: h, replace: replace}
+	h.here.Add(1)
 	h.watch.mu.Lock()
 	h.watch.all[a] = struct{}{}
 	h.watch.mu.Unlock()
@@ -107,7 +109,18 @@ func (a *Attendant) Close() {
 	w.mu.Lock()
 	delete(w.all, a)
 	w.mu.Unlock()
+	a.h.here.Add(-1)
 }
+
+// AddReceiver counts a goroutine that receives packets and has no attendant, until RemoveReceiver.
+func AddReceiver() { std.here.Add(1) }
+
+// RemoveReceiver undoes AddReceiver.
+func RemoveReceiver() { std.here.Add(-1) }
+
+// HasReceivers tells whether anybody in this program receives packets. If so, whoever calls for work that may block may
+// be such a goroutine, or one that those wait for, though nobody is on duty.
+func HasReceivers() bool { return std.here.Load() > 0 }
 
 // Arrive says that Work will be called soon, and again and again until Leave.
 func (a *Attendant) Arrive() { a.h.present.Add(1) }

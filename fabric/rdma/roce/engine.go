@@ -14,6 +14,8 @@ func (d *Device) start() {
 	if c, ok := d.conn.(udp.Attended); ok {
 		d.attendant = duty.NewAttendant(func() { go d.run() })
 		c.Attend(d.attendant)
+	} else {
+		duty.AddReceiver()
 	}
 	go d.run()
 }
@@ -52,6 +54,8 @@ func (d *Device) end(err error) {
 	if d.attendant != nil {
 		d.attendant.Leave()
 		d.attendant.Close()
+	} else {
+		duty.RemoveReceiver()
 	}
 	close(d.done)
 }
