@@ -142,6 +142,7 @@ func (c *controller) queueDown(q *Queue, err error) {
 
 // destroy ends the controller, whose admin queue is down, and with it its I/O queues.
 func (c *controller) destroy(err error) {
+	draining := c.t.Draining()
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()
@@ -153,9 +154,13 @@ func (c *controller) destroy(err error) {
 		c.timer.Stop()
 	}
 	// A transport can't tell a host that ended its connections from one that was killed: the
-	// kernel closes those all the same. Only a host that lives shuts its controller down first.
+	// kernel closes those all the same. Only a host that lives shuts its controller down first. But one that
+	// Drain lets go may close what is left when it finds its first connection closed.
 	if (err == nil || errors.Is(err, io.EOF)) && c.cc.Enabled() && c.cc.Shutdown() == nvme.CCSHNNone {
 		err = ErrNoShutdown
+		if draining {
+			err = ErrDraining
+		}
 	}
 	held := c.events.takeAll()
 	queues := c.takeQueues()

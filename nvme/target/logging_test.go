@@ -46,6 +46,20 @@ func TestLogTellsLostFromLeft(t *testing.T) {
 	}
 }
 
+// TestLogTellsLetGo: a host that Drain lets go wasn't lost, though it closes what is left before Drain does.
+func TestLogTellsLetGo(t *testing.T) {
+	var out bytes.Buffer
+	tg := newTargetWith(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) })
+	s := connect(t, tg, testNQN)
+	tg.mu.Lock()
+	tg.draining = true // as Drain does, before it disconnects anybody
+	tg.mu.Unlock()
+	s.close()
+	if said := out.String(); !strings.Contains(said, "level=INFO msg=\"host disconnected\"") || !strings.Contains(said, ErrDraining.Error()) {
+		t.Errorf("the log has\n%s", said)
+	}
+}
+
 // Messages say by the same keys which connection, controller, queue and command they are about, in
 // words also as JSON.
 func TestLogIdentifies(t *testing.T) {
