@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
@@ -116,7 +117,7 @@ func collectCM(ch chan<- prometheus.Metric, name string, c *cm.Counters) {
 	for _, r := range cmRows {
 		send(ch, r.metric, r.read(c), name)
 	}
-	for a := cm.AttrREQ; c.Sent.Of(a) != nil; a++ {
+	for a := mad.AttrREQ; c.Sent.Of(a) != nil; a++ {
 		send(ch, cmMessages, c.Sent.Of(a).Load(), name, "sent", a.String())
 		send(ch, cmMessages, c.Received.Of(a).Load(), name, "received", a.String())
 	}

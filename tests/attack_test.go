@@ -19,7 +19,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
-	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
@@ -209,50 +209,50 @@ func (a *attacker) mangled() []byte {
 }
 
 // datagram is a MAD to QP 1.
-func (a *attacker) datagram(mad []byte) []byte {
+func (a *attacker) datagram(payload []byte) []byte {
 	p := wire.Packet{
 		BTH:  wire.BTH{Opcode: wire.UDSendOnly, PKey: wire.DefaultPKey, DestQP: wire.QP1, PSN: wire.MakePSN(a.rng.Uint32())},
-		DETH: wire.DETH{QKey: wire.QP1QKey, SrcQP: wire.QP1}, Payload: mad,
+		DETH: wire.DETH{QKey: wire.QP1QKey, SrcQP: wire.QP1}, Payload: payload,
 	}
 	return p.Append(nil, a.flow, 0)
 }
 
 // mad is a management datagram of any kind, with any content, and some of any length.
 func (a *attacker) mad() []byte {
-	mad := make([]byte, cm.MADSize)
-	for i := range mad {
-		mad[i] = byte(a.rng.Uint32())
+	b := make([]byte, mad.Size)
+	for i := range b {
+		b[i] = byte(a.rng.Uint32())
 	}
 	// Classes (IBTA 13.4.4): subnet management, both ways, and administration, performance,
 	// communication management, vendor's.
 	classes := []byte{0x01, 0x81, 0x03, 0x04, 0x07, 0x09, 0x30}
 	switch a.rng.IntN(4) {
 	case 0:
-		copy(mad, []byte{1, classes[a.rng.IntN(len(classes))], 2, byte(a.rng.Uint32())})
+		copy(b, []byte{1, classes[a.rng.IntN(len(classes))], 2, byte(a.rng.Uint32())})
 	case 1:
-		mad = mad[:4*a.rng.IntN(cm.MADSize/4)]
+		b = b[:4*a.rng.IntN(mad.Size/4)]
 	default:
 		// A header that leads it to a message of communication management (IBTA 13.4.2).
-		copy(mad, []byte{1, 7, 2, 3})
-		attr := cm.AttrREQ + cm.AttributeID(a.rng.IntN(int(cm.AttrAPR-cm.AttrREQ)+2)) // and one that doesn't exist
-		binary.BigEndian.PutUint16(mad[16:], uint16(attr))
+		copy(b, []byte{1, 7, 2, 3})
+		attr := mad.AttrREQ + mad.AttributeID(a.rng.IntN(int(mad.AttrAPR-mad.AttrREQ)+2)) // and one that doesn't exist
+		binary.BigEndian.PutUint16(b[16:], uint16(attr))
 	}
-	return a.datagram(mad)
+	return a.datagram(b)
 }
 
 // request is a good connection request that nothing will follow: half open it stays.
 func (a *attacker) request() []byte {
 	src, dst := a.conn.LocalAddr().Addr(), a.dst.Addr()
-	req := &cm.REQ{
-		LocalCommID: a.rng.Uint32(), ServiceID: cm.ServiceID(a.v.addr.Port()), LocalCAGUID: a.rng.Uint64(),
+	req := &mad.REQ{
+		LocalCommID: a.rng.Uint32(), ServiceID: mad.ServiceID(a.v.addr.Port()), LocalCAGUID: a.rng.Uint64(),
 		LocalQPN: a.rng.Uint32()&0xfffff | 2, ResponderResources: 16, InitiatorDepth: 16,
 		RemoteResponse: 31, LocalResponse: 31, MaxCMRetries: 15, PKey: wire.DefaultPKey, PathMTU: verbs.MTU1024,
-		Primary: cm.Path{LocalGID: verbs.GIDFrom(src), RemoteGID: verbs.GIDFrom(dst), HopLimit: 64, ACKTimeout: 31},
+		Primary: mad.Path{LocalGID: verbs.GIDFrom(src), RemoteGID: verbs.GIDFrom(dst), HopLimit: 64, ACKTimeout: 31},
 	}
 	// NVMe/RDMA: an I/O queue of 128 entries.
 	nvme := []byte{0, 0, 1, 0, 128, 0, 127, 0, 0, 0}
-	copy(req.PrivateData[:], append(cm.AppendPrivateHeader(nil, cm.PrivateHeader{SourcePort: 9, Source: src, Destination: dst}), nvme...))
-	return a.datagram(cm.Append(nil, a.rng.Uint64(), req))
+	copy(req.PrivateData[:], append(mad.AppendPrivateHeader(nil, mad.PrivateHeader{SourcePort: 9, Source: src, Destination: dst}), nvme...))
+	return a.datagram(mad.Append(nil, a.rng.Uint64(), req))
 }
 
 // stream is a TCP connection that begins well or badly, and then sends anything, or nothing.

@@ -39,9 +39,10 @@ var rooms = []room{
 		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty"},
 		tests: []string{"fabric/rdma/cm", "internal/..."},
 	},
+	{dir: "fabric/rdma/cm/mad", may: []string{"fabric/rdma/verbs"}},
 	{
 		dir:   "fabric/rdma/cm",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/crowd"},
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "fabric/rdma/cm/mad", "internal/crowd"},
 		tests: []string{"fabric/rdma/roce", "internal/..."},
 	},
 	{dir: "fabric/rdma/fault", may: []string{"internal/udp", "internal/simnet", "internal/mem"}, tests: []string{everything}},

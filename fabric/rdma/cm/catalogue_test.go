@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -32,9 +33,9 @@ type stage struct {
 	dreq uint64 // of our DREQ
 }
 
-func (s *stage) ids() CommIDs { return CommIDs{catID, s.own} }
+func (s *stage) ids() mad.CommIDs { return mad.CommIDs{Local: catID, Remote: s.own} }
 
-func (s *stage) send(tid uint64, m Message) {
+func (s *stage) send(tid uint64, m mad.Message) {
 	s.peer.send(s.node.addr, tid, m)
 	synctest.Wait()
 }
@@ -57,9 +58,9 @@ func (s *stage) heard() string {
 		case w := <-s.peer.in:
 			name := w.msg.AttributeID().String()
 			switch m := w.msg.(type) {
-			case *REJ:
+			case *mad.REJ:
 				name = fmt.Sprintf("REJ %d", m.Reason)
-			case *APR:
+			case *mad.APR:
 				name = fmt.Sprintf("APR %d", m.Status)
 			}
 			all = append(all, name)
@@ -105,26 +106,26 @@ func (s *stage) passive(l *end, want state) {
 		s.send(catTID, req)
 		return
 	case stateMRAREPRcvd:
-		s.send(catTID, &MRA{CommIDs: s.ids(), Message: AnswersREP, ServiceTimeout: 20})
+		s.send(catTID, &mad.MRA{CommIDs: s.ids(), Message: mad.AnswersREP, ServiceTimeout: 20})
 		return
 	}
-	s.send(catTID, &RTU{CommIDs: s.ids()})
+	s.send(catTID, &mad.RTU{CommIDs: s.ids()})
 	s.finish(want)
 }
 
 // active brings a connection that we ask for to a state.
 func (s *stage) active(want state) {
 	s.end = s.node.connect(s.peer.addr)
-	tid, req := receive[*REQ](s.peer)
+	tid, req := receive[*mad.REQ](s.peer)
 	s.tid, s.own, s.qpn = tid, req.LocalCommID, req.LocalQPN
 	switch want {
 	case stateREQSent:
 		return
 	case stateMRAREQRcvd:
-		s.send(tid, &MRA{CommIDs: s.ids(), Message: AnswersREQ, ServiceTimeout: 20})
+		s.send(tid, &mad.MRA{CommIDs: s.ids(), Message: mad.AnswersREQ, ServiceTimeout: 20})
 		return
 	}
-	s.send(tid, &REP{CommIDs: s.ids(), LocalQPN: catQPN, LocalCAGUID: 0x77})
+	s.send(tid, &mad.REP{CommIDs: s.ids(), LocalQPN: catQPN, LocalCAGUID: 0x77})
 	s.finish(want)
 }
 
@@ -139,9 +140,9 @@ func (s *stage) finish(want state) {
 	case stateDREQSent:
 		s.heard()
 		disconnect()
-		s.dreq, _ = receive[*DREQ](s.peer)
+		s.dreq, _ = receive[*mad.DREQ](s.peer)
 	case stateDREQRcvd, stateTimewait:
-		s.send(catDREQ, &DREQ{CommIDs: s.ids(), RemoteQPN: s.qpn})
+		s.send(catDREQ, &mad.DREQ{CommIDs: s.ids(), RemoteQPN: s.qpn})
 		if want == stateTimewait {
 			disconnect()
 		}
@@ -149,39 +150,39 @@ func (s *stage) finish(want state) {
 }
 
 // messages are those of the catalogue, as the peer of s says them.
-func (s *stage) messages() map[string]func(CommIDs) (uint64, Message) {
-	msg := func(tid uint64, f func(CommIDs) Message) func(CommIDs) (uint64, Message) {
-		return func(ids CommIDs) (uint64, Message) { return tid, f(ids) }
+func (s *stage) messages() map[string]func(mad.CommIDs) (uint64, mad.Message) {
+	msg := func(tid uint64, f func(mad.CommIDs) mad.Message) func(mad.CommIDs) (uint64, mad.Message) {
+		return func(ids mad.CommIDs) (uint64, mad.Message) { return tid, f(ids) }
 	}
-	rej := func(answers AnsweredMessage) func(CommIDs) (uint64, Message) {
-		return msg(s.tid, func(ids CommIDs) Message {
-			return &REJ{CommIDs: ids, Message: answers, Reason: verbs.RejectConsumer}
+	rej := func(answers mad.AnsweredMessage) func(mad.CommIDs) (uint64, mad.Message) {
+		return msg(s.tid, func(ids mad.CommIDs) mad.Message {
+			return &mad.REJ{CommIDs: ids, Message: answers, Reason: verbs.RejectConsumer}
 		})
 	}
-	mra := func(answers AnsweredMessage) func(CommIDs) (uint64, Message) {
-		return msg(s.tid, func(ids CommIDs) Message { return &MRA{CommIDs: ids, Message: answers, ServiceTimeout: 20} })
+	mra := func(answers mad.AnsweredMessage) func(mad.CommIDs) (uint64, mad.Message) {
+		return msg(s.tid, func(ids mad.CommIDs) mad.Message { return &mad.MRA{CommIDs: ids, Message: answers, ServiceTimeout: 20} })
 	}
-	return map[string]func(CommIDs) (uint64, Message){
-		"REQ again": msg(s.tid, func(ids CommIDs) Message { return s.peer.req(s.node.addr, ids.Local, catQPN) }),
+	return map[string]func(mad.CommIDs) (uint64, mad.Message){
+		"REQ again": msg(s.tid, func(ids mad.CommIDs) mad.Message { return s.peer.req(s.node.addr, ids.Local, catQPN) }),
 		// The peer has begun anew, and uses the same ID or the same QP.
-		"REQ of the same ID": msg(555, func(ids CommIDs) Message { return s.peer.req(s.node.addr, ids.Local, 1000) }),
-		"REQ of the same QP": msg(556, func(ids CommIDs) Message { return s.peer.req(s.node.addr, ids.Local+70, catQPN) }),
-		"REP":                msg(s.tid, func(ids CommIDs) Message { return &REP{CommIDs: ids, LocalQPN: catQPN, LocalCAGUID: 0x77} }),
-		"RTU":                msg(s.tid, func(ids CommIDs) Message { return &RTU{CommIDs: ids} }),
-		"MRA of REQ":         mra(AnswersREQ), "MRA of REP": mra(AnswersREP), "MRA of other": mra(AnswersOther),
-		"REJ of REQ": rej(AnswersREQ), "REJ of REP": rej(AnswersREP), "REJ of other": rej(AnswersOther),
-		"REJ timeout": msg(s.tid, func(ids CommIDs) Message { // of a peer that never heard our ID
-			m := &REJ{CommIDs: CommIDs{Local: ids.Local}, Message: AnswersOther, Reason: verbs.RejectTimeout}
-			m.setGUID(0x77)
+		"REQ of the same ID": msg(555, func(ids mad.CommIDs) mad.Message { return s.peer.req(s.node.addr, ids.Local, 1000) }),
+		"REQ of the same QP": msg(556, func(ids mad.CommIDs) mad.Message { return s.peer.req(s.node.addr, ids.Local+70, catQPN) }),
+		"REP":                msg(s.tid, func(ids mad.CommIDs) mad.Message { return &mad.REP{CommIDs: ids, LocalQPN: catQPN, LocalCAGUID: 0x77} }),
+		"RTU":                msg(s.tid, func(ids mad.CommIDs) mad.Message { return &mad.RTU{CommIDs: ids} }),
+		"MRA of REQ":         mra(mad.AnswersREQ), "MRA of REP": mra(mad.AnswersREP), "MRA of other": mra(mad.AnswersOther),
+		"REJ of REQ": rej(mad.AnswersREQ), "REJ of REP": rej(mad.AnswersREP), "REJ of other": rej(mad.AnswersOther),
+		"REJ timeout": msg(s.tid, func(ids mad.CommIDs) mad.Message { // of a peer that never heard our ID
+			m := &mad.REJ{CommIDs: mad.CommIDs{Local: ids.Local}, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
+			m.SetGUID(0x77)
 			return m
 		}),
-		"DREQ":          msg(catDREQ, func(ids CommIDs) Message { return &DREQ{CommIDs: ids, RemoteQPN: s.qpn} }),
-		"DREQ other QP": msg(catDREQ, func(ids CommIDs) Message { return &DREQ{CommIDs: ids, RemoteQPN: s.qpn ^ 1} }),
-		"DREP":          msg(s.dreq, func(ids CommIDs) Message { return &DREP{CommIDs: ids} }),
-		"LAP":           msg(200, func(ids CommIDs) Message { return &LAP{CommIDs: ids} }),
-		"APR":           msg(200, func(ids CommIDs) Message { return &APR{CommIDs: ids} }),
-		"SIDR_REQ":      msg(201, func(CommIDs) Message { return &SIDRREQ{RequestID: 3, ServiceID: ServiceID(4420)} }),
-		"SIDR_REP":      msg(201, func(CommIDs) Message { return &SIDRREP{RequestID: 3} }),
+		"DREQ":          msg(catDREQ, func(ids mad.CommIDs) mad.Message { return &mad.DREQ{CommIDs: ids, RemoteQPN: s.qpn} }),
+		"DREQ other QP": msg(catDREQ, func(ids mad.CommIDs) mad.Message { return &mad.DREQ{CommIDs: ids, RemoteQPN: s.qpn ^ 1} }),
+		"DREP":          msg(s.dreq, func(ids mad.CommIDs) mad.Message { return &mad.DREP{CommIDs: ids} }),
+		"LAP":           msg(200, func(ids mad.CommIDs) mad.Message { return &mad.LAP{CommIDs: ids} }),
+		"APR":           msg(200, func(ids mad.CommIDs) mad.Message { return &mad.APR{CommIDs: ids} }),
+		"SIDR_REQ":      msg(201, func(mad.CommIDs) mad.Message { return &mad.SIDRREQ{RequestID: 3, ServiceID: mad.ServiceID(4420)} }),
+		"SIDR_REP":      msg(201, func(mad.CommIDs) mad.Message { return &mad.SIDRREP{RequestID: 3} }),
 	}
 }
 
@@ -212,32 +213,36 @@ var passiveCatalogue = catalogue{
 	stateREPSent: {
 		"REQ again": {"REP", "", stateREPSent}, // the REP was lost
 		// A DREQ is not allowed in this state: a REJ ends what the peer has lost.
-		"REQ of the same ID": {"REJ 10, REJ 28", "disconnected", stateTimewait}, "REQ of the same QP": {"REJ 10, REJ 28", "disconnected", stateTimewait},
-		"RTU":        {"", "established", stateEstablished},
-		"MRA of REP": {"", "", stateMRAREPRcvd},
-		"REJ of REQ": {"", "rejected", stateClosed}, "REJ of REP": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
+		"REQ of the same ID": {"REJ 10, REJ 28", "disconnected", stateTimewait},
+		"REQ of the same QP": {"REJ 10, REJ 28", "disconnected", stateTimewait},
+		"RTU":                {"", "established", stateEstablished},
+		"MRA of REP":         {"", "", stateMRAREPRcvd},
+		"REJ of REQ":         {"", "rejected", stateClosed}, "REJ of REP": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
 		"REJ timeout": {"", "rejected", stateClosed},       // crossed with the REP
 		"DREQ":        {"", "disconnected", stateDREQRcvd}, // the RTU was lost
 	},
 	stateMRAREPRcvd: {
 		"REQ again":          {"REP", "", stateMRAREPRcvd},
-		"REQ of the same ID": {"REJ 10, REJ 28", "disconnected", stateTimewait}, "REQ of the same QP": {"REJ 10, REJ 28", "disconnected", stateTimewait},
-		"RTU":        {"", "established", stateEstablished},
-		"REJ of REQ": {"", "rejected", stateClosed}, "REJ of REP": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
+		"REQ of the same ID": {"REJ 10, REJ 28", "disconnected", stateTimewait},
+		"REQ of the same QP": {"REJ 10, REJ 28", "disconnected", stateTimewait},
+		"RTU":                {"", "established", stateEstablished},
+		"REJ of REQ":         {"", "rejected", stateClosed}, "REJ of REP": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
 		"REJ timeout": {"", "rejected", stateClosed},
 		"DREQ":        {"", "disconnected", stateDREQRcvd},
 	},
 	stateEstablished: {
 		"REQ of the same ID": {"REJ 10, DREQ", "", stateDREQSent}, "REQ of the same QP": {"REJ 10, DREQ", "", stateDREQSent},
-		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait}, "REJ of other": {"", "disconnected", stateTimewait},
-		"DREQ": {"", "disconnected", stateDREQRcvd},
-		"LAP":  {"APR 2", "", stateEstablished},
+		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait},
+		"REJ of other": {"", "disconnected", stateTimewait},
+		"DREQ":         {"", "disconnected", stateDREQRcvd},
+		"LAP":          {"APR 2", "", stateEstablished},
 	},
 	stateDREQSent: {
 		"REQ of the same ID": {"REJ 10", "", stateDREQSent}, "REQ of the same QP": {"REJ 10", "", stateDREQSent},
-		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait}, "REJ of other": {"", "disconnected", stateTimewait},
-		"DREQ": {"DREP", "disconnected", stateTimewait}, // crossed
-		"DREP": {"", "disconnected", stateTimewait},
+		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait},
+		"REJ of other": {"", "disconnected", stateTimewait},
+		"DREQ":         {"DREP", "disconnected", stateTimewait}, // crossed
+		"DREP":         {"", "disconnected", stateTimewait},
 	},
 	stateDREQRcvd: {
 		"REQ of the same ID": {"REJ 10", "", stateDREQRcvd}, "REQ of the same QP": {"REJ 10", "", stateDREQRcvd},
@@ -262,23 +267,26 @@ var activeCatalogue = catalogue{
 	stateMRAREQRcvd: {
 		"REP":        {"RTU", "established", stateEstablished},
 		"REJ of REQ": {"", "rejected", stateClosed}, "REJ of other": {"", "rejected", stateClosed},
-		"REQ again": {"REJ 8", "", stateMRAREQRcvd}, "REQ of the same ID": {"REJ 8", "", stateMRAREQRcvd}, "REQ of the same QP": {"REJ 8", "", stateMRAREQRcvd},
-		"DREQ": {"DREP", "", stateMRAREQRcvd}, "DREQ other QP": {"DREP", "", stateMRAREQRcvd}, "LAP": {"APR 1", "", stateMRAREQRcvd},
+		"REQ again": {"REJ 8", "", stateMRAREQRcvd}, "REQ of the same ID": {"REJ 8", "", stateMRAREQRcvd},
+		"REQ of the same QP": {"REJ 8", "", stateMRAREQRcvd},
+		"DREQ":               {"DREP", "", stateMRAREQRcvd}, "DREQ other QP": {"DREP", "", stateMRAREQRcvd}, "LAP": {"APR 1", "", stateMRAREQRcvd},
 	},
 	stateEstablished: {
 		"REQ again":          {"REJ 10, DREQ", "", stateDREQSent},
 		"REQ of the same ID": {"REJ 10, DREQ", "", stateDREQSent}, "REQ of the same QP": {"REJ 10, DREQ", "", stateDREQSent},
 		"REP":        {"RTU", "", stateEstablished}, // the RTU was lost
-		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait}, "REJ of other": {"", "disconnected", stateTimewait},
-		"DREQ": {"", "disconnected", stateDREQRcvd},
-		"LAP":  {"APR 2", "", stateEstablished},
+		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait},
+		"REJ of other": {"", "disconnected", stateTimewait},
+		"DREQ":         {"", "disconnected", stateDREQRcvd},
+		"LAP":          {"APR 2", "", stateEstablished},
 	},
 	stateDREQSent: {
 		"REQ again":          {"REJ 10", "", stateDREQSent},
 		"REQ of the same ID": {"REJ 10", "", stateDREQSent}, "REQ of the same QP": {"REJ 10", "", stateDREQSent},
-		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait}, "REJ of other": {"", "disconnected", stateTimewait},
-		"DREQ": {"DREP", "disconnected", stateTimewait},
-		"DREP": {"", "disconnected", stateTimewait},
+		"REJ of REQ": {"", "disconnected", stateTimewait}, "REJ of REP": {"", "disconnected", stateTimewait},
+		"REJ of other": {"", "disconnected", stateTimewait},
+		"DREQ":         {"DREP", "disconnected", stateTimewait},
+		"DREP":         {"", "disconnected", stateTimewait},
 	},
 	stateDREQRcvd: {
 		"REQ again":          {"REJ 10", "", stateDREQRcvd},
@@ -355,8 +363,8 @@ func TestCatalogueStrangers(t *testing.T) {
 							continue // another peer's is a request like any other
 						}
 						message := s.messages()[name]
-						for what, ids := range map[string]CommIDs{
-							"its ID": {catID + 1, s.own}, "ours": {catID, s.own + 1}, "none": {},
+						for what, ids := range map[string]mad.CommIDs{
+							"its ID": {Local: catID + 1, Remote: s.own}, "ours": {Local: catID, Remote: s.own + 1}, "none": {},
 						} {
 							if name == "REJ timeout" && ids.Local == catID {
 								continue // it doesn't have ours
@@ -418,16 +426,18 @@ func TestPeerOfIDZero(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 0, 8))
-		_, one := receive[*REP](p)
+		_, one := receive[*mad.REP](p)
 		p.send(target.addr, 99, p.req(target.addr, 0, 8))
-		if _, two := receive[*REP](p); *one != *two {
+		if _, two := receive[*mad.REP](p); *one != *two {
 			t.Errorf("a repeated request is another connection")
 		}
 		l.id = l.want(verbs.CMConnectRequest).ID
-		p.send(target.addr, 99, &REJ{CommIDs: CommIDs{5, one.Local}, Message: AnswersREP, Reason: verbs.RejectConsumer})
-		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{0, one.Local}})
+		p.send(target.addr, 99, &mad.REJ{
+			CommIDs: mad.CommIDs{Local: 5, Remote: one.Local}, Message: mad.AnswersREP, Reason: verbs.RejectConsumer,
+		})
+		p.send(target.addr, 99, &mad.RTU{CommIDs: mad.CommIDs{Local: 0, Remote: one.Local}})
 		l.want(verbs.CMEstablished)
-		p.send(target.addr, 100, &DREQ{CommIDs: CommIDs{0, one.Local}, RemoteQPN: one.LocalQPN})
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: mad.CommIDs{Local: 0, Remote: one.Local}, RemoteQPN: one.LocalQPN})
 		l.want(verbs.CMDisconnected)
 	})
 }
@@ -446,7 +456,7 @@ func TestPeerBeginsAnew(t *testing.T) {
 					t.Fatalf("heard %q", got)
 				}
 				// It knows nothing of that connection.
-				s.send(s.node.m.nextTID, &DREP{CommIDs: s.ids()})
+				s.send(s.node.m.nextTID, &mad.DREP{CommIDs: s.ids()})
 				if got := s.told(); got != "disconnected" {
 					t.Errorf("events %q", got)
 				}
@@ -467,18 +477,18 @@ func TestMRAsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		side    string
 		from    state
-		answers AnsweredMessage
+		answers mad.AnsweredMessage
 		most    time.Duration
 	}{
-		{"active", stateREQSent, AnswersREQ, (maxCMRetries+1)*reqInterval + maxService},
-		{"passive", stateREPSent, AnswersREP, maxHalfOpenTime},
+		{"active", stateREQSent, mad.AnswersREQ, (maxCMRetries+1)*reqInterval + maxService},
+		{"passive", stateREPSent, mad.AnswersREP, maxHalfOpenTime},
 	} {
 		for _, code := range []uint8{0, 10, 21, 31} {
 			t.Run(fmt.Sprintf("%s, service timeout %d", c.side, code), func(t *testing.T) {
 				inState(t, c.side, c.from, func(s *stage) {
 					start := time.Now()
 					for s.state() != stateClosed && time.Since(start) <= 2*c.most {
-						s.send(s.tid, &MRA{CommIDs: s.ids(), Message: c.answers, ServiceTimeout: code})
+						s.send(s.tid, &mad.MRA{CommIDs: s.ids(), Message: c.answers, ServiceTimeout: code})
 						s.heard()
 						time.Sleep(100 * time.Millisecond)
 						synctest.Wait()
@@ -505,16 +515,19 @@ func TestTimesOfPeers(t *testing.T) {
 			req := p.req(target.addr, 7, 8)
 			req.Primary.ACKTimeout = code
 			p.send(target.addr, 99, req)
-			_, rep := receive[*REP](p)
-			p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, rep.Local}})
+			_, rep := receive[*mad.REP](p)
+			p.send(target.addr, 99, &mad.RTU{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
 			l.id = l.want(verbs.CMConnectRequest).ID
 			l.want(verbs.CMEstablished)
 
 			h := host.connect(p.addr)
-			tid, asked := receive[*REQ](p)
-			p.send(host.addr, tid, &REP{CommIDs: CommIDs{70, asked.LocalCommID}, LocalQPN: 80, LocalCAGUID: 0x77, TargetACKDelay: code})
+			tid, asked := receive[*mad.REQ](p)
+			p.send(host.addr, tid, &mad.REP{
+				CommIDs:  mad.CommIDs{Local: 70, Remote: asked.LocalCommID},
+				LocalQPN: 80, LocalCAGUID: 0x77, TargetACKDelay: code,
+			})
 			h.want(verbs.CMEstablished)
-			receive[*RTU](p)
+			receive[*mad.RTU](p)
 
 			for who, e := range map[string]*end{"passive": l, "active": h} {
 				if got := e.qp().Query().Timeout; got == 0 || codeDuration(got) > longest {
@@ -524,8 +537,8 @@ func TestTimesOfPeers(t *testing.T) {
 				if err := e.id.Disconnect(); err != nil {
 					t.Error(err)
 				}
-				tid, dreq := receive[*DREQ](p)
-				p.send(e.addr, tid, &DREP{CommIDs: CommIDs{dreq.Remote, dreq.Local}})
+				tid, dreq := receive[*mad.DREQ](p)
+				p.send(e.addr, tid, &mad.DREP{CommIDs: dreq.Reversed()})
 				e.want(verbs.CMDisconnected)
 				e.want(verbs.CMTimewaitExit)
 				if took := time.Since(start); took > longest {
@@ -543,14 +556,14 @@ func TestAlternatePath(t *testing.T) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		req := p.req(target.addr, 7, 8)
 		p.send(target.addr, 99, req)
-		if _, rep := receive[*REP](p); rep.FailoverAccepted != 0 {
+		if _, rep := receive[*mad.REP](p); rep.FailoverAccepted != 0 {
 			t.Errorf("without an alternate path: %d", rep.FailoverAccepted)
 		}
 		req = p.req(target.addr, 70, 80)
 		req.Alternate = req.Primary
 		req.Alternate.LocalLID = 5
 		p.send(target.addr, 100, req)
-		if _, rep := receive[*REP](p); rep.FailoverAccepted != 1 {
+		if _, rep := receive[*mad.REP](p); rep.FailoverAccepted != 1 {
 			t.Errorf("with an alternate path: %d, want 1 (not supported)", rep.FailoverAccepted)
 		}
 	})

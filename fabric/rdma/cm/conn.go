@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -38,13 +39,13 @@ type conn struct {
 	local, peer netip.AddrPort
 	guid        uint64 // of the own device
 
-	ids        CommIDs // Local is ours; Remote is 0 until the peer has told it
+	ids        mad.CommIDs // Local is ours; Remote is 0 until the peer has told it
 	localQPN   uint32
 	remoteQPN  uint32
 	remoteGUID uint64
 
-	req REQ // sent or received
-	rep REP // sent or received
+	req mad.REQ // sent or received
+	rep mad.REP // sent or received
 
 	passive bool // made by the peer's REQ
 
@@ -54,7 +55,7 @@ type conn struct {
 	retries  int // after the first try
 	qpACK    uint8
 
-	pending    Message // sent again until it is answered
+	pending    mad.Message // sent again until it is answered
 	pendingTID uint64
 	left       int
 	deadline   time.Time // zero for none
@@ -72,7 +73,7 @@ type effects struct {
 // outgoing is a message to send to the peer.
 type outgoing struct {
 	tid   uint64
-	msg   Message
+	msg   mad.Message
 	again bool // a retransmission
 }
 
@@ -83,7 +84,7 @@ type connEvent struct {
 	verbs.CMEvent
 }
 
-func (fx *effects) send(tid uint64, m Message) {
+func (fx *effects) send(tid uint64, m mad.Message) {
 	fx.sends = append(fx.sends, outgoing{tid: tid, msg: m})
 }
 
@@ -92,7 +93,7 @@ func (fx *effects) event(e verbs.CMEvent) {
 }
 
 // connect sends req: IDLE → REQ_SENT.
-func (c *conn) connect(now time.Time, req *REQ, fx *effects) {
+func (c *conn) connect(now time.Time, req *mad.REQ, fx *effects) {
 	c.req = *req
 	c.state = stateREQSent
 	c.interval, c.retries = reqInterval, maxCMRetries
@@ -102,7 +103,7 @@ func (c *conn) connect(now time.Time, req *REQ, fx *effects) {
 }
 
 // onREQ takes the request that makes a passive connection: IDLE → REQ_RCVD.
-func (c *conn) onREQ(tid uint64, req *REQ) {
+func (c *conn) onREQ(tid uint64, req *mad.REQ) {
 	c.passive = true
 	c.req = *req
 	c.tid = tid
@@ -121,7 +122,7 @@ func (c *conn) onDuplicateREQ(fx *effects) {
 	switch c.state {
 	case stateREQRcvd, stateMRAREQSent:
 		c.state = stateMRAREQSent
-		fx.send(c.tid, &MRA{CommIDs: c.ids, Message: AnswersREQ, ServiceTimeout: serviceCode})
+		fx.send(c.tid, &mad.MRA{CommIDs: c.ids, Message: mad.AnswersREQ, ServiceTimeout: serviceCode})
 	case stateREPSent, stateMRAREPRcvd:
 		fx.sends = append(fx.sends, outgoing{c.tid, &c.rep, true})
 	case stateTimewait:
@@ -130,8 +131,8 @@ func (c *conn) onDuplicateREQ(fx *effects) {
 }
 
 // refusal is the REJ of a REQ that no connection was made for: its local ID is 0.
-func refusal(remote uint32, reason verbs.RejectReason) *REJ {
-	return &REJ{CommIDs: CommIDs{Remote: remote}, Message: AnswersREQ, Reason: reason}
+func refusal(remote uint32, reason verbs.RejectReason) *mad.REJ {
+	return &mad.REJ{CommIDs: mad.CommIDs{Remote: remote}, Message: mad.AnswersREQ, Reason: reason}
 }
 
 // awaitsOwner reports whether the request waits for accept or reject.
@@ -147,7 +148,7 @@ func (c *conn) awaitsRTU() bool { return c.state == stateREPSent || c.state == s
 func (c *conn) stands() bool { return c.state >= stateEstablished && c.state <= stateDREQRcvd }
 
 // accept sends rep: REQ_RCVD → REP_SENT. The QP is in RTS already.
-func (c *conn) accept(now time.Time, rep *REP, fx *effects) {
+func (c *conn) accept(now time.Time, rep *mad.REP, fx *effects) {
 	c.rep = *rep
 	c.state = stateREPSent
 	c.until = now.Add(maxHalfOpenTime)
@@ -171,7 +172,7 @@ func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
 func (c *conn) awaitsREP() bool { return c.state == stateREQSent || c.state == stateMRAREQRcvd }
 
 // onREP takes the peer's REP: REQ_SENT → REP_RCVD. One that comes again has missed the RTU.
-func (c *conn) onREP(rep *REP, fx *effects) {
+func (c *conn) onREP(rep *mad.REP, fx *effects) {
 	if c.passive {
 		fx.dropped = true
 		return
@@ -188,7 +189,7 @@ func (c *conn) onREP(rep *REP, fx *effects) {
 	case stateEstablished:
 		fx.duplicate = true
 		if rep.Local == c.ids.Remote {
-			fx.sends = append(fx.sends, outgoing{c.tid, &RTU{CommIDs: c.ids}, true})
+			fx.sends = append(fx.sends, outgoing{c.tid, &mad.RTU{CommIDs: c.ids}, true})
 		}
 	default:
 		fx.duplicate = true
@@ -198,22 +199,22 @@ func (c *conn) onREP(rep *REP, fx *effects) {
 // ready says that the QP is in RTS: REP_RCVD → ESTABLISHED. param is what the owner hears.
 func (c *conn) ready(param verbs.ConnParam, fx *effects) {
 	c.state = stateEstablished
-	fx.send(c.tid, &RTU{CommIDs: c.ids})
+	fx.send(c.tid, &mad.RTU{CommIDs: c.ids})
 	fx.event(verbs.CMEvent{Type: verbs.CMEstablished, Param: param})
 }
 
 // refuse turns down the REP: REP_RCVD → closed.
 func (c *conn) refuse(reason verbs.RejectReason, fx *effects) {
-	fx.send(c.tid, &REJ{CommIDs: c.ids, Message: AnswersREP, Reason: reason})
+	fx.send(c.tid, &mad.REJ{CommIDs: c.ids, Message: mad.AnswersREP, Reason: reason})
 	c.close()
 }
 
 // onMRA waits longer for the answer to the REQ or REP.
-func (c *conn) onMRA(now time.Time, m *MRA, fx *effects) {
+func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 	switch {
-	case m.Message == AnswersREQ && c.awaitsREP():
+	case m.Message == mad.AnswersREQ && c.awaitsREP():
 		c.state = stateMRAREQRcvd
-	case m.Message == AnswersREP && c.state == stateREPSent:
+	case m.Message == mad.AnswersREP && c.state == stateREPSent:
 		c.state = stateMRAREPRcvd
 	default:
 		fx.dropped = true
@@ -241,10 +242,10 @@ func (c *conn) commEst(fx *effects) {
 }
 
 // onREJ ends what the REJ concerns. Once the connection stood it is an end like any other.
-func (c *conn) onREJ(now time.Time, rej *REJ, fx *effects) {
+func (c *conn) onREJ(now time.Time, rej *mad.REJ, fx *effects) {
 	switch c.state {
 	case stateREQSent, stateMRAREQRcvd:
-		if rej.Message == AnswersREP { // there was none
+		if rej.Message == mad.AnswersREP { // there was none
 			fx.dropped = true
 			return
 		}
@@ -261,7 +262,7 @@ func (c *conn) onREJ(now time.Time, rej *REJ, fx *effects) {
 	}
 }
 
-func (c *conn) rejected(rej *REJ, fx *effects) {
+func (c *conn) rejected(rej *mad.REJ, fx *effects) {
 	c.close()
 	fx.event(verbs.CMEvent{
 		Type: verbs.CMRejected, Reason: rej.Reason,
@@ -282,20 +283,20 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 	case stateEstablished:
 		c.state = stateDREQSent
 		c.interval, c.retries = min(c.interval, dreqInterval), dreqRetries
-		c.sendPending(now, c.dreqTID, &DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, fx)
+		c.sendPending(now, c.dreqTID, &mad.DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, fx)
 	case stateREPSent, stateMRAREPRcvd:
 		// A DREQ is allowed from ESTABLISHED on only; a REJ ends this in every state of the peer.
-		fx.send(c.tid, &REJ{CommIDs: c.ids, Message: AnswersOther, Reason: verbs.RejectConsumer})
+		fx.send(c.tid, &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectConsumer})
 		c.timewait(now)
 		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 	case stateDREQRcvd:
-		fx.send(c.dreqTID, &DREP{CommIDs: c.ids})
+		fx.send(c.dreqTID, &mad.DREP{CommIDs: c.ids})
 		c.timewait(now)
 	}
 }
 
 // onDREQ takes the peer's wish to end the connection. One that names another QP is void.
-func (c *conn) onDREQ(now time.Time, tid uint64, dreq *DREQ, fx *effects) {
+func (c *conn) onDREQ(now time.Time, tid uint64, dreq *mad.DREQ, fx *effects) {
 	if dreq.RemoteQPN != c.localQPN {
 		fx.dropped = true
 		return
@@ -307,12 +308,12 @@ func (c *conn) onDREQ(now time.Time, tid uint64, dreq *DREQ, fx *effects) {
 		c.disarm()
 		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 	case stateDREQSent: // both sides at once
-		fx.send(tid, &DREP{CommIDs: c.ids})
+		fx.send(tid, &mad.DREP{CommIDs: c.ids})
 		c.timewait(now)
 		fx.event(verbs.CMEvent{Type: verbs.CMDisconnected})
 	case stateTimewait: // the DREP was lost
 		fx.duplicate = true
-		fx.sends = append(fx.sends, outgoing{tid, &DREP{CommIDs: c.ids}, true})
+		fx.sends = append(fx.sends, outgoing{tid, &mad.DREP{CommIDs: c.ids}, true})
 	case stateDREQRcvd: // the owner has still to answer
 		fx.duplicate = true
 	default:
@@ -375,8 +376,8 @@ func (c *conn) giveWay(fx *effects) {
 }
 
 func (c *conn) sendTimeoutREJ(fx *effects) {
-	rej := &REJ{CommIDs: c.ids, Message: AnswersOther, Reason: verbs.RejectTimeout}
-	rej.setGUID(c.guid)
+	rej := &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
+	rej.SetGUID(c.guid)
 	fx.send(c.tid, rej)
 }
 
@@ -405,7 +406,7 @@ func (c *conn) abandon(now time.Time, fx *effects) {
 }
 
 // sendPending sends m, and again at every interval until disarm.
-func (c *conn) sendPending(now time.Time, tid uint64, m Message, fx *effects) {
+func (c *conn) sendPending(now time.Time, tid uint64, m mad.Message, fx *effects) {
 	c.pending, c.pendingTID, c.left = m, tid, c.retries
 	c.wait(now, c.interval)
 	fx.send(tid, m)

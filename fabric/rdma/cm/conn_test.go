@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
@@ -21,13 +22,13 @@ type script struct {
 
 func newScript(t *testing.T, active bool) *script {
 	s := &script{t: t, now: time.Unix(0, 0)}
-	s.c = conn{ids: CommIDs{Local: 1}, localQPN: 10, tid: 5, dreqTID: 6, qpACK: 17}
+	s.c = conn{ids: mad.CommIDs{Local: 1}, localQPN: 10, tid: 5, dreqTID: 6, qpACK: 17}
 	if active {
 		var fx effects
-		s.c.connect(s.now, &REQ{LocalCommID: 1}, &fx)
+		s.c.connect(s.now, &mad.REQ{LocalCommID: 1}, &fx)
 		return s
 	}
-	s.c.onREQ(5, &REQ{LocalCommID: 2, LocalQPN: 20, LocalResponse: 20, MaxCMRetries: 3})
+	s.c.onREQ(5, &mad.REQ{LocalCommID: 2, LocalQPN: 20, LocalResponse: 20, MaxCMRetries: 3})
 	return s
 }
 
@@ -36,10 +37,10 @@ const scriptEvents = 15
 
 func (s *script) play(b byte) {
 	var fx effects
-	ids := CommIDs{2, 1}
+	ids := mad.CommIDs{Local: 2, Remote: 1}
 	switch before := s.c.state; b % scriptEvents {
 	case 0:
-		s.c.onREP(&REP{CommIDs: ids, LocalQPN: 20}, &fx)
+		s.c.onREP(&mad.REP{CommIDs: ids, LocalQPN: 20}, &fx)
 	case 1:
 		if before == stateREPRcvd {
 			s.c.ready(verbs.ConnParam{}, &fx)
@@ -50,7 +51,7 @@ func (s *script) play(b byte) {
 		}
 	case 3:
 		if s.c.awaitsOwner() {
-			s.c.accept(s.now, &REP{CommIDs: s.c.ids, LocalQPN: 10}, &fx)
+			s.c.accept(s.now, &mad.REP{CommIDs: s.c.ids, LocalQPN: 10}, &fx)
 		}
 	case 4:
 		if s.c.awaitsOwner() {
@@ -59,11 +60,11 @@ func (s *script) play(b byte) {
 	case 5:
 		s.c.onRTU(nil, &fx)
 	case 6:
-		s.c.onMRA(s.now, &MRA{CommIDs: ids, Message: AnsweredMessage(b >> 6), ServiceTimeout: 9}, &fx)
+		s.c.onMRA(s.now, &mad.MRA{CommIDs: ids, Message: mad.AnsweredMessage(b >> 6), ServiceTimeout: 9}, &fx)
 	case 7:
-		s.c.onREJ(s.now, &REJ{CommIDs: ids, Message: AnsweredMessage(b >> 6)}, &fx)
+		s.c.onREJ(s.now, &mad.REJ{CommIDs: ids, Message: mad.AnsweredMessage(b >> 6)}, &fx)
 	case 8:
-		s.c.onDREQ(s.now, 7, &DREQ{CommIDs: ids, RemoteQPN: 10 + uint32(b>>7)}, &fx)
+		s.c.onDREQ(s.now, 7, &mad.DREQ{CommIDs: ids, RemoteQPN: 10 + uint32(b>>7)}, &fx)
 	case 9:
 		s.c.onDREP(s.now, &fx)
 	case 10:
@@ -116,7 +117,7 @@ func (s *script) check(fx *effects) {
 		s.t.Fatal("refused, and yet there was a TIMEWAIT")
 	}
 	for _, o := range fx.sends {
-		s.b = Append(s.b[:0], o.tid, o.msg)
+		s.b = mad.Append(s.b[:0], o.tid, o.msg)
 	}
 }
 

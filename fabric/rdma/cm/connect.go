@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -28,7 +29,7 @@ func (id *cmID) Connect(p verbs.ConnParam) error {
 	if err := id.begin(op, idRouted); err != nil {
 		return err
 	}
-	err := checkParam(p, ULPPrivateSize)
+	err := checkParam(p, mad.ULPPrivateSize)
 	switch {
 	case err != nil:
 	case id.qp == nil:
@@ -52,17 +53,18 @@ func (id *cmID) Connect(p verbs.ConnParam) error {
 }
 
 // makeREQ is the REQ of r, filled in as Linux's rdma_cm does.
-func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *REQ {
-	req := &REQ{
-		LocalCommID: r.ids.Local, ServiceID: ServiceID(r.peer.Port()), Options: m.kindOffer(r.peer.Addr()), LocalCAGUID: m.attr.NodeGUID,
+func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *mad.REQ {
+	req := &mad.REQ{
+		LocalCommID: r.ids.Local, ServiceID: mad.ServiceID(r.peer.Port()), LocalCAGUID: m.attr.NodeGUID,
+		Options:  m.kindOffer(r.peer.Addr()),
 		LocalQPN: r.localQPN, StartingPSN: random32() & 0xffffff,
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		RemoteResponse: responseCode, LocalResponse: responseCode, MaxCMRetries: maxCMRetries,
-		TransportType: TransportRC, FlowControl: p.FlowControl,
+		TransportType: mad.TransportRC, FlowControl: p.FlowControl,
 		RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
 		PKey: 0xffff, PathMTU: m.attr.ActiveMTU,
 		// RoCE has no LIDs. The alternate path stays zero: anything else would have to exist.
-		Primary: Path{
+		Primary: mad.Path{
 			LocalLID: 0xffff, RemoteLID: 0xffff,
 			LocalGID: verbs.GIDFrom(r.local.Addr()), RemoteGID: verbs.GIDFrom(r.peer.Addr()),
 			FlowLabel: flowLabel(r.local.Port(), r.peer.Port()), HopLimit: defaultHopLimit,
@@ -70,8 +72,8 @@ func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *REQ {
 			ACKTimeout:   m.ownACKTimeout(),
 		},
 	}
-	h := PrivateHeader{r.local.Port(), r.local.Addr(), r.peer.Addr()}
-	copy(req.PrivateData[:], append(AppendPrivateHeader(nil, h), p.PrivateData...))
+	h := mad.PrivateHeader{SourcePort: r.local.Port(), Source: r.local.Addr(), Destination: r.peer.Addr()}
+	copy(req.PrivateData[:], append(mad.AppendPrivateHeader(nil, h), p.PrivateData...))
 	return req
 }
 
@@ -149,7 +151,7 @@ func (id *cmID) Accept(p verbs.ConnParam) error {
 		return err
 	}
 	r, qp := id.rec, id.qp
-	err := checkParam(p, REPPrivateSize)
+	err := checkParam(p, mad.REPPrivateSize)
 	switch {
 	case err != nil:
 	case !r.awaitsOwner() || id.accepting:
@@ -190,16 +192,16 @@ func (id *cmID) Accept(p verbs.ConnParam) error {
 }
 
 // makeREP is the REP of r: READ counts are the lower of both sides'.
-func (m *Manager) makeREP(r *record, qp verbs.QP, p verbs.ConnParam) *REP {
-	rep := &REP{
+func (m *Manager) makeREP(r *record, qp verbs.QP, p verbs.ConnParam) *mad.REP {
+	rep := &mad.REP{
 		CommIDs: r.ids, LocalQPN: qp.QPNum(), Options: m.answerTo(&r.req, r.peer.Addr()), StartingPSN: random32() & 0xffffff,
 		ResponderResources: min(p.ResponderResources, r.req.InitiatorDepth),
 		InitiatorDepth:     min(p.InitiatorDepth, r.req.ResponderResources),
 		TargetACKDelay:     m.attr.AckDelay, FlowControl: p.FlowControl,
 		RNRRetryCount: p.RNRRetryCount, LocalCAGUID: m.attr.NodeGUID,
 	}
-	if r.req.Alternate != (Path{}) {
-		rep.FailoverAccepted = failoverUnsupported
+	if r.req.Alternate != (mad.Path{}) {
+		rep.FailoverAccepted = mad.FailoverUnsupported
 	}
 	copy(rep.PrivateData[:], p.PrivateData)
 	return rep
@@ -213,7 +215,7 @@ func (id *cmID) Reject(private []byte) error {
 		return err
 	}
 	r := id.rec
-	err := checkParam(verbs.ConnParam{PrivateData: private}, REJPrivateSize)
+	err := checkParam(verbs.ConnParam{PrivateData: private}, mad.REJPrivateSize)
 	if err == nil && (!r.awaitsOwner() || id.accepting) {
 		err = fmt.Errorf("%w: the request is answered or gone", verbs.ErrState)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -25,12 +26,12 @@ func TestConnectAndDisconnect(t *testing.T) {
 
 		// What each side hears of the other: READ counts turned round and the lower of both.
 		p := req.Param
-		if !bytes.HasPrefix(p.PrivateData, []byte("request\x00")) || len(p.PrivateData) != ULPPrivateSize ||
+		if !bytes.HasPrefix(p.PrivateData, []byte("request\x00")) || len(p.PrivateData) != mad.ULPPrivateSize ||
 			p.ResponderResources != 0 || p.InitiatorDepth != 128 || !p.FlowControl || p.RetryCount != 7 || p.RNRRetryCount != 7 {
 			t.Errorf("request %+v", p)
 		}
 		p = est.Param
-		if !bytes.HasPrefix(p.PrivateData, []byte("reply\x00")) || len(p.PrivateData) != REPPrivateSize ||
+		if !bytes.HasPrefix(p.PrivateData, []byte("reply\x00")) || len(p.PrivateData) != mad.REPPrivateSize ||
 			p.ResponderResources != 64 || p.InitiatorDepth != 0 || !p.FlowControl || p.RNRRetryCount != 6 {
 			t.Errorf("reply %+v", p)
 		}
@@ -56,7 +57,7 @@ func TestConnectAndDisconnect(t *testing.T) {
 		}{
 			{"Connects", host.m.Counters().Connects.Load()}, {"Accepts", target.m.Counters().Accepts.Load()},
 			{"Disconnects", host.m.Counters().Disconnects.Load()}, {"Disconnects", target.m.Counters().Disconnects.Load()},
-			{"REQ", host.m.Counters().Sent.Of(AttrREQ).Load()}, {"DREP", host.m.Counters().Received.Of(AttrDREP).Load()},
+			{"REQ", host.m.Counters().Sent.Of(mad.AttrREQ).Load()}, {"DREP", host.m.Counters().Received.Of(mad.AttrDREP).Load()},
 		} {
 			if c.got != 1 {
 				t.Errorf("counter %s: %d, want 1", c.name, c.got)
@@ -71,14 +72,16 @@ func TestREQLikeLinux(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.connect(target.addr)
 		established(h, l)
-		got := *n.sent(host.addr, AttrREQ)[0].msg.(*REQ)
-		_, m := linuxSample(t, "6.12-mtu9000/rdma-02-connect", "1")
-		want := *m.(*REQ)
-		for _, r := range []*REQ{&got, &want} { // what must differ
-			r.LocalCommID, r.LocalCAGUID, r.LocalQPN, r.StartingPSN = 0, 0, 0, 0
-			r.Primary.LocalGID, r.Primary.RemoteGID, r.Primary.FlowLabel = verbs.GID{}, verbs.GID{}, 0
-			r.PrivateData = [REQPrivateSize]byte{}
+		got := *n.sent(host.addr, mad.AttrREQ)[0].msg.(*mad.REQ)
+		want := mad.REQ{ // 6.12-mtu9000/rdma-02-connect in mad/testdata/linux.txt
+			ServiceID: mad.ServiceID(4420), ResponderResources: 128, RemoteResponse: 20, FlowControl: true,
+			LocalResponse: 20, RetryCount: 7, PKey: 0xffff, PathMTU: verbs.MTU4096, RNRRetryCount: 7, MaxCMRetries: 15,
+			Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, HopLimit: 64, ACKTimeout: 17},
 		}
+		// What must differ.
+		got.LocalCommID, got.LocalCAGUID, got.LocalQPN, got.StartingPSN = 0, 0, 0, 0
+		got.Primary.LocalGID, got.Primary.RemoteGID, got.Primary.FlowLabel = verbs.GID{}, verbs.GID{}, 0
+		got.PrivateData = [mad.REQPrivateSize]byte{}
 		if got != want {
 			t.Errorf("got\n%+v\nLinux\n%+v", got, want)
 		}
@@ -101,13 +104,13 @@ func TestConnectTimeout(t *testing.T) {
 		if got := ev.Err.Error(); !strings.Contains(got, "connect to 127.0.0.99:4420: no answer to 16 tries") {
 			t.Errorf("error text %q", got)
 		}
-		reqs := n.sent(host.addr, AttrREQ)
-		if len(reqs) != 16 || reqs[15].tid != reqs[0].tid || *reqs[15].msg.(*REQ) != *reqs[0].msg.(*REQ) {
+		reqs := n.sent(host.addr, mad.AttrREQ)
+		if len(reqs) != 16 || reqs[15].tid != reqs[0].tid || *reqs[15].msg.(*mad.REQ) != *reqs[0].msg.(*mad.REQ) {
 			t.Errorf("%d REQs, or not the same", len(reqs))
 		}
-		rej := n.sent(host.addr, AttrREJ)[0].msg.(*REJ)
-		if rej.Reason != verbs.RejectTimeout || rej.Local != reqs[0].msg.(*REQ).LocalCommID ||
-			rej.InfoLength != 8 || rej.guid() != host.dev.attr.NodeGUID {
+		rej := n.sent(host.addr, mad.AttrREJ)[0].msg.(*mad.REJ)
+		if rej.Reason != verbs.RejectTimeout || rej.Local != reqs[0].msg.(*mad.REQ).LocalCommID ||
+			rej.InfoLength != 8 || rej.GUID() != host.dev.attr.NodeGUID {
 			t.Errorf("REJ %+v", rej)
 		}
 		host.wantEmpty()
@@ -152,11 +155,11 @@ func TestAcceptTimeout(t *testing.T) {
 			t.Errorf("%v after %v", ev.Err, d)
 		}
 		for range 4 {
-			if tid, rep := receive[*REP](p); tid != 99 || rep.Remote != 7 {
+			if tid, rep := receive[*mad.REP](p); tid != 99 || rep.Remote != 7 {
 				t.Errorf("TID %d, REP %+v", tid, rep.CommIDs)
 			}
 		}
-		if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectTimeout {
+		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectTimeout {
 			t.Errorf("reason %d", rej.Reason)
 		}
 		target.wantEmpty()
@@ -170,8 +173,8 @@ func TestPeerGivesUp(t *testing.T) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		req := l.want(verbs.CMConnectRequest)
-		rej := &REJ{CommIDs: CommIDs{Local: 7}, Message: AnswersOther, Reason: verbs.RejectTimeout}
-		rej.setGUID(0x77)
+		rej := &mad.REJ{CommIDs: mad.CommIDs{Local: 7}, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
+		rej.SetGUID(0x77)
 		p.send(target.addr, 99, rej)
 		if ev := l.want(verbs.CMRejected); ev.ID != req.ID || ev.Reason != verbs.RejectTimeout {
 			t.Errorf("%+v", ev)
@@ -191,13 +194,13 @@ func TestSlowAccept(t *testing.T) {
 		h := host.connect(target.addr)
 		l.id = l.want(verbs.CMConnectRequest).ID
 		time.Sleep(30 * time.Second)
-		if reqs, mras := n.sent(host.addr, AttrREQ), n.sent(target.addr, AttrMRA); len(reqs) != 2 || len(mras) != 1 {
+		if reqs, mras := n.sent(host.addr, mad.AttrREQ), n.sent(target.addr, mad.AttrMRA); len(reqs) != 2 || len(mras) != 1 {
 			t.Fatalf("%d REQs, %d MRAs, want 2, 1", len(reqs), len(mras))
-		} else if mra := mras[0].msg.(*MRA); mra.Message != AnswersREQ || mra.ServiceTimeout != 24 || mras[0].tid != reqs[0].tid {
+		} else if mra := mras[0].msg.(*mad.MRA); mra.Message != mad.AnswersREQ || mra.ServiceTimeout != 24 || mras[0].tid != reqs[0].tid {
 			t.Errorf("MRA %+v", mra)
 		}
 		time.Sleep(60 * time.Second)
-		if reqs := n.sent(host.addr, AttrREQ); reqs[2].at.Sub(reqs[1].at) != 65536*time.Millisecond+512*time.Millisecond {
+		if reqs := n.sent(host.addr, mad.AttrREQ); reqs[2].at.Sub(reqs[1].at) != 65536*time.Millisecond+512*time.Millisecond {
 			t.Errorf("REQ again after %v", reqs[2].at.Sub(reqs[1].at))
 		}
 		l.createQP(l.id)
@@ -215,16 +218,16 @@ func TestMRAofREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		_, rep := receive[*REP](p)
+		_, rep := receive[*mad.REP](p)
 		start := time.Now()
-		ids := CommIDs{7, rep.Local}
-		p.send(target.addr, 99, &MRA{CommIDs: ids, Message: AnswersREP, ServiceTimeout: 20})
-		receive[*REP](p)
+		ids := mad.CommIDs{Local: 7, Remote: rep.Local}
+		p.send(target.addr, 99, &mad.MRA{CommIDs: ids, Message: mad.AnswersREP, ServiceTimeout: 20})
+		receive[*mad.REP](p)
 		if d := time.Since(start); d != codeDuration(20)+codeDuration(18) { // and the way there and back
 			t.Errorf("REP again after %v", d)
 		}
-		p.send(target.addr, 99, &MRA{CommIDs: ids, Message: AnswersREQ, ServiceTimeout: 1})
-		p.send(target.addr, 99, &RTU{CommIDs: ids})
+		p.send(target.addr, 99, &mad.MRA{CommIDs: ids, Message: mad.AnswersREQ, ServiceTimeout: 1})
+		p.send(target.addr, 99, &mad.RTU{CommIDs: ids})
 		l.want(verbs.CMConnectRequest)
 		l.want(verbs.CMEstablished)
 		if got := target.m.Counters().Dropped.Load(); got != 1 {
@@ -236,7 +239,7 @@ func TestMRAofREP(t *testing.T) {
 // The first packet on the QP stands in for a lost RTU.
 func TestCommEst(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
-		n.setFilter(first(AttrRTU))
+		n.setFilter(first(mad.AttrRTU))
 		h := host.connect(target.addr)
 		h.want(verbs.CMEstablished)
 		l.id = l.want(verbs.CMConnectRequest).ID
@@ -249,7 +252,7 @@ func TestCommEst(t *testing.T) {
 			t.Error("waited for the RTU")
 		}
 		time.Sleep(time.Minute)
-		if got := len(n.sent(target.addr, AttrREP)); got != 1 {
+		if got := len(n.sent(target.addr, mad.AttrREP)); got != 1 {
 			t.Errorf("%d REPs", got)
 		}
 		ended(h, l)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -89,9 +90,9 @@ func TestDestroy(t *testing.T) {
 		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 			p := newRawPeer(t, n, "127.0.0.9")
 			p.send(target.addr, 99, p.req(target.addr, 7, 8))
-			receive[*REP](p)
+			receive[*mad.REP](p)
 			l.want(verbs.CMConnectRequest).ID.Destroy()
-			if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectConsumer || rej.Remote != 7 {
+			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectConsumer || rej.Remote != 7 {
 				t.Errorf("REJ %+v", rej)
 			}
 			l.wantNone()
@@ -117,7 +118,7 @@ func TestDestroyEstablished(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.connect(target.addr)
 		established(h, l)
-		n.setFilter(first(AttrDREQ)) // lost: the connection outlives its owner to send it again
+		n.setFilter(first(mad.AttrDREQ)) // lost: the connection outlives its owner to send it again
 		h.id.Destroy()
 		h.id.Destroy()
 		l.want(verbs.CMDisconnected)

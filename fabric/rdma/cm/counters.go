@@ -3,18 +3,19 @@ package cm
 import (
 	"sync/atomic"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 // MessageCounters count by message; index with Of.
-type MessageCounters [lastAttr - firstAttr + 1]atomic.Uint64
+type MessageCounters [mad.AttrAPR - mad.AttrREQ + 1]atomic.Uint64
 
 // Of is the counter of a message; nil for an attribute outside the table.
-func (c *MessageCounters) Of(a AttributeID) *atomic.Uint64 {
-	if a < firstAttr || a > lastAttr {
+func (c *MessageCounters) Of(a mad.AttributeID) *atomic.Uint64 {
+	if a < mad.AttrREQ || a > mad.AttrAPR {
 		return nil
 	}
-	return &c[a-firstAttr]
+	return &c[a-mad.AttrREQ]
 }
 
 // lastReason is the highest reject reason of IBTA table 109; higher ones are counted as 0.

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -17,12 +18,12 @@ func TestLostREJ(t *testing.T) {
 				_ = ev.ID.Destroy()
 			}
 		}
-		n.setFilter(first(AttrREJ))
+		n.setFilter(first(mad.AttrREJ))
 		h := host.connect(target.addr)
 		if ev := h.want(verbs.CMRejected); ev.Reason != verbs.RejectConsumer || ev.Param.PrivateData[0] != 7 {
 			t.Errorf("reason %d, % x", ev.Reason, ev.Param.PrivateData[:1])
 		}
-		if got := len(n.sent(target.addr, AttrREJ)); got != 2 {
+		if got := len(n.sent(target.addr, mad.AttrREJ)); got != 2 {
 			t.Errorf("%d REJs, want 2", got)
 		}
 		h.wantNone()
@@ -38,7 +39,7 @@ func TestRepeatedREJ(t *testing.T) {
 				_ = ev.ID.Destroy()
 			}
 		}
-		n.setFilter(first(AttrREJ, 0, time.Nanosecond, time.Second))
+		n.setFilter(first(mad.AttrREJ, 0, time.Nanosecond, time.Second))
 		h := host.connect(target.addr)
 		h.want(verbs.CMRejected)
 		time.Sleep(time.Minute)
@@ -50,11 +51,11 @@ func TestRepeatedREJ(t *testing.T) {
 func TestLostMRA(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		l.handle = nil
-		n.setFilter(first(AttrMRA))
+		n.setFilter(first(mad.AttrMRA))
 		h := host.connect(target.addr)
 		req := l.want(verbs.CMConnectRequest)
 		time.Sleep(10 * time.Second) // two repetitions of the REQ
-		if got := len(n.sent(target.addr, AttrMRA)); got < 2 {
+		if got := len(n.sent(target.addr, mad.AttrMRA)); got < 2 {
 			t.Errorf("%d MRAs, want 2", got)
 		}
 		l.createQP(req.ID)
@@ -90,16 +91,16 @@ func TestREJCrossesREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		_, rep := receive[*REP](p)
+		_, rep := receive[*mad.REP](p)
 		l.id = l.want(verbs.CMConnectRequest).ID
-		rej := &REJ{CommIDs: CommIDs{Local: 7}, Message: AnswersOther, Reason: verbs.RejectTimeout}
-		rej.setGUID(0x77)
+		rej := &mad.REJ{CommIDs: mad.CommIDs{Local: 7}, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}
+		rej.SetGUID(0x77)
 		p.send(target.addr, 99, rej)
 		if ev := l.want(verbs.CMRejected); ev.Reason != verbs.RejectTimeout {
 			t.Errorf("reason %d", ev.Reason)
 		}
 		// An RTU behind it is late: nothing comes of it.
-		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, rep.Local}})
+		p.send(target.addr, 99, &mad.RTU{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
 		time.Sleep(time.Minute)
 		l.wantNone()
 	})
@@ -108,7 +109,7 @@ func TestREJCrossesREP(t *testing.T) {
 // A DREQ that overtakes the RTU ends the connection; the RTU behind it is nothing.
 func TestDREQOvertakesRTU(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
-		n.setFilter(first(AttrRTU, 10*time.Millisecond))
+		n.setFilter(first(mad.AttrRTU, 10*time.Millisecond))
 		h := host.connect(target.addr)
 		h.want(verbs.CMEstablished)
 		if err := h.id.Disconnect(); err != nil {
@@ -134,32 +135,32 @@ func TestStaleMessages(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		_, rep := receive[*REP](p)
-		ids := CommIDs{7, rep.Local}
-		p.send(target.addr, 99, &RTU{CommIDs: ids})
+		_, rep := receive[*mad.REP](p)
+		ids := mad.CommIDs{Local: 7, Remote: rep.Local}
+		p.send(target.addr, 99, &mad.RTU{CommIDs: ids})
 		l.id = l.want(verbs.CMConnectRequest).ID
 		l.want(verbs.CMEstablished)
-		p.send(target.addr, 100, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
 		l.want(verbs.CMDisconnected)
 		_ = l.id.Disconnect()
-		receive[*DREP](p)
+		receive[*mad.DREP](p)
 		l.want(verbs.CMTimewaitExit)
 		_ = l.id.Destroy()
 
-		for _, m := range []Message{
-			&MRA{CommIDs: ids, Message: AnswersREP}, &RTU{CommIDs: ids}, &DREP{CommIDs: ids},
-			&REJ{CommIDs: ids, Message: AnswersREP, Reason: verbs.RejectTimeout},
+		for _, m := range []mad.Message{
+			&mad.MRA{CommIDs: ids, Message: mad.AnswersREP}, &mad.RTU{CommIDs: ids}, &mad.DREP{CommIDs: ids},
+			&mad.REJ{CommIDs: ids, Message: mad.AnswersREP, Reason: verbs.RejectTimeout},
 		} {
 			p.send(target.addr, 99, m)
 			synctest.Wait()
 			p.nothing()
 		}
-		p.send(target.addr, 99, &REP{CommIDs: ids, LocalQPN: 8})
-		if _, rej := receive[*REJ](p); rej.Reason != rejectInvalidCommID || rej.Message != AnswersREP {
+		p.send(target.addr, 99, &mad.REP{CommIDs: ids, LocalQPN: 8})
+		if _, rej := receive[*mad.REJ](p); rej.Reason != rejectInvalidCommID || rej.Message != mad.AnswersREP {
 			t.Errorf("a REP is answered by %+v", rej)
 		}
-		p.send(target.addr, 100, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
-		if tid, drep := receive[*DREP](p); tid != 100 || drep.CommIDs != (CommIDs{rep.Local, 7}) {
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		if tid, drep := receive[*mad.DREP](p); tid != 100 || drep.CommIDs != (mad.CommIDs{Local: rep.Local, Remote: 7}) {
 			t.Errorf("a DREQ is answered by %d %+v", tid, drep.CommIDs)
 		}
 		l.wantNone()

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -48,37 +49,37 @@ func TestDREQChecks(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		_, rep := receive[*REP](p)
-		ids := CommIDs{7, rep.Local}
+		_, rep := receive[*mad.REP](p)
+		ids := mad.CommIDs{Local: 7, Remote: rep.Local}
 
-		p.send(target.addr, 100, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN + 1}) // another QP: dropped
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN + 1}) // another QP: dropped
 		synctest.Wait()
 		p.nothing()
 
-		p.send(target.addr, 101, &DREQ{CommIDs: CommIDs{70, 80}, RemoteQPN: 1}) // unknown: answered
-		if tid, drep := receive[*DREP](p); tid != 101 || drep.CommIDs != (CommIDs{80, 70}) {
+		p.send(target.addr, 101, &mad.DREQ{CommIDs: mad.CommIDs{Local: 70, Remote: 80}, RemoteQPN: 1}) // unknown: answered
+		if tid, drep := receive[*mad.DREP](p); tid != 101 || drep.CommIDs != (mad.CommIDs{Local: 80, Remote: 70}) {
 			t.Errorf("TID %d %+v", tid, drep.CommIDs)
 		}
 		q := newRawPeer(t, n, "127.0.0.10") // a stranger who knows the IDs
-		q.send(target.addr, 102, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
-		receive[*DREP](q)
+		q.send(target.addr, 102, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		receive[*mad.DREP](q)
 		l.want(verbs.CMConnectRequest)
 		l.wantNone()
 
 		// In REP_SENT, the RTU being lost, it is a disconnect.
-		p.send(target.addr, 103, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
+		p.send(target.addr, 103, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN})
 		l.id = l.want(verbs.CMDisconnected).ID
-		p.send(target.addr, 103, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // no answer before the owner's
+		p.send(target.addr, 103, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // no answer before the owner's
 		synctest.Wait()
 		p.nothing()
 		if err := l.id.Disconnect(); err != nil {
 			t.Error(err)
 		}
-		if tid, drep := receive[*DREP](p); tid != 103 || drep.CommIDs != (CommIDs{rep.Local, 7}) {
+		if tid, drep := receive[*mad.DREP](p); tid != 103 || drep.CommIDs != (mad.CommIDs{Local: rep.Local, Remote: 7}) {
 			t.Errorf("TID %d %+v", tid, drep.CommIDs)
 		}
-		p.send(target.addr, 103, &DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // the DREP was lost
-		receive[*DREP](p)
+		p.send(target.addr, 103, &mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}) // the DREP was lost
+		receive[*mad.DREP](p)
 		l.want(verbs.CMTimewaitExit)
 	})
 }
@@ -87,7 +88,7 @@ func TestDREQChecks(t *testing.T) {
 func TestDisconnectInREPSent(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		n.setFilter(func(w wired) []time.Duration {
-			if w.msg.AttributeID() == AttrRTU {
+			if w.msg.AttributeID() == mad.AttrRTU {
 				return nil
 			}
 			return []time.Duration{0}

@@ -4,11 +4,11 @@
 //
 // # Layers
 //
-// The messages, in files named for them, are encoded and decoded by Append and Parse (mad.go). A
-// conn is the state machine of one connection: events and the time go in, messages and events come
-// out, and it knows of no socket, clock or lock. A Manager is the edge: it runs the connections of
-// one Device, moves their QPs, and fulfils verbs.ConnectionManager. What consumers call is in id.go
-// and connect.go, what peers send comes by receive.go and request.go.
+// The messages are those of package mad. A conn is the state machine of one connection: events
+// and the time go in, messages and events come out, and it knows of no socket, clock or lock. A
+// Manager is the edge: it runs the connections of one Device, moves their QPs, and fulfils
+// verbs.ConnectionManager. What consumers call is in id.go and connect.go, what peers send comes
+// by receive.go and request.go.
 //
 // # Ownership
 //

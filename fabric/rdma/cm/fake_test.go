@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -32,7 +33,7 @@ type wired struct {
 	src, dst netip.Addr
 	at       time.Time
 	tid      uint64
-	msg      Message
+	msg      mad.Message
 }
 
 // atOnce are the delays of what no filter touches.
@@ -42,8 +43,8 @@ func newNetwork() *network {
 	return &network{ports: map[netip.Addr]func(netip.Addr, []byte){}}
 }
 
-func (n *network) send(src, dst netip.Addr, mad []byte) {
-	tid, msg, err := Parse(mad)
+func (n *network) send(src, dst netip.Addr, b []byte) {
+	tid, msg, err := mad.Parse(b)
 	if err != nil {
 		panic(err)
 	}
@@ -57,27 +58,27 @@ func (n *network) send(src, dst netip.Addr, mad []byte) {
 		copies = n.filter(w)
 	}
 	n.mu.Unlock()
-	mad = slices.Clone(mad)
+	b = slices.Clone(b)
 	for _, d := range copies {
 		if d == 0 {
-			n.arrive(src, dst, mad)
+			n.arrive(src, dst, b)
 		} else {
-			time.AfterFunc(d, func() { n.arrive(src, dst, mad) })
+			time.AfterFunc(d, func() { n.arrive(src, dst, b) })
 		}
 	}
 }
 
-func (n *network) arrive(src, dst netip.Addr, mad []byte) {
+func (n *network) arrive(src, dst netip.Addr, b []byte) {
 	n.mu.Lock()
 	port := n.ports[dst]
 	n.mu.Unlock()
 	if port != nil {
-		port(src, mad)
+		port(src, b)
 	}
 }
 
 // sent are the messages that src sent, of one kind.
-func (n *network) sent(src netip.Addr, a AttributeID) []wired {
+func (n *network) sent(src netip.Addr, a mad.AttributeID) []wired {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var all []wired
@@ -387,19 +388,19 @@ func newRawPeer(t *testing.T, n *network, addr string) *rawPeer {
 	p := &rawPeer{t, n, netip.MustParseAddr(addr), make(chan wired, 4096)}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ports[p.addr] = func(src netip.Addr, mad []byte) {
-		tid, msg, _ := Parse(mad)
+	n.ports[p.addr] = func(src netip.Addr, b []byte) {
+		tid, msg, _ := mad.Parse(b)
 		p.in <- wired{src, p.addr, time.Now(), tid, msg}
 	}
 	return p
 }
 
-func (p *rawPeer) send(dst netip.Addr, tid uint64, m Message) {
-	p.net.send(p.addr, dst, Append(nil, tid, m))
+func (p *rawPeer) send(dst netip.Addr, tid uint64, m mad.Message) {
+	p.net.send(p.addr, dst, mad.Append(nil, tid, m))
 }
 
 // receive waits for the next message, which must be of type T.
-func receive[T Message](p *rawPeer) (uint64, T) {
+func receive[T mad.Message](p *rawPeer) (uint64, T) {
 	p.t.Helper()
 	select {
 	case w := <-p.in:
@@ -425,16 +426,16 @@ func (p *rawPeer) nothing() {
 }
 
 // req is a good REQ of p to dst.
-func (p *rawPeer) req(dst netip.Addr, commID, qpn uint32) *REQ {
-	r := &REQ{
-		LocalCommID: commID, ServiceID: ServiceID(4420), LocalCAGUID: 0x77, LocalQPN: qpn,
+func (p *rawPeer) req(dst netip.Addr, commID, qpn uint32) *mad.REQ {
+	r := &mad.REQ{
+		LocalCommID: commID, ServiceID: mad.ServiceID(4420), LocalCAGUID: 0x77, LocalQPN: qpn,
 		ResponderResources: 16, LocalResponse: 20, RemoteResponse: 20, StartingPSN: 0xabcdef,
 		RetryCount: 7, RNRRetryCount: 7, MaxCMRetries: 15, PKey: 0xffff, PathMTU: verbs.MTU1024,
-		Primary: Path{
+		Primary: mad.Path{
 			LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: verbs.GIDFrom(p.addr), RemoteGID: verbs.GIDFrom(dst),
 			HopLimit: 64, ACKTimeout: 18,
 		},
 	}
-	copy(r.PrivateData[:], AppendPrivateHeader(nil, PrivateHeader{50000, p.addr, dst}))
+	copy(r.PrivateData[:], mad.AppendPrivateHeader(nil, mad.PrivateHeader{SourcePort: 50000, Source: p.addr, Destination: dst}))
 	return r
 }

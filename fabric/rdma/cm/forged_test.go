@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -17,16 +18,18 @@ func TestForgedMessages(t *testing.T) {
 		l := target.listen(10)
 		p := newRawPeer(t, n, "127.0.0.8")
 		p.send(target.addr, 1, p.req(target.addr, 7, 100))
-		_, rep := receive[*REP](p)
+		_, rep := receive[*mad.REP](p)
 		l.want(verbs.CMConnectRequest)
 		forge := func() {
 			t.Helper()
-			for _, ids := range []CommIDs{{8, rep.Local}, {0, rep.Local}, {7, rep.Local + 1}, {7, 0}} {
-				for _, m := range []Message{
-					&REJ{CommIDs: ids, Message: AnswersREQ, Reason: verbs.RejectConsumer},
-					&REJ{CommIDs: ids, Message: AnswersREP, Reason: verbs.RejectStale},
-					&REJ{CommIDs: ids, Message: AnswersOther, Reason: verbs.RejectTimeout}, // of another GUID
-					&DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}, &DREP{CommIDs: ids},
+			for _, ids := range []mad.CommIDs{
+				{Local: 8, Remote: rep.Local}, {Remote: rep.Local}, {Local: 7, Remote: rep.Local + 1}, {Local: 7},
+			} {
+				for _, m := range []mad.Message{
+					&mad.REJ{CommIDs: ids, Message: mad.AnswersREQ, Reason: verbs.RejectConsumer},
+					&mad.REJ{CommIDs: ids, Message: mad.AnswersREP, Reason: verbs.RejectStale},
+					&mad.REJ{CommIDs: ids, Message: mad.AnswersOther, Reason: verbs.RejectTimeout}, // of another GUID
+					&mad.DREQ{CommIDs: ids, RemoteQPN: rep.LocalQPN}, &mad.DREP{CommIDs: ids},
 				} {
 					p.send(target.addr, 2, m)
 				}
@@ -39,13 +42,15 @@ func TestForgedMessages(t *testing.T) {
 		}
 		forge()
 		l.want(verbs.CMConnectRequest) // the other GUID's
-		p.send(target.addr, 1, &RTU{CommIDs: CommIDs{7, rep.Local}})
+		p.send(target.addr, 1, &mad.RTU{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
 		l.want(verbs.CMEstablished)
 		forge()
-		p.send(target.addr, 4, &DREQ{CommIDs: CommIDs{7, rep.Local}, RemoteQPN: rep.LocalQPN + 1})
+		p.send(target.addr, 4, &mad.DREQ{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}, RemoteQPN: rep.LocalQPN + 1})
 		synctest.Wait()
 		p.nothing()
-		p.send(target.addr, 5, &REJ{CommIDs: CommIDs{7, rep.Local}, Message: AnswersOther, Reason: verbs.RejectConsumer})
+		p.send(target.addr, 5, &mad.REJ{
+			CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}, Message: mad.AnswersOther, Reason: verbs.RejectConsumer,
+		})
 		l.want(verbs.CMDisconnected)
 	})
 }

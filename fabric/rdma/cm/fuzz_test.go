@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
@@ -23,14 +24,14 @@ import (
 // filled in, and how much time passes afterwards.
 func FuzzManager(tf *testing.F) {
 	f := fuzzing.New(tf)
-	item := func(control byte, m Message) []byte {
-		body := Append(nil, 0, m)[headerSize:]
+	item := func(control byte, m mad.Message) []byte {
+		body := mad.Append(nil, 0, m)[mad.HeaderSize:]
 		return append([]byte{control, 200}, body[:200]...)
 	}
-	f.Add(uint8(0), append(item(0x00, &REQ{LocalCommID: 9, LocalQPN: 5}), item(0x44, &RTU{})...))
-	f.Add(uint8(0), append(item(0x43, &REP{LocalQPN: 9}), item(0x45, &DREQ{RemoteQPN: 9})...))
-	f.Add(uint8(0), append(item(0x42, &REJ{Reason: verbs.RejectTimeout}), item(0xc1, &MRA{ServiceTimeout: 31})...))
-	f.Add(uint8(0), append(item(0x20, &REQ{LocalCommID: 1, LocalQPN: 2}), item(0x20, &REQ{LocalCommID: 2, LocalQPN: 2})...))
+	f.Add(uint8(0), append(item(0x00, &mad.REQ{LocalCommID: 9, LocalQPN: 5}), item(0x44, &mad.RTU{})...))
+	f.Add(uint8(0), append(item(0x43, &mad.REP{LocalQPN: 9}), item(0x45, &mad.DREQ{RemoteQPN: 9})...))
+	f.Add(uint8(0), append(item(0x42, &mad.REJ{Reason: verbs.RejectTimeout}), item(0xc1, &mad.MRA{ServiceTimeout: 31})...))
+	f.Add(uint8(0), append(item(0x20, &mad.REQ{LocalCommID: 1, LocalQPN: 2}), item(0x20, &mad.REQ{LocalCommID: 2, LocalQPN: 2})...))
 	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFuzzWorld(t)
@@ -57,7 +58,7 @@ type fuzzWorld struct {
 
 func newFuzzWorld(t *testing.T) *fuzzWorld {
 	n := newNetwork()
-	w := &fuzzWorld{node: newNode(t, n, "127.0.0.1", fuzzConfig), mad: make([]byte, MADSize)}
+	w := &fuzzWorld{node: newNode(t, n, "127.0.0.1", fuzzConfig), mad: make([]byte, mad.Size)}
 	w.known, w.stranger = newRawPeer(t, n, "127.0.0.8"), newRawPeer(t, n, "127.0.0.9")
 	n.unrecorded = true
 	for _, p := range []*rawPeer{w.known, w.stranger} {
@@ -89,14 +90,14 @@ func (w *fuzzWorld) feed(data []byte) {
 		w.settle()
 	}
 	for step := 0; len(data) >= 2 && step < 64; step++ {
-		control, size := data[0], min(int(data[1]), len(data)-2, bodySize)
-		Append(w.mad[:0], uint64(step), kindOf(control))
-		copy(w.mad[headerSize:], data[2:2+size])
+		control, size := data[0], min(int(data[1]), len(data)-2, mad.Size-mad.HeaderSize)
+		mad.Append(w.mad[:0], uint64(step), kindOf(control))
+		copy(w.mad[mad.HeaderSize:], data[2:2+size])
 		data = data[2+size:]
 		if control&0x40 != 0 {
 			if local := localIDs(w.node); len(local) > 0 {
-				binary.BigEndian.PutUint32(w.mad[headerSize:], 7)
-				binary.BigEndian.PutUint32(w.mad[headerSize+4:], local[step%len(local)])
+				binary.BigEndian.PutUint32(w.mad[mad.HeaderSize:], 7)
+				binary.BigEndian.PutUint32(w.mad[mad.HeaderSize+4:], local[step%len(local)])
 			}
 		}
 		src := w.known
@@ -153,12 +154,15 @@ func (n *network) forget(peers ...*rawPeer) {
 }
 
 // kindOf is of the kind that control chooses.
-func kindOf(control byte) Message {
+func kindOf(control byte) mad.Message {
 	return fuzzKinds[int(control&0x1f)%len(fuzzKinds)]
 }
 
 // fuzzKinds are empty messages: their bodies are filled in later.
-var fuzzKinds = []Message{new(REQ), new(MRA), new(REJ), new(REP), new(RTU), new(DREQ), new(DREP), new(SIDRREQ), new(LAP), new(APR), new(SIDRREP)}
+var fuzzKinds = []mad.Message{
+	new(mad.REQ), new(mad.MRA), new(mad.REJ), new(mad.REP), new(mad.RTU), new(mad.DREQ), new(mad.DREP),
+	new(mad.SIDRREQ), new(mad.LAP), new(mad.APR), new(mad.SIDRREP),
+}
 
 // localIDs are those that the node's manager gave.
 func localIDs(nd *node) (ids []uint32) {

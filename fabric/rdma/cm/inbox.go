@@ -3,6 +3,8 @@ package cm
 import (
 	"net/netip"
 	"sync"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 )
 
 // inboxSize bounds the MADs that wait for the manager's goroutine.
@@ -11,7 +13,7 @@ const inboxSize = 1024
 // arrival is a MAD and where it came from.
 type arrival struct {
 	src netip.Addr
-	mad [MADSize]byte
+	mad [mad.Size]byte
 }
 
 // inbox takes what happens in the device's context and hands it to the manager's goroutine, so
@@ -39,12 +41,12 @@ func (b *inbox) kick() {
 }
 
 // putMAD copies a MAD; false when the sender's share of the box is full.
-func (b *inbox) putMAD(src netip.Addr, mad []byte) bool {
+func (b *inbox) putMAD(src netip.Addr, datagram []byte) bool {
 	b.mu.Lock()
 	room := b.senders.take(src)
 	if room {
 		b.mads = append(b.mads, arrival{src: src})
-		copy(b.mads[len(b.mads)-1].mad[:], mad)
+		copy(b.mads[len(b.mads)-1].mad[:], datagram)
 	}
 	b.mu.Unlock()
 	b.kick()

@@ -1,6 +1,10 @@
 package cm
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
+)
 
 // Two devices of one maker know each other by the options of enhanced connection establishment
 // (ECE), which are the AttributeModifier of REQ and REP: the maker's vendor ID, and in the byte
@@ -31,7 +35,7 @@ func (m *Manager) kindOffer(peer netip.Addr) uint32 {
 }
 
 // answerTo is what the REP to req, which came from peer, has: nothing for a stranger.
-func (m *Manager) answerTo(req *REQ, peer netip.Addr) uint32 {
+func (m *Manager) answerTo(req *mad.REQ, peer netip.Addr) uint32 {
 	if !m.sameKind(req.Options, offered) {
 		return 0
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -38,8 +39,8 @@ func TestKind(t *testing.T) {
 			if a, b := h.qp().Query().PeerVendorID, l.qp().Query().PeerVendorID; a != c.known || b != c.known {
 				t.Errorf("%+v: peers' vendor IDs %#x and %#x", c, a, b)
 			}
-			req := n.sent(host.addr, AttrREQ)[0].msg.(*REQ)
-			rep := n.sent(target.addr, AttrREP)[0].msg.(*REP)
+			req := n.sent(host.addr, mad.AttrREQ)[0].msg.(*mad.REQ)
+			rep := n.sent(target.addr, mad.AttrREP)[0].msg.(*mad.REP)
 			if req.VendorID != 0 || rep.VendorID != 0 {
 				t.Errorf("%+v: vendor IDs %#x and %#x in the messages", c, req.VendorID, rep.VendorID)
 			}
@@ -52,10 +53,10 @@ func TestKind(t *testing.T) {
 
 // TestKindOfStrangers: nobody is taken for one's own because it sends back what it got.
 func TestKindOfStrangers(t *testing.T) {
-	for name, answer := range map[string]func(*REQ, *REP){
-		"sends back what it got":     func(req *REQ, rep *REP) { rep.VendorID, rep.Options = req.VendorID, req.Options },
-		"has options of its own":     func(_ *REQ, rep *REP) { rep.VendorID, rep.Options = other, other<<8|answered },
-		"has our ID, and no options": func(_ *REQ, rep *REP) { rep.VendorID = ours },
+	for name, answer := range map[string]func(*mad.REQ, *mad.REP){
+		"sends back what it got":     func(req *mad.REQ, rep *mad.REP) { rep.VendorID, rep.Options = req.VendorID, req.Options },
+		"has options of its own":     func(_ *mad.REQ, rep *mad.REP) { rep.VendorID, rep.Options = other, other<<8|answered },
+		"has our ID, and no options": func(_ *mad.REQ, rep *mad.REP) { rep.VendorID = ours },
 	} {
 		t.Run("passive peer "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,8 +64,8 @@ func TestKindOfStrangers(t *testing.T) {
 				host, p := newNodeOf(t, n, "127.0.0.2", ours), newRawPeer(t, n, "127.0.0.9")
 				defer host.m.Close()
 				h := host.connect(p.addr)
-				tid, req := receive[*REQ](p)
-				rep := &REP{CommIDs: CommIDs{5, req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
+				tid, req := receive[*mad.REQ](p)
+				rep := &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
 				answer(req, rep)
 				p.send(host.addr, tid, rep)
 				h.want(verbs.CMEstablished)
@@ -83,7 +84,7 @@ func TestKindOfStrangers(t *testing.T) {
 			req := p.req(target.addr, 7, 8)
 			req.VendorID, req.Options = other, other<<8|offered
 			p.send(target.addr, 1, req)
-			if _, rep := receive[*REP](p); rep.VendorID != 0 || rep.Options != 0 {
+			if _, rep := receive[*mad.REP](p); rep.VendorID != 0 || rep.Options != 0 {
 				t.Errorf("REP with vendor ID %#x and options %#x", rep.VendorID, rep.Options)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -24,10 +25,10 @@ func TestLimitsPerPeer(t *testing.T) {
 			t.Helper()
 			p.send(target.addr, uint64(i), p.req(target.addr, i, 100+i))
 			switch m := (<-p.in).msg.(type) {
-			case *REP:
+			case *mad.REP:
 				l.want(verbs.CMConnectRequest)
 				return m.Local
-			case *REJ:
+			case *mad.REJ:
 				if m.Reason == verbs.RejectNoResources {
 					return 0
 				}
@@ -36,7 +37,7 @@ func TestLimitsPerPeer(t *testing.T) {
 			return 0
 		}
 		confirm := func(p *rawPeer, i, ours uint32) {
-			p.send(target.addr, uint64(i), &RTU{CommIDs: CommIDs{i, ours}})
+			p.send(target.addr, uint64(i), &mad.RTU{CommIDs: mad.CommIDs{Local: i, Remote: ours}})
 			l.want(verbs.CMEstablished)
 		}
 		one, two := accepted(greedy, 1), accepted(greedy, 2)
@@ -76,7 +77,7 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Helper()
 			p := newRawPeer(t, n, from)
 			for i := range uint32(2 * perSecond) {
-				p.send(target.addr, uint64(i), &DREQ{CommIDs: CommIDs{i + 1, i + 1}})
+				p.send(target.addr, uint64(i), &mad.DREQ{CommIDs: mad.CommIDs{Local: i + 1, Remote: i + 1}})
 				synctest.Wait() // the inbox takes it before the next one comes
 			}
 			return len(p.in)
@@ -92,11 +93,11 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 		for i := range 2 * perSecond {
 			flooded := newRawPeer(t, n, netip.AddrFrom4([4]byte{127, 1, byte(i >> 8), byte(i)}).String())
-			flooded.send(target.addr, 1, &DREQ{CommIDs: CommIDs{1, 1}})
+			flooded.send(target.addr, 1, &mad.DREQ{CommIDs: mad.CommIDs{Local: 1, Remote: 1}})
 			synctest.Wait()
 		}
-		if c := target.m.Counters(); c.Sent.Of(AttrDREP).Load() > 3*perSecond || len(target.m.answers.of) > perSecond {
-			t.Errorf("%d answers in two seconds, %d addresses remembered", c.Sent.Of(AttrDREP).Load(), len(target.m.answers.of))
+		if c := target.m.Counters(); c.Sent.Of(mad.AttrDREP).Load() > 3*perSecond || len(target.m.answers.of) > perSecond {
+			t.Errorf("%d answers in two seconds, %d addresses remembered", c.Sent.Of(mad.AttrDREP).Load(), len(target.m.answers.of))
 		}
 	})
 }
@@ -159,7 +160,7 @@ func (p *rawPeer) flood(dst netip.Addr, stop chan struct{}) {
 	for i := uint32(1); ; {
 		for range inboxSize {
 			p.send(dst, uint64(i), p.req(dst, i, i))
-			rej := &REJ{CommIDs: CommIDs{Local: i}, Reason: verbs.RejectTimeout}
+			rej := &mad.REJ{CommIDs: mad.CommIDs{Local: i}, Reason: verbs.RejectTimeout}
 			rej.InfoLength = 8
 			binary.BigEndian.PutUint64(rej.ARI[:], p.req(dst, i, i).LocalCAGUID)
 			p.send(dst, uint64(i), rej)
@@ -301,7 +302,7 @@ func TestHalfOpenTime(t *testing.T) {
 			}
 			for {
 				m := (<-p.in).msg
-				if rej, ok := m.(*REJ); ok {
+				if rej, ok := m.(*mad.REJ); ok {
 					if rej.Reason != verbs.RejectTimeout {
 						t.Errorf("code %d: rejected with reason %d, want a timeout", code, rej.Reason)
 					}

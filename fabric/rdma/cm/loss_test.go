@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 // first acts on the first message of a kind only.
-func first(a AttributeID, copies ...time.Duration) func(wired) []time.Duration {
+func first(a mad.AttributeID, copies ...time.Duration) func(wired) []time.Duration {
 	done := false
 	return func(w wired) []time.Duration {
 		if done || w.msg.AttributeID() != a {
@@ -21,7 +22,7 @@ func first(a AttributeID, copies ...time.Duration) func(wired) []time.Duration {
 	}
 }
 
-var exchange = []AttributeID{AttrREQ, AttrREP, AttrRTU, AttrDREQ, AttrDREP}
+var exchange = []mad.AttributeID{mad.AttrREQ, mad.AttrREP, mad.AttrRTU, mad.AttrDREQ, mad.AttrDREP}
 
 // One lost message costs a retransmission interval and nothing else.
 func TestLoss(t *testing.T) {
@@ -35,9 +36,9 @@ func TestLoss(t *testing.T) {
 				ended(h, l)
 				want := 512 * time.Millisecond
 				switch a {
-				case AttrREQ:
+				case mad.AttrREQ:
 					want += 4608 * time.Millisecond
-				case AttrDREQ, AttrDREP:
+				case mad.AttrDREQ, mad.AttrDREP:
 					want += dreqInterval
 				default:
 					want += 4096 * time.Millisecond
@@ -68,7 +69,7 @@ func TestDuplication(t *testing.T) {
 					ended(h, l)
 					time.Sleep(time.Minute)
 					h.wantNone()
-					if a == AttrREQ && late > 10*time.Second {
+					if a == mad.AttrREQ && late > 10*time.Second {
 						// After TIMEWAIT it is a request like any other; the peer has long forgotten it.
 						l.want(verbs.CMConnectRequest)
 						l.want(verbs.CMRejected)

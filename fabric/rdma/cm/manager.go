@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -112,8 +113,8 @@ func (m *Manager) Close() error {
 }
 
 // arrived takes a MAD in the device's context.
-func (m *Manager) arrived(src netip.Addr, mad []byte) {
-	if !m.inbox.putMAD(src.Unmap(), mad) {
+func (m *Manager) arrived(src netip.Addr, datagram []byte) {
+	if !m.inbox.putMAD(src.Unmap(), datagram) {
 		m.counters.Overruns.Add(1)
 	}
 }
@@ -299,9 +300,9 @@ func (m *Manager) newTID() uint64 {
 // packet is an encoded message on its way out.
 type packet struct {
 	dst   netip.Addr
-	attr  AttributeID
+	attr  mad.AttributeID
 	again bool
-	mad   [MADSize]byte
+	mad   [mad.Size]byte
 }
 
 // apply runs one step of a connection and brings the table, the counters and the event queue in
@@ -331,8 +332,8 @@ func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
 	out := make([]packet, len(fx.sends))
 	for i, s := range fx.sends {
 		out[i] = packet{dst: r.peer.Addr(), attr: s.msg.AttributeID(), again: s.again}
-		Append(out[i].mad[:0], s.tid, s.msg)
-		if rej, ok := s.msg.(*REJ); ok {
+		mad.Append(out[i].mad[:0], s.tid, s.msg)
+		if rej, ok := s.msg.(*mad.REJ); ok {
 			m.counters.RejectsSent.Of(rej.Reason).Add(1)
 		}
 	}
@@ -344,7 +345,7 @@ func (m *Manager) finish(r *record, out []packet) {
 	m.mu.Unlock()
 	for i := range out {
 		err := m.sendPacket(&out[i])
-		if out[i].attr == AttrREQ && err != nil && !errors.Is(err, verbs.ErrNoMemory) {
+		if out[i].attr == mad.AttrREQ && err != nil && !errors.Is(err, verbs.ErrNoMemory) {
 			m.mu.Lock()
 			m.finish(r, m.apply(r, func(fx *effects) { r.unsent(err, fx) }))
 		}

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -52,8 +53,8 @@ func ended(h, l *end) {
 // checkQPs compares the attributes of both QPs with the messages and with each other.
 func checkQPs(t *testing.T, n *network, h, l *end) {
 	t.Helper()
-	req := n.sent(h.addr, AttrREQ)[0].msg.(*REQ)
-	rep := n.sent(l.addr, AttrREP)[0].msg.(*REP)
+	req := n.sent(h.addr, mad.AttrREQ)[0].msg.(*mad.REQ)
+	rep := n.sent(l.addr, mad.AttrREP)[0].msg.(*mad.REP)
 	a, b := h.qp().Query(), l.qp().Query()
 	if a.State != verbs.RTS || b.State != verbs.RTS {
 		t.Errorf("states %v %v", a.State, b.State)

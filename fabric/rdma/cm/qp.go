@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -20,7 +21,7 @@ func (m *Manager) ownACKTimeout() uint8 { return ackTimeout(m.attr.AckDelay, pac
 
 // peerACKTimeout is that of a passive QP: the peer says it in the REQ, within bounds. 0 would mean to wait for
 // an ACK without end.
-func (m *Manager) peerACKTimeout(req *REQ) uint8 {
+func (m *Manager) peerACKTimeout(req *mad.REQ) uint8 {
 	if req.Primary.ACKTimeout == 0 {
 		return m.ownACKTimeout()
 	}
@@ -49,7 +50,7 @@ func (m *Manager) activeAttr(r *record, p verbs.ConnParam) verbs.QPAttr {
 }
 
 // passiveAttr are those of the passive side, which takes its retry counts from the REQ.
-func (m *Manager) passiveAttr(r *record, rep *REP) verbs.QPAttr {
+func (m *Manager) passiveAttr(r *record, rep *mad.REP) verbs.QPAttr {
 	return verbs.QPAttr{
 		Remote:          r.peer.Addr(),
 		PeerVendorID:    m.vendorOf(r.req.Options, offered),

@@ -4,38 +4,39 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 // onMAD takes a MAD that arrived.
 func (m *Manager) onMAD(a *arrival) {
-	tid, msg, err := Parse(a.mad[:])
+	tid, msg, err := mad.Parse(a.mad[:])
 	if err != nil {
 		m.counters.Malformed.Add(1)
 		return
 	}
 	m.counters.Received.Of(msg.AttributeID()).Add(1)
 	switch msg := msg.(type) {
-	case *REQ:
+	case *mad.REQ:
 		m.onREQ(a.src, tid, msg)
-	case *REP:
+	case *mad.REP:
 		m.onREP(a.src, tid, msg)
-	case *RTU:
+	case *mad.RTU:
 		m.onPair(a.src, msg.CommIDs, func(r *record, fx *effects) { r.onRTU(msg.PrivateData[:], fx) })
-	case *MRA:
+	case *mad.MRA:
 		m.mu.Lock()
 		m.onRecord(m.answered(a.src, tid, msg.CommIDs), func(r *record, fx *effects) { r.onMRA(time.Now(), msg, fx) })
-	case *REJ:
+	case *mad.REJ:
 		m.counters.RejectsReceived.Of(msg.Reason).Add(1)
 		m.mu.Lock()
 		m.onRecord(m.rejected(a.src, tid, msg), func(r *record, fx *effects) { r.onREJ(time.Now(), msg, fx) })
-	case *DREQ:
+	case *mad.DREQ:
 		m.onDREQ(a.src, tid, msg)
-	case *DREP:
+	case *mad.DREP:
 		m.onPair(a.src, msg.CommIDs, func(r *record, fx *effects) { r.onDREP(time.Now(), fx) })
-	case *SIDRREQ:
-		m.answer(a.src, tid, &SIDRREP{RequestID: msg.RequestID, Status: SIDRUnsupported, ServiceID: msg.ServiceID})
-	case *LAP:
+	case *mad.SIDRREQ:
+		m.answer(a.src, tid, &mad.SIDRREP{RequestID: msg.RequestID, Status: mad.SIDRUnsupported, ServiceID: msg.ServiceID})
+	case *mad.LAP:
 		m.onLAP(a.src, tid, msg)
 	default: // APR and SIDR_REP answer nothing of ours
 		m.counters.Dropped.Add(1)
@@ -43,7 +44,7 @@ func (m *Manager) onMAD(a *arrival) {
 }
 
 // onPair steps the connection that both IDs name.
-func (m *Manager) onPair(src netip.Addr, ids CommIDs, step func(*record, *effects)) {
+func (m *Manager) onPair(src netip.Addr, ids mad.CommIDs, step func(*record, *effects)) {
 	m.mu.Lock()
 	m.onRecord(m.table.findPair(src, ids), step)
 }
@@ -60,14 +61,14 @@ func (m *Manager) onRecord(r *record, step func(*record, *effects)) {
 }
 
 // answer sends a message for which there is no connection. Called without mu.
-func (m *Manager) answer(dst netip.Addr, tid uint64, msg Message) {
+func (m *Manager) answer(dst netip.Addr, tid uint64, msg mad.Message) {
 	if !m.answers.take(dst, time.Now()) {
 		m.counters.Unanswered.Add(1)
 		return
 	}
 	p := packet{dst: dst, attr: msg.AttributeID()}
-	Append(p.mad[:0], tid, msg)
-	if rej, ok := msg.(*REJ); ok {
+	mad.Append(p.mad[:0], tid, msg)
+	if rej, ok := msg.(*mad.REJ); ok {
 		m.counters.RejectsSent.Of(rej.Reason).Add(1)
 	}
 	_ = m.sendPacket(&p) // counted there; the peer asks again
@@ -75,13 +76,13 @@ func (m *Manager) answer(dst netip.Addr, tid uint64, msg Message) {
 
 // onREP takes the reply to a REQ. One that names the QP of a live connection means that the
 // peer has begun anew (IBTA 12.9.8.3.1).
-func (m *Manager) onREP(src netip.Addr, tid uint64, rep *REP) {
+func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
 	m.mu.Lock()
 	r := m.table.find(src, rep.CommIDs)
 	if r == nil {
 		m.mu.Unlock()
 		// Without this the peer would hold its half until its retries end.
-		m.answer(src, tid, &REJ{CommIDs: CommIDs{rep.Remote, rep.Local}, Message: AnswersREP, Reason: rejectInvalidCommID})
+		m.answer(src, tid, &mad.REJ{CommIDs: rep.Reversed(), Message: mad.AnswersREP, Reason: rejectInvalidCommID})
 		return
 	}
 	fresh := r.awaitsREP()
@@ -122,7 +123,7 @@ func (m *Manager) evict(old *record) {
 // answered finds what an MRA or a REJ concerns. Once the peer has told its ID it must name both:
 // ours alone could be guessed in a day, and a REJ ends the connection. Before, the transaction ID
 // of the REQ stands in.
-func (m *Manager) answered(src netip.Addr, tid uint64, ids CommIDs) *record {
+func (m *Manager) answered(src netip.Addr, tid uint64, ids mad.CommIDs) *record {
 	r := m.table.find(src, ids)
 	if r == nil || r.awaitsREP() && r.tid != tid || !r.awaitsREP() && r.ids.Remote != ids.Local {
 		return nil
@@ -132,11 +133,11 @@ func (m *Manager) answered(src netip.Addr, tid uint64, ids CommIDs) *record {
 
 // rejected finds what a REJ concerns. A peer that gives up its REQ doesn't know our ID: it names
 // the connection by its GUID and its own ID.
-func (m *Manager) rejected(src netip.Addr, tid uint64, rej *REJ) *record {
+func (m *Manager) rejected(src netip.Addr, tid uint64, rej *mad.REJ) *record {
 	if r := m.answered(src, tid, rej.CommIDs); r != nil {
 		return r
 	}
-	r := m.table.byID[peerKey{src, rej.guid(), rej.Local}]
+	r := m.table.byID[peerKey{src, rej.GUID(), rej.Local}]
 	if rej.Reason != verbs.RejectTimeout || r == nil || !r.halfOpen() {
 		return nil
 	}
@@ -144,7 +145,7 @@ func (m *Manager) rejected(src netip.Addr, tid uint64, rej *REJ) *record {
 }
 
 // onLAP refuses another path, which RoCE doesn't have, so that the peer need not wait for its timeouts.
-func (m *Manager) onLAP(src netip.Addr, tid uint64, lap *LAP) {
+func (m *Manager) onLAP(src netip.Addr, tid uint64, lap *mad.LAP) {
 	m.mu.Lock()
 	r := m.table.findPair(src, lap.CommIDs)
 	stands := r != nil && r.state == stateEstablished
@@ -153,20 +154,20 @@ func (m *Manager) onLAP(src netip.Addr, tid uint64, lap *LAP) {
 		m.counters.Dropped.Add(1)
 		return
 	}
-	apr := &APR{CommIDs: CommIDs{lap.Remote, lap.Local}, Status: aprInvalidCommID}
+	apr := &mad.APR{CommIDs: lap.Reversed(), Status: mad.APRInvalidCommID}
 	if stands {
-		apr.Status = aprUnsupported
+		apr.Status = mad.APRUnsupported
 	}
 	m.answer(src, tid, apr)
 }
 
 // onDREQ takes a DREQ. One for an unknown connection is answered too: the peer would go on.
-func (m *Manager) onDREQ(src netip.Addr, tid uint64, dreq *DREQ) {
+func (m *Manager) onDREQ(src netip.Addr, tid uint64, dreq *mad.DREQ) {
 	m.mu.Lock()
 	r := m.table.findPair(src, dreq.CommIDs)
 	if r == nil {
 		m.mu.Unlock()
-		m.answer(src, tid, &DREP{CommIDs: CommIDs{Local: dreq.Remote, Remote: dreq.Local}})
+		m.answer(src, tid, &mad.DREP{CommIDs: dreq.Reversed()})
 		return
 	}
 	m.onRecord(r, func(r *record, fx *effects) { r.onDREQ(time.Now(), tid, dreq, fx) })

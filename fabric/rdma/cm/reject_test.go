@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -27,9 +28,9 @@ func TestConsumerReject(t *testing.T) {
 		if ev.Reason != verbs.RejectConsumer || !bytes.HasPrefix(ev.Param.PrivateData, []byte{0, 0, 6, 0}) {
 			t.Errorf("reason %d, % x", ev.Reason, ev.Param.PrivateData[:8])
 		}
-		rej := n.sent(target.addr, AttrREJ)[0]
-		if rej.msg.(*REJ).Local != 0 || rej.tid != n.sent(host.addr, AttrREQ)[0].tid {
-			t.Errorf("REJ %x %+v", rej.tid, rej.msg.(*REJ).CommIDs)
+		rej := n.sent(target.addr, mad.AttrREJ)[0]
+		if rej.msg.(*mad.REJ).Local != 0 || rej.tid != n.sent(host.addr, mad.AttrREQ)[0].tid {
+			t.Errorf("REJ %x %+v", rej.tid, rej.msg.(*mad.REJ).CommIDs)
 		}
 		if got := host.m.Counters().RejectsReceived.Of(verbs.RejectConsumer).Load(); got != 1 {
 			t.Errorf("counted %d", got)
@@ -41,22 +42,22 @@ func TestConsumerReject(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*REQ)
+		change func(*mad.REQ)
 		want   verbs.RejectReason
 	}{
-		{"other port", func(r *REQ) { r.ServiceID++ }, verbs.RejectInvalidServiceID},
-		{"other port space", func(r *REQ) { r.ServiceID = 0x0111<<16 | 4420 }, verbs.RejectInvalidServiceID},
-		{"transport type", func(r *REQ) { r.TransportType = 1 }, rejectInvalidTransport},
-		{"remote GID", func(r *REQ) { r.Primary.RemoteGID[15]++ }, verbs.RejectInvalidGID},
-		{"local GID", func(r *REQ) { r.Primary.LocalGID[15]++ }, verbs.RejectConsumer},
-		{"header version", func(r *REQ) { r.PrivateData[0] = 1 }, verbs.RejectConsumer},
-		{"header IP version", func(r *REQ) { r.PrivateData[1] = 0x60 }, verbs.RejectConsumer},
-		{"header source", func(r *REQ) { r.PrivateData[19]++ }, verbs.RejectConsumer},
-		{"header destination", func(r *REQ) { r.PrivateData[35]++ }, verbs.RejectConsumer},
-		{"P_Key", func(r *REQ) { r.PKey = 0x1234 }, verbs.RejectUnsupported},
-		{"MTU 0", func(r *REQ) { r.PathMTU = 0 }, verbs.RejectInvalidMTU},
-		{"MTU 6", func(r *REQ) { r.PathMTU = 6 }, verbs.RejectInvalidMTU},
-		{"MTU too large", func(r *REQ) { r.PathMTU = verbs.MTU4096 }, verbs.RejectInvalidMTU},
+		{"other port", func(r *mad.REQ) { r.ServiceID++ }, verbs.RejectInvalidServiceID},
+		{"other port space", func(r *mad.REQ) { r.ServiceID = 0x0111<<16 | 4420 }, verbs.RejectInvalidServiceID},
+		{"transport type", func(r *mad.REQ) { r.TransportType = 1 }, rejectInvalidTransport},
+		{"remote GID", func(r *mad.REQ) { r.Primary.RemoteGID[15]++ }, verbs.RejectInvalidGID},
+		{"local GID", func(r *mad.REQ) { r.Primary.LocalGID[15]++ }, verbs.RejectConsumer},
+		{"header version", func(r *mad.REQ) { r.PrivateData[0] = 1 }, verbs.RejectConsumer},
+		{"header IP version", func(r *mad.REQ) { r.PrivateData[1] = 0x60 }, verbs.RejectConsumer},
+		{"header source", func(r *mad.REQ) { r.PrivateData[19]++ }, verbs.RejectConsumer},
+		{"header destination", func(r *mad.REQ) { r.PrivateData[35]++ }, verbs.RejectConsumer},
+		{"P_Key", func(r *mad.REQ) { r.PKey = 0x1234 }, verbs.RejectUnsupported},
+		{"MTU 0", func(r *mad.REQ) { r.PathMTU = 0 }, verbs.RejectInvalidMTU},
+		{"MTU 6", func(r *mad.REQ) { r.PathMTU = 6 }, verbs.RejectInvalidMTU},
+		{"MTU too large", func(r *mad.REQ) { r.PathMTU = verbs.MTU4096 }, verbs.RejectInvalidMTU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
@@ -65,8 +66,8 @@ func TestRefusals(t *testing.T) {
 				req := p.req(target.addr, 7, 8)
 				c.change(req)
 				p.send(target.addr, 99, req)
-				tid, rej := receive[*REJ](p)
-				if tid != 99 || rej.CommIDs != (CommIDs{0, 7}) || rej.Message != AnswersREQ || rej.Reason != c.want {
+				tid, rej := receive[*mad.REJ](p)
+				if tid != 99 || rej.CommIDs != (mad.CommIDs{Remote: 7}) || rej.Message != mad.AnswersREQ || rej.Reason != c.want {
 					t.Errorf("TID %d %+v reason %d, want %d", tid, rej.CommIDs, rej.Reason, c.want)
 				}
 				gid := verbs.GIDFrom(target.addr)
@@ -90,7 +91,7 @@ func TestBacklog(t *testing.T) {
 		ask := func(i uint32) { p.send(target.addr, uint64(i), p.req(target.addr, i, 100+i)) }
 		refused := func(i uint64) {
 			t.Helper()
-			if tid, rej := receive[*REJ](p); tid != i || rej.Reason != verbs.RejectNoResources {
+			if tid, rej := receive[*mad.REJ](p); tid != i || rej.Reason != verbs.RejectNoResources {
 				t.Errorf("TID %d reason %d", tid, rej.Reason)
 			}
 		}
@@ -107,14 +108,14 @@ func TestBacklog(t *testing.T) {
 			if err := id.Accept(acceptParam); err != nil {
 				t.Error(err)
 			}
-			receive[*REP](p)
+			receive[*mad.REP](p)
 		}
 		ask(5)
 		ask(6)
 		ask(7)
 		refused(7) // five half-open
 		l.want(verbs.CMConnectRequest).ID.Reject(nil)
-		receive[*REJ](p)
+		receive[*mad.REJ](p)
 		ask(8)
 		l.want(verbs.CMConnectRequest)
 		l.want(verbs.CMConnectRequest)
@@ -133,7 +134,7 @@ func TestFlood(t *testing.T) {
 			if ev.Type != verbs.CMConnectRequest {
 				return
 			}
-			p := make([]byte, MADSize)
+			p := make([]byte, mad.Size)
 			for range 2 * inboxSize {
 				target.m.arrived(ev.ID.RemoteAddr().Addr(), p)
 			}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
@@ -15,7 +16,7 @@ const (
 )
 
 // onREQ takes a request for a connection: a duplicate, a stale one, one to refuse, or a new one.
-func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
+func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 	m.mu.Lock()
 	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
 		if r.passive && r.tid == tid && r.req == *req {
@@ -57,24 +58,24 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *REQ) {
 
 // refuseStale refuses a request whose QPN or communication ID is that of an earlier connection: its
 // peer has lost that and begun anew (IBTA 12.9.8.3.1). Called with mu held, which it releases.
-func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *REQ, old *record) {
+func (m *Manager) refuseStale(src netip.Addr, tid uint64, req *mad.REQ, old *record) {
 	m.mu.Unlock()
 	m.answer(src, tid, refusal(req.LocalCommID, verbs.RejectStale))
 	m.evict(old)
 }
 
 // check finds the listener of a request, or sets the reason in rej why it is refused.
-func (m *Manager) check(src netip.Addr, req *REQ, rej *REJ) (*cmID, PrivateHeader) {
-	var h PrivateHeader
-	port, ok := servicePort(req.ServiceID)
+func (m *Manager) check(src netip.Addr, req *mad.REQ, rej *mad.REJ) (*cmID, mad.PrivateHeader) {
+	var h mad.PrivateHeader
+	port, ok := mad.ServicePort(req.ServiceID)
 	listener := m.listeners[port]
 	if !ok || listener == nil || m.closed {
 		rej.Reason = verbs.RejectInvalidServiceID
 		return nil, h
 	}
-	h, err := ParsePrivateHeader(req.PrivateData[:])
+	h, err := mad.ParsePrivateHeader(req.PrivateData[:])
 	switch {
-	case req.TransportType != TransportRC:
+	case req.TransportType != mad.TransportRC:
 		rej.Reason = rejectInvalidTransport
 	case req.Primary.RemoteGID != verbs.GIDFrom(m.addr):
 		// The GID that would have been right goes along.
@@ -109,12 +110,12 @@ func (m *Manager) request(listener *cmID, remote netip.AddrPort) *record {
 
 // requestEvent shows a REQ from the receiver's side: what the peer serves is what we may have
 // outstanding, and the other way round.
-func requestEvent(listener *cmID, req *REQ) verbs.CMEvent {
+func requestEvent(listener *cmID, req *mad.REQ) verbs.CMEvent {
 	return verbs.CMEvent{
 		Type:   verbs.CMConnectRequest,
 		Listen: listener,
 		Param: verbs.ConnParam{
-			PrivateData:        req.PrivateData[PrivateHeaderSize:],
+			PrivateData:        req.PrivateData[mad.PrivateHeaderSize:],
 			ResponderResources: req.InitiatorDepth,
 			InitiatorDepth:     req.ResponderResources,
 			FlowControl:        req.FlowControl,

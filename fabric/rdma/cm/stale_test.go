@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
@@ -12,12 +13,12 @@ func TestDuplicateREQ(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		_, one := receive[*REP](p)
+		_, one := receive[*mad.REP](p)
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		if _, two := receive[*REP](p); *one != *two {
+		if _, two := receive[*mad.REP](p); *one != *two {
 			t.Errorf("REPs differ")
 		}
-		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, one.Local}})
+		p.send(target.addr, 99, &mad.RTU{CommIDs: mad.CommIDs{Local: 7, Remote: one.Local}})
 		l.id = l.want(verbs.CMConnectRequest).ID
 		l.want(verbs.CMEstablished)
 		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // ESTABLISHED: no answer
@@ -26,12 +27,12 @@ func TestDuplicateREQ(t *testing.T) {
 		if got := target.m.Counters().Duplicates.Load(); got != 2 {
 			t.Errorf("%d duplicates counted, want 2", got)
 		}
-		p.send(target.addr, 100, &DREQ{CommIDs: CommIDs{7, one.Local}, RemoteQPN: one.LocalQPN})
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: mad.CommIDs{Local: 7, Remote: one.Local}, RemoteQPN: one.LocalQPN})
 		l.want(verbs.CMDisconnected)
 		l.id.Disconnect()
-		receive[*DREP](p)
+		receive[*mad.DREP](p)
 		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // TIMEWAIT
-		if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectStale {
+		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectStale {
 			t.Errorf("reason %d", rej.Reason)
 		}
 	})
@@ -42,20 +43,20 @@ func TestStaleREQ(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
-		_, rep := receive[*REP](p)
-		p.send(target.addr, 99, &RTU{CommIDs: CommIDs{7, rep.Local}})
+		_, rep := receive[*mad.REP](p)
+		p.send(target.addr, 99, &mad.RTU{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
 		l.want(verbs.CMConnectRequest)
 		l.want(verbs.CMEstablished)
 
 		p.send(target.addr, 101, p.req(target.addr, 70, 8))
-		if tid, rej := receive[*REJ](p); tid != 101 || rej.Remote != 70 || rej.Reason != verbs.RejectStale {
+		if tid, rej := receive[*mad.REJ](p); tid != 101 || rej.Remote != 70 || rej.Reason != verbs.RejectStale {
 			t.Errorf("TID %d %+v reason %d", tid, rej.CommIDs, rej.Reason)
 		}
-		tid, dreq := receive[*DREQ](p)
-		if dreq.CommIDs != (CommIDs{rep.Local, 7}) || dreq.RemoteQPN != 8 || tid == 99 {
+		tid, dreq := receive[*mad.DREQ](p)
+		if dreq.CommIDs != (mad.CommIDs{Local: rep.Local, Remote: 7}) || dreq.RemoteQPN != 8 || tid == 99 {
 			t.Errorf("TID %d %+v", tid, dreq)
 		}
-		p.send(target.addr, tid, &DREP{CommIDs: CommIDs{7, rep.Local}})
+		p.send(target.addr, tid, &mad.DREP{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
 		l.want(verbs.CMDisconnected)
 		if got := target.m.Counters().StaleEvicted.Load(); got != 1 {
 			t.Errorf("counted %d", got)
@@ -64,9 +65,9 @@ func TestStaleREQ(t *testing.T) {
 		// Another host with the same numbers is no stale one.
 		q := newRawPeer(t, n, "127.0.0.10")
 		p.send(target.addr, 102, p.req(target.addr, 71, 8))
-		receive[*REP](p)
+		receive[*mad.REP](p)
 		q.send(target.addr, 102, q.req(target.addr, 71, 8))
-		receive[*REP](q)
+		receive[*mad.REP](q)
 	})
 }
 
@@ -75,31 +76,31 @@ func TestStaleREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		a := host.connect(p.addr)
-		tid, req := receive[*REQ](p)
-		rep := &REP{CommIDs: CommIDs{5, req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
+		tid, req := receive[*mad.REQ](p)
+		rep := &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, LocalQPN: 6, LocalCAGUID: 0x77}
 		p.send(host.addr, tid, rep)
 		a.want(verbs.CMEstablished)
-		receive[*RTU](p)
+		receive[*mad.RTU](p)
 
 		b := host.connect(p.addr)
-		tid, req = receive[*REQ](p)
-		rep.CommIDs = CommIDs{50, req.LocalCommID}
+		tid, req = receive[*mad.REQ](p)
+		rep.CommIDs = mad.CommIDs{Local: 50, Remote: req.LocalCommID}
 		p.send(host.addr, tid, rep)
 		if ev := b.want(verbs.CMRejected); ev.Reason != verbs.RejectStale {
 			t.Errorf("reason %d", ev.Reason)
 		}
-		if _, rej := receive[*REJ](p); rej.Reason != verbs.RejectStale || rej.Message != AnswersREP {
+		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectStale || rej.Message != mad.AnswersREP {
 			t.Errorf("REJ %+v", rej)
 		}
-		receive[*DREQ](p)
+		receive[*mad.DREQ](p)
 	})
 }
 
 func TestUnknownREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
-		p.send(host.addr, 99, &REP{CommIDs: CommIDs{1, 2}})
-		if tid, rej := receive[*REJ](p); tid != 99 || rej.Remote != 1 || rej.Message != AnswersREP || rej.Reason != rejectInvalidCommID {
+		p.send(host.addr, 99, &mad.REP{CommIDs: mad.CommIDs{Local: 1, Remote: 2}})
+		if tid, rej := receive[*mad.REJ](p); tid != 99 || rej.Remote != 1 || rej.Message != mad.AnswersREP || rej.Reason != rejectInvalidCommID {
 			t.Errorf("TID %d %+v", tid, rej)
 		}
 	})
@@ -108,14 +109,14 @@ func TestUnknownREP(t *testing.T) {
 func TestSIDRAndOthers(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")
-		p.send(host.addr, 99, &SIDRREQ{RequestID: 3, ServiceID: 4})
-		if tid, rep := receive[*SIDRREP](p); tid != 99 || rep.RequestID != 3 || rep.ServiceID != 4 || rep.Status != SIDRUnsupported {
+		p.send(host.addr, 99, &mad.SIDRREQ{RequestID: 3, ServiceID: 4})
+		if tid, rep := receive[*mad.SIDRREP](p); tid != 99 || rep.RequestID != 3 || rep.ServiceID != 4 || rep.Status != mad.SIDRUnsupported {
 			t.Errorf("TID %d %+v", tid, rep)
 		}
-		for _, m := range []Message{new(APR), new(SIDRREP), new(RTU), new(DREP), new(MRA), new(REJ)} {
+		for _, m := range []mad.Message{new(mad.APR), new(mad.SIDRREP), new(mad.RTU), new(mad.DREP), new(mad.MRA), new(mad.REJ)} {
 			p.send(host.addr, 99, m)
 		}
-		host.m.arrived(p.addr, make([]byte, MADSize))
+		host.m.arrived(p.addr, make([]byte, mad.Size))
 		synctest.Wait()
 		p.nothing()
 		c := host.m.Counters()

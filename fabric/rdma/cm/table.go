@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/internal/crowd"
 )
 
@@ -88,7 +89,7 @@ func (t *table) remove(r *record) {
 }
 
 // find is the connection that src names by our ID in its message.
-func (t *table) find(src netip.Addr, ids CommIDs) *record {
+func (t *table) find(src netip.Addr, ids mad.CommIDs) *record {
 	r := t.byLocal[ids.Remote]
 	if r == nil || r.peer.Addr() != src {
 		return nil
@@ -97,7 +98,7 @@ func (t *table) find(src netip.Addr, ids CommIDs) *record {
 }
 
 // findPair is the connection that src names by both IDs.
-func (t *table) findPair(src netip.Addr, ids CommIDs) *record {
+func (t *table) findPair(src netip.Addr, ids mad.CommIDs) *record {
 	r := t.find(src, ids)
 	if r == nil || r.ids.Remote != ids.Local {
 		return nil

@@ -28,6 +28,13 @@ func TestACKTimeout(t *testing.T) {
 	}
 }
 
+// What rdma_cm made of ports in a capture (the first REQ of 6.12/rdma-02-connect in mad/testdata/linux.txt).
+func TestFlowLabel(t *testing.T) {
+	if got := flowLabel(0xae9e, 4420); got != 0x53666 {
+		t.Errorf("flow label %#x, want 0x53666", got)
+	}
+}
+
 func TestRetransmitInterval(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{0: minRetransmit, 20: 4096 * time.Millisecond, 31: maxRetransmit} {
 		if got := retransmitInterval(code); got != want {

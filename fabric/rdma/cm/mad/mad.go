@@ -1,4 +1,4 @@
-package cm
+package mad
 
 import (
 	"encoding/binary"
@@ -6,16 +6,19 @@ import (
 	"fmt"
 )
 
-// ErrMAD says that a datagram isn't a CM message that this package understands.
-var ErrMAD = errors.New("not a CM management datagram")
+// ErrMalformed says that a datagram isn't a CM message that this package understands.
+var ErrMalformed = errors.New("not a CM management datagram")
+
+// Size is the length of every management datagram (IBTA 13.4.2).
+const Size = 256
 
 // The MAD header (IBTA 13.4.3) of every CM message. All fields are big-endian.
 //
 //	0 BaseVersion  1 MgmtClass  2 ClassVersion  3 Method  4 Status  6 ClassSpecific
 //	8 TransactionID  16 AttributeID  18 reserved  20 AttributeModifier
 const (
-	headerSize = 24
-	bodySize   = MADSize - headerSize
+	HeaderSize = 24
+	bodySize   = Size - HeaderSize
 
 	baseVersion  = 1
 	classCM      = 0x07
@@ -93,10 +96,10 @@ func newMessage(a AttributeID) Message {
 	return nil
 }
 
-// Append appends the MADSize bytes of m under the transaction ID tid to b.
+// Append appends the Size bytes of m under the transaction ID tid to b.
 func Append(b []byte, tid uint64, m Message) []byte {
 	start := len(b)
-	b = append(b, make([]byte, MADSize)...)
+	b = append(b, make([]byte, Size)...)
 	mad := b[start:]
 	mad[0] = baseVersion
 	mad[1] = classCM
@@ -107,7 +110,7 @@ func Append(b []byte, tid uint64, m Message) []byte {
 	if o, ok := m.(optioned); ok {
 		binary.BigEndian.PutUint32(mad[20:], *o.options())
 	}
-	m.put(mad[headerSize:])
+	m.put(mad[HeaderSize:])
 	return b
 }
 
@@ -117,10 +120,10 @@ type optioned interface{ options() *uint32 }
 
 // Parse reads a MAD. The message keeps nothing of mad. Status and ClassSpecific are not looked at,
 // AttributeModifier where it has a meaning.
-// An error is an ErrMAD that names the field.
+// An error is an ErrMalformed that names the field.
 func Parse(mad []byte) (tid uint64, m Message, err error) {
-	if len(mad) != MADSize {
-		return 0, nil, fmt.Errorf("%w: %d bytes, want %d", ErrMAD, len(mad), MADSize)
+	if len(mad) != Size {
+		return 0, nil, fmt.Errorf("%w: %d bytes, want %d", ErrMalformed, len(mad), Size)
 	}
 	for _, f := range [...]struct {
 		name      string
@@ -132,17 +135,17 @@ func Parse(mad []byte) (tid uint64, m Message, err error) {
 		{"Method", mad[3], methodSend},
 	} {
 		if f.got != f.want {
-			return 0, nil, fmt.Errorf("%w: %s %#02x, want %#02x", ErrMAD, f.name, f.got, f.want)
+			return 0, nil, fmt.Errorf("%w: %s %#02x, want %#02x", ErrMalformed, f.name, f.got, f.want)
 		}
 	}
 	attr := AttributeID(binary.BigEndian.Uint16(mad[16:]))
 	if m = newMessage(attr); m == nil {
-		return 0, nil, fmt.Errorf("%w: unknown %v", ErrMAD, attr)
+		return 0, nil, fmt.Errorf("%w: unknown %v", ErrMalformed, attr)
 	}
 	if o, ok := m.(optioned); ok {
 		*o.options() = binary.BigEndian.Uint32(mad[20:])
 	}
-	m.get(mad[headerSize:])
+	m.get(mad[HeaderSize:])
 	return binary.BigEndian.Uint64(mad[8:]), m, nil
 }
 
@@ -151,6 +154,9 @@ func Parse(mad []byte) (tid uint64, m Message, err error) {
 type CommIDs struct {
 	Local, Remote uint32
 }
+
+// Reversed are the same IDs from the other side's view, as an answer has them.
+func (c CommIDs) Reversed() CommIDs { return CommIDs{c.Remote, c.Local} }
 
 func (c *CommIDs) put(b []byte) {
 	binary.BigEndian.PutUint32(b, c.Local)

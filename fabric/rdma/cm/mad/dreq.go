@@ -1,4 +1,4 @@
-package cm
+package mad
 
 // Private data sizes of the messages that end a connection, in bytes.
 const (

@@ -1,4 +1,4 @@
-package cm
+package mad
 
 import "encoding/binary"
 
@@ -25,9 +25,9 @@ type REP struct {
 	PrivateData        [REPPrivateSize]byte
 }
 
-// failoverUnsupported is the Failover Accepted of a device without path migration, to a REQ with an
+// FailoverUnsupported is the Failover Accepted of a device without path migration, to a REQ with an
 // alternate path.
-const failoverUnsupported = 1
+const FailoverUnsupported = 1
 
 // AttributeID is AttrREP.
 func (*REP) AttributeID() AttributeID { return AttrREP }

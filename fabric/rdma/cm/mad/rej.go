@@ -1,4 +1,4 @@
-package cm
+package mad
 
 import (
 	"encoding/binary"
@@ -44,14 +44,14 @@ func (m *REJ) get(b []byte) {
 	copy(m.PrivateData[:], b[84:])
 }
 
-// setGUID makes the ARI the CA GUID of the sender, as reason 4 (timeout) wants it: by it the
+// SetGUID makes the ARI the CA GUID of the sender, as reason 4 (timeout) wants it: by it the
 // receiver finds the connection when it hasn't told its own ID yet.
-func (m *REJ) setGUID(guid uint64) {
+func (m *REJ) SetGUID(guid uint64) {
 	binary.BigEndian.PutUint64(m.ARI[:], guid)
 	m.InfoLength = 8
 }
 
-func (m *REJ) guid() uint64 { return binary.BigEndian.Uint64(m.ARI[:]) }
+func (m *REJ) GUID() uint64 { return binary.BigEndian.Uint64(m.ARI[:]) }
 
 var (
 	_ [bodySize - REJPrivateSize]struct{} = [84]struct{}{}

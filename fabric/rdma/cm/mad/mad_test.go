@@ -1,4 +1,4 @@
-package cm
+package mad
 
 import (
 	"bufio"
@@ -106,10 +106,6 @@ func TestLinuxREQ(t *testing.T) {
 	if got := *m.(*REQ); got != want {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
-	// rdma_cm makes the flow label from the ports.
-	if got := flowLabel(0xae9e, 4420); got != want.Primary.FlowLabel {
-		t.Errorf("flow label %#x, want %#x", got, want.Primary.FlowLabel)
-	}
 	if _, m := linuxSample(t, "6.12-mtu9000/rdma-02-connect", "1"); m.(*REQ).PathMTU != verbs.MTU4096 {
 		t.Errorf("path MTU %d at MTU 9000", m.(*REQ).PathMTU)
 	}
@@ -140,7 +136,7 @@ func TestLinuxOthers(t *testing.T) {
 	}{
 		{"6.12/rdma-02-connect", "3", 0x2f9eee811, &RTU{CommIDs: CommIDs{0x11e8eef9, 0x4cf0712e}}},
 		{"6.12/rdma-15-disconnect", "23", 0x2f9eee814, &DREQ{CommIDs: ids, RemoteQPN: 0x15}},
-		{"6.12/rdma-15-disconnect", "24", 0x2f9eee814, &DREP{CommIDs: CommIDs{ids.Remote, ids.Local}}},
+		{"6.12/rdma-15-disconnect", "24", 0x2f9eee814, &DREP{CommIDs: ids.Reversed()}},
 		{"6.12/rdma-18-bad-port", "2", 0x2f9eee818, &REJ{
 			CommIDs: CommIDs{0, 0x18e8eef9}, Message: AnswersREQ, Reason: verbs.RejectInvalidServiceID,
 		}},
@@ -161,7 +157,7 @@ func TestFieldOffsets(t *testing.T) {
 		want []byte
 	}{
 		{"REQ vendor", &REQ{VendorID: 0x010203}, 4, []byte{0, 1, 2, 3}},
-		{"REQ options", &REQ{Options: 0x01020304}, 20 - headerSize, []byte{1, 2, 3, 4}},
+		{"REQ options", &REQ{Options: 0x01020304}, 20 - HeaderSize, []byte{1, 2, 3, 4}},
 		{"REQ Q_Key", &REQ{LocalQKey: 0x01020304}, 28, []byte{1, 2, 3, 4}},
 		{"REQ EECNs", &REQ{LocalEECN: 0x010203, RemoteEECN: 0x040506}, 36, []byte{1, 2, 3, 0, 4, 5, 6, 0}},
 		{"REQ transport", &REQ{RemoteResponse: 31, TransportType: 2}, 43, []byte{0xfc}},
@@ -174,14 +170,14 @@ func TestFieldOffsets(t *testing.T) {
 		{"REQ alternate SAP", &REQ{Alternate: Path{ACKTimeout: 1}, AlternateSAP: true}, 139, []byte{0x0c}},
 		{"REP vendor", &REP{VendorID: 0x010203, LocalQPN: 0x111111, LocalEECN: 0x222222, StartingPSN: 0x333333}, 12,
 			[]byte{0x11, 0x11, 0x11, 1, 0x22, 0x22, 0x22, 2, 0x33, 0x33, 0x33, 3}},
-		{"REP options", &REP{Options: 0x01020304}, 20 - headerSize, []byte{1, 2, 3, 4}},
+		{"REP options", &REP{Options: 0x01020304}, 20 - HeaderSize, []byte{1, 2, 3, 4}},
 		{"REP flags", &REP{TargetACKDelay: 16, FailoverAccepted: 2, RNRRetryCount: 5, SRQ: true}, 26, []byte{0x84, 0xb0}},
 		{"MRA", &MRA{Message: AnswersREP, ServiceTimeout: 24}, 8, []byte{0x40, 0xc0}},
 		{"REJ", &REJ{Message: AnswersOther, InfoLength: 8, Reason: 0x0102}, 8, []byte{0x80, 0x10, 1, 2}},
 		{"SIDR_REP", &SIDRREP{Status: 1, InfoLength: 2, QPN: 0x030405}, 4, []byte{1, 2, 0, 0, 3, 4, 5}},
 	} {
 		mad := Append(nil, 0, c.m)
-		if got := mad[headerSize+c.off:][:len(c.want)]; !bytes.Equal(got, c.want) {
+		if got := mad[HeaderSize+c.off:][:len(c.want)]; !bytes.Equal(got, c.want) {
 			t.Errorf("%s: % x, want % x", c.name, got, c.want)
 		}
 	}
@@ -204,7 +200,7 @@ func TestParseRefuses(t *testing.T) {
 		"unknown attribute":   change(17, 0x1b),
 	} {
 		_, _, err := Parse(b)
-		if !errors.Is(err, ErrMAD) || !strings.Contains(err.Error(), name) {
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -218,7 +214,7 @@ func FuzzParse(tf *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for a := firstAttr; a <= lastAttr; a++ {
 		b := Append(nil, 1, newMessage(a))
-		for i := headerSize; i < MADSize; i++ {
+		for i := HeaderSize; i < Size; i++ {
 			b[i] = byte(r.Uint32())
 		}
 		f.Add(b)
@@ -226,7 +222,7 @@ func FuzzParse(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tid, m, err := Parse(b)
 		if err != nil {
-			if !errors.Is(err, ErrMAD) {
+			if !errors.Is(err, ErrMalformed) {
 				t.Fatal(err)
 			}
 			return
@@ -287,7 +283,7 @@ func TestServiceID(t *testing.T) {
 		t.Errorf("%#x", got)
 	}
 	for _, id := range []uint64{0x0111_1144, 0x1_0000_0000_0106_1144 >> 1, 0} {
-		if _, ok := servicePort(id); ok {
+		if _, ok := ServicePort(id); ok {
 			t.Errorf("%#x taken for RDMA_PS_TCP", id)
 		}
 	}

@@ -1,4 +1,4 @@
-package cm
+package mad
 
 import (
 	"encoding/binary"
@@ -19,8 +19,8 @@ const portSpaceTCP = 0x0000000001060000
 // ServiceID is the service ID of a port in the port space RDMA_PS_TCP.
 func ServiceID(port uint16) uint64 { return portSpaceTCP | uint64(port) }
 
-// servicePort is the port of a service ID; false outside RDMA_PS_TCP.
-func servicePort(id uint64) (uint16, bool) {
+// ServicePort is the port of a service ID; false outside RDMA_PS_TCP.
+func ServicePort(id uint64) (uint16, bool) {
 	return uint16(id), id&^0xffff == portSpaceTCP
 }
 

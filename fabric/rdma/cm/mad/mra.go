@@ -1,4 +1,4 @@
-package cm
+package mad
 
 // MRAPrivateSize is the private data of a MRA in bytes.
 const MRAPrivateSize = 222

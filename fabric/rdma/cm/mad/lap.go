@@ -1,4 +1,4 @@
-package cm
+package mad
 
 // LAP asks to load an alternate path (IBTA 12.8.1). RoCE has no path migration: it is recognised so
 // that it can be refused, and only its IDs are read.
@@ -22,8 +22,8 @@ func (m *LAP) get(b []byte) {
 
 // Statuses of an APR (IBTA 12.8.2.1).
 const (
-	aprInvalidCommID = 1
-	aprUnsupported   = 2
+	APRInvalidCommID = 1
+	APRUnsupported   = 2
 )
 
 // APR answers a LAP (IBTA 12.8.2).

@@ -1,4 +1,4 @@
-package cm
+package mad
 
 // RTUPrivateSize is the private data of a RTU in bytes.
 const RTUPrivateSize = 224

@@ -1,4 +1,4 @@
-package cm
+package mad
 
 import (
 	"encoding/binary"
@@ -9,8 +9,8 @@ import (
 // REQPrivateSize is the private data of a REQ in bytes, with the RDMA-CM header in it.
 const REQPrivateSize = 92
 
-// REQ is a request for communication (IBTA 12.6.5). Timeouts are 5-bit codes (see
-// codeDuration), PSNs, QPNs and EECNs have 24 bits.
+// REQ is a request for communication (IBTA 12.6.5). Timeouts are 5-bit codes (4.096 µs × 2^n),
+// PSNs, QPNs and EECNs have 24 bits.
 type REQ struct {
 	LocalCommID        uint32
 	VendorID           uint32 // 24 bits
