@@ -92,7 +92,8 @@ type staged struct {
 }
 
 // become opens everything new in next, gives it to hosts, and when all of that is there, lets go of
-// what is not in next any more. The lock is held, or nobody else is there yet.
+// what is not in next any more. What goes wrong in that is logged: the change is made, and no error
+// says so. The lock is held, or nobody else is there yet.
 func (s *server) become(next *config.Config) error {
 	st := &staged{exports: map[exportKey]*export{}, pools: map[string]*blockdev.Directory{}, listeners: map[cli.Endpoint]*listener{}}
 	if err := s.stage(next, st); err != nil {
@@ -101,10 +102,12 @@ func (s *server) become(next *config.Config) error {
 	if err := s.add(next, st); err != nil {
 		return errors.Join(err, st.drop())
 	}
-	err := s.commit(next, st)
+	if err := s.commit(next, st); err != nil {
+		s.log.Error("the configuration is changed, but what it let go of didn't close well", "err", err)
+	}
 	s.cfg = next
 	s.changes++
-	return err
+	return nil
 }
 
 func (s *server) stage(next *config.Config, st *staged) (err error) {
