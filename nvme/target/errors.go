@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Errors of this package, for errors.Is.
@@ -53,7 +54,7 @@ var (
 
 // stateError says what is wrong with what was saved under a name.
 func stateError(name string, err error) error {
-	return fmt.Errorf("target: %w: %s: %w", ErrState, name, err)
+	return fmt.Errorf("%w: %s: %w", ErrState, name, err)
 }
 
 // wrongConfig is an ErrConfig, and says what is wrong.
@@ -69,8 +70,8 @@ func configError(format string, args ...any) error {
 // within says of which subsystem an error is.
 func within(nqn string, err error) error {
 	var wrong *wrongConfig
-	if errors.As(err, &wrong) {
-		return configError("subsystem %s: %s", nqn, wrong.what)
+	if errors.As(err, &wrong) { // which others may have put their words around
+		return configError("subsystem %s: %s", nqn, strings.Replace(err.Error(), wrong.Error(), wrong.what, 1))
 	}
 	return fmt.Errorf("target: subsystem %s: %w", nqn, err)
 }

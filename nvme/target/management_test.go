@@ -417,6 +417,34 @@ func (r *recorder) Remove(name string) error {
 	return r.memPool.Remove(name)
 }
 
+// TestSavedNamespaceErrors: an error about a namespace that a host created says so, and names the subsystem and what
+// the error is of once.
+func TestSavedNamespaceErrors(t *testing.T) {
+	const createdUUID = "5a1f1b8e-32c5-4ad5-8a0f-2b7d2f0c9b11"
+	pool := newMemPool(1 << 20)
+	pool.volumes[createdUUID] = newTestVolume(4096, 512)
+	store := newMemStore()
+	config := Config{Store: store, Subsystems: []SubsystemConfig{{NQN: testNQN, Pool: pool}}}
+	tg, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := tg.Subsystem(testNQN).stateName("namespaces")
+	closeTarget(t, tg)
+	in := "target: subsystem " + testNQN + ": "
+	for saved, want := range map[string]string{
+		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":999}]}`: "target: invalid target configuration: subsystem " + testNQN +
+			": namespace 600, which a host created: namespace 600: ANA group 999, the largest is 128",
+		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":8192,"block_size":512}]}`: in + "namespace 600, which a host created: there is no such volume, or it is open",
+		`{"hosts":{"h":[0]}}`: in + "saved state can't be used: " + name + ": NSID 0",
+	} {
+		store.kept[name] = []byte(saved)
+		if _, err := New(config); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", saved, err, want)
+		}
+	}
+}
+
 // TestManagementCrash: wherever a crash cuts the creation, attachment and deletion of namespaces,
 // the next run has those that were acknowledged and not deleted, with their volumes, and nothing
 // else.

@@ -172,12 +172,17 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 		return nil, configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
 			s.nqn, c.NSID, FirstCreatedNSID)
 	}
-	return s.addNamespace(c)
+	ns, err := s.addNamespace(c)
+	if err != nil {
+		return nil, within(s.nqn, err)
+	}
+	return ns, nil
 }
 
+// addNamespace returns errors that leave the subsystem for its callers to name.
 func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	if err := c.Validate(); err != nil {
-		return nil, within(s.nqn, err)
+		return nil, err
 	}
 	s.change.Lock()
 	ns, err := s.insert(&c)
@@ -205,17 +210,17 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		nsid = uint32(i) + 1
 	}
 	if nsid > MaxNSID || s.managed != nil && !c.created && nsid >= FirstCreatedNSID {
-		return nil, fmt.Errorf("target: subsystem %s: %w: it has %d namespaces", s.nqn, ErrLimit, nsid-1)
+		return nil, fmt.Errorf("%w: it has %d namespaces", ErrLimit, nsid-1)
 	}
 	for len(table) < int(nsid) {
 		table = append(table, nil)
 	}
 	if table[nsid-1] != nil {
-		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrExists)
+		return nil, fmt.Errorf("namespace %d %w", nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
 	if err := errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection()); err != nil {
-		return nil, fmt.Errorf("target: subsystem %s: namespace %d: %w", s.nqn, nsid, err)
+		return nil, fmt.Errorf("namespace %d: %w", nsid, err)
 	}
 	table[nsid-1] = ns
 	s.t.mu.Lock() // the states of its group may change meanwhile
