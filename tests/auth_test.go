@@ -142,6 +142,22 @@ func TestSecretsOfOthers(t *testing.T) {
 	}
 }
 
+// TestNoSecrets: a target that knows no secret lets nobody in, and says so.
+func TestNoSecrets(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "secrets")
+	if err := os.WriteFile(empty, []byte("# none yet\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tgt := startTarget(t, "--volume", "mem:1MiB", "--dhchap-secrets", empty)
+	if n := strings.Count(tgt.stderr.String(), "no host can connect"); n != 1 {
+		t.Errorf("it is said %d times: %s", n, tgt.stderr.String())
+	}
+	if r := tgt.run(t, cliTimeout, "tcp", "connect", asHost(oneHost)...); r.code == 0 {
+		t.Error("a host connected")
+	}
+	tgt.stop(t)
+}
+
 // waitText waits until a program has written something.
 func waitText(t testing.TB, o *output, text string) {
 	t.Helper()

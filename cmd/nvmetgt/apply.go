@@ -183,6 +183,10 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	for i := range s.cfg.Subsystems {
 		errs = append(errs, s.shrink(&s.cfg.Subsystems[i], next))
 	}
+	if admitsNobody(st.auth) && !admitsNobody(s.auth) {
+		s.log.Warn("no host can connect: each has to authenticate itself, and no secret of any is known",
+			"remedy", "add lines of NQN SECRET to the file of secrets; nvmetgt gen-dhchap-key makes secrets")
+	}
 	s.auth = st.auth
 	s.target.DisconnectRevoked()
 	for key, e := range st.exports {

@@ -55,6 +55,11 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 	return a, nil
 }
 
+// admitsNobody tells whether each host has to authenticate itself, and none can.
+func admitsNobody(a *target.Authentication) bool {
+	return a != nil && len(a.Hosts) == 0 && !a.Optional
+}
+
 func newGenKey() *cobra.Command {
 	var hmac uint8
 	var length int
