@@ -71,6 +71,9 @@ func Parse(name string, b []byte) (*Config, error) {
 func second(file *ast.File) *FieldError {
 	seen := false
 	for _, doc := range file.Docs {
+		if again := emptied(doc); again != nil {
+			return &FieldError{Line: again.Position.Line, Err: errors.New("the document above is empty: a configuration is one, so leave out this \"---\"")}
+		}
 		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType {
 			continue // a directive, as %YAML, is of the document below it
 		}
@@ -80,6 +83,22 @@ func second(file *ast.File) *FieldError {
 		seen = true
 	}
 	return nil
+}
+
+// emptied is the "---" that follows that of a document, which has nothing in it then. The YAML library leaves out what
+// is below.
+func emptied(doc *ast.DocumentNode) *token.Token {
+	if doc.Start == nil || doc.Body != nil {
+		return nil
+	}
+	next := doc.Start.Next
+	for next != nil && next.Type == token.CommentType {
+		next = next.Next
+	}
+	if next == nil || next.Type != token.DocumentHeaderType {
+		return nil
+	}
+	return next
 }
 
 // errMalformed is what the YAML library has no error for.
