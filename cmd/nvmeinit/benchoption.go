@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 )
 
@@ -21,6 +22,9 @@ func addOption(fl *pflag.FlagSet, o fio.Option, j *fio.Job) {
 		f := fl.VarPF(&optionFlag{j, o, o.Default}, name, "", o.Usage)
 		if o.Flag {
 			f.NoOptDefVal = "true"
+		}
+		if o.Choices != nil {
+			cli.Offer(fl, name, o.Choices)
 		}
 		f.Hidden = i > 0
 	}

@@ -40,7 +40,8 @@ type connFlags struct {
 func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	f.stderr = c.ErrOrStderr()
 	fl := cli.NewFlags()
-	fl.StringVarP(&f.transport, "transport", "t", "", "`TRANSPORT`: rdma or tcp")
+	fl.StringVarP(&f.transport, "transport", "t", "", "`TRANSPORT`: "+cli.Or(cli.Transports()))
+	cli.Offer(fl, "transport", cli.Transports())
 	fl.StringVarP(&f.traddr, "traddr", "a", "", "IP `ADDRESS` of the target")
 	fl.StringVarP(&f.trsvcid, "trsvcid", "s", "", "`PORT` of the target (default 4420)")
 	fl.StringVarP(&f.hostTraddr, "host-traddr", "w", "", "IP `ADDRESS` to connect from (default what the route says)")

@@ -27,7 +27,12 @@ func (p *pathFlags) add(c *cobra.Command) {
 	p.set = cli.NewFlags()
 	p.set.StringArrayVar(&p.more, "path", nil, "`ENDPOINT` of one more path to the subsystem, as rdma://192.0.2.1:4420; give it several times")
 	p.set.BoolVar(&p.all, "all-paths", false, "use every path that discovery tells of, besides")
-	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among good paths: round-robin or queue-depth")
+	policies := []string{}
+	for _, policy := range multipath.Policies() {
+		policies = append(policies, policy.String())
+	}
+	p.set.StringVar(&p.policy, "iopolicy", multipath.RoundRobin.String(), "`POLICY` that chooses among good paths: "+cli.Or(policies))
+	cli.Offer(p.set, "iopolicy", policies)
 	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to connect again")
 	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, -1 for never")
 	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while no path lives (default as long as --ctrl-loss-tmo)")

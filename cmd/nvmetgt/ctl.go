@@ -208,7 +208,8 @@ the command runs, not from where the target does.`,
 	fl.Var(&n.BlockSize, "block-size", "logical block in bytes, as 512")
 	fl.BoolVar(&n.ReadOnly, "read-only", false, "refuse writes")
 	fl.BoolVar(&n.Preallocate, "preallocate", false, "reserve the space of a file that is created")
-	fl.StringVar(&n.IO, "io", "auto", "how a file is reached: auto, uring, direct or buffered")
+	fl.StringVar(&n.IO, "io", "auto", "how a file is reached: "+cli.Or(config.IOModes))
+	cli.Offer(fl, "io", config.IOModes)
 	fl.StringVar(&id, "uuid", "", "`UUID` of the namespace (default derived)")
 	fl.Uint32Var(&n.ANAGroup, "ana-group", 0, "ANA `group` of the namespace (default 1)")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -58,6 +58,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.readOnly, "read-only", false, "refuse writes")
 	fl.BoolVar(&f.preallocate, "preallocate", false, "reserve the space of a file that is created")
 	fl.StringVar(&f.io, "io", "auto", "how files are reached: direct or uring, which is direct I/O by the kernel's asynchronous I/O or by io_uring, buffered, which is the page cache, or auto, the first of these that works")
+	cli.Offer(fl, "io", config.IOModes)
 	fl.StringVarP(&f.nqn, "nqn", "n", defaultNQN, "`NQN` of the subsystem")
 	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
@@ -90,7 +91,8 @@ func (f *serveFlags) add(c *cobra.Command) {
 	watch.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve a status page on, and figures for Prometheus at /metrics")
 	watch.StringVar(&f.control, "control", "", "`SOCKET` to make, for nvmetgt ctl")
 	watch.StringVar(&f.pcap, "pcap", "", "`FILE` to write every packet to, as pcapng for Wireshark; it must not exist")
-	watch.StringVar(&f.logLevel, "log-level", "info", "least `level` to log: debug, info, warn or error")
+	watch.StringVar(&f.logLevel, "log-level", "info", "least `level` to log: "+cli.Or(config.LogLevels))
+	cli.Offer(watch, "log-level", config.LogLevels)
 	watch.BoolVar(&f.logJSON, "log-json", false, "log as JSON")
 	cli.AddFlags(c, "Observation", watch)
 }

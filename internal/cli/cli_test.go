@@ -23,6 +23,8 @@ func TestParseEndpoint(t *testing.T) {
 		"tcp://[::1]":             "tcp://[::1]:4420",
 		"tcp://::1":               "tcp://[::1]:4420",
 		"rdma://::ffff:127.0.0.1": "rdma://127.0.0.1:4420",
+		"tcp://[2001:db8::1:80]":  "tcp://[2001:db8::1:80]:4420",
+		"tcp://2001:db8::a:beef":  "tcp://[2001:db8::a:beef]:4420",
 		"rdma://0.0.0.0":          "rdma://0.0.0.0:4420",
 	} {
 		e, err := ParseEndpoint(in)
@@ -31,23 +33,26 @@ func TestParseEndpoint(t *testing.T) {
 		}
 	}
 	for in, says := range map[string]string{
-		"":                       "rdma://ADDRESS:PORT",
-		"127.0.0.1:4420":         "rdma://ADDRESS:PORT",
-		"loop://127.0.0.1":       "rdma or tcp",
-		"://127.0.0.1":           "no transport",
-		"rdma://":                "no address",
-		"rdma://:4420":           "no address",
-		"rdma://localhost":       "not an IP address",
-		"tcp://127.0.0.1:0":      "not a port",
-		"tcp://127.0.0.1:65536":  "not a port",
-		"tcp://127.0.0.1:nvme":   "not a port",
-		"tcp://127.0.0.1:44 20":  "not a port",
-		"tcp://300.0.0.1:4420":   "not an IP address",
-		"tcp://127.0.0.1:4420/x": "not a port",
-		"tcp://224.0.0.1":        "a multicast address",
-		"rdma://ff02::1":         "a multicast address",
-		"tcp://255.255.255.255":  "a broadcast address",
-		"tcp://fe80::1":          "fe80::1%eth0",
+		"":                         "rdma://ADDRESS:PORT",
+		"127.0.0.1:4420":           "rdma://ADDRESS:PORT",
+		"loop://127.0.0.1":         "rdma or tcp",
+		"://127.0.0.1":             "no transport",
+		"rdma://":                  "no address",
+		"rdma://:4420":             "no address",
+		"rdma://localhost":         "not an IP address",
+		"tcp://127.0.0.1:0":        "not a port",
+		"tcp://127.0.0.1:65536":    "not a port",
+		"tcp://127.0.0.1:nvme":     "not a port",
+		"tcp://127.0.0.1:44 20":    "not a port",
+		"tcp://300.0.0.1:4420":     "not an IP address",
+		"tcp://127.0.0.1:4420/x":   "not a port",
+		"tcp://224.0.0.1":          "a multicast address",
+		"rdma://ff02::1":           "a multicast address",
+		"tcp://255.255.255.255":    "a broadcast address",
+		"tcp://fe80::1":            "fe80::1%eth0",
+		"tcp://::1:4429":           "write tcp://[::1]:4429, or tcp://[::1:4429] if",
+		"rdma://1:2::3:80":         "write rdma://[1:2::3]:80",
+		"tcp://1:2:3:4:5:6:7:8:80": "write tcp://[1:2:3:4:5:6:7:8]:80",
 	} {
 		if e, err := ParseEndpoint(in); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, %v, want %q", in, e, err, says)

@@ -8,18 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// chooser is the value of a flag that takes one of few.
-type chooser interface{ Choices() []string }
+// choicesKey is the annotation that holds the values of a flag that takes one of few.
+const choicesKey = "nvmeof_choices"
 
-// choices are the values of the other flags that take one of few.
-var choices = map[string][]string{
-	"transport":    {"rdma", "tcp"},
-	"io":           {"auto", "uring", "direct", "buffered"},
-	"iopolicy":     {"round-robin", "queue-depth"},
-	"log-level":    {"debug", "info", "warn", "error"},
-	"rw":           {"read", "write", "randread", "randwrite", "rw", "randrw"},
-	"rate_process": {"linear", "poisson"},
-	"verify":       {"crc32c"},
+// Offer has shells offer the values of a flag that takes one of few.
+func Offer(flags *pflag.FlagSet, name string, choices []string) {
+	_ = flags.SetAnnotation(name, choicesKey, choices) // it fails where there is no such flag
 }
 
 // files are what help calls the values that are names of files, and may be completed as such.
@@ -46,14 +40,11 @@ func completions(c *cobra.Command) {
 // completion is how the values of a flag are completed; nil for files, and where there is no value.
 func completion(f *pflag.Flag) cobra.CompletionFunc {
 	name, _ := pflag.UnquoteUsage(f)
-	v, ok := f.Value.(chooser)
-	switch {
-	case ok:
-		return cobra.FixedCompletions(v.Choices(), cobra.ShellCompDirectiveNoFileComp)
+	switch choices := f.Annotations[choicesKey]; {
+	case choices != nil:
+		return cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
 	case f.Value.Type() == "bool" || slices.Contains(files, name):
 		return nil
-	case choices[f.Name] != nil:
-		return cobra.FixedCompletions(choices[f.Name], cobra.ShellCompDirectiveNoFileComp)
 	}
 	return cobra.NoFileCompletions
 }

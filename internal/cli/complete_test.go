@@ -19,6 +19,7 @@ func TestCompletions(t *testing.T) {
 		show := &cobra.Command{Use: "show", RunE: none}
 		OutputFlag(show.Flags(), &format, JSONPlus)
 		show.Flags().StringP("transport", "t", "", "`TRANSPORT`: rdma or tcp")
+		Offer(show.Flags(), "transport", Transports())
 		show.Flags().String("input", "", "`FILE` to read")
 		show.Flags().Int("depth", 0, "`number` of them")
 		show.Flags().Bool("verify", false, "check")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,17 +23,26 @@ type Endpoint struct {
 
 func (e Endpoint) String() string { return fmt.Sprintf("%s://%s", e.Transport, e.Addr) }
 
+// transports are those that this system has.
+var transports = []nvme.TransportType{nvme.TransportRDMA, nvme.TransportTCP}
+
+// Transports are their names.
+func Transports() (names []string) {
+	for _, t := range transports {
+		names = append(names, t.String())
+	}
+	return names
+}
+
 // ParseTransport reads the name of a transport that this system has.
 func ParseTransport(s string) (nvme.TransportType, error) {
-	switch s {
-	case "rdma":
-		return nvme.TransportRDMA, nil
-	case "tcp":
-		return nvme.TransportTCP, nil
-	case "":
-		return 0, errors.New("no transport given: want rdma or tcp")
+	if i := slices.Index(Transports(), s); i >= 0 {
+		return transports[i], nil
 	}
-	return 0, fmt.Errorf("transport %q is not supported: want rdma or tcp", s)
+	if s == "" {
+		return 0, fmt.Errorf("no transport given: want %s", Or(Transports()))
+	}
+	return 0, fmt.Errorf("transport %q is not supported: want %s", s, Or(Transports()))
 }
 
 // ParseEndpoint reads TRANSPORT://ADDRESS[:PORT], as rdma://127.0.0.1:4420 or tcp://[::1].
@@ -48,12 +58,28 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	host, port := rest, ""
 	if h, p, err := net.SplitHostPort(rest); err == nil {
 		host, port = h, p
+	} else if h, p, ok := bare(rest); ok {
+		return Endpoint{}, fmt.Errorf("%q: an IPv6 address with a port has brackets: write %s://[%s]:%s, or %s://[%s] if %s is of the address",
+			s, name, h, p, name, rest, p)
 	}
 	addr, err := ParseAddr(strings.Trim(host, "[]"), port)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%q: %w", s, err)
 	}
 	return Endpoint{t, addr}, nil
+}
+
+// bare tells whether s can be read as an IPv6 address that lacks its brackets, and a port. It may be an address as a
+// whole, too.
+func bare(s string) (host, port string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return "", "", false
+	}
+	host, port = s[:i], s[i+1:]
+	a, addrErr := netip.ParseAddr(host)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	return host, port, addrErr == nil && a.Is6() && portErr == nil
 }
 
 // ParseAddr reads an address and a port; the port may be empty for DefaultPort.

@@ -17,7 +17,7 @@ const groupKey = "nvmeof_group"
 
 // AddFlags gives c flags that its help shows under a heading of their own.
 func AddFlags(c *cobra.Command, heading string, flags *pflag.FlagSet) {
-	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {heading}} })
+	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, groupKey, []string{heading}) })
 	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(flags)
 }

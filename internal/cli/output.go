@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/pflag"
@@ -25,37 +25,29 @@ const (
 // OutputFlag adds -o to flags, which sets f to Normal, JSON, or what the command has more.
 func OutputFlag(flags *pflag.FlagSet, f *Format, more ...Format) {
 	*f = Normal
-	v := &formatValue{f, append([]Format{Normal, JSON}, more...)}
-	flags.VarP(v, "output-format", "o", "`FORMAT`: "+v.choices())
+	names := []string{string(Normal), string(JSON)}
+	for _, m := range more {
+		names = append(names, string(m))
+	}
+	flags.VarP(&formatValue{f, names}, "output-format", "o", "`FORMAT`: "+Or(names))
+	Offer(flags, "output-format", names)
 }
+
+// Or is a list of choices in words.
+func Or(choices []string) string { return english.WordSeries(choices, "or") }
 
 // formatValue is a Format that is one of some.
 type formatValue struct {
 	to  *Format
-	all []Format
+	all []string
 }
 
 func (v *formatValue) String() string { return string(*v.to) }
 func (v *formatValue) Type() string   { return "string" } // whose default help puts into quotes
 
-// Choices are what Set takes.
-func (v *formatValue) Choices() []string {
-	var names []string
-	for _, f := range v.all {
-		names = append(names, string(f))
-	}
-	return names
-}
-
-func (v *formatValue) choices() string {
-	names := v.Choices()
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
-
 func (v *formatValue) Set(s string) error {
-	if !slices.Contains(v.all, Format(s)) {
-		return errors.New("want " + v.choices())
+	if !slices.Contains(v.all, s) {
+		return errors.New("want " + Or(v.all))
 	}
 	*v.to = Format(s)
 	return nil

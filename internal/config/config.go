@@ -87,9 +87,12 @@ type Limits struct {
 
 // Log says what the program logs, and how.
 type Log struct {
-	Level string `yaml:"level,omitempty"` // debug, info (default), warn, error
+	Level string `yaml:"level,omitempty"` // one of LogLevels; empty: info
 	JSON  bool   `yaml:"json,omitempty"`
 }
+
+// LogLevels are the levels of a log.
+var LogLevels = []string{"debug", "info", "warn", "error"}
 
 // DefaultDrainTimeout is far more than commands take, and less than a host waits that doesn't
 // want to lose its I/O.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -228,6 +229,26 @@ func FuzzParse(tf *testing.F) {
 			t.Fatalf("%v in %q", err, out)
 		}
 	})
+}
+
+// TestChoices: what errors and help name can be given.
+func TestChoices(t *testing.T) {
+	modes := map[blockdev.IOMode]bool{}
+	for _, mode := range IOModes {
+		c, err := Parse("f", []byte(good+"    io: "+mode+"\n"))
+		if err != nil {
+			t.Fatalf("io: %s: %v", mode, err)
+		}
+		modes[c.Subsystems[0].Namespaces[0].Options().IO] = true
+	}
+	if len(modes) != len(IOModes) {
+		t.Errorf("%v are %v", IOModes, modes)
+	}
+	for _, level := range LogLevels {
+		if _, err := Parse("f", []byte(good+"log: {level: "+level+"}\n")); err != nil {
+			t.Errorf("log: {level: %s}: %v", level, err)
+		}
+	}
 }
 
 // TestParseMalformed: text on which the YAML library panics is refused (found by FuzzParse).

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,7 +143,7 @@ func (c *Config) checkObservation() *FieldError {
 	if c.Log.Level != "" {
 		var level slog.Level
 		if level.UnmarshalText([]byte(c.Log.Level)) != nil {
-			return field("log.level", fmt.Sprintf("%q", c.Log.Level), "want debug, info, warn or error")
+			return field("log.level", fmt.Sprintf("%q", c.Log.Level), "want %s", cli.Or(LogLevels))
 		}
 	}
 	if c.Metrics != "" {
@@ -226,8 +228,8 @@ func (n *Namespace) check(at string) *FieldError {
 	if err := o.Validate(); err != nil {
 		return &FieldError{Field: at + "block_size", Err: err}
 	}
-	if _, ok := ioModes[n.IO]; !ok {
-		return field(at+"io", fmt.Sprintf("%q", n.IO), "want auto, uring, direct or buffered")
+	if !slices.Contains(IOModes, cmp.Or(n.IO, "auto")) {
+		return field(at+"io", fmt.Sprintf("%q", n.IO), "want %s", cli.Or(IOModes))
 	}
 	if n.NSID > target.MaxNSID {
 		return field(at+"nsid", fmt.Sprint(n.NSID), "the largest is %d", target.MaxNSID)
@@ -238,16 +240,16 @@ func (n *Namespace) check(at string) *FieldError {
 	return nil
 }
 
-// ioModes are the values of Namespace.IO.
-var ioModes = map[string]blockdev.IOMode{
-	"": blockdev.IOAuto, "auto": blockdev.IOAuto, "uring": blockdev.IOUring, "direct": blockdev.IODirect, "buffered": blockdev.IOBuffered,
+// IOModes are the values of Namespace.IO.
+var IOModes = []string{
+	blockdev.IOAuto: "auto", blockdev.IODirect: "direct", blockdev.IOBuffered: "buffered", blockdev.IOUring: "uring",
 }
 
 // Options are what a namespace's volume is opened with.
 func (n *Namespace) Options() blockdev.Options {
 	return blockdev.Options{
 		Size: int64(n.Size), BlockSize: int(n.BlockSize), ReadOnly: n.ReadOnly,
-		Preallocate: n.Preallocate, IO: ioModes[n.IO],
+		Preallocate: n.Preallocate, IO: blockdev.IOMode(max(slices.Index(IOModes, n.IO), 0)),
 	}
 }
 

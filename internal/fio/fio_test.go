@@ -33,6 +33,13 @@ func TestExamples(t *testing.T) {
 				}
 			}
 		}
+		for _, value := range o.Choices {
+			j := NewJob("test")
+			j.RateIOPS = [2]int{1, 1} // for rate_process
+			if err := errors.Join(j.Set(o.Name, value), j.Check()); err != nil {
+				t.Errorf("%s=%s, which is a choice: %v", o.Name, value, err)
+			}
+		}
 		if o.Usage == "" || strings.HasSuffix(o.Usage, ".") {
 			t.Errorf("%s: %q", o.Name, o.Usage)
 		}

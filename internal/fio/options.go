@@ -2,7 +2,10 @@ package fio
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
@@ -13,6 +16,7 @@ type Option struct {
 	Aliases []string // that fio has too
 	Flag    bool     // it needs no value
 	Type    string   // of the value, in help
+	Choices []string // the values, where it takes one of few
 	Example string   // a value
 	Default string   // in help; empty where the usage says it
 	Usage   string
@@ -26,8 +30,8 @@ func Options() []Option { return options }
 var options = []Option{
 	{
 		Name: "rw", Aliases: []string{"readwrite"}, Type: "pattern", Example: "randread", Default: "read",
-		Usage: "read, write, randread, randwrite, rw or randrw",
-		set:   func(j *Job, v string) error { j.RW = v; return nil },
+		Choices: loadgen.Patterns, Usage: english.WordSeries(loadgen.Patterns, "or"),
+		set: func(j *Job, v string) error { j.RW = v; return nil },
 	},
 	{
 		Name: "rwmixread", Type: "percent", Example: "70", Default: "50",
@@ -104,7 +108,7 @@ var options = []Option{
 		},
 	},
 	{
-		Name: "rate_process", Type: "linear or poisson", Example: "poisson", Default: "linear",
+		Name: "rate_process", Type: english.WordSeries(processes, "or"), Choices: processes, Example: "poisson", Default: "linear",
 		Usage: "how operations with a rate come: at even times, or at random ones",
 		set:   setProcess,
 	},
@@ -122,7 +126,7 @@ var options = []Option{
 		set: func(j *Job, v string) (err error) { j.Seed, err = strconv.ParseUint(v, 0, 64); return wantNumber(err) },
 	},
 	{
-		Name: "verify", Type: "crc32c", Example: "crc32c",
+		Name: "verify", Type: "crc32c", Choices: []string{"crc32c"}, Example: "crc32c",
 		Usage: "stamp what is written by a CRC-32C, and read it back and check it in the end; check what is read",
 		set:   setVerify,
 	},
@@ -196,13 +200,17 @@ func setSize(j *Job, v string) error {
 	return err
 }
 
+// poisson is the rate_process of operations that come at random times.
+const poisson = "poisson"
+
+var processes = []string{"linear", poisson}
+
 func setProcess(j *Job, v string) error {
-	switch v {
-	case "linear", "poisson":
-		j.Poisson = v == "poisson"
-		return nil
+	if !slices.Contains(processes, v) {
+		return fmt.Errorf("want %s", english.WordSeries(processes, "or"))
 	}
-	return fmt.Errorf("want linear or poisson")
+	j.Poisson = v == poisson
+	return nil
 }
 
 func setVerify(j *Job, v string) error {

@@ -88,7 +88,10 @@ type Distribution struct {
 // uniform reports whether every block is as likely as any other.
 func (d Distribution) uniform() bool { return d.Kind == "" || d.Kind == Uniform }
 
-// patterns are the values of RW: random offsets, and which directions.
+// Patterns are the values of RW, as help and errors name them.
+var Patterns = []string{"read", "write", "randread", "randwrite", "rw", "randrw"}
+
+// patterns are what they mean: random offsets, and which directions. One has a second name.
 var patterns = map[string]struct {
 	random bool
 	does   [ops]bool
@@ -138,7 +141,7 @@ const limitDepth = 1 << 16
 // Check says which option is wrong on any device.
 func (s *Spec) Check() error {
 	if _, known := patterns[s.RW]; !known {
-		return fmt.Errorf("rw=%s: want one of read, write, randread, randwrite, rw, randrw", s.RW)
+		return fmt.Errorf("rw=%s: want one of %s", s.RW, strings.Join(Patterns, ", "))
 	}
 	for op := range ops {
 		if err := s.BS[op].check(); err != nil {

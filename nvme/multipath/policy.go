@@ -21,9 +21,12 @@ func (p Policy) String() string {
 	return fmt.Sprintf("policy %d", uint8(p))
 }
 
+// Policies are all of them.
+func Policies() []Policy { return []Policy{RoundRobin, QueueDepth} }
+
 // ParsePolicy reads the name of a policy.
 func ParsePolicy(s string) (Policy, error) {
-	for p := RoundRobin; p <= QueueDepth; p++ {
+	for _, p := range Policies() {
 		if s == p.String() {
 			return p, nil
 		}
