@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -39,8 +38,8 @@ func newBench() *cobra.Command {
 		Short: "Measure a namespace as fio does",
 		Long: `bench runs jobs of reads and writes, and reports operations and bytes a second,
 percentiles of latency, and the processor time of this side. Options of jobs are fio's,
-job files are fio's, and the fields of -o json and json+ are fio's. What the command line
-says of jobs goes before what a job file says.
+job files are fio's (- is standard input), and the fields of -o json and json+ are fio's.
+What the command line says of jobs goes before what a job file says.
 
 With --rate or --rate_iops operations are due at times of their own, whether others have
 ended or not, and latencies count from then.
@@ -57,11 +56,12 @@ Patterns that write destroy what the namespace holds.`,
   nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --rate_iops 20k --iodepth 64 --runtime 30s
   nvmeinit bench -t rdma -a 127.0.0.1 --rw write --bs 128k --iodepth 16 --size 1g --verify crc32c
   nvmeinit bench -t rdma -a 127.0.0.1 jobs.fio
+  make-jobs | nvmeinit bench -t rdma -a 127.0.0.1 -
   nvmeinit bench -t rdma -a 127.0.0.1 --all-paths --rw randrw --verify crc32c --runtime 60s --ctrl-loss-tmo 30
   nvmeinit bench --compare rdma,tcp -a 127.0.0.1 --rw randread --iodepth 32 --runtime 2s --report out.html`,
 		Args: jobFileArg,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := f.read(args); err != nil {
+			if err := f.read(c, args); err != nil {
 				return err
 			}
 			if f.campaign.wanted() {
@@ -110,8 +110,8 @@ func jobFileArg(c *cobra.Command, args []string) error {
 const maxControllers = 4096
 
 // read finds what is to run, and checks what needs no connection.
-func (f *benchFlags) read(args []string) error {
-	if err := f.readJobs(args); err != nil {
+func (f *benchFlags) read(c *cobra.Command, args []string) error {
+	if err := f.readJobs(c, args); err != nil {
 		return err
 	}
 	if f.campaign.wanted() {
@@ -120,7 +120,7 @@ func (f *benchFlags) read(args []string) error {
 	return nil
 }
 
-func (f *benchFlags) readJobs(args []string) error {
+func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	switch {
 	case f.conn.paths.wanted() && f.controllers != 1:
 		return cli.Usage("--controllers %d: want 1, since each path has a controller; give an endpoint several times to connect to it several times", f.controllers)
@@ -137,19 +137,9 @@ func (f *benchFlags) readJobs(args []string) error {
 		}
 		return nil
 	}
-	path := args[0]
-	r, err := os.Open(path)
+	file, path, err := readJobFile(c, args[0])
 	if err != nil {
-		return cli.FileError("job file", path, err)
-	}
-	defer r.Close()
-	file, err := fio.Parse(path, r)
-	var bad *fio.SyntaxError
-	switch {
-	case errors.As(err, &bad):
-		return &cli.UsageError{Err: err}
-	case err != nil:
-		return cli.FileError("job file", path, err)
+		return err
 	}
 	f.jobs, f.global = file.Jobs, file.Global
 	for _, j := range f.jobs {
@@ -161,6 +151,21 @@ func (f *benchFlags) readJobs(args []string) error {
 		}
 	}
 	return nil
+}
+
+// readJobFile reads a job file; - is standard input, as fio has it. name is what errors call it.
+func readJobFile(c *cobra.Command, path string) (file *fio.File, name string, err error) {
+	in, err := openInput(c.Context(), "job file", path, c.InOrStdin())
+	if err != nil {
+		return nil, "", err
+	}
+	defer in.close()
+	file, err = fio.Parse(in.name, in)
+	var bad *fio.SyntaxError
+	if errors.As(err, &bad) {
+		return nil, "", &cli.UsageError{Err: err}
+	}
+	return file, in.name, err
 }
 
 func bench(c *cobra.Command, f *benchFlags) (err error) {

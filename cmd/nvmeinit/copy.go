@@ -197,7 +197,7 @@ func writeCommand(c *cobra.Command, f *copyFlags) error {
 	if err := f.checkLength(c); err != nil {
 		return err
 	}
-	in, err := openInput(c.Context(), f.file, c.InOrStdin())
+	in, err := openInput(c.Context(), "--input", f.file, c.InOrStdin())
 	if err != nil {
 		return err
 	}

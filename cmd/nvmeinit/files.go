@@ -68,31 +68,32 @@ func (o *output) close(err error) error {
 	return err
 }
 
-// input is what write reads.
+// input is a file to read.
 type input struct {
 	file io.Reader
+	what string // it is for
 	name string
 	size int64 // -1 where it isn't known beforehand
 	ctx  context.Context
 }
 
-// openInput opens what write reads; - is standard input.
-func openInput(ctx context.Context, path string, stdin io.Reader) (*input, error) {
+// openInput opens a file to read; - is standard input. what is the flag that names it, or what it is.
+func openInput(ctx context.Context, what, path string, stdin io.Reader) (*input, error) {
 	if path == "-" {
-		return &input{file: stdin, name: "standard input", size: -1, ctx: ctx}, nil
+		return &input{file: stdin, what: what, name: "standard input", size: -1, ctx: ctx}, nil
 	}
 	f, err := cli.Leaving(ctx, 0, func() (*os.File, error) { return os.Open(path) })
 	if err != nil {
-		return nil, cli.FileError("--input", path, err)
+		return nil, cli.FileError(what, path, err)
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
 		err = unix.EISDIR
 	}
 	if err != nil {
-		return nil, errors.Join(cli.FileError("--input", path, err), f.Close())
+		return nil, errors.Join(cli.FileError(what, path, err), f.Close())
 	}
-	in := &input{file: f, name: path, size: -1, ctx: ctx}
+	in := &input{file: f, what: what, name: path, size: -1, ctx: ctx}
 	if info.Mode().IsRegular() {
 		in.size = info.Size()
 	}
@@ -102,7 +103,7 @@ func openInput(ctx context.Context, path string, stdin io.Reader) (*input, error
 func (in *input) Read(b []byte) (int, error) {
 	n, err := cli.Leaving(in.ctx, 0, func() (int, error) { return in.file.Read(b) })
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = cli.FileError("--input", in.name, err)
+		err = cli.FileError(in.what, in.name, err)
 	}
 	return n, err
 }

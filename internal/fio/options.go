@@ -68,13 +68,14 @@ var options = []Option{
 		set:   func(j *Job, v string) error { return number(&j.NumJobs, v) },
 	},
 	{
-		Name: "offset", Type: "size", Example: "1g", Usage: "where the range begins (default 0)",
-		set: func(j *Job, v string) (err error) { j.Offset, err = parseSize(v); return err },
+		Name: "offset", Type: "size or percent", Example: "1g",
+		Usage: "where the range begins, or which share of the namespace is before it, as 50% (default 0)",
+		set:   func(j *Job, v string) error { return share(&j.Offset, &j.OffsetPercent, v, 0, 99) },
 	},
 	{
 		Name: "size", Type: "size or percent", Example: "1g",
 		Usage: "bytes that each job works on, or a share of the namespace as 20% (default up to the end)",
-		set:   setSize,
+		set:   func(j *Job, v string) error { return share(&j.Size, &j.SizePercent, v, 1, 100) },
 	},
 	{
 		Name: "runtime", Aliases: []string{"timeout"}, Type: "time", Example: "30s",
@@ -186,17 +187,18 @@ func setBlockSize(j *Job, v string) error {
 	})
 }
 
-func setSize(j *Job, v string) error {
+// share reads bytes, or a share of the namespace, which has bounds.
+func share(bytes *int64, percent *int, v string, least, most int) error {
 	if p, ok := cutPercent(v); ok {
 		n, err := strconv.Atoi(p)
-		if err != nil || n < 1 || n > 100 {
-			return fmt.Errorf("want 1%% to 100%%")
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("want %d%% to %d%%", least, most)
 		}
-		j.Size, j.SizePercent = 0, n
+		*bytes, *percent = 0, n
 		return nil
 	}
 	n, err := parseSize(v)
-	j.Size, j.SizePercent = n, 0
+	*bytes, *percent = n, 0
 	return err
 }
 

@@ -195,7 +195,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 
 // aim chooses where io goes. Called with mu held.
 func (j *job) aim(io *IO) bool {
-	base := j.task.spec.Offset
+	base := j.task.base
 	io.Offset = base + j.what.offset(io.Op, len(io.Buf))
 	l := j.task.ledger
 	switch {
@@ -222,7 +222,7 @@ const (
 )
 
 func (j *job) elsewhere(io *IO, tries int) {
-	base, n := j.task.spec.Offset, int64(len(io.Buf))
+	base, n := j.task.base, int64(len(io.Buf))
 	if tries < patternTries {
 		io.Offset = base + j.what.offset(io.Op, len(io.Buf))
 		return
@@ -331,10 +331,10 @@ func (j *job) prepareCheck(io *IO) bool {
 	piece := int64(len(io.mem))
 	for ; j.position < j.what.span; j.position += piece * int64(s.NumJobs) {
 		n := min(piece, j.what.span-j.position)
-		if !l.written(s.Offset+j.position, n) {
+		if !l.written(j.task.base+j.position, n) {
 			continue
 		}
-		io.Op, io.Offset, io.Buf = Read, s.Offset+j.position, io.mem[:n]
+		io.Op, io.Offset, io.Buf = Read, j.task.base+j.position, io.mem[:n]
 		io.version = io.version[:n/l.unit]
 		l.note(io.version, io.Offset)
 		j.position += piece * int64(s.NumJobs)

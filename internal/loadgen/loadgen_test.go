@@ -157,6 +157,57 @@ func TestRuntimeAndSize(t *testing.T) {
 	}
 }
 
+// Where jobs work, with shares as fio takes them: both of the whole device, the offset at the next operation, the size
+// as far as there is one.
+func TestArea(t *testing.T) {
+	const size = 1000 << 10
+	for _, c := range []struct {
+		change     func(*Spec)
+		base, span int64
+	}{
+		{func(*Spec) {}, 0, size},
+		{func(s *Spec) { s.Offset = 8 << 10 }, 8 << 10, 992 << 10},
+		{func(s *Spec) { s.OffsetPercent = 50 }, 500 << 10, 500 << 10},
+		{func(s *Spec) { s.OffsetPercent = 33 }, 332 << 10, 668 << 10},
+		{func(s *Spec) { s.OffsetPercent, s.BS[Read] = 33, Split{{8 << 10, 50}, {16 << 10, 50}} }, 336 << 10, 664 << 10},
+		{func(s *Spec) { s.OffsetPercent, s.SizePercent = 50, 50 }, 500 << 10, 500 << 10},
+		{func(s *Spec) { s.OffsetPercent, s.SizePercent = 50, 25 }, 500 << 10, 248 << 10},
+		{func(s *Spec) { s.Offset, s.SizePercent = 800<<10, 50 }, 800 << 10, 200 << 10},
+		{func(s *Spec) { s.OffsetPercent, s.Size = 90, 8<<10 }, 900 << 10, 8 << 10},
+	} {
+		s := spec("read")
+		c.change(&s)
+		base, span := s.area(size)
+		if base != c.base || span != c.span {
+			t.Errorf("%+v: %d bytes from %d on, want %d from %d on", s, span, base, c.span, c.base)
+		}
+		if err := s.Validate(size, 4096); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A job keeps to its area.
+func TestOffsetPercent(t *testing.T) {
+	var reads, outside atomic.Int32
+	d := &fakeDevice{seen: func(io *IO) {
+		reads.Add(1)
+		if io.Offset < fakeSize/2 || io.Offset+int64(len(io.Buf)) > fakeSize*3/4 {
+			outside.Add(1)
+		}
+	}}
+	for _, rw := range []string{"read", "randread"} {
+		s := spec(rw)
+		s.OffsetPercent, s.SizePercent = 50, 25
+		if _, err := runOne(d, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reads.Load() != 2*fakeSize/4/4096 || outside.Load() != 0 {
+		t.Errorf("%d reads, %d outside", reads.Load(), outside.Load())
+	}
+}
+
 func TestDepthIsKept(t *testing.T) { synctest.Test(t, testDepthIsKept) }
 
 func testDepthIsKept(t *testing.T) {
@@ -332,6 +383,7 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.Size = fakeSize + 512 }, "size="},
 		{func(s *Spec) { s.Size = 512 }, "size="},
 		{func(s *Spec) { s.SizePercent = 101 }, "size="},
+		{func(s *Spec) { s.OffsetPercent = 100 }, "offset=100%"},
 		{func(s *Spec) { s.Runtime = -1 }, "runtime"},
 		{func(s *Spec) { s.RampTime = -1 }, "ramp_time"},
 		{func(s *Spec) { s.TimeBased = true }, "time_based needs a runtime"},

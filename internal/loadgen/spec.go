@@ -16,9 +16,10 @@ type Spec struct {
 	IODepth int // operations outstanding at most, each job
 	NumJobs int // jobs that run at once
 
-	Offset      int64 // first byte
-	Size        int64 // bytes that each job works on; 0 for all of the device
-	SizePercent int   // Size as a share of what follows Offset; 0 where Size says it
+	Offset        int64 // first byte
+	OffsetPercent int   // Offset as a share of the device, at the next block; 0 where Offset says it
+	Size          int64 // bytes that each job works on; 0 for all of the device
+	SizePercent   int   // Size as a share of the device, or what follows Offset; 0 where Size says it
 
 	Runtime   time.Duration // how long; 0 to run once through Size
 	TimeBased bool          // go on after Size bytes, until Runtime is over
@@ -135,6 +136,19 @@ func (s *Spec) LargestBlock() (n int) {
 	return n
 }
 
+// smallestBlock is the size of the smallest operation, in bytes.
+func (s *Spec) smallestBlock() int {
+	n := s.LargestBlock()
+	for op := range ops {
+		for _, sh := range s.BS[op] {
+			if s.Does(op) {
+				n = min(n, sh.Bytes)
+			}
+		}
+	}
+	return n
+}
+
 // limitDepth bounds IODepth × NumJobs, and with it the memory for buffers.
 const limitDepth = 1 << 16
 
@@ -159,6 +173,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("ramp_time=%v: want a positive time", s.RampTime)
 	case s.TimeBased && s.Runtime == 0:
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
+	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
+		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:
 		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
 	}
@@ -241,17 +257,18 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 			}
 		}
 	}
-	if s.Offset < 0 || s.Offset%int64(blockSize) != 0 || s.Offset >= size {
-		return fmt.Errorf("offset=%d: want a multiple of %d inside the namespace of %d bytes", s.Offset, blockSize, size)
+	base, span := s.area(size)
+	if base < 0 || base%int64(blockSize) != 0 || base >= size {
+		return fmt.Errorf("offset=%d: want a multiple of %d inside the namespace of %d bytes", base, blockSize, size)
 	}
-	if room := size - s.Offset; int64(s.LargestBlock()) > room {
+	if room := size - base; int64(s.LargestBlock()) > room {
 		return fmt.Errorf("bs=%d: the namespace has %d bytes from the offset on", s.LargestBlock(), room)
 	}
-	if span := s.span(size); span < int64(s.LargestBlock()) || span > size-s.Offset {
+	if span < int64(s.LargestBlock()) || span > size-base {
 		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
-			span, s.LargestBlock(), size, s.Offset)
+			span, s.LargestBlock(), size, base)
 	}
-	if s.Verify && s.Does(Write) && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > s.span(size) {
+	if s.Verify && s.Does(Write) && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > span {
 		// Operations under way never overlap where their data is to be checked.
 		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
 			int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock()))
@@ -259,17 +276,23 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	return nil
 }
 
-// span is how many bytes of a device of that size each job works on.
-func (s *Spec) span(size int64) int64 {
+// area is where the jobs work on a device of that size, and how many bytes each.
+func (s *Spec) area(size int64) (base, span int64) {
+	share := func(percent int) int64 { return size/100*int64(percent) + size%100*int64(percent)/100 }
+	base = s.Offset
+	if s.OffsetPercent > 0 {
+		block := int64(s.smallestBlock())
+		base = (share(s.OffsetPercent) + block - 1) / block * block
+	}
 	switch {
 	case s.SizePercent > 0:
-		p, room := int64(s.SizePercent), size-s.Offset
-		n := room/100*p + room%100*p/100
-		return max(n-n%int64(s.LargestBlock()), int64(s.LargestBlock()))
+		block := int64(s.LargestBlock())
+		n := min(share(s.SizePercent), size-base)
+		return base, max(n-n%block, block)
 	case s.Size > 0:
-		return s.Size
+		return base, s.Size
 	}
-	return size - s.Offset
+	return base, size - base
 }
 
 // random reports whether offsets are random.

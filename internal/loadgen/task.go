@@ -14,6 +14,7 @@ import (
 type task struct {
 	run    *run
 	spec   *Spec
+	base   int64 // first byte
 	jobs   []*job
 	ledger *ledger // where what it writes is checked
 
@@ -31,7 +32,8 @@ type task struct {
 }
 
 func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
-	t := &task{run: r, spec: s}
+	base, span := s.area(dev.Size())
+	t := &task{run: r, spec: s, base: base}
 	if s.Verify && s.Does(Write) {
 		t.ledger = l
 	}
@@ -41,7 +43,7 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 		q, err := dev.OpenQueue(len(r.jobs))
 		var j *job
 		if err == nil {
-			j, err = newJob(t, clone, q, s.span(dev.Size()))
+			j, err = newJob(t, clone, q, span)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: job %d: %w", s.Name, clone, err)
