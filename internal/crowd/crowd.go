@@ -1,16 +1,17 @@
 package crowd
 
 import (
-	"container/heap"
 	"container/list"
 	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
 // Crowd is those who hold a place and have proved nothing. The zero value is empty. Every call takes
 // the logarithm of the number of addresses.
 type Crowd[C any] struct {
 	peers map[netip.Addr]*peer
-	most  peerHeap
+	most  pqueue.Queue[*peer]
 	last  uint64 // number of who came last
 }
 
@@ -28,7 +29,7 @@ type peer struct {
 	addr    netip.Addr
 	members list.List // oldest first
 	oldest  uint64    // when that came
-	index   int       // in the heap
+	index   int       // in Crowd.most
 }
 
 // Add enters one who holds a place.
@@ -38,14 +39,14 @@ func (c *Crowd[C]) Add(addr netip.Addr, conn C) *Member[C] {
 	p := c.peers[addr]
 	if p == nil {
 		if c.peers == nil {
-			c.peers = map[netip.Addr]*peer{}
+			c.peers, c.most = map[netip.Addr]*peer{}, newPeers()
 		}
 		p = &peer{addr: addr, oldest: m.came}
 		c.peers[addr] = p
-		heap.Push(&c.most, p)
+		c.most.Push(p)
 	}
 	m.peer, m.at = p, p.members.PushBack(m)
-	heap.Fix(&c.most, p.index)
+	c.most.Fix(p.index)
 	return m
 }
 
@@ -58,20 +59,20 @@ func (c *Crowd[C]) Remove(m *Member[C]) {
 	m.peer = nil
 	p.members.Remove(m.at)
 	if p.members.Len() == 0 {
-		heap.Remove(&c.most, p.index)
+		c.most.Remove(p.index)
 		delete(c.peers, p.addr)
 		return
 	}
 	p.oldest = p.members.Front().Value.(*Member[C]).came
-	heap.Fix(&c.most, p.index)
+	c.most.Fix(p.index)
 }
 
 // Yield takes out who has to give way to one more of addr, nil where nobody has.
 func (c *Crowd[C]) Yield(addr netip.Addr) *Member[C] {
-	if len(c.most) == 0 {
+	if c.most.Len() == 0 {
 		return nil
 	}
-	p, has := c.most[0], 0
+	p, has := c.most.First(), 0
 	if own := c.peers[addr]; own != nil {
 		has = own.members.Len()
 	}
@@ -83,34 +84,13 @@ func (c *Crowd[C]) Yield(addr netip.Addr) *Member[C] {
 	return m
 }
 
-// peerHeap has in front who has most members, of several the one whose oldest came first.
-type peerHeap []*peer
-
-func (h peerHeap) Len() int { return len(h) }
-
-func (h peerHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	if n, m := a.members.Len(), b.members.Len(); n != m {
-		return n > m
+// newPeers has first who has most members, of several the one whose oldest came first.
+func newPeers() pqueue.Queue[*peer] {
+	before := func(a, b *peer) bool {
+		if n, m := a.members.Len(), b.members.Len(); n != m {
+			return n > m
+		}
+		return a.oldest < b.oldest
 	}
-	return a.oldest < b.oldest
-}
-
-func (h peerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *peerHeap) Push(x any) {
-	p := x.(*peer)
-	p.index = len(*h)
-	*h = append(*h, p)
-}
-
-func (h *peerHeap) Pop() any {
-	old := *h
-	p := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return p
+	return pqueue.New(before, func(p *peer, index int) { p.index = index })
 }

@@ -109,7 +109,7 @@ func TestAgainstModel(t *testing.T) {
 	for _, m := range all {
 		c.Remove(m)
 	}
-	if len(c.peers)+len(c.most) != 0 {
-		t.Errorf("%d addresses and %d of the heap are left", len(c.peers), len(c.most))
+	if len(c.peers)+c.most.Len() != 0 {
+		t.Errorf("%d addresses and %d of the heap are left", len(c.peers), c.most.Len())
 	}
 }

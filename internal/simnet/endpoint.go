@@ -1,13 +1,13 @@
 package simnet
 
 import (
-	"container/heap"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -20,7 +20,7 @@ type Endpoint struct {
 	wake    chan struct{} // something is under way that the receiver hasn't seen
 
 	mu       sync.Mutex
-	coming   arrivals
+	coming   pqueue.Queue[arrival]
 	buffer   []arrival // arrived, in order; from unread on they wait for Recv
 	unread   int
 	waiting  int // bytes in buffer from unread on
@@ -33,7 +33,7 @@ var _ udp.Conn = (*Endpoint)(nil)
 
 func newEndpoint(n *Network, addr netip.AddrPort, config Config) *Endpoint {
 	return &Endpoint{
-		network: n, addr: addr, config: config, segments: !config.NoSegmentation,
+		network: n, addr: addr, config: config, segments: !config.NoSegmentation, coming: newArrivals(),
 		closed: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
@@ -162,7 +162,7 @@ func (n *Network) countOversize() {
 func (e *Endpoint) expect(a arrival) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	heap.Push(&e.coming, a)
+	e.coming.Push(a)
 	select {
 	case e.wake <- struct{}{}:
 	default:

@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"container/heap"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
@@ -71,18 +70,18 @@ func (e *Endpoint) spoil() {
 func (e *Endpoint) untilNext() (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.coming) == 0 {
+	if e.coming.Len() == 0 {
 		return 0, false
 	}
-	return time.Until(e.coming[0].due), true
+	return time.Until(e.coming.First().due), true
 }
 
 // settle moves what is due by now into the buffer, in the order of arrival, and returns how
 // many found room and how many didn't. As it is called before each read, and nothing leaves the buffer between
 // reads, this is what would have happened at the times of arrival.
 func (e *Endpoint) settle(now time.Time) (arrived, dropped int) {
-	for len(e.coming) > 0 && !e.coming[0].due.After(now) {
-		a := heap.Pop(&e.coming).(arrival)
+	for e.coming.Len() > 0 && !e.coming.First().due.After(now) {
+		a := e.coming.Pop()
 		if e.waiting+len(a.payload) > e.config.RecvBuffer {
 			dropped++
 			continue

@@ -166,7 +166,7 @@ func (m *Manager) expire() {
 			m.mu.Unlock()
 			return
 		}
-		r := m.table.timers[0]
+		r := m.table.timers.First()
 		m.finish(r, m.apply(r, func(fx *effects) { r.timeout(now, fx) }))
 	}
 }

@@ -1,12 +1,12 @@
 package cm
 
 import (
-	"container/heap"
 	"net/netip"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/internal/crowd"
+	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
 // record is a connection in the manager's table. It outlives its owner until its peer has been
@@ -16,9 +16,9 @@ type record struct {
 	owner    *cmID // nil when destroyed
 	listener *cmID // of a request that waits for accept or reject
 
-	was       state // as the counters know it
-	removed   bool  // from the table
-	heapIndex int   // -1 while no timer runs
+	was     state // as the counters know it
+	removed bool  // from the table
+	timer   int   // in table.timers; -1 while no timer runs
 
 	unconfirmed *crowd.Member[*record] // of the table, while it waits for its peer
 }
@@ -36,13 +36,19 @@ type table struct {
 	byID    map[peerKey]*record // duplicate REQs
 	byQPN   map[peerKey]*record // stale connections
 	uses    uses
-	timers  timerHeap
+	timers  pqueue.Queue[*record] // those whose timer runs, by deadline
 
 	unconfirmed crowd.Crowd[*record] // those that wait for their peer
 }
 
 func newTable() table {
-	return table{byLocal: map[uint32]*record{}, byID: map[peerKey]*record{}, byQPN: map[peerKey]*record{}, uses: uses{}}
+	return table{
+		byLocal: map[uint32]*record{}, byID: map[peerKey]*record{}, byQPN: map[peerKey]*record{}, uses: uses{},
+		timers: pqueue.New(
+			func(a, b *record) bool { return a.deadline.Before(b.deadline) },
+			func(r *record, index int) { r.timer = index },
+		),
+	}
 }
 
 func (r *record) idKey() peerKey {
@@ -55,7 +61,7 @@ func (r *record) qpnKey() peerKey {
 
 // add enters r under its own ID, and under the peer's where they are known.
 func (t *table) add(r *record) {
-	r.heapIndex = -1
+	r.timer = -1
 	t.byLocal[r.ids.Local] = r
 	t.uses.add(r.peer.Addr(), use{connections: 1})
 	if r.passive {
@@ -75,8 +81,8 @@ func (t *table) learn(r *record) {
 
 // remove takes r out.
 func (t *table) remove(r *record) {
-	if r.heapIndex >= 0 {
-		heap.Remove(&t.timers, r.heapIndex)
+	if r.timer >= 0 {
+		t.timers.Remove(r.timer)
 	}
 	delete(t.byLocal, r.ids.Local)
 	t.uses.add(r.peer.Addr(), use{connections: -1})
@@ -108,7 +114,8 @@ func (t *table) findPair(src netip.Addr, ids mad.CommIDs) *record {
 
 // moved notes that r has another state than before.
 func (t *table) moved(r *record, before *conn) {
-	if more := (use{halfOpen: change(before.halfOpen(), r.halfOpen()), standing: change(before.stands(), r.stands())}); more != (use{}) {
+	more := use{halfOpen: change(before.halfOpen(), r.halfOpen()), standing: change(before.stands(), r.stands())}
+	if more != (use{}) {
 		t.uses.add(r.peer.Addr(), more)
 	}
 	switch change(before.awaitsRTU(), r.awaitsRTU()) {
@@ -134,45 +141,19 @@ func change(was, is bool) int {
 // arm brings the timer of r in line with its deadline.
 func (t *table) arm(r *record) {
 	switch {
-	case r.deadline.IsZero() && r.heapIndex >= 0:
-		heap.Remove(&t.timers, r.heapIndex)
-	case !r.deadline.IsZero() && r.heapIndex < 0:
-		heap.Push(&t.timers, r)
-	case r.heapIndex >= 0:
-		heap.Fix(&t.timers, r.heapIndex)
+	case r.deadline.IsZero() && r.timer >= 0:
+		t.timers.Remove(r.timer)
+	case !r.deadline.IsZero() && r.timer < 0:
+		t.timers.Push(r)
+	case r.timer >= 0:
+		t.timers.Fix(r.timer)
 	}
 }
 
 // next is the first deadline; zero for none.
 func (t *table) next() time.Time {
-	if len(t.timers) == 0 {
+	if t.timers.Len() == 0 {
 		return time.Time{}
 	}
-	return t.timers[0].deadline
-}
-
-// timerHeap orders the connections whose timer runs by deadline.
-type timerHeap []*record
-
-func (h timerHeap) Len() int           { return len(h) }
-func (h timerHeap) Less(i, j int) bool { return h[i].deadline.Before(h[j].deadline) }
-
-func (h timerHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].heapIndex, h[j].heapIndex = i, j
-}
-
-func (h *timerHeap) Push(x any) {
-	r := x.(*record)
-	r.heapIndex = len(*h)
-	*h = append(*h, r)
-}
-
-func (h *timerHeap) Pop() any {
-	old := *h
-	r := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	r.heapIndex = -1
-	return r
+	return t.timers.First().deadline
 }

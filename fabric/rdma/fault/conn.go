@@ -19,7 +19,7 @@ type Conn struct {
 	opened   time.Time
 	counters Counters
 
-	in, out line
+	in, out *line
 	ended   sync.WaitGroup
 
 	// The receiving goroutine's.
@@ -45,7 +45,7 @@ func Wrap(c udp.Conn, cfg Config) *Conn {
 		cfg.Seed = rand.Uint64() | 1
 	}
 	f := &Conn{
-		Conn: c, cfg: cfg, opened: time.Now(),
+		Conn: c, cfg: cfg, opened: time.Now(), in: newLine(), out: newLine(),
 		link: simnet.Link{
 			Latency: cfg.Delay - cfg.Jitter, Jitter: 2 * cfg.Jitter,
 			Loss: cfg.Loss, Duplicate: cfg.Duplicate, Corrupt: cfg.Corrupt,
@@ -158,7 +158,7 @@ func (f *Conn) send(t *udp.Train, now time.Time) {
 			continue
 		}
 		if data, ok := gather(&out); ok {
-			f.hold(&f.out, held{due: now.Add(delay), data: data, sent: out})
+			f.hold(f.out, held{due: now.Add(delay), data: data, sent: out})
 		}
 	}
 }
@@ -225,7 +225,7 @@ func (f *Conn) arrived(r *udp.Received, rng *rand.Rand, now time.Time) {
 		one := *r
 		one.Buf, one.SegmentSize, one.Index = nil, len(data), index
 		for range f.fate(In, rng, data) {
-			f.hold(&f.in, held{due: now.Add(f.transit(rng)), data: data, received: one})
+			f.hold(f.in, held{due: now.Add(f.transit(rng)), data: data, received: one})
 		}
 		index++
 	}

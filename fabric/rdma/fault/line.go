@@ -1,10 +1,10 @@
 package fault
 
 import (
-	"container/heap"
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -25,11 +25,20 @@ type line struct {
 	alarm alarm
 
 	mu       sync.Mutex
-	queue    heldQueue
+	queue    pqueue.Queue[held] // the next that is due first
 	sequence uint64
 	bytes    int
 	taken    int   // by the last take, which the next one shows to be dealt with
 	err      error // why nothing comes any more
+}
+
+func newLine() *line {
+	return &line{queue: pqueue.New(func(a, b held) bool {
+		if c := a.due.Compare(b.due); c != 0 {
+			return c < 0
+		}
+		return a.sequence < b.sequence
+	}, nil)}
 }
 
 // put adds h, and reports false where there is no room for it. The line keeps h.data.
@@ -42,8 +51,8 @@ func (l *line) put(h held) bool {
 	l.bytes += len(h.data)
 	l.sequence++
 	h.sequence = l.sequence
-	heap.Push(&l.queue, h)
-	if l.queue[0].sequence == h.sequence {
+	l.queue.Push(h)
+	if l.queue.First().sequence == h.sequence {
 		l.alarm.ring()
 	}
 	return true
@@ -59,8 +68,8 @@ func (l *line) take(now time.Time, out []held) (int, error) {
 		return 0, l.err
 	}
 	n := 0
-	for n < len(out) && len(l.queue) > 0 && !l.queue[0].due.After(now) {
-		out[n] = heap.Pop(&l.queue).(held)
+	for n < len(out) && l.queue.Len() > 0 && !l.queue.First().due.After(now) {
+		out[n] = l.queue.Pop()
 		l.bytes -= len(out[n].data)
 		n++
 	}
@@ -76,8 +85,8 @@ func (l *line) wait() {
 	switch {
 	case l.err != nil:
 		timeout = 0
-	case len(l.queue) > 0:
-		timeout = max(0, time.Until(l.queue[0].due))
+	case l.queue.Len() > 0:
+		timeout = max(0, time.Until(l.queue.First().due))
 	}
 	l.mu.Unlock()
 	if timeout != 0 {
@@ -89,7 +98,7 @@ func (l *line) wait() {
 func (l *line) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) == 0 && l.taken == 0
+	return l.queue.Len() == 0 && l.taken == 0
 }
 
 // end makes take return err from now on.
@@ -100,31 +109,4 @@ func (l *line) end(err error) {
 	}
 	l.mu.Unlock()
 	l.alarm.ring()
-}
-
-// heldQueue is a heap, the next one at the top (container/heap).
-type heldQueue []held
-
-func (q *heldQueue) Len() int { return len(*q) }
-
-func (q *heldQueue) Less(i, j int) bool {
-	a, b := &(*q)[i], &(*q)[j]
-	if c := a.due.Compare(b.due); c != 0 {
-		return c < 0
-	}
-	return a.sequence < b.sequence
-}
-
-func (q *heldQueue) Swap(i, j int) { (*q)[i], (*q)[j] = (*q)[j], (*q)[i] }
-
-// Push and Pop are for container/heap.
-func (q *heldQueue) Push(x any) { *q = append(*q, x.(held)) }
-
-// Pop removes the last element.
-func (q *heldQueue) Pop() any {
-	old := *q
-	h := old[len(old)-1]
-	old[len(old)-1] = held{}
-	*q = old[:len(old)-1]
-	return h
 }
