@@ -93,8 +93,28 @@ func spec(rw string) Spec {
 	return Spec{Name: "test", RW: rw, RWMixRead: 70, BS: [ops]Split{bs, bs}, IODepth: 8, NumJobs: 1, Seed: 1}
 }
 
+// paceByTimer paces in the time of a bubble.
+func paceByTimer(p *pacer) (stop func(), err error) {
+	end, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for left := p.step(); left >= 0; left = p.step() {
+			select {
+			case <-time.After(time.Duration(max(left, leastWait))):
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-over
+	}, nil
+}
+
+// runOne runs s in a bubble.
 func runOne(d *fakeDevice, s Spec) (*JobResult, error) {
-	res, err := Run(context.Background(), d, []Spec{s}, Options{})
+	res, err := Run(context.Background(), d, []Spec{s}, Options{pace: paceByTimer})
 	if res == nil {
 		return nil, err
 	}
@@ -103,7 +123,9 @@ func runOne(d *fakeDevice, s Spec) (*JobResult, error) {
 }
 
 // Without a runtime a job moves its size: sequential or random, every block once.
-func TestOnceThrough(t *testing.T) {
+func TestOnceThrough(t *testing.T) { synctest.Test(t, testOnceThrough) }
+
+func testOnceThrough(t *testing.T) {
 	for _, rw := range []string{"read", "randread"} {
 		var offsets [fakeSize / 4096]atomic.Int32
 		d := &fakeDevice{seen: func(io *IO) { offsets[io.Offset/4096].Add(1) }}
@@ -130,7 +152,9 @@ func TestOnceThrough(t *testing.T) {
 
 // A runtime is a limit where a size is given, and an aim where not, or with time_based: fio's
 // rules.
-func TestRuntimeAndSize(t *testing.T) {
+func TestRuntimeAndSize(t *testing.T) { synctest.Test(t, testRuntimeAndSize) }
+
+func testRuntimeAndSize(t *testing.T) {
 	for _, c := range []struct {
 		change func(*Spec)
 		loops  bool
@@ -142,7 +166,7 @@ func TestRuntimeAndSize(t *testing.T) {
 	} {
 		s := spec("read")
 		c.change(&s)
-		res, err := runOne(&fakeDevice{}, s)
+		res, err := runOne(&fakeDevice{delay: 10 * time.Microsecond}, s)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +175,7 @@ func TestRuntimeAndSize(t *testing.T) {
 			t.Errorf("%+v: %d bytes of %d", s, res.Ops[Read].Bytes, fakeSize)
 		case s.SizePercent == 50 && res.Ops[Read].Bytes != fakeSize/2:
 			t.Errorf("half of it is %d bytes", res.Ops[Read].Bytes)
-		case loops && res.Duration < s.Runtime:
+		case loops && res.Duration != s.Runtime:
 			t.Errorf("measured for %v of %v", res.Duration, s.Runtime)
 		}
 	}
@@ -226,9 +250,11 @@ func testDepthIsKept(t *testing.T) {
 	}
 }
 
-func TestMixAndRange(t *testing.T) {
+func TestMixAndRange(t *testing.T) { synctest.Test(t, testMixAndRange) }
+
+func testMixAndRange(t *testing.T) {
 	var bad atomic.Int64
-	d := &fakeDevice{seen: func(io *IO) {
+	d := &fakeDevice{delay: 10 * time.Microsecond, seen: func(io *IO) {
 		if io.Offset < 8192 || io.Offset+int64(len(io.Buf)) > 8192+65536 || io.Offset%4096 != 0 {
 			bad.Add(1)
 		}
@@ -243,16 +269,18 @@ func TestMixAndRange(t *testing.T) {
 		t.Errorf("%d operations outside offset and size", bad.Load())
 	}
 	r, w := float64(res.Ops[Read].IOs), float64(res.Ops[Write].IOs)
-	if share := r / (r + w); share < 0.6 || share > 0.8 {
+	if share := r / (r + w); share < 0.69 || share > 0.71 {
 		t.Errorf("%.2f of %v operations are reads, want about 0.70", share, r+w)
 	}
 }
 
-func TestSplit(t *testing.T) {
+func TestSplit(t *testing.T) { synctest.Test(t, testSplit) }
+
+func testSplit(t *testing.T) {
 	var sizes [ops]map[int]int
 	sizes[Read], sizes[Write] = map[int]int{}, map[int]int{}
 	var mu sync.Mutex
-	d := &fakeDevice{seen: func(io *IO) {
+	d := &fakeDevice{delay: 10 * time.Microsecond, seen: func(io *IO) {
 		mu.Lock()
 		defer mu.Unlock()
 		sizes[io.Op][len(io.Buf)]++
@@ -269,7 +297,7 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	small, large := float64(sizes[Read][4096]), float64(sizes[Read][16384])
-	if share := small / (small + large); share < 0.7 || share > 0.8 || len(sizes[Read]) != 2 {
+	if share := small / (small + large); share < 0.74 || share > 0.76 || len(sizes[Read]) != 2 {
 		t.Errorf("reads of %v, want 75%% of 4096 and 25%% of 16384", sizes[Read])
 	}
 	if len(sizes[Write]) != 1 || sizes[Write][65536] == 0 {
@@ -278,7 +306,9 @@ func TestSplit(t *testing.T) {
 }
 
 // The specs of a run are run side by side, each for its own time, with its own results.
-func TestSeveralSpecs(t *testing.T) {
+func TestSeveralSpecs(t *testing.T) { synctest.Test(t, testSeveralSpecs) }
+
+func testSeveralSpecs(t *testing.T) {
 	a, b := spec("randread"), spec("write")
 	a.NumJobs, a.Runtime = 3, 300*time.Millisecond
 	b.Runtime, b.RampTime = 20*time.Millisecond, 20*time.Millisecond
@@ -290,11 +320,8 @@ func TestSeveralSpecs(t *testing.T) {
 	if len(res.Jobs) != 4 || res.Jobs[2].Clone != 2 || res.Jobs[3].Index != 1 {
 		t.Fatalf("%d results, want three of the first spec and one of the second", len(res.Jobs))
 	}
-	if d := res.Jobs[0].Duration; d < 300*time.Millisecond {
-		t.Errorf("the first ran for %v", d)
-	}
-	if d := res.Jobs[3].Duration; d < 20*time.Millisecond || d >= res.Jobs[0].Duration {
-		t.Errorf("the second was measured for %v", d)
+	if first, second := res.Jobs[0].Duration, res.Jobs[3].Duration; first != a.Runtime || second != b.Runtime {
+		t.Errorf("measured for %v and %v, want %v and %v", first, second, a.Runtime, b.Runtime)
 	}
 	if res.Jobs[0].Ops[Write].IOs != 0 || res.Jobs[3].Ops[Read].IOs != 0 || res.Jobs[3].Ops[Write].IOs == 0 {
 		t.Errorf("directions are mixed up: %d reads, %d writes; %d, %d in %v",
@@ -341,7 +368,9 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestProgress(t *testing.T) { synctest.Test(t, testProgress) }
+
+func testProgress(t *testing.T) {
 	s := spec("randread")
 	s.Runtime, s.RampTime = 200*time.Millisecond, 50*time.Millisecond
 	var all []Progress
@@ -356,11 +385,8 @@ func TestProgress(t *testing.T) {
 	if i < 0 || i == len(all)-1 {
 		t.Fatalf("%d reports, none of the measuring", len(all))
 	}
-	for i < len(all)-2 && all[i].Last.IOPS() == 0 {
-		i++ // a busy machine may leave an interval out
-	}
-	p := all[i]
-	if p.Left < 0 || p.Left > s.Runtime || p.Elapsed <= 0 || p.Last.IOPS() <= 0 || p.Last.P99 <= 0 || p.Ops[Read].Latency.Count() == 0 {
+	p := all[i+1] // the first of a whole interval
+	if p.Elapsed <= 0 || p.Elapsed+p.Left != s.Runtime || p.Last.IOPS() <= 0 || p.Last.P99 <= 0 || p.Ops[Read].Latency.Count() == 0 {
 		t.Errorf("after %v, %v left, %+v", p.Elapsed, p.Left, p.Last)
 	}
 }

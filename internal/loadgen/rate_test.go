@@ -3,8 +3,8 @@ package loadgen
 import (
 	"context"
 	"math"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -56,38 +56,35 @@ func TestSchedule(t *testing.T) {
 
 // A device that stands still for a while is seen by every operation that was due meanwhile,
 // though only a few were under way: their latencies count from when they were due.
-func TestNoCoordinatedOmission(t *testing.T) {
-	const stall = 100 * time.Millisecond
-	var stalled atomic.Bool
+func TestNoCoordinatedOmission(t *testing.T) { synctest.Test(t, testNoCoordinatedOmission) }
+
+func testNoCoordinatedOmission(t *testing.T) {
+	const stall, slow = 150 * time.Millisecond, 10 * time.Millisecond
 	open := make(chan struct{})
-	d := &fakeDevice{gate: open}
-	go func() {
-		time.Sleep(stall / 2)
-		stalled.Store(true)
-		time.Sleep(stall)
-		close(open)
-	}()
+	time.AfterFunc(stall, func() { close(open) })
 	s := spec("randread")
-	s.IODepth, s.RateIOPS[Read], s.Runtime = 2, 2000, 4*stall
-	res, err := runOne(d, s)
+	s.IODepth, s.RateIOPS[Read], s.Runtime = 2, 2000, 400*time.Millisecond
+	res, err := runOne(&fakeDevice{gate: open}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &res.Ops[Read]
-	// It stood for 1.5 stalls of 4. So 37% of what was due waited, on average half of that.
-	if share := m.Latency.Above(int64(stall / 10)); share < 0.25 {
-		t.Errorf("%.2f of %d operations took longer than %v, want about 0.35, and 0.003 if only those under way saw it", share, m.IOs, stall/10)
+	if m.IOs < 800 || m.IOs > 801 { // that of the end is due, or isn't
+		t.Errorf("%d operations of 800 that were due", m.IOs)
 	}
-	if worst := time.Duration(m.Latency.Max()); worst < stall {
-		t.Errorf("the longest took %v", worst)
+	// Those that were due in the first 140 of 400 ms waited longer than 10; only two were under way.
+	if share := m.Latency.Above(int64(slow)); share < 0.34 || share > 0.36 {
+		t.Errorf("%.3f of the operations took longer than %v, want 0.35", share, slow)
 	}
-	if want := 2000 * s.Runtime.Seconds(); float64(m.IOs) < want*0.5 || float64(m.IOs) > want*1.05 {
-		t.Errorf("%d operations in %v, want %v", m.IOs, s.Runtime, want)
+	if worst := time.Duration(m.Latency.Max()); worst != stall {
+		t.Errorf("the longest took %v, want %v", worst, stall)
 	}
 }
 
 // What the device can't keep up with is told.
-func TestUnstarted(t *testing.T) {
+func TestUnstarted(t *testing.T) { synctest.Test(t, testUnstarted) }
+
+func testUnstarted(t *testing.T) {
 	d := &fakeDevice{delay: 10 * time.Millisecond}
 	s := spec("randread")
 	s.IODepth, s.RateIOPS[Read], s.Runtime = 1, 10_000, 100*time.Millisecond
@@ -95,16 +92,19 @@ func TestUnstarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.Unstarted < 500 || res.Ops[Read].IOs > 20 {
-		t.Errorf("%d done and %d not started of 1000 due", res.Ops[Read].IOs, res.Unstarted)
+	// The eleventh begins when the time is over, or doesn't.
+	if done := res.Ops[Read].IOs; done < 10 || done > 11 || done+res.Unstarted < 1000 || done+res.Unstarted > 1001 {
+		t.Errorf("%d done and %d not started of 1000 due", done, res.Unstarted)
 	}
 }
 
 // A rate and a size: the job ends when it has moved that.
-func TestRateOnceThrough(t *testing.T) {
+func TestRateOnceThrough(t *testing.T) { synctest.Test(t, testRateOnceThrough) }
+
+func testRateOnceThrough(t *testing.T) {
 	s := spec("randwrite")
 	s.RateIOPS[Write], s.NumJobs = 5000, 2
-	res, err := Run(context.Background(), &fakeDevice{}, []Spec{s}, Options{})
+	res, err := Run(context.Background(), &fakeDevice{}, []Spec{s}, Options{pace: paceByTimer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func TestRateOnceThrough(t *testing.T) {
 		if j.Ops[Write].Bytes != fakeSize {
 			t.Errorf("job %d wrote %d bytes of %d", j.Clone, j.Ops[Write].Bytes, fakeSize)
 		}
-		if d := j.Duration; d < 40*time.Millisecond {
-			t.Errorf("256 operations at 5000 a second took %v", d)
+		if d := j.Duration; d < 51*time.Millisecond || d > 52*time.Millisecond {
+			t.Errorf("256 operations at 5000 a second took %v, want 51.2 ms", d)
 		}
 	}
 }

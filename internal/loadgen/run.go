@@ -13,6 +13,8 @@ import (
 type Options struct {
 	Interval time.Duration   // between samples; 0 means a second
 	Report   func(*Progress) // is told every sample, if not nil
+
+	pace func(*pacer) (stop func(), err error) // nil means paceByThread
 }
 
 // Progress is a look at a run under way.
@@ -32,6 +34,9 @@ func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, err
 	r := &run{idle: make(chan struct{}), failed: make(chan struct{}), began: nanotime(), o: o}
 	if r.o.Interval == 0 {
 		r.o.Interval = time.Second
+	}
+	if r.o.pace == nil {
+		r.o.pace = paceByThread
 	}
 	defer r.release()
 	if err := r.makeTasks(dev, specs); err != nil {
@@ -126,15 +131,19 @@ func (r *run) drive(ctx context.Context, jobs []*job) error {
 	for _, j := range jobs {
 		j.begin()
 	}
-	p, err := startPacer(jobs)
-	if err != nil {
-		for _, t := range r.tasks {
-			t.halt()
+	if p := newPacer(jobs); p.due.Len() > 0 {
+		stop, err := r.o.pace(p)
+		if err != nil {
+			for _, t := range r.tasks {
+				t.halt()
+			}
+			r.wait(ctx)
+			return err
 		}
+		defer stop()
 	}
-	defer p.stop()
 	r.wait(ctx)
-	return err
+	return nil
 }
 
 // wait lets the tasks run for their times, and what is under way end. Operations always end: a

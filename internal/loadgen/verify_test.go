@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
@@ -18,7 +19,9 @@ func verifySpec(rw string) Spec {
 }
 
 // What was written is read back, whatever the pattern, and all of it is right.
-func TestVerify(t *testing.T) {
+func TestVerify(t *testing.T) { synctest.Test(t, testVerify) }
+
+func testVerify(t *testing.T) {
 	for _, rw := range []string{"write", "randwrite", "rw", "randrw"} {
 		for name, change := range map[string]func(*Spec){
 			"once":    func(*Spec) {},
@@ -28,7 +31,7 @@ func TestVerify(t *testing.T) {
 			"zipf":    func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
 			"rate":    func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },
 		} {
-			d := &fakeDevice{data: make([]byte, fakeSize)}
+			d := &fakeDevice{delay: 100 * time.Microsecond, data: make([]byte, fakeSize)}
 			s := verifySpec(rw)
 			change(&s)
 			res, err := runOne(d, s)
@@ -50,7 +53,9 @@ func TestVerify(t *testing.T) {
 }
 
 // What a run wrote can be checked by a later one, also in larger pieces.
-func TestVerifyLater(t *testing.T) {
+func TestVerifyLater(t *testing.T) { synctest.Test(t, testVerifyLater) }
+
+func testVerifyLater(t *testing.T) {
 	d := &fakeDevice{data: make([]byte, fakeSize)}
 	if _, err := runOne(d, verifySpec("randwrite")); err != nil {
 		t.Fatal(err)
@@ -74,7 +79,9 @@ func TestVerifyLater(t *testing.T) {
 }
 
 // Each way in which a device can lie is noticed, and named with its place.
-func TestVerifyFinds(t *testing.T) {
+func TestVerifyFinds(t *testing.T) { synctest.Test(t, testVerifyFinds) }
+
+func testVerifyFinds(t *testing.T) {
 	const at = 40960
 	for name, c := range map[string]struct {
 		lie  func(d *fakeDevice, io *IO)
