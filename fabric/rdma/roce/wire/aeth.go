@@ -74,17 +74,6 @@ func (s Syndrome) Credits() (n int, limited bool) {
 	return int(creditTable[s&syndromeValue]), true
 }
 
-// CreditACK is the ACK that offers at most n receive requests: the largest code that does not
-// offer more.
-func CreditACK(n int) Syndrome {
-	for code := len(creditTable) - 1; code > 0; code-- {
-		if int(creditTable[code]) <= n {
-			return Syndrome(code)
-		}
-	}
-	return 0
-}
-
 // String names the syndrome.
 func (s Syndrome) String() string {
 	switch {

@@ -15,16 +15,6 @@ func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrTimerTable[code&31]) * 10 * time.Microsecond
 }
 
-// RNRTimerCode is the smallest timer code that waits at least d; 0, the longest, where none does.
-func RNRTimerCode(d time.Duration) uint8 {
-	for code := uint8(1); code < 32; code++ {
-		if RNRTimer(code) >= d {
-			return code
-		}
-	}
-	return 0
-}
-
 // AckTimeout is the duration of a local ACK timeout or ACK delay code: 4.096 µs × 2^code, and
 // no timeout (0) for code 0; only the low five bits count (IBTA 9.9.2.1.1, 11.2.4.2).
 func AckTimeout(code uint8) time.Duration {

@@ -25,21 +25,6 @@ func TestRNRTimer(t *testing.T) {
 	}
 }
 
-func TestRNRTimerCode(t *testing.T) {
-	for code := range uint8(32) {
-		if got := RNRTimerCode(RNRTimer(code)); got != code {
-			t.Errorf("RNRTimerCode(%v) = %d, want %d", RNRTimer(code), got, code)
-		}
-	}
-	for d, want := range map[time.Duration]uint8{
-		0: 1, 11 * time.Microsecond: 2, time.Millisecond: 14, 500 * time.Millisecond: 0, time.Hour: 0,
-	} {
-		if got := RNRTimerCode(d); got != want {
-			t.Errorf("RNRTimerCode(%v) = %d, want %d", d, got, want)
-		}
-	}
-}
-
 func TestAckTimeout(t *testing.T) {
 	for code, want := range map[uint8]time.Duration{
 		0:  0,
