@@ -27,7 +27,7 @@ func TestHotBlock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("a request of operation %v waits for the views", op)
 		}
 	}

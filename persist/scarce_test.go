@@ -51,7 +51,7 @@ func TestScarceBlocks(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					t.Errorf("write %d of writer %d waits", k, i)
 					return
 				}

@@ -216,8 +216,8 @@ func TestTargetCloses(t *testing.T) {
 	}
 	select {
 	case <-c.Done():
-	case <-time.After(5 * time.Second):
-		t.Fatal("the host has not noticed within 5 s")
+	case <-time.After(patience):
+		t.Fatal("the host has not noticed")
 	}
 	_ = c.Close()
 	if n := r.listener.Stats().Connections.Load(); n != 0 {
@@ -225,11 +225,14 @@ func TestTargetCloses(t *testing.T) {
 	}
 }
 
+// patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
+const patience = time.Minute
+
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited 10 s for %s", what)
+			t.Fatalf("waited %v for %s", patience, what)
 		}
 	}
 }

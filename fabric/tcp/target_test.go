@@ -351,7 +351,8 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 
 // TestTargetTimeout leaves connections without ICReq and without Connect.
 func TestTargetTimeout(t *testing.T) {
-	tt := newTestTarget(t, TargetConfig{ConnectTimeout: 100 * time.Millisecond})
+	t.Parallel()
+	tt := newTestTarget(t, TargetConfig{ConnectTimeout: time.Second})
 	silent, halfway := rawHost(t, tt), rawHost(t, tt)
 	halfway.initialize(pdu.ICReq{})
 	silent.closed()

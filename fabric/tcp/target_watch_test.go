@@ -91,8 +91,9 @@ func TestHostThatBringsNoData(t *testing.T) {
 
 // A slow host that does bring its data, a little at a time, is waited for.
 func TestHostThatBringsDataSlowly(t *testing.T) {
-	const size, piece = 64 << 10, 8 << 10
-	tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: 200 * time.Millisecond})
+	t.Parallel()
+	const size, piece, limit = 64 << 10, 8 << 10, 2 * time.Second
+	tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: limit})
 	_, slow := rawIO(t, tt, "127.0.0.77", 8)
 	cmd := ioCommand(nvme.OpWrite, 0, size)
 	cmd.SetCID(7)
@@ -104,7 +105,7 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 	}
 	data := randomBytes(1, size)
 	for off := 0; off < size; off += piece {
-		<-time.After(60 * time.Millisecond)
+		<-time.After(limit * piece / size * 5 / 4) // longer than the limit in all
 		var flags uint8
 		if off+piece == size {
 			flags = pdu.FlagLast

@@ -14,7 +14,7 @@ import (
 )
 
 // patience is for what takes microseconds.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // rnic is a software RNIC on loopback with its connection manager.
 type rnic struct {

@@ -52,7 +52,7 @@ func TestMissingMemory(t *testing.T) {
 			if err := p.sender.Close(); err != nil { // which sends what is held back
 				t.Error(err)
 			}
-			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 				p.mu.Lock()
 				arrived, altered := len(p.arrived), p.altered
 				p.mu.Unlock()
