@@ -90,7 +90,8 @@ var controllerFamilies = []struct {
 		}},
 }
 
-const stageHelp = "Time of the commands whose stages were measured, by stage: waiting for memory, receiving data, with the volume, sending the answer."
+const stageHelp = "Time of the commands whose stages were measured, by stage: " +
+	"waiting for memory, receiving data, with the volume, sending the answer."
 
 // stageLabels are written after the labels of a controller.
 var stageLabels = func() (all [target.NumStages]string) {

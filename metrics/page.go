@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
@@ -172,8 +173,8 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 			n := q.Counters()
 			row.IO.Read.Bytes += n.BytesRead.Load()
 			row.IO.Write.Bytes += n.BytesWritten.Load()
-			for _, e := range []uint64{n.GenericErrors.Load(), n.CommandErrors.Load(), n.MediaErrors.Load(), n.PathErrors.Load(), n.OtherErrors.Load()} {
-				row.IO.Errors += e
+			for _, e := range []*atomic.Uint64{&n.GenericErrors, &n.CommandErrors, &n.MediaErrors, &n.PathErrors, &n.OtherErrors} {
+				row.IO.Errors += e.Load()
 			}
 			if q != c.Admin() {
 				row.IO.InFlight += int(n.Submitted.Load() - n.Completed.Load() - n.Cut.Load())

@@ -28,7 +28,8 @@ var (
 	}
 	subWaiting = gauge("host_requests_waiting", "Requests that wait for a path.", "subsystem")
 	subWaited  = counter("host_requests_waited_total", "Requests that have waited for a path.", "subsystem")
-	subFailed  = counter("host_requests_unreachable_total", "Requests that ended because no path could take them, or each was lost with them.", "subsystem")
+	subFailed  = counter("host_requests_unreachable_total",
+		"Requests that ended because no path could take them, or each was lost with them.", "subsystem")
 )
 
 func collectPaths(ch chan<- prometheus.Metric, s *multipath.Subsystem) {

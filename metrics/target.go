@@ -10,10 +10,11 @@ import (
 
 // What a target counts for each transport, connections gone included.
 var (
-	targetIO          = newIOMetrics("target", "the target", "transport")
-	targetQueues      = gauge("target_queues", "Queues connected now.", "transport")
-	targetInFlight    = gauge("target_commands_in_flight", "Commands under way now.", "transport")
-	targetANA         = gauge("target_ana_state", "State of an ANA group at a port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "port", "group")
+	targetIO       = newIOMetrics("target", "the target", "transport")
+	targetQueues   = gauge("target_queues", "Queues connected now.", "transport")
+	targetInFlight = gauge("target_commands_in_flight", "Commands under way now.", "transport")
+	targetANA      = gauge("target_ana_state",
+		"State of an ANA group at a port: 1 optimized, 2 non-optimized, 3 inaccessible, 4 persistent loss, 15 change.", "port", "group")
 	targetControllers = gauge("target_controllers", "Controllers now.")
 	targetDraining    = gauge("target_draining", "1 while hosts are let go, and refused.")
 	targetRows        = []row[*target.TransportStats]{
@@ -27,7 +28,8 @@ var (
 			func(s *target.TransportStats) float64 { return float64(s.RefusedConnects) }},
 		{counter("target_keep_alive_timeouts_total", "Controllers that ended because their host was silent.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.KeepAliveTimeouts) }},
-		{counter("target_authentications_total", "Queues on which a host authenticated itself, and again each time that it did so anew.", "transport"),
+		{counter("target_authentications_total",
+			"Queues on which a host authenticated itself, and again each time that it did so anew.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.Authentications) }},
 		{counter("target_authentication_failures_total", "Authentications that failed.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.AuthFailures) }},
@@ -46,7 +48,8 @@ var (
 	namespaceDiscards = counter("namespace_discarded_ranges_total", "Ranges that the volume was told to discard.", "subsystem", "nsid")
 	namespaceZeroes   = counter("namespace_zeroed_ranges_total", "Ranges that the volume was told to fill with zeroes.", "subsystem", "nsid")
 	namespaceBad      = gauge("namespace_uncorrectable_blocks", "Blocks that hosts marked with Write Uncorrectable.", "subsystem", "nsid")
-	namespaceResv     = gauge("namespace_reservation_type", "Type of the reservation that is held, 1 to 6 as NVMe numbers them; 0 for none.", "subsystem", "nsid")
+	namespaceResv     = gauge("namespace_reservation_type",
+		"Type of the reservation that is held, 1 to 6 as NVMe numbers them; 0 for none.", "subsystem", "nsid")
 	namespaceResvRegs = gauge("namespace_registrants", "Hosts that are registered for reservations.", "subsystem", "nsid")
 	namespaceMedia    = counter("namespace_media_errors_total", "Failures of the volume that hosts saw as media errors.", "subsystem", "nsid")
 )

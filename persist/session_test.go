@@ -185,7 +185,8 @@ func TestFailedSuper(t *testing.T) {
 		t.Error("the good copy was overwritten")
 	}
 	if n := len(*v.m.more.Load()); n != 0 || v.super.generation != generation || len(v.super.extents) != extents || v.Info().Size != size {
-		t.Errorf("%d mappings left, generation %d of %d, %d extents, %d bytes", n, v.super.generation, generation, len(v.super.extents), v.Info().Size)
+		t.Errorf("%d mappings left, generation %d of %d, %d extents, %d bytes",
+			n, v.super.generation, generation, len(v.super.extents), v.Info().Size)
 	}
 	v.sync = sync
 	if err := v.Refresh(); err != nil || v.Info().Size <= size {

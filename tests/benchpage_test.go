@@ -38,7 +38,8 @@ func TestBenchCompare(t *testing.T) {
 	r = nvmeinit(t, cliTimeout, append(to, "--compare", "rdma,tcp", "--report", page)...)
 	checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--report", "exists already"}})
 
-	r = nvmeinit(t, cliTimeout, append(to, "--compare", "tcp,tcp://"+tgt.addr.String()+":"+nvmePort, "--repeats", "2", "-o", "json+", "--percentile_list", "50:99:99.9")...)
+	r = nvmeinit(t, cliTimeout, append(to, "--compare", "tcp,tcp://"+tgt.addr.String()+":"+nvmePort,
+		"--repeats", "2", "-o", "json+", "--percentile_list", "50:99:99.9")...)
 	var out struct {
 		Jobs []struct {
 			Path   string `json:"nvmeinit_path"`
@@ -68,7 +69,8 @@ func TestBenchCompare(t *testing.T) {
 	}
 	c := out.Compare[0]
 	first, second := out.Jobs[0].Read.IOPS/out.Jobs[1].Read.IOPS, out.Jobs[3].Read.IOPS/out.Jobs[2].Read.IOPS
-	if q := c.Ratios[0]; c.Figure != "IOPS" || c.Depth != 1 || near(q.Min, min(first, second)) || near(q.Max, max(first, second)) || near(q.Median, (first+second)/2) {
+	if q := c.Ratios[0]; c.Figure != "IOPS" || c.Depth != 1 || near(q.Min, min(first, second)) ||
+		near(q.Max, max(first, second)) || near(q.Median, (first+second)/2) {
 		t.Errorf("%+v, want ratios of %v and %v", c, first, second)
 	}
 }

@@ -36,7 +36,9 @@ func serve(ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, o
 }
 
 // accept waits for a client. When it disconnects, cancel is called.
-func accept(ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, out io.Writer, cancel context.CancelCauseFunc) (*side, error) {
+func accept(
+	ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, out io.Writer, cancel context.CancelCauseFunc,
+) (*side, error) {
 	requests := make(chan verbs.CMID, 1)
 	listener, err := cm.CreateID(func(e verbs.CMEvent) {
 		switch e.Type {

@@ -136,7 +136,9 @@ func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32) *capsuleRig 
 	if r.tr, err = rdma.NewTransport(r.hn, rdma.HostConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	r.ctrl, err = host.Connect(t.Context(), host.Config{Transport: r.tr, Remote: simNVMe, SubNQN: testNQN, Queues: 1, QueueSize: 32, KATO: time.Hour})
+	r.ctrl, err = host.Connect(t.Context(), host.Config{
+		Transport: r.tr, Remote: simNVMe, SubNQN: testNQN, Queues: 1, QueueSize: 32, KATO: time.Hour,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

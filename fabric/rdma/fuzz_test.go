@@ -444,7 +444,10 @@ const (
 
 func newHostWorld(t *testing.T, how uint8) *hostWorld {
 	n := fuzzNetwork(how&fuzzInstant != 0)
-	w := &hostWorld{t: t, net: n, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost), p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride)}
+	w := &hostWorld{
+		t: t, net: n, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost),
+		p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride),
+	}
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)

@@ -110,7 +110,9 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 		if off+piece == size {
 			flags = pdu.FlagLast
 		}
-		slow.send(slow.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off)}, data[off:off+piece]))
+		slow.send(slow.data(pdu.Data{
+			Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off),
+		}, data[off:off+piece]))
 	}
 	if cqe := slow.response(); !cqe.Status().OK() {
 		t.Errorf("write: %v", cqe.Status())

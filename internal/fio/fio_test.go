@@ -268,7 +268,8 @@ func TestReport(t *testing.T) {
 	jobs, res = results(t, "group_reporting")
 	r = NewReport("nvmeinit 1", time.Unix(0, 0), nil)
 	r.Add(0, jobs, res, false)
-	if j = r.Jobs[0]; len(r.Jobs) != 1 || j.Read.TotalIOs != 4000 || j.Read.IOPS != 2000 || j.Runtime != 4000 || j.User != 50 || j.Read.IOPSMax != 2200 {
+	if j = r.Jobs[0]; len(r.Jobs) != 1 || j.Read.TotalIOs != 4000 || j.Read.IOPS != 2000 || j.Read.IOPSMax != 2200 ||
+		j.Runtime != 4000 || j.User != 50 {
 		t.Errorf("the group: %d ios, %v a second, %d ms, %v%%", j.Read.TotalIOs, j.Read.IOPS, j.Runtime, j.User)
 	}
 }

@@ -64,7 +64,8 @@ func TestLoad(t *testing.T) {
 			id, err := s.Load()
 			if c.broken != "" {
 				var file *FileError
-				if !errors.As(err, &file) || !strings.Contains(strings.ReplaceAll(err.Error(), "nvme: ", ""), c.broken) || !strings.Contains(err.Error(), "repair it") {
+				if !errors.As(err, &file) || !strings.Contains(strings.ReplaceAll(err.Error(), "nvme: ", ""), c.broken) ||
+					!strings.Contains(err.Error(), "repair it") {
 					t.Errorf("error %v", err)
 				}
 				return

@@ -180,7 +180,10 @@ func TestOnGrowRefuses(t *testing.T) {
 func TestWrongFrees(t *testing.T) {
 	a := newArena(t, Config{})
 	b := a.Alloc(8192)
-	wrong := map[string][]byte{"foreign": make([]byte, 10), "middle": b[1:], "inner block": b[512:], "never handed out": unsafe.Slice(unsafe.SliceData(b), 1<<20)[65536:]}
+	wrong := map[string][]byte{
+		"foreign": make([]byte, 10), "middle": b[1:], "inner block": b[512:],
+		"never handed out": unsafe.Slice(unsafe.SliceData(b), 1<<20)[65536:],
+	}
 	for name, w := range wrong {
 		before := a.Stats()
 		free(t, a, w, true)

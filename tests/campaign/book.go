@@ -131,7 +131,8 @@ func (b *book) table(all []target, goal int) string {
 		if r.executions >= goal {
 			done++
 		}
-		fmt.Fprintf(&s, "| `%s` %s | %s | %s | %d | %s |\n", t.dir, t.name, humanize.Comma(int64(r.executions)), humanize.Comma(int64(r.guided)), r.findings, r.last)
+		fmt.Fprintf(&s, "| `%s` %s | %s | %s | %d | %s |\n", t.dir, t.name,
+			humanize.Comma(int64(r.executions)), humanize.Comma(int64(r.guided)), r.findings, r.last)
 	}
 	fmt.Fprintf(&s, "\n%d of %d targets have reached %s executions.\n\n", done, len(all), humanize.Comma(int64(goal)))
 	return s.String()

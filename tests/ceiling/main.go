@@ -88,7 +88,8 @@ func render(results []Result) {
 	t := table.NewWriter()
 	t.SetOutputMirror(os.Stdout)
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"answer", "depth", "CRC", "copy", "requests/s", "MB/s", "mean µs", "p50 µs", "CPU µs", "dgrams/recv", "reqs/send", "lost"})
+	t.AppendHeader(table.Row{"answer", "depth", "CRC", "copy", "requests/s", "MB/s", "mean µs", "p50 µs",
+		"CPU µs", "dgrams/recv", "reqs/send", "lost"})
 	var right []table.ColumnConfig
 	for i := 5; i <= 12; i++ {
 		right = append(right, table.ColumnConfig{Number: i, Align: text.AlignRight})
@@ -96,7 +97,8 @@ func render(results []Result) {
 	t.SetColumnConfigs(right)
 	for _, r := range results {
 		t.AppendRow(table.Row{r.Answer, r.Depth, mark(r.CRC), mark(r.Copy),
-			fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.1f", r.MeanMicros), fmt.Sprintf("%.1f", r.MedianMicros),
+			fmt.Sprintf("%.0f", r.PerSecond), fmt.Sprintf("%.0f", r.MBPerSecond),
+			fmt.Sprintf("%.1f", r.MeanMicros), fmt.Sprintf("%.1f", r.MedianMicros),
 			fmt.Sprintf("%.2f", r.CPUMicros), fmt.Sprintf("%.1f", r.PerReceive), fmt.Sprintf("%.1f", r.PerSend), r.Lost})
 	}
 	t.Render()

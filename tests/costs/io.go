@@ -38,7 +38,8 @@ func costPerIO(p *plan) error {
 	}
 	defer plain.stop()
 	defer bare.stop()
-	t := newTable("What an I/O costs, host + target", "load", "path", "IOPS", "CPU µs", "calls", "calls for nothing", "trains", "packets", "copied by the kernel", "copied again")
+	t := newTable("What an I/O costs, host + target", "load", "path", "IOPS", "CPU µs",
+		"calls", "calls for nothing", "trains", "packets", "copied by the kernel", "copied again")
 	for _, load := range loads {
 		all := p.paths(load, plain, bare)
 		if err := p.inTurns(all); err != nil {

@@ -24,7 +24,8 @@ func speed(p *plan) error {
 	defer plain.stop()
 	defer bare.stop()
 	rates := newTable("IOPS", "load", "RDMA", "RDMA, no ICRC", "TCP", "TCP, digests", "bare sockets, CRC", "bare sockets")
-	ratios := newTable("Ratios within a round: median (range)", "load", "RDMA / TCP", "no ICRC / TCP", "RDMA / TCP with digests", "RDMA / bare with CRC", "no ICRC / bare")
+	ratios := newTable("Ratios within a round: median (range)", "load",
+		"RDMA / TCP", "no ICRC / TCP", "RDMA / TCP with digests", "RDMA / bare with CRC", "no ICRC / bare")
 	for _, load := range loads {
 		all := p.paths(load, plain, bare)
 		if reads := strings.Contains(load, "read"); reads {

@@ -89,7 +89,8 @@ func parse() (p *plan, err error) {
 	flag.StringVar(&depths, "depths", "1,4,16,32,128", "requests at a time")
 	flag.StringVar(&through, "through", "", "transports, rdma or tcp, of a target to measure through, instead of beside fio")
 	flag.StringVar(&p.bin, "bin", "bin", "with -through, the directory of nvmetgt and nvmeinit")
-	flag.DurationVar(&p.look, "busy-poll", -1, "with -through, how long RDMA looks for packets before sleeping (0: the network asleep; default: the programs' own)")
+	flag.DurationVar(&p.look, "busy-poll", -1,
+		"with -through, how long RDMA looks for packets before sleeping (0: the network asleep; default: the programs' own)")
 	flag.Parse()
 	if p.size, err = blockdev.ParseSize(size); err != nil {
 		return nil, err

@@ -14,7 +14,9 @@ import (
 type Role func(ctx context.Context, out io.Writer) error
 
 // RoleOf is the role of a program that its arguments give it: parse reads them, run does it.
-func RoleOf[O any](t testing.TB, parse func([]string, io.Writer) (O, error), run func(context.Context, O, io.Writer) error, args ...string) Role {
+func RoleOf[O any](
+	t testing.TB, parse func([]string, io.Writer) (O, error), run func(context.Context, O, io.Writer) error, args ...string,
+) Role {
 	t.Helper()
 	o, err := parse(args, io.Discard)
 	if err != nil {

@@ -123,7 +123,9 @@ func (p *pair) makeQP(s *side, handler func(verbs.CQ)) verbs.QP {
 	cq, err := s.dev.CreateCQ(1024, handler)
 	check(p.t, err)
 	cq.ReqNotify()
-	q, err := s.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: 512, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1})
+	q, err := s.pd.CreateQP(verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: cq, RecvCQ: cq, MaxSendWR: 512, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1,
+	})
 	check(p.t, err)
 	return q
 }

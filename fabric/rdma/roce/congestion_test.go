@@ -311,7 +311,9 @@ func TestTrafficClass(t *testing.T) {
 			operations[5].run(p, 1000)
 			check(t, p.a.dev.SendMAD(addrB, make([]byte, madSize)))
 			synctest.Wait()
-			for _, op := range []wire.Opcode{wire.RCWriteOnly, wire.RCAcknowledge, wire.RCReadRequest, wire.RCReadResponseOnly, wire.CNP, wire.UDSendOnly} {
+			for _, op := range []wire.Opcode{
+				wire.RCWriteOnly, wire.RCAcknowledge, wire.RCReadRequest, wire.RCReadResponseOnly, wire.CNP, wire.UDSendOnly,
+			} {
 				if !seen[op] {
 					t.Errorf("no %v was sent", op)
 				}

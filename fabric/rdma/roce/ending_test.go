@@ -127,7 +127,10 @@ func TestManyEnd(t *testing.T) {
 		qps[i] = p.b.qp
 		p.b.recv(1, p.b.sge(128<<10, 16)...)
 		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, 16)})
-		p.b.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, RemoteAddr: p.a.mr.Addr() + 64*1024, RKey: p.a.mr.RKey(), SGList: p.b.sge(0, 64<<10)})
+		p.b.post(verbs.SendWR{
+			WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.b.sge(0, 64<<10),
+			RemoteAddr: p.a.mr.Addr() + 64<<10, RKey: p.a.mr.RKey(),
+		})
 	}
 	var done sync.WaitGroup
 	for i, q := range qps {

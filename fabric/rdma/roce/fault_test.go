@@ -261,7 +261,10 @@ func TestReceiverNotReady(t *testing.T) {
 			fill(p.a.buf, n)
 			began := time.Now()
 			p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRSend, SGList: p.a.sge(0, n)},
-				verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, ImmData: 1, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + 10000, RKey: p.b.mr.RKey()})
+				verbs.SendWR{
+					WRID: 2, Opcode: verbs.WRRDMAWriteWithImm, ImmData: 1, SGList: p.a.sge(0, n),
+					RemoteAddr: p.b.mr.Addr() + 10000, RKey: p.b.mr.RKey(),
+				})
 			time.Sleep(20 * time.Millisecond)
 			p.b.recv(1, p.b.sge(0, n)...)
 			p.b.want(1, verbs.WCSuccess)
@@ -411,7 +414,10 @@ func TestScatterGather(t *testing.T) {
 		p.a.want(1, verbs.WCSuccess)
 		checkMoved(t, p.a.buf, p.b.buf, 2000)
 		clear(p.b.buf)
-		p.b.post(verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMARead, SGList: list(p.b, 3, 513, 0, 1484), RemoteAddr: p.a.mr.Addr(), RKey: p.a.mr.RKey()})
+		p.b.post(verbs.SendWR{
+			WRID: 2, Opcode: verbs.WRRDMARead, SGList: list(p.b, 3, 513, 0, 1484),
+			RemoteAddr: p.a.mr.Addr(), RKey: p.a.mr.RKey(),
+		})
 		p.b.want(2, verbs.WCSuccess)
 		checkMoved(t, p.a.buf, p.b.buf, 2000)
 	})

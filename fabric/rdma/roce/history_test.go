@@ -503,7 +503,8 @@ func (a *actor) succeeded(r *posted) {
 		for got[k] == r.want[k] {
 			k++
 		}
-		a.h.t.Fatalf("request %d, opcode %d of %d bytes: byte %d is wrong; a %s\nb %s", r.wr.WRID, r.wr.Opcode, r.n, k, dump(a.h.p.a.dev), dump(a.h.p.b.dev))
+		a.h.t.Fatalf("request %d, opcode %d of %d bytes: byte %d is wrong; a %s\nb %s",
+			r.wr.WRID, r.wr.Opcode, r.n, k, dump(a.h.p.a.dev), dump(a.h.p.b.dev))
 	}
 }
 

@@ -61,7 +61,9 @@ func newRaw(t *testing.T, c pairConfig) *rawPeer {
 
 // packet makes a packet with n bytes of payload for the device's queue pair.
 func (r *rawPeer) packet(op wire.Opcode, psn int, n int) *wire.Packet {
-	p := &wire.Packet{BTH: wire.BTH{Opcode: op, PKey: wire.DefaultPKey, DestQP: wire.QPN(r.dev.qp.QPNum()), PSN: wire.MakePSN(uint32(psn)), AckReq: true}}
+	p := &wire.Packet{BTH: wire.BTH{
+		Opcode: op, PKey: wire.DefaultPKey, DestQP: wire.QPN(r.dev.qp.QPNum()), PSN: wire.MakePSN(uint32(psn)), AckReq: true,
+	}}
 	p.Payload = make([]byte, n)
 	fill(p.Payload, psn)
 	return p

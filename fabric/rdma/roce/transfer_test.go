@@ -73,7 +73,9 @@ func bindWindow(s *side, off, n int) uint32 {
 	key := w.RKey()
 	s.post(verbs.SendWR{
 		WRID: 99, Opcode: verbs.WRBindMW, MW: w,
-		Bind: verbs.MWBind{MR: s.mr, Addr: s.mr.Addr() + uint64(off), Length: uint64(n), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite},
+		Bind: verbs.MWBind{
+			MR: s.mr, Addr: s.mr.Addr() + uint64(off), Length: uint64(n), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite,
+		},
 	})
 	s.want(99, verbs.WCSuccess)
 	return key
@@ -186,7 +188,9 @@ func TestSelf(t *testing.T) {
 		p.a.qp, b.qp = p.a.newQP(p.cfg), p.a.newQP(p.cfg)
 		p.connect(p.a, b)
 		fill(p.a.buf[:5000], 1)
-		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, 5000), RemoteAddr: p.a.mr.Addr() + half, RKey: p.a.mr.RKey()})
+		p.a.post(verbs.SendWR{
+			WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, 5000), RemoteAddr: p.a.mr.Addr() + half, RKey: p.a.mr.RKey(),
+		})
 		p.a.want(1, verbs.WCSuccess)
 		checkMoved(t, p.a.buf, p.a.buf[half:], 5000)
 	})
