@@ -71,10 +71,3 @@ func BenchmarkNewFlow(b *testing.B) {
 		_ = NewFlow(src, dst)
 	}
 }
-
-func BenchmarkAdjust(b *testing.B) {
-	v := uint32(1)
-	for b.Loop() {
-		v = testFlow.Adjust(v, 4112, 0, uint16(v))
-	}
-}

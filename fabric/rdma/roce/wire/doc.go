@@ -33,8 +33,7 @@
 // Over IPv4 the ICRC covers the Identification, which a UDP socket neither sets nor shows.
 //
 // Linux gives a datagram from an unconnected socket with IP_PMTUDISC_DO the Identification 0,
-// and those of a segmented train 0, 1, 2 and so on: a sender computes ICRCs for these, and
-// Adjust moves one to another place in a train without another look at the packet.
+// and those of a segmented train 0, 1, 2 and so on: a sender computes ICRCs for these.
 //
 // A receiver expects the same of a sender like that: the index in the train that the kernel
 // coalesced. Where that is right (Exact) the whole 32 bits have been checked; but as the
@@ -48,11 +47,11 @@
 // one. A capture socket would see the Identification, but needs privilege; IPv6 has none, and
 // there every ICRC is checked whole.
 //
-// Packets without DF are taken for damaged, except in a flow WithoutDF.
+// Packets without DF are taken for damaged.
 //
 // # Concurrency
 //
 // Everything may be used from any goroutine; a Packet belongs to one at a time. The maps that
-// solve for the Identification are made at first use of a packet length and kept: 768 bytes
-// each, less than 800 KiB in all.
+// solve for the Identification are made at first use of a packet length and kept: 512 bytes
+// each, less than 550 KiB in all.
 package wire

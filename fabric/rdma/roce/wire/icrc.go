@@ -42,7 +42,6 @@ var (
 	v4LengthLo = makePrefixTable(prefixV4 - offV4TotalLength - 2)
 	v4IDHi     = makePrefixTable(prefixV4 - offV4ID - 1)
 	v4IDLo     = makePrefixTable(prefixV4 - offV4ID - 2)
-	v4Flags    = makePrefixTable(prefixV4 - offV4Flags - 1)
 	v6LengthHi = makePrefixTable(prefixV6 - offV6Length - 1)
 	v6LengthLo = makePrefixTable(prefixV6 - offV6Length - 2)
 )
@@ -91,17 +90,6 @@ func as4(a netip.Addr) [4]byte {
 	}
 	return a.As4()
 }
-
-// WithoutDF is the flow whose IPv4 packets have DF clear.
-func (f Flow) WithoutDF() Flow {
-	if !f.v6 {
-		f.state ^= v4Flags[flagDF]
-	}
-	return f
-}
-
-// IPv6 reports whether the flow's packets have no Identification, so that every ICRC is exact.
-func (f Flow) IPv6() bool { return f.v6 }
 
 // prefix is the state after the prefix of a packet whose UDP payload is n bytes long.
 func (f Flow) prefix(n int, id uint16) uint32 {
@@ -177,13 +165,4 @@ func (f Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
 		return Bad, expected
 	}
 	return Recovered, expected ^ delta
-}
-
-// Adjust turns the ICRC of a packet made for Identification from into the one for to, without
-// looking at the packet again. n is the length of the UDP payload, ICRC included.
-func (f Flow) Adjust(icrc uint32, n int, from, to uint16) uint32 {
-	if f.v6 || from == to {
-		return icrc
-	}
-	return icrc ^ shiftOf(n).contribution(from^to)
 }

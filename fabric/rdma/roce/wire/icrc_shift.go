@@ -2,17 +2,14 @@ package wire
 
 import "sync/atomic"
 
-// shift maps the four bytes of Identification, flags and fragment offset of an IPv4 header to
-// what they contribute to the ICRC of a packet of one length, and back. Both maps are linear
-// over GF(2), and the four bytes and the ICRC are 32 bits each, so the map is a bijection: a
-// wrong ICRC tells exactly which change of these four bytes alone would explain it.
-type shift struct {
-	forward  [4][16]uint32 // by nibbles of the Identification, lowest first
-	backward [8][16]uint32 // by nibbles of the syndrome: Identification in the upper half
-}
+// shift tells which change of the four bytes of Identification, flags and fragment offset of an
+// IPv4 header would alone explain the wrong ICRC of a packet of one length. What these bytes
+// contribute to the ICRC is linear over GF(2), and both are 32 bits, so there is exactly one: the
+// XOR of an entry for each nibble of the syndrome, with the Identification in its upper half.
+type shift [8][16]uint32
 
-// shifts holds the maps by length/4 of the UDP payload, made at first use: 768 bytes for each
-// length that occurs, less than 800 KiB if every length does.
+// shifts holds the maps by length/4 of the UDP payload, made at first use: 512 bytes for each
+// length that occurs, less than 550 KiB if every length does.
 var shifts [MaxPacket/4 + 1]atomic.Pointer[shift]
 
 // shiftOf returns the map for a UDP payload of n bytes; n is at most MaxPacket and divisible
@@ -26,17 +23,12 @@ func shiftOf(n int) *shift {
 	return s
 }
 
-// contribution is the change of the ICRC that goes with a change of the Identification.
-func (s *shift) contribution(id uint16) uint32 {
-	return s.forward[0][id&15] ^ s.forward[1][id>>4&15] ^ s.forward[2][id>>8&15] ^ s.forward[3][id>>12]
-}
-
 // solve is the change of the Identification that alone explains the syndrome, if there is one.
 func (s *shift) solve(syndrome uint32) (id uint16, ok bool) {
-	v := s.backward[0][syndrome&15] ^ s.backward[1][syndrome>>4&15] ^
-		s.backward[2][syndrome>>8&15] ^ s.backward[3][syndrome>>12&15] ^
-		s.backward[4][syndrome>>16&15] ^ s.backward[5][syndrome>>20&15] ^
-		s.backward[6][syndrome>>24&15] ^ s.backward[7][syndrome>>28]
+	v := s[0][syndrome&15] ^ s[1][syndrome>>4&15] ^
+		s[2][syndrome>>8&15] ^ s[3][syndrome>>12&15] ^
+		s[4][syndrome>>16&15] ^ s[5][syndrome>>20&15] ^
+		s[6][syndrome>>24&15] ^ s[7][syndrome>>28]
 	return uint16(v >> 16), uint16(v) == 0
 }
 
@@ -50,11 +42,8 @@ func makeShift(n int) *shift {
 	}
 	row := invert(column)
 	s := new(shift)
-	for k := range s.forward {
-		s.forward[k] = nibbleTable([4]uint32(column[16+4*k:]))
-	}
-	for k := range s.backward {
-		s.backward[k] = nibbleTable([4]uint32(row[4*k:]))
+	for k := range s {
+		s[k] = nibbleTable([4]uint32(row[4*k:]))
 	}
 	return s
 }

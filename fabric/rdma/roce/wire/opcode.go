@@ -99,7 +99,6 @@ const (
 	opStart
 	opEnd
 	opPayload
-	opAcked
 )
 
 type opInfo struct {
@@ -117,7 +116,7 @@ const (
 	opMiddle = opFlags(0)
 	opLast   = opEnd
 	opOnly   = opStart | opEnd
-	opData   = opRequest | opPayload | opAcked
+	opData   = opRequest | opPayload
 	opAnswer = opResponse | opPayload
 )
 
@@ -195,9 +194,6 @@ func (o Opcode) Ends() bool { return opTable[o].flags&opEnd != 0 }
 
 // HasPayload reports whether the packet carries data, possibly none of it.
 func (o Opcode) HasPayload() bool { return opTable[o].flags&opPayload != 0 }
-
-// NeedsAck reports whether the packet is answered by ACKNOWLEDGE, and not by data.
-func (o Opcode) NeedsAck() bool { return opTable[o].flags&opAcked != 0 }
 
 // Headers is the set of extension headers that follow the BTH.
 func (o Opcode) Headers() Headers { return opTable[o].headers }

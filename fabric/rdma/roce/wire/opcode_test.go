@@ -40,7 +40,6 @@ func TestOpcodeTable(t *testing.T) {
 		check("IsResponse", o.IsResponse(), response)
 		check("IsRequest", o.IsRequest(), !response && !has("CNP"))
 		check("HasPayload", o.HasPayload(), has("SEND", "RDMA_WRITE", "RESPONSE", "ATOMIC_WRITE", "CNP", "SELECTIVE_ACK"))
-		check("NeedsAck", o.NeedsAck(), has("RC_SEND", "RDMA_WRITE"))
 		for h, want := range map[Headers]bool{
 			HasDETH:         has("UD_"),
 			HasFETH:         has("FLUSH"),

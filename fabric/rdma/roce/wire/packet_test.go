@@ -257,7 +257,6 @@ func TestCodecDoesNotAllocate(t *testing.T) {
 		if v, _ := f.Verify(b, 0); v != Recovered {
 			t.Fatal(v)
 		}
-		f.Adjust(1, len(b), 1, 2)
 		q.Append(buf, f, 3)
 	}); n != 0 {
 		t.Errorf("%v allocations per packet", n)

@@ -48,9 +48,6 @@ type MSN uint32
 // Add returns the MSN n messages after m.
 func (m MSN) Add(n int) MSN { return MSN((uint32(m) + uint32(n)) & psnMask) }
 
-// Diff returns m − o by the shorter way: −2^23 … 2^23−1 messages.
-func (m MSN) Diff(o MSN) int { return PSN(m).Diff(PSN(o)) }
-
 func uint24(b []byte) uint32 {
 	_ = b[2]
 	return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2])

@@ -36,8 +36,8 @@ func TestPSNWraps(t *testing.T) {
 	if got := PSN(0xffffff).Next(); got != 0 {
 		t.Errorf("Next of the last PSN = %#x, want 0", got)
 	}
-	if got := MSN(0xffffff).Add(2); got != 1 || got.Diff(0xffffff) != 2 {
-		t.Errorf("MSN 0xffffff + 2 = %#x, Diff back %d", got, got.Diff(0xffffff))
+	if got := MSN(0xffffff).Add(2); got != 1 {
+		t.Errorf("MSN 0xffffff + 2 = %#x", got)
 	}
 }
 

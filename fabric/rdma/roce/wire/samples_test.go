@@ -88,9 +88,6 @@ func checkFrame(t *testing.T, path string, f frame) {
 	if v, id := flow.Verify(f.payload, guess); v != Recovered || id != f.id {
 		t.Errorf("%s: id %#04x: ICRC without the Identification: %v, %#04x", path, f.id, v, id)
 	}
-	if v, _ := flow.WithoutDF().Verify(f.payload, f.id); v != Bad {
-		t.Errorf("%s: id %#04x: ICRC as if DF were clear: %v", path, f.id, v)
-	}
 }
 
 func FuzzRecover(tf *testing.F) {
