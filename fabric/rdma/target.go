@@ -156,9 +156,6 @@ func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 // Stats are the counters of all connections together.
 func (l *Listener) Stats() *Stats { return l.stats }
 
-// Config is the configuration with its defaults filled in.
-func (l *Listener) Config() TargetConfig { return l.cfg }
-
 // Close stops listening, disconnects every host and returns when all memory is free again.
 func (l *Listener) Close() error {
 	l.mu.Lock()

@@ -16,15 +16,15 @@ const fabricsInCapsule = 8192
 
 // Defaults of TargetConfig and HostConfig.
 const (
-	DefaultQueueDepth     = 256
-	DefaultInCapsule      = 16 << 10
-	DefaultMaxTransfer    = 1 << 20
-	DefaultMemory         = 256 << 20 // of a target
-	DefaultHostMemory     = 1 << 30
-	DefaultMaxConns       = 1024
-	DefaultMaxPeerConns   = 256
-	DefaultConnectTimeout = 10 * time.Second // as long as Linux waits
-	DefaultDataTimeout    = 30 * time.Second
+	defaultQueueDepth     = 256
+	defaultInCapsule      = 16 << 10
+	defaultMaxTransfer    = 1 << 20
+	defaultMemory         = 256 << 20 // of a target
+	defaultHostMemory     = 1 << 30
+	defaultMaxConns       = 1024
+	defaultMaxPeerConns   = 256
+	defaultConnectTimeout = 10 * time.Second
+	defaultDataTimeout    = 30 * time.Second
 )
 
 // lingerTime is how long an ending connection waits until the peer has taken the last PDUs.
@@ -32,33 +32,32 @@ const lingerTime = time.Second
 
 // TargetConfig configures a Listener. The zero value is good for Linux hosts.
 type TargetConfig struct {
-	// QueueDepth is how many commands a connection can hold, 2 to 4096; 0 for
-	// DefaultQueueDepth.
+	// QueueDepth is how many commands a connection can hold, 2 to 4096; 0 means 256.
 	QueueDepth int
 	// InCapsule is the data that an I/O command capsule may carry, in bytes, a multiple of 16,
-	// at most 1 MiB; 0 for DefaultInCapsule, below 0 none.
+	// at most 1 MiB; 0 means 16 KiB, below 0 none.
 	InCapsule int
 	// MaxTransfer is the data of one command, in bytes: a power of two times 4096, at most
-	// 16 MiB; 0 for DefaultMaxTransfer.
+	// 16 MiB; 0 means 1 MiB.
 	MaxTransfer int
 	// MaxH2CData is the data of one H2CData PDU, in bytes: at least 4096, a multiple of 4; 0
-	// for MaxTransfer.
+	// means MaxTransfer.
 	MaxH2CData int
 	// Memory is how much memory commands may hold for data, in bytes, over all connections, at
-	// least MaxTransfer; 0 for DefaultMemory. Commands wait when it is used up.
+	// least MaxTransfer; 0 means 256 MiB. Commands wait when it is used up.
 	Memory int64
-	// PeerMemory is how much of it the commands of one address may hold, in bytes; 0 for a
+	// PeerMemory is how much of it the commands of one address may hold, in bytes; 0 means a
 	// quarter. A host that never takes or brings its data holds up nobody but itself.
 	PeerMemory int64
-	// MaxConns is how many connections may be open; 0 for DefaultMaxConns. One more is closed.
+	// MaxConns is how many connections may be open; 0 means 1024. One more is closed.
 	MaxConns int
-	// MaxPeerConns is how many of them may be from one address; 0 for DefaultMaxPeerConns.
+	// MaxPeerConns is how many of them may be from one address; 0 means 256.
 	MaxPeerConns int
 	// ConnectTimeout limits the time from the TCP connection to a successful Connect command;
-	// 0 for DefaultConnectTimeout.
+	// 0 means 10 s, as long as Linux waits.
 	ConnectTimeout time.Duration
 	// DataTimeout is how long a host may leave all the data that it was asked for (R2T) to be
-	// waited for; 0 for DefaultDataTimeout.
+	// waited for; 0 means 30 s.
 	DataTimeout time.Duration
 	// BusyPoll is the longest that a connection looks for data before it sleeps, where the last
 	// waits were that short; otherwise it sleeps at once. It looks no longer than twice what its
@@ -103,16 +102,16 @@ func (c TargetConfig) Validate() error {
 
 // fill replaces zero values by the defaults.
 func (c *TargetConfig) fill() {
-	setDefault(&c.QueueDepth, DefaultQueueDepth)
-	setDefault(&c.InCapsule, DefaultInCapsule)
-	setDefault(&c.MaxTransfer, DefaultMaxTransfer)
+	setDefault(&c.QueueDepth, defaultQueueDepth)
+	setDefault(&c.InCapsule, defaultInCapsule)
+	setDefault(&c.MaxTransfer, defaultMaxTransfer)
 	setDefault(&c.MaxH2CData, c.MaxTransfer)
-	setDefault(&c.Memory, DefaultMemory)
+	setDefault(&c.Memory, defaultMemory)
 	setDefault(&c.PeerMemory, c.Memory/4)
-	setDefault(&c.MaxConns, DefaultMaxConns)
-	setDefault(&c.MaxPeerConns, DefaultMaxPeerConns)
-	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
-	setDefault(&c.DataTimeout, DefaultDataTimeout)
+	setDefault(&c.MaxConns, defaultMaxConns)
+	setDefault(&c.MaxPeerConns, defaultMaxPeerConns)
+	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
+	setDefault(&c.DataTimeout, defaultDataTimeout)
 	c.InCapsule = max(c.InCapsule, 0)
 }
 
@@ -122,11 +121,11 @@ type HostConfig struct {
 	// is refused.
 	HeaderDigest, DataDigest bool
 	// ConnectTimeout limits the TCP connection, and then the exchange of ICReq and ICResp; 0
-	// for DefaultConnectTimeout.
+	// means 10 s.
 	ConnectTimeout time.Duration
 	// BusyPoll is the longest that a connection looks for data before it sleeps, as TargetConfig's.
 	BusyPoll time.Duration
-	// Memory is the most that Transport.Alloc gives out, in bytes; 0 for DefaultHostMemory.
+	// Memory is the most that Transport.Alloc gives out, in bytes; 0 means 1 GiB.
 	Memory int64
 	// Tap makes what sees the bytes of each connection; nil for nothing.
 	Tap func(local, remote netip.AddrPort) Tap
@@ -152,8 +151,8 @@ func validBusyPoll(d time.Duration) error {
 
 // fill replaces zero values by the defaults.
 func (c *HostConfig) fill() {
-	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
-	setDefault(&c.Memory, DefaultHostMemory)
+	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
+	setDefault(&c.Memory, defaultHostMemory)
 }
 
 // digests is what c asks for.

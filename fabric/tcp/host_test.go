@@ -598,7 +598,7 @@ func TestHostMemory(t *testing.T) {
 	}
 	b[9999] = 1
 	tr.Free(b)
-	for _, n := range []int{0, -1, DefaultHostMemory + 1} {
+	for _, n := range []int{0, -1, defaultHostMemory + 1} {
 		if _, err := tr.Alloc(n); err == nil {
 			t.Errorf("%d bytes are given", n)
 		}

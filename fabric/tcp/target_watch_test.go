@@ -89,11 +89,25 @@ func TestHostThatBringsNoData(t *testing.T) {
 	}
 }
 
-// A slow host that does bring its data, a little at a time, is waited for.
+// connOf is the target's side of the connection of p.
+func connOf(t *testing.T, tt *testTarget, p *raw) *targetConn {
+	t.Helper()
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	for c := range tt.conns {
+		if c.attr.Remote.String() == p.LocalAddr().String() {
+			return c
+		}
+	}
+	t.Fatal("the target doesn't know the connection")
+	return nil
+}
+
+// A slow host that does bring its data, a little at a time, is waited for. When the limit is over,
+// the test says and not the clock: between two pieces each time.
 func TestHostThatBringsDataSlowly(t *testing.T) {
-	t.Parallel()
-	const size, piece, limit = 64 << 10, 8 << 10, 2 * time.Second
-	tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: limit})
+	const size, piece = 64 << 10, 8 << 10
+	tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: time.Hour})
 	_, slow := rawIO(t, tt, "127.0.0.77", 8)
 	cmd := ioCommand(nvme.OpWrite, 0, size)
 	cmd.SetCID(7)
@@ -103,16 +117,18 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := randomBytes(1, size)
+	c, data := connOf(t, tt, slow), randomBytes(1, size)
 	for off := 0; off < size; off += piece {
-		<-time.After(limit * piece / size * 5 / 4) // longer than the limit in all
 		var flags uint8
 		if off+piece == size {
 			flags = pdu.FlagLast
 		}
+		before := c.progress.Load()
 		slow.send(slow.data(pdu.Data{
 			Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off),
 		}, data[off:off+piece]))
+		waitFor(t, "progress", func() bool { return c.progress.Load() != before })
+		c.checkProgress()
 	}
 	if cqe := slow.response(); !cqe.Status().OK() {
 		t.Errorf("write: %v", cqe.Status())
@@ -182,13 +198,10 @@ func TestHostThatReadsNothing(t *testing.T) {
 	const size, depth = 64 << 10, 32
 	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})
 	_, slow := rawIO(t, tt, "127.0.0.77", depth)
-	tt.mu.Lock()
-	for c := range tt.conns { // instead of half a minute
-		c.w.mu.Lock()
-		c.w.stall = 200 * time.Millisecond
-		c.w.mu.Unlock()
-	}
-	tt.mu.Unlock()
+	c := connOf(t, tt, slow)
+	c.w.mu.Lock()
+	c.w.stall = 200 * time.Millisecond // instead of half a minute
+	c.w.mu.Unlock()
 	go func() {
 		cmd := ioCommand(nvme.OpRead, 0, size)
 		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)

@@ -42,9 +42,6 @@ func Restore(image []byte, unit int) *Medium {
 // Size is the number of bytes.
 func (m *Medium) Size() int64 { return int64(len(m.image)) }
 
-// Unit is the number of bytes that reach the medium whole.
-func (m *Medium) Unit() int { return int(m.unit) }
-
 // ReadAt fills p with what was written last, durable or not. The range must exist.
 func (m *Medium) ReadAt(p []byte, off int64) {
 	m.mu.Lock()

@@ -6,14 +6,11 @@ import (
 	"fmt"
 )
 
-// MinBlock is the smallest block that Stamp fills.
-const MinBlock = 16
-
 // ErrTorn says that a block is no write's whole content.
 var ErrTorn = errors.New("torn block")
 
-// Stamp fills b with the content of write seq of a block: both numbers and then words that
-// depend on both and on their place. seq 0 is a block that reads as zeroes.
+// Stamp fills b, of 16 bytes or more, with the content of write seq of a block: both numbers and
+// then words that depend on both and on their place. seq 0 is a block that reads as zeroes.
 func Stamp(b []byte, block, seq uint64) {
 	if seq == 0 {
 		clear(b)

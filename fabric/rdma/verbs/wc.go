@@ -1,0 +1,104 @@
+package verbs
+
+// WCStatus is how a work request ended (ibv_wc_status).
+type WCStatus uint8
+
+// Statuses.
+const (
+	WCSuccess WCStatus = iota
+	WCLocLenErr
+	WCLocQPOpErr
+	WCLocProtErr
+	WCWRFlushErr
+	WCMWBindErr
+	WCBadRespErr
+	WCLocAccessErr
+	WCRemInvReqErr
+	WCRemAccessErr
+	WCRemOpErr
+	WCRetryExcErr
+	WCRNRRetryExcErr
+	WCRemAbortErr
+	WCFatalErr
+	WCRespTimeoutErr
+	WCGeneralErr
+)
+
+// WCOpcode is the operation that completed (ibv_wc_opcode).
+type WCOpcode uint8
+
+// Completed operations.
+const (
+	WCSend WCOpcode = iota
+	WCRDMAWrite
+	WCRDMARead
+	WCCompSwap
+	WCFetchAdd
+	WCBindMW
+	WCLocalInv
+	WCRecv
+	WCRecvRDMAWithImm
+)
+
+// WCFlags says which optional fields of a WC are set (ibv_wc_flags).
+type WCFlags uint8
+
+// Flags.
+const (
+	WCWithImm WCFlags = 1 << iota
+	WCWithInv
+	WCGRH
+)
+
+// WC is a work completion (ibv_wc). When Status is not WCSuccess only WRID, Status, QPNum
+// and VendorErr are valid.
+type WC struct {
+	WRID            uint64
+	Status          WCStatus
+	Opcode          WCOpcode
+	Flags           WCFlags
+	ByteLen         uint32 // bytes received or read
+	QPNum           uint32
+	SrcQP           uint32 // UD
+	ImmData         uint32
+	InvalidatedRKey uint32
+	VendorErr       uint32
+}
+
+// CQ is a completion queue.
+type CQ interface {
+	// Poll moves up to len(wc) completions, oldest first, and says how many.
+	Poll(wc []WC) int
+	// ReqNotify arms the CQ: the handler will be called once, for the next completion.
+	// It reports true where completions are already there: poll again, they may give no call.
+	ReqNotify() (missed bool)
+	Destroy() error
+}
+
+var wcStatusText = [...]string{
+	WCSuccess:        "success",
+	WCLocLenErr:      "local length error",
+	WCLocQPOpErr:     "local QP operation error",
+	WCLocProtErr:     "local protection error",
+	WCWRFlushErr:     "work request flushed",
+	WCMWBindErr:      "memory window bind error",
+	WCBadRespErr:     "bad response",
+	WCLocAccessErr:   "local access error",
+	WCRemInvReqErr:   "remote invalid request",
+	WCRemAccessErr:   "remote access error",
+	WCRemOpErr:       "remote operation error",
+	WCRetryExcErr:    "transport retry counter exceeded: the peer does not answer",
+	WCRNRRetryExcErr: "RNR retry counter exceeded: the peer posts no receives",
+	WCRemAbortErr:    "remote aborted",
+	WCFatalErr:       "fatal error",
+	WCRespTimeoutErr: "response timeout",
+	WCGeneralErr:     "general error",
+}
+
+// String describes the status as ibv_wc_status_str does.
+func (s WCStatus) String() string {
+	if int(s) < len(wcStatusText) {
+		return wcStatusText[s]
+	}
+	return "unknown status"
+}
