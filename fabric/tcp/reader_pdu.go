@@ -1,0 +1,137 @@
+package tcp
+
+import (
+	"encoding/binary"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
+)
+
+// consume parses what is in the chunk, as far as it goes.
+func (r *reader) consume() error {
+	for {
+		if r.missed {
+			return mem.ErrFault
+		}
+		var more bool
+		var err error
+		switch r.state {
+		case wantHeader:
+			more, err = r.takeHeader()
+		case wantData:
+			more, err = r.takeData()
+		case wantDigest:
+			more, err = r.takeDigest()
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// takeHeader parses a header if it is there whole; else it returns false.
+func (r *reader) takeHeader() (bool, error) {
+	b := r.buf[r.r:r.w]
+	if len(b) < pdu.HeaderSize {
+		return false, nil
+	}
+	h := pdu.HeaderAt(b)
+	if err := r.rules.Check(h); err != nil {
+		return false, r.offend(h, b, err)
+	}
+	n, whole := h.Head()
+	if len(b) < whole {
+		return false, nil
+	}
+	if err := h.CheckDigest(b[:whole]); err != nil {
+		return false, r.offend(h, b, err)
+	}
+	r.r += whole
+	r.tally.pdus[h.Type]++
+	r.look.took(h)
+	length := h.DataLen()
+	r.dst, r.next, r.onDemand = r.dst[:0], 0, false
+	if err := r.h.header(h, b[:n]); err != nil {
+		return false, r.offend(h, b[:n], err)
+	}
+	if length > 0 {
+		r.cur, r.state, r.crc = h, wantData, 0
+		r.left, r.padding = length, int(h.PDO)-whole
+		r.large = length >= directMin
+		r.tally.data += uint64(length)
+	}
+	return true, nil
+}
+
+// offend remembers the header b that err is about.
+func (r *reader) offend(h pdu.Header, b []byte, err error) error {
+	n := min(len(b), pdu.MaxTermData)
+	if h.HLEN >= pdu.HeaderSize {
+		n = min(n, int(h.HLEN))
+	}
+	r.nOffend = copy(r.offence[:], b[:n])
+	return err
+}
+
+// takeData copies data out of the chunk. It returns false when the chunk is empty.
+func (r *reader) takeData() (bool, error) {
+	if r.padding > 0 {
+		k := min(r.padding, r.w-r.r)
+		r.r += k
+		r.padding -= k
+	}
+	for r.left > 0 && r.r < r.w {
+		b := r.buf[r.r:min(r.w, r.r+r.left)]
+		if r.next == len(r.dst) { // no place: dropped, but its digest still counts
+			if r.rules.Format.DataDigest() {
+				r.crc = pdu.UpdateDigest(r.crc, b)
+			}
+			r.left -= len(b)
+			r.r += len(b)
+			continue
+		}
+		k, ok := r.put(b)
+		if !ok {
+			return false, mem.ErrFault
+		}
+		r.advance(k)
+		r.r += k
+	}
+	if r.missed {
+		return false, mem.ErrFault
+	}
+	if r.padding > 0 || r.left > 0 {
+		return false, nil
+	}
+	if r.cur.Flags&pdu.FlagDDGST != 0 {
+		r.state = wantDigest
+		return true, nil
+	}
+	return true, r.endData(true)
+}
+
+// put copies data to the current place; ok is false where a page of that is missing.
+func (r *reader) put(b []byte) (n int, ok bool) {
+	if r.onDemand {
+		return mem.Copy(r.dst[r.next], b)
+	}
+	return copy(r.dst[r.next], b), true
+}
+
+// takeDigest compares the data digest if it is there.
+func (r *reader) takeDigest() (bool, error) {
+	if r.w-r.r < pdu.DigestSize {
+		return false, nil
+	}
+	ok := binary.LittleEndian.Uint32(r.buf[r.r:]) == r.crc
+	r.r += pdu.DigestSize
+	return true, r.endData(ok)
+}
+
+func (r *reader) endData(ok bool) error {
+	r.state = wantHeader
+	return r.h.data(r.cur, ok)
+}
+
+// offender is the type of the PDU at fault.
+func (r *reader) offender() pdu.Type { return pdu.Type(r.offence[0]) }
