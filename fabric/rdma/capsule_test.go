@@ -71,6 +71,47 @@ func TestWritesInCompany(t *testing.T) {
 	}
 }
 
+// TestReadsInCompany: data of one packet and the response behind it are one packet where the RNICs have
+// agreed on that, and otherwise as many as the data has, and one for the response.
+func TestReadsInCompany(t *testing.T) {
+	none := func(*roce.Device) uint32 { return 0 }
+	for _, c := range []struct {
+		name    string
+		options func(*roce.Device) uint32 // of the target's RNIC
+		bytes   int
+		packets int64 // of the target for each, but for acknowledgements
+	}{
+		{"agreed on", (*roce.Device).VendorOptions, 4096, 1},
+		{"agreed on, too much data", (*roce.Device).VendorOptions, 4608, 3},
+		{"not agreed on", none, 4096, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const together = 16
+				r := newCapsuleRig(t, c.options)
+				defer r.close()
+				data, err := r.tr.Alloc(2 * together * capsuleStride)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer r.tr.Free(data)
+				written, read := data[:together*capsuleStride], data[together*capsuleStride:]
+				r.writeTogether(written, together, c.bytes)
+				before := r.answers.Load()
+				r.together(nvme.OpRead, read, together, c.bytes)
+				if n := r.answers.Load() - before; n != together*c.packets {
+					t.Errorf("the target sent %d packets for %d reads, want %d each", n, together, c.packets)
+				}
+				for i := range together {
+					if at := i * capsuleStride; !bytes.Equal(read[at:][:c.bytes], written[at:][:c.bytes]) {
+						t.Errorf("read %d isn't what was written", i)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestLongSendsOnLoopback: the RNICs of two programs agree on packets that take 4 KiB along with their command.
 func TestLongSendsOnLoopback(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
@@ -114,6 +155,7 @@ type capsuleRig struct {
 	ctrl     *host.Controller
 
 	packets, acks atomic.Int64 // that the host has sent
+	answers       atomic.Int64 // that the target has sent, but for acknowledgements
 }
 
 func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32) *capsuleRig {
@@ -163,35 +205,44 @@ func (r *capsuleRig) counts() capsuleCounts {
 
 // count takes part in the network as the filter that sees all packets.
 func (r *capsuleRig) count(d *simnet.Datagram) simnet.Action {
-	switch {
-	case d.Src != simHost:
-	case wire.Opcode(d.Payload[0]) == wire.RCAcknowledge:
+	switch host, ack := d.Src == simHost, wire.Opcode(d.Payload[0]) == wire.RCAcknowledge; {
+	case host && ack:
 		r.acks.Add(1)
-	default:
+	case host:
 		r.packets.Add(1)
+	case !ack:
+		r.answers.Add(1)
 	}
 	return simnet.Action{}
 }
 
-// writeTogether submits n writes of size bytes at once, and waits until nothing of them is on its way.
+// writeTogether writes n times size bytes at once.
 func (r *capsuleRig) writeTogether(data []byte, n, size int) {
+	r.t.Helper()
+	for i := range n {
+		for k, b := 0, data[i*capsuleStride:][:size]; k < size; k++ {
+			b[k] = byte(i + k/512)
+		}
+	}
+	r.together(nvme.OpWrite, data, n, size)
+}
+
+// together submits n commands for size bytes at once, and waits until nothing of them is on its way.
+func (r *capsuleRig) together(op nvme.Opcode, data []byte, n, size int) {
 	r.t.Helper()
 	var done sync.WaitGroup
 	done.Add(n)
 	var requests []*host.Request
 	for i := range n {
 		req := &host.Request{Data: data[i*capsuleStride:][:size], Done: func(*host.Request) { done.Done() }}
-		for k := range req.Data {
-			req.Data[k] = byte(i + k/512)
-		}
-		req.Cmd.SetIO(nvme.OpWrite, 1, uint64(i)*capsuleStride/512, uint32(size/512), 0)
+		req.Cmd.SetIO(op, 1, uint64(i)*capsuleStride/512, uint32(size/512), 0)
 		requests = append(requests, req)
 	}
 	r.ctrl.Submit(0, requests)
 	done.Wait()
 	for i, req := range requests {
 		if s := req.CQE.Status(); req.Err != nil || s != 0 {
-			r.t.Errorf("write %d: %v, status %v", i, req.Err, s)
+			r.t.Errorf("command %d: %v, status %v", i, req.Err, s)
 		}
 	}
 	r.settle()

@@ -30,7 +30,7 @@ type recorded struct {
 }
 
 // isRequest says whether p is answered, rather than an answer or a notification.
-func isRequest(p *wire.Packet) bool { return p.Opcode.IsRC() && !p.Opcode.IsResponse() }
+func isRequest(p *wire.Packet) bool { return p.Opcode.IsRequest() && !p.Opcode.IsUD() }
 
 // at is where a queue pair is: the last PSN of the requests and of the answers that it was sent.
 type at struct {
@@ -81,7 +81,7 @@ func (r *recorder) pass(d *simnet.Datagram) simnet.Action {
 	r.tape = append(r.tape, recorded{d.Src.Addr(), d.Dst.Addr(), bytes.Clone(d.Payload)})
 	r.places[at{d.Dst.Addr(), p.DestQP, !isRequest(&p)}] = p.PSN
 	r.count++
-	return simnet.Action{Drop: r.lossy && r.count%oneIn == 0 && p.Opcode.IsRC()}
+	return simnet.Action{Drop: r.lossy && r.count%oneIn == 0 && !p.Opcode.IsUD()}
 }
 
 // record starts a new tape while work runs, and returns it.
@@ -373,7 +373,7 @@ func (r *replayRig) complete(tape []recorded) {
 		}
 	}
 	for _, k := range []wire.Kind{wire.KindSend, wire.KindWrite, wire.KindReadRequest, wire.KindReadResponse, wire.KindAcknowledge,
-		wire.KindSelectiveAck} {
+		wire.KindSelectiveAck, wire.KindWriteSend} {
 		if kinds[k] == 0 {
 			r.t.Errorf("no packet of kind %d recorded", k)
 		}
@@ -446,7 +446,7 @@ func (r *replayRig) toOthers(tape []recorded) {
 	r.protect()
 }
 
-// deadKey replays a WRITE to a queue pair that waits for just that PSN: its key has died with the
+// deadKey replays a WRITE, with the SEND behind it, to a queue pair that waits for just that PSN: its key has died with the
 // command that it was lent for. That costs the connection, which who reads the wire can end anyway,
 // and nothing else.
 func (r *replayRig) deadKey(tape []recorded) {
@@ -455,7 +455,7 @@ func (r *replayRig) deadKey(tape []recorded) {
 		if err := wire.Parse(&write, tape[i].payload); err != nil {
 			r.t.Fatal(err)
 		}
-		if write.Opcode == wire.RCWriteOnly {
+		if write.Opcode.Kind() == wire.KindWriteSend {
 			tape = tape[i : i+1]
 			break
 		}

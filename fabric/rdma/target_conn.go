@@ -56,6 +56,7 @@ type targetConn struct {
 	inUse    int // requests not free, and one for the live queue pair
 	sqUsed   int
 	probing  probeState
+	together int   // bytes of data that share a packet with the response behind them
 	live     bool  // accepted: end takes it down
 	dead     error // why the connection ends
 	ended    bool  // the queue pair is destroyed
@@ -253,6 +254,7 @@ func (c *targetConn) accept() error {
 	c.l.cfg.Log.Debug("rdma: connected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "depth", c.depth)
 	c.mu.Lock()
 	c.live = true
+	c.together = c.qp.Query().WriteSendMTU
 	dead := c.dead != nil
 	c.mu.Unlock()
 	if dead {

@@ -265,7 +265,7 @@ func (c *targetConn) postAll() {
 }
 
 // takeReady moves what fits the send queue into the batch: READs and WRITEs in order, then
-// the responses. It reports whether there is anything to post. Called with mu held.
+// the responses that don't go with their data. It reports whether there is anything to post. Called with mu held.
 func (c *targetConn) takeReady() bool {
 	c.batch.reset()
 	c.takeRecvs()
@@ -321,8 +321,8 @@ func (c *targetConn) addReads(r *targetRequest) {
 	last.Flags = verbs.SendSignaled
 }
 
-// addResponse adds the WRITEs of r's data to the batch and the SEND of its response to the
-// batch's tail, and returns the bytes of data.
+// addResponse adds the WRITEs of r's data to the batch and the SEND of its response, right behind
+// them where they share a packet, else to the batch's tail. It returns the bytes of data.
 func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 	if r.SendData {
 		c.l.stats.Writes.Add(1)
@@ -339,7 +339,11 @@ func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 		c.l.stats.Invalidates.Add(1)
 		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, r.key
 	}
-	c.batch.tail = append(c.batch.tail, wr)
+	if bytes > 0 && bytes <= c.together {
+		c.batch.send = append(c.batch.send, wr)
+	} else {
+		c.batch.tail = append(c.batch.tail, wr)
+	}
 	return bytes
 }
 

@@ -36,13 +36,15 @@ func FuzzPackets(tf *testing.F) {
 			b = append(b, packet...)
 		}
 		f.Add(uint8(0), b)
+		f.Add(ofOurs, b)
 	}
 	seed(wire.RCSendOnly, wire.RCWriteOnly, wire.RCReadRequest, wire.RCFetchAdd, wire.RCAcknowledge)
 	seed(wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCReadResponseFirst, wire.RCReadResponseLast)
 	seed(wire.RCWriteFirst, wire.RCWriteLastWithImm, wire.RCAtomicAcknowledge, wire.CNP, wire.UDSendOnly)
-	f.Worlds(func(t *testing.T, _ uint8, inputs iter.Seq[[]byte]) {
+	seed(wire.WriteSend, wire.WriteSendWithInv, wire.SelectiveAck, wire.RCAcknowledge)
+	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) { // no time passes there but what inputs say
-			w := newFuzzWorld(t)
+			w := newFuzzWorld(t, how&ofOurs != 0)
 			for data := range inputs {
 				w.feed(data)
 			}
@@ -50,6 +52,9 @@ func FuzzPackets(tf *testing.F) {
 		})
 	})
 }
+
+// ofOurs, as how of an input, has the peer that makes the packets be of our kind.
+const ofOurs uint8 = 1
 
 // fuzzWorld is a device with two queue pairs: one that is fed packets, and one whose peer is
 // honest. Its network leads nowhere.
@@ -88,13 +93,13 @@ func (c nowhere) Send(trains []udp.Train) (int, error) {
 	return len(trains), nil
 }
 
-func newFuzzWorld(t *testing.T) *fuzzWorld {
+func newFuzzWorld(t *testing.T, ours bool) *fuzzWorld {
 	t.Helper()
 	conn, err := simnet.New(1).Listen(netip.AddrPortFrom(addrB, wire.Port), simnet.Config{MTU: 9000})
 	check(t, err)
 	d, err := newDevice(nowhere{conn, t}, Config{})
 	check(t, err)
-	w := &fuzzWorld{t: t, conn: conn, d: d, now: 1, fed: newFuzzedQP(t, d, addrA), by: newFuzzedQP(t, d, addrB.Next().Next())}
+	w := &fuzzWorld{t: t, conn: conn, d: d, now: 1, fed: newFuzzedQP(t, d, addrA, ours), by: newFuzzedQP(t, d, addrB.Next().Next(), false)}
 	w.fed.post()
 	w.by.postRecv()
 	w.honest = wire.Packet{
@@ -173,6 +178,7 @@ type fuzzedQP struct {
 	t      *testing.T
 	d      *Device
 	peer   netip.Addr
+	ours   bool // the peer is of our kind, and has agreed on all there is
 	p      verbs.PD
 	c      verbs.CQ
 	m      verbs.MR
@@ -182,9 +188,9 @@ type fuzzedQP struct {
 	ended  [2]uint64 // how many have completed
 }
 
-func newFuzzedQP(t *testing.T, d *Device, peer netip.Addr) *fuzzedQP {
+func newFuzzedQP(t *testing.T, d *Device, peer netip.Addr, ours bool) *fuzzedQP {
 	t.Helper()
-	f := &fuzzedQP{t: t, d: d, peer: peer, buf: make([]byte, 4096)}
+	f := &fuzzedQP{t: t, d: d, peer: peer, ours: ours, buf: make([]byte, 4096)}
 	var err error
 	f.p, err = d.AllocPD()
 	check(t, err)
@@ -199,16 +205,21 @@ func newFuzzedQP(t *testing.T, d *Device, peer netip.Addr) *fuzzedQP {
 // open makes the queue pair.
 func (f *fuzzedQP) open() {
 	v, err := f.p.CreateQP(verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: f.c, RecvCQ: f.c, MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1, SQSigAll: true,
+		Type: verbs.RC, SendCQ: f.c, RecvCQ: f.c, MaxSendWR: 16, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1, SQSigAll: true,
 	})
 	check(f.t, err)
 	check(f.t, v.Modify(verbs.QPAttr{State: verbs.Init, Access: allAccess}))
-	check(f.t, v.Modify(verbs.QPAttr{State: verbs.RTR, Remote: f.peer, DestQPN: 7, PathMTU: verbs.MTU256, RQPSN: fuzzPSN, MaxDestRdAtomic: 2}))
+	rtr := verbs.QPAttr{State: verbs.RTR, Remote: f.peer, DestQPN: 7, PathMTU: verbs.MTU256, RQPSN: fuzzPSN, MaxDestRdAtomic: 2}
+	if f.ours {
+		rtr.PeerVendorID, rtr.VendorOptions = vendorID, needRoom
+	}
+	check(f.t, v.Modify(rtr))
 	check(f.t, v.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: fuzzPSN, Timeout: 10, RetryCnt: 3, RNRRetry: 3, MaxRdAtomic: 2}))
 	f.q, f.posted, f.ended = v.(*qp), [2]uint64{}, [2]uint64{}
 }
 
-// post posts work where there is little: receives, a READ, an atomic, a WRITE and a SEND.
+// post posts work where there is little: receives, a READ, an atomic, a WRITE and a SEND, and these two
+// together.
 func (f *fuzzedQP) post() {
 	for f.posted[1]-f.ended[1] < 4 {
 		f.postRecv()
@@ -217,15 +228,18 @@ func (f *fuzzedQP) post() {
 		return
 	}
 	sge, word := f.sge(600), f.sge(8)
-	for _, wr := range []verbs.SendWR{
-		{Opcode: verbs.WRSend, SGList: sge},
-		{Opcode: verbs.WRRDMARead, SGList: sge},
-		{Opcode: verbs.WRAtomicFetchAndAdd, SGList: word},
-		{Opcode: verbs.WRRDMAWrite, SGList: sge},
+	for _, wrs := range [][]verbs.SendWR{
+		{{Opcode: verbs.WRSend, SGList: sge}},
+		{{Opcode: verbs.WRRDMARead, SGList: sge}},
+		{{Opcode: verbs.WRAtomicFetchAndAdd, SGList: word}},
+		{{Opcode: verbs.WRRDMAWrite, SGList: sge}},
+		{{Opcode: verbs.WRRDMAWrite, SGList: word}, {Opcode: verbs.WRSend, SGList: word}},
 	} {
-		f.posted[0]++
-		wr.WRID = f.posted[0]
-		if _, err := f.q.PostSend([]verbs.SendWR{wr}); err != nil {
+		for i := range wrs {
+			f.posted[0]++
+			wrs[i].WRID = f.posted[0]
+		}
+		if _, err := f.q.PostSend(wrs); err != nil {
 			f.t.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package roce
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +63,24 @@ func TestMishapToLongSend(t *testing.T) {
 			for _, n := range []int{256 + wire.LongSend, 257 + wire.LongSend, 5*(256+wire.LongSend) + 1} {
 				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
 					c := pairConfig{options: OptionLongSend}
+					for victim := 0; op.befalls(t, c, m.action, n, victim); victim++ {
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestMishapToWriteSend does the same to a WRITE and the SEND that goes along with it.
+func TestMishapToWriteSend(t *testing.T) {
+	for _, m := range mishaps {
+		for _, op := range operations {
+			if !strings.HasPrefix(op.name, "RDMA_WRITE, ") {
+				continue
+			}
+			for _, n := range []int{0, 1, 255, 256, 257} {
+				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
+					c := pairConfig{options: OptionWriteSend}
 					for victim := 0; op.befalls(t, c, m.action, n, victim); victim++ {
 					}
 				})

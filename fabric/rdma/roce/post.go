@@ -81,7 +81,7 @@ func (q *qp) fill(w *sendWQE, wr *verbs.SendWR) error {
 		return q.failf(op, verbs.ErrInvalid, "%d scatter/gather entries: want at most %d", len(wr.SGList), q.init.MaxSendSGE)
 	}
 	w.wrID, w.op, w.flags = wr.WRID, wr.Opcode, wr.Flags
-	w.started, w.packets, w.length = false, 0, 0
+	w.started, w.along, w.packets, w.length = false, false, 0, 0
 	w.sges, w.inline = w.sges[:0], w.inline[:0]
 	switch wr.Opcode {
 	case verbs.WRBindMW:

@@ -33,6 +33,7 @@ type qp struct {
 
 	selective bool // the peer is of our kind: only what is lost is sent again
 	noICRC    bool // agreed on with the peer
+	writeSend bool // agreed on with the peer, see takeAlong
 
 	// fault is an error found while packets were put together, which takes effect when
 	// these are sent.
@@ -114,7 +115,7 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 		return q.failf("modify to RTR", verbs.ErrInvalid, "destination QP %#x", a.DestQPN)
 	case a.MaxDestRdAtomic > maxRdAtomic:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "MaxDestRdAtomic %d: want at most %d", a.MaxDestRdAtomic, maxRdAtomic)
-	case a.PeerVendorID == vendorID && a.VendorOptions&OptionLongSend&^q.d.VendorOptions() != 0:
+	case a.PeerVendorID == vendorID && a.VendorOptions&needRoom&^q.d.VendorOptions() != 0:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "vendor options %#x: want those that the device has", a.VendorOptions)
 	case a.MinRNRTimer > 31:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "MinRNRTimer %d: want at most 31", a.MinRNRTimer)
@@ -131,7 +132,11 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 	if q.selective && a.VendorOptions&OptionLongSend != 0 {
 		q.sendMTU += wire.LongSend
 	}
-	q.attr.SendMTU = q.sendMTU
+	q.writeSend = q.selective && a.VendorOptions&OptionWriteSend != 0
+	q.attr.SendMTU, q.attr.WriteSendMTU = q.sendMTU, 0
+	if q.writeSend {
+		q.attr.WriteSendMTU = q.mtu
+	}
 	q.path = q.d.pathTo(remote)
 	if q.noICRC {
 		q.path.noICRC++

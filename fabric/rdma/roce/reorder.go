@@ -35,7 +35,7 @@ func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlo
 func (q *qp) hold(p *wire.Packet) bool {
 	d, rs := q.d, &q.resp
 	switch p.Opcode.Kind() {
-	case wire.KindSend, wire.KindWrite:
+	case wire.KindSend, wire.KindWrite, wire.KindWriteSend:
 	case wire.KindReadRequest, wire.KindAtomic:
 		// Another peer repeats these and asks for their answers then. Linux's rxe would see
 		// answers to what it hasn't repeated yet, and breaks the connection (see dropFrom).
@@ -45,7 +45,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	default:
 		return false
 	}
-	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held >= maxHeld || len(p.Payload) > q.sendMTU {
+	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held >= maxHeld {
 		return false
 	}
 	if rs.held == nil {

@@ -202,6 +202,9 @@ func (q *qp) begin(w *sendWQE) bool {
 		if w.isAtomic() {
 			w.packets = 1
 		}
+		if w.op == verbs.WRRDMAWrite {
+			q.takeAlong(w)
+		}
 	}
 	w.started = true
 	return true
@@ -250,7 +253,7 @@ func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 		q.d.counters.inc(Retransmitted)
 	}
 	if r.next == w.end() {
-		r.cur++
+		r.cur = w.last(r.cur) + 1
 		r.off = 0
 	}
 	if r.deadline == 0 {
@@ -304,13 +307,16 @@ func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (las
 		q.header(p, wire.RCWriteOnly, psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
 		p.Solicited = !last
+		if w.along {
+			q.makeWriteSend(p, w)
+		}
 	} else {
 		q.header(p, dataOpcode(w.op, off == 0, last), psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
 		p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
+		p.ImmDt = wire.ImmDt(w.imm)
+		p.IETH.RKey = w.rkey
 	}
-	p.ImmDt = wire.ImmDt(w.imm)
-	p.IETH.RKey = w.rkey
 	return last
 }
 
@@ -326,23 +332,29 @@ func (r *requester) sampleFrom(now time.Duration) {
 // and the next request, which is posted already, will ask. A retransmission always asks.
 func (q *qp) wantsAck(w *sendWQE) bool {
 	r := &q.req
-	if w.flags&verbs.SendSignaled != 0 || q.init.SQSigAll || r.cur+1 == r.tail || r.next != r.max {
+	last := w.last(r.cur)
+	if (w.flags|q.sq.at(last).flags)&verbs.SendSignaled != 0 || q.init.SQSigAll || last+1 == r.tail || r.next != r.max {
 		return true
 	}
-	next := q.sq.at(r.cur + 1)
+	next := q.sq.at(last + 1)
 	return !next.windowed() || next.isLocal() || next.flags&verbs.SendFence != 0
 }
 
 // addData adds the packet in t with n bytes at offset off of w's data.
 func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
+	var onDemand bool
 	if w.flags&verbs.SendInline != 0 {
 		t.gathered = append(t.gathered[:0], w.inline[off:off+n])
-		t.add(q, n)
-		return true
+	} else {
+		var ok bool
+		if t.gathered, onDemand, ok = q.d.gather(t.gathered[:0], q.pd, w.sges, off, n); !ok {
+			return false
+		}
 	}
-	var onDemand, ok bool
-	if t.gathered, onDemand, ok = q.d.gather(t.gathered[:0], q.pd, w.sges, off, n); !ok {
-		return false
+	if w.along {
+		if t.message = q.message(q.sq.at(w.behind)); t.message == nil {
+			return false
+		}
 	}
 	if onDemand {
 		t.addOnDemand(q, n)

@@ -92,6 +92,8 @@ func (q *qp) execute(p *wire.Packet, now time.Duration) {
 		q.onSend(p, now)
 	case wire.KindWrite:
 		q.onWrite(p, now)
+	case wire.KindWriteSend:
+		q.onWriteSend(p, now)
 	case wire.KindReadRequest:
 		q.onRead(p)
 	case wire.KindAtomic:
@@ -210,15 +212,7 @@ func (q *qp) onSend(p *wire.Packet, now time.Duration) {
 	if p.Opcode.Starts() {
 		rs.message, rs.recvOff = messageSend, 0
 	}
-	w := q.rq.at(rs.head)
-	if rs.recvOff+len(p.Payload) > w.length {
-		q.d.counters.inc(RespLocalLengthError)
-		q.refuseRecv(wire.NAKInvalidRequest, p.PSN, verbs.WCLocLenErr)
-		return
-	}
-	if !q.d.scatter(q.pd, w.sges, rs.recvOff, p.Payload) {
-		q.d.counters.inc(RespLocalProtError)
-		q.refuseRecv(wire.NAKRemoteOperationalErr, p.PSN, verbs.WCLocProtErr)
+	if !q.placeSend(p, rs.recvOff, p.Payload) {
 		return
 	}
 	rs.recvOff += len(p.Payload)
@@ -229,6 +223,23 @@ func (q *qp) onSend(p *wire.Packet, now time.Duration) {
 		}
 	}
 	q.executed(p)
+}
+
+// placeSend puts b, which came with p, at offset off of the oldest receive; false where that ended the
+// connection.
+func (q *qp) placeSend(p *wire.Packet, off int, b []byte) bool {
+	w := q.rq.at(q.resp.head)
+	if off+len(b) > w.length {
+		q.d.counters.inc(RespLocalLengthError)
+		q.refuseRecv(wire.NAKInvalidRequest, p.PSN, verbs.WCLocLenErr)
+		return false
+	}
+	if !q.d.scatter(q.pd, w.sges, off, b) {
+		q.d.counters.inc(RespLocalProtError)
+		q.refuseRecv(wire.NAKRemoteOperationalErr, p.PSN, verbs.WCLocProtErr)
+		return false
+	}
+	return true
 }
 
 // deliver completes the oldest receive. A key that comes along is invalidated before.
@@ -271,16 +282,8 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 		q.refuse(wire.NAKInvalidRequest, p.PSN)
 		return
 	}
-	if n > 0 {
-		b, ok := t.r.slice(t.va, n)
-		if !ok || t.r.key != t.key { // invalidated since the message began
-			q.refuse(wire.NAKRemoteAccessError, p.PSN)
-			return
-		}
-		copy(b, p.Payload)
-		q.d.rx.placed += n
-		t.va += uint64(n)
-		t.left -= n
+	if !q.placeWrite(p, p.Payload) {
+		return
 	}
 	if p.Opcode.Ends() {
 		if !q.selective || p.Opcode != wire.RCWriteOnly || !p.Solicited { // see makeData
@@ -292,6 +295,25 @@ func (q *qp) onWrite(p *wire.Packet, now time.Duration) {
 		}
 	}
 	q.executed(p)
+}
+
+// placeWrite puts b, which came with p, where the WRITE has come to; false where that ended the
+// connection.
+func (q *qp) placeWrite(p *wire.Packet, b []byte) bool {
+	t, n := &q.resp.write, len(b)
+	if n == 0 {
+		return true
+	}
+	to, ok := t.r.slice(t.va, n)
+	if !ok || t.r.key != t.key { // invalidated since the message began
+		q.refuse(wire.NAKRemoteAccessError, p.PSN)
+		return false
+	}
+	copy(to, b)
+	q.d.rx.placed += n
+	t.va += uint64(n)
+	t.left -= n
+	return true
 }
 
 // beginWrite checks the RETH. Nothing is checked for a message without data (IBTA 9.7.4.1.5).
@@ -394,7 +416,7 @@ func (q *qp) onDuplicate(p *wire.Packet) {
 	rs := &q.resp
 	q.d.counters.inc(DuplicateRequest)
 	switch p.Opcode.Kind() {
-	case wire.KindSend, wire.KindWrite:
+	case wire.KindSend, wire.KindWrite, wire.KindWriteSend:
 		// Not beyond a READ whose answer the peer may still lack: it would take that for
 		// lost once more.
 		if q.selective {

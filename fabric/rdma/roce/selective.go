@@ -27,12 +27,19 @@ const OptionNoICRC = 1
 // MTU, so that a command with a block of data is one packet, and many of them make a train of equal ones.
 const OptionLongSend = 2
 
+// OptionWriteSend is the bit by which a WRITE of one packet takes a SEND of up to wire.LongSend bytes
+// behind it along.
+const OptionWriteSend = 4
+
+// needRoom are the options that need packets longer than those of the path MTU.
+const needRoom = OptionLongSend | OptionWriteSend
+
 // VendorOptions are what the device can do with any peer of its kind, if that can do it too.
 func (d *Device) VendorOptions() uint32 {
 	if d.attr.ActiveMTU.Bytes()+wire.LongSend+packetOverhead > d.conn.MTU() {
 		return 0
 	}
-	return OptionLongSend
+	return needRoom
 }
 
 // scored makes sure that there is a scoreboard.

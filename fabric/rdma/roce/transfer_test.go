@@ -65,6 +65,41 @@ func runSend(op verbs.WROpcode, check func(t testing.TB, p *pair, wc verbs.WC)) 
 	}
 }
 
+// runWriteSend writes n bytes and sends a message behind them. SEND_WITH_INV has the key die that the
+// WRITE used.
+func runWriteSend(op verbs.WROpcode) func(*pair, int) {
+	return func(p *pair, n int) {
+		const receive, bytes = half + half/2, 16
+		key := p.b.mr.RKey()
+		if op == verbs.WRSendWithInv {
+			key = bindWindow(p.b, half, half/2)
+		}
+		fill(p.a.buf[:n], n)
+		fill(p.a.buf[half:half+bytes], n+1)
+		clear(p.b.buf[half:])
+		p.b.recv(7, p.b.sge(receive, 64)...)
+		p.a.post(
+			verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: key},
+			verbs.SendWR{WRID: 2, Opcode: op, SGList: p.a.sge(half, bytes), InvalidateRKey: key},
+		)
+		if wc := p.a.want(1, verbs.WCSuccess); wc.Opcode != verbs.WCRDMAWrite {
+			p.t.Fatalf("completion %+v of the WRITE", wc)
+		}
+		if wc := p.a.want(2, verbs.WCSuccess); wc.Opcode != verbs.WCSend {
+			p.t.Fatalf("completion %+v of the SEND", wc)
+		}
+		wc := p.b.want(7, verbs.WCSuccess)
+		if wc.Opcode != verbs.WCRecv || wc.ByteLen != bytes {
+			p.t.Fatalf("receive completion %+v", wc)
+		}
+		if op == verbs.WRSendWithInv && (wc.Flags != verbs.WCWithInv || wc.InvalidatedRKey != key || p.b.dev.rkeys.lookup(key) != nil) {
+			p.t.Fatalf("receive completion %+v, want key %#x dead", wc, key)
+		}
+		checkMoved(p.t, p.a.buf, p.b.buf[half:], n)
+		checkMoved(p.t, p.a.buf[half:], p.b.buf[receive:], bytes)
+	}
+}
+
 // bindWindow lends n bytes at off of s to its peer and returns the key.
 func bindWindow(s *side, off, n int) uint32 {
 	s.t.Helper()
@@ -134,6 +169,8 @@ var operations = []operation{
 	{"CMP_SWP", func(p *pair, n int) {
 		runAtomic(p, verbs.SendWR{Opcode: verbs.WRAtomicCmpAndSwp, CompareAdd: 1000, Swap: uint64(n)}, verbs.WCCompSwap, uint64(n))
 	}},
+	{"RDMA_WRITE, SEND", runWriteSend(verbs.WRSend)},
+	{"RDMA_WRITE, SEND_WITH_INV", runWriteSend(verbs.WRSendWithInv)},
 }
 
 // runAtomic does an atomic on a word of b's memory that holds 1000, and leaves the value.
@@ -164,6 +201,8 @@ func TestOperations(t *testing.T) {
 		{mtu: verbs.MTU256, psn: 0xfffffd},
 		{mtu: verbs.MTU256, options: OptionLongSend, psn: 0xfffffd},
 		{mtu: verbs.MTU4096, options: OptionLongSend, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
+		{mtu: verbs.MTU256, options: OptionWriteSend, psn: 0xfffffd},
+		{mtu: verbs.MTU4096, options: needRoom, v6: true, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 	} {
 		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x,options=%d",
 			c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn, c.options)

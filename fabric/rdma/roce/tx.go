@@ -43,7 +43,8 @@ const (
 // where they are. Sealing, without the lock, forms trains and computes the ICRCs.
 type txBatch struct {
 	packet   wire.Packet // being made
-	gathered [][]byte    // its payload
+	gathered [][]byte    // its payload …
+	message  []byte      // … and what follows that and is copied, nil for nothing
 
 	arena   []byte
 	pieces  [][]byte // payloads that are not in the arena
@@ -68,8 +69,9 @@ type txPacket struct {
 	dst           netip.AddrPort
 	flow          wire.Flow
 	trafficClass  uint8
-	piece, pieces int // payload in txBatch.pieces
-	size          int // of the whole datagram
+	piece, pieces int  // payload in txBatch.pieces …
+	message       bool // … of which the last lies in the arena, in front of the trailer
+	size          int  // of the whole datagram
 	noICRC        bool
 	onDemand      *qp // whose memory the payload is, where pages of that may be missing
 
@@ -119,7 +121,7 @@ func (t *txBatch) addOnDemand(q *qp, n int) {
 }
 
 func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, n int, copied bool) {
-	pad := wire.Pad(n)
+	pad := wire.Pad(n + len(t.message))
 	t.packet.PadCnt = uint8(pad)
 	k := txPacket{dst: dst, flow: flow, trafficClass: trafficClass, head: len(t.arena), piece: len(t.pieces)}
 	t.arena = t.packet.AppendHeader(t.arena)
@@ -132,8 +134,17 @@ func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, 
 	} else {
 		t.pieces = append(t.pieces, t.gathered...)
 	}
-	k.pieces = len(t.pieces) - k.piece
 	k.tail = len(t.arena)
+	if m := t.message; m != nil {
+		t.message = nil
+		t.arena = append(t.arena, m...)
+		t.staged += len(m)
+		n += len(m)
+		if k.message = !copied; k.message {
+			t.pieces = append(t.pieces, t.arena[k.tail:])
+		}
+	}
+	k.pieces = len(t.pieces) - k.piece
 	t.arena = wire.AppendTrailer(t.arena, n, 0)
 	k.end = len(t.arena)
 	k.size = k.data - k.head + n + pad + wire.ICRCSize
@@ -208,8 +219,12 @@ func (t *txBatch) addParts(k *txPacket) {
 		t.addArena(k.head, k.end)
 		return
 	}
+	apart := t.pieces[k.piece : k.piece+k.pieces]
+	if k.message {
+		apart = apart[:len(apart)-1]
+	}
 	t.addArena(k.head, k.tail)
-	t.parts = append(t.parts, t.pieces[k.piece:k.piece+k.pieces]...)
+	t.parts = append(t.parts, apart...)
 	t.partEnd = -1
 	t.addArena(k.tail, k.end)
 }

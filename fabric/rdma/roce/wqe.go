@@ -24,11 +24,15 @@ type sendWQE struct {
 	bind       verbs.MWBind
 
 	// Set when the first packet leaves, or the local operation is done. A message of n
-	// packets has the PSNs first … first+n−1; a local operation has none.
+	// packets has the PSNs first … first+n−1; a local operation has none, nor has a SEND that goes
+	// along with the WRITE before it.
 	started bool
 	first   wire.PSN
 	packets int
 	mtu     int // bytes of it that each but the last carries, or brings
+
+	along  bool   // a WRITE: the SEND behind it is in its packet …
+	behind uint32 // … which is this one
 }
 
 // windowed reports whether the packets of the request count in the window: those of READs
@@ -57,6 +61,14 @@ func (w *sendWQE) isWrite() bool {
 
 // end is the PSN after the last one of the request.
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
+
+// last is the index of the last request that ends with w, which is at index i.
+func (w *sendWQE) last(i uint32) uint32 {
+	if w.along {
+		return w.behind
+	}
+	return i
+}
 
 // cost is what the packets lo to hi−1 count in the window.
 func (w *sendWQE) cost(lo, hi int) int {

@@ -58,6 +58,7 @@ type QPAttr struct {
 	DestQPN         uint32
 	PathMTU         MTU
 	SendMTU         int    // bytes of a SEND that a packet carries: PathMTU's, unless devices of one maker have agreed on more (Query only)
+	WriteSendMTU    int    // bytes of a WRITE that share a packet with a short SEND behind it: 0, unless devices of one maker have agreed on that (Query only)
 	RQPSN           uint32 // first PSN expected from the peer
 	SQPSN           uint32 // first PSN sent
 	MaxDestRdAtomic uint8  // READs and atomics served at once

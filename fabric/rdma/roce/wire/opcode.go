@@ -61,6 +61,7 @@ const (
 	KindAtomicWrite
 	KindCNP
 	KindSelectiveAck
+	KindWriteSend
 )
 
 // Headers is a set of extension headers, which follow the BTH in the order of the bits.
@@ -150,6 +151,8 @@ var opTable = buildOpTable(map[Opcode]opInfo{
 	UDSendOnlyWithImm:    {name: "UD_SEND_ONLY_WITH_IMM", kind: KindSend, flags: opRequest | opPayload | opOnly, headers: HasDETH | HasImmDt},
 	CNP:                  {name: "CNP", kind: KindCNP, flags: opPayload | opOnly, fixed: CNPPayload},
 	SelectiveAck:         {name: "SELECTIVE_ACK", kind: KindSelectiveAck, flags: opAnswer | opOnly, headers: HasAETH},
+	WriteSend:            {name: "RDMA_WRITE_ONLY_SEND", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH},
+	WriteSendWithInv:     {name: "RDMA_WRITE_ONLY_SEND_WITH_INV", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasIETH},
 })
 
 func buildOpTable(lines map[Opcode]opInfo) (t [256]opInfo) {

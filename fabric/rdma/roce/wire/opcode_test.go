@@ -56,8 +56,8 @@ func TestOpcodeTable(t *testing.T) {
 			t.Errorf("%v: HeaderSize = %d, want %d", o, got, want)
 		}
 	}
-	if known != 29 {
-		t.Errorf("%d opcodes are known, want 29", known)
+	if known != 31 {
+		t.Errorf("%d opcodes are known, want 31", known)
 	}
 }
 

@@ -7,8 +7,8 @@ const (
 	MaxPathMTU = 4096 // the largest path MTU
 	MaxPad     = 3
 
-	// LongSend is how many bytes beyond the path MTU a packet of a SEND may carry between devices
-	// that have agreed on it: a header of the consumer's beside data as long as the path MTU.
+	// LongSend is how many bytes of a SEND a packet may carry beyond the path MTU between devices that
+	// have agreed on it: a header of the consumer's beside data as long as the path MTU.
 	LongSend = 64
 	// MaxPayload is the longest payload that anybody has agreed on.
 	MaxPayload = MaxPathMTU + LongSend
