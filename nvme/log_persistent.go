@@ -21,6 +21,9 @@ const (
 // PersistentHeaderSize is the size of PersistentLogHeader in bytes.
 const PersistentHeaderSize = 512
 
+// PersistentEventHead is what each event has before its data, in bytes, at least.
+const PersistentEventHead = 24
+
 // PersistentLogUnit is the unit of PELS of Identify Controller, in bytes.
 const PersistentLogUnit = 64 << 10
 
@@ -58,8 +61,7 @@ const (
 	PersistentHeaderRest     = PersistentHeaderSize - 20
 	PersistentContextExisted = 1 << 18
 
-	persistentEventHead     = 24
-	persistentEventHeadRest = persistentEventHead - 3
+	persistentEventHeadRest = PersistentEventHead - 3
 	persistentEventNoPort   = 3 // EHAI: the event is of no port
 )
 
@@ -86,6 +88,28 @@ const (
 	PersistentSanitizeEnd PersistentEventType = 0x0a // SanitizeEndEvent
 )
 
+func (t PersistentEventType) String() string {
+	switch t {
+	case PersistentSMART:
+		return "SMART / Health Log Snapshot"
+	case PersistentTimestamp:
+		return "Timestamp Change"
+	case PersistentPowerOn:
+		return "Power-on or Reset"
+	case PersistentNamespace:
+		return "Change Namespace"
+	case PersistentFormatStart:
+		return "Format NVM Start"
+	case PersistentFormatEnd:
+		return "Format NVM Completion"
+	case PersistentSanitize:
+		return "Sanitize Start"
+	case PersistentSanitizeEnd:
+		return "Sanitize Completion"
+	}
+	return "event type " + hexadecimal(uint64(t))
+}
+
 // PersistentEvent is an event of the log.
 type PersistentEvent struct {
 	Type      PersistentEventType
@@ -96,7 +120,7 @@ type PersistentEvent struct {
 }
 
 // Size is the size of the event in the log, in bytes.
-func (e *PersistentEvent) Size() int { return persistentEventHead + len(e.Data) }
+func (e *PersistentEvent) Size() int { return PersistentEventHead + len(e.Data) }
 
 // AppendTo appends the event.
 func (e *PersistentEvent) AppendTo(b []byte) []byte {
@@ -110,12 +134,12 @@ func (e *PersistentEvent) AppendTo(b []byte) []byte {
 
 // Parse reads an event, and returns what follows it.
 func (e *PersistentEvent) Parse(b []byte) (rest []byte, err error) {
-	if len(b) < persistentEventHead {
-		return nil, shortError("Persistent Event", len(b), persistentEventHead)
+	if len(b) < PersistentEventHead {
+		return nil, shortError("Persistent Event", len(b), PersistentEventHead)
 	}
 	head := int(b[2]) + 3
 	vendor, all := int(binary.LittleEndian.Uint16(b[20:])), int(binary.LittleEndian.Uint16(b[22:]))
-	if head < persistentEventHead || vendor > all {
+	if head < PersistentEventHead || vendor > all {
 		return nil, fmt.Errorf("nvme: Persistent Event: %w: header of %d bytes, %d of %d vendor specific", ErrMalformed, head, vendor, all)
 	}
 	if len(b) < head+all {
@@ -202,3 +226,29 @@ var (
 
 // PersistentData is the wire form of an event's data: a pointer to one of the types above.
 func PersistentData(event any) []byte { return appendPage(nil, event) }
+
+// Decode is the inverse for e.Data: a pointer to one of these types, or nil for an event of another.
+func (e *PersistentEvent) Decode() (event any, err error) {
+	switch e.Type {
+	case PersistentTimestamp:
+		event = new(TimestampChangeEvent)
+	case PersistentPowerOn:
+		event = new(PowerOnEvent)
+	case PersistentNamespace:
+		event = new(ChangeNamespaceEvent)
+	case PersistentFormatStart:
+		event = new(FormatStartEvent)
+	case PersistentFormatEnd:
+		event = new(FormatEndEvent)
+	case PersistentSanitize:
+		event = new(SanitizeStartEvent)
+	case PersistentSanitizeEnd:
+		event = new(SanitizeEndEvent)
+	default:
+		return nil, nil //nolint:nilnil // what isn't known is no error
+	}
+	if err := parsePage(e.Data, event, binary.Size(event), e.Type.String()); err != nil {
+		return nil, err
+	}
+	return event, nil
+}

@@ -35,10 +35,28 @@ const (
 	SanitizeDone       SanitizeStatus = 1
 	SanitizeInProgress SanitizeStatus = 2
 	SanitizeFailed     SanitizeStatus = 3
+	SanitizeDoneND     SanitizeStatus = 4 // done, and deallocated although the host asked not to
 )
 
 // State is how the last operation stands.
 func (s SanitizeStatus) State() SanitizeStatus { return s & 7 }
+
+// String is how the last operation stands, in words.
+func (s SanitizeStatus) String() string {
+	switch s.State() {
+	case SanitizeNever:
+		return "never sanitized"
+	case SanitizeDone:
+		return "completed"
+	case SanitizeInProgress:
+		return "in progress"
+	case SanitizeFailed:
+		return "failed"
+	case SanitizeDoneND:
+		return "completed, deallocated against the request"
+	}
+	return "status " + hexadecimal(uint64(s.State()))
+}
 
 // Passes are the passes of an overwrite that were completed.
 func (s SanitizeStatus) Passes() int { return int(s >> 3 & 0x1f) }

@@ -226,6 +226,11 @@ func (p *ResvStatus) Parse(b []byte) error {
 	return nil
 }
 
+// ResvStatusLength is the size of the whole structure that begins with b, which holds ResvStatusSize bytes.
+func ResvStatusLength(b []byte) int {
+	return ResvStatusSize + ResvRegistrantSize*int(binary.LittleEndian.Uint16(b[5:]))
+}
+
 // RESCAP is Reservation Capabilities of Identify Namespace.
 type RESCAP = uint8
 

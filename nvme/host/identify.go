@@ -117,7 +117,11 @@ func (c *Controller) settleLimits() {
 // IdentifyPage reads any Identify page, 4096 bytes.
 func (c *Controller) IdentifyPage(ctx context.Context, cns nvme.CNS, nsid uint32, csi nvme.CSI) ([]byte, error) {
 	var cmd nvme.Command
-	cmd.SetIdentify(cns, nsid, 0, csi)
+	var of uint16
+	if cns == nvme.CNSCommandSets {
+		of = nvme.CNTLIDDynamic // the controller that is asked
+	}
+	cmd.SetIdentify(cns, nsid, of, csi)
 	page := make([]byte, nvme.PageSize)
 	if _, err := c.command(ctx, &cmd, page); err != nil {
 		return nil, err
@@ -125,11 +129,21 @@ func (c *Controller) IdentifyPage(ctx context.Context, cns nvme.CNS, nsid uint32
 	return page, nil
 }
 
-// ActiveNamespaces is the NSIDs of the active namespaces, ascending.
+// ActiveNamespaces is the NSIDs of the active namespaces, those attached to the controller, ascending.
 func (c *Controller) ActiveNamespaces(ctx context.Context) ([]uint32, error) {
+	return c.namespaceList(ctx, nvme.CNSActiveNSIDs)
+}
+
+// AllocatedNamespaces is the NSIDs of all namespaces of the subsystem, ascending. It takes a controller with Namespace
+// Management.
+func (c *Controller) AllocatedNamespaces(ctx context.Context) ([]uint32, error) {
+	return c.namespaceList(ctx, nvme.CNSAllocatedNSIDs)
+}
+
+func (c *Controller) namespaceList(ctx context.Context, cns nvme.CNS) ([]uint32, error) {
 	var all []uint32
 	for after := uint32(0); ; {
-		page, err := c.IdentifyPage(ctx, nvme.CNSActiveNSIDs, after, nvme.CSINVM)
+		page, err := c.IdentifyPage(ctx, cns, after, nvme.CSINVM)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +159,7 @@ func (c *Controller) ActiveNamespaces(ctx context.Context) ([]uint32, error) {
 		}
 		all = append(all, l...)
 		if len(all) > maxNamespaces {
-			return nil, fmt.Errorf("nvme: %w: more than %d active namespaces", ErrController, maxNamespaces)
+			return nil, fmt.Errorf("nvme: %w: more than %d namespaces", ErrController, maxNamespaces)
 		}
 		// A list that isn't full is the last. NSIDs end before the broadcast value.
 		if len(l) < nvme.MaxNSIDList || after >= nvme.NSIDAll-1 {

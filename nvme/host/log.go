@@ -54,6 +54,69 @@ func (c *Controller) SMART(ctx context.Context) (*nvme.SMARTLog, error) {
 	return p, nil
 }
 
+// ErrorLog reads the entries of the Error Information log, the newest first.
+func (c *Controller) ErrorLog(ctx context.Context) ([]nvme.ErrorEntry, error) {
+	b := make([]byte, (int(c.identity.ELPE)+1)*nvme.ErrorEntrySize)
+	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogError, NSID: nvme.NSIDAll, RAE: true}, b); err != nil {
+		return nil, err
+	}
+	var all []nvme.ErrorEntry
+	for ; len(b) > 0; b = b[nvme.ErrorEntrySize:] {
+		var e nvme.ErrorEntry
+		if err := e.Parse(b); err != nil {
+			return nil, err
+		}
+		if e.Count != 0 {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+// maxPersistent bounds what a controller can have the host remember of its Persistent Event log.
+const maxPersistent = 64 << 20
+
+// PersistentEvents reads the Persistent Event log, the newest event first. It takes the controller's reporting context,
+// and gives it back.
+func (c *Controller) PersistentEvents(ctx context.Context) (*nvme.PersistentLogHeader, []nvme.PersistentEvent, error) {
+	if c.identity.LPA&nvme.LPAPersistent == 0 {
+		return nil, nil, fmt.Errorf("nvme: %s: %w (LPA bit 4)", nvme.LogPersistent, ErrUnsupported)
+	}
+	read := func(a nvme.PersistentAction, from uint64, b []byte) error {
+		return c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogPersistent, NSID: nvme.NSIDAll, LSP: uint8(a), RAE: true, Offset: from}, b)
+	}
+	// A context that is there already keeps others from making one, and shows an old log.
+	b := make([]byte, nvme.PersistentHeaderSize)
+	if err := read(nvme.PersistentRelease, 0, b); err != nil {
+		return nil, nil, err
+	}
+	if err := read(nvme.PersistentEstablish, 0, b); err != nil {
+		return nil, nil, err
+	}
+	h := new(nvme.PersistentLogHeader)
+	if err := h.Parse(b); err != nil {
+		return nil, nil, err
+	}
+	if h.Length < nvme.PersistentHeaderSize || h.Length > maxPersistent {
+		return nil, nil, fmt.Errorf("nvme: %s: %w: its length is %d bytes", nvme.LogPersistent, ErrController, h.Length)
+	}
+	rest := make([]byte, (h.Length-nvme.PersistentHeaderSize+3)/4*4)
+	if err := read(nvme.PersistentRead, nvme.PersistentHeaderSize, rest); err != nil {
+		return nil, nil, err
+	}
+	if err := read(nvme.PersistentRelease, 0, b); err != nil {
+		return nil, nil, err
+	}
+	events := make([]nvme.PersistentEvent, min(uint64(h.Events), h.Length/nvme.PersistentEventHead))
+	for i := range events {
+		var err error
+		if rest, err = events[i].Parse(rest); err != nil {
+			return nil, nil, fmt.Errorf("event %d of %d: %w", i, h.Events, err)
+		}
+	}
+	return h, events, nil
+}
+
 // ANA reads the Asymmetric Namespace Access log. It retains the event.
 func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	id := &c.identity

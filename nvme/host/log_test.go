@@ -1,0 +1,127 @@
+package host
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// answerLog has a fake target answer one log page, of which it remembers the log specific parameters.
+func answerLog(f *fakeTarget, lid nvme.LID, page []byte) (asked *[]uint8) {
+	asked = new([]uint8)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LID() != lid {
+			return usual
+		}
+		*asked = append(*asked, r.Cmd.LogLSP())
+		off := min(r.Cmd.LogOffset(), uint64(len(page)))
+		clear(r.Data[copy(r.Data, page[off:]):])
+		return answered
+	}
+	return asked
+}
+
+// TestErrorLog: the entries that there are, the newest first, out of ELPE + 1.
+func TestErrorLog(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.ELPE = 127
+	var page []byte
+	for i := range uint64(100) {
+		page = (&nvme.ErrorEntry{Count: 100 - i, SQID: 1, StatusPhase: uint16(nvme.StatusLBAOutOfRange) << 1}).AppendTo(page)
+	}
+	answerLog(f, nvme.LogError, page)
+	c := connect(t, f)
+	defer closeController(t, c)
+	all, err := c.ErrorLog(t.Context())
+	if err != nil || len(all) != 100 || all[0].Count != 100 || all[99].Count != 1 || all[5].Status() != nvme.StatusLBAOutOfRange {
+		t.Errorf("%d entries, %v", len(all), err)
+	}
+}
+
+// TestPersistentEventLog: the log is read as a whole, in a reporting context that is given back; one that is damaged is
+// refused.
+func TestPersistentEventLog(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	defer closeController(t, c)
+	if _, _, err := c.PersistentEvents(t.Context()); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("without LPA bit 4: %v", err)
+	}
+	c.identity.LPA |= nvme.LPAPersistent
+	const events = 300
+	h := nvme.PersistentLogHeader{LID: nvme.LogPersistent, Events: events, Length: nvme.PersistentHeaderSize}
+	var rest []byte
+	for i := range events {
+		e := nvme.PersistentEvent{
+			Type: nvme.PersistentTimestamp, CNTLID: uint16(i),
+			Data: nvme.PersistentData(&nvme.TimestampChangeEvent{Previous: uint64(i)}),
+		}
+		rest = e.AppendTo(rest)
+	}
+	h.Length += uint64(len(rest))
+	asked := answerLog(f, nvme.LogPersistent, append(h.AppendTo(nil), rest...))
+	_, all, err := c.PersistentEvents(t.Context())
+	if err != nil || len(all) != events || all[events-1].CNTLID != events-1 {
+		t.Fatalf("%d events, %v", len(all), err)
+	}
+	last, err := all[events-1].Decode()
+	if d, ok := last.(*nvme.TimestampChangeEvent); err != nil || !ok || d.Previous != events-1 {
+		t.Errorf("%+v, %v", last, err)
+	}
+	a := *asked
+	if nvme.PersistentAction(a[0]) != nvme.PersistentRelease || nvme.PersistentAction(a[1]) != nvme.PersistentEstablish ||
+		nvme.PersistentAction(a[2]) != nvme.PersistentRead || nvme.PersistentAction(a[len(a)-1]) != nvme.PersistentRelease {
+		t.Errorf("log specific parameters %v", a)
+	}
+	for name, wrong := range map[string]func(*nvme.PersistentLogHeader){
+		"a length of less than the header": func(h *nvme.PersistentLogHeader) { h.Length = 100 },
+		"a length of 1 TiB":                func(h *nvme.PersistentLogHeader) { h.Length = 1 << 40 },
+		"events that aren't there":         func(h *nvme.PersistentLogHeader) { h.Events, h.Length = 400, h.Length+8000 },
+	} {
+		bad := h
+		wrong(&bad)
+		answerLog(f, nvme.LogPersistent, append(bad.AppendTo(nil), rest...))
+		if _, _, err := c.PersistentEvents(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestReservations: a report that is longer than expected is read again as a whole.
+func TestReservations(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	if _, err := n.Reservations(t.Context()); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("without ONCS bit 5: %v", err)
+	}
+	n.ctrl.identity.ONCS |= nvme.ONCSReservations
+	for _, registrants := range []int{0, 2, 100, 1 << 10} {
+		report := nvme.ResvStatus{Generation: 7, Type: nvme.ResvExclusiveAccess, Registrants: make([]nvme.ResvRegistrant, registrants)}
+		for i := range report.Registrants {
+			report.Registrants[i] = nvme.ResvRegistrant{CNTLID: uint16(i), Holder: i == 1, Key: uint64(i), HostID: nvme.HostID{byte(i)}}
+		}
+		page := report.AppendTo(nil)
+		f.mu.Lock()
+		f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpResvReport {
+				return usual
+			}
+			clear(r.Data[copy(r.Data, page):])
+			return answered
+		}
+		f.mu.Unlock()
+		st, err := n.Reservations(t.Context())
+		if registrants == 1<<10 { // more than MDTS, 8 KiB
+			if !errors.Is(err, ErrRange) {
+				t.Errorf("%d registrants: %v", registrants, err)
+			}
+			continue
+		}
+		if err != nil || st.Generation != 7 || len(st.Registrants) != registrants || registrants > 0 && st.Registrants[registrants-1].Key != uint64(registrants-1) {
+			t.Errorf("%d registrants: %+v, %v", registrants, st, err)
+		}
+	}
+}
