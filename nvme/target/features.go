@@ -71,7 +71,7 @@ var featureCaps = map[nvme.FID]uint32{
 
 // feature looks up a feature; false where the controller hasn't got it.
 func (c *controller) feature(f nvme.FID) (caps uint32, ok bool) {
-	if c.sub.discovery && f != nvme.FeatAsyncEvent && f != nvme.FeatKATO {
+	if c.sub.discovery && f != nvme.FeatAsyncEvent && f != nvme.FeatKATO || f == nvme.FeatVolatileWC && !c.sub.volatileCache() {
 		return 0, false
 	}
 	caps, ok = featureCaps[f]
@@ -137,10 +137,6 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 	case nvme.FeatErrorRecovery:
 		return fs.errorRecovery, true
 	case nvme.FeatVolatileWC:
-		if !c.sub.volatileCache() {
-			r.fail(nvme.StatusInvalidField, offCDW10)
-			return 0, false
-		}
 		return nvme.VolatileWCEnable, true
 	case nvme.FeatNumberOfQueues:
 		return uint32(fs.queues), true
@@ -268,9 +264,6 @@ func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		}
 		fs.errorRecovery = v & 0xffff
 	case nvme.FeatVolatileWC:
-		if !c.sub.volatileCache() {
-			return 0, nvme.StatusInvalidField, offCDW10
-		}
 		if v&nvme.VolatileWCEnable == 0 {
 			return 0, nvme.StatusFeatureNotChangeable, offCDW11 // hosts that want no cache use FUA
 		}

@@ -538,10 +538,18 @@ func TestLeftVolumeStays(t *testing.T) {
 	}
 }
 
-// TestFeatureEffects: the log of features names those that there are, no other, and whom they
+// TestFeatureEffects: the log of features names those that there are and can be read, no other, and whom they
 // concern; that of management commands names none.
 func TestFeatureEffects(t *testing.T) {
-	tg := newTarget(t, newTestVolume(1<<20, 512))
+	for _, cache := range []bool{true, false} {
+		v := newTestVolume(1<<20, 512)
+		v.info.VolatileCache = cache
+		testFeatureEffects(t, newTarget(t, v))
+	}
+}
+
+func testFeatureEffects(t *testing.T, tg *Target) {
+	t.Helper()
 	s := connect(t, tg, testNQN)
 	defer s.close()
 	page := make([]byte, nvme.PageSize)
@@ -566,6 +574,13 @@ func TestFeatureEffects(t *testing.T) {
 			t.Errorf("feature %#x: %#x, want %#x", fid, e, want)
 		case !cqe.Status().OK() && e != 0:
 			t.Errorf("feature %#x, which there isn't: %#x", fid, e)
+		case e != 0:
+			var nsid uint32
+			if scope == nvme.FeatureScopeNamespace {
+				nsid = 1
+			}
+			get.SetGetFeatures(nvme.FID(fid), nvme.SELCurrent, nsid, nvme.HostIDExtended)
+			s.admin.must(get, make([]byte, nvme.FeatureDataSize(nvme.FID(fid), nvme.HostIDExtended)))
 		}
 	}
 	if log[nvme.FeatWriteProtect]&nvme.FeatureScopeNamespace == 0 {

@@ -3,13 +3,14 @@ package target
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// The Persistent Event log of a subsystem, where there is a Store: bounded, oldest first out. An
+// The Persistent Event log of a subsystem, where there is a Store: bounded. An
 // event is in memory at once and in the Store soon after, so a power failure may take the last.
 
 const (
@@ -80,11 +81,18 @@ func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data
 	l := &s.persistent
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.kept.Events) - maxPersistentEvents + 1; n > 0 {
-		l.kept.Events = append([]nvme.PersistentEvent(nil), l.kept.Events[n:]...)
+	if len(l.kept.Events) >= maxPersistentEvents {
+		l.kept.Events = withoutLeast(l.kept.Events)
 	}
 	l.kept.Events = append(l.kept.Events, e)
 	s.keepEvents()
+}
+
+// withoutLeast is a full log without the event that tells the least: the oldest change of a timestamp, which every host
+// that connects makes, or else the oldest of all.
+func withoutLeast(events []nvme.PersistentEvent) []nvme.PersistentEvent {
+	i := slices.IndexFunc(events, func(e nvme.PersistentEvent) bool { return e.Type == nvme.PersistentTimestamp })
+	return slices.Delete(slices.Clone(events), max(i, 0), max(i, 0)+1)
 }
 
 // keepEvents has the log saved. Called with persistent.mu held.

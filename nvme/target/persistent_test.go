@@ -111,6 +111,30 @@ func TestPersistentEventsBounded(t *testing.T) {
 	}
 }
 
+// TestPersistentEventsOfHosts: hosts that connect, each of which sets the time, don't drive out what happened to
+// the subsystem; of their events the newest are there.
+func TestPersistentEventsOfHosts(t *testing.T) {
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
+	s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+	for i := range maxPersistentEvents + 10 {
+		ts := nvme.Timestamp{Millis: uint64(i)}
+		s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatTimestamp, false, 0, 0) }), ts.AppendTo(nil))
+	}
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	count := map[nvme.PersistentEventType]int{}
+	for _, e := range events {
+		count[e.Type]++
+	}
+	if len(events) != maxPersistentEvents || count[nvme.PersistentPowerOn] != 1 || count[nvme.PersistentFormatStart] != 1 || count[nvme.PersistentFormatEnd] != 1 {
+		t.Errorf("%d events: %v", len(events), count)
+	}
+	last, err := events[0].Decode()
+	if d, ok := last.(*nvme.TimestampChangeEvent); err != nil || !ok || d.Previous < maxPersistentEvents {
+		t.Errorf("the last is %+v, %v", last, err)
+	}
+}
+
 func readHeader(c *fakeConn) (h nvme.PersistentLogHeader, events uint32) {
 	c.t.Helper()
 	b := make([]byte, 512)
