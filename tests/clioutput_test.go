@@ -11,7 +11,7 @@ import (
 // Every command's help, down to the last, has an example that begins with the command, and which
 // the program takes.
 func TestHelp(t *testing.T) {
-	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 15} {
+	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 31} {
 		if n := checkHelp(t, program, ""); n < least {
 			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
 		}
@@ -46,11 +46,15 @@ func checkHelp(t *testing.T, program, verb string) (n int) {
 			t.Errorf("%s %s --help: a line of %d characters: %s", program, verb, n, line)
 		}
 	}
-	_, commands, _ := strings.Cut(r.stdout, "\nCommands:\n")
-	commands, _, _ = strings.Cut(commands, "\n\n")
-	for line := range strings.Lines(commands) {
-		if name := strings.Fields(line)[0]; name != "completion" { // which is cobra's
-			n += checkHelp(t, program, strings.TrimSpace(verb+" "+name))
+	for part := range strings.SplitSeq(r.stdout, "\n\n") {
+		if !strings.HasPrefix(part, "Commands") {
+			continue
+		}
+		_, commands, _ := strings.Cut(part, "\n")
+		for line := range strings.Lines(commands) {
+			if name := strings.Fields(line)[0]; name != "completion" { // which is cobra's
+				n += checkHelp(t, program, strings.TrimSpace(verb+" "+name))
+			}
 		}
 	}
 	return n + 1
@@ -58,7 +62,8 @@ func checkHelp(t *testing.T, program, verb string) (n int) {
 
 // What -o json prints is JSON, with the fields that scripts look for.
 func TestJSON(t *testing.T) {
-	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB")
+	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB", "--state", t.TempDir())
+	of := strings.ReplaceAll(testNQN, ".", `\.`) + "."
 	for _, transport := range transports {
 		for _, c := range []struct {
 			line string
@@ -71,6 +76,24 @@ func TestJSON(t *testing.T) {
 			{"list", []string{"Devices.0.NameSpace", "Devices.1.PhysicalSize", "Devices.1.SectorSize"}},
 			{"smart-log", []string{"data_units_read", "host_read_commands", "avail_spare", "temperature"}},
 			{"ana-log", []string{"chgcnt", "ngrps", "ANA DESC LIST .0.grpid", "ANA DESC LIST .0.NSIDS.1.nsid", "ANA DESC LIST .0.state"}},
+			{"error-log", []string{"errors"}},
+			{"fw-log", []string{of + "Firmware Rev Slot 1"}},
+			{"effects-log", []string{"0.admin_cmd_set.ACS_6 (Identify)", "0.io_cmd_set.IOCS_2 (Read)"}},
+			{"supported-log-pages", []string{"supported_logs.2.lid_0x2 "}},
+			{"fid-support-effects-log", []string{"fid_support.0.fid_1"}},
+			{"persistent-event-log", []string{"power_cycle_count", "list_of_event_entries.1.event_type"}},
+			{"sanitize-log", []string{of + "sstat.status"}},
+			{"get-feature", []string{"feature: 0x07.0.Current"}},
+			{"get-feature -f 0x84 --nsid 1 --sel 3", []string{"Supported capabilities", "meaning"}},
+			{"list-ns", []string{"nsid_list.1.nsid"}},
+			{"list-ns --all", []string{"nsid_list.1.nsid"}},
+			{"list-ctrl", []string{"ctrl_list.0.ctrl_id"}},
+			{"list-ctrl --nsid 1", []string{"ctrl_list.0.ctrl_id"}},
+			{"ns-descs --nsid 2", []string{"ns-descs.0.uuid"}},
+			{"id-iocs", []string{"I/O Command Set Combination[0]"}},
+			{"nvm-id-ctrl", []string{"wzsl", "dmrl"}},
+			{"cmdset-ind-id-ns", []string{"anagrpid", "nstat"}},
+			{"resv-report", []string{"gen", "rtype", "regctlext"}},
 			{"bench --rw randread --bs 4k --iodepth 4 --runtime 100ms",
 				[]string{"jobs.0.read.iops", "jobs.0.read.bw_bytes", "jobs.0.read.clat_ns.percentile.99\\.000000", "jobs.0.usr_cpu"}},
 		} {

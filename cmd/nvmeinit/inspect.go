@@ -74,37 +74,6 @@ the specification and of nvme-cli.`,
 	}.command()
 }
 
-func newSmartLog() *cobra.Command {
-	return inspection{
-		use: "smart-log", short: "Show the SMART / health information log",
-		long:    `smart-log shows what the controller counted: commands, data moved, errors, hours.`,
-		example: "  nvmeinit smart-log -t rdma -a 127.0.0.1\n  nvmeinit smart-log -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
-			log, err := s.SMART(c.Context())
-			if err != nil {
-				return err
-			}
-			return printFields(c.OutOrStdout(), f.output, smartFields(log))
-		},
-	}.command()
-}
-
-func newANALog() *cobra.Command {
-	return inspection{
-		use: "ana-log", short: "Show by which state namespaces can be reached here",
-		long: `ana-log shows the Asymmetric Namespace Access log: the groups that the subsystem's
-namespaces are in, and the state of each at the endpoint that is connected to.`,
-		example: "  nvmeinit ana-log -t rdma -a 127.0.0.1\n  nvmeinit ana-log -t tcp -a 127.0.0.1 -o json",
-		run: func(c *cobra.Command, f *connFlags, s *session, _ uint32) error {
-			log, err := s.ANA(c.Context())
-			if err != nil {
-				return err
-			}
-			return printANA(c.OutOrStdout(), f.output, s.Config().SubNQN, log)
-		},
-	}.command()
-}
-
 func newList() *cobra.Command {
 	return inspection{
 		use: "list", short: "List the namespaces of a subsystem",

@@ -16,6 +16,9 @@ import (
 
 func main() { os.Exit(cli.Main(newRoot())) }
 
+// pagesGroup is the group of the commands that show a page.
+const pagesGroup = "pages"
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "nvmeinit",
@@ -31,8 +34,17 @@ Flags are named as nvme-cli and fio name them.`,
   nvmeinit bench    -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s`,
 		Version: version.Version,
 	}
-	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newIDCtrl(), newIDNS(), newList(), newSmartLog(), newANALog(),
-		newRead(), newWrite(), newFlush(), newBench(), newShowHostNQN(), newGenHostNQN())
+	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newList(), newRead(), newWrite(), newFlush(), newBench(),
+		newShowHostNQN(), newGenHostNQN())
+	root.AddGroup(&cobra.Group{ID: pagesGroup, Title: "Commands for pages, logs and features of a target"})
+	for _, c := range []*cobra.Command{
+		newListNS(), newListCtrl(), newIDCtrl(), newNVMIDCtrl(), newIDIOCS(), newIDNS(), newIndependentIDNS(), newNSDescs(),
+		newSmartLog(), newErrorLog(), newANALog(), newFirmwareLog(), newEffectsLog(), newFeatureEffects(), newSupportedLogs(),
+		newPersistentLog(), newSanitizeLog(), newGetFeature(), newSetFeature(), newResvReport(),
+	} {
+		c.GroupID = pagesGroup
+		root.AddCommand(c)
+	}
 	root.SetGlobalNormalizationFunc(alias)
 	for _, c := range root.Commands() {
 		run := c.RunE

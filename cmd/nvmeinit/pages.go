@@ -62,9 +62,11 @@ func namespaceFields(id *nvme.IdentifyNamespace) []field {
 	return append(fs, field{"lbafs", "", formats}, field{"size", blockdev.FormatSize(size), size}, number("block_size", id.BlockSize()))
 }
 
+// big is a field of 128 bits.
+func big(name string, n nvme.Uint128) field { return field{name, n.String(), json.Number(n.String())} }
+
 // smartFields are the fields of the SMART log with the names that nvme-cli has in JSON.
 func smartFields(l *nvme.SMARTLog) []field {
-	big := func(name string, n nvme.Uint128) field { return field{name, n.String(), json.Number(n.String())} }
 	fs := []field{
 		{"critical_warning", fmt.Sprintf("%#x", uint8(l.CriticalWarning)), uint8(l.CriticalWarning)},
 		{"temperature", fmt.Sprintf("%d K", l.Kelvin()), l.Kelvin()},

@@ -60,6 +60,58 @@ func TestANALog(t *testing.T) {
 	}
 }
 
+// TestViews: pages with lists are shown as tables, and in JSON by the names of nvme-cli.
+func TestViews(t *testing.T) {
+	host := nvme.HostID{0x6e, 0x7f, 0x2a, 0x0e, 15: 1}
+	const ms = 1_795_339_601_790
+	for name, v := range map[string]*view{
+		"error-log": errorView([]nvme.ErrorEntry{
+			{Count: 2, SQID: 1, CID: 17, StatusPhase: uint16(nvme.StatusLBAOutOfRange)<<1 | 1, Location: 40, LBA: 1 << 40, NSID: 1, TRTYPE: nvme.TransportTCP},
+			{Count: 1, StatusPhase: uint16(nvme.StatusInvalidField) << 1, Location: 0xffff},
+		}),
+		"resv-report": reservationView(&nvme.ResvStatus{Generation: 3, Type: nvme.ResvWriteExclusive, Persist: true, Registrants: []nvme.ResvRegistrant{
+			{CNTLID: 1, Holder: true, Key: 0xabc, HostID: host}, {CNTLID: nvme.CNTLIDDynamic, Key: 1},
+		}}),
+		"ns-descs": descriptorView(&nvme.NSDescriptors{NGUID: [16]byte{1, 15: 2}, UUID: [16]byte(host), HasCSI: true}),
+		"persistent-event-log": persistentView(
+			&nvme.PersistentLogHeader{LID: nvme.LogPersistent, Events: 8, Length: 1000, Revision: 3, HeaderLength: 492, Timestamp: ms, PowerCycles: 2},
+			[]nvme.PersistentEvent{
+				event(nvme.PersistentPowerOn, &nvme.PowerOnEvent{Firmware: [8]byte{'1', '.', '0'}, PowerCycle: 2}),
+				event(nvme.PersistentTimestamp, &nvme.TimestampChangeEvent{Previous: ms}),
+				event(nvme.PersistentNamespace, &nvme.ChangeNamespaceEvent{CDW10: 1, NSID: 513}),
+				event(nvme.PersistentFormatStart, &nvme.FormatStartEvent{NSID: 1}),
+				event(nvme.PersistentFormatEnd, &nvme.FormatEndEvent{NSID: 1, Failed: 1, Status: uint32(nvme.StatusInternalError)}),
+				event(nvme.PersistentSanitize, &nvme.SanitizeStartEvent{CDW10: 2}),
+				event(nvme.PersistentSanitizeEnd, &nvme.SanitizeEndEvent{SSTAT: nvme.SanitizeDone}),
+				{Type: 0xde, Timestamp: ms, Data: make([]byte, 5)},
+			}),
+		"error-log-none": errorView(nil),
+	} {
+		for format, suffix := range map[cli.Format]string{cli.Normal: ".txt", cli.JSON: ".json"} {
+			var b bytes.Buffer
+			if err := v.print(&b, format); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+suffix, b.Bytes())
+		}
+	}
+}
+
+// event is one of the Persistent Event log.
+func event(kind nvme.PersistentEventType, data any) nvme.PersistentEvent {
+	return nvme.PersistentEvent{Type: kind, Revision: 1, Timestamp: 1_795_339_601_790, CNTLID: 7, Data: nvme.PersistentData(data)}
+}
+
+// TestSanitizeLog: while an operation runs, how far it is.
+func TestSanitizeLog(t *testing.T) {
+	var b bytes.Buffer
+	log := nvme.SanitizeLog{SPROG: 1 << 15, SSTAT: nvme.SanitizeInProgress.WithPasses(1), SCDW10: 3, OverwriteTime: 90, BlockEraseTime: 0xffffffff}
+	if err := printFields(&b, cli.Normal, sanitizeFields(&log)); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "sanitize-log.txt", b.Bytes())
+}
+
 // TestDiscoveryJSON: so is the discovery log.
 func TestDiscoveryJSON(t *testing.T) {
 	b, err := os.ReadFile("../../nvme/testdata/log-discovery.bin")

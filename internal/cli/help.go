@@ -31,7 +31,10 @@ func usage(c *cobra.Command) error {
 	}
 	section(w, "Usage", "  "+line)
 	section(w, "Examples", c.Example)
-	section(w, "Commands", commands(c))
+	section(w, "Commands", commands(c, ""))
+	for _, g := range c.Groups() {
+		section(w, g.Title, commands(c, g.ID))
+	}
 	headings, sets := flagGroups(c)
 	for _, h := range headings {
 		section(w, h, sets[h].FlagUsagesWrapped(helpWidth))
@@ -91,10 +94,11 @@ func section(w io.Writer, heading, text string) {
 	fmt.Fprintf(w, "%s:\n%s\n", heading, text)
 }
 
-func commands(c *cobra.Command) string {
+// commands are those below c that are of a group, or of none.
+func commands(c *cobra.Command, group string) string {
 	var b strings.Builder
 	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
+		if sub.IsAvailableCommand() && sub.GroupID == group {
 			fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
 		}
 	}

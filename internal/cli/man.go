@@ -29,14 +29,16 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	manText(w, root.Long)
 	manBlock(w, "Examples", root.Example)
 	fmt.Fprint(w, ".SH COMMANDS\n")
+	said := map[string]string{}
 	for _, c := range root.Commands() {
-		manCommand(w, c)
+		manCommand(w, c, said)
 	}
 	fmt.Fprintf(w, ".SH EXIT STATUS\n%s\n", roff(exitStatus))
 }
 
-// manCommand writes a command, or those under it.
-func manCommand(w io.Writer, c *cobra.Command) {
+// manCommand writes a command, or those under it. said has, by their text, the groups of flags that are written
+// already, and of which command.
+func manCommand(w io.Writer, c *cobra.Command, said map[string]string) {
 	if !c.IsAvailableCommand() || c.Name() == "completion" || c.Name() == "help" {
 		return
 	}
@@ -48,11 +50,17 @@ func manCommand(w io.Writer, c *cobra.Command) {
 	manText(w, text)
 	headings, sets := flagGroups(c)
 	for _, h := range headings {
-		manBlock(w, h, sets[h].FlagUsagesWrapped(helpWidth))
+		text := sets[h].FlagUsagesWrapped(helpWidth)
+		if of := said[text]; of != "" && sets[h].HasFlags() {
+			fmt.Fprintf(w, ".PP\n.B %s:\nthose of %s.\n", h, roff(of))
+			continue
+		}
+		said[text] = c.CommandPath()
+		manBlock(w, h, text)
 	}
 	manBlock(w, "Examples", c.Example)
 	for _, sub := range c.Commands() {
-		manCommand(w, sub)
+		manCommand(w, sub, said)
 	}
 }
 

@@ -15,14 +15,17 @@ func TestMan(t *testing.T) {
 	fl := NewFlags()
 	fl.Int("depth", 7, "number of `entries`")
 	AddFlags(serve, "Limits", fl)
-	root.AddCommand(serve, &cobra.Command{Use: "secret", Hidden: true, Run: func(*cobra.Command, []string) {}})
+	check := &cobra.Command{Use: "check", Short: "Check it", Run: func(*cobra.Command, []string) {}}
+	AddFlags(check, "Limits", fl)
+	root.AddCommand(serve, check, &cobra.Command{Use: "secret", Hidden: true, Run: func(*cobra.Command, []string) {}})
 	var b bytes.Buffer
 	writeMan(&b, root)
 	got := b.String()
 	for _, want := range []string{
 		".TH PROG 1 \"\" \"prog 1.0\\-a\"", "prog \\- Do things\n",
 		"prog does things.\n.PP\nAs these:\n.PP\n.EX\n  one \\-x\n\n  .two\n.EE\n.PP\nAnd more.\n",
-		".SS prog serve FILE", "Serve it.\n", ".B Limits:", "\\-\\-depth entries   number of entries (default 7)", `C:\ex`,
+		".SS prog check", ".B Limits:\n.PP\n.EX\n", "\\-\\-depth entries   number of entries (default 7)",
+		".SS prog serve FILE", "Serve it.\n", ".B Limits:\nthose of prog check.\n", `C:\ex`,
 		".SH EXIT STATUS",
 	} {
 		if !strings.Contains(got, want) {

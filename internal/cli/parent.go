@@ -23,6 +23,9 @@ func Parent(c *cobra.Command) *cobra.Command {
 	return c
 }
 
+// manyCommands are too many for one line.
+const manyCommands = 20
+
 // unknownCommand says which command of c is meant, or which there are.
 func unknownCommand(c *cobra.Command, name string) error {
 	if meant := c.SuggestionsFor(name); len(meant) == 1 {
@@ -33,6 +36,9 @@ func unknownCommand(c *cobra.Command, name string) error {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
+	}
+	if len(names) > manyCommands {
+		return Usage("there is no command %q; %s --help lists those that there are", name, c.CommandPath())
 	}
 	return Usage("there is no command %q among %s; see %s --help", name, strings.Join(names, ", "), c.CommandPath())
 }

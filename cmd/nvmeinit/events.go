@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// stamp shows a time of the Persistent Event log: milliseconds since 1970 in bits 47:0.
+func stamp(v uint64) string {
+	return time.UnixMilli(int64(v & (1<<48 - 1))).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// eventDetail is what an event says by its type: in words, and in JSON by nvme-cli's names.
+func eventDetail(e *nvme.PersistentEvent) object {
+	detail := func(format string, a ...any) field { return field{"detail", fmt.Sprintf(format, a...), nil} }
+	event, err := e.Decode()
+	if err != nil {
+		return object{detail("%v", err)}
+	}
+	switch d := event.(type) {
+	case *nvme.TimestampChangeEvent:
+		return object{
+			detail("it was %s", stamp(d.Previous)), {"prev_ts", "", d.Previous}, {"ml_secs_since_reset", "", d.SinceReset},
+		}
+	case *nvme.PowerOnEvent:
+		firmware := nvme.Text(d.Firmware[:])
+		return object{
+			detail("start %d, firmware %s", d.PowerCycle, firmware), {"fw_rev", "", firmware}, {"power_cycle_count", "", d.PowerCycle},
+		}
+	case *nvme.ChangeNamespaceEvent:
+		const (
+			selMask  = 0xf
+			deletion = 1
+		)
+		what := "created"
+		if d.CDW10&selMask == deletion {
+			what = "deleted"
+		}
+		return object{
+			detail("namespace %d %s", d.NSID, what),
+			{"nsmgt_cdw10", "", d.CDW10}, {"nsze", "", d.NSZE}, {"nscap", "", d.NCAP}, {"flbas", "", d.FLBAS}, {"dps", "", d.DPS},
+			{"nmic", "", uint8(d.NMIC)}, {"ana_grp_id", "", d.ANAGRPID}, {"nvmset_id", "", d.NVMSETID}, {"nsid", "", d.NSID},
+		}
+	case *nvme.FormatStartEvent:
+		return object{detail("namespace %d", d.NSID), {"nsid", "", d.NSID}, {"fna", "", d.FNA}, {"format_nvm_cdw10", "", d.CDW10}}
+	case *nvme.FormatEndEvent:
+		return object{
+			detail("namespace %d: %v", d.NSID, nvme.Status(d.Status)), {"nsid", "", d.NSID}, {"smallest_fpi", "", d.SmallestFPI},
+			{"format_nvm_status", "", d.Failed}, {"compln_info", "", d.Info}, {"status_field", "", d.Status},
+		}
+	case *nvme.SanitizeStartEvent:
+		return object{
+			detail("dword 10 %#x", d.CDW10), {"sanitize_cap", "", d.SANICAP}, {"sanitize_cdw10", "", d.CDW10}, {"sanitize_cdw11", "", d.CDW11},
+		}
+	case *nvme.SanitizeEndEvent:
+		return object{detail("%v", d.SSTAT), {"sanitize_prog", "", d.SPROG}, {"sanitize_status", "", uint16(d.SSTAT)}}
+	}
+	return object{detail("%d bytes", len(e.Data))}
+}

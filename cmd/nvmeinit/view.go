@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+// view is a page with a list in it.
+type view struct {
+	head object // what stands before the list
+	list string // the list's name in JSON
+	rows []object
+	none string // what people read of an empty one
+}
+
+// print shows the fields, and the list as a table, or all as a JSON object.
+func (v *view) print(w io.Writer, format cli.Format) error {
+	if format == cli.JSON {
+		rows := v.rows
+		if rows == nil {
+			rows = []object{}
+		}
+		return cli.PrintJSON(w, append(v.head[:len(v.head):len(v.head)], field{v.list, "", rows}))
+	}
+	if err := printFields(w, format, v.head); err != nil {
+		return err
+	}
+	if len(v.rows) == 0 {
+		fmt.Fprintln(w, v.none)
+		return nil
+	}
+	printTable(w, v.rows)
+	return nil
+}
+
+// printTable shows rows of the same fields. Those without a text are shown in JSON only.
+func printTable(w io.Writer, rows []object) {
+	var head []any
+	for _, f := range rows[0] {
+		if f.text != "" {
+			head = append(head, f.name)
+		}
+	}
+	t := cli.NewTable(w, head...)
+	for _, r := range rows {
+		var cells []any
+		for _, f := range r {
+			if f.text != "" {
+				cells = append(cells, f.text)
+			}
+		}
+		t.AppendRow(cells)
+	}
+	t.Render()
+}
+
+// hexadecimal is a field whose value is shown in hexadecimal.
+func hexadecimal[N ~uint8 | ~uint16 | ~uint32 | ~uint64](name string, n N) field {
+	return field{name, fmt.Sprintf("%#x", uint64(n)), uint64(n)}
+}
