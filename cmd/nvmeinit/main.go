@@ -48,17 +48,21 @@ Flags are named as nvme-cli and fio name them.`,
 	root.SetGlobalNormalizationFunc(alias)
 	for _, c := range root.Commands() {
 		run := c.RunE
-		c.RunE = func(c *cobra.Command, args []string) error { return drained(run(c, args)) }
+		c.RunE = func(c *cobra.Command, args []string) error { return remedied(run(c, args)) }
 	}
 	return cli.Parent(root)
 }
 
-// drained explains the status by which a target that stops sends commands away.
-func drained(err error) error {
-	if !errors.Is(err, nvme.StatusAbortSQDeleted) {
-		return err
+// remedied says what to do about the status by which a target that stops sends commands away, and about that of a log
+// that it hasn't got.
+func remedied(err error) error {
+	switch {
+	case errors.Is(err, nvme.StatusAbortSQDeleted):
+		return cli.Say(err, "%v: the target stops or is drained; with --ctrl-loss-tmo commands wait for it, or take another path", err)
+	case errors.Is(err, nvme.StatusInvalidLogPage):
+		return cli.Say(err, "%v; nvmeinit supported-log-pages shows which the controller has", err)
 	}
-	return cli.Say(err, "%v: the target stops or is drained; with --ctrl-loss-tmo commands wait for it, or take another path", err)
+	return err
 }
 
 // alias has flags known by the other name that nvme-cli gives them.

@@ -50,6 +50,8 @@ func (e *RejectError) Error() string {
 		return "rejected: the peer has no resources left"
 	case e.Reason == verbs.RejectStale:
 		return "rejected: the peer takes this for an old connection (stale); try again"
+	case e.Reason == verbs.RejectInvalidMTU:
+		return "rejected: the peer's interface carries smaller packets than ours (invalid path MTU); give both one MTU, or connect from another address"
 	}
 	return "rejected by the peer's connection manager: " + e.Reason.String()
 }

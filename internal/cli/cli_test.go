@@ -51,6 +51,8 @@ func TestParseEndpoint(t *testing.T) {
 		"tcp://255.255.255.255":    "a broadcast address",
 		"tcp://fe80::1":            "fe80::1%eth0",
 		"tcp://::1:4429":           "write tcp://[::1]:4429, or tcp://[::1:4429] if",
+		"tcp://[::1:4429":          "not an IP address",
+		"tcp://[[::1]]":            "not an IP address",
 		"rdma://1:2::3:80":         "write rdma://[1:2::3]:80",
 		"tcp://1:2:3:4:5:6:7:8:80": "write tcp://[1:2:3:4:5:6:7:8]:80",
 	} {

@@ -62,7 +62,10 @@ func ParseEndpoint(s string) (Endpoint, error) {
 		return Endpoint{}, fmt.Errorf("%q: an IPv6 address with a port has brackets: write %s://[%s]:%s, or %s://[%s] if %s is of the address",
 			s, name, h, p, name, rest, p)
 	}
-	addr, err := ParseAddr(strings.Trim(host, "[]"), port)
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
+	addr, err := ParseAddr(host, port)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("%q: %w", s, err)
 	}
