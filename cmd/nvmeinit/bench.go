@@ -71,8 +71,9 @@ Patterns that write destroy what the namespace holds.`,
 		},
 	}
 	fl := cli.NewFlags()
-	for _, o := range fio.Options() {
-		addOption(fl, o, f.job)
+	options := fio.Options()
+	for i := range options {
+		addOption(fl, &options[i], f.job)
 	}
 	cli.AddFlags(c, "Jobs", fl)
 	f.campaign.add(c)

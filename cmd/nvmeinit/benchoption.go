@@ -12,12 +12,12 @@ import (
 // optionFlag is an option of fio's jobs as a flag.
 type optionFlag struct {
 	job    *fio.Job
-	option fio.Option
+	option *fio.Option
 	text   string
 }
 
 // addOption defines the flag, and hidden ones for its other names.
-func addOption(fl *pflag.FlagSet, o fio.Option, j *fio.Job) {
+func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
 	for i, name := range append([]string{o.Name}, o.Aliases...) {
 		f := fl.VarPF(&optionFlag{j, o, o.Default}, name, "", o.Usage)
 		if o.Flag {

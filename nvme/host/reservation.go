@@ -23,7 +23,10 @@ func (n *Namespace) Reservations(ctx context.Context) (*nvme.ResvStatus, error) 
 		whole := nvme.ResvStatusLength(b)
 		if whole <= size {
 			p := new(nvme.ResvStatus)
-			return p, p.Parse(b)
+			if err := p.Parse(b); err != nil {
+				return nil, err
+			}
+			return p, nil
 		}
 		if whole > n.ctrl.limits.MaxTransfer {
 			return nil, fmt.Errorf("nvme: %s on namespace %d: %w: %d bytes are more than one command carries",
