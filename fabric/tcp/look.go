@@ -96,13 +96,15 @@ func (l *looker) end() {
 
 // lookFor receives, again and again for as long as limit. It returns EAGAIN where nothing came, where more
 // connections have work than may look, and where the reader is asked for something else. Other
-// goroutines run in between; other programs aren't offered the processor (sched_yield), which on a
+// goroutines run in between, but not while disks are waited for: to wake a thread for them, which mostly finds none,
+// keeps the answer waiting for longer. Other programs aren't offered the processor (sched_yield), which on a
 // busy machine costs a whole time slice.
 func (r *reader) lookFor(fd uintptr, limit time.Duration) (int, unix.Errno) {
 	defer lookers.Add(-1)
 	if lookers.Add(1) > int32(maxLookers) {
 		return 0, unix.EAGAIN
 	}
+	disks := r.onDuty && r.attendant.Awaits()
 	for !r.stopped.Load() && r.look.atWork.most() <= maxLookers {
 		n, errno := r.receive(fd)
 		if errno != unix.EAGAIN {
@@ -119,7 +121,9 @@ func (r *reader) lookFor(fd uintptr, limit time.Duration) (int, unix.Errno) {
 			r.look.poller.Looked(false)
 			break
 		}
-		runtime.Gosched()
+		if !disks {
+			runtime.Gosched()
+		}
 	}
 	return 0, unix.EAGAIN
 }

@@ -55,7 +55,7 @@ func (c *conn) Recv(rx []Received) (int, error) {
 	began := time.Now()
 	n, err := 0, error(nil)
 	if limit := c.lookLimit(began); c.poller.Look(limit) {
-		n, err = c.lookFor(rx, began, limit)
+		n, began, err = c.lookFor(rx, began, limit)
 		if n == 0 && err == nil && c.offered() {
 			c.waited = time.Now()
 			return 0, nil
@@ -74,11 +74,13 @@ func (c *conn) Recv(rx []Received) (int, error) {
 // they have something to do, it is as long as may be.
 func (c *conn) lookLimit(now time.Time) time.Duration {
 	limit := c.poller.Limit(now.Sub(c.waited), c.poll)
-	if c.attendant != nil && c.attendant.Awaits() {
+	if c.awaitsDisks() {
 		return c.poll
 	}
 	return limit
 }
+
+func (c *conn) awaitsDisks() bool { return c.attendant != nil && c.attendant.Awaits() }
 
 // wait blocks for the first datagram, and takes the others only if they are there. Whom the caller
 // has made runnable goes first, and hasn't to wait until Go's monitor finds out that this thread
@@ -104,21 +106,26 @@ func (c *conn) offered() bool { return c.attendant != nil && duty.Offered() }
 
 func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
 
-// lookFor tries until something is there, the time for it is over or the caller has something to
-// do. Other goroutines run in between. Other programs aren't offered the processor (sched_yield):
-// on a busy machine that costs a whole time slice.
-func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, error) {
+// lookFor tries until something is there, the time for it is over or the caller has something to do. The
+// time begins anew, as it says, when a disk has answered. Other goroutines run in between, but not while
+// disks are waited for: to wake a thread for them, which mostly finds none, keeps the answer waiting for
+// longer. Other programs aren't offered the processor (sched_yield): on a busy machine that costs a whole
+// time slice.
+func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, time.Time, error) {
+	disks := c.awaitsDisks()
 	for {
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {
-			return n, err
+			return n, began, err
 		}
 		if c.attendant != nil && c.attendant.Look() {
 			began = time.Now()
 		}
 		if c.offered() || time.Since(began) >= limit {
-			return 0, nil
+			return 0, began, nil
 		}
-		runtime.Gosched()
+		if !disks {
+			runtime.Gosched()
+		}
 	}
 }
 
