@@ -43,11 +43,14 @@ type Poller struct {
 // trial is one of patience: of looking for as long as may be. Where each of two programs sleeps while it waits for
 // the other, a wait takes as long as the other's wake-up, so that both go on sleeping, though the answers would come
 // soon if one of them didn't. No wait tells that from one for something slow. So it is tried, and kept up for as long
-// as waits are much shorter for it.
+// as waits are shorter for it in the mean. So they are, too, where the peer waits for a disk: by the wake-up that is
+// saved.
 type trial struct {
 	on     bool
-	waits  int           // left of it, or until the next
-	before time.Duration // Poller.usual when it began
+	pause  int           // waits until one may begin
+	waits  int           // since it began, was kept up, or is over
+	sum    time.Duration // of them
+	before time.Duration // their mean before it
 }
 
 const (
@@ -57,9 +60,9 @@ const (
 	// lookAgain is how many waits go by without a look: a sleep takes longer than what was waited for.
 	lookAgain = 64
 
-	// trialWaits is how many waits a trial takes before it has to have shortened them, and trialPause how many lie
-	// between two.
-	trialWaits, trialPause = 16, 256
+	// trialWaits is how many waits a trial takes before it has to have shortened them by a fifth, and trialPause how
+	// many follow one that didn't.
+	trialWaits, trialPause = 32, 512
 )
 
 // Limit is how long to look at most after having worked for so long since the last wait. Where
@@ -71,23 +74,32 @@ const (
 func (p *Poller) Limit(worked, longest time.Duration) time.Duration {
 	p.worked = max(worked, p.worked-p.worked/8)
 	limit := min(max(2*p.worked, longest/5), longest)
-	if p.trial.next(p.usual, limit, longest) {
+	if p.trial.patient(limit, longest) {
 		return longest
 	}
 	return limit
 }
 
-// next says whether to be patient in the next wait, where waits usually take so long, and the looks of others limit.
-func (t *trial) next(usual, limit, longest time.Duration) bool {
+// patient says whether to be patient in the next wait, where the looks of others limit.
+func (t *trial) patient(limit, longest time.Duration) bool {
 	switch {
-	case t.waits > 0:
-		t.waits--
-	case t.on && usual > t.before*3/5:
-		*t = trial{waits: trialPause}
-	case !t.on && usual > limit && usual < longest:
-		*t = trial{on: true, waits: trialWaits, before: usual}
+	case t.waits < max(trialWaits, t.pause):
+	case t.on && t.mean() > t.before*4/5:
+		*t = trial{pause: trialPause}
+	case t.on:
+		*t = trial{on: true, before: t.before}
+	default:
+		m := t.mean()
+		*t = trial{on: limit < m && m < longest, before: m}
 	}
 	return t.on
+}
+
+func (t *trial) mean() time.Duration { return t.sum / time.Duration(t.waits) }
+
+func (t *trial) waited(d time.Duration) {
+	t.waits++
+	t.sum += min(d, longWait)
 }
 
 // Look says whether to look before sleeping this time, where that may take as long as limit.
@@ -115,5 +127,6 @@ func (p *Poller) Looked(found bool) {
 // Waited tells how long the wait was.
 func (p *Poller) Waited(d time.Duration) {
 	p.usual += (min(d, longWait) - p.usual) / 4
+	p.trial.waited(d)
 	p.rivals.waited(d)
 }

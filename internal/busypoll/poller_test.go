@@ -150,9 +150,9 @@ func TestPatienceEnds(t *testing.T) {
 		if looked < longest {
 			return slow
 		}
-		return slow / 10
+		return slow * 3 / 4
 	})
-	if want := 1000 - trialPause - trialWaits - 10; n < want {
+	if want := 1000 - 2*trialWaits; n < want {
 		t.Errorf("%d of 1000 waits are patient though it makes them short, want %d", n, want)
 	}
 	if _, n = waitsOf(&p, 200, longest, func(time.Duration) time.Duration { return slow }); n > 2*trialWaits {
