@@ -45,7 +45,8 @@ type Config struct {
 	// on this host, by an address of its own, that want the same. Off, and where Fault changes bits,
 	// every packet has one.
 	NoLocalICRC bool
-	// Capture writes every packet to a file; nil captures nothing.
+	// Capture writes every packet to a file; nil captures nothing. RNICs of this kind then send data
+	// and the response behind it in packets of their own, which Wireshark knows.
 	Capture *Capture
 	// Fault injects faults into what is sent and received; nil injects none. A capture has what
 	// is on the wire: what is lost on purpose is missing where it was sent.
@@ -92,6 +93,9 @@ func (c *Config) socket() udp.Config {
 // vendorOptions is what dev's peers of our kind are offered.
 func (c *Config) vendorOptions(dev *roce.Device) func(netip.Addr) uint32 {
 	always := dev.VendorOptions()
+	if c.Capture != nil {
+		always &^= roce.OptionWriteSend
+	}
 	noICRC := c.NoLocalICRC && (c.Fault == nil || c.Fault.Corrupt == 0)
 	return func(peer netip.Addr) uint32 {
 		if noICRC && udp.OnThisHost(peer) {
