@@ -37,11 +37,16 @@ func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
 
 func openSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
+	return simNICOf(t, n, addr, roce.Config{}, options)
+}
+
+func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32) *simNIC {
+	t.Helper()
 	conn, err := n.Listen(addr, simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := roce.Open(conn, roce.Config{})
+	dev, err := roce.Open(conn, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

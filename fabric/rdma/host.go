@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -103,31 +104,40 @@ func (t *Transport) Close() error {
 }
 
 // Dial connects one queue pair. The error is a *ConnError that names the stage; a refusal
-// wraps a *RejectError.
+// wraps a *RejectError. A peer that carries smaller packets only is asked for those.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
-	d := &dialer{t: t, attr: a, events: make(chan verbs.CMEvent, 4)}
-	if err := validAttr(a); err != nil {
-		return nil, d.failed("connect", err)
+	var mtu verbs.MTU // the port's
+	for {
+		d := &dialer{t: t, attr: a, mtu: mtu, events: make(chan verbs.CMEvent, 4)}
+		q, err := d.try(ctx)
+		if err == nil {
+			return q, nil
+		}
+		if mtu = d.smaller(err); mtu == 0 {
+			return nil, err
+		}
 	}
-	id, err := t.cm.CreateID(d.event)
-	if err != nil {
-		return nil, d.failed("create identifier", err)
-	}
-	q, err := d.dial(ctx, id)
-	if err != nil {
-		_ = id.Destroy()
-		return nil, err
-	}
-	return q, nil
 }
 
 // dialer waits for the events of connection set-up.
 type dialer struct {
 	t      *Transport
 	attr   host.QueueAttr
+	mtu    verbs.MTU // to ask for; 0 before it is known
 	events chan verbs.CMEvent
 
 	queue atomic.Pointer[hostQueue]
+}
+
+// smaller is the path MTU to ask for after err; 0 where no other one helps. A peer refuses one that its interface doesn't
+// carry (IBTA table 109, reason 26), and doesn't say which it does: that of our interface may say nothing of it, as that of
+// ::1 says nothing of another address of this host.
+func (d *dialer) smaller(err error) verbs.MTU {
+	var refused *RejectError
+	if !errors.As(err, &refused) || refused.Reason != verbs.RejectInvalidMTU {
+		return 0
+	}
+	return d.mtu - 1
 }
 
 // event keeps what the waiting dial needs. Set-up gives at most one event per call, so the
@@ -169,6 +179,22 @@ func (d *dialer) wait(ctx context.Context, stage string, want verbs.CMEventType)
 	}
 }
 
+// try asks the peer once.
+func (d *dialer) try(ctx context.Context) (*hostQueue, error) {
+	if err := validAttr(d.attr); err != nil {
+		return nil, d.failed("connect", err)
+	}
+	id, err := d.t.cm.CreateID(d.event)
+	if err != nil {
+		return nil, d.failed("create identifier", err)
+	}
+	q, err := d.dial(ctx, id)
+	if err != nil {
+		_ = id.Destroy()
+	}
+	return q, err
+}
+
 func (d *dialer) dial(ctx context.Context, id verbs.CMID) (*hostQueue, error) {
 	timeout := d.t.cfg.ResolveTimeout
 	if err := id.ResolveAddr(d.attr.Local, d.attr.Remote, timeout); err != nil {
@@ -202,6 +228,9 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 	req := connectRequest{
 		QID: a.QID, HRQSize: uint16(a.Size), HSQSize: uint16(a.Size - 1), CNTLID: a.CNTLID,
 	}
+	if d.mtu == 0 {
+		d.mtu = id.Device().Attr().ActiveMTU
+	}
 	// The target has data moved by READ from this side only: what it may have outstanding is
 	// all that is asked for.
 	err := id.Connect(verbs.ConnParam{
@@ -210,6 +239,7 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 		InitiatorDepth:     0,
 		RetryCount:         7,
 		RNRRetryCount:      7,
+		PathMTU:            d.mtu,
 	})
 	if err != nil {
 		return d.failed("connect", err)

@@ -18,6 +18,8 @@ func checkParam(p verbs.ConnParam, private int) error {
 		return fmt.Errorf("%w: retry count %d, at most 7", verbs.ErrInvalid, p.RetryCount)
 	case p.RNRRetryCount > 7:
 		return fmt.Errorf("%w: RNR retry count %d, at most 7", verbs.ErrInvalid, p.RNRRetryCount)
+	case p.PathMTU != 0 && p.PathMTU.Bytes() == 0:
+		return fmt.Errorf("%w: path MTU code %d, want 0 (the port's) or 1 (256 bytes) to 5 (4096)", verbs.ErrInvalid, p.PathMTU)
 	}
 	return nil
 }
@@ -62,7 +64,7 @@ func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *mad.REQ {
 		RemoteResponse: responseCode, LocalResponse: responseCode, MaxCMRetries: maxCMRetries,
 		TransportType: mad.TransportRC, FlowControl: p.FlowControl,
 		RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
-		PKey: 0xffff, PathMTU: m.attr.ActiveMTU,
+		PKey: 0xffff, PathMTU: p.PathMTU,
 		// RoCE has no LIDs. The alternate path stays zero: anything else would have to exist.
 		Primary: mad.Path{
 			LocalLID: 0xffff, RemoteLID: 0xffff,

@@ -83,5 +83,8 @@ func toRTS(qp verbs.QP, attr verbs.QPAttr) error {
 func (m *Manager) limit(p verbs.ConnParam) verbs.ConnParam {
 	p.ResponderResources = uint8(min(int(p.ResponderResources), m.attr.MaxQPRdAtom))
 	p.InitiatorDepth = uint8(min(int(p.InitiatorDepth), m.attr.MaxQPInitAtom))
+	if p.PathMTU == 0 || p.PathMTU > m.attr.ActiveMTU {
+		p.PathMTU = m.attr.ActiveMTU
+	}
 	return p
 }

@@ -121,6 +121,7 @@ func requestEvent(listener *cmID, req *mad.REQ) verbs.CMEvent {
 			FlowControl:        req.FlowControl,
 			RetryCount:         req.RetryCount,
 			RNRRetryCount:      req.RNRRetryCount,
+			PathMTU:            req.PathMTU,
 		},
 	}
 }

@@ -65,6 +65,7 @@ type ConnParam struct {
 	FlowControl        bool
 	RetryCount         uint8
 	RNRRetryCount      uint8
+	PathMTU            MTU // Connect: the largest to ask for, 0 for the port's; CMConnectRequest: what is asked for
 }
 
 // CMEventType is rdma_cm_event_type.

@@ -1,0 +1,76 @@
+package rdma_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TestSmallerMTU: a target whose interface carries smaller packets than the host's refuses the host's path MTU,
+// and is connected to with the largest that it takes.
+func TestSmallerMTU(t *testing.T) {
+	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
+		synctest.Test(t, func(t *testing.T) {
+			n := simnet.New(1)
+			n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
+			tn := simNICOf(t, n, simTarget, roce.Config{MTU: m}, (*roce.Device).VendorOptions)
+			hn := newSimNIC(t, n, simHost)
+			tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+				NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeAndRead(t, tr)
+			if got, want := tn.Counters().RejectsSent.Of(verbs.RejectInvalidMTU).Load(), 2*uint64(verbs.MTU4096-m); got != want {
+				t.Errorf("MTU %d: %d requests for another, want %d for two queues", m.Bytes(), got, want)
+			}
+			if err := errors.Join(tr.Close(), l.Close(), tgt.Close(t.Context())); err != nil {
+				t.Error(err)
+			}
+			hn.close(t)
+			tn.close(t)
+		})
+	}
+}
+
+// writeAndRead connects, and moves some data both ways.
+func writeAndRead(t *testing.T, tr *rdma.Transport) {
+	t.Helper()
+	c, err := host.Connect(t.Context(), host.Config{Transport: tr, Remote: simNVMe, SubNQN: testNQN, Queues: 1, KATO: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ns, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 64<<10)
+	for i := range data {
+		data[i] = byte(i >> 8)
+	}
+	if _, err := ns.WriteAt(t.Context(), data, 0); err != nil {
+		t.Fatal(err)
+	}
+	back := make([]byte, len(data))
+	if _, err := ns.ReadAt(t.Context(), back, 0); err != nil || string(back) != string(data) {
+		t.Errorf("read: %v, or other data than was written", err)
+	}
+}
