@@ -32,7 +32,7 @@ func ExampleCheckNQN() {
 	fmt.Println(nvme.CheckNQN("iqn.2024-01.com.example:disk1"))
 	// Output:
 	// <nil>
-	// nvme: "iqn.2024-01.com.example:disk1" is not an NVMe Qualified Name: it must begin with "nqn."; an example is nqn.2024-01.com.example:disk1
+	// "iqn.2024-01.com.example:disk1" is not an NVMe Qualified Name: it must begin with "nqn."; an example is nqn.2024-01.com.example:disk1
 }
 
 func ExampleIdentifyController() {

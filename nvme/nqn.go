@@ -23,10 +23,10 @@ var ErrNQN = errors.New("not an NVMe Qualified Name")
 
 // CheckNQN says what is wrong with an NQN (NVMe base, section "NVMe Qualified Names"). Both
 // forms are valid: nqn.YYYY-MM.REVERSE-DOMAIN:STRING (the string may be missing, as in
-// DiscoveryNQN), and UUIDPrefix with a UUID.
+// DiscoveryNQN), and UUIDPrefix with a UUID. The error doesn't say whose name it is: that is for the caller.
 func CheckNQN(nqn string) error {
 	if why := nqnFault(nqn); why != "" {
-		return fmt.Errorf("nvme: %q is %w: %s", shorten(nqn), ErrNQN, why)
+		return fmt.Errorf("%q is %w: %s", shorten(nqn), ErrNQN, why)
 	}
 	return nil
 }

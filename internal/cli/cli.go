@@ -139,6 +139,9 @@ func NoArgs(c *cobra.Command, args []string) error {
 
 // flagError says what is wrong with a flag, what it takes, and where to read on.
 func flagError(c *cobra.Command, err error) error {
+	if name := c.Flags().Arg(0); c.HasSubCommands() && name != "" {
+		return unknownCommand(c, name) // whose flags they are
+	}
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
 		err = fmt.Errorf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), wanted(bad))
@@ -196,7 +199,7 @@ func wanted(bad *pflag.InvalidValueError) string {
 // CheckNQN checks the NVMe Qualified Name that a flag gives.
 func CheckNQN(flag, nqn string) error {
 	if err := nvme.CheckNQN(nqn); err != nil {
-		return &UsageError{Say(err, "%s: %s", flag, strings.TrimPrefix(err.Error(), "nvme: "))}
+		return Usage("%s: %w", flag, err)
 	}
 	return nil
 }

@@ -111,6 +111,8 @@ func TestExecute(t *testing.T) {
 		{"undo", nil, ExitUsage, `program: there is no command "undo"; is do meant? see program --help` + "\n"},
 		{"bogus", nil, ExitUsage, `program: there is no command "bogus" among completion, do; see program --help` + "\n"},
 		{"bogus --help", nil, ExitUsage, `program: there is no command "bogus"`},
+		{"bogus --flag", nil, ExitUsage, `program: there is no command "bogus"`},
+		{"bogus -f x", nil, ExitUsage, `program: there is no command "bogus"`},
 		{"-h bogus", nil, ExitUsage, `program: there is no command "bogus"`},
 		{"help bogus", nil, ExitUsage, `program: there is no command "bogus"`},
 		{"help do", nil, ExitOK, ""},

@@ -2,12 +2,10 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -255,7 +253,7 @@ func (n *Namespace) Options() blockdev.Options {
 
 func checkNQN(name, nqn string) *FieldError {
 	if err := nvme.CheckNQN(nqn); err != nil {
-		return &FieldError{Field: name, Err: errors.New(strings.TrimPrefix(err.Error(), "nvme: "))}
+		return &FieldError{Field: name, Err: err}
 	}
 	return nil
 }

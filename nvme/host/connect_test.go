@@ -209,7 +209,8 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		c := good
 		change(&c)
-		if err := c.Validate(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) {
+		err := c.Validate()
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), field) || strings.Count(err.Error(), "nvme: ") != 1 {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
