@@ -72,12 +72,10 @@ func (p *pair) listenRDMA(tgt *target.Target) {
 }
 
 func (p *pair) listenTCP(tgt *target.Target) {
-	l, err := tcp.Listen("127.0.0.1:0", tgt, tcp.TargetConfig{})
+	l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
 	p.must(err)
-	done := make(chan error, 1)
-	go func() { done <- l.Serve(context.Background()) }()
-	p.t.Cleanup(func() { l.Close(); <-done })
-	p.tcpAddr = netip.MustParseAddrPort(l.Addr().String())
+	p.t.Cleanup(func() { l.Close() })
+	p.tcpAddr = l.Addr()
 	p.set.AddTCP(Target, l.Counters())
 }
 

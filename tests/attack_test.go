@@ -74,13 +74,11 @@ func newVictim(t *testing.T) *victim {
 	must(err)
 	v.rdma, err = rdma.ListenTarget(v.nic, v.addr, tgt, rdma.TargetConfig{Log: log})
 	must(err)
-	v.tcp, err = tcp.Listen(v.addr.String(), tgt, tcp.TargetConfig{Log: log})
+	v.tcp, err = tcp.ListenTarget(v.addr, tgt, tcp.TargetConfig{Log: log})
 	must(err)
-	served := make(chan error, 1)
-	go func() { served <- v.tcp.Serve(context.Background()) }()
 	t.Cleanup(func() {
 		for _, f := range []func() error{
-			v.rdma.Close, v.tcp.Close, func() error { return <-served }, v.nic.Close,
+			v.rdma.Close, v.tcp.Close, v.nic.Close,
 			func() error { return tgt.Close(context.Background()) }, v.volume.Close,
 		} {
 			if err := f(); err != nil {

@@ -2,7 +2,6 @@ package tests
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -88,13 +87,11 @@ func listenAt(t testing.TB, tgt *target.Target, addr netip.AddrPort) {
 		t.Fatal(err)
 	}
 	undo(t, "RDMA listener", rl.Close)
-	tl, err := tcp.Listen(addr.String(), tgt, tcp.TargetConfig{})
+	tl, err := tcp.ListenTarget(addr, tgt, tcp.TargetConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- tl.Serve(context.Background()) }()
-	undo(t, "TCP listener", func() error { return errors.Join(tl.Close(), <-done) })
+	undo(t, "TCP listener", tl.Close)
 }
 
 // dialPair connects to a target of servePair with one I/O queue.

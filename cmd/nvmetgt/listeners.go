@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -221,7 +220,7 @@ func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 }
 
 func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
-	t, err := tcp.Listen(e.Addr.String(), s.target, tcp.TargetConfig{
+	t, err := tcp.ListenTarget(e.Addr, s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
 		Memory: int64(s.cfg.Limits.Memory), MaxConns: s.cfg.Limits.Connections, MaxPeerConns: s.cfg.Limits.HostConnections,
 		BusyPoll: s.busyPoll(),
@@ -231,9 +230,7 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() { done <- t.Serve(context.Background()) }()
-	l.onClose(func() error { return errors.Join(t.Close(), <-done) })
+	l.onClose(t.Close)
 	l.onRemove(s.figures.AddTCP(metrics.Target, t.Counters()))
 	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
 	return s.advertise(tcp.DiscoveryPort(e.Addr), l)

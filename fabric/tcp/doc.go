@@ -1,6 +1,6 @@
 // Package tcp is the NVMe/TCP binding (NVMe/TCP Transport Specification 1.0): in-capsule data, R2T
 // and H2CData, C2HData and the SUCCESS flag, digests, terminate requests. It serves both sides:
-// Listen for a target (package nvme/target), Transport for a host (package nvme/host). How PDUs
+// ListenTarget for a target (package nvme/target), Transport for a host (package nvme/host). How PDUs
 // look is package pdu's.
 //
 // # One connection

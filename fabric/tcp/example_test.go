@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
@@ -36,12 +37,10 @@ func Example() {
 	tgt, volume := exportMemory()
 	defer volume.Close()
 	defer tgt.Close(ctx)
-	listener, err := tcp.Listen("127.0.0.1:0", tgt, tcp.TargetConfig{})
+	listener, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	served := make(chan error, 1)
-	go func() { served <- listener.Serve(ctx) }()
 
 	transport, err := tcp.NewTransport(tcp.HostConfig{})
 	if err != nil {
@@ -66,11 +65,11 @@ func Example() {
 	}
 	fmt.Printf("%s, from %d bytes\n", buf[:5], ns.Size())
 
-	// The host goes first; Serve ends with Close.
-	fmt.Println(ctrl.Close(), transport.Close(), listener.Close(), <-served)
+	// The host goes first.
+	fmt.Println(ctrl.Close(), transport.Close(), listener.Close())
 	// Output:
 	// hello, from 1048576 bytes
-	// <nil> <nil> <nil> <nil>
+	// <nil> <nil> <nil>
 }
 
 // Two paths to one subsystem: when one is lost, reads and writes go on by the other.
@@ -88,11 +87,10 @@ func Example_paths() {
 	var cfg multipath.Config
 	var listeners []*tcp.Listener
 	for range 2 {
-		l, err := tcp.Listen("127.0.0.1:0", tgt, tcp.TargetConfig{})
+		l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
 		if err != nil {
 			log.Fatal(err)
 		}
-		go func() { _ = l.Serve(ctx) }()
 		listeners = append(listeners, l)
 		cfg.Paths = append(cfg.Paths, host.Config{
 			Transport: transport, Remote: l.Addr(), SubNQN: exampleNQN, HostNQN: id.NQN(), HostID: id,

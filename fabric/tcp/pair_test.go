@@ -66,6 +66,9 @@ func (l errorLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// anyPort is a free port of this machine.
+var anyPort = netip.MustParseAddrPort("127.0.0.1:0")
+
 func newTestTargetOn(t testing.TB, cfg TargetConfig, vol blockdev.Volume) *testTarget {
 	t.Helper()
 	return newLimitedTarget(t, cfg, vol, target.Limits{})
@@ -81,16 +84,12 @@ func newLimitedTarget(t testing.TB, cfg TargetConfig, vol blockdev.Volume, limit
 	}
 	tt := &testTarget{engine: engine, errs: make(errorLog, 100)}
 	cfg.Log = slog.New(tt.errs)
-	if tt.Listener, err = Listen("127.0.0.1:0", engine, cfg); err != nil {
+	if tt.Listener, err = ListenTarget(anyPort, engine, cfg); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- tt.Serve(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
+		if err := tt.Close(); err != nil {
+			t.Error(err)
 		}
 		if n := tt.Counters().Open.Load(); n != 0 {
 			t.Errorf("%d connections are left", n)

@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"unsafe"
@@ -39,16 +38,6 @@ func setLocalControl(fd int, local, remote netip.AddrPort) {
 // one that it has itself.
 func withinHost(local, remote netip.Addr) bool {
 	return remote.IsLoopback() || remote.IsValid() && remote == local
-}
-
-// isTransient says that accepting failed for want of something that others may give back.
-func isTransient(err error) bool {
-	for _, e := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.ECONNABORTED} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
 }
 
 // segment describes memory that belongs to no volume.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
@@ -35,22 +36,22 @@ type Listener struct {
 	conns  map[*targetConn]struct{}
 	peers  map[netip.Addr]int // of conns
 	closed bool
-	ended  sync.WaitGroup // one for each of conns
+	ended  sync.WaitGroup // one for each of conns, and accept
 }
 
 // acceptPause is how long a listener waits that could not accept for want of resources, and how long
 // at most for connections that give way to others.
 const acceptPause = 50 * time.Millisecond
 
-// Listen opens addr ("host:port") for hosts of t; "0.0.0.0:4420" takes those that come over IPv4,
-// "[::]:4420" those over IPv6, and ":4420" both. Connections are taken by Serve.
-func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) {
+// ListenTarget takes connections to addr, and hands their commands to t, from now on until Close. 0.0.0.0 is every
+// IPv4 address and [::] every IPv6 one; the zero Addr is both. Port 0 takes a free one, which Addr tells.
+func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.fill()
 	cfg.Log = limitlog.New(cfg.Log)
-	tcp, err := listen.TCP(addr)
+	tcp, err := listen.TCP(hostPort(addr))
 	if err != nil {
 		return nil, fmt.Errorf("nvme/tcp listen: %w", err)
 	}
@@ -62,10 +63,20 @@ func Listen(addr string, t *target.Target, cfg TargetConfig) (*Listener, error) 
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
 	l.pool = mem.NewPool(l.memory, cfg.PeerMemory, granted)
+	l.buffers = t.NewBuffers()
+	l.ended.Go(l.accept)
 	return l, nil
 }
 
-// grown tells volumes of memory for connections, which there are only in Serve.
+// hostPort is an address as package net has it, where no host is every one.
+func hostPort(addr netip.AddrPort) string {
+	if !addr.Addr().IsValid() {
+		return net.JoinHostPort("", strconv.Itoa(int(addr.Port())))
+	}
+	return addr.String()
+}
+
+// grown tells volumes of memory for connections.
 func (l *Listener) grown(_ int, chunk []byte) error {
 	l.buffers.Add(chunk)
 	return nil
@@ -77,33 +88,23 @@ func (l *Listener) Addr() netip.AddrPort { return addrPort(l.tcp.Addr()) }
 // Counters are the counts of all connections so far. They may be read at any time.
 func (l *Listener) Counters() *Counters { return &l.counters }
 
-// Serve takes connections until ctx ends or Close is called; then it ends them all, waits for
-// them, frees the listener, and returns nil. Any other error is why no more can be taken. It is
-// called once.
-func (l *Listener) Serve(ctx context.Context) error {
-	l.buffers = l.t.NewBuffers()
-	stop := context.AfterFunc(ctx, l.stop)
-	err := l.accept()
-	stop()
-	l.stop()
+// Close stops listening, disconnects every host and returns when all memory is free again.
+func (l *Listener) Close() error {
+	if !l.stop() {
+		return nil
+	}
 	l.ended.Wait()
 	l.buffers.Close()
 	l.memory.Close()
-	return err
-}
-
-// Close makes Serve end. A Listener whose Serve was never called is freed by Close alone.
-func (l *Listener) Close() error {
-	l.stop()
 	return nil
 }
 
-// stop closes the socket and ends every connection.
-func (l *Listener) stop() {
+// stop closes the socket and ends every connection, the first time.
+func (l *Listener) stop() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return
+		return false
 	}
 	l.closed = true
 	close(l.stopped)
@@ -111,25 +112,25 @@ func (l *Listener) stop() {
 	for c := range l.conns {
 		c.Disconnect(nil)
 	}
+	return true
 }
 
-func (l *Listener) accept() error {
+// accept takes connections until Close.
+func (l *Listener) accept() {
 	for {
 		conn, err := l.tcp.AcceptTCP()
 		switch {
 		case err == nil:
 			l.start(conn)
 		case errors.Is(err, net.ErrClosed):
-			return nil
-		case isTransient(err):
-			// Out of descriptors or of memory: connections that end will free some.
+			return
+		default:
+			// Out of descriptors or of memory, most likely: connections that end will free some.
 			l.report(&ConnError{Stage: stageAccept, Peer: l.Addr(), Err: err})
 			select {
 			case <-time.After(acceptPause):
 			case <-l.stopped:
 			}
-		default:
-			return &ConnError{Stage: stageAccept, Peer: l.Addr(), Err: err}
 		}
 	}
 }

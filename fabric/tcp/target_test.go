@@ -2,10 +2,11 @@ package tcp
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -467,11 +468,33 @@ func TestTargetStop(t *testing.T) {
 	}
 }
 
+// TestListenEverywhere: the zero address is every one, of both families.
+func TestListenEverywhere(t *testing.T) {
+	engine, err := target.New(target.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close(t.Context())
+	l, err := ListenTarget(netip.AddrPort{}, engine, TargetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	four, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(l.Addr().Port()))), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer four.Close()
+	if !l.Addr().Addr().IsUnspecified() {
+		t.Errorf("it listens on %v", l.Addr())
+	}
+}
+
 func TestTargetConfig(t *testing.T) {
 	for _, c := range []TargetConfig{{QueueDepth: 1}, {QueueDepth: 5000}, {InCapsule: 17}, {InCapsule: 2 << 20},
 		{MaxTransfer: 5000}, {MaxTransfer: 32 << 20}, {MaxH2CData: 4095}, {MaxH2CData: 1024}, {Memory: 4096},
 		{MaxConns: -1}, {ConnectTimeout: -1}} {
-		if _, err := Listen("127.0.0.1:0", nil, c); err == nil {
+		if _, err := ListenTarget(anyPort, nil, c); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}
 	}
@@ -480,16 +503,19 @@ func TestTargetConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close(t.Context())
-	l, err := Listen("127.0.0.1:0", engine, TargetConfig{InCapsule: -1})
+	l, err := ListenTarget(anyPort, engine, TargetConfig{InCapsule: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(l.Addr().String(), nil, TargetConfig{}); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, err := ListenTarget(l.Addr(), nil, TargetConfig{}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("listening twice on %v: %v", l.Addr(), err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := l.Serve(ctx); err != nil {
-		t.Error(err)
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("connecting after Close: %v", err)
 	}
 }
