@@ -87,7 +87,7 @@ func command(err error) *cobra.Command {
 func run(ctx context.Context, root *cobra.Command, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root.SetOut(&out)
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // not nil, which is those of the test's own program
 	code = Execute(ctx, root, &errs)
 	return code, out.String(), errs.String()
 }
@@ -178,7 +178,7 @@ func TestOutputFails(t *testing.T) {
 		return nil
 	}}
 	root.SetOut(failing{})
-	root.SetArgs(nil)
+	root.SetArgs([]string{}) // nil is those of the test's own program
 	var stderr bytes.Buffer
 	if code := Execute(t.Context(), root, &stderr); code != ExitFailure || stderr.String() != "program: standard output: it is full\n" {
 		t.Errorf("exit code %d, %q", code, stderr.String())
