@@ -364,17 +364,22 @@ func (c *targetConn) addData(r *targetRequest, op verbs.WROpcode) (bytes int) {
 	return bytes
 }
 
-// segmentSGE describes a piece of payload. One that is registered nowhere gives an L_Key
-// that no device knows, and with it a local protection error.
+// segmentSGE describes a piece of payload. One that is registered nowhere has its length and no L_Key, which
+// is a local protection error: without the length it would be nothing to move, and succeed.
 func (c *targetConn) segmentSGE(s *blockdev.Segment) verbs.SGE {
+	nowhere := verbs.SGE{Length: uint32(len(s.Bytes))}
 	if s.Region == nil {
-		e, _, _ := c.l.memory.sge(c.dom, s.Bytes)
+		e, _, ok := c.l.memory.sge(c.dom, s.Bytes)
+		if !ok {
+			c.l.cfg.Log.Error("rdma: a volume shows memory that is in none of its regions")
+			return nowhere
+		}
 		return e
 	}
 	mr, err := c.dom.region(s.Region)
 	if err != nil {
 		c.l.cfg.Log.Error("rdma: a volume's memory can't be registered", "err", err)
-		return verbs.SGE{Length: uint32(len(s.Bytes))}
+		return nowhere
 	}
 	return verbs.SGE{Addr: mr.Addr() + offsetIn(s.Region.Mem, s.Bytes), Length: uint32(len(s.Bytes)), LKey: mr.LKey()}
 }
