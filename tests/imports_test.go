@@ -73,7 +73,7 @@ var rooms = []room{
 	{dir: "internal/mem"},
 	{dir: "internal/limitlog"},
 	{dir: "internal/listen"},
-	{dir: "internal/identity", may: []string{"nvme"}},
+	{dir: "internal/identity", may: []string{"nvme", "internal/statedir"}},
 	{dir: "internal/statedir"},
 	{dir: "internal/crash"},
 	{dir: "internal/fuzzing"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/nvme-anywhere/nvmeof/internal/statedir"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -183,9 +184,5 @@ func create(dir, name, line string) error {
 	if err := os.Link(f.Name(), filepath.Join(dir, name)); err != nil { // unlike rename, replaces nothing
 		return err
 	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return statedir.SyncDir(dir)
 }

@@ -125,7 +125,7 @@ func (d *Dir) Save(name string, data []byte) error {
 	if err := os.Rename(path+unfinished, path); err != nil {
 		return err
 	}
-	if err := d.dir.Sync(); err != nil {
+	if err := syncNames(d.dir); err != nil {
 		return fmt.Errorf("state directory %s: %w", d.path, err)
 	}
 	return nil
@@ -142,7 +142,7 @@ func (d *Dir) Delete(name string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return d.dir.Sync()
+	return syncNames(d.dir)
 }
 
 func write(path string, data []byte) error {

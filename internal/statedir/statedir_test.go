@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func open(t *testing.T, path string) *Dir {
@@ -102,6 +104,30 @@ func TestCrash(t *testing.T) {
 			t.Errorf("the unfinished file is left: %v", err)
 		}
 		d.Close()
+	}
+}
+
+// TestNoSyncOfNames: a file system that can't sync a directory holds state all the same.
+func TestNoSyncOfNames(t *testing.T) {
+	d := open(t, t.TempDir())
+	defer d.dir.Close()
+	proc, err := os.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proc.Close()
+	if err := proc.Sync(); !errors.Is(err, unix.EINVAL) {
+		t.Skipf("a sync of /proc: %v", err)
+	}
+	d.dir = proc
+	if err := d.Save("a", []byte("content")); err != nil {
+		t.Error(err)
+	}
+	if b, err := d.Load("a"); err != nil || string(b) != "content" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := d.Delete("a"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -16,7 +16,12 @@ func SyncDir(path string) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
+	return syncNames(d)
+}
+
+// syncNames is SyncDir of a directory that is open.
+func syncNames(dir *os.File) error {
+	if err := dir.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	return nil
