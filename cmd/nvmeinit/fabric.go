@@ -20,6 +20,7 @@ type fabric struct {
 	host.Transport
 	remote  netip.AddrPort
 	local   netip.Addr // of the RNIC; zero with TCP unless the user chose one
+	within  bool       // the RNIC was opened for an address of this host
 	rnic    *softrnic.RNIC
 	rdma    *rdma.Transport
 	tcp     *tcp.Transport

@@ -41,8 +41,7 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 		return nil, nil, err
 	}
 	for _, fab := range s.open {
-		if fab.Type() == e.Transport && (e.Transport == nvme.TransportTCP || fab.local == local ||
-			fab.local.IsLoopback() && local.IsLoopback() && fab.local.Is4() == local.Is4()) {
+		if fab.Type() == e.Transport && (e.Transport == nvme.TransportTCP || fab.reaches(e.Addr.Addr(), local)) {
 			to := *fab
 			to.remote = e.Addr
 			return &f, &to, nil
@@ -53,12 +52,22 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	fab.within = local == e.Addr.Addr()
 	s.open = append(s.open, fab)
 	s.capture = fab.capture
 	return &f, fab, nil
 }
 
-// source is the address that an endpoint is reached from.
+// reaches tells whether what the route says is to be reached from local is reached by an RNIC that is open. An address of
+// this host is reached from any other that was opened for one.
+func (fab *fabric) reaches(dst, local netip.Addr) bool {
+	if local != dst {
+		return fab.local == local
+	}
+	return fab.within && fab.local != dst && fab.local.Is4() == dst.Is4()
+}
+
+// source is the address that the route to an endpoint begins at.
 func (s *fabrics) source(e cli.Endpoint) (netip.Addr, error) {
 	if s.flags.hostTraddr != "" {
 		return cli.ParseHost(s.flags.hostTraddr)

@@ -21,6 +21,23 @@ func SourceFor(dst netip.Addr) (netip.Addr, error) {
 	return s.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
+// Beside are the other IPv6 addresses of this host, from which dst, one of them, is reached. The first interface is
+// that of ::1.
+func Beside(dst netip.Addr) []netip.Addr {
+	var others []netip.Addr
+	own, err := net.InterfaceAddrs()
+	if err != nil || dst.IsLinkLocalUnicast() { // which is reached from itself
+		return nil
+	}
+	for _, a := range own {
+		p, err := netip.ParsePrefix(a.String())
+		if at := p.Addr(); err == nil && at.Is6() && at != dst && !at.IsLinkLocalUnicast() {
+			others = append(others, at)
+		}
+	}
+	return others
+}
+
 // loopbackTries bounds PickLoopback: of 16 million addresses few are ever taken.
 const loopbackTries = 16
 

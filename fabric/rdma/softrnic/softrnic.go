@@ -76,17 +76,36 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	return &RNIC{Manager: m, dev: dev, socket: socket, faults: faults}, nil
 }
 
-// OpenFor opens an RNIC on the address from which dst is reached. A destination on loopback
-// gets an address of 127.0.0.0/8 that is free, since the target's own has its RNIC already.
+// OpenFor opens an RNIC on the address from which dst is reached. Where that is dst itself, an address of
+// this host, the peer has its RNIC there already, so another address of this host is taken that is free:
+// with IPv4 one of 127.0.0.0/8, with IPv6 ::1 or one of an interface.
 func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
-	if dst.Is4() && dst.IsLoopback() {
+	dst = dst.Unmap()
+	src := dst
+	if !dst.IsLoopback() {
+		var err error
+		if src, err = udp.SourceFor(dst); err != nil {
+			return nil, fmt.Errorf("software RNIC: no way to %s: %w", dst, err)
+		}
+	}
+	switch {
+	case src != dst:
+		return Open(src, cfg)
+	case dst.Is4():
 		return openLoopback(cfg)
 	}
-	src, err := udp.SourceFor(dst)
-	if err != nil {
-		return nil, fmt.Errorf("software RNIC: no way to %s: %w", dst, err)
+	return openBeside(dst, cfg)
+}
+
+// openBeside opens one on an IPv6 address of this host from which dst is reached, which is another one.
+func openBeside(dst netip.Addr, cfg Config) (*RNIC, error) {
+	nic, err := (*RNIC)(nil), error(nil)
+	for _, a := range append(udp.Beside(dst), dst) { // who has dst, is told where nothing else is free
+		if nic, err = Open(a, cfg); !errors.Is(err, ErrInUse) {
+			break
+		}
 	}
-	return Open(src, cfg)
+	return nic, err
 }
 
 // loopbackTries bounds the search: an address found free may be taken a moment later by
