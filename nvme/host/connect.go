@@ -54,6 +54,7 @@ var stages = []stage{
 	{"Identify Controller", (*Controller).identify},
 	{"keep alive", (*Controller).startKeepAlive},
 	{"timestamp", (*Controller).setTimestamp},
+	{"host behavior", (*Controller).setBehavior},
 	{"I/O queues", (*Controller).connectIO},
 	{"asynchronous events", (*Controller).startEvents},
 }

@@ -67,6 +67,32 @@ func TestBringUp(t *testing.T) {
 	}
 }
 
+// TestAdvancedRetry: a controller that has retry delays gives one only to a host that says that it obeys them
+// (NVMe base, "Host Behavior Support", ACRE). A refusal does no harm.
+func TestAdvancedRetry(t *testing.T) {
+	for _, refusal := range []nvme.Status{nvme.StatusSuccess, nvme.StatusInvalidField | nvme.StatusDNR} {
+		f := newFakeTarget()
+		f.identity.CRDT1 = 5
+		var got []nvme.HostBehavior
+		f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpSetFeatures || r.Cmd.FID() != nvme.FeatHostBehavior {
+				return usual
+			}
+			var b nvme.HostBehavior
+			if err := b.Parse(r.Data); err != nil {
+				t.Error(err)
+			}
+			got = append(got, b)
+			cqe.SetStatus(refusal)
+			return answered
+		})
+		closeController(t, connect(t, f, func(*Config) {}))
+		if !slices.Equal(got, []nvme.HostBehavior{{ACRE: 1}}) {
+			t.Errorf("host behavior %+v", got)
+		}
+	}
+}
+
 func TestConnectGrantsFewer(t *testing.T) {
 	f := newFakeTarget()
 	f.maxIO = 3

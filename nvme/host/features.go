@@ -25,15 +25,29 @@ func (c *Controller) SetFeature(ctx context.Context, f nvme.FID, nsid, dw11 uint
 	return cqe.DW0(), err
 }
 
-// setTimestamp tells the controller the time, where it wants to know. A refusal does no harm.
+// setTimestamp tells the controller the time, where it wants to know.
 func (c *Controller) setTimestamp(ctx context.Context) error {
 	if c.identity.ONCS&nvme.ONCSTimestamp == 0 {
 		return nil
 	}
-	_, err := c.SetFeature(ctx, nvme.FeatTimestamp, 0, 0, nvme.TimestampOf(time.Now()).AppendTo(nil))
+	return c.tell(ctx, nvme.FeatTimestamp, nvme.TimestampOf(time.Now()).AppendTo(nil))
+}
+
+// setBehavior tells a controller that has retry delays that this host obeys them (nvme/multipath does): it
+// gives none otherwise.
+func (c *Controller) setBehavior(ctx context.Context) error {
+	if c.identity.CRDT1 == 0 {
+		return nil
+	}
+	return c.tell(ctx, nvme.FeatHostBehavior, nvme.HostBehavior{ACRE: 1}.AppendTo(nil))
+}
+
+// tell sets a feature that the controller can do without: a refusal does no harm.
+func (c *Controller) tell(ctx context.Context, f nvme.FID, data []byte) error {
+	_, err := c.SetFeature(ctx, f, 0, 0, data)
 	var status *nvme.StatusError
 	if errors.As(err, &status) {
-		c.cfg.Log.Debug("timestamp refused", c.logKeys("err", err)...)
+		c.cfg.Log.Debug("feature refused", c.logKeys("feature", f, "err", err)...)
 		return nil
 	}
 	return err
