@@ -108,9 +108,12 @@ func TestLogLength(t *testing.T) {
 		}
 	}
 	var c Command
-	c.SetGetLogPage(GetLogPage{Length: 17, RAE: true, LSP: 1})
+	c.SetGetLogPage(GetLogPage{Length: 17, RAE: true, LSP: 1, LSI: 0x0203, UUIDIndex: 0x7f, CSI: 4})
 	if c.LogLength() != 20 || !c.LogRAE() || c.LogLSP() != 1 {
 		t.Error("17 bytes are five dwords")
+	}
+	if c.CDW(11) != 0x02030000 || c.CDW(14) != 0x0400007f {
+		t.Errorf("dwords 11 and 14 are %#x and %#x", c.CDW(11), c.CDW(14))
 	}
 }
 

@@ -62,10 +62,13 @@ type GetLogPage struct {
 	LID    LID
 	NSID   uint32 // usually NSIDAll or NSIDNone
 	LSP    uint8  // log specific parameter, 7 bits (4 before NVMe 2.0)
+	LSI    uint16 // log specific identifier, as of an endurance group
 	RAE    bool   // retain the asynchronous event
 	Length uint32 // bytes; a multiple of 4, not 0
 	Offset uint64 // bytes; a multiple of 4
 	CSI    CSI
+
+	UUIDIndex uint8 // in the UUID list, 7 bits, for pages of vendors; 0 for none
 }
 
 // SetGetLogPage makes c a Get Log Page. The length is rounded up to dwords.
@@ -77,9 +80,9 @@ func (c *Command) SetGetLogPage(p GetLogPage) {
 		dw10 |= 1 << 15
 	}
 	c.SetCDW(10, dw10)
-	c.SetCDW(11, uint32(numd>>16)&0xffff)
+	c.SetCDW(11, uint32(numd>>16)&0xffff|uint32(p.LSI)<<16)
 	c.SetCDW64(12, p.Offset)
-	c.SetCDW(14, uint32(p.CSI)<<24)
+	c.SetCDW(14, uint32(p.CSI)<<24|uint32(p.UUIDIndex&0x7f))
 }
 
 // LID is the log page that Get Log Page asks for.

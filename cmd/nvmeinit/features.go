@@ -89,14 +89,7 @@ which the controller was made.`,
 	fl.Uint8VarP(&ff.id, "feature-id", "f", 0, "`number` of the feature, as 0x84")
 	fl.Uint32VarP(&ff.value, "value", "V", 0, "`value`: dword 11 of the command")
 	fl.Uint32Var(&ff.nsid, "nsid", 0, "`number` of the namespace, for its features")
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		for _, name := range []string{"feature-id", "value"} {
-			if !c.Flags().Changed(name) {
-				return cli.Usage("no --%s given; see %s --help", name, c.CommandPath())
-			}
-		}
-		return nil
-	}
+	c.PreRunE = func(c *cobra.Command, _ []string) error { return mustHave(c, "feature-id", "value") }
 	return c
 }
 

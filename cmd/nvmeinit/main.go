@@ -35,12 +35,12 @@ Flags are named as nvme-cli and fio name them.`,
 		Version: version.Version,
 	}
 	root.AddCommand(newDiscover(), newConnect(), newConnectAll(), newList(), newRead(), newWrite(), newFlush(), newBench(),
-		newShowHostNQN(), newGenHostNQN())
+		newAdminPassthru(), newIOPassthru(), newShowHostNQN(), newGenHostNQN())
 	root.AddGroup(&cobra.Group{ID: pagesGroup, Title: "Commands for pages, logs and features of a target"})
 	for _, c := range []*cobra.Command{
 		newListNS(), newListCtrl(), newIDCtrl(), newNVMIDCtrl(), newIDIOCS(), newIDNS(), newIndependentIDNS(), newNSDescs(),
 		newSmartLog(), newErrorLog(), newANALog(), newFirmwareLog(), newEffectsLog(), newFeatureEffects(), newSupportedLogs(),
-		newPersistentLog(), newSanitizeLog(), newGetFeature(), newSetFeature(), newResvReport(),
+		newPersistentLog(), newSanitizeLog(), newGetLog(), newShowRegs(), newGetFeature(), newSetFeature(), newResvReport(),
 	} {
 		c.GroupID = pagesGroup
 		root.AddCommand(c)
