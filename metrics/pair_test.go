@@ -68,7 +68,7 @@ func (p *pair) listenRDMA(tgt *target.Target) {
 	p.must(err)
 	p.t.Cleanup(func() { l.Close() })
 	p.set.AddRNIC("target", nic)
-	p.set.AddRDMA(Target, l.Stats())
+	p.set.AddRDMA(Target, l.Counters())
 }
 
 func (p *pair) listenTCP(tgt *target.Target) {
@@ -88,7 +88,7 @@ func (p *pair) connectRDMA() *host.Controller {
 	p.must(err)
 	p.t.Cleanup(func() { tr.Close() })
 	p.set.AddRNIC("host", nic)
-	p.set.AddRDMA(Host, tr.Stats())
+	p.set.AddRDMA(Host, tr.Counters())
 	return p.connect(tr, p.rdmaAddr)
 }
 

@@ -27,7 +27,7 @@ type Set struct {
 	targets     []*entry[*target.Target]
 	volumes     []*entry[namedVolume]
 	rnics       []*entry[namedRNIC]
-	rdma        []*entry[binding[*rdma.Stats]]
+	rdma        []*entry[binding[*rdma.Counters]]
 	tcp         []*entry[binding[*tcp.Counters]]
 	controllers []*entry[*host.Controller]
 	subsystems  []*entry[*multipath.Subsystem]
@@ -135,8 +135,8 @@ func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) (remove func()) {
 
 // AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are
 // added up.
-func (s *Set) AddRDMA(role Role, c *rdma.Stats) (remove func()) {
-	return add(s, &s.rdma, binding[*rdma.Stats]{role, c})
+func (s *Set) AddRDMA(role Role, c *rdma.Counters) (remove func()) {
+	return add(s, &s.rdma, binding[*rdma.Counters]{role, c})
 }
 
 // AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are

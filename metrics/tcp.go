@@ -24,11 +24,11 @@ var (
 	}
 	tcpRows = []row[*tcp.Counters]{
 		{gauge("tcp_connections", "NVMe/TCP connections now.", "role"),
-			func(c *tcp.Counters) float64 { return float64(c.Open.Load()) }},
+			func(c *tcp.Counters) float64 { return float64(c.Connections.Load()) }},
 		{counter("tcp_accepted_connections_total", "NVMe/TCP connections made.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.Accepted.Load()) }},
 		{counter("tcp_refused_connections_total", "NVMe/TCP connections closed for a limit, or before they were ready.", "role"),
-			func(c *tcp.Counters) float64 { return float64(c.Refused.Load()) }},
+			func(c *tcp.Counters) float64 { return float64(c.Rejected.Load()) }},
 		{counter("tcp_header_digest_errors_total", "PDUs with a wrong header digest.", "role"),
 			func(c *tcp.Counters) float64 { return float64(c.HeaderDigestErrors.Load()) }},
 		{counter("tcp_data_digest_errors_total", "PDUs with a wrong data digest.", "role"),

@@ -439,7 +439,7 @@ func (v *victim) checkCounters(t *testing.T, took time.Duration) {
 	refused := map[string]uint64{
 		"no queue pair": c[roce.NoQP], "ICRC": c[roce.BadICRC], "MADs": m.Malformed.Load() + m.Dropped.Load(),
 		"rejects for want of resources":     m.RejectsSent.Of(verbs.RejectNoResources).Load(),
-		"broken or refused TCP connections": v.tcp.Counters().ProtocolErrors.Load() + v.tcp.Counters().Refused.Load(),
+		"broken or refused TCP connections": v.tcp.Counters().ProtocolErrors.Load() + v.tcp.Counters().Rejected.Load(),
 	}
 	for what, n := range refused {
 		if n == 0 {

@@ -46,7 +46,7 @@ func serveFigures(addr string, d *benchDevice) (*figures, error) {
 func addFabric(m *metrics.Set, f *fabric) {
 	if f.rnic != nil {
 		m.AddRNIC(f.local.String(), f.rnic)
-		m.AddRDMA(metrics.Host, f.rdma.Stats())
+		m.AddRDMA(metrics.Host, f.rdma.Counters())
 	} else {
 		m.AddTCP(metrics.Host, f.tcp.Counters())
 	}

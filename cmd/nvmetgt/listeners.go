@@ -124,7 +124,7 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 		return err
 	}
 	l.onClose(r.Close)
-	l.onRemove(s.figures.AddRDMA(metrics.Target, r.Stats()))
+	l.onRemove(s.figures.AddRDMA(metrics.Target, r.Counters()))
 	l.said = append(l.said, fmt.Sprintf("rdma %s (software RNIC, UDP port %d, %s)", r.Addr(), softrnic.Port, nic.Offloads()))
 	if f := nic.Faults(); f != nil {
 		cfg := f.Config()

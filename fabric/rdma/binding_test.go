@@ -170,7 +170,7 @@ func TestMemoryShortage(t *testing.T) {
 		t.Log("host", r.hostNIC.Device().Counters())
 		t.Log("target", r.targetNIC.Device().Counters())
 	}
-	if r.listener.Stats().MemoryWaits.Load() == 0 {
+	if r.listener.Counters().MemoryWaits.Load() == 0 {
 		t.Error("no command had to wait: the test shows nothing")
 	}
 }
@@ -204,7 +204,7 @@ func TestHostGoesAway(t *testing.T) {
 	}
 	_ = c.Close()
 	c.Free(b)
-	waitFor(t, "the target to forget the connections", func() bool { return r.listener.Stats().Connections.Load() == 0 })
+	waitFor(t, "the target to forget the connections", func() bool { return r.listener.Counters().Connections.Load() == 0 })
 }
 
 // TestTargetCloses ends the listener under load: the host is told at once.
@@ -220,7 +220,7 @@ func TestTargetCloses(t *testing.T) {
 		t.Fatal("the host has not noticed")
 	}
 	_ = c.Close()
-	if n := r.listener.Stats().Connections.Load(); n != 0 {
+	if n := r.listener.Counters().Connections.Load(); n != 0 {
 		t.Errorf("%d connections left", n)
 	}
 }

@@ -122,7 +122,7 @@ func TestLongSendsOnLoopback(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Free(data)
-	before := r.listener.Stats().Reads.Load()
+	before := r.listener.Counters().Reads.Load()
 	var done sync.WaitGroup
 	done.Add(16)
 	var requests []*host.Request
@@ -138,7 +138,7 @@ func TestLongSendsOnLoopback(t *testing.T) {
 			t.Errorf("write %d: %v, status %v", i, req.Err, s)
 		}
 	}
-	if n := r.listener.Stats().Reads.Load() - before; n != 0 {
+	if n := r.listener.Counters().Reads.Load() - before; n != 0 {
 		t.Errorf("%d READs for writes of 4 KiB", n)
 	}
 }
@@ -196,8 +196,8 @@ type capsuleCounts struct {
 
 func (r *capsuleRig) counts() capsuleCounts {
 	return capsuleCounts{
-		inCapsule: r.tr.Stats().InCapsule.Load(),
-		reads:     r.listener.Stats().Reads.Load(),
+		inCapsule: r.tr.Counters().InCapsule.Load(),
+		reads:     r.listener.Counters().Reads.Load(),
 		packets:   r.packets.Load(),
 		acks:      r.acks.Load(),
 	}

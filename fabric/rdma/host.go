@@ -55,11 +55,11 @@ func (c HostConfig) withDefaults() HostConfig {
 
 // Transport makes NVMe/RDMA queue connections: host.Transport over any verbs provider.
 type Transport struct {
-	cm     verbs.ConnectionManager
-	cfg    HostConfig
-	memory *memory
-	stats  *Stats
-	queues sync.WaitGroup
+	cm       verbs.ConnectionManager
+	cfg      HostConfig
+	memory   *memory
+	counters *Counters
+	queues   sync.WaitGroup
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -74,14 +74,14 @@ func NewTransport(cm verbs.ConnectionManager, cfg HostConfig) (*Transport, error
 	if err != nil {
 		return nil, err
 	}
-	return &Transport{cm: cm, cfg: cfg, memory: m, stats: new(Stats)}, nil
+	return &Transport{cm: cm, cfg: cfg, memory: m, counters: new(Counters)}, nil
 }
 
 // Type is nvme.TransportRDMA.
 func (t *Transport) Type() nvme.TransportType { return nvme.TransportRDMA }
 
-// Stats are the counters of all queues together.
-func (t *Transport) Stats() *Stats { return t.stats }
+// Counters are the counters of all queues together.
+func (t *Transport) Counters() *Counters { return t.counters }
 
 // Alloc gives registered memory, aligned to 4096 bytes.
 func (t *Transport) Alloc(n int) ([]byte, error) {

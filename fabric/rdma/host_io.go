@@ -218,7 +218,7 @@ func (q *hostQueue) takeRevokes() {
 		if q.sqUsed+1 > q.sqSize {
 			break
 		}
-		q.t.stats.LocalInvalidates.Add(1)
+		q.t.counters.LocalInvalidates.Add(1)
 		q.send(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: q.slots[i].key}, kindInvalidate, i)
 		n++
 	}
@@ -282,7 +282,7 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 		}
 	}
 	s.state = slotPosted
-	q.t.stats.Capsules.Add(1)
+	q.t.counters.Capsules.Add(1)
 	kind := kindCommand
 	if s.sending {
 		kind = kindInline
@@ -294,7 +294,7 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 // inCapsule sends the data with the command: from where it lies if that is registered, else
 // from a copy in the capsule. It says whether it is the former.
 func (q *hostQueue) inCapsule(r *host.Request, cmd *nvme.Command, capsule []byte, list []verbs.SGE) ([]verbs.SGE, bool) {
-	q.t.stats.InCapsule.Add(1)
+	q.t.counters.InCapsule.Add(1)
 	cmd.SGL1().SetBlock(nvme.SGLInCapsule, 0, uint32(len(r.Data)))
 	if e, _, ok := q.t.memory.sge(q.dom, r.Data); ok {
 		first := len(q.batch.sges)
@@ -326,7 +326,7 @@ func (q *hostQueue) lend(s *slot, data []byte, cmd *nvme.Command) error {
 	if err != nil {
 		return err
 	}
-	q.t.stats.Registered.Add(1)
+	q.t.counters.Registered.Add(1)
 	s.mr = mr
 	cmd.SGL1().SetKeyed(nvme.SGLKeyed, mr.Addr(), uint32(len(data)), mr.RKey())
 	return nil

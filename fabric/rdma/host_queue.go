@@ -142,8 +142,8 @@ func (q *hostQueue) setUp() error {
 // start makes the queue live: from here on its end is told to the Sink.
 func (q *hostQueue) start() {
 	q.t.queues.Add(1)
-	q.t.stats.Accepted.Add(1)
-	q.t.stats.Connections.Add(1)
+	q.t.counters.Accepted.Add(1)
+	q.t.counters.Connections.Add(1)
 	q.mu.Lock()
 	q.started = true
 	dead := q.dead != nil
@@ -239,14 +239,14 @@ func (q *hostQueue) reap() {
 	dead := q.dead
 	q.mu.Unlock()
 	q.tearDown()
-	q.t.stats.Connections.Add(-1)
+	q.t.counters.Connections.Add(-1)
 	switch {
 	case errors.Is(dead, ErrClosed):
 		dead = nil
 	case errors.Is(dead, ErrDisconnected):
 		dead = q.connError("connection", dead)
 	default:
-		q.t.stats.Failed.Add(1)
+		q.t.counters.Failed.Add(1)
 	}
 	q.attr.Sink.Closed(dead)
 	close(q.closed)

@@ -92,7 +92,7 @@ func TestMoreThanTheQueue(t *testing.T) {
 			t.Error("no command was refused with receiver not ready")
 		}
 		r.honest.work('a')
-		if n := r.listener.Stats().Capsules.Load(); len(io.answers) != 0 {
+		if n := r.listener.Counters().Capsules.Load(); len(io.answers) != 0 {
 			t.Errorf("%d answers without data, of %d commands", len(io.answers), n)
 		}
 		r.net.SetFilter(nil)
@@ -135,7 +135,7 @@ func TestBuffersOfNewcomers(t *testing.T) {
 				t.Fatal("one address has all the memory")
 			}
 		}
-		if n := r.listener.Stats().GaveWay.Load(); n != 0 {
+		if n := r.listener.Counters().GaveWay.Load(); n != 0 {
 			t.Errorf("%d connections gave way to others of their address", n)
 		}
 		for range 5 {
@@ -148,7 +148,7 @@ func TestBuffersOfNewcomers(t *testing.T) {
 			io.close()
 			time.Sleep(10 * time.Millisecond)
 		}
-		if n := r.listener.Stats().GaveWay.Load(); n == 0 {
+		if n := r.listener.Counters().GaveWay.Load(); n == 0 {
 			t.Error("nobody gave way: nothing is shown")
 		}
 	})

@@ -70,7 +70,7 @@ func (c *targetConn) takeProbe() {
 	if c.probing == probeDue && c.sqUsed < c.sqSize {
 		c.probing = probePosted
 		c.sqUsed++
-		c.l.stats.Probes.Add(1)
+		c.l.counters.Probes.Add(1)
 		c.batch.send = append(c.batch.send, verbs.SendWR{WRID: wrID(kindProbe, 0), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled})
 	}
 }

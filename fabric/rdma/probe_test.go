@@ -21,7 +21,7 @@ func TestHostThatDied(t *testing.T) {
 		const minutes, queues = 120, 2
 		before := r.hn.dev.Counters()[roce.ReceivedPackets]
 		time.Sleep(minutes * time.Minute)
-		if n := r.listener.Stats().Connections.Load(); n != honestQueues+queues {
+		if n := r.listener.Counters().Connections.Load(); n != honestQueues+queues {
 			t.Fatalf("%d connections after two hours of silence, want %d", n, honestQueues+queues)
 		}
 		if n := r.hn.dev.Counters()[roce.ReceivedPackets] - before; n < (minutes-2)*queues || n > minutes*queues {
@@ -39,7 +39,7 @@ func TestHostThatDied(t *testing.T) {
 		if took := time.Since(died); took < time.Minute || took > 5*time.Minute {
 			t.Errorf("given up after %v", took)
 		}
-		if n := r.listener.Stats().Failed.Load(); n != queues {
+		if n := r.listener.Counters().Failed.Load(); n != queues {
 			t.Errorf("%d failed connections counted, want %d", n, queues)
 		}
 		r.honest.work('b')

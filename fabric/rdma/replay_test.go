@@ -303,7 +303,7 @@ func (r *replayRig) check(what string) {
 	}
 	r.victim.stored(what, r.other)
 	r.other.stored(what, r.victim)
-	if n, want := r.listener.Stats().Connections.Load(), int64(2*(1+replayQueues)); n != want {
+	if n, want := r.listener.Counters().Connections.Load(), int64(2*(1+replayQueues)); n != want {
 		r.t.Errorf("%s: the target has %d connections, want %d", what, n, want)
 	}
 	if n := r.tn.Counters().HalfOpen.Load(); n != 0 {

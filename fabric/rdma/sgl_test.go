@@ -376,7 +376,7 @@ func testSGLOutside(t *testing.T, op nvme.Opcode, set func(q *sglQueue, base uin
 	if n := r.hn.dev.Counters()[roce.RespRemoteAccessErrors]; n != 1 {
 		t.Errorf("the host's RNIC counts %d refusals, want 1", n)
 	}
-	if n := r.listener.Stats().Failed.Load(); n == 0 {
+	if n := r.listener.Counters().Failed.Load(); n == 0 {
 		t.Error("the target counts no failed connection")
 	}
 	if !all(r.read(0, outsideSize), 0) {

@@ -18,9 +18,9 @@ const honestQueues = 1 + replayQueues
 // gone waits until only the honest host's connections are left.
 func (r *sglRig) gone(what string) {
 	r.t.Helper()
-	for end := time.Now().Add(time.Hour); r.listener.Stats().Connections.Load() != honestQueues; time.Sleep(time.Second) {
+	for end := time.Now().Add(time.Hour); r.listener.Counters().Connections.Load() != honestQueues; time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			r.t.Fatalf("%s: %d connections after an hour, want %d", what, r.listener.Stats().Connections.Load(), honestQueues)
+			r.t.Fatalf("%s: %d connections after an hour, want %d", what, r.listener.Counters().Connections.Load(), honestQueues)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestHostThatBringsNoData(t *testing.T) {
 			io.sendKeyed(blocks(nvme.OpWrite, i*sglTransfer, sglTransfer), 0, sglTransfer)
 		}
 		r.honest.work('a')
-		if r.listener.Stats().MemoryWaits.Load() == 0 {
+		if r.listener.Counters().MemoryWaits.Load() == 0 {
 			t.Error("no command of the greedy host had to wait")
 		}
 		for ev := range io.events {
@@ -52,7 +52,7 @@ func TestHostThatBringsNoData(t *testing.T) {
 		io.close()
 		admin.close()
 		r.gone("no data")
-		if n := r.listener.Stats().Failed.Load(); n == 0 {
+		if n := r.listener.Counters().Failed.Load(); n == 0 {
 			t.Error("the target counts no failed connection")
 		}
 	})
@@ -122,7 +122,7 @@ func TestWildQueueSizes(t *testing.T) {
 			q.close()
 			r.gone(tc.name)
 		}
-		if n := r.listener.Stats().Rejected.Load(); n != 7 {
+		if n := r.listener.Counters().Rejected.Load(); n != 7 {
 			t.Errorf("%d refused connections counted, want 7", n)
 		}
 	})

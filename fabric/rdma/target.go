@@ -97,15 +97,15 @@ func (c TargetConfig) Validate() error {
 
 // Listener takes NVMe/RDMA connections for a target.
 type Listener struct {
-	target  *target.Target
-	cfg     TargetConfig
-	id      verbs.CMID
-	memory  *memory
-	buffers *target.Buffers // memory, as volumes know it
-	pool    *mem.Pool[*targetRequest]
-	budget  budget
-	stats   *Stats
-	prober  *time.Timer // runs probeAll while there are connections
+	target   *target.Target
+	cfg      TargetConfig
+	id       verbs.CMID
+	memory   *memory
+	buffers  *target.Buffers // memory, as volumes know it
+	pool     *mem.Pool[*targetRequest]
+	budget   budget
+	counters *Counters
+	prober   *time.Timer // runs probeAll while there are connections
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
@@ -128,7 +128,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	buffers := t.NewBuffers()
 	m.added = buffers.Add
 	l := &Listener{
-		target: t, cfg: cfg, memory: m, buffers: buffers, stats: new(Stats), conns: map[*targetConn]struct{}{},
+		target: t, cfg: cfg, memory: m, buffers: buffers, counters: new(Counters), conns: map[*targetConn]struct{}{},
 		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),
 		budget: budget{bytes: cfg.Memory / 2, conns: cfg.MaxPeerConns, peers: map[netip.Addr]peerBudget{}},
 	}
@@ -153,8 +153,8 @@ const limitBacklog = 128
 // Addr is where the listener listens.
 func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 
-// Stats are the counters of all connections together.
-func (l *Listener) Stats() *Stats { return l.stats }
+// Counters are the counters of all connections together.
+func (l *Listener) Counters() *Counters { return l.counters }
 
 // Close stops listening, disconnects every host and returns when all memory is free again.
 func (l *Listener) Close() error {
@@ -185,7 +185,7 @@ func (l *Listener) event(ev verbs.CMEvent) {
 		return
 	}
 	if status, err := l.connect(ev); err != nil {
-		l.stats.Rejected.Add(1)
+		l.counters.Rejected.Add(1)
 		l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
 		_ = ev.ID.Reject(status.appendTo(nil))
 		_ = ev.ID.Destroy()

@@ -249,8 +249,8 @@ func (c *targetConn) accept() error {
 		c.abandon()
 		return fmt.Errorf("accept: %w", err)
 	}
-	c.l.stats.Accepted.Add(1)
-	c.l.stats.Connections.Add(1)
+	c.l.counters.Accepted.Add(1)
+	c.l.counters.Connections.Add(1)
 	c.l.cfg.Log.Debug("rdma: connected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "depth", c.depth)
 	c.mu.Lock()
 	c.live = true
@@ -338,7 +338,7 @@ func (c *targetConn) fail(err error) {
 
 // giveWay ends the connection of a host that has proved nothing.
 func (c *targetConn) giveWay() {
-	c.l.stats.GaveWay.Add(1)
+	c.l.counters.GaveWay.Add(1)
 	c.l.cfg.Log.Warn("rdma: connection closed: the host has proved nothing, and others need the memory of its buffers",
 		"transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID)
 	c.fail(target.ErrGaveWay)
@@ -418,9 +418,9 @@ func (c *targetConn) releaseLocked() {
 	}
 	c.queue.Closed(c.reason())
 	c.tearDown()
-	c.l.stats.Connections.Add(-1)
+	c.l.counters.Connections.Add(-1)
 	if !errors.Is(dead, ErrClosed) && !errors.Is(dead, ErrDisconnected) {
-		c.l.stats.Failed.Add(1)
+		c.l.counters.Failed.Add(1)
 	}
 	c.l.cfg.Log.Debug("rdma: disconnected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "reason", dead)
 	c.l.forget(c)

@@ -113,7 +113,7 @@ func (c *targetConn) received(in capsule) {
 }
 
 func (c *targetConn) begin(r *targetRequest, in capsule) {
-	c.l.stats.Capsules.Add(1)
+	c.l.counters.Capsules.Add(1)
 	r.Cmd = *nvme.CommandAt(c.commands[in.index*nvme.CommandSize:])
 	r.inline = nil
 	if n := in.bytes - nvme.CommandSize; n > 0 {
@@ -148,7 +148,7 @@ func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 		if off > uint64(len(data)) || n > uint64(len(data))-off {
 			return 0, nvme.StatusSGLOffsetInvalid | nvme.StatusDNR
 		}
-		c.l.stats.InCapsule.Add(1)
+		c.l.counters.InCapsule.Add(1)
 		r.InCapsule = data[off : off+n]
 		return int(n), nvme.StatusSuccess
 	}
@@ -163,7 +163,7 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	}
 	b := c.share.Alloc(n, r)
 	if b == nil {
-		c.l.stats.MemoryWaits.Add(1)
+		c.l.counters.MemoryWaits.Add(1)
 		return false
 	}
 	r.setBuffer(b)
@@ -314,7 +314,7 @@ func (c *targetConn) workRequests(r *targetRequest) int {
 }
 
 func (c *targetConn) addReads(r *targetRequest) {
-	c.l.stats.Reads.Add(1)
+	c.l.counters.Reads.Add(1)
 	c.addData(r, verbs.WRRDMARead)
 	last := &c.batch.send[len(c.batch.send)-1]
 	last.WRID = wrID(kindPull, r.index)
@@ -325,7 +325,7 @@ func (c *targetConn) addReads(r *targetRequest) {
 // them where they share a packet, else to the batch's tail. It returns the bytes of data.
 func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 	if r.SendData {
-		c.l.stats.Writes.Add(1)
+		c.l.counters.Writes.Add(1)
 		bytes = c.addData(r, verbs.WRRDMAWrite)
 	}
 	copy(c.cqes[r.index*nvme.CompletionSize:], r.CQE[:])
@@ -336,7 +336,7 @@ func (c *targetConn) addResponse(r *targetRequest) (bytes int) {
 		SGList: c.batch.sge(partOf(c.cqeSGE, r.index, nvme.CompletionSize)),
 	}
 	if r.invalidate {
-		c.l.stats.Invalidates.Add(1)
+		c.l.counters.Invalidates.Add(1)
 		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, r.key
 	}
 	if bytes > 0 && bytes <= c.together {

@@ -18,13 +18,13 @@ type DirectionCounters struct {
 }
 
 // Counters is what happened on all connections of a Listener or a Transport. They only grow,
-// except for Open.
+// except for Connections.
 type Counters struct {
 	In, Out DirectionCounters
 
-	Accepted atomic.Uint64 // connections made
-	Refused  atomic.Uint64 // connections closed for a limit, or before initialization was done
-	Open     atomic.Int64  // connections that exist now
+	Connections atomic.Int64  // open now
+	Accepted    atomic.Uint64 // connections made
+	Rejected    atomic.Uint64 // connections closed for a limit, or before initialization was done
 
 	HeaderDigestErrors atomic.Uint64
 	DataDigestErrors   atomic.Uint64

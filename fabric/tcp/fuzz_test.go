@@ -189,7 +189,7 @@ func (w *targetWorld) open() {
 	}
 	w.c.w.dead.Store(true)
 	w.counters.Accepted.Add(1)
-	w.counters.Open.Add(1)
+	w.counters.Connections.Add(1)
 	go w.c.w.serve()
 	if err := pump(w.c.r, w.c, w.handshake); err != nil || w.c.connected.Load() != (w.how&3 > 1) {
 		w.t.Fatalf("a good host couldn't connect: %v", err)

@@ -66,7 +66,7 @@ func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue
 	}
 	t.queues.Add(1)
 	t.counters.Accepted.Add(1)
-	t.counters.Open.Add(1)
+	t.counters.Connections.Add(1)
 	return q, nil
 }
 
@@ -345,7 +345,7 @@ func (q *hostQueue) end(err error) {
 	}
 	q.w.close()
 	_ = q.tcp.Close()
-	q.t.counters.Open.Add(-1)
+	q.t.counters.Connections.Add(-1)
 	q.err = err
 	if !q.decided.CompareAndSwap(false, true) {
 		q.attr.Sink.Closed(err)

@@ -91,7 +91,7 @@ func newLimitedTarget(t testing.TB, cfg TargetConfig, vol blockdev.Volume, limit
 		if err := tt.Close(); err != nil {
 			t.Error(err)
 		}
-		if n := tt.Counters().Open.Load(); n != 0 {
+		if n := tt.Counters().Connections.Load(); n != 0 {
 			t.Errorf("%d connections are left", n)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

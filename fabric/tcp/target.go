@@ -147,13 +147,13 @@ func (l *Listener) start(conn *net.TCPConn) {
 		c, err = l.newConn(conn)
 	}
 	if err != nil {
-		l.counters.Refused.Add(1)
+		l.counters.Rejected.Add(1)
 		_ = conn.Close()
 		l.report(&ConnError{Stage: stageAccept, Peer: addrPort(conn.RemoteAddr()), Err: err})
 		return
 	}
 	l.counters.Accepted.Add(1)
-	l.counters.Open.Add(1)
+	l.counters.Connections.Add(1)
 	go c.serve()
 }
 
@@ -232,7 +232,7 @@ func (l *Listener) forget(c *targetConn) {
 
 // gone says that nothing is left of a connection.
 func (l *Listener) gone() {
-	l.counters.Open.Add(-1)
+	l.counters.Connections.Add(-1)
 	select {
 	case l.left <- struct{}{}:
 	default:

@@ -113,7 +113,7 @@ func (c *targetConn) abandon() {
 // report tells the engine and the listener's owner.
 func (c *targetConn) report(err error) {
 	if !c.r.rules.Ready {
-		c.l.counters.Refused.Add(1)
+		c.l.counters.Rejected.Add(1)
 	}
 	c.queue.Closed(err)
 	if err != nil {

@@ -337,7 +337,7 @@ func TestTargetDisconnect(t *testing.T) {
 		}
 		_ = p.Close()
 	}
-	waitFor(t, "the end of all connections", func() bool { return tt.Counters().Open.Load() == 0 })
+	waitFor(t, "the end of all connections", func() bool { return tt.Counters().Connections.Load() == 0 })
 }
 
 // waitFor polls a condition that another goroutine brings about.
@@ -389,7 +389,7 @@ func TestTargetLimit(t *testing.T) {
 		t.Error(err)
 	}
 	_ = first.Close()
-	waitFor(t, "end of the first connection", func() bool { return tt.Counters().Open.Load() == 0 })
+	waitFor(t, "end of the first connection", func() bool { return tt.Counters().Connections.Load() == 0 })
 	third := rawHost(t, tt)
 	third.initialize(pdu.ICReq{})
 }

@@ -146,7 +146,7 @@ func TestPeerConnections(t *testing.T) {
 		t.Errorf("%v, want ErrTooMany", err)
 	}
 	rawFrom(t, tt, "127.0.0.1").initialize(pdu.ICReq{})
-	if n := tt.Counters().Refused.Load(); n != 1 {
+	if n := tt.Counters().Rejected.Load(); n != 1 {
 		t.Errorf("%d refused", n)
 	}
 }

@@ -2,8 +2,8 @@ package rdma
 
 import "sync/atomic"
 
-// Stats counts what the connections of a listener or transport did.
-type Stats struct {
+// Counters is what the connections of a Listener or a Transport did. They only grow, except for Connections.
+type Counters struct {
 	Connections      atomic.Int64 // open now
 	Accepted         atomic.Uint64
 	Rejected         atomic.Uint64
