@@ -153,9 +153,23 @@ func (s *Subsystem) openCreated(n *createdNamespace) error {
 		return err
 	}
 	if err := s.addCreated(n, v); err != nil {
-		return errors.Join(err, v.Close())
+		return errors.Join(s.damaged(err), v.Close())
 	}
 	return nil
+}
+
+// damaged is an error of a created namespace as that of what was saved, where that can't be: nobody has
+// configured it.
+func (s *Subsystem) damaged(err error) error {
+	var wrong *wrongConfig
+	switch {
+	case errors.As(err, &wrong):
+		err = errors.New(wrong.what)
+	case errors.Is(err, ErrExists), errors.Is(err, ErrLimit):
+	default:
+		return err
+	}
+	return stateError(s.stateName("namespaces"), err)
 }
 
 // addCreated exports the volume of a created namespace. Called with managed.mu held, or before
@@ -166,7 +180,7 @@ func (s *Subsystem) addCreated(n *createdNamespace, v blockdev.Volume) error {
 	}
 	id, err := nvme.ParseHostID(n.UUID) // the form of a UUID
 	if err != nil {
-		return err
+		return stateError(s.stateName("namespaces"), err)
 	}
 	c := NamespaceConfig{NSID: n.NSID, Volume: v, UUID: id, ANAGroup: n.ANAGroup, created: true, private: n.Private}
 	if _, err := s.addNamespace(c); err != nil {

@@ -417,8 +417,8 @@ func (r *recorder) Remove(name string) error {
 	return r.memPool.Remove(name)
 }
 
-// TestSavedNamespaceErrors: an error about a namespace that a host created says so, and names the subsystem and what
-// the error is of once.
+// TestSavedNamespaceErrors: an error about a namespace that a host created says so, names the subsystem and what
+// the error is of once, and doesn't blame the configuration, in which it isn't.
 func TestSavedNamespaceErrors(t *testing.T) {
 	const createdUUID = "5a1f1b8e-32c5-4ad5-8a0f-2b7d2f0c9b11"
 	pool := newMemPool(1 << 20)
@@ -433,8 +433,8 @@ func TestSavedNamespaceErrors(t *testing.T) {
 	closeTarget(t, tg)
 	in := "target: subsystem " + testNQN + ": "
 	for saved, want := range map[string]string{
-		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":999}]}`: "target: invalid target configuration: subsystem " + testNQN +
-			": namespace 600, which a host created: namespace 600: ANA group 999, the largest is 128",
+		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":999}]}`: in +
+			"namespace 600, which a host created: saved state can't be used: " + name + ": namespace 600: ANA group 999, the largest is 128",
 		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":8192,"block_size":512}]}`: in + "namespace 600, which a host created: there is no such volume, or it is open",
 		`{"hosts":{"h":[0]}}`: in + "saved state can't be used: " + name + ": NSID 0",
 	} {

@@ -15,6 +15,8 @@ import (
 
 const (
 	maxPersistentEvents = 256
+	// maxPersistentData is the most data that an event has, in bytes: more than any of ours.
+	maxPersistentData = 64
 	// persistentUnits is PELS: what the log can grow to, in units of 64 KiB.
 	persistentUnits = 1
 )
@@ -57,6 +59,11 @@ func (s *Subsystem) loadEvents() error {
 	}
 	if len(l.kept.Events) > maxPersistentEvents {
 		return stateError(s.stateName("events"), fmt.Errorf("there are %d, at most %d", len(l.kept.Events), maxPersistentEvents))
+	}
+	for i := range l.kept.Events {
+		if n := len(l.kept.Events[i].Data); n > maxPersistentData {
+			return stateError(s.stateName("events"), fmt.Errorf("event %d has %d bytes, at most %d", i, n, maxPersistentData))
+		}
 	}
 	l.kept.PowerCycles++
 	on := nvme.PowerOnEvent{PowerCycle: uint32(l.kept.PowerCycles), Timestamp: wallClock()}

@@ -1,0 +1,76 @@
+package target
+
+import (
+	"encoding/base64"
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// FuzzState starts a target whose Store kept anything under one of its names. It refuses that as ErrState, or
+// serves a host, to which what was kept shows in logs and reports that make sense.
+func FuzzState(tf *testing.F) {
+	f := fuzzing.New(tf)
+	for i, saved := range []string{
+		`{"persist":true,"generation":3,"type":1,"holder":"00000000-0000-0000-0000-000000000001","registrants":[{"host":"00000000-0000-0000-0000-000000000001","key":7}]}`,
+		`[{"first":0,"end":8},{"first":16,"end":17}]`,
+		"write protected\n",
+		`{"created":[{"nsid":513,"uuid":"00000000-0000-4000-8000-000000000002","size":8192,"block_size":512,"ana_group":1}],"hosts":{"nqn.2024-01.com.example:host1":[513]},"pending":["00000000-0000-4000-8000-000000000003"]}`,
+		`{"state":2,"cdw10":2,"cdw11":0,"namespaces":[1],"passes":0}`,
+		`{"power_cycles":2,"generation":1,"events":[{"Type":4,"Revision":1,"CNTLID":0,"Timestamp":1,"Data":"AAAA"}]}`,
+	} {
+		f.Add(uint8(i), []byte(saved))
+	}
+	f.Add(uint8(5), []byte(`{"events":[{"Type":4,"Data":"`+base64.StdEncoding.EncodeToString(make([]byte, 1<<16))+`"}]}`))
+	f.Fuzz(func(t *testing.T, which uint8, saved []byte) {
+		volume := newTestVolume(8192, 512)
+		store := newMemStore()
+		store.put(stateNames(t)[int(which)%len(stateNames(t))], saved)
+		tg, err := New(Config{Store: store, Subsystems: []SubsystemConfig{{
+			NQN: testNQN, AllowAnyHost: true, Pool: anyPool{}, Namespaces: []NamespaceConfig{{Volume: volume}},
+		}}})
+		if err != nil {
+			if !errors.Is(err, ErrState) && !errors.Is(err, errNoVolume) {
+				t.Fatal(err)
+			}
+			return
+		}
+		defer closeTarget(t, tg)
+		s := connectAs(t, tg, 1)
+		defer s.close()
+		readEvents(s.admin, nvme.PersistentEstablish)
+	})
+}
+
+// stateNames are those of all that a target keeps of a subsystem with one namespace.
+func stateNames(t *testing.T) []string {
+	t.Helper()
+	s := newSubsystem(nil, &SubsystemConfig{NQN: testNQN})
+	ns := newNamespace(s, 1, &NamespaceConfig{Volume: newTestVolume(8192, 512)})
+	return []string{
+		ns.reservationName(), ns.badName(), ns.protectionName(),
+		s.stateName("namespaces"), s.stateName("sanitize"), s.stateName("events"),
+	}
+}
+
+// anyPool has every volume that it could have made, and none that is open twice.
+type anyPool struct{}
+
+var errNoVolume = errors.New("there is no such volume")
+
+func (anyPool) Capacity() uint64    { return 1 << 20 }
+func (anyPool) Remove(string) error { return nil }
+
+func (p anyPool) Create(name string, size int64, blockSize int) (blockdev.Volume, error) {
+	return p.Open(name, size, blockSize)
+}
+
+func (p anyPool) Open(_ string, size int64, blockSize int) (blockdev.Volume, error) {
+	if blockSize != 512 && blockSize != 4096 || size <= 0 || size%int64(blockSize) != 0 || uint64(size) > p.Capacity() {
+		return nil, errNoVolume
+	}
+	return newTestVolume(size, blockSize), nil
+}
