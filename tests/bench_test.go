@@ -20,7 +20,7 @@ import (
 func TestBenchFlags(t *testing.T) {
 	dir := t.TempDir()
 	writeText(t, dir+"/unknown.fio", "[one]\nrw=read\ngibberish=1\n")
-	writeText(t, dir+"/foreign.fio", "[global]\nioengine=libaio\n[one]\nrw=read\n")
+	writeText(t, dir+"/foreign.fio", "[global]\nioengine=libaio\nbuffered=1\n[one]\nrw=read\n")
 	writeText(t, dir+"/bad.fio", "[one]\niodepth=0\n")
 	bench := func(flags string) []string {
 		return append(args("bench -t tcp -a 127.0.0.1"), args(strings.ReplaceAll(flags, "DIR", dir))...)
@@ -38,7 +38,7 @@ func TestBenchFlags(t *testing.T) {
 		{bench("one.fio two.fio"), exitUsage, []string{"one job file", "two.fio"}},
 		{bench("DIR/none.fio"), exitFailure, []string{"job file", "none.fio", "no such file"}},
 		{bench("DIR/unknown.fio"), exitUsage, []string{"unknown.fio:3:", `"gibberish"`, "--help"}},
-		{bench("DIR/foreign.fio"), exitUsage, []string{"foreign.fio:2:", "ioengine", "leave the option out"}},
+		{bench("DIR/foreign.fio"), exitUsage, []string{"foreign.fio:3:", "buffered", "leave the option out"}},
 		{bench("DIR/bad.fio"), exitUsage, []string{"bad.fio [one]", "iodepth=0"}},
 	})
 }

@@ -143,6 +143,9 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 		return err
 	}
 	f.jobs, f.global = file.Jobs, file.Global
+	if notice := file.Notice(); notice != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, notice)
+	}
 	for _, j := range f.jobs {
 		if err := j.Apply(f.job); err != nil {
 			return cli.Usage("--%w", err)

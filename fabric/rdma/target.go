@@ -141,7 +141,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err != nil {
 		buffers.Close()
 		m.close()
-		return nil, &ConnError{Stage: "listen", Peer: addr, Err: err}
+		return nil, fmt.Errorf("nvme/rdma listen: %w", err)
 	}
 	return l, nil
 }

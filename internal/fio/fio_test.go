@@ -169,10 +169,33 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestIdleOptions: options that speak of files and of the kernel's interfaces are taken from a job file, told of once
+// each, and not reported as if they had an effect.
+func TestIdleOptions(t *testing.T) {
+	f, err := Parse("x.fio", strings.NewReader("[global]\nioengine=libaio\ndirect=1\nfilename=/dev/nvme0n1\nbs=8k\n[a]\nthread\n[b]\nioengine=io_uring\ninvalidate=1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "without effect here: ioengine, direct, filename, thread, invalidate"; f.Notice() != want {
+		t.Errorf("%q, want %q", f.Notice(), want)
+	}
+	if len(f.Idle) != 6 || f.Idle[4] != (Idle{9, "ioengine", "io_uring"}) {
+		t.Errorf("%v", f.Idle)
+	}
+	if len(f.Global) != 1 || len(f.Jobs[0].Given()) != 0 || f.Jobs[1].BS[0][0].Bytes != 8192 {
+		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
+	}
+	if f, err = Parse("x.fio", strings.NewReader("[a]\nbs=4k\n")); err != nil || f.Notice() != "" {
+		t.Errorf("%v, %q where every option has an effect", err, f.Notice())
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	for text, says := range map[string]string{
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
-		"[a]\nioengine=libaio\n":                "x.fio:2: ioengine: nvmeinit reaches the namespace by itself",
+		"[a]\ndirectory=/tmp\n":                 "x.fio:2: directory: nvmeinit reaches the namespace by itself",
+		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",
+		"[a]\nfilename=a\n[b]\nfilename=b\n":    "x.fio:4: filename=b, and a in line 2: all jobs run on one namespace",
 		"[a]\nbs=4kk\n":                         "x.fio:2: bs=4kk: want a size",
 		"rw=read\n":                             `x.fio:1: "rw=read": want a section first`,
 		"[a\n":                                  "x.fio:1: [a: want a section",

@@ -22,6 +22,7 @@ func (e *SyntaxError) Unwrap() error { return e.Err }
 type File struct {
 	Global map[string]string // the options of [global] sections, as they were written
 	Jobs   []*Job
+	Idle   []Idle // options that change nothing
 }
 
 // maxLine is the longest line of a job file, in bytes.
@@ -62,7 +63,12 @@ func Parse(name string, r io.Reader) (*File, error) {
 			return bad("%q: want a section first, as [global] or [job]", line)
 		default:
 			option, value, _ := strings.Cut(line, "=")
-			if err := job.Set(strings.TrimSpace(option), strings.TrimSpace(value)); err != nil {
+			option, value = strings.TrimSpace(option), strings.TrimSpace(value)
+			taken, err := f.takeIdle(n, option, value)
+			if err == nil && !taken {
+				err = job.Set(option, value)
+			}
+			if err != nil {
 				return bad("%w", err)
 			}
 		}

@@ -152,10 +152,14 @@ var options = []Option{
 // noFabric is what is said of options that speak of files and of the kernel's interfaces.
 const noFabric = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
 
+// noCache is what is said of options that want a page cache, or none.
+const noCache = "commands go to the namespace past every cache of this machine; leave the option out"
+
 // foreign are options of fio's that most job files have and that mean nothing here.
 var foreign = map[string]string{
-	"filename": noFabric, "directory": noFabric, "ioengine": noFabric, "direct": noFabric, "buffered": noFabric,
-	"thread": noFabric, "invalidate": noFabric, "allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
+	"filename": noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
+	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
+	"direct": noCache, "buffered": noCache,
 	"include":  "job files can't include others; put the sections into one file",
 	"bsrange":  "give sizes and their shares by bssplit",
 	"rate_min": "a rate here is kept however late operations are; their latencies tell",
