@@ -95,6 +95,8 @@ func TestJSON(t *testing.T) {
 			{"cmdset-ind-id-ns", []string{"anagrpid", "nstat"}},
 			{"show-regs", []string{"cap", "vs", "cc", "csts"}},
 			{"resv-report", []string{"gen", "rtype", "regctlext"}},
+			{"bench --rw randwrite --fsync 4 --number_ios 16",
+				[]string{"jobs.0.write.iops", "jobs.0.sync.total_ios", "jobs.0.sync.lat_ns.percentile.99\\.000000"}},
 			{"bench --rw randread --bs 4k --iodepth 4 --runtime 100ms",
 				[]string{"jobs.0.read.iops", "jobs.0.read.bw_bytes", "jobs.0.read.clat_ns.percentile.99\\.000000", "jobs.0.usr_cpu"}},
 		} {

@@ -214,11 +214,17 @@ func (q *benchQueue) Submit(io *loadgen.IO) {
 		}
 		io.Private = r
 	}
-	op := nvme.OpRead
-	if io.Op == loadgen.Write {
-		op = nvme.OpWrite
-	}
 	r.Data = io.Buf
-	r.Cmd.SetIO(op, q.nsid, uint64(io.Offset)/uint64(q.block), uint32(len(io.Buf)/q.block), 0)
+	slba, blocks := uint64(io.Offset)/uint64(q.block), uint32(len(io.Buf)/q.block)
+	switch {
+	case io.Op == loadgen.Flush:
+		r.Cmd.SetFlush(q.nsid)
+	case io.Op == loadgen.Read:
+		r.Cmd.SetIO(nvme.OpRead, q.nsid, slba, blocks, 0)
+	case io.FUA:
+		r.Cmd.SetIO(nvme.OpWrite, q.nsid, slba, blocks, nvme.ControlFUA)
+	default:
+		r.Cmd.SetIO(nvme.OpWrite, q.nsid, slba, blocks, 0)
+	}
 	q.q.SubmitOne(r)
 }

@@ -36,20 +36,21 @@ func printJob(w io.Writer, r *fio.Reported) {
 		head = append(head, "p"+strconv.FormatFloat(p, 'f', -1, 64))
 	}
 	t := cli.NewTable(w, append(head, "max")...)
-	for op := range r.Ops {
-		m := &r.Ops[op]
+	add := func(op loadgen.Op, m *loadgen.Measured, bandwidth string) {
 		if m.IOs == 0 {
-			continue
+			return
 		}
-		row := []any{
-			loadgen.Op(op), humanize.Comma(int64(r.IOPS(m))), humanize.IBytes(uint64(r.Bandwidth(m))) + "/s",
-			micros(m.Latency.Mean()),
-		}
+		row := []any{op, humanize.Comma(int64(r.IOPS(m))), bandwidth, micros(m.Latency.Mean())}
 		for _, p := range percentiles {
 			row = append(row, micros(float64(m.Latency.Percentile(p))))
 		}
 		t.AppendRow(append(row, micros(float64(m.Latency.Max()))))
 	}
+	for op := range r.Ops {
+		m := &r.Ops[op]
+		add(loadgen.Op(op), m, humanize.IBytes(uint64(r.Bandwidth(m)))+"/s")
+	}
+	add(loadgen.Flush, &r.Syncs, "-")
 	t.Render()
 	fmt.Fprintf(w, "processor of this side: %s an operation, %.0f%% of one\n", micros(float64(r.CPUPerIO())),
 		100*r.CPU().Seconds()/max(r.Duration.Seconds(), 1e-9))

@@ -188,3 +188,11 @@ func TestOutputFails(t *testing.T) {
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("it is full") }
+
+// TestPrintJSON: characters that mean something in HTML stay what they are, as in what fio and nvme-cli print.
+func TestPrintJSON(t *testing.T) {
+	var b strings.Builder
+	if err := PrintJSON(&b, map[string]int{">=64": 1}); err != nil || b.String() != "{\n  \">=64\": 1\n}\n" {
+		t.Errorf("%v, %q", err, b.String())
+	}
+}

@@ -57,6 +57,7 @@ func (v *formatValue) Set(s string) error {
 func PrintJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false) // fio's member ">=64" is found as it is written
 	return e.Encode(v)
 }
 

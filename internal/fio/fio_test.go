@@ -51,6 +51,15 @@ func TestValues(t *testing.T) {
 		option, value string
 		check         func(j *Job) bool
 	}{
+		{"sync", "1", func(j *Job) bool { return j.Sync }},
+		{"sync", "dsync", func(j *Job) bool { return j.Sync }},
+		{"sync", "none", func(j *Job) bool { return !j.Sync }},
+		{"fdatasync", "32", func(j *Job) bool { return j.Fsync == 32 }},
+		{"io_limit", "1m", func(j *Job) bool { return j.IOSize == 1<<20 }},
+		{"loops", "3", func(j *Job) bool { return j.Loops == 3 }},
+		{"number_ios", "1k", func(j *Job) bool { return j.NumberIOs == 1024 }},
+		{"randrepeat", "0", func(j *Job) bool { return j.Seed != NewJob("").Seed }},
+		{"randrepeat", "1", func(j *Job) bool { return j.Seed == NewJob("").Seed }},
 		{"bs", "4k", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 4096 }},
 		{"bs", "4K,64kb", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 65536 }},
 		{"bs", ",1MiB", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 1<<20 }},

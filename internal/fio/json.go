@@ -179,7 +179,7 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
 	j := JobReport{
 		Name: g.Job.Name, GroupID: group, ETA: 0, Elapsed: int64(math.Ceil(g.Duration.Seconds())), Options: g.Job.Given(),
-		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins),
+		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins), Sync: syncs(g, bins),
 		Runtime: g.Runtime.Milliseconds(), User: percent(g.User), System: percent(g.System),
 		Level:    depthLevels(g.Depths),
 		Submit:   spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
@@ -203,25 +203,43 @@ func side(g *Reported, op loadgen.Op, bins bool) Side {
 	if m.IOs == 0 {
 		return Side{}
 	}
-	lat := Latency{
-		Min: m.Latency.Min(), Max: m.Latency.Max(), Mean: m.Latency.Mean(), StdDev: m.Latency.StdDev(), N: m.Latency.Count(),
-	}
+	lat := latency(&m.Latency)
 	s := Side{
 		IOBytes: m.Bytes, IOKBytes: m.Bytes >> 10,
 		BWBytes: uint64(g.Bandwidth(m)), BW: uint64(g.Bandwidth(m)) >> 10,
 		IOPS: g.IOPS(m), Runtime: g.Duration.Milliseconds(), TotalIOs: m.IOs,
 		Lat: lat, CLat: lat,
 	}
-	for _, p := range g.Job.Percentiles {
-		s.CLat.Percentiles = append(s.CLat.Percentiles, level{fmt.Sprintf("%.6f", p), float64(m.Latency.Percentile(p))})
-	}
-	if bins {
-		for v, n := range m.Latency.Bins() {
-			s.CLat.Bins = append(s.CLat.Bins, level{strconv.FormatInt(v, 10), float64(n)})
-		}
-	}
+	s.CLat.spell(g, &m.Latency, bins)
 	s.course(g.Points, op)
 	return s
+}
+
+// syncs are the flushes of a job.
+func syncs(g *Reported, bins bool) syncSide {
+	h := &g.Syncs.Latency
+	if h.Count() == 0 {
+		return syncSide{}
+	}
+	s := syncSide{h.Count(), latency(h)}
+	s.Lat.spell(g, h, bins)
+	return s
+}
+
+func latency(h *loadgen.Histogram) Latency {
+	return Latency{Min: h.Min(), Max: h.Max(), Mean: h.Mean(), StdDev: h.StdDev(), N: h.Count()}
+}
+
+// spell adds the percentiles that the job asks for, and with bins all that was counted.
+func (l *Latency) spell(g *Reported, h *loadgen.Histogram, bins bool) {
+	for _, p := range g.Job.Percentiles {
+		l.Percentiles = append(l.Percentiles, level{fmt.Sprintf("%.6f", p), float64(h.Percentile(p))})
+	}
+	if bins {
+		for v, n := range h.Bins() {
+			l.Bins = append(l.Bins, level{strconv.FormatInt(v, 10), float64(n)})
+		}
+	}
 }
 
 // course fills in the figures of the samples.

@@ -1,7 +1,9 @@
 package fio
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 
@@ -87,6 +89,19 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.TimeBased, v) },
 	},
 	{
+		Name: "io_size", Aliases: []string{"io_limit"}, Type: "size", Example: "1g",
+		Usage: "bytes that each job moves, fewer or more than its size (default the size, once)",
+		set:   func(j *Job, v string) (err error) { j.IOSize, err = parseSize(v); return err },
+	},
+	{
+		Name: "loops", Type: "number", Example: "3", Usage: "how often each job goes through its size (default once)",
+		set: func(j *Job, v string) error { return number(&j.Loops, v) },
+	},
+	{
+		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job ends, if nothing ends it earlier",
+		set: func(j *Job, v string) (err error) { j.NumberIOs, err = parseCount(v); return err },
+	},
+	{
 		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring",
 		set: func(j *Job, v string) (err error) { j.RampTime, err = parseTime(v); return err },
 	},
@@ -102,7 +117,7 @@ var options = []Option{
 		Usage: "the same in operations a second",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) error {
-				n, err := parseSize(v)
+				n, err := parseCount(v)
 				j.RateIOPS[op] = int(n)
 				return err
 			})
@@ -123,8 +138,21 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.NoRandomMap, v) },
 	},
 	{
+		Name: "randrepeat", Type: "0 or 1", Example: "0", Default: "1", Usage: "0: choose randseed by chance, each time anew",
+		set: setRandRepeat,
+	},
+	{
 		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "what offsets and data are made from",
 		set: func(j *Job, v string) (err error) { j.Seed, err = strconv.ParseUint(v, 0, 64); return wantNumber(err) },
+	},
+	{
+		Name: "sync", Type: "0 or 1", Example: "1", Default: "0", Usage: "1: each write is durable when it ends (FUA)",
+		set: setSync,
+	},
+	{
+		Name: "fsync", Aliases: []string{"fdatasync"}, Type: "number", Example: "1",
+		Usage: "writes of a job after which it flushes the namespace; at a depth above 1 what is under way isn't waited for (default never)",
+		set:   func(j *Job, v string) error { return number(&j.Fsync, v) },
 	},
 	{
 		Name: "verify", Type: "crc32c", Choices: []string{"crc32c"}, Example: "crc32c",
@@ -160,9 +188,11 @@ var foreign = map[string]string{
 	"filename": noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
 	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
 	"direct": noCache, "buffered": noCache,
-	"include":  "job files can't include others; put the sections into one file",
-	"bsrange":  "give sizes and their shares by bssplit",
-	"rate_min": "a rate here is kept however late operations are; their latencies tell",
+	"offset_increment": "clones of a sequential job begin at different places of the range by themselves; leave the option out",
+	"output":           "results go to standard output; redirect that, as > FILE",
+	"include":          "job files can't include others; put the sections into one file",
+	"bsrange":          "give sizes and their shares by bssplit",
+	"rate_min":         "a rate here is kept however late operations are; their latencies tell",
 }
 
 // Foreign says why there is no option of that name, which fio has; empty for other names.
@@ -217,6 +247,28 @@ func setProcess(j *Job, v string) error {
 	}
 	j.Poisson = v == poisson
 	return nil
+}
+
+// setSync reads what fio calls kinds of synchronous files, which make no difference to a namespace.
+func setSync(j *Job, v string) error {
+	switch v {
+	case "0", "none":
+		j.Sync = false
+	case "1", "sync", "dsync":
+		j.Sync = true
+	default:
+		return errors.New("want 0 or 1")
+	}
+	return nil
+}
+
+func setRandRepeat(j *Job, v string) error {
+	var repeat bool
+	err := boolean(&repeat, v)
+	if err == nil && !repeat {
+		j.Seed = rand.Uint64()
+	}
+	return err
 }
 
 func setVerify(j *Job, v string) error {

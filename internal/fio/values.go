@@ -53,6 +53,12 @@ func parseSize(v string) (int64, error) {
 	return n, nil
 }
 
+// parseCount reads a number, which may be written as sizes are: 4k is 4096.
+func parseCount(v string) (int64, error) {
+	n, err := parseSize(v)
+	return n, wantNumber(err)
+}
+
 // parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation.
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")

@@ -22,11 +22,14 @@ type job struct {
 	mu     sync.Mutex
 	what   *pattern
 	left   int64 // bytes to start; endless for a job that loops
+	quota  int64 // operations to start; endless where only left says it
+	dirty  int   // writes started since the last flush
 	busy   int   // operations under way
 	held   bool  // more will come, though nothing may be under way
 	err    error
 	errors uint64
 	ops    [ops]Measured
+	syncs  Measured // flushes
 	depths [depthLevels]uint64
 	points []Point
 	seen   [ops]seen
@@ -48,8 +51,8 @@ const endless = int64(1) << 62
 func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	s := t.spec
 	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
-	if j.left = j.what.span; s.loops() {
-		j.left = endless
+	if j.left, j.quota = s.whole(j.what.span), endless; s.NumberIOs > 0 {
+		j.quota = s.NumberIOs
 	}
 	if s.HasRate() {
 		j.plan = newSchedule(s, clone)
@@ -144,7 +147,7 @@ func (j *job) take() {
 // unstarted is about how many operations of the plan were due by then and have not begun.
 // Called with mu held.
 func (j *job) unstarted(until int64) uint64 {
-	if j.plan == nil || j.left <= 0 {
+	if j.plan == nil || j.left <= 0 || j.quota <= 0 {
 		return 0
 	}
 	return j.plan.expected(until - j.start)
@@ -169,7 +172,12 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return false
 	case j.checking:
 		return j.prepareCheck(io)
-	case j.left <= 0:
+	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
+		j.dirty = 0
+		io.Op, io.Buf, io.started = Flush, nil, nanotime()
+		j.started()
+		return true
+	case j.left <= 0 || j.quota <= 0:
 		return false
 	}
 	var bytes int
@@ -181,16 +189,26 @@ func (j *job) prepare(io *IO, now int64) bool {
 		io.started = now
 	}
 	j.left -= int64(bytes)
+	j.quota--
 	io.Buf = io.mem[:bytes]
 	if !j.aim(io) {
 		return false
 	}
+	if io.FUA = false; io.Op == Write {
+		io.FUA = j.task.spec.Sync
+		j.dirty++
+	}
 	if j.task.ledger != nil && j.plan == nil {
 		io.started = nanotime() // stamping took time that isn't the device's
 	}
+	j.started()
+	return true
+}
+
+// started counts an operation that is about to be submitted. Called with mu held.
+func (j *job) started() {
 	j.busy++
 	j.depths[min(bits.Len(uint(j.busy)), depthLevels)-1]++
-	return true
 }
 
 // aim chooses where io goes. Called with mu held.
@@ -242,7 +260,10 @@ func (j *job) done(io *IO) {
 	if err != nil {
 		j.fail(err)
 	} else if j.counts(io) {
-		m := &j.ops[io.Op]
+		m := &j.syncs
+		if io.Op != Flush {
+			m = &j.ops[io.Op]
+		}
 		m.IOs++
 		m.Bytes += uint64(len(io.Buf))
 		m.Latency.Record(now - io.started)
@@ -301,7 +322,7 @@ func (j *job) judge(io *IO) (int64, error) {
 	}
 	l := j.task.ledger
 	switch {
-	case !j.task.spec.Verify:
+	case !j.task.spec.Verify, io.Op == Flush:
 		return 0, nil
 	case l == nil:
 		if err := checkStamps(io.Buf, io.Offset); err != nil {

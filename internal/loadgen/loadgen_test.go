@@ -81,9 +81,10 @@ func (q *fakeQueue) move(io *IO) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if io.Op == Write {
+	switch io.Op {
+	case Write:
 		copy(q.data[io.Offset:], io.Buf)
-	} else {
+	case Read:
 		copy(io.Buf, q.data[io.Offset:])
 	}
 }

@@ -3,21 +3,23 @@ package loadgen
 // Op is the direction of an operation.
 type Op uint8
 
-// Operations.
+// Operations. Flush has no direction: it moves nothing, and makes durable what was written.
 const (
 	Read Op = iota
 	Write
 	ops
+	Flush = ops
 )
 
 // String is fio's name of the direction.
-func (o Op) String() string { return [...]string{"read", "write"}[o] }
+func (o Op) String() string { return [...]string{"read", "write", "sync"}[o] }
 
 // IO is one operation. A job makes as many as it is deep and uses them again and again.
 type IO struct {
 	Op     Op
+	FUA    bool   // a Write is durable when it ends
 	Offset int64  // bytes
-	Buf    []byte // a whole number of blocks
+	Buf    []byte // a whole number of blocks; none of a Flush
 	// Done is called once for each Submit, with Err set.
 	Done func(*IO)
 	Err  error

@@ -18,6 +18,7 @@ type JobResult struct {
 	// a part in proportion to its operations.
 	User, System time.Duration
 	Ops          [ops]Measured       // by Op
+	Syncs        Measured            // flushes
 	Depths       [depthLevels]uint64 // operations that began as the first, 2nd to 3rd, 4th to 7th … under way
 	Errors       uint64
 	Unstarted    uint64 // operations of a plan that were due and never began, about
@@ -112,6 +113,7 @@ func Group(jobs []JobResult) JobResult {
 		for op := range ops {
 			g.Ops[op].Add(&j.Ops[op])
 		}
+		g.Syncs.Add(&j.Syncs)
 		for d := range g.Depths {
 			g.Depths[d] += j.Depths[d]
 		}
@@ -142,7 +144,7 @@ func (r *run) result() (*Result, error) {
 			j.mu.Lock()
 			jr := JobResult{
 				Spec: t.spec, Index: i, Clone: j.clone, Duration: t.took,
-				Ops: j.ops, Depths: j.depths, Errors: j.errors, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
+				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
 				Points: j.points,
 			}
 			part := share(j)

@@ -23,6 +23,9 @@ type Spec struct {
 
 	Runtime   time.Duration // how long; 0 to run once through Size
 	TimeBased bool          // go on after Size bytes, until Runtime is over
+	IOSize    int64         // bytes that each job moves, whatever Size is; 0 for Size
+	Loops     int           // how often each job goes through Size; 0 for once
+	NumberIOs int64         // operations after which a job ends at the latest; 0 for any number
 	RampTime  time.Duration // before that, not measured
 
 	Rate     [ops]int64 // bytes a second that each job is to move, by Op; 0 for no rate
@@ -31,6 +34,8 @@ type Spec struct {
 
 	Distribution Distribution // of random offsets
 	NoRandomMap  bool         // random offsets may repeat before every block had its turn
+	Sync         bool         // a write is durable when it ends
+	Fsync        int          // writes after which each job flushes; 0 for never
 	Verify       bool         // stamp what is written by a CRC-32C, and check what is read
 	Seed         uint64       // of the random offsets and data
 }
@@ -123,7 +128,18 @@ func (s *Spec) HasRate() bool {
 func (s *Spec) loops() bool {
 	// A namespace is always there, and need not be laid out as a file must be. So without a
 	// size of its own, a runtime says enough.
-	return s.Runtime > 0 && (s.TimeBased || s.Size == 0 && s.SizePercent == 0)
+	return s.Runtime > 0 && (s.TimeBased || s.Size == 0 && s.SizePercent == 0 && s.IOSize == 0 && s.Loops == 0)
+}
+
+// whole is how many bytes a job moves that goes through span bytes.
+func (s *Spec) whole(span int64) int64 {
+	switch {
+	case s.loops():
+		return endless
+	case s.IOSize > 0:
+		return s.IOSize
+	}
+	return span * int64(max(s.Loops, 1))
 }
 
 // LargestBlock is the size of the largest operation, in bytes.
@@ -171,6 +187,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("runtime=%v: want a positive time", s.Runtime)
 	case s.RampTime < 0:
 		return fmt.Errorf("ramp_time=%v: want a positive time", s.RampTime)
+	case s.IOSize < 0 || s.Loops < 0 || s.NumberIOs < 0 || s.Fsync < 0:
+		return fmt.Errorf("io_size=%d, loops=%d, number_ios=%d, fsync=%d: want 0 or more", s.IOSize, s.Loops, s.NumberIOs, s.Fsync)
 	case s.TimeBased && s.Runtime == 0:
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:

@@ -118,7 +118,7 @@ func (t *task) left(now int64, bytes uint64) time.Duration {
 		left = max(t.spec.Runtime-gone, 0)
 	}
 	if !t.spec.loops() && bytes > 0 {
-		all := float64(t.jobs[0].what.span) * float64(len(t.jobs))
+		all := float64(t.spec.whole(t.jobs[0].what.span)) * float64(len(t.jobs))
 		bySize := time.Duration(float64(gone) * max(all/float64(bytes)-1, 0))
 		if left < 0 || bySize < left {
 			left = bySize

@@ -1,0 +1,123 @@
+package loadgen
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// opLog keeps what a device was asked for, in order.
+type opLog struct {
+	mu  sync.Mutex
+	ops []Op
+	fua int
+}
+
+func (l *opLog) note(io *IO) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ops = append(l.ops, io.Op)
+	if io.FUA {
+		l.fua++
+	}
+}
+
+// TestFsync: a job flushes after so many of its writes, the last ones too, however deep it is, with a rate and with its
+// data checked. Flushes are counted apart, and with the time that they take.
+func TestFsync(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		change        func(*Spec)
+		writes, syncs int
+	}{
+		{"each", func(s *Spec) { s.Fsync, s.IODepth = 1, 1 }, 256, 256},
+		{"every eighth", func(s *Spec) { s.Fsync = 8 }, 256, 32},
+		{"with a rate", func(s *Spec) { s.Fsync, s.RateIOPS = 8, [ops]int{0, 1000} }, 256, 32},
+		{"checked", func(s *Spec) { s.Fsync, s.Verify = 8, true }, 256, 32},
+		{"fewer writes", func(s *Spec) { s.Fsync, s.NumberIOs = 8, 7 }, 7, 0},
+		{"never", func(*Spec) {}, 256, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &opLog{}
+				d := &fakeDevice{seen: l.note, delay: time.Millisecond, data: make([]byte, fakeSize)}
+				s := spec("write")
+				c.change(&s)
+				res, err := runOne(d, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				writes, syncs, since := 0, 0, 0
+				for _, op := range l.ops {
+					switch op {
+					case Write:
+						writes, since = writes+1, since+1
+					case Flush:
+						if since != s.Fsync {
+							t.Fatalf("a flush after %d writes", since)
+						}
+						syncs, since = syncs+1, 0
+					}
+				}
+				if writes != c.writes || syncs != c.syncs || res.Syncs.IOs != uint64(c.syncs) || res.Ops[Write].IOs != uint64(c.writes) {
+					t.Errorf("%d writes and %d flushes, measured %d and %d; want %d and %d",
+						writes, syncs, res.Ops[Write].IOs, res.Syncs.IOs, c.writes, c.syncs)
+				}
+				if n := res.Syncs.Latency.Percentile(50); c.syncs > 0 && (n < 900_000 || n > 1_100_000) {
+					t.Errorf("a flush took %d ns, want 1 ms", n)
+				}
+				if l.fua != 0 {
+					t.Errorf("%d writes are durable by themselves", l.fua)
+				}
+			})
+		})
+	}
+}
+
+// TestSync: every write is durable when it ends, no read is.
+func TestSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &opLog{}
+		s := spec("randrw")
+		s.Sync = true
+		res, err := runOne(&fakeDevice{seen: l.note}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := int(res.Ops[Write].IOs); l.fua != n || n == 0 || res.Ops[Read].IOs == 0 {
+			t.Errorf("%d of %d writes are durable", l.fua, n)
+		}
+	})
+}
+
+// TestHowMuch: what ends a job that has no time.
+func TestHowMuch(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Spec)
+		want   uint64
+	}{
+		{"once", func(*Spec) {}, 256},
+		{"loops", func(s *Spec) { s.Loops = 3 }, 768},
+		{"fewer bytes", func(s *Spec) { s.IOSize = 40 << 10 }, 10},
+		{"more bytes than the size", func(s *Spec) { s.Size, s.IOSize = 64<<10, 1<<20 }, 256},
+		{"so many operations", func(s *Spec) { s.NumberIOs = 5 }, 5},
+		{"more operations than there are", func(s *Spec) { s.NumberIOs = 1000 }, 256},
+		{"each of two", func(s *Spec) { s.NumberIOs, s.NumJobs = 5, 2 }, 10},
+		{"before the time is over", func(s *Spec) { s.NumberIOs, s.Runtime = 5, time.Hour }, 5},
+		{"with a rate", func(s *Spec) { s.NumberIOs, s.RateIOPS = 5, [ops]int{100, 0} }, 5},
+		{"bytes before the time is over", func(s *Spec) { s.IOSize, s.Runtime = 40<<10, time.Hour }, 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := spec("read")
+				c.change(&s)
+				res, err := runOne(&fakeDevice{delay: time.Millisecond}, s)
+				if err != nil || res.Ops[Read].IOs != c.want || res.Unstarted != 0 {
+					t.Errorf("%d operations, %d not begun, %v; want %d", res.Ops[Read].IOs, res.Unstarted, err, c.want)
+				}
+			})
+		})
+	}
+}
