@@ -10,7 +10,7 @@ import (
 
 // chain runs a command that takes several operations of a volume, one after the other.
 // Operations that complete inline are taken in a loop rather than in a recursion, which could
-// become deep. Between two operations the command can be aborted.
+// become deep. Between two operations the command can be aborted, and ends with its connection.
 type chain struct {
 	turn atomic.Uint32
 	// next prepares e.io (for e.ns) and returns true, or calls endChain and returns false.
@@ -66,13 +66,17 @@ func (r *Request) chained() {
 	}
 }
 
-// chainAborted ends the chain where somebody wants it aborted.
+// chainAborted ends the chain where somebody wants it aborted, or its connection is ending: its host goes
+// on by another one, and what came late would undo what it writes there.
 func (r *Request) chainAborted() bool {
-	stop := r.engine.chain.stop.Load()
-	if stop == nil {
+	e := &r.engine
+	st := nvme.StatusAbortSQDeleted
+	if stop := e.chain.stop.Load(); stop != nil {
+		st = stop.status
+	} else if e.q.state.Load() != queueDown {
 		return false
 	}
-	r.endChain(stop.status)
+	r.endChain(st)
 	return true
 }
 

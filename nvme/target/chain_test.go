@@ -1,0 +1,61 @@
+package target
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestNothingAfterTheConnection: when a connection is ending, its host sends what wasn't answered by another one, and
+// writes anew. What a command of several operations has not begun by then doesn't happen any more, nor does what
+// still waits for the namespace (NVMe base, "Controller Level Reset": outstanding commands are stopped).
+func TestNothingAfterTheConnection(t *testing.T) {
+	one := bytes.Repeat([]byte{1}, 64<<10)
+	ranges := nvme.DSMRange{SLBA: 0, Blocks: 8}.AppendTo(nil)
+	ranges = nvme.DSMRange{SLBA: 64, Blocks: 8}.AppendTo(ranges)
+	pair := func(s *session) {
+		s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 64, 1), one[:512])
+		s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 64, 1), make([]byte, 512))
+	}
+	copied, source := copyCommand(64, 0, nvme.CopyRange{SLBA: 0, Blocks: 64})
+	for name, c := range map[string]struct {
+		start func(s *session)
+		alone bool // somebody has the namespace alone; else the first operation is under way
+	}{
+		"Copy": {start: func(s *session) { s.io.start(copied, source) }},
+		"Dataset Management": {start: func(s *session) {
+			s.io.start(command(func(c *nvme.Command) { c.SetDSM(1, 2, nvme.DSMDeallocate) }), ranges)
+		}},
+		"Format":                       {alone: true, start: func(s *session) { s.admin.start(formatCommand(1, 0, nvme.EraseUser), nil) }},
+		"Compare and Write":            {start: pair},
+		"Compare and Write that waits": {start: pair, alone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newTestVolume(1<<20, 512)
+			copy(v.data[64*512:], one)
+			tg := newTarget(t, v)
+			s := connect(t, tg, testNQN)
+			ns := tg.Subsystem(testNQN).namespace(1)
+			if c.alone {
+				ns.exclude(func() {})
+				c.start(s)
+			} else {
+				v.setHold(true)
+				c.start(s)
+				<-v.arrived
+			}
+			s.io.q.Closing(nil)
+			s.admin.q.Closing(nil)
+			if c.alone {
+				ns.include()
+			} else {
+				v.release()
+			}
+			s.close()
+			if !bytes.Equal(v.data[64*512:][:len(one)], one) {
+				t.Error("blocks were written when the connection had ended")
+			}
+		})
+	}
+}
