@@ -59,3 +59,20 @@ func TestNothingAfterTheConnection(t *testing.T) {
 		})
 	}
 }
+
+// TestNoWriteAfterTheConnection: data that comes when the connection is ending isn't written.
+func TestNoWriteAfterTheConnection(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connect(t, newTarget(t, v), testNQN)
+	s.io.holdPull = true
+	fr := s.io.start(ioCommand(nvme.OpWrite, 0, 8, 0), bytes.Repeat([]byte{1}, 4096))
+	s.io.mu.Lock()
+	s.io.pulling = nil
+	s.io.mu.Unlock()
+	s.io.q.Closing(nil)
+	fr.Pulled(nil)
+	s.close()
+	if ops := v.ops(); len(ops) != 0 {
+		t.Errorf("the volume had %v", ops)
+	}
+}

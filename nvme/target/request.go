@@ -199,9 +199,10 @@ func (r *Request) pull() {
 	r.engine.q.conn.Pull(r)
 }
 
-// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not.
+// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not. Data of a
+// connection that is ending comes too late: its host goes on by another one.
 func (r *Request) Pulled(err error) {
-	if err != nil {
+	if err != nil || r.engine.q.state.Load() == queueDown {
 		if loan := r.engine.io.Loan; loan != 0 {
 			r.engine.io.Loan = 0
 			r.engine.ns.lender.Return(loan)
