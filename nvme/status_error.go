@@ -85,7 +85,7 @@ func (e *StatusError) remedy() string {
 	case StatusCapacityExceeded:
 		return "the volume behind the namespace is full"
 	case StatusReservationConflict:
-		return "another host holds a reservation"
+		return "another host holds a reservation, or this one isn't registered under that key"
 	case StatusAuthenticationRequired:
 		return "the target demands a DH-HMAC-CHAP secret"
 	case StatusANAInaccessible, StatusANAPersistentLoss:

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -65,25 +66,33 @@ func reserve(t *testing.T, v blockdev.Volume, dir, path string) {
 			t.Fatal(err)
 		}
 	}
-	register := make1(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, nvme.CPTPLSet) })
-	acquire := make1(func(c *nvme.Command) { c.SetResvAcquire(1, nvme.ResvAcquire, nvme.ResvWriteExclusiveRegOnly) })
-	release := make1(func(c *nvme.Command) { c.SetResvRelease(1, nvme.ResvRelease, nvme.ResvWriteExclusiveRegOnly) })
-	unregister := make1(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvUnregister, false, nvme.CPTPLKeep) })
-	block := make([]byte, 4096)
-	must(sendIO(t, owner, register, nvme.ResvKeys{Other: 1}.AppendTo(nil)))
-	must(sendIO(t, other, register, nvme.ResvKeys{Other: 2}.AppendTo(nil)))
-	must(sendIO(t, owner, acquire, nvme.ResvKeys{Current: 1}.AppendTo(nil)))
+	const kind = nvme.ResvWriteExclusiveRegOnly
+	ctx, block := t.Context(), make([]byte, 4096)
+	mine, theirs := owner.namespace(t, 1), other.namespace(t, 1)
+	must(mine.ReservationRegister(ctx, nvme.ResvRegister, nvme.ResvKeys{Other: 1}, false, nvme.CPTPLSet))
+	must(theirs.ReservationRegister(ctx, nvme.ResvRegister, nvme.ResvKeys{Other: 2}, false, nvme.CPTPLSet))
+	must(mine.ReservationAcquire(ctx, nvme.ResvAcquire, kind, nvme.ResvKeys{Current: 1}))
 	must(sendIO(t, other, ioOf(nvme.OpWrite, 1, 0, 1), block))
-	must(sendIO(t, owner, release, nvme.ResvKeys{Current: 1}.AppendTo(nil)[:8]))
+	must(mine.ReservationRelease(ctx, nvme.ResvRelease, kind, 1))
 	if e := <-told; e != nvme.EventReservation {
 		t.Errorf("event %v", e)
 	}
-	must(sendIO(t, owner, acquire, nvme.ResvKeys{Current: 1}.AppendTo(nil)))
-	must(sendIO(t, other, unregister, nvme.ResvKeys{Current: 2}.AppendTo(nil)))
+	must(mine.ReservationAcquire(ctx, nvme.ResvAcquire, kind, nvme.ResvKeys{Current: 1}))
+	must(theirs.ReservationRegister(ctx, nvme.ResvUnregister, nvme.ResvKeys{Current: 2}, false, nvme.CPTPLKeep))
 	if err := sendIO(t, other, ioOf(nvme.OpWrite, 1, 0, 1), block); !errors.Is(err, nvme.StatusReservationConflict) {
 		t.Errorf("write of a host that isn't registered: %v", err)
 	}
 	must(sendIO(t, other, ioOf(nvme.OpRead, 1, 0, 1), block))
+}
+
+// namespace opens a namespace.
+func (h *hostSide) namespace(t *testing.T, nsid uint32) *host.Namespace {
+	t.Helper()
+	ns, err := h.Namespace(t.Context(), nsid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
 }
 
 func findReserved(t *testing.T, v blockdev.Volume, dir, path string) {
@@ -95,13 +104,48 @@ func findReserved(t *testing.T, v blockdev.Volume, dir, path string) {
 	if err := sendIO(t, owner, ioOf(nvme.OpWrite, 1, 0, 1), block); err != nil {
 		t.Error(err)
 	}
-	b := make([]byte, 128)
-	if err := sendIO(t, other, make1(func(c *nvme.Command) { c.SetResvReport(1, len(b)) }), b); err != nil {
+	p, err := other.namespace(t, 1).Reservations(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	var p nvme.ResvStatus
-	if err := p.Parse(b); err != nil || p.Type != nvme.ResvWriteExclusiveRegOnly || !p.Persist || len(p.Registrants) != 1 ||
+	if p.Type != nvme.ResvWriteExclusiveRegOnly || !p.Persist || len(p.Registrants) != 1 ||
 		p.Registrants[0] != (nvme.ResvRegistrant{CNTLID: owner.CNTLID(), Holder: true, Key: 1, HostID: ownerID}) {
 		t.Errorf("report %+v, %v", p, err)
+	}
+}
+
+// TestReservationPrograms: a host reserves a namespace by one run of nvmeinit after another, and others, and then itself
+// after another has preempted it, are kept from writing.
+func TestReservationPrograms(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:4MiB", "--state", t.TempDir())
+	block := makeFile(t, t.TempDir()+"/block", 4096)
+	const me, you = "nqn.2014-08.org.nvmexpress:uuid:6a3b2f60-0000-4000-8000-000000000001", "nqn.2014-08.org.nvmexpress:uuid:6a3b2f60-0000-4000-8000-000000000002"
+	transport := map[string]string{me: "rdma", you: "tcp"}
+	run := func(who, line string) result {
+		t.Helper()
+		verb, flags, _ := strings.Cut(line, " ")
+		return tgt.run(t, cliTimeout, transport[who], verb, append(args(flags), "-q", who)...)
+	}
+	for _, c := range []struct{ who, line, says string }{
+		{me, "resv-register --nrkey 0x11 --cptpl 3", ""},
+		{me, "resv-acquire --crkey 0x11 --rtype 1", ""},
+		{me, "write --quiet --input " + block, ""},
+		{you, "write --quiet --input " + block, "reservation conflict"},
+		{you, "resv-acquire --crkey 0x22 --rtype 1", "reservation conflict"},
+		{you, "resv-register --nrkey 0x22", ""},
+		{you, "resv-acquire --crkey 0x22 --rtype 1 --racqa 1 --prkey 0x11", ""},
+		{me, "write --quiet --input " + block, "reservation conflict"},
+		{you, "write --quiet --input " + block, ""},
+		{you, "resv-release --crkey 0x22 --rtype 1", ""},
+		{me, "write --quiet --input " + block, ""},
+		{you, "resv-release --crkey 0x22 --rrela 1", ""},
+	} {
+		r := run(c.who, c.line)
+		if want := c.says == ""; r.code == 0 != want || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
+			t.Errorf("%s of host %s: exit code %d, %q %q, want %q", c.line, c.who[len(c.who)-1:], r.code, r.stdout, r.stderr, c.says)
+		}
+	}
+	if out := run(me, "resv-report").stdout; !strings.Contains(out, "ptpls      : 1") || !strings.Contains(out, "nobody has registered") {
+		t.Errorf("report:\n%s", out)
 	}
 }

@@ -16,8 +16,11 @@ import (
 
 func main() { os.Exit(cli.Main(newRoot())) }
 
-// pagesGroup is the group of the commands that show a page.
-const pagesGroup = "pages"
+// Groups of commands.
+const (
+	pagesGroup        = "pages" // that show a page
+	reservationsGroup = "reservations"
+)
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -40,9 +43,14 @@ Flags are named as nvme-cli and fio name them.`,
 	for _, c := range []*cobra.Command{
 		newListNS(), newListCtrl(), newIDCtrl(), newNVMIDCtrl(), newIDIOCS(), newIDNS(), newIndependentIDNS(), newNSDescs(),
 		newSmartLog(), newErrorLog(), newANALog(), newFirmwareLog(), newEffectsLog(), newFeatureEffects(), newSupportedLogs(),
-		newPersistentLog(), newSanitizeLog(), newGetLog(), newShowRegs(), newGetFeature(), newSetFeature(), newResvReport(),
+		newPersistentLog(), newSanitizeLog(), newGetLog(), newShowRegs(), newGetFeature(), newSetFeature(),
 	} {
 		c.GroupID = pagesGroup
+		root.AddCommand(c)
+	}
+	root.AddGroup(&cobra.Group{ID: reservationsGroup, Title: "Commands for reservations"})
+	for _, c := range []*cobra.Command{newResvReport(), newResvRegister(), newResvAcquire(), newResvRelease()} {
+		c.GroupID = reservationsGroup
 		root.AddCommand(c)
 	}
 	root.SetGlobalNormalizationFunc(alias)

@@ -190,6 +190,8 @@ func wanted(bad *pflag.InvalidValueError) string {
 		return fmt.Sprintf("want a number from 0 to %d", math.MaxUint8)
 	case "uint32":
 		return fmt.Sprintf("want a number from 0 to %d", uint32(math.MaxUint32))
+	case "uint64":
+		return "want a number, as 4660 or 0x1234"
 	case "bool":
 		return "want true or false"
 	}
