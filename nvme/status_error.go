@@ -79,7 +79,7 @@ func (e *StatusError) remedy() string {
 	case StatusInvalidNamespace:
 		return "list the namespaces of the controller and use one of them"
 	case StatusNamespaceWriteProtected:
-		return "the target exports it read-only"
+		return "the target exports it read-only, or a host has protected it (feature 84h)"
 	case StatusLBAOutOfRange:
 		return "the range ends beyond the namespace"
 	case StatusCapacityExceeded:

@@ -65,7 +65,7 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	if err := errors.Join(f.paths.validate(), f.validate()); err != nil {
 		return err
 	}
-	ends, err := f.endpoints()
+	ends, err := f.endpoints(c.Context())
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (f *connFlags) add(c *cobra.Command, subsystem bool) {
 	fl := cli.NewFlags()
 	fl.StringVarP(&f.transport, "transport", "t", "", "`TRANSPORT`: "+cli.Or(cli.Transports()))
 	cli.Offer(fl, "transport", cli.Transports())
-	fl.StringVarP(&f.traddr, "traddr", "a", "", "IP `ADDRESS` of the target")
+	fl.StringVarP(&f.traddr, "traddr", "a", "", "IP `ADDRESS` of the target, or its name")
 	fl.StringVarP(&f.trsvcid, "trsvcid", "s", "", "`PORT` of the target (default 4420)")
 	fl.StringVarP(&f.hostTraddr, "host-traddr", "w", "", "IP `ADDRESS` to connect from (default what the route says)")
 	if subsystem {
@@ -137,6 +137,9 @@ type session struct {
 // configuration first.
 func (f *connFlags) connect(ctx context.Context, change func(*host.Config)) (*session, error) {
 	if err := f.validate(); err != nil {
+		return nil, err
+	}
+	if err := f.lookUp(ctx); err != nil {
 		return nil, err
 	}
 	fab, err := openFabric(f)

@@ -33,6 +33,9 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 	if err := f.validate(); err != nil {
 		return err
 	}
+	if err := f.lookUp(c.Context()); err != nil {
+		return err
+	}
 	fab, err := openFabric(f)
 	if err != nil {
 		return err

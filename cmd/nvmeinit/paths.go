@@ -108,7 +108,10 @@ func (s *fabrics) Close() error {
 }
 
 // endpoints are those of -t and -a, which may be missing, and of --path.
-func (f *connFlags) endpoints() ([]cli.Endpoint, error) {
+func (f *connFlags) endpoints(ctx context.Context) ([]cli.Endpoint, error) {
+	if err := f.lookUp(ctx); err != nil {
+		return nil, err
+	}
 	var all []cli.Endpoint
 	if f.transport != "" || f.traddr != "" || len(f.paths.more) == 0 {
 		t, err := cli.ParseTransport(f.transport)
@@ -145,7 +148,7 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 	if err := errors.Join(f.paths.validate(), f.validate()); err != nil {
 		return nil, err
 	}
-	ends, err := f.endpoints()
+	ends, err := f.endpoints(ctx)
 	if err != nil {
 		return nil, err
 	}

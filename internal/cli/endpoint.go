@@ -95,7 +95,7 @@ func ParseAddr(host, port string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a, p), err
 }
 
-// ParseHost reads an IP address. Names are not looked up: RDMA-CM speaks of addresses.
+// ParseHost reads an IP address, of which RDMA-CM speaks; a name is looked up by who takes one.
 func ParseHost(host string) (netip.Addr, error) {
 	if host == "" {
 		return netip.Addr{}, errors.New("no address given: want one as 127.0.0.1")

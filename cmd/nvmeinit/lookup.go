@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+// lookUp puts the address of the host that -a names in the place of the name. Of several it is the first of the family
+// that -w is of, or else the first of IPv4, which targets listen on unless told otherwise.
+func (f *connFlags) lookUp(ctx context.Context) error {
+	if !isName(f.traddr) {
+		return nil
+	}
+	network := "ip"
+	if local, err := netip.ParseAddr(f.hostTraddr); err == nil {
+		network = "ip6"
+		if local.Unmap().Is4() {
+			network = "ip4"
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	all, err := net.DefaultResolver.LookupNetIP(ctx, network, f.traddr)
+	var unknown *net.DNSError
+	if errors.As(err, &unknown) && unknown.IsNotFound {
+		return cli.Usage("-a %s: no such host: want its IP address, or a name that this machine can look up", f.traddr)
+	}
+	if err != nil {
+		return cli.Say(err, "-a %s: its address can't be looked up: %v", f.traddr, err)
+	}
+	f.traddr = preferred(all).String()
+	return nil
+}
+
+// preferred is the first address of IPv4, or else the first.
+func preferred(all []netip.Addr) netip.Addr {
+	if i := slices.IndexFunc(all, func(a netip.Addr) bool { return a.Unmap().Is4() }); i >= 0 {
+		return all[i].Unmap()
+	}
+	return all[0]
+}
+
+// isName tells a host name from what is an IP address, or was meant to be one.
+func isName(host string) bool {
+	return strings.ContainsFunc(host, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }) && !strings.Contains(host, ":")
+}
