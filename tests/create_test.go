@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -54,11 +55,16 @@ func createdContent(path string) []byte { return bytes.Repeat([]byte(path+"!"), 
 // create makes a namespace of the i-th format, attaches it to itself and writes to it.
 func (h *hostSide) create(t *testing.T, i int, path string) uint32 {
 	t.Helper()
-	nsid := h.admin(t, createNamespace, createOf(1024, uint8(i), nvme.NMICShared))
+	nsid, err := h.CreateNamespace(t.Context(), &nvme.NamespaceSpec{NSZE: 1024, NCAP: 1024, FLBAS: uint8(i), NMIC: nvme.NMICShared})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if slices.Contains(h.nsids(t, nvme.CNSActiveNSIDs), nsid) {
 		t.Errorf("%s: namespace %d is attached before anybody attached it", path, nsid)
 	}
-	h.admin(t, attachmentOf(nsid, nvme.NSAttach), nvme.ControllerList{h.CNTLID()}.AppendTo(nil))
+	if err := h.AttachNamespace(t.Context(), nsid); err != nil {
+		t.Fatal(err)
+	}
 	ns, err := h.Namespace(t.Context(), nsid)
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +95,66 @@ func (h *hostSide) findAndDelete(t *testing.T, nsid uint32, path string) {
 	if _, err := ns.ReadAt(t.Context(), b, 0); err != nil || !bytes.Equal(b, createdContent(path)) {
 		t.Errorf("%s: what was flushed isn't there: %v", path, err)
 	}
-	h.admin(t, make1(func(c *nvme.Command) { c.SetNSDelete(nsid) }), nil)
+	if err := h.DetachNamespace(t.Context(), nsid, h.CNTLID()); err != nil {
+		t.Error(err)
+	}
+	if l := h.nsids(t, nvme.CNSActiveNSIDs); slices.Contains(l, nsid) {
+		t.Errorf("%s: detached, and still among %v", path, l)
+	}
+	if err := h.DeleteNamespace(t.Context(), nsid); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCreatePrograms: what one run of nvmeinit creates and attaches, the next ones of that host find, use and delete;
+// another host doesn't.
+func TestCreatePrograms(t *testing.T) {
+	dir, addr := t.TempDir(), freeAddr(t)
+	file := filepath.Join(dir, "target.yaml")
+	writeText(t, file, fmt.Sprintf(`listen: ["rdma://%[1]s:%[2]s", "tcp://%[1]s:%[2]s"]
+state: %[3]s/state
+subsystems:
+- nqn: %[4]s
+  create: {directory: %[3]s/volumes, capacity: 16MiB}
+- nqn: %[4]s-fixed
+  namespaces:
+  - {volume: "mem:1MiB"}
+`, addr, nvmePort, dir, testNQN))
+	p := startServe(t, addr, "--config", file)
+	block := makeFile(t, dir+"/block", 4096)
+	for i, transport := range transports {
+		first := fmt.Sprint(target.FirstCreatedNSID)
+		for _, c := range []struct{ line, stdout, stderr string }{
+			{"create-ns --size 4MiB --block-size 512", "namespace " + first + "\n", ""},
+			{"list-ns", "no namespaces\n", ""},
+			{"attach-ns --nsid " + first, "", ""},
+			{"attach-ns --nsid " + first, "", "already attached"},
+			{"write --quiet --nsid " + first + " --input " + block, "", ""},
+			{"id-ns --nsid " + first, "block_size : 512", ""},
+			{"list-ns -q nqn.2026-11.org.example:other", "no namespaces\n", ""},
+			{"detach-ns --nsid " + first, "", ""},
+			{"list-ns", "no namespaces\n", ""},
+			{"delete-ns --nsid " + first, "", ""},
+			{"delete-ns --nsid " + first, "", "no namespace that hosts created"},
+			{"create-ns --nsze 2048 --flbas 0 -o json", `"nsid": ` + first, ""},
+			{"create-ns --size 16MiB", "", "insufficient capacity"},
+			{"create-ns --size 1MiB --block-size 8192", "", "512 B"},
+			{"create-ns --size 1000", "", "multiple of the block, 4096"},
+			{"delete-ns --nsid " + first, "", ""},
+			{"list-ns --all", "no namespaces\n", ""},
+			{"create-ns --size 1MiB -n " + testNQN + "-fixed", "", "create: in the file"},
+		} {
+			verb, flags, _ := strings.Cut(c.line, " ")
+			if !strings.Contains(flags, "-n ") {
+				flags += " -n " + testNQN
+			}
+			r := p.run(t, cliTimeout, transports[(i+len(c.line))%2], verb, args(flags)...)
+			if (r.code == 0) != (c.stderr == "") || !strings.Contains(r.stdout, c.stdout) || !strings.Contains(r.stderr, c.stderr) {
+				t.Errorf("%s: %s: exit code %d, %q, %q; want %q, %q", transport, c.line, r.code, r.stdout, r.stderr, c.stdout, c.stderr)
+			}
+		}
+	}
+	p.stop(t)
 }
 
 // TestHostsCreate: where the operator's file allows it, hosts create, attach, use and delete

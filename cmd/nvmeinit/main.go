@@ -19,6 +19,7 @@ func main() { os.Exit(cli.Main(newRoot())) }
 // Groups of commands.
 const (
 	pagesGroup        = "pages" // that show a page
+	namespacesGroup   = "namespaces"
 	reservationsGroup = "reservations"
 )
 
@@ -46,6 +47,11 @@ Flags are named as nvme-cli and fio name them.`,
 		newPersistentLog(), newSanitizeLog(), newGetLog(), newShowRegs(), newGetFeature(), newSetFeature(),
 	} {
 		c.GroupID = pagesGroup
+		root.AddCommand(c)
+	}
+	root.AddGroup(&cobra.Group{ID: namespacesGroup, Title: "Commands for namespaces that hosts create"})
+	for _, c := range []*cobra.Command{newCreateNS(), newAttachNS(), newDetachNS(), newDeleteNS()} {
+		c.GroupID = namespacesGroup
 		root.AddCommand(c)
 	}
 	root.AddGroup(&cobra.Group{ID: reservationsGroup, Title: "Commands for reservations"})
