@@ -23,6 +23,7 @@ type queueAIO struct {
 	ended  chan struct{}
 
 	inFlight atomic.Int64 // slots in use
+	writing  atomic.Int64 // those with writes to a regular file
 	parked   atomic.Bool  // the goroutine sleeps until wake: whoever is on duty completes
 	closed   atomic.Bool
 	wake     chan struct{} // room for one
@@ -117,7 +118,19 @@ func (q *queueAIO) Awaited() bool { return q.parked.Load() && q.inFlight.Load() 
 
 // Look is duty.Ring's.
 func (q *queueAIO) Look() bool {
-	if !q.parked.Load() || !q.taking.TryLock() {
+	if !q.parked.Load() {
+		return false
+	}
+	found := q.take()
+	if !found && q.writing.Load() > 0 {
+		giveWay()
+	}
+	return found
+}
+
+// take completes what is done, unless somebody does.
+func (q *queueAIO) take() (found bool) {
+	if !q.taking.TryLock() {
 		return false
 	}
 	defer q.taking.Unlock()
@@ -128,6 +141,10 @@ func (q *queueAIO) Look() bool {
 	q.completeAll(&q.row, q.events[:n])
 	return n > 0
 }
+
+// giveWay lets a thread of the kernel have the processor. One completes a write to a regular file, where the disk
+// has interrupted: if that is where somebody looks, the write wouldn't be done before the look is over.
+func giveWay() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // Left is duty.Ring's.
 func (q *queueAIO) Left() {
@@ -156,7 +173,7 @@ func (q *queueAIO) begin(r *Request) {
 	}
 	s := q.free[n-1]
 	q.free = q.free[:n-1]
-	q.inFlight.Add(1)
+	q.count(r, 1)
 	req := q.prepare(s, r)
 	q.mu.Unlock()
 	if q.k.Submit(req) == nil {
@@ -203,8 +220,16 @@ func (q *queueAIO) release(s *aioSlot) (r *Request, flags int) {
 	clear(s.iov[:])
 	s.r = nil
 	q.free = append(q.free, s)
-	q.inFlight.Add(-1)
+	q.count(r, -1)
 	return r, flags
+}
+
+// count counts r among what is in the kernel.
+func (q *queueAIO) count(r *Request, n int64) {
+	q.inFlight.Add(n)
+	if r.Op == OpWrite && !q.v.device {
+		q.writing.Add(n)
+	}
 }
 
 // close ends the queue. Nothing is in flight, and nothing is submitted any more.

@@ -66,6 +66,9 @@ func testAttended(t *testing.T, v *file) {
 		v.Submit(&all[i])
 	}
 	await()
+	if n := v.aio.writing.Load(); n != 0 {
+		t.Errorf("%d writes are in the kernel when all are answered", n)
+	}
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
