@@ -51,7 +51,7 @@ func Example() {
 	}
 	defer listener.Close()
 
-	faults, err := fault.Parse("loss=5%,dup=3%,reorder=2%+100us,seed=7")
+	faults, err := fault.Parse("loss=5%,dup=3%,reorder=2%+100us,seed=9")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctrl, err := host.Connect(ctx, host.Config{Transport: transport, Remote: addr, SubNQN: nqn, ConnectTimeout: time.Minute})
+	ctrl, err := host.Connect(ctx, host.Config{Transport: transport, Remote: addr, SubNQN: nqn, Queues: 2, ConnectTimeout: time.Minute})
 	if err != nil {
 		log.Fatal(err)
 	}
