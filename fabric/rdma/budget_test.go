@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -43,7 +42,7 @@ func TestShareOfConnections(t *testing.T) {
 // the host has just ended.
 func (r *rig) reconnect(t *testing.T) *host.Controller {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		c, err := host.Connect(ctx, host.Config{Transport: r.transport, Remote: r.addr, SubNQN: testNQN, Queues: 1})

@@ -87,7 +87,7 @@ func openTun(t *testing.T, local netip.Prefix) *tun {
 // udpPacket reads the next packet that is UDP to port 4791.
 func (w *tun) udpPacket(t *testing.T) []byte {
 	t.Helper()
-	w.SetReadDeadline(time.Now().Add(5 * time.Second))
+	w.SetReadDeadline(time.Now().Add(patience))
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := w.Read(buf)
@@ -201,7 +201,7 @@ func TestWireWithoutChecksum(t *testing.T) {
 		}
 	}()
 	rx := make([]Received, 1)
-	guard := time.AfterFunc(10*time.Second, func() { c.Close() })
+	guard := time.AfterFunc(patience, func() { c.Close() })
 	_, err = c.Recv(rx)
 	guard.Stop()
 	close(arrived)

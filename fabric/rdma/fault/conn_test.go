@@ -108,7 +108,7 @@ func (p *pair) send(t *testing.T, count int) {
 	if err := p.sender.Close(); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); p.settled() < count && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); p.settled() < count && time.Now().Before(deadline); {
 		<-time.After(time.Millisecond)
 	}
 	if err := p.receiver.Close(); err != nil {

@@ -92,7 +92,7 @@ func connect(t *testing.T, nic *softrnic.RNIC, to netip.AddrPort) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var refused *rdma.RejectError
 	_, err = tr.Dial(ctx, host.QueueAttr{Remote: to, Size: 32})
