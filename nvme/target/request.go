@@ -1,6 +1,8 @@
 package target
 
 import (
+	"errors"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -199,21 +201,28 @@ func (r *Request) pull() {
 	r.engine.q.conn.Pull(r)
 }
 
-// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not. Data of a
-// connection that is ending comes too late: its host goes on by another one.
+// Pulled says that Conn.Pull is done: r.Data holds the host's data, or err says why not, perhaps with the
+// nvme.Status to answer. Data of a connection that is ending comes too late: its host goes on by another one.
 func (r *Request) Pulled(err error) {
 	if err != nil || r.engine.q.state.Load() == queueDown {
-		if loan := r.engine.io.Loan; loan != 0 {
-			r.engine.io.Loan = 0
-			r.engine.ns.lender.Return(loan)
-		}
-		// Only Connect has data on a queue that isn't connected; the host may try again.
-		r.engine.q.state.CompareAndSwap(queueConnecting, queueNew)
-		r.giveUp(nvme.StatusDataTransferError)
+		r.notPulled(err)
 		return
 	}
 	r.leave(StageReceive)
 	r.engine.then(r)
+}
+
+// notPulled ends a command whose data didn't come.
+func (r *Request) notPulled(err error) {
+	if loan := r.engine.io.Loan; loan != 0 {
+		r.engine.io.Loan = 0
+		r.engine.ns.lender.Return(loan)
+	}
+	// Only Connect has data on a queue that isn't connected; the host may try again.
+	r.engine.q.state.CompareAndSwap(queueConnecting, queueNew)
+	st := nvme.StatusDataTransferError
+	_ = errors.As(err, &st)
+	r.giveUp(st)
 }
 
 // hostData copies the host's data from byte off on to b, which is not longer than the data.
