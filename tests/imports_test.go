@@ -46,7 +46,11 @@ var rooms = []room{
 		tests: []string{"fabric/rdma/roce", "internal/..."},
 	},
 	{dir: "fabric/rdma/fault", may: []string{"internal/udp", "internal/simnet", "internal/mem", "internal/pqueue"}, tests: []string{everything}},
-	{dir: "fabric/rdma/softrnic", may: []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/..."}},
+	{
+		dir:   "fabric/rdma/softrnic",
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce", "fabric/rdma/cm", "fabric/rdma/fault", "internal/..."},
+		tests: []string{"fabric/rdma", "nvme/host"},
+	},
 	{
 		dir:   "fabric/rdma", // the binding: any provider will do, so it knows none
 		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/crowd", "internal/mem", "internal/limitlog"},

@@ -418,7 +418,7 @@ func TestHostTransfer(t *testing.T) {
 			d.ctrl.send(d.ctrl.resp(cid, 0))
 			d.wait(done)
 			if !r.CQE.Status().OK() || !bytes.Equal(r.Data, want) {
-				t.Errorf("CPDA %d: read: status %#x", cpda, r.CQE.Status())
+				t.Errorf("CPDA %d: read: status %v", cpda, r.CQE.Status())
 			}
 
 			r, done, cid = d.start(ioCommand(nvme.OpWrite, 0, size), want)
@@ -433,7 +433,7 @@ func TestHostTransfer(t *testing.T) {
 			d.ctrl.send(d.ctrl.resp(cid, nvme.StatusLBAOutOfRange))
 			d.wait(done)
 			if r.CQE.Status() != nvme.StatusLBAOutOfRange || !bytes.Equal(got, want) {
-				t.Errorf("CPDA %d: write: status %#x", cpda, r.CQE.Status())
+				t.Errorf("CPDA %d: write: status %v", cpda, r.CQE.Status())
 			}
 		}
 	}
@@ -523,7 +523,7 @@ func TestHostEarlyResponse(t *testing.T) {
 	}
 	d.wait(done)
 	if r.CQE.Status() != nvme.StatusInternalError {
-		t.Errorf("status %#x", r.CQE.Status())
+		t.Errorf("status %v", r.CQE.Status())
 	}
 	d.ctrl.expect(pdu.TypeCapsuleCmd) // the other command wasn't lost
 }

@@ -190,7 +190,7 @@ func (c *client) must(cmd nvme.Command, data []byte) nvme.Completion {
 	c.t.Helper()
 	cqe, err := c.do(cmd, data)
 	if err != nil || !cqe.Status().OK() {
-		c.t.Fatalf("opcode %#x: %v, status %#x", cmd.Opcode(), err, cqe.Status())
+		c.t.Fatalf("opcode %#x: %v, status %v", cmd.Opcode(), err, cqe.Status())
 	}
 	return cqe
 }

@@ -57,7 +57,7 @@ func (p *raw) connect(size int, attr nvme.CATTR) {
 	p.t.Helper()
 	p.send(p.connectCapsule(size, attr))
 	if cqe := p.response(); !cqe.Status().OK() {
-		p.t.Fatalf("Connect: status %#x", cqe.Status())
+		p.t.Fatalf("Connect: status %v", cqe.Status())
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *raw) enable() {
 	p.t.Helper()
 	p.send(p.enableCapsule())
 	if cqe := p.response(); !cqe.Status().OK() {
-		p.t.Fatalf("Property Set: status %#x", cqe.Status())
+		p.t.Fatalf("Property Set: status %v", cqe.Status())
 	}
 }
 

@@ -223,7 +223,7 @@ func TestTargetSGL(t *testing.T) {
 		c.change(cmd.SGL1())
 		p.send(p.capsule(cmd, c.data))
 		if cqe := p.response(); cqe.Status().Code() != c.want {
-			t.Errorf("%s: status %#x, want %#x", c.name, cqe.Status().Code(), c.want)
+			t.Errorf("%s: status %v, want %v", c.name, cqe.Status().Code(), c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -241,7 +241,7 @@ func TestTargetSGL(t *testing.T) {
 		q.initialize(pdu.ICReq{})
 		q.send(q.capsule(cmd, data[:c.n]))
 		if cqe := q.response(); cqe.Status().Code() != c.want {
-			t.Errorf("%s: status %#x, want %#x", c.name, cqe.Status().Code(), c.want)
+			t.Errorf("%s: status %v, want %v", c.name, cqe.Status().Code(), c.want)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestTargetAlignment(t *testing.T) {
 				t.Errorf("HPDA %d: %d bytes of data", hpda, h.DataLen())
 			}
 			if cqe := p.response(); !cqe.Status().OK() {
-				t.Errorf("HPDA %d: status %#x", hpda, cqe.Status())
+				t.Errorf("HPDA %d: status %v", hpda, cqe.Status())
 			}
 		}
 	}
