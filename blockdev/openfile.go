@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/nvme-anywhere/nvmeof/internal/statedir"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // OpenLocked opens, or creates with o.Size, the file or block device that holds a volume,

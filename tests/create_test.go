@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
-	"github.com/nvme-anywhere/nvmeof/internal/statedir"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // admin executes an administrative command and gives its result.

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
-	"github.com/nvme-anywhere/nvmeof/internal/statedir"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // TestReservations: over every transport a host reserves a namespace, others are kept from

@@ -15,9 +15,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
-	"github.com/nvme-anywhere/nvmeof/internal/statedir"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // closeTime bounds how long connections that are to end are waited for when the program stops.

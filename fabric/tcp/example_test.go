@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log"
 	"net/netip"
+	"os"
+	"path/filepath"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
@@ -12,6 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 const exampleNQN = "nqn.2024-01.com.example:memory"
@@ -116,4 +119,64 @@ func Example_paths() {
 	}
 	fmt.Println(sub.Paths()[1].State, sub.Close(), listeners[1].Close())
 	// Output: live <nil> <nil>
+}
+
+// A host that creates a namespace by itself, where the target has a directory for those of hosts.
+func Example_provision() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	state, err := statedir.Open(filepath.Join(dir, "state"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer state.Close()
+	volumes, err := blockdev.OpenDirectory(filepath.Join(dir, "volumes"), 64<<20, blockdev.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer volumes.Close()
+	tgt, err := target.New(target.Config{Store: state, Subsystems: []target.SubsystemConfig{{
+		NQN: exampleNQN, AllowAnyHost: true, Pool: volumes,
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tgt.Close(ctx)
+	listener, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer listener.Close()
+
+	transport, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer transport.Close()
+	ctrl, err := host.Connect(ctx, host.Config{Transport: transport, Remote: listener.Addr(), SubNQN: exampleNQN})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ctrl.Close()
+	const blocks = 4096
+	nsid, err := ctrl.CreateNamespace(ctx, &nvme.NamespaceSpec{NSZE: blocks, NCAP: blocks, NMIC: nvme.NMICShared})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := ctrl.AttachNamespace(ctx, nsid); err != nil {
+		log.Fatal(err)
+	}
+	ns, err := ctrl.Namespace(ctx, nsid)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("namespace", ns.ID, "of", ns.Size(), "bytes")
+	fmt.Println(ctrl.DeleteNamespace(ctx, nsid))
+	// Output:
+	// namespace 513 of 16777216 bytes
+	// <nil>
 }

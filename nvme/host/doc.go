@@ -6,8 +6,9 @@
 //
 // [Connect] makes a [Controller]: the admin queue, enabling, Identify, the I/O queues, keep
 // alive and asynchronous events. [Controller.Namespace] opens a [Namespace], whose ReadAt,
-// WriteAt, Flush, WriteZeroes, Discard and Compare are synchronous. [Discover] reads the log of
-// a discovery controller.
+// WriteAt, Flush, WriteZeroes, Discard and Compare are synchronous, as are its reservations.
+// [Controller.CreateNamespace] and what follows manage namespaces. [Discover] reads the log of a
+// discovery controller.
 //
 // Below them is the asynchronous [Queue]: a [Request] that is submitted ends with a call of
 // its Done in the transport's own context, which may submit the next one. That path allocates

@@ -58,7 +58,8 @@ type SubsystemConfig struct {
 	Namespaces     []NamespaceConfig
 
 	// Pool, where it isn't nil, lets every host of the subsystem create and delete namespaces, and
-	// attach any namespace to controllers and detach it. It needs a Store.
+	// attach any namespace to controllers and detach it. It needs a Store. A Directory of package
+	// blockdev is one.
 	Pool Pool
 }
 

@@ -2,7 +2,7 @@ package target
 
 // Store keeps what must outlive the target, and power failures: reservations that persist, blocks that
 // are marked, write protection, what hosts make of a subsystem's namespaces, sanitize operations and
-// events.
+// events. Package statedir has one.
 type Store interface {
 	// Load gives what was saved last under a name; nil where nothing was.
 	Load(name string) ([]byte, error)

@@ -1,0 +1,44 @@
+package host
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestManagementUnsupported: a controller that hasn't got a command isn't asked for it.
+func TestManagementUnsupported(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.OACS &^= nvme.OACSNSManagement
+	f.identity.ONCS &^= nvme.ONCSReservations
+	c := connect(t, f)
+	defer closeController(t, c)
+	n, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, create := c.CreateNamespace(t.Context(), &nvme.NamespaceSpec{NSZE: 1, NCAP: 1})
+	for name, err := range map[string]error{
+		"create": create, "delete": c.DeleteNamespace(t.Context(), 1),
+		"attach": c.AttachNamespace(t.Context(), 1), "detach": c.DetachNamespace(t.Context(), 1, 7),
+		"register": n.ReservationRegister(t.Context(), nvme.ResvRegister, nvme.ResvKeys{Other: 1}, false, nvme.CPTPLKeep),
+		"acquire":  n.ReservationAcquire(t.Context(), nvme.ResvAcquire, nvme.ResvWriteExclusive, nvme.ResvKeys{Current: 1}),
+		"release":  n.ReservationRelease(t.Context(), nvme.ResvRelease, nvme.ResvWriteExclusive, 1),
+	} {
+		if !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestTooManyControllers: a list of controllers that one page doesn't hold isn't cut.
+func TestTooManyControllers(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.OACS |= nvme.OACSNSManagement
+	c := connect(t, f)
+	defer closeController(t, c)
+	if err := c.AttachNamespace(t.Context(), 1, make([]uint16, nvme.MaxControllerList+1)...); !errors.Is(err, ErrRange) {
+		t.Error(err)
+	}
+}
