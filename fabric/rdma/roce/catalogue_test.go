@@ -7,7 +7,8 @@ package roce
 //
 //   - each packet of each operation, at each place of a message, in both directions, with a peer of
 //     our kind and of another: TestMishapToEachPacket; of SENDs in packets longer than the path MTU:
-//     TestMishapToLongSend; of a WRITE with the SEND behind it: TestMishapToWriteSend
+//     TestMishapToLongSend; of WRITEs and READs in such: TestMishapToLongData; of a WRITE with the SEND
+//     behind it: TestMishapToWriteSend
 //   - all at once, at random: TestUnreliableNetwork, TestHistories
 //   - none, and nothing is sent twice: TestNoNeedlessRetry
 //   - goodput under loss: TestLossIsSurvivable, and between busy hosts: TestLossIsSurvivableWhenBusy

@@ -53,7 +53,7 @@ type Device struct {
 	scoreboards pool[scoreboard]
 	reorders    pool[reorder]
 	heldPackets pool[heldPacket]
-	held        int // packets
+	held        int // bytes, see maxHeld
 
 	calls []call // to be made, in order
 
@@ -65,7 +65,7 @@ type Device struct {
 	readBudget  int // bytes
 	readBytes   int // asked for and not here
 	readWaiting waitList
-	readPiece   int // bytes of one READ request
+	readPiece   int // bytes of one READ request, see qp.readPiece
 }
 
 // Open makes a device of a socket, which is the device's from then on unless Open fails. It is for

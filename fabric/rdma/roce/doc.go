@@ -56,8 +56,9 @@
 // connection establishment does); the responder tells then what it holds, and the requester sends
 // again, or asks again for, what is missing and no more (see reorder, selective). Where the interfaces of
 // both have room for it, packets of SENDs between them carry wire.LongSend bytes more than the path
-// MTU (OptionLongSend), and a WRITE of one packet takes a short SEND behind it along
-// (OptionWriteSend). Other peers see nothing of this but options of no vendor, which they ignore.
+// MTU (OptionLongSend), a WRITE of one packet takes a short SEND behind it along
+// (OptionWriteSend), and packets of data are as long as jumbo frames or loopback allow
+// (OptionJumboData, OptionLongData). Other peers see nothing of this but options of no vendor, which they ignore.
 //
 // A responder keeps as many records of READs and atomics as the peer may have outstanding, and
 // answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a

@@ -211,7 +211,7 @@ func (f *fuzzedQP) open() {
 	check(f.t, v.Modify(verbs.QPAttr{State: verbs.Init, Access: allAccess}))
 	rtr := verbs.QPAttr{State: verbs.RTR, Remote: f.peer, DestQPN: 7, PathMTU: verbs.MTU256, RQPSN: fuzzPSN, MaxDestRdAtomic: 2}
 	if f.ours {
-		rtr.PeerVendorID, rtr.VendorOptions = vendorID, needRoom
+		rtr.PeerVendorID, rtr.VendorOptions = vendorID, OptionLongSend|OptionWriteSend|OptionJumboData
 	}
 	check(f.t, v.Modify(rtr))
 	check(f.t, v.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: fuzzPSN, Timeout: 10, RetryCnt: 3, RNRRetry: 3, MaxRdAtomic: 2}))

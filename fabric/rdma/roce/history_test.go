@@ -179,6 +179,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 		c.options |= OptionWriteSend
 		h.pairs = pairs
 	}
+	if long := rand.New(rand.NewPCG(seed, 0x6c6f6e67)); long.IntN(3) == 0 && !slices.Contains(historySeeds, seed) {
+		c.options |= OptionJumboData
+	}
 	h.link = randomLink(rng, c.v6)
 	h.p = newPair(t, c)
 	h.p.net.SetDefault(h.link)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
-	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
 
 const (
@@ -92,29 +91,4 @@ func TestLongSendIsTaken(t *testing.T) {
 		r.send(r.packet(wire.RCSendFirst, 100, rawMTU)) // as short as a stranger's
 		r.expect("NAK invalid request 100 msn 0")
 	})
-}
-
-// TestLongSendNeedsRoom: a device whose interface doesn't carry such packets, or as long ones with a
-// WRITE, offers none, and makes no connection with them.
-func TestLongSendNeedsRoom(t *testing.T) {
-	const room = wire.MaxPathMTU + wire.LongSend + packetOverhead
-	for mtu, want := range map[int]uint32{room: needRoom, room - 1: 0, 1500: needRoom, 9000: needRoom} {
-		synctest.Test(t, func(t *testing.T) {
-			p := newPair(t, pairConfig{endpoint: simnet.Config{MTU: mtu}})
-			if got := p.a.dev.VendorOptions(); got != want {
-				t.Errorf("options of an interface of %d bytes: %#x, want %#x", mtu, got, want)
-			}
-			q := p.a.newQP(p.cfg)
-			for _, option := range []uint32{OptionLongSend, OptionWriteSend} {
-				check(t, q.Modify(verbs.QPAttr{State: verbs.Reset}))
-				check(t, q.Modify(verbs.QPAttr{State: verbs.Init}))
-				err := q.Modify(verbs.QPAttr{
-					State: verbs.RTR, Remote: addrB, PeerVendorID: vendorID, VendorOptions: option, DestQPN: 5, PathMTU: verbs.MTU1024,
-				})
-				if (err == nil) != (want != 0) {
-					t.Errorf("connecting with option %d over an interface of %d bytes: %v", option, mtu, err)
-				}
-			}
-		})
-	}
 }

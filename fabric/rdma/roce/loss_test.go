@@ -71,6 +71,24 @@ func TestMishapToLongSend(t *testing.T) {
 	}
 }
 
+// TestMishapToLongData does the same to WRITEs and READs of which a packet carries more than the path MTU.
+func TestMishapToLongData(t *testing.T) {
+	for _, m := range mishaps {
+		for _, op := range operations {
+			if !strings.HasPrefix(op.name, "RDMA_") {
+				continue
+			}
+			for _, n := range []int{wire.JumboData, 3*wire.JumboData + 1} {
+				t.Run(fmt.Sprintf("%s/%s/%d", m.name, op.name, n), func(t *testing.T) {
+					c := pairConfig{options: OptionJumboData | OptionWriteSend}
+					for victim := 0; op.befalls(t, c, m.action, n, victim); victim++ {
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestMishapToWriteSend does the same to a WRITE and the SEND that goes along with it.
 func TestMishapToWriteSend(t *testing.T) {
 	for _, m := range mishaps {

@@ -18,7 +18,7 @@ type qp struct {
 	init    verbs.QPInitAttr
 	attr    verbs.QPAttr // attr.State is the state
 	path    *path        // from RTR on
-	mtu     int          // payload bytes of a full packet
+	mtu     int          // payload bytes of a full packet of a WRITE or of the answer to a READ
 	sendMTU int          // the same of SENDs
 	class   uint8        // traffic class of its packets
 	met     bool         // EventCommEst was raised
@@ -115,7 +115,7 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 		return q.failf("modify to RTR", verbs.ErrInvalid, "destination QP %#x", a.DestQPN)
 	case a.MaxDestRdAtomic > maxRdAtomic:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "MaxDestRdAtomic %d: want at most %d", a.MaxDestRdAtomic, maxRdAtomic)
-	case a.PeerVendorID == vendorID && a.VendorOptions&needRoom&^q.d.VendorOptions() != 0:
+	case a.PeerVendorID == vendorID && a.VendorOptions&^(q.d.VendorOptions()|OptionNoICRC) != 0:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "vendor options %#x: want those that the device has", a.VendorOptions)
 	case a.MinRNRTimer > 31:
 		return q.failf("modify to RTR", verbs.ErrInvalid, "MinRNRTimer %d: want at most 31", a.MinRNRTimer)
@@ -123,20 +123,8 @@ func (q *qp) toRTR(a *verbs.QPAttr) error {
 	q.attr.Remote, q.attr.TrafficClass, q.attr.DestQPN = remote, a.TrafficClass, a.DestQPN
 	q.attr.PathMTU, q.attr.RQPSN = a.PathMTU, a.RQPSN&0xffffff
 	q.attr.MaxDestRdAtomic, q.attr.MinRNRTimer = a.MaxDestRdAtomic, a.MinRNRTimer
-	q.mtu, q.sendMTU = a.PathMTU.Bytes(), a.PathMTU.Bytes()
 	q.class = q.d.classFor(a.TrafficClass)
-	q.attr.PeerVendorID = a.PeerVendorID
-	q.attr.VendorOptions = a.VendorOptions
-	q.selective = a.PeerVendorID == vendorID
-	q.noICRC = q.selective && a.VendorOptions&OptionNoICRC != 0
-	if q.selective && a.VendorOptions&OptionLongSend != 0 {
-		q.sendMTU += wire.LongSend
-	}
-	q.writeSend = q.selective && a.VendorOptions&OptionWriteSend != 0
-	q.attr.SendMTU, q.attr.WriteSendMTU = q.sendMTU, 0
-	if q.writeSend {
-		q.attr.WriteSendMTU = q.mtu
-	}
+	q.agree(a)
 	q.path = q.d.pathTo(remote)
 	if q.noICRC {
 		q.path.noICRC++

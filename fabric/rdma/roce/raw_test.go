@@ -41,7 +41,7 @@ func newRaw(t *testing.T, c pairConfig) *rawPeer {
 	p := &pair{t: t, net: simnet.New(1), cfg: c.withDefaults()}
 	p.net.SetDefault(simnet.Link{Latency: rawLatency})
 	s := p.newSide(addrB)
-	conn, err := p.net.Listen(netip.AddrPortFrom(addrA, wire.Port), simnet.Config{MTU: 9000})
+	conn, err := p.net.Listen(netip.AddrPortFrom(addrA, wire.Port), simnet.Config{MTU: p.cfg.endpoint.MTU})
 	check(t, err)
 	r := &rawPeer{t: t, conn: conn, dev: s, dst: netip.AddrPortFrom(addrB, wire.Port)}
 	r.flow = wire.NewFlow(conn.LocalAddr(), r.dst)

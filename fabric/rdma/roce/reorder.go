@@ -19,14 +19,19 @@ type reorder struct {
 // heldPacket is a copy of a packet.
 type heldPacket struct {
 	packet  wire.Packet
-	payload [wire.MaxPayload]byte
+	payload []byte // its memory
 }
 
 const (
 	// reorderSlots is how many PSNs ahead of the expected one a packet may be held.
 	reorderSlots = scoreSize
-	// maxHeld bounds the packets that a device holds, 4 MiB.
-	maxHeld = 1024
+	// maxHeld bounds the payload that a device holds, with heldCost for each packet, in bytes.
+	maxHeld = 4 << 20
+	// heldCost is the memory of a held packet beside its payload, rounded up.
+	heldCost = 256
+	// keptPayload is the longest memory of a payload that is kept for the next one: that of an
+	// ordinary packet.
+	keptPayload = wire.MaxPathMTU + wire.LongSend
 )
 
 func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlots] }
@@ -45,7 +50,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	default:
 		return false
 	}
-	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held >= maxHeld {
+	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held+len(p.Payload)+heldCost > maxHeld {
 		return false
 	}
 	if rs.held == nil {
@@ -58,13 +63,14 @@ func (q *qp) hold(p *wire.Packet) bool {
 	}
 	h := d.heldPackets.take()
 	h.packet = *p
-	h.packet.Payload = h.payload[:copy(h.payload[:], p.Payload)]
+	h.payload = append(h.payload[:0], p.Payload...)
+	h.packet.Payload = h.payload
 	*slot = h
 	rs.held.n++
 	if p.PSN.After(rs.held.last) {
 		rs.held.last = p.PSN
 	}
-	d.held++
+	d.held += len(p.Payload) + heldCost
 	return true
 }
 
@@ -139,7 +145,10 @@ func (q *qp) dropHeld() {
 }
 
 func (d *Device) letGoHeld(h *heldPacket) {
-	d.held--
+	d.held -= len(h.payload) + heldCost
+	if cap(h.payload) > keptPayload {
+		h.payload = nil
+	}
 	d.heldPackets.give(h)
 }
 

@@ -406,7 +406,8 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	if r.reads.full() {
 		return 0, blocked
 	}
-	n := min(w.length-r.off, d.readPiece-r.off%d.readPiece)
+	piece := q.readPiece()
+	n := min(w.length-r.off, piece-r.off%piece)
 	if q.selective { // which doesn't ask for more than a piece again
 		n = min(n, q.readStep())
 	}
@@ -426,11 +427,15 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	return psns, emitted
 }
 
+// readPiece is the most that a READ asks for, in whole packets.
+func (q *qp) readPiece() int { return (q.d.readPiece + q.mtu - 1) / q.mtu * q.mtu }
+
 // readStep is how much a READ asks for at once: a quarter of the window, but no less than two large
 // packets where half of the window holds them, and no more than that where it doesn't.
 func (q *qp) readStep() int {
 	size := q.path.reads.size
-	return max(size/4, min(size/2, 2*wire.MaxPathMTU), q.mtu) &^ (q.mtu - 1)
+	n := max(size/4, min(size/2, 2*wire.MaxPathMTU), q.mtu)
+	return n - n%q.mtu
 }
 
 // makeRead makes a request for n bytes at offset off of w.

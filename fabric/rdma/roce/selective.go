@@ -14,34 +14,6 @@ import (
 // That the peer is of our kind is known from options in the messages that made the
 // connection. With any other peer everything from the lost packet on is sent again.
 
-// vendorID is that of this RNIC, from the numbers that anybody may administer for themselves
-// (IEEE 802: the second bit of the first octet is set): "NVA".
-const vendorID = 0x4e5641
-
-// OptionNoICRC is the bit of verbs.QPAttr.VendorOptions by which packets of a queue pair have no
-// ICRC: the field is there and zero, and nobody looks at it. It is for peers on this host alone,
-// whose packets never leave its memory.
-const OptionNoICRC = 1
-
-// OptionLongSend is the bit by which a packet of a SEND carries wire.LongSend bytes more than the path
-// MTU, so that a command with a block of data is one packet, and many of them make a train of equal ones.
-const OptionLongSend = 2
-
-// OptionWriteSend is the bit by which a WRITE of one packet takes a SEND of up to wire.LongSend bytes
-// behind it along.
-const OptionWriteSend = 4
-
-// needRoom are the options that need packets longer than those of the path MTU.
-const needRoom = OptionLongSend | OptionWriteSend
-
-// VendorOptions are what the device can do with any peer of its kind, if that can do it too.
-func (d *Device) VendorOptions() uint32 {
-	if d.attr.ActiveMTU.Bytes()+wire.LongSend+packetOverhead > d.conn.MTU() {
-		return 0
-	}
-	return needRoom
-}
-
 // scored makes sure that there is a scoreboard.
 func (q *qp) scored() *scoreboard {
 	r := &q.req

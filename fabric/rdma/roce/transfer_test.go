@@ -23,6 +23,12 @@ func (c *pairConfig) lengths() []int {
 	if c.options&OptionLongSend != 0 {
 		all = append(all, lengths(c.mtu.Bytes()+wire.LongSend)...)
 	}
+	switch {
+	case c.options&OptionLongData != 0:
+		all = append(all, wire.LongData-1, wire.LongData, wire.LongData+1, 2*wire.LongData, 2*wire.LongData+1)
+	case c.options&OptionJumboData != 0:
+		all = append(all, lengths(wire.JumboData)...)
+	}
 	return all
 }
 
@@ -69,14 +75,14 @@ func runSend(op verbs.WROpcode, check func(t testing.TB, p *pair, wc verbs.WC)) 
 // WRITE used.
 func runWriteSend(op verbs.WROpcode) func(*pair, int) {
 	return func(p *pair, n int) {
-		const receive, bytes = half + half/2, 16
+		const receive, bytes = 0, 16
 		key := p.b.mr.RKey()
 		if op == verbs.WRSendWithInv {
-			key = bindWindow(p.b, half, half/2)
+			key = bindWindow(p.b, half, half)
 		}
 		fill(p.a.buf[:n], n)
 		fill(p.a.buf[half:half+bytes], n+1)
-		clear(p.b.buf[half:])
+		clear(p.b.buf)
 		p.b.recv(7, p.b.sge(receive, 64)...)
 		p.a.post(
 			verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr() + half, RKey: key},
@@ -202,7 +208,9 @@ func TestOperations(t *testing.T) {
 		{mtu: verbs.MTU256, options: OptionLongSend, psn: 0xfffffd},
 		{mtu: verbs.MTU4096, options: OptionLongSend, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 		{mtu: verbs.MTU256, options: OptionWriteSend, psn: 0xfffffd},
-		{mtu: verbs.MTU4096, options: needRoom, v6: true, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
+		{mtu: verbs.MTU4096, options: OptionLongSend | OptionWriteSend, v6: true, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
+		{mtu: verbs.MTU4096, options: OptionJumboData | OptionWriteSend, psn: 0xfffffd, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
+		{mtu: verbs.MTU4096, options: OptionLongData | OptionWriteSend, v6: true, psn: 0xfffffd, endpoint: simnet.Config{MTU: 65536}},
 	} {
 		name := fmt.Sprintf("mtu=%d,v6=%v,coalesce=%v,plain=%v,psn=%#x,options=%d",
 			c.mtu.Bytes(), c.v6, c.endpoint.Coalesce, c.endpoint.NoSegmentation, c.psn, c.options)

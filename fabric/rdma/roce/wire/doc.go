@@ -36,16 +36,17 @@
 // and those of a segmented train 0, 1, 2 and so on: a sender computes ICRCs for these.
 //
 // A receiver expects the same of a sender like that: the index in the train that the kernel
-// coalesced. Where that is right (Exact) the whole 32 bits have been checked; but as the
-// kernel may coalesce otherwise than the sender segmented, and as other senders (Linux's
-// rdma_rxe, adapters) number freely, Verify falls back on solving for the Identification. CRC
-// is linear, so at most one of the 65,536 explains a given ICRC, and an arbitrary error is
-// explained by one of them with probability 2^-16. So this is what remains of the ICRC over
-// IPv4 against a corruption that the checks below it have missed: no single-bit error passes,
-// one in 66,000 of the two-bit errors of a full packet does, and one in 65,536 of the random
-// ones. The Ethernet CRC has been checked before, and the UDP checksum where the sender makes
-// one. A capture socket would see the Identification, but needs privilege; IPv6 has none, and
-// there every ICRC is checked whole.
+// coalesced. Where that is right (Exact) the whole 32 bits have been checked; but as the kernel may
+// coalesce otherwise than the sender segmented, and as other senders (Linux's rdma_rxe, adapters)
+// number freely, Verify falls back on solving for the Identification. CRC is linear, so at most one
+// of the 65,536 explains a given ICRC, and an arbitrary error is explained by one of them with
+// probability 2^-16. So this is what remains of the ICRC over IPv4 against a corruption that the
+// checks below it have missed: no single-bit error passes, one in 66,000 of the two-bit errors of a
+// full packet does, and one in 65,536 of the random ones. (In packets with more data than jumbo
+// frames hold, which only a sender like ours makes, and sends alone, no Identification but the one
+// expected is taken.) The Ethernet CRC has been checked before, and the UDP checksum where the
+// sender makes one. A capture socket would see the Identification, but needs privilege; IPv6 has
+// none, and there every ICRC is checked whole.
 //
 // Packets without DF are taken for damaged.
 //
@@ -53,5 +54,5 @@
 //
 // Everything may be used from any goroutine; a Packet belongs to one at a time. The maps that
 // solve for the Identification are made at first use of a packet length and kept: 512 bytes
-// each, less than 550 KiB in all.
+// each, less than 1.1 MiB in all.
 package wire

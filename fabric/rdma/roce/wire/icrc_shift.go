@@ -8,11 +8,15 @@ import "sync/atomic"
 // XOR of an entry for each nibble of the syndrome, with the Identification in its upper half.
 type shift [8][16]uint32
 
-// shifts holds the maps by length/4 of the UDP payload, made at first use: 512 bytes for each
-// length that occurs, less than 550 KiB if every length does.
-var shifts [MaxPacket/4 + 1]atomic.Pointer[shift]
+// maxSolved is the longest packet whose Identification is solved for. In longer ones single-bit errors
+// would pass; they come from a sender like ours alone, and not in trains.
+const maxSolved = MaxPacket - LongData + JumboData
 
-// shiftOf returns the map for a UDP payload of n bytes; n is at most MaxPacket and divisible
+// shifts holds the maps by length/4 of the UDP payload, made at first use: 512 bytes for each
+// length that occurs, less than 1.1 MiB if every length does.
+var shifts [maxSolved/4 + 1]atomic.Pointer[shift]
+
+// shiftOf returns the map for a UDP payload of n bytes; n is at most maxSolved and divisible
 // by four.
 func shiftOf(n int) *shift {
 	if s := shifts[n/4].Load(); s != nil {

@@ -110,11 +110,20 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// TestICRCMatchesDefinition compares with the naive computation for every payload length, cut
-// into pieces at random.
+// longer is the length to try after n: step more, and far more where packets are longer than other
+// devices'.
+func longer(n, step int) int {
+	if n > MaxPathMTU+LongSend {
+		return n + 251*step
+	}
+	return n + step
+}
+
+// TestICRCMatchesDefinition compares with the naive computation for every payload length of packets
+// that all devices make, and many beyond, cut into pieces at random.
 func TestICRCMatchesDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for n := range MaxPayload + 1 {
+	for n := 0; n <= MaxPayload; n = longer(n, 1) {
 		src, dst := randomEndpoints(r, n%2 != 0)
 		header := randomBytes(r, BTHSize+4*r.IntN(8))
 		payload := randomBytes(r, n)
@@ -141,7 +150,7 @@ func TestICRCMatchesDefinition(t *testing.T) {
 // A packet with DF clear is taken for damaged: no Identification explains its ICRC.
 func TestDFClear(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 13))
-	for n := MinPacket; n <= MaxPacket; n += 4 {
+	for n := MinPacket; n <= MaxPacket; n = longer(n, 4) {
 		src, dst := randomEndpoints(r, false)
 		id, packet := uint16(r.Uint32()), randomBytes(r, n-ICRCSize)
 		packet = binary.LittleEndian.AppendUint32(packet, naiveICRC(src, dst, id, 0, packet))
@@ -164,7 +173,7 @@ func TestMappedAddressesAreIPv4(t *testing.T) {
 func checkRecovery(t *testing.T, b []byte, id, guess uint16) {
 	t.Helper()
 	n := len(b) &^ 3
-	if n < MinPacket || n > MaxPacket {
+	if n < MinPacket || n > maxSolved {
 		return
 	}
 	packet := append([]byte{}, b[:n]...)
@@ -182,8 +191,21 @@ func checkRecovery(t *testing.T, b []byte, id, guess uint16) {
 
 func TestRecoverEveryLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	for n := MinPacket; n <= MaxPacket; n += 4 {
+	for n := MinPacket; n <= maxSolved; n += 4 {
 		checkRecovery(t, randomBytes(r, n), uint16(r.Uint32()), uint16(r.Uint32()))
+	}
+}
+
+// TestLongPacketsAreNotSolved: where single-bit errors could pass, the whole ICRC is checked.
+func TestLongPacketsAreNotSolved(t *testing.T) {
+	b := randomBytes(rand.New(rand.NewPCG(7, 8)), maxSolved+4)
+	end := len(b) - ICRCSize
+	PutICRC(b[end:], testFlow.ICRC(7, b[:end]))
+	if v, _ := testFlow.Verify(b, 7); v != Exact {
+		t.Errorf("with the Identification expected: %v", v)
+	}
+	if v, _ := testFlow.Verify(b, 0); v != Bad {
+		t.Errorf("with another one: %v", v)
 	}
 }
 
@@ -240,7 +262,7 @@ func TestStrength(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 13))
 	var p Packet
 	p.BTH = BTH{Opcode: RCWriteMiddle, PKey: DefaultPKey, DestQP: 0x11, PSN: 77}
-	p.Payload = randomBytes(r, MaxPayload)
+	p.Payload = randomBytes(r, JumboData+LongSend)
 	b := p.Append(nil, testFlow, 0x1234)
 
 	missedBits := 0

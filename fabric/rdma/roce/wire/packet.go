@@ -10,8 +10,13 @@ const (
 	// LongSend is how many bytes of a SEND a packet may carry beyond the path MTU between devices that
 	// have agreed on it: a header of the consumer's beside data as long as the path MTU.
 	LongSend = 64
+	// JumboData and LongData are how many bytes of a WRITE, or of the answer to a READ, a packet carries
+	// between devices that have agreed on it, and whose links have room for that: what jumbo frames
+	// hold, and most of what a UDP datagram does, in pages.
+	JumboData = 8 << 10
+	LongData  = 60 << 10
 	// MaxPayload is the longest payload that anybody has agreed on.
-	MaxPayload = MaxPathMTU + LongSend
+	MaxPayload = LongData + LongSend
 
 	// MaxHeader is the longest BTH with its extension headers: an atomic.
 	MaxHeader = BTHSize + AtomicETHSize

@@ -165,7 +165,7 @@ func TestParseErrors(t *testing.T) {
 		{"no room for RETH", "0c 00" + bth + pad(16), ErrShort},
 		{"pad exceeds what is there", "04 10" + bth + pad(4), ErrShort},
 		{"length not aligned", "04 00" + bth + pad(5), ErrAlign},
-		{"payload longer than any packet's", "04 00" + bth + pad(4096+64+4+4), ErrLong},
+		{"payload longer than any packet's", "04 00" + bth + pad(MaxPayload+4+4), ErrLong},
 		{"TVer 1", "04 01" + bth + pad(4), ErrTVer},
 		{"reserved opcode", "15 00" + bth + pad(4), ErrOpcode},
 		{"reserved opcode with odd length", "1f 00" + bth + pad(5), ErrOpcode},
