@@ -2,6 +2,7 @@ package rdma
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,7 @@ type domain struct {
 
 	chunks  atomic.Pointer[[]verbs.MR] // by chunk index
 	mu      sync.Mutex                 // writers of regions
-	regions atomic.Pointer[map[*byte]verbs.MR]
+	regions atomic.Pointer[map[*blockdev.Region]verbs.MR]
 }
 
 func newMemory(maxBytes int64, access verbs.Access) (*memory, error) {
@@ -75,7 +76,7 @@ func (m *memory) on(dev verbs.Device) (*domain, error) {
 	}
 	d := &domain{dev: dev, pd: pd}
 	d.chunks.Store(new([]verbs.MR))
-	d.regions.Store(&map[*byte]verbs.MR{})
+	d.regions.Store(&map[*blockdev.Region]verbs.MR{})
 	for i, c := range m.chunks {
 		if err := d.addChunk(i, c, m.access); err != nil {
 			d.close()
@@ -118,16 +119,16 @@ func partOf(whole verbs.SGE, i, n int) verbs.SGE {
 }
 
 // region returns the registration of a volume's mapping, made at first use and kept: peers
-// are never given its R_Key: it is sent from and, where the volume lends it, READ into.
+// are never given its R_Key: it is sent from and, where the volume lends it, READ into. It is of that
+// mapping, not of its address, at which another volume may be mapped when this one is gone.
 func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
-	r := region.Mem
-	if mr := (*d.regions.Load())[&r[0]]; mr != nil {
+	if mr := (*d.regions.Load())[region]; mr != nil {
 		return mr, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := *d.regions.Load()
-	if mr := old[&r[0]]; mr != nil {
+	if mr := old[region]; mr != nil {
 		return mr, nil
 	}
 	var access verbs.Access
@@ -137,15 +138,13 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	if region.File {
 		access |= verbs.AccessOnDemand
 	}
-	mr, err := d.pd.RegMR(r, access)
+	mr, err := d.pd.RegMR(region.Mem, access)
 	if err != nil {
-		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(r), d.dev.Attr().Name, err)
+		return nil, fmt.Errorf("registering a volume of %d bytes with %s: %w", len(region.Mem), d.dev.Attr().Name, err)
 	}
-	next := make(map[*byte]verbs.MR, len(old)+1)
-	for k, v := range old {
-		next[k] = v
-	}
-	next[&r[0]] = mr
+	next := make(map[*blockdev.Region]verbs.MR, len(old)+1)
+	maps.Copy(next, old)
+	next[region] = mr
 	d.regions.Store(&next)
 	return mr, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // regionless is a volume that says of its memory that it is no region's.
@@ -37,4 +38,49 @@ func TestNoRegion(t *testing.T) {
 	if _, err := ns.ReadAt(t.Context(), got, 0); err == nil && !bytes.Equal(got, want) {
 		t.Error("a read succeeded without its data")
 	}
+}
+
+// window is a volume that is a window on memory, which other windows may have had before.
+type window struct {
+	blockdev.Volume // of the same size, which does all but reads
+	region          *blockdev.Region
+}
+
+func (w *window) Regions() []*blockdev.Region { return []*blockdev.Region{w.region} }
+func (w *window) Release(blockdev.ViewToken)  {}
+
+func (w *window) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
+	return append(segs, blockdev.Segment{Region: w.region, Bytes: w.region.Mem[offset:][:length]}), 0, nil
+}
+
+// TestAddressUsedAgain: a volume that is mapped where another one was, which was shorter, is one of its own.
+func TestAddressUsedAgain(t *testing.T) {
+	const size = 1 << 20
+	mem := bytes.Repeat([]byte{7}, 2*size)
+	of := func(n int64) *window { return &window{memory(t, n), &blockdev.Region{Mem: mem[:n:n]}} }
+	first, second := of(size), of(2*size)
+	r := newRig(t, rdma.TargetConfig{}, first)
+	defer second.Close()
+	c := r.connect(t, nil)
+	defer c.Close()
+	read := func(nsid uint32, off int64) {
+		t.Helper()
+		ns, err := c.Namespace(t.Context(), nsid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 4096)
+		if _, err := ns.ReadAt(t.Context(), got, off); err != nil || !bytes.Equal(got, mem[:4096]) {
+			t.Errorf("namespace %d at %d: %v", nsid, off, err)
+		}
+	}
+	read(1, 0)
+	sub := r.target.Subsystem(testNQN)
+	if err := sub.RemoveNamespace(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.AddNamespace(target.NamespaceConfig{NSID: 2, Volume: second}); err != nil {
+		t.Fatal(err)
+	}
+	read(2, size)
 }
