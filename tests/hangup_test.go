@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -62,5 +63,23 @@ func TestHangupEnds(t *testing.T) {
 	}
 	if said := tgt.stderr.String(); !strings.Contains(said, "msg=drained\n") {
 		t.Errorf("the target says\n%s", said)
+	}
+}
+
+// TestHoldTells: who holds a connection is told of namespaces that come, over either transport.
+func TestHoldTells(t *testing.T) {
+	dir := t.TempDir()
+	tgt := startTarget(t, "--volume", "mem:1MiB", "--control", dir+"/control")
+	for i, transport := range transports {
+		hold := tgt.startInit(t, transport, "connect", "--hold")
+		waitText(t, &hold.stderr, "holding the connection")
+		if r := start(t, nil, "nvmetgt", "ctl", "--socket", dir+"/control", "add-namespace", "--volume", "mem:1MiB").result(t, cliTimeout); r.code != 0 {
+			t.Fatal(r.stderr)
+		}
+		waitText(t, &hold.stderr, fmt.Sprintf("namespaces changed: %d\n", i+2))
+		hold.signal(syscall.SIGINT)
+		if code := hold.wait(t, cliTimeout); code != 0 {
+			t.Errorf("%s: it ends with %d: %s", transport, code, hold.stderr.String())
+		}
 	}
 }

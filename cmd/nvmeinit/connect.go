@@ -27,14 +27,16 @@ agreed, the namespaces and the round-trip time, and disconnects.
 
 With --hold it stays connected, with keep-alive, and shows a live line of figures
 until it is interrupted or the connection is lost, which is an error: it watches one
-connection and makes no other. To be connected again, and by every path, is what
+connection and makes no other. It tells what the controller gives notice of, as
+namespaces that change. To be connected again, and by every path, is what
 connect-all --hold does. Signal HUP has connect read the files of its secrets again,
 and authenticate itself anew.`,
 		Example: `  nvmeinit connect -t rdma -a 127.0.0.1
   nvmeinit connect -t tcp -a 127.0.0.1 -i 4 -Q 64 -k 10 --hold`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			s, err := f.connect(c.Context(), nil)
+			n := make(notices, mostNotices)
+			s, err := f.connect(c.Context(), n.subscribe)
 			if err != nil {
 				return err
 			}
@@ -42,7 +44,7 @@ and authenticate itself anew.`,
 			if err := showConnection(c, f, s); err != nil || !hold {
 				return err
 			}
-			return holdConnection(c.Context(), c.ErrOrStderr(), s, &f.secrets)
+			return holdConnection(c.Context(), c.ErrOrStderr(), s, &f.secrets, n)
 		},
 	}
 	c.Flags().SortFlags = false
@@ -140,9 +142,9 @@ func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// holdConnection stays until ctx ends or the controller is lost, and shows figures. Signal HUP has it
+// holdConnection stays until ctx ends or the controller is lost, and shows figures and notices. Signal HUP has it
 // read the secrets again, and authenticate anew.
-func holdConnection(ctx context.Context, w io.Writer, s *session, secrets *secretFlags) error {
+func holdConnection(ctx context.Context, w io.Writer, s *session, secrets *secretFlags, n notices) error {
 	hangup := secrets.onHangup(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -160,6 +162,12 @@ func holdConnection(ctx context.Context, w io.Writer, s *session, secrets *secre
 			return s.Err()
 		case <-hangup:
 			secrets.reauthenticate(ctx, w, s)
+			continue
+		case what := <-n:
+			if live {
+				fmt.Fprintln(w)
+			}
+			fmt.Fprintf(w, "%s %s\n", time.Now().Format(time.TimeOnly), what)
 			continue
 		case <-tick.C:
 		}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// TestNotices: each event is told once, namespaces by their numbers, and who doesn't listen holds nobody up.
+func TestNotices(t *testing.T) {
+	n := make(notices, 3)
+	var c host.Config
+	n.subscribe(&c)
+	c.NamespacesChanged(nil, []uint32{7, 2})
+	c.Event(nil, nvme.EventNamespaceChanged)
+	c.NamespacesChanged(nil, nil)
+	c.Event(nil, nvme.EventReservation)
+	c.Event(nil, nvme.EventANAChanged)
+	for _, want := range []string{"namespaces changed: 2, 7", "namespaces changed", "reservation notification available"} {
+		if got := <-n; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if len(n) != 0 {
+		t.Errorf("%q too", <-n)
+	}
+}
