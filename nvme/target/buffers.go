@@ -10,21 +10,21 @@ import (
 // Buffers is memory that a transport takes the data of commands from, as volumes know it that
 // want to (blockdev.Registrar).
 type Buffers struct {
-	t       *Target
-	chunks  [][]byte
-	release []func()
+	t      *Target
+	chunks [][]byte
+	known  map[blockdev.Registrar][]func() // to the volumes; the functions have them forget it
 }
 
 // bufferList is all Buffers of a target, and the volumes that want to know of them.
 type bufferList struct {
 	mu      sync.Mutex
 	all     []*Buffers
-	volumes []blockdev.Registrar
+	volumes map[blockdev.Registrar]int // with how many namespaces they are
 }
 
 // NewBuffers is for a transport that begins to serve t.
 func (t *Target) NewBuffers() *Buffers {
-	b := &Buffers{t: t}
+	b := &Buffers{t: t, known: map[blockdev.Registrar][]func(){}}
 	t.buffers.mu.Lock()
 	t.buffers.all = append(t.buffers.all, b)
 	t.buffers.mu.Unlock()
@@ -37,8 +37,8 @@ func (b *Buffers) Add(chunk []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b.chunks = append(b.chunks, chunk)
-	for _, v := range l.volumes {
-		b.release = append(b.release, v.Register(chunk))
+	for v := range l.volumes {
+		b.known[v] = append(b.known[v], v.Register(chunk))
 	}
 }
 
@@ -47,10 +47,13 @@ func (b *Buffers) Close() {
 	l := &b.t.buffers
 	l.mu.Lock()
 	l.all = slices.DeleteFunc(l.all, func(x *Buffers) bool { return x == b })
-	release := b.release
-	b.release = nil
+	var forget []func()
+	for _, of := range b.known {
+		forget = append(forget, of...)
+	}
+	clear(b.known)
 	l.mu.Unlock()
-	for _, f := range release {
+	for _, f := range forget {
 		f()
 	}
 }
@@ -63,19 +66,37 @@ func (l *bufferList) add(volume blockdev.Volume) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.volumes = append(l.volumes, v)
+	if l.volumes == nil {
+		l.volumes = map[blockdev.Registrar]int{}
+	}
+	if l.volumes[v]++; l.volumes[v] > 1 {
+		return
+	}
 	for _, b := range l.all {
 		for _, c := range b.chunks {
-			b.release = append(b.release, v.Register(c))
+			b.known[v] = append(b.known[v], v.Register(c))
 		}
 	}
 }
 
-// remove tells a volume no more.
+// remove has a volume forget it all when it is no namespace any more, and waits for that. Nothing of it is in
+// flight.
 func (l *bufferList) remove(volume blockdev.Volume) {
+	v, ok := volume.(blockdev.Registrar)
+	if !ok {
+		return
+	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := slices.IndexFunc(l.volumes, func(v blockdev.Registrar) bool { return v == volume }); i >= 0 {
-		l.volumes = slices.Delete(l.volumes, i, i+1)
+	var forget []func()
+	if l.volumes[v]--; l.volumes[v] == 0 {
+		delete(l.volumes, v)
+		for _, b := range l.all {
+			forget = append(forget, b.known[v]...)
+			delete(b.known, v)
+		}
+	}
+	l.mu.Unlock()
+	for _, f := range forget {
+		f()
 	}
 }

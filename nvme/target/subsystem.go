@@ -184,16 +184,17 @@ func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	s.t.buffers.add(c.Volume)
 	s.change.Lock()
 	ns, err := s.insert(&c)
 	s.change.Unlock()
 	if err != nil {
+		s.t.buffers.remove(c.Volume)
 		return nil, err
 	}
 	if v, ok := c.Volume.(blockdev.Resizer); ok {
 		v.OnResize(ns.resized)
 	}
-	s.t.buffers.add(c.Volume)
 	s.namespaceChanged(ns.nsid, nil)
 	return ns, nil
 }

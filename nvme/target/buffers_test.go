@@ -1,0 +1,61 @@
+package target
+
+import (
+	"sync/atomic"
+	"testing"
+)
+
+// registering is a volume that wants to know of memory.
+type registering struct {
+	*testVolume
+	known atomic.Int32
+}
+
+func (v *registering) Register([]byte) (unregister func()) {
+	v.known.Add(1)
+	return func() { v.known.Add(-1) }
+}
+
+// TestBuffersForgotten: a volume knows of each piece of a transport's memory once while it is a namespace, or
+// several, and of none afterwards; and what goes away by itself leaves nothing with the transport.
+func TestBuffersForgotten(t *testing.T) {
+	v := &registering{testVolume: newTestVolume(1<<20, 512)}
+	tg := newTarget(t)
+	b := tg.NewBuffers()
+	defer b.Close()
+	know := func(what string, n int32) {
+		t.Helper()
+		if got := v.known.Load(); got != n {
+			t.Errorf("%s: the volume knows of %d pieces, want %d", what, got, n)
+		}
+	}
+	sub := tg.Subsystem(testNQN)
+	b.Add(make([]byte, 4096))
+	for range 3 {
+		for range 2 {
+			if _, err := sub.AddNamespace(NamespaceConfig{Volume: v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		know("two namespaces", 1)
+		if err := sub.RemoveNamespace(1); err != nil {
+			t.Fatal(err)
+		}
+		know("one namespace", 1)
+		if err := sub.RemoveNamespace(2); err != nil {
+			t.Fatal(err)
+		}
+		know("none", 0)
+	}
+	if _, err := sub.AddNamespace(NamespaceConfig{Volume: v}); err != nil {
+		t.Fatal(err)
+	}
+	b.Add(make([]byte, 4096))
+	know("more memory", 2)
+	if err := tg.RemoveSubsystem(testNQN); err != nil {
+		t.Fatal(err)
+	}
+	know("no subsystem", 0)
+	b.Add(make([]byte, 4096))
+	know("still more memory", 0)
+}
