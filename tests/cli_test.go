@@ -461,11 +461,13 @@ func TestWrongRange(t *testing.T) {
 // A disk that gets full: under the target's volume, under the initiator's output, and under a
 // capture.
 func TestDiskFull(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("a small file system can't be mounted here: %v", err)
+	dir, empty := t.TempDir(), t.TempDir()
+	for _, d := range []string{dir, empty} {
+		if err := unix.Mount("tmpfs", d, "tmpfs", 0, "size=1m"); err != nil {
+			t.Skipf("a small file system can't be mounted here: %v", err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(d, unix.MNT_DETACH) })
 	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	in := makeFile(t, t.TempDir()+"/in", 8<<20)
 	tgt := startTarget(t, "--volume", dir+"/sparse.img", "--size", "16MiB", "--volume", "mem:16MiB")
 	for _, transport := range transports {
@@ -477,6 +479,8 @@ func TestDiskFull(t *testing.T) {
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%s: a part of the namespace was left in %s", transport, out)
 		}
+		r = tgt.run(t, cliTimeout, transport, "read", "--nsid", "2", "--output", empty+"/out")
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"no space left", "after 1.0 MiB"}})
 		r = tgt.run(t, cliTimeout, transport, "read", "--nsid", "2", "--output", "/dev/null", "--quiet", "--pcap", dir+"/full.pcapng")
 		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"full.pcapng", "no space left"}})
 		_ = os.Remove(dir + "/full.pcapng")

@@ -169,8 +169,8 @@ func (cp *copier) read(ctx context.Context, w io.Writer, n int64) ([]byte, error
 			return nil, err
 		}
 		h.Write(b)
-		if _, err := w.Write(b); err != nil {
-			return nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done))
+		if wrote, err := w.Write(b); err != nil {
+			return nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(wrote)))
 		}
 		done += int64(len(b))
 		cp.bar.add(len(b))
@@ -256,7 +256,7 @@ func (cp *copier) write(ctx context.Context, in io.Reader, limit int64, exact bo
 		n, err := io.ReadFull(in, cp.buf[:min(int64(len(cp.buf)), limit-done)])
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !end {
-			return done, nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done))
+			return done, nil, cli.Say(err, "%v after %s", err, blockdev.FormatSize(done+int64(n)))
 		}
 		if err := cp.writeChunk(ctx, h, cp.buf[:n], done); err != nil {
 			return done, nil, err
