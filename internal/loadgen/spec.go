@@ -187,8 +187,14 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("runtime=%v: want a positive time", s.Runtime)
 	case s.RampTime < 0:
 		return fmt.Errorf("ramp_time=%v: want a positive time", s.RampTime)
-	case s.IOSize < 0 || s.Loops < 0 || s.NumberIOs < 0 || s.Fsync < 0:
-		return fmt.Errorf("io_size=%d, loops=%d, number_ios=%d, fsync=%d: want 0 or more", s.IOSize, s.Loops, s.NumberIOs, s.Fsync)
+	case s.IOSize < 0:
+		return fmt.Errorf("io_size=%d: want bytes", s.IOSize)
+	case s.Loops < 0:
+		return fmt.Errorf("loops=%d: want a number from 0", s.Loops)
+	case s.NumberIOs < 0:
+		return fmt.Errorf("number_ios=%d: want a number from 0", s.NumberIOs)
+	case s.Fsync < 0:
+		return fmt.Errorf("fsync=%d: want a number from 0", s.Fsync)
 	case s.TimeBased && s.Runtime == 0:
 		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
