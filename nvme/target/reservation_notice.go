@@ -136,3 +136,12 @@ func (f *features) setResvMask(nsid, mask uint32) {
 	}
 	f.resvMask[nsid] = mask & resvMaskAll
 }
+
+// forgetResvMasks is called when a namespace has gone: one that gets its identifier is another.
+func (s *Subsystem) forgetResvMasks(nsid uint32) {
+	for _, c := range s.t.controllersOf(s) {
+		c.mu.Lock()
+		delete(c.features.resvMask, nsid)
+		c.mu.Unlock()
+	}
+}

@@ -347,6 +347,25 @@ func TestReservationNotices(t *testing.T) {
 	}
 }
 
+// TestResvMaskOfAnother: a namespace that gets the identifier of one that is gone begins with the default of
+// feature 82h.
+func TestResvMaskOfAnother(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvNotification, false, 1, resvMaskAll) }), nil)
+	sub := tg.Subsystem(testNQN)
+	if err := sub.RemoveNamespace(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.AddNamespace(NamespaceConfig{NSID: 1, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	if v := s.admin.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvNotification, 0, 1, 0) }), nil).DW0(); v != 0 {
+		t.Errorf("mask %#x", v)
+	}
+}
+
 // TestPreemptAndAbort: when it is answered, nothing of the preempted host is on its way to the
 // volume any more.
 func TestPreemptAndAbort(t *testing.T) {

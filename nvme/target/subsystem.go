@@ -249,6 +249,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	ns.state.Or(nsRemoved)
 	s.namespaceChanged(nsid, nil)
 	ns.remove()
+	s.forgetResvMasks(nsid)
 	s.t.buffers.remove(ns.volume)
 	return nil
 }
