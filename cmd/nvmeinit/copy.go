@@ -97,14 +97,8 @@ type copier struct {
 	bar    *progressBar
 }
 
-// withCopier connects, checks the range, and runs do.
-func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err error) {
-	d, err := f.conn.open(c.Context(), f.nsid)
-	if err != nil {
-		return err
-	}
-	defer closing(d, &err)
-	ns := d.ns
+// inside refuses a range that isn't of whole blocks inside the namespace.
+func (f *copyFlags) inside(ns *host.Namespace) error {
 	block := int64(ns.BlockSize())
 	switch off, n := int64(f.offset), int64(f.length); {
 	case off%block != 0 || n%block != 0:
@@ -114,6 +108,20 @@ func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err err
 	case n > ns.Size()-off:
 		return cli.Usage("--length %s from --offset %s on reach beyond the namespace's end at %s",
 			blockdev.FormatSize(n), blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
+	}
+	return nil
+}
+
+// withCopier connects, checks the range, and runs do.
+func withCopier(c *cobra.Command, f *copyFlags, do func(*copier) error) (err error) {
+	d, err := f.conn.open(c.Context(), f.nsid)
+	if err != nil {
+		return err
+	}
+	defer closing(d, &err)
+	ns := d.ns
+	if err := f.inside(ns); err != nil {
+		return err
 	}
 	buf, err := d.alloc(copyChunk)
 	if err != nil {
