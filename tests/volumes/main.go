@@ -26,9 +26,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
-// threadsRuntime is how long fio runs at least where it has several threads. Each counts its own time, and
-// on two processors the last of 32 begins some 30 ms after the first: in 200 ms those that end last have the
-// processors to themselves for so long that fio reports 1.3 times what it reports of 3 s.
+// threadsRuntime is how long fio runs at least where it has several threads, so that all of them have begun.
 const threadsRuntime = 1500 * time.Millisecond
 
 // wanted is the least ratio that is good enough.
@@ -163,7 +161,7 @@ func (p *plan) each(f func(work) error) error {
 			for _, bs := range p.sizes {
 				for _, depth := range p.depths {
 					w := work{file: p.file, size: p.size, path: way, write: rw == "randwrite", bs: bs, depth: depth, runtime: p.runtime}
-					if len(p.through) == 0 && way.engine == "psync" && depth > 1 {
+					if len(p.through) == 0 && w.threads() {
 						w.runtime = max(p.runtime, threadsRuntime)
 					}
 					if err := f(w); err != nil {

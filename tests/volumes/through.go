@@ -146,5 +146,6 @@ func (p *plan) bench(w *work, addr, transport string, nsid int) (float64, error)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", program, err)
 	}
-	return w.iops(out)
+	d, err := w.done(out)
+	return d.IOPS, err
 }
