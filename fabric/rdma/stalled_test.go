@@ -58,6 +58,35 @@ func TestHostThatBringsNoData(t *testing.T) {
 	})
 }
 
+// TestEndOfWhoWaitsForMemory: a connection that ends doesn't wait for memory that another one has.
+func TestEndOfWhoWaitsForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		waitingAdmin, waiting := r.controller(0)
+		r.net.SetFilter(dropReadResponses)
+		for _, q := range []*sglQueue{io, waiting} {
+			for i := range 4 {
+				q.sendKeyed(blocks(nvme.OpWrite, i*sglTransfer, sglTransfer), 0, sglTransfer)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := r.listener.Counters().MemoryWaits.Load(); n != 6 {
+			t.Errorf("%d commands had to wait, want 6", n)
+		}
+		waiting.close()
+		waitingAdmin.close()
+		time.Sleep(100 * time.Millisecond)
+		if n := r.listener.Counters().Connections.Load(); n != honestQueues+2 {
+			t.Errorf("%d connections are left, want %d", n, honestQueues+2)
+		}
+		io.close()
+		admin.close()
+		r.gone("all")
+	})
+}
+
 // TestHostThatTakesNoAnswer: a host that has no receive for the answers, and keeps silent, is given
 // up after its keep alive timeout. Others don't notice.
 func TestHostThatTakesNoAnswer(t *testing.T) {

@@ -370,8 +370,8 @@ func (c *targetConn) end() {
 	}
 }
 
-// reap gives back the requests that the queue pair had. It runs once, when the queue pair is
-// destroyed and nobody posts.
+// reap gives back the requests that the queue pair had, or that wait for memory. It runs once, when
+// the queue pair is destroyed and nobody posts.
 func (c *targetConn) reap() {
 	c.mu.Lock()
 	if c.reaped {
@@ -397,6 +397,9 @@ func (c *targetConn) reap() {
 	}
 	for _, r := range sending {
 		c.finish(r)
+	}
+	for _, r := range c.share.Drop(func(r *targetRequest) bool { return r.conn == c }) {
+		r.Resume()
 	}
 	c.release()
 }
