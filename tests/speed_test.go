@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 )
@@ -28,10 +27,9 @@ func TestRDMABesideSockets(t *testing.T) {
 	p := startTarget(t, "--volume", "mem:256MiB")
 	p.must(t, 20*time.Second, "tcp", "bench", "--rw", "write", "--bs", "128k", "--iodepth", "8")
 	for _, x := range []struct {
-		rw, bs  string
-		packets int     // of 4 KiB, that a request is answered with
-		ofTCP   float64 // what it should do of it
-	}{{"randread", "4k", 1, 1}, {"read", "128k", 32, 0}} {
+		rw, bs string
+		ofTCP  float64 // what it should do of it
+	}{{"randread", "4k", 1}, {"read", "128k", 0}} {
 		t.Run(x.bs, func(t *testing.T) {
 			var toSockets, toTCP []float64
 			for i := range rounds {
@@ -39,7 +37,7 @@ func TestRDMABesideSockets(t *testing.T) {
 				order := []string{"rdma", "sockets", "tcp"}
 				for _, what := range slices.Concat(order[i%3:], order[:i%3]) {
 					if what == "sockets" {
-						figures[what] = bareSockets(t, ceiling, x.packets)
+						figures[what] = bareSockets(t, ceiling, x.bs)
 					} else {
 						figures[what] = p.read(t, what, x.rw, x.bs)
 					}
@@ -78,10 +76,10 @@ func needSpeed(t *testing.T, variable, target string) {
 // speedTime is how long each measurement takes.
 const speedTime = 600 * time.Millisecond
 
-// bareSockets measures requests at depth 32 that are answered with so many packets.
-func bareSockets(t *testing.T, ceiling string, packets int) float64 {
+// bareSockets measures requests at depth 32 that are answered with so much data.
+func bareSockets(t *testing.T, ceiling, bs string) float64 {
 	t.Helper()
-	out, err := exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-packets", strconv.Itoa(packets)).Output()
+	out, err := exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-bs", bs).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

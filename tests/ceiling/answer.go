@@ -17,7 +17,7 @@ const answererEnv = "NVMEOF_CEILING_ANSWERER"
 const volumeSize = 64 << 20
 
 // answerer answers a batch of requests with one send: the data of all of them, which makes
-// long trains, then their responses, which make another.
+// long trains, then the responses that aren't in it, which make another.
 type answerer struct {
 	workload
 	conn   udp.Conn
@@ -28,7 +28,8 @@ type answerer struct {
 	crcs   [][]byte
 	resps  [][]byte
 	used   int // heads
-	tags   []int
+	parts  [][]byte
+	tags   []int // of responses that aren't along
 }
 
 // answer runs until its standard input ends.
@@ -72,7 +73,7 @@ func newAnswerer(w workload, conn udp.Conn) *answerer {
 	for i := range a.volume {
 		a.volume[i] = byte(i * 7)
 	}
-	for range w.depth * w.packets {
+	for range w.depth * w.packets() {
 		a.heads = append(a.heads, make([]byte, headerSize))
 		a.crcs = append(a.crcs, make([]byte, crcSize))
 	}
@@ -104,15 +105,25 @@ func (a *answerer) batch(rx []udp.Received) error {
 
 // data adds the data packets of one request, gathered from the volume.
 func (a *answerer) data(t int) {
-	a.tags = append(a.tags, t)
-	for i := range a.packets {
+	if !a.along() {
+		a.tags = append(a.tags, t)
+	}
+	for i := range a.packets() {
 		head, crc := a.heads[a.used], a.crcs[a.used]
 		a.used++
-		payload := a.volume[a.next : a.next+mtu]
-		a.next = (a.next + mtu) % volumeSize
+		n := a.part(i)
+		if a.next+n > volumeSize {
+			a.next = 0
+		}
+		a.parts = append(a.parts[:0], head, a.volume[a.next:a.next+n])
+		a.next += n
+		if a.along() {
+			a.parts = append(a.parts, a.resps[t][:messageSize])
+		}
 		putTag(head, t)
-		putPart(head, i)
-		a.seal(crc, head, payload)
-		a.out.add(head, payload, crc)
+		putIndex(head, i)
+		a.seal(crc, a.parts...)
+		a.parts = append(a.parts, crc)
+		a.out.add(a.parts...)
 	}
 }

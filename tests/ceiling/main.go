@@ -1,11 +1,11 @@
 // Ceiling measures what a pair of bare UDP sockets can do on this machine, moved as the
 // software RNIC moves packets: it is the figure that the RNIC is to be held against; and what bare
 // TCP sockets can do, however many share the same number of requests. Two
-// processes on loopback exchange 64-byte requests and answers of RoCE's packet sizes, at
+// processes on loopback exchange 64-byte requests and answers of the RNIC's packet sizes, at
 // several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
 // and the payload copied to its place.
 //
-//	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-packets 1 -depth 32 [-bare]]
+//	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-bs 4k -depth 32 [-bare]]
 //	go run ./tests/ceiling [-time 1s] [-json] -tcp 16 -depth 64
 package main
 
@@ -19,6 +19,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -45,7 +46,7 @@ func main() {
 	}
 	duration := flag.Duration("time", time.Second, "how long each line is measured")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
-	packets := flag.Int("packets", 0, "measure only answers of this many packets of 4 KiB …")
+	bs := flag.String("bs", "", "measure only answers with this much data, as 4k …")
 	depth := flag.Int("depth", 1, "… at this depth …")
 	bare := flag.Bool("bare", false, "… without CRC and copy")
 	poll := flag.Duration("busy-poll", udp.DefaultBusyPoll, "how long to look for datagrams before sleeping; 0: never")
@@ -53,8 +54,13 @@ func main() {
 	flag.Parse()
 
 	all := workloads(*poll)
-	if *packets > 0 {
-		all = []workload{{*packets, max(1, *depth), !*bare, !*bare, *poll}}
+	if *bs != "" {
+		data, err := blockdev.ParseSize(*bs)
+		exitOn(err)
+		if data < 1 || data > maxData {
+			exitOn(fmt.Errorf("-bs %s: want 1 byte to %d", *bs, maxData))
+		}
+		all = []workload{{int(data), max(1, *depth), !*bare, !*bare, *poll}}
 	}
 	var results []Result
 	if *tcp > 0 {

@@ -10,36 +10,45 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// Sizes of RoCEv2 RC packets at path MTU 4096, in bytes of UDP payload.
+// Sizes of the software RNIC's packets on loopback, in bytes of UDP payload. Data of one packet has the
+// response in it, that of several is followed by one.
 const (
-	mtu          = 4096
-	headerSize   = 12 + 16 // BTH and RETH
+	longest      = 60 << 10 // data of a packet
+	maxData      = 1 << 20  // of an answer
+	headerSize   = 12 + 16  // BTH and RETH
 	crcSize      = 4
 	requestSize  = 64
-	dataSize     = headerSize + mtu + crcSize
-	responseSize = 12 + 4 + 16 + crcSize // BTH, IETH, completion, ICRC
+	messageSize  = 4 + 16 // IETH and completion
+	responseSize = 12 + messageSize + crcSize
 )
 
 var errCRC = errors.New("a datagram arrived with a wrong CRC")
 
 // workload is what a request is answered with and how.
 type workload struct {
-	packets int // of mtu bytes each
-	depth   int
-	crc     bool
-	copy    bool
-	poll    time.Duration // how long both sides look for datagrams before they sleep
+	data  int // bytes
+	depth int
+	crc   bool
+	copy  bool
+	poll  time.Duration // how long both sides look for datagrams before they sleep
 }
 
-func (w workload) payload() int { return w.packets * mtu }
+// packets is how many packets the data is.
+func (w workload) packets() int { return (w.data + longest - 1) / longest }
+
+// part is how many bytes of the data packet i has.
+func (w workload) part(i int) int { return min(longest, w.data-i*longest) }
+
+// along says whether the response is in the packet of the data.
+func (w workload) along() bool { return w.packets() == 1 }
 
 // spec and parse carry a workload to the other process.
 func (w workload) spec() string {
-	return fmt.Sprintf("%d %d %t %t %d", w.packets, w.depth, w.crc, w.copy, w.poll)
+	return fmt.Sprintf("%d %d %t %t %d", w.data, w.depth, w.crc, w.copy, w.poll)
 }
 
 func parse(spec string) (w workload, err error) {
-	_, err = fmt.Sscanf(spec, "%d %d %t %t %d", &w.packets, &w.depth, &w.crc, &w.copy, &w.poll)
+	_, err = fmt.Sscanf(spec, "%d %d %t %t %d", &w.data, &w.depth, &w.crc, &w.copy, &w.poll)
 	return w, err
 }
 
@@ -53,12 +62,12 @@ func (w workload) config() udp.Config {
 
 func workloads(poll time.Duration) (all []workload) {
 	for _, kind := range []struct {
-		packets int
-		depths  []int
-	}{{1, []int{1, 8, 32, 128}}, {32, []int{1, 4, 16}}} {
+		data   int
+		depths []int
+	}{{4 << 10, []int{1, 8, 32, 128}}, {128 << 10, []int{1, 4, 16}}} {
 		for _, depth := range kind.depths {
 			for _, full := range []bool{false, true} {
-				all = append(all, workload{kind.packets, depth, full, full, poll})
+				all = append(all, workload{kind.data, depth, full, full, poll})
 			}
 		}
 	}
@@ -87,7 +96,7 @@ func (w workload) check(d []byte) error {
 }
 
 // Both sides number requests by a tag in the first bytes; data also has its packet's number.
-func tag(d []byte) int        { return int(binary.BigEndian.Uint32(d)) }
-func putTag(d []byte, n int)  { binary.BigEndian.PutUint32(d, uint32(n)) }
-func part(d []byte) int       { return int(binary.BigEndian.Uint32(d[4:])) }
-func putPart(d []byte, n int) { binary.BigEndian.PutUint32(d[4:], uint32(n)) }
+func tag(d []byte) int         { return int(binary.BigEndian.Uint32(d)) }
+func putTag(d []byte, n int)   { binary.BigEndian.PutUint32(d, uint32(n)) }
+func index(d []byte) int       { return int(binary.BigEndian.Uint32(d[4:])) }
+func putIndex(d []byte, n int) { binary.BigEndian.PutUint32(d[4:], uint32(n)) }

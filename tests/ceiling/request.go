@@ -38,7 +38,7 @@ func newRequester(w workload, conn udp.Conn, peer netip.AddrPort) *requester {
 		putTag(q, i)
 		w.seal(q[requestSize-crcSize:], q[:requestSize-crcSize])
 		r.requests = append(r.requests, q)
-		r.places = append(r.places, make([]byte, w.payload()))
+		r.places = append(r.places, make([]byte, w.data))
 	}
 	return r
 }
@@ -92,18 +92,32 @@ func (r *requester) take(d []byte, now time.Time) (bool, error) {
 	if err := r.check(d); err != nil {
 		return false, err
 	}
-	switch len(d) {
-	case dataSize:
-		if r.copy {
-			copy(r.places[tag(d)][part(d)*mtu:], d[headerSize:headerSize+mtu])
-		}
-		return false, nil
-	case responseSize:
-		r.waited.Record(int64(now.Sub(r.sent[tag(d)])))
+	if len(d) == responseSize {
+		r.answered(tag(d), now)
 		return true, nil
 	}
-	return false, fmt.Errorf("a datagram of %d bytes arrived", len(d))
+	i := index(d)
+	if i >= r.packets() {
+		return false, fmt.Errorf("packet %d of %d arrived", i, r.packets())
+	}
+	n, want := r.part(i), headerSize+r.part(i)+crcSize
+	if r.along() {
+		want += messageSize
+	}
+	if len(d) != want {
+		return false, fmt.Errorf("a datagram of %d bytes arrived", len(d))
+	}
+	if r.copy {
+		copy(r.places[tag(d)][i*longest:], d[headerSize:headerSize+n])
+	}
+	if r.along() {
+		r.answered(tag(d), now)
+	}
+	return r.along(), nil
 }
+
+// answered records how long request i took.
+func (r *requester) answered(i int, now time.Time) { r.waited.Record(int64(now.Sub(r.sent[i]))) }
 
 // measure runs a workload against another process.
 func measure(w workload, duration time.Duration) (Result, error) {
@@ -113,7 +127,7 @@ func measure(w workload, duration time.Duration) (Result, error) {
 	}
 	defer conn.Close()
 	// What is outstanding must fit into the socket: nothing is sent twice here.
-	w.depth = max(1, min(w.depth, conn.RecvBuffer()/(2*(w.payload()+responseSize))))
+	w.depth = max(1, min(w.depth, conn.RecvBuffer()/(2*(w.data+responseSize))))
 	other, stop, err := startAnswerer(w.spec())
 	if err != nil {
 		return Result{}, err
@@ -136,8 +150,8 @@ func measure(w workload, duration time.Duration) (Result, error) {
 	}
 	n := float64(r.waited.Count())
 	return Result{
-		Answer: fmt.Sprintf("%d KiB + %d B", w.payload()>>10, responseSize), Depth: w.depth, CRC: w.crc, Copy: w.copy,
-		PerSecond: n / took.Seconds(), MBPerSecond: n * float64(w.payload()) / 1e6 / took.Seconds(),
+		Answer: fmt.Sprintf("%d KiB in %d", w.data>>10, w.packets()), Depth: w.depth, CRC: w.crc, Copy: w.copy,
+		PerSecond: n / took.Seconds(), MBPerSecond: n * float64(w.data) / 1e6 / took.Seconds(),
 		MeanMicros: r.waited.Mean() / 1e3, MedianMicros: float64(r.waited.Percentile(50)) / 1e3, CPUMicros: float64(spent.Microseconds()) / n,
 		PerReceive: float64(k.RxDatagrams.Load()) / float64(k.RxSyscalls.Load()),
 		PerSend:    float64(k.TxDatagrams.Load()) / float64(k.TxSyscalls.Load()),

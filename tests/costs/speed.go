@@ -53,12 +53,8 @@ func speed(p *plan) error {
 // ceiling measures a load on bare sockets.
 func (p *plan) ceiling(load string, bare bool) *variant {
 	f := strings.Fields(load)
-	packets := "1"
-	if f[1] == "128k" {
-		packets = "32"
-	}
 	return &variant{name: "bare sockets", run: func() (sample, error) {
-		return p.runCeiling("-packets", packets, "-depth", f[2], fmt.Sprintf("-bare=%t", bare))
+		return p.runCeiling("-bs", f[1], "-depth", f[2], fmt.Sprintf("-bare=%t", bare))
 	}}
 }
 
