@@ -80,30 +80,37 @@ func TestLongDataIsTaken(t *testing.T) {
 	}
 }
 
-// TestHeldIsBounded: however many long packets come ahead of a lost one, what is kept of them has a
-// bound in bytes; when the lost one is here, what was kept takes effect.
+// TestHeldIsBounded: however many packets come ahead of a lost one, long or short, the memory that is
+// kept for them has a bound; when the lost one is here, what was kept takes effect.
 func TestHeldIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRaw(t, pairConfig{ours: true, options: OptionJumboData, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 64 << 20}})
-		const ahead = maxHeld/wire.JumboData + 10
-		for i := range ahead {
-			p := r.write(wire.RCWriteOnly, 101+i, wire.JumboData, wire.JumboData)
-			p.AckReq = false
-			r.send(p)
-		}
-		r.answers()
-		if n := r.dev.dev.held; n > maxHeld || n < maxHeld-2*wire.JumboData {
-			t.Errorf("%d bytes are held of %d packets, want at most %d and not much less", n, ahead, maxHeld)
-		}
-		held := r.dev.dev.held / (wire.JumboData + heldCost)
-		r.send(r.write(wire.RCWriteOnly, 100, 8, 8))
-		r.expect("ACK 100 msn 1")
-		r.send(r.write(wire.RCWriteOnly, 101+held, 8, 8))
-		r.expect(fmt.Sprintf("ACK %d msn %d", 101+held, 2+held))
-		if n := r.dev.dev.held; n != 0 {
-			t.Errorf("%d bytes are held at the end", n)
-		}
-	})
+	for _, c := range []struct{ bytes, most int }{{wire.JumboData, maxHeld / wire.JumboData}, {8, maxHeld / ordinaryPayload}} {
+		t.Run(fmt.Sprint(c.bytes), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRaw(t, pairConfig{ours: true, options: OptionJumboData, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 64 << 20}})
+				for i := range c.most + 10 {
+					p := r.write(wire.RCWriteOnly, 101+i, c.bytes, c.bytes)
+					p.AckReq = false
+					r.send(p)
+				}
+				r.answers()
+				if n := r.dev.dev.held; n > maxHeld {
+					t.Errorf("%d bytes are held, want at most %d", n, maxHeld)
+				}
+				r.send(r.write(wire.RCWriteOnly, 100, 8, 8))
+				r.expect("ACK 100 msn 1")
+				r.send(r.write(wire.RCWriteOnly, 101+c.most, 8, 8))
+				r.expect(fmt.Sprintf("ACK %d msn %d", 101+c.most, 2+c.most))
+				if n := r.dev.dev.held; n != 0 {
+					t.Errorf("%d bytes are held at the end", n)
+				}
+				for _, h := range r.dev.dev.heldPackets.free {
+					if cap(h.payload) > ordinaryPayload {
+						t.Fatalf("%d bytes are kept for the next payload", cap(h.payload))
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestOptionsNeedRoom: a device offers only what its interface carries the packets of, and makes no

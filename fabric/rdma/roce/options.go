@@ -23,8 +23,8 @@ const (
 	// OptionWriteSend: a WRITE of one packet takes a SEND of up to wire.LongSend bytes behind it along.
 	OptionWriteSend
 
-	// OptionJumboData: packets of WRITEs, and of answers to READs, carry wire.JumboData bytes, where
-	// the path MTU is at most half of that.
+	// OptionJumboData: packets of WRITEs, and of answers to READs, carry wire.JumboData bytes,
+	// whatever the path MTU.
 	OptionJumboData
 
 	// OptionLongData: they carry wire.LongData bytes.

@@ -25,13 +25,11 @@ type heldPacket struct {
 const (
 	// reorderSlots is how many PSNs ahead of the expected one a packet may be held.
 	reorderSlots = scoreSize
-	// maxHeld bounds the payload that a device holds, with heldCost for each packet, in bytes.
+	// maxHeld bounds the memory of the payloads that a device holds, in bytes, and so their number.
 	maxHeld = 4 << 20
-	// heldCost is the memory of a held packet beside its payload, rounded up.
-	heldCost = 256
-	// keptPayload is the longest memory of a payload that is kept for the next one: that of an
-	// ordinary packet.
-	keptPayload = wire.MaxPathMTU + wire.LongSend
+	// ordinaryPayload is the memory that the payload of a held packet has at least. That of a longer
+	// one isn't kept for the next.
+	ordinaryPayload = wire.MaxPathMTU + wire.LongSend
 )
 
 func (o *reorder) at(psn wire.PSN) **heldPacket { return &o.slots[psn%reorderSlots] }
@@ -50,7 +48,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	default:
 		return false
 	}
-	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held+len(p.Payload)+heldCost > maxHeld {
+	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held+heldBytes(p.Payload) > maxHeld {
 		return false
 	}
 	if rs.held == nil {
@@ -63,6 +61,9 @@ func (q *qp) hold(p *wire.Packet) bool {
 	}
 	h := d.heldPackets.take()
 	h.packet = *p
+	if cap(h.payload) < len(p.Payload) {
+		h.payload = make([]byte, 0, heldBytes(p.Payload))
+	}
 	h.payload = append(h.payload[:0], p.Payload...)
 	h.packet.Payload = h.payload
 	*slot = h
@@ -70,9 +71,12 @@ func (q *qp) hold(p *wire.Packet) bool {
 	if p.PSN.After(rs.held.last) {
 		rs.held.last = p.PSN
 	}
-	d.held += len(p.Payload) + heldCost
+	d.held += heldBytes(p.Payload)
 	return true
 }
+
+// heldBytes is the memory of a held payload.
+func heldBytes(payload []byte) int { return max(len(payload), ordinaryPayload) }
 
 // catchUp executes what was held behind the packet that has just been executed. Where there is
 // another gap, a peer that understands it is told at once.
@@ -145,8 +149,8 @@ func (q *qp) dropHeld() {
 }
 
 func (d *Device) letGoHeld(h *heldPacket) {
-	d.held -= len(h.payload) + heldCost
-	if cap(h.payload) > keptPayload {
+	d.held -= heldBytes(h.payload)
+	if cap(h.payload) > ordinaryPayload {
 		h.payload = nil
 	}
 	d.heldPackets.give(h)

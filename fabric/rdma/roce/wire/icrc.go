@@ -146,7 +146,8 @@ const (
 // A socket doesn't show the IPv4 Identification. expected is a guess at it: for a train of
 // datagrams that were received as one, the index in the train is what a sender like ours uses.
 // Where the ICRC isn't right with that, Verify solves for the Identification and returns it
-// with Recovered, but for packets with more data than jumbo frames hold; see the package's documentation for what this leaves of the ICRC's strength.
+// with Recovered, but for packets with more data than jumbo frames hold; see the package's
+// documentation for what this leaves of the ICRC's strength.
 func (f Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
 	if len(p) < MinPacket || len(p) > MaxPacket || len(p)&3 != 0 {
 		return Bad, expected
