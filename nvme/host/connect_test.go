@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
@@ -90,6 +91,41 @@ func TestAdvancedRetry(t *testing.T) {
 		if !slices.Equal(got, []nvme.HostBehavior{{ACRE: 1}}) {
 			t.Errorf("host behavior %+v", got)
 		}
+	}
+}
+
+// TestEventsRefused: a controller that refuses to be asked for asynchronous events is connected without them, and
+// the log says so. One that is lost over it isn't.
+func TestEventsRefused(t *testing.T) {
+	f := newFakeTarget()
+	onEvents := func(do func(*fakeQueue, *nvme.Completion) verdict) {
+		f.setHook(func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpSetFeatures || r.Cmd.FID() != nvme.FeatAsyncEvent {
+				return usual
+			}
+			return do(q, cqe)
+		})
+	}
+	onEvents(func(_ *fakeQueue, cqe *nvme.Completion) verdict {
+		cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+		return answered
+	})
+	var log strings.Builder
+	c := connect(t, f, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	if !strings.Contains(log.String(), "no asynchronous events") || !strings.Contains(log.String(), "invalid field") {
+		t.Errorf("the log says %q", log.String())
+	}
+	closeController(t, c)
+	if n := f.commands("Asynchronous Event Request"); n != 0 {
+		t.Errorf("%d events were asked for", n)
+	}
+
+	onEvents(func(q *fakeQueue, _ *nvme.Completion) verdict {
+		q.fail(errors.New("gone"))
+		return never
+	})
+	if _, err := Connect(t.Context(), f.config()); !errors.Is(err, ErrLost) {
+		t.Errorf("lost when asked for events: %v", err)
 	}
 }
 

@@ -16,13 +16,17 @@ type events struct {
 // wantedEvents are the notices that the host does something about.
 const wantedEvents = nvme.AENNamespace | nvme.AENFirmware | nvme.AENANA | nvme.AENDiscovery
 
-// startEvents asks for the events that the controller has, if any.
+// startEvents asks for the events that the controller has, if any. One that refuses is used without them:
+// what they would have told shows when a command fails, or when somebody looks.
 func (c *Controller) startEvents(ctx context.Context) error {
 	want := c.identity.OAES & wantedEvents
 	if want == 0 {
 		return nil
 	}
-	if _, err := c.SetFeature(ctx, nvme.FeatAsyncEvent, 0, uint32(want), nil); err != nil {
+	if _, err := c.SetFeature(ctx, nvme.FeatAsyncEvent, 0, uint32(want), nil); refused(err) {
+		c.cfg.Log.Warn("no asynchronous events: the controller refuses to be asked for them", c.logKeys("err", err)...)
+		return nil
+	} else if err != nil {
 		return err
 	}
 	// An event isn't sent again until its log page was read, so that one of each kind is the

@@ -45,10 +45,15 @@ func (c *Controller) setBehavior(ctx context.Context) error {
 // tell sets a feature that the controller can do without: a refusal does no harm.
 func (c *Controller) tell(ctx context.Context, f nvme.FID, data []byte) error {
 	_, err := c.SetFeature(ctx, f, 0, 0, data)
-	var status *nvme.StatusError
-	if errors.As(err, &status) {
+	if refused(err) {
 		c.cfg.Log.Debug("feature refused", c.logKeys("feature", f, "err", err)...)
 		return nil
 	}
 	return err
+}
+
+// refused tells a controller's answer that it doesn't from what ends the connection.
+func refused(err error) bool {
+	var status *nvme.StatusError
+	return errors.As(err, &status)
 }
