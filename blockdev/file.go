@@ -34,7 +34,7 @@ type file struct {
 
 	commits  commits
 	resizeMu sync.Mutex
-	onResize func(int64)
+	watchers SizeWatchers
 }
 
 // Workers block in the kernel, one thread each. More than this many requests at once don't
@@ -204,11 +204,7 @@ func (v *file) end(r *Request, err error) {
 	r.End(err)
 }
 
-func (v *file) OnResize(fn func(newSize int64)) {
-	v.resizeMu.Lock()
-	v.onResize = fn
-	v.resizeMu.Unlock()
-}
+func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
 // Refresh takes a new size that is a whole number of blocks; what is beyond those stays
 // unused.
@@ -224,8 +220,8 @@ func (v *file) Refresh() error {
 		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
 	}
 	size -= size % int64(v.info.BlockSize)
-	if v.size.Swap(size) != size && v.onResize != nil {
-		v.onResize(size)
+	if v.size.Swap(size) != size {
+		v.watchers.Tell(size)
 	}
 	return nil
 }

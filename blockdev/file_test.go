@@ -153,8 +153,10 @@ func TestFileResize(t *testing.T) {
 	}
 	defer v.Close()
 	var told []int64
+	var last int64
 	r := v.(blockdev.Resizer)
-	r.OnResize(func(n int64) { told = append(told, n) })
+	stop := r.OnResize(func(n int64) { told = append(told, n) })
+	r.OnResize(func(n int64) { last = n })
 	c := volumetest.NewClient(v)
 	for _, size := range []int64{mib, 2*mib + 100, 2 * mib, 512 << 10} {
 		if err := os.Truncate(path, size); err != nil {
@@ -168,6 +170,11 @@ func TestFileResize(t *testing.T) {
 		t.Errorf("told %v, size %d", told, v.Info().Size)
 	}
 	mustFail(t, c.Read(make([]byte, 4096), 512<<10), blockdev.ErrRange)
+	stop()
+	os.Truncate(path, mib)
+	if err := r.Refresh(); err != nil || len(told) != 2 || last != mib {
+		t.Errorf("%v; who wants to know no more was told %v, who does %d", err, told, last)
+	}
 	// A file that shrank, and nobody said so: the data isn't there.
 	os.Truncate(path, 0)
 	mustFail(t, c.Read(make([]byte, 4096), 0), blockdev.ErrMedium)

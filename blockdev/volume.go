@@ -107,8 +107,9 @@ type ViewToken uint64
 // Resizer is a Volume whose size can change while it is open.
 type Resizer interface {
 	Volume
-	// OnResize sets the function that is told of a new size, from Refresh.
-	OnResize(func(newSize int64))
+	// OnResize has f told of each new size, from Refresh, until stop has returned. f must not block, nor
+	// call OnResize or stop.
+	OnResize(f func(newSize int64)) (stop func())
 	// Refresh looks whether the size has changed.
 	Refresh() error
 }

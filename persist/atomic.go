@@ -38,7 +38,8 @@ type atomicVolume struct {
 	flushes blockdev.FlushGroup
 	reclaim blockdev.Request // a checkpoint that nobody asked for
 
-	growing sync.Mutex // one at a time changes the superblock
+	growing  sync.Mutex // one at a time changes the superblock
+	watchers blockdev.SizeWatchers
 
 	mu         sync.Mutex
 	super      superblock  // under growing, once the volume is open
@@ -48,7 +49,6 @@ type atomicVolume struct {
 	aging      *time.Timer // fires when the first of them is old
 	reclaiming bool
 	waiting    waiters
-	resized    func(int64)
 
 	changes []change // the checkpoint's
 	slots   slots

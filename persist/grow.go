@@ -10,12 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// OnResize sets the function that is told of a new size.
-func (v *atomicVolume) OnResize(fn func(newSize int64)) {
-	v.mu.Lock()
-	v.resized = fn
-	v.mu.Unlock()
-}
+// OnResize has f told of each new size.
+func (v *atomicVolume) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
 // Refresh takes what the file has grown by since it was opened.
 func (v *atomicVolume) Refresh() error {
@@ -32,11 +28,8 @@ func (v *atomicVolume) Refresh() error {
 	if err != nil {
 		return &blockdev.OpError{Op: "grow", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}
 	}
-	v.mu.Lock()
-	tell := v.resized
-	v.mu.Unlock()
-	if grown && tell != nil {
-		tell(v.size.Load())
+	if grown {
+		v.watchers.Tell(v.size.Load())
 	}
 	return nil
 }

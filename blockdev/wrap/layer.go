@@ -85,10 +85,11 @@ func (l *layer) Close() error {
 }
 
 // OnResize and Refresh are those of the volume below, where its size can change.
-func (l *layer) OnResize(f func(int64)) {
+func (l *layer) OnResize(f func(int64)) (stop func()) {
 	if v, ok := l.below.(blockdev.Resizer); ok {
-		v.OnResize(f)
+		return v.OnResize(f)
 	}
+	return func() {}
 }
 
 // Refresh looks whether the size has changed.

@@ -101,6 +101,47 @@ func TestNamespaceEvents(t *testing.T) {
 	}
 }
 
+// TestResizeOfSeveral: a volume that is several namespaces tells each of its new size, while it is one.
+func TestResizeOfSeveral(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v, v)
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN + "2", AllowAnyHost: true,
+		Namespaces: []NamespaceConfig{{Volume: v}}}); err != nil {
+		t.Fatal(err)
+	}
+	sub := tg.Subsystem(testNQN)
+	s, other := connect(t, tg, testNQN), connect(t, tg, testNQN+"2")
+	defer s.close()
+	defer other.close()
+	grow := func(blocks uint64, want ...uint32) {
+		t.Helper()
+		v.info.Size = int64(blocks) << 9
+		if err := v.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		if p := changedNamespaces(s.admin, false); !slices.Equal(p.NSIDs, want) {
+			t.Errorf("changed namespaces %v, want %v", p.NSIDs, want)
+		}
+		if p := changedNamespaces(other.admin, false); !slices.Equal(p.NSIDs, []uint32{1}) {
+			t.Errorf("changed namespaces of the other subsystem: %v", p.NSIDs)
+		}
+		for _, nsid := range want {
+			page := make([]byte, 4096)
+			s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, nsid, 0, 0) }), page)
+			var id nvme.IdentifyNamespace
+			if err := id.Parse(page); err != nil || id.NSZE != blocks {
+				t.Errorf("namespace %d has %d blocks, want %d: %v", nsid, id.NSZE, blocks, err)
+			}
+		}
+	}
+	grow(4096, 1, 2)
+	if err := sub.RemoveNamespace(2); err != nil {
+		t.Fatal(err)
+	}
+	changedNamespaces(s.admin, false)
+	grow(8192, 1)
+}
+
 // TestEventsOfOthers: whoever protects a namespace knows it; the other hosts are told.
 func TestEventsOfOthers(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))

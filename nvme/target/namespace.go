@@ -12,15 +12,16 @@ import (
 
 // Namespace is one namespace of a subsystem.
 type Namespace struct {
-	sub    *Subsystem
-	nsid   uint32
-	volume blockdev.Volume
-	memory blockdev.Memory // volume, where it is one
-	lender blockdev.Lender // likewise
-	info   blockdev.Info
-	shift  uint          // log2 of the block size
-	align  uintptr       // alignment of buffers that the volume needs, less one
-	blocks atomic.Uint64 // size
+	sub     *Subsystem
+	nsid    uint32
+	volume  blockdev.Volume
+	memory  blockdev.Memory // volume, where it is one
+	lender  blockdev.Lender // likewise
+	info    blockdev.Info
+	shift   uint          // log2 of the block size
+	align   uintptr       // alignment of buffers that the volume needs, less one
+	blocks  atomic.Uint64 // size
+	unwatch func()        // of the size; nil where that can't change
 
 	anaGroup    uint32
 	uuid, nguid [16]byte
@@ -122,6 +123,9 @@ func (ns *Namespace) remove() {
 	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}
+	if ns.unwatch != nil {
+		ns.unwatch()
+	}
 }
 
 func (ns *Namespace) users() (n int64) {
@@ -137,6 +141,17 @@ func (ns *Namespace) stats() (s IOStats) {
 		ns.shards[i].io.addTo(&s)
 	}
 	return s
+}
+
+// watchSize has the volume tell of new sizes until the namespace is removed.
+func (ns *Namespace) watchSize() {
+	v, ok := ns.volume.(blockdev.Resizer)
+	if !ok {
+		return
+	}
+	before := ns.blocks.Load()
+	ns.unwatch = v.OnResize(ns.resized)
+	ns.blocks.CompareAndSwap(before, uint64(v.Info().Size)>>ns.shift) // it may just have changed
 }
 
 // resized takes a new size of the volume and tells the hosts.

@@ -192,9 +192,6 @@ func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 		s.t.buffers.remove(c.Volume)
 		return nil, err
 	}
-	if v, ok := c.Volume.(blockdev.Resizer); ok {
-		v.OnResize(ns.resized)
-	}
 	s.namespaceChanged(ns.nsid, nil)
 	return ns, nil
 }
@@ -224,6 +221,7 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		return nil, fmt.Errorf("namespace %d: %w", nsid, err)
 	}
 	table[nsid-1] = ns
+	ns.watchSize()
 	s.t.mu.Lock() // the states of its group may change meanwhile
 	defer s.t.mu.Unlock()
 	ns.bar(s.t.barredGroups()[ns.anaGroup])

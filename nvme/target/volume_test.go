@@ -22,7 +22,7 @@ type testVolume struct {
 	arrived chan struct{} // told of each request held
 	log     []blockdev.Op
 	fua     int
-	resize  func(int64)
+	sizes   blockdev.SizeWatchers
 }
 
 func newTestVolume(size int64, block int) *testVolume {
@@ -34,10 +34,12 @@ func newTestVolume(size int64, block int) *testVolume {
 	}
 }
 
-func (v *testVolume) Info() blockdev.Info      { return v.info }
-func (v *testVolume) Close() error             { return nil }
-func (v *testVolume) Refresh() error           { v.resize(v.info.Size); return nil }
-func (v *testVolume) OnResize(f func(int64))   { v.resize = f }
+func (v *testVolume) Info() blockdev.Info { return v.info }
+func (v *testVolume) Close() error        { return nil }
+func (v *testVolume) Refresh() error      { v.sizes.Tell(v.info.Size); return nil }
+func (v *testVolume) OnResize(f func(int64)) func() {
+	return v.sizes.Add(f)
+}
 func (v *testVolume) ops() (log []blockdev.Op) { v.mu.Lock(); defer v.mu.Unlock(); return v.log }
 func (v *testVolume) setHold(hold bool)        { v.mu.Lock(); v.hold = hold; v.mu.Unlock() }
 func (v *testVolume) setFail(err error) {

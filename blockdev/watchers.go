@@ -1,0 +1,34 @@
+package blockdev
+
+import (
+	"slices"
+	"sync"
+)
+
+// SizeWatchers are those who want to know of a volume's new sizes, as a Resizer keeps them. The zero value
+// has none.
+type SizeWatchers struct {
+	mu  sync.Mutex
+	all []*func(newSize int64)
+}
+
+// Add is Resizer.OnResize.
+func (w *SizeWatchers) Add(f func(newSize int64)) (stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, &f)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.all = slices.DeleteFunc(w.all, func(x *func(int64)) bool { return x == &f })
+	}
+}
+
+// Tell tells them all.
+func (w *SizeWatchers) Tell(newSize int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.all {
+		(*f)(newSize)
+	}
+}
