@@ -58,7 +58,12 @@ type authFault struct {
 // unknownHosts are faults of who doesn't know the secrets.
 var unknownHosts = []authFault{
 	{"wrong secret", func(h *authHost, _ *Target) { h.secret = testSecret(h.c.t) }, nvme.AuthFailed},
-	{"response changed", altered(put(nvme.AuthReplyMessage, 16, 0)), nvme.AuthFailed},
+	{"response changed", altered(func(k nvme.AuthKind, b []byte) []byte {
+		if k == nvme.AuthReplyMessage {
+			b[16] ^= 1
+		}
+		return b
+	}), nvme.AuthFailed},
 	{"secret of another name", func(h *authHost, tg *Target) {
 		a := *tg.auth.Load()
 		a.Hosts, a.Optional = map[string]HostSecrets{"nqn.2024-01.com.example:other": a.Hosts[testHost]}, true
