@@ -118,9 +118,9 @@ func partOf(whole verbs.SGE, i, n int) verbs.SGE {
 	return verbs.SGE{Addr: whole.Addr + uint64(i*n), Length: uint32(n), LKey: whole.LKey}
 }
 
-// region returns the registration of a volume's mapping, made at first use and kept: peers
-// are never given its R_Key: it is sent from and, where the volume lends it, READ into. It is of that
-// mapping, not of its address, at which another volume may be mapped when this one is gone.
+// region returns the registration of a volume's mapping, made at first use and kept while the volume is a
+// namespace: peers are never given its R_Key: it is sent from and, where the volume lends it, READ into. It is of
+// that mapping, not of its address, at which another volume may be mapped when this one is gone.
 func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	if mr := (*d.regions.Load())[region]; mr != nil {
 		return mr, nil
@@ -149,6 +149,21 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	return mr, nil
 }
 
+// forget drops the registration of a mapping that nothing is sent from any more.
+func (d *domain) forget(region *blockdev.Region) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := *d.regions.Load()
+	mr := old[region]
+	if mr == nil {
+		return
+	}
+	next := maps.Clone(old)
+	delete(next, region)
+	d.regions.Store(&next)
+	_ = mr.Dereg() // fails where the device is closed, which has freed it then
+}
+
 // close frees what is registered. A device that is closed already has freed it itself.
 func (d *domain) close() {
 	for _, mr := range *d.chunks.Load() {
@@ -158,6 +173,15 @@ func (d *domain) close() {
 		_ = mr.Dereg()
 	}
 	_ = d.pd.Dealloc()
+}
+
+// forget drops what every device has of a volume's mapping.
+func (m *memory) forget(region *blockdev.Region) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.domains {
+		d.forget(region)
+	}
 }
 
 // close unregisters the memory everywhere and gives it back. Nothing may use it any more.

@@ -125,7 +125,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	if err != nil {
 		return nil, err
 	}
-	buffers := t.NewBuffers()
+	buffers := t.NewBuffers(m.forget)
 	m.added = buffers.Add
 	l := &Listener{
 		target: t, cfg: cfg, memory: m, buffers: buffers, counters: new(Counters), conns: map[*targetConn]struct{}{},

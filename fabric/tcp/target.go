@@ -63,7 +63,7 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)
 	}
 	l.pool = mem.NewPool(l.memory, cfg.PeerMemory, granted)
-	l.buffers = t.NewBuffers()
+	l.buffers = t.NewBuffers(nil)
 	l.ended.Go(l.accept)
 	return l, nil
 }

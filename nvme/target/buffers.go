@@ -7,24 +7,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Buffers is memory that a transport takes the data of commands from, as volumes know it that
-// want to (blockdev.Registrar).
+// Buffers is what a transport and the volumes know of each other's memory: volumes that want to, of what
+// the transport takes the data of commands from (blockdev.Registrar); the transport, of what volumes show and
+// lend (blockdev.Memory), that it is theirs no more.
 type Buffers struct {
 	t      *Target
 	chunks [][]byte
 	known  map[blockdev.Registrar][]func() // to the volumes; the functions have them forget it
+	gone   func(*blockdev.Region)          // has the transport forget; may be nil
 }
 
-// bufferList is all Buffers of a target, and the volumes that want to know of them.
+// bufferList is all Buffers of a target, and the volumes that have to do with them.
 type bufferList struct {
+	turn sync.Mutex // one volume comes or goes at a time; before the locks of transports, and mu
+
 	mu      sync.Mutex
 	all     []*Buffers
-	volumes map[blockdev.Registrar]int // with how many namespaces they are
+	volumes map[blockdev.Volume]int // with how many namespaces they are
 }
 
-// NewBuffers is for a transport that begins to serve t.
-func (t *Target) NewBuffers() *Buffers {
-	b := &Buffers{t: t, known: map[blockdev.Registrar][]func(){}}
+// NewBuffers is for a transport that begins to serve t. Where gone isn't nil it is called with each region
+// of a volume that is no namespace any more: no command uses it then, nor will.
+func (t *Target) NewBuffers(gone func(*blockdev.Region)) *Buffers {
+	b := &Buffers{t: t, known: map[blockdev.Registrar][]func(){}, gone: gone}
 	t.buffers.mu.Lock()
 	t.buffers.all = append(t.buffers.all, b)
 	t.buffers.mu.Unlock()
@@ -37,8 +42,10 @@ func (b *Buffers) Add(chunk []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b.chunks = append(b.chunks, chunk)
-	for v := range l.volumes {
-		b.known[v] = append(b.known[v], v.Register(chunk))
+	for volume := range l.volumes {
+		if v, ok := volume.(blockdev.Registrar); ok {
+			b.known[v] = append(b.known[v], v.Register(chunk))
+		}
 	}
 }
 
@@ -60,43 +67,66 @@ func (b *Buffers) Close() {
 
 // add tells a volume that becomes a namespace of all memory there is and will be.
 func (l *bufferList) add(volume blockdev.Volume) {
-	v, ok := volume.(blockdev.Registrar)
-	if !ok {
+	registrar, _ := volume.(blockdev.Registrar)
+	if _, shows := volume.(blockdev.Memory); !shows && registrar == nil {
 		return
 	}
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.volumes == nil {
-		l.volumes = map[blockdev.Registrar]int{}
+		l.volumes = map[blockdev.Volume]int{}
 	}
-	if l.volumes[v]++; l.volumes[v] > 1 {
+	if l.volumes[volume]++; l.volumes[volume] > 1 || registrar == nil {
 		return
 	}
 	for _, b := range l.all {
 		for _, c := range b.chunks {
-			b.known[v] = append(b.known[v], v.Register(c))
+			b.known[registrar] = append(b.known[registrar], registrar.Register(c))
 		}
 	}
 }
 
-// remove has a volume forget it all when it is no namespace any more, and waits for that. Nothing of it is in
-// flight.
+// remove has a volume and the transports forget each other's memory when it is no namespace any more, and waits
+// for that. Nothing of it is in flight.
 func (l *bufferList) remove(volume blockdev.Volume) {
-	v, ok := volume.(blockdev.Registrar)
-	if !ok {
+	registrar, _ := volume.(blockdev.Registrar)
+	memory, _ := volume.(blockdev.Memory)
+	if registrar == nil && memory == nil {
 		return
 	}
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	l.mu.Lock()
+	if l.volumes[volume]--; l.volumes[volume] > 0 {
+		l.mu.Unlock()
+		return
+	}
+	delete(l.volumes, volume)
+	all := slices.Clone(l.all)
 	var forget []func()
-	if l.volumes[v]--; l.volumes[v] == 0 {
-		delete(l.volumes, v)
-		for _, b := range l.all {
-			forget = append(forget, b.known[v]...)
-			delete(b.known, v)
-		}
+	for _, b := range all {
+		forget = append(forget, b.known[registrar]...)
+		delete(b.known, registrar)
 	}
 	l.mu.Unlock()
 	for _, f := range forget {
 		f()
+	}
+	if memory != nil {
+		for _, b := range all {
+			b.forget(memory.Regions())
+		}
+	}
+}
+
+// forget has the transport forget what a volume showed.
+func (b *Buffers) forget(regions []*blockdev.Region) {
+	if b.gone == nil {
+		return
+	}
+	for _, r := range regions {
+		b.gone(r)
 	}
 }

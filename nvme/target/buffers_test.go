@@ -1,8 +1,12 @@
 package target
 
 import (
+	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
 // registering is a volume that wants to know of memory.
@@ -16,12 +20,46 @@ func (v *registering) Register([]byte) (unregister func()) {
 	return func() { v.known.Add(-1) }
 }
 
+// showing is a volume in memory of which nothing is read.
+type showing struct {
+	blockdev.Memory
+	regions []*blockdev.Region
+}
+
+func (v *showing) Info() blockdev.Info         { return newTestVolume(1<<20, 512).info }
+func (v *showing) Regions() []*blockdev.Region { return v.regions }
+
+// TestRegionsForgotten: a transport is told of the memory that a volume showed when that is no namespace any more,
+// and not before.
+func TestRegionsForgotten(t *testing.T) {
+	v := &showing{regions: []*blockdev.Region{{}, {}}}
+	tg := newTarget(t)
+	var gone []*blockdev.Region
+	b := tg.NewBuffers(func(r *blockdev.Region) { gone = append(gone, r) })
+	defer b.Close()
+	sub := tg.Subsystem(testNQN)
+	for range 2 {
+		if _, err := sub.AddNamespace(NamespaceConfig{Volume: v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := sub.AddNamespace(NamespaceConfig{NSID: 1, Volume: v}); !errors.Is(err, ErrExists) {
+		t.Fatal(err)
+	}
+	if err := sub.RemoveNamespace(1); err != nil || len(gone) != 0 {
+		t.Fatalf("%v; %d regions forgotten of a volume that is a namespace", err, len(gone))
+	}
+	if err := sub.RemoveNamespace(2); err != nil || !slices.Equal(gone, v.Regions()) {
+		t.Errorf("%v; %d regions forgotten", err, len(gone))
+	}
+}
+
 // TestBuffersForgotten: a volume knows of each piece of a transport's memory once while it is a namespace, or
 // several, and of none afterwards; and what goes away by itself leaves nothing with the transport.
 func TestBuffersForgotten(t *testing.T) {
 	v := &registering{testVolume: newTestVolume(1<<20, 512)}
 	tg := newTarget(t)
-	b := tg.NewBuffers()
+	b := tg.NewBuffers(nil)
 	defer b.Close()
 	know := func(what string, n int32) {
 		t.Helper()
