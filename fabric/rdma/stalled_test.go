@@ -6,10 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // honestQueues is how many connections the honest host of a sglRig has.
@@ -78,6 +80,70 @@ func TestEndOfWhoWaitsForMemory(t *testing.T) {
 		waiting.close()
 		waitingAdmin.close()
 		time.Sleep(100 * time.Millisecond)
+		if n := r.listener.Counters().Connections.Load(); n != honestQueues+2 {
+			t.Errorf("%d connections are left, want %d", n, honestQueues+2)
+		}
+		io.close()
+		admin.close()
+		r.gone("all")
+	})
+}
+
+// late is a volume whose zeroes wait in held, and which shows its memory only after a while, and then not.
+type late struct {
+	blockdev.Memory
+	held chan *blockdev.Request
+	show chan struct{}
+}
+
+func (v late) Submit(r *blockdev.Request) {
+	if r.Op == blockdev.OpWriteZeroes {
+		v.held <- r
+		return
+	}
+	v.Memory.Submit(r)
+}
+
+func (v late) View(segs []blockdev.Segment, _, _ int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
+	v.show <- struct{}{}
+	<-v.show
+	return segs, 0, blockdev.ErrView
+}
+
+// TestMemoryAfterTheEnd: a command that needs memory when its connection has ended already doesn't wait for it.
+func TestMemoryAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer, PeerMemory: 2 * sglTransfer})
+		defer r.close()
+		v := late{memory(t, 1<<20).(blockdev.Memory), make(chan *blockdev.Request, 1), make(chan struct{})}
+		if _, err := r.target.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{NSID: 2, Volume: v}); err != nil {
+			t.Fatal(err)
+		}
+		admin, io := r.controller(0)
+		endingAdmin, ending := r.controller(0)
+		r.net.SetFilter(dropReadResponses)
+
+		// A read waits until the namespace is formatted, and two writes have all memory of the host.
+		var format, read nvme.Command
+		format.SetFormat(2, 0, 0)
+		admin.sendKeyed(format, 0, 0)
+		formatting := <-v.held
+		read.SetIO(nvme.OpRead, 2, 0, 1, 0)
+		ending.sendKeyed(read, 0, sglBlock)
+		for i := range 2 {
+			io.sendKeyed(blocks(nvme.OpWrite, i*sglTransfer, sglTransfer), 0, sglTransfer)
+		}
+		time.Sleep(time.Millisecond)
+		go formatting.End(nil)
+		<-v.show
+		ending.close()
+		endingAdmin.close()
+		time.Sleep(100 * time.Millisecond)
+		v.show <- struct{}{}
+		time.Sleep(100 * time.Millisecond)
+		if n := r.listener.Counters().MemoryWaits.Load(); n != 1 {
+			t.Errorf("%d commands had to wait, want 1", n)
+		}
 		if n := r.listener.Counters().Connections.Load(); n != honestQueues+2 {
 			t.Errorf("%d connections are left, want %d", n, honestQueues+2)
 		}

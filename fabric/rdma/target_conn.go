@@ -398,9 +398,7 @@ func (c *targetConn) reap() {
 	for _, r := range sending {
 		c.finish(r)
 	}
-	for _, r := range c.share.Drop(func(r *targetRequest) bool { return r.conn == c }) {
-		r.Resume()
-	}
+	c.stopWaiting()
 	c.release()
 }
 

@@ -161,13 +161,25 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	if r.buf != nil {
 		return true // granted
 	}
-	b := c.share.Alloc(n, r)
-	if b == nil {
-		c.l.counters.MemoryWaits.Add(1)
-		return false
+	if b := c.share.Alloc(n, r); b != nil {
+		r.setBuffer(b)
+		return true
 	}
-	r.setBuffer(b)
-	return true
+	c.l.counters.MemoryWaits.Add(1)
+	c.mu.Lock()
+	reaped := c.reaped
+	c.mu.Unlock()
+	if reaped { // perhaps before r waited
+		c.stopWaiting()
+	}
+	return false // r may have gone on already
+}
+
+// stopWaiting has the requests that wait for memory go on without: the connection has ended, as the engine knows.
+func (c *targetConn) stopWaiting() {
+	for _, r := range c.share.Drop(func(r *targetRequest) bool { return r.conn == c }) {
+		r.Resume()
+	}
 }
 
 // granted goes on with a request that has waited for memory.

@@ -105,6 +105,11 @@ func (c *targetConn) abandon() {
 		c.responding.Add(1)
 		c.release(r)
 	}
+	c.stopWaiting()
+}
+
+// stopWaiting has the requests that wait for memory go on without the pool's.
+func (c *targetConn) stopWaiting() {
 	for _, r := range c.share.Drop(func(r *request) bool { return r.conn == c }) {
 		r.Resume()
 	}

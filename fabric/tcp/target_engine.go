@@ -29,6 +29,9 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 		b := c.share.Alloc(n, r)
 		if b == nil {
 			c.l.counters.MemoryWaits.Add(1)
+			if c.ending.Load() { // perhaps before r waited
+				c.stopWaiting()
+			}
 			return false // granted may have gone on with it already
 		}
 		r.memory = b
