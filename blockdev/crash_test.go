@@ -144,7 +144,7 @@ func (k crashKind) history(t *testing.T, seed uint64) (points int, err error) {
 func (k crashKind) volume(t *testing.T, d *simDisk) *file {
 	v := &file{
 		info:  Info{Kind: "file", BlockSize: k.block, VolatileCache: true, Discard: true},
-		store: d, direct: k.direct, align: alignment{mem: 1, unit: 1}, life: NewLifetime(),
+		store: d, direct: k.direct, align: alignment{mem: 1, unit: 1}, lanes: newLanes(),
 	}
 	v.size.Store(d.m.Size())
 	v.pool = NewPool(poolSize, v.run)

@@ -27,7 +27,7 @@ type file struct {
 	ring   *aio.Ring // of aio, where that is io_uring; else nil
 	pool   *Pool[scratch]
 	writer *writer // of a regular file through the page cache; nil without
-	life   *Lifetime
+	lanes  *lanes
 
 	// What the file system turned out not to have; asked no more.
 	noNowRead, noNowWrite, noDsync, noPunch, noZeroRange atomic.Bool
@@ -53,7 +53,7 @@ func OpenFile(path string, o Options) (Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &file{locked: f, life: NewLifetime()}
+	v := &file{locked: f, lanes: newLanes()}
 	v.pool = NewPool(poolSize, v.run)
 	if err := v.describe(path, size, &o); err != nil {
 		return nil, errors.Join(err, v.closeFiles())
@@ -114,7 +114,7 @@ func (v *file) Info() Info {
 }
 
 func (v *file) Submit(r *Request) {
-	if !v.life.Enter() {
+	if r.lane = v.lanes.enter(); r.lane == nil {
 		r.End(v.info.Gone(r.Op, r.Offset))
 		return
 	}
@@ -163,7 +163,7 @@ func (v *file) run(w *scratch, r *Request) {
 	}
 	if err != nil || durable {
 		err = v.explain(r, err)
-		v.life.Leave()
+		r.lane.Leave()
 		v.pool.End(r, err)
 	} else {
 		v.commit(r)
@@ -183,7 +183,7 @@ func (v *file) finish(r *Request, err error) { v.finishIn(nil, r, err) }
 // finishIn is finish for one of a row.
 func (v *file) finishIn(row *Row, r *Request, err error) {
 	err = v.explain(r, err)
-	v.life.Leave()
+	r.lane.Leave()
 	r.EndIn(row, err)
 }
 
@@ -200,7 +200,7 @@ func (v *file) explain(r *Request, err error) error {
 }
 
 func (v *file) end(r *Request, err error) {
-	v.life.Leave()
+	r.lane.Leave()
 	r.End(err)
 }
 
@@ -209,10 +209,11 @@ func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers
 // Refresh takes a new size that is a whole number of blocks; what is beyond those stays
 // unused.
 func (v *file) Refresh() error {
-	if !v.life.Enter() {
+	n := v.lanes.enter()
+	if n == nil {
 		return v.info.closed("refresh")
 	}
-	defer v.life.Leave()
+	defer n.Leave()
 	v.resizeMu.Lock()
 	defer v.resizeMu.Unlock()
 	size, err := deviceSize(v.locked)
@@ -227,7 +228,7 @@ func (v *file) Refresh() error {
 }
 
 func (v *file) Close() error {
-	if !v.life.Close() {
+	if !v.lanes.close() {
 		return v.info.closed("close")
 	}
 	if v.aio != nil {
@@ -251,5 +252,5 @@ func (v *file) closeFiles() error {
 	if v.store == nil {
 		return v.locked.Close()
 	}
-	return v.store.close()
+	return errors.Join(v.lanes.closeFiles(), v.store.close())
 }

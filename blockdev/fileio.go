@@ -32,7 +32,7 @@ func (v *file) now(r *Request) bool {
 	var iov nowIovecs
 	for r.done < r.Length {
 		k := fillIovecs(iov[:], r.Bufs, r.done)
-		n, err := vectored(r.Op, v.kernel.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
+		n, err := vectored(r.Op, r.lane.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			no.Store(true)
 		}

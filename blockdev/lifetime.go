@@ -3,10 +3,11 @@ package blockdev
 import "sync/atomic"
 
 // Lifetime counts what uses a volume, so that Close can wait for it. The zero value isn't
-// usable; see NewLifetime.
+// usable; see NewLifetime. It has a cache line of its own.
 type Lifetime struct {
 	users atomic.Int64  // and lifetimeClosed once Close was called
 	idle  chan struct{} // told, with room for one, when the last user left a closed volume
+	_     [64 - 16]byte
 }
 
 const lifetimeClosed = 1 << 62
@@ -38,17 +39,29 @@ func (l *Lifetime) Leave() {
 // Close lets no more users in and waits until the last has left. It returns false at once
 // where Close was called before.
 func (l *Lifetime) Close() bool {
+	if !l.shut() {
+		return false
+	}
+	l.wait()
+	return true
+}
+
+// shut lets no more users in. It returns false where that was so before.
+func (l *Lifetime) shut() bool {
 	for {
 		n := l.users.Load()
 		if n >= lifetimeClosed {
 			return false
 		}
 		if l.users.CompareAndSwap(n, n+lifetimeClosed) {
-			break
+			return true
 		}
 	}
+}
+
+// wait waits until the last user of a shut volume has left.
+func (l *Lifetime) wait() {
 	for l.users.Load() != lifetimeClosed {
 		<-l.idle
 	}
-	return true
 }

@@ -29,6 +29,7 @@ func (v *file) choosePath(o *Options) error {
 func (v *file) throughCache(why string) {
 	v.kernel = newKernel(v.locked, v.locked)
 	v.store = v.kernel
+	v.lanes.open(v.locked, v.info.ReadOnly)
 	v.info.Mode = "buffered: " + why
 	if !v.device && !v.info.ReadOnly {
 		v.writer = newWriter(v)
@@ -75,9 +76,13 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 // Register pins mem for io_uring, where that is in use: transfers to and from it then cost
 // the system less.
 func (v *file) Register(mem []byte) (unregister func()) {
-	if v.ring == nil || !v.life.Enter() {
+	if v.ring == nil {
 		return func() {}
 	}
-	defer v.life.Leave()
+	n := v.lanes.enter()
+	if n == nil {
+		return func() {}
+	}
+	defer n.Leave()
 	return v.ring.Register(mem)
 }

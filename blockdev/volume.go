@@ -67,6 +67,7 @@ type Request struct {
 	// Private is for the volume while it has the request (a free list, a ring index).
 	Private any
 
+	lane *lane    // file: where it is counted
 	done int64    // Guard, file: bytes applied
 	mark uint32   // file: syncs that had failed when it was submitted
 	next *Request // the queue that the request waits in
