@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ncw/directio"
 
@@ -53,6 +54,8 @@ func testAttended(t *testing.T, v *file) {
 			for v.aio.inFlight.Load() > 0 {
 				if a.Look() {
 					found++
+				} else {
+					time.Sleep(10 * time.Microsecond)
 				}
 			}
 		}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/ncw/directio"
@@ -177,7 +177,7 @@ func TestTake(t *testing.T) {
 				t.Fatal(err)
 			}
 			for !q.Ready() {
-				runtime.Gosched()
+				time.Sleep(10 * time.Microsecond)
 			}
 			if k := q.Take(events); k != 1 || events[0].Data != 7 || events[0].Res != int64(len(b)) || q.Ready() || q.Take(events) != 0 {
 				t.Fatalf("%d events, the first %+v", k, events[0])
@@ -206,8 +206,9 @@ func (c *crowd) look(stop *atomic.Bool) {
 	for !stop.Load() {
 		if c.q.Ready() {
 			c.give(events[:c.q.Take(events)])
+		} else {
+			time.Sleep(10 * time.Microsecond)
 		}
-		runtime.Gosched()
 	}
 }
 
