@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // Directory makes volumes of files in a directory. Files that it didn't make it leaves alone.
@@ -90,5 +92,5 @@ func (d *Directory) Remove(name string) error {
 	if err := os.Remove(path); err != nil {
 		return err
 	}
-	return d.lock.Sync()
+	return statedir.SyncDir(d.path)
 }

@@ -87,7 +87,7 @@ var rooms = []room{
 	{dir: "internal/loadgen", may: []string{"internal/standstill", "internal/pqueue"}},
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
-	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "fabric/rdma/fault", "internal/busypoll", "internal/version"}},
+	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "statedir", "fabric/rdma/fault", "internal/busypoll", "internal/version"}},
 	{dir: "internal/config", may: []string{"nvme", "nvme/dhchap", "nvme/target", "blockdev", "internal/cli"}},
 	{dir: "internal/control", may: []string{"nvme/target", "internal/cli", "internal/config"}},
 	{dir: "internal/version"},

@@ -3,15 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // serveControl serves the control socket, where the configuration asks for it.
@@ -107,41 +105,5 @@ func (s *server) Save() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(s.file, b)
-}
-
-// replaceFile gives a file new content, as one change. It keeps its permissions.
-func replaceFile(path string, b []byte) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing is there any more after the rename
-	mode := fs.FileMode(0o600)
-	if was, err := os.Stat(path); err == nil {
-		mode = was.Mode().Perm()
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return statedir.ReplaceFile(s.file, b, 0o600)
 }

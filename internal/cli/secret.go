@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
+	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
 // HostSecrets are the secrets of one host, as a line of a file of secrets has them.
@@ -138,29 +138,8 @@ func readSecrets(what, path string) ([]byte, error) {
 // CreateSecret makes a file that only its owner may read, and that wasn't there before. It appears
 // as a whole or not at all.
 func CreateSecret(what, path, content string) error {
-	if err := createSecret(path, content); err != nil {
+	if err := statedir.CreateFile(path, []byte(content), 0o600); err != nil {
 		return FileError(what, path, err)
 	}
 	return nil
-}
-
-func createSecret(path, content string) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // with mode 600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(content)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil { // unlike rename, replaces nothing
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

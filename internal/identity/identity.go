@@ -163,26 +163,8 @@ func (s Store) Save(id Identity) (string, error) {
 	if _, err := os.Lstat(nqnPath); err == nil {
 		return "", &os.PathError{Op: "create", Path: nqnPath, Err: fs.ErrExist}
 	}
-	if err := create(dir, idFile, id.ID.String()); err != nil {
+	if err := statedir.CreateFile(filepath.Join(dir, idFile), []byte(id.ID.String()+"\n"), 0o644); err != nil {
 		return "", err
 	}
-	return nqnPath, create(dir, nqnFile, id.NQN)
-}
-
-// create makes a file of one line appear as a whole, durably.
-func create(dir, name, line string) error {
-	f, err := os.CreateTemp(dir, "."+name+"-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(line + "\n")
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), filepath.Join(dir, name)); err != nil { // unlike rename, replaces nothing
-		return err
-	}
-	return statedir.SyncDir(dir)
+	return nqnPath, statedir.CreateFile(nqnPath, []byte(id.NQN+"\n"), 0o644)
 }

@@ -1,0 +1,40 @@
+package statedir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// CreateFile makes a file that isn't there yet. It appears with all of data or not at all, and when CreateFile
+// returns without an error it survives a power failure.
+func CreateFile(path string, data []byte, mode fs.FileMode) error {
+	return place(path, data, mode, os.Link) // unlike rename, replaces nothing
+}
+
+// ReplaceFile gives a file new content, in the same way. It keeps its permissions; one that wasn't there gets mode.
+func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
+	if was, err := os.Stat(path); err == nil {
+		mode = was.Mode().Perm()
+	}
+	return place(path, data, mode, os.Rename)
+}
+
+// place makes a file beside path and has name give it that name.
+func place(path string, data []byte, mode fs.FileMode, name func(from, to string) error) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // only its owner may read it
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there any more where it was renamed
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := name(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(dir)
+}

@@ -1,0 +1,56 @@
+package statedir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// is checks a file's content and permissions, and that nothing else is in its directory.
+func is(t *testing.T, path, content string, mode fs.FileMode) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil || string(b) != content {
+		t.Errorf("%q, %v; want %q", b, err, content)
+	}
+	if st, err := os.Stat(path); err == nil && st.Mode() != mode {
+		t.Errorf("mode %v, want %v", st.Mode(), mode)
+	}
+	if all, err := os.ReadDir(filepath.Dir(path)); err != nil || len(all) != 1 {
+		t.Errorf("the directory has %v, %v", all, err)
+	}
+}
+
+func TestCreateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	if err := CreateFile(path, []byte("one"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	is(t, path, "one", 0o644)
+	if err := CreateFile(path, []byte("two"), 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second time: %v", err)
+	}
+	is(t, path, "one", 0o644)
+	if err := CreateFile(filepath.Join(path, "b"), nil, 0o600); err == nil {
+		t.Error("a file was made in a file")
+	}
+}
+
+func TestReplaceFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	for _, content := range []string{"one", "two"} {
+		if err := ReplaceFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		is(t, path, content, 0o600)
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(path, []byte("three"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(t, path, "three", 0o640)
+}
