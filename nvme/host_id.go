@@ -32,9 +32,6 @@ func (h HostID) String() string { return uuid.UUID(h).String() }
 // NQN is the host NQN of the UUID form that belongs to h.
 func (h HostID) NQN() string { return UUIDPrefix + h.String() }
 
-// NewHostNQN makes a host NQN of the UUID form with a random UUID.
-func NewHostNQN() string { return NewHostID().NQN() }
-
 // HostIDOf is the UUID in an NQN of the UUID form. Hosts use it as their host identifier, so
 // that one name always goes with one identifier, which Linux targets insist on.
 func HostIDOf(nqn string) (HostID, bool) {

@@ -11,7 +11,7 @@ import (
 func TestCheckNQN(t *testing.T) {
 	for _, good := range []string{
 		DiscoveryNQN, "nqn.2024-01.com.example:disk1", "nqn.2026-01.lab:golden", "nqn.2014-08.com.example:nvme.host.sys.xyz",
-		"nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6", NewHostNQN(),
+		"nqn.2014-08.org.nvmexpress:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6", NewHostID().NQN(),
 		"nqn.2024-01.com.example:" + strings.Repeat("x", MaxNQN-24),
 	} {
 		if err := CheckNQN(good); err != nil {

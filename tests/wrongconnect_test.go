@@ -80,7 +80,8 @@ func sendConnect(t *testing.T, h *hostSide, change func(*nvme.Command, []byte)) 
 		_ = q.Close()
 		<-sink.closed
 	}()
-	d := nvme.ConnectData{HostID: nvme.NewHostID(), CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: nvme.NewHostNQN()}
+	id := nvme.NewHostID()
+	d := nvme.ConnectData{HostID: id, CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: id.NQN()}
 	r := &host.Request{Done: func(*host.Request) {}}
 	if r.Data, err = d.AppendTo(nil); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func Leave() {
 	}
 }
 
-// Users counts them.
+// Users counts them, for the tests of those who are.
 func Users() int {
 	m := &monitor
 	m.mu.Lock()
