@@ -42,7 +42,7 @@ func testLive(t *testing.T, p *peer, transport string) {
 
 	done := make(chan error, 1)
 	go func() { // what it writes it reads again, through all that happens
-		_, err := p.try(t, "fio --name=live --filename="+l.dev+" --direct=1 --ioengine=libaio --iodepth=8 --bs=16k --size=16m --rw=randwrite"+
+		_, err := p.try(t, ignoreSIGPIPE+"fio --name=live --filename="+l.dev+" --direct=1 --ioengine=libaio --iodepth=8 --bs=16k --size=16m --rw=randwrite"+
 			" --verify=crc32c --verify_backlog=64 --time_based --runtime=25 --minimal")
 		done <- err
 	}()
