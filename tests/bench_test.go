@@ -70,6 +70,13 @@ stonewall
 rw=write
 bssplit=4k/50:16k/50
 numjobs=2
+
+[thinker]
+stonewall
+rw=randread
+startdelay=100ms
+thinktime=20000
+thinktime_blocks=2
 `
 
 // fioReport is what a tool reads of fio's JSON.
@@ -183,11 +190,14 @@ func TestFioJSON(t *testing.T) {
 			if mean := j.Write.Bytes / j.Write.Total; j.Name == "writer" && (mean < 9000 || mean > 11500 || j.Read.Total > 0) {
 				t.Errorf("%s: the writer's operations have %.0f bytes on average, want 10240", who, mean)
 			}
+			if n := j.Read.Total; j.Name == "thinker" && (n < 2 || n > 32) {
+				t.Errorf("%s: the thinker read %v times in 300 ms, want twice in 20 ms at most", who, n)
+			}
 			if j.Error != 0 || j.Depths["1"] < 99 || j.Runtime < 290 {
 				t.Errorf("%s: error %d, depths %v, %v ms", who, j.Error, j.Depths, j.Runtime)
 			}
 		}
-		if want := []string{"mix 0", "writer 1", "writer 1"}; !slices.Equal(names, want) {
+		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2"}; !slices.Equal(names, want) {
 			t.Errorf("%s reports %v, want %v", who, names, want)
 		}
 	}

@@ -106,6 +106,19 @@ var options = []Option{
 		set: func(j *Job, v string) (err error) { j.RampTime, err = parseTime(v); return err },
 	},
 	{
+		Name: "startdelay", Type: "time", Example: "2s", Usage: "time before each job begins; its ramp_time and runtime follow",
+		set: func(j *Job, v string) (err error) { j.Delay, err = parseTime(v); return err },
+	},
+	{
+		Name: "thinktime", Type: "time", Example: "10ms",
+		Usage: "how long each job rests between operations, in microseconds or as 10ms: when what is under way has ended, nothing begins for that long",
+		set:   func(j *Job, v string) (err error) { j.ThinkTime, err = parseMicros(v); return err },
+	},
+	{
+		Name: "thinktime_blocks", Type: "number", Example: "4", Usage: "operations that begin between two such rests (default 1)",
+		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
+	},
+	{
 		Name: "rate", Type: "size[,size]", Example: "100m",
 		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after a comma those of writes",
 		set: func(j *Job, v string) error {
@@ -188,11 +201,12 @@ var foreign = map[string]string{
 	"filename": noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
 	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
 	"direct": noCache, "buffered": noCache,
-	"offset_increment": "clones of a sequential job begin at different places of the range by themselves; leave the option out",
-	"output":           "results go to standard output; redirect that, as > FILE",
-	"include":          "job files can't include others; put the sections into one file",
-	"bsrange":          "give sizes and their shares by bssplit",
-	"rate_min":         "a rate here is kept however late operations are; their latencies tell",
+	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
+	"output":                "results go to standard output; redirect that, as > FILE",
+	"include":               "job files can't include others; put the sections into one file",
+	"bsrange":               "give sizes and their shares by bssplit",
+	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
+	"rate_min":              "a rate here is kept however late operations are; their latencies tell",
 }
 
 // Foreign says why there is no option of that name, which fio has; empty for other names.

@@ -59,6 +59,14 @@ func parseCount(v string) (int64, error) {
 	return n, wantNumber(err)
 }
 
+// parseMicros reads a time that is in microseconds unless it says otherwise.
+func parseMicros(v string) (time.Duration, error) {
+	if _, err := strconv.ParseFloat(v, 64); err == nil {
+		v += "us"
+	}
+	return parseTime(v)
+}
+
 // parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation.
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")

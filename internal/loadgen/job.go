@@ -26,6 +26,7 @@ type job struct {
 	dirty  int   // writes started since the last flush
 	busy   int   // operations under way
 	held   bool  // more will come, though nothing may be under way
+	think  think
 	err    error
 	errors uint64
 	ops    [ops]Measured
@@ -83,18 +84,34 @@ func (j *job) release() {
 	j.ios = nil
 }
 
-// begin starts as many operations as the job is deep, or lets them come by their plan.
-func (j *job) begin() {
+// planned reports whether operations come by a plan.
+func (j *job) planned() bool { return j.plan != nil && !j.checking }
+
+// hold says that operations will come, from at on: begin starts them or, if there is a plan, the pacer.
+func (j *job) hold(at int64) {
 	j.mu.Lock()
-	j.held = true // a job whose operations end at once isn't idle yet
-	if j.plan != nil && !j.checking {
-		j.start = nanotime()
+	defer j.mu.Unlock()
+	j.held = true
+	if j.planned() {
+		j.start = at
 		j.free = append(j.free, j.ios...)
 		j.ready.Store(int32(len(j.free)))
-		j.mu.Unlock()
+	}
+}
+
+// begin starts the first operations, where nothing else does.
+func (j *job) begin() {
+	if j.planned() {
 		return
 	}
+	j.mu.Lock()
+	j.think.filling = true
 	j.mu.Unlock()
+	j.fill()
+}
+
+// fill starts as many operations as the job is deep.
+func (j *job) fill() {
 	for _, io := range j.ios {
 		j.mu.Lock()
 		more := j.prepare(io, nanotime())
@@ -104,7 +121,14 @@ func (j *job) begin() {
 		}
 		j.queue.Submit(io)
 	}
-	j.leave()
+	j.mu.Lock()
+	j.think.filling = false
+	j.settle()
+	thinking := j.think.state != thinkNot
+	j.mu.Unlock()
+	if !thinking {
+		j.leave()
+	}
 }
 
 // arrive is called when operations are due; false when no more will be. Those that find no IO
@@ -158,6 +182,7 @@ func (j *job) leave() {
 	j.mu.Lock()
 	last := j.held && j.busy == 0
 	j.held = false
+	j.think.stop()
 	j.mu.Unlock()
 	if last {
 		j.task.jobIdle()
@@ -172,6 +197,8 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return false
 	case j.checking:
 		return j.prepareCheck(io)
+	case j.thinks():
+		return false
 	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
 		j.dirty = 0
 		io.Op, io.Buf, io.started = Flush, nil, nanotime()
@@ -190,6 +217,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 	}
 	j.left -= int64(bytes)
 	j.quota--
+	j.think.begun++
 	io.Buf = io.mem[:bytes]
 	if !j.aim(io) {
 		return false
@@ -269,11 +297,12 @@ func (j *job) done(io *IO) {
 		m.Latency.Record(now - io.started)
 	}
 	var more bool
-	if j.plan == nil || j.checking {
-		more = j.prepare(io, now)
-	} else {
+	if j.planned() {
 		more = j.next(io)
+	} else {
+		more = j.prepare(io, now)
 	}
+	j.settle()
 	last := j.busy == 0 && !j.held
 	j.mu.Unlock()
 	switch {

@@ -26,7 +26,7 @@ type dueJob struct {
 func newPacer(jobs []*job) *pacer {
 	p := &pacer{due: pqueue.New(func(a, b *dueJob) bool { return a.at < b.at }, nil)}
 	for _, j := range jobs {
-		if j.plan == nil || j.checking {
+		if !j.planned() {
 			continue
 		}
 		d := &dueJob{job: j, plan: newSchedule(j.task.spec, j.clone)}

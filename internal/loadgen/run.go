@@ -42,11 +42,6 @@ func Run(ctx context.Context, dev Device, specs []Spec, o Options) (*Result, err
 	if err := r.makeTasks(dev, specs); err != nil {
 		return nil, err
 	}
-	for _, t := range r.tasks {
-		if t.spec.RampTime == 0 {
-			t.measure()
-		}
-	}
 	if err := r.drive(ctx, r.jobs); err != nil {
 		return nil, err
 	}
@@ -128,8 +123,13 @@ func (r *run) taskIdle() {
 // drive starts the tasks, and returns when nothing is under way any more.
 func (r *run) drive(ctx context.Context, jobs []*job) error {
 	r.running.Store(int32(len(r.tasks)))
-	for _, j := range jobs {
-		j.begin()
+	for _, t := range r.tasks {
+		t.hold(r.began)
+	}
+	for _, t := range r.tasks {
+		if r.verifying || t.spec.Delay == 0 {
+			t.begin()
+		}
 	}
 	if p := newPacer(jobs); p.due.Len() > 0 {
 		stop, err := r.o.pace(p)
@@ -186,7 +186,7 @@ func (r *run) wait(ctx context.Context) {
 // never is an event that doesn't come while anybody waits.
 const never = int64(1000 * time.Hour)
 
-// nextEvent is what a task's times say that happens next: the end of its ramp, or its own.
+// nextEvent is what a task's times say that happens next: its beginning, the end of its ramp, or its own.
 func (r *run) nextEvent() (at int64, act func()) {
 	at, act = nanotime()+never, func() {}
 	for _, t := range r.tasks {
@@ -194,8 +194,12 @@ func (r *run) nextEvent() (at int64, act func()) {
 		finished := t.finished
 		t.mu.Unlock()
 		s := t.spec
-		switch when := r.began + int64(s.RampTime); {
+		switch when := r.began + int64(s.Delay+s.RampTime); {
 		case finished || r.verifying:
+		case !t.begun:
+			if when = r.began + int64(s.Delay); when < at {
+				at, act = when, t.begin
+			}
 		case !t.measuring.Load():
 			if when < at {
 				at, act = when, t.measure

@@ -27,6 +27,10 @@ type Spec struct {
 	Loops     int           // how often each job goes through Size; 0 for once
 	NumberIOs int64         // operations after which a job ends at the latest; 0 for any number
 	RampTime  time.Duration // before that, not measured
+	Delay     time.Duration // before the jobs begin
+
+	ThinkTime time.Duration // how long a job rests after each ThinkIOs operations, when those have ended
+	ThinkIOs  int           // 0 for 1
 
 	Rate     [ops]int64 // bytes a second that each job is to move, by Op; 0 for no rate
 	RateIOPS [ops]int   // or operations a second
@@ -183,10 +187,6 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("rwmixread=%d: want 0 to 100 percent", s.RWMixRead)
 	case s.IODepth < 1 || s.NumJobs < 1 || s.IODepth > limitDepth/s.NumJobs:
 		return fmt.Errorf("iodepth=%d, numjobs=%d: want at least 1 each, and a product of at most %d", s.IODepth, s.NumJobs, limitDepth)
-	case s.Runtime < 0:
-		return fmt.Errorf("runtime=%v: want a positive time", s.Runtime)
-	case s.RampTime < 0:
-		return fmt.Errorf("ramp_time=%v: want a positive time", s.RampTime)
 	case s.IOSize < 0:
 		return fmt.Errorf("io_size=%d: want bytes", s.IOSize)
 	case s.Loops < 0:
@@ -195,17 +195,40 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("number_ios=%d: want a number from 0", s.NumberIOs)
 	case s.Fsync < 0:
 		return fmt.Errorf("fsync=%d: want a number from 0", s.Fsync)
-	case s.TimeBased && s.Runtime == 0:
-		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
 	case s.OffsetPercent < 0 || s.OffsetPercent >= 100:
 		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:
 		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
 	}
+	if err := s.checkTimes(); err != nil {
+		return err
+	}
 	if err := s.checkRates(); err != nil {
 		return err
 	}
 	return s.checkDistribution()
+}
+
+func (s *Spec) checkTimes() error {
+	for _, c := range []struct {
+		option string
+		time   time.Duration
+	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}} {
+		if c.time < 0 {
+			return fmt.Errorf("%s=%v: want a positive time", c.option, c.time)
+		}
+	}
+	switch {
+	case s.TimeBased && s.Runtime == 0:
+		return fmt.Errorf("time_based needs a runtime, as --runtime=10s")
+	case s.ThinkIOs < 0:
+		return fmt.Errorf("thinktime_blocks=%d: want a number from 0", s.ThinkIOs)
+	case s.ThinkIOs > 0 && s.ThinkTime == 0:
+		return fmt.Errorf("thinktime_blocks needs a thinktime, as --thinktime=10ms")
+	case s.ThinkTime > 0 && s.HasRate():
+		return fmt.Errorf("thinktime=%v: operations with a rate or rate_iops are due at times of their own; want one of them", s.ThinkTime)
+	}
+	return nil
 }
 
 func (s Split) check() error {

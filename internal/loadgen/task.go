@@ -18,6 +18,7 @@ type task struct {
 	jobs   []*job
 	ledger *ledger // where what it writes is checked
 
+	begun     bool         // its delay is over; the run's own
 	running   atomic.Int32 // jobs that are not idle
 	stop      atomic.Bool
 	measuring atomic.Bool
@@ -53,6 +54,25 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 	}
 	t.running.Store(int32(len(t.jobs)))
 	return t, nil
+}
+
+// hold has the task wait for its delay, which counts from then on.
+func (t *task) hold(then int64) {
+	at := max(then+int64(t.spec.Delay), nanotime())
+	for _, j := range t.jobs {
+		j.hold(at)
+	}
+}
+
+// begin starts the jobs, and begins the measuring where there is no ramp.
+func (t *task) begin() {
+	t.begun = true
+	if t.spec.RampTime == 0 {
+		t.measure()
+	}
+	for _, j := range t.jobs {
+		j.begin()
+	}
 }
 
 // measure begins the measuring.

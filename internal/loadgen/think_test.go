@@ -1,0 +1,116 @@
+package loadgen
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// starts are when operations of a run began.
+type starts struct {
+	mu sync.Mutex
+	at []time.Duration
+}
+
+func (s *starts) note(began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, time.Since(began))
+}
+
+// TestThinkTime: after so many operations, and when those under way have ended, a job rests.
+func TestThinkTime(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		depth, blocks int
+		want          []time.Duration
+	}{
+		"one by one":    {1, 0, []time.Duration{0, 11 * ms, 22 * ms, 33 * ms, 44 * ms, 55 * ms}},
+		"two by two":    {1, 2, []time.Duration{0, ms, 12 * ms, 13 * ms, 24 * ms, 25 * ms}},
+		"at once":       {2, 2, []time.Duration{0, 0, 11 * ms, 11 * ms, 22 * ms, 22 * ms}},
+		"deeper":        {8, 2, []time.Duration{0, 0, 11 * ms, 11 * ms, 22 * ms, 22 * ms}},
+		"deep and long": {2, 4, []time.Duration{0, 0, ms, ms, 12 * ms, 12 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, when := time.Now(), starts{}
+				s := spec("read")
+				s.IODepth, s.ThinkTime, s.ThinkIOs, s.NumberIOs = c.depth, 10*ms, c.blocks, 6
+				res, err := runOne(&fakeDevice{delay: ms, seen: func(*IO) { when.note(began) }}, s)
+				if err != nil || !slices.Equal(when.at, c.want) {
+					t.Errorf("%v; operations began at %v, want %v", err, when.at, c.want)
+				}
+				if last := c.want[5] + ms; res.Duration != last { // it doesn't rest in the end
+					t.Errorf("it took %v, want %v", res.Duration, last)
+				}
+				if worst := time.Duration(res.Ops[Read].Latency.Max()); worst != ms {
+					t.Errorf("the longest operation took %v: rests are not operations'", worst)
+				}
+			})
+		})
+	}
+}
+
+// TestEndOfThinking: a run that ends while its jobs rest doesn't wait for them, and what it wrote is checked.
+func TestEndOfThinking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s := spec("randwrite")
+		s.IODepth, s.NumJobs, s.ThinkTime, s.Runtime, s.Verify = 2, 2, time.Hour, time.Second, true
+		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+		res, err := runOne(d, s)
+		if err != nil || res.Ops[Write].IOs != 2 || res.Verified != 2*4096 {
+			t.Errorf("%v; %d operations, %d bytes verified", err, res.Ops[Write].IOs, res.Verified)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if n := d.lent.Load(); n != 0 {
+			t.Errorf("%d buffers weren't given back", n)
+		}
+	})
+}
+
+// TestStartDelay: jobs begin when their delay is over, and their ramp and runtime follow.
+func TestStartDelay(t *testing.T) {
+	for name, rate := range map[string]int{"as fast as it goes": 0, "with a rate": 100} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, when := time.Now(), starts{}
+				s := spec("read")
+				s.IODepth, s.Delay, s.RampTime, s.Runtime, s.RateIOPS[Read] = 1, 3*time.Second, 2*time.Second, time.Second, rate
+				res, err := runOne(&fakeDevice{delay: 10 * time.Millisecond, seen: func(*IO) { when.note(began) }}, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if first := when.at[0]; first < s.Delay || first > s.Delay+10*time.Millisecond {
+					t.Errorf("the first operation began after %v", first)
+				}
+				if took := time.Since(began); took < 6*time.Second || took > 6020*time.Millisecond || res.Duration != time.Second {
+					t.Errorf("it took %v, of which %v are measured", took, res.Duration)
+				}
+				if n := res.Ops[Read].IOs; n < 99 || n > 101 {
+					t.Errorf("%d operations in the second that is measured", n)
+				}
+			})
+		})
+	}
+}
+
+// TestEndBeforeTheStart: a run that ends before its jobs begin starts nothing.
+func TestEndBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		d := &fakeDevice{}
+		s, rated := spec("read"), spec("read")
+		s.Delay, rated.Delay, rated.RateIOPS[Read] = time.Hour, time.Hour, 10
+		res, err := Run(ctx, d, []Spec{s, rated}, Options{pace: paceByTimer})
+		if err != nil || d.count.Load() != 0 || res.Jobs[0].Duration != 0 || res.Jobs[1].Unstarted != 0 {
+			t.Errorf("%v; %d operations, %+v", err, d.count.Load(), res)
+		}
+	})
+}
