@@ -81,6 +81,7 @@ var rooms = []room{
 	{dir: "internal/identity", may: []string{"nvme", "statedir"}},
 	{dir: "internal/crash"},
 	{dir: "internal/fuzzing"},
+	{dir: "internal/soon"},
 	{dir: "internal/samples"},
 	{dir: "internal/simnet", may: []string{"internal/udp", "internal/pqueue"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "internal/mem", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
@@ -241,7 +242,7 @@ func (r *room) forbids(dir, imp string, test bool) string {
 	if own, ok := strings.CutPrefix(imp, module+"/"); ok {
 		may := r.may
 		if test {
-			may = slices.Concat(may, r.tests, []string{dir, "internal/fuzzing"}) // every room has fuzz targets
+			may = slices.Concat(may, r.tests, []string{dir, "internal/fuzzing", "internal/soon"}) // every room has fuzz targets, and waits
 		}
 		if slices.ContainsFunc(may, func(pattern string) bool { return matches(pattern, own) }) {
 			return ""

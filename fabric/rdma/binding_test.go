@@ -17,6 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -214,9 +215,7 @@ func TestTargetCloses(t *testing.T) {
 	if err := r.listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-c.Done():
-	case <-time.After(patience):
+	if _, ok := soon.Receive(c.Done()); !ok {
 		t.Fatal("the host has not noticed")
 	}
 	_ = c.Close()
@@ -230,10 +229,8 @@ const patience = time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
+	if !soon.Until(ok) {
+		t.Fatalf("waited in vain for %s", what)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -71,9 +71,7 @@ func TestCoreLost(t *testing.T) {
 	if err := tt.Close(); err != nil {
 		t.Error(err)
 	}
-	select {
-	case <-c.Done():
-	case <-time.After(patience):
+	if _, ok := soon.Receive(c.Done()); !ok {
 		t.Fatal("the host doesn't notice")
 	}
 	if err := c.Err(); !errors.Is(err, ErrPeerClosed) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -81,9 +82,7 @@ func (d *dialled) start(cmd nvme.Command, data []byte) (r *host.Request, done ch
 
 func (d *dialled) wait(done chan struct{}) {
 	d.t.Helper()
-	select {
-	case <-done:
-	case <-time.After(patience):
+	if _, ok := soon.Receive(done); !ok {
 		d.t.Fatal("the request doesn't end")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -176,13 +177,10 @@ func (c *client) do(cmd nvme.Command, data []byte) (nvme.Completion, error) {
 	done := make(chan struct{})
 	r := &host.Request{Cmd: cmd, Data: data, Done: func(*host.Request) { close(done) }}
 	c.submit(r)
-	select {
-	case <-done:
-		return r.CQE, r.Err
-	case <-time.After(patience):
+	if _, ok := soon.Receive(done); !ok {
 		c.t.Fatalf("no answer to opcode %#x", cmd.Opcode())
-		return r.CQE, nil
 	}
+	return r.CQE, r.Err
 }
 
 // must is do, of a command that must succeed.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -343,10 +344,8 @@ func TestTargetDisconnect(t *testing.T) {
 // waitFor polls a condition that another goroutine brings about.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %s within %v", what, patience)
-		}
+	if !soon.Until(ok) {
+		t.Fatalf("no %s", what)
 	}
 }
 

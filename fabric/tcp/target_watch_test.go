@@ -8,6 +8,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -74,19 +75,18 @@ func TestHostThatBringsNoData(t *testing.T) {
 	}
 	stalled.closed()
 	for {
-		select {
-		case err := <-tt.errs:
-			if errors.Is(err, ErrStalled) {
-				if waits := tt.Counters().MemoryWaits.Load(); waits == 0 {
-					t.Error("no command of the greedy host had to wait")
-				}
-				honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
-				return
-			}
-		case <-time.After(patience):
+		err, ok := soon.Receive(tt.errs)
+		if !ok {
 			t.Fatal("nobody is told that the host has stalled")
 		}
+		if errors.Is(err, ErrStalled) {
+			break
+		}
 	}
+	if waits := tt.Counters().MemoryWaits.Load(); waits == 0 {
+		t.Error("no command of the greedy host had to wait")
+	}
+	honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
 }
 
 // connOf is the target's side of the connection of p.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestHangups: signal HUP is delivered, and no longer interrupts the program. Afterwards it is
@@ -23,9 +25,7 @@ func TestHangups(t *testing.T) {
 	if err := unix.Kill(unix.Getpid(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-hangups:
-	case <-time.After(10 * time.Second):
+	if _, ok := soon.Receive(hangups); !ok {
 		t.Fatal("it isn't delivered")
 	}
 	if program.Err() != nil {

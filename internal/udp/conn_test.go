@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 func TestMain(m *testing.M) {
@@ -82,13 +84,11 @@ const patience = time.Minute
 
 func (b *inbox) next(t testing.TB) []byte {
 	t.Helper()
-	select {
-	case d := <-b.datagrams:
-		return d
-	case <-time.After(patience):
+	d, ok := soon.Receive(b.datagrams)
+	if !ok {
 		t.Fatal("datagram didn't arrive")
-		return nil
 	}
+	return d
 }
 
 // trainOf cuts payload into a train of segments of size bytes, gathered from several parts.

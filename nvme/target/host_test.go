@@ -5,10 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -237,14 +237,9 @@ func (c *fakeConn) hangUp(err error) {
 	<-c.closed
 }
 
-// patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
-const patience = time.Minute
-
 func (c *fakeConn) waitClosed() {
 	c.t.Helper()
-	select {
-	case <-c.closed:
-	case <-time.After(patience):
+	if _, ok := soon.Receive(c.closed); !ok {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.t.Fatalf("connection not closed: %d requests out", len(c.out))
@@ -274,9 +269,7 @@ func (c *fakeConn) start(cmd nvme.Command, data []byte) *fakeRequest {
 
 func (fr *fakeRequest) wait() *nvme.Completion {
 	fr.conn.t.Helper()
-	select {
-	case <-fr.done:
-	case <-time.After(patience):
+	if _, ok := soon.Receive(fr.done); !ok {
 		fr.conn.t.Fatalf("command %#x was not answered", fr.Cmd[0])
 	}
 	return &fr.cqe

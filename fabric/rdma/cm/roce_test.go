@@ -10,6 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -83,16 +84,14 @@ func (s *side) must(err error) {
 
 func (s *side) want(typ verbs.CMEventType) verbs.CMEvent {
 	s.t.Helper()
-	select {
-	case e := <-s.events:
-		if e.Type != typ {
-			s.t.Fatalf("event %d (%v, reason %d), want %d", e.Type, e.Err, e.Reason, typ)
-		}
-		return e
-	case <-time.After(patience):
+	e, ok := soon.Receive(s.events)
+	if !ok {
 		s.t.Fatalf("no event, want %d", typ)
 	}
-	panic("unreachable")
+	if e.Type != typ {
+		s.t.Fatalf("event %d (%v, reason %d), want %d", e.Type, e.Err, e.Reason, typ)
+	}
+	return e
 }
 
 // prepareQP makes the QP of s with one receive posted.
@@ -133,13 +132,12 @@ func (s *side) complete(cq verbs.CQ) {
 
 func (s *side) completion(op verbs.WCOpcode, status verbs.WCStatus) {
 	s.t.Helper()
-	select {
-	case w := <-s.wcs:
-		if w.Status != status || status == verbs.WCSuccess && w.Opcode != op {
-			s.t.Fatalf("completion %+v, want opcode %d status %d", w, op, status)
-		}
-	case <-time.After(patience):
+	w, ok := soon.Receive(s.wcs)
+	if !ok {
 		s.t.Fatal("no completion")
+	}
+	if w.Status != status || status == verbs.WCSuccess && w.Opcode != op {
+		s.t.Fatalf("completion %+v, want opcode %d status %d", w, op, status)
 	}
 }
 
