@@ -25,7 +25,7 @@ func Until(yes func() bool) bool {
 		if yes() {
 			return true
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // who has an event to wait for calls Receive
 	}
 	return yes()
 }
