@@ -67,7 +67,7 @@ func sized(name string, open func(Options) (Volume, error)) func(string, Options
 				return nil, openError(name, ErrInvalid, err)
 			}
 			if o.Size != 0 && o.Size != n {
-				return nil, openError(name, ErrInvalid, fmt.Errorf("two sizes: %s and %s; leave one away",
+				return nil, openError(name, ErrInvalid, fmt.Errorf("two sizes: %s and %s; leave one out",
 					FormatSize(n), FormatSize(o.Size)))
 			}
 			o.Size = n

@@ -47,7 +47,7 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, err error) {
 		return f, 0, openError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
 	case o.Size != 0 && o.Size != size:
 		return f, 0, openError(path, ErrInvalid, fmt.Errorf(
-			"it exists with %s, and %s was asked; leave the size away to use it, or remove it first",
+			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
 			FormatSize(size), FormatSize(o.Size)))
 	}
 	return f, size, nil

@@ -87,7 +87,7 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 	}
 	if o.BlockSize != 0 && o.BlockSize != s.blockSize {
 		return nil, openError(path, blockdev.ErrInvalid,
-			fmt.Errorf("it has blocks of %d bytes, and %d was asked", s.blockSize, o.BlockSize))
+			fmt.Errorf("it has blocks of %d bytes, and %d was asked for", s.blockSize, o.BlockSize))
 	}
 	v, err := newAtomic(m, s, path, o.ReadOnly, lines)
 	if err != nil {
@@ -98,7 +98,7 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 	}
 	if size := v.size.Load(); o.Size != 0 && o.Size != size {
 		return nil, errors.Join(openError(path, blockdev.ErrInvalid, fmt.Errorf(
-			"it exists with %s, and %s was asked; leave the size away to use it, or remove it first",
+			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
 			blockdev.FormatSize(size), blockdev.FormatSize(o.Size))), v.unmapOwn())
 	}
 	return v, nil
@@ -128,7 +128,7 @@ func usableSuper(m *mapping, path string) (*superblock, error) {
 		}
 	}
 	if err := blockdev.CheckSize(int64(len(m.mem)), blockdev.MinBlockSize); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w, and can't be made one: %w", ErrNoVolume, err)
 	}
 	return nil, fmt.Errorf("%w: pmem:%s,mode=inplace uses it as it is; nvmetgt pmem format %s makes it a volume, and what it holds is lost",
 		ErrNoVolume, path, path)

@@ -83,13 +83,15 @@ func TestCheckClean(t *testing.T) {
 		t.Errorf("of a volume in use: %v", err)
 	}
 	mustClose(t, v)
-	raw := filepath.Join(t.TempDir(), "raw")
-	if err := os.WriteFile(raw, make([]byte, mib), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{second(Check(raw, false)), second(Open(raw, blockdev.Options{}))} {
-		if !errors.Is(err, ErrNoVolume) || !strings.Contains(err.Error(), "nvmetgt pmem format") {
-			t.Errorf("of a file that holds none: %v", err)
+	for size, says := range map[int]string{mib: "nvmetgt pmem format", mib + 1: "can't be made one: size of 1048577 bytes"} {
+		raw := filepath.Join(t.TempDir(), "raw")
+		if err := os.WriteFile(raw, make([]byte, size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{second(Check(raw, false)), second(Open(raw, blockdev.Options{}))} {
+			if !errors.Is(err, ErrNoVolume) || !strings.Contains(err.Error(), says) {
+				t.Errorf("of a file of %d bytes that holds none: %v", size, err)
+			}
 		}
 	}
 }

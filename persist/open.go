@@ -59,7 +59,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if _, errs := readSuper(m); !errors.Is(errs[0], ErrNoVolume) || !errors.Is(errs[1], ErrNoVolume) {
 		_ = m.close()
 		return nil, openError(path, blockdev.ErrInvalid, errors.New(
-			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" away"))
+			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" out"))
 	}
 	return newVolume(m, path, block, o.ReadOnly, flusher()), nil
 }

@@ -259,7 +259,7 @@ func TestConfigurationFiles(t *testing.T) {
 	check(t, "nvmetgt", []mistake{
 		{[]string{"check", bad}, exitUsage, []string{bad + ":3: ", `"namespacs"`, `"namespaces"`}},
 		{[]string{"serve", "--config", bad}, exitUsage, []string{bad + ":3: "}},
-		{[]string{"serve", "--config", bad, "--volume", "mem:1MiB"}, exitUsage, []string{"--config", "leave the other flags away"}},
+		{[]string{"serve", "--config", bad, "--volume", "mem:1MiB"}, exitUsage, []string{"--config", "leave the other flags out"}},
 		{[]string{"serve", "--config", filepath.Join(dir, "none.yaml")}, exitFailure, []string{"none.yaml", "no such file"}},
 		{[]string{"check"}, exitUsage, []string{"one file"}},
 		{[]string{"check", foreign}, exitUsage, []string{foreign + ":", "there is no key"}},

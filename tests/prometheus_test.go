@@ -132,7 +132,7 @@ func (p *prometheus) get(path string, to any) error {
 	return json.Unmarshal(answer.Data, to)
 }
 
-// query gives the values of an expression, those that are none left away.
+// query gives the values of an expression, those that are none left out.
 func (p *prometheus) query(expr string) (values []float64, err error) {
 	var data struct {
 		Result []struct{ Value [2]any }

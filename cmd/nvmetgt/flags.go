@@ -101,7 +101,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	if f.config != "" {
 		if c.Flags().NFlag() > 1 {
-			return nil, cli.Usage("--config %s says everything: leave the other flags away", f.config)
+			return nil, cli.Usage("--config %s says everything: leave the other flags out", f.config)
 		}
 		return loadConfig("--config", f.config)
 	}

@@ -53,7 +53,7 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 	if i.AtomicBlocks == 0 && !i.ReadOnly {
 		remedy := "direct I/O and blocks no larger than the device's sectors, as --block-size 512"
 		if i.Kind == "pmem" {
-			remedy = "leave mode=inplace away"
+			remedy = "leave mode=inplace out"
 		}
 		s.log.Warn("a power failure may leave a block half written, which NVMe has no way to tell hosts",
 			"subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(),
