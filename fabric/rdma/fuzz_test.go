@@ -414,7 +414,7 @@ func FuzzHost(tf *testing.F) {
 	}
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newHostWorld(t, how)
+			w := newHostWorld(t, how, (*roce.Device).VendorOptions)
 			for data := range inputs {
 				w.feed(data)
 			}
@@ -447,10 +447,11 @@ const (
 	fuzzStride = fuzzAround + fuzzLength + fuzzAround
 )
 
-func newHostWorld(t *testing.T, how uint8) *hostWorld {
+// newHostWorld makes one whose target has these options.
+func newHostWorld(t *testing.T, how uint8, options func(*roce.Device) uint32) *hostWorld {
 	n := fuzzNetwork(how&fuzzInstant != 0)
 	w := &hostWorld{
-		t: t, net: n, tn: newSimNIC(t, n, simTarget), hn: newSimNIC(t, n, simHost),
+		t: t, net: n, tn: openSimNIC(t, n, simTarget, options), hn: newSimNIC(t, n, simHost),
 		p: &fuzzPeer{t: t}, whole: make([]byte, 6*fuzzStride),
 	}
 	must := func(err error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
@@ -52,7 +53,7 @@ type hostileRig struct {
 const hostileSize = 16 // entries of its queue
 
 func newHostileRig(t *testing.T) *hostileRig {
-	w := newHostWorld(t, 0)
+	w := newHostWorld(t, 0, func(d *roce.Device) uint32 { return d.VendorOptions() &^ roce.OptionAckAlong })
 	mem, err := w.tr.Alloc(hostileSize * fuzzLength)
 	if err != nil {
 		t.Fatal(err)

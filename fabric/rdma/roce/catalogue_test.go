@@ -8,7 +8,7 @@ package roce
 //   - each packet of each operation, at each place of a message, in both directions, with a peer of
 //     our kind and of another: TestMishapToEachPacket; of SENDs in packets longer than the path MTU:
 //     TestMishapToLongSend; of WRITEs and READs in such: TestMishapToLongData; of a WRITE with the SEND
-//     behind it: TestMishapToWriteSend
+//     behind it: TestMishapToWriteSend; of messages with acknowledgements: TestMishapToAckAlong
 //   - all at once, at random: TestUnreliableNetwork, TestHistories
 //   - none, and nothing is sent twice: TestNoNeedlessRetry
 //   - goodput under loss: TestLossIsSurvivable, and between busy hosts: TestLossIsSurvivableWhenBusy
@@ -24,6 +24,8 @@ package roce
 //   - lost NAK: TestLostNAK (at each place, also RNR and selective ones), TestResponderSequence
 //     ("another NAK …"), TestAcknowledgements; one that refuses a request: TestLostFatalNAK
 //   - selective ones, between two of our kind: TestSelectiveResponder, TestSelectiveRequester
+//   - along with requests, also between two of our kind: TestAckGoesAlong, TestAckAlongIsTaken,
+//     TestAckAlongNeedsConsent; never before a READ's data: TestAckAlongOvertakesNoAnswer
 //
 // Receiver not ready
 //

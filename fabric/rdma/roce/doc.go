@@ -51,14 +51,15 @@
 // each peer, which opens with ACKs and closes with congestion notifications and losses (see
 // congestion).
 //
-// A responder holds what comes ahead of a lost packet, and executes it when that is here. Two
-// devices of our kind know each other by options in the messages of CM (those of RDMA's enhanced
-// connection establishment does); the responder tells then what it holds, and the requester sends
-// again, or asks again for, what is missing and no more (see reorder, selective). Where the interfaces of
-// both have room for it, packets of SENDs between them carry wire.LongSend bytes more than the path
-// MTU (OptionLongSend), a WRITE of one packet takes a short SEND behind it along
-// (OptionWriteSend), and packets of data are as long as jumbo frames or loopback allow
-// (OptionJumboData, OptionLongData). Other peers see nothing of this but options of no vendor, which they ignore.
+// A responder holds what comes ahead of a lost packet, and executes it when that is here. Two devices of our
+// kind know each other by options in the messages of CM (those of RDMA's enhanced connection establishment
+// does); the responder tells then what it holds, and the requester sends again, or asks again for, what is
+// missing and no more (see reorder, selective). Where the interfaces of both have room for it, packets of SENDs
+// between them carry wire.LongSend bytes more than the path MTU (OptionLongSend), a WRITE of one packet takes a
+// short SEND behind it along (OptionWriteSend), and packets of data are as long as jumbo frames or loopback
+// allow (OptionJumboData, OptionLongData). SENDs of one packet and READs take acknowledgements along, which are
+// packets of their own only where there is no request to leave (OptionAckAlong). Other peers see nothing of
+// this but options of no vendor, which they ignore.
 //
 // A responder keeps as many records of READs and atomics as the peer may have outstanding, and
 // answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a

@@ -42,6 +42,7 @@ func FuzzPackets(tf *testing.F) {
 	seed(wire.RCSendFirst, wire.RCSendMiddle, wire.RCSendLast, wire.RCReadResponseFirst, wire.RCReadResponseLast)
 	seed(wire.RCWriteFirst, wire.RCWriteLastWithImm, wire.RCAtomicAcknowledge, wire.CNP, wire.UDSendOnly)
 	seed(wire.WriteSend, wire.WriteSendWithInv, wire.SelectiveAck, wire.RCAcknowledge)
+	seed(wire.SendOnlyAck, wire.SendOnlyWithInvAck, wire.WriteSendAck, wire.WriteSendWithInvAck, wire.ReadRequestAck)
 	f.Worlds(func(t *testing.T, how uint8, inputs iter.Seq[[]byte]) {
 		synctest.Test(t, func(t *testing.T) { // no time passes there but what inputs say
 			w := newFuzzWorld(t, how&ofOurs != 0)
@@ -211,7 +212,7 @@ func (f *fuzzedQP) open() {
 	check(f.t, v.Modify(verbs.QPAttr{State: verbs.Init, Access: allAccess}))
 	rtr := verbs.QPAttr{State: verbs.RTR, Remote: f.peer, DestQPN: 7, PathMTU: verbs.MTU256, RQPSN: fuzzPSN, MaxDestRdAtomic: 2}
 	if f.ours {
-		rtr.PeerVendorID, rtr.VendorOptions = vendorID, OptionLongSend|OptionWriteSend|OptionJumboData
+		rtr.PeerVendorID, rtr.VendorOptions = vendorID, OptionLongSend|OptionWriteSend|OptionJumboData|OptionAckAlong
 	}
 	check(f.t, v.Modify(rtr))
 	check(f.t, v.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: fuzzPSN, Timeout: 10, RetryCnt: 3, RNRRetry: 3, MaxRdAtomic: 2}))

@@ -182,6 +182,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	if long := rand.New(rand.NewPCG(seed, 0x6c6f6e67)); long.IntN(3) == 0 && !slices.Contains(historySeeds, seed) {
 		c.options |= OptionJumboData
 	}
+	if along := rand.New(rand.NewPCG(seed, 0x61636b73)); along.IntN(2) == 0 && !slices.Contains(historySeeds, seed) {
+		c.options |= OptionAckAlong
+	}
 	h.link = randomLink(rng, c.v6)
 	h.p = newPair(t, c)
 	h.p.net.SetDefault(h.link)

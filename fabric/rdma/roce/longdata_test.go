@@ -117,7 +117,8 @@ func TestHeldIsBounded(t *testing.T) {
 // connection with anything else.
 func TestOptionsNeedRoom(t *testing.T) {
 	const (
-		short = OptionLongSend | OptionWriteSend
+		plain = OptionAckAlong
+		short = plain | OptionLongSend | OptionWriteSend
 		jumbo = short | OptionJumboData
 		long  = jumbo | OptionLongData
 
@@ -131,7 +132,7 @@ func TestOptionsNeedRoom(t *testing.T) {
 		want uint32
 	}{
 		{1500, 0, short}, // the path MTU is 1024
-		{shortRoom - 1, 0, 0},
+		{shortRoom - 1, 0, plain},
 		{shortRoom, 0, short},
 		{jumboRoom - 1, 0, short},
 		{jumboRoom, 0, jumbo},
@@ -147,7 +148,7 @@ func TestOptionsNeedRoom(t *testing.T) {
 				t.Errorf("options of an interface of %d bytes, path MTU code %d: %#x, want %#x", c.link, c.mtu, got, c.want)
 			}
 			q := p.a.newQP(p.cfg)
-			for option := uint32(OptionNoICRC); option <= 2*OptionLongData; option <<= 1 {
+			for option := uint32(OptionNoICRC); option <= 2*OptionAckAlong; option <<= 1 {
 				check(t, q.Modify(verbs.QPAttr{State: verbs.Reset}))
 				check(t, q.Modify(verbs.QPAttr{State: verbs.Init}))
 				err := q.Modify(verbs.QPAttr{

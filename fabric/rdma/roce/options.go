@@ -29,6 +29,9 @@ const (
 
 	// OptionLongData: they carry wire.LongData bytes.
 	OptionLongData
+
+	// OptionAckAlong: SENDs of one packet and READs take an acknowledgement along.
+	OptionAckAlong
 )
 
 // dataMTU is how many bytes of a WRITE, or of the answer to a READ, a packet carries at most.
@@ -54,6 +57,7 @@ func sendMTU(path verbs.MTU, options uint32) int {
 // whose packets its interface carries. Longer data is nothing for a device that is to have a smaller
 // path MTU than there can be.
 func (d *Device) VendorOptions() (options uint32) {
+	options = OptionAckAlong
 	for _, more := range [...]uint32{OptionLongSend | OptionWriteSend, OptionJumboData, OptionLongData} {
 		data := dataMTU(d.attr.ActiveMTU, more)
 		if data > wire.MaxPathMTU && d.attr.ActiveMTU.Bytes() < wire.MaxPathMTU {
@@ -76,9 +80,20 @@ func (q *qp) agree(a *verbs.QPAttr) {
 	}
 	q.noICRC = options&OptionNoICRC != 0
 	q.writeSend = options&OptionWriteSend != 0
+	q.ackAlong = options&OptionAckAlong != 0
 	q.mtu, q.sendMTU = dataMTU(a.PathMTU, options), sendMTU(a.PathMTU, options)
 	q.attr.SendMTU, q.attr.WriteSendMTU = q.sendMTU, 0
 	if q.writeSend {
 		q.attr.WriteSendMTU = q.mtu
 	}
+}
+
+// takes reports whether an opcode means something to q: all of the reliable connection, also those that are
+// reserved, and of our own for requests those that were agreed on.
+func (q *qp) takes(op wire.Opcode) bool {
+	if op.IsRC() {
+		return true
+	}
+	both, acks := op.Kind() == wire.KindWriteSend, op.Headers()&wire.HasAckPSN != 0
+	return (both || acks) && (!both || q.writeSend) && (!acks || q.ackAlong)
 }

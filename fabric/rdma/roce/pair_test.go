@@ -102,6 +102,8 @@ type side struct {
 	got    []verbs.WC
 	events []verbs.AsyncEventType
 	wake   chan struct{}
+
+	handle func(*verbs.WC) // called by the completion queue's handler; may be nil
 }
 
 // pair is two devices, each with one queue pair, connected.
@@ -201,6 +203,11 @@ func (s *side) onCQ(cq verbs.CQ) {
 		s.mu.Lock()
 		s.got = append(s.got, wc[:n]...)
 		s.mu.Unlock()
+		for i := range wc[:n] {
+			if s.handle != nil {
+				s.handle(&wc[i])
+			}
+		}
 		if n == 0 && !cq.ReqNotify() {
 			break
 		}

@@ -34,6 +34,7 @@ type qp struct {
 	selective bool // the peer is of our kind: only what is lost is sent again
 	noICRC    bool // agreed on with the peer
 	writeSend bool // agreed on with the peer, see takeAlong
+	ackAlong  bool // the same, see takeAck
 
 	// fault is an error found while packets were put together, which takes effect when
 	// these are sent.

@@ -133,6 +133,9 @@ func describe(p *wire.Packet) string {
 	if p.Opcode == wire.RCAcknowledge {
 		text = fmt.Sprintf("%v %d msn %d", p.AETH.Syndrome, p.PSN, p.AETH.MSN)
 	}
+	if p.Opcode.Headers()&wire.HasAckPSN != 0 {
+		text += fmt.Sprintf(" ack %d", p.AckPSN)
+	}
 	if n := len(p.Payload); n > 0 {
 		text += fmt.Sprintf(" +%d", n)
 	}

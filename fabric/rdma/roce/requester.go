@@ -356,6 +356,7 @@ func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
 			return false
 		}
 	}
+	q.takeAck(&t.packet)
 	if onDemand {
 		t.addOnDemand(q, n)
 	} else {
@@ -442,6 +443,7 @@ func (q *qp) readStep() int {
 func (q *qp) makeRead(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) {
 	q.header(p, wire.RCReadRequest, psn)
 	p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
+	q.takeAck(p)
 }
 
 func (q *qp) emitAtomic(t *txBatch, w *sendWQE) (psns int, res emitResult) {

@@ -67,6 +67,9 @@ func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
 		q.d.counters.inc(WrongState)
 		return
 	}
+	if p.Opcode.Headers()&wire.HasAckPSN != 0 {
+		q.onAckAlong(wire.PSN(p.AckPSN), now)
+	}
 	rs := &q.resp
 	switch ahead := p.PSN.Diff(rs.expected); {
 	case ahead > 0:

@@ -145,7 +145,7 @@ func (d *Device) take(b []byte, src netip.Addr, marked bool, now time.Duration) 
 	case p.Opcode == wire.CNP:
 		q.onCNP(now)
 		return
-	case !p.Opcode.IsRC() && (!q.writeSend || p.Opcode.Kind() != wire.KindWriteSend):
+	case !q.takes(p.Opcode):
 		d.counters.inc(Malformed)
 		return
 	case !wire.PKeyMatch(p.PKey, wire.DefaultPKey):

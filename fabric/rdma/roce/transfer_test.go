@@ -209,6 +209,8 @@ func TestOperations(t *testing.T) {
 		{mtu: verbs.MTU4096, options: OptionLongSend, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 		{mtu: verbs.MTU256, options: OptionWriteSend, psn: 0xfffffd},
 		{mtu: verbs.MTU4096, options: OptionLongSend | OptionWriteSend, v6: true, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
+		{mtu: verbs.MTU256, options: OptionAckAlong, psn: 0xfffffd},
+		{mtu: verbs.MTU4096, options: OptionLongSend | OptionWriteSend | OptionAckAlong, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 		{mtu: verbs.MTU4096, options: OptionJumboData | OptionWriteSend, psn: 0xfffffd, endpoint: simnet.Config{MTU: 9000, Coalesce: true}},
 		{mtu: verbs.MTU4096, options: OptionLongData | OptionWriteSend, v6: true, psn: 0xfffffd, endpoint: simnet.Config{MTU: 65536}},
 	} {

@@ -344,7 +344,11 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 			q.emitRequests(t, false, now)
 		}
 	case ackPart:
-		if q.resp.queue.onlyAck() && !q.fault {
+		switch {
+		case !q.resp.queue.onlyAck() || q.fault:
+		case q.awaitsRequest():
+			q.more = true
+		default:
 			q.emitAck(t)
 		}
 	}

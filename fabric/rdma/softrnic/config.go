@@ -45,8 +45,8 @@ type Config struct {
 	// on this host, by an address of its own, that want the same. Off, and where Fault changes bits,
 	// every packet has one.
 	NoLocalICRC bool
-	// Capture writes every packet to a file; nil captures nothing. RNICs of this kind then send data
-	// and the response behind it in packets of their own, which Wireshark knows.
+	// Capture writes every packet to a file; nil captures nothing. RNICs of this kind then send data,
+	// the response behind it and acknowledgements in packets of their own, which Wireshark knows.
 	Capture *Capture
 	// Fault injects faults into what is sent and received; nil injects none. A capture has what
 	// is on the wire: what is lost on purpose is missing where it was sent.
@@ -94,7 +94,7 @@ func (c *Config) socket() udp.Config {
 func (c *Config) vendorOptions(dev *roce.Device) func(netip.Addr) uint32 {
 	always := dev.VendorOptions()
 	if c.Capture != nil {
-		always &^= roce.OptionWriteSend
+		always &^= roce.OptionWriteSend | roce.OptionAckAlong
 	}
 	noICRC := c.NoLocalICRC && (c.Fault == nil || c.Fault.Corrupt == 0)
 	return func(peer netip.Addr) uint32 {

@@ -65,7 +65,7 @@ const (
 )
 
 // Headers is a set of extension headers, which follow the BTH in the order of the bits.
-type Headers uint8
+type Headers uint16
 
 // Extension headers.
 const (
@@ -77,13 +77,14 @@ const (
 	HasAtomicAckETH
 	HasImmDt
 	HasIETH
+	HasAckPSN
 )
 
 // Size is the length of the headers of the set, in bytes.
 func (h Headers) Size() int {
 	n := 0
-	for i, size := range [8]int{
-		DETHSize, FETHSize, RETHSize, AtomicETHSize, AETHSize, AtomicAckETHSize, ImmDtSize, IETHSize,
+	for i, size := range [9]int{
+		DETHSize, FETHSize, RETHSize, AtomicETHSize, AETHSize, AtomicAckETHSize, ImmDtSize, IETHSize, AckPSNSize,
 	} {
 		if h&(1<<i) != 0 {
 			n += size
@@ -153,6 +154,11 @@ var opTable = buildOpTable(map[Opcode]opInfo{
 	SelectiveAck:         {name: "SELECTIVE_ACK", kind: KindSelectiveAck, flags: opAnswer | opOnly, headers: HasAETH},
 	WriteSend:            {name: "RDMA_WRITE_ONLY_SEND", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH},
 	WriteSendWithInv:     {name: "RDMA_WRITE_ONLY_SEND_WITH_INV", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasIETH},
+	WriteSendAck:         {name: "RDMA_WRITE_ONLY_SEND_ACK", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasAckPSN},
+	WriteSendWithInvAck:  {name: "RDMA_WRITE_ONLY_SEND_WITH_INV_ACK", kind: KindWriteSend, flags: opData | opOnly, headers: HasRETH | HasIETH | HasAckPSN},
+	SendOnlyAck:          {name: "SEND_ONLY_ACK", kind: KindSend, flags: opData | opOnly, headers: HasAckPSN},
+	ReadRequestAck:       {name: "RDMA_READ_REQUEST_ACK", kind: KindReadRequest, flags: opRequest | opOnly, headers: HasRETH | HasAckPSN},
+	SendOnlyWithInvAck:   {name: "SEND_ONLY_WITH_INV_ACK", kind: KindSend, flags: opData | opOnly, headers: HasIETH | HasAckPSN},
 })
 
 func buildOpTable(lines map[Opcode]opInfo) (t [256]opInfo) {

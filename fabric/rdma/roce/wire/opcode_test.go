@@ -49,6 +49,7 @@ func TestOpcodeTable(t *testing.T) {
 			HasAtomicAckETH: has("ATOMIC_ACKNOWLEDGE"),
 			HasImmDt:        has("IMM"),
 			HasIETH:         has("INV"),
+			HasAckPSN:       strings.HasSuffix(name, "_ACK") && !response,
 		} {
 			check("header "+headerNames[h], o.Headers()&h != 0, want)
 		}
@@ -56,14 +57,14 @@ func TestOpcodeTable(t *testing.T) {
 			t.Errorf("%v: HeaderSize = %d, want %d", o, got, want)
 		}
 	}
-	if known != 31 {
-		t.Errorf("%d opcodes are known, want 31", known)
+	if known != 36 {
+		t.Errorf("%d opcodes are known, want 36", known)
 	}
 }
 
 var headerNames = map[Headers]string{
 	HasDETH: "DETH", HasFETH: "FETH", HasRETH: "RETH", HasAtomicETH: "AtomicETH",
-	HasAETH: "AETH", HasAtomicAckETH: "AtomicAckETH", HasImmDt: "ImmDt", HasIETH: "IETH",
+	HasAETH: "AETH", HasAtomicAckETH: "AtomicAckETH", HasImmDt: "ImmDt", HasIETH: "IETH", HasAckPSN: "AckPSN",
 }
 
 func TestReservedOpcodes(t *testing.T) {
@@ -74,5 +75,25 @@ func TestReservedOpcodes(t *testing.T) {
 	}
 	if got := Opcode(0x15).String(); got != "opcode 0x15" {
 		t.Errorf("name of a reserved opcode: %q", got)
+	}
+}
+
+// TestWithAck: what takes an acknowledgement along is the same request with a header more.
+func TestWithAck(t *testing.T) {
+	with := 0
+	for v := range 256 {
+		o := Opcode(v)
+		a := o.WithAck()
+		if !o.Known() || a == o {
+			continue
+		}
+		with++
+		if a.Kind() != o.Kind() || !a.IsRequest() || !o.Starts() || !o.Ends() || a.Starts() != o.Starts() || a.Ends() != o.Ends() ||
+			a.HasPayload() != o.HasPayload() || a.Headers() != o.Headers()|HasAckPSN {
+			t.Errorf("%v with an acknowledgement is %v", o, a)
+		}
+	}
+	if with != 5 {
+		t.Errorf("%d requests take acknowledgements along, want 5", with)
 	}
 }

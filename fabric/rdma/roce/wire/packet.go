@@ -25,8 +25,8 @@ const (
 	// MinPacket is the shortest packet: a SEND of nothing.
 	MinPacket = BTHSize + ICRCSize
 	// MaxPacket is the longest UDP payload: the longest headers that go with a full payload
-	// are those of RDMA WRITE ONLY with Immediate.
-	MaxPacket = BTHSize + RETHSize + ImmDtSize + MaxPayload + ICRCSize
+	// are those of WriteSendWithInvAck.
+	MaxPacket = BTHSize + RETHSize + IETHSize + AckPSNSize + MaxPayload + ICRCSize
 )
 
 // Pad is the number of zero bytes that follow a payload of n bytes.
@@ -45,6 +45,7 @@ type Packet struct {
 	ImmDt        ImmDt
 	IETH         IETH
 	FETH         FETH
+	AckPSN       AckPSN
 }
 
 // Parse takes apart the UDP payload b, whose last four bytes are the ICRC (see Flow.Verify for
@@ -115,6 +116,10 @@ func (p *Packet) parseHeaders(set Headers, b []byte) {
 	}
 	if set&HasIETH != 0 {
 		_ = ParseIETH(&p.IETH, b)
+		b = b[IETHSize:]
+	}
+	if set&HasAckPSN != 0 {
+		_ = ParseAckPSN(&p.AckPSN, b)
 	}
 }
 
@@ -149,6 +154,9 @@ func (p *Packet) AppendHeader(b []byte) []byte {
 	}
 	if set&HasIETH != 0 {
 		b = p.IETH.Append(b)
+	}
+	if set&HasAckPSN != 0 {
+		b = p.AckPSN.Append(b)
 	}
 	return b
 }

@@ -111,6 +111,19 @@ var packets = []struct {
 		},
 	},
 	{
+		name: "SEND with an acknowledgement", total: 24,
+		hex:  "e4 00 ffff 00 000011 80 00000c 00fffffe 61626364",
+		want: Packet{BTH: BTH{Opcode: SendOnlyAck, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 12}, AckPSN: 0xfffffe, Payload: []byte("abcd")},
+	},
+	{
+		name: "WRITE and SEND with Invalidate, with an acknowledgement", total: 48,
+		hex: "e2 20 ffff 00 000011 80 00000d 0123456789abcdef 11223344 00000002 deadbeef 00000007 616263646566",
+		want: Packet{
+			BTH:  BTH{Opcode: WriteSendWithInvAck, PadCnt: 2, PKey: 0xffff, DestQP: 0x11, AckReq: true, PSN: 13},
+			RETH: RETH{VA: 0x0123456789abcdef, RKey: 0x11223344, Length: 2}, IETH: IETH{RKey: 0xdeadbeef}, AckPSN: 7, Payload: []byte("abcdef"),
+		},
+	},
+	{
 		name: "CNP", total: 32,
 		hex:  "81 00 ffff 40 000118 00 000000 00000000000000000000000000000000",
 		want: Packet{BTH: BTH{Opcode: CNP, BECN: true, PKey: 0xffff, DestQP: 0x118}, Payload: make([]byte, 16)},
