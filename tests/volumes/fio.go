@@ -70,6 +70,9 @@ func (w *work) fio(program string) (float64, error) {
 func (w *work) threads() bool { return w.path.engine == "psync" && w.depth > 1 }
 
 func (w *work) runFIO(program string, runtime time.Duration) (done, error) {
+	if err := w.warm(); err != nil {
+		return done{}, err
+	}
 	args := []string{
 		"--name=volumes", "--filename=" + w.file, "--rw=" + w.pattern(), "--bs=" + strconv.Itoa(w.bs),
 		"--size=" + strconv.FormatInt(w.size, 10), "--ioengine=" + w.path.engine,

@@ -76,6 +76,9 @@ func (p *plan) turn(w *work, volume float64, over []turns) error {
 		if err != nil {
 			return fmt.Errorf("a null volume over %s: %w", transport, err)
 		}
+		if err := w.warm(); err != nil {
+			return err
+		}
 		through, err := p.bench(w, g.addr, transport, fileNSID)
 		if err != nil {
 			return fmt.Errorf("the file over %s: %w", transport, err)
