@@ -16,37 +16,52 @@ func TestAIOAttended(t *testing.T) {
 	t.Run("io_uring", func(t *testing.T) { testAttended(t, openInternal(t, IOUring)) })
 }
 
+// batch is writes that are submitted together, again and again.
+type batch struct {
+	all  [32]Request
+	done chan error
+}
+
+func newBatch() *batch {
+	b := &batch{done: make(chan error, len(batch{}.all))}
+	mem := directio.AlignedBlock(len(b.all) * 4096)
+	for i := range b.all {
+		b.all[i] = Request{Op: OpWrite, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]},
+			Complete: func(r *Request) { b.done <- r.Err }}
+	}
+	return b
+}
+
+func (b *batch) submit(v *file) {
+	for i := range b.all {
+		v.Submit(&b.all[i])
+	}
+}
+
+// await waits for an answer to each.
+func (b *batch) await(t *testing.T) {
+	t.Helper()
+	for range b.all {
+		if err := <-b.done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.done) > 0 {
+		t.Fatal("a request was answered twice")
+	}
+}
+
 func testAttended(t *testing.T, v *file) {
 	if v.aio == nil {
 		t.Skip(v.info.Mode)
 	}
 	a := duty.NewAttendant(func() {})
 	defer a.Close()
-	const n = 32
-	mem := directio.AlignedBlock(n * 4096)
-	done := make(chan error, n)
-	var all [n]Request
-	for i := range all {
-		all[i] = Request{Op: OpWrite, Offset: int64(i) * 4096, Length: 4096, Bufs: [][]byte{mem[i*4096:][:4096]},
-			Complete: func(r *Request) { done <- r.Err }}
-	}
-	await := func() {
-		t.Helper()
-		for range all {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-		}
-		if len(done) > 0 {
-			t.Fatal("a request was answered twice")
-		}
-	}
+	b := newBatch()
 	found := 0
 	for round := range 50 {
 		a.Arrive()
-		for i := range all {
-			v.Submit(&all[i])
-		}
+		b.submit(v)
 		if round%2 == 0 { // it stays until all is done; otherwise it leaves what it hasn't begun
 			if !a.Work() {
 				t.Fatal("another took its place")
@@ -60,15 +75,13 @@ func testAttended(t *testing.T, v *file) {
 			}
 		}
 		a.Leave()
-		await()
+		b.await(t)
 	}
 	if found == 0 {
 		t.Error("whoever is on duty never found anything")
 	}
-	for i := range all { // nobody is on duty
-		v.Submit(&all[i])
-	}
-	await()
+	b.submit(v) // nobody is on duty
+	b.await(t)
 	if n := v.aio.writing.Load(); n != 0 {
 		t.Errorf("%d writes are in the kernel when all are answered", n)
 	}
