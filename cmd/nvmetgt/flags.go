@@ -130,19 +130,12 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	if f.packets.Fault.Config != nil {
 		cfg.Network.Fault = &f.packets.Fault
 	}
-	for _, s := range f.listen {
-		e, err := cli.ParseEndpoint(s)
-		if err != nil {
-			return nil, cli.Usage("--listen %w", err)
-		}
-		cfg.Listen = append(cfg.Listen, e)
+	var err error
+	if cfg.Listen, err = endpoints("listen", f.listen); err != nil {
+		return nil, err
 	}
-	for _, s := range f.referrals {
-		e, err := cli.ParseEndpoint(s)
-		if err != nil {
-			return nil, cli.Usage("--referral %w", err)
-		}
-		cfg.Discovery.Referrals = append(cfg.Discovery.Referrals, e)
+	if cfg.Discovery.Referrals, err = endpoints("referral", f.referrals); err != nil {
+		return nil, err
 	}
 	if err := errors.Join(f.checkLimits(), f.checkFile()); err != nil {
 		return nil, err
@@ -155,6 +148,18 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	}
 	cfg.Subsystems = []config.Subsystem{sub}
 	return cfg, inFlags(cfg.Validate())
+}
+
+// endpoints are the values of a flag.
+func endpoints(flag string, values []string) (all []cli.Endpoint, err error) {
+	for _, v := range values {
+		e, err := cli.ParseEndpoint(v)
+		if err != nil {
+			return nil, cli.Usage("--%s %w", flag, err)
+		}
+		all = append(all, e)
+	}
+	return all, nil
 }
 
 // checkLimits refuses a limit of nothing, which in a file stands for the default.

@@ -97,28 +97,32 @@ func (l *bufferList) remove(volume blockdev.Volume) {
 		return
 	}
 	l.turn.Lock()
-	defer l.turn.Unlock()
-	l.mu.Lock()
-	if l.volumes[volume]--; l.volumes[volume] > 0 {
-		l.mu.Unlock()
-		return
-	}
-	delete(l.volumes, volume)
-	all := slices.Clone(l.all)
-	var forget []func()
-	for _, b := range all {
-		forget = append(forget, b.known[registrar]...)
-		delete(b.known, registrar)
-	}
-	l.mu.Unlock()
-	for _, f := range forget {
-		f()
-	}
+	forget, left := l.leave(volume, registrar)
 	if memory != nil {
-		for _, b := range all {
+		for _, b := range left {
 			b.forget(memory.Regions())
 		}
 	}
+	l.turn.Unlock()
+	for _, f := range forget {
+		f()
+	}
+}
+
+// leave counts a namespace less of volume. After the last one it gives what has the volume forget, and the Buffers
+// that may know its regions.
+func (l *bufferList) leave(volume blockdev.Volume, registrar blockdev.Registrar) (forget []func(), left []*Buffers) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.volumes[volume]--; l.volumes[volume] > 0 {
+		return nil, nil
+	}
+	delete(l.volumes, volume)
+	for _, b := range l.all {
+		forget = append(forget, b.known[registrar]...)
+		delete(b.known, registrar)
+	}
+	return forget, slices.Clone(l.all)
 }
 
 // forget has the transport forget what a volume showed.
