@@ -60,6 +60,9 @@ func TestHostThatBringsNoData(t *testing.T) {
 	})
 }
 
+// settled is when the answers to Connect are acknowledged, and their memory is free.
+const settled = 100 * time.Millisecond
+
 // TestEndOfWhoWaitsForMemory: a connection that ends doesn't wait for memory that another one has.
 func TestEndOfWhoWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -67,6 +70,7 @@ func TestEndOfWhoWaitsForMemory(t *testing.T) {
 		defer r.close()
 		admin, io := r.controller(0)
 		waitingAdmin, waiting := r.controller(0)
+		time.Sleep(settled)
 		r.net.SetFilter(dropReadResponses)
 		for _, q := range []*sglQueue{io, waiting} {
 			for i := range 4 {
@@ -121,6 +125,7 @@ func TestMemoryAfterTheEnd(t *testing.T) {
 		}
 		admin, io := r.controller(0)
 		endingAdmin, ending := r.controller(0)
+		time.Sleep(settled)
 		r.net.SetFilter(dropReadResponses)
 
 		// A read waits until the namespace is formatted, and two writes have all memory of the host.
