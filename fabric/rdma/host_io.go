@@ -33,14 +33,11 @@ func (q *hostQueue) cqEvent(cq verbs.CQ) {
 	q.mu.Unlock()
 	for {
 		n := cq.Poll(q.wcs[:])
-		if n == 0 {
-			if !cq.ReqNotify() {
-				break
-			}
-			continue
-		}
 		for i := range q.wcs[:n] {
 			q.completed(&q.wcs[i])
+		}
+		if n < len(q.wcs) && !cq.ReqNotify() {
+			break
 		}
 	}
 	if mine {

@@ -19,15 +19,12 @@ func (c *targetConn) cqEvent(cq verbs.CQ) {
 	mine := c.beginPosting()
 	for {
 		n := cq.Poll(c.wcs[:])
-		if n == 0 {
-			if !cq.ReqNotify() {
-				break
-			}
-			continue
-		}
 		now := c.l.target.Now()
 		for i := range c.wcs[:n] {
 			c.completed(&c.wcs[i], now)
+		}
+		if n < len(c.wcs) && !cq.ReqNotify() {
+			break
 		}
 	}
 	if mine {
