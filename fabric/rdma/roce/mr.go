@@ -118,7 +118,7 @@ type mw struct {
 	region
 	d     *Device
 	mr    *mr           // bound to; nil while unbound
-	rkey  atomic.Uint32 // of the binding, or of the next one
+	rkey  atomic.Uint32 // of the binding, or of the next one; 0 until the first is asked for
 	freed bool
 }
 
@@ -132,13 +132,28 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	}
 	w := &mw{d: d}
 	w.pd, w.window = p, w
-	w.rkey.Store(d.rkeys.reserve())
 	p.refs++
 	return w, nil
 }
 
 // RKey is the key of the present binding, or of the next one.
-func (w *mw) RKey() uint32 { return w.rkey.Load() }
+func (w *mw) RKey() uint32 {
+	if key := w.rkey.Load(); key != 0 {
+		return key
+	}
+	w.d.mu.Lock()
+	defer w.d.mu.Unlock()
+	return w.nextKey()
+}
+
+// nextKey is RKey where the device's lock is held. A window has no key before somebody asks for one: of many
+// windows most may never be used, and the table of keys is read for each packet.
+func (w *mw) nextKey() uint32 {
+	if w.rkey.Load() == 0 && !w.freed {
+		w.rkey.Store(w.d.rkeys.reserve())
+	}
+	return w.rkey.Load()
+}
 
 // Dealloc frees the window; its binding ends.
 func (w *mw) Dealloc() error {

@@ -120,7 +120,7 @@ func (q *qp) fillBind(w *sendWQE, wr *verbs.SendWR) error {
 	if !ok || m.d != q.d {
 		return q.failf("post send", verbs.ErrInvalid, "memory window is not of this device")
 	}
-	w.mw, w.bind, w.rkey = m, wr.Bind, m.RKey()
+	w.mw, w.bind, w.rkey = m, wr.Bind, m.nextKey()
 	return nil
 }
 
