@@ -77,13 +77,13 @@ func (c *controller) keepAliveTimer() {
 // timer has run late by that much; 0 when its time is over.
 //
 // A timer that is late by much tells that it was us who stood still: a stopped process, a
-// suspended or starved machine. What the host sent in the meantime lies unread in sockets, so
-// it gets half the timeout to be heard.
+// suspended or starved machine. So does a host whose time was not over when the timer was due, and is
+// now. What it sent in the meantime lies unread in sockets, so it gets half the timeout to be heard.
 func keepAliveRest(silent, late, kato time.Duration) time.Duration {
 	if silent < kato {
 		return kato - silent
 	}
-	if late > kato/2 {
+	if late > kato/2 || silent-late < kato {
 		return kato / 2
 	}
 	return 0
