@@ -35,7 +35,7 @@ func (t *test) client(ctx context.Context, out io.Writer) error {
 	}
 	r := t.result(time.Since(start))
 	if t.op.opcode != verbs.WRSend { // there the server knows by itself
-		if _, err := t.wire.swapKeys(t.mine); err != nil {
+		if _, err := t.wire.swapKeys("word of the last operation", t.mine); err != nil {
 			return err
 		}
 		if _, err := t.wire.swapReport(r); err != nil {

@@ -86,8 +86,10 @@ type keys struct {
 	addr  uint64
 }
 
-func (w wire) swapKeys(mine keys) (keys, error) {
-	b, err := w.swap("queue pairs and memory", mine.text())
+// swapKeys swaps keys; the set-up has both sides do so again wherever one waits for the other, of which
+// what tells.
+func (w wire) swapKeys(what string, mine keys) (keys, error) {
+	b, err := w.swap(what, mine.text())
 	if err != nil {
 		return keys{}, err
 	}
@@ -164,7 +166,7 @@ func (w wire) swapReport(mine report) (theirs report, err error) {
 // finish ends the set-up's connection: each side says that it is done. perftest doesn't read that
 // and may have closed already; for us to close before it came could take the word from it.
 func (w wire) finish(mine keys) error {
-	if _, err := w.swapKeys(mine); err != nil {
+	if _, err := w.swapKeys("word of the end", mine); err != nil {
 		return err
 	}
 	if _, err := w.Write([]byte(done)); err != nil {

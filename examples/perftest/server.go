@@ -39,7 +39,7 @@ func (t *test) serve(ctx context.Context, out io.Writer) error {
 		return t.serveSends(ctx, out)
 	}
 	// The RNIC serves one-sided operations by itself.
-	if _, err := t.wire.swapKeys(t.mine); err != nil {
+	if _, err := t.wire.swapKeys("word of the last operation", t.mine); err != nil {
 		return err
 	}
 	r, err := t.wire.swapReport(report{})
@@ -145,7 +145,7 @@ func (t *test) serveSends(ctx context.Context, out io.Writer) error {
 		}
 	}
 	if err := <-ended; err != nil {
-		return err
+		return fmt.Errorf("after %d messages: %w", n, err)
 	}
 	fmt.Fprintf(out, "%s: %d of %d bytes received; those from the same place were the same\n", t.op.name, n, t.size)
 	return nil

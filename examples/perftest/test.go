@@ -61,7 +61,7 @@ func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
 	if o.op.reads {
 		t.mine.reads = uint16(dev.Attr().MaxQPRdAtom)
 	}
-	if t.peer, err = t.wire.swapKeys(t.mine); err != nil {
+	if t.peer, err = t.wire.swapKeys("queue pairs and memory", t.mine); err != nil {
 		return nil, err
 	}
 	reads := uint8(min(t.mine.reads, t.peer.reads, uint16(dev.Attr().MaxQPInitAtom)))
@@ -76,7 +76,7 @@ func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
 		swaps = 3 // the last says that receives are posted
 	}
 	for range swaps {
-		if _, err := t.wire.swapKeys(t.mine); err != nil {
+		if _, err := t.wire.swapKeys("word of being ready", t.mine); err != nil {
 			return nil, err
 		}
 	}
