@@ -83,7 +83,7 @@ func (d *database) boot(t *testing.T, version string, format bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(m.Close)
-	d.peer = &peer{m}
+	d.peer = &peer{Machine: m}
 	d.must(t, "modprobe -a rdma_rxe nvme-rdma nvme-tcp ext4 && rdma link add rxe0 type rxe netdev eth0")
 	d.connectTo(t, d.transport, d.store.Addr.String(), testNQN)
 }

@@ -13,7 +13,10 @@ import (
 )
 
 // peer is the machine with the Linux kernel that we talk to.
-type peer struct{ *lab.Machine }
+type peer struct {
+	*lab.Machine
+	excused bool // a crash of one of its programs (both)
+}
 
 // boot starts a machine for t, at whose end it must be there and its kernel may not have complained, but
 // for what is excused.
@@ -37,7 +40,7 @@ func boot(t *testing.T, cfg lab.Config, excused func(line string) bool) *peer {
 			t.Attr("emulator-fault", "its kernel died of what no processor does")
 		}
 	})
-	return &peer{m}
+	return &peer{Machine: m}
 }
 
 // mtus are those of the network; rxe makes path MTUs of 1024 and 4096 of them.
@@ -117,9 +120,20 @@ func (p *peer) must(t testing.TB, line string) string {
 	t.Helper()
 	out, err := p.try(t, line)
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s%s", err, out, p.lastWords(t))
 	}
 	return out
+}
+
+// lastWords are what the kernel wrote last; where a program crashed, that is at which instruction of which
+// library.
+func (p *peer) lastWords(t testing.TB) string {
+	t.Helper()
+	out, err := p.try(t, "dmesg | tail -n 8")
+	if err != nil {
+		return fmt.Sprintf("its kernel says nothing: %v", err)
+	}
+	return "its kernel said last:\n" + out
 }
 
 // want is must for what must also write something.

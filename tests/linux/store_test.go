@@ -131,7 +131,7 @@ func (s *store) boot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.peer = &peer{m}
+	s.peer = &peer{Machine: m}
 	t.Cleanup(m.Close)
 	s.must(t, storeSetup)
 }

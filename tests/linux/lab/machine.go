@@ -259,15 +259,21 @@ func (m *Machine) Close() {
 	_ = os.RemoveAll(m.dir)
 }
 
-// ErrExit is the error of a command that ended with another exit code than 0.
-var ErrExit = errors.New("exit code")
+// ExitError is the error of a command that ended with another exit code than 0; of one that a signal
+// ended, that is 128 and the signal.
+type ExitError struct {
+	Code   int
+	Stderr string
+}
+
+func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.Code, e.Stderr) }
 
 // Run runs a shell line in the machine, for as long as ctx allows, and returns its standard
 // output. The error of one that fails has what it wrote to its standard error.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	out, stderr, code, err := m.channel.run(ctx, line)
 	if err == nil && code != 0 {
-		err = fmt.Errorf("%w %d: %s", ErrExit, code, strings.TrimSpace(stderr))
+		err = &ExitError{code, strings.TrimSpace(stderr)}
 	}
 	if err != nil {
 		return out, fmt.Errorf("%s: %s: %w", m.Name, line, err)
