@@ -83,7 +83,7 @@ func keepAliveRest(silent, late, kato time.Duration) time.Duration {
 	if silent < kato {
 		return kato - silent
 	}
-	if late > kato/2 || silent-late < kato {
+	if late > kato/4 || silent-late < kato {
 		return kato / 2
 	}
 	return 0

@@ -160,10 +160,10 @@ func TestKeepAliveRest(t *testing.T) {
 		{2 * s, 9 * s, 5 * s, 3 * s},
 		{5 * s, 0, 5 * s, 0},
 		{6 * s, s, 5 * s, 0},
-		{7 * s, 2 * s, 5 * s, 0},
-		{6 * s, 2 * s, 5 * s, 2500 * time.Millisecond},   // we slept, from 4 s on at the latest
-		{26 * s, 21 * s, 5 * s, 2500 * time.Millisecond}, // we slept
-		{28500 * time.Millisecond, 0, 5 * s, 0},          // and it still says nothing
+		{7 * s, 2 * s, 5 * s, 2500 * time.Millisecond},               // we slept
+		{5500 * time.Millisecond, s, 5 * s, 2500 * time.Millisecond}, // from 4.5 s on at the latest
+		{26 * s, 21 * s, 5 * s, 2500 * time.Millisecond},             // we slept
+		{28500 * time.Millisecond, 0, 5 * s, 0},                      // and it still says nothing
 	} {
 		if got := keepAliveRest(tc.silent, tc.late, tc.kato); got != tc.want {
 			t.Errorf("silent %v, timer late by %v, timeout %v: %v, want %v", tc.silent, tc.late, tc.kato, got, tc.want)
