@@ -196,26 +196,35 @@ func (a *Arena) take(units uint32) (block, bool) {
 	return block{}, false
 }
 
-// takeGrowing maps a chunk, unless another goroutine just did, and takes from it.
+// takeGrowing takes from a new chunk, or from one that another goroutine has just mapped. Others take from it
+// too, perhaps all of it: then there is to be one more.
 func (a *Arena) takeGrowing(units uint32) (block, bool) {
 	a.grow.Lock()
 	defer a.grow.Unlock()
-	if b, ok := a.take(units); ok {
-		return b, true
-	}
-	size, index, err := a.nextChunk(units)
-	if err == nil {
-		var c *chunk
-		if c, err = a.newChunk(size, index); err == nil && a.publish(c) {
-			return a.take(units)
+	for {
+		if b, ok := a.take(units); ok {
+			return b, true
 		}
+		if !a.addChunk(units) {
+			return block{}, false
+		}
+	}
+}
+
+// addChunk maps a chunk that has room for units; false where it can't, or the Arena is closed.
+func (a *Arena) addChunk(units uint32) bool {
+	size, index, err := a.nextChunk(units)
+	var c *chunk
+	if err == nil {
+		c, err = a.newChunk(size, index)
 	}
 	if err != nil {
 		a.mu.Lock()
 		a.err = err
 		a.mu.Unlock()
+		return false
 	}
-	return block{}, false
+	return a.publish(c)
 }
 
 // nextChunk says how large the next chunk shall be: a power of two that holds units, and

@@ -327,3 +327,22 @@ func BenchmarkChunkOf(b *testing.B) {
 		i++
 	}
 }
+
+// TestGrowthInCompany: who has the Arena grow gets a buffer, though others take what the new chunk has.
+func TestGrowthInCompany(t *testing.T) {
+	for range 20 {
+		a := newArena(t, Config{})
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				for range 3 {
+					if a.Alloc(ChunkSize/4) == nil {
+						t.Errorf("no memory, where %d of %d bytes are mapped: %v", a.Stats().Mapped, a.Stats().Max, a.Err())
+					}
+				}
+			})
+		}
+		all.Wait()
+		a.Close()
+	}
+}
