@@ -15,6 +15,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -221,6 +222,49 @@ func TestTargetCloses(t *testing.T) {
 	_ = c.Close()
 	if n := r.listener.Counters().Connections.Load(); n != 0 {
 		t.Errorf("%d connections left", n)
+	}
+}
+
+// TestReceivesAsNeeded: a host posts as many receives as it has commands outstanding, and a few more.
+func TestReceivesAsNeeded(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	c := r.connect(t, func(cfg *host.Config) { cfg.Queues = 1 })
+	defer c.Close()
+	ns, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	posted := func() (most int) {
+		for _, q := range r.hostNIC.Device().QPs() {
+			most = max(most, q.Receives)
+		}
+		return most
+	}
+	buf := make([]byte, 512)
+	for range 100 {
+		if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {
+			t.Fatal(err)
+		}
+		if n := posted(); n > 8 {
+			t.Fatalf("%d receives for one command at a time", n)
+		}
+	}
+	var done sync.WaitGroup
+	rs := make([]*host.Request, c.Queues()[0].Depth())
+	for i := range rs {
+		done.Add(1)
+		rs[i] = &host.Request{Data: make([]byte, 512), Done: func(r *host.Request) {
+			if err := r.Check(); err != nil {
+				t.Error(err)
+			}
+			done.Done()
+		}}
+		rs[i].Cmd.SetIO(nvme.OpRead, 1, 0, 1, 0)
+	}
+	c.Submit(0, rs)
+	done.Wait()
+	if n := r.targetNIC.Device().Counters()[roce.OutOfBuffer] + r.hostNIC.Device().Counters()[roce.OutOfBuffer]; n > 0 {
+		t.Errorf("%d messages came before there was a receive for them", n)
 	}
 }
 

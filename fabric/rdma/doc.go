@@ -16,8 +16,9 @@
 //
 // # Concurrency
 //
-// Completions are handled in the provider's context, one connection at a time, and a command
-// runs there to its end where the volume answers at once. Whoever has something to post while
+// All connections on a device share a completion queue. Completions are handled in the provider's
+// context, one connection at a time, and a command runs there to its end where the volume answers
+// at once. Whoever has something to post while
 // another goroutine posts on the same connection leaves it to that one; within a post,
 // receives come first, then READs and WRITEs, then the SENDs of responses.
 //

@@ -17,35 +17,33 @@ func (q *hostQueue) Submit(rs []*host.Request) {
 		return // Sink.Closed tells
 	}
 	q.ready = append(q.ready, rs...)
-	mine := !q.posting && !q.ended
-	q.posting = q.posting || mine
-	q.mu.Unlock()
-	if mine {
-		q.postAll()
+	if q.posting || q.handling || q.ended {
+		q.mu.Unlock()
+		return
 	}
+	q.postAll(&q.own)
 }
 
-// cqEvent delivers completions until there are none, and posts what came of them at once.
-func (q *hostQueue) cqEvent(cq verbs.CQ) {
+// beginCompletions has all that is to be posted wait for endCompletions, unless somebody is posting already.
+func (q *hostQueue) beginCompletions() bool {
 	q.mu.Lock()
-	mine := !q.posting && !q.ended
-	q.posting = q.posting || mine
-	q.mu.Unlock()
-	for {
-		n := cq.Poll(q.wcs[:])
-		for i := range q.wcs[:n] {
-			q.completed(&q.wcs[i])
-		}
-		if n < len(q.wcs) && !cq.ReqNotify() {
-			break
-		}
-	}
-	if mine {
-		q.postAll()
-	}
+	defer q.mu.Unlock()
+	q.handling = !q.ended
+	return q.handling
 }
 
-func (q *hostQueue) completed(wc *verbs.WC) {
+// endCompletions posts what came of completions.
+func (q *hostQueue) endCompletions(b *batch) {
+	q.mu.Lock()
+	q.handling = false
+	if q.posting {
+		q.mu.Unlock()
+		return
+	}
+	q.postAll(b)
+}
+
+func (q *hostQueue) completed(wc *verbs.WC, _ int64) {
 	kind, index := splitWRID(wc.WRID)
 	if wc.Status != verbs.WCSuccess {
 		if wc.Status != verbs.WCWRFlushErr {
@@ -115,6 +113,7 @@ func (q *hostQueue) answered(index int, wc *verbs.WC) (done *slot, mr verbs.MR, 
 	mr, s.mr = s.mr, nil
 	s.cqe = *cqe
 	q.recvs = append(q.recvs, index)
+	q.unanswered--
 	if s.key == 0 && !s.sending {
 		s.state = slotIdle
 		return s, mr, nil
@@ -158,14 +157,14 @@ func notOutstanding(cqe *nvme.Completion) error {
 	return fmt.Errorf("%w: response to command %#x, which isn't outstanding", ErrProtocol, cqe.CID())
 }
 
-// postAll posts until nothing can be posted any more, and ends the posting that the caller
-// began.
-func (q *hostQueue) postAll() {
+// postAll posts by way of b until nothing can be posted any more. Called with mu held, which it gives up, by
+// the only one who posts.
+func (q *hostQueue) postAll(b *batch) {
+	q.posting, q.batch = true, b
 	for {
-		q.mu.Lock()
 		if q.ended || q.dead != nil || !q.takeReady() {
 			q.posting = false
-			reap := q.ended
+			reap := q.ended && !q.handling
 			q.mu.Unlock()
 			if reap {
 				q.reap()
@@ -176,6 +175,7 @@ func (q *hostQueue) postAll() {
 		if err := q.batch.post(q.qp); err != nil {
 			q.fail(q.connError("post", err))
 		}
+		q.mu.Lock()
 	}
 }
 
@@ -183,7 +183,6 @@ func (q *hostQueue) postAll() {
 // anything to post. Called with mu held.
 func (q *hostQueue) takeReady() bool {
 	q.batch.reset()
-	q.takeRecvs()
 	q.takeRevokes()
 	n := 0
 	inCapsule := q.capsuleRoom(len(q.ready))
@@ -197,16 +196,28 @@ func (q *hostQueue) takeReady() bool {
 		n++
 	}
 	q.ready = q.ready[:copy(q.ready, q.ready[n:])]
+	q.takeRecvs()
 	return len(q.batch.send)+len(q.batch.recv) > 0
 }
 
+// takeRecvs sees to it that there is a receive for each command that isn't answered. There are no more of
+// them than that takes, from those used last, so that a queue with little to do goes round in few of them, which stay in
+// the caches; and where some are wanted more are posted, so that it isn't done for each command.
 func (q *hostQueue) takeRecvs() {
-	for _, i := range q.recvs {
+	posted := len(q.slots) - len(q.recvs)
+	if posted >= q.unanswered {
+		return
+	}
+	left := max(len(q.slots)-q.unanswered-spareRecvs, 0)
+	for _, i := range q.recvs[left:] {
 		e := partOf(q.cqeSGE, i, nvme.CompletionSize)
 		q.batch.recv = append(q.batch.recv, verbs.RecvWR{WRID: wrID(kindRecv, i), SGList: q.batch.sge(e)})
 	}
-	q.recvs = q.recvs[:0]
+	q.recvs = q.recvs[:left]
 }
+
+// spareRecvs is how many receives are posted beyond those that are needed, where some are.
+const spareRecvs = 7
 
 // takeRevokes invalidates the keys that the target left.
 func (q *hostQueue) takeRevokes() {
@@ -279,6 +290,7 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 		}
 	}
 	s.state = slotPosted
+	q.unanswered++
 	q.t.counters.Capsules.Add(1)
 	kind := kindCommand
 	if s.sending {

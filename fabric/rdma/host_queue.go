@@ -13,15 +13,15 @@ import (
 
 // hostQueue is one queue pair of a controller: host.TransportQueue over an RC queue pair.
 //
-// Like the target's side it is driven by completions: cqEvent delivers responses, whose Done
-// may submit more, and posts everything together at the end. A Submit from elsewhere posts
-// at once unless somebody is posting already.
+// Like the target's side it is driven by completions: they deliver responses, whose Done
+// may submit more, and everything is posted together at the end. A Submit from elsewhere posts
+// at once unless somebody is posting already, or will.
 type hostQueue struct {
 	t    *Transport
 	id   verbs.CMID
 	dom  *domain
 	qp   verbs.QP
-	cq   verbs.CQ
+	cq   *completions
 	attr host.QueueAttr
 
 	slots       []slot
@@ -33,22 +33,24 @@ type hostQueue struct {
 	sqSize      int
 	mtu         int // bytes of a SEND that a packet carries
 
-	wcs   [64]verbs.WC // cqEvent only
-	batch *batch       // whoever is posting
+	batch *batch // of whoever is posting
+	own   batch  // the batch of those who don't deliver completions
 
 	closed chan struct{} // Sink.Closed has returned
 
-	mu      sync.Mutex
-	posting bool
-	ready   []*host.Request // to be posted, oldest first
-	recvs   []int           // receive buffers to be posted
-	revoke  []int           // slots whose key is to be invalidated locally, each once
-	sqUsed  int             // work requests whose completion isn't known
-	sqTail  int             // of them, those after the last signaled one
-	started bool
-	dead    error
-	ended   bool // the queue pair is destroyed
-	reaped  bool
+	mu         sync.Mutex
+	handling   bool // completions are being delivered
+	posting    bool
+	ready      []*host.Request // to be posted, oldest first
+	recvs      []int           // receive buffers that aren't posted, the one used last on top
+	unanswered int             // commands posted
+	revoke     []int           // slots whose key is to be invalidated locally, each once
+	sqUsed     int             // work requests whose completion isn't known
+	sqTail     int             // of them, those after the last signaled one
+	started    bool
+	dead       error
+	ended      bool // the queue pair is destroyed
+	reaped     bool
 }
 
 // slotState is how far the command in a slot has come.
@@ -91,7 +93,6 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 		capsuleSize: nvme.CommandSize + a.InCapsule,
 		sqSize:      3*a.Size + 2*signalEvery, // a command has two, and a third where it revokes its key
 		closed:      make(chan struct{}),
-		batch:       new(batch),
 	}
 	if err := q.setUp(); err != nil {
 		q.tearDown()
@@ -117,25 +118,21 @@ func (q *hostQueue) setUp() error {
 		q.slots[i].window = w
 	}
 	var err error
-	if q.cq, err = q.dom.dev.CreateCQ(n+q.sqSize, q.cqEvent); err != nil {
-		return fmt.Errorf("completion queue: %w", err)
+	if q.cq, err = q.dom.completions(n + q.sqSize); err != nil {
+		return err
 	}
 	q.qp, err = q.id.CreateQP(q.dom.pd, verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: q.cq, RecvCQ: q.cq,
+		Type: verbs.RC, SendCQ: q.cq.cq, RecvCQ: q.cq.cq,
 		MaxSendWR: q.sqSize, MaxRecvWR: n, MaxSendSGE: 2, MaxRecvSGE: 1,
 		EventHandler: q.qpEvent,
 	})
 	if err != nil {
 		return err
 	}
+	q.cq.join(q.qp, q)
 	for i := range n {
 		q.recvs = append(q.recvs, i)
 	}
-	q.takeRecvs()
-	if err := q.batch.post(q.qp); err != nil {
-		return fmt.Errorf("posting receives: %w", err)
-	}
-	q.cq.ReqNotify()
 	return nil
 }
 
@@ -167,7 +164,7 @@ func (q *hostQueue) tearDown() {
 		_ = q.qp.Destroy()
 	}
 	if q.cq != nil {
-		_ = q.cq.Destroy()
+		q.cq.leave(q.qp, q.attr.Size+q.sqSize)
 	}
 	for i := range q.slots {
 		s := &q.slots[i]
@@ -221,14 +218,14 @@ func (q *hostQueue) end() {
 	_ = q.id.Destroy()
 	q.mu.Lock()
 	q.ended = true
-	reap := !q.posting
+	reap := !q.posting && !q.handling
 	q.mu.Unlock()
 	if reap {
 		q.reap()
 	}
 }
 
-// reap runs once, when the queue pair is destroyed and nobody posts.
+// reap runs once, when the queue pair is destroyed and nobody posts or delivers completions.
 func (q *hostQueue) reap() {
 	q.mu.Lock()
 	if q.reaped {

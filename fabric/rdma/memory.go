@@ -18,21 +18,25 @@ type memory struct {
 	arena  *mem.Arena
 	access verbs.Access
 	added  func(chunk []byte) // is told of each chunk; may be nil
+	now    func() int64       // the clock that completions are found by; nil where nobody asks
 
 	mu      sync.Mutex
 	chunks  [][]byte
 	domains []*domain
 }
 
-// domain is what this binding has on one device: a protection domain and the registrations
-// of the arena's chunks and of volumes' mappings.
+// domain is what this binding has on one device: a protection domain, the registrations
+// of the arena's chunks and of volumes' mappings, and completion queues.
 type domain struct {
 	dev verbs.Device
 	pd  verbs.PD
+	now func() int64
 
 	chunks  atomic.Pointer[[]verbs.MR] // by chunk index
-	mu      sync.Mutex                 // writers of regions
 	regions atomic.Pointer[map[*blockdev.Region]verbs.MR]
+
+	mu  sync.Mutex // writers of regions
+	cqs []*completions
 }
 
 func newMemory(maxBytes int64, access verbs.Access) (*memory, error) {
@@ -74,7 +78,7 @@ func (m *memory) on(dev verbs.Device) (*domain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("protection domain on %s: %w", dev.Attr().Name, err)
 	}
-	d := &domain{dev: dev, pd: pd}
+	d := &domain{dev: dev, pd: pd, now: m.now}
 	d.chunks.Store(new([]verbs.MR))
 	d.regions.Store(&map[*blockdev.Region]verbs.MR{})
 	for i, c := range m.chunks {
@@ -166,6 +170,9 @@ func (d *domain) forget(region *blockdev.Region) {
 
 // close frees what is registered. A device that is closed already has freed it itself.
 func (d *domain) close() {
+	for _, s := range d.cqs {
+		_ = s.cq.Destroy()
+	}
 	for _, mr := range *d.chunks.Load() {
 		_ = mr.Dereg()
 	}

@@ -59,9 +59,10 @@ func (c *targetConn) probe() {
 		return
 	}
 	c.probing = probeDue
-	c.mu.Unlock()
-	if c.beginPosting() {
-		c.postAll()
+	if c.mayPost() {
+		c.postAll(&c.own)
+	} else {
+		c.mu.Unlock()
 	}
 }
 

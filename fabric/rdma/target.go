@@ -126,7 +126,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 		return nil, err
 	}
 	buffers := t.NewBuffers(m.forget)
-	m.added = buffers.Add
+	m.added, m.now = buffers.Add, t.Now
 	l := &Listener{
 		target: t, cfg: cfg, memory: m, buffers: buffers, counters: new(Counters), conns: map[*targetConn]struct{}{},
 		pool:   mem.NewPool(m.arena, cfg.PeerMemory, granted),

@@ -14,16 +14,16 @@ import (
 
 // targetConn is one queue pair of a host: target.Conn over an RC queue pair.
 //
-// Completions run to their end in cqEvent, in the provider's context; the engine may also
-// answer from other goroutines. Whoever finds nobody posting (posting is false) posts for
-// all until nothing is left, so that the work of a batch leaves in one post.
+// Completions run to their end in the provider's context (completions); the engine may also
+// answer from other goroutines. Whoever finds nobody posting posts for all until nothing is left, or
+// leaves it to who delivers completions, so that the work of a batch leaves in one post.
 type targetConn struct {
 	l     *Listener
 	id    verbs.CMID
 	dom   *domain
 	share *mem.Share[*targetRequest] // of the data memory, the host's
 	qp    verbs.QP
-	cq    verbs.CQ
+	cq    *completions
 	attr  target.ConnAttr
 	queue *target.Queue
 
@@ -43,10 +43,11 @@ type targetConn struct {
 	cqes       []byte // a response per request
 	cqeSGE     verbs.SGE
 
-	wcs   [64]verbs.WC // cqEvent only
-	batch *batch       // whoever is posting
+	batch *batch // of whoever is posting
+	own   batch  // the batch of those who don't deliver completions
 
 	mu       sync.Mutex
+	handling bool // completions are being delivered
 	posting  bool
 	ready    []*targetRequest // to be posted, oldest first
 	recvs    []int            // receive buffers to be posted
@@ -103,7 +104,6 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 		l: l, id: id, dom: dom, depth: depth,
 		maxSGE: maxSGE,
 		sqSize: max(4*depth, mostWorkRequests(l.cfg.MaxTransfer, maxSGE)),
-		batch:  new(batch),
 		share:  l.pool.Join(id.RemoteAddr().Addr()),
 		inUse:  1,
 	}
@@ -150,11 +150,11 @@ func (c *targetConn) setUp() error {
 		return err
 	}
 	var err error
-	if c.cq, err = c.dom.dev.CreateCQ(c.depth+c.sqSize, c.cqEvent); err != nil {
-		return fmt.Errorf("completion queue: %w", err)
+	if c.cq, err = c.dom.completions(c.depth + c.sqSize); err != nil {
+		return err
 	}
 	c.qp, err = c.id.CreateQP(c.dom.pd, verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: c.cq, RecvCQ: c.cq,
+		Type: verbs.RC, SendCQ: c.cq.cq, RecvCQ: c.cq.cq,
 		MaxSendWR: c.sqSize, MaxRecvWR: c.depth,
 		MaxSendSGE: c.maxSGE, MaxRecvSGE: 2,
 		EventHandler: c.qpEvent,
@@ -162,14 +162,15 @@ func (c *targetConn) setUp() error {
 	if err != nil {
 		return fmt.Errorf("queue pair: %w", err)
 	}
+	c.cq.join(c.qp, c)
 	for i := range c.depth {
 		c.recvs = append(c.recvs, i)
 	}
+	c.batch = new(batch)
 	c.takeRecvs()
 	if err := c.batch.post(c.qp); err != nil {
 		return fmt.Errorf("posting receives: %w", err)
 	}
-	c.cq.ReqNotify()
 	if c.queue, err = c.l.target.NewQueue(c); err != nil {
 		return err
 	}
@@ -276,7 +277,7 @@ func (c *targetConn) tearDown() {
 		_ = c.qp.Destroy()
 	}
 	if c.cq != nil {
-		_ = c.cq.Destroy()
+		c.cq.leave(c.qp, c.depth+c.sqSize)
 	}
 	for _, b := range [][]byte{c.commands, c.inline, c.cqes} {
 		if b != nil {
@@ -363,7 +364,7 @@ func (c *targetConn) end() {
 	_ = c.id.Destroy()
 	c.mu.Lock()
 	c.ended = true
-	reap := !c.posting
+	reap := !c.posting && !c.handling
 	c.mu.Unlock()
 	if reap {
 		c.reap()
@@ -371,7 +372,7 @@ func (c *targetConn) end() {
 }
 
 // reap gives back the requests that the queue pair had, or that wait for memory. It runs once, when
-// the queue pair is destroyed and nobody posts.
+// the queue pair is destroyed and nobody posts or delivers completions.
 func (c *targetConn) reap() {
 	c.mu.Lock()
 	if c.reaped {

@@ -14,22 +14,23 @@ import (
 // of a batch isn't kept waiting.
 const groupBytes = 4 * 15 * 4096
 
-// cqEvent takes completions until there are none, and posts what came of them at once.
-func (c *targetConn) cqEvent(cq verbs.CQ) {
-	mine := c.beginPosting()
-	for {
-		n := cq.Poll(c.wcs[:])
-		now := c.l.target.Now()
-		for i := range c.wcs[:n] {
-			c.completed(&c.wcs[i], now)
-		}
-		if n < len(c.wcs) && !cq.ReqNotify() {
-			break
-		}
+// beginCompletions has all that is to be posted wait for endCompletions, unless somebody is posting already.
+func (c *targetConn) beginCompletions() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handling = !c.ended
+	return c.handling
+}
+
+// endCompletions posts what came of completions.
+func (c *targetConn) endCompletions(b *batch) {
+	c.mu.Lock()
+	c.handling = false
+	if c.posting {
+		c.mu.Unlock()
+		return
 	}
-	if mine {
-		c.postAll()
-	}
+	c.postAll(b)
 }
 
 // completed takes a completion that was found at now.
@@ -223,40 +224,40 @@ func (c *targetConn) enqueue(r *targetRequest, state int) bool {
 		c.recvs = append(c.recvs, r.recv)
 		r.recv = -1
 	}
-	mine := !c.posting && !c.ended
-	c.posting = c.posting || mine
-	c.mu.Unlock()
-	if mine {
-		c.postAll()
+	if c.mayPost() {
+		c.postAll(&c.own)
+	} else {
+		c.mu.Unlock()
 	}
 	return true
 }
 
-// beginPosting makes the caller the one who posts; false where somebody is already.
-func (c *targetConn) beginPosting() bool {
+// mayPost says that nobody posts, nor will. Called with mu held.
+func (c *targetConn) mayPost() bool { return !c.posting && !c.handling && !c.ended }
+
+// BeginRow makes the caller the one who posts, once for a row of answers; false where somebody does already, or will.
+func (c *targetConn) BeginRow() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.posting || c.ended {
-		return false
-	}
-	c.posting = true
-	return true
+	mine := c.mayPost()
+	c.posting = c.posting || mine
+	return mine
 }
 
-// BeginRow makes the caller the one who posts, once for a row of answers.
-func (c *targetConn) BeginRow() bool { return c.beginPosting() }
-
 // EndRow posts what the row has gathered.
-func (c *targetConn) EndRow() { c.postAll() }
+func (c *targetConn) EndRow() {
+	c.mu.Lock()
+	c.postAll(&c.own)
+}
 
-// postAll posts until nothing can be posted any more, and ends the posting that the caller
-// began.
-func (c *targetConn) postAll() {
+// postAll posts by way of b until nothing can be posted any more. Called with mu held, which it gives up, by
+// the only one who posts.
+func (c *targetConn) postAll(b *batch) {
+	c.posting, c.batch = true, b
 	for {
-		c.mu.Lock()
 		if c.ended || !c.takeReady() {
 			c.posting = false
-			reap := c.ended
+			reap := c.ended && !c.handling
 			c.mu.Unlock()
 			if reap {
 				c.reap()
@@ -270,6 +271,7 @@ func (c *targetConn) postAll() {
 			c.ready = c.ready[:0] // their requests are reap's
 			c.mu.Unlock()
 		}
+		c.mu.Lock()
 	}
 }
 

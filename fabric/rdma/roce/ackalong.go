@@ -38,8 +38,8 @@ func (rs *responder) acknowledge() wire.PSN {
 }
 
 // awaitsRequest reports whether q's ACK may soon go along with a request: that of who handles the
-// completion of what it is for, and hasn't been called yet.
-func (q *qp) awaitsRequest() bool { return q.ackAlong && q.recvCQ.fired }
+// completion of what it is for, and hasn't been called yet, or is at it.
+func (q *qp) awaitsRequest() bool { return q.ackAlong && (q.recvCQ.fired || q.recvCQ.called) }
 
 // onAckAlong takes the acknowledgement that a request has taken along.
 func (q *qp) onAckAlong(psn wire.PSN, now time.Duration) {

@@ -184,6 +184,77 @@ func TestAckAlongIsTaken(t *testing.T) {
 	}
 }
 
+// TestAckAwaitsSharedHandler: where one handler posts for many queue pairs, what some have posted leaves while it is
+// at work for the others, whose acknowledgements wait for their requests.
+func TestAckAwaitsSharedHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{endpoint: simnet.Config{Coalesce: true}})
+		const peers = 2*callsAtOnce - 1
+		s := &side{t: t, dev: r.dev.dev, pd: r.dev.pd, mr: r.dev.mr}
+		qps := map[uint32]verbs.QP{}
+		early, posted := uint64(0), 0
+		var err error
+		s.cq, err = s.dev.CreateCQ(2*peers, func(cq verbs.CQ) {
+			wcs := make([]verbs.WC, 2*peers)
+			for _, wc := range wcs[:cq.Poll(wcs)] {
+				if wc.Opcode == verbs.WCRecv {
+					_, err := qps[wc.QPNum].PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: s.sge(0, 16)}})
+					check(t, err)
+					posted++
+				}
+			}
+			if posted == peers && early == 0 {
+				early = s.dev.Counters()[SentPackets]
+			}
+			cq.ReqNotify()
+		})
+		check(t, err)
+		s.cq.ReqNotify()
+		train := udp.Train{Dst: r.dst}
+		for i := range uint16(peers) {
+			r.addPeer(s, i, &train)
+			qps[s.qp.QPNum()] = s.qp
+		}
+		_, err = r.conn.Send([]udp.Train{train})
+		check(t, err)
+		r.expectAcksAlong(peers)
+		if early != callsAtOnce {
+			t.Errorf("%d packets had left before the handler's end, want %d", early, callsAtOnce)
+		}
+	})
+}
+
+// addPeer gives s a queue pair to the raw peer, and train a message for it.
+func (r *rawPeer) addPeer(s *side, i uint16, train *udp.Train) {
+	t := s.t
+	s.qp = s.newQP(pairConfig{}.withDefaults())
+	check(t, s.qp.Modify(verbs.QPAttr{State: verbs.Init}))
+	check(t, s.qp.Modify(verbs.QPAttr{
+		State: verbs.RTR, Remote: addrA, PeerVendorID: vendorID, VendorOptions: OptionAckAlong, DestQPN: rawQPN,
+		PathMTU: verbs.MTU256, RQPSN: rawPSN,
+	}))
+	check(t, s.qp.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: rawPSN, Timeout: 17}))
+	s.recv(1, s.sge(60000, 512)...)
+	p := r.packet(wire.RCSendOnly, 100, 8)
+	p.DestQP = wire.QPN(s.qp.QPNum())
+	b := p.Append(nil, r.flow, i)
+	train.Parts, train.SegmentSize, train.Bytes = append(train.Parts, b), len(b), train.Bytes+len(b)
+}
+
+// expectAcksAlong wants as many requests with acknowledgements, and nothing else.
+func (r *rawPeer) expectAcksAlong(n int) {
+	r.t.Helper()
+	got := r.answers()
+	for _, text := range got {
+		if text != "SEND_ONLY_ACK 100 ack 100 +16" {
+			r.t.Fatalf("packets are %q", got)
+		}
+	}
+	if len(got) != n {
+		r.t.Errorf("%d packets, want %d", len(got), n)
+	}
+}
+
 // TestAckAwaitsHandler: where more handlers are to be called than are at once, acknowledgements wait for the
 // requests of those that come later, too.
 func TestAckAwaitsHandler(t *testing.T) {
@@ -202,30 +273,11 @@ func TestAckAwaitsHandler(t *testing.T) {
 					s.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: s.sge(0, 16)})
 				}
 			}
-			s.qp = s.newQP(pairConfig{}.withDefaults())
-			check(t, s.qp.Modify(verbs.QPAttr{State: verbs.Init}))
-			check(t, s.qp.Modify(verbs.QPAttr{
-				State: verbs.RTR, Remote: addrA, PeerVendorID: vendorID, VendorOptions: OptionAckAlong, DestQPN: rawQPN,
-				PathMTU: verbs.MTU256, RQPSN: rawPSN,
-			}))
-			check(t, s.qp.Modify(verbs.QPAttr{State: verbs.RTS, SQPSN: rawPSN, Timeout: 17}))
-			s.recv(1, s.sge(60000, 512)...)
-			p := r.packet(wire.RCSendOnly, 100, 8)
-			p.DestQP = wire.QPN(s.qp.QPNum())
-			b := p.Append(nil, r.flow, i)
-			train.Parts, train.SegmentSize, train.Bytes = append(train.Parts, b), len(b), train.Bytes+len(b)
+			r.addPeer(s, i, &train)
 		}
 		_, err := r.conn.Send([]udp.Train{train})
 		check(t, err)
-		got := r.answers()
-		for _, text := range got {
-			if text != "SEND_ONLY_ACK 100 ack 100 +16" {
-				t.Fatalf("packets are %q", got)
-			}
-		}
-		if len(got) != peers {
-			t.Errorf("%d packets, want %d", len(got), peers)
-		}
+		r.expectAcksAlong(peers)
 	})
 }
 

@@ -2,15 +2,17 @@ package roce
 
 import "github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 
-// cq is a completion queue: a ring under the device's lock.
+// cq is a completion queue: a ring under the device's lock, which grows with what is in it at once.
 type cq struct {
 	d       *Device
 	handler func(verbs.CQ)
 	ring    []verbs.WC
 	head    int // oldest
 	count   int
+	limit   int // of its entries
 	armed   bool
 	fired   bool // in Device.calls
+	called  bool // the handler is running
 	refs    int  // queue pairs
 	freed   bool
 }
@@ -25,7 +27,7 @@ func (d *Device) CreateCQ(cqe int, handler func(verbs.CQ)) (verbs.CQ, error) {
 	if d.closed {
 		return nil, d.fail("create CQ", verbs.ErrClosed)
 	}
-	return &cq{d: d, handler: handler, ring: make([]verbs.WC, cqe)}, nil
+	return &cq{d: d, handler: handler, ring: make([]verbs.WC, min(cqe, fewEntries)), limit: cqe}, nil
 }
 
 // Poll takes completions.
@@ -70,9 +72,12 @@ func (c *cq) Destroy() error {
 
 // push adds a completion and reports whether there was room. The device's lock is held.
 func (c *cq) push(wc *verbs.WC) bool {
-	if c.count == len(c.ring) {
+	if c.count == c.limit {
 		c.d.counters.inc(CQOverrun)
 		return false
+	}
+	if c.count == len(c.ring) {
+		c.grow()
 	}
 	i := c.head + c.count
 	if i >= len(c.ring) {
@@ -88,6 +93,17 @@ func (c *cq) push(wc *verbs.WC) bool {
 		}
 	}
 	return true
+}
+
+// fewEntries is how many a ring begins with.
+const fewEntries = 64
+
+// grow doubles a ring that is full.
+func (c *cq) grow() {
+	ring := make([]verbs.WC, min(2*len(c.ring), c.limit))
+	n := copy(ring, c.ring[c.head:])
+	copy(ring[n:], c.ring[:c.head])
+	c.ring, c.head = ring, 0
 }
 
 // clean takes away the completions of a queue pair that is destroyed.

@@ -33,6 +33,7 @@ type Device struct {
 
 	closed bool
 	turn   bool // somebody calls handlers and then sends
+	posts  int  // during the turn, since something was sent
 	rx     rxState
 
 	qps    qpTable

@@ -107,6 +107,7 @@ func (d *Device) finishTurn(rounds int) {
 	for {
 		d.applyFaults()
 		d.dispatch()
+		d.posts = 0
 		d.transmit(rounds)
 		if !d.hasCalls() && len(d.faults) == 0 {
 			break
@@ -118,6 +119,20 @@ func (d *Device) finishTurn(rounds int) {
 // backlog reports whether there is more to send that nobody is sending.
 func (d *Device) backlog() bool {
 	return !d.sending && (len(d.ready) > 0 || d.gsi.out.n > 0)
+}
+
+// posted sends what was posted, or leaves it to whose turn it is. During a turn it sends what many posts have
+// left: the peer works on that while the rest of what has come is dealt with. The device's lock is held, and given
+// up while sending.
+func (d *Device) posted() {
+	if !d.turn {
+		d.postedOutside()
+		return
+	}
+	if d.posts++; d.posts == callsAtOnce {
+		d.posts = 0
+		d.transmit(1)
+	}
 }
 
 // postedOutside sends what was posted, unless it was posted during somebody's turn, who will.
@@ -191,9 +206,11 @@ func (d *Device) dispatchCalls() {
 func (d *Device) callCQ(c *cq) {
 	c.fired = false
 	if !c.freed {
+		c.called = true
 		d.mu.Unlock()
 		c.handler(c)
 		d.mu.Lock()
+		c.called = false
 	}
 }
 

@@ -20,7 +20,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	}
 	if n > 0 {
 		d.markReady(q)
-		d.postedOutside()
+		d.posted()
 	}
 	return n, err
 }
@@ -170,6 +170,9 @@ func (q *qp) queueRecv(wr *verbs.RecvWR) error {
 	if q.attr.State == verbs.Err {
 		q.completeRecv(&verbs.WC{WRID: wr.WRID, Status: verbs.WCWRFlushErr})
 		return nil
+	}
+	if int(rs.tail-rs.head) == len(q.rq.slots) {
+		q.rq.grow(rs.head)
 	}
 	w := q.rq.at(rs.tail)
 	w.wrID, w.length = wr.WRID, n

@@ -102,8 +102,8 @@ type recvWQE struct {
 // sendRing and recvRing are rings of slots. The indices count up without end and are cut to the
 // ring by mask; limit is how many slots the consumer may use.
 //
-// A sendRing grows with what is queued at once, so that a queue pair that has little to do goes
-// round in few slots, which stay in the caches. A recvRing is full of receives from the beginning.
+// Rings grow with what is queued at once, so that a queue pair that has little to do goes
+// round in few slots, which stay in the caches.
 type sendRing struct {
 	slots  []sendWQE
 	mask   uint32
@@ -114,7 +114,7 @@ type sendRing struct {
 
 func (r *sendRing) at(i uint32) *sendWQE { return &r.slots[i&r.mask] }
 
-// fewSlots is how many a sendRing begins with.
+// fewSlots is how many a ring begins with.
 const fewSlots = 16
 
 func newSendRing(wrs, sges int) sendRing {
@@ -161,19 +161,35 @@ type recvRing struct {
 	slots []recvWQE
 	mask  uint32
 	limit uint32
+	room  int // entries that a slot has room for from the start
 }
 
 func (r *recvRing) at(i uint32) *recvWQE { return &r.slots[i&r.mask] }
 
 func newRecvRing(wrs, sges int) recvRing {
-	n := powerOfTwo(wrs)
-	r := recvRing{slots: make([]recvWQE, n), mask: uint32(n - 1), limit: uint32(wrs)}
-	room := min(sges, usualSGEs)
-	backing := make([]verbs.SGE, n*room)
-	for i := range r.slots {
-		r.slots[i].sges = backing[i*room : i*room : (i+1)*room]
-	}
+	n := min(powerOfTwo(wrs), fewSlots)
+	r := recvRing{slots: make([]recvWQE, n), mask: uint32(n - 1), limit: uint32(wrs), room: min(sges, usualSGEs)}
+	r.equip(0, n)
 	return r
+}
+
+// equip gives n new slots from index first on room for their lists.
+func (r *recvRing) equip(first uint32, n int) {
+	backing := make([]verbs.SGE, n*r.room)
+	for i := range n {
+		r.at(first + uint32(i)).sges = backing[i*r.room : i*r.room : (i+1)*r.room]
+	}
+}
+
+// grow doubles a ring whose slots are all in use, from index head on.
+func (r *recvRing) grow(head uint32) {
+	old, n := *r, len(r.slots)
+	r.slots = make([]recvWQE, 2*n)
+	r.mask = uint32(len(r.slots) - 1)
+	for i := range uint32(n) {
+		*r.at(head + i) = *old.at(head + i)
+	}
+	r.equip(head+uint32(n), n)
 }
 
 func powerOfTwo(n int) int {

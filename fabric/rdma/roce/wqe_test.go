@@ -3,6 +3,8 @@ package roce
 import (
 	"math"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 // TestSendRingGrows keeps each request at its index, while all are in use and indices wrap.
@@ -35,5 +37,33 @@ func TestSendRingGrows(t *testing.T) {
 	}
 	if n := len(newSendRing(3, 1).slots); n != 4 {
 		t.Errorf("%d slots where 3 requests are the limit: want 4", n)
+	}
+}
+
+// TestRecvRingGrows keeps each receive at its index, while all are posted and indices wrap.
+func TestRecvRingGrows(t *testing.T) {
+	const limit = 100
+	r := newRecvRing(limit, 4)
+	if n := len(r.slots); n != fewSlots {
+		t.Fatalf("%d slots from the start: want %d", n, fewSlots)
+	}
+	head := uint32(math.MaxUint32 - 40)
+	for i := range uint32(limit) {
+		if int(i) == len(r.slots) {
+			r.grow(head)
+		}
+		w := r.at(head + i)
+		if len(w.sges) != 0 || cap(w.sges) != usualSGEs {
+			t.Fatalf("slot %d: room for %d (%d used)", i, cap(w.sges), len(w.sges))
+		}
+		w.wrID, w.sges = uint64(i), append(w.sges, verbs.SGE{Addr: uint64(i)})
+	}
+	for i := range uint32(limit) {
+		if w := r.at(head + i); w.wrID != uint64(i) || w.sges[0].Addr != uint64(i) {
+			t.Errorf("receive %d at address %d at index %d", w.wrID, w.sges[0].Addr, i)
+		}
+	}
+	if n := len(r.slots); n != powerOfTwo(limit) {
+		t.Errorf("%d slots for %d receives: want %d", n, limit, powerOfTwo(limit))
 	}
 }

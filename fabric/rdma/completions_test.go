@@ -1,0 +1,182 @@
+package rdma
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// cqDevice has completion queues of which tests say what is in them.
+type cqDevice struct {
+	verbs.Device
+	max    int
+	queues []*scriptedCQ
+}
+
+func (d *cqDevice) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{MaxCQE: d.max} }
+
+func (d *cqDevice) CreateCQ(cqe int, handler func(verbs.CQ)) (verbs.CQ, error) {
+	c := &scriptedCQ{entries: cqe, handler: handler}
+	d.queues = append(d.queues, c)
+	return c, nil
+}
+
+type scriptedCQ struct {
+	verbs.CQ
+	entries int
+	handler func(verbs.CQ)
+	wcs     []verbs.WC
+	late    []verbs.WC // come when the queue is about to be armed
+	armed   bool
+}
+
+func (c *scriptedCQ) Poll(wc []verbs.WC) int {
+	n := copy(wc, c.wcs)
+	c.wcs = c.wcs[n:]
+	return n
+}
+
+func (c *scriptedCQ) ReqNotify() bool {
+	c.wcs, c.late = append(c.wcs, c.late...), nil
+	c.armed = true
+	return len(c.wcs) > 0
+}
+
+// fire delivers the completions of these queue pairs.
+func (c *scriptedCQ) fire(qpns ...uint32) {
+	c.armed = false
+	for _, n := range qpns {
+		c.wcs = append(c.wcs, verbs.WC{QPNum: n})
+	}
+	c.handler(c)
+}
+
+type numberedQP struct {
+	verbs.QP
+	num uint32
+}
+
+func (q numberedQP) QPNum() uint32 { return q.num }
+
+// recorder is a connection that notes what it is told.
+type recorder struct {
+	t     *testing.T
+	num   uint32
+	ended bool
+	open  bool // begun and not ended
+	log   *[]uint32
+	done  int
+}
+
+func (r *recorder) beginCompletions() bool {
+	if r.open {
+		r.t.Errorf("connection %d begins twice", r.num)
+	}
+	r.open = !r.ended
+	return r.open
+}
+
+func (r *recorder) completed(wc *verbs.WC, now int64) {
+	if !r.open || wc.QPNum != r.num || now != 7 {
+		r.t.Errorf("connection %d (begun: %v) is given a completion of %d at %d", r.num, r.open, wc.QPNum, now)
+	}
+	r.done++
+}
+
+func (r *recorder) endCompletions(*batch) {
+	if !r.open {
+		r.t.Errorf("connection %d ends without a beginning", r.num)
+	}
+	r.open = false
+	*r.log = append(*r.log, r.num)
+}
+
+// TestCompletionsReachTheirConnections: each connection gets its own, and posts once for those that came together; one
+// that has ended gets none.
+func TestCompletionsReachTheirConnections(t *testing.T) {
+	dev := &cqDevice{max: 1 << 20}
+	d := &domain{dev: dev, now: func() int64 { return 7 }}
+	s, err := d.completions(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log []uint32
+	conns := map[uint32]*recorder{}
+	for n := uint32(1); n <= 4; n++ {
+		conns[n] = &recorder{t: t, num: n, log: &log}
+		s.join(numberedQP{num: n}, conns[n])
+	}
+	cq := dev.queues[0]
+	want := func(what string, ends []uint32, completions map[uint32]int) {
+		t.Helper()
+		if !slices.Equal(log, ends) {
+			t.Errorf("%s: posts of %v, want %v", what, log, ends)
+		}
+		for n, c := range conns {
+			if c.done != completions[n] || c.open {
+				t.Errorf("%s: connection %d has %d completions (open: %v), want %d", what, n, c.done, c.open, completions[n])
+			}
+			c.done = 0
+		}
+		if !cq.armed {
+			t.Errorf("%s: the queue isn't armed", what)
+		}
+		log = nil
+	}
+	cq.fire(1, 2, 2, 1, 99, 4)
+	want("some", []uint32{2, 1, 4}, map[uint32]int{1: 2, 2: 2, 4: 1})
+
+	cq.late = []verbs.WC{{QPNum: 3}}
+	cq.fire(1)
+	want("one more in the meantime", []uint32{1, 3}, map[uint32]int{1: 1, 3: 1})
+
+	conns[2].ended = true
+	cq.fire(2, 1, 2)
+	want("one has ended", []uint32{1}, map[uint32]int{1: 1})
+
+	s.leave(numberedQP{num: 1}, 0)
+	cq.fire(1, 3)
+	want("one has left", []uint32{3}, map[uint32]int{3: 1})
+
+	many := make([]uint32, 2*polledAtOnce+1)
+	for i := range many {
+		many[i] = 3
+	}
+	many[len(many)-1] = 4
+	cq.fire(many...)
+	want("more than are polled at once", []uint32{3, 3, 4}, map[uint32]int{3: len(many) - 1, 4: 1})
+}
+
+// TestRoomForCompletions: there is a completion queue more where the others have no room, which connections
+// give back, and one as large as a connection needs.
+func TestRoomForCompletions(t *testing.T) {
+	dev := &cqDevice{max: 100}
+	d := &domain{dev: dev}
+	take := func(n int) *completions {
+		t.Helper()
+		s, err := d.completions(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := take(60)
+	if s := take(40); s != first {
+		t.Error("a second queue, where the first has room")
+	}
+	second := take(1)
+	if second == first {
+		t.Error("the first queue, where it is full")
+	}
+	first.leave(nil, 60)
+	if s := take(60); s != first {
+		t.Error("another queue, where the first has room again")
+	}
+	if take(101); dev.queues[len(dev.queues)-1].entries != 101 {
+		t.Errorf("%d entries, want 101", dev.queues[len(dev.queues)-1].entries)
+	}
+	if n := len(dev.queues); n != 3 {
+		t.Errorf("%d queues, want 3", n)
+	}
+}

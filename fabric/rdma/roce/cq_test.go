@@ -1,0 +1,48 @@
+package roce
+
+import (
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// TestCompletionQueueGrows keeps completions in their order, wherever the oldest lies when the ring is full, up to the
+// number that was asked for.
+func TestCompletionQueueGrows(t *testing.T) {
+	const limit = 3*fewEntries + 1
+	for taken := range fewEntries {
+		c := &cq{d: &Device{}, ring: make([]verbs.WC, fewEntries), limit: limit}
+		var next, oldest uint64
+		push := func() bool {
+			ok := c.push(&verbs.WC{WRID: next})
+			if ok {
+				next++
+			}
+			return ok
+		}
+		poll := func(n int) {
+			t.Helper()
+			wcs := make([]verbs.WC, n)
+			got := c.Poll(wcs)
+			if got != n {
+				t.Fatalf("%d completions, want %d", got, n)
+			}
+			for _, wc := range wcs {
+				if wc.WRID != oldest {
+					t.Fatalf("completion %d, want %d", wc.WRID, oldest)
+				}
+				oldest++
+			}
+		}
+		for range fewEntries {
+			push()
+		}
+		poll(taken)
+		for push() {
+		}
+		if n := int(next - oldest); n != limit || c.d.counters[CQOverrun].Load() != 1 {
+			t.Fatalf("room for %d, want %d", n, limit)
+		}
+		poll(limit)
+	}
+}
