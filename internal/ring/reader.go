@@ -1,0 +1,78 @@
+package ring
+
+import (
+	"fmt"
+	"math"
+)
+
+// Train is one that was read.
+type Train struct {
+	Bytes   []byte // in the ring: the writer's again after Release
+	Segment int    // bytes of each datagram but the last, which may be shorter
+	Class   uint8
+}
+
+// Reader takes trains from a ring.
+type Reader struct {
+	memory
+	next    uint64 // the next record
+	written uint64 // the tail, as last seen
+}
+
+// NewReader reads from the ring in b, from the beginning.
+func NewReader(b []byte) (*Reader, error) {
+	m, err := newMemory(b)
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{memory: m}, nil
+}
+
+// Next takes the oldest train that wasn't taken; ok is false where there is none. The error is ErrCorrupt.
+func (r *Reader) Next() (t Train, ok bool, err error) {
+	for {
+		if r.next == r.written {
+			if r.written = r.tail.Load(); r.next == r.written {
+				return t, false, nil
+			}
+			if r.written-r.head.Load() > Capacity {
+				return t, false, fmt.Errorf("ring: the writer is at %d: %w", r.written, ErrCorrupt)
+			}
+		}
+		h := *r.header(r.next)
+		at, left := r.next&(Capacity-1), r.written-r.next
+		if h.bytes == skip && Capacity-at <= left {
+			r.next += Capacity - at
+			continue
+		}
+		need := room(int(h.bytes))
+		if h.bytes > MaxTrain || need > left || at+need > Capacity || h.class > math.MaxUint8 {
+			return t, false, fmt.Errorf("ring: a train of %d bytes with class %d at %d: %w", h.bytes, h.class, r.next, ErrCorrupt)
+		}
+		r.next += need
+		at += recordHeader
+		end := at + uint64(h.bytes)
+		return Train{Bytes: r.records[at:end:end], Segment: int(min(h.segment, h.bytes)), Class: uint8(h.class)}, true, nil
+	}
+}
+
+// Release gives the memory of all trains that were taken back to the writer.
+func (r *Reader) Release() {
+	if r.head.Load() != r.next {
+		r.head.Store(r.next)
+	}
+}
+
+// Empty says whether there is nothing to take.
+func (r *Reader) Empty() bool { return r.next == r.tail.Load() }
+
+// Sleep asks to be woken by the writer for what it puts from now on, or has put since Empty was asked. Until
+// then there may be something already: ask Empty again.
+func (r *Reader) Sleep() { r.asleep.Store(1) }
+
+// Wake says that the reader needn't be woken.
+func (r *Reader) Wake() {
+	if r.asleep.Load() != 0 {
+		r.asleep.Store(0)
+	}
+}

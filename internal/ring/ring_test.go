@@ -1,0 +1,257 @@
+package ring
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+)
+
+// pages is memory for a ring.
+func pages() []byte {
+	b := make([]byte, Size+page)
+	off := -uintptr(unsafe.Pointer(&b[0])) % page
+	return b[off : off+Size]
+}
+
+func pair(t testing.TB) (*Writer, *Reader) {
+	t.Helper()
+	b := pages()
+	w, err := NewWriter(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewReader(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, r
+}
+
+// put puts n bytes that begin with k, cut in three.
+func put(w *Writer, n int, k byte) bool {
+	b := bytes.Repeat([]byte{k}, n)
+	return w.Put([][]byte{b[:n/3], nil, b[n/3 : n/2], b[n/2:]}, n, n/4+1, k)
+}
+
+// take takes the next train and says whether it is what put puts.
+func take(t *testing.T, r *Reader, n int, k byte) {
+	t.Helper()
+	got, ok, err := r.Next()
+	if err != nil || !ok {
+		t.Fatalf("nothing to take: %v", err)
+	}
+	if !bytes.Equal(got.Bytes, bytes.Repeat([]byte{k}, n)) || got.Segment != n/4+1 || got.Class != k {
+		t.Fatalf("%d bytes, %d a datagram, class %d; want %d, %d, %d", len(got.Bytes), got.Segment, got.Class, n, n/4+1, k)
+	}
+}
+
+func TestTrainsPassUnchanged(t *testing.T) {
+	w, r := pair(t)
+	if _, ok, err := r.Next(); ok || err != nil || !r.Empty() {
+		t.Fatalf("something in an empty ring: %v", err)
+	}
+	for i, n := range []int{1, 47, 48, 49, 64, 4096, MaxTrain} {
+		if !put(w, n, byte(i)) {
+			t.Fatalf("no room for %d bytes", n)
+		}
+		if r.Empty() {
+			t.Fatal("empty with a train in it")
+		}
+		take(t, r, n, byte(i))
+		r.Release()
+	}
+	if put(w, MaxTrain+1, 0) {
+		t.Error("a train took more than the longest may")
+	}
+}
+
+// TestFull: what finds no room is refused and the rest unharmed, until Release has made room.
+func TestFull(t *testing.T) {
+	for _, n := range []int{1, 5000, MaxTrain} {
+		w, r := pair(t)
+		for lap := range 3 {
+			puts := 0
+			for put(w, n, byte(puts)) {
+				puts++
+			}
+			if most := Capacity / int(room(n)); puts > most || puts < most-int(room(n))/n-1 {
+				t.Fatalf("lap %d: %d trains of %d bytes found room, want up to %d", lap, puts, n, most)
+			}
+			for k := range puts {
+				take(t, r, n, byte(k))
+			}
+			if put(w, n, 0) {
+				t.Fatal("room before Release")
+			}
+			r.Release()
+		}
+	}
+}
+
+// TestSleep: whoever puts sees that the reader sleeps, and one that falls asleep sees what was put before.
+func TestSleep(t *testing.T) {
+	w, r := pair(t)
+	if w.Asleep() {
+		t.Error("asleep in the beginning")
+	}
+	r.Sleep()
+	put(w, 1, 1)
+	if !w.Asleep() || r.Empty() {
+		t.Errorf("asleep: %t, empty: %t", w.Asleep(), r.Empty())
+	}
+	r.Wake()
+	if w.Asleep() {
+		t.Error("asleep when awake")
+	}
+}
+
+// TestConcurrent has two goroutines pass trains of random lengths, which are to arrive whole, in their order.
+func TestConcurrent(t *testing.T) {
+	w, r := pair(t)
+	const trains = 20000
+	lengths := func() func() int {
+		rng := rand.New(rand.NewPCG(1, 2))
+		return func() int {
+			if rng.IntN(20) == 0 {
+				return 1 + rng.IntN(MaxTrain)
+			}
+			return 1 + rng.IntN(5000)
+		}
+	}
+	go func() {
+		next := lengths()
+		for k := range trains {
+			for n := next(); !put(w, n, byte(k)); {
+				runtime.Gosched()
+			}
+		}
+	}()
+	next := lengths()
+	for k := 0; k < trains; {
+		if r.Empty() {
+			runtime.Gosched()
+			continue
+		}
+		take(t, r, next(), byte(k))
+		k++
+		if k%3 == 0 {
+			r.Release()
+		}
+	}
+	if !r.Empty() {
+		t.Error("something is left")
+	}
+}
+
+// TestMemory: memory of another size, or that doesn't begin with a page, is refused.
+func TestMemory(t *testing.T) {
+	b := pages()
+	for _, bad := range [][]byte{nil, b[:Size-1], append([]byte{0}, b...)[1:][:Size-64], make([]byte, Size+64)[64:][:Size-64]} {
+		if _, err := NewWriter(bad); err == nil {
+			t.Errorf("%d bytes were taken for writing", len(bad))
+		}
+		if _, err := NewReader(bad); err == nil {
+			t.Errorf("%d bytes were taken for reading", len(bad))
+		}
+	}
+}
+
+// TestCorrupt: what a writer can't have meant ends the ring.
+func TestCorrupt(t *testing.T) {
+	for name, harm := range map[string]func(w *Writer){
+		"more than the ring holds":     func(w *Writer) { w.tail.Store(Capacity + 64) },
+		"a position before the last":   func(w *Writer) { w.tail.Store(math.MaxUint64) },
+		"a train too long":             func(w *Writer) { w.header(0).bytes = MaxTrain + 1 },
+		"a train longer than was said": func(w *Writer) { w.header(0).bytes = 1000 },
+		"a class too high":             func(w *Writer) { w.header(0).class = 256 },
+		"a gap longer than was said":   func(w *Writer) { w.header(0).bytes = skip },
+	} {
+		w, r := pair(t)
+		put(w, 100, 1)
+		harm(w)
+		if _, ok, err := r.Next(); ok || !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: taken %t, error %v; want ErrCorrupt", name, ok, err)
+		}
+	}
+}
+
+// TestLyingReader: a position that a reader can't have makes no room.
+func TestLyingReader(t *testing.T) {
+	for _, head := range []uint64{Capacity + 64, math.MaxUint64} {
+		w, _ := pair(t)
+		for put(w, 1000, 1) {
+			continue
+		}
+		w.head.Store(head)
+		if put(w, 1000, 1) {
+			t.Errorf("a reader at %d made room", head)
+		}
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	w, r := pair(t)
+	parts := [][]byte{make([]byte, 64), make([]byte, 4096)}
+	if n := testing.AllocsPerRun(1000, func() {
+		w.Put(parts, 64+4096, 64+4096, 2)
+		if _, ok, _ := r.Next(); !ok {
+			t.Error("nothing there")
+		}
+		r.Release()
+	}); n > 0 {
+		t.Errorf("%v allocations for each train", n)
+	}
+}
+
+// FuzzReader has a reader at a position read what is there, up to another. It stays within the ring, and within
+// what is said to be there.
+func FuzzReader(tf *testing.F) {
+	f := fuzzing.New(tf)
+	f.Add(uint64(0), uint64(128), []byte("\x40\x00\x00\x00\x40\x00\x00\x00\x02\x00\x00\x00"))
+	f.Add(uint64(Capacity-64), uint64(128), []byte("\xff\xff\xff\xff"))
+	f.Add(uint64(1)<<63, uint64(Capacity), []byte("\xff\xff\x00\x00"))
+	b := pages()
+	f.Fuzz(func(t *testing.T, next, length uint64, records []byte) {
+		r, err := NewReader(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next &^= recordAlign - 1
+		r.next, r.written = next, next
+		r.head.Store(next)
+		r.tail.Store(next + length)
+		n := copy(r.records[next&(Capacity-1):], records)
+		defer clear(r.records[next&(Capacity-1):][:n])
+		for sum := uint64(0); ; {
+			train, ok, err := r.Next()
+			if !ok {
+				if err == nil && r.next != next+length {
+					t.Errorf("ended at %d without an error, want %d", r.next, next+length)
+				}
+				return
+			}
+			if sum += room(len(train.Bytes)); sum > length {
+				t.Fatalf("trains take %d bytes of %d", sum, length)
+			}
+		}
+	})
+}
+
+func BenchmarkRing(b *testing.B) {
+	w, r := pair(b)
+	parts := [][]byte{make([]byte, 64), make([]byte, 4096)}
+	b.SetBytes(64 + 4096)
+	for b.Loop() {
+		w.Put(parts, 64+4096, 64+4096, 2)
+		if _, ok, _ := r.Next(); !ok {
+			b.Fatal("nothing there")
+		}
+		r.Release()
+	}
+}

@@ -1,0 +1,59 @@
+package ring
+
+// Writer puts trains into a ring.
+type Writer struct {
+	memory
+	next  uint64 // where the next record goes
+	freed uint64 // the head, as last seen
+}
+
+// NewWriter writes to the ring in b, in which nobody has written yet.
+func NewWriter(b []byte) (*Writer, error) {
+	m, err := newMemory(b)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{memory: m}, nil
+}
+
+// Put copies a train of n bytes, gathered from parts, to the ring, where the reader sees it at once. Its
+// datagrams have segment bytes each. It returns false where there is no room for it.
+func (w *Writer) Put(parts [][]byte, n, segment int, class uint8) bool {
+	if n > MaxTrain {
+		return false
+	}
+	need, start := room(n), w.next
+	if left := Capacity - start&(Capacity-1); left < need {
+		start += left
+	}
+	if !w.fits(start + need) {
+		return false
+	}
+	if start != w.next {
+		w.header(w.next).bytes = skip
+	}
+	*w.header(start) = header{bytes: uint32(n), segment: uint32(segment), class: uint32(class)}
+	at := start&(Capacity-1) + recordHeader
+	to := w.records[at : at+uint64(n)]
+	for _, p := range parts {
+		to = to[copy(to, p):]
+	}
+	w.next = start + need
+	w.tail.Store(w.next)
+	return true
+}
+
+// fits says whether records may reach up to end. What the reader says of its position is believed where it
+// can be.
+func (w *Writer) fits(end uint64) bool {
+	if end-w.freed <= Capacity {
+		return true
+	}
+	if head := w.head.Load(); head-w.freed <= w.next-w.freed {
+		w.freed = head
+	}
+	return end-w.freed <= Capacity
+}
+
+// Asleep says whether the reader wants to be woken for what was put.
+func (w *Writer) Asleep() bool { return w.asleep.Load() != 0 }
