@@ -1,0 +1,253 @@
+package neighbor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/ring"
+)
+
+const (
+	// offer is what the one who connects says, with its address behind it, and accepted the answer.
+	offer    = "rings 1 "
+	accepted = "accepted"
+
+	maxOffer = 128
+	patience = time.Second // with a neighbor that says nothing
+
+	seals  = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	memory = 2 * ring.Size
+)
+
+// meetingPoint is where the program with a UDP socket listens.
+func meetingPoint(a netip.AddrPort) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unixpacket", Name: "@nvmeof/rnic/" + a.String()}
+}
+
+// dial shares memory with the program that has peer, where it listens.
+func (t *Table) dial(peer netip.AddrPort) {
+	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(peer))
+	if err != nil {
+		return
+	}
+	if err := t.offer(conn, peer); err != nil {
+		_ = conn.Close()
+	}
+}
+
+// offer offers memory at the connection to peer, and begins the link where that is accepted.
+func (t *Table) offer(conn *net.UnixConn, peer netip.AddrPort) error {
+	if err := sameUser(conn); err != nil {
+		return err
+	}
+	fd, err := newMemory()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	l, err := newLink(fd, conn, peer, 0)
+	if err != nil {
+		return err
+	}
+	if err := t.add(l); err != nil { // before the peer sends
+		return err
+	}
+	if err := t.ask(conn, fd); err != nil {
+		t.drop(l)
+		return err
+	}
+	t.begin(l)
+	return nil
+}
+
+// ask offers the memory of fd, and waits for the answer.
+func (t *Table) ask(conn *net.UnixConn, fd int) error {
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, _, err := conn.WriteMsgUnix([]byte(offer+t.self.String()), unix.UnixRights(fd), nil); err != nil {
+		return err
+	}
+	var answer [maxOffer]byte
+	n, err := conn.Read(answer[:])
+	if err == nil && string(answer[:n]) != accepted {
+		err = fmt.Errorf("the answer is %q", answer[:n])
+	}
+	return err
+}
+
+// accept takes what neighbors offer.
+func (t *Table) accept() {
+	for {
+		conn, err := t.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptors, or no memory
+			select {
+			case <-t.done:
+			case <-time.After(patience):
+			}
+			continue
+		}
+		if !t.listens(conn) || t.answer(conn) != nil {
+			_ = conn.Close()
+		}
+		t.listens(nil)
+	}
+}
+
+// listens says to whom accept listens now, so that Close can end that. It fails after Close.
+func (t *Table) listens(conn *net.UnixConn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.answering = conn
+	return !t.isClosed()
+}
+
+// answer takes the memory that is offered at a connection, and begins the link.
+func (t *Table) answer(conn *net.UnixConn) error {
+	if err := sameUser(conn); err != nil {
+		return err
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	var b, oob [maxOffer]byte
+	n, oobn, _, _, err := conn.ReadMsgUnix(b[:], oob[:])
+	if err != nil {
+		return err
+	}
+	fd, err := descriptor(oob[:oobn])
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	text, found := strings.CutPrefix(string(b[:n]), offer)
+	peer, err := netip.ParseAddrPort(text)
+	if !found || err != nil || peer.Compare(t.self) >= 0 {
+		return fmt.Errorf("offer %q: want %q and an address below %v", b[:n], offer, t.self)
+	}
+	if err := checkMemory(fd); err != nil {
+		return err
+	}
+	l, err := newLink(fd, conn, peer, 1)
+	if err != nil {
+		return err
+	}
+	if err := t.add(l); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte(accepted)); err != nil {
+		t.drop(l)
+		return err
+	}
+	t.begin(l)
+	return nil
+}
+
+// begin lets l be used, until its connection ends.
+func (t *Table) begin(l *Link) {
+	_ = l.conn.SetDeadline(time.Time{})
+	l.accepted.Store(true)
+	t.running.Go(func() {
+		var b [1]byte
+		_, _ = l.conn.Read(b[:]) // nobody sends anything
+		t.drop(l)
+	})
+}
+
+// newLink is one through the memory of fd, in which the one who offers it, side 0, writes to the first ring.
+func newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side int) (*Link, error) {
+	b, err := unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	l := &Link{peer: peer, conn: conn}
+	runtime.AddCleanup(l, func(b []byte) { _ = unix.Munmap(b) }, b)
+	rings := [2][]byte{b[:ring.Size:ring.Size], b[ring.Size:]}
+	if l.out, err = ring.NewWriter(rings[side]); err != nil {
+		return nil, err
+	}
+	if l.in, err = ring.NewReader(rings[1-side]); err != nil {
+		return nil, err
+	}
+	l.in.Sleep() // who takes doesn't know of it yet
+	return l, nil
+}
+
+// newMemory makes memory for two rings that nobody can shrink.
+func newMemory() (fd int, err error) {
+	fd, err = unix.MemfdCreate("nvmeof rings", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, os.NewSyscallError("memfd_create", err)
+	}
+	if err = unix.Ftruncate(fd, memory); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("memory of %d bytes: %w", memory, err)
+	}
+	return fd, nil
+}
+
+// checkMemory says what is wrong with memory that somebody offers.
+func checkMemory(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	have, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || have&seals != seals || st.Size != memory {
+		return fmt.Errorf("memory of %d bytes with seals %#x: want %d bytes with %#x", st.Size, have, memory, seals)
+	}
+	return nil
+}
+
+// descriptor is the one that came with a message.
+func descriptor(oob []byte) (int, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return -1, err
+	}
+	var fds []int
+	for i := range messages {
+		if got, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	if len(fds) != 1 {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+		return -1, fmt.Errorf("%d descriptors: want one", len(fds))
+	}
+	return fds[0], nil
+}
+
+// sameUser says whether the other side of conn is this program's user.
+func sameUser(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	switch {
+	case failed != nil:
+		return os.NewSyscallError("getsockopt SO_PEERCRED", failed)
+	case int(peer.Uid) != os.Geteuid():
+		return fmt.Errorf("user %d: want %d", peer.Uid, os.Geteuid())
+	}
+	return nil
+}

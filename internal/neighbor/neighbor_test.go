@@ -1,0 +1,400 @@
+//go:build linux
+
+package neighbor
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/ring"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Addresses of the tests' sockets, which there needn't be, in their order.
+var (
+	low    = netip.MustParseAddrPort("198.51.100.1:4791")
+	middle = netip.MustParseAddrPort("198.51.100.2:4791")
+	high   = netip.MustParseAddrPort("198.51.100.3:4791")
+)
+
+func table(t *testing.T, self netip.AddrPort) *Table {
+	t.Helper()
+	tab, err := Listen(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tab.Close() })
+	return tab
+}
+
+// linked are two tables with a link between them.
+func linked(t *testing.T) (a, b *Table, toB, toA *Link) {
+	t.Helper()
+	a, b = table(t, low), table(t, high)
+	if !soon.Until(func() bool {
+		toB, toA = a.Link(high), b.Link(low)
+		return toB != nil && toA != nil
+	}) {
+		t.Fatal("no link")
+	}
+	return a, b, toB, toA
+}
+
+// send puts a train of one datagram.
+func send(t *testing.T, l *Link, text string) {
+	t.Helper()
+	if !l.Put([][]byte{[]byte(text)}, len(text), len(text), 2) {
+		t.Fatal("no room")
+	}
+}
+
+// taken is the text of the next train.
+func taken(t *testing.T, tab *Table, from netip.AddrPort) string {
+	t.Helper()
+	var got [1]Train
+	if n := tab.Take(got[:]); n != 1 {
+		t.Fatalf("%d trains are there, want one", n)
+	}
+	if got[0].Peer != from || got[0].Class != 2 || got[0].Segment != len(got[0].Bytes) {
+		t.Fatalf("a train from %v, %d bytes a datagram, class %d", got[0].Peer, got[0].Segment, got[0].Class)
+	}
+	return string(got[0].Bytes)
+}
+
+// TestLink: of two that want to send the one with the lower address connects, and either reads what the other writes.
+func TestLink(t *testing.T) {
+	a, b, toB, toA := linked(t)
+	send(t, toB, "there")
+	send(t, toB, "and")
+	send(t, toA, "back")
+	if got := taken(t, b, low) + taken(t, b, low); got != "thereand" {
+		t.Errorf("b got %q", got)
+	}
+	if got := taken(t, a, high); got != "back" {
+		t.Errorf("a got %q", got)
+	}
+	if toB.Peer() != high || toA.Peer() != low || !a.Linked() || !b.Linked() {
+		t.Errorf("links to %v and %v", toB.Peer(), toA.Peer())
+	}
+}
+
+// TestHigherWaits: the one with the higher address finds nobody by itself.
+func TestHigherWaits(t *testing.T) {
+	table(t, low)
+	b := table(t, high)
+	b.Link(low)
+	if len(b.tried) > 0 {
+		t.Error("the higher address tried")
+	}
+}
+
+// TestTaken: what was taken is valid until the next Take, and its room free only then.
+func TestTaken(t *testing.T) {
+	_, b, toB, _ := linked(t)
+	train := bytes.Repeat([]byte("x"), 64<<10-64)
+	for toB.Put([][]byte{train}, len(train), 4096, 0) {
+		continue
+	}
+	got := make([]Train, 100)
+	n := b.Take(got)
+	if n == 0 || toB.Put([][]byte{train}, len(train), 4096, 0) {
+		t.Fatalf("room was free while %d trains were read", n)
+	}
+	for i := range got[:n] {
+		if !bytes.Equal(got[i].Bytes, train) {
+			t.Fatalf("train %d of %d has changed", i, n)
+		}
+	}
+	if n := b.Take(got); n != 0 {
+		t.Fatalf("%d trains were taken twice", n)
+	}
+	if !toB.Put([][]byte{train}, len(train), 4096, 0) {
+		t.Error("no room though all was taken")
+	}
+}
+
+// TestBell: a neighbor that takes nothing yet, or sleeps, wants to be woken.
+func TestBell(t *testing.T) {
+	_, b, toB, _ := linked(t)
+	if !toB.Asleep() {
+		t.Error("a new neighbor doesn't want to be woken")
+	}
+	send(t, toB, "a")
+	taken(t, b, low)
+	if toB.Asleep() {
+		t.Error("one that has just taken something wants to be woken")
+	}
+	if !b.Sleep() || !toB.Asleep() {
+		t.Error("one that sleeps doesn't want to be woken")
+	}
+	send(t, toB, "b")
+	if b.Sleep() {
+		t.Error("may sleep though there is something")
+	}
+	b.Wake()
+	if toB.Asleep() {
+		t.Error("one that was woken wants to be woken")
+	}
+}
+
+// TestEnd: when one ends so does the link, and with it what was to be sent; the other one may come back.
+func TestEnd(t *testing.T) {
+	for _, ends := range []string{"the lower", "the higher"} {
+		t.Run(ends, func(t *testing.T) {
+			a, b, _, _ := linked(t)
+			end, other, peer := a, b, low
+			if ends == "the higher" {
+				end, other, peer = b, a, high
+			}
+			if err := end.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !soon.Until(func() bool { return !other.Linked() }) || other.Link(peer) != nil {
+				t.Fatal("the link has outlived a neighbor")
+			}
+			again := table(t, peer)
+			if !soon.Until(func() bool {
+				here, there := again.Link(other.self), other.Link(peer)
+				return here != nil && there != nil
+			}) {
+				t.Error("a neighbor that came back isn't found")
+			}
+		})
+	}
+}
+
+// TestReadAfterEnd: what was taken stays readable when the link is over and its memory is nobody's any more.
+func TestReadAfterEnd(t *testing.T) {
+	a, b, toB, _ := linked(t)
+	send(t, toB, "still here")
+	var got [1]Train
+	if b.Take(got[:]) != 1 {
+		t.Fatal("nothing there")
+	}
+	_ = a.Close()
+	if !soon.Until(func() bool { return !b.Linked() }) {
+		t.Fatal("the link has outlived a neighbor")
+	}
+	for range 3 {
+		runtime.GC()
+	}
+	if string(got[0].Bytes) != "still here" {
+		t.Errorf("read %q", got[0].Bytes)
+	}
+	runtime.KeepAlive(b)
+}
+
+// TestUnmapped: memory of links that are over is unmapped.
+func TestUnmapped(t *testing.T) {
+	mapped := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Count(maps, []byte("nvmeof rings"))
+	}
+	a, b, _, _ := linked(t)
+	if mapped() == 0 {
+		t.Fatal("no memory is mapped")
+	}
+	_ = a.Close()
+	_ = b.Close()
+	a, b = nil, nil //nolint:wastedassign // lets go of the links
+	if !soon.Until(func() bool { runtime.GC(); return mapped() == 0 }) {
+		t.Errorf("%d mappings are left", mapped())
+	}
+}
+
+// TestCorrupt: a neighbor that writes what it can't mean is one no more.
+func TestCorrupt(t *testing.T) {
+	b := table(t, high)
+	fd, err := newMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	shared, err := unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(shared) }()
+	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := conn.WriteMsgUnix([]byte(offer+low.String()), unix.UnixRights(fd), nil); err != nil {
+		t.Fatal(err)
+	}
+	if !soon.Until(func() bool { return b.Link(low) != nil }) {
+		t.Fatal("no link")
+	}
+	binary.NativeEndian.PutUint64(shared, ring.Capacity+64) // how far it has written
+	var got [1]Train
+	if !soon.Until(func() bool { return b.Take(got[:]) == 0 && !b.Linked() }) {
+		t.Error("the link goes on")
+	}
+}
+
+// TestRefused: what isn't as it should be makes no link, and does no harm.
+func TestRefused(t *testing.T) {
+	b := table(t, middle)
+	good, err := newMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(good)
+	unsealed, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(unsealed)
+	if err := unix.Ftruncate(unsealed, memory); err != nil {
+		t.Fatal(err)
+	}
+	short, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(short)
+	if _, err := unix.FcntlInt(uintptr(short), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, offer string
+		fds         []int
+	}{
+		{"nothing", "", nil},
+		{"something else", "hello", []int{good}},
+		{"another version", "rings 2 " + low.String(), []int{good}},
+		{"no address", offer + "here", []int{good}},
+		{"a higher address", offer + high.String(), []int{good}},
+		{"its own address", offer + middle.String(), []int{good}},
+		{"no memory", offer + low.String(), nil},
+		{"two memories", offer + low.String(), []int{good, good}},
+		{"memory that can shrink", offer + low.String(), []int{unsealed}},
+		{"memory too short", offer + low.String(), []int{short}},
+		{"no memory at all", offer + low.String(), []int{int(os.Stdin.Fd())}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn, err := net.DialUnix("unixpacket", nil, meetingPoint(middle))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if c.offer == "" {
+				_ = conn.CloseWrite()
+			} else if _, _, err := conn.WriteMsgUnix([]byte(c.offer), unix.UnixRights(c.fds...), nil); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			var answer [maxOffer]byte
+			if n, _ := conn.Read(answer[:]); n > 0 || b.Linked() {
+				t.Errorf("answered %q, linked: %t", answer[:n], b.Linked())
+			}
+		})
+	}
+}
+
+// TestOtherUser: memory is shared with nobody else's programs, whoever connects.
+func TestOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	const nobody = 65534
+	as := func(uid int, do func()) {
+		done := make(chan struct{})
+		go func() { // whose thread ends with it
+			defer close(done)
+			runtime.LockOSThread()
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+				t.Error(errno)
+				return
+			}
+			do()
+		}()
+		<-done
+	}
+	b := table(t, high)
+	as(nobody, func() {
+		conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		var answer [1]byte
+		if n, _ := conn.Read(answer[:]); n > 0 {
+			t.Error("somebody else was answered")
+		}
+	})
+	if b.Linked() {
+		t.Error("linked with somebody else")
+	}
+	var squatter *net.UnixListener
+	as(nobody, func() {
+		var err error
+		if squatter, err = net.ListenUnix("unixpacket", meetingPoint(middle)); err != nil {
+			t.Error(err)
+		}
+	})
+	defer squatter.Close()
+	a := table(t, low)
+	a.dial(middle)
+	if a.Linked() {
+		t.Error("offered memory to somebody else")
+	}
+}
+
+// TestPauses: who isn't there is looked for again after a second, then after longer and longer.
+func TestPauses(t *testing.T) {
+	a := table(t, low)
+	now := time.Now()
+	var tried []time.Duration
+	for at := time.Duration(0); at < 5*time.Minute; at += time.Second / 2 {
+		before := a.tried[high].next
+		a.try(high, now.Add(at))
+		if a.tried[high].next != before {
+			tried = append(tried, at)
+		}
+	}
+	want := []int{0, 1, 3, 7, 15, 31, 63, 123, 183, 243}
+	if len(tried) != len(want) {
+		t.Fatalf("tried at %v", tried)
+	}
+	for i := range want {
+		if tried[i] != time.Duration(want[i])*time.Second {
+			t.Errorf("try %d was after %v, want %d s", i, tried[i], want[i])
+		}
+	}
+}
+
+// TestBounds: links, and what is remembered of others, are bounded.
+func TestBounds(t *testing.T) {
+	b := table(t, high)
+	for i := range maxLinks + 3 {
+		l := &Link{peer: netip.AddrPortFrom(low.Addr(), uint16(i+1)), conn: &net.UnixConn{}}
+		if err := b.add(l); (err == nil) != (i < maxLinks) {
+			t.Errorf("link %d: %v", i, err)
+		}
+	}
+	a := table(t, low)
+	for i := range maxTried + 10 {
+		a.try(netip.AddrPortFrom(middle.Addr(), uint16(i+1)), time.Now())
+	}
+	if n := len(a.tried); n == 0 || n > maxTried {
+		t.Errorf("%d are remembered, want at most %d", n, maxTried)
+	}
+}
