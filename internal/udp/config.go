@@ -32,6 +32,9 @@ type Config struct {
 	// interface maps to a class of the link; 0 is what the kernel makes of the TrafficClass.
 	// Trains with another TrafficClass have the kernel's.
 	Priority int
+	// ShareMemory has datagrams to and from sockets of the same user on this host that have it too go
+	// through memory that both share (package neighbor), as soon as they have found each other.
+	ShareMemory bool
 }
 
 // DefaultBuffer is the socket buffer asked for when Config names none, in bytes: a few

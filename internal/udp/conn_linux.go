@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"errors"
 	"math"
 	"net/netip"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type conn struct {
 	tx       [senders]sender
 
 	attendant *duty.Attendant // that Recv's caller is; may be nil
+	near      *neighbors      // nil where memory isn't shared
 }
 
 const closing = math.MinInt64 / 2
@@ -75,6 +77,12 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 		return nil, listenError(addr, err)
 	}
 	c.rx.init()
+	if cfg.ShareMemory {
+		if c.near, err = newNeighbors(c.local); err != nil {
+			unix.Close(c.fd)
+			return nil, &OpError{Op: "share memory with neighbors of", Addr: c.local, Err: err, Remedy: "go without shared memory"}
+		}
+	}
 	standstill.Enter()
 	return c, nil
 }
@@ -124,7 +132,11 @@ func (c *conn) closeFD() {
 		return
 	}
 	standstill.Leave()
-	if err := unix.Close(c.fd); err != nil {
+	err := unix.Close(c.fd)
+	if c.near != nil {
+		err = errors.Join(err, c.near.table.Close())
+	}
+	if err != nil {
 		c.closeErr = &OpError{Op: "close", Addr: c.local, Err: err}
 	}
 	close(c.done)

@@ -19,6 +19,12 @@
 // Segmentation reports false: the caller cuts what is left into trains of one datagram each,
 // with their checksums made for Identification 0, and sends those.
 //
+// # Neighbors
+//
+// With Config.ShareMemory datagrams between two sockets of one user on one host go through memory that
+// they share (package neighbor). They look the same to sender and receiver, and are lost where there is no
+// room for them. Who sleeps in the socket is woken by a datagram of one byte, a bell, that no Recv returns.
+//
 // # Ownership
 //
 // The bytes of a Train are read during Send and belong to the caller again when it returns.

@@ -92,6 +92,9 @@ func (c *conn) wait(rx []Received) (int, error) {
 		c.attendant.Leave()
 		defer c.attendant.Arrive()
 	}
+	if c.near != nil {
+		return c.waitNear(rx)
+	}
 	return c.recv(rx, unix.MSG_WAITFORONE)
 }
 
@@ -104,7 +107,12 @@ func (c *conn) Attend(a *duty.Attendant) {
 // offered tells whether the caller of Recv has something to do.
 func (c *conn) offered() bool { return c.attendant != nil && duty.Offered() }
 
-func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_DONTWAIT) }
+func (c *conn) TryRecv(rx []Received) (int, error) {
+	if c.near != nil {
+		return c.tryNear(rx)
+	}
+	return c.recv(rx, unix.MSG_DONTWAIT)
+}
 
 // lookFor tries until something is there, the time for it is over or the caller has something to do. The
 // time begins anew, as it says, when a disk has answered. Other goroutines run in between, but not while
@@ -113,7 +121,13 @@ func (c *conn) TryRecv(rx []Received) (int, error) { return c.recv(rx, unix.MSG_
 // time slice.
 func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, time.Time, error) {
 	disks := c.awaitsDisks()
-	for {
+	for i := 0; ; i++ {
+		if c.near.first(i) {
+			if n := c.takeNear(rx); n > 0 {
+				return n, began, nil
+			}
+			continue
+		}
 		if n, err := c.TryRecv(rx); n > 0 || err != nil {
 			return n, began, err
 		}
@@ -145,7 +159,7 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 		}
 		switch {
 		case errno == 0:
-			if n = c.harvest(rx, n); n > 0 {
+			if n = c.harvest(rx, n); n > 0 || c.near != nil { // which a doorbell is about
 				return n, nil
 			}
 		case errno == unix.EAGAIN && flags&unix.MSG_DONTWAIT != 0:
@@ -190,8 +204,11 @@ func (c *conn) harvest(rx []Received, n int) int {
 			continue
 		}
 		r := &rx[filled]
-		filled++
 		c.parse(r, i)
+		if c.near != nil && isBell(r) {
+			continue
+		}
+		filled++
 		bytes += uint64(len(r.Buf))
 		k := r.Count()
 		datagrams += uint64(k)

@@ -32,6 +32,7 @@ type sender struct {
 	msgs    int
 	parts   int
 	waited  time.Duration
+	bell    [1]Train
 	_       [64]byte // the next sender is another processor's
 }
 
@@ -43,6 +44,14 @@ func (c *conn) Send(trains []Train) (int, error) {
 	s := c.acquireSender()
 	defer s.mu.Unlock()
 	s.waited = 0
+	if c.near != nil {
+		return s.sendNear(c, trains)
+	}
+	return s.send(c, trains)
+}
+
+// send hands trains to the kernel.
+func (s *sender) send(c *conn, trains []Train) (int, error) {
 	for done := 0; done < len(trains); {
 		filled, err := s.fill(c, trains[done:])
 		n, sendErr := s.flush(c, trains[done:done+filled])

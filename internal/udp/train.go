@@ -46,3 +46,11 @@ func (t *Train) Reset() {
 	clear(t.Parts)
 	*t = Train{Parts: t.Parts[:0]}
 }
+
+// sum is how many bytes the parts have.
+func (t *Train) sum() (n int) {
+	for _, p := range t.Parts {
+		n += len(p)
+	}
+	return n
+}

@@ -1,0 +1,134 @@
+package udp
+
+import (
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/neighbor"
+)
+
+// neighbors are those with whom a conn shares memory. All but the table belongs to whoever receives.
+type neighbors struct {
+	table *neighbor.Table
+	got   [RecvBatch]neighbor.Train
+	turns int // receives from neighbors since the last one from the socket
+}
+
+const (
+	// neighborTurns is how often neighbors come first before the socket does.
+	neighborTurns = 16
+	// neighborLooks is how many looks at neighbors, which cost next to nothing, come with one at the socket, a call.
+	neighborLooks = 8
+)
+
+func newNeighbors(self netip.AddrPort) (*neighbors, error) {
+	t, err := neighbor.Listen(self)
+	if err != nil {
+		return nil, err
+	}
+	return &neighbors{table: t}, nil
+}
+
+// bell is the datagram that wakes a neighbor; nothing that means anything is so short.
+var bell = [][]byte{{0}}
+
+func isBell(r *Received) bool { return len(r.Buf) == 1 || r.SegmentSize == 1 }
+
+// sendNear sends what is for neighbors through the memory shared with them, and hands the rest to the kernel.
+func (s *sender) sendNear(c *conn, trains []Train) (int, error) {
+	table := c.near.table
+	for done := 0; done < len(trains); {
+		link, end := table.Link(trains[done].Dst), done+1
+		for end < len(trains) && (trains[end].Dst == trains[end-1].Dst || link == nil && table.Link(trains[end].Dst) == nil) {
+			end++
+		}
+		var n int
+		var err error
+		if link != nil {
+			n, err = s.put(c, link, trains[done:end])
+		} else {
+			n, err = s.send(c, trains[done:end])
+		}
+		if err != nil {
+			return done + n, err
+		}
+		done = end
+	}
+	return len(trains), nil
+}
+
+// put sends trains to a neighbor, and wakes it. Those that find no room are lost, as in a socket.
+func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) {
+	for i := range trains {
+		t := &trains[i]
+		switch {
+		case t.Bytes <= 0 || t.Bytes > MaxTrainBytes || t.sum() != t.Bytes:
+			return i, trainError(t, "%d bytes, and parts of %d: want the same, 1 to %d", t.Bytes, t.sum(), MaxTrainBytes)
+		case link.Put(t.Parts, t.Bytes, t.SegmentSize, t.TrafficClass):
+			c.countSent(trains[i : i+1])
+			c.counters.TxShared.Add(uint64(max(t.Datagrams(), 1)))
+		default:
+			c.countDropped(t, unix.ENOBUFS)
+		}
+	}
+	if !link.Asleep() {
+		return len(trains), nil
+	}
+	s.bell[0] = Train{Dst: link.Peer(), Parts: bell, Bytes: 1, SegmentSize: 1, TrafficClass: c.cfg.TrafficClass}
+	_, err := s.send(c, s.bell[:])
+	return len(trains), err
+}
+
+// first says whether the i-th look in a row is at neighbors alone.
+func (k *neighbors) first(i int) bool { return k != nil && i%neighborLooks != 0 && k.table.Linked() }
+
+// tryNear receives from neighbors, or else from the socket, without waiting.
+func (c *conn) tryNear(rx []Received) (int, error) {
+	if n := c.takeNear(rx); n > 0 {
+		return n, nil
+	}
+	return c.recv(rx, unix.MSG_DONTWAIT)
+}
+
+// takeNear receives from neighbors, unless it is the socket's turn.
+func (c *conn) takeNear(rx []Received) int {
+	k := c.near
+	if k.turns == neighborTurns || c.isClosed() {
+		k.turns = 0
+		return 0
+	}
+	n := k.table.Take(k.got[:min(len(rx), RecvBatch)])
+	if n == 0 {
+		return 0
+	}
+	k.turns++
+	datagrams, bytes := 0, 0
+	for i := range k.got[:n] {
+		t := &k.got[i]
+		rx[i] = Received{Buf: t.Bytes, SegmentSize: t.Segment, Src: t.Peer, Dst: c.local.Addr(), TrafficClass: t.Class}
+		datagrams += rx[i].Count()
+		bytes += len(t.Bytes)
+	}
+	c.counters.RxDatagrams.Add(uint64(datagrams))
+	c.counters.RxShared.Add(uint64(datagrams))
+	c.counters.RxBytes.Add(uint64(bytes))
+	return n
+}
+
+// waitNear blocks for the first datagram, of the socket or of a neighbor, who rings the bell.
+func (c *conn) waitNear(rx []Received) (int, error) {
+	for {
+		if n, err := c.tryNear(rx); n > 0 || err != nil {
+			return n, err
+		}
+		n, err := 0, error(nil)
+		if c.near.table.Sleep() {
+			n, err = c.recv(rx, unix.MSG_WAITFORONE)
+		}
+		c.near.table.Wake()
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,302 @@
+//go:build linux
+
+package udp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
+)
+
+// link has two conns send to each other until they share memory.
+func link(t testing.TB, a, b *conn) {
+	t.Helper()
+	if !soon.Until(func() bool {
+		there, back := a.near.table.Link(b.local), b.near.table.Link(a.local)
+		return there != nil && back != nil
+	}) {
+		t.Fatal("no link")
+	}
+}
+
+// near are two conns that share memory.
+func near(t testing.TB, addr netip.Addr, cfg Config) (a, b *conn) {
+	t.Helper()
+	cfg.ShareMemory = true
+	a, b = listen(t, addr, cfg), listen(t, addr, cfg)
+	link(t, a, b)
+	return a, b
+}
+
+// TestNeighbors: trains arrive as they were sent, in their order, past the kernel.
+func TestNeighbors(t *testing.T) {
+	for _, addr := range []netip.Addr{loop4, loop6} {
+		for _, plain := range []bool{false, true} {
+			a, b := near(t, addr, Config{DisableSegmentation: plain, DisableCoalescing: plain, TrafficClass: 2})
+			in := receiveAll(t, b)
+			sent := uint64(0)
+			for i, tc := range []struct{ bytes, size int }{
+				{36, 36}, {64, 64}, {4096 + 20, 4096 + 20}, {15 * 4140, 4140}, {14*4140 + 16, 4140}, {64 * 280, 280},
+				{MaxTrainBytes, 4140}, {MaxTrainBytes, MaxTrainBytes}, {3000, 1000},
+			} {
+				payload := pattern(tc.bytes, uint64(i))
+				train := trainOf(b.LocalAddr(), payload, tc.size)
+				train.TrafficClass = uint8(i)
+				send(t, a, train)
+				for rest := payload; len(rest) > 0; sent++ {
+					n := min(tc.size, len(rest))
+					if got := in.next(t); !bytes.Equal(got, rest[:n]) {
+						t.Fatalf("case %d: got %d bytes, want the %d sent", i, len(got), n)
+					}
+					rest = rest[n:]
+				}
+				got, _ := soon.Receive(in.seen)
+				for !plain && len(in.seen) > 0 {
+					t.Fatal("a train came in pieces")
+				}
+				for plain && len(in.seen) > 0 {
+					<-in.seen
+				}
+				if got.TrafficClass != uint8(i) || got.Src != a.LocalAddr() || got.Dst != addr || got.Index != 0 {
+					t.Errorf("case %d: received %+v", i, got)
+				}
+			}
+			if n := a.counters.TxShared.Load(); n != sent || a.counters.TxBytes.Load() < sent {
+				t.Errorf("%d datagrams went through shared memory, want %d", n, sent)
+			}
+			if n, all := b.counters.RxShared.Load(), b.counters.RxDatagrams.Load(); n != sent || all < sent {
+				t.Errorf("%d of %d datagrams came through shared memory, want %d", n, all, sent)
+			}
+		}
+	}
+}
+
+// TestNeighborsNeedBoth: where one of two doesn't share memory, the kernel carries their datagrams.
+func TestNeighborsNeedBoth(t *testing.T) {
+	for _, shares := range [][2]bool{{true, false}, {false, true}} {
+		a, b := listen(t, loop4, Config{ShareMemory: shares[0]}), listen(t, loop4, Config{ShareMemory: shares[1]})
+		in := receiveAll(t, b)
+		for i := range 10 {
+			payload := pattern(100, uint64(i))
+			send(t, a, trainOf(b.LocalAddr(), payload, 100))
+			if got := in.next(t); !bytes.Equal(got, payload) {
+				t.Fatal("another datagram arrived")
+			}
+		}
+		if a.counters.TxShared.Load() > 0 {
+			t.Error("memory is shared with one that doesn't want it")
+		}
+	}
+}
+
+// TestNeighborWakes: who sleeps is woken for each datagram, whether it looks before or not.
+func TestNeighborWakes(t *testing.T) {
+	for _, poll := range []time.Duration{NoBusyPoll, 0} {
+		a, b := near(t, loop4, Config{BusyPoll: poll})
+		in := receiveAll(t, b)
+		to := a.near.table.Link(b.local)
+		for i := range 200 {
+			if i%10 == 0 && !soon.Until(to.Asleep) {
+				t.Fatal("never asleep")
+			}
+			payload := pattern(100, uint64(i))
+			send(t, a, trainOf(b.LocalAddr(), payload, 50))
+			for _, want := range [][]byte{payload[:50], payload[50:]} {
+				if got := in.next(t); !bytes.Equal(got, want) {
+					t.Fatalf("datagram %d: another one arrived", i)
+				}
+			}
+		}
+	}
+}
+
+// TestNeighborFull: what finds no room is lost and counted, what found some arrives, and then there is room again.
+func TestNeighborFull(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	payload := pattern(60_000, 1)
+	sent := 0
+	for ; a.counters.TxDrops.Load() == 0; sent++ {
+		binary.BigEndian.PutUint64(payload, uint64(sent))
+		send(t, a, trainOf(b.LocalAddr(), payload, len(payload)))
+		if sent > 10_000 {
+			t.Fatal("there is always room")
+		}
+	}
+	in := receiveAll(t, b)
+	for i := range sent - 1 {
+		if got := in.next(t); len(got) != len(payload) || binary.BigEndian.Uint64(got) != uint64(i) {
+			t.Fatalf("datagram %d of %d isn't the one sent", i, sent)
+		}
+	}
+	if !soon.Until(func() bool {
+		before := a.counters.TxDrops.Load()
+		send(t, a, trainOf(b.LocalAddr(), pattern(100, 2), 100))
+		return a.counters.TxDrops.Load() == before
+	}) {
+		t.Error("no room though all was received")
+	}
+	if got := in.next(t); !bytes.Equal(got, pattern(100, 2)) {
+		t.Error("another datagram arrived")
+	}
+}
+
+// TestNeighborsAndOthers: a neighbor that always has something doesn't keep others out, nor they it.
+func TestNeighborsAndOthers(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	far := listen(t, loop4, Config{})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		flood := []Train{trainOf(b.LocalAddr(), pattern(100, 1), 100)}
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = a.Send(flood)
+			}
+		}
+	}()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		rx := make([]Received, RecvBatch)
+		for others := 0; others < 100; {
+			n, err := b.Recv(rx)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for i := range rx[:n] {
+				if rx[i].Src == far.LocalAddr() {
+					others++
+				}
+			}
+		}
+	}()
+	soon.Until(func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			send(t, far, trainOf(b.LocalAddr(), pattern(200, 2), 200))
+			return false
+		}
+	})
+	select {
+	case <-done:
+	default:
+		t.Error("others don't get through")
+		_ = b.Close()
+		<-done
+	}
+	close(stop)
+	<-stopped
+	// One Send for neighbors and others has both.
+	in := receiveAll(t, b)
+	inFar := receiveAll(t, far)
+	near, away := trainOf(b.LocalAddr(), pattern(300, 3), 300), trainOf(far.LocalAddr(), pattern(400, 4), 400)
+	if n, err := a.Send([]Train{away, near, near, away, away}); n != 5 || err != nil {
+		t.Fatalf("Send took %d of 5 trains: %v", n, err)
+	}
+	for range 3 {
+		if got := inFar.next(t); !bytes.Equal(got, pattern(400, 4)) {
+			t.Error("another datagram arrived by the socket")
+		}
+	}
+	for seen := 0; seen < 2; {
+		if bytes.Equal(in.next(t), pattern(300, 3)) {
+			seen++
+		}
+	}
+}
+
+// TestNeighborReplaced: after one that shared memory another one at its address that doesn't is reached.
+func TestNeighborReplaced(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	_ = b.Close()
+	c, err := Listen(b.LocalAddr(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := receiveAll(t, c)
+	payload := pattern(100, 1)
+	if !soon.Until(func() bool {
+		send(t, a, trainOf(c.LocalAddr(), payload, 100))
+		return len(in.datagrams) > 1
+	}) {
+		t.Fatal("nothing arrives")
+	}
+	got := in.next(t)
+	for bytes.Equal(got, bell[0]) { // was for b
+		got = in.next(t)
+	}
+	if !bytes.Equal(got, payload) {
+		t.Error("another datagram arrived")
+	}
+}
+
+// TestNeighborsClose: Close wakes whoever sleeps, and nothing works after it.
+func TestNeighborsClose(t *testing.T) {
+	for i := range 50 {
+		a, b := near(t, loop4, Config{})
+		got := make(chan error)
+		go func() {
+			_, err := b.Recv(make([]Received, 1))
+			got <- err
+		}()
+		if to := a.near.table.Link(b.local); i%2 == 0 && !soon.Until(to.Asleep) {
+			t.Fatal("never asleep")
+		}
+		_ = b.Close()
+		if err := <-got; !errors.Is(err, ErrClosed) {
+			t.Fatalf("Recv returned %v", err)
+		}
+		if _, err := b.TryRecv(make([]Received, 1)); !errors.Is(err, ErrClosed) {
+			t.Fatalf("TryRecv after Close returned %v", err)
+		}
+		if _, err := b.Send(nil); !errors.Is(err, ErrClosed) {
+			t.Fatalf("Send after Close returned %v", err)
+		}
+		_ = a.Close()
+	}
+}
+
+// TestNeighborsTrain: a train that can't be is refused, not cut.
+func TestNeighborsTrain(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	good := trainOf(b.LocalAddr(), pattern(100, 1), 100)
+	long := Train{Dst: b.LocalAddr(), Parts: [][]byte{make([]byte, MaxTrainBytes+1)}, Bytes: MaxTrainBytes + 1, SegmentSize: MaxTrainBytes + 1}
+	other := good
+	other.Bytes--
+	for _, bad := range []Train{long, other, {Dst: b.LocalAddr()}} {
+		if n, err := a.Send([]Train{good, bad, good}); n != 1 || !errors.Is(err, ErrTrain) {
+			t.Errorf("Send took %d trains, and returned %v", n, err)
+		}
+	}
+}
+
+func TestNeighborsAllocateNothing(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	trains := []Train{trainOf(b.LocalAddr(), pattern(10_000, 1), 4000), trainOf(b.LocalAddr(), pattern(10_000, 1), 4000)}
+	rx := make([]Received, RecvBatch)
+	if n := testing.AllocsPerRun(500, func() {
+		if _, err := a.Send(trains); err != nil {
+			t.Fatal(err)
+		}
+		for got := 0; got < len(trains); {
+			n, err := b.Recv(rx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += n
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for two trains", n)
+	}
+}
