@@ -28,6 +28,8 @@ var socketRows = []row[softrnic.SocketStats]{
 		func(c softrnic.SocketStats) float64 { return float64(c.RxDatagrams) }},
 	{counter("udp_received_bytes_total", "Bytes of datagrams received.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.RxBytes) }},
+	{counter("udp_received_shared_datagrams_total", "Datagrams of those received that came through memory shared with a program of this host.", "device"),
+		func(c softrnic.SocketStats) float64 { return float64(c.RxShared) }},
 	{counter("udp_receive_calls_total", "System calls that received datagrams.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.RxSyscalls) }},
 	{counter("udp_empty_receive_calls_total", "System calls that looked for datagrams and found none.", "device"),
@@ -40,11 +42,13 @@ var socketRows = []row[softrnic.SocketStats]{
 		func(c softrnic.SocketStats) float64 { return float64(c.TxDatagrams) }},
 	{counter("udp_sent_bytes_total", "Bytes of datagrams sent.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.TxBytes) }},
+	{counter("udp_sent_shared_datagrams_total", "Datagrams of those sent that went through memory shared with a program of this host.", "device"),
+		func(c softrnic.SocketStats) float64 { return float64(c.TxShared) }},
 	{counter("udp_send_calls_total", "System calls that sent datagrams.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.TxSyscalls) }},
 	{counter("udp_send_waits_total", "Times that the socket was full and sending waited.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.TxWaits) }},
-	{counter("udp_send_drops_total", "Datagrams that the system refused.", "device"),
+	{counter("udp_send_drops_total", "Datagrams that the system refused, or shared memory had no room for.", "device"),
 		func(c softrnic.SocketStats) float64 { return float64(c.TxDrops) }},
 }
 

@@ -106,7 +106,7 @@ func (fab *fabric) openRDMA(f *connFlags) error {
 	var err error
 	p := &f.packets
 	cfg := softrnic.Config{
-		Plain: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, BusyPoll: f.lookFor(), DSCP: uint8(p.DSCP), Priority: p.Priority,
+		Plain: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, BusyPoll: f.lookFor(), DSCP: uint8(p.DSCP), Priority: p.Priority,
 		Capture: fab.capture, Fault: p.Fault.Config,
 	}
 	if fab.local.IsValid() {

@@ -111,7 +111,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	cfg := &config.Config{
 		Network: config.Network{
 			QueueDepth: f.queueDepth, DSCP: f.packets.DSCP, Priority: f.packets.Priority,
-			PlainUDP: f.packets.PlainUDP, NoLocalICRC: f.packets.NoLocalICRC, BusyPoll: new(config.Duration),
+			PlainUDP: f.packets.PlainUDP, NoLocalICRC: f.packets.NoLocalICRC, LocalMemory: f.packets.LocalMemory, BusyPoll: new(config.Duration),
 		},
 		Limits: config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
 		State:  f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},

@@ -180,7 +180,7 @@ func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
 
 func (s *server) rnicConfig() softrnic.Config {
 	n := &s.cfg.Network
-	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, BusyPoll: s.busyPoll(), DSCP: uint8(n.DSCP), Priority: n.Priority, Capture: s.capture,
+	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, LocalMemory: n.LocalMemory, BusyPoll: s.busyPoll(), DSCP: uint8(n.DSCP), Priority: n.Priority, Capture: s.capture,
 		MaxHalfOpen: s.cfg.Limits.HalfOpen, MaxPeerHalfOpen: s.cfg.Limits.HostHalfOpen}
 	if n.Fault != nil {
 		cfg.Fault = n.Fault.Config

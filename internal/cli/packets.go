@@ -14,6 +14,7 @@ type Packets struct {
 	Priority    int
 	PlainUDP    bool
 	NoLocalICRC bool
+	LocalMemory bool
 	BusyPoll    time.Duration // 0: never
 	Fault       Fault
 }
@@ -31,6 +32,7 @@ func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
 	fl.IntVar(&p.Priority, "priority", 0, "RDMA: `priority` of the packets, 1 to 6, which a VLAN interface maps to a class (default as DSCP says)")
 	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
+	fl.BoolVar(&p.LocalMemory, "local-memory", false, "RDMA: packets between this and a program of this kind and the same user on the same host that has this option too go through memory that both share, not through the socket")
 	fl.DurationVar(&p.BusyPoll, "busy-poll", busypoll.Default, "longest `time` to look for packets before sleeping; 0: never")
 	fl.Var(&p.Fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; "+faults)
 }

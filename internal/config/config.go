@@ -69,6 +69,7 @@ type Network struct {
 	Priority    int        `yaml:"priority,omitempty"`      // of RDMA's packets, 1 to 6; 0: as DSCP says
 	PlainUDP    bool       `yaml:"plain_udp,omitempty"`     // no segmentation offload, no coalescing
 	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that want none
+	LocalMemory bool       `yaml:"local_memory,omitempty"`  // shared memory with programs of this kind and user on this host that want it
 	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the transports' own; 0: never
 	Fault       *cli.Fault `yaml:"fault,omitempty"`         // faults to inject into RDMA; nil: none
 }

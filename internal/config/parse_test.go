@@ -40,7 +40,7 @@ func TestParseEverything(t *testing.T) {
 			Hashes: []nvme.AuthHash{nvme.AuthSHA384, nvme.AuthSHA256}, DHGroups: []nvme.DHGroup{nvme.DHFFDHE3072, nvme.DHNull},
 		},
 		Log:          Log{Level: "debug", JSON: true},
-		Network:      Network{InCapsule: new(cli.Size), QueueDepth: 256, PlainUDP: true, NoLocalICRC: true, BusyPoll: ptr(Duration(20 * time.Microsecond))},
+		Network:      Network{InCapsule: new(cli.Size), QueueDepth: 256, PlainUDP: true, NoLocalICRC: true, LocalMemory: true, BusyPoll: ptr(Duration(20 * time.Microsecond))},
 		DrainTimeout: ptr(Duration(20 * time.Second)),
 		Limits:       Limits{Connections: 500, Controllers: 100, HostConnections: 30, HalfOpen: 40, HostHalfOpen: 8, Memory: 1 << 30, Queues: 16, ConnectTimeout: Duration(5 * time.Second)},
 		Subsystems: []Subsystem{

@@ -45,6 +45,9 @@ type Config struct {
 	// on this host, by an address of its own, that want the same. Off, and where Fault changes bits,
 	// every packet has one.
 	NoLocalICRC bool
+	// LocalMemory has packets to and from programs of this kind and of the same user on this host,
+	// that want the same, go through memory that both share instead of the socket.
+	LocalMemory bool
 	// Capture writes every packet to a file; nil captures nothing. RNICs of this kind then send data,
 	// the response behind it and acknowledgements in packets of their own, which Wireshark knows.
 	Capture *Capture
@@ -87,6 +90,7 @@ func (c *Config) socket() udp.Config {
 		BusyPoll:            c.BusyPoll,
 		TrafficClass:        device.SocketClass(),
 		Priority:            c.Priority,
+		ShareMemory:         c.LocalMemory,
 	}
 }
 

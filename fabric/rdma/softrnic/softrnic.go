@@ -38,6 +38,7 @@ type RNIC struct {
 	*cm.Manager
 	dev    *roce.Device
 	socket udp.Conn
+	shares bool   // memory with programs of this kind
 	faults Faults // nil without faults
 }
 
@@ -73,7 +74,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}
-	return &RNIC{Manager: m, dev: dev, socket: socket, faults: faults}, nil
+	return &RNIC{Manager: m, dev: dev, socket: socket, shares: cfg.LocalMemory, faults: faults}, nil
 }
 
 // OpenFor opens an RNIC on the address from which dst is reached. Where that is dst itself, an address of
@@ -134,12 +135,16 @@ func openLoopback(cfg Config) (*RNIC, error) {
 // Device is the RNIC itself.
 func (n *RNIC) Device() *roce.Device { return n.dev }
 
-// Offloads says, for people, how packets travel between the RNIC and the kernel.
+// Offloads says, for people, how packets travel between the RNIC and the kernel, or past it.
 func (n *RNIC) Offloads() string {
+	how := "one datagram a message"
 	if n.faults == nil && n.socket.Segmentation() {
-		return "segmentation offload"
+		how = "segmentation offload"
 	}
-	return "one datagram a message"
+	if n.shares {
+		how += ", local memory"
+	}
+	return how
 }
 
 // Faults are those that are injected into an RNIC.

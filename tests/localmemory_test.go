@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"testing"
+	"time"
+)
+
+// TestLocalMemory: packets of two programs on this host go through shared memory where both are told to share it, and
+// through their sockets otherwise; data is the same.
+func TestLocalMemory(t *testing.T) {
+	option := []string{"--local-memory"}
+	for _, c := range []struct {
+		name         string
+		target, host []string
+		shared       bool
+	}{
+		{"both", option, option, true},
+		{"both, without ICRC", append(option, "--no-local-icrc"), append(option, "--no-local-icrc"), true},
+		{"both, without offloads", append(option, "--plain-udp"), append(option, "--plain-udp"), true},
+		{"both, never looking", append(option, "--busy-poll", "0"), append(option, "--busy-poll", "0"), true},
+		{"both, with packets lost", append(option, "--fault", "loss=0.5%"), option, true},
+		{"only the target", option, nil, false},
+		{"only the host", nil, option, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := freeAddr(t)
+			tgt := startTargetAt(t, addr, append(c.target, "--volume", "mem:16MiB", "--metrics", addr.String()+":"+metricsPort)...)
+			for _, bs := range []string{"4k", "256k"} {
+				tgt.must(t, time.Minute, "rdma", "bench", append(c.host, "--rw", "write", "--bs", bs, "--size", "16m",
+					"--iodepth", "16", "--verify", "crc32c")...)
+			}
+			s := tgt.scrape(t)
+			for _, name := range []string{"received", "sent"} {
+				shared, all := s.sum(t, "nvmeof_udp_"+name+"_shared_datagrams_total"), s.sum(t, "nvmeof_udp_"+name+"_datagrams_total")
+				if c.shared && shared < all*9/10 || !c.shared && shared > 0 {
+					t.Errorf("%v of %v datagrams %s went through shared memory", shared, all, name)
+				}
+			}
+			tgt.stop(t)
+		})
+	}
+}
+
+// TestLocalMemoryKill: either program may be killed in the middle of I/O; the next one shares memory again.
+func TestLocalMemoryKill(t *testing.T) {
+	addr := freeAddr(t)
+	args := []string{"--local-memory", "--volume", "mem:16MiB", "--metrics", addr.String() + ":" + metricsPort}
+	load := []string{"--local-memory", "--rw", "randrw", "--bs", "16k", "--iodepth", "32", "--runtime", "60s", "-k", "2"}
+	tgt := startTargetAt(t, addr, args...)
+	for range 2 {
+		host := tgt.startInit(t, "rdma", "bench", load...)
+		tgt.underLoad(t, 1)
+		host.kill()
+		eventually(t, 20*time.Second, "the loss of the host", func() bool {
+			return tgt.scrape(t).sum(t, "nvmeof_rdma_connections") == 0
+		})
+	}
+	host := tgt.startInit(t, "rdma", "bench", load...)
+	tgt.underLoad(t, 1)
+	tgt.kill()
+	if code := host.wait(t, 30*time.Second); code != 1 {
+		t.Errorf("nvmeinit: exit code %d, want 1", code)
+	}
+	tgt = startTargetAt(t, addr, args...)
+	tgt.must(t, time.Minute, "rdma", "bench", "--local-memory", "--rw", "write", "--bs", "4k", "--size", "16m", "--iodepth", "16", "--verify", "crc32c")
+	if n := tgt.scrape(t).sum(t, "nvmeof_udp_sent_shared_datagrams_total"); n == 0 {
+		t.Error("no memory is shared after the target was killed")
+	}
+	tgt.stop(t)
+}
