@@ -31,9 +31,9 @@ func TestLocalMemory(t *testing.T) {
 			}
 			s := tgt.scrape(t)
 			for _, name := range []string{"received", "sent"} {
-				shared, all := s.sum(t, "nvmeof_udp_"+name+"_shared_datagrams_total"), s.sum(t, "nvmeof_udp_"+name+"_datagrams_total")
+				shared, all := s.sum(t, "nvmeof_udp_"+name+"_shared_bytes_total"), s.sum(t, "nvmeof_udp_"+name+"_bytes_total")
 				if c.shared && shared < all*9/10 || !c.shared && shared > 0 {
-					t.Errorf("%v of %v datagrams %s went through shared memory", shared, all, name)
+					t.Errorf("%v of %v bytes %s went through shared memory", shared, all, name)
 				}
 			}
 			tgt.stop(t)
@@ -63,7 +63,7 @@ func TestLocalMemoryKill(t *testing.T) {
 	}
 	tgt = startTargetAt(t, addr, args...)
 	tgt.must(t, time.Minute, "rdma", "bench", "--local-memory", "--rw", "write", "--bs", "4k", "--size", "16m", "--iodepth", "16", "--verify", "crc32c")
-	if n := tgt.scrape(t).sum(t, "nvmeof_udp_sent_shared_datagrams_total"); n == 0 {
+	if n := tgt.scrape(t).sum(t, "nvmeof_udp_sent_shared_bytes_total"); n == 0 {
 		t.Error("no memory is shared after the target was killed")
 	}
 	tgt.stop(t)

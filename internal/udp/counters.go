@@ -9,7 +9,7 @@ import (
 type Counters struct {
 	RxDatagrams   atomic.Uint64 // after splitting what was coalesced
 	RxBytes       atomic.Uint64 // UDP payload
-	RxShared      atomic.Uint64 // datagrams of those that came through shared memory
+	RxShared      atomic.Uint64 // bytes of those that came through shared memory
 	RxSyscalls    atomic.Uint64 // receive calls that brought something
 	RxEmpty       atomic.Uint64 // calls that found nothing, of those that didn't wait
 	RxCoalesced   atomic.Uint64 // receives that held more than one datagram
@@ -20,7 +20,7 @@ type Counters struct {
 
 	TxDatagrams  atomic.Uint64
 	TxBytes      atomic.Uint64
-	TxShared     atomic.Uint64 // datagrams of those that went through shared memory
+	TxShared     atomic.Uint64 // bytes of those that went through shared memory
 	TxSyscalls   atomic.Uint64
 	TxTrains     atomic.Uint64 // messages of more than one datagram
 	TxWaits      atomic.Uint64 // times the socket was full and Send waited for room

@@ -67,7 +67,7 @@ func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) 
 			return i, trainError(t, "%d bytes, and parts of %d: want the same, 1 to %d", t.Bytes, t.sum(), MaxTrainBytes)
 		case link.Put(t.Parts, t.Bytes, t.SegmentSize, t.TrafficClass):
 			c.countSent(trains[i : i+1])
-			c.counters.TxShared.Add(uint64(max(t.Datagrams(), 1)))
+			c.counters.TxShared.Add(uint64(t.Bytes))
 		default:
 			c.countDropped(t, unix.ENOBUFS)
 		}
@@ -111,7 +111,7 @@ func (c *conn) takeNear(rx []Received) int {
 		bytes += len(t.Bytes)
 	}
 	c.counters.RxDatagrams.Add(uint64(datagrams))
-	c.counters.RxShared.Add(uint64(datagrams))
+	c.counters.RxShared.Add(uint64(bytes))
 	c.counters.RxBytes.Add(uint64(bytes))
 	return n
 }

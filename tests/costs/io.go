@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -18,30 +19,32 @@ func loadArgs(load string) []string {
 	return []string{"--rw", f[0], "--bs", f[1], "--iodepth", f[2], "-i", "1", "-Q", "256"}
 }
 
-// ways are the transports, RDMA without ICRC, and NVMe/TCP with digests, which is checked as RDMA is.
+// ways are the transports, RDMA without ICRC and through shared memory, and NVMe/TCP with digests, which is
+// checked as RDMA is.
 var ways = []struct {
 	name, transport string
-	bare            bool // the target does without ICRC, too
-	args            []string
+	both            []string // what both programs are told
+	host            []string
 }{
-	{"rdma", "rdma", false, nil},
-	{"rdma, no ICRC", "rdma", true, []string{"--no-local-icrc"}},
-	{"tcp", "tcp", false, nil},
-	{"tcp, digests", "tcp", false, []string{"--hdr-digest", "--data-digest"}},
+	{"rdma", "rdma", nil, nil},
+	{"rdma, no ICRC", "rdma", []string{"--no-local-icrc"}, nil},
+	{"rdma, local memory", "rdma", []string{"--local-memory"}, nil},
+	{"rdma, local memory, no ICRC", "rdma", []string{"--local-memory", "--no-local-icrc"}, nil},
+	{"tcp", "tcp", nil, nil},
+	{"tcp, digests", "tcp", nil, []string{"--hdr-digest", "--data-digest"}},
 }
 
 // costPerIO shows what one I/O costs each side.
 func costPerIO(p *plan) error {
-	plain, bare, err := p.twoTargets()
+	targets, err := p.targetsOfWays()
 	if err != nil {
 		return err
 	}
-	defer plain.stop()
-	defer bare.stop()
+	defer stopAll(targets)
 	t := newTable("What an I/O costs, host + target", "load", "path", "IOPS", "CPU µs",
 		"calls", "calls for nothing", "trains", "packets", "copied by the kernel", "copied again")
 	for _, load := range loads {
-		all := p.paths(load, plain, bare)
+		all := paths(load, targets)
 		if err := p.inTurns(all); err != nil {
 			return fmt.Errorf("%s: %w", load, err)
 		}
@@ -56,30 +59,34 @@ func costPerIO(p *plan) error {
 	}
 	t.Render()
 	fmt.Println("calls: system calls that sent or received; copied by the kernel: to and from sockets;\n" +
-		"copied again: from the receive buffer to its place, and in front of sending.")
+		"copied again: from the receive buffer to its place, and in front of sending, also to shared memory.")
 	return nil
 }
 
-// twoTargets starts a target, and one that does without ICRC.
-func (p *plan) twoTargets() (plain, bare *program, err error) {
-	if plain, err = p.startTarget("--volume", "mem:64MiB"); err != nil {
-		return nil, nil, err
+// targetsOfWays starts a target for each way.
+func (p *plan) targetsOfWays() (targets []*program, err error) {
+	for _, w := range ways {
+		t, err := p.startTarget(append([]string{"--volume", "mem:64MiB"}, w.both...)...)
+		if err != nil {
+			stopAll(targets)
+			return nil, fmt.Errorf("%s: %w", w.name, err)
+		}
+		targets = append(targets, t)
 	}
-	if bare, err = p.startTarget("--volume", "mem:64MiB", "--no-local-icrc"); err != nil {
-		plain.stop()
-		return nil, nil, err
-	}
-	return plain, bare, nil
+	return targets, nil
 }
 
-// paths are a load on each way.
-func (p *plan) paths(load string, plain, bare *program) (all []*variant) {
-	for _, w := range ways {
-		v := &variant{name: w.name, transport: w.transport, target: plain, args: append(loadArgs(load), w.args...)}
-		if w.bare {
-			v.target = bare
-		}
-		all = append(all, v)
+func stopAll(targets []*program) {
+	for _, t := range targets {
+		t.stop()
+	}
+}
+
+// paths are a load on each way, to its target.
+func paths(load string, targets []*program) (all []*variant) {
+	for i, w := range ways {
+		args := slices.Concat(loadArgs(load), w.both, w.host)
+		all = append(all, &variant{name: w.name, transport: w.transport, target: targets[i], args: args})
 	}
 	return all
 }
@@ -95,8 +102,10 @@ var counted = []column{
 	{add: []string{"nvmeof_udp_empty_receive_calls_total", "nvmeof_tcp_blocked_total"}, decimals: 3},
 	{add: []string{"nvmeof_rnic_sent_trains_total"}, decimals: 3},
 	{add: []string{"nvmeof_rnic_sent_pkts_total"}, decimals: 2},
-	{add: []string{"nvmeof_udp_sent_bytes_total", "nvmeof_udp_received_bytes_total", "nvmeof_tcp_bytes_total"}},
-	{add: []string{"nvmeof_rnic_placed_bytes_total", "nvmeof_rnic_staged_bytes_total", "nvmeof_tcp_data_bytes_total received"},
+	{add: []string{"nvmeof_udp_sent_bytes_total", "nvmeof_udp_received_bytes_total", "nvmeof_tcp_bytes_total"},
+		subtract: []string{"nvmeof_udp_sent_shared_bytes_total", "nvmeof_udp_received_shared_bytes_total"}},
+	{add: []string{"nvmeof_rnic_placed_bytes_total", "nvmeof_rnic_staged_bytes_total", "nvmeof_udp_sent_shared_bytes_total",
+		"nvmeof_tcp_data_bytes_total received"},
 		subtract: []string{"nvmeof_tcp_direct_bytes_total received"}},
 }
 

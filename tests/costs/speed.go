@@ -11,31 +11,33 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// speed compares RDMA, with and without ICRC, with NVMe/TCP, with and without digests, and with bare sockets
-// that move the same packets, with and without CRC.
+// speed compares RDMA, with and without ICRC, through sockets and through shared memory, with NVMe/TCP, with and
+// without digests, and with bare sockets that move the same packets, with and without CRC.
 func speed(p *plan) error {
 	if err := p.buildCeiling(); err != nil {
 		return err
 	}
-	plain, bare, err := p.twoTargets()
+	targets, err := p.targetsOfWays()
 	if err != nil {
 		return err
 	}
-	defer plain.stop()
-	defer bare.stop()
-	rates := newTable("IOPS", "load", "RDMA", "RDMA, no ICRC", "TCP", "TCP, digests", "bare sockets, CRC", "bare sockets")
-	ratios := newTable("Ratios within a round: median (range)", "load",
-		"RDMA / TCP", "no ICRC / TCP", "RDMA / TCP with digests", "RDMA / bare with CRC", "no ICRC / bare")
+	defer stopAll(targets)
+	rates := newTable("IOPS", "load", "RDMA", "no ICRC", "local memory", "and no ICRC", "TCP", "TCP, digests",
+		"bare sockets, CRC", "bare sockets")
+	ratios := newTable("Ratios within a round: median (range)", "load", "RDMA / TCP", "no ICRC / TCP", "local memory / TCP",
+		"and no ICRC / TCP", "RDMA / TCP with digests", "local memory / TCP with digests", "RDMA / bare with CRC", "no ICRC / bare")
 	for _, load := range loads {
-		all := p.paths(load, plain, bare)
+		all := paths(load, targets)
 		if reads := strings.Contains(load, "read"); reads {
 			all = append(all, p.ceiling(load, false), p.ceiling(load, true))
 		}
 		if err := p.inTurns(all); err != nil {
 			return fmt.Errorf("%s: %w", load, err)
 		}
-		rdma, noICRC, tcp, digests := all[0], all[1], all[2], all[3]
-		rate, ratio := table.Row{load}, table.Row{load, against(rdma, tcp), against(noICRC, tcp), against(rdma, digests)}
+		rdma, noICRC, memory, memoryNoICRC, tcp, digests := all[0], all[1], all[2], all[3], all[4], all[5]
+		rate := table.Row{load}
+		ratio := table.Row{load, against(rdma, tcp), against(noICRC, tcp), against(memory, tcp), against(memoryNoICRC, tcp),
+			against(rdma, digests), against(memory, digests)}
 		for _, v := range all {
 			rate = append(rate, fmt.Sprintf("%.0f", v.iops()))
 		}

@@ -6,14 +6,14 @@ import "github.com/nvme-anywhere/nvmeof/internal/udp"
 type SocketStats struct {
 	RxDatagrams   uint64
 	RxBytes       uint64 // UDP payload
-	RxShared      uint64 // datagrams of those that came through memory shared with a program of this kind
+	RxShared      uint64 // bytes of those that came through memory shared with a program of this kind
 	RxSyscalls    uint64 // calls that brought something
 	RxEmpty       uint64 // calls that found nothing, of those that didn't wait
 	RxKernelDrops uint64 // datagrams lost to a full receive buffer
 	RxTruncated   uint64 // receives cut short, and so discarded
 	TxDatagrams   uint64
 	TxBytes       uint64
-	TxShared      uint64 // datagrams of those that went through shared memory
+	TxShared      uint64 // bytes of those that went through shared memory
 	TxSyscalls    uint64
 	TxWaits       uint64 // times that the socket was full and sending waited
 	TxDrops       uint64 // datagrams that the system refused, or shared memory had no room for
