@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // genKey makes a secret, and a file that holds it.
@@ -149,23 +148,21 @@ func TestNoSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	tgt := startTarget(t, "--volume", "mem:1MiB", "--dhchap-secrets", empty)
-	if n := strings.Count(tgt.stderr.String(), "no host can connect"); n != 1 {
-		t.Errorf("it is said %d times: %s", n, tgt.stderr.String())
-	}
+	const said = "no host can connect"
+	waitText(t, &tgt.stderr, said)
 	if r := tgt.run(t, cliTimeout, "tcp", "connect", asHost(oneHost)...); r.code == 0 {
 		t.Error("a host connected")
 	}
 	tgt.stop(t)
+	if n := strings.Count(tgt.stderr.String(), said); n != 1 {
+		t.Errorf("it is said %d times: %s", n, tgt.stderr.String())
+	}
 }
 
 // waitText waits until a program has written something.
 func waitText(t testing.TB, o *output, text string) {
 	t.Helper()
-	for end := time.Now().Add(cliTimeout); !strings.Contains(o.String(), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no %q in:\n%s", text, o.String())
-		}
-	}
+	eventually(t, cliTimeout, fmt.Sprintf("%q", text), func() bool { return strings.Contains(o.String(), text) })
 }
 
 // liveAuth is a target whose operator changes its secrets, in a file of its own, while oneHost uses it.

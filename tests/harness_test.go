@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // Environment of the tests of whole programs.
@@ -205,11 +206,11 @@ func (p *program) wait(t testing.TB, timeout time.Duration) int {
 	t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(timeout):
+	case <-soon.After(timeout):
 		p.signal(syscall.SIGQUIT) // the stacks of its goroutines tell what it waits for
 		select {
 		case <-p.ended:
-		case <-time.After(5 * time.Second):
+		case <-soon.After(5 * time.Second):
 			p.kill()
 		}
 		t.Fatalf("%s: still running after %v", p, timeout)
@@ -258,7 +259,7 @@ func (p *program) awaitReady(t testing.TB, ready <-chan struct{}) {
 	case <-ready:
 	case <-p.ended:
 		t.Fatalf("%s: ended before it was ready: %v\n%s", p, p.err, p.stderr.String())
-	case <-time.After(20 * time.Second):
+	case <-soon.After(20 * time.Second):
 		t.Fatalf("%s: not ready after 20 s", p)
 	}
 }
@@ -420,11 +421,14 @@ func readCPU(dir string) (used time.Duration, err error) {
 // eventually waits until cond holds and fails the test when it doesn't in time.
 func eventually(t testing.TB, timeout time.Duration, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for !cond() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, timeout)
+	const pause = 20 * time.Millisecond
+	for range timeout / pause { // a machine that stands still uses up one
+		if cond() {
+			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
+	}
+	if !cond() {
+		t.Fatalf("%s: not within %v", what, timeout)
 	}
 }

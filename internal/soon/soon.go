@@ -19,6 +19,23 @@ func Receive[T any](ch <-chan T) (v T, ok bool) {
 	return v, false
 }
 
+// After is time.After but for a standstill, which uses up a hundredth of d at most.
+func After(d time.Duration) <-chan struct{} {
+	over := make(chan struct{})
+	left := 100
+	step := d / time.Duration(left)
+	var next func()
+	next = func() {
+		if left--; left == 0 {
+			close(over)
+			return
+		}
+		time.AfterFunc(step, next)
+	}
+	time.AfterFunc(step, next)
+	return over
+}
+
 // Until asks again and again, and reports whether the answer was yes in the end.
 func Until(yes func() bool) bool {
 	for range seconds * 1000 {

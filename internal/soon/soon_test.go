@@ -24,6 +24,15 @@ func TestReceive(t *testing.T) {
 	})
 }
 
+func TestAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if <-After(20 * time.Second); time.Since(began) != 20*time.Second {
+			t.Errorf("after %v", time.Since(began))
+		}
+	})
+}
+
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
