@@ -123,6 +123,7 @@ func verifyVolume(t *testing.T, k volumeKind, bs int, d time.Duration, seed uint
 func verifyConfig(c *host.Config) {
 	c.Queues, c.QueueSize = loadQueues, loadDepth+1
 	c.IOTimeout = 10 * time.Second
+	c.KATO = 2 * time.Minute // one of the two programs may stand still longer than the other
 }
 
 // verifyLong writes zeroes and discards more than a volume does at once.
