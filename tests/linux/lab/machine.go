@@ -174,6 +174,7 @@ func (m *Machine) arguments() []string {
 	}
 	kernel := []string{
 		"console=ttyS0", "quiet", "loglevel=5", "panic=-1", "oops=panic", "mitigations=off", "nowatchdog",
+		"rcupdate.rcu_cpu_stall_suppress=1", // it is the host that stands still
 		"audit=0", "tsc=reliable", "no_timer_check", "net.ifnames=0", "random.trust_cpu=on", "cgroup_disable=memory",
 		"lab.name=" + m.Name,
 		fmt.Sprintf("lab.addresses=%s/24,%s/64", m.Addr, m.Addr6),
