@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -40,10 +41,11 @@ func killTarget(t *testing.T, transport string) {
 	p.underLoad(t, 2)
 	eventually(t, 10*time.Second, "a held connection", func() bool { return hold.stderr.String() != "" })
 	p.kill()
-	killed := time.Now()
+	killed := soon.Start()
+	defer killed.Stop()
 	for _, host := range []*program{hold, load} {
 		code := host.wait(t, kato*time.Second+20*time.Second)
-		after := time.Since(killed)
+		after := killed.Elapsed()
 		t.Logf("%s: exit code %d after %v: %s", host.args[0], code, after.Round(time.Millisecond), lastLine(host.stderr.String()))
 		if after > kato*time.Second+killSlack {
 			t.Errorf("nvmeinit %s: the loss was reported after %v, the keep alive timeout is %d s", host.args[0], after, kato)
@@ -100,9 +102,10 @@ func killHost(t *testing.T, transport string) {
 			"--rw", "randrw", "--bs", "16k", "--iodepth", "32", "--numjobs", "2", "--runtime", "60s")
 		p.underLoad(t, 1)
 		load.kill()
-		killed := time.Now()
+		killed := soon.Start()
 		p.must(t, 5*time.Second, transport, "connect")
 		now = p.freed(t, killed, kato*time.Second+killSlack)
+		killed.Stop()
 		switch i {
 		case 0: // has set up what is kept: listeners, threads
 			before = p.quiet(t)
@@ -130,15 +133,15 @@ func killHost(t *testing.T, transport string) {
 
 // freed waits until the target has let go of what hosts had: controllers, queues, commands and
 // connections. It returns what it holds then.
-func (p *targetProgram) freed(t *testing.T, since time.Time, limit time.Duration) (h holdings) {
+func (p *targetProgram) freed(t *testing.T, since *soon.Stopwatch, limit time.Duration) (h holdings) {
 	t.Helper()
 	for {
 		h = p.scrape(t).holdings(t)
 		if h.controllers+h.queues+h.inFlight+h.rdma+h.tcp == 0 {
 			return h
 		}
-		if time.Since(since) > limit {
-			t.Fatalf("%v after the host was killed there are still %v", time.Since(since).Round(time.Millisecond), h)
+		if after := since.Elapsed(); after > limit {
+			t.Fatalf("%v after the host was killed there are still %v", after.Round(time.Millisecond), h)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -184,12 +187,13 @@ func killUnderModel(t *testing.T, path string) {
 	w.start()
 	eventually(t, 20*time.Second, "some load", func() bool { return w.commands() > 500 })
 	p.kill()
-	killed := time.Now()
+	killed := soon.Start()
+	defer killed.Stop()
 	<-h.Done()
 	if err := w.wait(h); err != nil {
 		t.Fatal(err)
 	}
-	after := time.Since(killed)
+	after := killed.Elapsed()
 	t.Logf("%v: all commands ended %v after the kill, %d of them cut: %v", w.summary(), after.Round(time.Millisecond), w.lost.Load(), h.Err())
 	if after > kato+killSlack {
 		t.Errorf("the loss took %v, the keep alive timeout is %v", after, kato)

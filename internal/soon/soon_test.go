@@ -33,6 +33,26 @@ func TestAfter(t *testing.T) {
 	})
 }
 
+func TestStopwatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := Start()
+		time.Sleep(1234 * time.Millisecond)
+		if d := w.Elapsed(); d != 1234*time.Millisecond {
+			t.Errorf("%v", d)
+		}
+		w.Stop()
+		time.Sleep(time.Second)
+		if d := w.Elapsed(); d != 1234*time.Millisecond {
+			t.Errorf("stopped: %v", d)
+		}
+		w = Start()
+		w.last = w.last.Add(-time.Hour) // it stood still
+		if w.Stop(); w.Elapsed() != most {
+			t.Errorf("after a standstill: %v", w.Elapsed())
+		}
+	})
+}
+
 func TestUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
