@@ -269,7 +269,7 @@ func TestReceivesAsNeeded(t *testing.T) {
 }
 
 // patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -80,7 +80,7 @@ func receiveAll(t testing.TB, c Conn) *inbox {
 }
 
 // patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 func (b *inbox) next(t testing.TB) []byte {
 	t.Helper()

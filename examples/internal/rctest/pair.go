@@ -26,9 +26,10 @@ func RoleOf[O any](
 }
 
 // Run starts server and, once that has written something, client. It waits until both have ended
-// and returns what they wrote. Where one of them fails, the other is ended, or not begun.
+// and returns what they wrote. Where one of them fails, the other is ended, or not begun; where both wait
+// for each other for minutes, both are.
 func Run(ctx context.Context, server, client Role) (serverOut, clientOut string, serverErr, clientErr error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // a machine may stand still for a while
 	defer cancel()
 	out := &notice{written: make(chan struct{})}
 	ended := make(chan error, 1)

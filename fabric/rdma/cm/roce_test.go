@@ -14,8 +14,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// patience is for what takes microseconds.
-const patience = time.Minute
+// patience is for what takes microseconds, on a machine that may stand still for a while.
+const patience = 5 * time.Minute
 
 // rnic is a software RNIC on loopback with its connection manager.
 type rnic struct {
