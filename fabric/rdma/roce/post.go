@@ -82,7 +82,7 @@ func (q *qp) fill(w *sendWQE, wr *verbs.SendWR) error {
 	}
 	w.wrID, w.op, w.flags = wr.WRID, wr.Opcode, wr.Flags
 	w.started, w.along, w.packets, w.length = false, false, 0, 0
-	w.sges, w.inline = w.sges[:0], w.inline[:0]
+	w.sges = w.sges[:0]
 	switch wr.Opcode {
 	case verbs.WRBindMW:
 		return q.fillBind(w, wr)
@@ -99,7 +99,11 @@ func (q *qp) fill(w *sendWQE, wr *verbs.SendWR) error {
 	default:
 		w.remoteAddr, w.rkey = wr.RemoteAddr, wr.RKey
 	}
-	w.imm, w.compareAdd, w.swap = wr.ImmData, wr.CompareAdd, wr.Swap
+	if w.isAtomic() {
+		w.compareAdd, w.swap = wr.CompareAdd, wr.Swap
+	} else if wr.Opcode == verbs.WRSendWithImm || wr.Opcode == verbs.WRRDMAWriteWithImm {
+		w.imm = wr.ImmData
+	}
 	n := totalLength(wr.SGList)
 	switch {
 	case n > maxMessage:
@@ -138,6 +142,7 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 		q.sq.inline = true
 		q.sq.equipInline(0, len(q.sq.slots))
 	}
+	w.inline = w.inline[:0]
 	for i := range wr.SGList {
 		b, _, ok := q.d.local(q.pd, &wr.SGList[i], 0)
 		if !ok {

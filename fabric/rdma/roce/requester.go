@@ -314,7 +314,9 @@ func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (las
 		q.header(p, dataOpcode(w.op, off == 0, last), psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
 		p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
-		p.ImmDt = wire.ImmDt(w.imm)
+		if w.op == verbs.WRSendWithImm || w.op == verbs.WRRDMAWriteWithImm {
+			p.ImmDt = wire.ImmDt(w.imm)
+		}
 		p.IETH.RKey = w.rkey
 	}
 	return last

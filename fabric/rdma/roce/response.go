@@ -45,7 +45,14 @@ func (u *responseQueue) init(limit int) {
 func (u *responseQueue) clear()           { u.head, u.n = 0, 0 }
 func (u *responseQueue) empty() bool      { return u.n == 0 }
 func (u *responseQueue) front() *response { return &u.ring[u.head] }
-func (u *responseQueue) back() *response  { return &u.ring[(u.head+u.n-1)%len(u.ring)] }
+
+func (u *responseQueue) back() *response {
+	i := u.head + u.n - 1
+	if i >= len(u.ring) {
+		i -= len(u.ring)
+	}
+	return &u.ring[i]
+}
 
 // onlyAck reports whether a positive ACK is all there is.
 func (u *responseQueue) onlyAck() bool {
@@ -59,8 +66,10 @@ func (u *responseQueue) fullOf(n int) bool { return u.n >= len(u.ring)-2-2*n }
 func (u *responseQueue) full() bool { return u.n >= len(u.ring)-2 }
 
 func (u *responseQueue) pop() {
-	u.head = (u.head + 1) % len(u.ring)
 	u.n--
+	if u.head++; u.n == 0 || u.head == len(u.ring) {
+		u.head = 0 // the places used last are in the caches
+	}
 }
 
 func (u *responseQueue) push() *response {

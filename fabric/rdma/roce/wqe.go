@@ -6,33 +6,35 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
-// sendWQE is a send work request in its ring. Its slices are the slot's own and used again.
+// sendWQE is a send work request in its ring. Its slices are the slot's own and used again. What every request has
+// lies together, and what few have behind it, so that little of a slot has to be fetched.
 type sendWQE struct {
-	wrID   uint64
-	op     verbs.WROpcode
-	flags  verbs.SendFlags
-	length int
-	sges   []verbs.SGE
-	inline []byte // the data itself, where SendInline was given
+	wrID    uint64
+	op      verbs.WROpcode
+	flags   verbs.SendFlags
+	started bool     // the first packet has left, or the local operation is done
+	along   bool     // a WRITE: the SEND behind it is in its packet …
+	behind  uint32   // … which is this one
+	first   wire.PSN // set with started, as are packets and mtu
+	rkey    uint32   // of RDMA and atomics; to be invalidated; of the window to be bound
+	length  int
 
-	remoteAddr uint64
-	rkey       uint32 // of RDMA and atomics; to be invalidated; of the window to be bound
-	imm        uint32
-	compareAdd uint64
-	swap       uint64
-	mw         *mw
-	bind       verbs.MWBind
-
-	// Set when the first packet leaves, or the local operation is done. A message of n
-	// packets has the PSNs first … first+n−1; a local operation has none, nor has a SEND that goes
-	// along with the WRITE before it.
-	started bool
-	first   wire.PSN
+	// A message of n packets has the PSNs first … first+n−1; a local operation has none, nor has a SEND
+	// that goes along with the WRITE before it.
 	packets int
 	mtu     int // bytes of it that each but the last carries, or brings
 
-	along  bool   // a WRITE: the SEND behind it is in its packet …
-	behind uint32 // … which is this one
+	remoteAddr uint64
+	mw         *mw
+
+	sges []verbs.SGE
+	bind verbs.MWBind
+
+	inline     []byte // the data itself, where SendInline was given
+	imm        uint32
+	compareAdd uint64
+	swap       uint64
+	_          [16]byte // a slot is three lines of the caches
 }
 
 // windowed reports whether the packets of the request count in the window: those of READs
@@ -115,7 +117,7 @@ type sendRing struct {
 func (r *sendRing) at(i uint32) *sendWQE { return &r.slots[i&r.mask] }
 
 // fewSlots is how many a ring begins with.
-const fewSlots = 16
+const fewSlots = 4
 
 func newSendRing(wrs, sges int) sendRing {
 	n := min(powerOfTwo(wrs), fewSlots)
