@@ -22,7 +22,8 @@
 // microseconds if that has been of use (package udp).
 //
 // Who posts from another goroutine sends in that goroutine, unless the engine is in a turn:
-// then the work leaves with the engine's next batch. One goroutine sends at a time; another
+// then the work leaves with the engine's next batch; where handlers post much, some leaves before
+// they are all called. One goroutine sends at a time; another
 // that has something to send leaves it to that one and goes on. The lock is not held during
 // the system call: on two processors one receives while the other sends. A batch is put
 // together under the lock, WRITEs and answers of all queue pairs before other requests before
