@@ -39,7 +39,7 @@ func TestNoAllocations(t *testing.T) {
 			noLeaks(t)
 			spec, o := v.open(t)
 			remote := servePair(t, spec, o)
-			for _, path := range paths {
+			for _, path := range localPaths {
 				h := dialPair(t, remote, path)
 				for _, l := range []ioLoad{
 					{nvme.OpRead, 4 << 10, v.ios}, {nvme.OpWrite, 4 << 10, v.ios},
@@ -89,7 +89,7 @@ func allocations(f func()) int {
 func BenchmarkIO(b *testing.B) {
 	spec, o := memVolume(b)
 	remote := servePair(b, spec, o)
-	for _, path := range paths {
+	for _, path := range localPaths {
 		h := dialPair(b, remote, path)
 		for _, l := range []ioLoad{{op: nvme.OpRead, size: 4 << 10}, {op: nvme.OpWrite, size: 4 << 10},
 			{op: nvme.OpRead, size: 128 << 10}, {op: nvme.OpWrite, size: 128 << 10}} {

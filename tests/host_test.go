@@ -13,6 +13,9 @@ import (
 // paths are the ways from a host in the test to a target program.
 var paths = []string{"rdma", "tcp", "tcp-digests"}
 
+// localPaths are those to a program that shares memory (--local-memory).
+var localPaths = append([]string{"rdma-memory"}, paths...)
+
 // hostSide is the host as a library in the test.
 type hostSide struct{ *hostlib.Host }
 

@@ -77,7 +77,7 @@ func listenPair(t testing.TB, tgt *target.Target) netip.AddrPort {
 // listenAt lets a target listen at an address, over both transports.
 func listenAt(t testing.TB, tgt *target.Target, addr netip.AddrPort) {
 	t.Helper()
-	nic, err := softrnic.Open(addr.Addr(), softrnic.Config{})
+	nic, err := softrnic.Open(addr.Addr(), softrnic.Config{LocalMemory: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 func BenchmarkReadAt(b *testing.B) {
 	spec, o := memVolume(b)
 	remote := servePair(b, spec, o)
-	for _, path := range paths {
+	for _, path := range localPaths {
 		h := dialPair(b, remote, path)
 		for _, readers := range []int{1, 4, 32} {
 			b.Run(fmt.Sprintf("%s/%d", path, readers), func(b *testing.B) {

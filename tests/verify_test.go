@@ -88,12 +88,12 @@ func verifySeed(t *testing.T) uint64 {
 // next must find; and so must a program that is started afterwards, where the volume keeps
 // what it holds.
 func verifyVolume(t *testing.T, k volumeKind, bs int, d time.Duration, seed uint64) {
-	args := append([]string{"--volume", k.spec(t.TempDir()), "--block-size", strconv.Itoa(bs)}, k.args...)
+	args := append([]string{"--local-memory", "--volume", k.spec(t.TempDir()), "--block-size", strconv.Itoa(bs)}, k.args...)
 	p := startTarget(t, args...)
 	t.Logf("%s", firstLine(p.stdout.String()))
 	m := newModel(verifySize, bs, k.forgets)
 	var stamp atomic.Uint64
-	for i, path := range paths {
+	for i, path := range localPaths {
 		t.Run(path, func(t *testing.T) {
 			h := dialHost(t, p.remote(), path, verifyConfig)
 			w := newWorkload(t, h, 1, m, &stamp, seed+uint64(i))

@@ -19,7 +19,7 @@ const (
 	// neighborTurns is how often neighbors come first before the socket does.
 	neighborTurns = 16
 	// neighborLooks is how many looks at neighbors, which cost next to nothing, come with one at the socket, a call.
-	neighborLooks = 8
+	neighborLooks = 32
 )
 
 func newNeighbors(self netip.AddrPort) (*neighbors, error) {

@@ -19,7 +19,8 @@ type Host struct {
 	closers   []io.Closer // last opened, first closed
 }
 
-// Dial connects to a target over rdma, tcp or tcp-digests; cfg needs no transport.
+// Dial connects to a target over rdma, rdma-memory (shared memory, where the target has it), tcp or tcp-digests; cfg
+// needs no transport.
 func Dial(ctx context.Context, path string, cfg host.Config) (_ *Host, err error) {
 	h := &Host{}
 	defer func() {
@@ -27,8 +28,8 @@ func Dial(ctx context.Context, path string, cfg host.Config) (_ *Host, err error
 			err = errors.Join(err, h.close())
 		}
 	}()
-	if path == "rdma" {
-		nic, err := softrnic.OpenFor(cfg.Remote.Addr(), softrnic.Config{})
+	if path == "rdma" || path == "rdma-memory" {
+		nic, err := softrnic.OpenFor(cfg.Remote.Addr(), softrnic.Config{LocalMemory: path == "rdma-memory"})
 		if err != nil {
 			return nil, err
 		}
