@@ -18,6 +18,6 @@
 //
 // # Concurrency
 //
-// One goroutine at a time calls Take, Sleep and Wake; any number call Link and Put. Memory is unmapped once
+// One goroutine at a time calls Take, Sleep and Wake; any number call Link, Put and Bell. Memory is unmapped once
 // nobody can reach it: the garbage collector finds out. A Table has one goroutine, and one more for each Link.
 package neighbor

@@ -124,27 +124,36 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestBell: a neighbor that takes nothing yet, or sleeps, wants to be woken.
+// TestBell: a neighbor that takes nothing yet, or sleeps, wants to be woken, once.
 func TestBell(t *testing.T) {
 	_, b, toB, _ := linked(t)
-	if !toB.Asleep() {
+	if !toB.Asleep() || !toB.Bell() {
 		t.Error("a new neighbor doesn't want to be woken")
 	}
 	send(t, toB, "a")
 	taken(t, b, low)
-	if toB.Asleep() {
+	if toB.Asleep() || toB.Bell() {
 		t.Error("one that has just taken something wants to be woken")
 	}
-	if !b.Sleep() || !toB.Asleep() {
-		t.Error("one that sleeps doesn't want to be woken")
-	}
-	send(t, toB, "b")
-	if b.Sleep() {
-		t.Error("may sleep though there is something")
-	}
-	b.Wake()
-	if toB.Asleep() {
-		t.Error("one that was woken wants to be woken")
+	for range 3 {
+		if !b.Sleep() || !toB.Asleep() || !toB.Bell() {
+			t.Error("one that sleeps doesn't want to be woken")
+		}
+		if toB.rang = time.Now().Add(time.Minute); toB.Bell() {
+			t.Error("one that was woken wants to be woken at once")
+		}
+		if toB.rang = time.Now().Add(-bellPause); !toB.Bell() {
+			t.Error("one that still sleeps doesn't want to be woken again")
+		}
+		send(t, toB, "b")
+		if b.Sleep() {
+			t.Error("may sleep though there is something")
+		}
+		b.Wake()
+		if toB.Asleep() || toB.Bell() {
+			t.Error("one that is awake wants to be woken")
+		}
+		taken(t, b, low)
 	}
 }
 

@@ -19,6 +19,8 @@ const (
 	maxTried = 4096
 
 	firstPause, lastPause = time.Second, time.Minute
+
+	bellPause = time.Millisecond
 )
 
 // Table has the links of one UDP socket.
@@ -59,8 +61,10 @@ type Link struct {
 
 	accepted atomic.Bool
 
-	mu  sync.Mutex // of who puts
-	out *ring.Writer
+	mu    sync.Mutex // of who puts
+	out   *ring.Writer
+	sleep uint32    // of the peer, from which the last bell was to wake it …
+	rang  time.Time // … and when that was
 }
 
 // Train is one from a neighbor.
@@ -239,8 +243,25 @@ func (l *Link) Put(parts [][]byte, n, segment int, class uint8) bool {
 	return l.out.Put(parts, n, segment, class)
 }
 
-// Asleep says whether the peer wants to be woken for what was put.
-func (l *Link) Asleep() bool { return l.out.Asleep() }
+// Asleep says whether the peer sleeps.
+func (l *Link) Asleep() bool { return l.out.Asleep() != 0 }
+
+// Bell says whether the peer is to be woken for what was put: once each time that it sleeps, since many may put
+// something until it is awake, and again after bellPause, since what wakes it may get lost.
+func (l *Link) Bell() bool {
+	sleep := l.out.Asleep()
+	if sleep == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if sleep == l.sleep && now.Sub(l.rang) < bellPause {
+		return false
+	}
+	l.sleep, l.rang = sleep, now
+	return true
+}
 
 // Peer is the address of the neighbor's UDP socket.
 func (l *Link) Peer() netip.AddrPort { return l.peer }

@@ -32,7 +32,7 @@ type shared struct {
 	_      [recordAlign - 8]byte
 	head   atomic.Uint64 // bytes read and given back
 	_      [recordAlign - 8]byte
-	asleep atomic.Uint32 // 1 while the reader wants to be woken
+	asleep atomic.Uint32 // which sleep of the reader it is that it wants to be woken from; 0 while it is awake
 }
 
 // header is in front of each train.

@@ -17,6 +17,7 @@ type Reader struct {
 	memory
 	next    uint64 // the next record
 	written uint64 // the tail, as last seen
+	sleeps  uint32
 }
 
 // NewReader reads from the ring in b, from the beginning.
@@ -68,7 +69,12 @@ func (r *Reader) Empty() bool { return r.next == r.tail.Load() }
 
 // Sleep asks to be woken by the writer for what it puts from now on, or has put since Empty was asked. Until
 // then there may be something already: ask Empty again.
-func (r *Reader) Sleep() { r.asleep.Store(1) }
+func (r *Reader) Sleep() {
+	if r.sleeps++; r.sleeps == 0 {
+		r.sleeps = 1
+	}
+	r.asleep.Store(r.sleeps)
+}
 
 // Wake says that the reader needn't be woken.
 func (r *Reader) Wake() {

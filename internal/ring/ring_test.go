@@ -94,20 +94,25 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestSleep: whoever puts sees that the reader sleeps, and one that falls asleep sees what was put before.
+// TestSleep: whoever puts sees that the reader sleeps, each time anew, and one that falls asleep sees what was put before.
 func TestSleep(t *testing.T) {
 	w, r := pair(t)
-	if w.Asleep() {
+	if w.Asleep() != 0 {
 		t.Error("asleep in the beginning")
 	}
-	r.Sleep()
-	put(w, 1, 1)
-	if !w.Asleep() || r.Empty() {
-		t.Errorf("asleep: %t, empty: %t", w.Asleep(), r.Empty())
-	}
-	r.Wake()
-	if w.Asleep() {
-		t.Error("asleep when awake")
+	r.sleeps = math.MaxUint32 - 1
+	last := uint32(0)
+	for range 3 {
+		r.Sleep()
+		put(w, 1, 1)
+		if now := w.Asleep(); now == 0 || now == last || r.Empty() {
+			t.Errorf("asleep: %d, %d before; empty: %t", now, last, r.Empty())
+		}
+		last = w.Asleep()
+		r.Wake()
+		if w.Asleep() != 0 {
+			t.Error("asleep when awake")
+		}
 	}
 }
 

@@ -55,5 +55,5 @@ func (w *Writer) fits(end uint64) bool {
 	return end-w.freed <= Capacity
 }
 
-// Asleep says whether the reader wants to be woken for what was put.
-func (w *Writer) Asleep() bool { return w.asleep.Load() != 0 }
+// Asleep says which sleep of the reader it is that it wants to be woken from for what was put; 0 where it is awake.
+func (w *Writer) Asleep() uint32 { return w.asleep.Load() }

@@ -72,7 +72,7 @@ func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) 
 			c.countDropped(t, unix.ENOBUFS)
 		}
 	}
-	if !link.Asleep() {
+	if !link.Bell() {
 		return len(trains), nil
 	}
 	s.bell[0] = Train{Dst: link.Peer(), Parts: bell, Bytes: 1, SegmentSize: 1, TrafficClass: c.cfg.TrafficClass}

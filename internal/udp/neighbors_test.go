@@ -116,6 +116,19 @@ func TestNeighborWakes(t *testing.T) {
 	}
 }
 
+// TestNeighborBells: as long as one sleeps there are few bells, however much is sent.
+func TestNeighborBells(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	before := time.Now()
+	const sends = 5000
+	for range sends {
+		send(t, a, trainOf(b.LocalAddr(), pattern(100, 1), 100))
+	}
+	if n, most := a.counters.TxSyscalls.Load(), 2+time.Since(before).Milliseconds(); n == 0 || n > uint64(most) {
+		t.Errorf("%d bells for %d sends, want 1 to %d", n, sends, most)
+	}
+}
+
 // TestNeighborFull: what finds no room is lost and counted, what found some arrives, and then there is room again.
 func TestNeighborFull(t *testing.T) {
 	a, b := near(t, loop4, Config{})
@@ -201,6 +214,9 @@ func TestNeighborsAndOthers(t *testing.T) {
 	// One Send for neighbors and others has both.
 	in := receiveAll(t, b)
 	inFar := receiveAll(t, far)
+	if !soon.Until(func() bool { return b.counters.RxShared.Load() == a.counters.TxShared.Load() }) {
+		t.Fatal("not all of the flood is received")
+	}
 	near, away := trainOf(b.LocalAddr(), pattern(300, 3), 300), trainOf(far.LocalAddr(), pattern(400, 4), 400)
 	if n, err := a.Send([]Train{away, near, near, away, away}); n != 5 || err != nil {
 		t.Fatalf("Send took %d of 5 trains: %v", n, err)
