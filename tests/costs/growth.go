@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/jedib0t/go-pretty/v6/table"
 )
 
 // growthDepth is how much is outstanding in all, however many connections share it.
@@ -13,11 +15,13 @@ const growthDepth = 64
 // connections are the numbers that are compared.
 var connections = []int{1, 4, 16, 64}
 
-// grows are the ways that are compared.
-var grows = []struct {
+// grown is a way of which numbers of connections are compared.
+type grown struct {
 	name, transport string
 	both            []string // what both programs are told
-}{{"rdma", "rdma", nil}, {"rdma, local memory", "rdma", []string{"--local-memory"}}, {"tcp", "tcp", nil}}
+}
+
+var grows = []grown{{"rdma", "rdma", nil}, {"rdma, local memory", "rdma", []string{"--local-memory"}}, {"tcp", "tcp", nil}}
 
 // growth compares numbers of connections and of queues, and what bare TCP sockets make of the same
 // numbers.
@@ -27,34 +31,42 @@ func growth(p *plan) error {
 	}
 	out := newTable("4 KiB random reads, 64 outstanding in all", "path", "connections", "IOPS", "CPU µs, host + target", "IOPS to the first")
 	for _, w := range grows {
-		t, err := p.startTarget(slices.Concat([]string{"--volume", "mem:64MiB", "--max-connections", "1024", "--max-host-connections", "1024"}, w.both)...)
-		if err != nil {
-			return err
+		if err := p.growthOf(out, w); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
 		}
-		defer t.stop()
-		var hosts, queues, bare []*variant
-		for _, n := range connections {
-			hosts = append(hosts, grown(t, w.transport, fmt.Sprintf("%d of 1 queue", n), n, n, 1, w.both))
-			if w.transport == "tcp" {
-				bare = append(bare, p.bareTCP(n))
-			}
-		}
-		for _, n := range []int{1, 2, 4, 8} {
-			queues = append(queues, grown(t, w.transport, fmt.Sprintf("1 of %d queues", n), n, 1, n, w.both))
-		}
-		if err := p.inTurns(slices.Concat(hosts, bare)); err != nil {
-			return err
-		}
-		if err := p.inTurns(queues); err != nil {
-			return err
-		}
-		appendCompared(out, w.name, hosts)
-		if len(bare) > 0 {
-			appendCompared(out, "bare TCP sockets", bare)
-		}
-		appendCompared(out, w.name, queues)
 	}
 	out.Render()
+	return nil
+}
+
+// growthOf adds a way to the table.
+func (p *plan) growthOf(out table.Writer, w grown) error {
+	t, err := p.startTarget(slices.Concat([]string{"--volume", "mem:64MiB", "--max-connections", "1024", "--max-host-connections", "1024"}, w.both)...)
+	if err != nil {
+		return err
+	}
+	defer t.stop()
+	var hosts, queues, bare []*variant
+	for _, n := range connections {
+		hosts = append(hosts, w.load(t, fmt.Sprintf("%d of 1 queue", n), n, n, 1))
+		if w.transport == "tcp" {
+			bare = append(bare, p.bareTCP(n))
+		}
+	}
+	for _, n := range []int{1, 2, 4, 8} {
+		queues = append(queues, w.load(t, fmt.Sprintf("1 of %d queues", n), n, 1, n))
+	}
+	if err := p.inTurns(slices.Concat(hosts, bare)); err != nil {
+		return err
+	}
+	if err := p.inTurns(queues); err != nil {
+		return err
+	}
+	appendCompared(out, w.name, hosts)
+	if len(bare) > 0 {
+		appendCompared(out, "bare TCP sockets", bare)
+	}
+	appendCompared(out, w.name, queues)
 	return nil
 }
 
@@ -65,11 +77,11 @@ func (p *plan) bareTCP(n int) *variant {
 	}}
 }
 
-// grown is a load of n jobs over some controllers of some queues, with more flags.
-func grown(t *program, transport, name string, n, controllers, queues int, more []string) *variant {
-	return &variant{name: name, transport: transport, target: t, args: append([]string{
+// load is one of n jobs over some controllers of some queues.
+func (w *grown) load(t *program, name string, n, controllers, queues int) *variant {
+	return &variant{name: name, transport: w.transport, target: t, args: append([]string{
 		"--rw", "randread", "--bs", "4k", "--iodepth", strconv.Itoa(growthDepth / n), "--numjobs", strconv.Itoa(n),
-		"--controllers", strconv.Itoa(controllers), "-i", strconv.Itoa(queues)}, more...)}
+		"--controllers", strconv.Itoa(controllers), "-i", strconv.Itoa(queues)}, w.both...)}
 }
 
 // sizes compares sparse files.
