@@ -44,7 +44,7 @@ says everything that there is; only subsystems are needed:
     priority: 0                         # RDMA: priority of the packets, 1 to 6; 0: as dscp says
     plain_udp: false                    # RDMA without segmentation offload and coalescing
     no_local_icrc: false                # RDMA: no ICRC with our kind on this host, if both have this
-    local_memory: false                 # RDMA: shared memory, not the socket, with our kind and user on this host, if both have this
+    local_memory: false                 # RDMA: shared memory with our kind and user here, if both have this
     busy_poll: 250us                    # longest time to look for packets before sleeping; 0: never
     fault: loss=1%                      # RDMA: faults to inject; default: none
   limits:
