@@ -15,9 +15,10 @@ type Train struct {
 // Reader takes trains from a ring.
 type Reader struct {
 	memory
-	next    uint64 // the next record
-	written uint64 // the tail, as last seen
-	sleeps  uint32
+	next     uint64 // the next record
+	written  uint64 // the tail, as last seen
+	released uint64 // the head, which others may overwrite
+	sleeps   uint32
 }
 
 // NewReader reads from the ring in b, from the beginning.
@@ -36,7 +37,7 @@ func (r *Reader) Next() (t Train, ok bool, err error) {
 			if r.written = r.tail.Load(); r.next == r.written {
 				return t, false, nil
 			}
-			if r.written-r.head.Load() > Capacity {
+			if r.written-r.released > Capacity {
 				return t, false, fmt.Errorf("ring: the writer is at %d: %w", r.written, ErrCorrupt)
 			}
 		}
@@ -59,7 +60,8 @@ func (r *Reader) Next() (t Train, ok bool, err error) {
 
 // Release gives the memory of all trains that were taken back to the writer.
 func (r *Reader) Release() {
-	if r.head.Load() != r.next {
+	if r.released != r.next {
+		r.released = r.next
 		r.head.Store(r.next)
 	}
 }

@@ -176,6 +176,7 @@ func TestCorrupt(t *testing.T) {
 		"a train longer than was said": func(w *Writer) { w.header(0).bytes = 1000 },
 		"a class too high":             func(w *Writer) { w.header(0).class = 256 },
 		"a gap longer than was said":   func(w *Writer) { w.header(0).bytes = skip },
+		"both sides' positions":        func(w *Writer) { w.tail.Store(1 << 40); w.head.Store(1<<40 - 64) },
 	} {
 		w, r := pair(t)
 		put(w, 100, 1)
@@ -228,8 +229,7 @@ func FuzzReader(tf *testing.F) {
 			t.Fatal(err)
 		}
 		next &^= recordAlign - 1
-		r.next, r.written = next, next
-		r.head.Store(next)
+		r.next, r.written, r.released = next, next, next
 		r.tail.Store(next + length)
 		n := copy(r.records[next&(Capacity-1):], records)
 		defer clear(r.records[next&(Capacity-1):][:n])
