@@ -80,7 +80,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 	if cfg.ShareMemory {
 		if c.near, err = newNeighbors(c.local); err != nil {
 			unix.Close(c.fd)
-			return nil, &OpError{Op: "share memory with neighbors of", Addr: c.local, Err: err, Remedy: "go without shared memory"}
+			return nil, shareError(c.local, err)
 		}
 	}
 	standstill.Enter()
@@ -132,11 +132,11 @@ func (c *conn) closeFD() {
 		return
 	}
 	standstill.Leave()
-	err := unix.Close(c.fd)
-	if c.near != nil {
-		err = errors.Join(err, c.near.table.Close())
+	var err error
+	if c.near != nil { // first, so that whoever opens the port next finds its name free
+		err = c.near.table.Close()
 	}
-	if err != nil {
+	if err = errors.Join(err, unix.Close(c.fd)); err != nil {
 		c.closeErr = &OpError{Op: "close", Addr: c.local, Err: err}
 	}
 	close(c.done)

@@ -6,10 +6,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/neighbor"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
@@ -282,6 +286,47 @@ func TestNeighborsClose(t *testing.T) {
 		}
 		_ = a.Close()
 	}
+}
+
+// TestNeighborReopened: who finds the port free after Close finds the name free too.
+func TestNeighborReopened(t *testing.T) {
+	for range 100 {
+		a := listen(t, loop4, Config{ShareMemory: true})
+		closed := make(chan error)
+		go func() { closed <- a.Close() }()
+		var port *net.UDPConn
+		err := error(unix.EADDRINUSE)
+		for errors.Is(err, unix.EADDRINUSE) {
+			port, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(a.LocalAddr()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, err := neighbor.Listen(a.LocalAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = name.Close()
+		_ = port.Close()
+		if err := <-closed; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNeighborNameTaken: where another program has the name, it is said that the port is in use.
+func TestNeighborNameTaken(t *testing.T) {
+	a := listen(t, loop4, Config{ShareMemory: true})
+	_ = a.Close()
+	squatter, err := neighbor.Listen(a.local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer squatter.Close()
+	if _, err := Listen(a.local, Config{ShareMemory: true}); !errors.Is(err, ErrInUse) {
+		t.Errorf("Listen returned %v, want ErrInUse", err)
+	}
+	listen(t, loop4, Config{ShareMemory: true})
 }
 
 // TestNeighborsTrain: a train that can't be is refused, not cut.

@@ -118,6 +118,17 @@ func listenError(addr netip.AddrPort, err error) error {
 	return e
 }
 
+// shareError is listenError for shared memory. Nobody else has the port, but anybody can take the name.
+func shareError(addr netip.AddrPort, err error) error {
+	e := &OpError{Op: "share memory with neighbors of", Addr: addr, Err: err, Remedy: "go without shared memory"}
+	if errors.Is(err, unix.EADDRINUSE) {
+		e.Kind = ErrInUse
+		e.Remedy = "another program has the Unix socket at which neighbors look for this one (`ss -xlp | grep nvmeof/rnic`): " +
+			"stop it, choose another address, or go without shared memory"
+	}
+	return e
+}
+
 func sockaddr(ap netip.AddrPort, scope uint32) unix.Sockaddr {
 	if ap.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(ap.Port()), Addr: ap.Addr().As4()}
