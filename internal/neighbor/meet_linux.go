@@ -132,6 +132,9 @@ func (t *Table) answer(conn *net.UnixConn) error {
 	if !found || err != nil || peer.Compare(t.self) >= 0 {
 		return fmt.Errorf("offer %q: want %q and an address below %v", b[:n], offer, t.self)
 	}
+	if t.shuns(peer) {
+		return fmt.Errorf("%v is a faulty program's", peer)
+	}
 	if err := checkMemory(fd); err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,12 +23,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Addresses of the tests' sockets, which there needn't be, in their order.
-var (
-	low    = netip.MustParseAddrPort("198.51.100.1:4791")
-	middle = netip.MustParseAddrPort("198.51.100.2:4791")
-	high   = netip.MustParseAddrPort("198.51.100.3:4791")
-)
+// Addresses of the tests' sockets, which there needn't be, in their order. No other run of the tests has them.
+var low, middle, high = address(1), address(2), address(3)
+
+func address(i byte) netip.AddrPort {
+	a := netip.MustParseAddr("2001:db8::").As16()
+	binary.BigEndian.PutUint32(a[4:], uint32(os.Getpid()))
+	a[15] = i
+	return netip.AddrPortFrom(netip.AddrFrom16(a), 4791)
+}
 
 func table(t *testing.T, self netip.AddrPort) *Table {
 	t.Helper()
@@ -42,13 +47,20 @@ func table(t *testing.T, self netip.AddrPort) *Table {
 func linked(t *testing.T) (a, b *Table, toB, toA *Link) {
 	t.Helper()
 	a, b = table(t, low), table(t, high)
+	toB, toA = meet(t, a, b)
+	return a, b, toB, toA
+}
+
+// meet has a table find one with a higher address.
+func meet(t *testing.T, a, b *Table) (toB, toA *Link) {
+	t.Helper()
 	if !soon.Until(func() bool {
-		toB, toA = a.Link(high), b.Link(low)
+		toB, toA = a.Link(b.self), b.Link(a.self)
 		return toB != nil && toA != nil
 	}) {
 		t.Fatal("no link")
 	}
-	return a, b, toB, toA
+	return toB, toA
 }
 
 // send puts a train of one datagram.
@@ -127,16 +139,16 @@ func TestTaken(t *testing.T) {
 // TestBell: a neighbor that takes nothing yet, or sleeps, wants to be woken, once.
 func TestBell(t *testing.T) {
 	_, b, toB, _ := linked(t)
-	if !toB.Asleep() || !toB.Bell() {
+	if !toB.Bell() {
 		t.Error("a new neighbor doesn't want to be woken")
 	}
 	send(t, toB, "a")
 	taken(t, b, low)
-	if toB.Asleep() || toB.Bell() {
+	if toB.Bell() {
 		t.Error("one that has just taken something wants to be woken")
 	}
 	for range 3 {
-		if !b.Sleep() || !toB.Asleep() || !toB.Bell() {
+		if !b.Sleep() || !toB.Bell() {
 			t.Error("one that sleeps doesn't want to be woken")
 		}
 		if toB.rang = time.Now().Add(time.Minute); toB.Bell() {
@@ -150,7 +162,7 @@ func TestBell(t *testing.T) {
 			t.Error("may sleep though there is something")
 		}
 		b.Wake()
-		if toB.Asleep() || toB.Bell() {
+		if toB.Bell() {
 			t.Error("one that is awake wants to be woken")
 		}
 		taken(t, b, low)
@@ -183,6 +195,29 @@ func TestEnd(t *testing.T) {
 	}
 }
 
+// TestLastWords: what was put before a neighbor ended arrives, as what has reached a socket does; then the link is
+// forgotten.
+func TestLastWords(t *testing.T) {
+	a, b, toB, _ := linked(t)
+	send(t, toB, "fare")
+	send(t, toB, "well")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !soon.Until(func() bool { return b.Link(low) == nil }) {
+		t.Fatal("the link has outlived a neighbor")
+	}
+	if b.Sleep() {
+		t.Error("may sleep though there is something")
+	}
+	if got := taken(t, b, low) + taken(t, b, low); got != "farewell" {
+		t.Errorf("b got %q", got)
+	}
+	if b.Take(make([]Train, 1)); b.Linked() {
+		t.Error("the link is still known when all was taken")
+	}
+}
+
 // TestReadAfterEnd: what was taken stays readable when the link is over and its memory is nobody's any more.
 func TestReadAfterEnd(t *testing.T) {
 	a, b, toB, _ := linked(t)
@@ -192,7 +227,7 @@ func TestReadAfterEnd(t *testing.T) {
 		t.Fatal("nothing there")
 	}
 	_ = a.Close()
-	if !soon.Until(func() bool { return !b.Linked() }) {
+	if !soon.Until(func() bool { return b.Link(low) == nil }) {
 		t.Fatal("the link has outlived a neighbor")
 	}
 	for range 3 {
@@ -204,56 +239,85 @@ func TestReadAfterEnd(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
+// mappings are those of links, whosever in this process.
+func mappings(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(maps, []byte("nvmeof rings"))
+}
+
 // TestUnmapped: memory of links that are over is unmapped.
 func TestUnmapped(t *testing.T) {
-	mapped := func() int {
-		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes.Count(maps, []byte("nvmeof rings"))
-	}
 	a, b, _, _ := linked(t)
-	if mapped() == 0 {
+	if mappings(t) == 0 {
 		t.Fatal("no memory is mapped")
 	}
 	_ = a.Close()
 	_ = b.Close()
 	a, b = nil, nil //nolint:wastedassign // lets go of the links
-	if !soon.Until(func() bool { runtime.GC(); return mapped() == 0 }) {
-		t.Errorf("%d mappings are left", mapped())
+	if !soon.Until(func() bool { runtime.GC(); return mappings(t) == 0 }) {
+		t.Errorf("%d mappings are left", mappings(t))
 	}
 }
 
-// TestCorrupt: a neighbor that writes what it can't mean is one no more.
+// TestCorrupt: a neighbor that writes what it can't mean is one no more, not even when it asks anew.
 func TestCorrupt(t *testing.T) {
 	b := table(t, high)
+	answered, shared := offerTo(t, b, low)
+	if !answered || !b.Linked() {
+		t.Fatal("no link")
+	}
+	binary.NativeEndian.PutUint64(shared, ring.Capacity+64) // how far it has written
+	if b.Sleep() {
+		t.Error("may sleep though there is something")
+	}
+	var got [1]Train
+	if b.Take(got[:]) != 0 || b.Linked() || b.Link(low) != nil {
+		t.Error("the link goes on")
+	}
+	if answered, _ := offerTo(t, b, low); answered {
+		t.Error("answered at once")
+	}
+	b.mu.Lock()
+	a := b.tried[low]
+	a.next = a.next.Add(-lastPause)
+	b.tried[low] = a
+	b.mu.Unlock()
+	if answered, _ := offerTo(t, b, low); !answered {
+		t.Error("not answered after a while")
+	}
+}
+
+// offerTo offers b memory as the program at peer does, and says whether it was taken.
+func offerTo(t *testing.T, b *Table, peer netip.AddrPort) (answered bool, shared []byte) {
+	t.Helper()
 	fd, err := newMemory()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	shared, err := unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	shared, err = unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = unix.Munmap(shared) }()
-	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
+	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(b.self))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	if _, _, err := conn.WriteMsgUnix([]byte(offer+low.String()), unix.UnixRights(fd), nil); err != nil {
+	t.Cleanup(func() {
+		_ = conn.Close()
+		_ = unix.Munmap(shared)
+	})
+	if _, _, err := conn.WriteMsgUnix([]byte(offer+peer.String()), unix.UnixRights(fd), nil); err != nil {
 		t.Fatal(err)
 	}
-	if !soon.Until(func() bool { return b.Link(low) != nil }) {
-		t.Fatal("no link")
-	}
-	binary.NativeEndian.PutUint64(shared, ring.Capacity+64) // how far it has written
-	var got [1]Train
-	if !soon.Until(func() bool { return b.Take(got[:]) == 0 && !b.Linked() }) {
-		t.Error("the link goes on")
-	}
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+	var answer [maxOffer]byte
+	n, _ := conn.Read(answer[:])
+	return string(answer[:n]) == accepted, shared
 }
 
 // TestRefused: what isn't as it should be makes no link, and does no harm.
@@ -367,6 +431,30 @@ func TestOtherUser(t *testing.T) {
 	}
 }
 
+// TestSilent: who connects and says nothing keeps neither others from their link for long nor Close from ending.
+func TestSilent(t *testing.T) {
+	b := table(t, high)
+	connect := func() {
+		conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	connect()
+	connect()
+	meet(t, table(t, low), b)
+	connect()
+	if !soon.Until(func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.answering != nil }) {
+		t.Fatal("nobody is listened to")
+	}
+	w := soon.Start()
+	defer w.Stop()
+	if _ = b.Close(); w.Elapsed() >= patience {
+		t.Errorf("Close waited for %v", w.Elapsed())
+	}
+}
+
 // TestPauses: who isn't there is looked for again after a second, then after longer and longer.
 func TestPauses(t *testing.T) {
 	a := table(t, low)
@@ -403,7 +491,36 @@ func TestBounds(t *testing.T) {
 	for i := range maxTried + 10 {
 		a.try(netip.AddrPortFrom(middle.Addr(), uint16(i+1)), time.Now())
 	}
+	for _, l := range b.known.Load().all {
+		a.known.Store(&known{byPeer: map[netip.AddrPort]*Link{l.peer: l}})
+		a.lose(l, ring.ErrCorrupt)
+	}
 	if n := len(a.tried); n == 0 || n > maxTried {
 		t.Errorf("%d are remembered, want at most %d", n, maxTried)
 	}
+}
+
+// TestInherited: children get no descriptor of a link.
+func TestInherited(t *testing.T) {
+	before := inherited(t)
+	linked(t)
+	if now := inherited(t); !slices.Equal(now, before) {
+		t.Errorf("children get the descriptors %v, and %v before", now, before)
+	}
+}
+
+// inherited are the descriptors that children get.
+func inherited(t *testing.T) (fds []string) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		fd, _ := strconv.Atoi(e.Name())
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			fds = append(fds, e.Name())
+		}
+	}
+	return fds
 }

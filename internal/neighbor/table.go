@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,13 +46,14 @@ type Table struct {
 // known are all links. It is replaced, never changed.
 type known struct {
 	byPeer map[netip.AddrPort]*Link
-	all    []*Link
+	all    []*Link // those, and the ones that are over with something left to take
 }
 
 // attempt is one to find a neighbor.
 type attempt struct {
-	next  time.Time // when to try again
-	pause time.Duration
+	next   time.Time // when to try again
+	pause  time.Duration
+	faulty bool // it has written what it can't have meant: until then it isn't answered either
 }
 
 // Link is shared memory with a neighbor.
@@ -60,6 +63,7 @@ type Link struct {
 	in   *ring.Reader
 
 	accepted atomic.Bool
+	over     atomic.Bool // nothing is put any more
 
 	mu    sync.Mutex // of who puts
 	out   *ring.Writer
@@ -135,13 +139,26 @@ func (t *Table) try(peer netip.AddrPort, now time.Time) {
 	if t.isClosed() || now.Before(a.next) || len(t.known.Load().all) == maxLinks {
 		return
 	}
+	a.pause = min(max(2*a.pause, firstPause), lastPause)
+	a.next = now.Add(a.pause)
+	t.remember(peer, a)
+	t.running.Go(func() { t.dial(peer) })
+}
+
+// remember is called with t.mu held.
+func (t *Table) remember(peer netip.AddrPort, a attempt) {
 	if len(t.tried) == maxTried {
 		clear(t.tried)
 	}
-	a.pause = min(max(2*a.pause, firstPause), lastPause)
-	a.next = now.Add(a.pause)
 	t.tried[peer] = a
-	t.running.Go(func() { t.dial(peer) })
+}
+
+// shuns says whether peer has lately written what it can't have meant.
+func (t *Table) shuns(peer netip.AddrPort) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.tried[peer]
+	return a.faulty && time.Now().Before(a.next)
 }
 
 // add makes a link known from which is taken, unless there is one to its peer, or there are too many.
@@ -154,36 +171,56 @@ func (t *Table) add(l *Link) error {
 	}
 	byPeer := map[netip.AddrPort]*Link{l.peer: l}
 	maps.Copy(byPeer, k.byPeer)
-	t.publish(byPeer)
+	t.known.Store(&known{byPeer: byPeer, all: append(slices.Clip(k.all), l)})
 	return nil
 }
 
-// drop forgets a link. Its peer may come back at once.
+// drop ends a link, and forgets it when all is taken that was put before. Its peer may come back at once.
 func (t *Table) drop(l *Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	byPeer := maps.Clone(t.known.Load().byPeer)
-	if byPeer[l.peer] == l {
-		delete(byPeer, l.peer)
-		t.publish(byPeer)
-		t.tried[l.peer] = attempt{next: time.Now().Add(firstPause)}
+	t.end(l, attempt{next: time.Now().Add(firstPause)})
+	if l.in.Drained() { // or else Take finds that it is over
+		t.forget(l)
 	}
-	_ = l.conn.Close()
 }
 
-func (t *Table) publish(byPeer map[netip.AddrPort]*Link) {
-	k := &known{byPeer: byPeer}
-	for _, l := range byPeer {
-		k.all = append(k.all, l)
+// lose forgets a link that is over, and all that is in it where err says that it makes no sense.
+func (t *Table) lose(l *Link, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.end(l, attempt{next: time.Now().Add(lastPause), faulty: true})
 	}
-	t.known.Store(k)
+	t.forget(l)
+}
+
+// end has nothing more put to a link, and next says when its peer is looked for. It is called with t.mu held.
+func (t *Table) end(l *Link, next attempt) {
+	_ = l.conn.Close()
+	k := t.known.Load()
+	if k.byPeer[l.peer] == l {
+		byPeer := maps.Clone(k.byPeer)
+		delete(byPeer, l.peer)
+		t.known.Store(&known{byPeer: byPeer, all: k.all})
+		t.remember(l.peer, next)
+	}
+	l.over.Store(true)
+}
+
+// forget has nothing more taken from a link. It is called with t.mu held.
+func (t *Table) forget(l *Link) {
+	k := t.known.Load()
+	if i := slices.Index(k.all, l); i >= 0 {
+		t.known.Store(&known{byPeer: k.byPeer, all: slices.Delete(slices.Clone(k.all), i, i+1)})
+	}
 }
 
 // Linked says whether there are links.
 func (t *Table) Linked() bool { return len(t.known.Load().all) > 0 }
 
 // Take fills got with trains and returns how many; their bytes are valid until the next Take. A link whose
-// memory is corrupt is over.
+// memory is corrupt is over, with all that is in it.
 func (t *Table) Take(got []Train) (n int) {
 	for i, l := range t.taken {
 		l.in.Release()
@@ -196,10 +233,10 @@ func (t *Table) Take(got []Train) (n int) {
 		before := n
 		for n < len(got) {
 			train, ok, err := l.in.Next()
-			if err != nil {
-				_ = l.conn.Close()
-			}
 			if !ok {
+				if err != nil || l.over.Load() && l.in.Empty() {
+					t.lose(l, err)
+				}
 				break
 			}
 			got[n] = Train{Train: train, Peer: l.peer}
@@ -211,6 +248,7 @@ func (t *Table) Take(got []Train) (n int) {
 		}
 	}
 	t.first++
+	runtime.KeepAlive(all) // by others a link may be forgotten, and then unmapped
 	return n
 }
 
@@ -225,14 +263,17 @@ func (t *Table) Sleep() bool {
 			return false
 		}
 	}
+	runtime.KeepAlive(all)
 	return true
 }
 
 // Wake says that whoever takes is awake.
 func (t *Table) Wake() {
-	for _, l := range t.known.Load().all {
+	all := t.known.Load().all
+	for _, l := range all {
 		l.in.Wake()
 	}
+	runtime.KeepAlive(all)
 }
 
 // Put sends a train of n bytes, gathered from parts, whose datagrams have segment bytes each. It returns false
@@ -242,9 +283,6 @@ func (l *Link) Put(parts [][]byte, n, segment int, class uint8) bool {
 	defer l.mu.Unlock()
 	return l.out.Put(parts, n, segment, class)
 }
-
-// Asleep says whether the peer sleeps.
-func (l *Link) Asleep() bool { return l.out.Asleep() != 0 }
 
 // Bell says whether the peer is to be woken for what was put: once each time that it sleeps, since many may put
 // something until it is awake, and again after bellPause, since what wakes it may get lost.

@@ -66,6 +66,9 @@ func (r *Reader) Release() {
 	}
 }
 
+// Drained says whether the memory of all trains was given back. Anybody may ask.
+func (r *Reader) Drained() bool { return r.head.Load() == r.tail.Load() }
+
 // Empty says whether there is nothing to take.
 func (r *Reader) Empty() bool { return r.next == r.tail.Load() }
 
