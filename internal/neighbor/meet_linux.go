@@ -1,12 +1,14 @@
 package neighbor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,12 +50,15 @@ func (t *Table) offer(conn *net.UnixConn, peer netip.AddrPort) error {
 	if err := sameUser(conn); err != nil {
 		return err
 	}
+	if !t.here(peer.Addr()) { // any more, though who has the name had it
+		return fmt.Errorf("%v isn't an address of this host", peer.Addr())
+	}
 	fd, err := newMemory()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	l, err := newLink(fd, conn, peer, 0)
+	l, err := t.newLink(fd, conn, peer, 0)
 	if err != nil {
 		return err
 	}
@@ -132,13 +137,13 @@ func (t *Table) answer(conn *net.UnixConn) error {
 	if !found || err != nil || peer.Compare(t.self) >= 0 {
 		return fmt.Errorf("offer %q: want %q and an address below %v", b[:n], offer, t.self)
 	}
-	if t.shuns(peer) {
-		return fmt.Errorf("%v is a faulty program's", peer)
+	if !t.here(peer.Addr()) || t.shuns(peer) {
+		return fmt.Errorf("%v isn't an address of this host, or of a faulty program", peer)
 	}
 	if err := checkMemory(fd); err != nil {
 		return err
 	}
-	l, err := newLink(fd, conn, peer, 1)
+	l, err := t.newLink(fd, conn, peer, 1)
 	if err != nil {
 		return err
 	}
@@ -165,12 +170,12 @@ func (t *Table) begin(l *Link) {
 }
 
 // newLink is one through the memory of fd, in which the one who offers it, side 0, writes to the first ring.
-func newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side int) (*Link, error) {
+func (t *Table) newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side int) (*Link, error) {
 	b, err := unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	l := &Link{peer: peer, conn: conn}
+	l := &Link{peer: peer, here: t.here, conn: conn}
 	runtime.AddCleanup(l, func(b []byte) { _ = unix.Munmap(b) }, b)
 	rings := [2][]byte{b[:ring.Size:ring.Size], b[ring.Size:]}
 	if l.out, err = ring.NewWriter(rings[side]); err != nil {
@@ -253,4 +258,18 @@ func sameUser(conn *net.UnixConn) error {
 		return fmt.Errorf("user %d: want %d", peer.Uid, os.Geteuid())
 	}
 	return nil
+}
+
+// strangers is the user that the system says of those whom this program's user namespace doesn't know.
+func strangers() int {
+	const usual = 65534
+	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if err != nil {
+		return usual
+	}
+	uid, err := strconv.Atoi(string(bytes.TrimSpace(b)))
+	if err != nil {
+		return usual
+	}
+	return uid
 }

@@ -5,12 +5,18 @@ package neighbor
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +27,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(strangerEnv) != "" {
+		_, err := Listen(low, func(netip.Addr) bool { return true })
+		fmt.Println(err)
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// strangerEnv has this program try to listen, and say what came of it.
+const strangerEnv = "NVMEOF_TEST_STRANGER"
 
 // Addresses of the tests' sockets, which there needn't be, in their order. No other run of the tests has them.
 var low, middle, high = address(1), address(2), address(3)
@@ -35,7 +51,13 @@ func address(i byte) netip.AddrPort {
 
 func table(t *testing.T, self netip.AddrPort) *Table {
 	t.Helper()
-	tab, err := Listen(self)
+	return tableWhere(t, self, func(netip.Addr) bool { return true })
+}
+
+// tableWhere is one of a host whose addresses here knows.
+func tableWhere(t *testing.T, self netip.AddrPort, here func(netip.Addr) bool) *Table {
+	t.Helper()
+	tab, err := Listen(self, here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -497,6 +519,52 @@ func TestBounds(t *testing.T) {
 	}
 	if n := len(a.tried); n == 0 || n > maxTried {
 		t.Errorf("%d are remembered, want at most %d", n, maxTried)
+	}
+}
+
+// TestElsewhere: whose address is another host's is no neighbor, whoever has it here too, and none any more where it
+// moves there.
+func TestElsewhere(t *testing.T) {
+	var moved atomic.Pointer[netip.AddrPort]
+	here := func(a netip.Addr) bool { m := moved.Load(); return m == nil || a != m.Addr() }
+	a, b := tableWhere(t, low, here), tableWhere(t, high, here)
+	for _, peer := range []netip.AddrPort{high, low} {
+		moved.Store(&peer)
+		if a.dial(high); a.Linked() || b.Linked() {
+			t.Errorf("linked though %v is another host's", peer)
+		}
+		moved.Store(nil)
+		a.dial(high)
+		toB, _ := meet(t, a, b)
+		toB.Bell()
+		moved.Store(&high)
+		toB.rang = toB.rang.Add(-bellPause)
+		toB.Bell() // it hasn't woken
+		if !soon.Until(func() bool { return a.Link(high) == nil && b.Link(low) == nil }) {
+			t.Error("the link goes on though the peer's address is another host's")
+		}
+	}
+}
+
+// TestStrangers: in a user namespace where it is the user as whom the system shows all that aren't known there, a
+// program shares memory with nobody.
+func TestStrangers(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), strangerEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: strangers(), HostID: os.Getuid(), Size: 1}},
+	}
+	said, err := cmd.Output()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) {
+		t.Skip("no user namespaces here:", err)
+	}
+	if want := fmt.Sprintf("user %d: ", strangers()); err != nil || !strings.HasPrefix(string(said), want) {
+		t.Errorf("Listen said %q (%v), want an error that begins with %q", said, err, want)
 	}
 }
 

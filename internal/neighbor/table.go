@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -23,11 +24,13 @@ const (
 	firstPause, lastPause = time.Second, time.Minute
 
 	bellPause = time.Millisecond
+	lookPause = time.Second // between looks whether a neighbor that doesn't wake is still here
 )
 
 // Table has the links of one UDP socket.
 type Table struct {
 	self     netip.AddrPort
+	here     func(netip.Addr) bool
 	listener *net.UnixListener
 	running  sync.WaitGroup
 	done     chan struct{} // closed by Close
@@ -59,16 +62,18 @@ type attempt struct {
 // Link is shared memory with a neighbor.
 type Link struct {
 	peer netip.AddrPort
+	here func(netip.Addr) bool
 	conn *net.UnixConn
 	in   *ring.Reader
 
 	accepted atomic.Bool
 	over     atomic.Bool // nothing is put any more
 
-	mu    sync.Mutex // of who puts
-	out   *ring.Writer
-	sleep uint32    // of the peer, from which the last bell was to wake it …
-	rang  time.Time // … and when that was
+	mu     sync.Mutex // of who puts
+	out    *ring.Writer
+	sleep  uint32    // of the peer, from which the last bell was to wake it …
+	rang   time.Time // … and when that was
+	looked time.Time // whether the peer is here
 }
 
 // Train is one from a neighbor.
@@ -77,13 +82,16 @@ type Train struct {
 	Peer netip.AddrPort
 }
 
-// Listen lets neighbors find the UDP socket that is bound to self.
-func Listen(self netip.AddrPort) (*Table, error) {
+// Listen lets neighbors find the UDP socket that is bound to self. here says whether an address is one of this host.
+func Listen(self netip.AddrPort, here func(netip.Addr) bool) (*Table, error) {
+	if uid := os.Geteuid(); uid == strangers() {
+		return nil, fmt.Errorf("user %d: so the system calls all whom this user namespace doesn't know", uid)
+	}
 	l, err := net.ListenUnix("unixpacket", meetingPoint(self))
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{self: self, listener: l, done: make(chan struct{}), tried: map[netip.AddrPort]attempt{}}
+	t := &Table{self: self, here: here, listener: l, done: make(chan struct{}), tried: map[netip.AddrPort]attempt{}}
 	t.known.Store(&known{})
 	t.running.Go(t.accept)
 	return t, nil
@@ -294,11 +302,24 @@ func (l *Link) Bell() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if sleep == l.sleep && now.Sub(l.rang) < bellPause {
-		return false
+	if sleep == l.sleep {
+		if now.Sub(l.rang) < bellPause {
+			return false
+		}
+		l.look(now)
 	}
 	l.sleep, l.rang = sleep, now
 	return true
+}
+
+// look ends the link where the peer doesn't wake since its address is another host's now, where bells go.
+func (l *Link) look(now time.Time) {
+	if now.Sub(l.looked) < lookPause {
+		return
+	}
+	if l.looked = now; !l.here(l.peer.Addr()) {
+		_ = l.conn.Close()
+	}
 }
 
 // Peer is the address of the neighbor's UDP socket.

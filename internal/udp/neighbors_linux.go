@@ -23,7 +23,10 @@ const (
 )
 
 func newNeighbors(self netip.AddrPort) (*neighbors, error) {
-	t, err := neighbor.Listen(self)
+	t, err := neighbor.Listen(self, func(a netip.Addr) bool {
+		_, err := InterfaceMTU(a)
+		return err == nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -329,7 +329,7 @@ func TestNeighborReopened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, err := neighbor.Listen(a.LocalAddr())
+		name, err := neighbor.Listen(a.LocalAddr(), func(netip.Addr) bool { return true })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +345,7 @@ func TestNeighborReopened(t *testing.T) {
 func TestNeighborNameTaken(t *testing.T) {
 	a := listen(t, loop4, Config{ShareMemory: true})
 	_ = a.Close()
-	squatter, err := neighbor.Listen(a.local)
+	squatter, err := neighbor.Listen(a.local, func(netip.Addr) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
