@@ -171,12 +171,20 @@ func (t *Table) begin(l *Link) {
 
 // newLink is one through the memory of fd, in which the one who offers it, side 0, writes to the first ring.
 func (t *Table) newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side int) (*Link, error) {
+	if t.mapped.Load() >= maxMapped {
+		runtime.GC() // it doesn't count this memory, and may take its time otherwise
+	}
 	b, err := unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
 	l := &Link{peer: peer, here: t.here, conn: conn}
-	runtime.AddCleanup(l, func(b []byte) { _ = unix.Munmap(b) }, b)
+	mapped := t.mapped // without t, which may know l
+	mapped.Add(1)
+	runtime.AddCleanup(l, func(b []byte) {
+		_ = unix.Munmap(b)
+		mapped.Add(-1)
+	}, b)
 	rings := [2][]byte{b[:ring.Size:ring.Size], b[ring.Size:]}
 	if l.out, err = ring.NewWriter(rings[side]); err != nil {
 		return nil, err
@@ -188,13 +196,14 @@ func (t *Table) newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side in
 	return l, nil
 }
 
-// newMemory makes memory for two rings that nobody can shrink.
+// newMemory makes memory for two rings that nobody can shrink. All of it is there: where the system has none left, to
+// write would end the program (SIGBUS).
 func newMemory() (fd int, err error) {
 	fd, err = unix.MemfdCreate("nvmeof rings", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, os.NewSyscallError("memfd_create", err)
 	}
-	if err = unix.Ftruncate(fd, memory); err == nil {
+	if err = unix.Fallocate(fd, 0, 0, memory); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 	}
 	if err != nil {
@@ -211,8 +220,8 @@ func checkMemory(fd int) error {
 		return os.NewSyscallError("fstat", err)
 	}
 	have, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || have&seals != seals || st.Size != memory {
-		return fmt.Errorf("memory of %d bytes with seals %#x: want %d bytes with %#x", st.Size, have, memory, seals)
+	if there := st.Blocks * 512; err != nil || have&seals != seals || st.Size != memory || there < memory {
+		return fmt.Errorf("memory of %d bytes, %d of them there, with seals %#x: want %d bytes with %#x", st.Size, there, have, memory, seals)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -285,6 +286,28 @@ func TestUnmapped(t *testing.T) {
 	}
 }
 
+// TestManyEnd: neighbors that come and go don't pile up memory, though nothing else has the collector work.
+func TestManyEnd(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	b := table(t, high)
+	for range 3 * maxLinks {
+		a := table(t, low)
+		toB, _ := meet(t, a, b)
+		send(t, toB, "gone")
+		_ = a.Close()
+		if !soon.Until(func() bool { return b.Link(low) == nil }) {
+			t.Fatal("the link has outlived a neighbor")
+		}
+		b.Take(make([]Train, 2))
+		if b.Take(make([]Train, 2)); b.Linked() {
+			t.Fatal("the link is still known when all was taken")
+		}
+	}
+	if n := b.mapped.Load(); n == 0 || n > maxMapped {
+		t.Errorf("b has %d mappings, want 1 to %d", n, maxMapped)
+	}
+}
+
 // TestCorrupt: a neighbor that writes what it can't mean is one no more, not even when it asks anew.
 func TestCorrupt(t *testing.T) {
 	b := table(t, high)
@@ -366,6 +389,17 @@ func TestRefused(t *testing.T) {
 	if _, err := unix.FcntlInt(uintptr(short), unix.F_ADD_SEALS, seals); err != nil {
 		t.Fatal(err)
 	}
+	absent, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(absent)
+	if err := unix.Ftruncate(absent, memory); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(absent), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, offer string
 		fds         []int
@@ -380,6 +414,7 @@ func TestRefused(t *testing.T) {
 		{"two memories", offer + low.String(), []int{good, good}},
 		{"memory that can shrink", offer + low.String(), []int{unsealed}},
 		{"memory too short", offer + low.String(), []int{short}},
+		{"memory that isn't there", offer + low.String(), []int{absent}},
 		{"no memory at all", offer + low.String(), []int{int(os.Stdin.Fd())}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

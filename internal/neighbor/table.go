@@ -18,6 +18,9 @@ import (
 const (
 	// maxLinks bounds the memory that is shared: others have their datagrams sent by the system.
 	maxLinks = 64
+	// maxMapped is how many, with those that are over, may have memory before the collector is to look for what
+	// nobody can reach.
+	maxMapped = 2 * maxLinks
 	// maxTried bounds what is remembered of peers that aren't neighbors.
 	maxTried = 4096
 
@@ -34,6 +37,7 @@ type Table struct {
 	listener *net.UnixListener
 	running  sync.WaitGroup
 	done     chan struct{} // closed by Close
+	mapped   *atomic.Int32 // links whose memory is mapped
 
 	known atomic.Pointer[known]
 
@@ -91,7 +95,10 @@ func Listen(self netip.AddrPort, here func(netip.Addr) bool) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{self: self, here: here, listener: l, done: make(chan struct{}), tried: map[netip.AddrPort]attempt{}}
+	t := &Table{
+		self: self, here: here, listener: l, done: make(chan struct{}), mapped: new(atomic.Int32),
+		tried: map[netip.AddrPort]attempt{},
+	}
 	t.known.Store(&known{})
 	t.running.Go(t.accept)
 	return t, nil
