@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // pages is memory for a ring.
@@ -113,6 +114,37 @@ func TestSleep(t *testing.T) {
 		if w.Asleep() != 0 {
 			t.Error("asleep when awake")
 		}
+	}
+}
+
+// TestWoken has a reader sleep whenever there is nothing, and a writer wake it each time that it sleeps, once.
+func TestWoken(t *testing.T) {
+	w, r := pair(t)
+	const trains = 100_000
+	bell := make(chan struct{}, 1)
+	go func() {
+		last := uint32(0)
+		for k := range trains {
+			for !put(w, 40, byte(k)) {
+				runtime.Gosched()
+			}
+			if sleep := w.Asleep(); sleep != 0 && sleep != last {
+				last = sleep
+				bell <- struct{}{}
+			}
+		}
+	}()
+	for k := 0; k < trains; {
+		if r.Sleep(); r.Empty() {
+			if _, ok := soon.Receive(bell); !ok {
+				t.Fatalf("not woken for train %d", k)
+			}
+		}
+		r.Wake()
+		for ; !r.Empty(); k++ {
+			take(t, r, 40, byte(k))
+		}
+		r.Release()
 	}
 }
 

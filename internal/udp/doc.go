@@ -28,8 +28,8 @@
 // # Ownership
 //
 // The bytes of a Train are read during Send and belong to the caller again when it returns.
-// The bytes of a Received belong to the Conn and are overwritten by the next Recv or TryRecv;
-// they stay readable after Close.
+// The bytes of a Received belong to the Conn and are overwritten by the next Recv or TryRecv, after which
+// those of a neighbor may be no memory any more; they stay readable after Close.
 //
 // # Concurrency
 //

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,6 +293,57 @@ func TestNeighborsClose(t *testing.T) {
 			t.Fatalf("Send after Close returned %v", err)
 		}
 		_ = a.Close()
+	}
+}
+
+// TestNeighborsCloseAnytime: whoever closes when, nothing hangs, and what was received stays readable, though the
+// collector unmaps what it can.
+func TestNeighborsCloseAnytime(t *testing.T) {
+	for i := range 50 {
+		a, b := near(t, loop4, Config{})
+		var running sync.WaitGroup
+		var sum atomic.Uint64
+		for _, c := range []*conn{a, b} {
+			to := a.LocalAddr()
+			if c == a {
+				to = b.LocalAddr()
+			}
+			for range 2 {
+				running.Go(func() {
+					trains := []Train{trainOf(to, pattern(60_000, 1), 4000), trainOf(to, pattern(100, 1), 100)}
+					for {
+						if _, err := c.Send(trains); err != nil {
+							return
+						}
+					}
+				})
+			}
+			running.Go(func() {
+				rx := make([]Received, RecvBatch)
+				for {
+					n, err := c.Recv(rx)
+					if err != nil {
+						return
+					}
+					if c.isClosed() {
+						<-c.done
+						runtime.GC()
+					}
+					for _, r := range rx[:n] {
+						for _, x := range r.Buf {
+							sum.Add(uint64(x))
+						}
+					}
+				}
+			})
+		}
+		time.AfterFunc(time.Duration(i)*100*time.Microsecond, func() {
+			for _, c := range []*conn{a, b, a} {
+				running.Go(func() { _ = c.Close() })
+			}
+			runtime.GC()
+		})
+		running.Wait()
 	}
 }
 
