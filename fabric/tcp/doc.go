@@ -19,11 +19,11 @@
 // # Looking before sleeping
 //
 // Where the last waits of a connection were short, its reader receives again and again before it sleeps
-// (BusyPoll, package busypoll): a sleep and a wake-up take longer than the peer's answer. Other goroutines
-// run in between. At most half of the processors look for the connections of a program, and none while more
-// connections than that have work, which need the processor, or after a turn of many commands, since what comes
-// during a sleep makes another. Where many looks find nothing, because something else has the
-// processors that the peer needs, none are made for as long as sleeping makes waits shorter.
+// (BusyPoll, package busypoll): a sleep and a wake-up take longer than the peer's answer. Other goroutines run
+// in between. At most half of the processors look for the connections of a program (one where it has only
+// one), and none while more connections than that have work, which need the processor, or after a turn of many
+// commands, since what comes during a sleep makes another. Where many looks find nothing, because something
+// else has the processors that the peer needs, none are made for as long as sleeping makes waits shorter.
 //
 // # Within one host
 //
