@@ -512,6 +512,22 @@ func TestSilent(t *testing.T) {
 	}
 }
 
+// TestUnanswered: who is there and says nothing is looked for after longer and longer, as who isn't there.
+func TestUnanswered(t *testing.T) {
+	silent, err := net.ListenUnix("unixpacket", meetingPoint(high))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	a := table(t, low)
+	before := attempt{next: time.Now().Add(time.Hour), pause: lastPause}
+	a.tried[high] = before
+	a.dial(high)
+	if now := a.tried[high]; a.Linked() || now != before {
+		t.Errorf("linked: %t; tried again at %v, paused for %v; want %v, %v", a.Linked(), now.next, now.pause, before.next, before.pause)
+	}
+}
+
 // TestPauses: who isn't there is looked for again after a second, then after longer and longer.
 func TestPauses(t *testing.T) {
 	a := table(t, low)

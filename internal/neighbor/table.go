@@ -210,7 +210,8 @@ func (t *Table) lose(l *Link, err error) {
 	t.forget(l)
 }
 
-// end has nothing more put to a link, and next says when its peer is looked for. It is called with t.mu held.
+// end has nothing more put to a link, and next says when its peer is looked for, if it has answered. It is called with
+// t.mu held.
 func (t *Table) end(l *Link, next attempt) {
 	_ = l.conn.Close()
 	k := t.known.Load()
@@ -218,7 +219,9 @@ func (t *Table) end(l *Link, next attempt) {
 		byPeer := maps.Clone(k.byPeer)
 		delete(byPeer, l.peer)
 		t.known.Store(&known{byPeer: byPeer, all: k.all})
-		t.remember(l.peer, next)
+		if l.accepted.Load() || next.faulty {
+			t.remember(l.peer, next)
+		}
 	}
 	l.over.Store(true)
 }
