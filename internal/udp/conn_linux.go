@@ -78,7 +78,7 @@ func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 	}
 	c.rx.init()
 	if cfg.ShareMemory {
-		if c.near, err = newNeighbors(c.local); err != nil {
+		if c.near, err = newNeighbors(c.local, c.scope); err != nil {
 			unix.Close(c.fd)
 			return nil, shareError(c.local, err)
 		}

@@ -22,11 +22,8 @@ const (
 	neighborLooks = 32
 )
 
-func newNeighbors(self netip.AddrPort) (*neighbors, error) {
-	t, err := neighbor.Listen(self, func(a netip.Addr) bool {
-		_, err := InterfaceMTU(a)
-		return err == nil
-	})
+func newNeighbors(self netip.AddrPort, scope uint32) (*neighbors, error) {
+	t, err := neighbor.Listen(self, func(a netip.Addr) bool { return isHere(a, scope) })
 	if err != nil {
 		return nil, err
 	}
