@@ -18,10 +18,13 @@ const (
 	NoBusyPoll      = busypoll.Off
 )
 
-// maxLookers is how many connections of this program may look for data at once: half of the processors, since
-// what a connection looks for has to be made by somebody, often on this machine. Where this program has only one, its
-// peer mostly has another: one looks, and finds out where that isn't so.
-var maxLookers = max(min(runtime.NumCPU(), runtime.GOMAXPROCS(0))/2, 1)
+// maxLookers is how many connections of this program may look for data at once.
+var maxLookers = mostLookers(min(runtime.NumCPU(), runtime.GOMAXPROCS(0)))
+
+// mostLookers is half of the processors that a program has, since what a connection looks for has to be made by
+// somebody, often on this machine. Where it has only one, its peer mostly has another: one looks, and finds out where
+// that isn't so.
+func mostLookers(processors int) int { return max(processors/2, 1) }
 
 // lookers is how many look just now.
 var lookers atomic.Int32

@@ -41,6 +41,15 @@ func lookingReader(t *testing.T) (*reader, int, net.Conn) {
 	return r, fd, peer
 }
 
+// TestMostLookers: half of the processors look, and one where there is one.
+func TestMostLookers(t *testing.T) {
+	for processors, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 64: 32} {
+		if got := mostLookers(processors); got != want {
+			t.Errorf("with %d processors %d look, want %d", processors, got, want)
+		}
+	}
+}
+
 // TestLookMakesRoom: nobody makes a call to look where as many look as may, nor while more
 // connections have work than may look.
 func TestLookMakesRoom(t *testing.T) {

@@ -298,7 +298,7 @@ func garble(t *testing.T) {
 	}
 }
 
-// TestIsHere: all addresses of this host's interfaces are here, and another host's isn't, whatever sockets may be bound to.
+// TestIsHere: all addresses of this host's interfaces are here, and another host's isn't.
 func TestIsHere(t *testing.T) {
 	interfaces, err := net.Interfaces()
 	if err != nil {

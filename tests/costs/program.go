@@ -53,8 +53,13 @@ func (p *plan) startBench(t *program, transport string, args ...string) (*progra
 
 // startBenchAt is startBench for another one beside it, with figures at another port.
 func (p *plan) startBenchAt(port string, t *program, transport string, args ...string) (*program, error) {
-	return p.start(t.addr, port, "nvmeinit", append([]string{"bench", "-t", transport, "-a", t.addr, "-n", nqn,
-		"-o", "json", "--time_based", "--runtime", "10m"}, args...)...)
+	return p.start(t.addr, port, "nvmeinit", benchArgs(t, transport, 10*time.Minute, args)...)
+}
+
+// benchArgs begin with what each benchmark of a target has.
+func benchArgs(t *program, transport string, runtime time.Duration, args []string) []string {
+	return append([]string{"bench", "-t", transport, "-a", t.addr, "-n", nqn,
+		"-o", "json", "--time_based", "--runtime", runtime.String()}, args...)
 }
 
 // start starts a program and waits until it has figures to show. It ends with the thread that

@@ -58,8 +58,8 @@ func speed(p *plan) error {
 // rate measures a load as its user does. Nobody asks either side for its figures meanwhile: at depth 1 that has the
 // kernel put both on one processor for as long as what is measured.
 func (p *plan) rate(v *variant) (s sample, err error) {
-	cmd := exec.Command(filepath.Join(p.bin, "nvmeinit"), append([]string{"bench", "-t", v.transport, "-a", v.target.addr, "-n", nqn,
-		"-o", "json", "--time_based", "--ramp_time", rampTime.String(), "--runtime", p.time.String()}, v.args...)...)
+	args := append(benchArgs(v.target, v.transport, p.time, v.args), "--ramp_time", rampTime.String())
+	cmd := exec.Command(filepath.Join(p.bin, "nvmeinit"), args...)
 	out, err := cmd.Output()
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", cmd, err)
