@@ -6,9 +6,12 @@ import (
 )
 
 // Compare and Write, fused (NVM command set, section "Compare and Write"). The first command
-// is held until the second arrives, which must be the next of its queue. When the data of both
-// is here, the pair gets the namespace alone, so that no other command of any host comes in
-// between.
+// is held until the second arrives, which must be the next of its queue. Then the pair gets the
+// namespace alone, so that no other command of any host comes in between.
+//
+// Until then it has no memory of the transport, and then only for one half at a time: pairs that
+// had some, and waited for more or for the namespace, would wait for each other, and for commands
+// that use the namespace and wait for memory. Most have their data in their capsules anyway.
 
 // fuse executes a command that is part of a fused operation.
 func (r *Request) fuse() {
@@ -91,7 +94,7 @@ func (r *Request) compareAndWrite(compare *Request) {
 	default:
 		r.engine.io.FUA = r.durable()
 		compare.engine.mate, r.engine.mate = r, compare
-		compare.withHostData(compare.engine.bytes, (*Request).haveFusedCompare)
+		r.waitAlone()
 	}
 }
 
@@ -104,43 +107,11 @@ func (r *Request) prepareFused(op blockdev.Op) bool {
 		return false
 	}
 	e.ns = ns
+	if st := ns.sub.sanitizing(); !st.OK() { // which it would wait for
+		r.respond(st)
+		return false
+	}
 	return r.blocks(op) && r.transfer()
-}
-
-// giveUp responds to a command whose data can't be had, and to its other half if it is fused.
-func (r *Request) giveUp(st nvme.Status) {
-	mate := r.engine.mate
-	r.engine.mate = nil
-	r.respond(st)
-	if mate != nil {
-		mate.engine.mate = nil
-		mate.respond(nvme.StatusAbortFailedFused)
-	}
-}
-
-// haveFusedCompare goes on with the data of the Write when that of the Compare is here.
-func (r *Request) haveFusedCompare() {
-	w := r.engine.mate
-	w.withHostData(w.engine.bytes, (*Request).haveFusedWrite)
-}
-
-func (r *Request) haveFusedWrite() {
-	if r.InCapsule != nil && !r.engine.ns.aligned(r.InCapsule) {
-		r.withMemory(r.engine.bytes, (*Request).bounceFused)
-		return
-	}
-	if r.InCapsule != nil {
-		r.engine.io.Bufs = append(r.engine.io.Bufs, r.InCapsule)
-	} else {
-		r.useData()
-	}
-	r.waitAlone()
-}
-
-func (r *Request) bounceFused() {
-	r.copyCapsule()
-	r.useData()
-	r.waitAlone()
 }
 
 // waitAlone goes on when the pair has the namespace alone. Until then it doesn't use it: two
@@ -154,40 +125,66 @@ func (r *Request) waitAlone() {
 	ns.exclude(func() { r.runFused(ns) })
 }
 
-// runFused compares.
+// runFused begins with the Compare, whose data it fetches.
 func (r *Request) runFused(ns *Namespace) {
 	compare := r.engine.mate
+	r.engine.alone = ns
 	for _, half := range []*Request{compare, r} {
 		if !ns.get(half.engine.q.shard) {
-			r.endFused(ns, nvme.StatusInvalidNamespace|nvme.StatusDNR, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+			r.endFused(nvme.StatusInvalidNamespace|nvme.StatusDNR, nvme.StatusInvalidNamespace|nvme.StatusDNR)
 			return
 		}
 		half.engine.ns = ns
 	}
 	if st := compare.permission(ns.state.Load()); !st.OK() {
-		r.endFused(ns, st, nvme.StatusAbortFailedFused)
+		r.endFused(st, nvme.StatusAbortFailedFused)
 		return
 	}
 	if st := r.permission(ns.state.Load()); !st.OK() {
-		r.endFused(ns, nvme.StatusAbortFailedFused, st)
+		r.endFused(nvme.StatusAbortFailedFused, st)
 		return
 	}
 	if ns.protected.Load() {
-		r.endFused(ns, nvme.StatusAbortFailedFused, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
+		r.endFused(nvme.StatusAbortFailedFused, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
 		return
 	}
-	compare.engine.chainDone = (*Request).fusedCompared
-	compare.compareData()
+	compare.withHostData(compare.engine.bytes, (*Request).haveFusedCompare)
 }
 
-// fusedCompared writes, if the blocks were the same. r is the Compare.
+func (r *Request) haveFusedCompare() {
+	r.engine.chainDone = (*Request).fusedCompared
+	r.compareData()
+}
+
+// fusedCompared answers the Compare, and goes on with the data of the Write if the blocks were
+// the same. r is the Compare.
 func (r *Request) fusedCompared(st nvme.Status) {
 	w := r.engine.mate
 	if !st.OK() {
-		w.endFused(w.engine.ns, st, nvme.StatusAbortFailedFused)
+		w.endFused(st, nvme.StatusAbortFailedFused)
 		return
 	}
-	w.submit((*Request).fusedWritten)
+	w.endCompare(nvme.StatusSuccess)
+	if w.InCapsule != nil && !w.engine.ns.aligned(w.InCapsule) {
+		w.withMemory(w.engine.bytes, (*Request).bounceFused)
+		return
+	}
+	w.withHostData(w.engine.bytes, (*Request).writeFused)
+}
+
+func (r *Request) bounceFused() {
+	r.copyCapsule()
+	r.useData()
+	r.submit((*Request).fusedWritten)
+}
+
+func (r *Request) writeFused() {
+	if r.InCapsule != nil {
+		r.engine.io.Bufs = append(r.engine.io.Bufs, r.InCapsule)
+	} else {
+		r.useData()
+	}
+	r.submit((*Request).fusedWritten)
 }
 
 func (r *Request) fusedWritten() {
@@ -195,14 +192,38 @@ func (r *Request) fusedWritten() {
 	if err := r.engine.io.Err; err != nil {
 		st = r.volumeStatus(err)
 	}
-	r.endFused(r.engine.ns, nvme.StatusSuccess, st) // its blocks were readable, so none is marked
+	r.endWrite(st) // its blocks were readable, so none is marked
 }
 
 // endFused responds to both and lets others at the namespace. r is the Write.
-func (r *Request) endFused(ns *Namespace, compared, written nvme.Status) {
+func (r *Request) endFused(compared, written nvme.Status) {
+	r.endCompare(compared)
+	r.endWrite(written)
+}
+
+// endCompare responds to the Compare. r is the Write.
+func (r *Request) endCompare(st nvme.Status) {
 	compare := r.engine.mate
 	compare.engine.mate, r.engine.mate = nil, nil
-	compare.respond(compared)
-	r.respond(written)
+	compare.respond(st)
+}
+
+// endWrite responds to the Write, whose Compare is answered, and lets others at the namespace.
+func (r *Request) endWrite(st nvme.Status) {
+	ns := r.engine.alone
+	r.engine.alone = nil
+	r.respond(st)
 	ns.include()
+}
+
+// giveUp responds to a command whose data can't be had, and to the other half of a pair.
+func (r *Request) giveUp(st nvme.Status) {
+	switch {
+	case r.engine.mate != nil: // the Compare of a pair
+		r.engine.mate.endFused(st, nvme.StatusAbortFailedFused)
+	case r.engine.alone != nil:
+		r.endWrite(st)
+	default:
+		r.respond(st)
+	}
 }

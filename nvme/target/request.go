@@ -29,7 +29,8 @@ type engineState struct {
 	view   blockdev.ViewToken
 	chain  chain
 
-	mate      *Request                    // the other half of a fused operation
+	mate      *Request                    // the other half of a fused operation; nil when the Compare is answered
+	alone     *Namespace                  // that a fused operation has alone; the Write's
 	chainDone func(*Request, nvme.Status) // takes the end of a chain; nil: respond
 
 	sampled bool // its stages are measured

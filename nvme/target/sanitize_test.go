@@ -63,6 +63,9 @@ func TestSanitize(t *testing.T) {
 		t.Errorf("log %+v", p)
 	}
 	b.io.fails(read, data, nvme.StatusSanitizeInProgress)
+	if c, w := compareAndWrite(b.io, 0, data, data, 512); c != nvme.StatusSanitizeInProgress || w != nvme.StatusAbortFailedFused {
+		t.Errorf("statuses %#x and %#x of a fused pair", uint16(c), uint16(w))
+	}
 	b.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, nvme.StatusSanitizeInProgress)
 	b.io.fails(command(func(c *nvme.Command) { c.SetResvReport(1, 64) }), make([]byte, 64), nvme.StatusSanitizeInProgress)
 	b.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusSanitizeInProgress)
