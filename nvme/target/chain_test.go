@@ -38,7 +38,7 @@ func TestNothingAfterTheConnection(t *testing.T) {
 			s := connect(t, tg, testNQN)
 			ns := tg.Subsystem(testNQN).namespace(1)
 			if c.alone {
-				ns.exclude(func() {})
+				ns.exclude(nil, func() {})
 				c.start(s)
 			} else {
 				v.setHold(true)

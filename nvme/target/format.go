@@ -36,7 +36,7 @@ func (r *Request) format() {
 	}
 	e.ns = nil
 	ns.put(e.q.shard)
-	ns.exclude(func() { r.runFormat(ns) })
+	ns.exclude(r, func() { r.runFormat(ns) })
 }
 
 // runFormat zeroes the namespace, which r has alone. While it waited for that, what lets it do so

@@ -122,7 +122,7 @@ func (r *Request) waitAlone() {
 		half.engine.ns = nil
 		ns.put(half.engine.q.shard)
 	}
-	ns.exclude(func() { r.runFused(ns) })
+	ns.exclude(r, func() { r.runFused(ns) })
 }
 
 // runFused begins with the Compare, whose data it fetches.

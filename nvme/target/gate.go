@@ -22,9 +22,15 @@ const (
 // come meanwhile are parked, and executed from their beginning when it opens.
 type gate struct {
 	mu      sync.Mutex
-	owners  []func() // in the order in which they came; the first has its turn
-	running bool     // the first has been called
+	owners  []owner // in the order in which they came; the first has its turn
+	running bool    // the first has been called
 	parked  []*Request
+}
+
+// owner is who has a namespace alone, or waits for that.
+type owner struct {
+	r   *Request // whose it is; the Write of a fused pair; nil: no command's
+	run func()
 }
 
 // namespace finds the namespace of the command and counts the request in it. It returns false
@@ -47,7 +53,7 @@ func (r *Request) namespace() bool {
 // admit is namespace where something is special about the namespace.
 func (r *Request) admit(s uint32) bool {
 	e := &r.engine
-	ns := e.ns
+	ns, q := e.ns, e.q
 	if s&(nsRemoved|nsSanitize) == nsSanitize {
 		// It doesn't wait for the sanitize operation, which has the namespace alone.
 		if st := ns.sub.sanitizing(); !st.OK() {
@@ -59,12 +65,13 @@ func (r *Request) admit(s uint32) bool {
 		return r.allowed(s)
 	}
 	e.ns = nil
-	ns.put(e.q.shard)
+	ns.put(q.shard)
 	switch {
 	case s&nsRemoved != 0:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		return false
 	case ns.gate.park(ns, r):
+		q.leave(ns)
 		return false
 	}
 	return r.namespace() // it has been opened meanwhile
@@ -145,15 +152,23 @@ func (g *gate) unparkAll(q *Queue) (out []*Request) {
 	return out
 }
 
-// exclude calls f when nothing but f uses the namespace, perhaps before it returns. include
-// follows, when f's work is done.
-func (ns *Namespace) exclude(f func()) {
+// exclude calls run when nothing but run uses the namespace, perhaps before it returns. include
+// follows, when run's work is done. Where it is for r, which doesn't use the namespace meanwhile, run isn't
+// called any more when the connection of r has ended.
+func (ns *Namespace) exclude(r *Request, run func()) {
+	var q *Queue
+	if r != nil {
+		q = r.engine.q
+	}
 	g := &ns.gate
 	g.mu.Lock()
-	g.owners = append(g.owners, f)
+	g.owners = append(g.owners, owner{r, run})
 	ns.state.Or(nsClosed)
 	g.mu.Unlock()
 	ns.quiet()
+	if q != nil {
+		q.leave(ns)
+	}
 }
 
 // quiet looks whether the namespace is unused, and whose turn it then is.
@@ -165,17 +180,24 @@ func (ns *Namespace) quiet() {
 		return
 	}
 	g.running = true
-	f := g.owners[0]
+	run := g.owners[0].run
 	g.mu.Unlock()
-	f()
+	run()
 }
 
 // include ends what exclude began.
 func (ns *Namespace) include() {
 	g := &ns.gate
 	g.mu.Lock()
-	g.owners[0] = nil
+	g.owners[0] = owner{}
 	g.owners, g.running = g.owners[1:], false
+	ns.next()
+}
+
+// next gives the next owner its turn, or opens the namespace where there is none. Called with the gate's mu held, which
+// it gives up.
+func (ns *Namespace) next() {
+	g := &ns.gate
 	if len(g.owners) > 0 {
 		g.mu.Unlock()
 		ns.quiet()
@@ -190,6 +212,42 @@ func (ns *Namespace) include() {
 		r.unparked()
 	}
 	ns.tellDrained()
+}
+
+// withdraw takes the commands of a queue out of those that wait to have the namespace alone.
+func (ns *Namespace) withdraw(q *Queue) (out []*Request) {
+	g := &ns.gate
+	g.mu.Lock()
+	kept := g.owners[:0]
+	for i, o := range g.owners {
+		if i == 0 && g.running || o.r == nil || o.r.engine.q != q { // what runs may have been answered
+			kept = append(kept, o)
+		} else {
+			out = append(out, o.r)
+		}
+	}
+	if len(out) == 0 {
+		g.mu.Unlock()
+		return nil
+	}
+	clear(g.owners[len(kept):])
+	g.owners = kept
+	ns.next()
+	return out
+}
+
+// leave gives back what waits for a namespace, where the connection has ended. It may wait for long, and
+// connections that are gone would take the places of others meanwhile.
+func (q *Queue) leave(ns *Namespace) {
+	if q.state.Load() != queueDown {
+		return
+	}
+	for _, r := range append(ns.gate.unparkAll(q), ns.withdraw(q)...) {
+		if r.engine.mate != nil {
+			r.endCompare(nvme.StatusAbortSQDeleted)
+		}
+		r.respond(nvme.StatusAbortSQDeleted)
+	}
 }
 
 // unparked executes a command that was parked.

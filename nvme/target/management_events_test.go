@@ -44,7 +44,7 @@ func TestSanitizedButClosed(t *testing.T) {
 	s := connect(t, tg, testNQN)
 	defer s.close()
 	ns := tg.Subsystem(testNQN).namespace(1)
-	ns.exclude(func() {})
+	ns.exclude(nil, func() {})
 	ns.refuse(true) // the operation is over, and this namespace's turn to be told of it has not come
 	fr := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
 	if fr.answered() {

@@ -200,6 +200,9 @@ func (q *Queue) Closing(err error) {
 	default:
 		return // a Connect in progress sees the state and undoes itself
 	}
+	for _, ns := range q.ctrl.sub.all() {
+		q.leave(ns)
+	}
 	q.ctrl.queueDown(q, err)
 }
 

@@ -169,7 +169,7 @@ func (r *Request) abortPreempted(notices []resvNotice) {
 	}
 	r.engine.ns = nil
 	ns.put(r.engine.q.shard)
-	ns.exclude(func() {
+	ns.exclude(r, func() {
 		ns.include()
 		r.respond(nvme.StatusSuccess)
 	})

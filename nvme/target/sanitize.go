@@ -309,7 +309,7 @@ func (c *controller) sanitizeStatus(retain bool) []byte {
 // erase erases a namespace once, when nothing else uses it.
 func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) error {
 	alone := make(chan struct{})
-	ns.exclude(func() { close(alone) })
+	ns.exclude(nil, func() { close(alone) })
 	<-alone
 	defer ns.include()
 	op := eraser{ns: ns, ctx: ctx, done: make(chan struct{}, 1)}

@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -62,6 +63,50 @@ func TestLostAtEveryStage(t *testing.T) {
 func nvmeName(op nvme.Opcode) string {
 	return map[nvme.Opcode]string{nvme.OpRead: "read", nvme.OpWrite: "write", nvme.OpCompare: "compare",
 		nvme.OpDSM: "dsm", nvme.OpVerify: "verify"}[op]
+}
+
+// TestLostWhileNamespaceIsTaken: what waits for a namespace that somebody has alone, perhaps for long, doesn't keep its
+// connection from ending, nor those that wait behind it from their turn.
+func TestLostWhileNamespaceIsTaken(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s, lost, other := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
+	defer s.close()
+	defer other.close()
+	b := make([]byte, 512)
+	v.setHold(true)
+	format := s.admin.start(formatCommand(1, 0, nvme.EraseNone), nil)
+	<-v.arrived
+	gone := []*fakeRequest{
+		lost.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b),
+		lost.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b),
+		lost.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b),
+		lost.admin.start(formatCommand(1, 0, nvme.EraseNone), nil),
+	}
+	stays := []*fakeRequest{
+		other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b),
+		other.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b),
+		other.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b),
+		other.admin.start(formatCommand(1, 0, nvme.EraseNone), nil),
+	}
+	lost.io.Disconnect(errLost)
+	lost.io.waitClosed()
+	lost.admin.Disconnect(errLost)
+	lost.admin.waitClosed()
+	for i, r := range gone {
+		if st := r.wait().Status(); st != nvme.StatusAbortSQDeleted {
+			t.Errorf("command %d of the lost connection: %#x", i, uint16(st))
+		}
+	}
+	if format.answered() || slices.ContainsFunc(stays, (*fakeRequest).answered) {
+		t.Error("answered while the volume is being zeroed")
+	}
+	v.release()
+	for i, r := range append(stays, format) {
+		if st := r.wait().Status(); st != nvme.StatusSuccess {
+			t.Errorf("command %d of the others: %#x", i, uint16(st))
+		}
+	}
 }
 
 // TestLostDuringConnect: the connection dies while Connect waits for its data.
