@@ -11,15 +11,21 @@ import (
 const maxAborts = 4
 
 // aborter sends Abort commands in the background. There is a fixed number of requests for it;
-// while all are under way no further command is aborted, and its second expiry ends the
-// controller.
+// while all are under way further commands wait to be aborted.
 type aborter struct {
-	mu   sync.Mutex
-	reqs [maxAborts]Request
-	busy [maxAborts]bool
+	mu      sync.Mutex
+	reqs    [maxAborts]Request
+	busy    [maxAborts]bool
+	waiting []victim
 }
 
-func (a *aborter) abort(c *Controller, qid, cid uint16) {
+// victim is a command that is to be aborted.
+type victim struct {
+	q   *Queue
+	cid uint16
+}
+
+func (a *aborter) abort(c *Controller, v victim) {
 	limit := min(maxAborts, int(c.identity.ACL)+1)
 	a.mu.Lock()
 	i := 0
@@ -27,21 +33,44 @@ func (a *aborter) abort(c *Controller, qid, cid uint16) {
 		i++
 	}
 	if i == limit {
+		a.waiting = append(a.waiting, v)
 		a.mu.Unlock()
 		return
 	}
 	a.busy[i] = true
 	a.mu.Unlock()
+	a.send(c, i, v)
+}
+
+// send sends the i-th Abort command, and afterwards, by the same request, those for what waits.
+func (a *aborter) send(c *Controller, i int, v victim) {
 	r := &a.reqs[i]
-	r.Cmd.SetAbort(qid, cid)
+	r.Cmd.SetAbort(v.q.attr.QID, v.cid)
 	r.Done = func(r *Request) {
 		if err := r.Check(); err != nil || r.CQE.DW0()&nvme.AbortNotDone != 0 {
-			c.cfg.Log.Debug("abort had no effect", c.logKeys("qid", qid, "cid", cid, "err", err)...)
+			c.cfg.Log.Debug("abort had no effect", c.logKeys("qid", v.q.attr.QID, "cid", v.cid, "err", err)...)
 		}
-		a.mu.Lock()
-		a.busy[i] = false
-		a.mu.Unlock()
+		if next, ok := a.next(i, r.Err == nil); ok {
+			a.send(c, i, next)
+		}
 	}
 	c.counters.Aborts.Add(1)
 	c.admin.submitFirst(r)
+}
+
+// next is what the i-th request has to abort now; false where it is free. Where the controller is gone,
+// nothing has to be aborted any more.
+func (a *aborter) next(i int, connected bool) (victim, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for connected && len(a.waiting) > 0 {
+		v := a.waiting[0]
+		a.waiting = a.waiting[1:]
+		if v.q.outstanding(v.cid) {
+			return v, true
+		}
+	}
+	a.waiting = nil
+	a.busy[i] = false
+	return victim{}, false
 }

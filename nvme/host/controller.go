@@ -197,7 +197,7 @@ func (c *Controller) abort(q *Queue, cid uint16) {
 		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x, with no way to abort it now", ErrTimeout, q.attr.QID, cid)))
 		return
 	}
-	c.aborter.abort(c, q.attr.QID, cid)
+	c.aborter.abort(c, victim{q, cid})
 }
 
 // Submit sends requests on I/O queue i, counted from 0: see Queue.Submit.

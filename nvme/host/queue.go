@@ -113,6 +113,14 @@ func (q *Queue) Outstanding() int {
 	return len(q.slots) - len(q.free)
 }
 
+// outstanding reports whether a command has not been answered.
+func (q *Queue) outstanding(cid uint16) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := &q.slots[cid&q.mask]
+	return s.req != nil && s.cid == cid
+}
+
 // Submit sends the commands of rs, in order and as one batch. It doesn't block and doesn't
 // allocate. Those that find the queue full wait in a list that runs through the requests
 // themselves, and are sent as others end. Each ends with a call of Done, even if the

@@ -91,6 +91,7 @@ func TestTimeoutFatal(t *testing.T) {
 	})
 }
 
+// TestCancelAborts cancels more commands at once than may be aborted at once.
 func TestCancelAborts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
@@ -99,12 +100,15 @@ func TestCancelAborts(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		got, err := n.ReadAt(ctx, make([]byte, 3*8192), 0)
+		got, err := n.ReadAt(ctx, make([]byte, transferDepth*8192), 0)
 		if took := time.Since(start); got != 0 || !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
 			t.Errorf("%d bytes after %v: %v", got, took, err)
 		}
 		if c.Err() != nil {
 			t.Error("the controller was given up")
+		}
+		if n := c.Counters().Aborts.Load(); n != transferDepth {
+			t.Errorf("%d aborts", n)
 		}
 		closeController(t, c)
 	})
