@@ -70,7 +70,7 @@ func NewTransport(cm verbs.ConnectionManager, cfg HostConfig) (*Transport, error
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	m, err := newMemory(cfg.Memory, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	m, err := newMemory(cfg.Memory, 0, verbs.AccessLocalWrite|verbs.AccessMWBind)
 	if err != nil {
 		return nil, err
 	}

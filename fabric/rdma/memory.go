@@ -39,9 +39,10 @@ type domain struct {
 	cqs []*completions
 }
 
-func newMemory(maxBytes int64, access verbs.Access) (*memory, error) {
+// newMemory makes a memory that has room for buffers of largest bytes whenever enough has been freed; 0: of any usual size.
+func newMemory(maxBytes int64, largest int, access verbs.Access) (*memory, error) {
 	m := &memory{access: access}
-	arena, err := mem.New(mem.Config{Max: maxBytes, OnGrow: m.grown})
+	arena, err := mem.New(mem.Config{Max: maxBytes, Largest: largest, OnGrow: m.grown})
 	if err != nil {
 		return nil, fmt.Errorf("memory for data: %w", err)
 	}

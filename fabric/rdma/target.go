@@ -121,7 +121,7 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	}
 	cfg = cfg.withDefaults()
 	cfg.Log = limitlog.New(cfg.Log)
-	m, err := newMemory(cfg.Memory, verbs.AccessLocalWrite)
+	m, err := newMemory(cfg.Memory, cfg.MaxTransfer, verbs.AccessLocalWrite)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	}
 	l := &Listener{cfg: cfg, t: t, tcp: tcp, peers: make(map[netip.Addr]int),
 		stopped: make(chan struct{}), left: make(chan struct{}, 1), conns: make(map[*targetConn]struct{})}
-	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, OnGrow: l.grown})
+	l.memory, err = mem.New(mem.Config{Max: cfg.Memory, Largest: cfg.MaxTransfer, OnGrow: l.grown})
 	if err != nil {
 		_ = tcp.Close()
 		return nil, fmt.Errorf("nvme/tcp memory for data: %w", err)

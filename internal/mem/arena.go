@@ -14,8 +14,8 @@ const (
 
 	// DefaultMax is the most an Arena maps where Config.Max is 0, in bytes.
 	DefaultMax = 256 << 20
-	// ChunkSize is by how much an Arena grows at least, in bytes. A larger buffer gets a
-	// chunk of its own, rounded up to a power of two.
+	// ChunkSize is by how much an Arena grows at least, in bytes, unless Config.Largest is more. A larger
+	// buffer gets a chunk of its own, rounded up to a power of two.
 	ChunkSize = 4 << 20
 	// MinMax is the least Config.Max, in bytes.
 	MinMax = 64 << 10
@@ -31,6 +31,9 @@ type Config struct {
 	// Max is the most it maps, in bytes; 0 is DefaultMax. Less than ChunkSize is rounded up
 	// to a power of two. What isn't needed isn't mapped.
 	Max int64
+	// Largest is the size of the largest buffers that it has to have room for whenever enough has been freed, in
+	// bytes. Up to ChunkSize it always has.
+	Largest int
 	// OnGrow is called with each new chunk before the first buffer of it is handed out, one
 	// call at a time, with indexes 0, 1, 2 … An error discards the chunk, whose index is
 	// used again, and has Alloc return nil. It must not call the Arena.
@@ -84,6 +87,7 @@ func New(cfg Config) (*Arena, error) {
 	case cfg.Max < ChunkSize:
 		cfg.Max = 1 << bits.Len64(uint64(cfg.Max-1))
 	}
+	cfg.Largest = max(cfg.Largest, ChunkSize)
 	a := &Arena{cfg: cfg}
 	a.table.Store(new(table))
 	for i := range a.caches {
@@ -93,8 +97,8 @@ func New(cfg Config) (*Arena, error) {
 }
 
 // Alloc returns a buffer of n bytes, or nil where n isn't positive, memory is exhausted, or
-// the Arena is closed. Its contents are undefined and its capacity is n. Up to ChunkSize (or
-// Config.Max, where that is less) it succeeds whenever enough has been freed; a longer buffer
+// the Arena is closed. Its contents are undefined and its capacity is n. Up to ChunkSize, or
+// Config.Largest (or Config.Max, where that is less), it succeeds whenever enough has been freed; a longer buffer
 // needs a chunk that was made for one, and is best taken early and kept.
 func (a *Arena) Alloc(n int) []byte {
 	if n <= 0 || int64(n) > a.cfg.Max {
@@ -228,16 +232,16 @@ func (a *Arena) addChunk(units uint32) bool {
 }
 
 // nextChunk says how large the next chunk shall be: a power of two that holds units, and
-// ChunkSize where Max allows it.
+// Largest where Max allows it.
 func (a *Arena) nextChunk(units uint32) (size int64, index int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	need := int64(unit) << bits.Len32(units-1)
+	need, least := int64(unit)<<bits.Len32(units-1), int64(1)<<bits.Len64(uint64(a.cfg.Largest-1))
 	left := a.cfg.Max - a.mapped
 	if left < need {
 		return 0, 0, fmt.Errorf("%w: %d bytes wanted, %d of at most %d mapped", ErrExhausted, need, a.mapped, a.cfg.Max)
 	}
-	size = max(need, ChunkSize)
+	size = max(need, least)
 	for size > left {
 		size /= 2
 	}

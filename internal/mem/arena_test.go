@@ -91,6 +91,23 @@ func TestExhaustionAndReuse(t *testing.T) {
 	}
 }
 
+// TestLargest: what is the largest by configuration finds room after all memory was used for small buffers.
+func TestLargest(t *testing.T) {
+	a := newArena(t, Config{Max: 40 << 20, Largest: 16 << 20})
+	var all [][]byte
+	for b := a.Alloc(1 << 20); b != nil; b = a.Alloc(1 << 20) {
+		all = append(all, b)
+	}
+	for _, b := range all {
+		a.Free(b)
+	}
+	for i := range 2 {
+		if a.Alloc(16<<20) == nil {
+			t.Errorf("buffer %d finds no room", i)
+		}
+	}
+}
+
 func TestSmallMaximumServesItself(t *testing.T) {
 	for _, limit := range []int64{MinMax, 100_000, 1 << 20, 3 << 20} {
 		a := newArena(t, Config{Max: limit})
