@@ -30,6 +30,8 @@ type Share[R any] struct {
 	users int          // of pool.mu
 	held  atomic.Int64 // bytes
 	queue []waiter[R]  // of pool.mu
+	// queued is the length of queue, for who has no lock: a request that comes later doesn't pass those.
+	queued atomic.Int32
 }
 
 type waiter[R any] struct {
@@ -71,8 +73,10 @@ func (s *Share[R]) Leave() {
 
 // Alloc returns n bytes, or nil where r has to wait for them.
 func (s *Share[R]) Alloc(n int, r R) []byte {
-	if b := s.try(n); b != nil {
-		return b
+	if s.queued.Load() == 0 {
+		if b := s.try(n); b != nil {
+			return b
+		}
 	}
 	p := s.pool
 	p.mu.Lock()
@@ -87,6 +91,7 @@ func (s *Share[R]) Alloc(n int, r R) []byte {
 	}
 	p.arrived++
 	s.queue = append(s.queue, waiter[R]{r, n, p.arrived})
+	s.queued.Add(1)
 	p.hungry[s] = struct{}{}
 	return nil
 }
@@ -154,14 +159,23 @@ func (s *Share[R]) remove(i int) {
 	copy(s.queue[i:], s.queue[i+1:])
 	s.queue[last] = waiter[R]{}
 	s.queue = s.queue[:last]
+	s.queued.Add(-1)
 	s.pool.waiting.Add(-1)
 	if last == 0 {
 		delete(s.pool.hungry, s)
 	}
 }
 
-// Drop takes the waiting requests that match out of the queue, and returns them.
-func (s *Share[R]) Drop(match func(R) bool) (dropped []R) {
+// Drop takes the waiting requests that match out of the queue, and returns them. Those that waited behind them may be served.
+func (s *Share[R]) Drop(match func(R) bool) []R {
+	dropped := s.drop(match)
+	if len(dropped) > 0 {
+		s.pool.Serve()
+	}
+	return dropped
+}
+
+func (s *Share[R]) drop(match func(R) bool) (dropped []R) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	for i := 0; i < len(s.queue); {

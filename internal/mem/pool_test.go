@@ -133,3 +133,34 @@ func TestPoolConcurrently(t *testing.T) {
 		t.Errorf("%d bytes in use, %d waiting", n, p.waiting.Load())
 	}
 }
+
+// A request that waits isn't passed by a later one of its peer that would find room: else a stream of small ones would keep
+// a large one waiting for ever.
+func TestPoolPatience(t *testing.T) {
+	p, granted, bufs := newTestPool(t, poolSize*3/4)
+	g := p.Join(greedy)
+	held := g.Alloc(poolSize/2, "")
+	if g.Alloc(poolSize/2, "large") != nil {
+		t.Fatal("more than a share")
+	}
+	if g.Alloc(512, "small") != nil {
+		t.Error("a small request passed a large one")
+	}
+	g.Free(held)
+	if !slices.Equal(*granted, []string{"large", "small"}) {
+		t.Errorf("granted %v", *granted)
+	}
+	// Where the large one gives up, the small one has waited long enough.
+	if g.Alloc(poolSize/2, "large again") != nil || g.Alloc(512, "small again") != nil {
+		t.Error("more than a share")
+	}
+	if n := len(g.Drop(func(r string) bool { return r == "large again" })); n != 1 {
+		t.Errorf("%d requests dropped", n)
+	}
+	if last := (*granted)[len(*granted)-1]; last != "small again" {
+		t.Errorf("granted %v", *granted)
+	}
+	for _, b := range bufs {
+		g.Free(b)
+	}
+}
