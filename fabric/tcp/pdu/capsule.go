@@ -19,18 +19,11 @@ var (
 // OffCID is the offset of the command identifier in a CapsuleResp.
 const OffCID = HeaderSize + 12
 
-// CapsuleCmd is a command capsule; in-capsule data follows it at Header.PDO.
+// CapsuleCmd is a command capsule; in-capsule data follows it at Header.PDO. Of one that was received, the command is
+// viewed where it lies: nvme.CommandAt, behind the common header.
 type CapsuleCmd struct {
 	Header
 	Cmd nvme.Command
-}
-
-// ParseCapsuleCmd reads the header of a CapsuleCmd; b starts with its common header.
-func ParseCapsuleCmd(b []byte) (CapsuleCmd, error) {
-	if len(b) < CapsuleCmdSize {
-		return CapsuleCmd{}, shortError("CapsuleCmd", len(b), CapsuleCmdSize)
-	}
-	return CapsuleCmd{HeaderAt(b), *nvme.CommandAt(b[HeaderSize:])}, nil
 }
 
 // Append appends the PDU up to its data.
@@ -38,18 +31,10 @@ func (p *CapsuleCmd) Append(b []byte) []byte {
 	return p.end(append(p.Header.Append(b), p.Cmd[:]...), len(b))
 }
 
-// CapsuleResp is a response capsule.
+// CapsuleResp is a response capsule, which nvme.CompletionAt views likewise.
 type CapsuleResp struct {
 	Header
 	CQE nvme.Completion
-}
-
-// ParseCapsuleResp reads the header of a CapsuleResp; b starts with its common header.
-func ParseCapsuleResp(b []byte) (CapsuleResp, error) {
-	if len(b) < CapsuleRespSize {
-		return CapsuleResp{}, shortError("CapsuleResp", len(b), CapsuleRespSize)
-	}
-	return CapsuleResp{HeaderAt(b), *nvme.CompletionAt(b[HeaderSize:])}, nil
 }
 
 // Append appends the PDU.
