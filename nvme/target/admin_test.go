@@ -222,6 +222,7 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENTelemetry), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
 		{nvme.FeatKATO, 7001, 0, 0, 7100, 0},
+		{nvme.FeatKATO, 0xffffffff, 0, 0, 0xffffffff / 100 * 100, 0},
 		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
 	} {
 		tc.run(t, q)

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"math"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -14,13 +15,16 @@ import (
 // keepAliveUnit is KAS, the granularity of the timer.
 const keepAliveUnit = 100 * time.Millisecond
 
+// longestKATO is the longest time in whole units that KATO, in milliseconds, can say.
+const longestKATO = math.MaxUint32 * time.Millisecond / keepAliveUnit * keepAliveUnit
+
 // discoveryKATO bounds the life of a discovery controller whose host asks for no keep-alive.
 const discoveryKATO = 2 * time.Minute
 
 // setKATO sets the keep-alive timeout, rounded up to keepAliveUnit; 0 turns it off.
 func (c *controller) setKATO(d time.Duration) {
 	if over := d % keepAliveUnit; over != 0 {
-		d += keepAliveUnit - over
+		d = min(d+keepAliveUnit-over, longestKATO)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
