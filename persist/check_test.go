@@ -244,6 +244,29 @@ func TestGrow(t *testing.T) {
 	growClosed(t, path, all)
 }
 
+// TestGrownOften makes the file larger more often than the superblock has extents: what doesn't fit in is left alone,
+// by whoever has the volume and by who opens it then.
+func TestGrownOften(t *testing.T) {
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	var err error
+	for n := int64(8); err == nil && n <= 4*(maxExtents+1); n += 4 {
+		lengthen(t, path, n*mib)
+		err = v.Refresh()
+	}
+	if !errors.Is(err, errGrownOften) || len(v.super.extents) != maxExtents {
+		t.Fatalf("%d extents, %v", len(v.super.extents), err)
+	}
+	size := v.Info().Size
+	mustClose(t, v)
+	v = mustOpen(t, path, blockdev.Options{})
+	defer mustClose(t, v)
+	got := make([]byte, 4096)
+	if err := volumetest.NewClient(v).Read(got, 7*4096); err != nil || !bytes.Equal(got, block(8)) || v.Info().Size != size {
+		t.Errorf("%d bytes of %d, %v", v.Info().Size, size, err)
+	}
+}
+
 // growClosed makes the file larger while no volume is open on it, of which all is the content.
 func growClosed(t *testing.T, path string, all []byte) {
 	t.Helper()

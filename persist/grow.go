@@ -2,6 +2,7 @@ package persist
 
 import (
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 
@@ -34,6 +35,9 @@ func (v *atomicVolume) Refresh() error {
 	return nil
 }
 
+// errGrownOften is that the superblock has no place for a further extent.
+var errGrownOften = fmt.Errorf("it has grown %d times, as often as it can: copy it to a new volume", maxExtents-1)
+
 // grow makes an extent of what the file has behind the last one, where that is worth it.
 func (v *atomicVolume) grow() (bool, error) {
 	if v.m.file == nil {
@@ -52,7 +56,7 @@ func (v *atomicVolume) grow() (bool, error) {
 		return false, nil
 	}
 	if len(v.super.extents) == maxExtents {
-		return false, errors.New("it has grown as often as it can: copy it to a new volume")
+		return false, errGrownOften
 	}
 	region, base, err := v.cover(rec, uint64(size))
 	if err != nil {

@@ -21,7 +21,7 @@ func (v *atomicVolume) recover() error {
 	if v.info.ReadOnly {
 		return nil
 	}
-	if _, err := v.grow(); err != nil {
+	if _, err := v.grow(); err != nil && !errors.Is(err, errGrownOften) { // which Refresh tells
 		return err
 	}
 	if v.kind != onSync {
