@@ -90,7 +90,7 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("%q: %d, %v; want %d", s, got, err, want)
 		}
 	}
-	for _, s := range []string{"", "k", "x", "-1", "1XB", "8EiB", "99999999999999999999", "-1GiB", "NaN", "Inf", "1e300"} {
+	for _, s := range []string{"", "k", "x", "-1", "1XB", "8EiB", "99999999999999999999", "-1GiB", "NaN", "Inf", "1e300", "1,5GiB", "4,096"} {
 		if n, err := blockdev.ParseSize(s); err == nil {
 			t.Errorf("%q: %d", s, n)
 		}

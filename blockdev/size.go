@@ -19,7 +19,8 @@ func ParseSize(s string) (int64, error) {
 	if err != nil && strings.HasPrefix(err.Error(), "too large") {
 		return 0, errTooLarge(s)
 	}
-	if err != nil || strings.HasPrefix(t, "-") {
+	// It leaves commas out, by which 1,5GiB would be 15 GiB.
+	if err != nil || strings.HasPrefix(t, "-") || strings.Contains(t, ",") {
 		return 0, fmt.Errorf("size %q: write it as 4096, 64MiB or 1GiB", s)
 	}
 	if n > math.MaxInt64 {
