@@ -77,6 +77,8 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if s.Verify && s.Does(Write) {
+			base, _ := s.area(dev.Size()) // another may begin elsewhere
+			unit = gcd(unit, base)
 			for op := range ops {
 				for _, sh := range s.BS[op] {
 					unit = gcd(unit, int64(sh.Bytes))

@@ -52,6 +52,26 @@ func testVerify(t *testing.T) {
 	}
 }
 
+// Jobs whose operations overlap, though neither begins where the other's do, find what each other wrote.
+func TestVerifyOverlap(t *testing.T) { synctest.Test(t, testVerifyOverlap) }
+
+func testVerifyOverlap(t *testing.T) {
+	d := &fakeDevice{delay: 100 * time.Microsecond, data: make([]byte, fakeSize)}
+	specs := []Spec{verifySpec("randwrite"), verifySpec("randrw")}
+	for i := range specs {
+		s := &specs[i]
+		s.BS[Read], s.BS[Write] = Fixed(8192), Fixed(8192)
+		s.Offset, s.Size, s.IODepth = int64(i)*4096, fakeSize/2, 4
+	}
+	res, err := Run(context.Background(), d, specs, Options{pace: paceByTimer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := Group(res.Jobs); g.Verified < fakeSize/2 {
+		t.Errorf("%d bytes verified", g.Verified)
+	}
+}
+
 // What a run wrote can be checked by a later one, also in larger pieces.
 func TestVerifyLater(t *testing.T) { synctest.Test(t, testVerifyLater) }
 
