@@ -244,6 +244,14 @@ func testFull(t *testing.T, dir string, mode blockdev.IOMode) {
 		t.Errorf("write after a discard made room: %v", err)
 	}
 	mustFail(t, tryOpen(t, filepath.Join(dir, "w"), blockdev.Options{Size: size, Preallocate: true}), blockdev.ErrCapacity)
+	empty := filepath.Join(dir, "x")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, tryOpen(t, empty, blockdev.Options{Size: size, Preallocate: true}), blockdev.ErrCapacity)
+	if st, err := os.Stat(empty); err != nil || st.Size() != 0 {
+		t.Errorf("the file was empty, and has %d bytes, which nobody asked for: %v", st.Size(), err)
+	}
 }
 
 // loopDevice makes a block device of a file.

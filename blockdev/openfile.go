@@ -154,6 +154,7 @@ func fill(f *os.File, o *Options) error {
 	if err == nil {
 		return nil
 	}
+	_ = retry(func() error { return unix.Ftruncate(fd, 0) }) // a part of the space may be reserved
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = fmt.Errorf("the file system can't preallocate: %w; create the volume sparse", err)
 	}
