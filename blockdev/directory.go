@@ -26,7 +26,7 @@ const directorySuffix = ".volume"
 // bytes together. options has what all of them have in common. An error that is ErrBusy says that
 // somebody has it open.
 func OpenDirectory(path string, capacity uint64, options Options) (*Directory, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := statedir.MakeDir(path); err != nil {
 		return nil, openError(path, KindOf(err), err)
 	}
 	f, err := os.Open(path)

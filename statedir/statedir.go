@@ -31,7 +31,7 @@ const (
 // Open opens a directory, which it creates where it isn't there, and forgets Saves that a crash
 // cut short.
 func Open(path string) (*Dir, error) {
-	if err := create(path, syncReadable); err != nil {
+	if err := MakeDir(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	dir, err := os.Open(path)
@@ -56,6 +56,10 @@ func Open(path string) (*Dir, error) {
 	}
 	return d, nil
 }
+
+// MakeDir makes a directory, where it isn't there, as os.MkdirAll does, for its owner alone. When it returns without
+// an error, the directory survives a power failure.
+func MakeDir(path string) error { return create(path, syncReadable) }
 
 // create makes a directory, and of the way to it what isn't there, and has sync make the names durable:
 // the directory's own also where it is there, since whoever made it may have been killed before that.
