@@ -196,3 +196,32 @@ func TestVolumeSignals(t *testing.T) {
 	h.close(t)
 	p.stop(t)
 }
+
+// TestScrubFrozen: a volume that is frozen holds up its own scrub, but neither the signal that thaws it nor the end of
+// the program.
+func TestScrubFrozen(t *testing.T) {
+	p := startTarget(t, "--volume", "check:freeze:manual:mem:1MiB")
+	h := dialHost(t, p.remote(), "tcp", nil)
+	ns, err := h.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ns.WriteAt(t.Context(), make([]byte, 64<<10), 0); err != nil {
+		t.Fatal(err)
+	}
+	said := func(what string, times int) {
+		t.Helper()
+		eventually(t, 10*time.Second, what, func() bool { return strings.Count(p.stderr.String(), what) == times })
+	}
+	p.signal(syscall.SIGUSR1)
+	said("frozen=true", 1)
+	p.signal(syscall.SIGUSR2)
+	p.signal(syscall.SIGUSR1)
+	said("frozen=false", 1)
+	said("blocks=16 bad=0", 1)
+	p.signal(syscall.SIGUSR1)
+	said("frozen=true", 2)
+	p.signal(syscall.SIGUSR2)
+	h.close(t)
+	p.stop(t)
+}

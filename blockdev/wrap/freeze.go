@@ -16,6 +16,7 @@ type Freezer struct {
 	frozen bool
 	held   []*call // in order
 	timer  *time.Timer
+	over   bool // it is about to be closed, and freezes no more
 }
 
 // NewFreezer gives a volume that passes everything on until Freeze is called.
@@ -44,7 +45,7 @@ func (f *Freezer) Submit(r *blockdev.Request) {
 // Freeze has requests wait from now on. What the volume below has is answered.
 func (f *Freezer) Freeze() {
 	f.hold.Lock()
-	f.frozen = true
+	f.frozen = !f.over
 	f.hold.Unlock()
 }
 
@@ -73,8 +74,8 @@ func (f *Freezer) Schedule(after, length time.Duration) {
 	f.timer = time.AfterFunc(after, func() {
 		f.hold.Lock()
 		defer f.hold.Unlock()
-		if f.timer == nil {
-			return // closed
+		if f.over {
+			return
 		}
 		f.frozen = true
 		f.timer = time.AfterFunc(length, f.Thaw)
@@ -83,14 +84,19 @@ func (f *Freezer) Schedule(after, length time.Duration) {
 
 // Close thaws the volume, for good, and closes it.
 func (f *Freezer) Close() error {
+	f.release()
+	return f.layer.Close()
+}
+
+// release thaws the volume, for good.
+func (f *Freezer) release() {
 	f.hold.Lock()
+	f.over = true
 	if f.timer != nil {
 		f.timer.Stop()
-		f.timer = nil
 	}
 	f.hold.Unlock()
 	f.Thaw()
-	return f.layer.Close()
 }
 
 // parseFreeze reads "manual" or "10s+5s".

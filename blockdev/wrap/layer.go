@@ -75,8 +75,12 @@ func (l *layer) leave(c *call, err error) {
 	r.End(err)
 }
 
-// Close waits for what was submitted, and closes the volume below.
+// Close waits for what was submitted, and closes the volume below. What is frozen there is thawed first, for it is what
+// was submitted here.
 func (l *layer) Close() error {
+	for _, f := range Find[*Freezer](l.below) {
+		f.release()
+	}
 	if !l.life.Close() {
 		i := l.below.Info()
 		return &blockdev.OpError{Op: "close", Path: i.Name(), Offset: -1, Kind: blockdev.ErrGone, Err: fs.ErrClosed}

@@ -22,7 +22,7 @@ type Scrubbed struct {
 const scrubPiece = 256 << 10
 
 // Scrub reads every block of which there is a checksum, beside other requests, and compares.
-// The error is that of the context, or the first of a read.
+// The error is that of the context, for which it leaves a read that hangs alone, or the first of a read.
 func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 	before := k.bad.Load()
 	buf := directio.AlignedBlock(scrubPiece)
@@ -43,7 +43,11 @@ func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 			}
 			r.Offset, r.Length, r.Bufs[0] = first*k.block, n*k.block, buf[:n*k.block]
 			k.Submit(r)
-			<-done
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return found, ctx.Err()
+			}
 			found.Blocks += n
 			if r.Err != nil && !errors.Is(r.Err, ErrChecksum) {
 				found.Errors += n

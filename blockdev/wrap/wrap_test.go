@@ -1,6 +1,7 @@
 package wrap_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -215,6 +216,25 @@ func TestFreeze(t *testing.T) {
 		}
 		if err := <-answered; err != nil {
 			t.Errorf("the write that waited: %v", err)
+		}
+	})
+}
+
+// TestScrubFrozen: a scrub of a volume that hangs ends with its context, and the volume can be closed.
+func TestScrubFrozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := open(t, "check:freeze:manual:mem:1MiB")
+		if err := volumetest.NewClient(v).Write(make([]byte, 4096), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		wrap.Find[*wrap.Freezer](v)[0].Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := wrap.Find[*wrap.Checker](v)[0].Scrub(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("scrub: %v", err)
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

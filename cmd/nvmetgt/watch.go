@@ -23,7 +23,8 @@ func (s *server) watchVolumes() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.watchSizes(ctx) })
-	running.Go(func() { s.watchSignals(ctx) })
+	running.Go(func() { s.watchSignal(ctx, unix.SIGUSR1, s.toggle) })
+	running.Go(func() { s.watchSignal(ctx, unix.SIGUSR2, func(v blockdev.Volume) { s.scrub(ctx, v) }) })
 	s.onClose(func() error {
 		cancel()
 		running.Wait()
@@ -76,28 +77,25 @@ func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 	return err == nil
 }
 
-// watchSignals freezes and thaws with USR1, and scrubs with USR2.
-func (s *server) watchSignals(ctx context.Context) {
+// watchSignal does something with each volume when a signal comes. Each signal is watched by itself: what a scrub waits
+// for may be a volume to thaw.
+func (s *server) watchSignal(ctx context.Context, sig os.Signal, do func(blockdev.Volume)) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, unix.SIGUSR1, unix.SIGUSR2)
+	signal.Notify(signals, sig)
 	defer signal.Stop(signals)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case sig := <-signals:
+		case <-signals:
 			for _, v := range s.volumes() {
-				if sig == unix.SIGUSR1 {
-					s.toggle(v)
-				} else {
-					s.scrub(ctx, v)
-				}
+				do(v)
 			}
 		}
 	}
 }
 
-// toggle freezes or thaws the layers of a volume that can be.
+// toggle is for signal USR1: it freezes or thaws the layers of a volume that can be.
 func (s *server) toggle(v blockdev.Volume) {
 	for _, f := range wrap.Find[*wrap.Freezer](v) {
 		if f.Frozen() {
@@ -110,7 +108,7 @@ func (s *server) toggle(v blockdev.Volume) {
 	}
 }
 
-// scrub compares all blocks of a volume that has checksums.
+// scrub is for signal USR2: it compares all blocks of a volume that has checksums.
 func (s *server) scrub(ctx context.Context, v blockdev.Volume) {
 	for _, k := range wrap.Find[*wrap.Checker](v) {
 		found, err := k.Scrub(ctx)
