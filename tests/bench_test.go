@@ -225,6 +225,33 @@ func TestBenchVerify(t *testing.T) {
 }
 
 // With a rate, a target that stands still is seen by all that was due meanwhile.
+// TestBenchInterrupt: a run that is interrupted shows what it measured, begins nothing more, and is no success where
+// something that was asked for is missing.
+func TestBenchInterrupt(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	dir := t.TempDir()
+	writeText(t, dir+"/phases.fio", "[one]\nrw=randread\nruntime=1m\n[two]\nstonewall\nrw=randwrite\nruntime=1m\n")
+	for i, x := range []struct {
+		flags string
+		code  int
+	}{
+		{"--rw randwrite --runtime 1m", 0},
+		{"--rw randwrite --loops 100000", exitInterrupted},
+		{"--rw randwrite --verify crc32c --runtime 1m", exitInterrupted},
+		{dir + "/phases.fio", exitInterrupted},
+	} {
+		pcap := fmt.Sprintf("%s/%d.pcapng", dir, i)
+		p := tgt.startInit(t, "tcp", "bench", append(args(x.flags), "--pcap", pcap)...)
+		eventually(t, cliTimeout, "I/O", func() bool { st, err := os.Stat(pcap); return err == nil && st.Size() > 64<<10 })
+		p.signal(syscall.SIGINT)
+		r := p.result(t, cliTimeout)
+		if r.code != x.code || !strings.Contains(r.stdout, "IOPS") || strings.Contains(r.stdout, "two") {
+			t.Errorf("%s: exit code %d, want %d: %s%s", x.flags, r.code, x.code, r.stdout, r.stderr)
+		}
+	}
+	tgt.stop(t)
+}
+
 func TestBenchRate(t *testing.T) {
 	const stall = 400 * time.Millisecond
 	tgt := startTarget(t, "--volume", "mem:16MiB")

@@ -198,6 +198,9 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
 			}
 		}
+		if err == nil && i < len(phases)-1 {
+			err = c.Context().Err() // the others don't begin
+		}
 		if err != nil {
 			return errors.Join(err, f.printReport(c.OutOrStdout(), report, d))
 		}
@@ -240,16 +243,17 @@ func phaseName(jobs []*fio.Job, i, n int) string {
 func (f *benchFlags) run(ctx context.Context, d *benchDevice, jobs []*fio.Job, report func(*loadgen.Progress)) (*loadgen.Result, error) {
 	o := loadgen.Options{Interval: sampleInterval(jobs), Report: report}
 	res, err := loadgen.Run(ctx, d, fio.Specs(jobs), o)
-	if err == nil && ctx.Err() != nil && !timed(jobs) {
+	if err == nil && ctx.Err() != nil && !mayStop(jobs) {
 		err = ctx.Err()
 	}
 	return res, err
 }
 
-// timed reports whether every job has a runtime: then to stop it earlier is no failure.
-func timed(jobs []*fio.Job) bool {
+// mayStop reports whether to stop jobs early is no failure: each has a runtime, and none wrote what was to be read back,
+// which a run that is interrupted leaves out.
+func mayStop(jobs []*fio.Job) bool {
 	for _, j := range jobs {
-		if j.Runtime == 0 {
+		if j.Runtime == 0 || j.Verify && j.Does(loadgen.Write) {
 			return false
 		}
 	}
