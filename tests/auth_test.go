@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// genKey makes a secret, and a file that holds it.
-func genKey(t testing.TB, path string, args ...string) string {
+// genKey has a program make a secret, and a file that holds it.
+func genKey(t testing.TB, program, path string, args ...string) string {
 	t.Helper()
-	r := start(t, nil, "nvmetgt", append([]string{"gen-dhchap-key", "--output", path}, args...)...).result(t, cliTimeout)
+	r := start(t, nil, program, append([]string{"gen-dhchap-key", "--output", path}, args...)...).result(t, cliTimeout)
 	if r.code != 0 {
 		t.Fatalf("gen-dhchap-key: %s", r.stderr)
 	}
@@ -37,8 +37,8 @@ func makeSecrets(t testing.TB) *secrets {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	s := &secrets{dir: dir, file: in("secrets"), host: in("host"), ctrl: in("ctrl"), wrong: in("wrong")}
-	s.hostText, s.ctrlTexts = genKey(t, s.host), genKey(t, s.ctrl, "--hmac", "3")
-	genKey(t, s.wrong, "--hmac", "0", "--key-length", "48")
+	s.hostText, s.ctrlTexts = genKey(t, "nvmeinit", s.host), genKey(t, "nvmetgt", s.ctrl, "--hmac", "3")
+	genKey(t, "nvmetgt", s.wrong, "--hmac", "0", "--key-length", "48")
 	s.know(t, s.hostText)
 	return s
 }
@@ -244,7 +244,7 @@ func TestAuthenticationLive(t *testing.T) {
 		held = append(held, l.hold(t, transport, l.withSecret()))
 	}
 
-	next := genKey(t, filepath.Join(l.dir, "next"))
+	next := genKey(t, "nvmetgt", filepath.Join(l.dir, "next"))
 	l.know(t, next)
 	l.change(t, "reload")
 	if r := l.run(t, cliTimeout, "tcp", "connect", l.withSecret()...); r.code == 0 {
@@ -323,7 +323,7 @@ func TestAuthenticationRevoked(t *testing.T) {
 // forget has the file of secrets know another host only.
 func forget(t *testing.T, l *liveAuth) {
 	t.Helper()
-	secret := genKey(t, filepath.Join(l.dir, "another"))
+	secret := genKey(t, "nvmetgt", filepath.Join(l.dir, "another"))
 	if err := os.WriteFile(l.secrets.file, []byte("nqn.2026-11.org.example:another "+secret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

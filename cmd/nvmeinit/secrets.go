@@ -87,3 +87,6 @@ func (f *connFlags) unauthenticated(e *host.ConnectError) string {
 	}
 	return strings.TrimPrefix(e.Err.Error(), "nvme: ")
 }
+
+const genKeyExample = `  nvmeinit gen-dhchap-key --output host.key
+  nvmeinit connect -t tcp -a 127.0.0.1 --dhchap-secret-file host.key`

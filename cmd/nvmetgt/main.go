@@ -24,6 +24,6 @@ kernel module or root, and over NVMe/TCP.`,
   nvmetgt pmem check volume.img`,
 		Version: version.Version,
 	}
-	root.AddCommand(newServe(), newCheck(), newImport(), newCtl(), newGenKey(), newPmem())
+	root.AddCommand(newServe(), newCheck(), newImport(), newCtl(), cli.NewGenKey(genKeyExample), newPmem())
 	return cli.Parent(root)
 }

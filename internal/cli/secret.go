@@ -48,7 +48,7 @@ func ReadSecret(what, path string) (*dhchap.Secret, error) {
 	}
 	lines := secretLines(b)
 	if len(lines) != 1 || len(lines[0].words) != 1 {
-		return nil, Say(dhchap.ErrSecret, "%s %s: want one line, with one secret; `nvmetgt gen-dhchap-key` makes such a file", what, path)
+		return nil, Say(dhchap.ErrSecret, "%s %s: want one line, with one secret; gen-dhchap-key makes such a file", what, path)
 	}
 	s, err := dhchap.ParseSecret(lines[0].words[0])
 	if err != nil {
