@@ -59,18 +59,6 @@ func PickLoopback(port uint16) (netip.Addr, error) {
 	return netip.Addr{}, pickError(port, err)
 }
 
-// OnThisHost reports whether an address is one of this host (of this network namespace): what is
-// sent to it the kernel carries in memory. What comes from it may have been forged outside: Linux
-// drops such a datagram of IPv4, and takes one of IPv6. Addresses on a link say nothing, since two
-// links may have the same.
-func OnThisHost(addr netip.Addr) bool {
-	if addr.IsLinkLocalUnicast() {
-		return false
-	}
-	_, err := InterfaceMTU(addr)
-	return err == nil
-}
-
 // InterfaceMTU is the MTU of the interface that has the address, in bytes of IP packet.
 func InterfaceMTU(addr netip.Addr) (int, error) {
 	addr = addr.Unmap()

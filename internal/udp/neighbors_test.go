@@ -298,36 +298,6 @@ func garble(t *testing.T) {
 	}
 }
 
-// TestIsHere: all addresses of this host's interfaces are here, and another host's isn't.
-func TestIsHere(t *testing.T) {
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, x := range interfaces {
-		addrs, err := x.Addrs()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, a := range addrs {
-			here := netip.MustParsePrefix(a.String()).Addr()
-			if x.Flags&net.FlagUp != 0 && !isHere(here, uint32(x.Index)) {
-				t.Errorf("%v of %s isn't here", here, x.Name)
-			}
-		}
-	}
-	for _, other := range []string{"192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"} {
-		if isHere(netip.MustParseAddr(other), 0) {
-			t.Errorf("%s is here", other)
-		}
-	}
-	for _, own := range []string{"127.0.0.1", "127.200.3.4", "::1"} {
-		if !isHere(netip.MustParseAddr(own), 0) {
-			t.Errorf("%s isn't here", own)
-		}
-	}
-}
-
 // TestNeighborReplaced: after one that shared memory another one at its address that doesn't is reached.
 func TestNeighborReplaced(t *testing.T) {
 	a, b := near(t, loop4, Config{})

@@ -28,11 +28,25 @@ func routeMTU(src netip.Addr, scope uint32, dst netip.AddrPort) (int, error) {
 	return unix.GetsockoptInt(fd, level, opt)
 }
 
-// isHere reports whether an address is one of this host, as OnThisHost does, with few calls and little memory: to its
-// own addresses the kernel sends from the same ones. Where no socket is to be had it is taken for one.
+// OnThisHost reports whether what is sent to an address is known to stay on this host (in this network namespace): the
+// kernel carries it in memory. What comes from it may have been forged outside: Linux drops such a datagram of IPv4, and
+// takes one of IPv6. Addresses on a link say nothing, since two links may have the same.
+func OnThisHost(addr netip.Addr) bool {
+	here, err := local(addr, 0)
+	return here && err == nil && !addr.IsLinkLocalUnicast()
+}
+
+// isHere reports whether a neighbor's address may be one of this host still: nothing says that it isn't.
 func isHere(addr netip.Addr, scope uint32) bool {
+	here, err := local(addr, scope)
+	return here || err != nil
+}
+
+// local asks, with few calls and little memory, whether an address is one of this host: to those the kernel sends from
+// the same ones, unless its rules lead out to them. An error says that there is no socket to ask with.
+func local(addr netip.Addr, scope uint32) (bool, error) {
 	if addr.IsLoopback() { // 127.0.0.0/8 is sent to from 127.0.0.1
-		return true
+		return true, nil
 	}
 	addr, family := addr.Unmap(), unix.AF_INET6
 	if addr.Is4() {
@@ -40,19 +54,19 @@ func isHere(addr netip.Addr, scope uint32) bool {
 	}
 	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return true
+		return false, err
 	}
 	defer unix.Close(fd)
 	const discard = 9 // which isn't sent to
 	if unix.Connect(fd, sockaddr(netip.AddrPortFrom(addr, discard), scope)) != nil {
-		return false
+		return false, nil // there is no way to it
 	}
 	from, err := unix.Getsockname(fd)
 	switch from := from.(type) {
 	case *unix.SockaddrInet4:
-		return netip.AddrFrom4(from.Addr) == addr
+		return netip.AddrFrom4(from.Addr) == addr, nil
 	case *unix.SockaddrInet6:
-		return netip.AddrFrom16(from.Addr) == addr.WithZone("")
+		return netip.AddrFrom16(from.Addr) == addr.WithZone(""), nil
 	}
-	return err != nil
+	return false, err
 }
