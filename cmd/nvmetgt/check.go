@@ -60,7 +60,7 @@ says everything that there is; only subsystems are needed:
   - nqn: nqn.2026-11.org.example:disks
     serial: "0001"                      # default: derived from the nqn
     model: Example
-    hosts: [nqn.2026-11.org.example:host1]  # who may connect; default: every host
+    hosts: [nqn.2026-11.org.example:host1]  # who may connect; without this line every host
     max_controllers: 16
     create:                             # hosts may create, delete, attach and detach namespaces; default: not
       directory: /var/lib/nvmetgt/disks # of this subsystem alone; needs state

@@ -135,6 +135,9 @@ var outOfRange = []mistake{
 var wrongSubsystems = []mistake{
 	{good + "- nqn: " + nqn + "\n  namespaces: []\n", "f:5: subsystems[1].nqn " + nqn + ": it is given twice"},
 	{good + "  hosts: [example]\n", "f:5: subsystems[0].hosts[0]: "},
+	{good + "  hosts: []\n", "f:5: subsystems[0].hosts: it is empty: name who may connect"},
+	{good + "  hosts:\n  # - " + nqn + "\n", "f:5: subsystems[0].hosts: it is empty: name who may connect"},
+	{good + "authentication:\n  # secrets: secrets\n", "f:5: authentication: it is empty: name who may connect"},
 	{good + "  serial: 123456789012345678901\n", "f:5: subsystems[0].serial"},
 	{good + "  - volume: mem:1MiB\n    nsid: 5000\n", "f:6: subsystems[0].namespaces[1].nsid 5000: the largest is 1024"},
 	{good + "  - volume: mem:1MiB\n    block_size: 3\n", "f:6: subsystems[0].namespaces[1].block_size: "},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -68,11 +69,35 @@ func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *
 		if !ok {
 			continue // the library finds keys that there aren't
 		}
-		if e := misfitIn(v.Value, f, strings.TrimPrefix(field+"."+key, ".")); e != nil {
+		name := strings.TrimPrefix(field+"."+key, ".")
+		if admits(t, key) && saysNothing(v.Value) {
+			return &FieldError{Field: name, Line: v.Key.GetToken().Position.Line, Err: errOpen}
+		}
+		if e := misfitIn(v.Value, f, name); e != nil {
 			return e
 		}
 	}
 	return nil
+}
+
+// errOpen is that a key which lets some in says nothing, and so would let everybody in: its lines may be commented out,
+// or it was to let nobody in.
+var errOpen = errors.New("it is empty: name who may connect; left out altogether, it lets every host in")
+
+// admits tells whether a key of t lets every host in where it is left out.
+func admits(t reflect.Type, key string) bool {
+	return t == reflect.TypeFor[Subsystem]() && key == "hosts" || t == reflect.TypeFor[Config]() && key == "authentication"
+}
+
+// saysNothing tells whether a value is none, or an empty list.
+func saysNothing(node ast.Node) bool {
+	switch n := node.(type) {
+	case *ast.NullNode:
+		return true
+	case *ast.SequenceNode:
+		return len(n.Values) == 0
+	}
+	return false
 }
 
 // misfitText looks at a single value.
