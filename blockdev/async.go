@@ -24,7 +24,7 @@ func (v *file) took(row *Row, r *Request, res int64, flags int) bool {
 		return false
 	default:
 		r.done += res
-		if r.Op == OpWrite && r.FUA && flags == 0 {
+		if r.Op == OpWrite && flags == 0 && (r.FUA || v.commits.late(r)) {
 			v.pool.Submit(r) // to be made durable
 		} else {
 			v.finishIn(row, r, nil)

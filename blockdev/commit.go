@@ -25,6 +25,10 @@ func (c *commits) begin(r *Request) {
 	}
 }
 
+// late tells whether a sync has failed since r was submitted, and so may have lost a part of what it wrote. A flush may
+// have been told of that already, and the next would promise what isn't there: r has to join, and is told itself.
+func (c *commits) late(r *Request) bool { return r.mark != c.failures.Load() }
+
 // join adds r, whose data the system has taken, and returns true where r must run.
 func (c *commits) join(r *Request) bool { return c.group.Lead(r) }
 
@@ -48,7 +52,7 @@ func (c *commits) run(r *Request, sync func() error, done func(*Request, error))
 		}
 		return err
 	}, func(r *Request, err error) {
-		late := r.mark != c.failures.Load()
+		late := c.late(r)
 		if r.Op == OpFlush {
 			late = r.mark != c.epoch.Load()
 			if c.owed && !late {

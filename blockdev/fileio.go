@@ -12,7 +12,7 @@ import (
 const bounceSize = 256 << 10
 
 // now answers a request that the page cache can answer without waiting. It returns false
-// where a worker must go on from r.done.
+// where a worker must go on from r.done, which may be the end.
 func (v *file) now(r *Request) bool {
 	if v.kernel == nil {
 		return false
@@ -41,7 +41,7 @@ func (v *file) now(r *Request) bool {
 		}
 		r.done += n
 	}
-	return true
+	return r.Op == OpRead || !v.commits.late(r)
 }
 
 // writeFlags are the flags of a transfer: those that make a write with FUA durable by itself,
@@ -57,6 +57,9 @@ func (v *file) writeFlags(r *Request) int {
 // transfer reads or writes from r.done on, and returns when all is done. durable says that
 // nothing is left to do for FUA.
 func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
+	if r.done == 0 && !r.FUA {
+		v.commits.begin(r) // nothing of it could be lost until now
+	}
 	flags := v.writeFlags(r)
 	durable = r.Op == OpRead || !r.FUA || flags != 0 && r.done == 0
 	bounce := v.misaligned(r)

@@ -169,9 +169,6 @@ func (w *writer) transfer() {
 			break
 		}
 		n += r.Length
-		if !r.FUA {
-			r.mark = w.v.commits.failures.Load()
-		}
 		if durable, err := w.v.transfer(&w.s, r); durable || err != nil {
 			w.done = append(w.done, written{r, err})
 		} else {
@@ -180,12 +177,11 @@ func (w *writer) transfer() {
 	}
 }
 
-// answer answers what was written. It leaves in late what a sync that failed since may have lost: a flush
-// may have been told of that already, and the next would promise what isn't there.
+// answer answers what was written. It leaves in late what a sync that failed since may have lost.
 func (w *writer) answer() {
 	w.late = w.late[:0]
 	for _, d := range w.done {
-		if d.err == nil && d.r.mark != w.v.commits.failures.Load() {
+		if d.err == nil && w.v.commits.late(d.r) {
 			w.late = append(w.late, d.r)
 			continue
 		}
