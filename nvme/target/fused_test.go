@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -236,6 +237,39 @@ func TestParked(t *testing.T) {
 		}
 	}
 	other.close()
+}
+
+// TestPairsTakeTurns: what waits while a pair has the namespace comes before the next pair, and so comes at all
+// where hosts send pairs all the time.
+func TestPairsTakeTurns(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s, other, third := connect(t, tg, testNQN), connect(t, tg, testNQN), connect(t, tg, testNQN)
+	b := make([]byte, 512)
+	v.setHold(true)
+	all := []*fakeRequest{
+		s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b),
+		s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b),
+	}
+	<-v.arrived // the Compare's read
+	all = append(all,
+		other.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b),
+		other.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b),
+		third.io.start(command(func(c *nvme.Command) { c.SetFlush(1) }), nil),
+	)
+	v.release()
+	for i, r := range all {
+		if st := r.wait().Status(); st != nvme.StatusSuccess {
+			t.Errorf("command %d: %#x", i, uint16(st))
+		}
+	}
+	want := []blockdev.Op{blockdev.OpRead, blockdev.OpWrite, blockdev.OpFlush, blockdev.OpRead, blockdev.OpWrite}
+	if ops := v.ops(); !slices.Equal(ops, want) {
+		t.Errorf("the volume was told %v, want %v", ops, want)
+	}
+	for _, s := range []*session{s, other, third} {
+		s.close()
+	}
 }
 
 // TestAbortChain: a command of many operations ends between two of them, and the Abort with it.

@@ -19,11 +19,11 @@ const (
 )
 
 // gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
-// come meanwhile are parked, and executed from their beginning when it opens.
+// come meanwhile are parked, and executed from their beginning afterwards, before the next such operation.
 type gate struct {
 	mu      sync.Mutex
 	owners  []owner // in the order in which they came; the first has its turn
-	running bool    // the first has been called
+	running bool    // the first has been called, or those that were parked are being let in
 	parked  []*Request
 }
 
@@ -61,10 +61,11 @@ func (r *Request) admit(s uint32) bool {
 			return false
 		}
 	}
-	if s&(nsRemoved|nsClosed) == 0 {
+	if s&(nsRemoved|nsClosed) == 0 || s&nsRemoved == 0 && e.turn {
+		e.turn = false
 		return r.allowed(s)
 	}
-	e.ns = nil
+	e.ns, e.turn = nil, false
 	ns.put(q.shard)
 	switch {
 	case s&nsRemoved != 0:
@@ -194,24 +195,32 @@ func (ns *Namespace) include() {
 	ns.next()
 }
 
-// next gives the next owner its turn, or opens the namespace where there is none. Called with the gate's mu held, which
-// it gives up.
+// next lets in what was parked, and gives the next owner its turn, or opens the namespace where there is none.
+// Called with the gate's mu held, which it gives up.
 func (ns *Namespace) next() {
 	g := &ns.gate
-	if len(g.owners) > 0 {
-		g.mu.Unlock()
-		ns.quiet()
-		return
-	}
-	g.owners = nil
-	ns.state.And(^nsClosed)
 	parked := g.parked
 	g.parked = nil
+	more := len(g.owners) > 0
+	if more {
+		g.running = true // nobody begins before them
+	} else {
+		g.owners = nil
+		ns.state.And(^nsClosed)
+	}
 	g.mu.Unlock()
 	for _, r := range parked {
+		r.engine.turn = more
 		r.unparked()
 	}
-	ns.tellDrained()
+	if !more {
+		ns.tellDrained()
+		return
+	}
+	g.mu.Lock()
+	g.running = false
+	g.mu.Unlock()
+	ns.quiet()
 }
 
 // withdraw takes the commands of a queue out of those that wait to have the namespace alone.
@@ -226,13 +235,13 @@ func (ns *Namespace) withdraw(q *Queue) (out []*Request) {
 			out = append(out, o.r)
 		}
 	}
-	if len(out) == 0 {
-		g.mu.Unlock()
-		return nil
-	}
 	clear(g.owners[len(kept):])
 	g.owners = kept
-	ns.next()
+	if len(out) == 0 || g.running {
+		g.mu.Unlock()
+	} else {
+		ns.next()
+	}
 	return out
 }
 

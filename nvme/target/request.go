@@ -31,6 +31,7 @@ type engineState struct {
 
 	mate      *Request                    // the other half of a fused operation; nil when the Compare is answered
 	alone     *Namespace                  // that a fused operation has alone; the Write's
+	turn      bool                        // was parked, and is let in before the next who gets the namespace alone
 	chainDone func(*Request, nvme.Status) // takes the end of a chain; nil: respond
 
 	sampled bool // its stages are measured
@@ -62,7 +63,7 @@ func (r *Request) begin(q *Queue, now int64) {
 	e := &r.engine
 	e.q, e.ns, e.start, e.kind, e.bytes, e.loc, e.hasLBA = q, nil, now, opOther, 0, noLoc, false
 	r.CQE.Reset()
-	e.io.Loan = 0
+	e.io.Loan, e.turn = 0, false
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
 		e.io.Complete = func(io *blockdev.Request) {

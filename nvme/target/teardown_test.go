@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -105,6 +106,34 @@ func TestLostWhileNamespaceIsTaken(t *testing.T) {
 	for i, r := range append(stays, format) {
 		if st := r.wait().Status(); st != nvme.StatusSuccess {
 			t.Errorf("command %d of the others: %#x", i, uint16(st))
+		}
+	}
+}
+
+// TestLostBeforeItsTurn: what waited behind a command that waited for a namespace goes on when that one's connection ends.
+func TestLostBeforeItsTurn(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s, lost, other := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
+	defer s.close()
+	defer other.close()
+	v.setHold(true)
+	first := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	<-v.arrived
+	format := lost.admin.start(formatCommand(1, 0, nvme.EraseNone), nil)
+	second := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	lost.admin.hangUp(errLost)
+	lost.io.waitClosed()
+	if st := format.wait().Status(); st != nvme.StatusAbortSQDeleted {
+		t.Errorf("Format: %#x", uint16(st))
+	}
+	if _, ok := soon.Receive(v.arrived); !ok {
+		t.Error("the Read behind it still waits")
+	}
+	v.release()
+	for _, r := range []*fakeRequest{first, second} {
+		if st := r.wait().Status(); st != nvme.StatusSuccess {
+			t.Errorf("Read: %#x", uint16(st))
 		}
 	}
 }
