@@ -286,7 +286,12 @@ func TestBlockDevice(t *testing.T) {
 	if i := v.Info(); i.Size != size || i.BlockSize != 512 || !strings.HasPrefix(i.Mode, "direct") {
 		t.Errorf("%+v", i)
 	}
-	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy)
+	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy, fmt.Sprintf("process %d", os.Getpid()))
+	v.Close()
+	if v, err = blockdev.OpenFile(dev, blockdev.Options{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, tryOpen(t, dev, blockdev.Options{ReadOnly: true}), blockdev.ErrBusy, fmt.Sprintf("process %d", os.Getpid()))
 	v.Close()
 	mustFail(t, tryOpen(t, dev, blockdev.Options{Size: 2 * size}), blockdev.ErrInvalid)
 	volumetest.Run(t, volumetest.Config{

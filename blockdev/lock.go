@@ -23,11 +23,16 @@ func lock(f *os.File, readOnly bool) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = fmt.Errorf("it is locked%s; stop that program, or export another file", holder(f))
+		err = errors.New(locked(holder(f)))
 		return &OpError{Op: "open", Path: f.Name(), Offset: -1, Kind: ErrBusy, Err: err}
 	default:
 		return &OpError{Op: "lock", Path: f.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 	}
+}
+
+// locked says what to do where somebody has the lock.
+func locked(by string) string {
+	return fmt.Sprintf("it is locked%s; stop that program, or export another file", by)
 }
 
 // holder says which process holds a lock on f, from /proc/locks: " by process 12 (name)".

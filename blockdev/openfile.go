@@ -120,12 +120,23 @@ func explainOpen(path string, o *Options, err error) error {
 			hint = "change who may read it"
 		}
 	case errors.Is(err, unix.EBUSY):
-		hint = "it is mounted or otherwise in use by the system"
+		hint = inUse(path)
 	}
 	if hint != "" {
 		err = fmt.Errorf("%w: %s", err, hint)
 	}
 	return openError(path, kind, err)
+}
+
+// inUse says who has a block device that can't be opened, with O_EXCL.
+func inUse(path string) string {
+	if f, err := os.Open(path); err == nil {
+		defer f.Close()
+		if by := holder(f); by != "" {
+			return locked(by)
+		}
+	}
+	return "it is mounted or otherwise in use by the system"
 }
 
 // deviceSize is the size of a regular file or block device; of the latter stat knows none.
