@@ -96,12 +96,12 @@ func (c *fakeConn) MapSGL(r *Request) (int, nvme.Status) {
 	case nvme.SGLInCapsule:
 		n := int(s.Length())
 		if n > len(fr.host) {
-			return 0, nvme.StatusSGLOffsetInvalid
+			return 0, nvme.StatusSGLOffsetInvalid | nvme.StatusDNR
 		}
 		r.InCapsule = fr.host[:n]
 		return n, nvme.StatusSuccess
 	}
-	return 0, nvme.StatusSGLTypeInvalid
+	return 0, nvme.StatusSGLTypeInvalid | nvme.StatusDNR
 }
 
 func (c *fakeConn) Alloc(r *Request, n int) bool {

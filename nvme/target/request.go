@@ -158,7 +158,10 @@ func (r *Request) mapSGL(want int) bool {
 func (r *Request) mapAnySGL() (int, bool) {
 	n, st := r.engine.q.conn.MapSGL(r)
 	if !st.OK() {
-		r.fail(st, offSGL)
+		if st.DNR() { // else it isn't the descriptor, but what came
+			r.engine.loc = offSGL
+		}
+		r.respond(st)
 		return 0, false
 	}
 	return n, true
