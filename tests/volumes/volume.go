@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
 // work is one measurement.
@@ -87,19 +86,16 @@ func (w *work) volume() (float64, error) {
 		return 0, err
 	}
 	defer v.Close()
-	mem, err := unix.Mmap(-1, 0, w.bs*w.depth, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+	buffers, done, err := w.buffers(v)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = unix.Munmap(mem) }()
-	if g, ok := v.(blockdev.Registrar); ok {
-		defer g.Register(mem)()
-	}
+	defer done()
 	var all sync.WaitGroup
 	slots := make([]*slot, w.depth)
 	began := time.Now()
 	for i := range slots {
-		slots[i] = newSlot(w, v, mem[i*w.bs:][:w.bs], began.Add(w.runtime), all.Done)
+		slots[i] = newSlot(w, v, buffers[i], began.Add(w.runtime), all.Done)
 		all.Add(1)
 		go slots[i].pump()
 	}
@@ -113,6 +109,39 @@ func (w *work) volume() (float64, error) {
 		n += s.done
 	}
 	return float64(n) / took.Seconds(), nil
+}
+
+// buffers gives a buffer for each request at a time, of memory as a target's: in huge pages, where the system has some,
+// and registered with the volume. A disk that is given pieces that lie side by side has fewer of them to go through.
+func (w *work) buffers(v blockdev.Volume) (buffers [][]byte, done func(), err error) {
+	var ends []func()
+	a, err := mem.New(mem.Config{OnGrow: func(_ int, chunk []byte) error {
+		if g, ok := v.(blockdev.Registrar); ok {
+			ends = append(ends, g.Register(chunk))
+		}
+		return nil
+	}})
+	if err != nil {
+		return nil, nil, err
+	}
+	noise := rand.NewChaCha8([32]byte{})
+	for range w.depth {
+		if b := a.Alloc(w.bs); b != nil {
+			_, _ = noise.Read(b) // what was never written is the same page everywhere
+			buffers = append(buffers, b)
+		}
+	}
+	done = func() {
+		for _, end := range ends {
+			end()
+		}
+		a.Close()
+	}
+	if len(buffers) < w.depth {
+		err = a.Err()
+		done()
+	}
+	return buffers, done, err
 }
 
 // slot is a request that is submitted again as soon as it is answered.
