@@ -15,8 +15,8 @@ import (
 // keepAliveUnit is KAS, the granularity of the timer.
 const keepAliveUnit = 100 * time.Millisecond
 
-// longestKATO is the longest time in whole units that KATO, in milliseconds, can say.
-const longestKATO = math.MaxUint32 * time.Millisecond / keepAliveUnit * keepAliveUnit
+// longestKATO is the longest time in whole units that KATO can say.
+const longestKATO = math.MaxUint32 / 100 * keepAliveUnit
 
 // discoveryKATO bounds the life of a discovery controller whose host asks for no keep-alive.
 const discoveryKATO = 2 * time.Minute
