@@ -168,3 +168,39 @@ func TestPlainNamespace(t *testing.T) {
 	}
 	r.close(s)
 }
+
+// TestNamespaceGoesAway: a namespace that goes away while all are opened is left out, and the others are there.
+func TestNamespaceGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, _ := r.connect()
+		defer r.close(s)
+		sub := r.tgt.Subsystem(testNQN)
+		for range 2 {
+			v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			if _, err := sub.AddNamespace(target.NamespaceConfig{Volume: v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, l := range r.links {
+			l.set(func(l *link) {
+				l.answerAdmin = func(cmd *nvme.Command, cqe *nvme.Completion) {
+					if cmd.Opcode() == nvme.OpIdentify && cmd.NSID() == 2 && cmd.CNS() == nvme.CNSDescriptors {
+						cqe.SetStatus(nvme.StatusInvalidNamespace | nvme.StatusDNR)
+					}
+				}
+			})
+		}
+		all, err := s.Namespaces(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) != 2 || all[0].ID != 1 || all[1].ID != 3 {
+			t.Errorf("%d namespaces", len(all))
+		}
+	})
+}

@@ -264,7 +264,8 @@ func (s *Subsystem) settle() {
 	}
 }
 
-// Namespaces opens every active namespace, in the order of their NSIDs.
+// Namespaces opens every active namespace, in the order of their NSIDs. One that went away
+// meanwhile is left out.
 func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	live := s.Controllers()
 	if len(live) == 0 {
@@ -277,6 +278,9 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	var all []*Namespace
 	for _, id := range ids {
 		n, err := s.Namespace(ctx, id)
+		if errors.Is(err, nvme.StatusInvalidNamespace) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
