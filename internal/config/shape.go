@@ -22,7 +22,7 @@ func misfit(file *ast.File) *FieldError {
 	return nil
 }
 
-// misfitIn is misfit for a node whose field has type t. What it doesn't know (aliases, tags, null) it
+// misfitIn is misfit for a node whose field has type t. What it doesn't know (aliases, single values with tags, null) it
 // leaves to the library.
 func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 	for t.Kind() == reflect.Pointer {
@@ -31,7 +31,15 @@ func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 	want := ""
 	switch n := node.(type) {
 	case *ast.AnchorNode:
-		return misfitIn(n.Value, t, field)
+		if _, ok := n.Value.(*ast.NullNode); !ok {
+			return misfitIn(n.Value, t, field)
+		}
+		want = "a value after the anchor" // an alias would say nothing in its place
+	case *ast.TagNode:
+		switch n.Value.(type) {
+		case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode, *ast.AnchorNode:
+			return misfitIn(n.Value, t, field)
+		}
 	case *ast.MappingNode:
 		if t.Kind() == reflect.Struct {
 			return misfitAmong(n.Values, t, field)
@@ -64,14 +72,20 @@ func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 // misfitAmong looks at the values of a mapping.
 func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *FieldError {
 	for _, v := range values {
-		key := v.Key.GetToken().Value
+		if v.Key.IsMergeKey() {
+			if e := misfitMerged(v.Value, t, field); e != nil {
+				return e
+			}
+			continue
+		}
+		key := nameOf(v.Key)
 		f, ok := fieldOf(t, key)
 		if !ok {
 			continue // the library finds keys that there aren't
 		}
 		name := strings.TrimPrefix(field+"."+key, ".")
 		if admits(t, key) && saysNothing(v.Value) {
-			return &FieldError{Field: name, Line: v.Key.GetToken().Position.Line, Err: errOpen}
+			return &FieldError{Field: name, Line: v.GetToken().Position.Line, Err: errOpen}
 		}
 		if e := misfitIn(v.Value, f, name); e != nil {
 			return e
@@ -80,8 +94,38 @@ func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *
 	return nil
 }
 
+// misfitMerged looks at what "<<" merges into a mapping: one mapping, or a list of them.
+func misfitMerged(node ast.Node, t reflect.Type, field string) *FieldError {
+	list, ok := node.(*ast.SequenceNode)
+	if !ok {
+		return misfitIn(node, t, field)
+	}
+	for _, v := range list.Values {
+		if e := misfitIn(v, t, field); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// nameOf is a key without what may stand before it.
+func nameOf(key ast.Node) string {
+	for {
+		switch n := key.(type) {
+		case *ast.MappingKeyNode: // "? "
+			key = n.Value
+		case *ast.AnchorNode:
+			key = n.Value
+		case *ast.TagNode:
+			key = n.Value
+		default:
+			return key.GetToken().Value
+		}
+	}
+}
+
 // errOpen is that a key which lets some in says nothing, and so would let everybody in: its lines may be commented out,
-// or it was to let nobody in.
+// or it was to let nobody in. An empty list that an alias or a tag hides is found by Subsystem.check.
 var errOpen = errors.New("it is empty: name who may connect; left out altogether, it lets every host in")
 
 // admits tells whether a key of t lets every host in where it is left out.
@@ -94,6 +138,8 @@ func saysNothing(node ast.Node) bool {
 	switch n := node.(type) {
 	case *ast.NullNode:
 		return true
+	case *ast.TagNode:
+		return saysNothing(n.Value)
 	case *ast.SequenceNode:
 		return len(n.Values) == 0
 	}

@@ -188,6 +188,9 @@ func (s *Subsystem) check(at string) *FieldError {
 	if s.NQN == nvme.DiscoveryNQN {
 		return field(at+"nqn", "", "this name is the discovery subsystem's, which every target has")
 	}
+	if s.Hosts != nil && len(s.Hosts) == 0 {
+		return &FieldError{Field: at + "hosts", Err: errOpen}
+	}
 	for i, h := range s.Hosts {
 		if err := checkNQN(fmt.Sprintf("%shosts[%d]", at, i), h); err != nil {
 			return err
