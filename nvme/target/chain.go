@@ -66,14 +66,19 @@ func (r *Request) chained() {
 	}
 }
 
-// chainAborted ends the chain where somebody wants it aborted, or its connection is ending: its host goes
-// on by another one, and what came late would undo what it writes there.
+// chainAborted ends the chain where somebody wants it aborted, or removes its namespace, or its connection is ending:
+// its host goes on by another one, and what came late would undo what it writes there.
 func (r *Request) chainAborted() bool {
 	e := &r.engine
 	st := nvme.StatusAbortSQDeleted
-	if stop := e.chain.stop.Load(); stop != nil {
+	stop := e.chain.stop.Load()
+	switch {
+	case stop != nil:
 		st = stop.status
-	} else if e.q.state.Load() != queueDown {
+	case e.q.state.Load() == queueDown:
+	case e.chain.table == nil && e.ns != nil && e.ns.state.Load()&nsRemoved != 0:
+		st = nvme.StatusInvalidNamespace | nvme.StatusDNR
+	default:
 		return false
 	}
 	r.endChain(st)

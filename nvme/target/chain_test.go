@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -75,4 +76,40 @@ func TestNoWriteAfterTheConnection(t *testing.T) {
 	if ops := v.ops(); len(ops) != 0 {
 		t.Errorf("the volume had %v", ops)
 	}
+}
+
+// TestRemovedWhileCommandGoesOn: who removes a namespace doesn't wait for what commands have not begun of it.
+func TestRemovedWhileCommandGoesOn(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	sub := tg.Subsystem(testNQN)
+	ns := sub.namespace(1)
+	v.setHold(true)
+	long := s.io.start(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
+	flush := s.io.start(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil)
+	<-v.arrived
+	<-v.arrived
+	removed := make(chan error)
+	go func() { removed <- sub.RemoveNamespace(1) }()
+	if !soon.Until(func() bool { return ns.state.Load()&nsRemoved != 0 }) {
+		t.Fatal("not removed")
+	}
+	v.release()
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if st := long.wait().Status() &^ nvme.StatusMore; st != nvme.StatusInvalidNamespace|dnr {
+		t.Errorf("status %#x", uint16(st))
+	}
+	if st := flush.wait().Status(); st != nvme.StatusSuccess { // of all that are there
+		t.Errorf("Flush: status %#x", uint16(st))
+	}
+	if n := len(v.ops()); n != 2 {
+		t.Errorf("the volume was told %d times, want twice", n)
+	}
+	none := connect(t, newTarget(t), testNQN)
+	defer none.close()
+	none.io.must(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil)
 }
