@@ -27,23 +27,14 @@ type Set struct {
 	targets     []*entry[*target.Target]
 	volumes     []*entry[namedVolume]
 	rnics       []*entry[namedRNIC]
-	rdma        []*entry[binding[*rdma.Counters]]
-	tcp         []*entry[binding[*tcp.Counters]]
+	rdma        bindings[*rdma.Counters]
+	tcp         bindings[*tcp.Counters]
 	controllers []*entry[*host.Controller]
 	subsystems  []*entry[*multipath.Subsystem]
 	benches     []*entry[func() Bench]
 	health      []*entry[func() error]
 	ready       []*entry[func() error]
 }
-
-// Role is the side of a connection that a program is.
-type Role string
-
-// Roles.
-const (
-	Target Role = "target"
-	Host   Role = "host"
-)
 
 type namedVolume struct {
 	name string
@@ -53,12 +44,6 @@ type namedVolume struct {
 type namedRNIC struct {
 	name string
 	nic  *softrnic.RNIC
-}
-
-// binding is the counters of a listener or of a host's transport.
-type binding[C any] struct {
-	role     Role
-	counters C
 }
 
 // New makes a Set that shows the program itself: its version, the Go runtime and the process.
@@ -94,7 +79,7 @@ func (s *Set) gather(e *exposition) ([]*dto.MetricFamily, error) {
 func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	s.mu.Lock()
 	volumes, rnics := values(s.volumes), values(s.rnics)
-	rdmas, tcps := values(s.rdma), values(s.tcp)
+	rdmas, tcps := s.rdma.sums(rdmaFigures), s.tcp.sums(tcpFigures)
 	controllers, subsystems, benches := values(s.controllers), values(s.subsystems), values(s.benches)
 	s.mu.Unlock()
 	for i := range snaps {
@@ -106,8 +91,8 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	for _, n := range rnics {
 		collectRNIC(ch, n.name, n.nic)
 	}
-	collectRDMA(ch, rdmas)
-	collectTCP(ch, tcps)
+	collectBindings(ch, rdmaFigures, rdmas)
+	collectBindings(ch, tcpFigures, tcps)
 	for _, sub := range subsystems {
 		collectPaths(ch, sub)
 		controllers = append(controllers, sub.Controllers()...)
@@ -134,15 +119,15 @@ func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) (remove func()) {
 }
 
 // AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are
-// added up.
+// added up; what one counted stays in the sum when it is removed, which is when it is closed.
 func (s *Set) AddRDMA(role Role, c *rdma.Counters) (remove func()) {
-	return add(s, &s.rdma, binding[*rdma.Counters]{role, c})
+	return addBinding(s, &s.rdma, rdmaFigures, role, c)
 }
 
 // AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are
-// added up.
+// added up; what one counted stays in the sum when it is removed, which is when it is closed.
 func (s *Set) AddTCP(role Role, c *tcp.Counters) (remove func()) {
-	return add(s, &s.tcp, binding[*tcp.Counters]{role, c})
+	return addBinding(s, &s.tcp, tcpFigures, role, c)
 }
 
 // AddController shows a host's controller. Controllers of one subsystem with the same

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
@@ -44,26 +42,23 @@ var (
 	}
 )
 
-func collectTCP(ch chan<- prometheus.Metric, all []binding[*tcp.Counters]) {
-	for role, cs := range byRole(all) {
-		for _, r := range tcpRows {
-			send(ch, r.metric, sum(cs, r.read), string(role))
-		}
-		var in, out []*tcp.DirectionCounters
-		for _, c := range cs {
-			in, out = append(in, &c.In), append(out, &c.Out)
-		}
-		collectDirection(ch, string(role), "received", in)
-		collectDirection(ch, string(role), "sent", out)
+// tcpFigures are all of these.
+var tcpFigures = func() (all []figure[*tcp.Counters]) {
+	for _, r := range tcpRows {
+		all = append(all, figure[*tcp.Counters]{r.metric, nil, r.read})
 	}
-}
+	all = append(all, directionFigures("received", func(c *tcp.Counters) *tcp.DirectionCounters { return &c.In })...)
+	return append(all, directionFigures("sent", func(c *tcp.Counters) *tcp.DirectionCounters { return &c.Out })...)
+}()
 
-func collectDirection(ch chan<- prometheus.Metric, role, direction string, cs []*tcp.DirectionCounters) {
+func directionFigures(direction string, of func(*tcp.Counters) *tcp.DirectionCounters) (all []figure[*tcp.Counters]) {
 	for _, r := range tcpDirections {
-		send(ch, r.metric, sum(cs, r.read), role, direction)
+		all = append(all, figure[*tcp.Counters]{r.metric, []string{direction},
+			func(c *tcp.Counters) float64 { return r.read(of(c)) }})
 	}
 	for _, t := range pdu.Types {
-		n := sum(cs, func(c *tcp.DirectionCounters) float64 { return float64(c.PDUs[t].Load()) })
-		send(ch, tcpPDUs, n, role, direction, t.String())
+		all = append(all, figure[*tcp.Counters]{tcpPDUs, []string{direction, t.String()},
+			func(c *tcp.Counters) float64 { return float64(of(c).PDUs[t].Load()) }})
 	}
+	return all
 }

@@ -123,8 +123,8 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	if err != nil {
 		return err
 	}
-	l.onClose(r.Close)
 	l.onRemove(s.figures.AddRDMA(metrics.Target, r.Counters()))
+	l.onClose(r.Close)
 	l.said = append(l.said, fmt.Sprintf("rdma %s (software RNIC, UDP port %d, %s)", r.Addr(), softrnic.Port, nic.Offloads()))
 	if f := nic.Faults(); f != nil {
 		cfg := f.Config()
@@ -230,8 +230,8 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	if err != nil {
 		return err
 	}
-	l.onClose(t.Close)
 	l.onRemove(s.figures.AddTCP(metrics.Target, t.Counters()))
+	l.onClose(t.Close)
 	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
 	return s.advertise(tcp.DiscoveryPort(e.Addr), l)
 }
