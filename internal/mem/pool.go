@@ -7,8 +7,9 @@ import (
 )
 
 // Pool hands out the memory of an Arena to requests of peers. A request that finds none waits, the
-// oldest first, so that small ones don't pass a large one for ever; and no peer holds more than
-// its share, so that one that never lets go of what it has can't stop the others.
+// oldest first, and those of its peer that come later wait behind it, so that small ones don't pass a
+// large one for ever; and no peer holds more than its share, so that one that never lets go of what
+// it has can't stop the others.
 //
 // R is what stands for a request.
 type Pool[R any] struct {
