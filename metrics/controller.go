@@ -23,6 +23,7 @@ func (v *controllerView) fill(nqn string) {
 	v.info = label("cntlid", id, "subsystem", nqn,
 		"transport", v.c.Transport.String(), "host_nqn", v.c.HostNQN, "remote", v.c.Remote.Addr().String())
 	v.id = v.info[:bytes.IndexByte(v.info, ',')] // the first of them
+	v.io = v.c.Retired
 	for i := range v.c.Queues {
 		v.inFlight += v.c.Queues[i].InFlight
 		v.io.Add(&v.c.Queues[i].IO)

@@ -38,6 +38,7 @@ type controller struct {
 	cc       nvme.CC
 	csts     nvme.CSTS
 	queues   map[uint16]*Queue // I/O queues
+	retired  *IOStats          // of those that are gone; nil: of none
 	features features
 	events   events
 	kato     time.Duration
@@ -124,8 +125,17 @@ func (c *controller) drop(qid uint16, q *Queue) {
 	c.mu.Lock()
 	if c.queues[qid] == q {
 		delete(c.queues, qid)
+		c.retire(q)
 	}
 	c.mu.Unlock()
+}
+
+// retire keeps what an I/O queue counted that goes before the controller does. Called with mu held.
+func (c *controller) retire(q *Queue) {
+	if c.retired == nil {
+		c.retired = new(IOStats)
+	}
+	q.io.addTo(c.retired)
 }
 
 // queueDown is told that the connection of a queue is ending.
@@ -193,6 +203,7 @@ func (c *controller) takeQueues() []*Queue {
 	all := make([]*Queue, 0, len(c.queues))
 	for _, q := range c.queues {
 		all = append(all, q)
+		c.retire(q)
 	}
 	clear(c.queues)
 	return all

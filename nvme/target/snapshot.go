@@ -69,7 +69,7 @@ type NamespaceStats struct {
 	IO            IOStats
 }
 
-// ControllerStats count one controller, its queues of now.
+// ControllerStats count one controller.
 type ControllerStats struct {
 	CNTLID    uint16
 	HostNQN   string
@@ -77,7 +77,8 @@ type ControllerStats struct {
 	Remote    netip.AddrPort
 	Since     time.Time
 	KeepAlive time.Duration // timeout; 0 for none
-	Queues    []QueueStats  // by QID, the admin queue first
+	Queues    []QueueStats  // of now, by QID, the admin queue first
+	Retired   IOStats       // of its I/O queues that are gone
 	Auth      *AuthStats    // of the admin queue; nil: the host was not authenticated
 }
 
@@ -176,6 +177,9 @@ func (c *controller) snapshot(out *ControllerStats) {
 		CNTLID: c.id, HostNQN: c.hostNQN, Transport: c.attr.Transport, Remote: c.attr.Remote,
 		Since: c.since, KeepAlive: c.kato,
 		Queues: make([]QueueStats, 0, 1+len(c.queues)),
+	}
+	if c.retired != nil {
+		out.Retired = *c.retired
 	}
 	if a := c.admin.auth.Load(); a != nil {
 		out.Auth = a.last.Load()
