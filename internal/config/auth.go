@@ -12,7 +12,7 @@ import (
 type Authentication struct {
 	Secrets string       `yaml:"secrets,omitempty"` // file with the secrets of many hosts; empty: none
 	Hosts   []HostSecret `yaml:"hosts,omitempty"`
-	// Hashes and DHGroups may be used, the preferred first; empty: target.Authentication's.
+	// Hashes and DHGroups may be used, the preferred first; nil: target.Authentication's.
 	Hashes   []nvme.AuthHash `yaml:"hashes,omitempty"`
 	DHGroups []nvme.DHGroup  `yaml:"dh_groups,omitempty"`
 	Optional bool            `yaml:"optional,omitempty"` // hosts without a secret may connect, too
@@ -29,6 +29,13 @@ func (c *Config) checkAuthentication() *FieldError {
 	a := c.Authentication
 	if a == nil {
 		return nil
+	}
+	// With none no host could authenticate itself; and written again, it would be all.
+	if a.Hashes != nil && len(a.Hashes) == 0 {
+		return field("authentication.hashes", "", "it is empty: name what may be used, or leave it out, for all")
+	}
+	if a.DHGroups != nil && len(a.DHGroups) == 0 {
+		return field("authentication.dh_groups", "", "it is empty: name what may be used, or leave it out, for all")
 	}
 	seen := map[string]bool{}
 	for i, h := range a.Hosts {

@@ -138,6 +138,8 @@ var wrongSubsystems = []mistake{
 	{good + "  hosts: []\n", "f:5: subsystems[0].hosts: it is empty: name who may connect"},
 	{good + "  hosts:\n  # - " + nqn + "\n", "f:5: subsystems[0].hosts: it is empty: name who may connect"},
 	{good + "authentication:\n  # secrets: secrets\n", "f:5: authentication: it is empty: name who may connect"},
+	{good + "authentication: {hashes: []}\n", "f:5: authentication.hashes: it is empty"},
+	{good + "authentication: {dh_groups: []}\n", "f:5: authentication.dh_groups: it is empty"},
 	{good + "  hosts: &none []\n", "f:5: subsystems[0].hosts: it is empty"},
 	{good + "  hosts: !!seq []\n", "f:5: subsystems[0].hosts: it is empty"},
 	{good + "  hosts: !!null ~\n", "f:5: subsystems[0].hosts: it is empty"},
