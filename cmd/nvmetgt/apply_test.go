@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 var errClose = errors.New("no room for the last writes")
@@ -44,4 +48,35 @@ func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 	if !strings.Contains(log.String(), errClose.Error()) {
 		t.Errorf("the log doesn't say why: %s", log.String())
 	}
+}
+
+// The tag of a configuration isn't one of another run: who read it before the target was started anew, as a file says
+// that somebody has changed meanwhile, would undo that.
+func TestTagOfAnotherRun(t *testing.T) {
+	cfg := func() *config.Config {
+		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
+	}
+	before := started(t, cfg())
+	_, tag := before.Config()
+	if err := before.Apply(cfg(), tag); err != nil {
+		t.Errorf("with the tag of now: %v", err)
+	}
+	before.close()
+	again := started(t, cfg())
+	defer again.close()
+	if err := again.Apply(cfg(), tag); !errors.Is(err, control.ErrChanged) {
+		t.Errorf("with the tag of a run before: %v", err)
+	}
+}
+
+// started is a target.
+func started(t *testing.T, cfg *config.Config) *server {
+	t.Helper()
+	cfg.Listen = []cli.Endpoint{{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:0")}}
+	s := &server{log: slog.New(slog.DiscardHandler)}
+	if err := start(cfg, s); err != nil {
+		s.close()
+		t.Fatal(err)
+	}
+	return s
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -46,8 +45,9 @@ func (s *server) Config() (*config.Config, string) {
 	return s.cfg.Clone(), s.tag()
 }
 
-// tag tells one configuration of this run from the next. The lock is held.
-func (s *server) tag() string { return strconv.Quote(strconv.FormatUint(s.changes, 10)) }
+// tag tells one configuration from the next, and from those of other runs: a target that begins anew, as another file
+// says, counts from the same number. The lock is held.
+func (s *server) tag() string { return fmt.Sprintf(`"%s-%d"`, s.run, s.changes) }
 
 // Apply is control.Target's.
 func (s *server) Apply(c *config.Config, tag string) error { return s.apply(c, tag) }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,8 @@ type server struct {
 
 	change    sync.Mutex // one change at a time; it guards what follows
 	cfg       *config.Config
-	changes   uint64                 // of cfg
+	run       string                 // tells this run of the program from others
+	changes   uint64                 // of cfg, in this run
 	auth      *target.Authentication // which cfg asks for
 	exports   map[exportKey]*export
 	pools     map[string]*blockdev.Directory // of subsystems whose hosts create namespaces, by NQN
@@ -52,6 +54,7 @@ type server struct {
 // start makes everything that cfg says, or nothing.
 func start(cfg *config.Config, s *server) error {
 	cfg.Complete()
+	s.run = rand.Text()
 	s.figures = metrics.New()
 	s.exports = map[exportKey]*export{}
 	s.pools = map[string]*blockdev.Directory{}
