@@ -81,6 +81,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	t.giveANA(c)
 	t.giveNamespaces(c)
 	sub.controllers++
+	sub.meet(c.host())
 	return c, nil
 }
 
@@ -316,6 +317,7 @@ func (c *controller) flushCaches() {
 		left.Add(1)
 		ns.volume.Submit(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(r *blockdev.Request) {
 			if r.Err != nil {
+				ns.losses.add(volumeStatus(r.Op, r.Err))
 				c.t.log.Warn("flush at shutdown failed", c.identity("nsid", ns.nsid, "err", r.Err)...)
 			}
 			ns.put(0)

@@ -199,7 +199,7 @@ func (r *Request) volumeDone() {
 		r.volumeFailed(err)
 		return
 	}
-	if r.engine.ns.state.Load()&nsDamaged != 0 && r.engine.io.Op != blockdev.OpFlush {
+	if r.engine.ns.state.Load()&nsDamaged != 0 {
 		r.healed()
 		return
 	}
@@ -244,12 +244,13 @@ func (r *Request) flush() {
 		return
 	}
 	r.prepareFlush()
-	r.submit((*Request).volumeDone)
+	r.submit(func(r *Request) { r.respond(r.flushStatus()) })
 }
 
 func (r *Request) prepareFlush() {
 	io := &r.engine.io
 	io.Op, io.FUA, io.MayUnmap, io.Offset, io.Length, io.Bufs = blockdev.OpFlush, false, false, 0, 0, io.Bufs[:0]
+	r.engine.losses = r.engine.ns.losses.count.Load()
 }
 
 // flushAll flushes one namespace after the other.
@@ -266,8 +267,8 @@ func (r *Request) nextFlush() bool {
 	e := &r.engine
 	c := &e.chain
 	if c.started {
-		if err := e.io.Err; err != nil {
-			r.endChain(r.volumeStatus(err))
+		if st := r.flushStatus(); !st.OK() {
+			r.endChain(st)
 			return false
 		}
 		e.ns.put(e.q.shard)

@@ -40,6 +40,7 @@ type Namespace struct {
 	gate    gate
 	resv    reservations
 	bad     badBlocks
+	losses  losses
 	drained chan struct{} // told, with room for one, when a shard of a removed namespace is idle
 	shards  [nsShards]nsShard
 }

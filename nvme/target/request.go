@@ -28,6 +28,7 @@ type engineState struct {
 	viewed blockdev.Memory  // what Data is a view of
 	view   blockdev.ViewToken
 	chain  chain
+	losses uint32 // of the namespace when a flush was submitted, or with it where the volume failed it
 
 	mate      *Request                    // the other half of a fused operation; nil when the Compare is answered
 	alone     *Namespace                  // that a fused operation has alone; the Write's
@@ -71,6 +72,9 @@ func (r *Request) begin(q *Queue, now int64) {
 				e.q.gather(io.Row)
 			}
 			r.leave(StageVolume)
+			if io.Op == blockdev.OpFlush {
+				r.flushed()
+			}
 			e.after(r)
 		}
 	}

@@ -41,6 +41,7 @@ type Subsystem struct {
 	// Under Target.mu.
 	controllers int
 	removed     bool
+	known       map[hostKey]bool // hosts that have connected
 }
 
 // access says which hosts may use a subsystem; it is replaced as a whole.

@@ -1,0 +1,124 @@
+package target
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// losses are the flushes of a namespace that its volume failed. A volume tells one flush of what it may have lost, and
+// not whose that was. But all who wrote have to know: a Flush that succeeds afterwards would promise what isn't there.
+// So a host's Flush fails until the host was told of each by one that it sent after it.
+type losses struct {
+	count atomic.Uint32 // as long as it is 0 nobody asks for the rest
+
+	mu     sync.Mutex
+	status nvme.Status        // of the last
+	told   map[hostKey]uint32 // the last that a host was told of
+}
+
+// hostKey is a host, whatever controllers it has.
+type hostKey struct {
+	nqn string
+	id  nvme.HostID
+}
+
+// mostKnown bounds the hosts that a subsystem remembers.
+const mostKnown = 4096
+
+func (c *controller) host() hostKey { return hostKey{c.hostNQN, c.hostID} }
+
+// add counts a flush that failed, and returns its number.
+func (l *losses) add(st nvme.Status) uint32 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.status = st
+	return l.count.Add(1)
+}
+
+// tell gives the status of a host's flush that the volume failed as number seen, or that was submitted after that one.
+// reached says that the host is still there to be told.
+func (l *losses) tell(h hostKey, seen uint32, reached bool) nvme.Status {
+	if l.count.Load() == 0 {
+		return nvme.StatusSuccess
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	told := l.told[h]
+	if told == l.count.Load() {
+		return nvme.StatusSuccess
+	}
+	if reached {
+		l.know(h, max(told, seen))
+	}
+	return l.status
+}
+
+// meet notes that a host is new, and can have lost nothing so far.
+func (l *losses) meet(h hostKey) {
+	if n := l.count.Load(); n > 0 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.know(h, n)
+	}
+}
+
+// know is called with mu held.
+func (l *losses) know(h hostKey, n uint32) {
+	if l.told == nil {
+		l.told = map[hostKey]uint32{}
+	}
+	l.told[h] = n
+}
+
+func (l *losses) forget(h hostKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.told, h)
+}
+
+// meet remembers a host, so that it isn't taken for a new one when it connects again. Where there are too many, another
+// is forgotten. Called with Target.mu held.
+func (s *Subsystem) meet(h hostKey) {
+	if s.known[h] || s.discovery {
+		return
+	}
+	if len(s.known) >= mostKnown {
+		for old := range s.known {
+			delete(s.known, old)
+			for _, ns := range s.all() {
+				ns.losses.forget(old)
+			}
+			break
+		}
+	}
+	if s.known == nil {
+		s.known = map[hostKey]bool{}
+	}
+	s.known[h] = true
+	for _, ns := range s.all() {
+		ns.losses.meet(h)
+	}
+}
+
+// flushed is told what the volume said of a flush.
+func (r *Request) flushed() {
+	e := &r.engine
+	if e.io.Err != nil {
+		e.losses = e.ns.losses.add(volumeStatus(e.io.Op, e.io.Err))
+	}
+}
+
+// flushStatus is the status of a flush, which also fails for what others lost.
+func (r *Request) flushStatus() nvme.Status {
+	e := &r.engine
+	st := e.ns.losses.tell(e.q.ctrl.host(), e.losses, e.q.state.Load() != queueDown)
+	switch {
+	case e.io.Err != nil:
+		return r.volumeStatus(e.io.Err)
+	case !st.OK():
+		e.q.t.log.Warn("a flush fails for what one before it lost", r.identity()...)
+	}
+	return st
+}
