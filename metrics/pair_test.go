@@ -27,6 +27,7 @@ const (
 type pair struct {
 	t        *testing.T
 	set      *Set
+	target   *target.Target
 	rdmaAddr netip.AddrPort
 	tcpAddr  netip.AddrPort
 }
@@ -46,6 +47,7 @@ func newPair(t *testing.T) *pair {
 		tgt.Close(ctx)
 	})
 	p.set.AddVolume("1", v)
+	p.target = tgt
 	p.set.AddTarget(tgt)
 	p.listenRDMA(tgt)
 	p.listenTCP(tgt)

@@ -82,6 +82,7 @@ func (t *Target) addPort(p Port) error {
 		return fmt.Errorf("target: port %d %w", p.ID, ErrExists)
 	}
 	p.ana = new(anaPort)
+	t.totals(p.Transport) // what is counted is there from the start, for those who look for increases
 	t.ports = append(t.ports, p)
 	t.spreadANA()
 	return nil
