@@ -22,7 +22,7 @@ var (
 			func(s *target.TransportStats) float64 { return float64(s.Connects) }},
 		{counter("target_disconnects_total", "Connections gone.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.Disconnects) }},
-		{counter("target_connection_failures_total", "Connections that were lost rather than closed.", "transport"),
+		{counter("target_connection_failures_total", "Connections of hosts that were lost rather than closed.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.Failures) }},
 		{counter("target_refused_connects_total", "Connect commands that were refused.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.RefusedConnects) }},

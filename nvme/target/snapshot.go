@@ -35,7 +35,7 @@ type TransportStats struct {
 	InFlight          int    // commands, now
 	Connects          uint64 // connections taken
 	Disconnects       uint64 // connections gone
-	Failures          uint64 // of them, those that were lost rather than closed
+	Failures          uint64 // of them, those of hosts, let in by Connect, that were lost rather than closed
 	RefusedConnects   uint64 // Connect commands that failed
 	KeepAliveTimeouts uint64 // controllers that ended because their host was silent
 	Authentications   uint64 // of hosts, on one queue each, that succeeded

@@ -259,7 +259,7 @@ func (t *Target) forget(q *Queue, failed bool) {
 	t.left(q)
 	n := t.totals(q.attr.Transport)
 	n.disconnects++
-	if failed {
+	if failed && q.sq.Load() != 0 { // else nobody lost a host: somebody looked whether the port is open
 		n.failures++
 	}
 	q.io.addTo(&n.retired)

@@ -386,3 +386,19 @@ func TestClose(t *testing.T) {
 		t.Errorf("reason %v", s.admin.reason)
 	}
 }
+
+// TestProbe: a connection that ends before Connect, as of whoever looks whether the port is open, is no host that was
+// lost; one that was let in is.
+func TestProbe(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	dial(t, tg).hangUp(errors.New("reset by the peer"))
+	if n := tg.Snapshot().Transports[0]; n.Disconnects != 1 || n.Failures != 0 {
+		t.Errorf("a probe: %d disconnects, %d failures", n.Disconnects, n.Failures)
+	}
+	c := dial(t, tg)
+	connectAdmin(c, testNQN, 0)
+	c.hangUp(errors.New("reset by the peer"))
+	if n := tg.Snapshot().Transports[0]; n.Disconnects != 2 || n.Failures != 1 {
+		t.Errorf("a host: %d disconnects, %d failures", n.Disconnects, n.Failures)
+	}
+}
