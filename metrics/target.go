@@ -24,6 +24,8 @@ var (
 			func(s *target.TransportStats) float64 { return float64(s.Disconnects) }},
 		{counter("target_connection_failures_total", "Connections of hosts that were lost rather than closed.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.Failures) }},
+		{counter("target_lost_hosts_total", "Controllers whose host was lost, or went without shutting them down.", "transport"),
+			func(s *target.TransportStats) float64 { return float64(s.LostHosts) }},
 		{counter("target_refused_connects_total", "Connect commands that were refused.", "transport"),
 			func(s *target.TransportStats) float64 { return float64(s.RefusedConnects) }},
 		{counter("target_keep_alive_timeouts_total", "Controllers that ended because their host was silent.", "transport"),

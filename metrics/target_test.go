@@ -13,7 +13,7 @@ func TestNobodyYet(t *testing.T) {
 	p.must(p.target.AddPort(tcp.DiscoveryPort(p.tcpAddr)))
 	fs := families(t, p.set)
 	for _, name := range []string{
-		"connection_failures", "keep_alive_timeouts", "refused_connects", "authentication_failures", // of alerts
+		"lost_hosts", "refused_connects", "authentication_failures", // of alerts
 	} {
 		if n := value(t, fs, "target_"+name+"_total", "transport=tcp").GetCounter().GetValue(); n != 0 {
 			t.Errorf("%s: %v", name, n)

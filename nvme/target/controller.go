@@ -180,6 +180,9 @@ func (c *controller) destroy(err error) {
 	c.t.mu.Lock()
 	delete(c.t.controllers, c.id)
 	c.sub.controllers--
+	if !orderly(err) {
+		c.t.totals(c.attr.Transport).lostHosts++
+	}
 	c.t.mu.Unlock()
 
 	for _, q := range queues {

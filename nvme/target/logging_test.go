@@ -40,6 +40,13 @@ func TestLogTellsLostFromLeft(t *testing.T) {
 			want = "level=INFO msg=\"host disconnected\""
 		}
 		s.close()
+		lost := uint64(1)
+		if shutdown {
+			lost = 0
+		}
+		if n := tg.Snapshot().Transports[0].LostHosts; n != lost {
+			t.Errorf("shutdown %v: %d hosts lost are counted", shutdown, n)
+		}
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), ErrNoShutdown.Error()) == shutdown {
 			t.Errorf("shutdown %v: want %s in\n%s", shutdown, want, out.String())
 		}

@@ -36,6 +36,7 @@ type TransportStats struct {
 	Connects          uint64 // connections taken
 	Disconnects       uint64 // connections gone
 	Failures          uint64 // of them, those of hosts, let in by Connect, that were lost rather than closed
+	LostHosts         uint64 // controllers whose host was lost, or went without a shutdown
 	RefusedConnects   uint64 // Connect commands that failed
 	KeepAliveTimeouts uint64 // controllers that ended because their host was silent
 	Authentications   uint64 // of hosts, on one queue each, that succeeded
@@ -129,7 +130,7 @@ func (t *Target) transportStats() []TransportStats {
 	for tt, n := range t.transports {
 		by[tt] = &TransportStats{
 			Transport: tt,
-			Connects:  n.connects, Disconnects: n.disconnects, Failures: n.failures,
+			Connects:  n.connects, Disconnects: n.disconnects, Failures: n.failures, LostHosts: n.lostHosts,
 			RefusedConnects: n.refusedConnects, KeepAliveTimeouts: n.keepAliveTimeouts,
 			Authentications: n.authentications, AuthFailures: n.authFailures, GaveWay: n.gaveWay,
 			IO: n.retired,

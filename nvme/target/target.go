@@ -50,6 +50,7 @@ type Target struct {
 // transportTotals outlive the queues that they count.
 type transportTotals struct {
 	connects, disconnects, failures uint64
+	lostHosts                       uint64
 	refusedConnects                 uint64
 	keepAliveTimeouts               uint64
 	authentications, authFailures   uint64
