@@ -405,7 +405,8 @@ func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
 		p.IOs[op], p.Bytes[op] = m.IOs-j.seen[op].ios, m.Bytes-j.seen[op].bytes
 		j.seen[op] = seen{m.IOs, m.Bytes}
 	}
-	if j.task.measuring.Load() && length > 0 {
+	// The little of the interval in which a ramp ended says nothing about a rate.
+	if j.task.measuring.Load() && length > j.task.run.o.Interval/2 {
 		j.points = append(j.points, p)
 	}
 }

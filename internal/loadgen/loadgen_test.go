@@ -526,3 +526,25 @@ func testStallAtTheEnd(t *testing.T) {
 		t.Errorf("measured for %v, want %v", res.Duration, stall)
 	}
 }
+
+// The piece of an interval in which the ramp ends says nothing about a rate: no figure of the samples is of it.
+func TestPointsAfterRamp(t *testing.T) { synctest.Test(t, testPointsAfterRamp) }
+
+func testPointsAfterRamp(t *testing.T) {
+	s := spec("randread")
+	s.IODepth, s.RampTime, s.Runtime = 1, 199*time.Millisecond, 200*time.Millisecond
+	res, err := Run(t.Context(), &fakeDevice{delay: 5 * time.Millisecond}, []Spec{s}, Options{Interval: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := res.Jobs[0].Points
+	if len(points) < 8 {
+		t.Errorf("%d points, want one each 20 of 200 ms", len(points))
+	}
+	for i := range points {
+		// Four each 20 ms, and one more or less at the ends of an interval.
+		if p := &points[i]; p.Length != 20*time.Millisecond || p.IOs[Read] < 3 || p.IOs[Read] > 5 {
+			t.Errorf("point %d: %d operations in %v", i, p.IOs[Read], p.Length)
+		}
+	}
+}
