@@ -206,8 +206,26 @@ func TestIdleOptions(t *testing.T) {
 	}
 }
 
+// TestJobFileText: comments behind what a line says, and the environment, as in fio's job files.
+func TestJobFileText(t *testing.T) {
+	t.Setenv("BENCH_TEST_BS", "16k")
+	t.Setenv("BENCH_TEST_NONE", "")
+	f, err := Parse("x.fio", strings.NewReader("  ; first\n[a] ; a job\n\tbs = ${BENCH_TEST_BS},1${BENCH_TEST_NONE}m # both\nname=${BENCH_TEST_BS}-${BENCH_TEST_BS}\ntime_based;yes\nruntime=1#s\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := f.Jobs[0]
+	if j.Name != "16k-16k" || j.BS[0][0].Bytes != 16<<10 || j.BS[1][0].Bytes != 1<<20 || !j.TimeBased || j.Runtime != time.Second {
+		t.Errorf("%+v", j.Spec)
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	for text, says := range map[string]string{
+		"[a]\nbs=${BENCH_TEST_MISSING}4k\n":     "x.fio:2: ${BENCH_TEST_MISSING}: the environment has no BENCH_TEST_MISSING",
+		"[a]\nbs=${HOME\n":                      "x.fio:2: bs=${HOME: want a name in braces",
+		"[a]\ninclude b.fio\n":                  "x.fio:2: include: job files can't include others",
+		"include b.fio\n[a]\n":                  "x.fio:1: include: job files can't include others",
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
 		"[a]\ndirectory=/tmp\n":                 "x.fio:2: directory: nvmeinit reaches the namespace by itself",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -29,9 +30,9 @@ type File struct {
 const maxLine = 1 << 16
 
 // Parse reads a job file: sections in brackets, each a job, of lines "option=value" or
-// "option"; options of a section [global] are those of all jobs that follow. Lines that begin
-// with # or ; are comments. The error is a *SyntaxError with the name of the file, unless r
-// fails.
+// "option"; options of a section [global] are those of all jobs that follow. What follows a #
+// or ; is a comment, and ${NAME} is what the environment says. The error is a *SyntaxError
+// with the name of the file, unless r fails.
 func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{Global: map[string]string{}}
 	global := NewJob("global")
@@ -41,12 +42,12 @@ func Parse(name string, r io.Reader) (*File, error) {
 	n := 0
 	for lines.Scan() {
 		n++
-		line := strings.TrimSpace(lines.Text())
+		line := uncomment(lines.Text())
 		bad := func(format string, a ...any) (*File, error) {
 			return nil, &SyntaxError{name, n, fmt.Errorf(format, a...)}
 		}
 		switch {
-		case line == "" || line[0] == '#' || line[0] == ';':
+		case line == "":
 		case line[0] == '[':
 			section, ok := strings.CutSuffix(line[1:], "]")
 			if section = strings.TrimSpace(section); !ok || section == "" {
@@ -59,16 +60,12 @@ func Parse(name string, r io.Reader) (*File, error) {
 			job = global.Clone()
 			job.Name, job.given = section, nil
 			f.Jobs = append(f.Jobs, job)
+		case strings.HasPrefix(line, "include "):
+			return bad("include: %s", foreign["include"])
 		case job == nil:
 			return bad("%q: want a section first, as [global] or [job]", line)
 		default:
-			option, value, _ := strings.Cut(line, "=")
-			option, value = strings.TrimSpace(option), strings.TrimSpace(value)
-			taken, err := f.takeIdle(n, option, value)
-			if err == nil && !taken {
-				err = job.Set(option, value)
-			}
-			if err != nil {
+			if err := f.take(job, n, line); err != nil {
 				return bad("%w", err)
 			}
 		}
@@ -84,4 +81,50 @@ func Parse(name string, r io.Reader) (*File, error) {
 	}
 	f.Global = global.Given()
 	return f, nil
+}
+
+// uncomment leaves of a line what is before a comment.
+func uncomment(line string) string {
+	if i := strings.IndexAny(line, "#;"); i >= 0 {
+		line = line[:i]
+	}
+	return strings.TrimSpace(line)
+}
+
+// take takes line n, which has an option of job.
+func (f *File) take(job *Job, n int, line string) error {
+	line, err := expand(line)
+	if err != nil {
+		return err
+	}
+	option, value, _ := strings.Cut(line, "=")
+	option, value = strings.TrimSpace(option), strings.TrimSpace(value)
+	taken, err := f.takeIdle(n, option, value)
+	if err != nil || taken {
+		return err
+	}
+	return job.Set(option, value)
+}
+
+// expand puts the values of environment variables in the place of their names, as of ${NAME}. fio takes one that is
+// missing for empty; here it is an error, or an option could lose a part of its value unseen.
+func expand(line string) (string, error) {
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(line, "${")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return "", fmt.Errorf("%s: want a name in braces, as ${SIZE}", line)
+		}
+		value, set := os.LookupEnv(name)
+		if !set {
+			return "", fmt.Errorf("${%s}: the environment has no %s", name, name)
+		}
+		b.WriteString(value)
+		line = after
+	}
 }
