@@ -215,6 +215,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 		io.Op, bytes = j.what.choose()
 		io.started = now
 	}
+	bytes = j.what.fit(io.Op, bytes, j.left)
 	j.left -= int64(bytes)
 	j.quota--
 	j.think.begun++

@@ -307,6 +307,34 @@ func testSplit(t *testing.T) {
 	}
 }
 
+// Once through a range is just that where sizes differ: every byte comes once for each job, the last ones too.
+func TestOnceThroughSplit(t *testing.T) { synctest.Test(t, testOnceThroughSplit) }
+
+func testOnceThroughSplit(t *testing.T) {
+	for seed := range uint64(20) {
+		var mu sync.Mutex
+		var times [fakeSize / 4096]int
+		d := &fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+			mu.Lock()
+			defer mu.Unlock()
+			for at := io.Offset; at < io.Offset+int64(len(io.Buf)); at += 4096 {
+				times[at/4096]++
+			}
+		}}
+		s := spec("write")
+		s.BS[Write], s.NumJobs, s.Seed = Split{{4096, 50}, {65536, 50}, {8192, 0}}, 1+int(seed%2), seed
+		res, err := runOne(d, s)
+		if err != nil || res.Ops[Write].Bytes != uint64(s.NumJobs)*fakeSize {
+			t.Fatalf("%d bytes, %v; want %d times %d", res.Ops[Write].Bytes, err, s.NumJobs, fakeSize)
+		}
+		for i, n := range times {
+			if n != s.NumJobs {
+				t.Fatalf("seed %d: block %d was written %d times by %d jobs", seed, i, n, s.NumJobs)
+			}
+		}
+	}
+}
+
 // The specs of a run are run side by side, each for its own time, with its own results.
 func TestSeveralSpecs(t *testing.T) { synctest.Test(t, testSeveralSpecs) }
 

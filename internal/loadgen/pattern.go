@@ -79,6 +79,33 @@ func (p *pattern) choose() (Op, int) {
 	return op, p.sizes.next(op)
 }
 
+// fit is the size of an operation for which so many bytes were drawn: a sequential job that has less room before the
+// end of the range, or fewer bytes left to move, takes the largest of its sizes that fits.
+func (p *pattern) fit(op Op, bytes int, left int64) int {
+	sizes := p.spec.BS[op]
+	if p.random || len(sizes) == 1 {
+		return bytes
+	}
+	room := p.span - p.next[op]
+	if room < p.align[op] {
+		room = p.span // it goes round
+	}
+	room = min(room, left)
+	if int64(bytes) <= room {
+		return bytes
+	}
+	best := 0
+	for _, sh := range sizes {
+		if sh.Percent > 0 && int64(sh.Bytes) <= room {
+			best = max(best, sh.Bytes)
+		}
+	}
+	if best == 0 {
+		return bytes
+	}
+	return best
+}
+
 // offset is where an operation of that direction and size goes, from the start of the range.
 func (p *pattern) offset(op Op, bytes int) int64 {
 	if !p.random {
