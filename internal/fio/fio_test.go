@@ -284,7 +284,10 @@ func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
 		r.Spec, r.Clone, r.Duration = &j.Spec, i, 2*time.Second
 		r.User, r.System = time.Second, 500*time.Millisecond
 		r.Depths = [7]uint64{3000, 0, 1000}
-		r.Points = []loadgen.Point{{Length: time.Second, IOs: [2]uint64{900, 900}}, {Length: time.Second, IOs: [2]uint64{1100, 1100}}}
+		r.Points = []loadgen.Point{
+			{Length: time.Second, IOs: [2]uint64{900, 900}, Bytes: [2]uint64{900 << 12, 900 << 12}},
+			{Length: time.Second, IOs: [2]uint64{1100, 1100}, Bytes: [2]uint64{1100 << 12, 1100 << 12}},
+		}
 		for op := range r.Ops {
 			m := &r.Ops[op]
 			for k := range 2000 {
@@ -311,8 +314,11 @@ func TestReport(t *testing.T) {
 	if j.User != 50 || j.System != 25 || j.Runtime != 2000 || j.Level[0].value != 75 || j.Level[2].value != 25 {
 		t.Errorf("%v%% user, %v%% system of %d ms, depths %v", j.User, j.System, j.Runtime, j.Level)
 	}
-	if j.Read.IOPSMin != 900 || j.Read.IOPSMax != 1100 || j.Read.IOPSMean != 1000 || j.Read.IOPSStdDev != 100 || j.Read.IOPSSamples != 2 {
+	if j.Read.IOPSMin != 900 || j.Read.IOPSMax != 1100 || j.Read.IOPSMean != 1000 || math.Abs(j.Read.IOPSStdDev-math.Sqrt(20_000)) > 1e-9 || j.Read.IOPSSamples != 2 {
 		t.Errorf("in the course of it: %+v", j.Read)
+	}
+	if j.Read.BWAgg < 49 || j.Read.BWAgg > 51 || r.Jobs[0].Write.BWAgg < 49 || r.Jobs[0].Write.BWAgg > 51 {
+		t.Errorf("one of two clones has %v%% of the bandwidth of both", j.Read.BWAgg)
 	}
 	l := j.Read.CLat
 	if len(l.Percentiles) != 2 || l.Percentiles[0].name != "50.000000" || math.Abs(l.Percentiles[0].value-61_000) > 600 || len(l.Bins) == 0 {
@@ -326,7 +332,7 @@ func TestReport(t *testing.T) {
 	r = NewReport("nvmeinit 1", time.Unix(0, 0), nil)
 	r.Add(0, jobs, res, false)
 	if j = r.Jobs[0]; len(r.Jobs) != 1 || j.Read.TotalIOs != 4000 || j.Read.IOPS != 2000 || j.Read.IOPSMax != 2200 ||
-		j.Runtime != 4000 || j.User != 50 {
+		j.Runtime != 4000 || j.User != 50 || j.Read.BWAgg != 100 {
 		t.Errorf("the group: %d ios, %v a second, %d ms, %v%%", j.Read.TotalIOs, j.Read.IOPS, j.Runtime, j.User)
 	}
 }

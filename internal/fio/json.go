@@ -136,9 +136,24 @@ func NewReport(program string, at time.Time, global map[string]string) *Report {
 // where the job says so. With bins (json+) every latency that was counted is there. group
 // counts the runs.
 func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
-	groups := Groups(jobs, res)
+	groups, first := Groups(jobs, res), len(r.Jobs)
 	for i := range groups {
 		r.Jobs = append(r.Jobs, jobReport(group, &groups[i], bins))
+	}
+	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Read })
+	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Write })
+}
+
+// aggregate says which part in percent each of jobs that ran at once has in the bandwidth of all.
+func aggregate(jobs []JobReport, side func(*JobReport) *Side) {
+	all := 0.0
+	for i := range jobs {
+		all += float64(side(&jobs[i]).BWBytes) / 1024
+	}
+	for i := range jobs {
+		if s := side(&jobs[i]); s.BWSamples > 0 && all > 0 {
+			s.BWAgg = min(100*s.BWMean/all, 100)
+		}
 	}
 }
 
@@ -259,7 +274,6 @@ func (s *Side) course(points []loadgen.Point, op loadgen.Op) {
 	s.IOPSMean, s.IOPSStdDev, s.IOPSSamples = iops.mean(), iops.stddev(), iops.n
 	s.BWMin, s.BWMax = uint64(bw.min), uint64(bw.max)
 	s.BWMean, s.BWDev, s.BWSamples = bw.mean(), bw.stddev(), bw.n
-	s.BWAgg = 100
 }
 
 type moments struct {
@@ -279,8 +293,9 @@ func (m *moments) add(v float64) {
 
 func (m *moments) mean() float64 { return m.sum / float64(m.n) }
 
+// stddev is that of samples, as fio has it: divided by one less than there are.
 func (m *moments) stddev() float64 {
-	return math.Sqrt(max(m.squares/float64(m.n)-m.mean()*m.mean(), 0))
+	return math.Sqrt(max(m.squares-m.sum*m.mean(), 0) / float64(max(m.n-1, 1)))
 }
 
 // spread gives names to shares in percent; those that are missing are 0.

@@ -113,13 +113,12 @@ func (h *Histogram) Mean() float64 {
 	return h.sum / float64(h.n)
 }
 
-// StdDev is the standard deviation, in nanoseconds.
+// StdDev is the standard deviation, in nanoseconds, of which what was counted is a sample, as fio has it.
 func (h *Histogram) StdDev() float64 {
-	if h.n == 0 {
+	if h.n < 2 {
 		return 0
 	}
-	m := h.Mean()
-	return math.Sqrt(max(h.squares/float64(h.n)-m*m, 0))
+	return math.Sqrt(max(h.squares-h.sum*h.Mean(), 0) / float64(h.n-1))
 }
 
 // Percentile is the latency in nanoseconds that p percent did not exceed, to within a bucket.
