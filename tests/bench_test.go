@@ -32,6 +32,7 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--rate 1m --rate_iops 5"), exitUsage, []string{"--rate=", "one of them"}},
 		{bench("--percentile_list 50:x"), exitUsage, []string{"--percentile_list", `"x"`, "50:99:99.9"}},
 		{bench("--ioengine libaio"), exitUsage, []string{"--ioengine: ", "leave the option out"}},
+		{bench("--name a --rw read --name b --rw write"), exitUsage, []string{"--name", `"b"`, "several into a job file"}},
 		{bench("--rwx randread"), exitUsage, []string{"unknown flag: --rwx", "bench --help"}},
 		{bench("-o xml"), exitUsage, []string{`--output-format "xml"`, "json+"}},
 		{bench("--controllers 0"), exitUsage, []string{"--controllers 0", "want 1 to"}},

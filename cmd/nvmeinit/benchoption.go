@@ -16,6 +16,12 @@ type optionFlag struct {
 	text   string
 }
 
+// jobName is the option with which fio begins another job on its command line. Taken once more for the only job there
+// is, it would have the options of all jobs be those of one.
+const jobName = "name"
+
+var errSeveralJobs = errors.New("there is a name already, and the command line has one job; write several into a job file")
+
 // addOption defines the flag, and hidden ones for its other names.
 func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
 	for i, name := range append([]string{o.Name}, o.Aliases...) {
@@ -40,6 +46,9 @@ func (f *optionFlag) Type() string {
 
 // Set gives the option to the job.
 func (f *optionFlag) Set(v string) error {
+	if _, again := f.job.Given()[jobName]; again && f.option.Name == jobName {
+		return errSeveralJobs
+	}
 	f.text = v
 	err := f.job.Set(f.option.Name, v)
 	if why := errors.Unwrap(err); why != nil {
