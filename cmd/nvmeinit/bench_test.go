@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,33 @@ func TestJobsFromStandardInput(t *testing.T) {
 	} {
 		if _, err := read(jobs); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", jobs, err, want)
+		}
+	}
+}
+
+// TestDepthsOfJobs: jobs with depths of their own run as they are, beside what a page shows of all at other depths; and
+// where --depths says so all run at those.
+func TestDepthsOfJobs(t *testing.T) {
+	probe, load := fio.NewJob("probe"), fio.NewJob("load")
+	load.IODepth = 32
+	jobs := []*fio.Job{probe, load}
+	for _, c := range []struct {
+		flags campaignFlags
+		want  [][2]int
+	}{
+		{campaignFlags{}, [][2]int{{1, 32}}},
+		{campaignFlags{report: "x.html"}, [][2]int{{1, 1}, {4, 4}, {16, 16}, {1, 32}, {64, 64}}},
+		{campaignFlags{depths: []int{32}}, [][2]int{{32, 32}}},
+		{campaignFlags{depths: []int{2, 8}}, [][2]int{{2, 2}, {8, 8}}},
+	} {
+		f := &benchFlags{campaign: c.flags}
+		var got [][2]int
+		for _, depth := range f.depthsOf(jobs) {
+			at := f.jobsAt(jobs, depth)
+			got = append(got, [2]int{at[0].IODepth, at[1].IODepth})
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: depths %v, want %v", c.flags, got, c.want)
 		}
 	}
 }

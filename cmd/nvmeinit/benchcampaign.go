@@ -230,6 +230,19 @@ func atDepth(j *fio.Job, depth int) *fio.Job {
 	return j
 }
 
+// jobsAt are the jobs of a phase at one of its depths: all of them at that, but as they are, each with a depth of its
+// own, where that is what they ask for.
+func (f *benchFlags) jobsAt(jobs []*fio.Job, depth int) []*fio.Job {
+	if len(f.campaign.depths) == 0 && depth == deepest(jobs) {
+		return jobs
+	}
+	at := make([]*fio.Job, len(jobs))
+	for i, j := range jobs {
+		at[i] = atDepth(j, depth)
+	}
+	return at
+}
+
 // work runs the jobs of one phase: at each depth, some repeats, in each the paths one after
 // another, of which in turns the first comes first and the last.
 func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, error) {
@@ -239,13 +252,7 @@ func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, err
 		w.Main = len(depths) - 1
 	}
 	for i, depth := range depths {
-		at := jobs
-		if len(depths) > 1 || depth != deepest(jobs) {
-			at = nil
-			for _, j := range jobs {
-				at = append(at, atDepth(j, depth))
-			}
-		}
+		at := k.f.jobsAt(jobs, depth)
 		m := newMeasured(len(k.paths))
 		for r := range k.f.campaign.repeats {
 			for n := range k.paths {

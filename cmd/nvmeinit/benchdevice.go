@@ -84,18 +84,22 @@ func (f *benchFlags) shape(cfg *host.Config) {
 	cfg.QueueSize = max(cfg.QueueSize, deepest+1)
 }
 
-// fits checks every job against the namespace.
+// fits checks every job against the namespace, at every depth that it will run at.
 func (f *benchFlags) fits(ns *host.Namespace) error {
-	for _, j := range f.jobs {
-		prefix := "--"
-		if len(f.jobs) > 1 || j != f.job {
-			prefix = "[" + j.Name + "] "
-		}
-		if err := j.Validate(ns.Size(), ns.BlockSize()); err != nil {
-			return cli.Usage("%s%w", prefix, err)
-		}
-		if bs := j.LargestBlock(); bs > ns.MaxTransfer() {
-			return cli.Usage("%sbs=%d: the controller takes at most %s a command (MDTS)", prefix, bs, blockdev.FormatSize(int64(ns.MaxTransfer())))
+	for _, jobs := range fio.Phases(f.jobs) {
+		for _, depth := range f.depthsOf(jobs) {
+			for _, j := range f.jobsAt(jobs, depth) {
+				prefix := "--"
+				if len(f.jobs) > 1 || f.jobs[0] != f.job {
+					prefix = "[" + j.Name + "] "
+				}
+				if err := j.Validate(ns.Size(), ns.BlockSize()); err != nil {
+					return cli.Usage("%s%w", prefix, err)
+				}
+				if bs := j.LargestBlock(); bs > ns.MaxTransfer() {
+					return cli.Usage("%sbs=%d: the controller takes at most %s a command (MDTS)", prefix, bs, blockdev.FormatSize(int64(ns.MaxTransfer())))
+				}
+			}
 		}
 	}
 	return nil
