@@ -412,7 +412,7 @@ func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
 	}
 }
 
-// seen is what the last point saw.
+// seen is what a look at a job saw of one direction, or of both.
 type seen struct{ ios, bytes uint64 }
 
 var epoch = time.Now()

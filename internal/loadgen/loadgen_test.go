@@ -422,6 +422,32 @@ func testProgress(t *testing.T) {
 	}
 }
 
+// What is left of a job that ends by its operations is told as of one that ends by its bytes.
+func TestLeft(t *testing.T) { synctest.Test(t, testLeft) }
+
+func testLeft(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"operations":         func(s *Spec) { s.NumberIOs = 100 },
+		"bytes":              func(s *Spec) { s.IOSize = 100 << 12 },
+		"operations or time": func(s *Spec) { s.NumberIOs, s.Runtime = 100, time.Hour },
+	} {
+		s := spec("randread")
+		s.IODepth, s.NumJobs = 1, 2
+		change(&s)
+		var all []Progress
+		o := Options{Interval: 500 * time.Millisecond, Report: func(p *Progress) { all = append(all, *p) }}
+		if _, err := Run(context.Background(), &fakeDevice{delay: 100 * time.Millisecond}, []Spec{s}, o); err != nil {
+			t.Fatal(err)
+		}
+		if len(all) < 10 {
+			t.Fatalf("%d reports in ten seconds", len(all))
+		}
+		if p := all[9]; p.Left < 4500*time.Millisecond || p.Left > 5500*time.Millisecond {
+			t.Errorf("%s: %v left after %v of 10 s", name, p.Left, p.Elapsed)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		change func(*Spec)

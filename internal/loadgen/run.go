@@ -295,14 +295,17 @@ func (r *run) measuredFrom(now int64) (at int64, ramping bool) {
 func (r *run) progress(now int64, s Sample) *Progress {
 	p := &Progress{Ramping: s.Ramping, Verifying: r.verifying, Ops: r.last, Last: s}
 	for _, t := range r.tasks {
-		var bytes uint64
+		var done seen
 		for _, j := range t.jobs {
 			j.mu.Lock()
-			bytes += j.ops[Read].Bytes + j.ops[Write].Bytes
+			for op := range ops {
+				done.ios += j.ops[op].IOs
+				done.bytes += j.ops[op].Bytes
+			}
 			j.mu.Unlock()
 		}
 		p.Elapsed = max(p.Elapsed, t.elapsed(now))
-		if left := t.left(now, bytes); p.Left >= 0 && (left < 0 || left > p.Left) {
+		if left := t.left(now, done); p.Left >= 0 && (left < 0 || left > p.Left) {
 			p.Left = left
 		}
 	}

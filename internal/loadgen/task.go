@@ -129,7 +129,7 @@ func (t *task) elapsed(now int64) time.Duration {
 	return time.Duration(max(min(now, t.until.Load())-t.from.Load(), 0))
 }
 
-func (t *task) left(now int64, bytes uint64) time.Duration {
+func (t *task) left(now int64, done seen) time.Duration {
 	switch {
 	case t.until.Load() != math.MaxInt64:
 		return 0
@@ -141,12 +141,21 @@ func (t *task) left(now int64, bytes uint64) time.Duration {
 	if t.spec.Runtime > 0 {
 		left = max(t.spec.Runtime-gone, 0)
 	}
-	if !t.spec.loops() && bytes > 0 {
-		all := float64(t.spec.whole(t.jobs[0].what.span)) * float64(len(t.jobs))
-		bySize := time.Duration(float64(gone) * max(all/float64(bytes)-1, 0))
-		if left < 0 || bySize < left {
-			left = bySize
+	// What each job is to do, at the pace up to now.
+	least := func(each int64, done uint64) {
+		if done == 0 {
+			return
 		}
+		all := float64(each) * float64(len(t.jobs))
+		if by := time.Duration(float64(gone) * max(all/float64(done)-1, 0)); left < 0 || by < left {
+			left = by
+		}
+	}
+	if !t.spec.loops() {
+		least(t.spec.whole(t.jobs[0].what.span), done.bytes)
+	}
+	if t.spec.NumberIOs > 0 {
+		least(t.spec.NumberIOs, done.ios)
 	}
 	return left
 }
