@@ -38,6 +38,14 @@ func TestBenchCompare(t *testing.T) {
 	r = nvmeinit(t, cliTimeout, append(to, "--compare", "rdma,tcp", "--report", page)...)
 	checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--report", "exists already"}})
 
+	// What neither path kept up with is told of each.
+	late := filepath.Join(t.TempDir(), "late.html")
+	r = nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp --repeats 1 --rate_iops 10m --report "+late)...)...)
+	b, err := os.ReadFile(late)
+	if n, m := strings.Count(r.stdout, "behind the rate: "), strings.Count(string(b), "<dt>behind the rate</dt>"); n != 2 || m != 2 {
+		t.Errorf("%d and %d paths are behind the rate, want both: %v, %s\n%s", n, m, err, r.stdout, r.stderr)
+	}
+
 	r = nvmeinit(t, cliTimeout, append(to, "--compare", "tcp,tcp://"+tgt.addr.String()+":"+nvmePort,
 		"--repeats", "2", "-o", "json+", "--percentile_list", "50:99:99.9")...)
 	var out struct {

@@ -246,7 +246,7 @@ func (f *benchFlags) jobsAt(jobs []*fio.Job, depth int) []*fio.Job {
 // work runs the jobs of one phase: at each depth, some repeats, in each the paths one after
 // another, of which in turns the first comes first and the last.
 func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, error) {
-	w := &report.Work{Name: workName(jobs), Paths: k.names}
+	w := &report.Work{Name: workName(jobs), Paths: k.names, Late: make([]uint64, len(k.paths))}
 	depths := k.f.depthsOf(jobs)
 	if w.Main = slices.Index(depths, deepest(jobs)); w.Main < 0 {
 		w.Main = len(depths) - 1
@@ -264,7 +264,7 @@ func (k *campaign) work(ctx context.Context, jobs []*fio.Job) (*report.Work, err
 				if err != nil {
 					return nil, prefixPath(len(k.paths), k.names[path], err)
 				}
-				m.add(path, res)
+				w.Late[path] += m.add(path, res)
 			}
 		}
 		w.Depths = append(w.Depths, report.Depth{Depth: depth, Runs: m.runs})
@@ -337,11 +337,13 @@ func newMeasured(paths int) *measured {
 	return m
 }
 
-func (m *measured) add(path int, res *loadgen.Result) {
+// add adds a run, and returns how many of its operations were due and never begun.
+func (m *measured) add(path int, res *loadgen.Result) (late uint64) {
 	g := loadgen.Group(res.Jobs)
 	m.runs[path] = append(m.runs[path], report.FiguresOf(&g))
 	m.lat[path].Merge(&g.Total().Latency)
 	m.series[path] = append(m.series[path], res.Series)
+	return g.Unstarted
 }
 
 func (m *measured) tails() []report.Tail {

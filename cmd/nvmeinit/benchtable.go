@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -57,6 +58,24 @@ func printComparison(w io.Writer, works []*report.Work) {
 		}
 		fmt.Fprintln(w)
 	}
+	for _, late := range behind(works) {
+		fmt.Fprintln(w, "behind the rate: "+late)
+	}
+}
+
+// behind says of each load and path how many operations were due by a rate and had not begun in the end. Nobody knows
+// how long they would have taken, so the latencies of such a path say less than the truth.
+func behind(works []*report.Work) []string {
+	var lines []string
+	for _, k := range works {
+		for path, n := range k.Late {
+			if n > 0 {
+				lines = append(lines, fmt.Sprintf("%s, %s: %s operations were due and had not begun at the end; latencies are of those that had",
+					k.Name, k.Paths[path], humanize.Comma(int64(n))))
+			}
+		}
+	}
+	return lines
 }
 
 // compared is one row of the comparison in JSON.

@@ -52,6 +52,7 @@ type Work struct {
 	Main   int      // index of the depth that Tails and Courses are of
 	Tails  []Tail   // by path
 	Course []Course // by path
+	Late   []uint64 // by path: operations that were due by a rate, and that no run began, about
 }
 
 // Depth is what was measured at one depth.
