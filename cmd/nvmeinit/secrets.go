@@ -16,7 +16,7 @@ import (
 )
 
 // secretFlags name the files with the secrets of DH-HMAC-CHAP: arguments are seen by everybody.
-type secretFlags struct{ secret, ctrlSecret string }
+type secretFlags struct{ secret, ctrlSecret cli.SecretFile }
 
 const (
 	secretFlag     = "dhchap-secret-file"
@@ -24,8 +24,8 @@ const (
 )
 
 func (f *secretFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.secret, secretFlag, "", "`FILE` with the secret of this host, for targets that demand authentication")
-	fl.StringVar(&f.ctrlSecret, ctrlSecretFlag, "", "`FILE` with the secret that the target has to prove that it has")
+	fl.Var(&f.secret, secretFlag, "`FILE` with the secret of this host, for targets that demand authentication")
+	fl.Var(&f.ctrlSecret, ctrlSecretFlag, "`FILE` with the secret that the target has to prove that it has")
 }
 
 // authentication reads the files; nil where none is named.
@@ -38,11 +38,11 @@ func (f *secretFlags) authentication() (*host.Authentication, error) {
 	}
 	a := &host.Authentication{}
 	var err error
-	if a.Secret, err = cli.ReadSecret("--"+secretFlag, f.secret); err != nil {
+	if a.Secret, err = cli.ReadSecret("--"+secretFlag, f.secret.String()); err != nil {
 		return nil, err
 	}
 	if f.ctrlSecret != "" {
-		if a.ControllerSecret, err = cli.ReadSecret("--"+ctrlSecretFlag, f.ctrlSecret); err != nil {
+		if a.ControllerSecret, err = cli.ReadSecret("--"+ctrlSecretFlag, f.ctrlSecret.String()); err != nil {
 			return nil, err
 		}
 	}

@@ -29,7 +29,7 @@ type serveFlags struct {
 	nqn                               string
 	serial                            string
 	hosts                             []string
-	secrets                           string
+	secrets                           cli.SecretFile
 	state                             string
 	discoveryNQN                      string
 	referrals                         []string
@@ -63,7 +63,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 	fl.StringVar(&f.serial, "serial", "", "serial `number` of the subsystem, up to 20 bytes (default derived from --nqn)")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "`NQN` of a host that may connect; again for more (default every host)")
 
-	fl.StringVar(&f.secrets, "dhchap-secrets", "", "`FILE` with the NQNs and secrets of the hosts that may connect: each has to authenticate itself; see nvmetgt gen-dhchap-key")
+	fl.Var(&f.secrets, "dhchap-secrets", "`FILE` with the NQNs and secrets of the hosts that may connect: each has to authenticate itself; see nvmetgt gen-dhchap-key")
 
 	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss")
 
@@ -119,7 +119,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		Log: config.Log{Level: f.logLevel, JSON: f.logJSON},
 	}
 	if f.secrets != "" {
-		cfg.Authentication = &config.Authentication{Secrets: f.secrets}
+		cfg.Authentication = &config.Authentication{Secrets: f.secrets.String()}
 	}
 	*cfg.Network.BusyPoll = config.Duration(f.packets.BusyPoll)
 	cfg.DrainTimeout = new(config.Duration)

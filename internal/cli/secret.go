@@ -29,6 +29,25 @@ func (h *HostSecrets) String() string {
 	return line
 }
 
+// SecretFile is a flag that names a file with secrets. An empty name, as of a variable that isn't set, is refused: it
+// would stand for no flag, and so for no authentication.
+type SecretFile string
+
+// String is the name of the file.
+func (f *SecretFile) String() string { return string(*f) }
+
+// Type is what help calls the value.
+func (*SecretFile) Type() string { return "file" }
+
+// Set takes the name of a file.
+func (f *SecretFile) Set(name string) error {
+	if name == "" {
+		return errors.New("it is empty: name a file, or leave the flag out, for no authentication")
+	}
+	*f = SecretFile(name)
+	return nil
+}
+
 // maxSecrets bounds a file of secrets, in bytes.
 const maxSecrets = 4 << 20
 
