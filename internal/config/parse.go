@@ -9,7 +9,9 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -117,7 +119,16 @@ func guarded(call func() error) (err error) {
 
 // Marshal writes c as Parse reads it.
 func (c *Config) Marshal() ([]byte, error) {
-	return yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
+	return yaml.MarshalWithOptions(c, yaml.IndentSequence(true), yaml.CustomMarshaler(marshalText))
+}
+
+// marshalText writes a text, in quotes where the YAML library would write one that it reads as another: it leaves out
+// a tab, and begins a key at "? ".
+func marshalText(s string) ([]byte, error) {
+	if strings.HasPrefix(s, "?") || strings.ContainsFunc(s, unicode.IsControl) {
+		return []byte(strconv.Quote(s)), nil
+	}
+	return yaml.Marshal(s)
 }
 
 // located makes a *FieldError of an error of the YAML library.

@@ -1,0 +1,35 @@
+package config
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// TestMarshalTexts: a text is read as it was written, whatever is in it. A path with a tab was written as that of another
+// file, and "ctl save" would have the target open that, or create it, when it is started next.
+func TestMarshalTexts(t *testing.T) {
+	const odd = "ab09 :#-?*&!%@`'\"|>{}[],\\/~<=.eXxo_+é\t\n\r\u0085\u00a0\u2028\x01\x7f😀"
+	letters, random := []rune(odd), rand.New(rand.NewPCG(1, 2))
+	texts := []string{"disk\t1.img", "? disk", "?", "a\nb", "\r", "<<", "null", "~", "0x1f", "1_000", "1e3", "2026-11-23", "yes", " a", "a ", "- a", "a: b", "a #b", "é"}
+	for range 2000 {
+		s := ""
+		for range 1 + random.IntN(7) {
+			s += string(letters[random.IntN(len(letters))])
+		}
+		texts = append(texts, s)
+	}
+	for _, s := range texts {
+		c := &Config{Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{Volume: s}}}}, State: s}
+		b, err := c.Marshal()
+		if err != nil {
+			t.Errorf("%q: %v", s, err)
+			continue
+		}
+		again, err := Parse("f", b)
+		if err != nil {
+			t.Errorf("%q: %v in\n%s", s, err, b)
+		} else if v := again.Subsystems[0].Namespaces[0].Volume; v != s || again.State != s {
+			t.Errorf("%q is read as %q and %q", s, v, again.State)
+		}
+	}
+}
