@@ -146,10 +146,13 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	if notice := file.Notice(); notice != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, notice)
 	}
+	number := 0
 	for _, j := range f.jobs {
 		if err := j.Apply(f.job); err != nil {
 			return cli.Usage("--%w", err)
 		}
+		j.Number = number
+		number += max(j.NumJobs, 0)
 		if err := j.Check(); err != nil {
 			return cli.Usage("%s [%s]: %w", path, j.Name, err)
 		}

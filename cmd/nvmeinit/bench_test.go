@@ -37,6 +37,21 @@ func TestJobsFromStandardInput(t *testing.T) {
 	}
 }
 
+// TestJobsDrawDifferently: jobs of one file have one seed, as fio's have, and streams of their own, or one behind a
+// stonewall would read just what the one before it has had fetched.
+func TestJobsDrawDifferently(t *testing.T) {
+	c := &cobra.Command{}
+	c.SetContext(t.Context())
+	c.SetIn(strings.NewReader("[a]\nnumjobs=3\n[b]\n[c]\nstonewall\n"))
+	f := &benchFlags{controllers: 1, job: fio.NewJob("bench")}
+	if err := f.readJobs(c, []string{"-"}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b, c := f.jobs[0], f.jobs[1], f.jobs[2]; a.Number != 0 || b.Number != 3 || c.Number != 4 || a.Seed != c.Seed {
+		t.Errorf("they begin at %d, %d and %d", a.Number, b.Number, c.Number)
+	}
+}
+
 // TestDepthsOfJobs: jobs with depths of their own run as they are, beside what a page shows of all at other depths; and
 // where --depths says so all run at those.
 func TestDepthsOfJobs(t *testing.T) {

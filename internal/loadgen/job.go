@@ -59,7 +59,8 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 		j.plan = newSchedule(s, clone)
 	}
 	size := s.LargestBlock()
-	fill := rand.NewChaCha8([32]byte{byte(s.Seed), byte(clone), byte(clone >> 8)})
+	stream := s.stream(clone)
+	fill := rand.NewChaCha8([32]byte{byte(s.Seed), byte(stream), byte(stream >> 8)})
 	for range s.IODepth {
 		mem, err := q.Alloc(size)
 		if err != nil {

@@ -30,7 +30,7 @@ type pattern struct {
 func newPattern(s *Spec, clone int, span int64) *pattern {
 	p := &pattern{
 		spec: s, random: s.random(), does: patterns[s.RW].does, least: math.MaxInt64,
-		rng:   rand.New(rand.NewPCG(s.Seed, uint64(clone))),
+		rng:   rand.New(rand.NewPCG(s.Seed, s.stream(clone))),
 		sizes: newSizes(s, clone),
 	}
 	equal := true
@@ -151,7 +151,7 @@ type sizes struct {
 func newSizes(s *Spec, clone int) sizes {
 	z := sizes{bs: s.BS}
 	for op := range ops {
-		z.rng[op] = rand.New(rand.NewPCG(s.Seed+uint64(op)+1, ^uint64(clone)))
+		z.rng[op] = rand.New(rand.NewPCG(s.Seed+uint64(op)+1, ^s.stream(clone)))
 	}
 	return z
 }

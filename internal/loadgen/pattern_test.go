@@ -84,22 +84,30 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// Two clones of a spec share its popular blocks, and draw differently.
+// Two clones of a spec share its popular blocks, and draw differently; so do two specs of one seed.
 func TestClones(t *testing.T) {
 	s := spec("randread")
 	s.Distribution = Distribution{Zipf, 1.5}
-	a, b := newPattern(&s, 0, fakeSize), newPattern(&s, 1, fakeSize)
-	if a.hot != b.hot {
-		t.Error("the popular blocks differ")
-	}
-	same := 0
-	for range 100 {
-		if a.offset(Read, 4096) == b.offset(Read, 4096) {
-			same++
+	s.BS[Read] = Split{{4096, 50}, {8192, 50}}
+	other := s
+	other.Number = 2
+	a := newPattern(&s, 0, fakeSize)
+	for name, b := range map[string]*pattern{"a clone": newPattern(&s, 1, fakeSize), "another job": newPattern(&other, 0, fakeSize)} {
+		if a.hot != b.hot {
+			t.Errorf("the popular blocks of %s differ", name)
 		}
-	}
-	if same == 100 {
-		t.Error("both draw the same")
+		offsets, sizes := 0, 0
+		for range 100 {
+			if a.offset(Read, 4096) == b.offset(Read, 4096) {
+				offsets++
+			}
+			if a.sizes.next(Read) == b.sizes.next(Read) {
+				sizes++
+			}
+		}
+		if offsets == 100 || sizes == 100 {
+			t.Errorf("%s draws the same", name)
+		}
 	}
 }
 

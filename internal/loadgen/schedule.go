@@ -24,7 +24,7 @@ type arrival struct {
 }
 
 func newSchedule(s *Spec, clone int) *schedule {
-	c := &schedule{spec: s, sizes: newSizes(s, clone), rng: rand.New(rand.NewPCG(^s.Seed, uint64(clone)))}
+	c := &schedule{spec: s, sizes: newSizes(s, clone), rng: rand.New(rand.NewPCG(^s.Seed, s.stream(clone)))}
 	for op := range ops {
 		c.due[op] = -1
 		rate := s.Rate[op]

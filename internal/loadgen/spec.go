@@ -42,6 +42,7 @@ type Spec struct {
 	Fsync        int          // writes after which each job flushes; 0 for never
 	Verify       bool         // stamp what is written by a CRC-32C, and check what is read
 	Seed         uint64       // of the random offsets and data
+	Number       int          // of the first job among all that run, at once or before: each draws differently by Seed
 }
 
 // Split says how large operations are: each of Bytes in Percent of all.
@@ -341,6 +342,9 @@ func (s *Spec) area(size int64) (base, span int64) {
 	}
 	return base, size - base
 }
+
+// stream is which of the random numbers that Seed gives are a job's.
+func (s *Spec) stream(clone int) uint64 { return uint64(s.Number + clone) }
 
 // random reports whether offsets are random.
 func (s *Spec) random() bool { return strings.HasPrefix(s.RW, "rand") }
