@@ -95,6 +95,35 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestRoom: records begin where a header fits without reaching over the end of the memory, and waste no place.
+func TestRoom(t *testing.T) {
+	for n, want := range map[int]uint64{0: 64, 1: 64, 48: 64, 49: 128, 112: 128, 113: 192, MaxTrain: 65536} {
+		if got := room(n); got != want {
+			t.Errorf("%d bytes take %d, want %d", n, got, want)
+		}
+	}
+	w, r := pair(t)
+	for lap := range 2 {
+		for n := range Capacity / recordAlign {
+			if !put(w, 48, byte(n)) {
+				t.Fatalf("lap %d: no room for train %d of %d", lap, n, Capacity/recordAlign)
+			}
+		}
+		if put(w, 1, 0) {
+			t.Errorf("lap %d: a train found room in a full ring", lap)
+		}
+		for n := range Capacity / recordAlign {
+			take(t, r, 48, byte(n))
+		}
+		if r.Drained() {
+			t.Errorf("lap %d: drained before Release", lap)
+		}
+		if r.Release(); !r.Drained() || !r.Empty() {
+			t.Errorf("lap %d: not drained after everything was taken and released", lap)
+		}
+	}
+}
+
 // TestSleep: whoever puts sees that the reader sleeps, each time anew, and one that falls asleep sees what was put before.
 func TestSleep(t *testing.T) {
 	w, r := pair(t)
@@ -189,7 +218,9 @@ func TestConcurrent(t *testing.T) {
 // TestMemory: memory of another size, or that doesn't begin with a page, is refused.
 func TestMemory(t *testing.T) {
 	b := pages()
-	for _, bad := range [][]byte{nil, b[:Size-1], append([]byte{0}, b...)[1:][:Size-64], make([]byte, Size+64)[64:][:Size-64]} {
+	odd := unsafe.Slice(&make([]byte, 2*Size)[0], 2*Size)
+	odd = odd[(64-uintptr(unsafe.Pointer(&odd[0])))%page:][:Size]
+	for _, bad := range [][]byte{nil, b[:Size-1], odd} {
 		if _, err := NewWriter(bad); err == nil {
 			t.Errorf("%d bytes were taken for writing", len(bad))
 		}
@@ -199,22 +230,32 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestCorrupt: what a writer can't have meant ends the ring.
+// TestCorrupt: what a writer can't have meant ends the ring, wherever in it the reader is.
 func TestCorrupt(t *testing.T) {
-	for name, harm := range map[string]func(w *Writer){
-		"more than the ring holds":     func(w *Writer) { w.tail.Store(Capacity + 64) },
-		"a position before the last":   func(w *Writer) { w.tail.Store(math.MaxUint64) },
-		"a train too long":             func(w *Writer) { w.header(0).bytes = MaxTrain + 1 },
-		"a train longer than was said": func(w *Writer) { w.header(0).bytes = 1000 },
-		"a class too high":             func(w *Writer) { w.header(0).class = 256 },
-		"a gap longer than was said":   func(w *Writer) { w.header(0).bytes = skip },
-		"both sides' positions":        func(w *Writer) { w.tail.Store(1 << 40); w.head.Store(1<<40 - 64) },
+	const length = 128 // of the records, in bytes
+	for name, harm := range map[string]func(w *Writer, at uint64){
+		"more than the ring holds":     func(w *Writer, at uint64) { w.tail.Store(at + Capacity + 64) },
+		"a position before the last":   func(w *Writer, at uint64) { w.tail.Store(at - 1) },
+		"a train too long":             func(w *Writer, at uint64) { w.header(at).bytes = MaxTrain + 1; w.tail.Store(at + Capacity) },
+		"a train longer than was said": func(w *Writer, at uint64) { w.header(at).bytes = length },
+		"a train over the end":         func(w *Writer, at uint64) { w.header(at).bytes = MaxTrain; w.tail.Store(at + Capacity) },
+		"a class too high":             func(w *Writer, at uint64) { w.header(at).class = 256 },
+		"a gap longer than was said":   func(w *Writer, at uint64) { w.header(at).bytes = skip },
+		"both sides' positions":        func(w *Writer, _ uint64) { w.tail.Store(1 << 40); w.head.Store(1<<40 - 64) },
 	} {
-		w, r := pair(t)
-		put(w, 100, 1)
-		harm(w)
-		if _, ok, err := r.Next(); ok || !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s: taken %t, error %v; want ErrCorrupt", name, ok, err)
+		for _, before := range []uint64{0, length, Capacity - 2*length} {
+			if name == "a train over the end" && before+MaxTrain < Capacity {
+				continue // it is none there
+			}
+			w, r := pair(t)
+			w.next, w.freed = before, before
+			r.next, r.written, r.released = before, before, before
+			r.head.Store(before)
+			put(w, 100, 1)
+			harm(w, before)
+			if _, ok, err := r.Next(); ok || !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s at %d: taken %t, error %v; want ErrCorrupt", name, before, ok, err)
+			}
 		}
 	}
 }
@@ -222,13 +263,19 @@ func TestCorrupt(t *testing.T) {
 // TestLyingReader: a position that a reader can't have makes no room.
 func TestLyingReader(t *testing.T) {
 	for _, head := range []uint64{Capacity + 64, math.MaxUint64} {
-		w, _ := pair(t)
-		for put(w, 1000, 1) {
-			continue
-		}
-		w.head.Store(head)
-		if put(w, 1000, 1) {
-			t.Errorf("a reader at %d made room", head)
+		w, r := pair(t)
+		for lap := range uint64(2) { // the second begins with a reader that told the truth
+			for put(w, 1000, 1) {
+				continue
+			}
+			w.head.Store(head + lap*Capacity)
+			if put(w, 1000, 1) {
+				t.Errorf("lap %d: a reader at %d made room", lap, head)
+			}
+			for !r.Empty() {
+				take(t, r, 1000, 1)
+			}
+			r.Release()
 		}
 	}
 }
