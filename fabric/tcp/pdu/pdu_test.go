@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -151,6 +152,7 @@ func TestValues(t *testing.T) {
 		{"ICResp MAXH2CDATA small", ICResp{MAXH2CDATA: 4092}.Check(0), FESInvalidHeader, 12},
 		{"ICResp MAXH2CDATA odd", ICResp{MAXH2CDATA: 4098}.Check(0), FESInvalidHeader, 12},
 		{"H2CData", data(TypeH2CData, 0, 512, 512), 0, 0},
+		{"H2CData with what is reserved there", data(TypeH2CData, FlagSuccess, 512, 512), 0, 0},
 		{"H2CData DATAL", data(TypeH2CData, 0, 512, 516), FESInvalidHeader, 16},
 		{"C2HData DATAL", data(TypeC2HData, FlagLast, 512, 0), FESInvalidHeader, 16},
 		{"C2HData that responds", data(TypeC2HData, FlagLast|FlagSuccess, 512, 512), 0, 0},
@@ -188,12 +190,14 @@ func TestCheck(t *testing.T) {
 		fei  uint32
 	}{
 		{"ICReq", fresh, Header{TypeICReq, 0, 128, 0, 128}, 0, 0},
+		{"ICReq too short", fresh, Header{TypeICReq, 0, 128, 0, 127}, FESInvalidHeader, OffPLEN},
 		{"ICReq PLEN", fresh, Header{TypeICReq, 0, 128, 0, 132}, FESInvalidHeader, OffPLEN},
 		{"ICReq HLEN", fresh, Header{TypeICReq, 0, 64, 0, 128}, FESInvalidHeader, offHLEN},
 		{"ICReq digest", fresh, Header{TypeICReq, FlagHDGST, 128, 0, 128}, FESInvalidHeader, OffFlags},
 		{"second ICReq", ctrl, Header{TypeICReq, 0, 128, 0, 128}, FESSequence, 0},
 		{"command before ICReq", fresh, Header{TypeCapsuleCmd, 0, 72, 0, 72}, FESSequence, 0},
 		{"type 8", ctrl, Header{8, 0, 24, 0, 24}, FESInvalidHeader, offType},
+		{"type 0ah", ctrl, Header{NumTypes, 0, 24, 0, 24}, FESInvalidHeader, offType},
 		{"type 255", ctrl, Header{255, 0, 24, 0, 24}, FESInvalidHeader, offType},
 		{"response to a controller", ctrl, Header{TypeCapsuleResp, 0, 24, 0, 24}, FESSequence, 0},
 		{"command to a host", host, Header{TypeCapsuleCmd, 0, 72, 0, 72}, FESSequence, 0},
@@ -218,11 +222,85 @@ func TestCheck(t *testing.T) {
 		{"response with data", host, Header{TypeCapsuleResp, 0, 24, 24, 28}, FESInvalidHeader, OffPLEN},
 		{"R2T with data", host, Header{TypeR2T, 0, 24, 24, 28}, FESInvalidHeader, OffPLEN},
 		{"C2HTermReq", host, Header{TypeC2HTermReq, 0, 24, 0, 152}, 0, 0},
+		{"C2HTermReq before ICResp", Rules{Self: Host}, Header{TypeC2HTermReq, 0, 24, 0, 24}, 0, 0},
+		{"C2HTermReq too short", host, Header{TypeC2HTermReq, 0, 24, 0, 23}, FESInvalidHeader, OffPLEN},
 		{"C2HTermReq too long", host, Header{TypeC2HTermReq, 0, 24, 0, 153}, FESInvalidHeader, OffPLEN},
 		{"H2CTermReq before ICReq", fresh, Header{TypeH2CTermReq, 0, 24, 0, 24}, 0, 0},
 	}
 	for _, tt := range tests {
 		expect(t, tt.name, tt.ru.Check(tt.h), tt.fes, tt.fei)
+	}
+}
+
+// TestHead: how much is needed of a PDU, and how much of it is data, by its header alone.
+func TestHead(t *testing.T) {
+	for name, c := range map[string]struct {
+		h                   Header
+		parsed, whole, data int
+	}{
+		"command":                      {Header{TypeCapsuleCmd, 0, 72, 0, 72}, 72, 72, 0},
+		"command with a header digest": {Header{TypeCapsuleCmd, FlagHDGST, 72, 0, 76}, 72, 76, 0},
+		"command with data":            {Header{TypeCapsuleCmd, FlagHDGST | FlagDDGST, 72, 80, 80 + 512 + 4}, 72, 76, 512},
+		"command with one byte":        {Header{TypeCapsuleCmd, 0, 72, 72, 73}, 72, 72, 1},
+		"response":                     {Header{TypeCapsuleResp, FlagHDGST, 24, 0, 28}, 24, 28, 0},
+		"R2T":                          {Header{TypeR2T, 0, 24, 0, 24}, 24, 24, 0},
+		"C2HTermReq":                   {Header{TypeC2HTermReq, 0, 24, 0, 24 + 72}, 96, 96, 0},
+		"H2CTermReq":                   {Header{TypeH2CTermReq, 0, 24, 0, 24}, 24, 24, 0},
+	} {
+		parsed, whole := c.h.Head()
+		if data := c.h.DataLen(); parsed != c.parsed || whole != c.whole || data != c.data {
+			t.Errorf("%s: %d and %d bytes of header, %d of data; want %d, %d, %d", name, parsed, whole, data, c.parsed, c.whole, c.data)
+		}
+	}
+}
+
+// TestShort: less than a PDU is an error to who parses it, and so is a terminate request of a length that it can't have.
+func TestShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		size  int
+		parse func(b []byte) error
+	}{
+		"ICReq":   {ICSize, func(b []byte) error { _, err := ParseICReq(b); return err }},
+		"ICResp":  {ICSize, func(b []byte) error { _, err := ParseICResp(b); return err }},
+		"data":    {DataSize, func(b []byte) error { _, err := ParseData(b); return err }},
+		"R2T":     {R2TSize, func(b []byte) error { _, err := ParseR2T(b); return err }},
+		"TermReq": {TermReqSize, func(b []byte) error { _, err := ParseTermReq(b); return err }},
+	} {
+		b := Header{Type: TypeC2HTermReq, PLEN: TermReqSize}.Append(nil)
+		b = append(b, make([]byte, c.size-len(b))...)
+		if err := c.parse(b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.parse(b[:c.size-1]) == nil || c.parse(b[:HeaderSize]) == nil {
+			t.Errorf("%s: less than %d bytes parse", name, c.size)
+		}
+	}
+	b := TermReq{Type: TypeC2HTermReq, Offence: make([]byte, 2*MaxTermData)}.Append(nil)
+	if p, err := ParseTermReq(b); err != nil || len(p.Offence) != MaxTermData {
+		t.Errorf("the longest terminate request: %d bytes, %v", len(p.Offence), err)
+	}
+	for _, plen := range []uint32{0, TermReqSize - 1, TermReqSize + MaxTermData + 1, 1<<32 - 1} {
+		binary.LittleEndian.PutUint32(b[OffPLEN:], plen)
+		if _, err := ParseTermReq(append(b, 0)); err == nil {
+			t.Errorf("a terminate request of %d bytes parses", plen)
+		}
+	}
+}
+
+// TestNames: what a peer sends has a name for people, also where it is nothing that there is.
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		of   fmt.Stringer
+		want string
+	}{
+		{TypeICReq, "ICReq"}, {TypeR2T, "R2T"}, {Type(8), "PDU type 0x08"}, {Type(NumTypes), "PDU type 0x0a"}, {Type(255), "PDU type 0xff"},
+		{FESInvalidHeader, "invalid PDU header field"}, {FESUnsupportedParm, "unsupported parameter"},
+		{FES(7), "fatal error status 0x7"}, {FES(0xffff), "fatal error status 0xffff"},
+		{Digests(0xfc), "none"}, {DigestHeader, "header"}, {DigestData | 4, "data"}, {allDigests, "header and data"},
+	} {
+		if got := c.of.String(); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
 	}
 }
 
