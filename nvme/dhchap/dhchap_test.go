@@ -3,6 +3,8 @@ package dhchap
 import (
 	"bufio"
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha512"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -63,6 +65,8 @@ func TestSecretMistakes(t *testing.T) {
 		{"", "DHHC-1:"},
 		{"DHHC-2:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:", "doesn't begin with"},
 		{"DHHC-1:04:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:", "00, 01, 02 or 03"},
+		{"DHHC-1:0/:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:", "00, 01, 02 or 03"},
+		{"DHHC-1:10:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:", "00, 01, 02 or 03"},
 		{"DHHC-1:0:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:", "00, 01, 02 or 03"},
 		{"DHHC-1:00", "a colon"},
 		{"DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaS:", "checksum"},
@@ -100,6 +104,10 @@ func TestGenerate(t *testing.T) {
 	}
 	if _, err := Generate(0, 33); err == nil {
 		t.Error("33 bytes were taken")
+	}
+	const key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
+	if parse(t, "DHHC-1:00:"+key).Equal(parse(t, "DHHC-1:01:"+key)) {
+		t.Error("a secret equals one that is transformed otherwise")
 	}
 	if s := parse(t, labSecret); s.Equal(nil) || (*Secret)(nil).Equal(s) || !(*Secret)(nil).Equal(nil) {
 		t.Error("no secret equals a secret")
@@ -295,6 +303,9 @@ func TestExchange(t *testing.T) {
 			if len(a.Public()) != g.Size() || g != nvme.DHNull && bytes.Equal(a.Public(), b.Public()) {
 				t.Fatalf("%v: values of %d and %d bytes", g, len(a.Public()), len(b.Public()))
 			}
+			if g != nvme.DHNull && len(a.secret) < 256/8 {
+				t.Errorf("%v: an exponent of %d bytes, want 256 bits at least", g, len(a.secret))
+			}
 			ka, errA := a.SessionKey(b.Public())
 			kb, errB := b.SessionKey(a.Public())
 			if errA != nil || errB != nil || !bytes.Equal(ka, kb) {
@@ -340,22 +351,44 @@ func TestExchangeValues(t *testing.T) {
 	}
 }
 
-// TestAugment: with a session key the challenge itself isn't what is answered.
+// TestAugment: with a session key what is answered is the HMAC of the challenge with that key.
 func TestAugment(t *testing.T) {
 	s, c := parse(t, labSecret), Challenge(nvme.AuthSHA384)
 	a := Transaction{Hash: nvme.AuthSHA384, TID: 1, HostNQN: labHost, SubNQN: labSub}
 	b := a
 	b.SessionKey = []byte{1, 2, 3}
-	if len(c) != 48 || bytes.Equal(a.HostResponse(s, c, 1), b.HostResponse(s, c, 1)) {
-		t.Error("the session key changes nothing")
+	m := hmac.New(sha512.New384, b.SessionKey)
+	m.Write(c)
+	augmented := m.Sum(nil)
+	if len(c) != 48 || !bytes.Equal(a.HostResponse(s, augmented, 1), b.HostResponse(s, c, 1)) {
+		t.Error("the host doesn't answer the augmented challenge")
+	}
+	if !bytes.Equal(a.ControllerResponse(s, augmented, 1), b.ControllerResponse(s, c, 1)) {
+		t.Error("the controller doesn't answer the augmented challenge")
 	}
 	if bytes.Equal(a.HostResponse(s, c, 1), a.HostResponse(s, c, 2)) || bytes.Equal(a.HostResponse(s, c, 1), a.ControllerResponse(s, c, 1)) {
 		t.Error("the sequence number, or the role, changes nothing")
 	}
 }
 
+// TestChallenge: a challenge is as long as its hash, and never the same.
+func TestChallenge(t *testing.T) {
+	for _, h := range nvme.AuthHashes() {
+		if a, b := Challenge(h), Challenge(h); len(a) != h.Size() || bytes.Equal(a, b) {
+			t.Errorf("%v: challenges %x and %x", h, a, b)
+		}
+	}
+}
+
+// TestSequence: sequence numbers begin anywhere, count, and leave out zero.
 func TestSequence(t *testing.T) {
+	sequence.Store(0) // as when the program begins
 	a := Sequence()
+	sequence.Store(0)
+	if b := Sequence(); a == b {
+		t.Errorf("both times the first is %d", a)
+	}
+	a = Sequence()
 	if b := Sequence(); b != a+1 && b != 1 {
 		t.Errorf("%d follows %d", b, a)
 	}
