@@ -131,6 +131,93 @@ func TestFusedFailures(t *testing.T) {
 	}
 }
 
+// TestFusedDurable: FUA of the Write of a pair reaches the volume.
+func TestFusedDurable(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	b := make([]byte, 512)
+	for _, want := range []int{0, 1} {
+		w := ioCommand(nvme.OpWrite, 0, 1, []nvme.IOControl{0, nvme.ControlFUA}[want])
+		w.SetFuse(nvme.FuseSecond)
+		f := s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b)
+		endsFused(t, "Write", s.io.start(w, b), 0)
+		endsFused(t, "Compare", f, 0)
+		if v.fua != want {
+			t.Errorf("%d operations with FUA, want %d", v.fua, want)
+		}
+	}
+}
+
+// TestFusedInCapsule: pairs whose data is in their capsules, also where the volume couldn't take it from there.
+func TestFusedInCapsule(t *testing.T) {
+	for _, align := range []int{1, 4096} {
+		v := newTestVolume(1<<20, 512)
+		v.info.Align = align
+		s := connect(t, newTarget(t, v), testNQN)
+		old := make([]byte, 1024)
+		data := append([]byte{0}, bytes.Repeat([]byte{7}, 1024)...)[1:] // not aligned
+		f := s.io.start(inCapsule(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 8, 2), 1024), old)
+		g := s.io.start(inCapsule(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 8, 2), 1024), data)
+		endsFused(t, "Compare", f, 0)
+		endsFused(t, "Write", g, 0)
+		if !bytes.Equal(v.data[4096:5120], data) {
+			t.Errorf("alignment %d: the blocks aren't what the pair wrote", align)
+		}
+		s.close()
+	}
+}
+
+// TestFusedReserved: a host that may read but not write can't write by a pair either, and no pair tells a host what
+// it may not read.
+func TestFusedReserved(t *testing.T) {
+	for kind, want := range map[nvme.ResvType][2]nvme.Status{
+		nvme.ResvWriteExclusive:  {nvme.StatusAbortFailedFused, resvConflict},
+		nvme.ResvExclusiveAccess: {resvConflict, nvme.StatusAbortFailedFused},
+	} {
+		v := newTestVolume(1<<20, 512)
+		tg := newTarget(t, v)
+		holder, none := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		registerAs(1, nvme.ResvRegister, 0, 11, 0).run(holder.io)
+		acquireAs(1, nvme.ResvAcquire, kind, 11, 0, 0).run(holder.io)
+		zero, one := make([]byte, 512), bytes.Repeat([]byte{1}, 512)
+		if a, b := compareAndWrite(none.io, 0, zero, one, 512); a != want[0] || b != want[1] {
+			t.Errorf("%v: statuses %#x and %#x, want %#x and %#x", kind, uint16(a), uint16(b), uint16(want[0]), uint16(want[1]))
+		}
+		if !bytes.Equal(v.data[:512], zero) {
+			t.Errorf("%v: the pair was written", kind)
+		}
+		if a, b := compareAndWrite(holder.io, 0, zero, one, 512); a != 0 || b != 0 {
+			t.Errorf("%v: statuses %#x and %#x of the holder", kind, uint16(a), uint16(b))
+		}
+		holder.close()
+		none.close()
+	}
+}
+
+// TestFusedNamespaces: both halves are for one namespace, and it must be there.
+func TestFusedNamespaces(t *testing.T) {
+	s := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
+	defer s.close()
+	b := make([]byte, 512)
+	pair := func(first, second uint32) (f, g *fakeRequest) {
+		c, w := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1)
+		c.SetNSID(first)
+		w.SetNSID(second)
+		f = s.io.start(c, b)
+		return f, s.io.start(w, b)
+	}
+	f, g := pair(1, 2)
+	endsFused(t, "Compare of another namespace", f, nvme.StatusAbortFailedFused)
+	endsFused(t, "its Write", g, nvme.StatusInvalidField|dnr)
+	if e := lastError(s.admin); e.Location != 4 {
+		t.Errorf("location %d, want 4", e.Location)
+	}
+	f, g = pair(2, 2)
+	endsFused(t, "Compare of no namespace", f, nvme.StatusInvalidNamespace|dnr)
+	endsFused(t, "its Write", g, nvme.StatusAbortFailedFused)
+}
+
 // TestFusedConnectionEnds: halves are given back with the connection, and when data fails to
 // come; the namespace stays open for others.
 func TestFusedConnectionEnds(t *testing.T) {

@@ -347,6 +347,66 @@ func TestReservationNotices(t *testing.T) {
 	}
 }
 
+// TestReservationReleased: registrants that may write, or read, because others hold the reservation learn of its end
+// however it ends, and those for whom it meant nothing don't (sections "Unregistering", "Releasing a Reservation" and
+// "Preempting a Reservation or Registration").
+func TestReservationReleased(t *testing.T) {
+	ends := map[string]func(host int, kind nvme.ResvType) resvOp{
+		"unregistered": func(host int, _ nvme.ResvType) resvOp { return registerAs(host, nvme.ResvUnregister, 11, 0, 0) },
+		"released":     func(host int, kind nvme.ResvType) resvOp { return releaseAs(host, nvme.ResvRelease, kind, 11, 0) },
+		"changed": func(host int, kind nvme.ResvType) resvOp { // the holder preempts itself
+			if kind == nvme.ResvWriteExclusiveAllReg || kind == nvme.ResvExclusiveAccessAllReg {
+				return acquireAs(host, nvme.ResvPreempt, nvme.ResvWriteExclusive, 11, 0, 0)
+			}
+			return acquireAs(host, nvme.ResvPreempt, 3-min(kind, 2), 11, 11, 0)
+		},
+		"kept": func(host int, kind nvme.ResvType) resvOp {
+			if kind == nvme.ResvWriteExclusiveAllReg || kind == nvme.ResvExclusiveAccessAllReg {
+				return acquireAs(host, nvme.ResvAcquire, kind, 11, 0, 0)
+			}
+			return acquireAs(host, nvme.ResvPreempt, kind, 11, 11, 0)
+		},
+	}
+	for kind := nvme.ResvWriteExclusive; kind <= nvme.ResvExclusiveAccessAllReg; kind++ {
+		for how, end := range ends {
+			tg := newTarget(t, newTestVolume(1<<20, 512))
+			a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+			registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
+			registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+			acquireAs(1, nvme.ResvAcquire, kind, 11, 0, 0).run(a.io)
+			end(1, kind).run(a.io)
+			all := kind == nvme.ResvWriteExclusiveAllReg || kind == nvme.ResvExclusiveAccessAllReg
+			told := kind == nvme.ResvWriteExclusiveRegOnly || kind == nvme.ResvExclusiveAccessRegOnly || all
+			if how == "kept" || all && how == "unregistered" { // which is no end: the others hold it
+				told = false
+			}
+			got := nextNotice(b.admin)
+			if all && how == "changed" { // everybody else was a holder
+				if got.Type != nvme.ResvNoticeRegistrationPreempted {
+					t.Errorf("%v, %s: notification %+v", kind, how, got)
+				}
+			} else if (got.Type == nvme.ResvNoticeReleased) != told || !told && got.Count != 0 {
+				t.Errorf("%v, %s: notification %+v, told should be %t", kind, how, got, told)
+			}
+			a.close()
+			b.close()
+		}
+	}
+}
+
+// TestResvMaskOfOne: the mask of one namespace isn't that of others.
+func TestResvMaskOfOne(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvNotification, false, 2, resvMaskAll) }), nil)
+	for nsid, want := range map[uint32]uint32{1: 0, 2: resvMaskAll} {
+		if v := s.admin.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvNotification, 0, nsid, 0) }), nil).DW0(); v != want {
+			t.Errorf("namespace %d: mask %#x, want %#x", nsid, v, want)
+		}
+	}
+}
+
 // TestResvMaskOfAnother: a namespace that gets the identifier of one that is gone begins with the default of
 // feature 82h.
 func TestResvMaskOfAnother(t *testing.T) {
