@@ -75,6 +75,9 @@ func TestCheckClean(t *testing.T) {
 	if !r.Clean() || r.Open || r.Used != 8 || r.Size != 4*mib || r.Extents != 1 || r.Version != 1 {
 		t.Errorf("%+v", r)
 	}
+	if r.Spare <= 0 || r.Overhead <= 0 || r.Size+r.Spare+r.Overhead != r.FileSize {
+		t.Errorf("%d bytes, %d spare, and %d of overhead aren't the file's %d", r.Size, r.Spare, r.Overhead, r.FileSize)
+	}
 	if r = mustCheck(t, path, true); !r.Clean() || r.Repaired {
 		t.Errorf("repair of what is whole: %+v", r)
 	}
@@ -107,6 +110,10 @@ func TestRepairEntry(t *testing.T) {
 		lost  int
 	}{
 		{"check", func(*superblock, []byte) uint64 { return 0x1234<<entryBits | 20 }, 1},
+		// Whose it may have been says nothing of block 5, which has it by an entry that is right.
+		{"check, with the block of another", func(s *superblock, table []byte) uint64 {
+			return s.sealed(2, binary.LittleEndian.Uint64(table[5*entrySize:])&entryMask) ^ 1<<entryBits
+		}, 1},
 		{"no block", func(s *superblock, _ []byte) uint64 { return s.sealed(2, 1) }, 1},
 		{"shared", func(s *superblock, table []byte) uint64 { // with block 5, by an entry that is right by itself
 			return s.sealed(2, binary.LittleEndian.Uint64(table[5*entrySize:])&entryMask)

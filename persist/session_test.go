@@ -194,3 +194,79 @@ func TestFailedSuper(t *testing.T) {
 	}
 	mustClose(t, v)
 }
+
+// TestKilledReadOnly: what a killed program wrote, and didn't flush, is in the working maps alone. Whoever opens the
+// volume for reading only sees it all the same, as does a check, and neither changes the file.
+func TestKilledReadOnly(t *testing.T) {
+	path, s := unflushed(t)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := mustCheck(t, path, false); !r.Open || r.Used != 8 || !r.Clean() || r.Repaired {
+		t.Errorf("check: %+v", r)
+	}
+	wantBlocks(t, path, blockdev.Options{ReadOnly: true}, -1)
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("reading changed the file: %v", err)
+	}
+	// What there is to allot is what no entry names.
+	v := mustOpen(t, path, blockdev.Options{})
+	if want := int(s.extents[0].dataBlocks) - 8; v.free != want {
+		t.Errorf("%d free blocks, want %d", v.free, want)
+	}
+	mustClose(t, v)
+	wantBlocks(t, path, blockdev.Options{}, -1)
+}
+
+// TestKilledDamage: an entry of the working map that is damaged costs the one logical block, and the repair carries
+// over the others.
+func TestKilledDamage(t *testing.T) {
+	path, s := unflushed(t)
+	patch(t, path, int64(s.extents[0].workOff)+2*entrySize, []byte{20, 0, 0, 0, 0, 0, 0x34, 0x12})
+	if r := mustCheck(t, path, false); !r.Open || len(r.Damage) != 1 || r.Damage[0].Block != 2 {
+		t.Errorf("check: %+v", r)
+	}
+	if r := mustCheck(t, path, true); !r.Repaired {
+		t.Errorf("repair: %+v", r)
+	}
+	if r := mustCheck(t, path, false); r.Open || len(r.Damage) != 0 || r.Lost != 1 || r.Used != 7 {
+		t.Errorf("after the repair: %+v", r)
+	}
+	wantBlocks(t, path, blockdev.Options{}, 2)
+}
+
+// unflushed makes a volume whose block i holds the byte i+1, in blocks 0 to 7, of a program that was killed before any
+// of it was flushed.
+func unflushed(t *testing.T) (path string, s superblock) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: 4 * mib})
+	if v.kind != onSync {
+		v.Close()
+		t.Skip("no working maps here")
+	}
+	c := volumetest.NewClient(v)
+	for i := range 8 {
+		if err := c.Write(block(i+1), int64(i)*4096, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = v.super
+	abandon(t, v)
+	return path, s
+}
+
+// wantBlocks wants what unflushed wrote, but for one block that is lost.
+func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
+	t.Helper()
+	v := mustOpen(t, path, o)
+	defer mustClose(t, v)
+	got := make([]byte, 4096)
+	for i := range 8 {
+		err := volumetest.NewClient(v).Read(got, int64(i)*4096)
+		if i == lost && !errors.Is(err, blockdev.ErrMedium) || i != lost && (err != nil || !bytes.Equal(got, block(i+1))) {
+			t.Errorf("block %d: %v, %d…", i, err, got[0])
+		}
+	}
+}
