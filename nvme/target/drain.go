@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 // when they are gone. Commands that came too late were not executed: hosts send them again by
 // another path, or when they could connect again. The error says what was cut off.
 //
-// The target goes on refusing hosts until Resume is called.
+// The target goes on refusing hosts until Resume is called, which also ends a Drain that still waits: connections
+// that have begun no commands meanwhile are closed, and the others stay.
 func (t *Target) Drain(ctx context.Context) error {
 	t.mu.Lock()
 	if t.closed {
@@ -34,12 +36,16 @@ func (t *Target) Drain(ctx context.Context) error {
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
 	left := t.quiesce()
-	for left > 0 && ctx.Err() == nil {
+	for left > 0 && ctx.Err() == nil && t.Draining() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 		left = t.quiesce()
+	}
+	if !t.Draining() {
+		t.letGo()
+		return errors.New("target: draining: hosts were taken again before all had gone")
 	}
 	for _, q := range t.allQueues() {
 		q.disconnect(ErrDraining)
@@ -57,7 +63,16 @@ func (t *Target) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Resume has a target take hosts again that Drain has let go.
+// letGo closes the connections that begin no command any more.
+func (t *Target) letGo() {
+	for _, q := range t.allQueues() {
+		if q.state.Load() == queueDraining {
+			q.disconnect(ErrDraining)
+		}
+	}
+}
+
+// Resume has a target take hosts again that Drain has let go, or lets go.
 func (t *Target) Resume() {
 	t.mu.Lock()
 	t.draining = false

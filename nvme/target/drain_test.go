@@ -109,3 +109,42 @@ func TestDrainConnect(t *testing.T) {
 		t.Errorf("draining a closed target: %v", err)
 	}
 }
+
+// Resume ends a drain that is still waiting: who connects from then on is served, and hosts whose commands were kept
+// have their connections closed at once, so that they send them again.
+func TestResumeWhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newTestVolume(1<<20, 512)
+		tg := newTarget(t, v)
+		stuck, kept := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		v.setHold(true)
+		stuck.io.start(readCommand(0), make([]byte, 4096))
+		<-v.arrived
+		drained := make(chan error, 1)
+		go func() { drained <- tg.Drain(t.Context()) }()
+		synctest.Wait()
+		late := kept.io.start(readCommand(8), make([]byte, 4096))
+		tg.Resume()
+		time.Sleep(time.Second)
+		if !kept.io.isClosed() {
+			t.Error("a host whose command was kept is neither served nor let go")
+		}
+		s := connectAs(t, tg, 3)
+		read := s.io.start(readCommand(16), make([]byte, 4096))
+		synctest.Wait()
+		time.Sleep(time.Second)
+		v.release()
+		if st := read.wait().Status(); st != nvme.StatusSuccess {
+			t.Errorf("a command of a host that connected after Resume: %v", st)
+		}
+		if err := <-drained; err == nil {
+			t.Error("the drain tells of no end before its time")
+		}
+		late.wait()
+		stuck.io.waitClosed()
+		if s.io.isClosed() {
+			t.Error("the drain ended a connection of after Resume")
+		}
+		s.close()
+	})
+}
