@@ -92,6 +92,7 @@ func TestValues(t *testing.T) {
 		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
 		{"verify", "0", func(j *Job) bool { return !j.Verify }},
 		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
+		{"percentile_list", "99:50:50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99, 99.9}) }},
 		{"group_reporting", "", func(j *Job) bool { return j.GroupReporting }},
 		{"time_based", "0", func(j *Job) bool { return !j.TimeBased }},
 	} {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,7 +184,8 @@ func setPercentiles(j *Job, v string) error {
 	if len(list) > maxPercentiles {
 		return fmt.Errorf("%d percentiles are too many: want at most %d", len(list), maxPercentiles)
 	}
-	j.Percentiles = list
+	slices.Sort(list) // as fio shows them; one that came twice would be a member of the JSON twice
+	j.Percentiles = slices.Compact(list)
 	return nil
 }
 
