@@ -260,15 +260,27 @@ func TestCommEst(t *testing.T) {
 }
 
 // IPv6, by the same path.
+// TestIPv6: addresses of a link have zones, which say what this host calls the link, and aren't on the wire.
 func TestIPv6(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork()
-		host, target := newNode(t, n, "2001:db8::2", Config{}), newNode(t, n, "2001:db8::1", Config{})
-		defer host.m.Close()
-		defer target.m.Close()
-		l := target.listen(0)
-		h := host.connect(target.addr)
-		established(h, l)
-		ended(h, l)
-	})
+	for _, c := range []struct{ host, target, to string }{
+		{"2001:db8::2", "2001:db8::1", "2001:db8::1"},
+		{"fe80::2%eth0", "fe80::1%enp1s0", "fe80::1%eth0"},
+		{"fe80::2%eth0", "fe80::1%enp1s0", "fe80::1%7"},
+	} {
+		t.Run(c.to, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				host, target := newNode(t, n, c.host, Config{}), newNode(t, n, c.target, Config{})
+				defer host.m.Close()
+				defer target.m.Close()
+				l := target.listen(0)
+				h := host.connect(netip.MustParseAddr(c.to))
+				established(h, l)
+				if got := h.id.RemoteAddr().Addr().String(); got != c.to {
+					t.Errorf("remote address %s, want %s", got, c.to)
+				}
+				ended(h, l)
+			})
+		})
+	}
 }

@@ -129,7 +129,7 @@ func (d *fakeDevice) SendMAD(dst netip.Addr, mad []byte) error {
 	if err != nil {
 		return err
 	}
-	d.net.send(d.attr.Addr, dst, mad)
+	d.net.send(d.wireAddr(), dst.WithZone(""), mad)
 	return nil
 }
 
@@ -143,11 +143,14 @@ func (d *fakeDevice) HandleMADs(h func(netip.Addr, []byte)) {
 	d.net.mu.Lock()
 	defer d.net.mu.Unlock()
 	if h == nil {
-		delete(d.net.ports, d.attr.Addr)
+		delete(d.net.ports, d.wireAddr())
 		return
 	}
-	d.net.ports[d.attr.Addr] = h
+	d.net.ports[d.wireAddr()] = h
 }
+
+// wireAddr is the device's address as packets have it, which name no zone.
+func (d *fakeDevice) wireAddr() netip.Addr { return d.attr.Addr.WithZone("") }
 
 func (d *fakeDevice) AllocPD() (verbs.PD, error) { return &fakePD{dev: d}, nil }
 

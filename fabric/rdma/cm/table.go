@@ -51,19 +51,22 @@ func newTable() table {
 	}
 }
 
+// peerAddr is the peer's address as its messages have it: a zone is this host's own name of a link.
+func (r *record) peerAddr() netip.Addr { return r.peer.Addr().WithZone("") }
+
 func (r *record) idKey() peerKey {
-	return peerKey{r.peer.Addr(), r.remoteGUID, r.ids.Remote}
+	return peerKey{r.peerAddr(), r.remoteGUID, r.ids.Remote}
 }
 
 func (r *record) qpnKey() peerKey {
-	return peerKey{r.peer.Addr(), r.remoteGUID, r.remoteQPN}
+	return peerKey{r.peerAddr(), r.remoteGUID, r.remoteQPN}
 }
 
 // add enters r under its own ID, and under the peer's where they are known.
 func (t *table) add(r *record) {
 	r.timer = -1
 	t.byLocal[r.ids.Local] = r
-	t.uses.add(r.peer.Addr(), use{connections: 1})
+	t.uses.add(r.peerAddr(), use{connections: 1})
 	if r.passive {
 		t.learn(r)
 	}
@@ -85,7 +88,7 @@ func (t *table) remove(r *record) {
 		t.timers.Remove(r.timer)
 	}
 	delete(t.byLocal, r.ids.Local)
-	t.uses.add(r.peer.Addr(), use{connections: -1})
+	t.uses.add(r.peerAddr(), use{connections: -1})
 	if t.byID[r.idKey()] == r {
 		delete(t.byID, r.idKey())
 	}
@@ -97,7 +100,7 @@ func (t *table) remove(r *record) {
 // find is the connection that src names by our ID in its message.
 func (t *table) find(src netip.Addr, ids mad.CommIDs) *record {
 	r := t.byLocal[ids.Remote]
-	if r == nil || r.peer.Addr() != src {
+	if r == nil || r.peerAddr() != src {
 		return nil
 	}
 	return r
@@ -116,11 +119,11 @@ func (t *table) findPair(src netip.Addr, ids mad.CommIDs) *record {
 func (t *table) moved(r *record, before *conn) {
 	more := use{halfOpen: change(before.halfOpen(), r.halfOpen()), standing: change(before.stands(), r.stands())}
 	if more != (use{}) {
-		t.uses.add(r.peer.Addr(), more)
+		t.uses.add(r.peerAddr(), more)
 	}
 	switch change(before.awaitsRTU(), r.awaitsRTU()) {
 	case 1:
-		r.unconfirmed = t.unconfirmed.Add(r.peer.Addr(), r)
+		r.unconfirmed = t.unconfirmed.Add(r.peerAddr(), r)
 	case -1:
 		t.unconfirmed.Remove(r.unconfirmed)
 		r.unconfirmed = nil
