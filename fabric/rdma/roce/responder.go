@@ -504,10 +504,11 @@ func (r *recordRing) push(rec record) {
 	r.n = min(r.n+1, len(r.ring))
 }
 
-// find returns the record of the request that psn belongs to. An atomic has one PSN.
+// find returns the record of the request that psn belongs to, the newest one: those of the last round of
+// PSNs may still be there. An atomic has one PSN.
 func (r *recordRing) find(psn wire.PSN, kind responseKind) *record {
 	for i := range r.n {
-		rec := &r.ring[i]
+		rec := &r.ring[(r.next-1-i+len(r.ring))%len(r.ring)]
 		if rec.kind == kind && !psn.Before(rec.first) && psn.Before(rec.end) {
 			return rec
 		}
