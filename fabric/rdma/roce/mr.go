@@ -20,6 +20,9 @@ type mr struct {
 
 const pageSize = 4096
 
+// forPeers is what lets peers touch memory, now or by a window.
+const forPeers = verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessMWBind
+
 // RegMR registers buf.
 func (p *pd) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {
 	d := p.d
@@ -28,6 +31,8 @@ func (p *pd) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {
 		return nil, d.failf("register MR", verbs.ErrInvalid, "no memory")
 	case access&(verbs.AccessRemoteWrite|verbs.AccessRemoteAtomic) != 0 && access&verbs.AccessLocalWrite == 0:
 		return nil, d.failf("register MR", verbs.ErrInvalid, "remote write or atomic access needs local write access")
+	case access&verbs.AccessOnDemand != 0 && access&forPeers != 0:
+		return nil, d.failf("register MR", verbs.ErrUnsupported, "peers and memory windows can't have memory whose pages may be missing")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

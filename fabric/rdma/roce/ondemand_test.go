@@ -1,8 +1,11 @@
 package roce
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -81,4 +84,36 @@ func TestMissingPages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMissingPagesOutOfReach: peers, who would touch it in the midst of a packet, are never given memory whose
+// pages may be missing, and data for a request's own slot is not taken from a missing page.
+func TestMissingPagesOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		mr, b := cutRegion(t, p.a.pd, 8192, 4096)
+		for _, access := range []verbs.Access{
+			verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessMWBind,
+		} {
+			_, err := p.a.pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessOnDemand|access)
+			if !errors.Is(err, verbs.ErrUnsupported) {
+				t.Errorf("access %b: %v", access, err)
+			}
+		}
+		inline := func(off uint64) verbs.SendWR {
+			return verbs.SendWR{
+				WRID: off, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendInline, RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey(),
+				SGList: []verbs.SGE{{Addr: mr.Addr() + off, Length: 100, LKey: mr.LKey()}, {Addr: mr.Addr(), Length: 100, LKey: mr.LKey()}},
+			}
+		}
+		fill(b[:4096], 7)
+		n, err := p.a.qp.PostSend([]verbs.SendWR{inline(1000), inline(5000), inline(2000)})
+		if n != 1 || !errors.Is(err, verbs.ErrInvalid) {
+			t.Errorf("%d posted, %v; want 1 and an invalid one", n, err)
+		}
+		p.a.want(1000, verbs.WCSuccess)
+		if !bytes.Equal(p.b.buf[:200], append(slices.Clone(b[1000:1100]), b[:100]...)) {
+			t.Error("other data")
+		}
+	})
 }

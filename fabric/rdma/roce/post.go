@@ -2,6 +2,7 @@ package roce
 
 import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 )
 
 // PostSend queues send work requests. Unless the device is about to send anyhow, they are
@@ -144,10 +145,17 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 	}
 	w.inline = w.inline[:0]
 	for i := range wr.SGList {
-		b, _, ok := q.d.local(q.pd, &wr.SGList[i], 0)
+		b, onDemand, ok := q.d.local(q.pd, &wr.SGList[i], 0)
 		if !ok {
 			return q.failf(op, verbs.ErrInvalid, "inline data: L_Key %#x does not cover %d bytes at %#x",
 				wr.SGList[i].LKey, wr.SGList[i].Length, wr.SGList[i].Addr)
+		}
+		if onDemand {
+			var there [maxInline]byte
+			if _, ok := mem.Copy(there[:], b); !ok {
+				return q.failf(op, verbs.ErrInvalid, "inline data: %v", mem.ErrFault)
+			}
+			b = there[:len(b)]
 		}
 		w.inline = append(w.inline, b...)
 	}

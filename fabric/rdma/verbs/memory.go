@@ -11,7 +11,8 @@ const (
 	AccessRemoteAtomic
 	AccessMWBind
 	// AccessOnDemand is of memory whose pages may be missing, as those of a file's mapping that was cut
-	// (IBV_ACCESS_ON_DEMAND): a work request that meets such a page fails with WCLocProtErr.
+	// (IBV_ACCESS_ON_DEMAND): a work request that meets such a page fails with WCLocProtErr, or as it is posted
+	// where its data is inline. With access for peers, or for windows, RegMR may give ErrUnsupported.
 	AccessOnDemand
 )
 
