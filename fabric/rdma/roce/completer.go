@@ -147,6 +147,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	r.rnrUntil = 0
 	q.restartTimer(now)
 	q.completeSends()
+	q.failUnreadable()
 	if r.cur != r.tail {
 		q.d.markReady(q)
 	}

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
@@ -84,6 +86,72 @@ func TestMissingPages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMissingPagesInTheirTurn: of requests posted together the one whose data is missing fails, those before it
+// succeed, and those behind are flushed and don't reach the peer. The packets before it may be in one train with it, which the
+// system refuses as a whole.
+func TestMissingPagesInTheirTurn(t *testing.T) {
+	for name, foreign := range map[string]bool{"ours": false, "stranger": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPair(t, pairConfig{foreign: foreign, wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
+				mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10)
+				p.b.recv(1, p.b.sge(0, 4096)...)
+				write := func(id uint64, at int, sges ...verbs.SGE) verbs.SendWR {
+					return verbs.SendWR{WRID: id, Opcode: verbs.WRRDMAWrite, SGList: sges, RemoteAddr: p.b.mr.Addr() + uint64(at), RKey: p.b.mr.RKey()}
+				}
+				fill(p.a.buf[:8192], 3)
+				p.a.post(
+					write(1, 10000, p.a.sge(0, 3000)...),
+					verbs.SendWR{WRID: 2, Opcode: verbs.WRSend, SGList: p.a.sge(3000, 1024)},
+					write(3, 20000, verbs.SGE{Addr: mr.Addr() + 6<<10, Length: 4 << 10, LKey: mr.LKey()}), // which ends missing
+					write(4, 30000, p.a.sge(0, 1024)...),
+				)
+				p.a.want(1, verbs.WCSuccess)
+				p.a.want(2, verbs.WCSuccess)
+				p.a.want(3, verbs.WCLocProtErr)
+				p.a.want(4, verbs.WCWRFlushErr)
+				p.b.want(1, verbs.WCSuccess)
+				if !bytes.Equal(p.b.buf[10000:13000], p.a.buf[:3000]) || !bytes.Equal(p.b.buf[:1024], p.a.buf[3000:4024]) {
+					t.Error("other data")
+				}
+				if p.b.buf[30000] != 0 || p.b.buf[30100] != 0 {
+					t.Error("what was behind has been executed")
+				}
+			})
+		})
+	}
+}
+
+// TestMissingPagesOfWhatArrived: data that is gone when it would be sent again is no fault where it turns out that it
+// had arrived.
+func TestMissingPagesOfWhatArrived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
+		mr, b := cutRegion(t, r.dev.pd, 8<<10, 8<<10)
+		send := func(id uint64, sges ...verbs.SGE) {
+			r.dev.post(verbs.SendWR{WRID: id, Opcode: verbs.WRSend, SGList: sges})
+		}
+		send(1, r.dev.sge(0, 100)...)
+		send(2, verbs.SGE{Addr: mr.Addr(), Length: 250, LKey: mr.LKey()})
+		r.expect("RC_SEND_ONLY 100 +100", "RC_SEND_ONLY 101 +250")
+		check(t, unix.Mprotect(b, unix.PROT_NONE))
+		time.Sleep(minEarlyTimeout + time.Millisecond)
+		if got := r.answers(); len(got) > 1 || r.dev.dev.Counters()[SendErrors] != 1 {
+			t.Errorf("sent again: %q; %s", got, dump(r.dev.dev))
+		}
+		ack := r.packet(wire.RCAcknowledge, 101, 0)
+		ack.AETH.Syndrome = wire.ACK
+		r.send(ack)
+		r.dev.want(1, verbs.WCSuccess)
+		r.dev.want(2, verbs.WCSuccess)
+		send(3, r.dev.sge(0, 100)...)
+		r.expect("RC_SEND_ONLY 102 +100")
+		if r.dev.dev.qps.all[0].req.unreadable {
+			t.Error("the packet with that PSN would be taken for missing when PSNs come again")
+		}
+	})
 }
 
 // TestMissingPagesOutOfReach: peers, who would touch it in the midst of a packet, are never given memory whose

@@ -33,6 +33,9 @@ type requester struct {
 
 	score *scoreboard // nil while nothing is known to be missing
 
+	unreadable bool // the packet at page can't be made, as a page of its data is missing
+	page       wire.PSN
+
 	retry
 }
 
@@ -226,6 +229,28 @@ func (q *qp) faultLocal(status verbs.WCStatus) {
 	}
 }
 
+// missesPage takes note that a page of the data of the packet at psn is missing. The work request fails when
+// all before it are complete, and nothing leaves from there on until then.
+func (q *qp) missesPage(psn wire.PSN) {
+	r := &q.req
+	if r.outstanding(psn) && (!r.unreadable || psn.Before(r.page)) {
+		r.unreadable, r.page = true, psn
+		q.failUnreadable()
+	}
+}
+
+// failUnreadable ends the oldest work request if it is the one that misses a page.
+func (q *qp) failUnreadable() {
+	r := &q.req
+	switch {
+	case !r.unreadable:
+	case r.page.Before(r.una): // it had been sent before, and arrived
+		r.unreadable = false
+	case r.page.Before(q.sq.at(r.head).end()):
+		q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
+	}
+}
+
 // emitPacket makes the next packet of w.
 func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 	var res emitResult
@@ -272,6 +297,9 @@ func (q *qp) header(p *wire.Packet, op wire.Opcode, psn wire.PSN) {
 // emitData makes the next packet of a SEND or WRITE.
 func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
+	if r.unreadable && r.next == r.page {
+		return 0, blocked
+	}
 	n := min(w.length-r.off, w.mtu)
 	cost := n + packetCost
 	if !q.path.window.admits(cost) {

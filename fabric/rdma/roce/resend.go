@@ -105,6 +105,9 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 	n := w.payloadAt(k)
 	cost := n + packetCost
 	psn := w.first.Add(k)
+	if q.req.unreadable && psn == q.req.page {
+		return blocked
+	}
 	if !q.mayAlways(psn) && !q.path.window.admits(cost) {
 		return waiting
 	}

@@ -59,7 +59,7 @@ type txBatch struct {
 	firstOf   []int            // packet that begins the train
 	partStart int              // of the last part, where it is in the arena
 	partEnd   int              // −1 where it isn't
-	missed    []*qp            // those that sealing found a page missing of
+	missed    []missedPage     // what sealing found
 	arrived   [maxArrived]byte // payload of a SelectiveAck, until it is in the arena
 }
 
@@ -73,7 +73,8 @@ type txPacket struct {
 	message       bool // … of which the last lies in the arena, in front of the trailer
 	size          int  // of the whole datagram
 	noICRC        bool
-	onDemand      *qp // whose memory the payload is, where pages of that may be missing
+	onDemand      *qp      // whose memory the payload is, where pages of that may be missing …
+	psn           wire.PSN // … and the packet's
 
 	head, data, tail, end int
 }
@@ -117,7 +118,7 @@ func (t *txBatch) add(q *qp, n int) {
 func (t *txBatch) addOnDemand(q *qp, n int) {
 	t.addTo(q.path.dst, q.path.flow, q.class, n, false)
 	k := &t.packets[len(t.packets)-1]
-	k.noICRC, k.onDemand = q.noICRC, q
+	k.noICRC, k.onDemand, k.psn = q.noICRC, q, t.packet.PSN
 }
 
 func (t *txBatch) addTo(dst netip.AddrPort, flow wire.Flow, trafficClass uint8, n int, copied bool) {
@@ -183,7 +184,7 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 		case k.onDemand == nil:
 			t.putICRC(k, id)
 		case !t.putICRCOnDemand(k, id): // nor can the system send it
-			t.missed = append(t.missed, k.onDemand)
+			t.missed = append(t.missed, missedPage{k.onDemand, k.psn})
 		}
 		t.addParts(k)
 		train.Bytes += k.size
@@ -371,7 +372,7 @@ func (d *Device) transmit(rounds int) {
 			d.mu.Lock()
 			d.tx.gen++
 			d.sent.Broadcast()
-			d.failMissed()
+			d.noteMissed()
 		} else if len(d.faults) == 0 {
 			break
 		}
@@ -384,11 +385,17 @@ func (d *Device) transmit(rounds int) {
 	}
 }
 
-// failMissed has queue pairs fail of whose memory pages are missing.
-func (d *Device) failMissed() {
-	for _, q := range d.tx.missed {
-		if !q.freed && q.attr.State == verbs.RTS {
-			q.faultLater(verbs.WCLocProtErr, verbs.EventQPFatal)
+// missedPage is a packet that can't be sent, as a page of its payload is missing.
+type missedPage struct {
+	q   *qp
+	psn wire.PSN
+}
+
+// noteMissed has queue pairs know of which packet pages are missing.
+func (d *Device) noteMissed() {
+	for _, m := range d.tx.missed {
+		if !m.q.freed && m.q.attr.State == verbs.RTS {
+			m.q.missesPage(m.psn)
 		}
 	}
 }
