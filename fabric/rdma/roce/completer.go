@@ -170,7 +170,7 @@ func (q *qp) account(psn wire.PSN) {
 			break
 		}
 		if w.packets > 0 && w.windowed() {
-			lo, hi := max(0, r.una.Diff(w.first)), min(w.packets, psn.Diff(w.first))
+			lo, hi := max(0, r.una.Diff(w.first)), w.before(psn)
 			if lo < hi {
 				freed += w.cost(lo, hi)
 			}

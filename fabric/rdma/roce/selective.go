@@ -119,7 +119,7 @@ func (q *qp) outstandingFrom(psn wire.PSN, f func(w *sendWQE, k int) bool) {
 }
 
 // sentPackets is how many packets of w were sent, or asked for, so far.
-func (q *qp) sentPackets(w *sendWQE) int { return min(w.packets, q.req.max.Diff(w.first)) }
+func (q *qp) sentPackets(w *sendWQE) int { return w.before(q.req.max) }
 
 // executedBefore takes note that the peer has executed everything before psn: SENDs and WRITEs
 // have arrived, and an answer that isn't here is lost, since answers come in order.
@@ -139,7 +139,7 @@ func (q *qp) executedBefore(psn wire.PSN, now time.Duration) {
 	}
 	missed, hold := 0, q.resendHold()
 	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
-		n := min(w.packets, s.answered.Diff(w.first))
+		n := w.before(s.answered)
 		psn, end := w.first.Add(k), w.first.Add(n)
 		if w.windowed() {
 			for psn = s.nextMissing(psn, end); psn.Before(end); psn = s.nextMissing(psn, end) {
@@ -325,7 +325,7 @@ func (q *qp) wakeAfterLoss() {
 func (q *qp) accountEach(psn wire.PSN) {
 	r, s := &q.req, q.req.score
 	q.outstandingFrom(r.una, func(w *sendWQE, k int) bool {
-		end := min(w.packets, psn.Diff(w.first))
+		end := w.before(psn)
 		for ; k < end; k++ {
 			at := w.first.Add(k)
 			if !s.hasArrived(at) && !s.isLost(at) {

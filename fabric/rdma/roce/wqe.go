@@ -64,6 +64,15 @@ func (w *sendWQE) isWrite() bool {
 // end is the PSN after the last one of the request.
 func (w *sendWQE) end() wire.PSN { return w.first.Add(w.packets) }
 
+// before is how many packets of the request come before psn, which is none before the request. All of them may be
+// half of the PSNs there are, and the end nearer to the beginning by the other way round.
+func (w *sendWQE) before(psn wire.PSN) int {
+	if !psn.Before(w.end()) {
+		return w.packets
+	}
+	return psn.Diff(w.first)
+}
+
 // last is the index of the last request that ends with w, which is at index i.
 func (w *sendWQE) last(i uint32) uint32 {
 	if w.along {
