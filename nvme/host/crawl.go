@@ -46,6 +46,7 @@ func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
 		}
 		f.Services = append(f.Services, ask[0])
 		for i := range log.Entries {
+			putZone(&log.Entries[i], ask[0].Remote.Addr().Zone())
 			next, err := f.take(&log.Entries[i], known, reach)
 			if err != nil {
 				f.Unreached = append(f.Unreached, err)
@@ -81,6 +82,14 @@ func (f *Found) take(e *nvme.DiscoveryEntry, known map[place]bool, reach Reach) 
 	}
 	f.Entries = append(f.Entries, *e)
 	return nil, nil
+}
+
+// putZone has a link-local address of an entry be on the link on which the entry was read, which is zone where that was
+// link-local too. A zone in the entry is what the target calls the link, which says nothing here (RFC 4007, section 6).
+func putZone(e *nvme.DiscoveryEntry, zone string) {
+	if addr, err := netip.ParseAddr(e.Address()); err == nil && zone != "" && addr.IsLinkLocalUnicast() && addr.Is6() {
+		_ = nvme.PutText(e.TRADDR[:], addr.WithZone(zone).String()) // a zone is an interface's name, and short
+	}
 }
 
 // place is what makes two entries of discovery logs the same.

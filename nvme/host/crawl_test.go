@@ -83,6 +83,42 @@ func TestCrawl(t *testing.T) {
 	}
 }
 
+// TestCrawlLink: link-local addresses are on the link on which they were told, whatever the target calls that.
+func TestCrawlLink(t *testing.T) {
+	at := func(addr string, subtype nvme.SubsystemType) nvme.DiscoveryEntry {
+		e := crawlEntry(subtype, nvme.TransportTCP, testNQN, 10)
+		_ = nvme.PutText(e.TRADDR[:], addr)
+		return e
+	}
+	for from, want := range map[string][]string{
+		"[fe80::9%eth0]:1": {"fe80::1%eth0", "fe80::2%eth0", "2001:db8::1", "192.0.2.1"},
+		"[2001:db8::9]:1":  {"fe80::1%enp1s0", "fe80::2", "2001:db8::1", "192.0.2.1"},
+	} {
+		f := discoveryTarget(0)
+		for _, a := range []string{"fe80::1%enp1s0", "fe80::2", "2001:db8::1", "192.0.2.1"} {
+			f.entries = append(f.entries, at(a, nvme.SubsystemNVM))
+		}
+		cfg := f.config()
+		cfg.Remote, cfg.SubNQN = netip.MustParseAddrPort(from), ""
+		found, err := Crawl(t.Context(), cfg, func(e *nvme.DiscoveryEntry) (Config, error) {
+			c := f.config()
+			addr, err := EntryAddr(e)
+			c.Remote, c.SubNQN = addr, e.NQN()
+			return c, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i := range found.Entries {
+			got = append(got, found.Entries[i].Address())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("from %s: %q, want %q", from, got, want)
+		}
+	}
+}
+
 // TestCrawlInterrupted: whoever gives up while the last controller is let go gets what it said.
 func TestCrawlInterrupted(t *testing.T) {
 	f := discoveryTarget(0)
