@@ -21,6 +21,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/internal/samples"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -364,6 +365,33 @@ func TestCreate(t *testing.T) {
 	data, err := os.ReadFile(path)
 	if err != nil || len(data) < 28 || binary.LittleEndian.Uint32(data) != 0x0a0d0d0a {
 		t.Errorf("file begins with %x, %v", data[:min(len(data), 28)], err)
+	}
+}
+
+// TestNamedPipeUnread: a pipe that nobody reads yet, or ever, keeps nobody waiting for longer than a moment.
+func TestNamedPipeUnread(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Skipf("no named pipes here: %v", err)
+	}
+	opened := make(chan *File, 1)
+	go func() {
+		f, err := Create(path, "test")
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- f
+	}()
+	f, ok := soon.Receive(opened)
+	if !ok {
+		t.Fatal("Create waits for a reader")
+	}
+	if err := f.Close(); !errors.Is(err, errNoReader) {
+		t.Errorf("closed with %v", err)
+	}
+	if f, err := Create(filepath.Join(path, "x"), "test"); err == nil {
+		_ = f.Close()
+		t.Error("a path through a pipe")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -19,8 +20,8 @@ type File struct {
 	err   error         // valid when done is closed
 }
 
-// Create makes a capture file, or opens a named pipe, which Wireshark can watch live.
-// application is noted in it as its maker. A regular file that exists is not overwritten: the
+// Create makes a capture file, or takes a named pipe, which Wireshark can watch live, now or later: what comes
+// meanwhile is queued. application is noted in it as its maker. A regular file that exists is not overwritten: the
 // error is fs.ErrExist then.
 func Create(path, application string) (*File, error) {
 	out, err := create(path)
@@ -35,13 +36,18 @@ func Create(path, application string) (*File, error) {
 	return f, nil
 }
 
-func create(path string) (*os.File, error) {
+func create(path string) (io.WriteCloser, error) {
 	const mode = 0o644
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err == nil {
 		return out, nil
 	}
-	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() && !info.IsDir() {
+	if info, statErr := os.Stat(path); statErr == nil && info.Mode().Type() == fs.ModeNamedPipe {
+		p := &pipe{path: path}
+		if _, err = p.open(); err == nil || errors.Is(err, syscall.ENXIO) {
+			return p, nil
+		}
+	} else if statErr == nil && !info.Mode().IsRegular() && !info.IsDir() {
 		out, err = os.OpenFile(path, os.O_WRONLY, 0)
 	}
 	switch {
