@@ -60,6 +60,32 @@ func TestDescriptorsGolden(t *testing.T) {
 	}
 }
 
+// TestDescriptorsAll: a namespace may have every kind of identifier; the list ends where a type or a length is zero, and
+// says all there is.
+func TestDescriptorsAll(t *testing.T) {
+	want := NSDescriptors{EUI64: [8]byte{1, 7: 8}, NGUID: [16]byte{2, 15: 9}, UUID: [16]byte{3, 15: 10}, CSI: CSIZonedNS, HasCSI: true}
+	b := want.AppendTo(nil)
+	for off, head := range map[int][4]byte{0: {1, 8}, 12: {2, 16}, 32: {3, 16}, 52: {4, 1}, 57: {}} {
+		if [4]byte(b[off:]) != head {
+			t.Errorf("at %d is % x, want % x", off, b[off:][:4], head)
+		}
+	}
+	var got NSDescriptors
+	if err := got.Parse(b); err != nil || got != want {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, end := range []int{32, 33} { // the type and the length of the UUID
+		cut := slices.Clone(b)
+		cut[end] = 0
+		if err := got.Parse(cut); err != nil || got != (NSDescriptors{EUI64: want.EUI64, NGUID: want.NGUID}) {
+			t.Errorf("ended at %d: %+v, %v", end, got, err)
+		}
+	}
+	if none := (&NSDescriptors{}).AppendTo(nil); !slices.Equal(none, make([]byte, PageSize)) {
+		t.Errorf("of no identifier: % x", none[:64])
+	}
+}
+
 func TestDescriptorsMalformed(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -67,6 +93,9 @@ func TestDescriptorsMalformed(t *testing.T) {
 	}{
 		{"UUID of 15 bytes", []byte{3, 15, 0, 0}},
 		{"EUI64 of 16 bytes", []byte{1, 16, 0, 0}},
+		{"EUI64 of 7 bytes", []byte{1, 7, 0, 0}},
+		{"NGUID of 15 bytes", []byte{2, 15, 0, 0}},
+		{"NGUID of 17 bytes", []byte{2, 17, 0, 0}},
 		{"CSI of 2 bytes", []byte{4, 2, 0, 0}},
 	} {
 		page := make([]byte, PageSize)

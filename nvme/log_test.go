@@ -61,6 +61,25 @@ func TestANALogGolden(t *testing.T) {
 	}
 }
 
+// TestANALogGroups: each group has its own namespaces, some none, and nothing of an earlier log stays.
+func TestANALogGroups(t *testing.T) {
+	want := ANALog{ChangeCount: 5, Groups: []ANAGroup{
+		{ID: 1, ChangeCount: 3, State: ANAOptimized, NSIDs: NSIDList{1, 3}},
+		{ID: 2, ChangeCount: 4, State: ANAInaccessible},
+		{ID: 7, ChangeCount: 5, State: ANANonOptimized, NSIDs: NSIDList{2}},
+	}}
+	b := want.AppendTo(nil)
+	for _, p := range []*ANALog{{}, {ChangeCount: 9, Groups: []ANAGroup{{ID: 9}}}} {
+		if err := p.Parse(b); err != nil || !reflect.DeepEqual(*p, want) {
+			t.Errorf("got %+v, %v; want %+v", *p, err, want)
+		}
+	}
+	empty := ANALog{Groups: []ANAGroup{{ID: 9}}}
+	if err := empty.Parse(make([]byte, 16)); err != nil || len(empty.Groups) != 0 {
+		t.Errorf("of no groups: %+v, %v", empty, err)
+	}
+}
+
 func TestANALogMalformed(t *testing.T) {
 	good := (&ANALog{Groups: []ANAGroup{{ID: 1, State: ANAChange, NSIDs: NSIDList{1, 2}}}}).AppendTo(nil)
 	for n := range good {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
@@ -79,6 +80,31 @@ func TestPersistentGolden(t *testing.T) {
 }
 
 // Whatever a log holds, its events parse and append again to what they were, or are refused.
+// TestPersistentEventParse: an event of another implementation may have a longer header, and what is vendor specific
+// before its data.
+func TestPersistentEventParse(t *testing.T) {
+	b := unhex(t, "08"+"01"+"17"+"00"+"0302"+"0807060504030201"+"0000"+"00000000"+"0200"+"0500"+"ffff"+ // 17h and 3 bytes
+		"eeee"+"0a0b0c"+"77")
+	want := PersistentEvent{Type: PersistentFormatEnd, Revision: 1, CNTLID: 0x0203, Timestamp: 0x0102030405060708, Data: []byte{10, 11, 12}}
+	var e PersistentEvent
+	if rest, err := e.Parse(b); err != nil || !reflect.DeepEqual(e, want) || !bytes.Equal(rest, []byte{0x77}) {
+		t.Errorf("got %+v, then % x, %v; want %+v", e, rest, err, want)
+	}
+	if _, err := e.Parse(b[:len(b)-1]); err != nil {
+		t.Errorf("that ends the log: %v", err)
+	}
+	if _, err := e.Parse(b[:len(b)-2]); !errors.Is(err, ErrShort) {
+		t.Errorf("cut: %v", err)
+	}
+	for at, v := range map[int]byte{2: 0x14, 20: 6} { // a header without its last byte; more that is vendor specific than there is
+		bad := bytes.Clone(b)
+		bad[at] = v
+		if _, err := e.Parse(bad); !errors.Is(err, ErrMalformed) {
+			t.Errorf("byte %d is %#x: %v", at, v, err)
+		}
+	}
+}
+
 func FuzzPersistentEvent(tf *testing.F) {
 	f := fuzzing.New(tf)
 	e := PersistentEvent{Type: PersistentFormatEnd, Revision: 1, CNTLID: 1, Timestamp: 9, Data: PersistentData(&FormatEndEvent{NSID: 1})}

@@ -19,19 +19,29 @@ func TestCheckNQN(t *testing.T) {
 		}
 	}
 	for bad, why := range map[string]string{
-		"":                                              "empty",
-		"iqn.2024-01.com.example:disk1":                 `begin with "nqn."`,
-		"nqn.2024-13.com.example:disk1":                 "year and month",
-		"nqn.2024-00.com.example:disk1":                 "year and month",
-		"nqn.24-01.com.example:disk1":                   "year and month",
-		"nqn.2024-01":                                   "year and month",
-		"nqn.2024-01.:disk1":                            "domain name",
-		"nqn.2024-01.com..example:d":                    "domain name",
-		"nqn.2024-01.com.example:my disk":               "space",
-		"nqn.2024-01.com.example:d\n":                   "control",
-		"nqn.2024-01.com.example:\xff":                  "UTF-8",
-		UUIDPrefix + "1234":                             "UUID",
-		UUIDPrefix + "f81d4fae7dec11d0a76500a0c91e6bf6": "UUID",
+		"":                                                          "empty",
+		"iqn.2024-01.com.example:disk1":                             `begin with "nqn."`,
+		"nqn.2024-13.com.example:disk1":                             "year and month",
+		"nqn.2024-00.com.example:disk1":                             "year and month",
+		"nqn.24-01.com.example:disk1":                               "year and month",
+		"nqn.2024-011.com.example:disk1":                            "year and month",
+		"nqn.2024_01.com.example:disk1":                             "year and month",
+		"nqn.2o24-01.com.example:disk1":                             "year and month",
+		"nqn.20/4-01.com.example:disk1":                             "year and month",
+		"nqn.20:4-01.com.example:disk1":                             "year and month",
+		"nqn.2024-20.com.example:disk1":                             "year and month",
+		"nqn.2024-01..com.example:d":                                "domain name",
+		"nqn.2024-01.com.example.:d":                                "domain name",
+		"nqn.2024-01.com.example:d\x7f":                             "control",
+		UUIDPrefix + "f81d4fae-7dec-11d0-a765-00a0c91e6bfg":         "UUID",
+		"nqn.2024-01":                                               "year and month",
+		"nqn.2024-01.:disk1":                                        "domain name",
+		"nqn.2024-01.com..example:d":                                "domain name",
+		"nqn.2024-01.com.example:my disk":                           "space",
+		"nqn.2024-01.com.example:d\n":                               "control",
+		"nqn.2024-01.com.example:\xff":                              "UTF-8",
+		UUIDPrefix + "1234":                                         "UUID",
+		UUIDPrefix + "f81d4fae7dec11d0a76500a0c91e6bf6":             "UUID",
 		"nqn.2024-01.com.example:" + strings.Repeat("x", MaxNQN-23): "224 bytes",
 	} {
 		err := CheckNQN(bad)
@@ -59,6 +69,10 @@ func TestPadded(t *testing.T) {
 	if string(b) != "a?b     " || Text(b) != "a?b" {
 		t.Errorf("%q", b)
 	}
+	PutPadded(b, "\x1f ~\x7f\x80")
+	if string(b) != "? ~??   " {
+		t.Errorf("%q", b)
+	}
 	PutPadded(b, "123456789")
 	if string(b) != "12345678" {
 		t.Errorf("%q", b)
@@ -68,6 +82,11 @@ func TestPadded(t *testing.T) {
 	}
 	if err := PutText(b, "1234567"); err != nil || Text(b) != "1234567" {
 		t.Errorf("%q, %v", b, err)
+	}
+	for s, good := range map[string]bool{" ~": true, "\x1f": false, "\x7f": false, "\n": false, "12345678": true, "123456789": false} {
+		if err := CheckPadded("serial number", s, 8); (err == nil) != good {
+			t.Errorf("%q: %v", s, err)
+		}
 	}
 	if CheckPadded("serial number", "0123456789012345678901", 20) == nil || CheckPadded("model", "é", 40) == nil || CheckPadded("model", "x", 40) != nil {
 		t.Error("CheckPadded")

@@ -20,6 +20,8 @@ func TestReservationGolden(t *testing.T) {
 		{"register, PTPL set", func(c *Command) { c.SetResvRegister(1, ResvRegister, false, CPTPLSet) }, "000000c0"},
 		{"replace, key ignored, PTPL cleared", func(c *Command) { c.SetResvRegister(1, ResvReplace, true, CPTPLClear) }, "0a000080"},
 		{"preempt and abort", func(c *Command) { c.SetResvAcquire(1, ResvPreemptAndAbort, ResvExclusiveAccessAllReg) }, "02060000"},
+		{"release", func(c *Command) { c.SetResvRelease(1, ResvRelease, ResvExclusiveAccessRegOnly) }, "00040000"},
+		{"acquire", func(c *Command) { c.SetResvAcquire(1, ResvAcquire, ResvWriteExclusive) }, "00010000"},
 		{"clear", func(c *Command) { c.SetResvRelease(1, ResvClear, ResvNone) }, "01000000"},
 		{"report of 192 bytes", func(c *Command) { c.SetResvReport(1, 192) }, "2f000000"},
 	} {
@@ -30,6 +32,14 @@ func TestReservationGolden(t *testing.T) {
 		}
 	}
 	var c Command
+	c.SetResvReport(1, 192)
+	if c.Opcode() != OpResvReport || c.NSID() != 1 {
+		t.Errorf("a report is %v of namespace %d", c.Opcode(), c.NSID())
+	}
+	c.SetResvAcquire(7, ResvAcquire, ResvWriteExclusive)
+	if c.Opcode() != OpResvAcquire || c.NSID() != 7 {
+		t.Errorf("an acquire is %v of namespace %d", c.Opcode(), c.NSID())
+	}
 	c.SetResvReport(1, 192)
 	if c[44] != 1 || c.ResvReportLength() != 192 || !c.ResvExtended() {
 		t.Errorf("report of %d bytes, dword 11 %x", c.ResvReportLength(), c[44:48])
@@ -53,12 +63,24 @@ func TestReservationGolden(t *testing.T) {
 	if err := q.Parse(b[:130]); err != nil || len(q.Registrants) != 1 {
 		t.Errorf("parsed %+v of less, %v", q, err)
 	}
+	b[5], b[9] = 1, 0xfe // one registrant, though there is place for two, and what is reserved
+	if err := q.Parse(b); err != nil || len(q.Registrants) != 1 || q.Persist {
+		t.Errorf("parsed %+v of one registrant, %v", q, err)
+	}
+	if err := q.Parse(make([]byte, 64)); err != nil || !reflect.DeepEqual(q, ResvStatus{}) {
+		t.Errorf("parsed %+v of no registrants, %v", q, err)
+	}
 	if q.Parse(b[:63]) == nil {
 		t.Error("a short header was parsed")
 	}
 	var k ResvKeys
 	if err := k.Parse(unhex(t, "0100000000000000"+"0200000000000000")); err != nil || k != (ResvKeys{1, 2}) {
 		t.Errorf("keys %+v, %v", k, err)
+	}
+	for _, n := range []int{8, 15} { // Release has one
+		if err := k.Parse(unhex(t, "0300000000000000"+"0200000000000000")[:n]); err != nil || k != (ResvKeys{Current: 3}) {
+			t.Errorf("keys %+v of %d bytes, %v", k, n, err)
+		}
 	}
 	if k.Parse(make([]byte, 7)) == nil {
 		t.Error("short keys were parsed")
