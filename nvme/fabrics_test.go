@@ -52,6 +52,21 @@ func TestConnectDataMalformed(t *testing.T) {
 	if err := d.Parse(b); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "HOSTNQN") {
 		t.Errorf("NQN of 224 bytes: %v", err)
 	}
+	b = bytes.Clone(golden(t, "io-connect-data"))
+	for i := range ConnectDataOffHOSTNQN - ConnectDataOffSUBNQN {
+		b[ConnectDataOffSUBNQN+i] = 'x' // which the host's name, that is right, follows
+	}
+	if err := d.Parse(b); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "SUBNQN") {
+		t.Errorf("NQN without an end: %v", err)
+	}
+	longest := ConnectData{HostID: HostID{1, 15: 2}, CNTLID: 3, SubNQN: strings.Repeat("s", MaxNQN), HostNQN: strings.Repeat("h", MaxNQN)}
+	out, err := longest.AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Parse(out); err != nil || d != longest {
+		t.Errorf("the longest names: %+v, %v", d, err)
+	}
 	d.SubNQN = strings.Repeat("x", 224)
 	if out, err := d.AppendTo([]byte{1}); !errors.Is(err, ErrNQN) || len(out) != 1 {
 		t.Errorf("appended an NQN of 224 bytes: %v", err)
