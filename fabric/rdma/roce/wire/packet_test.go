@@ -130,6 +130,27 @@ var packets = []struct {
 	},
 }
 
+// TestPad: a payload of any length, the longest included, is padded to a multiple of four and comes back as it was,
+// whatever the packet was before.
+func TestPad(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 4, 5, MaxPayload - 3, MaxPayload} {
+		for stale := range uint8(4) {
+			p := Packet{BTH: BTH{Opcode: RCSendOnly, PadCnt: stale, PKey: 0xffff}, Payload: bytes.Repeat([]byte{0xa5}, n)}
+			b := p.Append(nil, testFlow, 7)
+			var got Packet
+			if err := Parse(&got, b); err != nil {
+				t.Fatalf("%d bytes: %v", n, err)
+			}
+			if !bytes.Equal(got.Payload, p.Payload) || len(b)&3 != 0 || len(b) != BTHSize+n+int(got.PadCnt)+ICRCSize || got.PadCnt > 3 {
+				t.Errorf("%d bytes: %d of %d bytes, of which %d are pad", n, len(got.Payload), len(b), got.PadCnt)
+			}
+			if v, _ := testFlow.Verify(b, 7); v != Exact {
+				t.Errorf("%d bytes: ICRC %v", n, v)
+			}
+		}
+	}
+}
+
 func TestPacketGolden(t *testing.T) {
 	for _, c := range packets {
 		t.Run(c.name, func(t *testing.T) {
