@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -279,7 +280,7 @@ func TestCompareAndWriteAtomic(t *testing.T) {
 }
 
 // TestParked: commands wait for a namespace that a pair has alone, can be aborted meanwhile,
-// and find it gone if it is removed.
+// and find it gone if it is removed, as the pair does between its two halves.
 func TestParked(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)
@@ -309,11 +310,18 @@ func TestParked(t *testing.T) {
 	if reads[0].answered() || first.answered() {
 		t.Error("a command went on beside the pair")
 	}
+	sub := tg.Subsystem(testNQN)
+	ns := sub.namespace(1)
 	removed := make(chan error)
-	go func() { removed <- tg.Subsystem(testNQN).RemoveNamespace(1) }()
-	v.release()
-	if a, b := first.wait().Status(), second.wait().Status(); a != 0 || b != 0 {
-		t.Errorf("statuses %#x and %#x", uint16(a), uint16(b))
+	go func() { removed <- sub.RemoveNamespace(1) }()
+	if !soon.Until(func() bool { return ns.state.Load()&nsRemoved != 0 }) {
+		t.Fatal("not removed")
+	}
+	v.release() // the Compare's read; the pair goes no further
+	for i, want := range []nvme.Status{nvme.StatusInvalidNamespace | dnr, nvme.StatusAbortFailedFused} {
+		if st := []*fakeRequest{first, second}[i].wait().Status() &^ nvme.StatusMore; st != want {
+			t.Errorf("command %d of the pair: status %#x, want %#x", i+1, uint16(st), uint16(want))
+		}
 	}
 	if err := <-removed; err != nil {
 		t.Error(err)
