@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -12,7 +13,17 @@ import (
 // registering is a volume that wants to know of memory.
 type registering struct {
 	*testVolume
-	known atomic.Int32
+	known    atomic.Int32
+	watchers atomic.Int32
+}
+
+func (v *registering) OnResize(f func(int64)) (stop func()) {
+	v.watchers.Add(1)
+	leave := v.testVolume.OnResize(f)
+	return func() {
+		leave()
+		v.watchers.Add(-1)
+	}
 }
 
 func (v *registering) Register([]byte) (unregister func()) {
@@ -96,4 +107,79 @@ func TestBuffersForgotten(t *testing.T) {
 	know("no subsystem", 0)
 	b.Add(make([]byte, 4096))
 	know("still more memory", 0)
+}
+
+// TestVolumesLetGo: a volume, which may be used on, knows of nothing of a target that is closed, nor of one that
+// couldn't take the subsystem that it was for.
+func TestVolumesLetGo(t *testing.T) {
+	v := &registering{testVolume: newTestVolume(1<<20, 512)}
+	watchers := func(what string, want int32) {
+		t.Helper()
+		if n := v.watchers.Load(); n != want {
+			t.Errorf("%s: %d watch the volume's size, want %d", what, n, want)
+		}
+		if n := v.known.Load(); n != min(want, 1) {
+			t.Errorf("%s: the volume knows of %d pieces of memory, want %d", what, n, min(want, 1))
+		}
+	}
+	tg := newTarget(t)
+	b := tg.NewBuffers(nil)
+	defer b.Close()
+	b.Add(make([]byte, 4096))
+	twice := SubsystemConfig{NQN: testNQN + "2", Namespaces: []NamespaceConfig{{NSID: 2, Volume: v}, {Volume: v}, {NSID: 1, Volume: v}}}
+	if _, err := tg.AddSubsystem(twice); !errors.Is(err, ErrExists) {
+		t.Fatal(err)
+	}
+	watchers("after a subsystem that was refused", 0)
+	sub := tg.Subsystem(testNQN)
+	for range 2 {
+		if _, err := sub.AddNamespace(NamespaceConfig{Volume: v}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watchers("two namespaces", 2)
+	var closing sync.WaitGroup
+	for range 2 {
+		closing.Go(func() {
+			if err := tg.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	closing.Wait()
+	watchers("after Close", 0)
+	if err := sub.RemoveNamespace(1); err != nil {
+		t.Error(err)
+	}
+	if err := tg.RemoveSubsystem(testNQN); err != nil {
+		t.Error(err)
+	}
+	watchers("removed after Close", 0)
+}
+
+// TestAddNamespaceTooLate: a namespace of a subsystem that was removed, or of a target that is closed, would be there for
+// nobody, and never be removed.
+func TestAddNamespaceTooLate(t *testing.T) {
+	v := &registering{testVolume: newTestVolume(1<<20, 512)}
+	tg := newTarget(t)
+	gone := tg.Subsystem(testNQN)
+	if err := tg.RemoveSubsystem(testNQN); err != nil {
+		t.Fatal(err)
+	}
+	left, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN, AllowAnyHost: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.AddNamespace(NamespaceConfig{Volume: v}); !errors.Is(err, ErrRemoved) {
+		t.Errorf("to a subsystem that was removed: %v", err)
+	}
+	if err := tg.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := left.AddNamespace(NamespaceConfig{Volume: v}); !errors.Is(err, ErrClosed) {
+		t.Errorf("to a target that is closed: %v", err)
+	}
+	if n := v.watchers.Load(); n != 0 {
+		t.Errorf("%d watch the volume's size", n)
+	}
 }

@@ -22,6 +22,7 @@ type Namespace struct {
 	align   uintptr       // alignment of buffers that the volume needs, less one
 	blocks  atomic.Uint64 // size
 	unwatch func()        // of the size; nil where that can't change
+	release sync.Once     // lets go of the volume
 
 	anaGroup    uint32
 	uuid, nguid [16]byte
@@ -117,16 +118,24 @@ func (ns *Namespace) tellDrained() {
 	}
 }
 
-// remove lets no more requests in and waits for those that use the namespace, views of its
-// memory included.
+// remove lets no more requests in, waits for those that use the namespace, views of its memory
+// included, and lets go of the volume.
 func (ns *Namespace) remove() {
 	ns.state.Or(nsRemoved)
 	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}
-	if ns.unwatch != nil {
-		ns.unwatch()
-	}
+	ns.letGo()
+}
+
+// letGo has the volume and the target forget each other, once. Nothing uses the namespace any more.
+func (ns *Namespace) letGo() {
+	ns.release.Do(func() {
+		if ns.unwatch != nil {
+			ns.unwatch()
+		}
+		ns.sub.t.buffers.remove(ns.volume)
+	})
 }
 
 func (ns *Namespace) users() (n int64) {

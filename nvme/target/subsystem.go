@@ -114,11 +114,14 @@ func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 	return nil
 }
 
-// close ends what runs in the background and closes what is the subsystem's own. Nobody uses it
-// any more.
+// close ends what runs in the background, lets go of the volumes and closes those that are the
+// subsystem's own. Nobody uses it any more.
 func (s *Subsystem) close() {
 	s.cancel()
 	s.work.wait()
+	for _, ns := range s.all() {
+		ns.letGo()
+	}
 	if err := s.closeCreated(); err != nil {
 		s.t.log.Error("closing volumes of namespaces that hosts created", "subsystem", s.nqn, "err", err)
 	}
@@ -167,7 +170,8 @@ func (s *Subsystem) all() []*Namespace {
 }
 
 // AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists,
-// ErrLimit where every NSID is taken, ErrState, or that of the Store.
+// ErrLimit where every NSID is taken, ErrState, that of the Store, ErrRemoved where the subsystem was
+// removed, or ErrClosed.
 func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 	if s.managed != nil && c.NSID >= FirstCreatedNSID {
 		return nil, configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
@@ -223,13 +227,31 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	}
 	table[nsid-1] = ns
 	ns.watchSize()
+	if err := s.publish(ns, &table); err != nil {
+		if ns.unwatch != nil {
+			ns.unwatch()
+		}
+		return nil, err
+	}
+	return ns, nil
+}
+
+// publish makes a table with a new namespace the subsystem's, unless nobody would ever take that away again. Called
+// with change held.
+func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 	s.t.mu.Lock() // the states of its group may change meanwhile
 	defer s.t.mu.Unlock()
+	switch {
+	case s.t.closed:
+		return ErrClosed
+	case s.removed:
+		return ErrRemoved
+	}
 	ns.bar(s.t.barredGroups()[ns.anaGroup])
 	ns.refuse(s.sanitize.now.Load().refuses() == nvme.StatusSanitizeFailed)
 	s.t.offerNamespace(ns)
-	s.namespaces.Store(&table)
-	return ns, nil
+	s.namespaces.Store(table)
+	return nil
 }
 
 // RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
@@ -249,7 +271,6 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	s.namespaceChanged(nsid, nil)
 	ns.remove()
 	s.forgetResvMasks(nsid)
-	s.t.buffers.remove(ns.volume)
 	return nil
 }
 

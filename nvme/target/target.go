@@ -173,7 +173,6 @@ func (t *Target) RemoveSubsystem(nqn string) error {
 	for _, ns := range table {
 		if ns != nil {
 			ns.remove()
-			t.buffers.remove(ns.volume)
 		}
 	}
 	s.close()
