@@ -134,9 +134,10 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	}
 	l.prober = time.AfterFunc(probeAfter, l.probeAll)
 	l.prober.Stop()
-	l.id, err = cm.CreateID(l.event)
-	if err == nil {
-		err = l.id.Listen(addr, limitBacklog)
+	if l.id, err = cm.CreateID(l.event); err == nil {
+		if err = l.id.Listen(addr, limitBacklog); err != nil {
+			_ = l.id.Destroy()
+		}
 	}
 	if err != nil {
 		buffers.Close()
