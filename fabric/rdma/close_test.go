@@ -1,12 +1,18 @@
 package rdma_test
 
 import (
+	"context"
+	"errors"
+	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // idCM counts the identifiers that there are.
@@ -48,5 +54,47 @@ func TestListenInVain(t *testing.T) {
 		if n := cm.ids.Swap(0); n != 0 {
 			t.Errorf("%s: %d identifiers are left", name, n)
 		}
+	}
+}
+
+// TestTransportClosed: nothing is dialled or given out after Close.
+func TestTransportClosed(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	if err := r.transport.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.transport.Alloc(4096); !errors.Is(err, rdma.ErrClosed) {
+		t.Errorf("Alloc: %v", err)
+	}
+	_, err := host.Connect(t.Context(), host.Config{Transport: r.transport, Remote: r.addr, SubNQN: testNQN})
+	if !errors.Is(err, rdma.ErrClosed) {
+		t.Errorf("Connect: %v", err)
+	}
+}
+
+// TestTransportClosedMeanwhile: Close waits for a host that is just connecting, and that either has its queues or learns
+// of it.
+func TestTransportClosedMeanwhile(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	for range 40 {
+		tr, err := rdma.NewTransport(r.hostNIC, rdma.HostConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var connecting sync.WaitGroup
+		connecting.Go(func() {
+			c, err := host.Connect(context.Background(), host.Config{Transport: tr, Remote: r.addr, SubNQN: testNQN, Queues: 4})
+			if err == nil {
+				err = c.Close()
+			}
+			if err != nil && !errors.Is(err, rdma.ErrClosed) {
+				t.Error(err)
+			}
+		})
+		time.Sleep(rand.N(5 * time.Millisecond))
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+		connecting.Wait()
 	}
 }

@@ -14,11 +14,14 @@ var (
 	ErrDisconnected = errors.New("the peer disconnected")
 	// ErrProtocol: the peer broke a rule of NVMe/RDMA.
 	ErrProtocol = errors.New("NVMe/RDMA protocol error")
-	// ErrClosed: this side closed the connection.
+	// ErrClosed: this side closed the connection, or the Transport.
 	ErrClosed = errors.New("closed")
 	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
 	ErrConfig = errors.New("bad configuration")
 )
+
+// errTransportClosed is the error of what is asked of a Transport after Close.
+var errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
 
 // ConnError says at which stage a connection to or from Peer failed.
 type ConnError struct {

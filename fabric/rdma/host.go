@@ -59,7 +59,10 @@ type Transport struct {
 	cfg      HostConfig
 	memory   *memory
 	counters *Counters
-	queues   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	queues sync.WaitGroup // those that are there, or being dialled
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -86,6 +89,9 @@ func (t *Transport) Counters() *Counters { return t.counters }
 // Alloc gives registered memory, aligned to 4096 bytes.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	b := t.memory.arena.Alloc(n)
+	if b == nil && t.isClosed() {
+		return nil, fmt.Errorf("rdma: %w", errTransportClosed)
+	}
 	if b == nil {
 		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory (HostConfig.Memory is %d)",
 			verbs.ErrNoMemory, n, t.cfg.Memory)
@@ -96,16 +102,50 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 // Free takes memory of Alloc back.
 func (t *Transport) Free(b []byte) { t.memory.arena.Free(b) }
 
-// Close frees the memory when every queue is closed. Memory of Alloc must not be used after.
+// Close lets no more queues be dialled, waits until every one is closed, and frees the memory. That
+// of Alloc must not be used after.
 func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.queues.Wait()
 	t.memory.close()
 	return nil
 }
 
+func (t *Transport) isClosed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
+}
+
+// begin has Close wait for a queue, until queues.Done; false where that was called already.
+func (t *Transport) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.queues.Add(1)
+	}
+	return !t.closed
+}
+
 // Dial connects one queue pair. The error is a *ConnError that names the stage; a refusal
-// wraps a *RejectError. A peer that carries smaller packets only is asked for those.
+// wraps a *RejectError, and that after Close is ErrClosed. A peer that carries smaller packets only
+// is asked for those.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
+	if !t.begin() {
+		return nil, &ConnError{Stage: "connect", Peer: a.Remote, QID: a.QID, Err: errTransportClosed}
+	}
+	q, err := t.dial(ctx, a)
+	if err != nil {
+		t.queues.Done()
+		return nil, err
+	}
+	return q, nil
+}
+
+// dial is Dial; Close waits for it.
+func (t *Transport) dial(ctx context.Context, a host.QueueAttr) (*hostQueue, error) {
 	var mtu verbs.MTU // the port's
 	for {
 		d := &dialer{t: t, attr: a, mtu: mtu, events: make(chan verbs.CMEvent, 4)}

@@ -138,7 +138,6 @@ func (q *hostQueue) setUp() error {
 
 // start makes the queue live: from here on its end is told to the Sink.
 func (q *hostQueue) start() {
-	q.t.queues.Add(1)
 	q.t.counters.Accepted.Add(1)
 	q.t.counters.Connections.Add(1)
 	q.mu.Lock()

@@ -17,7 +17,7 @@ var (
 	ErrTerminated = errors.New("terminated by the peer")
 	// ErrDataDigest: a data digest didn't match. It fails one command, not the connection.
 	ErrDataDigest = errors.New("data digest error")
-	// ErrClosed: the connection or the listener is closed.
+	// ErrClosed: the connection, the listener or the transport is closed.
 	ErrClosed = errors.New("connection is closed")
 	// ErrPeerClosed: the peer closed the connection.
 	ErrPeerClosed = errors.New("closed by the peer")
@@ -31,6 +31,9 @@ var (
 	// was sent to it.
 	ErrStalled = errors.New("stalled")
 )
+
+// errTransportClosed is the error of what is asked of a Transport after Close.
+var errTransportClosed = fmt.Errorf("the transport was closed: %w", ErrClosed)
 
 // ProtocolError says that the peer broke the protocol. The connection is dead, and the peer was
 // told with a terminate request.

@@ -18,7 +18,10 @@ type Transport struct {
 	cfg      HostConfig
 	memory   *mem.Arena
 	counters Counters
-	queues   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	queues sync.WaitGroup // those that are there, or being dialled
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -36,11 +39,31 @@ func NewTransport(cfg HostConfig) (*Transport, error) {
 	return &Transport{cfg: cfg, memory: memory}, nil
 }
 
-// Close waits until every queue is closed, and frees the memory that Alloc gave.
+// Close lets no more queues be dialled, waits until every one is closed, and frees the memory that
+// Alloc gave.
 func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	t.queues.Wait()
 	t.memory.Close()
 	return nil
+}
+
+func (t *Transport) isClosed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
+}
+
+// begin has Close wait for a queue, until queues.Done; false where that was called already.
+func (t *Transport) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.queues.Add(1)
+	}
+	return !t.closed
 }
 
 // Type is host.Transport's.
@@ -53,6 +76,9 @@ func (t *Transport) Counters() *Counters { return &t.counters }
 // lies in large pages where there are some.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	b := t.memory.Alloc(n)
+	if b == nil && t.isClosed() {
+		return nil, fmt.Errorf("nvme/tcp: %w", errTransportClosed)
+	}
 	if b == nil {
 		return nil, fmt.Errorf("nvme/tcp: %w: %d bytes (HostConfig.Memory is %d)", mem.ErrExhausted, n, t.cfg.Memory)
 	}
@@ -62,18 +88,23 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 // Free is host.Transport's.
 func (t *Transport) Free(b []byte) { t.memory.Free(b) }
 
-// Dial is host.Transport's: the TCP connection, ICReq and ICResp.
+// Dial is host.Transport's: the TCP connection, ICReq and ICResp. The error after Close is ErrClosed.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
 	if a.Size < 2 || a.Size > 1<<16 {
 		return nil, fmt.Errorf("nvme/tcp: queue of %d entries is not within 2 to 65536", a.Size)
 	}
+	if !t.begin() {
+		return nil, &ConnError{Stage: "connect", Peer: a.Remote, Err: errTransportClosed}
+	}
 	conn, err := t.connect(ctx, a)
 	if err != nil {
+		t.queues.Done()
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, Err: err}
 	}
 	q, err := newHostQueue(t, conn, a)
 	if err != nil {
 		_ = conn.Close()
+		t.queues.Done()
 		return nil, &ConnError{Stage: "initialize", Peer: a.Remote, Err: err}
 	}
 	if err := q.initialize(ctx); err != nil {

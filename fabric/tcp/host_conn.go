@@ -64,7 +64,6 @@ func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue
 	for i := range q.slots {
 		q.slots[i].q = q
 	}
-	t.queues.Add(1)
 	t.counters.Accepted.Add(1)
 	t.counters.Connections.Add(1)
 	return q, nil

@@ -1,0 +1,61 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// TestTransportClosed: nothing is dialled or given out after Close.
+func TestTransportClosed(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	tr, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.Alloc(4096); !errors.Is(err, ErrClosed) {
+		t.Errorf("Alloc: %v", err)
+	}
+	c, err := host.Connect(t.Context(), host.Config{Transport: tr, Remote: tt.Addr(), SubNQN: testNQN})
+	if err == nil {
+		_ = c.Close()
+	}
+	if !errors.Is(err, ErrClosed) {
+		t.Errorf("Connect: %v", err)
+	}
+}
+
+// TestTransportClosedMeanwhile: Close waits for a host that is just connecting, and that either has its queues or learns
+// of it.
+func TestTransportClosedMeanwhile(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	for range 40 {
+		tr, err := NewTransport(HostConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var connecting sync.WaitGroup
+		connecting.Go(func() {
+			c, err := host.Connect(context.Background(), host.Config{Transport: tr, Remote: tt.Addr(), SubNQN: testNQN, Queues: 4})
+			if err == nil {
+				err = c.Close()
+			}
+			if err != nil && !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+		time.Sleep(rand.N(5 * time.Millisecond))
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+		connecting.Wait()
+	}
+}
