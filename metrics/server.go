@@ -86,7 +86,8 @@ func answer(check func() error) http.HandlerFunc {
 type Server struct {
 	http http.Server
 	l    net.Listener
-	done chan error
+	done chan struct{} // closed when it serves no more
+	err  error         // why, valid then
 }
 
 // Serve serves the Set on a TCP address, in the background. An error says what to do about the address, and
@@ -106,9 +107,12 @@ func (s *Set) Serve(addr string) (*Server, error) {
 			MaxHeaderBytes:    maxHeader,
 		},
 		l:    l,
-		done: make(chan error, 1),
+		done: make(chan struct{}),
 	}
-	go func() { srv.done <- srv.http.Serve(l) }()
+	go func() {
+		defer close(srv.done)
+		srv.err = srv.http.Serve(l)
+	}()
 	return srv, nil
 }
 
@@ -145,8 +149,9 @@ func (s *Server) Close() error {
 	if err != nil {
 		err = s.http.Close()
 	}
-	if e := <-s.done; !errors.Is(e, http.ErrServerClosed) {
-		err = errors.Join(err, e)
+	<-s.done
+	if !errors.Is(s.err, http.ErrServerClosed) {
+		err = errors.Join(err, s.err)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -79,5 +80,24 @@ func TestServer(t *testing.T) {
 	}
 	if err := srv.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestServerClosedAgain: a server can be closed by several, and again.
+func TestServerClosedAgain(t *testing.T) {
+	srv, err := New().Serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var closing sync.WaitGroup
+		for range 3 {
+			closing.Go(func() {
+				if err := srv.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		closing.Wait()
 	}
 }
