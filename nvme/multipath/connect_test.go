@@ -91,6 +91,41 @@ func TestConnect(t *testing.T) {
 	})
 }
 
+// mute is a path whose controller never answers.
+type mute struct{ *link }
+
+func (mute) Dial(ctx context.Context, _ host.QueueAttr) (host.TransportQueue, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestConnectMute: a Connect that has waited for as long as it may names the paths that it waited for.
+func TestConnectMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		r.links[0].restore(nil)
+		cfg := r.config()
+		cfg.Paths[1].Transport = mute{r.links[1]}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := Connect(ctx, cfg)
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatalf("Connect: %v", err)
+		}
+		for _, p := range cfg.Paths {
+			if !strings.Contains(err.Error(), p.Remote.String()) {
+				t.Errorf("Connect doesn't name %v: %v", p.Remote, err)
+			}
+		}
+		if err := r.tgt.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := r.volume.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestAddPath: a path can come later, once.
 func TestAddPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,7 +75,12 @@ func Connect(ctx context.Context, cfg Config) (*Subsystem, error) {
 		if paths[i].State == Live {
 			return s, nil
 		}
-		errs = append(errs, paths[i].Err)
+		err := paths[i].Err
+		if err == nil && ctx.Err() != nil { // before its first attempt has
+			err = &host.ConnectError{Stage: "connection", Transport: paths[i].Transport, Peer: paths[i].Remote,
+				SubNQN: s.SubNQN(), Err: ctx.Err()}
+		}
+		errs = append(errs, err)
 	}
 	if err := ctx.Err(); err != nil {
 		errs = append(errs, err)
