@@ -1,0 +1,57 @@
+package blockdev
+
+import (
+	"errors"
+	"testing"
+)
+
+// TestFlushesOwed: after a sync that failed flushes fail until one is told that was submitted later, since a flush that
+// was on its way promises nothing of what others wrote meanwhile; and then they don't any more.
+func TestFlushesOwed(t *testing.T) {
+	var c commits
+	failure := errors.New("the system tells once")
+	submit := func(op Op) *Request {
+		r := &Request{Op: op}
+		c.begin(r)
+		return r
+	}
+	commit := func(r *Request, fails bool) (told error) {
+		t.Helper()
+		if !c.join(r) {
+			t.Fatal("another runs")
+		}
+		c.run(r, func() error {
+			if fails {
+				return failure
+			}
+			return nil
+		}, func(_ *Request, err error) { told = err })
+		return told
+	}
+	before, write := submit(OpFlush), submit(OpWrite)
+	first := submit(OpFlush)
+	if err := commit(first, true); !errors.Is(err, failure) {
+		t.Errorf("the flush whose sync failed: %v", err)
+	}
+	if err := commit(before, false); !errors.Is(err, failure) {
+		t.Errorf("a flush submitted before the failure: %v", err)
+	}
+	if err := commit(write, false); !errors.Is(err, failure) {
+		t.Errorf("a write submitted before the failure: %v", err)
+	}
+	if err := commit(submit(OpWrite), false); err != nil {
+		t.Errorf("a write submitted after it: %v", err)
+	}
+	waits := submit(OpFlush)
+	if err := commit(submit(OpFlush), false); !errors.Is(err, failure) {
+		t.Errorf("the first flush submitted after it: %v", err)
+	}
+	if err := commit(waits, false); !errors.Is(err, failure) {
+		t.Errorf("a flush submitted before that was told: %v", err)
+	}
+	for range 2 {
+		if err := commit(submit(OpFlush), false); err != nil {
+			t.Errorf("a flush submitted when one was told: %v", err)
+		}
+	}
+}
