@@ -32,7 +32,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 		case !errors.Is(err, syscall.ENXIO):
 			return 0, err
 		}
-		time.Sleep(pipePause)
+		time.Sleep(pipePause) //nolint:forbidigo // nobody is told when somebody begins to read a pipe
 	}
 }
 
@@ -47,7 +47,8 @@ func (p *pipe) open() (*os.File, error) {
 	switch {
 	case err == nil:
 		p.file = file
-		return file, file.SetWriteDeadline(p.deadline)
+		err = file.SetWriteDeadline(p.deadline)
+		return file, err
 	case errors.Is(err, syscall.ENXIO) && !p.deadline.IsZero() && time.Now().After(p.deadline):
 		return nil, errNoReader
 	}
