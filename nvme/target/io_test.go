@@ -420,6 +420,29 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// TestRetired: a controller keeps what its I/O queues counted that have gone, one with its connection, one by a reset.
+func TestRetired(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	second := s.addQueue(t, tg, 2, testNQN)
+	for _, q := range []*fakeConn{s.io, second} {
+		q.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	}
+	retired := func() uint64 { return tg.Snapshot().Subsystems[0].Controllers[0].Retired.Read.Bytes }
+	if n := retired(); n != 0 {
+		t.Errorf("%d bytes of queues that are here", n)
+	}
+	second.hangUp(nil)
+	if n := retired(); n != 512 {
+		t.Errorf("%d bytes after a queue has gone, want 512", n)
+	}
+	s.admin.must(setProperty(nvme.PropCC, 0), nil)
+	if n := retired(); n != 1024 {
+		t.Errorf("%d bytes after a reset, want 1024", n)
+	}
+}
+
 func TestLatencyBuckets(t *testing.T) {
 	for d, want := range map[time.Duration]int{-1: 0, 0: 0, 1023: 0, 1024: 1, 2047: 1, 2048: 2, 1 << 33: 24, 1 << 62: 24} {
 		if got := LatencyBucket(d); got != want {
