@@ -173,7 +173,10 @@ func checkHeader(t *testing.T, path string, b []byte, seen *sampleCounts) {
 // reencode parses a PDU up to its data and appends that again.
 func reencode(b []byte) ([]byte, error) {
 	h := HeaderAt(b)
-	if n := int(headerLengths[h.Type%NumTypes]); len(b) < n {
+	if h.Type >= NumTypes || headerLengths[h.Type] == 0 {
+		return nil, Invalid(offType, "PDU-type")
+	}
+	if n := int(headerLengths[h.Type]); len(b) < n {
 		return nil, shortError(h.Type.String(), len(b), n)
 	}
 	switch h.Type {
