@@ -3,10 +3,13 @@ package fio
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +59,16 @@ func TestValues(t *testing.T) {
 		{"sync", "none", func(j *Job) bool { return !j.Sync }},
 		{"fdatasync", "32", func(j *Job) bool { return j.Fsync == 32 }},
 		{"io_limit", "1m", func(j *Job) bool { return j.IOSize == 1<<20 }},
+		{"io_size", "50%", func(j *Job) bool { return j.IOPercent == 50 && j.IOSize == 0 }},
+		{"bs", "0x1000", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 }},
+		{"size", "0x10m", func(j *Job) bool { return j.Size == 16<<20 }},
+		{"iodepth", "0x10", func(j *Job) bool { return j.IODepth == 16 }},
+		{"iodepth", "(2^3)", func(j *Job) bool { return j.IODepth == 8 }},
+		{"numjobs", "(1+2*3)", func(j *Job) bool { return j.NumJobs == 7 }},
+		{"bs", "(2*4k),(64k-4096)", func(j *Job) bool { return j.BS[0][0].Bytes == 8192 && j.BS[1][0].Bytes == 60<<10 }},
+		{"runtime", "(2000*1000)", func(j *Job) bool { return j.Runtime == 2*time.Second }},
+		{"runtime", "(2s+500ms)", func(j *Job) bool { return j.Runtime == 2500*time.Millisecond }},
+		{"thinktime", "(2*1000)", func(j *Job) bool { return j.ThinkTime == 2*time.Millisecond }},
 		{"loops", "3", func(j *Job) bool { return j.Loops == 3 }},
 		{"number_ios", "1k", func(j *Job) bool { return j.NumberIOs == 1024 }},
 		{"randrepeat", "0", func(j *Job) bool { return j.Seed != NewJob("").Seed }},
@@ -107,6 +120,19 @@ func TestBadValues(t *testing.T) {
 	for _, c := range []struct{ option, value, says string }{
 		{"bs", "4kk", "a size"},
 		{"bs", "1,2,3,4", "reads and of writes"},
+		{"bs", "0x", "a size"},
+		{"bs", "0xk", "a size"},
+		{"bs", "0xffffffffffffffff", "a size"},
+		{"bs", "(4k*", "an expression"},
+		{"bs", "(4k", "not closed"},
+		{"bs", "(1-2)", "at least 0"},
+		{"bs", "(2^64)", "too large"},
+		{"bs", "(9^9^9^9)", "too large"},
+		{"size", "(1/0)", "division by zero"},
+		{"size", "(1%0)", "division by zero"},
+		{"size", strings.Repeat("(", 1000) + "1", "too many parentheses"},
+		{"runtime", "(9000000000000s)", "positive"},
+		{"io_size", "101%", "1% to 100%"},
 		{"bssplit", "4k/50:8k/60", "110 percent"},
 		{"bssplit", "4k/50:8k/40", "90 percent"},
 		{"bssplit", "4k/x", `"x" is no share`},
@@ -221,6 +247,44 @@ func TestJobFileText(t *testing.T) {
 	}
 }
 
+// TestKeywords: what fio puts in the place of facts of the machine, in job files, and calculates with.
+func TestKeywords(t *testing.T) {
+	f, err := Parse("x.fio", strings.NewReader("[a]\nnumjobs=$ncpus\nbs=$pagesize\nsize=$mb_memory\n[b]\nnumjobs=2*$ncpus\niodepth=($ncpus+1)*2\nname=of$ncpus-$else\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b, cpus := f.Jobs[0], f.Jobs[1], runtime.NumCPU()
+	if a.NumJobs != cpus || a.BS[0][0].Bytes != os.Getpagesize() || a.Size < 64 || a.Given()["numjobs"] != strconv.Itoa(cpus) {
+		t.Errorf("a: %d jobs of %d bytes, %d MiB, said as %v", a.NumJobs, a.BS[0][0].Bytes, a.Size, a.Given())
+	}
+	if b.NumJobs != 2*cpus || b.IODepth != 2*(cpus+1) || b.Name != fmt.Sprintf("of%d-$else", cpus) {
+		t.Errorf("b: %d jobs, depth %d, %q", b.NumJobs, b.IODepth, b.Name)
+	}
+}
+
+func TestExpressions(t *testing.T) {
+	for text, want := range map[string]int64{
+		"1+2*3": 7, "(1+2)*3": 9, "8/2/2": 2, "7-2-1": 4, "7%4": 3, "7/2": 3, "2^3^2": 512, "2*-3": -6,
+		" ( 1 + 1 ) * 4k ": 8192, "0x10+1": 17,
+	} {
+		if n, err := evaluate(text, parseNumber); err != nil || n != want {
+			t.Errorf("%s is %d, %v, want %d", text, n, err, want)
+		}
+	}
+}
+
+// TestErrno: fio's error of data that differ is not that of a device that fails.
+func TestErrno(t *testing.T) {
+	for err, want := range map[error]int{errors.New("any"): 5, error(&loadgen.VerifyError{}): 84} {
+		jobs, res := results(t, "group_reporting")
+		res.Jobs[1].Errors, res.Jobs[1].Err = 1, err
+		r := NewReport("nvmeinit 1", time.Unix(0, 0), nil)
+		if r.Add(0, jobs, res, false); r.Jobs[0].Error != want {
+			t.Errorf("%v is error %d, want %d", err, r.Jobs[0].Error, want)
+		}
+	}
+}
+
 func TestParseErrors(t *testing.T) {
 	for text, says := range map[string]string{
 		"[a]\nbs=${BENCH_TEST_MISSING}4k\n":     "x.fio:2: ${BENCH_TEST_MISSING}: the environment has no BENCH_TEST_MISSING",
@@ -255,6 +319,7 @@ func TestParseErrors(t *testing.T) {
 func FuzzParse(tf *testing.F) {
 	f := fuzzing.New(tf)
 	f.Add(jobFile)
+	f.Add("[a]\nbs=(2^3*$pagesize)\nsize=0x10%\nruntime=((1s+2)%3)")
 	f.Add("[a]\nbssplit=4k/:8k/20,1/100\nsize=5%%\nruntime=1.5h")
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Parse("fuzz", strings.NewReader(text))

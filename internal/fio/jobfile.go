@@ -31,8 +31,9 @@ const maxLine = 1 << 16
 
 // Parse reads a job file: sections in brackets, each a job, of lines "option=value" or
 // "option"; options of a section [global] are those of all jobs that follow. What follows a #
-// or ; is a comment, and ${NAME} is what the environment says. The error is a *SyntaxError
-// with the name of the file, unless r fails.
+// or ; is a comment, ${NAME} is what the environment says, and $ncpus, $pagesize and
+// $mb_memory are what the machine has. The error is a *SyntaxError with the name of the file,
+// unless r fails.
 func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{Global: map[string]string{}}
 	global := NewJob("global")
@@ -98,7 +99,7 @@ func (f *File) take(job *Job, n int, line string) error {
 		return err
 	}
 	option, value, _ := strings.Cut(line, "=")
-	option, value = strings.TrimSpace(option), strings.TrimSpace(value)
+	option, value = strings.TrimSpace(option), replaceKeywords(strings.TrimSpace(value))
 	taken, err := f.takeIdle(n, option, value)
 	if err != nil || taken {
 		return err

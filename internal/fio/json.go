@@ -2,10 +2,13 @@ package fio
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
@@ -187,8 +190,15 @@ func Groups(jobs []*Job, res *loadgen.Result) []Reported {
 	return all
 }
 
-// errIO is EIO, as fio reports a failed operation.
-const errIO = 5
+// errno is how fio tells what went wrong with a job: data that are not what was written are EILSEQ, and what a
+// device says, whatever it is, is EIO.
+func errno(err error) int {
+	var differ *loadgen.VerifyError
+	if errors.As(err, &differ) {
+		return int(unix.EILSEQ)
+	}
+	return int(unix.EIO)
+}
 
 func jobReport(group int, g *Reported, bins bool) JobReport {
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
@@ -208,7 +218,7 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 	}
 	j.Nanos, j.Micros, j.Millis = latencyShares(g.Total())
 	if g.Errors > 0 {
-		j.Error = errIO
+		j.Error = errno(g.Err)
 	}
 	return j
 }

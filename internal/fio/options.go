@@ -89,12 +89,12 @@ var options = []Option{
 		set: func(j *Job, v string) error { return boolean(&j.TimeBased, v) },
 	},
 	{
-		Name: "io_size", Aliases: []string{"io_limit"}, Type: "size", Example: "1g",
-		Usage: "bytes that each job moves, fewer or more than its size (default the size, once)",
-		set:   func(j *Job, v string) (err error) { j.IOSize, err = parseSize(v); return err },
+		Name: "io_size", Aliases: []string{"io_limit"}, Type: "size or percent", Example: "1g",
+		Usage: "bytes that each job moves, fewer or more than its size, or a share of that as 50% (default the size)",
+		set:   func(j *Job, v string) error { return share(&j.IOSize, &j.IOPercent, v, 1, 100) },
 	},
 	{
-		Name: "loops", Type: "number", Example: "3", Usage: "how often each job goes through its size (default once)",
+		Name: "loops", Type: "number", Example: "3", Usage: "how often each job goes through its size, or moves its io_size (default once)",
 		set: func(j *Job, v string) error { return number(&j.Loops, v) },
 	},
 	{
@@ -156,7 +156,7 @@ var options = []Option{
 	},
 	{
 		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "what offsets and data are made from",
-		set: func(j *Job, v string) (err error) { j.Seed, err = strconv.ParseUint(v, 0, 64); return wantNumber(err) },
+		set: func(j *Job, v string) (err error) { j.Seed, err = parseSeed(v); return err },
 	},
 	{
 		Name: "sync", Type: "0 or 1", Example: "1", Default: "0", Usage: "1: each write is durable when it ends (FUA)",

@@ -13,19 +13,25 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-var errNumber = errors.New("want a number")
+var (
+	errNumber = errors.New("want a number")
+	errSize   = errors.New("want a size, as 4096, 64k or 1g")
+)
 
-func wantNumber(err error) error {
+// parseSeed reads any number of 64 bits.
+func parseSeed(v string) (uint64, error) {
+	n, err := strconv.ParseUint(v, 0, 64)
 	if err != nil {
-		return errNumber
+		return 0, errNumber
 	}
-	return nil
+	return n, nil
 }
 
+// number reads a number, which may be written as sizes are: 4k is 4096.
 func number(to *int, v string) error {
-	n, err := strconv.Atoi(v)
-	*to = n
-	return wantNumber(err)
+	n, err := parseCount(v)
+	*to = int(n)
+	return err
 }
 
 func boolean(to *bool, v string) error {
@@ -40,24 +46,42 @@ func boolean(to *bool, v string) error {
 	return nil
 }
 
-// parseSize reads bytes, or a count: 4k is 4096. As fio does, and as nobody else, it reads 4kb
-// the same; 4KiB is 4096 too.
+// parseSize reads bytes, or a count: 4k is 4096, and so are 0x1000 and (4*1024). As fio does, and as nobody else, it
+// reads 4kb the same; 4KiB is 4096 too.
 func parseSize(v string) (int64, error) {
-	t := strings.ToLower(strings.TrimSpace(v))
+	if v = strings.TrimSpace(v); expressed(v) {
+		return unsigned(v, parseNumber)
+	}
+	return parseNumber(v)
+}
+
+func parseNumber(v string) (int64, error) {
+	t := strings.ToLower(v)
+	if hex, ok := strings.CutPrefix(t, "0x"); ok {
+		digits := len(hex) - len(strings.TrimLeft(hex, "0123456789abcdef"))
+		n, err := strconv.ParseInt(hex[:digits], 16, 64)
+		if err != nil {
+			return 0, errSize
+		}
+		t = strconv.FormatInt(n, 10) + hex[digits:]
+	}
 	if n := len(t); n > 2 && t[n-1] == 'b' && strings.ContainsRune("kmgtpe", rune(t[n-2])) {
 		t = t[:n-1]
 	}
 	n, err := blockdev.ParseSize(t)
 	if err != nil {
-		return 0, errors.New("want a size, as 4096, 64k or 1g")
+		return 0, errSize
 	}
 	return n, nil
 }
 
-// parseCount reads a number, which may be written as sizes are: 4k is 4096.
+// parseCount is parseSize for what isn't bytes.
 func parseCount(v string) (int64, error) {
 	n, err := parseSize(v)
-	return n, wantNumber(err)
+	if errors.Is(err, errSize) {
+		err = errNumber
+	}
+	return n, err
 }
 
 // parseMicros reads a time that is in microseconds unless it says otherwise.
@@ -68,9 +92,20 @@ func parseMicros(v string) (time.Duration, error) {
 	return parseTime(v)
 }
 
-// parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation.
+// parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation. In an expression a number
+// without a unit is microseconds.
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
+	if expressed(v) {
+		n, err := unsigned(v, func(v string) (int64, error) {
+			t, err := parseMicros(v)
+			return t.Microseconds(), err
+		})
+		if n > math.MaxInt64/int64(time.Microsecond) {
+			return 0, errTime
+		}
+		return time.Duration(n) * time.Microsecond, err
+	}
 	if n, err := strconv.ParseFloat(v, 64); err == nil {
 		if n *= float64(time.Second); !(n >= 0 && n <= math.MaxInt64/2) {
 			return 0, errTime

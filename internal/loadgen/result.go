@@ -21,6 +21,7 @@ type JobResult struct {
 	Syncs        Measured            // flushes
 	Depths       [depthLevels]uint64 // operations that began as the first, 2nd to 3rd, 4th to 7th … under way
 	Errors       uint64
+	Err          error  // the first of them
 	Unstarted    uint64 // operations of a plan that were due and never began, about
 	Verified     int64  // bytes that were read and checked
 	Points       []Point
@@ -108,6 +109,9 @@ func Group(jobs []JobResult) JobResult {
 		g.User += j.User
 		g.System += j.System
 		g.Errors += j.Errors
+		if g.Err == nil {
+			g.Err = j.Err
+		}
 		g.Unstarted += j.Unstarted
 		g.Verified += j.Verified
 		for op := range ops {
@@ -144,7 +148,7 @@ func (r *run) result() (*Result, error) {
 			j.mu.Lock()
 			jr := JobResult{
 				Spec: t.spec, Index: i, Clone: j.clone, Duration: t.took,
-				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
+				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
 				Points: j.points,
 			}
 			part := share(j)

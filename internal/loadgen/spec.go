@@ -24,7 +24,8 @@ type Spec struct {
 	Runtime   time.Duration // how long; 0 to run once through Size
 	TimeBased bool          // go on after Size bytes, until Runtime is over
 	IOSize    int64         // bytes that each job moves, whatever Size is; 0 for Size
-	Loops     int           // how often each job goes through Size; 0 for once
+	IOPercent int           // IOSize as a share of Size; 0 where IOSize says it
+	Loops     int           // how often each job moves that; 0 for once
 	NumberIOs int64         // operations after which a job ends at the latest; 0 for any number
 	RampTime  time.Duration // before that, not measured
 	Delay     time.Duration // before the jobs begin
@@ -133,19 +134,25 @@ func (s *Spec) HasRate() bool {
 func (s *Spec) loops() bool {
 	// A namespace is always there, and need not be laid out as a file must be. So without a
 	// size of its own, a runtime says enough.
-	return s.Runtime > 0 && (s.TimeBased || s.Size == 0 && s.SizePercent == 0 && s.IOSize == 0 && s.Loops == 0)
+	return s.Runtime > 0 && (s.TimeBased || s.Size == 0 && s.SizePercent == 0 && s.IOSize == 0 && s.IOPercent == 0 && s.Loops == 0)
 }
 
 // whole is how many bytes a job moves that goes through span bytes.
 func (s *Spec) whole(span int64) int64 {
+	once := span
 	switch {
 	case s.loops():
 		return endless
 	case s.IOSize > 0:
-		return s.IOSize
+		once = s.IOSize
+	case s.IOPercent > 0:
+		once = part(span, s.IOPercent)
 	}
-	return span * int64(max(s.Loops, 1))
+	return min(once, endless/int64(max(s.Loops, 1))) * int64(max(s.Loops, 1))
 }
+
+// part is so many percent of n.
+func part(n int64, percent int) int64 { return n/100*int64(percent) + n%100*int64(percent)/100 }
 
 // LargestBlock is the size of the largest operation, in bytes.
 func (s *Spec) LargestBlock() (n int) {
@@ -190,6 +197,8 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("iodepth=%d, numjobs=%d: want at least 1 each, and a product of at most %d", s.IODepth, s.NumJobs, limitDepth)
 	case s.IOSize < 0:
 		return fmt.Errorf("io_size=%d: want bytes", s.IOSize)
+	case s.IOPercent < 0 || s.IOPercent > 100:
+		return fmt.Errorf("io_size=%d%%: want at most 100%%", s.IOPercent)
 	case s.Loops < 0:
 		return fmt.Errorf("loops=%d: want a number from 0", s.Loops)
 	case s.NumberIOs < 0:
@@ -326,16 +335,15 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 
 // area is where the jobs work on a device of that size, and how many bytes each.
 func (s *Spec) area(size int64) (base, span int64) {
-	share := func(percent int) int64 { return size/100*int64(percent) + size%100*int64(percent)/100 }
 	base = s.Offset
 	if s.OffsetPercent > 0 {
 		block := int64(s.smallestBlock())
-		base = (share(s.OffsetPercent) + block - 1) / block * block
+		base = (part(size, s.OffsetPercent) + block - 1) / block * block
 	}
 	switch {
 	case s.SizePercent > 0:
 		block := int64(s.LargestBlock())
-		n := min(share(s.SizePercent), size-base)
+		n := min(part(size, s.SizePercent), size-base)
 		return base, max(n-n%block, block)
 	case s.Size > 0:
 		return base, s.Size

@@ -1,0 +1,48 @@
+package fio
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// keywords are what stands for facts of this machine in the values of a job file.
+var keywords = []struct {
+	name  string
+	value func() int64
+}{
+	{"$pagesize", func() int64 { return int64(os.Getpagesize()) }},
+	{"$mb_memory", memoryMegabytes},
+	{"$ncpus", func() int64 { return int64(runtime.NumCPU()) }},
+}
+
+// memoryMegabytes is how many MiB of memory the machine has.
+func memoryMegabytes() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return int64(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+}
+
+// replaceKeywords puts facts of this machine in the place of their names, and calculates what is then an expression, as
+// of 2*$ncpus.
+func replaceKeywords(value string) string {
+	if !strings.Contains(value, "$") {
+		return value
+	}
+	text := value
+	for _, k := range keywords {
+		text = strings.ReplaceAll(text, k.name, strconv.FormatInt(k.value(), 10))
+	}
+	if text == value || !strings.ContainsAny(text, "+-*/") || expressed(text) {
+		return text
+	}
+	if n, err := evaluate(text, parseNumber); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	return text
+}
