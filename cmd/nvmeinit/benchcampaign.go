@@ -204,8 +204,8 @@ func (f *benchFlags) depthsOf(jobs []*fio.Job) []int {
 	list := slices.Clone(f.campaign.depths)
 	if len(list) == 0 {
 		list = []int{deepest(jobs)}
-		// Where operations are due at a rate, the depth changes little.
-		if f.campaign.report != "" && !slices.ContainsFunc(jobs, func(j *fio.Job) bool { return j.HasRate() }) {
+		// Where all operations are due at a rate, the depth changes little.
+		if f.campaign.report != "" && !slices.ContainsFunc(jobs, func(j *fio.Job) bool { return j.Paced() }) {
 			list = append(list, reportDepths...)
 		}
 	}

@@ -97,6 +97,7 @@ func TestValues(t *testing.T) {
 		{"thinktime_blocks", "4", func(j *Job) bool { return j.ThinkIOs == 4 }},
 		{"rwmixwrite", "30", func(j *Job) bool { return j.RWMixRead == 70 }},
 		{"rate", "1m", func(j *Job) bool { return j.Rate == [2]int64{1 << 20, 1 << 20} }},
+		{"rate", ",1m", func(j *Job) bool { return j.Rate == [2]int64{0, 1 << 20} }},
 		{"rate_iops", "700,300", func(j *Job) bool { return j.RateIOPS == [2]int{700, 300} }},
 		{"rate_iops", "10,20,30", func(j *Job) bool { return j.RateIOPS == [2]int{10, 20} }},
 		{"rate_process", "poisson", func(j *Job) bool { return j.Poisson }},

@@ -120,7 +120,7 @@ var options = []Option{
 	},
 	{
 		Name: "rate", Type: "size[,size]", Example: "100m",
-		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after a comma those of writes",
+		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after a comma those of writes, as ,1m where reads have none",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) (err error) { j.Rate[op], err = parseSize(v); return err })
 		},

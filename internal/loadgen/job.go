@@ -37,6 +37,7 @@ type job struct {
 
 	// Of a job with a rate.
 	plan  *schedule
+	paced bool  // nothing but the plan starts any
 	start int64 // of the plan, nanoseconds
 	free  []*IO
 	ready atomic.Int32 // length of free
@@ -56,7 +57,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 		j.quota = s.NumberIOs
 	}
 	if s.HasRate() {
-		j.plan = newSchedule(s, clone)
+		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
 	size := s.LargestBlock()
 	stream := s.stream(clone)
@@ -85,16 +86,16 @@ func (j *job) release() {
 	j.ios = nil
 }
 
-// planned reports whether operations come by a plan.
-func (j *job) planned() bool { return j.plan != nil && !j.checking }
+// planned reports whether operations come by a plan alone. Where one direction has a rate and the other hasn't, those
+// of the other keep the depth, and one that is due takes the place of the next of them.
+func (j *job) planned() bool { return j.paced && !j.checking }
 
 // hold says that operations will come, from at on: begin starts them or, if there is a plan, the pacer.
 func (j *job) hold(at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.held = true
+	j.held, j.start = true, at
 	if j.planned() {
-		j.start = at
 		j.free = append(j.free, j.ios...)
 		j.ready.Store(int32(len(j.free)))
 	}
@@ -190,8 +191,8 @@ func (j *job) leave() {
 	}
 }
 
-// prepare gives io the next operation, which a job without a rate starts now; false when there
-// is none. Called with mu held.
+// prepare gives io the next operation, that of the plan or else one that starts now; false when
+// there is none. Called with mu held.
 func (j *job) prepare(io *IO, now int64) bool {
 	switch {
 	case j.err != nil || j.task.stop.Load():
@@ -209,7 +210,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return false
 	}
 	var bytes int
-	if j.plan != nil {
+	if io.due = j.paced || j.plan != nil && j.due(); io.due {
 		a := j.plan.next()
 		io.Op, bytes, io.started = a.op, a.bytes, j.start+a.due
 	} else {
@@ -228,7 +229,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 		io.FUA = j.task.spec.Sync
 		j.dirty++
 	}
-	if j.task.ledger != nil && j.plan == nil {
+	if j.task.ledger != nil && !io.due {
 		io.started = nanotime() // stamping took time that isn't the device's
 	}
 	j.started()
@@ -337,7 +338,7 @@ func (j *job) counts(io *IO) bool {
 	switch t := j.task; {
 	case j.checking:
 		return false
-	case j.plan != nil:
+	case io.due:
 		// What was due while it was measured, however late it ended.
 		return io.started >= t.from.Load() && io.started < t.until.Load()
 	default:

@@ -482,7 +482,6 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.Rate[Read] = -1 }, "rate="},
 		{func(s *Spec) { s.RateIOPS[Read] = -1 }, "rate_iops="},
 		{func(s *Spec) { s.RateIOPS[Read], s.Rate[Read] = 1, 1 }, "one of them"},
-		{func(s *Spec) { s.RW, s.RateIOPS[Read] = "randrw", 1 }, "one direction only"},
 		{func(s *Spec) { s.Poisson = true }, "rate_process=poisson"},
 		{func(s *Spec) { s.Distribution = Distribution{Zipf, 0} }, "zipf:"},
 		{func(s *Spec) { s.Distribution = Distribution{Pareto, 1} }, "pareto:"},

@@ -11,7 +11,7 @@ type pattern struct {
 	rng    *rand.Rand
 	sizes  sizes
 	random bool
-	does   [ops]bool
+	does   [ops]bool  // directions that choose draws from: those without a rate
 	span   int64      // bytes of the range, a multiple of least
 	least  int64      // bytes of the smallest operation of all
 	align  [ops]int64 // of each direction: random offsets are multiples of it
@@ -29,7 +29,7 @@ type pattern struct {
 
 func newPattern(s *Spec, clone int, span int64) *pattern {
 	p := &pattern{
-		spec: s, random: s.random(), does: patterns[s.RW].does, least: math.MaxInt64,
+		spec: s, random: s.random(), least: math.MaxInt64,
 		rng:   rand.New(rand.NewPCG(s.Seed, s.stream(clone))),
 		sizes: newSizes(s, clone),
 	}
@@ -38,6 +38,7 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 		if !s.Does(op) {
 			continue
 		}
+		p.does[op] = !s.rated(op)
 		p.align[op] = smallest(s.BS[op])
 		equal = equal && len(s.BS[op]) == 1 && (p.least == math.MaxInt64 || p.least == p.align[op])
 		p.least = min(p.least, p.align[op])
@@ -70,7 +71,7 @@ func smallest(s Split) int64 {
 	return int64(n)
 }
 
-// choose is the direction and size of the next operation of a job without a rate.
+// choose is the direction and size of the next operation that isn't due by a rate.
 func (p *pattern) choose() (Op, int) {
 	op := Read
 	if !p.does[Read] || p.does[Write] && p.rng.IntN(100) >= p.spec.RWMixRead {

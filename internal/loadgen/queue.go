@@ -28,6 +28,7 @@ type IO struct {
 
 	mem     []byte   // what Buf is a part of
 	started int64    // nanoseconds: when it was submitted, or was due
+	due     bool     // started is when it was due
 	version []uint32 // of the blocks of a read that is checked, when it began
 }
 

@@ -54,6 +54,32 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// With a rate for one direction the other keeps the depth, and the first comes at its rate; what is written is checked
+// all the same.
+func TestOneRate(t *testing.T) { synctest.Test(t, testOneRate) }
+
+func testOneRate(t *testing.T) {
+	for rated, other := range map[Op]Op{Read: Write, Write: Read} {
+		s := spec("randrw")
+		s.IODepth, s.Runtime, s.RateIOPS[rated], s.Verify = 4, time.Second, 100, true
+		d := &fakeDevice{delay: time.Millisecond, data: make([]byte, fakeSize)}
+		res, err := runOne(d, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := res.Ops[rated].IOs; n < 99 || n > 101 {
+			t.Errorf("%v: %d a second, want 100", rated, n)
+		}
+		if n := res.Ops[other].IOs; n < 3890 || n > 3910 {
+			t.Errorf("%v: %d a second, want what remains of 4 each ms", other, n)
+		}
+		// One that is due waits for at most one of the others.
+		if worst := time.Duration(res.Ops[rated].Latency.Max()); worst > 2*time.Millisecond || d.deepest.Load() != 4 || res.Unstarted > 0 {
+			t.Errorf("%v: the longest took %v, %d under way, %d not begun", rated, worst, d.deepest.Load(), res.Unstarted)
+		}
+	}
+}
+
 // A device that stands still for a while is seen by every operation that was due meanwhile,
 // though only a few were under way: their latencies count from when they were due.
 func TestNoCoordinatedOmission(t *testing.T) { synctest.Test(t, testNoCoordinatedOmission) }

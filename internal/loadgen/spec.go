@@ -120,14 +120,27 @@ var patterns = map[string]struct {
 // Does reports whether the pattern has operations of that direction.
 func (s *Spec) Does(op Op) bool { return patterns[s.RW].does[op] }
 
-// HasRate reports whether operations are due at times of their own.
+// rated reports whether operations of that direction are due at times of their own.
+func (s *Spec) rated(op Op) bool { return s.Does(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }
+
+// HasRate reports whether operations of any direction are due at times of their own.
 func (s *Spec) HasRate() bool {
 	for op := range ops {
-		if s.Does(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) {
+		if s.rated(op) {
 			return true
 		}
 	}
 	return false
+}
+
+// Paced reports whether all of them are.
+func (s *Spec) Paced() bool {
+	for op := range ops {
+		if s.Does(op) && !s.rated(op) {
+			return false
+		}
+	}
+	return true
 }
 
 // loops reports whether the job goes on when it has moved its size.
@@ -259,29 +272,17 @@ func (s Split) check() error {
 }
 
 func (s *Spec) checkRates() error {
-	rates, counts, without := 0, 0, 0
 	for op := range ops {
 		switch {
 		case s.Rate[op] < 0:
 			return fmt.Errorf("rate=%d: want bytes a second", s.Rate[op])
 		case s.RateIOPS[op] < 0:
 			return fmt.Errorf("rate_iops=%d: want operations a second", s.RateIOPS[op])
-		case !s.Does(op):
-		case s.Rate[op] > 0:
-			rates++
-		case s.RateIOPS[op] > 0:
-			counts++
-		default:
-			without++
-		}
-		if s.Rate[op] > 0 && s.RateIOPS[op] > 0 {
+		case s.Rate[op] > 0 && s.RateIOPS[op] > 0:
 			return fmt.Errorf("rate=%d, rate_iops=%d: want one of them", s.Rate[op], s.RateIOPS[op])
 		}
 	}
-	if rates+counts > 0 && without > 0 {
-		return fmt.Errorf("rw=%s has a rate for one direction only: want one for reads and one for writes, as --rate_iops=700,300", s.RW)
-	}
-	if s.Poisson && rates+counts == 0 {
+	if s.Poisson && !s.HasRate() {
 		return fmt.Errorf("rate_process=poisson needs a rate or rate_iops")
 	}
 	return nil

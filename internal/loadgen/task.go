@@ -103,10 +103,10 @@ func (t *task) finish() {
 }
 
 // halt starts nothing more. What is under way still counts, and the measuring ends with it, or an operation that the
-// device holds back until after the end would be in no figure. Where operations come by a plan they count by when they
+// device holds back until after the end would be in no figure. Where all operations come by a plan they count by when they
 // were due, so the measuring ends at once.
 func (t *task) halt() {
-	if t.spec.HasRate() {
+	if t.spec.Paced() {
 		t.finish()
 	}
 	t.stop.Store(true)
