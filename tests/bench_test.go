@@ -291,6 +291,43 @@ func begun(t *testing.T, figures string) bool {
 	return err == nil && regexp.MustCompile(`bench_ios_total\{op="read"\} [1-9]`).Match(b)
 }
 
+// What the queues don't take waits in the host: who asks for that depth is told, with what to do about it.
+func TestBenchCrowded(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB", "--queue-depth", "64", "--max-queues", "2")
+	for _, transport := range transports {
+		for _, c := range []struct {
+			flags string
+			says  []string
+		}{
+			{"--iodepth 63", nil},
+			{"--iodepth 31 --numjobs 4", nil},
+			{"--iodepth 256", []string{"256 operations", "one I/O queue, which takes 63", "--numjobs"}},
+			{"--iodepth 32 -Q 8", []string{"32 operations", "takes 7", "raise -Q 8"}},
+			{"--iodepth 32 -i 1 --numjobs 2", []string{"64 operations", "takes 63", "raise -i 1"}},
+			{"--iodepth 32 --numjobs 4", []string{"64 operations", "takes 63", "--controllers"}},
+			{"--iodepth 32 --depths 1,64", []string{"64 operations", "takes 63"}},
+		} {
+			p := tgt.startInit(t, transport, "bench", append(args(c.flags), "--rw", "randread", "--runtime", "20ms", "-o", "json")...)
+			r := p.result(t, cliTimeout)
+			var out struct {
+				Warnings []string `json:"nvmeinit_warnings"`
+			}
+			if err := json.Unmarshal([]byte(r.stdout), &out); err != nil || r.code != 0 {
+				t.Fatalf("%s: exit code %d, %v: %s", c.flags, r.code, err, r.stderr)
+			}
+			if len(out.Warnings) != min(len(c.says), 1) || (r.stderr == "") != (c.says == nil) {
+				t.Errorf("%s: %q, and %q on standard error", c.flags, out.Warnings, r.stderr)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(r.stderr, want) || !strings.Contains(strings.Join(out.Warnings, ""), want) {
+					t.Errorf("%s: %q, and %q on standard error; want %q in both", c.flags, out.Warnings, r.stderr, want)
+				}
+			}
+		}
+	}
+	tgt.stop(t)
+}
+
 // Many controllers at once: some have jobs, the others are held, and all are gone in the end.
 func TestBenchControllers(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:16MiB")

@@ -27,6 +27,8 @@ type benchFlags struct {
 	metrics     string
 	campaign    campaignFlags
 
+	queueSizeGiven bool // -Q is what the user wants, and no default
+
 	jobs   []*fio.Job // what is to run
 	global map[string]string
 }
@@ -112,6 +114,7 @@ const maxControllers = 4096
 
 // read finds what is to run, and checks what needs no connection.
 func (f *benchFlags) read(c *cobra.Command, args []string) error {
+	f.queueSizeGiven = c.Flags().Changed("queue-size")
 	if err := f.readJobs(c, args); err != nil {
 		return err
 	}
@@ -189,6 +192,10 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 	live := newLive(c.ErrOrStderr(), f.output == cli.Normal)
 	defer d.watch(c.Context(), live)()
 	report := fio.NewReport(program(), time.Now(), f.global)
+	if crowded := f.crowded(d); crowded != "" {
+		fmt.Fprintln(c.ErrOrStderr(), crowded)
+		report.Warnings = append(report.Warnings, crowded)
+	}
 	phases := fio.Phases(f.jobs)
 	for i, jobs := range phases {
 		live.begin(phaseName(jobs, i, len(phases)))

@@ -163,6 +163,11 @@ func (k *campaign) open(ctx context.Context) error {
 			return prefixPath(len(flags), names[i], err)
 		}
 		k.paths = append(k.paths, d)
+		if crowded := g.crowded(d); crowded != "" {
+			crowded = names[i] + ": " + crowded
+			fmt.Fprintln(g.conn.stderr, crowded)
+			k.json.Warnings = append(k.json.Warnings, crowded)
+		}
 	}
 	return nil
 }

@@ -66,24 +66,6 @@ func (f *benchFlags) openPaths(ctx context.Context) (*benchDevice, error) {
 	return d, nil
 }
 
-// shape asks for the queues that the jobs can use: one each, deep enough, unless the user
-// said otherwise. One entry of a queue always stays free.
-func (f *benchFlags) shape(cfg *host.Config) {
-	most, deepest := 1, 1
-	for _, jobs := range fio.Phases(f.jobs) {
-		n := 0
-		for _, j := range jobs {
-			n += j.NumJobs
-		}
-		deepest = max(deepest, slices.Max(f.depthsOf(jobs)))
-		most = max(most, n)
-	}
-	if f.conn.queues == 0 {
-		cfg.Queues = (most + f.controllers - 1) / f.controllers
-	}
-	cfg.QueueSize = max(cfg.QueueSize, deepest+1)
-}
-
 // fits checks every job against the namespace, at every depth that it will run at.
 func (f *benchFlags) fits(ns *host.Namespace) error {
 	for _, jobs := range fio.Phases(f.jobs) {
@@ -175,19 +157,34 @@ func (d *benchDevice) watch(ctx context.Context, l *live) (end func() bool) {
 	return context.AfterFunc(ctx, d.multi.StopWaiting)
 }
 
+// controllers are those that take I/O.
+func (d *benchDevice) controllers() []*host.Controller {
+	if d.multi != nil {
+		return d.multi.Controllers()
+	}
+	all := make([]*host.Controller, len(d.sessions))
+	for i, s := range d.sessions {
+		all[i] = s.Controller
+	}
+	return all
+}
+
 func (d *benchDevice) Size() int64    { return d.ns[0].Size() }
 func (d *benchDevice) BlockSize() int { return d.ns[0].BlockSize() }
 
-// OpenQueue gives job i an I/O queue: of the next controller each time, and then of its next
-// queue. Jobs share them where there are fewer.
+// OpenQueue gives job i its I/O queue.
 func (d *benchDevice) OpenQueue(i int) (loadgen.Queue, error) {
 	if d.multi != nil {
 		return &benchQueue{memory: d.multi, q: d.by.Lane(i), nsid: d.by.ID, block: d.by.BlockSize()}, nil
 	}
-	ns := d.ns[i%len(d.ns)]
+	queues := make([]int, len(d.ns))
+	for k, ns := range d.ns {
+		queues[k] = len(ns.Controller().Queues())
+	}
+	at := queueOf(i, queues)
+	ns := d.ns[at.controller]
 	c := ns.Controller()
-	q := c.Queues()[i/len(d.ns)%len(c.Queues())]
-	return &benchQueue{memory: c, q: q, nsid: ns.ID, block: ns.BlockSize()}, nil
+	return &benchQueue{memory: c, q: c.Queues()[at.queue], nsid: ns.ID, block: ns.BlockSize()}, nil
 }
 
 // memory gives buffers that move at the least cost.

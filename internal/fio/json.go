@@ -22,8 +22,9 @@ type Report struct {
 	Time      string            `json:"time"`
 	Global    map[string]string `json:"global options,omitempty"`
 	Jobs      []JobReport       `json:"jobs"`
-	Compare   any               `json:"nvmeinit_compare,omitempty"` // ours: ratios of runs over several paths
-	Paths     any               `json:"nvmeinit_paths,omitempty"`   // ours: what each path of a multipath run did
+	Warnings  []string          `json:"nvmeinit_warnings,omitempty"` // ours: what makes figures say something else than they seem to
+	Compare   any               `json:"nvmeinit_compare,omitempty"`  // ours: ratios of runs over several paths
+	Paths     any               `json:"nvmeinit_paths,omitempty"`    // ours: what each path of a multipath run did
 }
 
 // JobReport is one job, or the group of a job's clones.

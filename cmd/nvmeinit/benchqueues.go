@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// shape asks for the queues that the jobs can use: one each, and as deep as those that share one
+// together, unless the user said otherwise. One entry of a queue always stays free.
+func (f *benchFlags) shape(cfg *host.Config) {
+	if f.conn.queues == 0 {
+		cfg.Queues = (f.mostJobs() + f.controllers - 1) / f.controllers
+	}
+	if f.queueSizeGiven {
+		return
+	}
+	queues := make([]int, f.controllers)
+	for i := range queues {
+		queues[i] = cfg.Queues
+	}
+	cfg.QueueSize = min(max(cfg.QueueSize, f.deepest(queues)+1), maxQueueSize)
+}
+
+// mostJobs is how many jobs run at once.
+func (f *benchFlags) mostJobs() int {
+	most := 1
+	for _, jobs := range fio.Phases(f.jobs) {
+		n := 0
+		for _, j := range jobs {
+			n += j.NumJobs
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// deepest is how many operations are to be under way at once on the queue that has most, of
+// controllers with so many queues.
+func (f *benchFlags) deepest(queues []int) int {
+	most := 0
+	for _, jobs := range fio.Phases(f.jobs) {
+		for _, depth := range f.depthsOf(jobs) {
+			load := map[jobQueue]int{}
+			number := 0
+			for _, j := range f.jobsAt(jobs, depth) {
+				for range j.NumJobs {
+					at := queueOf(number, queues)
+					load[at] += j.IODepth
+					most = max(most, load[at])
+					number++
+				}
+			}
+		}
+	}
+	return most
+}
+
+// jobQueue is a queue: which controller's, and which of that.
+type jobQueue struct{ controller, queue int }
+
+// queueOf is the queue of job i, where controllers have so many: of the next controller each time, and then of its next
+// queue. Jobs share them where there are fewer.
+func queueOf(i int, queues []int) jobQueue {
+	n := len(queues)
+	return jobQueue{i % n, i / n % queues[i%n]}
+}
+
+// crowded says what becomes of the depth that the jobs ask for, where the queues that there are take less; empty where
+// they take it.
+func (f *benchFlags) crowded(d *benchDevice) string {
+	controllers := d.controllers()
+	var queues []int
+	room := 0
+	for _, c := range controllers {
+		if len(c.Queues()) == 0 {
+			return "" // a path that was lost
+		}
+		queues = append(queues, len(c.Queues()))
+		room += c.Queues()[0].Depth()
+	}
+	switch {
+	case len(queues) == 0:
+		return ""
+	case d.multi != nil:
+		queues = queues[:1] // every job may take all of the paths, and all of their room
+	default:
+		room /= len(controllers) // which are alike
+	}
+	deepest := f.deepest(queues)
+	if deepest <= room {
+		return ""
+	}
+	return fmt.Sprintf("%d operations are to be under way on one I/O queue, which takes %d; the others wait in this host, and latencies include that: %s",
+		deepest, room, f.roomier(controllers[0], queues))
+}
+
+// roomier says how to have queues take what they are to.
+func (f *benchFlags) roomier(c *host.Controller, queues []int) string {
+	size := c.Queues()[0].Size()
+	switch jobs := f.mostJobs(); {
+	case f.queueSizeGiven && size >= f.conn.queueSize:
+		return fmt.Sprintf("raise -Q %d", f.conn.queueSize)
+	case jobs > total(queues) && f.conn.queues > 0:
+		return fmt.Sprintf("raise -i %d, as %d jobs share queues", f.conn.queues, jobs)
+	case jobs > total(queues):
+		return fmt.Sprintf("the target gives %d queues of %d entries for %d jobs; connect more often by --controllers", total(queues), size, jobs)
+	}
+	return fmt.Sprintf("the target's queues have at most %d entries; spread the depth over more jobs by --numjobs, each of which has a queue (with nvmetgt, serve --queue-depth sets how many)", size)
+}
+
+func total(n []int) (sum int) {
+	for _, v := range n {
+		sum += v
+	}
+	return sum
+}
