@@ -204,7 +204,7 @@ func (m *Machine) arguments() []string {
 	}
 	return append(storage,
 		"-name", m.Name, "-accel", "tcg,thread=multi,tb-size=256",
-		"-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe,+clflushopt,+clwb",
+		"-cpu", processor,
 		"-machine", machine,
 		"-smp", fmt.Sprint(m.Processors), "-m", memory, "-rtc", "base=utc",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -218,6 +218,11 @@ func (m *Machine) arguments() []string {
 		"-device", "virtserialport,chardev=c0,name="+control.PortName,
 	)
 }
+
+// processor is what the machine's processors are. Of cmpxchg16b, with which kernels take and give memory,
+// QEMU 7.2 makes wrong flags now and then: where it fails and an interrupt comes right after it, the kernel
+// goes on with the direction or the mode that an address happens to have in its bits, or dies of it.
+const processor = "qemu64,-cx16,+ssse3,+sse4.1,+sse4.2,+popcnt,+lahf_lm,+pclmulqdq,+aes,+rdrand,+abm,+movbe,+clflushopt,+clwb"
 
 // nvdimmSize is the length of the file that is the machine's NVDIMM; 0 where there is none, of
 // which QEMU tells.
