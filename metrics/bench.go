@@ -16,8 +16,8 @@ var (
 
 // Bench is what a load generator, as nvmeinit's, has measured so far. It only grows.
 type Bench struct {
-	Read, Write target.OpStats // as seen from the host
-	Errors      uint64
+	Read, Write, Trim target.OpStats // as seen from the host
+	Errors            uint64
 }
 
 // AddBench shows what a load generator measures. read may be called by any goroutine. One load generator a Set.
@@ -25,7 +25,7 @@ func (s *Set) AddBench(read func() Bench) (remove func()) { return add(s, &s.ben
 
 func (b *Bench) collect(ch chan<- prometheus.Metric) {
 	send(ch, benchErrors, b.Errors)
-	for label, o := range map[string]*target.OpStats{"read": &b.Read, "write": &b.Write} {
+	for label, o := range map[string]*target.OpStats{"read": &b.Read, "write": &b.Write, "trim": &b.Trim} {
 		send(ch, benchIOs, o.Ops, label)
 		send(ch, benchBytes, o.Bytes, label)
 		ch <- histogram(benchLatency, o.Latency[:], o.Nanos, target.LatencyBound, label)

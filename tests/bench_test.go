@@ -78,6 +78,12 @@ rw=randread
 startdelay=100ms
 thinktime=20000
 thinktime_blocks=2
+
+[trimmer]
+stonewall
+ioengine=null
+rw=randtrimwrite
+bs=16k
 `
 
 // fioReport is what a tool reads of fio's JSON.
@@ -89,6 +95,7 @@ type fioReport struct {
 		Error       int    `json:"error"`
 		Options     map[string]string
 		Read, Write fioSide
+		Trim        fioSide
 		Runtime     float64            `json:"job_runtime"`
 		Depths      map[string]float64 `json:"iodepth_level"`
 		Micros      map[string]float64 `json:"latency_us"`
@@ -135,7 +142,7 @@ func readFio(t *testing.T, out []byte) fioReport {
 			}
 		}
 		near("the sum of the shares of latencies", share, 100)
-		for _, s := range []fioSide{j.Read, j.Write} {
+		for _, s := range []fioSide{j.Read, j.Write, j.Trim} {
 			if s.Total == 0 {
 				continue
 			}
@@ -194,11 +201,14 @@ func TestFioJSON(t *testing.T) {
 			if n := j.Read.Total; j.Name == "thinker" && (n < 2 || n > 32) {
 				t.Errorf("%s: the thinker read %v times in 300 ms, want twice in 20 ms at most", who, n)
 			}
+			if tr, w := j.Trim, j.Write; j.Name == "trimmer" && (tr.Total < 2 || math.Abs(tr.Total-w.Total) > 1 || tr.Bytes != tr.Total*16384) {
+				t.Errorf("%s: the trimmer trimmed %v times, %v bytes, and wrote %v times", who, tr.Total, tr.Bytes, w.Total)
+			}
 			if j.Error != 0 || j.Depths["1"] < 99 || j.Runtime < 290 {
 				t.Errorf("%s: error %d, depths %v, %v ms", who, j.Error, j.Depths, j.Runtime)
 			}
 		}
-		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2"}; !slices.Equal(names, want) {
+		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2", "trimmer 3"}; !slices.Equal(names, want) {
 			t.Errorf("%s reports %v, want %v", who, names, want)
 		}
 	}
@@ -291,6 +301,37 @@ func begun(t *testing.T, figures string) bool {
 	return err == nil && regexp.MustCompile(`bench_ios_total\{op="read"\} [1-9]`).Match(b)
 }
 
+// Trims discard what they name and nothing else, and what trimwrite writes after its trims is there.
+func TestBenchTrim(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	dir := t.TempDir()
+	for i, transport := range transports {
+		full := args("--rw write --bs 128k --iodepth 4 --size 16m")
+		tgt.must(t, cliTimeout, transport, "bench", full...)
+		out := tgt.must(t, cliTimeout, transport, "bench", args("--rw randtrim --bs 64k --iodepth 8 --offset 4m --size 8m -o json")...)
+		if tr := readJobs(t, out)[0].Trim; tr.Total != 128 || tr.Bytes != 8<<20 || tr.CLat.N != 128 {
+			t.Errorf("%s: %+v", transport, tr)
+		}
+		for offset, zero := range map[string]bool{"0": false, "4128768": false, "4194304": true, "12517376": true, "12582912": false, "16711680": false} {
+			file := filepath.Join(dir, offset+transport)
+			tgt.must(t, cliTimeout, transport, "read", "--offset", offset, "--length", "65536", "--output", file)
+			b, err := os.ReadFile(file)
+			if err != nil || len(b) != 65536 {
+				t.Fatalf("%d bytes, %v", len(b), err)
+			}
+			if isZero := !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }); isZero != zero {
+				t.Errorf("%s: zeroes at offset %s: %t", transport, offset, isZero)
+			}
+		}
+		out = tgt.must(t, cliTimeout, transport, "bench",
+			args("--rw "+[]string{"trimwrite", "randtrimwrite"}[i]+" --bs 32k --iodepth 8 --size 16m --verify crc32c")...)
+		if !strings.Contains(out, "verified: 16 MiB") || !strings.Contains(out, "trim") {
+			t.Errorf("%s: %s", transport, out)
+		}
+	}
+	tgt.stop(t)
+}
+
 // What the queues don't take waits in the host: who asks for that depth is told, with what to do about it.
 func TestBenchCrowded(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--queue-depth", "64", "--max-queues", "2")
@@ -347,7 +388,7 @@ func TestBenchControllers(t *testing.T) {
 	tgt.stop(t)
 }
 
-type fioJobs []struct{ Read, Write fioSide }
+type fioJobs []struct{ Read, Write, Trim fioSide }
 
 func readJobs(t *testing.T, out string) fioJobs {
 	t.Helper()

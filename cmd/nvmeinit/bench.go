@@ -38,7 +38,7 @@ func newBench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench -t TRANSPORT -a ADDRESS --rw PATTERN [JOBFILE]",
 		Short: "Measure a namespace as fio does",
-		Long: `bench runs jobs of reads and writes, and reports operations and bytes a second,
+		Long: `bench runs jobs of reads, writes and trims, and reports operations and bytes a second,
 percentiles of latency, and the processor time of this side. Options of jobs are fio's,
 job files are fio's (- is standard input), and the fields of -o json and json+ are fio's.
 What the command line says of jobs goes before what a job file says.
@@ -52,7 +52,7 @@ ratios and how they spread; --report draws it all on a page.
 With --path or --all-paths I/O takes several paths, and goes on when one is lost; so it does
 with --ctrl-loss-tmo alone when the target of the only one is started again.
 
-Patterns that write destroy what the namespace holds.`,
+Patterns that write or trim destroy what the namespace holds.`,
 		Example: `  nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --bs 4k --iodepth 32 --runtime 10s
   nvmeinit bench -t tcp -a 127.0.0.1 --rw randrw --rwmixread 70 --numjobs 4 --runtime 30s -o json
   nvmeinit bench -t rdma -a 127.0.0.1 --rw randread --rate_iops 20k --iodepth 64 --runtime 30s

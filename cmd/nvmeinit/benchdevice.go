@@ -78,11 +78,29 @@ func (f *benchFlags) fits(ns *host.Namespace) error {
 				if err := j.Validate(ns.Size(), ns.BlockSize()); err != nil {
 					return cli.Usage("%s%w", prefix, err)
 				}
-				if bs := j.LargestBlock(); bs > ns.MaxTransfer() {
-					return cli.Usage("%sbs=%d: the controller takes at most %s a command (MDTS)", prefix, bs, blockdev.FormatSize(int64(ns.MaxTransfer())))
+				if err := fitsCommand(j, ns); err != nil {
+					return cli.Usage("%s%w", prefix, err)
 				}
 			}
 		}
+	}
+	return nil
+}
+
+// fitsCommand checks that each operation of a job is one command.
+func fitsCommand(j *fio.Job, ns *host.Namespace) error {
+	if bs := j.LargestTransfer(); bs > ns.MaxTransfer() {
+		return fmt.Errorf("bs=%d: the controller takes at most %s a command (MDTS)", bs, blockdev.FormatSize(int64(ns.MaxTransfer())))
+	}
+	if !j.Does(loadgen.Trim) {
+		return nil
+	}
+	most, err := ns.MaxDiscard()
+	if err != nil {
+		return fmt.Errorf("rw=%s: %w", j.RW, err)
+	}
+	if bs := j.LargestTrim(); int64(bs) > most {
+		return fmt.Errorf("bs=%d: the controller trims at most %s a command", bs, blockdev.FormatSize(most))
 	}
 	return nil
 }
@@ -204,11 +222,17 @@ type benchQueue struct {
 	block int
 }
 
+// benchRequest is the request of an operation, and what its trims name.
+type benchRequest struct {
+	host.Request
+	ranges [nvme.DSMRangeSize]byte
+}
+
 // Submit starts io with the request that was made for it at first use.
 func (q *benchQueue) Submit(io *loadgen.IO) {
-	r, ok := io.Private.(*host.Request)
+	r, ok := io.Private.(*benchRequest)
 	if !ok {
-		r = &host.Request{}
+		r = &benchRequest{}
 		r.Done = func(r *host.Request) {
 			io.Err = r.Check()
 			io.Done(io)
@@ -216,10 +240,13 @@ func (q *benchQueue) Submit(io *loadgen.IO) {
 		io.Private = r
 	}
 	r.Data = io.Buf
-	slba, blocks := uint64(io.Offset)/uint64(q.block), uint32(len(io.Buf)/q.block)
+	slba, blocks := uint64(io.Offset)/uint64(q.block), uint32(io.Length/q.block)
 	switch {
 	case io.Op == loadgen.Flush:
 		r.Cmd.SetFlush(q.nsid)
+	case io.Op == loadgen.Trim:
+		r.Cmd.SetDSM(q.nsid, 1, nvme.DSMDeallocate)
+		r.Data = nvme.DSMRange{SLBA: slba, Blocks: blocks}.AppendTo(r.ranges[:0])
 	case io.Op == loadgen.Read:
 		r.Cmd.SetIO(nvme.OpRead, q.nsid, slba, blocks, 0)
 	case io.FUA:
@@ -227,5 +254,5 @@ func (q *benchQueue) Submit(io *loadgen.IO) {
 	default:
 		r.Cmd.SetIO(nvme.OpWrite, q.nsid, slba, blocks, 0)
 	}
-	q.q.SubmitOne(r)
+	q.q.SubmitOne(&r.Request)
 }

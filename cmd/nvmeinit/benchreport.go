@@ -78,7 +78,7 @@ func jobTitle(r *fio.Reported) string {
 func blockSizes(s *loadgen.Spec) string {
 	var text string
 	for op := range s.BS {
-		if !s.Does(loadgen.Op(op)) {
+		if !s.Draws(loadgen.Op(op)) {
 			continue
 		}
 		if one := splitText(s.BS[op]); text == "" {

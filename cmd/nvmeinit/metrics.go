@@ -59,6 +59,7 @@ func (f *figures) bench() metrics.Bench {
 	b := f.ended
 	b.Read.Add(&f.live.Read)
 	b.Write.Add(&f.live.Write)
+	b.Trim.Add(&f.live.Trim)
 	return b
 }
 
@@ -69,7 +70,9 @@ func (f *figures) report(p *loadgen.Progress) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.live = metrics.Bench{Read: opStats(&p.Ops[loadgen.Read]), Write: opStats(&p.Ops[loadgen.Write])}
+	f.live = metrics.Bench{
+		Read: opStats(&p.Ops[loadgen.Read]), Write: opStats(&p.Ops[loadgen.Write]), Trim: opStats(&p.Ops[loadgen.Trim]),
+	}
 }
 
 // finish has them keep what a run measured, instead of what was reported of it.
@@ -82,9 +85,10 @@ func (f *figures) finish(r *loadgen.Result) {
 	f.live = metrics.Bench{}
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
-		read, write := opStats(&j.Ops[loadgen.Read]), opStats(&j.Ops[loadgen.Write])
+		read, write, trim := opStats(&j.Ops[loadgen.Read]), opStats(&j.Ops[loadgen.Write]), opStats(&j.Ops[loadgen.Trim])
 		f.ended.Read.Add(&read)
 		f.ended.Write.Add(&write)
+		f.ended.Trim.Add(&trim)
 		f.ended.Errors += j.Errors
 	}
 }

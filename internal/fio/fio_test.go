@@ -38,7 +38,7 @@ func TestExamples(t *testing.T) {
 		}
 		for _, value := range o.Choices {
 			j := NewJob("test")
-			j.RateIOPS = [2]int{1, 1} // for rate_process
+			j.RateIOPS = [3]int{1, 1, 1} // for rate_process
 			if err := errors.Join(j.Set(o.Name, value), j.Check()); err != nil {
 				t.Errorf("%s=%s, which is a choice: %v", o.Name, value, err)
 			}
@@ -73,7 +73,12 @@ func TestValues(t *testing.T) {
 		{"number_ios", "1k", func(j *Job) bool { return j.NumberIOs == 1024 }},
 		{"randrepeat", "0", func(j *Job) bool { return j.Seed != NewJob("").Seed }},
 		{"randrepeat", "1", func(j *Job) bool { return j.Seed == NewJob("").Seed }},
-		{"bs", "4k", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 4096 }},
+		{"bs", "8k", func(j *Job) bool {
+			return j.BS[0][0].Bytes == 8192 && j.BS[1][0].Bytes == 8192 && j.BS[2][0].Bytes == 8192
+		}},
+		{"bs", "8k,16k", func(j *Job) bool { return j.BS[2][0].Bytes == 16<<10 }},
+		{"bs", "8k,16k,", func(j *Job) bool { return j.BS[1][0].Bytes == 16<<10 && j.BS[2][0].Bytes == 4096 }},
+		{"bs", ",,1m", func(j *Job) bool { return j.BS[1][0].Bytes == 4096 && j.BS[2][0].Bytes == 1<<20 }},
 		{"bs", "4K,64kb", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 65536 }},
 		{"bs", ",1MiB", func(j *Job) bool { return j.BS[0][0].Bytes == 4096 && j.BS[1][0].Bytes == 1<<20 }},
 		{"bssplit", "4k/70:64k/30", func(j *Job) bool {
@@ -96,10 +101,10 @@ func TestValues(t *testing.T) {
 		{"thinktime", "10ms", func(j *Job) bool { return j.ThinkTime == 10*time.Millisecond }},
 		{"thinktime_blocks", "4", func(j *Job) bool { return j.ThinkIOs == 4 }},
 		{"rwmixwrite", "30", func(j *Job) bool { return j.RWMixRead == 70 }},
-		{"rate", "1m", func(j *Job) bool { return j.Rate == [2]int64{1 << 20, 1 << 20} }},
-		{"rate", ",1m", func(j *Job) bool { return j.Rate == [2]int64{0, 1 << 20} }},
-		{"rate_iops", "700,300", func(j *Job) bool { return j.RateIOPS == [2]int{700, 300} }},
-		{"rate_iops", "10,20,30", func(j *Job) bool { return j.RateIOPS == [2]int{10, 20} }},
+		{"rate", "1m", func(j *Job) bool { return j.Rate == [3]int64{1 << 20, 1 << 20, 1 << 20} }},
+		{"rate", ",1m", func(j *Job) bool { return j.Rate == [3]int64{0, 1 << 20, 1 << 20} }},
+		{"rate_iops", "700,300", func(j *Job) bool { return j.RateIOPS == [3]int{700, 300, 300} }},
+		{"rate_iops", "10,20,30", func(j *Job) bool { return j.RateIOPS == [3]int{10, 20, 30} }},
 		{"rate_process", "poisson", func(j *Job) bool { return j.Poisson }},
 		{"random_distribution", "zipf", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "zipf", Theta: 1.1} }},
 		{"random_distribution", "pareto:0.3", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.3} }},
@@ -120,7 +125,7 @@ func TestValues(t *testing.T) {
 func TestBadValues(t *testing.T) {
 	for _, c := range []struct{ option, value, says string }{
 		{"bs", "4kk", "a size"},
-		{"bs", "1,2,3,4", "reads and of writes"},
+		{"bs", "1,2,3,4", "of writes and of trims"},
 		{"bs", "0x", "a size"},
 		{"bs", "0xk", "a size"},
 		{"bs", "0xffffffffffffffff", "a size"},
@@ -352,10 +357,10 @@ func results(t *testing.T, options ...string) ([]*Job, *loadgen.Result) {
 		r.User, r.System = time.Second, 500*time.Millisecond
 		r.Depths = [7]uint64{3000, 0, 1000}
 		r.Points = []loadgen.Point{
-			{Length: time.Second, IOs: [2]uint64{900, 900}, Bytes: [2]uint64{900 << 12, 900 << 12}},
-			{Length: time.Second, IOs: [2]uint64{1100, 1100}, Bytes: [2]uint64{1100 << 12, 1100 << 12}},
+			{Length: time.Second, IOs: [3]uint64{900, 900}, Bytes: [3]uint64{900 << 12, 900 << 12}},
+			{Length: time.Second, IOs: [3]uint64{1100, 1100}, Bytes: [3]uint64{1100 << 12, 1100 << 12}},
 		}
-		for op := range r.Ops {
+		for _, op := range []loadgen.Op{loadgen.Read, loadgen.Write} {
 			m := &r.Ops[op]
 			for k := range 2000 {
 				m.Latency.Record(int64(60_000 + k))

@@ -28,14 +28,14 @@ const defaultBlock = 4096
 
 // NewJob is a job with fio's defaults.
 func NewJob(name string) *Job {
-	bs := loadgen.Fixed(defaultBlock)
-	return &Job{
-		Spec: loadgen.Spec{
-			Name: name, RW: "read", RWMixRead: 50, BS: [2]loadgen.Split{bs, bs},
-			IODepth: 1, NumJobs: 1, Seed: 1,
-		},
+	j := &Job{
+		Spec:        loadgen.Spec{Name: name, RW: "read", RWMixRead: 50, IODepth: 1, NumJobs: 1, Seed: 1},
 		Percentiles: DefaultPercentiles,
 	}
+	for op := range j.BS {
+		j.BS[op] = loadgen.Fixed(defaultBlock)
+	}
+	return j
 }
 
 // Clone is a copy that shares nothing.

@@ -146,6 +146,7 @@ func (r *Report) Add(group int, jobs []*Job, res *loadgen.Result, bins bool) {
 	}
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Read })
 	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Write })
+	aggregate(r.Jobs[first:], func(j *JobReport) *Side { return &j.Trim })
 }
 
 // aggregate says which part in percent each of jobs that ran at once has in the bandwidth of all.
@@ -205,7 +206,7 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
 	j := JobReport{
 		Name: g.Job.Name, GroupID: group, ETA: 0, Elapsed: int64(math.Ceil(g.Duration.Seconds())), Options: g.Job.Given(),
-		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins), Sync: syncs(g, bins),
+		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins), Trim: side(g, loadgen.Trim, bins), Sync: syncs(g, bins),
 		Runtime: g.Runtime.Milliseconds(), User: percent(g.User), System: percent(g.System),
 		Level:    depthLevels(g.Depths),
 		Submit:   spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
@@ -214,10 +215,11 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 		Verified: g.Verified, Late: g.Unstarted,
 	}
 	// Operations are submitted and completed one by one, as far as the generator sees.
-	if g.Ops[loadgen.Read].IOs+g.Ops[loadgen.Write].IOs > 0 {
+	all := g.Total()
+	if all.IOs > 0 {
 		j.Submit[1].value, j.Complete[1].value = 100, 100
 	}
-	j.Nanos, j.Micros, j.Millis = latencyShares(g.Total())
+	j.Nanos, j.Micros, j.Millis = latencyShares(all)
 	if g.Errors > 0 {
 		j.Error = errno(g.Err)
 	}

@@ -50,13 +50,13 @@ var options = []Option{
 		},
 	},
 	{
-		Name: "bs", Aliases: []string{"blocksize"}, Type: "size[,size]", Example: "4k", Default: "4k",
-		Usage: "bytes of an operation, or of reads and of writes",
+		Name: "bs", Aliases: []string{"blocksize"}, Type: "size[,size][,size]", Example: "4k", Default: "4k",
+		Usage: "bytes of an operation, or of reads, of writes and of trims",
 		set:   setBlockSize,
 	},
 	{
 		Name: "bssplit", Type: "size/percent:…", Example: "4k/70:64k/30",
-		Usage: "operations of several sizes, as 4k/70:64k/30; after a comma those of writes",
+		Usage: "operations of several sizes, as 4k/70:64k/30; after commas those of writes and of trims",
 		set:   setSplit,
 	},
 	{
@@ -119,14 +119,14 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
 	},
 	{
-		Name: "rate", Type: "size[,size]", Example: "100m",
-		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after a comma those of writes, as ,1m where reads have none",
+		Name: "rate", Type: "size[,size][,size]", Example: "100m",
+		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after commas those of writes and of trims, as ,1m where reads have none",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) (err error) { j.Rate[op], err = parseSize(v); return err })
 		},
 	},
 	{
-		Name: "rate_iops", Type: "number[,number]", Example: "5000",
+		Name: "rate_iops", Type: "number[,number][,number]", Example: "5000",
 		Usage: "the same in operations a second",
 		set: func(j *Job, v string) error {
 			return each(v, func(op loadgen.Op, v string) error {

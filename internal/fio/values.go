@@ -124,14 +124,14 @@ func parseTime(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// each sets the value of reads, and after a comma that of writes. One value is for both; an
-// empty one leaves things as they are. A third, fio's for trims, changes nothing here.
+// each sets the values of reads, of writes and of trims, with commas between. What isn't there is as the one before; an
+// empty one leaves things as they are.
 func each(v string, set func(loadgen.Op, string) error) error {
 	parts := strings.Split(v, ",")
-	if len(parts) > 3 {
-		return errors.New("want one value, or those of reads and of writes with a comma between")
+	if len(parts) > loadgen.Directions {
+		return errors.New("want one value, or those of reads, of writes and of trims with commas between")
 	}
-	for op := range 2 {
+	for op := range loadgen.Directions {
 		part := parts[min(op, len(parts)-1)]
 		if part == "" {
 			continue

@@ -59,21 +59,25 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
-	size := s.LargestBlock()
+	size := s.LargestTransfer()
 	stream := s.stream(clone)
 	fill := rand.NewChaCha8([32]byte{byte(s.Seed), byte(stream), byte(stream >> 8)})
 	for range s.IODepth {
+		io := &IO{Done: j.done}
+		j.ios = append(j.ios, io)
+		if size == 0 {
+			continue
+		}
 		mem, err := q.Alloc(size)
 		if err != nil {
 			j.release()
 			return nil, err
 		}
 		_, _ = fill.Read(mem) // data that nothing on the way can compress
-		io := &IO{Buf: mem, mem: mem, Done: j.done}
+		io.mem = mem
 		if t.ledger != nil {
 			io.version = make([]uint32, int64(size)/t.ledger.unit)
 		}
-		j.ios = append(j.ios, io)
 	}
 	j.free = make([]*IO, 0, len(j.ios))
 	return j, nil
@@ -81,7 +85,9 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 
 func (j *job) release() {
 	for _, io := range j.ios {
-		j.queue.Free(io.mem)
+		if io.mem != nil {
+			j.queue.Free(io.mem)
+		}
 	}
 	j.ios = nil
 }
@@ -199,11 +205,14 @@ func (j *job) prepare(io *IO, now int64) bool {
 		return false
 	case j.checking:
 		return j.prepareCheck(io)
+	case j.rewrites(io):
+		j.rewrite(io)
+		return true
 	case j.thinks():
 		return false
 	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
 		j.dirty = 0
-		io.Op, io.Buf, io.started = Flush, nil, nanotime()
+		io.Op, io.Length, io.Buf, io.started = Flush, 0, nil, nanotime()
 		j.started()
 		return true
 	case j.left <= 0 || j.quota <= 0:
@@ -221,7 +230,9 @@ func (j *job) prepare(io *IO, now int64) bool {
 	j.left -= int64(bytes)
 	j.quota--
 	j.think.begun++
-	io.Buf = io.mem[:bytes]
+	if io.Length, io.Buf = bytes, nil; io.Op != Trim {
+		io.Buf = io.mem[:bytes]
+	}
 	if !j.aim(io) {
 		return false
 	}
@@ -245,21 +256,25 @@ func (j *job) started() {
 // aim chooses where io goes. Called with mu held.
 func (j *job) aim(io *IO) bool {
 	base := j.task.base
-	io.Offset = base + j.what.offset(io.Op, len(io.Buf))
+	io.Offset = base + j.what.offset(io.Op, io.Length)
 	l := j.task.ledger
 	switch {
 	case l == nil:
+		return true
 	case io.Op == Read:
-		io.version = io.version[:int64(len(io.Buf))/l.unit]
+		io.version = io.version[:int64(io.Length)/l.unit]
 		l.note(io.version, io.Offset)
-	default:
-		for tries := 0; !l.begin(io.Buf, io.Offset); tries++ {
-			if tries == maxTries {
-				j.err = fmt.Errorf("verify: every place to write to is being written to; use a larger --size or a lower --iodepth")
-				return false
-			}
-			j.elsewhere(io, tries)
+		return true
+	}
+	for tries := 0; !l.claim(io.Offset, int64(io.Length)); tries++ {
+		if tries == maxTries {
+			j.err = fmt.Errorf("verify: every place to write to is being written to; use a larger --size or a lower --iodepth")
+			return false
 		}
+		j.elsewhere(io, tries)
+	}
+	if io.Op == Write {
+		l.stamp(io.Buf, io.Offset)
 	}
 	return true
 }
@@ -271,9 +286,9 @@ const (
 )
 
 func (j *job) elsewhere(io *IO, tries int) {
-	base, n := j.task.base, int64(len(io.Buf))
+	base, n := j.task.base, int64(io.Length)
 	if tries < patternTries {
-		io.Offset = base + j.what.offset(io.Op, len(io.Buf))
+		io.Offset = base + j.what.offset(io.Op, io.Length)
 		return
 	}
 	if io.Offset += n; io.Offset-base+n > j.what.span {
@@ -296,7 +311,7 @@ func (j *job) done(io *IO) {
 			m = &j.ops[io.Op]
 		}
 		m.IOs++
-		m.Bytes += uint64(len(io.Buf))
+		m.Bytes += uint64(io.Length)
 		m.Latency.Record(now - io.started)
 	}
 	var more bool
@@ -319,6 +334,9 @@ func (j *job) done(io *IO) {
 // next gives io the operation of the plan that is due, or keeps it for when one is. Called with
 // mu held.
 func (j *job) next(io *IO) bool {
+	if j.rewrites(io) && j.prepare(io, 0) {
+		return true
+	}
 	if j.held && j.due() && j.prepare(io, 0) {
 		return true
 	}
@@ -354,7 +372,10 @@ func (j *job) judge(io *IO) (int64, error) {
 	}
 	l := j.task.ledger
 	switch {
-	case !j.task.spec.Verify, io.Op == Flush:
+	case !j.task.spec.Verify, io.Op == Flush, j.rewrites(io):
+		return 0, nil
+	case io.Op == Trim:
+		l.forget(io.Offset, int64(io.Length))
 		return 0, nil
 	case l == nil:
 		if err := checkStamps(io.Buf, io.Offset); err != nil {
@@ -387,7 +408,7 @@ func (j *job) prepareCheck(io *IO) bool {
 		if !l.written(j.task.base+j.position, n) {
 			continue
 		}
-		io.Op, io.Offset, io.Buf = Read, j.task.base+j.position, io.mem[:n]
+		io.Op, io.Offset, io.Length, io.Buf = Read, j.task.base+j.position, int(n), io.mem[:n]
 		io.version = io.version[:n/l.unit]
 		l.note(io.version, io.Offset)
 		j.position += piece * int64(s.NumJobs)

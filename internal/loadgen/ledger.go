@@ -42,14 +42,14 @@ func (l *ledger) entry(i int64, create bool) *uint32 {
 	return &(*p)[i%ledgerPage]
 }
 
-// begin stamps a write that is about to start. It reports false where another write of the
-// same units is under way, since then nobody could tell which of the two remains.
-func (l *ledger) begin(buf []byte, offset int64) bool {
+// claim notes that a write or trim is about to start. It reports false where another of the same
+// units is under way, since then nobody could tell which of the two remains.
+func (l *ledger) claim(offset, length int64) bool {
 	l.mu.Lock()
-	first, n := offset/l.unit, int64(len(buf))/l.unit
+	defer l.mu.Unlock()
+	first, n := offset/l.unit, length/l.unit
 	for i := first; i < first+n; i++ {
 		if *l.entry(i, true)&underWay != 0 {
-			l.mu.Unlock()
 			return false
 		}
 	}
@@ -58,11 +58,17 @@ func (l *ledger) begin(buf []byte, offset int64) bool {
 	for i := first; i < first+n; i++ {
 		*l.entry(i, true) = version | underWay
 	}
+	return true
+}
+
+// stamp stamps a write of units that were claimed for it.
+func (l *ledger) stamp(buf []byte, offset int64) {
+	l.mu.Lock()
+	version := l.version(offset/l.unit) &^ underWay
 	l.mu.Unlock()
 	for at := int64(0); at < int64(len(buf)); at += l.unit {
 		writeStamp(buf[at:at+l.unit], offset+at, l.run, version)
 	}
-	return true
 }
 
 // end notes that a write has ended.
@@ -72,6 +78,16 @@ func (l *ledger) end(buf []byte, offset int64) {
 	first, n := offset/l.unit, int64(len(buf))/l.unit
 	for i := first; i < first+n; i++ {
 		*l.entry(i, true) &^= underWay
+	}
+}
+
+// forget notes that a trim has ended: what its units read as now is the device's to say.
+func (l *ledger) forget(offset, length int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first, n := offset/l.unit, length/l.unit
+	for i := first; i < first+n; i++ {
+		*l.entry(i, true) = 0
 	}
 }
 

@@ -86,12 +86,14 @@ func (q *fakeQueue) move(io *IO) {
 		copy(q.data[io.Offset:], io.Buf)
 	case Read:
 		copy(io.Buf, q.data[io.Offset:])
+	case Trim:
+		clear(q.data[io.Offset:][:io.Length])
 	}
 }
 
 func spec(rw string) Spec {
 	bs := Fixed(4096)
-	return Spec{Name: "test", RW: rw, RWMixRead: 70, BS: [ops]Split{bs, bs}, IODepth: 8, NumJobs: 1, Seed: 1}
+	return Spec{Name: "test", RW: rw, RWMixRead: 70, BS: [ops]Split{bs, bs, bs}, IODepth: 8, NumJobs: 1, Seed: 1}
 }
 
 // paceByTimer paces in the time of a bubble.
@@ -292,7 +294,7 @@ func testSplit(t *testing.T) {
 	}}
 	for _, rw := range []string{"rw", "randrw"} {
 		s := spec(rw)
-		s.BS = [ops]Split{{{4096, 75}, {16384, 25}}, Fixed(65536)}
+		s.BS[Read], s.BS[Write] = Split{{4096, 75}, {16384, 25}}, Fixed(65536)
 		s.Runtime, s.RWMixRead = 100*time.Millisecond, 50
 		if _, err := runOne(d, s); err != nil {
 			t.Fatal(err)
@@ -482,6 +484,9 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.Rate[Read] = -1 }, "rate="},
 		{func(s *Spec) { s.RateIOPS[Read] = -1 }, "rate_iops="},
 		{func(s *Spec) { s.RateIOPS[Read], s.Rate[Read] = 1, 1 }, "one of them"},
+		{func(s *Spec) { s.RW, s.RateIOPS = "trimwrite", [ops]int{Write: 5, Trim: 6} }, "one rate"},
+		{func(s *Spec) { s.RW, s.BS[Trim] = "trim", Fixed(1000) }, "bs=1000"},
+		{func(s *Spec) { s.RW, s.BS[Trim] = "randtrimwrite", Fixed(2*fakeSize) }, "bs="},
 		{func(s *Spec) { s.Poisson = true }, "rate_process=poisson"},
 		{func(s *Spec) { s.Distribution = Distribution{Zipf, 0} }, "zipf:"},
 		{func(s *Spec) { s.Distribution = Distribution{Pareto, 1} }, "pareto:"},

@@ -17,7 +17,7 @@ type pattern struct {
 	align  [ops]int64 // of each direction: random offsets are multiples of it
 	next   [ops]int64 // sequential: the next offset, from the start of the range
 
-	// One order of all blocks for both directions, where every operation has the same size.
+	// One order of all blocks for all directions, where every operation has the same size.
 	once  bool
 	order permutation
 	place uint64 // in order
@@ -35,7 +35,7 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 	}
 	equal := true
 	for op := range ops {
-		if !s.Does(op) {
+		if !s.Draws(op) {
 			continue
 		}
 		p.does[op] = !s.rated(op)
@@ -74,7 +74,10 @@ func smallest(s Split) int64 {
 // choose is the direction and size of the next operation that isn't due by a rate.
 func (p *pattern) choose() (Op, int) {
 	op := Read
-	if !p.does[Read] || p.does[Write] && p.rng.IntN(100) >= p.spec.RWMixRead {
+	switch {
+	case p.does[Trim]:
+		op = Trim
+	case !p.does[Read] || p.does[Write] && p.rng.IntN(100) >= p.spec.RWMixRead:
 		op = Write
 	}
 	return op, p.sizes.next(op)

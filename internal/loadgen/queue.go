@@ -3,23 +3,29 @@ package loadgen
 // Op is the direction of an operation.
 type Op uint8
 
-// Operations. Flush has no direction: it moves nothing, and makes durable what was written.
+// Operations. Trim says that blocks are not needed any more: it moves nothing, and its bytes are those of the blocks.
+// Flush has no direction: it makes durable what was written.
 const (
 	Read Op = iota
 	Write
+	Trim
 	ops
 	Flush = ops
 )
 
+// Directions is how many there are, Flush apart.
+const Directions = int(ops)
+
 // String is fio's name of the direction.
-func (o Op) String() string { return [...]string{"read", "write", "sync"}[o] }
+func (o Op) String() string { return [...]string{"read", "write", "trim", "sync"}[o] }
 
 // IO is one operation. A job makes as many as it is deep and uses them again and again.
 type IO struct {
 	Op     Op
 	FUA    bool   // a Write is durable when it ends
 	Offset int64  // bytes
-	Buf    []byte // a whole number of blocks; none of a Flush
+	Length int    // bytes, a whole number of blocks; 0 of a Flush
+	Buf    []byte // what a Read or Write moves, Length bytes; nil of others
 	// Done is called once for each Submit, with Err set.
 	Done func(*IO)
 	Err  error

@@ -46,23 +46,38 @@ type Point struct {
 	IOs, Bytes [ops]uint64
 }
 
+// countIOs is how many operations they are.
+func countIOs(of *[ops]Measured) (n uint64) {
+	for op := range of {
+		n += of[op].IOs
+	}
+	return n
+}
+
 // Sample is what all jobs did in one interval.
 type Sample struct {
 	At         time.Duration // the end of the interval, since the run began
 	Length     time.Duration
 	Ramping    bool
 	IOs, Bytes [ops]uint64
-	// Of both directions together, nanoseconds.
+	// Of all directions together, nanoseconds.
 	Mean, P50, P99, Max int64
 }
 
-// IOPS is operations a second, of both directions.
-func (s *Sample) IOPS() float64 { return perSecond(s.IOs[Read]+s.IOs[Write], s.Length) }
+// IOPS is operations a second, of all directions.
+func (s *Sample) IOPS() float64 { return perSecond(sum(s.IOs), s.Length) }
 
-// Bandwidth is bytes a second, of both directions.
-func (s *Sample) Bandwidth() float64 { return perSecond(s.Bytes[Read]+s.Bytes[Write], s.Length) }
+// Bandwidth is bytes a second, of all directions.
+func (s *Sample) Bandwidth() float64 { return perSecond(sum(s.Bytes), s.Length) }
 
-// Total are the figures of both directions together.
+func sum(of [ops]uint64) (n uint64) {
+	for _, v := range of {
+		n += v
+	}
+	return n
+}
+
+// Total are the figures of all directions together.
 func (r *JobResult) Total() *Measured {
 	t := new(Measured)
 	for i := range r.Ops {
@@ -89,7 +104,7 @@ func (r *JobResult) CPU() time.Duration { return r.User + r.System }
 
 // CPUPerIO is the processor time of this process an operation.
 func (r *JobResult) CPUPerIO() time.Duration {
-	n := r.Ops[Read].IOs + r.Ops[Write].IOs
+	n := countIOs(&r.Ops)
 	if n == 0 {
 		return 0
 	}

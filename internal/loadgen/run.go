@@ -76,10 +76,13 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 		if err := s.Validate(dev.Size(), dev.BlockSize()); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
-		if s.Verify && s.Does(Write) {
+		if s.Verify && s.changes() {
 			base, _ := s.area(dev.Size()) // another may begin elsewhere
 			unit = gcd(unit, base)
 			for op := range ops {
+				if op == Trim && !s.Does(Trim) {
+					continue
+				}
 				for _, sh := range s.BS[op] {
 					unit = gcd(unit, int64(sh.Bytes))
 				}
@@ -220,7 +223,7 @@ func (r *run) verify(ctx context.Context) error {
 	var tasks []*task
 	var jobs []*job
 	for _, t := range r.tasks {
-		if t.ledger != nil {
+		if t.ledger != nil && t.spec.Does(Write) {
 			tasks, jobs = append(tasks, t), append(jobs, t.jobs...)
 		}
 	}

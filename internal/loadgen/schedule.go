@@ -31,7 +31,7 @@ func newSchedule(s *Spec, clone int) *schedule {
 		if rate == 0 {
 			rate = int64(s.RateIOPS[op])
 		}
-		if s.Does(op) && rate > 0 {
+		if s.rated(op) {
 			c.step[op] = float64(time.Second) / float64(rate)
 			// Clones spread over the first interval, or all would be due at once.
 			c.due[op] = c.wait(op, s.BS[op][0].Bytes) * float64(clone) / float64(s.NumJobs)
@@ -81,8 +81,11 @@ func (c *schedule) expected(then int64) uint64 {
 
 // first is the direction that is due first.
 func (c *schedule) first() Op {
-	if c.due[Read] < 0 || c.due[Write] >= 0 && c.due[Write] < c.due[Read] {
-		return Write
+	var first Op
+	for op := range ops {
+		if c.due[op] >= 0 && (c.due[first] < 0 || c.due[op] < c.due[first]) {
+			first = op
+		}
 	}
-	return Read
+	return first
 }

@@ -9,9 +9,9 @@ import (
 // Spec is what to run, in fio's terms.
 type Spec struct {
 	Name      string
-	RW        string     // read, write, randread, randwrite, rw, randrw
+	RW        string     // one of Patterns
 	RWMixRead int        // percent of reads in rw and randrw
-	BS        [ops]Split // bytes an operation, by Op
+	BS        [ops]Split // bytes an operation, by Op; a write that follows a trim has its size
 
 	IODepth int // operations outstanding at most, each job
 	NumJobs int // jobs that run at once
@@ -100,49 +100,6 @@ type Distribution struct {
 // uniform reports whether every block is as likely as any other.
 func (d Distribution) uniform() bool { return d.Kind == "" || d.Kind == Uniform }
 
-// Patterns are the values of RW, as help and errors name them.
-var Patterns = []string{"read", "write", "randread", "randwrite", "rw", "randrw"}
-
-// patterns are what they mean: random offsets, and which directions. One has a second name.
-var patterns = map[string]struct {
-	random bool
-	does   [ops]bool
-}{
-	"read":      {false, [ops]bool{Read: true}},
-	"write":     {false, [ops]bool{Write: true}},
-	"randread":  {true, [ops]bool{Read: true}},
-	"randwrite": {true, [ops]bool{Write: true}},
-	"rw":        {false, [ops]bool{true, true}},
-	"readwrite": {false, [ops]bool{true, true}},
-	"randrw":    {true, [ops]bool{true, true}},
-}
-
-// Does reports whether the pattern has operations of that direction.
-func (s *Spec) Does(op Op) bool { return patterns[s.RW].does[op] }
-
-// rated reports whether operations of that direction are due at times of their own.
-func (s *Spec) rated(op Op) bool { return s.Does(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }
-
-// HasRate reports whether operations of any direction are due at times of their own.
-func (s *Spec) HasRate() bool {
-	for op := range ops {
-		if s.rated(op) {
-			return true
-		}
-	}
-	return false
-}
-
-// Paced reports whether all of them are.
-func (s *Spec) Paced() bool {
-	for op := range ops {
-		if s.Does(op) && !s.rated(op) {
-			return false
-		}
-	}
-	return true
-}
-
 // loops reports whether the job goes on when it has moved its size.
 func (s *Spec) loops() bool {
 	// A namespace is always there, and need not be laid out as a file must be. So without a
@@ -166,29 +123,6 @@ func (s *Spec) whole(span int64) int64 {
 
 // part is so many percent of n.
 func part(n int64, percent int) int64 { return n/100*int64(percent) + n%100*int64(percent)/100 }
-
-// LargestBlock is the size of the largest operation, in bytes.
-func (s *Spec) LargestBlock() (n int) {
-	for op := range ops {
-		if s.Does(op) {
-			n = max(n, s.BS[op].largest())
-		}
-	}
-	return n
-}
-
-// smallestBlock is the size of the smallest operation, in bytes.
-func (s *Spec) smallestBlock() int {
-	n := s.LargestBlock()
-	for op := range ops {
-		for _, sh := range s.BS[op] {
-			if s.Does(op) {
-				n = min(n, sh.Bytes)
-			}
-		}
-	}
-	return n
-}
 
 // limitDepth bounds IODepth × NumJobs, and with it the memory for buffers.
 const limitDepth = 1 << 16
@@ -282,6 +216,9 @@ func (s *Spec) checkRates() error {
 			return fmt.Errorf("rate=%d, rate_iops=%d: want one of them", s.Rate[op], s.RateIOPS[op])
 		}
 	}
+	if s.rewrites() && (s.Rate[Write] != s.Rate[Trim] || s.RateIOPS[Write] != s.RateIOPS[Trim]) {
+		return fmt.Errorf("rw=%s has one rate, since a write follows each trim: want the same for both", s.RW)
+	}
 	if s.Poisson && !s.HasRate() {
 		return fmt.Errorf("rate_process=poisson needs a rate or rate_iops")
 	}
@@ -310,7 +247,7 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	}
 	for op := range ops {
 		for _, sh := range s.BS[op] {
-			if s.Does(op) && sh.Bytes%blockSize != 0 {
+			if s.Draws(op) && sh.Bytes%blockSize != 0 {
 				return fmt.Errorf("bs=%d: want a multiple of the namespace's block, %d bytes", sh.Bytes, blockSize)
 			}
 		}
@@ -326,7 +263,7 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
 			span, s.LargestBlock(), size, base)
 	}
-	if s.Verify && s.Does(Write) && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > span {
+	if s.Verify && s.changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > span {
 		// Operations under way never overlap where their data is to be checked.
 		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
 			int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock()))
@@ -354,6 +291,3 @@ func (s *Spec) area(size int64) (base, span int64) {
 
 // stream is which of the random numbers that Seed gives are a job's.
 func (s *Spec) stream(clone int) uint64 { return uint64(s.Number + clone) }
-
-// random reports whether offsets are random.
-func (s *Spec) random() bool { return strings.HasPrefix(s.RW, "rand") }

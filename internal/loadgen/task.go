@@ -35,7 +35,7 @@ type task struct {
 func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 	base, span := s.area(dev.Size())
 	t := &task{run: r, spec: s, base: base}
-	if s.Verify && s.Does(Write) {
+	if s.Verify && s.changes() {
 		t.ledger = l
 	}
 	t.from.Store(math.MaxInt64)
@@ -147,6 +147,9 @@ func (t *task) left(now int64, done seen) time.Duration {
 			return
 		}
 		all := float64(each) * float64(len(t.jobs))
+		if t.spec.rewrites() {
+			all *= 2 // every trim counts, and its write
+		}
 		if by := time.Duration(float64(gone) * max(all/float64(done)-1, 0)); left < 0 || by < left {
 			left = by
 		}
@@ -164,13 +167,13 @@ func (t *task) left(now int64, done seen) time.Duration {
 func (t *task) share() func(*job) float64 {
 	var all uint64
 	for _, j := range t.run.jobs {
-		all += j.ops[Read].IOs + j.ops[Write].IOs
+		all += countIOs(&j.ops)
 	}
 	return func(j *job) float64 {
 		if all == 0 {
 			return 1 / float64(len(t.run.jobs))
 		}
-		return float64(j.ops[Read].IOs+j.ops[Write].IOs) / float64(all)
+		return float64(countIOs(&j.ops)) / float64(all)
 	}
 }
 

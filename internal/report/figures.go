@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
 
-// Figures are what one run measured, both directions together.
+// Figures are what one run measured, all directions together.
 type Figures struct {
 	IOPS, Bandwidth           float64 // a second; bytes
 	Mean, P50, P99, P999, Max float64 // nanoseconds

@@ -65,18 +65,12 @@ func (n *Namespace) Verify(ctx context.Context, off, length int64) error {
 // Discard tells the controller that length bytes at off are not needed any more (Dataset
 // Management, Deallocate). What they read as then is in Identity.DLFEAT.
 func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
-	if err := n.supports(nvme.ONCSDSM, nvme.OpDSM); err != nil {
+	most, err := n.maxDiscard()
+	if err != nil {
 		return err
 	}
 	if err := n.check(off, length); err != nil {
 		return err
-	}
-	most := int64(math.MaxUint32)
-	if l := n.ctrl.nvm.DMRSL; l != 0 {
-		most = int64(l)
-	}
-	if l := n.ctrl.nvm.DMSL; l != 0 && l < uint64(most) {
-		most = int64(l)
 	}
 	slba, blocks := off/int64(n.blockSize), length/int64(n.blockSize)
 	for blocks > 0 {
@@ -89,6 +83,28 @@ func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
 		slba, blocks = slba+now, blocks-now
 	}
 	return nil
+}
+
+// MaxDiscard is the most bytes that one range of a Dataset Management command discards. The error says that the
+// controller has no such command.
+func (n *Namespace) MaxDiscard() (int64, error) {
+	blocks, err := n.maxDiscard()
+	return blocks * int64(n.blockSize), err
+}
+
+// maxDiscard is MaxDiscard in blocks.
+func (n *Namespace) maxDiscard() (int64, error) {
+	if err := n.supports(nvme.ONCSDSM, nvme.OpDSM); err != nil {
+		return 0, err
+	}
+	most := int64(math.MaxUint32)
+	if l := n.ctrl.nvm.DMRSL; l != 0 {
+		most = int64(l)
+	}
+	if l := n.ctrl.nvm.DMSL; l != 0 && l < uint64(most) {
+		most = int64(l)
+	}
+	return most, nil
 }
 
 // each runs one command without data per part of a range, of at most limit blocks.

@@ -1,0 +1,106 @@
+package loadgen
+
+import "strings"
+
+// Patterns are the values of RW, as help and errors name them.
+var Patterns = []string{
+	"read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim", "trimwrite", "randtrimwrite",
+}
+
+// patterns are what they mean: which directions, and whether a write follows each trim, to the same blocks. One has a
+// second name.
+var patterns = map[string]struct {
+	does     [ops]bool
+	rewrites bool
+}{
+	"read":          {does: [ops]bool{Read: true}},
+	"write":         {does: [ops]bool{Write: true}},
+	"rw":            {does: [ops]bool{Read: true, Write: true}},
+	"readwrite":     {does: [ops]bool{Read: true, Write: true}},
+	"trim":          {does: [ops]bool{Trim: true}},
+	"trimwrite":     {does: [ops]bool{Trim: true, Write: true}, rewrites: true},
+	"randread":      {does: [ops]bool{Read: true}},
+	"randwrite":     {does: [ops]bool{Write: true}},
+	"randrw":        {does: [ops]bool{Read: true, Write: true}},
+	"randtrim":      {does: [ops]bool{Trim: true}},
+	"randtrimwrite": {does: [ops]bool{Trim: true, Write: true}, rewrites: true},
+}
+
+// random reports whether offsets are random.
+func (s *Spec) random() bool { return strings.HasPrefix(s.RW, "rand") }
+
+// Does reports whether the pattern has operations of that direction.
+func (s *Spec) Does(op Op) bool { return patterns[s.RW].does[op] }
+
+// rewrites reports whether a write follows each trim, to the same blocks.
+func (s *Spec) rewrites() bool { return patterns[s.RW].rewrites }
+
+// changes reports whether the pattern changes what the device holds.
+func (s *Spec) changes() bool { return s.Does(Write) || s.Does(Trim) }
+
+// Draws reports whether operations of that direction have sizes, places and times of their own, and don't follow others.
+func (s *Spec) Draws(op Op) bool { return s.Does(op) && !(op == Write && s.rewrites()) }
+
+// rated reports whether operations of that direction are due at times of their own.
+func (s *Spec) rated(op Op) bool { return s.Draws(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }
+
+// HasRate reports whether operations of any direction are due at times of their own.
+func (s *Spec) HasRate() bool {
+	for op := range ops {
+		if s.rated(op) {
+			return true
+		}
+	}
+	return false
+}
+
+// Paced reports whether all of them are.
+func (s *Spec) Paced() bool {
+	for op := range ops {
+		if s.Draws(op) && !s.rated(op) {
+			return false
+		}
+	}
+	return true
+}
+
+// LargestBlock is the size of the largest operation, in bytes.
+func (s *Spec) LargestBlock() (n int) {
+	for op := range ops {
+		if s.Draws(op) {
+			n = max(n, s.BS[op].largest())
+		}
+	}
+	return n
+}
+
+// LargestTransfer is that of the largest that moves data; 0 where none does.
+func (s *Spec) LargestTransfer() (n int) {
+	for op := range ops {
+		if s.Draws(op) && (op != Trim || s.rewrites()) {
+			n = max(n, s.BS[op].largest())
+		}
+	}
+	return n
+}
+
+// LargestTrim is that of the largest trim; 0 where there is none.
+func (s *Spec) LargestTrim() int {
+	if !s.Does(Trim) {
+		return 0
+	}
+	return s.BS[Trim].largest()
+}
+
+// smallestBlock is the size of the smallest operation, in bytes.
+func (s *Spec) smallestBlock() int {
+	n := s.LargestBlock()
+	for op := range ops {
+		for _, sh := range s.BS[op] {
+			if s.Draws(op) {
+				n = min(n, sh.Bytes)
+			}
+		}
+	}
+	return n
+}
