@@ -235,7 +235,7 @@ func side(g *Reported, op loadgen.Op, bins bool) Side {
 	s := Side{
 		IOBytes: m.Bytes, IOKBytes: m.Bytes >> 10,
 		BWBytes: uint64(g.Bandwidth(m)), BW: uint64(g.Bandwidth(m)) >> 10,
-		IOPS: g.IOPS(m), Runtime: g.Duration.Milliseconds(), TotalIOs: m.IOs,
+		IOPS: g.IOPS(m), Runtime: max(g.Duration.Milliseconds(), 1), TotalIOs: m.IOs,
 		Lat: lat, CLat: lat,
 	}
 	s.CLat.spell(g, &m.Latency, bins)

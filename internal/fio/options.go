@@ -98,7 +98,7 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.Loops, v) },
 	},
 	{
-		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job ends, if nothing ends it earlier",
+		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job ends, or each of its loops, if nothing ends it earlier; with time_based it goes on",
 		set: func(j *Job, v string) (err error) { j.NumberIOs, err = parseCount(v); return err },
 	},
 	{

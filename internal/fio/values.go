@@ -92,8 +92,11 @@ func parseMicros(v string) (time.Duration, error) {
 	return parseTime(v)
 }
 
-// parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation. In an expression a number
-// without a unit is microseconds.
+// secondsUnits makes Go's names of units of fio's long ones.
+var secondsUnits = strings.NewReplacer("msec", "ms", "usec", "us", "sec", "s")
+
+// parseTime reads a time: seconds where no unit is given, as fio has it, or Go's notation, where ms may be msec as well.
+// In an expression a number without a unit is microseconds.
 func parseTime(v string) (time.Duration, error) {
 	errTime := errors.New("want a positive time, as 10, 500ms, 10s or 1m")
 	if expressed(v) {
@@ -112,6 +115,7 @@ func parseTime(v string) (time.Duration, error) {
 		}
 		return time.Duration(n), nil
 	}
+	v = secondsUnits.Replace(v)
 	if d, ok := strings.CutSuffix(v, "d"); ok {
 		if n, err := strconv.ParseUint(d, 10, 12); err == nil {
 			return time.Duration(n) * 24 * time.Hour, nil

@@ -53,9 +53,7 @@ const endless = int64(1) << 62
 func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	s := t.spec
 	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
-	if j.left, j.quota = s.whole(j.what.span), endless; s.NumberIOs > 0 {
-		j.quota = s.NumberIOs
-	}
+	j.left, j.quota = s.whole(j.what.span), s.quota()
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
@@ -100,7 +98,10 @@ func (j *job) planned() bool { return j.paced && !j.checking }
 func (j *job) hold(at int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.held, j.start = true, at
+	j.held = true
+	if !j.checking {
+		j.start = at
+	}
 	if j.planned() {
 		j.free = append(j.free, j.ios...)
 		j.ready.Store(int32(len(j.free)))

@@ -143,3 +143,40 @@ func testRateOnceThrough(t *testing.T) {
 		}
 	}
 }
+
+// Every operation of a job that ends by its bytes is counted, the first too, which is due when the job begins and not
+// when that is noticed; after a delay likewise.
+func TestRateCountsAll(t *testing.T) {
+	for _, delay := range []time.Duration{0, 10 * time.Millisecond} {
+		s := spec("read")
+		s.RateIOPS[Read], s.Size, s.Delay = 1000, 64<<10, delay
+		res, err := Run(context.Background(), &fakeDevice{delay: time.Microsecond}, []Spec{s, s, s}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range res.Jobs {
+			if n := res.Jobs[i].Ops[Read].IOs; n != 16 {
+				t.Errorf("job %d after %v: %d operations, want 16", i, delay, n)
+			}
+		}
+	}
+}
+
+// What was due and had not begun is told of a job that is verified too, with a rate for all or for one direction.
+func TestUnstartedVerified(t *testing.T) { synctest.Test(t, testUnstartedVerified) }
+
+func testUnstartedVerified(t *testing.T) {
+	for _, rate := range [][ops]int{{Read: 1000, Write: 1000}, {Write: 2000}} {
+		d := &fakeDevice{delay: 10 * time.Millisecond, data: make([]byte, fakeSize)}
+		s := verifySpec("randrw")
+		s.IODepth, s.Runtime, s.RateIOPS = 2, time.Second, rate
+		res, err := runOne(d, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 200 a second are what the device does.
+		if res.Unstarted < 1750 || res.Unstarted > 1850 || res.Verified == 0 {
+			t.Errorf("rates %v: %d had not begun, %d bytes verified", rate, res.Unstarted, res.Verified)
+		}
+	}
+}

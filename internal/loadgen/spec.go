@@ -26,7 +26,7 @@ type Spec struct {
 	IOSize    int64         // bytes that each job moves, whatever Size is; 0 for Size
 	IOPercent int           // IOSize as a share of Size; 0 where IOSize says it
 	Loops     int           // how often each job moves that; 0 for once
-	NumberIOs int64         // operations after which a job ends at the latest; 0 for any number
+	NumberIOs int64         // operations after which a job has done that at the latest; 0 for any number
 	RampTime  time.Duration // before that, not measured
 	Delay     time.Duration // before the jobs begin
 
@@ -118,7 +118,21 @@ func (s *Spec) whole(span int64) int64 {
 	case s.IOPercent > 0:
 		once = part(span, s.IOPercent)
 	}
-	return min(once, endless/int64(max(s.Loops, 1))) * int64(max(s.Loops, 1))
+	return s.looped(once)
+}
+
+// quota is how many operations a job begins at most.
+func (s *Spec) quota() int64 {
+	if s.NumberIOs == 0 || s.TimeBased {
+		return endless
+	}
+	return s.looped(s.NumberIOs)
+}
+
+// looped is n as often as a job does what it does.
+func (s *Spec) looped(n int64) int64 {
+	loops := int64(max(s.Loops, 1))
+	return min(n, endless/loops) * loops
 }
 
 // part is so many percent of n.

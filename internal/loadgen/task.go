@@ -18,7 +18,8 @@ type task struct {
 	jobs   []*job
 	ledger *ledger // where what it writes is checked
 
-	begun     bool         // its delay is over; the run's own
+	at        int64        // nanoseconds: when its delay is over
+	begun     bool         // it is; the run's own
 	running   atomic.Int32 // jobs that are not idle
 	stop      atomic.Bool
 	measuring atomic.Bool
@@ -58,9 +59,12 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 
 // hold has the task wait for its delay, which counts from then on.
 func (t *task) hold(then int64) {
-	at := max(then+int64(t.spec.Delay), nanotime())
+	t.at = max(then+int64(t.spec.Delay), nanotime())
+	if t.pacedFromStart() && !t.run.verifying {
+		t.from.Store(t.at) // the first operation may end before anybody notices that it is over
+	}
 	for _, j := range t.jobs {
-		j.hold(at)
+		j.hold(t.at)
 	}
 }
 
@@ -75,6 +79,9 @@ func (t *task) begin() {
 	}
 }
 
+// pacedFromStart reports whether operations count that are due from the moment on when the delay is over.
+func (t *task) pacedFromStart() bool { return t.spec.HasRate() && t.spec.RampTime == 0 }
+
 // measure begins the measuring.
 func (t *task) measure() {
 	t.mu.Lock()
@@ -83,7 +90,9 @@ func (t *task) measure() {
 		return
 	}
 	t.cpu = processCPU()
-	t.from.Store(nanotime())
+	if !t.pacedFromStart() {
+		t.from.Store(nanotime())
+	}
 	t.measuring.Store(true)
 }
 
@@ -157,8 +166,8 @@ func (t *task) left(now int64, done seen) time.Duration {
 	if !t.spec.loops() {
 		least(t.spec.whole(t.jobs[0].what.span), done.bytes)
 	}
-	if t.spec.NumberIOs > 0 {
-		least(t.spec.NumberIOs, done.ios)
+	if n := t.spec.quota(); n < endless {
+		least(n, done.ios)
 	}
 	return left
 }
