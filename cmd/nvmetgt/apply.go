@@ -91,11 +91,16 @@ type staged struct {
 	undo      []func() error // of what hosts see already, last done, first undone
 }
 
-// become opens everything new in next, gives it to hosts, and when all of that is there, lets go of
-// what is not in next any more. What goes wrong in that is logged: the change is made, and no error
-// says so. The lock is held, or nobody else is there yet.
+func newStaged() *staged {
+	return &staged{exports: map[exportKey]*export{}, pools: map[string]*blockdev.Directory{}, listeners: map[cli.Endpoint]*listener{}}
+}
+
+// become opens everything new in next where hosts don't see it, or what next forbids is forbidden already. When all of
+// that is there, it takes from hosts what is not in next any more, and then gives them what is new: nobody has both.
+// What goes wrong in that is logged: the change is made, and no error says so. The lock is held, or nobody else is there
+// yet.
 func (s *server) become(next *config.Config) error {
-	st := &staged{exports: map[exportKey]*export{}, pools: map[string]*blockdev.Directory{}, listeners: map[cli.Endpoint]*listener{}}
+	st := newStaged()
 	if err := s.stage(next, st); err != nil {
 		return errors.Join(err, st.drop())
 	}
@@ -103,7 +108,7 @@ func (s *server) become(next *config.Config) error {
 		return errors.Join(err, st.drop())
 	}
 	if err := s.commit(next, st); err != nil {
-		s.log.Error("the configuration is changed, but what it let go of didn't close well", "err", err)
+		s.log.Error("the configuration is changed, but not all of that went well", "err", err)
 	}
 	s.cfg = next
 	s.changes++
@@ -170,9 +175,30 @@ func (st *staged) drop() error {
 	return errors.Join(errs...)
 }
 
-// commit takes from hosts what is not in next, and keeps what was staged. An error here is of
+// commit takes from hosts what is not in next, keeps what was staged, and gives hosts what is new. An error here is of
 // closing what is gone.
 func (s *server) commit(next *config.Config, st *staged) error {
+	errs := []error{s.revoke(next, st)}
+	for key, e := range st.exports {
+		s.exports[key] = e
+	}
+	for nqn, d := range st.pools {
+		s.pools[nqn] = d
+	}
+	for e, l := range st.listeners {
+		s.listeners[e] = l
+	}
+	for _, e := range next.Listen {
+		errs = append(errs, s.setANA(next, e))
+	}
+	for i := range next.Subsystems {
+		errs = append(errs, s.grow(&next.Subsystems[i], st), s.grant(&next.Subsystems[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// revoke takes from hosts what is not in next, and who may come.
+func (s *server) revoke(next *config.Config, st *staged) error {
 	var errs []error
 	for _, e := range s.cfg.Listen {
 		if !slices.Contains(next.Listen, e) {
@@ -189,18 +215,6 @@ func (s *server) commit(next *config.Config, st *staged) error {
 	}
 	s.auth = st.auth
 	s.target.DisconnectRevoked()
-	for key, e := range st.exports {
-		s.exports[key] = e
-	}
-	for nqn, d := range st.pools {
-		s.pools[nqn] = d
-	}
-	for e, l := range st.listeners {
-		s.listeners[e] = l
-	}
-	for _, e := range next.Listen {
-		errs = append(errs, s.setANA(next, e))
-	}
 	return errors.Join(errs...)
 }
 
@@ -223,7 +237,8 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 	to := next.Subsystem(sub.NQN)
 	var errs []error
 	if to != nil && !slices.Equal(sub.Hosts, to.Hosts) {
-		errs = append(errs, s.target.Subsystem(sub.NQN).AllowHosts(len(to.Hosts) == 0, to.Hosts))
+		both := allowedBy(sub).and(allowedBy(to))
+		errs = append(errs, s.target.Subsystem(sub.NQN).AllowHosts(both.any, both.hosts))
 	}
 	if to == nil {
 		errs = append(errs, s.target.RemoveSubsystem(sub.NQN))
@@ -248,11 +263,14 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 	return errors.Join(errs...)
 }
 
-// add gives hosts what is new in next. It can fail: an address may be taken, or what is saved of a
-// subsystem unreadable. Who has to authenticate itself is said before anybody can come by a new way.
+// add opens what is new in next for hosts: the endpoints, by which nobody gets what next forbids, and subsystems, which
+// nobody may use yet. It can fail: an address may be taken, or what is saved of a namespace unreadable.
 func (s *server) add(next *config.Config, st *staged) error {
 	st.undo = append(st.undo, func() error { return s.target.SetAuthentication(s.auth) })
 	if err := s.target.SetAuthentication(st.auth); err != nil {
+		return err
+	}
+	if err := s.narrow(next, st); err != nil {
 		return err
 	}
 	for _, e := range next.Listen {
@@ -269,43 +287,57 @@ func (s *server) add(next *config.Config, st *staged) error {
 		}
 	}
 	for i := range next.Subsystems {
-		if err := s.grow(&next.Subsystems[i], st); err != nil {
+		if err := s.addSubsystem(&next.Subsystems[i], st); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// grow adds to the target what is of sub and was staged.
-func (s *server) grow(sub *config.Subsystem, st *staged) error {
-	var added []target.NamespaceConfig
+// addSubsystem adds one that is new, and sees that what is new in another can be added.
+func (s *server) addSubsystem(sub *config.Subsystem, st *staged) error {
+	if t := s.target.Subsystem(sub.NQN); t != nil {
+		for _, n := range st.namespaces(sub) {
+			if err := t.CheckNamespace(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	c := target.SubsystemConfig{
+		NQN: sub.NQN, Serial: sub.Serial, Model: sub.Model,
+		MaxControllers: sub.MaxControllers, Namespaces: st.namespaces(sub),
+	}
+	if d := st.pools[sub.NQN]; d != nil {
+		c.Pool = d
+	}
+	if _, err := s.target.AddSubsystem(c); err != nil {
+		return err
+	}
+	st.undo = append(st.undo, func() error { return s.target.RemoveSubsystem(sub.NQN) })
+	return nil
+}
+
+// namespaces are those of sub that were staged.
+func (st *staged) namespaces(sub *config.Subsystem) (all []target.NamespaceConfig) {
 	for i := range sub.Namespaces {
 		n := &sub.Namespaces[i]
 		if e := st.exports[exportKey{sub.NQN, n.NSID}]; e != nil {
-			added = append(added, e.namespace(n))
+			all = append(all, e.namespace(n))
 		}
 	}
-	t := s.target.Subsystem(sub.NQN)
-	if t == nil {
-		c := target.SubsystemConfig{
-			NQN: sub.NQN, Serial: sub.Serial, Model: sub.Model,
-			AllowAnyHost: len(sub.Hosts) == 0, Hosts: sub.Hosts,
-			MaxControllers: sub.MaxControllers, Namespaces: added,
-		}
-		if d := st.pools[sub.NQN]; d != nil {
-			c.Pool = d
-		}
-		if _, err := s.target.AddSubsystem(c); err != nil {
-			return err
-		}
-		st.undo = append(st.undo, func() error { return s.target.RemoveSubsystem(sub.NQN) })
-		return nil
+	return all
+}
+
+// grow adds to a subsystem that was there the namespaces that were staged.
+func (s *server) grow(sub *config.Subsystem, st *staged) error {
+	if s.cfg.Subsystem(sub.NQN) == nil {
+		return nil // it has them
 	}
-	for _, n := range added {
-		if _, err := t.AddNamespace(n); err != nil {
-			return err
-		}
-		st.undo = append(st.undo, func() error { return t.RemoveNamespace(n.NSID) })
+	var errs []error
+	for _, n := range st.namespaces(sub) {
+		_, err := s.target.Subsystem(sub.NQN).AddNamespace(n)
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
-	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 var errClose = errors.New("no room for the last writes")
@@ -56,13 +54,13 @@ func TestTagOfAnotherRun(t *testing.T) {
 	cfg := func() *config.Config {
 		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
 	}
-	before := started(t, cfg())
+	before := started(t, cfg(), freeEndpoint(t))
 	_, tag := before.Config()
 	if err := before.Apply(cfg(), tag); err != nil {
 		t.Errorf("with the tag of now: %v", err)
 	}
 	before.close()
-	again := started(t, cfg())
+	again := started(t, cfg(), freeEndpoint(t))
 	defer again.close()
 	if err := again.Apply(cfg(), tag); !errors.Is(err, control.ErrChanged) {
 		t.Errorf("with the tag of a run before: %v", err)
@@ -70,9 +68,9 @@ func TestTagOfAnotherRun(t *testing.T) {
 }
 
 // started is a target.
-func started(t *testing.T, cfg *config.Config) *server {
+func started(t *testing.T, cfg *config.Config, at cli.Endpoint) *server {
 	t.Helper()
-	cfg.Listen = []cli.Endpoint{{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort("127.0.0.1:0")}}
+	cfg.Listen = []cli.Endpoint{at}
 	s := &server{log: slog.New(slog.DiscardHandler)}
 	if err := start(cfg, s); err != nil {
 		s.close()

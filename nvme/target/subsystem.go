@@ -135,10 +135,11 @@ func (s *Subsystem) allows(host string) bool {
 	return a.any || a.hosts[host]
 }
 
-// AllowHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected and
-// not allowed any more are disconnected; the others notice nothing. Discovery controllers are
-// told, for what the subsystem's hosts find has changed. The error is ErrConfig, for what is no NQN.
-func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
+// SetHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected stay so until AllowHosts: what
+// is new counts for queues that connect. It is apart from that for the sake of those who may have to take it back.
+// Discovery controllers are told, for what the subsystem's hosts find has changed. The error is ErrConfig, for what is
+// no NQN.
+func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
 	for _, h := range hosts {
 		if err := nvme.CheckNQN(h); err != nil {
 			return configError("subsystem %s: host: %v", s.nqn, err)
@@ -146,6 +147,14 @@ func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
 	}
 	s.access.Store(newAccess(anyHost, hosts))
 	s.t.discoveryChanged()
+	return nil
+}
+
+// AllowHosts is SetHosts, and disconnects the hosts that aren't allowed any more; the others notice nothing.
+func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
+	if err := s.SetHosts(anyHost, hosts); err != nil {
+		return err
+	}
 	for _, c := range s.t.controllersOf(s) {
 		if !s.allows(c.hostNQN) {
 			c.fatal(ErrNotAllowed)
@@ -173,15 +182,41 @@ func (s *Subsystem) all() []*Namespace {
 // ErrLimit where every NSID is taken, ErrState, that of the Store, ErrRemoved where the subsystem was
 // removed, or ErrClosed.
 func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
-	if s.managed != nil && c.NSID >= FirstCreatedNSID {
-		return nil, configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
-			s.nqn, c.NSID, FirstCreatedNSID)
+	if err := s.operators(&c); err != nil {
+		return nil, err
 	}
 	ns, err := s.addNamespace(c)
 	if err != nil {
 		return nil, within(s.nqn, err)
 	}
 	return ns, nil
+}
+
+// CheckNamespace is for those who have to know that AddNamespace will do before they do what can't be taken back. The
+// error is the one that it would return.
+func (s *Subsystem) CheckNamespace(c NamespaceConfig) error {
+	if err := s.operators(&c); err != nil {
+		return err
+	}
+	err := c.Validate()
+	if err == nil {
+		s.change.Lock()
+		_, _, err = s.ready(&c)
+		s.change.Unlock()
+	}
+	if err != nil {
+		return within(s.nqn, err)
+	}
+	return nil
+}
+
+// operators refuses a namespace whose NSID is for hosts to give.
+func (s *Subsystem) operators(c *NamespaceConfig) error {
+	if s.managed != nil && c.NSID >= FirstCreatedNSID {
+		return configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
+			s.nqn, c.NSID, FirstCreatedNSID)
+	}
+	return nil
 }
 
 // addNamespace returns errors that leave the subsystem for its callers to name.
@@ -201,8 +236,8 @@ func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
 	return ns, nil
 }
 
-// insert puts a namespace into the table. Called with change held.
-func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
+// ready makes a namespace with what is stored of it, and the table that has it. Called with change held.
+func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) {
 	table := slices.Clone(*s.namespaces.Load())
 	nsid := c.NSID
 	if nsid == 0 {
@@ -213,19 +248,28 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		nsid = uint32(i) + 1
 	}
 	if nsid > MaxNSID || s.managed != nil && !c.created && nsid >= FirstCreatedNSID {
-		return nil, fmt.Errorf("%w: it has %d namespaces", ErrLimit, nsid-1)
+		return nil, nil, fmt.Errorf("%w: it has %d namespaces", ErrLimit, nsid-1)
 	}
 	for len(table) < int(nsid) {
 		table = append(table, nil)
 	}
 	if table[nsid-1] != nil {
-		return nil, fmt.Errorf("namespace %d %w", nsid, ErrExists)
+		return nil, nil, fmt.Errorf("namespace %d %w", nsid, ErrExists)
 	}
 	ns := newNamespace(s, nsid, c)
 	if err := errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection()); err != nil {
-		return nil, fmt.Errorf("namespace %d: %w", nsid, err)
+		return nil, nil, fmt.Errorf("namespace %d: %w", nsid, err)
 	}
 	table[nsid-1] = ns
+	return ns, table, nil
+}
+
+// insert puts a namespace into the table. Called with change held.
+func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
+	ns, table, err := s.ready(c)
+	if err != nil {
+		return nil, err
+	}
 	ns.watchSize()
 	if err := s.publish(ns, &table); err != nil {
 		if ns.unwatch != nil {

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
+)
+
+const (
+	narrowedNQN = "nqn.2026-11.org.example:narrowed"
+	staysNQN    = "nqn.2026-11.org.example:stays"
+	goesNQN     = "nqn.2026-11.org.example:goes"
+)
+
+// freeEndpoint is a TCP endpoint of this host that nobody listens on.
+func freeEndpoint(t *testing.T) cli.Endpoint {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return cli.Endpoint{Transport: nvme.TransportTCP, Addr: netip.MustParseAddrPort(l.Addr().String())}
+}
+
+// come connects a host, until the test ends.
+func come(t *testing.T, e cli.Endpoint, nqn string, change ...func(*host.Config)) (*hostlib.Host, error) {
+	t.Helper()
+	cfg := host.Config{Remote: e.Addr, SubNQN: narrowedNQN, HostNQN: nqn, Queues: 1}
+	for _, f := range change {
+		f(&cfg)
+	}
+	h, err := hostlib.Dial(t.Context(), "tcp", cfg)
+	if err == nil {
+		t.Cleanup(func() { _ = h.Close() }) // the target may have ended it
+	}
+	return h, err
+}
+
+// narrowing is a target that allows two hosts, and what it is to be: a namespace and an endpoint more, and a host less.
+func narrowing(t *testing.T) (s *server, next *config.Config) {
+	t.Helper()
+	s = started(t, &config.Config{Subsystems: []config.Subsystem{{
+		NQN: narrowedNQN, Hosts: []string{staysNQN, goesNQN}, Namespaces: []config.Namespace{{NSID: 1, Volume: "mem:1MiB"}},
+	}}}, freeEndpoint(t))
+	t.Cleanup(s.close)
+	next = s.cfg.Clone()
+	next.Listen = append(next.Listen, freeEndpoint(t))
+	sub := &next.Subsystems[0]
+	sub.Hosts = sub.Hosts[:1]
+	sub.Namespaces = append(sub.Namespaces, config.Namespace{NSID: 2, Volume: "mem:1MiB"})
+	return s, next
+}
+
+// TestForbidBeforeAdding: a host that a change forbids sees no namespace that the change adds, also where it is
+// connected; the others do.
+func TestForbidBeforeAdding(t *testing.T) {
+	s, next := narrowing(t)
+	stays, err := come(t, s.cfg.Listen[0], staysNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	goes, err := come(t, s.cfg.Listen[0], goesNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sees := func(h *hostlib.Host, want int) {
+		t.Helper()
+		if n, err := h.ActiveNamespaces(t.Context()); err != nil || len(n) != want {
+			t.Errorf("the host sees namespaces %v, %v; want %d", n, err, want)
+		}
+	}
+	st := newStaged()
+	if err := s.stage(next, st); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.add(next, st); err != nil {
+		t.Fatal(err)
+	}
+	sees(goes, 1)
+	if err := s.revoke(next, st); err != nil {
+		t.Fatal(err)
+	}
+	<-goes.Done()
+	sees(stays, 1)
+	if err := s.commit(next, st); err != nil {
+		t.Fatal(err)
+	}
+	sees(stays, 2)
+}
+
+// TestForbidBeforeListening: a host that a change forbids doesn't get in by what the change adds. Where the change then
+// fails, nothing has changed for it: it may connect, and where it is connected it stays so.
+func TestForbidBeforeListening(t *testing.T) {
+	s, next := narrowing(t)
+	stays, err := come(t, s.cfg.Listen[0], goesNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := newStaged()
+	if err := s.stage(next, st); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.add(next, st); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range next.Listen {
+		if _, err := come(t, e, goesNQN); err == nil {
+			t.Errorf("the host that is forbidden came by %s", e)
+		}
+	}
+	if err := st.drop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := come(t, s.cfg.Listen[0], goesNQN); err != nil {
+		t.Errorf("after a change that failed: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if n, err := stays.ActiveNamespaces(ctx); err != nil || len(n) != 1 {
+		t.Errorf("the host that was connected has namespaces %v, %v", n, err)
+	}
+}
+
+// TestAdmitLast: a host that a change lets in gets nothing that the change takes away, and no subsystem before all else
+// is there.
+func TestAdmitLast(t *testing.T) {
+	s, next := narrowing(t)
+	const more = "nqn.2026-11.org.example:more"
+	next.Subsystems[0].Hosts = []string{staysNQN, "nqn.2026-11.org.example:comes"}
+	next.Subsystems = append(next.Subsystems, config.Subsystem{NQN: more})
+	st := newStaged()
+	if err := s.stage(next, st); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.add(next, st); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what, sub, nqn string) {
+		t.Helper()
+		if _, err := come(t, s.cfg.Listen[0], nqn, func(c *host.Config) { c.SubNQN = sub }); err == nil {
+			t.Errorf("%s: %s may use %s", what, nqn, sub)
+		}
+	}
+	refused("while the change is made", narrowedNQN, next.Subsystems[0].Hosts[1])
+	refused("while the change is made", more, staysNQN)
+	if err := s.revoke(next, st); err != nil {
+		t.Fatal(err)
+	}
+	refused("when all is taken away", narrowedNQN, next.Subsystems[0].Hosts[1])
+	if err := s.commit(next, st); err != nil {
+		t.Fatal(err)
+	}
+	for sub, nqn := range map[string]string{narrowedNQN: next.Subsystems[0].Hosts[1], more: goesNQN} {
+		if _, err := come(t, s.cfg.Listen[0], nqn, func(c *host.Config) { c.SubNQN = sub }); err != nil {
+			t.Errorf("when the change is made: %v", err)
+		}
+	}
+}
+
+// TestUnreadableState: what can't be read of a new namespace keeps the change from being made before a host is
+// disconnected.
+func TestUnreadableState(t *testing.T) {
+	dir := t.TempDir()
+	s := started(t, &config.Config{State: dir, Subsystems: []config.Subsystem{{
+		NQN: narrowedNQN, Hosts: []string{staysNQN, goesNQN},
+	}}}, freeEndpoint(t))
+	t.Cleanup(s.close)
+	h, err := come(t, s.cfg.Listen[0], goesNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := s.cfg.Clone()
+	id := config.UUID{1}
+	next.Subsystems[0].Hosts = next.Subsystems[0].Hosts[:1]
+	next.Subsystems[0].Namespaces = []config.Namespace{{NSID: 1, Volume: "mem:1MiB", UUID: &id}}
+	saved := filepath.Join(dir, "reservation-01000000-0000-0000-0000-000000000000.state")
+	if err := os.WriteFile(saved, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.become(next); err == nil {
+		t.Fatal("a namespace whose reservation is unreadable was added")
+	}
+	if n, err := h.ActiveNamespaces(t.Context()); err != nil || len(n) != 0 {
+		t.Errorf("the host that the change would have forbidden has namespaces %v, %v", n, err)
+	}
+}
