@@ -13,12 +13,25 @@ func CreateFile(path string, data []byte, mode fs.FileMode) error {
 	return place(path, data, mode, os.Link) // unlike rename, replaces nothing
 }
 
-// ReplaceFile gives a file new content, in the same way. It keeps its permissions; one that wasn't there gets mode.
+// ReplaceFile gives a file new content, in the same way. It keeps its permissions; one that wasn't there gets mode. A
+// symbolic link stays, and the file that it leads to is replaced.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
+	switch file, err := filepath.EvalSymlinks(path); {
+	case err == nil:
+		path = file
+	case !missing(path):
+		return err // of a link that leads nowhere, as a rule
+	}
 	if was, err := os.Stat(path); err == nil {
 		mode = was.Mode().Perm()
 	}
 	return place(path, data, mode, os.Rename)
+}
+
+// missing tells whether there is nothing of a name, no link either.
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // place makes a file beside path and has name give it that name.

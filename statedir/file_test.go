@@ -54,3 +54,32 @@ func TestReplaceFile(t *testing.T) {
 	}
 	is(t, path, "three", 0o640)
 }
+
+// TestReplaceLinked: a link stays, and what it leads to is replaced, in its own directory; one that leads nowhere is an
+// error, and stays too.
+func TestReplaceLinked(t *testing.T) {
+	dir, links := t.TempDir(), t.TempDir()
+	file, link := filepath.Join(dir, "a"), filepath.Join(links, "link")
+	if err := os.WriteFile(file, []byte("one"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(link, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(t, file, "two", 0o640)
+	if to, err := os.Readlink(link); err != nil || to != file {
+		t.Errorf("the link leads to %q, %v; want %q", to, err, file)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(link, []byte("three"), 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != file {
+		t.Errorf("the link leads to %q, %v; want %q", to, err, file)
+	}
+}
