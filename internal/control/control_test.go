@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -206,6 +207,14 @@ func TestHTTP(t *testing.T) {
 	} {
 		if x.w.Code != x.code {
 			t.Errorf("%d %s, want %d", x.w.Code, x.w.Body, x.code)
+		}
+		var f failure
+		if err := json.Unmarshal(x.w.Body.Bytes(), &f); x.code >= 400 && (err != nil || f.Error == "" ||
+			x.w.Header().Get("Content-Type") != typeJSON) {
+			t.Errorf("%d: %s %q, want an error as JSON", x.code, x.w.Header().Get("Content-Type"), x.w.Body)
+		}
+		if allow := x.w.Header().Get("Allow"); (x.code == http.StatusMethodNotAllowed) != (allow == "GET, HEAD, PUT") {
+			t.Errorf("%d: Allow is %q", x.code, allow)
 		}
 	}
 	if f.cfg.Subsystems[0].NQN != "nqn.2026-11.org.example:b" {

@@ -64,8 +64,35 @@ func Handler(t Target) http.Handler {
 	mux.HandleFunc("POST "+pathSave, func(w http.ResponseWriter, _ *http.Request) { done(w, t.Save()) })
 	mux.HandleFunc("POST "+pathDrain, func(w http.ResponseWriter, r *http.Request) { drain(t, w, r) })
 	mux.HandleFunc("POST "+pathResume, func(w http.ResponseWriter, _ *http.Request) { t.Resume(); done(w, nil) })
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := mux.Handler(r)
+		if pattern == "" {
+			unknown(w, r, h)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
+
+// unknown answers a request that the interface hasn't, which refuses in plain text.
+func unknown(w http.ResponseWriter, r *http.Request, refuse http.Handler) {
+	text := &discarded{ResponseWriter: w, status: http.StatusNotFound}
+	refuse.ServeHTTP(text, r)
+	why := "there is no such path"
+	if allow := w.Header().Get("Allow"); allow != "" {
+		why = "want " + allow
+	}
+	reply(w, text.status, failure{fmt.Sprintf("%s %s: %s", r.Method, r.URL.Path, why)})
+}
+
+// discarded keeps the headers of an answer and its status.
+type discarded struct {
+	http.ResponseWriter
+	status int
+}
+
+func (d *discarded) WriteHeader(status int)      { d.status = status }
+func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
 
 // drain goes on when the client has gone: half drained is no state to be in.
 func drain(t Target, w http.ResponseWriter, r *http.Request) {
