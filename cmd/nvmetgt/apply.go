@@ -44,8 +44,8 @@ func (s *server) fixed(next *config.Config) error {
 		{"network", s.cfg.Network, next.Network}, {"limits", s.cfg.Limits, next.Limits},
 		{"discovery", s.cfg.Discovery, next.Discovery}, {"state", s.cfg.State, next.State},
 		{"metrics", s.cfg.Metrics, next.Metrics}, {"control", s.cfg.Control, next.Control},
-		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log, next.Log},
-		{"drain_timeout", s.cfg.DrainTimeout, next.DrainTimeout},
+		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log.Explicit(), next.Log.Explicit()},
+		{"drain_timeout", s.cfg.Drain(), next.Drain()},
 	} {
 		if !reflect.DeepEqual(f.now, f.new) {
 			return &config.FieldError{Field: f.name, Err: errRestart}
@@ -65,7 +65,7 @@ func (s *server) fixed(next *config.Config) error {
 		}
 		for j := range to.Namespaces {
 			n := from.Namespace(to.Namespaces[j].NSID)
-			if n != nil && !reflect.DeepEqual(*n, to.Namespaces[j]) {
+			if n != nil && !n.Same(to.Namespaces[j]) {
 				return fixedField(i, j, "hosts use it as it is: remove the namespace, then add it anew")
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -64,6 +65,42 @@ func TestTagOfAnotherRun(t *testing.T) {
 	defer again.close()
 	if err := again.Apply(cfg(), tag); !errors.Is(err, control.ErrChanged) {
 		t.Errorf("with the tag of a run before: %v", err)
+	}
+}
+
+// What is the default may be said or not: neither is a change. What is said otherwise is one.
+func TestDefaultSaid(t *testing.T) {
+	const bare = "subsystems: [{nqn: nqn.2026-11.org.example:a, namespaces: [{volume: mem:1MiB%s}]}]%s"
+	parse := func(namespace, rest string) *config.Config {
+		cfg, err := config.Parse("test", fmt.Appendf(nil, bare, namespace, rest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	s := started(t, parse("", ""), freeEndpoint(t))
+	defer s.close()
+	for _, said := range []struct {
+		namespace, rest string
+		ok              bool
+	}{
+		{", io: auto", "", true},
+		{", ana_group: 1", "", true},
+		{", nsid: 1", "", true},
+		{"", "\nlog: {level: info}", true},
+		{"", "\ndrain_timeout: 5s", true},
+		{"", "\nnetwork: {queue_depth: 128}", true},
+		{"", "", true},
+		{", io: buffered", "", false},
+		{", ana_group: 2", "", false},
+		{"", "\nlog: {level: debug}", false},
+		{"", "\ndrain_timeout: 0s", false},
+	} {
+		next := parse(said.namespace, said.rest)
+		next.Listen = s.cfg.Listen
+		if err := s.Apply(next, ""); (err == nil) != said.ok {
+			t.Errorf("with %q and %q: %v", said.namespace, said.rest, err)
+		}
 	}
 }
 

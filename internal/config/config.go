@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -142,6 +145,20 @@ func (s *Subsystem) Namespace(nsid uint32) *Namespace {
 		return &s.Namespaces[i]
 	}
 	return nil
+}
+
+// Same tells whether n and o are the same namespace, whichever of them says what goes without saying.
+func (n Namespace) Same(o Namespace) bool { return reflect.DeepEqual(n.explicit(), o.explicit()) }
+
+func (n Namespace) explicit() Namespace {
+	n.IO, n.ANAGroup = cmp.Or(n.IO, IOModes[blockdev.IOAuto]), max(n.ANAGroup, 1)
+	return n
+}
+
+// Explicit is l with what goes without saying.
+func (l Log) Explicit() Log {
+	l.Level = cmp.Or(l.Level, "info")
+	return l
 }
 
 // Clone is a copy that shares nothing which may be changed.
