@@ -11,7 +11,7 @@ type Volume interface {
 	Submit(r *Request)
 
 	// Close waits for what was submitted, and for views, makes it durable and frees the
-	// volume. Submit answers ErrGone from then on.
+	// volume. Submit answers ErrGone from then on, and so does a second Close.
 	Close() error
 }
 

@@ -25,7 +25,7 @@ const Port = 4791
 
 // Kinds of failure of Open and OpenFor, for errors.Is.
 var (
-	// ErrConfig: a field of Config can't be used.
+	// ErrConfig: a field of Config can't be used, or the destination.
 	ErrConfig = errors.New("bad configuration")
 	// ErrInUse: another program, or another RNIC of this one, has the UDP port of the address.
 	ErrInUse = udp.ErrInUse
@@ -82,6 +82,9 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 // with IPv4 one of 127.0.0.0/8, with IPv6 ::1 or one of an interface.
 func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	dst = dst.Unmap()
+	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == broadcast {
+		return nil, fmt.Errorf("software RNIC: %w: destination %s: want the address of one host", ErrConfig, dst)
+	}
 	src := dst
 	if !dst.IsLoopback() {
 		var err error
@@ -97,6 +100,9 @@ func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	}
 	return openBeside(dst, cfg)
 }
+
+// broadcast is the limited broadcast address (RFC 919).
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // openBeside opens one on an IPv6 address of this host from which dst is reached, which is another one.
 func openBeside(dst netip.Addr, cfg Config) (*RNIC, error) {
@@ -158,7 +164,7 @@ type Faults interface {
 // Faults are those that are injected, nil where none are.
 func (n *RNIC) Faults() Faults { return n.faults }
 
-// Close ends every connection and frees the port.
+// Close ends every connection and frees the port. The error of a second Close is verbs.ErrClosed.
 func (n *RNIC) Close() error {
 	return errors.Join(n.Manager.Close(), n.dev.Close())
 }

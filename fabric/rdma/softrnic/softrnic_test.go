@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,6 +46,36 @@ func TestOpenFor(t *testing.T) {
 		t.Fatalf("after Close: %v", err)
 	}
 	defer again.Close()
+}
+
+// TestOpenForNoHost: what isn't the address of a host is refused as such, before a way to it is looked for.
+func TestOpenForNoHost(t *testing.T) {
+	for _, dst := range []netip.Addr{
+		{}, netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1%lo"),
+		netip.MustParseAddr("255.255.255.255"), netip.MustParseAddr("::ffff:255.255.255.255"),
+	} {
+		nic, err := softrnic.OpenFor(dst, softrnic.Config{})
+		if !errors.Is(err, softrnic.ErrConfig) || !strings.Contains(err.Error(), "one host") {
+			t.Errorf("%v: %v", dst, err)
+		}
+		if err == nil {
+			nic.Close()
+		}
+	}
+}
+
+// TestCloseAgain: a second Close says that it is one, as those of devices and volumes do.
+func TestCloseAgain(t *testing.T) {
+	nic, err := softrnic.OpenFor(loopback, softrnic.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nic.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := nic.Close(); !errors.Is(err, verbs.ErrClosed) {
+		t.Errorf("a second Close: %v", err)
+	}
 }
 
 func TestNotLocal(t *testing.T) {

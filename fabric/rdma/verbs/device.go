@@ -15,7 +15,8 @@ type Device interface {
 	// a completion arrives.
 	CreateCQ(cqe int, handler func(CQ)) (CQ, error)
 
-	// Close destroys everything that still exists on the device. Work in progress is lost.
+	// Close destroys everything that still exists on the device. Work in progress is lost. The error of a second
+	// Close is ErrClosed.
 	Close() error
 }
 
