@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,7 +84,7 @@ func TestFileLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	holder := fmt.Sprintf("process %d", os.Getpid())
+	holder := "locked by this program, which has another volume there"
 	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrBusy, path, holder)
 	mustFail(t, tryOpen(t, path, blockdev.Options{ReadOnly: true}), blockdev.ErrBusy, holder)
 	if err := v.Close(); err != nil {
@@ -98,6 +99,31 @@ func TestFileLock(t *testing.T) {
 		t.Errorf("two readers: %v", err)
 	}
 	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrBusy)
+}
+
+// A symbolic link that leads nowhere isn't made a file of: where it leads may be a disk that isn't there yet.
+func TestOpenLinkToNothing(t *testing.T) {
+	dir := t.TempDir()
+	link, to := filepath.Join(dir, "link"), filepath.Join(dir, "gone.img")
+	if err := os.Symlink(to, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []blockdev.Options{{}, {Size: mib}, {ReadOnly: true}} {
+		err := tryOpen(t, link, o)
+		mustFail(t, err, blockdev.ErrInvalid, link, "symbolic link to "+to)
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v: %v, want fs.ErrNotExist", o, err)
+		}
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("a file was made")
+	}
+	if err := os.WriteFile(to, make([]byte, mib), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := tryOpen(t, link, blockdev.Options{}); err != nil {
+		t.Errorf("a link that leads to a file: %v", err)
+	}
 }
 
 func allocated(t *testing.T, path string) int64 {
@@ -286,12 +312,12 @@ func TestBlockDevice(t *testing.T) {
 	if i := v.Info(); i.Size != size || i.BlockSize != 512 || !strings.HasPrefix(i.Mode, "direct") {
 		t.Errorf("%+v", i)
 	}
-	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy, fmt.Sprintf("process %d", os.Getpid()))
+	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy, "by this program")
 	v.Close()
 	if v, err = blockdev.OpenFile(dev, blockdev.Options{ReadOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	mustFail(t, tryOpen(t, dev, blockdev.Options{ReadOnly: true}), blockdev.ErrBusy, fmt.Sprintf("process %d", os.Getpid()))
+	mustFail(t, tryOpen(t, dev, blockdev.Options{ReadOnly: true}), blockdev.ErrBusy, "by this program")
 	v.Close()
 	mustFail(t, tryOpen(t, dev, blockdev.Options{Size: 2 * size}), blockdev.ErrInvalid)
 	volumetest.Run(t, volumetest.Config{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -32,8 +33,14 @@ func lock(f *os.File, readOnly bool) error {
 
 // locked says what to do where somebody has the lock.
 func locked(by string) string {
+	if by == byThis {
+		return "it is locked by this program, which has another volume there; name another file, or close that volume first"
+	}
 	return fmt.Sprintf("it is locked%s; stop that program, or export another file", by)
 }
+
+// byThis is what holder says of this process.
+const byThis = " by this process"
 
 // holder says which process holds a lock on f, from /proc/locks: " by process 12 (name)".
 func holder(f *os.File) string {
@@ -49,6 +56,9 @@ func holder(f *os.File) string {
 		w := strings.Fields(s.Text())
 		if len(w) < 6 || w[1] != "FLOCK" || w[5] != inode {
 			continue
+		}
+		if w[4] == strconv.Itoa(os.Getpid()) {
+			return byThis
 		}
 		comm, err := os.ReadFile("/proc/" + w[4] + "/comm")
 		if err != nil {

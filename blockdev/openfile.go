@@ -71,6 +71,7 @@ func openOrCreate(path string, o *Options) (f *os.File, created bool, err error)
 			return nil, false, openError(path, ErrInvalid, err)
 		}
 		f, err = os.OpenFile(path, flag, 0)
+	case errors.Is(err, fs.ErrNotExist) && leadsNowhere(path) != "":
 	case errors.Is(err, fs.ErrNotExist) && o.Size > 0 && !o.ReadOnly:
 		f, err = os.OpenFile(path, flag|os.O_CREATE|os.O_EXCL, 0o600)
 		created = err == nil
@@ -112,6 +113,9 @@ func explainOpen(path string, o *Options, err error) error {
 		if _, e := os.Stat(filepath.Dir(path)); e != nil {
 			hint = "its directory doesn't exist"
 		}
+		if to := leadsNowhere(path); to != "" {
+			hint = "it is a symbolic link to " + to + "; create that file, or name it instead"
+		}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
 		hint = "open it read-only, or change who may write it"
 		if _, e := os.Stat(path); e != nil {
@@ -126,6 +130,15 @@ func explainOpen(path string, o *Options, err error) error {
 		err = fmt.Errorf("%w: %s", err, hint)
 	}
 	return openError(path, kind, err)
+}
+
+// leadsNowhere is where a symbolic link leads that there is nothing behind; empty where path is none.
+func leadsNowhere(path string) string {
+	to, err := os.Readlink(path)
+	if err != nil {
+		return ""
+	}
+	return to
 }
 
 // inUse says who has a block device that can't be opened, with O_EXCL.

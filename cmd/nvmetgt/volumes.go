@@ -119,12 +119,12 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 		return cli.Say(err, "%s %s: %v", name, spec, err)
 	}
 	text := op.Err.Error()
-	_, statErr := os.Stat(op.Path)
+	_, statErr := os.Lstat(op.Path)
 	_, dirErr := os.Stat(filepath.Dir(op.Path))
 	switch {
 	case errors.Is(err, blockdev.ErrBusy):
 		text = op.Kind.Error() + ": " + text
-	case errors.Is(err, fs.ErrNotExist) && dirErr == nil && o.Size == 0 && !o.ReadOnly:
+	case errors.Is(err, fs.ErrNotExist) && statErr != nil && dirErr == nil && o.Size == 0 && !o.ReadOnly:
 		text = fmt.Sprintf("no such file: check the name, or create it with %ssize, as %ssize 1GiB", s.mark, s.mark)
 	}
 	err = cli.Say(err, "%s %s: %s", name, spec, text)
