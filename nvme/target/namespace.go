@@ -27,6 +27,8 @@ type Namespace struct {
 	anaGroup    uint32
 	uuid, nguid [16]byte
 	eui64       [8]byte
+	derived     bool     // uuid, from the NSID
+	others      []string // volumes of which something is stored that the namespace doesn't have
 
 	created     bool        // by a host
 	private     bool        // attached to one controller at a time
@@ -73,7 +75,7 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 	ns.blocks.Store(uint64(info.Size) >> ns.shift)
 	ns.protected.Store(ns.fixed)
 	if ns.uuid == [16]byte{} {
-		ns.uuid = deriveUUID(sub.nqn, nsid)
+		ns.uuid, ns.derived = deriveUUID(sub.nqn, nsid), true
 	}
 	return ns
 }

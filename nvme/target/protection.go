@@ -12,7 +12,7 @@ func (ns *Namespace) loadProtection() error {
 	if ns.sub.t.store == nil {
 		return nil
 	}
-	b, err := ns.sub.t.store.Load(ns.protectionName())
+	b, err := ns.loadState(ns.protectionName())
 	if err == nil && b != nil {
 		ns.protected.Store(true)
 	}
@@ -27,7 +27,7 @@ func (ns *Namespace) protect(on bool) (changed bool, err error) {
 		return false, nil
 	}
 	if store := ns.sub.t.store; store != nil && on {
-		err = store.Save(ns.protectionName(), []byte("write protected\n"))
+		err = ns.saveState(ns.protectionName(), true)
 	} else if store != nil {
 		err = store.Delete(ns.protectionName())
 	}

@@ -39,22 +39,17 @@ func (ns *Namespace) saveReservation(v *reservation) error {
 			s.Registrants = append(s.Registrants, savedRegistrant{r.host.String(), r.key})
 		}
 	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return ns.sub.t.store.Save(ns.reservationName(), append(b, '\n'))
+	return ns.saveState(ns.reservationName(), s)
 }
 
 // loadReservation brings back what was saved. A namespace whose reservation can't be read isn't
 // served: who knows who may write to it.
 func (ns *Namespace) loadReservation() error {
 	ns.resv.now.Store(new(reservation))
-	store := ns.sub.t.store
-	if store == nil {
+	if ns.sub.t.store == nil {
 		return nil
 	}
-	b, err := store.Load(ns.reservationName())
+	b, err := ns.loadState(ns.reservationName())
 	if err != nil || b == nil {
 		return err
 	}

@@ -270,6 +270,7 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	ns.sayOthers()
 	ns.watchSize()
 	if err := s.publish(ns, &table); err != nil {
 		if ns.unwatch != nil {

@@ -94,12 +94,8 @@ func (ns *Namespace) mark(f func([]blockRange) []blockRange) error {
 	if len(next) > maxBadRanges {
 		return fmt.Errorf("namespace %d: %w: %d ranges are marked uncorrectable", ns.nsid, ErrLimit, len(b.ranges))
 	}
-	if store := ns.sub.t.store; store != nil && !slices.Equal(next, b.ranges) {
-		data, err := json.Marshal(next)
-		if err == nil {
-			err = store.Save(ns.badName(), append(data, '\n'))
-		}
-		if err != nil {
+	if ns.sub.t.store != nil && !slices.Equal(next, b.ranges) {
+		if err := ns.saveState(ns.badName(), next); err != nil {
 			return err
 		}
 	}
@@ -124,7 +120,7 @@ func (ns *Namespace) loadBad() error {
 	if ns.sub.t.store == nil {
 		return nil
 	}
-	data, err := ns.sub.t.store.Load(ns.badName())
+	data, err := ns.loadState(ns.badName())
 	if err != nil || data == nil {
 		return err
 	}

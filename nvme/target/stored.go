@@ -1,0 +1,64 @@
+package target
+
+import (
+	"encoding/json"
+	"path/filepath"
+)
+
+// What is stored of a namespace lies under its UUID. Where that is given, it says that the namespace is the same,
+// whatever volume it has: who moves a volume takes the UUID along. A UUID that is derived from the NSID says nothing of
+// the volume: an operator who removes a namespace, and adds another volume under its NSID, has a new namespace, to
+// which no host has registered and of which no block is marked. So it is stored of which volume something is.
+
+// storedState is what is stored of a namespace.
+type storedState struct {
+	Volume string          `json:"volume"`
+	State  json.RawMessage `json:"state"`
+}
+
+// stateVolume is what the volume is called there. Relative paths count from where the program runs.
+func (ns *Namespace) stateVolume() string {
+	path := ns.info.Path
+	if abs, err := filepath.Abs(path); err == nil && path != "" {
+		path = abs
+	}
+	return ns.info.Kind + ":" + path
+}
+
+// loadState gives what was saved last under a name; nil where nothing was, or of another volume.
+func (ns *Namespace) loadState(name string) ([]byte, error) {
+	b, err := ns.sub.t.store.Load(name)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	var s storedState
+	if json.Unmarshal(b, &s) != nil || s.State == nil {
+		return b, nil // it doesn't say of which volume it is
+	}
+	if ns.derived && s.Volume != ns.stateVolume() {
+		ns.others = append(ns.others, s.Volume)
+		return nil, nil
+	}
+	return s.State, nil
+}
+
+// saveState saves something as the volume's.
+func (ns *Namespace) saveState(name string, state any) error {
+	b, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	if b, err = json.Marshal(storedState{ns.stateVolume(), b}); err != nil {
+		return err
+	}
+	return ns.sub.t.store.Save(name, append(b, '\n'))
+}
+
+// sayOthers logs that what is stored is of another volume.
+func (ns *Namespace) sayOthers() {
+	if len(ns.others) > 0 {
+		ns.sub.t.log.Warn("reservations, marks and write protection of another volume are left alone",
+			"subsystem", ns.sub.nqn, "nsid", ns.nsid, "volume", ns.stateVolume(), "of", ns.others[0],
+			"remedy", "where the volume is the same, give the namespace the UUID that hosts know it by")
+	}
+}

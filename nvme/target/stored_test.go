@@ -1,0 +1,77 @@
+package target
+
+import (
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestStoredOfAnother: reservations, marks and write protection are a namespace's for as long as it is the same: by its
+// UUID where that is given, whatever volume it moves to, and else by its volume. Another volume that is exported under
+// its NSID has none of them, and doing without doesn't forget them.
+func TestStoredOfAnother(t *testing.T) {
+	id := [16]byte{1}
+	for _, x := range []struct {
+		what            string
+		uuid, otherUUID [16]byte
+		path            string // of the second volume
+		same            bool
+	}{
+		{"the same volume", [16]byte{}, [16]byte{}, "/volumes/a", true},
+		{"another volume", [16]byte{}, [16]byte{}, "/volumes/b", false},
+		{"another volume with the UUID", id, id, "/volumes/b", true},
+		{"the same volume with another UUID", id, [16]byte{2}, "/volumes/a", false},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			tg := newTargetWith(t, func(c *Config) { c.Store = newMemStore() })
+			sub := tg.Subsystem(testNQN)
+			export := func(path string, uuid [16]byte) {
+				t.Helper()
+				if sub.namespace(1) != nil {
+					if err := sub.RemoveNamespace(1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				v := newTestVolume(1<<20, 512)
+				v.info.Path = path
+				if _, err := sub.AddNamespace(NamespaceConfig{NSID: 1, Volume: v, UUID: uuid}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			export("/volumes/a", x.uuid)
+			s := connectAs(t, tg, 1)
+			defer s.close()
+			persistAs(1, 11).run(s.io)
+			s.io.must(ioCommand(nvme.OpWriteUncorrectable, 100, 4, 0), nil)
+			s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+
+			has := func(what string, want bool) {
+				t.Helper()
+				ns := sub.namespace(1)
+				registered, marked := len(ns.resv.now.Load().registrants) > 0, ns.bad.count() > 0
+				if registered != want || marked != want || ns.protected.Load() != want {
+					t.Errorf("%s: a host is registered %t, blocks are marked %t, it is write protected %t: want %t",
+						what, registered, marked, ns.protected.Load(), want)
+				}
+			}
+			export(x.path, x.otherUUID)
+			has(x.what, x.same)
+			export("/volumes/a", x.uuid)
+			has("the first again", true)
+		})
+	}
+}
+
+// TestStoredWithoutVolume: what was stored before it was said of which volume it is, is the namespace's.
+func TestStoredWithoutVolume(t *testing.T) {
+	store := newMemStore()
+	names := stateNames(t)
+	for i, saved := range []string{`{"persist":true,"registrants":[{"host":"00000000-0000-0000-0000-000000000001","key":7}]}`, `[{"first":0,"end":8}]`, "write protected\n"} {
+		store.put(names[i], []byte(saved))
+	}
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+	ns := tg.Subsystem(testNQN).namespace(1)
+	if len(ns.resv.now.Load().registrants) != 1 || ns.bad.count() != 8 || !ns.protected.Load() {
+		t.Errorf("%d registrants, %d blocks marked, write protected %t", len(ns.resv.now.Load().registrants), ns.bad.count(), ns.protected.Load())
+	}
+}
