@@ -32,7 +32,11 @@ func (s *server) apply(next *config.Config, tag string) error {
 	if err := s.fixed(next); err != nil {
 		return err
 	}
-	return s.become(next)
+	if err := s.become(next); err != nil {
+		return err
+	}
+	s.log.Info("the configuration is changed", "endpoints", len(next.Listen), "subsystems", len(next.Subsystems), "namespaces", len(s.exports))
+	return nil
 }
 
 // fixed refuses changes of what can't be changed.
@@ -65,7 +69,7 @@ func (s *server) fixed(next *config.Config) error {
 		}
 		for j := range to.Namespaces {
 			n := from.Namespace(to.Namespaces[j].NSID)
-			if n != nil && !n.Same(to.Namespaces[j]) {
+			if n != nil && !n.Same(to.Namespaces[j]) && !s.sized(to.NQN, *n).Same(to.Namespaces[j]) {
 				return fixedField(i, j, "hosts use it as it is: remove the namespace, then add it anew")
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
@@ -42,7 +43,24 @@ func (s *server) Status() control.Status {
 func (s *server) Config() (*config.Config, string) {
 	s.change.Lock()
 	defer s.change.Unlock()
-	return s.cfg.Clone(), s.tag()
+	c := s.cfg.Clone()
+	for i := range c.Subsystems {
+		sub := &c.Subsystems[i]
+		for j, n := range sub.Namespaces {
+			sub.Namespaces[j] = s.sized(sub.NQN, n)
+		}
+	}
+	return c, s.tag()
+}
+
+// sized is a namespace with the size that its volume has now, where it says one: it may have grown since, and what says
+// the old size can't be started with. The lock is held.
+func (s *server) sized(nqn string, n config.Namespace) config.Namespace {
+	v := s.exports[exportKey{nqn, n.NSID}].volume
+	if _, ok := v.(blockdev.Resizer); ok && n.Size != 0 {
+		n.Size = cli.Size(v.Info().Size)
+	}
+	return n
 }
 
 // tag tells one configuration from the next, and from those of other runs: a target that begins anew, as another file
@@ -105,5 +123,9 @@ func (s *server) Save() error {
 	if err != nil {
 		return err
 	}
-	return statedir.ReplaceFile(s.file, b, 0o600)
+	if err := statedir.ReplaceFile(s.file, b, 0o600); err != nil {
+		return err
+	}
+	s.log.Info("the configuration is saved", "file", s.file)
+	return nil
 }
