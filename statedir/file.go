@@ -5,16 +5,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // CreateFile makes a file that isn't there yet. It appears with all of data or not at all, and when CreateFile
 // returns without an error it survives a power failure.
 func CreateFile(path string, data []byte, mode fs.FileMode) error {
-	return place(path, data, mode, os.Link) // unlike rename, replaces nothing
+	return place(path, data, mode, nil, os.Link) // unlike rename, replaces nothing
 }
 
-// ReplaceFile gives a file new content, in the same way. It keeps its permissions; one that wasn't there gets mode. A
-// symbolic link stays, and the file that it leads to is replaced.
+// ReplaceFile gives a file new content, in the same way. It keeps its permissions, and its owner and group where the
+// program may give it away; one that wasn't there gets mode. A symbolic link stays, and the file that it leads to is
+// replaced.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	switch file, err := filepath.EvalSymlinks(path); {
 	case err == nil:
@@ -22,10 +24,12 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	case !missing(path):
 		return err // of a link that leads nowhere, as a rule
 	}
+	var owner *syscall.Stat_t
 	if was, err := os.Stat(path); err == nil {
 		mode = was.Mode().Perm()
+		owner, _ = was.Sys().(*syscall.Stat_t)
 	}
-	return place(path, data, mode, os.Rename)
+	return place(path, data, mode, owner, os.Rename)
 }
 
 // missing tells whether there is nothing of a name, no link either.
@@ -34,14 +38,17 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// place makes a file beside path and has name give it that name.
-func place(path string, data []byte, mode fs.FileMode, name func(from, to string) error) error {
+// place makes a file beside path, as far as it can one of owner's, and has name give it that name.
+func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*") // only its owner may read it
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name()) // nothing is there any more where it was renamed
+	if owner != nil {
+		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // only root may give it to anybody
+	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err

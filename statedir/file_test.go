@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // is checks a file's content and permissions, and that nothing else is in its directory.
@@ -81,5 +83,25 @@ func TestReplaceLinked(t *testing.T) {
 	}
 	if to, err := os.Readlink(link); err != nil || to != file {
 		t.Errorf("the link leads to %q, %v; want %q", to, err, file)
+	}
+}
+
+// TestReplaceKeepsOwner: a file stays its owner's and group's when root replaces it: else a service that root has saved
+// the configuration of could read it no more.
+func TestReplaceKeepsOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	path := filepath.Join(t.TempDir(), "a")
+	if err := errors.Join(os.WriteFile(path, []byte("one"), 0o640), os.Chown(path, 12, 34)); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReplaceFile(path, []byte("two"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	is(t, path, "two", 0o640)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Uid != 12 || st.Gid != 34 {
+		t.Errorf("it belongs to %d:%d, %v; want 12:34", st.Uid, st.Gid, err)
 	}
 }
