@@ -125,7 +125,11 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	case errors.Is(err, blockdev.ErrBusy):
 		text = op.Kind.Error() + ": " + text
 	case errors.Is(err, fs.ErrNotExist) && statErr != nil && dirErr == nil && o.Size == 0 && !o.ReadOnly:
-		text = fmt.Sprintf("no such file: check the name, or create it with %ssize, as %ssize 1GiB", s.mark, s.mark)
+		size := "size: 1GiB" // in a configuration
+		if s.mark != "" {
+			size = s.mark + "size 1GiB"
+		}
+		text = "no such file: check the name, or create it with a size, as " + size
 	}
 	err = cli.Say(err, "%s %s: %s", name, spec, text)
 	if errors.Is(err, blockdev.ErrInvalid) && !errors.Is(err, fs.ErrNotExist) && statErr != nil {

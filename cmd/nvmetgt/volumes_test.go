@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
 // A path that ctl is given counts from where ctl runs; what isn't one stays as it is.
@@ -34,6 +36,20 @@ func TestAbsolute(t *testing.T) {
 		got, err := absolute(spec)
 		if want := strings.Replace(want, "DIR", dir, 1); err != nil || got != want {
 			t.Errorf("absolute(%q) is %q, %v; want %q", spec, got, err, want)
+		}
+	}
+}
+
+// TestNoSuchFile: what creates a file is said as the configuration says it, which flags or a file have given.
+func TestNoSuchFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for mark, want := range map[string]string{
+		"":   "volume nope.img: no such file: check the name, or create it with a size, as size: 1GiB",
+		"--": "--volume nope.img: no such file: check the name, or create it with a size, as --size 1GiB",
+	} {
+		s := &server{mark: mark}
+		if _, err := s.openExport(exportKey{}, &config.Namespace{Volume: "nope.img"}); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
 		}
 	}
 }
