@@ -304,6 +304,7 @@ func TestParseErrors(t *testing.T) {
 		"include b.fio\n[a]\n":                  "x.fio:1: include: job files can't include others",
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
 		"[a]\ndirectory=/tmp\n":                 "x.fio:2: directory: nvmeinit reaches the namespace by itself",
+		"[a]\nwrite_bw_log=x\n":                 "x.fio:2: write_bw_log: --metrics serves the figures",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",
 		"[a]\nfilename=a\n[b]\nfilename=b\n":    "x.fio:4: filename=b, and a in line 2: all jobs run on one namespace",
 		"[a]\nbs=4kk\n":                         "x.fio:2: bs=4kk: want a size",

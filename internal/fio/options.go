@@ -196,9 +196,19 @@ const noFabric = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid
 // noCache is what is said of options that want a page cache, or none.
 const noCache = "commands go to the namespace past every cache of this machine; leave the option out"
 
-// foreign are options of fio's that most job files have and that mean nothing here.
+// noLog is what is said of options that write figures down in the course of a run.
+const noLog = "--metrics serves the figures in the course of a run, and --report draws them; leave the option out"
+
+// foreign are options of fio's that many job files and scripts have and that mean nothing here.
 var foreign = map[string]string{
-	"filename": noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
+	"write_bw_log": noLog, "write_iops_log": noLog, "write_lat_log": noLog, "write_hist_log": noLog,
+	"log_avg_msec": noLog, "log_hist_msec": noLog, "status-interval": noLog,
+	"eta":            "a line shows the course on a terminal, and nowhere else; leave the option out",
+	"minimal":        "-o json has the figures for programs",
+	"do_verify":      "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
+	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
+	"end_fsync":      "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
+	"filename":       noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
 	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
 	"direct": noCache, "buffered": noCache,
 	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
