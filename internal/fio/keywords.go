@@ -25,7 +25,7 @@ func memoryMegabytes() int64 {
 	if err := unix.Sysinfo(&info); err != nil {
 		return 0
 	}
-	return int64(uint64(info.Totalram) * uint64(info.Unit) >> 20)
+	return int64(info.Totalram) * int64(info.Unit) >> 20
 }
 
 // replaceKeywords puts facts of this machine in the place of their names, and calculates what is then an expression, as

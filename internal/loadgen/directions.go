@@ -39,7 +39,7 @@ func (s *Spec) rewrites() bool { return patterns[s.RW].rewrites }
 func (s *Spec) changes() bool { return s.Does(Write) || s.Does(Trim) }
 
 // Draws reports whether operations of that direction have sizes, places and times of their own, and don't follow others.
-func (s *Spec) Draws(op Op) bool { return s.Does(op) && !(op == Write && s.rewrites()) }
+func (s *Spec) Draws(op Op) bool { return s.Does(op) && (op != Write || !s.rewrites()) }
 
 // rated reports whether operations of that direction are due at times of their own.
 func (s *Spec) rated(op Op) bool { return s.Draws(op) && (s.Rate[op] > 0 || s.RateIOPS[op] > 0) }
