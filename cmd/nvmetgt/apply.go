@@ -114,6 +114,8 @@ func (s *server) become(next *config.Config) error {
 	if err := s.commit(next, st); err != nil {
 		s.log.Error("the configuration is changed, but not all of that went well", "err", err)
 	}
+	s.now.Lock()
+	defer s.now.Unlock()
 	s.cfg = next
 	s.changes++
 	return nil
@@ -183,9 +185,11 @@ func (st *staged) drop() error {
 // closing what is gone.
 func (s *server) commit(next *config.Config, st *staged) error {
 	errs := []error{s.revoke(next, st)}
+	s.now.Lock()
 	for key, e := range st.exports {
 		s.exports[key] = e
 	}
+	s.now.Unlock()
 	for nqn, d := range st.pools {
 		s.pools[nqn] = d
 	}
@@ -262,7 +266,9 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 		}
 		key := exportKey{sub.NQN, nsid}
 		errs = append(errs, s.exports[key].close())
+		s.now.Lock()
 		delete(s.exports, key)
+		s.now.Unlock()
 	}
 	return errors.Join(errs...)
 }

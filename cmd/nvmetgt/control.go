@@ -30,8 +30,8 @@ func (s *server) serveControl() error {
 func (s *server) Status() control.Status {
 	snap := s.target.Snapshot()
 	st := control.StatusOf(&snap)
-	s.change.Lock()
-	defer s.change.Unlock()
+	s.now.Lock()
+	defer s.now.Unlock()
 	st.Listen = []string{}
 	for _, e := range s.cfg.Listen {
 		st.Listen = append(st.Listen, e.String())
@@ -41,8 +41,8 @@ func (s *server) Status() control.Status {
 
 // Config is control.Target's.
 func (s *server) Config() (*config.Config, string) {
-	s.change.Lock()
-	defer s.change.Unlock()
+	s.now.Lock()
+	defer s.now.Unlock()
 	c := s.cfg.Clone()
 	for i := range c.Subsystems {
 		sub := &c.Subsystems[i]
@@ -54,17 +54,20 @@ func (s *server) Config() (*config.Config, string) {
 }
 
 // sized is a namespace with the size that its volume has now, where it says one: it may have grown since, and what says
-// the old size can't be started with. The lock is held.
+// the old size can't be started with. One of the locks is held.
 func (s *server) sized(nqn string, n config.Namespace) config.Namespace {
-	v := s.exports[exportKey{nqn, n.NSID}].volume
-	if _, ok := v.(blockdev.Resizer); ok && n.Size != 0 {
+	e := s.exports[exportKey{nqn, n.NSID}]
+	if e == nil || n.Size == 0 {
+		return n // it is being removed
+	}
+	if v, ok := e.volume.(blockdev.Resizer); ok {
 		n.Size = cli.Size(v.Info().Size)
 	}
 	return n
 }
 
 // tag tells one configuration from the next, and from those of other runs: a target that begins anew, as another file
-// says, counts from the same number. The lock is held.
+// says, counts from the same number. One of the locks is held.
 func (s *server) tag() string { return fmt.Sprintf(`"%s-%d"`, s.run, s.changes) }
 
 // Apply is control.Target's.

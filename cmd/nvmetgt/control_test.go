@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // TestGrownVolume: what is saved after a volume has grown can be started with; the program's file as it was, and one that
@@ -72,5 +74,61 @@ func TestChangesLogged(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no line %s: %s", want, log.String())
 		}
+	}
+}
+
+// TestLookWhileRemoving: a namespace whose volume doesn't answer takes long to remove. Meanwhile one can look at the
+// target, and do what makes the volume answer.
+func TestLookWhileRemoving(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:a"
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{
+		{Volume: "freeze:manual:mem:1MiB"}, {Volume: "mem:1MiB"},
+	}}}}, freeEndpoint(t))
+	defer s.close()
+	h, err := come(t, s.cfg.Listen[0], staysNQN, func(c *host.Config) { c.SubNQN = nqn })
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := h.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := s.cfg.Clone()
+	next.Subsystems[0].Namespaces = next.Subsystems[0].Namespaces[1:]
+	frozen := s.exports[exportKey{nqn, 1}].volume
+	s.toggle(frozen)
+	read, removed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+		read <- err
+	}()
+	for s.target.Snapshot().Subsystems[0].Controllers[0].Queues[1].InFlight == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() { removed <- s.Apply(next, "") }()
+	for len(s.target.Snapshot().Subsystems[0].Namespaces) == 2 {
+		time.Sleep(time.Millisecond)
+	}
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		s.Status()
+		s.Config()
+		_ = s.exported()
+		for _, v := range s.volumes() {
+			s.toggle(v)
+		}
+	}()
+	select {
+	case <-looked:
+	case <-time.After(5 * time.Second):
+		t.Error("who looks waits for the volume")
+		s.toggle(frozen)
+	}
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if err := <-read; err != nil {
+		t.Error(err)
 	}
 }

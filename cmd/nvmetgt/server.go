@@ -38,12 +38,16 @@ type server struct {
 	capture *softrnic.Capture
 	closers []func() error // last opened, first closed
 
-	change    sync.Mutex // one change at a time; it guards what follows
-	cfg       *config.Config
-	run       string                 // tells this run of the program from others
-	changes   uint64                 // of cfg, in this run
-	auth      *target.Authentication // which cfg asks for
-	exports   map[exportKey]*export
+	// change is for one change at a time, which waits for commands under way: on a device that hangs, as long as that
+	// does. It guards what follows. Those who only look at the first of these have now, which is never held for long, and
+	// who changes them has both.
+	change, now sync.Mutex
+	cfg         *config.Config
+	changes     uint64 // of cfg, in this run
+	exports     map[exportKey]*export
+
+	run       string                         // tells this run of the program from others
+	auth      *target.Authentication         // which cfg asks for
 	pools     map[string]*blockdev.Directory // of subsystems whose hosts create namespaces, by NQN
 	listeners map[cli.Endpoint]*listener
 	rnics     map[netip.Addr]*openRNIC
@@ -209,8 +213,8 @@ func (s *server) describe() {
 
 // exported is what there is, in a few words.
 func (s *server) exported() string {
-	s.change.Lock()
-	defer s.change.Unlock()
+	s.now.Lock()
+	defer s.now.Unlock()
 	if len(s.cfg.Subsystems) == 1 {
 		return s.cfg.Subsystems[0].NQN
 	}

@@ -34,8 +34,8 @@ func (s *server) watchVolumes() {
 
 // volumes are those exported now. Each may be closed at any time.
 func (s *server) volumes() []blockdev.Volume {
-	s.change.Lock()
-	defer s.change.Unlock()
+	s.now.Lock()
+	defer s.now.Unlock()
 	all := make([]blockdev.Volume, 0, len(s.exports))
 	for _, e := range s.exports {
 		all = append(all, e.volume)
