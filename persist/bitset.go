@@ -6,7 +6,6 @@ import "math/bits"
 // a bit in each level but the lowest says whether the word below it has any.
 type bitset struct {
 	levels [][]uint64 // the members first, one word last
-	count  int
 }
 
 // newBitset makes an empty set of numbers below n.
@@ -23,7 +22,6 @@ func newBitset(n int) *bitset {
 
 // fill makes all numbers below n members, of an empty set.
 func (s *bitset) fill(n int) {
-	s.count = n
 	for _, l := range s.levels {
 		for i := range n >> 6 {
 			l[i] = ^uint64(0)
@@ -49,7 +47,6 @@ func (s *bitset) add(i int) bool {
 	if s.has(i) {
 		return false
 	}
-	s.count++
 	for _, l := range s.levels {
 		w := &l[i>>6]
 		had := *w != 0
@@ -67,7 +64,6 @@ func (s *bitset) remove(i int) bool {
 	if !s.has(i) {
 		return false
 	}
-	s.count--
 	for _, l := range s.levels {
 		w := &l[i>>6]
 		*w &^= 1 << (i & 63)

@@ -193,10 +193,14 @@ func TestBitset(t *testing.T) {
 				t.Fatalf("run from %d: %d, want %d", from, got, run)
 			}
 		}
-		if s.count != len(all) {
-			t.Fatalf("%d members, want %d", s.count, len(all))
+		members := 0
+		for i := s.next(0); i >= 0; i = s.next(i + 1) {
+			members++
 		}
-		if s.empty(); s.count != 0 || s.next(0) != -1 {
+		if members != len(all) {
+			t.Fatalf("%d members, want %d", members, len(all))
+		}
+		if s.empty(); s.next(0) != -1 {
 			t.Fatal("not empty")
 		}
 	}
