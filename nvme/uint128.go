@@ -21,9 +21,6 @@ func (u Uint128) Uint64() uint64 {
 	return u.Lo
 }
 
-// IsZero reports whether u is 0.
-func (u Uint128) IsZero() bool { return u == Uint128{} }
-
 // String is u in decimal, whole.
 func (u Uint128) String() string {
 	v := new(big.Int).SetUint64(u.Hi)

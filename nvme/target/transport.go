@@ -58,7 +58,6 @@ type ConnAttr struct {
 	Transport nvme.TransportType
 	Local     netip.AddrPort
 	Remote    netip.AddrPort
-	Secure    bool // TLS
 
 	SGLS        uint32 // Identify Controller SGLS
 	InCapsule   int    // bytes of data that an I/O command capsule may carry

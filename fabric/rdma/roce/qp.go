@@ -93,7 +93,6 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 		q.toReset()
 	case from == verbs.Reset && attr.State == verbs.Init:
 		q.attr.Access = attr.Access
-		q.attr.QKey = attr.QKey
 		q.attr.State = verbs.Init
 	case from == verbs.Init && attr.State == verbs.RTR:
 		err = q.toRTR(&attr)

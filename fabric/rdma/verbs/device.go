@@ -28,10 +28,10 @@ type DeviceAttr struct {
 	Addr          netip.Addr // the address behind the port's GID
 	ActiveMTU     MTU        // path MTU that the port can carry
 	MaxQP         int
-	MaxQPWR       int // work requests per queue
-	MaxSGE        int // scatter/gather entries per work request
-	MaxCQE        int
-	MaxMRSize     int64
+	MaxQPWR       int   // work requests per queue
+	MaxSGE        int   // scatter/gather entries per work request
+	MaxCQE        int   // entries of a completion queue
+	MaxMRSize     int64 // bytes
 	MaxQPRdAtom   int   // READs and atomics a QP can serve as responder
 	MaxQPInitAtom int   // READs and atomics a QP can have outstanding as initiator
 	MaxInline     int   // bytes of inline data

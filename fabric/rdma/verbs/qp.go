@@ -8,13 +8,13 @@ type QPType uint8
 // Services.
 const (
 	RC QPType = iota + 1 // reliable connection
-	UD                   // unreliable datagram
+	UD                   // unreliable datagram: nothing here offers or uses it
 )
 
 // QPState is the state of a queue pair (IBTA 10.3.1).
 //
-// SQD (send queue drained) and SQE are not offered: their only use is to change the path of a
-// live connection, and RDMA-CM consumers, who are all that this interface serves, never do.
+// SQD (send queue drained) and SQE are not offered: SQD serves to change the path of a live
+// connection, which no consumer here does, and SQE is of unreliable services.
 type QPState uint8
 
 // States.
@@ -42,15 +42,14 @@ type QPInitAttr struct {
 // QPAttr are the attributes that Modify sets and Query returns (ibv_qp_attr). A transition
 // uses the fields that the state table names and ignores the others:
 //
-//	RESET → INIT  PKeyIndex is fixed at 0; Access. (UD: QKey)
-//	INIT  → RTR   Remote, PeerVendorID, VendorOptions, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic, MinRNRTimer. (UD: none)
-//	RTR   → RTS   SQPSN, Timeout, RetryCnt, RNRRetry, MaxRdAtomic. (UD: SQPSN)
+//	RESET → INIT  PKeyIndex is fixed at 0; Access.
+//	INIT  → RTR   Remote, PeerVendorID, VendorOptions, DestQPN, PathMTU, RQPSN, MaxDestRdAtomic, MinRNRTimer.
+//	RTR   → RTS   SQPSN, Timeout, RetryCnt, RNRRetry, MaxRdAtomic.
 //	any   → ERR   none
 //	any   → RESET none
 type QPAttr struct {
 	State           QPState
 	Access          Access
-	QKey            uint32
 	Remote          netip.Addr // the address vector: the peer's GID as an address
 	PeerVendorID    uint32     // the peer's DeviceAttr.VendorID, as CM exchanges it; 0 where unknown
 	VendorOptions   uint32     // agreed on with a peer of the same vendor (ibv_ece.options)
@@ -59,8 +58,8 @@ type QPAttr struct {
 	PathMTU         MTU
 	SendMTU         int    // bytes of a SEND that a packet carries: PathMTU's, unless devices of one maker have agreed on more (Query only)
 	WriteSendMTU    int    // bytes of a WRITE that share a packet with a short SEND behind it: 0, unless devices of one maker have agreed on that (Query only)
-	RQPSN           uint32 // first PSN expected from the peer
-	SQPSN           uint32 // first PSN sent
+	RQPSN           uint32 // first PSN expected from the peer, 24 bits
+	SQPSN           uint32 // first PSN sent, 24 bits
 	MaxDestRdAtomic uint8  // READs and atomics served at once
 	MaxRdAtomic     uint8  // READs and atomics outstanding at once
 	MinRNRTimer     uint8  // code of IBTA table 45

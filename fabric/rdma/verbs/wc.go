@@ -47,11 +47,10 @@ type WCFlags uint8
 const (
 	WCWithImm WCFlags = 1 << iota
 	WCWithInv
-	WCGRH
 )
 
-// WC is a work completion (ibv_wc). When Status is not WCSuccess only WRID, Status, QPNum
-// and VendorErr are valid.
+// WC is a work completion (ibv_wc). When Status is not WCSuccess only WRID, Status and QPNum
+// are valid.
 type WC struct {
 	WRID            uint64
 	Status          WCStatus
@@ -59,10 +58,8 @@ type WC struct {
 	Flags           WCFlags
 	ByteLen         uint32 // bytes received or read
 	QPNum           uint32
-	SrcQP           uint32 // UD
 	ImmData         uint32
 	InvalidatedRKey uint32
-	VendorErr       uint32
 }
 
 // CQ is a completion queue.

@@ -46,15 +46,13 @@ type SendWR struct {
 
 	MW   MW     // WRBindMW: takes the key MW.RKey
 	Bind MWBind // WRBindMW
-
-	AH AH // UD
 }
 
 // MWBind is the range that a memory window shows. The MR needs AccessMWBind.
 type MWBind struct {
 	MR     MR
-	Addr   uint64
-	Length uint64
+	Addr   uint64 // of the MR's, as MR.Addr counts
+	Length uint64 // bytes
 	Access Access
 }
 
@@ -62,11 +60,4 @@ type MWBind struct {
 type RecvWR struct {
 	WRID   uint64
 	SGList []SGE
-}
-
-// AH is an address handle: where a UD send goes.
-type AH struct {
-	Remote    GID
-	RemoteQPN uint32
-	QKey      uint32
 }
