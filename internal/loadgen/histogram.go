@@ -137,18 +137,6 @@ func (h *Histogram) Percentile(p float64) int64 {
 	return h.max
 }
 
-// Above is the share of latencies above ns, to within a bucket.
-func (h *Histogram) Above(ns int64) float64 {
-	if h.n == 0 {
-		return 0
-	}
-	var n uint64
-	for _, c := range h.counts[bucketOf(uint64(ns))+1:] {
-		n += c
-	}
-	return float64(n) / float64(h.n)
-}
-
 // Bins are the middles in nanoseconds of the buckets that hold anything, ascending, with how
 // much they hold.
 func (h *Histogram) Bins() iter.Seq2[int64, uint64] {
