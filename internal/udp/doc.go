@@ -47,6 +47,6 @@
 // others offer meanwhile (package duty).
 //
 // In Go 1.26 a thread that is about to block can hold up the whole program when the collector
-// stops the world; a timer that is due four times a second while a socket is open bounds that
+// stops the world; while a socket is open a timer bounds that
 // (package standstill).
 package udp

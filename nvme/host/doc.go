@@ -13,7 +13,8 @@
 // Below them is the asynchronous [Queue]: a [Request] that is submitted ends with a call of
 // its Done in the transport's own context, which may submit the next one. That path allocates
 // nothing per command, and one lock per submission and one per completion are all it takes.
-// Load generators use it, and keep at most [Queue.Depth] requests outstanding on each queue.
+// Load generators use it. Of the requests on a queue [Queue.Depth] are outstanding at once, and
+// others wait in it.
 //
 // # Ownership
 //
