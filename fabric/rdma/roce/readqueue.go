@@ -1,0 +1,39 @@
+package roce
+
+import "github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+
+// read is a READ request or an atomic on its way: a piece of a work request.
+type read struct {
+	wqe              uint32
+	first, next, end wire.PSN // of the responses
+}
+
+// readQueue holds reads in the order of their PSNs.
+type readQueue struct {
+	ring []read
+	head int
+	n    int
+}
+
+func (q *readQueue) init(limit int) {
+	q.ring = make([]read, limit)
+	q.clear()
+}
+
+func (q *readQueue) full() bool   { return q.n == len(q.ring) }
+func (q *readQueue) empty() bool  { return q.n == 0 }
+func (q *readQueue) front() *read { return &q.ring[q.head] }
+func (q *readQueue) clear()       { q.head, q.n = 0, 0 }
+func (q *readQueue) at(i int) *read {
+	return &q.ring[(q.head+i)%len(q.ring)]
+}
+
+func (q *readQueue) push(r read) {
+	q.ring[(q.head+q.n)%len(q.ring)] = r
+	q.n++
+}
+
+func (q *readQueue) pop() {
+	q.head = (q.head + 1) % len(q.ring)
+	q.n--
+}
