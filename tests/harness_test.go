@@ -34,7 +34,7 @@ const (
 )
 
 // racing says that the race detector watches the test or the programs.
-func racing() bool { return raceBuild || os.Getenv(raceEnv) == "1" }
+func racing() bool { return raceEnabled || os.Getenv(raceEnv) == "1" }
 
 // transports are the names that -t takes.
 var transports = []string{"rdma", "tcp"}

@@ -2,4 +2,4 @@
 
 package tests
 
-const raceBuild = false
+const raceEnabled = false

@@ -2,4 +2,4 @@
 
 package tests
 
-const raceBuild = true
+const raceEnabled = true

@@ -194,7 +194,7 @@ func (r *congestionRun) checkShared(t *testing.T) {
 // TestCongestion: flows that meet in a port that marks share it within 10%, and keep its queue
 // short; where nothing is marked, it overflows.
 func TestCongestion(t *testing.T) {
-	if raceBuild {
+	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
 	dir := os.Getenv(plotsEnv)

@@ -16,7 +16,7 @@ import (
 // network. It must keep what is said.
 func (r lossyRun) survives(t *testing.T, keeps [3]float64) {
 	t.Helper()
-	if raceBuild {
+	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
 	clean := r.goodput(t)

@@ -2,4 +2,4 @@
 
 package roce
 
-const raceBuild = false
+const raceEnabled = false

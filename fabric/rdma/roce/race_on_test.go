@@ -2,5 +2,5 @@
 
 package roce
 
-// raceBuild has long simulations run shorter under the race detector, which slows them tenfold.
-const raceBuild = true
+// raceEnabled has long simulations left out under the race detector, which slows them tenfold.
+const raceEnabled = true

@@ -1,0 +1,117 @@
+package tests
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// withoutRace is the step of run.sh that goes without the race detector: its tests and its packages.
+var withoutRace = regexp.MustCompile(`-run '\^\(([\w|]+)\)\$' \\\n((?:\s+\./\S+)+)`)
+
+// TestRaceSkips: what skips under the race detector, with which run.sh has unit tests run, it has run without, too.
+func TestRaceSkips(t *testing.T) {
+	script, err := os.ReadFile("run.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := withoutRace.FindSubmatch(script)
+	if step == nil {
+		t.Fatal("run.sh has no step without the race detector")
+	}
+	run, packages := strings.Split(string(step[1]), "|"), strings.Fields(string(step[2]))
+	var found []string
+	err = filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Name() == "race_on_test.go" && filepath.Dir(path) != "../tests" { // those run without anyway
+			found = append(found, filepath.Dir(path))
+		}
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no package knows whether the race detector is there: %v", err)
+	}
+	for _, dir := range found {
+		for _, name := range raceSkips(t, dir) {
+			if !slices.Contains(run, name) || !slices.Contains(packages, "./"+strings.TrimPrefix(dir, "../")) {
+				t.Errorf("%s: %s skips under the race detector, and run.sh doesn't run it without", dir, name)
+			}
+		}
+	}
+}
+
+// raceSkips are the tests of a package that skip where raceEnabled is set, by themselves or in what they call.
+func raceSkips(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, skips := map[string][]string{}, map[string]bool{}
+	for _, path := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+				ast.Inspect(fn.Body, func(n ast.Node) bool {
+					if c, ok := n.(*ast.CallExpr); ok {
+						calls[fn.Name.Name] = append(calls[fn.Name.Name], called(c))
+					}
+					if i, ok := n.(*ast.IfStmt); ok && skipsUnderRace(i) {
+						skips[fn.Name.Name] = true
+					}
+					return true
+				})
+			}
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for name, all := range calls {
+			if !skips[name] && slices.ContainsFunc(all, func(c string) bool { return skips[c] }) {
+				skips[name], grown = true, true
+			}
+		}
+	}
+	var tests []string
+	for name := range skips {
+		if strings.HasPrefix(name, "Test") {
+			tests = append(tests, name)
+		}
+	}
+	return tests
+}
+
+// called is the name of what a call calls.
+func called(c *ast.CallExpr) string {
+	switch f := c.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
+}
+
+// skipsUnderRace reports whether i is `if raceEnabled { t.Skip(…) }`.
+func skipsUnderRace(i *ast.IfStmt) bool {
+	cond, ok := i.Cond.(*ast.Ident)
+	if !ok || cond.Name != "raceEnabled" {
+		return false
+	}
+	for _, s := range i.Body.List {
+		if e, ok := s.(*ast.ExprStmt); ok {
+			if c, ok := e.X.(*ast.CallExpr); ok && strings.HasPrefix(called(c), "Skip") {
+				return true
+			}
+		}
+	}
+	return false
+}
