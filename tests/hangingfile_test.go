@@ -102,7 +102,7 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	defer cancel()
 	one := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues = 1 })
 	defer one.close(t)
-	hanging, other := namespaceOf(t, one, 1), namespaceOf(t, one, 2)
+	hanging, other := one.namespace(t, 1), one.namespace(t, 2)
 	for i := range 100 { // whoever does such writes is found by now
 		writeBlock(t, ctx, hanging, i)
 		writeBlock(t, ctx, other, i)
@@ -115,7 +115,7 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	}()
 	two := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues = 1 })
 	defer two.close(t)
-	another := namespaceOf(t, two, 2)
+	another := two.namespace(t, 2)
 	began := time.Now()
 	for i := range 100 {
 		writeBlock(t, ctx, other, i)
@@ -137,15 +137,6 @@ func testHangingFile(t *testing.T, io, path string, flags ...string) {
 	if _, err := hanging.ReadAt(ctx, b, 0); err != nil || b[0] != 0xee || b[4095] != 0xee {
 		t.Errorf("what was written while it hung isn't there: %v", err)
 	}
-}
-
-func namespaceOf(t *testing.T, h *hostSide, nsid uint32) *host.Namespace {
-	t.Helper()
-	ns, err := h.Namespace(t.Context(), nsid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ns
 }
 
 func writeBlock(t *testing.T, ctx context.Context, ns *host.Namespace, i int) {

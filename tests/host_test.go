@@ -35,6 +35,16 @@ func dialHost(t testing.TB, remote netip.AddrPort, path string, change func(*hos
 	return &hostSide{h}
 }
 
+// namespace opens a namespace.
+func (h *hostSide) namespace(t *testing.T, nsid uint32) *host.Namespace {
+	t.Helper()
+	ns, err := h.Namespace(t.Context(), nsid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
 // close disconnects orderly and fails the test when that doesn't work.
 func (h *hostSide) close(t testing.TB) {
 	t.Helper()

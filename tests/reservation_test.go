@@ -85,16 +85,6 @@ func reserve(t *testing.T, v blockdev.Volume, dir, path string) {
 	must(sendIO(t, other, ioOf(nvme.OpRead, 1, 0, 1), block))
 }
 
-// namespace opens a namespace.
-func (h *hostSide) namespace(t *testing.T, nsid uint32) *host.Namespace {
-	t.Helper()
-	ns, err := h.Namespace(t.Context(), nsid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ns
-}
-
 func findReserved(t *testing.T, v blockdev.Volume, dir, path string) {
 	owner, other, _ := serveReserved(t, v, dir, path)
 	block := make([]byte, 4096)

@@ -51,7 +51,7 @@ func (f *campaignFlags) wanted() bool {
 	return len(f.compare) > 0 || f.repeats > 1 || len(f.depths) > 0 || f.report != ""
 }
 
-// check finds mistakes in the flags, and fills in what they leave open.
+// checkCampaign finds mistakes in the flags, and fills in what they leave open.
 func (f *benchFlags) checkCampaign() error {
 	p := &f.campaign
 	switch {

@@ -76,7 +76,7 @@ func report(c *fakeConn) (p nvme.ResvStatus) {
 	return p
 }
 
-// access says what a host may do: "rw", "r" or nothing.
+// accessOf says what a host may do: "rw", "r" or nothing.
 func accessOf(c *fakeConn) string {
 	c.t.Helper()
 	b := make([]byte, 512)
