@@ -20,7 +20,7 @@ KILLS    ?= 200
 # How often `make power-cuts` and `make database-cuts` cut the power.
 CUTS     ?= 50
 
-.PHONY: dist pgo churn costs database-cuts power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: attack dist pgo churn costs database-cuts power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
 .DEFAULT_GOAL := build
 
 help: ## list the targets
