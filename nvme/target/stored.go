@@ -33,7 +33,7 @@ func (ns *Namespace) loadState(name string) ([]byte, error) {
 	}
 	var s storedState
 	if json.Unmarshal(b, &s) != nil || s.State == nil {
-		return b, nil // it doesn't say of which volume it is
+		return b, nil //nolint:nilerr // it doesn't say of which volume it is
 	}
 	if ns.derived && s.Volume != ns.stateVolume() {
 		ns.others = append(ns.others, s.Volume)
