@@ -69,13 +69,13 @@ var kindText = [...]string{
 }
 
 // take moves a request whose work request completed to its next state; nil where reap was
-// faster.
+// faster, or data came that is too late: the host has given up the connection.
 func (c *targetConn) take(index, from, to int) *targetRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.requests[index]
-	if r.state != from || c.reaped {
-		return nil
+	if r.state != from || c.reaped || c.dead != nil && from == reqPulling {
+		return nil // reap gives it back
 	}
 	c.sqUsed -= r.posted
 	r.posted = 0

@@ -343,7 +343,7 @@ func (q *hostQueue) end(err error) {
 		linger(q.tcp)
 	}
 	q.w.close()
-	_ = q.tcp.Close()
+	abort(q.tcp)
 	q.t.counters.Connections.Add(-1)
 	q.err = err
 	if !q.decided.CompareAndSwap(false, true) {

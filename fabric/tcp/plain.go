@@ -33,6 +33,16 @@ func linger(c *net.TCPConn) {
 	_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
 }
 
+// abort closes a host's connection: it is reset, so that the system sends nothing any more of what it still holds,
+// and the controller knows that nobody waits for what it holds (reader.forsaken). The commands on it have failed to
+// their issuers, who may send them again by another connection, and then write other data. The FIN before says that
+// the connection was closed rather than lost, where there is nothing to take back.
+func abort(c *net.TCPConn) {
+	_ = c.CloseWrite()
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}
+
 // terminatedBy makes the error for a terminate request of the peer.
 func terminatedBy(peer netip.AddrPort, b []byte) error {
 	p, err := pdu.ParseTermReq(b)

@@ -24,8 +24,9 @@ type inbox struct {
 	mu      sync.Mutex
 	mads    []arrival
 	spare   []arrival
-	senders shares  // of the room for MADs
-	commEst []*cmID // whose QP took its first packet
+	senders shares            // of the room for MADs
+	commEst []*cmID           // whose QP took its first packet
+	waiting []chan<- struct{} // closed when all that came before is dealt with
 }
 
 func newInbox() inbox {
@@ -64,12 +65,29 @@ func (b *inbox) putCommEst(id *cmID) {
 	b.kick()
 }
 
-// take empties the box. The MADs are valid until the next call.
-func (b *inbox) take() ([]arrival, []*cmID) {
+// settled gives a channel that is closed when all that is in the box has been dealt with.
+func (b *inbox) settled() <-chan struct{} {
+	c := make(chan struct{})
+	b.mu.Lock()
+	b.waiting = append(b.waiting, c)
+	b.mu.Unlock()
+	b.kick()
+	return c
+}
+
+// taken is what was in the box.
+type taken struct {
+	mads    []arrival // valid until the next call of take
+	commEst []*cmID
+	waiting []chan<- struct{} // to be closed when that has been dealt with
+}
+
+// take empties the box.
+func (b *inbox) take() taken {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	mads, est := b.mads, b.commEst
-	b.mads, b.spare, b.commEst = b.spare[:0], mads, nil
+	t := taken{b.mads, b.commEst, b.waiting}
+	b.mads, b.spare, b.commEst, b.waiting = b.spare[:0], t.mads, nil, nil
 	b.senders.clear()
-	return mads, est
+	return t
 }

@@ -119,6 +119,18 @@ func (m *Manager) arrived(src netip.Addr, datagram []byte) {
 	}
 }
 
+// settleTime bounds Settle: what it waits for may itself wait for the device.
+const settleTime = 50 * time.Millisecond
+
+// Settle waits until the MADs that have arrived are dealt with and their events delivered, but not for long. A device
+// calls it before it lets consumers see what came with them, where that may have lain around.
+func (m *Manager) Settle() {
+	select {
+	case <-m.inbox.settled():
+	case <-time.After(settleTime):
+	}
+}
+
 // run is the manager's goroutine: all messages, timers and handlers.
 func (m *Manager) run() {
 	defer close(m.stopped)
@@ -133,15 +145,18 @@ func (m *Manager) run() {
 			m.shutdown()
 			return
 		}
-		mads, established := m.inbox.take()
-		for i := range mads {
-			m.onMAD(&mads[i])
+		t := m.inbox.take()
+		for i := range t.mads {
+			m.onMAD(&t.mads[i])
 		}
-		for _, id := range established {
+		for _, id := range t.commEst {
 			m.onCommEst(id)
 		}
 		m.expire()
 		m.deliver()
+		for _, c := range t.waiting {
+			close(c)
+		}
 	}
 }
 
@@ -245,7 +260,7 @@ func (m *Manager) linger() {
 		case <-timer.C:
 			return
 		}
-		mads, _ := m.inbox.take()
+		mads := m.inbox.take().mads
 		for i := range mads {
 			m.onMAD(&mads[i])
 		}

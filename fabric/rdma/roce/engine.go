@@ -3,6 +3,7 @@ package roce
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
@@ -64,6 +65,13 @@ func (d *Device) end(err error) {
 // shall not wait for a whole window to be looked at.
 const turnBytes = 256 << 10
 
+const (
+	// standstill is how long the engine hasn't begun a turn when it catches up.
+	standstill = 100 * time.Millisecond
+	// catchUpBytes is more than a socket holds, and bounds what a peer that floods can have the engine take.
+	catchUpBytes = 16 << 20
+)
+
 // turnOver takes received datagrams, as many as make a turn, and finishes that, which it does
 // without any too. It returns the others.
 func (d *Device) turnOver(got []udp.Received) []udp.Received {
@@ -71,6 +79,12 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	mine := d.takeTurn()
 	d.mu.Unlock()
 	now := d.now()
+	late := mine && now-d.rx.turned > standstill
+	d.rx.turned = now
+	if late {
+		d.catchUp(got, now)
+		got = nil
+	}
 	for bytes := 0; bytes < turnBytes && len(got) > 0; got = got[1:] {
 		d.receive(&got[0], now)
 		bytes += len(got[0].Buf)
@@ -81,6 +95,37 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 		d.finishTurn(1)
 	}
 	return got
+}
+
+// catchUp takes got and all else that has come, where the engine may have stood still, with its program or the
+// machine. A peer may have given up meanwhile, and have told that behind what it wants done: it may have had the same
+// done elsewhere, and other things after that. So connection management hears of it before the handlers are called.
+// The caller has the turn.
+func (d *Device) catchUp(got []udp.Received, now time.Duration) {
+	for bytes := 0; len(got) > 0; {
+		for i := range got {
+			d.receive(&got[i], now)
+			bytes += len(got[i].Buf)
+		}
+		if bytes >= catchUpBytes {
+			break
+		}
+		n, err := d.conn.TryRecv(d.rx.received[:])
+		if err != nil { // the next receive call says it too
+			break
+		}
+		got = d.rx.received[:n]
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	settle := d.gsi.settle
+	if d.gsi.in.n == 0 || len(d.calls) == 0 || settle == nil {
+		return
+	}
+	d.dispatchMADs()
+	d.mu.Unlock()
+	settle()
+	d.mu.Lock()
 }
 
 // unbounded has transmit go on until nothing is ready, which peers may see to that it never is.

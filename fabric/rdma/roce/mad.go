@@ -53,6 +53,7 @@ func (r *madRing) pop() {
 // qp1 is the general services queue pair: management datagrams, best effort.
 type qp1 struct {
 	handler func(src netip.Addr, mad []byte)
+	settle  func() // may be nil
 	in, out madRing
 	psn     wire.PSN
 	buf     [madSize]byte // the handler's
@@ -88,6 +89,14 @@ func (d *Device) HandleMADs(handler func(src netip.Addr, mad []byte)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.gsi.handler = handler
+}
+
+// SettleMADs makes settle what waits, for a short time, until what the handler was called with has taken its effect. It
+// is called without a lock of the device.
+func (d *Device) SettleMADs(settle func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gsi.settle = settle
 }
 
 // emitMADs adds the datagrams that wait. The device's lock is held.

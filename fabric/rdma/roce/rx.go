@@ -14,6 +14,7 @@ import (
 type rxState struct {
 	received [udp.RecvBatch]udp.Received
 	packet   wire.Packet
+	turned   time.Duration // when the last turn began
 
 	// The flow of the last packets.
 	src  netip.AddrPort

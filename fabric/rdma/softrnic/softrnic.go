@@ -74,6 +74,7 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), dev.Close())
 	}
+	dev.SettleMADs(m.Settle)
 	return &RNIC{Manager: m, dev: dev, socket: socket, shares: cfg.LocalMemory, faults: faults}, nil
 }
 
