@@ -290,3 +290,19 @@ func TestSmallQueueOfFragments(t *testing.T) {
 		t.Error("the data came back different")
 	}
 }
+
+// TestOtherKeyInvalidated: a response that invalidates another command's key is an error, and not taken for the end of
+// a command whose memory the target can still reach.
+func TestOtherKeyInvalidated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		cmds := r.submit(0, 1)
+		other := cmds[1]
+		r.answer(0, other.SGL1().Key())
+		r.broken()
+		if slices.Contains(r.sink.completed(), 0) {
+			t.Error("a command is over whose key lives")
+		}
+	})
+}

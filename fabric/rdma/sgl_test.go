@@ -438,3 +438,32 @@ func TestSGLOverlap(t *testing.T) {
 		}
 	})
 }
+
+// TestShortCapsule: a capsule that is shorter than a command ends the connection, and isn't taken for the command that
+// was in the same receive buffer before.
+func TestShortCapsule(t *testing.T) {
+	for _, n := range []int{1, nvme.CommandSize - 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newSGLRig(t, rdma.TargetConfig{})
+			defer r.close()
+			admin, io := r.controller(0)
+			defer admin.close()
+			defer io.close()
+			for range 40 { // the queue has 32: there is a command in every receive buffer
+				cmd := blocks(nvme.OpRead, 0, sglBlock)
+				io.key(&cmd, 0, sglBlock)
+				io.do("a good one", cmd, nil, nvme.StatusSuccess)
+			}
+			io.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: io.sge(sglCapsules, n)})
+			time.Sleep(time.Second)
+			select {
+			case cqe := <-io.answers:
+				t.Errorf("%d bytes are answered: %v", n, cqe.Status())
+			default:
+			}
+			if !io.ended() {
+				t.Errorf("the connection goes on after a capsule of %d bytes", n)
+			}
+		})
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -599,4 +601,45 @@ func TestHostMemory(t *testing.T) {
 	if err := tr.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestHostTakesBack: what the system holds of a connection that was closed isn't sent any more. Its commands have
+// failed, and may have been executed by another connection meanwhile.
+func TestHostTakesBack(t *testing.T) {
+	const size = 32 << 20 // more than sockets hold
+	resp := goodResp
+	resp.MAXH2CDATA = size
+	d := dialRaw(t, HostConfig{}, resp)
+	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, size), make([]byte, size))
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size}))
+	if _, err := io.ReadFull(d.ctrl, make([]byte, pdu.DataSize)); err != nil { // it is being sent
+		t.Fatal(err)
+	}
+	_ = d.q.Close()
+	d.wait(done)
+	if r.Err == nil {
+		t.Error("the write succeeded")
+	}
+	if n, err := io.Copy(io.Discard, d.ctrl); !errors.Is(err, unix.ECONNRESET) {
+		t.Errorf("%d bytes after the end, then %v, want a reset", n, err)
+	}
+}
+
+// TestHostDataBeyond: data of a read that begins where it should and ends behind the memory for it.
+func TestHostDataBeyond(t *testing.T) {
+	const size, first = 16 << 10, 1024
+	d := dialRaw(t, HostConfig{}, goodResp)
+	r, done, cid := d.start(ioCommand(nvme.OpRead, 0, size), make([]byte, size))
+	part := func(off uint32, n int) []byte {
+		return d.ctrl.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData}, CCCID: cid, DATAO: off}, make([]byte, n))
+	}
+	beyond := part(first, size-first+4)
+	d.ctrl.send(append(part(0, first), beyond...))
+	d.ctrl.terminated(pdu.FESOutOfRange, pdu.OffDATAO, beyond)
+	_ = d.ctrl.Close()
+	d.wait(done)
+	if !errors.Is(r.Err, ErrProtocol) {
+		t.Errorf("%v", r.Err)
+	}
+	<-d.gone
 }

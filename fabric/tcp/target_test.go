@@ -518,3 +518,18 @@ func TestTargetConfig(t *testing.T) {
 		t.Errorf("connecting after Close: %v", err)
 	}
 }
+
+// TestTargetTTAGBehindSlots: the first tag that no slot has is as wrong as any other.
+func TestTargetTTAGBehindSlots(t *testing.T) {
+	tt := newTestTarget(t, TargetConfig{})
+	p := rawHost(t, tt)
+	p.initialize(pdu.ICReq{})
+	p.connect(32, 0)
+	sent := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData}, CCCID: 1, TTAG: growRequests}, make([]byte, 512))
+	p.send(sent)
+	p.terminated(pdu.FESInvalidHeader, pdu.OffTTAG, sent)
+	_ = p.Close()
+	if err := <-tt.errs; !errors.Is(err, ErrProtocol) {
+		t.Error(err)
+	}
+}

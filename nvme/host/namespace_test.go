@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -216,5 +217,37 @@ func TestNamespacesWithoutEnd(t *testing.T) {
 	})
 	if ids, err := c.ActiveNamespaces(t.Context()); !errors.Is(err, ErrController) {
 		t.Errorf("%d namespaces, %v", len(ids), err)
+	}
+}
+
+// TestWriteZeroesInPieces: a range that is longer than one command may be is zeroed from its first block to its last,
+// and nothing beside it; storage is given back only where the caller allows it.
+func TestWriteZeroesInPieces(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	const off, length = 512, 5*8192 + 1024 // WZSL is 8 KiB
+	for _, deallocate := range []bool{false, true} {
+		model := bytes.Repeat([]byte{0xa5}, int(n.Size()))
+		copy(f.ns[1].data, model)
+		clear(model[off:][:length])
+		var commands, deac atomic.Int32
+		f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.Cmd.Opcode() == nvme.OpWriteZeroes && r.qid != 0 {
+				commands.Add(1)
+				if r.Cmd.IOControl()&nvme.ControlDEAC != 0 {
+					deac.Add(1)
+				}
+			}
+			return usual
+		})
+		if err := n.WriteZeroes(t.Context(), off, length, deallocate); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(f.ns[1].data, model) {
+			t.Error("other blocks are zero than were to be")
+		}
+		if c, d := commands.Load(), deac.Load(); c != 6 || (d == c) != deallocate || (d == 0) == deallocate {
+			t.Errorf("deallocate %v: %d commands, %d with DEAC", deallocate, c, d)
+		}
 	}
 }

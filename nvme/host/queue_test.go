@@ -292,3 +292,38 @@ func BenchmarkQueue(b *testing.B) {
 	}
 	m.sink.Closed(nil)
 }
+
+// slowQueue is a transport's queue that is still looking at requests when its connection ends.
+type slowQueue struct {
+	manualQueue
+	entered, leave chan struct{}
+}
+
+func (s *slowQueue) Submit([]*Request) {
+	close(s.entered)
+	<-s.leave
+}
+
+// TestLossDuringSubmit: a request is given back only when the transport doesn't look at it any more: its owner may put
+// other data into its memory then, which would go where the old was to.
+func TestLossDuringSubmit(t *testing.T) {
+	q, _ := manual(8)
+	s := &slowQueue{entered: make(chan struct{}), leave: make(chan struct{})}
+	q.tq = s
+	var ended atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.Submit(requests(3, func(int, *Request) { ended.Add(1) }))
+	}()
+	<-s.entered
+	q.Closed(errors.New("cut"))
+	if n := ended.Load(); n != 0 {
+		t.Errorf("%d requests ended while the transport looks at them", n)
+	}
+	close(s.leave)
+	<-done
+	if n := ended.Load(); n != 3 {
+		t.Errorf("%d requests ended, want 3", n)
+	}
+}
