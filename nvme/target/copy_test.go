@@ -32,7 +32,7 @@ func TestCopy(t *testing.T) {
 				before := bytes.Clone(v.data)
 				s := connect(t, newTarget(t, v), testNQN, change)
 				defer s.close()
-				ranges := []nvme.CopyRange{{SLBA: 7, Blocks: 100}, {SLBA: 500, Blocks: 1}, {SLBA: 0, Blocks: 33}, {SLBA: 7, Blocks: 2}}
+				ranges := []nvme.CopyRange{{SLBA: 7, Blocks: 100}, {SLBA: 500, Blocks: 1}, {SLBA: 0, Blocks: 33}, {SLBA: 7, Blocks: 2}, {SLBA: 1500, Blocks: 3}}
 				cmd, data := copyCommand(1024, nvme.ControlFUA, ranges...)
 				s.io.must(cmd, data)
 				want := before

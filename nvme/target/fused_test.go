@@ -130,6 +130,17 @@ func TestFusedFailures(t *testing.T) {
 	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != nvme.StatusUnrecoveredRead || b != nvme.StatusAbortFailedFused {
 		t.Errorf("medium error: statuses %#x and %#x", uint16(a), uint16(b))
 	}
+	v.mu.Lock()
+	v.fail = func(r *blockdev.Request) error {
+		if r.Op != blockdev.OpWrite {
+			return nil
+		}
+		return &blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrMedium}
+	}
+	v.mu.Unlock()
+	if a, b := compareAndWrite(s.io, 0, b[:512], b[:512], 512); a != 0 || b != nvme.StatusWriteFault {
+		t.Errorf("medium error of the Write: statuses %#x and %#x", uint16(a), uint16(b))
+	}
 }
 
 // TestFusedDurable: FUA of the Write of a pair reaches the volume.
@@ -293,18 +304,22 @@ func TestParked(t *testing.T) {
 	second := s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b)
 	<-v.arrived // the Compare's read
 	var reads []*fakeRequest
+	const cid = 100 // of the first
 	for i := range uint16(3) {
 		cmd := ioCommand(nvme.OpRead, 0, 1, 0)
-		cmd.SetCID(i)
+		cmd.SetCID(cid + i)
 		reads = append(reads, other.io.start(cmd, b))
 	}
 	abort := func(q *fakeConn, sqid, cid uint16) uint32 {
 		return q.must(command(func(c *nvme.Command) { c.SetAbort(sqid, cid) }), nil).DW0()
 	}
-	if abort(other.admin, 1, 1) != 0 || reads[1].wait().Status().Code() != nvme.StatusAbortRequested {
+	if abort(s.admin, 1, cid+1) != nvme.AbortNotDone || reads[1].answered() {
+		t.Error("one host aborted a command of another")
+	}
+	if abort(other.admin, 1, cid+1) != 0 || reads[1].wait().Status().Code() != nvme.StatusAbortRequested {
 		t.Error("a parked command was not aborted")
 	}
-	if abort(other.admin, 1, 1) != nvme.AbortNotDone || abort(other.admin, 2, 0) != nvme.AbortNotDone || abort(s.admin, 1, 9) != nvme.AbortNotDone {
+	if abort(other.admin, 1, cid+1) != nvme.AbortNotDone || abort(other.admin, 2, cid) != nvme.AbortNotDone || abort(s.admin, 1, 9) != nvme.AbortNotDone {
 		t.Error("aborted what isn't there")
 	}
 	if reads[0].answered() || first.answered() {
