@@ -46,7 +46,7 @@ func testLateWrites(t *testing.T, path string) {
 	}
 	tgt := startTarget(t, args...)
 	h := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues, c.KATO = 1, 2*time.Second })
-	ns := namespaceOf(t, h, 1)
+	ns := h.namespace(t, 1)
 	writeBlock(t, t.Context(), ns, 0)
 	tgt.signal(syscall.SIGSTOP)
 	eventually(t, 10*time.Second, "the target stopped", func() bool { return stopped(t, tgt.pid()) })
@@ -76,7 +76,7 @@ func testLateWrites(t *testing.T, path string) {
 	}
 	tgt.signal(syscall.SIGCONT)
 	again := dialHost(t, tgt.remote(), path, nil)
-	if _, err := namespaceOf(t, again, 1).ReadAt(t.Context(), make([]byte, size), 0); err != nil {
+	if _, err := again.namespace(t, 1).ReadAt(t.Context(), make([]byte, size), 0); err != nil {
 		t.Fatal(err)
 	}
 	again.close(t)
