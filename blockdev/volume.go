@@ -105,6 +105,14 @@ type Segment struct {
 // ViewToken names a view that must be released.
 type ViewToken uint64
 
+// Prefetcher is a Memory that is random access to more than the processor's caches hold.
+type Prefetcher interface {
+	Memory
+	// Prefetch has the processor begin to fetch what a View of the range will touch, while the caller does
+	// something else. It doesn't wait, promises nothing, and passes over a range that isn't there.
+	Prefetch(offset, length int64)
+}
+
 // Resizer is a Volume whose size can change while it is open.
 type Resizer interface {
 	Volume

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 )
 
 // What transports use: views of blocks for reads, loans of free blocks for writes.
@@ -42,6 +44,24 @@ func (v *atomicVolume) View(segs []blockdev.Segment, offset, length int64) ([]bl
 		return segs, 0, v.info.Fail(blockdev.OpRead, offset, mediumKind(err), err)
 	}
 	return segs, 0, blockdev.ErrView
+}
+
+// Prefetch fetches the beginning of the first block, by the map as it is at the moment.
+func (v *atomicVolume) Prefetch(offset, length int64) {
+	if !v.life.Enter() {
+		return
+	}
+	defer v.life.Leave()
+	if blockdev.CheckRange(&v.info, v.size.Load(), blockdev.OpRead, offset, length) != nil {
+		return
+	}
+	var fault error // View will find it, too
+	defer v.m.caught(&fault, debug.SetPanicOnFault(true))
+	xs, lba := *v.extents.Load(), uint64(offset>>v.shift)
+	x, i, _ := lookup(xs, lba, 1)
+	if b, err := v.place(xs, lba, native(atomic.LoadUint64(&x.table[i]))); err == nil && b.x != nil {
+		prefetch.Start(b.bytes(v.shift))
+	}
 }
 
 // Release lets blocks be used again that were replaced meanwhile.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 )
 
 // volume is a mapping whose blocks are written in place.
@@ -201,6 +202,17 @@ func (v *volume) end(r *blockdev.Request, err error) {
 }
 
 func (v *volume) Regions() []*blockdev.Region { return v.region[:] }
+
+// Prefetch fetches where the range begins.
+func (v *volume) Prefetch(offset, length int64) {
+	if !v.life.Enter() {
+		return
+	}
+	if blockdev.CheckRange(&v.info, v.info.Size, blockdev.OpRead, offset, length) == nil {
+		prefetch.Start(v.m.mem[offset : offset+length])
+	}
+	v.life.Leave()
+}
 
 func (v *volume) View(segs []blockdev.Segment, offset, length int64) ([]blockdev.Segment, blockdev.ViewToken, error) {
 	if !v.life.Enter() {

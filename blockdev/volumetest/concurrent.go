@@ -235,4 +235,9 @@ func testAllocations(s *session) {
 	}); n > 0 {
 		s.Errorf("view: %v allocations", n)
 	}
+	if p, ok := s.v.(blockdev.Prefetcher); ok {
+		if n := testing.AllocsPerRun(50, func() { p.Prefetch(0, 8*s.bs) }); n > 0 {
+			s.Errorf("prefetch: %v allocations", n)
+		}
+	}
 }

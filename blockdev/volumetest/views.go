@@ -3,7 +3,9 @@ package volumetest
 import (
 	"bytes"
 	"errors"
+	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -145,6 +147,45 @@ func (s *session) storm(m blockdev.Memory) {
 		}
 		return nil
 	})
+}
+
+// testPrefetch prefetches ranges that are there and that aren't, while the volume is used and closed. It must not be
+// noticed but by the clock.
+func testPrefetch(s *session, m blockdev.Memory) {
+	p, ok := m.(blockdev.Prefetcher)
+	if !ok {
+		s.Skip("it fetches nothing ahead")
+	}
+	size := s.v.Info().Size
+	ranges := [][2]int64{
+		{0, s.bs}, {size - s.bs, s.bs}, {0, size}, // there
+		{size, s.bs}, {size - s.bs, 2 * s.bs}, {-s.bs, s.bs}, {math.MinInt64, s.bs}, {math.MaxInt64, math.MaxInt64},
+		{0, 0}, {0, -s.bs}, {1, 1},
+	}
+	all := func() {
+		for _, r := range ranges {
+			p.Prefetch(r[0], r[1])
+		}
+	}
+	all()
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !stop.Load() {
+			all()
+		}
+	})
+	err := stamp(NewClient(s.v), newRandom(s.seed, 0), make([]byte, 8*s.bs), s.bs, 100)
+	if err == nil {
+		err = s.v.Close()
+	}
+	stop.Store(true)
+	wg.Wait()
+	all() // of what is closed
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.v = nil
 }
 
 // testViewClose closes a volume while a view is held: the memory must stay until it isn't.

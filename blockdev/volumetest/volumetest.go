@@ -97,6 +97,7 @@ var viewTests = []struct {
 	{"views", false, testViews},
 	{"views and writers", true, testViewWriters},
 	{"views and close", false, testViewClose},
+	{"views and prefetching", false, testPrefetch},
 }
 
 // session is one test's volume.

@@ -35,12 +35,19 @@ type consumer interface {
 	endCompletions(b *batch)
 }
 
+// expecter is a consumer that prepares for completions where several have come.
+type expecter interface {
+	// expect is called before the first of them is delivered, in the order that they will be.
+	expect(wc *verbs.WC)
+}
+
 // member is a consumer that has a queue pair. The rest is the handler's.
 type member struct {
 	consumer
-	left  int  // completions that were polled, and are to be delivered
-	begun bool // since they were polled
-	live  bool // beginCompletions returned true
+	expecter expecter // consumer, where it is one
+	left     int      // completions that were polled, and are to be delivered
+	begun    bool     // since they were polled
+	live     bool     // beginCompletions returned true
 }
 
 const (
@@ -88,7 +95,9 @@ func (s *completions) take(n int) bool {
 func (s *completions) join(qp verbs.QP, c consumer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members[qp.QPNum()] = &member{consumer: c}
+	m := &member{consumer: c}
+	m.expecter, _ = c.(expecter)
+	s.members[qp.QPNum()] = m
 }
 
 // leave gives n entries back. The queue pair that had them, if there was one, is destroyed.
@@ -116,6 +125,7 @@ func (s *completions) event(cq verbs.CQ) {
 // caches.
 func (s *completions) deliver(wcs []verbs.WC) {
 	s.findOwners(wcs)
+	s.begin(wcs)
 	var now int64
 	if s.now != nil {
 		now = s.now()
@@ -125,9 +135,6 @@ func (s *completions) deliver(wcs []verbs.WC) {
 		if m == nil {
 			continue // its connection has ended
 		}
-		if !m.begun {
-			m.begun, m.live = true, m.beginCompletions()
-		}
 		if m.live {
 			m.completed(&wcs[i], now)
 		}
@@ -136,6 +143,22 @@ func (s *completions) deliver(wcs []verbs.WC) {
 		}
 		if m.begun = false; m.live {
 			m.endCompletions(&s.batch)
+		}
+	}
+}
+
+// begin tells each owner that completions are going to be delivered, and which.
+func (s *completions) begin(wcs []verbs.WC) {
+	for i := range wcs {
+		m := s.owners[i]
+		if m == nil {
+			continue
+		}
+		if !m.begun {
+			m.begun, m.live = true, m.beginCompletions()
+		}
+		if m.live && m.expecter != nil && len(wcs) > 1 {
+			m.expecter.expect(&wcs[i])
 		}
 	}
 }

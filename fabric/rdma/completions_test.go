@@ -66,7 +66,9 @@ type recorder struct {
 	ended bool
 	open  bool // begun and not ended
 	log   *[]uint32
-	done  int
+
+	expected, done int
+	delivering     bool // since begun
 }
 
 func (r *recorder) beginCompletions() bool {
@@ -77,10 +79,18 @@ func (r *recorder) beginCompletions() bool {
 	return r.open
 }
 
+func (r *recorder) expect(wc *verbs.WC) {
+	if !r.open || wc.QPNum != r.num || r.delivering {
+		r.t.Errorf("connection %d (begun: %v, given some: %v) is to expect one of %d", r.num, r.open, r.delivering, wc.QPNum)
+	}
+	r.expected++
+}
+
 func (r *recorder) completed(wc *verbs.WC, now int64) {
 	if !r.open || wc.QPNum != r.num || now != 7 {
 		r.t.Errorf("connection %d (begun: %v) is given a completion of %d at %d", r.num, r.open, wc.QPNum, now)
 	}
+	r.delivering = true
 	r.done++
 }
 
@@ -88,7 +98,7 @@ func (r *recorder) endCompletions(*batch) {
 	if !r.open {
 		r.t.Errorf("connection %d ends without a beginning", r.num)
 	}
-	r.open = false
+	r.open, r.delivering = false, false
 	*r.log = append(*r.log, r.num)
 }
 
@@ -108,7 +118,7 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 		s.join(numberedQP{num: n}, conns[n])
 	}
 	cq := dev.queues[0]
-	want := func(what string, ends []uint32, completions map[uint32]int) {
+	want := func(what string, ends []uint32, completions map[uint32]int, alone ...uint32) {
 		t.Helper()
 		if !slices.Equal(log, ends) {
 			t.Errorf("%s: posts of %v, want %v", what, log, ends)
@@ -117,7 +127,10 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 			if c.done != completions[n] || c.open {
 				t.Errorf("%s: connection %d has %d completions (open: %v), want %d", what, n, c.done, c.open, completions[n])
 			}
-			c.done = 0
+			if alone := slices.Contains(alone, n); !alone && c.expected != c.done || alone && c.expected != 0 {
+				t.Errorf("%s: connection %d expected %d of %d completions", what, n, c.expected, c.done)
+			}
+			c.done, c.expected = 0, 0
 		}
 		if !cq.armed {
 			t.Errorf("%s: the queue isn't armed", what)
@@ -129,7 +142,7 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 
 	cq.late = []verbs.WC{{QPNum: 3}}
 	cq.fire(1)
-	want("one more in the meantime", []uint32{1, 3}, map[uint32]int{1: 1, 3: 1})
+	want("one more in the meantime", []uint32{1, 3}, map[uint32]int{1: 1, 3: 1}, 1, 3)
 
 	conns[2].ended = true
 	cq.fire(2, 1, 2)
@@ -145,7 +158,7 @@ func TestCompletionsReachTheirConnections(t *testing.T) {
 	}
 	many[len(many)-1] = 4
 	cq.fire(many...)
-	want("more than are polled at once", []uint32{3, 3, 4}, map[uint32]int{3: len(many) - 1, 4: 1})
+	want("more than are polled at once", []uint32{3, 3, 4}, map[uint32]int{3: len(many) - 1, 4: 1}, 4)
 }
 
 // TestRoomForCompletions: there is a completion queue more where the others have no room, which connections

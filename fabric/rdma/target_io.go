@@ -33,6 +33,14 @@ func (c *targetConn) endCompletions(b *batch) {
 	c.postAll(b)
 }
 
+// expect has what a command will touch fetched while those before it are handled.
+func (c *targetConn) expect(wc *verbs.WC) {
+	kind, index := splitWRID(wc.WRID)
+	if kind == kindRecv && wc.Status == verbs.WCSuccess {
+		c.queue.Expect(nvme.CommandAt(c.commands[index*nvme.CommandSize:]))
+	}
+}
+
 // completed takes a completion that was found at now.
 func (c *targetConn) completed(wc *verbs.WC, now int64) {
 	kind, index := splitWRID(wc.WRID)

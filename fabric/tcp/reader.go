@@ -16,6 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 const (
@@ -101,6 +102,10 @@ type reader struct {
 
 	look    looker
 	stopped atomic.Bool // interrupt was called, and resume wasn't
+
+	// expect is told of several commands that a receive call brought, before the first of them is handled; those
+	// in the target's half. It may be nil.
+	expect func(*nvme.Command)
 
 	tap    Tap // may be nil
 	tapped [][]byte

@@ -5,10 +5,14 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // consume parses what is in the chunk, as far as it goes.
 func (r *reader) consume() error {
+	if r.expect != nil && r.state == wantHeader {
+		r.announce()
+	}
 	for {
 		if r.missed {
 			return mem.ErrFault
@@ -26,6 +30,23 @@ func (r *reader) consume() error {
 		if err != nil || !more {
 			return err
 		}
+	}
+}
+
+// announce tells expect of the commands that lie in the chunk one behind the other, where there are several. It
+// takes no more from headers that nobody has checked than that.
+func (r *reader) announce() {
+	b := r.buf[r.r:r.w]
+	if len(b) < 2*pdu.CapsuleCmdSize {
+		return
+	}
+	for len(b) >= pdu.CapsuleCmdSize {
+		h := pdu.HeaderAt(b)
+		if h.Type != pdu.TypeCapsuleCmd || h.PLEN < pdu.CapsuleCmdSize {
+			return
+		}
+		r.expect(nvme.CommandAt(b[pdu.HeaderSize:]))
+		b = b[min(int64(h.PLEN), int64(len(b))):]
 	}
 }
 

@@ -6,21 +6,24 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // recorder is a pduHandler that writes down what it is told.
 type recorder struct {
-	r      *reader
-	pieces int // into how many pieces of memory data is placed; 0 drops it
-	places [][]byte
-	log    []byte
-	buf    [16 << 10]byte // the reader's
-	memory []byte         // for data
+	expected []uint16 // CIDs
+	r        *reader
+	pieces   int // into how many pieces of memory data is placed; 0 drops it
+	places   [][]byte
+	log      []byte
+	buf      [16 << 10]byte // the reader's
+	memory   []byte         // for data
 }
 
 func (c *recorder) batch()               {}
@@ -70,7 +73,8 @@ func feed(ru pdu.Rules, stream []byte, pieces int, size func() int) (string, err
 func (c *recorder) feed(ru pdu.Rules, stream []byte, pieces int, size func() int) error {
 	c.pieces, c.log = pieces, c.log[:0]
 	clear(c.buf[:])
-	c.r = &reader{h: c, rules: ru, buf: c.buf[:]}
+	c.expected = nil
+	c.r = &reader{h: c, rules: ru, buf: c.buf[:], expect: func(cmd *nvme.Command) { c.expected = append(c.expected, cmd.CID()) }}
 	for len(stream) > 0 {
 		n := fill(c.r, stream, size())
 		stream = stream[n:]
@@ -119,6 +123,40 @@ func TestReaderChunks(t *testing.T) {
 		}
 		if got, err := feed(rulesFor(digests), stream, 0, func() int { return 999 }); err != nil || bytes.Contains([]byte(got), []byte("false")) {
 			t.Errorf("digests %v, dropped: %v", digests, err)
+		}
+	}
+}
+
+// TestReaderExpects: of commands that come together, each is announced; of others, and of what isn't a command, none.
+func TestReaderExpects(t *testing.T) {
+	p := &raw{}
+	var stream []byte
+	for i, n := range []int{0, 0, 512, 0} {
+		stream = append(stream, p.capsule(identify(uint16(i)), make([]byte, n))...)
+	}
+	data := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData}, CCCID: 2}, make([]byte, 72))
+	lying := slices.Clone(stream[:2*72])
+	binary.LittleEndian.PutUint32(lying[4:], 1<<32-1)
+	short := slices.Clone(stream[:2*72])
+	short[4] = 8
+	for _, c := range []struct {
+		what   string
+		stream []byte
+		want   []uint16
+	}{
+		{"four, one with data", stream, []uint16{0, 1, 2, 3}},
+		{"one", stream[:72], nil},
+		{"one and a half", stream[:100], nil},
+		{"two and a half", stream[:2*72+50], []uint16{0, 1}},
+		{"data between them", slices.Concat(stream[:72], data, stream[72:2*72]), []uint16{0}},
+		{"data first", slices.Concat(data, stream[:2*72]), nil},
+		{"a length beyond the end", lying, []uint16{0}},
+		{"a length that is none", short, nil},
+	} {
+		r := &recorder{}
+		_ = r.feed(rulesFor(0), c.stream, 1, func() int { return len(c.stream) })
+		if !slices.Equal(r.expected, c.want) {
+			t.Errorf("%s: expects %v, want %v", c.what, r.expected, c.want)
 		}
 	}
 }

@@ -108,6 +108,7 @@ func (c *targetConn) serve() {
 	tapFunc(c.l.cfg.Tap).attach(c.tcp, c.r, c.w)
 	go c.w.serve()
 	_ = c.tcp.SetReadDeadline(time.Now().Add(c.l.cfg.ConnectTimeout))
+	c.r.expect = c.queue.Expect
 	c.r.attendant = duty.NewAttendant(func() { go c.read() })
 	c.read()
 }

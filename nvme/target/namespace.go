@@ -12,17 +12,18 @@ import (
 
 // Namespace is one namespace of a subsystem.
 type Namespace struct {
-	sub     *Subsystem
-	nsid    uint32
-	volume  blockdev.Volume
-	memory  blockdev.Memory // volume, where it is one
-	lender  blockdev.Lender // likewise
-	info    blockdev.Info
-	shift   uint          // log2 of the block size
-	align   uintptr       // alignment of buffers that the volume needs, less one
-	blocks  atomic.Uint64 // size
-	unwatch func()        // of the size; nil where that can't change
-	release sync.Once     // lets go of the volume
+	sub        *Subsystem
+	nsid       uint32
+	volume     blockdev.Volume
+	memory     blockdev.Memory     // volume, where it is one
+	prefetcher blockdev.Prefetcher // volume, where it is one
+	lender     blockdev.Lender     // likewise
+	info       blockdev.Info
+	shift      uint          // log2 of the block size
+	align      uintptr       // alignment of buffers that the volume needs, less one
+	blocks     atomic.Uint64 // size
+	unwatch    func()        // of the size; nil where that can't change
+	release    sync.Once     // lets go of the volume
 
 	anaGroup    uint32
 	uuid, nguid [16]byte
@@ -71,6 +72,7 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 		drained: make(chan struct{}, 1),
 	}
 	ns.memory, _ = c.Volume.(blockdev.Memory)
+	ns.prefetcher, _ = c.Volume.(blockdev.Prefetcher)
 	ns.lender, _ = c.Volume.(blockdev.Lender)
 	ns.blocks.Store(uint64(info.Size) >> ns.shift)
 	ns.protected.Store(ns.fixed)

@@ -1,0 +1,6 @@
+//go:build !amd64 && !arm64
+
+package prefetch
+
+// Start does nothing.
+func Start([]byte) {}

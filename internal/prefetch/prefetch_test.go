@@ -1,0 +1,34 @@
+package prefetch
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestStart fetches what may not be touched: behind the end of a mapping, of a file's end, and of nothing.
+func TestStart(t *testing.T) {
+	page := unix.Getpagesize()
+	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	for i := range mem[:page] {
+		mem[i] = byte(i)
+	}
+	if err := unix.Mprotect(mem[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	was := bytes.Clone(mem[:page])
+	for _, b := range [][]byte{nil, {}, mem, mem[page-1 : page], mem[page:], mem[2*page:]} {
+		Start(b)
+	}
+	if !bytes.Equal(mem[:page], was) {
+		t.Error("the memory has changed")
+	}
+	if n := testing.AllocsPerRun(10, func() { Start(mem) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -1,0 +1,52 @@
+package target
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// watched notes what it is to prefetch.
+type watched struct {
+	blockdev.Memory
+	ranges [][2]int64
+}
+
+func (w *watched) Prefetch(offset, length int64) {
+	w.ranges = append(w.ranges, [2]int64{offset, length})
+}
+
+// TestExpect: reads of a connected host are announced to the volume they go to, by their ranges, and nothing else is.
+func TestExpect(t *testing.T) {
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20, BlockSize: 512})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{Memory: v.(blockdev.Memory)}
+	tg := newTarget(t, w, newTestVolume(1<<20, 512))
+	c := dial(t, tg)
+	var read nvme.Command
+	read.SetIO(nvme.OpRead, 1, 16, 8, 0)
+	c.q.Expect(&read) // nobody is connected
+	c.hangUp(nil)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	s.admin.q.Expect(&read)
+
+	s.io.q.Expect(&read)
+	for _, other := range []struct {
+		op   nvme.Opcode
+		nsid uint32
+	}{{nvme.OpWrite, 1}, {nvme.OpCompare, 1}, {nvme.OpFlush, 1}, {nvme.OpRead, 2}, {nvme.OpRead, 3}, {nvme.OpRead, 0}} {
+		var cmd nvme.Command
+		cmd.SetIO(other.op, other.nsid, 16, 8, 0)
+		s.io.q.Expect(&cmd)
+	}
+	read.SetIO(nvme.OpRead, 1, 1<<40, 1, 0) // beyond the end: the volume's to find out
+	s.io.q.Expect(&read)
+	if want := [][2]int64{{16 * 512, 8 * 512}, {512 << 40, 512}}; !slices.Equal(w.ranges, want) {
+		t.Errorf("prefetched %v, want %v", w.ranges, want)
+	}
+}
