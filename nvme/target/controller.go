@@ -3,6 +3,8 @@ package target
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +35,9 @@ type controller struct {
 
 	mu       sync.Mutex
 	dead     bool
-	flushing bool // flushCaches is at work
-	again    bool // and has to do it anew: the controller was shut down once more
+	flushing bool        // flushCaches is at work
+	again    bool        // and has to do it anew: the controller was shut down once more
+	look     *time.Timer // for commands that have to end before CSTS changes; nil where that wasn't necessary yet
 	cc       nvme.CC
 	csts     nvme.CSTS
 	queues   map[uint16]*Queue // I/O queues
@@ -240,9 +243,8 @@ func (c *controller) registers() (nvme.CC, nvme.CSTS) {
 // and shutdown.
 func (c *controller) configure(cc nvme.CC) {
 	var (
-		held     []*Request
-		queues   []*Queue
-		shutdown bool
+		held        []*Request
+		gone, quiet []*Queue
 	)
 	c.mu.Lock()
 	old := c.cc
@@ -251,32 +253,32 @@ func (c *controller) configure(cc nvme.CC) {
 	case cc.Enabled() && !old.Enabled():
 		c.enable()
 	case !cc.Enabled() && old.Enabled():
-		held, queues = c.reset()
+		held, gone = c.reset()
 	}
 	switch {
 	case cc.Shutdown() != nvme.CCSHNNone && old.Shutdown() == nvme.CCSHNNone:
 		c.csts = c.csts&^nvme.CSTSShutdownMask | nvme.CSTSShutdownOccurs
 		c.live.Store(false)
-		shutdown = !c.flushing
 		c.again = c.flushing
-		c.flushing = true
+		quiet = slices.Collect(maps.Values(c.queues))
 	case cc.Shutdown() == nvme.CCSHNNone && old.Shutdown() != nvme.CCSHNNone:
 		c.csts &^= nvme.CSTSShutdownMask
-		c.live.Store(c.csts.Ready() && !c.dead)
+		c.goLive()
 	}
 	c.mu.Unlock()
-	for _, q := range queues {
+	for _, q := range gone {
 		q.disconnect(ErrReset)
+	}
+	for _, q := range quiet {
+		q.dropFused(nvme.StatusAbortMissingFused)
 	}
 	for _, r := range held {
 		r.respond(nvme.StatusAbortRequested)
 	}
-	if shutdown {
-		c.flushCaches()
-	}
+	c.settle()
 }
 
-// enable checks CC and becomes ready, or fails with CSTS.CFS. Called with mu held.
+// enable checks CC and has the controller become ready, or fails with CSTS.CFS. Called with mu held.
 func (c *controller) enable() {
 	cc := c.cc
 	ok := cc&(nvme.CCCSSMask|nvme.CCMPSMask|nvme.CCAMSMask) == 0
@@ -284,19 +286,17 @@ func (c *controller) enable() {
 	if !c.sub.discovery && (cc.IOSQES() != 6 || cc.IOCQES() != 4) {
 		ok = false
 	}
+	c.csts = 0
 	if c.dead || !ok {
 		c.csts = nvme.CSTSFatal
-		return
 	}
-	c.csts = nvme.CSTSReady
-	c.live.Store(true)
 }
 
 // reset is Controller Level Reset: I/O queues and held event requests go, features have their
 // defaults. The admin queue stays. Called with mu held.
 func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.live.Store(false)
-	c.csts = 0
+	c.csts &= nvme.CSTSReady
 	c.features.reset(c.t)
 	held, queues = c.events.takeAll(), c.takeQueues()
 	c.events = events{}
@@ -332,15 +332,11 @@ func (c *controller) flushCaches() {
 
 func (c *controller) shutdownDone() {
 	c.mu.Lock()
-	if c.again {
-		c.again = false
-		c.mu.Unlock()
-		c.flushCaches()
-		return
-	}
-	defer c.mu.Unlock()
-	c.flushing = false
-	if c.cc.Shutdown() != nvme.CCSHNNone {
+	again := c.again
+	c.flushing, c.again = false, false
+	if !again && c.cc.Shutdown() != nvme.CCSHNNone {
 		c.csts = c.csts&^nvme.CSTSShutdownMask | nvme.CSTSShutdownComplete
 	}
+	c.mu.Unlock()
+	c.settle()
 }

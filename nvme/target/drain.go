@@ -123,13 +123,18 @@ func (q *Queue) quiesce() int {
 	}
 	if q.qid != 0 {
 		q.state.CompareAndSwap(queueConnected, queueDraining)
-		q.stop.Lock()
-		defer q.stop.Unlock()
-		return q.inFlight() - len(q.stopped)
+		return q.underWay()
 	}
 	q.ctrl.mu.Lock()
 	defer q.ctrl.mu.Unlock()
 	return max(0, q.inFlight()-len(q.ctrl.events.held))
+}
+
+// underWay is the number of commands begun and not answered, but for those that are kept.
+func (q *Queue) underWay() int {
+	q.stop.Lock()
+	defer q.stop.Unlock()
+	return q.inFlight() - len(q.stopped)
 }
 
 // keep keeps a command that came to a queue which begins none any more, or gives it back where the

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -164,6 +165,9 @@ func TestConcurrentHosts(t *testing.T) {
 func hostLife(t *testing.T, tg *Target, rnd *rand.Rand) {
 	s := &session{admin: dial(t, tg)}
 	s.cntlid = connectAdmin(s.admin, testNQN, 0)
+	if !soon.Until(func() bool { return status(s.admin).Ready() }) { // the same host may have left commands behind
+		t.Error("not ready")
+	}
 	s.io = s.addQueue(t, tg, 1, testNQN, transportModes["both later"])
 	enableEvents(s.admin, nvme.AENNamespace)
 	for range 3 {

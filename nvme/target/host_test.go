@@ -34,6 +34,7 @@ type fakeConn struct {
 	allocNever bool  // Alloc says no, and Resume comes when the connection ends
 	holdPull   bool  // Pulled comes when the connection ends
 	holdSent   bool  // Sent comes when release is called
+	stays      bool  // what waits for memory or data goes on waiting when the connection ends, until come
 	bare       bool  // no accounting: for benchmarks
 
 	mu      sync.Mutex
@@ -214,7 +215,10 @@ func (c *fakeConn) Disconnect(err error) {
 		return
 	}
 	c.dead, c.reason = true, err
-	waiting, pulling := c.waiting, c.pulling
+	var waiting, pulling []*fakeRequest
+	if !c.stays {
+		waiting, pulling = c.waiting, c.pulling
+	}
 	c.mu.Unlock()
 	go func() {
 		c.q.Closing(err)
@@ -229,6 +233,19 @@ func (c *fakeConn) Disconnect(err error) {
 		c.q.Closed(err)
 		close(c.closed)
 	}()
+}
+
+// come brings what was waited for, though the connection may have ended.
+func (c *fakeConn) come() {
+	c.mu.Lock()
+	waiting, pulling := c.waiting, c.pulling
+	c.mu.Unlock()
+	for _, fr := range waiting {
+		fr.Resume()
+	}
+	for _, fr := range pulling {
+		fr.Pulled(nil)
+	}
 }
 
 // hangUp ends the connection from the host's side and waits until it is gone.

@@ -9,7 +9,7 @@ import (
 // version is VS and VER of every controller.
 const version = nvme.Version1_4
 
-// readyTimeout is CAP.TO: far more than it ever takes.
+// readyTimeout is CAP.TO: far more than it takes unless a volume is slow (settle).
 const readyTimeout = 5 * time.Second
 
 // Byte offsets in Property Get and Property Set.

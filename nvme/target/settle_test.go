@@ -1,0 +1,179 @@
+package target
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// slowVolume runs a test in virtual time with a target whose volume keeps what it is told until it is released.
+func slowVolume(t *testing.T, f func(t *testing.T, tg *Target, v *testVolume)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := newTestVolume(1<<20, 4096)
+		tg, err := New(Config{Subsystems: []SubsystemConfig{{NQN: testNQN, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{Volume: v}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, tg, v)
+		closeTarget(t, tg)
+	})
+}
+
+func status(c *fakeConn) nvme.CSTS {
+	c.t.Helper()
+	return nvme.CSTS(c.must(getProperty(nvme.PropCSTS), nil).DW0())
+}
+
+// aWhile is longer than it takes a controller to see that commands have ended.
+const aWhile = time.Second
+
+var (
+	ccOff  = setProperty(nvme.PropCC, uint64(nvme.CCFabrics))
+	ccOn   = setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
+	ccDown = setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable|nvme.CCSHNNormal))
+)
+
+// TestResetWaitsForVolume: a controller is disabled (CSTS.RDY = 0) when no write can reach the volume any more, and
+// enabled again no sooner.
+func TestResetWaitsForVolume(t *testing.T) {
+	for name, hasty := range map[string]bool{"host waits for RDY": false, "host enables at once": true} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := connect(t, tg, testNQN)
+				v.setHold(true)
+				old := bytes.Repeat([]byte{1}, 4096)
+				s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), old)
+				s.admin.must(ccOff, nil)
+				if hasty {
+					s.admin.must(ccOn, nil)
+				}
+				time.Sleep(aWhile)
+				if ready := status(s.admin).Ready(); ready == hasty {
+					t.Errorf("RDY is %v while a write is on its way", ready)
+				}
+				dial(t, tg).fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), nvme.StatusCommandSequence|dnr)
+				v.release()
+				time.Sleep(aWhile)
+				if ready := status(s.admin).Ready(); ready != hasty {
+					t.Errorf("RDY is %v afterwards", ready)
+				}
+				if !bytes.Equal(v.data[:4096], old) {
+					t.Error("disabled before the write had arrived")
+				}
+				s.admin.must(ccOn, nil)
+				s.io.waitClosed()
+				s.io = s.addQueue(t, tg, 1, testNQN)
+				s.close()
+			})
+		})
+	}
+}
+
+// TestReadyAfterLostController: a host that lost its controller gets a new one that is ready when none of its old writes
+// can reach the volume any more; other hosts don't wait for that.
+func TestReadyAfterLostController(t *testing.T) {
+	for name, lose := range map[string]func(*session){
+		"connection lost": func(s *session) { s.admin.Disconnect(errLost) },
+		"host is silent":  func(*session) { time.Sleep(5 * time.Second) },
+		"closed":          func(s *session) { s.io.Disconnect(nil); s.admin.Disconnect(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := &session{admin: dial(t, tg)}
+				s.cntlid = connectAdmin(s.admin, testNQN, 5000)
+				s.io = s.addQueue(t, tg, 1, testNQN)
+				v.setHold(true)
+				s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), bytes.Repeat([]byte{1}, 4096))
+				lose(s)
+				synctest.Wait()
+				again, other := dial(t, tg), connectAs(t, tg, 7)
+				id := connectAdmin(again, testNQN, 0)
+				time.Sleep(aWhile)
+				if status(again).Ready() {
+					t.Error("ready while an old write is on its way")
+				}
+				again.fails(command(func(c *nvme.Command) { c.SetKeepAlive() }), nil, nvme.StatusCommandSequence|dnr)
+				v.release()
+				time.Sleep(aWhile)
+				if !status(again).Ready() {
+					t.Fatal("not ready afterwards")
+				}
+				s = &session{admin: again, cntlid: id}
+				s.io = s.addQueue(t, tg, 1, testNQN)
+				s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), bytes.Repeat([]byte{2}, 4096))
+				if v.data[0] != 2 {
+					t.Errorf("the block has %d", v.data[0])
+				}
+				s.close()
+				other.close()
+			})
+		})
+	}
+}
+
+// TestShutdownWaitsForVolume: a shutdown is complete when what was on its way has arrived, and is durable.
+func TestShutdownWaitsForVolume(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		write := s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 4096))
+		half := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1)
+		first := s.io.start(half, make([]byte, 4096))
+		s.admin.must(ccDown, nil)
+		time.Sleep(aWhile)
+		if st := status(s.admin).Shutdown(); st != nvme.CSTSShutdownOccurs {
+			t.Errorf("SHST %#x while a write is on its way", uint32(st))
+		}
+		v.release()
+		time.Sleep(aWhile)
+		if st := status(s.admin).Shutdown(); st != nvme.CSTSShutdownComplete {
+			t.Errorf("SHST %#x afterwards", uint32(st))
+		}
+		if st := write.wait().Status(); st != nvme.StatusSuccess {
+			t.Errorf("the write: %#x", uint16(st))
+		}
+		endsFused(t, "first half of a pair", first, nvme.StatusAbortMissingFused)
+		if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{blockdev.OpWrite, blockdev.OpFlush}) {
+			t.Errorf("the volume saw %v", ops)
+		}
+		s.close()
+	})
+}
+
+// TestResetEndsWaiting: a command that waits when its controller is reset never reaches the volume, whatever comes for it
+// afterwards.
+func TestResetEndsWaiting(t *testing.T) {
+	for name, mode := range map[string]func(*fakeConn){
+		"for data":   func(c *fakeConn) { c.holdPull, c.stays = true, true },
+		"for memory": func(c *fakeConn) { c.allocNever, c.stays = true, true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := connect(t, tg, testNQN, mode)
+				write := s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 4096))
+				s.admin.must(ccOff, nil)
+				time.Sleep(aWhile)
+				s.io.come()
+				time.Sleep(aWhile)
+				if status(s.admin).Ready() {
+					t.Error("RDY is left")
+				}
+				if st := write.wait().Status(); st.OK() {
+					t.Error("the write succeeded")
+				}
+				if ops := v.ops(); len(ops) > 0 {
+					t.Errorf("the volume saw %v", ops)
+				}
+				s.io.waitClosed()
+				s.admin.hangUp(nil)
+			})
+		})
+	}
+}
