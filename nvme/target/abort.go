@@ -11,42 +11,69 @@ import (
 const maxAborts = 4
 
 // abort executes Abort. What can be found are commands that wait or take long: event requests,
-// commands that wait for a namespace that somebody has alone, and those that take several
+// commands that wait for a namespace that somebody has alone, or to have it alone themselves, and those that take several
 // operations of a volume (Compare, Verify, Copy, Dataset Management, Flush of all, Format).
 // Everything else is with its volume or on its way out, and completes soon by itself.
 func (r *Request) abort() {
 	c := r.engine.q.ctrl
-	sqid, cid := r.Cmd.AbortSQID(), r.Cmd.AbortCID()
-	if sqid == 0 {
-		if c.admin.chains.abort(cid, r) {
-			return // it is answered with the end of the chain
-		}
-		r.abortWaiting(c.takeEventRequest(cid))
-		return
+	q, cid := c.admin, r.Cmd.AbortCID()
+	if sqid := r.Cmd.AbortSQID(); sqid != 0 {
+		q = c.queue(sqid)
 	}
-	q := c.queue(sqid)
-	if q == nil {
+	switch {
+	case q == nil:
 		r.aborted(false)
-		return
-	}
-	if q.chains.abort(cid, r) {
-		return // it is answered with the end of the chain
-	}
-	for _, ns := range c.sub.all() {
-		if found := ns.gate.unpark(q, cid); found != nil {
-			r.abortWaiting(found)
-			return
+	case q.chains.abort(cid, r): // it is answered with the end of the chain
+	case q == c.admin && r.abortWaiting(c.takeEventRequest(cid)):
+	default:
+		for _, ns := range c.sub.all() {
+			if r.abortWaiting(ns.gate.unpark(q, cid)) || r.abortWithdrawn(ns.withdraw(waitsAs(q, cid))) {
+				return
+			}
 		}
+		r.aborted(false)
 	}
-	r.aborted(false)
+}
+
+// waitsAs matches what command cid of a queue waits to do, itself or as one of a pair. Not Reservation Acquire, which has
+// done its work.
+func waitsAs(q *Queue, cid uint16) func(*Request) bool {
+	return func(w *Request) bool {
+		mate := w.engine.mate
+		return w.engine.q == q && w.Cmd.Opcode() != nvme.OpResvAcquire &&
+			(w.Cmd.CID() == cid || mate != nil && mate.Cmd.CID() == cid)
+	}
+}
+
+// abortWithdrawn answers a Format or a pair that waited to have its namespace alone, if there is one, and then the Abort.
+func (r *Request) abortWithdrawn(all []*Request) bool {
+	for _, w := range all {
+		st := nvme.StatusAbortRequested
+		if mate := w.engine.mate; mate != nil {
+			compared := st
+			if mate.Cmd.CID() != r.Cmd.AbortCID() {
+				compared = nvme.StatusAbortFailedFused
+			} else {
+				st = nvme.StatusAbortFailedFused
+			}
+			w.endCompare(compared)
+		}
+		w.respond(st)
+	}
+	if len(all) > 0 {
+		r.aborted(true)
+	}
+	return len(all) > 0
 }
 
 // abortWaiting answers a command that only waited, if there is one, and then the Abort.
-func (r *Request) abortWaiting(found *Request) {
-	if found != nil {
-		found.respond(nvme.StatusAbortRequested)
+func (r *Request) abortWaiting(found *Request) bool {
+	if found == nil {
+		return false
 	}
-	r.aborted(found != nil)
+	found.respond(nvme.StatusAbortRequested)
+	r.aborted(true)
+	return true
 }
 
 // aborted answers Abort.

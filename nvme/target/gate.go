@@ -223,13 +223,13 @@ func (ns *Namespace) next() {
 	ns.quiet()
 }
 
-// withdraw takes the commands of a queue out of those that wait to have the namespace alone.
-func (ns *Namespace) withdraw(q *Queue) (out []*Request) {
+// withdraw takes commands out of those that wait to have the namespace alone.
+func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	g := &ns.gate
 	g.mu.Lock()
 	kept := g.owners[:0]
 	for i, o := range g.owners {
-		if i == 0 && g.running || o.r == nil || o.r.engine.q != q { // what runs may have been answered
+		if i == 0 && g.running || o.r == nil || !match(o.r) { // what runs may have been answered
 			kept = append(kept, o)
 		} else {
 			out = append(out, o.r)
@@ -251,7 +251,8 @@ func (q *Queue) leave(ns *Namespace) {
 	if q.state.Load() != queueDown {
 		return
 	}
-	for _, r := range append(ns.gate.unparkAll(q), ns.withdraw(q)...) {
+	mine := func(r *Request) bool { return r.engine.q == q }
+	for _, r := range append(ns.gate.unparkAll(q), ns.withdraw(mine)...) {
 		if r.engine.mate != nil {
 			r.endCompare(nvme.StatusAbortSQDeleted)
 		}
