@@ -4,12 +4,16 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Pool hands out the memory of an Arena to requests of peers. A request that finds none waits, the
 // oldest first, and those of its peer that come later wait behind it, so that small ones don't pass a
 // large one for ever; and no peer holds more than its share, so that one that never lets go of what
 // it has can't stop the others.
+//
+// Those of other peers wait behind it as well where the Arena has too little for it, for patience at most: who holds
+// what it needs may not let go of that.
 //
 // R is what stands for a request.
 type Pool[R any] struct {
@@ -22,7 +26,20 @@ type Pool[R any] struct {
 	shares  map[netip.Addr]*Share[R]
 	hungry  map[*Share[R]]struct{} // with requests that wait
 	arrived uint64                 // requests that had to wait so far
+
+	saving  atomic.Bool // what is free is kept for the oldest that waits and is within its share
+	until   time.Time   // the end of saving; of mu, as what follows
+	again   time.Time   // no saving before
+	overdue *time.Timer // ends saving
 }
+
+const (
+	// patience is for how long memory is saved for one request: longer than most commands take, and much shorter than
+	// hosts wait for them.
+	patience = time.Second
+	// pause is for how long none is saved after it was in vain.
+	pause = 10 * patience
+)
 
 // Share is what one peer has of a Pool.
 type Share[R any] struct {
@@ -44,10 +61,13 @@ type waiter[R any] struct {
 // NewPool makes a pool of a's memory in which a peer holds limit bytes at most, or one buffer that
 // is larger. grant is called, without locks, with the memory of a request that had to wait.
 func NewPool[R any](a *Arena, limit int64, grant func(r R, b []byte)) *Pool[R] {
-	return &Pool[R]{
+	p := &Pool[R]{
 		arena: a, limit: limit, grant: grant,
 		shares: map[netip.Addr]*Share[R]{}, hungry: map[*Share[R]]struct{}{},
 	}
+	p.overdue = time.AfterFunc(patience, p.Serve)
+	p.overdue.Stop()
+	return p
 }
 
 // Join returns the share of a peer, which its connections have in common. Leave ends it.
@@ -74,20 +94,23 @@ func (s *Share[R]) Leave() {
 
 // Alloc returns n bytes, or nil where r has to wait for them.
 func (s *Share[R]) Alloc(n int, r R) []byte {
-	if s.queued.Load() == 0 {
+	p := s.pool
+	if s.queued.Load() == 0 && !p.saving.Load() {
 		if b := s.try(n); b != nil {
 			return b
 		}
 	}
-	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Counted before the last try, so that whoever frees memory after it sees r.
 	p.waiting.Add(1)
-	if len(s.queue) == 0 {
+	if len(s.queue) == 0 && !p.saving.Load() {
 		if b := s.try(n); b != nil {
 			p.waiting.Add(-1)
 			return b
+		}
+		if s.fits(n) {
+			p.save()
 		}
 	}
 	p.arrived++
@@ -134,24 +157,62 @@ func (p *Pool[R]) Serve() {
 	}
 }
 
-// next takes the oldest request that fits its share, with memory for it.
+// next takes the oldest request that is within its share, with memory for it, or one behind it where the time to save
+// for that one is over.
 func (p *Pool[R]) next() (r R, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var oldest *Share[R]
+	for s := p.oldest(0); s != nil; s = p.oldest(s.queue[0].number) {
+		w := s.queue[0]
+		if b = s.try(w.n); b != nil {
+			p.saved()
+			s.remove(0)
+			return w.r, b
+		}
+		if p.save() {
+			return r, nil
+		}
+	}
+	p.saved()
+	return r, nil
+}
+
+// oldest is whose request is the oldest after a given one that is within its share; nil where there is none. Called with
+// mu held.
+func (p *Pool[R]) oldest(after uint64) (oldest *Share[R]) {
 	for s := range p.hungry {
-		if s.fits(s.queue[0].n) && (oldest == nil || s.queue[0].number < oldest.queue[0].number) {
+		w := &s.queue[0]
+		if w.number > after && s.fits(w.n) && (oldest == nil || w.number < oldest.queue[0].number) {
 			oldest = s
 		}
 	}
-	if oldest == nil {
-		return r, nil
+	return oldest
+}
+
+// save keeps what is free for a request that needs more; false where that was in vain. Called with mu held.
+func (p *Pool[R]) save() bool {
+	now := time.Now()
+	switch {
+	case now.Before(p.again):
+		return false
+	case !p.saving.Load():
+		p.saving.Store(true)
+		p.until = now.Add(patience)
+		p.overdue.Reset(patience)
+	case !now.Before(p.until):
+		p.saved()
+		p.again = now.Add(pause)
+		return false
 	}
-	if b = oldest.try(oldest.queue[0].n); b != nil {
-		r = oldest.queue[0].r
-		oldest.remove(0)
+	return true
+}
+
+// saved ends saving. Called with mu held.
+func (p *Pool[R]) saved() {
+	if p.saving.Load() {
+		p.saving.Store(false)
+		p.overdue.Stop()
 	}
-	return r, b
 }
 
 // remove takes a request out of the queue. Called with the pool's lock held.
@@ -164,6 +225,9 @@ func (s *Share[R]) remove(i int) {
 	s.pool.waiting.Add(-1)
 	if last == 0 {
 		delete(s.pool.hungry, s)
+	}
+	if len(s.pool.hungry) == 0 {
+		s.pool.saved()
 	}
 }
 

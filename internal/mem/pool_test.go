@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 const poolSize = 4 << 20
@@ -79,7 +81,9 @@ func TestPoolShares(t *testing.T) {
 
 // Those who wait are served in the order in which they came, whoever they are, and a small request
 // doesn't pass a large one.
-func TestPoolOrder(t *testing.T) {
+func TestPoolOrder(t *testing.T) { synctest.Test(t, testPoolOrder) }
+
+func testPoolOrder(t *testing.T) {
 	p, granted, bufs := newTestPool(t, poolSize)
 	g, h := p.Join(greedy), p.Join(honest)
 	whole := g.Alloc(poolSize, "")
@@ -102,6 +106,69 @@ func TestPoolOrder(t *testing.T) {
 		t.Errorf("granted %v", *granted)
 	}
 	g.Free(bufs["third"])
+}
+
+// A large request of one peer isn't passed by small ones of another for ever: what is freed is saved for it. But not for long,
+// nor again soon, where that is in vain.
+func TestPoolSaves(t *testing.T) { synctest.Test(t, testPoolSaves) }
+
+func testPoolSaves(t *testing.T) {
+	p, granted, bufs := newTestPool(t, poolSize)
+	g, h := p.Join(greedy), p.Join(honest)
+	const pieces = 8
+	var held [][]byte
+	for range pieces {
+		held = append(held, g.Alloc(poolSize/pieces, "early"))
+	}
+	release := func() {
+		g.Free(held[0])
+		held = held[1:]
+	}
+	if h.Alloc(poolSize, "large") != nil {
+		t.Fatal("more than there is")
+	}
+	release()
+	if g.Alloc(poolSize/pieces, "small") != nil {
+		t.Error("a small request passed a large one of another peer")
+	}
+	for len(held) > 0 {
+		release()
+	}
+	if !slices.Equal(*granted, []string{"large"}) {
+		t.Fatalf("granted %v", *granted)
+	}
+	h.Free(bufs["large"])
+	if !slices.Equal(*granted, []string{"large", "small"}) {
+		t.Errorf("granted %v", *granted)
+	}
+	// Somebody keeps what the large one needs.
+	if h.Alloc(poolSize, "in vain") != nil || g.Alloc(512, "patient") != nil {
+		t.Error("found memory")
+	}
+	time.Sleep(patience)
+	synctest.Wait()
+	if last := (*granted)[len(*granted)-1]; last != "patient" {
+		t.Errorf("granted %v", *granted)
+	}
+	g.Free(bufs["patient"])
+	if b := g.Alloc(512, "at once"); b == nil {
+		t.Error("memory is still saved")
+	} else {
+		g.Free(b)
+	}
+	time.Sleep(pause)
+	p.Serve()
+	if g.Alloc(512, "later") != nil {
+		t.Error("memory is saved no more")
+	}
+	// The large one gives up.
+	h.Drop(func(string) bool { return true })
+	if last := (*granted)[len(*granted)-1]; last != "later" || p.saving.Load() {
+		t.Errorf("granted %v", *granted)
+	}
+	if b := h.Alloc(512, "free"); b == nil {
+		t.Error("memory is saved for nobody")
+	}
 }
 
 // Many at once: everyone is served, and nothing is left.
