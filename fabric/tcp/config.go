@@ -57,7 +57,7 @@ type TargetConfig struct {
 	// 0 means 10 s, as long as Linux waits.
 	ConnectTimeout time.Duration
 	// DataTimeout is how long a host may leave all the data that it was asked for (R2T) to be
-	// waited for; 0 means 30 s.
+	// waited for; 0 means 30 s. That of one command may take ten times as long.
 	DataTimeout time.Duration
 	// BusyPoll is the longest that a connection looks for data before it sleeps, where the last
 	// waits were that short; otherwise it sleeps at once. It looks no longer than twice what its

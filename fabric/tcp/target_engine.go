@@ -44,6 +44,7 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 func (c *targetConn) Pull(tr *target.Request) {
 	r := tr.Transport.(*request)
 	r.total, r.received, r.seg, r.off = tr.Len(), 0, 0, 0
+	r.checks.Store(0)
 	r.pulling.Store(true)
 	c.asksFor()
 	if c.ending.Load() {

@@ -23,9 +23,10 @@ type request struct {
 	direct   bool   // the command's I/O queue has no SQ flow control: SUCCESS is allowed
 	memory   []byte // from the listener's arena, given back after the response
 	pulling  atomic.Bool
-	total    int // bytes that Pull asked for
-	received int // of total
-	seg, off int // where the next byte goes in Data
+	checks   atomic.Int32 // that found it pulling
+	total    int          // bytes that Pull asked for
+	received int          // of total
+	seg, off int          // where the next byte goes in Data
 
 	send sendState
 }

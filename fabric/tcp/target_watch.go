@@ -1,6 +1,9 @@
 package tcp
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // asksFor notes that the host is asked for data, and begins the watch over it.
 func (c *targetConn) asksFor() {
@@ -11,9 +14,12 @@ func (c *targetConn) asksFor() {
 	}
 }
 
+// mostChecks is how many checks may find the data of a command missing.
+const mostChecks = 10
+
 // checkProgress ends the connection of a host that has brought nothing since the last check, although it
-// was asked before that. A host may be slow; but what it is asked for lies in memory until it is
-// there.
+// was asked before that, or only some of the data of a command for very long. A host may be slow; but what it is asked for
+// lies in memory until it is there, and who wants the namespace alone waits.
 func (c *targetConn) checkProgress() {
 	now := c.progress.Load()
 	moved := now != c.before
@@ -25,10 +31,27 @@ func (c *targetConn) checkProgress() {
 		if c.pulls.Load() > 0 && c.watching.CompareAndSwap(false, true) {
 			c.watch.Reset(c.l.cfg.DataTimeout) // asked for meanwhile
 		}
-	case moved:
-		c.watch.Reset(c.l.cfg.DataTimeout)
+	case !moved:
+		c.stalled("nothing came for %v of what was asked for", c.l.cfg.DataTimeout)
+	case c.trickles():
+		c.stalled("the data of a command hasn't come within %v", mostChecks*c.l.cfg.DataTimeout)
 	default:
-		c.Disconnect(&ConnError{Stage: "receive data", Peer: c.attr.Remote,
-			Err: fmt.Errorf("%w: nothing came for %v of what was asked for", ErrStalled, c.l.cfg.DataTimeout)})
+		c.watch.Reset(c.l.cfg.DataTimeout)
 	}
+}
+
+func (c *targetConn) stalled(format string, d time.Duration) {
+	c.Disconnect(&ConnError{Stage: "receive data", Peer: c.attr.Remote, Err: fmt.Errorf("%w: "+format, ErrStalled, d)})
+}
+
+// trickles counts a check for each command that waits for data, and says whether one has had too many.
+func (c *targetConn) trickles() (long bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.slots {
+		if r.pulling.Load() && r.checks.Add(1) >= mostChecks {
+			long = true
+		}
+	}
+	return long
 }

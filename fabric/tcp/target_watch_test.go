@@ -103,35 +103,42 @@ func connOf(t *testing.T, tt *testTarget, p *raw) *targetConn {
 	return nil
 }
 
-// A slow host that does bring its data, a little at a time, is waited for. When the limit is over,
-// the test says and not the clock: between two pieces each time.
+// A slow host that does bring its data, a little at a time, is waited for, but not for ever: others may want the namespace
+// alone. When the limit is over, the test says and not the clock: between two pieces each time.
 func TestHostThatBringsDataSlowly(t *testing.T) {
-	const size, piece = 64 << 10, 8 << 10
-	tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: time.Hour})
-	_, slow := rawIO(t, tt, "127.0.0.77", 8)
-	cmd := ioCommand(nvme.OpWrite, 0, size)
-	cmd.SetCID(7)
-	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
-	slow.send(slow.capsule(cmd, nil))
-	r2t, err := pdu.ParseR2T(slow.expect(pdu.TypeR2T))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, data := connOf(t, tt, slow), randomBytes(1, size)
-	for off := 0; off < size; off += piece {
-		var flags uint8
-		if off+piece == size {
-			flags = pdu.FlagLast
+	const size = 64 << 10
+	for piece, ends := range map[int]bool{8 << 10: false, 512: true} {
+		tt := newTestTarget(t, TargetConfig{MaxTransfer: size, DataTimeout: time.Hour})
+		_, slow := rawIO(t, tt, "127.0.0.77", 8)
+		cmd := ioCommand(nvme.OpWrite, 0, size)
+		cmd.SetCID(7)
+		cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+		slow.send(slow.capsule(cmd, nil))
+		r2t, err := pdu.ParseR2T(slow.expect(pdu.TypeR2T))
+		if err != nil {
+			t.Fatal(err)
 		}
-		before := c.progress.Load()
-		slow.send(slow.data(pdu.Data{
-			Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off),
-		}, data[off:off+piece]))
-		waitFor(t, "progress", func() bool { return c.progress.Load() != before })
-		c.checkProgress()
-	}
-	if cqe := slow.response(); !cqe.Status().OK() {
-		t.Errorf("write: %v", cqe.Status())
+		c, data := connOf(t, tt, slow), randomBytes(1, size)
+		for off := 0; off < size && c.asked.Load() == nil; off += piece {
+			var flags uint8
+			if off+piece == size {
+				flags = pdu.FlagLast
+			}
+			before := c.progress.Load()
+			slow.send(slow.data(pdu.Data{
+				Header: pdu.Header{Type: pdu.TypeH2CData, Flags: flags}, CCCID: 7, TTAG: r2t.TTAG, DATAO: uint32(off),
+			}, data[off:off+piece]))
+			waitFor(t, "progress", func() bool { return c.progress.Load() != before })
+			c.checkProgress()
+		}
+		switch err := c.asked.Load(); {
+		case ends && (err == nil || !errors.Is(*err, ErrStalled)):
+			t.Errorf("%d bytes at a time: the connection hasn't ended", piece)
+		case !ends:
+			if cqe := slow.response(); !cqe.Status().OK() {
+				t.Errorf("write: %v", cqe.Status())
+			}
+		}
 	}
 }
 
