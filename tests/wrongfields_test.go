@@ -198,7 +198,7 @@ func wrongFeatures() []wrongField {
 		{"Set Features, power state 1", adminQueue, setFeatureOf(nvme.FeatPower, 0, 1), 0, nvme.StatusInvalidField, 44, 0},
 		{"Set Features, sensor 3", adminQueue, setFeatureOf(nvme.FeatTempThreshold, 0, 3<<16), 0, nvme.StatusInvalidField, 46, 0},
 		{"Set Features, threshold type 3", adminQueue, setFeatureOf(nvme.FeatTempThreshold, 0, 3<<20), 0, nvme.StatusInvalidField, bit(46, 4), 0},
-		{"Set Features, DULBE", adminQueue, setFeatureOf(nvme.FeatErrorRecovery, 0, 1<<16), 0, nvme.StatusInvalidField, 46, 0},
+		{"Set Features, DULBE", adminQueue, setFeatureOf(nvme.FeatErrorRecovery, 1, 1<<16), 0, nvme.StatusInvalidField, 46, 0},
 		{"Set Features, write cache where there is none", adminQueue, setFeatureOf(nvme.FeatVolatileWC, 0, 0), 0, nvme.StatusInvalidField, 40, 0},
 		{"Set Features, 65536 submission queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0xffff), 0, nvme.StatusInvalidField, 44, 0},
 		{"Set Features, 65536 completion queues", adminQueue, setFeatureOf(nvme.FeatNumberOfQueues, 0, 0xffff0000), 0, nvme.StatusInvalidField, 46, 0},

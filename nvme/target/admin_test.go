@@ -173,8 +173,9 @@ type featureCase struct {
 
 func (tc *featureCase) run(t *testing.T, q *fakeConn) {
 	t.Helper()
+	ofNS := tc.fid == nvme.FeatWriteProtect || tc.fid == nvme.FeatErrorRecovery
 	nsid := uint32(0)
-	if tc.fid == nvme.FeatWriteProtect {
+	if ofNS {
 		nsid = 1
 	}
 	q.fails(setFeature(tc.fid, nsid, tc.set), nil, tc.status)
@@ -193,7 +194,7 @@ func (tc *featureCase) run(t *testing.T, q *fakeConn) {
 	save := setFeature(tc.fid, nsid, tc.set)
 	save.SetCDW(10, save.CDW10()|1<<31)
 	q.fails(save, nil, nvme.StatusFeatureNotSaveable|dnr)
-	if tc.fid != nvme.FeatWriteProtect {
+	if !ofNS {
 		q.fails(setFeature(tc.fid, 1, tc.set), nil, nvme.StatusFeatureNotNamespace|dnr)
 	}
 }
@@ -233,6 +234,41 @@ func TestFeatures(t *testing.T) {
 	if v := q.must(getFeature(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 0 {
 		t.Errorf("arbitration %#x after a reset", v)
 	}
+}
+
+// TestErrorRecoveryOfNamespaces: feature 05h is a namespace's, and goes with it.
+func TestErrorRecoveryOfNamespaces(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
+	q := dial(t, tg)
+	connectAdmin(q, testNQN, 0)
+	expect := func(first, second uint32) {
+		t.Helper()
+		for nsid, want := range map[uint32]uint32{1: first, 2: second} {
+			get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatErrorRecovery, 0, nsid, 0) })
+			if v := q.must(get, nil).DW0(); v != want {
+				t.Errorf("namespace %d: %d, want %d", nsid, v, want)
+			}
+		}
+	}
+	if v := q.must(getFeature(nvme.FeatErrorRecovery, nvme.SELSupported, 0), nil).DW0(); v&nvme.FeatureNamespace == 0 {
+		t.Errorf("it can %#x", v)
+	}
+	q.must(setFeature(nvme.FeatErrorRecovery, 2, 5), nil)
+	expect(0, 5)
+	q.must(setFeature(nvme.FeatErrorRecovery, nvme.NSIDAll, 7), nil)
+	expect(7, 7)
+	for _, nsid := range []uint32{0, 3} {
+		q.fails(setFeature(nvme.FeatErrorRecovery, nsid, 9), nil, nvme.StatusInvalidNamespace|dnr)
+		q.fails(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatErrorRecovery, 0, nsid, 0) }), nil, nvme.StatusInvalidNamespace|dnr)
+	}
+	sub := tg.Subsystem(testNQN)
+	if err := sub.RemoveNamespace(2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sub.AddNamespace(NamespaceConfig{NSID: 2, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	expect(7, 0)
 }
 
 // TestFeaturesRefused: features that there aren't, and one that nobody changes.

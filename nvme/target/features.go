@@ -24,15 +24,20 @@ func offBit(bit int) uint16 { return uint16(offCDW11+bit/8) | uint16(bit%8)<<loc
 // features are the values that a host can set. controller.mu guards them; a reset gives them
 // their defaults.
 type features struct {
-	arbitration   uint32
+	arbitration  uint32
+	atomicity    uint32
+	queues       nvme.QueueCounts // granted
+	asyncEvent   nvme.AsyncEventConfig
+	over, under  uint16 // temperature thresholds, K
+	timestamp    nvme.Timestamp
+	timestampSet time.Time
+	ofNS         map[uint32]nsFeatures // by NSID
+}
+
+// nsFeatures are those of one namespace.
+type nsFeatures struct {
 	errorRecovery uint32
-	atomicity     uint32
-	queues        nvme.QueueCounts // granted
-	asyncEvent    nvme.AsyncEventConfig
-	over, under   uint16 // temperature thresholds, K
-	timestamp     nvme.Timestamp
-	timestampSet  time.Time
-	resvMask      map[uint32]uint32 // reservation notifications not wanted, by NSID
+	resvMask      uint32 // reservation notifications not wanted
 }
 
 func (f *features) reset(t *Target) {
@@ -55,7 +60,7 @@ var featureCaps = map[nvme.FID]uint32{
 	nvme.FeatArbitration:    featureChangeable,
 	nvme.FeatPower:          featureChangeable,
 	nvme.FeatTempThreshold:  featureChangeable,
-	nvme.FeatErrorRecovery:  featureChangeable,
+	nvme.FeatErrorRecovery:  featureOfNS,
 	nvme.FeatVolatileWC:     featureChangeable,
 	nvme.FeatNumberOfQueues: featureChangeable,
 	nvme.FeatWriteAtomicity: featureChangeable,
@@ -134,8 +139,6 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		return fs.arbitration, true
 	case nvme.FeatTempThreshold:
 		return r.temperatureThreshold(fs)
-	case nvme.FeatErrorRecovery:
-		return fs.errorRecovery, true
 	case nvme.FeatVolatileWC:
 		return nvme.VolatileWCEnable, true
 	case nvme.FeatNumberOfQueues:
@@ -170,8 +173,30 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		if ns.protected.Load() && (sel == nvme.SELCurrent || ns.fixed) {
 			return writeProtected, true
 		}
-	case nvme.FeatResvNotification, nvme.FeatResvPersistence:
-		return r.resvFeature(f, fs, sel)
+	case nvme.FeatErrorRecovery, nvme.FeatResvNotification, nvme.FeatResvPersistence:
+		return r.nsFeature(f, fs, sel)
+	}
+	return 0, true
+}
+
+// nsFeature is the value of a feature 05h, 82h or 83h of a namespace.
+func (r *Request) nsFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
+	c := r.engine.q.ctrl
+	ns := c.namespace(r.Cmd.NSID())
+	if ns == nil {
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return 0, false
+	}
+	c.mu.Lock()
+	of := fs.ofNS[ns.nsid]
+	c.mu.Unlock()
+	switch {
+	case f == nvme.FeatErrorRecovery:
+		return of.errorRecovery, true
+	case f == nvme.FeatResvNotification:
+		return of.resvMask, true
+	case sel == nvme.SELCurrent && ns.resv.now.Load().persist:
+		return nvme.ResvPersistPTPL, true
 	}
 	return 0, true
 }
@@ -226,8 +251,11 @@ func (r *Request) setFeatures() {
 		}
 	case f == nvme.FeatWriteProtect:
 		r.setWriteProtect()
+	case f == nvme.FeatErrorRecovery:
+		r.setErrorRecovery()
 	case f == nvme.FeatResvNotification:
-		r.setResvNotification()
+		mask := r.Cmd.CDW(11) & resvMaskAll
+		r.setOfNS(func(f *nsFeatures) { f.resvMask = mask })
 	case f == nvme.FeatResvPersistence:
 		r.setResvPersistence()
 	case f == nvme.FeatKATO:
@@ -258,11 +286,6 @@ func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		}
 	case nvme.FeatTempThreshold:
 		return fs.setTemperature(v)
-	case nvme.FeatErrorRecovery:
-		if v>>16&1 != 0 {
-			return 0, nvme.StatusInvalidField, offDULBE // no namespace reports deallocated blocks
-		}
-		fs.errorRecovery = v & 0xffff
 	case nvme.FeatVolatileWC:
 		if v&nvme.VolatileWCEnable == 0 {
 			return 0, nvme.StatusFeatureNotChangeable, offCDW11 // hosts that want no cache use FUA
@@ -279,6 +302,50 @@ func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 		fs.asyncEvent = ev
 	}
 	return 0, nvme.StatusSuccess, 0
+}
+
+// setErrorRecovery executes Set Features 05h.
+func (r *Request) setErrorRecovery() {
+	v := r.Cmd.CDW(11)
+	if v>>16&1 != 0 {
+		r.fail(nvme.StatusInvalidField, offDULBE) // no namespace reports deallocated blocks
+		return
+	}
+	r.setOfNS(func(f *nsFeatures) { f.errorRecovery = v & 0xffff })
+}
+
+// setOfNS executes Set Features of a feature of namespaces, for one or for all.
+func (r *Request) setOfNS(set func(*nsFeatures)) {
+	c := r.engine.q.ctrl
+	all := c.all()
+	if nsid := r.Cmd.NSID(); nsid != nvme.NSIDAll {
+		ns := c.namespace(nsid)
+		if ns == nil {
+			r.fail(nvme.StatusInvalidNamespace, offNSID)
+			return
+		}
+		all = []*Namespace{ns}
+	}
+	c.mu.Lock()
+	if c.features.ofNS == nil {
+		c.features.ofNS = map[uint32]nsFeatures{}
+	}
+	for _, ns := range all {
+		of := c.features.ofNS[ns.nsid]
+		set(&of)
+		c.features.ofNS[ns.nsid] = of
+	}
+	c.mu.Unlock()
+	r.respond(nvme.StatusSuccess)
+}
+
+// forgetFeatures is called when a namespace has gone: one that gets its identifier is another.
+func (s *Subsystem) forgetFeatures(nsid uint32) {
+	for _, c := range s.t.controllersOf(s) {
+		c.mu.Lock()
+		delete(c.features.ofNS, nsid)
+		c.mu.Unlock()
+	}
 }
 
 func (f *features) setTemperature(v uint32) (result uint32, st nvme.Status, loc uint16) {

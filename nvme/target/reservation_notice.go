@@ -27,7 +27,7 @@ func (s *Subsystem) tellReservation(nsid uint32, notices []resvNotice) {
 // resvNotice enters a notification in the log of the controller and tells the host.
 func (c *controller) resvNotice(nsid uint32, kind uint8) {
 	c.mu.Lock()
-	if c.features.resvMask[nsid]&(1<<kind) != 0 {
+	if c.features.ofNS[nsid].resvMask&(1<<kind) != 0 {
 		c.mu.Unlock()
 		return
 	}
@@ -62,45 +62,6 @@ func (c *controller) resvLog(retain bool) []byte {
 	return p.AppendTo(nil)
 }
 
-// resvFeature is the value of features 82h and 83h.
-func (r *Request) resvFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
-	ns := r.engine.q.ctrl.namespace(r.Cmd.NSID())
-	switch {
-	case ns == nil:
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
-		return 0, false
-	case f == nvme.FeatResvNotification:
-		c := r.engine.q.ctrl
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return fs.resvMask[ns.nsid], true
-	case sel == nvme.SELCurrent && ns.resv.now.Load().persist:
-		return nvme.ResvPersistPTPL, true
-	}
-	return 0, true
-}
-
-// setResvNotification executes Set Features 82h, for one namespace or for all.
-func (r *Request) setResvNotification() {
-	c := r.engine.q.ctrl
-	nsid, mask := r.Cmd.NSID(), r.Cmd.CDW(11)
-	all := c.all()
-	if nsid != nvme.NSIDAll {
-		ns := c.namespace(nsid)
-		if ns == nil {
-			r.fail(nvme.StatusInvalidNamespace, offNSID)
-			return
-		}
-		all = []*Namespace{ns}
-	}
-	c.mu.Lock()
-	for _, ns := range all {
-		c.features.setResvMask(ns.nsid, mask)
-	}
-	c.mu.Unlock()
-	r.respond(nvme.StatusSuccess)
-}
-
 // setResvPersistence executes Set Features 83h.
 func (r *Request) setResvPersistence() {
 	c := r.engine.q.ctrl
@@ -126,22 +87,4 @@ func (r *Request) setResvPersistence() {
 		return
 	}
 	go change() // what is saved takes time
-}
-
-// setResvMask sets which notifications of a namespace the host doesn't want. Called with mu
-// held.
-func (f *features) setResvMask(nsid, mask uint32) {
-	if f.resvMask == nil {
-		f.resvMask = map[uint32]uint32{}
-	}
-	f.resvMask[nsid] = mask & resvMaskAll
-}
-
-// forgetResvMasks is called when a namespace has gone: one that gets its identifier is another.
-func (s *Subsystem) forgetResvMasks(nsid uint32) {
-	for _, c := range s.t.controllersOf(s) {
-		c.mu.Lock()
-		delete(c.features.resvMask, nsid)
-		c.mu.Unlock()
-	}
 }

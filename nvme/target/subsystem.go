@@ -315,7 +315,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	ns.state.Or(nsRemoved)
 	s.namespaceChanged(nsid, nil)
 	ns.remove()
-	s.forgetResvMasks(nsid)
+	s.forgetFeatures(nsid)
 	return nil
 }
 
