@@ -55,3 +55,31 @@ func TestFlushesOwed(t *testing.T) {
 		}
 	}
 }
+
+// TestFlushesTogether: flushes that one sync answers aren't told of a failure that another was told of before they came.
+func TestFlushesTogether(t *testing.T) {
+	var c commits
+	failure := errors.New("the system tells once")
+	var told []error
+	done := func(_ *Request, err error) { told = append(told, err) }
+	flush := func() *Request {
+		r := &Request{Op: OpFlush}
+		c.begin(r)
+		c.join(r)
+		return r
+	}
+	c.run(flush(), func() error { return failure }, done)
+	c.run(flush(), func() error { return nil }, done)
+	first := true
+	c.run(flush(), func() error {
+		if first {
+			flush()
+			flush()
+		}
+		first = false
+		return nil
+	}, done)
+	if len(told) != 5 || told[0] == nil || told[1] == nil || told[2] != nil || told[3] != nil || told[4] != nil {
+		t.Errorf("the flushes were told %v", told)
+	}
+}

@@ -1,6 +1,9 @@
 package blockdev
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestGuardRead: while a piece is read no writer changes its stripe, and every other one may be written.
 func TestGuardRead(t *testing.T) {
@@ -31,5 +34,32 @@ func TestGuardRead(t *testing.T) {
 	}
 	if pieces != stripes || len(finished) != stripes {
 		t.Errorf("%d pieces were read; writers of stripes %v went on, want all %d", pieces, finished, stripes)
+	}
+}
+
+// TestGuardPieces: requests are applied stripe by stripe, wherever they begin and end.
+func TestGuardPieces(t *testing.T) {
+	type piece struct{ off, n int64 }
+	var got []piece
+	g := NewGuard(8*stripeSize, func(_ *Request, off, n int64) { got = append(got, piece{off, n}) }, nil)
+	for _, tc := range []struct {
+		off, n int64
+		want   []piece
+	}{
+		{512, 512, []piece{{512, 512}}},
+		{stripeSize - 512, 1024, []piece{{stripeSize - 512, 512}, {stripeSize, 512}}},
+		{4096, 2*stripeSize + 512, []piece{{4096, stripeSize - 4096}, {stripeSize, stripeSize}, {2 * stripeSize, 4096 + 512}}},
+		{2 * stripeSize, 0, nil},
+	} {
+		for name, apply := range map[string]func(*Request){
+			"read":  g.Read,
+			"write": func(r *Request) { g.Write(r) },
+		} {
+			got = nil
+			apply(&Request{Offset: tc.off, Length: tc.n})
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s of %d bytes at %d: %v, want %v", name, tc.n, tc.off, got, tc.want)
+			}
+		}
 	}
 }

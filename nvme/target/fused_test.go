@@ -349,6 +349,38 @@ func TestParked(t *testing.T) {
 	other.close()
 }
 
+// TestPairOfRemovedNamespace: a pair that waited for a namespace which goes meanwhile touches it no more.
+func TestPairOfRemovedNamespace(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s, other := connect(t, tg, testNQN), connect(t, tg, testNQN)
+	defer s.close()
+	defer other.close()
+	b := make([]byte, 512)
+	v.setHold(true)
+	read := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b)
+	<-v.arrived
+	first := s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b)
+	second := s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b)
+	sub := tg.Subsystem(testNQN)
+	ns := sub.namespace(1)
+	removed := make(chan error)
+	go func() { removed <- sub.RemoveNamespace(1) }()
+	if !soon.Until(func() bool { return ns.state.Load()&nsRemoved != 0 }) {
+		t.Fatal("not removed")
+	}
+	v.release()
+	endsFused(t, "Read", read, 0)
+	endsFused(t, "Compare", first, nvme.StatusInvalidNamespace|dnr)
+	endsFused(t, "Write", second, nvme.StatusInvalidNamespace|dnr)
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{blockdev.OpRead}) {
+		t.Errorf("the volume was told %v", ops)
+	}
+}
+
 // TestPairsTakeTurns: what waits while a pair has the namespace comes before the next pair, and so comes at all
 // where hosts send pairs all the time.
 func TestPairsTakeTurns(t *testing.T) {

@@ -120,3 +120,22 @@ func TestNewcomersGiveWay(t *testing.T) {
 		})
 	}
 }
+
+// TestProvedStay: hosts that have authenticated themselves don't give way, though most connections are of their address.
+func TestProvedStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newCrowdRig(t)
+		var stay []*fakeConn
+		for range crowdLimit / 2 {
+			stay = append(stay, r.enter("10.0.1.1"))
+		}
+		for range crowdLimit {
+			r.attack(func(*fakeConn) {})
+		}
+		for _, c := range stay {
+			if c.isClosed() {
+				t.Fatalf("gave way: %v", c.reason)
+			}
+		}
+	})
+}
