@@ -102,7 +102,11 @@ func testCommands(t *testing.T, p *peer, transport string) {
 	}
 	// Every feature of the NVM command set that a fabrics controller has.
 	for _, fid := range []int{0x01, 0x02, 0x04, 0x05, 0x06, 0x07, 0x0a, 0x0b, 0x0e, 0x0f} {
-		p.want(t, fmt.Sprintf("nvme get-feature %s -f %d", ctrl, fid), fmt.Sprintf("get-feature:0x%02x", fid))
+		of := ctrl
+		if fid == 0x05 { // a namespace's
+			of = dev
+		}
+		p.want(t, fmt.Sprintf("nvme get-feature %s -f %d", of, fid), fmt.Sprintf("get-feature:0x%02x", fid))
 	}
 	// What the target doesn't know it refuses, and stays.
 	for _, c := range []struct{ line, text string }{
@@ -110,6 +114,7 @@ func testCommands(t *testing.T, p *peer, transport string) {
 		{"nvme read " + dev + " -s 999999999 -c 0 -z 4096 2>&1; true", "LBA Out of Range"},
 		{"nvme admin-passthru " + ctrl + " -o 0xc5 2>&1; true", "Invalid Command Opcode"},
 		{"nvme get-log " + ctrl + " -i 0x70 -l 64 2>&1; true", "Invalid Log Page"},
+		{"nvme get-feature " + ctrl + " -f 5 2>&1; true", "Invalid Namespace or Format"},
 	} {
 		p.want(t, c.line, c.text)
 	}
