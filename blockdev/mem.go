@@ -160,12 +160,12 @@ func (v *memory) free(off, n int64) error {
 
 func (v *memory) Regions() []*Region { return v.region[:] }
 
-// Prefetch fetches where the range begins, since a view touches nothing; who sends it reads in order.
-func (v *memory) Prefetch(offset, length int64) {
+// Prefetch fetches where the range begins. A view touches nothing, but who sends it does.
+func (v *memory) Prefetch(op Op, offset, length int64) {
 	if !v.life.Enter() {
 		return
 	}
-	if CheckRange(&v.info, v.info.Size, OpRead, offset, length) == nil {
+	if CheckRange(&v.info, v.info.Size, op, offset, length) == nil {
 		prefetch.Start(v.mem[offset : offset+length])
 	}
 	v.life.Leave()

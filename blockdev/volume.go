@@ -108,9 +108,10 @@ type ViewToken uint64
 // Prefetcher is a Memory that is random access to more than the processor's caches hold.
 type Prefetcher interface {
 	Memory
-	// Prefetch has the processor begin to fetch what a View of the range will touch, while the caller does
-	// something else. It doesn't wait, promises nothing, and passes over a range that isn't there.
-	Prefetch(offset, length int64)
+	// Prefetch has the processor begin to fetch what an OpRead or a View of the range will touch, or an
+	// OpWrite, while the caller does something else. It doesn't wait, promises nothing, and passes over a
+	// range that isn't there.
+	Prefetch(op Op, offset, length int64)
 }
 
 // Resizer is a Volume whose size can change while it is open.

@@ -46,9 +46,9 @@ func (v *atomicVolume) View(segs []blockdev.Segment, offset, length int64) ([]bl
 	return segs, 0, blockdev.ErrView
 }
 
-// Prefetch fetches the beginning of the first block, by the map as it is at the moment.
-func (v *atomicVolume) Prefetch(offset, length int64) {
-	if !v.life.Enter() {
+// Prefetch fetches the beginning of the first block, by the map as it is at the moment. A write goes elsewhere.
+func (v *atomicVolume) Prefetch(op blockdev.Op, offset, length int64) {
+	if op != blockdev.OpRead || !v.life.Enter() {
 		return
 	}
 	defer v.life.Leave()

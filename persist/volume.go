@@ -204,11 +204,11 @@ func (v *volume) end(r *blockdev.Request, err error) {
 func (v *volume) Regions() []*blockdev.Region { return v.region[:] }
 
 // Prefetch fetches where the range begins.
-func (v *volume) Prefetch(offset, length int64) {
+func (v *volume) Prefetch(op blockdev.Op, offset, length int64) {
 	if !v.life.Enter() {
 		return
 	}
-	if blockdev.CheckRange(&v.info, v.info.Size, blockdev.OpRead, offset, length) == nil {
+	if blockdev.CheckRange(&v.info, v.info.Size, op, offset, length) == nil {
 		prefetch.Start(v.m.mem[offset : offset+length])
 	}
 	v.life.Leave()

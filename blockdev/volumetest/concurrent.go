@@ -236,7 +236,7 @@ func testAllocations(s *session) {
 		s.Errorf("view: %v allocations", n)
 	}
 	if p, ok := s.v.(blockdev.Prefetcher); ok {
-		if n := testing.AllocsPerRun(50, func() { p.Prefetch(0, 8*s.bs) }); n > 0 {
+		if n := testing.AllocsPerRun(50, func() { p.Prefetch(blockdev.OpRead, 0, 8*s.bs) }); n > 0 {
 			s.Errorf("prefetch: %v allocations", n)
 		}
 	}

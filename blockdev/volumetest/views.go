@@ -164,7 +164,8 @@ func testPrefetch(s *session, m blockdev.Memory) {
 	}
 	all := func() {
 		for _, r := range ranges {
-			p.Prefetch(r[0], r[1])
+			p.Prefetch(blockdev.OpRead, r[0], r[1])
+			p.Prefetch(blockdev.OpWrite, r[0], r[1])
 		}
 	}
 	all()

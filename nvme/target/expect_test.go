@@ -11,14 +11,19 @@ import (
 // watched notes what it is to prefetch.
 type watched struct {
 	blockdev.Memory
-	ranges [][2]int64
+	ranges []fetched
 }
 
-func (w *watched) Prefetch(offset, length int64) {
-	w.ranges = append(w.ranges, [2]int64{offset, length})
+type fetched struct {
+	op             blockdev.Op
+	offset, length int64
 }
 
-// TestExpect: reads of a connected host are announced to the volume they go to, by their ranges, and nothing else is.
+func (w *watched) Prefetch(op blockdev.Op, offset, length int64) {
+	w.ranges = append(w.ranges, fetched{op, offset, length})
+}
+
+// TestExpect: reads and writes of a connected host are announced to the volume they go to, by their ranges, and nothing else is.
 func TestExpect(t *testing.T) {
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20, BlockSize: 512})
 	if err != nil {
@@ -39,14 +44,16 @@ func TestExpect(t *testing.T) {
 	for _, other := range []struct {
 		op   nvme.Opcode
 		nsid uint32
-	}{{nvme.OpWrite, 1}, {nvme.OpCompare, 1}, {nvme.OpFlush, 1}, {nvme.OpRead, 2}, {nvme.OpRead, 3}, {nvme.OpRead, 0}} {
+	}{{nvme.OpWrite, 1}, {nvme.OpCompare, 1}, {nvme.OpFlush, 1}, {nvme.OpRead, 2}, {nvme.OpWrite, 3}, {nvme.OpRead, 0}} {
 		var cmd nvme.Command
 		cmd.SetIO(other.op, other.nsid, 16, 8, 0)
 		s.io.q.Expect(&cmd)
 	}
 	read.SetIO(nvme.OpRead, 1, 1<<40, 1, 0) // beyond the end: the volume's to find out
 	s.io.q.Expect(&read)
-	if want := [][2]int64{{16 * 512, 8 * 512}, {512 << 40, 512}}; !slices.Equal(w.ranges, want) {
+	if want := []fetched{
+		{blockdev.OpRead, 16 * 512, 8 * 512}, {blockdev.OpWrite, 16 * 512, 8 * 512}, {blockdev.OpRead, 512 << 40, 512},
+	}; !slices.Equal(w.ranges, want) {
 		t.Errorf("prefetched %v, want %v", w.ranges, want)
 	}
 }

@@ -120,17 +120,26 @@ func (q *Queue) Submit(r *Request) {
 	}
 }
 
-// Expect says that a command will be submitted soon, after others: what a read will touch is fetched into the
-// processor's caches meanwhile. A transport calls it from where it calls Submit, where it knows of several.
+// Expect says that a command will be submitted soon, after others: what a read or write will touch is fetched into
+// the processor's caches meanwhile. A transport calls it from where it calls Submit, where it knows of several.
 func (q *Queue) Expect(cmd *nvme.Command) {
-	if cmd.Opcode() != nvme.OpRead || q.qid == 0 || q.state.Load() != queueConnected {
+	var op blockdev.Op
+	switch cmd.Opcode() {
+	case nvme.OpRead:
+		op = blockdev.OpRead
+	case nvme.OpWrite:
+		op = blockdev.OpWrite
+	default:
+		return
+	}
+	if q.qid == 0 || q.state.Load() != queueConnected {
 		return
 	}
 	ns := q.ctrl.namespace(cmd.NSID())
 	if ns == nil || ns.prefetcher == nil {
 		return
 	}
-	ns.prefetcher.Prefetch(int64(cmd.SLBA()<<ns.shift), int64(uint64(cmd.Blocks())<<ns.shift))
+	ns.prefetcher.Prefetch(op, int64(cmd.SLBA()<<ns.shift), int64(uint64(cmd.Blocks())<<ns.shift))
 }
 
 // notReady ends a command to a controller that isn't enabled, or is shut down. One whose controller
