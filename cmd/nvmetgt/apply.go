@@ -69,12 +69,22 @@ func (s *server) fixed(next *config.Config) error {
 		}
 		for j := range to.Namespaces {
 			n := from.Namespace(to.Namespaces[j].NSID)
-			if n != nil && !n.Same(to.Namespaces[j]) && !s.sized(to.NQN, *n).Same(to.Namespaces[j]) {
+			if n != nil && !s.unchanged(to.NQN, *n, to.Namespaces[j]) {
 				return fixedField(i, j, "hosts use it as it is: remove the namespace, then add it anew")
 			}
 		}
 	}
 	return nil
+}
+
+// unchanged tells whether a namespace is to be what it is. Files say the size of a volume that has grown as it was when
+// they were written, which may be before or after that: the program's own, and what ctl read and has changed.
+func (s *server) unchanged(nqn string, n, to config.Namespace) bool {
+	e := s.exports[exportKey{nqn, n.NSID}]
+	if e != nil && n.Size != 0 && to.Size != 0 && e.grown(int64(to.Size)) {
+		n.Size = to.Size
+	}
+	return n.Same(to)
 }
 
 // fixedField says that a subsystem, or a namespace of it, can't be changed.

@@ -16,7 +16,7 @@ import (
 )
 
 // TestGrownVolume: what is saved after a volume has grown can be started with; the program's file as it was, and one that
-// says the new size, can be applied meanwhile, and no other.
+// says the new size or one between, can be applied meanwhile, in any order, and no other.
 func TestGrownVolume(t *testing.T) {
 	const mib = 1 << 20
 	path := filepath.Join(t.TempDir(), "disk.img")
@@ -40,7 +40,7 @@ func TestGrownVolume(t *testing.T) {
 	for _, x := range []struct {
 		size cli.Size
 		ok   bool
-	}{{mib, true}, {3 * mib, false}, {2 * mib, true}} {
+	}{{mib, true}, {3 * mib, false}, {2 * mib, true}, {mib, true}, {mib / 2, false}, {3 * mib / 2, true}} {
 		next := cfg(x.size)
 		next.Listen = s.cfg.Listen
 		if err := s.Apply(next, ""); (err == nil) != x.ok {

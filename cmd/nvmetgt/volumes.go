@@ -26,6 +26,7 @@ type exportKey struct {
 // export is a volume that is exported.
 type export struct {
 	volume blockdev.Volume
+	opened int64  // its size then
 	remove func() // its figures
 }
 
@@ -59,7 +60,13 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 			"subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(),
 			"remedy", remedy)
 	}
-	return &export{v, s.figures.AddVolume(key.volumeName(), v)}, nil
+	return &export{v, i.Size, s.figures.AddVolume(key.volumeName(), v)}, nil
+}
+
+// grown tells whether the volume has had a size, or passed it by, since it was opened.
+func (e *export) grown(size int64) bool {
+	now := e.volume.Info().Size
+	return min(e.opened, now) <= size && size <= max(e.opened, now)
 }
 
 // hasOwnSize tells whether a volume says its size itself.
