@@ -31,8 +31,8 @@ func Connect(ctx context.Context, cfg Config) (*Controller, error) {
 	}
 	c.auth.Store(cfg.Authentication)
 	if err := c.setUp(ctx); err != nil {
-		if ctx.Err() != nil {
-			err.Err = fmt.Errorf("%w (%w)", err.Err, context.Cause(ctx))
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err.Err, cause) {
+			err.Err = fmt.Errorf("%w (%w)", err.Err, cause)
 		}
 		c.fail(errClosed)
 		<-c.torn

@@ -61,7 +61,7 @@ func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached 
 		case s.Fatal():
 			return ErrFatal
 		case time.Since(start) >= limit:
-			return fmt.Errorf("%w: CSTS is still %#x after %v (CAP.TO)", ErrTimeout, uint32(s), limit)
+			return fmt.Errorf("%w: CSTS is still %#x after %v (CAP.TO): see whether a volume of the target hangs", ErrTimeout, uint32(s), limit)
 		}
 		select {
 		case <-time.After(wait):
