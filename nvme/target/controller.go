@@ -38,6 +38,7 @@ type controller struct {
 	flushing bool        // flushCaches is at work
 	again    bool        // and has to do it anew: the controller was shut down once more
 	look     *time.Timer // for commands that have to end before CSTS changes; nil where that wasn't necessary yet
+	looks    int         // since CSTS was to change
 	cc       nvme.CC
 	csts     nvme.CSTS
 	queues   map[uint16]*Queue // I/O queues

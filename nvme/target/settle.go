@@ -15,26 +15,56 @@ import (
 // something.
 const settleLook = 10 * time.Millisecond
 
+// settleTell is after how many looks the log says what a controller waits for, which hosts can't find out: a second is more
+// than volumes take, unless they hang.
+const settleTell = int(time.Second / settleLook)
+
 // settle has CSTS follow CC, at once or when the commands that have to end first have.
 func (c *controller) settle() {
 	c.t.mu.Lock()
 	left := c.t.underWay(c)
 	c.mu.Lock()
 	c.t.mu.Unlock()
-	var flush bool
+	var flush, late bool
 	switch {
 	case c.dead || !c.unsettled():
-	case left > 0 && c.look != nil:
-		c.look.Reset(settleLook)
 	case left > 0:
-		c.look = time.AfterFunc(settleLook, c.settle)
+		late = c.lookAgain()
 	default:
 		flush = c.settled()
 	}
 	c.mu.Unlock()
-	if flush {
+	switch {
+	case flush:
 		c.flushCaches()
+	case late:
+		c.tellSettling(left)
 	}
+}
+
+// lookAgain has settle called once more, and says whether that has gone on for so long that it is to be told. Called with mu
+// held.
+func (c *controller) lookAgain() (late bool) {
+	if c.look == nil {
+		c.look = time.AfterFunc(settleLook, c.settle)
+	} else {
+		c.look.Reset(settleLook)
+	}
+	c.looks++
+	return c.looks == settleTell
+}
+
+// tellSettling logs what the controller waits for. Of the namespaces that are in use one is at fault, or several.
+func (c *controller) tellSettling(commands int) {
+	var used []uint32
+	for _, ns := range c.sub.all() {
+		if ns.users() > 0 {
+			used = append(used, ns.nsid)
+		}
+	}
+	c.t.log.Warn("a controller waits: commands that its host sent before are still with a volume",
+		c.identity("commands", commands, "namespaces_in_use", used,
+			"remedy", "see to the volume that hangs; the host can't use the subsystem until it answers")...)
 }
 
 // unsettled says whether CSTS is to change. Called with mu held.
@@ -49,6 +79,7 @@ func (c *controller) shuttingDown() bool {
 
 // settled brings CSTS up to date, and says whether the caches are to be flushed now. Called with mu held.
 func (c *controller) settled() (flush bool) {
+	c.looks = 0
 	if c.csts&nvme.CSTSFatal == 0 {
 		c.csts &^= nvme.CSTSReady
 		if c.cc.Enabled() {

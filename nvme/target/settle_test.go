@@ -2,7 +2,10 @@ package target
 
 import (
 	"bytes"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,12 +15,16 @@ import (
 )
 
 // slowVolume runs a test in virtual time with a target whose volume keeps what it is told until it is released.
-func slowVolume(t *testing.T, f func(t *testing.T, tg *Target, v *testVolume)) {
+func slowVolume(t *testing.T, f func(t *testing.T, tg *Target, v *testVolume), change ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		v := newTestVolume(1<<20, 4096)
-		tg, err := New(Config{Subsystems: []SubsystemConfig{{NQN: testNQN, AllowAnyHost: true,
-			Namespaces: []NamespaceConfig{{Volume: v}}}}})
+		cfg := Config{Subsystems: []SubsystemConfig{{NQN: testNQN, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{Volume: v}, {Volume: newTestVolume(1<<20, 4096)}}}}}
+		for _, f := range change {
+			f(&cfg)
+		}
+		tg, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,6 +123,67 @@ func TestReadyAfterLostController(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lines is what a log wrote, while it is written.
+type lines struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, string(line))
+	return len(line), nil
+}
+
+// with are those that have a text in them.
+func (l *lines) with(text string) (found []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.all {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// TestSettlingIsTold: what a controller waits for is in the log once, where it takes long; hosts see only that it isn't ready.
+func TestSettlingIsTold(t *testing.T) {
+	const told = "level=WARN msg=\"a controller waits"
+	var log lines
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		for _, x := range []struct {
+			after time.Duration
+			times int
+		}{{aWhile / 2, 0}, {2 * aWhile, 1}, {aWhile / 2, 0}, {20 * aWhile, 1}} {
+			before := len(log.with(told))
+			s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 4096))
+			s.admin.must(ccOff, nil)
+			time.Sleep(x.after)
+			said := log.with(told)[before:]
+			if len(said) != x.times {
+				t.Errorf("after %v: %q", x.after, said)
+			}
+			for _, line := range said {
+				if !strings.Contains(line, "host="+testHost) || !strings.Contains(line, "commands=1 namespaces_in_use=[1]") {
+					t.Errorf("it doesn't say who and what: %s", line)
+				}
+			}
+			v.release()
+			v.setHold(true)
+			time.Sleep(aWhile)
+			s.admin.must(ccOn, nil)
+			s.io.waitClosed()
+			s.io = s.addQueue(t, tg, 1, testNQN)
+		}
+		v.release()
+		s.close()
+	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 }
 
 // TestShutdownWaitsForVolume: a shutdown is complete when what was on its way has arrived, and is durable.
