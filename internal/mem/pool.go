@@ -1,6 +1,7 @@
 package mem
 
 import (
+	"math"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -162,7 +163,7 @@ func (p *Pool[R]) Serve() {
 func (p *Pool[R]) next() (r R, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for s := p.oldest(0); s != nil; s = p.oldest(s.queue[0].number) {
+	for s := p.oldest(math.MaxInt); s != nil; s = p.oldest(s.queue[0].n) {
 		w := s.queue[0]
 		if b = s.try(w.n); b != nil {
 			p.saved()
@@ -177,12 +178,12 @@ func (p *Pool[R]) next() (r R, b []byte) {
 	return r, nil
 }
 
-// oldest is whose request is the oldest after a given one that is within its share; nil where there is none. Called with
-// mu held.
-func (p *Pool[R]) oldest(after uint64) (oldest *Share[R]) {
+// oldest is whose request is the oldest that is within its share, of those for less than was tried; nil where there is
+// none. Called with mu held.
+func (p *Pool[R]) oldest(less int) (oldest *Share[R]) {
 	for s := range p.hungry {
 		w := &s.queue[0]
-		if w.number > after && s.fits(w.n) && (oldest == nil || w.number < oldest.queue[0].number) {
+		if w.n < less && s.fits(w.n) && (oldest == nil || w.number < oldest.queue[0].number) {
 			oldest = s
 		}
 	}

@@ -171,6 +171,40 @@ func testPoolSaves(t *testing.T) {
 	}
 }
 
+// Memory that becomes free is offered to many who wait at the price of few: of those for the same, to the oldest.
+func TestPoolTriesFew(t *testing.T) { synctest.Test(t, testPoolTriesFew) }
+
+func testPoolTriesFew(t *testing.T) {
+	p, granted, _ := newTestPool(t, poolSize)
+	g := p.Join(greedy)
+	small := g.Alloc(512, "")
+	for n := poolSize; n >= 512; n /= 2 {
+		for p.arena.Alloc(n) != nil {
+		}
+	}
+	const peers = 200
+	for i := range peers {
+		s := p.Join(netip.AddrFrom4([4]byte{10, 1, 0, byte(i)}))
+		if s.Alloc(8192<<(i%2), "large") != nil {
+			t.Fatal("found memory")
+		}
+	}
+	last := p.Join(honest)
+	if last.Alloc(512, "small") != nil {
+		t.Fatal("found memory")
+	}
+	time.Sleep(patience) // saving was in vain
+	synctest.Wait()
+	before := p.arena.Stats().Exhausted
+	g.Free(small)
+	if n := p.arena.Stats().Exhausted - before; n > 4 {
+		t.Errorf("tried %d times in vain", n)
+	}
+	if !slices.Equal(*granted, []string{"small"}) {
+		t.Errorf("granted %v", *granted)
+	}
+}
+
 // Many at once: everyone is served, and nothing is left.
 func TestPoolConcurrently(t *testing.T) {
 	a, err := New(Config{Max: poolSize})
