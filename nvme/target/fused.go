@@ -130,7 +130,7 @@ func (r *Request) runFused(ns *Namespace) {
 	compare := r.engine.mate
 	r.engine.alone = ns
 	for _, half := range []*Request{compare, r} {
-		if !ns.get(half.engine.q.shard) {
+		if half.engine.q.ctrl.namespace(ns.nsid) != ns || !ns.get(half.engine.q.shard) {
 			r.endFused(nvme.StatusInvalidNamespace|nvme.StatusDNR, nvme.StatusInvalidNamespace|nvme.StatusDNR)
 			return
 		}

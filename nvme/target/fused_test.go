@@ -230,6 +230,28 @@ func TestFusedNamespaces(t *testing.T) {
 	endsFused(t, "its Write", g, nvme.StatusAbortFailedFused)
 }
 
+// TestFusedDetached: a pair that waited for its namespace isn't executed when that was taken from its controller meanwhile.
+func TestFusedDetached(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }, v)
+	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer s.close()
+	defer other.close()
+	v.setHold(true)
+	held := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+	first := s.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), make([]byte, 4096))
+	second := s.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), make([]byte, 4096))
+	other.admin.must(attachCommand(1, nvme.NSDetach), controllerList(s.cntlid))
+	v.release()
+	held.wait()
+	endsFused(t, "Compare", first, nvme.StatusInvalidNamespace|dnr)
+	endsFused(t, "Write", second, nvme.StatusInvalidNamespace|dnr)
+	other.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+	if slices.Contains(v.ops(), blockdev.OpWrite) {
+		t.Error("it was written")
+	}
+}
+
 // TestFusedConnectionEnds: halves are given back with the connection, and when data fails to
 // come; the namespace stays open for others.
 func TestFusedConnectionEnds(t *testing.T) {
