@@ -12,14 +12,11 @@ import (
 )
 
 // pmemVolumes are what TestPmemSpeed compares, the first being what the others are held
-// against: a name, the specification in a directory, and the namespace.
-var pmemVolumes = []struct {
-	name string
-	spec func(dir string) string
-}{
-	{"memory", func(string) string { return "mem:256MiB" }},
-	{"pmem", func(d string) string { return "pmem:" + filepath.Join(d, "pmem.img") }},
-	{"pmem in place", func(d string) string { return "pmem:" + filepath.Join(d, "inplace.img") + ",mode=inplace" }},
+// against: a name, the specification as far as a file's name, and what follows that.
+var pmemVolumes = []struct{ name, kind, file, options string }{
+	{"memory", "mem:256MiB", "", ""},
+	{"pmem", "pmem:", "nvmeof-speed.img", ""},
+	{"pmem in place", "pmem:", "nvmeof-speed-inplace.img", ",mode=inplace"},
 }
 
 // pmemLoad is what they are measured with: want is what persistent memory is to do of what memory does.
@@ -60,14 +57,19 @@ func TestPmemSpeed(t *testing.T) {
 // measurePmem measures all loads on a target and volumes of the round's own: which pages of the machine's memory
 // they got moves all that is measured on them by a tenth.
 func measurePmem(t *testing.T, round int, loads []*pmemLoad) {
-	dir, err := os.MkdirTemp(os.Getenv("NVMEOF_PMEM_DIR"), "nvmeof-pmem")
-	if err != nil {
-		t.Fatal(err)
+	dir := os.Getenv("NVMEOF_PMEM_DIR")
+	if dir == "" {
+		dir = t.TempDir()
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
 	args := []string{"--size", "256MiB"}
 	for _, v := range pmemVolumes {
-		args = append(args, "--volume", v.spec(dir))
+		spec := v.kind
+		if v.file != "" {
+			path := filepath.Join(dir, v.file)
+			t.Cleanup(func() { os.Remove(path) })
+			spec += path + v.options
+		}
+		args = append(args, "--volume", spec)
 	}
 	p := startTarget(t, args...)
 	for i := range pmemVolumes { // every page is there before anything is measured
