@@ -232,14 +232,26 @@ const publishStep = 64
 
 // publishDurable changes entries of the durable map: those of x from i on.
 func (v *atomicVolume) publishDurable(x *extent, i int, lba uint64, b blocks) error {
+	if b.n == 1 { // as most are: no memory of many is to be cleared
+		var old [1]blocks
+		return v.replace(x.table[i:i+1], lba, b, 0, old[:])
+	}
 	var old [publishStep]blocks
 	for at := 0; at < b.n; at += publishStep {
 		n := min(b.n-at, publishStep)
-		if err := v.exchange(x.table[i+at:i+at+n], lba+uint64(at), b, at, old[:n]); err != nil {
+		if err := v.replace(x.table[i+at:i+at+n], lba+uint64(at), b, at, old[:n]); err != nil {
 			return err
 		}
-		v.retireAll(old[:n])
 	}
+	return nil
+}
+
+// replace is exchange, and retires what the entries before named.
+func (v *atomicVolume) replace(table []uint64, lba uint64, b blocks, at int, old []blocks) error {
+	if err := v.exchange(table, lba, b, at, old); err != nil {
+		return err
+	}
+	v.retireAll(old)
 	return nil
 }
 

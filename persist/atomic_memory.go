@@ -46,19 +46,24 @@ func (v *atomicVolume) View(segs []blockdev.Segment, offset, length int64) ([]bl
 	return segs, 0, blockdev.ErrView
 }
 
-// Prefetch fetches the beginning of the first block, by the map as it is at the moment. A write goes elsewhere.
+// Prefetch fetches the beginning of the first block, by the map as it is at the moment. A write goes elsewhere, but
+// changes the map.
 func (v *atomicVolume) Prefetch(op blockdev.Op, offset, length int64) {
-	if op != blockdev.OpRead || !v.life.Enter() {
+	if !v.life.Enter() {
 		return
 	}
 	defer v.life.Leave()
-	if blockdev.CheckRange(&v.info, v.size.Load(), blockdev.OpRead, offset, length) != nil {
+	if blockdev.CheckRange(&v.info, v.size.Load(), op, offset, length) != nil {
 		return
 	}
 	var fault error // View will find it, too
 	defer v.m.caught(&fault, debug.SetPanicOnFault(true))
 	xs, lba := *v.extents.Load(), uint64(offset>>v.shift)
 	x, i, _ := lookup(xs, lba, 1)
+	if op == blockdev.OpWrite {
+		prefetch.Start(bytesOf(x.table[i : i+1]))
+		return
+	}
 	if b, err := v.place(xs, lba, native(atomic.LoadUint64(&x.table[i]))); err == nil && b.x != nil {
 		prefetch.Start(b.bytes(v.shift))
 	}

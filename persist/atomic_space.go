@@ -1,6 +1,9 @@
 package persist
 
-import "github.com/nvme-anywhere/nvmeof/blockdev"
+import (
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
+)
 
 // Blocks that are free, in use and waited for.
 
@@ -92,11 +95,15 @@ func (v *atomicVolume) takeAll(n int, p *pieces) bool {
 	return ok
 }
 
-// take takes up to most blocks that lie together, from the first extent that has some.
+// take takes up to most blocks that lie together, from the first extent that has some, and fetches where those begin
+// that are likely to be taken next.
 func (v *atomicVolume) take(most int) blocks {
 	for _, x := range *v.extents.Load() {
 		if first, n := x.free.take(most); n > 0 {
 			v.free -= n
+			if next := x.free.blocks.next(first + n); next >= 0 {
+				prefetch.Start(x.data[next<<v.shift : (next+1)<<v.shift])
+			}
 			return blocks{x, first, n}
 		}
 	}
