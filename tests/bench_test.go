@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,13 +52,13 @@ func writeText(t testing.TB, path, text string) {
 	}
 }
 
-// fioFile is a job file that both fio and nvmeinit take.
+// fioFile is a job file that both fio and nvmeinit take. Most of its jobs end by what they have done, as nobody knows how
+// much a busy machine does in a while.
 const fioFile = `
 [global]
 bs=4k
 size=4m
-runtime=300ms
-time_based=1
+runtime=1m
 percentile_list=50:99:99.9
 
 [mix]
@@ -71,6 +72,8 @@ stonewall
 rw=write
 bssplit=4k/50:16k/50
 numjobs=2
+runtime=300ms
+time_based=1
 
 [thinker]
 stonewall
@@ -78,6 +81,7 @@ rw=randread
 startdelay=100ms
 thinktime=20000
 thinktime_blocks=2
+number_ios=8
 
 [trimmer]
 stonewall
@@ -141,7 +145,9 @@ func readFio(t *testing.T, out []byte) fioReport {
 				share += v
 			}
 		}
-		near("the sum of the shares of latencies", share, 100)
+		if j.Read.Total+j.Write.Total+j.Trim.Total > 0 {
+			near("the sum of the shares of latencies", share, 100)
+		}
 		for _, s := range []fioSide{j.Read, j.Write, j.Trim} {
 			if s.Total == 0 {
 				continue
@@ -152,7 +158,7 @@ func readFio(t *testing.T, out []byte) fioReport {
 			near("io_kbytes", s.KBytes, s.Bytes/1024)
 			near("N", s.CLat.N, s.Total)
 			l := s.CLat
-			if !(l.Min <= l.Percentile["50.000000"] && l.Percentile["50.000000"] <= l.Percentile["99.000000"] &&
+			if !(l.Min <= l.Percentile["50.000000"]*1.02 && l.Percentile["50.000000"] <= l.Percentile["99.000000"] &&
 				l.Percentile["99.000000"] <= l.Max*1.02 && l.Min <= l.Mean && l.Mean <= l.Max && len(l.Percentile) == 3) {
 				t.Errorf("%s: latencies %+v", r.Version, l)
 			}
@@ -192,20 +198,23 @@ func TestFioJSON(t *testing.T) {
 		var names []string
 		for _, j := range r.Jobs {
 			names = append(names, fmt.Sprintf("%s %d", j.Name, j.GroupID))
-			if share := j.Read.Total / (j.Read.Total + j.Write.Total); j.Name == "mix" && (share < 0.6 || share > 0.8) {
-				t.Errorf("%s: %.2f of the mix are reads, want 0.7", who, share)
+			all := j.Read.Total + j.Write.Total
+			if share := j.Read.Total / all; j.Name == "mix" && (share < 0.6 || share > 0.8 || all != 2048) {
+				t.Errorf("%s: %.2f of the mix are reads, of %v, want 0.7 of 2048", who, share, all)
 			}
-			if mean := j.Write.Bytes / j.Write.Total; j.Name == "writer" && (mean < 9000 || mean > 11500 || j.Read.Total > 0) {
-				t.Errorf("%s: the writer's operations have %.0f bytes on average, want 10240", who, mean)
+			// One that is 4 or 16 KiB by chance is 6 KiB off the mean; the mean of many is off by that over their root.
+			far := max(1200, 5*6144/math.Sqrt(j.Write.Total))
+			if mean := j.Write.Bytes / j.Write.Total; j.Name == "writer" && (math.Abs(mean-10240) > far || j.Read.Total > 0 || j.Runtime < 290) {
+				t.Errorf("%s: %v operations of the writer have %.0f bytes on average, want 10240; %v ms", who, j.Write.Total, mean, j.Runtime)
 			}
-			if n := j.Read.Total; j.Name == "thinker" && (n < 2 || n > 32) {
-				t.Errorf("%s: the thinker read %v times in 300 ms, want twice in 20 ms at most", who, n)
+			if j.Name == "thinker" && (j.Read.Total != 8 || j.Runtime < 59) {
+				t.Errorf("%s: the thinker read %v times in %v ms, want 8, with three rests of 20 ms between", who, j.Read.Total, j.Runtime)
 			}
-			if tr, w := j.Trim, j.Write; j.Name == "trimmer" && (tr.Total < 2 || math.Abs(tr.Total-w.Total) > 1 || tr.Bytes != tr.Total*16384) {
+			if tr, w := j.Trim, j.Write; j.Name == "trimmer" && (tr.Total != 256 || w.Total != 256 || tr.Bytes != 4<<20) {
 				t.Errorf("%s: the trimmer trimmed %v times, %v bytes, and wrote %v times", who, tr.Total, tr.Bytes, w.Total)
 			}
-			if j.Error != 0 || j.Depths["1"] < 99 || j.Runtime < 290 {
-				t.Errorf("%s: error %d, depths %v, %v ms", who, j.Error, j.Depths, j.Runtime)
+			if j.Error != 0 || j.Depths["1"] < 99 {
+				t.Errorf("%s: %s: error %d, depths %v", who, j.Name, j.Error, j.Depths)
 			}
 		}
 		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2", "trimmer 3"}; !slices.Equal(names, want) {
@@ -235,7 +244,6 @@ func TestBenchVerify(t *testing.T) {
 	}
 }
 
-// With a rate, a target that stands still is seen by all that was due meanwhile.
 // TestBenchInterrupt: a run that is interrupted shows what it measured, begins nothing more, and is no success where
 // something that was asked for is missing.
 func TestBenchInterrupt(t *testing.T) {
@@ -263,42 +271,62 @@ func TestBenchInterrupt(t *testing.T) {
 	tgt.stop(t)
 }
 
+// With a rate, a target that stands still is seen by all that was due meanwhile, not only by the few under way.
 func TestBenchRate(t *testing.T) {
-	const stall = 400 * time.Millisecond
+	const rate, stall, least = 1000, 400 * time.Millisecond, 100 * time.Millisecond
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	for _, transport := range transports {
 		figures := freeAddr(t).String() + ":" + metricsPort
+		began := time.Now()
 		p := tgt.startInit(t, transport, "bench",
-			args("--rw randread --rate_iops 1000 --iodepth 4 --runtime 2s -o json --metrics "+figures)...)
-		eventually(t, cliTimeout, "it has begun", func() bool { return begun(t, figures) })
+			args(fmt.Sprintf("--rw randread --rate_iops %d --iodepth 4 --runtime 10m -o json+ --metrics %s", rate, figures))...)
+		eventually(t, cliTimeout, "it has begun", func() bool { return completed(t, figures, "read") > 0 })
 		tgt.signal(syscall.SIGSTOP)
 		time.Sleep(stall)
 		tgt.signal(syscall.SIGCONT)
+		due := rate * time.Since(began).Seconds()
+		eventually(t, cliTimeout, "all that was due meanwhile has ended", func() bool { return completed(t, figures, "read") >= due })
+		p.signal(syscall.SIGINT)
 		res := p.result(t, cliTimeout)
 		if res.code != 0 {
 			t.Fatalf("%s: exit code %d: %s", transport, res.code, res.stderr)
 		}
-		s := readJobs(t, res.stdout)[0].Read
-		// 400 of 2000 operations were due while it stood, and took 0 to 400 ms: p90 lies in them.
-		if p90 := s.CLat.Percentile["90.000000"]; p90 < 50e6 || s.Total < 1500 {
-			t.Errorf("%s: p90 of %v operations is %.1f ms, want more than 50", transport, s.Total, p90/1e6)
+		late := 0.0
+		for took, n := range readJobs(t, res.stdout)[0].Read.CLat.Bins {
+			if ns, err := strconv.ParseFloat(took, 64); err != nil {
+				t.Fatal(err)
+			} else if ns >= float64(least) {
+				late += n
+			}
+		}
+		// Those that were due in the first 300 of 400 ms waited 100 ms at least, and some were due before.
+		if want := rate * (stall - least).Seconds(); late < 0.95*want {
+			t.Errorf("%s: %v operations took %v or longer, want %v", transport, late, least, want)
 		}
 	}
 }
 
-// begun tells that an initiator that serves its figures there has completed operations.
-func begun(t *testing.T, figures string) bool {
+// completed is how many operations of that direction an initiator that serves its figures there has completed.
+func completed(t *testing.T, figures, op string) float64 {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+figures+"/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false // not yet
+		return 0 // not yet
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return err == nil && regexp.MustCompile(`bench_ios_total\{op="read"\} [1-9]`).Match(b)
+	found := regexp.MustCompile(`bench_ios_total\{op="` + op + `"\} ([0-9.e+]+)`).FindSubmatch(b)
+	if err != nil || found == nil {
+		return 0
+	}
+	n, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Trims discard what they name and nothing else, and what trimwrite writes after its trims is there.
