@@ -163,6 +163,28 @@ func TestRateCountsAll(t *testing.T) {
 	}
 }
 
+// A job that is over before anybody looks whether its delay is has taken its time all the same.
+func TestRateOverEarly(t *testing.T) { synctest.Test(t, testRateOverEarly) }
+
+func testRateOverEarly(t *testing.T) {
+	s := spec("read")
+	s.RateIOPS[Read], s.NumberIOs, s.Delay = 1000, 3, 10*time.Millisecond
+	pace := func(p *pacer) (func(), error) {
+		for left := p.step(); left >= 0; left = p.step() {
+			time.Sleep(time.Duration(left))
+		}
+		return func() {}, nil
+	}
+	res, err := Run(context.Background(), &fakeDevice{delay: 500 * time.Microsecond}, []Spec{s}, Options{pace: pace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &res.Jobs[0]
+	if m := &j.Ops[Read]; m.IOs != 3 || j.Duration != 3*time.Millisecond || j.IOPS(m) != 1000 {
+		t.Errorf("%d operations in %v, %v a second; want 3 in 3 ms", m.IOs, j.Duration, j.IOPS(m))
+	}
+}
+
 // What was due and had not begun is told of a job that is verified too, with a rate for all or for one direction.
 func TestUnstartedVerified(t *testing.T) { synctest.Test(t, testUnstartedVerified) }
 

@@ -61,7 +61,8 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 func (t *task) hold(then int64) {
 	t.at = max(then+int64(t.spec.Delay), nanotime())
 	if t.pacedFromStart() && !t.run.verifying {
-		t.from.Store(t.at) // the first operation may end before anybody notices that it is over
+		t.from.Store(t.at) // operations may end, even all of them, before anybody notices that it is over
+		t.cpu = processCPU()
 	}
 	for _, j := range t.jobs {
 		j.hold(t.at)
@@ -106,8 +107,9 @@ func (t *task) finish() {
 	t.finished = true
 	now := nanotime()
 	t.until.Store(now)
-	if t.measuring.Swap(false) {
-		t.took, t.used = time.Duration(now-t.from.Load()), processCPU().minus(t.cpu)
+	t.measuring.Store(false)
+	if from := t.from.Load(); from < now {
+		t.took, t.used = time.Duration(now-from), processCPU().minus(t.cpu)
 	}
 }
 
