@@ -239,6 +239,11 @@ func TestIdleOptions(t *testing.T) {
 	if len(f.Global) != 1 || len(f.Jobs[0].Given()) != 0 || f.Jobs[1].BS[0][0].Bytes != 8192 {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
+	for _, line := range []string{"hipri", "fixedbufs=1", "new_group", "description=two words", "clat_percentiles=1", "gtod_reduce=0", "do_verify=1"} {
+		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
+			t.Errorf("%s: %v, %q", line, err, f.Notice())
+		}
+	}
 	if f, err = Parse("x.fio", strings.NewReader("[a]\nbs=4k\n")); err != nil || f.Notice() != "" {
 		t.Errorf("%v, %q where every option has an effect", err, f.Notice())
 	}
@@ -305,6 +310,10 @@ func TestParseErrors(t *testing.T) {
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
 		"[a]\ndirectory=/tmp\n":                 "x.fio:2: directory: nvmeinit reaches the namespace by itself",
 		"[a]\nwrite_bw_log=x\n":                 "x.fio:2: write_bw_log: --metrics serves the figures",
+		"[a]\ncpus_allowed=0-3\n":               "x.fio:2: cpus_allowed: taskset or numactl",
+		"[a]\nlat_percentiles=1\n":              "x.fio:2: lat_percentiles: percentile_list says",
+		"[a]\nfoo=1\nbs=4kk\n":                  "x.fio:3: bs=4kk: want a size",
+		"[a]\nclat_percentiles=0\n":             "x.fio:2: clat_percentiles: percentile_list says",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",
 		"[a]\nfilename=a\n[b]\nfilename=b\n":    "x.fio:4: filename=b, and a in line 2: all jobs run on one namespace",
 		"[a]\nbs=4kk\n":                         "x.fio:2: bs=4kk: want a size",
@@ -325,6 +334,20 @@ func TestParseErrors(t *testing.T) {
 	var unknown *UnknownOptionError
 	if _, err := Parse("x.fio", strings.NewReader("[a]\nfoo=1")); !errors.As(err, &unknown) || unknown.Option != "foo" {
 		t.Errorf("%v is no UnknownOptionError", err)
+	}
+}
+
+// TestStrangers: all options that there are none of are told of at once, each by the line that has it first.
+func TestStrangers(t *testing.T) {
+	for text, want := range map[string]string{
+		"[a]\nrw=read\nfoo=3\nhipri\n[b]\nrefill_buffers\nfoo=4\n[c]\nbar": `x.fio:3: there is no option "foo"; nvmeinit bench --help lists them; ` +
+			"nor are there refill_buffers (line 6), bar (line 9)",
+		"[a]\na=1\nb=1\nc=1\nd=1\ne=1\nf=1\ng=1": `x.fio:2: there is no option "a"; nvmeinit bench --help lists them; ` +
+			"nor are there b (line 3), c (line 4), d (line 5), e (line 6), f (line 7), …",
+	} {
+		if _, err := Parse("x.fio", strings.NewReader(text)); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }
 

@@ -6,9 +6,15 @@ import (
 	"strings"
 )
 
-// idle are the options that most job files have for the sake of files and of the kernel's interfaces, and that change
-// nothing here: commands go to one namespace, past every cache.
-var idle = []string{"ioengine", "filename", "direct", "thread", "invalidate"}
+// idle are options that many job files have, for the sake of files and of the kernel's interfaces or to ask for what is
+// so here in any case, and that change nothing: commands go to one namespace, past every cache. Those that would change
+// something with another value have the only one that they may have.
+var idle = map[string]string{
+	"ioengine": "", "filename": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
+	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "",
+	"description": "", "new_group": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "gtod_reduce": "0",
+	"do_verify": "1", "verify_fatal": "1",
+}
 
 // Idle is an option of a job file that changes nothing.
 type Idle struct {
@@ -32,7 +38,8 @@ func (f *File) Notice() string {
 
 // takeIdle takes an option that changes nothing; false where it is none of them, or would change something.
 func (f *File) takeIdle(line int, option, value string) (bool, error) {
-	if !slices.Contains(idle, option) || option == "direct" && value != "" && value != "1" {
+	only, known := idle[option]
+	if !known || only != "" && value != "" && value != only {
 		return false, nil
 	}
 	for _, i := range f.Idle {

@@ -3,6 +3,7 @@ package fio
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 )
@@ -82,14 +83,19 @@ func (j *Job) Given() map[string]string {
 // UnknownOptionError is an option of fio's that there is no such thing here, or none at all.
 type UnknownOptionError struct {
 	Option string
-	Remedy string // what to do, where it is known
+	Remedy string   // what to do, where it is known
+	Others []string // in a job file: what else there is no such thing of, each with its line
 }
 
 func (e *UnknownOptionError) Error() string {
-	if e.Remedy != "" {
-		return fmt.Sprintf("%s: %s", e.Option, e.Remedy)
+	text := e.Option + ": " + e.Remedy
+	if e.Remedy == "" {
+		text = fmt.Sprintf("there is no option %q; nvmeinit bench --help lists them", e.Option)
 	}
-	return fmt.Sprintf("there is no option %q; nvmeinit bench --help lists them", e.Option)
+	if len(e.Others) == 0 {
+		return text
+	}
+	return text + "; nor are there " + strings.Join(e.Others, ", ")
 }
 
 // Apply sets what was set of o, over what j says.

@@ -38,6 +38,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{Global: map[string]string{}}
 	global := NewJob("global")
 	var job *Job // of the section
+	var unknown strangers
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
 	n := 0
@@ -66,10 +67,13 @@ func Parse(name string, r io.Reader) (*File, error) {
 		case job == nil:
 			return bad("%q: want a section first, as [global] or [job]", line)
 		default:
-			if err := f.take(job, n, line); err != nil {
+			if err := f.take(job, n, line); err != nil && !unknown.add(n, err) {
 				return bad("%w", err)
 			}
 		}
+	}
+	if len(unknown) > 0 {
+		return nil, &SyntaxError{name, unknown[0].line, unknown.err()}
 	}
 	if err := lines.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {

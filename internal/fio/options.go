@@ -190,38 +190,6 @@ var options = []Option{
 	},
 }
 
-// noFabric is what is said of options that speak of files and of the kernel's interfaces.
-const noFabric = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
-
-// noCache is what is said of options that want a page cache, or none.
-const noCache = "commands go to the namespace past every cache of this machine; leave the option out"
-
-// noLog is what is said of options that write figures down in the course of a run.
-const noLog = "--metrics serves the figures in the course of a run, and --report draws them; leave the option out"
-
-// foreign are options of fio's that many job files and scripts have and that mean nothing here.
-var foreign = map[string]string{
-	"write_bw_log": noLog, "write_iops_log": noLog, "write_lat_log": noLog, "write_hist_log": noLog,
-	"log_avg_msec": noLog, "log_hist_msec": noLog, "status-interval": noLog,
-	"eta":            "a line shows the course on a terminal, and nowhere else; leave the option out",
-	"minimal":        "-o json has the figures for programs",
-	"do_verify":      "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
-	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
-	"end_fsync":      "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
-	"filename":       noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
-	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric,
-	"direct": noCache, "buffered": noCache,
-	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
-	"output":                "results go to standard output; redirect that, as > FILE",
-	"include":               "job files can't include others; put the sections into one file",
-	"bsrange":               "give sizes and their shares by bssplit",
-	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
-	"rate_min":              "a rate here is kept however late operations are; their latencies tell",
-}
-
-// Foreign says why there is no option of that name, which fio has; empty for other names.
-func Foreign(name string) string { return foreign[name] }
-
 func find(name string) *Option {
 	for i := range options {
 		o := &options[i]

@@ -1,0 +1,56 @@
+package fio
+
+// What is said of options that speak of files and of the kernel's interfaces; that want a page cache, or none; that
+// write figures down in the course of a run; and so on.
+const (
+	noFabric     = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
+	noCache      = "commands go to the namespace past every cache of this machine; leave the option out"
+	noLog        = "--metrics serves the figures in the course of a run, and --report draws them; leave the option out"
+	noPlace      = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
+	noBatch      = "an operation begins as soon as another ends; leave the option out"
+	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
+	noEconomy    = "all latencies are measured, always; leave the option out"
+	noPercentile = "percentile_list says which percentiles of clat_ns are reported; leave the option out"
+	noChecking   = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
+)
+
+// foreign are options of fio's that many job files and scripts have and that mean nothing here.
+var foreign = map[string]string{
+	"write_bw_log": noLog, "write_iops_log": noLog, "write_lat_log": noLog, "write_hist_log": noLog, "per_job_logs": noLog,
+	"log_avg_msec": noLog, "log_hist_msec": noLog, "status-interval": noLog,
+	"eta":            "a line shows the course on a terminal, and nowhere else; leave the option out",
+	"minimal":        "-o json has the figures for programs",
+	"do_verify":      "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
+	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
+	"verify_fatal":   noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
+	"verify_state_save": noChecking, "verify_interval": noChecking,
+	"serialize_overlap": "with verify writes under way never overlap; leave the option out",
+	"end_fsync":         "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
+	"filename":          noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
+	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
+	"registerfiles": noFabric, "sqthread_poll": noFabric, "allow_mounted_write": noFabric, "overwrite": noFabric,
+	"direct": noCache, "buffered": noCache,
+	"cpus_allowed": noPlace, "cpumask": noPlace, "cpus_allowed_policy": noPlace, "numa_cpu_nodes": noPlace, "numa_mem_policy": noPlace,
+	"iodepth_batch": noBatch, "iodepth_batch_submit": noBatch, "iodepth_low": noBatch, "iodepth_batch_complete": noBatch,
+	"iodepth_batch_complete_min": noBatch, "iodepth_batch_complete_max": noBatch,
+	"refill_buffers": noBuffer, "scramble_buffers": noBuffer, "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
+	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
+	"gtod_reduce": noEconomy, "disable_lat": noEconomy, "disable_clat": noEconomy, "disable_slat": noEconomy,
+	"disable_bw_measurement": noEconomy, "clocksource": noEconomy,
+	"lat_percentiles": noPercentile, "clat_percentiles": noPercentile, "slat_percentiles": noPercentile,
+	"unified_rw_reporting":  "reads and writes are reported apart, and --compare and --report show them together; leave the option out",
+	"new_group":             "each section is reported by itself; leave the option out",
+	"exitall":               "each section runs for its own runtime; leave the option out",
+	"wait_for":              "stonewall has a section begin when those before it have ended",
+	"random_generator":      "random offsets need no generator of another kind for large ranges; leave the option out",
+	"softrandommap":         "norandommap lets random offsets repeat; leave the option out",
+	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
+	"output":                "results go to standard output; redirect that, as > FILE",
+	"include":               "job files can't include others; put the sections into one file",
+	"bsrange":               "give sizes and their shares by bssplit",
+	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
+	"rate_min":              "a rate here is kept however late operations are; their latencies tell",
+}
+
+// Foreign says why there is no option of that name, which fio has; empty for other names.
+func Foreign(name string) string { return foreign[name] }
