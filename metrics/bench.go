@@ -9,7 +9,7 @@ import (
 // What a load generator measures.
 var (
 	benchIOs     = counter("bench_ios_total", "Operations that the load generator has completed.", "op")
-	benchBytes   = counter("bench_bytes_total", "Bytes that the load generator has moved.", "op")
+	benchBytes   = counter("bench_bytes_total", "Bytes that the load generator has moved, or trimmed.", "op")
 	benchErrors  = counter("bench_errors_total", "Operations of the load generator that failed.")
 	benchLatency = newDesc("bench_io_duration_seconds", "Time of the load generator's operations.", []string{"op"})
 )

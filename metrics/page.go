@@ -48,6 +48,7 @@ type pageStatus struct {
 type pageIO struct {
 	Read     pageOp `json:"read"`
 	Write    pageOp `json:"write"`
+	Trim     pageOp `json:"trim,omitzero"` // of a load generator
 	Errors   uint64 `json:"errors"`
 	InFlight int    `json:"in_flight"`
 }
@@ -188,11 +189,12 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 	}
 }
 
-// addBench shows what a load generator measured; the bytes are those of the controllers.
+// addBench shows what a load generator measured; the bytes of reads and writes are those of the controllers.
 func (st *pageStatus) addBench(b *Bench) {
-	for o, to := range map[*target.OpStats]*pageOp{&b.Read: &st.IO.Read, &b.Write: &st.IO.Write} {
+	for o, to := range map[*target.OpStats]*pageOp{&b.Read: &st.IO.Read, &b.Write: &st.IO.Write, &b.Trim: &st.IO.Trim} {
 		to.Ops, to.Seconds, to.Buckets = o.Ops, seconds(o.Nanos), o.Latency[:]
 	}
+	st.IO.Trim.Bytes = b.Trim.Bytes
 }
 
 // limitPeers leaves out those that have moved least.

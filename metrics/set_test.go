@@ -185,6 +185,7 @@ func TestBench(t *testing.T) {
 	var b Bench
 	b.Read = target.OpStats{Ops: 20, Bytes: 20 << 12, Nanos: 20 * 100_000}
 	b.Read.Latency[target.LatencyBucket(100*time.Microsecond)] = 20
+	b.Trim = target.OpStats{Ops: 5, Bytes: 5 << 16, Nanos: 5 * 200_000}
 	b.Errors = 3
 	remove := s.AddBench(func() Bench { return b })
 	fs := families(t, s)
@@ -207,6 +208,8 @@ func TestBench(t *testing.T) {
 	}
 	if st := s.status(); st.IO.Read.Ops != 20 || st.IO.Read.Seconds != 0.002 {
 		t.Errorf("the page shows %+v", st.IO.Read)
+	} else if tr := st.IO.Trim; tr.Ops != 5 || tr.Bytes != 5<<16 || tr.Seconds != 0.001 {
+		t.Errorf("of trims the page shows %+v", tr)
 	}
 	remove()
 	if fs := families(t, s); fs["nvmeof_bench_ios_total"] != nil {

@@ -20,26 +20,33 @@ func TestStatusPage(t *testing.T) {
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	tgt := startTarget(t, "--volume", disk, "--size", "64MiB", "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0", "--fault", "loss=0.5%")
 	const name = "nqn.2026-11.org.example:<b>bold</b>&amp;"
-	hostAt := freeAddr(t).String() + ":9464"
-	load := args("--rw randrw --bs 16k --iodepth 4 --rate_iops 300 --runtime 10m")
-	tgt.startInit(t, "rdma", "bench", append(load, "--hostnqn", name, "--metrics", hostAt)...)
-	tgt.startInit(t, "tcp", "bench", load...)
-	target := tgt.metricsURL(t) + "/"
+	hostAt, trimmerAt := freeAddr(t).String()+":9464", freeAddr(t).String()+":9464"
+	load := args("--bs 16k --iodepth 4 --rate_iops 300 --runtime 10m")
+	tgt.startInit(t, "rdma", "bench", append(load, "--rw", "randrw", "--hostnqn", name, "--metrics", hostAt)...)
+	tgt.startInit(t, "tcp", "bench", append(load, "--rw", "randtrimwrite", "--metrics", trimmerAt)...)
+	target, host, trimmer := tgt.metricsURL(t)+"/", "http://"+hostAt+"/", "http://"+trimmerAt+"/"
 	eventually(t, cliTimeout, "both hosts work", func() bool {
 		_, status := get(t, target+"status.json")
 		return strings.Count(status, `"name":"nqn.`) == 2
 	})
+	eventually(t, cliTimeout, "one trims", func() bool { return completed(t, trimmerAt, "trim") > 0 })
 	for page, want := range map[string][]string{
 		target: {
 			`<h1 id="program">nvmetgt`, `id="state" class="">ready`, disk, "mem", "64.0 MiB", "16.0 MiB", "% of packets again",
 			`&lt;b&gt;bold&lt;/b&gt;&amp;amp;`, `id="connected">2<`,
 		},
-		"http://" + hostAt + "/": {`<h1 id="program">nvmeinit`, testNQN, "rdma " + tgt.addr.String(), `id="connected">1<`},
+		host: {
+			`<h1 id="program">nvmeinit`, testNQN, "rdma " + tgt.addr.String(), `id="connected">1<`, `id="trimbox" hidden`,
+		},
+		trimmer: {`<h1 id="program">nvmeinit`, "tcp " + tgt.addr.String(), `id="trimbox"><`},
 	} {
-		// A host knows its latencies once a second only.
+		// A host knows its latencies and trims once a second only.
 		live := []string{"read", "write", "latency"}
-		if page != target {
+		switch page {
+		case host:
 			live = live[:2]
+		case trimmer:
+			live = live[1:2]
 		}
 		shown := liveText(t, browser, page, live)
 		for _, w := range want {
