@@ -46,6 +46,14 @@ func TestBenchCompare(t *testing.T) {
 		t.Errorf("%d and %d paths are behind the rate, want both: %v, %s\n%s", n, m, err, r.stdout, r.stderr)
 	}
 
+	// And so is what had no room in their queues.
+	crowded := filepath.Join(t.TempDir(), "crowded.html")
+	r = nvmeinit(t, cliTimeout, append(to, args("--compare rdma,tcp --repeats 1 --depths 8 -Q 4 --report "+crowded)...)...)
+	b, err = os.ReadFile(crowded)
+	if n, m := strings.Count(r.stderr, "raise -Q 4"), strings.Count(string(b), "<dt>queues</dt>"); n != 2 || m != 2 {
+		t.Errorf("%d and %d paths are crowded, want both: %v, %s", n, m, err, r.stderr)
+	}
+
 	r = nvmeinit(t, cliTimeout, append(to, "--compare", "tcp,tcp://"+tgt.addr.String()+":"+nvmePort,
 		"--repeats", "2", "-o", "json+", "--percentile_list", "50:99:99.9")...)
 	var out struct {

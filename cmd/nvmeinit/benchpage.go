@@ -85,6 +85,9 @@ func (k *campaign) page(works []*report.Work) *report.Page {
 	fact("repeats", "%d of each, the paths in turns; figures are their medians", k.f.campaign.repeats)
 	fact("ratios", "one of each repeat; shown is their median, and their range")
 	fact("latency", "from when an operation was begun, or was due where there is a rate, to its completion")
+	for _, crowded := range k.json.Warnings {
+		fact("queues", "%s", crowded)
+	}
 	for _, late := range behind(works) {
 		fact("behind the rate", "%s", late)
 	}
