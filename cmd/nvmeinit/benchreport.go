@@ -31,16 +31,16 @@ func printJob(w io.Writer, r *fio.Reported) {
 	if _, given := r.Job.Given()["percentile_list"]; given {
 		percentiles = r.Job.Percentiles
 	}
-	head := []any{"", "IOPS", "bandwidth", "mean"}
+	head := []any{"", "IOPS", "bandwidth", "total", "mean"}
 	for _, p := range percentiles {
 		head = append(head, "p"+strconv.FormatFloat(p, 'f', -1, 64))
 	}
 	t := cli.NewTable(w, append(head, "max")...)
-	add := func(op loadgen.Op, m *loadgen.Measured, bandwidth string) {
+	add := func(op loadgen.Op, m *loadgen.Measured, bandwidth, total string) {
 		if m.IOs == 0 {
 			return
 		}
-		row := []any{op, humanize.Comma(int64(r.IOPS(m))), bandwidth, micros(m.Latency.Mean())}
+		row := []any{op, humanize.Comma(int64(r.IOPS(m))), bandwidth, total, micros(m.Latency.Mean())}
 		for _, p := range percentiles {
 			row = append(row, micros(float64(m.Latency.Percentile(p))))
 		}
@@ -48,9 +48,9 @@ func printJob(w io.Writer, r *fio.Reported) {
 	}
 	for op := range r.Ops {
 		m := &r.Ops[op]
-		add(loadgen.Op(op), m, humanize.IBytes(uint64(r.Bandwidth(m)))+"/s")
+		add(loadgen.Op(op), m, humanize.IBytes(uint64(r.Bandwidth(m)))+"/s", humanize.IBytes(m.Bytes))
 	}
-	add(loadgen.Flush, &r.Syncs, "-")
+	add(loadgen.Flush, &r.Syncs, "-", "-")
 	t.Render()
 	fmt.Fprintf(w, "processor of this side: %s an operation, %.0f%% of one\n", micros(float64(r.CPUPerIO())),
 		100*r.CPU().Seconds()/max(r.Duration.Seconds(), 1e-9))

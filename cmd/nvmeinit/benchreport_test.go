@@ -1,0 +1,40 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/fio"
+	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
+)
+
+// TestJobTable: a job's table has a line of each direction that it had operations of, with what it moved in all, as fio
+// tells it, and one of its flushes.
+func TestJobTable(t *testing.T) {
+	job := fio.NewJob("test")
+	if err := job.Set("rw", "write"); err != nil {
+		t.Fatal(err)
+	}
+	r := fio.Reported{Job: job, Clones: 1, JobResult: loadgen.JobResult{Spec: &job.Spec, Duration: 2 * time.Second}}
+	for range 512 {
+		r.Ops[loadgen.Write].Latency.Record(50_000)
+		r.Syncs.Latency.Record(70_000)
+	}
+	r.Ops[loadgen.Write].IOs, r.Ops[loadgen.Write].Bytes, r.Syncs.IOs = 512, 64<<20, 512
+	var b strings.Builder
+	printJob(&b, &r)
+	for _, line := range []string{
+		`IOPS +bandwidth +total +mean +p50`,
+		`write +256 +32 MiB/s +64 MiB +50\.0 µs`,
+		`sync +256 +- +- +70\.0 µs`,
+	} {
+		if !regexp.MustCompile(line).MatchString(b.String()) {
+			t.Errorf("no %s in\n%s", line, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "read") {
+		t.Errorf("it read nothing:\n%s", b.String())
+	}
+}
