@@ -83,12 +83,16 @@ func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) 
 // first says whether the i-th look in a row is at neighbors alone.
 func (k *neighbors) first(i int) bool { return k != nil && i%neighborLooks != 0 && k.table.Linked() }
 
-// tryNear receives from neighbors, or else from the socket, without waiting.
+// tryNear receives from neighbors, or else from the socket, without waiting. Where it was the socket's turn, and that has
+// nothing, neighbors may have.
 func (c *conn) tryNear(rx []Received) (int, error) {
 	if n := c.takeNear(rx); n > 0 {
 		return n, nil
 	}
-	return c.recv(rx, unix.MSG_DONTWAIT)
+	if n, err := c.recv(rx, unix.MSG_DONTWAIT); n > 0 || err != nil {
+		return n, err
+	}
+	return c.takeNear(rx), nil
 }
 
 // takeNear receives from neighbors, unless it is the socket's turn.

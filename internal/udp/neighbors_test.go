@@ -249,6 +249,46 @@ func TestNeighborsAndOthers(t *testing.T) {
 	}
 }
 
+// TestTryRecvNothing: TryRecv returns 0 where nothing is there, of neighbors or others, and not before: those who drain a conn
+// count on it.
+func TestTryRecvNothing(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	far := listen(t, loop4, Config{})
+	drain := func(size int) (n int) {
+		t.Helper()
+		rx := make([]Received, RecvBatch)
+		for {
+			k, err := b.TryRecv(rx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k == 0 {
+				return n
+			}
+			for i := range rx[:k] {
+				if len(rx[i].Buf) == size {
+					n++
+				}
+			}
+		}
+	}
+	drain(0)
+	const sent = (neighborTurns + 2) * RecvBatch
+	for range sent {
+		send(t, a, trainOf(b.LocalAddr(), pattern(100, 1), 100))
+	}
+	if n := drain(100); n != sent {
+		t.Errorf("%d of %d datagrams of a neighbor were there", n, sent)
+	}
+	for range 2 * RecvBatch {
+		send(t, far, trainOf(b.LocalAddr(), bell[0], 1))
+	}
+	send(t, far, trainOf(b.LocalAddr(), pattern(200, 2), 200))
+	if n := drain(200); n != 1 {
+		t.Error("a datagram behind bells wasn't there")
+	}
+}
+
 // TestNeighborCorrupt: when the memory shared with a neighbor is corrupt, sockets carry what there is, and nothing but what
 // was in it is lost.
 func TestNeighborCorrupt(t *testing.T) {

@@ -159,8 +159,11 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 		}
 		switch {
 		case errno == 0:
-			if n = c.harvest(rx, n); n > 0 || c.near != nil { // which a doorbell is about
+			if n = c.harvest(rx, n); n > 0 {
 				return n, nil
+			}
+			if c.near != nil && flags&unix.MSG_DONTWAIT == 0 { // which a doorbell is about
+				return 0, nil
 			}
 		case errno == unix.EAGAIN && flags&unix.MSG_DONTWAIT != 0:
 			c.counters.RxEmpty.Add(1)
