@@ -32,8 +32,9 @@ type Device struct {
 	sendLock sync.Mutex
 
 	closed bool
-	turn   bool // somebody calls handlers and then sends
-	posts  int  // during the turn, since something was sent
+	turn   bool      // somebody calls handlers and then sends
+	over   sync.Cond // of mu: a turn is over
+	posts  int       // during the turn, since something was sent
 	rx     rxState
 
 	qps    qpTable
@@ -101,7 +102,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		rkeys:  newRKeyTable(),
 		tx:     newTxBatch(),
 	}
-	d.sent.L = &d.mu
+	d.sent.L, d.over.L = &d.mu, &d.mu
 	var seed [16]byte
 	_, _ = rand.Read(seed[:])
 	guid := cfg.NodeGUID

@@ -75,12 +75,15 @@ const (
 // turnOver takes received datagrams, as many as make a turn, and finishes that, which it does
 // without any too. It returns the others.
 func (d *Device) turnOver(got []udp.Received) []udp.Received {
+	now := d.now()
+	late := now-d.rx.turned > standstill
+	d.rx.turned = now
 	d.mu.Lock()
+	for late && d.turn { // the timer's, which was late too, and would call handlers of what is received too soon
+		d.over.Wait()
+	}
 	mine := d.takeTurn()
 	d.mu.Unlock()
-	now := d.now()
-	late := mine && now-d.rx.turned > standstill
-	d.rx.turned = now
 	if late {
 		d.catchUp(got, now)
 		got = nil
@@ -97,21 +100,18 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	return got
 }
 
-// catchUp takes got and all else that has come, where the engine may have stood still, with its program or the
+// catchUp takes got, which may be nothing, and all else that has come, where the engine may have stood still, with its program or the
 // machine. A peer may have given up meanwhile, and have told that behind what it wants done: it may have had the same
 // done elsewhere, and other things after that. So connection management hears of it before the handlers are called.
 // The caller has the turn.
 func (d *Device) catchUp(got []udp.Received, now time.Duration) {
-	for bytes := 0; len(got) > 0; {
+	for bytes := 0; bytes < catchUpBytes; {
 		for i := range got {
 			d.receive(&got[i], now)
 			bytes += len(got[i].Buf)
 		}
-		if bytes >= catchUpBytes {
-			break
-		}
 		n, err := d.conn.TryRecv(d.rx.received[:])
-		if err != nil { // the next receive call says it too
+		if n == 0 || err != nil { // the next receive call says it too
 			break
 		}
 		got = d.rx.received[:n]
@@ -159,6 +159,7 @@ func (d *Device) finishTurn(rounds int) {
 		}
 	}
 	d.turn = false
+	d.over.Broadcast()
 }
 
 // backlog reports whether there is more to send that nobody is sending.
