@@ -34,7 +34,7 @@ func linger(c *net.TCPConn) {
 }
 
 // abort closes a host's connection: it is reset, so that the system sends nothing any more of what it still holds,
-// and the controller knows that nobody waits for what it holds (reader.forsaken). The commands on it have failed to
+// and the controller knows that nobody waits for what it holds (targetConn.arrived). The commands on it have failed to
 // their issuers, who may send them again by another connection, and then write other data. The FIN before says that
 // the connection was closed rather than lost, where there is nothing to take back.
 func abort(c *net.TCPConn) {

@@ -29,10 +29,10 @@ const (
 	directMin = 16 << 10
 	// directTail is how much they read: enough for the headers that follow.
 	directTail = 4 << 10
-	// standstill is how long nothing was received when a controller looks whether the host has given it up.
-	standstill = 100 * time.Millisecond
 	// maxReadIov is how many pieces one receive call fills.
 	maxReadIov = 64
+	// established is TCP_ESTABLISHED of Linux.
+	established = 1
 )
 
 // pduHandler is the half of a connection that understands PDUs. All calls come from inside
@@ -93,8 +93,7 @@ type reader struct {
 	err     error
 	offence [pdu.MaxTermData]byte // the header at fault, for a terminate request
 	nOffend int
-	drained bool      // the socket was empty after the last receive call
-	last    time.Time // a controller received something
+	drained bool // the socket was empty after the last receive call
 
 	attendant *duty.Attendant // that the goroutine of run is; nil where it does nothing for others
 	onDuty    bool
@@ -282,25 +281,17 @@ func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	}
 	r.tally.calls++
 	r.drained = r.queued() == 0
-	if n > 0 && r.rules.Self == pdu.Controller && r.forsaken(fd) {
-		return 0, unix.ECONNRESET
-	}
 	return n, 0
 }
 
-// forsaken says that the host has reset the connection before what was just received could be looked at, since this
-// program, or its machine, stood still. The host has given up those commands, and may have written the same blocks by
-// another path meanwhile: executed now they would take back what was written since.
-func (r *reader) forsaken(fd uintptr) bool {
-	now := time.Now()
-	since := now.Sub(r.last)
-	r.last = now
-	if since < standstill {
-		return false
-	}
-	errno, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
-	// EPIPE: a FIN came before.
-	return err == nil && (unix.Errno(errno) == unix.ECONNRESET || unix.Errno(errno) == unix.EPIPE)
+// ended says that the peer has closed or reset the connection, though what it sent before may not have been looked at yet. The
+// error that the socket keeps of a reset doesn't tell: whoever sends next has it, and takes it away.
+func (r *reader) ended() (yes bool) {
+	_ = r.raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO)
+		yes = err == nil && info.State != established
+	})
+	return yes
 }
 
 // queued is how many bytes the kernel holds after a receive call (it counts a FIN as one), or

@@ -41,10 +41,11 @@ type targetConn struct {
 
 	// The reader's own.
 	inBatch bool
-	inline  *request // whose in-capsule data is arriving
+	inline  *request // whose capsule is arriving
 	pull    *request // whose H2CData is arriving
 	capsule []byte   // mapping that the slots' in-capsule buffers are cut from
 	slots   []*request
+	last    int64 // when the last command, or its data, was there, by Target.Now
 
 	mu         sync.Mutex
 	free       []*request // the one used last is used first: its memory is in the cache
@@ -165,19 +166,49 @@ func (c *targetConn) data(h pdu.Header, ok bool) error {
 	if !ok {
 		c.l.counters.DataDigestErrors.Add(1)
 	}
-	if r := c.inline; r != nil {
-		c.inline = nil
-		r.badData = !ok
-		c.queue.Submit(&r.Request)
-		return nil
+	if c.inline != nil {
+		return c.begin(ok)
 	}
 	r := c.pull
 	c.pull = nil
 	r.badData = r.badData || !ok
-	if r.received == r.total {
+	if r.received < r.total {
+		return nil
+	}
+	_, err := c.arrived()
+	if err == nil { // else abandon tells the engine
 		c.pulled(r)
 	}
+	return err
+}
+
+// begin hands the command that has arrived to the engine. ok says whether the digest of its data was right.
+func (c *targetConn) begin(ok bool) error {
+	now, err := c.arrived()
+	if err != nil {
+		return err // abandon gives the slot back
+	}
+	r := c.inline
+	c.inline = nil
+	r.badData, r.Arrived = !ok, now
+	c.queue.Submit(&r.Request)
 	return nil
+}
+
+// standstill is how long nothing arrived when it is looked whether the host has given up the connection.
+const standstill = 100 * time.Millisecond
+
+// arrived is the time, when a command is there with its data. It is an error where the host has given up the connection
+// before that could be looked at, since this program, or its machine, stood still: the host may have written the same blocks by
+// another path meanwhile, and what was written since would be taken back.
+func (c *targetConn) arrived() (now int64, err error) {
+	now = c.l.t.Now()
+	since := now - c.last
+	c.last = now
+	if since > int64(standstill) && c.r.ended() {
+		return 0, unix.ECONNRESET
+	}
+	return now, nil
 }
 
 // initialize answers an ICReq.
@@ -211,12 +242,11 @@ func (c *targetConn) command(h pdu.Header, b []byte) error {
 	}
 	r.Cmd = *cmd
 	r.direct = c.connected.Load() && c.noFlow
-	if n == 0 {
-		c.queue.Submit(&r.Request)
-		return nil
-	}
 	r.inline = n
 	c.inline = r
+	if n == 0 {
+		return c.begin(true)
+	}
 	c.r.place(r.buf[:n])
 	return nil
 }
