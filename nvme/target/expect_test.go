@@ -57,3 +57,27 @@ func TestExpect(t *testing.T) {
 		t.Errorf("prefetched %v, want %v", w.ranges, want)
 	}
 }
+
+// TestExpectDuringConnect: a transport may tell of commands while Connect is executed by somebody else, who has waited for
+// memory or data.
+func TestExpectDuringConnect(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	c := dial(t, tg, func(c *fakeConn) { c.pullLate = true })
+	defer c.hangUp(nil)
+	var read nvme.Command
+	read.SetIO(nvme.OpRead, 1, 0, 8, 0)
+	fr := c.start(connectCommand(2, 31, 0), connectData(t, s.cntlid, testNQN))
+	for connecting := true; connecting; {
+		c.q.Expect(&read)
+		select {
+		case <-fr.done:
+			connecting = false
+		default:
+		}
+	}
+	if st := fr.wait().Status(); st != nvme.StatusSuccess {
+		t.Errorf("Connect: status %#x", uint16(st))
+	}
+}

@@ -132,7 +132,7 @@ func (q *Queue) Expect(cmd *nvme.Command) {
 	default:
 		return
 	}
-	if q.qid == 0 || q.state.Load() != queueConnected {
+	if q.state.Load() != queueConnected || q.qid == 0 {
 		return
 	}
 	ns := q.ctrl.namespace(cmd.NSID())
