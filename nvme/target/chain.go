@@ -76,6 +76,8 @@ func (r *Request) chainAborted() bool {
 	case stop != nil:
 		st = stop.status
 	case e.q.state.Load() == queueDown:
+	case e.q.qid == 0 && !e.q.ctrl.live.Load(): // disabled, or shut down; the others' queues end, or it waits for them
+		st = nvme.StatusAbortRequested
 	case e.chain.table == nil && e.ns != nil && e.ns.state.Load()&nsRemoved != 0:
 		st = nvme.StatusInvalidNamespace | nvme.StatusDNR
 	default:
@@ -125,6 +127,13 @@ func (c *chains) remove(r *Request) *chainStop {
 	i := slices.Index(c.all, r)
 	c.all = slices.Delete(c.all, i, i+1)
 	return r.engine.chain.stop.Swap(nil)
+}
+
+// count is how many there are.
+func (c *chains) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all)
 }
 
 // abort has the chain of command cid aborted for an Abort, which is answered when the chain

@@ -221,8 +221,8 @@ func (c *controller) takeQueues() []*Queue {
 func (c *controller) fatal(err error) {
 	c.mu.Lock()
 	c.csts |= nvme.CSTSFatal
-	c.mu.Unlock()
 	c.live.Store(false)
+	c.mu.Unlock()
 	c.admin.disconnect(err)
 }
 
@@ -250,6 +250,7 @@ func (c *controller) configure(cc nvme.CC) {
 	c.mu.Lock()
 	old := c.cc
 	c.cc = cc
+	c.looks = 0
 	switch {
 	case cc.Enabled() && !old.Enabled():
 		c.enable()
@@ -273,10 +274,22 @@ func (c *controller) configure(cc nvme.CC) {
 	for _, q := range quiet {
 		q.dropFused(nvme.StatusAbortMissingFused)
 	}
-	for _, r := range held {
+	for _, r := range append(held, c.withdrawFormats()...) {
 		r.respond(nvme.StatusAbortRequested)
 	}
 	c.settle()
+}
+
+// withdrawFormats takes back what waits to have a namespace alone, where the controller is disabled or shut down. One that
+// has begun ends with its present operation (chainAborted).
+func (c *controller) withdrawFormats() (all []*Request) {
+	if c.live.Load() {
+		return nil
+	}
+	for _, ns := range c.sub.all() {
+		all = append(all, ns.withdraw(func(r *Request) bool { return r.engine.q == c.admin })...)
+	}
+	return all
 }
 
 // enable checks CC and has the controller become ready, or fails with CSTS.CFS. Called with mu held.

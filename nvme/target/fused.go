@@ -42,6 +42,9 @@ func (q *Queue) holdFused(r *Request) {
 	if q.state.Load() == queueConnected {
 		q.fused = r
 		if q.state.CompareAndSwap(queueConnected, queueFused) {
+			if !q.ctrl.live.Load() && !q.ctrl.ended() { // since Submit looked, and configure may not have seen r
+				q.dropFused(nvme.StatusAbortMissingFused)
+			}
 			return
 		}
 	}

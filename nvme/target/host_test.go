@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -35,6 +36,7 @@ type fakeConn struct {
 	holdPull   bool  // Pulled comes when the connection ends
 	holdSent   bool  // Sent comes when release is called
 	stays      bool  // what waits for memory or data goes on waiting when the connection ends, until come
+	slow       bool  // Disconnect takes a minute
 	bare       bool  // no accounting: for benchmarks
 
 	mu      sync.Mutex
@@ -209,6 +211,9 @@ func (c *fakeConn) release() {
 
 // Disconnect ends the connection as a transport does.
 func (c *fakeConn) Disconnect(err error) {
+	if c.slow {
+		time.Sleep(time.Minute)
+	}
 	c.mu.Lock()
 	if c.dead {
 		c.mu.Unlock()

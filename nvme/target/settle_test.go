@@ -90,6 +90,7 @@ func TestReadyAfterLostController(t *testing.T) {
 		"connection lost": func(s *session) { s.admin.Disconnect(errLost) },
 		"host is silent":  func(*session) { time.Sleep(5 * time.Second) },
 		"closed":          func(s *session) { s.io.Disconnect(nil); s.admin.Disconnect(nil) },
+		"bit by bit":      func(s *session) { s.io.slow = true; s.admin.Disconnect(errLost) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
@@ -244,4 +245,105 @@ func TestResetEndsWaiting(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOthersDontWait: a controller is disabled and shut down when its own commands have ended. It doesn't wait for those of
+// another one that its host lost until it is enabled again.
+func TestOthersDontWait(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		lost, reset, down := connect(t, tg, testNQN), connect(t, tg, testNQN), connect(t, tg, testNQN)
+		v.setHold(true)
+		lost.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 4096))
+		lost.io.Disconnect(errLost)
+		lost.admin.Disconnect(errLost)
+		synctest.Wait()
+		reset.admin.must(ccOff, nil)
+		if status(reset.admin).Ready() {
+			t.Error("RDY is left")
+		}
+		down.admin.must(ccDown, nil)
+		v.release()
+		if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{blockdev.OpWrite, blockdev.OpFlush}) {
+			t.Errorf("the volume saw %v", ops)
+		}
+		if st := status(down.admin).Shutdown(); st != nvme.CSTSShutdownComplete {
+			t.Errorf("SHST %#x", uint32(st))
+		}
+		reset.admin.hangUp(nil)
+		down.close()
+	})
+}
+
+// TestResetEndsFormat: a Format doesn't outlive a reset of its controller, nor does a shutdown wait for all of it, and what
+// it does to the volume is over when CSTS says so.
+func TestResetEndsFormat(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cc   nvme.Command
+		over func(nvme.CSTS) bool
+	}{
+		"reset":    {ccOff, func(s nvme.CSTS) bool { return !s.Ready() }},
+		"shutdown": {ccDown, func(s nvme.CSTS) bool { return s.Shutdown() == nvme.CSTSShutdownComplete }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+				v.setHold(true)
+				format := s.admin.start(formatCommand(1, 0, 0), nil)
+				<-v.arrived
+				s.admin.must(tc.cc, nil)
+				time.Sleep(aWhile)
+				if tc.over(status(s.admin)) {
+					t.Error("over while the volume is being erased")
+				}
+				v.release()
+				time.Sleep(aWhile)
+				if !tc.over(status(s.admin)) {
+					t.Errorf("CSTS %#x afterwards", uint32(status(s.admin)))
+				}
+				endsFused(t, "Format", format, nvme.StatusAbortRequested)
+				s.io.Disconnect(nil)
+				s.admin.hangUp(nil)
+
+				s = connectAs(t, tg, 1)
+				v.setHold(true)
+				read := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+				format = s.admin.start(formatCommand(1, 0, 0), nil)
+				s.admin.must(tc.cc, nil)
+				endsFused(t, "Format that waits", format, nvme.StatusAbortRequested)
+				v.release()
+				read.wait()
+				other.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+				if n := len(slices.DeleteFunc(slices.Clone(v.ops()), func(op blockdev.Op) bool { return op != blockdev.OpWriteZeroes })); n != 1 {
+					t.Errorf("the volume was told to write zeroes %d times", n)
+				}
+				other.close()
+				s.io.Disconnect(nil)
+				s.admin.hangUp(nil)
+			})
+		})
+	}
+}
+
+// TestShutdownDropsHalf: the first half of a pair that is about to be held when its controller is shut down doesn't keep that
+// waiting.
+func TestShutdownDropsHalf(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, _ *testVolume) {
+		s := connect(t, tg, testNQN)
+		half := s.io.newRequest()
+		half.Cmd = fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1)
+		s.io.wg.Add(1)
+		// What Submit does, with the shutdown where it has just seen that the controller is live.
+		s.io.q.submitted.Add(1)
+		half.begin(s.io.q, tg.Now())
+		s.admin.must(ccDown, nil)
+		half.fuse()
+		time.Sleep(aWhile)
+		if !half.answered() {
+			t.Error("it is held")
+		}
+		if st := status(s.admin).Shutdown(); st != nvme.CSTSShutdownComplete {
+			t.Errorf("SHST %#x", uint32(st))
+		}
+		s.close()
+	})
 }
