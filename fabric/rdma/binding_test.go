@@ -223,6 +223,9 @@ func TestTargetCloses(t *testing.T) {
 	if n := r.listener.Counters().Connections.Load(); n != 0 {
 		t.Errorf("%d connections left", n)
 	}
+	if n := r.target.Snapshot().Transports[0].LostHosts; n != 0 {
+		t.Errorf("%d hosts count as lost that the target has let go", n)
+	}
 }
 
 // TestReceivesAsNeeded: a host posts as many receives as it has commands outstanding, and a few more.

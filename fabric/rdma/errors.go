@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // Errors of this package, for errors.Is.
@@ -21,7 +22,10 @@ var (
 )
 
 // errTransportClosed is the error of what is asked of a Transport after Close.
-var errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
+var (
+	errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
+	errUnlistened      = fmt.Errorf("%w: %w", ErrClosed, target.ErrEndpointClosed)
+)
 
 // ConnError says at which stage a connection to or from Peer failed.
 type ConnError struct {

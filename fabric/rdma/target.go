@@ -173,7 +173,7 @@ func (l *Listener) Close() error {
 	l.prober.Stop()
 	err := l.id.Destroy()
 	for _, c := range conns {
-		c.fail(ErrClosed)
+		c.fail(errUnlistened)
 	}
 	l.done.Wait()
 	l.buffers.Close()

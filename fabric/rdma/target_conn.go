@@ -345,11 +345,14 @@ func (c *targetConn) giveWay() {
 	c.fail(target.ErrGaveWay)
 }
 
-// reason is why the connection ends, as the engine sees it: nil where either side closed it.
+// reason is why the connection ends, as the engine sees it: nil where either side closed it by itself.
 func (c *targetConn) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(c.dead, ErrDisconnected) || errors.Is(c.dead, ErrClosed) {
+	switch {
+	case errors.Is(c.dead, target.ErrEndpointClosed):
+		return target.ErrEndpointClosed
+	case errors.Is(c.dead, ErrDisconnected), errors.Is(c.dead, ErrClosed):
 		return nil
 	}
 	return c.dead

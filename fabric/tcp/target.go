@@ -110,7 +110,7 @@ func (l *Listener) stop() bool {
 	close(l.stopped)
 	_ = l.tcp.Close()
 	for c := range l.conns {
-		c.Disconnect(nil)
+		c.Disconnect(target.ErrEndpointClosed)
 	}
 	return true
 }
@@ -246,7 +246,7 @@ func (l *Listener) report(err error) {
 	level := slog.LevelWarn
 	for _, own := range []error{
 		target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay,
-		target.ErrClosed, target.ErrDraining, ErrClosed,
+		target.ErrClosed, target.ErrDraining, target.ErrEndpointClosed, ErrClosed,
 	} {
 		if errors.Is(err, own) {
 			level = slog.LevelDebug

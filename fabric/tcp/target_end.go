@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // Disconnect is target.Conn's.
@@ -27,7 +28,7 @@ func (c *targetConn) end(err error) {
 	case fault != nil:
 		c.w.limit(lingerTime)
 		c.w.seal(newPlain(c.termReq(fault)))
-	case err == nil && c.asked.Load() != nil: // what was answered still goes out
+	case (err == nil || errors.Is(err, target.ErrEndpointClosed)) && c.asked.Load() != nil: // what was answered still goes out
 		c.w.limit(lingerTime)
 	default:
 		c.w.kill(ErrClosed)

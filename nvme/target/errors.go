@@ -29,7 +29,7 @@ var (
 	ErrNotFound = errors.New("not found")
 )
 
-// Reasons for which the engine disconnects, for errors.Is.
+// Reasons for which the engine disconnects, or a transport where it says so, for errors.Is.
 var (
 	// ErrKeepAlive: the host was silent for longer than the keep-alive timeout.
 	ErrKeepAlive = errors.New("keep-alive timeout")
@@ -50,6 +50,8 @@ var (
 	ErrAuthentication = errors.New("authentication failed")
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
+	// ErrEndpointClosed: the transport's listener that took the connection was closed.
+	ErrEndpointClosed = errors.New("endpoint was closed")
 )
 
 // stateError says what is wrong with what was saved under a name.

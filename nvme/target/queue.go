@@ -259,5 +259,6 @@ func (q *Queue) inFlight() int {
 func orderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, ErrClosed) ||
 		errors.Is(err, ErrReset) || errors.Is(err, ErrControllerGone) || errors.Is(err, ErrRemoved) ||
-		errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrDraining) || errors.Is(err, ErrAuthentication)
+		errors.Is(err, ErrNotAllowed) || errors.Is(err, ErrDraining) || errors.Is(err, ErrAuthentication) ||
+		errors.Is(err, ErrEndpointClosed)
 }
