@@ -183,9 +183,12 @@ func (h *crashHistory) run() (points int, err error) {
 		if h.d.faults.errors && !h.k.direct && h.rnd.IntN(60) == 0 {
 			h.d.writeBackFails()
 		}
-		if h.d.step() {
+		switch {
+		case h.d.step():
 			err = h.crash(points)
 			points++
+		case h.active == crashDepth:
+			panic(fmt.Sprintf("%d requests wait for nothing", h.active)) // nor would the volume close
 		}
 	}
 	for h.d.step() {
