@@ -66,6 +66,16 @@ var ErrNoVolume = errors.New("it holds no block-atomic volume")
 
 var errSum = errors.New("the superblock's checksum is wrong")
 
+// versionError is that a copy of the superblock is whole, and of a format that this program doesn't know.
+type versionError struct {
+	version    uint32
+	generation uint64
+}
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("its format has version %d, this program knows %d", e.version, formatVersion)
+}
+
 // superblock is what a copy of it says.
 type superblock struct {
 	generation uint64
@@ -144,7 +154,7 @@ func parseSuper(b []byte) (*superblock, error) {
 		return nil, errSum
 	}
 	if v := le.Uint32(b[offVersion:]); v != formatVersion {
-		return nil, fmt.Errorf("its format has version %d, this program knows %d", v, formatVersion)
+		return nil, &versionError{v, le.Uint64(b[offGeneration:])}
 	}
 	n := le.Uint32(b[offExtents:])
 	if n == 0 || n > maxExtents {

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
@@ -204,6 +207,47 @@ func TestBitset(t *testing.T) {
 			t.Fatal("not empty")
 		}
 	}
+}
+
+// TestLaterFormat: a volume that a later program has written last is refused, and left as it is, though the other copy of
+// the superblock is still of before; where this program has written last, the later copy is a damaged one.
+func TestLaterFormat(t *testing.T) {
+	for _, x := range []struct {
+		ahead   int // generations, of the copy that has version 2
+		refused bool
+	}{{1, true}, {3, true}, {-1, false}} {
+		path, s := filled(t)
+		later := *s
+		later.generation += uint64(x.ahead)
+		b := later.encode()
+		b[offVersion] = 2
+		setSum(b)
+		patch(t, path, int64(later.generation%superCopies*superSize), b)
+		before, _ := os.ReadFile(path)
+		_, err := Check(path, x.refused) // with repair
+		if err == nil {
+			err = tryOpen(t, path)
+		}
+		if (err != nil) != x.refused || err != nil && !strings.Contains(err.Error(), "version 2") {
+			t.Errorf("%d generations ahead: %v", x.ahead, err)
+		}
+		if x.refused && tryOpen(t, path) == nil {
+			t.Errorf("%d generations ahead: opened", x.ahead)
+		}
+		if now, _ := os.ReadFile(path); x.refused && !bytes.Equal(now, before) {
+			t.Errorf("%d generations ahead: the file was changed", x.ahead)
+		}
+	}
+}
+
+// tryOpen opens a volume, and closes it.
+func tryOpen(t *testing.T, path string) error {
+	t.Helper()
+	v, err := Open(path, blockdev.Options{})
+	if err == nil {
+		mustClose(t, v)
+	}
+	return err
 }
 
 func TestNoFormat(t *testing.T) {

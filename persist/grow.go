@@ -154,7 +154,9 @@ func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFl
 	return errors.Join(m.sync(), m.syncFile())
 }
 
-// readSuper finds the newest copy of the superblock. errs are those of the two copies.
+// readSuper finds the newest copy of the superblock. errs are those of the two copies. Where the newest is of a format
+// that this program doesn't know there is none: what the older one says, of before another program wrote the volume,
+// isn't so any more.
 func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
 	for i := range superCopies {
 		if len(m.mem) < headSize {
@@ -171,6 +173,12 @@ func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
 		}
 		if errs[i] = err; err == nil && (s == nil || c.generation > s.generation) {
 			s = c
+		}
+	}
+	for _, err := range errs {
+		var other *versionError
+		if errors.As(err, &other) && s != nil && other.generation > s.generation {
+			s = nil
 		}
 	}
 	return s, errs
