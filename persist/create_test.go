@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 )
@@ -59,4 +61,34 @@ func TestCreateCutShort(t *testing.T) {
 	if _, err := Open(path, blockdev.Options{Size: size}); !errors.Is(err, ErrNoVolume) {
 		t.Errorf("a file that holds something: %v", err)
 	}
+}
+
+// TestPreallocated: a file that has its space keeps it, maps and all, when a volume is made of it and when it grows: else
+// a write could fail for want of what was reserved.
+func TestPreallocated(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v, err := Open(path, blockdev.Options{Size: 16 * mib, BlockSize: 512, Preallocate: true})
+	if errors.Is(err, blockdev.ErrUnsupported) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, v)
+	m := v.(*atomicVolume).m
+	whole := func(when string) {
+		t.Helper()
+		if !m.reserved() {
+			var st unix.Stat_t
+			_ = unix.Stat(path, &st)
+			t.Errorf("%s it has %d of %d bytes", when, st.Blocks*512, st.Size)
+		}
+	}
+	whole("created")
+	if err := m.allocate(0, 0, 64*mib); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.(blockdev.Resizer).Refresh(); err != nil || v.Info().Size <= 16*mib {
+		t.Fatalf("%d bytes, %v", v.Info().Size, err)
+	}
+	whole("grown")
 }

@@ -3,7 +3,6 @@ package persist
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -115,16 +114,6 @@ func (v *atomicVolume) takeExtent(region *blockdev.Region, base uint64, rec exte
 	v.free += int(xs[len(xs)-1].rec.dataBlocks)
 	v.mu.Unlock()
 	v.serve()
-	return nil
-}
-
-// clear zeroes a range of the mapping, by a hole where the file system makes one.
-func (m *mapping) clear(b []byte, off int64) (err error) {
-	if m.file != nil && m.punch(off, int64(len(b))) == nil {
-		return nil
-	}
-	defer m.caught(&err, debug.SetPanicOnFault(true))
-	clear(b)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -97,11 +98,10 @@ func (m *mapping) cached() bool { return !m.dax && !m.ram }
 
 // resize makes the file, of which nothing is in use yet, another size.
 func (m *mapping) resize(size int64, preallocate bool) (err error) {
-	fd := int(m.file.Fd())
 	if preallocate {
-		err = unix.Fallocate(fd, 0, 0, size)
+		err = m.allocate(0, 0, size)
 	} else {
-		err = unix.Ftruncate(fd, size)
+		err = unix.Ftruncate(int(m.file.Fd()), size)
 	}
 	if err != nil {
 		return err
@@ -182,12 +182,39 @@ func (m *mapping) syncFile() error {
 
 // punch gives the space of a range back to the file system; it reads as zeroes.
 func (m *mapping) punch(off, n int64) error {
+	return m.allocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
+}
+
+// allocate is fallocate.
+func (m *mapping) allocate(mode uint32, off, n int64) error {
 	for {
-		err := unix.Fallocate(int(m.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, n)
-		if err != unix.EINTR {
+		if err := unix.Fallocate(int(m.file.Fd()), mode, off, n); err != unix.EINTR {
 			return err
 		}
 	}
+}
+
+// clear zeroes a range: by a hole where the file system makes one, but in a file without any by its own zeroes, which
+// keep their space.
+func (m *mapping) clear(b []byte, off int64) (err error) {
+	if m.file != nil {
+		mode := uint32(unix.FALLOC_FL_PUNCH_HOLE)
+		if m.reserved() {
+			mode = unix.FALLOC_FL_ZERO_RANGE
+		}
+		if m.allocate(mode|unix.FALLOC_FL_KEEP_SIZE, off, int64(len(b))) == nil {
+			return nil
+		}
+	}
+	defer m.caught(&err, debug.SetPanicOnFault(true))
+	clear(b)
+	return nil
+}
+
+// reserved tells whether a regular file has its space, all of it.
+func (m *mapping) reserved() bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(m.file.Fd()), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Blocks*512 >= st.Size
 }
 
 func (m *mapping) close() error {
