@@ -97,9 +97,13 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 		return nil, errors.Join(err, v.unmapOwn())
 	}
 	if size := v.size.Load(); o.Size != 0 && o.Size != size {
-		return nil, errors.Join(openError(path, blockdev.ErrInvalid, fmt.Errorf(
+		err := openError(path, blockdev.ErrInvalid, fmt.Errorf(
 			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
-			blockdev.FormatSize(size), blockdev.FormatSize(o.Size))), v.unmapOwn())
+			blockdev.FormatSize(size), blockdev.FormatSize(o.Size)))
+		if !o.ReadOnly {
+			err = errors.Join(err, v.settle())
+		}
+		return nil, errors.Join(err, v.unmapOwn())
 	}
 	return v, nil
 }

@@ -63,6 +63,17 @@ func TestCreateCutShort(t *testing.T) {
 	}
 }
 
+// TestAnotherSize: a volume that was asked for with another size is refused, and left closed as it was.
+func TestAnotherSize(t *testing.T) {
+	path, _ := filled(t)
+	if _, err := Open(path, blockdev.Options{Size: 8 * mib}); !errors.Is(err, blockdev.ErrInvalid) {
+		t.Errorf("opened with another size: %v", err)
+	}
+	if r := mustCheck(t, path, false); r.Open || !r.Clean() {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestPreallocated: a file that has its space keeps it, maps and all, when a volume is made of it and when it grows: else
 // a write could fail for want of what was reserved.
 func TestPreallocated(t *testing.T) {
