@@ -302,6 +302,49 @@ func loopDevice(t *testing.T, size int64, args ...string) string {
 	return dev
 }
 
+// TestLoopDeviceFile: a file and the loop device that is made of it are one volume, which several open at once only to
+// read.
+func TestLoopDeviceFile(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		args := []string{}
+		if readOnly {
+			args = append(args, "--read-only")
+		}
+		dev := loopDevice(t, 4*mib, args...)
+		b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file")
+		if err != nil {
+			t.Skip(err)
+		}
+		file := strings.TrimSpace(string(b))
+		link := file + ".link"
+		if err := os.Link(file, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{file, link} {
+			mustFail(t, tryOpen(t, name, blockdev.Options{}), blockdev.ErrBusy, name, dev)
+			if err := tryOpen(t, name, blockdev.Options{ReadOnly: true}); (err == nil) != readOnly {
+				t.Errorf("to read, of a device that is read-only %v: %v", readOnly, err)
+			}
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		o := blockdev.Options{ReadOnly: readOnly}
+		for how, want := range map[int]bool{unix.LOCK_UN: true, unix.LOCK_SH: readOnly, unix.LOCK_EX: false} {
+			if err := unix.Flock(int(f.Fd()), how); err != nil {
+				t.Fatal(err)
+			}
+			if err := tryOpen(t, dev, o); want && err != nil {
+				t.Errorf("lock %d of the file, device read-only %v: %v", how, readOnly, err)
+			} else if !want {
+				mustFail(t, err, blockdev.ErrBusy, dev, file)
+			}
+		}
+	}
+}
+
 func TestBlockDevice(t *testing.T) {
 	const size = 4 * mib
 	dev := loopDevice(t, size)

@@ -36,6 +36,9 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, err error) {
 	if err := lock(f, o.ReadOnly); err != nil {
 		return f, 0, err
 	}
+	if err := loopLock(f, o.ReadOnly); err != nil {
+		return f, 0, err
+	}
 	size, err = deviceSize(f)
 	if err != nil {
 		return f, 0, openError(path, KindOf(err), err)
