@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"errors"
+	"io/fs"
 	"math/bits"
 	"os"
 	"sync"
@@ -49,6 +50,7 @@ type scratch struct {
 
 // OpenFile opens, or creates, the file or block device at path.
 func OpenFile(path string, o Options) (Volume, error) {
+	_, before := os.Lstat(path)
 	f, size, err := OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
@@ -56,6 +58,9 @@ func OpenFile(path string, o Options) (Volume, error) {
 	v := &file{locked: f, lanes: newLanes()}
 	v.pool = NewPool(poolSize, v.run)
 	if err := v.describe(path, size, &o); err != nil {
+		if errors.Is(before, fs.ErrNotExist) {
+			os.Remove(path) // or it would be there, with this size, when it is tried again
+		}
 		return nil, errors.Join(err, v.closeFiles())
 	}
 	return v, nil

@@ -236,8 +236,12 @@ func TestFileInMemory(t *testing.T) {
 	if m := v.Info().Mode; !strings.HasPrefix(m, "buffered") {
 		t.Errorf("mode %q on %s", m, dir)
 	}
-	mustFail(t, tryOpen(t, filepath.Join(dir, "other"), blockdev.Options{Size: mib, IO: blockdev.IODirect}), blockdev.ErrUnsupported, "in memory")
-	os.Remove(filepath.Join(dir, "other"))
+	other := f.Name() + ".other"
+	mustFail(t, tryOpen(t, other, blockdev.Options{Size: mib, IO: blockdev.IODirect}), blockdev.ErrUnsupported, "in memory")
+	if os.Remove(other) == nil {
+		t.Error("a file was made, and left, that can't be reached as asked")
+	}
+	mustFail(t, tryOpen(t, f.Name(), blockdev.Options{IO: blockdev.IODirect}), blockdev.ErrBusy)
 }
 
 // TestFileFull fills the file system below: writes fail, and everything else goes on.
