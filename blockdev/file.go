@@ -215,7 +215,7 @@ func (v *file) end(r *Request, err error) {
 func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers.Add(f) }
 
 // Refresh takes a new size that is a whole number of blocks; what is beyond those stays
-// unused.
+// unused. It is an error where a file of this size couldn't be opened again.
 func (v *file) Refresh() error {
 	n := v.lanes.enter()
 	if n == nil {
@@ -228,9 +228,12 @@ func (v *file) Refresh() error {
 	if err != nil {
 		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
 	}
-	size -= size % int64(v.info.BlockSize)
-	if v.size.Swap(size) != size {
-		v.watchers.Tell(size)
+	whole := size - size%int64(v.info.BlockSize)
+	if v.size.Swap(whole) != whole {
+		v.watchers.Tell(whole)
+	}
+	if err := CheckSize(size, v.info.BlockSize); err != nil {
+		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: ErrInvalid, Err: err}
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 	before := v.Info().Size
 	err := v.Refresh()
 	if err != nil && !failed && !errors.Is(err, blockdev.ErrGone) {
-		s.log.Error("the size of a volume can't be read", "err", err)
+		s.log.Error("the size of a volume isn't as it should be", "err", err)
 	}
 	if now := v.Info(); now.Size != before {
 		s.log.Info("a volume has a new size", "volume", now.Name(), "before", before, "now", now.Size)
