@@ -1,8 +1,10 @@
 package persist
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -184,6 +186,23 @@ func (v *atomicVolume) hardenTables() error {
 		}
 	}
 	return nil
+}
+
+// Holds tells whether the file or device at path looks like a volume that is written out of place.
+func Holds(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	b := make([]byte, headSize)
+	n, _ := f.ReadAt(b, 0)
+	for i := range superCopies {
+		if from := i * superSize; bytes.HasPrefix(b[from:max(from, n)], []byte(formatMagic)) {
+			return true
+		}
+	}
+	return false
 }
 
 // Format makes an empty volume of an existing file or device, as large as it allows, and

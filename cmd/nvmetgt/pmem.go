@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -99,12 +100,18 @@ allows. A file that doesn't exist yet needs no formatting: serve creates it with
 func pmemError(command, path string, err error) error {
 	var op *blockdev.OpError
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case missing(path):
 		return cli.Say(err, "pmem %s %s: no such file; nvmetgt serve --volume pmem:%[2]s --size SIZE creates it", command, path)
 	case errors.As(err, &op) && op.Err != nil && !errors.Is(err, blockdev.ErrBusy):
 		return cli.Say(err, "pmem %s %s: %v", command, path, op.Err)
 	}
 	return fmt.Errorf("pmem %s: %w", command, err)
+}
+
+// missing tells whether there is nothing of a name, no link either.
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // mostShown is how many damaged entries are listed.

@@ -48,6 +48,10 @@ func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error)
 	i := v.Info()
 	if i.Kind == "file" {
 		standstill.Spare()
+		if persist.Holds(i.Path) {
+			s.log.Warn("it looks like persistent memory, which hosts don't get to see as its volume this way, and may destroy",
+				"subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(), "remedy", "pmem: before its path")
+		}
 	}
 	s.log.Debug("volume opened", "subsystem", key.nqn, "nsid", key.nsid, "volume", i.Name(), "size", i.Size,
 		"block", i.BlockSize, "path", i.Mode, "volatile_cache", i.VolatileCache, "atomic_blocks", i.AtomicBlocks)

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
 // A path that ctl is given counts from where ctl runs; what isn't one stays as it is.
@@ -49,6 +53,58 @@ func TestNoSuchFile(t *testing.T) {
 	} {
 		s := &server{mark: mark}
 		if _, err := s.openExport(exportKey{}, &config.Namespace{Volume: "nope.img"}); err == nil || err.Error() != want {
+			t.Errorf("%v; want %s", err, want)
+		}
+	}
+}
+
+// TestPmemAsFile: who exports persistent memory as a plain file, which hosts could only destroy, is warned.
+func TestPmemAsFile(t *testing.T) {
+	dir := t.TempDir()
+	kept, plain := filepath.Join(dir, "kept.img"), filepath.Join(dir, "plain.img")
+	v, err := persist.Open(kept, blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const nqn = "nqn.2026-11.org.example:a"
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: nqn}}}, freeEndpoint(t))
+	defer s.close()
+	for _, x := range []struct {
+		n    config.Namespace
+		warn bool
+	}{
+		{config.Namespace{Volume: kept}, true},
+		{config.Namespace{Volume: "pmem:" + kept}, false},
+		{config.Namespace{Volume: plain, Size: 1 << 20}, false},
+	} {
+		var log bytes.Buffer
+		s.log = slog.New(slog.NewTextHandler(&log, nil))
+		e, err := s.openExport(exportKey{nqn, 1}, &x.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(log.String(), "pmem: before its path") != x.warn {
+			t.Errorf("%s: want a warning %v, the log is %q", x.n.Volume, x.warn, log.String())
+		}
+	}
+}
+
+// TestPmemErrors: a command names as missing only what it could make.
+func TestPmemErrors(t *testing.T) {
+	dir := t.TempDir()
+	link, none := filepath.Join(dir, "link"), filepath.Join(dir, "none")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{link: "symbolic link to nowhere", none: "--size SIZE creates it"} {
+		_, err := persist.Check(path, false)
+		if err = pmemError("check", path, err); !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %s", err, want)
 		}
 	}
