@@ -10,6 +10,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -145,4 +146,34 @@ func TestCatchUpAfterNothing(t *testing.T) {
 		c.send(append(c.commands(1), c.bye())...)
 		c.handled("MAD", "settle", "command")
 	})
+}
+
+// TestCatchUpAmidTurn: a device may stand still when it has received commands and hasn't given them to anybody yet.
+func TestCatchUpAmidTurn(t *testing.T) {
+	c := newCatcher(t, pairConfig{})
+	handled := func(want ...string) {
+		t.Helper()
+		if !soon.Until(func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.log) > 0 && c.log[len(c.log)-1] == "command"
+		}) {
+			t.Fatal("nobody is given the command")
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !slices.Equal(c.log, want) {
+			t.Errorf("handled %v, want %v", c.log, want)
+		}
+		c.log = nil
+	}
+	c.send(c.commands(1)...)
+	handled("command")
+	all := append(c.commands(1), c.bye())
+	d := c.dev.dev
+	d.mu.Lock()
+	c.send(all...)
+	time.Sleep(2 * standstill)
+	d.mu.Unlock()
+	handled("MAD", "settle", "command")
 }

@@ -92,6 +92,10 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 		d.receive(&got[0], now)
 		bytes += len(got[0].Buf)
 	}
+	if mine && d.now()-now > standstill { // just now
+		d.catchUp(got, now)
+		got = nil
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if mine || d.takeTurn() {
