@@ -272,7 +272,7 @@ func (c *controller) configure(cc nvme.CC) {
 		q.disconnect(ErrReset)
 	}
 	for _, q := range quiet {
-		q.dropFused(nvme.StatusAbortMissingFused)
+		q.dropFused()
 	}
 	for _, r := range append(held, c.withdrawFormats()...) {
 		r.respond(nvme.StatusAbortRequested)

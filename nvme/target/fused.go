@@ -43,7 +43,7 @@ func (q *Queue) holdFused(r *Request) {
 		q.fused = r
 		if q.state.CompareAndSwap(queueConnected, queueFused) {
 			if !q.ctrl.live.Load() && !q.ctrl.ended() { // since Submit looked, and configure may not have seen r
-				q.dropFused(nvme.StatusAbortMissingFused)
+				q.dropFused()
 			}
 			return
 		}
@@ -66,9 +66,9 @@ func (q *Queue) takeFused() *Request {
 }
 
 // dropFused answers a first command whose second didn't come.
-func (q *Queue) dropFused(st nvme.Status) {
+func (q *Queue) dropFused() {
 	if r := q.takeFused(); r != nil {
-		r.respond(st)
+		r.respond(nvme.StatusAbortMissingFused)
 	}
 }
 

@@ -89,7 +89,7 @@ func (q *Queue) Submit(r *Request) {
 	case queueConnected:
 	case queueFused:
 		if r.Cmd.Fuse() != nvme.FuseSecond {
-			q.dropFused(nvme.StatusAbortMissingFused)
+			q.dropFused()
 		}
 	case queueAuthenticating:
 		if !r.authenticates() {
@@ -167,7 +167,7 @@ func (r *Request) fusable() bool {
 	} else if q := r.engine.q; q.connected() && q.qid != 0 && r.Cmd.Fuse() <= nvme.FuseSecond && r.Cmd.Opcode() != nvme.OpFabrics {
 		return true
 	}
-	r.engine.q.dropFused(nvme.StatusAbortMissingFused)
+	r.engine.q.dropFused()
 	r.fail(nvme.StatusInvalidField, loc)
 	return false
 }
