@@ -53,7 +53,7 @@ func (v *atomicVolume) Prefetch(op blockdev.Op, offset, length int64) {
 		return
 	}
 	defer v.life.Leave()
-	if blockdev.CheckRange(&v.info, v.size.Load(), op, offset, length) != nil {
+	if blockdev.CheckRange(&v.info, v.size.Load(), op, offset, length) != nil || length == 0 {
 		return
 	}
 	var fault error // View will find it, too

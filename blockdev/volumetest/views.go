@@ -160,7 +160,7 @@ func testPrefetch(s *session, m blockdev.Memory) {
 	ranges := [][2]int64{
 		{0, s.bs}, {size - s.bs, s.bs}, {0, size}, // there
 		{size, s.bs}, {size - s.bs, 2 * s.bs}, {-s.bs, s.bs}, {math.MinInt64, s.bs}, {math.MaxInt64, math.MaxInt64},
-		{0, 0}, {0, -s.bs}, {1, 1},
+		{0, 0}, {size, 0}, {0, -s.bs}, {1, 1},
 	}
 	all := func() {
 		for _, r := range ranges {
