@@ -17,7 +17,7 @@ import (
 func loopLock(f *os.File, readOnly bool) error {
 	st, err := f.Stat()
 	if err != nil {
-		return nil
+		return openError(f.Name(), KindOf(err), err)
 	}
 	if st.Mode().Type()&fs.ModeDevice != 0 {
 		return loopFileLock(f.Name(), deviceNode(f), readOnly)
@@ -53,7 +53,7 @@ func loopDevice(file fs.FileInfo, readOnly bool) string {
 	for _, name := range all {
 		st, err := os.Stat(readLine(name))
 		dir := filepath.Dir(filepath.Dir(name))
-		if err == nil && os.SameFile(st, file) && !(readOnly && readLine(dir+"/ro") == "1") {
+		if err == nil && os.SameFile(st, file) && (!readOnly || readLine(dir+"/ro") != "1") {
 			return "/dev/" + filepath.Base(dir)
 		}
 	}
