@@ -11,10 +11,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
-// queueAIO gives the aligned reads and writes of a file volume to Linux's asynchronous I/O, io_submit or io_uring. Whoever
-// has a request submits it by itself. What is done is completed by whoever is on duty, who sees it where the
-// kernel writes it, and where nobody is by one goroutine, which blocks until the device has something.
-// What would block, and what the system refuses to do in this way, goes to the volume's workers.
+// queueAIO gives the aligned reads and writes of a file volume to Linux's asynchronous I/O, io_submit or io_uring.
+// Whoever has a request submits it by itself. What is done is completed by whoever is on duty, who sees it where the
+// kernel writes it, and where nobody is by one goroutine, which blocks until the device has something. What would
+// block, and what the system refuses to do in this way, goes to the volume's workers.
 type queueAIO struct {
 	v      *file
 	k      kernelAIO

@@ -9,7 +9,8 @@ import (
 // bytesInLine is how many bytes printBytes shows in a line.
 const bytesInLine = 16
 
-// printBytes shows bytes as nvme-cli does: lines of 16 in hexadecimal with their offset, and as text; or raw, as they are.
+// printBytes shows bytes as nvme-cli does: lines of 16 in hexadecimal with their offset, and as text; or raw, as they
+// are.
 func printBytes(w io.Writer, b []byte, raw bool) error {
 	if raw {
 		_, err := w.Write(b)

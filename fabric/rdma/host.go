@@ -169,9 +169,9 @@ type dialer struct {
 	queue atomic.Pointer[hostQueue]
 }
 
-// smaller is the path MTU to ask for after err; 0 where no other one helps. A peer refuses one that its interface doesn't
-// carry (IBTA table 109, reason 26), and doesn't say which it does: that of our interface may say nothing of it, as that of
-// ::1 says nothing of another address of this host.
+// smaller is the path MTU to ask for after err; 0 where no other one helps. A peer refuses one that its interface
+// doesn't carry (IBTA table 109, reason 26), and doesn't say which it does: that of our interface may say nothing of
+// it, as that of ::1 says nothing of another address of this host.
 func (d *dialer) smaller(err error) verbs.MTU {
 	var refused *RejectError
 	if !errors.As(err, &refused) || refused.Reason != verbs.RejectInvalidMTU {

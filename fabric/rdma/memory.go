@@ -39,7 +39,8 @@ type domain struct {
 	cqs []*completions
 }
 
-// newMemory makes a memory that has room for buffers of largest bytes whenever enough has been freed; 0: of any usual size.
+// newMemory makes a memory that has room for buffers of largest bytes whenever enough has been freed; 0: of any usual
+// size.
 func newMemory(maxBytes int64, largest int, access verbs.Access) (*memory, error) {
 	m := &memory{access: access}
 	arena, err := mem.New(mem.Config{Max: maxBytes, Largest: largest, OnGrow: m.grown})

@@ -446,9 +446,9 @@ func (r *replayRig) toOthers(tape []recorded) {
 	r.protect()
 }
 
-// deadKey replays a WRITE, with the SEND behind it, to a queue pair that waits for just that PSN: its key has died with the
-// command that it was lent for. That costs the connection, which who reads the wire can end anyway,
-// and nothing else.
+// deadKey replays a WRITE, with the SEND behind it, to a queue pair that waits for just that PSN: its key has died with
+// the command that it was lent for. That costs the connection, which who reads the wire can end anyway, and nothing
+// else.
 func (r *replayRig) deadKey(tape []recorded) {
 	var write wire.Packet
 	for i := range tape {

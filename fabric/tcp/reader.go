@@ -284,8 +284,8 @@ func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	return n, 0
 }
 
-// ended says that the peer has closed or reset the connection, though what it sent before may not have been looked at yet. The
-// error that the socket keeps of a reset doesn't tell: whoever sends next has it, and takes it away.
+// ended says that the peer has closed or reset the connection, though what it sent before may not have been looked at
+// yet. The error that the socket keeps of a reset doesn't tell: whoever sends next has it, and takes it away.
 func (r *reader) ended() (yes bool) {
 	_ = r.raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO)

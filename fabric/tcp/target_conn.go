@@ -199,8 +199,8 @@ func (c *targetConn) begin(ok bool) error {
 const standstill = 100 * time.Millisecond
 
 // arrived is the time, when a command is there with its data. It is an error where the host has given up the connection
-// before that could be looked at, since this program, or its machine, stood still: the host may have written the same blocks by
-// another path meanwhile, and what was written since would be taken back.
+// before that could be looked at, since this program, or its machine, stood still: the host may have written the same
+// blocks by another path meanwhile, and what was written since would be taken back.
 func (c *targetConn) arrived() (now int64, err error) {
 	now = c.l.t.Now()
 	since := now - c.last

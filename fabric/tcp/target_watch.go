@@ -17,9 +17,9 @@ func (c *targetConn) asksFor() {
 // mostChecks is how many checks may find the data of a command missing.
 const mostChecks = 10
 
-// checkProgress ends the connection of a host that has brought nothing since the last check, although it
-// was asked before that, or only some of the data of a command for very long. A host may be slow; but what it is asked for
-// lies in memory until it is there, and who wants the namespace alone waits.
+// checkProgress ends the connection of a host that has brought nothing since the last check, although it was asked
+// before that, or only some of the data of a command for very long. A host may be slow; but what it is asked for lies
+// in memory until it is there, and who wants the namespace alone waits.
 func (c *targetConn) checkProgress() {
 	now := c.progress.Load()
 	moved := now != c.before

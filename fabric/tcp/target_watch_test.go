@@ -103,8 +103,8 @@ func connOf(t *testing.T, tt *testTarget, p *raw) *targetConn {
 	return nil
 }
 
-// A slow host that does bring its data, a little at a time, is waited for, but not for ever: others may want the namespace
-// alone. When the limit is over, the test says and not the clock: between two pieces each time.
+// A slow host that does bring its data, a little at a time, is waited for, but not for ever: others may want the
+// namespace alone. When the limit is over, the test says and not the clock: between two pieces each time.
 func TestHostThatBringsDataSlowly(t *testing.T) {
 	const size = 64 << 10
 	for piece, ends := range map[int]bool{8 << 10: false, 512: true} {

@@ -5,8 +5,8 @@
 //
 // [OpenContext] makes a [Context], which is io_submit, and [OpenRing] a [Ring], which is io_uring. Both are used in one
 // way. Anybody submits requests, each with a system call of its own, so nobody need be woken to have one submitted. One
-// goroutine takes what is done with Wait, where it blocks; whoever is awake anyway sees by Ready, a look into memory, that
-// something is done, and takes it with Take.
+// goroutine takes what is done with Wait, where it blocks; whoever is awake anyway sees by Ready, a look into memory,
+// that something is done, and takes it with Take.
 //
 // A file that isn't open for direct I/O has the requests of a context executed inside Submit, which is of no use.
 //

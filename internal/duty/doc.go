@@ -8,8 +8,8 @@
 // is [Offered]. Who has work that may block, such as a write to a file, gives it away by [Offer],
 // and does it by other means where nobody is on duty.
 //
-// Who receives packets without an attendant says so by [AddReceiver]. In a program that has either, work that may block is
-// done by none who calls for it ([HasReceivers]).
+// Who receives packets without an attendant says so by [AddReceiver]. In a program that has either, work that may block
+// is done by none who calls for it ([HasReceivers]).
 //
 // Who gets answers from the kernel in memory that can be looked at, such as those of asynchronous
 // I/O, adds a [Ring]. Those on duty look at it with each look for packets (Look), and nobody need be

@@ -114,8 +114,8 @@ func (t *task) finish() {
 }
 
 // halt starts nothing more. What is under way still counts, and the measuring ends with it, or an operation that the
-// device holds back until after the end would be in no figure. Where all operations come by a plan they count by when they
-// were due, so the measuring ends at once.
+// device holds back until after the end would be in no figure. Where all operations come by a plan they count by when
+// they were due, so the measuring ends at once.
 func (t *task) halt() {
 	if t.spec.Paced() {
 		t.finish()

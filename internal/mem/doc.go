@@ -3,10 +3,10 @@
 //
 // # What is handed out
 //
-// An Arena maps chunks of a few MiB, or of what its largest buffers take, asks for huge pages for them, and grows by further
-// chunks up to Config.Max. Buffers of 4 KiB and more begin at a page, smaller ones at a
-// multiple of their size, which is a power of two from 512 bytes. Contents are left over from
-// earlier use: who sends a buffer overwrites it first, and whole.
+// An Arena maps chunks of a few MiB, or of what its largest buffers take, asks for huge pages for them, and grows by
+// further chunks up to Config.Max. Buffers of 4 KiB and more begin at a page, smaller ones at a multiple of their size,
+// which is a power of two from 512 bytes. Contents are left over from earlier use: who sends a buffer overwrites it
+// first, and whole.
 //
 // # How
 //

@@ -232,7 +232,8 @@ func (s *Share[R]) remove(i int) {
 	}
 }
 
-// Drop takes the waiting requests that match out of the queue, and returns them. Those that waited behind them may be served.
+// Drop takes the waiting requests that match out of the queue, and returns them. Those that waited behind them may be
+// served.
 func (s *Share[R]) Drop(match func(R) bool) []R {
 	dropped := s.drop(match)
 	if len(dropped) > 0 {

@@ -108,8 +108,8 @@ func testPoolOrder(t *testing.T) {
 	g.Free(bufs["third"])
 }
 
-// A large request of one peer isn't passed by small ones of another for ever: what is freed is saved for it. But not for long,
-// nor again soon, where that is in vain.
+// A large request of one peer isn't passed by small ones of another for ever: what is freed is saved for it. But not
+// for long, nor again soon, where that is in vain.
 func TestPoolSaves(t *testing.T) { synctest.Test(t, testPoolSaves) }
 
 func testPoolSaves(t *testing.T) {
@@ -235,8 +235,8 @@ func TestPoolConcurrently(t *testing.T) {
 	}
 }
 
-// A request that waits isn't passed by a later one of its peer that would find room: else a stream of small ones would keep
-// a large one waiting for ever.
+// A request that waits isn't passed by a later one of its peer that would find room: else a stream of small ones would
+// keep a large one waiting for ever.
 func TestPoolPatience(t *testing.T) {
 	p, granted, bufs := newTestPool(t, poolSize*3/4)
 	g := p.Join(greedy)

@@ -124,7 +124,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestSleep: whoever puts sees that the reader sleeps, each time anew, and one that falls asleep sees what was put before.
+// TestSleep: whoever puts sees that the reader sleeps, each time anew, and one that falls asleep sees what was put
+// before.
 func TestSleep(t *testing.T) {
 	w, r := pair(t)
 	if w.Asleep() != 0 {

@@ -249,8 +249,8 @@ func TestNeighborsAndOthers(t *testing.T) {
 	}
 }
 
-// TestTryRecvNothing: TryRecv returns 0 where nothing is there, of neighbors or others, and not before: those who drain a conn
-// count on it.
+// TestTryRecvNothing: TryRecv returns 0 where nothing is there, of neighbors or others, and not before: those who drain
+// a conn count on it.
 func TestTryRecvNothing(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	far := listen(t, loop4, Config{})
@@ -289,8 +289,8 @@ func TestTryRecvNothing(t *testing.T) {
 	}
 }
 
-// TestNeighborCorrupt: when the memory shared with a neighbor is corrupt, sockets carry what there is, and nothing but what
-// was in it is lost.
+// TestNeighborCorrupt: when the memory shared with a neighbor is corrupt, sockets carry what there is, and nothing but
+// what was in it is lost.
 func TestNeighborCorrupt(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	in := receiveAll(t, b)

@@ -36,9 +36,10 @@ func (n *Namespace) Reservations(ctx context.Context) (*nvme.ResvStatus, error) 
 	}
 }
 
-// ReservationRegister registers this host with the namespace under keys.Other, takes its registration under keys.Current
-// back, or replaces the one by the other, as a says. ignoreKey has it do so whatever the current key is. The registration is
-// the host's, by Config.HostID, and outlives the controller; p says whether it outlives the loss of power, too.
+// ReservationRegister registers this host with the namespace under keys.Other, takes its registration under
+// keys.Current back, or replaces the one by the other, as a says. ignoreKey has it do so whatever the current key is.
+// The registration is the host's, by Config.HostID, and outlives the controller; p says whether it outlives the loss of
+// power, too.
 func (n *Namespace) ReservationRegister(ctx context.Context, a nvme.ResvAction, keys nvme.ResvKeys, ignoreKey bool, p nvme.CPTPL) error {
 	var cmd nvme.Command
 	cmd.SetResvRegister(n.ID, a, ignoreKey, p)

@@ -71,8 +71,8 @@ func pairWith(first, second uint16) func(*session) []*fakeRequest {
 	}
 }
 
-// TestPreemptIsNotAborted: Preempt and Abort, which has preempted and only waits for the commands of the others to end, goes
-// on doing so.
+// TestPreemptIsNotAborted: Preempt and Abort, which has preempted and only waits for the commands of the others to end,
+// goes on doing so.
 func TestPreemptIsNotAborted(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)

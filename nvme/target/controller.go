@@ -280,8 +280,8 @@ func (c *controller) configure(cc nvme.CC) {
 	c.settle()
 }
 
-// withdrawFormats takes back what waits to have a namespace alone, where the controller is disabled or shut down. One that
-// has begun ends with its present operation (chainAborted).
+// withdrawFormats takes back what waits to have a namespace alone, where the controller is disabled or shut down. One
+// that has begun ends with its present operation (chainAborted).
 func (c *controller) withdrawFormats() (all []*Request) {
 	if c.live.Load() {
 		return nil

@@ -23,7 +23,8 @@ func (w *watched) Prefetch(op blockdev.Op, offset, length int64) {
 	w.ranges = append(w.ranges, fetched{op, offset, length})
 }
 
-// TestExpect: reads and writes of a connected host are announced to the volume they go to, by their ranges, and nothing else is.
+// TestExpect: reads and writes of a connected host are announced to the volume they go to, by their ranges, and nothing
+// else is.
 func TestExpect(t *testing.T) {
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20, BlockSize: 512})
 	if err != nil {
@@ -58,8 +59,8 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestExpectDuringConnect: a transport may tell of commands while Connect is executed by somebody else, who has waited for
-// memory or data.
+// TestExpectDuringConnect: a transport may tell of commands while Connect is executed by somebody else, who has waited
+// for memory or data.
 func TestExpectDuringConnect(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
 	s := connect(t, tg, testNQN)

@@ -230,7 +230,8 @@ func TestFusedNamespaces(t *testing.T) {
 	endsFused(t, "its Write", g, nvme.StatusAbortFailedFused)
 }
 
-// TestFusedDetached: a pair that waited for its namespace isn't executed when that was taken from its controller meanwhile.
+// TestFusedDetached: a pair that waited for its namespace isn't executed when that was taken from its controller
+// meanwhile.
 func TestFusedDetached(t *testing.T) {
 	v := newTestVolume(1<<20, 4096)
 	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }, v)

@@ -6,10 +6,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// What CSTS says is over is over: a controller is disabled (RDY = 0) and shut down (SHST) when no command of its own that
-// reaches volumes is under way any more, and ready when neither is one that its host had sent to a controller which ended.
-// The host may send such commands again, and then write something else to the same blocks, which a write that came late
-// would undo. Volumes answer in their own time, and hosts wait for as long as CAP.TO says and then try again.
+// What CSTS says is over is over: a controller is disabled (RDY = 0) and shut down (SHST) when no command of its own
+// that reaches volumes is under way any more, and ready when neither is one that its host had sent to a controller
+// which ended. The host may send such commands again, and then write something else to the same blocks, which a write
+// that came late would undo. Volumes answer in their own time, and hosts wait for as long as CAP.TO says and then try
+// again.
 
 const (
 	// settleLook is how soon a controller looks again whether commands have ended, twice as late each time. To be told
@@ -50,8 +51,8 @@ func (c *controller) settle() {
 	}
 }
 
-// lookAgain has settle called once more, and says whether that has gone on for so long that it is to be told. Called with mu
-// held.
+// lookAgain has settle called once more, and says whether that has gone on for so long that it is to be told. Called
+// with mu held.
 func (c *controller) lookAgain() (late bool) {
 	pause := settleRest
 	if c.looks < settleTell {
@@ -109,8 +110,8 @@ func (c *controller) goLive() {
 	c.live.Store(c.cc.Enabled() && c.csts.Ready() && c.csts.Shutdown() == nvme.CSTSShutdownNone && !c.dead)
 }
 
-// underWay counts the commands that c has to wait for: its own, and where it is to become ready what is left of controllers of
-// its host that have ended. Called with the mu of both held.
+// underWay counts the commands that c has to wait for: its own, and where it is to become ready what is left of
+// controllers of its host that have ended. Called with the mu of both held.
 func (t *Target) underWay(c *controller) (n int) {
 	enabling := c.cc.Enabled() && !c.csts.Ready()
 	for q := range t.queues {

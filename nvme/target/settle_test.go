@@ -151,7 +151,8 @@ func (l *lines) with(text string) (found []string) {
 	return found
 }
 
-// TestSettlingIsTold: what a controller waits for is in the log once, where it takes long; hosts see only that it isn't ready.
+// TestSettlingIsTold: what a controller waits for is in the log once, where it takes long; hosts see only that it isn't
+// ready.
 func TestSettlingIsTold(t *testing.T) {
 	const told = "level=WARN msg=\"a controller waits"
 	var log lines
@@ -247,8 +248,8 @@ func TestResetEndsWaiting(t *testing.T) {
 	}
 }
 
-// TestOthersDontWait: a controller is disabled and shut down when its own commands have ended. It doesn't wait for those of
-// another one that its host lost until it is enabled again.
+// TestOthersDontWait: a controller is disabled and shut down when its own commands have ended. It doesn't wait for
+// those of another one that its host lost until it is enabled again.
 func TestOthersDontWait(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		lost, reset, down := connect(t, tg, testNQN), connect(t, tg, testNQN), connect(t, tg, testNQN)
@@ -274,8 +275,8 @@ func TestOthersDontWait(t *testing.T) {
 	})
 }
 
-// TestResetEndsFormat: a Format doesn't outlive a reset of its controller, nor does a shutdown wait for all of it, and what
-// it does to the volume is over when CSTS says so.
+// TestResetEndsFormat: a Format doesn't outlive a reset of its controller, nor does a shutdown wait for all of it, and
+// what it does to the volume is over when CSTS says so.
 func TestResetEndsFormat(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cc   nvme.Command
@@ -324,8 +325,8 @@ func TestResetEndsFormat(t *testing.T) {
 	}
 }
 
-// TestShutdownDropsHalf: the first half of a pair that is about to be held when its controller is shut down doesn't keep that
-// waiting.
+// TestShutdownDropsHalf: the first half of a pair that is about to be held when its controller is shut down doesn't
+// keep that waiting.
 func TestShutdownDropsHalf(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, _ *testVolume) {
 		s := connect(t, tg, testNQN)

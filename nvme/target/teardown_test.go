@@ -110,7 +110,8 @@ func TestLostWhileNamespaceIsTaken(t *testing.T) {
 	}
 }
 
-// TestLostBeforeItsTurn: what waited behind a command that waited for a namespace goes on when that one's connection ends.
+// TestLostBeforeItsTurn: what waited behind a command that waited for a namespace goes on when that one's connection
+// ends.
 func TestLostBeforeItsTurn(t *testing.T) {
 	v := newTestVolume(1<<20, 512)
 	tg := newTarget(t, v)

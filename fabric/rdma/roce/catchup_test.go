@@ -71,8 +71,8 @@ func (c *catcher) handled(want ...string) {
 	c.log = nil
 }
 
-// TestCatchUp: a device that may have stood still has connection management hear of what lies behind commands, however many
-// those are, and waits for what comes of it, before anybody is given the first of them.
+// TestCatchUp: a device that may have stood still has connection management hear of what lies behind commands, however
+// many those are, and waits for what comes of it, before anybody is given the first of them.
 func TestCatchUp(t *testing.T) {
 	many := 4 * len(new(Device).rx.received)
 	synctest.Test(t, func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// TestCatchUpBehindTimer: the timer is late too where the program stood still, and its turn isn't used to give anybody what the
-// engine receives meanwhile.
+// TestCatchUpBehindTimer: the timer is late too where the program stood still, and its turn isn't used to give anybody
+// what the engine receives meanwhile.
 func TestCatchUpBehindTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCatcher(t, pairConfig{})

@@ -104,10 +104,10 @@ func (d *Device) turnOver(got []udp.Received) []udp.Received {
 	return got
 }
 
-// catchUp takes got, which may be nothing, and all else that has come, where the engine may have stood still, with its program or the
-// machine. A peer may have given up meanwhile, and have told that behind what it wants done: it may have had the same
-// done elsewhere, and other things after that. So connection management hears of it before the handlers are called.
-// The caller has the turn.
+// catchUp takes got, which may be nothing, and all else that has come, where the engine may have stood still, with its
+// program or the machine. A peer may have given up meanwhile, and have told that behind what it wants done: it may have
+// had the same done elsewhere, and other things after that. So connection management hears of it before the handlers
+// are called. The caller has the turn.
 func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 	for bytes := 0; bytes < catchUpBytes; {
 		for i := range got {

@@ -89,8 +89,8 @@ func TestMissingPages(t *testing.T) {
 }
 
 // TestMissingPagesInTheirTurn: of requests posted together the one whose data is missing fails, those before it
-// succeed, and those behind are flushed and don't reach the peer. The packets before it may be in one train with it, which the
-// system refuses as a whole.
+// succeed, and those behind are flushed and don't reach the peer. The packets before it may be in one train with it,
+// which the system refuses as a whole.
 func TestMissingPagesInTheirTurn(t *testing.T) {
 	for name, foreign := range map[string]bool{"ours": false, "stranger": true} {
 		t.Run(name, func(t *testing.T) {
