@@ -2,7 +2,6 @@ package blockdev
 
 import (
 	"errors"
-	"io/fs"
 	"math/bits"
 	"os"
 	"sync"
@@ -50,16 +49,15 @@ type scratch struct {
 
 // OpenFile opens, or creates, the file or block device at path.
 func OpenFile(path string, o Options) (Volume, error) {
-	_, before := os.Lstat(path)
-	f, size, err := OpenLocked(path, &o)
+	f, size, created, err := OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
 	}
 	v := &file{locked: f, lanes: newLanes()}
 	v.pool = NewPool(poolSize, v.run)
 	if err := v.describe(path, size, &o); err != nil {
-		if errors.Is(before, fs.ErrNotExist) {
-			os.Remove(path) // or it would be there, with this size, when it is tried again
+		if created {
+			os.Remove(path)
 		}
 		return nil, errors.Join(err, v.closeFiles())
 	}

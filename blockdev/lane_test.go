@@ -16,7 +16,7 @@ func TestLanesFiles(t *testing.T) {
 	for _, readOnly := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "v")
 		o := Options{Size: 1 << 20}
-		f, _, err := OpenLocked(path, &o)
+		f, _, _, err := OpenLocked(path, &o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestLanesFiles(t *testing.T) {
 		if err := l.closeFiles(); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := OpenLocked(path+"old", &Options{}); !errors.Is(err, ErrBusy) {
+		if _, _, _, err := OpenLocked(path+"old", &Options{}); !errors.Is(err, ErrBusy) {
 			t.Errorf("closing the lanes' files took the lock away: %v", err)
 		}
 		f.Close()

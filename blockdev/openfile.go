@@ -14,15 +14,16 @@ import (
 )
 
 // OpenLocked opens, or creates with o.Size, the file or block device that holds a volume,
-// and locks it. It returns its size, of which it only knows that it is not 0. Errors are
-// OpErrors and say what to do.
-func OpenLocked(path string, o *Options) (f *os.File, size int64, err error) {
+// and locks it. It returns its size, of which it only knows that it is not 0, and whether it was
+// created: who can't use it then removes it, or the next try finds it there. Errors are OpErrors
+// and say what to do.
+func OpenLocked(path string, o *Options) (f *os.File, size int64, created bool, err error) {
 	if err := o.Validate(); err != nil {
-		return nil, 0, openError(path, ErrInvalid, err)
+		return nil, 0, false, openError(path, ErrInvalid, err)
 	}
-	f, created, err := openOrCreate(path, o)
+	f, created, err = openOrCreate(path, o)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	defer func() {
 		if err == nil {
@@ -34,26 +35,26 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, err error) {
 		}
 	}()
 	if err := lock(f, o.ReadOnly); err != nil {
-		return f, 0, err
+		return f, 0, created, err
 	}
 	if err := loopLock(f, o.ReadOnly); err != nil {
-		return f, 0, err
+		return f, 0, created, err
 	}
 	size, err = deviceSize(f)
 	if err != nil {
-		return f, 0, openError(path, KindOf(err), err)
+		return f, 0, created, openError(path, KindOf(err), err)
 	}
 	switch {
 	case size == 0 && o.Size > 0 && !o.ReadOnly:
-		return f, o.Size, fill(f, o)
+		return f, o.Size, created, fill(f, o)
 	case size == 0:
-		return f, 0, openError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
+		return f, 0, created, openError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
 	case o.Size != 0 && o.Size != size:
-		return f, 0, openError(path, ErrInvalid, fmt.Errorf(
+		return f, 0, created, openError(path, ErrInvalid, fmt.Errorf(
 			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
 			FormatSize(size), FormatSize(o.Size)))
 	}
-	return f, size, nil
+	return f, size, created, nil
 }
 
 // openError is the error of an open.

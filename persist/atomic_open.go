@@ -30,7 +30,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		}
 		locked.Size = fileSize(o.Size, block, false)
 	}
-	f, size, err := blockdev.OpenLocked(path, &locked)
+	f, size, created, err := blockdev.OpenLocked(path, &locked)
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +38,9 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		size <= fileSize(o.Size, block, true) && holdsNothing(f)
 	m, err := mapFile(f, size, o.ReadOnly)
 	if err != nil {
+		if created {
+			os.Remove(path)
+		}
 		f.Close()
 		return nil, openError(path, blockdev.KindOf(err), err)
 	}

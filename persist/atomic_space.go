@@ -101,7 +101,7 @@ func (v *atomicVolume) take(most int) blocks {
 	for _, x := range *v.extents.Load() {
 		if first, n := x.free.take(most); n > 0 {
 			v.free -= n
-			if next := x.free.blocks.next(first + n); next >= 0 {
+			if next := x.free.likely(first + n - 1); next >= 0 {
 				prefetch.Start(x.data[next<<v.shift : (next+1)<<v.shift])
 			}
 			return blocks{x, first, n}

@@ -35,7 +35,7 @@ func openAtomicDAX(path string, o blockdev.Options, lines *lineFlusher) (*atomic
 		o.Size = 0
 	}
 	o.Size = 0
-	f, size, err := blockdev.OpenLocked(path, &o)
+	f, size, _, err := blockdev.OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func (r *Report) Clean() bool { return len(r.Supers)+len(r.Damage)+r.Lost == 0 }
 // be read until they are written. An error is that it couldn't, or that the file holds no
 // volume.
 func Check(path string, repair bool) (*Report, error) {
-	f, size, err := blockdev.OpenLocked(path, &blockdev.Options{ReadOnly: !repair})
+	f, size, _, err := blockdev.OpenLocked(path, &blockdev.Options{ReadOnly: !repair})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func Holds(path string) bool {
 // forgets what it held. blockSize 0 is blockdev.DefaultBlockSize.
 func Format(path string, blockSize int) error {
 	o := blockdev.Options{BlockSize: blockSize}
-	f, size, err := blockdev.OpenLocked(path, &o)
+	f, size, _, err := blockdev.OpenLocked(path, &o)
 	if err != nil {
 		return err
 	}

@@ -103,3 +103,18 @@ func TestPreallocated(t *testing.T) {
 	}
 	whole("grown")
 }
+
+// TestCreateUnmappable: no file is left of a volume that is larger than any mapping.
+func TestCreateUnmappable(t *testing.T) {
+	for _, mode := range []string{"", modeInPlace} {
+		path := filepath.Join(shm(t), "v")
+		v, err := Open(path+mode, blockdev.Options{Size: 1 << 60})
+		if err == nil {
+			v.Close()
+			t.Fatalf("%q: mapped", mode)
+		}
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%q: the file is there: %v", mode, err)
+		}
+	}
+}

@@ -40,6 +40,9 @@ func (s *freeSet) take(most int) (first, n int) {
 	return first, n
 }
 
+// likely is the block that is likely to be taken after i; -1 where there is none.
+func (s *freeSet) likely(i int) int { return s.blocks.next(i + 1) }
+
 // search looks at a few places, each the beginning of a member of set, which stands for so many
 // blocks, and gives the longest run.
 func (s *freeSet) search(set *bitset, blocks, most int) (first, n int) {

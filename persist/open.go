@@ -42,19 +42,24 @@ func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
 
 // openInPlace opens a volume that is nothing but the file's bytes.
 func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
-	f, size, err := blockdev.OpenLocked(path, &o)
+	f, size, created, err := blockdev.OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
 	}
 	block := o.BlockSizeOr(blockdev.DefaultBlockSize)
-	if err := blockdev.CheckSize(size, block); err != nil {
+	fail := func(kind, err error) (blockdev.Volume, error) {
+		if created {
+			os.Remove(path)
+		}
 		f.Close()
-		return nil, openError(path, blockdev.ErrInvalid, err)
+		return nil, openError(path, kind, err)
+	}
+	if err := blockdev.CheckSize(size, block); err != nil {
+		return fail(blockdev.ErrInvalid, err)
 	}
 	m, err := mapFile(f, size, o.ReadOnly)
 	if err != nil {
-		f.Close()
-		return nil, openError(path, blockdev.KindOf(err), err)
+		return fail(blockdev.KindOf(err), err)
 	}
 	if _, errs := readSuper(m); !errors.Is(errs[0], ErrNoVolume) || !errors.Is(errs[1], ErrNoVolume) {
 		_ = m.close()
