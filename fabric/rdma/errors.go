@@ -21,10 +21,11 @@ var (
 	ErrConfig = errors.New("bad configuration")
 )
 
-// errTransportClosed is the error of what is asked of a Transport after Close.
 var (
+	// errTransportClosed is the error of what is asked of a Transport after Close.
 	errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
-	errUnlistened      = fmt.Errorf("%w: %w", ErrClosed, target.ErrEndpointClosed)
+	// errUnlistened is why the connections of a Listener end that is closed.
+	errUnlistened = fmt.Errorf("%w: %w", ErrClosed, target.ErrEndpointClosed)
 )
 
 // ConnError says at which stage a connection to or from Peer failed.
