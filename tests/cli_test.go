@@ -243,7 +243,8 @@ func TestTargetFiles(t *testing.T) {
 		{serve("--volume DIR/even.img --size 2MiB"), exitFailure, []string{"even.img", "1.0 MiB", "2.0 MiB"}},
 		{serve("--volume DIR"), exitFailure, []string{"it is a directory"}},
 		{serve("--volume mem:1MiB --pcap DIR/there.pcapng"), exitFailure, []string{"--pcap", "there.pcapng", "exists already"}},
-		{serve("--volume mem:1MiB --pcap DIR/none/x.pcapng"), exitFailure, []string{"--pcap", "no such file"}},
+		{serve("--volume mem:1MiB --pcap DIR/none/x.pcapng"), exitFailure, []string{"--pcap", "no such file", "/none first"}},
+		{serve("--volume mem:1MiB --state /proc/none"), exitFailure, []string{"--state /proc/none", "choose another place"}},
 	})
 	if _, err := os.Stat(dir + "/new.img"); err == nil {
 		t.Error("a volume that was refused was created all the same")

@@ -30,7 +30,7 @@ func createPage(path string) (*pageFile, error) {
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, cli.FileError("--report", path, err)
+		return nil, cli.CreateError("--report", path, err)
 	}
 	return &pageFile{f, path}, nil
 }

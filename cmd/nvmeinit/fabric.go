@@ -43,7 +43,7 @@ func openFabric(f *connFlags) (*fabric, error) {
 		fab.capture, fab.lent = f.capture, true
 	} else if f.pcap != "" {
 		if fab.capture, err = softrnic.CreateCapture(f.pcap, "nvmeinit"); err != nil {
-			return nil, cli.FileError("--pcap", f.pcap, err)
+			return nil, cli.CreateError("--pcap", f.pcap, err)
 		}
 	}
 	if t == nvme.TransportTCP {

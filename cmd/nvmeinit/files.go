@@ -16,7 +16,7 @@ import (
 // means.
 func mayCreate(path string) error {
 	if info, err := os.Stat(path); path != "-" && err == nil && info.Mode().IsRegular() {
-		return cli.FileError("--output", path, fs.ErrExist)
+		return cli.CreateError("--output", path, fs.ErrExist)
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func createOutput(ctx context.Context, path string, stdout io.Writer) (*output, 
 	}
 	f, err := cli.Leaving(ctx, 0, func() (*os.File, error) { return os.OpenFile(path, os.O_WRONLY|flag, 0o644) })
 	if err != nil {
-		return nil, cli.FileError("--output", path, err)
+		return nil, cli.CreateError("--output", path, err)
 	}
 	return &output{ctx: ctx, file: f, name: path, remove: !special}, nil
 }

@@ -132,7 +132,7 @@ func (s *server) openState() (target.Store, error) {
 		return nil, cli.Say(err, "%sstate %s: another program has it open; give each a directory of its own", s.mark, s.cfg.State)
 	}
 	if err != nil {
-		return nil, cli.FileError(s.mark+"state", s.cfg.State, err)
+		return nil, cli.CreateError(s.mark+"state", s.cfg.State, err)
 	}
 	s.onClose(d.Close)
 	return d, nil
@@ -144,7 +144,7 @@ func (s *server) openCapture() error {
 	}
 	c, err := softrnic.CreateCapture(s.cfg.Pcap, "nvmetgt")
 	if err != nil {
-		return cli.FileError(s.mark+"pcap", s.cfg.Pcap, err)
+		return cli.CreateError(s.mark+"pcap", s.cfg.Pcap, err)
 	}
 	s.capture = c
 	s.onClose(func() error {

@@ -2,17 +2,32 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
-// FileError says why the file that a flag names can't be used. A file that exists is one that
-// was to be created.
+// FileError says why the file that a flag names can't be used.
 func FileError(flag, path string, err error) error {
+	return Say(err, "%s %s: %v", flag, path, Cause(err))
+}
+
+// CreateError says why the file or directory that a flag names can't be created, and what to do.
+func CreateError(flag, path string, err error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return Say(err, "%s %s exists already: remove it, or choose another name", flag, path)
 	}
-	return Say(err, "%s %s: %v", flag, path, Cause(err))
+	remedy := "choose another place"
+	if dir := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && !there(dir) {
+		remedy = fmt.Sprintf("make %s first, or %s", dir, remedy)
+	}
+	return Say(err, "%s %s: %v; %s", flag, path, Cause(err), remedy)
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Cause is what the system said, without the operation and the paths that FileError names.

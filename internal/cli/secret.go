@@ -158,7 +158,7 @@ func readSecrets(what, path string) ([]byte, error) {
 // as a whole or not at all.
 func CreateSecret(what, path, content string) error {
 	if err := statedir.CreateFile(path, []byte(content), 0o600); err != nil {
-		return FileError(what, path, err)
+		return CreateError(what, path, err)
 	}
 	return nil
 }
