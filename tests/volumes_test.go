@@ -50,9 +50,26 @@ func TestVolumeGrows(t *testing.T) {
 		h.close(t)
 	}
 	p.stop(t)
-	if log := p.stderr.String(); !strings.Contains(log, "new size") {
-		t.Errorf("nvmetgt doesn't tell of the sizes: %s", log)
+	for _, says := range []string{`level=INFO msg="a volume has grown"`, `level=WARN msg="a volume has shrunk`} {
+		if log := p.stderr.String(); !strings.Contains(log, says) {
+			t.Errorf("nvmetgt doesn't say %s: %s", says, log)
+		}
 	}
+}
+
+// TestVolumeEmptied: a namespace whose file was cut to nothing is one that there is, and a host is told what it lacks.
+func TestVolumeEmptied(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "disk.img")
+	p := startTarget(t, "--volume", path, "--size", "16MiB")
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, cliTimeout, "the new size is in the log", func() bool { return strings.Contains(p.stderr.String(), "now=0") })
+	for _, transport := range transports {
+		r := p.run(t, cliTimeout, transport, "id-ns")
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"--nsid 1", "size of 0"}})
+	}
+	p.stop(t)
 }
 
 // TestVolumeCache: a host sees a volatile write cache where the volume has one, and one block as the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -127,6 +128,9 @@ func noNamespace(ctx context.Context, s *host.Controller, nsid uint32, err error
 	ids, listErr := s.ActiveNamespaces(ctx)
 	if listErr != nil {
 		return err
+	}
+	if slices.Contains(ids, nsid) {
+		return cli.Say(err, "--nsid %d: subsystem %s has the namespace, but with a size of 0; give its volume a size there", nsid, s.Config().SubNQN)
 	}
 	has := "it has none"
 	switch n := len(ids); {

@@ -71,8 +71,12 @@ func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 	if err != nil && !failed && !errors.Is(err, blockdev.ErrGone) {
 		s.log.Error("the size of a volume isn't as it should be", "err", err)
 	}
-	if now := v.Info(); now.Size != before {
-		s.log.Info("a volume has a new size", "volume", now.Name(), "before", before, "now", now.Size)
+	switch now := v.Info(); {
+	case now.Size > before:
+		s.log.Info("a volume has grown", "volume", now.Name(), "before", before, "now", now.Size)
+	case now.Size < before:
+		s.log.Warn("a volume has shrunk: what hosts had beyond its end is lost, and they can't use it there any more",
+			"volume", now.Name(), "before", before, "now", now.Size)
 	}
 	return err == nil
 }
