@@ -104,6 +104,7 @@ func TestValues(t *testing.T) {
 		{"thinktime", "10ms", func(j *Job) bool { return j.ThinkTime == 10*time.Millisecond }},
 		{"thinktime_blocks", "4", func(j *Job) bool { return j.ThinkIOs == 4 }},
 		{"rwmixwrite", "30", func(j *Job) bool { return j.RWMixRead == 70 }},
+		{"rwmixwrite", "100", func(j *Job) bool { return j.RWMixRead == 0 }},
 		{"rate", "1m", func(j *Job) bool { return j.Rate == [3]int64{1 << 20, 1 << 20, 1 << 20} }},
 		{"rate", ",1m", func(j *Job) bool { return j.Rate == [3]int64{0, 1 << 20, 1 << 20} }},
 		{"rate_iops", "700,300", func(j *Job) bool { return j.RateIOPS == [3]int{700, 300, 300} }},

@@ -44,9 +44,14 @@ var options = []Option{
 		Name: "rwmixwrite", Type: "percent", Example: "30", Usage: "share of writes in rw and randrw",
 		set: func(j *Job, v string) error {
 			var n int
-			err := number(&n, v)
+			if err := number(&n, v); err != nil {
+				return err
+			}
+			if n > 100 {
+				return errors.New("want 0 to 100 percent")
+			}
 			j.RWMixRead = 100 - n
-			return err
+			return nil
 		},
 	},
 	{
