@@ -88,15 +88,22 @@ stonewall
 ioengine=null
 rw=randtrimwrite
 bs=16k
+
+[ranger]
+stonewall
+rw=randread
+bsrange=4k-16k
+random_distribution=zoned:60/10:40/90
 `
 
 // fioReport is what a tool reads of fio's JSON.
 type fioReport struct {
 	Version string `json:"fio version"`
 	Jobs    []struct {
-		Name        string `json:"jobname"`
-		GroupID     int    `json:"groupid"`
-		Error       int    `json:"error"`
+		Name        string  `json:"jobname"`
+		GroupID     int     `json:"groupid"`
+		Elapsed     float64 `json:"elapsed"` // s
+		Error       int     `json:"error"`
 		Options     map[string]string
 		Read, Write fioSide
 		Trim        fioSide
@@ -201,6 +208,12 @@ func TestFioJSON(t *testing.T) {
 		reports["fio"] = readFio(t, out)
 	})
 	for who, r := range reports {
+		took, group := 0.0, -1 // ms, of all groups, one after another
+		for _, j := range r.Jobs {
+			if j.GroupID > group {
+				took, group = took+max(j.Read.Runtime, j.Write.Runtime), j.GroupID
+			}
+		}
 		var names []string
 		for _, j := range r.Jobs {
 			names = append(names, fmt.Sprintf("%s %d", j.Name, j.GroupID))
@@ -219,11 +232,17 @@ func TestFioJSON(t *testing.T) {
 			if tr, w := j.Trim, j.Write; j.Name == "trimmer" && (tr.Total != 256 || w.Total != 256 || tr.Bytes != 4<<20) {
 				t.Errorf("%s: the trimmer trimmed %v times, %v bytes, and wrote %v times", who, tr.Total, tr.Bytes, w.Total)
 			}
+			if mean := j.Read.Bytes / j.Read.Total; j.Name == "ranger" && math.Abs(mean-10240) > 5*4579/math.Sqrt(j.Read.Total) {
+				t.Errorf("%s: %v operations of the ranger have %.0f bytes on average, want 10240", who, j.Read.Total, mean)
+			}
+			if least := math.Floor(took / 1000); j.Elapsed != r.Jobs[0].Elapsed || j.Elapsed < least {
+				t.Errorf("%s: %s: %v s have elapsed, and all groups together took %v ms", who, j.Name, j.Elapsed, took)
+			}
 			if j.Error != 0 || j.Depths["1"] < 99 {
 				t.Errorf("%s: %s: error %d, depths %v", who, j.Name, j.Error, j.Depths)
 			}
 		}
-		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2", "trimmer 3"}; !slices.Equal(names, want) {
+		if want := []string{"mix 0", "writer 1", "writer 1", "thinker 2", "trimmer 3", "ranger 4"}; !slices.Equal(names, want) {
 			t.Errorf("%s reports %v, want %v", who, names, want)
 		}
 	}

@@ -232,6 +232,7 @@ func (f *benchFlags) printReport(w io.Writer, r *fio.Report, d *benchDevice) err
 	if len(r.Jobs) == 0 {
 		return nil
 	}
+	r.End(time.Now())
 	if d.multi != nil {
 		r.Paths = pathsJSON(d.multi.Subsystem)
 	}

@@ -144,6 +144,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 		printComparison(c.OutOrStdout(), works)
 	} else {
 		k.json.Compare = comparison(works)
+		k.json.End(time.Now())
 		if err := cli.PrintJSON(c.OutOrStdout(), k.json); err != nil {
 			return err
 		}

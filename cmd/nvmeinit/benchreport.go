@@ -92,7 +92,11 @@ func blockSizes(s *loadgen.Spec) string {
 
 func splitText(b loadgen.Split) string {
 	if len(b) == 1 {
-		return humanize.IBytes(uint64(b[0].Bytes))
+		text := humanize.IBytes(uint64(b[0].Bytes))
+		if b[0].UpTo > 0 {
+			text += " to " + humanize.IBytes(uint64(b[0].UpTo))
+		}
+		return text
 	}
 	text := ""
 	for i, sh := range b {

@@ -87,6 +87,10 @@ func TestValues(t *testing.T) {
 		{"bssplit", "4k/50:8k/:16k/", func(j *Job) bool { return j.BS[0][1].Percent == 25 && j.BS[0][2].Percent == 25 }},
 		{"bssplit", "4k:8k:16k", func(j *Job) bool { return j.BS[0][0].Percent == 33 && j.BS[0][2].Percent == 34 }},
 		{"bssplit", "4k/100,8k/50:16k/50", func(j *Job) bool { return len(j.BS[0]) == 1 && len(j.BS[1]) == 2 }},
+		{"bsrange", "4k-64k", func(j *Job) bool { return reflect.DeepEqual(j.BS[1], loadgen.Range(4096, 65536)) }},
+		{"blocksize_range", "4k-8k,(2*4k)-(128k-4k)", func(j *Job) bool {
+			return reflect.DeepEqual(j.BS[0], loadgen.Range(4096, 8192)) && reflect.DeepEqual(j.BS[2], loadgen.Range(8192, 124<<10))
+		}},
 		{"size", "20%", func(j *Job) bool { return j.SizePercent == 20 && j.Size == 0 }},
 		{"offset", "50%", func(j *Job) bool { return j.OffsetPercent == 50 && j.Offset == 0 }},
 		{"offset", "0%", func(j *Job) bool { return j.OffsetPercent == 0 && j.Offset == 0 }},
@@ -112,6 +116,13 @@ func TestValues(t *testing.T) {
 		{"rate_process", "poisson", func(j *Job) bool { return j.Poisson }},
 		{"random_distribution", "zipf", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "zipf", Theta: 1.1} }},
 		{"random_distribution", "pareto:0.3", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "pareto", Theta: 0.3} }},
+		{"random_distribution", "normal:20", func(j *Job) bool { return j.Distribution == loadgen.Distribution{Kind: "normal", Theta: 20} }},
+		{"random_distribution", "zoned:60/10:40/90%", func(j *Job) bool {
+			return reflect.DeepEqual(j.Zones[2], []loadgen.Zone{{Percent: 60, Share: 10}, {Percent: 40, Share: 90}})
+		}},
+		{"random_distribution", "zoned_abs:60/1g:40/9g,100/1g", func(j *Job) bool {
+			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
+		}},
 		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
 		{"verify", "0", func(j *Job) bool { return !j.Verify }},
 		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
@@ -146,6 +157,12 @@ func TestBadValues(t *testing.T) {
 		{"bssplit", "4k/50:8k/60", "110 percent"},
 		{"bssplit", "4k/50:8k/40", "90 percent"},
 		{"bssplit", "4k/x", `"x" is no share`},
+		{"bs", "4k-64k", "bsrange takes a range"},
+		{"bsrange", "4k", "two sizes, as 4k-64k"},
+		{"bsrange", "4k-64x", "two sizes, as 4k-64k"},
+		{"bsrange", "64k-4k", "the smaller size first"},
+		{"bsrange", "0-4k", "the smaller size first"},
+		{"rwmixwrite", "110", "100 percent"},
 		{"iodepth", "many", "a number"},
 		{"size", "120%", "1% to 100%"},
 		{"runtime", "-1", "positive"},
@@ -159,6 +176,10 @@ func TestBadValues(t *testing.T) {
 		{"thinktime_blocks", "x", "a number"},
 		{"rate_process", "even", "linear or poisson"},
 		{"random_distribution", "zipf:much", "a number"},
+		{"random_distribution", "normal", "as normal:20"},
+		{"random_distribution", "zoned", "as zoned:60/10:40/90"},
+		{"random_distribution", "zoned:60/10:40/x", `"40/x" is no zone`},
+		{"random_distribution", "zoned_abs:60/10:-1/4k", `"-1/4k" is no zone`},
 		{"verify", "md5", "crc32c"},
 		{"percentile_list", "50:101", `"101" is no percentile`},
 		{"percentile_list", strings.Repeat("1:", 20) + "1", "at most 20"},
@@ -299,6 +320,20 @@ func TestErrno(t *testing.T) {
 		if r.Add(0, jobs, res, false); r.Jobs[0].Error != want {
 			t.Errorf("%v is error %d, want %d", err, r.Jobs[0].Error, want)
 		}
+	}
+}
+
+// TestElapsed: each job is told how long all of them took, as fio has it, also those that ran before others.
+func TestElapsed(t *testing.T) {
+	began := time.Unix(1795242250, 0)
+	r := NewReport("nvmeinit 1", began, nil)
+	for group := range 2 {
+		jobs, res := results(t, "group_reporting")
+		r.Add(group, jobs, res, false)
+	}
+	r.End(began.Add(2100 * time.Millisecond))
+	if r.Jobs[0].Elapsed != 3 || r.Jobs[1].Elapsed != 3 {
+		t.Errorf("%d s and %d s of 2.1 s have elapsed, want them rounded up", r.Jobs[0].Elapsed, r.Jobs[1].Elapsed)
 	}
 }
 

@@ -47,7 +47,6 @@ var foreign = map[string]string{
 	"offset_increment":      "clones of a sequential job begin at different places of the range by themselves; leave the option out",
 	"output":                "results go to standard output; redirect that, as > FILE",
 	"include":               "job files can't include others; put the sections into one file",
-	"bsrange":               "give sizes and their shares by bssplit",
 	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
 	"rate_min":              "a rate here is kept however late operations are; their latencies tell",
 }

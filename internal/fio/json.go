@@ -25,6 +25,8 @@ type Report struct {
 	Warnings  []string          `json:"nvmeinit_warnings,omitempty"` // ours: what makes figures say something else than they seem to
 	Compare   any               `json:"nvmeinit_compare,omitempty"`  // ours: ratios of runs over several paths
 	Paths     any               `json:"nvmeinit_paths,omitempty"`    // ours: what each path of a multipath run did
+
+	began time.Time
 }
 
 // JobReport is one job, or the group of a job's clones.
@@ -33,7 +35,7 @@ type JobReport struct {
 	GroupID  int               `json:"groupid"`
 	Error    int               `json:"error"` // errno
 	ETA      int64             `json:"eta"`
-	Elapsed  int64             `json:"elapsed"` // s
+	Elapsed  int64             `json:"elapsed"` // s, of all jobs, one after another or at once
 	Options  map[string]string `json:"job options"`
 	Read     Side              `json:"read"`
 	Write    Side              `json:"write"`
@@ -132,7 +134,14 @@ func (l levels) MarshalJSON() ([]byte, error) {
 func NewReport(program string, at time.Time, global map[string]string) *Report {
 	return &Report{
 		Version: program, Timestamp: at.Unix(), Millis: at.UnixMilli(), Time: at.Format(time.ANSIC),
-		Global: global, Jobs: []JobReport{},
+		Global: global, Jobs: []JobReport{}, began: at,
+	}
+}
+
+// End says when the last job had ended.
+func (r *Report) End(at time.Time) {
+	for i := range r.Jobs {
+		r.Jobs[i].Elapsed = int64(math.Ceil(at.Sub(r.began).Seconds()))
 	}
 }
 
@@ -205,7 +214,7 @@ func errno(err error) int {
 func jobReport(group int, g *Reported, bins bool) JobReport {
 	percent := func(d time.Duration) float64 { return 100 * d.Seconds() / max(g.Runtime.Seconds(), 1e-9) }
 	j := JobReport{
-		Name: g.Job.Name, GroupID: group, ETA: 0, Elapsed: int64(math.Ceil(g.Duration.Seconds())), Options: g.Job.Given(),
+		Name: g.Job.Name, GroupID: group, ETA: 0, Options: g.Job.Given(),
 		Read: side(g, loadgen.Read, bins), Write: side(g, loadgen.Write, bins), Trim: side(g, loadgen.Trim, bins), Sync: syncs(g, bins),
 		Runtime: g.Runtime.Milliseconds(), User: percent(g.User), System: percent(g.System),
 		Level:    depthLevels(g.Depths),

@@ -65,6 +65,11 @@ var options = []Option{
 		set:   setSplit,
 	},
 	{
+		Name: "bsrange", Aliases: []string{"blocksize_range"}, Type: "size-size", Example: "4k-64k",
+		Usage: "operations of any size between two, in multiples of the smaller, as 4k-64k; after commas those of writes and of trims",
+		set:   setBlockRange,
+	},
+	{
 		Name: "iodepth", Type: "number", Example: "32", Default: "1",
 		Usage: "operations that each job keeps outstanding",
 		set:   func(j *Job, v string) error { return number(&j.IODepth, v) },
@@ -148,8 +153,9 @@ var options = []Option{
 	},
 	{
 		Name: "random_distribution", Type: "distribution", Example: "zipf:1.1", Default: "random",
-		Usage: "where random operations go: random, zipf:THETA, or pareto:SHARE (pareto:0.2 has 80% of them on 20% of the blocks)",
-		set:   setDistribution,
+		Usage: "where random operations go: random, zipf:THETA, pareto:SHARE (pareto:0.2 has 80% of them on 20% of the blocks), " +
+			"normal:PERCENT, or by zones, zoned:60/10:40/90 (60% of them to the first 10% of the range) or zoned_abs:60/1g:40/9g",
+		set: setDistribution,
 	},
 	{
 		Name: "norandommap", Flag: true, Usage: "let random offsets repeat before every block had its turn",
@@ -213,6 +219,9 @@ func find(name string) *Option {
 func setBlockSize(j *Job, v string) error {
 	return each(v, func(op loadgen.Op, v string) error {
 		n, err := parseSize(v)
+		if _, _, isRange := cutRange(v); err != nil && isRange {
+			return errors.New("want a size; bsrange takes a range, as 4k-64k")
+		}
 		j.BS[op] = loadgen.Fixed(int(n))
 		return err
 	})

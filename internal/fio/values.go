@@ -147,6 +147,36 @@ func each(v string, set func(loadgen.Op, string) error) error {
 	return nil
 }
 
+// setBlockRange reads 4k-64k.
+func setBlockRange(j *Job, v string) error {
+	return each(v, func(op loadgen.Op, v string) error {
+		least, most, ok := cutRange(v)
+		if !ok {
+			return errors.New("want two sizes, as 4k-64k")
+		}
+		if least < 1 || most < least {
+			return errors.New("want the smaller size first, as 4k-64k")
+		}
+		j.BS[op] = loadgen.Range(int(least), int(most))
+		return nil
+	})
+}
+
+// cutRange reads two sizes with a minus between. Expressions may have some of their own.
+func cutRange(v string) (least, most int64, ok bool) {
+	for i := range v {
+		if v[i] != '-' {
+			continue
+		}
+		var errs [2]error
+		least, errs[0] = parseSize(v[:i])
+		if most, errs[1] = parseSize(v[i+1:]); errs[0] == nil && errs[1] == nil {
+			return least, most, true
+		}
+	}
+	return 0, 0, false
+}
+
 // setSplit reads 4k/70:64k/30. Sizes without a percentage share what the others leave.
 func setSplit(j *Job, v string) error {
 	return each(v, func(op loadgen.Op, v string) error {
@@ -192,7 +222,18 @@ const (
 func setDistribution(j *Job, v string) error {
 	kind, parameter, given := strings.Cut(v, ":")
 	d := loadgen.Distribution{Kind: kind}
+	j.Zones = [loadgen.Directions][]loadgen.Zone{}
 	switch kind {
+	case loadgen.Zoned:
+		j.Distribution = d
+		return setZones(j, parameter, zoneShare)
+	case zonedAbs:
+		j.Distribution = loadgen.Distribution{Kind: loadgen.Zoned}
+		return setZones(j, parameter, zoneSize)
+	case loadgen.Normal:
+		if !given {
+			return errors.New("want a deviation in percent, as normal:20")
+		}
 	case loadgen.Zipf:
 		d.Theta = defaultZipf
 	case loadgen.Pareto:
@@ -206,6 +247,48 @@ func setDistribution(j *Job, v string) error {
 	}
 	j.Distribution = d
 	return nil
+}
+
+// zonedAbs are zones whose sizes are in bytes.
+const zonedAbs = "zoned_abs"
+
+// setZones reads 60/10:40/90, each zone's part of the operations and its size.
+func setZones(j *Job, v string, size func(*loadgen.Zone, string) error) error {
+	if v == "" {
+		return errors.New("want zones, as zoned:60/10:40/90 or zoned_abs:60/1g:40/9g")
+	}
+	return each(v, func(op loadgen.Op, v string) error {
+		var zones []loadgen.Zone
+		for part := range strings.SplitSeq(v, ":") {
+			var z loadgen.Zone
+			percent, room, _ := strings.Cut(part, "/")
+			n, err := strconv.Atoi(percent)
+			if z.Percent = n; err == nil {
+				err = size(&z, room)
+			}
+			if err != nil || z.Percent < 0 {
+				return fmt.Errorf("%q is no zone: want its percentage of the operations and its size, as zoned:60/10:40/90 or zoned_abs:60/1g:40/9g", part)
+			}
+			zones = append(zones, z)
+		}
+		j.Zones[op] = zones
+		return nil
+	})
+}
+
+// zoneShare is the size of a zone in percent of the range.
+func zoneShare(z *loadgen.Zone, v string) (err error) {
+	v, _ = cutPercent(v)
+	if z.Share, err = strconv.Atoi(v); z.Share < 0 {
+		return errNumber
+	}
+	return err
+}
+
+// zoneSize is the size of a zone in bytes.
+func zoneSize(z *loadgen.Zone, v string) (err error) {
+	z.Bytes, err = parseSize(v)
+	return err
 }
 
 // maxPercentiles is how many fio takes.

@@ -197,7 +197,9 @@ func TestArea(t *testing.T) {
 		{func(s *Spec) { s.Offset = 8 << 10 }, 8 << 10, 992 << 10},
 		{func(s *Spec) { s.OffsetPercent = 50 }, 500 << 10, 500 << 10},
 		{func(s *Spec) { s.OffsetPercent = 33 }, 332 << 10, 668 << 10},
-		{func(s *Spec) { s.OffsetPercent, s.BS[Read] = 33, Split{{8 << 10, 50}, {16 << 10, 50}} }, 336 << 10, 664 << 10},
+		{func(s *Spec) {
+			s.OffsetPercent, s.BS[Read] = 33, Split{{Bytes: 8 << 10, Percent: 50}, {Bytes: 16 << 10, Percent: 50}}
+		}, 336 << 10, 664 << 10},
 		{func(s *Spec) { s.OffsetPercent, s.SizePercent = 50, 50 }, 500 << 10, 500 << 10},
 		{func(s *Spec) { s.OffsetPercent, s.SizePercent = 50, 25 }, 500 << 10, 248 << 10},
 		{func(s *Spec) { s.Offset, s.SizePercent = 800<<10, 50 }, 800 << 10, 200 << 10},
@@ -294,7 +296,7 @@ func testSplit(t *testing.T) {
 	}}
 	for _, rw := range []string{"rw", "randrw"} {
 		s := spec(rw)
-		s.BS[Read], s.BS[Write] = Split{{4096, 75}, {16384, 25}}, Fixed(65536)
+		s.BS[Read], s.BS[Write] = Split{{Bytes: 4096, Percent: 75}, {Bytes: 16384, Percent: 25}}, Fixed(65536)
 		s.Runtime, s.RWMixRead = 100*time.Millisecond, 50
 		if _, err := runOne(d, s); err != nil {
 			t.Fatal(err)
@@ -324,7 +326,10 @@ func testOnceThroughSplit(t *testing.T) {
 			}
 		}}
 		s := spec("write")
-		s.BS[Write], s.NumJobs, s.Seed = Split{{4096, 50}, {65536, 50}, {8192, 0}}, 1+int(seed%2), seed
+		s.BS[Write], s.NumJobs, s.Seed = Split{{Bytes: 4096, Percent: 50}, {Bytes: 65536, Percent: 50}, {Bytes: 8192, Percent: 0}}, 1+int(seed%2), seed
+		if seed >= 10 {
+			s.BS[Write] = Range(4096, 60<<10)
+		}
 		res, err := runOne(d, s)
 		if err != nil || res.Ops[Write].Bytes != uint64(s.NumJobs)*fakeSize {
 			t.Fatalf("%d bytes, %v; want %d times %d", res.Ops[Write].Bytes, err, s.NumJobs, fakeSize)
@@ -450,6 +455,11 @@ func testLeft(t *testing.T) {
 	}
 }
 
+// zones has a spec go by zones, the same in every direction.
+func zones(z ...Zone) func(*Spec) {
+	return func(s *Spec) { s.Distribution, s.Zones = Distribution{Kind: Zoned}, [ops][]Zone{z, z, z} }
+}
+
 func TestValidate(t *testing.T) {
 	for _, tc := range []struct {
 		change func(*Spec)
@@ -458,9 +468,15 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.RW = "readrand" }, "rw="},
 		{func(s *Spec) { s.BS[Read] = Fixed(1000) }, "bs="},
 		{func(s *Spec) { s.BS[Read] = Fixed(0) }, "bs="},
-		{func(s *Spec) { s.BS[Read] = Split{{4096, 60}, {8192, 50}} }, "110 percent"},
-		{func(s *Spec) { s.BS[Read] = Split{{4096, -10}, {8192, 110}} }, "bssplit="},
+		{func(s *Spec) { s.BS[Read] = Split{{Bytes: 4096, Percent: 60}, {Bytes: 8192, Percent: 50}} }, "110 percent"},
+		{func(s *Spec) { s.BS[Read] = Split{{Bytes: 4096, Percent: -10}, {Bytes: 8192, Percent: 110}} }, "bssplit="},
 		{func(s *Spec) { s.RWMixRead = 101 }, "rwmixread="},
+		{func(s *Spec) { s.Distribution = Distribution{Normal, 100} }, "less than 100, as normal:20"},
+		{zones(Zone{Percent: 60, Share: 10}, Zone{Percent: 30, Share: 90}), "90 percent of the operations"},
+		{zones(Zone{Percent: 60, Share: 20}, Zone{Percent: 40, Share: 90}), "110 percent of the range"},
+		{zones(Zone{Percent: 100}), "not empty"},
+		{zones(Zone{Percent: 100, Bytes: 4095}), "at least one operation"},
+		{zones(Zone{Percent: 50, Bytes: 4096}, Zone{Percent: 50, Bytes: fakeSize}), "and the range"},
 		{func(s *Spec) { s.IODepth = 0 }, "iodepth="},
 		{func(s *Spec) { s.NumJobs = 1 << 30 }, "numjobs="},
 		{func(s *Spec) { s.Offset = 100 }, "offset="},

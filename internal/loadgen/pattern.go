@@ -24,7 +24,16 @@ type pattern struct {
 
 	zipf *zipf
 	pow  float64     // of a Pareto distribution
+	bell float64     // standard deviation of a normal distribution, in blocks
 	hot  permutation // where the blocks of a skewed distribution lie, by their rank
+
+	zones [ops][]zone
+}
+
+// zone is a part of the range as blocks are drawn from it.
+type zone struct {
+	percent      int // of the operations
+	first, count uint64
 }
 
 func newPattern(s *Spec, clone int, span int64) *pattern {
@@ -40,7 +49,7 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 		}
 		p.does[op] = !s.rated(op)
 		p.align[op] = smallest(s.BS[op])
-		equal = equal && len(s.BS[op]) == 1 && (p.least == math.MaxInt64 || p.least == p.align[op])
+		equal = equal && s.BS[op].fixed() && (p.least == math.MaxInt64 || p.least == p.align[op])
 		p.least = min(p.least, p.align[op])
 	}
 	blocks := span / p.least
@@ -59,8 +68,33 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 		p.zipf = newZipf(d.Theta, blocks)
 	case Pareto:
 		p.pow = math.Log(d.Theta) / math.Log(1-d.Theta)
+	case Normal:
+		p.bell = bell(d.Theta) * float64(blocks)
+	case Zoned:
+		p.makeZones(span)
 	}
 	return p
+}
+
+// bell is the standard deviation that fio's normal distribution has, as a part of the range. It is of twelve even
+// draws, taken together, each from the whole range, and one more from as much of it as the user says, half at most.
+func bell(percent float64) float64 {
+	return math.Hypot(1./12, min(percent, 50)/100/math.Sqrt(12))
+}
+
+// makeZones puts the zones one behind another, in blocks of least bytes.
+func (p *pattern) makeZones(span int64) {
+	for op := range ops {
+		if !p.spec.Draws(op) {
+			continue
+		}
+		from := int64(0)
+		for _, z := range p.spec.Zones[op] {
+			first, end := from/p.least, (from+z.bytes(span))/p.least
+			from += z.bytes(span)
+			p.zones[op] = append(p.zones[op], zone{z.Percent, uint64(first), uint64(end - first)})
+		}
+	}
 }
 
 func smallest(s Split) int64 {
@@ -87,7 +121,7 @@ func (p *pattern) choose() (Op, int) {
 // end of the range, or fewer bytes left to move, takes the largest of its sizes that fits.
 func (p *pattern) fit(op Op, bytes int, left int64) int {
 	sizes := p.spec.BS[op]
-	if p.random || len(sizes) == 1 {
+	if p.random || sizes.fixed() {
 		return bytes
 	}
 	room := p.span - p.next[op]
@@ -101,7 +135,7 @@ func (p *pattern) fit(op Op, bytes int, left int64) int {
 	best := 0
 	for _, sh := range sizes {
 		if sh.Percent > 0 && int64(sh.Bytes) <= room {
-			best = max(best, sh.Bytes)
+			best = max(best, min(sh.largest(), int(room)/sh.Bytes*sh.Bytes))
 		}
 	}
 	if best == 0 {
@@ -120,7 +154,7 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 		p.next[op] = at + int64(bytes)
 		return at
 	}
-	at := int64(p.block()) * p.least
+	at := int64(p.block(op)) * p.least
 	at -= at % p.align[op]
 	if last := p.span - int64(bytes); at > last {
 		at = last - last%p.least
@@ -129,7 +163,7 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 }
 
 // block draws a block of least bytes.
-func (p *pattern) block() uint64 {
+func (p *pattern) block(op Op) uint64 {
 	switch {
 	case p.once:
 		if p.place == p.order.n {
@@ -142,8 +176,34 @@ func (p *pattern) block() uint64 {
 		return p.hot.at(p.zipf.rank(p.rng))
 	case p.pow > 0:
 		return p.hot.at(uint64(float64(p.hot.n-1) * math.Pow(p.rng.Float64(), p.pow)))
+	case p.bell > 0:
+		return p.hot.at(p.aroundMiddle())
+	case p.zones[op] != nil:
+		z := p.pickZone(op)
+		return z.first + p.rng.Uint64N(z.count)
 	}
 	return p.rng.Uint64N(p.order.n)
+}
+
+// aroundMiddle draws a rank of a normal distribution.
+func (p *pattern) aroundMiddle() uint64 {
+	for {
+		x := float64(p.hot.n)/2 + p.rng.NormFloat64()*p.bell
+		if x >= 0 && x < float64(p.hot.n) {
+			return uint64(x)
+		}
+	}
+}
+
+func (p *pattern) pickZone(op Op) zone {
+	zones := p.zones[op]
+	percent := p.rng.IntN(100)
+	for _, z := range zones {
+		if percent -= z.percent; percent < 0 {
+			return z
+		}
+	}
+	return zones[len(zones)-1]
 }
 
 // sizes draws the sizes of operations. Two of the same spec and clone draw the same.
@@ -162,8 +222,8 @@ func newSizes(s *Spec, clone int) sizes {
 
 func (z *sizes) next(op Op) int {
 	s := z.bs[op]
-	if len(s) == 1 {
+	if s.fixed() {
 		return s[0].Bytes
 	}
-	return s.pick(z.rng[op].IntN(100))
+	return s.pick(z.rng[op])
 }

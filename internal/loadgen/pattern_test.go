@@ -50,6 +50,26 @@ func TestZipf(t *testing.T) {
 	}
 }
 
+// Sizes of a range are multiples of the smallest, each as often as any other, and none is above the largest.
+func TestRange(t *testing.T) {
+	const draws = 100_000
+	s := spec("randread")
+	s.BS[Read] = Range(4096, 18<<10)
+	z := newSizes(&s, 0)
+	counts := map[int]int{}
+	for range draws {
+		counts[z.next(Read)]++
+	}
+	for _, bytes := range []int{4096, 8192, 12288, 16384} {
+		if share := float64(counts[bytes]) / draws; math.Abs(share-0.25) > 0.01 {
+			t.Errorf("%d bytes are %.3f of the operations, want 0.25", bytes, share)
+		}
+	}
+	if len(counts) != 4 || s.LargestBlock() != 16<<10 || s.BS[Read].mean() != 10<<10 {
+		t.Errorf("sizes %v, the largest %d, on average %v; want 4, 16384, 10240", counts, s.LargestBlock(), s.BS[Read].mean())
+	}
+}
+
 // hottest is the share of operations that go to the most popular share of blocks.
 func hottest(d Distribution, blocks float64) float64 {
 	s := spec("randread")
@@ -84,11 +104,69 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
+// Ranks of a normal distribution are around the middle, as far from it as fio's: with normal:20 by a standard deviation of
+// √(1/12² + 0.2²/12) = 0.1014 of the range, and however little is asked for, by a twelfth.
+func TestNormal(t *testing.T) {
+	const blocks, draws = 1000, 100_000
+	for percent, deviation := range map[float64]float64{0: 0.0833, 20: 0.1014, 50: 0.1667, 90: 0.1667} {
+		s := spec("randread")
+		s.Distribution = Distribution{Normal, percent}
+		p := newPattern(&s, 0, 4096*blocks)
+		rank := map[int64]int{}
+		for i := range blocks {
+			rank[int64(p.hot.at(uint64(i)))*4096] = i
+		}
+		within := 0
+		for range draws {
+			if math.Abs(float64(rank[p.offset(Read, 4096)])+0.5-blocks/2) < deviation*blocks {
+				within++
+			}
+		}
+		if share := float64(within) / draws; share < 0.673 || share > 0.693 {
+			t.Errorf("normal:%v: %.3f of the ranks are within one standard deviation, want 0.683", percent, share)
+		}
+	}
+}
+
+// Each zone has its part of the operations, and its part of the range; each direction may have zones of its own.
+func TestZones(t *testing.T) {
+	const blocks, draws = 1000, 100_000
+	s := spec("randrw")
+	s.Distribution = Distribution{Kind: Zoned}
+	s.Zones = [ops][]Zone{{{60, 10, 0}, {30, 20, 0}, {10, 70, 0}}, {{50, 0, 100 * 4096}, {50, 0, 4096}}, {{100, 100, 0}}}
+	if err := s.Validate(4096*blocks, 4096); err != nil {
+		t.Fatal(err)
+	}
+	p := newPattern(&s, 0, 4096*blocks)
+	counts := [ops][blocks]int{}
+	for _, op := range []Op{Read, Write} {
+		for range draws {
+			counts[op][p.offset(op, 4096)/4096]++
+		}
+	}
+	for _, z := range []struct {
+		op        Op
+		from, end int
+		share     float64
+	}{{Read, 0, 100, 0.6}, {Read, 100, 300, 0.3}, {Read, 300, 1000, 0.1}, {Write, 0, 100, 0.5}, {Write, 100, 101, 0.5}, {Write, 101, 1000, 0}} {
+		n, most := 0, 0
+		for _, c := range counts[z.op][z.from:z.end] {
+			n, most = n+c, max(most, c)
+		}
+		if share := float64(n) / draws; math.Abs(share-z.share) > 0.01 {
+			t.Errorf("%v: blocks %d to %d have %.3f of the operations, want %v", z.op, z.from, z.end, share, z.share)
+		}
+		if even := z.share * draws / float64(z.end-z.from); float64(most) > even+6*math.Sqrt(even) {
+			t.Errorf("%v: one of blocks %d to %d has %d operations, and on average they have %.0f", z.op, z.from, z.end, most, even)
+		}
+	}
+}
+
 // Two clones of a spec share its popular blocks, and draw differently; so do two specs of one seed.
 func TestClones(t *testing.T) {
 	s := spec("randread")
 	s.Distribution = Distribution{Zipf, 1.5}
-	s.BS[Read] = Split{{4096, 50}, {8192, 50}}
+	s.BS[Read] = Split{{Bytes: 4096, Percent: 50}, {Bytes: 8192, Percent: 50}}
 	other := s
 	other.Number = 2
 	a := newPattern(&s, 0, fakeSize)

@@ -18,7 +18,7 @@ func TestSchedule(t *testing.T) {
 		{"one for each", func(s *Spec) { s.RateIOPS = [ops]int{3000, 50} }, [ops]float64{3000, 50}},
 		{"bytes", func(s *Spec) { s.Rate = [ops]int64{4096 * 500, 4096 * 250} }, [ops]float64{500, 250}},
 		{"split", func(s *Spec) {
-			s.BS[Read] = Split{{4096, 50}, {12288, 50}}
+			s.BS[Read] = Split{{Bytes: 4096, Percent: 50}, {Bytes: 12288, Percent: 50}}
 			s.Rate = [ops]int64{8192 * 500, 4096 * 250}
 		}, [ops]float64{500, 250}},
 		{"poisson", func(s *Spec) { s.RateIOPS = [ops]int{1000, 500}; s.Poisson = true }, [ops]float64{1000, 500}},

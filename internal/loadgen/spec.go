@@ -2,6 +2,7 @@ package loadgen
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -38,6 +39,7 @@ type Spec struct {
 	Poisson  bool       // operations with a rate come at random times, not at even ones
 
 	Distribution Distribution // of random offsets
+	Zones        [ops][]Zone  // of a Zoned distribution, by Op
 	NoRandomMap  bool         // random offsets may repeat before every block had its turn
 	Sync         bool         // a write is durable when it ends
 	Fsync        int          // writes after which each job flushes; 0 for never
@@ -52,16 +54,27 @@ type Split []Share
 // Share is a part of a Split. The shares of a Split make up 100 percent.
 type Share struct {
 	Bytes   int
+	UpTo    int // a larger multiple of Bytes: the sizes are all multiples up to it, each as likely as any other
 	Percent int
 }
 
 // Fixed is the split of operations of one size.
-func Fixed(bytes int) Split { return Split{{bytes, 100}} }
+func Fixed(bytes int) Split { return Split{{Bytes: bytes, Percent: 100}} }
+
+// Range is the split of operations of any multiple of least that is no larger than most.
+func Range(least, most int) Split {
+	return Split{{Bytes: least, UpTo: most - most%least, Percent: 100}}
+}
+
+func (sh Share) largest() int { return max(sh.Bytes, sh.UpTo) }
+
+// fixed reports whether all operations have one size.
+func (s Split) fixed() bool { return len(s) == 1 && s[0].largest() == s[0].Bytes }
 
 // largest is the size of the largest operation.
 func (s Split) largest() (n int) {
 	for _, sh := range s {
-		n = max(n, sh.Bytes)
+		n = max(n, sh.largest())
 	}
 	return n
 }
@@ -69,19 +82,25 @@ func (s Split) largest() (n int) {
 // mean is the average size.
 func (s Split) mean() (bytes float64) {
 	for _, sh := range s {
-		bytes += float64(sh.Bytes) * float64(sh.Percent) / 100
+		bytes += float64(sh.Bytes+sh.largest()) / 2 * float64(sh.Percent) / 100
 	}
 	return bytes
 }
 
-// pick is the size for a number from 0 to 99.
-func (s Split) pick(percent int) int {
-	for _, sh := range s {
-		if percent -= sh.Percent; percent < 0 {
-			return sh.Bytes
+// pick draws a size.
+func (s Split) pick(rng *rand.Rand) int {
+	sh := s[len(s)-1]
+	percent := rng.IntN(100)
+	for i := range s {
+		if percent -= s[i].Percent; percent < 0 {
+			sh = s[i]
+			break
 		}
 	}
-	return s[len(s)-1].Bytes
+	if sh.UpTo <= sh.Bytes {
+		return sh.Bytes
+	}
+	return sh.Bytes * (1 + rng.IntN(sh.UpTo/sh.Bytes))
 }
 
 // Kinds of Distribution.
@@ -89,12 +108,31 @@ const (
 	Uniform = "random"
 	Zipf    = "zipf"
 	Pareto  = "pareto"
+	Normal  = "normal"
+	Zoned   = "zoned"
 )
 
 // Distribution says which blocks random operations go to. The zero value is Uniform.
 type Distribution struct {
-	Kind  string
-	Theta float64 // of Zipf: the exponent; of Pareto: the share of blocks that 1 - share of the operations go to
+	Kind string
+	// Of Zipf the exponent; of Pareto the share of blocks that 1 - share of the operations go to; of Normal the deviation
+	// in percent of the range, as fio has it (see newPattern).
+	Theta float64
+}
+
+// Zone is a part of the range, behind the one before it. The shares of operations of all zones make up 100 percent.
+type Zone struct {
+	Percent int   // of the operations
+	Share   int   // of the range, in percent; 0 where Bytes says how large the zone is
+	Bytes   int64 // of the zone
+}
+
+// bytes is how large a zone of a range of span bytes is.
+func (z Zone) bytes(span int64) int64 {
+	if z.Share > 0 {
+		return part(span, z.Share)
+	}
+	return z.Bytes
 }
 
 // uniform reports whether every block is as likely as any other.
@@ -248,8 +286,32 @@ func (s *Spec) checkDistribution() error {
 		return fmt.Errorf("random_distribution=zipf:%v: want an exponent above 0, as zipf:1.1", d.Theta)
 	case d.Kind == Pareto && !(d.Theta > 0 && d.Theta < 1):
 		return fmt.Errorf("random_distribution=pareto:%v: want a share between 0 and 1, as pareto:0.2", d.Theta)
-	case d.Kind != Zipf && d.Kind != Pareto:
-		return fmt.Errorf("random_distribution=%s: want random, zipf:THETA or pareto:SHARE", d.Kind)
+	case d.Kind == Normal && !(d.Theta >= 0 && d.Theta < 100):
+		return fmt.Errorf("random_distribution=normal:%v: want a deviation in percent, from 0 to less than 100, as normal:20", d.Theta)
+	case d.Kind == Zoned:
+		return s.checkZones()
+	case d.Kind != Zipf && d.Kind != Pareto && d.Kind != Normal:
+		return fmt.Errorf("random_distribution=%s: want random, zipf:THETA, pareto:SHARE, normal:PERCENT, zoned:PERCENT/PERCENT:… or zoned_abs:PERCENT/SIZE:…", d.Kind)
+	}
+	return nil
+}
+
+func (s *Spec) checkZones() error {
+	for op := range ops {
+		operations, shares := 0, 0
+		for _, z := range s.Zones[op] {
+			if z.Percent < 0 || z.Share < 0 || z.Bytes < 0 || z.Share == 0 && z.Bytes == 0 {
+				return fmt.Errorf("random_distribution=zoned: want zones that are not empty, as 60/10:40/90")
+			}
+			operations += z.Percent
+			shares += z.Share
+		}
+		switch {
+		case operations != 100:
+			return fmt.Errorf("random_distribution=zoned: the zones have %d percent of the operations, want 100", operations)
+		case shares > 100:
+			return fmt.Errorf("random_distribution=zoned: the zones make %d percent of the range, want at most 100", shares)
+		}
 	}
 	return nil
 }
@@ -277,10 +339,34 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
 			span, s.LargestBlock(), size, base)
 	}
+	if err := s.fitZones(span); err != nil {
+		return err
+	}
 	if s.Verify && s.changes() && int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock())*2 > span {
 		// Operations under way never overlap where their data is to be checked.
 		return fmt.Errorf("verify=crc32c: want a size of at least twice what is under way, iodepth × numjobs × bs = %d bytes",
 			int64(s.IODepth)*int64(s.NumJobs)*int64(s.LargestBlock()))
+	}
+	return nil
+}
+
+// fitZones checks that there is room for each zone, and that it has room for an operation.
+func (s *Spec) fitZones(span int64) error {
+	for op := range ops {
+		if !s.Draws(op) {
+			continue
+		}
+		all := int64(0)
+		for _, z := range s.Zones[op] {
+			n := z.bytes(span)
+			if least := int64(s.smallestBlock()); n < least {
+				return fmt.Errorf("random_distribution=zoned: a zone has %d bytes, want at least one operation, %d", n, least)
+			}
+			all += n
+		}
+		if all > span {
+			return fmt.Errorf("random_distribution=zoned_abs: the zones have %d bytes, and the range %d", all, span)
+		}
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func testVerify(t *testing.T) {
 		for name, change := range map[string]func(*Spec){
 			"once":    func(*Spec) {},
 			"looping": func(s *Spec) { s.Runtime = 50 * time.Millisecond },
-			"split":   func(s *Spec) { s.BS[Write] = Split{{4096, 50}, {16384, 50}} },
+			"split":   func(s *Spec) { s.BS[Write] = Split{{Bytes: 4096, Percent: 50}, {Bytes: 16384, Percent: 50}} },
 			"jobs":    func(s *Spec) { s.NumJobs = 3 },
 			"zipf":    func(s *Spec) { s.Distribution = Distribution{Zipf, 3}; s.Runtime = 50 * time.Millisecond },
 			"rate":    func(s *Spec) { s.RateIOPS = [ops]int{2000, 2000}; s.Runtime = 50 * time.Millisecond },

@@ -1,0 +1,109 @@
+package loadgen
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// drawn is what many operations look like: how many there are of each size, in each tenth of the range, and how many
+// blocks they begin at.
+type drawn struct {
+	sizes  map[int]int
+	tenths [10]int
+	blocks map[int64]bool
+}
+
+func (d *drawn) add(offset int64, bytes int, span int64) {
+	if d.sizes == nil {
+		d.sizes, d.blocks = map[int]int{}, map[int64]bool{}
+	}
+	d.sizes[bytes]++
+	d.tenths[offset*10/span]++
+	d.blocks[offset] = true
+}
+
+// byFio has fio draw, and reads what it did from its I/O log.
+func byFio(t *testing.T, span int64, n int, options ...string) *drawn {
+	t.Helper()
+	fio, err := exec.LookPath("fio")
+	if err != nil {
+		t.Skip("to draw beside fio takes fio: tests/setup.sh installs it")
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	args := append([]string{"--name=x", "--ioengine=null", "--rw=randread", fmt.Sprintf("--size=%d", span),
+		fmt.Sprintf("--number_ios=%d", n), "--write_iolog=" + log}, options...)
+	if out, err := exec.Command(fio, args...).CombinedOutput(); err != nil {
+		t.Fatalf("fio %v: %v: %s", args, err, out)
+	}
+	f, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d := &drawn{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		at := strings.Index(lines.Text(), " read ")
+		if at < 0 {
+			continue
+		}
+		var offset int64
+		var bytes int
+		if _, err := fmt.Sscan(lines.Text()[at+len(" read "):], &offset, &bytes); err != nil {
+			t.Fatalf("%q: %v", lines.Text(), err)
+		}
+		d.add(offset, bytes, span)
+	}
+	return d
+}
+
+// Sizes and offsets are drawn as fio draws them.
+func TestDrawsAsFio(t *testing.T) {
+	const span, draws = 1 << 30, 20_000
+	for _, c := range []struct {
+		options string
+		change  func(*Spec)
+	}{
+		{"--bsrange=4k-16k --norandommap", func(s *Spec) { s.BS[Read] = Range(4096, 16384) }},
+		{"--bsrange=8k-24k --norandommap", func(s *Spec) { s.BS[Read] = Range(8192, 24576) }},
+		{"--random_distribution=normal:1", func(s *Spec) { s.Distribution = Distribution{Normal, 1} }},
+		{"--random_distribution=normal:20", func(s *Spec) { s.Distribution = Distribution{Normal, 20} }},
+		{"--random_distribution=normal:50", func(s *Spec) { s.Distribution = Distribution{Normal, 50} }},
+		{"--random_distribution=zoned:60/10:30/20:10/70", zones(Zone{60, 10, 0}, Zone{30, 20, 0}, Zone{10, 70, 0})},
+		{"--random_distribution=zoned_abs:60/100m:40/924m", zones(Zone{60, 0, 100 << 20}, Zone{40, 0, 924 << 20})},
+	} {
+		theirs := byFio(t, span, draws, strings.Fields(c.options)...)
+		s := spec("randread")
+		s.NoRandomMap = true
+		c.change(&s)
+		if err := s.Validate(span, 4096); err != nil {
+			t.Fatal(err)
+		}
+		p, ours := newPattern(&s, 0, span), &drawn{}
+		for range draws {
+			bytes := p.sizes.next(Read)
+			ours.add(p.offset(Read, bytes), bytes, span)
+		}
+		compare := func(what string, a, b int) {
+			t.Helper()
+			// Two draws of as many differ by more than six times the root of that about never.
+			if far := 6 * math.Sqrt(float64(a+b)+1); math.Abs(float64(a-b)) > far {
+				t.Errorf("%s: %s: %d of %d, and %d with fio", c.options, what, a, draws, b)
+			}
+		}
+		for bytes := range theirs.sizes {
+			compare(fmt.Sprintf("%d bytes", bytes), ours.sizes[bytes], theirs.sizes[bytes])
+		}
+		for i := range ours.tenths {
+			compare(fmt.Sprintf("tenth %d", i), ours.tenths[i], theirs.tenths[i])
+		}
+		if a, b := float64(len(ours.blocks)), float64(len(theirs.blocks)); math.Abs(a-b) > b/100 || len(ours.sizes) != len(theirs.sizes) {
+			t.Errorf("%s: %v blocks, %d sizes, and with fio %v, %d", c.options, a, len(ours.sizes), b, len(theirs.sizes))
+		}
+	}
+}
