@@ -157,7 +157,8 @@ func (l *Listener) Addr() netip.AddrPort { return l.id.LocalAddr() }
 // Counters are the counters of all connections together.
 func (l *Listener) Counters() *Counters { return l.counters }
 
-// Close stops listening, disconnects every host and returns when all memory is free again.
+// Close stops listening, disconnects every host and returns when all memory is free again. What discovery tells stays as
+// it is: the port that was added for the listener (DiscoveryPort) goes by [target.Target.RemovePort], best before Close.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	if l.closed {

@@ -88,7 +88,8 @@ func (l *Listener) Addr() netip.AddrPort { return addrPort(l.tcp.Addr()) }
 // Counters are the counts of all connections so far. They may be read at any time.
 func (l *Listener) Counters() *Counters { return &l.counters }
 
-// Close stops listening, disconnects every host and returns when all memory is free again.
+// Close stops listening, disconnects every host and returns when all memory is free again. What discovery tells stays as
+// it is: the port that was added for the listener (DiscoveryPort) goes by [target.Target.RemovePort], best before Close.
 func (l *Listener) Close() error {
 	if !l.stop() {
 		return nil

@@ -51,7 +51,8 @@ func (p *Port) addressFor(local netip.Addr) (netip.Addr, bool) {
 	return local, true // :: takes IPv4 as well
 }
 
-// AddPort adds a port to what discovery tells. The error is ErrConfig, or ErrExists.
+// AddPort adds a port to what discovery tells, until RemovePort: a target doesn't know who listens. Hosts that asked for
+// notices are told. The error is ErrConfig, or ErrExists.
 func (t *Target) AddPort(p Port) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -115,7 +116,8 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 	return wild
 }
 
-// RemovePort takes a port away from what discovery tells. The error is ErrNotFound.
+// RemovePort takes a port away from what discovery tells, and hosts that asked for notices are told. The error is
+// ErrNotFound.
 func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	for i := range t.ports {
