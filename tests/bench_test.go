@@ -31,6 +31,12 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--random_distribution zipf:x"), exitUsage, []string{"--random_distribution", `"zipf:x"`, "a number"}},
 		{bench("--verify md5"), exitUsage, []string{"--verify", `"md5"`, "want crc32c"}},
 		{bench("--rate 1m --rate_iops 5"), exitUsage, []string{"--rate=", "one of them"}},
+		{bench("--write_lat_log DIR/run"), exitUsage, []string{"--write_lat_log", "log_avg_msec=1000"}},
+		{bench("--write_lat_log DIR/run --log_avg_msec 100 --repeats 2"), exitUsage, []string{"write_lat_log", "a single run"}},
+		{bench("--bsrange 64k-4k"), exitUsage, []string{"--bsrange", `"64k-4k"`, "as 4k-64k"}},
+		{bench("--bs 4k-64k"), exitUsage, []string{"--bs", "bsrange"}},
+		{bench("--rwmixwrite 110"), exitUsage, []string{"--rwmixwrite", `"110"`, "0 to 100 percent"}},
+		{bench("--random_distribution zoned:60/10"), exitUsage, []string{"--random_distribution=zoned", "60 percent", "want 100"}},
 		{bench("--percentile_list 50:x"), exitUsage, []string{"--percentile_list", `"x"`, "50:99:99.9"}},
 		{bench("--ioengine libaio"), exitUsage, []string{"--ioengine: ", "leave the option out"}},
 		{bench("--name a --rw read --name b --rw write"), exitUsage, []string{"--name", `"b"`, "several into a job file"}},
@@ -246,6 +252,155 @@ func TestFioJSON(t *testing.T) {
 			t.Errorf("%s reports %v, want %v", who, names, want)
 		}
 	}
+}
+
+// loggedFile is a job file that writes logs, of two jobs at once and one after them.
+const loggedFile = `
+[global]
+size=4m
+bs=4k
+iodepth=4
+rate_iops=400
+time_based
+runtime=1s
+log_avg_msec=100
+write_bw_log=run
+write_iops_log=run
+write_lat_log=run
+
+[mix]
+ioengine=null
+rw=randrw
+numjobs=2
+
+[writer]
+ioengine=null
+stonewall
+rw=randwrite
+`
+
+// readLogs reads fio's logs of a directory, or what says to be those, by their names without .log.
+func readLogs(t *testing.T, dir string) map[string][][]int {
+	t.Helper()
+	paths, err := filepath.Glob(dir + "/*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][][]int{}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(path), ".log")
+		all[name] = nil
+		for line := range strings.Lines(string(b)) {
+			var fields []int
+			for text := range strings.SplitSeq(strings.TrimSuffix(line, "\n"), ", ") {
+				n, err := strconv.Atoi(text)
+				if err != nil {
+					t.Errorf("%s: %q: %v", path, line, err)
+				}
+				fields = append(fields, n)
+			}
+			if len(fields) != 5 {
+				t.Fatalf("%s: %q has %d fields, want 5", path, line, len(fields))
+			}
+			all[name] = append(all[name], fields)
+		}
+	}
+	return all
+}
+
+// moved is how much came in the intervals of a log of rates in one direction, by their lengths in milliseconds.
+func moved(log [][]int, direction int) (n float64) {
+	last := 0
+	for _, f := range log {
+		if f[2] == direction {
+			n += float64(f[1]) * float64(f[0]-last) / 1000
+			last = f[0]
+		}
+	}
+	return n
+}
+
+// fio and nvmeinit write logs of the same names and the same form, which say what was done in the course of the run.
+func TestBenchLogs(t *testing.T) {
+	dir := t.TempDir()
+	path := dir + "/logged.fio"
+	writeText(t, path, loggedFile)
+	tgt := startTarget(t, "--volume", "mem:8MiB")
+	check := func(t *testing.T, who string, out []byte, dir string) {
+		logs, jobs := readLogs(t, dir), readJobs(t, string(out))
+		for i, j := range jobs {
+			for direction, s := range []fioSide{j.Read, j.Write} {
+				iops, bw := logs[fmt.Sprintf("run_iops.%d", i+1)], logs[fmt.Sprintf("run_bw.%d", i+1)]
+				// What is left of the last interval is in no log, and values are whole.
+				if n := moved(iops, direction); math.Abs(n-s.Total) > s.Total/2 {
+					t.Errorf("%s: job %d: %.0f operations are logged in direction %d, of %v; %v", who, i+1, n, direction, s.Total, iops)
+				}
+				if n := moved(bw, direction) * 1024; math.Abs(n-s.Bytes) > s.Bytes/2 {
+					t.Errorf("%s: job %d: %.0f bytes are logged in direction %d, of %v; %v", who, i+1, n, direction, s.Bytes, bw)
+				}
+				for name, lat := range map[string]fioLatency{"clat": s.CLat, "lat": s.Lat} {
+					ns := 0
+					for _, f := range logs[fmt.Sprintf("run_%s.%d", name, i+1)] {
+						if f[2] != direction {
+							continue
+						}
+						if ns++; float64(f[1]) < lat.Min-1 || float64(f[1]) > lat.Max {
+							t.Errorf("%s: job %d: %v in %s, and latencies are %v to %v", who, i+1, f, name, lat.Min, lat.Max)
+						}
+					}
+					if (ns > 0) != (s.Total > 0) {
+						t.Errorf("%s: job %d: %d lines of %s in direction %d", who, i+1, ns, name, direction)
+					}
+				}
+			}
+		}
+		if len(jobs) != 3 {
+			t.Errorf("%s: %d jobs", who, len(jobs))
+		}
+		var names []string
+		for name := range logs {
+			if !strings.Contains(name, "slat") {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		if want := args("run_bw.1 run_bw.2 run_bw.3 run_clat.1 run_clat.2 run_clat.3 run_iops.1 run_iops.2 run_iops.3 run_lat.1 run_lat.2 run_lat.3"); !slices.Equal(names, want) {
+			t.Errorf("%s: logs %v, want %v", who, names, want)
+		}
+	}
+	for _, transport := range transports {
+		logs := t.TempDir()
+		flags := []string{"-o", "json", path}
+		for _, kind := range []string{"bw", "iops", "lat"} {
+			flags = append(flags, "--write_"+kind+"_log", logs+"/run")
+		}
+		check(t, transport, []byte(tgt.must(t, cliTimeout, transport, "bench", flags...)), logs)
+		if transport == "rdma" {
+			continue
+		}
+		tgt.must(t, cliTimeout, transport, "bench", append(flags, "--per_job_logs", "0", "--log_avg_msec", "300")...)
+		log := readLogs(t, logs)["run_iops"]
+		if n := moved(log[:len(log)/2], 1); len(log) < 2*3*2+3 || n == 0 {
+			t.Errorf("the log of all jobs has %v", log)
+		}
+	}
+	t.Run("fio", func(t *testing.T) {
+		fio, err := exec.LookPath("fio")
+		if err != nil {
+			t.Skip("to read fio's logs beside ours takes fio: tests/setup.sh installs it")
+		}
+		cmd := exec.Command(fio, "--output-format=json", path)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %v", cmd, err)
+		}
+		check(t, "fio", out, cmd.Dir)
+	})
 }
 
 // What is written with --verify is checked, also by a run that comes later; data that somebody
@@ -464,7 +619,7 @@ func TestBenchDocument(t *testing.T) {
 	writeText(t, dir+"/jobs.fio", file)
 	tgt := startTarget(t, "--volume", "mem:64MiB")
 	ran := 0
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(strings.ReplaceAll(string(b), "\\\n", " ")) {
 		command, ok := strings.CutPrefix(strings.TrimSpace(line), "$ ")
 		if !ok {
 			continue

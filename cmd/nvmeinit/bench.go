@@ -196,6 +196,9 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 		fmt.Fprintln(c.ErrOrStderr(), crowded)
 		report.Warnings = append(report.Warnings, crowded)
 	}
+	if err := createLogs(f.jobs); err != nil {
+		return err
+	}
 	phases := fio.Phases(f.jobs)
 	for i, jobs := range phases {
 		live.begin(phaseName(jobs, i, len(phases)))
@@ -207,6 +210,7 @@ func bench(c *cobra.Command, f *benchFlags) (err error) {
 			if f.output == cli.Normal {
 				printResult(c.OutOrStdout(), fio.Groups(jobs, res))
 			}
+			err = errors.Join(err, writeLogs(jobs, res))
 		}
 		if err == nil && i < len(phases)-1 {
 			err = c.Context().Err() // the others don't begin

@@ -66,6 +66,11 @@ func (f *benchFlags) checkCampaign() error {
 	case f.metrics != "" || f.conn.pcap != "":
 		return cli.Usage("--metrics and --pcap go with a single run: without --compare, --repeats, --depths and --report")
 	}
+	for _, j := range f.jobs {
+		if option := j.Logged(); option != "" {
+			return cli.Usage("%s goes with a single run: without --compare, --repeats, --depths and --report", option)
+		}
+	}
 	if p.repeats == 0 {
 		p.repeats = 1
 		if len(p.compare) > 0 {

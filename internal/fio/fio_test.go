@@ -30,7 +30,7 @@ func TestExamples(t *testing.T) {
 			if j.Given()[o.Name] == "" {
 				t.Errorf("%s is not among what was given", name)
 			}
-			if !o.Flag {
+			if !o.Flag && !o.Alone {
 				if err := j.Set(name, ""); err == nil || !strings.Contains(err.Error(), name+"="+o.Example) {
 					t.Errorf("%s without a value: %v", name, err)
 				}
@@ -123,6 +123,9 @@ func TestValues(t *testing.T) {
 		{"random_distribution", "zoned_abs:60/1g:40/9g,100/1g", func(j *Job) bool {
 			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
 		}},
+		{"write_bw_log", "x", func(j *Job) bool { return j.Logged() == "write_bw_log" && j.LogsOf(2)[0].Path == "x_bw.3.log" }},
+		{"write_lat_log", "", func(j *Job) bool { return j.LogsOf(0)[1].Path == "test_lat.1.log" }},
+		{"log_avg_msec", "1k", func(j *Job) bool { return j.LogEvery == 1024*time.Millisecond }},
 		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
 		{"verify", "0", func(j *Job) bool { return !j.Verify }},
 		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
@@ -180,6 +183,10 @@ func TestBadValues(t *testing.T) {
 		{"random_distribution", "zoned", "as zoned:60/10:40/90"},
 		{"random_distribution", "zoned:60/10:40/x", `"40/x" is no zone`},
 		{"random_distribution", "zoned_abs:60/10:-1/4k", `"-1/4k" is no zone`},
+		{"write_bw_log", "--log_avg_msec", "what the names of the files are to begin with"},
+		{"log_avg_msec", "1s", "a number"},
+		{"log_avg_msec", "3600001", "at most an hour"},
+		{"per_job_logs", "some", "1 or 0"},
 		{"verify", "md5", "crc32c"},
 		{"percentile_list", "50:101", `"101" is no percentile`},
 		{"percentile_list", strings.Repeat("1:", 20) + "1", "at most 20"},
@@ -323,6 +330,51 @@ func TestErrno(t *testing.T) {
 	}
 }
 
+// TestLogs: a line is a time in ms, a value in KiB/s, operations a second or ns, and a direction. A rate is told of an
+// interval in which nothing ended, a latency isn't.
+func TestLogs(t *testing.T) {
+	j := NewJob("mine")
+	for _, s := range []setting{{"rw", "rw"}, {"write_bw_log", "a"}, {"write_iops_log", ""}, {"write_lat_log", "d/b"}, {"log_avg_msec", "500"}} {
+		if err := j.Set(s.name, s.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j.Number = 3
+	r := &loadgen.JobResult{Spec: &j.Spec, Windows: []loadgen.Window{
+		{End: 500 * time.Millisecond, Length: 500 * time.Millisecond, IOs: [3]uint64{100, 50}, Bytes: [3]uint64{100 << 12, 50 << 13},
+			Latency: [3]time.Duration{100 * 81 * time.Microsecond, 50 * 17 * time.Microsecond}},
+		{End: time.Second, Length: 500 * time.Millisecond},
+		{End: 1250 * time.Millisecond, Length: 250 * time.Millisecond, IOs: [3]uint64{0, 10}, Bytes: [3]uint64{0, 10 << 10},
+			Latency: [3]time.Duration{0, 10 * time.Millisecond}},
+	}}
+	lat := "500, 81000, 0, 0, 0\n500, 17000, 1, 0, 0\n1250, 1000000, 1, 0, 0\n"
+	want := map[string]string{
+		"a_bw.5.log":      "500, 800, 0, 0, 0\n500, 800, 1, 0, 0\n1000, 0, 0, 0, 0\n1000, 0, 1, 0, 0\n1250, 0, 0, 0, 0\n1250, 40, 1, 0, 0\n",
+		"mine_iops.5.log": "500, 200, 0, 0, 0\n500, 100, 1, 0, 0\n1000, 0, 0, 0, 0\n1000, 0, 1, 0, 0\n1250, 0, 0, 0, 0\n1250, 40, 1, 0, 0\n",
+		"d/b_clat.5.log":  lat,
+		"d/b_lat.5.log":   lat,
+	}
+	for _, l := range j.LogsOf(1) {
+		var b strings.Builder
+		if err := l.Write(&b, r); err != nil || b.String() != want[l.Path] {
+			t.Errorf("%s has %v\n%swant\n%s", l.Path, err, b.String(), want[l.Path])
+		}
+		delete(want, l.Path)
+	}
+	if len(want) > 0 {
+		t.Errorf("there are no %v", want)
+	}
+	if err := j.Set("per_job_logs", "0"); err != nil || j.LogsOf(1)[0].Path != "a_bw.log" {
+		t.Errorf("%v, %+v", err, j.LogsOf(1))
+	}
+	if err := j.Set("log_avg_msec", "0"); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "write_bw_log needs log_avg_msec, as log_avg_msec=1000") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestElapsed: each job is told how long all of them took, as fio has it, also those that ran before others.
 func TestElapsed(t *testing.T) {
 	began := time.Unix(1795242250, 0)
@@ -345,7 +397,7 @@ func TestParseErrors(t *testing.T) {
 		"include b.fio\n[a]\n":                  "x.fio:1: include: job files can't include others",
 		"[a]\nrw=read\nnonsense=3\n":            `x.fio:3: there is no option "nonsense"`,
 		"[a]\ndirectory=/tmp\n":                 "x.fio:2: directory: nvmeinit reaches the namespace by itself",
-		"[a]\nwrite_bw_log=x\n":                 "x.fio:2: write_bw_log: --metrics serves the figures",
+		"[a]\nwrite_hist_log=x\n":               "x.fio:2: write_hist_log: write_bw_log, write_iops_log and write_lat_log have",
 		"[a]\ncpus_allowed=0-3\n":               "x.fio:2: cpus_allowed: taskset or numactl",
 		"[a]\nlat_percentiles=1\n":              "x.fio:2: lat_percentiles: percentile_list says",
 		"[a]\nfoo=1\nbs=4kk\n":                  "x.fio:3: bs=4kk: want a size",

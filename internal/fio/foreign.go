@@ -5,7 +5,9 @@ package fio
 const (
 	noFabric     = "nvmeinit reaches the namespace by itself, by -t, -a and --nsid; leave the option out"
 	noCache      = "commands go to the namespace past every cache of this machine; leave the option out"
-	noLog        = "--metrics serves the figures in the course of a run, and --report draws them; leave the option out"
+	noLog        = "write_bw_log, write_iops_log and write_lat_log have the figures of each log_avg_msec of a run; leave the option out"
+	noEpoch      = "times in logs count from when measuring began; leave the option out"
+	noFile       = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
 	noPlace      = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
 	noBatch      = "an operation begins as soon as another ends; leave the option out"
 	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
@@ -16,13 +18,17 @@ const (
 
 // foreign are options of fio's that many job files and scripts have and that mean nothing here.
 var foreign = map[string]string{
-	"write_bw_log": noLog, "write_iops_log": noLog, "write_lat_log": noLog, "write_hist_log": noLog, "per_job_logs": noLog,
-	"log_avg_msec": noLog, "log_hist_msec": noLog, "status-interval": noLog,
-	"eta":            "a line shows the course on a terminal, and nowhere else; leave the option out",
-	"minimal":        "-o json has the figures for programs",
-	"do_verify":      "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
-	"verify_pattern": "verify=crc32c checks data that differ everywhere; leave the option out",
-	"verify_fatal":   noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
+	"write_hist_log": noLog, "log_hist_msec": noLog, "log_offset": noLog, "log_prio": noLog,
+	"log_max_value":  "a line of write_lat_log has the average of its interval; leave the option out",
+	"log_unix_epoch": noEpoch, "log_alternate_epoch": noEpoch, "log_alternate_epoch_clock_id": noEpoch,
+	"log_entries": noFile, "log_compression": noFile, "log_compression_cpus": noFile, "log_store_compressed": noFile,
+	"write_iolog":     "--pcap writes down every packet, and so every command; leave the option out",
+	"status-interval": "--metrics serves the figures in the course of a run; leave the option out",
+	"eta":             "a line shows the course on a terminal, and nowhere else; leave the option out",
+	"minimal":         "-o json has the figures for programs",
+	"do_verify":       "rw=write with verify reads back what it wrote, and rw=read with verify checks what an earlier run wrote",
+	"verify_pattern":  "verify=crc32c checks data that differ everywhere; leave the option out",
+	"verify_fatal":    noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
 	"serialize_overlap": "with verify writes under way never overlap; leave the option out",
 	"end_fsync":         "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",

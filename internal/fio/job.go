@@ -14,6 +14,7 @@ type Job struct {
 	GroupReporting bool      // clones are reported together
 	Stonewall      bool      // it begins when all before it have ended
 	Percentiles    []float64 // to report
+	Logs           Logs
 
 	given []setting
 }
@@ -57,7 +58,7 @@ func (j *Job) Set(name, value string) error {
 	if o == nil {
 		return &UnknownOptionError{Option: name, Remedy: foreign[name]}
 	}
-	if value == "" && !o.Flag {
+	if value == "" && !o.Flag && !o.Alone {
 		return fmt.Errorf("%s: want a value, as %s=%s", name, name, o.Example)
 	}
 	if err := o.set(j, value); err != nil {
@@ -69,6 +70,14 @@ func (j *Job) Set(name, value string) error {
 	}
 	j.given = append(j.given, setting{o.Name, value})
 	return nil
+}
+
+// Check says which option is wrong on any device.
+func (j *Job) Check() error {
+	if err := j.Spec.Check(); err != nil {
+		return err
+	}
+	return j.checkLogs()
 }
 
 // Given are the options that were set, by name, as they were written.

@@ -17,6 +17,7 @@ type Option struct {
 	Name    string
 	Aliases []string // that fio has too
 	Flag    bool     // it needs no value
+	Alone   bool     // in a job file it needs none
 	Type    string   // of the value, in help
 	Choices []string // the values, where it takes one of few
 	Example string   // a value
@@ -186,6 +187,35 @@ var options = []Option{
 	{
 		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "percentiles of latency to report, with colons between",
 		set: setPercentiles,
+	},
+	{
+		Name: "write_bw_log", Alone: true, Type: "prefix", Example: "mine",
+		Usage: "write the bandwidth of each interval of log_avg_msec, in KiB a second, to prefix_bw.N.log for each job N, as fio does",
+		set:   setLog(bwLog),
+	},
+	{
+		Name: "write_iops_log", Alone: true, Type: "prefix", Example: "mine",
+		Usage: "the same of operations a second, prefix_iops.N.log",
+		set:   setLog(iopsLog),
+	},
+	{
+		Name: "write_lat_log", Alone: true, Type: "prefix", Example: "mine",
+		Usage: "the same of average latencies, in nanoseconds, prefix_lat.N.log and prefix_clat.N.log",
+		set:   setLog(latLog),
+	},
+	{
+		Name: "log_avg_msec", Type: "milliseconds", Example: "1000", Usage: "how long the intervals of logs are",
+		set: setLogInterval,
+	},
+	{
+		Name: "per_job_logs", Type: "0 or 1", Example: "0", Default: "1",
+		Usage: "0: write the logs of all jobs with one prefix, one job after another, to one file without N",
+		set: func(j *Job, v string) error {
+			var apart bool
+			err := boolean(&apart, v)
+			j.Logs.together = !apart
+			return err
+		},
 	},
 	{
 		Name: "group_reporting", Flag: true, Usage: "report the clones of numjobs together",

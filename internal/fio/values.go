@@ -162,16 +162,20 @@ func setBlockRange(j *Job, v string) error {
 	})
 }
 
-// cutRange reads two sizes with a minus between. Expressions may have some of their own.
+// cutRange reads two sizes with a minus between that is in no expression.
 func cutRange(v string) (least, most int64, ok bool) {
-	for i := range v {
-		if v[i] != '-' {
-			continue
-		}
-		var errs [2]error
-		least, errs[0] = parseSize(v[:i])
-		if most, errs[1] = parseSize(v[i+1:]); errs[0] == nil && errs[1] == nil {
-			return least, most, true
+	nesting := 0
+	for i, c := range v {
+		switch {
+		case c == '(':
+			nesting++
+		case c == ')':
+			nesting--
+		case c == '-' && nesting == 0:
+			var errs [2]error
+			least, errs[0] = parseSize(v[:i])
+			most, errs[1] = parseSize(v[i+1:])
+			return least, most, errs[0] == nil && errs[1] == nil
 		}
 	}
 	return 0, 0, false

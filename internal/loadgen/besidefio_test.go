@@ -77,33 +77,36 @@ func TestDrawsAsFio(t *testing.T) {
 		{"--random_distribution=zoned:60/10:30/20:10/70", zones(Zone{60, 10, 0}, Zone{30, 20, 0}, Zone{10, 70, 0})},
 		{"--random_distribution=zoned_abs:60/100m:40/924m", zones(Zone{60, 0, 100 << 20}, Zone{40, 0, 924 << 20})},
 	} {
-		theirs := byFio(t, span, draws, strings.Fields(c.options)...)
-		s := spec("randread")
-		s.NoRandomMap = true
-		c.change(&s)
-		if err := s.Validate(span, 4096); err != nil {
-			t.Fatal(err)
-		}
-		p, ours := newPattern(&s, 0, span), &drawn{}
-		for range draws {
-			bytes := p.sizes.next(Read)
-			ours.add(p.offset(Read, bytes), bytes, span)
-		}
-		compare := func(what string, a, b int) {
-			t.Helper()
-			// Two draws of as many differ by more than six times the root of that about never.
-			if far := 6 * math.Sqrt(float64(a+b)+1); math.Abs(float64(a-b)) > far {
-				t.Errorf("%s: %s: %d of %d, and %d with fio", c.options, what, a, draws, b)
+		t.Run(c.options, func(t *testing.T) {
+			t.Parallel() // fio takes a second to end
+			theirs := byFio(t, span, draws, strings.Fields(c.options)...)
+			s := spec("randread")
+			s.NoRandomMap = true
+			c.change(&s)
+			if err := s.Validate(span, 4096); err != nil {
+				t.Fatal(err)
 			}
-		}
-		for bytes := range theirs.sizes {
-			compare(fmt.Sprintf("%d bytes", bytes), ours.sizes[bytes], theirs.sizes[bytes])
-		}
-		for i := range ours.tenths {
-			compare(fmt.Sprintf("tenth %d", i), ours.tenths[i], theirs.tenths[i])
-		}
-		if a, b := float64(len(ours.blocks)), float64(len(theirs.blocks)); math.Abs(a-b) > b/100 || len(ours.sizes) != len(theirs.sizes) {
-			t.Errorf("%s: %v blocks, %d sizes, and with fio %v, %d", c.options, a, len(ours.sizes), b, len(theirs.sizes))
-		}
+			p, ours := newPattern(&s, 0, span), &drawn{}
+			for range draws {
+				bytes := p.sizes.next(Read)
+				ours.add(p.offset(Read, bytes), bytes, span)
+			}
+			compare := func(what string, a, b int) {
+				t.Helper()
+				// Two draws of as many differ by more than six times the root of that about never.
+				if far := 6 * math.Sqrt(float64(a+b)+1); math.Abs(float64(a-b)) > far {
+					t.Errorf("%s: %d of %d, and %d with fio", what, a, draws, b)
+				}
+			}
+			for bytes := range theirs.sizes {
+				compare(fmt.Sprintf("%d bytes", bytes), ours.sizes[bytes], theirs.sizes[bytes])
+			}
+			for i := range ours.tenths {
+				compare(fmt.Sprintf("tenth %d", i), ours.tenths[i], theirs.tenths[i])
+			}
+			if a, b := float64(len(ours.blocks)), float64(len(theirs.blocks)); math.Abs(a-b) > b/100 || len(ours.sizes) != len(theirs.sizes) {
+				t.Errorf("%v blocks, %d sizes, and with fio %v, %d", a, len(ours.sizes), b, len(theirs.sizes))
+			}
+		})
 	}
 }

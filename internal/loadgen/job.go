@@ -34,6 +34,7 @@ type job struct {
 	depths [depthLevels]uint64
 	points []Point
 	seen   [ops]seen
+	course course
 
 	// Of a job with a rate.
 	plan  *schedule
@@ -54,6 +55,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	s := t.spec
 	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
 	j.left, j.quota = s.whole(j.what.span), s.quota()
+	j.course.every = s.LogEvery
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
@@ -310,6 +312,7 @@ func (j *job) done(io *IO) {
 		m := &j.syncs
 		if io.Op != Flush {
 			m = &j.ops[io.Op]
+			j.course.add(io.Op, io.Length, now-io.started, now, j.task.from.Load())
 		}
 		m.IOs++
 		m.Bytes += uint64(io.Length)

@@ -622,3 +622,46 @@ func testPointsAfterRamp(t *testing.T) {
 		}
 	}
 }
+
+// Each window has what ended in it, also one in which nothing did; a ramp is in none.
+func TestWindows(t *testing.T) { synctest.Test(t, testWindows) }
+
+func testWindows(t *testing.T) {
+	const delay = 30 * time.Millisecond
+	windows := func(change func(*Spec)) []Window {
+		s := spec("randread")
+		s.IODepth = 1
+		change(&s)
+		res, err := Run(context.Background(), &fakeDevice{delay: delay}, []Spec{s}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Jobs[0].Windows
+	}
+	counts := func(all []Window) (n []uint64) {
+		for _, w := range all {
+			if w.Bytes[Read] != w.IOs[Read]*4096 || w.Latency[Read] != time.Duration(w.IOs[Read])*delay {
+				t.Errorf("%+v", w)
+			}
+			n = append(n, w.IOs[Read])
+		}
+		return n
+	}
+	const every = 100 * time.Millisecond
+	all := windows(func(s *Spec) { s.RampTime, s.Runtime, s.LogEvery = 2*every, 3*every+every/5, every })
+	// Reads end 10, 40, 70, 100, 130 … ms after the ramp. The last, after 340 ms, is in less than half a window.
+	if got, want := counts(all), []uint64{3, 4, 3}; !slices.Equal(got, want) || all[2].End != 3*every || all[2].Length != every {
+		t.Errorf("%v ended in windows of %v, want %v; %+v", got, every, want, all)
+	}
+	all = windows(func(s *Spec) { s.Runtime, s.LogEvery = 70*time.Millisecond, 20*time.Millisecond })
+	if got, want := counts(all), []uint64{0, 1, 0, 1, 1}; !slices.Equal(got, want) || all[4].End != 3*delay || all[4].Length != 10*time.Millisecond {
+		t.Errorf("%v ended in windows of 20 ms, want %v; %+v", got, want, all)
+	}
+	all = windows(func(s *Spec) { s.Runtime, s.LogEvery = 50*time.Millisecond, time.Minute })
+	if got, want := counts(all), []uint64{2}; !slices.Equal(got, want) || all[0].Length != 2*delay {
+		t.Errorf("a run that is shorter than a window has %+v", all)
+	}
+	if all = windows(func(s *Spec) { s.Runtime = 50 * time.Millisecond }); all != nil {
+		t.Errorf("nobody asked for %+v", all)
+	}
+}

@@ -38,14 +38,15 @@ type Spec struct {
 	RateIOPS [ops]int   // or operations a second
 	Poisson  bool       // operations with a rate come at random times, not at even ones
 
-	Distribution Distribution // of random offsets
-	Zones        [ops][]Zone  // of a Zoned distribution, by Op
-	NoRandomMap  bool         // random offsets may repeat before every block had its turn
-	Sync         bool         // a write is durable when it ends
-	Fsync        int          // writes after which each job flushes; 0 for never
-	Verify       bool         // stamp what is written by a CRC-32C, and check what is read
-	Seed         uint64       // of the random offsets and data
-	Number       int          // of the first job among all that run, at once or before: each draws differently by Seed
+	Distribution Distribution  // of random offsets
+	Zones        [ops][]Zone   // of a Zoned distribution, by Op
+	NoRandomMap  bool          // random offsets may repeat before every block had its turn
+	Sync         bool          // a write is durable when it ends
+	Fsync        int           // writes after which each job flushes; 0 for never
+	Verify       bool          // stamp what is written by a CRC-32C, and check what is read
+	LogEvery     time.Duration // how long each of JobResult.Windows is; 0 for none of them
+	Seed         uint64        // of the random offsets and data
+	Number       int           // of the first job among all that run, at once or before: each draws differently by Seed
 }
 
 // Split says how large operations are: each of Bytes in Percent of all.
@@ -222,7 +223,7 @@ func (s *Spec) checkTimes() error {
 	for _, c := range []struct {
 		option string
 		time   time.Duration
-	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}} {
+	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}, {"log_avg_msec", s.LogEvery}} {
 		if c.time < 0 {
 			return fmt.Errorf("%s=%v: want a positive time", c.option, c.time)
 		}
