@@ -12,7 +12,8 @@ import (
 const bounceSize = 256 << 10
 
 // now answers a request that the page cache can answer without waiting. It returns false
-// where a worker must go on from r.done, which may be the end.
+// where a worker must go on from r.done, which may be the end. A write to a regular file waits
+// where the file system is frozen, RWF_NOWAIT or not, and so is the writer's.
 func (v *file) now(r *Request) bool {
 	if v.kernel == nil {
 		return false
@@ -21,7 +22,7 @@ func (v *file) now(r *Request) bool {
 	switch {
 	case r.Op == OpRead:
 		no = &v.noNowRead
-	case r.Op == OpWrite && !r.FUA:
+	case r.Op == OpWrite && !r.FUA && v.writer == nil:
 		no = &v.noNowWrite
 	default:
 		return false
