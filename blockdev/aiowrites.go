@@ -3,6 +3,7 @@ package blockdev
 import (
 	"sync"
 
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
@@ -10,8 +11,9 @@ import (
 // snapshot, RWF_NOWAIT or not. So whoever is on duty submits them as work that may block (see duty): who hangs
 // there is replaced, and the writes behind it wait for the same. io_uring doesn't wait there.
 type aioWrites struct {
-	q  *queueAIO
-	do func() // Do
+	q     *queueAIO
+	drain func() // beginAll
+	apart func() // the same, where no ring's requests wait with it
 
 	mu    sync.Mutex
 	queue requestQueue
@@ -20,7 +22,8 @@ type aioWrites struct {
 
 func newAIOWrites(q *queueAIO) *aioWrites {
 	w := &aioWrites{q: q}
-	w.do = w.Do
+	w.drain = w.beginAll
+	w.apart = func() { aio.Apart(w.drain) }
 	return w
 }
 
@@ -35,7 +38,7 @@ func (w *aioWrites) submit(r *Request) {
 	switch {
 	case busy || duty.Offer(w):
 	case duty.HasReceivers():
-		go w.do()
+		go w.apart()
 	default:
 		w.Do()
 	}
@@ -43,6 +46,13 @@ func (w *aioWrites) submit(r *Request) {
 
 // Do is duty.Task's.
 func (w *aioWrites) Do() {
+	if !aio.ApartHere(w.drain) {
+		go w.apart()
+	}
+}
+
+// beginAll submits what is in the queue.
+func (w *aioWrites) beginAll() {
 	for r := w.next(); r != nil; r = w.next() {
 		w.q.begin(r)
 	}

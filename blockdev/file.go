@@ -48,7 +48,12 @@ type scratch struct {
 }
 
 // OpenFile opens, or creates, the file or block device at path.
-func OpenFile(path string, o Options) (Volume, error) {
+func OpenFile(path string, o Options) (v Volume, err error) {
+	aio.Apart(func() { v, err = openFile(path, o) })
+	return v, err
+}
+
+func openFile(path string, o Options) (Volume, error) {
 	f, size, created, err := OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
@@ -249,7 +254,7 @@ func (v *file) Close() error {
 	v.pool.Close()
 	var err error
 	if !v.info.ReadOnly {
-		err = v.store.sync()
+		aio.Apart(func() { err = v.store.sync() })
 	}
 	if err := errors.Join(err, v.closeFiles()); err != nil {
 		return &OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 )
 
 // Pool runs requests that block on goroutines of its own: started when there is work for
@@ -74,8 +76,9 @@ func (p *Pool[S]) work(w *worker[S], r *Request) {
 	defer p.gone.Done()
 	timer := time.NewTimer(poolIdle)
 	defer timer.Stop()
+	run := func() { p.run(&w.scratch, r) }
 	for r != nil {
-		p.run(&w.scratch, r)
+		aio.Apart(run)
 		if r = p.next(w); r != nil {
 			continue
 		}

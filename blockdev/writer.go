@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
@@ -14,6 +15,7 @@ import (
 // for each by itself.
 type writer struct {
 	v    *file
+	doIt func()        // write
 	wake chan struct{} // room for one
 	gone chan struct{}
 
@@ -59,6 +61,7 @@ type written struct {
 func newWriter(v *file) *writer {
 	w := &writer{v: v, wake: make(chan struct{}, 1), gone: make(chan struct{}),
 		done: make([]written, 0, writerRow), late: make([]*Request, 0, writerRow)}
+	w.doIt = w.write
 	go w.run()
 	return w
 }
@@ -90,13 +93,17 @@ func (w *writer) rouse() {
 	w.wake <- struct{}{}
 }
 
-// Do is duty.Task's: it writes a row, and leaves the rest to the writer's goroutine.
+// Do is duty.Task's: it writes a row, and leaves the rest to the writer's goroutine, and all where requests to a ring
+// would wait with it.
 func (w *writer) Do() {
 	w.mu.Lock()
 	w.state = writerHelped
 	w.mu.Unlock()
 	began := time.Now()
-	w.write()
+	if !aio.ApartHere(w.doIt) {
+		w.Decline()
+		return
+	}
 	long := time.Since(began) >= duty.Patience
 	w.mu.Lock()
 	if long {
@@ -121,7 +128,7 @@ func (w *writer) run() {
 	defer close(w.gone)
 	for range w.wake {
 		for w.more() {
-			w.write()
+			aio.Apart(w.doIt)
 		}
 		if w.over() {
 			return

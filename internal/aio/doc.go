@@ -10,11 +10,12 @@
 //
 // A file that isn't open for direct I/O has the requests of a context executed inside Submit, which is of no use.
 //
-// A context's request is done when the device says so, and that wakes the one who waits. A ring's is done on
-// the thread that submitted it, in its next system call; where it sleeps it is woken, and wakes the one who waits.
-// But where it waits for a disk, or a file system that is frozen, in a call of its own that can't be interrupted, its
-// requests are done when that is over. So a ring that takes requests from everybody can't have them complete only when
-// asked for (IORING_SETUP_DEFER_TASKRUN), and is late where threads also do what blocks.
+// A context's request is done when the device says so, and that wakes the one who waits. A ring's is done on the thread
+// that submitted it, in its next system call; where it sleeps it is woken, and wakes the one who waits. But where it
+// waits for a disk, or a file system that is frozen, in a call of its own that can't be interrupted, its requests are
+// done when that is over. So a ring that takes requests from everybody can't have them complete only when asked for
+// (IORING_SETUP_DEFER_TASKRUN), and who is about to make such a call makes it with [Apart] or [ApartHere], on a thread
+// that has none under way. Calls that wait for anything else can be interrupted.
 //
 // # Ownership
 //

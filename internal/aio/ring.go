@@ -59,6 +59,7 @@ func OpenRing(n, fd int) (*Ring, error) {
 		return nil, err
 	}
 	r.makeBuffers()
+	openRings.Add(1)
 	standstill.Enter()
 	return r, nil
 }
@@ -136,7 +137,7 @@ func (r *Ring) Mode() string { return r.mode }
 
 // Submit hands a request to the kernel, and doesn't block: without RWF_NOWAIT a thread of the kernel does what
 // would. The error is a unix.Errno: EAGAIN where the kernel is short of memory.
-// No more requests may be under way than OpenRing was told of.
+// No more requests may be under way than OpenRing was told of. Data has 48 bits.
 func (r *Ring) Submit(q Request) error {
 	e := entry{flags: fixedFile, off: uint64(q.Offset), addr: q.Addr, len: uint32(q.Len), rwFlags: uint32(q.Flags()), userData: q.Data}
 	r.mu.Lock()
@@ -160,7 +161,16 @@ func (r *Ring) Submit(q Request) error {
 	default:
 		e.opcode = ringWrite
 	}
-	return r.submit(&e)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	p := threadPlace()
+	e.userData |= p << placeShift
+	underWay[p].Add(1)
+	err := r.submit(&e)
+	if err != nil {
+		underWay[p].Add(-1)
+	}
+	return err
 }
 
 // submit hands an entry to the kernel. mu is held.
@@ -221,6 +231,10 @@ func (r *Ring) Take(events []Event) int {
 	for i := range n {
 		c := &r.completions[(head+uint32(i))&r.cqMask]
 		events[i] = Event{Data: c.userData, Res: int64(c.res)}
+		if c.userData != closing {
+			events[i].Data &= dataMask
+			underWay[c.userData>>placeShift].Add(-1)
+		}
 	}
 	r.cqHead.Store(head + uint32(n))
 	return n
@@ -245,6 +259,7 @@ func (r *Ring) end() {
 	for errors.Is(r.register(unregisterFiles, nil, 0), unix.EINTR) {
 	} // and with another error the kernel does it later
 	r.release()
+	openRings.Add(-1)
 	standstill.Leave()
 }
 

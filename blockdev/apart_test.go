@@ -1,0 +1,126 @@
+package blockdev_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ncw/directio"
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// freezingFS mounts a file system, which freeze has hold up whoever changes something, until thaw.
+func freezingFS(t *testing.T, kind string) (dir string, freeze, thaw func()) {
+	dev := loopDevice(t, 320*mib) // the least that an XFS has is 300
+	if out, err := exec.Command("mkfs."+kind, dev).CombinedOutput(); err != nil {
+		t.Skipf("mkfs.%s: %v: %s", kind, err, out)
+	}
+	dir = t.TempDir()
+	if err := unix.Mount(dev, dir, kind, 0, ""); err != nil {
+		t.Skipf("mounting needs root: %v", err)
+	}
+	t.Cleanup(func() { mustUnmount(t, dir) })
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	frozen := false
+	set := func(yes bool) {
+		const fiFreeze, fiThaw = 0xc0045877, 0xc0045878
+		request := uint(fiThaw)
+		if yes {
+			request = fiFreeze
+		}
+		if frozen == yes {
+			return
+		}
+		if err := unix.IoctlSetInt(int(d.Fd()), request, 0); err != nil {
+			t.Fatal(err)
+		}
+		frozen = yes
+	}
+	t.Cleanup(func() { set(false) })
+	return dir, func() { set(true) }, func() { set(false) }
+}
+
+// TestHangingNeighbor: what hangs in one volume holds up nothing that is under way to another by io_uring, whose
+// completions are made by the threads that asked, and so mustn't be those that hang.
+func TestHangingNeighbor(t *testing.T) {
+	for name, x := range map[string]struct {
+		fs string
+		io blockdev.IOMode
+		op blockdev.Op
+	}{
+		"workers":             {"ext4", blockdev.IOUring, blockdev.OpDiscard},
+		"writer":              {"ext4", blockdev.IOBuffered, blockdev.OpWrite},
+		"io_submit of writes": {"ext4", blockdev.IODirect, blockdev.OpWrite},
+		"writer, XFS":         {"xfs", blockdev.IOBuffered, blockdev.OpWrite}, // which has writes with RWF_NOWAIT
+		"writer, Btrfs":       {"btrfs", blockdev.IOBuffered, blockdev.OpWrite},
+	} {
+		t.Run(name, func(t *testing.T) { testHangingNeighbor(t, x.fs, x.io, x.op) })
+	}
+}
+
+func testHangingNeighbor(t *testing.T, fs string, io blockdev.IOMode, op blockdev.Op) {
+	dir, freeze, thaw := freezingFS(t, fs)
+	open := func(dir string, io blockdev.IOMode) blockdev.Volume {
+		v, err := blockdev.OpenFile(filepath.Join(dir, "v"), blockdev.Options{Size: mib, IO: io})
+		if err != nil {
+			t.Skip(err)
+		}
+		t.Cleanup(func() { v.Close() })
+		if err := volumetest.NewClient(v).Write(directio.AlignedBlock(mib), 0, true); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	slow, fast := open(dir, io), open(t.TempDir(), blockdev.IOUring)
+	t.Cleanup(thaw)
+	const reads, block = 32, 4096
+	for range 20 {
+		freeze()
+		var done atomic.Int64
+		for i := range int64(reads) {
+			fast.Submit(&blockdev.Request{
+				Op: blockdev.OpRead, Offset: 7 * i * block, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
+				Complete: func(*blockdev.Request) { done.Add(1) },
+			})
+		}
+		hung := make(chan error, 1)
+		var submitted atomic.Bool
+		go func() {
+			slow.Submit(&blockdev.Request{
+				Op: op, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
+				Complete: func(r *blockdev.Request) { hung <- r.Err },
+			})
+			submitted.Store(true)
+		}()
+		// With io_submit Submit may wait, where nobody receives packets.
+		returned := func() bool { return submitted.Load() || io == blockdev.IODirect }
+		for i := 0; i < 200 && (done.Load() < reads || !returned()); i++ {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := done.Load(); n < reads {
+			t.Fatalf("%d of %d reads have ended while a %v elsewhere hangs", n, reads, op)
+		}
+		if !returned() {
+			t.Fatalf("a %v on a frozen file system isn't left to others", op)
+		}
+		select {
+		case err := <-hung:
+			t.Fatalf("a %v on a frozen file system ended: %v", op, err)
+		default:
+		}
+		thaw()
+		if err := <-hung; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

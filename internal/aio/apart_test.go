@@ -1,0 +1,61 @@
+package aio
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestApart: where the calling thread has a request under way, what may hang is called on another.
+func TestApart(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	r, err := OpenRing(16, int(in.Fd()))
+	if err != nil {
+		t.Skip(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	self := unix.Gettid()
+	apart := func() (tid int) {
+		Apart(func() { tid = unix.Gettid() })
+		return tid
+	}
+	look := func(when string, here bool) {
+		t.Helper()
+		if (apart() == self) != here {
+			t.Errorf("%s Apart's is this thread: %v, want %v", when, !here, here)
+		}
+		called := 0
+		if got := ApartHere(func() { called = unix.Gettid() }); got != here || got != (called == self) {
+			t.Errorf("%s ApartHere says %v, and called on thread %d of %d", when, got, called, self)
+		}
+	}
+	look("before", true)
+	if err := r.Submit(transfer(OpRead, 7, make([]byte, 4), -1)); err != nil {
+		t.Fatal(err)
+	}
+	look("during a read", false)
+	if _, err := out.WriteString("data"); err != nil {
+		t.Fatal(err)
+	}
+	if n := gather(t, r, 1)[7]; n != 4 {
+		t.Errorf("the read ends with %d", n)
+	}
+	look("after it", true)
+	shut(t, r)
+	for i := range underWay {
+		if n := underWay[i].Load(); n != 0 {
+			t.Errorf("place %d: %d", i, n)
+		}
+	}
+	if n := openRings.Load(); n != 0 {
+		t.Errorf("%d rings are open", n)
+	}
+}
