@@ -53,13 +53,13 @@ var rooms = []room{
 	},
 	{
 		dir:   "fabric/rdma", // the binding: any provider will do, so it knows none
-		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/crowd", "internal/mem", "internal/limitlog"},
+		may:   []string{"nvme/...", "blockdev", "fabric/rdma/verbs", "internal/crowd", "internal/inuse", "internal/mem", "internal/limitlog"},
 		tests: []string{everything},
 	},
 	{dir: "fabric/tcp/pdu", may: []string{"nvme"}, tests: []string{"internal/fuzzing", "internal/samples"}},
 	{
 		dir:   "fabric/tcp",
-		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog", "internal/listen"},
+		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/inuse", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog", "internal/listen"},
 		tests: []string{"blockdev/...", "statedir", "internal/..."},
 	},
 	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/prefetch", "statedir"}, tests: []string{"blockdev/...", "internal/crash"}},
@@ -80,6 +80,7 @@ var rooms = []room{
 	{dir: "internal/mem"},
 	{dir: "internal/prefetch"},
 	{dir: "internal/limitlog"},
+	{dir: "internal/inuse"},
 	{dir: "internal/listen"},
 	{dir: "internal/identity", may: []string{"nvme", "statedir"}},
 	{dir: "internal/crash"},

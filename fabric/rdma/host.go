@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/inuse"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -60,9 +60,7 @@ type Transport struct {
 	memory   *memory
 	counters *Counters
 
-	mu     sync.Mutex
-	closed bool
-	queues sync.WaitGroup // those that are there, or being dialled
+	queues inuse.Count // those that are there, or being dialled
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -89,7 +87,7 @@ func (t *Transport) Counters() *Counters { return t.counters }
 // Alloc gives registered memory, aligned to 4096 bytes.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	b := t.memory.arena.Alloc(n)
-	if b == nil && t.isClosed() {
+	if b == nil && t.queues.Closed() {
 		return nil, fmt.Errorf("rdma: %w", errTransportClosed)
 	}
 	if b == nil {
@@ -105,40 +103,21 @@ func (t *Transport) Free(b []byte) { t.memory.arena.Free(b) }
 // Close lets no more queues be dialled, waits until every one is closed, and frees the memory. That
 // of Alloc must not be used after.
 func (t *Transport) Close() error {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	t.queues.Wait()
+	t.queues.Close()
 	t.memory.close()
 	return nil
-}
-
-func (t *Transport) isClosed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closed
-}
-
-// begin has Close wait for a queue, until queues.Done; false where that was called already.
-func (t *Transport) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.queues.Add(1)
-	}
-	return !t.closed
 }
 
 // Dial connects one queue pair. The error is a *ConnError that names the stage; a refusal
 // wraps a *RejectError, and that after Close is ErrClosed. A peer that carries smaller packets only
 // is asked for those.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
-	if !t.begin() {
+	if !t.queues.Begin() {
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, QID: a.QID, Err: errTransportClosed}
 	}
 	q, err := t.dial(ctx, a)
 	if err != nil {
-		t.queues.Done()
+		t.queues.End()
 		return nil, err
 	}
 	return q, nil

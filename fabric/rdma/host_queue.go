@@ -246,7 +246,7 @@ func (q *hostQueue) reap() {
 	}
 	q.attr.Sink.Closed(dead)
 	close(q.closed)
-	q.t.queues.Done()
+	q.t.queues.End()
 }
 
 func (q *hostQueue) connError(stage string, err error) error {

@@ -314,7 +314,7 @@ func (w *hostWorld) open() {
 	conn := w.socket.conn(w.t)
 	w.c = newClient(w.t, 64)
 	var err error
-	w.tr.begin()
+	w.tr.queues.Begin()
 	w.q, err = newHostQueue(w.tr, conn, host.QueueAttr{
 		Remote: addrPort(conn.RemoteAddr()), QID: 1, CNTLID: 1, Size: 64, InCapsule: 4096, Sink: w.c,
 	})

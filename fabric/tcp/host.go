@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/inuse"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -19,9 +19,7 @@ type Transport struct {
 	memory   *mem.Arena
 	counters Counters
 
-	mu     sync.Mutex
-	closed bool
-	queues sync.WaitGroup // those that are there, or being dialled
+	queues inuse.Count // those that are there, or being dialled
 }
 
 var _ host.Transport = (*Transport)(nil)
@@ -42,28 +40,9 @@ func NewTransport(cfg HostConfig) (*Transport, error) {
 // Close lets no more queues be dialled, waits until every one is closed, and frees the memory that
 // Alloc gave.
 func (t *Transport) Close() error {
-	t.mu.Lock()
-	t.closed = true
-	t.mu.Unlock()
-	t.queues.Wait()
+	t.queues.Close()
 	t.memory.Close()
 	return nil
-}
-
-func (t *Transport) isClosed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closed
-}
-
-// begin has Close wait for a queue, until queues.Done; false where that was called already.
-func (t *Transport) begin() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.closed {
-		t.queues.Add(1)
-	}
-	return !t.closed
 }
 
 // Type is host.Transport's.
@@ -76,7 +55,7 @@ func (t *Transport) Counters() *Counters { return &t.counters }
 // lies in large pages where there are some.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	b := t.memory.Alloc(n)
-	if b == nil && t.isClosed() {
+	if b == nil && t.queues.Closed() {
 		return nil, fmt.Errorf("nvme/tcp: %w", errTransportClosed)
 	}
 	if b == nil {
@@ -93,18 +72,18 @@ func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQ
 	if a.Size < 2 || a.Size > 1<<16 {
 		return nil, fmt.Errorf("nvme/tcp: queue of %d entries is not within 2 to 65536", a.Size)
 	}
-	if !t.begin() {
+	if !t.queues.Begin() {
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, Err: errTransportClosed}
 	}
 	conn, err := t.connect(ctx, a)
 	if err != nil {
-		t.queues.Done()
+		t.queues.End()
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, Err: err}
 	}
 	q, err := newHostQueue(t, conn, a)
 	if err != nil {
 		_ = conn.Close()
-		t.queues.Done()
+		t.queues.End()
 		return nil, &ConnError{Stage: "initialize", Peer: a.Remote, Err: err}
 	}
 	if err := q.initialize(ctx); err != nil {

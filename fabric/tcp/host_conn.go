@@ -350,7 +350,7 @@ func (q *hostQueue) end(err error) {
 		q.attr.Sink.Closed(err)
 	}
 	close(q.ended)
-	q.t.queues.Done()
+	q.t.queues.End()
 }
 
 // reason makes the error that the host core sees out of why the reader ended, and the fault of

@@ -368,7 +368,7 @@ func TestHostDialGivesUp(t *testing.T) {
 		ctrl := newRaw(t, c)
 		ctrl.send(goodResp.Append(nil))
 		sink := newClient(t, 32)
-		tr.begin()
+		tr.queues.Begin()
 		q, err := newHostQueue(tr, conn.(*net.TCPConn), host.QueueAttr{Remote: addrPort(conn.RemoteAddr()), Size: 32, Sink: sink})
 		if err != nil {
 			t.Fatal(err)
