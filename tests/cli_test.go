@@ -200,6 +200,7 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("resv-register -t tcp -a 127.0.0.1 --rrega 3"), exitUsage, []string{"--rrega 3", "0 to 2"}},
 		{args("resv-register -t tcp -a 127.0.0.1 --nrkey key"), exitUsage, []string{"--nrkey", `"key"`, "0x1234"}},
 		{args("resv-acquire -t tcp -a 127.0.0.1 --rtype 7"), exitUsage, []string{"--rtype 7", "1 to 6"}},
+		{args("resv-register -t tcp -a 127.0.0.1"), exitUsage, []string{"no --nrkey given", "as --nrkey 0x1234"}},
 		{args("resv-release -t tcp -a 127.0.0.1 --crkey 1"), exitUsage, []string{"--rtype 0", "1 to 6"}},
 		{args("discard -t tcp -a 127.0.0.1 --offset 0"), exitUsage, []string{"no --length", "discard --help"}},
 		{args("discard -t tcp -a 127.0.0.1 --length 1m"), exitUsage, []string{"no --offset", "discard --help"}},

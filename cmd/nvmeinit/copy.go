@@ -66,7 +66,12 @@ file behind.`,
 		Example: `  nvmeinit read -t rdma -a 127.0.0.1 --nsid 1 --offset 0 --length 8MiB --output part.img
   nvmeinit read -t tcp -a 127.0.0.1 --length 1MiB | sha256sum`,
 		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return readCommand(c, f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("output") && isTerminal(c.OutOrStdout()) {
+				return cli.Usage("standard output is a terminal, which data would upset: give --output FILE, or a pipe, or --output - all the same")
+			}
+			return readCommand(c, f)
+		},
 	}
 	f.add(c, "output", "`FILE` to write, which must not exist; - for standard output", "read the range a second time and compare")
 	return c
@@ -101,8 +106,10 @@ type copier struct {
 func (f *copyFlags) inside(ns *host.Namespace) error {
 	block := int64(ns.BlockSize())
 	switch off, n := int64(f.offset), int64(f.length); {
-	case off%block != 0 || n%block != 0:
-		return cli.Usage("--offset %d and --length %d must be multiples of the namespace's block, %d bytes", off, n, block)
+	case off%block != 0:
+		return cli.Usage("--offset %d: want multiples of the namespace's block, %d bytes", off, block)
+	case n%block != 0:
+		return cli.Usage("--length %d: want multiples of the namespace's block, %d bytes", n, block)
 	case off > ns.Size():
 		return cli.Usage("--offset %s is beyond the namespace's end at %s", blockdev.FormatSize(off), blockdev.FormatSize(ns.Size()))
 	case n > ns.Size()-off:

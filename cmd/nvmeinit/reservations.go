@@ -43,9 +43,12 @@ nvmetgt does with --state. It prints nothing.`,
 	fl.Uint8Var(&f.action, "rrega", 0, "`what` to do: 0 register, 1 unregister, 2 replace the key")
 	fl.BoolVar(&f.ignoreKey, "iekey", false, "whatever the current key is")
 	fl.Uint8Var(&f.cptpl, "cptpl", 0, "`whether` it persists through power loss: 0 as it is, 2 no, 3 yes")
-	c.PreRunE = func(*cobra.Command, []string) error {
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if f.cptpl != uint8(nvme.CPTPLKeep) && f.cptpl != uint8(nvme.CPTPLClear) && f.cptpl != uint8(nvme.CPTPLSet) {
 			return cli.Usage("--cptpl %d: want 0, 2 or 3", f.cptpl)
+		}
+		if nvme.ResvAction(f.action) != nvme.ResvUnregister && f.action <= lastRegister && !c.Flags().Changed("nrkey") {
+			return cli.Usage("no --nrkey given: want the key that this host is to have, as --nrkey 0x1234")
 		}
 		return upTo("rrega", f.action, lastRegister)
 	}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal opens one.
+func terminal(t *testing.T) *os.File {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Skip(err)
+	}
+	f, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestReadToTerminal: who forgets --output gets no data on the terminal, unless that is what --output says; to a pipe they
+// go without.
+func TestReadToTerminal(t *testing.T) {
+	pipe, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	tty := terminal(t)
+	for _, c := range []struct {
+		out     *os.File
+		flags   string
+		refused bool
+	}{{tty, "", true}, {tty, "--output -", false}, {pipe, "", false}} {
+		read := newRead()
+		read.SetOut(c.out)
+		read.SetArgs(strings.Fields("-t tcp -a nowhere:x " + c.flags)) // an address that ends it in any case
+		read.SilenceErrors, read.SilenceUsage = true, true
+		if err := read.Execute(); err == nil || strings.Contains(err.Error(), "is a terminal") != c.refused {
+			t.Errorf("%s %s: %v", c.out.Name(), c.flags, err)
+		}
+	}
+}
