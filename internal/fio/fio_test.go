@@ -268,7 +268,8 @@ func TestIdleOptions(t *testing.T) {
 	if len(f.Global) != 1 || len(f.Jobs[0].Given()) != 0 || f.Jobs[1].BS[0][0].Bytes != 8192 {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
-	for _, line := range []string{"hipri", "fixedbufs=1", "new_group", "description=two words", "clat_percentiles=1", "gtod_reduce=0", "do_verify=1"} {
+	for _, line := range []string{"hipri", "fixedbufs=1", "new_group", "description=two words", "clat_percentiles=1", "gtod_reduce=0", "do_verify=1",
+		"verify_dump=1", "buffered=0", "iodepth_batch=1", "random_generator=lfsr"} {
 		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
 			t.Errorf("%s: %v, %q", line, err, f.Notice())
 		}
@@ -400,6 +401,10 @@ func TestParseErrors(t *testing.T) {
 		"[a]\nwrite_hist_log=x\n":               "x.fio:2: write_hist_log: write_bw_log, write_iops_log and write_lat_log have",
 		"[a]\ncpus_allowed=0-3\n":               "x.fio:2: cpus_allowed: taskset or numactl",
 		"[a]\nlat_percentiles=1\n":              "x.fio:2: lat_percentiles: percentile_list says",
+		"[a]\nverify_state_save=1\n":            "x.fio:2: verify_state_save: verify reads everything back",
+		"[a]\ngtod_reduce\n":                    "x.fio:2: gtod_reduce: all latencies are measured",
+		"[a]\niodepth_batch=8\n":                "x.fio:2: iodepth_batch: an operation begins",
+		"[a]\nlatency_target=10ms\n":            "x.fio:2: latency_target: --depths runs",
 		"[a]\nfoo=1\nbs=4kk\n":                  "x.fio:3: bs=4kk: want a size",
 		"[a]\nclat_percentiles=0\n":             "x.fio:2: clat_percentiles: percentile_list says",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",

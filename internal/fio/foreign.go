@@ -9,6 +9,8 @@ const (
 	noEpoch      = "times in logs count from when measuring began; leave the option out"
 	noFile       = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
 	noPlace      = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
+	noTarget     = "--depths runs the jobs at several depths, and shows the latency of each; leave the option out"
+	noSettling   = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
 	noBatch      = "an operation begins as soon as another ends; leave the option out"
 	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
 	noEconomy    = "all latencies are measured, always; leave the option out"
@@ -30,6 +32,8 @@ var foreign = map[string]string{
 	"verify_pattern":  "verify=crc32c checks data that differ everywhere; leave the option out",
 	"verify_fatal":    noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
+	"latency_target": noTarget, "latency_window": noTarget, "latency_percentile": noTarget, "latency_run": noTarget, "max_latency": noTarget,
+	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,
 	"serialize_overlap": "with verify writes under way never overlap; leave the option out",
 	"end_fsync":         "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
 	"filename":          noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,

@@ -1,6 +1,7 @@
 package fio
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,11 @@ var idle = map[string]string{
 	"ioengine": "", "filename": "", "direct": "1", "thread": "", "invalidate": "", "allow_mounted_write": "",
 	"hipri": "", "fixedbufs": "", "registerfiles": "", "sqthread_poll": "",
 	"description": "", "new_group": "", "clat_percentiles": "1", "unified_rw_reporting": "0", "gtod_reduce": "0",
-	"do_verify": "1", "verify_fatal": "1",
+	"do_verify": "1", "verify_fatal": "1", "verify_dump": "", "verify_state_save": "0",
+	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0", "refill_buffers": "0", "zero_buffers": "0",
+	"iodepth_batch": "1", "iodepth_batch_submit": "1", "iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
+	"nrfiles": "1", "openfiles": "", "file_service_type": "", "fallocate": "", "create_serialize": "", "create_on_open": "0",
+	"unlink": "", "overwrite": "", "random_generator": "", "softrandommap": "", "disk_util": "0",
 }
 
 // Idle is an option of a job file that changes nothing.
@@ -39,7 +44,7 @@ func (f *File) Notice() string {
 // takeIdle takes an option that changes nothing; false where it is none of them, or would change something.
 func (f *File) takeIdle(line int, option, value string) (bool, error) {
 	only, known := idle[option]
-	if !known || only != "" && value != "" && value != only {
+	if !known || only != "" && cmp.Or(value, "1") != only { // one without a value asks for what it is called after
 		return false, nil
 	}
 	for _, i := range f.Idle {
