@@ -120,6 +120,11 @@ func TestValues(t *testing.T) {
 		{"random_distribution", "zoned:60/10:40/90%", func(j *Job) bool {
 			return reflect.DeepEqual(j.Zones[2], []loadgen.Zone{{Percent: 60, Share: 10}, {Percent: 40, Share: 90}})
 		}},
+		{"random_distribution", "zoned:50/5:30:20/", func(j *Job) bool {
+			return reflect.DeepEqual(j.Zones[0], []loadgen.Zone{{Percent: 50, Share: 5}, {Percent: 30, Share: 47}, {Percent: 20, Share: 48}})
+		}},
+		{"blockalign", "4k,8k", func(j *Job) bool { return j.Align == [3]int{4096, 8192, 8192} }},
+		{"ba", "64k", func(j *Job) bool { return j.Align[0] == 65536 }},
 		{"random_distribution", "zoned_abs:60/1g:40/9g,100/1g", func(j *Job) bool {
 			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
 		}},
@@ -183,6 +188,8 @@ func TestBadValues(t *testing.T) {
 		{"random_distribution", "zoned", "as zoned:60/10:40/90"},
 		{"random_distribution", "zoned:60/10:40/x", `"40/x" is no zone`},
 		{"random_distribution", "zoned_abs:60/10:-1/4k", `"-1/4k" is no zone`},
+		{"random_distribution", "zoned_abs:60/1g:40", `"40" is no zone`},
+		{"blockalign", "x", "a size"},
 		{"write_bw_log", "--log_avg_msec", "what the names of the files are to begin with"},
 		{"log_avg_msec", "1s", "a number"},
 		{"log_avg_msec", "3600001", "at most an hour"},

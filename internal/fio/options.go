@@ -71,6 +71,17 @@ var options = []Option{
 		set:   setBlockRange,
 	},
 	{
+		Name: "blockalign", Aliases: []string{"ba"}, Type: "size[,size][,size]", Example: "4k",
+		Usage: "what random offsets are multiples of (default the block size, of several the smallest)",
+		set: func(j *Job, v string) error {
+			return each(v, func(op loadgen.Op, v string) error {
+				n, err := parseSize(v)
+				j.Align[op] = int(n)
+				return err
+			})
+		},
+	},
+	{
 		Name: "iodepth", Type: "number", Example: "32", Default: "1",
 		Usage: "operations that each job keeps outstanding",
 		set:   func(j *Job, v string) error { return number(&j.IODepth, v) },

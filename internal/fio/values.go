@@ -275,13 +275,39 @@ func setZones(j *Job, v string, size func(*loadgen.Zone, string) error) error {
 			}
 			zones = append(zones, z)
 		}
+		shareRest(zones)
 		j.Zones[op] = zones
 		return nil
 	})
 }
 
+// openShare is that of a zone without a size: it shares what the others leave with those that have none either.
+const openShare = -1
+
+func shareRest(zones []loadgen.Zone) {
+	left, open := 100, 0
+	for _, z := range zones {
+		if z.Share == openShare {
+			open++
+		} else {
+			left -= z.Share
+		}
+	}
+	for i := range zones {
+		if zones[i].Share == openShare {
+			zones[i].Share = max(left, 0) / open
+			left -= zones[i].Share
+			open--
+		}
+	}
+}
+
 // zoneShare is the size of a zone in percent of the range.
 func zoneShare(z *loadgen.Zone, v string) (err error) {
+	if v == "" {
+		z.Share = openShare
+		return nil
+	}
 	v, _ = cutPercent(v)
 	if z.Share, err = strconv.Atoi(v); z.Share < 0 {
 		return errNumber

@@ -71,6 +71,9 @@ func TestDrawsAsFio(t *testing.T) {
 	}{
 		{"--bsrange=4k-16k --norandommap", func(s *Spec) { s.BS[Read] = Range(4096, 16384) }},
 		{"--bsrange=8k-24k --norandommap", func(s *Spec) { s.BS[Read] = Range(8192, 24576) }},
+		{"--bs=4k --blockalign=64k --norandommap", func(s *Spec) { s.Align[Read] = 64 << 10 }},
+		{"--bsrange=4k-16k --blockalign=8k --norandommap", func(s *Spec) { s.BS[Read], s.Align[Read] = Range(4096, 16384), 8192 }},
+		{"--bs=16k --blockalign=4k --norandommap", func(s *Spec) { s.BS[Read], s.Align[Read] = Fixed(16<<10), 4096 }},
 		{"--random_distribution=normal:1", func(s *Spec) { s.Distribution = Distribution{Normal, 1} }},
 		{"--random_distribution=normal:20", func(s *Spec) { s.Distribution = Distribution{Normal, 20} }},
 		{"--random_distribution=normal:50", func(s *Spec) { s.Distribution = Distribution{Normal, 50} }},

@@ -1,6 +1,9 @@
 package loadgen
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // Patterns are the values of RW, as help and errors name them.
 var Patterns = []string{
@@ -100,6 +103,25 @@ func (s *Spec) smallestBlock() int {
 			if s.Draws(op) {
 				n = min(n, sh.Bytes)
 			}
+		}
+	}
+	return n
+}
+
+// alignment is what offsets of that direction are multiples of.
+func (s *Spec) alignment(op Op) int64 {
+	if s.random() && s.Align[op] > 0 {
+		return int64(s.Align[op])
+	}
+	return smallest(s.BS[op])
+}
+
+// unit is the smallest alignment of all directions.
+func (s *Spec) unit() int64 {
+	n := int64(math.MaxInt64)
+	for op := range ops {
+		if s.Draws(op) {
+			n = min(n, s.alignment(op))
 		}
 	}
 	return n

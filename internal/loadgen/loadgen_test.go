@@ -471,6 +471,8 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.BS[Read] = Split{{Bytes: 4096, Percent: 60}, {Bytes: 8192, Percent: 50}} }, "110 percent"},
 		{func(s *Spec) { s.BS[Read] = Split{{Bytes: 4096, Percent: -10}, {Bytes: 8192, Percent: 110}} }, "bssplit="},
 		{func(s *Spec) { s.RWMixRead = 101 }, "rwmixread="},
+		{func(s *Spec) { s.Align[Read] = 1000 }, "blockalign=1000: want a multiple"},
+		{func(s *Spec) { s.Align[Read] = 2 * fakeSize }, "the range has"},
 		{func(s *Spec) { s.Distribution = Distribution{Normal, 100} }, "less than 100, as normal:20"},
 		{zones(Zone{Percent: 60, Share: 10}, Zone{Percent: 30, Share: 90}), "90 percent of the operations"},
 		{zones(Zone{Percent: 60, Share: 20}, Zone{Percent: 40, Share: 90}), "110 percent of the range"},

@@ -13,7 +13,7 @@ type pattern struct {
 	random bool
 	does   [ops]bool  // directions that choose draws from: those without a rate
 	span   int64      // bytes of the range, a multiple of least
-	least  int64      // bytes of the smallest operation of all
+	least  int64      // bytes of the smallest operation of all, or of the smallest alignment that is asked for
 	align  [ops]int64 // of each direction: random offsets are multiples of it
 	next   [ops]int64 // sequential: the next offset, from the start of the range
 
@@ -38,7 +38,7 @@ type zone struct {
 
 func newPattern(s *Spec, clone int, span int64) *pattern {
 	p := &pattern{
-		spec: s, random: s.random(), least: math.MaxInt64,
+		spec: s, random: s.random(), least: s.unit(),
 		rng:   rand.New(rand.NewPCG(s.Seed, s.stream(clone))),
 		sizes: newSizes(s, clone),
 	}
@@ -48,9 +48,8 @@ func newPattern(s *Spec, clone int, span int64) *pattern {
 			continue
 		}
 		p.does[op] = !s.rated(op)
-		p.align[op] = smallest(s.BS[op])
-		equal = equal && s.BS[op].fixed() && (p.least == math.MaxInt64 || p.least == p.align[op])
-		p.least = min(p.least, p.align[op])
+		p.align[op] = s.alignment(op)
+		equal = equal && s.BS[op].fixed() && p.least == p.align[op] && p.least == smallest(s.BS[op])
 	}
 	blocks := span / p.least
 	p.span = blocks * p.least
@@ -157,7 +156,11 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 	at := int64(p.block(op)) * p.least
 	at -= at % p.align[op]
 	if last := p.span - int64(bytes); at > last {
-		at = last - last%p.least
+		unit := p.least
+		if p.spec.Align[op] > 0 {
+			unit = p.align[op]
+		}
+		at = last - last%unit
 	}
 	return at
 }

@@ -104,6 +104,29 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
+// Offsets are multiples of what is asked for, and inside the range, up to its end; every place comes.
+func TestAlign(t *testing.T) {
+	for _, c := range []struct {
+		bs, align, places int
+	}{{4096, 16384, 6}, {16384, 4096, 22}, {4096, 4096, 25}, {32768, 16384, 5}, {4096, 0, 25}} {
+		s := spec("randread")
+		s.BS[Read], s.Align[Read] = Fixed(c.bs), c.align
+		const span = 25 * 4096
+		p := newPattern(&s, 0, span)
+		seen := map[int64]bool{}
+		for range 10_000 {
+			at := p.offset(Read, c.bs)
+			if at < 0 || at+int64(c.bs) > span || at%int64(max(c.align, 1)) != 0 {
+				t.Fatalf("%d bytes at %d of %d, aligned to %d", c.bs, at, span, c.align)
+			}
+			seen[at] = true
+		}
+		if len(seen) != c.places {
+			t.Errorf("%d bytes aligned to %d begin at %d places, want %d", c.bs, c.align, len(seen), c.places)
+		}
+	}
+}
+
 // Ranks of a normal distribution are around the middle, as far from it as fio's: with normal:20 by a standard deviation of
 // √(1/12² + 0.2²/12) = 0.1014 of the range, and however little is asked for, by a twelfth.
 func TestNormal(t *testing.T) {

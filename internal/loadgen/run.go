@@ -86,6 +86,7 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 				for _, sh := range s.BS[op] {
 					unit = gcd(unit, int64(sh.Bytes))
 				}
+				unit = gcd(unit, int64(s.Align[op]))
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +14,8 @@ type Spec struct {
 	RW        string     // one of Patterns
 	RWMixRead int        // percent of reads in rw and randrw
 	BS        [ops]Split // bytes an operation, by Op; a write that follows a trim has its size
+
+	Align [ops]int // bytes of which random offsets are multiples, by Op; 0 for the smallest of BS
 
 	IODepth int // operations outstanding at most, each job
 	NumJobs int // jobs that run at once
@@ -328,6 +331,9 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 				return fmt.Errorf("bs=%d: want a multiple of the namespace's block, %d bytes", sh.Bytes, blockSize)
 			}
 		}
+		if s.Align[op]%blockSize != 0 {
+			return fmt.Errorf("blockalign=%d: want a multiple of the namespace's block, %d bytes", s.Align[op], blockSize)
+		}
 	}
 	base, span := s.area(size)
 	if base < 0 || base%int64(blockSize) != 0 || base >= size {
@@ -335,6 +341,9 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	}
 	if room := size - base; int64(s.LargestBlock()) > room {
 		return fmt.Errorf("bs=%d: the namespace has %d bytes from the offset on", s.LargestBlock(), room)
+	}
+	if align := int64(slices.Max(s.Align[:])); align > span {
+		return fmt.Errorf("blockalign=%d: the range has %d bytes", align, span)
 	}
 	if span < int64(s.LargestBlock()) || span > size-base {
 		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
@@ -360,7 +369,7 @@ func (s *Spec) fitZones(span int64) error {
 		all := int64(0)
 		for _, z := range s.Zones[op] {
 			n := z.bytes(span)
-			if least := int64(s.smallestBlock()); n < least {
+			if least := s.unit(); n < least {
 				return fmt.Errorf("random_distribution=zoned: a zone has %d bytes, want at least one operation, %d", n, least)
 			}
 			all += n
