@@ -85,6 +85,10 @@ func TestREQLikeLinux(t *testing.T) {
 		if got != want {
 			t.Errorf("got\n%+v\nLinux\n%+v", got, want)
 		}
+		established(host.connect(target.addr), l)
+		if reqs := n.sent(host.addr, mad.AttrREQ); reqs[0].tid == reqs[1].tid {
+			t.Errorf("two connections with the transaction ID %#x", reqs[0].tid)
+		}
 	})
 }
 
@@ -179,9 +183,12 @@ func TestPeerGivesUp(t *testing.T) {
 		if ev := l.want(verbs.CMRejected); ev.ID != req.ID || ev.Reason != verbs.RejectTimeout {
 			t.Errorf("%+v", ev)
 		}
-		l.createQP(req.ID)
-		if err := req.ID.Accept(acceptParam); !errors.Is(err, verbs.ErrState) {
-			t.Errorf("accept: %v", err)
+		wrongly(t, "disconnect", req.ID.Disconnect(), verbs.ErrState)
+		wrongly(t, "reject", req.ID.Reject(nil), verbs.ErrState)
+		qp := l.createQP(req.ID)
+		wrongly(t, "accept", req.ID.Accept(acceptParam), verbs.ErrState)
+		if st := qp.Query().State; st != verbs.Init {
+			t.Errorf("state %v: it would take packets", st)
 		}
 		p.nothing()
 	})
@@ -219,12 +226,14 @@ func TestMRAofREP(t *testing.T) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		_, rep := receive[*mad.REP](p)
-		start := time.Now()
 		ids := mad.CommIDs{Local: 7, Remote: rep.Local}
-		p.send(target.addr, 99, &mad.MRA{CommIDs: ids, Message: mad.AnswersREP, ServiceTimeout: 20})
-		receive[*mad.REP](p)
-		if d := time.Since(start); d != codeDuration(20)+codeDuration(18) { // and the way there and back
-			t.Errorf("REP again after %v", d)
+		for range 2 {
+			start := time.Now()
+			p.send(target.addr, 99, &mad.MRA{CommIDs: ids, Message: mad.AnswersREP, ServiceTimeout: 20})
+			receive[*mad.REP](p)
+			if d := time.Since(start); d != codeDuration(20)+codeDuration(18) { // and the way there and back
+				t.Errorf("REP again after %v", d)
+			}
 		}
 		p.send(target.addr, 99, &mad.MRA{CommIDs: ids, Message: mad.AnswersREQ, ServiceTimeout: 1})
 		p.send(target.addr, 99, &mad.RTU{CommIDs: ids})
@@ -236,11 +245,111 @@ func TestMRAofREP(t *testing.T) {
 	})
 }
 
+// However long a peer's MRA asks for, either side gives up in time, and asks no more.
+func TestMRAWithoutEnd(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		gaveUp := func(e *end, began time.Time, limit time.Duration) {
+			t.Helper()
+			e.want(verbs.CMUnreachable)
+			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectTimeout || time.Since(began) != limit {
+				t.Errorf("reason %d after %v, want a timeout after %v", rej.Reason, time.Since(began), limit)
+			}
+			p.nothing()
+		}
+		began := time.Now()
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*mad.REP](p)
+		p.send(target.addr, 99, &mad.MRA{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}, Message: mad.AnswersREP, ServiceTimeout: 31})
+		l.want(verbs.CMConnectRequest)
+		gaveUp(l, began, maxHalfOpenTime)
+
+		began = time.Now()
+		h := host.connect(p.addr)
+		tid, req := receive[*mad.REQ](p)
+		p.send(host.addr, tid, &mad.MRA{CommIDs: mad.CommIDs{Remote: req.LocalCommID}, Message: mad.AnswersREQ, ServiceTimeout: 31})
+		gaveUp(h, began, (maxCMRetries+1)*reqInterval+maxService)
+	})
+}
+
+// A REP that is taken back before it was looked at leaves the QP as it was.
+func TestREPTakenBack(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		h := host.connect(p.addr)
+		tid, req := receive[*mad.REQ](p)
+		release := host.busy()
+		ids := mad.CommIDs{Local: 5, Remote: req.LocalCommID}
+		p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77})
+		p.send(host.addr, tid, &mad.REJ{CommIDs: ids, Message: mad.AnswersOther, Reason: verbs.RejectTimeout})
+		release()
+		h.want(verbs.CMRejected)
+		if st := h.qp().Query().State; st != verbs.Init {
+			t.Errorf("state %v", st)
+		}
+		p.nothing()
+	})
+}
+
+// The ACK timeout of the active side follows from how late the peer says that it acknowledges, within bounds.
+func TestACKDelayOfREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		for i, c := range []struct{ delay, timeout uint8 }{{15, 17}, {19, 19}, {31, maxACKTimeout}} {
+			h := host.connect(p.addr)
+			tid, req := receive[*mad.REQ](p)
+			p.send(host.addr, tid, &mad.REP{
+				CommIDs: mad.CommIDs{Local: uint32(i + 1), Remote: req.LocalCommID}, LocalQPN: uint32(i + 2), TargetACKDelay: c.delay,
+			})
+			h.want(verbs.CMEstablished)
+			receive[*mad.RTU](p)
+			if got := h.qp().Query().Timeout; got != c.timeout {
+				t.Errorf("ACK delay %d: timeout %d, want %d", c.delay, got, c.timeout)
+			}
+		}
+	})
+}
+
+// More READs than the device can have are neither offered nor asked for.
+func TestReadsOfTheDevice(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		if err := host.prepare(p.addr).id.Connect(verbs.ConnParam{ResponderResources: 255, InitiatorDepth: 255}); err != nil {
+			t.Fatal(err)
+		}
+		_, req := receive[*mad.REQ](p)
+		if a := host.dev.attr; int(req.ResponderResources) != a.MaxQPRdAtom || int(req.InitiatorDepth) != a.MaxQPInitAtom {
+			t.Errorf("%d and %d READs, the device has %d and %d", req.ResponderResources, req.InitiatorDepth, a.MaxQPRdAtom, a.MaxQPInitAtom)
+		}
+	})
+}
+
+// A peer that wants to READ may, if the consumer lets it; one that doesn't never may.
+func TestPassiveAccess(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		const reads = verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+		for depth, want := range []verbs.Access{0, reads} {
+			req := p.req(target.addr, uint32(7+depth), uint32(8+depth))
+			req.InitiatorDepth = uint8(depth)
+			p.send(target.addr, 99, req)
+			receive[*mad.REP](p)
+			if got := l.want(verbs.CMConnectRequest).ID.QP().(*fakeQP).access; got != want|verbs.AccessRemoteWrite {
+				t.Errorf("initiator depth %d: access %b", depth, got)
+			}
+		}
+	})
+}
+
 // The first packet on the QP stands in for a lost RTU.
 func TestCommEst(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		n.setFilter(first(mad.AttrRTU))
-		h := host.connect(target.addr)
+		h := host.prepare(target.addr)
+		h.qp().handler(verbs.AsyncEvent{Type: verbs.EventCommEst, QP: h.qp()}) // of a consumer that has moved the QP itself
+		if err := h.id.Connect(hostParam); err != nil {
+			t.Fatal(err)
+		}
 		h.want(verbs.CMEstablished)
 		l.id = l.want(verbs.CMConnectRequest).ID
 		start := time.Now()

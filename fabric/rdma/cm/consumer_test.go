@@ -74,6 +74,7 @@ func TestDestroy(t *testing.T) {
 				t.Errorf("reason %d", ev.Reason)
 			}
 			h.wantNone()
+			host.wantEmpty()
 		})
 	})
 	t.Run("requested", func(t *testing.T) {
@@ -143,20 +144,11 @@ func TestDestroyEstablished(t *testing.T) {
 // A request whose listener goes before its handler ran is refused, not forgotten.
 func TestListenerGoneBeforeRequest(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
-		block, entered := make(chan struct{}), make(chan struct{})
-		other := target.newEnd()
-		other.handle = func(ev verbs.CMEvent) {
-			if ev.Type == verbs.CMAddrResolved {
-				close(entered)
-				<-block
-			}
-		}
-		other.id.ResolveAddr(netip.Addr{}, netip.AddrPortFrom(host.addr, 1), 0)
-		<-entered
+		release := target.busy()
 		h := host.connect(target.addr)
 		synctest.Wait()
 		l.id.Destroy()
-		close(block)
+		release()
 		if ev := h.want(verbs.CMRejected); ev.Reason != verbs.RejectInvalidServiceID {
 			t.Errorf("reason %d", ev.Reason)
 		}
@@ -164,13 +156,52 @@ func TestListenerGoneBeforeRequest(t *testing.T) {
 	})
 }
 
+// So is one that was taken already.
+func TestListenerGoneAtRequest(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		listener := l.id
+		l.handle = func(verbs.CMEvent) { listener.Destroy() }
+		release := target.busy()
+		host.connect(target.addr)
+		second := host.connect(target.addr)
+		synctest.Wait()
+		release()
+		l.want(verbs.CMConnectRequest)
+		if ev := second.want(verbs.CMRejected); ev.Reason != verbs.RejectConsumer {
+			t.Errorf("reason %d", ev.Reason)
+		}
+		l.wantNone()
+	})
+}
+
+// Requests to a listener without a handler are refused: nobody would ever answer them.
+func TestListenerWithoutHandler(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.id.Destroy()
+		id, err := target.m.CreateID(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := id.Listen(netip.AddrPortFrom(target.addr, 4420), 1); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // more than it lets wait
+			if ev := host.connect(target.addr).want(verbs.CMRejected); ev.Reason != verbs.RejectConsumer {
+				t.Errorf("reason %d", ev.Reason)
+			}
+		}
+		target.wantEmpty()
+	})
+}
+
 // QPs that can't be moved fail the attempt on either side.
 func TestQPErrors(t *testing.T) {
 	broken := errors.New("no such address")
+	refuse := func(verbs.QPState) error { return broken }
 	t.Run("active", func(t *testing.T) {
 		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 			h := host.prepare(target.addr)
-			h.qp().pd.modifyErr = broken
+			h.qp().pd.modify = refuse
 			h.id.Connect(hostParam)
 			if ev := h.want(verbs.CMConnectError); !errors.Is(ev.Err, broken) {
 				t.Errorf("error %v", ev.Err)
@@ -187,7 +218,7 @@ func TestQPErrors(t *testing.T) {
 				if ev.Type != verbs.CMConnectRequest {
 					return
 				}
-				l.createQP(ev.ID).pd.modifyErr = broken
+				l.createQP(ev.ID).pd.modify = refuse
 				if err := ev.ID.Accept(acceptParam); !errors.Is(err, broken) {
 					t.Errorf("accept: %v", err)
 				}
@@ -234,9 +265,15 @@ func TestWrongCalls(t *testing.T) {
 			wrongly(t, c.dst, e.want(verbs.CMAddrError).Err, ErrUnreachable)
 		}
 		wrongly(t, "listen elsewhere", e.id.Listen(netip.MustParseAddrPort("127.0.0.77:1"), 1), ErrUnreachable)
+		mapped := netip.AddrPortFrom(netip.AddrFrom16(dst.Addr().As16()), dst.Port())
+		if err := e.id.ResolveAddr(netip.IPv4Unspecified(), mapped, 0); err != nil { // from any address
+			t.Error(err)
+		}
+		e.want(verbs.CMAddrResolved)
+		wrongly(t, "listen again", l.id.Listen(dst, 1), verbs.ErrState)
 		wrongly(t, "port taken", target.newEnd().id.Listen(dst, 1), ErrAddrInUse)
 		free := target.newEnd()
-		if err := free.id.Listen(netip.AddrPort{}, 1); err != nil || free.id.LocalAddr().Port() < 49152 {
+		if err := free.id.Listen(netip.MustParseAddrPort("0.0.0.0:0"), 1); err != nil || free.id.LocalAddr().Port() < 49152 {
 			t.Errorf("any port: %v %v", free.id.LocalAddr(), err)
 		}
 	})
@@ -253,6 +290,7 @@ func TestWrongCallsConnecting(t *testing.T) {
 		wrongly(t, "second QP", err, verbs.ErrState)
 		_, err = h.id.CreateQP(&fakePD{dev: host.dev}, verbs.QPInitAttr{Type: verbs.UD})
 		wrongly(t, "UD", err, verbs.ErrInvalid)
+		wrongly(t, "disconnect first", h.id.Disconnect(), verbs.ErrState)
 		wrongly(t, "too much private data", h.id.Connect(verbs.ConnParam{PrivateData: make([]byte, 57)}), verbs.ErrInvalid)
 		wrongly(t, "retry count", h.id.Connect(verbs.ConnParam{RetryCount: 8}), verbs.ErrInvalid)
 		wrongly(t, "RNR retry count", h.id.Connect(verbs.ConnParam{RNRRetryCount: 8}), verbs.ErrInvalid)
@@ -261,10 +299,18 @@ func TestWrongCallsConnecting(t *testing.T) {
 			if ev.Type != verbs.CMConnectRequest {
 				return
 			}
+			wrongly(t, "disconnect before the answer", h.id.Disconnect(), verbs.ErrState)
+			if st := h.qp().Query().State; st != verbs.Init {
+				t.Errorf("state %v before the answer", st)
+			}
 			wrongly(t, "no QP", ev.ID.Accept(acceptParam), verbs.ErrState)
 			wrongly(t, "disconnect", ev.ID.Disconnect(), verbs.ErrState)
 			wrongly(t, "reject", ev.ID.Reject(make([]byte, 149)), verbs.ErrInvalid)
-			l.createQP(ev.ID)
+			l.createQP(ev.ID).pd.modify = func(verbs.QPState) error {
+				wrongly(t, "accept meanwhile", ev.ID.Accept(acceptParam), verbs.ErrState)
+				wrongly(t, "reject meanwhile", ev.ID.Reject(nil), verbs.ErrState)
+				return nil
+			}
 			wrongly(t, "accept", ev.ID.Accept(verbs.ConnParam{PrivateData: make([]byte, 197)}), verbs.ErrInvalid)
 			if err := ev.ID.Accept(acceptParam); err != nil {
 				t.Error(err)
@@ -272,7 +318,7 @@ func TestWrongCallsConnecting(t *testing.T) {
 			wrongly(t, "accept again", ev.ID.Accept(acceptParam), verbs.ErrState)
 			wrongly(t, "reject after accept", ev.ID.Reject(nil), verbs.ErrState)
 		}
-		if err := h.id.Connect(hostParam); err != nil {
+		if err := h.id.Connect(verbs.ConnParam{PrivateData: make([]byte, 56), RetryCount: 7, RNRRetryCount: 7}); err != nil {
 			t.Fatal(err)
 		}
 		wrongly(t, "connect again", h.id.Connect(hostParam), verbs.ErrState)
@@ -307,5 +353,64 @@ func TestClose(t *testing.T) {
 		if host.dev.liveQPs() != 0 {
 			t.Error("QPs left")
 		}
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.ports[host.addr] != nil {
+			t.Error("the device is still listened to")
+		}
+	})
+}
+
+// Close waits for the answers to its DREQs, for a second at most.
+func TestCloseLingers(t *testing.T) {
+	for _, c := range []struct{ delay, took time.Duration }{{100 * time.Millisecond, 200 * time.Millisecond}, {time.Minute, lingerTime}} {
+		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+			l.handle = answering(l.handle)
+			established(host.connect(target.addr), l)
+			n.setFilter(func(wired) []time.Duration { return []time.Duration{c.delay} })
+			began := time.Now()
+			host.m.Close()
+			if took := time.Since(began); took != c.took {
+				t.Errorf("messages take %v: closed after %v, want %v", c.delay, took, c.took)
+			}
+		})
+	}
+}
+
+// answering is handle, which also answers DREQs.
+func answering(handle func(verbs.CMEvent)) func(verbs.CMEvent) {
+	return func(ev verbs.CMEvent) {
+		handle(ev)
+		if ev.Type == verbs.CMDisconnected {
+			_ = ev.ID.Disconnect()
+		}
+	}
+}
+
+// A QP that is made while its identifier is destroyed is destroyed as well.
+func TestDestroyDuringCreateQP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		e := host.newEnd()
+		if err := e.id.ResolveAddr(netip.Addr{}, netip.AddrPortFrom(target.addr, 4420), 0); err != nil {
+			t.Fatal(err)
+		}
+		pd := &fakePD{dev: host.dev, modify: func(verbs.QPState) error { return e.id.Destroy() }}
+		_, err := e.id.CreateQP(pd, verbs.QPInitAttr{Type: verbs.RC})
+		wrongly(t, "create QP", err, verbs.ErrClosed)
+		if host.dev.liveQPs() != 0 {
+			t.Error("QPs left")
+		}
+	})
+}
+
+// Close may come while a call of a consumer is busy with its QP.
+func TestDisconnectDuringClose(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		h := host.connect(target.addr)
+		established(h, l)
+		n.setFilter(func(wired) []time.Duration { return nil })
+		h.qp().pd.modify = func(verbs.QPState) error { return host.m.Close() }
+		wrongly(t, "disconnect", h.id.Disconnect(), verbs.ErrClosed)
+		host.wantEmpty()
 	})
 }

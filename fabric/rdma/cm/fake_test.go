@@ -162,8 +162,8 @@ func (d *fakeDevice) liveQPs() int {
 
 type fakePD struct {
 	verbs.PD
-	dev       *fakeDevice
-	modifyErr error // of RTR
+	dev    *fakeDevice
+	modify func(to verbs.QPState) error // called before a transition; may be nil
 }
 
 func (p *fakePD) CreateQP(init verbs.QPInitAttr) (verbs.QP, error) {
@@ -190,6 +190,11 @@ type fakeQP struct {
 func (q *fakeQP) QPNum() uint32 { return q.num }
 
 func (q *fakeQP) Modify(a verbs.QPAttr) error {
+	if f := q.pd.modify; f != nil {
+		if err := f(a.State); err != nil {
+			return err
+		}
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.dead {
@@ -203,9 +208,6 @@ func (q *fakeQP) Modify(a verbs.QPAttr) error {
 	}
 	if a.State == verbs.Init {
 		q.access = a.Access
-	}
-	if a.State == verbs.RTR && q.pd.modifyErr != nil {
-		return q.pd.modifyErr
 	}
 	if a.State == verbs.Err {
 		q.attr.State = verbs.Err
@@ -363,6 +365,23 @@ func (nd *node) connect(dst netip.Addr) *end {
 		nd.t.Fatal(err)
 	}
 	return e
+}
+
+// busy keeps the manager's goroutine in a handler until release is called.
+func (nd *node) busy() (release func()) {
+	block, entered := make(chan struct{}), make(chan struct{})
+	e := nd.newEnd()
+	e.handle = func(ev verbs.CMEvent) {
+		if ev.Type == verbs.CMAddrResolved {
+			close(entered)
+			<-block
+		}
+	}
+	if err := e.id.ResolveAddr(netip.Addr{}, netip.AddrPortFrom(nd.addr, 1), 0); err != nil {
+		nd.t.Fatal(err)
+	}
+	<-entered
+	return func() { close(block) }
 }
 
 func (nd *node) wantEmpty() {

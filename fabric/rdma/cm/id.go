@@ -233,7 +233,7 @@ func (id *cmID) Destroy() error {
 		delete(m.listeners, id.local.Port())
 	}
 	qp := id.qp
-	if r := id.rec; r != nil && r.state != stateClosed {
+	if r := id.rec; r != nil {
 		r.owner = nil
 		m.finish(r, m.apply(r, func(fx *effects) { r.abandon(time.Now(), fx) }))
 	} else {

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -63,6 +64,53 @@ func TestLimitsPerPeer(t *testing.T) {
 			t.Error("another peer is refused")
 		}
 		synctest.Wait()
+	})
+}
+
+// Connections are bounded in all, whoever's they are.
+func TestMaxConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		target := newNode(t, n, "127.0.0.1", Config{MaxConnections: 2})
+		defer target.m.Close()
+		l := target.listen(10)
+		for i := range uint32(3) {
+			p := newRawPeer(t, n, fmt.Sprintf("127.0.0.%d", 7+i))
+			p.send(target.addr, 1, p.req(target.addr, 7, 100))
+			if i == 2 {
+				if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectNoResources {
+					t.Errorf("reason %d", rej.Reason)
+				}
+				break
+			}
+			_, rep := receive[*mad.REP](p)
+			p.send(target.addr, 1, &mad.RTU{CommIDs: rep.Reversed()})
+			l.want(verbs.CMConnectRequest)
+			l.want(verbs.CMEstablished)
+		}
+		wrongly(t, "connect", target.prepare(target.addr).id.Connect(hostParam), verbs.ErrNoMemory)
+	})
+}
+
+// A half-open connection that gives way is refused, and its owner hears it.
+func TestGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		target := newNode(t, n, "127.0.0.1", Config{MaxHalfOpen: 1})
+		defer target.m.Close()
+		l := target.listen(10)
+		first, second := newRawPeer(t, n, "127.0.0.8"), newRawPeer(t, n, "127.0.0.9")
+		first.send(target.addr, 1, first.req(target.addr, 7, 100))
+		receive[*mad.REP](first)
+		id := l.want(verbs.CMConnectRequest).ID
+		second.send(target.addr, 1, second.req(target.addr, 7, 100))
+		receive[*mad.REP](second)
+		if tid, rej := receive[*mad.REJ](first); tid != 1 || rej.Remote != 7 || rej.Reason != verbs.RejectTimeout {
+			t.Errorf("TID %d %+v reason %d", tid, rej.CommIDs, rej.Reason)
+		}
+		if ev := l.want(verbs.CMUnreachable); ev.ID != id || !errors.Is(ev.Err, ErrGaveWay) {
+			t.Errorf("%+v", ev)
+		}
 	})
 }
 

@@ -5,8 +5,25 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
+
+// TestForeignAnswer: an answer of another vendor's says nothing, whatever its features would mean here.
+func TestForeignAnswer(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		const ours, all = 0x4e5641, featureMask
+		host.m.attr.VendorID, host.m.cfg.VendorOptions = ours, func(netip.Addr) uint32 { return all }
+		p := newRawPeer(t, n, "127.0.0.9")
+		h := host.connect(p.addr)
+		tid, req := receive[*mad.REQ](p)
+		p.send(host.addr, tid, &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, Options: (ours+1)<<8 | all | answered})
+		h.want(verbs.CMEstablished)
+		if a := h.qp().Query(); a.VendorOptions != 0 || a.PeerVendorID != 0 {
+			t.Errorf("vendor %#x with options %#x", a.PeerVendorID, a.VendorOptions)
+		}
+	})
+}
 
 // TestVendorOptions: what both sides name holds, on both sides, and nothing of another vendor's.
 func TestVendorOptions(t *testing.T) {

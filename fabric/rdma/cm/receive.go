@@ -114,7 +114,7 @@ func (m *Manager) evict(old *record) {
 		m.counters.StaleEvicted.Add(1)
 	}
 	m.finish(old, m.apply(old, func(fx *effects) {
-		if old.state != stateClosed && old.state != stateDREQRcvd {
+		if old.state != stateDREQRcvd {
 			old.disconnect(time.Now(), fx)
 		}
 	}))
@@ -176,9 +176,5 @@ func (m *Manager) onDREQ(src netip.Addr, tid uint64, dreq *mad.DREQ) {
 // onCommEst takes the news that a packet came in on the QP of id.
 func (m *Manager) onCommEst(id *cmID) {
 	m.mu.Lock()
-	if id.rec == nil || id.destroyed {
-		m.mu.Unlock()
-		return
-	}
 	m.onRecord(id.rec, func(r *record, fx *effects) { r.commEst(fx) })
 }

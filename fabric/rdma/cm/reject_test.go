@@ -38,6 +38,24 @@ func TestConsumerReject(t *testing.T) {
 	})
 }
 
+// A refusal names the connection that an MRA has told of.
+func TestRejectAfterMRA(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		l.handle = nil
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		id := l.want(verbs.CMConnectRequest).ID
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, mra := receive[*mad.MRA](p)
+		if err := id.Reject(nil); err != nil {
+			t.Error(err)
+		}
+		if _, rej := receive[*mad.REJ](p); rej.CommIDs != mra.CommIDs || rej.Remote != 7 {
+			t.Errorf("REJ of %+v, MRA of %+v", rej.CommIDs, mra.CommIDs)
+		}
+	})
+}
+
 // What a REQ is refused for, and how.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct {

@@ -19,7 +19,7 @@ const (
 func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 	m.mu.Lock()
 	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
-		if r.passive && r.tid == tid && r.req == *req {
+		if r.tid == tid && r.req == *req {
 			m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(fx) })
 			return
 		}

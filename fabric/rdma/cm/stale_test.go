@@ -53,7 +53,7 @@ func TestStaleREQ(t *testing.T) {
 			t.Errorf("TID %d %+v reason %d", tid, rej.CommIDs, rej.Reason)
 		}
 		tid, dreq := receive[*mad.DREQ](p)
-		if dreq.CommIDs != (mad.CommIDs{Local: rep.Local, Remote: 7}) || dreq.RemoteQPN != 8 || tid == 99 {
+		if dreq.CommIDs != (mad.CommIDs{Local: rep.Local, Remote: 7}) || dreq.RemoteQPN != 8 || tid == 99 || tid == 0 {
 			t.Errorf("TID %d %+v", tid, dreq)
 		}
 		p.send(target.addr, tid, &mad.DREP{CommIDs: mad.CommIDs{Local: 7, Remote: rep.Local}})
@@ -92,7 +92,11 @@ func TestStaleREP(t *testing.T) {
 		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectStale || rej.Message != mad.AnswersREP {
 			t.Errorf("REJ %+v", rej)
 		}
-		receive[*mad.DREQ](p)
+		tid, dreq := receive[*mad.DREQ](p)
+		p.send(host.addr, tid, &mad.DREP{CommIDs: dreq.Reversed()})
+		a.want(verbs.CMDisconnected)
+		a.want(verbs.CMTimewaitExit)
+		host.wantEmpty()
 	})
 }
 
