@@ -59,9 +59,7 @@ func testAcknowledgements(t *testing.T, with func(name string, t *testing.T, f f
 				r.post(id, verbs.WRSend, 10)
 			}
 			r.answers()
-			nak := r.ack(101)
-			nak.AETH.Syndrome = c.syndrome
-			r.send(nak)
+			r.send(r.nak(c.syndrome, 101))
 			r.dev.want(0, verbs.WCSuccess)
 			r.dev.want(1, c.status)
 			r.dev.want(2, verbs.WCWRFlushErr)
@@ -88,8 +86,7 @@ func TestAcknowledgements(t *testing.T) {
 		r.dev.want(1, verbs.WCSuccess)
 		r.post(2, verbs.WRSend, 10)
 		r.answers()
-		fatal := r.ack(100)
-		fatal.AETH.Syndrome = wire.NAKRemoteAccessError
+		fatal := r.nak(wire.NAKRemoteAccessError, 100)
 		r.send(r.ack(100), fatal, r.ack(102), r.packet(wire.RCReadResponseOnly, 100, 10))
 		r.expect()
 		r.send(r.ack(101))
@@ -98,8 +95,7 @@ func TestAcknowledgements(t *testing.T) {
 	rawTest("a NAK sends again from its PSN on, once for its echoes", t, func(t *testing.T, r *rawPeer) {
 		r.post(1, verbs.WRRDMAWrite, 600)
 		r.answers()
-		nak := r.ack(101)
-		nak.AETH.Syndrome = wire.NAKPSNSequenceError
+		nak := r.nak(wire.NAKPSNSequenceError, 101)
 		r.send(nak)
 		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256", "RC_RDMA_WRITE_LAST 102 +88")
 		r.send(nak)
@@ -162,8 +158,7 @@ func TestAcknowledgementsOfOurs(t *testing.T) {
 		r.dev.want(1, verbs.WCSuccess)
 		r.post(2, verbs.WRSend, 10)
 		r.answers()
-		fatal := r.ack(100)
-		fatal.AETH.Syndrome = wire.NAKRemoteAccessError
+		fatal := r.nak(wire.NAKRemoteAccessError, 100)
 		r.send(r.ack(100), fatal, r.ack(102), r.packet(wire.RCReadResponseOnly, 100, 10), r.arrived(100, 1), r.arrived(102, 0, 1))
 		r.expect()
 		r.send(r.arrived(101, 1, 2, 300)) // nothing behind 101 was sent

@@ -21,6 +21,7 @@ package roce
 //     TestAcknowledgementsOfOurs (also selective ones)
 //   - implied ones, by a later ACK or answer, and an implied NAK: TestAcknowledgements,
 //     TestAcknowledgementsOfOurs, TestPartialReadRetry
+//   - NAKs of several PSNs, and of one again: TestSequenceErrors
 //   - lost NAK: TestLostNAK (at each place, also RNR and selective ones), TestResponderSequence
 //     ("another NAK …"), TestAcknowledgements; one that refuses a request: TestLostFatalNAK
 //   - selective ones, between two of our kind: TestSelectiveResponder, TestSelectiveRequester
@@ -35,14 +36,15 @@ package roce
 //
 // Giving up
 //
-//   - retries exhausted: TestSilentPeer; not by several messages together: TestCountsBeginAnew;
+//   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; not by several messages together: TestCountsBeginAnew;
 //     never, without a timeout: TestNoTimeout
 //   - one way cut: TestAsymmetricCut
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)
 //
-//   - whole, in part, not otherwise, with a dead key: TestReadReplay; once executed: TestAtomics
-//   - more than agreed on: TestTooManyReads
+//   - whole, in part, not otherwise, with a dead key: TestReadReplay; once executed: TestAtomics, TestAtomicReplay
+//   - answers that haven't left: TestAnswersTakenBack, TestRepeatedReadsTakeNoPlace
+//   - more than agreed on: TestTooManyReads, TestNoReadsAgreed
 //
 // PSNs wrap: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories
 // close to there.
@@ -61,9 +63,9 @@ package roce
 // Messages of connection management (package cm)
 //
 //   - lost: TestLoss, TestLostREJ, TestLostMRA, TestDREQUnanswered, TestConnectTimeout,
-//     TestAcceptTimeout, TestCommEst (an RTU)
+//     TestAcceptTimeout, TestMRAWithoutEnd, TestCommEst (an RTU)
 //   - repeated and late: TestDuplication, TestDelay, TestDuplicateREQ, TestRepeatedREJ
-//   - crossed: TestCrossedREQs, TestCrossedDREQs, TestREJCrossesREP, TestDREQOvertakesRTU,
+//   - crossed: TestCrossedREQs, TestCrossedDREQs, TestREJCrossesREP, TestREPTakenBack, TestDREQOvertakesRTU,
 //     TestPeerGivesUp
 //   - stale: TestStaleREQ, TestStaleREP, TestStaleMessages, TestUnknownREP, TestDREQChecks
 //   - any of it at random: TestMetamorphic

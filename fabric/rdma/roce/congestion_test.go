@@ -321,3 +321,13 @@ func TestTrafficClass(t *testing.T) {
 		})
 	}
 }
+
+// TestMarkAfterSlowStart: a mark takes half of a window that still grows fast, and a quarter of it later.
+func TestMarkAfterSlowStart(t *testing.T) {
+	w := newWindow(64<<10, minWindow, 1<<20)
+	for at, want := range []int{32 << 10, 24 << 10, 18 << 10} {
+		if w.marked(time.Duration(at)*time.Second, time.Millisecond); w.size != want {
+			t.Errorf("%d bytes after mark %d, want %d", w.size, at, want)
+		}
+	}
+}

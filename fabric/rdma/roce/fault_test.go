@@ -94,11 +94,38 @@ var readFaults = []remoteFault{
 
 var atomicFaults = []remoteFault{
 	{"atomic, misaligned", everything, func(p *pair) verbs.SendWR {
-		return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 9, RKey: p.b.mr.RKey()}
+		return p.addTo(p.b.mr.Addr()&^7+9, p.b.mr.RKey())
 	}, verbs.WCRemInvReqErr},
 	{"atomic, unknown key", everything, func(p *pair) verbs.SendWR {
-		return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: p.b.mr.Addr()&^7 + 8}
+		return p.addTo(p.b.mr.Addr()&^7+8, 0)
 	}, verbs.WCRemAccessErr},
+	{"atomic, behind the region", everything, func(p *pair) verbs.SendWR {
+		return p.addTo(p.b.mr.Addr()+uint64(p.b.mr.Len()), p.b.mr.RKey())
+	}, verbs.WCRemAccessErr},
+	{"atomic, region for READ and WRITE", everything, func(p *pair) verbs.SendWR {
+		m := p.region(p.b.pd, allAccess&^verbs.AccessRemoteAtomic)
+		return p.addTo(m.Addr(), m.RKey())
+	}, verbs.WCRemAccessErr},
+	{"atomic, not allowed on the QP", verbs.AccessRemoteRead | verbs.AccessRemoteWrite, func(p *pair) verbs.SendWR {
+		return p.addTo(p.b.mr.Addr(), p.b.mr.RKey())
+	}, verbs.WCRemInvReqErr},
+}
+
+// addTo is an atomic on b's memory.
+func (p *pair) addTo(addr uint64, key uint32) verbs.SendWR {
+	return verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: p.a.sge(0, 8), RemoteAddr: addr, RKey: key, CompareAdd: 1}
+}
+
+// foreignWindow is the key of a window of s that another queue pair than the one of the pair has bound.
+func (p *pair) foreignWindow(s *side) uint32 {
+	wr := p.bind(s.pd, s.mr, s.mr.Addr(), 10, verbs.AccessRemoteRead)
+	a, b := p.a.qp, p.b.qp
+	p.a.qp, p.b.qp = p.a.newQP(p.cfg), p.b.newQP(p.cfg)
+	p.connect(p.a, p.b)
+	s.post(wr)
+	s.want(0, verbs.WCSuccess)
+	p.a.qp, p.b.qp = a, b
+	return wr.MW.RKey()
 }
 
 var sendFaults = []remoteFault{
@@ -117,6 +144,10 @@ var sendFaults = []remoteFault{
 	{"send with invalidate, unknown key", everything, func(p *pair) verbs.SendWR {
 		p.b.recv(1, p.b.sge(0, 100)...)
 		return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: 12345}
+	}, verbs.WCRemAccessErr},
+	{"send with invalidate, window of another queue pair", everything, func(p *pair) verbs.SendWR {
+		p.b.recv(1, p.b.sge(0, 100)...)
+		return verbs.SendWR{Opcode: verbs.WRSendWithInv, SGList: p.a.sge(0, 10), InvalidateRKey: p.foreignWindow(p.b)}
 	}, verbs.WCRemAccessErr},
 	{"send with invalidate, memory region", everything, func(p *pair) verbs.SendWR {
 		p.b.recv(1, p.b.sge(0, 100)...)
@@ -191,6 +222,17 @@ var localFaults = []localFault{
 	{"unknown L_Key", func(p *pair) verbs.SendWR {
 		return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{{Addr: p.a.mr.Addr(), Length: 5, LKey: 99}}}
 	}, verbs.WCLocProtErr},
+	{"L_Key behind the last", func(p *pair) verbs.SendWR {
+		e := p.a.sge(0, 5)
+		e[0].LKey += 1 << 8
+		return verbs.SendWR{Opcode: verbs.WRSend, SGList: e}
+	}, verbs.WCLocProtErr},
+	{"L_Key of another domain", func(p *pair) verbs.SendWR {
+		pd, err := p.a.dev.AllocPD()
+		check(p.t, err)
+		m := p.region(pd, allAccess)
+		return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{{Addr: m.Addr(), Length: 5, LKey: m.LKey()}}}
+	}, verbs.WCLocProtErr},
 	{"outside of the region", func(p *pair) verbs.SendWR {
 		e := p.a.sge(0, 5)
 		e[0].Addr--
@@ -212,23 +254,75 @@ var localFaults = []localFault{
 	{"invalidate what isn't there", func(p *pair) verbs.SendWR {
 		return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: 1}
 	}, verbs.WCLocQPOpErr},
+}
+
+// bind shows length bytes of m, from addr on, by a window of pd.
+func (p *pair) bind(pd verbs.PD, m verbs.MR, addr uint64, length int, access verbs.Access) verbs.SendWR {
+	w, err := pd.AllocMW()
+	check(p.t, err)
+	return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: m, Addr: addr, Length: uint64(length), Access: access}}
+}
+
+var windowFaults = []localFault{
+	{"invalidate a window of another queue pair", func(p *pair) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: p.foreignWindow(p.a)}
+	}, verbs.WCLocQPOpErr},
 	{"bind outside of the region", func(p *pair) verbs.SendWR {
-		w, err := p.a.pd.AllocMW()
-		check(p.t, err)
-		return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: p.a.mr, Addr: p.a.mr.Addr() + 1, Length: uint64(p.a.mr.Len())}}
+		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr()+1, p.a.mr.Len(), 0)
+	}, verbs.WCMWBindErr},
+	{"bind more than the region", func(p *pair) verbs.SendWR {
+		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), p.a.mr.Len()+1, 0)
+	}, verbs.WCMWBindErr},
+	{"bind nothing", func(p *pair) verbs.SendWR {
+		return p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), 0, 0)
 	}, verbs.WCMWBindErr},
 	{"bind without AccessMWBind", func(p *pair) verbs.SendWR {
-		w, err := p.a.pd.AllocMW()
+		m := p.region(p.a.pd, allAccess&^verbs.AccessMWBind)
+		return p.bind(p.a.pd, m, m.Addr(), 10, 0)
+	}, verbs.WCMWBindErr},
+	{"bind for WRITE without local write", func(p *pair) verbs.SendWR {
+		m := p.region(p.a.pd, verbs.AccessMWBind|verbs.AccessRemoteRead)
+		return p.bind(p.a.pd, m, m.Addr(), 10, verbs.AccessRemoteWrite)
+	}, verbs.WCMWBindErr},
+	{"bind for atomics without local write", func(p *pair) verbs.SendWR {
+		m := p.region(p.a.pd, verbs.AccessMWBind|verbs.AccessRemoteRead)
+		return p.bind(p.a.pd, m, m.Addr(), 10, verbs.AccessRemoteAtomic)
+	}, verbs.WCMWBindErr},
+	{"bind a region of another domain", func(p *pair) verbs.SendWR {
+		pd, err := p.a.dev.AllocPD()
 		check(p.t, err)
-		m, err := p.a.pd.RegMR(make([]byte, 100), verbs.AccessLocalWrite)
+		m := p.region(pd, allAccess)
+		return p.bind(p.a.pd, m, m.Addr(), 10, 0)
+	}, verbs.WCMWBindErr},
+	{"bind by a window of another domain", func(p *pair) verbs.SendWR {
+		pd, err := p.a.dev.AllocPD()
 		check(p.t, err)
-		return verbs.SendWR{Opcode: verbs.WRBindMW, MW: w, Bind: verbs.MWBind{MR: m, Addr: m.Addr(), Length: 10}}
+		return p.bind(pd, p.a.mr, p.a.mr.Addr(), 10, 0)
+	}, verbs.WCMWBindErr},
+	{"bind a region of another device", func(p *pair) verbs.SendWR {
+		return p.bind(p.a.pd, p.b.mr, p.b.mr.Addr(), 10, 0)
+	}, verbs.WCMWBindErr},
+	{"bind a region that is deregistered", func(p *pair) verbs.SendWR {
+		m := p.region(p.a.pd, allAccess)
+		check(p.t, m.Dereg())
+		return p.bind(p.a.pd, m, m.Addr(), 10, 0)
+	}, verbs.WCMWBindErr},
+	{"bind a window that is deallocated", func(p *pair) verbs.SendWR {
+		wr := p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), 10, 0)
+		check(p.t, wr.MW.Dealloc())
+		return wr
+	}, verbs.WCMWBindErr},
+	{"bind a window that is bound", func(p *pair) verbs.SendWR {
+		wr := p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), 10, verbs.AccessRemoteRead)
+		p.a.post(wr)
+		p.a.want(0, verbs.WCSuccess)
+		return wr
 	}, verbs.WCMWBindErr},
 }
 
 // TestLocalFaults: an error of the requester's side takes effect when all before is complete.
 func TestLocalFaults(t *testing.T) {
-	for _, c := range localFaults {
+	for _, c := range slices.Concat(localFaults, windowFaults) {
 		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
 	}
 }

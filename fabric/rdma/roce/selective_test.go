@@ -37,6 +37,12 @@ func (r *rawPeer) ack(psn int) *wire.Packet {
 	return p
 }
 
+func (r *rawPeer) nak(s wire.Syndrome, psn int) *wire.Packet {
+	p := r.ack(psn)
+	p.AETH.Syndrome = s
+	return p
+}
+
 // TestSelectiveLists: what comes ahead is held and listed, and executed in order.
 func TestSelectiveLists(t *testing.T) {
 	selectiveTest("a list for each batch, an ACK at the end", t, func(t *testing.T, r *rawPeer) {

@@ -75,6 +75,19 @@ func TestMemoryWindow(t *testing.T) {
 	})
 }
 
+// TestReadOnlyWindow: a window that is only read through needs no memory that can be written.
+func TestReadOnlyWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		m := p.region(p.b.pd, verbs.AccessMWBind)
+		wr := p.bind(p.b.pd, m, m.Addr(), 10, verbs.AccessRemoteRead)
+		p.b.post(wr)
+		p.b.want(0, verbs.WCSuccess)
+		p.a.post(p.readFrom(m.Addr(), 10, wr.MW.RKey()))
+		p.a.want(0, verbs.WCSuccess)
+	})
+}
+
 // TestWindowFaults: outside of its range, with another access or on another queue pair a
 // window's key opens nothing.
 func TestWindowFaults(t *testing.T) {
@@ -268,6 +281,10 @@ func TestLifetimes(t *testing.T) {
 		check(t, s.mr.Dereg())
 		wantErr(t, "MR again", s.mr.Dereg(), verbs.ErrClosed)
 		check(t, s.pd.Dealloc())
+		_, err = s.pd.RegMR(s.buf, allAccess)
+		wantErr(t, "MR of a PD that is gone", err, verbs.ErrClosed)
+		_, err = s.pd.AllocMW()
+		wantErr(t, "MW of a PD that is gone", err, verbs.ErrClosed)
 		check(t, s.dev.Close())
 		wantErr(t, "close again", s.dev.Close(), verbs.ErrClosed)
 		_, err = s.dev.AllocPD()

@@ -1,0 +1,52 @@
+package roce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// TestSequenceErrors: a NAK of a PSN sequence error has everything sent again from there on, though one of another
+// PSN came just before, or one of the same a while ago. The window shrinks once for what is lost in one round trip.
+func TestSequenceErrors(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		window := func() int { return r.dev.dev.QPs()[0].Window }
+		before := window()
+		r.post(1, verbs.WRRDMAWrite, 1000)
+		r.answers()
+		r.send(r.nak(wire.NAKPSNSequenceError, 101))
+		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256", "RC_RDMA_WRITE_MIDDLE 102 +256", "RC_RDMA_WRITE_LAST 103 +232")
+		r.send(r.nak(wire.NAKPSNSequenceError, 103))
+		r.expect("RC_RDMA_WRITE_LAST 103 +232")
+		if window() != before/2 {
+			t.Errorf("window %d after %d", window(), before)
+		}
+		time.Sleep(2 * assumedRTT)
+		r.send(r.nak(wire.NAKPSNSequenceError, 103))
+		r.expect("RC_RDMA_WRITE_LAST 103 +232")
+		r.send(r.ack(103))
+		r.dev.want(1, verbs.WCSuccess)
+	})
+}
+
+// TestSequenceErrorsWithoutEnd: NAKs of one PSN are retries, but only one in each ACK timeout: a path that reorders
+// makes many of one loss. When all are used the connection ends (IBTA 9.7.5.2.8).
+func TestSequenceErrorsWithoutEnd(t *testing.T) {
+	rawTest("", t, func(t *testing.T, r *rawPeer) {
+		r.post(1, verbs.WRSend, 10)
+		began := time.Now()
+		for r.dev.qp.Query().State == verbs.RTS {
+			r.send(r.nak(wire.NAKPSNSequenceError, 100))
+			r.answers()
+			time.Sleep(5 * time.Millisecond)
+		}
+		r.dev.want(1, verbs.WCRetryExcErr)
+		a := r.dev.qp.Query()
+		took, timeout := time.Since(began), wire.AckTimeout(a.Timeout)
+		if tries := int(took / timeout); tries != 1+int(a.RetryCnt) {
+			t.Errorf("gave up after %v, timeout is %v", took, timeout)
+		}
+	})
+}
