@@ -13,7 +13,6 @@ type Window struct {
 // course gathers the windows of a job. Operations belong to the window in which they end.
 type course struct {
 	every   time.Duration // 0 gathers none
-	from    int64         // nanoseconds: when the first one begins
 	now     Window
 	windows []Window
 }
