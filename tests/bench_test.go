@@ -21,6 +21,7 @@ import (
 func TestBenchFlags(t *testing.T) {
 	dir := t.TempDir()
 	writeText(t, dir+"/unknown.fio", "[one]\nrw=read\ngibberish=1\n")
+	writeText(t, dir+"/mistyped.fio", "[one]\niodpeth=4\n")
 	writeText(t, dir+"/foreign.fio", "[global]\nioengine=libaio\nbuffered=1\n[one]\nrw=read\n")
 	writeText(t, dir+"/bad.fio", "[one]\niodepth=0\n")
 	bench := func(flags string) []string {
@@ -40,12 +41,15 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--percentile_list 50:x"), exitUsage, []string{"--percentile_list", `"x"`, "50:99:99.9"}},
 		{bench("--ioengine libaio"), exitUsage, []string{"--ioengine: ", "leave the option out"}},
 		{bench("--name a --rw read --name b --rw write"), exitUsage, []string{"--name", `"b"`, "several into a job file"}},
-		{bench("--rwx randread"), exitUsage, []string{"unknown flag: --rwx", "bench --help"}},
+		{bench("--iodpeth 4"), exitUsage, []string{"unknown flag: --iodpeth", "is --iodepth meant?"}},
+		{bench("--time-based"), exitUsage, []string{"unknown flag: --time-based", "is --time_based meant?"}},
+		{bench("--rwx randread"), exitUsage, []string{"unknown flag: --rwx", "is --rw meant?"}},
 		{bench("-o xml"), exitUsage, []string{`--output-format "xml"`, "json+"}},
 		{bench("--controllers 0"), exitUsage, []string{"--controllers 0", "want 1 to"}},
 		{bench("one.fio two.fio"), exitUsage, []string{"one job file", "two.fio"}},
 		{bench("DIR/none.fio"), exitFailure, []string{"job file", "none.fio", "no such file"}},
 		{bench("DIR/unknown.fio"), exitUsage, []string{"unknown.fio:3:", `"gibberish"`, "--help"}},
+		{bench("DIR/mistyped.fio"), exitUsage, []string{"mistyped.fio:2:", "iodpeth", "is iodepth meant?"}},
 		{bench("DIR/foreign.fio"), exitUsage, []string{"foreign.fio:3:", "buffered", "leave the option out"}},
 		{bench("DIR/bad.fio"), exitUsage, []string{"bad.fio [one]", "iodepth=0"}},
 	})

@@ -121,7 +121,7 @@ var dependencies = []dependency{
 	{"github.com/gopacket/gopacket", []string{"internal/capture", "internal/samples", inTests}},
 	{"go.uber.org/goleak", []string{inTests}},
 	{"github.com/goccy/go-yaml", []string{"internal/config"}},
-	{"github.com/agnivade/levenshtein", []string{"internal/config"}},
+	{"github.com/agnivade/levenshtein", []string{"internal/cli"}},
 	{"github.com/dustin/go-humanize", []string{everything}},
 	{"github.com/google/uuid", []string{everything}},
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},

@@ -171,6 +171,12 @@ func readJobFile(c *cobra.Command, path string) (file *fio.File, name string, er
 	}
 	defer in.close()
 	file, err = fio.Parse(in.name, in)
+	var unknown *fio.UnknownOptionError
+	if errors.As(err, &unknown) && unknown.Remedy == "" {
+		if near := cli.Nearest(unknown.Option, fio.Names()); near != "" {
+			unknown.Remedy = fmt.Sprintf("there is no such option; is %s meant?", near)
+		}
+	}
 	var bad *fio.SyntaxError
 	if errors.As(err, &bad) {
 		return nil, "", &cli.UsageError{Err: err}

@@ -158,19 +158,21 @@ func flagError(c *cobra.Command, err error) error {
 // leastName is the length from which on the beginning of a flag's name says which is meant.
 const leastName = 3
 
-// similar is the flag whose name begins as name does, or ends as it does: the only one, or none.
+// similar is the flag whose name begins as name does, or ends as it does, if there is only one, or else one that is
+// spelled nearly the same; "" for none.
 func similar(flags *pflag.FlagSet, name string) string {
 	if len(name) < leastName {
 		return ""
 	}
-	var found []string
+	var found, all []string
 	flags.VisitAll(func(f *pflag.Flag) {
+		all = append(all, f.Name)
 		if strings.HasPrefix(f.Name, name) || strings.HasSuffix(f.Name, "-"+name) || strings.HasPrefix(name, f.Name+"-") {
 			found = append(found, f.Name)
 		}
 	})
 	if len(found) != 1 {
-		return ""
+		return Nearest(name, all)
 	}
 	return found[0]
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/agnivade/levenshtein"
 )
 
 // ErrInvalid is what every error of this package is, for errors.Is.
@@ -47,15 +45,4 @@ func (e *FieldError) Unwrap() []error { return []error{e.Err, ErrInvalid} }
 // field makes a FieldError; value may be "".
 func field(name, value, format string, a ...any) *FieldError {
 	return &FieldError{Field: name, Value: value, Err: fmt.Errorf(format, a...)}
-}
-
-// nearest is the known key that a mistyped one most likely means; "" where none is near.
-func nearest(key string, known []string) string {
-	best, distance := "", 3
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(key, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	return best
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
 // maxFile bounds a configuration file, in bytes.
@@ -154,7 +156,7 @@ func unknownKey(key string) error {
 	if slices.Contains(known, key) {
 		return fmt.Errorf("there is no key %q here: it belongs to something else, which the indentation decides", key)
 	}
-	if near := nearest(key, known); near != "" {
+	if near := cli.Nearest(key, known); near != "" {
 		return fmt.Errorf("there is no key %q; is %q meant?", key, near)
 	}
 	return fmt.Errorf("there is no key %q", key)

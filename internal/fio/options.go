@@ -242,6 +242,14 @@ var options = []Option{
 	},
 }
 
+// Names are those of all options, other names of theirs included.
+func Names() (all []string) {
+	for i := range options {
+		all = append(append(all, options[i].Name), options[i].Aliases...)
+	}
+	return all
+}
+
 func find(name string) *Option {
 	for i := range options {
 		o := &options[i]
