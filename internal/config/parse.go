@@ -43,6 +43,7 @@ func Load(path string) (*Config, error) {
 
 // Parse reads YAML; name is what errors call it. The Config is valid, and not yet complete.
 func Parse(name string, b []byte) (*Config, error) {
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors begin a text with the mark, and YAML lets them
 	var file *ast.File
 	err := guarded(func() (err error) { file, err = parser.ParseBytes(b, 0); return err })
 	if err != nil {

@@ -268,6 +268,14 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// TestParseByteOrderMark: a file may begin with the mark (YAML 1.2.2, 5.2), which is no part of a key.
+func TestParseByteOrderMark(t *testing.T) {
+	c, err := Parse("a.yaml", []byte("\ufeffmetrics: 127.0.0.1:9090\r\nsubsystems:\r\n- nqn: nqn.2024-01.org.example:a\r\n"))
+	if err != nil || c.Metrics != "127.0.0.1:9090" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // TestParseMalformed: text on which the YAML library panics is refused (found by FuzzParse).
 func TestParseMalformed(t *testing.T) {
 	var fe *FieldError
