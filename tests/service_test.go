@@ -196,9 +196,8 @@ func TestCtlDrain(t *testing.T) {
 		t.Errorf("/readyz: %d", code)
 	}
 	for _, transport := range transports {
-		if r := tgt.run(t, cliTimeout, transport, "connect"); r.code == 0 {
-			t.Errorf("%s: connected to a target that drains", transport)
-		}
+		r := tgt.run(t, cliTimeout, transport, "connect")
+		checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{"connect to " + transport, "is drained or has too many connections", "try again"}})
 	}
 	c.change(t, "resume")
 	for _, transport := range transports {

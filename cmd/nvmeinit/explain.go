@@ -36,6 +36,8 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 		return "connection refused: nothing listens there; start a target, or check -a and -s"
 	case errors.As(e, &reject) && reject.Reason == verbs.RejectInvalidServiceID:
 		return fmt.Sprintf("connection refused: an RNIC answers, but nothing listens on its port %d; start a target, or check -s", e.Peer.Port())
+	case errors.As(e, &reject) && reject.Status == rdma.RejectNoResources:
+		return fmt.Sprintf("%v: it stops, is drained or has too many connections; try again, or end others", reject)
 	case errors.Is(e, unix.EADDRNOTAVAIL):
 		return fmt.Sprintf("-w %s is not an address of this host; use one that `ip address` shows", f.hostTraddr)
 	case errors.Is(e, unix.EHOSTUNREACH), errors.Is(e, unix.ENETUNREACH):

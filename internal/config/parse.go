@@ -160,7 +160,7 @@ func unknownKey(key string) error {
 	if near := cli.Nearest(key, known); near != "" {
 		return fmt.Errorf("there is no key %q; is %q meant?", key, near)
 	}
-	return fmt.Errorf("there is no key %q", key)
+	return fmt.Errorf("there is no key %q; nvmetgt check --help shows those that there are", key)
 }
 
 func firstLine(s string) string {
