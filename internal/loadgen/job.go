@@ -312,7 +312,9 @@ func (j *job) done(io *IO) {
 		m := &j.syncs
 		if io.Op != Flush {
 			m = &j.ops[io.Op]
-			j.course.add(io.Op, io.Length, now-io.started, now, j.task.from.Load())
+			if j.course.every > 0 {
+				j.course.add(io.Op, io.Length, now-io.started, now, j.task.from.Load())
+			}
 		}
 		m.IOs++
 		m.Bytes += uint64(io.Length)
