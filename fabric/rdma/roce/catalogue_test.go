@@ -43,7 +43,7 @@ package roce
 // Repeated READs and atomics (IBTA 9.7.5.1.4)
 //
 //   - whole, in part, not otherwise, with a dead key: TestReadReplay; once executed: TestAtomics, TestAtomicReplay
-//   - answers that haven't left: TestAnswersTakenBack, TestRepeatedReadsTakeNoPlace
+//   - answers that haven't left: TestAnswersTakenBack, TestRepetitionsTakeNoPlace
 //   - more than agreed on: TestTooManyReads, TestNoReadsAgreed
 //
 // PSNs wrap: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories

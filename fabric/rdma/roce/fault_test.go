@@ -3,6 +3,7 @@ package roce
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -159,14 +160,21 @@ var sendFaults = []remoteFault{
 // NAK stands for, on a dead connection, with an event on either side.
 func TestRemoteFaults(t *testing.T) {
 	for _, c := range slices.Concat(writeFaults, readFaults, atomicFaults, sendFaults) {
-		t.Run(c.name, func(t *testing.T) { synctest.Test(t, c.test) })
+		for _, foreign := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/foreign=%v", c.name, foreign), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { c.test(t, foreign) })
+			})
+		}
 	}
 }
 
-func (c remoteFault) test(t *testing.T) {
-	p := newPair(t, pairConfig{access: c.access})
+func (c remoteFault) test(t *testing.T, foreign bool) {
+	p := newPair(t, pairConfig{access: c.access, foreign: foreign})
 	before := slices.Clone(p.b.buf)
 	wr := c.wr(p)
+	if foreign && wr.Opcode == verbs.WRRDMAWrite { // one of our kind has each packet checked by itself
+		fill(p.a.buf, 1)
+	}
 	wr.WRID = 1
 	p.a.post(verbs.SendWR{WRID: 0, Opcode: verbs.WRRDMAWrite}, wr, verbs.SendWR{WRID: 2, Opcode: verbs.WRSend})
 	if c.access != verbs.AccessRemoteRead {
@@ -301,6 +309,9 @@ var windowFaults = []localFault{
 	}, verbs.WCMWBindErr},
 	{"bind a region of another device", func(p *pair) verbs.SendWR {
 		return p.bind(p.a.pd, p.b.mr, p.b.mr.Addr(), 10, 0)
+	}, verbs.WCMWBindErr},
+	{"bind no region", func(p *pair) verbs.SendWR {
+		return p.bind(p.a.pd, nil, 0, 10, 0)
 	}, verbs.WCMWBindErr},
 	{"bind a region that is deregistered", func(p *pair) verbs.SendWR {
 		m := p.region(p.a.pd, allAccess)

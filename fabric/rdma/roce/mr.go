@@ -179,8 +179,8 @@ func (w *mw) Dealloc() error {
 // posted. It reports whether everything allows it. The device's lock is held.
 func (w *mw) bind(q *qp, key uint32, b *verbs.MWBind) bool {
 	m, ok := b.MR.(*mr)
-	if !ok || m.d != w.d || m.key == 0 || w.freed || w.mr != nil ||
-		w.pd != q.pd || m.pd != q.pd || m.access&verbs.AccessMWBind == 0 || b.Length == 0 {
+	if !ok || w.pd != q.pd || m.pd != q.pd || m.key == 0 || w.freed || w.mr != nil ||
+		m.access&verbs.AccessMWBind == 0 || b.Length == 0 {
 		return false
 	}
 	const writes = verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic

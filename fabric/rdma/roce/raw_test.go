@@ -103,9 +103,17 @@ func (r *rawPeer) atomic(psn int, n uint64) *wire.Packet {
 // send sends packets in one batch.
 func (r *rawPeer) send(ps ...*wire.Packet) {
 	r.t.Helper()
-	var trains []udp.Train
+	var datagrams [][]byte
 	for _, p := range ps {
-		b := p.Append(nil, r.flow, 0)
+		datagrams = append(datagrams, p.Append(nil, r.flow, 0))
+	}
+	r.sendBytes(datagrams...)
+}
+
+func (r *rawPeer) sendBytes(datagrams ...[]byte) {
+	r.t.Helper()
+	var trains []udp.Train
+	for _, b := range datagrams {
 		trains = append(trains, udp.Train{Dst: r.dst, TrafficClass: r.class, Parts: [][]byte{b}, Bytes: len(b), SegmentSize: len(b)})
 	}
 	_, err := r.conn.Send(trains)
@@ -182,6 +190,11 @@ func TestResponderSequence(t *testing.T) {
 		}
 		r.send(r.packet(wire.RCSendOnly, 100, 10), r.packet(wire.RCSendOnly, 101, 10), r.packet(wire.RCSendOnly, 102, 10))
 		r.expect("ACK 102 msn 3")
+	})
+	rawTest("a repetition takes no ACK back", t, func(t *testing.T, r *rawPeer) {
+		first := r.write(wire.RCWriteOnly, 100, 4, 4)
+		r.send(first, r.read(101, 0, 4), r.write(wire.RCWriteOnly, 102, 4, 4), first)
+		r.expect("ACK 100 msn 1", "RC_RDMA_READ_RESPONSE_ONLY 101 +4", "ACK 102 msn 3")
 	})
 	rawTest("no ACK where none is asked for", t, func(t *testing.T, r *rawPeer) {
 		p := r.write(wire.RCWriteOnly, 100, 10, 10)
@@ -393,6 +406,31 @@ func TestInvalidRequests(t *testing.T) {
 			}
 			r.send(r.write(wire.RCWriteOnly, 100, 4, 4))
 			r.expect()
+		})
+	}
+}
+
+// TestMalformed: a packet that isn't as long as its headers and its pad say, or of another version, has no effect,
+// however good its ICRC, least of all with the headers of the packet before.
+func TestMalformed(t *testing.T) {
+	for name, alter := range map[string]func(b []byte) []byte{
+		"headers cut":     func(b []byte) []byte { return b[:wire.BTHSize+8] },
+		"nothing but BTH": func(b []byte) []byte { return b[:wire.BTHSize] },
+		"pad":             func(b []byte) []byte { b[1] |= 0x30; return b[:wire.BTHSize+wire.RETHSize] },
+		"TVer":            func(b []byte) []byte { b[1] |= 1; return b },
+	} {
+		rawTest(name, t, func(t *testing.T, r *rawPeer) {
+			r.send(r.write(wire.RCWriteOnly, 100, 0, 0))
+			r.expect("ACK 100 msn 1")
+			p := r.write(wire.RCWriteOnly, 101, 0, 0)
+			b := alter(p.AppendHeader(nil))
+			r.sendBytes(wire.AppendTrailer(b, 0, r.flow.ICRC(0, b)))
+			r.expect()
+			if c := r.dev.dev.Counters(); c[Malformed] != 1 || c[BadICRC] != 0 {
+				t.Error(dump(r.dev.dev))
+			}
+			r.send(p)
+			r.expect("ACK 101 msn 2")
 		})
 	}
 }

@@ -61,12 +61,8 @@ func (rs *responder) start(psn wire.PSN, maxReads int) {
 // what it asked for, may be lost.
 const nakAgain = 10 * time.Millisecond
 
-// onRequest takes a packet of a request.
+// onRequest takes a packet of a request, in RTR or RTS.
 func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
-	if s := q.attr.State; s != verbs.RTR && s != verbs.RTS {
-		q.d.counters.inc(WrongState)
-		return
-	}
 	if p.Opcode.Headers()&wire.HasAckPSN != 0 {
 		q.onAckAlong(wire.PSN(p.AckPSN), now)
 	}

@@ -32,13 +32,10 @@ func TestReadyToReceive(t *testing.T) {
 
 // TestNoReadsAgreed: without responder resources READs and atomics are invalid requests (IBTA 9.9.3).
 func TestNoReadsAgreed(t *testing.T) {
-	for name, request := range map[string]func(r *rawPeer) *wire.Packet{
-		"READ":   func(r *rawPeer) *wire.Packet { return r.read(100, 0, 10) },
-		"atomic": func(r *rawPeer) *wire.Packet { return r.atomic(100, 1) },
-	} {
+	for name, request := range answeredRequests {
 		rawTest(name, t, func(t *testing.T, r *rawPeer) {
 			r.toRTR(pairConfig{}.withDefaults(), 0)
-			r.send(request(r))
+			r.send(request(r, 100))
 			r.expect("NAK invalid request 100 msn 0")
 			if r.dev.buf[0] != 0 {
 				t.Error("executed")
@@ -108,12 +105,13 @@ func TestAnswersTakenBack(t *testing.T) {
 	})
 }
 
-// unansweredReads sends n READs, of which some come again, to a device that answers none before it has taken all.
-func unansweredReads(t *testing.T, n, different int) *rawPeer {
+// unanswered sends n requests, READs in the first place, with so many different PSNs to a device that answers none before
+// it has taken all.
+func unanswered(t *testing.T, n, different int, request func(r *rawPeer, psn int) *wire.Packet) *rawPeer {
 	r := newRaw(t, pairConfig{ours: true})
 	var ps []*wire.Packet
 	for i := range n {
-		ps = append(ps, r.read(100+i%different, 0, 10))
+		ps = append(ps, request(r, 100+i%different))
 	}
 	time.Sleep(2 * standstill) // see catchUp
 	r.send(ps...)
@@ -121,30 +119,46 @@ func unansweredReads(t *testing.T, n, different int) *rawPeer {
 	return r
 }
 
-// TestRepeatedReadsTakeNoPlace: READs that come again and again, before they are answered, cost none its answer
-// that is there for the first time.
-func TestRepeatedReadsTakeNoPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := unansweredReads(t, 5*rawRate, rawRate)
-		for i := range rawRate {
-			if len(r.got) <= i || r.got[i].PSN != wire.MakePSN(uint32(100+i)) {
-				t.Fatalf("answer %d of %d is another READ's", i, len(r.got))
-			}
-		}
-		r.send(r.read(100+rawRate, 0, 10))
-		r.expect("RC_RDMA_READ_RESPONSE_ONLY 108 +10")
-	})
+// answeredRequests are those that wait for answers of their own.
+var answeredRequests = map[string]func(r *rawPeer, psn int) *wire.Packet{
+	"READ":   func(r *rawPeer, psn int) *wire.Packet { return r.read(psn, 0, 10) },
+	"atomic": func(r *rawPeer, psn int) *wire.Packet { return r.atomic(psn, 1) },
 }
 
-// TestTooManyReads: many more READs than were agreed on, unanswered, are refused (IBTA 9.9.3).
+// TestRepetitionsTakeNoPlace: READs and atomics that come again and again, before they are answered, cost none its answer
+// that is there for the first time.
+func TestRepetitionsTakeNoPlace(t *testing.T) {
+	for name, request := range answeredRequests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := unanswered(t, 5*rawRate, rawRate, request)
+				for i := range rawRate {
+					if len(r.got) <= i || r.got[i].PSN != wire.MakePSN(uint32(100+i)) {
+						t.Fatalf("answer %d of %d is another request's", i, len(r.got))
+					}
+				}
+				r.send(request(r, 100+rawRate))
+				if got := r.answers(); len(got) != 1 || r.got[0].PSN != 100+rawRate || r.got[0].Opcode == wire.RCAcknowledge {
+					t.Errorf("the next one is answered with %q", got)
+				}
+			})
+		})
+	}
+}
+
+// TestTooManyReads: many more READs and atomics than were agreed on, unanswered, are refused (IBTA 9.9.3).
 func TestTooManyReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := unansweredReads(t, 5*rawRate, 5*rawRate)
-		if last := describe(&r.got[len(r.got)-1]); len(r.got) < rawRate || !strings.HasPrefix(last, "NAK invalid request") {
-			t.Errorf("%d answers, the last is %s", len(r.got), last)
-		}
-		if st := r.dev.qp.Query().State; st != verbs.Err {
-			t.Errorf("state %v", st)
-		}
-	})
+	for name, request := range answeredRequests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := unanswered(t, 5*rawRate, 5*rawRate, request)
+				if last := describe(&r.got[len(r.got)-1]); len(r.got) < rawRate || !strings.HasPrefix(last, "NAK invalid request") {
+					t.Errorf("%d answers, the last is %s", len(r.got), last)
+				}
+				if st := r.dev.qp.Query().State; st != verbs.Err {
+					t.Errorf("state %v", st)
+				}
+			})
+		})
+	}
 }

@@ -75,6 +75,41 @@ func TestMemoryWindow(t *testing.T) {
 	})
 }
 
+// TestWindowOutlivesItsQueuePair: a binding ends with its queue pair: the region may go then, and the window be bound again.
+func TestWindowOutlivesItsQueuePair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		m := p.region(p.b.pd, allAccess)
+		wr := p.bind(p.b.pd, m, m.Addr(), 10, verbs.AccessRemoteRead)
+		p.b.post(wr)
+		p.b.want(0, verbs.WCSuccess)
+		old := wr.MW.RKey()
+		check(t, p.b.qp.Destroy())
+		check(t, m.Dereg())
+		p.a.qp, p.b.qp = p.a.newQP(p.cfg), p.b.newQP(p.cfg)
+		p.connect(p.a, p.b)
+		wr.Bind.MR, wr.Bind.Addr = p.b.mr, p.b.mr.Addr()
+		p.b.post(wr)
+		p.b.want(0, verbs.WCSuccess)
+		p.a.post(p.readFrom(p.b.mr.Addr(), 10, wr.MW.RKey()))
+		p.a.want(0, verbs.WCSuccess)
+		p.a.post(p.readFrom(p.b.mr.Addr(), 10, old))
+		p.a.want(0, verbs.WCRemAccessErr)
+	})
+}
+
+// TestBindOfAnEndedKey: a window is bound under the key that it had when that was posted, or not at all.
+func TestBindOfAnEndedKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		wr := p.bind(p.b.pd, p.b.mr, p.b.mr.Addr(), 10, verbs.AccessRemoteRead)
+		p.b.post(wr, verbs.SendWR{WRID: 1, Opcode: verbs.WRLocalInv, InvalidateRKey: wr.MW.RKey()}, wr)
+		p.b.want(0, verbs.WCSuccess)
+		p.b.want(1, verbs.WCSuccess)
+		p.b.want(0, verbs.WCMWBindErr)
+	})
+}
+
 // TestReadOnlyWindow: a window that is only read through needs no memory that can be written.
 func TestReadOnlyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
