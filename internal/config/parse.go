@@ -141,6 +141,9 @@ func located(name string, err error) *FieldError {
 	if y := yaml.Error(nil); errors.As(err, &y) {
 		fe.Err, tk = errors.New(y.GetMessage()), y.GetToken()
 	}
+	if strings.Contains(fe.Err.Error(), "'\t'") {
+		fe.Err = errors.New("the line is indented by a tab: want spaces")
+	}
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) {
 		fe.Err = unknownKey(unknown.Token.Value)

@@ -95,6 +95,7 @@ var malformed = []mistake{
 	{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
 	{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
 	{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
+	{good + "limits:\n\tqueues: 3\n", "f:6: the line is indented by a tab: want spaces"},
 	{good + "fnord: 1\n", `f:5: there is no key "fnord"; nvmetgt check --help shows`},
 	{good + "network: {queue_depth: many}\n", `f:5: network.queue_depth "many": want a whole number`},
 	{good + "network: many\n", `f:5: network "many": want keys with values`},
