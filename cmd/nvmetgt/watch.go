@@ -23,9 +23,15 @@ func (s *server) watchVolumes() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { s.watchSizes(ctx) })
-	running.Go(func() { s.watchSignal(ctx, unix.SIGUSR1, s.toggle) })
-	running.Go(func() { s.watchSignal(ctx, unix.SIGUSR2, func(v blockdev.Volume) { s.scrub(ctx, v) }) })
+	// From here on, lest one that comes soon ends the program.
+	freeze, scrub := make(chan os.Signal, 1), make(chan os.Signal, 1)
+	signal.Notify(freeze, unix.SIGUSR1)
+	signal.Notify(scrub, unix.SIGUSR2)
+	running.Go(func() { s.watchSignal(ctx, freeze, s.toggle) })
+	running.Go(func() { s.watchSignal(ctx, scrub, func(v blockdev.Volume) { s.scrub(ctx, v) }) })
 	s.onClose(func() error {
+		signal.Stop(freeze)
+		signal.Stop(scrub)
 		cancel()
 		running.Wait()
 		return nil
@@ -83,10 +89,7 @@ func (s *server) refresh(v blockdev.Resizer, failed bool) bool {
 
 // watchSignal does something with each volume when a signal comes. Each signal is watched by itself: what a scrub waits
 // for may be a volume to thaw.
-func (s *server) watchSignal(ctx context.Context, sig os.Signal, do func(blockdev.Volume)) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, sig)
-	defer signal.Stop(signals)
+func (s *server) watchSignal(ctx context.Context, signals <-chan os.Signal, do func(blockdev.Volume)) {
 	for {
 		select {
 		case <-ctx.Done():
