@@ -6,11 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -143,5 +146,63 @@ func writeBlock(t *testing.T, ctx context.Context, ns *host.Namespace, i int) {
 	t.Helper()
 	if _, err := ns.WriteAt(ctx, bytes.Repeat([]byte{byte(i)}, 4096), int64(i)*4096); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A host that loses its connections with a write on a volume that hangs comes back at once, and uses the other
+// namespaces; what it writes to that volume then comes behind the old write.
+func TestHangingVolumeReconnect(t *testing.T) {
+	for _, path := range []string{"rdma", "tcp"} {
+		t.Run(path, func(t *testing.T) {
+			tgt := startTarget(t, "--volume", "freeze:manual:mem:1MiB", "--volume", "mem:1MiB")
+			defer tgt.stop(t)
+			ctx, cancel := context.WithTimeout(t.Context(), cliTimeout)
+			defer cancel()
+			said := func(what string) {
+				t.Helper()
+				eventually(t, cliTimeout, what, func() bool { return strings.Contains(tgt.stderr.String(), what) })
+			}
+			tgt.signal(syscall.SIGUSR1)
+			said("frozen=true")
+			written := make(chan error, 3)
+			write := func(ns *host.Namespace, value byte) {
+				_, err := ns.WriteAt(ctx, bytes.Repeat([]byte{value}, 4096), 0)
+				written <- err
+			}
+			for i := range byte(3) { // the second finds what the first left, and leaves nothing, as the third
+				one := dialHost(t, tgt.remote(), path, func(c *host.Config) { c.Queues, c.HostID = 1, nvme.HostID{18} })
+				for j := range 10 {
+					writeBlock(t, ctx, one.namespace(t, 2), j)
+				}
+				go write(one.namespace(t, 1), i)
+				if i < 2 {
+					n := one.Queues()[0].Counters()
+					eventually(t, cliTimeout, "the write to be sent", func() bool { return n.Submitted.Load() > n.Completed.Load() })
+					writeBlock(t, ctx, one.namespace(t, 2), 0) // behind it
+					gone, hangUp := context.WithCancel(ctx)
+					hangUp()
+					_ = one.Shutdown(gone)
+					if err := <-written; err == nil {
+						t.Fatal("a write to a frozen volume succeeded")
+					}
+				} else {
+					said("commands of a host wait")
+					select {
+					case err := <-written:
+						t.Fatalf("a write to a frozen volume ended: %v", err)
+					default:
+					}
+					tgt.signal(syscall.SIGUSR1)
+					if err := <-written; err != nil {
+						t.Error(err)
+					}
+					b := make([]byte, 4096)
+					if _, err := one.namespace(t, 1).ReadAt(ctx, b, 0); err != nil || b[0] != i {
+						t.Errorf("the block has %d, not what was written last: %v", b[0], err)
+					}
+					one.close(t)
+				}
+			}
+		})
 	}
 }

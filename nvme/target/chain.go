@@ -52,7 +52,7 @@ func (r *Request) drive() {
 		e.chain.started = true
 		e.chain.turn.Store(turnOpen)
 		r.enter()
-		e.ns.volume.Submit(&e.io)
+		r.toVolume()
 		if e.chain.turn.CompareAndSwap(turnOpen, turnLate) {
 			return // chained goes on
 		}

@@ -35,10 +35,10 @@ type controller struct {
 
 	mu       sync.Mutex
 	dead     bool
-	flushing bool        // flushCaches is at work
-	again    bool        // and has to do it anew: the controller was shut down once more
-	look     *time.Timer // for commands that have to end before CSTS changes; nil where that wasn't necessary yet
-	looks    int         // since CSTS was to change
+	flushing bool      // flushCaches is at work
+	again    bool      // and has to do it anew: the controller was shut down once more
+	looks    looks     // for commands that have to end before CSTS changes, since it was to
+	left     leftovers // of its host
 	cc       nvme.CC
 	csts     nvme.CSTS
 	queues   map[uint16]*Queue // I/O queues
@@ -195,6 +195,9 @@ func (c *controller) destroy(err error) {
 	for _, r := range held {
 		r.respond(nvme.StatusAbortSQDeleted)
 	}
+	c.mu.Lock()
+	c.unhold()
+	c.mu.Unlock()
 	args := c.identity("queues", len(queues))
 	if err != nil {
 		args = append(args, "reason", err)
@@ -250,7 +253,7 @@ func (c *controller) configure(cc nvme.CC) {
 	c.mu.Lock()
 	old := c.cc
 	c.cc = cc
-	c.looks = 0
+	c.looks.n = 0
 	switch {
 	case cc.Enabled() && !old.Enabled():
 		c.enable()

@@ -130,6 +130,13 @@ func (q *Queue) quiesce() int {
 	return max(0, q.inFlight()-len(q.ctrl.events.held))
 }
 
+// use notes a request that the transport uses for the first time.
+func (q *Queue) use(r *Request) {
+	q.stop.Lock()
+	q.requests = append(q.requests, r)
+	q.stop.Unlock()
+}
+
 // underWay is the number of commands begun and not answered, but for those that are kept.
 func (q *Queue) underWay() int {
 	q.stop.Lock()

@@ -16,6 +16,7 @@ const (
 	nsReserved                    // a host, or all registrants, hold a reservation
 	nsBarred                      // its ANA group can't be reached through some port
 	nsSanitize                    // a sanitize operation runs, or failed
+	nsHeld                        // a host has left commands there, and those that it sends now wait
 )
 
 // gate gives a namespace to one operation alone: a fused Compare and Write, say. Commands that
@@ -25,6 +26,7 @@ type gate struct {
 	owners  []owner // in the order in which they came; the first has its turn
 	running bool    // the first has been called, or those that were parked are being let in
 	parked  []*Request
+	held    []*controller // their commands are parked (hold.go)
 }
 
 // owner is who has a namespace alone, or waits for that.
@@ -61,7 +63,8 @@ func (r *Request) admit(s uint32) bool {
 			return false
 		}
 	}
-	if s&(nsRemoved|nsClosed) == 0 || s&nsRemoved == 0 && e.turn {
+	closed := s&nsClosed != 0 && !e.turn || s&nsHeld != 0 && ns.gate.holds(q.ctrl)
+	if s&nsRemoved == 0 && !closed {
 		e.turn = false
 		return r.allowed(s)
 	}
@@ -116,11 +119,11 @@ func (r *Request) permission(s uint32) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// park keeps r until the namespace is opened; false where it is open.
+// park keeps r until the namespace is opened, for its controller too; false where it is open, or gone.
 func (g *gate) park(ns *Namespace, r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ns.state.Load()&nsClosed == 0 {
+	if s := ns.state.Load(); s&nsClosed == 0 && (s&nsRemoved != 0 || !slices.Contains(g.held, r.engine.q.ctrl)) {
 		return false
 	}
 	g.parked = append(g.parked, r)
@@ -144,11 +147,17 @@ func (g *gate) unpark(q *Queue, cid uint16) *Request {
 func (g *gate) unparkAll(q *Queue) (out []*Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.unparkIf(func(r *Request) bool { return r.engine.q == q })
+}
+
+// unparkIf takes the commands that match out of those that are parked. Called with mu held.
+func (g *gate) unparkIf(match func(*Request) bool) (out []*Request) {
 	g.parked = slices.DeleteFunc(g.parked, func(r *Request) bool {
-		if r.engine.q == q {
+		mine := match(r)
+		if mine {
 			out = append(out, r)
 		}
-		return r.engine.q == q
+		return mine
 	})
 	return out
 }
@@ -264,6 +273,10 @@ func (q *Queue) leave(ns *Namespace) {
 func (r *Request) unparked() {
 	if r.engine.q.state.Load() == queueDown {
 		r.respond(nvme.StatusAbortSQDeleted)
+		return
+	}
+	if r.engine.q.ctrl.ended() {
+		r.notReady()
 		return
 	}
 	r.io()

@@ -126,6 +126,7 @@ func (ns *Namespace) tellDrained() {
 // included, and lets go of the volume.
 func (ns *Namespace) remove() {
 	ns.state.Or(nsRemoved)
+	ns.letIn()
 	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}

@@ -37,8 +37,9 @@ type Queue struct {
 	fused  *Request // in state queueFused: the first of a fused operation
 	chains chains
 
-	stop    sync.Mutex
-	stopped []*Request // commands that came in state queueDraining
+	stop     sync.Mutex
+	stopped  []*Request // commands that came in state queueDraining
+	requests []*Request // of the transport, those that have been used
 
 	submitted atomic.Uint64 // commands begun
 	completed atomic.Uint64 // commands answered; SQHD modulo the size

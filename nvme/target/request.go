@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -24,6 +25,7 @@ type engineState struct {
 	page   []byte         // for replyPage; short
 
 	io     blockdev.Request // to the volume
+	at     atomic.Uint32    // NSID of the volume that has it; 0: none
 	after  func(*Request)   // goes on when the volume answered
 	viewed blockdev.Memory  // what Data is a view of
 	view   blockdev.ViewToken
@@ -67,9 +69,13 @@ func (r *Request) begin(q *Queue, now int64) {
 	e.io.Loan, e.turn = 0, false
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
+		q.use(r)
 		e.io.Complete = func(io *blockdev.Request) {
 			if io.Row != nil {
 				e.q.gather(io.Row)
+			}
+			if e.at.Load() != 0 {
+				e.at.Store(0)
 			}
 			r.leave(StageVolume)
 			if io.Op == blockdev.OpFlush {
@@ -275,5 +281,5 @@ func (r *Request) replyWith(page []byte) {
 func (r *Request) submit(after func(*Request)) {
 	r.engine.after = after
 	r.enter()
-	r.engine.ns.volume.Submit(&r.engine.io)
+	r.toVolume()
 }

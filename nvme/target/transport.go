@@ -69,7 +69,7 @@ type ConnAttr struct {
 }
 
 // Request is one command from the capsule to the response. The transport makes as many as
-// the queue is deep, sets Cmd (and whatever MapSGL will need), and hands each to
+// the queue is deep, each for this queue alone, sets Cmd (and whatever MapSGL will need), and hands each to
 // Queue.Submit when a capsule arrives. From then on until Conn.Respond it is the engine's.
 type Request struct {
 	Cmd nvme.Command    // copied out of the capsule

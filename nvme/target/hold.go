@@ -1,0 +1,219 @@
+package target
+
+import (
+	"slices"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// A controller is ready whatever commands its host has left behind, on controllers that ended. But none of its own goes
+// to a namespace whose volume still has one of those: it is parked (gate) until they have ended. The host may have sent
+// the same again, and then written something else to the same blocks, which a write that came late would undo. So a
+// volume that hangs keeps its host from one namespace, as it would anyway.
+
+const (
+	// firstLook is how soon it is looked again whether commands have ended, twice as late each time. To be told instead
+	// would cost every command something.
+	firstLook = 10 * time.Millisecond
+	// rarestLook is how rarely it is looked at last. All hosts of a volume that hangs wait together.
+	rarestLook = 200 * time.Millisecond
+	// looksUntold is after how many looks, which take a second, the log says what is waited for. Hosts can't find out,
+	// and volumes take less unless they hang.
+	looksUntold = 10
+)
+
+// looks have a function called again and again, while it asks for that.
+type looks struct {
+	timer *time.Timer // nil where none was necessary yet
+	n     int
+}
+
+// again has f called once more, and says whether that has gone on for so long that it is to be told.
+func (l *looks) again(f func()) (late bool) {
+	pause := rarestLook
+	if l.n < looksUntold {
+		pause = min(firstLook<<l.n, rarestLook)
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(pause, f)
+	} else {
+		l.timer.Reset(pause)
+	}
+	l.n++
+	return l.n == looksUntold
+}
+
+// leftovers are what a host had sent to controllers that ended before another one of it became ready, and what that
+// one does about them.
+type leftovers struct {
+	queues []*Queue     // that have some
+	held   []*Namespace // none of the controller's commands goes to them
+	looks  looks
+}
+
+// leftBehind finds the queues of controllers that ended on which the host of c left commands. Called with the mu of
+// both held.
+func (t *Target) leftBehind(c *controller) (all []*Queue) {
+	for q := range t.queues {
+		switch {
+		case q.sq.Load() == 0: // not connected yet; q.ctrl belongs to Connect
+		case q.ctrl != c && q.ctrl.sub == c.sub && q.ctrl.host() == c.host() && q.ended() && q.reaching() > 0:
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// hold keeps the commands of a controller, which is about to be ready, from what is left on queues. Called with mu
+// held.
+func (c *controller) hold(left []*Queue) {
+	c.unhold()
+	if len(left) == 0 {
+		return
+	}
+	l := &c.left
+	l.queues, l.held, l.looks.n = left, c.sub.all(), 0
+	l.free() // they may have ended meanwhile
+	for _, ns := range l.held {
+		ns.gate.hold(ns, c)
+	}
+	l.looks.again(c.lookBehind)
+}
+
+// unhold forgets what was left, where the controller's commands that are parked go with their connections. Called with
+// mu held.
+func (c *controller) unhold() {
+	for _, ns := range c.left.held {
+		ns.gate.unhold(ns, c)
+	}
+	c.left.queues, c.left.held = nil, nil
+}
+
+// lookBehind lets commands go on to namespaces where nothing is left any more.
+func (c *controller) lookBehind() {
+	c.mu.Lock()
+	l := &c.left
+	free := l.free()
+	for _, ns := range free {
+		ns.gate.unhold(ns, c)
+	}
+	queues, held := l.queues, nsids(l.held)
+	late := len(queues) > 0 && l.looks.again(c.lookBehind)
+	c.mu.Unlock()
+	for _, ns := range free {
+		ns.letIn()
+	}
+	if late && len(held) > 0 {
+		c.tellLeft("commands of a host wait: others", queues, held)
+	}
+}
+
+// free takes out what is held no more, for nothing is left there. Where it isn't clear what all that is left is doing,
+// nothing is taken out.
+func (l *leftovers) free() (free []*Namespace) {
+	at, left, sure := whereabouts(l.queues)
+	l.queues = left
+	if !sure {
+		return nil
+	}
+	l.held = slices.DeleteFunc(l.held, func(ns *Namespace) bool {
+		if !at.has(ns.nsid) {
+			free = append(free, ns)
+		}
+		return !at.has(ns.nsid)
+	})
+	return free
+}
+
+// whereabouts says in the volumes of which namespaces commands are that queues have left, where no more begin, and on
+// which queues. It isn't sure where some are on their way to a volume, or from it: those may be for any.
+func whereabouts(queues []*Queue) (at nsSet, left []*Queue, sure bool) {
+	sure = true
+	for _, q := range queues {
+		n := q.reaching() // first: there won't be more
+		if n == 0 {
+			continue
+		}
+		left = append(left, q)
+		q.stop.Lock()
+		for _, r := range q.requests {
+			if nsid := r.engine.at.Load(); nsid != 0 {
+				at.set(nsid, true)
+				n--
+			}
+		}
+		q.stop.Unlock()
+		sure = sure && n <= 0
+	}
+	return at, left, sure
+}
+
+// toVolume hands e.io to the volume, and notes that, except where memory is copied, which is over at once and would
+// cost a twentieth more. Nothing of the request may be touched afterwards.
+func (r *Request) toVolume() {
+	e := &r.engine
+	if e.ns.memory == nil || e.io.FUA || e.io.Op == blockdev.OpFlush {
+		e.at.Store(e.ns.nsid)
+	}
+	e.ns.volume.Submit(&e.io)
+}
+
+// tellLeft logs what a controller waits for, or commands of it, and which namespaces that concerns.
+func (c *controller) tellLeft(what string, queues []*Queue, namespaces []uint32) {
+	commands := 0
+	for _, q := range queues {
+		commands += q.reaching()
+	}
+	if commands > 0 {
+		c.t.log.Warn(what+" that its host sent before are still with a volume", c.identity("commands", commands,
+			"namespaces", namespaces, "remedy", "see to the volume that hangs; the host waits until it answers")...)
+	}
+}
+
+func nsids(all []*Namespace) []uint32 {
+	ids := make([]uint32, len(all))
+	for i, ns := range all {
+		ids[i] = ns.nsid
+	}
+	return ids
+}
+
+// hold has the commands of a controller parked.
+func (g *gate) hold(ns *Namespace, c *controller) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = append(g.held, c)
+	ns.state.Or(nsHeld)
+}
+
+// unhold ends that. letIn follows, unless what is parked goes with its connection.
+func (g *gate) unhold(ns *Namespace, c *controller) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held = slices.DeleteFunc(g.held, func(h *controller) bool { return h == c })
+	if len(g.held) == 0 {
+		ns.state.And(^nsHeld)
+	}
+}
+
+// holds says whether the commands of a controller are to be parked.
+func (g *gate) holds(c *controller) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.held, c)
+}
+
+// letIn has go on what was parked and isn't held any more, or whose namespace is gone.
+func (ns *Namespace) letIn() {
+	g := &ns.gate
+	g.mu.Lock()
+	var in []*Request
+	if s := ns.state.Load(); s&nsClosed == 0 { // else next lets it in
+		in = g.unparkIf(func(r *Request) bool { return s&nsRemoved != 0 || !slices.Contains(g.held, r.engine.q.ctrl) })
+	}
+	g.mu.Unlock()
+	for _, r := range in {
+		r.unparked()
+	}
+}

@@ -1,0 +1,446 @@
+package target
+
+import (
+	"bytes"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// ioWrite is a write of a block of namespace nsid, filled with one value.
+func ioWrite(nsid uint32, value byte) (nvme.Command, []byte) {
+	return command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, nsid, 0, 1, 0) }), bytes.Repeat([]byte{value}, 4096)
+}
+
+// writes starts one.
+func (s *session) writes(nsid uint32, value byte) *fakeRequest {
+	return s.io.start(ioWrite(nsid, value))
+}
+
+// has is how many requests a volume has.
+func (v *testVolume) has() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.held)
+}
+
+// lose ends the connections.
+func (s *session) lose() {
+	s.io.Disconnect(errLost)
+	s.admin.Disconnect(errLost)
+	synctest.Wait()
+}
+
+// leaveBehind has a host lose its controller with a write of a 1 on the volume of namespace 1, which keeps it, and
+// connect again.
+func leaveBehind(t *testing.T, tg *Target, v *testVolume) *session {
+	t.Helper()
+	s := connect(t, tg, testNQN)
+	s.io.must(ioWrite(2, 9))
+	v.setHold(true)
+	s.writes(1, 1)
+	s.lose()
+	return connect(t, tg, testNQN)
+}
+
+// TestHeldAfterLostController: a host that lost its controller gets a new one that is ready at once, and none of its
+// commands reaches a volume that still has an old write; those to others do, and those of other hosts.
+func TestHeldAfterLostController(t *testing.T) {
+	for name, lose := range map[string]func(*session){
+		"connection lost": func(s *session) { s.admin.Disconnect(errLost) },
+		"host is silent":  func(*session) { time.Sleep(5 * time.Second) },
+		"closed":          func(s *session) { s.io.Disconnect(nil); s.admin.Disconnect(nil) },
+		"bit by bit":      func(s *session) { s.io.slow = true; s.admin.Disconnect(errLost) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := &session{admin: dial(t, tg)}
+				s.cntlid = connectAdmin(s.admin, testNQN, 5000)
+				s.io = s.addQueue(t, tg, 1, testNQN)
+				v.setHold(true)
+				s.writes(1, 1)
+				lose(s)
+				synctest.Wait()
+				s, other := connect(t, tg, testNQN), connectAs(t, tg, 7)
+				old := v.has()
+				held := []*fakeRequest{
+					s.writes(1, 2),
+					s.io.start(command(func(c *nvme.Command) { c.SetFlush(1) }), nil),
+					s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096)),
+				}
+				s.io.must(ioWrite(2, 3))
+				time.Sleep(aWhile)
+				if n := v.has(); old != 1 || n != 1 {
+					t.Errorf("the volume has %d requests, then %d", old, n)
+				}
+				read := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+				if v.has() != 2 {
+					t.Error("another host's read is held")
+				}
+				v.release()
+				time.Sleep(aWhile)
+				for _, r := range append(held, read) {
+					if st := r.wait().Status(); st != nvme.StatusSuccess {
+						t.Errorf("afterwards: %#x", uint16(st))
+					}
+				}
+				if v.data[0] != 2 || held[2].host[0] != 2 || read.host[0] != 1 {
+					t.Errorf("the block has %d, which was read as %d; before %d", v.data[0], held[2].host[0], read.host[0])
+				}
+				if state := tg.Subsystem(testNQN).namespace(1).state.Load(); state != 0 {
+					t.Errorf("reads and writes still look at %#x", state)
+				}
+				s.close()
+				other.close()
+			})
+		})
+	}
+}
+
+// TestHeldThroughReconnects: a host that connects again and again while a volume hangs gets at the others each time, and
+// leaves nothing more behind.
+func TestHeldThroughReconnects(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := leaveBehind(t, tg, v)
+		for range 3 {
+			held := s.writes(1, 7)
+			s.io.must(ioWrite(2, 3))
+			s.io.hangUp(errLost)
+			endsFused(t, "held write", held, nvme.StatusAbortSQDeleted)
+			s.admin.hangUp(errLost)
+			s = connect(t, tg, testNQN)
+			if n := len(tg.Subsystem(testNQN).namespace(1).gate.held); n != 1 {
+				t.Errorf("the commands of %d controllers are held", n)
+			}
+		}
+		if n := v.has(); n != 1 {
+			t.Errorf("the volume has %d requests", n)
+		}
+		held := s.writes(1, 2)
+		v.release()
+		time.Sleep(aWhile)
+		held.wait()
+		if v.data[0] != 2 {
+			t.Errorf("the block has %d", v.data[0])
+		}
+		s.close()
+	})
+}
+
+// TestHeldEnds: a command that is held ends with whatever ends commands that wait, and never reaches the volume then.
+func TestHeldEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		end    func(*testing.T, *Target, *session)
+		status nvme.Status
+	}{
+		"abort": {func(t *testing.T, _ *Target, s *session) {
+			cqe := s.admin.must(command(func(c *nvme.Command) { c.SetAbort(1, 0) }), nil)
+			if cqe.DW0() != 0 {
+				t.Errorf("Abort: %#x", cqe.DW0())
+			}
+		}, nvme.StatusAbortRequested},
+		"connection": {func(_ *testing.T, _ *Target, s *session) { s.io.hangUp(errLost) }, nvme.StatusAbortSQDeleted},
+		"controller": {func(_ *testing.T, _ *Target, s *session) { s.admin.hangUp(errLost) }, nvme.StatusAbortSQDeleted},
+		"reset": {func(t *testing.T, _ *Target, s *session) {
+			s.admin.must(ccOff, nil)
+			if status(s.admin).Ready() {
+				t.Error("RDY is left, as if the command were under way")
+			}
+		}, nvme.StatusAbortSQDeleted},
+		"namespace": {func(t *testing.T, tg *Target, _ *session) {
+			go func() {
+				if err := tg.Subsystem(testNQN).RemoveNamespace(1); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}, nvme.StatusInvalidNamespace | dnr},
+		"subsystem": {func(_ *testing.T, tg *Target, s *session) {
+			go func() { _ = tg.RemoveSubsystem(testNQN) }()
+			s.io.waitClosed()
+		}, nvme.StatusAbortSQDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := leaveBehind(t, tg, v)
+				held := s.writes(1, 2)
+				if held.answered() {
+					t.Fatal("it isn't held")
+				}
+				tc.end(t, tg, s)
+				endsFused(t, "held write", held, tc.status)
+				v.release()
+				time.Sleep(aWhile)
+				if v.data[0] != 1 {
+					t.Errorf("the block has %d", v.data[0])
+				}
+				s.io.Disconnect(nil)
+				s.admin.Disconnect(nil)
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// lateVolume takes a while for each request, now short, now long.
+type lateVolume struct{ *testVolume }
+
+func (v lateVolume) Submit(r *blockdev.Request) {
+	time.AfterFunc(rand.N(50*time.Millisecond), func() { v.execute(r) })
+}
+
+// TestNothingLate: whenever a host loses its connections, what was written last and answered is what it reads, and
+// stays.
+func TestNothingLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := lateVolume{newTestVolume(1<<20, 4096)}
+		tg, err := New(Config{Subsystems: []SubsystemConfig{{NQN: testNQN, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 4096)}, {Volume: v}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 200 {
+			s := connect(t, tg, testNQN)
+			answered, data := byte(i), make([]byte, 4096)
+			<-s.writes(2, answered).done
+			<-s.io.start(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, 2, 0, 1, 0) }), data).done
+			if data[0] != answered {
+				t.Fatalf("round %d: %d was read", i, data[0])
+			}
+			for range rand.N(4) {
+				s.writes(2, 0xee)
+			}
+			time.Sleep(rand.N(50 * time.Millisecond))
+			s.lose()
+		}
+		time.Sleep(aWhile)
+		closeTarget(t, tg)
+	})
+}
+
+// TestHeldThroughReset: a controller that is enabled anew while something is left still keeps its commands from it.
+func TestHeldThroughReset(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := leaveBehind(t, tg, v)
+		for range 3 {
+			s.admin.must(ccOff, nil)
+			s.io.waitClosed()
+			s.admin.must(ccOn, nil)
+			s.io = s.addQueue(t, tg, 1, testNQN)
+			s.io.must(ioWrite(2, 3))
+		}
+		held := s.writes(1, 2)
+		time.Sleep(aWhile)
+		if n := v.has(); n != 1 {
+			t.Errorf("the volume has %d requests", n)
+		}
+		v.release()
+		time.Sleep(aWhile)
+		held.wait()
+		if v.data[0] != 2 {
+			t.Errorf("the block has %d", v.data[0])
+		}
+		s.close()
+	})
+}
+
+// TestShutdownWaitsForLeftovers: a shutdown is complete when nothing that its host has left can reach a volume either,
+// and what was held is done.
+func TestShutdownWaitsForLeftovers(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		tg.Subsystem(testNQN).namespace(1).info.VolatileCache = false // a flush would wait at the volume
+		idle, s := leaveBehind(t, tg, v), connect(t, tg, testNQN)
+		held := s.writes(1, 2)
+		for _, s := range []*session{idle, s} {
+			s.admin.must(ccDown, nil)
+			time.Sleep(aWhile)
+			if st := status(s.admin).Shutdown(); st != nvme.CSTSShutdownOccurs {
+				t.Errorf("SHST %#x while an old write is on its way", uint32(st))
+			}
+		}
+		v.release()
+		time.Sleep(aWhile)
+		held.wait()
+		for _, s := range []*session{idle, s} {
+			if st := status(s.admin).Shutdown(); st != nvme.CSTSShutdownComplete {
+				t.Errorf("SHST %#x afterwards", uint32(st))
+			}
+			s.close()
+		}
+		if v.data[0] != 2 {
+			t.Errorf("the block has %d", v.data[0])
+		}
+	})
+}
+
+// TestHeldFromWhatWantsAlone: a pair and a Format of a host that left something wait for that, as for every command, and
+// what was held is executed before or after, not never. Flush of all namespaces waits at the volume itself.
+func TestHeldFromWhatWantsAlone(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, other := leaveBehind(t, tg, v), connectAs(t, tg, 7)
+		one := bytes.Repeat([]byte{1}, 4096)
+		compare := s.io.start(command(func(c *nvme.Command) { c.SetIO(nvme.OpCompare, 1, 0, 1, 0); c.SetFuse(nvme.FuseFirst) }), one)
+		cmd, data := ioWrite(1, 2)
+		cmd.SetFuse(nvme.FuseSecond)
+		write := s.io.start(cmd, data)
+		held := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		format := other.admin.start(formatCommand(1, 0, 0), nil)
+		s.io.must(ioWrite(2, 3))
+		flush := s.io.start(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil)
+		time.Sleep(aWhile)
+		if n := v.has(); n != 2 {
+			t.Errorf("the volume has %d requests, not the old write and the flush", n)
+		}
+		v.release()
+		time.Sleep(aWhile)
+		for _, r := range []*fakeRequest{compare, write, held, format, flush} {
+			if st := r.wait().Status(); st != nvme.StatusSuccess {
+				t.Errorf("command %#x: %#x", r.Cmd[0], uint16(st))
+			}
+		}
+		if state := tg.Subsystem(testNQN).namespace(1).state.Load(); state != 0 {
+			t.Errorf("reads and writes still look at %#x", state)
+		}
+		s.close()
+		other.close()
+	})
+}
+
+// TestHeldFromAll: where it isn't known which namespace a command will reach that is left, none is reached by others
+// until it is, also by a controller that is enabled anew.
+func TestHeldFromAll(t *testing.T) {
+	for name, reset := range map[string]bool{"as it is": false, "enabled anew": true} {
+		t.Run(name, func(t *testing.T) {
+			slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+				s := connect(t, tg, testNQN, func(c *fakeConn) { c.holdPull, c.stays = true, true })
+				v.setHold(true)
+				s.io.start(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
+				s.writes(2, 1)
+				lost := s.io
+				s.lose()
+				s = connect(t, tg, testNQN)
+				held := s.writes(2, 3)
+				time.Sleep(aWhile)
+				if held.answered() {
+					t.Error("executed while an old write is on its way")
+				}
+				lost.come()
+				if reset {
+					s.admin.must(ccOff, nil)
+					s.io.waitClosed()
+					s.admin.must(ccOn, nil)
+					s.io = s.addQueue(t, tg, 1, testNQN)
+				} else {
+					time.Sleep(aWhile)
+					held.wait()
+				}
+				s.io.must(ioWrite(2, 3))
+				v.release()
+				s.close()
+			})
+		})
+	}
+}
+
+// TestHeldFromEach: each namespace is reached when nothing is left there, whatever is on others.
+func TestHeldFromEach(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		second := tg.Subsystem(testNQN).namespace(2).volume.(*testVolume)
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		second.setHold(true)
+		s.writes(1, 1)
+		s.writes(2, 1)
+		s.lose()
+		s = connect(t, tg, testNQN)
+		one, two := s.writes(1, 2), s.writes(2, 2)
+		time.Sleep(aWhile)
+		if v.has() != 1 || second.has() != 1 {
+			t.Error("executed while an old write is on its way")
+		}
+		second.release()
+		time.Sleep(aWhile)
+		two.wait()
+		if one.answered() || v.has() != 1 {
+			t.Error("executed while an old write is on its way")
+		}
+		v.release()
+		time.Sleep(aWhile)
+		one.wait()
+		if v.data[0] != 2 || second.data[0] != 2 {
+			t.Errorf("the blocks have %d and %d", v.data[0], second.data[0])
+		}
+		s.close()
+	})
+}
+
+// TestHeldNoMore: a command isn't parked that was to be held when it was asked, and isn't any more.
+func TestHeldNoMore(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, other := leaveBehind(t, tg, v), leaveBehind(t, tg, v)
+		ns, r := tg.Subsystem(testNQN).namespace(1), s.io.newRequest()
+		r.engine.q = s.io.q
+		ns.gate.unhold(ns, s.io.q.ctrl)
+		if ns.state.Load()&nsHeld == 0 || ns.gate.park(ns, &r.Request) {
+			t.Error("it is parked for good")
+		}
+		v.release()
+		s.close()
+		other.close()
+	})
+}
+
+// TestParkedOfEndedController: a command that waited for a namespace that somebody had alone isn't executed when its
+// controller has ended, though its connection hasn't yet.
+func TestParkedOfEndedController(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, other := connect(t, tg, testNQN), connectAs(t, tg, 7)
+		v.setHold(true)
+		format := other.admin.start(formatCommand(1, 0, 0), nil)
+		parked := s.writes(1, 1)
+		s.io.slow = true
+		s.admin.Disconnect(errLost)
+		synctest.Wait()
+		v.release()
+		format.wait()
+		time.Sleep(2 * time.Minute)
+		endsFused(t, "parked write", parked, nvme.StatusAbortSQDeleted)
+		if slices.Contains(v.ops(), blockdev.OpWrite) {
+			t.Error("it reached the volume")
+		}
+		other.close()
+	})
+}
+
+// TestHeldIsTold: where it takes long the log says once whose commands wait for which namespaces, whatever else is in
+// use.
+func TestHeldIsTold(t *testing.T) {
+	var log lines
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := leaveBehind(t, tg, v)
+		busy := tg.Subsystem(testNQN).namespace(2)
+		busy.get(0)
+		time.Sleep(aWhile / 2)
+		if said := log.with("commands of a host wait"); len(said) != 0 {
+			t.Errorf("told at once: %s", said)
+		}
+		time.Sleep(20 * aWhile)
+		said := log.with("level=WARN msg=\"commands of a host wait")
+		if len(said) != 1 {
+			t.Fatalf("told %d times", len(said))
+		}
+		if !strings.Contains(said[0], "host="+testHost) || !strings.Contains(said[0], "commands=1 namespaces=[1]") {
+			t.Errorf("it doesn't say who and what: %s", said[0])
+		}
+		busy.put(0)
+		v.release()
+		s.close()
+	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+}
