@@ -326,20 +326,28 @@ func (r *Request) setOfNS(set func(*nsFeatures)) {
 		}
 		all = []*Namespace{ns}
 	}
+	c.setOfNS(all, set)
+	r.respond(nvme.StatusSuccess)
+}
+
+// setOfNS changes the features of namespaces, but for those that are gone.
+func (c *controller) setOfNS(all []*Namespace, set func(*nsFeatures)) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.features.ofNS == nil {
 		c.features.ofNS = map[uint32]nsFeatures{}
 	}
 	for _, ns := range all {
+		if c.sub.namespace(ns.nsid) != ns { // or forgetFeatures comes later
+			continue
+		}
 		of := c.features.ofNS[ns.nsid]
 		set(&of)
 		c.features.ofNS[ns.nsid] = of
 	}
-	c.mu.Unlock()
-	r.respond(nvme.StatusSuccess)
 }
 
-// forgetFeatures is called when a namespace has gone: one that gets its identifier is another.
+// forgetFeatures is called when a namespace isn't in the table any more: one that gets its identifier is another.
 func (s *Subsystem) forgetFeatures(nsid uint32) {
 	for _, c := range s.t.controllersOf(s) {
 		c.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -423,6 +424,43 @@ func TestResvMaskOfAnother(t *testing.T) {
 	}
 	if v := s.admin.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvNotification, 0, 1, 0) }), nil).DW0(); v != 0 {
 		t.Errorf("mask %#x", v)
+	}
+}
+
+// TestFeatureOfOneThatGoes: what is set for a namespace that is being removed is nothing to the next that gets its
+// identifier, also where that comes before all that used the first has ended.
+func TestFeatureOfOneThatGoes(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	sub, c := tg.Subsystem(testNQN), tg.controller(s.cntlid)
+	set := func(f *nsFeatures) { f.resvMask = resvMaskAll }
+	all := c.all() // as Set Features found them just before
+	v.setHold(true)
+	read := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+	removed := make(chan error)
+	go func() { removed <- sub.RemoveNamespace(1) }()
+	if !soon.Until(func() bool { return sub.namespace(1) == nil }) {
+		t.Fatal("the namespace isn't removed")
+	}
+	c.setOfNS(all, set)
+	if _, err := sub.AddNamespace(NamespaceConfig{NSID: 1, Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	c.setOfNS(all, set)
+	get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvNotification, 0, 1, 0) })
+	if v := s.admin.must(get, nil).DW0(); v != 0 {
+		t.Errorf("mask %#x", v)
+	}
+	c.setOfNS(c.all(), set)
+	v.release()
+	read.wait()
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	if v := s.admin.must(get, nil).DW0(); v != resvMaskAll {
+		t.Errorf("mask %#x, which was set for the new one", v)
 	}
 }
 

@@ -311,11 +311,11 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	table := slices.Clone(*s.namespaces.Load())
 	table[nsid-1] = nil
 	s.namespaces.Store(&table)
+	s.forgetFeatures(nsid) // before one comes that is given its identifier
 	s.change.Unlock()
 	ns.state.Or(nsRemoved)
 	s.namespaceChanged(nsid, nil)
 	ns.remove()
-	s.forgetFeatures(nsid)
 	return nil
 }
 
