@@ -95,3 +95,32 @@ func TestPreemptIsNotAborted(t *testing.T) {
 	endsFused(t, "Preempt and Abort", preempt, nvme.StatusSuccess)
 	read.wait()
 }
+
+// TestAbortedBehind: a Format that comes and goes behind another one keeps that no longer from its turn: what is parked
+// goes on when it has had it.
+func TestAbortedBehind(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer s.close()
+	defer other.close()
+	defer v.release()
+	v.setHold(true)
+	b := make([]byte, 512)
+	first := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b)
+	<-v.arrived
+	waits := other.admin.start(formatCommand(1, 0, nvme.EraseNone), nil)
+	parked := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b)
+	for range 3 {
+		again := s.admin.start(formatCommand(1, 0, nvme.EraseNone), nil)
+		s.admin.must(command(func(c *nvme.Command) { c.SetAbort(0, 0) }), nil)
+		endsFused(t, "Format that is aborted", again, nvme.StatusAbortRequested)
+	}
+	if n := v.has(); n != 1 {
+		t.Errorf("the volume has %d requests that Format waits for, want 1", n)
+	}
+	v.release()
+	for _, r := range []*fakeRequest{first, waits, parked} {
+		endsFused(t, "afterwards", r, nvme.StatusSuccess)
+	}
+}

@@ -232,10 +232,15 @@ func (ns *Namespace) next() {
 	ns.quiet()
 }
 
-// withdraw takes commands out of those that wait to have the namespace alone.
+// withdraw takes commands out of those that wait to have the namespace alone. Those that are parked go on only where
+// it was the first whose turn they waited for, lest that waits longer for each that comes and goes behind it.
 func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	g := &ns.gate
 	g.mu.Lock()
+	var first *Request
+	if len(g.owners) > 0 {
+		first = g.owners[0].r
+	}
 	kept := g.owners[:0]
 	for i, o := range g.owners {
 		if i == 0 && g.running || o.r == nil || !match(o.r) { // what runs may have been answered
@@ -246,7 +251,7 @@ func (ns *Namespace) withdraw(match func(*Request) bool) (out []*Request) {
 	}
 	clear(g.owners[len(kept):])
 	g.owners = kept
-	if len(out) == 0 || g.running {
+	if len(out) == 0 || out[0] != first {
 		g.mu.Unlock()
 	} else {
 		ns.next()
