@@ -456,6 +456,8 @@ func FuzzParse(tf *testing.F) {
 	f.Add(jobFile)
 	f.Add("[a]\nbs=(2^3*$pagesize)\nsize=0x10%\nruntime=((1s+2)%3)")
 	f.Add("[a]\nbssplit=4k/:8k/20,1/100\nsize=5%%\nruntime=1.5h")
+	f.Add("[a]\nbsrange=4k-(16k-4k),512-1k\nblockalign=4k,8k\nrandom_distribution=zoned:60/10:40\nwrite_bw_log\nlog_avg_msec=100")
+	f.Add("[a]\nrandom_distribution=zoned_abs:60/1m:40/9m,,100/1g\nwrite_lat_log=x\nper_job_logs=0")
 	f.Fuzz(func(t *testing.T, text string) {
 		file, err := Parse("fuzz", strings.NewReader(text))
 		if err != nil {

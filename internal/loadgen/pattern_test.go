@@ -127,6 +127,39 @@ func TestAlign(t *testing.T) {
 	}
 }
 
+// Whatever sizes, alignments and distributions go together, operations are of whole blocks, inside the range.
+func TestInside(t *testing.T) {
+	const block = 512
+	rng := rand.New(rand.NewPCG(1, 2))
+	valid := 0
+	for range 5000 {
+		s := spec([]string{"randread", "randrw", "rw", "read"}[rng.IntN(4)])
+		span := block * (1 + rng.Int64N(600))
+		for op := range ops {
+			s.BS[op] = Range(block*(1+rng.IntN(40)), block*(1+rng.IntN(200)))
+			s.Align[op] = block * rng.IntN(4) * rng.IntN(100)
+			share := 1 + rng.IntN(99)
+			s.Zones[op] = []Zone{{Percent: 70, Share: share}, {Percent: 30, Share: 100 - share}}
+		}
+		s.Distribution = []Distribution{{}, {Kind: Zoned}, {Normal, 30}, {Zipf, 1.2}, {Pareto, 0.2}}[rng.IntN(5)]
+		if s.Validate(span, block) != nil {
+			continue
+		}
+		valid++
+		p := newPattern(&s, 0, span)
+		for range 50 {
+			op, bytes := p.choose()
+			bytes = p.fit(op, bytes, span)
+			if at := p.offset(op, bytes); at < 0 || at%block != 0 || bytes%block != 0 || at+int64(bytes) > span {
+				t.Fatalf("%d bytes at %d of %d: %+v", bytes, at, span, s)
+			}
+		}
+	}
+	if valid < 500 {
+		t.Errorf("only %d of the specs are valid", valid)
+	}
+}
+
 // Ranks of a normal distribution are around the middle, as far from it as fio's: with normal:20 by a standard deviation of
 // √(1/12² + 0.2²/12) = 0.1014 of the range, and however little is asked for, by a twelfth.
 func TestNormal(t *testing.T) {
