@@ -94,11 +94,14 @@ func (r *hostileRig) submit(cids ...uint16) map[uint16]nvme.Command {
 }
 
 // answer says that a command is done, and invalidates its key where there is one.
-func (r *hostileRig) answer(cid uint16, key uint32) {
+func (r *hostileRig) answer(cid uint16, key uint32) { r.answerPart(cid, key, nvme.CompletionSize) }
+
+// answerPart sends the first n bytes of that.
+func (r *hostileRig) answerPart(cid uint16, key uint32, n int) {
 	cqe := r.p.area(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, nvme.CompletionSize)
 	clear(cqe)
 	nvme.CompletionAt(cqe).SetCID(cid)
-	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: r.p.sge(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, nvme.CompletionSize)}
+	wr := verbs.SendWR{Opcode: verbs.WRSend, SGList: r.p.sge(fuzzRecvs*fuzzRecvSize+int(cid%64)*nvme.CompletionSize, n)}
 	if key != 0 {
 		wr.Opcode, wr.InvalidateRKey = verbs.WRSendWithInv, key
 	}
@@ -194,6 +197,44 @@ func TestResponseTwice(t *testing.T) {
 	}
 }
 
+// TestNoResponse: what is shorter than a response, or names a command that can't be, ends the connection, and no command.
+func TestNoResponse(t *testing.T) {
+	for name, answer := range map[string]func(r *hostileRig){
+		"nothing":   func(r *hostileRig) { r.answerPart(0, 0, 0) },
+		"part":      func(r *hostileRig) { r.answerPart(0, 0, nvme.CompletionSize-1) },
+		"last slot": func(r *hostileRig) { r.answer(hostileSize-1, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newHostileRig(t)
+				defer r.close()
+				r.submit(0)
+				answer(r)
+				r.broken()
+				if done := r.sink.completed(); len(done) > 0 {
+					t.Errorf("completed %v", done)
+				}
+			})
+		})
+	}
+}
+
+// TestKeysLeftAlive: a target that never invalidates keys has the host do it, command after command.
+func TestKeysLeftAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newHostileRig(t)
+		defer r.close()
+		r.net.SetFilter(nil)
+		for i := range 20 * hostileSize {
+			r.submit(uint16(i % (hostileSize - 1)))
+			r.answer(uint16(i%(hostileSize-1)), 0)
+			if n := len(r.sink.completed()); n != i+1 {
+				t.Fatalf("%d of %d commands are completed", n, i+1)
+			}
+		}
+	})
+}
+
 // TestResponseBeforeCommand: a command that waits for room in the send queue, which a target keeps
 // full by withholding acknowledgements, can't be answered: its memory would be lent to the target
 // when it has its owner again.
@@ -268,26 +309,34 @@ func (f fragments) View(segs []blockdev.Segment, offset, length int64) ([]blockd
 	return segs, token, err
 }
 
-// TestSmallQueueOfFragments: a queue of two entries reads the largest transfer from memory that
-// lies in the smallest pieces.
+// TestSmallQueueOfFragments: a queue of few entries reads the largest transfers, each of which takes all of the send queue,
+// from memory that lies in the smallest pieces.
 func TestSmallQueueOfFragments(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, fragments{memory(t, 4<<20).(blockdev.Memory)})
-	c := r.connect(t, func(cfg *host.Config) { cfg.QueueSize, cfg.Queues, cfg.IOTimeout = 2, 1, 2*time.Second })
-	defer c.Close()
-	ns, err := c.Namespace(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	buf := bytes.Repeat([]byte{7}, 1<<20)
-	if _, err := ns.WriteAt(t.Context(), buf, 0); err != nil {
-		t.Fatal(err)
-	}
-	clear(buf)
-	if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Count(buf, []byte{7}) != len(buf) {
-		t.Error("the data came back different")
+	for _, size := range []int{2, 4} {
+		c := r.connect(t, func(cfg *host.Config) { cfg.QueueSize, cfg.Queues, cfg.IOTimeout = size, 1, 20*time.Second })
+		ns, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ns.WriteAt(t.Context(), bytes.Repeat([]byte{7}, 1<<20), 0); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range size - 1 {
+			wg.Go(func() {
+				buf := make([]byte, 1<<20)
+				if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {
+					t.Error(err)
+				} else if bytes.Count(buf, []byte{7}) != len(buf) {
+					t.Error("the data came back different")
+				}
+			})
+		}
+		wg.Wait()
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -64,6 +64,13 @@ func TestConnectAccept(t *testing.T) {
 	if out := got.appendTo(nil); !bytes.Equal(out, linuxAccept) {
 		t.Fatalf("built %x, want %x", out, linuxAccept)
 	}
+	other := bytes.Clone(linuxAccept)
+	other[1] = 1
+	for name, b := range map[string][]byte{"too short": linuxAccept[:3], "another RECFMT": other} {
+		if got, err := parseConnectAccept(b); err == nil {
+			t.Errorf("%s: parsed %+v", name, got)
+		}
+	}
 }
 
 func TestReject(t *testing.T) {

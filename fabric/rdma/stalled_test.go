@@ -185,6 +185,59 @@ func TestHostThatTakesNoAnswer(t *testing.T) {
 	})
 }
 
+// TestHostBreaksTheRules: a host whose packets its target has to refuse is told that its connection has ended.
+func TestHostBreaksTheRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		io.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: io.sge(sglData, 8), RKey: 1})
+		select {
+		case ev := <-io.events:
+			if ev.Type != verbs.CMDisconnected {
+				t.Errorf("%v", ev.Type)
+			}
+		case <-time.After(time.Second):
+			t.Error("the target keeps the connection")
+		}
+		io.close()
+		admin.close()
+	})
+}
+
+// TestCommandsWaitForAnswersToLeave: a host that sends commands while it takes no answers has them executed when it does,
+// each once, in their order.
+func TestCommandsWaitForAnswersToLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		const commands = fuzzRecvs + 2*32 + 8 // answers taken, requests of a queue of 32, and more
+		first := io.sent + 1
+		taken := 1 // that of Connect
+		for range commands {
+			io.sendKeyed(blocks(nvme.OpRead, 0, sglBlock), 0, sglBlock)
+			time.Sleep(time.Millisecond)
+		}
+		for i := range commands {
+			if taken == fuzzRecvs {
+				taken = 0
+				for index := range fuzzRecvs {
+					if err := io.postRecv(index); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			cqe := io.answer()
+			if taken++; int(cqe.CID()) != first+i || cqe.Status() != nvme.StatusSuccess {
+				t.Fatalf("answer %d: command %d, %v", i, int(cqe.CID())-first, cqe.Status())
+			}
+		}
+		io.close()
+		admin.close()
+	})
+}
+
 // TestWildQueueSizes: each size that can't be is refused with its NVMe/RDMA status, and costs the
 // target nothing.
 func TestWildQueueSizes(t *testing.T) {
