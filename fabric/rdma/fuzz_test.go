@@ -203,9 +203,9 @@ func (p *fuzzPeer) check() {
 	}
 }
 
-// dialTarget connects p to the target with an NVMe/RDMA request for a queue.
-func (p *fuzzPeer) dialTarget(nic *simNIC, qid byte) {
-	if ev := p.request(nic, []byte{0, 0, qid, 0, 32, 0, 31, 0, 31: 0}); ev.Type != verbs.CMEstablished {
+// dialTarget connects p to the target with an NVMe/RDMA request for a queue of a controller, or, with 0, of any.
+func (p *fuzzPeer) dialTarget(nic *simNIC, qid byte, cntlid uint16) {
+	if ev := p.request(nic, []byte{0, 0, qid, 0, 32, 0, 31, 0, byte(cntlid), byte(cntlid >> 8), 31: 0}); ev.Type != verbs.CMEstablished {
 		p.t.Fatalf("%v instead of a connection: %v", ev.Type, ev.Err)
 	}
 }
@@ -302,7 +302,7 @@ func newTargetWorld(t *testing.T, how uint8) *targetWorld {
 func (w *targetWorld) feed(data []byte) {
 	p := w.p
 	if !w.open {
-		p.dialTarget(w.hn, 0)
+		p.dialTarget(w.hn, 0, 0)
 		w.open = true
 	}
 	const at = fuzzRecvs * fuzzRecvSize

@@ -71,7 +71,10 @@ type sglQueue struct {
 	end     int // of the capsules
 }
 
-func (r *sglRig) queue(qid byte) *sglQueue {
+func (r *sglRig) queue(qid byte) *sglQueue { return r.queueOf(qid, 0) }
+
+// queueOf makes a queue whose request for a connection names a controller, or, with 0, none.
+func (r *sglRig) queueOf(qid byte, cntlid uint16) *sglQueue {
 	r.t.Helper()
 	q := &sglQueue{fuzzPeer: fuzzPeer{t: r.t}, answers: make(chan nvme.Completion, fuzzRecvs)}
 	q.recv = func(index, n int) {
@@ -79,33 +82,69 @@ func (r *sglRig) queue(qid byte) *sglQueue {
 		copy(cqe[:], q.area(index*fuzzRecvSize, n))
 		q.answers <- cqe
 	}
-	q.dialTarget(r.hn, qid)
+	q.dialTarget(r.hn, qid, cntlid)
 	return q
+}
+
+// connectData is what the wrong host says of itself.
+func connectData() *nvme.ConnectData {
+	return &nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
+}
+
+// connect sends Connect, and has d name the controller that came of it.
+func (q *sglQueue) connect(d *nvme.ConnectData, qid uint16, kato uint32, want nvme.Status) {
+	q.t.Helper()
+	if _, err := d.AppendTo(q.data(0, nvme.ConnectDataSize)[:0]); err != nil {
+		q.t.Fatal(err)
+	}
+	var cmd nvme.Command
+	cmd.SetConnect(qid, 31, 0, kato)
+	q.key(&cmd, 0, nvme.ConnectDataSize)
+	cqe := q.do("Connect", cmd, nil, want)
+	if want == nvme.StatusSuccess {
+		d.CNTLID = nvme.ConnectResult(cqe.DW0()).CNTLID()
+	}
+}
+
+// enable enables the controller of an admin queue.
+func (q *sglQueue) enable() {
+	q.t.Helper()
+	var cmd nvme.Command
+	cmd.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
+	q.do("Property Set", cmd, nil, nvme.StatusSuccess)
 }
 
 // controller makes an admin queue, and an I/O queue of the same controller, which has a keep alive
 // timeout in milliseconds or, with 0, none.
 func (r *sglRig) controller(kato uint32) (admin, io *sglQueue) {
 	r.t.Helper()
-	d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: "nqn.2014-08.org.nvmexpress:uuid:1", HostID: nvme.HostID{1}}
-	connect := func(q *sglQueue, qid uint16) nvme.Completion {
-		if _, err := d.AppendTo(q.data(0, nvme.ConnectDataSize)[:0]); err != nil {
-			r.t.Fatal(err)
-		}
-		var cmd nvme.Command
-		cmd.SetConnect(qid, 31, 0, kato)
-		q.key(&cmd, 0, nvme.ConnectDataSize)
-		return q.do("Connect", cmd, nil, nvme.StatusSuccess)
-	}
+	d := connectData()
 	admin = r.queue(0)
-	cqe := connect(admin, 0)
-	d.CNTLID = nvme.ConnectResult(cqe.DW0()).CNTLID()
-	var enable nvme.Command
-	enable.SetPropertySet(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable))
-	admin.do("Property Set", enable, nil, nvme.StatusSuccess)
+	admin.connect(d, 0, kato, nvme.StatusSuccess)
+	admin.enable()
 	io = r.queue(1)
-	connect(io, 1)
+	io.connect(d, 1, kato, nvme.StatusSuccess)
 	return admin, io
+}
+
+// TestControllerOfPrivateData: a queue is of the controller that its connection was asked for, where that named one.
+func TestControllerOfPrivateData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSGLRig(t, rdma.TargetConfig{Memory: 8 << 20, MaxTransfer: sglTransfer})
+		defer r.close()
+		admin, io := r.controller(0)
+		d := connectData()
+		other := r.queue(0)
+		other.connect(d, 0, 0, nvme.StatusSuccess)
+		other.enable()
+		wrong := r.queueOf(1, d.CNTLID-1)
+		wrong.connect(d, 1, 0, nvme.StatusConnectInvalidParameter)
+		right := r.queueOf(1, d.CNTLID)
+		right.connect(d, 1, 0, nvme.StatusSuccess)
+		for _, q := range []*sglQueue{right, wrong, other, io, admin} {
+			q.close()
+		}
+	})
 }
 
 // sglData is where the data of the host's commands begins in its memory; the capsules follow it.
