@@ -155,9 +155,12 @@ func (q *queueAIO) Left() {
 
 // submit has what is left of r done.
 func (q *queueAIO) submit(r *Request) {
-	if r.Op == OpWrite && q.writes != nil {
+	switch {
+	case r.Op == OpWrite && q.writes != nil:
 		q.writes.submit(r)
-	} else {
+	case r.Op == OpWrite && q.v.sentry.pause() > 0:
+		q.v.pool.Submit(r)
+	default:
 		q.begin(r)
 	}
 }

@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"sync"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
@@ -54,22 +55,39 @@ func (w *aioWrites) Do() {
 // beginAll submits what is in the queue.
 func (w *aioWrites) beginAll() {
 	for r := w.next(); r != nil; r = w.next() {
-		w.q.begin(r)
+		if !w.drop(r) {
+			w.q.begin(r)
+		}
 	}
 }
 
 // Decline is duty.Task's: nobody on duty has time, and workers write.
 func (w *aioWrites) Decline() {
 	for r := w.next(); r != nil; r = w.next() {
-		w.q.v.pool.Submit(r)
+		if !w.drop(r) {
+			w.q.v.pool.Submit(r)
+		}
 	}
 }
 
-// next takes a request; nil where there is none.
+// next takes a request; nil where there is none, or those that there are have to wait.
 func (w *aioWrites) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if pause := w.q.v.sentry.pause(); pause > 0 && w.queue.first != nil {
+		time.AfterFunc(pause, w.apart)
+		return nil
+	}
 	r := w.queue.pop()
 	w.busy = r != nil
 	return r
+}
+
+// drop ends r if nobody wants it any more.
+func (w *aioWrites) drop(r *Request) bool {
+	if !r.unwanted() {
+		return false
+	}
+	w.q.v.finish(r, ErrUnwanted)
+	return true
 }

@@ -15,6 +15,7 @@ var (
 	ErrRange       = errors.New("beyond the volume's end")
 	ErrInvalid     = errors.New("invalid volume or request")
 	ErrUnsupported = errors.New("not supported by this volume")
+	ErrUnwanted    = errors.New("not wanted any more") // Request.Unwanted said so; nothing was done
 )
 
 // OpError says what failed, where, and why. errors.Is sees the kind and the cause.

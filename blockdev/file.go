@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,7 @@ type file struct {
 	noNowRead, noNowWrite, noDsync, noPunch, noZeroRange atomic.Bool
 
 	commits  commits
+	sentry   sentry
 	resizeMu sync.Mutex
 	watchers SizeWatchers
 }
@@ -132,6 +134,9 @@ func (v *file) Submit(r *Request) {
 	}
 	r.done = 0
 	v.commits.begin(r)
+	if r.Op == OpWrite {
+		v.sentry.watch()
+	}
 	switch {
 	case r.Op == OpFlush:
 		if v.info.ReadOnly {
@@ -159,7 +164,14 @@ func (v *file) run(w *scratch, r *Request) {
 	var err error
 	durable := !r.FUA
 	switch r.Op {
-	case OpRead, OpWrite:
+	case OpWrite:
+		time.Sleep(v.sentry.pause())
+		if r.unwanted() {
+			err = ErrUnwanted
+			break
+		}
+		fallthrough
+	case OpRead:
 		durable, err = v.transfer(w, r)
 	case OpFlush:
 		v.commits.run(r, v.store.sync, v.finish)
@@ -202,6 +214,9 @@ func (v *file) finishIn(row *Row, r *Request, err error) {
 func (v *file) explain(r *Request, err error) error {
 	if err == nil {
 		return nil
+	}
+	if errors.Is(err, ErrUnwanted) {
+		return v.info.Fail(r.Op, r.Offset, ErrUnwanted, nil)
 	}
 	kind := KindOf(err)
 	if !errors.Is(kind, ErrGone) && vanished(v.node) {

@@ -59,6 +59,10 @@ type Request struct {
 	// already (see Lender). Bufs is empty then.
 	Loan LoanToken
 
+	// Unwanted tells whether nobody wants an OpWrite any more. A volume may ask before it begins one that had to wait,
+	// and end it with ErrUnwanted instead. It may be nil.
+	Unwanted func() bool
+
 	// Complete is called when the operation ended, with Err set. It must not block.
 	Complete func(*Request)
 	Err      error // nil, or an error that wraps one of the kinds in errors.go

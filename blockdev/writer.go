@@ -28,7 +28,8 @@ type writer struct {
 	mu     sync.Mutex
 	queue  requestQueue
 	state  writerState
-	shy    int // how often the writer's own goroutine comes first
+	shy    int  // how often the writer's own goroutine comes first
+	rest   bool // after a standstill: the writer's own goroutine goes on, in a while
 	closed bool
 }
 
@@ -144,6 +145,12 @@ func (w *writer) more() bool {
 		w.state = writerIdle
 		return false
 	}
+	if w.rest {
+		w.mu.Unlock()
+		time.Sleep(w.v.sentry.pause())
+		w.mu.Lock()
+		w.rest = false
+	}
 	return true
 }
 
@@ -176,6 +183,10 @@ func (w *writer) transfer() {
 			break
 		}
 		n += r.Length
+		if r.unwanted() {
+			w.done = append(w.done, written{r, ErrUnwanted})
+			continue
+		}
 		if durable, err := w.v.transfer(&w.s, r); durable || err != nil {
 			w.done = append(w.done, written{r, err})
 		} else {
@@ -197,10 +208,14 @@ func (w *writer) answer() {
 	w.row.End()
 }
 
-// next takes a request; nil where there is none.
+// next takes a request; nil where there is none, or those that there are have to wait.
 func (w *writer) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.rest = w.rest || w.queue.first != nil && w.v.sentry.pause() > 0
+	if w.rest {
+		return nil
+	}
 	return w.queue.pop()
 }
 

@@ -212,6 +212,9 @@ func (r *Request) volumeFailed(err error) { r.respond(r.volumeStatus(err)) }
 func (r *Request) volumeStatus(err error) nvme.Status {
 	e := &r.engine
 	st := volumeStatus(e.io.Op, err)
+	if st == nvme.StatusAbortSQDeleted {
+		return st
+	}
 	if st.Code()>>8 == 2 {
 		e.ns.mediaErrors.Add(1)
 	}

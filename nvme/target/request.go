@@ -70,6 +70,7 @@ func (r *Request) begin(q *Queue, now int64) {
 	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	if e.io.Complete == nil {
 		q.use(r)
+		e.io.Unwanted = func() bool { return e.q.state.Load() == queueDown }
 		e.io.Complete = func(io *blockdev.Request) {
 			if io.Row != nil {
 				e.q.gather(io.Row)

@@ -1,9 +1,12 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -13,6 +16,33 @@ import (
 )
 
 var errLost = errors.New("connection lost")
+
+// TestUnwanted: what a volume has of a connection is wanted for as long as that lives, and what the volume drops then
+// is no error of its.
+func TestUnwanted(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	v.hold = true
+	var out bytes.Buffer
+	tg := newTargetWith(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&out, nil)) }, v)
+	s := connect(t, tg, testNQN)
+	s.io.start(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 4096))
+	<-v.arrived
+	r := v.held[0]
+	if r.Unwanted() {
+		t.Error("a write isn't wanted whose host is there")
+	}
+	s.io.Disconnect(errLost)
+	if !soon.Until(r.Unwanted) {
+		t.Error("a write is wanted whose host is lost")
+	}
+	v.setFail(v.info.Fail(r.Op, r.Offset, blockdev.ErrUnwanted, nil))
+	v.release()
+	s.io.waitClosed()
+	s.admin.hangUp(nil)
+	if strings.Contains(out.String(), "I/O error") {
+		t.Errorf("an error is in the log:\n%s", &out)
+	}
+}
 
 // TestLostAtEveryStage: a connection dies while a command waits for memory, for data, for the
 // volume or for its response to be sent; every request comes back once and nothing is left.

@@ -28,6 +28,8 @@ func volumeStatus(op blockdev.Op, err error) nvme.Status {
 		return nvme.StatusNamespaceNotReady | nvme.StatusDNR
 	case errors.Is(err, blockdev.ErrBusy):
 		return nvme.StatusNamespaceNotReady
+	case errors.Is(err, blockdev.ErrUnwanted):
+		return nvme.StatusAbortSQDeleted
 	case errors.Is(err, blockdev.ErrUnsupported):
 		return nvme.StatusInvalidOpcode | nvme.StatusDNR
 	}
