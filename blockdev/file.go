@@ -165,7 +165,7 @@ func (v *file) run(w *scratch, r *Request) {
 	durable := !r.FUA
 	switch r.Op {
 	case OpWrite:
-		time.Sleep(v.sentry.pause())
+		time.Sleep(v.sentry.pause()) //nolint:forbidigo // what is waited for may not come
 		if r.unwanted() {
 			err = ErrUnwanted
 			break

@@ -147,7 +147,7 @@ func (w *writer) more() bool {
 	}
 	if w.rest {
 		w.mu.Unlock()
-		time.Sleep(w.v.sentry.pause())
+		time.Sleep(w.v.sentry.pause()) //nolint:forbidigo // what is waited for may not come
 		w.mu.Lock()
 		w.rest = false
 	}

@@ -212,7 +212,7 @@ func (r *Request) volumeFailed(err error) { r.respond(r.volumeStatus(err)) }
 func (r *Request) volumeStatus(err error) nvme.Status {
 	e := &r.engine
 	st := volumeStatus(e.io.Op, err)
-	if st == nvme.StatusAbortSQDeleted {
+	if errors.Is(err, blockdev.ErrUnwanted) {
 		return st
 	}
 	if st.Code()>>8 == 2 {
