@@ -121,7 +121,7 @@ func (r *reader) takeData() (bool, error) {
 	if r.missed {
 		return false, mem.ErrFault
 	}
-	if r.padding > 0 || r.left > 0 {
+	if r.left > 0 {
 		return false, nil
 	}
 	if r.cur.Flags&pdu.FlagDDGST != 0 {

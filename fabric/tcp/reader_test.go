@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
@@ -123,6 +124,34 @@ func TestReaderChunks(t *testing.T) {
 		}
 		if got, err := feed(rulesFor(digests), stream, 0, func() int { return 999 }); err != nil || bytes.Contains([]byte(got), []byte("false")) {
 			t.Errorf("digests %v, dropped: %v", digests, err)
+		}
+	}
+}
+
+// padded is a PDU without header digest with so many bytes more between its header and its data.
+func padded(b []byte, pad int) []byte {
+	at := int(b[offPDO])
+	b = slices.Insert(slices.Clone(b), at, bytes.Repeat([]byte{0xaa}, pad)...)
+	b[offPDO] += byte(pad)
+	binary.LittleEndian.PutUint32(b[4:], uint32(len(b)))
+	return b
+}
+
+// TestReaderPad: data begin where PDO says, however the pad before them arrives, which no digest covers.
+func TestReaderPad(t *testing.T) {
+	data := randomBytes(1, 3000)
+	for _, digests := range []pdu.Digests{0, pdu.DigestData} {
+		p := &raw{digests: digests}
+		first, second := padded(p.capsule(identify(1), data), 56), padded(p.capsule(identify(2), data[:8]), 4)
+		for _, size := range []int{1, 7, 73, 100, 1 << 20} {
+			for _, pieces := range []int{1, 3} {
+				log, err := feed(rulesFor(digests), append(first, second...), pieces, func() int { return size })
+				for _, want := range [][]byte{data, data[:8]} {
+					if err != nil || !strings.Contains(log, fmt.Sprintf("\ntrue %x\n", want)) {
+						t.Errorf("digests %v, %d bytes at a time into %d pieces: %v, or other data", digests, size, pieces, err)
+					}
+				}
+			}
 		}
 	}
 }
