@@ -1,8 +1,10 @@
 #!/bin/sh
 # Installs what the tests use beyond Go: a C compiler for the race detector, tshark, which
 # decodes what the programs send, fio, whose output is read beside that of nvmeinit bench,
-# chromium, which looks at pages, and Prometheus, which scrapes the programs. Works on Debian and its kin, as root or with a sudo that asks
-# nothing; elsewhere it says what will be skipped. It never fails: tests/run.sh looks for itself.
+# chromium, which looks at pages, Prometheus, which scrapes the programs, and what makes file
+# systems of XFS and Btrfs, whose writes wait elsewhere than ext4's. Works on Debian and its kin,
+# as root or with a sudo that asks nothing; elsewhere it says what will be skipped. It never
+# fails: tests/run.sh looks for itself.
 set -u
 
 missing=""
@@ -11,6 +13,8 @@ command -v tshark >/dev/null 2>&1 || missing="$missing tshark"
 command -v fio >/dev/null 2>&1 || missing="$missing fio"
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v prometheus >/dev/null 2>&1 && command -v promtool >/dev/null 2>&1 || missing="$missing prometheus"
+command -v mkfs.xfs >/dev/null 2>&1 || missing="$missing xfsprogs"
+command -v mkfs.btrfs >/dev/null 2>&1 || missing="$missing btrfs-progs"
 [ -n "$missing" ] || exit 0
 
 give_up() {
