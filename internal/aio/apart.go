@@ -2,6 +2,7 @@ package aio
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -43,12 +44,35 @@ func Apart(f func()) {
 		f()
 		return
 	}
-	done := make(chan struct{})
-	go func() { // on another thread, since nobody else gets this one
-		defer close(done)
-		Apart(f)
-	}()
-	<-done
+	d, ok := deputies.Get().(*deputy)
+	if !ok {
+		d = newDeputy()
+	}
+	d.f = f
+	go d.call() // on another thread, since nobody else gets this one
+	<-d.done
+	d.f = nil
+	deputies.Put(d)
+}
+
+// deputy calls f for somebody whose thread won't do.
+type deputy struct {
+	f    func()
+	call func() // run, made once
+	done chan struct{}
+}
+
+var deputies sync.Pool // that nobody needs
+
+func newDeputy() *deputy {
+	d := &deputy{done: make(chan struct{}, 1)}
+	d.call = d.run
+	return d
+}
+
+func (d *deputy) run() {
+	Apart(d.f)
+	d.done <- struct{}{}
 }
 
 // ApartHere calls f, as Apart does, if the calling thread is such a one. It returns false if not.
