@@ -50,6 +50,22 @@ func leaveBehind(t *testing.T, tg *Target, v *testVolume) *session {
 	return connect(t, tg, testNQN)
 }
 
+// heldUntilReleased has a host write a 2 where its old write is: it comes to the volume when that has left it.
+func heldUntilReleased(t *testing.T, s *session, v *testVolume) {
+	t.Helper()
+	held := s.writes(1, 2)
+	time.Sleep(aWhile)
+	if n := v.has(); n != 1 {
+		t.Errorf("the volume has %d requests", n)
+	}
+	v.release()
+	time.Sleep(aWhile)
+	held.wait()
+	if v.data[0] != 2 {
+		t.Errorf("the block has %d", v.data[0])
+	}
+}
+
 // TestHeldAfterLostController: a host that lost its controller gets a new one that is ready at once, and none of its
 // commands reaches a volume that still has an old write; those to others do, and those of other hosts.
 func TestHeldAfterLostController(t *testing.T) {
@@ -120,16 +136,7 @@ func TestHeldThroughReconnects(t *testing.T) {
 				t.Errorf("the commands of %d controllers are held", n)
 			}
 		}
-		if n := v.has(); n != 1 {
-			t.Errorf("the volume has %d requests", n)
-		}
-		held := s.writes(1, 2)
-		v.release()
-		time.Sleep(aWhile)
-		held.wait()
-		if v.data[0] != 2 {
-			t.Errorf("the block has %d", v.data[0])
-		}
+		heldUntilReleased(t, s, v)
 		s.close()
 	})
 }
@@ -236,17 +243,7 @@ func TestHeldThroughReset(t *testing.T) {
 			s.io = s.addQueue(t, tg, 1, testNQN)
 			s.io.must(ioWrite(2, 3))
 		}
-		held := s.writes(1, 2)
-		time.Sleep(aWhile)
-		if n := v.has(); n != 1 {
-			t.Errorf("the volume has %d requests", n)
-		}
-		v.release()
-		time.Sleep(aWhile)
-		held.wait()
-		if v.data[0] != 2 {
-			t.Errorf("the block has %d", v.data[0])
-		}
+		heldUntilReleased(t, s, v)
 		s.close()
 	})
 }

@@ -39,7 +39,8 @@ func (c *controller) settle() {
 		c.flushCaches()
 	case late:
 		at, _, _ := whereabouts(left)
-		c.tellLeft("a controller waits: commands", left, nsids(slices.DeleteFunc(c.sub.all(), func(ns *Namespace) bool { return !at.has(ns.nsid) })))
+		elsewhere := func(ns *Namespace) bool { return !at.has(ns.nsid) }
+		c.tellLeft("a controller waits: commands", left, nsids(slices.DeleteFunc(c.sub.all(), elsewhere)))
 	}
 }
 
