@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -49,23 +48,23 @@ func arriving(v *file, all []*Request) {
 
 // queued leaves requests in the queue of v's writes, and gives the task that is on offer then.
 func queued(v *file, all []*Request) duty.Task {
-	var (
-		mu    *sync.Mutex
-		queue *requestQueue
-		task  duty.Task
-	)
 	if w := v.writer; w != nil {
-		mu, queue, task, w.state = &w.mu, &w.queue, w, writerOffered
-	} else {
-		w := v.aio.writes
-		mu, queue, task, w.busy = &w.mu, &w.queue, w, true
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.state = writerOffered
+		for _, r := range all {
+			w.queue.push(r)
+		}
+		return w
 	}
-	mu.Lock()
-	defer mu.Unlock()
+	w := v.aio.writes
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy = true
 	for _, r := range all {
-		queue.push(r)
+		w.queue.push(r)
 	}
-	return task
+	return w
 }
 
 func testStandstill(t *testing.T, mode IOMode, begin func(*file, []*Request)) {
