@@ -155,10 +155,7 @@ func (t *fakeTarget) notify(e nvme.AsyncEvent) bool {
 	cqe.SetCID(t.aerCIDs[0])
 	q := t.aer[0]
 	t.aer, t.aerCIDs = t.aer[1:], t.aerCIDs[1:]
-	q.mu.Lock()
-	q.late = append(q.late, cqe)
-	q.mu.Unlock()
-	q.poke()
+	q.answer(cqe)
 	return true
 }
 
@@ -194,6 +191,14 @@ func (q *fakeQueue) Submit(rs []*Request) {
 			r.Cmd.SGL1().SetBlock(nvme.SGLTransport, 0, uint32(len(r.Data)))
 		}
 	}
+	q.mu.Unlock()
+	q.poke()
+}
+
+// answer gives an answer that was held back.
+func (q *fakeQueue) answer(cqe nvme.Completion) {
+	q.mu.Lock()
+	q.late = append(q.late, cqe)
 	q.mu.Unlock()
 	q.poke()
 }

@@ -16,7 +16,8 @@ type keepAlive struct {
 	req         Request
 	outstanding atomic.Bool
 	seen        uint64 // completions at the last quarter
-	silent      int    // quarters without one
+	sent        uint64 // commands at the last quarter
+	silent      int    // quarters without a completion
 	since       int    // quarters since a Keep Alive was sent
 }
 
@@ -56,18 +57,21 @@ func (c *Controller) keepAlive() {
 
 // quarter is one step; false ends the controller.
 func (k *keepAlive) quarter(c *Controller) bool {
+	sent, seen := c.traffic()
 	k.silent++
-	if n := c.completions(); n != k.seen {
-		k.seen, k.silent = n, 0
+	if seen != k.seen {
+		k.silent = 0
 	}
+	idle := sent == k.sent
+	k.sent, k.seen = sent, seen
 	k.since++
 	if k.outstanding.Load() {
 		return k.silent < silentLimit || k.since < sentLimit
 	}
-	// With traffic based keep alive any command restarts the controller's timer, and a
-	// completion is the proof that one arrived.
-	traffic := c.identity.CTRATT&nvme.CTRATTTBKAS != 0 && k.silent == 0
-	if k.since < sentLimit && k.silent == 0 || traffic {
+	// With traffic based keep alive any command that arrives restarts the controller's timer. A
+	// completion alone doesn't tell when its command did.
+	traffic := c.identity.CTRATT&nvme.CTRATTTBKAS != 0 && !idle
+	if (k.since < sentLimit || traffic) && k.silent == 0 {
 		return true
 	}
 	k.since = 0
@@ -88,14 +92,14 @@ func (k *keepAlive) quarter(c *Controller) bool {
 	return true
 }
 
-// completions is the number of responses on all queues.
-func (c *Controller) completions() uint64 {
+// traffic is the number of commands on all queues, and of responses.
+func (c *Controller) traffic() (sent, seen uint64) {
 	c.mu.Lock()
 	queues := c.queues
 	c.mu.Unlock()
-	var n uint64
 	for _, q := range queues {
-		n += q.counters.Completed.Load()
+		sent += q.counters.Submitted.Load()
+		seen += q.counters.Completed.Load()
 	}
-	return n
+	return sent, seen
 }

@@ -79,6 +79,52 @@ func TestTrafficBasedKeepAlive(t *testing.T) {
 	})
 }
 
+// TestKeepAliveForLateAnswers: what restarts the controller's timer is a command that arrives. Answers to
+// those that it has had for long say nothing of that, however many come.
+func TestKeepAliveForLateAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.identity.CTRATT = nvme.CTRATTTBKAS
+		c := connect(t, f) // KATO 5 s
+		last, longest := time.Now(), time.Duration(0)
+		var slow *fakeQueue
+		var cids []uint16
+		f.setHook(func(q *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			longest, last = max(longest, time.Since(last)), time.Now()
+			if r.Cmd.Opcode() != nvme.OpRead || q.attr.QID == 0 {
+				return usual
+			}
+			slow, cids = q, append(cids, r.Cmd.CID())
+			return never
+		})
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs := make([]Request, 20)
+		for i := range rs {
+			rs[i].Cmd.SetIO(nvme.OpRead, n.ID, 0, 1, 0)
+			rs[i].Data, rs[i].Done = make([]byte, n.BlockSize()), func(*Request) {}
+			c.Submit(0, []*Request{&rs[i]})
+		}
+		synctest.Wait()
+		if len(cids) != len(rs) {
+			t.Fatalf("%d commands arrived of %d", len(cids), len(rs))
+		}
+		for _, cid := range cids {
+			time.Sleep(time.Second)
+			var cqe nvme.Completion
+			cqe.SetCID(cid)
+			slow.answer(cqe)
+		}
+		synctest.Wait()
+		if longest = max(longest, time.Since(last)); longest >= c.Limits().KATO {
+			t.Errorf("no command came for %v: the controller ends a host that is silent for %v", longest, c.Limits().KATO)
+		}
+		closeController(t, c)
+	})
+}
+
 func TestKeepAliveRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()
