@@ -20,7 +20,7 @@ type path struct {
 	doubted  chan struct{} // a status contradicted the ANA log
 	rescan   chan struct{} // the namespaces are to be opened again
 	tried    chan struct{} // closed when the state says what came of the first attempt
-	closed   error         // of the orderly end, valid when run has returned
+	closed   error         // of the end with the subsystem, valid when run has returned
 
 	// Guarded by Subsystem.mu.
 	state  State
@@ -229,7 +229,7 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 			p.counters.Losses.Add(1)
 			return c.Err()
 		case <-ctx.Done():
-			p.end(c)
+			p.closed = p.end(c)
 			return nil
 		case <-over.C:
 			err = ErrTransition
@@ -247,7 +247,7 @@ func (p *path) serve(ctx context.Context, c *host.Controller) error {
 		}
 		if err != nil && ctx.Err() == nil && c.Err() == nil {
 			p.counters.Losses.Add(1)
-			p.end(c)
+			_ = p.end(c) // err says more
 			return err
 		}
 	}
@@ -262,14 +262,14 @@ func transitionTime(c *host.Controller) time.Duration {
 }
 
 // end closes a controller that is still connected.
-func (p *path) end(c *host.Controller) {
+func (p *path) end(c *host.Controller) error {
 	s := p.sub
 	s.mu.Lock()
 	for _, w := range p.spaces {
 		w.dead = true
 	}
 	s.settle()
-	p.closed = c.Close()
+	return c.Close()
 }
 
 // sleep waits for d, or until there is nothing to wait for.
