@@ -3,6 +3,7 @@ package multipath
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,43 @@ func TestCancelUnderWay(t *testing.T) {
 		synctest.Wait() // the path counts its loss beside the read that it ended
 		if a, b := s.Paths()[0].Counters.Losses.Load(), s.Paths()[1].Counters.Losses.Load(); a+b != 1 {
 			t.Errorf("%d and %d losses", a, b)
+		}
+	})
+}
+
+// catcher is a Carrier that keeps a request, and that a cancellation therefore finds nowhere.
+type catcher struct {
+	carrier
+	caught chan *host.Request
+}
+
+func (c catcher) SubmitOne(r *host.Request)  { c.caught <- r }
+func (c catcher) Cancel(*host.Request, bool) { close(c.caught) }
+
+// TestCancelBetweenPaths: a call whose context ends between the answer of one path and the use of another is
+// aborted there.
+func TestCancelBetweenPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		defer r.close(s)
+		r.links[1].set(func(l *link) { l.hold = func(*nvme.Command) bool { return true } })
+		c := catcher{carrier{n}, make(chan *host.Request, 1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.Over(c).Flush(ctx) }()
+		q := <-c.caught
+		cancel()
+		<-c.caught // nothing was found
+		first := (*n.ways.Load())[slices.IndexFunc(*n.ways.Load(), func(w *way) bool { return w.path == s.paths[0] })]
+		n.elsewhere(first, q)
+		synctest.Wait()
+		if aborts := s.Controllers()[1].Counters().Aborts.Load(); aborts != 1 {
+			t.Errorf("%d aborts", aborts)
+		}
+		r.links[1].cut()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
 		}
 	})
 }

@@ -147,7 +147,12 @@ func (n *Namespace) resend(r *host.Request) {
 		return
 	}
 	n.send(r)
-	if r.Cancelled() { // just now: Cancel may have found it nowhere
+	n.catch(r)
+}
+
+// catch cancels r where that was wanted before r was sent again: Cancel may have found it nowhere.
+func (n *Namespace) catch(r *host.Request) {
+	if r.Cancelled() {
 		carrier{n}.Cancel(r, false)
 	}
 }
@@ -157,6 +162,7 @@ func (n *Namespace) elsewhere(w *way, r *host.Request) {
 	for _, o := range *n.ways.Load() {
 		if o.path != w.path {
 			o.send(r)
+			n.catch(r)
 			return
 		}
 	}
