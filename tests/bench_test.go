@@ -32,7 +32,7 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--random_distribution zipf:x"), exitUsage, []string{"--random_distribution", `"zipf:x"`, "a number"}},
 		{bench("--verify md5"), exitUsage, []string{"--verify", `"md5"`, "want crc32c"}},
 		{bench("--rate 1m --rate_iops 5"), exitUsage, []string{"--rate=", "one of them"}},
-		{bench("--write_lat_log DIR/run"), exitUsage, []string{"--write_lat_log", "log_avg_msec=1000"}},
+		{bench("--flow 8"), exitUsage, []string{"--flow: ", "rate_iops", "leave the option out"}},
 		{bench("--write_lat_log DIR/run --log_avg_msec 100 --repeats 2"), exitUsage, []string{"write_lat_log", "a single run"}},
 		{bench("--bsrange 64k-4k"), exitUsage, []string{"--bsrange", `"64k-4k"`, "as 4k-64k"}},
 		{bench("--bs 4k-64k"), exitUsage, []string{"--bs", "bsrange"}},
@@ -284,7 +284,7 @@ rw=randwrite
 `
 
 // readLogs reads fio's logs of a directory, or what says to be those, by their names without .log.
-func readLogs(t *testing.T, dir string) map[string][][]int {
+func readLogs(t *testing.T, dir string, fieldCount int) map[string][][]int {
 	t.Helper()
 	paths, err := filepath.Glob(dir + "/*.log")
 	if err != nil {
@@ -307,8 +307,8 @@ func readLogs(t *testing.T, dir string) map[string][][]int {
 				}
 				fields = append(fields, n)
 			}
-			if len(fields) != 5 {
-				t.Fatalf("%s: %q has %d fields, want 5", path, line, len(fields))
+			if len(fields) != fieldCount {
+				t.Fatalf("%s: %q has %d fields, want %d", path, line, len(fields), fieldCount)
 			}
 			all[name] = append(all[name], fields)
 		}
@@ -335,7 +335,7 @@ func TestBenchLogs(t *testing.T) {
 	writeText(t, path, loggedFile)
 	tgt := startTarget(t, "--volume", "mem:8MiB")
 	check := func(t *testing.T, who string, out []byte, dir string) {
-		logs, jobs := readLogs(t, dir), readJobs(t, string(out))
+		logs, jobs := readLogs(t, dir, 5), readJobs(t, string(out))
 		for i, j := range jobs {
 			for direction, s := range []fioSide{j.Read, j.Write} {
 				iops, bw := logs[fmt.Sprintf("run_iops.%d", i+1)], logs[fmt.Sprintf("run_bw.%d", i+1)]
@@ -387,23 +387,107 @@ func TestBenchLogs(t *testing.T) {
 			continue
 		}
 		tgt.must(t, cliTimeout, transport, "bench", append(flags, "--per_job_logs", "0", "--log_avg_msec", "300")...)
-		log := readLogs(t, logs)["run_iops"]
+		log := readLogs(t, logs, 5)["run_iops"]
 		if n := moved(log[:len(log)/2], 1); len(log) < 2*3*2+3 || n == 0 {
 			t.Errorf("the log of all jobs has %v", log)
 		}
 	}
 	t.Run("fio", func(t *testing.T) {
-		fio, err := exec.LookPath("fio")
-		if err != nil {
-			t.Skip("to read fio's logs beside ours takes fio: tests/setup.sh installs it")
+		out, logs := logsOfFio(t, path)
+		check(t, "fio", out, logs)
+	})
+}
+
+// logsOfFio has fio run a job file, and is its JSON and the directory of its logs.
+func logsOfFio(t *testing.T, path string) (out []byte, dir string) {
+	fio, err := exec.LookPath("fio")
+	if err != nil {
+		t.Skip("to read fio's logs beside ours takes fio: tests/setup.sh installs it")
+	}
+	cmd := exec.Command(fio, "--output-format=json", path)
+	cmd.Dir = t.TempDir()
+	if out, err = cmd.Output(); err != nil {
+		t.Fatalf("%v: %v", cmd, err)
+	}
+	return out, cmd.Dir
+}
+
+// singleFile is a job file that logs every operation.
+const singleFile = `
+[global]
+ioengine=null
+size=4m
+io_size=1m
+bssplit=4k/50:16k/50
+log_offset=1
+write_bw_log=run
+write_iops_log=run
+write_lat_log=run
+
+[mix]
+rw=randrw
+percentage_random=100,0
+refill_buffers
+fsync=8
+iodepth=4
+`
+
+// Logs without log_avg_msec have every operation of a run, and none beside, in fio and here.
+func TestBenchSingleLogs(t *testing.T) {
+	dir := t.TempDir()
+	path := dir + "/single.fio"
+	writeText(t, path, singleFile)
+	check := func(t *testing.T, who string, out []byte, dir string) {
+		logs, jobs := readLogs(t, dir, 6), readJobs(t, string(out))
+		if len(jobs) != 1 {
+			t.Fatalf("%s: %d jobs", who, len(jobs))
 		}
-		cmd := exec.Command(fio, "--output-format=json", path)
-		cmd.Dir = t.TempDir()
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v: %v", cmd, err)
+		for direction, s := range []fioSide{jobs[0].Read, jobs[0].Write} {
+			for _, name := range args("run_bw.1 run_iops.1 run_lat.1 run_clat.1") {
+				lines, bytes, last := 0, 0, 0
+				for i, f := range logs[name] {
+					if f[0] < last || f[2] > 1 || f[3] != 4096 && f[3] != 16384 || f[4]+f[3] > 4<<20 || f[4]%4096 != 0 || f[5] != 0 {
+						t.Errorf("%s: line %d of %s: %v", who, i, name, f)
+					}
+					last = f[0]
+					if f[2] != direction {
+						continue
+					}
+					lines, bytes = lines+1, bytes+f[3]
+					bw, clat := logs["run_bw.1"][i][1], logs["run_clat.1"][i][1]
+					if want := f[3] * 1e6 / max(clat, 1); logs["run_iops.1"][i][1] != 1 || bw != want {
+						t.Errorf("%s: operation %d is logged as %d KB/s and %v, want %d KB/s, and 1", who, i, bw, logs["run_iops.1"][i], want)
+					}
+				}
+				if float64(lines) != s.Total || float64(bytes) != s.Bytes || lines == 0 {
+					t.Errorf("%s: %s has %d operations and %d bytes in direction %d, of %v and %v", who, name, lines, bytes, direction, s.Total, s.Bytes)
+				}
+			}
 		}
-		check(t, "fio", out, cmd.Dir)
+		// The writes follow each other, in the order in which they began.
+		var writes []int
+		for _, f := range logs["run_lat.1"] {
+			if f[2] == 1 {
+				writes = append(writes, f[4])
+			}
+		}
+		slices.Sort(writes)
+		if n := len(slices.Compact(slices.Clone(writes))); n != len(writes) || writes[0] != 0 || writes[n-1] > 2<<20 {
+			t.Errorf("%s: writes go to %v", who, writes)
+		}
+	}
+	tgt := startTarget(t, "--volume", "mem:8MiB")
+	for _, transport := range transports {
+		logs := t.TempDir()
+		flags := []string{"-o", "json", path}
+		for _, kind := range []string{"bw", "iops", "lat"} {
+			flags = append(flags, "--write_"+kind+"_log", logs+"/run")
+		}
+		check(t, transport, []byte(tgt.must(t, cliTimeout, transport, "bench", flags...)), logs)
+	}
+	t.Run("fio", func(t *testing.T) {
+		out, logs := logsOfFio(t, path)
+		check(t, "fio", out, logs)
 	})
 }
 

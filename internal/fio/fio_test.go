@@ -131,6 +131,11 @@ func TestValues(t *testing.T) {
 		{"write_bw_log", "x", func(j *Job) bool { return j.Logged() == "write_bw_log" && j.LogsOf(2)[0].Path == "x_bw.3.log" }},
 		{"write_lat_log", "", func(j *Job) bool { return j.LogsOf(0)[1].Path == "test_lat.1.log" }},
 		{"log_avg_msec", "1k", func(j *Job) bool { return j.LogEvery == 1024*time.Millisecond }},
+		{"log_offset", "", func(j *Job) bool { return j.Logs.offsets }},
+		{"refill_buffers", "", func(j *Job) bool { return j.Refill }},
+		{"refill_buffers", "0", func(j *Job) bool { return !j.Refill }},
+		{"percentage_random", "80", func(j *Job) bool { return j.Sequential == [3]int{20, 20, 20} }},
+		{"percentage_random", "100,0", func(j *Job) bool { return j.Sequential == [3]int{0, 100, 100} }},
 		{"verify", "crc32c", func(j *Job) bool { return j.Verify }},
 		{"verify", "0", func(j *Job) bool { return !j.Verify }},
 		{"percentile_list", "50:99.9", func(j *Job) bool { return slices.Equal(j.Percentiles, []float64{50, 99.9}) }},
@@ -192,6 +197,8 @@ func TestBadValues(t *testing.T) {
 		{"blockalign", "x", "a size"},
 		{"write_bw_log", "--log_avg_msec", "what the names of the files are to begin with"},
 		{"log_avg_msec", "1s", "a number"},
+		{"percentage_random", "101", "0 to 100 percent"},
+		{"percentage_random", "x", "a number"},
 		{"log_avg_msec", "3600001", "at most an hour"},
 		{"per_job_logs", "some", "1 or 0"},
 		{"verify", "md5", "crc32c"},
@@ -276,7 +283,7 @@ func TestIdleOptions(t *testing.T) {
 		t.Errorf("global %v, a %v", f.Global, f.Jobs[0].Given())
 	}
 	for _, line := range []string{"hipri", "fixedbufs=1", "new_group", "description=two words", "clat_percentiles=1", "gtod_reduce=0", "do_verify=1",
-		"verify_dump=1", "buffered=0", "iodepth_batch=1", "random_generator=lfsr"} {
+		"verify_dump=1", "buffered=0", "disable_lat=0", "disable_slat=1", "fadvise_hint=0", "log_entries=32768", "iodepth_batch=1", "random_generator=lfsr"} {
 		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
 			t.Errorf("%s: %v, %q", line, err, f.Notice())
 		}
@@ -375,11 +382,49 @@ func TestLogs(t *testing.T) {
 	if err := j.Set("per_job_logs", "0"); err != nil || j.LogsOf(1)[0].Path != "a_bw.log" {
 		t.Errorf("%v, %+v", err, j.LogsOf(1))
 	}
-	if err := j.Set("log_avg_msec", "0"); err != nil {
+	if Specs([]*Job{j})[0].LogEach {
+		t.Error("each operation is kept for logs of intervals")
+	}
+}
+
+// TestSingleLogs: without log_avg_msec a line is of one operation, as fio has it: its bandwidth (KB a second), 1, or its
+// latency, then its bytes and, with log_offset, its offset.
+func TestSingleLogs(t *testing.T) {
+	j := NewJob("mine")
+	for _, s := range []setting{{"write_bw_log", "a"}, {"write_iops_log", "a"}, {"write_lat_log", "a"}, {"log_avg_msec", "0"}} {
+		if err := j.Set(s.name, s.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !Specs([]*Job{j})[0].LogEach || Specs([]*Job{NewJob("other")})[0].LogEach {
+		t.Error("operations are kept where no log wants them, or are not where one does")
+	}
+	r := &loadgen.JobResult{Spec: &j.Spec, Entries: [][]loadgen.Entry{
+		{{End: 1999 * time.Microsecond, Latency: 61973, Offset: 8192, Length: 4096, Op: loadgen.Read}},
+		{{End: 2 * time.Millisecond, Latency: 0, Offset: 0, Length: 512, Op: loadgen.Write}},
+	}}
+	lat := "1, 61973, 0, 4096, 0\n2, 0, 1, 512, 0\n"
+	want := map[string]string{
+		"a_bw.1.log": "1, 66093, 0, 4096, 0\n2, 512000000, 1, 512, 0\n", "a_iops.1.log": "1, 1, 0, 4096, 0\n2, 1, 1, 512, 0\n",
+		"a_clat.1.log": lat, "a_lat.1.log": lat,
+	}
+	write := func(l Log) string {
+		var b strings.Builder
+		if err := l.Write(&b, r); err != nil {
+			t.Error(err)
+		}
+		return b.String()
+	}
+	for _, l := range j.LogsOf(0) {
+		if got := write(l); got != want[l.Path] {
+			t.Errorf("%s has\n%swant\n%s", l.Path, got, want[l.Path])
+		}
+	}
+	if err := j.Set("log_offset", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "write_bw_log needs log_avg_msec, as log_avg_msec=1000") {
-		t.Errorf("%v", err)
+	if got, want := write(j.LogsOf(0)[1]), "1, 1, 0, 4096, 8192, 0\n2, 1, 1, 512, 0, 0\n"; got != want {
+		t.Errorf("with offsets it is\n%swant\n%s", got, want)
 	}
 }
 
@@ -440,8 +485,8 @@ func TestParseErrors(t *testing.T) {
 // TestStrangers: all options that there are none of are told of at once, each by the line that has it first.
 func TestStrangers(t *testing.T) {
 	for text, want := range map[string]string{
-		"[a]\nrw=read\nfoo=3\nhipri\n[b]\nrefill_buffers\nfoo=4\n[c]\nbar": `x.fio:3: there is no option "foo"; nvmeinit bench --help lists them; ` +
-			"nor are there refill_buffers (line 6), bar (line 9)",
+		"[a]\nrw=read\nfoo=3\nhipri\n[b]\nbuffer_pattern\nfoo=4\n[c]\nbar": `x.fio:3: there is no option "foo"; nvmeinit bench --help lists them; ` +
+			"nor are there buffer_pattern (line 6), bar (line 9)",
 		"[a]\na=1\nb=1\nc=1\nd=1\ne=1\nf=1\ng=1": `x.fio:2: there is no option "a"; nvmeinit bench --help lists them; ` +
 			"nor are there b (line 3), c (line 4), d (line 5), e (line 6), f (line 7), …",
 	} {

@@ -10,6 +10,7 @@ const (
 	noFile       = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
 	noPlace      = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
 	noTarget     = "--depths runs the jobs at several depths, and shows the latency of each; leave the option out"
+	noFlow       = "rate or rate_iops have jobs go on at rates of their own, and so in proportion; leave the option out"
 	noSettling   = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
 	noBatch      = "an operation begins as soon as another ends; leave the option out"
 	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
@@ -20,10 +21,10 @@ const (
 
 // foreign are options of fio's that many job files and scripts have and that mean nothing here.
 var foreign = map[string]string{
-	"write_hist_log": noLog, "log_hist_msec": noLog, "log_offset": noLog, "log_prio": noLog,
+	"write_hist_log": noLog, "log_hist_msec": noLog, "log_prio": noLog,
 	"log_max_value":  "a line of write_lat_log has the average of its interval; leave the option out",
 	"log_unix_epoch": noEpoch, "log_alternate_epoch": noEpoch, "log_alternate_epoch_clock_id": noEpoch,
-	"log_entries": noFile, "log_compression": noFile, "log_compression_cpus": noFile, "log_store_compressed": noFile,
+	"log_entries": noFile, "fadvise_hint": noCache, "log_compression": noFile, "log_compression_cpus": noFile, "log_store_compressed": noFile,
 	"write_iolog":     "--pcap writes down every packet, and so every command; leave the option out",
 	"status-interval": "--metrics serves the figures in the course of a run; leave the option out",
 	"eta":             "a line shows the course on a terminal, and nowhere else; leave the option out",
@@ -34,16 +35,20 @@ var foreign = map[string]string{
 	"verify_state_save": noChecking, "verify_interval": noChecking,
 	"latency_target": noTarget, "latency_window": noTarget, "latency_percentile": noTarget, "latency_run": noTarget, "max_latency": noTarget,
 	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,
-	"serialize_overlap": "with verify writes under way never overlap; leave the option out",
-	"end_fsync":         "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
-	"filename":          noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
+	"flow": noFlow, "flow_id": noFlow, "flow_watermark": noFlow, "flow_sleep": noFlow,
+	"percentage_sequential": "percentage_random is the share of the others",
+	"continue_on_error":     "the first operation that fails ends the run; leave the option out",
+	"serialize_overlap":     "with verify writes under way never overlap; leave the option out",
+	"end_fsync":             "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
+	"fsync_on_close":        "nvmeinit flush does when the run is over; leave the option out",
+	"filename":              noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
 	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
 	"registerfiles": noFabric, "sqthread_poll": noFabric, "allow_mounted_write": noFabric, "overwrite": noFabric,
 	"direct": noCache, "buffered": noCache,
 	"cpus_allowed": noPlace, "cpumask": noPlace, "cpus_allowed_policy": noPlace, "numa_cpu_nodes": noPlace, "numa_mem_policy": noPlace,
 	"iodepth_batch": noBatch, "iodepth_batch_submit": noBatch, "iodepth_low": noBatch, "iodepth_batch_complete": noBatch,
 	"iodepth_batch_complete_min": noBatch, "iodepth_batch_complete_max": noBatch,
-	"refill_buffers": noBuffer, "scramble_buffers": noBuffer, "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
+	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
 	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
 	"gtod_reduce": noEconomy, "disable_lat": noEconomy, "disable_clat": noEconomy, "disable_slat": noEconomy,
 	"disable_bw_measurement": noEconomy, "clocksource": noEconomy,

@@ -72,14 +72,6 @@ func (j *Job) Set(name, value string) error {
 	return nil
 }
 
-// Check says which option is wrong on any device.
-func (j *Job) Check() error {
-	if err := j.Spec.Check(); err != nil {
-		return err
-	}
-	return j.checkLogs()
-}
-
 // Given are the options that were set, by name, as they were written.
 func (j *Job) Given() map[string]string {
 	m := map[string]string{}
@@ -135,6 +127,7 @@ func Specs(jobs []*Job) []loadgen.Spec {
 	specs := make([]loadgen.Spec, len(jobs))
 	for i, j := range jobs {
 		specs[i] = j.Spec
+		specs[i].LogEach = j.logsEach()
 	}
 	return specs
 }

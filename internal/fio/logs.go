@@ -15,6 +15,7 @@ import (
 type Logs struct {
 	prefixes [logKinds]*string // what the names of files begin with, if they are wanted; empty for the job's name
 	together bool              // the clones of a job, and jobs with the same prefix, share a file
+	offsets  bool              // lines have the offset of the operation
 }
 
 // Kinds of logs.
@@ -52,13 +53,8 @@ func setLogInterval(j *Job, v string) error {
 	return err
 }
 
-// checkLogs says what is missing for the logs that are asked for.
-func (j *Job) checkLogs() error {
-	if option := j.Logged(); option != "" && j.LogEvery == 0 {
-		return fmt.Errorf("%s needs log_avg_msec, as log_avg_msec=1000: a line is of an interval, not of each operation", option)
-	}
-	return nil
-}
+// logsEach reports whether logs have a line for each operation.
+func (j *Job) logsEach() bool { return j.Logged() != "" && j.LogEvery == 0 }
 
 // Logged is the first option that asks for logs; empty where none does.
 func (j *Job) Logged() string {
@@ -72,9 +68,10 @@ func (j *Job) Logged() string {
 
 // Log is a file that has the course of a job's clone.
 type Log struct {
-	Option string // that asks for it
-	Path   string
-	kind   int
+	Option  string // that asks for it
+	Path    string
+	kind    int
+	offsets bool
 }
 
 // LogsOf are the files of a clone, with the names that fio gives them.
@@ -93,24 +90,51 @@ func (j *Job) LogsOf(clone int) []Log {
 			if j.Logs.together {
 				path = fmt.Sprintf("%s_%s.log", name, ending)
 			}
-			all = append(all, Log{logOptions[kind], path, kind})
+			all = append(all, Log{logOptions[kind], path, kind, j.Logs.offsets})
 		}
 	}
 	return all
 }
 
 // Write writes the course of a clone as fio does: lines of milliseconds, a value (KiB or operations a second, or
-// nanoseconds on average), the direction (0 reads, 1 writes, 2 trims), and what there is only of single operations.
+// nanoseconds on average), the direction (0 reads, 1 writes, 2 trims), the bytes and, if that is wanted, the offset of a
+// single operation, and its priority, which it hasn't.
 func (l Log) Write(to io.Writer, r *loadgen.JobResult) error {
 	w := bufio.NewWriter(to)
 	for i := range r.Windows {
 		for op := range loadgen.Directions {
 			if value, ok := l.value(r, &r.Windows[i], loadgen.Op(op)); ok {
-				fmt.Fprintf(w, "%d, %d, %d, 0, 0\n", r.Windows[i].End.Milliseconds(), value, op)
+				l.line(w, r.Windows[i].End, value, loadgen.Op(op), 0, 0)
 			}
 		}
 	}
+	for _, entries := range r.Entries {
+		for i := range entries {
+			e := &entries[i]
+			l.line(w, e.End, l.single(e), e.Op, e.Length, e.Offset)
+		}
+	}
 	return w.Flush()
+}
+
+func (l Log) line(w io.Writer, end time.Duration, value int64, op loadgen.Op, length int, offset int64) {
+	if l.offsets {
+		fmt.Fprintf(w, "%d, %d, %d, %d, %d, 0\n", end.Milliseconds(), value, op, length, offset)
+		return
+	}
+	fmt.Fprintf(w, "%d, %d, %d, %d, 0\n", end.Milliseconds(), value, op, length)
+}
+
+// single is what a log has of one operation.
+func (l Log) single(e *loadgen.Entry) int64 {
+	switch l.kind {
+	case bwLog:
+		// KB, as fio has it, where those of an interval are KiB.
+		return int64(e.Length) * int64(time.Millisecond) / max(int64(e.Latency), 1)
+	case iopsLog:
+		return 1
+	}
+	return int64(e.Latency)
 }
 
 // value is what a log has of an interval; false for nothing. Where nothing ended there is no latency, but a rate of 0.

@@ -170,6 +170,20 @@ var options = []Option{
 		set: setDistribution,
 	},
 	{
+		Name: "percentage_random", Type: "percent[,percent][,percent]", Example: "80,0", Default: "100",
+		Usage: "share of the operations of a random pattern that go to random offsets; each other one begins where the last of its direction ended",
+		set: func(j *Job, v string) error {
+			return each(v, func(op loadgen.Op, v string) error {
+				n, err := parseCount(v)
+				if err == nil && n > 100 {
+					err = errors.New("want 0 to 100 percent")
+				}
+				j.Sequential[op] = 100 - int(n)
+				return err
+			})
+		},
+	},
+	{
 		Name: "norandommap", Flag: true, Usage: "let random offsets repeat before every block had its turn",
 		set: func(j *Job, v string) error { return boolean(&j.NoRandomMap, v) },
 	},
@@ -180,6 +194,11 @@ var options = []Option{
 	{
 		Name: "randseed", Type: "number", Example: "1", Default: "1", Usage: "what offsets and data are made from",
 		set: func(j *Job, v string) (err error) { j.Seed, err = parseSeed(v); return err },
+	},
+	{
+		Name: "refill_buffers", Flag: true,
+		Usage: "write data that are new each time, for targets that find what they have already; otherwise a job writes as many different buffers as it is deep",
+		set:   func(j *Job, v string) error { return boolean(&j.Refill, v) },
 	},
 	{
 		Name: "sync", Type: "0 or 1", Example: "1", Default: "0", Usage: "1: each write is durable when it ends (FUA)",
@@ -201,7 +220,7 @@ var options = []Option{
 	},
 	{
 		Name: "write_bw_log", Alone: true, Type: "prefix", Example: "mine",
-		Usage: "write the bandwidth of each interval of log_avg_msec, in KiB a second, to prefix_bw.N.log for each job N, as fio does",
+		Usage: "write the bandwidth of each interval of log_avg_msec, or of each operation, in KiB a second, to prefix_bw.N.log for each job N, as fio does",
 		set:   setLog(bwLog),
 	},
 	{
@@ -215,8 +234,12 @@ var options = []Option{
 		set:   setLog(latLog),
 	},
 	{
-		Name: "log_avg_msec", Type: "milliseconds", Example: "1000", Usage: "how long the intervals of logs are",
+		Name: "log_avg_msec", Type: "milliseconds", Example: "1000", Usage: "how long the intervals of logs are (default a line for each operation)",
 		set: setLogInterval,
+	},
+	{
+		Name: "log_offset", Flag: true, Usage: "add the offset of each operation to the lines of logs",
+		set: func(j *Job, v string) error { return boolean(&j.Logs.offsets, v) },
 	},
 	{
 		Name: "per_job_logs", Type: "0 or 1", Example: "0", Default: "1",

@@ -17,6 +17,8 @@ type drawn struct {
 	sizes  map[int]int
 	tenths [10]int
 	blocks map[int64]bool
+	follow int   // how many begin where the one before ended
+	end    int64 // of the last
 }
 
 func (d *drawn) add(offset int64, bytes int, span int64) {
@@ -26,6 +28,10 @@ func (d *drawn) add(offset int64, bytes int, span int64) {
 	d.sizes[bytes]++
 	d.tenths[offset*10/span]++
 	d.blocks[offset] = true
+	if offset == d.end {
+		d.follow++
+	}
+	d.end = offset + int64(bytes)
 }
 
 // byFio has fio draw, and reads what it did from its I/O log.
@@ -77,6 +83,13 @@ func TestDrawsAsFio(t *testing.T) {
 		{"--random_distribution=normal:1", func(s *Spec) { s.Distribution = Distribution{Normal, 1} }},
 		{"--random_distribution=normal:20", func(s *Spec) { s.Distribution = Distribution{Normal, 20} }},
 		{"--random_distribution=normal:50", func(s *Spec) { s.Distribution = Distribution{Normal, 50} }},
+		{"--percentage_random=30 --norandommap", func(s *Spec) { s.Sequential[Read] = 70 }},
+		{"--percentage_random=80 --norandommap --bs=16k", func(s *Spec) { s.Sequential[Read], s.BS[Read] = 20, Fixed(16<<10) }},
+		{"--percentage_random=60 --norandommap --bsrange=4k-16k", func(s *Spec) { s.Sequential[Read], s.BS[Read] = 40, Range(4096, 16384) }},
+		{"--percentage_random=70 --random_distribution=zoned:60/10:40/90", func(s *Spec) {
+			s.Sequential[Read] = 30
+			zones(Zone{60, 10, 0}, Zone{40, 90, 0})(s)
+		}},
 		{"--random_distribution=zoned:60/10:30/20:10/70", zones(Zone{60, 10, 0}, Zone{30, 20, 0}, Zone{10, 70, 0})},
 		{"--random_distribution=zoned_abs:60/100m:40/924m", zones(Zone{60, 0, 100 << 20}, Zone{40, 0, 924 << 20})},
 	} {
@@ -107,6 +120,7 @@ func TestDrawsAsFio(t *testing.T) {
 			for i := range ours.tenths {
 				compare(fmt.Sprintf("tenth %d", i), ours.tenths[i], theirs.tenths[i])
 			}
+			compare("sequential", ours.follow, theirs.follow)
 			if a, b := float64(len(ours.blocks)), float64(len(theirs.blocks)); math.Abs(a-b) > b/100 || len(ours.sizes) != len(theirs.sizes) {
 				t.Errorf("%v blocks, %d sizes, and with fio %v, %d", a, len(ours.sizes), b, len(theirs.sizes))
 			}

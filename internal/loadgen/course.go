@@ -10,19 +10,51 @@ type Window struct {
 	Latency    [ops]time.Duration // the sum of all
 }
 
-// course gathers the windows of a job. Operations belong to the window in which they end.
+// Entry is one operation that has ended.
+type Entry struct {
+	End     time.Duration // since measuring began
+	Latency time.Duration
+	Offset  int64 // bytes
+	Length  int   // bytes
+	Op      Op
+}
+
+// entriesAtOnce is how many entries of a job take memory at a time. What has been gathered is never moved.
+const entriesAtOnce = 4096
+
+// course gathers the windows of a job, or its operations one by one. Operations belong to the window in which they end.
 type course struct {
-	every   time.Duration // 0 gathers none
+	wanted  bool
+	every   time.Duration // how long windows are; 0 for entries in their place
 	now     Window
 	windows []Window
+	entries [][]Entry
+}
+
+func newCourse(s *Spec) course {
+	return course{wanted: s.LogEvery > 0 || s.LogEach, every: s.LogEvery}
 }
 
 // add counts an operation that has ended at that time, where from is when the measuring began.
-func (c *course) add(op Op, bytes int, took, at, from int64) {
+func (c *course) add(io *IO, took, at, from int64) {
+	if c.every == 0 {
+		c.enter(Entry{time.Duration(at - from), time.Duration(took), io.Offset, io.Length, io.Op})
+		return
+	}
 	c.close(at, from)
-	c.now.IOs[op]++
-	c.now.Bytes[op] += uint64(bytes)
-	c.now.Latency[op] += time.Duration(took)
+	c.now.IOs[io.Op]++
+	c.now.Bytes[io.Op] += uint64(io.Length)
+	c.now.Latency[io.Op] += time.Duration(took)
+}
+
+// enter keeps an entry.
+func (c *course) enter(e Entry) {
+	last := len(c.entries) - 1
+	if last < 0 || len(c.entries[last]) == entriesAtOnce {
+		c.entries = append(c.entries, make([]Entry, 0, entriesAtOnce))
+		last++
+	}
+	c.entries[last] = append(c.entries[last], e)
 }
 
 // close closes the windows that are over at that time, empty ones too: nothing ended in them.

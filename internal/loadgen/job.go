@@ -21,11 +21,12 @@ type job struct {
 
 	mu     sync.Mutex
 	what   *pattern
-	left   int64 // bytes to start; endless for a job that loops
-	quota  int64 // operations to start; endless where only left says it
-	dirty  int   // writes started since the last flush
-	busy   int   // operations under way
-	held   bool  // more will come, though nothing may be under way
+	fresh  *rand.ChaCha8 // where new data for writes begin
+	left   int64         // bytes to start; endless for a job that loops
+	quota  int64         // operations to start; endless where only left says it
+	dirty  int           // writes started since the last flush
+	busy   int           // operations under way
+	held   bool          // more will come, though nothing may be under way
 	think  think
 	err    error
 	errors uint64
@@ -55,13 +56,13 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	s := t.spec
 	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
 	j.left, j.quota = s.whole(j.what.span), s.quota()
-	j.course.every = s.LogEvery
+	j.course = newCourse(s)
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
 	size := s.LargestTransfer()
 	stream := s.stream(clone)
-	fill := rand.NewChaCha8([32]byte{byte(s.Seed), byte(stream), byte(stream >> 8)})
+	j.fresh = rand.NewChaCha8([32]byte{byte(s.Seed), byte(stream), byte(stream >> 8)})
 	for range s.IODepth {
 		io := &IO{Done: j.done}
 		j.ios = append(j.ios, io)
@@ -73,7 +74,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 			j.release()
 			return nil, err
 		}
-		_, _ = fill.Read(mem) // data that nothing on the way can compress
+		_, _ = j.fresh.Read(mem) // data that nothing on the way can compress
 		io.mem = mem
 		if t.ledger != nil {
 			io.version = make([]uint32, int64(size)/t.ledger.unit)
@@ -243,10 +244,19 @@ func (j *job) prepare(io *IO, now int64) bool {
 		io.FUA = j.task.spec.Sync
 		j.dirty++
 	}
-	if j.task.ledger != nil && !io.due {
-		io.started = nanotime() // stamping took time that isn't the device's
+	if (j.task.ledger != nil || j.refill(io)) && !io.due {
+		io.started = nanotime() // stamping, or filling, took time that isn't the device's
 	}
 	j.started()
+	return true
+}
+
+// refill gives io new data to write, where that is wanted. Called with mu held.
+func (j *job) refill(io *IO) bool {
+	if io.Op != Write || !j.task.spec.Refill {
+		return false
+	}
+	fillNoise(io.Buf, j.fresh.Uint64())
 	return true
 }
 
@@ -312,8 +322,8 @@ func (j *job) done(io *IO) {
 		m := &j.syncs
 		if io.Op != Flush {
 			m = &j.ops[io.Op]
-			if j.course.every > 0 {
-				j.course.add(io.Op, io.Length, now-io.started, now, j.task.from.Load())
+			if j.course.wanted {
+				j.course.add(io, now-io.started, now, j.task.from.Load())
 			}
 		}
 		m.IOs++

@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -519,6 +520,83 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// Entries are the operations that were measured, in the order in which they ended, each with its time and place.
+func TestEntries(t *testing.T) { synctest.Test(t, testEntries) }
+
+func testEntries(t *testing.T) {
+	const delay, ramp = 2 * time.Millisecond, 100*time.Millisecond + time.Microsecond
+	s := spec("write")
+	s.IODepth, s.RampTime, s.Runtime, s.Fsync, s.LogEach = 1, ramp, 12*time.Second, 3, true
+	var places []int64
+	d := &fakeDevice{delay: delay, seen: func(io *IO) {
+		if io.Op == Write {
+			places = append(places, io.Offset)
+		}
+	}}
+	res, err := Run(t.Context(), d, []Spec{s}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Concat(res.Jobs[0].Entries...)
+	if n := int(res.Jobs[0].Ops[Write].IOs); len(all) != n || n <= entriesAtOnce {
+		t.Fatalf("%d entries of %d operations, want more than %d", len(all), n, entriesAtOnce)
+	}
+	places = places[len(places)-len(all):]
+	last := time.Duration(0)
+	for i, e := range all {
+		if e.Op != Write || e.Length != 4096 || e.Latency != delay || e.Offset != places[i] {
+			t.Fatalf("entry %d is %+v, of the write at %d", i, e, places[i])
+		}
+		// Each begins when the one before has ended, or the flush behind that.
+		if step := e.End - last; i > 0 && step != delay && step != 2*delay {
+			t.Fatalf("entry %d is %v after the one before", i, step)
+		}
+		last = e.End
+	}
+	if first := all[0].End; first > 2*delay || last > s.Runtime+delay || last < s.Runtime-2*delay {
+		t.Errorf("entries from %v to %v of %v", first, last, s.Runtime)
+	}
+	s.LogEach = false
+	if res, err = Run(t.Context(), d, []Spec{s}, Options{}); err != nil || res.Jobs[0].Entries != nil {
+		t.Errorf("%v, and %d pieces of entries that nobody asked for", err, len(res.Jobs[0].Entries))
+	}
+}
+
+// Where buffers are refilled no two writes have the same data, nor two blocks of one; otherwise there are as many as
+// the job is deep.
+func TestRefill(t *testing.T) {
+	for _, rw := range []string{"randwrite", "randrw", "trimwrite"} {
+		for _, refill := range []bool{true, false} {
+			t.Run(fmt.Sprint(rw, refill), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testRefill(t, rw, refill) }) })
+		}
+	}
+}
+
+func testRefill(t *testing.T, rw string, refill bool) {
+	s := spec(rw)
+	s.Refill, s.IODepth = refill, 3
+	var mu sync.Mutex
+	writes, blocks := 0, map[[fakeBlock]byte]bool{}
+	d := &fakeDevice{delay: time.Millisecond, seen: func(io *IO) {
+		mu.Lock()
+		defer mu.Unlock()
+		if io.Op != Write {
+			return
+		}
+		writes++
+		for b := range slices.Chunk(io.Buf, fakeBlock) {
+			blocks[[fakeBlock]byte(b)] = true
+		}
+	}}
+	if _, err := runOne(d, s); err != nil {
+		t.Fatal(err)
+	}
+	per := 4096 / fakeBlock
+	if want := writes * per; writes < 20 || refill && len(blocks) != want || !refill && len(blocks) != s.IODepth*per {
+		t.Errorf("%d writes have %d different blocks", writes, len(blocks))
+	}
+}
+
 // The generator allocates nothing per operation, at a depth and at a rate.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
@@ -528,7 +606,7 @@ func TestNoAllocations(t *testing.T) {
 		d := &syncDevice{}
 		s := spec("randrw")
 		s.RateIOPS = [ops]int{rate, rate}
-		s.Size = fakeSize
+		s.Size, s.Refill = fakeSize, true
 		var n float64
 		// A busy machine does less in a time.
 		for s.Runtime, s.TimeBased = 100*time.Millisecond, true; d.ios < 10_000 && s.Runtime < 10*time.Second; s.Runtime *= 4 {

@@ -11,11 +11,12 @@ type pattern struct {
 	rng    *rand.Rand
 	sizes  sizes
 	random bool
+	mixed  bool       // some operations of a random pattern are sequential
 	does   [ops]bool  // directions that choose draws from: those without a rate
 	span   int64      // bytes of the range, a multiple of least
 	least  int64      // bytes of the smallest operation of all, or of the smallest alignment that is asked for
 	align  [ops]int64 // of each direction: random offsets are multiples of it
-	next   [ops]int64 // sequential: the next offset, from the start of the range
+	next   [ops]int64 // where the next operation that is sequential goes, from the start of the range
 
 	// One order of all blocks for all directions, where every operation has the same size.
 	once  bool
@@ -38,7 +39,7 @@ type zone struct {
 
 func newPattern(s *Spec, clone int, span int64) *pattern {
 	p := &pattern{
-		spec: s, random: s.random(), least: s.unit(),
+		spec: s, random: s.random(), mixed: s.Sequential != [ops]int{}, least: s.unit(),
 		rng:   rand.New(rand.NewPCG(s.Seed, s.stream(clone))),
 		sizes: newSizes(s, clone),
 	}
@@ -145,7 +146,7 @@ func (p *pattern) fit(op Op, bytes int, left int64) int {
 
 // offset is where an operation of that direction and size goes, from the start of the range.
 func (p *pattern) offset(op Op, bytes int) int64 {
-	if !p.random {
+	if !p.random || p.mixed && p.follows(op) {
 		at := p.next[op]
 		if at+int64(bytes) > p.span {
 			at = 0
@@ -162,7 +163,16 @@ func (p *pattern) offset(op Op, bytes int) int64 {
 		}
 		at = last - last%unit
 	}
+	if p.mixed {
+		p.next[op] = at + int64(bytes)
+	}
 	return at
+}
+
+// follows reports whether an operation of a job at random begins where the one before ended.
+func (p *pattern) follows(op Op) bool {
+	percent := p.spec.Sequential[op]
+	return percent > 0 && p.rng.IntN(100) < percent
 }
 
 // block draws a block of least bytes.

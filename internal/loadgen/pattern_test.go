@@ -138,6 +138,7 @@ func TestInside(t *testing.T) {
 		for op := range ops {
 			s.BS[op] = Range(block*(1+rng.IntN(40)), block*(1+rng.IntN(200)))
 			s.Align[op] = block * rng.IntN(4) * rng.IntN(100)
+			s.Sequential[op] = max(0, rng.IntN(200)-100)
 			share := 1 + rng.IntN(99)
 			s.Zones[op] = []Zone{{Percent: 70, Share: share}, {Percent: 30, Share: 100 - share}}
 		}

@@ -25,7 +25,8 @@ type JobResult struct {
 	Unstarted    uint64 // operations of a plan that were due and never began, about
 	Verified     int64  // bytes that were read and checked
 	Points       []Point
-	Windows      []Window // each of Spec.LogEvery
+	Windows      []Window  // each of Spec.LogEvery
+	Entries      [][]Entry // every operation, in the order in which they ended, where Spec.LogEach wants them
 }
 
 // Measured are the figures of one direction.
@@ -115,7 +116,7 @@ func (r *JobResult) CPUPerIO() time.Duration {
 // Group adds the results of jobs that ran side by side.
 func Group(jobs []JobResult) JobResult {
 	g := jobs[0]
-	g.Points, g.Windows = nil, nil
+	g.Points, g.Windows, g.Entries = nil, nil, nil
 	for i := range jobs {
 		g.Points = addPoints(g.Points, jobs[i].Points)
 	}
@@ -165,7 +166,7 @@ func (r *run) result() (*Result, error) {
 			jr := JobResult{
 				Spec: t.spec, Index: i, Clone: j.clone, Duration: t.took,
 				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
-				Points: j.points, Windows: j.course.finish(t.took),
+				Points: j.points, Windows: j.course.finish(t.took), Entries: j.course.entries,
 			}
 			part := share(j)
 			jr.User = time.Duration(float64(t.used.user) * part)

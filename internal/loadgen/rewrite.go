@@ -10,6 +10,8 @@ func (j *job) rewrite(io *IO) {
 	io.Op, io.Buf, io.FUA = Write, io.mem[:io.Length], s.Sync
 	if l := j.task.ledger; l != nil {
 		l.stamp(io.Buf, io.Offset) // the trim's claim is the write's
+	} else {
+		j.refill(io)
 	}
 	io.started = nanotime()
 	j.think.begun++

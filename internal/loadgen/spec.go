@@ -43,11 +43,14 @@ type Spec struct {
 
 	Distribution Distribution  // of random offsets
 	Zones        [ops][]Zone   // of a Zoned distribution, by Op
+	Sequential   [ops]int      // percent of operations at random that begin where the one before ended, by Op
 	NoRandomMap  bool          // random offsets may repeat before every block had its turn
 	Sync         bool          // a write is durable when it ends
 	Fsync        int           // writes after which each job flushes; 0 for never
 	Verify       bool          // stamp what is written by a CRC-32C, and check what is read
+	Refill       bool          // what is written is new each time; otherwise each buffer keeps what it began with
 	LogEvery     time.Duration // how long each of JobResult.Windows is; 0 for none of them
+	LogEach      bool          // and in their place JobResult.Entries
 	Seed         uint64        // of the random offsets and data
 	Number       int           // of the first job among all that run, at once or before: each draws differently by Seed
 }
@@ -212,6 +215,11 @@ func (s *Spec) Check() error {
 		return fmt.Errorf("offset=%d%%: want less than 100%%", s.OffsetPercent)
 	case s.SizePercent < 0 || s.SizePercent > 100:
 		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
+	}
+	for op := range ops {
+		if s.Sequential[op] < 0 || s.Sequential[op] > 100 {
+			return fmt.Errorf("percentage_random=%d: want 0 to 100 percent", 100-s.Sequential[op])
+		}
 	}
 	if err := s.checkTimes(); err != nil {
 		return err

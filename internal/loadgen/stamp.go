@@ -31,12 +31,16 @@ func writeStamp(unit []byte, offset int64, run uint64, version uint32) {
 	le.PutUint64(unit[8:], uint64(offset))
 	le.PutUint64(unit[16:], run)
 	le.PutUint32(unit[24:], version)
-	x := run ^ uint64(offset)*0x9e3779b97f4a7c15 ^ uint64(version)<<32
-	for b := unit[stampSize:]; len(b) >= 8; b = b[8:] {
-		x += 0x9e3779b97f4a7c15
-		le.PutUint64(b, bits.RotateLeft64(x*0xd6e8feb86659fd93, 29)^x)
-	}
+	fillNoise(unit[stampSize:], run^uint64(offset)*0x9e3779b97f4a7c15^uint64(version)<<32)
 	le.PutUint32(unit[stampCRC:], stampSum(unit))
+}
+
+// fillNoise fills b, up to less than 8 bytes at its end, with data that depend on x and that nothing can compress.
+func fillNoise(b []byte, x uint64) {
+	for ; len(b) >= 8; b = b[8:] {
+		x += 0x9e3779b97f4a7c15
+		binary.LittleEndian.PutUint64(b, bits.RotateLeft64(x*0xd6e8feb86659fd93, 29)^x)
+	}
 }
 
 func stampSum(unit []byte) uint32 {
