@@ -105,3 +105,45 @@ func TestCancelBetweenPaths(t *testing.T) {
 		}
 	})
 }
+
+// TestCancelOnce: what is cancelled while it waits, for a path or for its time, ends once: it isn't sent when
+// that comes.
+func TestCancelOnce(t *testing.T) {
+	for name, wait := range map[string]func(r *rig){
+		"for a path": func(r *rig) { r.links[0].cut() },
+		"for its time": func(r *rig) {
+			r.links[0].set(func(l *link) {
+				l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusInternalPathError) }
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 1)
+				s, n := r.connect()
+				defer r.close(s)
+				wait(r)
+				synctest.Wait()
+				ends := 0
+				q := &host.Request{Done: func(*host.Request) { ends++ }}
+				q.Cmd.SetFlush(1)
+				n.Lane(0).SubmitOne(q)
+				synctest.Wait()
+				if ends != 0 {
+					t.Fatal("it doesn't wait")
+				}
+				carrier{n}.Cancel(q, false)
+				r.links[0].set(func(l *link) { l.answer = nil })
+				r.links[0].restore(r.tgt)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if begun := s.Paths()[0].Counters.Begun.Load(); ends != 1 || !errors.Is(q.Err, errCancelled) || name == "for a path" && begun != 0 {
+					t.Errorf("it ended %d times, with %v, and %d were sent", ends, q.Err, begun)
+				}
+				if s.Waiting() != 0 {
+					t.Errorf("%d wait", s.Waiting())
+				}
+			})
+		})
+	}
+}

@@ -30,6 +30,7 @@ var (
 type link struct {
 	addr netip.AddrPort
 	kind nvme.TransportType
+	most int // bytes that one command moves
 
 	mu     sync.Mutex
 	tgt    *target.Target // nil: nobody listens
@@ -43,7 +44,7 @@ type link struct {
 }
 
 func newLink(tgt *target.Target, port string) *link {
-	return &link{tgt: tgt, addr: netip.MustParseAddrPort(port), kind: nvme.TransportTCP}
+	return &link{tgt: tgt, addr: netip.MustParseAddrPort(port), kind: nvme.TransportTCP, most: 1 << 20}
 }
 
 func (l *link) Type() nvme.TransportType { return l.kind }
@@ -214,7 +215,7 @@ func (q *loopQueue) serve(r *host.Request) {
 func (q *loopQueue) Attr() target.ConnAttr {
 	return target.ConnAttr{
 		Transport: q.l.kind, Local: q.l.addr, Remote: q.Local(), SGLS: 0x100005,
-		InCapsule: 4096, MaxTransfer: 1 << 20, QueueDepth: 128, QID: -1, CNTLID: -1,
+		InCapsule: 4096, MaxTransfer: q.l.most, QueueDepth: 128, QID: -1, CNTLID: -1,
 	}
 }
 

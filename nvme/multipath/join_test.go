@@ -1,0 +1,309 @@
+package multipath
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// TestJoinANA: a path that connects has the ANA states that it finds, without a change that would tell of them.
+func TestJoinANA(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		set := func(a nvme.ANAState) {
+			t.Helper()
+			if err := r.tgt.SetANAState(1, 1, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set(nvme.ANAInaccessible)
+		s, n := r.connect()
+		defer r.close(s)
+		if a := s.Paths()[0].Access[0].State; a != nvme.ANAInaccessible {
+			t.Errorf("opened as %v", a)
+		}
+		r.links[0].cut()
+		set(nvme.ANANonOptimized)
+		r.links[0].restore(r.tgt)
+		time.Sleep(time.Second)
+		if a := s.Paths()[0].Access[0].State; a != nvme.ANANonOptimized {
+			t.Errorf("connected again as %v", a)
+		}
+		for range 10 {
+			mustRead(t, n, 0, 0)
+		}
+		if begun := s.Paths()[0].Counters.Begun.Load(); begun != 0 {
+			t.Errorf("%d requests took the path that is not optimized", begun)
+		}
+	})
+}
+
+// TestANAUnreadable: a controller that doesn't tell its ANA states any more is connected anew.
+func TestANAUnreadable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		c := s.Controllers()[0]
+		r.links[0].set(func(l *link) {
+			l.answerAdmin = func(c *nvme.Command, cqe *nvme.Completion) {
+				if c.Opcode() == nvme.OpGetLogPage {
+					cqe.SetStatus(nvme.StatusInternalError)
+				}
+			}
+		})
+		if err := r.tgt.SetANAState(1, 1, nvme.ANANonOptimized); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if st := s.Paths()[0]; st.State != Reconnecting || !errors.Is(st.Err, nvme.StatusInternalError) || st.Counters.Losses.Load() != 1 {
+			t.Errorf("%+v", st)
+		}
+		if !errors.Is(c.Err(), host.ErrClosed) {
+			t.Errorf("its controller: %v", c.Err())
+		}
+		r.links[0].set(func(l *link) { l.answerAdmin = nil })
+		mustRead(t, n, 0, 0)
+	})
+}
+
+// TestJoinCut: a controller that is lost while its namespaces are looked for is one more attempt that failed.
+func TestJoinCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		l := r.links[0]
+		cuts := 0
+		l.set(func(l *link) {
+			l.answerAdmin = func(c *nvme.Command, _ *nvme.Completion) {
+				if c.Opcode() == nvme.OpIdentify && c.NSID() == 1 && cuts < 3 {
+					cuts++
+					l.cut()
+					l.restore(r.tgt)
+				}
+			}
+		})
+		l.cut()
+		l.restore(r.tgt)
+		mustRead(t, n, 0, 0)
+		if c := s.Paths()[0].Counters; cuts != 3 || c.Failures.Load() != 3 || c.Connects.Load() != 2 {
+			t.Errorf("%d cuts, %d failures, %d connects", cuts, c.Failures.Load(), c.Connects.Load())
+		}
+	})
+}
+
+// TestLossOfMute: an attempt to connect lasts no longer than the controller loss time.
+func TestLossOfMute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		cfg := r.config()
+		cfg.Paths[1].Transport = mute{r.links[1]}
+		cfg.ControllerLoss = 5 * time.Second
+		at := time.Now()
+		s, err := Connect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close(s)
+		if took := time.Since(at); took != cfg.ControllerLoss || state(s, 1) != GivenUp || !errors.Is(s.Paths()[1].Err, ErrGivenUp) {
+			t.Errorf("%v after %v: %v", state(s, 1), took, s.Paths()[1].Err)
+		}
+	})
+}
+
+// TestNamespaceNotice: a path follows a namespace that goes, comes back and changes its ANA group, as the
+// controller notifies of it, without connecting again.
+func TestNamespaceNotice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		var told []PathStatus
+		s, n := r.connect(func(c *Config) { c.Changed = func(p PathStatus) { told = append(told, p) } })
+		defer r.close(s)
+		sub := r.tgt.Subsystem(testNQN)
+		was := n.Identity.NGUID
+		if err := sub.RemoveNamespace(1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a := s.Paths()[0].Access[0]; !errors.Is(a.Err, nvme.StatusInvalidNamespace) {
+			t.Errorf("gone: %+v", a)
+		}
+		if _, err := n.ReadAt(t.Context(), make([]byte, 4096), 0); !errors.Is(err, ErrNoPath) {
+			t.Errorf("gone: %v", err)
+		}
+		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		told = nil
+		if _, err := sub.AddNamespace(target.NamespaceConfig{NSID: 1, Volume: v, ANAGroup: 2, UUID: n.Descriptors.UUID, NGUID: was}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		mustRead(t, n, 0, 0)
+		if len(told) == 0 || told[len(told)-1].Access[0].Err != nil {
+			t.Errorf("told: %+v", told)
+		}
+		if err := r.tgt.SetANAState(1, 2, nvme.ANANonOptimized); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if a := s.Paths()[0].Access[0]; a.State != nvme.ANANonOptimized {
+			t.Errorf("in another group: %+v", a)
+		}
+		if c := s.Paths()[0].Counters.Connects.Load(); c != 1 {
+			t.Errorf("%d connects", c)
+		}
+	})
+}
+
+// TestAddPathAgain: a path that lives isn't touched by being added again; one that was given up is tried anew;
+// a closed subsystem takes none.
+func TestAddPathAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, _ := r.connect(func(c *Config) { c.ControllerLoss = 5 * time.Second })
+		again := r.config().Paths[1]
+		dials := r.links[1].tries()
+		if err := s.AddPath(again); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := r.links[1].tries(); n != dials || len(s.Paths()) != 2 {
+			t.Errorf("%d dials more, %d paths", n-dials, len(s.Paths()))
+		}
+		r.links[1].cut()
+		time.Sleep(10 * time.Second)
+		if state(s, 1) != GivenUp {
+			t.Fatalf("it is %v", state(s, 1))
+		}
+		r.links[1].restore(r.tgt)
+		if err := s.AddPath(again); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(s.Paths()) != 2 || state(s, 1) != Live {
+			t.Errorf("tried anew: %+v", s.Paths())
+		}
+		r.close(s)
+		if err := s.AddPath(again); !errors.Is(err, host.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+// TestStopWaitingLasts: who doesn't want to wait any longer doesn't later either.
+func TestStopWaitingLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect(func(c *Config) { c.ControllerLoss = -1 })
+		defer r.close(s)
+		s.StopWaiting()
+		mustRead(t, n, 0, 0)
+		r.links[0].cut()
+		synctest.Wait()
+		at := time.Now()
+		if _, err := n.ReadAt(t.Context(), make([]byte, 4096), 0); !errors.Is(err, ErrNoPath) || time.Since(at) != 0 {
+			t.Errorf("%v after %v", err, time.Since(at))
+		}
+	})
+}
+
+// TestLeastTransfer: what one command of a namespace moves is what the path moves that moves least, so that all
+// can take it.
+func TestLeastTransfer(t *testing.T) {
+	for least := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 2)
+			r.links[least].most = 64 << 10
+			s, n := r.connect()
+			defer r.close(s)
+			if got := n.MaxTransfer(); got != 64<<10 {
+				t.Errorf("a command moves %d bytes", got)
+			}
+			for _, p := range s.Paths() {
+				if p.Access[0].Err != nil {
+					t.Errorf("%s: %v", p.Name(), p.Access[0].Err)
+				}
+			}
+		})
+	}
+}
+
+// TestLanes: each user has a queue of its own on each path, as long as there are as many; synchronous calls take
+// the queues in turn.
+func TestLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect() // two queues each
+		defer r.close(s)
+		submitted := func() (all [2]uint64) {
+			for _, c := range s.Controllers() {
+				for i, q := range c.Queues() {
+					all[i] += q.Counters().Submitted.Load()
+				}
+			}
+			return all
+		}
+		for lane, want := range [][2]uint64{{10, 0}, {0, 10}, {10, 0}} {
+			before := submitted()
+			for range 10 {
+				ended := make(chan error, 1)
+				q := &host.Request{Done: func(r *host.Request) { ended <- r.Check() }}
+				q.Cmd.SetFlush(1)
+				n.Lane(lane).SubmitOne(q)
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+			}
+			after := submitted()
+			if got := [2]uint64{after[0] - before[0], after[1] - before[1]}; got != want {
+				t.Errorf("lane %d: %v by each queue, want %v", lane, got, want)
+			}
+		}
+		before := submitted()
+		for range 12 {
+			mustRead(t, n, 0, 0)
+		}
+		after := submitted()
+		if a, b := after[0]-before[0], after[1]-before[1]; a != 6 || b != 6 {
+			t.Errorf("calls: %d and %d by each queue", a, b)
+		}
+	})
+}
+
+// TestChanged: each change of a path's state is told once, and the state is of that time.
+func TestChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		var told []State
+		s, _ := r.connect(func(c *Config) {
+			c.ControllerLoss = 5 * time.Second
+			c.Changed = func(p PathStatus) { told = append(told, p.State) }
+		})
+		defer r.close(s)
+		at := time.Now()
+		r.links[0].cut()
+		time.Sleep(time.Second)
+		if since := s.Paths()[0].Since; !since.Equal(at) {
+			t.Errorf("lost since %v, at %v", since, at)
+		}
+		r.links[0].restore(r.tgt)
+		time.Sleep(time.Second)
+		r.links[0].cut()
+		<-s.Done()
+		synctest.Wait()
+		if want := []State{Live, Reconnecting, Live, Reconnecting, GivenUp}; !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
+		}
+	})
+}
