@@ -215,3 +215,21 @@ func BenchmarkGuard(b *testing.B) {
 		})
 	}
 }
+
+// TestWholePages: what madvise is told of begins and ends with a page, whatever its size.
+func TestWholePages(t *testing.T) {
+	const kib = 1 << 10
+	for _, c := range []struct{ page, off, end, from, to int64 }{
+		{4 * kib, 0, 4 * kib, 0, 4 * kib},
+		{4 * kib, 512, 12*kib + 512, 4 * kib, 12 * kib},
+		{16 * kib, 0, 4 * kib, 0, 0},
+		{16 * kib, 0, 20 * kib, 0, 16 * kib},
+		{16 * kib, 4 * kib, 48 * kib, 16 * kib, 48 * kib},
+		{64 * kib, 0, 64 * kib, 0, 64 * kib},
+		{64 * kib, 60 * kib, 196 * kib, 64 * kib, 192 * kib},
+	} {
+		if from, to := wholePages(c.off, c.end, c.page); from != c.from || to != c.to {
+			t.Errorf("pages of %d in %d to %d: %d to %d, want %d to %d", c.page, c.off, c.end, from, to, c.from, c.to)
+		}
+	}
+}

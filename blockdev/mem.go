@@ -3,6 +3,7 @@ package blockdev
 import (
 	"fmt"
 	"math"
+	"os"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
@@ -64,9 +65,9 @@ func machineMemory() int64 {
 	return int64((s.Totalram + s.Totalswap) * uint64(s.Unit))
 }
 
-// pageSize is the unit in which memory is freed, as far as this package assumes; systems
-// with larger pages refuse smaller ones and are answered by clearing.
-const pageSize = 4096
+// pageSize is the unit in which memory is freed: 4 KiB with amd64, and with arm64 what the kernel was made for, up to
+// 64 KiB.
+var pageSize = os.Getpagesize()
 
 // validateSized checks the options of a kind that has only a size.
 func validateSized(kind string, o *Options) error {
@@ -126,8 +127,10 @@ func (v *memory) apply(r *Request, off, n int64) {
 	case OpWrite:
 		r.CopyOut(piece, off-r.Offset)
 	default:
-		if n < stripeSize || unix.Madvise(piece, unix.MADV_DONTNEED) != nil {
+		if n < stripeSize {
 			clear(piece)
+		} else {
+			_ = v.free(off, n)
 		}
 	}
 }
@@ -148,7 +151,7 @@ func (v *memory) drop(r *Request) {
 // free zeroes a range and gives its whole pages back.
 func (v *memory) free(off, n int64) error {
 	end := off + n
-	from, to := (off+pageSize-1)&^(pageSize-1), end&^(pageSize-1)
+	from, to := wholePages(off, end, int64(pageSize))
 	if from < to && unix.Madvise(v.mem[from:to], unix.MADV_DONTNEED) == nil {
 		clear(v.mem[off:from])
 		clear(v.mem[to:end])
@@ -156,6 +159,12 @@ func (v *memory) free(off, n int64) error {
 	}
 	clear(v.mem[off:end])
 	return nil
+}
+
+// wholePages is what of a range is whole pages, if from is less than to. Madvise has to be told exactly: it refuses a
+// beginning within a page, but of an end within one it makes the page's end.
+func wholePages(off, end, page int64) (from, to int64) {
+	return (off + page - 1) &^ (page - 1), end &^ (page - 1)
 }
 
 func (v *memory) Regions() []*Region { return v.region[:] }
