@@ -22,7 +22,7 @@ func TestReplayNotSynced(t *testing.T) {
 	x.work[0]++
 	durable := x.durable[0]
 	// msync refuses a range that isn't all mapped. Nothing touches the last page.
-	page := v.m.mem[len(v.m.mem)-os.Getpagesize():]
+	page := v.m.mem[(len(v.m.mem)-1)&^(os.Getpagesize()-1):]
 	if _, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(&page[0])), uintptr(len(page)), 0); errno != 0 {
 		t.Fatal(errno)
 	}

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var page = os.Getpagesize()
+
 // cutMapping maps two pages of a file, of which the second is then cut off.
 func cutMapping(t *testing.T) []byte {
 	t.Helper()
@@ -17,32 +19,32 @@ func cutMapping(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(8192); err != nil {
+	if err := f.Truncate(int64(2 * page)); err != nil {
 		t.Fatal(err)
 	}
-	m, err := unix.Mmap(int(f.Fd()), 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	m, err := unix.Mmap(int(f.Fd()), 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Munmap(m) })
-	if err := f.Truncate(4096); err != nil {
+	if err := f.Truncate(int64(page)); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
 func TestFaults(t *testing.T) {
-	m, b := cutMapping(t), make([]byte, 4096)
+	m, b := cutMapping(t), make([]byte, page)
 	for _, x := range []struct {
 		what     string
 		dst, src []byte
 		ok       bool
 	}{
-		{"from what is there", b, m[:4096], true},
-		{"to what is there", m[:4096], b, true},
-		{"from what was cut", b, m[4096:], false},
-		{"to what was cut", m[4096:], b, false},
-		{"from both", b, m[2048:6144], false},
+		{"from what is there", b, m[:page], true},
+		{"to what is there", m[:page], b, true},
+		{"from what was cut", b, m[page:], false},
+		{"to what was cut", m[page:], b, false},
+		{"from both", b, m[page/2 : page+page/2], false},
 	} {
 		if n, ok := Copy(x.dst, x.src); ok != x.ok || ok && n != len(b) {
 			t.Errorf("%s: %d, %v", x.what, n, ok)
@@ -64,13 +66,13 @@ func TestOtherFaults(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	func() {
 		var ok bool
-		defer Caught(&ok, debug.SetPanicOnFault(true), m[:4096])
+		defer Caught(&ok, debug.SetPanicOnFault(true), m[:page])
 		m[5000] = 1
 	}()
 }
 
 func TestCopyAllocates(t *testing.T) {
-	a, b := make([]byte, 4096), make([]byte, 4096)
+	a, b := make([]byte, page), make([]byte, page)
 	if n := testing.AllocsPerRun(100, func() { Copy(a, b) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
