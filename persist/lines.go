@@ -7,7 +7,7 @@ type lineFlusher struct {
 	name string // the instruction
 	line uintptr
 	// flush writes back n lines from the one at p on, p a multiple of line. A fence must
-	// follow, on the same processor, before the data is durable.
+	// follow before the data is durable, on whichever processor.
 	flush func(p unsafe.Pointer, n uintptr)
 	fence func()
 	// stream copies n bytes past the caches to dst, both multiples of line. After the fence they

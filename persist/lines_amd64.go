@@ -29,7 +29,8 @@ const (
 
 // flusher gives the processor's best way to write lines back: CLWB, which may keep them in
 // the cache; CLFLUSHOPT, which drops them; CLFLUSH, which also waits for each. nil if it has
-// none.
+// none. The fence may be another processor's: what hands a goroutine over to that is a locked instruction, which
+// these wait for as they do for a fence, and so do streamed stores.
 func flusher() *lineFlusher {
 	top, _, _, _ := cpuid(0, 0)
 	_, ebx1, _, edx1 := cpuid(1, 0)

@@ -14,6 +14,7 @@ loop:
 	B   loop
 
 done:
+	DSB $15 // SY
 	RET
 
 // func dccvac(p unsafe.Pointer, n, line uintptr)
@@ -30,11 +31,7 @@ loop:
 	B   loop
 
 done:
-	RET
-
-// func dsb(): DSB SY
-TEXT ·dsb(SB), NOSPLIT, $0-0
-	DSB $15
+	DSB $15 // SY
 	RET
 
 // func ctr() uint64
