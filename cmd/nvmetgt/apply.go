@@ -52,7 +52,7 @@ func (s *server) fixed(next *config.Config) error {
 		{"drain_timeout", s.cfg.Drain(), next.Drain()},
 	} {
 		if !reflect.DeepEqual(f.now, f.new) {
-			return &config.FieldError{Field: f.name, Err: errRestart}
+			return fmt.Errorf("%s: %w", f.name, errRestart)
 		}
 	}
 	for i := range next.Subsystems {
@@ -93,7 +93,7 @@ func fixedField(sub, ns int, why string) error {
 	if ns >= 0 {
 		name += fmt.Sprintf(".namespaces[%d]", ns)
 	}
-	return &config.FieldError{Field: name, Err: errors.New(why)}
+	return fmt.Errorf("%s: %s", name, why)
 }
 
 // staged is what a change has made that can be taken back.

@@ -304,6 +304,9 @@ non-optimized, inaccessible, persistent-loss and change.`,
 			listen = &e
 		}
 		return x.edit(c, func(cfg *config.Config) error {
+			if listen != nil && !slices.Contains(cfg.Listen, *listen) {
+				return fmt.Errorf("--listen %s: the target doesn't listen there", listen)
+			}
 			cfg.SetANA(uint32(group), nvme.ANAState(state), listen)
 			return nil
 		})

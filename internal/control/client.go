@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
@@ -132,7 +133,7 @@ func (c *Client) do(ctx context.Context, method, path, match string, body []byte
 	return b, resp.Header.Get("ETag"), nil
 }
 
-// failed is the error that an answer tells.
+// failed is the error that an answer tells; a *cli.UsageError where no target could do what was asked for.
 func failed(resp *http.Response, body []byte) error {
 	if resp.StatusCode == http.StatusPreconditionFailed {
 		return ErrChanged
@@ -140,6 +141,9 @@ func failed(resp *http.Response, body []byte) error {
 	var f failure
 	if json.Unmarshal(body, &f) != nil || f.Error == "" {
 		return fmt.Errorf("the target answers %s", resp.Status)
+	}
+	if resp.StatusCode == http.StatusUnprocessableEntity {
+		return &cli.UsageError{Err: errors.New(f.Error)}
 	}
 	return errors.New(f.Error)
 }

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
@@ -161,6 +162,23 @@ func TestClientErrors(t *testing.T) {
 	} {
 		if x.err == nil || !strings.Contains(x.err.Error(), x.want) {
 			t.Errorf("%v, want %q", x.err, x.want)
+		}
+	}
+	// What no target could do is told from what this one can't do now.
+	f.fail = cli.Usage("volume mem:x: it is none")
+	for _, x := range []struct {
+		err   error
+		usage bool
+	}{
+		{c.Apply(t.Context(), b, ""), true},
+		{c.Apply(t.Context(), []byte("nonsense: 1"), ""), true},
+		{c.Apply(t.Context(), b, `"7"`), false},
+		{c.Save(t.Context()), false},
+		{NewClient("/no/such/socket").Save(context.Background()), false},
+	} {
+		var usage *cli.UsageError
+		if errors.As(x.err, &usage) != x.usage {
+			t.Errorf("%v is a mistake of who asked: %v, want %v", x.err, !x.usage, x.usage)
 		}
 	}
 }

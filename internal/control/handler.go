@@ -143,13 +143,14 @@ type failure struct {
 func done(w http.ResponseWriter, err error) {
 	status := http.StatusNoContent
 	var large *http.MaxBytesError
+	var usage *cli.UsageError
 	switch {
 	case err == nil:
 		w.WriteHeader(status)
 		return
 	case errors.Is(err, ErrChanged):
 		status = http.StatusPreconditionFailed
-	case errors.Is(err, config.ErrInvalid):
+	case errors.Is(err, config.ErrInvalid), errors.As(err, &usage):
 		status = http.StatusUnprocessableEntity
 	case errors.As(err, &large):
 		status = http.StatusRequestEntityTooLarge
