@@ -285,3 +285,77 @@ func TestConfigValidate(t *testing.T) {
 		t.Errorf("defaults %+v", d)
 	}
 }
+
+// TestInCapsuleOverRDMA: data goes in capsules over RDMA only where the controller takes the offset form of the
+// descriptor (SGLS bit 20), whatever room IOCCSZ has.
+func TestInCapsuleOverRDMA(t *testing.T) {
+	for _, c := range []struct {
+		sgls nvme.SGLS
+		want int
+	}{
+		{nvme.SGLSSupported | nvme.SGLSKeyed, 0},
+		{nvme.SGLSSupported | nvme.SGLSKeyed | nvme.SGLSInCapsuleOffs, 4096},
+	} {
+		f := newFakeTarget()
+		f.kind, f.identity.SGLS = nvme.TransportRDMA, c.sgls
+		h := connect(t, f)
+		if got := h.Limits().InCapsule; got != c.want {
+			t.Errorf("SGLS %#x: %d bytes in a capsule, want %d", c.sgls, got, c.want)
+		}
+		closeController(t, h)
+	}
+}
+
+// TestShortProperty: of a property of 4 bytes dword 0 is the value, and dword 1 is reserved.
+func TestShortProperty(t *testing.T) {
+	f := newFakeTarget()
+	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpFabrics || r.Cmd.FCType() != nvme.FCPropertyGet || r.Cmd.Property() != nvme.PropVS {
+			return usual
+		}
+		cqe.SetResult(0xdead<<32 | uint64(nvme.Version1_4))
+		return answered
+	})
+	c := connect(t, f)
+	if v, err := c.Property(t.Context(), nvme.PropVS); err != nil || v != uint64(nvme.Version1_4) {
+		t.Errorf("%#x, %v", v, err)
+	}
+	closeController(t, c)
+}
+
+// TestConnectAttributes: what Connect and the connection under it say of a queue.
+func TestConnectAttributes(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		f := newFakeTarget()
+		c := connect(t, f, func(c *Config) { c.DisableSQFlow = off })
+		for i, q := range f.queues {
+			want := uint16(0) // the admin queue is of no controller yet
+			if i > 0 {
+				want = c.CNTLID()
+			}
+			if q.attr.CNTLID != want || int(q.attr.QID) != i {
+				t.Errorf("queue %d of controller %d, want queue %d of %d", q.attr.QID, q.attr.CNTLID, i, want)
+			}
+		}
+		connects := 0
+		for i := range f.log {
+			if cmd := &f.log[i]; cmd.Opcode() == nvme.OpFabrics && cmd.FCType() == nvme.FCConnect {
+				connects++
+				if got := cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0; got != off {
+					t.Errorf("queue %d: flow control disabled %v, want %v", cmd.ConnectQID(), got, off)
+				}
+			}
+		}
+		if connects != 3 {
+			t.Errorf("%d Connects", connects)
+		}
+		closeController(t, c)
+		for _, q := range f.queues {
+			select {
+			case <-q.ended:
+			default:
+				t.Errorf("queue %d is still there after Close", q.attr.QID)
+			}
+		}
+	}
+}

@@ -79,6 +79,24 @@ func TestTrafficBasedKeepAlive(t *testing.T) {
 	})
 }
 
+// TestKeepAliveByCommand: without TBKAS, only Keep Alive restarts the controller's timer, whatever else it is sent.
+func TestKeepAliveByCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		c := connect(t, f) // KATO 5 s
+		for range 100 {
+			time.Sleep(500 * time.Millisecond)
+			if _, err := c.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := f.commands("Keep Alive"); n < 19 || n > 21 {
+			t.Errorf("%d keep alives in 50 s, one each 2.5 s is right", n)
+		}
+		closeController(t, c)
+	})
+}
+
 // TestKeepAliveForLateAnswers: what restarts the controller's timer is a command that arrives. Answers to
 // those that it has had for long say nothing of that, however many come.
 func TestKeepAliveForLateAnswers(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -249,5 +251,108 @@ func TestWriteZeroesInPieces(t *testing.T) {
 		if c, d := commands.Load(), deac.Load(); c != 6 || (d == c) != deallocate || (d == 0) == deallocate {
 			t.Errorf("deallocate %v: %d commands, %d with DEAC", deallocate, c, d)
 		}
+	}
+}
+
+// TestNamespacesOutOfOrder: a list that doesn't ascend is none, and isn't followed for ever.
+func TestNamespacesOutOfOrder(t *testing.T) {
+	f := newFakeTarget()
+	c := connect(t, f)
+	defer c.Close()
+	for name, ids := range map[string]func(after, i uint32) uint32{
+		"twice":      func(after, i uint32) uint32 { return max(after, 1) + i },
+		"descending": func(after, i uint32) uint32 { return after + nvme.MaxNSIDList - i },
+	} {
+		f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpIdentify {
+				return usual
+			}
+			var l nvme.NSIDList
+			for i := range uint32(nvme.MaxNSIDList) {
+				l = append(l, ids(r.Cmd.NSID(), i))
+			}
+			copy(r.Data, l.AppendTo(nil))
+			return answered
+		})
+		if _, err := c.ActiveNamespaces(t.Context()); !errors.Is(err, ErrController) || !strings.Contains(err.Error(), "ascending") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDiscardInPieces: a range of Dataset Management is no longer than the controller takes, by range (DMRSL) and
+// by command (DMSL).
+func TestDiscardInPieces(t *testing.T) {
+	for _, c := range []struct {
+		limits nvme.IdentifyControllerNVM
+		want   []nvme.DSMRange
+	}{
+		{nvme.IdentifyControllerNVM{}, []nvme.DSMRange{{Blocks: 10, SLBA: 2}}},
+		{nvme.IdentifyControllerNVM{DMRSL: 4}, []nvme.DSMRange{{Blocks: 4, SLBA: 2}, {Blocks: 4, SLBA: 6}, {Blocks: 2, SLBA: 10}}},
+		{nvme.IdentifyControllerNVM{DMSL: 5}, []nvme.DSMRange{{Blocks: 5, SLBA: 2}, {Blocks: 5, SLBA: 7}}},
+		{nvme.IdentifyControllerNVM{DMRSL: 4, DMSL: 9}, []nvme.DSMRange{{Blocks: 4, SLBA: 2}, {Blocks: 4, SLBA: 6}, {Blocks: 2, SLBA: 10}}},
+		{nvme.IdentifyControllerNVM{DMRSL: 9, DMSL: 1 << 40}, []nvme.DSMRange{{Blocks: 9, SLBA: 2}, {Blocks: 1, SLBA: 11}}},
+	} {
+		f := newFakeTarget()
+		f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			if r.qid != 0 || r.Cmd.Opcode() != nvme.OpIdentify || r.Cmd.CNS() != nvme.CNSCommandSetController {
+				return usual
+			}
+			copy(r.Data, c.limits.AppendTo(nil))
+			return answered
+		})
+		n := openNamespace(t, f, 1)
+		if err := n.Discard(t.Context(), 2*512, 10*512); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.ns[1].discards; !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c.limits, got, c.want)
+		}
+	}
+}
+
+// TestNotInONCS: what the controller says that it hasn't got isn't sent.
+func TestNotInONCS(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.ONCS = 0
+	n := openNamespace(t, f, 1)
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.qid != 0 {
+			t.Errorf("%s was sent", r.Cmd.Name(1))
+		}
+		return usual
+	})
+	_, compared := n.Compare(t.Context(), make([]byte, 512), 0)
+	_, most := n.MaxDiscard()
+	for name, err := range map[string]error{
+		"Compare":      compared,
+		"MaxDiscard":   most,
+		"Discard":      n.Discard(t.Context(), 0, 512),
+		"Write Zeroes": n.WriteZeroes(t.Context(), 0, 512, false),
+		"Verify":       n.Verify(t.Context(), 0, 512),
+	} {
+		if !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPieceFails: a range of which a part fails has failed, and the rest isn't tried.
+func TestPieceFails(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	commands := 0
+	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpWriteZeroes || r.qid == 0 {
+			return usual
+		}
+		if commands++; commands == 2 {
+			cqe.SetStatus(nvme.StatusInternalError)
+			return answered
+		}
+		return usual
+	})
+	if err := n.WriteZeroes(t.Context(), 0, 4*8192, false); !errors.Is(err, nvme.StatusInternalError) || commands != 2 { // WZSL is 8 KiB
+		t.Errorf("%v after %d commands", err, commands)
 	}
 }
