@@ -22,11 +22,7 @@ func TestRow(t *testing.T) {
 		}
 	})
 	t.Run("asynchronous", func(t *testing.T) { testRow(t, openInternal(t, IODirect), OpRead) })
-	t.Run("page cache", func(t *testing.T) {
-		v := openInternal(t, IOBuffered)
-		v.noNowWrite.Store(true) // where the file system could do it at once
-		testRow(t, v, OpWrite)
-	})
+	t.Run("page cache", func(t *testing.T) { testRow(t, openInternal(t, IOBuffered), OpWrite) })
 }
 
 // testRow has a few requests submitted again and again by their answers.

@@ -54,7 +54,6 @@ func writes(n int) (all []*Request, done chan error) {
 // there are several attempts.
 func TestWriterHelped(t *testing.T) {
 	v := openInternal(t, IOBuffered)
-	v.noNowWrite.Store(true)
 	a, _ := attended(t)
 	helped := 0
 	for range 20 {
@@ -85,7 +84,6 @@ func TestWriterHelped(t *testing.T) {
 // meanwhile is written.
 func TestWriterHeldUp(t *testing.T) {
 	v := openInternal(t, IOBuffered)
-	v.noNowWrite.Store(true)
 	s := &heldStorage{v.kernel, make(chan struct{}), make(chan struct{}, 3)}
 	v.store = s
 	a, replaced := attended(t)
@@ -123,7 +121,6 @@ func TestWriterHeldUp(t *testing.T) {
 // TestWriterUnattended: what those on duty leave when they go is written by the writer's own goroutine.
 func TestWriterUnattended(t *testing.T) {
 	v := openInternal(t, IOBuffered)
-	v.noNowWrite.Store(true)
 	a := duty.NewAttendant(func() {})
 	defer a.Close()
 	a.Arrive()
