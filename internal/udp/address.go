@@ -59,8 +59,8 @@ func PickLoopback(port uint16) (netip.Addr, error) {
 	return netip.Addr{}, pickError(port, err)
 }
 
-// InterfaceMTU is the MTU of the interface that has the address, in bytes of IP packet.
-func InterfaceMTU(addr netip.Addr) (int, error) {
+// interfaceMTU is the MTU of the interface that has the address, in bytes of IP packet.
+func interfaceMTU(addr netip.Addr) (int, error) {
 	addr = addr.Unmap()
 	ifs, err := net.Interfaces()
 	if err != nil {

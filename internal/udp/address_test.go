@@ -39,15 +39,15 @@ func TestPickLoopbackCanBeListenedOn(t *testing.T) {
 }
 
 func TestInterfaceMTU(t *testing.T) {
-	listed, err := InterfaceMTU(netip.MustParseAddr("127.0.0.1"))
+	listed, err := interfaceMTU(netip.MustParseAddr("127.0.0.1"))
 	if err != nil || listed < 1280 {
 		t.Errorf("MTU of 127.0.0.1: %d, %v", listed, err)
 	}
-	covered, err := InterfaceMTU(netip.MustParseAddr("127.200.3.4"))
+	covered, err := interfaceMTU(netip.MustParseAddr("127.200.3.4"))
 	if err != nil || covered != listed {
 		t.Errorf("MTU of 127.200.3.4: %d, %v; want that of 127.0.0.1, %d", covered, err, listed)
 	}
-	if _, err := InterfaceMTU(netip.MustParseAddr("192.0.2.1")); !errors.Is(err, ErrNotLocal) {
+	if _, err := interfaceMTU(netip.MustParseAddr("192.0.2.1")); !errors.Is(err, ErrNotLocal) {
 		t.Errorf("MTU of a documentation address: %v, want ErrNotLocal", err)
 	}
 }

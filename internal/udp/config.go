@@ -18,9 +18,6 @@ type Config struct {
 	// DefaultBuffer. Without CAP_NET_ADMIN the kernel grants no more than
 	// net.core.rmem_max; Conn.RecvBuffer tells what came of it.
 	RecvBuffer int
-	// SendBuffer is how many bytes may wait in the kernel for the interface, as RecvBuffer
-	// with net.core.wmem_max.
-	SendBuffer int
 	// BusyPoll is the longest that Recv looks for datagrams before it sleeps, where the last waits
 	// were that short: otherwise it sleeps at once. It looks no longer than twice what the
 	// caller has lately worked between two waits, or a fifth of it. Zero is DefaultBusyPoll, NoBusyPoll is
@@ -37,8 +34,8 @@ type Config struct {
 	ShareMemory bool
 }
 
-// DefaultBuffer is the socket buffer asked for when Config names none, in bytes: a few
-// bandwidth-delay products of a fast local network.
+// DefaultBuffer is the size in bytes that is asked for both of the socket's buffers, where Config names no other for
+// receiving: a few bandwidth-delay products of a fast local network.
 const DefaultBuffer = 16 << 20
 
 // Values of Config.BusyPoll.
@@ -57,19 +54,10 @@ func (c *Config) Validate() error {
 	switch {
 	case c.RecvBuffer < 0 || c.RecvBuffer > maxBuffer:
 		return fmt.Errorf("udp: receive buffer of %d bytes: want 0 (default) to %d", c.RecvBuffer, maxBuffer)
-	case c.SendBuffer < 0 || c.SendBuffer > maxBuffer:
-		return fmt.Errorf("udp: send buffer of %d bytes: want 0 (default) to %d", c.SendBuffer, maxBuffer)
 	case c.Priority < 0 || c.Priority > maxPriority:
 		return fmt.Errorf("udp: priority %d: want 0 (default) to %d", c.Priority, maxPriority)
 	case !busypoll.Valid(c.BusyPoll):
 		return fmt.Errorf("udp: busy polling for %v: want 0 (default), %d (off) or up to %v", c.BusyPoll, NoBusyPoll, busypoll.Max)
 	}
 	return nil
-}
-
-func orDefault(n int) int {
-	if n == 0 {
-		return DefaultBuffer
-	}
-	return n
 }

@@ -37,7 +37,7 @@ func TestListenErrors(t *testing.T) {
 		{"224.0.0.1:4791", Config{}, ErrNotLocal},
 		{"[fe80::1%nosuchinterface]:4791", Config{}, ErrNotLocal},
 		{"127.0.0.1:0", Config{RecvBuffer: -1}, nil},
-		{"127.0.0.1:0", Config{SendBuffer: maxBuffer + 1}, nil},
+		{"127.0.0.1:0", Config{RecvBuffer: maxBuffer + 1}, nil},
 		{"127.0.0.1:0", Config{BusyPoll: -2}, nil},
 	} {
 		c, err := Listen(netip.MustParseAddrPort(tc.addr), tc.cfg)

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -34,7 +35,7 @@ func (c *conn) open(addr netip.AddrPort) error {
 		return os.NewSyscallError("getsockname", err)
 	}
 	c.local = netip.AddrPortFrom(addr.Addr(), portOf(sa))
-	c.mtu, err = InterfaceMTU(addr.Addr())
+	c.mtu, err = interfaceMTU(addr.Addr())
 	return err
 }
 
@@ -70,8 +71,8 @@ func (c *conn) setOptions(v4 bool) error {
 			return fmt.Errorf("set %s (%s): %w", o.name, o.requirements, err)
 		}
 	}
-	c.rcvbuf = setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, orDefault(c.cfg.RecvBuffer))
-	setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, orDefault(c.cfg.SendBuffer))
+	c.rcvbuf = setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, cmp.Or(c.cfg.RecvBuffer, DefaultBuffer))
+	setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, DefaultBuffer)
 	// It counts what is lost (Linux 2.6.33; QEMU's user mode lacks it), and nothing depends on that.
 	_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
 	c.setOffloads()
