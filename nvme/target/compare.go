@@ -3,7 +3,6 @@ package target
 import (
 	"bytes"
 	"sync"
-	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -150,11 +149,7 @@ func newPiece(n int) *piece {
 	return piecePool.Get().(*piece)
 }
 
-func makePiece(n int) *piece {
-	b := make([]byte, n+pieceAlign)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (pieceAlign - 1)
-	return &piece{b[skip : skip+n : skip+n]}
-}
+func makePiece(n int) *piece { return &piece{alignedMemory(n, pieceAlign)} }
 
 func (p *piece) free() {
 	if len(p.bytes) == pieceSize {

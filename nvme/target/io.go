@@ -170,6 +170,13 @@ func (ns *Namespace) aligned(b []byte) bool {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))&ns.align == 0
 }
 
+// alignedMemory is n bytes that begin at a multiple of align, which is a power of two.
+func alignedMemory(n, align int) []byte {
+	b := make([]byte, n+align)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
+	return b[skip : skip+n : skip+n]
+}
+
 // bounce copies data from the capsule to memory that is aligned for the volume.
 func (r *Request) bounce() {
 	r.copyCapsule()

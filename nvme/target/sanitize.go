@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -53,7 +52,6 @@ type sanitizeState struct {
 // refuses is the status of commands that can't be executed now.
 func (s *sanitizeState) refuses() nvme.Status {
 	switch {
-	case s == nil:
 	case s.State == nvme.SanitizeInProgress:
 		return nvme.StatusSanitizeInProgress
 	case s.State == nvme.SanitizeFailed && !s.Left:
@@ -177,7 +175,6 @@ func (ns *Namespace) refuse(on bool) {
 
 // loadSanitize brings back the state of the last operation.
 func (s *Subsystem) loadSanitize() error {
-	s.sanitize.now.Store(new(sanitizeState))
 	if s.t.store == nil {
 		return nil
 	}
@@ -335,10 +332,7 @@ func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) er
 
 // patternBytes is n bytes of a pattern, aligned as any volume wants it.
 func patternBytes(pattern uint32, n int) []byte {
-	const align = blockdev.MaxBlockSize
-	b := make([]byte, n+align)
-	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (align - 1)
-	b = b[skip : skip+n]
+	b := alignedMemory(n, blockdev.MaxBlockSize)
 	for i := range b {
 		b[i] = byte(pattern >> (i % 4 * 8))
 	}
