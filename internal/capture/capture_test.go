@@ -275,41 +275,6 @@ func readRoCE(t *testing.T, path string) (all [][]byte) {
 	return all
 }
 
-func TestNilCapturesNothing(t *testing.T) {
-	var f *File
-	c := endpoint(t, simnet.New(1), "192.0.2.1:4791", simnet.Config{})
-	if f.Conn(c) != udp.Conn(c) {
-		t.Error("a nil File wraps the Conn")
-	}
-	s := f.Stream(netip.AddrPort{}, netip.AddrPort{}, true)
-	s.Sent([][]byte{{1}})
-	s.Received([][]byte{{1}}, 1)
-	s.Close()
-	if f.Dropped() != 0 || f.Close() != nil {
-		t.Error("a nil File does something")
-	}
-}
-
-type countedEndpoint struct{ *simnet.Endpoint }
-
-func (countedEndpoint) Counters() *udp.Counters { return &testCounters }
-
-var testCounters udp.Counters
-
-func TestCountersStayReachable(t *testing.T) {
-	f, _ := newCapture(t)
-	e := endpoint(t, simnet.New(1), "192.0.2.1:4791", simnet.Config{})
-	if c, ok := f.Conn(countedEndpoint{e}).(udp.Counted); !ok || c.Counters() != &testCounters {
-		t.Error("the counters of the Conn are hidden")
-	}
-	if _, ok := f.Conn(e).(udp.Counted); ok {
-		t.Error("counters appear out of nothing")
-	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestBadTrains sends what a socket refuses: it must not end up in the file, nor harm it.
 func TestBadTrains(t *testing.T) {
 	n := simnet.New(1)

@@ -7,17 +7,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// Conn returns c with everything that passes through it recorded; c itself where f is nil. The
-// result keeps c's Counters.
+// Conn returns c with everything that passes through it recorded.
 func (f *File) Conn(c udp.Conn) udp.Conn {
-	if f == nil {
-		return c
-	}
-	tapped := &conn{Conn: c, queue: f.queue, local: unmap(c.LocalAddr())}
-	if counted, ok := c.(udp.Counted); ok {
-		return countedConn{tapped, counted}
-	}
-	return tapped
+	return &conn{Conn: c, queue: f.queue, local: unmap(c.LocalAddr())}
 }
 
 // maxDatagrams is what one socket call can carry: an IP packet.
@@ -27,11 +19,6 @@ type conn struct {
 	udp.Conn
 	queue *queue
 	local netip.AddrPort
-}
-
-type countedConn struct {
-	*conn
-	udp.Counted
 }
 
 func (c *conn) Recv(rx []udp.Received) (int, error) {

@@ -2,8 +2,7 @@
 // opens, without root and without a packet socket.
 //
 // File.Conn wraps the udp.Conn of a software RNIC, and File.Stream takes the bytes of one
-// NVMe/TCP connection; both may go into the same file. A nil *File wraps nothing and records
-// nothing, so that a program without --pcap pays no more than a nil check when it starts.
+// NVMe/TCP connection; both may go into the same file.
 //
 // # What is true in the file, and what is made up
 //

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// File is a capture being written. A nil *File captures nothing.
+// File is a capture being written.
 type File struct {
 	name  string
 	out   io.WriteCloser
@@ -108,12 +108,7 @@ func (f *File) drain(w *writer) error {
 }
 
 // Dropped is the number of datagrams and stream calls that found no room so far.
-func (f *File) Dropped() uint64 {
-	if f == nil {
-		return 0
-	}
-	return f.queue.drops()
-}
+func (f *File) Dropped() uint64 { return f.queue.drops() }
 
 // closeTimeout is how long Close waits for the reader of a pipe.
 const closeTimeout = 5 * time.Second
@@ -121,9 +116,6 @@ const closeTimeout = 5 * time.Second
 // Close writes what is queued and closes the file. It returns the first error of writing; the
 // file then ends before it. A second Close returns the same.
 func (f *File) Close() error {
-	if f == nil {
-		return nil
-	}
 	f.queue.close()
 	if p, ok := f.out.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		_ = p.SetWriteDeadline(time.Now().Add(closeTimeout)) // regular files have none

@@ -10,7 +10,7 @@ import (
 // card segments for it would show them.
 const maxSegment = 32 << 10
 
-// Stream records one TCP connection. A nil *Stream records nothing.
+// Stream records one TCP connection.
 type Stream struct {
 	queue *queue
 
@@ -33,9 +33,6 @@ const (
 
 // Stream begins the record of a connection; client says that this side opened it.
 func (f *File) Stream(local, remote netip.AddrPort, client bool) *Stream {
-	if f == nil {
-		return nil
-	}
 	local, remote = unmap(local), unmap(remote)
 	s := &Stream{
 		queue: f.queue, client: client,
@@ -48,9 +45,6 @@ func (f *File) Stream(local, remote netip.AddrPort, client bool) *Stream {
 // Sent records parts as sent. Call it before they are given to the socket, once for each byte:
 // otherwise an answer could be in the file before its question.
 func (s *Stream) Sent(parts [][]byte) {
-	if s == nil {
-		return
-	}
 	n := 0
 	for _, p := range parts {
 		n += len(p)
@@ -60,9 +54,7 @@ func (s *Stream) Sent(parts [][]byte) {
 
 // Received records the first n bytes of parts as received.
 func (s *Stream) Received(parts [][]byte, n int) {
-	if s != nil {
-		s.put(tcpReceived, inward, parts, n)
-	}
+	s.put(tcpReceived, inward, parts, n)
 }
 
 func (s *Stream) put(k kind, direction int, parts [][]byte, n int) {
@@ -81,9 +73,6 @@ func (s *Stream) put(k kind, direction int, parts [][]byte, n int) {
 
 // Close ends the record of the connection.
 func (s *Stream) Close() {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
