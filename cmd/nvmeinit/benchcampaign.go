@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -373,7 +373,7 @@ func (m *measured) courses() []report.Course {
 		for i := range order {
 			order[i] = i
 		}
-		slices.SortFunc(order, func(a, b int) int { return int(runs[a].IOPS - runs[b].IOPS) })
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(runs[a].IOPS, runs[b].IOPS) })
 		c = append(c, m.series[path][order[len(order)/2]])
 	}
 	return c
@@ -381,6 +381,6 @@ func (m *measured) courses() []report.Course {
 
 // endpoint is where a path leads.
 func (k *campaign) endpoint(path int) string {
-	a := k.paths[path].sessions[0].Remote()
-	return fmt.Sprintf("%s, %s", k.paths[path].sessions[0].fabric.Type(), net.JoinHostPort(a.Addr().String(), strconv.Itoa(int(a.Port()))))
+	s := k.paths[path].sessions[0]
+	return fmt.Sprintf("%s, %s", s.fabric.Type(), s.Remote())
 }

@@ -26,7 +26,7 @@ func (s *nsSet) set(nsid uint32, in bool) {
 
 // namespace finds a namespace that is attached to the controller; nil where there is none.
 func (c *controller) namespace(nsid uint32) *Namespace {
-	if d := c.detached.Load(); d != nil && d.has(nsid) {
+	if !c.has(nsid) {
 		return nil
 	}
 	return c.sub.namespace(nsid)
