@@ -1,9 +1,7 @@
 package udp
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 )
@@ -38,27 +36,6 @@ func Beside(dst netip.Addr) []netip.Addr {
 	return others
 }
 
-// loopbackTries bounds PickLoopback: of 16 million addresses few are ever taken.
-const loopbackTries = 16
-
-// PickLoopback finds an address in 127.0.0.0/8, by chance, on which port is free, so that
-// several programs of one host can each have the same port. It isn't reserved: Listen may
-// still find it taken (ErrInUse), and then the caller picks again.
-func PickLoopback(port uint16) (netip.Addr, error) {
-	var err error
-	for range loopbackTries {
-		// From 127.1.1.1 up, where no convention has put a resolver or a host name.
-		part := func() byte { return byte(1 + rand.N(254)) }
-		a := netip.AddrFrom4([4]byte{127, part(), part(), part()})
-		var s *net.UDPConn
-		s, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, port)))
-		if err == nil {
-			return a, s.Close()
-		}
-	}
-	return netip.Addr{}, pickError(port, err)
-}
-
 // interfaceMTU is the MTU of the interface that has the address, in bytes of IP packet.
 func interfaceMTU(addr netip.Addr) (int, error) {
 	addr = addr.Unmap()
@@ -91,10 +68,4 @@ func interfaceMTU(addr netip.Addr) (int, error) {
 		return 0, &OpError{Op: "mtu", Addr: netip.AddrPortFrom(addr, 0), Kind: ErrNotLocal}
 	}
 	return covering, nil
-}
-
-func pickError(port uint16, err error) error {
-	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 0})
-	return &OpError{Op: "pick loopback address", Addr: netip.AddrPortFrom(loopback, port),
-		Err: errors.Join(err), Remedy: inUseRemedy(netip.AddrPortFrom(loopback, port))}
 }

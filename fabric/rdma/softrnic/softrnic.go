@@ -11,6 +11,7 @@ package softrnic
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm"
@@ -116,27 +117,23 @@ func openBeside(dst netip.Addr, cfg Config) (*RNIC, error) {
 	return nic, err
 }
 
-// loopbackTries bounds the search: an address found free may be taken a moment later by
-// another program that searches too.
+// loopbackTries bounds the search: of 16 million addresses few are ever taken.
 const loopbackTries = 8
 
-func openLoopback(cfg Config) (*RNIC, error) {
-	var last error
+func openLoopback(cfg Config) (nic *RNIC, err error) {
 	for range loopbackTries {
-		addr, err := udp.PickLoopback(Port)
-		if err != nil {
-			return nil, fmt.Errorf("software RNIC: %w", err)
+		if nic, err = Open(someLoopback(), cfg); !errors.Is(err, ErrInUse) {
+			break
 		}
-		nic, err := Open(addr, cfg)
-		if err == nil {
-			return nic, nil
-		}
-		if !errors.Is(err, ErrInUse) {
-			return nil, err
-		}
-		last = err
 	}
-	return nil, last
+	return nic, err
+}
+
+// someLoopback is an address of 127.0.0.0/8, by chance: from 127.1.1.1 up, where no convention has put a resolver or a
+// host name.
+func someLoopback() netip.Addr {
+	part := func() byte { return byte(1 + rand.N(254)) }
+	return netip.AddrFrom4([4]byte{127, part(), part(), part()})
 }
 
 // Device is the RNIC itself.
