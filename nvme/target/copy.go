@@ -120,9 +120,8 @@ func (r *Request) nextCopy() bool {
 		at.from, at.left = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
 	}
 	n := min(at.left, int64(e.ns.pieceSize()))
-	e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpRead, false, false
-	e.io.Offset, e.io.Length = at.from, n
-	e.io.Bufs = append(e.io.Bufs[:0], c.piece.bytes[:n])
+	r.ask(blockdev.OpRead, at.from, n)
+	e.io.Bufs = append(e.io.Bufs, c.piece.bytes[:n])
 	at.from, at.left, at.written = at.from+n, at.left-n, false
 	return true
 }

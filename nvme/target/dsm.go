@@ -65,9 +65,7 @@ func (r *Request) nextDiscard() bool {
 		if d.Blocks == 0 {
 			continue
 		}
-		e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpDiscard, false, false
-		e.io.Offset, e.io.Length = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
-		e.io.Bufs = e.io.Bufs[:0]
+		r.ask(blockdev.OpDiscard, int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift)
 		e.ns.discards.Add(1)
 		return true
 	}

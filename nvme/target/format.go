@@ -74,8 +74,8 @@ func (r *Request) nextFormat() bool {
 		return true
 	}
 	n := min(c.end-c.pos, formatStep)
-	e.io.Op, e.io.FUA, e.io.MayUnmap = blockdev.OpWriteZeroes, false, true
-	e.io.Offset, e.io.Length, e.io.Bufs = int64(c.pos), int64(n), e.io.Bufs[:0]
+	r.ask(blockdev.OpWriteZeroes, int64(c.pos), int64(n))
+	e.io.MayUnmap = true
 	c.pos += n
 	return true
 }

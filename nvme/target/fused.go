@@ -74,18 +74,18 @@ func (q *Queue) dropFused() {
 
 // compareAndWrite executes a pair; r is the Write.
 func (r *Request) compareAndWrite(compare *Request) {
+	differs := uint16(noLoc)
 	switch {
 	case compare.Cmd.NSID() != r.Cmd.NSID():
-		compare.respond(nvme.StatusAbortFailedFused)
-		r.fail(nvme.StatusInvalidField, offNSID)
-		return
+		differs = offNSID
 	case compare.Cmd.SLBA() != r.Cmd.SLBA():
-		compare.respond(nvme.StatusAbortFailedFused)
-		r.fail(nvme.StatusInvalidField, offCDW10)
-		return
+		differs = offCDW10
 	case compare.Cmd.Blocks() != r.Cmd.Blocks():
+		differs = offCDW12
+	}
+	if differs != noLoc {
 		compare.respond(nvme.StatusAbortFailedFused)
-		r.fail(nvme.StatusInvalidField, offCDW12)
+		r.fail(nvme.StatusInvalidField, differs)
 		return
 	}
 	compare.engine.kind, r.engine.kind = opCompare, opWrite
@@ -182,11 +182,7 @@ func (r *Request) bounceFused() {
 }
 
 func (r *Request) writeFused() {
-	if r.InCapsule != nil {
-		r.engine.io.Bufs = append(r.engine.io.Bufs, r.InCapsule)
-	} else {
-		r.useData()
-	}
+	r.useHostData()
 	r.submit((*Request).fusedWritten)
 }
 

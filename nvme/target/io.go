@@ -65,12 +65,16 @@ func (r *Request) blocks(op blockdev.Op) bool {
 	if !r.inRange() {
 		return false
 	}
-	e := &r.engine
-	slba, n := r.Cmd.SLBA(), uint64(r.Cmd.Blocks())
-	e.io.Op, e.io.FUA, e.io.MayUnmap = op, false, false
-	e.io.Offset, e.io.Length = int64(slba<<e.ns.shift), int64(n<<e.ns.shift)
-	e.io.Bufs = e.io.Bufs[:0]
+	shift := r.engine.ns.shift
+	r.ask(op, int64(r.Cmd.SLBA()<<shift), int64(r.Cmd.Blocks())<<shift)
 	return true
+}
+
+// ask makes e.io a request for a range, without buffers.
+func (r *Request) ask(op blockdev.Op, offset, length int64) {
+	io := &r.engine.io
+	io.Op, io.FUA, io.MayUnmap = op, false, false
+	io.Offset, io.Length, io.Bufs = offset, length, io.Bufs[:0]
 }
 
 // transfer checks the length of the data that the command moves, against MDTS and its SGL.
@@ -192,12 +196,17 @@ func (r *Request) copyCapsule() {
 }
 
 func (r *Request) writeVolume() {
+	r.useHostData()
+	r.submit((*Request).volumeDone)
+}
+
+// useHostData makes the host's data, which is here, the buffers of e.io.
+func (r *Request) useHostData() {
 	if r.InCapsule != nil {
 		r.engine.io.Bufs = append(r.engine.io.Bufs, r.InCapsule)
 	} else {
 		r.useData()
 	}
-	r.submit((*Request).volumeDone)
 }
 
 // volumeDone ends a command that has nothing to return.
@@ -258,8 +267,7 @@ func (r *Request) flush() {
 }
 
 func (r *Request) prepareFlush() {
-	io := &r.engine.io
-	io.Op, io.FUA, io.MayUnmap, io.Offset, io.Length, io.Bufs = blockdev.OpFlush, false, false, 0, 0, io.Bufs[:0]
+	r.ask(blockdev.OpFlush, 0, 0)
 	r.engine.losses = r.engine.ns.losses.count.Load()
 }
 
