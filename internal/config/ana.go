@@ -47,7 +47,7 @@ func (s ANAState) MarshalText() ([]byte, error) {
 func (c *Config) checkANA() *FieldError {
 	listen := c.Listen
 	if len(listen) == 0 {
-		listen = DefaultListen()
+		listen = defaultListen()
 	}
 	for i, a := range c.ANA {
 		at := fmt.Sprintf("ana[%d].", i)

@@ -113,8 +113,8 @@ func (c *Config) Drain() time.Duration {
 // DefaultQueueDepth is the number of entries of a queue.
 const DefaultQueueDepth = 128
 
-// DefaultListen is where a target listens that is told nothing.
-func DefaultListen() []cli.Endpoint {
+// defaultListen is where a target listens that is told nothing.
+func defaultListen() []cli.Endpoint {
 	var es []cli.Endpoint
 	for _, s := range []string{"rdma://127.0.0.1", "tcp://127.0.0.1"} {
 		e, err := cli.ParseEndpoint(s)
@@ -181,7 +181,7 @@ func (c *Config) Clone() *Config {
 // queues, and the NSIDs.
 func (c *Config) Complete() {
 	if len(c.Listen) == 0 {
-		c.Listen = DefaultListen()
+		c.Listen = defaultListen()
 	}
 	if c.Network.QueueDepth == 0 {
 		c.Network.QueueDepth = DefaultQueueDepth
