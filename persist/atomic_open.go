@@ -1,12 +1,9 @@
 package persist
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
@@ -59,17 +56,6 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	return v, nil
 }
 
-// holdsNothing tells whether a regular file has nothing but holes, as one has whose creation a crash cut
-// short: it can be formatted, for nothing is lost.
-func holdsNothing(f *os.File) bool {
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return false
-	}
-	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
-	return errors.Is(err, unix.ENXIO)
-}
-
 // openMapped makes the volume of a mapping, whose file is to be formatted where it is fresh.
 func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *lineFlusher) (*atomicVolume, error) {
 	if fresh {
@@ -109,18 +95,6 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 		return nil, errors.Join(err, v.unmapOwn())
 	}
 	return v, nil
-}
-
-// fileSize is how large the file of a volume of size bytes is.
-func fileSize(size int64, block int, cached bool) int64 {
-	rec := layOut(0, headSize, uint64(size/int64(block)), block, cached)
-	return int64(alignUp(rec.end(block), areaAlign))
-}
-
-// newID names a volume, and salts its entries.
-func newID() (id [16]byte) {
-	_, _ = rand.Read(id[:]) // it can't fail
-	return id
 }
 
 // usableSuper reads the superblock, with what to do where there is none.

@@ -204,23 +204,3 @@ func Holds(path string) bool {
 	}
 	return false
 }
-
-// Format makes an empty volume of an existing file or device, as large as it allows, and
-// forgets what it held. blockSize 0 is blockdev.DefaultBlockSize.
-func Format(path string, blockSize int) error {
-	o := blockdev.Options{BlockSize: blockSize}
-	f, size, _, err := blockdev.OpenLocked(path, &o)
-	if err != nil {
-		return err
-	}
-	m, err := mapFile(f, size, false)
-	if err != nil {
-		f.Close()
-		return openError(path, blockdev.KindOf(err), err)
-	}
-	err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
-	if err = errors.Join(err, m.close()); err != nil {
-		return openError(path, blockdev.KindOf(err), err)
-	}
-	return nil
-}

@@ -137,21 +137,6 @@ func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
 	}
 }
 
-// writeSuper writes a superblock over the older of its copies. Where that fails the next one goes to
-// the same: the other may be the only one that is whole.
-func (v *atomicVolume) writeSuper(s superblock) error {
-	s.generation = v.super.generation + 1
-	to := v.m.mem[s.generation%superCopies*superSize:][:superSize]
-	if err := v.m.put(to, s.encode()); err != nil {
-		return err
-	}
-	if err := v.harden(to); err != nil {
-		return err
-	}
-	v.super = s
-	return nil
-}
-
 // harden makes a piece of the mapping durable, now.
 func (v *atomicVolume) harden(b []byte) error {
 	switch v.kind {
@@ -161,14 +146,4 @@ func (v *atomicVolume) harden(b []byte) error {
 		return v.sync(b)
 	}
 	return nil
-}
-
-// setSession says in the superblock who may rely on the working maps.
-func (v *atomicVolume) setSession(s session) error {
-	if v.super.session == s {
-		return nil
-	}
-	next := v.super
-	next.session = s
-	return v.writeSuper(next)
 }

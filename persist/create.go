@@ -1,0 +1,79 @@
+package persist
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// Format makes an empty volume of an existing file or device, as large as it allows, and
+// forgets what it held. blockSize 0 is blockdev.DefaultBlockSize.
+func Format(path string, blockSize int) error {
+	o := blockdev.Options{BlockSize: blockSize}
+	f, size, _, err := blockdev.OpenLocked(path, &o)
+	if err != nil {
+		return err
+	}
+	m, err := mapFile(f, size, false)
+	if err != nil {
+		f.Close()
+		return openError(path, blockdev.KindOf(err), err)
+	}
+	err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
+	if err = errors.Join(err, m.close()); err != nil {
+		return openError(path, blockdev.KindOf(err), err)
+	}
+	return nil
+}
+
+// format makes an empty volume of a file: of so many blocks of blockSize, or where that is 0, of as many as fit.
+func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFlusher) error {
+	rec, ok := fit(0, headSize, uint64(len(m.mem)), blockSize, m.cached())
+	if blocks != 0 {
+		rec, ok = layOut(0, headSize, blocks, blockSize, m.cached()), true
+	}
+	if !ok || rec.end(blockSize) > uint64(len(m.mem)) {
+		return errors.New("it is too small: a volume needs 5 MiB and more")
+	}
+	s := &superblock{generation: 1, blockSize: blockSize, id: id, extents: []extentRecord{rec}}
+	if err := m.clear(m.mem[:rec.dataOff], 0); err != nil {
+		return err
+	}
+	if err := errors.Join(m.sync(), m.syncFile()); err != nil { // before anything says that they are maps
+		return err
+	}
+	if err := m.put(m.mem[superSize:headSize], s.encode()); err != nil {
+		return err
+	}
+	if m.dax && lines != nil {
+		lines.persist(m.mem[superSize:headSize])
+	}
+	return errors.Join(m.sync(), m.syncFile())
+}
+
+// newID names a volume, and salts its entries.
+func newID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // it can't fail
+	return id
+}
+
+// fileSize is how large the file of a volume of size bytes is.
+func fileSize(size int64, block int, cached bool) int64 {
+	rec := layOut(0, headSize, uint64(size/int64(block)), block, cached)
+	return int64(alignUp(rec.end(block), areaAlign))
+}
+
+// holdsNothing tells whether a regular file has nothing but holes, as one has whose creation a crash cut
+// short: it can be formatted, for nothing is lost.
+func holdsNothing(f *os.File) bool {
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return false
+	}
+	_, err = unix.Seek(int(f.Fd()), 0, unix.SEEK_DATA)
+	return errors.Is(err, unix.ENXIO)
+}

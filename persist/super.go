@@ -1,0 +1,58 @@
+package persist
+
+import "errors"
+
+// readSuper finds the newest copy of the superblock. errs are those of the two copies. Where the newest is of a format
+// that this program doesn't know there is none: what the older one says, of before another program wrote the volume,
+// isn't so any more.
+func readSuper(m *mapping) (s *superblock, errs [superCopies]error) {
+	for i := range superCopies {
+		if len(m.mem) < headSize {
+			errs[i] = ErrNoVolume
+			continue
+		}
+		b := make([]byte, superSize)
+		if errs[i] = m.get(b, m.mem[i*superSize:]); errs[i] != nil {
+			continue
+		}
+		c, err := parseSuper(b)
+		if err == nil {
+			err = c.check(uint64(len(m.mem)))
+		}
+		if errs[i] = err; err == nil && (s == nil || c.generation > s.generation) {
+			s = c
+		}
+	}
+	for _, err := range errs {
+		var other *versionError
+		if errors.As(err, &other) && s != nil && other.generation > s.generation {
+			s = nil
+		}
+	}
+	return s, errs
+}
+
+// writeSuper writes a superblock over the older of its copies. Where that fails the next one goes to
+// the same: the other may be the only one that is whole.
+func (v *atomicVolume) writeSuper(s superblock) error {
+	s.generation = v.super.generation + 1
+	to := v.m.mem[s.generation%superCopies*superSize:][:superSize]
+	if err := v.m.put(to, s.encode()); err != nil {
+		return err
+	}
+	if err := v.harden(to); err != nil {
+		return err
+	}
+	v.super = s
+	return nil
+}
+
+// setSession says in the superblock who may rely on the working maps.
+func (v *atomicVolume) setSession(s session) error {
+	if v.super.session == s {
+		return nil
+	}
+	next := v.super
+	next.session = s
+	return v.writeSuper(next)
+}
