@@ -98,10 +98,14 @@ func Innermost(spec string) string {
 
 // Find gives the wrappers of type T among the layers of v, from the outside inwards.
 func Find[T blockdev.Volume](v blockdev.Volume) (all []T) {
-	for ; v != nil; v = Below(v) {
+	for {
 		if x, ok := v.(T); ok {
 			all = append(all, x)
 		}
+		outer, ok := v.(interface{ inner() blockdev.Volume })
+		if !ok {
+			return all
+		}
+		v = outer.inner()
 	}
-	return all
 }

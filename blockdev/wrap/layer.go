@@ -112,17 +112,5 @@ func (l *layer) Register(mem []byte) (unregister func()) {
 	return func() {}
 }
 
-// Below is the volume that a wrapper stands before; nil where v isn't one.
-func Below(v blockdev.Volume) blockdev.Volume {
-	switch v := v.(type) {
-	case *Delay:
-		return v.below
-	case *Fail:
-		return v.below
-	case *Freezer:
-		return v.below
-	case *Checker:
-		return v.below
-	}
-	return nil
-}
+// inner is the volume below.
+func (l *layer) inner() blockdev.Volume { return l.below }
