@@ -70,8 +70,9 @@ func TestNamespaceEvents(t *testing.T) {
 	if p := changedNamespaces(s.admin, true); !slices.Equal(p.NSIDs, []uint32{1, 7}) || p.TooMany {
 		t.Errorf("changed namespaces %+v", p)
 	}
+	s.admin.fails(getLog(nvme.GetLogPage{LID: nvme.LogChangedNamespaces, Length: 4, Offset: 8192}), make([]byte, 4), nvme.StatusInvalidField|dnr)
 	if p := changedNamespaces(s.admin, false); !slices.Equal(p.NSIDs, []uint32{1, 7}) {
-		t.Errorf("changed namespaces %+v after a read that retains them", p)
+		t.Errorf("changed namespaces %+v after a read that retains them, and one that failed", p)
 	}
 	if p := changedNamespaces(s.admin, false); len(p.NSIDs) != 0 {
 		t.Errorf("changed namespaces %+v after they were read", p)
@@ -188,7 +189,8 @@ func TestTooManyChanged(t *testing.T) {
 func TestEventRequests(t *testing.T) {
 	tg := newTarget(t)
 	q := dial(t, tg)
-	connectAdmin(q, testNQN, 0)
+	s := &session{admin: q, cntlid: connectAdmin(q, testNQN, 0)}
+	s.addQueue(t, tg, 1, testNQN)
 	var held []*fakeRequest
 	for i := range uint16(maxEventRequests) {
 		held = append(held, q.start(asyncEvent(100+i), nil))
@@ -221,5 +223,60 @@ func TestEventRequests(t *testing.T) {
 	q.hangUp(nil)
 	if st := last.wait().Status(); st != nvme.StatusAbortSQDeleted {
 		t.Errorf("event request at the end: %#x", uint16(st))
+	}
+}
+
+// TestFailedReadRetains: a log page that is read clears its event, and lets the next through; one that is asked for in
+// vain, or with Retain Asynchronous Event, does not (NVMe base, "Get Log Page", RAE).
+func TestFailedReadRetains(t *testing.T) {
+	tg := newTarget(t)
+	for _, tc := range []struct {
+		nqn  string
+		lid  nvme.LID
+		kind eventKind
+	}{
+		{testNQN, nvme.LogChangedNamespaces, eventNamespace},
+		{testNQN, nvme.LogANA, eventANA},
+		{testNQN, nvme.LogReservation, eventReservation},
+		{testNQN, nvme.LogSanitize, eventSanitize},
+		{nvme.DiscoveryNQN, nvme.LogDiscovery, eventDiscovery},
+	} {
+		q := dial(t, tg)
+		c := tg.controller(connectAdmin(q, tc.nqn, 0))
+		enableEvents(q, c.supportedEvents())
+		// again says whether the host is told of one more event.
+		again := func() bool {
+			aer := q.start(asyncEvent(1), nil)
+			c.mu.Lock()
+			out := c.raise(tc.kind)
+			c.mu.Unlock()
+			deliver(out)
+			told := aer.answered()
+			q.must(command(func(c *nvme.Command) { c.SetAbort(0, 1) }), nil)
+			return told
+		}
+		page := make([]byte, 8)
+		read := func(off uint64, retain bool) nvme.Command {
+			return getLog(nvme.GetLogPage{LID: tc.lid, NSID: nvme.NSIDAll, Length: 8, Offset: off, RAE: retain})
+		}
+		if !again() || again() {
+			t.Errorf("%v: the host is told, and that again before it has read", tc.lid)
+		}
+		q.fails(read(1<<40, false), page, nvme.StatusInvalidField|dnr)
+		q.must(read(8, true), page)
+		if again() {
+			t.Errorf("%v: told again though the page was not read", tc.lid)
+		}
+		q.must(read(8, false), page)
+		if !again() {
+			t.Errorf("%v: not told again though the page was read", tc.lid)
+		}
+		q.must(ccOff, nil)
+		q.must(ccOn, nil)
+		enableEvents(q, c.supportedEvents())
+		if !again() {
+			t.Errorf("%v: not told again after a reset", tc.lid)
+		}
+		q.hangUp(nil)
 	}
 }

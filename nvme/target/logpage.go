@@ -39,12 +39,13 @@ func (r *Request) getLogPage() {
 }
 
 func (r *Request) replyLogPage() {
-	page, st, loc := r.logPage()
+	off := r.Cmd.LogOffset()
+	// Only a command that succeeds clears an event ("Retain Asynchronous Event").
+	page, st, loc := r.logPage(r.Cmd.LogRAE() || r.beyondLog(off))
 	if !st.OK() {
 		r.fail(st, loc)
 		return
 	}
-	off := r.Cmd.LogOffset()
 	if off > uint64(len(page)) {
 		r.fail(nvme.StatusInvalidField, offLPO)
 		return
@@ -52,8 +53,18 @@ func (r *Request) replyLogPage() {
 	r.replyWith(page[off:])
 }
 
+// beyondLog says whether an offset is beyond the end of the page. A look at the Persistent Event log would change it,
+// and it has no event.
+func (r *Request) beyondLog(off uint64) bool {
+	if off == 0 || r.Cmd.LID() == nvme.LogPersistent {
+		return false
+	}
+	page, _, _ := r.logPage(true)
+	return off > uint64(len(page))
+}
+
 // logPage makes the whole page, or says what is wrong and with which byte.
-func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
+func (r *Request) logPage(retain bool) ([]byte, nvme.Status, uint16) {
 	c := r.engine.q.ctrl
 	lid := r.Cmd.LID()
 	if !c.hasLog(lid) {
@@ -71,7 +82,7 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 		nvme.PutPadded(p.FRS[0][:], c.sub.firmware)
 		return p.AppendTo(nil), 0, 0
 	case nvme.LogChangedNamespaces:
-		p := c.changedNamespaces(r.Cmd.LogRAE())
+		p := c.changedNamespaces(retain)
 		return p.AppendTo(nil), 0, 0
 	case nvme.LogEffects:
 		return c.effectsLog(), 0, 0
@@ -82,13 +93,13 @@ func (r *Request) logPage() ([]byte, nvme.Status, uint16) {
 	case nvme.LogMIEffects:
 		return make([]byte, nvme.EffectsLogSize), 0, 0 // there is no management endpoint
 	case nvme.LogSanitize:
-		return c.sanitizeStatus(r.Cmd.LogRAE()), 0, 0
+		return c.sanitizeStatus(retain), 0, 0
 	case nvme.LogReservation:
-		return c.resvLog(r.Cmd.LogRAE()), 0, 0
+		return c.resvLog(retain), 0, 0
 	case nvme.LogANA:
-		return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, r.Cmd.LogRAE()), 0, 0
+		return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, retain), 0, 0
 	}
-	return c.discoveryLog(r.Cmd.LogRAE()), 0, 0
+	return c.discoveryLog(retain), 0, 0
 }
 
 func (c *controller) hasLog(lid nvme.LID) bool {
