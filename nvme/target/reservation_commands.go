@@ -81,7 +81,7 @@ func (r *Request) changeReservation() {
 		switch r.Cmd.Opcode() {
 		case nvme.OpResvRegister:
 			st, notices = v.register(host, a, r.Cmd.ResvIgnoreKey(), k)
-			if p := r.Cmd.CPTPL(); st.OK() && p != nvme.CPTPLKeep {
+			if p := r.Cmd.CPTPL(); p != nvme.CPTPLKeep { // nothing of it where the command fails
 				v.persist = p == nvme.CPTPLSet
 			}
 		case nvme.OpResvAcquire:

@@ -91,7 +91,7 @@ func (r *Request) startSanitize() {
 	}
 	st := r.maySanitize(old)
 	exit := r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure
-	if exit && st.OK() {
+	if exit {
 		if old.refuses().OK() {
 			r.respond(nvme.StatusSuccess)
 			return
