@@ -85,7 +85,8 @@ func TestPreemptIsNotAborted(t *testing.T) {
 	v.setHold(true)
 	read := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
 	<-v.arrived
-	op := acquireAs(1, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusive, 11, 22, 0)
+	registerAs(1, nvme.ResvReplace, 11, 12, 0).run(s.io) // which waits for nothing
+	op := acquireAs(1, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusive, 12, 22, 0)
 	op.cmd.SetCID(7)
 	preempt := s.io.start(op.cmd, op.keys.AppendTo(nil))
 	if dw := s.admin.must(command(func(c *nvme.Command) { c.SetAbort(1, 7) }), nil).DW0(); dw != nvme.AbortNotDone || preempt.answered() {

@@ -95,8 +95,8 @@ func TestANAStates(t *testing.T) {
 		}
 		aerB = b.admin.start(asyncEvent(1), nil)
 	}
-	if aerB.answered() {
-		t.Error("an event without a change")
+	if err := tg.SetANAState(2, 7, nvme.ANAOptimized); err != nil || aerB.answered() {
+		t.Errorf("an event without a change, %v", err)
 	}
 	if p := readANA(a.admin, 0, true); p.ChangeCount != 0 || p.Groups[1].State != nvme.ANAOptimized {
 		t.Errorf("log of the other port %+v", p)
@@ -104,6 +104,12 @@ func TestANAStates(t *testing.T) {
 	if p := readANA(a.admin, nvme.LSPGroupsOnly, true); len(p.Groups) != 2 || p.Groups[0].NSIDs != nil {
 		t.Errorf("log of groups only %+v", p)
 	}
+	// The first port's state counts, whatever the second's is.
+	if err := tg.SetANAState(1, 7, nvme.ANAInaccessible); err != nil {
+		t.Fatal(err)
+	}
+	a.io.fails(read(3), data, nvme.StatusANAInaccessible)
+	b.io.must(read(3), data)
 }
 
 // TestANALater: ports, namespaces and hosts that come later find the states that were set.
@@ -146,6 +152,14 @@ func TestANALater(t *testing.T) {
 		tg.SetANAState(1, MaxANAGroup+1, nvme.ANAOptimized), tg.SetANAState(1, 1, 9)} {
 		if !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrConfig) {
 			t.Errorf("error %v", err)
+		}
+	}
+	for _, at := range []struct {
+		port  uint16
+		group uint32
+	}{{3, 1}, {1, 0}, {1, MaxANAGroup + 1}} {
+		if _, err := tg.ANAState(at.port, at.group); !errors.Is(err, ErrNotFound) {
+			t.Errorf("state of group %d at port %d: %v", at.group, at.port, err)
 		}
 	}
 	for _, s := range []*session{early, late, other} {

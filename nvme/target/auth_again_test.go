@@ -125,6 +125,19 @@ func TestReauthentication(t *testing.T) {
 	admin.waitClosed()
 }
 
+// TestNoSecretAnyMore: a host that was let in, and couldn't be any more, gets no more queues.
+func TestNoSecretAnyMore(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	admin := dial(t, tg)
+	cntlid := connectAdmin(admin, testNQN, 0)
+	others := &Authentication{Hosts: map[string]HostSecrets{"nqn.2024-01.com.example:other": {Host: testSecret(t)}}}
+	if err := tg.SetAuthentication(others); err != nil {
+		t.Fatal(err)
+	}
+	dial(t, tg).fails(connectCommand(1, 127, 0), connectData(t, cntlid, testNQN), nvme.StatusConnectInvalidHost|dnr)
+	admin.hangUp(nil)
+}
+
 // keepAliveNone is a command that any controller answers.
 func keepAliveNone() nvme.Command { return getProperty(nvme.PropVS) }
 

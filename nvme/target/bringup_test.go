@@ -218,4 +218,10 @@ func TestCNTLIDRests(t *testing.T) {
 	if id := connectAdmin(q, testNQN, 0); id != 1 {
 		t.Errorf("after %#x comes %#x", nvme.CNTLIDMax, id)
 	}
+	tg.mu.Lock()
+	tg.lastCNTLID = nvme.CNTLIDMax
+	tg.mu.Unlock()
+	if id := connectAdmin(dial(t, tg), testNQN, 0); id != 2 {
+		t.Errorf("after %#x, and while 1 is in use, comes %#x", nvme.CNTLIDMax, id)
+	}
 }

@@ -125,6 +125,9 @@ func TestIOConnectRefused(t *testing.T) {
 	} {
 		r.refuse(connectCommand(2, 127, 0), r.s.cntlid, tc)
 	}
+	r.s.addQueue(t, r.tg, 4, testNQN) // the last
+	known := dial(t, r.tg, func(c *fakeConn) { c.attr.CNTLID, c.attr.QID = int(r.s.cntlid), 3 })
+	known.must(connectCommand(3, 1, 0), connectData(t, r.s.cntlid, testNQN)) // the smallest
 	r.s.close()
 }
 
@@ -224,6 +227,10 @@ func TestEnable(t *testing.T) {
 		c.must(setProperty(nvme.PropCC, uint64(cc|nvme.CCEnable)), nil)
 		if s := csts(); !s.Fatal() || s.Ready() {
 			t.Errorf("CC %#x: CSTS %#x", uint32(cc), uint32(s))
+		}
+		c.must(setProperty(nvme.PropCC, uint64(cc|nvme.CCEnable|nvme.CCSHNNormal)), nil)
+		if s := csts(); !s.Fatal() || s.Ready() || s.Shutdown() != nvme.CSTSShutdownComplete {
+			t.Errorf("CC %#x: CSTS %#x after a shutdown", uint32(cc), uint32(s))
 		}
 		c.must(setProperty(nvme.PropCC, 0), nil)
 		if s := csts(); s != 0 {

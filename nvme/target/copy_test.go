@@ -77,6 +77,7 @@ func TestCopyErrors(t *testing.T) {
 		{"source out of range", 1000, []nvme.CopyRange{ok, {SLBA: 131071, Blocks: 2}}, nvme.StatusLBAOutOfRange, 1, noLoc, 131072},
 		{"source far out of range", 1000, []nvme.CopyRange{{SLBA: 1 << 63, Blocks: 1}}, nvme.StatusLBAOutOfRange, 0, noLoc, 1 << 63},
 		{"destination out of range", 131070, []nvme.CopyRange{ok}, nvme.StatusLBAOutOfRange, 0, 40, 131072},
+		{"destination far out of range", 1 << 40, []nvme.CopyRange{ok}, nvme.StatusLBAOutOfRange, 0, 40, 1 << 40},
 		{"long range", 70000, []nvme.CopyRange{ok, ok, {SLBA: 100, Blocks: 32769}}, nvme.StatusCommandSizeLimit, 2, noLoc, 100},
 		{"many ranges", 70000, many, nvme.StatusCommandSizeLimit, 0, 48, 0},
 		{"overlap", 1000, []nvme.CopyRange{ok, {SLBA: 995, Blocks: 6}}, nvme.StatusOverlappingRange, 1, noLoc, 1000},
@@ -93,6 +94,10 @@ func TestCopyErrors(t *testing.T) {
 	}
 	cmd, data := copyCommand(0, 0, huge...)
 	s.io.fails(cmd, data, nvme.StatusLBAOutOfRange|dnr)
+	large := connect(t, newTarget(t, newTestVolume(256<<20, 512)), testNQN)
+	cmd, data = copyCommand(200000, 0, huge...)
+	large.io.fails(cmd, data, nvme.StatusCommandSizeLimit|dnr)
+	large.close()
 	cmd, data = copyCommand(1000, 0, ok, ok)
 	s.io.fails(cmd, data[:32], nvme.StatusSGLLengthInvalid|dnr)
 	cmd[nvme.CopyOffFormat] = 1
@@ -100,6 +105,15 @@ func TestCopyErrors(t *testing.T) {
 	if len(v.ops()) != 0 {
 		t.Errorf("the volume was touched: %v", v.ops())
 	}
+	// As long, as close and as far as may be.
+	for to, r := range map[uint64]nvme.CopyRange{131064: ok, 0: {SLBA: 131064, Blocks: 8}, 8: ok, 32768: {SLBA: 65536, Blocks: 32768}} {
+		cmd, data := copyCommand(to, 0, r)
+		s.io.must(cmd, data)
+	}
+	cmd, data = copyCommand(8, 0, nvme.CopyRange{SLBA: 16, Blocks: 8})
+	s.io.must(cmd, data)
+	cmd, data = copyCommand(70000, 0, many[:copyRanges]...)
+	s.io.must(cmd, data)
 	v.fail = func(r *blockdev.Request) error {
 		if r.Op == blockdev.OpWrite && r.Offset == 1008*512 {
 			return &blockdev.OpError{Op: "write", Path: "test", Offset: r.Offset, Kind: blockdev.ErrMedium}

@@ -92,9 +92,12 @@ func TestFormatFails(t *testing.T) {
 	tg := newTarget(t, v)
 	s := connectAs(t, tg, 1)
 	defer s.close()
+	s.io.must(ioCommand(nvme.OpWriteUncorrectable, 5, 1, 0), nil)
 	v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrCapacity})
 	s.admin.fails(formatCommand(1, 0, 0), nil, nvme.StatusCapacityExceeded|dnr)
 	v.setFail(nil)
+	s.io.fails(ioCommand(nvme.OpRead, 5, 1, 0), make([]byte, 512), mediumError) // still marked
+	s.io.must(ioCommand(nvme.OpWrite, 5, 1, 0), make([]byte, 512))
 	v.setHold(true)
 	cmd := formatCommand(1, 0, 0)
 	cmd.SetCID(99)

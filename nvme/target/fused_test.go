@@ -50,6 +50,12 @@ func TestCompareAndWrite(t *testing.T) {
 				if !bytes.Equal(got, one) {
 					t.Error("the blocks aren't what the first pair wrote")
 				}
+				page := make([]byte, nvme.SMARTLogSize)
+				s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 1, Length: nvme.SMARTLogSize}), page)
+				var smart nvme.SMARTLog
+				if err := smart.Parse(page); err != nil || smart.HostReads.Uint64() != 3 || smart.HostWrites.Uint64() != 2 {
+					t.Errorf("SMART %+v, %v", smart, err)
+				}
 			})
 		}
 	}

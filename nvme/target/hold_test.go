@@ -71,6 +71,7 @@ func heldUntilReleased(t *testing.T, s *session, v *testVolume) {
 func TestHeldAfterLostController(t *testing.T) {
 	for name, lose := range map[string]func(*session){
 		"connection lost": func(s *session) { s.admin.Disconnect(errLost) },
+		"one queue lost":  func(s *session) { s.io.Disconnect(errLost) },
 		"host is silent":  func(*session) { time.Sleep(5 * time.Second) },
 		"closed":          func(s *session) { s.io.Disconnect(nil); s.admin.Disconnect(nil) },
 		"bit by bit":      func(s *session) { s.io.slow = true; s.admin.Disconnect(errLost) },
@@ -118,6 +119,39 @@ func TestHeldAfterLostController(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestHeldInOneSubsystem: what a host left in one subsystem keeps none of its commands from another.
+func TestHeldInOneSubsystem(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		const nqn = testNQN + "2"
+		if _, err := tg.AddSubsystem(SubsystemConfig{NQN: nqn, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 4096)}}}); err != nil {
+			t.Fatal(err)
+		}
+		s, other := leaveBehind(t, tg, v), connect(t, tg, nqn)
+		other.io.must(ioWrite(1, 3))
+		heldUntilReleased(t, s, v)
+		s.close()
+		other.close()
+	})
+}
+
+// TestHeldByNoPath: what a host has under way on a controller that lives keeps none of its commands on another one.
+func TestHeldByNoPath(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		one := connect(t, tg, testNQN)
+		v.setHold(true)
+		one.writes(1, 1)
+		two := connect(t, tg, testNQN)
+		two.writes(1, 2)
+		if n := v.has(); n != 2 {
+			t.Errorf("the volume has %d requests", n)
+		}
+		v.release()
+		one.close()
+		two.close()
+	})
 }
 
 // TestHeldThroughReconnects: a host that connects again and again while a volume hangs gets at the others each time, and
@@ -395,7 +429,7 @@ func TestHeldNoMore(t *testing.T) {
 }
 
 // TestParkedOfEndedController: a command that waited for a namespace that somebody had alone isn't executed when its
-// controller has ended, though its connection hasn't yet.
+// controller has ended, though its connection hasn't yet, and nor is one that comes by that afterwards.
 func TestParkedOfEndedController(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
 		s, other := connect(t, tg, testNQN), connectAs(t, tg, 7)
@@ -405,11 +439,14 @@ func TestParkedOfEndedController(t *testing.T) {
 		s.io.slow = true
 		s.admin.Disconnect(errLost)
 		synctest.Wait()
+		late := s.writes(2, 1)
 		v.release()
 		format.wait()
 		time.Sleep(2 * time.Minute)
 		endsFused(t, "parked write", parked, nvme.StatusAbortSQDeleted)
-		if slices.Contains(v.ops(), blockdev.OpWrite) {
+		endsFused(t, "late write", late, nvme.StatusAbortSQDeleted)
+		second := tg.Subsystem(testNQN).namespace(2).volume.(*testVolume)
+		if slices.Contains(v.ops(), blockdev.OpWrite) || slices.Contains(second.ops(), blockdev.OpWrite) {
 			t.Error("it reached the volume")
 		}
 		other.close()

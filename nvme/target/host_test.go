@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,9 @@ func (c *fakeConn) Alloc(r *Request, n int) bool {
 	}
 	if cap(fr.buf) < n {
 		fr.buf = alignedBytes(n)
+	}
+	if !c.bare {
+		copy(fr.buf[:n], bytes.Repeat([]byte{0xdb}, n)) // what another host has left there
 	}
 	r.Data = append(r.Data[:0], blockdev.Segment{Bytes: fr.buf[:n]})
 	if n >= 8192 && !c.bare { // two pieces are as good as one

@@ -257,6 +257,15 @@ func TestFlags(t *testing.T) {
 	if a.fua != 2 {
 		t.Errorf("%d operations with FUA, want 2", a.fua)
 	}
+	for _, ctl := range []nvme.IOControl{nvme.ControlDEAC, 0} {
+		a.fail = func(r *blockdev.Request) error {
+			if r.MayUnmap != (ctl == nvme.ControlDEAC) {
+				t.Errorf("control %#x: may unmap: %v", uint32(ctl), r.MayUnmap)
+			}
+			return nil
+		}
+		s.io.must(ioCommand(nvme.OpWriteZeroes, 0, 1, ctl), nil)
+	}
 	s.io.must(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil)
 	for i, v := range []*testVolume{a, b} {
 		if ops := v.ops(); len(ops) == 0 || ops[len(ops)-1] != blockdev.OpFlush {
@@ -453,6 +462,33 @@ func TestLatencyBuckets(t *testing.T) {
 		b := LatencyBound(i)
 		if LatencyBucket(b-1) != i || LatencyBucket(b) != i+1 {
 			t.Errorf("bound %v of bucket %d", b, i)
+		}
+	}
+}
+
+// TestHostDataInPieces: a transport may cut the host's data anywhere.
+func TestHostDataInPieces(t *testing.T) {
+	const size = 12
+	data := []byte("host of data")
+	for first := range size {
+		for second := first; second <= size; second++ {
+			var r Request
+			for _, b := range [][]byte{data[:first], data[first:second], data[second:]} {
+				r.Data = append(r.Data, blockdev.Segment{Bytes: b})
+			}
+			for off := range size {
+				got := make([]byte, size-off)
+				if r.hostData(got, off); !bytes.Equal(got, data[off:]) {
+					t.Fatalf("cut at %d and %d, from %d: %q", first, second, off, got)
+				}
+				for wrong := range len(got) + 1 {
+					other := append(bytes.Clone(got), 0)
+					other[wrong] ^= 1
+					if same := r.hostEqual(other[:len(got)], off); same != wrong {
+						t.Fatalf("cut at %d and %d, from %d: %d bytes are equal, not %d", first, second, off, same, wrong)
+					}
+				}
+			}
 		}
 	}
 }

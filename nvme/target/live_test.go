@@ -174,3 +174,18 @@ func TestIdentifyLists(t *testing.T) {
 	}
 	q.fails(identify(nvme.CNSCommandSets, 0, stranger), page, nvme.StatusInvalidField|dnr)
 }
+
+// TestFoundBeforeRemoval: a command that has found its namespace just before that is removed doesn't use it.
+func TestFoundBeforeRemoval(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	ns := tg.Subsystem(testNQN).namespace(1)
+	ns.state.Or(nsRemoved)
+	s.io.fails(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512), nvme.StatusInvalidNamespace|dnr)
+	ns.state.And(^nsRemoved)
+	if ops := v.ops(); len(ops) != 0 {
+		t.Errorf("the volume saw %v", ops)
+	}
+}

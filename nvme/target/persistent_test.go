@@ -1,6 +1,7 @@
 package target
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -158,6 +159,9 @@ func TestProtectionPersists(t *testing.T) {
 		s := connectAs(t, tg, 1)
 		switch run {
 		case 0:
+			store.setErr(errors.New("disk full"))
+			s.admin.fails(set(1), nil, nvme.StatusInternalError)
+			store.setErr(nil)
 			s.io.must(write, data)
 			s.admin.must(set(1), nil)
 			s.io.fails(write, data, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)

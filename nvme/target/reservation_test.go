@@ -45,6 +45,12 @@ func registerAs(host int, a nvme.ResvAction, current, next uint64, st nvme.Statu
 	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, a, false, nvme.CPTPLKeep) }), nvme.ResvKeys{Current: current, Other: next}, st}
 }
 
+// ignoringKey has a Reservation Register go on whatever the host's key is (IEKEY).
+func ignoringKey(o resvOp) resvOp {
+	o.cmd.SetCDW(10, o.cmd.CDW10()|1<<3)
+	return o
+}
+
 // persistAs registers a host, and has the reservation persist through power loss.
 func persistAs(host int, key uint64) resvOp {
 	return resvOp{host, command(func(c *nvme.Command) { c.SetResvRegister(1, nvme.ResvRegister, false, nvme.CPTPLSet) }), nvme.ResvKeys{Other: key}, 0}
@@ -191,6 +197,9 @@ func resvHistories() []resvHistory {
 			registerAs(1, nvme.ResvReplace, 11, 12, ok), registerAs(2, nvme.ResvReplace, 0, 5, resvConflict)}, 0, nil, map[int]uint64{1: 12}, 2},
 		{"unregister", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, nvme.ResvUnregister, 10, 0, resvConflict),
 			registerAs(1, nvme.ResvUnregister, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, resvConflict)}, 0, nil, nil, 2},
+		{"without the key", []resvOp{registerAs(1, register, 0, 11, ok), ignoringKey(registerAs(1, nvme.ResvReplace, 0, 12, ok)),
+			registerAs(2, register, 0, 22, ok), ignoringKey(registerAs(1, nvme.ResvUnregister, 0, 0, ok)),
+			ignoringKey(registerAs(3, nvme.ResvReplace, 0, 33, resvConflict))}, 0, nil, map[int]uint64{2: 22}, 4},
 		{"acquire unregistered", []resvOp{acquireAs(1, acquire, we, 0, 0, resvConflict)}, 0, nil, nil, 0},
 		{"acquire with a wrong key", append(three[:1:1], acquireAs(1, acquire, we, 12, 0, resvConflict)), 0, nil, map[int]uint64{1: 11}, 1},
 		{"acquire again", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(1, acquire, we, 11, 0, ok),
@@ -199,6 +208,10 @@ func resvHistories() []resvHistory {
 			wear, []int{1, 2}, map[int]uint64{1: 11, 2: 22}, 2},
 		{"release of another's", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(2, nvme.ResvRelease, we, 22, ok),
 			releaseAs(3, nvme.ResvRelease, we, 33, resvConflict), releaseAs(1, nvme.ResvRelease, ea, 11, invalid)), we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"release with a wrong key", append(three[:1:1], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(1, nvme.ResvRelease, we, 12, resvConflict),
+			releaseAs(1, nvme.ResvClear, 0, 12, resvConflict)), we, []int{1}, map[int]uint64{1: 11}, 1},
+		{"another unregisters", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), registerAs(2, nvme.ResvUnregister, 22, 0, ok)),
+			we, []int{1}, map[int]uint64{1: 11}, 3},
 		{"release", append(three[:1:1], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(1, nvme.ResvRelease, we, 11, ok)), 0, nil, map[int]uint64{1: 11}, 1},
 		{"clear", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), releaseAs(2, nvme.ResvClear, 0, 22, ok)), 0, nil, nil, 3},
 		{"holder unregisters", append(three[:2:2], acquireAs(1, acquire, wero, 11, 0, ok), registerAs(1, nvme.ResvUnregister, 11, 0, ok)),
@@ -348,6 +361,39 @@ func TestReservationNotices(t *testing.T) {
 	}
 }
 
+// TestNoticesOfAll: who is told of what when registrations go: of two registrants with one key only the holder loses a
+// reservation, and what is cleared was everybody's ("Preempting a Reservation or Registration", "Clearing a
+// Reservation").
+func TestNoticesOfAll(t *testing.T) {
+	const registration, reservation = nvme.ResvNoticeRegistrationPreempted, nvme.ResvNoticePreempted
+	const ofOne, ofAll = nvme.ResvWriteExclusive, nvme.ResvWriteExclusiveAllReg
+	for name, tc := range map[string]struct {
+		kind nvme.ResvType
+		op   resvOp // of the third host
+		want [3][]uint8
+	}{
+		"preempt":        {ofOne, acquireAs(3, nvme.ResvPreempt, ofOne, 33, 11, 0), [3][]uint8{{registration, reservation, 0}, {registration, 0}, {0}}},
+		"preempt of all": {ofAll, acquireAs(3, nvme.ResvPreempt, ofAll, 33, 11, 0), [3][]uint8{{registration, 0}, {registration, 0}, {0}}},
+		"clear":          {ofOne, releaseAs(3, nvme.ResvClear, 0, 33, 0), [3][]uint8{{reservation, 0}, {reservation, 0}, {0}}},
+	} {
+		tg := newTarget(t, newTestVolume(1<<20, 512))
+		holder, alike, other := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
+		registerAs(1, nvme.ResvRegister, 0, 11, 0).run(holder.io)
+		registerAs(2, nvme.ResvRegister, 0, 11, 0).run(alike.io)
+		registerAs(3, nvme.ResvRegister, 0, 33, 0).run(other.io)
+		acquireAs(1, nvme.ResvAcquire, tc.kind, 11, 0, 0).run(holder.io)
+		tc.op.run(other.io)
+		for i, s := range []*session{holder, alike, other} {
+			for n, kind := range tc.want[i] {
+				if got := nextNotice(s.admin); got.Type != kind {
+					t.Errorf("%s: notification %d of host %d is of type %d, want %d", name, n, i+1, got.Type, kind)
+				}
+			}
+			s.close()
+		}
+	}
+}
+
 // TestReservationReleased: registrants that may write, or read, because others hold the reservation learn of its end
 // however it ends, and those for whom it meant nothing don't (sections "Unregistering", "Releasing a Reservation" and
 // "Preempting a Reservation or Registration").
@@ -478,6 +524,10 @@ func TestPreemptAndAbort(t *testing.T) {
 	<-v.arrived
 	verify := a.io.start(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
 	<-v.arrived
+	third := connectAs(t, tg, 3)
+	registerAs(3, nvme.ResvRegister, 0, 33, 0).run(third.io)
+	others := third.io.start(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
+	<-v.arrived
 	op := acquireAs(2, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusive, 22, 11, 0)
 	preempt := b.io.start(op.cmd, op.keys.AppendTo(nil))
 	if preempt.answered() {
@@ -490,6 +540,8 @@ func TestPreemptAndAbort(t *testing.T) {
 	if st := verify.wait().Status().Code(); st != nvme.StatusAbortPreempt {
 		t.Errorf("Verify of the preempted host: %#x", uint16(st))
 	}
+	endsFused(t, "Verify of another host", others, nvme.StatusSuccess)
+	third.close()
 	if accessOf(a.io) != "r" || accessOf(b.io) != "rw" {
 		t.Error("the reservation isn't the other's")
 	}
@@ -581,6 +633,12 @@ func TestReservationPersists(t *testing.T) {
 	if got := accessOf(b.io); got != "r" {
 		t.Errorf("after a restart the other host may %q", got)
 	}
+	acquireAs(2, nvme.ResvPreempt, nvme.ResvExclusiveAccessAllReg, 22, 11, 0).run(b.io)
+	b.close()
+	b = connectAs(t, start(), 2)
+	if after := report(b.io); after.Type != nvme.ResvExclusiveAccessAllReg || len(after.Registrants) != 1 || !after.Registrants[0].Holder {
+		t.Errorf("a reservation of all registrants after a restart: %+v", after)
+	}
 	b.close()
 }
 
@@ -628,7 +686,8 @@ func TestReservationDamaged(t *testing.T) {
 	if err := tg.RemoveSubsystem(testNQN); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"{", `{"type":9}`, `{"type":1}`, `{"type":5}`, `{"registrants":[{"host":"x"}]}`} {
+	for _, bad := range []string{"{", `{"type":9}`, `{"type":1}`, `{"type":5}`, `{"registrants":[{"host":"x"}]}`,
+		fmt.Sprintf(`{"type":9,"holder":%[1]q,"registrants":[{"host":%[1]q,"key":1}]}`, resvHost(1))} {
 		for _, name := range store.names() {
 			if strings.HasPrefix(name, "reservation-") {
 				store.put(name, []byte(bad))
@@ -667,6 +726,7 @@ func TestReservationFields(t *testing.T) {
 		{"release, 16 bytes", command(func(c *nvme.Command) { c.SetResvRelease(1, 0, 1) }), keys, nvme.StatusSGLLengthInvalid | dnr, 24},
 		{"short host identifiers", command(func(c *nvme.Command) { c.SetResvReport(1, 64); c.SetCDW(11, 0) }), make([]byte, 64), nvme.StatusHostIDInconsistent | dnr, 44},
 		{"report of more than MDTS", command(func(c *nvme.Command) { c.SetResvReport(1, 2<<20) }), make([]byte, 64), invalid, 40},
+		{"report, 32 bytes", command(func(c *nvme.Command) { c.SetResvReport(1, 64) }), make([]byte, 32), nvme.StatusSGLLengthInvalid | dnr, 24},
 		{"no namespace", command(func(c *nvme.Command) { c.SetResvReport(7, 64) }), make([]byte, 64), nvme.StatusInvalidNamespace | dnr, 4},
 	} {
 		s.io.fails(tc.cmd, tc.data, tc.status)
@@ -674,4 +734,31 @@ func TestReservationFields(t *testing.T) {
 			t.Errorf("%s: location %#x, want %#x", tc.name, e.Location, tc.loc)
 		}
 	}
+}
+
+// TestReservationWithoutHostID: a host identifier of zero is none that could hold a reservation (NVMe base, "Host
+// Identifier").
+func TestReservationWithoutHostID(t *testing.T) {
+	s := &session{}
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	data := func(cntlid uint16) []byte {
+		b := connectData(t, cntlid, testNQN)
+		clear(b[:16])
+		return b
+	}
+	s.admin, s.io = dial(t, tg), dial(t, tg)
+	cqe := s.admin.must(connectCommand(0, 31, 0), data(nvme.CNTLIDDynamic))
+	s.admin.must(ccOn, nil)
+	s.io.must(connectCommand(1, 31, 0), data(nvme.ConnectResult(cqe.DW0()).CNTLID()))
+	registerAs(0, nvme.ResvRegister, 0, 11, nvme.StatusHostIDInconsistent|dnr).run(s.io)
+	s.close()
+}
+
+// TestResvPersistenceRefused: feature 83h of a namespace that there isn't, or where nothing can be saved.
+func TestResvPersistenceRefused(t *testing.T) {
+	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
+	connectAdmin(q, testNQN, 0)
+	q.fails(setFeature(nvme.FeatResvPersistence, 7, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	q.fails(setFeature(nvme.FeatResvPersistence, 1, nvme.ResvPersistPTPL), nil, nvme.StatusInvalidField|dnr)
+	q.must(setFeature(nvme.FeatResvPersistence, 1, 0), nil)
 }

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -66,6 +70,14 @@ func TestSanitize(t *testing.T) {
 	if c, w := compareAndWrite(b.io, 0, data, data, 512); c != nvme.StatusSanitizeInProgress || w != nvme.StatusAbortFailedFused {
 		t.Errorf("statuses %#x and %#x of a fused pair", uint16(c), uint16(w))
 	}
+	erased := fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1) // which waits neither
+	erased.SetNSID(2)
+	half := b.io.start(erased, make([]byte, 4096))
+	erased.SetOpcode(nvme.OpWrite)
+	erased.SetFuse(nvme.FuseSecond)
+	endsFused(t, "Write to what is being erased", b.io.start(erased, make([]byte, 4096)), nvme.StatusAbortFailedFused)
+	endsFused(t, "Compare with what is being erased", half, nvme.StatusSanitizeInProgress)
+	b.io.fails(command(func(c *nvme.Command) { c.SetFlush(2) }), nil, nvme.StatusSanitizeInProgress)
 	b.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, nvme.StatusSanitizeInProgress)
 	b.io.fails(command(func(c *nvme.Command) { c.SetResvReport(1, 64) }), make([]byte, 64), nvme.StatusSanitizeInProgress)
 	b.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusSanitizeInProgress)
@@ -81,11 +93,36 @@ func TestSanitize(t *testing.T) {
 		if !bytes.Equal(v.data, make([]byte, len(v.data))) {
 			t.Error("something is left")
 		}
+		if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{blockdev.OpWriteZeroes, blockdev.OpFlush}) {
+			t.Errorf("the volume saw %v", ops)
+		}
 	}
 	if p := readSanitize(a.admin, false); p.SSTAT != nvme.SanitizeDone || p.SPROG != 0xffff {
 		t.Errorf("log %+v", p)
 	}
 	a.io.must(ioCommand(nvme.OpRead, 5, 1, 0), data) // no block is marked any more
+}
+
+// TestSanitizeWaits: what is on its way to a volume when it is to be erased has arrived before.
+func TestSanitizeWaits(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		write := s.writes(1, 7)
+		aer := s.admin.start(asyncEvent(1), nil)
+		s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+		synctest.Wait()
+		if n := v.has(); n != 1 {
+			t.Errorf("the volume has %d requests while a write is on its way", n)
+		}
+		v.release()
+		sanitized(t, aer)
+		write.wait()
+		if v.data[0] != 0 {
+			t.Error("something is left")
+		}
+		s.close()
+	})
 }
 
 // TestSanitizeOverwrite: the pattern is what is left.
@@ -110,17 +147,35 @@ func TestSanitizeOverwrite(t *testing.T) {
 	a.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
 }
 
-// TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection.
+// TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection, and not after a restart
+// either.
 func TestSanitizeDenied(t *testing.T) {
-	tg := newTarget(t, newTestVolume(1<<20, 512))
+	v, store := newTestVolume(1<<20, 512), newMemStore()
+	dirty(v)
+	kept := bytes.Clone(v.data)
+	start := func() *Target {
+		return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512), v)
+	}
+	tg := start()
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
-	defer a.close()
-	defer b.close()
-	registerAs(1, nvme.ResvRegister, 0, 22, 0).run(a.io)
-	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 22, 0, 0).run(a.io)
+	for _, op := range []resvOp{registerAs(1, nvme.ResvRegister, 0, 22, 0), acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 22, 0, 0)} {
+		op.cmd.SetNSID(2)
+		op.run(a.io)
+	}
 	b.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, resvConflict|nvme.StatusDNR)
-	a.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
+	a.admin.must(setFeature(nvme.FeatWriteProtect, 2, 1), nil)
 	a.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
+	a.close()
+	b.close()
+	closeTarget(t, tg)
+	a = connectAs(t, start(), 1)
+	if p := readSanitize(a.admin, false); p.SSTAT != nvme.SanitizeNever {
+		t.Errorf("log after a restart %+v", p)
+	}
+	if !bytes.Equal(v.data, kept) {
+		t.Error("something is erased")
+	}
+	a.close()
 }
 
 // TestSanitizeFailure: after a failure nothing but another sanitize operation is executed, unless
@@ -134,9 +189,16 @@ func TestSanitizeFailure(t *testing.T) {
 	tg, s := start()
 	data := make([]byte, 512)
 	read := ioCommand(nvme.OpRead, 0, 1, 0)
-	fail := func(flags uint32) {
+	fail := func(op blockdev.Op, flags uint32) {
 		t.Helper()
-		v.setFail(errors.New("worn out"))
+		v.mu.Lock()
+		v.fail = func(r *blockdev.Request) error {
+			if r.Op == op {
+				return errors.New("worn out")
+			}
+			return nil
+		}
+		v.mu.Unlock()
 		aer := s.admin.start(asyncEvent(1), nil)
 		s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, flags, 0, 0), nil)
 		sanitized(t, aer)
@@ -146,7 +208,7 @@ func TestSanitizeFailure(t *testing.T) {
 		}
 		s.io.fails(read, data, nvme.StatusSanitizeFailed)
 	}
-	fail(nvme.SanitizeAUSE)
+	fail(blockdev.OpWriteZeroes, nvme.SanitizeAUSE)
 	s.close()
 	closeTarget(t, tg)
 	_, s = start()
@@ -154,7 +216,7 @@ func TestSanitizeFailure(t *testing.T) {
 	s.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
 	s.io.must(read, data)
 
-	fail(0)
+	fail(blockdev.OpFlush, 0)
 	s.admin.fails(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil, nvme.StatusSanitizeFailed|nvme.StatusDNR)
 	s.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, nvme.SanitizeAUSE, 0, 0), nil, nvme.StatusSanitizeFailed|nvme.StatusDNR)
 	s.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusSanitizeFailed)
@@ -267,5 +329,35 @@ func TestSanitizeCutShort(t *testing.T) {
 	closeTarget(t, tg)
 	if now := sub.sanitize.now.Load(); now.State != nvme.SanitizeInProgress {
 		t.Errorf("state %d", now.State)
+	}
+}
+
+// TestSanitizeDeallocates: unless the host wants no block deallocated afterwards.
+func TestSanitizeDeallocates(t *testing.T) {
+	for _, flags := range []uint32{0, nvme.SanitizeNDAS} {
+		v := newTestVolume(1<<20, 512)
+		v.fail = func(r *blockdev.Request) error {
+			if r.Op == blockdev.OpWriteZeroes && r.MayUnmap != (flags == 0) {
+				t.Errorf("flags %#x: may unmap: %v", flags, r.MayUnmap)
+			}
+			return nil
+		}
+		s := connectAs(t, newTarget(t, v), 1)
+		aer := s.admin.start(asyncEvent(1), nil)
+		s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, flags, 0, 0), nil)
+		sanitized(t, aer)
+		s.close()
+	}
+}
+
+// TestSanitizeDamaged: a subsystem isn't served whose saved state can't be read: it may have to be erased.
+func TestSanitizeDamaged(t *testing.T) {
+	for _, bad := range []string{"{", `{"state":7}`} {
+		store := newMemStore()
+		store.put("sanitize-"+nvme.HostID(deriveUUID(testNQN, 0)).String(), []byte(bad))
+		_, err := New(Config{Store: store, Subsystems: []SubsystemConfig{{NQN: testNQN}}})
+		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "sanitize") {
+			t.Errorf("served a subsystem whose saved state is %q: %v", bad, err)
+		}
 	}
 }

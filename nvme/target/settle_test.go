@@ -155,8 +155,8 @@ func TestShutdownWaitsForVolume(t *testing.T) {
 		first := s.io.start(half, make([]byte, 4096))
 		s.admin.must(ccDown, nil)
 		time.Sleep(aWhile)
-		if st := status(s.admin).Shutdown(); st != nvme.CSTSShutdownOccurs {
-			t.Errorf("SHST %#x while a write is on its way", uint32(st))
+		if st := status(s.admin); st.Shutdown() != nvme.CSTSShutdownOccurs || !st.Ready() {
+			t.Errorf("CSTS %#x while a write is on its way", uint32(st))
 		}
 		v.release()
 		time.Sleep(aWhile)
@@ -171,6 +171,26 @@ func TestShutdownWaitsForVolume(t *testing.T) {
 			t.Errorf("the volume saw %v", ops)
 		}
 		s.close()
+	})
+}
+
+// TestNothingWhileDisabled: a controller that was shut down and is disabled executes nothing, though its RDY stays while
+// a write is on its way.
+func TestNothingWhileDisabled(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		s.writes(1, 1)
+		s.admin.must(ccDown, nil)
+		s.admin.must(ccOff, nil)
+		if !status(s.admin).Ready() {
+			t.Error("RDY is gone")
+		}
+		s.admin.fails(getFeature(nvme.FeatArbitration, 0, 0), nil, nvme.StatusCommandSequence|dnr)
+		v.release()
+		time.Sleep(aWhile)
+		s.io.waitClosed()
+		s.admin.hangUp(nil)
 	})
 }
 
