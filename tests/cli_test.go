@@ -504,8 +504,8 @@ func TestStandardOutputFull(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	for _, verb := range []string{"read", "id-ctrl", "id-ns", "list", "smart-log", "ana-log", "discover", "connect"} {
-		cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), append([]string{verb}, tgt.to("tcp")...)...)
+	for _, verb := range []string{"read", "id-ctrl", "id-ns", "list", "list -o json", "smart-log", "ana-log", "discover", "connect", "bench --number_ios 1 -o json"} {
+		cmd := exec.Command(filepath.Join(binDir, "nvmeinit"), append(args(verb), tgt.to("tcp")...)...)
 		cmd.Stdout = full
 		var stderr strings.Builder
 		cmd.Stderr = &stderr

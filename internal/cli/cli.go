@@ -68,7 +68,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	if errors.Is(out.err, unix.EPIPE) && (err == nil || errors.Is(err, unix.EPIPE)) {
 		return ExitFailure // who read it has seen enough, and needs no explanation
 	}
-	if err == nil && out.err != nil {
+	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
 		err = Say(out.err, "standard output: %v", Cause(out.err))
 	}
 	if err == nil {

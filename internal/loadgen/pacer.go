@@ -48,14 +48,21 @@ func (p *pacer) step() int64 {
 			p.due.Pop()
 			continue
 		}
-		for d.at <= now {
+		for n := 0; d.at <= now && n < atOnce; n++ {
 			d.plan.next()
 			d.at = d.job.start + d.plan.peek()
 		}
 		p.due.Fix(0)
+		if d.at <= now {
+			return 1
+		}
 	}
 	return -1
 }
+
+// atOnce is how many operations of a plan are passed over before a pacer looks whether it is to stop. A rate may be
+// higher than they can be counted.
+const atOnce = 10_000
 
 // leastWait is how long a pacer sleeps at least, in nanoseconds: at high rates it starts
 // several operations at a time, and leaves the processor to those who carry them.

@@ -203,3 +203,23 @@ func testUnstartedVerified(t *testing.T) {
 		}
 	}
 }
+
+// A rate that is higher than operations can be counted has as many as there can be, and ends in its time.
+func TestRateBeyondCounting(t *testing.T) {
+	for _, change := range []func(*Spec){
+		func(s *Spec) { s.RateIOPS[Read] = math.MaxInt },
+		func(s *Spec) { s.RateIOPS[Read] = 1e9 },
+		func(s *Spec) { s.Rate[Read], s.NumJobs = math.MaxInt64, 3 },
+	} {
+		s := spec("randread")
+		s.Runtime, s.TimeBased = 100*time.Millisecond, true
+		change(&s)
+		res, err := Run(t.Context(), &fakeDevice{delay: time.Millisecond}, []Spec{s}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := res.Jobs[0].Ops[Read].IOs; n == 0 || res.Jobs[0].Unstarted == 0 {
+			t.Errorf("%+v: %d operations, and %d that were due have not begun", s.RateIOPS, n, res.Jobs[0].Unstarted)
+		}
+	}
+}
