@@ -20,9 +20,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestWritesInCompany: of writes that leave together those take their data along that fit one
-// packet with it, the target READs the others. 4 KiB fit only where the RNICs have agreed on longer
-// packets. One that leaves alone takes along what the target takes.
+// TestWritesInCompany: writes that leave together take their data along as far as the target takes it, where capsules
+// leave in packets of one size, as between two RNICs of ours. With a stranger those do whose data fits one packet with
+// the command, the target READs the others. One that leaves alone takes along what the target takes.
 func TestWritesInCompany(t *testing.T) {
 	none := func(*roce.Device) uint32 { return 0 }
 	for _, c := range []struct {
@@ -36,9 +36,10 @@ func TestWritesInCompany(t *testing.T) {
 		{"long SENDs", (*roce.Device).VendorOptions, 16, 4096, true, 1},
 		{"long SENDs, too much data", (*roce.Device).VendorOptions, 16, 4608, false, 2},
 		{"long SENDs, more than jumbo frames hold", (*roce.Device).VendorOptions, 16, 8704, false, 3},
-		{"path MTU", none, 16, 4096, false, 2},
-		{"path MTU, little data", none, 16, 3584, true, 1},
-		{"path MTU, alone", none, 1, 4096, true, 2},
+		{"path MTU", none, 16, 4096, true, 2},
+		{"a stranger", nil, 16, 4096, false, 2},
+		{"a stranger, little data", nil, 16, 3584, true, 1},
+		{"a stranger, alone", nil, 1, 4096, true, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

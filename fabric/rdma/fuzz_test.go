@@ -35,9 +35,19 @@ func newSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort) *simNIC {
 	return openSimNIC(t, n, addr, (*roce.Device).VendorOptions)
 }
 
+// openSimNIC makes one that does with others of its kind what options say, and is a stranger to them where those are nil.
 func openSimNIC(t *testing.T, n *simnet.Network, addr netip.AddrPort, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
 	return simNICOf(t, n, addr, roce.Config{}, options)
+}
+
+// nobodys is a device that doesn't say who has made it: a stranger to others of its kind.
+type nobodys struct{ *roce.Device }
+
+func (d nobodys) Attr() verbs.DeviceAttr {
+	a := d.Device.Attr()
+	a.VendorID = 0
+	return a
 }
 
 func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32) *simNIC {
@@ -50,7 +60,11 @@ func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := cm.New(dev, cm.Config{VendorOptions: func(netip.Addr) uint32 { return options(dev) }})
+	var known cm.Device = dev
+	if options == nil {
+		known = nobodys{dev}
+	}
+	m, err := cm.New(known, cm.Config{VendorOptions: func(netip.Addr) uint32 { return options(dev) }})
 	if err != nil {
 		t.Fatal(err)
 	}

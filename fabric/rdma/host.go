@@ -237,7 +237,8 @@ func (d *dialer) dial(ctx context.Context, id verbs.CMID) (*hostQueue, error) {
 		q.abandon()
 		return nil, err
 	}
-	q.mtu = q.qp.Query().SendMTU
+	attr := q.qp.Query()
+	q.mtu, q.evenSends = attr.PathMTU.Bytes(), attr.EvenSends
 	q.start()
 	return q, nil
 }

@@ -252,11 +252,11 @@ func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 }
 
 // capsuleRoom is how much data a command may take along in its capsule when n leave together.
-// Alone, all that the target takes: one trip instead of two. In company, what fits one packet
-// with the command, which is 4 KiB between two RNICs of ours: capsules of two packets, of two sizes,
-// would leave one by one, whereas commands, and the data that the target READs, leave in trains.
+// Alone, all that the target takes: one trip instead of two. In company as well, where capsules leave in packets of
+// one size, as between two RNICs of ours; otherwise what fits one packet with the command: capsules of two packets, of
+// two sizes, would leave one by one, whereas commands, and the data that the target READs, leave in trains.
 func (q *hostQueue) capsuleRoom(n int) int {
-	if n == 1 {
+	if n == 1 || q.evenSends {
 		return q.attr.InCapsule
 	}
 	return min(q.attr.InCapsule, q.mtu-nvme.CommandSize)

@@ -31,7 +31,8 @@ type hostQueue struct {
 	cqes        []byte // a receive buffer per slot, for any response
 	cqeSGE      verbs.SGE
 	sqSize      int
-	mtu         int // bytes of a SEND that a packet carries
+	mtu         int  // bytes of a SEND that a packet carries …
+	evenSends   bool // … unless its packets are of one size
 
 	batch *batch // of whoever is posting
 	own   batch  // the batch of those who don't deliver completions

@@ -1,10 +1,10 @@
 // Costs measures what I/O costs on loopback: how fast it is over RDMA beside NVMe/TCP and bare
 // sockets, processor time, system calls and copied bytes an I/O on either side, whether the cost
 // stays the same with more connections, queues and larger volumes, what a connection costs that
-// nothing happens on, and what scrapes of the figures take away. It starts nvmetgt and nvmeinit,
-// and reads their figures for Prometheus.
+// nothing happens on, what scrapes of the figures take away, and how fast it is over a link with short
+// packets. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
 //
-//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [io] [growth] [size] [idle] [scrape]
+//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [link] [io] [growth] [size] [idle] [scrape]
 //
 // Variants of one table take turns in random order; what is shown are medians.
 package main
@@ -31,6 +31,7 @@ type plan struct {
 
 var parts = map[string]func(*plan) error{
 	"speed":  speed,
+	"link":   link,
 	"io":     costPerIO,
 	"growth": growth,
 	"size":   sizes,
@@ -38,7 +39,7 @@ var parts = map[string]func(*plan) error{
 	"scrape": scrapes,
 }
 
-var order = []string{"speed", "io", "growth", "size", "idle", "scrape"}
+var order = []string{"speed", "link", "io", "growth", "size", "idle", "scrape"}
 
 func main() {
 	runtime.LockOSThread() // which starts the programs: they end with it, however this one ends

@@ -27,6 +27,7 @@ type program struct {
 	cmd    *exec.Cmd
 	addr   string // of the target; the figures of either side are at a port of it
 	port   string
+	hosts  []string // what starts hosts of the target where they can reach it, if that isn't here
 	stderr bytes.Buffer
 	ended  chan struct{}
 	err    error

@@ -58,8 +58,9 @@ func speed(p *plan) error {
 // rate measures a load as its user does. Nobody asks either side for its figures meanwhile: at depth 1 that has the
 // kernel put both on one processor for as long as what is measured.
 func (p *plan) rate(v *variant) (s sample, err error) {
-	args := append(benchArgs(v.target, v.transport, p.time, v.args), "--ramp_time", rampTime.String())
-	cmd := exec.Command(filepath.Join(p.bin, "nvmeinit"), args...)
+	args := slices.Concat(v.target.hosts, []string{filepath.Join(p.bin, "nvmeinit")},
+		benchArgs(v.target, v.transport, p.time, v.args), []string{"--ramp_time", rampTime.String()})
+	cmd := exec.Command(args[0], args[1:]...)
 	out, err := cmd.Output()
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", cmd, err)

@@ -17,9 +17,11 @@ import (
 // ID it looks at no options, and what it sends of its own is no answer to ours. The kernel's
 // consumers look at neither.
 
+// The two bits of the role are other ones whenever devices of a maker come to do other things with each other than
+// before: to those of before, which had 1 and 2, they are strangers.
 const (
-	offered  = 1
-	answered = 2
+	offered  = 3
+	answered = 0
 	roleMask = 3
 
 	featureShift = 2

@@ -51,7 +51,7 @@ func TestAckGoesAlong(t *testing.T) {
 		{"WRITE, then SEND", 0, func(r *rawPeer) []verbs.SendWR { return r.rawWriteSend(8, 16) },
 			[]string{"RC_RDMA_WRITE_ONLY 100 +8", "SEND_ONLY_WITH_INV_ACK 101 ack 100 +16"}},
 		{"nothing", 0, nil, []string{"ACK 100 msn 1"}},
-		{"SEND of two packets", 0, answerWith(verbs.WRSend, rawMTU+1), []string{"RC_SEND_FIRST 100 +256", "RC_SEND_LAST 101 +1", "ACK 100 msn 1"}},
+		{"SEND of two packets", 0, answerWith(verbs.WRSend, rawMTU+1), []string{"RC_SEND_FIRST 100 +132", "RC_SEND_LAST 101 +125", "ACK 100 msn 1"}},
 		{"SEND with immediate", 0, answerWith(verbs.WRSendWithImm, 16), []string{"RC_SEND_ONLY_WITH_IMM 100 +16", "ACK 100 msn 1"}},
 		{"WRITE", 0, answerWith(verbs.WRRDMAWrite, 16), []string{"RC_RDMA_WRITE_ONLY 100 +16", "ACK 100 msn 1"}},
 	} {

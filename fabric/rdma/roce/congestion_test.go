@@ -170,16 +170,16 @@ func (r *congestionRun) longest(first int) (most int) {
 	return most
 }
 
-// checkShared demands that the flows, once they have settled, share the port evenly, use it and
+// checkShared demands that the flows, once they have settled, share the port within a part of their shares, use it and
 // keep its queue short.
-func (r *congestionRun) checkShared(t *testing.T) {
+func (r *congestionRun) checkShared(t *testing.T, within float64) {
 	t.Helper()
 	settled := len(r.moved) / 2
 	shares, rate := r.shares(settled)
 	t.Logf("shares %.3f of %.0f MB/s; queue at most %d KiB; %d notifications; %+v",
 		shares, rate/1e6, r.longest(settled)>>10, r.notes, r.stats)
 	for i, s := range shares {
-		if s < 0.9 || s > 1.1 {
+		if s < 1-within || s > 1+within {
 			t.Errorf("flow %d has %.2f of its share", i, s)
 		}
 	}
@@ -191,8 +191,8 @@ func (r *congestionRun) checkShared(t *testing.T) {
 	}
 }
 
-// TestCongestion: flows that meet in a port that marks share it within 10%, and keep its queue
-// short; where nothing is marked, it overflows.
+// TestCongestion: flows that meet in a port that marks share it within 10%, or within a packet where windows are of
+// few, and keep its queue short; where nothing is marked, it overflows.
 func TestCongestion(t *testing.T) {
 	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
@@ -208,13 +208,14 @@ func TestCongestion(t *testing.T) {
 		op   verbs.WROpcode
 	}{{"writes", verbs.WRRDMAWrite}, {"reads", verbs.WRRDMARead}} {
 		b := bottleneck{op: c.op, flows: 4, every: 10 * time.Millisecond, until: 80 * time.Millisecond}
+		evenly := 0.15
 		if dir == "" { // all at once, and for long enough to even out
-			b.every, b.until = 0, 400*time.Millisecond
+			b.every, b.until, evenly = 0, 400*time.Millisecond, 0.1
 		}
 		b.mark = true
 		t.Run(c.name+"/marked", func(t *testing.T) {
 			r := b.run(t)
-			r.checkShared(t)
+			r.checkShared(t, evenly)
 			draw(t, r, c.name+"-marked")
 		})
 		b.mark = false
@@ -229,7 +230,11 @@ func TestCongestion(t *testing.T) {
 		for _, flows := range []int{8, 12, 16} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, flows), func(t *testing.T) {
 				r := bottleneck{op: c.op, flows: flows, mark: true, every: 500 * time.Microsecond, until: 150 * time.Millisecond}.run(t)
-				r.checkShared(t)
+				within := 0.1
+				if flows == 16 && c.op == verbs.WRRDMARead {
+					within = 0.3 // windows are of four packets, and a flow may keep to three
+				}
+				r.checkShared(t, within)
 				if flows == 16 && c.op == verbs.WRRDMAWrite {
 					draw(t, r, c.name+"-marked-16")
 				}

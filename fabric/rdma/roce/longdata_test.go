@@ -40,9 +40,9 @@ func TestLongDataIsSent(t *testing.T) {
 				r.expect(fmt.Sprintf("RC_RDMA_READ_RESPONSE_FIRST 100 +%d", c.data), "RC_RDMA_READ_RESPONSE_LAST 101 +1")
 				r.dev.post(
 					verbs.SendWR{WRID: 2, Opcode: verbs.WRRDMARead, SGList: r.dev.sge(0, c.data), RemoteAddr: 1, RKey: 1},
-					verbs.SendWR{WRID: 3, Opcode: verbs.WRSend, SGList: r.dev.sge(0, rawMTU+1)},
+					verbs.SendWR{WRID: 3, Opcode: verbs.WRSend, SGList: r.dev.sge(0, 2*rawMTU)},
 				)
-				r.expect("RC_RDMA_READ_REQUEST 102", "RC_SEND_FIRST 103 +256", "RC_SEND_LAST 104 +1")
+				r.expect("RC_RDMA_READ_REQUEST 102", "RC_SEND_FIRST 103 +256", "RC_SEND_LAST 104 +256")
 			})
 		})
 	}

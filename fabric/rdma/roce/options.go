@@ -82,7 +82,7 @@ func (q *qp) agree(a *verbs.QPAttr) {
 	q.writeSend = options&OptionWriteSend != 0
 	q.ackAlong = options&OptionAckAlong != 0
 	q.mtu, q.sendMTU = dataMTU(a.PathMTU, options), sendMTU(a.PathMTU, options)
-	q.attr.SendMTU, q.attr.WriteSendMTU = q.sendMTU, 0
+	q.attr.EvenSends, q.attr.WriteSendMTU = q.selective, 0
 	if q.writeSend {
 		q.attr.WriteSendMTU = q.mtu
 	}

@@ -164,17 +164,27 @@ func (q *qp) begin(w *sendWQE) bool {
 			return false
 		}
 	default:
-		w.first, w.mtu = r.next, q.carries(w)
-		w.packets = max(1, (w.length+w.mtu-1)/w.mtu)
-		if w.isAtomic() {
-			w.packets = 1
-		}
+		w.first = r.next
+		q.cut(w)
 		if w.op == verbs.WRRDMAWrite {
 			q.takeAlong(w)
 		}
 	}
 	w.started = true
 	return true
+}
+
+// cut says into how many packets w is cut, and how long they are. One of our kind gets the packets of a SEND in one
+// size, as far as it goes: with those of other SENDs they make long trains, which a shorter packet would end.
+func (q *qp) cut(w *sendWQE) {
+	w.mtu = q.carries(w)
+	w.packets = max(1, (w.length+w.mtu-1)/w.mtu)
+	switch {
+	case w.isAtomic():
+		w.packets = 1
+	case w.isSend() && q.selective && w.packets > 1:
+		w.mtu = ((w.length+w.packets-1)/w.packets + 3) &^ 3 // only a message's last packet is padded
+	}
 }
 
 // carries is how many bytes of w a packet of it carries, or brings, at most.

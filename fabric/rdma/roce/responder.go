@@ -19,6 +19,7 @@ type responder struct {
 	// The message that is arriving.
 	message messageKind
 	recvOff int // SEND: bytes placed
+	sendCut int // SEND: bytes of its first packet
 	write   writeTarget
 
 	// A gap is reported once: nakAt is when, 0 where none is open, and gapSeen the PSN that
@@ -183,19 +184,26 @@ func (q *qp) inOrder(p *wire.Packet, kind messageKind) bool {
 	if p.Opcode.Starts() {
 		want = messageNone
 	}
-	n, most := len(p.Payload), q.mtu
+	n, most, exactly := len(p.Payload), q.mtu, !p.Opcode.Ends()
 	if kind == messageSend {
 		most = q.sendMTU
+		switch {
+		case !q.selective:
+		case p.Opcode.Starts():
+			exactly = false
+		default:
+			most = q.resp.sendCut
+		}
 	}
 	switch {
 	case q.resp.message != want:
 		return false
-	case !p.Opcode.Ends():
+	case exactly:
 		return n == most
-	case !p.Opcode.Starts():
-		return n > 0 && n <= most
+	case p.Opcode.Starts() && p.Opcode.Ends():
+		return n <= most
 	}
-	return n <= most
+	return n > 0 && n <= most
 }
 
 func (q *qp) onSend(p *wire.Packet, now time.Duration) {
@@ -209,7 +217,7 @@ func (q *qp) onSend(p *wire.Packet, now time.Duration) {
 		return
 	}
 	if p.Opcode.Starts() {
-		rs.message, rs.recvOff = messageSend, 0
+		rs.message, rs.recvOff, rs.sendCut = messageSend, 0, len(p.Payload)
 	}
 	if !q.placeSend(p, rs.recvOff, p.Payload) {
 		return

@@ -198,7 +198,7 @@ func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 		}
 		t.gathered = append(t.gathered, b)
 	}
-	q.header(&t.packet, readResponseOpcode(!r.started, last), r.psn)
+	q.header(&t.packet, q.readResponseOpcode(r, last), r.psn)
 	t.add(q, n)
 	r.started = true
 	r.va += uint64(n)
@@ -206,11 +206,13 @@ func (q *qp) emitReadResponse(t *txBatch, r *response) bool {
 	return true
 }
 
-func readResponseOpcode(first, last bool) wire.Opcode {
+// readResponseOpcode is that of the next packet of r. One of our kind, which goes by PSNs alone, gets MIDDLE as FIRST:
+// that has an AETH as LAST does, so that answers are of one size and make long trains.
+func (q *qp) readResponseOpcode(r *response, last bool) wire.Opcode {
 	switch {
-	case first && last:
+	case !r.started && last:
 		return wire.RCReadResponseOnly
-	case first:
+	case !r.started, q.selective && !last:
 		return wire.RCReadResponseFirst
 	case last:
 		return wire.RCReadResponseLast

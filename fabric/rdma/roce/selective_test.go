@@ -117,8 +117,8 @@ func TestSelectiveResponder(t *testing.T) {
 	})
 	selectiveTest("a part of a READ", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.read(100, 0, 1000), r.read(101, 256, 256))
-		r.expect("RC_RDMA_READ_RESPONSE_FIRST 100 +256", "RC_RDMA_READ_RESPONSE_MIDDLE 101 +256",
-			"RC_RDMA_READ_RESPONSE_MIDDLE 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232", "RC_RDMA_READ_RESPONSE_ONLY 101 +256")
+		r.expect("RC_RDMA_READ_RESPONSE_FIRST 100 +256", "RC_RDMA_READ_RESPONSE_FIRST 101 +256",
+			"RC_RDMA_READ_RESPONSE_FIRST 102 +256", "RC_RDMA_READ_RESPONSE_LAST 103 +232", "RC_RDMA_READ_RESPONSE_ONLY 101 +256")
 	})
 	rawTest("nothing of it with another peer", t, func(t *testing.T, r *rawPeer) {
 		r.send(r.write(wire.RCWriteOnly, 101, 4, 4))

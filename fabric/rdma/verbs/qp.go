@@ -56,7 +56,7 @@ type QPAttr struct {
 	TrafficClass    uint8
 	DestQPN         uint32
 	PathMTU         MTU
-	SendMTU         int    // bytes of a SEND that a packet carries: PathMTU's, unless devices of one maker have agreed on more (Query only)
+	EvenSends       bool   // packets of a SEND are of one size, so that many SENDs leave as one train, as devices of one maker may agree (Query only)
 	WriteSendMTU    int    // bytes of a WRITE that share a packet with a short SEND behind it: 0, unless devices of one maker have agreed on that (Query only)
 	RQPSN           uint32 // first PSN expected from the peer, 24 bits
 	SQPSN           uint32 // first PSN sent, 24 bits

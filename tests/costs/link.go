@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// Network namespaces and addresses of the link's ends.
+const (
+	targetSpace, hostSpace = "nvmeof-costs-target", "nvmeof-costs-host"
+	targetAddr, hostAddr   = "192.0.2.1", "192.0.2.2"
+)
+
+// linkMTUs are Ethernet's usual one, and that of jumbo frames.
+var linkMTUs = []int{1500, 9000}
+
+var linkLoads = []string{
+	"randread 4k 1", "randread 4k 32", "randread 4k 128", "randwrite 4k 1", "randwrite 4k 8", "randwrite 4k 32",
+	"randwrite 4k 128", "randwrite 8k 32", "randwrite 16k 32", "read 128k 32", "write 128k 32",
+}
+
+// link compares RDMA with NVMe/TCP over a link, a veth between two network namespaces: packets are as short as on a
+// network, which loopback's are not. It takes root.
+func link(p *plan) error {
+	if os.Geteuid() != 0 {
+		fmt.Println("link: left out, as network namespaces take root")
+		return nil
+	}
+	out := newTable("Over a link: IOPS", "load", "MTU", "RDMA", "TCP", "RDMA / TCP")
+	for _, mtu := range linkMTUs {
+		if err := p.overLink(out, mtu); err != nil {
+			return fmt.Errorf("MTU %d: %w", mtu, err)
+		}
+		out.AppendSeparator()
+	}
+	out.Render()
+	return nil
+}
+
+// overLink adds a link's loads to the table.
+func (p *plan) overLink(out table.Writer, mtu int) error {
+	defer func() { _ = unlink() }()
+	if err := makeLink(mtu); err != nil {
+		return err
+	}
+	t, err := p.startBehindLink("--volume", "mem:64MiB")
+	if err != nil {
+		return err
+	}
+	defer t.stop()
+	for _, load := range linkLoads {
+		var all []*variant
+		for _, transport := range []string{"rdma", "tcp"} {
+			v := &variant{name: transport, transport: transport, target: t, args: loadArgs(load)}
+			v.run = func() (sample, error) { return p.rate(v) }
+			all = append(all, v)
+		}
+		if err := p.inTurns(all); err != nil {
+			return fmt.Errorf("%s: %w", load, err)
+		}
+		out.AppendRow(table.Row{load, mtu, fmt.Sprintf("%.0f", all[0].iops()), fmt.Sprintf("%.0f", all[1].iops()), against(all[0], all[1])})
+	}
+	return nil
+}
+
+// makeLink makes both namespaces, and joins them.
+func makeLink(mtu int) error {
+	_ = unlink() // of a run that was killed
+	for _, line := range []string{
+		"netns add " + targetSpace,
+		"netns add " + hostSpace,
+		"link add costs0 netns " + targetSpace + " type veth peer name costs1 netns " + hostSpace,
+		"-n " + targetSpace + " addr add " + targetAddr + "/24 dev costs0",
+		"-n " + hostSpace + " addr add " + hostAddr + "/24 dev costs1",
+		fmt.Sprintf("-n %s link set costs0 mtu %d up", targetSpace, mtu),
+		fmt.Sprintf("-n %s link set costs1 mtu %d up", hostSpace, mtu),
+	} {
+		if err := ip(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unlink removes both namespaces, and the link with them.
+func unlink() error {
+	err := ip("netns del " + targetSpace)
+	if e := ip("netns del " + hostSpace); err == nil {
+		err = e
+	}
+	return err
+}
+
+func ip(line string) error {
+	if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w\n%s", line, err, out)
+	}
+	return nil
+}
+
+// startBehindLink starts nvmetgt at the link's one end, for hosts at the other.
+func (p *plan) startBehindLink(args ...string) (*program, error) {
+	r := &program{addr: targetAddr, ended: make(chan struct{}), hosts: []string{"ip", "netns", "exec", hostSpace}}
+	r.cmd = exec.Command("ip", append([]string{"netns", "exec", targetSpace, filepath.Join(p.bin, "nvmetgt"),
+		"serve", "--nqn", nqn, "--log-level", "error", "--listen", "rdma://" + targetAddr + ":4420", "--listen", "tcp://" + targetAddr + ":4420"},
+		args...)...)
+	r.cmd.Stderr = &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines, ready := bufio.NewScanner(stdout), false
+	for !ready && lines.Scan() {
+		ready = strings.HasPrefix(lines.Text(), "ready:")
+	}
+	go func() {
+		for lines.Scan() { // to its end
+		}
+		r.err = r.cmd.Wait()
+		close(r.ended)
+	}()
+	if !ready {
+		<-r.ended
+		return nil, fmt.Errorf("%s: %w\n%s", r.cmd, r.err, r.stderr.String())
+	}
+	return r, nil
+}
