@@ -59,8 +59,8 @@
 // between them carry wire.LongSend bytes more than the path MTU (OptionLongSend), a WRITE of one packet takes a
 // short SEND behind it along (OptionWriteSend), and packets of data are as long as jumbo frames or loopback
 // allow (OptionJumboData, OptionLongData). SENDs of one packet and READs take acknowledgements along, which are
-// packets of their own only where there is no request to leave (OptionAckAlong). Other peers see nothing of
-// this but options of no vendor, which they ignore.
+// packets of their own only where there is no request to leave (OptionAckAlong). Packets of a SEND, and of an
+// answer, are of one size, for trains. Other peers see nothing of this but options of no vendor, which they ignore.
 //
 // A responder keeps as many records of READs and atomics as the peer may have outstanding, and
 // answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a
