@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 	"unsafe"
 
@@ -43,19 +44,20 @@ func TestFlusher(t *testing.T) {
 	if f.line < 16 || f.line > 2048 || f.line&(f.line-1) != 0 {
 		t.Fatalf("lines of %d bytes", f.line)
 	}
-	mem := mapped(t, 3*4096)
+	size := os.Getpagesize()
+	mem := mapped(t, 3*size)
 	// The pages around the middle one can't be touched.
-	unix.Mprotect(mem[:4096], unix.PROT_NONE)
-	unix.Mprotect(mem[8192:], unix.PROT_NONE)
-	page := mem[4096:8192]
+	unix.Mprotect(mem[:size], unix.PROT_NONE)
+	unix.Mprotect(mem[2*size:], unix.PROT_NONE)
+	page := mem[size : 2*size]
 	for i := range page {
 		page[i] = byte(i * 7)
 	}
 	f.persist(page)
 	f.persist(nil)
 	for range 200 {
-		off := rand.IntN(4096)
-		f.persist(page[off : off+rand.IntN(4096-off)+1])
+		off := rand.IntN(size)
+		f.persist(page[off : off+rand.IntN(size-off)+1])
 	}
 	for i := range page {
 		if page[i] != byte(i*7) {
