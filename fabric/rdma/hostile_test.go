@@ -64,10 +64,13 @@ func newHostileRig(t *testing.T) *hostileRig {
 		t.Fatal(err)
 	}
 	w.settle()
-	w.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
-		return simnet.Action{Drop: d.Src == simTarget && wire.Opcode(d.Payload[0]).Kind() == wire.KindAcknowledge}
-	})
+	w.net.SetFilter(dropAcknowledges)
 	return r
+}
+
+// dropAcknowledges makes the target one that acknowledges no packet.
+func dropAcknowledges(d *simnet.Datagram) simnet.Action {
+	return simnet.Action{Drop: d.Src == simTarget && wire.Opcode(d.Payload[0]).Kind() == wire.KindAcknowledge}
 }
 
 // submit sends reads with these CIDs, and returns the commands that arrived.
@@ -257,18 +260,7 @@ func TestAnsweredWriteIsNotSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newHostileRig(t)
 		defer r.close()
-		_ = r.q.Close()
-		r.p.close()
-		<-r.sink.closed
-		time.Sleep(time.Second)
-		r.net.SetFilter(nil)
-		var err error
-		r.q, err = r.tr.Dial(context.Background(), host.QueueAttr{
-			Remote: simNVMe, QID: 1, CNTLID: 1, Size: hostileSize, InCapsule: 4096, Sink: r.sink,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r.redial(hostileSize, 4096)
 		var leaked atomic.Int64
 		secret := bytes.Repeat([]byte("secret.."), 8)
 		r.net.SetFilter(func(d *simnet.Datagram) simnet.Action {

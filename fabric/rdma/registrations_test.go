@@ -11,10 +11,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// countingCM is an RNIC that counts what is registered with it.
+// countingCM is an RNIC that counts what is registered with it, and the completion queues that were made.
 type countingCM struct {
 	verbs.ConnectionManager
 	registered atomic.Int64
+	cqs        atomic.Int64
 }
 
 type countingID struct {
@@ -38,10 +39,11 @@ type countedMR struct {
 }
 
 func (c *countingCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
-	return c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
+	id, err := c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
 		ev.ID = countingID{ev.ID, c}
 		handler(ev)
 	})
+	return countingID{id, c}, err
 }
 
 func (i countingID) Device() verbs.Device { return countingDevice{i.CMID.Device(), i.cm} }
@@ -53,6 +55,11 @@ func (i countingID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, erro
 func (d countingDevice) AllocPD() (verbs.PD, error) {
 	pd, err := d.Device.AllocPD()
 	return countingPD{pd, d.cm}, err
+}
+
+func (d countingDevice) CreateCQ(cqe int, handler func(verbs.CQ)) (verbs.CQ, error) {
+	d.cm.cqs.Add(1)
+	return d.Device.CreateCQ(cqe, handler)
 }
 
 func (p countingPD) RegMR(buf []byte, access verbs.Access) (verbs.MR, error) {

@@ -126,7 +126,6 @@ func (c *targetConn) begin(r *targetRequest, in capsule) {
 		r.inline = c.inline[in.index*c.inCapsule:][:n]
 	}
 	r.recv, r.Arrived = in.index, in.arrived
-	r.InCapsule, r.Data, r.SendData = nil, r.Data[:0], false
 	r.key, r.addr, r.invalidate = 0, 0, false
 	c.queue.Submit(&r.Request)
 }
