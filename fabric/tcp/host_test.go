@@ -521,6 +521,32 @@ func TestHostEarlyResponse(t *testing.T) {
 		t.Errorf("status %v", r.CQE.Status())
 	}
 	d.ctrl.expect(pdu.TypeCapsuleCmd) // the other command wasn't lost
+
+	again, done, cid := d.start(ioCommand(nvme.OpWrite, 0, 8192), make([]byte, 8192)) // in the same slot
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: 8192}))
+	d.ctrl.expect(pdu.TypeH2CData)
+	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusSuccess))
+	d.wait(done)
+	if again.Err != nil || !again.CQE.Status().OK() {
+		t.Errorf("the next write in the slot: %v, status %v", again.Err, again.CQE.Status())
+	}
+}
+
+// TestHostSecondR2T asks for more of a write's data while what was asked for is still being sent: MAXR2T is 0, which
+// allows one R2T at a time.
+func TestHostSecondR2T(t *testing.T) {
+	const size = 64 << 20
+	d := dialRaw(t, HostConfig{}, goodResp)
+	r, done, cid := d.start(ioCommand(nvme.OpWrite, 0, 512), make([]byte, 2*size))
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TL: size}))
+	waitFor(t, "full socket", func() bool { return d.tr.Counters().Out.Blocked.Load() > 0 })
+	d.ctrl.send(d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TO: size, R2TL: size}))
+	waitFor(t, "protocol error", func() bool { return d.tr.Counters().ProtocolErrors.Load() == 1 })
+	_ = d.ctrl.Close()
+	d.wait(done)
+	if !errors.Is(r.Err, ErrProtocol) {
+		t.Errorf("%v", r.Err)
+	}
 }
 
 // TestHostSecondResponse answers such a write twice.

@@ -138,6 +138,12 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 			if cqe := slow.response(); !cqe.Status().OK() {
 				t.Errorf("write: %v", cqe.Status())
 			}
+			for range 3 { // there is no more to wait for
+				c.checkProgress()
+			}
+			if err := c.asked.Load(); err != nil {
+				t.Errorf("an idle connection ends: %v", *err)
+			}
 		}
 	}
 }
