@@ -139,6 +139,8 @@ func TestTargetFlags(t *testing.T) {
 		{args("serve --volume mem:1MiB --listen tcp://127.0.0.1:70000"), exitUsage, []string{"--listen", `"70000"`, "65535"}},
 		{args("serve --volume mem:1MiB --listen tcp://127.0.0.1 --listen tcp://127.0.0.1:4420"), exitUsage, []string{"--listen", "twice"}},
 		{args("serve --volume mem:1MiB --listen rdma://192.0.2.1"), exitFailure, []string{"--listen rdma://192.0.2.1:4420", "not an address of this host", "ip address"}},
+		{args("serve --volume mem:1MiB --listen tcp://[fe80::1%nosuch]"), exitFailure, []string{"--listen fe80::1%nosuch", `no interface "nosuch"`, "ip link"}},
+		{args("serve --volume mem:1MiB --listen rdma://[fe80::1%nosuch]"), exitFailure, []string{"--listen fe80::1%nosuch", `no interface "nosuch"`, "ip link"}},
 		{args("serve --volume mem:1MiB --listen tcp://192.0.2.1"), exitFailure, []string{"--listen tcp://192.0.2.1:4420", "not an address of this host", "ip address"}},
 	})
 }
@@ -163,6 +165,8 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("connect -t tcp -a 127.0.0.1 -w here"), exitUsage, []string{"-w", `"here"`, "IP address"}},
 		{args("connect -t tcp -a 127.0.0.1 -w ::1"), exitUsage, []string{"-w ::1", "-a 127.0.0.1", "IPv6"}},
 		{args("connect -t tcp -a 127.0.0.1 -w 192.0.2.7 -n nqn.2026-11.org.example:x"), exitFailure, []string{"-w 192.0.2.7", "not an address of this host"}},
+		{args("connect -t tcp -a fe80::1%nosuch"), exitFailure, []string{"-a fe80::1%nosuch", `no interface "nosuch"`, "ip link"}},
+		{args("discover -t rdma -a fe80::1%nosuch"), exitFailure, []string{"-a fe80::1%nosuch", `no interface "nosuch"`, "ip link"}},
 		{args("connect -t rdma -a 127.0.0.1 -w 192.0.2.7"), exitFailure, []string{"-w 192.0.2.7", "not an address of this host"}},
 		{args("connect -t tcp -a 127.0.0.1 -n disk1"), exitUsage, []string{"-n", `"disk1"`, "nqn."}},
 		{args("connect -t tcp -a 127.0.0.1 -q me"), exitUsage, []string{"-q", `"me"`, "nqn."}},

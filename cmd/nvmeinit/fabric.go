@@ -66,6 +66,9 @@ func (f *connFlags) addresses() (remote netip.AddrPort, local netip.Addr, err er
 	if addr.IsUnspecified() {
 		return remote, local, cli.Usage("-a %s: no host has that address: want the one that the target listens on", addr)
 	}
+	if err := cli.CheckZone(addr); err != nil {
+		return remote, local, fmt.Errorf("-a %w", err)
+	}
 	port, err := cli.ParsePort(f.trsvcid)
 	if err != nil {
 		return remote, local, cli.Usage("-s: %w", err)

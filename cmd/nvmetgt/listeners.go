@@ -53,6 +53,9 @@ type openRNIC struct {
 
 // listen opens an endpoint, and adds it to what hosts discover.
 func (s *server) listen(e cli.Endpoint) (*listener, error) {
+	if err := cli.CheckZone(e.Addr.Addr()); err != nil {
+		return nil, fmt.Errorf("%slisten %w", s.mark, err)
+	}
 	l := &listener{}
 	var err error
 	if e.Transport == nvme.TransportRDMA {

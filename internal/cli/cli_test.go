@@ -6,6 +6,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net"
+	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -198,5 +201,24 @@ func TestPrintJSON(t *testing.T) {
 	var b strings.Builder
 	if err := PrintJSON(&b, map[string]int{">=64": 1}); err != nil || b.String() != "{\n  \">=64\": 1\n}\n" {
 		t.Errorf("%v, %q", err, b.String())
+	}
+}
+
+// An interface of an address is known by its name or its number.
+func TestCheckZone(t *testing.T) {
+	all, err := net.Interfaces()
+	if err != nil || len(all) == 0 {
+		t.Skip("the machine has no interface")
+	}
+	addr := netip.MustParseAddr("fe80::1")
+	for _, zone := range []string{"", all[0].Name, strconv.Itoa(all[0].Index)} {
+		if err := CheckZone(addr.WithZone(zone)); err != nil {
+			t.Errorf("zone %q: %v", zone, err)
+		}
+	}
+	for _, zone := range []string{"nosuch", "999999", "-1", "0"} {
+		if err := CheckZone(addr.WithZone(zone)); err == nil || !strings.Contains(err.Error(), zone) {
+			t.Errorf("zone %q: %v", zone, err)
+		}
 	}
 }

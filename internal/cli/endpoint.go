@@ -116,6 +116,21 @@ func ParseHost(host string) (netip.Addr, error) {
 	return a, nil
 }
 
+// CheckZone says of an address that is of one interface that this machine has none of that name, or number.
+func CheckZone(a netip.Addr) error {
+	if a.Zone() == "" {
+		return nil
+	}
+	_, err := net.InterfaceByName(a.Zone())
+	if n, notNumber := strconv.Atoi(a.Zone()); err != nil && notNumber == nil {
+		_, err = net.InterfaceByIndex(n)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: this machine has no interface %q; `ip link` lists those that it has", a, a.Zone())
+	}
+	return nil
+}
+
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
