@@ -48,6 +48,10 @@ power-cuts: ## cut the power of a machine with nvmetgt CUTS times under a host t
 database-cuts: ## cut it CUTS times under a database alone, SQLite with both its journals by turns (root; CUTS=12: 7 minutes)
 	NVMEOF_LINUX=1 NVMEOF_DATABASE_CUTS=$(CUTS) $(GO) test ./tests/linux -run 'TestStore/.*/.*/database' -count=1 -timeout 0 -v
 
+.PHONY: test-arm
+test-arm: ## tests of the build for arm64, and its programs beside those of this machine, emulated (apt install qemu-user-static)
+	tests/arm.sh
+
 linux-shell: build ## a shell in a machine with Linux 6.12, nvmetgt at 198.18.0.1 beside it (root)
 	$(GO) run ./tests/linux/shell -- bin/nvmetgt serve --volume mem:256MiB --listen rdma://198.18.0.1:4420 --listen tcp://198.18.0.1:4420
 
