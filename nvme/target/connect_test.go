@@ -241,6 +241,13 @@ func TestEnable(t *testing.T) {
 	if s := csts(); s != nvme.CSTSReady {
 		t.Errorf("CSTS %#x", uint32(s))
 	}
+	// One of discovery has no I/O queues whose entries had a size.
+	c = dial(t, tg)
+	c.must(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, nvme.DiscoveryNQN))
+	c.must(setProperty(nvme.PropCC, uint64(nvme.CCEnable)), nil)
+	if s := csts(); s != nvme.CSTSReady {
+		t.Errorf("CSTS %#x of a discovery controller", uint32(s))
+	}
 }
 
 // TestQueueHead: SQHD counts completions modulo the size, or is FFFFh without flow control.

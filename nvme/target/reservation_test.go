@@ -513,8 +513,8 @@ func TestFeatureOfOneThatGoes(t *testing.T) {
 // TestPreemptAndAbort: when it is answered, nothing of the preempted host is on its way to the
 // volume any more.
 func TestPreemptAndAbort(t *testing.T) {
-	v := newTestVolume(1<<20, 512)
-	tg := newTarget(t, v)
+	v, second := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)
+	tg := newTarget(t, v, second)
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
 	registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
 	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
@@ -524,6 +524,9 @@ func TestPreemptAndAbort(t *testing.T) {
 	<-v.arrived
 	verify := a.io.start(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
 	<-v.arrived
+	second.setHold(true)
+	elsewhere := a.io.start(command(func(c *nvme.Command) { c.SetIO(nvme.OpVerify, 2, 0, 2048, 0) }), nil)
+	<-second.arrived
 	third := connectAs(t, tg, 3)
 	registerAs(3, nvme.ResvRegister, 0, 33, 0).run(third.io)
 	others := third.io.start(ioCommand(nvme.OpVerify, 0, 2048, 0), nil)
@@ -541,6 +544,8 @@ func TestPreemptAndAbort(t *testing.T) {
 		t.Errorf("Verify of the preempted host: %#x", uint16(st))
 	}
 	endsFused(t, "Verify of another host", others, nvme.StatusSuccess)
+	second.release()
+	endsFused(t, "Verify of another namespace", elsewhere, nvme.StatusSuccess)
 	third.close()
 	if accessOf(a.io) != "r" || accessOf(b.io) != "rw" {
 		t.Error("the reservation isn't the other's")
