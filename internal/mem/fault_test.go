@@ -67,7 +67,7 @@ func TestOtherFaults(t *testing.T) {
 	func() {
 		var ok bool
 		defer Caught(&ok, debug.SetPanicOnFault(true), m[:page])
-		m[5000] = 1
+		m[page] = 1
 	}()
 }
 
