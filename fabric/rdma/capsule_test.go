@@ -14,6 +14,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -22,28 +23,32 @@ import (
 
 // TestWritesInCompany: writes that leave together take their data along as far as the target takes it, where capsules
 // leave in packets of one size, as between two RNICs of ours. With a stranger those do whose data fits one packet with
-// the command, the target READs the others. One that leaves alone takes along what the target takes.
+// the command, or is more than two; the target READs the others. One that leaves alone takes along what the target takes.
 func TestWritesInCompany(t *testing.T) {
 	none := func(*roce.Device) uint32 { return 0 }
 	for _, c := range []struct {
 		name      string
 		options   func(*roce.Device) uint32 // of the target's RNIC
+		mtu       verbs.MTU                 // the same
 		together  int
 		bytes     int
 		inCapsule bool
 		packets   int64 // of the host for each, but for acknowledgements
 	}{
-		{"long SENDs", (*roce.Device).VendorOptions, 16, 4096, true, 1},
-		{"long SENDs, too much data", (*roce.Device).VendorOptions, 16, 4608, false, 2},
-		{"long SENDs, more than jumbo frames hold", (*roce.Device).VendorOptions, 16, 8704, false, 3},
-		{"path MTU", none, 16, 4096, true, 2},
-		{"a stranger", nil, 16, 4096, false, 2},
-		{"a stranger, little data", nil, 16, 3584, true, 1},
-		{"a stranger, alone", nil, 1, 4096, true, 2},
+		{"long SENDs", (*roce.Device).VendorOptions, verbs.MTU4096, 16, 4096, true, 1},
+		{"long SENDs, too much data", (*roce.Device).VendorOptions, verbs.MTU4096, 16, 4608, false, 2},
+		{"long SENDs, more than jumbo frames hold", (*roce.Device).VendorOptions, verbs.MTU4096, 16, 8704, false, 3},
+		{"long SENDs, short packets", (*roce.Device).VendorOptions, verbs.MTU1024, 16, 4096, true, 4},
+		{"path MTU", none, verbs.MTU4096, 16, 4096, true, 2},
+		{"a stranger", nil, verbs.MTU4096, 16, 4096, false, 2},
+		{"a stranger, little data", nil, verbs.MTU4096, 16, 3584, true, 1},
+		{"a stranger, alone", nil, verbs.MTU4096, 1, 4096, true, 2},
+		{"a stranger, two packets of data", nil, verbs.MTU2048, 16, 4096, false, 3},
+		{"a stranger, more packets of data", nil, verbs.MTU1024, 16, 4096, true, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newCapsuleRig(t, c.options)
+				r := newCapsuleRig(t, c.options, c.mtu)
 				defer r.close()
 				data, err := r.tr.Alloc(c.together * capsuleStride)
 				if err != nil {
@@ -92,7 +97,7 @@ func TestReadsInCompany(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const together = 16
-				r := newCapsuleRig(t, c.options)
+				r := newCapsuleRig(t, c.options, verbs.MTU4096)
 				defer r.close()
 				data, err := r.tr.Alloc(2 * together * capsuleStride)
 				if err != nil {
@@ -200,13 +205,13 @@ type capsuleRig struct {
 	answers       atomic.Int64 // that the target has sent, but for acknowledgements
 }
 
-func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32) *capsuleRig {
+func newCapsuleRig(t *testing.T, options func(*roce.Device) uint32, mtu verbs.MTU) *capsuleRig {
 	t.Helper()
 	n := simnet.New(1)
 	n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
 	r := &capsuleRig{t: t}
 	n.SetFilter(r.count)
-	r.tn, r.hn = openSimNIC(t, n, simTarget, options), newSimNIC(t, n, simHost)
+	r.tn, r.hn = simNICOf(t, n, simTarget, roce.Config{MTU: mtu}, options), newSimNIC(t, n, simHost)
 	var err error
 	r.target, err = target.New(target.Config{Subsystems: []target.SubsystemConfig{{
 		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},

@@ -185,12 +185,12 @@ func (q *hostQueue) takeReady() bool {
 	q.batch.reset()
 	q.takeRevokes()
 	n := 0
-	inCapsule := q.capsuleRoom(len(q.ready))
+	alone := len(q.ready) == 1
 	for _, r := range q.ready {
 		if q.sqUsed+2 > q.sqSize {
 			break
 		}
-		if !q.addCommand(r, inCapsule) {
+		if !q.addCommand(r, alone) {
 			break
 		}
 		n++
@@ -251,21 +251,18 @@ func (q *hostQueue) send(wr verbs.SendWR, kind, index int) {
 	q.batch.send = append(q.batch.send, wr)
 }
 
-// capsuleRoom is how much data a command may take along in its capsule when n leave together.
-// Alone, all that the target takes: one trip instead of two. In company as well, where capsules leave in packets of
-// one size, as between two RNICs of ours; otherwise what fits one packet with the command: capsules of two packets, of
-// two sizes, would leave one by one, whereas commands, and the data that the target READs, leave in trains.
-func (q *hostQueue) capsuleRoom(n int) int {
-	if n == 1 || q.evenSends {
-		return q.attr.InCapsule
-	}
-	return min(q.attr.InCapsule, q.mtu-nvme.CommandSize)
+// goesAlong says whether n bytes of data leave in their command's capsule, where the target takes so much. A command
+// alone has them there: one trip instead of two. In company long trains count, which are of packets of one size: so are
+// capsules of one packet, and between two RNICs of ours all. Of two packets, of two sizes, capsules would leave one by
+// one, whereas commands, and data of two packets that the target READs, leave in trains; data of more packets than that
+// doesn't, as the first and the last of an answer have a header more.
+func (q *hostQueue) goesAlong(n int, alone bool) bool {
+	return n <= q.attr.InCapsule && (alone || q.evenSends || n+nvme.CommandSize <= q.mtu || n > 2*q.mtu)
 }
 
-// addCommand builds the capsule of r, with the data in it where there are at most inCapsule
-// bytes, and the work requests that lend its memory and send it. It reports false when the
-// connection has failed.
-func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
+// addCommand builds the capsule of r, with the data in it where that goes along, and the work
+// requests that lend its memory and send it. It reports false when the connection has failed.
+func (q *hostQueue) addCommand(r *host.Request, alone bool) bool {
 	i := int(r.Slot)
 	s := &q.slots[i]
 	capsule := q.capsules[i*q.capsuleSize:][:q.capsuleSize]
@@ -280,7 +277,7 @@ func (q *hostQueue) addCommand(r *host.Request, inCapsule int) bool {
 	switch {
 	case len(r.Data) == 0 || cmd.Direction() == nvme.NoData:
 		cmd.SGL1().SetKeyed(nvme.SGLKeyed, 0, 0, 0)
-	case cmd.Direction() == nvme.HostToCtrl && len(r.Data) <= inCapsule:
+	case cmd.Direction() == nvme.HostToCtrl && q.goesAlong(len(r.Data), alone):
 		list, s.sending = q.inCapsule(r, cmd, capsule, list)
 	default:
 		if err := q.lend(s, r.Data, cmd); err != nil {

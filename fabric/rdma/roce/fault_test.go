@@ -59,7 +59,9 @@ var writeFaults = []remoteFault{
 	}, verbs.WCRemAccessErr},
 	{"write, address wraps", everything, func(p *pair) verbs.SendWR { return p.writeTo(^uint64(0)-4, 10, p.b.mr.RKey()) }, verbs.WCRemAccessErr},
 	{"write, whole message is checked first", everything, func(p *pair) verbs.SendWR {
-		return p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
+		wr := p.writeTo(p.b.mr.Addr()+uint64(p.b.mr.Len())-8192, 8193, p.b.mr.RKey())
+		wr.Opcode = verbs.WRRDMAWriteWithImm // which is one message, whoever gets it
+		return wr
 	}, verbs.WCRemAccessErr},
 	{"write, other domain", everything, func(p *pair) verbs.SendWR {
 		m := p.region(p.otherPD(), allAccess)
@@ -172,7 +174,7 @@ func (c remoteFault) test(t *testing.T, foreign bool) {
 	p := newPair(t, pairConfig{access: c.access, foreign: foreign})
 	before := slices.Clone(p.b.buf)
 	wr := c.wr(p)
-	if foreign && wr.Opcode == verbs.WRRDMAWrite { // one of our kind has each packet checked by itself
+	if wr.Opcode == verbs.WRRDMAWrite || wr.Opcode == verbs.WRRDMAWriteWithImm {
 		fill(p.a.buf, 1)
 	}
 	wr.WRID = 1

@@ -302,20 +302,20 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 // whether it is the last one.
 func (q *qp) makeData(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) (last bool) {
 	last = off+n == w.length
-	if q.selective && w.op == verbs.WRRDMAWrite {
-		// One of our kind gets a WRITE for each packet: as they are all of one size, trains are
-		// longer, and none depends on another. SE, which a WRITE has no other use for, says that
-		// it isn't the last of its request.
+	if w.op == verbs.WRRDMAWrite {
+		// Each packet is a WRITE, as if so many had been posted: as they are all of one size, trains
+		// are longer, and none depends on another. To one of our kind SE, which a WRITE has no
+		// other use for, says that it isn't the last of its request.
 		q.header(p, wire.RCWriteOnly, psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr + uint64(off), RKey: w.rkey, Length: uint32(n)}
-		p.Solicited = !last
+		p.Solicited = q.selective && !last
 		if w.along {
 			q.makeWriteSend(p, w)
 		}
 	} else {
 		q.header(p, dataOpcode(w.op, off == 0, last), psn)
 		p.RETH = wire.RETH{VA: w.remoteAddr, RKey: w.rkey, Length: uint32(w.length)}
-		p.Solicited = last && w.flags&verbs.SendSolicited != 0 && w.op != verbs.WRRDMAWrite
+		p.Solicited = last && w.flags&verbs.SendSolicited != 0
 		if w.op == verbs.WRSendWithImm || w.op == verbs.WRRDMAWriteWithImm {
 			p.ImmDt = wire.ImmDt(w.imm)
 		}
@@ -369,9 +369,9 @@ func (q *qp) addData(t *txBatch, w *sendWQE, off, n int) bool {
 	return true
 }
 
-// dataOpcode is the opcode of a SEND or WRITE packet by its place in the message.
+// dataOpcode is the opcode of a packet of a SEND, or of a WRITE with Immediate, by its place in the message.
 func dataOpcode(op verbs.WROpcode, first, last bool) wire.Opcode {
-	send := op != verbs.WRRDMAWrite && op != verbs.WRRDMAWriteWithImm
+	send := op != verbs.WRRDMAWriteWithImm
 	switch {
 	case send && first && !last:
 		return wire.RCSendFirst
@@ -391,7 +391,6 @@ var onlyOpcode = [...]wire.Opcode{
 	verbs.WRSend:             wire.RCSendOnly,
 	verbs.WRSendWithImm:      wire.RCSendOnlyWithImm,
 	verbs.WRSendWithInv:      wire.RCSendOnlyWithInv,
-	verbs.WRRDMAWrite:        wire.RCWriteOnly,
 	verbs.WRRDMAWriteWithImm: wire.RCWriteOnlyWithImm,
 }
 
@@ -399,7 +398,6 @@ var lastOpcode = [...]wire.Opcode{
 	verbs.WRSend:             wire.RCSendLast,
 	verbs.WRSendWithImm:      wire.RCSendLastWithImm,
 	verbs.WRSendWithInv:      wire.RCSendLastWithInv,
-	verbs.WRRDMAWrite:        wire.RCWriteLast,
 	verbs.WRRDMAWriteWithImm: wire.RCWriteLastWithImm,
 }
 

@@ -17,15 +17,15 @@ func TestSequenceErrors(t *testing.T) {
 		r.post(1, verbs.WRRDMAWrite, 1000)
 		r.answers()
 		r.send(r.nak(wire.NAKPSNSequenceError, 101))
-		r.expect("RC_RDMA_WRITE_MIDDLE 101 +256", "RC_RDMA_WRITE_MIDDLE 102 +256", "RC_RDMA_WRITE_LAST 103 +232")
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256", "RC_RDMA_WRITE_ONLY 103 +232")
 		r.send(r.nak(wire.NAKPSNSequenceError, 103))
-		r.expect("RC_RDMA_WRITE_LAST 103 +232")
+		r.expect("RC_RDMA_WRITE_ONLY 103 +232")
 		if window() != before/2 {
 			t.Errorf("window %d after %d", window(), before)
 		}
 		time.Sleep(2 * assumedRTT)
 		r.send(r.nak(wire.NAKPSNSequenceError, 103))
-		r.expect("RC_RDMA_WRITE_LAST 103 +232")
+		r.expect("RC_RDMA_WRITE_ONLY 103 +232")
 		r.send(r.ack(103))
 		r.dev.want(1, verbs.WCSuccess)
 	})
