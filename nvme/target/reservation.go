@@ -162,7 +162,7 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 			takes = v.registrants[i].key == key
 		}
 	}
-	if key == 0 && !everybody {
+	if key == 0 && !everybody && !takes { // which it does from a holder that has replaced its key by zero
 		return nvme.StatusInvalidField | nvme.StatusDNR, nil
 	}
 	var notices []resvNotice

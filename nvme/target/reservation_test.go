@@ -242,6 +242,8 @@ func preemptHistories() []resvHistory {
 			we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
 		{"preempt with no key", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 0, invalid)),
 			we, []int{1}, map[int]uint64{1: 11, 2: 22}, 2},
+		{"preempt a holder whose key is zero", append(three[:3:3], registerAs(1, nvme.ResvReplace, 11, 0, ok), acquireAs(1, acquire, we, 0, 0, ok),
+			acquireAs(2, preempt, ea, 22, 0, ok)), ea, []int{2}, map[int]uint64{2: 22, 3: 33}, 5},
 		{"preempt without a reservation", append(three[:3:3], acquireAs(1, preempt, we, 11, 33, ok)), 0, nil, map[int]uint64{1: 11, 2: 22}, 4},
 		{"preempt oneself", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(1, preempt, ea, 11, 11, ok)),
 			ea, []int{1}, map[int]uint64{1: 11, 2: 22}, 3},
