@@ -51,12 +51,14 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// TestKindOfStrangers: nobody is taken for one's own because it sends back what it got.
+// TestKindOfStrangers: nobody is taken for one's own because it sends back what it got, and none of before, which does
+// other things with its own: its REQ had 1, its REP 2.
 func TestKindOfStrangers(t *testing.T) {
 	for name, answer := range map[string]func(*mad.REQ, *mad.REP){
 		"sends back what it got":     func(req *mad.REQ, rep *mad.REP) { rep.VendorID, rep.Options = req.VendorID, req.Options },
 		"has options of its own":     func(_ *mad.REQ, rep *mad.REP) { rep.VendorID, rep.Options = other, other<<8|answered },
 		"has our ID, and no options": func(_ *mad.REQ, rep *mad.REP) { rep.VendorID = ours },
+		"is of before":               func(_ *mad.REQ, rep *mad.REP) { rep.Options = ours<<8 | 2 },
 	} {
 		t.Run("passive peer "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,18 +77,23 @@ func TestKindOfStrangers(t *testing.T) {
 			})
 		})
 	}
-	t.Run("active peer of another vendor", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			n := newNetwork()
-			target, p := newNodeOf(t, n, "127.0.0.1", ours), newRawPeer(t, n, "127.0.0.9")
-			defer target.m.Close()
-			target.listen(0)
-			req := p.req(target.addr, 7, 8)
-			req.VendorID, req.Options = other, other<<8|offered
-			p.send(target.addr, 1, req)
-			if _, rep := receive[*mad.REP](p); rep.VendorID != 0 || rep.Options != 0 {
-				t.Errorf("REP with vendor ID %#x and options %#x", rep.VendorID, rep.Options)
-			}
+	for name, c := range map[string]struct{ vendor, options uint32 }{
+		"of another vendor": {other, other<<8 | offered},
+		"of before":         {0, ours<<8 | 1},
+	} {
+		t.Run("active peer "+name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork()
+				target, p := newNodeOf(t, n, "127.0.0.1", ours), newRawPeer(t, n, "127.0.0.9")
+				defer target.m.Close()
+				target.listen(0)
+				req := p.req(target.addr, 7, 8)
+				req.VendorID, req.Options = c.vendor, c.options
+				p.send(target.addr, 1, req)
+				if _, rep := receive[*mad.REP](p); rep.VendorID != 0 || rep.Options != 0 {
+					t.Errorf("REP with vendor ID %#x and options %#x", rep.VendorID, rep.Options)
+				}
+			})
 		})
-	})
+	}
 }
