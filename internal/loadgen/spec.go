@@ -216,11 +216,6 @@ func (s *Spec) Check() error {
 	case s.SizePercent < 0 || s.SizePercent > 100:
 		return fmt.Errorf("size=%d%%: want at most 100%%", s.SizePercent)
 	}
-	for op := range ops {
-		if s.Sequential[op] < 0 || s.Sequential[op] > 100 {
-			return fmt.Errorf("percentage_random=%d: want 0 to 100 percent", 100-s.Sequential[op])
-		}
-	}
 	if err := s.checkTimes(); err != nil {
 		return err
 	}
@@ -290,6 +285,11 @@ func (s *Spec) checkRates() error {
 }
 
 func (s *Spec) checkDistribution() error {
+	for op := range ops {
+		if s.Sequential[op] < 0 || s.Sequential[op] > 100 {
+			return fmt.Errorf("percentage_random=%d: want 0 to 100 percent", 100-s.Sequential[op])
+		}
+	}
 	d := s.Distribution
 	switch {
 	case d.uniform():
