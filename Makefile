@@ -106,7 +106,7 @@ attack: ## attackers against a target with honest hosts, who must keep 80% of th
 speed: build ## RDMA against bare sockets and NVMe/TCP with 4 KiB and 128 KiB at depth 32, in one run (behind TCP on loopback: BENCHMARKS.md)
 	NVMEOF_SPEED=1 $(GO) test ./tests -run TestRDMABesideSockets -count=1 -v
 
-costs: build ## speed beside NVMe/TCP and bare sockets, what an I/O costs, growth, idle connections, scrapes (PARTS="io idle")
+costs: build ## speed beside NVMe/TCP and bare sockets, and over a link, what an I/O costs, growth, idle connections, scrapes (PARTS="io idle")
 	$(GO) run ./tests/costs -bin bin $(PARTS)
 
 speed-pmem: build ## persistent memory against a memory volume over RDMA, in one run (files in NVMEOF_PMEM_DIR)

@@ -2,7 +2,6 @@ package loadgen
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,81 +15,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const (
-	fakeSize  = 1 << 20
-	fakeBlock = 512
-)
-
-// fakeDevice answers at once, or after a delay, from another goroutine.
-type fakeDevice struct {
-	delay  time.Duration
-	failAt int64     // operation that fails, 0 for none
-	seen   func(*IO) // is shown every operation
-	gate   chan struct{}
-
-	mu   sync.Mutex
-	data []byte // nil: it keeps nothing
-
-	count   atomic.Int64
-	depth   atomic.Int64
-	deepest atomic.Int64
-	lent    atomic.Int64
-}
-
-func (d *fakeDevice) Size() int64                  { return fakeSize }
-func (d *fakeDevice) BlockSize() int               { return fakeBlock }
-func (d *fakeDevice) OpenQueue(int) (Queue, error) { return (*fakeQueue)(d), nil }
-
-type fakeQueue fakeDevice
-
-func (q *fakeQueue) Alloc(n int) ([]byte, error) { q.lent.Add(1); return make([]byte, n), nil }
-func (q *fakeQueue) Free([]byte)                 { q.lent.Add(-1) }
-
-func (q *fakeQueue) Submit(io *IO) {
-	for d := q.depth.Add(1); ; {
-		if old := q.deepest.Load(); d <= old || q.deepest.CompareAndSwap(old, d) {
-			break
-		}
-	}
-	n := q.count.Add(1)
-	io.Err = nil
-	if n == q.failAt {
-		io.Err = errors.New("made to fail")
-	}
-	if q.seen != nil {
-		q.seen(io)
-	}
-	q.move(io)
-	end := func() {
-		if q.gate != nil {
-			<-q.gate
-		}
-		q.depth.Add(-1)
-		io.Done(io)
-	}
-	if q.delay > 0 {
-		time.AfterFunc(q.delay, end)
-		return
-	}
-	go end()
-}
-
-func (q *fakeQueue) move(io *IO) {
-	if q.data == nil {
-		return
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch io.Op {
-	case Write:
-		copy(q.data[io.Offset:], io.Buf)
-	case Read:
-		copy(io.Buf, q.data[io.Offset:])
-	case Trim:
-		clear(q.data[io.Offset:][:io.Length])
-	}
-}
 
 func spec(rw string) Spec {
 	bs := Fixed(4096)
@@ -520,48 +444,6 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Entries are the operations that were measured, in the order in which they ended, each with its time and place.
-func TestEntries(t *testing.T) { synctest.Test(t, testEntries) }
-
-func testEntries(t *testing.T) {
-	const delay, ramp = 2 * time.Millisecond, 100*time.Millisecond + time.Microsecond
-	s := spec("write")
-	s.IODepth, s.RampTime, s.Runtime, s.Fsync, s.LogEach = 1, ramp, 12*time.Second, 3, true
-	var places []int64
-	d := &fakeDevice{delay: delay, seen: func(io *IO) {
-		if io.Op == Write {
-			places = append(places, io.Offset)
-		}
-	}}
-	res, err := Run(t.Context(), d, []Spec{s}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := slices.Concat(res.Jobs[0].Entries...)
-	if n := int(res.Jobs[0].Ops[Write].IOs); len(all) != n || n <= entriesAtOnce {
-		t.Fatalf("%d entries of %d operations, want more than %d", len(all), n, entriesAtOnce)
-	}
-	places = places[len(places)-len(all):]
-	last := time.Duration(0)
-	for i, e := range all {
-		if e.Op != Write || e.Length != 4096 || e.Latency != delay || e.Offset != places[i] {
-			t.Fatalf("entry %d is %+v, of the write at %d", i, e, places[i])
-		}
-		// Each begins when the one before has ended, or the flush behind that.
-		if step := e.End - last; i > 0 && step != delay && step != 2*delay {
-			t.Fatalf("entry %d is %v after the one before", i, step)
-		}
-		last = e.End
-	}
-	if first := all[0].End; first > 2*delay || last > s.Runtime+delay || last < s.Runtime-2*delay {
-		t.Errorf("entries from %v to %v of %v", first, last, s.Runtime)
-	}
-	s.LogEach = false
-	if res, err = Run(t.Context(), d, []Spec{s}, Options{}); err != nil || res.Jobs[0].Entries != nil {
-		t.Errorf("%v, and %d pieces of entries that nobody asked for", err, len(res.Jobs[0].Entries))
-	}
-}
-
 // Where buffers are refilled no two writes have the same data, nor two blocks of one; otherwise there are as many as
 // the job is deep.
 func TestRefill(t *testing.T) {
@@ -624,38 +506,6 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// syncDevice completes operations from one goroutine, without allocating.
-type syncDevice struct {
-	ios uint64
-}
-
-func (d *syncDevice) Size() int64    { return fakeSize }
-func (d *syncDevice) BlockSize() int { return fakeBlock }
-
-func (d *syncDevice) OpenQueue(int) (Queue, error) {
-	q := &syncQueue{ch: make(chan *IO, 64)}
-	go func() {
-		for io := range q.ch {
-			io.Done(io)
-		}
-	}()
-	return q, nil
-}
-
-type syncQueue struct {
-	ch   chan *IO
-	lent int
-}
-
-func (q *syncQueue) Submit(io *IO)               { q.ch <- io }
-func (q *syncQueue) Alloc(n int) ([]byte, error) { q.lent++; return make([]byte, n), nil }
-
-func (q *syncQueue) Free([]byte) {
-	if q.lent--; q.lent == 0 {
-		close(q.ch)
-	}
-}
-
 // What is under way when the time is over counts, however late it ends: a device that stands still then is seen.
 func TestStallAtTheEnd(t *testing.T) { synctest.Test(t, testStallAtTheEnd) }
 
@@ -678,70 +528,5 @@ func testStallAtTheEnd(t *testing.T) {
 	}
 	if res.Duration != stall {
 		t.Errorf("measured for %v, want %v", res.Duration, stall)
-	}
-}
-
-// The piece of an interval in which the ramp ends says nothing about a rate: no figure of the samples is of it.
-func TestPointsAfterRamp(t *testing.T) { synctest.Test(t, testPointsAfterRamp) }
-
-func testPointsAfterRamp(t *testing.T) {
-	s := spec("randread")
-	s.IODepth, s.RampTime, s.Runtime = 1, 199*time.Millisecond, 200*time.Millisecond
-	res, err := Run(t.Context(), &fakeDevice{delay: 5 * time.Millisecond}, []Spec{s}, Options{Interval: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	points := res.Jobs[0].Points
-	if len(points) < 8 {
-		t.Errorf("%d points, want one each 20 of 200 ms", len(points))
-	}
-	for i := range points {
-		// Four each 20 ms, and one more or less at the ends of an interval.
-		if p := &points[i]; p.Length != 20*time.Millisecond || p.IOs[Read] < 3 || p.IOs[Read] > 5 {
-			t.Errorf("point %d: %d operations in %v", i, p.IOs[Read], p.Length)
-		}
-	}
-}
-
-// Each window has what ended in it, also one in which nothing did; a ramp is in none.
-func TestWindows(t *testing.T) { synctest.Test(t, testWindows) }
-
-func testWindows(t *testing.T) {
-	const delay = 30 * time.Millisecond
-	windows := func(change func(*Spec)) []Window {
-		s := spec("randread")
-		s.IODepth = 1
-		change(&s)
-		res, err := Run(context.Background(), &fakeDevice{delay: delay}, []Spec{s}, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.Jobs[0].Windows
-	}
-	counts := func(all []Window) (n []uint64) {
-		for _, w := range all {
-			if w.Bytes[Read] != w.IOs[Read]*4096 || w.Latency[Read] != time.Duration(w.IOs[Read])*delay {
-				t.Errorf("%+v", w)
-			}
-			n = append(n, w.IOs[Read])
-		}
-		return n
-	}
-	const every = 100 * time.Millisecond
-	all := windows(func(s *Spec) { s.RampTime, s.Runtime, s.LogEvery = 2*every, 3*every+every/5, every })
-	// Reads end 10, 40, 70, 100, 130 … ms after the ramp. The last, after 340 ms, is in less than half a window.
-	if got, want := counts(all), []uint64{3, 4, 3}; !slices.Equal(got, want) || all[2].End != 3*every || all[2].Length != every {
-		t.Errorf("%v ended in windows of %v, want %v; %+v", got, every, want, all)
-	}
-	all = windows(func(s *Spec) { s.Runtime, s.LogEvery = 70*time.Millisecond, 20*time.Millisecond })
-	if got, want := counts(all), []uint64{0, 1, 0, 1, 1}; !slices.Equal(got, want) || all[4].End != 3*delay || all[4].Length != 10*time.Millisecond {
-		t.Errorf("%v ended in windows of 20 ms, want %v; %+v", got, want, all)
-	}
-	all = windows(func(s *Spec) { s.Runtime, s.LogEvery = 50*time.Millisecond, time.Minute })
-	if got, want := counts(all), []uint64{2}; !slices.Equal(got, want) || all[0].Length != 2*delay {
-		t.Errorf("a run that is shorter than a window has %+v", all)
-	}
-	if all = windows(func(s *Spec) { s.Runtime = 50 * time.Millisecond }); all != nil {
-		t.Errorf("nobody asked for %+v", all)
 	}
 }

@@ -1,12 +1,8 @@
 package target
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
@@ -556,157 +552,6 @@ func TestPreemptAndAbort(t *testing.T) {
 	b.close()
 }
 
-// memStore is a Store in memory that may fail.
-type memStore struct {
-	mu   sync.Mutex
-	kept map[string][]byte
-	err  error
-}
-
-func (s *memStore) Load(name string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.kept[name], s.err
-}
-
-func (s *memStore) Delete(name string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		delete(s.kept, name)
-	}
-	return s.err
-}
-
-func (s *memStore) names() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.kept))
-}
-
-func (s *memStore) put(name string, data []byte) {
-	s.mu.Lock()
-	s.kept[name] = data
-	s.mu.Unlock()
-}
-
-func (s *memStore) setErr(err error) {
-	s.mu.Lock()
-	s.err = err
-	s.mu.Unlock()
-}
-
-func (s *memStore) Save(name string, data []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.kept[name] = data
-	}
-	return s.err
-}
-
-// TestReservationPersists: with PTPL a reservation is in force again in the next target, and
-// what can't be saved doesn't happen.
-func TestReservationPersists(t *testing.T) {
-	store := &memStore{kept: map[string][]byte{}}
-	start := func() *Target {
-		return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
-	}
-	tg := start()
-	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
-	persistAs(1, 11).run(a.io)
-	registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
-	acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, 0).run(a.io)
-	before := report(b.io)
-	if !before.Persist {
-		t.Error("PTPLS is 0")
-	}
-	store.setErr(errors.New("disk full"))
-	acquireAs(2, nvme.ResvPreempt, nvme.ResvExclusiveAccess, 22, 11, nvme.StatusInternalError).run(b.io)
-	if got := report(b.io); fmt.Sprint(got) != fmt.Sprint(before) {
-		t.Errorf("after a change that was not saved: %+v", got)
-	}
-	store.setErr(nil)
-	a.close()
-	b.close()
-
-	tg = start()
-	b = connectAs(t, tg, 2)
-	after := report(b.io)
-	if after.Type != nvme.ResvWriteExclusive || after.Generation != before.Generation || len(after.Registrants) != 2 ||
-		after.Registrants[0].CNTLID != nvme.CNTLIDDynamic || !after.Registrants[0].Holder || after.Registrants[1].CNTLID != b.cntlid {
-		t.Errorf("after a restart: %+v", after)
-	}
-	if got := accessOf(b.io); got != "r" {
-		t.Errorf("after a restart the other host may %q", got)
-	}
-	acquireAs(2, nvme.ResvPreempt, nvme.ResvExclusiveAccessAllReg, 22, 11, 0).run(b.io)
-	b.close()
-	b = connectAs(t, start(), 2)
-	if after := report(b.io); after.Type != nvme.ResvExclusiveAccessAllReg || len(after.Registrants) != 1 || !after.Registrants[0].Holder {
-		t.Errorf("a reservation of all registrants after a restart: %+v", after)
-	}
-	b.close()
-}
-
-// TestReservationPersistence: a host may have the feature off, and then a restart leaves nothing.
-func TestReservationPersistence(t *testing.T) {
-	store := newMemStore()
-	start := func() *Target {
-		return newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
-	}
-	b := connectAs(t, start(), 2)
-	persistAs(2, 22).run(b.io)
-	page := make([]byte, nvme.PageSize)
-	b.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 1, 0, 0) }), page)
-	if page[31] != 0xff {
-		t.Errorf("RESCAP %#x", page[31])
-	}
-	feature := func(v uint32) nvme.Command {
-		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatResvPersistence, false, 1, v) })
-	}
-	get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvPersistence, 0, 1, 0) })
-	if v := b.admin.must(get, nil).DW0(); v != 1 {
-		t.Errorf("feature 83h is %d", v)
-	}
-	b.admin.must(feature(0), nil)
-	b.close()
-
-	b = connectAs(t, start(), 2)
-	if p := report(b.io); p.Type != 0 || len(p.Registrants) != 0 || p.Persist || accessOf(b.io) != "rw" {
-		t.Errorf("without PTPL a restart leaves %+v", p)
-	}
-	b.admin.must(feature(1), nil)
-	b.close()
-	if !start().Subsystem(testNQN).namespace(1).resv.now.Load().persist {
-		t.Error("feature 83h was forgotten")
-	}
-}
-
-// TestReservationDamaged: a namespace whose saved reservation can't be read isn't served.
-func TestReservationDamaged(t *testing.T) {
-	store := newMemStore()
-	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
-	a := connectAs(t, tg, 1)
-	persistAs(1, 11).run(a.io)
-	a.close()
-	if err := tg.RemoveSubsystem(testNQN); err != nil {
-		t.Fatal(err)
-	}
-	for _, bad := range []string{"{", `{"type":9}`, `{"type":1}`, `{"type":5}`, `{"registrants":[{"host":"x"}]}`,
-		fmt.Sprintf(`{"type":9,"holder":%[1]q,"registrants":[{"host":%[1]q,"key":1}]}`, resvHost(1))} {
-		for _, name := range store.names() {
-			if strings.HasPrefix(name, "reservation-") {
-				store.put(name, []byte(bad))
-			}
-		}
-		_, err := tg.AddSubsystem(SubsystemConfig{NQN: testNQN, Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 512)}}})
-		if !errors.Is(err, ErrState) || !strings.Contains(err.Error(), "reservation") {
-			t.Errorf("served a namespace whose saved reservation is %q: %v", bad, err)
-		}
-	}
-}
-
 // TestReservationFields: wrong fields, by status and place.
 func TestReservationFields(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
@@ -759,13 +604,4 @@ func TestReservationWithoutHostID(t *testing.T) {
 	s.io.must(connectCommand(1, 31, 0), data(nvme.ConnectResult(cqe.DW0()).CNTLID()))
 	registerAs(0, nvme.ResvRegister, 0, 11, nvme.StatusHostIDInconsistent|dnr).run(s.io)
 	s.close()
-}
-
-// TestResvPersistenceRefused: feature 83h of a namespace that there isn't, or where nothing can be saved.
-func TestResvPersistenceRefused(t *testing.T) {
-	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
-	connectAdmin(q, testNQN, 0)
-	q.fails(setFeature(nvme.FeatResvPersistence, 7, 0), nil, nvme.StatusInvalidNamespace|dnr)
-	q.fails(setFeature(nvme.FeatResvPersistence, 1, nvme.ResvPersistPTPL), nil, nvme.StatusInvalidField|dnr)
-	q.must(setFeature(nvme.FeatResvPersistence, 1, 0), nil)
 }

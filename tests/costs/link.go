@@ -6,8 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 )
@@ -105,34 +105,26 @@ func ip(line string) error {
 	return nil
 }
 
-// startBehindLink starts nvmetgt at the link's one end, for hosts at the other.
+// startBehindLink starts nvmetgt at the link's one end, for hosts at the other. Its figures can't be reached from here.
 func (p *plan) startBehindLink(args ...string) (*program, error) {
-	r := &program{addr: targetAddr, ended: make(chan struct{}), hosts: []string{"ip", "netns", "exec", hostSpace}}
-	r.cmd = exec.Command("ip", append([]string{"netns", "exec", targetSpace, filepath.Join(p.bin, "nvmetgt"),
-		"serve", "--nqn", nqn, "--log-level", "error", "--listen", "rdma://" + targetAddr + ":4420", "--listen", "tcp://" + targetAddr + ":4420"},
-		args...)...)
-	r.cmd.Stderr = &r.stderr
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	r := &program{addr: targetAddr, hosts: inSpace(hostSpace)}
+	line := slices.Concat(inSpace(targetSpace), []string{filepath.Join(p.bin, "nvmetgt")}, serveArgs(targetAddr, args))
+	r.cmd = exec.Command(line[0], line[1:]...)
 	stdout, err := r.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := r.cmd.Start(); err != nil {
+	if err := r.launch(); err != nil {
 		return nil, err
 	}
-	lines, ready := bufio.NewScanner(stdout), false
-	for !ready && lines.Scan() {
-		ready = strings.HasPrefix(lines.Text(), "ready:")
-	}
-	go func() {
-		for lines.Scan() { // to its end
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "ready:") { // its last line
+			return r, nil
 		}
-		r.err = r.cmd.Wait()
-		close(r.ended)
-	}()
-	if !ready {
-		<-r.ended
-		return nil, fmt.Errorf("%s: %w\n%s", r.cmd, r.err, r.stderr.String())
 	}
-	return r, nil
+	<-r.ended
+	return nil, fmt.Errorf("%s: %w\n%s", r.cmd, r.err, r.stderr.String())
 }
+
+// inSpace begins the command of a program in a network namespace.
+func inSpace(space string) []string { return []string{"ip", "netns", "exec", space} }

@@ -43,8 +43,13 @@ const (
 // startTarget starts nvmetgt on a loopback address of its own.
 func (p *plan) startTarget(args ...string) (*program, error) {
 	addr := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(200), rand.IntN(256), 1+rand.IntN(250))
-	return p.start(addr, targetPort, "nvmetgt", append([]string{"serve", "--nqn", nqn, "--log-level", "error",
-		"--listen", "rdma://" + addr + ":4420", "--listen", "tcp://" + addr + ":4420"}, args...)...)
+	return p.start(addr, targetPort, "nvmetgt", serveArgs(addr, args)...)
+}
+
+// serveArgs begin with what each target has.
+func serveArgs(addr string, args []string) []string {
+	return append([]string{"serve", "--nqn", nqn, "--log-level", "error",
+		"--listen", "rdma://" + addr + ":4420", "--listen", "tcp://" + addr + ":4420"}, args...)
 }
 
 // startBench starts nvmeinit bench, which goes on until it is stopped.
@@ -66,17 +71,10 @@ func benchArgs(t *program, transport string, runtime time.Duration, args []strin
 // start starts a program and waits until it has figures to show. It ends with the thread that
 // started it, at the latest.
 func (p *plan) start(addr, port, name string, args ...string) (*program, error) {
-	r := &program{addr: addr, port: port, ended: make(chan struct{})}
-	r.cmd = exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)
-	r.cmd.Stderr = &r.stderr
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := r.cmd.Start(); err != nil {
+	r := &program{addr: addr, port: port, cmd: exec.Command(filepath.Join(p.bin, name), append(args, "--metrics", addr+":"+port)...)}
+	if err := r.launch(); err != nil {
 		return nil, err
 	}
-	go func() {
-		r.err = r.cmd.Wait()
-		close(r.ended)
-	}()
 	for began := time.Now(); ; {
 		if _, err := r.figures(); err == nil {
 			return r, nil
@@ -91,6 +89,21 @@ func (p *plan) start(addr, port, name string, args ...string) (*program, error) 
 			return nil, fmt.Errorf("%s: nothing to see after %v", r.cmd, patience)
 		}
 	}
+}
+
+// launch starts the command.
+func (r *program) launch() error {
+	r.ended = make(chan struct{})
+	r.cmd.Stderr = &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	if err := r.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		r.err = r.cmd.Wait()
+		close(r.ended)
+	}()
+	return nil
 }
 
 // stop ends the program. A benchmark that is interrupted fails, which doesn't matter.

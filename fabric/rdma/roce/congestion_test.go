@@ -171,15 +171,17 @@ func (r *congestionRun) longest(first int) (most int) {
 }
 
 // checkShared demands that the flows, once they have settled, share the port within a part of their shares, use it and
-// keep its queue short.
-func (r *congestionRun) checkShared(t *testing.T, within float64) {
+// keep its queue short. A few may be behind, by a packet of four.
+func (r *congestionRun) checkShared(t *testing.T, within float64, behind int) {
 	t.Helper()
 	settled := len(r.moved) / 2
 	shares, rate := r.shares(settled)
 	t.Logf("shares %.3f of %.0f MB/s; queue at most %d KiB; %d notifications; %+v",
 		shares, rate/1e6, r.longest(settled)>>10, r.notes, r.stats)
 	for i, s := range shares {
-		if s < 1-within || s > 1+within {
+		if behind > 0 && s > 0.7 && s < 1-within {
+			behind--
+		} else if s < 1-within || s > 1+within {
 			t.Errorf("flow %d has %.2f of its share", i, s)
 		}
 	}
@@ -191,8 +193,8 @@ func (r *congestionRun) checkShared(t *testing.T, within float64) {
 	}
 }
 
-// TestCongestion: flows that meet in a port that marks share it within 10%, or within a packet where windows are of
-// few, and keep its queue short; where nothing is marked, it overflows.
+// TestCongestion: flows that meet in a port that marks share it within 10%, but for a few behind where windows
+// are of four packets, and keep its queue short; where nothing is marked, it overflows.
 func TestCongestion(t *testing.T) {
 	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
@@ -215,7 +217,7 @@ func TestCongestion(t *testing.T) {
 		b.mark = true
 		t.Run(c.name+"/marked", func(t *testing.T) {
 			r := b.run(t)
-			r.checkShared(t, evenly)
+			r.checkShared(t, evenly, 0)
 			draw(t, r, c.name+"-marked")
 		})
 		b.mark = false
@@ -230,11 +232,11 @@ func TestCongestion(t *testing.T) {
 		for _, flows := range []int{8, 12, 16} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, flows), func(t *testing.T) {
 				r := bottleneck{op: c.op, flows: flows, mark: true, every: 500 * time.Microsecond, until: 150 * time.Millisecond}.run(t)
-				within := 0.1
+				behind := 0
 				if flows == 16 && c.op == verbs.WRRDMARead {
-					within = 0.3 // windows are of four packets, and a flow may keep to three
+					behind = 3 // windows are of four packets, and a flow may keep to three
 				}
-				r.checkShared(t, within)
+				r.checkShared(t, 0.1, behind)
 				if flows == 16 && c.op == verbs.WRRDMAWrite {
 					draw(t, r, c.name+"-marked-16")
 				}

@@ -180,30 +180,28 @@ func (q *qp) notReady(p *wire.Packet, now time.Duration) {
 
 // inOrder checks the place of p in its message, and its size for that place.
 func (q *qp) inOrder(p *wire.Packet, kind messageKind) bool {
+	starts, ends := p.Opcode.Starts(), p.Opcode.Ends()
+	even := kind == messageSend && q.selective // packets have the size of the first, whatever that is
+	most := q.mtu
+	switch {
+	case even && !starts:
+		most = q.resp.sendCut
+	case kind == messageSend:
+		most = q.sendMTU
+	}
+	least := most
+	switch {
+	case starts && ends:
+		least = 0
+	case ends, even && starts:
+		least = 1
+	}
 	want := kind
-	if p.Opcode.Starts() {
+	if starts {
 		want = messageNone
 	}
-	n, most, exactly := len(p.Payload), q.mtu, !p.Opcode.Ends()
-	if kind == messageSend {
-		most = q.sendMTU
-		switch {
-		case !q.selective:
-		case p.Opcode.Starts():
-			exactly = false
-		default:
-			most = q.resp.sendCut
-		}
-	}
-	switch {
-	case q.resp.message != want:
-		return false
-	case exactly:
-		return n == most
-	case p.Opcode.Starts() && p.Opcode.Ends():
-		return n <= most
-	}
-	return n > 0 && n <= most
+	n := len(p.Payload)
+	return q.resp.message == want && least <= n && n <= most
 }
 
 func (q *qp) onSend(p *wire.Packet, now time.Duration) {
