@@ -69,7 +69,7 @@ func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) 
 			c.countSent(trains[i : i+1])
 			c.counters.TxShared.Add(uint64(t.Bytes))
 		default:
-			c.countDropped(t, unix.ENOBUFS)
+			c.countDropped(t)
 		}
 	}
 	if !link.Bell() {

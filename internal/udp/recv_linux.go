@@ -199,7 +199,7 @@ func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
 
 // harvest turns what the kernel wrote into rx and leaves out what was cut short.
 func (c *conn) harvest(rx []Received, n int) int {
-	var datagrams, bytes, coalesced, truncated uint64
+	var datagrams, bytes, truncated uint64
 	filled := 0
 	for i := range n {
 		if c.rx.hdrs[i].hdr.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
@@ -213,17 +213,12 @@ func (c *conn) harvest(rx []Received, n int) int {
 		}
 		filled++
 		bytes += uint64(len(r.Buf))
-		k := r.Count()
-		datagrams += uint64(k)
-		if k > 1 {
-			coalesced++
-		}
+		datagrams += uint64(r.Count())
 	}
 	k := &c.counters
 	k.RxSyscalls.Add(1)
 	k.RxDatagrams.Add(datagrams)
 	k.RxBytes.Add(bytes)
-	addSome(&k.RxCoalesced, coalesced)
 	addSome(&k.RxTruncated, truncated)
 	return filled
 }

@@ -213,12 +213,11 @@ func (s *sender) flush(c *conn, trains []Train) (int, error) {
 		case (errno == unix.EAGAIN || errno == unix.ENOBUFS) && s.wait(c):
 		case c.refusesSegments(t, errno):
 			c.segments.Store(false)
-			c.counters.txSegRefused.Store(uint32(errno))
 			return done, &OpError{Op: "send", Addr: t.Dst, Kind: ErrSegmentation, Err: errno}
 		case errno == unix.EBADF || errno == unix.ENOTSOCK || errno == unix.EFAULT:
 			return done, &OpError{Op: "send", Addr: t.Dst, Err: errno}
 		default:
-			c.countDropped(t, errno)
+			c.countDropped(t)
 			done++
 		}
 	}
@@ -269,21 +268,15 @@ func headerBytes(a netip.Addr) int {
 }
 
 func (c *conn) countSent(trains []Train) {
-	var datagrams, bytes, long uint64
+	var datagrams, bytes uint64
 	for i := range trains {
-		n := trains[i].Datagrams()
-		datagrams += uint64(max(n, 1))
+		datagrams += uint64(max(trains[i].Datagrams(), 1))
 		bytes += uint64(trains[i].Bytes)
-		if n > 1 {
-			long++
-		}
 	}
 	c.counters.TxDatagrams.Add(datagrams)
 	c.counters.TxBytes.Add(bytes)
-	addSome(&c.counters.TxTrains, long)
 }
 
-func (c *conn) countDropped(t *Train, errno unix.Errno) {
+func (c *conn) countDropped(t *Train) {
 	c.counters.TxDrops.Add(uint64(max(t.Datagrams(), 1)))
-	c.counters.txLastErrno.Store(uint32(errno))
 }
