@@ -9,28 +9,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// state is that of one connection (IBTA 12.9.7).
-type state uint8
-
-const (
-	stateIdle state = iota
-	// Active side.
-	stateREQSent
-	stateMRAREQRcvd
-	stateREPRcvd
-	// Passive side.
-	stateREQRcvd
-	stateMRAREQSent
-	stateREPSent
-	stateMRAREPRcvd
-	// Both.
-	stateEstablished
-	stateDREQSent
-	stateDREQRcvd
-	stateTimewait
-	stateClosed
-)
-
 // conn is the state machine of one connection. Its methods take an event and the time and add
 // what is to be done to an effects; deadline says when timeout is due. It has no lock, clock or
 // socket, and does not know its owner.
@@ -135,18 +113,6 @@ func refusal(remote uint32, reason verbs.RejectReason) *mad.REJ {
 	return &mad.REJ{CommIDs: mad.CommIDs{Remote: remote}, Message: mad.AnswersREQ, Reason: reason}
 }
 
-// awaitsOwner reports whether the request waits for accept or reject.
-func (c *conn) awaitsOwner() bool { return c.state == stateREQRcvd || c.state == stateMRAREQSent }
-
-// halfOpen reports whether a passive connection isn't confirmed by the peer yet.
-func (c *conn) halfOpen() bool { return c.state >= stateREQRcvd && c.state <= stateMRAREPRcvd }
-
-// awaitsRTU reports whether all that a passive connection lacks is its peer's confirmation.
-func (c *conn) awaitsRTU() bool { return c.state == stateREPSent || c.state == stateMRAREPRcvd }
-
-// stands reports whether both sides have confirmed the connection, and it isn't over.
-func (c *conn) stands() bool { return c.state >= stateEstablished && c.state <= stateDREQRcvd }
-
 // accept sends rep: REQ_RCVD → REP_SENT. The QP is in RTS already.
 func (c *conn) accept(now time.Time, rep *mad.REP, fx *effects) {
 	c.rep = *rep
@@ -166,10 +132,6 @@ func (c *conn) reject(reason verbs.RejectReason, private []byte, fx *effects) {
 	fx.send(c.tid, rej)
 	c.close()
 }
-
-// awaitsREP reports whether the peer hasn't answered the REQ yet: its own ID is not known, so that
-// the transaction ID says which messages are its.
-func (c *conn) awaitsREP() bool { return c.state == stateREQSent || c.state == stateMRAREQRcvd }
 
 // onREP takes the peer's REP: REQ_SENT → REP_RCVD. One that comes again has missed the RTU.
 func (c *conn) onREP(rep *mad.REP, fx *effects) {
@@ -212,7 +174,7 @@ func (c *conn) refuse(reason verbs.RejectReason, fx *effects) {
 // onMRA waits longer for the answer to the REQ or REP.
 func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 	switch {
-	case m.Message == mad.AnswersREQ && c.awaitsREP():
+	case m.Message == mad.AnswersREQ && c.state.awaitsREP():
 		c.state = stateMRAREQRcvd
 	case m.Message == mad.AnswersREP && c.state == stateREPSent:
 		c.state = stateMRAREPRcvd
@@ -225,7 +187,7 @@ func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 
 // onRTU confirms the connection: REP_SENT → ESTABLISHED.
 func (c *conn) onRTU(private []byte, fx *effects) {
-	if !c.awaitsRTU() {
+	if !c.state.awaitsRTU() {
 		fx.duplicate = true
 		return
 	}
@@ -236,7 +198,7 @@ func (c *conn) onRTU(private []byte, fx *effects) {
 
 // commEst says that a packet came in on the QP, which confirms the connection as an RTU does.
 func (c *conn) commEst(fx *effects) {
-	if c.awaitsRTU() {
+	if c.state.awaitsRTU() {
 		c.onRTU(nil, fx)
 	}
 }
@@ -383,7 +345,7 @@ func (c *conn) sendTimeoutREJ(fx *effects) {
 
 // unsent ends an attempt whose REQ can't be sent.
 func (c *conn) unsent(err error, fx *effects) {
-	if !c.awaitsREP() {
+	if !c.state.awaitsREP() {
 		return
 	}
 	c.close()

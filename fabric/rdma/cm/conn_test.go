@@ -50,11 +50,11 @@ func (s *script) play(b byte) {
 			s.c.refuse(verbs.RejectNoResources, &fx)
 		}
 	case 3:
-		if s.c.awaitsOwner() {
+		if s.c.state.awaitsOwner() {
 			s.c.accept(s.now, &mad.REP{CommIDs: s.c.ids, LocalQPN: 10}, &fx)
 		}
 	case 4:
-		if s.c.awaitsOwner() {
+		if s.c.state.awaitsOwner() {
 			s.c.reject(verbs.RejectConsumer, nil, &fx)
 		}
 	case 5:

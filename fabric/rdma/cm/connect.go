@@ -156,7 +156,7 @@ func (id *cmID) Accept(p verbs.ConnParam) error {
 	err := checkParam(p, mad.REPPrivateSize)
 	switch {
 	case err != nil:
-	case !r.awaitsOwner() || id.accepting:
+	case !r.state.awaitsOwner() || id.accepting:
 		err = fmt.Errorf("%w: the request is answered or gone", verbs.ErrState)
 	case qp == nil:
 		err = fmt.Errorf("%w: no QP yet", verbs.ErrState)
@@ -174,7 +174,7 @@ func (id *cmID) Accept(p verbs.ConnParam) error {
 	err = toRTS(qp, attr)
 
 	m.mu.Lock()
-	waits := r.awaitsOwner()
+	waits := r.state.awaitsOwner()
 	m.finish(r, m.apply(r, func(fx *effects) {
 		switch {
 		case !waits:
@@ -218,7 +218,7 @@ func (id *cmID) Reject(private []byte) error {
 	}
 	r := id.rec
 	err := checkParam(verbs.ConnParam{PrivateData: private}, mad.REJPrivateSize)
-	if err == nil && (!r.awaitsOwner() || id.accepting) {
+	if err == nil && (!r.state.awaitsOwner() || id.accepting) {
 		err = fmt.Errorf("%w: the request is answered or gone", verbs.ErrState)
 	}
 	if err != nil {

@@ -326,12 +326,16 @@ func (m *Manager) apply(r *record, step func(fx *effects)) []packet {
 	var fx effects
 	step(&fx)
 	m.countStep(r, &fx)
+	if !m.down {
+		m.table.moved(r)
+	}
+	r.was = r.state
 	for _, e := range fx.events {
 		if r.owner != nil {
 			m.events = append(m.events, queuedEvent{r.owner, e})
 		}
 	}
-	if r.listener != nil && !r.awaitsOwner() {
+	if r.listener != nil && !r.state.awaitsOwner() {
 		r.listener.waiting--
 		r.listener = nil
 	}
@@ -389,11 +393,7 @@ func (m *Manager) countStep(r *record, fx *effects) {
 	if fx.dropped {
 		c.Dropped.Add(1)
 	}
-	before := conn{state: r.was}
-	c.HalfOpen.Add(int64(change(before.halfOpen(), r.halfOpen())))
-	if !m.down {
-		m.table.moved(r, &before)
-	}
+	c.HalfOpen.Add(int64(change(r.was.halfOpen(), r.state.halfOpen())))
 	for _, e := range fx.events {
 		switch e.Type {
 		case verbs.CMEstablished:
@@ -409,7 +409,6 @@ func (m *Manager) countStep(r *record, fx *effects) {
 	if r.was == stateEstablished && r.state != stateEstablished {
 		c.Disconnects.Add(1)
 	}
-	r.was = r.state
 }
 
 // random32 is not predictable: IDs and PSNs keep strangers from speaking for a peer.

@@ -85,7 +85,7 @@ func (m *Manager) onREP(src netip.Addr, tid uint64, rep *mad.REP) {
 		m.answer(src, tid, &mad.REJ{CommIDs: rep.Reversed(), Message: mad.AnswersREP, Reason: rejectInvalidCommID})
 		return
 	}
-	fresh := r.awaitsREP()
+	fresh := r.state.awaitsREP()
 	if fresh && r.tid != tid {
 		m.onRecord(nil, nil)
 		return
@@ -125,7 +125,7 @@ func (m *Manager) evict(old *record) {
 // of the REQ stands in.
 func (m *Manager) answered(src netip.Addr, tid uint64, ids mad.CommIDs) *record {
 	r := m.table.find(src, ids)
-	if r == nil || r.awaitsREP() && r.tid != tid || !r.awaitsREP() && r.ids.Remote != ids.Local {
+	if r == nil || r.state.awaitsREP() && r.tid != tid || !r.state.awaitsREP() && r.ids.Remote != ids.Local {
 		return nil
 	}
 	return r
@@ -138,7 +138,7 @@ func (m *Manager) rejected(src netip.Addr, tid uint64, rej *mad.REJ) *record {
 		return r
 	}
 	r := m.table.byID[peerKey{src, rej.GUID(), rej.Local}]
-	if rej.Reason != verbs.RejectTimeout || r == nil || !r.halfOpen() {
+	if rej.Reason != verbs.RejectTimeout || r == nil || !r.state.halfOpen() {
 		return nil
 	}
 	return r

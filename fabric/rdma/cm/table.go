@@ -16,7 +16,7 @@ type record struct {
 	owner    *cmID // nil when destroyed
 	listener *cmID // of a request that waits for accept or reject
 
-	was     state // as the counters know it
+	was     state // before the step that is being taken
 	removed bool  // from the table
 	timer   int   // in table.timers; -1 while no timer runs
 
@@ -115,13 +115,13 @@ func (t *table) findPair(src netip.Addr, ids mad.CommIDs) *record {
 	return r
 }
 
-// moved notes that r has another state than before.
-func (t *table) moved(r *record, before *conn) {
-	more := use{halfOpen: change(before.halfOpen(), r.halfOpen()), standing: change(before.stands(), r.stands())}
+// moved notes that r has another state than it had.
+func (t *table) moved(r *record) {
+	more := use{halfOpen: change(r.was.halfOpen(), r.state.halfOpen()), standing: change(r.was.stands(), r.state.stands())}
 	if more != (use{}) {
 		t.uses.add(r.peerAddr(), more)
 	}
-	switch change(before.awaitsRTU(), r.awaitsRTU()) {
+	switch change(r.was.awaitsRTU(), r.state.awaitsRTU()) {
 	case 1:
 		r.unconfirmed = t.unconfirmed.Add(r.peerAddr(), r)
 	case -1:

@@ -10,8 +10,6 @@ import (
 type Config struct {
 	// Name is for people; "" means "roce0".
 	Name string
-	// NodeGUID identifies the device to peers; 0 means a random one.
-	NodeGUID uint64
 	// MTU bounds the path MTU that the device offers; 0 means the largest that the
 	// interface carries.
 	MTU verbs.MTU

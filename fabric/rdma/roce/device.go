@@ -105,15 +105,11 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 	d.sent.L, d.over.L = &d.mu, &d.mu
 	var seed [16]byte
 	_, _ = rand.Read(seed[:])
-	guid := cfg.NodeGUID
-	if guid == 0 {
-		const locallyAdministered = 1 << 57
-		guid = binary.BigEndian.Uint64(seed[:]) | locallyAdministered
-	}
+	const locallyAdministered = 1 << 57 // a GUID
 	d.nextVA = (binary.BigEndian.Uint64(seed[8:])>>20 + 1) * pageSize
 	d.gsi.psn = wire.MakePSN(uint32(seed[0])<<16 | uint32(seed[15])<<8)
 	d.attr = verbs.DeviceAttr{
-		Name: cfg.Name, VendorID: vendorID, NodeGUID: guid, Addr: d.self.Addr(), ActiveMTU: mtu,
+		Name: cfg.Name, VendorID: vendorID, NodeGUID: binary.BigEndian.Uint64(seed[:]) | locallyAdministered, Addr: d.self.Addr(), ActiveMTU: mtu,
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}
