@@ -30,7 +30,7 @@ const (
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.scraped())
-	mux.HandleFunc("GET /healthz", answer(s.Healthy))
+	mux.HandleFunc("GET /healthz", answer(func() error { return nil })) // a program that answers works
 	mux.HandleFunc("GET /readyz", answer(s.Ready))
 	mux.HandleFunc("GET /status.json", s.serveStatus)
 	mux.HandleFunc("GET /{$}", servePage)

@@ -47,16 +47,9 @@ func TestServer(t *testing.T) {
 	if code, _ := get(t, url+"/other"); code != 404 {
 		t.Errorf("/other: %d", code)
 	}
-	var ill error
-	s.AddHealth(func() error { return ill })
-	if code, _ := get(t, url+"/healthz"); code != 200 {
-		t.Errorf("healthy: %d", code)
+	if code, _ := get(t, url+"/readyz"); code != 200 {
+		t.Errorf("ready: %d", code)
 	}
-	ill = errors.New("the volume is gone")
-	if code, body := get(t, url+"/healthz"); code != 503 || !strings.Contains(body, "the volume is gone") {
-		t.Errorf("ill: %d %q", code, body)
-	}
-	ill = nil
 	s.AddReady(func() error { return errors.New("draining") })
 	if code, _ := get(t, url+"/healthz"); code != 200 {
 		t.Errorf("healthy, not ready: %d", code)

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"errors"
 	"slices"
 	"sync"
 
@@ -32,7 +31,6 @@ type Set struct {
 	controllers []*entry[*host.Controller]
 	subsystems  []*entry[*multipath.Subsystem]
 	benches     []*entry[func() Bench]
-	health      []*entry[func() error]
 	ready       []*entry[func() error]
 }
 
@@ -138,10 +136,7 @@ func (s *Set) AddController(c *host.Controller) { add(s, &s.controllers, c) }
 // live. One subsystem by each name.
 func (s *Set) AddSubsystem(sub *multipath.Subsystem) { add(s, &s.subsystems, sub) }
 
-// AddHealth makes /healthz fail while check returns an error.
-func (s *Set) AddHealth(check func() error) { add(s, &s.health, check) }
-
-// AddReady makes /readyz fail while check returns an error, as it does while /healthz fails.
+// AddReady makes /readyz fail while check returns an error.
 func (s *Set) AddReady(check func() error) { add(s, &s.ready, check) }
 
 // entry is something that was added; its address tells it from others like it.
@@ -167,15 +162,10 @@ func add[T any](s *Set, to *[]*entry[T], x T) (remove func()) {
 	}
 }
 
-// Healthy is the first error of the checks of AddHealth.
-func (s *Set) Healthy() error { return s.first(&s.health) }
-
-// Ready is the first error of each kind of checks.
-func (s *Set) Ready() error { return errors.Join(s.first(&s.health), s.first(&s.ready)) }
-
-func (s *Set) first(of *[]*entry[func() error]) error {
+// Ready is the first error of the checks of AddReady.
+func (s *Set) Ready() error {
 	s.mu.Lock()
-	checks := values(*of)
+	checks := values(s.ready)
 	s.mu.Unlock()
 	for _, check := range checks {
 		if err := check(); err != nil {

@@ -279,7 +279,7 @@ func testSeveralSpecs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Jobs) != 4 || res.Jobs[2].Clone != 2 || res.Jobs[3].Index != 1 {
+	if len(res.Jobs) != 4 || res.Jobs[2].Clone != 2 || res.Jobs[2].Spec == res.Jobs[3].Spec {
 		t.Fatalf("%d results, want three of the first spec and one of the second", len(res.Jobs))
 	}
 	first, second := res.Jobs[0].Duration-a.Runtime, res.Jobs[3].Duration-b.Runtime

@@ -11,7 +11,6 @@ type Result struct {
 // JobResult is what one job measured.
 type JobResult struct {
 	Spec     *Spec
-	Index    int // of the spec
 	Clone    int // of the spec's NumJobs
 	Duration time.Duration
 	// Processor time of this process in that time. It can't be told apart by job, so each has
@@ -63,7 +62,7 @@ type Sample struct {
 	Ramping    bool
 	IOs, Bytes [ops]uint64
 	// Of all directions together, nanoseconds.
-	Mean, P50, P99, Max int64
+	P50, P99 int64
 }
 
 // IOPS is operations a second, of all directions.
@@ -159,12 +158,12 @@ func addPoints(sum, points []Point) []Point {
 func (r *run) result() (*Result, error) {
 	res := &Result{Series: r.series}
 	var err error
-	for i, t := range r.tasks {
+	for _, t := range r.tasks {
 		share := t.share()
 		for _, j := range t.jobs {
 			j.mu.Lock()
 			jr := JobResult{
-				Spec: t.spec, Index: i, Clone: j.clone, Duration: t.took,
+				Spec: t.spec, Clone: j.clone, Duration: t.took,
 				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
 				Points: j.points, Windows: j.course.finish(t.took), Entries: j.course.entries,
 			}

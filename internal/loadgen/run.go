@@ -272,7 +272,7 @@ func (r *run) sample() {
 		h.Subtract(&r.last[op].Latency)
 		both.Merge(&h)
 	}
-	s.Mean, s.P50, s.P99, s.Max = int64(both.Mean()), both.Percentile(50), both.Percentile(99), both.Max()
+	s.P50, s.P99 = both.Percentile(50), both.Percentile(99)
 	r.last, r.lastAt = sum, now
 	// What little there is of the interval in which a ramp ended says nothing about a rate.
 	if !s.Ramping && !r.verifying && s.Length > r.o.Interval/2 {

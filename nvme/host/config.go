@@ -49,10 +49,9 @@ type Config struct {
 	// ConnectTimeout bounds Connect as a whole; 0 means 30 s.
 	ConnectTimeout time.Duration
 	// IOTimeout is how long an I/O command may take; 0 means 30 s. A command that takes longer
-	// is aborted, and if that doesn't end it for as long again, the controller is given up.
+	// is aborted, and if that doesn't end it for as long again, the controller is given up. Admin
+	// commands have 60 s.
 	IOTimeout time.Duration
-	// AdminTimeout is the same for admin commands; 0 means 60 s.
-	AdminTimeout time.Duration
 
 	// NamespacesChanged is told when the controller reports that its namespaces changed, with
 	// those that did (none named: any may have). It is called from a goroutine of the
@@ -70,7 +69,7 @@ const (
 	defaultKATO           = 5 * time.Second
 	defaultConnectTimeout = 30 * time.Second
 	defaultIOTimeout      = 30 * time.Second
-	defaultAdminTimeout   = 60 * time.Second
+	adminTimeout          = 60 * time.Second
 
 	maxQueues    = 65534
 	minQueueSize = 2
@@ -95,8 +94,8 @@ func (c *Config) Validate() error {
 		return bad("QueueSize", "%d is not between %d and %d", c.QueueSize, minQueueSize, maxQueueSize)
 	case c.KATO > 0 && c.KATO < 100*time.Millisecond || c.KATO > 24*time.Hour:
 		return bad("KATO", "%v is not between 100ms and 24h", c.KATO)
-	case c.ConnectTimeout < 0, c.IOTimeout < 0, c.AdminTimeout < 0:
-		return bad("ConnectTimeout, IOTimeout, AdminTimeout", "a timeout must not be negative")
+	case c.ConnectTimeout < 0, c.IOTimeout < 0:
+		return bad("ConnectTimeout, IOTimeout", "a timeout must not be negative")
 	}
 	if err := nvme.CheckNQN(c.SubNQN); err != nil {
 		return bad("SubNQN", "%w", err)
@@ -130,7 +129,6 @@ func (c Config) withDefaults() Config {
 	orElse(&c.QueueSize, defaultQueueSize)
 	orElse(&c.ConnectTimeout, defaultConnectTimeout)
 	orElse(&c.IOTimeout, defaultIOTimeout)
-	orElse(&c.AdminTimeout, defaultAdminTimeout)
 	if c.KATO == 0 && c.SubNQN != nvme.DiscoveryNQN {
 		c.KATO = defaultKATO
 	}

@@ -80,7 +80,7 @@ func (c *Controller) connectError(stage string, qid uint16, err error) *ConnectE
 }
 
 func (c *Controller) connectAdmin(ctx context.Context) error {
-	q, err := c.dial(ctx, 0, nvme.AdminQueueSize, 0, c.cfg.AdminTimeout)
+	q, err := c.dial(ctx, 0, nvme.AdminQueueSize, 0, adminTimeout)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func (c *Controller) handleEvents() {
 // handle reads the page, which lets the controller report the same event again, and tells the
 // owner.
 func (c *Controller) handle(e nvme.AsyncEvent) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.AdminTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), adminTimeout)
 	defer cancel()
 	c.cfg.Log.Debug("asynchronous event", c.logKeys("event", e)...)
 	switch e {

@@ -16,7 +16,6 @@ const readyTimeout = 5 * time.Second
 const (
 	offPropAttrib = 40
 	offPropOffset = 44
-	offPropValue  = 48
 )
 
 // capabilities is CAP. Bit 43 (I/O command sets) stays clear: there is only the NVM set.
