@@ -87,8 +87,8 @@ func (f *benchFlags) checkCampaign() error {
 	return nil
 }
 
-// pathFlags are the flags of each path, and its name.
-func (f *benchFlags) pathFlags() (names []string, all []*benchFlags, err error) {
+// ofEach are the flags of each path to compare, and its name.
+func (f *benchFlags) ofEach() (names []string, all []*benchFlags, err error) {
 	if len(f.campaign.compare) == 0 {
 		return []string{f.conn.transport}, []*benchFlags{f}, nil
 	}
@@ -158,7 +158,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 }
 
 func (k *campaign) open(ctx context.Context) error {
-	names, flags, err := k.f.pathFlags()
+	names, flags, err := k.f.ofEach()
 	if err != nil {
 		return err
 	}
@@ -224,6 +224,7 @@ func (f *benchFlags) depthsOf(jobs []*fio.Job) []int {
 	return slices.Compact(list)
 }
 
+// deepest is the largest depth that one of some jobs asks for.
 func deepest(jobs []*fio.Job) int {
 	n := 0
 	for _, j := range jobs {

@@ -13,7 +13,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/report"
 	"github.com/nvme-anywhere/nvmeof/internal/version"
-	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // pageFile is the file of --report. A nil one, where the flag isn't given, is none.
@@ -80,7 +79,7 @@ func (k *campaign) page(works []*report.Work) *report.Page {
 		c := k.paths[i].sessions[0]
 		id, limits := c.Identify(), c.Limits()
 		fact("path "+name, "%s; controllers: %d; I/O queues of each: %d, of %d entries", k.endpoint(i), len(k.paths[i].sessions), limits.Queues, limits.QueueSize)
-		fact("target", "%s, firmware %s, %s", nvme.Text(id.MN[:]), nvme.Text(id.FR[:]), c.Config().SubNQN)
+		fact("target", "%s, firmware %s, %s", id.ModelNumber(), id.FirmwareRevision(), c.Config().SubNQN)
 	}
 	fact("repeats", "%d of each, the paths in turns; figures are their medians", k.f.campaign.repeats)
 	fact("ratios", "one of each repeat; shown is their median, and their range")

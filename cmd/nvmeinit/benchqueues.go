@@ -20,7 +20,7 @@ func (f *benchFlags) shape(cfg *host.Config) {
 	for i := range queues {
 		queues[i] = cfg.Queues
 	}
-	cfg.QueueSize = min(max(cfg.QueueSize, f.deepest(queues)+1), maxQueueSize)
+	cfg.QueueSize = min(max(cfg.QueueSize, f.fullest(queues)+1), maxQueueSize)
 }
 
 // mostJobs is how many jobs run at once.
@@ -36,9 +36,9 @@ func (f *benchFlags) mostJobs() int {
 	return most
 }
 
-// deepest is how many operations are to be under way at once on the queue that has most, of
+// fullest is how many operations are to be under way at once on the queue that has most, of
 // controllers with so many queues.
-func (f *benchFlags) deepest(queues []int) int {
+func (f *benchFlags) fullest(queues []int) int {
 	most := 0
 	for _, jobs := range fio.Phases(f.jobs) {
 		for _, depth := range f.depthsOf(jobs) {
@@ -88,12 +88,12 @@ func (f *benchFlags) crowded(d *benchDevice) string {
 	default:
 		room /= len(controllers) // which are alike
 	}
-	deepest := f.deepest(queues)
-	if deepest <= room {
+	most := f.fullest(queues)
+	if most <= room {
 		return ""
 	}
 	return fmt.Sprintf("%d operations are to be under way on one I/O queue, which takes %d; the others wait in this host, and latencies include that: %s",
-		deepest, room, f.roomier(controllers[0], queues))
+		most, room, f.roomier(controllers[0], queues))
 }
 
 // roomier says how to have queues take what they are to.

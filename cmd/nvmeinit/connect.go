@@ -12,7 +12,6 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -95,7 +94,7 @@ func showConnection(c *cobra.Command, f *connFlags, s *session) error {
 	v := found{
 		Transport: s.fabric.Type().String(), Remote: s.Remote().String(), Local: s.Admin().Local().String(),
 		SubNQN: cfg.SubNQN, HostNQN: cfg.HostNQN, CNTLID: s.CNTLID(),
-		Model: nvme.Text(id.MN[:]), Serial: nvme.Text(id.SN[:]), Firmware: nvme.Text(id.FR[:]), Version: s.Version().String(),
+		Model: id.ModelNumber(), Serial: id.SerialNumber(), Firmware: id.FirmwareRevision(), Version: s.Version().String(),
 		Queues: limits.Queues, QueueSize: limits.QueueSize, MaxTransfer: limits.MaxTransfer, InCapsule: limits.InCapsule,
 		KATO: limits.KATO.Seconds(), RoundTrip: float64(rtt) / float64(time.Microsecond),
 		Namespaces: []foundNamespace{},

@@ -6,7 +6,6 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -108,7 +107,7 @@ func printNamespaces(c *cobra.Command, format cli.Format, s *session, all []*hos
 		for _, n := range all {
 			devices = append(devices, device{
 				NSID: n.ID, SubNQN: s.Config().SubNQN,
-				Firmware: nvme.Text(id.FR[:]), Model: nvme.Text(id.MN[:]), Serial: nvme.Text(id.SN[:]),
+				Firmware: id.FirmwareRevision(), Model: id.ModelNumber(), Serial: id.SerialNumber(),
 				Used: n.Identity.NUSE * uint64(n.BlockSize()), Blocks: n.Blocks(), Size: n.Size(), Block: n.BlockSize(), UUID: uuidText(n),
 			})
 		}
@@ -117,7 +116,7 @@ func printNamespaces(c *cobra.Command, format cli.Format, s *session, all []*hos
 	t := cli.NewTable(c.OutOrStdout(), "namespace", "size", "block", "UUID", "model", "serial")
 	for _, n := range all {
 		t.AppendRow([]any{n.ID, blockdev.FormatSize(n.Size()), n.BlockSize(), uuidText(n),
-			nvme.Text(id.MN[:]), nvme.Text(id.SN[:])})
+			id.ModelNumber(), id.SerialNumber()})
 	}
 	t.Render()
 	return nil
