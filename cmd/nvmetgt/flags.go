@@ -65,7 +65,7 @@ func (f *serveFlags) add(c *cobra.Command) {
 
 	fl.Var(&f.secrets, "dhchap-secrets", "`FILE` with the NQNs and secrets of the hosts that may connect: each has to authenticate itself; see nvmetgt gen-dhchap-key")
 
-	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss")
+	fl.StringVar(&f.state, "state", "", "`DIRECTORY` for what outlives the program: reservations that persist through power loss, write protection and bad blocks that hosts set, the Persistent Event log, a Sanitize that isn't over")
 
 	fl.DurationVar(&f.drain, "drain-timeout", config.DefaultDrainTimeout, "`time` that commands under way have when it stops; 0: none")
 
