@@ -27,11 +27,11 @@ const directorySuffix = ".volume"
 // somebody has it open.
 func OpenDirectory(path string, capacity uint64, options Options) (*Directory, error) {
 	if err := statedir.MakeDir(path); err != nil {
-		return nil, openError(path, KindOf(err), err)
+		return nil, OpenError(path, KindOf(err), err)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, openError(path, KindOf(err), err)
+		return nil, OpenError(path, KindOf(err), err)
 	}
 	if err := lock(f, false); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -48,7 +48,7 @@ func (d *Directory) Capacity() uint64 { return d.capacity }
 func (d *Directory) file(name string) (string, error) {
 	path := filepath.Join(d.path, name+directorySuffix)
 	if name == "" || filepath.Dir(path) != filepath.Clean(d.path) {
-		return "", openError(path, ErrInvalid, fmt.Errorf("%q can't be the name of a volume", name))
+		return "", OpenError(path, ErrInvalid, fmt.Errorf("%q can't be the name of a volume", name))
 	}
 	return path, nil
 }
@@ -66,7 +66,7 @@ func (d *Directory) Create(name string, size int64, blockSize int) (Volume, erro
 		return nil, err
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil, openError(path, ErrInvalid, errors.Join(fs.ErrExist, err))
+		return nil, OpenError(path, ErrInvalid, errors.Join(fs.ErrExist, err))
 	}
 	return OpenFile(path, d.optionsFor(size, blockSize))
 }
@@ -78,7 +78,7 @@ func (d *Directory) Open(name string, size int64, blockSize int) (Volume, error)
 		return nil, err
 	}
 	if _, err := os.Stat(path); err != nil { // OpenFile would create it
-		return nil, openError(path, KindOf(err), err)
+		return nil, OpenError(path, KindOf(err), err)
 	}
 	return OpenFile(path, d.optionsFor(size, blockSize))
 }

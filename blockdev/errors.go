@@ -46,3 +46,8 @@ func (e *OpError) Unwrap() []error {
 	}
 	return []error{e.Kind, e.Err}
 }
+
+// OpenError is the error of an open, of a kind, because of err.
+func OpenError(path string, kind, err error) error {
+	return &OpError{Op: "open", Path: path, Offset: -1, Kind: kind, Err: err}
+}

@@ -75,18 +75,18 @@ func openFile(path string, o Options) (Volume, error) {
 func (v *file) describe(path string, size int64, o *Options) error {
 	st, err := v.locked.Stat()
 	if err != nil {
-		return openError(path, KindOf(err), err)
+		return OpenError(path, KindOf(err), err)
 	}
 	block := DefaultBlockSize
 	if v.device = st.Mode()&os.ModeDevice != 0; v.device {
 		v.node = deviceNode(v.locked)
 		if block, err = unix.IoctlGetInt(int(v.locked.Fd()), unix.BLKSSZGET); err != nil {
-			return openError(path, KindOf(err), err)
+			return OpenError(path, KindOf(err), err)
 		}
 	}
 	block = o.BlockSizeOr(block)
 	if err := CheckSize(size, block); err != nil {
-		return openError(path, ErrInvalid, err)
+		return OpenError(path, ErrInvalid, err)
 	}
 	v.size.Store(size)
 	v.info = Info{
@@ -95,7 +95,7 @@ func (v *file) describe(path string, size int64, o *Options) error {
 		ReadOnly: o.ReadOnly, VolatileCache: !o.ReadOnly,
 	}
 	if err := v.choosePath(o); err != nil {
-		return openError(path, ErrUnsupported, err)
+		return OpenError(path, ErrUnsupported, err)
 	}
 	if !o.ReadOnly {
 		v.info.Discard = v.probeDiscard()
@@ -237,14 +237,14 @@ func (v *file) OnResize(f func(newSize int64)) (stop func()) { return v.watchers
 func (v *file) Refresh() error {
 	n := v.lanes.enter()
 	if n == nil {
-		return v.info.closed("refresh")
+		return v.info.Closed("refresh")
 	}
 	defer n.Leave()
 	v.resizeMu.Lock()
 	defer v.resizeMu.Unlock()
 	size, err := deviceSize(v.locked)
 	if err != nil {
-		return &OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
+		return v.info.Failed("refresh", err)
 	}
 	whole := size - size%int64(v.info.BlockSize)
 	if v.size.Swap(whole) != whole {
@@ -258,7 +258,7 @@ func (v *file) Refresh() error {
 
 func (v *file) Close() error {
 	if !v.lanes.close() {
-		return v.info.closed("close")
+		return v.info.Closed("close")
 	}
 	if v.aio != nil {
 		v.aio.close()
@@ -272,7 +272,7 @@ func (v *file) Close() error {
 		aio.Apart(func() { err = v.store.sync() })
 	}
 	if err := errors.Join(err, v.closeFiles()); err != nil {
-		return &OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: KindOf(err), Err: err}
+		return v.info.Failed("close", err)
 	}
 	return nil
 }

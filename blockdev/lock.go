@@ -24,8 +24,7 @@ func lock(f *os.File, readOnly bool) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		err = errors.New(locked(holder(f)))
-		return &OpError{Op: "open", Path: f.Name(), Offset: -1, Kind: ErrBusy, Err: err}
+		return OpenError(f.Name(), ErrBusy, errors.New(locked(holder(f))))
 	default:
 		return &OpError{Op: "lock", Path: f.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 	}

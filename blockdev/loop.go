@@ -17,13 +17,13 @@ import (
 func loopLock(f *os.File, readOnly bool) error {
 	st, err := f.Stat()
 	if err != nil {
-		return openError(f.Name(), KindOf(err), err)
+		return OpenError(f.Name(), KindOf(err), err)
 	}
 	if st.Mode().Type()&fs.ModeDevice != 0 {
 		return loopFileLock(f.Name(), deviceNode(f), readOnly)
 	}
 	if dev := loopDevice(st, readOnly); dev != "" {
-		return openError(f.Name(), ErrBusy, fmt.Errorf(
+		return OpenError(f.Name(), ErrBusy, fmt.Errorf(
 			"the loop device %s is made of it, by which others may write to it; export that, or detach it (losetup -d)", dev))
 	}
 	return nil
@@ -42,7 +42,7 @@ func loopFileLock(path, node string, readOnly bool) error {
 	defer f.Close()
 	var op *OpError
 	if errors.As(lock(f, readOnly), &op) && errors.Is(op, ErrBusy) {
-		return openError(path, ErrBusy, fmt.Errorf("it is made of the file %s: %w", file, op.Err))
+		return OpenError(path, ErrBusy, fmt.Errorf("it is made of the file %s: %w", file, op.Err))
 	}
 	return nil
 }

@@ -33,14 +33,14 @@ func NewMemory(o Options) (Volume, error) {
 		return nil, err
 	}
 	if most := machineMemory(); o.Size > most {
-		return nil, openError("mem", ErrCapacity, fmt.Errorf(
+		return nil, OpenError("mem", ErrCapacity, fmt.Errorf(
 			"%s, and the machine has %s of memory and swap, so that hosts could have the program killed by writing: "+
 				"take less, or a file, which may be sparse", FormatSize(o.Size), humanize.IBytes(uint64(most))))
 	}
 	mem, err := unix.Mmap(-1, 0, int(o.Size), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, openError("mem", ErrCapacity, fmt.Errorf("can't map %d bytes: %w", o.Size, err))
+		return nil, OpenError("mem", ErrCapacity, fmt.Errorf("can't map %d bytes: %w", o.Size, err))
 	}
 	v := &memory{
 		info: Info{
@@ -77,7 +77,7 @@ func validateSized(kind string, o *Options) error {
 		err = CheckSize(o.Size, o.BlockSize)
 	}
 	if err != nil {
-		return &OpError{Op: "open", Path: kind, Offset: -1, Kind: ErrInvalid, Err: err}
+		return OpenError(kind, ErrInvalid, err)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (v *memory) Release(t ViewToken) {
 
 func (v *memory) Close() error {
 	if !v.life.Close() {
-		return v.info.closed("close")
+		return v.info.Closed("close")
 	}
 	return unix.Munmap(v.mem)
 }

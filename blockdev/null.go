@@ -22,7 +22,7 @@ func NewNull(o Options) (Volume, error) {
 	}
 	zeroes, err := unix.Mmap(-1, 0, nullRegion, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
-		return nil, &OpError{Op: "open", Path: "null", Offset: -1, Kind: ErrCapacity, Err: err}
+		return nil, OpenError("null", ErrCapacity, err)
 	}
 	return &null{
 		info: Info{
@@ -75,7 +75,7 @@ func (v *null) Release(ViewToken) { v.life.Leave() }
 
 func (v *null) Close() error {
 	if !v.life.Close() {
-		return v.info.closed("close")
+		return v.info.Closed("close")
 	}
 	return unix.Munmap(v.zeroes)
 }

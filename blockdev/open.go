@@ -37,12 +37,12 @@ func Open(spec string, o Options, more ...Kind) (Volume, error) {
 		// A misspelt kind must not become a file of that name, but one that exists may
 		// have a colon in it.
 		if _, err := os.Stat(spec); err != nil && !strings.Contains(name, "/") {
-			return nil, openError(spec, ErrInvalid, fmt.Errorf("no kind of volume is called %q; there are %s; a file of that name is ./%s",
+			return nil, OpenError(spec, ErrInvalid, fmt.Errorf("no kind of volume is called %q; there are %s; a file of that name is ./%s",
 				name, forms(kinds), spec))
 		}
 	}
 	if spec == "" {
-		return nil, openError("volume", ErrInvalid, fmt.Errorf("nothing is named; write %s", forms(kinds)))
+		return nil, OpenError("volume", ErrInvalid, fmt.Errorf("nothing is named; write %s", forms(kinds)))
 	}
 	return OpenFile(spec, o)
 }
@@ -59,15 +59,15 @@ func forms(kinds []Kind) string {
 func sized(name string, open func(Options) (Volume, error)) func(string, Options) (Volume, error) {
 	return func(arg string, o Options) (Volume, error) {
 		if arg == "" && o.Size == 0 {
-			return nil, openError(name, ErrInvalid, errors.New("it needs a size, as in "+name+":1GiB"))
+			return nil, OpenError(name, ErrInvalid, errors.New("it needs a size, as in "+name+":1GiB"))
 		}
 		if arg != "" {
 			n, err := ParseSize(arg)
 			if err != nil {
-				return nil, openError(name, ErrInvalid, err)
+				return nil, OpenError(name, ErrInvalid, err)
 			}
 			if o.Size != 0 && o.Size != n {
-				return nil, openError(name, ErrInvalid, fmt.Errorf("two sizes: %s and %s; leave one out",
+				return nil, OpenError(name, ErrInvalid, fmt.Errorf("two sizes: %s and %s; leave one out",
 					FormatSize(n), FormatSize(o.Size)))
 			}
 			o.Size = n

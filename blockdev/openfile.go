@@ -19,7 +19,7 @@ import (
 // and say what to do.
 func OpenLocked(path string, o *Options) (f *os.File, size int64, created bool, err error) {
 	if err := o.Validate(); err != nil {
-		return nil, 0, false, openError(path, ErrInvalid, err)
+		return nil, 0, false, OpenError(path, ErrInvalid, err)
 	}
 	f, created, err = openOrCreate(path, o)
 	if err != nil {
@@ -42,24 +42,19 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, created bool, 
 	}
 	size, err = deviceSize(f)
 	if err != nil {
-		return f, 0, created, openError(path, KindOf(err), err)
+		return f, 0, created, OpenError(path, KindOf(err), err)
 	}
 	switch {
 	case size == 0 && o.Size > 0 && !o.ReadOnly:
 		return f, o.Size, created, fill(f, o)
 	case size == 0:
-		return f, 0, created, openError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
+		return f, 0, created, OpenError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
 	case o.Size != 0 && o.Size != size:
-		return f, 0, created, openError(path, ErrInvalid, fmt.Errorf(
+		return f, 0, created, OpenError(path, ErrInvalid, fmt.Errorf(
 			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
 			FormatSize(size), FormatSize(o.Size)))
 	}
 	return f, size, created, nil
-}
-
-// openError is the error of an open.
-func openError(path string, kind, err error) error {
-	return &OpError{Op: "open", Path: path, Offset: -1, Kind: kind, Err: err}
 }
 
 // openOrCreate opens path, or creates it empty where it doesn't exist and a size was given.
@@ -72,7 +67,7 @@ func openOrCreate(path string, o *Options) (f *os.File, created bool, err error)
 	switch {
 	case err == nil:
 		if flag, err = flagsFor(st, flag); err != nil {
-			return nil, false, openError(path, ErrInvalid, err)
+			return nil, false, OpenError(path, ErrInvalid, err)
 		}
 		f, err = os.OpenFile(path, flag, 0)
 	case errors.Is(err, fs.ErrNotExist) && leadsNowhere(path) != "":
@@ -133,7 +128,7 @@ func explainOpen(path string, o *Options, err error) error {
 	if hint != "" {
 		err = fmt.Errorf("%w: %s", err, hint)
 	}
-	return openError(path, kind, err)
+	return OpenError(path, kind, err)
 }
 
 // leadsNowhere is where a symbolic link leads that there is nothing behind; empty where path is none.
@@ -165,7 +160,7 @@ func deviceSize(f *os.File) (int64, error) {
 func fill(f *os.File, o *Options) error {
 	err := CheckSize(o.Size, o.BlockSizeOr(DefaultBlockSize))
 	if err != nil {
-		return openError(f.Name(), ErrInvalid, err)
+		return OpenError(f.Name(), ErrInvalid, err)
 	}
 	fd := int(f.Fd())
 	if o.Preallocate {

@@ -89,9 +89,14 @@ func (i *Info) Gone(op Op, offset int64) error {
 	return i.Fail(op, offset, ErrGone, fs.ErrClosed)
 }
 
-// closed is the error of an operation that isn't a request, on a volume that was closed.
-func (i *Info) closed(op string) error {
+// Closed is the error of an operation that isn't a request, on a volume that was closed.
+func (i *Info) Closed(op string) error {
 	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: ErrGone, Err: fs.ErrClosed}
+}
+
+// Failed is the error of an operation that isn't a request, because of one of the system.
+func (i *Info) Failed(op string, err error) error {
+	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 }
 
 // End completes the request.

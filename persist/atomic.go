@@ -2,7 +2,6 @@ package persist
 
 import (
 	"errors"
-	"io/fs"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -314,7 +313,7 @@ func (v *atomicVolume) entry(lba, p uint64) uint64 {
 // Close makes everything durable, as every kind does.
 func (v *atomicVolume) Close() error {
 	if !v.life.Close() {
-		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrGone, Err: fs.ErrClosed}
+		return v.info.Closed("close")
 	}
 	v.pool.Close()
 	var err error
@@ -322,7 +321,7 @@ func (v *atomicVolume) Close() error {
 		err = v.settle()
 	}
 	if err = errors.Join(err, v.unmapOwn(), v.m.close()); err != nil {
-		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}
+		return v.info.Failed("close", err)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // openAtomic opens, or creates with o.Size, a volume that writes out of place.
 func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err := o.Validate(); err != nil {
-		return nil, openError(path, blockdev.ErrInvalid, err)
+		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
 	}
 	fresh := false
 	st, err := os.Stat(path)
@@ -23,7 +23,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	block := o.BlockSizeOr(blockdev.DefaultBlockSize)
 	if fresh {
 		if err := blockdev.CheckSize(o.Size, block); err != nil {
-			return nil, openError(path, blockdev.ErrInvalid, err)
+			return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
 		}
 		locked.Size = fileSize(o.Size, block, false)
 	}
@@ -39,7 +39,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 			os.Remove(path)
 		}
 		f.Close()
-		return nil, openError(path, blockdev.KindOf(err), err)
+		return nil, blockdev.OpenError(path, blockdev.KindOf(err), err)
 	}
 	v, err := openMapped(m, path, o, fresh || unfinished, flusher())
 	if err != nil {
@@ -49,7 +49,7 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		}
 		var op *blockdev.OpError
 		if !errors.As(err, &op) {
-			err = openError(path, blockdev.KindOf(err), err)
+			err = blockdev.OpenError(path, blockdev.KindOf(err), err)
 		}
 		return nil, err
 	}
@@ -72,10 +72,10 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 	}
 	s, err := usableSuper(m, path)
 	if err != nil {
-		return nil, openError(path, blockdev.ErrInvalid, err)
+		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
 	}
 	if o.BlockSize != 0 && o.BlockSize != s.blockSize {
-		return nil, openError(path, blockdev.ErrInvalid,
+		return nil, blockdev.OpenError(path, blockdev.ErrInvalid,
 			fmt.Errorf("it has blocks of %d bytes, and %d was asked for", s.blockSize, o.BlockSize))
 	}
 	v, err := newAtomic(m, s, path, o.ReadOnly, lines)
@@ -86,7 +86,7 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 		return nil, errors.Join(err, v.unmapOwn())
 	}
 	if size := v.size.Load(); o.Size != 0 && o.Size != size {
-		err := openError(path, blockdev.ErrInvalid, fmt.Errorf(
+		err := blockdev.OpenError(path, blockdev.ErrInvalid, fmt.Errorf(
 			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
 			blockdev.FormatSize(size), blockdev.FormatSize(o.Size)))
 		if !o.ReadOnly {

@@ -21,11 +21,11 @@ func Format(path string, blockSize int) error {
 	m, err := mapFile(f, size, false)
 	if err != nil {
 		f.Close()
-		return openError(path, blockdev.KindOf(err), err)
+		return blockdev.OpenError(path, blockdev.KindOf(err), err)
 	}
 	err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
 	if err = errors.Join(err, m.close()); err != nil {
-		return openError(path, blockdev.KindOf(err), err)
+		return blockdev.OpenError(path, blockdev.KindOf(err), err)
 	}
 	return nil
 }

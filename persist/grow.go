@@ -16,7 +16,7 @@ func (v *atomicVolume) OnResize(f func(newSize int64)) (stop func()) { return v.
 // Refresh takes what the file has grown by since it was opened.
 func (v *atomicVolume) Refresh() error {
 	if !v.life.Enter() {
-		return &blockdev.OpError{Op: "refresh", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrGone}
+		return v.info.Closed("refresh")
 	}
 	defer v.life.Leave()
 	if v.info.ReadOnly {
@@ -26,7 +26,7 @@ func (v *atomicVolume) Refresh() error {
 	defer v.growing.Unlock()
 	grown, err := v.grow()
 	if err != nil {
-		return &blockdev.OpError{Op: "grow", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}
+		return v.info.Failed("grow", err)
 	}
 	if grown {
 		v.watchers.Tell(v.size.Load())

@@ -29,10 +29,10 @@ var anOption = regexp.MustCompile(`,[a-z]+=[^/]*$`)
 func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
 	path, inPlace := strings.CutSuffix(arg, modeInPlace)
 	if path == "" {
-		return nil, openError("pmem", blockdev.ErrInvalid, errors.New("it needs a path, as in pmem:/mnt/pmem/volume"))
+		return nil, blockdev.OpenError("pmem", blockdev.ErrInvalid, errors.New("it needs a path, as in pmem:/mnt/pmem/volume"))
 	}
 	if m := anOption.FindString(path); m != "" {
-		return nil, openError(path, blockdev.ErrInvalid, fmt.Errorf("unknown option %q: the only one is mode=inplace", m[1:]))
+		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, fmt.Errorf("unknown option %q: the only one is mode=inplace", m[1:]))
 	}
 	if inPlace {
 		return openInPlace(path, o)
@@ -52,7 +52,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 			os.Remove(path)
 		}
 		f.Close()
-		return nil, openError(path, kind, err)
+		return nil, blockdev.OpenError(path, kind, err)
 	}
 	if err := blockdev.CheckSize(size, block); err != nil {
 		return fail(blockdev.ErrInvalid, err)
@@ -63,14 +63,10 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	}
 	if _, errs := readSuper(m); !errors.Is(errs[0], ErrNoVolume) || !errors.Is(errs[1], ErrNoVolume) {
 		_ = m.close()
-		return nil, openError(path, blockdev.ErrInvalid, errors.New(
+		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, errors.New(
 			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" out"))
 	}
 	return newVolume(m, path, block, o.ReadOnly, flusher()), nil
-}
-
-func openError(path string, kind, err error) error {
-	return &blockdev.OpError{Op: "open", Path: path, Offset: -1, Kind: kind, Err: err}
 }
 
 // newVolume makes the volume of a mapping. lines is nil where the processor can't flush them.

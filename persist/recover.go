@@ -88,8 +88,8 @@ func (v *atomicVolume) scan() error {
 	v.free = t.free
 	if len(t.damage) > 0 {
 		d := t.damage[0]
-		return &blockdev.OpError{Op: "open", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrMedium, Err: fmt.Errorf(
-			"the map is damaged, first at logical block %d (%s): see nvmetgt pmem check", d.Block, d.Reason)}
+		return blockdev.OpenError(v.info.Path, blockdev.ErrMedium, fmt.Errorf(
+			"the map is damaged, first at logical block %d (%s): see nvmetgt pmem check", d.Block, d.Reason))
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package persist
 
 import (
 	"errors"
-	"io/fs"
 	"sync"
 	"sync/atomic"
 
@@ -246,7 +245,7 @@ func (v *volume) Release(t blockdev.ViewToken) {
 // Close makes everything durable, as every kind does.
 func (v *volume) Close() error {
 	if !v.life.Close() {
-		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.ErrGone, Err: fs.ErrClosed}
+		return v.info.Closed("close")
 	}
 	v.pool.Close()
 	var err error
@@ -254,7 +253,7 @@ func (v *volume) Close() error {
 		err = v.durably(func() error { return errors.Join(v.syncAll(), v.m.syncFile()) })
 	}
 	if err = errors.Join(err, v.m.close()); err != nil {
-		return &blockdev.OpError{Op: "close", Path: v.info.Path, Offset: -1, Kind: blockdev.KindOf(err), Err: err}
+		return v.info.Failed("close", err)
 	}
 	return nil
 }

@@ -62,21 +62,17 @@ func (w *wrapper) open(arg string, o blockdev.Options, kinds []blockdev.Kind) (b
 		how, spec, ok = strings.Cut(arg, ":")
 	}
 	if !ok || spec == "" {
-		return nil, w.invalid(errors.New("no volume is named; write " + w.form))
+		return nil, blockdev.OpenError(w.name, blockdev.ErrInvalid, errors.New("no volume is named; write "+w.form))
 	}
 	wrap, err := w.wrap(how)
 	if err != nil {
-		return nil, w.invalid(err)
+		return nil, blockdev.OpenError(w.name, blockdev.ErrInvalid, err)
 	}
 	v, err := blockdev.Open(spec, o, kinds...)
 	if err != nil {
 		return nil, err
 	}
 	return wrap(v), nil
-}
-
-func (w *wrapper) invalid(err error) error {
-	return &blockdev.OpError{Op: "open", Path: w.name, Offset: -1, Kind: blockdev.ErrInvalid, Err: err}
 }
 
 // Innermost is the part of a specification that names the volume which everything else wraps.

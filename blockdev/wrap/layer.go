@@ -1,7 +1,6 @@
 package wrap
 
 import (
-	"io/fs"
 	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -83,7 +82,7 @@ func (l *layer) Close() error {
 	}
 	if !l.life.Close() {
 		i := l.below.Info()
-		return &blockdev.OpError{Op: "close", Path: i.Name(), Offset: -1, Kind: blockdev.ErrGone, Err: fs.ErrClosed}
+		return i.Closed("close")
 	}
 	return l.below.Close()
 }
