@@ -12,7 +12,6 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 func newConnect() *cobra.Command {
@@ -128,14 +127,12 @@ const roundTrips = 21
 // roundTrip is the median time of a command that moves no data and touches no volume.
 func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
 	var took []time.Duration
-	r := new(host.Request)
 	for range roundTrips {
-		r.Cmd.SetKeepAlive()
-		began := time.Now()
-		if err := s.Admin().Do(ctx, r); err != nil {
+		one, err := s.Ping(ctx)
+		if err != nil {
 			return 0, err
 		}
-		took = append(took, time.Since(began))
+		took = append(took, one)
 	}
 	slices.Sort(took)
 	return took[len(took)/2], nil

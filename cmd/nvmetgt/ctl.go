@@ -142,7 +142,7 @@ func subsystem(cfg *config.Config, nqn string) (*config.Subsystem, error) {
 	if s := cfg.Subsystem(nqn); s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("-n %s: there is no such subsystem", nqn)
+	return nil, fmt.Errorf("-n %s: there is no such subsystem; nvmetgt ctl config shows those that there are", nqn)
 }
 
 // nqnFlag adds -n.
@@ -160,7 +160,7 @@ func (x *ctl) newAddSubsystem() *cobra.Command {
 			}
 			return x.edit(c, func(cfg *config.Config) error {
 				if cfg.Subsystem(s.NQN) != nil {
-					return fmt.Errorf("--nqn %s: there is such a subsystem already", s.NQN)
+					return fmt.Errorf("--nqn %s: there is such a subsystem already; choose another name, or add to it with add-namespace", s.NQN)
 				}
 				cfg.Subsystems = append(cfg.Subsystems, s)
 				return nil
@@ -263,7 +263,7 @@ func (x *ctl) newRemoveNamespace() *cobra.Command {
 				return cli.Usage("remove-namespace: say which, with --nsid; nvmetgt ctl show lists them")
 			}
 			if s.Namespace(*nsid) == nil {
-				return fmt.Errorf("--nsid %d: subsystem %s has no such namespace", *nsid, s.NQN)
+				return fmt.Errorf("--nsid %d: subsystem %s has no such namespace; nvmetgt ctl show lists those that it has", *nsid, s.NQN)
 			}
 			s.Namespaces = slices.DeleteFunc(s.Namespaces, func(n config.Namespace) bool { return n.NSID == *nsid })
 			return nil
@@ -305,7 +305,7 @@ non-optimized, inaccessible, persistent-loss and change.`,
 		}
 		return x.edit(c, func(cfg *config.Config) error {
 			if listen != nil && !slices.Contains(cfg.Listen, *listen) {
-				return fmt.Errorf("--listen %s: the target doesn't listen there", listen)
+				return fmt.Errorf("--listen %s: the target doesn't listen there; nvmetgt ctl show says where it does", listen)
 			}
 			cfg.SetANA(uint32(group), nvme.ANAState(state), listen)
 			return nil
@@ -363,7 +363,7 @@ func (x *ctl) newHost(name, short string, change func(s *config.Subsystem, host 
 
 func allowHost(s *config.Subsystem, host string) error {
 	if len(s.Hosts) == 0 {
-		return fmt.Errorf("subsystem %s allows every host: name those that it shall allow in its configuration first", s.NQN)
+		return allowsAll(s)
 	}
 	if !slices.Contains(s.Hosts, host) {
 		s.Hosts = append(s.Hosts, host)
@@ -375,14 +375,19 @@ func forbidHost(s *config.Subsystem, host string) error {
 	i := slices.Index(s.Hosts, host)
 	switch {
 	case len(s.Hosts) == 0:
-		return fmt.Errorf("subsystem %s allows every host: name those that it shall allow in its configuration first", s.NQN)
+		return allowsAll(s)
 	case i < 0:
 		return fmt.Errorf("subsystem %s doesn't allow %s anyway", s.NQN, host)
 	case len(s.Hosts) == 1:
-		return fmt.Errorf("%s is the only host of subsystem %s: without it, every host could connect", host, s.NQN)
+		return fmt.Errorf("%s is the only host of subsystem %s, and without it every host could connect; allow another one first, or remove the subsystem", host, s.NQN)
 	}
 	s.Hosts = slices.Delete(s.Hosts, i, i+1)
 	return nil
+}
+
+// allowsAll is the error where a subsystem names no hosts. To name the first would put all others out.
+func allowsAll(s *config.Subsystem) error {
+	return fmt.Errorf("subsystem %s allows every host; write those that it shall allow below its hosts: in what nvmetgt ctl config prints, and ctl apply that", s.NQN)
 }
 
 // newListen is a command that changes where the target listens.
@@ -411,7 +416,7 @@ func removeListener(cfg *config.Config, e cli.Endpoint) error {
 	i := slices.Index(cfg.Listen, e)
 	switch {
 	case i < 0:
-		return fmt.Errorf("unlisten %s: the target doesn't listen there", e)
+		return fmt.Errorf("unlisten %s: the target doesn't listen there; nvmetgt ctl show says where it does", e)
 	case len(cfg.Listen) == 1:
 		return fmt.Errorf("unlisten %s: it is the last one; stop the program instead", e)
 	}

@@ -13,7 +13,7 @@
 //
 // A Link describes the way from one address to another; the way back is a Link of its own. Its
 // faults are drawn from one random source, so that a seed repeats a run as far as the order of
-// sends repeats; a test takes its seed from NewFor, which has it printed if the test fails. Losses
+// sends repeats; a test takes its seed from SeedFor, which has it printed if the test fails. Losses
 // are independent or come in bursts. The queue of a Port is shared by all ways to an address: that
 // is a bottleneck. A Filter sees each datagram first and decides for a test that wants a
 // particular one lost, late, twice or altered. Cut and Restore break a way and mend it.
