@@ -166,3 +166,41 @@ func TestANALater(t *testing.T) {
 		s.close()
 	}
 }
+
+// TestANAPorts: a port that comes or goes changes the states of those who reached the target there, and they are told.
+func TestANAPorts(t *testing.T) {
+	tg := newANATarget(t)
+	at := netip.MustParseAddrPort("192.0.2.1:4421")
+	if err := tg.SetANAState(2, 7, nvme.ANAInaccessible); err != nil { // at any address
+		t.Fatal(err)
+	}
+	here, elsewhere := connectAt(t, tg, at), connectAt(t, tg, anaPortA)
+	defer here.close()
+	defer elsewhere.close()
+	for _, s := range []*session{here, elsewhere} {
+		enableEvents(s.admin, nvme.AENANA)
+	}
+	quiet := elsewhere.admin.start(asyncEvent(1), nil)
+	for _, tc := range []struct {
+		what   string
+		change func() error
+		want   nvme.ANAState
+	}{
+		{"a port for the address alone", func() error { return tg.AddPort(Port{ID: 3, Transport: nvme.TransportTCP, Addr: at}) }, nvme.ANAOptimized},
+		{"it goes again", func() error { return tg.RemovePort(nvme.TransportTCP, at) }, nvme.ANAInaccessible},
+	} {
+		told := here.admin.start(asyncEvent(1), nil)
+		if err := tc.change(); err != nil {
+			t.Fatal(err)
+		}
+		if ev := nvme.AsyncEvent(told.wait().DW0()); ev != nvme.EventANAChanged {
+			t.Errorf("%s: event %v", tc.what, ev)
+		}
+		if p := readANA(here.admin, 0, false); p.Groups[1].State != tc.want {
+			t.Errorf("%s: state %v, want %v", tc.what, p.Groups[1].State, tc.want)
+		}
+	}
+	if quiet.answered() {
+		t.Error("the hosts of another port were told")
+	}
+}

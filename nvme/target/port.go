@@ -58,12 +58,23 @@ func (t *Target) AddPort(p Port) error {
 		return err
 	}
 	t.mu.Lock()
-	err := t.addPort(p)
-	t.mu.Unlock()
-	if err == nil {
-		t.discoveryChanged()
+	if err := t.addPort(p); err != nil {
+		t.mu.Unlock()
+		return err
 	}
-	return err
+	told := t.spreadANA()
+	t.mu.Unlock()
+	t.portsChanged(told)
+	return nil
+}
+
+// portsChanged tells hosts of a port that came or went: those that asked for what discovery tells, and those whose port
+// is another now, with ANA states of its own.
+func (t *Target) portsChanged(ana []*controller) {
+	for _, c := range ana {
+		c.anaChanged()
+	}
+	t.discoveryChanged()
 }
 
 // addPort is called with mu held.
@@ -85,7 +96,6 @@ func (t *Target) addPort(p Port) error {
 	p.ana = new(anaPort)
 	t.totals(p.Transport) // what is counted is there from the start, for those who look for increases
 	t.ports = append(t.ports, p)
-	t.spreadANA()
 	return nil
 }
 
@@ -123,9 +133,9 @@ func (t *Target) RemovePort(transport nvme.TransportType, addr netip.AddrPort) e
 	for i := range t.ports {
 		if t.ports[i].Transport == transport && t.ports[i].Addr == addr {
 			t.ports = append(t.ports[:i:i], t.ports[i+1:]...)
-			t.spreadANA()
+			told := t.spreadANA()
 			t.mu.Unlock()
-			t.discoveryChanged()
+			t.portsChanged(told)
 			return nil
 		}
 	}
