@@ -150,6 +150,30 @@ func TestManagementCapabilities(t *testing.T) {
 	if err := common.Parse(page); err != nil || common.NLBAF != 1 || common.LBAF[0].LBADS != 12 || common.LBAF[1].LBADS != 9 || common.NSZE != 0 {
 		t.Errorf("common capabilities %+v, %v", common.LBAF[:2], err)
 	}
+	free := func(want uint64) {
+		t.Helper()
+		a.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+		if err := id.Parse(page); err != nil || id.UNVMCAP != nvme.Uint128From(want) || id.TNVMCAP != nvme.Uint128From(2<<20) {
+			t.Errorf("%v of %v, %v; want %d", id.UNVMCAP, id.TNVMCAP, err, want)
+		}
+	}
+	create(a.admin, nvme.NMICShared)
+	free(1<<20 - 16*512)
+	rest := nvme.NamespaceSpec{NSZE: 1<<11 - 16, NCAP: 1<<11 - 16, FLBAS: 1}
+	nsid := a.admin.must(createCommand(), rest.AppendTo(nil)).DW0()
+	free(0)
+	a.admin.must(deleteCommand(nsid), nil)
+	free(1<<20 - 16*512)
+
+	var effects nvme.EffectsLog
+	a.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogEffects, Length: nvme.PageSize}), page)
+	if err := effects.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	const changes = nvme.EffectSupported | nvme.EffectInventoryChange
+	if m, at := effects.Admin[nvme.OpNSManagement], effects.Admin[nvme.OpNSAttachment]; m&changes != changes || at&changes != changes {
+		t.Errorf("effects %#x and %#x", m, at)
+	}
 }
 
 // TestNamespaceManagement: hosts create, attach and detach namespaces; each controller has its own;
@@ -202,6 +226,9 @@ func TestNamespaceManagement(t *testing.T) {
 	a.admin.must(attachCommand(1, nvme.NSDetach), controllerList(b.cntlid))
 	if l := nsidsOf(b.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{nsid}) {
 		t.Errorf("attached %v", l)
+	}
+	for _, none := range []uint32{0, 1, MaxNSID, MaxNSID + 1, nvme.NSIDAll} {
+		b.io.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, none, 0, 1, 0) }), data, nvme.StatusInvalidNamespace|nvme.StatusDNR)
 	}
 }
 
@@ -321,6 +348,9 @@ func TestNamespaceManagementErrors(t *testing.T) {
 	}
 	s.admin.fails(deleteCommand(1), nil, nvme.StatusOperationDenied|nvme.StatusDNR)
 	s.admin.fails(deleteCommand(700), nil, nvme.StatusInvalidNamespace|nvme.StatusDNR)
+	s.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid))
+	s.admin.must(setFeature(nvme.FeatWriteProtect, nsid, writeProtected), nil)
+	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusNamespaceWriteProtected|nvme.StatusDNR)
 
 	plain := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
 	defer plain.close()
@@ -329,11 +359,72 @@ func TestNamespaceManagementErrors(t *testing.T) {
 	plain.admin.fails(attachCommand(1, nvme.NSDetach), controllerList(plain.cntlid), nvme.StatusInvalidOpcode|nvme.StatusDNR)
 }
 
+// TestNamespaceManagementFields: fields of the commands that are wrong.
+func TestNamespaceManagementFields(t *testing.T) {
+	s := connectAs(t, newManaged(t, newMemPool(1<<20), newMemStore()), 1)
+	defer s.close()
+	good := goodNamespace()
+	spec, list := good.AppendTo(nil), controllerList(s.cntlid)
+	with := func(cmd nvme.Command, change func(*nvme.Command)) nvme.Command {
+		change(&cmd)
+		return cmd
+	}
+	for name, tc := range map[string]struct {
+		cmd    nvme.Command
+		data   []byte
+		status nvme.Status
+		at     uint16
+	}{
+		"SEL 2 of management": {with(createCommand(), func(c *nvme.Command) { c.SetCDW(10, 2) }), spec, nvme.StatusInvalidField, 40},
+		"SEL 2 of attachment": {attachCommand(1, 2), list, nvme.StatusInvalidField, 40},
+		"NSID to create":      {with(createCommand(), func(c *nvme.Command) { c.SetNSID(1) }), spec, nvme.StatusInvalidField, 4},
+		"another command set": {command(func(c *nvme.Command) { c.SetNSCreate(nvme.CSIZonedNS) }), spec, nvme.StatusCommandSetNotSupported, 47},
+		"short specification": {createCommand(), spec[:512], nvme.StatusSGLLengthInvalid, 24},
+		"short list":          {attachCommand(1, nvme.NSDetach), list[:512], nvme.StatusSGLLengthInvalid, 24},
+		"no namespace 0":      {deleteCommand(0), nil, nvme.StatusInvalidNamespace, 4},
+	} {
+		s.admin.fails(tc.cmd, tc.data, tc.status|nvme.StatusDNR)
+		var e nvme.ErrorEntry
+		page := make([]byte, nvme.ErrorEntrySize)
+		s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogError, Length: nvme.ErrorEntrySize}), page)
+		if err := e.Parse(page); err != nil || e.Location != tc.at {
+			t.Errorf("%s: at byte %d, want %d (%v)", name, e.Location, tc.at, err)
+		}
+	}
+	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
+		t.Errorf("allocated %v", l)
+	}
+}
+
+// TestPoolFails: a namespace whose volume can't be made isn't there, and nothing is left of it.
+func TestPoolFails(t *testing.T) {
+	pool, store := newMemPool(1<<20), newMemStore()
+	tg := newManaged(t, pool, store)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	good := goodNamespace()
+	for _, tc := range []struct {
+		err    error
+		status nvme.Status
+	}{{blockdev.ErrCapacity, nvme.StatusInsufficientCapacity}, {errors.New("disk on fire"), nvme.StatusInternalError}} {
+		pool.err = tc.err
+		s.admin.fails(createCommand(), good.AppendTo(nil), tc.status|nvme.StatusDNR)
+	}
+	pool.err = nil
+	saved, _ := store.Load(tg.Subsystem(testNQN).stateName("namespaces"))
+	if bytes.Contains(saved, []byte("pending")) {
+		t.Errorf("a volume is left: %s", saved)
+	}
+	if nsid := create(s.admin, nvme.NMICShared); nsid != FirstCreatedNSID {
+		t.Errorf("NSID %d", nsid)
+	}
+}
+
 // TestManagementNotSaved: nothing changes where it can't be saved, and no volume is left.
 func TestManagementNotSaved(t *testing.T) {
 	pool, store := newMemPool(1<<20), newMemStore()
-	s := connectAs(t, newManaged(t, pool, store), 1)
-	defer s.close()
+	tg := newManaged(t, pool, store)
+	s := connectAs(t, tg, 1)
 	nsid := create(s.admin, nvme.NMICShared)
 	before := pool.count()
 	store.setErr(errors.New("disk on fire"))
@@ -350,6 +441,18 @@ func TestManagementNotSaved(t *testing.T) {
 	}
 	if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
 		t.Errorf("attached %v", l)
+	}
+	// What is saved next doesn't take along what failed.
+	s.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid))
+	if saved, _ := store.Load(tg.Subsystem(testNQN).stateName("namespaces")); bytes.Contains(saved, []byte("pending")) {
+		t.Errorf("volumes are to be removed: %s", saved)
+	}
+	s.close()
+	closeTarget(t, tg)
+	s = connectAs(t, newManaged(t, pool, store), 1)
+	defer s.close()
+	if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{1, nsid}) {
+		t.Errorf("attached %v after a restart", l)
 	}
 }
 
@@ -436,7 +539,10 @@ func TestSavedNamespaceErrors(t *testing.T) {
 		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":999}]}`: in +
 			"namespace 600, which a host created: saved state can't be used: " + name + ": namespace 600: ANA group 999, the largest is 128",
 		`{"created":[{"nsid":600,"uuid":"` + createdUUID + `","size":8192,"block_size":512}]}`: in + "namespace 600, which a host created: there is no such volume, or it is open",
-		`{"hosts":{"h":[0]}}`: in + "saved state can't be used: " + name + ": NSID 0",
+		`{"hosts":{"h":[0]}}`:    in + "saved state can't be used: " + name + ": NSID 0",
+		`{"hosts":{"h":[1025]}}`: in + "saved state can't be used: " + name + ": NSID 1025",
+		`{"created":[{"nsid":512,"uuid":"` + createdUUID + `","size":4096,"block_size":512,"ana_group":1}]}`: in +
+			"namespace 512, which a host created: saved state can't be used: " + name + ": NSID below 513",
 	} {
 		store.kept[name] = []byte(saved)
 		if _, err := New(config); err == nil || err.Error() != want {

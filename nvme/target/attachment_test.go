@@ -1,0 +1,125 @@
+package target
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestPrivateNamespace: a namespace that isn't shared is attached to one controller at a time, also where several had it
+// one after the other, and what was said of each is remembered.
+func TestPrivateNamespace(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	private := create(a.admin, 0)
+	a.admin.must(attachCommand(private, nvme.NSAttach), controllerList(a.cntlid))
+	has := func(s *session, want ...uint32) {
+		t.Helper()
+		if l := nsidsOf(s.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, want) {
+			t.Errorf("attached %v, want %v", l, want)
+		}
+	}
+	again := connectAs(t, tg, 1)
+	has(a, 1, private)
+	has(again, 1)
+	a.close()
+	b.admin.must(attachCommand(private, nvme.NSAttach), controllerList(b.cntlid))
+	has(b, 1, private)
+	has(again, 1)
+	again.close()
+
+	a = connectAs(t, tg, 1) // the other has it now
+	has(a, 1)
+	a.close()
+	b.close()
+	a = connectAs(t, tg, 1)
+	b = connectAs(t, tg, 2)
+	has(a, 1, private)
+	has(b, 1)
+	a.close()
+	b.close()
+}
+
+// TestAttachmentStrangers: namespaces that come and go, and lists of controllers, concern the controllers of their
+// subsystem alone.
+func TestAttachmentStrangers(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	if _, err := tg.AddSubsystem(SubsystemConfig{NQN: otherNQN, AllowAnyHost: true,
+		Namespaces: []NamespaceConfig{{NSID: FirstCreatedNSID, Volume: newTestVolume(1<<20, 512)}}}); err != nil {
+		t.Fatal(err)
+	}
+	discovery := dial(t, tg)
+	connectAdmin(discovery, nvme.DiscoveryNQN, 0)
+	other := connect(t, tg, otherNQN)
+	defer other.close()
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
+	if l := nsidsOf(other.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{FirstCreatedNSID}) {
+		t.Errorf("another subsystem has %v", l)
+	}
+	for _, q := range []*fakeConn{discovery, other.admin} {
+		list := controllerList(q.q.ctrl.id)
+		s.admin.fails(attachCommand(nsid, nvme.NSAttach), list, nvme.StatusInvalidControllerList|dnr)
+	}
+	if l := controllersOf(s.admin, nsid); len(l) != 0 {
+		t.Errorf("attached to %v", l)
+	}
+}
+
+// TestAttachmentForgotten: a host is remembered only while it has other namespaces than hosts have otherwise.
+func TestAttachmentForgotten(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	m := tg.Subsystem(testNQN).managed
+	remembered := func(want int) {
+		t.Helper()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if len(m.hosts) != want {
+			t.Errorf("%d hosts are remembered, want %d", len(m.hosts), want)
+		}
+	}
+	nsid := create(s.admin, nvme.NMICShared)
+	for _, tc := range []struct {
+		nsid   uint32
+		action nvme.NSAction
+		want   int
+	}{{nsid, nvme.NSAttach, 1}, {nsid, nvme.NSDetach, 0}, {1, nvme.NSDetach, 1}, {1, nvme.NSAttach, 0}, {nsid, nvme.NSAttach, 1}} {
+		s.admin.must(attachCommand(tc.nsid, tc.action), controllerList(s.cntlid))
+		remembered(tc.want)
+	}
+	s.admin.must(deleteCommand(nsid), nil)
+	remembered(0)
+	if c := s.admin.q.ctrl; c.detached.Load() != nil {
+		t.Error("reads and writes look whether namespaces are detached where none is")
+	}
+}
+
+// TestAttachmentOfANA: no namespace is attached to a controller that can never reach it.
+func TestAttachmentOfANA(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) {
+		c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20)
+		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}}
+	}, newTestVolume(1<<20, 4096))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	spec := nvme.NamespaceSpec{NSZE: 1, NCAP: 1, NMIC: nvme.NMICShared, ANAGRPID: MaxANAGroup}
+	nsid := s.admin.must(createCommand(), spec.AppendTo(nil)).DW0()
+	for _, tc := range []struct {
+		state  nvme.ANAState
+		action nvme.NSAction
+		status nvme.Status
+	}{
+		{nvme.ANAPersistentLoss, nvme.NSAttach, nvme.StatusANAAttachFailed | dnr},
+		{nvme.ANAInaccessible, nvme.NSAttach, 0},
+		{nvme.ANAPersistentLoss, nvme.NSDetach, 0},
+	} {
+		if err := tg.SetANAState(1, MaxANAGroup, tc.state); err != nil {
+			t.Fatal(err)
+		}
+		s.admin.fails(attachCommand(nsid, tc.action), controllerList(s.cntlid), tc.status)
+	}
+}
