@@ -112,6 +112,9 @@ func TestAuthenticationPatience(t *testing.T) {
 			t.Errorf("closed %v, because of %v", c.isClosed(), c.reason)
 			c.hangUp(nil)
 		}
+		if n := tg.Snapshot().Transports[0].AuthFailures; n != 1 {
+			t.Errorf("%d failures", n)
+		}
 	})
 }
 

@@ -120,6 +120,13 @@ var wrongMessages = []authFault{
 	}, nvme.AuthIncorrectPayload},
 	{"reply first", altered(instead(nvme.AuthNegotiateMessage, (&nvme.AuthReply{TID: 9, RVAL: make([]byte, 64)}).AppendTo(nil))), nvme.AuthIncorrectMessage},
 	{"success first", altered(instead(nvme.AuthNegotiateMessage, (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil))), nvme.AuthIncorrectMessage},
+	{"rejection first", altered(instead(nvme.AuthNegotiateMessage, rejection())), nvme.AuthIncorrectMessage},
+	{"short reply", altered(func(k nvme.AuthKind, b []byte) []byte {
+		if k == nvme.AuthReplyMessage {
+			b = b[:16]
+		}
+		return b
+	}), nvme.AuthIncorrectPayload},
 	{"negotiate twice", altered(instead(nvme.AuthReplyMessage, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))), nvme.AuthIncorrectMessage},
 	{"a message of the controller", altered(put(nvme.AuthReplyMessage, 1, 3)), nvme.AuthIncorrectMessage},
 	{"a message of another protocol", altered(put(nvme.AuthReplyMessage, 0, 5)), nvme.AuthIncorrectMessage},
@@ -160,6 +167,48 @@ func TestAuthenticationRejected(t *testing.T) {
 	c.waitClosed()
 	if !errors.Is(c.reason, ErrAuthentication) || tg.Snapshot().Transports[0].AuthFailures != 1 {
 		t.Errorf("it ended with %v", c.reason)
+	}
+}
+
+// rejection is AUTH_Failure2.
+func rejection() []byte {
+	return (&nvme.AuthFailure{ByHost: true, TID: 9, Explanation: nvme.AuthFailed}).AppendTo(nil)
+}
+
+// TestChallengeRejected: a host may give up when it has seen the challenge, and is gone as well, without being told why.
+func TestChallengeRejected(t *testing.T) {
+	tg, s := demand(t)
+	c, _ := connectUnknown(t, tg, 0)
+	h := newAuthHost(c, s)
+	h.send(nvme.AuthNegotiateMessage, negotiation())
+	if err := h.expect(h.chosen.Parse); err != nil {
+		t.Fatal(err)
+	}
+	h.send(nvme.AuthFailure2Message, rejection())
+	c.waitClosed()
+	if n := tg.Snapshot().Transports[0].AuthFailures; n != 1 || !errors.Is(c.reason, ErrAuthentication) {
+		t.Errorf("it ended with %v; %d failures", c.reason, n)
+	}
+}
+
+// TestLastMessageWrong: the host's last message is checked as the others are: until it is right, nothing is executed.
+func TestLastMessageWrong(t *testing.T) {
+	wrongReason := rejection()
+	wrongReason[6] = 2
+	for name, last := range map[string][]byte{"short": (&nvme.AuthSuccess2{TID: 9}).AppendTo(nil)[:8], "rejection for no known reason": wrongReason} {
+		tg, s := demand(t)
+		c, _ := connectUnknown(t, tg, 0)
+		h := newAuthHost(c, s)
+		h.ctrl, h.alter = s.Controller, instead(nvme.AuthSuccess2Message, last)
+		if err := h.run(); err != nil {
+			t.Fatal(err)
+		}
+		c.fails(getProperty(nvme.PropCAP), nil, authRequired)
+		var f nvme.AuthFailure
+		if err := f.Parse(h.receive()); err != nil || f.Explanation != nvme.AuthIncorrectPayload {
+			t.Errorf("%s: %v, %v", name, f.Explanation, err)
+		}
+		c.waitClosed()
 	}
 }
 
@@ -223,7 +272,9 @@ func TestAuthenticationFields(t *testing.T) {
 	c.fails(authReceive(nvme.AuthFailureSize-1), make([]byte, nvme.AuthFailureSize-1), invalid)
 	c.fails(command(func(c *nvme.Command) { c.SetAuthReceive(1 << 31) }), nil, invalid)
 	h := newAuthHost(c, s)
-	h.send(nvme.AuthNegotiateMessage, (&nvme.AuthNegotiate{TID: 9, Hash: nvme.AuthHashes(), DH: nvme.DHGroups()}).AppendTo(nil))
+	longest := make([]byte, nvme.MaxAuthMessage) // with zeroes after the message
+	copy(longest, negotiation())
+	h.send(nvme.AuthNegotiateMessage, longest)
 	n := nvme.AuthChallengeSize(nvme.AuthSHA512, nvme.DHFFDHE2048)
 	c.fails(authReceive(n-1), make([]byte, n-1), invalid) // no room for the challenge
 	c.must(authReceive(n), make([]byte, n))

@@ -53,6 +53,9 @@ func testAuthentication(t *testing.T, tg *Target, s HostSecrets, h nvme.AuthHash
 	}
 	read := ioCommand(nvme.OpRead, 0, 1, 0)
 	io.fails(read, make([]byte, 4096), authRequired)
+	for _, fc := range []nvme.FCType{nvme.FCAuthSend, nvme.FCAuthReceive} { // where those have FCTYPE, others have their NSID
+		io.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, uint32(fc), 0, 1, 0) }), make([]byte, 4096), authRequired)
+	}
 	io.fails(command(func(c *nvme.Command) { c.SetDisconnect() }), nil, authRequired)
 	host = newAuthHost(io, s)
 	host.ctrl = s.Controller
@@ -197,6 +200,44 @@ func TestAuthenticationQueues(t *testing.T) {
 	})
 }
 
+// TestAuthenticatedHostSilent: a host that has authenticated itself is to be heard of as any other is. What it waited for
+// others' authentication doesn't count: from its answer on it has the whole timeout.
+func TestAuthenticatedHostSilent(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		s := HostSecrets{Host: testSecret(t)}
+		if err := tg.SetAuthentication(&Authentication{Hosts: map[string]HostSecrets{testHost: s}, DHGroups: []nvme.DHGroup{nvme.DHNull}}); err != nil {
+			t.Fatal(err)
+		}
+		c, _ := connectUnknown(t, tg, 1000)
+		if err := newAuthHost(c, s).run(); err != nil {
+			t.Fatal(err)
+		}
+		free := occupy(tg)
+		sent := c.start(authSend(len(negotiation())), negotiation())
+		time.Sleep(5*time.Second + 500*time.Millisecond)
+		free()
+		sent.wait()
+		time.Sleep(900 * time.Millisecond)
+		if c.isClosed() {
+			t.Fatalf("it ended with %v", c.reason)
+		}
+		h := newAuthHost(c, s)
+		if err := h.expect(h.chosen.Parse); err != nil {
+			t.Fatal(err)
+		}
+		c.hangUp(nil)
+
+		c, _ = connectUnknown(t, tg, 1000)
+		if err := newAuthHost(c, s).run(); err != nil {
+			t.Fatal(err)
+		}
+		c.endsAfter(t, time.Second)
+		if !errors.Is(c.reason, ErrKeepAlive) {
+			t.Errorf("it ended with %v", c.reason)
+		}
+	})
+}
+
 // TestAuthenticationConnectionLost: at any point.
 func TestAuthenticationConnectionLost(t *testing.T) {
 	for _, change := range transportModes {
@@ -248,6 +289,7 @@ func TestAuthenticationLog(t *testing.T) {
 
 func TestAuthenticationConfig(t *testing.T) {
 	s := testSecret(t)
+	tg := newTarget(t)
 	for name, a := range map[string]Authentication{
 		"name":        {Hosts: map[string]HostSecrets{"host": {Host: s}}},
 		"no secret":   {Hosts: map[string]HostSecrets{testHost: {Controller: s}}},
@@ -257,6 +299,9 @@ func TestAuthenticationConfig(t *testing.T) {
 	} {
 		if _, err := New(Config{Authentication: &a}); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if err := tg.SetAuthentication(&a); !errors.Is(err, ErrConfig) || tg.auth.Load() != nil {
+			t.Errorf("%s, later: %v", name, err)
 		}
 	}
 }

@@ -177,6 +177,8 @@ func TestOrder(t *testing.T) {
 	c.fails(getProperty(nvme.PropCAP), nil, nvme.StatusInvalidOpcode|dnr)
 	connected := connectCommand(0, 31, 0)
 	data := connectData(t, nvme.CNTLIDDynamic, testNQN)
+	// Others have the lowest byte of their NSID where Connect has FCTYPE.
+	c.fails(command(func(c *nvme.Command) { c.SetIO(nvme.OpWrite, uint32(nvme.FCConnect), 0, 2, 0) }), data, nvme.StatusInvalidOpcode|dnr)
 	c.must(connected, data)
 	c.fails(connected, data, nvme.StatusCommandSequence|dnr)
 	c.fails(identify, page, nvme.StatusCommandSequence|dnr)
