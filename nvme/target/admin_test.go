@@ -66,6 +66,11 @@ func TestLogPages(t *testing.T) {
 		}
 	}
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: 2, Length: 512}), data, nvme.StatusInvalidNamespace|dnr)
+	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, NSID: 1, Length: 512}), data, nvme.StatusInvalidField|dnr) // it is no namespace's
+	if e := lastError(q); e.Location != offNSID {
+		t.Errorf("location %#x of the NSID", e.Location)
+	}
+	q.fails(getLog(nvme.GetLogPage{LID: 0xff, NSID: 1, Length: 512}), data, nvme.StatusInvalidLogPage|dnr)
 
 	var fw nvme.FirmwareLog
 	q.must(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 512}), data)
@@ -130,7 +135,7 @@ func TestErrorLog(t *testing.T) {
 		}
 		n := uint64(errorLogEntries + 3 - i)
 		if e.Count != n || e.CID != uint16(n-1) || e.SQID != 1 || e.NSID != 1 || e.LBA != 5000+n-1 ||
-			e.Status().Code() != nvme.StatusLBAOutOfRange || e.Location != 40 || e.TRTYPE != 0 {
+			e.Status() != nvme.StatusLBAOutOfRange|dnr|nvme.StatusMore || e.Location != 40 || e.TRTYPE != 0 {
 			t.Errorf("entry %d: %+v", i, e)
 		}
 	}
@@ -212,6 +217,7 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatTempThreshold, 1<<20 | 270, 0, 1 << 20, 270, 0},
 		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
 		{nvme.FeatTempThreshold, 2 << 20, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 0xf<<16 | 360, 0, 0, 360, 0xffff}, // of all sensors
 		{nvme.FeatErrorRecovery, 7, 0, 0, 7, 0},
 		{nvme.FeatErrorRecovery, 1 << 16, nvme.StatusInvalidField | dnr, 0, 7, 0},
 		{nvme.FeatVolatileWC, 1, 0, 0, 1, 1},
@@ -219,7 +225,10 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatNumberOfQueues, 3<<16 | 3, 0, 0, 3<<16 | 3, 7<<16 | 7},
 		{nvme.FeatNumberOfQueues, 99<<16 | 99, 0, 0, 7<<16 | 7, 7<<16 | 7},
 		{nvme.FeatNumberOfQueues, 0xffff, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
+		{nvme.FeatNumberOfQueues, 0xffff << 16, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
 		{nvme.FeatWriteAtomicity, 1, 0, 0, 1, 0},
+		{nvme.FeatWriteAtomicity, 0, 0, 0, 0, 0},
+		{nvme.FeatAsyncEvent, uint32(healthEvents), 0, 0, uint32(healthEvents), 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENTelemetry), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
 		{nvme.FeatKATO, 7001, 0, 0, 7100, 0},
@@ -255,6 +264,8 @@ func TestErrorRecoveryOfNamespaces(t *testing.T) {
 	}
 	q.must(setFeature(nvme.FeatErrorRecovery, 2, 5), nil)
 	expect(0, 5)
+	q.must(setFeature(nvme.FeatErrorRecovery, 1, 3), nil)
+	expect(3, 5)
 	q.must(setFeature(nvme.FeatErrorRecovery, nvme.NSIDAll, 7), nil)
 	expect(7, 7)
 	for _, nsid := range []uint32{0, 3} {
@@ -287,6 +298,20 @@ func TestFeaturesRefused(t *testing.T) {
 	}
 	q.fails(getFeature(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
 	q.fails(setFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusFeatureNotChangeable|dnr)
+	q.fails(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id[:8], nvme.StatusSGLLengthInvalid|dnr)
+	q.fails(setFeature(nvme.FeatTimestamp, 0, 0), id, nvme.StatusSGLLengthInvalid|dnr)
+	q.fails(getFeature(nvme.FeatTempThreshold, 0, 1<<16), nil, nvme.StatusInvalidField|dnr) // there is no such sensor
+	if e := lastError(q); e.Location != 46 {
+		t.Errorf("location %#x of a sensor", e.Location)
+	}
+	q.fails(getFeature(nvme.FeatTempThreshold, 0, 2<<20), nil, nvme.StatusInvalidField|dnr)
+	if e := lastError(q); e.Location != 46|4<<8 {
+		t.Errorf("location %#x of a type of threshold", e.Location)
+	}
+	q.fails(setFeature(nvme.FeatAsyncEvent, 0, uint32(nvme.AENTelemetry)), nil, nvme.StatusInvalidField|dnr)
+	if e := lastError(q); e.Location != 45|2<<8 {
+		t.Errorf("location %#x of the telemetry event, bit 10 of dword 11", e.Location)
+	}
 }
 
 func TestTimestamp(t *testing.T) {
@@ -310,6 +335,30 @@ func TestTimestamp(t *testing.T) {
 	if ts := get(); ts.Origin != 1 || ts.Time().Sub(now).Abs() > time.Minute {
 		t.Errorf("timestamp %+v after it was set to %v", ts, now)
 	}
+}
+
+// TestTimestampRuns: the timestamp is milliseconds that pass, from what it was set to on, until a reset.
+func TestTimestampRuns(t *testing.T) {
+	inBubble(t, func(t *testing.T, tg *Target) {
+		q := dial(t, tg)
+		connectAdmin(q, testNQN, 0)
+		b := make([]byte, 8)
+		expect := func(want nvme.Timestamp) {
+			t.Helper()
+			time.Sleep(1500 * time.Millisecond)
+			q.must(getFeature(nvme.FeatTimestamp, 0, 0), b)
+			var ts nvme.Timestamp
+			if err := ts.Parse(b); err != nil || ts != want {
+				t.Errorf("%+v, want %+v (%v)", ts, want, err)
+			}
+		}
+		q.must(setFeature(nvme.FeatTimestamp, 0, 0), nvme.Timestamp{Millis: 7000, Synch: true}.AppendTo(nil))
+		expect(nvme.Timestamp{Millis: 8500, Origin: 1})
+		expect(nvme.Timestamp{Millis: 10000, Origin: 1})
+		q.must(ccOff, nil)
+		q.must(ccOn, nil)
+		expect(nvme.Timestamp{Millis: 1500})
+	})
 }
 
 // TestQueuesAreGrantedOnce: Set Features 07h comes before I/O queues.

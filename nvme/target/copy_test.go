@@ -97,6 +97,8 @@ func TestCopyErrors(t *testing.T) {
 	large := connect(t, newTarget(t, newTestVolume(256<<20, 512)), testNQN)
 	cmd, data = copyCommand(200000, 0, huge...)
 	large.io.fails(cmd, data, nvme.StatusCommandSizeLimit|dnr)
+	cmd, data = copyCommand(200000, 0, huge[:4]...) // MCL
+	large.io.must(cmd, data)
 	large.close()
 	cmd, data = copyCommand(1000, 0, ok, ok)
 	s.io.fails(cmd, data[:32], nvme.StatusSGLLengthInvalid|dnr)

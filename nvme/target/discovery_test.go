@@ -58,6 +58,7 @@ func discoveryOf(t *testing.T) (*Target, *fakeConn) {
 	t.Helper()
 	const privateNQN = "nqn.2024-01.com.example:private"
 	tg := newTargetWith(t, func(c *Config) {
+		c.Store = newMemStore()
 		c.Subsystems = append(c.Subsystems, SubsystemConfig{NQN: privateNQN, Hosts: []string{"nqn.2024-01.com.example:friend"}})
 		c.Ports = []Port{
 			{Transport: nvme.TransportRDMA, Addr: netip.MustParseAddrPort("127.0.0.1:4420"),
@@ -90,9 +91,18 @@ func TestDiscoveryController(t *testing.T) {
 	} {
 		q.fails(cmd, page, nvme.StatusInvalidField|dnr)
 	}
-	q.fails(command(func(c *nvme.Command) {
-		c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nvme.NSIDAll, Length: 512})
-	}), page[:512], nvme.StatusInvalidLogPage|dnr)
+	for _, lid := range []nvme.LID{nvme.LogSMART, nvme.LogPersistent} {
+		q.fails(getLog(nvme.GetLogPage{LID: lid, NSID: nvme.NSIDAll, Length: 512}), page[:512], nvme.StatusInvalidLogPage|dnr)
+	}
+	for f, v := range map[nvme.FID]uint32{nvme.FeatAsyncEvent: uint32(nvme.AENDiscovery), nvme.FeatKATO: 5000} {
+		q.must(setFeature(f, 0, v), nil)
+		if got := q.must(getFeature(f, 0, 0), nil).DW0(); got != v {
+			t.Errorf("feature %#x is %#x, want %#x", f, got, v)
+		}
+	}
+	for _, op := range []nvme.Opcode{nvme.OpFormat, nvme.OpSanitize, nvme.OpNSManagement, nvme.OpNSAttachment} {
+		q.fails(command(func(c *nvme.Command) { c.SetFlush(0); c.SetOpcode(op) }), nil, nvme.StatusInvalidOpcode|dnr)
+	}
 }
 
 // TestDiscovery: the log has what this host may use, at each port, by the addresses that it can reach.
@@ -109,9 +119,27 @@ func TestDiscovery(t *testing.T) {
 		t.Errorf("log:\n%q\nwant\n%q", got, want)
 	}
 	e := entries[2]
+	if entries[0].EFLAGS != nvme.EFLAGSPersistent || e.EFLAGS != 0 {
+		t.Errorf("flags %#x of the discovery subsystem, %#x of another", entries[0].EFLAGS, e.EFLAGS)
+	}
 	if e.CNTLID != nvme.CNTLIDDynamic || e.ASQSZ != 32 || e.TREQ != nvme.TREQNoSQFlowControl || e.RDMA().Provider != nvme.RDMAProviderRoCE2 ||
 		e.PORTID != 1 || entries[3].PORTID != 2 || entries[3].TREQ&nvme.TREQSecureMask != nvme.TREQSecureRequired {
 		t.Errorf("entries %+v, %+v", e, entries[3])
+	}
+}
+
+// TestDiscoveryFromElsewhere: a host isn't told of ports that it can't reach.
+func TestDiscoveryFromElsewhere(t *testing.T) {
+	tg, _ := discoveryOf(t)
+	q := dial(t, tg, func(c *fakeConn) { c.attr.Local = netip.MustParseAddrPort("192.0.2.1:4420") })
+	connectAdmin(q, nvme.DiscoveryNQN, 0)
+	_, entries := discover(t, q)
+	want := []string{
+		"3 tcp ipv4 " + nvme.DiscoveryNQN + " 192.0.2.1:4420",
+		"2 tcp ipv4 " + testNQN + " 192.0.2.1:4420",
+	}
+	if got := describe(entries); !slices.Equal(got, want) {
+		t.Errorf("log:\n%q\nwant\n%q", got, want)
 	}
 }
 

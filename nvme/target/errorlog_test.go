@@ -53,6 +53,38 @@ func TestErrorPlace(t *testing.T) {
 	check("medium error", noLoc, 37)
 }
 
+// TestErrorOfFabrics: a Fabrics command has no namespace, and no blocks.
+func TestErrorOfFabrics(t *testing.T) {
+	s := connect(t, newTarget(t, newTestVolume(1<<20, 512)), testNQN)
+	defer s.close()
+	cmd := command(func(c *nvme.Command) { c.SetDisconnect(); c.SetCDW(10, 1) }) // which has a format of record there
+	s.io.fails(cmd, nil, nvme.StatusConnectFormat|dnr)
+	if e := lastError(s.admin); e.SQID != 1 || e.NSID != 0 || e.LBA != 0 || e.Location != offCDW10 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestSMARTOfNamespace: the health of one namespace has what was done to that one.
+func TestSMARTOfNamespace(t *testing.T) {
+	s := connect(t, newTarget(t, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)), testNQN)
+	defer s.close()
+	data := make([]byte, 512)
+	for range 2 {
+		s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data)
+	}
+	write := ioCommand(nvme.OpWrite, 0, 1, 0)
+	write.SetNSID(2)
+	s.io.must(write, data)
+	for nsid, want := range map[uint32]uint64{0: 3, 1: 2, 2: 1, nvme.NSIDAll: 3} {
+		page := make([]byte, nvme.SMARTLogSize)
+		s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogSMART, NSID: nsid, Length: nvme.SMARTLogSize}), page)
+		var p nvme.SMARTLog
+		if err := p.Parse(page); err != nil || p.HostWrites.Uint64() != want {
+			t.Errorf("NSID %#x: %d writes, want %d (%v)", nsid, p.HostWrites.Uint64(), want, err)
+		}
+	}
+}
+
 // TestSMARTCounts: Compare and Verify read data; Compare counts as a read command as well.
 func TestSMARTCounts(t *testing.T) {
 	s := connect(t, newTarget(t, newTestVolume(4<<20, 512)), testNQN)

@@ -162,6 +162,12 @@ func TestEventsOfOthers(t *testing.T) {
 			t.Errorf("host %d was told: %v", i, !want)
 		}
 	}
+	changedNamespaces(qs[1], false)
+	again := qs[1].start(asyncEvent(1), nil)
+	qs[0].must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+	if again.answered() {
+		t.Error("told of protection that there was already")
+	}
 }
 
 func TestTooManyChanged(t *testing.T) {

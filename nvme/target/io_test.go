@@ -325,6 +325,7 @@ func TestWriteProtection(t *testing.T) {
 			s.io.fails(c, data, protected)
 		}
 		s.io.fails(command(func(c *nvme.Command) { c.SetDSM(nsid, 1, nvme.DSMDeallocate) }), page, protected)
+		s.io.fails(command(func(c *nvme.Command) { c.SetCopy(nsid, 100, 1, 0) }), nvme.CopyRange{Blocks: 1}.AppendTo(nil), protected)
 		c := ioCommand(nvme.OpRead, 0, 1, 0)
 		c.SetNSID(nsid)
 		s.io.must(c, data)
@@ -338,9 +339,12 @@ func TestWriteProtection(t *testing.T) {
 	set := func(nsid, state uint32) nvme.Command {
 		return command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, nsid, state) })
 	}
+	getCommand := func(nsid uint32, sel nvme.SEL) nvme.Command {
+		return command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatWriteProtect, sel, nsid, 0) })
+	}
 	get := func(nsid uint32) uint32 {
 		t.Helper()
-		return s.admin.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatWriteProtect, nvme.SELCurrent, nsid, 0) }), nil).DW0()
+		return s.admin.must(getCommand(nsid, nvme.SELCurrent), nil).DW0()
 	}
 	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data)
 	s.admin.must(set(1, 1), nil)
@@ -349,6 +353,12 @@ func TestWriteProtection(t *testing.T) {
 	if get(1) != 1 || get(2) != 1 {
 		t.Errorf("write protection is %d and %d, want 1 and 1", get(1), get(2))
 	}
+	for nsid, want := range map[uint32]uint32{1: 0, 2: 1} { // what can't be lifted is the default
+		if v := s.admin.must(getCommand(nsid, nvme.SELDefault), nil).DW0(); v != want {
+			t.Errorf("write protection of namespace %d is %d by default, want %d", nsid, v, want)
+		}
+	}
+	s.admin.fails(getCommand(3, nvme.SELCurrent), nil, nvme.StatusInvalidNamespace|dnr)
 	s.admin.must(set(1, 0), nil)
 	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data)
 	s.admin.must(set(2, 1), nil)
