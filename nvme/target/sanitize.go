@@ -315,7 +315,8 @@ func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) er
 	if nvme.SanitizeAction(now.CDW10&7) == nvme.SanitizeOverwrite {
 		step = overwriteStep
 		pattern := now.CDW11
-		if now.CDW10&nvme.SanitizeOIPBP != 0 && pass%2 == 1 {
+		// The last pass leaves the pattern itself, however many there are.
+		if left := now.passes() - 1 - pass; now.CDW10&nvme.SanitizeOIPBP != 0 && left%2 == 1 {
 			pattern = ^pattern
 		}
 		op.pattern = patternBytes(pattern, int(min(size, step)))

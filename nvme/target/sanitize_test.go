@@ -134,7 +134,7 @@ func TestSanitizeOverwrite(t *testing.T) {
 	aer := a.admin.start(asyncEvent(1), nil)
 	a.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP|nvme.SanitizeNDAS, 2, 0x01020304), nil)
 	sanitized(t, aer)
-	want := bytes.Repeat([]byte{0xfb, 0xfc, 0xfd, 0xfe}, len(two.data)/4) // the inverse, after an even number of passes
+	want := bytes.Repeat([]byte{4, 3, 2, 1}, len(two.data)/4)
 	if !bytes.Equal(two.data, want) || !bytes.Equal(one.data, want[:len(one.data)]) {
 		t.Errorf("the pattern is %x…", one.data[:8])
 	}
@@ -145,6 +145,29 @@ func TestSanitizeOverwrite(t *testing.T) {
 		a.admin.fails(sanitizeCommand(bad, 0, 0, 0), nil, nvme.StatusInvalidField|nvme.StatusDNR)
 	}
 	a.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
+}
+
+// TestSanitizeInverts: where the pattern is inverted between passes, the first pass of an even number writes the inverse,
+// so that the last always leaves the pattern itself (NVMe base, "Sanitize Operations – Overwrite Mechanism").
+func TestSanitizeInverts(t *testing.T) {
+	for passes, want := range map[int]string{1: "p", 2: "ip", 3: "pip", 0: "ipipipipipipipip"} {
+		v := newTestVolume(4096, 512)
+		s := connectAs(t, newTarget(t, v), 1)
+		var wrote []byte
+		v.fail = func(r *blockdev.Request) error {
+			if r.Op == blockdev.OpWrite {
+				wrote = append(wrote, map[byte]byte{0x11: 'p', 0xee: 'i'}[r.Bufs[0][0]])
+			}
+			return nil
+		}
+		aer := s.admin.start(asyncEvent(1), nil)
+		s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP, passes, 0x11111111), nil)
+		sanitized(t, aer)
+		if string(wrote) != want {
+			t.Errorf("OWPASS %d: wrote %q, want %q", passes, wrote, want)
+		}
+		s.close()
+	}
 }
 
 // TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection, and not after a restart
