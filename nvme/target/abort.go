@@ -12,8 +12,8 @@ const maxAborts = 4
 
 // abort executes Abort. What can be found are commands that wait or take long: event requests,
 // commands that wait for a namespace that somebody has alone, or to have it alone themselves, and those that take several
-// operations of a volume (Compare, Verify, Copy, Dataset Management, Flush of all, Format).
-// Everything else is with its volume or on its way out, and completes soon by itself.
+// operations of a volume (Compare, Verify, Copy, Dataset Management, Flush of all, Format) or flush it before they have
+// done their work (write protection). Everything else is with its volume or on its way out, and completes soon by itself.
 func (r *Request) abort() {
 	c := r.engine.q.ctrl
 	q, cid := c.admin, r.Cmd.AbortCID()
@@ -45,7 +45,8 @@ func waitsAs(q *Queue, cid uint16) func(*Request) bool {
 	}
 }
 
-// abortWithdrawn answers a Format or a pair that waited to have its namespace alone, if there is one, and then the Abort.
+// abortWithdrawn answers a Format, a write protection or a pair that waited to have its namespace alone, if there is one,
+// and then the Abort.
 func (r *Request) abortWithdrawn(all []*Request) bool {
 	for _, w := range all {
 		st := nvme.StatusAbortRequested

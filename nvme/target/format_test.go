@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -123,9 +124,6 @@ func TestFormatWaits(t *testing.T) {
 		meanwhile func(s, other *session)
 	}{
 		"nothing": {nvme.StatusSuccess, func(_, _ *session) {}},
-		"write protection": {nvme.StatusNamespaceWriteProtected | dnr, func(_, other *session) {
-			other.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatWriteProtect, false, 1, 1) }), nil)
-		}},
 		"a sanitize operation": {nvme.StatusSanitizeInProgress, func(_, other *session) {
 			other.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
 		}},
@@ -156,6 +154,33 @@ func TestFormatWaits(t *testing.T) {
 				other.io.must(read, make([]byte, 4096)) // the namespace is open again
 			}
 		})
+	}
+}
+
+// TestFormatAfterProtection: write protection that waits for the namespace as well, and came first, is heeded.
+func TestFormatAfterProtection(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTarget(t, v)
+	s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer s.close()
+	defer other.close()
+	v.setHold(true)
+	held := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+	protect := other.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+	format := s.admin.start(formatCommand(1, 0, 0), nil)
+	if protect.answered() || format.answered() {
+		t.Error("it doesn't wait")
+	}
+	v.release()
+	held.wait()
+	if st := protect.wait().Status(); !st.OK() {
+		t.Errorf("write protection: status %#x", uint16(st))
+	}
+	if st := format.wait().Status() &^ nvme.StatusMore; st != nvme.StatusNamespaceWriteProtected|dnr {
+		t.Errorf("status %#x", uint16(st))
+	}
+	if ops := v.ops(); slices.Contains(ops, blockdev.OpWriteZeroes) {
+		t.Errorf("the volume saw %v", ops)
 	}
 }
 

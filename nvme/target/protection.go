@@ -3,7 +3,99 @@ package target
 import "github.com/nvme-anywhere/nvmeof/nvme"
 
 // Write protection that a host set stays until a host lifts it, over a restart too (NVMe base,
-// "Namespace Write Protection"), where there is a Store.
+// "Namespace Write Protection"), where there is a Store. What was written before is durable from then on.
+
+// States of feature 84h.
+const (
+	writeOpen      = 0
+	writeProtected = 1
+)
+
+// setWriteProtect protects a namespace from writes, for all its hosts, or lifts that.
+func (r *Request) setWriteProtect() {
+	c := r.engine.q.ctrl
+	ns := c.namespace(r.Cmd.NSID())
+	state := r.Cmd.CDW(11) & 7
+	switch {
+	case ns == nil:
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+	case !anaStatus(c.anaState(ns.anaGroup)).OK():
+		r.respond(anaStatus(c.anaState(ns.anaGroup)))
+	case !c.sub.sanitizing().OK():
+		r.respond(c.sub.sanitizing())
+	case state > writeProtected:
+		r.fail(nvme.StatusInvalidField, offCDW11)
+	case ns.fixed && state == writeOpen:
+		r.fail(nvme.StatusFeatureNotChangeable, offCDW11)
+	case state == writeProtected && !ns.protected.Load():
+		ns.exclude(r, func() { r.commitWrites(ns) })
+	case c.t.store == nil:
+		r.respond(r.protect(ns, state == writeProtected))
+	default:
+		c.sub.work.Go(func() { r.respond(r.protect(ns, state == writeProtected)) }) // what is saved takes time
+	}
+}
+
+// commitWrites makes durable what was written to a namespace that is to be write protected. r has it alone, so that no
+// write is on its way.
+func (r *Request) commitWrites(ns *Namespace) {
+	e := &r.engine
+	if e.q.ctrl.namespace(ns.nsid) != ns || !ns.get(e.q.shard) {
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		ns.include()
+		return
+	}
+	e.ns, e.chainDone = ns, (*Request).committed
+	r.run(0, (*Request).nextCommit)
+}
+
+func (r *Request) nextCommit() bool {
+	if r.engine.chain.started {
+		r.endChain(r.flushStatus())
+		return false
+	}
+	r.prepareFlush()
+	return true
+}
+
+// committed protects the namespace, and lets others at it again.
+func (r *Request) committed(st nvme.Status) {
+	ns := r.engine.ns
+	end := func() {
+		if st.OK() {
+			st = r.protect(ns, true)
+		}
+		r.respond(st)
+		ns.include()
+	}
+	if r.engine.q.t.store == nil {
+		end()
+		return
+	}
+	go end() // what is saved takes time
+}
+
+// protect sets write protection or lifts it, unless what a sanitize operation erases would be protected from that, and
+// tells the other hosts.
+func (r *Request) protect(ns *Namespace, on bool) nvme.Status {
+	c := r.engine.q.ctrl
+	c.sub.sanitize.mu.Lock()
+	st := c.sub.sanitizing()
+	var changed bool
+	var err error
+	if st.OK() {
+		changed, err = ns.protect(on)
+	}
+	c.sub.sanitize.mu.Unlock()
+	if err != nil {
+		c.t.log.Warn("write protection not saved: the command fails", "subsystem", c.sub.nqn, "nsid", ns.nsid, "err", err)
+		return nvme.StatusInternalError
+	}
+	if changed {
+		c.sub.namespaceChanged(ns.nsid, c)
+	}
+	return st
+}
 
 func (ns *Namespace) protectionName() string { return "protected-" + nvme.HostID(ns.uuid).String() }
 

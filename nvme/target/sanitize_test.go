@@ -81,6 +81,9 @@ func TestSanitize(t *testing.T) {
 	b.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, nvme.StatusSanitizeInProgress)
 	b.io.fails(command(func(c *nvme.Command) { c.SetResvReport(1, 64) }), make([]byte, 64), nvme.StatusSanitizeInProgress)
 	b.admin.fails(formatCommand(1, 0, nvme.EraseNone), nil, nvme.StatusSanitizeInProgress)
+	for _, state := range []uint32{writeProtected, writeOpen} {
+		b.admin.fails(setFeature(nvme.FeatWriteProtect, 1, state), nil, nvme.StatusSanitizeInProgress)
+	}
 	b.admin.fails(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil, nvme.StatusSanitizeInProgress|nvme.StatusDNR)
 	b.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), make([]byte, nvme.PageSize))
 	late := connectAs(t, tg, 3) // a host may connect meanwhile

@@ -93,7 +93,8 @@ func (t *Target) underWay(c *controller) (all []*Queue) {
 // ended says whether the connection of a queue is ending, or all of its controller are.
 func (q *Queue) ended() bool { return q.state.Load() == queueDown || q.ctrl.ended() }
 
-// reaching is the number of commands of a queue under way that reach volumes. Of an admin queue it's Format alone.
+// reaching is the number of commands of a queue under way that reach volumes. Of an admin queue it's Format and write
+// protection alone.
 func (q *Queue) reaching() int {
 	if q.qid != 0 {
 		return q.underWay()

@@ -1,0 +1,94 @@
+package target
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestProtectionCommits: what was written before a namespace is write protected is durable, what is on its way to the
+// volume too, when the command is answered (NVMe base, "Namespace Write Protection Config").
+func TestProtectionCommits(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"without a store": func(*Config) {},
+		"with a store":    func(c *Config) { c.Store = newMemStore() },
+	} {
+		v := newTestVolume(1<<20, 512)
+		tg := newTargetWith(t, change, v)
+		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		data := make([]byte, 512)
+		write := ioCommand(nvme.OpWrite, 0, 1, 0)
+		v.setHold(true)
+		under := other.io.start(write, data)
+		protect := s.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+		late := other.io.start(write, data)
+		if protect.answered() {
+			t.Errorf("%s: answered while a write is on its way", name)
+		}
+		v.release()
+		if st := under.wait().Status(); !st.OK() {
+			t.Errorf("%s: the write that was on its way: status %#x", name, uint16(st))
+		}
+		if st := protect.wait().Status(); !st.OK() {
+			t.Errorf("%s: status %#x", name, uint16(st))
+		}
+		if st := late.wait().Status() &^ nvme.StatusMore; st != nvme.StatusNamespaceWriteProtected|dnr {
+			t.Errorf("%s: the write that came later: status %#x", name, uint16(st))
+		}
+		if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{blockdev.OpWrite, blockdev.OpFlush}) {
+			t.Errorf("%s: the volume saw %v", name, ops)
+		}
+		s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+		s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeOpen), nil)
+		if n := len(v.ops()); n != 2 {
+			t.Errorf("%s: the volume saw %d operations where there was nothing to commit", name, n)
+		}
+		other.io.must(write, data)
+		s.close()
+		other.close()
+	}
+}
+
+// TestProtectionFails: a namespace isn't write protected where what was written can't be made durable.
+func TestProtectionFails(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connectAs(t, newTarget(t, v), 1)
+	defer s.close()
+	v.setFail(&blockdev.OpError{Op: "flush", Path: "test", Offset: -1, Kind: blockdev.ErrMedium})
+	s.admin.fails(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil, nvme.StatusWriteFault)
+	v.setFail(nil)
+	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
+	s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
+}
+
+// TestProtectionWithdrawn: it can be aborted while it waits, and goes with the controller.
+func TestProtectionWithdrawn(t *testing.T) {
+	for name, withdraw := range map[string]func(*session){
+		"abort": func(s *session) {
+			if done := s.admin.must(command(func(c *nvme.Command) { c.SetAbort(0, 99) }), nil).DW0(); done != 0 {
+				t.Error("not aborted")
+			}
+		},
+		"reset": func(s *session) { s.admin.must(ccOff, nil) },
+	} {
+		v := newTestVolume(1<<20, 512)
+		tg := newTarget(t, v)
+		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		v.setHold(true)
+		under := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 512))
+		cmd := setFeature(nvme.FeatWriteProtect, 1, writeProtected)
+		cmd.SetCID(99)
+		protect := s.admin.start(cmd, nil)
+		withdraw(s)
+		if st := protect.wait().Status().Code(); st != nvme.StatusAbortRequested {
+			t.Errorf("%s: status %#x", name, uint16(st))
+		}
+		v.release()
+		under.wait()
+		other.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
+		s.close()
+		other.close()
+	}
+}
