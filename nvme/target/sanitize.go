@@ -113,6 +113,7 @@ func (r *Request) startSanitize() {
 	}
 	s.noteEvent(nvme.PersistentSanitize, r.engine.q.ctrl, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})
 	s.t.log.Warn("sanitize operation: all namespaces are being erased", "subsystem", s.nqn, "host", r.engine.q.ctrl.hostNQN)
+	s.clearSanitized()
 	s.runSanitize(&next)
 	r.respond(nvme.StatusSuccess)
 }
@@ -263,14 +264,24 @@ func (s *Subsystem) endSanitize(now *sanitizeState, err error) {
 		next.State = nvme.SanitizeFailed // after a restart it would begin anew
 	}
 	s.useSanitize(&next)
-	s.sanitize.mu.Unlock()
 	log := s.sanitizeLog()
 	s.noteEvent(nvme.PersistentSanitizeEnd, nil, &nvme.SanitizeEndEvent{SPROG: log.SPROG, SSTAT: log.SSTAT})
+	var out []answer
 	for _, c := range s.t.controllersOf(s) {
 		c.mu.Lock()
-		out := c.raise(eventSanitize)
+		out = append(out, c.raise(eventSanitize)...)
 		c.mu.Unlock()
-		deliver(out)
+	}
+	s.sanitize.mu.Unlock()
+	deliver(out)
+}
+
+// clearSanitized takes back that an operation has ended, where another one begins.
+func (s *Subsystem) clearSanitized() {
+	for _, c := range s.t.controllersOf(s) {
+		c.mu.Lock()
+		c.rearm(eventSanitize)
+		c.mu.Unlock()
 	}
 }
 

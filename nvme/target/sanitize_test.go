@@ -173,6 +173,40 @@ func TestSanitizeInverts(t *testing.T) {
 	}
 }
 
+// TestSanitizeAgain: an operation that begins clears the event of the one before, which nobody has fetched yet or read the
+// log for, and its progress begins anew (NVMe base, "Sanitize Operation Restrictions").
+func TestSanitizeAgain(t *testing.T) {
+	v := newTestVolume(2<<20, 512)
+	s := connectAs(t, newTarget(t, v), 1)
+	defer s.close()
+	other := connectAs(t, s.admin.q.t, 2)
+	defer other.close()
+	again := func() {
+		t.Helper()
+		v.setHold(true)
+		s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 2, 7), nil)
+		<-v.arrived
+		if p := readSanitize(s.admin, true); p.SPROG != 0 || p.SSTAT.Passes() != 0 || p.SSTAT.State() != nvme.SanitizeInProgress {
+			t.Errorf("log %+v at the beginning", p)
+		}
+	}
+	again()
+	told := s.admin.start(asyncEvent(1), nil)
+	v.release()
+	sanitized(t, told) // and the other has requested no event yet
+	if p := readSanitize(other.admin, true); p.SSTAT.Passes() != 2 {
+		t.Errorf("log %+v at the end", p)
+	}
+	again()
+	late, next := other.admin.start(asyncEvent(1), nil), s.admin.start(asyncEvent(1), nil)
+	if late.answered() || next.answered() {
+		t.Error("told of the end of an operation while the next is in progress")
+	}
+	v.release()
+	sanitized(t, late)
+	sanitized(t, next)
+}
+
 // TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection, and not after a restart
 // either.
 func TestSanitizeDenied(t *testing.T) {
