@@ -276,7 +276,7 @@ func wrongOthers() []wrongField {
 		{"Copy onto itself", ioQueue, copyTo(1, 0, 1), 32, nvme.StatusOverlappingRange, nowhere, 0},
 		{"fused Read", ioQueue, fused(nvme.OpRead, nvme.FuseFirst), wrongBlock, nvme.StatusInvalidField, 1, 6},
 		{"Format of none", adminQueue, format(7, 0, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
-		{"Format of all", adminQueue, format(nvme.NSIDAll, 0, 0), 0, nvme.StatusInvalidNamespace, 4, 0},
+		{"Format of all", adminQueue, format(nvme.NSIDAll, 0, 0), 0, nvme.StatusInvalidField, 4, 0},
 		{"Format to LBA format 1", adminQueue, format(1, 1, 0), 0, nvme.StatusInvalidFormat, 40, 0},
 		{"Format with protection", adminQueue, wrongByte(format(1, 0, 0), 40, 1<<5), 0, nvme.StatusInvalidFormat, bit(40, 5), 0},
 		{"Format, cryptographic erase", adminQueue, format(1, 0, nvme.EraseCrypto), 0, nvme.StatusInvalidField, bit(41, 1), 0},

@@ -231,8 +231,8 @@ func TestFeatures(t *testing.T) {
 		{nvme.FeatAsyncEvent, uint32(healthEvents), 0, 0, uint32(healthEvents), 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
 		{nvme.FeatAsyncEvent, uint32(nvme.AENTelemetry), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
-		{nvme.FeatKATO, 7001, 0, 0, 7100, 0},
-		{nvme.FeatKATO, 0xffffffff, 0, 0, 0xffffffff / 100 * 100, 0},
+		{nvme.FeatKATO, 7001, 0, 0, 7100, 120_000},
+		{nvme.FeatKATO, 0xffffffff, 0, 0, 0xffffffff / 100 * 100, 120_000},
 		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
 	} {
 		tc.run(t, q)
@@ -291,6 +291,9 @@ func TestFeaturesRefused(t *testing.T) {
 		q.fails(getFeature(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
 	}
 
+	for _, f := range []nvme.FID{nvme.FeatResvNotification, nvme.FeatResvPersistence} { // of one namespace at a time
+		q.fails(command(func(c *nvme.Command) { c.SetGetFeatures(f, 0, nvme.NSIDAll, 0) }), nil, nvme.StatusInvalidField|dnr)
+	}
 	id := make([]byte, 16)
 	q.must(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id)
 	if nvme.HostID(id) != testHostID {

@@ -149,7 +149,7 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 		return uint32(fs.asyncEvent), true
 	case nvme.FeatKATO:
 		if sel != nvme.SELCurrent {
-			return 0, true
+			return uint32(defaultKATO.Milliseconds()), true
 		}
 		return uint32(c.keepAlive().Milliseconds()), true
 	case nvme.FeatTimestamp:
@@ -182,6 +182,10 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 // nsFeature is the value of a feature 05h, 82h or 83h of a namespace.
 func (r *Request) nsFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
 	c := r.engine.q.ctrl
+	if f != nvme.FeatErrorRecovery && r.Cmd.NSID() == nvme.NSIDAll {
+		r.fail(nvme.StatusInvalidField, offNSID)
+		return 0, false
+	}
 	ns := c.namespace(r.Cmd.NSID())
 	if ns == nil {
 		r.fail(nvme.StatusInvalidNamespace, offNSID)

@@ -14,6 +14,9 @@ func (r *Request) format() {
 	e := &r.engine
 	ns := e.q.ctrl.namespace(r.Cmd.NSID())
 	switch {
+	case r.Cmd.NSID() == nvme.NSIDAll: // as FNA says
+		r.fail(nvme.StatusInvalidField, offNSID)
+		return
 	case ns == nil || !ns.get(e.q.shard):
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 		return

@@ -70,7 +70,7 @@ func TestFormatRefused(t *testing.T) {
 		loc    uint16
 	}{
 		{"no namespace", formatCommand(7, 0, 0), nvme.StatusInvalidNamespace, 4},
-		{"all namespaces", formatCommand(nvme.NSIDAll, 0, 0), nvme.StatusInvalidNamespace, 4},
+		{"all namespaces", formatCommand(nvme.NSIDAll, 0, 0), nvme.StatusInvalidField, 4}, // as FNA says
 		{"format 1", formatCommand(1, 1, 0), nvme.StatusInvalidFormat, 40},
 		{"format 16", formatCommand(1, 16, 0), nvme.StatusInvalidFormat, 40},
 		{"protection", command(func(c *nvme.Command) { c.SetFormat(1, 0, 0); c.SetCDW(10, 1<<5) }), nvme.StatusInvalidFormat, 40 | 5<<8},

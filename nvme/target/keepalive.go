@@ -18,6 +18,9 @@ const keepAliveUnit = 100 * time.Millisecond
 // longestKATO is the longest time in whole units that KATO can say.
 const longestKATO = math.MaxUint32 / 100 * keepAliveUnit
 
+// defaultKATO is the default of feature 0Fh where the transport is one for which hosts are to keep alive.
+const defaultKATO = 2 * time.Minute
+
 // discoveryKATO bounds the life of a discovery controller whose host asks for no keep-alive.
 const discoveryKATO = 2 * time.Minute
 
