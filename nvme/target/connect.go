@@ -165,7 +165,7 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is reached over %s", d.CNTLID, c.attr.Transport)
 	case c.hostNQN != d.HostNQN:
 		return refuseData(nvme.ConnectDataOffHOSTNQN, "controller %d is another host's", d.CNTLID)
-	case c.hostID != d.HostID:
+	case c.hostID != d.HostID && d.HostID != nvme.HostID{}: // which is ignored
 		return refuseData(nvme.ConnectDataOffHostID, "controller %d was made with another host ID", d.CNTLID)
 	case sub.discovery:
 		return refuseCommand(nvme.ConnectOffQID, "a discovery controller has no I/O queues")

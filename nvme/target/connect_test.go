@@ -128,6 +128,9 @@ func TestIOConnectRefused(t *testing.T) {
 	r.s.addQueue(t, r.tg, 4, testNQN) // the last
 	known := dial(t, r.tg, func(c *fakeConn) { c.attr.CNTLID, c.attr.QID = int(r.s.cntlid), 3 })
 	known.must(connectCommand(3, 1, 0), connectData(t, r.s.cntlid, testNQN)) // the smallest
+	again := connectData(t, r.s.cntlid, testNQN)
+	clear(again[:16]) // no host ID is as good as the same
+	dial(t, r.tg).must(connectCommand(2, 31, 0), again)
 	r.s.close()
 }
 
