@@ -282,6 +282,16 @@ func TestErrorRecoveryOfNamespaces(t *testing.T) {
 	expect(7, 0)
 }
 
+// TestFeaturesOfNoNamespace: a feature can be set of all namespaces where there is none.
+func TestFeaturesOfNoNamespace(t *testing.T) {
+	q := dial(t, newTarget(t))
+	connectAdmin(q, testNQN, 0)
+	for _, f := range []nvme.FID{nvme.FeatErrorRecovery, nvme.FeatResvNotification, nvme.FeatResvPersistence} {
+		q.must(setFeature(f, nvme.NSIDAll, 0), nil)
+		q.fails(setFeature(f, 1, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	}
+}
+
 // TestFeaturesRefused: features that there aren't, and one that nobody changes.
 func TestFeaturesRefused(t *testing.T) {
 	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))

@@ -123,3 +123,26 @@ func TestAttachmentOfANA(t *testing.T) {
 		s.admin.fails(attachCommand(nsid, tc.action), controllerList(s.cntlid), tc.status)
 	}
 }
+
+// TestNoticesOfAttached: a controller is told of reservations on the namespaces that are attached to it, whatever its
+// host registered with (NVMe base, "Reservation Notification").
+func TestNoticesOfAttached(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	for attached, want := range map[bool]uint8{true: nvme.ResvNoticePreempted, false: 0} {
+		registerAs(1, nvme.ResvRegister, 0, 11, 0).run(a.io)
+		registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+		if !attached {
+			a.admin.must(attachCommand(1, nvme.NSDetach), controllerList(b.cntlid))
+		}
+		releaseAs(1, nvme.ResvClear, 0, 11, 0).run(a.io)
+		if got := nextNotice(b.admin).Type; got != want {
+			t.Errorf("attached %v: notice %d, want %d", attached, got, want)
+		}
+		if !attached {
+			a.admin.must(attachCommand(1, nvme.NSAttach), controllerList(b.cntlid))
+		}
+	}
+}

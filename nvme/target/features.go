@@ -318,20 +318,27 @@ func (r *Request) setErrorRecovery() {
 	r.setOfNS(func(f *nsFeatures) { f.errorRecovery = v & 0xffff })
 }
 
-// setOfNS executes Set Features of a feature of namespaces, for one or for all.
-func (r *Request) setOfNS(set func(*nsFeatures)) {
+// featureNamespaces are those that Set Features of a feature of namespaces is for: one, or all. It responds itself, and
+// returns false, where there is no such namespace.
+func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 	c := r.engine.q.ctrl
-	all := c.all()
-	if nsid := r.Cmd.NSID(); nsid != nvme.NSIDAll {
-		ns := c.namespace(nsid)
-		if ns == nil {
-			r.fail(nvme.StatusInvalidNamespace, offNSID)
-			return
-		}
-		all = []*Namespace{ns}
+	if r.Cmd.NSID() == nvme.NSIDAll {
+		return c.all(), true
 	}
-	c.setOfNS(all, set)
-	r.respond(nvme.StatusSuccess)
+	ns := c.namespace(r.Cmd.NSID())
+	if ns == nil {
+		r.fail(nvme.StatusInvalidNamespace, offNSID)
+		return nil, false
+	}
+	return []*Namespace{ns}, true
+}
+
+// setOfNS executes Set Features of a feature of namespaces that only the controller heeds.
+func (r *Request) setOfNS(set func(*nsFeatures)) {
+	if all, ok := r.featureNamespaces(); ok {
+		r.engine.q.ctrl.setOfNS(all, set)
+		r.respond(nvme.StatusSuccess)
+	}
 }
 
 // setOfNS changes the features of namespaces, but for those that are gone.

@@ -10,14 +10,14 @@ const maxResvNotices = 256
 // Bits of feature 82h by the kind of notification: set where the host wants none.
 const resvMaskAll = 1<<nvme.ResvNoticeRegistrationPreempted | 1<<nvme.ResvNoticeReleased | 1<<nvme.ResvNoticePreempted
 
-// tellReservation gives notices to all controllers of the hosts that they are for.
+// tellReservation gives notices to all controllers of the hosts that they are for, as far as they have the namespace.
 func (s *Subsystem) tellReservation(nsid uint32, notices []resvNotice) {
 	if len(notices) == 0 {
 		return
 	}
 	for _, c := range s.t.controllersOf(s) {
 		for _, n := range notices {
-			if n.host == c.hostID {
+			if n.host == c.hostID && c.has(nsid) {
 				c.resvNotice(nsid, n.kind)
 			}
 		}
@@ -65,21 +65,23 @@ func (c *controller) resvLog(retain bool) []byte {
 // setResvPersistence executes Set Features 83h.
 func (r *Request) setResvPersistence() {
 	c := r.engine.q.ctrl
-	ns := c.namespace(r.Cmd.NSID())
+	all, ok := r.featureNamespaces()
 	persist := r.Cmd.CDW(11)&nvme.ResvPersistPTPL != 0
 	switch {
-	case ns == nil:
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
-		return
+	case !ok:
+		return // it has responded
 	case persist && c.t.store == nil:
 		r.fail(nvme.StatusInvalidField, offCDW11)
 		return
 	}
 	change := func() {
-		st, _ := ns.changeReservation(func(v *reservation) (nvme.Status, []resvNotice) {
-			v.persist = persist
-			return nvme.StatusSuccess, nil
-		})
+		st := nvme.StatusSuccess
+		for i := 0; st.OK() && i < len(all); i++ {
+			st, _ = all[i].changeReservation(func(v *reservation) (nvme.Status, []resvNotice) {
+				v.persist = persist
+				return nvme.StatusSuccess, nil
+			})
+		}
 		r.respond(st)
 	}
 	if c.t.store == nil {

@@ -116,6 +116,33 @@ func TestResvPersistenceRefused(t *testing.T) {
 	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
 	connectAdmin(q, testNQN, 0)
 	q.fails(setFeature(nvme.FeatResvPersistence, 7, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	q.fails(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, nvme.ResvPersistPTPL), nil, nvme.StatusInvalidField|dnr)
+	q.must(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, 0), nil)
 	q.fails(setFeature(nvme.FeatResvPersistence, 1, nvme.ResvPersistPTPL), nil, nvme.StatusInvalidField|dnr)
 	q.must(setFeature(nvme.FeatResvPersistence, 1, 0), nil)
+}
+
+// TestPersistenceOfAll: Persist Through Power Loss can be set of all namespaces at once, those that are attached.
+func TestPersistenceOfAll(t *testing.T) {
+	store := newMemStore()
+	tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	expect := func(want uint32) {
+		t.Helper()
+		for nsid := uint32(1); nsid <= 2; nsid++ {
+			get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatResvPersistence, 0, nsid, 0) })
+			if v := s.admin.must(get, nil).DW0(); v != want {
+				t.Errorf("namespace %d: %d, want %d", nsid, v, want)
+			}
+			get.SetGetFeatures(nvme.FeatResvPersistence, nvme.SELDefault, nsid, 0)
+			if v := s.admin.must(get, nil).DW0(); v != 0 {
+				t.Errorf("namespace %d: %d by default", nsid, v)
+			}
+		}
+	}
+	s.admin.must(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, nvme.ResvPersistPTPL), nil)
+	expect(nvme.ResvPersistPTPL)
+	s.admin.must(setFeature(nvme.FeatResvPersistence, nvme.NSIDAll, 0), nil)
+	expect(0)
 }
