@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -155,6 +156,79 @@ func TestFormatWaits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFormatOfRemoved: a Format that waits for a namespace which is taken away doesn't touch its volume, nor keep it.
+func TestFormatOfRemoved(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		v.setHold(true)
+		read := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		waiting := []*fakeRequest{
+			s.admin.start(formatCommand(1, 0, 0), nil),
+			s.admin.start(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil),
+		}
+		removed := make(chan error, 1)
+		go func() { removed <- tg.Subsystem(testNQN).RemoveNamespace(1) }()
+		synctest.Wait()
+		v.release()
+		read.wait()
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+		for _, r := range waiting {
+			endsFused(t, "what waited for it", r, nvme.StatusInvalidNamespace|dnr)
+		}
+		if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{blockdev.OpRead}) {
+			t.Errorf("the volume saw %v", ops)
+		}
+		s.close()
+		other.close()
+	})
+}
+
+// TestFormatKeepsItsPlace: a write of CC that changes nothing doesn't end a Format that waits.
+func TestFormatKeepsItsPlace(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		v.setHold(true)
+		read := other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		format := s.admin.start(formatCommand(1, 0, 0), nil)
+		s.admin.must(ccOn, nil)
+		if format.answered() {
+			t.Error("it has ended")
+		}
+		v.release()
+		read.wait()
+		if st := format.wait().Status(); !st.OK() {
+			t.Errorf("status %#x", uint16(st))
+		}
+		s.close()
+		other.close()
+	})
+}
+
+// TestParkedGoFirst: what came while somebody had a namespace alone is executed, all of it, before the next has it.
+func TestParkedGoFirst(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, next, other := connectAs(t, tg, 1), connectAs(t, tg, 2), connectAs(t, tg, 3)
+		v.setHold(true)
+		all := []*fakeRequest{s.admin.start(formatCommand(1, 0, 0), nil), next.admin.start(formatCommand(1, 0, 0), nil)}
+		for range 3 {
+			all = append(all, other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096)))
+		}
+		v.release()
+		for _, r := range all {
+			r.wait()
+		}
+		const zero, flush, read = blockdev.OpWriteZeroes, blockdev.OpFlush, blockdev.OpRead
+		if ops := v.ops(); !slices.Equal(ops, []blockdev.Op{zero, flush, read, read, read, zero, flush}) {
+			t.Errorf("the volume saw %v", ops)
+		}
+		s.close()
+		next.close()
+		other.close()
+	})
 }
 
 // TestFormatAfterProtection: write protection that waits for the namespace as well, and came first, is heeded.

@@ -160,6 +160,7 @@ func TestKeepAliveRest(t *testing.T) {
 		{2 * s, 9 * s, 5 * s, 3 * s},
 		{5 * s, 0, 5 * s, 0},
 		{6 * s, s, 5 * s, 0},
+		{6250 * time.Millisecond, 1250 * time.Millisecond, 5 * s, 0}, // as late as others make us
 		{7 * s, 2 * s, 5 * s, 2500 * time.Millisecond},               // we slept
 		{5500 * time.Millisecond, s, 5 * s, 2500 * time.Millisecond}, // from 4.5 s on at the latest
 		{26 * s, 21 * s, 5 * s, 2500 * time.Millisecond},             // we slept

@@ -271,10 +271,30 @@ func TestSanitizeFailure(t *testing.T) {
 	fail(blockdev.OpWriteZeroes, nvme.SanitizeAUSE)
 	s.close()
 	closeTarget(t, tg)
-	_, s = start()
+	tg, s = start()
 	s.io.fails(read, data, nvme.StatusSanitizeFailed)
+	for nsid, err := range map[uint32]error{2: nil, 1: ErrExists} { // what comes meanwhile isn't reached either
+		if _, got := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{NSID: nsid, Volume: newTestVolume(1<<20, 512)}); !errors.Is(got, err) {
+			t.Errorf("namespace %d: %v", nsid, got)
+		}
+	}
+	second := read
+	second.SetNSID(2)
+	s.io.fails(second, data, nvme.StatusSanitizeFailed)
+	dirty(v)
+	before := len(v.ops())
 	s.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
 	s.io.must(read, data)
+	s.io.must(second, data)
+	if ops := v.ops()[before:]; !slices.Equal(ops, []blockdev.Op{blockdev.OpRead}) {
+		t.Errorf("leaving the failure mode did %v", ops)
+	}
+	if p := readSanitize(s.admin, false); p.SSTAT.State() != nvme.SanitizeFailed {
+		t.Errorf("log %+v: the last operation failed nevertheless", p)
+	}
+	if err := tg.Subsystem(testNQN).RemoveNamespace(2); err != nil {
+		t.Fatal(err)
+	}
 
 	fail(blockdev.OpFlush, 0)
 	s.admin.fails(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil, nvme.StatusSanitizeFailed|nvme.StatusDNR)

@@ -96,6 +96,22 @@ func nvmeName(op nvme.Opcode) string {
 		nvme.OpDSM: "dsm", nvme.OpVerify: "verify"}[op]
 }
 
+// TestMemoryTooLate: a command that waited for memory, which there is when its connection has ended, isn't executed.
+func TestMemoryTooLate(t *testing.T) {
+	for _, op := range []nvme.Opcode{nvme.OpRead, nvme.OpWrite} {
+		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+			s := connect(t, tg, testNQN, func(c *fakeConn) { c.allocNever, c.stays = true, true })
+			waiting := s.io.start(ioCommand(op, 0, 1, 0), make([]byte, 4096))
+			s.lose()
+			s.io.come()
+			endsFused(t, "what waited for memory", waiting, nvme.StatusAbortSQDeleted)
+			if ops := v.ops(); len(ops) != 0 {
+				t.Errorf("the volume saw %v", ops)
+			}
+		})
+	}
+}
+
 // TestLostWhileNamespaceIsTaken: what waits for a namespace that somebody has alone, perhaps for long, doesn't keep its
 // connection from ending, nor those that wait behind it from their turn.
 func TestLostWhileNamespaceIsTaken(t *testing.T) {
@@ -309,6 +325,21 @@ func TestShutdownFlushes(t *testing.T) {
 	}
 	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
 	s.close()
+}
+
+// TestShutdownTakenBack: a shutdown that the host takes back before the caches are flushed isn't complete afterwards.
+func TestShutdownTakenBack(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	v.setHold(true)
+	s.admin.must(ccDown, nil)
+	s.admin.must(ccOn, nil)
+	v.release()
+	if st := status(s.admin); st != nvme.CSTSReady {
+		t.Errorf("CSTS %#x", uint32(st))
+	}
+	s.io.must(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
 }
 
 // TestShutdownAgainAndAgain: a host that shuts its controller down and up again without end has one
