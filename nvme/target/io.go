@@ -277,7 +277,14 @@ func (r *Request) flushAll() {
 		r.respond(st)
 		return
 	}
-	r.engine.chain.table = r.engine.q.ctrl.all()
+	all := r.engine.q.ctrl.all()
+	for _, ns := range all {
+		if st := r.mayChange(ns); !st.OK() {
+			r.respond(st)
+			return
+		}
+	}
+	r.engine.chain.table = all
 	r.run(0, (*Request).nextFlush)
 }
 

@@ -605,3 +605,26 @@ func TestReservationWithoutHostID(t *testing.T) {
 	registerAs(0, nvme.ResvRegister, 0, 11, nvme.StatusHostIDInconsistent|dnr).run(s.io)
 	s.close()
 }
+
+// TestFlushOfReserved: a Flush of all namespaces conflicts with a reservation on any of them that keeps the host from
+// writing, as a Flush of that one does (NVMe base, "Reservations").
+func TestFlushOfReserved(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, newTestVolume(1<<20, 512), v)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	for _, op := range []resvOp{registerAs(1, nvme.ResvRegister, 0, 11, 0), acquireAs(1, nvme.ResvAcquire, nvme.ResvWriteExclusive, 11, 0, 0)} {
+		op.cmd.SetNSID(2)
+		op.run(a.io)
+	}
+	flush := func(nsid uint32) nvme.Command { return command(func(c *nvme.Command) { c.SetFlush(nsid) }) }
+	b.io.must(flush(1), nil)
+	b.io.fails(flush(2), nil, resvConflict)
+	b.io.fails(flush(nvme.NSIDAll), nil, resvConflict)
+	if ops := v.ops(); len(ops) != 0 {
+		t.Errorf("the volume saw %v", ops)
+	}
+	a.io.must(flush(2), nil)
+	a.io.must(flush(nvme.NSIDAll), nil)
+}
