@@ -87,13 +87,14 @@ const resvConflict = nvme.StatusReservationConflict | nvme.StatusDNR
 func (v *reservation) register(host nvme.HostID, a nvme.ResvAction, ignoreKey bool, k nvme.ResvKeys) (nvme.Status, []resvNotice) {
 	i := v.find(host)
 	known := i >= 0 && (ignoreKey || v.registrants[i].key == k.Current)
+	joins := i < 0 && (a == nvme.ResvRegister || a == nvme.ResvReplace && ignoreKey)
 	var notices []resvNotice
 	switch {
-	case a == nvme.ResvRegister && k.Other == 0:
+	case k.Other == 0 && (joins || a == nvme.ResvRegister):
 		return nvme.StatusInvalidField | nvme.StatusDNR, nil // zero is the key of those who have none
-	case a == nvme.ResvRegister && i < 0 && len(v.registrants) >= maxRegistrants:
+	case joins && len(v.registrants) >= maxRegistrants:
 		return nvme.StatusInternalError | nvme.StatusDNR, nil // NVMe has no status of its own for it
-	case a == nvme.ResvRegister && i < 0:
+	case joins:
 		v.registrants = append(v.registrants, registrant{host, k.Other})
 	case a == nvme.ResvRegister && v.registrants[i].key == k.Other:
 	case a == nvme.ResvReplace && known:
