@@ -112,6 +112,40 @@ func TestANAStates(t *testing.T) {
 	b.io.must(read(3), data)
 }
 
+// TestPortAt: a controller's port is the one that listens at the address its host came to, or else at all of them, for
+// its transport and at its number.
+func TestPortAt(t *testing.T) {
+	at := netip.MustParseAddrPort
+	tcp, rdma := nvme.TransportTCP, nvme.TransportRDMA
+	tg := newTargetWith(t, func(c *Config) {
+		c.Ports = []Port{
+			{ID: 1, Transport: rdma, Addr: at("127.0.0.1:4420")}, {ID: 2, Transport: tcp, Addr: at("127.0.0.1:4420")},
+			{ID: 3, Transport: tcp, Addr: at("127.0.0.1:4421")}, {ID: 4, Transport: tcp, Addr: at("192.0.2.1:4422")},
+			{ID: 5, Transport: tcp, Addr: at("0.0.0.0:4422")}, {ID: 6, Transport: rdma, Addr: at("0.0.0.0:4422")},
+			{ID: 7, Transport: tcp, Addr: at("192.0.2.2:4422")},
+		}
+	})
+	tg.mu.Lock()
+	defer tg.mu.Unlock()
+	for _, tc := range []struct {
+		transport nvme.TransportType
+		local     string
+		want      uint16
+	}{
+		{rdma, "127.0.0.1:4420", 1}, {tcp, "127.0.0.1:4420", 2}, {tcp, "127.0.0.1:4421", 3}, {rdma, "127.0.0.1:4421", 0},
+		{tcp, "127.0.0.2:4421", 0}, {tcp, "192.0.2.1:4422", 4}, {tcp, "192.0.2.2:4422", 7}, {tcp, "[::ffff:192.0.2.1]:4422", 4},
+		{tcp, "192.0.2.3:4422", 5}, {rdma, "192.0.2.1:4422", 6}, {tcp, "192.0.2.1:4420", 0},
+	} {
+		var got uint16
+		if p := tg.portAt(tc.transport, at(tc.local)); p != nil {
+			got = p.ID
+		}
+		if got != tc.want {
+			t.Errorf("%v %s: port %d, want %d", tc.transport, tc.local, got, tc.want)
+		}
+	}
+}
+
 // TestANALater: ports, namespaces and hosts that come later find the states that were set.
 func TestANALater(t *testing.T) {
 	tg := newANATarget(t)

@@ -11,6 +11,7 @@ import (
 // one after the other, and what was said of each is remembered.
 func TestPrivateNamespace(t *testing.T) {
 	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	connectAdmin(dial(t, tg), nvme.DiscoveryNQN, 0) // whose controller has no namespaces, nor ever had
 	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
 	private := create(a.admin, 0)
 	a.admin.must(attachCommand(private, nvme.NSAttach), controllerList(a.cntlid))

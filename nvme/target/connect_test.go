@@ -270,6 +270,11 @@ func TestQueueHead(t *testing.T) {
 			t.Errorf("command %d: SQHD %d CID %#x SQID %d", i, cqe.SQHD(), cqe.CID(), cqe.SQID())
 		}
 	}
+	s := connect(t, tg, testNQN)
+	if id := s.io.must(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil).SQID(); id != 1 {
+		t.Errorf("SQID %d of an I/O queue", id)
+	}
+	s.close()
 	c = dial(t, tg)
 	cmd := command(func(c *nvme.Command) { c.SetConnect(0, 31, nvme.CATTRNoSQFlowControl, 0) })
 	for range 2 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -418,6 +419,70 @@ func TestPoolFails(t *testing.T) {
 	if nsid := create(s.admin, nvme.NMICShared); nsid != FirstCreatedNSID {
 		t.Errorf("NSID %d", nsid)
 	}
+}
+
+// failsAt is a Store that fails when something is saved under a name for the nth time from when n is set.
+type failsAt struct {
+	*memStore
+	name string
+	n    atomic.Int32
+}
+
+func (s *failsAt) Save(name string, data []byte) error {
+	if name == s.name && s.n.Add(-1) == 0 {
+		return errors.New("disk on fire")
+	}
+	return s.memStore.Save(name, data)
+}
+
+// TestCreatedNotSaved: a namespace whose volume is made, but which can't be saved then, isn't there, nor its volume.
+func TestCreatedNotSaved(t *testing.T) {
+	pool, store := newMemPool(1<<20), &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
+	start := func() (*Target, *session) {
+		tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, newTestVolume(1<<20, 4096))
+		return tg, connectAs(t, tg, 1)
+	}
+	tg, s := start()
+	kept := create(s.admin, nvme.NMICShared)
+	store.n.Store(2)
+	good := goodNamespace()
+	s.admin.fails(createCommand(), good.AppendTo(nil), nvme.StatusInternalError|nvme.StatusDNR)
+	if n := pool.count(); n != 1 {
+		t.Errorf("%d volumes", n)
+	}
+	if saved, _ := store.Load(store.name); len(saved) == 0 || bytes.Contains(saved, []byte("pending")) {
+		t.Errorf("something is left: %s", saved)
+	}
+	if got := create(s.admin, nvme.NMICShared); got != kept+1 {
+		t.Errorf("the next has NSID %d", got)
+	}
+	s.close()
+	closeTarget(t, tg)
+	_, s = start()
+	defer s.close()
+	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1, kept, kept + 1}) {
+		t.Errorf("allocated %v", l)
+	}
+}
+
+// TestManagementWhileSanitizing: namespaces neither come nor go while all are being erased, and nobody gets one.
+func TestManagementWhileSanitizing(t *testing.T) {
+	v := newTestVolume(1<<20, 4096)
+	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }, v)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
+	v.setHold(true)
+	told := s.admin.start(asyncEvent(1), nil)
+	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	<-v.arrived
+	good := goodNamespace()
+	s.admin.fails(createCommand(), good.AppendTo(nil), nvme.StatusSanitizeInProgress)
+	s.admin.fails(deleteCommand(nsid), nil, nvme.StatusSanitizeInProgress)
+	s.admin.fails(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid), nvme.StatusSanitizeInProgress)
+	v.release()
+	sanitized(t, told)
+	s.admin.must(deleteCommand(nsid), nil)
 }
 
 // TestManagementNotSaved: nothing changes where it can't be saved, and no volume is left.

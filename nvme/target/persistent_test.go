@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -69,9 +70,32 @@ func TestPersistentEvents(t *testing.T) {
 	if h.LID != nvme.LogPersistent || h.PowerCycles != 2 || h.HeaderLength != 492 || h.Generation == 0 || nvme.Text(h.SUBNQN[:]) != testNQN || h.Timestamp == 0 {
 		t.Errorf("header %+v", h)
 	}
+	for i, e := range events {
+		ofHost := e.Type != nvme.PersistentPowerOn && e.Type != nvme.PersistentSanitizeEnd
+		if (e.CNTLID != 0) != ofHost {
+			t.Errorf("event %d, %v: controller %d", i, e.Type, e.CNTLID)
+		}
+	}
 	for _, kind := range want {
 		if h.SupportedEventsBits[kind/8]>>(kind%8)&1 == 0 {
 			t.Errorf("event %d isn't among those supported", kind)
+		}
+	}
+}
+
+// TestPersistentFormatFails: a Format that fails is told as such, with its status.
+func TestPersistentFormatFails(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, v), 1)
+	defer s.close()
+	v.setFail(&blockdev.OpError{Op: "test", Path: "test", Offset: -1, Kind: blockdev.ErrCapacity})
+	s.admin.fails(formatCommand(1, 0, nvme.EraseUser), nil, nvme.StatusCapacityExceeded|nvme.StatusDNR)
+	v.setFail(nil)
+	s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	for i, want := range []nvme.FormatEndEvent{{NSID: 1}, {NSID: 1, Failed: 1, Status: uint32(nvme.StatusCapacityExceeded)}} {
+		if e, err := events[2*i].Decode(); err != nil || *e.(*nvme.FormatEndEvent) != want {
+			t.Errorf("event %d: %+v, %v, want %+v", i, e, err, want)
 		}
 	}
 }

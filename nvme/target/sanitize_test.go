@@ -163,11 +163,15 @@ func TestSanitizeInverts(t *testing.T) {
 			}
 			return nil
 		}
-		aer := s.admin.start(asyncEvent(1), nil)
-		s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, nvme.SanitizeOIPBP, passes, 0x11111111), nil)
-		sanitized(t, aer)
-		if string(wrote) != want {
-			t.Errorf("OWPASS %d: wrote %q, want %q", passes, wrote, want)
+		for flags, want := range map[uint32]string{nvme.SanitizeOIPBP: want, 0: strings.Repeat("p", len(want))} {
+			wrote = nil
+			aer := s.admin.start(asyncEvent(1), nil)
+			s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, flags, passes, 0x11111111), nil)
+			sanitized(t, aer)
+			readSanitize(s.admin, false)
+			if string(wrote) != want {
+				t.Errorf("OWPASS %d, flags %#x: wrote %q, want %q", passes, flags, wrote, want)
+			}
 		}
 		s.close()
 	}
@@ -291,6 +295,10 @@ func TestSanitizeFailure(t *testing.T) {
 	}
 	if p := readSanitize(s.admin, false); p.SSTAT.State() != nvme.SanitizeFailed {
 		t.Errorf("log %+v: the last operation failed nevertheless", p)
+	}
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	if n := slices.DeleteFunc(events, func(e nvme.PersistentEvent) bool { return e.Type != nvme.PersistentSanitize }); len(n) != 1 {
+		t.Errorf("%d operations have begun", len(n))
 	}
 	if err := tg.Subsystem(testNQN).RemoveNamespace(2); err != nil {
 		t.Fatal(err)
