@@ -1,8 +1,10 @@
 package target
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -200,6 +202,7 @@ func (c *controller) anaLog(groupsOnly, retain bool) []byte {
 			p.Groups[i].NSIDs = append(p.Groups[i].NSIDs, ns.nsid)
 		}
 	}
+	slices.SortFunc(p.Groups, func(a, b nvme.ANAGroup) int { return cmp.Compare(a.ID, b.ID) })
 	c.t.mu.Lock()
 	defer c.t.mu.Unlock()
 	if port := c.t.portAt(c.attr.Transport, c.attr.Local); port != nil {

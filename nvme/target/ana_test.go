@@ -112,6 +112,66 @@ func TestANAStates(t *testing.T) {
 	b.io.must(read(3), data)
 }
 
+// TestANAGroupsAscend: the log has groups by their identifiers, whatever the namespaces' are.
+func TestANAGroupsAscend(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) {
+		for i, group := range []uint32{7, 3, 7, 1} {
+			c.Subsystems[0].Namespaces[i].ANAGroup = group
+		}
+		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}}
+	}, newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newTestVolume(1<<20, 512), newTestVolume(1<<20, 512))
+	s := connectAt(t, tg, anaPortA)
+	defer s.close()
+	if err := tg.SetANAState(1, 3, nvme.ANANonOptimized); err != nil {
+		t.Fatal(err)
+	}
+	p := readANA(s.admin, 0, true)
+	if len(p.Groups) != 3 {
+		t.Fatalf("log %+v", p)
+	}
+	for i, want := range []nvme.ANAGroup{
+		{ID: 1, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{4}},
+		{ID: 3, State: nvme.ANANonOptimized, NSIDs: nvme.NSIDList{2}, ChangeCount: 1},
+		{ID: 7, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{1, 3}},
+	} {
+		if g := p.Groups[i]; g.ID != want.ID || g.State != want.State || g.ChangeCount != want.ChangeCount || !slices.Equal(g.NSIDs, want.NSIDs) {
+			t.Errorf("group %+v, want %+v", g, want)
+		}
+	}
+}
+
+// TestANAAdmin: what a group that can't be reached does to commands of the admin queue: features of its namespaces aren't
+// there, and how much of their capacity is in use isn't known (NVMe base, "ANA effects on Command Processing").
+func TestANAAdmin(t *testing.T) {
+	tg := newANATarget(t)
+	s := connectAt(t, tg, anaPortA)
+	defer s.close()
+	for state, st := range map[nvme.ANAState]nvme.Status{
+		nvme.ANAOptimized: 0, nvme.ANANonOptimized: 0, nvme.ANAChange: nvme.StatusANATransition,
+		nvme.ANAInaccessible: nvme.StatusANAInaccessible, nvme.ANAPersistentLoss: nvme.StatusANAPersistentLoss,
+	} {
+		if err := tg.SetANAState(1, 7, state); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []nvme.FID{nvme.FeatErrorRecovery, nvme.FeatResvNotification, nvme.FeatResvPersistence} {
+			s.admin.fails(command(func(c *nvme.Command) { c.SetGetFeatures(f, 0, 3, 0) }), nil, st)
+			s.admin.fails(setFeature(f, 3, 0), nil, st)
+			s.admin.fails(setFeature(f, nvme.NSIDAll, 0), nil, st)
+			s.admin.must(setFeature(f, 1, 0), nil)
+		}
+		var ns nvme.IdentifyNamespace
+		page := make([]byte, nvme.PageSize)
+		s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 3, 0, 0) }), page)
+		if err := ns.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		hidden := state == nvme.ANAInaccessible || state == nvme.ANAPersistentLoss
+		if (ns.NUSE == 0) != hidden || (ns.NVMCAP == nvme.Uint128{}) != hidden || ns.NSZE != 2048 || ns.NCAP != 2048 {
+			t.Errorf("%v: NSZE %d, NCAP %d, NUSE %d, NVMCAP %v", state, ns.NSZE, ns.NCAP, ns.NUSE, ns.NVMCAP)
+		}
+	}
+}
+
 // TestPortAt: a controller's port is the one that listens at the address its host came to, or else at all of them, for
 // its transport and at its number.
 func TestPortAt(t *testing.T) {

@@ -182,15 +182,19 @@ func (r *Request) featureValue(f nvme.FID, fs *features, sel nvme.SEL) (uint32, 
 // nsFeature is the value of a feature 05h, 82h or 83h of a namespace.
 func (r *Request) nsFeature(f nvme.FID, fs *features, sel nvme.SEL) (uint32, bool) {
 	c := r.engine.q.ctrl
-	if f != nvme.FeatErrorRecovery && r.Cmd.NSID() == nvme.NSIDAll {
-		r.fail(nvme.StatusInvalidField, offNSID)
+	if r.Cmd.NSID() == nvme.NSIDAll {
+		st := nvme.StatusInvalidField
+		if f == nvme.FeatErrorRecovery {
+			st = nvme.StatusInvalidNamespace
+		}
+		r.fail(st, offNSID)
 		return 0, false
 	}
-	ns := c.namespace(r.Cmd.NSID())
-	if ns == nil {
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
+	all, ok := r.featureNamespaces()
+	if !ok {
 		return 0, false
 	}
+	ns := all[0]
 	c.mu.Lock()
 	of := fs.ofNS[ns.nsid]
 	c.mu.Unlock()
@@ -318,19 +322,26 @@ func (r *Request) setErrorRecovery() {
 	r.setOfNS(func(f *nsFeatures) { f.errorRecovery = v & 0xffff })
 }
 
-// featureNamespaces are those that Set Features of a feature of namespaces is for: one, or all. It responds itself, and
-// returns false, where there is no such namespace.
+// featureNamespaces are those that a feature of namespaces is set or asked for of: one, or all. It responds itself, and
+// returns false, where there is no such namespace, or one can't be reached.
 func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 	c := r.engine.q.ctrl
-	if r.Cmd.NSID() == nvme.NSIDAll {
-		return c.all(), true
+	all := c.all()
+	if r.Cmd.NSID() != nvme.NSIDAll {
+		ns := c.namespace(r.Cmd.NSID())
+		if ns == nil {
+			r.fail(nvme.StatusInvalidNamespace, offNSID)
+			return nil, false
+		}
+		all = []*Namespace{ns}
 	}
-	ns := c.namespace(r.Cmd.NSID())
-	if ns == nil {
-		r.fail(nvme.StatusInvalidNamespace, offNSID)
-		return nil, false
+	for _, ns := range all {
+		if st := anaStatus(c.anaState(ns.anaGroup)); !st.OK() {
+			r.respond(st)
+			return nil, false
+		}
 	}
-	return []*Namespace{ns}, true
+	return all, true
 }
 
 // setOfNS executes Set Features of a feature of namespaces that only the controller heeds.

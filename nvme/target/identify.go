@@ -126,7 +126,7 @@ func (c *controller) identifyOne(cns nvme.CNS, nsid uint32) ([]byte, nvme.Status
 		}
 		return p.AppendTo(nil), 0, 0
 	}
-	return ns.identify(), 0, 0
+	return ns.identify(c.anaState(ns.anaGroup)), 0, 0
 }
 
 func (c *controller) identifyCommandSet(cns nvme.CNS, csi nvme.CSI, nsid uint32) ([]byte, nvme.Status, uint16) {
@@ -167,7 +167,8 @@ func (ns *Namespace) nmic() nvme.NMIC {
 // blockShift is LBADS of a block size.
 func blockShift(size int) uint8 { return uint8(bits.TrailingZeros(uint(size))) }
 
-func (ns *Namespace) identify() []byte {
+// identify is Identify Namespace for a controller that has the namespace's group in a state.
+func (ns *Namespace) identify(ana nvme.ANAState) []byte {
 	n := ns.blocks.Load()
 	p := nvme.IdentifyNamespace{
 		NSZE: n, NCAP: n, NUSE: n,
@@ -178,6 +179,9 @@ func (ns *Namespace) identify() []byte {
 		ANAGRPID: ns.anaGroup,
 		NGUID:    ns.nguid, EUI64: ns.eui64,
 		NVMCAP: nvme.Uint128From(n << ns.shift),
+	}
+	if ana == nvme.ANAInaccessible || ana == nvme.ANAPersistentLoss {
+		p.NUSE, p.NVMCAP = 0, nvme.Uint128{} // not known there; hosts need the size all the same
 	}
 	formats := ns.formats()
 	p.NLBAF, p.FLBAS = uint8(len(formats)-1), uint8(ns.format())
