@@ -101,16 +101,20 @@ func (t *Target) DisconnectRevoked() {
 }
 
 // mustAuthenticate says whether a host has to authenticate itself to use a subsystem, or that it
-// can't use it.
+// can't use it, as one that bears the subsystem's own name.
 func (t *Target) mustAuthenticate(sub *Subsystem, host string) (bool, *refusal) {
 	a := t.auth.Load()
 	if a == nil || sub.discovery {
 		return false, nil
 	}
-	if _, ok := a.Hosts[host]; ok || a.Optional {
+	if _, ok := a.Hosts[host]; host != sub.nqn && (ok || a.Optional) {
 		return ok, nil
 	}
-	no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "the host has to authenticate itself, and has no secret here")
+	why := "the host has to authenticate itself, and has no secret here"
+	if host == sub.nqn {
+		why = "the host bears the subsystem's name, and couldn't be told from it when they authenticate themselves"
+	}
+	no := refuse(nvme.StatusConnectInvalidHost|nvme.StatusDNR, "%s", why)
 	no.where = nvme.InvalidData(nvme.ConnectDataOffHOSTNQN)
 	return false, no
 }

@@ -113,6 +113,11 @@ func TestAuthenticationNeeds(t *testing.T) {
 		t.Error("it isn't optional")
 	}
 	free.must(getProperty(nvme.PropCAP), nil)
+	// The names of both sides are what keeps their responses apart.
+	res = dial(t, tg).fails(connectCommand(0, 31, 0), as(testNQN, testNQN), nvme.StatusConnectInvalidHost|dnr)
+	if nvme.ConnectInvalid(res.DW0()) != nvme.InvalidData(nvme.ConnectDataOffHOSTNQN) {
+		t.Errorf("the result is %#x", res.DW0())
+	}
 	bound, _ := connectUnknown(t, tg, 0)
 	bound.fails(getProperty(nvme.PropCAP), nil, authRequired)
 	for _, c := range []*fakeConn{c, free, bound} {
