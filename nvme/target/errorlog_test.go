@@ -62,6 +62,15 @@ func TestErrorOfFabrics(t *testing.T) {
 	if e := lastError(s.admin); e.SQID != 1 || e.NSID != 0 || e.LBA != 0 || e.Location != offCDW10 {
 		t.Errorf("%+v", e)
 	}
+	for _, q := range []*fakeConn{s.admin, s.io} { // a Connect that fails has no entry
+		cqe := q.do(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN))
+		if st := cqe.Status(); st != nvme.StatusCommandSequence|dnr {
+			t.Errorf("a Connect too many: status %#x", uint16(st))
+		}
+	}
+	if e := lastError(s.admin); e.Count != 1 {
+		t.Errorf("%+v", e)
+	}
 }
 
 // TestSMARTOfNamespace: the health of one namespace has what was done to that one.

@@ -5,6 +5,11 @@ import "github.com/nvme-anywhere/nvmeof/nvme"
 // offFCType is the byte of a Fabrics command that says which one it is.
 const offFCType = 4
 
+// connects says whether a command is Connect.
+func (r *Request) connects() bool {
+	return r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCConnect
+}
+
 // beforeConnect executes a command on a queue that isn't connected: Connect, or an error.
 func (r *Request) beforeConnect() {
 	if r.Cmd.Opcode() != nvme.OpFabrics {

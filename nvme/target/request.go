@@ -117,9 +117,9 @@ func (r *Request) fail(st nvme.Status, loc uint16) {
 	r.respond(st | nvme.StatusDNR)
 }
 
-// noteError enters an error in the log of the controller, and says so in the status.
+// noteError enters an error in the log of the controller, and says so in the status. A Connect has no entry.
 func (q *Queue) noteError(r *Request, st nvme.Status) nvme.Status {
-	if st.Code() == nvme.StatusAbortSQDeleted || !q.connected() {
+	if st.Code() == nvme.StatusAbortSQDeleted || !q.connected() || r.connects() {
 		return st
 	}
 	return st | q.ctrl.errors.add(r, q.qid, st)
