@@ -4,7 +4,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxResvNotices bounds the notifications that wait for a host to read them; the oldest go.
+// maxResvNotices bounds the notifications that wait for a host to read them. Those that come then are lost, which the
+// number of the last one says.
 const maxResvNotices = 256
 
 // Bits of feature 82h by the kind of notification: set where the host wants none.
@@ -33,10 +34,11 @@ func (c *controller) resvNotice(nsid uint32, kind uint8) {
 	}
 	e := &c.events
 	e.resvCount++
-	if len(e.resv) == maxResvNotices {
-		e.resv = e.resv[1:]
+	if n := len(e.resv); n == maxResvNotices {
+		e.resv[n-1].Count = e.resvCount
+	} else {
+		e.resv = append(e.resv, nvme.ReservationNotification{Count: e.resvCount, Type: kind, NSID: nsid})
 	}
-	e.resv = append(e.resv, nvme.ReservationNotification{Count: e.resvCount, Type: kind, NSID: nsid})
 	out := c.raise(eventReservation)
 	c.mu.Unlock()
 	deliver(out)

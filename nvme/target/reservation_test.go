@@ -356,7 +356,16 @@ func TestReservationNotices(t *testing.T) {
 	for range maxResvNotices + 10 {
 		c.resvNotice(1, nvme.ResvNoticeReleased)
 	}
-	if got := nextNotice(b.admin); got.Count != 3+11 || got.Pages != 255 {
+	for i := range uint64(maxResvNotices) {
+		want := 3 + 1 + i
+		if i == maxResvNotices-1 {
+			want += 10 // which says that so many are lost
+		}
+		if got := nextNotice(b.admin); got.Count != want || got.Pages != uint8(maxResvNotices-1-i) {
+			t.Fatalf("notification %+v, want number %d", got, want)
+		}
+	}
+	if got := nextNotice(b.admin); got != (nvme.ReservationNotification{}) {
 		t.Errorf("notification %+v", got)
 	}
 }
