@@ -149,6 +149,9 @@ func (c authFault) test(t *testing.T) {
 	if err := h.run(); !errors.Is(err, c.want) {
 		t.Errorf("%v, want %v", err, c.want)
 	}
+	if h.success.TID != 0 {
+		t.Error("the controller has told such a host its own response")
+	}
 	conn.waitClosed()
 	if n := tg.Snapshot().Transports[0]; !errors.Is(conn.reason, ErrAuthentication) || n.Authentications != 0 || n.AuthFailures != 1 {
 		t.Errorf("it ended with %v; %d authentications, %d failures", conn.reason, n.Authentications, n.AuthFailures)

@@ -186,8 +186,8 @@ func resvHistories() []resvHistory {
 	)
 	three := threeRegister()
 	return []resvHistory{
-		{"register twice", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, register, 0, 11, ok), registerAs(1, register, 11, 12, resvConflict)},
-			0, nil, map[int]uint64{1: 11}, 2},
+		{"register twice", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, register, 0, 11, ok), registerAs(1, register, 11, 12, resvConflict),
+			registerAs(1, register, 11, 0, invalid)}, 0, nil, map[int]uint64{1: 11}, 2},
 		{"register zero", []resvOp{registerAs(1, register, 0, 0, invalid)}, 0, nil, nil, 0},
 		{"replace", []resvOp{registerAs(1, register, 0, 11, ok), registerAs(1, nvme.ResvReplace, 10, 12, resvConflict),
 			registerAs(1, nvme.ResvReplace, 11, 12, ok), registerAs(2, nvme.ResvReplace, 0, 5, resvConflict)}, 0, nil, map[int]uint64{1: 12}, 2},
