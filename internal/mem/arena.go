@@ -61,19 +61,7 @@ type Arena struct {
 	closed bool
 	err    error // why it last couldn't grow
 
-	inUse     atomic.Int64
-	exhausted atomic.Uint64
-	badFrees  atomic.Uint64
-}
-
-// Stats is what an Arena holds at the moment.
-type Stats struct {
-	Mapped    int64  // bytes
-	InUse     int64  // bytes handed out, rounded up as they are
-	Max       int64  // bytes
-	Chunks    int    // mapped
-	Exhausted uint64 // Allocs that returned nil
-	BadFrees  uint64 // Frees of what wasn't in use
+	exhausted atomic.Uint64 // Allocs that returned nil
 }
 
 // New makes an Arena, which maps nothing yet.
@@ -132,7 +120,6 @@ func (a *Arena) none() []byte {
 // handOut marks a block as in use. Until now no one else knows of it.
 func (a *Arena) handOut(b block, units uint32, n int) []byte {
 	b.chunk.units[b.unit].state.Store(stateUsed | units)
-	a.inUse.Add(int64(units) * unit)
 	off := int(b.unit) * unit
 	return b.chunk.mem[off : off+n : off+n]
 }
@@ -160,7 +147,6 @@ func (a *Arena) Free(buf []byte) {
 	if invariants {
 		poison(c.mem[off : off+int(units)*unit])
 	}
-	a.inUse.Add(-int64(units) * unit)
 	if order, ok := cachedOrder(units); ok && a.caches[order].push(b) {
 		return
 	}
@@ -178,7 +164,6 @@ func (a *Arena) release(b block, units uint32) {
 }
 
 func (a *Arena) misuse(what string) {
-	a.badFrees.Add(1)
 	if invariants {
 		panic("mem: " + what)
 	}
@@ -312,22 +297,6 @@ func (a *Arena) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
-}
-
-// Stats reports what the Arena holds.
-func (a *Arena) Stats() Stats {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := Stats{
-		Mapped: a.mapped, InUse: a.inUse.Load(), Max: a.cfg.Max,
-		Exhausted: a.exhausted.Load(), BadFrees: a.badFrees.Load(),
-	}
-	for _, c := range a.chunks {
-		if c != nil {
-			s.Chunks++
-		}
-	}
-	return s
 }
 
 // Close unmaps every chunk of which nothing is in use, and the others when their last buffer

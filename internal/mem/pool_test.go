@@ -74,8 +74,8 @@ func TestPoolShares(t *testing.T) {
 	g.Free(bufs["greedy"])
 	g.Leave()
 	h.Leave()
-	if len(p.shares) != 0 || len(p.hungry) != 0 || p.waiting.Load() != 0 || p.arena.Stats().InUse != 0 {
-		t.Errorf("left: %d shares, %d hungry, %d waiting, %d bytes", len(p.shares), len(p.hungry), p.waiting.Load(), p.arena.Stats().InUse)
+	if used, _, _ := holds(p.arena); len(p.shares) != 0 || len(p.hungry) != 0 || p.waiting.Load() != 0 || used != 0 {
+		t.Errorf("left: %d shares, %d hungry, %d waiting, %d bytes", len(p.shares), len(p.hungry), p.waiting.Load(), used)
 	}
 }
 
@@ -195,9 +195,9 @@ func testPoolTriesFew(t *testing.T) {
 	}
 	time.Sleep(patience) // saving was in vain
 	synctest.Wait()
-	before := p.arena.Stats().Exhausted
+	before := p.arena.exhausted.Load()
 	g.Free(small)
-	if n := p.arena.Stats().Exhausted - before; n > 4 {
+	if n := p.arena.exhausted.Load() - before; n > 4 {
 		t.Errorf("tried %d times in vain", n)
 	}
 	if !slices.Equal(*granted, []string{"small"}) {
@@ -230,7 +230,7 @@ func TestPoolConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := a.Stats().InUse; n != 0 || p.waiting.Load() != 0 {
+	if n, _, _ := holds(a); n != 0 || p.waiting.Load() != 0 {
 		t.Errorf("%d bytes in use, %d waiting", n, p.waiting.Load())
 	}
 }
