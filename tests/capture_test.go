@@ -270,7 +270,7 @@ func TestCapture(t *testing.T) {
 	two := []string{"-n", testNQN, "-i", "2"}
 	runs := []captured{
 		{"discover", nil, 1, discoverCommands},
-		{"connect", two, 3, append([]string{"NVMe Keep Alive"}, ioCommands...)},
+		{"connect", two, 3, ioCommands},
 		{"write", append([]string{"--input", in}, two...), 3, append([]string{"NVMe Write", "NVMe Flush"}, ioCommands...)},
 		{"read", append([]string{"--length", "300k", "--output", "/dev/null"}, two...), 3, append([]string{"NVMe Read"}, ioCommands...)},
 		{"flush", []string{"-n", testNQN}, 2, append([]string{"NVMe Flush"}, ioCommands...)},
