@@ -107,7 +107,7 @@ func (v *atomicVolume) checkpoint() error {
 		if err := v.carryOver(xs, changes); err != nil {
 			v.fail(err)
 			v.growing.Lock()
-			_ = v.setSession(session{}) // the medium may take no more
+			_ = v.setSession(unsure) // the medium may take no more
 			v.growing.Unlock()
 			return err
 		}

@@ -45,24 +45,51 @@ func (v *atomicVolume) chooseTables() error {
 	case open:
 		return v.replay()
 	case v.kind == onSync:
+		if v.super.session == unsure {
+			if err := v.rewrite(); err != nil {
+				return err
+			}
+		}
 		return v.copyTables(func(x *extent) (to, from []uint64) { return x.work, x.durable })
 	}
 	return nil
 }
 
+// rewrite has the kernel write the durable maps, all of them, though it may take their pages for clean.
+func (v *atomicVolume) rewrite() (err error) {
+	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	xs := *v.extents.Load()
+	for _, x := range xs {
+		for i := 0; i < len(x.durable); i += entriesPage {
+			atomic.AddUint64(&x.durable[i], 0)
+		}
+	}
+	return v.syncTables(xs)
+}
+
 // replay carries the working maps over to the durable ones: what a checkpoint does, where the
 // changes themselves are not known.
 func (v *atomicVolume) replay() error {
-	if err := v.m.sync(); err != nil {
+	if err := v.syncAll(); err != nil {
 		return err
 	}
 	if err := v.copyTables(func(x *extent) (to, from []uint64) { return x.durable, x.work }); err != nil {
 		return err
 	}
-	if err := v.m.sync(); err != nil {
+	if err := v.syncAll(); err != nil {
 		return err
 	}
 	return v.setSession(session{})
+}
+
+// syncAll makes the whole mapping durable. Where that fails another try would succeed, with nothing more written: what
+// working maps lead to may be lost.
+func (v *atomicVolume) syncAll() error {
+	err := v.sync(v.m.mem)
+	if err != nil {
+		_ = v.setSession(unsure) // the medium may take no more
+	}
+	return err
 }
 
 // copyTables copies the entries that differ.

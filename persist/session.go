@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -17,6 +18,11 @@ type session struct {
 	dev, inode uint64
 	mount      uint64
 }
+
+// unsure is in the place of a session after a sync has failed. The kernel takes pages for clean then that it couldn't
+// write. So working maps don't count, and of the durable ones the medium may have entries that the page cache hasn't:
+// they have to be written again before a block is used that those may name.
+var unsure = session{boot: [16]byte(bytes.Repeat([]byte{0xff}, 16))}
 
 // currentSession is where the page cache is that this program sees. It is none where the system
 // doesn't tell.

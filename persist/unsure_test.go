@@ -1,0 +1,179 @@
+package persist
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// pageCache is memory before a disk, as Linux has it: a page that couldn't be written is clean from then on, and no
+// sync writes it before something is stored to it again.
+type pageCache struct {
+	mem, disk []byte
+	clean     []byte // mem as it was when it was clean
+	fails     func(offset int) bool
+}
+
+// sync is msync.
+func (c *pageCache) sync(b []byte) error {
+	page := os.Getpagesize()
+	from := int(uintptr(unsafe.Pointer(&b[0])) - uintptr(unsafe.Pointer(&c.mem[0])))
+	failed := c.fails(from)
+	for at := from &^ (page - 1); at < from+len(b); at += page {
+		if bytes.Equal(c.mem[at:at+page], c.clean[at:at+page]) {
+			continue
+		}
+		copy(c.clean[at:], c.mem[at:at+page])
+		if !failed {
+			copy(c.disk[at:], c.mem[at:at+page])
+		}
+	}
+	if failed {
+		return unix.EIO
+	}
+	return nil
+}
+
+// open opens the volume in the cache.
+func (c *pageCache) open(t *testing.T) (*atomicVolume, error) {
+	t.Helper()
+	m := &mapping{mem: c.mem, fs: "simulation"}
+	s, errs := readSuper(m)
+	if s == nil {
+		t.Fatal(errs)
+	}
+	v, err := newAtomic(m, s, "simulated", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.sync = c.sync
+	if err := v.recover(); err != nil {
+		return nil, errors.Join(err, v.unmapOwn())
+	}
+	return v, nil
+}
+
+// stored reports whether do stores to the page at offset; if so, that ends do, and the page is dirty.
+func (c *pageCache) stored(t *testing.T, offset int, do func() error) bool {
+	t.Helper()
+	page := c.mem[offset:][:os.Getpagesize()]
+	if err := unix.Mprotect(page, unix.PROT_READ); err != nil {
+		t.Fatal(err)
+	}
+	err := do()
+	if err := unix.Mprotect(page, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil && !errors.Is(err, errFault) {
+		t.Fatal(err)
+	}
+	if err != nil {
+		c.clean[offset] ^= 1
+	}
+	return err != nil
+}
+
+// TestFailedSyncOfMap: where a page of the durable map couldn't be written, the disk has entries that the page cache
+// hasn't, and the next program finds blocks free that those name. The page is written before any of them is used.
+func TestFailedSyncOfMap(t *testing.T) {
+	if raceEnabled {
+		t.Skip("a fault in the race detector's own code ends the program")
+	}
+	page := os.Getpagesize()
+	far := uint64(page / entrySize) // its entry is in the next page
+	rec := layOut(0, alignUp(headSize, uint64(page)), 2*far, 512, true)
+	c := &pageCache{mem: mapped(t, int(alignUp(rec.end(512), uint64(page)))), fails: func(int) bool { return false }}
+	s := &superblock{generation: 1, blockSize: 512, id: [16]byte{1}, extents: []extentRecord{rec}}
+	copy(c.mem[superSize:], s.encode())
+	c.disk, c.clean = bytes.Clone(c.mem), bytes.Clone(c.mem)
+
+	v, err := c.open(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(lba, seq uint64) error {
+		t.Helper()
+		return volumetest.NewClient(v).Write(stamped(lba, 1, seq), int64(lba)*512, true)
+	}
+	if err := put(0, 1); err != nil {
+		t.Fatal(err)
+	}
+	c.fails = func(offset int) bool { return offset == int(rec.tableOff) }
+	if err := put(0, 2); !errors.Is(err, blockdev.ErrMedium) {
+		t.Fatalf("a write whose map wasn't written: %v", err)
+	}
+	end(t, v)
+
+	c.fails = func(int) bool { return false }
+	reopen := func() (err error) { v, err = c.open(t); return err }
+	if c.stored(t, int(rec.tableOff), reopen) {
+		if err := reopen(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := put(far, 3); err != nil { // where block 0 was
+		t.Fatal(err)
+	}
+	end(t, v)
+
+	copy(c.mem, c.disk) // the power fails
+	copy(c.clean, c.disk)
+	if err := reopen(); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 512)
+	for _, b := range []struct{ lba, seq uint64 }{{0, 2}, {far, 3}} {
+		if err := volumetest.NewClient(v).Read(got, int64(b.lba)*512); err != nil || !bytes.Equal(got, stamped(b.lba, 1, b.seq)) {
+			t.Errorf("block %d: %v, %x…", b.lba, err, got[:32])
+		}
+	}
+	end(t, v)
+}
+
+// end leaves a volume, but not its memory.
+func end(t *testing.T, v *atomicVolume) {
+	t.Helper()
+	v.life.Close()
+	v.pool.Close()
+	if err := v.unmapOwn(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFailedReplay: where the blocks of a killed program's working map couldn't be written, a second try to take it
+// over would find them clean, and so the durable map counts.
+func TestFailedReplay(t *testing.T) {
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	if v.kind != onSync {
+		t.Skip("no working maps here")
+	}
+	was := make([]byte, 4096)
+	if err := errors.Join(volumetest.NewClient(v).Read(was, 0), volumetest.NewClient(v).Write(block(99), 0, false)); err != nil {
+		t.Fatal(err)
+	}
+	sync := v.sync
+	v.sync = func(b []byte) error {
+		if len(b) == superSize {
+			return sync(b)
+		}
+		return unix.EIO
+	}
+	if err := v.replay(); !errors.Is(err, unix.EIO) {
+		t.Errorf("replay: %v", err)
+	}
+	abandon(t, v)
+	v = mustOpen(t, path, blockdev.Options{})
+	got := make([]byte, 4096)
+	if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, was) {
+		t.Errorf("%v, %d…, want %d…", err, got[0], was[0])
+	}
+	mustClose(t, v)
+}
