@@ -29,6 +29,9 @@ const mostChanges = 1 << 20
 // pages do (vm.dirty_expire_centisecs): a host that never flushes loses no more than that.
 const settleAfter = 30 * time.Second
 
+// lookAgain is how long after that the next look is, where a checkpoint runs that began before the change.
+const lookAgain = time.Second
+
 // aged begins a checkpoint for changes that have waited for long enough.
 func (v *atomicVolume) aged() {
 	if !v.life.Enter() {
@@ -37,6 +40,9 @@ func (v *atomicVolume) aged() {
 	defer v.life.Leave()
 	v.mu.Lock()
 	begin := v.dirty > 0 && !v.reclaiming
+	if v.dirty > 0 && v.reclaiming {
+		v.aging.Reset(lookAgain)
+	}
 	v.reclaiming = v.reclaiming || begin
 	v.mu.Unlock()
 	if begin {

@@ -103,6 +103,30 @@ func TestOldChanges(t *testing.T) {
 	})
 }
 
+// TestOldChangesOfSlowDisk: a change that became old while a checkpoint ran, before which it was not, has the next.
+func TestOldChangesOfSlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, syncs := cachedVolume(t, 64)
+		sync := v.sync
+		v.sync = func(b []byte) error {
+			time.Sleep(settleAfter)
+			return sync(b)
+		}
+		c := volumetest.NewClient(v)
+		for range 2 {
+			if err := c.Write(make([]byte, 512), 0, false); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(settleAfter + time.Second)
+		}
+		time.Sleep(4 * settleAfter)
+		if n := syncs.Load(); n != 2*2 {
+			t.Errorf("%d syncs, want two checkpoints, of data and map each", n)
+		}
+		end(t, v)
+	})
+}
+
 // TestFailedSync: after a failed msync pages of the working map may be lost, too, and what the disk has
 // in their place must not count: each flushed write is there when the volume is opened again.
 func TestFailedSync(t *testing.T) {
