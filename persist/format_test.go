@@ -240,6 +240,34 @@ func TestLaterFormat(t *testing.T) {
 	}
 }
 
+// TestLaterFormatOnly: a volume that a later program made, and of which no copy is of this format, is refused as such.
+func TestLaterFormatOnly(t *testing.T) {
+	path, s := filled(t)
+	b := s.encode()
+	b[offVersion] = 2
+	setSum(b)
+	for i := range int64(superCopies) {
+		patch(t, path, i*superSize, b)
+	}
+	if err := tryOpen(t, path); err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Error(err)
+	}
+}
+
+// TestInPlaceSpares: what writes in place would destroy isn't opened for them, whichever copy of the superblock is left.
+func TestInPlaceSpares(t *testing.T) {
+	for i := range int64(superCopies) {
+		path, _ := filled(t)
+		patch(t, path, i*superSize, make([]byte, superSize))
+		if v, err := inPlace(path, blockdev.Options{}); !errors.Is(err, blockdev.ErrInvalid) {
+			t.Errorf("without copy %d: %v", i, err)
+			if err == nil {
+				mustClose(t, v)
+			}
+		}
+	}
+}
+
 // tryOpen opens a volume, and closes it.
 func tryOpen(t *testing.T, path string) error {
 	t.Helper()

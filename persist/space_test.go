@@ -1,0 +1,119 @@
+package persist
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// TestFreedOnce: a range of which only the beginning was written frees what was written, each block once. One that were
+// freed again might have another logical block's data by then.
+func TestFreedOnce(t *testing.T) {
+	const written, all = publishStep, 3 * publishStep
+	path := filepath.Join(t.TempDir(), "volume")
+	nothing := &lineFlusher{name: "none", line: simLine, flush: func(unsafe.Pointer, uintptr) {}, fence: func() {}}
+	v, err := openAtomicDAX(path, blockdev.Options{Size: mib, BlockSize: 512}, nothing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := volumetest.NewClient(v)
+	empty := v.free
+	if err := c.Write(make([]byte, written*512), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if v.free != empty-written {
+		t.Errorf("%d blocks of %d free with %d written", v.free, empty, written)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: all * 512}); err != nil {
+		t.Fatal(err)
+	}
+	if v.free != empty {
+		t.Errorf("%d blocks of %d free in the end", v.free, empty)
+	}
+	mustClose(t, v)
+}
+
+// waitingWrite has all free blocks lent, and submits a write, which waits for one.
+func waitingWrite(t *testing.T, v *atomicVolume) (ended chan error, loans []blockdev.LoanToken) {
+	t.Helper()
+	v.low = -1 // no checkpoint helps it
+	for v.free > 0 {
+		_, loan, err := v.Lend(nil, int64(min(v.free, 64))*512)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loans = append(loans, loan)
+	}
+	ended = make(chan error, 1)
+	v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Length: 512, Bufs: [][]byte{make([]byte, 512)},
+		Complete: func(r *blockdev.Request) { ended <- r.Err }})
+	if v.waiting.first == nil {
+		t.Fatal("the write doesn't wait")
+	}
+	return ended, loans
+}
+
+// TestWaitingWriteFails: a write that waits for a free block ends when the volume fails, and those that come later are
+// refused. What there is can still be read.
+func TestWaitingWriteFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := cachedVolume(t, 1024)
+		c := volumetest.NewClient(v)
+		if err := c.Write(make([]byte, 512), 0, false); err != nil {
+			t.Fatal(err)
+		}
+		ended, loans := waitingWrite(t, v)
+		v.sync = func([]byte) error { return unix.EIO }
+		if err := c.Flush(); !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("flush: %v", err)
+		}
+		if err := <-ended; !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("the write that waited: %v", err)
+		}
+		for _, loan := range loans {
+			v.Return(loan)
+		}
+		if err := c.Write(make([]byte, 512), 0, false); !errors.Is(err, blockdev.ErrMedium) {
+			t.Errorf("a write after that: %v", err)
+		}
+		if err := c.Read(make([]byte, 512), 0); err != nil {
+			t.Errorf("read: %v", err)
+		}
+		end(t, v)
+	})
+}
+
+// TestDiscardServes: a discard frees blocks that the last checkpoint doesn't know, and a write that waits for one goes on.
+func TestDiscardServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := cachedVolume(t, 1024)
+		c := volumetest.NewClient(v)
+		if err := c.Write(make([]byte, 512), 512, false); err != nil {
+			t.Fatal(err)
+		}
+		ended, loans := waitingWrite(t, v)
+		if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: 512, Length: 512}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("the write still waits")
+		}
+		for _, loan := range loans {
+			v.Return(loan)
+		}
+		end(t, v)
+	})
+}
