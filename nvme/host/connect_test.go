@@ -55,8 +55,8 @@ func TestBringUp(t *testing.T) {
 	c := connect(t, f)
 	closeController(t, c)
 	var got []string
-	for i := range f.log {
-		if n := f.log[i].Name(0); len(got) == 0 || got[len(got)-1] != n {
+	for _, cmd := range f.arrived() {
+		if n := cmd.Name(0); len(got) == 0 || got[len(got)-1] != n {
 			got = append(got, n)
 		}
 	}
@@ -338,8 +338,8 @@ func TestConnectAttributes(t *testing.T) {
 			}
 		}
 		connects := 0
-		for i := range f.log {
-			if cmd := &f.log[i]; cmd.Opcode() == nvme.OpFabrics && cmd.FCType() == nvme.FCConnect {
+		for _, cmd := range f.arrived() {
+			if cmd.Opcode() == nvme.OpFabrics && cmd.FCType() == nvme.FCConnect {
 				connects++
 				if got := cmd.ConnectCATTR()&nvme.CATTRNoSQFlowControl != 0; got != off {
 					t.Errorf("queue %d: flow control disabled %v, want %v", cmd.ConnectQID(), got, off)

@@ -68,9 +68,7 @@ func TestReadLogInPieces(t *testing.T) {
 			t.Fatalf("byte %d holds dword %d", i, v)
 		}
 	}
-	f.mu.Lock()
-	pieces := slices.DeleteFunc(slices.Clone(f.log), func(c nvme.Command) bool { return c.Opcode() != nvme.OpGetLogPage })
-	f.mu.Unlock()
+	pieces := slices.DeleteFunc(f.arrived(), func(c nvme.Command) bool { return c.Opcode() != nvme.OpGetLogPage })
 	for i, p := range pieces {
 		if last := i == len(pieces)-1; p.LogRAE() == last || p.LogLength() > 4096 {
 			t.Errorf("piece %d: RAE %v, %d bytes", i, p.LogRAE(), p.LogLength())

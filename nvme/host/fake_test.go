@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -121,12 +122,18 @@ func (t *fakeTarget) setHook(h func(*fakeQueue, *Request, *nvme.Completion) verd
 	t.hook = h
 }
 
-// commands is how many commands of one name arrived, I/O commands excepted.
-func (t *fakeTarget) commands(name string) (n int) {
+// arrived is the commands so far, I/O commands excepted. Asynchronous Event Request and Keep
+// Alive may add to them at any time.
+func (t *fakeTarget) arrived() []nvme.Command {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.log {
-		if t.log[i].Name(0) == name {
+	return slices.Clone(t.log)
+}
+
+// commands is how many commands of one name arrived, I/O commands excepted.
+func (t *fakeTarget) commands(name string) (n int) {
+	for _, cmd := range t.arrived() {
+		if cmd.Name(0) == name {
 			n++
 		}
 	}
