@@ -113,7 +113,9 @@ func TestLossOfMute(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.close(s)
-		if took := time.Since(at); took != cfg.ControllerLoss || state(s, 1) != GivenUp || !errors.Is(s.Paths()[1].Err, ErrGivenUp) {
+		took := time.Since(at)
+		synctest.Wait() // Connect returns when the attempt is over, just before the path is given up
+		if took != cfg.ControllerLoss || state(s, 1) != GivenUp || !errors.Is(s.Paths()[1].Err, ErrGivenUp) {
 			t.Errorf("%v after %v: %v", state(s, 1), took, s.Paths()[1].Err)
 		}
 	})
