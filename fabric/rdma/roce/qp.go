@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
@@ -371,11 +372,14 @@ func newQP(p *pd, init verbs.QPInitAttr) (*qp, error) {
 }
 
 // qpTable finds queue pairs by number. The numbers are random: who doesn't know the one of a
-// connection has 16 million to try, and that of a queue pair that is gone doesn't soon come back.
+// connection has 16 million to try. That of a queue pair that is gone doesn't soon come back: a
+// peer that still waits for its last packets (TIMEWAIT) takes it for the old connection's.
 type qpTable struct {
 	all    []*qp
 	slots  []*qp // by the low bits of the number
 	random keySource
+	gone   [1 << 12]uint32 // the numbers removed last, a ring
+	goneAt int
 }
 
 const qpIndexMask = 1<<qpIndexBits - 1
@@ -389,7 +393,7 @@ func (t *qpTable) add(q *qp) bool {
 	for {
 		n := t.random.next() & uint32(wire.MaxQPN)
 		special := n <= uint32(wire.QP1) || n == uint32(wire.MaxQPN)
-		if slot := &t.slots[n&qpIndexMask]; !special && *slot == nil {
+		if slot := &t.slots[n&qpIndexMask]; !special && *slot == nil && !slices.Contains(t.gone[:], n) {
 			q.num, q.index = n, len(t.all)
 			*slot = q
 			t.all = append(t.all, q)
@@ -400,6 +404,8 @@ func (t *qpTable) add(q *qp) bool {
 
 func (t *qpTable) remove(q *qp) {
 	t.slots[q.num&qpIndexMask] = nil
+	t.gone[t.goneAt] = q.num
+	t.goneAt = (t.goneAt + 1) % len(t.gone)
 	last := len(t.all) - 1
 	t.all[q.index] = t.all[last]
 	t.all[q.index].index = q.index

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -652,6 +653,25 @@ func TestMaxQP(t *testing.T) {
 		_, err = create()
 		wantErr(t, "one more again", err, verbs.ErrNoMemory)
 	})
+}
+
+// TestNumberOfQueuePairRests: a number that was used isn't used again soon, though chance gives it.
+func TestNumberOfQueuePairRests(t *testing.T) {
+	table := newQPTable()
+	draw := func(nums ...uint32) {
+		table.random.left = 4 * len(nums)
+		for i, n := range nums {
+			binary.LittleEndian.PutUint32(table.random.buf[4*(len(nums)-1-i):], n)
+		}
+	}
+	draw(7)
+	old := new(qp)
+	table.add(old)
+	table.remove(old)
+	draw(7, 9)
+	if q := new(qp); !table.add(q) || old.num != 7 || q.num != 9 || table.lookup(9) != q || table.lookup(7) != nil {
+		t.Errorf("number %d after %d", q.num, old.num)
+	}
 }
 
 // TestWriteCountedOnce: a WRITE counts as one request with a responder of our kind, though its packets are WRITEs of
