@@ -1,0 +1,144 @@
+package target
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// TestFeatureEffects: the log of features names those that there are and can be read, no other, and whom they
+// concern; that of management commands names none.
+func TestFeatureEffects(t *testing.T) {
+	for _, cache := range []bool{true, false} {
+		v := newTestVolume(1<<20, 512)
+		v.info.VolatileCache = cache
+		testFeatureEffects(t, newTarget(t, v))
+	}
+}
+
+func testFeatureEffects(t *testing.T, tg *Target) {
+	t.Helper()
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	page := make([]byte, nvme.PageSize)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogMIEffects, Length: nvme.PageSize}), page)
+	if !bytes.Equal(page, make([]byte, nvme.PageSize)) {
+		t.Error("there are management commands")
+	}
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogFeatureEffects, Length: 1024}), page[:1024])
+	var log nvme.FeatureEffectsLog
+	if err := log.Parse(page); err != nil {
+		t.Fatal(err)
+	}
+	for fid, e := range log {
+		get := command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FID(fid), nvme.SELSupported, 0, 0) })
+		cqe := s.admin.do(get, nil)
+		scope := nvme.FeatureScopeController
+		if cqe.DW0()&nvme.FeatureNamespace != 0 {
+			scope = nvme.FeatureScopeNamespace
+		}
+		switch want := nvme.FeatureEffectSupported | scope; {
+		case cqe.Status().OK() && e != want:
+			t.Errorf("feature %#x: %#x, want %#x", fid, e, want)
+		case !cqe.Status().OK() && e != 0:
+			t.Errorf("feature %#x, which there isn't: %#x", fid, e)
+		case e != 0:
+			var nsid uint32
+			if scope == nvme.FeatureScopeNamespace {
+				nsid = 1
+			}
+			get.SetGetFeatures(nvme.FID(fid), nvme.SELCurrent, nsid, nvme.HostIDExtended)
+			s.admin.must(get, make([]byte, nvme.FeatureDataSize(nvme.FID(fid), nvme.HostIDExtended)))
+		}
+	}
+	if log[nvme.FeatWriteProtect]&nvme.FeatureScopeNamespace == 0 {
+		t.Error("write protection is not of a namespace")
+	}
+}
+
+// TestFeatures: features have the values that they are set to, and their defaults after a reset.
+func TestFeatures(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) { c.Limits.Queues = 8 }, newTestVolume(1<<20, 512))
+	q := dial(t, tg)
+	connectAdmin(q, testNQN, 5000)
+	for _, tc := range []featureCase{
+		{nvme.FeatArbitration, 0x04030201, 0, 0, 0x04030201, 0},
+		{nvme.FeatPower, 0, 0, 0, 0, 0},
+		{nvme.FeatPower, 1, nvme.StatusInvalidField | dnr, 0, 0, 0},
+		{nvme.FeatTempThreshold, 350, 0, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 1<<20 | 270, 0, 1 << 20, 270, 0},
+		{nvme.FeatTempThreshold, 1 << 16, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 2 << 20, nvme.StatusInvalidField | dnr, 0, 350, 0xffff},
+		{nvme.FeatTempThreshold, 0xf<<16 | 360, 0, 0, 360, 0xffff}, // of all sensors
+		{nvme.FeatErrorRecovery, 7, 0, 0, 7, 0},
+		{nvme.FeatErrorRecovery, 1 << 16, nvme.StatusInvalidField | dnr, 0, 7, 0},
+		{nvme.FeatVolatileWC, 1, 0, 0, 1, 1},
+		{nvme.FeatVolatileWC, 0, nvme.StatusFeatureNotChangeable | dnr, 0, 1, 1},
+		{nvme.FeatNumberOfQueues, 3<<16 | 3, 0, 0, 3<<16 | 3, 7<<16 | 7},
+		{nvme.FeatNumberOfQueues, 99<<16 | 99, 0, 0, 7<<16 | 7, 7<<16 | 7},
+		{nvme.FeatNumberOfQueues, 0xffff, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
+		{nvme.FeatNumberOfQueues, 0xffff << 16, nvme.StatusInvalidField | dnr, 0, 7<<16 | 7, 7<<16 | 7},
+		{nvme.FeatWriteAtomicity, 1, 0, 0, 1, 0},
+		{nvme.FeatWriteAtomicity, 0, 0, 0, 0, 0},
+		{nvme.FeatAsyncEvent, uint32(healthEvents), 0, 0, uint32(healthEvents), 0},
+		{nvme.FeatAsyncEvent, uint32(nvme.AENNamespace), 0, 0, uint32(nvme.AENNamespace), 0},
+		{nvme.FeatAsyncEvent, uint32(nvme.AENTelemetry), nvme.StatusInvalidField | dnr, 0, uint32(nvme.AENNamespace), 0},
+		{nvme.FeatKATO, 7001, 0, 0, 7100, 120_000},
+		{nvme.FeatKATO, 0xffffffff, 0, 0, 0xffffffff / 100 * 100, 120_000},
+		{nvme.FeatWriteProtect, 0, 0, 0, 0, 0},
+	} {
+		tc.run(t, q)
+	}
+	// A reset brings the defaults back.
+	q.must(setProperty(nvme.PropCC, 0), nil)
+	q.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable)), nil)
+	if v := q.must(getFeature(nvme.FeatArbitration, 0, 0), nil).DW0(); v != 0 {
+		t.Errorf("arbitration %#x after a reset", v)
+	}
+}
+
+// TestFeaturesOfNoNamespace: a feature can be set of all namespaces where there is none.
+func TestFeaturesOfNoNamespace(t *testing.T) {
+	q := dial(t, newTarget(t))
+	connectAdmin(q, testNQN, 0)
+	for _, f := range []nvme.FID{nvme.FeatErrorRecovery, nvme.FeatResvNotification, nvme.FeatResvPersistence} {
+		q.must(setFeature(f, nvme.NSIDAll, 0), nil)
+		q.fails(setFeature(f, 1, 0), nil, nvme.StatusInvalidNamespace|dnr)
+	}
+}
+
+// TestFeaturesRefused: features that there aren't, and one that nobody changes.
+func TestFeaturesRefused(t *testing.T) {
+	q := dial(t, newTarget(t, newTestVolume(1<<20, 512)))
+	connectAdmin(q, testNQN, 0)
+	for _, f := range []nvme.FID{0, nvme.FeatInterruptCoalesce, nvme.FeatHostBehavior, 0xc0, 0xff} {
+		q.fails(setFeature(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
+		q.fails(getFeature(f, 0, 0), nil, nvme.StatusInvalidField|dnr)
+	}
+
+	for _, f := range []nvme.FID{nvme.FeatResvNotification, nvme.FeatResvPersistence} { // of one namespace at a time
+		q.fails(command(func(c *nvme.Command) { c.SetGetFeatures(f, 0, nvme.NSIDAll, 0) }), nil, nvme.StatusInvalidField|dnr)
+	}
+	id := make([]byte, 16)
+	q.must(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id)
+	if nvme.HostID(id) != testHostID {
+		t.Errorf("host ID %x", id)
+	}
+	q.fails(getFeature(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
+	q.fails(setFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusFeatureNotChangeable|dnr)
+	q.fails(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id[:8], nvme.StatusSGLLengthInvalid|dnr)
+	q.fails(setFeature(nvme.FeatTimestamp, 0, 0), id, nvme.StatusSGLLengthInvalid|dnr)
+	q.fails(getFeature(nvme.FeatTempThreshold, 0, 1<<16), nil, nvme.StatusInvalidField|dnr) // there is no such sensor
+	if e := lastError(q); e.Location != 46 {
+		t.Errorf("location %#x of a sensor", e.Location)
+	}
+	q.fails(getFeature(nvme.FeatTempThreshold, 0, 2<<20), nil, nvme.StatusInvalidField|dnr)
+	if e := lastError(q); e.Location != 46|4<<8 {
+		t.Errorf("location %#x of a type of threshold", e.Location)
+	}
+	q.fails(setFeature(nvme.FeatAsyncEvent, 0, uint32(nvme.AENTelemetry)), nil, nvme.StatusInvalidField|dnr)
+	if e := lastError(q); e.Location != 45|2<<8 {
+		t.Errorf("location %#x of the telemetry event, bit 10 of dword 11", e.Location)
+	}
+}
