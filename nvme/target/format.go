@@ -86,7 +86,7 @@ func (r *Request) nextFormat() bool {
 // formatted lets others at the namespace again. No block is marked uncorrectable any more.
 func (r *Request) formatted(st nvme.Status) {
 	ns := r.engine.ns
-	end := func() {
+	r.saving(func() {
 		if st.OK() && ns.state.Load()&nsDamaged != 0 {
 			if err := ns.mark(func([]blockRange) []blockRange { return nil }); err != nil {
 				st = nvme.StatusInternalError
@@ -95,10 +95,5 @@ func (r *Request) formatted(st nvme.Status) {
 		ns.sub.noteFormat(r.engine.q.ctrl, ns.nsid, st)
 		r.respond(st)
 		ns.include()
-	}
-	if r.engine.q.t.store == nil {
-		end()
-		return
-	}
-	go end() // what is saved takes time
+	})
 }

@@ -29,10 +29,8 @@ func (r *Request) setWriteProtect() {
 		r.fail(nvme.StatusFeatureNotChangeable, offCDW11)
 	case state == writeProtected && !ns.protected.Load():
 		ns.exclude(r, func() { r.commitWrites(ns) })
-	case c.t.store == nil:
-		r.respond(r.protect(ns, state == writeProtected))
 	default:
-		c.sub.work.Go(func() { r.respond(r.protect(ns, state == writeProtected)) }) // what is saved takes time
+		r.saving(func() { r.respond(r.protect(ns, state == writeProtected)) })
 	}
 }
 
@@ -61,18 +59,13 @@ func (r *Request) nextCommit() bool {
 // committed protects the namespace, and lets others at it again.
 func (r *Request) committed(st nvme.Status) {
 	ns := r.engine.ns
-	end := func() {
+	r.saving(func() {
 		if st.OK() {
 			st = r.protect(ns, true)
 		}
 		r.respond(st)
 		ns.include()
-	}
-	if r.engine.q.t.store == nil {
-		end()
-		return
-	}
-	go end() // what is saved takes time
+	})
 }
 
 // protect sets write protection or lifts it, unless what a sanitize operation erases would be protected from that, and

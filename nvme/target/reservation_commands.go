@@ -53,17 +53,8 @@ func (r *Request) reservationCommand() {
 	case r.engine.q.ctrl.hostID.IsZero():
 		r.fail(nvme.StatusHostIDInconsistent, noLoc)
 	case r.mapSGL(size):
-		r.withHostData(size, (*Request).haveResvKeys)
+		r.withHostData(size, func(r *Request) { r.saving(r.changeReservation) })
 	}
-}
-
-// haveResvKeys leaves the transport's context where the change may have to be saved.
-func (r *Request) haveResvKeys() {
-	if r.engine.q.t.store != nil {
-		go r.changeReservation()
-		return
-	}
-	r.changeReservation()
 }
 
 func (r *Request) changeReservation() {

@@ -76,7 +76,7 @@ func (r *Request) setResvPersistence() {
 		r.fail(nvme.StatusInvalidField, offCDW11)
 		return
 	}
-	change := func() {
+	r.saving(func() {
 		st := nvme.StatusSuccess
 		for i := 0; st.OK() && i < len(all); i++ {
 			st, _ = all[i].changeReservation(func(v *reservation) (nvme.Status, []resvNotice) {
@@ -85,10 +85,5 @@ func (r *Request) setResvPersistence() {
 			})
 		}
 		r.respond(st)
-	}
-	if c.t.store == nil {
-		change()
-		return
-	}
-	go change() // what is saved takes time
+	})
 }

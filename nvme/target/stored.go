@@ -42,6 +42,17 @@ func (ns *Namespace) loadState(name string) ([]byte, error) {
 	return s.State, nil
 }
 
+// saving makes a change that is saved, where anything is: elsewhere then, as that takes time. Who opens the directory
+// next finds it ended.
+func (r *Request) saving(change func()) {
+	c := r.engine.q.ctrl
+	if c.t.store == nil {
+		change()
+		return
+	}
+	c.sub.work.Go(change)
+}
+
 // saveState saves something as the volume's.
 func (ns *Namespace) saveState(name string, state any) error {
 	b, err := json.Marshal(state)

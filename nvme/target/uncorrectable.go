@@ -179,21 +179,16 @@ func (r *Request) heal(blocks blockRange) {
 	r.submit(unmark)
 }
 
-// changeMarks changes the marks and ends the command, elsewhere where that takes time.
+// changeMarks changes the marks and ends the command.
 func (r *Request) changeMarks(f func([]blockRange) []blockRange) {
-	change := func() {
+	r.saving(func() {
 		if err := r.engine.ns.mark(f); err != nil {
 			r.engine.q.t.log.Warn("uncorrectable blocks not saved: the command fails", r.identity("err", err)...)
 			r.respond(nvme.StatusInternalError)
 			return
 		}
 		r.respond(nvme.StatusSuccess)
-	}
-	if r.engine.q.t.store == nil {
-		change()
-		return
-	}
-	go change()
+	})
 }
 
 // readable is success where none of the blocks that a command reads is marked.
