@@ -19,6 +19,7 @@ type aioWrites struct {
 	mu    sync.Mutex
 	queue requestQueue
 	busy  bool // somebody takes what is in the queue, or is about to
+	later *time.Timer
 }
 
 func newAIOWrites(q *queueAIO) *aioWrites {
@@ -75,12 +76,21 @@ func (w *aioWrites) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if pause := w.q.v.sentry.pause(); pause > 0 && w.queue.first != nil {
-		time.AfterFunc(pause, w.apart)
+		w.takeLater(pause)
 		return nil
 	}
 	r := w.queue.pop()
 	w.busy = r != nil
 	return r
+}
+
+// takeLater has what is in the queue taken after a pause. w.mu is held.
+func (w *aioWrites) takeLater(pause time.Duration) {
+	if w.later == nil {
+		w.later = time.AfterFunc(pause, w.apart)
+	} else {
+		w.later.Reset(pause)
+	}
 }
 
 // drop ends r if nobody wants it any more.

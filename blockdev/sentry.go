@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -24,6 +25,9 @@ type sentry struct {
 	left    atomic.Int32 // beats
 	beaten  atomic.Int64 // when the last was, in the time of this package
 	stood   atomic.Int64 // when a standstill was noticed; 0: never
+
+	mu    sync.Mutex
+	timer *time.Timer // one for all beats
 }
 
 // began is where the time of this package begins.
@@ -39,7 +43,18 @@ func (s *sentry) watch() {
 	}
 	s.beaten.Store(int64(time.Since(began))) // first: from the next line on pause looks at it
 	if s.ticking.CompareAndSwap(false, true) {
-		time.AfterFunc(beat, s.tick)
+		s.tickLater()
+	}
+}
+
+// tickLater has tick called at the next beat.
+func (s *sentry) tickLater() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer == nil {
+		s.timer = time.AfterFunc(beat, s.tick)
+	} else {
+		s.timer.Reset(beat)
 	}
 }
 
@@ -48,7 +63,7 @@ func (s *sentry) tick() {
 	s.pause()
 	s.beaten.Store(int64(time.Since(began)))
 	if s.left.Add(-1) > 0 {
-		time.AfterFunc(beat, s.tick)
+		s.tickLater()
 		return
 	}
 	s.ticking.Store(false)

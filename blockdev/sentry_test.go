@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,13 +78,13 @@ func testStandstill(t *testing.T, mode IOMode, begin func(*file, []*Request)) {
 	if mode == IODirect && v.aio == nil {
 		t.Skip(v.info.Mode)
 	}
-	var heard atomic.Bool
+	var stood time.Duration
 	ended := make(chan *Request, 2)
 	request := func(i int64) *Request {
 		r := &Request{
 			Op: OpWrite, Offset: i * block, Length: block, Bufs: [][]byte{directio.AlignedBlock(block)},
 			Complete: func(r *Request) { ended <- r },
-			Unwanted: func() bool { return i == 0 && heard.Load() },
+			Unwanted: func() bool { return i == 0 && time.Since(began) >= stood+hearing },
 			lane:     v.lanes.enter(),
 		}
 		copy(r.Bufs[0], bytes.Repeat([]byte{'x'}, block))
@@ -100,10 +99,9 @@ func testStandstill(t *testing.T, mode IOMode, begin func(*file, []*Request)) {
 	if err := <-zero; err != nil { // from here on there is a place for what is written, and nobody has to wait for one
 		t.Fatal(err)
 	}
-	v.sentry.watch()
-	v.sentry.beaten.Store(int64(time.Since(began) - 2*standstill))
+	stood = time.Since(began)
+	v.sentry.stood.Store(int64(stood))
 	begin(v, []*Request{request(0), request(1)})
-	time.AfterFunc(hearing/5, func() { heard.Store(true) })
 	for range 2 {
 		r := <-ended
 		if unwanted := r.Offset == 0; errors.Is(r.Err, ErrUnwanted) != unwanted || (r.Err == nil) == unwanted {
@@ -146,5 +144,18 @@ func TestSentry(t *testing.T) {
 			t.Errorf("the first write in an hour waits for %v", p)
 		}
 		time.Sleep(2 * beats * beat)
+	})
+}
+
+// TestSentryAllocations: what a sentry's timer needs it has from its first beat on.
+func TestSentryAllocations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s sentry
+		if n := testing.AllocsPerRun(10, func() {
+			s.watch()
+			time.Sleep(2 * beats * beat)
+		}); n != 0 {
+			t.Errorf("%v allocations in %d beats", n, beats)
+		}
 	})
 }
