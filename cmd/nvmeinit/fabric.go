@@ -19,9 +19,8 @@ import (
 type fabric struct {
 	host.Transport
 	remote  netip.AddrPort
-	local   netip.Addr // of the RNIC; zero with TCP unless the user chose one
-	within  bool       // the RNIC was opened for an address of this host
-	rnic    *softrnic.RNIC
+	local   netip.Addr // zero unless the user chose one
+	rnics   *softrnic.Routes
 	rdma    *rdma.Transport
 	tcp     *tcp.Transport
 	capture *softrnic.Capture
@@ -106,29 +105,38 @@ func (fab *fabric) openTCP(f *connFlags) error {
 }
 
 func (fab *fabric) openRDMA(f *connFlags) error {
-	var err error
 	p := &f.packets
-	cfg := softrnic.Config{
+	rnics, err := softrnic.NewRoutes(softrnic.Config{
 		Plain: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, BusyPoll: f.lookFor(), DSCP: uint8(p.DSCP), Priority: p.Priority,
 		Capture: fab.capture, Fault: p.Fault.Config,
-	}
-	if fab.local.IsValid() {
-		if fab.rnic, err = softrnic.Open(fab.local, cfg); err != nil {
-			err = fmt.Errorf("-w %s: %w", fab.local, err)
-		}
-	} else {
-		fab.rnic, err = softrnic.OpenFor(fab.remote.Addr(), cfg)
-	}
+	})
 	if err != nil {
 		return err
 	}
-	if faults := fab.rnic.Faults(); faults != nil {
-		cfg := faults.Config()
-		fmt.Fprintf(f.stderr, "with faults: %s\n", &cfg)
+	fab.rnics = rnics
+	rnics.Watch(func(nic *softrnic.RNIC) {
+		if faults := nic.Faults(); faults != nil {
+			cfg := faults.Config()
+			fmt.Fprintf(f.stderr, "with faults: %s\n", &cfg)
+		}
+	})
+	if err := fab.ready(); err != nil {
+		return err
 	}
-	fab.local = fab.rnic.Device().Attr().Addr
-	fab.rdma, err = rdma.NewTransport(fab.rnic, rdma.HostConfig{})
+	fab.rdma, err = rdma.NewTransport(rnics, rdma.HostConfig{})
 	fab.Transport = fab.rdma
+	return err
+}
+
+// ready opens the RNIC that leads to the remote address, where there is none yet, and says at once why that can't be.
+func (fab *fabric) ready() error {
+	if fab.rnics == nil {
+		return nil
+	}
+	_, err := fab.rnics.Reach(fab.local, fab.remote.Addr())
+	if err != nil && fab.local.IsValid() {
+		return fmt.Errorf("-w %s: %w", fab.local, err)
+	}
 	return err
 }
 
@@ -141,8 +149,8 @@ func (fab *fabric) Close() error {
 	if fab.tcp != nil {
 		errs = append(errs, fab.tcp.Close())
 	}
-	if fab.rnic != nil {
-		errs = append(errs, fab.rnic.Close())
+	if fab.rnics != nil {
+		errs = append(errs, fab.rnics.Close())
 	}
 	if fab.capture != nil && !fab.lent {
 		errs = append(errs, fab.capture.Close())

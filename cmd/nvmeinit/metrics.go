@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -44,8 +45,8 @@ func serveFigures(addr string, d *benchDevice) (*figures, error) {
 }
 
 func addFabric(m *metrics.Set, f *fabric) {
-	if f.rnic != nil {
-		m.AddRNIC(f.local.String(), f.rnic)
+	if f.rnics != nil {
+		f.rnics.Watch(func(nic *softrnic.RNIC) { m.AddRNIC(nic.Device().Attr().Addr.String(), nic) })
 		m.AddRDMA(metrics.Host, f.rdma.Counters())
 	} else {
 		m.AddTCP(metrics.Host, f.tcp.Counters())

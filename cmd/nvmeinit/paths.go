@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
-	"github.com/nvme-anywhere/nvmeof/internal/udp"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 )
 
-// fabrics are the transports of several paths: one for TCP, and an RNIC for each of our
-// addresses.
+// fabrics are the transports of several paths, one of each kind.
 type fabrics struct {
 	flags   *connFlags // what is the same for all paths
 	open    []*fabric
@@ -36,15 +33,14 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 	if err := f.validate(); err != nil {
 		return nil, nil, err
 	}
-	local, err := s.source(e)
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, fab := range s.open {
-		if fab.Type() == e.Transport && (e.Transport == nvme.TransportTCP || fab.reaches(e.Addr.Addr(), local)) {
+		if fab.Type() == e.Transport {
 			to := *fab
-			to.remote = e.Addr
-			return &f, &to, nil
+			var err error
+			if to.remote, to.local, err = f.addresses(); err != nil {
+				return nil, nil, err
+			}
+			return &f, &to, to.ready()
 		}
 	}
 	f.capture = s.capture
@@ -52,30 +48,9 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	fab.within = local == e.Addr.Addr()
 	s.open = append(s.open, fab)
 	s.capture = fab.capture
 	return &f, fab, nil
-}
-
-// reaches tells whether what the route says is to be reached from local is reached by an RNIC that is open. An address of
-// this host is reached from any other that was opened for one.
-func (fab *fabric) reaches(dst, local netip.Addr) bool {
-	if local != dst {
-		return fab.local == local
-	}
-	return fab.within && fab.local != dst && fab.local.Is4() == dst.Is4()
-}
-
-// source is the address that the route to an endpoint begins at.
-func (s *fabrics) source(e cli.Endpoint) (netip.Addr, error) {
-	if s.flags.hostTraddr != "" {
-		return cli.ParseHost(s.flags.hostTraddr)
-	}
-	if e.Transport == nvme.TransportTCP || e.Addr.Addr().IsLoopback() {
-		return e.Addr.Addr(), nil
-	}
-	return udp.SourceFor(e.Addr.Addr())
 }
 
 // config is the host core's configuration for an endpoint.

@@ -5,7 +5,7 @@
 //	l, err := rdma.ListenTarget(nic, addr, tgt, rdma.TargetConfig{})
 //
 // It needs no hardware, kernel module or privilege, but UDP port 4791 of its address: one RNIC
-// an address. Consumers close what they opened on it first.
+// an address. Consumers close what they opened on it first. Routes opens those from which peers are reached.
 package softrnic
 
 import (
@@ -84,16 +84,30 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 // with IPv4 one of 127.0.0.0/8, with IPv6 ::1 or one of an interface.
 func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	dst = dst.Unmap()
-	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == broadcast {
-		return nil, fmt.Errorf("software RNIC: %w: destination %s: want the address of one host", ErrConfig, dst)
+	src, err := sourceFor(dst)
+	if err != nil {
+		return nil, err
 	}
-	src := dst
-	if !dst.IsLoopback() {
-		var err error
-		if src, err = udp.SourceFor(dst); err != nil {
-			return nil, fmt.Errorf("software RNIC: no way to %s: %w", dst, err)
-		}
+	return openFrom(src, dst, cfg)
+}
+
+// sourceFor is the address that the route to dst begins at.
+func sourceFor(dst netip.Addr) (netip.Addr, error) {
+	switch {
+	case !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == broadcast:
+		return dst, fmt.Errorf("software RNIC: %w: destination %s: want the address of one host", ErrConfig, dst)
+	case dst.IsLoopback():
+		return dst, nil
 	}
+	src, err := udp.SourceFor(dst)
+	if err != nil {
+		return dst, fmt.Errorf("software RNIC: no way to %s: %w", dst, err)
+	}
+	return src, nil
+}
+
+// openFrom opens one at src, where the route to dst begins, or beside it.
+func openFrom(src, dst netip.Addr, cfg Config) (*RNIC, error) {
 	switch {
 	case src != dst:
 		return Open(src, cfg)

@@ -1,0 +1,62 @@
+package softrnic
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+)
+
+// routedID is an identifier of the RNIC that its address led to. As with rdma_cm, one goroutine has it until then.
+type routedID struct {
+	verbs.CMID // of an RNIC; unresolved before
+	routes     *Routes
+	handler    verbs.CMHandler
+}
+
+// SetHandler makes h take the events from the next one on.
+func (id *routedID) SetHandler(h verbs.CMHandler) {
+	id.handler = h
+	id.CMID.SetHandler(h)
+}
+
+// ResolveAddr finds the RNIC, and is its identifier's then.
+func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error {
+	if _, ok := id.CMID.(*unresolved); ok {
+		nic, err := id.routes.Reach(src, dst.Addr())
+		if err != nil {
+			return err
+		}
+		of, err := nic.CreateID(id.handler)
+		if err != nil {
+			return err
+		}
+		id.CMID = of
+	}
+	return id.CMID.ResolveAddr(src, dst, timeout)
+}
+
+// unresolved is an identifier without a device.
+type unresolved struct{}
+
+func (*unresolved) Device() verbs.Device             { return nil }
+func (*unresolved) LocalAddr() (a netip.AddrPort)    { return a }
+func (*unresolved) RemoteAddr() (a netip.AddrPort)   { return a }
+func (*unresolved) SetHandler(verbs.CMHandler)       {}
+func (*unresolved) QP() verbs.QP                     { return nil }
+func (*unresolved) Destroy() error                   { return nil }
+func (*unresolved) ResolveRoute(time.Duration) error { return errUnresolved }
+func (*unresolved) Connect(verbs.ConnParam) error    { return errUnresolved }
+func (*unresolved) Accept(verbs.ConnParam) error     { return errUnresolved }
+func (*unresolved) Reject([]byte) error              { return errUnresolved }
+func (*unresolved) Disconnect() error                { return errUnresolved }
+
+func (*unresolved) ResolveAddr(netip.Addr, netip.AddrPort, time.Duration) error { return errUnresolved }
+func (*unresolved) Listen(netip.AddrPort, int) error                            { return errNoListener }
+func (*unresolved) CreateQP(verbs.PD, verbs.QPInitAttr) (verbs.QP, error)       { return nil, errUnresolved }
+
+var (
+	errUnresolved = fmt.Errorf("software RNIC: %w: the address of the identifier isn't resolved", verbs.ErrState)
+	errNoListener = fmt.Errorf("software RNIC: %w: open the RNIC of an address to listen there", verbs.ErrUnsupported)
+)
