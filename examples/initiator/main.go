@@ -26,12 +26,12 @@ func main() {
 }
 
 func use(ctx context.Context, addr netip.AddrPort) error {
-	nic, err := softrnic.OpenFor(addr.Addr(), softrnic.Config{})
+	nics, err := softrnic.NewRoutes(softrnic.Config{})
 	if err != nil {
 		return err
 	}
-	defer nic.Close()
-	transport, err := rdma.NewTransport(nic, rdma.HostConfig{})
+	defer nics.Close()
+	transport, err := rdma.NewTransport(nics, rdma.HostConfig{})
 	if err != nil {
 		return err
 	}
