@@ -69,7 +69,8 @@ func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 			return o.nic, nil
 		}
 	}
-	nic, err := (*RNIC)(nil), error(nil)
+	var nic *RNIC
+	var err error
 	if src.IsValid() {
 		nic, err = Open(src, r.cfg)
 	} else {
