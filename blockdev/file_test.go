@@ -406,7 +406,8 @@ func TestMountedDevice(t *testing.T) {
 	mustFail(t, tryOpen(t, "/dev/"+filepath.Base(node), blockdev.Options{}), blockdev.ErrBusy, "mounted")
 }
 
-// TestBlockDeviceSectors opens a device whose sectors are larger than the blocks asked for.
+// TestBlockDeviceSectors opens a device whose sectors are larger than the blocks asked for. The system zeroes and
+// discards whole sectors only.
 func TestBlockDeviceSectors(t *testing.T) {
 	dev := loopDevice(t, 4*mib, "--sector-size", "4096")
 	mustFail(t, tryOpen(t, dev, blockdev.Options{BlockSize: 512, IO: blockdev.IODirect}), blockdev.ErrUnsupported, "4096")
@@ -417,6 +418,32 @@ func TestBlockDeviceSectors(t *testing.T) {
 	defer v.Close()
 	if i := v.Info(); !strings.HasPrefix(i.Mode, "buffered") || i.BlockSize != 512 {
 		t.Errorf("%+v", i)
+	}
+	c, ones := volumetest.NewClient(v), bytes.Repeat([]byte{1}, 32<<10)
+	if err := c.Write(ones, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []blockdev.Request{ // of parts of sectors, at one end and at both
+		{Op: blockdev.OpWriteZeroes, Offset: 512, Length: 1024},
+		{Op: blockdev.OpWriteZeroes, Offset: 4096 - 512, Length: 8192, MayUnmap: true},
+		{Op: blockdev.OpWriteZeroes, Offset: 16384, Length: 4096 + 512, FUA: true},
+		{Op: blockdev.OpDiscard, Offset: 24576 + 512, Length: 4096 - 512},
+	} {
+		if err := c.Do(r); err != nil {
+			t.Errorf("%s of %d bytes at %d: %v", r.Op, r.Length, r.Offset, err)
+		}
+		if r.Op == blockdev.OpWriteZeroes {
+			clear(ones[r.Offset:][:r.Length])
+		}
+	}
+	got := make([]byte, len(ones))
+	if err := c.Read(got, 0); err != nil {
+		t.Fatal(err)
+	}
+	clear(got[24576+512:][:4096-512]) // which may be anything
+	clear(ones[24576+512:][:4096-512])
+	if !bytes.Equal(got, ones) {
+		t.Error("other blocks than those that were zeroed are zeroes")
 	}
 }
 

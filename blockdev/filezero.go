@@ -39,10 +39,11 @@ func (v *file) discard(r *Request) error {
 		return nil
 	}
 	if v.device {
-		if err := v.store.discard(r.Offset, r.Length); !errors.Is(err, unix.EOPNOTSUPP) {
-			return err
+		err := v.store.discard(r.Offset, r.Length)
+		if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) { // see allocate
+			return nil
 		}
-		return nil
+		return err
 	}
 	_, err := v.allocate(punchHole, r, &v.noPunch)
 	return err
@@ -65,15 +66,19 @@ func (v *file) writeZeroes(w *scratch, r *Request) error {
 	return err
 }
 
-// allocate is fallocate on r's range. It returns false where the file system hasn't that
-// mode, and remembers it in no.
+// allocate is fallocate on r's range. It returns false where the file system hasn't that mode, and
+// remembers it in no. A block device has it for whole sectors, of which blocks may be parts: it
+// returns false for a range of other ones.
 func (v *file) allocate(mode uint32, r *Request, no *atomic.Bool) (bool, error) {
 	if no.Load() {
 		return false, nil
 	}
 	err := v.store.allocate(mode, r.Offset, r.Length)
-	if errors.Is(err, unix.EOPNOTSUPP) {
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
 		no.Store(true)
+		return false, nil
+	case errors.Is(err, unix.EINVAL):
 		return false, nil
 	}
 	return err == nil, err
