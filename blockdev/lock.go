@@ -22,12 +22,26 @@ func lock(f *os.File, readOnly bool) error {
 	err := retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
 	switch {
 	case err == nil:
-		return nil
+		return stillNamed(f)
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return OpenError(f.Name(), ErrBusy, errors.New(locked(holder(f))))
 	default:
 		return &OpError{Op: "lock", Path: f.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 	}
+}
+
+// stillNamed tells whether f, which is locked now, has its name still. Who had the lock since it was opened may have
+// failed to make a volume of it, and removed it: what is written to it would be lost.
+func stillNamed(f *os.File) error {
+	one, err := f.Stat()
+	if err != nil {
+		return OpenError(f.Name(), KindOf(err), err)
+	}
+	two, err := os.Stat(f.Name())
+	if err != nil || !os.SameFile(one, two) {
+		return OpenError(f.Name(), ErrBusy, errors.New("it was removed or replaced while it was opened; try again"))
+	}
+	return nil
 }
 
 // locked says what to do where somebody has the lock.

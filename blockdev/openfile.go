@@ -29,13 +29,13 @@ func OpenLocked(path string, o *Options) (f *os.File, size int64, created bool, 
 		if err == nil {
 			return
 		}
-		f.Close()
 		if created {
-			os.Remove(path)
+			os.Remove(path) // while it is locked
 		}
+		f.Close()
 	}()
 	if err := lock(f, o.ReadOnly); err != nil {
-		return f, 0, created, err
+		return f, 0, false, err // it is another's volume by now
 	}
 	if err := loopLock(f, o.ReadOnly); err != nil {
 		return f, 0, created, err

@@ -1,0 +1,73 @@
+package blockdev
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestLockReplaced: what is locked is what has the name. Who had the lock before may have removed the file, or replaced
+// it.
+func TestLockReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	open := func() *os.File {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	one := open()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock(one, false); !errors.Is(err, ErrBusy) {
+		t.Errorf("a file that was removed: %v", err)
+	}
+	two := open()
+	if err := lock(one, false); !errors.Is(err, ErrBusy) {
+		t.Errorf("a file that was replaced: %v", err)
+	}
+	if err := lock(two, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCreatedByTwo: of two who find no file one makes it, and the other may have the lock first. It keeps the file.
+func TestCreatedByTwo(t *testing.T) {
+	path, met := filepath.Join(t.TempDir(), "v"), false
+	for i := 0; i < 300 && !met; i++ {
+		got := make(chan *os.File)
+		go func() {
+			for {
+				f, err := os.OpenFile(path, os.O_RDWR, 0)
+				if err == nil && unix.Flock(int(f.Fd()), unix.LOCK_EX) == nil {
+					got <- f
+					return
+				}
+			}
+		}()
+		f, _, _, err := OpenLocked(path, &Options{Size: 1 << 20})
+		if err == nil {
+			f.Close()
+		} else if !errors.Is(err, ErrBusy) {
+			t.Error(err)
+		}
+		other := <-got
+		if met = err != nil; met {
+			mine, _ := other.Stat()
+			if st, err := os.Stat(path); err != nil || !os.SameFile(st, mine) {
+				t.Errorf("another's file is gone: %v", err)
+			}
+		}
+		other.Close()
+		os.Remove(path)
+	}
+	if !met {
+		t.Skip("nobody was quicker")
+	}
+}
