@@ -46,3 +46,45 @@ func TestCloseSyncs(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseOwed: after a sync that failed for a write with FUA, which the system tells once, Close says that what other
+// writes have left may be lost, unless a flush has said so.
+func TestCloseOwed(t *testing.T) {
+	for _, flushed := range []bool{false, true} {
+		opened, err := OpenFile(filepath.Join(t.TempDir(), "v"), Options{Size: 1 << 20, IO: IOBuffered})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := opened.(*file)
+		s := &syncCounter{storage: v.store}
+		v.store = s
+		submit := func(r *Request) error {
+			done := make(chan struct{})
+			r.Complete = func(*Request) { close(done) }
+			v.Submit(r)
+			<-done
+			return r.Err
+		}
+		write := func(fua bool) *Request {
+			return &Request{Op: OpWrite, FUA: fua, Offset: 8192, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}}
+		}
+		if err := submit(write(false)); err != nil {
+			t.Fatal(err)
+		}
+		s.err = unix.EIO
+		err = submit(write(true))
+		var op *OpError
+		if !errors.As(err, &op) || !errors.Is(err, ErrMedium) || op.Offset != 8192 {
+			t.Errorf("a write with FUA whose sync fails: %v; want a medium error where it begins", err)
+		}
+		s.err = nil
+		if flushed {
+			if err := submit(&Request{Op: OpFlush}); !errors.Is(err, ErrMedium) {
+				t.Errorf("the flush after it: %v", err)
+			}
+		}
+		if err := v.Close(); errors.Is(err, ErrMedium) == flushed {
+			t.Errorf("Close, a flush having told %v: %v", flushed, err)
+		}
+	}
+}

@@ -32,6 +32,18 @@ func (c *commits) late(r *Request) bool { return r.mark != c.failures.Load() }
 // join adds r, whose data the system has taken, and returns true where r must run.
 func (c *commits) join(r *Request) bool { return c.group.Lead(r) }
 
+// end is the last sync, when nothing is submitted any more. It fails also for a sync that failed before, where no flush
+// has told so.
+func (c *commits) end(sync func() error) error {
+	if err := sync(); err != nil {
+		return err
+	}
+	if c.owed && !c.told {
+		return c.last
+	}
+	return nil
+}
+
 // run answers r, for which join returned true, and those that joined meanwhile.
 //
 // A write-back that failed may have been that of any write which the system had taken by

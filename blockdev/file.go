@@ -222,7 +222,11 @@ func (v *file) explain(r *Request, err error) error {
 	if !errors.Is(kind, ErrGone) && vanished(v.node) {
 		kind = ErrGone // the system says EIO, or that there is no space
 	}
-	return v.info.Fail(r.Op, r.Offset+r.done, kind, err)
+	at := r.Offset + r.done
+	if r.done == r.Length {
+		at = r.Offset // all was taken, and any of it may be lost
+	}
+	return v.info.Fail(r.Op, at, kind, err)
 }
 
 func (v *file) end(r *Request, err error) {
@@ -269,7 +273,7 @@ func (v *file) Close() error {
 	v.pool.Close()
 	var err error
 	if !v.info.ReadOnly {
-		aio.Apart(func() { err = v.store.sync() })
+		aio.Apart(func() { err = v.commits.end(v.store.sync) })
 	}
 	if err := errors.Join(err, v.closeFiles()); err != nil {
 		return v.info.Failed("close", err)
