@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // freezingFS mounts a file system, which freeze has hold up whoever changes something, until thaw.
@@ -104,13 +104,10 @@ func testHangingNeighbor(t *testing.T, fs string, io blockdev.IOMode, op blockde
 		}()
 		// With io_submit Submit may wait, where nobody receives packets.
 		returned := func() bool { return submitted.Load() || io == blockdev.IODirect }
-		for i := 0; i < 200 && (done.Load() < reads || !returned()); i++ {
-			time.Sleep(10 * time.Millisecond)
+		if !soon.Until(func() bool { return done.Load() == reads }) {
+			t.Fatalf("%d of %d reads have ended while a %v elsewhere hangs", done.Load(), reads, op)
 		}
-		if n := done.Load(); n < reads {
-			t.Fatalf("%d of %d reads have ended while a %v elsewhere hangs", n, reads, op)
-		}
-		if !returned() {
+		if !soon.Until(returned) {
 			t.Fatalf("a %v on a frozen file system isn't left to others", op)
 		}
 		select {
