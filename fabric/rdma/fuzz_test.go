@@ -52,6 +52,12 @@ func (d nobodys) Attr() verbs.DeviceAttr {
 
 func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32) *simNIC {
 	t.Helper()
+	return simNICBehind(t, n, addr, cfg, options, nil)
+}
+
+// simNICBehind makes one to whose peers there is a path MTU, where path isn't nil.
+func simNICBehind(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Config, options func(*roce.Device) uint32, path func(netip.Addr) verbs.MTU) *simNIC {
+	t.Helper()
 	conn, err := n.Listen(addr, simnet.Config{MTU: 9000, RecvBuffer: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +70,7 @@ func simNICOf(t *testing.T, n *simnet.Network, addr netip.AddrPort, cfg roce.Con
 	if options == nil {
 		known = nobodys{dev}
 	}
-	m, err := cm.New(known, cm.Config{VendorOptions: func(netip.Addr) uint32 { return options(dev) }})
+	m, err := cm.New(known, cm.Config{VendorOptions: func(netip.Addr) uint32 { return options(dev) }, PathMTU: path})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,7 +126,7 @@ func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQ
 
 // dial is Dial; Close waits for it.
 func (t *Transport) dial(ctx context.Context, a host.QueueAttr) (*hostQueue, error) {
-	var mtu verbs.MTU // the port's
+	var mtu verbs.MTU // the path's
 	for {
 		d := &dialer{t: t, attr: a, mtu: mtu, events: make(chan verbs.CMEvent, 4)}
 		q, err := d.try(ctx)
@@ -148,9 +149,9 @@ type dialer struct {
 	queue atomic.Pointer[hostQueue]
 }
 
-// smaller is the path MTU to ask for after err; 0 where no other one helps. A peer refuses one that its interface
-// doesn't carry (IBTA table 109, reason 26), and doesn't say which it does: that of our interface may say nothing of
-// it, as that of ::1 says nothing of another address of this host.
+// smaller is the path MTU to ask for after err; 0 where no other one helps. A peer refuses one that its interface, or
+// its way to us, doesn't carry (IBTA table 109, reason 26), and doesn't say which it does: what we know of the path may
+// say nothing of it, as ::1 says nothing of another address of this host.
 func (d *dialer) smaller(err error) verbs.MTU {
 	var refused *RejectError
 	if !errors.As(err, &refused) || refused.Reason != verbs.RejectInvalidMTU {
@@ -225,8 +226,12 @@ func (d *dialer) dial(ctx context.Context, id verbs.CMID) (*hostQueue, error) {
 	if err := id.ResolveRoute(timeout); err != nil {
 		return nil, d.failed("resolve route", err)
 	}
-	if _, err := d.wait(ctx, "resolve route", verbs.CMRouteResolved); err != nil {
+	route, err := d.wait(ctx, "resolve route", verbs.CMRouteResolved)
+	if err != nil {
 		return nil, err
+	}
+	if d.mtu == 0 {
+		d.mtu = cmp.Or(route.Param.PathMTU, id.Device().Attr().ActiveMTU)
 	}
 	q, err := d.t.newQueue(id, d.attr)
 	if err != nil {
@@ -247,9 +252,6 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 	a := d.attr
 	req := connectRequest{
 		QID: a.QID, HRQSize: uint16(a.Size), HSQSize: uint16(a.Size - 1), CNTLID: a.CNTLID,
-	}
-	if d.mtu == 0 {
-		d.mtu = id.Device().Attr().ActiveMTU
 	}
 	// The target has data moved by READ from this side only: what it may have outstanding is
 	// all that is asked for.

@@ -2,6 +2,7 @@ package rdma_test
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,16 +24,7 @@ func TestSmallerMTU(t *testing.T) {
 			n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
 			tn := simNICOf(t, n, simTarget, roce.Config{MTU: m}, (*roce.Device).VendorOptions)
 			hn := newSimNIC(t, n, simHost)
-			tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
-				NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},
-			}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := rdma.ListenTarget(tn, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
+			tgt, l := simMemoryTarget(t, tn)
 			tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
 			if err != nil {
 				t.Fatal(err)
@@ -48,6 +40,71 @@ func TestSmallerMTU(t *testing.T) {
 			tn.close(t)
 		})
 	}
+}
+
+// TestSmallerPath: where packets of the interfaces don't get through between them, and only one side knows, the connection
+// has a path MTU that does: the host asks for no other, the target refuses others.
+func TestSmallerPath(t *testing.T) {
+	const small = verbs.MTU1024
+	const room = 1500 // of the path
+	within := func(d *roce.Device) uint32 { return d.VendorOptionsWithin(room) }
+	path := func(netip.Addr) verbs.MTU { return small }
+	for _, c := range []struct {
+		name         string
+		host, target func(netip.Addr) verbs.MTU
+		refused      uint64
+	}{
+		{"host knows", path, nil, 0},
+		{"target knows", nil, path, 2 * uint64(verbs.MTU4096-small)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := simnet.New(1)
+				n.SetDefault(simnet.Link{Latency: 10 * time.Microsecond})
+				n.SetFilter(func(d *simnet.Datagram) simnet.Action {
+					return simnet.Action{Drop: len(d.Payload) > room-28}
+				})
+				options := func(known func(netip.Addr) verbs.MTU) func(*roce.Device) uint32 {
+					if known != nil {
+						return within
+					}
+					return (*roce.Device).VendorOptions
+				}
+				tn := simNICBehind(t, n, simTarget, roce.Config{}, options(c.target), c.target)
+				hn := simNICBehind(t, n, simHost, roce.Config{}, options(c.host), c.host)
+				tgt, l := simMemoryTarget(t, tn)
+				tr, err := rdma.NewTransport(hn, rdma.HostConfig{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeAndRead(t, tr)
+				if got := tn.Counters().RejectsSent.Of(verbs.RejectInvalidMTU).Load(); got != c.refused {
+					t.Errorf("%d requests for another MTU, want %d for two queues", got, c.refused)
+				}
+				if err := errors.Join(tr.Close(), l.Close(), tgt.Close(t.Context())); err != nil {
+					t.Error(err)
+				}
+				hn.close(t)
+				tn.close(t)
+			})
+		})
+	}
+}
+
+// simMemoryTarget serves a memory volume at simNVMe.
+func simMemoryTarget(t *testing.T, n *simNIC) (*target.Target, *rdma.Listener) {
+	t.Helper()
+	tgt, err := target.New(target.Config{Subsystems: []target.SubsystemConfig{{
+		NQN: testNQN, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: memory(t, 1<<20)}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := rdma.ListenTarget(n, simNVMe, tgt, rdma.TargetConfig{Memory: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tgt, l
 }
 
 // writeAndRead connects, and moves some data both ways.

@@ -67,6 +67,7 @@ func (c *targetConn) completed(wc *verbs.WC, now int64) {
 }
 
 var kindText = [...]string{
+	0:              "data of a command", // in more than one piece, or WRITTEN: the last, or the response, is signaled
 	kindRecv:       "receive",
 	kindPull:       "RDMA READ of the host's data",
 	kindResponse:   "response",

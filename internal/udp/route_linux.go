@@ -6,6 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// PathMTU is the largest IP packet that the path from an address of this host to another takes, as far as the kernel
+// knows: by the interface as it is now, by routes, and by what routers have said (RFC 1191, RFC 8201).
+func PathMTU(local netip.Addr, dst netip.AddrPort) (int, error) {
+	scope, err := scopeOf(local.Zone())
+	if err != nil {
+		return 0, err
+	}
+	return routeMTU(local.Unmap(), scope, dst)
+}
+
 // routeMTU is the largest packet that the path from one of our addresses to dst takes, as far
 // as the kernel knows. An error means that there is no such path.
 func routeMTU(src netip.Addr, scope uint32, dst netip.AddrPort) (int, error) {

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"encoding/binary"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestLocal: all addresses of this host's interfaces are here, and another host's isn't. Those on a link may be another
@@ -76,6 +79,56 @@ func TestLocalButRouted(t *testing.T) {
 	addresses(t, "route add 192.0.2.1 dev wire0 table 77", "rule add pref 1 to 192.0.2.1 lookup 77",
 		"rule add pref 2 lookup local", "rule del pref 0")
 	wantLocal(t, own, 0, false, false)
+}
+
+// TestPathMTU: the room of a path is that of its interface as it is now, less where a route or a router says so.
+func TestPathMTU(t *testing.T) {
+	if !inNetns(t) {
+		return
+	}
+	own, neighbor, beyond := netip.MustParseAddr("10.77.0.1"), netip.MustParseAddrPort("10.77.0.2:4791"), netip.MustParseAddrPort("192.0.2.1:4791")
+	w := openTun(t, netip.PrefixFrom(own, 24))
+	want := func(when string, dst netip.AddrPort, mtu int) {
+		t.Helper()
+		if got, err := PathMTU(own, dst); err != nil || got != mtu {
+			t.Errorf("%s to %v: %d, %v; want %d", when, dst, got, err, mtu)
+		}
+	}
+	addresses(t, "route add default via 10.77.0.2 mtu 3000")
+	want("at first", neighbor, wireMTU)
+	want("by a route", beyond, 3000)
+	c := listen(t, own, Config{})
+	if n, err := c.Send([]Train{trainOf(beyond, pattern(2000, 1), 2000)}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	// A router says that 1400 bytes are what its next link carries (RFC 1191).
+	sent := w.udpPacket(t)
+	icmp := append([]byte{3, 4, 0, 0, 0, 0, 1400 >> 8, 1400 & 0xff}, sent[:28]...)
+	binary.BigEndian.PutUint16(icmp[2:], checksum(icmp))
+	p := []byte{0x45, 0, 0, byte(20 + len(icmp)), 0, 0, 0, 0, 64, unix.IPPROTO_ICMP, 0, 0}
+	p = append(append(p, neighbor.Addr().AsSlice()...), own.AsSlice()...)
+	binary.BigEndian.PutUint16(p[10:], checksum(p))
+	if _, err := w.Write(append(p, icmp...)); err != nil {
+		t.Fatal(err)
+	}
+	soon.Until(func() bool { mtu, _ := PathMTU(own, beyond); return mtu == 1400 })
+	want("after ICMP", beyond, 1400)
+	addresses(t, "link set wire0 mtu 1300")
+	want("lowered", neighbor, 1300)
+	addresses(t, "route del default", "link set wire0 down")
+	if got, err := PathMTU(own, beyond); err == nil {
+		t.Errorf("without a way: %d", got)
+	}
+}
+
+// checksum is that of the Internet (RFC 1071) of an even number of bytes.
+func checksum(b []byte) uint16 {
+	sum := uint32(0)
+	for ; len(b) > 0; b = b[2:] {
+		sum += uint32(binary.BigEndian.Uint16(b))
+	}
+	sum = sum>>16 + sum&0xffff
+	return ^uint16(sum>>16 + sum)
 }
 
 // addresses has ip change the network.

@@ -17,6 +17,9 @@ type Config struct {
 	// vendor, as up to six bits that are the vendor's: what both sides name holds. Nil: nothing. It
 	// is called with the Manager's lock held, so it must not call that.
 	VendorOptions func(peer netip.Addr) uint32
+	// PathMTU is the largest path MTU that packets to the peer at an address have room for on their way.
+	// Nil: the port's. It is called as VendorOptions is.
+	PathMTU func(peer netip.Addr) verbs.MTU
 	// MaxConnections bounds the connections in the table, those in TIMEWAIT included; 65536.
 	MaxConnections int
 	// MaxPerPeer bounds those of one address among them; 4096.

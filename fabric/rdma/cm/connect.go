@@ -45,6 +45,9 @@ func (id *cmID) Connect(p verbs.ConnParam) error {
 	}
 	id.state = idActive
 	id.param = m.limit(p)
+	if p.PathMTU == 0 || p.PathMTU > id.pathMTU {
+		id.param.PathMTU = id.pathMTU
+	}
 	r := m.newRecord(id)
 	r.localQPN = id.qp.QPNum()
 	r.tid = m.newTID()

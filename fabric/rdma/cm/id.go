@@ -32,6 +32,7 @@ type cmID struct {
 	commEst   bool // guarded by the inbox: the QP's first packet is known
 
 	local, remote netip.AddrPort
+	pathMTU       verbs.MTU       // to remote; 0 before ResolveRoute
 	param         verbs.ConnParam // of Connect
 	qp            verbs.QP
 	rec           *record
@@ -156,14 +157,15 @@ func (id *cmID) post(e verbs.CMEvent) {
 	id.m.inbox.kick()
 }
 
-// ResolveRoute has nothing to find on RoCE, where the IP layer routes; the event comes at once.
+// ResolveRoute has nothing to find on RoCE, where the IP layer routes, but the path MTU; the event comes at once.
 func (id *cmID) ResolveRoute(time.Duration) error {
 	if err := id.begin("resolve route", idBound); err != nil {
 		return err
 	}
 	defer id.m.mu.Unlock()
 	id.state = idRouted
-	id.post(verbs.CMEvent{Type: verbs.CMRouteResolved})
+	id.pathMTU = id.m.pathMTU(id.remote.Addr())
+	id.post(verbs.CMEvent{Type: verbs.CMRouteResolved, Param: verbs.ConnParam{PathMTU: id.pathMTU}})
 	return nil
 }
 

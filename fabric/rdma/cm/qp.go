@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"net/netip"
+
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
@@ -83,8 +85,13 @@ func toRTS(qp verbs.QP, attr verbs.QPAttr) error {
 func (m *Manager) limit(p verbs.ConnParam) verbs.ConnParam {
 	p.ResponderResources = uint8(min(int(p.ResponderResources), m.attr.MaxQPRdAtom))
 	p.InitiatorDepth = uint8(min(int(p.InitiatorDepth), m.attr.MaxQPInitAtom))
-	if p.PathMTU == 0 || p.PathMTU > m.attr.ActiveMTU {
-		p.PathMTU = m.attr.ActiveMTU
-	}
 	return p
+}
+
+// pathMTU is the largest path MTU of a connection with peer.
+func (m *Manager) pathMTU(peer netip.Addr) verbs.MTU {
+	if m.cfg.PathMTU == nil {
+		return m.attr.ActiveMTU
+	}
+	return min(m.cfg.PathMTU(peer), m.attr.ActiveMTU)
 }

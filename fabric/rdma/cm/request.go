@@ -42,6 +42,12 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 		m.counters.Unanswered.Add(1)
 		return
 	}
+	if req.PathMTU > m.pathMTU(src) { // beyond the check of requests, as it asks the kernel
+		m.mu.Unlock()
+		rej.Reason = verbs.RejectInvalidMTU // a REP can't lower it
+		m.answer(src, tid, rej)
+		return
+	}
 	out, ok := m.makeRoom(src)
 	if !ok {
 		m.mu.Unlock()
@@ -89,7 +95,7 @@ func (m *Manager) check(src netip.Addr, req *mad.REQ, rej *mad.REJ) (*cmID, mad.
 	case !wire.PKeyMatch(req.PKey, wire.DefaultPKey):
 		rej.Reason = verbs.RejectUnsupported // its packets would be dropped; there is no reason of its own
 	case req.PathMTU.Bytes() == 0 || req.PathMTU > m.attr.ActiveMTU:
-		rej.Reason = verbs.RejectInvalidMTU // a REP can't lower it
+		rej.Reason = verbs.RejectInvalidMTU
 	case m.full(src, listener):
 		rej.Reason = verbs.RejectNoResources
 	}

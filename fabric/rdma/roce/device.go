@@ -125,6 +125,16 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 // Attr describes the device.
 func (d *Device) Attr() verbs.DeviceAttr { return d.attr }
 
+// PathMTU is the path MTU where packets of that many bytes, and no longer ones, get through. No path is told by less than
+// the smallest.
+func (d *Device) PathMTU(packet int) verbs.MTU {
+	m, err := fitMTU(d.attr.ActiveMTU, packet)
+	if err != nil {
+		return verbs.MTU256
+	}
+	return m
+}
+
 // Close destroys everything on the device and closes the socket. Work in progress gives no
 // completion. It must not be called from a handler; one that is running may still be when it
 // returns, if a timer or a posting goroutine called it.

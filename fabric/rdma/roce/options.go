@@ -54,16 +54,24 @@ func sendMTU(path verbs.MTU, options uint32) int {
 }
 
 // VendorOptions are what the device can do with any peer of its kind, if that can do it too: those
-// whose packets its interface carries. Longer data is nothing for a device that is to have a smaller
-// path MTU than there can be.
-func (d *Device) VendorOptions() (options uint32) {
+// whose packets its interface carries.
+func (d *Device) VendorOptions() uint32 { return d.optionsWithin(d.attr.ActiveMTU, d.conn.MTU()) }
+
+// VendorOptionsWithin are those among them whose packets a path carries that takes such of packet bytes.
+func (d *Device) VendorOptionsWithin(packet int) uint32 {
+	return d.optionsWithin(d.PathMTU(packet), packet) & d.VendorOptions()
+}
+
+// optionsWithin are those for packets of that length at most, of which the path MTU is the usual payload. Longer data is
+// nothing for a device that is to have a smaller path MTU than there can be.
+func (d *Device) optionsWithin(path verbs.MTU, packet int) (options uint32) {
 	options = OptionAckAlong
 	for _, more := range [...]uint32{OptionLongSend | OptionWriteSend, OptionJumboData, OptionLongData} {
-		data := dataMTU(d.attr.ActiveMTU, more)
+		data := dataMTU(path, more)
 		if data > wire.MaxPathMTU && d.attr.ActiveMTU.Bytes() < wire.MaxPathMTU {
 			continue
 		}
-		if data+wire.LongSend+packetOverhead <= d.conn.MTU() {
+		if data+wire.LongSend+packetOverhead <= packet {
 			options |= more
 		}
 	}

@@ -94,17 +94,18 @@ func (c *Config) socket() udp.Config {
 	}
 }
 
-// vendorOptions is what dev's peers of our kind are offered.
-func (c *Config) vendorOptions(dev *roce.Device) func(netip.Addr) uint32 {
-	always := dev.VendorOptions()
+// vendorOptions is what dev's peers of our kind are offered, of which room says what packets get through to them.
+func (c *Config) vendorOptions(dev *roce.Device, room func(netip.Addr) int) func(netip.Addr) uint32 {
+	never := uint32(0)
 	if c.Capture != nil {
-		always &^= roce.OptionWriteSend | roce.OptionAckAlong
+		never = roce.OptionWriteSend | roce.OptionAckAlong
 	}
 	noICRC := c.NoLocalICRC && (c.Fault == nil || c.Fault.Corrupt == 0)
 	return func(peer netip.Addr) uint32 {
+		options := dev.VendorOptionsWithin(room(peer)) &^ never
 		if noICRC && udp.OnThisHost(peer) {
-			return always | roce.OptionNoICRC
+			options |= roce.OptionNoICRC
 		}
-		return always
+		return options
 	}
 }

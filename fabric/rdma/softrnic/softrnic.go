@@ -64,12 +64,14 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 		conn, faults = faulty, faulty
 	}
 	device := cfg.device()
+	room := func(peer netip.Addr) int { return roomTo(socket, peer) }
 	dev, err := roce.Open(conn, device)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("software RNIC on %s: %w", addr, err), conn.Close())
 	}
 	m, err := cm.New(dev, cm.Config{
-		TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions(dev),
+		TrafficClass: device.TrafficClass, VendorOptions: cfg.vendorOptions(dev, room),
+		PathMTU:     func(peer netip.Addr) verbs.MTU { return dev.PathMTU(room(peer)) },
 		MaxHalfOpen: cfg.MaxHalfOpen, MaxHalfOpenPerPeer: cfg.MaxPeerHalfOpen,
 	})
 	if err != nil {
@@ -77,6 +79,17 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	}
 	dev.SettleMADs(m.Settle)
 	return &RNIC{Manager: m, dev: dev, socket: socket, shares: cfg.LocalMemory, faults: faults}, nil
+}
+
+// roomTo is the largest packet that gets from a socket to peer, as far as is known: no longer one than its interface
+// carried when it was opened.
+func roomTo(socket udp.Conn, peer netip.Addr) int {
+	local := socket.LocalAddr()
+	mtu, err := udp.PathMTU(local.Addr(), netip.AddrPortFrom(peer, local.Port()))
+	if err != nil {
+		return socket.MTU()
+	}
+	return min(mtu, socket.MTU())
 }
 
 // OpenFor opens an RNIC on the address from which dst is reached. Where that is dst itself, an address of

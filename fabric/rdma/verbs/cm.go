@@ -65,7 +65,9 @@ type ConnParam struct {
 	FlowControl        bool
 	RetryCount         uint8
 	RNRRetryCount      uint8
-	PathMTU            MTU // Connect: the largest to ask for, 0 for the port's; CMConnectRequest: what is asked for
+	// PathMTU is with Connect the largest to ask for, 0 for the path's; with CMRouteResolved that of the path, as far as
+	// it is known, and with CMConnectRequest what is asked for.
+	PathMTU MTU
 }
 
 // CMEventType is rdma_cm_event_type.
