@@ -13,14 +13,16 @@ type Kind struct {
 	Name string // "mem"
 	Form string // how to write it, for people: "mem:SIZE"
 	Open func(arg string, o Options) (Volume, error)
+	// Check says why Open can't open what arg says, as far as that shows without looking at any file. It may be nil.
+	Check func(arg string, o Options) error
 }
 
 // ownKinds are those of this package.
 func ownKinds() []Kind {
 	return []Kind{
 		{Name: "file", Form: "PATH or file:PATH", Open: OpenFile},
-		{Name: "mem", Form: "mem:SIZE", Open: sized("mem", NewMemory)},
-		{Name: "null", Form: "null:SIZE", Open: sized("null", NewNull)},
+		sizedKind("mem", NewMemory),
+		sizedKind("null", NewNull),
 	}
 }
 
@@ -47,6 +49,18 @@ func Open(spec string, o Options, more ...Kind) (Volume, error) {
 	return OpenFile(spec, o)
 }
 
+// CheckSpec says why Open can't open the volume that spec names, as far as that shows without looking at any file. What
+// begins with no kind may be a file with a colon in its name.
+func CheckSpec(spec string, o Options, more ...Kind) error {
+	name, arg, found := strings.Cut(spec, ":")
+	kinds := append(ownKinds(), more...)
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return found && k.Name == name })
+	if i < 0 || kinds[i].Check == nil {
+		return nil
+	}
+	return kinds[i].Check(arg, o)
+}
+
 func forms(kinds []Kind) string {
 	var f []string
 	for _, k := range kinds {
@@ -55,23 +69,41 @@ func forms(kinds []Kind) string {
 	return strings.Join(f, ", ")
 }
 
-// sized opens a kind whose argument is its size, which o.Size may give instead.
-func sized(name string, open func(Options) (Volume, error)) func(string, Options) (Volume, error) {
-	return func(arg string, o Options) (Volume, error) {
-		if arg == "" && o.Size == 0 {
-			return nil, OpenError(name, ErrInvalid, errors.New("it needs a size, as in "+name+":1GiB"))
-		}
-		if arg != "" {
-			n, err := ParseSize(arg)
-			if err != nil {
-				return nil, OpenError(name, ErrInvalid, err)
+// sizedKind is a kind whose argument is its size, which Options.Size may give instead.
+func sizedKind(name string, open func(Options) (Volume, error)) Kind {
+	return Kind{
+		Name: name, Form: name + ":SIZE",
+		Open: func(arg string, o Options) (Volume, error) {
+			if err := takeSize(name, arg, &o); err != nil {
+				return nil, err
 			}
-			if o.Size != 0 && o.Size != n {
-				return nil, OpenError(name, ErrInvalid, fmt.Errorf("two sizes: %s and %s; leave one out",
-					FormatSize(n), FormatSize(o.Size)))
+			return open(o)
+		},
+		Check: func(arg string, o Options) error {
+			if err := takeSize(name, arg, &o); err != nil {
+				return err
 			}
-			o.Size = n
-		}
-		return open(o)
+			return validateSized(name, &o)
+		},
 	}
+}
+
+// takeSize gives o the size that arg says.
+func takeSize(name, arg string, o *Options) error {
+	if arg == "" && o.Size == 0 {
+		return OpenError(name, ErrInvalid, errors.New("it needs a size, as in "+name+":1GiB"))
+	}
+	if arg == "" {
+		return nil
+	}
+	n, err := ParseSize(arg)
+	if err != nil {
+		return OpenError(name, ErrInvalid, err)
+	}
+	if o.Size != 0 && o.Size != n {
+		return OpenError(name, ErrInvalid, fmt.Errorf("two sizes: %s and %s; leave one out",
+			FormatSize(n), FormatSize(o.Size)))
+	}
+	o.Size = n
+	return nil
 }

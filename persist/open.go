@@ -14,7 +14,10 @@ import (
 
 // Kind is persistent memory as a kind that blockdev.Open knows by "pmem:PATH".
 func Kind() blockdev.Kind {
-	return blockdev.Kind{Name: "pmem", Form: "pmem:PATH[,mode=inplace]", Open: Open}
+	return blockdev.Kind{Name: "pmem", Form: "pmem:PATH[,mode=inplace]", Open: Open, Check: func(arg string, _ blockdev.Options) error {
+		_, _, err := parseArg(arg)
+		return err
+	}}
 }
 
 // modeInPlace at the end of a path asks for a volume whose blocks are overwritten.
@@ -27,17 +30,26 @@ var anOption = regexp.MustCompile(`,[a-z]+=[^/]*$`)
 // place, in the format of docs/pmem.md, or in place where arg ends in ",mode=inplace". o.IO
 // has no meaning here.
 func Open(arg string, o blockdev.Options) (blockdev.Volume, error) {
-	path, inPlace := strings.CutSuffix(arg, modeInPlace)
-	if path == "" {
-		return nil, blockdev.OpenError("pmem", blockdev.ErrInvalid, errors.New("it needs a path, as in pmem:/mnt/pmem/volume"))
-	}
-	if m := anOption.FindString(path); m != "" {
-		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, fmt.Errorf("unknown option %q: the only one is mode=inplace", m[1:]))
-	}
-	if inPlace {
+	path, inPlace, err := parseArg(arg)
+	switch {
+	case err != nil:
+		return nil, err
+	case inPlace:
 		return openInPlace(path, o)
 	}
 	return openAtomic(path, o)
+}
+
+// parseArg reads what follows "pmem:".
+func parseArg(arg string) (path string, inPlace bool, err error) {
+	path, inPlace = strings.CutSuffix(arg, modeInPlace)
+	if path == "" {
+		return "", false, blockdev.OpenError("pmem", blockdev.ErrInvalid, errors.New("it needs a path, as in pmem:/mnt/pmem/volume"))
+	}
+	if m := anOption.FindString(path); m != "" {
+		return "", false, blockdev.OpenError(path, blockdev.ErrInvalid, fmt.Errorf("unknown option %q: the only one is mode=inplace", m[1:]))
+	}
+	return path, inPlace, nil
 }
 
 // openInPlace opens a volume that is nothing but the file's bytes.

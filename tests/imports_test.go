@@ -93,7 +93,7 @@ var rooms = []room{
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
 	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "statedir", "fabric/rdma/fault", "internal/busypoll"}},
-	{dir: "internal/config", may: []string{"nvme", "nvme/dhchap", "nvme/target", "blockdev", "internal/cli"}},
+	{dir: "internal/config", may: []string{"nvme", "nvme/dhchap", "nvme/target", "blockdev", "blockdev/wrap", "persist", "internal/cli"}},
 	{dir: "internal/control", may: []string{"nvme/target", "internal/cli", "internal/config"}},
 	{dir: "internal/version"},
 	{dir: "cmd", may: []string{everything}},

@@ -51,28 +51,43 @@ func Kinds(more ...blockdev.Kind) []blockdev.Kind {
 		all[len(more)+i].Open = func(arg string, o blockdev.Options) (blockdev.Volume, error) {
 			return w.open(arg, o, all)
 		}
+		all[len(more)+i].Check = func(arg string, o blockdev.Options) error {
+			_, spec, err := w.parse(arg)
+			if err != nil {
+				return err
+			}
+			return blockdev.CheckSpec(spec, o, all...)
+		}
 	}
 	return all
 }
 
 // open opens the volume below, and wraps it.
 func (w *wrapper) open(arg string, o blockdev.Options, kinds []blockdev.Kind) (blockdev.Volume, error) {
-	how, spec, ok := "", arg, true
-	if w.how {
-		how, spec, ok = strings.Cut(arg, ":")
-	}
-	if !ok || spec == "" {
-		return nil, blockdev.OpenError(w.name, blockdev.ErrInvalid, errors.New("no volume is named; write "+w.form))
-	}
-	wrap, err := w.wrap(how)
+	wrap, spec, err := w.parse(arg)
 	if err != nil {
-		return nil, blockdev.OpenError(w.name, blockdev.ErrInvalid, err)
+		return nil, err
 	}
 	v, err := blockdev.Open(spec, o, kinds...)
 	if err != nil {
 		return nil, err
 	}
 	return wrap(v), nil
+}
+
+// parse reads how to wrap, and which volume.
+func (w *wrapper) parse(arg string) (wrap func(blockdev.Volume) blockdev.Volume, spec string, err error) {
+	how, spec, ok := "", arg, true
+	if w.how {
+		how, spec, ok = strings.Cut(arg, ":")
+	}
+	if !ok || spec == "" {
+		return nil, "", blockdev.OpenError(w.name, blockdev.ErrInvalid, errors.New("no volume is named; write "+w.form))
+	}
+	if wrap, err = w.wrap(how); err != nil {
+		return nil, "", blockdev.OpenError(w.name, blockdev.ErrInvalid, err)
+	}
+	return wrap, spec, nil
 }
 
 // Innermost is the part of a specification that names the volume which everything else wraps.

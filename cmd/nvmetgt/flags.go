@@ -142,8 +142,12 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	}
 	sub := config.Subsystem{NQN: f.nqn, Serial: f.serial, Hosts: f.hosts, MaxControllers: f.controllers}
 	for _, v := range f.volumes {
+		size := f.size
+		if hasOwnSize(v) {
+			size = 0 // it is for files
+		}
 		sub.Namespaces = append(sub.Namespaces, config.Namespace{
-			Volume: v, Size: f.size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate, IO: f.io,
+			Volume: v, Size: size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate, IO: f.io,
 		})
 	}
 	cfg.Subsystems = []config.Subsystem{sub}

@@ -38,10 +38,7 @@ func (e *export) close() error {
 // openExport opens the volume of a namespace.
 func (s *server) openExport(key exportKey, n *config.Namespace) (*export, error) {
 	o := n.Options()
-	if hasOwnSize(n.Volume) {
-		o.Size = 0 // the size given is for a file
-	}
-	v, err := blockdev.Open(n.Volume, o, wrap.Kinds(persist.Kind())...)
+	v, err := blockdev.Open(n.Volume, o, config.VolumeKinds()...)
 	if err != nil {
 		return nil, s.volumeError(n.Volume, &o, err)
 	}

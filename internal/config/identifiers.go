@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"encoding"
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -49,4 +51,34 @@ func unmarshalHex(to, b []byte) error {
 	}
 	copy(to, v)
 	return nil
+}
+
+// identifiers are those of namespaces that have been seen, and of what volume, and where. Hosts tell volumes apart by
+// them, and refuse a second one: Linux across subsystems, too. The specification has one in several subsystems only where
+// it is the same namespace in all (a dispersed one), which the target has none of; one in one subsystem that hosts reach
+// by several endpoints is in the file once.
+type identifiers map[any]string
+
+// check adds those of a namespace that is at a place in the file.
+func (ids identifiers) check(at string, n *Namespace) *FieldError {
+	add := func(name string, id encoding.TextMarshaler) *FieldError {
+		if other, twice := ids[id]; twice {
+			text, _ := id.MarshalText()
+			return field(at+name, string(text), "%s has it too, and hosts tell volumes apart by it: give %s another, or none",
+				other, n.Volume)
+		}
+		ids[id] = fmt.Sprintf("%s%s (of %s)", at, name, n.Volume)
+		return nil
+	}
+	var err *FieldError
+	if n.UUID != nil && *n.UUID != (UUID{}) { // which stands for one that the target derives
+		err = add("uuid", *n.UUID)
+	}
+	if n.NGUID != nil {
+		err = cmp.Or(err, add("nguid", *n.NGUID))
+	}
+	if n.EUI64 != nil {
+		err = cmp.Or(err, add("eui64", *n.EUI64))
+	}
+	return err
 }

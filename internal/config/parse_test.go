@@ -112,6 +112,9 @@ var malformed = []mistake{
 	{good + "    read_only: 3\n", `f:5: subsystems[0].namespaces[0].read_only "3": want true or false`},
 	{good + "    size: lots\n", `f:5: subsystems[0].namespaces[0].size: size "lots"`},
 	{good + "  serial: [a]\n", "f:5: subsystems[0].serial: want one value"},
+	{good + "discovery: {referrals: [tcp://host:8009]}\n", `f:5: discovery.referrals[0]: "tcp://host:8009": "host" is not an IP address`},
+	{good + "listen: [{tcp: //127.0.0.1}]\n", "f:5: listen[0]: want one value"},
+	{good + "listen:\n- tcp: 127.0.0.1\n  port: 4420\n", "f:6: listen[0]: want one value"},
 }
 
 // outOfRange are values of the target that can't be.
@@ -171,6 +174,58 @@ var wrongSubsystems = []mistake{
 	{good + "  create: {directory: d, capacity: 1GiB}\n", "f:5: subsystems[0].create: what hosts create must outlive"},
 	{good + "    nsid: 600\n  create: {directory: d, capacity: 1GiB}\nstate: s\n", "f:4: subsystems[0].namespaces: namespace 600: from 513 on"},
 	{"subsystems:\n- nqn: example\n", "f:2: subsystems[0].nqn: "},
+	{good + "discovery: {nqn: " + nqn + "}\n", "f:2: subsystems[0].nqn " + nqn + ": it is the discovery subsystem's"},
+	{good + identified("uuid: "+someUUID) + strings.Replace(identified("uuid: "+someUUID), "1MiB", "2MiB", 1), "f:8: subsystems[0].namespaces[2].uuid " + someUUID + ": subsystems[0].namespaces[1].uuid (of mem:1MiB) has it too, and hosts tell volumes apart by it: give mem:2MiB another, or none"},
+	{good + identified(someNGUID) + "- nqn: " + nqn + "2\n  namespaces:\n" + identified(someNGUID), "f:10: subsystems[1].namespaces[0].nguid ef90689c6c46d44c89c14067801309a8: subsystems[0].namespaces[1].nguid (of mem:1MiB) has it too"},
+	{good + identified(someEUI64) + identified(someEUI64), "f:8: subsystems[0].namespaces[2].eui64 0025385b71b0f50a: "},
+}
+
+// Identifiers of namespaces, and a namespace with one.
+const (
+	someUUID  = "6e7f2a0e-8f5a-4d1c-9a43-1f8a4bb6a001"
+	someNGUID = "nguid: ef90689c6c46d44c89c14067801309a8"
+	someEUI64 = "eui64: 00-25-38-5b-71-b0-f5-0a"
+)
+
+func identified(id string) string { return "  - volume: mem:1MiB\n    " + id + "\n" }
+
+// wrongVolumes are volumes that there can't be, whatever files there are.
+var wrongVolumes = []struct{ volume, want string }{
+	{"mem:x", `mem:x: size "x": write it as`},
+	{"'mem:'", "mem:: it needs a size"},
+	{"mem:1MiB\n    size: 2MiB", "mem:1MiB: two sizes: 1.0 MiB and 2.0 MiB; leave one out"},
+	{"check:null:1MiB\n    size: 2MiB", "check:null:1MiB: two sizes: 1.0 MiB and 2.0 MiB; leave one out"},
+	{"null:1000", "null:1000: size of 1000 bytes is not a multiple"},
+	{"delay:soon:disk.img", `delay:soon:disk.img: delay "soon"`},
+	{"delay:2ms", "delay:2ms: no volume is named; write delay:TIME:VOLUME"},
+	{"fail:read@9-1:disk.img", "fail:read@9-1:disk.img: "},
+	{"freeze:often:disk.img", "freeze:often:disk.img: "},
+	{"check:delay:2ms:mem:x", `check:delay:2ms:mem:x: size "x"`},
+	{"'pmem:'", "pmem:: it needs a path"},
+	{"check:pmem:disk.img,mode=fast", `check:pmem:disk.img,mode=fast: unknown option "mode=fast"`},
+}
+
+// What a volume is called is checked before any is opened.
+func TestParseVolumes(t *testing.T) {
+	for _, x := range wrongVolumes {
+		_, err := Parse("f", []byte(good+"  - volume: "+x.volume+"\n"))
+		if want := "f:5: subsystems[0].namespaces[1].volume " + x.want; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s:\n got %v\nwant %s…", x.volume, err, want)
+		}
+	}
+	for _, v := range []string{"disk.img", "file:disk.img", "a:b", "fail:read@1:disk.img", "freeze:manual:check:null:1TiB", "pmem:disk.img,mode=inplace", "'mem:'\n    size: 1MiB", "mem:1MiB\n    size: 1MiB"} {
+		if _, err := Parse("f", []byte(good+"  - volume: "+v+"\n")); err != nil {
+			t.Errorf("%s: %v", v, err)
+		}
+	}
+}
+
+// A UUID of zeroes, as other targets' files may have, is none, and so may be several's.
+func TestParseNoUUID(t *testing.T) {
+	none := identified("uuid: 00000000-0000-0000-0000-000000000000")
+	if _, err := Parse("f", []byte(good+none+none)); err != nil {
+		t.Error(err)
+	}
 }
 
 // Each mistake is named with its line and what to do.

@@ -41,15 +41,9 @@ func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 			return misfitIn(n.Value, t, field)
 		}
 	case *ast.MappingNode:
-		if t.Kind() == reflect.Struct {
-			return misfitAmong(n.Values, t, field)
-		}
-		want = wanted(t)
+		return misfitMapping(n, n.Values, t, field)
 	case *ast.MappingValueNode:
-		if t.Kind() == reflect.Struct {
-			return misfitAmong([]*ast.MappingValueNode{n}, t, field)
-		}
-		want = wanted(t)
+		return misfitMapping(n, []*ast.MappingValueNode{n}, t, field)
 	case *ast.SequenceNode:
 		if t.Kind() != reflect.Slice {
 			want = wanted(t)
@@ -66,7 +60,38 @@ func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 	if want == "" {
 		return nil
 	}
+	return unwanted(node, want, field)
+}
+
+// unwanted says what a node should be.
+func unwanted(node ast.Node, want, field string) *FieldError {
 	return &FieldError{Field: field, Line: node.GetToken().Position.Line, Err: fmt.Errorf("want %s", want)}
+}
+
+// misfitMapping looks at a mapping, node, of values.
+func misfitMapping(node ast.Node, values []*ast.MappingValueNode, t reflect.Type, field string) *FieldError {
+	if v, isText := reflect.New(t).Interface().(encoding.TextUnmarshaler); isText && len(values) == 1 {
+		// Between braces the YAML library takes the colon of tcp://192.0.2.1:4420 for that of a mapping, and yet gives v the
+		// whole text.
+		if text, ok := torn(values[0]); ok {
+			if err := v.UnmarshalText([]byte(text)); err != nil {
+				return &FieldError{Field: field, Line: node.GetToken().Position.Line, Err: err}
+			}
+			return nil
+		}
+	} else if !isText && t.Kind() == reflect.Struct {
+		return misfitAmong(values, t, field)
+	}
+	return unwanted(node, wanted(t), field)
+}
+
+// torn is the text of a key and a value with nothing but the colon between them.
+func torn(v *ast.MappingValueNode) (string, bool) {
+	key, value := v.Key.GetToken(), v.Value.GetToken()
+	if key.Position.Line != value.Position.Line || key.Position.Column+len(key.Value)+1 != value.Position.Column {
+		return "", false
+	}
+	return key.Value + ":" + value.Value, true
 }
 
 // misfitAmong looks at the values of a mapping.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -9,9 +10,11 @@ import (
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
+	"github.com/nvme-anywhere/nvmeof/persist"
 )
 
 // Bounds of limits.
@@ -163,11 +166,14 @@ func (c *Config) checkSubsystems() *FieldError {
 	if len(c.Subsystems) == 0 {
 		return field("subsystems", "", "there are none: nothing is exported")
 	}
-	seen := map[string]bool{}
+	seen, ids := map[string]bool{}, identifiers{}
 	for i := range c.Subsystems {
 		s, at := &c.Subsystems[i], fmt.Sprintf("subsystems[%d].", i)
 		if err := s.check(at); err != nil {
 			return err
+		}
+		if s.NQN == c.Discovery.NQN {
+			return field(at+"nqn", s.NQN, "it is the discovery subsystem's, by discovery.nqn: give one of them another")
 		}
 		if seen[s.NQN] {
 			return field(at+"nqn", s.NQN, "it is given twice")
@@ -176,6 +182,11 @@ func (c *Config) checkSubsystems() *FieldError {
 			return err
 		}
 		seen[s.NQN] = true
+		for j := range s.Namespaces {
+			if err := ids.check(fmt.Sprintf("%snamespaces[%d].", at, j), &s.Namespaces[j]); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -229,6 +240,12 @@ func (n *Namespace) check(at string) *FieldError {
 	if err := o.Validate(); err != nil {
 		return &FieldError{Field: at + "block_size", Err: err}
 	}
+	if err := blockdev.CheckSpec(n.Volume, o, VolumeKinds()...); err != nil {
+		if op := (*blockdev.OpError)(nil); errors.As(err, &op) {
+			err = op.Err // the volume is named anyway
+		}
+		return &FieldError{Field: at + "volume", Value: n.Volume, Err: err}
+	}
 	if !slices.Contains(IOModes, cmp.Or(n.IO, "auto")) {
 		return field(at+"io", fmt.Sprintf("%q", n.IO), "want %s", cli.Or(IOModes))
 	}
@@ -245,6 +262,9 @@ func (n *Namespace) check(at string) *FieldError {
 var IOModes = []string{
 	blockdev.IOAuto: "auto", blockdev.IODirect: "direct", blockdev.IOBuffered: "buffered", blockdev.IOUring: "uring",
 }
+
+// VolumeKinds are the kinds of volumes that a namespace can have beside those of blockdev.
+func VolumeKinds() []blockdev.Kind { return wrap.Kinds(persist.Kind()) }
 
 // Options are what a namespace's volume is opened with.
 func (n *Namespace) Options() blockdev.Options {
