@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -29,9 +30,10 @@ func ParseSize(s string) (int64, error) {
 	return int64(n), nil
 }
 
-func errTooLarge(s string) error {
-	return fmt.Errorf("size %q is more than a volume can have (8 EiB)", s)
-}
+// ErrTooLarge is a size that no volume can have.
+var ErrTooLarge = errors.New("want less than 8 EiB, as no volume has more")
+
+func errTooLarge(s string) error { return fmt.Errorf("size %q: %w", s, ErrTooLarge) }
 
 // FormatSize writes a size for people: "1.0 GiB", and exactly where that is rounded.
 func FormatSize(n int64) string {

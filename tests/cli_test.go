@@ -446,11 +446,11 @@ func TestWrongRange(t *testing.T) {
 		{"flush --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"bench --nsid 9", exitFailure, []string{"--nsid 9", "it has 1 2"}},
 		{"bench --bs 2MiB", exitUsage, []string{"--bs=2097152", "at most 1.0 MiB", "MDTS"}},
-		{"bench --bs 1g", exitUsage, []string{"--bs=1073741824", "has 4194304 bytes"}},
+		{"bench --bs 1g", exitUsage, []string{"--bs=1.0 GiB", "has 4.0 MiB"}},
 		{"bench --bs 1000", exitUsage, []string{"--bs=1000", "multiple", "4096"}},
 		{"bench --offset 3", exitUsage, []string{"--offset=3", "multiple of 4096"}},
-		{"bench --size 5MiB", exitUsage, []string{"--size=5242880", "inside the namespace of 4194304"}},
-		{"bench --nsid 2 --offset 1MiB", exitUsage, []string{"--offset=1048576", "inside the namespace of 1048576"}},
+		{"bench --size 5MiB", exitUsage, []string{"--size=5.0 MiB", "the namespace has 4.0 MiB"}},
+		{"bench --nsid 2 --offset 1MiB", exitUsage, []string{"--offset=1.0 MiB", "inside the namespace of 1.0 MiB"}},
 	} {
 		verb, flags, _ := strings.Cut(c.line, " ")
 		for _, transport := range transports {

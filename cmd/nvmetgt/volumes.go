@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -132,6 +134,8 @@ func (s *server) volumeError(spec string, o *blockdev.Options, err error) error 
 	switch {
 	case errors.Is(err, blockdev.ErrBusy):
 		text = op.Kind.Error() + ": " + text
+	case errors.Is(err, unix.EFBIG):
+		text += ": its file system takes none of that size; take a smaller one"
 	case errors.Is(err, fs.ErrNotExist) && statErr != nil && dirErr == nil && o.Size == 0 && !o.ReadOnly:
 		size := "size: 1GiB" // in a configuration
 		if s.mark != "" {

@@ -181,6 +181,9 @@ func similar(flags *pflag.FlagSet, name string) string {
 func wanted(bad *pflag.InvalidValueError) string {
 	switch bad.GetFlag().Value.Type() {
 	case "size":
+		if errors.Is(bad, blockdev.ErrTooLarge) {
+			return blockdev.ErrTooLarge.Error()
+		}
 		return "want a size, as 4096, 64MiB or 1GiB"
 	case "duration":
 		return "want a time, as 500ms, 10s or 1m"

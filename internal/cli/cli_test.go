@@ -127,6 +127,8 @@ func TestExecute(t *testing.T) {
 		{"do it", nil, ExitUsage, `program: do takes flags only, not "it"; see program do --help` + "\n"},
 		{"do --no", nil, ExitUsage, "program: unknown flag: --no; see program do --help\n"},
 		{"do --size x", nil, ExitUsage, `program: --size "x": want a size, as 4096, 64MiB or 1GiB; see program do --help` + "\n"},
+		{"do --size 8EiB", nil, ExitUsage, `program: --size "8EiB": want less than 8 EiB, as no volume has more; see`},
+		{"do --size 16EiB", nil, ExitUsage, `program: --size "16EiB": want less than 8 EiB`},
 		{"do --time x", nil, ExitUsage, `--time "x": want a time`},
 		{"do --int x", nil, ExitUsage, `--int "x": want a whole number`},
 		{"do --uint -1", nil, ExitUsage, `--uint "-1": want a number from 0 to 4294967295`},

@@ -69,7 +69,10 @@ func parseNumber(v string) (int64, error) {
 		t = t[:n-1]
 	}
 	n, err := blockdev.ParseSize(t)
-	if err != nil {
+	switch {
+	case errors.Is(err, blockdev.ErrTooLarge):
+		return 0, blockdev.ErrTooLarge
+	case err != nil:
 		return 0, errSize
 	}
 	return n, nil
@@ -78,7 +81,7 @@ func parseNumber(v string) (int64, error) {
 // parseCount is parseSize for what isn't bytes.
 func parseCount(v string) (int64, error) {
 	n, err := parseSize(v)
-	if errors.Is(err, errSize) {
+	if err != nil {
 		err = errNumber
 	}
 	return n, err

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 )
 
 // Spec is what to run, in fio's terms.
@@ -180,6 +182,18 @@ func (s *Spec) looped(n int64) int64 {
 	return min(n, endless/loops) * loops
 }
 
+// bytesText is a number of bytes for people, where that is exact.
+func bytesText(n int64) string {
+	if n < 0 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	text := humanize.IBytes(uint64(n))
+	if back, err := humanize.ParseBytes(text); err != nil || back != uint64(n) {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return text
+}
+
 // part is so many percent of n.
 func part(n int64, percent int) int64 { return n/100*int64(percent) + n%100*int64(percent)/100 }
 
@@ -345,17 +359,19 @@ func (s *Spec) Validate(size int64, blockSize int) error {
 	}
 	base, span := s.area(size)
 	if base < 0 || base%int64(blockSize) != 0 || base >= size {
-		return fmt.Errorf("offset=%d: want a multiple of %d inside the namespace of %d bytes", base, blockSize, size)
+		return fmt.Errorf("offset=%s: want a multiple of %d inside the namespace of %s", bytesText(base), blockSize, bytesText(size))
 	}
 	if room := size - base; int64(s.LargestBlock()) > room {
-		return fmt.Errorf("bs=%d: the namespace has %d bytes from the offset on", s.LargestBlock(), room)
+		return fmt.Errorf("bs=%s: the namespace has %s from the offset on", bytesText(int64(s.LargestBlock())), bytesText(room))
 	}
 	if align := int64(slices.Max(s.Align[:])); align > span {
 		return fmt.Errorf("blockalign=%d: the range has %d bytes", align, span)
 	}
-	if span < int64(s.LargestBlock()) || span > size-base {
-		return fmt.Errorf("size=%d: want at least %d bytes, one operation, and an end inside the namespace of %d bytes (offset %d)",
-			span, s.LargestBlock(), size, base)
+	if span < int64(s.LargestBlock()) {
+		return fmt.Errorf("size=%s: want at least one operation, %s", bytesText(span), bytesText(int64(s.LargestBlock())))
+	}
+	if span > size-base {
+		return fmt.Errorf("size=%s: the namespace has %s from offset %s on", bytesText(span), bytesText(size-base), bytesText(base))
 	}
 	if err := s.fitZones(span); err != nil {
 		return err
