@@ -20,7 +20,9 @@ import (
 // Config says how volumes of the kind are made and what is special about it.
 type Config struct {
 	// New makes a place for one volume, and returns the function that opens it with the
-	// given options: the first time anew, with o.Size bytes that read as zeroes.
+	// given options: the first time anew, with o.Size bytes that read as zeroes. Options that
+	// can't be (blockdev.Options.Validate, blockdev.CheckSize) it refuses with a
+	// blockdev.OpError of kind blockdev.ErrInvalid: some of the suite are wrong on purpose.
 	New func(t *testing.T) func(o blockdev.Options) (blockdev.Volume, error)
 	// Volatile: what was written is gone after Close.
 	Volatile bool
