@@ -70,6 +70,9 @@ func (f *benchFlags) checkCampaign() error {
 		if option := j.Logged(); option != "" {
 			return cli.Usage("%s goes with a single run: without --compare, --repeats, --depths and --report", option)
 		}
+		if j.LatencyTarget > 0 {
+			return cli.Usage("latency_target goes with a single run: without --compare, --repeats, --depths and --report")
+		}
 	}
 	if p.repeats == 0 {
 		p.repeats = 1

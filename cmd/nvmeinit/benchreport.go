@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -54,6 +55,9 @@ func printJob(w io.Writer, r *fio.Reported) {
 	t.Render()
 	fmt.Fprintf(w, "processor of this side: %s an operation, %.0f%% of one\n", micros(float64(r.CPUPerIO())),
 		100*r.CPU().Seconds()/max(r.Duration.Seconds(), 1e-9))
+	if s.LatencyTarget > 0 {
+		fmt.Fprintln(w, soughtText(r))
+	}
 	if s.Verify {
 		fmt.Fprintf(w, "verified: %s are as they were written\n", blockdev.FormatSize(r.Verified))
 	}
@@ -64,6 +68,21 @@ func printJob(w io.Writer, r *fio.Reported) {
 	if r.Errors > 0 {
 		fmt.Fprintf(w, "errors: %d\n", r.Errors)
 	}
+}
+
+// soughtText says which depth keeps to the latency that a job was given.
+func soughtText(r *fio.Reported) string {
+	s := r.Spec
+	text := fmt.Sprintf("latency_target %v, for %v%% within %v: ", s.LatencyTarget, cmp.Or(s.LatencyPercentile, 100), s.LatencyWindow)
+	switch {
+	case r.Sought && r.SoughtDepth == 0:
+		return text + "kept to at no depth; figures are of depth 1"
+	case r.Sought && r.Clones > 1:
+		return text + fmt.Sprintf("kept to at depth %d by each job; figures are of the depth that each found", r.SoughtDepth)
+	case r.Sought:
+		return text + fmt.Sprintf("kept to up to depth %d; figures are of that", r.SoughtDepth)
+	}
+	return text + fmt.Sprintf("kept to at depth %d, but the job ended before greater ones were tried; figures are of all that were", r.SoughtDepth)
 }
 
 // jobTitle is the name of a job, and which clone it is where each is shown.

@@ -38,3 +38,26 @@ func TestJobTable(t *testing.T) {
 		t.Errorf("it read nothing:\n%s", b.String())
 	}
 }
+
+// TestSoughtText: people learn what a latency_target came to.
+func TestSoughtText(t *testing.T) {
+	job := fio.NewJob("test")
+	for name, value := range map[string]string{"latency_target": "200", "latency_window": "1s", "latency_percentile": "99.9"} {
+		if err := job.Set(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, r := range map[string]fio.Reported{
+		"kept to up to depth 12; figures are of that":                 {Clones: 1, JobResult: loadgen.JobResult{SoughtDepth: 12, Sought: true}},
+		"kept to at no depth; figures are of depth 1":                 {Clones: 1, JobResult: loadgen.JobResult{Sought: true}},
+		"kept to at depth 4, but the job ended before greater ones":   {Clones: 1, JobResult: loadgen.JobResult{SoughtDepth: 4}},
+		"kept to at depth 3 by each job; figures are of the depth th": {Clones: 2, JobResult: loadgen.JobResult{SoughtDepth: 3, Sought: true}},
+	} {
+		r.Job, r.Spec = job, &job.Spec
+		var b strings.Builder
+		printJob(&b, &r)
+		if want = "latency_target 200µs, for 99.9% within 1s: " + want; !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in\n%s", want, b.String())
+		}
+	}
+}

@@ -128,6 +128,10 @@ func TestValues(t *testing.T) {
 		{"random_distribution", "zoned_abs:60/1g:40/9g,100/1g", func(j *Job) bool {
 			return j.Zones[0][1] == loadgen.Zone{Percent: 40, Bytes: 9 << 30} && j.Zones[1][0] == loadgen.Zone{Percent: 100, Bytes: 1 << 30}
 		}},
+		{"latency_target", "500", func(j *Job) bool { return j.LatencyTarget == 500*time.Microsecond }},
+		{"latency_target", "2ms", func(j *Job) bool { return j.LatencyTarget == 2*time.Millisecond }},
+		{"latency_window", "5000000", func(j *Job) bool { return j.LatencyWindow == 5*time.Second }},
+		{"latency_percentile", "99.9", func(j *Job) bool { return j.LatencyPercentile == 99.9 }},
 		{"write_bw_log", "x", func(j *Job) bool { return j.Logged() == "write_bw_log" && j.LogsOf(2)[0].Path == "x_bw.3.log" }},
 		{"write_lat_log", "", func(j *Job) bool { return j.LogsOf(0)[1].Path == "test_lat.1.log" }},
 		{"log_avg_msec", "1k", func(j *Job) bool { return j.LogEvery == 1024*time.Millisecond }},
@@ -456,7 +460,7 @@ func TestParseErrors(t *testing.T) {
 		"[a]\nverify_state_save=1\n":            "x.fio:2: verify_state_save: verify reads everything back",
 		"[a]\ngtod_reduce\n":                    "x.fio:2: gtod_reduce: all latencies are measured",
 		"[a]\niodepth_batch=8\n":                "x.fio:2: iodepth_batch: an operation begins",
-		"[a]\nlatency_target=10ms\n":            "x.fio:2: latency_target: --depths runs",
+		"[a]\nlatency_run=1\n":                  "x.fio:2: latency_run: latency_target finds",
 		"[a]\nfoo=1\nbs=4kk\n":                  "x.fio:3: bs=4kk: want a size",
 		"[a]\nclat_percentiles=0\n":             "x.fio:2: clat_percentiles: percentile_list says",
 		"[a]\ndirect=0\n":                       "x.fio:2: direct: commands go to the namespace past every cache",

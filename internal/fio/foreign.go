@@ -9,7 +9,7 @@ const (
 	noEpoch      = "times in logs count from when measuring began; leave the option out"
 	noFile       = "logs are gathered in memory, and are as large as log_avg_msec is short; leave the option out"
 	noPlace      = "taskset or numactl say where nvmeinit runs, as taskset -c 0-3 nvmeinit bench; leave the option out"
-	noTarget     = "--depths runs the jobs at several depths, and shows the latency of each; leave the option out"
+	noTarget     = "latency_target finds the greatest depth at which latencies hold, and ends the job there; leave the option out"
 	noFlow       = "rate or rate_iops have jobs go on at rates of their own, and so in proportion; leave the option out"
 	noSettling   = "ramp_time is how long figures have to settle, and write_iops_log shows whether they did; leave the option out"
 	noBatch      = "an operation begins as soon as another ends; leave the option out"
@@ -33,7 +33,7 @@ var foreign = map[string]string{
 	"verify_pattern":  "verify=crc32c checks data that differ everywhere; leave the option out",
 	"verify_fatal":    noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
-	"latency_target": noTarget, "latency_window": noTarget, "latency_percentile": noTarget, "latency_run": noTarget, "max_latency": noTarget,
+	"latency_run": noTarget, "max_latency": noTarget,
 	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,
 	"flow": noFlow, "flow_id": noFlow, "flow_watermark": noFlow, "flow_sleep": noFlow,
 	"percentage_sequential": "percentage_random is the share of the others",

@@ -2,6 +2,7 @@ package fio
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -220,7 +221,8 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 		Level:    depthLevels(g.Depths),
 		Submit:   spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
 		Complete: spread(nil, "0", "4", "8", "16", "32", "64", ">=64"),
-		LatDepth: g.Job.IODepth, LatShare: 100,
+		LatDepth: latencyDepth(g), LatShare: cmp.Or(g.Job.LatencyPercentile, 100),
+		Target: g.Job.LatencyTarget.Nanoseconds(), Window: g.Job.LatencyWindow.Microseconds(),
 		Verified: g.Verified, Late: g.Unstarted,
 	}
 	// Operations are submitted and completed one by one, as far as the generator sees.
@@ -233,6 +235,14 @@ func jobReport(group int, g *Reported, bins bool) JobReport {
 		j.Error = errno(g.Err)
 	}
 	return j
+}
+
+// latencyDepth is the depth that a job found where it was to find one, else that which it was told.
+func latencyDepth(g *Reported) int {
+	if g.Job.LatencyTarget > 0 {
+		return g.SoughtDepth
+	}
+	return g.Job.IODepth
 }
 
 func side(g *Reported, op loadgen.Op, bins bool) Side {

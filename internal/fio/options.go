@@ -141,6 +141,20 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.ThinkIOs, v) },
 	},
 	{
+		Name: "latency_target", Type: "time", Example: "500us",
+		Usage: "find the greatest depth, up to iodepth, at which operations take no longer, in microseconds or as 2ms; the figures are those of a last latency_window at that depth",
+		set:   func(j *Job, v string) (err error) { j.LatencyTarget, err = parseMicros(v); return err },
+	},
+	{
+		Name: "latency_window", Type: "time", Example: "1s", Usage: "how long a latency_target is tried at each depth, in microseconds or as 1s",
+		set: func(j *Job, v string) (err error) { j.LatencyWindow, err = parseMicros(v); return err },
+	},
+	{
+		Name: "latency_percentile", Type: "percent", Example: "99.9", Default: "100",
+		Usage: "share of the operations that are to keep to a latency_target",
+		set:   setLatencyShare,
+	},
+	{
 		Name: "rate", Type: "size[,size][,size]", Example: "100m",
 		Usage: "bytes a second that are due from each job, by an open loop: latencies count from when an operation was due; after commas those of writes and of trims, as ,1m where reads have none",
 		set: func(j *Job, v string) error {
@@ -337,6 +351,15 @@ func setSync(j *Job, v string) error {
 	default:
 		return errors.New("want 0 or 1")
 	}
+	return nil
+}
+
+func setLatencyShare(j *Job, v string) error {
+	share, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(share > 0 && share <= 100) {
+		return errors.New("want more than 0 and at most 100 percent, as 99.9")
+	}
+	j.LatencyPercentile = share
 	return nil
 }
 

@@ -36,6 +36,7 @@ type job struct {
 	points []Point
 	seen   [ops]seen
 	course course
+	seek   *seek // nil where the depth is said
 
 	// Of a job with a rate.
 	plan  *schedule
@@ -56,7 +57,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	s := t.spec
 	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
 	j.left, j.quota = s.whole(j.what.span), s.quota()
-	j.course = newCourse(s)
+	j.course, j.seek = newCourse(s), newSeek(s)
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
@@ -126,6 +127,11 @@ func (j *job) begin() {
 func (j *job) fill() {
 	for _, io := range j.ios {
 		j.mu.Lock()
+		if j.parks(io) {
+			j.park(io)
+			j.mu.Unlock()
+			continue
+		}
 		more := j.prepare(io, nanotime())
 		j.mu.Unlock()
 		if !more {
@@ -212,7 +218,7 @@ func (j *job) prepare(io *IO, now int64) bool {
 	case j.rewrites(io):
 		j.rewrite(io)
 		return true
-	case j.thinks():
+	case j.thinks(), j.seek != nil && j.seek.over:
 		return false
 	case j.task.spec.Fsync > 0 && j.dirty >= j.task.spec.Fsync:
 		j.dirty = 0
@@ -319,25 +325,19 @@ func (j *job) done(io *IO) {
 	if err != nil {
 		j.fail(err)
 	} else if j.counts(io) {
-		m := &j.syncs
-		if io.Op != Flush {
-			m = &j.ops[io.Op]
-			if j.course.wanted {
-				j.course.add(io, now-io.started, now, j.task.from.Load())
-			}
-		}
-		m.IOs++
-		m.Bytes += uint64(io.Length)
-		m.Latency.Record(now - io.started)
+		j.count(io, now)
 	}
 	var more bool
-	if j.planned() {
+	switch {
+	case j.planned():
 		more = j.next(io)
-	} else {
+	case j.parks(io):
+		j.park(io)
+	default:
 		more = j.prepare(io, now)
 	}
 	j.settle()
-	last := j.busy == 0 && !j.held
+	last, widens := j.busy == 0 && !j.held, j.widens()
 	j.mu.Unlock()
 	switch {
 	case more:
@@ -345,6 +345,26 @@ func (j *job) done(io *IO) {
 	case last:
 		j.task.jobIdle()
 	}
+	if widens {
+		j.widen()
+	}
+}
+
+// count adds an operation that has ended to what is measured. Called with mu held.
+func (j *job) count(io *IO, now int64) {
+	m := &j.syncs
+	if io.Op != Flush {
+		m = &j.ops[io.Op]
+		if j.course.wanted {
+			j.course.add(io, now-io.started, now, j.task.from.Load())
+		}
+		if j.seek != nil {
+			j.seek.count(j, io, now)
+		}
+	}
+	m.IOs++
+	m.Bytes += uint64(io.Length)
+	m.Latency.Record(now - io.started)
 }
 
 // next gives io the operation of the plan that is due, or keeps it for when one is. Called with

@@ -24,8 +24,13 @@ type JobResult struct {
 	Unstarted    uint64 // operations of a plan that were due and never began, about
 	Verified     int64  // bytes that were read and checked
 	Points       []Point
-	Windows      []Window  // each of Spec.LogEvery
-	Entries      [][]Entry // every operation, in the order in which they ended, where Spec.LogEach wants them
+	Windows      []Window // each of Spec.LogEvery
+	// Of a Spec with a LatencyTarget: the greatest depth at which it was kept to, as far as was tried; 0 where it was at
+	// none. Sought says that all was tried. Then Duration, Ops, Points, User and System are those of one window at that
+	// depth, or at 1.
+	SoughtDepth int
+	Sought      bool
+	Entries     [][]Entry // every operation, in the order in which they ended, where Spec.LogEach wants them
 }
 
 // Measured are the figures of one direction.
@@ -129,6 +134,7 @@ func Group(jobs []JobResult) JobResult {
 			g.Err = j.Err
 		}
 		g.Unstarted += j.Unstarted
+		g.SoughtDepth, g.Sought = min(g.SoughtDepth, j.SoughtDepth), g.Sought && j.Sought
 		g.Verified += j.Verified
 		for op := range ops {
 			g.Ops[op].Add(&j.Ops[op])
@@ -170,6 +176,7 @@ func (r *run) result() (*Result, error) {
 			part := share(j)
 			jr.User = time.Duration(float64(t.used.user) * part)
 			jr.System = time.Duration(float64(t.used.system) * part)
+			j.seek.tell(&jr)
 			if err == nil {
 				err = j.err
 			}

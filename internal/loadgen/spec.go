@@ -39,6 +39,10 @@ type Spec struct {
 	ThinkTime time.Duration // how long a job rests after each ThinkIOs operations, when those have ended
 	ThinkIOs  int           // 0 for 1
 
+	LatencyTarget     time.Duration // over 0: each job seeks the greatest depth, up to IODepth, at which it is kept to
+	LatencyPercentile float64       // by so many percent of the operations; 0 for all
+	LatencyWindow     time.Duration // that end within so long, at each depth that is tried
+
 	Rate     [ops]int64 // bytes a second that each job is to move, by Op; 0 for no rate
 	RateIOPS [ops]int   // or operations a second
 	Poisson  bool       // operations with a rate come at random times, not at even ones
@@ -150,8 +154,8 @@ func (d Distribution) uniform() bool { return d.Kind == "" || d.Kind == Uniform 
 // loops reports whether the job goes on when it has moved its size.
 func (s *Spec) loops() bool {
 	// A namespace is always there, and need not be laid out as a file must be. So without a
-	// size of its own, a runtime says enough.
-	return s.Runtime > 0 && (s.TimeBased || s.Size == 0 && s.SizePercent == 0 && s.IOSize == 0 && s.IOPercent == 0 && s.Loops == 0)
+	// size of its own, a runtime says enough, and so does what ends when a depth is found.
+	return (s.Runtime > 0 || s.LatencyTarget > 0) && (s.TimeBased || s.Size == 0 && s.SizePercent == 0 && s.IOSize == 0 && s.IOPercent == 0 && s.Loops == 0)
 }
 
 // whole is how many bytes a job moves that goes through span bytes.
@@ -233,17 +237,34 @@ func (s *Spec) Check() error {
 	if err := s.checkTimes(); err != nil {
 		return err
 	}
+	if err := s.checkSeek(); err != nil {
+		return err
+	}
 	if err := s.checkRates(); err != nil {
 		return err
 	}
 	return s.checkDistribution()
 }
 
+func (s *Spec) checkSeek() error {
+	switch {
+	case !(s.LatencyPercentile >= 0 && s.LatencyPercentile <= 100):
+		return fmt.Errorf("latency_percentile=%v: want more than 0 to 100 percent", s.LatencyPercentile)
+	case s.LatencyTarget == 0:
+		return nil
+	case s.LatencyWindow == 0:
+		return fmt.Errorf("latency_target needs a latency_window, as latency_window=1s: how long each depth is tried")
+	case s.HasRate() || s.ThinkTime > 0:
+		return fmt.Errorf("latency_target=%v: it is a depth that is sought; want no rate, rate_iops or thinktime", s.LatencyTarget)
+	}
+	return nil
+}
+
 func (s *Spec) checkTimes() error {
 	for _, c := range []struct {
 		option string
 		time   time.Duration
-	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}, {"log_avg_msec", s.LogEvery}} {
+	}{{"runtime", s.Runtime}, {"ramp_time", s.RampTime}, {"startdelay", s.Delay}, {"thinktime", s.ThinkTime}, {"log_avg_msec", s.LogEvery}, {"latency_target", s.LatencyTarget}, {"latency_window", s.LatencyWindow}} {
 		if c.time < 0 {
 			return fmt.Errorf("%s=%v: want a positive time", c.option, c.time)
 		}
