@@ -69,8 +69,9 @@ type NamespaceConfig struct {
 	NSID   uint32 // 1 to MaxNSID; 0: the lowest that is free
 	Volume blockdev.Volume
 
-	// UUID, NGUID and EUI64 identify the namespace for ever, everywhere. NGUID and EUI64 are
-	// not reported where zero; a zero UUID is derived from the subsystem's NQN and the NSID.
+	// UUID, NGUID and EUI64 identify the namespace for ever, everywhere: no two of a subsystem
+	// have the same. NGUID and EUI64 are not reported where zero; a zero UUID is derived from
+	// the subsystem's NQN and the NSID.
 	UUID  [16]byte
 	NGUID [16]byte
 	EUI64 [8]byte

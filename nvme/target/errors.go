@@ -20,7 +20,7 @@ var (
 	ErrMakingRoom = fmt.Errorf("%w for now", ErrLimit)
 	// ErrConfig: a Config, or a part of one that was to be added, can't be used.
 	ErrConfig = errors.New("invalid target configuration")
-	// ErrExists: the subsystem, namespace or port is there already.
+	// ErrExists: the subsystem, namespace or port is there already, or another namespace with an identifier of it.
 	ErrExists = errors.New("already exists")
 	// ErrState: what Config.Store kept of a subsystem or namespace can't be used: it is damaged, or of a later
 	// program. What it belongs to isn't served.

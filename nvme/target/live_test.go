@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -187,5 +188,46 @@ func TestFoundBeforeRemoval(t *testing.T) {
 	ns.state.And(^nsRemoved)
 	if ops := v.ops(); len(ops) != 0 {
 		t.Errorf("the volume saw %v", ops)
+	}
+}
+
+// TestDistinct: no two namespaces of a subsystem have an identifier in common, and who adds the second learns which has
+// it. Once that is gone it is free.
+func TestDistinct(t *testing.T) {
+	first := NamespaceConfig{NSID: 3, UUID: [16]byte{1}, NGUID: [16]byte{2}, EUI64: [8]byte{3}}
+	for want, second := range map[string]NamespaceConfig{
+		"namespace 5: UUID 01000000-0000-0000-0000-000000000000 already exists, as that of namespace 3":  {UUID: first.UUID, NGUID: [16]byte{4}},
+		"namespace 5: NGUID 02000000000000000000000000000000 already exists, as that of namespace 3":     {UUID: [16]byte{4}, NGUID: first.NGUID},
+		"namespace 5: EUI64 0300000000000000 already exists, as that of namespace 3":                     {EUI64: first.EUI64},
+		"namespace 5: UUID " + nvme.HostID(deriveUUID(testNQN, 1)).String() + " already exists, as that": {UUID: deriveUUID(testNQN, 1)},
+		"": {UUID: [16]byte{4}, NGUID: first.UUID, EUI64: [8]byte{4}}, // each kind is one of its own
+	} {
+		sub := newTarget(t, newTestVolume(1<<20, 512)).Subsystem(testNQN)
+		first.Volume, second.NSID, second.Volume = newTestVolume(1<<20, 512), 5, newTestVolume(1<<20, 512)
+		if _, err := sub.AddNamespace(first); err != nil {
+			t.Fatal(err)
+		}
+		_, err := sub.AddNamespace(second)
+		if want == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+			continue
+		}
+		if err := sub.CheckNamespace(second); err != nil {
+			t.Errorf("before the other goes: %v", err)
+		}
+		for _, nsid := range []uint32{1, 3} {
+			if err := sub.RemoveNamespace(nsid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := sub.AddNamespace(second); err != nil {
+			t.Errorf("when it is gone: %v", err)
+		}
 	}
 }

@@ -193,7 +193,8 @@ func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
 }
 
 // CheckNamespace is for those who have to know that AddNamespace will do before they do what can't be taken back. The
-// error is the one that it would return.
+// error is the one that it would return, but for a UUID, an NGUID or an EUI64 that another namespace has: that may be
+// one which goes before.
 func (s *Subsystem) CheckNamespace(c NamespaceConfig) error {
 	if err := s.operators(&c); err != nil {
 		return err
@@ -270,6 +271,9 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.distinct(ns); err != nil {
+		return nil, err
+	}
 	ns.sayOthers()
 	ns.watchSize()
 	if err := s.publish(ns, &table); err != nil {
@@ -279,6 +283,27 @@ func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
 		return nil, err
 	}
 	return ns, nil
+}
+
+// distinct refuses a namespace with an identifier of another: hosts take two with one for the same. Called with change
+// held.
+func (s *Subsystem) distinct(ns *Namespace) error {
+	for _, other := range *s.namespaces.Load() {
+		var what string
+		switch {
+		case other == nil:
+		case other.uuid == ns.uuid:
+			what = "UUID " + nvme.HostID(ns.uuid).String()
+		case other.nguid == ns.nguid && ns.nguid != [16]byte{}:
+			what = fmt.Sprintf("NGUID %x", ns.nguid)
+		case other.eui64 == ns.eui64 && ns.eui64 != [8]byte{}:
+			what = fmt.Sprintf("EUI64 %x", ns.eui64)
+		}
+		if what != "" {
+			return fmt.Errorf("namespace %d: %s %w, as that of namespace %d: give it another, or none", ns.nsid, what, ErrExists, other.nsid)
+		}
+	}
+	return nil
 }
 
 // publish makes a table with a new namespace the subsystem's, unless nobody would ever take that away again. Called
