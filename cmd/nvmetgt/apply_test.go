@@ -35,7 +35,9 @@ func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := s.exports[exportKey{nqn, 2}]
+	s.now.Lock() // somebody asks volumes for their size every now and then
 	e.volume = unclosable{e.volume}
+	s.now.Unlock()
 	next := s.cfg.Clone()
 	next.Subsystems[0].Namespaces = next.Subsystems[0].Namespaces[:1]
 	if err := s.become(next); err != nil {
