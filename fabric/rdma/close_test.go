@@ -1,10 +1,13 @@
 package rdma_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,6 +57,41 @@ func TestListenInVain(t *testing.T) {
 		if n := cm.ids.Swap(0); n != 0 {
 			t.Errorf("%s: %d identifiers are left", name, n)
 		}
+	}
+}
+
+// goneCM is a connection manager whose requests are gone when they are to be accepted.
+type goneCM struct{ verbs.ConnectionManager }
+
+type goneID struct{ verbs.CMID }
+
+func (c goneCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	return c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
+		ev.ID = goneID{ev.ID}
+		handler(ev)
+	})
+}
+
+func (goneID) Accept(verbs.ConnParam) error { return verbs.ErrState }
+
+// TestAcceptTooLate: of a host that has given up before it is accepted, as it does while the target stands still, the log
+// says no NVMe status, as nothing was wrong with its request.
+func TestAcceptTooLate(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	addr := netip.AddrPortFrom(r.addr.Addr(), 4421)
+	var text bytes.Buffer
+	l, err := rdma.ListenTarget(goneCM{r.targetNIC}, addr, r.target, rdma.TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Connect(t.Context(), host.Config{Transport: r.transport, Remote: addr, SubNQN: testNQN}); err == nil {
+		t.Error("it is connected")
+	}
+	if err := l.Close(); err != nil { // after which nothing is logged
+		t.Fatal(err)
+	}
+	if s := text.String(); !strings.Contains(s, "rdma: connection not accepted") || strings.Contains(s, "status") || l.Counters().Rejected.Load() != 1 {
+		t.Errorf("%d rejected: %s", l.Counters().Rejected.Load(), s)
 	}
 }
 

@@ -188,14 +188,18 @@ func (l *Listener) event(ev verbs.CMEvent) {
 	}
 	if status, err := l.connect(ev); err != nil {
 		l.counters.Rejected.Add(1)
-		l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
+		if status == 0 {
+			l.cfg.Log.Warn("rdma: connection not accepted", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "err", err)
+		} else {
+			l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
+		}
 		_ = ev.ID.Reject(status.appendTo(nil))
 		_ = ev.ID.Destroy()
 	}
 }
 
 // connect answers one connection request. On an error nothing is left of the connection but
-// its identifier.
+// its identifier. The status is why the host's request was refused; 0 where it wasn't, as where the host has given up.
 func (l *Listener) connect(ev verbs.CMEvent) (RejectStatus, error) {
 	req, status := parseConnectRequest(ev.Param.PrivateData)
 	if status != 0 {

@@ -74,12 +74,15 @@ const stageAccept = "accept"
 
 // ConnError says at which stage a connection failed, and why.
 type ConnError struct {
-	Stage string // "accept", "connect", "initialize", "receive", "receive data", "send"
-	Peer  netip.AddrPort
+	Stage string         // "accept", "connect", "initialize", "receive", "receive data", "send"
+	Peer  netip.AddrPort // none where nobody knows whose connection it would have been
 	Err   error
 }
 
 func (e *ConnError) Error() string {
+	if !e.Peer.IsValid() {
+		return fmt.Sprintf("nvme/tcp %s: %v", e.Stage, e.Err)
+	}
 	return fmt.Sprintf("nvme/tcp %s %v: %v", e.Stage, e.Peer, e.Err)
 }
 

@@ -127,7 +127,7 @@ func (l *Listener) accept() {
 			return
 		default:
 			// Out of descriptors or of memory, most likely: connections that end will free some.
-			l.report(&ConnError{Stage: stageAccept, Peer: l.Addr(), Err: err})
+			l.report(&ConnError{Stage: stageAccept, Err: err})
 			select {
 			case <-time.After(acceptPause):
 			case <-l.stopped:
@@ -256,7 +256,11 @@ func (l *Listener) report(err error) {
 	what, args := "tcp: connection ended", []any{"transport", "tcp"}
 	var at *ConnError
 	if errors.As(err, &at) {
-		args = append(args, "remote", at.Peer)
+		if at.Peer.IsValid() {
+			args = append(args, "remote", at.Peer)
+		} else {
+			args = append(args, "local", l.Addr())
+		}
 		if at.Stage == stageAccept {
 			what = "tcp: connection not accepted"
 		}

@@ -3,11 +3,13 @@ package tcp
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -391,6 +393,43 @@ func TestTargetLimit(t *testing.T) {
 	waitFor(t, "end of the first connection", func() bool { return tt.Counters().Connections.Load() == 0 })
 	third := rawHost(t, tt)
 	third.initialize(pdu.ICReq{})
+}
+
+// TestNoneAccepted: what keeps a listener from taking any connection is said of its own address, as of no host.
+func TestNoneAccepted(t *testing.T) {
+	var text lockedBuffer
+	l, err := ListenTarget(anyPort, newTestTarget(t, TargetConfig{}).engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.tcp.SetDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the log", func() bool { return strings.Contains(text.String(), "\n") })
+	line, _, _ := strings.Cut(text.String(), "\n")
+	if !strings.Contains(line, "not accepted") || strings.Contains(line, "remote=") || !strings.Contains(line, " local="+l.Addr().String()) ||
+		!strings.Contains(line, `err="nvme/tcp accept: `) {
+		t.Error(line)
+	}
+}
+
+// lockedBuffer is a buffer that somebody writes to meanwhile.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // TestRefusedConnectionsCostNothing: a connection that is too many is closed before it has buffers.
