@@ -273,6 +273,31 @@ func TestAuthenticationLive(t *testing.T) {
 	l.stop(t)
 }
 
+// TestAuthenticationStale: who is told to authenticate anew, and has a secret that the target doesn't know, learns that
+// it is about that, although the target ends the connection at once, maybe before its answer is through.
+func TestAuthenticationStale(t *testing.T) {
+	l := startLiveAuth(t)
+	l.demand(t)
+	var held []*program
+	for _, transport := range transports {
+		held = append(held, l.hold(t, transport, l.withSecret()))
+	}
+	stale := genKey(t, "nvmetgt", filepath.Join(l.dir, "stale"))
+	if err := os.WriteFile(l.host, []byte(stale+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range held {
+		p.signal(syscall.SIGHUP)
+		code := p.wait(t, cliTimeout)
+		lines := strings.Split(strings.TrimSpace(p.stderr.String()), "\n")
+		last := lines[len(lines)-1]
+		if code != exitFailure || !strings.Contains(last, "to authenticate itself anew: authentication") || !strings.Contains(last, "check") || !strings.Contains(last, "the secrets") {
+			t.Errorf("exit code %d: %s", code, last)
+		}
+	}
+	l.stop(t)
+}
+
 // TestAuthenticationRefusedLive: a change of secrets that can't be made changes nothing, and puts nobody out.
 func TestAuthenticationRefusedLive(t *testing.T) {
 	l := startLiveAuth(t)

@@ -42,7 +42,7 @@ and authenticate itself anew.`,
 			if err := showConnection(c, f, s); err != nil || !hold {
 				return err
 			}
-			return holdConnection(c.Context(), c.ErrOrStderr(), s, &f.secrets, n)
+			return f.hold(c.Context(), c.ErrOrStderr(), s, n)
 		},
 	}
 	c.Flags().SortFlags = false
@@ -138,10 +138,10 @@ func roundTrip(ctx context.Context, s *session) (time.Duration, error) {
 	return took[len(took)/2], nil
 }
 
-// holdConnection stays until ctx ends or the controller is lost, and shows figures and notices. Signal HUP has it
+// hold stays until ctx ends or the controller is lost, and shows figures and notices. Signal HUP has it
 // read the secrets again, and authenticate anew.
-func holdConnection(ctx context.Context, w io.Writer, s *session, secrets *secretFlags, n notices) error {
-	hangup := secrets.onHangup(ctx)
+func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices) error {
+	hangup := f.secrets.onHangup(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	live := isTerminal(w)
@@ -157,7 +157,9 @@ func holdConnection(ctx context.Context, w io.Writer, s *session, secrets *secre
 		case <-s.Done():
 			return s.Err()
 		case <-hangup:
-			secrets.reauthenticate(ctx, w, s)
+			if err := f.reauthenticate(ctx, w, s); err != nil {
+				return err
+			}
 			continue
 		case what := <-n:
 			if live {

@@ -62,17 +62,22 @@ func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 }
 
 // reauthenticate reads the files again and authenticates this host anew. Where it can't read them
-// the connection stays as it is; a failure of the other kind ends it.
-func (f *secretFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) {
-	a, err := f.authentication()
+// the connection stays as it is; a failure of the other kind ends it, and is the error.
+func (f *connFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) error {
+	a, err := f.secrets.authentication()
 	if err == nil {
 		err = s.Authenticate(ctx, a)
 	}
-	if err != nil {
+	var e *host.ConnectError
+	switch {
+	case err == nil:
+		fmt.Fprintln(w, "authenticated anew")
+	case errors.As(err, &e) && ctx.Err() == nil:
+		return cli.Say(err, "connection lost to %s://%s as this host was to authenticate itself anew: %s", e.Transport, e.Peer, f.reason(e))
+	default:
 		fmt.Fprintln(w, "not authenticated anew:", err)
-		return
 	}
-	fmt.Fprintln(w, "authenticated anew")
+	return nil
 }
 
 // unauthenticated says why authentication failed, and what to do.
