@@ -15,6 +15,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 const mib = 1 << 20
@@ -75,6 +76,19 @@ func TestFileOpenErrors(t *testing.T) {
 	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrInvalid, "empty")
 	if err := tryOpen(t, path, blockdev.Options{Size: mib}); err != nil {
 		t.Errorf("an empty file with a size: %v", err)
+	}
+}
+
+// TestFileNotDurable: a file whose size can't be made durable isn't made, though the system may make no names durable.
+func TestFileNotDurable(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	sandbox.Refuse(t, unix.SYS_FSYNC, unix.EINVAL)
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: mib}), blockdev.ErrInvalid, "create", "sync "+path)
+	if _, err := os.Stat(path); err == nil {
+		t.Error("it is left")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // is checks a file's content and permissions, and that nothing else is in its directory.
@@ -103,5 +105,29 @@ func TestReplaceKeepsOwner(t *testing.T) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil || st.Uid != 12 || st.Gid != 34 {
 		t.Errorf("it belongs to %d:%d, %v; want 12:34", st.Uid, st.Gid, err)
+	}
+}
+
+// TestNothingDurable: where the system can't make a file durable, none appears, the old one stays, and who makes it is
+// told; and so is who makes a directory.
+func TestNothingDurable(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	if err := CreateFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_FSYNC, unix.EIO)
+	if err := ReplaceFile(path, []byte("two"), 0o600); !errors.Is(err, unix.EIO) {
+		t.Errorf("replaced: %v", err)
+	}
+	if err := CreateFile(filepath.Join(dir, "b"), []byte("two"), 0o600); !errors.Is(err, unix.EIO) {
+		t.Errorf("created: %v", err)
+	}
+	is(t, path, "one", 0o600)
+	if err := MakeDir(dir); !errors.Is(err, unix.EIO) {
+		t.Errorf("made: %v", err)
 	}
 }

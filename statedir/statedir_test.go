@@ -3,6 +3,7 @@ package statedir
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -131,7 +132,7 @@ func TestNoSyncOfNames(t *testing.T) {
 	}
 }
 
-// TestSaveFails: the old content stays where the new one can't be written.
+// TestSaveFails: the old content stays where the new one can't be written, or not be made durable, and who saves is told.
 func TestSaveFails(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path)
@@ -139,13 +140,92 @@ func TestSaveFails(t *testing.T) {
 	if err := d.Save("a", []byte("old")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(path, "a.state.new"), 0o700); err != nil {
+	unfinished := filepath.Join(path, "a.state.new")
+	for what, begin := range map[string]func() error{
+		"no file":                    func() error { return os.Mkdir(unfinished, 0o700) },
+		"no room":                    func() error { return os.Symlink("/dev/full", unfinished) },
+		"what can't be made durable": func() error { return os.Symlink(os.DevNull, unfinished) },
+	} {
+		if err := begin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Save("a", []byte("new")); err == nil {
+			t.Errorf("saved in %s", what)
+		}
+		if b, err := d.Load("a"); err != nil || string(b) != "old" {
+			t.Errorf("%s: %q, %v", what, b, err)
+		}
+		if _, err := os.Lstat(unfinished); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: what is unfinished is left: %v", what, err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(path, "b.state"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Save("a", []byte("new")); err == nil {
-		t.Error("saved")
+	if err := d.Save("b", nil); err == nil {
+		t.Error("a file has the name of a directory")
 	}
-	if b, err := d.Load("a"); err != nil || string(b) != "old" {
-		t.Errorf("%q, %v", b, err)
+	if _, err := d.Load("b"); err == nil {
+		t.Error("a directory was read")
+	}
+}
+
+// TestNameLost: who saves or deletes is told where the names can't be made durable.
+func TestNameLost(t *testing.T) {
+	d := open(t, t.TempDir())
+	d.Close()
+	if err := d.Save("a", nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("saved: %v", err)
+	}
+	if err := d.Delete("a"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+// TestOpenFails: where there can't be a directory, or it can't be read, or what a crash has left can't be removed.
+func TestOpenFails(t *testing.T) {
+	path := t.TempDir()
+	file, left := filepath.Join(path, "file"), filepath.Join(path, "left", "a.state.new", "b")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(left, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{file, filepath.Join(file, "below"), filepath.Join(path, "left")} {
+		d, err := Open(p)
+		if err == nil {
+			d.Close()
+			t.Errorf("%s was opened", p)
+		} else if errors.Is(err, ErrInUse) {
+			t.Error(err)
+		}
+	}
+	if err := os.RemoveAll(left); err != nil { // and is nobody's
+		t.Fatal(err)
+	}
+	open(t, filepath.Join(path, "left")).Close()
+}
+
+// TestDelete: what was deleted isn't there any more, and may have been so before; what can't be deleted is an error.
+func TestDelete(t *testing.T) {
+	path := t.TempDir()
+	d := open(t, path)
+	defer d.Close()
+	if err := d.Save("a", []byte("content")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.Delete("a"); err != nil {
+			t.Error(err)
+		}
+		if b, err := d.Load("a"); b != nil || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(path, "b.state", "c"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "../b"} {
+		if err := d.Delete(name); err == nil {
+			t.Errorf("deleted %q", name)
+		}
 	}
 }

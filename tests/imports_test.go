@@ -62,11 +62,11 @@ var rooms = []room{
 		may:   []string{"nvme/...", "blockdev", "fabric/tcp/pdu", "internal/inuse", "internal/mem", "internal/busypoll", "internal/duty", "internal/limitlog", "internal/listen"},
 		tests: []string{"blockdev/...", "statedir", "internal/..."},
 	},
-	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/prefetch", "statedir"}, tests: []string{"blockdev/...", "internal/crash"}},
+	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/prefetch", "statedir"}, tests: []string{"blockdev/...", "internal/crash", "internal/sandbox"}},
 	{dir: "blockdev/volumetest", may: []string{"blockdev"}},
 	{dir: "blockdev/wrap", may: []string{"blockdev"}, tests: []string{"blockdev/..."}},
 	{dir: "persist", may: []string{"blockdev", "internal/prefetch"}, tests: []string{"blockdev/...", "internal/crash"}},
-	{dir: "statedir"},
+	{dir: "statedir", tests: []string{"internal/sandbox"}},
 	{dir: "metrics", may: []string{everything}},
 	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/neighbor", "internal/standstill"}, tests: []string{"internal/..."}},
 	{dir: "internal/neighbor", may: []string{"internal/ring"}, tests: []string{"internal/soon"}},
@@ -87,6 +87,7 @@ var rooms = []room{
 	{dir: "internal/fuzzing"},
 	{dir: "internal/soon"},
 	{dir: "internal/samples"},
+	{dir: "internal/sandbox"},
 	{dir: "internal/simnet", may: []string{"internal/udp", "internal/pqueue"}},
 	{dir: "internal/capture", may: []string{"internal/udp", "internal/mem", "fabric/rdma/roce/wire"}, tests: []string{"internal/..."}},
 	{dir: "internal/loadgen", may: []string{"internal/standstill", "internal/pqueue"}},
@@ -126,7 +127,7 @@ var dependencies = []dependency{
 	{"github.com/google/uuid", []string{everything}},
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},
 	{"golang.org/x/sys", []string{everything}},
-	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/fuzzing", "internal/samples", inTests}},
+	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
 }
 
 // listed is what `go list -json` says of a package.

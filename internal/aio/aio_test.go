@@ -38,14 +38,24 @@ func each(t *testing.T, test func(*testing.T, queue, *os.File)) {
 			defer f.Close()
 			q, err := open(32, int(f.Fd()))
 			if err != nil {
-				t.Skip(err)
+				lacking(t, err)
 			}
 			test(t, q, f)
 		})
 	}
 }
 
-// shut closes a queue while somebody waits.
+// lacking skips a test for what the system lacks or forbids, as a system call has said.
+func lacking(t *testing.T, err error) {
+	t.Helper()
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}
+
+// shut closes a queue while somebody waits. The kernel has nothing of it then.
 func shut(t *testing.T, q queue) {
 	t.Helper()
 	ended := make(chan error)
@@ -56,6 +66,16 @@ func shut(t *testing.T, q queue) {
 	q.Close()
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("who waits is told %v", err)
+	}
+	switch q := q.(type) {
+	case *Context:
+		if _, _, errno := unix.Syscall(unix.SYS_IO_DESTROY, q.id, 0, 0); errno != unix.EINVAL {
+			t.Errorf("the context is left: ending it says %v", errno)
+		}
+	case *Ring:
+		if _, err := unix.FcntlInt(uintptr(q.fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
+			t.Errorf("the ring is left: %v", err)
+		}
 	}
 }
 
