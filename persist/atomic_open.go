@@ -18,6 +18,11 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err != nil || st.Mode().IsRegular() && st.Size() == 0 {
 		fresh = o.Size > 0 && !o.ReadOnly
 	}
+	return openFound(path, o, fresh)
+}
+
+// openFound opens, or creates where fresh says that there was nothing when somebody looked, before the file was locked.
+func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, error) {
 	locked := o
 	locked.Size = 0
 	block := o.BlockSizeOr(blockdev.DefaultBlockSize)
@@ -41,12 +46,13 @@ func openAtomic(path string, o blockdev.Options) (blockdev.Volume, error) {
 		f.Close()
 		return nil, blockdev.OpenError(path, blockdev.KindOf(err), err)
 	}
+	fresh = fresh && (created || holdsNoVolume(m)) // another program may have made it since
 	v, err := openMapped(m, path, o, fresh || unfinished, flusher())
 	if err != nil {
-		_ = m.close()
 		if fresh {
-			os.Remove(path)
+			os.Remove(path) // while it is locked
 		}
+		_ = m.close()
 		var op *blockdev.OpError
 		if !errors.As(err, &op) {
 			err = blockdev.OpenError(path, blockdev.KindOf(err), err)

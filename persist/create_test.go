@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -116,5 +117,25 @@ func TestCreateUnmappable(t *testing.T) {
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%q: the file is there: %v", mode, err)
 		}
+	}
+}
+
+// TestCreatedMeanwhile: a volume that another program made, and wrote to, since somebody saw that there was none isn't
+// made again.
+func TestCreatedMeanwhile(t *testing.T) {
+	path, o := filepath.Join(shm(t), "v"), blockdev.Options{Size: 4 * mib}
+	v := mustOpen(t, path, o)
+	if err := volumetest.NewClient(v).Write(block(1), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, v)
+	again, err := openFound(path, o, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	got := make([]byte, 4096)
+	if err := volumetest.NewClient(again).Read(got, 0); err != nil || !bytes.Equal(got, block(1)) {
+		t.Errorf("what was written is gone, %v", err)
 	}
 }

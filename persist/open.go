@@ -73,7 +73,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err != nil {
 		return fail(blockdev.KindOf(err), err)
 	}
-	if _, errs := readSuper(m); !errors.Is(errs[0], ErrNoVolume) || !errors.Is(errs[1], ErrNoVolume) {
+	if !holdsNoVolume(m) {
 		_ = m.close()
 		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, errors.New(
 			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" out"))

@@ -56,3 +56,9 @@ func (v *atomicVolume) setSession(s session) error {
 	next.session = s
 	return v.writeSuper(next)
 }
+
+// holdsNoVolume tells whether neither superblock is one.
+func holdsNoVolume(m *mapping) bool {
+	_, errs := readSuper(m)
+	return errors.Is(errs[0], ErrNoVolume) && errors.Is(errs[1], ErrNoVolume)
+}
