@@ -68,7 +68,6 @@ func (k *Checker) Submit(r *blockdev.Request) {
 	if blockdev.Check(&info, info.Size, r) == nil && r.Op != blockdev.OpFlush {
 		k.begin(c)
 	} else {
-		c.down.MayUnmap = r.MayUnmap
 		*c.seen() = (*c.seen())[:0]
 	}
 	k.below.Submit(&c.down)

@@ -60,13 +60,14 @@ func (l *layer) enter(r *blockdev.Request) *call {
 	c.up = r
 	d := &c.down
 	d.Op, d.FUA, d.MayUnmap, d.Offset, d.Length, d.Bufs, d.Err = r.Op, r.FUA, r.MayUnmap, r.Offset, r.Length, r.Bufs, nil
+	d.Unwanted = r.Unwanted
 	return c
 }
 
 // leave answers the request of a call.
 func (l *layer) leave(c *call, err error) {
 	r := c.up
-	c.up, c.down.Bufs = nil, nil
+	c.up, c.down.Bufs, c.down.Unwanted = nil, nil, nil
 	l.mu.Lock()
 	l.free = append(l.free, c)
 	l.mu.Unlock()

@@ -1,6 +1,7 @@
 package wrap_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -176,6 +177,48 @@ func TestFail(t *testing.T) {
 	}
 	if failed < 800 || failed > 1200 {
 		t.Errorf("%d of 4000 reads failed, want a quarter", failed)
+	}
+}
+
+// asking is a volume whose writes had to wait: it drops those that nobody wants any more.
+type asking struct{ blockdev.Volume }
+
+func (a asking) Submit(r *blockdev.Request) {
+	if r.Unwanted != nil && r.Unwanted() {
+		i := a.Info()
+		r.End(i.Fail(r.Op, r.Offset, blockdev.ErrUnwanted, nil))
+		return
+	}
+	a.Volume.Submit(r)
+}
+
+// TestUnwanted: a volume that asks whether a write is wanted is told below wrappers too; what was dropped isn't taken
+// for written, nor what comes next for unwanted.
+func TestUnwanted(t *testing.T) {
+	m, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := wrap.NewChecker(wrap.NewFreezer(wrap.NewFail(wrap.NewDelay(asking{m}, 0, 0))))
+	defer v.Close()
+	done := make(chan error, 1)
+	do := func(op blockdev.Op, b []byte, unwanted func() bool) error {
+		v.Submit(&blockdev.Request{Op: op, Length: int64(len(b)), Bufs: [][]byte{b}, Unwanted: unwanted,
+			Complete: func(r *blockdev.Request) { done <- r.Err }})
+		return <-done
+	}
+	one, two, got := bytes.Repeat([]byte{1}, 4096), bytes.Repeat([]byte{2}, 4096), make([]byte, 4096)
+	if err := do(blockdev.OpWrite, one, func() bool { return false }); err != nil {
+		t.Error(err)
+	}
+	if err := do(blockdev.OpWrite, two, func() bool { return true }); !errors.Is(err, blockdev.ErrUnwanted) {
+		t.Errorf("a write that nobody wants: %v", err)
+	}
+	if err := do(blockdev.OpRead, got, nil); err != nil || !bytes.Equal(got, one) {
+		t.Errorf("it was made, or %v", err)
+	}
+	if err := do(blockdev.OpWrite, two, nil); err != nil {
+		t.Errorf("the next: %v", err)
 	}
 }
 
