@@ -62,7 +62,7 @@ func CheckRange(info *Info, size int64, op Op, offset, length int64) error {
 		return info.Fail(op, offset, ErrInvalid, fmt.Errorf("offset %d and length %d aren't multiples of the block size %d",
 			offset, length, info.BlockSize))
 	}
-	if offset > size || length > size-offset {
+	if length > size-offset {
 		return info.Fail(op, offset, ErrRange, fmt.Errorf("%d bytes asked, the volume has %d", length, size))
 	}
 	return nil
