@@ -54,6 +54,9 @@ func TestFlushesOwed(t *testing.T) {
 			t.Errorf("a flush submitted when one was told: %v", err)
 		}
 	}
+	if err := commit(submit(OpWrite), false); err != nil {
+		t.Errorf("a write submitted after all that: %v", err)
+	}
 }
 
 // TestFlushesTogether: flushes that one sync answers aren't told of a failure that another was told of before they came.

@@ -6,6 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // TestDirectory: volumes of a directory are there when it is opened again, have what they had, and
@@ -66,5 +70,34 @@ func TestDirectory(t *testing.T) {
 	}
 	if err := errors.Join(v.Close(), d.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDirectoryNotDurable: what isn't sure to be there, or gone, after a power failure is an error.
+func TestDirectoryNotDurable(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "volumes")
+	d, err := OpenDirectory(path, 1<<30, Options{IO: IOBuffered})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := d.Create("a", 1<<20, 512)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Refuse(t, unix.SYS_FSYNC, unix.EIO)
+	if err := d.Remove("a"); !errors.Is(err, unix.EIO) {
+		t.Errorf("removed: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenDirectory(path, 1<<30, Options{}); !errors.Is(err, ErrMedium) {
+		t.Errorf("opened: %v", err)
 	}
 }

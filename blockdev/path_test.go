@@ -1,6 +1,8 @@
 package blockdev
 
 import (
+	"bytes"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,6 +82,48 @@ func (w *watchedStorage) allocate(mode uint32, off, n int64) error {
 	}
 	w.asked = append(w.asked, name)
 	return err
+}
+
+// haltingStorage transfers half of what it is asked for, and nothing beyond a place.
+type haltingStorage struct {
+	storage
+	end int64
+}
+
+func (h *haltingStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
+	if off >= h.end {
+		return 0, unix.ENOSPC
+	}
+	iov[0].SetLen(int(iov[0].Len+1) / 2)
+	return h.storage.transfer(op, iov[:1], off, flags)
+}
+
+// TestZeroesInPieces: zeroes that are written go on behind what the system has taken, and an error says where.
+func TestZeroesInPieces(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	v.noZeroRange.Store(true)
+	ones := bytes.Repeat([]byte{1}, 1<<20)
+	await(t, v, &Request{Op: OpWrite, Length: 1 << 20, Bufs: [][]byte{ones}})
+	was := v.store
+	v.store = &haltingStorage{storage: was, end: 1 << 20}
+	await(t, v, &Request{Op: OpWriteZeroes, Offset: 4096, Length: 600 << 10})
+	v.store = &haltingStorage{storage: was, end: 900 << 10}
+	done := make(chan struct{})
+	r := &Request{Op: OpWriteZeroes, Offset: 896 << 10, Length: 16 << 10, Complete: func(*Request) { close(done) }}
+	v.Submit(r)
+	<-done
+	var op *OpError
+	if !errors.As(r.Err, &op) || !errors.Is(op, ErrCapacity) || op.Offset != 904<<10 {
+		t.Errorf("no room from 900 KiB on, pieces of 8 KiB: %v", r.Err)
+	}
+	v.store = was
+	clear(ones[4096:][:600<<10])
+	clear(ones[896<<10:][:8<<10])
+	got := make([]byte, len(ones))
+	await(t, v, &Request{Op: OpRead, Length: 1 << 20, Bufs: [][]byte{got}})
+	if !bytes.Equal(got, ones) {
+		t.Error("other bytes than those are zeroes")
+	}
 }
 
 // TestZeroesOfTheFileSystem: zeroes are the file system's where it has them, and are written
