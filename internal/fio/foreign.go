@@ -16,6 +16,12 @@ const (
 	noBuffer     = "what is written is random data that nothing can compress; leave the option out"
 	noEconomy    = "all latencies are measured, always; leave the option out"
 	noPercentile = "percentile_list says which percentiles of clat_ns are reported; leave the option out"
+	noZones      = "the namespace has no zones; jobs with an offset and a size of their own keep to parts of it; leave the option out"
+	noPriority   = "all commands are equal, and so are all queues; leave the option out"
+	noMetadata   = "data have no metadata beside them, and verify=crc32c checks them from end to end; leave the option out"
+	noMercy      = "the first operation that fails ends the run; leave the option out"
+	noLeast      = "a rate here is kept however late operations are; their latencies tell"
+	noReplay     = "traces aren't replayed; rwmixread, bssplit and random_distribution make a load as theirs; leave the option out"
 	noChecking   = "verify reads everything back in the end, and the first block that differs ends the run; leave the option out"
 )
 
@@ -34,15 +40,15 @@ var foreign = map[string]string{
 	"verify_fatal":    noChecking, "verify_dump": noChecking, "verify_backlog": noChecking, "verify_async": noChecking,
 	"verify_state_save": noChecking, "verify_interval": noChecking,
 	"latency_run": noTarget, "max_latency": noTarget,
-	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,
+	"steadystate": noSettling, "steadystate_duration": noSettling, "steadystate_ramp_time": noSettling, "steadystate_check_interval": noSettling, "ss": noSettling, "ss_dur": noSettling, "ss_ramp": noSettling,
 	"flow": noFlow, "flow_id": noFlow, "flow_watermark": noFlow, "flow_sleep": noFlow,
 	"percentage_sequential": "percentage_random is the share of the others",
-	"continue_on_error":     "the first operation that fails ends the run; leave the option out",
 	"serialize_overlap":     "with verify writes under way never overlap; leave the option out",
 	"end_fsync":             "fsync=N flushes after each N writes; nvmeinit flush does when the run is over",
 	"fsync_on_close":        "nvmeinit flush does when the run is over; leave the option out",
 	"filename":              noFabric, "directory": noFabric, "ioengine": noFabric, "thread": noFabric, "invalidate": noFabric,
 	"allow_file_create": noFabric, "filesize": noFabric, "nrfiles": noFabric, "hipri": noFabric, "fixedbufs": noFabric,
+	"filename_format": noFabric, "create_on_open": noFabric, "ioscheduler": noFabric, "cmd_type": noFabric, "nonvectored": noFabric, "pre_read": noFabric,
 	"registerfiles": noFabric, "sqthread_poll": noFabric, "allow_mounted_write": noFabric, "overwrite": noFabric,
 	"direct": noCache, "buffered": noCache,
 	"cpus_allowed": noPlace, "cpumask": noPlace, "cpus_allowed_policy": noPlace, "numa_cpu_nodes": noPlace, "numa_mem_policy": noPlace,
@@ -50,6 +56,7 @@ var foreign = map[string]string{
 	"iodepth_batch_complete_min": noBatch, "iodepth_batch_complete_max": noBatch,
 	"scramble_buffers": "refill_buffers has data that are new each time; leave the option out", "zero_buffers": noBuffer, "buffer_pattern": noBuffer,
 	"buffer_compress_percentage": noBuffer, "buffer_compress_chunk": noBuffer, "dedupe_percentage": noBuffer,
+	"dedupe_mode": noBuffer, "dedupe_working_set_percentage": noBuffer, "dedupe_global": noBuffer,
 	"gtod_reduce": noEconomy, "disable_lat": noEconomy, "disable_clat": noEconomy, "disable_slat": noEconomy,
 	"disable_bw_measurement": noEconomy, "clocksource": noEconomy,
 	"lat_percentiles": noPercentile, "clat_percentiles": noPercentile, "slat_percentiles": noPercentile,
@@ -63,7 +70,16 @@ var foreign = map[string]string{
 	"output":                "results go to standard output; redirect that, as > FILE",
 	"include":               "job files can't include others; put the sections into one file",
 	"thinktime_blocks_type": "operations count when they begin, as with issue; leave the option out",
-	"rate_min":              "a rate here is kept however late operations are; their latencies tell",
+	"fill_device":           "a job without a size or a runtime goes through the whole namespace; leave the option out",
+	"verify_only":           "rw=read with verify checks what an earlier run wrote",
+	"writefua":              "sync=1 has writes be durable when they end",
+	"exit_what":             "each section runs for its own runtime; leave the option out",
+	"zonemode":              noZones, "zonesize": noZones, "zonerange": noZones, "zoneskip": noZones, "max_open_zones": noZones, "job_max_open_zones": noZones,
+	"prio": noPriority, "prioclass": noPriority, "cmdprio": noPriority, "cmdprio_class": noPriority, "cmdprio_percentage": noPriority, "cmdprio_bssplit": noPriority,
+	"md_per_io_size": noMetadata, "pi_act": noMetadata, "pi_chk": noMetadata, "apptag": noMetadata, "apptag_mask": noMetadata,
+	"continue_on_error": noMercy, "ignore_error": noMercy, "exitall_on_error": noMercy, "error_dump": noMercy,
+	"rate_min": noLeast, "ratemin": noLeast, "rate_iops_min": noLeast,
+	"read_iolog": noReplay, "replay_no_stall": noReplay, "replay_redirect": noReplay, "replay_scale": noReplay, "replay_time_scale": noReplay,
 }
 
 // Foreign says why there is no option of that name, which fio has; empty for other names.

@@ -19,7 +19,8 @@ var idle = map[string]string{
 	"buffered": "0", "lat_percentiles": "0", "slat_percentiles": "0", "zero_buffers": "0",
 	"iodepth_batch": "1", "iodepth_batch_submit": "1", "iodepth_batch_complete": "1", "iodepth_batch_complete_min": "1",
 	"nrfiles": "1", "openfiles": "", "file_service_type": "", "fallocate": "", "create_serialize": "", "create_on_open": "0",
-	"unlink": "", "overwrite": "", "random_generator": "", "softrandommap": "", "disk_util": "0", "latency_run": "0",
+	"unlink": "", "overwrite": "", "random_generator": "", "softrandommap": "", "disk_util": "0", "latency_run": "0", "zonemode": "none",
+	"exitall_on_error": "1", "continue_on_error": "none",
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }
 
