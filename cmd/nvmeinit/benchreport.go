@@ -81,6 +81,8 @@ func soughtText(r *fio.Reported) string {
 		return text + fmt.Sprintf("kept to at depth %d by each job; figures are of the depth that each found", r.SoughtDepth)
 	case r.Sought:
 		return text + fmt.Sprintf("kept to up to depth %d; figures are of that", r.SoughtDepth)
+	case r.SoughtDepth == 0:
+		return text + "kept to at no depth before the job ended; figures are of all that were tried"
 	}
 	return text + fmt.Sprintf("kept to at depth %d, but the job ended before greater ones were tried; figures are of all that were", r.SoughtDepth)
 }

@@ -50,6 +50,7 @@ func TestSoughtText(t *testing.T) {
 	for want, r := range map[string]fio.Reported{
 		"kept to up to depth 12; figures are of that":                 {Clones: 1, JobResult: loadgen.JobResult{SoughtDepth: 12, Sought: true}},
 		"kept to at no depth; figures are of depth 1":                 {Clones: 1, JobResult: loadgen.JobResult{Sought: true}},
+		"kept to at no depth before the job ended; figures are of a":  {Clones: 1},
 		"kept to at depth 4, but the job ended before greater ones":   {Clones: 1, JobResult: loadgen.JobResult{SoughtDepth: 4}},
 		"kept to at depth 3 by each job; figures are of the depth th": {Clones: 2, JobResult: loadgen.JobResult{SoughtDepth: 3, Sought: true}},
 	} {
