@@ -13,6 +13,7 @@ import (
 // offsets and lengths in multiples of unit.
 type alignment struct {
 	mem, unit int
+	assumed   bool // the system doesn't tell
 }
 
 // openDirect opens f's file again for direct I/O and tries it with one block. An error says
@@ -81,7 +82,7 @@ func directAlignment(f *os.File, blockSize int) (alignment, error) {
 		}
 		return alignment{mem: int(st.Dio_mem_align), unit: int(st.Dio_offset_align)}, nil
 	}
-	return alignment{mem: directio.AlignSize, unit: blockSize}, nil
+	return alignment{mem: directio.AlignSize, unit: blockSize, assumed: true}, nil
 }
 
 // inMemory tells whether a regular file is in a tmpfs, which takes the flag and ignores it.
@@ -92,4 +93,16 @@ func inMemory(f *os.File) bool {
 	}
 	var fs unix.Statfs_t
 	return unix.Fstatfs(int(f.Fd()), &fs) == nil && fs.Type == unix.TMPFS_MAGIC
+}
+
+// sector is what the device below writes whole, in bytes, for all that is known: its physical sector, or the logical one,
+// which is the unit of direct I/O, or the smallest that there are.
+func (a *alignment) sector(f *os.File) int {
+	switch n := physicalSector(f); {
+	case n > 0:
+		return n
+	case a.assumed:
+		return MinBlockSize
+	}
+	return a.unit
 }

@@ -41,7 +41,7 @@ func (v *file) directly(d *os.File, a alignment, mode IOMode) error {
 	k := newKernel(v.locked, d)
 	v.store, v.direct, v.align = k, true, a
 	v.info.Align = max(a.mem, 1)
-	if max(a.unit, physicalSector(v.locked)) >= v.info.BlockSize {
+	if a.sector(v.locked) >= v.info.BlockSize {
 		v.info.AtomicBlocks = 1 // a block lies in one sector of the device
 	}
 	why := ""

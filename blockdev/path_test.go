@@ -11,6 +11,8 @@ import (
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // openInternal opens a file of 1 MiB in a mode that isn't to be had everywhere.
@@ -49,7 +51,7 @@ func TestAlignment(t *testing.T) {
 		t.Skipf("this system doesn't tell: %v", err)
 	}
 	mem, unit := int(st.Dio_mem_align), int(st.Dio_offset_align)
-	if v.align != (alignment{mem, unit}) || v.Info().Align != mem {
+	if v.align != (alignment{mem: mem, unit: unit}) || v.Info().Align != mem {
 		t.Errorf("alignment %+v, told as %d; statx says %d and %d", v.align, v.Info().Align, mem, unit)
 	}
 	room := directio.AlignedBlock(4 * directio.AlignSize)
@@ -60,6 +62,37 @@ func TestAlignment(t *testing.T) {
 	await(t, v, r)
 	if r.Bufs[0] = room[mem/2:][:4096]; mem > 1 && !v.misaligned(r) {
 		t.Errorf("a buffer at %d bytes isn't copied", mem/2)
+	}
+}
+
+// TestSectorUntold: where the system doesn't tell the unit of direct I/O, as before Linux 6.1, a block larger than the
+// sector that is known may be torn, or than the smallest one where none is.
+func TestSectorUntold(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	sandbox.Refuse(t, unix.SYS_STATX, unix.ENOSYS)
+	v := openInternal(t, IODirect)
+	known := physicalSector(v.locked)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range []int{512, 4096, 64 << 10} {
+		v, err := OpenFile(v.info.Path, Options{BlockSize: block, IO: IODirect})
+		if err != nil {
+			t.Logf("blocks of %d bytes: %v", block, err)
+			continue
+		}
+		want := 0
+		if block <= max(known, 512) {
+			want = 1
+		}
+		if n := v.Info().AtomicBlocks; n != want {
+			t.Errorf("%d blocks of %d bytes are written whole, on sectors of %d; want %d", n, block, known, want)
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
