@@ -37,6 +37,7 @@ func TestReplayNotSynced(t *testing.T) {
 // TestGiveUpHardened: two logical blocks that have one block are durably marked as disputed before either is marked as
 // lost, and a repair that can't make its marks durable fails.
 func TestGiveUpHardened(t *testing.T) {
+	needDisk(t)
 	broken := errors.New("broken")
 	for fails := range 3 { // at which of the two times
 		path, _ := filled(t)
