@@ -33,7 +33,7 @@ type chunk [chunkBlocks]mark
 // mark is what is known of a block.
 type mark struct {
 	sum     uint32
-	gen     uint32 // changes with each write that begins or ends
+	gen     uint32 // changes with each write that begins
 	writers uint16
 	known   bool
 	mixed   bool // writes met on it
@@ -139,7 +139,6 @@ func (k *Checker) written(r *blockdev.Request) {
 		k.table.Lock()
 		m := k.mark(first + i)
 		m.writers--
-		m.gen++
 		m.sum, m.known = sum, r.Err == nil && !m.mixed && r.Op != blockdev.OpDiscard
 		if m.writers == 0 {
 			m.mixed = false

@@ -336,3 +336,79 @@ func TestCheck(t *testing.T) {
 		t.Errorf("scrub after writing anew: %+v, %v", found, err)
 	}
 }
+
+// byHand is a volume that keeps what is discarded, holds writes until the test answers them, and fails reads, where it is
+// told to.
+type byHand struct {
+	blockdev.Volume
+	holds, fails bool
+	held         []*blockdev.Request
+}
+
+func (h *byHand) Submit(r *blockdev.Request) {
+	i := h.Info()
+	switch {
+	case r.Op == blockdev.OpDiscard:
+		r.End(nil)
+	case r.Op == blockdev.OpWrite && h.holds:
+		h.held = append(h.held, r)
+	case r.Op == blockdev.OpRead && h.fails:
+		r.End(i.Fail(r.Op, r.Offset, blockdev.ErrMedium, nil))
+	default:
+		h.Volume.Submit(r)
+	}
+}
+
+// TestCheckKnows: a block's content is known from its first read and from its last write, unless that met another or it
+// was discarded since.
+func TestCheckKnows(t *testing.T) {
+	m, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &byHand{Volume: m}
+	k := wrap.NewChecker(h)
+	defer k.Close()
+	c, behind := volumetest.NewClient(k), volumetest.NewClient(m)
+	fill := func(x byte) []byte { return bytes.Repeat([]byte{x}, 4096) }
+	read := func(when string, off int64, x byte, want error) {
+		t.Helper()
+		got := make([]byte, 4096)
+		if err := c.Read(got, off); !errors.Is(err, want) || got[0] != x {
+			t.Errorf("%s: %d, %v; want %d, %v", when, got[0], err, x, want)
+		}
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read("never written", 0, 0, nil)
+	must(behind.Write(fill(1), 0, false))
+	read("changed since it was read", 0, 1, wrap.ErrChecksum)
+
+	must(c.Write(fill(1), 4096, false))
+	must(c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: 4096, Length: 4096}))
+	read("discarded, to no effect", 4096, 1, nil)
+
+	h.holds = true
+	for x := range byte(2) { // two writes that meet, and end in the other order
+		k.Submit(&blockdev.Request{Op: blockdev.OpWrite, Offset: 8192, Length: 4096, Bufs: [][]byte{fill(1 + x)},
+			Complete: func(r *blockdev.Request) { must(r.Err) }})
+	}
+	must(behind.Write(fill(2), 8192, false))
+	h.held[1].End(nil)
+	read("one of two ended", 8192, 2, nil)
+	h.held[0].End(nil)
+	h.holds = false
+	read("written by two at once", 8192, 2, nil)
+	must(c.Write(fill(3), 8192, false))
+	must(behind.Write(fill(4), 8192, false))
+	read("changed since one wrote it", 8192, 4, wrap.ErrChecksum)
+
+	h.fails = true
+	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrMedium) || found.Blocks != 3 || found.Errors != 3 || found.Bad != 0 {
+		t.Errorf("a scrub that can't read: %+v, %v", found, err)
+	}
+}
