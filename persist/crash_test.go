@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -120,7 +121,11 @@ func (h *history) open(mem []byte, lines *lineFlusher, sync func([]byte) error) 
 		return nil, err
 	}
 	v.sync = sync
-	v.low = -1 // no checkpoint but those that the history asks for, or it would not be repeatable
+	// No checkpoint but those that the history asks for, or it would not be repeatable: neither where blocks are few nor
+	// where a change is old, as on a machine that stands still meanwhile.
+	v.low = -1
+	v.aging.Stop()
+	v.aging = time.AfterFunc(settleAfter, func() {})
 	return v, nil
 }
 
