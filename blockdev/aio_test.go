@@ -1,11 +1,13 @@
 package blockdev
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ncw/directio"
 
+	"github.com/nvme-anywhere/nvmeof/internal/aio"
 	"github.com/nvme-anywhere/nvmeof/internal/duty"
 )
 
@@ -89,5 +91,67 @@ func testAttended(t *testing.T, v *file) {
 	}
 	if a.Look() {
 		t.Error("something was found after Close")
+	}
+}
+
+// idleAIO is asynchronous I/O that does nothing until it is let.
+type idleAIO struct {
+	mu   sync.Mutex
+	got  []aio.Event
+	goOn chan struct{} // closed
+	end  chan struct{} // closed
+}
+
+func (a *idleAIO) Submit(r aio.Request) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.got = append(a.got, aio.Event{Data: r.Data, Res: int64(r.Len)})
+	return nil
+}
+
+func (a *idleAIO) Wait(events []aio.Event) (int, error) {
+	<-a.goOn
+	if n := a.Take(events); n > 0 {
+		return n, nil
+	}
+	<-a.end
+	return 0, aio.ErrClosed
+}
+
+func (a *idleAIO) Take(events []aio.Event) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := copy(events, a.got)
+	a.got = a.got[n:]
+	return n
+}
+
+func (a *idleAIO) Ready() bool { return false }
+func (a *idleAIO) Close()      { close(a.end) }
+
+// TestAIOFull: what the kernel's queue has no room for workers do, and all of it is done once.
+func TestAIOFull(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	a := &idleAIO{goOn: make(chan struct{}), end: make(chan struct{})}
+	v.kernel, v.aio = nil, newAIO(v, a) // so that no request is answered by the page cache
+	const more = 40
+	done := make(chan error, 2*(aioEntries+more))
+	for i := range aioEntries + more {
+		v.Submit(&Request{Op: OpRead, Offset: int64(i%aioEntries) * 4096, Length: 4096, Bufs: [][]byte{make([]byte, 4096)},
+			Complete: func(r *Request) { done <- r.Err }})
+	}
+	for i := range aioEntries + more {
+		if i == more {
+			if n := len(a.got); n != aioEntries || len(done) > 0 {
+				t.Errorf("the kernel has %d requests, and more than %d are done", n, more)
+			}
+			close(a.goOn)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if err := v.Close(); err != nil || len(done) > 0 {
+		t.Errorf("%d requests are answered twice, %v", len(done), err)
 	}
 }

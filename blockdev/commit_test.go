@@ -2,7 +2,9 @@ package blockdev
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestFlushesOwed: after a sync that failed flushes fail until one is told that was submitted later, since a flush that
@@ -84,5 +86,36 @@ func TestFlushesTogether(t *testing.T) {
 	}, done)
 	if len(told) != 5 || told[0] == nil || told[1] == nil || told[2] != nil || told[3] != nil || told[4] != nil {
 		t.Errorf("the flushes were told %v", told)
+	}
+}
+
+// soleSync is a storage that notes whether syncs run beside each other.
+type soleSync struct {
+	storage
+	now, most atomic.Int32
+}
+
+func (s *soleSync) sync() error {
+	n := s.now.Add(1)
+	s.most.Store(max(n, s.most.Load()))
+	time.Sleep(time.Millisecond)
+	s.now.Add(-1)
+	return s.storage.sync()
+}
+
+// TestOneSync: one sync runs at a time, whoever needs it, since the system tells only one of an error.
+func TestOneSync(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	s := &soleSync{storage: v.store}
+	v.store = s
+	var all []*Request
+	for i := range int64(64) {
+		all = append(all, &Request{Op: OpFlush},
+			&Request{Op: OpWrite, FUA: true, Offset: i * 8192, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}},
+			&Request{Op: OpWriteZeroes, FUA: true, Offset: i*8192 + 4096, Length: 4096})
+	}
+	await(t, v, all...)
+	if n := s.most.Load(); n != 1 {
+		t.Errorf("%d syncs at once", n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,6 +99,7 @@ func TestSectorUntold(t *testing.T) {
 type watchedStorage struct {
 	storage
 	asked []string
+	lacks error // what the file system says of its own ways
 }
 
 func (w *watchedStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
@@ -109,7 +109,10 @@ func (w *watchedStorage) transfer(op Op, iov []unix.Iovec, off int64, flags int)
 
 func (w *watchedStorage) allocate(mode uint32, off, n int64) error {
 	name := map[uint32]string{punchHole: "punch hole", zeroRange: "zero range"}[mode]
-	err := w.storage.allocate(mode, off, n)
+	err := w.lacks
+	if err == nil {
+		err = w.storage.allocate(mode, off, n)
+	}
 	if err != nil {
 		name = "no " + name
 	}
@@ -183,10 +186,23 @@ func TestZeroesOfTheFileSystem(t *testing.T) {
 			t.Errorf("%s, may unmap %t: the system is asked for %q, want %q", x.r.Op, x.r.MayUnmap, got, x.want)
 		}
 	}
-	v.noZeroRange.Store(true)
+	for _, x := range []struct {
+		lacks error
+		want  string
+	}{
+		{unix.EINVAL, "no punch hole, no zero range, write"}, // of this range
+		{unix.EOPNOTSUPP, "no punch hole, no zero range, write"},
+		{unix.EOPNOTSUPP, "write"},
+	} {
+		w.asked, w.lacks = nil, x.lacks
+		await(t, v, &Request{Op: OpWriteZeroes, Length: 64 << 10, MayUnmap: true})
+		if got := strings.Join(w.asked, ", "); got != x.want {
+			t.Errorf("where the file system's ways fail with %v it is asked for %q, want %q", x.lacks, got, x.want)
+		}
+	}
 	w.asked = nil
-	await(t, v, &Request{Op: OpWriteZeroes, Length: 64 << 10})
-	if !slices.Equal(w.asked, []string{"write"}) {
-		t.Errorf("without the file system's way it is asked for %q", w.asked)
+	await(t, v, &Request{Op: OpDiscard, Length: 64 << 10})
+	if w.asked != nil {
+		t.Errorf("a discard asks for %q", w.asked)
 	}
 }
