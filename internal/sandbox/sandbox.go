@@ -22,7 +22,7 @@ func Inside(t *testing.T) bool {
 	if os.Getenv(within) == t.Name() {
 		return true
 	}
-	c := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	c := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v") //nolint:gosec // this very program, and the name of one of its tests
 	c.Env = append(os.Environ(), within+"="+t.Name())
 	switch out, err := c.CombinedOutput(); {
 	case err != nil:
