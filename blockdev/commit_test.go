@@ -119,3 +119,33 @@ func TestOneSync(t *testing.T) {
 		t.Errorf("%d syncs at once", n)
 	}
 }
+
+// TestPageCacheSyncs: through the page cache what is to be durable when it completes takes a sync, and nothing else does;
+// where a writer writes, as to a file, and where whoever has a write may do so at once, as to a device.
+func TestPageCacheSyncs(t *testing.T) {
+	v := openInternal(t, IOBuffered)
+	s := &syncCounter{storage: v.store}
+	v.store = s
+	defer func(w *writer) { v.writer = w }(v.writer)
+	for name, w := range map[string]*writer{"a writer": v.writer, "none": nil} {
+		v.writer = w
+		for _, x := range []struct {
+			op    Op
+			fua   bool
+			syncs int
+		}{
+			{OpWrite, false, 0}, {OpWrite, true, 1}, {OpWriteZeroes, false, 0}, {OpWriteZeroes, true, 1},
+			{OpRead, false, 0}, {OpDiscard, false, 0}, {OpFlush, false, 1},
+		} {
+			s.syncs = 0
+			r := &Request{Op: x.op, FUA: x.fua, Length: 4096}
+			if x.op <= OpWrite {
+				r.Bufs = [][]byte{make([]byte, 4096)}
+			}
+			await(t, v, r)
+			if s.syncs != x.syncs {
+				t.Errorf("%s, %s with FUA %v: %d syncs, want %d", name, x.op, x.fua, s.syncs, x.syncs)
+			}
+		}
+	}
+}

@@ -55,7 +55,7 @@ func TestCreatedByTwo(t *testing.T) {
 		if err == nil {
 			f.Close()
 		} else if !errors.Is(err, ErrBusy) {
-			t.Error(err)
+			t.Fatal(err)
 		}
 		other := <-got
 		if met = err != nil; met {

@@ -3,6 +3,7 @@ package blockdev
 import (
 	"bytes"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -61,6 +62,33 @@ func TestAlignment(t *testing.T) {
 	await(t, v, r)
 	if r.Bufs[0] = room[mem/2:][:4096]; mem > 1 && !v.misaligned(r) {
 		t.Errorf("a buffer at %d bytes isn't copied", mem/2)
+	}
+}
+
+// TestReadOnlyFiles: a volume that is only read has no file by which it could be written.
+func TestReadOnlyFiles(t *testing.T) {
+	path := openInternal(t, IODirect).info.Path
+	for _, mode := range []IOMode{IODirect, IOBuffered} {
+		for _, readOnly := range []bool{false, true} {
+			other := path + ".copy"
+			if err := os.WriteFile(other, make([]byte, 1<<20), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			opened, err := OpenFile(other, Options{IO: mode, ReadOnly: readOnly})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := opened.(*file).store.(*kernel)
+			for _, fd := range []int{k.fd, k.syncFD} {
+				flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+				if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY != readOnly {
+					t.Errorf("read-only %v: flags %#x, %v", readOnly, flags, err)
+				}
+			}
+			if err := opened.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 
