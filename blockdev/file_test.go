@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -393,6 +395,55 @@ func TestBlockDevice(t *testing.T) {
 			return func(o blockdev.Options) (blockdev.Volume, error) { return blockdev.OpenFile(dev, o) }
 		},
 	})
+}
+
+// flushes is how often the system had a device make durable what it was given.
+func flushes(t *testing.T, dev string) int {
+	t.Helper()
+	b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/stat")
+	if err != nil {
+		t.Skip(err)
+	}
+	const field = 15 // since Linux 5.5
+	all := strings.Fields(string(b))
+	if len(all) <= field {
+		t.Skipf("the system doesn't count flushes: %s", b)
+	}
+	n, err := strconv.Atoi(all[field])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestBlockDeviceFlushes: what is to be durable when it completes has a device flush, in any mode; and a write that isn't
+// needn't wait for that.
+func TestBlockDeviceFlushes(t *testing.T) {
+	dev := loopDevice(t, 4*mib)
+	for _, mode := range []blockdev.IOMode{blockdev.IODirect, blockdev.IOUring, blockdev.IOBuffered} {
+		v, err := blockdev.OpenFile(dev, blockdev.Options{IO: mode})
+		if err != nil {
+			t.Logf("mode %d: %v", mode, err)
+			continue
+		}
+		c, b := volumetest.NewClient(v), directio.AlignedBlock(4096)
+		for _, r := range []blockdev.Request{
+			{Op: blockdev.OpWrite, Bufs: [][]byte{b}}, {Op: blockdev.OpWrite, Bufs: [][]byte{b}, FUA: true},
+			{Op: blockdev.OpWriteZeroes, FUA: true}, {Op: blockdev.OpFlush},
+		} {
+			r.Length = int64(len(b))
+			before := flushes(t, dev)
+			if err := c.Do(r); err != nil {
+				t.Errorf("mode %d, %s: %v", mode, r.Op, err)
+			}
+			if n, want := flushes(t, dev)-before, r.FUA || r.Op == blockdev.OpFlush; n > 0 != want {
+				t.Errorf("mode %d, %s with FUA %v: %d flushes", mode, r.Op, r.FUA, n)
+			}
+		}
+		if err := v.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func zero(t *testing.T, dev string) {
