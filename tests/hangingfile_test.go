@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -92,6 +93,7 @@ func TestHangingFile(t *testing.T) {
 }
 
 func testHangingFile(t *testing.T, io, path string, flags ...string) {
+	needMode(t, map[string]blockdev.IOMode{"buffered": blockdev.IOBuffered, "uring": blockdev.IOUring, "direct": blockdev.IODirect}[io])
 	fs := newFrozenFS(t)
 	slow, fast := filepath.Join(fs.dir, "slow"), filepath.Join(t.TempDir(), "fast")
 	for _, file := range []string{slow, fast} {

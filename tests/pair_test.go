@@ -109,9 +109,22 @@ func fileVolume(t testing.TB) (string, blockdev.Options) {
 }
 
 func ringVolume(t testing.TB) (string, blockdev.Options) {
+	needMode(t, blockdev.IOUring)
 	spec, o := fileVolume(t)
 	o.IO = blockdev.IOUring
 	return spec, o
+}
+
+// needMode skips a test where temporary files can't be used so, as by direct I/O on a tmpfs.
+func needMode(t testing.TB, mode blockdev.IOMode) {
+	t.Helper()
+	v, err := blockdev.OpenFile(filepath.Join(t.TempDir(), "probe"), blockdev.Options{Size: 1 << 20, IO: mode})
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func pmemVolume(t testing.TB) (string, blockdev.Options) {
