@@ -31,7 +31,7 @@ type file struct {
 	lanes  *lanes
 
 	// What the file system turned out not to have; asked no more.
-	noNowRead, noNowWrite, noDsync, noPunch, noZeroRange atomic.Bool
+	noNow, noDsync, noPunch, noZeroRange atomic.Bool
 
 	commits  commits
 	sentry   sentry

@@ -2,7 +2,6 @@ package blockdev
 
 import (
 	"errors"
-	"sync/atomic"
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
@@ -11,38 +10,26 @@ import (
 // bounceSize is how much of a misaligned request is copied and transferred at once.
 const bounceSize = 256 << 10
 
-// now answers a request that the page cache can answer without waiting. It returns false
-// where a worker must go on from r.done, which may be the end. A write to a regular file waits
-// where the file system is frozen, RWF_NOWAIT or not, and so is the writer's.
+// now answers a read that the page cache can answer without waiting. It returns false where a
+// worker must go on from r.done, which may be the end. Writes aren't tried: one to a regular file
+// waits where the file system is frozen, RWF_NOWAIT or not, and block devices know none that doesn't.
 func (v *file) now(r *Request) bool {
-	if v.kernel == nil {
-		return false
-	}
-	var no *atomic.Bool
-	switch {
-	case r.Op == OpRead:
-		no = &v.noNowRead
-	case r.Op == OpWrite && !r.FUA && v.writer == nil:
-		no = &v.noNowWrite
-	default:
-		return false
-	}
-	if no.Load() {
+	if v.kernel == nil || r.Op != OpRead || v.noNow.Load() {
 		return false
 	}
 	var iov nowIovecs
 	for r.done < r.Length {
 		k := fillIovecs(iov[:], r.Bufs, r.done)
-		n, err := vectored(r.Op, r.lane.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
+		n, err := vectored(OpRead, r.lane.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
 		if errors.Is(err, unix.EOPNOTSUPP) {
-			no.Store(true)
+			v.noNow.Store(true)
 		}
 		if err != nil {
 			return false // a worker meets the error again, if it is one
 		}
 		r.done += n
 	}
-	return r.Op == OpRead || !v.commits.late(r)
+	return true
 }
 
 // writeFlags are the flags of a transfer: those that make a write with FUA durable by itself,
