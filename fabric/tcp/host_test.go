@@ -245,6 +245,7 @@ func TestHostR2TAfterResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.ctrl.send(append(d.ctrl.resp(cid, 0), d.ctrl.r2t(pdu.R2T{CCCID: cid, R2TO: size - more, R2TL: more})...))
+	waitFor(t, "protocol error", func() bool { return d.tr.Counters().ProtocolErrors.Load() == 1 }) // before all is sent
 	go func() { _, _ = io.Copy(io.Discard, d.ctrl) }()
 	d.wait(done)
 	if !errors.Is(r.Err, ErrProtocol) {
