@@ -16,7 +16,13 @@ import (
 // filled makes a volume of 4 MiB whose block i holds the byte i+1, in blocks 0 to 7.
 func filled(t *testing.T) (path string, s *superblock) {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "v")
+	return filledIn(t, t.TempDir())
+}
+
+// filledIn makes it in a directory.
+func filledIn(t *testing.T, dir string) (path string, s *superblock) {
+	t.Helper()
+	path = filepath.Join(dir, "v")
 	v := mustOpen(t, path, blockdev.Options{Size: 4 * mib})
 	c := volumetest.NewClient(v)
 	for i := range 8 {
@@ -180,9 +186,13 @@ func (s *superblock) sealed(lba, p uint64) uint64 { return p | entryCheck(s.salt
 
 // TestRepairSuper damages either copy of the superblock, and both.
 func TestRepairSuper(t *testing.T) {
-	needDisk(t) // else there is one copy
+	t.Run("disk", func(t *testing.T) { testRepairSuper(t, (*testing.T).TempDir) })
+	t.Run("tmpfs", func(t *testing.T) { testRepairSuper(t, shm) }) // no session has the other copy written
+}
+
+func testRepairSuper(t *testing.T, dir func(*testing.T) string) {
 	for _, copies := range [][]int64{{0}, {1}, {0, 1}} {
-		path, _ := filled(t)
+		path, _ := filledIn(t, dir(t))
 		for _, i := range copies {
 			patch(t, path, i*superSize+200, []byte{0xff})
 		}

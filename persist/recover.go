@@ -24,10 +24,15 @@ func (v *atomicVolume) recover() error {
 	if _, err := v.grow(); err != nil && !errors.Is(err, errGrownOften) { // which Refresh tells
 		return err
 	}
-	if v.kind != onSync {
+	if v.kind == onSync {
+		if err := v.setSession(currentSession(v.m.file)); err != nil {
+			return err
+		}
+	}
+	if v.super.generation > 1 {
 		return nil
 	}
-	return v.setSession(currentSession(v.m.file))
+	return v.writeSuper(v.super) // a new volume has one copy
 }
 
 // chooseTables decides whether the working maps have more to say than the durable ones, and
