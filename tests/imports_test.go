@@ -36,7 +36,7 @@ var rooms = []room{
 	{dir: "fabric/rdma/roce/wire", tests: []string{"internal/..."}},
 	{
 		dir:   "fabric/rdma/roce",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty"},
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty", "internal/prefetch"},
 		tests: []string{"fabric/rdma/cm", "internal/..."},
 	},
 	{dir: "fabric/rdma/cm/mad", may: []string{"fabric/rdma/verbs"}},

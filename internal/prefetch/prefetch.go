@@ -12,3 +12,19 @@ func Start(b []byte) { lines(unsafe.Pointer(unsafe.SliceData(b))) }
 //
 //go:noescape
 func lines(p unsafe.Pointer)
+
+// most is what Whole fetches at most: a part of what the first-level cache holds.
+const most = 4 << 10
+
+// Whole fetches b, or its first 4 KiB, for who will read it next and needs the rest at once, since it does
+// little with each byte.
+func Whole(b []byte) {
+	if len(b) > 0 {
+		span(unsafe.Pointer(unsafe.SliceData(b)), uintptr(min(len(b), most)))
+	}
+}
+
+// span fetches the lines of n bytes, at least the first.
+//
+//go:noescape
+func span(p unsafe.Pointer, n uintptr)

@@ -8,3 +8,16 @@ TEXT ·lines(SB), NOSPLIT, $0-8
 	PREFETCHT0 128(AX)
 	PREFETCHT0 192(AX)
 	RET
+
+// func span(p unsafe.Pointer, n uintptr)
+TEXT ·span(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ n+8(FP), CX
+	ADDQ AX, CX
+
+next:
+	PREFETCHT0 (AX)
+	ADDQ       $64, AX
+	CMPQ       AX, CX
+	JB         next
+	RET

@@ -4,3 +4,6 @@ package prefetch
 
 // Start does nothing.
 func Start([]byte) {}
+
+// Whole does nothing.
+func Whole([]byte) {}

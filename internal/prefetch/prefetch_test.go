@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStart fetches what may not be touched: behind the end of a mapping, of a file's end, and of nothing.
-func TestStart(t *testing.T) {
+// TestPastOver fetches what may not be touched: behind the end of a mapping, of a file's end, and of nothing.
+func TestPastOver(t *testing.T) {
 	page := unix.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -24,11 +24,12 @@ func TestStart(t *testing.T) {
 	was := bytes.Clone(mem[:page])
 	for _, b := range [][]byte{nil, {}, mem, mem[page-1 : page], mem[page:], mem[2*page:]} {
 		Start(b)
+		Whole(b)
 	}
 	if !bytes.Equal(mem[:page], was) {
 		t.Error("the memory has changed")
 	}
-	if n := testing.AllocsPerRun(10, func() { Start(mem) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { Start(mem); Whole(mem) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
+	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -179,6 +180,9 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 			train = &t.trains[len(t.trains)-1]
 			start, t.partEnd = len(t.parts), -1
 		}
+		if i+1 < len(t.packets) {
+			t.fetch(&t.packets[i+1])
+		}
 		switch id := uint16(train.Datagrams()); {
 		case k.noICRC:
 		case k.onDemand == nil:
@@ -192,6 +196,13 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 		bytes += k.size
 	}
 	return len(t.packets)
+}
+
+// fetch has the processor fetch the payload of the packet that is to be summed next.
+func (t *txBatch) fetch(k *txPacket) {
+	if k.pieces > 0 && !k.noICRC {
+		prefetch.Whole(t.pieces[k.piece])
+	}
 }
 
 func (t *txBatch) putICRC(k *txPacket, id uint16) {

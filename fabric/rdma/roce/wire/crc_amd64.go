@@ -19,6 +19,10 @@ func cpuid7ECX() uint32
 // twice as fast as the 128 bits of hash/crc32.
 var hasFold = cpu.X86.HasAVX2 && cpu.X86.HasPCLMULQDQ && cpuid7ECX()&cpuidVPCLMULQDQ != 0
 
+// hasWideFold says whether it does 512 bits at a time too, and the system saves such registers: half the time
+// of 256 where the data is in the first-level cache.
+var hasWideFold = hasFold && cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQDQ
+
 const (
 	cpuidVPCLMULQDQ = 1 << 10
 	foldMin         = 16

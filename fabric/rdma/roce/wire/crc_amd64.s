@@ -4,9 +4,28 @@
 // the low half is multiplied by x^(D+32) and the high half by x^(D-32), both modulo P,
 // bit-reflected and shifted left by one. TestFoldConstants computes them.
 
+DATA fold2048<>+0(SB)/8, $0x11542778a
+DATA fold2048<>+8(SB)/8, $0x1322d1430
+GLOBL fold2048<>(SB), RODATA|NOPTR, $16
+
 DATA fold1024<>+0(SB)/8, $0x1e88ef372
 DATA fold1024<>+8(SB)/8, $0x14a7fe880
 GLOBL fold1024<>(SB), RODATA|NOPTR, $16
+
+DATA fold512<>+0(SB)/8, $0x154442bd4
+DATA fold512<>+8(SB)/8, $0x1c6e41596
+GLOBL fold512<>(SB), RODATA|NOPTR, $16
+
+// The four quarters of 512 bits over 384, 256 and 128, and the last over nothing, which isn't multiplied.
+DATA foldQuarters<>+0(SB)/8, $0x3db1ecdc
+DATA foldQuarters<>+8(SB)/8, $0x174359406
+DATA foldQuarters<>+16(SB)/8, $0xf1da05aa
+DATA foldQuarters<>+24(SB)/8, $0x15a546366
+DATA foldQuarters<>+32(SB)/8, $0x1751997d0
+DATA foldQuarters<>+40(SB)/8, $0xccaa009e
+DATA foldQuarters<>+48(SB)/8, $0
+DATA foldQuarters<>+56(SB)/8, $0
+GLOBL foldQuarters<>(SB), RODATA|NOPTR, $64
 
 DATA fold256<>+0(SB)/8, $0xf1da05aa
 DATA fold256<>+8(SB)/8, $0x15a546366
@@ -60,6 +79,65 @@ TEXT ·crcFold(SB), NOSPLIT, $0-44
 	ADDQ    DX, SI
 	SUBQ    DX, CX
 
+	CMPQ CX, $256
+	JB   narrow
+	CMPB ·hasWideFold(SB), $1
+	JNE  narrow
+
+	VPCLMULQDQ      $0x00, X15, X0, X4
+	VPCLMULQDQ      $0x11, X15, X0, X0
+	VPXOR           X0, X4, X4
+	VPXORQ          0(SI), Z4, Z0
+	VMOVDQU64       64(SI), Z1
+	VMOVDQU64       128(SI), Z2
+	VMOVDQU64       192(SI), Z3
+	ADDQ            $256, SI
+	SUBQ            $256, CX
+	VBROADCASTI32X4 fold2048<>(SB), Z14
+
+by256:
+	CMPQ       CX, $256
+	JB         quarters
+	VPCLMULQDQ $0x00, Z14, Z0, Z4
+	VPCLMULQDQ $0x00, Z14, Z1, Z5
+	VPCLMULQDQ $0x00, Z14, Z2, Z6
+	VPCLMULQDQ $0x00, Z14, Z3, Z7
+	VPCLMULQDQ $0x11, Z14, Z0, Z0
+	VPCLMULQDQ $0x11, Z14, Z1, Z1
+	VPCLMULQDQ $0x11, Z14, Z2, Z2
+	VPCLMULQDQ $0x11, Z14, Z3, Z3
+	VPTERNLOGQ $0x96, 0(SI), Z4, Z0
+	VPTERNLOGQ $0x96, 64(SI), Z5, Z1
+	VPTERNLOGQ $0x96, 128(SI), Z6, Z2
+	VPTERNLOGQ $0x96, 192(SI), Z7, Z3
+	ADDQ       $256, SI
+	SUBQ       $256, CX
+	JMP        by256
+
+quarters:
+	// Z0 into Z1 into Z2 into Z3, each 512 bits further on, and the quarters of that into the last.
+	VBROADCASTI32X4 fold512<>(SB), Z14
+	VPCLMULQDQ      $0x00, Z14, Z0, Z4
+	VPCLMULQDQ      $0x11, Z14, Z0, Z0
+	VPTERNLOGQ      $0x96, Z0, Z4, Z1
+	VPCLMULQDQ      $0x00, Z14, Z1, Z4
+	VPCLMULQDQ      $0x11, Z14, Z1, Z1
+	VPTERNLOGQ      $0x96, Z1, Z4, Z2
+	VPCLMULQDQ      $0x00, Z14, Z2, Z4
+	VPCLMULQDQ      $0x11, Z14, Z2, Z2
+	VPTERNLOGQ      $0x96, Z2, Z4, Z3
+	VMOVDQU64       foldQuarters<>(SB), Z14
+	VPCLMULQDQ      $0x00, Z14, Z3, Z4
+	VPCLMULQDQ      $0x11, Z14, Z3, Z5
+	VPXORQ          Z5, Z4, Z4
+	VEXTRACTI32X4   $3, Z3, X0
+	VEXTRACTI64X4   $1, Z4, Y5
+	VPXOR           Y5, Y4, Y4
+	VEXTRACTI128    $1, Y4, X5
+	VPXOR           X5, X4, X4
+	VPXOR           X4, X0, X0
+
+narrow:
 	CMPQ CX, $128
 	JB   by16
 
