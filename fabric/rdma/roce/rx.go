@@ -7,6 +7,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -54,7 +55,12 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 		for ; n < verifiedAtOnce && len(rest) > 0; n++ {
 			b := rest[:min(size, len(rest))]
 			rest = rest[len(b):]
-			if unchecked || d.verify(b, uint16(index+n)) {
+			if unchecked {
+				good |= 1 << n
+				continue
+			}
+			prefetch.Whole(rest[:min(size, len(rest))]) // which is next
+			if d.verify(b, uint16(index+n)) {
 				good |= 1 << n
 			}
 		}
