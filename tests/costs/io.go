@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -72,8 +74,22 @@ func (p *plan) targetsOfWays() (targets []*program, err error) {
 			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
 		targets = append(targets, t)
+		if err := p.fill(t); err != nil {
+			stopAll(targets)
+			return nil, fmt.Errorf("%s: %w", w.name, err)
+		}
 	}
 	return targets, nil
+}
+
+// fill writes the whole volume once: until then all of its pages are one, which no cache lacks.
+func (p *plan) fill(t *program) error {
+	cmd := exec.Command(filepath.Join(p.bin, "nvmeinit"), "bench", "-t", "tcp", "-a", t.addr, "-n", nqn,
+		"--rw", "write", "--bs", "128k", "--iodepth", "8", "-o", "json")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return nil
 }
 
 func stopAll(targets []*program) {
