@@ -13,11 +13,10 @@ import (
 
 // memory is a volume in anonymous memory, one mapping. Pages come into being when they are
 // written and go when they are discarded, so volumes may be larger than the memory that is free
-// as long as what is written isn't (takeHuge).
+// as long as what is written isn't.
 type memory struct {
 	info   Info
 	mem    []byte
-	huge   bool // in huge pages, where the kernel has some
 	region [1]*Region
 	guard  *Guard
 	life   *Lifetime
@@ -50,7 +49,6 @@ func NewMemory(o Options) (Volume, error) {
 			ReadOnly: o.ReadOnly, AtomicBlocks: 1, Discard: true, ZeroAfterDiscard: true,
 		},
 		mem:    mem,
-		huge:   takeHuge(mem),
 		region: [1]*Region{{Mem: mem}},
 		life:   NewLifetime(),
 	}
@@ -206,9 +204,6 @@ func (v *memory) Release(t ViewToken) {
 func (v *memory) Close() error {
 	if !v.life.Close() {
 		return v.info.Closed("close")
-	}
-	if v.huge {
-		hugeVolumes.Add(-int64(len(v.mem)))
 	}
 	return unix.Munmap(v.mem)
 }
