@@ -70,7 +70,7 @@ var rooms = []room{
 	{dir: "metrics", may: []string{everything}},
 	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/neighbor", "internal/standstill"}, tests: []string{"internal/..."}},
 	{dir: "internal/neighbor", may: []string{"internal/ring"}, tests: []string{"internal/soon"}},
-	{dir: "internal/ring", tests: []string{"internal/fuzzing", "internal/soon"}},
+	{dir: "internal/ring", may: []string{"internal/prefetch"}, tests: []string{"internal/fuzzing", "internal/soon"}},
 	{dir: "internal/busypoll"},
 	{dir: "internal/crowd", may: []string{"internal/pqueue"}},
 	{dir: "internal/pqueue"},

@@ -13,7 +13,7 @@ func Start(b []byte) { lines(unsafe.Pointer(unsafe.SliceData(b))) }
 //go:noescape
 func lines(p unsafe.Pointer)
 
-// most is what Whole fetches at most: a part of what the first-level cache holds.
+// most is what Whole and ForWrite fetch at most: a part of what the first-level cache holds.
 const most = 4 << 10
 
 // Whole fetches b, or its first 4 KiB, for who will read it next and needs the rest at once, since it does
@@ -24,7 +24,20 @@ func Whole(b []byte) {
 	}
 }
 
+// ForWrite fetches b, or its first 4 KiB, for who will write it next: lines that another processor has are
+// taken from it now.
+func ForWrite(b []byte) {
+	if len(b) > 0 {
+		spanForWrite(unsafe.Pointer(unsafe.SliceData(b)), uintptr(min(len(b), most)))
+	}
+}
+
 // span fetches the lines of n bytes, at least the first.
 //
 //go:noescape
 func span(p unsafe.Pointer, n uintptr)
+
+// spanForWrite is span for writing.
+//
+//go:noescape
+func spanForWrite(p unsafe.Pointer, n uintptr)

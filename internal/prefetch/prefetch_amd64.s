@@ -21,3 +21,16 @@ next:
 	CMPQ       AX, CX
 	JB         next
 	RET
+
+// func spanForWrite(p unsafe.Pointer, n uintptr)
+TEXT ·spanForWrite(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ n+8(FP), CX
+	ADDQ AX, CX
+
+next:
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x08 // PREFETCHW (AX), which the assembler doesn't know
+	ADDQ $64, AX
+	CMPQ AX, CX
+	JB   next
+	RET

@@ -7,3 +7,6 @@ func Start([]byte) {}
 
 // Whole does nothing.
 func Whole([]byte) {}
+
+// ForWrite does nothing.
+func ForWrite([]byte) {}

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPastOver fetches what may not be touched: behind the end of a mapping, of a file's end, and of nothing.
+// TestPastOver fetches what may not be touched: behind the end of a mapping, and nothing; and fetches to be
+// written what may only be read.
 func TestPastOver(t *testing.T) {
 	page := unix.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -22,14 +23,20 @@ func TestPastOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := bytes.Clone(mem[:page])
-	for _, b := range [][]byte{nil, {}, mem, mem[page-1 : page], mem[page:], mem[2*page:]} {
-		Start(b)
-		Whole(b)
+	for _, access := range []int{unix.PROT_READ, unix.PROT_READ | unix.PROT_WRITE} {
+		if err := unix.Mprotect(mem[:page], access); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range [][]byte{nil, {}, mem, mem[page-1 : page], mem[page:], mem[2*page:]} {
+			Start(b)
+			Whole(b)
+			ForWrite(b)
+		}
 	}
 	if !bytes.Equal(mem[:page], was) {
 		t.Error("the memory has changed")
 	}
-	if n := testing.AllocsPerRun(10, func() { Start(mem); Whole(mem) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { Start(mem); Whole(mem); ForWrite(mem) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -72,6 +72,26 @@ func TestTrainsPassUnchanged(t *testing.T) {
 	}
 }
 
+// TestPutWithin: of parts that hold more than their train says, what is too much is left out, and never written
+// over what the reader has not given back.
+func TestPutWithin(t *testing.T) {
+	w, r := pair(t)
+	for i := range w.records {
+		w.records[i] = 0xEE
+	}
+	const n = 2048
+	if !w.Put([][]byte{bytes.Repeat([]byte{1}, 1536), bytes.Repeat([]byte{2}, 1536)}, n, n, 0) {
+		t.Fatal("no room")
+	}
+	want := append(bytes.Repeat([]byte{1}, 1536), bytes.Repeat([]byte{2}, n-1536)...)
+	if got, ok, err := r.Next(); !ok || err != nil || !bytes.Equal(got.Bytes, want) {
+		t.Fatalf("the train is another: %v", err)
+	}
+	if end := recordHeader + n; w.records[end] != 0xEE {
+		t.Errorf("something was written behind a train of %d bytes", n)
+	}
+}
+
 // TestFull: what finds no room is refused and the rest unharmed, until Release has made room.
 func TestFull(t *testing.T) {
 	for _, n := range []int{1, 5000, MaxTrain} {

@@ -1,5 +1,7 @@
 package ring
 
+import "github.com/nvme-anywhere/nvmeof/internal/prefetch"
+
 // Writer puts trains into a ring.
 type Writer struct {
 	memory
@@ -34,13 +36,23 @@ func (w *Writer) Put(parts [][]byte, n, segment int, class uint8) bool {
 	}
 	*w.header(start) = header{bytes: uint32(n), segment: uint32(segment), class: uint32(class)}
 	at := start&(Capacity-1) + recordHeader
-	to := w.records[at : at+uint64(n)]
-	for _, p := range parts {
-		to = to[copy(to, p):]
-	}
+	gather(w.records[at:at+uint64(n)], parts)
 	w.next = start + need
 	w.tail.Store(w.next)
 	return true
+}
+
+// long is from how many bytes on the copy of a part lasts until the next one's place is fetched.
+const long = 1 << 10
+
+// gather copies parts to what is theirs in a record, whose lines the reader's processor had last.
+func gather(to []byte, parts [][]byte) {
+	for _, p := range parts {
+		if n := min(len(p), len(to)); n >= long {
+			prefetch.ForWrite(to[n:])
+		}
+		to = to[copy(to, p):]
+	}
 }
 
 // fits says whether records may reach up to end. What the reader says of its position is believed where it
