@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,7 +25,7 @@ func TestRDMABesideSockets(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", ceiling, "./ceiling").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p := startTarget(t, "--volume", "mem:256MiB")
+	p := startTarget(t, "--volume", "mem:64MiB") // as much as the sockets take their data from
 	p.must(t, 20*time.Second, "tcp", "bench", "--rw", "write", "--bs", "128k", "--iodepth", "8")
 	for _, x := range []struct {
 		rw, bs string
@@ -37,7 +38,7 @@ func TestRDMABesideSockets(t *testing.T) {
 				order := []string{"rdma", "sockets", "tcp"}
 				for _, what := range slices.Concat(order[i%3:], order[:i%3]) {
 					if what == "sockets" {
-						figures[what] = bareSockets(t, ceiling, x.bs)
+						figures[what] = bareSockets(t, ceiling, x.rw, x.bs)
 					} else {
 						figures[what] = p.read(t, what, x.rw, x.bs)
 					}
@@ -76,10 +77,11 @@ func needSpeed(t *testing.T, variable, target string) {
 // speedTime is how long each measurement takes.
 const speedTime = 600 * time.Millisecond
 
-// bareSockets measures requests at depth 32 that are answered with so much data.
-func bareSockets(t *testing.T, ceiling, bs string) float64 {
+// bareSockets measures requests at depth 32 that are answered with so much data, of blocks in the order of reads.
+func bareSockets(t *testing.T, ceiling, rw, bs string) float64 {
 	t.Helper()
-	out, err := exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-bs", bs).Output()
+	out, err := exec.Command(ceiling, "-json", "-time", speedTime.String(), "-depth", "32", "-bs", bs,
+		fmt.Sprintf("-random=%t", rw == "randread")).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

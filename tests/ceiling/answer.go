@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 
@@ -107,6 +108,9 @@ func (a *answerer) batch(rx []udp.Received) error {
 func (a *answerer) data(t int) {
 	if !a.along() {
 		a.tags = append(a.tags, t)
+	}
+	if blocks := volumeSize / a.workload.data; a.random {
+		a.next = rand.IntN(blocks) * a.workload.data
 	}
 	for i := range a.packets() {
 		head, crc := a.heads[a.used], a.crcs[a.used]

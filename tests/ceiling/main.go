@@ -5,7 +5,7 @@
 // several depths, without and with what RoCE adds to each packet: a CRC-32 made and checked,
 // and the payload copied to its place.
 //
-//	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-bs 4k -depth 32 [-bare]]
+//	go run ./tests/ceiling [-time 1s] [-json] [-busy-poll 50µs] [-random] [-bs 4k -depth 32 [-bare]]
 //	go run ./tests/ceiling [-time 1s] [-json] -tcp 16 -depth 64
 package main
 
@@ -49,18 +49,19 @@ func main() {
 	bs := flag.String("bs", "", "measure only answers with this much data, as 4k …")
 	depth := flag.Int("depth", 1, "… at this depth …")
 	bare := flag.Bool("bare", false, "… without CRC and copy")
+	random := flag.Bool("random", false, "answer with blocks from anywhere, as random reads of a volume are, and not one after the other")
 	poll := flag.Duration("busy-poll", udp.DefaultBusyPoll, "how long to look for datagrams before sleeping; 0: never")
 	tcp := flag.Int("tcp", 0, "measure this many TCP connections instead, with -depth requests outstanding in all")
 	flag.Parse()
 
-	all := workloads(*poll)
+	all := workloads(*random, *poll)
 	if *bs != "" {
 		data, err := blockdev.ParseSize(*bs)
 		exitOn(err)
 		if data < 1 || data > maxData {
 			exitOn(fmt.Errorf("-bs %s: want 1 byte to %d", *bs, maxData))
 		}
-		all = []workload{{int(data), max(1, *depth), !*bare, !*bare, *poll}}
+		all = []workload{{int(data), max(1, *depth), !*bare, !*bare, *random, *poll}}
 	}
 	var results []Result
 	if *tcp > 0 {

@@ -26,11 +26,12 @@ var errCRC = errors.New("a datagram arrived with a wrong CRC")
 
 // workload is what a request is answered with and how.
 type workload struct {
-	data  int // bytes
-	depth int
-	crc   bool
-	copy  bool
-	poll  time.Duration // how long both sides look for datagrams before they sleep
+	data   int // bytes
+	depth  int
+	crc    bool
+	copy   bool
+	random bool          // where in the volume the data lies
+	poll   time.Duration // how long both sides look for datagrams before they sleep
 }
 
 // packets is how many packets the data is.
@@ -44,11 +45,11 @@ func (w workload) along() bool { return w.packets() == 1 }
 
 // spec and parse carry a workload to the other process.
 func (w workload) spec() string {
-	return fmt.Sprintf("%d %d %t %t %d", w.data, w.depth, w.crc, w.copy, w.poll)
+	return fmt.Sprintf("%d %d %t %t %t %d", w.data, w.depth, w.crc, w.copy, w.random, w.poll)
 }
 
 func parse(spec string) (w workload, err error) {
-	_, err = fmt.Sscanf(spec, "%d %d %t %t %d", &w.data, &w.depth, &w.crc, &w.copy, &w.poll)
+	_, err = fmt.Sscanf(spec, "%d %d %t %t %t %d", &w.data, &w.depth, &w.crc, &w.copy, &w.random, &w.poll)
 	return w, err
 }
 
@@ -60,14 +61,14 @@ func (w workload) config() udp.Config {
 	return udp.Config{BusyPoll: w.poll}
 }
 
-func workloads(poll time.Duration) (all []workload) {
+func workloads(random bool, poll time.Duration) (all []workload) {
 	for _, kind := range []struct {
 		data   int
 		depths []int
 	}{{4 << 10, []int{1, 8, 32, 128}}, {128 << 10, []int{1, 4, 16}}} {
 		for _, depth := range kind.depths {
 			for _, full := range []bool{false, true} {
-				all = append(all, workload{kind.data, depth, full, full, poll})
+				all = append(all, workload{kind.data, depth, full, full, random, poll})
 			}
 		}
 	}

@@ -78,11 +78,12 @@ func (p *plan) rate(v *variant) (s sample, err error) {
 	return s, nil
 }
 
-// ceiling measures a load on bare sockets.
+// ceiling measures a load on bare sockets, whose data comes from as much memory as the volume has, and in its order.
 func (p *plan) ceiling(load string, bare bool) *variant {
 	f := strings.Fields(load)
 	return &variant{name: "bare sockets", run: func() (sample, error) {
-		return p.runCeiling("-bs", f[1], "-depth", f[2], fmt.Sprintf("-bare=%t", bare))
+		return p.runCeiling("-bs", f[1], "-depth", f[2], fmt.Sprintf("-bare=%t", bare),
+			fmt.Sprintf("-random=%t", strings.HasPrefix(f[0], "rand")))
 	}}
 }
 
