@@ -33,10 +33,10 @@ var rooms = []room{
 	{dir: "nvme/host", may: []string{"nvme", "nvme/dhchap", "internal/limitlog"}},
 	{dir: "nvme/multipath", may: []string{"nvme", "nvme/host"}, tests: []string{"nvme/target", "blockdev/..."}},
 	{dir: "fabric/rdma/verbs", tests: []string{"fabric/rdma/softrnic"}},
-	{dir: "fabric/rdma/roce/wire", tests: []string{"internal/..."}},
+	{dir: "fabric/rdma/roce/wire", may: []string{"internal/prefetch"}, tests: []string{"internal/..."}},
 	{
 		dir:   "fabric/rdma/roce",
-		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty", "internal/prefetch"},
+		may:   []string{"fabric/rdma/verbs", "fabric/rdma/roce/wire", "internal/udp", "internal/mem", "internal/duty"},
 		tests: []string{"fabric/rdma/cm", "internal/..."},
 	},
 	{dir: "fabric/rdma/cm/mad", may: []string{"fabric/rdma/verbs"}},

@@ -7,7 +7,6 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
-	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -59,8 +58,7 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 				good |= 1 << n
 				continue
 			}
-			prefetch.Whole(rest[:min(size, len(rest))]) // which is next
-			if d.verify(b, uint16(index+n)) {
+			if d.verify(b, uint16(index+n), rest[:min(size, len(rest))]) {
 				good |= 1 << n
 			}
 		}
@@ -85,9 +83,9 @@ func (d *Device) receive(r *udp.Received, now time.Duration) {
 }
 
 // verify checks the ICRC. index is the place among the datagrams received in one piece, which
-// is the Identification that a sender like this one uses.
-func (d *Device) verify(b []byte, index uint16) bool {
-	verdict, _ := d.rx.flow.Verify(b, index)
+// is the Identification that a sender like this one uses. The processor fetches next meanwhile.
+func (d *Device) verify(b []byte, index uint16, next []byte) bool {
+	verdict, _ := d.rx.flow.VerifyFetching(next, b, index)
 	if verdict == wire.Bad {
 		d.counters.inc(BadICRC)
 		return false
@@ -111,7 +109,7 @@ func (d *Device) sendsNoICRC(src netip.Addr) bool {
 // pair that takes those, or else has a good one. The device's lock is held.
 func (d *Device) permits(b []byte, index uint16) bool {
 	if q := d.qps.lookup(wire.DestQPOf(b)); q == nil || !q.noICRC {
-		return d.verify(b, index)
+		return d.verify(b, index, nil)
 	}
 	d.rx.unchecked++
 	return true

@@ -10,7 +10,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
-	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
@@ -180,14 +179,11 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 			train = &t.trains[len(t.trains)-1]
 			start, t.partEnd = len(t.parts), -1
 		}
-		if i+1 < len(t.packets) {
-			t.fetch(&t.packets[i+1])
-		}
-		switch id := uint16(train.Datagrams()); {
+		switch id, next := uint16(train.Datagrams()), t.payload(i+1); {
 		case k.noICRC:
 		case k.onDemand == nil:
-			t.putICRC(k, id)
-		case !t.putICRCOnDemand(k, id): // nor can the system send it
+			t.putICRC(k, id, next)
+		case !t.putICRCOnDemand(k, id, next): // nor can the system send it
 			t.missed = append(t.missed, missedPage{k.onDemand, k.psn})
 		}
 		t.addParts(k)
@@ -198,29 +194,31 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 	return len(t.packets)
 }
 
-// fetch has the processor fetch the payload of the packet that is to be summed next.
-func (t *txBatch) fetch(k *txPacket) {
-	if k.pieces > 0 && !k.noICRC {
-		prefetch.Whole(t.pieces[k.piece])
+// payload is what packet i has to be summed that isn't in the arena, or the first piece of it.
+func (t *txBatch) payload(i int) []byte {
+	if i == len(t.packets) || t.packets[i].pieces == 0 || t.packets[i].noICRC {
+		return nil
 	}
+	return t.pieces[t.packets[i].piece]
 }
 
-func (t *txBatch) putICRC(k *txPacket, id uint16) {
+// putICRC sums a packet, while the processor fetches what is to be summed next.
+func (t *txBatch) putICRC(k *txPacket, id uint16, next []byte) {
 	end := k.end - wire.ICRCSize
 	var icrc uint32
 	if k.pieces == 0 {
-		icrc = k.flow.ICRC(id, t.arena[k.head:end])
+		icrc = k.flow.ICRCFetching(next, id, t.arena[k.head:end])
 	} else {
-		icrc = k.flow.ICRC(id, t.arena[k.head:k.data], t.pieces[k.piece:k.piece+k.pieces]...)
+		icrc = k.flow.ICRCFetching(next, id, t.arena[k.head:k.data], t.pieces[k.piece:k.piece+k.pieces]...)
 	}
 	wire.PutICRC(t.arena[end:k.end], icrc)
 }
 
 // putICRCOnDemand is putICRC; false where a page of the payload is missing.
-func (t *txBatch) putICRCOnDemand(k *txPacket, id uint16) (ok bool) {
+func (t *txBatch) putICRCOnDemand(k *txPacket, id uint16, next []byte) (ok bool) {
 	ok = true
 	defer mem.Caught(&ok, debug.SetPanicOnFault(true), t.pieces[k.piece:k.piece+k.pieces]...)
-	t.putICRC(k, id)
+	t.putICRC(k, id, next)
 	return ok
 }
 

@@ -2,15 +2,17 @@ package wire
 
 import (
 	"encoding/binary"
+	"unsafe"
 
 	"golang.org/x/sys/cpu"
 )
 
 // crcFold is the state after p, of at least 16 bytes and a multiple of four. The bits of ones count
-// as ones in the first eight bytes, or the first four where a multiple of 16 bytes follows those.
+// as ones in the first eight bytes, or the first four where a multiple of 16 bytes follows those. The processor
+// fetches as much from next meanwhile, or p itself some way ahead where that is nil.
 //
 //go:noescape
-func crcFold(state uint32, ones uint64, p []byte) uint32
+func crcFold(state uint32, ones uint64, p []byte, next unsafe.Pointer) uint32
 
 // cpuid7ECX is the ECX of CPUID leaf 7.
 func cpuid7ECX() uint32
@@ -28,17 +30,27 @@ const (
 	foldMin         = 16
 )
 
-// crcUpdate is the state after p.
-func crcUpdate(state uint32, p []byte) uint32 {
+// crcUpdate is the state after p. The processor fetches next meanwhile, or the first of it.
+func crcUpdate(state uint32, p, next []byte) uint32 {
 	odd := len(p) & 3
 	if !hasFold || len(p)-odd < foldMin {
 		return crcPortable(state, p)
 	}
-	return crcFold(crcShort(state, p[:odd]), 0, p[odd:])
+	return fold(crcShort(state, p[:odd]), 0, p[odd:], next)
 }
 
-// crcPacket is the state after p, which begins with a BTH.
-func crcPacket(state uint32, p []byte) uint32 {
+// fold is crcFold that fetches no more than next, but for a little.
+func fold(state uint32, ones uint64, p, next []byte) uint32 {
+	const little = 1 << 10
+	if n := (len(next) + 15) &^ 15; n > 0 && len(p)-n >= little {
+		state = crcFold(state, ones, p[:n], unsafe.Pointer(unsafe.SliceData(next)))
+		p, ones, next = p[n:], 0, nil
+	}
+	return crcFold(state, ones, p, unsafe.Pointer(unsafe.SliceData(next)))
+}
+
+// crcPacket is the state after p, which begins with a BTH. The processor fetches next meanwhile, or the first of it.
+func crcPacket(state uint32, p, next []byte) uint32 {
 	if !hasFold || len(p) < foldMin || len(p)&3 != 0 {
 		return crcPacketPortable(state, p)
 	}
@@ -46,5 +58,5 @@ func crcPacket(state uint32, p []byte) uint32 {
 	if len(p)%16 == 4 { // byte 4 would be past what is taken first
 		state, p, ones = crcHalfWord(state, binary.LittleEndian.Uint32(p)), p[4:], maskByte4>>32
 	}
-	return crcFold(state, ones, p)
+	return fold(state, ones, p, next)
 }

@@ -56,12 +56,20 @@ DATA toEnd<>+16(SB)/8, $0x0706050403020100
 DATA toEnd<>+24(SB)/8, $0x0f0e0d0c0b0a0908
 GLOBL toEnd<>(SB), RODATA|NOPTR, $32
 
-// func crcFold(state uint32, ones uint64, p []byte) uint32
-TEXT ·crcFold(SB), NOSPLIT, $0-44
+// func crcFold(state uint32, ones uint64, p []byte, next unsafe.Pointer) uint32
+TEXT ·crcFold(SB), NOSPLIT, $0-52
 	MOVL state+0(FP), AX
 	MOVQ ones+8(FP), BX
 	MOVQ p_base+16(FP), SI
 	MOVQ p_len+24(FP), CX
+
+	// R8 is from what is summed to what is fetched meanwhile: next, or else some way ahead.
+	MOVQ    next+40(FP), DX
+	MOVQ    DX, DI
+	SUBQ    SI, DI
+	MOVQ    $512, R8
+	TESTQ   DX, DX
+	CMOVQNE DI, R8
 
 	VMOVDQU fold128<>(SB), X15
 
@@ -110,6 +118,10 @@ by256:
 	VPTERNLOGQ $0x96, 64(SI), Z5, Z1
 	VPTERNLOGQ $0x96, 128(SI), Z6, Z2
 	VPTERNLOGQ $0x96, 192(SI), Z7, Z3
+	PREFETCHT0 0(SI)(R8*1)
+	PREFETCHT0 64(SI)(R8*1)
+	PREFETCHT0 128(SI)(R8*1)
+	PREFETCHT0 192(SI)(R8*1)
 	ADDQ       $256, SI
 	SUBQ       $256, CX
 	JMP        by256
@@ -171,6 +183,8 @@ by128:
 	VPXOR      Y5, Y1, Y1
 	VPXOR      Y6, Y2, Y2
 	VPXOR      Y7, Y3, Y3
+	PREFETCHT0 0(SI)(R8*1)
+	PREFETCHT0 64(SI)(R8*1)
 	ADDQ       $128, SI
 	SUBQ       $128, CX
 	JMP        by128
@@ -229,7 +243,7 @@ reduce:
 	VPXOR      X1, X0, X0
 	VPEXTRD    $1, X0, AX
 	VZEROUPPER
-	MOVL       AX, ret+40(FP)
+	MOVL       AX, ret+48(FP)
 	RET
 
 // func cpuid7ECX() uint32

@@ -15,8 +15,10 @@ func TestCRCEveryLength(t *testing.T) {
 		at := r.IntN(64)
 		p, start := b[at:at+n], r.Uint32()
 		want := crc32.Update(start, crc32.IEEETable, p)
-		if got := ^crcUpdate(^start, p); got != want {
-			t.Fatalf("%d bytes at offset %d: %#08x, want %#08x", n, at, got, want)
+		for _, next := range [][]byte{nil, b[:r.IntN(len(b))], b[len(b)-1:]} {
+			if got := ^crcUpdate(^start, p, next); got != want {
+				t.Fatalf("%d bytes at offset %d, with %d next: %#08x, want %#08x", n, at, len(next), got, want)
+			}
 		}
 		if got := ^crcShort(^start, p); got != want {
 			t.Fatalf("%d bytes at offset %d by tables: %#08x, want %#08x", n, at, got, want)

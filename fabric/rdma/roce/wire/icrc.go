@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/binary"
 	"net/netip"
+
+	"github.com/nvme-anywhere/nvmeof/internal/prefetch"
 )
 
 // Lengths and offsets of what the ICRC covers before the BTH (annex A17.3.3): eight bytes of
@@ -107,17 +109,32 @@ func (f Flow) prefix(n int, id uint16) uint32 {
 // its pad, may be given with it. Over IPv4 id is the Identification
 // that the packet will have. PutICRC and AppendTrailer write the result.
 func (f Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
+	return f.ICRCFetching(nil, id, header, payload...)
+}
+
+// ICRCFetching is ICRC, and has the processor fetch next meanwhile, which is to be summed then: as far as the
+// packet is long.
+func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]byte) uint32 {
+	fetch(next)
 	n := 0
 	for _, p := range payload {
 		n += len(p)
 	}
 	pad := Pad(n)
 	state := f.prefix(len(header)+n+pad+ICRCSize, id)
-	state = crcPacket(state, header)
+	state = crcPacket(state, header, next)
 	for _, p := range payload {
-		state = crcUpdate(state, p)
+		state = crcUpdate(state, p, next)
+		next = next[min(len(p), len(next)):]
 	}
 	return ^crcZeros(state, pad)
+}
+
+// fetch has the processor fetch next now where it can't be done while something is summed.
+func fetch(next []byte) {
+	if !hasFold {
+		prefetch.Whole(next)
+	}
 }
 
 // PutICRC writes the ICRC into the last four bytes of a packet: it is the one little-endian
@@ -149,11 +166,18 @@ const (
 // with Recovered, but for packets with more data than jumbo frames hold; see the package's
 // documentation for what this leaves of the ICRC's strength.
 func (f Flow) Verify(p []byte, expected uint16) (Verdict, uint16) {
+	return f.VerifyFetching(nil, p, expected)
+}
+
+// VerifyFetching is Verify, and has the processor fetch next meanwhile, which is to be checked then: as far as p
+// is long.
+func (f Flow) VerifyFetching(next, p []byte, expected uint16) (Verdict, uint16) {
 	if len(p) < MinPacket || len(p) > MaxPacket || len(p)&3 != 0 {
 		return Bad, expected
 	}
+	fetch(next)
 	end := len(p) - ICRCSize
-	state := crcPacket(f.prefix(len(p), expected), p[:end])
+	state := crcPacket(f.prefix(len(p), expected), p[:end], next)
 	syndrome := ^state ^ binary.LittleEndian.Uint32(p[end:])
 	if syndrome == 0 {
 		return Exact, expected
