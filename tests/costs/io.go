@@ -68,7 +68,7 @@ func costPerIO(p *plan) error {
 // targetsOfWays starts a target for each way.
 func (p *plan) targetsOfWays() (targets []*program, err error) {
 	for _, w := range ways {
-		t, err := p.startTarget(append([]string{"--volume", "mem:64MiB"}, w.both...)...)
+		t, err := p.startTarget(append([]string{"--volume", p.volume}, w.both...)...)
 		if err != nil {
 			stopAll(targets)
 			return nil, fmt.Errorf("%s: %w", w.name, err)

@@ -4,7 +4,7 @@
 // nothing happens on, what scrapes of the figures take away, and how fast it is over a link with short
 // packets. It starts nvmetgt and nvmeinit, and reads their figures for Prometheus.
 //
-//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [speed] [link] [io] [growth] [size] [idle] [scrape]
+//	go run ./tests/costs [-bin DIR] [-time 1s] [-rounds 5] [-volume mem:64MiB] [speed] [link] [io] [growth] [size] [idle] [scrape]
 //
 // Variants of one table take turns in random order; what is shown are medians.
 package main
@@ -27,6 +27,7 @@ type plan struct {
 	dir    string // for files
 	time   time.Duration
 	rounds int
+	volume string // of speed and io
 }
 
 var parts = map[string]func(*plan) error{
@@ -38,6 +39,9 @@ var parts = map[string]func(*plan) error{
 	"idle":   idle,
 	"scrape": scrapes,
 }
+
+// defaultVolume is as large as what bare sockets take their data from.
+const defaultVolume = "mem:64MiB"
 
 var order = []string{"speed", "link", "io", "growth", "size", "idle", "scrape"}
 
@@ -54,6 +58,7 @@ func run() error {
 	flag.StringVar(&p.bin, "bin", "", "directory of nvmetgt and nvmeinit (default: built for this run)")
 	flag.DurationVar(&p.time, "time", time.Second, "how long each measurement takes")
 	flag.IntVar(&p.rounds, "rounds", 5, "how often each is repeated")
+	flag.StringVar(&p.volume, "volume", defaultVolume, "what speed and io read and write; bare sockets are beside the default")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "costs [flags] [%s]\n", strings.Join(order, "] ["))
 		flag.PrintDefaults()

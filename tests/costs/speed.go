@@ -31,7 +31,7 @@ func speed(p *plan) error {
 		for _, v := range all {
 			v.run = func() (sample, error) { return p.rate(v) }
 		}
-		if reads := strings.Contains(load, "read"); reads {
+		if strings.Contains(load, "read") && p.volume == defaultVolume {
 			all = append(all, p.ceiling(load, false), p.ceiling(load, true))
 		}
 		if err := p.inTurns(all); err != nil {
