@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -166,15 +168,14 @@ func (l *Listener) Close() error {
 		return nil
 	}
 	l.closed = true
-	conns := make([]*targetConn, 0, len(l.conns))
-	for c := range l.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	l.prober.Stop()
 	err := l.id.Destroy()
+	// All know it before one ends: a host that finds that closed closes the others.
+	conns = slices.DeleteFunc(conns, func(c *targetConn) bool { return !c.doom(errUnlistened) })
 	for _, c := range conns {
-		c.fail(errUnlistened)
+		go c.end()
 	}
 	l.done.Wait()
 	l.buffers.Close()

@@ -325,16 +325,20 @@ func (c *targetConn) Disconnect(err error) {
 // fail ends the connection because of err; the first call counts. It may be called from
 // anywhere, also while the connection is being made: then accept sees it.
 func (c *targetConn) fail(err error) {
-	c.mu.Lock()
-	first := c.dead == nil
-	if first {
-		c.dead = err
-	}
-	run := first && c.live
-	c.mu.Unlock()
-	if run {
+	if c.doom(err) {
 		go c.end()
 	}
+}
+
+// doom notes why the connection ends, the first time, and says whether who calls has to end it.
+func (c *targetConn) doom(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead != nil {
+		return false
+	}
+	c.dead = err
+	return c.live
 }
 
 // giveWay ends the connection of a host that has proved nothing.

@@ -110,8 +110,15 @@ func (l *Listener) stop() bool {
 	l.closed = true
 	close(l.stopped)
 	_ = l.tcp.Close()
+	// All are asked before one ends: a host that finds that closed closes the others.
+	var asked []*targetConn
 	for c := range l.conns {
-		c.Disconnect(target.ErrEndpointClosed)
+		if c.ask(target.ErrEndpointClosed) {
+			asked = append(asked, c)
+		}
+	}
+	for _, c := range asked {
+		c.rouse()
 	}
 	return true
 }

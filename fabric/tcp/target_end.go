@@ -12,12 +12,20 @@ import (
 
 // Disconnect is target.Conn's.
 func (c *targetConn) Disconnect(err error) {
-	if c.asked.CompareAndSwap(nil, &err) {
-		_ = c.tcp.CloseRead() // wakes the reader, which does the rest
-		c.mu.Lock()
-		c.freed.Broadcast()
-		c.mu.Unlock()
+	if c.ask(err) {
+		c.rouse()
 	}
+}
+
+// ask has the connection end for err, if it ends for nothing else, once its reader is roused.
+func (c *targetConn) ask(err error) bool { return c.asked.CompareAndSwap(nil, &err) }
+
+// rouse wakes the reader, which does the rest, and who waits for memory.
+func (c *targetConn) rouse() {
+	_ = c.tcp.CloseRead()
+	c.mu.Lock()
+	c.freed.Broadcast()
+	c.mu.Unlock()
 }
 
 // end takes the connection down because of err, in the reader's goroutine.
