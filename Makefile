@@ -36,7 +36,7 @@ test: build setup ## everything that is tested here: unit, race detector, whole 
 	tests/run.sh
 
 test-linux: SHORT = -short
-test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; 12 minutes)
+test-linux: ## both programs against Debian's kernels 6.1 and 6.12 under QEMU (root; a quarter of an hour)
 	NVMEOF_LINUX=1 $(GO) run ./tests/linux/interop $(PAGE) $(GO) test $(SHORT) -json ./tests/linux -count=1 -timeout 90m
 
 interop: ## the same and all that it leaves out, with figures of lossy networks and of speed (55 minutes), into docs/interop.md

@@ -25,3 +25,18 @@ func TestCRCEveryLength(t *testing.T) {
 		}
 	}
 }
+
+// TestCRCPacketWhileFetching: what is fetched meanwhile, however long, changes no state, nor what of a BTH counts as ones.
+func TestCRCPacketWhileFetching(t *testing.T) {
+	r := rand.New(rand.NewPCG(22, 23))
+	b := randomBytes(r, 8<<10)
+	for n := BTHSize; n <= len(b)/2; n += 4 {
+		p, start := b[:n], r.Uint32()
+		want := crcPacketPortable(start, p)
+		for _, next := range [][]byte{nil, b[n : n+r.IntN(n)], b[n:]} {
+			if got := crcPacket(start, p, next); got != want {
+				t.Fatalf("%d bytes, with %d next: %#08x, want %#08x", n, len(next), got, want)
+			}
+		}
+	}
+}
