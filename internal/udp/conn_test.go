@@ -46,7 +46,7 @@ func listen(t testing.TB, addr netip.Addr, cfg Config) *conn {
 // inbox receives in the background and keeps copies of the datagrams.
 type inbox struct {
 	datagrams chan []byte
-	seen      chan Received // the first of each receive, without Buf
+	seen      chan Received // whatever was received as one, without Buf
 	err       chan error
 }
 
@@ -61,12 +61,12 @@ func receiveAll(t testing.TB, c Conn) *inbox {
 				return
 			}
 			for i := range rx[:n] {
+				s := rx[i]
+				s.Buf = nil
+				b.seen <- s // first, so that it is there for whoever has the datagrams
 				for d := range rx[i].Datagrams() {
 					b.datagrams <- bytes.Clone(d)
 				}
-				s := rx[i]
-				s.Buf = nil
-				b.seen <- s
 			}
 		}
 	}()
