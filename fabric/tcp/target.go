@@ -39,9 +39,13 @@ type Listener struct {
 	ended  sync.WaitGroup // one for each of conns, and accept
 }
 
-// acceptPause is how long a listener waits that could not accept for want of resources, and how long
-// at most for connections that give way to others.
-const acceptPause = 50 * time.Millisecond
+const (
+	// acceptPause is how long a listener waits that could not accept for want of resources, and how long
+	// at most for connections that give way to others.
+	acceptPause = 50 * time.Millisecond
+	// acceptTries is into how many the latter is divided: a standstill, however long, uses up one.
+	acceptTries = 10
+)
 
 // ListenTarget takes connections to addr, and hands their commands to t, from now on until Close. 0.0.0.0 is every
 // IPv4 address and [::] every IPv6 one; the zero Addr is both. Port 0 takes a free one, which Addr tells.
@@ -146,10 +150,10 @@ func (l *Listener) accept() {
 // start begins a connection, or closes it at once.
 func (l *Listener) start(conn *net.TCPConn) {
 	c, err := l.newConn(conn)
-	for end := time.Now().Add(acceptPause); errors.Is(err, target.ErrMakingRoom) && time.Now().Before(end); {
+	for tries := acceptTries; errors.Is(err, target.ErrMakingRoom) && tries > 0; tries-- {
 		select {
 		case <-l.left:
-		case <-time.After(time.Until(end)):
+		case <-time.After(acceptPause / acceptTries):
 		case <-l.stopped:
 		}
 		c, err = l.newConn(conn)
