@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -355,8 +356,8 @@ func waitFor(t testing.TB, what string, ok func() bool) {
 func TestTargetTimeout(t *testing.T) {
 	t.Parallel()
 	tt := newTestTarget(t, TargetConfig{ConnectTimeout: time.Second})
-	silent, halfway := rawHost(t, tt), rawHost(t, tt)
-	halfway.initialize(pdu.ICReq{})
+	silent := rawHost(t, tt)
+	halfway := inTime(t, tt, pdu.ICReq{}.Append(nil), pdu.ICSize)
 	silent.closed()
 	halfway.closed()
 	for range 2 {
@@ -371,12 +372,27 @@ func TestTargetTimeoutEnds(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
 	tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit})
-	begun := time.Now()
-	p := rawHost(t, tt)
-	p.initialize(pdu.ICReq{})
-	p.connect(32, 0)
-	time.Sleep(time.Until(begun.Add(limit + limit/10))) // nothing may happen meanwhile
+	p := inTime(t, tt, append(pdu.ICReq{}.Append(nil), (&raw{t: t}).connectCapsule(32, 0)...), pdu.ICSize+pdu.CapsuleRespSize)
+	time.Sleep(limit + limit/10) // nothing may happen meanwhile
 	p.enable()
+}
+
+// inTime is a connection on which what is sent first has its answer, of n bytes, before the target's limit is over. A
+// machine that stands still for that long may take several.
+func inTime(t *testing.T, tt *testTarget, first []byte, n int) *raw {
+	t.Helper()
+	var err error
+	for range 20 {
+		p := rawHost(t, tt)
+		if _, err = p.Write(first); err == nil {
+			_, err = io.ReadFull(p, make([]byte, n))
+		}
+		if err == nil {
+			return p
+		}
+	}
+	t.Fatal(err)
+	return nil
 }
 
 // TestTargetLimit opens one connection more than allowed.
