@@ -109,6 +109,28 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
+// TestTakenAtTheLastLook: a task that is taken when the watch has found nothing to look after, and has not ended yet, is
+// looked after as any other.
+func TestTakenAtTheLastLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall()
+		a := h.attendant(func() {})
+		a.Arrive()
+		h.watched.Store(true)
+		if _, idle := h.round(); !idle {
+			t.Fatal("there is something to look after")
+		}
+		h.offer(&task{took: 10 * Patience})
+		go func() {
+			synctest.Wait() // for who is at the task
+			h.rest()
+		}()
+		if a.Work() {
+			t.Error("nobody took the place of who was at the task")
+		}
+	})
+}
+
 // TestDeclinedInTime: where those on duty don't come, tasks aren't forgotten.
 func TestDeclinedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

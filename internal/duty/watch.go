@@ -51,10 +51,24 @@ func (h *hall) look() {
 		h.lookLater()
 		return
 	}
+	h.rest()
+}
+
+// rest ends the watch, unless there is something to look after again.
+func (h *hall) rest() {
 	h.watched.Store(false)
-	if h.offered() || h.awaits() { // it came before the line above
+	if h.came() || h.awaits() { // before the line above
 		h.watchOver()
 	}
+}
+
+// came says that a task came since the last look, whether it waits or somebody is at it.
+func (h *hall) came() bool {
+	h.watch.mu.Lock()
+	defer h.watch.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.tasks) > 0 || h.taken != h.watch.taken
 }
 
 // round looks once. idle says that nothing was done since the last time, and nothing is.
