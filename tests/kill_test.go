@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -161,13 +162,15 @@ func (p *targetProgram) quiet(t *testing.T) (h holdings) {
 // underLoad waits until a number of controllers is connected and commands come in.
 func (p *targetProgram) underLoad(t *testing.T, controllers float64) {
 	t.Helper()
-	var was float64
+	was := math.Inf(1) // reads when they were connected
 	eventually(t, 20*time.Second, "load on the target", func() bool {
 		s := p.scrape(t)
 		now := s["nvmeof_target_commands_total{op=\"read\",transport=\"rdma\"}"] + s["nvmeof_target_commands_total{op=\"read\",transport=\"tcp\"}"]
-		busy := was > 0 && now > was+100
-		was = max(now, 1)
-		return busy && s.sum(t, "nvmeof_target_controllers") >= controllers
+		if s.sum(t, "nvmeof_target_controllers") < controllers {
+			return false
+		}
+		was = min(was, now)
+		return now > was+100
 	})
 }
 
