@@ -214,6 +214,7 @@ func (t *Table) lose(l *Link, err error) {
 // t.mu held.
 func (t *Table) end(l *Link, next attempt) {
 	_ = l.conn.Close()
+	l.over.Store(true) // first: who finds no link finds that it is over, and so forgets it with the last Take
 	k := t.known.Load()
 	if k.byPeer[l.peer] == l {
 		byPeer := maps.Clone(k.byPeer)
@@ -223,7 +224,6 @@ func (t *Table) end(l *Link, next attempt) {
 			t.remember(l.peer, next)
 		}
 	}
-	l.over.Store(true)
 }
 
 // forget has nothing more taken from a link. It is called with t.mu held.
