@@ -431,7 +431,9 @@ func TestNeighborsCloseAnytime(t *testing.T) {
 				}
 			})
 		}
+		running.Add(1) // else all may have ended, and be waited for no more, before the last Close begins
 		time.AfterFunc(time.Duration(i)*250*time.Microsecond, func() {
+			defer running.Done()
 			for _, c := range []*conn{a, b, a} {
 				running.Go(func() { _ = c.Close() })
 			}
