@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,6 +143,9 @@ func TestVectors(t *testing.T) {
 		one, two := b[:blockSize], b[blockSize:]
 		one[0], two[0] = 1, 2
 		iov := []unix.Iovec{{Base: &one[0]}, {Base: &two[0]}}
+		var pinned runtime.Pinner // else it lies on this goroutine's stack, which moves
+		pinned.Pin(&iov[0])
+		defer pinned.Unpin()
 		for i := range iov {
 			iov[i].SetLen(blockSize)
 		}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,15 +39,16 @@ func TestApart(t *testing.T) {
 		}
 	}
 	look("before", true)
-	if err := r.Submit(transfer(OpRead, 7, make([]byte, 4), -1)); err != nil {
+	b := directio.AlignedBlock(blockSize)[:4] // not on this goroutine's stack, which moves
+	if err := r.Submit(transfer(OpRead, 7, b, -1)); err != nil {
 		t.Fatal(err)
 	}
 	look("during a read", false)
 	if _, err := out.WriteString("data"); err != nil {
 		t.Fatal(err)
 	}
-	if n := gather(t, r, 1)[7]; n != 4 {
-		t.Errorf("the read ends with %d", n)
+	if n := gather(t, r, 1)[7]; n != 4 || string(b) != "data" {
+		t.Errorf("the read ends with %d, of %q", n, b)
 	}
 	look("after it", true)
 	shut(t, r)
