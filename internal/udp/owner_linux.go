@@ -34,17 +34,23 @@ func inUseRemedy(addr netip.AddrPort) string {
 	return other
 }
 
+// tableLooks is how often the tables of sockets are read for one that must be in them: the kernel leaves some out where
+// others come and go meanwhile.
+const tableLooks = 5
+
 // ownerInode finds the socket that keeps us from binding to addr.
 func ownerInode(addr netip.AddrPort) (inode uint64, at netip.AddrPort, found bool) {
-	for _, path := range []string{"/proc/net/udp", "/proc/net/udp6"} {
-		f, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		inode, at, found = findOwner(f, addr)
-		f.Close()
-		if found {
-			return inode, at, true
+	for range tableLooks {
+		for _, path := range []string{"/proc/net/udp", "/proc/net/udp6"} {
+			f, err := os.Open(path)
+			if err != nil {
+				continue
+			}
+			inode, at, found = findOwner(f, addr)
+			f.Close()
+			if found {
+				return inode, at, true
+			}
 		}
 	}
 	return 0, netip.AddrPort{}, false
