@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -55,29 +56,46 @@ func locked(by string) string {
 // byThis is what holder says of this process.
 const byThis = " by this process"
 
+// lockLooks is how often /proc/locks is read for a lock that must be in it: the kernel leaves some out where others come
+// and go meanwhile.
+const lockLooks = 5
+
 // holder says which process holds a lock on f, from /proc/locks: " by process 12 (name)".
 func holder(f *os.File) string {
 	var st unix.Stat_t
-	locks, err := os.Open("/proc/locks")
-	if err != nil || unix.Fstat(int(f.Fd()), &st) != nil {
+	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return ""
 	}
-	defer locks.Close()
 	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-	for s := bufio.NewScanner(locks); s.Scan(); {
-		// 1: FLOCK  ADVISORY  WRITE 4711 08:02:131090 0 EOF
-		w := strings.Fields(s.Text())
-		if len(w) < 6 || w[1] != "FLOCK" || w[5] != inode {
+	for range lockLooks {
+		locks, err := os.Open("/proc/locks")
+		if err != nil {
+			return ""
+		}
+		pid := findHolder(locks, inode)
+		locks.Close()
+		if pid == "" {
 			continue
 		}
-		if w[4] == strconv.Itoa(os.Getpid()) {
+		if pid == strconv.Itoa(os.Getpid()) {
 			return byThis
 		}
-		comm, err := os.ReadFile("/proc/" + w[4] + "/comm")
+		comm, err := os.ReadFile("/proc/" + pid + "/comm")
 		if err != nil {
-			return " by process " + w[4]
+			return " by process " + pid
 		}
-		return fmt.Sprintf(" by process %s (%s)", w[4], strings.TrimSpace(string(comm)))
+		return fmt.Sprintf(" by process %s (%s)", pid, strings.TrimSpace(string(comm)))
+	}
+	return ""
+}
+
+// findHolder reads the format of /proc/locks.
+func findHolder(locks io.Reader, inode string) (pid string) {
+	for s := bufio.NewScanner(locks); s.Scan(); {
+		// 1: FLOCK  ADVISORY  WRITE 4711 08:02:131090 0 EOF
+		if w := strings.Fields(s.Text()); len(w) >= 6 && w[1] == "FLOCK" && w[5] == inode {
+			return w[4]
+		}
 	}
 	return ""
 }
