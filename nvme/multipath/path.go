@@ -162,7 +162,6 @@ func (p *path) connect(ctx context.Context, lost time.Time) (*host.Controller, e
 	c, err := host.Connect(ctx, p.cfg)
 	if err == nil {
 		if err = p.join(ctx, c); err == nil {
-			p.counters.Connects.Add(1)
 			return c, nil
 		}
 		_ = c.Close() // err says more
@@ -191,6 +190,7 @@ func (p *path) join(ctx context.Context, c *host.Controller) error {
 		s.mu.Lock()
 	}
 	p.state, p.since, p.err, p.ctrl, p.spaces = Live, time.Now(), nil, c, spaces
+	p.counters.Connects.Add(1) // before anybody can see that it is live
 	st := p.status()
 	s.settle()
 	p.tell(st)
