@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
@@ -83,7 +84,11 @@ func hasLabels(m *dto.Metric, labels []string) bool {
 
 func TestFigures(t *testing.T) {
 	s, rdma, tcp := full(t)
-	fs := families(t, s)
+	var fs map[string]*dto.MetricFamily
+	soon.Until(func() bool { // commands may pass before the CM looks at the RTU that confirms their connection
+		fs = families(t, s)
+		return value(t, fs, "cm_accepts_total", "device=target").GetCounter().GetValue() >= 2
+	})
 	expect := func(want float64, name string, labels ...string) {
 		t.Helper()
 		m := value(t, fs, name, labels...)
