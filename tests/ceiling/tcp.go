@@ -202,7 +202,7 @@ func measureTCP(l tcpLoad, duration time.Duration) (Result, error) {
 	if err == nil {
 		err = e.begin()
 	}
-	for err == nil && time.Since(start) < duration {
+	for err == nil && (e.messages == 0 || time.Since(start) < duration) {
 		err = e.turn()
 	}
 	took := time.Since(start)
