@@ -22,10 +22,11 @@ const (
 	goesNQN     = "nqn.2026-11.org.example:goes"
 )
 
-// freeEndpoint is a TCP endpoint of this host that nobody listens on.
+// freeEndpoint is a TCP endpoint of this host that nobody listens on. Its address is of these tests alone: on
+// another's, who listens on any port might come to have it first.
 func freeEndpoint(t *testing.T) cli.Endpoint {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.2.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
