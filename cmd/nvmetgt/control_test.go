@@ -12,6 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
@@ -119,9 +120,7 @@ func TestLookWhileRemoving(t *testing.T) {
 			s.toggle(v)
 		}
 	}()
-	select {
-	case <-looked:
-	case <-time.After(5 * time.Second):
+	if _, ok := soon.Receive(looked); !ok {
 		t.Error("who looks waits for the volume")
 		s.toggle(frozen)
 	}
