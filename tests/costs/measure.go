@@ -12,7 +12,8 @@ const rampTime = 200 * time.Millisecond
 // sample is what a load cost.
 type sample struct {
 	iops         float64
-	host, target figures // of one I/O
+	host, target figures       // of one I/O
+	asked        time.Duration // how long it took to ask both, at most
 }
 
 // cpuName is the processor time of a program, in seconds.
@@ -37,11 +38,13 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 	if before, err = both(h, t); err != nil {
 		return s, err
 	}
+	s.asked = time.Since(began)
 	time.Sleep(p.time)
-	took := time.Since(began).Seconds()
+	took := time.Since(began)
 	if after, err = both(h, t); err != nil {
 		return s, err
 	}
+	s.asked = max(s.asked, time.Since(began)-took)
 	s.host, s.target = after[0].since(before[0]), after[1].since(before[1])
 	n := s.target[commandsName]
 	if n == 0 {
@@ -52,7 +55,7 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 			f[name] /= n
 		}
 	}
-	s.iops = n / took
+	s.iops = n / took.Seconds()
 	return s, nil
 }
 
