@@ -235,12 +235,16 @@ func (q *fakeQueue) run() {
 	for {
 		select {
 		case <-q.stop:
+		case <-q.wake:
+		}
+		select {
+		case <-q.stop: // whatever has come meanwhile
 			q.mu.Lock()
 			q.dead = true
 			q.mu.Unlock()
 			q.attr.Sink.Closed(q.err)
 			return
-		case <-q.wake:
+		default:
 		}
 		q.mu.Lock()
 		q.work = append(q.work[:0], q.in...)
