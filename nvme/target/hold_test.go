@@ -191,6 +191,7 @@ func TestHeldEnds(t *testing.T) {
 		"controller": {func(_ *testing.T, _ *Target, s *session) { s.admin.hangUp(errLost) }, nvme.StatusAbortSQDeleted},
 		"reset": {func(t *testing.T, _ *Target, s *session) {
 			s.admin.must(ccOff, nil)
+			time.Sleep(aWhile) // the connection may only just be ending
 			if status(s.admin).Ready() {
 				t.Error("RDY is left, as if the command were under way")
 			}
