@@ -254,12 +254,16 @@ func (f *Conn) TryRecv(rx []udp.Received) (int, error) {
 	return n, err
 }
 
-// drainTime bounds how long Close waits for what is held back.
-const drainTime = time.Second
+// drainTicks bounds how long Close waits for what is held back, in milliseconds in which the program runs: where the
+// machine stands still, what was due meanwhile is sent behind that.
+const drainTicks = 1000
 
 // Close sends what is held back, as a network would deliver it, and closes the socket.
 func (f *Conn) Close() error {
-	for end := time.Now().Add(drainTime); !f.out.empty() && time.Now().Before(end); {
+	for range drainTicks {
+		if f.out.empty() {
+			break
+		}
 		<-time.After(time.Millisecond)
 	}
 	err := f.Conn.Close()
