@@ -678,17 +678,19 @@ func TestNumberOfQueuePairRests(t *testing.T) {
 // their own. Any other counts those.
 func TestWriteCountedOnce(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
-		p := newPair(t, pairConfig{foreign: foreign})
-		var want uint64
-		for i, n := range []int{0, 1, 1024, 1025, 5000} {
-			if want++; foreign {
-				want += uint64(max(n-1, 0) / 1024)
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{foreign: foreign})
+			var want uint64
+			for i, n := range []int{0, 1, 1024, 1025, 5000} {
+				if want++; foreign {
+					want += uint64(max(n-1, 0) / 1024)
+				}
+				p.a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+				p.a.want(uint64(i), verbs.WCSuccess)
+				if got := p.b.dev.Counters()[RxWriteRequests]; got != want {
+					t.Errorf("foreign %v, %d bytes: %d requests, want %d", foreign, n, got, want)
+				}
 			}
-			p.a.post(verbs.SendWR{WRID: uint64(i), Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, n), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
-			p.a.want(uint64(i), verbs.WCSuccess)
-			if got := p.b.dev.Counters()[RxWriteRequests]; got != want {
-				t.Errorf("foreign %v, %d bytes: %d requests, want %d", foreign, n, got, want)
-			}
-		}
+		})
 	}
 }
