@@ -15,7 +15,7 @@ import (
 func TestManyPosters(t *testing.T) {
 	const posters, each = 8, 300
 	m := posting{
-		pair:  newPair(t, pairConfig{depth: 512, rnrRetry: 7, rnrTimer: 1, endpoint: simnet.Config{MTU: 9000, Coalesce: true}}),
+		pair:  newPair(t, pairConfig{depth: 512, timeout: patient, rnrRetry: 7, rnrTimer: 1, endpoint: simnet.Config{MTU: 9000, Coalesce: true}}),
 		total: posters * each, done: make(chan struct{}),
 	}
 	m.finish = sync.OnceFunc(func() { close(m.done) })

@@ -87,7 +87,7 @@ func TestLastAnswerLeavesLater(t *testing.T) {
 
 func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams int) {
 	var held *heldConn
-	p := newPair(t, pairConfig{timeout: 17, retryCnt: 1, endpoint: simnet.Config{RecvBuffer: 8 << 20}, wrap: func(c udp.Conn) udp.Conn {
+	p := newPair(t, pairConfig{timeout: patient, endpoint: simnet.Config{RecvBuffer: 8 << 20}, wrap: func(c udp.Conn) udp.Conn {
 		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
 		return held
 	}})
@@ -183,7 +183,7 @@ func TestAckIsNotPassedForever(t *testing.T) {
 // too, though nothing else happens.
 func TestPostBesideAnEnd(t *testing.T) {
 	var held *heldConn
-	p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+	p := newPair(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {
 		held = &heldConn{c, make(chan (<-chan struct{}), 1)} // b's, which is made last
 		return held
 	}})
@@ -231,7 +231,7 @@ func (c *floodedConn) Send(trains []udp.Train) (int, error) {
 // always something to send, and handlers are called meanwhile.
 func TestPostUnderFlood(t *testing.T) {
 	var flooded *floodedConn
-	p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+	p := newPair(t, pairConfig{timeout: patient, wrap: func(c udp.Conn) udp.Conn {
 		flooded = &floodedConn{Conn: c}
 		return flooded
 	}})

@@ -80,6 +80,10 @@ func (c pairConfig) withDefaults() pairConfig {
 	return c
 }
 
+// patient is the ACK timeout of pairs outside of bubbles: either side may stand still for seconds, as its processor may.
+// All retries together take longer than wait does.
+const patient = 20 // 4.3 s
+
 // vendor is what a side is told of the other's make.
 func (c pairConfig) vendor() uint32 {
 	if c.foreign {
