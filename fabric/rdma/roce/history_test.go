@@ -243,6 +243,7 @@ func (h *history) run() {
 			a.replenish()
 		}
 		time.Sleep(time.Duration(h.rng.IntN(2000)) * time.Microsecond)
+		synctest.Wait() // for the handlers: what is flushed is no longer outstanding before they hear of it
 		h.collect()
 		if h.finished() {
 			break
