@@ -261,6 +261,8 @@ func TestAuthenticationLive(t *testing.T) {
 			t.Error(p.stderr.String())
 		}
 	}
+	// Who connected in between has gone, which the target may notice later.
+	eventually(t, cliTimeout, "only those that stay", func() bool { return len(l.status(t).Subsystems[0].Controllers) <= 3 })
 	controllers, authenticated := l.status(t).Subsystems[0].Controllers, 0
 	for _, ctrl := range controllers {
 		if a := ctrl.Authentication; a != nil && a.Hash == "sha384" && a.DHGroup == "ffdhe2048" && !a.Bidirectional {
