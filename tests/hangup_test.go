@@ -42,7 +42,7 @@ func TestHangupEnds(t *testing.T) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	tgt := startTarget(t, "--volume", "delay:20ms:mem:256MiB")
+	tgt := startTarget(t, "--volume", "delay:200ms:mem:256MiB")
 	copied := filepath.Join(t.TempDir(), "copied")
 	reader := tgt.startInit(t, "rdma", "read", "--output", copied)
 	eventually(t, cliTimeout, "the copy has begun", func() bool {
