@@ -330,11 +330,11 @@ func TestUnreachable(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:1MiB")
 	for _, verb := range []string{"discover", "connect", "list"} {
 		to := func(transport, addr, port string) []string {
-			return args(verb + " --timeout 1s -t " + transport + " -a " + addr + " -s " + port)
+			return args(verb + " -t " + transport + " -a " + addr + " -s " + port)
 		}
 		refusals := []mistake{
 			{to("tcp", nobody, "4420"), exitFailure, []string{"tcp://" + nobody + ":4420", "connection refused", "nothing listens", "-a and -s"}},
-			{to("rdma", nobody, "4420"), exitFailure, []string{"rdma://" + nobody + ":4420", "no answer within 1s", "UDP port 4791"}},
+			{append(to("rdma", nobody, "4420"), "--timeout", "1s"), exitFailure, []string{"rdma://" + nobody + ":4420", "no answer within 1s", "UDP port 4791"}},
 			{to("tcp", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "-s"}},
 			{to("rdma", tgt.addr.String(), "4421"), exitFailure, []string{tgt.addr.String() + ":4421", "connection refused", "nothing listens on its port 4421"}},
 		}
@@ -356,14 +356,15 @@ func TestUnreachable(t *testing.T) {
 func TestNotATarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		serve func(net.Conn)
+		flags string
 		says  []string
 	}{
-		"silent": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, []string{"no answer within 1s", "TCP port"}},
-		"closes": {func(c net.Conn) { c.Close() }, []string{"doesn't answer as an NVMe/TCP target", "-a and -s", "drained"}},
+		"silent": {func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "--timeout 1s", []string{"no answer within 1s", "TCP port"}},
+		"closes": {func(c net.Conn) { c.Close() }, "", []string{"doesn't answer as an NVMe/TCP target", "-a and -s", "drained"}},
 		"HTTP": {func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 			_, _ = io.Copy(io.Discard, c)
-		}, []string{"doesn't answer as an NVMe/TCP target", "PDU type 0x48"}},
+		}, "", []string{"doesn't answer as an NVMe/TCP target", "PDU type 0x48"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -381,7 +382,7 @@ func TestNotATarget(t *testing.T) {
 				}
 			}()
 			_, port, _ := net.SplitHostPort(l.Addr().String())
-			r := nvmeinit(t, cliTimeout, args("connect -t tcp -a 127.0.0.1 --timeout 1s -s "+port)...)
+			r := nvmeinit(t, cliTimeout, args("connect -t tcp -a 127.0.0.1 -s "+port+" "+c.flags)...)
 			checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: append(c.says, "tcp://127.0.0.1:"+port)})
 		})
 	}
