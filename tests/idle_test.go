@@ -7,37 +7,50 @@ import (
 
 // TestIdle wants a connected pair that has nothing to do to do nothing: keep alive and no more.
 func TestIdle(t *testing.T) {
-	const (
-		watch = 5 * time.Second
-		most  = 0.005 // of one processor
-	)
-	type watched struct {
-		*program
-		transport string
-		before    procFigures
-	}
-	var all []*watched
+	var all []*idler
 	for _, transport := range transports {
 		p := startTarget(t, "--volume", "mem:64MiB")
 		hold := p.startInit(t, transport, "connect", "-k", "2", "--hold")
 		eventually(t, 10*time.Second, "a connection", func() bool { return hold.stderr.String() != "" })
-		all = append(all, &watched{program: p.program, transport: transport}, &watched{program: hold, transport: transport})
+		all = append(all, &idler{p.program, transport}, &idler{hold, transport})
 	}
 	time.Sleep(500 * time.Millisecond) // what set-up left to do, as collecting garbage
-	for _, w := range all {
-		w.before = w.figures(t)
+	// Who has nothing to do has nothing to do in one watch of several, whatever a busy machine adds to the others.
+	for watches := 3; len(all) > 0; watches-- {
+		if watches == 0 {
+			t.Fatal("not idle in any watch")
+		}
+		all = watchIdlers(t, all)
+	}
+}
+
+// idler is a program of which nothing is wanted but its connection.
+type idler struct {
+	*program
+	transport string
+}
+
+// watchIdlers watches them for a while, and returns those that weren't idle.
+func watchIdlers(t *testing.T, all []*idler) (busy []*idler) {
+	t.Helper()
+	const (
+		watch = 5 * time.Second
+		most  = 0.005 // of one processor
+	)
+	before := make([]time.Duration, len(all))
+	for i, w := range all {
+		if before[i] = w.figures(t).cpu; before[i] == 0 {
+			t.Skip("the kernel keeps no statistics of its scheduler")
+		}
 	}
 	began := time.Now()
 	time.Sleep(watch)
-	for _, w := range all {
-		used := w.figures(t).cpu - w.before.cpu
-		if w.before.cpu == 0 {
-			t.Skip("the kernel keeps no statistics of its scheduler")
-		}
+	for i, w := range all {
+		used := w.figures(t).cpu - before[i]
 		share := used.Seconds() / time.Since(began).Seconds()
-		t.Logf("%s over %s: %.2f%% of a processor", w.name, w.transport, 100*share)
+		t.Logf("%s over %s: %.2f%% of a processor, %v in %v", w.name, w.transport, 100*share, used, watch)
 		if share >= most {
-			t.Errorf("%s over %s uses %.2f%% of a processor while idle, %v in %v", w.name, w.transport, 100*share, used, watch)
+			busy = append(busy, w)
 		}
 		select {
 		case <-w.ended:
@@ -45,4 +58,5 @@ func TestIdle(t *testing.T) {
 		default:
 		}
 	}
+	return busy
 }

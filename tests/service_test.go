@@ -93,7 +93,7 @@ func TestStopDrains(t *testing.T) {
 // second signal.
 func TestStopLimit(t *testing.T) {
 	for _, again := range []bool{false, true} {
-		tgt := startTarget(t, "--volume", "freeze:1ms+6s:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
+		tgt := startTarget(t, "--volume", "freeze:1ms+12s:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
 		host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
 		url := tgt.metricsURL(t) + "/metrics"
 		eventually(t, cliTimeout, "the volume has a read", func() bool {
@@ -105,7 +105,7 @@ func TestStopLimit(t *testing.T) {
 			eventually(t, cliTimeout, "it drains", func() bool { return strings.Contains(tgt.stderr.String(), "msg=draining") })
 			tgt.signal(syscall.SIGTERM)
 		}
-		if code := tgt.wait(t, 15*time.Second); code != 0 {
+		if code := tgt.wait(t, 30*time.Second); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 		if said := tgt.stderr.String(); !strings.Contains(said, "commands were cut off") {
