@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
@@ -395,6 +396,25 @@ func TestBlockDevice(t *testing.T) {
 			return func(o blockdev.Options) (blockdev.Volume, error) { return blockdev.OpenFile(dev, o) }
 		},
 	})
+}
+
+// TestDeviceLookedAt: a device that somebody locks for a moment, as udev does, can be opened; one that stays locked is
+// refused.
+func TestDeviceLookedAt(t *testing.T) {
+	dev := loopDevice(t, 4*mib)
+	f, err := os.Open(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy, "locked by this program")
+	time.AfterFunc(50*time.Millisecond, func() { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) })
+	if err := tryOpen(t, dev, blockdev.Options{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // flushes is how often the system had a device make durable what it was given.

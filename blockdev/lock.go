@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,7 +21,7 @@ func lock(f *os.File, readOnly bool) error {
 	if readOnly {
 		how = unix.LOCK_SH
 	}
-	err := retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+	err := waitLock(f, how)
 	switch {
 	case err == nil:
 		return stillNamed(f)
@@ -28,6 +29,28 @@ func lock(f *os.File, readOnly bool) error {
 		return OpenError(f.Name(), ErrBusy, errors.New(locked(holder(f))))
 	default:
 		return &OpError{Op: "lock", Path: f.Name(), Offset: -1, Kind: KindOf(err), Err: err}
+	}
+}
+
+// A system's udev locks a device, too, to read what is on it: when it has come, and whenever somebody has closed it who
+// could write to it. That takes less than lockTries times lockPause.
+const (
+	lockTries = 100
+	lockPause = 10 * time.Millisecond
+)
+
+// waitLock locks f, where it is a device also somewhat later.
+func waitLock(f *os.File, how int) error {
+	tries := 1
+	if st, err := f.Stat(); err == nil && st.Mode()&os.ModeDevice != 0 {
+		tries = lockTries
+	}
+	for {
+		err := retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
+		if tries--; tries == 0 || !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		time.Sleep(lockPause) //nolint:forbidigo // to wait in flock is to wait for ever where it isn't udev
 	}
 }
 
