@@ -55,7 +55,8 @@ const (
 // each, one way through a network that loses packets, while namespaces, subsystems, hosts,
 // endpoints and ANA states change at random, connections are cut, and the target is stopped or
 // killed and started again. Nobody reads anything wrong; who is not concerned keeps its connection;
-// everybody allowed is back in the end; and the target's memory does not grow.
+// everybody allowed is back in the end; and the memory of a target that has had changes for long does not grow, which takes
+// more of them than a short run has.
 func TestChurn(t *testing.T) {
 	changes, seed := churnChanges, uint64(1)
 	for env, v := range map[string]func(uint64){

@@ -1,6 +1,7 @@
 package rdma_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -62,6 +63,8 @@ func TestHeldUp(t *testing.T) {
 	}
 	for range 3 { // one is replaced, and its successor too
 		release := make(chan struct{})
+		free := sync.OnceFunc(func() { close(release) })
+		defer free() // where the test fails, so that all can end
 		v.hold.Store(&release)
 		held := false
 		for writes := 0; !held && writes < most; writes++ { // nobody may be on duty when the first comes
@@ -89,7 +92,7 @@ func TestHeldUp(t *testing.T) {
 		if len(done) != 0 {
 			t.Fatal("a write that hangs was answered")
 		}
-		close(release)
+		free()
 		if s := <-done; s != nvme.StatusSuccess {
 			t.Errorf("the write that hung ended with status %v", s)
 		}

@@ -514,9 +514,8 @@ func TestTargetStop(t *testing.T) {
 	if err := tt.Close(); err != nil {
 		t.Error(err)
 	}
-	if h, _ := p.receive(); h.Type == pdu.TypeCapsuleResp { // the event request, aborted
-		p.closed()
-	}
+	p.expect(pdu.TypeCapsuleResp) // to the event request, aborted
+	p.closed()
 	if _, err := net.Dial("tcp", tt.Addr().String()); err == nil {
 		t.Error("a closed listener accepts")
 	}
