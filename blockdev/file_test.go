@@ -411,8 +411,12 @@ func TestDeviceLookedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustFail(t, tryOpen(t, dev, blockdev.Options{}), blockdev.ErrBusy, "locked by this program")
-	time.AfterFunc(50*time.Millisecond, func() { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) })
+	unlocked := make(chan error)
+	time.AfterFunc(50*time.Millisecond, func() { unlocked <- unix.Flock(int(f.Fd()), unix.LOCK_UN) })
 	if err := tryOpen(t, dev, blockdev.Options{}); err != nil {
+		t.Error(err)
+	}
+	if err := <-unlocked; err != nil {
 		t.Error(err)
 	}
 }
