@@ -66,15 +66,7 @@ func TestTransportClosedMeanwhile(t *testing.T) {
 func TestListenerClosed(t *testing.T) {
 	for range 20 {
 		tt := newTestTarget(t, TargetConfig{})
-		tr, err := NewTransport(HostConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tr.Close()
-		c, err := host.Connect(t.Context(), host.Config{Transport: tr, Remote: tt.Addr(), SubNQN: testNQN, Queues: 16})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := connectedHost(t, tt, 16)
 		if err := tt.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -60,14 +60,7 @@ func TestCore(t *testing.T) {
 // TestCoreLost ends the listener below a connected controller.
 func TestCoreLost(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
-	tr, err := NewTransport(HostConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := host.Connect(context.Background(), host.Config{Transport: tr, Remote: tt.Addr(), SubNQN: testNQN, Queues: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := connectedHost(t, tt, 2)
 	if err := tt.Close(); err != nil {
 		t.Error(err)
 	}
@@ -78,7 +71,23 @@ func TestCoreLost(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	_ = c.Close() // reports the same loss
-	if err := tr.Close(); err != nil {
-		t.Error(err)
+}
+
+// connectedHost is a controller of a transport of its own, which is closed with the test.
+func connectedHost(t *testing.T, tt *testTarget, queues int) *host.Controller {
+	t.Helper()
+	tr, err := NewTransport(HostConfig{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := tr.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := host.Connect(t.Context(), host.Config{Transport: tr, Remote: tt.Addr(), SubNQN: testNQN, Queues: queues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
