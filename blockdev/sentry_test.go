@@ -50,7 +50,7 @@ func queued(v *file, all []*Request) duty.Task {
 	if w := v.writer; w != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.state = writerOffered
+		w.busy = true
 		for _, r := range all {
 			w.queue.push(r)
 		}

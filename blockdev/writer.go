@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"runtime"
 	"sync"
 	"time"
 
@@ -10,14 +11,15 @@ import (
 
 // writer writes a file through the page cache, where a write can't be done at once by whoever has
 // it. It is one goroutine at a time, since file systems let one write to a file at a time: whoever
-// is on duty for what came to an idle writer, its own for what comes meanwhile and where nobody is
-// on duty. What it has done in a row it answers in a Row: nobody need be woken, and nothing sent,
-// for each by itself.
+// is on duty, or its own where nobody is, or rows take long. What comes while a row is written is for
+// its own, too, where that can have a processor to itself. What it has done in a row it answers in a
+// Row: nobody need be woken, and nothing sent, for each by itself.
 type writer struct {
 	v    *file
 	doIt func()        // write
 	wake chan struct{} // room for one
 	gone chan struct{}
+	lent bool // those on duty write what comes meanwhile, too
 
 	turn sync.Mutex // of whoever writes, and guards what follows
 	s    scratch
@@ -27,27 +29,25 @@ type writer struct {
 
 	mu     sync.Mutex
 	queue  requestQueue
-	state  writerState
+	busy   bool // it is somebody's, or offered
 	shy    int  // how often the writer's own goroutine comes first
 	rest   bool // after a standstill: the writer's own goroutine goes on, in a while
 	closed bool
 }
-
-// writerState says who is to write.
-type writerState uint8
-
-const (
-	writerIdle    writerState = iota // nobody: there is nothing to do
-	writerOffered                    // whoever is on duty
-	writerHelped                     // someone on duty does
-	writerAwake                      // the writer's own goroutine
-)
 
 // A writer answers when it has done this much, or has nothing left to do.
 const (
 	writerRow   = 16
 	writerBytes = 64 << 10
 )
+
+// writerProcs is how many processors those who receive packets and their hosts on the same machine keep busy. Where
+// there are no more, the writer's own goroutine would take turns with them, and what is written would go to and fro
+// between the processors' caches.
+const writerProcs = 2
+
+// writerBrief is how long a row takes at most where those on duty write the next one: packets wait for it.
+const writerBrief = 500 * time.Microsecond
 
 // writerShy is how often nobody on duty is asked after one of them was held up.
 const writerShy = 1000
@@ -61,6 +61,7 @@ type written struct {
 // newWriter starts the writer of v.
 func newWriter(v *file) *writer {
 	w := &writer{v: v, wake: make(chan struct{}, 1), gone: make(chan struct{}),
+		lent: min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) <= writerProcs,
 		done: make([]written, 0, writerRow), late: make([]*Request, 0, writerRow)}
 	w.doIt = w.write
 	go w.run()
@@ -71,57 +72,65 @@ func newWriter(v *file) *writer {
 func (w *writer) submit(r *Request) {
 	w.mu.Lock()
 	w.queue.push(r)
-	if w.state != writerIdle {
+	if w.busy {
 		w.mu.Unlock()
 		return
 	}
-	if w.shy > 0 {
-		w.shy--
+	w.busy = true
+	if !w.offer() {
 		w.rouse()
-		return
-	}
-	w.state = writerOffered
-	w.mu.Unlock()
-	if !duty.Offer(w) {
-		w.Decline()
 	}
 }
 
-// rouse wakes the writer's goroutine, which sleeps. mu is held, and given up.
-func (w *writer) rouse() {
-	w.state = writerAwake
+// offer leaves the next row to those on duty. It returns false, and leaves it to the caller, where nobody is, or one was
+// held up lately. mu is held, and given up.
+func (w *writer) offer() bool {
+	shy := w.shy > 0
+	if shy {
+		w.shy--
+	}
 	w.mu.Unlock()
-	w.wake <- struct{}{}
+	return !shy && duty.Offer(w)
 }
 
-// Do is duty.Task's: it writes a row, and leaves the rest to the writer's goroutine, and all where requests to a ring
-// would wait with it.
+// rouse leaves the next row to the writer's own goroutine, which sleeps.
+func (w *writer) rouse() { w.wake <- struct{}{} }
+
+// Do is duty.Task's: it writes a row, and nothing where requests to a ring would wait with it.
 func (w *writer) Do() {
-	w.mu.Lock()
-	w.state = writerHelped
-	w.mu.Unlock()
 	began := time.Now()
 	if !aio.ApartHere(w.doIt) {
-		w.Decline()
-		return
-	}
-	long := time.Since(began) >= duty.Patience
-	w.mu.Lock()
-	if long {
-		w.shy = writerShy
-	}
-	if w.queue.first != nil || w.closed {
 		w.rouse()
 		return
 	}
-	w.state = writerIdle
-	w.mu.Unlock()
+	if time.Since(began) >= duty.Patience {
+		w.mu.Lock()
+		w.shy = writerShy
+		w.mu.Unlock()
+	}
+	if !w.passOn(began) {
+		w.rouse()
+	}
 }
 
 // Decline is duty.Task's: nobody on duty has time.
-func (w *writer) Decline() {
+func (w *writer) Decline() { w.rouse() }
+
+// passOn is called after a row that began then. It returns false where what is left is for the writer's own goroutine;
+// else the caller is no longer the writer.
+func (w *writer) passOn(began time.Time) bool {
+	brief := time.Since(began) < writerBrief
 	w.mu.Lock()
-	w.rouse()
+	if w.queue.first == nil && !w.closed {
+		w.busy = false
+		w.mu.Unlock()
+		return true
+	}
+	if !w.lent || !brief || w.rest || w.closed {
+		w.mu.Unlock()
+		return false
+	}
+	return w.offer()
 }
 
 // run is the life of the goroutine.
@@ -129,7 +138,11 @@ func (w *writer) run() {
 	defer close(w.gone)
 	for range w.wake {
 		for w.more() {
+			began := time.Now()
 			aio.Apart(w.doIt)
+			if w.passOn(began) {
+				break
+			}
 		}
 		if w.over() {
 			return
@@ -142,7 +155,7 @@ func (w *writer) more() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue.first == nil {
-		w.state = writerIdle
+		w.busy = false
 		return false
 	}
 	if w.rest {
@@ -158,7 +171,7 @@ func (w *writer) more() bool {
 func (w *writer) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed
+	return w.closed && !w.busy
 }
 
 // write writes a row, and answers it.
@@ -223,10 +236,11 @@ func (w *writer) next() *Request {
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
-	if w.state == writerIdle {
+	idle := !w.busy // else who answered the last request is about to look
+	w.busy = true
+	w.mu.Unlock()
+	if idle {
 		w.rouse()
-	} else {
-		w.mu.Unlock() // who answered the last request is about to look
 	}
 	<-w.gone
 }

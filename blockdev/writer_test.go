@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 
@@ -49,34 +50,80 @@ func writes(n int) (all []*Request, done chan error) {
 	return all, done
 }
 
-// TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and the writer's
-// own goroutine what is left. A test that stands still for a moment has all done by the latter, so
-// there are several attempts.
+// TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and what is left is written by the
+// writer's own goroutine, or where that is to share a processor by whoever is on duty, who does something else in between. A
+// test that stands still for a moment has all done by the former, so there are several attempts.
 func TestWriterHelped(t *testing.T) {
+	for _, lent := range []bool{false, true} {
+		v := openInternal(t, IOBuffered)
+		v.writer.lent = lent
+		a, _ := attended(t)
+		helped := 0
+		for range 20 {
+			all, done := writes(2 * writerRow)
+			for _, r := range all {
+				v.Submit(r)
+			}
+			before := len(done)
+			a.Work()
+			row := before == 0 && len(done) >= writerRow
+			if lent {
+				row = row && len(done) == writerRow && duty.Offered()
+				a.Work()
+				row = row && len(done) == len(all)
+			}
+			if row {
+				helped++
+			}
+			allDone(t, all, done)
+		}
+		if helped == 0 {
+			t.Errorf("those on duty never wrote what is theirs, of all: %v", lent)
+		}
+		if err := v.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWriterBack: after a row by the writer's own goroutine the next one is for those on duty again.
+func TestWriterBack(t *testing.T) {
 	v := openInternal(t, IOBuffered)
+	v.writer.lent = true
 	a, _ := attended(t)
-	helped := 0
+	back := 0
 	for range 20 {
 		all, done := writes(2 * writerRow)
+		v.writer.mu.Lock()
+		v.writer.shy = 1
+		v.writer.mu.Unlock()
 		for _, r := range all {
 			v.Submit(r)
 		}
-		before := len(done)
+		for len(done) < len(all) && !duty.Offered() {
+			runtime.Gosched()
+		}
+		if duty.Offered() {
+			back++
+		}
 		a.Work()
-		if before == 0 && len(done) >= writerRow {
-			helped++
-		}
-		for range all {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-		}
+		allDone(t, all, done)
 	}
-	if helped == 0 {
-		t.Error("those on duty never wrote a row")
+	if back == 0 {
+		t.Error("nothing was left to those on duty")
 	}
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// allDone waits until all are done.
+func allDone(t *testing.T, all []*Request, done chan error) {
+	t.Helper()
+	for range all {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -129,11 +176,7 @@ func TestWriterUnattended(t *testing.T) {
 	v.Submit(all[1])
 	a.Leave()
 	v.Submit(all[2])
-	for range all {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
+	allDone(t, all, done)
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -98,6 +98,7 @@ type reader struct {
 	attendant *duty.Attendant // that the goroutine of run is; nil where it does nothing for others
 	onDuty    bool
 	errand    bool // run is to do what is offered
+	meantime  int  // bytes to receive, if they are here, before the next errand
 
 	look    looker
 	stopped atomic.Bool // interrupt was called, and resume wasn't
@@ -114,6 +115,10 @@ type reader struct {
 	iov  [maxReadIov]unix.Iovec
 	oob  [cmsgSpace]byte
 }
+
+// meantimeBytes is how much of what has come is received between two errands: who does what is offered anew each time
+// must not do it for good.
+const meantimeBytes = 1 << 20
 
 // cmsgSpace is room for one control message with a 4-byte integer.
 const cmsgSpace = unix.SizeofCmsghdr + 8
@@ -154,6 +159,7 @@ func (r *reader) readAll() error {
 			if !r.attendant.Work() {
 				return errReplaced
 			}
+			r.meantime = meantimeBytes
 			continue
 		}
 		if err == nil {
@@ -205,7 +211,7 @@ func (r *reader) offered() bool {
 func (r *reader) receiveAll(fd uintptr) bool {
 	for {
 		sent, err := r.h.flush()
-		if r.err = err; err != nil || r.offered() {
+		if r.err = err; err != nil || (r.meantime <= 0 || r.drained) && r.offered() {
 			return true
 		}
 		n, errno := r.await(fd, sent)
@@ -227,6 +233,7 @@ func (r *reader) receiveAll(fd uintptr) bool {
 		}
 		r.h.batch()
 		r.tally.bytes += uint64(n)
+		r.meantime -= n
 		r.took(n)
 		if r.err = r.consume(); r.err != nil {
 			return true
@@ -252,6 +259,9 @@ func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 	if !r.drained {
 		if n, errno := r.receive(fd); errno != unix.EAGAIN {
 			return n, errno
+		}
+		if r.onDuty && duty.Offered() {
+			return 0, unix.EAGAIN
 		}
 		sent = true // there is no need of another call
 	}

@@ -136,19 +136,18 @@ func (a *Attendant) Leave() {
 	a.h.leaveRings()
 }
 
-// Work does what is offered. It returns false where that took so long that another goroutine has
-// taken the caller's place: the caller must end then, and touch nothing of what it had.
+// Work does the oldest task that is offered, if there is one: the caller looks for packets before it does another. It
+// returns false where that took so long that another goroutine has taken the caller's place: the caller must end then,
+// and touch nothing of what it had.
 func (a *Attendant) Work() bool {
-	for a.h.offered() {
-		t := a.h.take()
-		if t == nil {
-			break
-		}
-		at := a.work.Add(1)
-		t.Do()
-		if !a.work.CompareAndSwap(at, at+1) {
-			return false
-		}
+	if !a.h.offered() {
+		return true
 	}
-	return true
+	t := a.h.take()
+	if t == nil {
+		return true
+	}
+	at := a.work.Add(1)
+	t.Do()
+	return a.work.CompareAndSwap(at, at+1)
 }

@@ -39,6 +39,7 @@ func TestNobodyOnDuty(t *testing.T) {
 	}
 }
 
+// TestWork: tasks are done in the order in which they came, one at a time.
 func TestWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
@@ -50,11 +51,20 @@ func TestWork(t *testing.T) {
 				t.Fatal("a task wasn't taken")
 			}
 		}
-		if !h.offered() || !a.Work() || h.offered() {
-			t.Error("not all was done")
+		for i := range tasks {
+			if !h.offered() || !a.Work() {
+				t.Errorf("task %d isn't offered, or took too long", i)
+			}
+			for j, k := range tasks {
+				if j <= i {
+					k.want(t, 1, 0)
+				} else {
+					k.want(t, 0, 0)
+				}
+			}
 		}
-		for _, k := range tasks {
-			k.want(t, 1, 0)
+		if h.offered() || !a.Work() {
+			t.Error("something is left to do")
 		}
 		a.Leave()
 	})
