@@ -49,6 +49,9 @@ func (r *receiver) init() {
 }
 
 func (c *conn) Recv(rx []Received) (int, error) {
+	if c.offered() {
+		return c.TryRecv(rx)
+	}
 	if c.poll == 0 {
 		return c.wait(rx)
 	}

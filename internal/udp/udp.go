@@ -70,7 +70,7 @@ type Conn interface {
 type Attended interface {
 	Conn
 	// Attend says, before the first Recv, that the caller of Recv is a, and puts it on duty. From then on Recv
-	// returns 0 where tasks are offered instead of looking for datagrams, and a is off duty while it
-	// sleeps there.
+	// returns what is there, or 0, where tasks are offered, instead of looking or waiting for datagrams, and a is
+	// off duty while it sleeps there.
 	Attend(a *duty.Attendant)
 }
