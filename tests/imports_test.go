@@ -68,7 +68,7 @@ var rooms = []room{
 	{dir: "persist", may: []string{"blockdev", "internal/prefetch"}, tests: []string{"blockdev/...", "internal/crash"}},
 	{dir: "statedir", tests: []string{"internal/sandbox"}},
 	{dir: "metrics", may: []string{everything}},
-	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/neighbor", "internal/standstill"}, tests: []string{"internal/..."}},
+	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/mem", "internal/neighbor", "internal/standstill"}, tests: []string{"internal/..."}},
 	{dir: "internal/neighbor", may: []string{"internal/ring"}, tests: []string{"internal/soon"}},
 	{dir: "internal/ring", may: []string{"internal/prefetch"}, tests: []string{"internal/fuzzing", "internal/soon"}},
 	{dir: "internal/busypoll"},

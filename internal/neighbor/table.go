@@ -302,6 +302,25 @@ func (l *Link) Put(parts [][]byte, n, segment int, class uint8) bool {
 	return l.out.Put(parts, n, segment, class)
 }
 
+// Begin returns n bytes of memory for a train whose datagrams have segment bytes each, and keeps others from putting any
+// until End; nil, without that, where there is no room.
+func (l *Link) Begin(n, segment int, class uint8) []byte {
+	l.mu.Lock()
+	to := l.out.Begin(n, segment, class)
+	if to == nil {
+		l.mu.Unlock()
+	}
+	return to
+}
+
+// End sends what was written since Begin, where that is whole.
+func (l *Link) End(whole bool) {
+	if whole {
+		l.out.End()
+	}
+	l.mu.Unlock()
+}
+
 // Bell says whether the peer is to be woken for what was put: once each time that it sleeps, since many may put
 // something until it is awake, and again after bellPause, since what wakes it may get lost.
 func (l *Link) Bell() bool {

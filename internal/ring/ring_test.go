@@ -72,6 +72,36 @@ func TestTrainsPassUnchanged(t *testing.T) {
 	}
 }
 
+// TestBeginAndEnd: what was begun is the reader's once it has ended, and what never ended leaves no trace.
+func TestBeginAndEnd(t *testing.T) {
+	w, r := pair(t)
+	for i, n := range []int{1, 64, MaxTrain, 4096} {
+		to := w.Begin(MaxTrain, 1, 1)
+		if len(to) != MaxTrain || cap(to) != MaxTrain {
+			t.Fatalf("room for %d bytes (%d), want %d", len(to), cap(to), MaxTrain)
+		}
+		to = w.Begin(n, n/4+1, byte(i)) // instead
+		if len(to) != n {
+			t.Fatalf("room for %d bytes, want %d", len(to), n)
+		}
+		copy(to, bytes.Repeat([]byte{byte(i)}, n))
+		if !r.Empty() {
+			t.Fatal("the reader has what was only begun")
+		}
+		w.End()
+		take(t, r, n, byte(i))
+		r.Release()
+	}
+	if w.Begin(MaxTrain+1, 1, 1) != nil {
+		t.Error("a train may take more than the longest")
+	}
+	for put(w, MaxTrain, 1) {
+	}
+	if w.Begin(MaxTrain, 1, 1) != nil {
+		t.Error("there is room in a full ring")
+	}
+}
+
 // TestPutWithin: of parts that hold more than their train says, what is too much is left out, and never written
 // over what the reader has not given back.
 func TestPutWithin(t *testing.T) {

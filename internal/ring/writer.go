@@ -6,6 +6,7 @@ import "github.com/nvme-anywhere/nvmeof/internal/prefetch"
 type Writer struct {
 	memory
 	next  uint64 // where the next record goes
+	end   uint64 // of the one that was begun
 	freed uint64 // the head, as last seen
 }
 
@@ -21,25 +22,41 @@ func NewWriter(b []byte) (*Writer, error) {
 // Put copies a train of n bytes, gathered from parts, to the ring, where the reader sees it at once. Its
 // datagrams have segment bytes each. It returns false where there is no room for it.
 func (w *Writer) Put(parts [][]byte, n, segment int, class uint8) bool {
-	if n > MaxTrain {
+	to := w.Begin(n, segment, class)
+	if to == nil {
 		return false
+	}
+	gather(to, parts)
+	w.End()
+	return true
+}
+
+// Begin returns n bytes of the ring in which a train is to be written, whose datagrams have segment bytes each; nil where
+// there is no room. The reader sees it after End; without that what is begun next takes its place.
+func (w *Writer) Begin(n, segment int, class uint8) []byte {
+	if n > MaxTrain {
+		return nil
 	}
 	need, start := room(n), w.next
 	if left := Capacity - start&(Capacity-1); left < need {
 		start += left
 	}
 	if !w.fits(start + need) {
-		return false
+		return nil
 	}
 	if start != w.next {
 		w.header(w.next).bytes = skip
 	}
 	*w.header(start) = header{bytes: uint32(n), segment: uint32(segment), class: uint32(class)}
 	at := start&(Capacity-1) + recordHeader
-	gather(w.records[at:at+uint64(n)], parts)
-	w.next = start + need
+	w.end = start + need
+	return w.records[at : at+uint64(n) : at+uint64(n)]
+}
+
+// End makes what was written since Begin the reader's.
+func (w *Writer) End() {
+	w.next = w.end
 	w.tail.Store(w.next)
-	return true
 }
 
 // long is from how many bytes on the copy of a part lasts until the next one's place is fetched.

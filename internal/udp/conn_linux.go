@@ -52,6 +52,7 @@ var (
 	_ Counted = (*conn)(nil)
 
 	_ Attended = (*conn)(nil)
+	_ Sharing  = (*conn)(nil)
 )
 
 // Listen opens a socket on addr, which must be one address of this host; port 0 lets the

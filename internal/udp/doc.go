@@ -24,6 +24,7 @@
 // With Config.ShareMemory datagrams between two sockets of one user on one host go through memory that
 // they share (package neighbor). They look the same to sender and receiver, and are lost where there is no
 // room for them. Who sleeps in the socket is woken by a datagram of one byte, a bell, that no Recv returns.
+// Who makes a train can write it to that memory itself (Sharing), instead of having Send gather it.
 //
 // # Ownership
 //

@@ -2,9 +2,11 @@ package udp
 
 import (
 	"net/netip"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/nvme-anywhere/nvmeof/internal/mem"
 	"github.com/nvme-anywhere/nvmeof/internal/neighbor"
 )
 
@@ -12,7 +14,8 @@ import (
 type neighbors struct {
 	table *neighbor.Table
 	got   [RecvBatch]neighbor.Train
-	turns int // receives from neighbors since the last one from the socket
+	turns int            // receives from neighbors since the last one from the socket
+	begun *neighbor.Link // by Begin
 }
 
 const (
@@ -62,12 +65,14 @@ func (s *sender) sendNear(c *conn, trains []Train) (int, error) {
 func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) {
 	for i := range trains {
 		t := &trains[i]
-		switch {
-		case t.Bytes <= 0 || t.Bytes > MaxTrainBytes || t.sum() != t.Bytes:
+		if t.Bytes <= 0 || t.Bytes > MaxTrainBytes || t.sum() != t.Bytes {
 			return i, trainError(t, "%d bytes, and parts of %d: want the same, 1 to %d", t.Bytes, t.sum(), MaxTrainBytes)
-		case link.Put(t.Parts, t.Bytes, t.SegmentSize, t.TrafficClass):
-			c.countSent(trains[i : i+1])
-			c.counters.TxShared.Add(uint64(t.Bytes))
+		}
+		switch room, there := putParts(link, t); {
+		case !there: // as the kernel says it
+			return i, &OpError{Op: "send", Addr: t.Dst, Err: unix.EFAULT}
+		case room:
+			c.countShared(t)
 		default:
 			c.countDropped(t)
 		}
@@ -75,9 +80,58 @@ func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) 
 	if !link.Bell() {
 		return len(trains), nil
 	}
+	return len(trains), s.ring(c, link)
+}
+
+// putParts says whether there is room for a train, and whether all of its memory is there.
+func putParts(link *neighbor.Link, t *Train) (room, there bool) {
+	there = true
+	defer mem.Caught(&there, debug.SetPanicOnFault(true), t.Parts...)
+	return link.Put(t.Parts, t.Bytes, t.SegmentSize, t.TrafficClass), there
+}
+
+// ring wakes a neighbor that sleeps.
+func (s *sender) ring(c *conn, link *neighbor.Link) error {
 	s.bell[0] = Train{Dst: link.Peer(), Parts: bell, Bytes: 1, SegmentSize: 1, TrafficClass: c.cfg.TrafficClass}
 	_, err := s.send(c, s.bell[:])
-	return len(trains), err
+	return err
+}
+
+func (c *conn) countShared(t *Train) {
+	c.counters.TxDatagrams.Add(uint64(max(t.Datagrams(), 1)))
+	c.counters.TxBytes.Add(uint64(t.Bytes))
+	c.counters.TxShared.Add(uint64(t.Bytes))
+}
+
+func (c *conn) Shares(dst netip.AddrPort) bool { return c.near != nil && c.near.table.Link(dst) != nil }
+
+func (c *conn) Begin(t *Train) []byte {
+	if link := c.near.table.Link(t.Dst); link != nil && !c.isClosed() {
+		if to := link.Begin(t.Bytes, t.SegmentSize, t.TrafficClass); to != nil {
+			c.near.begun = link
+			return to
+		}
+	}
+	c.countDropped(t)
+	return nil
+}
+
+func (c *conn) End(t *Train, whole bool) {
+	link := c.near.begun
+	c.near.begun = nil
+	link.End(whole)
+	if !whole {
+		return
+	}
+	c.countShared(t)
+	if !link.Bell() || !c.enter() {
+		return
+	}
+	defer c.leave()
+	s := c.acquireSender()
+	defer s.mu.Unlock()
+	s.waited = 0
+	_ = s.ring(c, link) // who isn't woken finds it when it is
 }
 
 // first says whether the i-th look in a row is at neighbors alone.

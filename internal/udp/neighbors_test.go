@@ -90,6 +90,72 @@ func TestNeighbors(t *testing.T) {
 	}
 }
 
+// TestNeighborsInPlace: trains that were written to shared memory arrive among those that were sent, and wake who sleeps;
+// those that weren't whole don't, and those that find nobody are lost.
+func TestNeighborsInPlace(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	if stranger := listen(t, loop4, Config{}); a.Shares(stranger.local) || stranger.Shares(a.local) || !a.Shares(b.local) {
+		t.Fatal("memory is shared with the wrong ones")
+	}
+	in := receiveAll(t, b)
+	for i := range 100 {
+		payload := pattern(3000, uint64(i))
+		train := trainOf(b.LocalAddr(), payload, 1000)
+		if i%3 == 0 {
+			send(t, a, train)
+		} else {
+			to := a.Begin(&train)
+			if copy(to, payload) < len(payload) {
+				t.Fatalf("room for %d bytes", len(to))
+			}
+			a.End(&train, i%3 == 1)
+		}
+		if i%3 == 2 {
+			continue
+		}
+		for ; len(payload) > 0; payload = payload[1000:] {
+			if got := in.next(t); !bytes.Equal(got, payload[:1000]) {
+				t.Fatalf("train %d: another datagram arrived", i)
+			}
+		}
+	}
+	if n := a.counters.TxShared.Load(); n != 67*3000 || a.counters.TxDatagrams.Load() < 67*3 {
+		t.Errorf("%d bytes went through shared memory, want %d", n, 67*3000)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !soon.Until(func() bool { return !a.Shares(b.local) }) {
+		t.Fatal("memory is shared with one that is gone")
+	}
+	train := trainOf(b.LocalAddr(), pattern(1, 1), 1)
+	if to := a.Begin(&train); to != nil || a.counters.TxDrops.Load() != 1 {
+		t.Errorf("%d bytes of room at one that is gone, %d dropped", len(to), a.counters.TxDrops.Load())
+	}
+}
+
+// TestNeighborsMissingPages: a train whose memory has gone is refused, as the kernel does, and the next one arrives.
+func TestNeighborsMissingPages(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	in := receiveAll(t, b)
+	gone, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(gone)
+	payload := pattern(100, 1)
+	train := Train{Dst: b.LocalAddr(), Parts: [][]byte{payload, gone}, Bytes: 100 + len(gone), SegmentSize: 100 + len(gone)}
+	if n, err := a.Send([]Train{trainOf(b.LocalAddr(), payload, 100), train}); n != 1 || !errors.Is(err, unix.EFAULT) {
+		t.Errorf("%d sent: %v; want one, and EFAULT", n, err)
+	}
+	send(t, a, trainOf(b.LocalAddr(), payload, 100))
+	for range 2 {
+		if got := in.next(t); !bytes.Equal(got, payload) {
+			t.Fatal("another datagram arrived")
+		}
+	}
+}
+
 // TestNeighborsNeedBoth: where one of two doesn't share memory, the kernel carries their datagrams.
 func TestNeighborsNeedBoth(t *testing.T) {
 	for _, shares := range [][2]bool{{true, false}, {false, true}} {

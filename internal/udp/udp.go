@@ -66,6 +66,20 @@ type Conn interface {
 	Close() error
 }
 
+// Sharing is a Conn that may share memory with the programs of some destinations. What Send sends there goes through it,
+// too; but with Begin and End who makes a train can write it where it is to be, and needs no Parts. One goroutine at a
+// time calls Begin and End.
+type Sharing interface {
+	Conn
+	// Shares says whether memory is shared with dst now.
+	Shares(dst netip.AddrPort) bool
+	// Begin returns memory for t, t.Bytes long, which another processor will read; or nil where there is no room, or
+	// nothing is shared any more: the train is lost then, and counts as dropped. Otherwise End follows.
+	Begin(t *Train) []byte
+	// End sends t, which was written to what Begin gave; where that isn't whole, nothing.
+	End(t *Train, whole bool)
+}
+
 // Attended is a Conn whose Recv leaves its caller time for what others offer.
 type Attended interface {
 	Conn

@@ -17,6 +17,7 @@ import (
 // Device is a software RNIC behind one UDP socket.
 type Device struct {
 	conn     udp.Conn
+	near     udp.Sharing // the same, or nil
 	cfg      Config
 	attr     verbs.DeviceAttr
 	self     netip.AddrPort // the socket's address, unmapped
@@ -102,6 +103,7 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 		rkeys:  newRKeyTable(),
 		tx:     newTxBatch(),
 	}
+	d.near, _ = conn.(udp.Sharing)
 	d.sent.L, d.over.L = &d.mu, &d.mu
 	var seed [16]byte
 	_, _ = rand.Read(seed[:])

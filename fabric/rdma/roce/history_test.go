@@ -16,6 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
 // Variables of the random histories.
@@ -184,6 +185,9 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 	if along := rand.New(rand.NewPCG(seed, 0x61636b73)); along.IntN(2) == 0 && !slices.Contains(historySeeds, seed) {
 		c.options |= OptionAckAlong
+	}
+	if seed&8 != 0 {
+		c.wrap = func(c udp.Conn) udp.Conn { return &nearConn{Conn: c} }
 	}
 	h.link = randomLink(rng, c.v6)
 	h.p = newPair(t, c)

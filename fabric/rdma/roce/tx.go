@@ -161,8 +161,8 @@ func (t *txBatch) askAck(i int) {
 
 // seal forms trains of the packets from index first on, and computes their ICRCs: the IPv4
 // Identification that a packet will have is its place in the train. It returns the index of
-// the packet to go on with.
-func (t *txBatch) seal(first int, segmentation bool) int {
+// the packet to go on with, at the latest the next one whose destination is near.
+func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) bool) int {
 	t.trains, t.parts, t.firstOf = t.trains[:0], t.parts[:0], t.firstOf[:0]
 	var train *udp.Train
 	start := 0 // of the train's parts
@@ -171,7 +171,7 @@ func (t *txBatch) seal(first int, segmentation bool) int {
 		k := &t.packets[i]
 		if train == nil || !segmentation || train.Dst != k.dst || train.TrafficClass != k.trafficClass ||
 			!train.Fits(k.size, k.pieces+2) {
-			if bytes >= sealBytes {
+			if bytes >= sealBytes || i > first && near(k.dst) {
 				return i
 			}
 			t.trains = append(t.trains, udp.Train{Dst: k.dst, TrafficClass: k.trafficClass, SegmentSize: k.size})
@@ -420,7 +420,11 @@ func (d *Device) quiesce() {
 func (d *Device) send() {
 	t := d.tx
 	for next := 0; next < len(t.packets); {
-		next = t.seal(next, d.conn.Segmentation())
+		if d.isNear(t.packets[next].dst) {
+			next = d.put(next)
+			continue
+		}
+		next = t.seal(next, d.conn.Segmentation(), d.isNear)
 		sent, err := d.sendTrains(t.trains)
 		switch {
 		case errors.Is(err, udp.ErrSegmentation):

@@ -56,20 +56,21 @@ DATA toEnd<>+16(SB)/8, $0x0706050403020100
 DATA toEnd<>+24(SB)/8, $0x0f0e0d0c0b0a0908
 GLOBL toEnd<>(SB), RODATA|NOPTR, $32
 
-// func crcFold(state uint32, ones uint64, p []byte, next unsafe.Pointer) uint32
-TEXT ·crcFold(SB), NOSPLIT, $0-52
+// func crcFold(state uint32, ones uint64, p []byte, next, to unsafe.Pointer) uint32
+TEXT ·crcFold(SB), NOSPLIT, $0-60
 	MOVL state+0(FP), AX
 	MOVQ ones+8(FP), BX
 	MOVQ p_base+16(FP), SI
 	MOVQ p_len+24(FP), CX
+	MOVQ to+48(FP), DI // 0 where nothing is copied
 
 	// R8 is from what is summed to what is fetched meanwhile: next, or else some way ahead.
 	MOVQ    next+40(FP), DX
-	MOVQ    DX, DI
-	SUBQ    SI, DI
+	MOVQ    DX, R10
+	SUBQ    SI, R10
 	MOVQ    $512, R8
 	TESTQ   DX, DX
-	CMOVQNE DI, R8
+	CMOVQNE R10, R8
 
 	VMOVDQU fold128<>(SB), X15
 
@@ -78,15 +79,42 @@ TEXT ·crcFold(SB), NOSPLIT, $0-52
 	ANDQ    $15, DX
 	INCQ    DX
 	VMOVDQU 0(SI), X0
+	TESTQ   DI, DI
+	JEQ     first
+	VMOVDQU X0, 0(DI) // what is too much is overwritten by the blocks that follow
+	ADDQ    DX, DI
+
+first:
 	VMOVQ   BX, X1
 	VPOR    X1, X0, X0
 	VMOVD   AX, X1
 	VPXOR   X1, X0, X0
-	LEAQ    toEnd<>(SB), DI
-	VPSHUFB 0(DI)(DX*1), X0, X0
+	LEAQ    toEnd<>(SB), R10
+	VPSHUFB 0(R10)(DX*1), X0, X0
 	ADDQ    DX, SI
 	SUBQ    DX, CX
 
+	TESTQ DI, DI
+	JEQ   aligned
+
+	// Up to where a line begins at to.
+toLine:
+	TESTQ      $63, DI
+	JEQ        aligned
+	CMPQ       CX, $16
+	JB         reduce
+	VPCLMULQDQ $0x00, X15, X0, X4
+	VPCLMULQDQ $0x11, X15, X0, X0
+	VMOVDQU    0(SI), X1
+	VMOVDQU    X1, 0(DI)
+	VPXOR      X1, X4, X4
+	VPXOR      X4, X0, X0
+	ADDQ       $16, SI
+	ADDQ       $16, DI
+	SUBQ       $16, CX
+	JMP        toLine
+
+aligned:
 	CMPQ CX, $256
 	JB   narrow
 	CMPB ·hasWideFold(SB), $1
@@ -95,13 +123,16 @@ TEXT ·crcFold(SB), NOSPLIT, $0-52
 	VPCLMULQDQ      $0x00, X15, X0, X4
 	VPCLMULQDQ      $0x11, X15, X0, X0
 	VPXOR           X0, X4, X4
-	VPXORQ          0(SI), Z4, Z0
+	VMOVDQU64       0(SI), Z0
 	VMOVDQU64       64(SI), Z1
 	VMOVDQU64       128(SI), Z2
 	VMOVDQU64       192(SI), Z3
 	ADDQ            $256, SI
 	SUBQ            $256, CX
 	VBROADCASTI32X4 fold2048<>(SB), Z14
+	TESTQ           DI, DI
+	JNE             copy256
+	VPXORQ          Z4, Z0, Z0
 
 by256:
 	CMPQ       CX, $256
@@ -125,6 +156,46 @@ by256:
 	ADDQ       $256, SI
 	SUBQ       $256, CX
 	JMP        by256
+
+copy256:
+	VMOVNTDQ  Z0, 0(DI)
+	VMOVNTDQ  Z1, 64(DI)
+	VMOVNTDQ  Z2, 128(DI)
+	VMOVNTDQ  Z3, 192(DI)
+	VPXORQ    Z4, Z0, Z0
+	ADDQ      $256, DI
+
+copyBy256:
+	CMPQ       CX, $256
+	JB         quarters
+	VMOVDQU64  0(SI), Z8
+	VMOVDQU64  64(SI), Z9
+	VMOVDQU64  128(SI), Z10
+	VMOVDQU64  192(SI), Z11
+	VPCLMULQDQ $0x00, Z14, Z0, Z4
+	VPCLMULQDQ $0x00, Z14, Z1, Z5
+	VPCLMULQDQ $0x00, Z14, Z2, Z6
+	VPCLMULQDQ $0x00, Z14, Z3, Z7
+	VPCLMULQDQ $0x11, Z14, Z0, Z0
+	VPCLMULQDQ $0x11, Z14, Z1, Z1
+	VPCLMULQDQ $0x11, Z14, Z2, Z2
+	VPCLMULQDQ $0x11, Z14, Z3, Z3
+	VMOVNTDQ   Z8, 0(DI)
+	VMOVNTDQ   Z9, 64(DI)
+	VMOVNTDQ   Z10, 128(DI)
+	VMOVNTDQ   Z11, 192(DI)
+	VPTERNLOGQ $0x96, Z8, Z4, Z0
+	VPTERNLOGQ $0x96, Z9, Z5, Z1
+	VPTERNLOGQ $0x96, Z10, Z6, Z2
+	VPTERNLOGQ $0x96, Z11, Z7, Z3
+	PREFETCHT0 0(SI)(R8*1)
+	PREFETCHT0 64(SI)(R8*1)
+	PREFETCHT0 128(SI)(R8*1)
+	PREFETCHT0 192(SI)(R8*1)
+	ADDQ       $256, SI
+	ADDQ       $256, DI
+	SUBQ       $256, CX
+	JMP        copyBy256
 
 quarters:
 	// Z0 into Z1 into Z2 into Z3, each 512 bits further on, and the quarters of that into the last.
@@ -156,13 +227,16 @@ narrow:
 	VPCLMULQDQ     $0x00, X15, X0, X4
 	VPCLMULQDQ     $0x11, X15, X0, X0
 	VPXOR          X0, X4, X4
+	VMOVDQU        0(SI), Y0
 	VMOVDQU        32(SI), Y1
 	VMOVDQU        64(SI), Y2
 	VMOVDQU        96(SI), Y3
-	VPXOR          0(SI), Y4, Y0
 	ADDQ           $128, SI
 	SUBQ           $128, CX
 	VBROADCASTI128 fold1024<>(SB), Y14
+	TESTQ          DI, DI
+	JNE            copy128
+	VPXOR          Y4, Y0, Y0
 
 by128:
 	CMPQ       CX, $128
@@ -188,6 +262,48 @@ by128:
 	ADDQ       $128, SI
 	SUBQ       $128, CX
 	JMP        by128
+
+copy128:
+	VMOVNTDQ Y0, 0(DI)
+	VMOVNTDQ Y1, 32(DI)
+	VMOVNTDQ Y2, 64(DI)
+	VMOVNTDQ Y3, 96(DI)
+	VPXOR   Y4, Y0, Y0
+	ADDQ    $128, DI
+
+copyBy128:
+	CMPQ       CX, $128
+	JB         together
+	VMOVDQU    0(SI), Y8
+	VMOVDQU    32(SI), Y9
+	VMOVDQU    64(SI), Y10
+	VMOVDQU    96(SI), Y11
+	VPCLMULQDQ $0x00, Y14, Y0, Y4
+	VPCLMULQDQ $0x00, Y14, Y1, Y5
+	VPCLMULQDQ $0x00, Y14, Y2, Y6
+	VPCLMULQDQ $0x00, Y14, Y3, Y7
+	VPCLMULQDQ $0x11, Y14, Y0, Y0
+	VPCLMULQDQ $0x11, Y14, Y1, Y1
+	VPCLMULQDQ $0x11, Y14, Y2, Y2
+	VPCLMULQDQ $0x11, Y14, Y3, Y3
+	VMOVNTDQ    Y8, 0(DI)
+	VMOVNTDQ    Y9, 32(DI)
+	VMOVNTDQ    Y10, 64(DI)
+	VMOVNTDQ    Y11, 96(DI)
+	VPXOR      Y8, Y4, Y4
+	VPXOR      Y9, Y5, Y5
+	VPXOR      Y10, Y6, Y6
+	VPXOR      Y11, Y7, Y7
+	VPXOR      Y4, Y0, Y0
+	VPXOR      Y5, Y1, Y1
+	VPXOR      Y6, Y2, Y2
+	VPXOR      Y7, Y3, Y3
+	PREFETCHT0 0(SI)(R8*1)
+	PREFETCHT0 64(SI)(R8*1)
+	ADDQ       $128, SI
+	ADDQ       $128, DI
+	SUBQ       $128, CX
+	JMP        copyBy128
 
 together:
 	// Y0 into Y1 into Y2 into Y3, each 256 bits further on.
@@ -217,10 +333,15 @@ by16:
 	JB         reduce
 	VPCLMULQDQ $0x00, X15, X0, X4
 	VPCLMULQDQ $0x11, X15, X0, X0
-	VPXOR      0(SI), X4, X4
+	VMOVDQU    0(SI), X1
+	VPXOR      X1, X4, X4
 	VPXOR      X4, X0, X0
 	ADDQ       $16, SI
 	SUBQ       $16, CX
+	TESTQ      DI, DI
+	JEQ        by16
+	VMOVDQU    X1, 0(DI)
+	ADDQ       $16, DI
 	JMP        by16
 
 reduce:
@@ -243,13 +364,21 @@ reduce:
 	VPXOR      X1, X0, X0
 	VPEXTRD    $1, X0, AX
 	VZEROUPPER
-	MOVL       AX, ret+48(FP)
+	MOVL       AX, ret+56(FP)
 	RET
 
-// func cpuid7ECX() uint32
-TEXT ·cpuid7ECX(SB), NOSPLIT, $0-4
-	MOVL $7, AX
-	XORL CX, CX
+// func Fence()
+TEXT ·Fence(SB), NOSPLIT, $0-0
+	SFENCE
+	RET
+
+// func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
+TEXT ·cpuid(SB), NOSPLIT, $0-24
+	MOVL leaf+0(FP), AX
+	MOVL subleaf+4(FP), CX
 	CPUID
-	MOVL CX, ret+0(FP)
+	MOVL AX, eax+8(FP)
+	MOVL BX, ebx+12(FP)
+	MOVL CX, ecx+16(FP)
+	MOVL DX, edx+20(FP)
 	RET

@@ -52,9 +52,15 @@ func TestCRCWithLess(t *testing.T) {
 	if !hasWideFold {
 		t.Log("this processor lacks VPCLMULQDQ, or does it by 256 bits: code that needs more is not tested here")
 	}
-	defer func(fold, wide bool) { hasFold, hasWideFold = fold, wide }(hasFold, hasWideFold)
+	defer func(fold, wide, stream bool) { hasFold, hasWideFold, canStream = fold, wide, stream }(hasFold, hasWideFold, canStream)
+	canStream = hasFold // whosever the processor is
+	t.Run("copying past the caches", TestCRCCopyEveryLength)
 	hasWideFold = false
 	t.Run("256 bits", TestCRCEveryLength)
+	t.Run("256 bits, copying past the caches", TestCRCCopyEveryLength)
+	canStream = false
+	t.Run("copying", TestCRCCopyEveryLength)
 	hasFold = false
 	t.Run("none", TestCRCEveryLength)
+	t.Run("none, copying", TestCRCCopyEveryLength)
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"hash/crc32"
 	"math/rand/v2"
 	"testing"
@@ -22,6 +23,33 @@ func TestCRCEveryLength(t *testing.T) {
 		}
 		if got := ^crcShort(^start, p); got != want {
 			t.Fatalf("%d bytes at offset %d by tables: %#08x, want %#08x", n, at, got, want)
+		}
+	}
+}
+
+// TestCRCCopyEveryLength: what is copied while it is summed is all of it, and no more.
+func TestCRCCopyEveryLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(24, 25))
+	b := randomBytes(r, MaxPacket+64)
+	const guard = 300
+	to := make([]byte, 64+MaxPacket+guard)
+	for n := 0; n <= MaxPacket; n = longer(n, 1) {
+		from, at := r.IntN(64), r.IntN(64)
+		p, start := b[from:from+n], r.Uint32()
+		want := crc32.Update(start, crc32.IEEETable, p)
+		for _, next := range [][]byte{nil, b[:r.IntN(len(b))], b[len(b)-1:]} {
+			for i := range to[:at+n+guard] {
+				to[i] = 0xee
+			}
+			if got := ^crcCopy(^start, to[at:at+n], p, next); got != want {
+				t.Fatalf("%d bytes at offset %d, with %d next: %#08x, want %#08x", n, from, len(next), got, want)
+			}
+			if !bytes.Equal(to[at:at+n], p) {
+				t.Fatalf("%d bytes from offset %d to %d are others", n, from, at)
+			}
+			if bytes.Count(to[:at], []byte{0xee}) != at || bytes.Count(to[at+n:at+n+guard], []byte{0xee}) != guard {
+				t.Fatalf("%d bytes to offset %d: something beside them was written", n, at)
+			}
 		}
 	}
 }

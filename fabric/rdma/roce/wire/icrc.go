@@ -130,6 +130,30 @@ func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]b
 	return ^crcZeros(state, pad)
 }
 
+// Put writes a packet with its ICRC to to, which is as long as the packet, in memory that another processor reads next:
+// header, payload, pad and ICRC, where ICRC says what they are. Where the processor does that well, long payloads are read
+// once for both and written past its caches: call Fence before somebody is told. It fetches next meanwhile, which is the
+// payload of the packet that is written behind this one then.
+func (f Flow) Put(to, next []byte, id uint16, header []byte, payload ...[]byte) {
+	fetch(next)
+	if !canStream && len(to) >= longPacket {
+		prefetch.ForWrite(to[len(to):cap(to)])
+	}
+	state := crcPacket(f.prefix(len(to), id), header, next)
+	at := copy(to, header)
+	for _, p := range payload {
+		state = crcCopy(state, to[at:at+len(p)], p, next)
+		next = next[min(len(p), len(next)):]
+		at += len(p)
+	}
+	pad := len(to) - ICRCSize - at
+	clear(to[at : at+pad])
+	PutICRC(to[at+pad:], ^crcZeros(state, pad))
+}
+
+// longPacket is from how many bytes on the copy of a packet lasts until the next one's place is fetched.
+const longPacket = 1 << 10
+
 // fetch has the processor fetch next now where it can't be done while something is summed.
 func fetch(next []byte) {
 	if !hasFold {

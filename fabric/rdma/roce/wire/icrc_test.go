@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"hash/crc32"
@@ -120,8 +121,9 @@ func longer(n, step int) int {
 }
 
 // TestICRCMatchesDefinition compares with the naive computation for every payload length of packets
-// that all devices make, and many beyond, cut into pieces at random.
+// that all devices make, and many beyond, cut into pieces at random, and what Put writes with that.
 func TestICRCMatchesDefinition(t *testing.T) {
+	const guard = 300 // bytes behind a packet, which nobody may touch
 	r := rand.New(rand.NewPCG(3, 4))
 	for n := 0; n <= MaxPayload; n = longer(n, 1) {
 		src, dst := randomEndpoints(r, n%2 != 0)
@@ -137,10 +139,15 @@ func TestICRCMatchesDefinition(t *testing.T) {
 		if got := flow.ICRC(id, header, payload[:a], payload[a:b], payload[b:]); got != want {
 			t.Fatalf("payload of %d bytes in %d+%d+%d, IPv6 %v: ICRC %#08x, want %#08x", n, a, b-a, n-b, flow.v6, got, want)
 		}
-		if len(packet)+ICRCSize > MaxPacket {
+		packet = binary.LittleEndian.AppendUint32(packet, want)
+		to := bytes.Repeat([]byte{0xee}, len(packet)+guard)
+		flow.Put(to[:len(packet)], payload[:b-a], id, header, payload[:a], payload[a:b], payload[b:])
+		if !bytes.Equal(to[:len(packet)], packet) || !bytes.Equal(to[len(packet):], to[len(to)-guard:]) || to[len(to)-1] != 0xee {
+			t.Fatalf("payload of %d bytes in %d+%d+%d, IPv6 %v: another packet was put", n, a, b-a, n-b, flow.v6)
+		}
+		if len(packet) > MaxPacket {
 			continue
 		}
-		packet = binary.LittleEndian.AppendUint32(packet, want)
 		if v, got := flow.Verify(packet, id); v != Exact || got != id {
 			t.Fatalf("payload of %d bytes: Verify = %v, %#x", n, v, got)
 		}

@@ -1,0 +1,170 @@
+package roce
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/udp"
+)
+
+// nearConn has memory for what is sent to some, or to all where it isn't said to whom, and then sends that.
+type nearConn struct {
+	udp.Conn
+	near   func(netip.AddrPort) bool
+	full   bool // there is no room
+	memory [udp.MaxTrainBytes]byte
+	begun  bool
+	trains int // that were whole
+	exact  int // packets of those whose ICRC is right with their place in the train
+	others int // packets whose isn't
+	sent   int // trains by Send
+}
+
+var _ udp.Sharing = (*nearConn)(nil)
+
+func (c *nearConn) Shares(dst netip.AddrPort) bool { return c.near == nil || c.near(dst) }
+
+func (c *nearConn) Begin(t *udp.Train) []byte {
+	if c.begun || !c.Shares(t.Dst) || t.Bytes <= 0 || t.Bytes > len(c.memory) || len(t.Parts) > 0 {
+		panic("misused")
+	}
+	if c.full {
+		return nil
+	}
+	c.begun = true
+	for i := range c.memory {
+		c.memory[i] = 0xee // of another train
+	}
+	return c.memory[:t.Bytes:t.Bytes]
+}
+
+func (c *nearConn) End(t *udp.Train, whole bool) {
+	if !c.begun {
+		panic("nothing was begun")
+	}
+	c.begun = false
+	if !whole {
+		return
+	}
+	c.trains++
+	flow, left := wire.NewFlow(c.LocalAddr(), t.Dst), c.memory[:t.Bytes]
+	for i := 0; len(left) > 0; i++ {
+		n := min(t.SegmentSize, len(left))
+		if v, _ := flow.Verify(left[:n], uint16(i)); v == wire.Exact {
+			c.exact++
+		} else {
+			c.others++
+		}
+		left = left[n:]
+	}
+	train := *t
+	train.Parts = [][]byte{bytes.Clone(c.memory[:t.Bytes])}
+	_, _ = c.Conn.Send([]udp.Train{train})
+}
+
+func (c *nearConn) Send(trains []udp.Train) (int, error) {
+	c.sent += len(trains)
+	return c.Conn.Send(trains)
+}
+
+// nearPair is a pair of whose sides a sends through memory.
+func nearPair(t *testing.T, c pairConfig) (*pair, *nearConn) {
+	var near *nearConn
+	c.wrap = func(conn udp.Conn) udp.Conn {
+		if near == nil {
+			near = &nearConn{Conn: conn}
+			return near
+		}
+		return conn
+	}
+	return newPair(t, c), near
+}
+
+// TestNear: what goes through memory arrives with all its bytes, of all lengths and with and without ICRC, and nothing
+// is sent beside.
+func TestNear(t *testing.T) {
+	for name, options := range map[string]uint32{
+		"usual": 0, "long": OptionLongSend | OptionJumboData | OptionWriteSend | OptionAckAlong, "no ICRC": OptionNoICRC,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, near := nearPair(t, pairConfig{options: options, sges: 3})
+				fill(p.a.buf, 5)
+				for i, n := range []int{1, 63, copyBelow, copyBelow + 1, 1023, 4096, 4099, 40000, 100_000} {
+					clear(p.b.buf)
+					a, b := n/3, n/2 // in pieces
+					var sges []verbs.SGE
+					for _, s := range [][2]int{{0, a}, {a, b}, {b, n}} {
+						sges = append(sges, p.a.sge(s[0], s[1]-s[0])...)
+					}
+					p.a.post(verbs.SendWR{
+						WRID: uint64(i), Opcode: verbs.WRRDMAWrite, SGList: sges, RemoteAddr: p.b.mr.Addr() + 1, RKey: p.b.mr.RKey(),
+					})
+					p.a.want(uint64(i), verbs.WCSuccess)
+					if !bytes.Equal(p.b.buf[1:n+1], p.a.buf[:n]) || p.b.buf[0] != 0 || p.b.buf[n+1] != 0 {
+						t.Fatalf("%d bytes: others arrived", n)
+					}
+				}
+				if near.trains == 0 || near.sent > 0 {
+					t.Errorf("%d trains through memory, %d beside", near.trains, near.sent)
+				}
+				if right, wrong := near.exact, near.others; options == OptionNoICRC && right > 0 || options != OptionNoICRC && wrong > 0 {
+					t.Errorf("%d packets have the ICRC of their place, %d don't", right, wrong)
+				}
+				wantCount(t, p.a.dev, Retransmitted, 0)
+				wantCount(t, p.b.dev, BadICRC, 0)
+			})
+		})
+	}
+}
+
+// TestNearMissingPages: data that is gone when it is to be written to memory fails its queue pair; what it was
+// together with in a train isn't sent half written.
+func TestNearMissingPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, near := nearPair(t, pairConfig{})
+		mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10)
+		fill(p.a.buf[:8192], 3)
+		write := func(id uint64, at int, sges ...verbs.SGE) verbs.SendWR {
+			return verbs.SendWR{WRID: id, Opcode: verbs.WRRDMAWrite, SGList: sges, RemoteAddr: p.b.mr.Addr() + uint64(at), RKey: p.b.mr.RKey()}
+		}
+		p.a.post(
+			write(1, 10000, p.a.sge(0, 1024)...),
+			write(2, 20000, verbs.SGE{Addr: mr.Addr() + 12<<10, Length: 1 << 10, LKey: mr.LKey()}),
+			write(3, 30000, p.a.sge(0, 1024)...),
+		)
+		p.a.want(1, verbs.WCSuccess)
+		p.a.want(2, verbs.WCLocProtErr)
+		p.a.want(3, verbs.WCWRFlushErr)
+		if !bytes.Equal(p.b.buf[10000:11024], p.a.buf[:1024]) {
+			t.Error("what was before it has other data")
+		}
+		if p.b.buf[20000] != 0 || p.b.buf[30000] != 0 {
+			t.Error("what was missing, or behind it, has been executed")
+		}
+		wantCount(t, p.b.dev, BadICRC, 0)
+		if near.sent > 0 {
+			t.Errorf("%d trains beside", near.sent)
+		}
+	})
+}
+
+// TestNearFull: what finds no room is lost, and sent again.
+func TestNearFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, near := nearPair(t, pairConfig{})
+		near.full = true
+		fill(p.a.buf[:5000], 3)
+		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, 5000), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+		synctest.Wait()
+		near.full = false
+		p.a.want(1, verbs.WCSuccess)
+		if !bytes.Equal(p.b.buf[:5000], p.a.buf[:5000]) || p.a.dev.Counters()[Retransmitted] == 0 {
+			t.Errorf("other data, or nothing was sent again: %s", dump(p.a.dev))
+		}
+	})
+}
