@@ -136,7 +136,10 @@ func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]b
 // payload of the packet that is written behind this one then.
 func (f Flow) Put(to, next []byte, id uint16, header []byte, payload ...[]byte) {
 	fetch(next)
-	if !canStream && len(to) >= longPacket {
+	switch {
+	case canStream: // the packet's last line, where the next one begins, isn't written whole
+		prefetch.ForWrite(to[len(to)-1 : min(len(to)+line, cap(to))])
+	case len(to) >= longPacket:
 		prefetch.ForWrite(to[len(to):cap(to)])
 	}
 	state := crcPacket(f.prefix(len(to), id), header, next)
@@ -150,6 +153,8 @@ func (f Flow) Put(to, next []byte, id uint16, header []byte, payload ...[]byte) 
 	clear(to[at : at+pad])
 	PutICRC(to[at+pad:], ^crcZeros(state, pad))
 }
+
+const line = 64
 
 // longPacket is from how many bytes on the copy of a packet lasts until the next one's place is fetched.
 const longPacket = 1 << 10
