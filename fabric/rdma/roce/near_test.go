@@ -3,6 +3,7 @@ package roce
 import (
 	"bytes"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -15,7 +16,7 @@ import (
 type nearConn struct {
 	udp.Conn
 	near   func(netip.AddrPort) bool
-	full   bool // there is no room
+	full   atomic.Bool // there is no room
 	memory [udp.MaxTrainBytes]byte
 	begun  bool
 	trains int // that were whole
@@ -32,7 +33,7 @@ func (c *nearConn) Begin(t *udp.Train) []byte {
 	if c.begun || !c.Shares(t.Dst) || t.Bytes <= 0 || t.Bytes > len(c.memory) || len(t.Parts) > 0 {
 		panic("misused")
 	}
-	if c.full {
+	if c.full.Load() {
 		return nil
 	}
 	c.begun = true
@@ -109,6 +110,7 @@ func TestNear(t *testing.T) {
 						t.Fatalf("%d bytes: others arrived", n)
 					}
 				}
+				synctest.Wait()
 				if near.trains == 0 || near.sent > 0 {
 					t.Errorf("%d trains through memory, %d beside", near.trains, near.sent)
 				}
@@ -147,6 +149,7 @@ func TestNearMissingPages(t *testing.T) {
 			t.Error("what was missing, or behind it, has been executed")
 		}
 		wantCount(t, p.b.dev, BadICRC, 0)
+		synctest.Wait()
 		if near.sent > 0 {
 			t.Errorf("%d trains beside", near.sent)
 		}
@@ -157,11 +160,11 @@ func TestNearMissingPages(t *testing.T) {
 func TestNearFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})
-		near.full = true
+		near.full.Store(true)
 		fill(p.a.buf[:5000], 3)
 		p.a.post(verbs.SendWR{WRID: 1, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, 5000), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
 		synctest.Wait()
-		near.full = false
+		near.full.Store(false)
 		p.a.want(1, verbs.WCSuccess)
 		if !bytes.Equal(p.b.buf[:5000], p.a.buf[:5000]) || p.a.dev.Counters()[Retransmitted] == 0 {
 			t.Errorf("other data, or nothing was sent again: %s", dump(p.a.dev))
