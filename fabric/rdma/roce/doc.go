@@ -36,10 +36,10 @@
 // # Memory
 //
 // Payloads are gathered by the kernel from where they lie, and copied once on arrival, from
-// the receive buffer to their place. To a peer with which the socket shares memory (udp.Sharing) they are copied by
-// the sender, while their ICRCs are made, and once more on arrival. L_Keys and R_Keys are looked up for each packet, so that
-// a key that is gone works no more, and Dereg and Destroy wait for a batch that is just being
-// sent. The same holds when a late ACK completes a request that is just being retransmitted.
+// the receive buffer to their place. What goes to a peer with which the socket shares memory
+// (udp.Sharing) is copied there while its ICRC is made. L_Keys and R_Keys are looked up for each
+// packet, so that a key that is gone works no more, and Dereg and Destroy wait for a batch that
+// is just being sent. The same holds when a late ACK completes a request that is just being retransmitted.
 //
 // The addresses of memory regions are the device's own, not the process's. R_Keys are 32
 // random bits each; every binding of a window has a new one.

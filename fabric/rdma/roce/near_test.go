@@ -23,6 +23,7 @@ type nearConn struct {
 	exact  int // packets of those whose ICRC is right with their place in the train
 	others int // packets whose isn't
 	sent   int // trains by Send
+	astray int // those of them for which there is memory
 }
 
 var _ udp.Sharing = (*nearConn)(nil)
@@ -69,6 +70,11 @@ func (c *nearConn) End(t *udp.Train, whole bool) {
 
 func (c *nearConn) Send(trains []udp.Train) (int, error) {
 	c.sent += len(trains)
+	for i := range trains {
+		if c.Shares(trains[i].Dst) {
+			c.astray++
+		}
+	}
 	return c.Conn.Send(trains)
 }
 
@@ -122,6 +128,62 @@ func TestNear(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNearAndFar: of what leaves in one batch that for the one with whom memory is shared goes through it, and all else
+// through the socket.
+func TestNearAndFar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, near := nearPair(t, pairConfig{})
+		near.near = func(dst netip.AddrPort) bool { return dst.Addr() == p.b.dev.self.Addr() }
+		far := p.newSide(netip.MustParseAddr("192.0.2.77"))
+		defer far.dev.Close()
+		toFar := p.a.newQP(p.cfg)
+		p.ready(toFar, far.dev, far.qp)
+		p.ready(far.qp, p.a.dev, toFar)
+		fill(p.a.buf, 7)
+		const n = 3000
+		write := func(id uint64, to *side) []verbs.SendWR {
+			return []verbs.SendWR{{
+				WRID: id, Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(int(id)*n, n), RemoteAddr: to.mr.Addr() + id*n, RKey: to.mr.RKey(),
+			}}
+		}
+		p.a.handle = func(wc *verbs.WC) {
+			if wc.WRID != 1 {
+				return
+			}
+			for id := uint64(2); id < 8; id++ { // they leave together, when the handler has ended
+				q, to := p.a.qp, p.b
+				if id%2 == 0 {
+					q, to = toFar, far
+				}
+				if _, err := q.PostSend(write(id, to)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		p.a.post(write(1, p.b)...)
+		for _, wc := range p.a.wait(7) {
+			if wc.Status != verbs.WCSuccess {
+				t.Errorf("completion of %d: %v", wc.WRID, wc.Status)
+			}
+		}
+		synctest.Wait()
+		for id := 2; id < 8; id++ {
+			to, other := p.b, far
+			if id%2 == 0 {
+				to, other = far, p.b
+			}
+			if !bytes.Equal(to.buf[id*n:][:n], p.a.buf[id*n:][:n]) || !bytes.Equal(other.buf[id*n:][:n], make([]byte, n)) {
+				t.Errorf("WRITE %d: other data", id)
+			}
+		}
+		if near.trains < 2 || near.sent == 0 || near.astray > 0 || near.others > 0 {
+			t.Errorf("%d trains through memory, with %d packets that have other ICRCs, and %d beside, of which %d shouldn't be",
+				near.trains, near.others, near.sent, near.astray)
+		}
+		wantCount(t, p.a.dev, Retransmitted, 0)
+	})
 }
 
 // TestNearMissingPages: data that is gone when it is to be written to memory fails its queue pair; what it was
