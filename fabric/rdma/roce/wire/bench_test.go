@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 )
@@ -28,6 +29,37 @@ func BenchmarkICRC(b *testing.B) {
 				testFlow.ICRC(0, header, payload)
 			}
 		})
+	}
+}
+
+// BenchmarkPut writes packets one behind the other to 2 MiB, as to memory that is shared, with their payloads in the
+// caches or from 64 MiB at random.
+func BenchmarkPut(b *testing.B) {
+	far := make([]byte, 64<<20)
+	for i := 0; i < len(far); i += 4096 {
+		far[i] = 1 // a page of its own
+	}
+	ring := make([]byte, 2<<20)
+	for _, n := range []int{1024, 4096} {
+		for name, from := range map[string][]byte{"near": far[:n], "far": far} {
+			b.Run(fmt.Sprint(n, "/", name), func(b *testing.B) {
+				header, _, whole := benchPacket(n)
+				r := rand.New(rand.NewPCG(26, 27))
+				blocks := len(from) / n
+				payload, at := from[:n], 0
+				b.SetBytes(int64(n))
+				for b.Loop() {
+					k := r.IntN(blocks) * n
+					next := from[k : k+n]
+					if at+len(whole) > len(ring) {
+						at = 0
+					}
+					testFlow.Put(ring[at:at+len(whole)], next, 0, header, payload)
+					payload, at = next, at+len(whole)
+				}
+				Fence()
+			})
+		}
 	}
 }
 
