@@ -299,6 +299,12 @@ func newRig(t *testing.T, links int) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRigOf(t, v, links)
+}
+
+// newRigOf is newRig with a volume of one's own.
+func newRigOf(t *testing.T, v blockdev.Volume, links int) *rig {
+	t.Helper()
 	r := &rig{t: t, volume: v, tgt: newTarget(t, v)}
 	for i := range links {
 		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}), 4420)

@@ -2,10 +2,12 @@ package multipath
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
@@ -121,4 +123,45 @@ func TestNotRepeatableStatus(t *testing.T) {
 			})
 		})
 	}
+}
+
+// forgetful is a volume that loses what it has cached, and tells one flush of it, as a file does.
+type forgetful struct {
+	blockdev.Volume
+	flushes atomic.Int32
+}
+
+func (v *forgetful) Info() blockdev.Info {
+	i := v.Volume.Info()
+	i.VolatileCache = true
+	return i
+}
+
+func (v *forgetful) Submit(r *blockdev.Request) {
+	if r.Op == blockdev.OpFlush && v.flushes.Add(1) == 1 {
+		i := v.Info()
+		r.End(i.Fail(r.Op, -1, blockdev.ErrMedium, nil))
+		return
+	}
+	v.Volume.Submit(r)
+}
+
+// TestLostFlush: who flushes is told what the volume has lost, though another Flush would succeed.
+func TestLostFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := &forgetful{Volume: mem}
+		r := newRigOf(t, v, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		if err := n.Flush(t.Context()); !errors.Is(err, nvme.StatusWriteFault) {
+			t.Errorf("%v after %d flushes", err, v.flushes.Load())
+		}
+		if err := n.Flush(t.Context()); err != nil {
+			t.Errorf("the next one: %v", err)
+		}
+	})
 }

@@ -230,8 +230,8 @@ func TestVolumeErrors(t *testing.T) {
 		s.io.fails(inCapsule(ioCommand(nvme.OpWrite, 0, 1, 0), 512), data, tc.write)
 		s.io.fails(ioCommand(nvme.OpWriteZeroes, 0, 1, 0), nil, tc.write)
 		s.io.fails(dsm, page, tc.write)
-		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(1) }), nil, tc.write)
-		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, tc.write)
+		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(1) }), nil, tc.write|dnr)
+		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, tc.write|dnr)
 	}
 	st := tg.Snapshot().Subsystems[0].Namespaces[0]
 	if st.MediaErrors != 9 || st.IO.Errors[2] != 9 {

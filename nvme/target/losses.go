@@ -110,15 +110,17 @@ func (r *Request) flushed() {
 	}
 }
 
-// flushStatus is the status of a flush, which also fails for what others lost.
+// flushStatus is the status of a flush, which also fails for what others lost. A host that tried it again by itself, as
+// Linux does where it may, would be told that all is durable, and whoever wrote would never know.
 func (r *Request) flushStatus() nvme.Status {
 	e := &r.engine
 	st := e.ns.losses.tell(e.q.ctrl.host(), e.losses, e.q.state.Load() != queueDown)
 	switch {
 	case e.io.Err != nil:
-		return r.volumeStatus(e.io.Err)
+		return r.volumeStatus(e.io.Err) | nvme.StatusDNR
 	case !st.OK():
 		e.q.t.log.Warn("a flush fails for what one before it lost", r.identity()...)
+		return st | nvme.StatusDNR
 	}
 	return st
 }

@@ -36,12 +36,12 @@ func TestLossesAreToldToEach(t *testing.T) {
 		hosts[i].io.must(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
 	}
 	failFlush(v)
-	hosts[0].io.fails(flushOf(1), nil, nvme.StatusWriteFault)
+	hosts[0].io.fails(flushOf(1), nil, nvme.StatusWriteFault|dnr)
 	hosts[0].io.must(flushOf(1), nil)
-	hosts[1].io.fails(flushOf(1), nil, nvme.StatusWriteFault)
+	hosts[1].io.fails(flushOf(1), nil, nvme.StatusWriteFault|dnr)
 	hosts[1].io.must(flushOf(1), nil)
 	hosts[2].io.must(flushOf(2), nil)
-	hosts[2].io.fails(flushOf(nvme.NSIDAll), nil, nvme.StatusWriteFault)
+	hosts[2].io.fails(flushOf(nvme.NSIDAll), nil, nvme.StatusWriteFault|dnr)
 	hosts[2].io.must(flushOf(nvme.NSIDAll), nil)
 
 	late := connectAs(t, tg, 3)
@@ -65,11 +65,11 @@ func TestLossUnderAFlush(t *testing.T) {
 	failFlush(v)
 	v.release() // the first fails
 	for i, f := range []*fakeRequest{first, second} {
-		if st := f.wait().Status() &^ nvme.StatusMore; st != nvme.StatusWriteFault {
+		if st := f.wait().Status() &^ nvme.StatusMore; st != nvme.StatusWriteFault|dnr {
 			t.Errorf("flush %d: %v", i, st)
 		}
 	}
-	b.io.fails(flushOf(1), nil, nvme.StatusWriteFault)
+	b.io.fails(flushOf(1), nil, nvme.StatusWriteFault|dnr)
 	b.io.must(flushOf(1), nil)
 	a.io.must(flushOf(1), nil)
 }
@@ -83,7 +83,7 @@ func TestLossOfAShutdown(t *testing.T) {
 	defer b.close()
 	failFlush(v)
 	a.admin.must(setProperty(nvme.PropCC, uint64(nvme.CCFabrics|nvme.CCEnable|nvme.CCSHNNormal)), nil)
-	b.io.fails(flushOf(1), nil, nvme.StatusWriteFault)
+	b.io.fails(flushOf(1), nil, nvme.StatusWriteFault|dnr)
 	b.io.must(flushOf(1), nil)
 }
 
@@ -105,7 +105,7 @@ func TestLossOfALostConnection(t *testing.T) {
 	a.admin.waitClosed()
 	again := connectAs(t, tg, 0)
 	defer again.close()
-	again.io.fails(flushOf(1), nil, nvme.StatusWriteFault)
+	again.io.fails(flushOf(1), nil, nvme.StatusWriteFault|dnr)
 	again.io.must(flushOf(1), nil)
 }
 

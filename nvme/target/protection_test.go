@@ -57,7 +57,7 @@ func TestProtectionFails(t *testing.T) {
 	s := connectAs(t, newTarget(t, v), 1)
 	defer s.close()
 	v.setFail(&blockdev.OpError{Op: "flush", Path: "test", Offset: -1, Kind: blockdev.ErrMedium})
-	s.admin.fails(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil, nvme.StatusWriteFault)
+	s.admin.fails(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil, nvme.StatusWriteFault|dnr)
 	v.setFail(nil)
 	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
 	s.admin.must(setFeature(nvme.FeatWriteProtect, 1, writeProtected), nil)
