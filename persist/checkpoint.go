@@ -102,8 +102,7 @@ func (v *atomicVolume) takeChanges() (xs []*extent, changes []change) {
 
 // checkpoint makes durable what was completed before it began: the data of all blocks, and
 // only then the entries that name them. Blocks that they replaced are free afterwards. One
-// runs at a time. The system tells of an error once, and then takes the pages for clean; so
-// after one nothing is written any more.
+// runs at a time.
 func (v *atomicVolume) checkpoint() error {
 	if failed := v.failed.Load(); failed != nil {
 		return *failed
@@ -111,10 +110,6 @@ func (v *atomicVolume) checkpoint() error {
 	xs, changes := v.takeChanges()
 	if len(changes) > 0 {
 		if err := v.carryOver(xs, changes); err != nil {
-			v.fail(err)
-			v.growing.Lock()
-			_ = v.setSession(unsure) // the medium may take no more
-			v.growing.Unlock()
 			return err
 		}
 	}
@@ -130,17 +125,42 @@ func (v *atomicVolume) checkpoint() error {
 	return nil
 }
 
-// carryOver brings changes to the durable map.
+// carryOver brings changes to the durable map. The volume doesn't grow meanwhile: the system tells of an error once, and
+// it may be told by a sync of either.
 func (v *atomicVolume) carryOver(xs []*extent, changes []change) error {
+	v.growing.Lock()
+	defer v.growing.Unlock()
+	if failed := v.failed.Load(); failed != nil {
+		return *failed
+	}
+	err := v.syncData(xs)
+	if err == nil {
+		err = v.apply(changes)
+	}
+	if err == nil {
+		err = v.syncTables(xs)
+	}
+	if err != nil {
+		v.lose(err)
+	}
+	return err
+}
+
+// lose is called, with growing held, where a sync failed: the system takes the pages for clean from then on, whosever
+// they were. So nothing is written any more.
+func (v *atomicVolume) lose(err error) {
+	v.fail(err)
+	_ = v.setSession(unsure) // the medium may take no more
+}
+
+// syncData makes the content of all blocks durable.
+func (v *atomicVolume) syncData(xs []*extent) error {
 	for _, x := range xs {
 		if err := v.sync(x.data); err != nil {
 			return err
 		}
 	}
-	if err := v.apply(changes); err != nil {
-		return err
-	}
-	return v.syncTables(xs)
+	return nil
 }
 
 // apply stores changes in the durable maps.

@@ -57,6 +57,9 @@ func (v *atomicVolume) grow() (bool, error) {
 	if len(v.super.extents) == maxExtents {
 		return false, errGrownOften
 	}
+	if failed := v.failed.Load(); failed != nil {
+		return false, *failed
+	}
 	region, base, err := v.cover(rec, uint64(size))
 	if err != nil {
 		return false, err
@@ -72,22 +75,23 @@ func (v *atomicVolume) record(rec extentRecord, region *blockdev.Region, base ui
 	if err := v.m.clear(region.Mem[rec.tableOff-base:rec.dataOff-base], int64(rec.tableOff)); err != nil {
 		return err
 	}
-	if err := v.m.syncFile(); err != nil {
-		return err
-	}
-	if err := v.harden(region.Mem[rec.tableOff-base : rec.dataOff-base]); err != nil {
-		return err
+	err := v.m.syncFile()
+	if err == nil {
+		err = v.harden(region.Mem[rec.tableOff-base : rec.dataOff-base])
 	}
 	old := v.super.extents
 	next := v.super
 	next.extents = append(slices.Clip(old), rec)
-	for range superCopies { // an older copy would have the extent made, and cleared, again
-		if err := v.writeSuper(next); err != nil {
-			v.super.extents = old
-			return err
+	for i := 0; i < superCopies && err == nil; i++ { // an older copy would have the extent made, and cleared, again
+		err = v.writeSuper(next)
+	}
+	if err != nil {
+		v.super.extents = old
+		if v.kind == onSync {
+			v.lose(err) // it may be about what was written before
 		}
 	}
-	return nil
+	return err
 }
 
 // cover finds, or makes, the region that an extent lies in, which begins at byte base.
