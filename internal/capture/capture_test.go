@@ -333,6 +333,16 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+func TestFull(t *testing.T) {
+	f, err := Create("/dev/full", "test")
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil || err.Error() != "capture: write /dev/full: no space left on device" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestNamedPipeUnread: a pipe that nobody reads yet, or ever, keeps nobody waiting for longer than a moment.
 func TestNamedPipeUnread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")

@@ -63,11 +63,20 @@ func create(path string) (io.WriteCloser, error) {
 func New(out io.WriteCloser, name, application string) (*File, error) {
 	w, err := newWriter(out, application)
 	if err != nil {
-		return nil, fmt.Errorf("capture: write %s: %w", name, err)
+		return nil, writeError(name, err)
 	}
 	f := &File{name: name, out: out, queue: newQueue(), start: time.Now(), done: make(chan struct{})}
 	go f.run(w)
 	return f, nil
+}
+
+// writeError says the name once, which the system's error has, too, where it is a file's.
+func writeError(name string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return fmt.Errorf("capture: write %s: %w", name, err)
 }
 
 // run writes until Close, or until writing fails.
@@ -82,7 +91,7 @@ func (f *File) run(w *writer) {
 		err = closeErr
 	}
 	if err != nil {
-		f.err = fmt.Errorf("capture: write %s: %w", f.name, err)
+		f.err = writeError(f.name, err)
 	}
 }
 
