@@ -51,10 +51,10 @@ func (d *Device) put(first int) (next int) {
 func (t *txBatch) write(to []byte, i int, id uint16) bool {
 	k := &t.packets[i]
 	if k.onDemand == nil {
-		t.writeTo(to, k, id, t.payload(i+1))
+		t.writeTo(to, k, id, t.ahead(i))
 		return true
 	}
-	if !t.writeOnDemand(to, k, id, t.payload(i+1)) {
+	if !t.writeOnDemand(to, k, id, t.ahead(i)) {
 		t.missed = append(t.missed, missedPage{k.onDemand, k.psn})
 		return false
 	}

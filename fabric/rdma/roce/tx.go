@@ -179,7 +179,7 @@ func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) b
 			train = &t.trains[len(t.trains)-1]
 			start, t.partEnd = len(t.parts), -1
 		}
-		switch id, next := uint16(train.Datagrams()), t.payload(i+1); {
+		switch id, next := uint16(train.Datagrams()), t.ahead(i); {
 		case k.noICRC:
 		case k.onDemand == nil:
 			t.putICRC(k, id, next)
@@ -194,9 +194,20 @@ func (t *txBatch) seal(first int, segmentation bool, near func(netip.AddrPort) b
 	return len(t.packets)
 }
 
+// ahead is what is to be fetched while packet i is summed: of packets behind it, as memory takes longer to come than a
+// short one lasts.
+func (t *txBatch) ahead(i int) []byte {
+	const far = 4 << 10
+	n := 1
+	if k := &t.packets[i]; k.pieces > 0 {
+		n = (far + k.size - 1) / k.size
+	}
+	return t.payload(i + n)
+}
+
 // payload is what packet i has to be summed that isn't in the arena, or the first piece of it.
 func (t *txBatch) payload(i int) []byte {
-	if i == len(t.packets) || t.packets[i].pieces == 0 || t.packets[i].noICRC {
+	if i >= len(t.packets) || t.packets[i].pieces == 0 || t.packets[i].noICRC {
 		return nil
 	}
 	return t.pieces[t.packets[i].piece]
