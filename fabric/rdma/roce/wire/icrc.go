@@ -112,7 +112,7 @@ func (f Flow) ICRC(id uint16, header []byte, payload ...[]byte) uint32 {
 	return f.ICRCFetching(nil, id, header, payload...)
 }
 
-// ICRCFetching is ICRC, and has the processor fetch next meanwhile, which is to be summed then: as far as the
+// ICRCFetching is ICRC, and has the processor fetch next meanwhile, which is to be summed soon: as far as the
 // packet is long.
 func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]byte) uint32 {
 	fetch(next)
@@ -132,8 +132,8 @@ func (f Flow) ICRCFetching(next []byte, id uint16, header []byte, payload ...[]b
 
 // Put writes a packet with its ICRC to to, which is as long as the packet, in memory that another processor reads next:
 // header, payload, pad and ICRC, where ICRC says what they are. Where the processor does that well, long payloads are read
-// once for both and written past its caches: call Fence before somebody is told. It fetches next meanwhile, which is the
-// payload of the packet that is written behind this one then.
+// once for both and written past its caches: call Fence before somebody is told. It fetches next meanwhile, which is to be
+// written soon.
 func (f Flow) Put(to, next []byte, id uint16, header []byte, payload ...[]byte) {
 	fetch(next)
 	switch {
