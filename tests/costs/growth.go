@@ -46,6 +46,9 @@ func (p *plan) growthOf(out table.Writer, w grown) error {
 		return err
 	}
 	defer t.stop()
+	if err := p.fill(t); err != nil {
+		return err
+	}
 	var hosts, queues, bare []*variant
 	for _, n := range connections {
 		hosts = append(hosts, w.load(t, fmt.Sprintf("%d of 1 queue", n), n, n, 1))

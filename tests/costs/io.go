@@ -84,8 +84,9 @@ func (p *plan) targetsOfWays() (targets []*program, err error) {
 
 // fill writes the whole volume once: until then all of its pages are one, which no cache lacks.
 func (p *plan) fill(t *program) error {
-	cmd := exec.Command(filepath.Join(p.bin, "nvmeinit"), "bench", "-t", "tcp", "-a", t.addr, "-n", nqn,
-		"--rw", "write", "--bs", "128k", "--iodepth", "8", "-o", "json")
+	line := slices.Concat(t.hosts, []string{filepath.Join(p.bin, "nvmeinit"), "bench", "-t", "tcp", "-a", t.addr, "-n", nqn,
+		"--rw", "write", "--bs", "128k", "--iodepth", "8", "-o", "json"})
+	cmd := exec.Command(line[0], line[1:]...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}

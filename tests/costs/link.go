@@ -55,6 +55,9 @@ func (p *plan) overLink(out table.Writer, mtu int) error {
 		return err
 	}
 	defer t.stop()
+	if err := p.fill(t); err != nil {
+		return err
+	}
 	for _, load := range linkLoads {
 		var all []*variant
 		for _, transport := range []string{"rdma", "tcp"} {
