@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -125,13 +126,34 @@ func (c *Config) Marshal() ([]byte, error) {
 	return yaml.MarshalWithOptions(c, yaml.IndentSequence(true), yaml.CustomMarshaler(marshalText))
 }
 
-// marshalText writes a text, in quotes where the YAML library would write one that it reads as another: it leaves out
-// a tab, and begins a key at "? ".
+// errNotUTF8 is that of a text that a file can't say: what would be written instead may be the path of another file.
+var errNotUTF8 = errors.New("it is not UTF-8, which a configuration is written in: give it another name, or a link that has one")
+
+// marshalText writes a text, in quotes where the YAML library would write one that it reads as another, or can't read: it
+// leaves out a tab, begins a key at "? ", makes a number of .inf, and knows no text that is ---.
 func marshalText(s string) ([]byte, error) {
-	if strings.HasPrefix(s, "?") || strings.ContainsFunc(s, unicode.IsControl) {
+	if !utf8.ValidString(s) {
+		return nil, fmt.Errorf("%q: %w", s, errNotUTF8)
+	}
+	plain, err := yaml.Marshal(s)
+	if err != nil || strings.HasPrefix(s, "?") || strings.ContainsFunc(s, unicode.IsControl) || !means(plain, s) {
 		return []byte(strconv.Quote(s)), nil
 	}
-	return yaml.Marshal(s)
+	return plain, nil
+}
+
+// means tells whether YAML is read as a text: by itself, as the YAML library reads it again, as the value of a key, and
+// as one of a list.
+func means(b []byte, text string) bool {
+	var alone string
+	var among struct {
+		Key  string
+		List []string
+	}
+	err := guarded(func() error {
+		return errors.Join(yaml.Unmarshal(b, &alone), yaml.Unmarshal(fmt.Appendf(nil, "key: %slist:\n- %s", b, b), &among))
+	})
+	return err == nil && alone == text && among.Key == text && slices.Equal(among.List, []string{text})
 }
 
 // located makes a *FieldError of an error of the YAML library.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 )
@@ -10,7 +11,8 @@ import (
 func TestMarshalTexts(t *testing.T) {
 	const odd = "ab09 :#-?*&!%@`'\"|>{}[],\\/~<=.eXxo_+é\t\n\r\u0085\u00a0\u2028\x01\x7f😀"
 	letters, random := []rune(odd), rand.New(rand.NewPCG(1, 2))
-	texts := []string{"disk\t1.img", "? disk", "?", "a\nb", "\r", "<<", "null", "~", "0x1f", "1_000", "1e3", "2026-11-23", "yes", " a", "a ", "- a", "a: b", "a #b", "é"}
+	texts := []string{"disk\t1.img", "? disk", "?", "a\nb", "\r", "<<", "null", "~", "0x1f", "1_000", "1e3", "2026-11-23", "yes", " a", "a ", "- a", "a: b", "a #b", "é",
+		"---", "...", "--- a", "... a", ".inf", "-.INF", ".NaN"}
 	for range 2000 {
 		s := ""
 		for range 1 + random.IntN(7) {
@@ -31,5 +33,14 @@ func TestMarshalTexts(t *testing.T) {
 		} else if v := again.Subsystems[0].Namespaces[0].Volume; v != s || again.State != s {
 			t.Errorf("%q is read as %q and %q", s, v, again.State)
 		}
+	}
+}
+
+// TestMarshalNotUTF8: a path that YAML can't say is an error. It was written as that of another file, which a target that
+// is started with it would have created.
+func TestMarshalNotUTF8(t *testing.T) {
+	c := &Config{Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{Volume: "caf\xe9.img"}}}}}
+	if b, err := c.Marshal(); !errors.Is(err, errNotUTF8) {
+		t.Errorf("%v, and\n%s", err, b)
 	}
 }
