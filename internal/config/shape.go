@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 )
 
@@ -54,7 +55,7 @@ func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 				return e
 			}
 		}
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode, *ast.BoolNode:
 		return misfitText(node, t, field)
 	}
 	if want == "" {
@@ -175,6 +176,10 @@ func saysNothing(node ast.Node) bool {
 func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 	tk := node.GetToken()
 	e := &FieldError{Field: field, Value: strconv.Quote(tk.Value), Line: tk.Position.Line}
+	if number, ok := changed(node, t); ok {
+		e.Err = fmt.Errorf("YAML takes it for the number %s: put it in quotes", number)
+		return e
+	}
 	if v, ok := reflect.New(t).Interface().(encoding.TextUnmarshaler); ok {
 		if e.Err = v.UnmarshalText([]byte(tk.Value)); e.Err == nil {
 			return nil
@@ -198,6 +203,20 @@ func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 	}
 	e.Err = fmt.Errorf("want %s", wanted(t))
 	return e
+}
+
+// changed is what a number is read as that a text is meant to be, where that differs from what is written: 0001 is 1 to
+// YAML, 010 is 8 and .inf is +Inf, which may be the path of another file.
+func changed(node ast.Node, t reflect.Type) (read string, ok bool) {
+	if _, isText := reflect.New(t).Interface().(encoding.TextUnmarshaler); !isText && t.Kind() != reflect.String {
+		return "", false
+	}
+	switch node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		err := yaml.NodeToValue(node, &read)
+		return read, err != nil || read != node.GetToken().Value
+	}
+	return "", false
 }
 
 // inRange reports whether a number, an int64 or uint64, is one of t.
