@@ -74,7 +74,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// String is what Parse reads.
+// String is what Parse reads as c.
 func (c *Config) String() string {
 	var parts []string
 	add := func(key, value string) { parts = append(parts, key+"="+value) }
@@ -83,8 +83,8 @@ func (c *Config) String() string {
 		value float64
 		more  string
 	}{{"loss", c.Loss, ""}, {"dup", c.Duplicate, ""}, {"reorder", c.Reorder, plus(c.ReorderDelay)}, {"corrupt", c.Corrupt, ""}} {
-		if p.value > 0 {
-			add(p.key, strconv.FormatFloat(100*p.value, 'g', 6, 64)+"%"+p.more)
+		if p.value > 0 || p.more != "" {
+			add(p.key, percent(p.value)+p.more)
 		}
 	}
 	if c.Delay > 0 {
@@ -100,7 +100,29 @@ func (c *Config) String() string {
 	if c.Seed != 0 {
 		add("seed", strconv.FormatUint(c.Seed, 10))
 	}
+	if len(parts) == 0 {
+		return "loss=0%"
+	}
 	return strings.Join(parts, ",")
+}
+
+// Digits of a share for people, and those that tell any float64 from all others.
+const (
+	fewDigits = 6
+	allDigits = 17
+)
+
+// percent is a share with as few digits as it is read with again.
+func percent(p float64) string {
+	text := ""
+	for digits := fewDigits; digits <= allDigits; digits++ {
+		text = strconv.FormatFloat(100*p, 'g', digits, 64) + "%"
+		var read float64
+		if share(&read, text) == nil && read == p {
+			break
+		}
+	}
+	return text
 }
 
 func plus(d time.Duration) string {
