@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
@@ -169,15 +170,18 @@ func endpoints(flag string, values []string) (all []cli.Endpoint, err error) {
 // checkLimits refuses a limit of nothing, which in a file stands for the default.
 func (f *serveFlags) checkLimits() error {
 	for _, l := range []struct {
-		flag        string
-		value, most int
+		flag               string
+		value, least, most int
 	}{
-		{"max-connections", f.maxConns, config.MaxConnections}, {"max-host-connections", f.maxPeerConns, config.MaxConnections},
-		{"max-queues", f.maxQueues, config.MaxQueues},
+		{"max-connections", f.maxConns, 1, config.MaxConnections}, {"max-host-connections", f.maxPeerConns, 1, config.MaxConnections},
+		{"max-queues", f.maxQueues, 1, config.MaxQueues}, {"queue-depth", f.queueDepth, config.MinQueueDepth, config.MaxQueueDepth},
 	} {
 		if l.value == 0 {
-			return cli.Usage("--%s 0: want 1 to %d", l.flag, l.most)
+			return cli.Usage("--%s 0: want %d to %d", l.flag, l.least, l.most)
 		}
+	}
+	if f.memory == 0 {
+		return cli.Usage("--memory 0: want %s to %s", blockdev.FormatSize(config.MinMemory), blockdev.FormatSize(config.MaxMemory))
 	}
 	return nil
 }

@@ -21,18 +21,18 @@ import (
 const (
 	MaxConnections = 65536
 	MaxQueues      = 1024
+	MinMemory      = 8 << 20
+	MaxMemory      = 1 << 38
 )
 
 // Bounds of values, which hold for the transports as well.
 const (
-	minQueueDepth    = nvme.AdminQueueSize
-	maxQueueDepth    = 1024
+	MinQueueDepth    = nvme.AdminQueueSize
+	MaxQueueDepth    = 1024
 	maxInCapsuleRDMA = 16 << 10
 	maxInCapsuleTCP  = 1 << 20
 	maxDrain         = time.Hour
 	maxControllers   = int(nvme.CNTLIDMax) / 2
-	minMemory        = 8 << 20
-	maxMemory        = 1 << 38
 	maxSerial        = len(nvme.IdentifyController{}.SN)
 	maxModel         = len(nvme.IdentifyController{}.MN)
 )
@@ -85,8 +85,8 @@ func (c *Config) checkNetwork() *FieldError {
 	if n.Priority < 0 || n.Priority > cli.MaxPriority {
 		return field("network.priority", fmt.Sprint(n.Priority), "want 0 (as the DSCP says) to %d", cli.MaxPriority)
 	}
-	if n.QueueDepth != 0 && (n.QueueDepth < minQueueDepth || n.QueueDepth > maxQueueDepth) {
-		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", minQueueDepth, maxQueueDepth)
+	if n.QueueDepth != 0 && (n.QueueDepth < MinQueueDepth || n.QueueDepth > MaxQueueDepth) {
+		return field("network.queue_depth", fmt.Sprint(n.QueueDepth), "want %d to %d", MinQueueDepth, MaxQueueDepth)
 	}
 	most := maxInCapsuleTCP
 	if len(c.Listen) == 0 || c.Has(nvme.TransportRDMA) {
@@ -119,8 +119,8 @@ func (c *Config) checkLimits() *FieldError {
 			return field("limits."+x.name, fmt.Sprint(x.value), "want 1 to %d", x.most)
 		}
 	}
-	if l.Memory != 0 && (l.Memory < minMemory || l.Memory > maxMemory) {
-		return field("limits.memory", l.Memory.String(), "want %s to %s", blockdev.FormatSize(minMemory), blockdev.FormatSize(maxMemory))
+	if l.Memory != 0 && (l.Memory < MinMemory || l.Memory > MaxMemory) {
+		return field("limits.memory", l.Memory.String(), "want %s to %s", blockdev.FormatSize(MinMemory), blockdev.FormatSize(MaxMemory))
 	}
 	if d := time.Duration(l.ConnectTimeout); d < 0 {
 		return field("limits.connect_timeout", d.String(), "want a positive time, or 0 for the default")
