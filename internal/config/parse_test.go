@@ -133,6 +133,8 @@ var outOfRange = []mistake{
 	{good + "network: {in_capsule: 33}\n", "f:5: network.in_capsule 33: want a multiple of 16"},
 	{good + "listen: [udp://127.0.0.1]\n", "f:5: "},
 	{good + "listen: [tcp://127.0.0.1, tcp://127.0.0.1:4420]\n", "f:5: listen[1] tcp://127.0.0.1:4420: it is given twice"},
+	{good + "listen: [tcp://0.0.0.0, tcp://127.0.0.1:4421, rdma://127.0.0.1, tcp://127.0.0.1]\n", "f:5: listen[3] tcp://127.0.0.1:4420: tcp://0.0.0.0:4420 listens there as well: leave one of them out"},
+	{good + "listen:\n- rdma://127.0.0.1\n- rdma://[::1]\n- rdma://[::]\n", "f:8: listen[2] rdma://[::]:4420: rdma://[::1]:4420 listens there as well"},
 	{good + "listen:\n- tcp://127.0.0.1\n-\n", "f:7: listen[1]: it is missing: want rdma://"}, // found by FuzzParse
 	{good + "metrics: 9090\n", `f:5: metrics "9090": want ADDRESS:PORT`},
 	{good + "log: {level: loud}\n", `f:5: log.level "loud": want debug`},
@@ -223,6 +225,13 @@ func TestParseVolumes(t *testing.T) {
 		if _, err := Parse("f", []byte(good+"  - volume: "+v+"\n")); err != nil {
 			t.Errorf("%s: %v", v, err)
 		}
+	}
+}
+
+// Every address of one family leaves those of the other, other ports and the other transport free.
+func TestParseListen(t *testing.T) {
+	if _, err := Parse("f", []byte(good+"listen: [\"tcp://[::]\", tcp://127.0.0.1, tcp://0.0.0.0:4421, rdma://127.0.0.1]\n")); err != nil {
+		t.Error(err)
 	}
 }
 
