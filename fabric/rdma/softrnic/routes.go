@@ -53,6 +53,9 @@ func (r *Routes) Watch(f func(*RNIC)) {
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
 	from := src
+	if src.IsValid() && src == dst {
+		return nil, fmt.Errorf("software RNIC: %w: %s is the destination, too, which has its RNIC there: want another address of this host", ErrConfig, src)
+	}
 	if !src.IsValid() {
 		var err error
 		if from, err = sourceFor(dst); err != nil {

@@ -127,21 +127,22 @@ func openFrom(src, dst netip.Addr, cfg Config) (*RNIC, error) {
 	case dst.Is4():
 		return openLoopback(cfg)
 	}
-	return openBeside(dst, cfg)
+	return openBeside(dst, udp.Beside(dst), cfg)
 }
 
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// openBeside opens one on an IPv6 address of this host from which dst is reached, which is another one.
-func openBeside(dst netip.Addr, cfg Config) (*RNIC, error) {
-	nic, err := (*RNIC)(nil), error(nil)
-	for _, a := range append(udp.Beside(dst), dst) { // who has dst, is told where nothing else is free
-		if nic, err = Open(a, cfg); !errors.Is(err, ErrInUse) {
-			break
+// openBeside opens one on an IPv6 address of this host from which dst is reached: one of others that is free. dst itself
+// is the target's.
+func openBeside(dst netip.Addr, others []netip.Addr, cfg Config) (*RNIC, error) {
+	for _, a := range others {
+		if nic, err := Open(a, cfg); !errors.Is(err, ErrInUse) {
+			return nic, err
 		}
 	}
-	return nic, err
+	return nil, fmt.Errorf("software RNIC: no way to %s, which is the target's address: of the others that this host has in IPv6 none is free (%w); "+
+		"give it one more, as by `ip address add fd00::1/128 dev lo`, or reach the target over IPv4", dst, ErrInUse)
 }
 
 // loopbackTries bounds the search: of 16 million addresses few are ever taken.
