@@ -136,10 +136,10 @@ func marshalText(s string) ([]byte, error) {
 		return nil, fmt.Errorf("%q: %w", s, errNotUTF8)
 	}
 	plain, err := yaml.Marshal(s)
-	if err != nil || strings.HasPrefix(s, "?") || strings.ContainsFunc(s, unicode.IsControl) || !means(plain, s) {
-		return []byte(strconv.Quote(s)), nil
+	if err == nil && !strings.HasPrefix(s, "?") && !strings.ContainsFunc(s, unicode.IsControl) && means(plain, s) {
+		return plain, nil
 	}
-	return plain, nil
+	return []byte(strconv.Quote(s)), nil
 }
 
 // means tells whether YAML is read as a text: by itself, as the YAML library reads it again, as the value of a key, and
