@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
+	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
 // Exit codes of both programs, as their help has them.
@@ -409,6 +410,13 @@ func TestWrongSubsystem(t *testing.T) {
 			})
 		}
 		tgt.must(t, cliTimeout, transport, "connect", "-q", friend)
+		if out := tgt.must(t, cliTimeout, transport, "connect", "-q", friend, "-n", nvme.DiscoveryNQN); !strings.Contains(out, "connected to "+nvme.DiscoveryNQN) {
+			t.Errorf("connected to the discovery subsystem:\n%s", out)
+		}
+		for _, verb := range []string{"list", "read"} {
+			r := tgt.run(t, cliTimeout, transport, verb, "-q", friend, "-n", nvme.DiscoveryNQN)
+			checkLine(t, r, "nvmeinit", mistake{code: exitFailure, says: []string{nvme.DiscoveryNQN + " is for discovery, and has none"}})
+		}
 	}
 	tgt.stop(t)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 func newConnect() *cobra.Command {
@@ -82,7 +84,7 @@ type foundNamespace struct {
 
 func showConnection(c *cobra.Command, f *connFlags, s *session) error {
 	all, err := s.Namespaces(c.Context())
-	if err != nil {
+	if err != nil && !errors.Is(err, host.ErrUnsupported) { // by a discovery controller, to which one can connect as well
 		return err
 	}
 	rtt, err := roundTrip(c.Context(), s)

@@ -140,7 +140,18 @@ func (c *Controller) AllocatedNamespaces(ctx context.Context) ([]uint32, error) 
 	return c.namespaceList(ctx, nvme.CNSAllocatedNSIDs)
 }
 
+// hasNamespaces is an error of a discovery controller, which refuses what it would be asked of them as an invalid field.
+func (c *Controller) hasNamespaces() error {
+	if c.discovery() {
+		return fmt.Errorf("nvme: namespaces: %w: subsystem %s is for discovery, and has none", ErrUnsupported, c.cfg.SubNQN)
+	}
+	return nil
+}
+
 func (c *Controller) namespaceList(ctx context.Context, cns nvme.CNS) ([]uint32, error) {
+	if err := c.hasNamespaces(); err != nil {
+		return nil, err
+	}
 	var all []uint32
 	for after := uint32(0); ; {
 		page, err := c.IdentifyPage(ctx, cns, after, nvme.CSINVM)

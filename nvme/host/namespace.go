@@ -66,6 +66,9 @@ func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, er
 	if nsid == nvme.NSIDNone || nsid == nvme.NSIDAll {
 		return nil, fmt.Errorf("nvme: namespace %d: %w", nsid, nvme.StatusInvalidNamespace)
 	}
+	if err := c.hasNamespaces(); err != nil {
+		return nil, err
+	}
 	n := &Namespace{ID: nsid, ctrl: c, carrier: &inTurns{Controller: c}}
 	page, err := c.IdentifyPage(ctx, nvme.CNSNamespace, nsid, nvme.CSINVM)
 	if err != nil {
