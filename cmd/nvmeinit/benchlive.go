@@ -53,7 +53,7 @@ func (l *live) show(p *loadgen.Progress) {
 	if l.paths != nil {
 		text += "  " + pathsText(l.paths)
 	}
-	fmt.Fprintf(l.w, "\r\033[K%s: %s", l.name, text)
+	fmt.Fprint(l.w, "\r\033[K", fitted(l.name+": "+text, columns(l.w)))
 }
 
 func liveText(p *loadgen.Progress) string {

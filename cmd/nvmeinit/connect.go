@@ -178,7 +178,7 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 		if err != nil {
 			continue // Done tells
 		}
-		fmt.Fprintf(w, "\r  connected for %s, keep alives %d, round trip %.1f µs   ",
-			time.Since(began).Round(time.Second), s.Counters().KeepAlives.Load(), float64(rtt)/float64(time.Microsecond))
+		fmt.Fprint(w, "\r\033[K", fitted(fmt.Sprintf("  connected for %s, keep alives %d, round trip %.1f µs",
+			time.Since(began).Round(time.Second), s.Counters().KeepAlives.Load(), float64(rtt)/float64(time.Microsecond)), columns(w)))
 	}
 }

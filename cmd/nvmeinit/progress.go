@@ -60,3 +60,26 @@ func isTerminal(w io.Writer) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
+
+// columns is the width of the terminal that w is; 0 where it doesn't say.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// fitted is as much of a line as a terminal of so many columns shows in one: of what it breaks, only the last part can be
+// written anew. What is left out shows as an ellipsis.
+func fitted(line string, columns int) string {
+	letters := []rune(line)
+	if columns <= 0 || len(letters) < columns { // behind the last column some begin a line
+		return line
+	}
+	return string(letters[:max(columns-2, 0)]) + "…"
+}
