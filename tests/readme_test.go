@@ -61,11 +61,14 @@ func TestReadmeTour(t *testing.T) {
 	if err := buildPrograms(); err != nil {
 		t.Fatal(err)
 	}
-	ran := 0
+	ran, out := 0, ""
 	for _, block := range codeBlocks(t, "console") {
 		for line := range strings.Lines(block) {
 			command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ ")
 			if !ok {
+				if strings.Contains(line, " records, generation ") && !strings.HasPrefix(out, line) {
+					t.Errorf("%s shows %q of what is\n%s", readme, line, out)
+				}
 				continue
 			}
 			command = strings.ReplaceAll(command, "127.0.0.1", at.String())
@@ -75,7 +78,7 @@ func TestReadmeTour(t *testing.T) {
 				t.Cleanup(func() { tgt.stop(t) })
 				continue
 			}
-			shell(t, dir, command)
+			out = shell(t, dir, command)
 			ran++
 		}
 	}
@@ -84,15 +87,17 @@ func TestReadmeTour(t *testing.T) {
 	}
 }
 
-// shell runs a command with the programs in its path.
-func shell(t *testing.T, dir, command string) {
+// shell runs a command with the programs in its path, and gives what it wrote.
+func shell(t *testing.T, dir, command string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", command)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+binDir+":"+os.Getenv("PATH"))
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Errorf("$ %s: %v\n%s", command, err, out)
 	}
+	return string(out)
 }
 
 // The example programs find each other, and the host reads what it wrote.
