@@ -16,6 +16,9 @@ import (
 // errRestart is the cause of an error about a setting that only a restart changes.
 var errRestart = errors.New("it can't be changed while the program runs: restart it")
 
+// errStopped is that of a change that comes too late.
+var errStopped = errors.New("the target stops: nothing is changed any more")
+
 // apply makes the target what next says, as one change: all of it, or, with an error, nothing.
 // Connections that the change doesn't concern don't notice. Where tag is not empty, it must be
 // that of the configuration of now.
@@ -26,6 +29,9 @@ func (s *server) apply(next *config.Config, tag string) error {
 	next.Complete()
 	s.change.Lock()
 	defer s.change.Unlock()
+	if s.stopped {
+		return errStopped
+	}
 	if tag != "" && tag != s.tag() {
 		return control.ErrChanged
 	}

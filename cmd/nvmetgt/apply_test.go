@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/control"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 var errClose = errors.New("no room for the last writes")
@@ -103,6 +109,55 @@ func TestDefaultSaid(t *testing.T) {
 		if err := s.Apply(next, ""); (err == nil) != said.ok {
 			t.Errorf("with %q and %q: %v", said.namespace, said.rest, err)
 		}
+	}
+}
+
+// TestChangeWhileStopping: a change that is being made when the program stops is made before anything is closed, and none
+// begins after it. They went on at once: the change opened what nobody closed, and both wrote the same maps.
+func TestChangeWhileStopping(t *testing.T) {
+	cfg := func() *config.Config {
+		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a", Namespaces: []config.Namespace{{Volume: "mem:1MiB"}}}}}
+	}
+	s := started(t, cfg(), freeEndpoint(t))
+	secrets := filepath.Join(t.TempDir(), "secrets") // which is waited for
+	if err := unix.Mkfifo(secrets, 0o600); err != nil {
+		t.Skip(err)
+	}
+	next := cfg()
+	next.Listen = s.cfg.Listen
+	next.Authentication = &config.Authentication{Secrets: secrets, Optional: true}
+	next.Subsystems[0].Namespaces = []config.Namespace{{NSID: 2, Volume: "mem:1MiB"}}
+	changed, closed := make(chan error, 1), make(chan struct{})
+	go func() { changed <- s.Apply(next, "") }()
+	if !soon.Until(func() bool {
+		if s.change.TryLock() {
+			s.change.Unlock()
+			return false
+		}
+		return true
+	}) {
+		t.Fatal("the change doesn't begin")
+	}
+	go func() { s.close(); close(closed) }()
+	select {
+	case <-closed:
+		t.Error("it closed under the change")
+	case <-time.After(100 * time.Millisecond):
+	}
+	w, err := os.OpenFile(secrets, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if err := <-changed; err != nil {
+		t.Error(err)
+	}
+	<-closed
+	if n := len(s.volumes()); n != 0 {
+		t.Errorf("%d volumes are open", n)
+	}
+	if err := s.Apply(cfg(), ""); !errors.Is(err, errStopped) {
+		t.Errorf("a change after that: %v", err)
 	}
 }
 

@@ -42,6 +42,7 @@ type server struct {
 	// does. It guards what follows. Those who only look at the first of these have now, which is never held for long, and
 	// who changes them has both.
 	change, now sync.Mutex
+	stopped     bool // nothing is changed any more
 	cfg         *config.Config
 	changes     uint64 // of cfg, in this run
 	exports     map[exportKey]*export
@@ -84,6 +85,16 @@ func start(cfg *config.Config, s *server) error {
 		}
 	}
 	s.watchVolumes()
+	s.onClose(s.lastChange)
+	return nil
+}
+
+// lastChange waits for a change that is being made, which goes on when the control socket has closed, and has no other
+// begin: what it would change is being closed.
+func (s *server) lastChange() error {
+	s.change.Lock()
+	defer s.change.Unlock()
+	s.stopped = true
 	return nil
 }
 
