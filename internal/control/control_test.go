@@ -277,6 +277,9 @@ func TestServeNowhere(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+	if _, err := Serve("/sys/socket", &fakeTarget{}); err == nil || !strings.HasSuffix(err.Error(), ": choose another place") || strings.Contains(err.Error(), "bind") {
+		t.Errorf("where no file can be made: %v", err)
+	}
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("a file that is no socket: %v", err)
 	}

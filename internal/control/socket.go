@@ -76,7 +76,11 @@ func listenFailed(path string, err error) error {
 	case errors.Is(err, unix.EADDRINUSE):
 		return fmt.Errorf("control socket %s: %w: it is no socket; remove it, or choose another name", path, unix.EEXIST)
 	}
-	return fmt.Errorf("control socket %s: %w", path, errors.Unwrap(err))
+	var errno unix.Errno
+	if errors.As(err, &errno) { // that of bind(2), as a rule: a directory of somebody else's, or a file system that takes none
+		err = errno
+	}
+	return fmt.Errorf("control socket %s: %w: choose another place", path, err)
 }
 
 // Close lets requests under way end, for a moment, and removes the socket.
