@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -231,6 +232,22 @@ func TestLiveChangeRefused(t *testing.T) {
 	c.must(t, cliTimeout, "tcp", "connect", "-n", diskNQN)
 	c.stop(t)
 	checkLine(t, c.ctl(t, "show"), "nvmetgt", mistake{code: exitFailure, says: []string{c.socket, "--control"}})
+}
+
+// TestApplyPipe: what "ctl config" prints can be piped into "ctl apply", through an editor of streams or not. The pipe was
+// read twice, and found empty the second time.
+func TestApplyPipe(t *testing.T) {
+	c := startConfigured(t)
+	defer c.stop(t)
+	next := strings.Replace(c.change(t, "config"), "- "+oneHost+"\n", "", 1)
+	apply := exec.Command(filepath.Join(binDir, "nvmetgt"), "ctl", "--socket", c.socket, "apply", "/dev/stdin")
+	apply.Stdin = strings.NewReader(next)
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if now := c.change(t, "config"); strings.Contains(now, oneHost) {
+		t.Errorf("%s may connect still:\n%s", oneHost, now)
+	}
 }
 
 // What was saved is what the next start makes.

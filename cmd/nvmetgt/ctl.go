@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -89,14 +88,11 @@ func (x *ctl) newApply() *cobra.Command {
 	return &cobra.Command{
 		Use: "apply FILE", Short: "Become what a file says", Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			if _, err := loadConfig("apply", args[0]); err != nil {
+			_, text, err := loadText("apply", args[0])
+			if err != nil {
 				return err
 			}
-			b, err := os.ReadFile(args[0])
-			if err != nil {
-				return cli.FileError("apply", args[0], err)
-			}
-			return x.client().Apply(c.Context(), b, "")
+			return x.client().Apply(c.Context(), text, "")
 		},
 	}
 }

@@ -207,15 +207,21 @@ func (f *serveFlags) checkFile() error {
 
 // loadConfig reads a configuration file that a flag or argument names.
 func loadConfig(what, path string) (*config.Config, error) {
-	cfg, err := config.Load(path)
+	cfg, _, err := loadText(what, path)
+	return cfg, err
+}
+
+// loadText is loadConfig with what the file held.
+func loadText(what, path string) (*config.Config, []byte, error) {
+	cfg, text, err := config.LoadText(path)
 	var fe *config.FieldError
 	switch {
 	case errors.As(err, &fe):
-		return nil, &cli.UsageError{Err: err}
+		return nil, nil, &cli.UsageError{Err: err}
 	case err != nil:
-		return nil, cli.FileError(what, path, err)
+		return nil, nil, cli.FileError(what, path, err)
 	}
-	return cfg, nil
+	return cfg, text, nil
 }
 
 // flagOf is the flag that gives a field of the configuration.

@@ -27,19 +27,26 @@ const maxFile = 4 << 20
 
 // Load reads a file. Errors are *FieldError, or those of the file system.
 func Load(path string) (*Config, error) {
+	c, _, err := LoadText(path)
+	return c, err
+}
+
+// LoadText is Load with what the file held, which may be a pipe that is read once.
+func LoadText(path string) (*Config, []byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(b) > maxFile {
-		return nil, &FieldError{File: path, Err: fmt.Errorf("more than %d bytes", maxFile)}
+		return nil, nil, &FieldError{File: path, Err: fmt.Errorf("more than %d bytes", maxFile)}
 	}
-	return Parse(path, b)
+	c, err := Parse(path, b)
+	return c, b, err
 }
 
 // Parse reads YAML; name is what errors call it. The Config is valid, and not yet complete.
