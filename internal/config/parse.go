@@ -170,8 +170,13 @@ func located(name string, err error) *FieldError {
 	if y := yaml.Error(nil); errors.As(err, &y) {
 		fe.Err, tk = errors.New(y.GetMessage()), y.GetToken()
 	}
-	if strings.Contains(fe.Err.Error(), "'\t'") {
+	switch text := fe.Err.Error(); {
+	case strings.Contains(text, "'\t'"):
 		fe.Err = errors.New("the line is indented by a tab: want spaces")
+	case text == "non-map value is specified", text == "unexpected key name":
+		fe.Err = errors.New(`want keys with values, as "key: value"`)
+	case strings.Contains(text, "not allowed in this context"):
+		fe.Err = errors.New("it doesn't belong here: look whether this line is indented as those beside it, and whether a value with \": \" lacks its quotes")
 	}
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) {
