@@ -125,7 +125,7 @@ func (s *server) become(next *config.Config) error {
 		return errors.Join(err, st.drop())
 	}
 	if err := s.add(next, st); err != nil {
-		return errors.Join(err, st.drop())
+		return errors.Join(s.stateError(err), st.drop())
 	}
 	if err := s.commit(next, st); err != nil {
 		s.log.Error("the configuration is changed, but not all of that went well", "err", err)
@@ -135,6 +135,14 @@ func (s *server) become(next *config.Config) error {
 	s.cfg = next
 	s.changes++
 	return nil
+}
+
+// stateError says where it is that what is saved can't be used, and what to do.
+func (s *server) stateError(err error) error {
+	if !errors.Is(err, target.ErrState) {
+		return err
+	}
+	return fmt.Errorf("%sstate %s: %w; bring back the .state file of that name as it was, or move it away, and with it what it keeps", s.mark, s.cfg.State, err)
 }
 
 func (s *server) stage(next *config.Config, st *staged) (err error) {

@@ -161,6 +161,31 @@ func TestChangeWhileStopping(t *testing.T) {
 	}
 }
 
+// TestDamagedState: who can't start a target because of what is saved is told where that is, and what to do.
+func TestDamagedState(t *testing.T) {
+	dir, at := t.TempDir(), freeEndpoint(t)
+	cfg := func() *config.Config {
+		return &config.Config{State: dir, Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
+	}
+	started(t, cfg(), at).close()
+	saved, err := filepath.Glob(filepath.Join(dir, "events-*.state"))
+	if err != nil || len(saved) != 1 {
+		t.Fatalf("%v, %v", saved, err)
+	}
+	if err := os.WriteFile(saved[0], []byte("half a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{log: slog.New(slog.DiscardHandler), mark: "--"}
+	defer s.close()
+	next := cfg()
+	next.Listen = []cli.Endpoint{at}
+	name := strings.TrimSuffix(filepath.Base(saved[0]), ".state")
+	if err := start(next, s); err == nil || !strings.HasPrefix(err.Error(), "--state "+dir+": ") ||
+		!strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), "or move it away, and with it what it keeps") {
+		t.Error(err)
+	}
+}
+
 // started is a target.
 func started(t *testing.T, cfg *config.Config, at cli.Endpoint) *server {
 	t.Helper()
