@@ -209,17 +209,23 @@ func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	var as []netip.Addr
-	for _, a := range all {
-		p, err := netip.ParsePrefix(a.String())
-		if err == nil && p.Addr().Is4() == wildcard.Is4() && !p.Addr().IsLinkLocalUnicast() {
-			as = append(as, p.Addr())
-		}
-	}
+	as := ofFamily(wildcard, all)
 	if len(as) == 0 {
 		return nil, fmt.Errorf("no interface has an address of that family")
 	}
 	return as, nil
+}
+
+// ofFamily are those of all that wildcard stands for. IPv6 addresses of one link aren't among them: they are nothing
+// without the name of their interface.
+func ofFamily(wildcard netip.Addr, all []net.Addr) (as []netip.Addr) {
+	for _, a := range all {
+		p, err := netip.ParsePrefix(a.String())
+		if err == nil && p.Addr().Is4() == wildcard.Is4() && (wildcard.Is4() || !p.Addr().IsLinkLocalUnicast()) {
+			as = append(as, p.Addr())
+		}
+	}
+	return as
 }
 
 func (s *server) listenTCP(e cli.Endpoint, l *listener) error {

@@ -43,11 +43,11 @@ until it is interrupted. A volume is one of these:
              them, and a power failure may leave one torn
 
 It listens on loopback unless --listen says otherwise (0.0.0.0 there is every IPv4
-address, and [::] every IPv6 one). Every host that reaches it may connect unless
---allow-host says otherwise, which goes by the name that a host gives itself, or
---dhchap-secrets, which has hosts prove who they are. There is no encryption, so keep it
-on networks that you trust. RDMA needs UDP port 4791 of the address, which only one
-program can have.
+address, and [::] every IPv6 one; for RDMA those that there are when it starts, and none
+of fe80::/10). Every host that reaches it may connect unless --allow-host says
+otherwise, which goes by the name that a host gives itself, or --dhchap-secrets, which
+has hosts prove who they are. There is no encryption, so keep it on networks that you
+trust. RDMA needs UDP port 4791 of the address, which only one program can have.
 
 --fault makes the network of the RNIC a bad one, for what it sends and receives; hosts
 that connect over TCP don't meet it. It takes, separated by commas:
