@@ -56,6 +56,11 @@ func (s *server) listen(e cli.Endpoint) (*listener, error) {
 	if err := cli.CheckZone(e.Addr.Addr()); err != nil {
 		return nil, fmt.Errorf("%slisten %w", s.mark, err)
 	}
+	for _, o := range s.cfg.Listen {
+		if o.Overlaps(e) {
+			return nil, fmt.Errorf("%slisten %s: the target listens on %s, which has that port until it is gone: change that first, and this then", s.mark, e, o)
+		}
+	}
 	l := &listener{}
 	var err error
 	if e.Transport == nvme.TransportRDMA {

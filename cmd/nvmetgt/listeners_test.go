@@ -4,7 +4,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/config"
 )
 
 // TestEveryAddress: 0.0.0.0 is every IPv4 address, one that a machine gave itself (169.254.0.0/16) too.
@@ -28,5 +32,20 @@ func TestEveryAddress(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is %v, want %v", wildcard, got, want)
 		}
+	}
+}
+
+// TestListenElsewhereInstead: new endpoints are opened before old ones are closed, so one that takes the place of another
+// can't be had in one step where that has its port. Who tries is told that, and not to look for another program.
+func TestListenElsewhereInstead(t *testing.T) {
+	cfg := &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
+	at := freeEndpoint(t)
+	s := started(t, cfg, at)
+	defer s.close()
+	next := s.cfg.Clone()
+	next.Listen = []cli.Endpoint{{Transport: at.Transport, Addr: netip.AddrPortFrom(netip.IPv4Unspecified(), at.Addr.Port())}}
+	err := s.Apply(next, "")
+	if err == nil || !strings.Contains(err.Error(), "the target listens on "+at.String()+",") || strings.Contains(err.Error(), "another nvmetgt") {
+		t.Error(err)
 	}
 }

@@ -154,6 +154,13 @@ func CheckAddrPort(flag, s string) error {
 	return nil
 }
 
+// Overlaps tells whether who listens on one of e and o has the port of the other, since it is every address of a family.
+func (e Endpoint) Overlaps(o Endpoint) bool {
+	a, b := e.Addr.Addr(), o.Addr.Addr()
+	return e.Transport == o.Transport && e.Addr.Port() == o.Addr.Port() && a.Is4() == b.Is4() &&
+		(a.IsUnspecified() || b.IsUnspecified())
+}
+
 // UnmarshalText reads an endpoint from a file.
 func (e *Endpoint) UnmarshalText(b []byte) error {
 	v, err := ParseEndpoint(string(b))

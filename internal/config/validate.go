@@ -58,19 +58,13 @@ func (c *Config) checkListen() *FieldError {
 			return field(at, e.String(), "it is given twice")
 		}
 		for _, o := range c.Listen[:i] {
-			if covers(o, e) || covers(e, o) {
+			if o.Overlaps(e) {
 				return field(at, e.String(), "%s listens there as well: leave one of them out", o)
 			}
 		}
 		seen[e] = true
 	}
 	return nil
-}
-
-// covers tells whether a listens on every address of a family, and b on one of them, at the same port.
-func covers(a, b cli.Endpoint) bool {
-	return a.Transport == b.Transport && a.Addr.Port() == b.Addr.Port() &&
-		a.Addr.Addr().IsUnspecified() && a.Addr.Addr().Is4() == b.Addr.Addr().Is4()
 }
 
 func (c *Config) checkDiscovery() *FieldError {
