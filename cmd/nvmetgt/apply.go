@@ -51,7 +51,7 @@ func (s *server) fixed(next *config.Config) error {
 		name     string
 		now, new any
 	}{
-		{"network", s.cfg.Network, next.Network}, {"limits", s.cfg.Limits, next.Limits},
+		{"network", s.cfg.Network.Explicit(), next.Network.Explicit()}, {"limits", s.cfg.Limits.Explicit(), next.Limits.Explicit()},
 		{"discovery", s.cfg.Discovery, next.Discovery}, {"state", s.cfg.State, next.State},
 		{"metrics", s.cfg.Metrics, next.Metrics}, {"control", s.cfg.Control, next.Control},
 		{"pcap", s.cfg.Pcap, next.Pcap}, {"log", s.cfg.Log.Explicit(), next.Log.Explicit()},

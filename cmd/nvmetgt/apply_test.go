@@ -98,17 +98,34 @@ func TestDefaultSaid(t *testing.T) {
 		{"", "\nlog: {level: info}", true},
 		{"", "\ndrain_timeout: 5s", true},
 		{"", "\nnetwork: {queue_depth: 128}", true},
+		{"", "\nnetwork: {busy_poll: 250us}", true},
+		{"", "\nlimits: {connections: 1024, host_connections: 256, half_open: 512, host_half_open: 64, controllers: 1024}", true},
+		{"", "\nlimits: {queues: 64, memory: 256MiB, connect_timeout: 10s}", true},
 		{"", "", true},
 		{", io: buffered", "", false},
 		{", ana_group: 2", "", false},
 		{"", "\nlog: {level: debug}", false},
 		{"", "\ndrain_timeout: 0s", false},
+		{"", "\nnetwork: {busy_poll: 0}", false},
+		{"", "\nlimits: {queues: 63}", false},
 	} {
 		next := parse(said.namespace, said.rest)
 		next.Listen = s.cfg.Listen
 		if err := s.Apply(next, ""); (err == nil) != said.ok {
 			t.Errorf("with %q and %q: %v", said.namespace, said.rest, err)
 		}
+	}
+}
+
+// TestDefaultsOfHelp: the limits in the file that help shows are the defaults.
+func TestDefaultsOfHelp(t *testing.T) {
+	_, file, _ := strings.Cut(everything, "\n\n")
+	cfg, err := config.Parse("help", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if usual := (config.Limits{}).Explicit(); cfg.Limits != usual {
+		t.Errorf("help has %+v, and the default is %+v", cfg.Limits, usual)
 	}
 }
 

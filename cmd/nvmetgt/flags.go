@@ -15,9 +15,6 @@ import (
 // defaultNQN is the subsystem's name unless the user gives one.
 const defaultNQN = "nqn.2026-11.io.nvme-anywhere:target"
 
-// defaultMemory is what commands over one endpoint may use for data.
-const defaultMemory = 256 << 20
-
 // serveFlags are the flags of serve: a short form of a configuration with one subsystem.
 type serveFlags struct {
 	config                            string
@@ -78,12 +75,13 @@ func (f *serveFlags) add(c *cobra.Command) {
 	net.StringArrayVar(&f.referrals, "referral", nil, "`TRANSPORT://ADDRESS:PORT` of another discovery service that hosts are told of; again for more")
 	cli.AddFlags(c, "Network", net)
 
-	f.memory = defaultMemory
+	usual := config.Limits{}.Explicit()
+	f.memory = usual.Memory
 	limits := cli.NewFlags()
-	limits.IntVar(&f.maxConns, "max-connections", 1024, "`connections` of all hosts together; one is one queue")
-	limits.IntVar(&f.maxPeerConns, "max-host-connections", 256, "`connections` from one address")
+	limits.IntVar(&f.maxConns, "max-connections", usual.Connections, "`connections` of all hosts together; one is one queue")
+	limits.IntVar(&f.maxPeerConns, "max-host-connections", usual.HostConnections, "`connections` from one address")
 	limits.IntVar(&f.controllers, "max-controllers", 0, "`number` of controllers at most, one a connected host (default 1024, with discovery)")
-	limits.IntVar(&f.maxQueues, "max-queues", 64, "I/O `queues` of a controller")
+	limits.IntVar(&f.maxQueues, "max-queues", usual.Queues, "I/O `queues` of a controller")
 	limits.IntVar(&f.queueDepth, "queue-depth", config.DefaultQueueDepth, "`entries` of a queue, and commands outstanding in it")
 	limits.Var(&f.memory, "memory", "memory for data, each --listen; one address has a quarter for its commands")
 	cli.AddFlags(c, "Limits", limits)

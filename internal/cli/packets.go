@@ -19,11 +19,13 @@ type Packets struct {
 	Fault       Fault
 }
 
-// Bounds of Packets.
+// Bounds of Packets, and a default.
 const (
 	MaxDSCP     = 63
 	MaxPriority = 6 // what a user may set who isn't root
 	MaxBusyPoll = busypoll.Max
+
+	DefaultBusyPoll = busypoll.Default
 )
 
 // AddFlags adds the flags that set p. faults says where help lists the faults.
@@ -33,7 +35,7 @@ func (p *Packets) AddFlags(fl *pflag.FlagSet, faults string) {
 	fl.BoolVar(&p.PlainUDP, "plain-udp", false, "RDMA: one datagram a system call, without segmentation offload and coalescing")
 	fl.BoolVar(&p.NoLocalICRC, "no-local-icrc", false, "RDMA: no ICRC in packets between this and a program of this kind on the same host that has this option too")
 	fl.BoolVar(&p.LocalMemory, "local-memory", false, "RDMA: packets between this and a program of this kind and the same user on the same host that has this option too go through memory that both share, not through the socket")
-	fl.DurationVar(&p.BusyPoll, "busy-poll", busypoll.Default, "longest `time` to look for packets before sleeping; 0: never")
+	fl.DurationVar(&p.BusyPoll, "busy-poll", DefaultBusyPoll, "longest `time` to look for packets before sleeping; 0: never")
 	fl.Var(&p.Fault, "fault", "RDMA: `FAULTS` to inject, as loss=1%,delay=200us±50us; "+faults)
 }
 

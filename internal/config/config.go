@@ -155,6 +155,26 @@ func (n Namespace) explicit() Namespace {
 	return n
 }
 
+// Explicit is l with the defaults of the target and the transports.
+func (l Limits) Explicit() Limits {
+	return Limits{
+		Connections: cmp.Or(l.Connections, 1024), HostConnections: cmp.Or(l.HostConnections, 256),
+		HalfOpen: cmp.Or(l.HalfOpen, 512), HostHalfOpen: cmp.Or(l.HostHalfOpen, 64),
+		Controllers: cmp.Or(l.Controllers, 1024), Queues: cmp.Or(l.Queues, 64),
+		Memory: cmp.Or(l.Memory, 256<<20), ConnectTimeout: cmp.Or(l.ConnectTimeout, Duration(10*time.Second)),
+	}
+}
+
+// Explicit is n with what goes without saying. What a command capsule may carry differs between transports.
+func (n Network) Explicit() Network {
+	n.QueueDepth = cmp.Or(n.QueueDepth, DefaultQueueDepth)
+	if n.BusyPoll == nil {
+		n.BusyPoll = new(Duration)
+		*n.BusyPoll = Duration(cli.DefaultBusyPoll)
+	}
+	return n
+}
+
 // Explicit is l with what goes without saying.
 func (l Log) Explicit() Log {
 	l.Level = cmp.Or(l.Level, "info")
