@@ -37,7 +37,7 @@ func (r *Reader) Next() (t Train, ok bool, err error) {
 			if r.written = r.tail.Load(); r.next == r.written {
 				return t, false, nil
 			}
-			if r.written-r.released > Capacity {
+			if held := r.next - r.released; r.written-r.next > Capacity-held { // behind next, too
 				return t, false, fmt.Errorf("ring: the writer is at %d: %w", r.written, ErrCorrupt)
 			}
 		}

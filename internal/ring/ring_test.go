@@ -311,6 +311,22 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
+// TestCorruptBehind: a position before what was taken ends the ring, also where that wasn't given back yet.
+func TestCorruptBehind(t *testing.T) {
+	const length = 128 // of the records, in bytes
+	for _, back := range []uint64{64, length, 2 * length} {
+		w, r := pair(t)
+		for k := range 2 {
+			put(w, length-recordHeader, byte(k))
+			take(t, r, length-recordHeader, byte(k))
+		}
+		w.tail.Store(2*length - back)
+		if got, ok, err := r.Next(); ok || !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d bytes back: %d bytes taken, %t, error %v; want ErrCorrupt", back, len(got.Bytes), ok, err)
+		}
+	}
+}
+
 // TestLyingReader: a position that a reader can't have makes no room.
 func TestLyingReader(t *testing.T) {
 	for _, head := range []uint64{Capacity + 64, math.MaxUint64} {
