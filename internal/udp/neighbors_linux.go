@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"cmp"
 	"net/netip"
 	"runtime/debug"
 
@@ -61,26 +62,33 @@ func (s *sender) sendNear(c *conn, trains []Train) (int, error) {
 	return len(trains), nil
 }
 
-// put sends trains to a neighbor, and wakes it. Those that find no room are lost, as in a socket.
-func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (int, error) {
-	for i := range trains {
-		t := &trains[i]
-		if t.Bytes <= 0 || t.Bytes > MaxTrainBytes || t.sum() != t.Bytes {
-			return i, trainError(t, "%d bytes, and parts of %d: want the same, 1 to %d", t.Bytes, t.sum(), MaxTrainBytes)
-		}
-		switch room, there := putParts(link, t); {
-		case !there: // as the kernel says it
-			return i, &OpError{Op: "send", Addr: t.Dst, Err: unix.EFAULT}
-		case room:
-			c.countShared(t)
-		default:
-			c.countDropped(t)
+// put sends trains to a neighbor, and wakes it, for those before one that is refused too.
+func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (done int, err error) {
+	for done < len(trains) && err == nil {
+		if err = c.putTrain(link, &trains[done]); err == nil {
+			done++
 		}
 	}
-	if !link.Bell() {
-		return len(trains), nil
+	if done > 0 && link.Bell() {
+		err = cmp.Or(err, s.ring(c, link))
 	}
-	return len(trains), s.ring(c, link)
+	return done, err
+}
+
+// putTrain sends a train to a neighbor. One that finds no room is lost, as in a socket.
+func (c *conn) putTrain(link *neighbor.Link, t *Train) error {
+	if t.Bytes <= 0 || t.Bytes > MaxTrainBytes || t.sum() != t.Bytes {
+		return trainError(t, "%d bytes, and parts of %d: want the same, 1 to %d", t.Bytes, t.sum(), MaxTrainBytes)
+	}
+	switch room, there := putParts(link, t); {
+	case !there: // as the kernel says it
+		return &OpError{Op: "send", Addr: t.Dst, Err: unix.EFAULT}
+	case room:
+		c.countShared(t)
+	default:
+		c.countDropped(t)
+	}
+	return nil
 }
 
 // putParts says whether there is room for a train, and whether all of its memory is there.

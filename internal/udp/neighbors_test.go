@@ -156,6 +156,31 @@ func TestNeighborsMissingPages(t *testing.T) {
 	}
 }
 
+// TestNeighborsRefusedWake: who sleeps is woken for what was sent before a train that is refused.
+func TestNeighborsRefusedWake(t *testing.T) {
+	gone, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(gone)
+	for name, refused := range map[string]Train{
+		"missing pages": {Parts: [][]byte{gone}, Bytes: len(gone), SegmentSize: len(gone)},
+		"wrong length":  {Parts: [][]byte{gone}, Bytes: 1, SegmentSize: 1},
+	} {
+		a, b := near(t, loop4, Config{}) // which sleeps until it receives for the first time
+		refused.Dst = b.LocalAddr()
+		if n, err := a.Send([]Train{trainOf(b.LocalAddr(), pattern(100, 1), 100), refused}); n != 1 || err == nil {
+			t.Errorf("%s: %d sent, error %v; want one, and an error", name, n, err)
+		}
+		if n := a.counters.TxSyscalls.Load(); n != 1 {
+			t.Errorf("%s: %d bells, want 1", name, n)
+		}
+		if n, err := a.Send([]Train{refused}); n != 0 || err == nil || a.counters.TxSyscalls.Load() != 1 {
+			t.Errorf("%s: %d sent with %d bells, error %v; want none, and an error", name, n, a.counters.TxSyscalls.Load()-1, err)
+		}
+	}
+}
+
 // TestNeighborsNeedBoth: where one of two doesn't share memory, the kernel carries their datagrams.
 func TestNeighborsNeedBoth(t *testing.T) {
 	for _, shares := range [][2]bool{{true, false}, {false, true}} {
