@@ -119,6 +119,7 @@ func (c *conn) Begin(t *Train) []byte {
 			c.near.begun = link
 			return to
 		}
+		c.wake(link)
 	}
 	c.countDropped(t)
 	return nil
@@ -132,6 +133,11 @@ func (c *conn) End(t *Train, whole bool) {
 		return
 	}
 	c.countShared(t)
+	c.wake(link)
+}
+
+// wake wakes a neighbor that sleeps, also where it finds no room: the last bell may be lost.
+func (c *conn) wake(link *neighbor.Link) {
 	if !link.Bell() || !c.enter() {
 		return
 	}

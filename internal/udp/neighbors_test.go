@@ -268,6 +268,31 @@ func TestNeighborFull(t *testing.T) {
 	}
 }
 
+// TestNeighborFullWakes: who sleeps though its memory is full, as the bell was lost, is woken by who finds no room.
+func TestNeighborFullWakes(t *testing.T) {
+	a, b := near(t, loop4, Config{})
+	payload := pattern(60_000, 1)
+	train := trainOf(b.LocalAddr(), payload, len(payload))
+	for to := a.Begin(&train); to != nil; to = a.Begin(&train) {
+		copy(to, payload)
+		a.End(&train, true)
+	}
+	for name, find := range map[string]func(){
+		"Begin": func() { a.Begin(&train) },
+		"Send":  func() { send(t, a, train) },
+	} {
+		time.Sleep(10 * time.Millisecond) // for a while one bell is enough
+		drops, bells := a.counters.TxDrops.Load(), a.counters.TxSyscalls.Load()
+		find()
+		if n := a.counters.TxDrops.Load() - drops; n != 1 {
+			t.Errorf("%s: %d datagrams found no room, want 1", name, n)
+		}
+		if n := a.counters.TxSyscalls.Load() - bells; n != 1 {
+			t.Errorf("%s: %d bells, want 1", name, n)
+		}
+	}
+}
+
 // TestNeighborsAndOthers: a neighbor that always has something doesn't keep others out, nor they it.
 func TestNeighborsAndOthers(t *testing.T) {
 	a, b := near(t, loop4, Config{})
