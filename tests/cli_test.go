@@ -308,7 +308,7 @@ func TestTargetInUse(t *testing.T) {
 		{args("serve --volume mem:1MiB --listen rdma://" + addr + ":4421"), exitFailure, []string{addr + ":4791", "port in use", owner}},
 	})
 	check(t, "nvmeinit", []mistake{
-		{args("connect -t rdma -a " + addr + " -w " + addr), exitFailure, []string{"-w " + addr, "the destination, too", "want another address of this host"}},
+		{args("connect -t rdma -a " + addr + " -w " + addr), exitFailure, []string{"-w " + addr, addr + ":4791", "port in use", owner}},
 	})
 	tgt.stop(t)
 }

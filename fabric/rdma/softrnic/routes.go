@@ -53,9 +53,6 @@ func (r *Routes) Watch(f func(*RNIC)) {
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
 	from := src
-	if src.IsValid() && src == dst {
-		return nil, fmt.Errorf("software RNIC: %w: %s is the destination, too, which has its RNIC there: want another address of this host", ErrConfig, src)
-	}
 	if !src.IsValid() {
 		var err error
 		if from, err = sourceFor(dst); err != nil {
@@ -76,6 +73,9 @@ func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	var err error
 	if src.IsValid() {
 		nic, err = Open(src, r.cfg)
+		if err == nil && src == dst { // or its RNIC would be in the way
+			err = errors.Join(fmt.Errorf("software RNIC: %w: %s is the destination, too, and nobody's: want another address of this host", ErrConfig, src), nic.Close())
+		}
 	} else {
 		nic, err = openFrom(from, dst, r.cfg)
 	}
