@@ -22,11 +22,12 @@ type responder struct {
 	sendCut int // SEND: bytes of its first packet
 	write   writeTarget
 
-	// A gap is reported once: nakAt is when, 0 where none is open, and gapSeen the PSN that
-	// arrived last behind it. quiet is set where the gap was made by an RNR NAK, which the
-	// peer answers by itself.
+	// A gap is reported once: nakAt is when, 0 where none is open, gapSeen the PSN that
+	// arrived last behind it, and gapTop the highest. quiet is set where the gap was made by an
+	// RNR NAK, which the peer answers by itself.
 	nakAt   time.Duration
 	gapSeen wire.PSN
+	gapTop  wire.PSN
 	quiet   bool
 
 	queue   responseQueue
@@ -76,9 +77,26 @@ func (q *qp) onRequest(p *wire.Packet, now time.Duration) {
 		q.onDuplicate(p)
 		return
 	}
+	unsaid := rs.nakAt != 0 && rs.queue.unsay()
 	q.execute(p, now)
 	if rs.held != nil {
 		q.catchUp(now)
+	}
+	if unsaid {
+		q.sayInstead(now)
+	}
+}
+
+// sayInstead says what is left of a gap of which the NAK was taken back.
+func (q *qp) sayInstead(now time.Duration) {
+	rs := &q.resp
+	switch {
+	case q.attr.State == verbs.Err || rs.quiet: // which has been answered
+	case rs.held != nil || !rs.gapTop.Before(rs.expected):
+		rs.nakAt = max(now, 1)
+		q.answer(wire.NAKPSNSequenceError, rs.expected)
+	case rs.queue.onlyAck():
+		q.answer(wire.ACK, rs.expected.Add(-1))
 	}
 }
 
@@ -114,6 +132,9 @@ func (q *qp) onGap(p *wire.Packet, now time.Duration) {
 		again = true
 	}
 	rs.gapSeen = p.PSN
+	if rs.nakAt == 0 || p.PSN.After(rs.gapTop) {
+		rs.gapTop = p.PSN
+	}
 	if rs.quiet {
 		if !q.selective || now-rs.nakAt < wire.RNRTimer(q.attr.MinRNRTimer) {
 			return

@@ -94,6 +94,17 @@ func (u *responseQueue) pushAck(s wire.Syndrome, psn wire.PSN, msn wire.MSN) {
 	*r = response{kind: responseAck, syndrome: s, psn: psn, end: psn.Next(), msn: msn}
 }
 
+// unsay takes a NAK for a gap back, if it is the newest answer: the packet that it asks for is here. What it acknowledges
+// stays acknowledged.
+func (u *responseQueue) unsay() bool {
+	if u.empty() || u.back().kind != responseAck || u.back().syndrome != wire.NAKPSNSequenceError {
+		return false
+	}
+	r := u.back()
+	r.syndrome, r.psn, r.end = wire.ACK, r.psn.Add(-1), r.psn
+	return true
+}
+
 func (u *responseQueue) pushRead(psn, end wire.PSN, reg *region, h *wire.RETH) {
 	r := u.push()
 	*r = response{kind: responseRead, psn: psn, end: end, r: reg, key: h.RKey, va: h.VA, left: int(h.Length)}
