@@ -11,11 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // idCM counts the identifiers that there are.
@@ -93,6 +95,88 @@ func TestAcceptTooLate(t *testing.T) {
 	if s := text.String(); !strings.Contains(s, "rdma: connection not accepted") || strings.Contains(s, "status") || l.Counters().Rejected.Load() != 1 {
 		t.Errorf("%d rejected: %s", l.Counters().Rejected.Load(), s)
 	}
+}
+
+// slowCM is a connection manager whose requests wait for their queue pairs, and count those that are gone.
+type slowCM struct {
+	verbs.ConnectionManager
+	release chan struct{}
+	waiting atomic.Bool
+	gone    atomic.Int32
+}
+
+type slowID struct {
+	verbs.CMID
+	cm *slowCM
+}
+
+func (c *slowCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	return c.ConnectionManager.CreateID(func(ev verbs.CMEvent) {
+		ev.ID = slowID{ev.ID, c}
+		handler(ev)
+	})
+}
+
+func (i slowID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
+	i.cm.waiting.Store(true)
+	<-i.cm.release
+	return i.CMID.CreateQP(pd, init)
+}
+
+func (i slowID) Destroy() error {
+	i.cm.gone.Add(1)
+	return i.CMID.Destroy()
+}
+
+// TestListenerClosedMeanwhile: Close waits for a connection that is just being made, which has memory of the listener's, and
+// is refused.
+func TestListenerClosedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := fuzzNetwork(false)
+		tgt, err := target.New(target.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tn, hn := newSimNIC(t, n, simTarget), newSimNIC(t, n, simHost)
+		cm := &slowCM{ConnectionManager: tn, release: make(chan struct{})}
+		l, err := rdma.ListenTarget(cm, simNVMe, tgt, rdma.TargetConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &fuzzPeer{t: t}
+		answer := make(chan verbs.CMEvent, 1)
+		go func() { answer <- p.request(hn, []byte{0, 0, 1, 0, 32, 0, 31, 0, 31: 0}) }()
+		for !cm.waiting.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		closed := make(chan struct{})
+		go func() {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			close(closed)
+		}()
+		synctest.Wait()
+		select {
+		case <-closed:
+			t.Error("closed while a connection is being made")
+		default:
+		}
+		close(cm.release)
+		<-closed
+		if n := cm.gone.Load(); n != 1 {
+			t.Errorf("%d connections are gone, want 1", n)
+		}
+		if ev := <-answer; ev.Type != verbs.CMRejected {
+			t.Errorf("%v, want a rejection", ev.Type)
+		}
+		p.close()
+		hn.close(t)
+		tn.close(t)
+		if err := tgt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTransportClosed: nothing is dialled or given out after Close.

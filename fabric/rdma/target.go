@@ -112,7 +112,7 @@ type Listener struct {
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
 	closed bool
-	done   sync.WaitGroup // connections not yet gone
+	done   sync.WaitGroup // connections not yet gone, and those being made
 }
 
 // ListenTarget takes connections to addr, whose address belongs to a device of cm, and hands
@@ -187,6 +187,11 @@ func (l *Listener) event(ev verbs.CMEvent) {
 	if ev.Type != verbs.CMConnectRequest {
 		return
 	}
+	if !l.begin() {
+		_ = ev.ID.Destroy() // which rejects it
+		return
+	}
+	defer l.done.Done()
 	if status, err := l.connect(ev); err != nil {
 		l.counters.Rejected.Add(1)
 		if status == 0 {
@@ -197,6 +202,16 @@ func (l *Listener) event(ev verbs.CMEvent) {
 		_ = ev.ID.Reject(status.appendTo(nil))
 		_ = ev.ID.Destroy()
 	}
+}
+
+// begin has Close wait for a connection that is being made; false after Close.
+func (l *Listener) begin() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.done.Add(1)
+	}
+	return !l.closed
 }
 
 // connect answers one connection request. On an error nothing is left of the connection but
