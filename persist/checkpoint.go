@@ -133,17 +133,24 @@ func (v *atomicVolume) carryOver(xs []*extent, changes []change) error {
 	if failed := v.failed.Load(); failed != nil {
 		return *failed
 	}
-	err := v.syncData(xs)
-	if err == nil {
-		err = v.apply(changes)
-	}
-	if err == nil {
-		err = v.syncTables(xs)
-	}
+	err := v.bring(xs, changes)
 	if err != nil {
 		v.lose(err)
 	}
 	return err
+}
+
+// bring is carryOver's work.
+func (v *atomicVolume) bring(xs []*extent, changes []change) error {
+	for _, x := range xs {
+		if err := v.sync(x.data); err != nil {
+			return err
+		}
+	}
+	if err := v.apply(changes); err != nil {
+		return err
+	}
+	return v.syncTables(xs)
 }
 
 // lose is called, with growing held, where a sync failed: the system takes the pages for clean from then on, whosever
@@ -151,16 +158,6 @@ func (v *atomicVolume) carryOver(xs []*extent, changes []change) error {
 func (v *atomicVolume) lose(err error) {
 	v.fail(err)
 	_ = v.setSession(unsure) // the medium may take no more
-}
-
-// syncData makes the content of all blocks durable.
-func (v *atomicVolume) syncData(xs []*extent) error {
-	for _, x := range xs {
-		if err := v.sync(x.data); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // apply stores changes in the durable maps.

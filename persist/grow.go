@@ -75,23 +75,34 @@ func (v *atomicVolume) record(rec extentRecord, region *blockdev.Region, base ui
 	if err := v.m.clear(region.Mem[rec.tableOff-base:rec.dataOff-base], int64(rec.tableOff)); err != nil {
 		return err
 	}
-	err := v.m.syncFile()
-	if err == nil {
-		err = v.harden(region.Mem[rec.tableOff-base : rec.dataOff-base])
-	}
 	old := v.super.extents
-	next := v.super
-	next.extents = append(slices.Clip(old), rec)
-	for i := 0; i < superCopies && err == nil; i++ { // an older copy would have the extent made, and cleared, again
-		err = v.writeSuper(next)
+	err := v.name(rec, region.Mem[rec.tableOff-base:rec.dataOff-base])
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		v.super.extents = old
-		if v.kind == onSync {
-			v.lose(err) // it may be about what was written before
-		}
+	v.super.extents = old
+	if v.kind == onSync {
+		v.lose(err) // it may be about what was written before
 	}
 	return err
+}
+
+// name makes the maps of a new extent durable, and then superblocks that name it.
+func (v *atomicVolume) name(rec extentRecord, maps []byte) error {
+	if err := v.m.syncFile(); err != nil {
+		return err
+	}
+	if err := v.harden(maps); err != nil {
+		return err
+	}
+	next := v.super
+	next.extents = append(slices.Clip(next.extents), rec)
+	for range superCopies { // an older copy would have the extent made, and cleared, again
+		if err := v.writeSuper(next); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cover finds, or makes, the region that an extent lies in, which begins at byte base.

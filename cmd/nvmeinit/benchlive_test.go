@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"strings"
 	"testing"
 	"time"
@@ -14,22 +15,34 @@ import (
 // TestLiveNarrow: the line of a run is written anew in its place on a terminal that is narrower, too. Each time that it
 // was, such a terminal showed one line more.
 func TestLiveNarrow(t *testing.T) {
-	tty := terminal(t)
+	master, tty := pseudoTerminal(t)
+	shows := bufio.NewReader(master)
+	name := strings.Repeat("long", 20)
 	p := &loadgen.Progress{Elapsed: 3 * time.Second, Left: time.Second}
-	for _, width := range []int{1, 2, 40, 400} {
+	whole := name + ": " + liveText(p)
+	for _, width := range []int{0, 1, 2, 40, 400} { // 0: it doesn't say
 		if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: uint16(width)}); err != nil {
 			t.Fatal(err)
 		}
-		whole := strings.Repeat("long", 20) + ": " + liveText(p)
-		shown := fitted(whole, columns(tty))
-		if n := utf8.RuneCountInString(shown); n > max(width-1, 1) {
-			t.Errorf("%d columns are shown %d letters: %s", width, n, shown)
+		l := newLive(tty, true)
+		l.begin(name)
+		l.show(p)
+		if _, err := tty.WriteString("\n"); err != nil {
+			t.Fatal(err)
 		}
-		if width == 400 && shown != whole {
-			t.Errorf("all would fit of %s", shown)
+		line, err := shows.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if shown := fitted("what a pipe takes", columns(new(strings.Builder))); shown != "what a pipe takes" {
-		t.Error(shown)
+		_, line, _ = strings.Cut(line, "\033[K")
+		line = strings.TrimRight(line, "\r\n")
+		switch n := utf8.RuneCountInString(line); {
+		case width == 0, width == 400:
+			if line != whole {
+				t.Errorf("%d columns are shown %q of %q", width, line, whole)
+			}
+		case n != max(width-1, 1) || !strings.HasSuffix(line, "…"):
+			t.Errorf("%d columns are shown %d letters: %q", width, n, line)
+		}
 	}
 }

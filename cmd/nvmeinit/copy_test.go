@@ -12,6 +12,13 @@ import (
 // terminal opens one.
 func terminal(t *testing.T) *os.File {
 	t.Helper()
+	_, f := pseudoTerminal(t)
+	return f
+}
+
+// pseudoTerminal is a terminal, and what is behind it, which reads what it shows.
+func pseudoTerminal(t *testing.T) (master, terminal *os.File) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip(err)
@@ -29,7 +36,7 @@ func terminal(t *testing.T) *os.File {
 		t.Skip(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	return f
+	return master, f
 }
 
 // TestReadToTerminal: who forgets --output gets no data on the terminal, unless that is what --output says; to a pipe they

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/progress"
+	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,9 +78,8 @@ func columns(w io.Writer) int {
 // fitted is as much of a line as a terminal of so many columns shows in one: of what it breaks, only the last part can be
 // written anew. What is left out shows as an ellipsis.
 func fitted(line string, columns int) string {
-	letters := []rune(line)
-	if columns <= 0 || len(letters) < columns { // behind the last column some begin a line
-		return line
+	if columns > 0 {
+		return text.Snip(line, max(columns-1, 1), "…") // in the last column some begin a line
 	}
-	return string(letters[:max(columns-2, 0)]) + "…"
+	return line
 }

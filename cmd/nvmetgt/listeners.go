@@ -124,9 +124,10 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	if err != nil {
 		return err
 	}
+	limits := s.cfg.Limits.Explicit()
 	r, err := rdma.ListenTarget(nic, addr, s.target, rdma.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
-		Memory: int64(s.cfg.Limits.Memory), MaxPeerConns: s.cfg.Limits.HostConnections, Log: s.log,
+		Memory: int64(limits.Memory), MaxPeerConns: limits.HostConnections, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -187,9 +188,9 @@ func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
 }
 
 func (s *server) rnicConfig() softrnic.Config {
-	n := &s.cfg.Network
+	n, limits := &s.cfg.Network, s.cfg.Limits.Explicit()
 	cfg := softrnic.Config{Plain: n.PlainUDP, NoLocalICRC: n.NoLocalICRC, LocalMemory: n.LocalMemory, BusyPoll: s.busyPoll(), DSCP: uint8(n.DSCP), Priority: n.Priority, Capture: s.capture,
-		MaxHalfOpen: s.cfg.Limits.HalfOpen, MaxPeerHalfOpen: s.cfg.Limits.HostHalfOpen}
+		MaxHalfOpen: limits.HalfOpen, MaxPeerHalfOpen: limits.HostHalfOpen}
 	if n.Fault != nil {
 		cfg.Fault = n.Fault.Config
 	}
@@ -234,9 +235,10 @@ func ofFamily(wildcard netip.Addr, all []net.Addr) (as []netip.Addr) {
 }
 
 func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
+	limits := s.cfg.Limits.Explicit()
 	t, err := tcp.ListenTarget(e.Addr, s.target, tcp.TargetConfig{
 		InCapsule: s.inCapsule(), QueueDepth: s.cfg.Network.QueueDepth,
-		Memory: int64(s.cfg.Limits.Memory), MaxConns: s.cfg.Limits.Connections, MaxPeerConns: s.cfg.Limits.HostConnections,
+		Memory: int64(limits.Memory), MaxConns: limits.Connections, MaxPeerConns: limits.HostConnections,
 		BusyPoll: s.busyPoll(),
 		Log:      s.log,
 		Tap:      s.tap(),

@@ -54,8 +54,8 @@ const (
 	closeGrace = time.Second
 )
 
-// end closes everything. Volumes are waited for as long as they have commands under way, which may be
-// for ever; a signal ends that.
+// end closes everything. Volumes are waited for as long as they have commands under way, and a change that is being
+// made, which may be for ever; a signal ends that.
 func (s *server) end() error {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, unix.SIGTERM)
@@ -72,13 +72,13 @@ func (s *server) end() error {
 		case <-closed:
 			return s.incomplete
 		case <-hint:
-			s.log.Warn("a volume still has commands under way, and is waited for; another signal ends that")
+			s.log.Warn("a volume still has commands under way, or a change is being made, and is waited for; another signal ends that")
 		case <-interrupted:
 			if given == nil {
 				given = time.After(closeGrace)
 			}
 		case <-given:
-			return errors.New("interrupted while a volume had commands under way; what was flushed is durable")
+			return errors.New("interrupted while a volume had commands under way, or a change was being made; what was flushed is durable")
 		}
 	}
 }

@@ -77,7 +77,7 @@ type Network struct {
 	Fault       *cli.Fault `yaml:"fault,omitempty"`         // faults to inject into RDMA; nil: none
 }
 
-// Limits bound what all hosts together can make the target hold; 0: target.Limits' defaults.
+// Limits bound what all hosts together can make the target hold; 0: the defaults of Explicit.
 type Limits struct {
 	Connections     int      `yaml:"connections,omitempty"`      // of all hosts together
 	HostConnections int      `yaml:"host_connections,omitempty"` // from one address
@@ -155,7 +155,7 @@ func (n Namespace) explicit() Namespace {
 	return n
 }
 
-// Explicit is l with the defaults of the target and the transports.
+// Explicit is l with what goes without saying, as the program runs: the defaults are these, not those of the packages.
 func (l Limits) Explicit() Limits {
 	return Limits{
 		Connections: cmp.Or(l.Connections, 1024), HostConnections: cmp.Or(l.HostConnections, 256),

@@ -52,6 +52,10 @@ func LoadText(path string) (*Config, []byte, error) {
 // Parse reads YAML; name is what errors call it. The Config is valid, and not yet complete.
 func Parse(name string, b []byte) (*Config, error) {
 	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors begin a text with the mark, and YAML lets them
+	if fe := notUTF8(b); fe != nil {
+		fe.File = name
+		return nil, fe
+	}
 	var file *ast.File
 	err := guarded(func() (err error) { file, err = parser.ParseBytes(b, 0); return err })
 	if err != nil {
@@ -78,6 +82,17 @@ func Parse(name string, b []byte) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// notUTF8 finds a line that the YAML library would read as another, which may have the path of another file.
+func notUTF8(b []byte) *FieldError {
+	n := 0
+	for line := range bytes.Lines(b) {
+		if n++; !utf8.Valid(line) {
+			return &FieldError{Line: n, Err: errors.New("it is not UTF-8: write it so; a path that is not needs another name, or a link that has one")}
+		}
+	}
+	return nil
 }
 
 // second finds a second YAML document, which would be left out without a word.

@@ -92,6 +92,8 @@ type mistake struct{ text, want string }
 var malformed = []mistake{
 	{"", "f: subsystems: there are none"},
 	{"sub: [\n", "f:1: "},
+	{good + "  - volume: caf\xe9.img\n", "f:5: it is not UTF-8"},
+	{"# caf\xe9\r\n" + good, "f:1: it is not UTF-8"},
 	{good + "lisen: []\n", `f:5: there is no key "lisen"; is "listen" meant?`},
 	{good + "  - volume: mem:1MiB\n    sise: 3\n", `f:6: there is no key "sise"; is "size" meant?`},
 	{good + "    hosts: [" + nqn + "]\n", `f:5: there is no key "hosts" here`},
@@ -353,7 +355,7 @@ func TestParseByteOrderMark(t *testing.T) {
 // TestParseMalformed: text on which the YAML library panics is refused (found by FuzzParse).
 func TestParseMalformed(t *testing.T) {
 	var fe *FieldError
-	_, err := Parse("f", []byte("subsystems: [{ qn:nnqn.2026-11.org.example:a, namespaces:![\x00\x00\x00\xffume: m}]"))
+	_, err := Parse("f", []byte("subsystems: [{ qn:nnqn.2026-11.org.example:a, namespaces:![\x00\x00\x00\x7fume: m}]"))
 	if !errors.As(err, &fe) || !strings.Contains(err.Error(), "no YAML") {
 		t.Errorf("%v", err)
 	}

@@ -139,9 +139,10 @@ func (c *Config) checkLimits() *FieldError {
 
 // TargetLimits are the limits as the engine takes them.
 func (c *Config) TargetLimits() target.Limits {
+	l := c.Limits.Explicit()
 	return target.Limits{
-		Connections: c.Limits.Connections, Controllers: c.Limits.Controllers, Queues: c.Limits.Queues,
-		QueueDepth: c.Network.QueueDepth, ConnectTimeout: time.Duration(c.Limits.ConnectTimeout),
+		Connections: l.Connections, Controllers: l.Controllers, Queues: l.Queues,
+		QueueDepth: c.Network.QueueDepth, ConnectTimeout: time.Duration(l.ConnectTimeout),
 	}
 }
 

@@ -195,7 +195,7 @@ func (q *qp) refuseRecv(s wire.Syndrome, psn wire.PSN, status verbs.WCStatus) {
 func (q *qp) notReady(p *wire.Packet, now time.Duration) {
 	q.d.counters.inc(OutOfBuffer)
 	q.dropHeld() // the peer repeats everything
-	q.resp.quiet, q.resp.gapSeen, q.resp.nakAt = true, p.PSN, max(now, 1)
+	q.resp.quiet, q.resp.gapSeen, q.resp.gapTop, q.resp.nakAt = true, p.PSN, p.PSN, max(now, 1)
 	q.answer(wire.RNRNAK(q.attr.MinRNRTimer), p.PSN)
 }
 
