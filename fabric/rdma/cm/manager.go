@@ -168,7 +168,7 @@ func (m *Manager) setTimer(timer *time.Timer) {
 		timer.Stop()
 		return
 	}
-	timer.Reset(time.Until(next))
+	timer.Reset(max(time.Until(next), time.Nanosecond)) // 0 crashes the race detector, as in package roce
 }
 
 // expire runs the timers that are due.

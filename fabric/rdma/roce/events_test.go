@@ -3,6 +3,7 @@ package roce
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
@@ -56,6 +57,7 @@ func TestEventsInTurn(t *testing.T) {
 				check(t, q.Modify(verbs.QPAttr{State: verbs.Err}))
 			}
 		})
+		time.Sleep(time.Millisecond) // handlers are called by the timer, a few at a time
 		synctest.Wait()
 		p.a.want(7, verbs.WCWRFlushErr)
 		if told != fails || !completed {
