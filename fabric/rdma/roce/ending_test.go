@@ -115,6 +115,39 @@ func testLastAnswerLater(t *testing.T, end func(*Device, verbs.QP), datagrams in
 	p.a.want(2, verbs.WCSuccess)
 }
 
+// TestAckOfUnsent: a request whose packet is acknowledged while it is still being sent isn't done before it has left,
+// as its memory would be used again.
+func TestAckOfUnsent(t *testing.T) {
+	var held *heldConn
+	r := newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn {
+		held = &heldConn{c, make(chan (<-chan struct{}), 1)}
+		return held
+	}})
+	release, posted := make(chan struct{}), make(chan error, 1)
+	held.hold <- release
+	go func() {
+		_, err := r.dev.qp.PostSend([]verbs.SendWR{{
+			WRID: 7, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: r.dev.sge(0, 256),
+		}})
+		posted <- err
+	}()
+	for len(held.hold) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ack := r.packet(wire.RCAcknowledge, rawPSN, 0)
+	ack.AETH = wire.AETH{Syndrome: wire.ACK, MSN: 1}
+	r.send(ack)
+	time.Sleep(20 * time.Millisecond) // in which it would be done
+	r.dev.mu.Lock()
+	if len(r.dev.got) > 0 {
+		t.Errorf("done before it has left: %+v", r.dev.got)
+	}
+	r.dev.mu.Unlock()
+	close(release)
+	check(t, <-posted)
+	r.dev.want(7, verbs.WCSuccess)
+}
+
 // TestManyEnd: queue pairs that end at once, from several goroutines, while others send and the device closes,
 // wait for nobody for good.
 func TestManyEnd(t *testing.T) {

@@ -36,6 +36,9 @@ type requester struct {
 	unreadable bool // the packet at page can't be made, as a page of its data is missing
 	page       wire.PSN
 
+	batch     uint64   // the last one that has packets of ours …
+	batchFrom wire.PSN // … and the first of these
+
 	retry
 }
 
@@ -49,7 +52,6 @@ type retry struct {
 	rnrUntil   time.Duration // no request before; 0 where the peer is ready
 	backPSN    wire.PSN      // where the last retry began …
 	backHold   time.Duration // … and until when another demand for it is the same one's echo
-	resendGen  uint64        // the send that holds packets of ours sent before
 	samplePSN  wire.PSN      // packet whose round trip is measured
 	sampleAt   time.Duration // 0: none
 }
@@ -57,6 +59,13 @@ type retry struct {
 func (r *requester) start(psn wire.PSN, maxReads int) {
 	*r = requester{head: r.tail, cur: r.tail, tail: r.tail, una: psn, next: psn, max: psn}
 	r.reads.init(maxReads)
+}
+
+// inBatch takes note that a batch has the packet at psn.
+func (r *requester) inBatch(batch uint64, psn wire.PSN) {
+	if r.batch != batch || psn.Before(r.batchFrom) {
+		r.batch, r.batchFrom = batch, psn
+	}
 }
 
 // emitResult is what became of an attempt to put a packet together.
@@ -244,11 +253,11 @@ func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 	if r.una == r.max {
 		r.progressAt = now // nothing was out
 	}
+	r.inBatch(t.gen, r.next)
 	r.next = r.next.Add(psns)
 	if r.next.After(r.max) {
 		r.max = r.next
 	} else {
-		r.resendGen = q.d.tx.gen
 		q.d.counters.inc(Retransmitted)
 	}
 	if r.next == w.end() {
@@ -479,9 +488,9 @@ func (q *qp) completeSends() {
 		if !w.started || w.packets > 0 && r.una.Before(w.end()) {
 			return
 		}
-		if r.resendGen == q.d.tx.gen {
-			// A late ACK met a retransmission that is being sent: the memory
-			// belongs to its owner only after that.
+		if r.batch == q.d.tx.gen && w.windowed() && r.batchFrom.Before(w.end()) {
+			// A late ACK met a retransmission that is being sent, or one came for what may not have
+			// left yet: the memory belongs to its owner only after that.
 			q.d.quiesce()
 		}
 		r.head++

@@ -69,7 +69,7 @@ func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 		if res := q.emitAgain(t, psn, now); res != emitted {
 			return res
 		}
-		r.resendGen = q.d.tx.gen
+		r.inBatch(t.gen, psn)
 		q.d.counters.inc(Retransmitted)
 		if r.deadline == 0 {
 			q.restartTimer(now)
