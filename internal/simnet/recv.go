@@ -21,7 +21,7 @@ func (e *Endpoint) Recv(rx []udp.Received) (int, error) {
 func (e *Endpoint) wait() {
 	var due <-chan time.Time
 	if d, ok := e.untilNext(); ok {
-		timer := time.NewTimer(d)
+		timer := time.NewTimer(max(d, time.Nanosecond)) // 0 crashes the race detector, as in package roce
 		defer timer.Stop()
 		due = timer.C
 	}
