@@ -104,7 +104,7 @@ func (t *Transport) newQueue(id verbs.CMID, a host.QueueAttr) (*hostQueue, error
 
 func (q *hostQueue) setUp() error {
 	m, n := q.t.memory, q.attr.Size
-	q.capsules = m.arena.Alloc(n * q.capsuleSize)
+	q.capsules = m.arena.AllocSparse(n * q.capsuleSize)
 	q.cqes = m.arena.Alloc(n * nvme.CompletionSize)
 	if q.capsules == nil || q.cqes == nil {
 		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, n)

@@ -193,7 +193,7 @@ func (c *targetConn) makeBuffers() error {
 	c.commands = m.arena.Alloc(c.depth * nvme.CommandSize)
 	c.cqes = m.arena.Alloc(n * nvme.CompletionSize)
 	if c.inCapsule > 0 {
-		c.inline = m.arena.Alloc(c.depth * c.inCapsule)
+		c.inline = m.arena.AllocSparse(c.depth * c.inCapsule)
 	}
 	if c.commands == nil || c.cqes == nil || c.inCapsule > 0 && c.inline == nil {
 		return fmt.Errorf("%w for the buffers of a queue of %d", verbs.ErrNoMemory, c.depth)

@@ -2,6 +2,12 @@ package mem
 
 import "golang.org/x/sys/unix"
 
-// adviseHuge asks for transparent huge pages. Kernels without them refuse, and nothing is
+// advise asks for transparent huge pages, or that there be none. Kernels without them refuse, and nothing is
 // lost but speed.
-func adviseHuge(mem []byte) { _ = unix.Madvise(mem, unix.MADV_HUGEPAGE) }
+func advise(mem []byte, kind pages) {
+	advice := unix.MADV_HUGEPAGE
+	if kind == smallPages {
+		advice = unix.MADV_NOHUGEPAGE
+	}
+	_ = unix.Madvise(mem, advice)
+}

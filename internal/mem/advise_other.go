@@ -2,5 +2,5 @@
 
 package mem
 
-// adviseHuge has nothing to ask for: other systems choose page sizes by themselves.
-func adviseHuge([]byte) {}
+// advise has nothing to ask for: other systems choose page sizes by themselves.
+func advise([]byte, pages) {}

@@ -98,12 +98,26 @@ func (a *Arena) Alloc(n int) []byte {
 			return a.handOut(b, units, n)
 		}
 	}
-	b, ok := a.take(units)
+	return a.alloc(units, n, hugePages)
+}
+
+// AllocSparse is Alloc for a buffer of which much may never be used: only pages that are written to, of the usual
+// size, take memory. Where Max leaves no room for a chunk of such pages, it comes from another one.
+func (a *Arena) AllocSparse(n int) []byte {
+	if n <= 0 || int64(n) > a.cfg.Max {
+		return a.none()
+	}
+	return a.alloc(unitsFor(n), n, smallPages)
+}
+
+// alloc takes a block with pages of a kind, or else with those that there are.
+func (a *Arena) alloc(units uint32, n int, kind pages) []byte {
+	b, ok := a.take(units, kind)
 	if !ok {
 		// What is cached may be what is missing, in pieces that join.
 		a.drain()
-		if b, ok = a.take(units); !ok {
-			b, ok = a.takeGrowing(units)
+		if b, ok = a.takeGrowing(units, kind); !ok {
+			b, ok = a.take(units, !kind)
 		}
 	}
 	if !ok {
@@ -147,7 +161,7 @@ func (a *Arena) Free(buf []byte) {
 	if invariants {
 		poison(c.mem[off : off+int(units)*unit])
 	}
-	if order, ok := cachedOrder(units); ok && a.caches[order].push(b) {
+	if order, ok := cachedOrder(units); ok && c.pages == hugePages && a.caches[order].push(b) {
 		return
 	}
 	a.mu.Lock()
@@ -169,15 +183,18 @@ func (a *Arena) misuse(what string) {
 	}
 }
 
-// take looks for room in the chunks there are, oldest first, so that the youngest stay
+// take looks for room in the chunks of a kind that there are, oldest first, so that the youngest stay
 // empty.
-func (a *Arena) take(units uint32) (block, bool) {
+func (a *Arena) take(units uint32, kind pages) (block, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
 		return block{}, false
 	}
 	for _, c := range a.chunks {
+		if c == nil || c.pages != kind {
+			continue
+		}
 		if u, ok := c.take(units); ok {
 			return block{c, u}, true
 		}
@@ -187,25 +204,25 @@ func (a *Arena) take(units uint32) (block, bool) {
 
 // takeGrowing takes from a new chunk, or from one that another goroutine has just mapped. Others take from it
 // too, perhaps all of it: then there is to be one more.
-func (a *Arena) takeGrowing(units uint32) (block, bool) {
+func (a *Arena) takeGrowing(units uint32, kind pages) (block, bool) {
 	a.grow.Lock()
 	defer a.grow.Unlock()
 	for {
-		if b, ok := a.take(units); ok {
+		if b, ok := a.take(units, kind); ok {
 			return b, true
 		}
-		if !a.addChunk(units) {
+		if !a.addChunk(units, kind) {
 			return block{}, false
 		}
 	}
 }
 
 // addChunk maps a chunk that has room for units; false where it can't, or the Arena is closed.
-func (a *Arena) addChunk(units uint32) bool {
+func (a *Arena) addChunk(units uint32, kind pages) bool {
 	size, index, err := a.nextChunk(units)
 	var c *chunk
 	if err == nil {
-		c, err = a.newChunk(size, index)
+		c, err = a.newChunk(size, index, kind)
 	}
 	if err != nil {
 		a.mu.Lock()
@@ -234,8 +251,8 @@ func (a *Arena) nextChunk(units uint32) (size int64, index int, err error) {
 }
 
 // newChunk maps a chunk and tells OnGrow.
-func (a *Arena) newChunk(size int64, index int) (*chunk, error) {
-	mem, err := mapMemory(int(size))
+func (a *Arena) newChunk(size int64, index int, kind pages) (*chunk, error) {
+	mem, err := mapMemory(int(size), kind)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +262,7 @@ func (a *Arena) newChunk(size int64, index int) (*chunk, error) {
 			return nil, fmt.Errorf("mem: chunk %d of %d bytes: %w", index, size, err)
 		}
 	}
-	return newChunk(mem, index), nil
+	return newChunk(mem, index, kind), nil
 }
 
 // publish makes a chunk known, unless the Arena was closed meanwhile.

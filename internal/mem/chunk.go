@@ -35,6 +35,7 @@ type books struct {
 type chunk struct {
 	mem   []byte
 	index int
+	pages pages
 	units []books
 	top   int               // order of the whole
 	lists [maxOrders]uint32 // first free block of each order
@@ -43,9 +44,9 @@ type chunk struct {
 }
 
 // newChunk manages mem, whose size is a power of two.
-func newChunk(mem []byte, index int) *chunk {
+func newChunk(mem []byte, index int, kind pages) *chunk {
 	n := len(mem) / unit
-	c := &chunk{mem: mem, index: index, units: make([]books, n), top: bits.Len(uint(n)) - 1}
+	c := &chunk{mem: mem, index: index, pages: kind, units: make([]books, n), top: bits.Len(uint(n)) - 1}
 	for i := range c.lists {
 		c.lists[i] = noUnit
 	}
@@ -54,11 +55,8 @@ func newChunk(mem []byte, index int) *chunk {
 }
 
 // take finds room for units, in the smallest free block that is large enough, and gives back
-// what of it is too much. A nil chunk has no room.
+// what of it is too much.
 func (c *chunk) take(units uint32) (uint32, bool) {
-	if c == nil {
-		return 0, false
-	}
 	order := bits.Len32(units - 1)
 	fitting := c.avail >> order
 	if fitting == 0 {

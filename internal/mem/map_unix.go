@@ -9,11 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// pages is what the pages of a chunk are like.
+type pages bool
+
+const (
+	hugePages  pages = false // where the kernel has them
+	smallPages pages = true
+)
+
 // hugePage is to what chunks are aligned, so that the kernel can back them with huge pages.
 const hugePage = 2 << 20
 
 // mapMemory maps size bytes, aligned to huge pages where they are at least one.
-func mapMemory(size int) ([]byte, error) {
+func mapMemory(size int, kind pages) ([]byte, error) {
 	slack := 0
 	if size >= hugePage {
 		slack = hugePage
@@ -33,7 +41,7 @@ func mapMemory(size int) ([]byte, error) {
 		}
 	}
 	mem := unsafe.Slice((*byte)(p), size)
-	adviseHuge(mem)
+	advise(mem, kind)
 	return mem, nil
 }
 

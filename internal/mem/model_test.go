@@ -67,8 +67,10 @@ func newModel(t testing.TB) *model {
 // step runs one operation, chosen by op, with an argument.
 func (m *model) step(op byte, arg uint32) {
 	switch {
+	case op < 110:
+		m.alloc(int(arg%(1<<(9+arg>>28)))+1, m.arena.Alloc)
 	case op < 130:
-		m.alloc(int(arg%(1<<(9+arg>>28))) + 1)
+		m.alloc(int(arg%(1<<(9+arg>>28)))+1, m.arena.AllocSparse)
 	case op < 250 && len(m.held) > 0:
 		m.free(int(arg) % len(m.held))
 	case op >= 250:
@@ -79,8 +81,8 @@ func (m *model) step(op byte, arg uint32) {
 	}
 }
 
-func (m *model) alloc(n int) {
-	b := m.arena.Alloc(n)
+func (m *model) alloc(n int, from func(int) []byte) {
+	b := from(n)
 	if b == nil {
 		// Fragments may be in the way, but not when next to nothing is in use.
 		if n <= 1<<20 && m.inUse < modelMax/64 {
