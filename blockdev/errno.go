@@ -14,13 +14,13 @@ func KindOf(err error) error {
 		return ErrMedium
 	}
 	switch errno {
-	case unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.ENOMEM:
+	case unix.ENOSPC, unix.EDQUOT, unix.EFBIG:
 		return ErrCapacity
 	case unix.EROFS, unix.EPERM, unix.EACCES:
 		return ErrReadOnly
 	case unix.ENODEV, unix.ENXIO, unix.ENOMEDIUM, unix.ESHUTDOWN, unix.ESTALE, unix.EBADF, unix.ENOTCONN:
 		return ErrGone
-	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN:
+	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN, unix.ENOMEM: // the system's memory, of which a read may want some, too
 		return ErrBusy
 	case unix.EOPNOTSUPP, unix.ENOSYS, unix.ENOTTY:
 		return ErrUnsupported

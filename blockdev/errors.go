@@ -7,11 +7,11 @@ import (
 
 // Kinds of failure. Errors of this room wrap exactly one of them.
 var (
-	ErrMedium      = errors.New("medium error")        // the data can't be read or written (EIO)
-	ErrCapacity    = errors.New("no space left")       // ENOSPC, EDQUOT
-	ErrReadOnly    = errors.New("volume is read-only") // EROFS, opened so
-	ErrGone        = errors.New("volume is gone")      // closed, device vanished
-	ErrBusy        = errors.New("volume is in use")    // locked by another program
+	ErrMedium      = errors.New("medium error")             // the data can't be read or written (EIO)
+	ErrCapacity    = errors.New("no space left")            // ENOSPC, EDQUOT
+	ErrReadOnly    = errors.New("volume is read-only")      // EROFS, opened so
+	ErrGone        = errors.New("volume is gone")           // closed, device vanished
+	ErrBusy        = errors.New("volume is in use or busy") // locked by another program, or the system is short of something
 	ErrRange       = errors.New("beyond the volume's end")
 	ErrInvalid     = errors.New("invalid volume or request")
 	ErrUnsupported = errors.New("not supported by this volume")

@@ -609,6 +609,7 @@ func TestKindOf(t *testing.T) {
 		unix.ENODEV:                      blockdev.ErrGone,
 		unix.ENXIO:                       blockdev.ErrGone,
 		unix.EBUSY:                       blockdev.ErrBusy,
+		unix.ENOMEM:                      blockdev.ErrBusy,
 		unix.EOPNOTSUPP:                  blockdev.ErrUnsupported,
 		unix.EINVAL:                      blockdev.ErrInvalid,
 		unix.ENODATA:                     blockdev.ErrMedium,

@@ -44,7 +44,7 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 			os.Remove(path)
 		}
 		f.Close()
-		return nil, blockdev.OpenError(path, blockdev.KindOf(err), err)
+		return nil, blockdev.OpenError(path, mapKind(err), err)
 	}
 	fresh = fresh && (created || holdsNoVolume(m)) // another program may have made it since
 	v, err := openMapped(m, path, o, fresh || unfinished, flusher())

@@ -53,7 +53,7 @@ func Check(path string, repair bool) (*Report, error) {
 	m, err := mapFile(f, size, !repair)
 	if err != nil {
 		f.Close()
-		return nil, blockdev.OpenError(path, blockdev.KindOf(err), err)
+		return nil, blockdev.OpenError(path, mapKind(err), err)
 	}
 	r, err := checkMapped(m, path, repair)
 	if err = errors.Join(err, m.close()); err != nil {

@@ -21,7 +21,7 @@ func Format(path string, blockSize int) error {
 	m, err := mapFile(f, size, false)
 	if err != nil {
 		f.Close()
-		return blockdev.OpenError(path, blockdev.KindOf(err), err)
+		return blockdev.OpenError(path, mapKind(err), err)
 	}
 	err = format(m, newID(), 0, o.BlockSizeOr(blockdev.DefaultBlockSize), flusher())
 	if err = errors.Join(err, m.close()); err != nil {

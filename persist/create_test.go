@@ -118,6 +118,9 @@ func TestCreateUnmappable(t *testing.T) {
 			v.Close()
 			t.Fatalf("%q: mapped", mode)
 		}
+		if !errors.Is(err, blockdev.ErrCapacity) {
+			t.Errorf("%q: %v", mode, err)
+		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%q: the file is there: %v", mode, err)
 		}

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
 // mapping is a file in memory.
@@ -36,6 +38,14 @@ func mapFile(f *os.File, size int64, readOnly bool) (*mapping, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// mapKind is the kind of an error of mapFile: of addresses there are no more later.
+func mapKind(err error) error {
+	if errors.Is(err, unix.ENOMEM) {
+		return blockdev.ErrCapacity
+	}
+	return blockdev.KindOf(err)
 }
 
 // mapRange maps n bytes of f from off on, a multiple of the page; dax tells whether MAP_SYNC

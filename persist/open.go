@@ -71,7 +71,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	}
 	m, err := mapFile(f, size, o.ReadOnly)
 	if err != nil {
-		return fail(blockdev.KindOf(err), err)
+		return fail(mapKind(err), err)
 	}
 	if !holdsNoVolume(m) {
 		_ = m.close()
