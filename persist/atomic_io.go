@@ -50,7 +50,7 @@ func (v *atomicVolume) readHeld(r *blockdev.Request, xs []*extent, lba uint64, d
 
 // named is the block that the map names for a logical one.
 func (v *atomicVolume) named(xs []*extent, lba uint64) (b blocks, err error) {
-	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	x, i, _ := lookup(xs, lba, 1)
 	return v.place(xs, lba, native(atomic.LoadUint64(&x.table[i])))
 }
@@ -75,7 +75,7 @@ func mediumKind(err error) error {
 // pinned finds where up to n logical blocks from lba on are, and pins some of them. ok is false
 // where one of them has too many views.
 func (v *atomicVolume) pinned(xs []*extent, lba, n uint64) (b blocks, ok bool, err error) {
-	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	x, i, count := lookup(xs, lba, n)
 	return v.pinRun(xs, lba, x.table[i:i+count])
 }

@@ -91,7 +91,7 @@ func (v *atomicVolume) unview(p *pieces) {
 // show pins blocks and appends their memory to segs; ok is false where they lie in too many
 // pieces, or have too many views. What is pinned is in p in any case.
 func (v *atomicVolume) show(segs []blockdev.Segment, lba, n uint64, p *pieces) (out []blockdev.Segment, ok bool, err error) {
-	defer v.m.caught(&err, debug.SetPanicOnFault(true))
+	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
 	for n > 0 {
 		x, i, count := lookup(xs, lba, n)

@@ -53,7 +53,7 @@ func (m *mapping) store(r *blockdev.Request, b []byte, skip int64, lines *lineFl
 
 // give puts b, which lies in the mapping, into the buffers of r from byte skip on.
 func (m *mapping) give(r *blockdev.Request, b []byte, skip int64) (err error) {
-	defer m.caught(&err, debug.SetPanicOnFault(true))
+	defer m.caughtReading(&err, debug.SetPanicOnFault(true))
 	r.CopyIn(b, skip)
 	return nil
 }
@@ -67,7 +67,7 @@ func (m *mapping) put(b, from []byte) (err error) {
 
 // get copies to b from memory that lies in the mapping.
 func (m *mapping) get(b, from []byte) (err error) {
-	defer m.caught(&err, debug.SetPanicOnFault(true))
+	defer m.caughtReading(&err, debug.SetPanicOnFault(true))
 	copy(b, from)
 	return nil
 }
@@ -81,7 +81,7 @@ func (m *mapping) zero(off, n int64) (err error) {
 
 // touch reads from each page of a range.
 func (m *mapping) touch(off, n int64) (err error) {
-	defer m.caught(&err, debug.SetPanicOnFault(true))
+	defer m.caughtReading(&err, debug.SetPanicOnFault(true))
 	touch(m.mem[off : off+n])
 	return nil
 }
@@ -102,25 +102,45 @@ const pageSize = 4096
 // caught is deferred with the goroutine's former setting. It makes a fault inside the
 // mapping an error, and lets all other panics go on.
 func (m *mapping) caught(err *error, former bool) {
-	x := recover()
+	if m.faulted(recover(), former) {
+		*err = m.refusal()
+	}
+}
+
+// caughtReading is caught of what only reads: that wants nothing of the file system that it may refuse, being full or
+// read-only, but on tmpfs a page.
+func (m *mapping) caughtReading(err *error, former bool) {
+	switch {
+	case !m.faulted(recover(), former):
+	case m.ram:
+		*err = m.refusal()
+	default:
+		*err = errFault
+	}
+}
+
+// faulted tells whether x, which was recovered, is a fault inside the mapping, and lets all other panics go on.
+func (m *mapping) faulted(x any, former bool) bool {
 	debug.SetPanicOnFault(former)
 	if x == nil {
-		return
+		return false
 	}
 	fault, ok := x.(interface{ Addr() uintptr })
 	if !ok || !m.holds(fault.Addr()) {
 		panic(x)
 	}
-	*err = errFault
-	if m.file == nil {
-		return
-	}
+	return true
+}
+
+// refusal is why the file system gave no page to write to.
+func (m *mapping) refusal() error {
 	var fs unix.Statfs_t
 	switch {
-	case unix.Fstatfs(int(m.file.Fd()), &fs) != nil:
+	case m.file == nil || unix.Fstatfs(int(m.file.Fd()), &fs) != nil:
 	case fs.Flags&unix.ST_RDONLY != 0:
-		*err = errFrozen
+		return errFrozen
 	case fs.Bavail == 0 && fs.Blocks > 0:
-		*err = errFull
+		return errFull
 	}
+	return errFault
 }

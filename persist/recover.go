@@ -135,7 +135,7 @@ type tallied struct {
 
 // tally reads all entries. It leaves each extent's set of free blocks.
 func (v *atomicVolume) tally() (t tallied) {
-	defer v.m.caught(&t.err, debug.SetPanicOnFault(true))
+	defer v.m.caughtReading(&t.err, debug.SetPanicOnFault(true))
 	xs := *v.extents.Load()
 	for _, x := range xs {
 		x.free = newFreeSet(int(x.rec.dataBlocks))

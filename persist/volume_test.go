@@ -291,3 +291,58 @@ func TestFull(t *testing.T) {
 		t.Errorf("after a discard made room: %v", err)
 	}
 }
+
+// TestLostOnFull: what can't be read is a medium error, also where the file system is full: that is no reason for a read
+// to fail.
+func TestLostOnFull(t *testing.T) {
+	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
+		t.Run(name, func(t *testing.T) {
+			dir := smallFS(t)
+			path := filepath.Join(dir, "v")
+			v, err := open(path, blockdev.Options{Size: mib})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 4096)
+			if err := c.Write(b, 0, true); err != nil {
+				t.Fatal(err)
+			}
+			data := uint64(0)
+			if a, ok := v.(*atomicVolume); ok {
+				data = a.super.extents[0].dataOff
+			}
+			if err := os.Truncate(path, int64(data)); err != nil {
+				t.Fatal(err)
+			}
+			fillUp(t, dir)
+			if err := c.Read(b, 0); !errors.Is(err, blockdev.ErrMedium) {
+				t.Errorf("read: %v", err)
+			}
+			if _, _, err := v.(blockdev.Memory).View(nil, 0, 4096); !errors.Is(err, blockdev.ErrMedium) {
+				t.Errorf("view: %v", err)
+			}
+		})
+	}
+}
+
+// fillUp leaves no space in a file system.
+func fillUp(t *testing.T, dir string) {
+	f, err := os.Create(filepath.Join(dir, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, n := range []int{64 << 10, 1 << 10} {
+		if err := f.Sync(); err != nil { // what was cut off another file is free then
+			t.Fatal(err)
+		}
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, n))
+		}
+	}
+	var fs unix.Statfs_t
+	if e := unix.Statfs(dir, &fs); e != nil || fs.Bavail > 0 {
+		t.Fatalf("%d blocks are left, %v, %v", fs.Bavail, e, err)
+	}
+}
