@@ -312,6 +312,11 @@ func loopDevice(t *testing.T, size int64, args ...string) string {
 	if err := os.Truncate(backing, size); err != nil {
 		t.Fatal(err)
 	}
+	return loopDeviceOf(t, backing, args...)
+}
+
+// loopDeviceOf makes a block device of a file that is there, or of a device.
+func loopDeviceOf(t *testing.T, backing string, args ...string) string {
 	out, err := exec.Command("losetup", append(args, "--find", "--show", backing)...).CombinedOutput()
 	dev := strings.TrimSpace(string(out))
 	if err != nil {
@@ -366,6 +371,32 @@ func TestLoopDeviceFile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLoopDeviceOfDevice: a device, a loop device that is made of it and the file below both are one volume.
+func TestLoopDeviceOfDevice(t *testing.T) {
+	below := loopDevice(t, 4*mib)
+	above := loopDeviceOf(t, below)
+	node := filepath.Join(t.TempDir(), "node")
+	var st unix.Stat_t
+	if err := errors.Join(unix.Stat(below, &st), unix.Mknod(node, unix.S_IFBLK|0o600, int(st.Rdev))); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{below, node} {
+		mustFail(t, tryOpen(t, name, blockdev.Options{}), blockdev.ErrBusy, name, above)
+	}
+	f, err := os.Open(backing(t, below))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := tryOpen(t, above, blockdev.Options{}); err != nil {
+		t.Errorf("nobody has the file: %v", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, tryOpen(t, above, blockdev.Options{}), blockdev.ErrBusy, above, f.Name())
 }
 
 func TestBlockDevice(t *testing.T) {

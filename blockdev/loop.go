@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // The system locks no file that it makes a loop device of, as for a mount: a program that exports the file and one that
-// has the device would not meet. So who opens either asks for the other.
+// has the device would not meet. So who opens either asks for the other. The file may be a device, too, even a loop
+// device.
 
 // loopLock refuses a file that is a loop device's, and a loop device whose file is locked. Readers share. The error is an
 // OpError of kind ErrBusy.
@@ -20,7 +22,9 @@ func loopLock(f *os.File, readOnly bool) error {
 		return OpenError(f.Name(), KindOf(err), err)
 	}
 	if st.Mode().Type()&fs.ModeDevice != 0 {
-		return loopFileLock(f.Name(), deviceNode(f), readOnly)
+		if err := loopFileLock(f.Name(), deviceNode(f), readOnly); err != nil {
+			return err
+		}
 	}
 	if dev := loopDevice(st, readOnly); dev != "" {
 		return OpenError(f.Name(), ErrBusy, fmt.Errorf(
@@ -44,7 +48,7 @@ func loopFileLock(path, node string, readOnly bool) error {
 	if errors.As(lock(f, readOnly), &op) && errors.Is(op, ErrBusy) {
 		return OpenError(path, ErrBusy, fmt.Errorf("it is made of the file %s: %w", file, op.Err))
 	}
-	return nil
+	return loopFileLock(path, deviceNode(f), readOnly)
 }
 
 // loopDevice finds a loop device that is made of a file; for a reader, one that can be written to.
@@ -53,11 +57,21 @@ func loopDevice(file fs.FileInfo, readOnly bool) string {
 	for _, name := range all {
 		st, err := os.Stat(readLine(name))
 		dir := filepath.Dir(filepath.Dir(name))
-		if err == nil && os.SameFile(st, file) && (!readOnly || readLine(dir+"/ro") != "1") {
+		if err == nil && same(st, file) && (!readOnly || readLine(dir+"/ro") != "1") {
 			return "/dev/" + filepath.Base(dir)
 		}
 	}
 	return ""
+}
+
+// same tells whether two names are of one file, or of one device.
+func same(a, b fs.FileInfo) bool {
+	if a.Mode().Type()&b.Mode().Type()&fs.ModeDevice == 0 {
+		return os.SameFile(a, b)
+	}
+	one, _ := a.Sys().(*syscall.Stat_t)
+	two, _ := b.Sys().(*syscall.Stat_t)
+	return one.Rdev == two.Rdev
 }
 
 // readLine is a line that sysfs has; empty where it has none.
