@@ -49,8 +49,11 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 	fresh = fresh && (created || holdsNoVolume(m)) // another program may have made it since
 	v, err := openMapped(m, path, o, fresh || unfinished, flusher())
 	if err != nil {
-		if fresh {
-			os.Remove(path) // while it is locked
+		switch { // while it is locked
+		case created:
+			os.Remove(path)
+		case fresh:
+			_ = f.Truncate(0) // it is somebody's, and was empty
 		}
 		_ = m.close()
 		var op *blockdev.OpError

@@ -109,6 +109,24 @@ func TestPreallocated(t *testing.T) {
 	whole("grown")
 }
 
+// TestCreateInEmpty: a file that was there, empty, is left so where no volume can be made of it.
+func TestCreateInEmpty(t *testing.T) {
+	dir, _ := failingFS(t)
+	path, link := filepath.Join(dir, "v"), filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.WriteFile(path, nil, 0o640), os.Symlink(path, link)); err != nil {
+		t.Fatal(err)
+	}
+	o := blockdev.Options{Size: 16 * mib, Preallocate: true} // for which there is room, but not for spare blocks
+	for _, name := range []string{path, link} {
+		if _, err := Open(name, o); !errors.Is(err, blockdev.ErrCapacity) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if st, err := os.Stat(name); err != nil || st.Size() != 0 {
+			t.Errorf("%s: the file isn't as it was: %v, %v", name, st, err)
+		}
+	}
+}
+
 // TestCreateUnmappable: no file is left of a volume that is larger than any mapping.
 func TestCreateUnmappable(t *testing.T) {
 	for _, mode := range []string{"", modeInPlace} {
