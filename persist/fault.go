@@ -102,45 +102,59 @@ const pageSize = 4096
 // caught is deferred with the goroutine's former setting. It makes a fault inside the
 // mapping an error, and lets all other panics go on.
 func (m *mapping) caught(err *error, former bool) {
-	if m.faulted(recover(), former) {
-		*err = m.refusal()
+	if off, faulted := m.faulted(recover(), former); faulted {
+		*err = m.refusal(off)
 	}
 }
 
 // caughtReading is caught of what only reads: that wants nothing of the file system that it may refuse, being full or
 // read-only, but on tmpfs a page.
 func (m *mapping) caughtReading(err *error, former bool) {
+	off, faulted := m.faulted(recover(), former)
 	switch {
-	case !m.faulted(recover(), former):
+	case !faulted:
 	case m.ram:
-		*err = m.refusal()
+		*err = m.refusal(off)
 	default:
 		*err = errFault
 	}
 }
 
-// faulted tells whether x, which was recovered, is a fault inside the mapping, and lets all other panics go on.
-func (m *mapping) faulted(x any, former bool) bool {
+// faulted tells whether x, which was recovered, is a fault inside the mapping, and at which byte of the file. It lets all
+// other panics go on.
+func (m *mapping) faulted(x any, former bool) (off int64, faulted bool) {
 	debug.SetPanicOnFault(former)
 	if x == nil {
-		return false
+		return 0, false
 	}
-	fault, ok := x.(interface{ Addr() uintptr })
-	if !ok || !m.holds(fault.Addr()) {
+	if fault, ok := x.(interface{ Addr() uintptr }); ok {
+		off, faulted = m.where(fault.Addr())
+	}
+	if !faulted {
 		panic(x)
 	}
-	return true
+	return off, true
 }
 
-// refusal is why the file system gave no page to write to.
-func (m *mapping) refusal() error {
+// nearlyFull is what a file system may have left, in bytes, when it refuses a page: XFS wants more than the page takes.
+const nearlyFull = 4 << 20
+
+// refusal is why the file system gave no page to write to at byte off of the file.
+func (m *mapping) refusal(off int64) error {
 	var fs unix.Statfs_t
 	switch {
 	case m.file == nil || unix.Fstatfs(int(m.file.Fd()), &fs) != nil:
 	case fs.Flags&unix.ST_RDONLY != 0:
 		return errFrozen
-	case fs.Bavail == 0 && fs.Blocks > 0:
+	case fs.Blocks > 0 && (fs.Bavail == 0 || fs.Bavail < nearlyFull/uint64(fs.Bsize) && m.hole(off)):
 		return errFull
 	}
 	return errFault
+}
+
+// hole tells whether byte off of the file lies in a hole.
+func (m *mapping) hole(off int64) bool {
+	at, err := unix.Seek(int(m.file.Fd()), off, unix.SEEK_HOLE)
+	end, e := m.fileSize()
+	return err == nil && e == nil && at == off && off < end
 }

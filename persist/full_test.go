@@ -29,13 +29,16 @@ func TestFullMap(t *testing.T) {
 }
 
 // smallFS mounts an ext4 of 4 MiB.
-func smallFS(t *testing.T) string {
+func smallFS(t *testing.T) string { return mountImage(t, 4*mib, "mkfs.ext4", "-q", "-F") }
+
+// mountImage mounts a file system of a size, which mkfs makes.
+func mountImage(t *testing.T, size int64, mkfs ...string) string {
 	image := filepath.Join(t.TempDir(), "image")
-	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 4*mib)); err != nil {
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, line := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
+	for _, line := range [][]string{append(mkfs, image), {"mount", "-o", "loop", image, dir}} {
 		if out, err := exec.Command(line[0], line[1:]...).CombinedOutput(); err != nil {
 			t.Skipf("%v: %v: %s", line, err, out)
 		}

@@ -19,10 +19,16 @@ import (
 type mapping struct {
 	file *os.File
 	mem  []byte
-	more atomic.Pointer[[][]byte] // what the file grew by since it was mapped
-	dax  bool                     // mapped with MAP_SYNC: the lines of mem are the medium
-	fs   string                   // the file system's name, for people
-	ram  bool                     // it lies in the machine's ordinary memory
+	more atomic.Pointer[[]piece] // what the file grew by since it was mapped
+	dax  bool                    // mapped with MAP_SYNC: the lines of mem are the medium
+	fs   string                  // the file system's name, for people
+	ram  bool                    // it lies in the machine's ordinary memory
+}
+
+// piece is memory of a mapping, from a byte of the file on.
+type piece struct {
+	mem []byte
+	off int64
 }
 
 // mapFile maps size bytes of f, with MAP_SYNC where that is offered.
@@ -80,11 +86,11 @@ func (m *mapping) extend(off, n int64) ([]byte, error) {
 	if dax != m.dax {
 		return nil, errors.Join(errors.New("the file changed between DAX and the page cache"), unix.Munmap(mem))
 	}
-	var all [][]byte
+	var all []piece
 	if old := m.more.Load(); old != nil {
 		all = append(all, *old...)
 	}
-	all = append(all, mem)
+	all = append(all, piece{mem, off})
 	m.more.Store(&all)
 	return mem, nil
 }
@@ -95,7 +101,7 @@ func (m *mapping) drop(mem []byte) error {
 	if more == nil {
 		return nil
 	}
-	rest := slices.DeleteFunc(slices.Clone(*more), func(b []byte) bool { return &b[0] == &mem[0] })
+	rest := slices.DeleteFunc(slices.Clone(*more), func(p piece) bool { return &p.mem[0] == &mem[0] })
 	if len(rest) == len(*more) {
 		return nil // a part of the first mapping
 	}
@@ -127,16 +133,18 @@ func (m *mapping) resize(size int64, preallocate bool) (err error) {
 // fileSize is how long the file is now.
 func (m *mapping) fileSize() (int64, error) { return m.file.Seek(0, io.SeekEnd) }
 
-// holds tells whether an address is in the mapping.
-func (m *mapping) holds(addr uintptr) bool {
-	in := func(b []byte) bool {
-		return addr-uintptr(unsafe.Pointer(unsafe.SliceData(b))) < uintptr(len(b))
+// where finds the byte of the file at an address; false where that isn't in the mapping.
+func (m *mapping) where(addr uintptr) (off int64, ok bool) {
+	all := []piece{{m.mem, 0}}
+	if more := m.more.Load(); more != nil {
+		all = append(all, *more...)
 	}
-	if in(m.mem) {
-		return true
+	for _, p := range all {
+		if at := addr - uintptr(unsafe.Pointer(unsafe.SliceData(p.mem))); at < uintptr(len(p.mem)) {
+			return p.off + int64(at), true
+		}
 	}
-	more := m.more.Load()
-	return more != nil && slices.ContainsFunc(*more, in)
+	return 0, false
 }
 
 // fileSystem names the file system that f lies on.
@@ -230,8 +238,8 @@ func (m *mapping) reserved() bool {
 func (m *mapping) close() error {
 	err := unix.Munmap(m.mem)
 	if more := m.more.Load(); more != nil {
-		for _, b := range *more {
-			err = errors.Join(err, unix.Munmap(b))
+		for _, p := range *more {
+			err = errors.Join(err, unix.Munmap(p.mem))
 		}
 	}
 	if m.file == nil {

@@ -292,6 +292,28 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFullXFS: a file system may refuse a page before it has no block left.
+func TestFullXFS(t *testing.T) {
+	const size = 320 * mib // about the least that it takes
+	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
+		t.Run(name, func(t *testing.T) {
+			dir := mountImage(t, size, "mkfs.xfs", "-q")
+			v, err := open(filepath.Join(dir, "v"), blockdev.Options{Size: size})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			c, b := volumetest.NewClient(v), bytes.Repeat([]byte{7}, 4096)
+			for off := int64(0); err == nil && off < size; off += int64(len(b)) {
+				err = c.Write(b, off, false)
+			}
+			if !errors.Is(err, blockdev.ErrCapacity) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 // TestLostOnFull: what can't be read is a medium error, also where the file system is full: that is no reason for a read
 // to fail.
 func TestLostOnFull(t *testing.T) {
