@@ -73,10 +73,9 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 	if err != nil {
 		return fail(mapKind(err), err)
 	}
-	if !holdsNoVolume(m) {
+	if kind, err := maySpoil(m); err != nil {
 		_ = m.close()
-		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, errors.New(
-			"it holds a block-atomic volume, which writes in place would destroy: leave "+modeInPlace+" out"))
+		return nil, blockdev.OpenError(path, kind, err)
 	}
 	return newVolume(m, path, block, o.ReadOnly, flusher()), nil
 }

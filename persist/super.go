@@ -1,6 +1,10 @@
 package persist
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
 
 // readSuper finds the newest copy of the superblock. errs are those of the two copies. Where the newest is of a format
 // that this program doesn't know there is none: what the older one says, of before another program wrote the volume,
@@ -55,6 +59,18 @@ func (v *atomicVolume) setSession(s session) error {
 	next := v.super
 	next.session = s
 	return v.writeSuper(next)
+}
+
+// maySpoil is why a file mustn't be written to in place, where it holds a volume that isn't, or nobody can tell.
+func maySpoil(m *mapping) (kind, err error) {
+	switch _, errs := readSuper(m); {
+	case errors.Is(errors.Join(errs[:]...), errFault):
+		return blockdev.ErrMedium, errFault
+	case holdsNoVolume(m):
+		return nil, nil
+	}
+	return blockdev.ErrInvalid, errors.New(
+		"it holds a block-atomic volume, which writes in place would destroy: leave " + modeInPlace + " out")
 }
 
 // holdsNoVolume tells whether neither superblock is one.
