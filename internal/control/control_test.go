@@ -98,7 +98,9 @@ func newFake(t *testing.T) *fakeTarget {
 func serve(t *testing.T, f Target) *Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
+	umask := unix.Umask(0)
 	s, err := Serve(path, f)
+	unix.Umask(umask)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,14 +51,21 @@ func listen(path string) (net.Listener, error) {
 			return nil, fmt.Errorf("control socket %s was left behind: %w", path, err)
 		}
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "unix", path)
+	config := net.ListenConfig{Control: restrict}
+	l, err := config.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, listenFailed(path, err)
 	}
-	if err := os.Chmod(path, socketMode); err != nil {
-		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
-	}
 	return l, nil
+}
+
+// restrict gives a socket its mode before it has a name: whoever connected in between would be let in.
+func restrict(_, _ string, c syscall.RawConn) error {
+	var err error
+	if e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }); e != nil {
+		return e
+	}
+	return err
 }
 
 // isSocket tells a socket that was left behind from a file of the user's, which refuses connections as well.
