@@ -88,10 +88,11 @@ func newVolume(m *mapping, path string, block int, readOnly bool, lines *lineFlu
 			Kind: "pmem", Path: path, Size: size,
 			BlockSize: block, PhysBlock: max(block, pageSize), Align: 1, ReadOnly: readOnly,
 		},
-		m:      m,
-		sync:   syncBytes,
-		region: [1]*blockdev.Region{{Mem: m.mem, File: true}},
-		life:   blockdev.NewLifetime(),
+		m:        m,
+		sync:     syncBytes,
+		syncFile: m.syncFile,
+		region:   [1]*blockdev.Region{{Mem: m.mem, File: true}},
+		life:     blockdev.NewLifetime(),
 	}
 	if m.dax {
 		v.lines = lines

@@ -18,11 +18,12 @@ type volume struct {
 	guard  *blockdev.Guard
 	life   *blockdev.Lifetime
 
-	pool    *blockdev.Pool[struct{}]
-	flushes blockdev.FlushGroup
-	sync    func([]byte) error    // makes memory of the mapping durable
-	syncing sync.Mutex            // one sync at a time, so that all know of one that failed
-	failed  atomic.Pointer[error] // why nothing is made durable any more
+	pool     *blockdev.Pool[struct{}]
+	flushes  blockdev.FlushGroup
+	sync     func([]byte) error    // makes memory of the mapping durable
+	syncFile func() error          // makes durable what the file system has recorded of holes
+	syncing  sync.Mutex            // one sync at a time, so that all know of one that failed
+	failed   atomic.Pointer[error] // why nothing is made durable any more
 }
 
 const (
@@ -171,18 +172,22 @@ func (v *volume) durably(sync func() error) error {
 // syncRequest makes the range of r durable.
 func (v *volume) syncRequest(r *blockdev.Request) error {
 	if v.lines != nil {
-		return v.m.syncFile()
+		return v.syncFile()
 	}
 	return v.sync(v.m.mem[r.Offset : r.Offset+r.Length])
 }
 
 func (v *volume) syncAll() error { return v.sync(v.m.mem) }
 
-// discard punches a hole, under views too: they see zeroes, a page at a time.
+// discard punches a hole, under views too: they see zeroes, a page at a time. Where nobody flushes, as a completed write
+// is durable, the hole is so, too.
 func (v *volume) discard(r *blockdev.Request) {
 	var err error
 	if v.info.Discard {
 		err = v.guard.Exclude(r.Offset, r.Length, v.m.punch)
+		if err == nil && v.lines != nil {
+			err = v.durably(v.syncFile)
+		}
 	}
 	v.finish(r, err)
 }

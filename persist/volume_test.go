@@ -94,6 +94,36 @@ func TestLines(t *testing.T) {
 	})
 }
 
+// TestDurableHoles: where a completed write is durable, what was given back is so too when that completes: old data
+// doesn't come back with the power.
+func TestDurableHoles(t *testing.T) {
+	var l flushed
+	v, err := openDAX(filepath.Join(t.TempDir(), "v"), blockdev.Options{Size: 4 * mib}, l.flusher())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	if !v.info.Discard {
+		t.Skip("no holes here")
+	}
+	synced := 0
+	v.syncFile = func() error {
+		synced++
+		return nil
+	}
+	c := volumetest.NewClient(v)
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: mib, Length: mib}); err != nil || synced != 1 {
+		t.Errorf("discard: %v, made durable %d times", err, synced)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: 2 * mib, Length: mib, MayUnmap: true}); err != nil || synced != 2 {
+		t.Errorf("write zeroes: %v, made durable %d times", err, synced-1)
+	}
+	v.syncFile = func() error { return unix.EIO }
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: mib}); !errors.Is(err, blockdev.ErrMedium) {
+		t.Errorf("discard that isn't durable: %v", err)
+	}
+}
+
 // TestDurableLines checks that a write's lines, and no others, are flushed and fenced when it
 // completes.
 func TestDurableLines(t *testing.T) {
