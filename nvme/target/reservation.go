@@ -167,13 +167,16 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 		return nvme.StatusInvalidField | nvme.StatusDNR, nil
 	}
 	var notices []resvNotice
-	found := everybody || takes
+	found := takes
 	var stay []registrant
 	for _, r := range v.registrants {
 		matches := everybody || r.key == key
 		found = found || matches
-		if !matches || r.host == host {
+		switch {
+		case !matches, takes && r.host == host:
 			stay = append(stay, r)
+			continue
+		case r.host == host: // which has preempted itself, too
 			continue
 		}
 		notices = append(notices, resvNotice{r.host, nvme.ResvNoticeRegistrationPreempted})
@@ -186,11 +189,14 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 	}
 	old := v.kind
 	v.registrants = stay
-	if takes {
+	switch {
+	case takes:
 		v.take(host, kind)
 		if old != kind && (old.RegistrantsOnly() || old.AllRegistrants()) {
 			notices = append(notices, v.others(host, nvme.ResvNoticeReleased)...)
 		}
+	case all && len(stay) == 0:
+		v.drop()
 	}
 	v.generation++
 	return nvme.StatusSuccess, notices

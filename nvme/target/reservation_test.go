@@ -231,6 +231,8 @@ func preemptHistories() []resvHistory {
 		preempt = nvme.ResvPreempt
 	)
 	three := threeRegister()
+	// alike are with two hosts of one key. Who preempts that goes as well, unless it holds the reservation then.
+	alike := []resvOp{registerAs(1, nvme.ResvRegister, 0, 11, ok), registerAs(2, nvme.ResvRegister, 0, 11, ok), registerAs(3, nvme.ResvRegister, 0, 33, ok)}
 	return []resvHistory{
 		{"preempt the holder", append(three[:3:3], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(2, preempt, ea, 22, 11, ok)),
 			ea, []int{2}, map[int]uint64{2: 22, 3: 33}, 4},
@@ -243,6 +245,12 @@ func preemptHistories() []resvHistory {
 		{"preempt a holder whose key is zero", append(three[:3:3], registerAs(1, nvme.ResvReplace, 11, 0, ok), acquireAs(1, acquire, we, 0, 0, ok),
 			acquireAs(2, preempt, ea, 22, 0, ok)), ea, []int{2}, map[int]uint64{2: 22, 3: 33}, 5},
 		{"preempt without a reservation", append(three[:3:3], acquireAs(1, preempt, we, 11, 33, ok)), 0, nil, map[int]uint64{1: 11, 2: 22}, 4},
+		{"preempt those with one's own key, without a reservation", append(alike[:3:3], acquireAs(1, preempt, we, 11, 11, ok)), 0, nil, map[int]uint64{3: 33}, 4},
+		{"preempt those with one's own key, another holds", append(alike[:3:3], acquireAs(3, acquire, we, 33, 0, ok), acquireAs(1, preempt, ea, 11, 11, ok)),
+			we, []int{3}, map[int]uint64{3: 33}, 4},
+		{"preempt those with one's own key, all hold", append(alike[:3:3], acquireAs(3, acquire, wear, 33, 0, ok), acquireAs(1, preempt, ea, 11, 11, ok)),
+			wear, []int{3}, map[int]uint64{3: 33}, 4},
+		{"preempt all who hold, oneself too", append(alike[:2:2], acquireAs(1, acquire, wear, 11, 0, ok), acquireAs(1, preempt, ea, 11, 11, ok)), 0, nil, nil, 3},
 		{"preempt oneself", append(three[:2:2], acquireAs(1, acquire, we, 11, 0, ok), acquireAs(1, preempt, ea, 11, 11, ok)),
 			ea, []int{1}, map[int]uint64{1: 11, 2: 22}, 3},
 		{"preempt all registrants", append(three[:3:3], acquireAs(1, acquire, wear, 11, 0, ok), acquireAs(2, preempt, ea, 22, 0, ok)),
