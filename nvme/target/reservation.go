@@ -180,9 +180,6 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 			continue
 		}
 		notices = append(notices, resvNotice{r.host, nvme.ResvNoticeRegistrationPreempted})
-		if takes && v.holds(r.host) {
-			notices = append(notices, resvNotice{r.host, nvme.ResvNoticePreempted})
-		}
 	}
 	if !found {
 		return resvConflict, nil

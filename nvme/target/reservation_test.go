@@ -330,9 +330,8 @@ func TestReservationNotices(t *testing.T) {
 	acquireAs(2, nvme.ResvAcquire, nvme.ResvExclusiveAccess, 22, 0, 0).run(b.io)
 	acquireAs(1, nvme.ResvPreempt, nvme.ResvExclusiveAccess, 11, 22, 0).run(a.io)
 	for i, want := range []nvme.ReservationNotification{
-		{Count: 1, Type: nvme.ResvNoticeReleased, Pages: 2, NSID: 1},
-		{Count: 2, Type: nvme.ResvNoticeRegistrationPreempted, Pages: 1, NSID: 1},
-		{Count: 3, Type: nvme.ResvNoticePreempted, NSID: 1},
+		{Count: 1, Type: nvme.ResvNoticeReleased, Pages: 1, NSID: 1},
+		{Count: 2, Type: nvme.ResvNoticeRegistrationPreempted, NSID: 1},
 		{},
 	} {
 		if got := nextNotice(b.admin); got != want {
@@ -365,7 +364,7 @@ func TestReservationNotices(t *testing.T) {
 		c.resvNotice(1, nvme.ResvNoticeReleased)
 	}
 	for i := range uint64(maxResvNotices) {
-		want := 3 + 1 + i
+		want := 2 + 1 + i
 		if i == maxResvNotices-1 {
 			want += 10 // which says that so many are lost
 		}
@@ -378,9 +377,9 @@ func TestReservationNotices(t *testing.T) {
 	}
 }
 
-// TestNoticesOfAll: who is told of what when registrations go: of two registrants with one key only the holder loses a
-// reservation, and what is cleared was everybody's ("Preempting a Reservation or Registration", "Clearing a
-// Reservation").
+// TestNoticesOfAll: who is told of what when registrations go: that of a registration of those who are preempted, holders
+// or not, and that of a reservation of those whose registrations are cleared ("Preempting a Reservation or
+// Registration", "Clearing a Reservation").
 func TestNoticesOfAll(t *testing.T) {
 	const registration, reservation = nvme.ResvNoticeRegistrationPreempted, nvme.ResvNoticePreempted
 	const ofOne, ofAll = nvme.ResvWriteExclusive, nvme.ResvWriteExclusiveAllReg
@@ -389,7 +388,7 @@ func TestNoticesOfAll(t *testing.T) {
 		op   resvOp // of the third host
 		want [3][]uint8
 	}{
-		"preempt":        {ofOne, acquireAs(3, nvme.ResvPreempt, ofOne, 33, 11, 0), [3][]uint8{{registration, reservation, 0}, {registration, 0}, {0}}},
+		"preempt":        {ofOne, acquireAs(3, nvme.ResvPreempt, ofOne, 33, 11, 0), [3][]uint8{{registration, 0}, {registration, 0}, {0}}},
 		"preempt of all": {ofAll, acquireAs(3, nvme.ResvPreempt, ofAll, 33, 11, 0), [3][]uint8{{registration, 0}, {registration, 0}, {0}}},
 		"clear":          {ofOne, releaseAs(3, nvme.ResvClear, 0, 33, 0), [3][]uint8{{reservation, 0}, {reservation, 0}, {0}}},
 	} {
