@@ -189,7 +189,7 @@ func (v *reservation) preempt(host nvme.HostID, kind nvme.ResvType, key uint64) 
 	switch {
 	case takes:
 		v.take(host, kind)
-		if old != kind && (old.RegistrantsOnly() || old.AllRegistrants()) {
+		if old != kind {
 			notices = append(notices, v.others(host, nvme.ResvNoticeReleased)...)
 		}
 	case all && len(stay) == 0:

@@ -410,9 +410,9 @@ func TestNoticesOfAll(t *testing.T) {
 	}
 }
 
-// TestReservationReleased: registrants that may write, or read, because others hold the reservation learn of its end
-// however it ends, and those for whom it meant nothing don't (sections "Unregistering", "Releasing a Reservation" and
-// "Preempting a Reservation or Registration").
+// TestReservationReleased: registrants that may write, or read, because others hold the reservation learn of its end, and
+// all learn of its type that changes (sections "Unregistering", "Releasing a Reservation" and "Preempting a Reservation
+// or Registration").
 func TestReservationReleased(t *testing.T) {
 	ends := map[string]func(host int, kind nvme.ResvType) resvOp{
 		"unregistered": func(host int, _ nvme.ResvType) resvOp { return registerAs(host, nvme.ResvUnregister, 11, 0, 0) },
@@ -439,7 +439,7 @@ func TestReservationReleased(t *testing.T) {
 			acquireAs(1, nvme.ResvAcquire, kind, 11, 0, 0).run(a.io)
 			end(1, kind).run(a.io)
 			all := kind == nvme.ResvWriteExclusiveAllReg || kind == nvme.ResvExclusiveAccessAllReg
-			told := kind == nvme.ResvWriteExclusiveRegOnly || kind == nvme.ResvExclusiveAccessRegOnly || all
+			told := kind == nvme.ResvWriteExclusiveRegOnly || kind == nvme.ResvExclusiveAccessRegOnly || all || how == "changed"
 			if how == "kept" || all && how == "unregistered" { // which is no end: the others hold it
 				told = false
 			}
