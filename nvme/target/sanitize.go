@@ -114,7 +114,7 @@ func (r *Request) startSanitize() {
 	s.noteEvent(nvme.PersistentSanitize, r.engine.q.ctrl, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})
 	s.t.log.Warn("sanitize operation: all namespaces are being erased", "subsystem", s.nqn, "host", r.engine.q.ctrl.hostNQN)
 	s.clearSanitized()
-	s.runSanitize(&next)
+	s.runSanitize(&next, r.engine.q.ctrl)
 	r.respond(nvme.StatusSuccess)
 }
 
@@ -199,12 +199,13 @@ func (s *Subsystem) loadSanitize() error {
 func (s *Subsystem) resumeSanitize() {
 	if now := s.sanitize.now.Load(); now.refuses() == nvme.StatusSanitizeInProgress {
 		s.t.log.Warn("sanitize operation goes on after a restart", "subsystem", s.nqn)
-		s.runSanitize(now)
+		s.runSanitize(now, nil)
 	}
 }
 
-// runSanitize erases in the background. From here on no command reaches the namespaces.
-func (s *Subsystem) runSanitize(now *sanitizeState) {
+// runSanitize erases in the background, for a controller that got the command, or none. From here on no command reaches
+// the namespaces.
+func (s *Subsystem) runSanitize(now *sanitizeState, by *controller) {
 	s.sanitize.done.Store(0)
 	s.sanitize.complete.Store(0)
 	s.useSanitize(now)
@@ -222,7 +223,7 @@ func (s *Subsystem) runSanitize(now *sanitizeState) {
 		if s.ctx.Err() != nil {
 			return // the next run of the target begins anew
 		}
-		s.endSanitize(now, err)
+		s.endSanitize(now, by, err)
 	})
 }
 
@@ -246,8 +247,9 @@ func (s *Subsystem) eraseAll(all []*Namespace, now *sanitizeState) error {
 	return nil
 }
 
-// endSanitize notes how an operation ended, and tells every host.
-func (s *Subsystem) endSanitize(now *sanitizeState, err error) {
+// endSanitize notes how an operation ended. The controller alone that got the command has the event (NVMe base, "Sanitize
+// Operation Types and Support"), and all where that one is gone: else nobody would be told.
+func (s *Subsystem) endSanitize(now *sanitizeState, by *controller, err error) {
 	next := *now
 	next.State = nvme.SanitizeDone
 	if nvme.SanitizeAction(now.CDW10&7) == nvme.SanitizeOverwrite {
@@ -267,7 +269,11 @@ func (s *Subsystem) endSanitize(now *sanitizeState, err error) {
 	log := s.sanitizeLog()
 	s.noteEvent(nvme.PersistentSanitizeEnd, nil, &nvme.SanitizeEndEvent{SPROG: log.SPROG, SSTAT: log.SSTAT})
 	var out []answer
-	for _, c := range s.t.controllersOf(s) {
+	told := []*controller{by}
+	if by == nil || by.ended() {
+		told = s.t.controllersOf(s)
+	}
+	for _, c := range told {
 		c.mu.Lock()
 		out = append(out, c.raise(eventSanitize)...)
 		c.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -45,7 +46,7 @@ func dirty(volumes ...*testVolume) {
 }
 
 // TestSanitize: every namespace is erased, as it was asked for, while nothing else reaches them,
-// and every host is told of the end.
+// and the controller that was asked tells of the end, and no other.
 func TestSanitize(t *testing.T) {
 	one, two := newTestVolume(1<<20, 512), newTestVolume(2<<20, 4096)
 	tg := newTarget(t, one, two)
@@ -91,7 +92,9 @@ func TestSanitize(t *testing.T) {
 	late.close()
 	two.release()
 	sanitized(t, aer)
-	sanitized(t, other)
+	if other.answered() {
+		t.Error("another controller tells of the end, too")
+	}
 	for _, v := range []*testVolume{one, two} {
 		if !bytes.Equal(v.data, make([]byte, len(v.data))) {
 			t.Error("something is left")
@@ -185,30 +188,52 @@ func TestSanitizeAgain(t *testing.T) {
 	defer s.close()
 	other := connectAs(t, s.admin.q.t, 2)
 	defer other.close()
-	again := func() {
+	again := func(by *session) {
 		t.Helper()
 		v.setHold(true)
-		s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 2, 7), nil)
+		by.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 2, 7), nil)
 		<-v.arrived
 		if p := readSanitize(s.admin, true); p.SPROG != 0 || p.SSTAT.Passes() != 0 || p.SSTAT.State() != nvme.SanitizeInProgress {
 			t.Errorf("log %+v at the beginning", p)
 		}
 	}
-	again()
+	again(s)
 	told := s.admin.start(asyncEvent(1), nil)
 	v.release()
-	sanitized(t, told) // and the other has requested no event yet
+	sanitized(t, told)
 	if p := readSanitize(other.admin, true); p.SSTAT.Passes() != 2 {
 		t.Errorf("log %+v at the end", p)
 	}
-	again()
+	again(other) // which requests no event until the next
+	v.release()
+	if !soon.Until(func() bool { return readSanitize(other.admin, true).SSTAT.State() == nvme.SanitizeDone }) {
+		t.Fatal("the sanitize operation doesn't end")
+	}
+	again(s)
 	late, next := other.admin.start(asyncEvent(1), nil), s.admin.start(asyncEvent(1), nil)
 	if late.answered() || next.answered() {
 		t.Error("told of the end of an operation while the next is in progress")
 	}
 	v.release()
-	sanitized(t, late)
 	sanitized(t, next)
+	if late.answered() {
+		t.Error("told of the end of an operation that another controller was asked for")
+	}
+}
+
+// TestSanitizeAskerGone: where the controller that was asked is gone at the end, the others tell of it.
+func TestSanitizeAskerGone(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer b.close()
+	aer := b.admin.start(asyncEvent(1), nil)
+	v.setHold(true)
+	a.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	<-v.arrived
+	a.close()
+	v.release()
+	sanitized(t, aer)
 }
 
 // TestSanitizeDenied: not over the head of a host with a reservation, nor over write protection, and not after a restart
