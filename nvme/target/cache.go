@@ -14,10 +14,10 @@ func (s *Subsystem) volatileCache() bool {
 
 // identifyCache tells the host whether there is a volatile write cache (Identify Controller,
 // VWC). A host that was told of none sends no Flush; where a namespace with one is added
-// later, that host's writes go through it (durable).
+// later, that host's writes go through it (durable) until it begins anew with a reset: who asks
+// again meanwhile may be a user of the host, whose kernel knows no more than before.
 func (c *controller) identifyCache() nvme.VWC {
 	if c.sub.volatileCache() {
-		c.noCache.Store(false)
 		return nvme.VWCPresent | nvme.VWCFlushAll
 	}
 	c.noCache.Store(true)

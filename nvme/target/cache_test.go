@@ -37,6 +37,7 @@ func TestVolatileCache(t *testing.T) {
 		t.Errorf("with a cache: VWC %#x", id.VWC)
 	}
 	late.admin.must(feature, nil)
+	identify(early.admin) // as a user asks, whose kernel sends no Flush all the same
 
 	for _, x := range []struct {
 		s   *session
@@ -55,6 +56,12 @@ func TestVolatileCache(t *testing.T) {
 		if v.fua != x.fua {
 			t.Errorf("%d of 2 writes went through the cache, want %d", v.fua, x.fua)
 		}
+	}
+	early.admin.must(setProperty(nvme.PropCC, 0), nil)
+	early.admin.must(ccOn, nil)
+	identify(early.admin)
+	if tg.controller(early.cntlid).noCache.Load() {
+		t.Error("a host that was told of the cache after a reset still counts as one that knows of none")
 	}
 }
 

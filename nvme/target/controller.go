@@ -315,6 +315,7 @@ func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.live.Store(false)
 	c.csts &= nvme.CSTSReady
 	c.features.reset(c.t)
+	c.noCache.Store(false)
 	held, queues = c.events.takeAll(), c.takeQueues()
 	c.events = events{}
 	return held, queues
