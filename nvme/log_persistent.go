@@ -199,8 +199,12 @@ type FormatEndEvent struct {
 	SmallestFPI uint8
 	Failed      uint8
 	Info        uint16
-	Status      uint32 // of the completion
+	StatusPhase uint16 // the status field as in the completion, phase in bit 0
+	_           [2]byte
 }
+
+// Status is that of the completion.
+func (e *FormatEndEvent) Status() Status { return Status(e.StatusPhase >> 1) }
 
 // SanitizeStartEvent is the data of PersistentSanitize.
 type SanitizeStartEvent struct {

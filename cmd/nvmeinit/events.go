@@ -47,8 +47,8 @@ func eventDetail(e *nvme.PersistentEvent) object {
 		return object{detail("namespace %d", d.NSID), {"nsid", "", d.NSID}, {"fna", "", d.FNA}, {"format_nvm_cdw10", "", d.CDW10}}
 	case *nvme.FormatEndEvent:
 		return object{
-			detail("namespace %d: %v", d.NSID, nvme.Status(d.Status)), {"nsid", "", d.NSID}, {"smallest_fpi", "", d.SmallestFPI},
-			{"format_nvm_status", "", d.Failed}, {"compln_info", "", d.Info}, {"status_field", "", d.Status},
+			detail("namespace %d: %v", d.NSID, d.Status()), {"nsid", "", d.NSID}, {"smallest_fpi", "", d.SmallestFPI},
+			{"format_nvm_status", "", d.Failed}, {"compln_info", "", d.Info}, {"status_field", "", d.StatusPhase},
 		}
 	case *nvme.SanitizeStartEvent:
 		return object{

@@ -80,7 +80,7 @@ func TestViews(t *testing.T) {
 				event(nvme.PersistentTimestamp, &nvme.TimestampChangeEvent{Previous: ms}),
 				event(nvme.PersistentNamespace, &nvme.ChangeNamespaceEvent{CDW10: 1, NSID: 513}),
 				event(nvme.PersistentFormatStart, &nvme.FormatStartEvent{NSID: 1}),
-				event(nvme.PersistentFormatEnd, &nvme.FormatEndEvent{NSID: 1, Failed: 1, Status: uint32(nvme.StatusInternalError)}),
+				event(nvme.PersistentFormatEnd, &nvme.FormatEndEvent{NSID: 1, Failed: 1, StatusPhase: uint16(nvme.StatusInternalError) << 1}),
 				event(nvme.PersistentSanitize, &nvme.SanitizeStartEvent{CDW10: 2}),
 				event(nvme.PersistentSanitizeEnd, &nvme.SanitizeEndEvent{SSTAT: nvme.SanitizeDone}),
 				{Type: 0xde, Timestamp: ms, Data: make([]byte, 5)},

@@ -141,7 +141,7 @@ func (s *Subsystem) noteNamespace(c *controller, cdw10 uint32, spec *nvme.Namesp
 
 // noteFormat enters the end of a Format NVM.
 func (s *Subsystem) noteFormat(c *controller, nsid uint32, st nvme.Status) {
-	e := nvme.FormatEndEvent{NSID: nsid, Status: uint32(st.Code())}
+	e := nvme.FormatEndEvent{NSID: nsid, StatusPhase: uint16(st) << 1}
 	if !st.OK() {
 		e.Failed = 1
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"testing"
@@ -93,10 +94,14 @@ func TestPersistentFormatFails(t *testing.T) {
 	v.setFail(nil)
 	s.admin.must(formatCommand(1, 0, nvme.EraseUser), nil)
 	_, events := readEvents(s.admin, nvme.PersistentEstablish)
-	for i, want := range []nvme.FormatEndEvent{{NSID: 1}, {NSID: 1, Failed: 1, Status: uint32(nvme.StatusCapacityExceeded)}} {
+	for i, want := range []nvme.FormatEndEvent{{NSID: 1}, {NSID: 1, Failed: 1, StatusPhase: uint16(nvme.StatusCapacityExceeded|dnr) << 1}} {
 		if e, err := events[2*i].Decode(); err != nil || *e.(*nvme.FormatEndEvent) != want {
 			t.Errorf("event %d: %+v, %v, want %+v", i, e, err, want)
 		}
+	}
+	// Bits 15:1 of bytes 9:8 ("Format NVM Completion Event").
+	if st := nvme.Status(binary.LittleEndian.Uint16(events[2].Data[8:]) >> 1); st != nvme.StatusCapacityExceeded|dnr {
+		t.Errorf("status %#x", uint16(st))
 	}
 }
 
