@@ -58,12 +58,14 @@ func (r *Request) createNamespace() {
 	if st.OK() {
 		st = s.create(n)
 	}
+	if st.OK() {
+		r.noteNamespace(s.namespace(n.NSID))
+	}
 	s.managed.mu.Unlock()
 	if !st.OK() {
 		r.fail(st, noLoc)
 		return
 	}
-	s.noteNamespace(r.engine.q.ctrl, r.Cmd.CDW10(), &spec, n.NSID)
 	s.t.log.Info("host created a namespace", "subsystem", s.nqn, "nsid", n.NSID, "size", n.Size, "block", n.BlockSize,
 		"host", r.engine.q.ctrl.hostNQN)
 	r.CQE.SetDW0(n.NSID)
@@ -160,18 +162,19 @@ func (s *Subsystem) removeLeft(name string) bool {
 
 // deleteNamespaces deletes one namespace or all.
 func (r *Request) deleteNamespaces() {
-	c := r.engine.q.ctrl
-	s := c.sub
+	s := r.engine.q.ctrl.sub
 	s.managed.mu.Lock()
-	all := []*Namespace{s.namespace(r.Cmd.NSID())}
+	one := s.namespace(r.Cmd.NSID())
+	all := []*Namespace{one}
 	if r.Cmd.NSID() == nvme.NSIDAll {
 		all = s.all()
 	}
 	st := r.mayDelete(all)
 	for i := 0; st.OK() && i < len(all); i++ {
-		if st = s.delete(all[i]); st.OK() {
-			s.noteNamespace(c, r.Cmd.CDW10(), &nvme.NamespaceSpec{}, all[i].nsid)
-		}
+		st = s.delete(all[i])
+	}
+	if st.OK() {
+		r.noteNamespace(one)
 	}
 	s.managed.mu.Unlock()
 	if st.Code() == nvme.StatusInvalidNamespace {

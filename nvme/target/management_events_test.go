@@ -28,6 +28,31 @@ func TestNotDeleted(t *testing.T) {
 	}
 }
 
+// TestNamespaceEventData: the event of a namespace says what it is, or was; that of all, deleted at once, is one, and says
+// no more (NVMe base, "Change Namespace Event").
+func TestNamespaceEventData(t *testing.T) {
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) }), 1)
+	defer s.close()
+	nsid := create(s.admin, nvme.NMICShared)
+	created := nvme.ChangeNamespaceEvent{NSZE: 16, NCAP: 16, FLBAS: 1, NMIC: nvme.NMICShared, ANAGRPID: 1, NSID: nsid}
+	s.admin.must(deleteCommand(nsid), nil)
+	create(s.admin, 0)
+	create(s.admin, nvme.NMICShared)
+	s.admin.must(deleteCommand(nvme.NSIDAll), nil)
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	deleted := created
+	deleted.CDW10 = 1
+	last := len(events) - 1 // the start of the subsystem; the newest is the first
+	for at, want := range map[int]nvme.ChangeNamespaceEvent{last - 1: created, last - 2: deleted, 0: {CDW10: 1, NSID: nvme.NSIDAll}} {
+		if e, err := events[at].Decode(); err != nil || *e.(*nvme.ChangeNamespaceEvent) != want {
+			t.Errorf("event %d: %+v, %v, want %+v", at, e, err, want)
+		}
+	}
+	if len(events) != 6 {
+		t.Errorf("%d events", len(events))
+	}
+}
+
 func countEvents(all []nvme.PersistentEvent, kind nvme.PersistentEventType) (n int) {
 	for _, e := range all {
 		if e.Type == kind {

@@ -132,11 +132,15 @@ func (s *Subsystem) saveEvents() {
 	l.saving = false
 }
 
-// noteNamespace enters that a host created or deleted a namespace.
-func (s *Subsystem) noteNamespace(c *controller, cdw10 uint32, spec *nvme.NamespaceSpec, nsid uint32) {
-	s.noteEvent(nvme.PersistentNamespace, c, &nvme.ChangeNamespaceEvent{
-		CDW10: cdw10, NSZE: spec.NSZE, NCAP: spec.NCAP, FLBAS: spec.FLBAS, NMIC: spec.NMIC, ANAGRPID: spec.ANAGRPID, NSID: nsid,
-	})
+// noteNamespace enters that a host created or deleted a namespace; nil: deleted all.
+func (r *Request) noteNamespace(ns *Namespace) {
+	c := r.engine.q.ctrl
+	e := nvme.ChangeNamespaceEvent{CDW10: r.Cmd.CDW10(), NSID: nvme.NSIDAll}
+	if ns != nil {
+		n := ns.blocks.Load()
+		e.NSZE, e.NCAP, e.FLBAS, e.NMIC, e.ANAGRPID, e.NSID = n, n, uint8(ns.format()), ns.nmic(), ns.anaGroup, ns.nsid
+	}
+	c.sub.noteEvent(nvme.PersistentNamespace, c, &e)
 }
 
 // noteFormat enters the end of a Format NVM.
