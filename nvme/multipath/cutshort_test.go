@@ -84,3 +84,36 @@ func TestCrashesEnd(t *testing.T) {
 		}
 	})
 }
+
+// TestManyPathsEnd: the target behind many paths ends, and the connection of each with it, one after the other. A
+// request that each of them cut short waits for the first that comes back.
+func TestManyPathsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2*maxCuts)
+		s, n := r.connect()
+		defer r.close(s)
+		mustWrite(t, n, 3, 0)
+		ended := 0
+		for _, l := range r.links {
+			l.set(func(l *link) {
+				l.hold = func(c *nvme.Command) bool {
+					if c.Opcode() != nvme.OpRead || ended == len(r.links) {
+						return false
+					}
+					ended++
+					l.cut()
+					return true
+				}
+			})
+		}
+		time.AfterFunc(time.Second, func() {
+			for _, l := range r.links {
+				l.restore(r.tgt)
+			}
+		})
+		mustRead(t, n, 3, 0)
+		if ended != len(r.links) {
+			t.Errorf("%d of %d paths cut it short", ended, len(r.links))
+		}
+	})
+}

@@ -12,8 +12,9 @@ const (
 	// maxTries is how often a request is sent again because of statuses that don't concern
 	// ANA; it is Linux's.
 	maxTries = 5
-	// maxCuts is how often a request is sent again because its path was lost. Linux bounds that for
-	// a controller without multipath, by the same number.
+	// maxCuts is how often a request is sent again because its path was lost, or as often as there
+	// are paths: all of them may be lost with one target, and each cut it short. Linux bounds that
+	// for a controller without multipath, by the same number.
 	maxCuts = 5
 	// pathPause is the pause before a path that failed internally is asked again, where there
 	// is no other.
@@ -94,7 +95,7 @@ func (n *Namespace) cutShort(w *way, r *host.Request) bool {
 	if !repeatable(&r.Cmd) {
 		return false
 	}
-	if r.Cuts++; r.Cuts > maxCuts {
+	if r.Cuts++; r.Cuts > max(maxCuts, n.sub.pathCount()) {
 		n.sub.counters.Failed.Add(1)
 		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.ID, Opcode: r.Cmd.Opcode(), Times: r.Cuts, Last: r.Err}
 		return false

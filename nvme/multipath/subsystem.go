@@ -143,6 +143,13 @@ func (s *Subsystem) statuses() []PathStatus {
 	return all
 }
 
+// pathCount is how many paths there are.
+func (s *Subsystem) pathCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.paths)
+}
+
 // Waiting is the number of requests that wait for a path.
 func (s *Subsystem) Waiting() int {
 	s.mu.Lock()
