@@ -120,11 +120,11 @@ var options = []Option{
 		set: func(j *Job, v string) error { return number(&j.Loops, v) },
 	},
 	{
-		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job ends, or each of its loops, if nothing ends it earlier; with time_based it goes on",
+		Name: "number_ios", Type: "number", Example: "1000", Usage: "operations after which each job ends, or each of its loops, if nothing ends it earlier, not counting those within its ramp_time where it outlasts that; with time_based it goes on",
 		set: func(j *Job, v string) (err error) { j.NumberIOs, err = parseCount(v); return err },
 	},
 	{
-		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring",
+		Name: "ramp_time", Type: "time", Example: "2s", Usage: "time to run before measuring; a job that ends within it is measured as if there were none",
 		set: func(j *Job, v string) (err error) { j.RampTime, err = parseTime(v); return err },
 	},
 	{

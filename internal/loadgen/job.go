@@ -32,6 +32,7 @@ type job struct {
 	errors uint64
 	ops    [ops]Measured
 	syncs  Measured // flushes
+	lead   *lead    // nil where there is no ramp
 	depths [depthLevels]uint64
 	points []Point
 	seen   [ops]seen
@@ -58,6 +59,9 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	j := &job{task: t, clone: clone, queue: q, what: newPattern(s, clone, span)}
 	j.left, j.quota = s.whole(j.what.span), s.quota()
 	j.course, j.seek = newCourse(s), newSeek(s)
+	if s.RampTime > 0 {
+		j.lead = new(lead)
+	}
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
 	}
@@ -322,10 +326,13 @@ func (j *job) done(io *IO) {
 	j.mu.Lock()
 	j.verified += units
 	j.busy--
-	if err != nil {
+	switch {
+	case err != nil:
 		j.fail(err)
-	} else if j.counts(io) {
+	case j.counts(io):
 		j.count(io, now)
+	case j.lead != nil && !j.checking:
+		j.lead.count(io, now)
 	}
 	var more bool
 	switch {
@@ -362,9 +369,7 @@ func (j *job) count(io *IO, now int64) {
 			j.seek.count(j, io, now)
 		}
 	}
-	m.IOs++
-	m.Bytes += uint64(io.Length)
-	m.Latency.Record(now - io.started)
+	m.count(io, now)
 }
 
 // next gives io the operation of the plan that is due, or keeps it for when one is. Called with

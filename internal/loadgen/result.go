@@ -39,6 +39,13 @@ type Measured struct {
 	Latency    Histogram
 }
 
+// count adds an operation that has ended.
+func (m *Measured) count(io *IO, now int64) {
+	m.IOs++
+	m.Bytes += uint64(io.Length)
+	m.Latency.Record(now - io.started)
+}
+
 // Add adds the figures of another job.
 func (m *Measured) Add(o *Measured) {
 	m.IOs += o.IOs
@@ -165,13 +172,16 @@ func (r *run) result() (*Result, error) {
 	res := &Result{Series: r.series}
 	var err error
 	for _, t := range r.tasks {
+		t.takeLead()
+	}
+	for _, t := range r.tasks {
 		share := t.share()
 		for _, j := range t.jobs {
 			j.mu.Lock()
 			jr := JobResult{
 				Spec: t.spec, Clone: j.clone, Duration: t.took,
 				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
-				Points: j.points, Windows: j.course.finish(t.took), Entries: j.course.entries,
+				Points: j.points, Windows: j.course.finish(t.logged()), Entries: j.course.entries,
 			}
 			part := share(j)
 			jr.User = time.Duration(float64(t.used.user) * part)

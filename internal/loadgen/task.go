@@ -29,6 +29,7 @@ type task struct {
 	mu       sync.Mutex
 	cpu      cpuTime // used by the process until measuring began
 	finished bool
+	led      bool // within the ramp: that is what was measured
 	took     time.Duration
 	used     cpuTime
 }
@@ -60,9 +61,11 @@ func (r *run) newTask(s *Spec, l *ledger, dev Device) (*task, error) {
 // hold has the task wait for its delay, which counts from then on.
 func (t *task) hold(then int64) {
 	t.at = max(then+int64(t.spec.Delay), nanotime())
-	if t.pacedFromStart() && !t.run.verifying {
-		t.from.Store(t.at) // operations may end, even all of them, before anybody notices that it is over
+	if !t.run.verifying {
 		t.cpu = processCPU()
+		if t.pacedFromStart() {
+			t.from.Store(t.at) // operations may end, even all of them, before anybody notices that it is over
+		}
 	}
 	for _, j := range t.jobs {
 		j.hold(t.at)
@@ -90,6 +93,11 @@ func (t *task) measure() {
 	if t.finished {
 		return
 	}
+	for _, j := range t.jobs {
+		if j.lead != nil {
+			j.ramped()
+		}
+	}
 	t.cpu = processCPU()
 	if !t.pacedFromStart() {
 		t.from.Store(nanotime())
@@ -108,9 +116,32 @@ func (t *task) finish() {
 	now := nanotime()
 	t.until.Store(now)
 	t.measuring.Store(false)
-	if from := t.from.Load(); from < now {
+	from := t.from.Load()
+	if t.led = from == math.MaxInt64; t.led {
+		from = t.at
+	}
+	if from < now {
 		t.took, t.used = time.Duration(now-from), processCPU().minus(t.cpu)
 	}
+}
+
+// takeLead makes the figures of a ramp in which the task ended those of its jobs.
+func (t *task) takeLead() {
+	for _, j := range t.jobs {
+		if t.led && j.lead != nil {
+			j.mu.Lock()
+			j.ops, j.syncs = j.lead.ops, j.lead.syncs
+			j.mu.Unlock()
+		}
+	}
+}
+
+// logged is the part of what was measured that logs have: a ramp is in none.
+func (t *task) logged() time.Duration {
+	if t.led {
+		return 0
+	}
+	return t.took
 }
 
 // halt starts nothing more. What is under way still counts, and the measuring ends with it, or an operation that the

@@ -1,0 +1,24 @@
+package loadgen
+
+// lead is what a job does within its ramp: its figures where it ends there, as fio has it.
+type lead struct {
+	ops   [ops]Measured
+	syncs Measured
+}
+
+func (l *lead) count(io *IO, now int64) {
+	m := &l.syncs
+	if io.Op != Flush {
+		m = &l.ops[io.Op]
+	}
+	m.count(io, now)
+}
+
+// ramped ends the ramp of a job: where it goes on, what it has done doesn't count to its NumberIOs, as with fio.
+func (j *job) ramped() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.quota > 0 {
+		j.quota = j.task.spec.quota()
+	}
+}
