@@ -14,10 +14,12 @@ func (l *lead) count(io *IO, now int64) {
 	m.count(io, now)
 }
 
-// ramped ends the ramp of a job: where it goes on, what it has done doesn't count to its NumberIOs, as with fio.
+// ramped ends the ramp of a job. What it has done is in no figure, nor, where it goes on, does it count to its
+// NumberIOs, as with fio.
 func (j *job) ramped() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.depths = [depthLevels]uint64{}
 	if j.quota > 0 {
 		j.quota = j.task.spec.quota()
 	}

@@ -57,3 +57,20 @@ func TestRampAndAmount(t *testing.T) {
 		}
 	}
 }
+
+// TestDepthsAfterRamp: how deep a job was within its ramp is in no figure.
+func TestDepthsAfterRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := spec("randread")
+		s.RampTime, s.Runtime, s.RateIOPS[Read] = time.Second, time.Second, 100
+		d := &fakeDevice{delay: time.Millisecond, gate: make(chan struct{})}
+		time.AfterFunc(s.RampTime/2, func() { close(d.gate) })
+		res, err := runOne(d, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := res.Ops[Read].IOs; res.Depths[0] < n-1 || res.Depths[0] > n+1 || res.Depths[1]+res.Depths[2] != 0 {
+			t.Errorf("%d operations at depth 1, and %v at greater ones", n, res.Depths)
+		}
+	})
+}
