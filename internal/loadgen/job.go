@@ -27,6 +27,7 @@ type job struct {
 	dirty  int           // writes started since the last flush
 	busy   int           // operations under way
 	held   bool          // more will come, though nothing may be under way
+	ended  int64         // nanoseconds: when nothing was under way any more, nor to come; 0 until then
 	think  think
 	err    error
 	errors uint64
@@ -204,10 +205,21 @@ func (j *job) leave() {
 	j.mu.Lock()
 	last := j.held && j.busy == 0
 	j.held = false
+	if last {
+		j.end(nanotime())
+	}
 	j.think.stop()
 	j.mu.Unlock()
 	if last {
 		j.task.jobIdle()
+	}
+}
+
+// end notes when the job ended, each clone at its own time. What is read back afterwards isn't measured. Called with mu
+// held.
+func (j *job) end(now int64) {
+	if !j.checking {
+		j.ended = now
 	}
 }
 
@@ -345,6 +357,9 @@ func (j *job) done(io *IO) {
 	}
 	j.settle()
 	last, widens := j.busy == 0 && !j.held, j.widens()
+	if last {
+		j.end(now)
+	}
 	j.mu.Unlock()
 	switch {
 	case more:
@@ -471,7 +486,7 @@ func (j *job) addTo(sum *[ops]Measured, length time.Duration) {
 		j.seen[op] = seen{m.IOs, m.Bytes}
 	}
 	// The little of the interval in which a ramp ended says nothing about a rate.
-	if j.task.measuring.Load() && length > j.task.run.o.Interval/2 {
+	if j.task.measuring.Load() && j.ended == 0 && length > j.task.run.o.Interval/2 {
 		j.points = append(j.points, p)
 	}
 }

@@ -171,17 +171,18 @@ func addPoints(sum, points []Point) []Point {
 func (r *run) result() (*Result, error) {
 	res := &Result{Series: r.series}
 	var err error
-	for _, t := range r.tasks {
-		t.takeLead()
+	for _, j := range r.jobs {
+		j.takeLead()
 	}
 	for _, t := range r.tasks {
 		share := t.share()
 		for _, j := range t.jobs {
 			j.mu.Lock()
+			took, logged := t.took(j)
 			jr := JobResult{
-				Spec: t.spec, Clone: j.clone, Duration: t.took,
+				Spec: t.spec, Clone: j.clone, Duration: took,
 				Ops: j.ops, Syncs: j.syncs, Depths: j.depths, Errors: j.errors, Err: j.err, Unstarted: j.unstarted(t.until.Load()), Verified: j.verified,
-				Points: j.points, Windows: j.course.finish(t.logged()), Entries: j.course.entries,
+				Points: j.points, Windows: j.course.finish(logged), Entries: j.course.entries,
 			}
 			part := share(j)
 			jr.User = time.Duration(float64(t.used.user) * part)

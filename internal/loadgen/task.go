@@ -29,8 +29,6 @@ type task struct {
 	mu       sync.Mutex
 	cpu      cpuTime // used by the process until measuring began
 	finished bool
-	led      bool // within the ramp: that is what was measured
-	took     time.Duration
 	used     cpuTime
 }
 
@@ -117,31 +115,22 @@ func (t *task) finish() {
 	t.until.Store(now)
 	t.measuring.Store(false)
 	from := t.from.Load()
-	if t.led = from == math.MaxInt64; t.led {
+	if from == math.MaxInt64 {
 		from = t.at
 	}
 	if from < now {
-		t.took, t.used = time.Duration(now-from), processCPU().minus(t.cpu)
+		t.used = processCPU().minus(t.cpu)
 	}
 }
 
-// takeLead makes the figures of a ramp in which the task ended those of its jobs.
-func (t *task) takeLead() {
-	for _, j := range t.jobs {
-		if t.led && j.lead != nil {
-			j.mu.Lock()
-			j.ops, j.syncs = j.lead.ops, j.lead.syncs
-			j.mu.Unlock()
-		}
+// took is how long j was measured, and what of that is in its logs, where a ramp isn't.
+func (t *task) took(j *job) (all, logged time.Duration) {
+	until, from := min(j.ended, t.until.Load()), t.from.Load()
+	logged = time.Duration(max(until, from) - from)
+	if j.led() {
+		return time.Duration(max(until, t.at) - t.at), logged
 	}
-}
-
-// logged is the part of what was measured that logs have: a ramp is in none.
-func (t *task) logged() time.Duration {
-	if t.led {
-		return 0
-	}
-	return t.took
+	return logged, logged
 }
 
 // halt starts nothing more. What is under way still counts, and the measuring ends with it, or an operation that the

@@ -1,0 +1,52 @@
+package loadgen
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// slowerDevice takes twice as long for each job as for the one before.
+type slowerDevice struct{ *fakeDevice }
+
+func (d slowerDevice) OpenQueue(i int) (Queue, error) {
+	return (*fakeQueue)(&fakeDevice{delay: d.delay << i}), nil
+}
+
+// TestClonesEnd: clones that do what they have to do and end, each at its own time, have rates of their own, and so it
+// is in a ramp; the group of them has the time of the one that ends last, as with fio.
+func TestClonesEnd(t *testing.T) {
+	for name, ramp := range map[string]time.Duration{"measured": 0, "the first within the ramp": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const delay, every = time.Millisecond, 40 * time.Millisecond
+				s := spec("read")
+				s.IODepth, s.NumJobs, s.RampTime, s.LogEvery = 1, 3, ramp, every
+				res, err := Run(t.Context(), slowerDevice{&fakeDevice{delay: delay}}, []Spec{s}, Options{Interval: every})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range res.Jobs {
+					j := &res.Jobs[i]
+					want := time.Second.Seconds() / (delay << i).Seconds()
+					if got := j.IOPS(&j.Ops[Read]); got < 0.97*want || got > 1.03*want {
+						t.Errorf("job %d has %.0f IOPS, want %.0f", i, got, want)
+					}
+					for _, p := range j.Points {
+						if p.IOs[Read] == 0 {
+							t.Errorf("a sample of job %d has nothing", i)
+						}
+					}
+					for _, w := range j.Windows {
+						if w.IOs[Read] == 0 {
+							t.Errorf("the log of job %d has nothing of the interval that ends at %v", i, w.End)
+						}
+					}
+				}
+				if g := Group(res.Jobs); g.Duration != res.Jobs[2].Duration {
+					t.Errorf("the group took %v, and its last %v", g.Duration, res.Jobs[2].Duration)
+				}
+			})
+		})
+	}
+}
