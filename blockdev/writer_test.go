@@ -50,6 +50,9 @@ func writes(n int) (all []*Request, done chan error) {
 	return all, done
 }
 
+// starved is how often a test tries where the writer's own goroutine is always first, as the one on duty gets no processor.
+const starved = 1000
+
 // TestWriterHelped: whoever is on duty writes what came to an idle writer, a row, and what is left is written by the
 // writer's own goroutine, or where that is to share a processor by whoever is on duty, who does something else in between. A
 // test that stands still for a moment has all done by the former, so there are several attempts.
@@ -59,7 +62,7 @@ func TestWriterHelped(t *testing.T) {
 		v.writer.lent = lent
 		a, _ := attended(t)
 		helped := 0
-		for range 20 {
+		for round := 0; round < 20 || helped == 0 && round < starved; round++ {
 			all, done := writes(2 * writerRow)
 			for _, r := range all {
 				v.Submit(r)
@@ -92,7 +95,7 @@ func TestWriterBack(t *testing.T) {
 	v.writer.lent = true
 	a, _ := attended(t)
 	back := 0
-	for range 20 {
+	for round := 0; round < 20 || back == 0 && round < starved; round++ {
 		all, done := writes(2 * writerRow)
 		v.writer.mu.Lock()
 		v.writer.shy = 1
