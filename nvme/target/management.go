@@ -171,7 +171,7 @@ func (r *Request) deleteNamespaces() {
 	}
 	st := r.mayDelete(all)
 	for i := 0; st.OK() && i < len(all); i++ {
-		st = s.delete(all[i])
+		st = s.delete(all[i], r.engine.q.ctrl)
 	}
 	if st.OK() {
 		r.noteNamespace(one)
@@ -206,9 +206,9 @@ func (r *Request) mayDelete(all []*Namespace) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// delete takes a created namespace away: from what is saved first, so that a crash leaves the name of
-// a volume that the next run removes. Called with managed.mu held.
-func (s *Subsystem) delete(ns *Namespace) nvme.Status {
+// delete takes a created namespace away, as a controller was asked to: from what is saved first, so that a crash leaves the
+// name of a volume that the next run removes. Called with managed.mu held.
+func (s *Subsystem) delete(ns *Namespace, by *controller) nvme.Status {
 	m := s.managed
 	i := slices.IndexFunc(m.created, func(n createdNamespace) bool { return n.NSID == ns.nsid })
 	name := m.created[i].UUID
@@ -225,7 +225,7 @@ func (s *Subsystem) delete(ns *Namespace) nvme.Status {
 	m.created = left
 	m.left.Store(m.free())
 	delete(m.volumes, ns.nsid)
-	err := s.RemoveNamespace(ns.nsid)
+	err := s.removeNamespace(ns.nsid, by)
 	if err = errors.Join(err, ns.volume.Close(), ns.forgetState()); err != nil {
 		s.t.log.Error("something is left of a namespace that a host deleted", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
 	}

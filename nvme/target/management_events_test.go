@@ -53,6 +53,29 @@ func TestNamespaceEventData(t *testing.T) {
 	}
 }
 
+// TestDeletionIsTold: the controllers that had a namespace tell of its deletion, but for the one that was asked for it
+// (NVMe base, "Namespace Deletion Asynchronous Event Reporting").
+func TestDeletionIsTold(t *testing.T) {
+	tg := newManaged(t, newMemPool(1<<20), newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	nsid := create(a.admin, nvme.NMICShared)
+	var aers []*fakeRequest
+	for _, s := range []*session{a, b} {
+		a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid))
+		enableEvents(s.admin, nvme.AENNamespace)
+		aers = append(aers, s.admin.start(asyncEvent(1), nil))
+	}
+	a.admin.must(deleteCommand(nsid), nil)
+	if ev := nvme.AsyncEvent(aers[1].wait().DW0()); ev != nvme.EventNamespaceChanged {
+		t.Errorf("event %v", ev)
+	}
+	if aers[0].answered() {
+		t.Error("the controller that was asked tells its host, too")
+	}
+}
+
 func countEvents(all []nvme.PersistentEvent, kind nvme.PersistentEventType) (n int) {
 	for _, e := range all {
 		if e.Type == kind {

@@ -326,7 +326,11 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 
 // RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
 // request uses its volume any more. The error is ErrNotFound.
-func (s *Subsystem) RemoveNamespace(nsid uint32) error {
+func (s *Subsystem) RemoveNamespace(nsid uint32) error { return s.removeNamespace(nsid, nil) }
+
+// removeNamespace doesn't tell the host of one controller, which has asked for it (NVMe base, "Namespace Deletion
+// Asynchronous Event Reporting").
+func (s *Subsystem) removeNamespace(nsid uint32, by *controller) error {
 	s.change.Lock()
 	ns := s.namespace(nsid)
 	if ns == nil {
@@ -339,7 +343,7 @@ func (s *Subsystem) RemoveNamespace(nsid uint32) error {
 	s.forgetFeatures(nsid) // before one comes that is given its identifier
 	s.change.Unlock()
 	ns.state.Or(nsRemoved)
-	s.namespaceChanged(nsid, nil)
+	s.namespaceChanged(nsid, by)
 	ns.remove()
 	return nil
 }
