@@ -34,12 +34,15 @@ func eventDetail(e *nvme.PersistentEvent) object {
 			selMask  = 0xf
 			deletion = 1
 		)
-		what := "created"
-		if d.CDW10&selMask == deletion {
-			what = "deleted"
+		what := detail("namespace %d created", d.NSID)
+		switch {
+		case d.NSID == nvme.NSIDAll:
+			what = detail("all namespaces deleted")
+		case d.CDW10&selMask == deletion:
+			what = detail("namespace %d deleted", d.NSID)
 		}
 		return object{
-			detail("namespace %d %s", d.NSID, what),
+			what,
 			{"nsmgt_cdw10", "", d.CDW10}, {"nsze", "", d.NSZE}, {"nscap", "", d.NCAP}, {"flbas", "", d.FLBAS}, {"dps", "", d.DPS},
 			{"nmic", "", uint8(d.NMIC)}, {"ana_grp_id", "", d.ANAGRPID}, {"nvmset_id", "", d.NVMSETID}, {"nsid", "", d.NSID},
 		}

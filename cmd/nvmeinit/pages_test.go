@@ -74,11 +74,12 @@ func TestViews(t *testing.T) {
 		}}),
 		"ns-descs": descriptorView(&nvme.NSDescriptors{NGUID: [16]byte{1, 15: 2}, UUID: [16]byte(host), HasCSI: true}),
 		"persistent-event-log": persistentView(
-			&nvme.PersistentLogHeader{LID: nvme.LogPersistent, Events: 8, Length: 1000, Revision: 3, HeaderLength: 492, Timestamp: ms, PowerCycles: 2},
+			&nvme.PersistentLogHeader{LID: nvme.LogPersistent, Events: 9, Length: 1072, Revision: 3, HeaderLength: 492, Timestamp: ms, PowerCycles: 2},
 			[]nvme.PersistentEvent{
 				event(nvme.PersistentPowerOn, &nvme.PowerOnEvent{Firmware: [8]byte{'1', '.', '0'}, PowerCycle: 2}),
 				event(nvme.PersistentTimestamp, &nvme.TimestampChangeEvent{Previous: ms}),
 				event(nvme.PersistentNamespace, &nvme.ChangeNamespaceEvent{CDW10: 1, NSID: 513}),
+				event(nvme.PersistentNamespace, &nvme.ChangeNamespaceEvent{CDW10: 1, NSID: nvme.NSIDAll}),
 				event(nvme.PersistentFormatStart, &nvme.FormatStartEvent{NSID: 1}),
 				event(nvme.PersistentFormatEnd, &nvme.FormatEndEvent{NSID: 1, Failed: 1, StatusPhase: uint16(nvme.StatusInternalError) << 1}),
 				event(nvme.PersistentSanitize, &nvme.SanitizeStartEvent{CDW10: 2}),
