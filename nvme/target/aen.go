@@ -71,6 +71,16 @@ func (e *events) take() (out []answer) {
 	return out
 }
 
+// unwant drops the events that wait for a request, and of a kind that the host doesn't want any more. Called with
+// controller.mu held.
+func (e *events) unwant(wanted nvme.AsyncEventConfig) {
+	for k, bit := range eventConfig {
+		if bit&^wanted != 0 {
+			e.pending[k] = false
+		}
+	}
+}
+
 func deliver(out []answer) {
 	for _, a := range out {
 		a.r.CQE.SetDW0(uint32(a.event))

@@ -38,6 +38,27 @@ func changedNamespaces(c *fakeConn, retain bool) nvme.ChangedNamespaces {
 	return p
 }
 
+// TestUnwantedEvent: an event that happened while its host wanted such isn't sent when the host doesn't any more (NVMe
+// base, "Asynchronous Event Configuration").
+func TestUnwantedEvent(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connect(t, tg, testNQN)
+	defer s.close()
+	enableEvents(s.admin, nvme.AENNamespace|nvme.AENANA)
+	if _, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{Volume: newTestVolume(1<<20, 512)}); err != nil {
+		t.Fatal(err)
+	}
+	tg.controller(s.cntlid).anaChanged()
+	enableEvents(s.admin, nvme.AENANA)
+	wanted, unwanted := s.admin.start(asyncEvent(1), nil), s.admin.start(asyncEvent(2), nil)
+	if ev := nvme.AsyncEvent(wanted.wait().DW0()); ev != nvme.EventANAChanged {
+		t.Errorf("event %v", ev)
+	}
+	if unwanted.answered() {
+		t.Errorf("event %v, which isn't wanted", nvme.AsyncEvent(unwanted.wait().DW0()))
+	}
+}
+
 // TestNamespaceEvents: namespaces that come, go, grow or change are told once, until the log
 // is read.
 func TestNamespaceEvents(t *testing.T) {

@@ -308,6 +308,7 @@ func (c *controller) setFeature(f nvme.FID, v uint32) (result uint32, st nvme.St
 			return 0, nvme.StatusInvalidField, offBit(bits.TrailingZeros32(uint32(bad)))
 		}
 		fs.asyncEvent = ev
+		c.events.unwant(ev)
 	}
 	return 0, nvme.StatusSuccess, 0
 }
