@@ -88,15 +88,15 @@ func (s *Subsystem) noteEvent(kind nvme.PersistentEventType, c *controller, data
 	l := &s.persistent
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.kept.Events) >= maxPersistentEvents {
+	l.kept.Events = append(l.kept.Events, e)
+	if len(l.kept.Events) > maxPersistentEvents {
 		l.kept.Events = withoutLeast(l.kept.Events)
 	}
-	l.kept.Events = append(l.kept.Events, e)
 	s.keepEvents()
 }
 
-// withoutLeast is a full log without the event that tells the least: the oldest change of a timestamp, which every host
-// that connects makes, or else the oldest of all.
+// withoutLeast is a log that is too long without the event that tells the least: the oldest change of a timestamp, which
+// every host that connects makes, or else the oldest of all.
 func withoutLeast(events []nvme.PersistentEvent) []nvme.PersistentEvent {
 	i := slices.IndexFunc(events, func(e nvme.PersistentEvent) bool { return e.Type == nvme.PersistentTimestamp })
 	return slices.Delete(slices.Clone(events), max(i, 0), max(i, 0)+1)

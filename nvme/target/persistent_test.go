@@ -3,6 +3,7 @@ package target
 import (
 	"encoding/binary"
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -162,6 +163,22 @@ func TestPersistentEventsOfHosts(t *testing.T) {
 	last, err := events[0].Decode()
 	if d, ok := last.(*nvme.TimestampChangeEvent); err != nil || !ok || d.Previous < maxPersistentEvents {
 		t.Errorf("the last is %+v, %v", last, err)
+	}
+}
+
+// TestPersistentEventsFull: nor do they where the log is full of that.
+func TestPersistentEventsFull(t *testing.T) {
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
+	defer s.close()
+	for range maxPersistentEvents / 2 {
+		s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+	}
+	_, before := readEvents(s.admin, nvme.PersistentEstablish)
+	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
+	s.admin.must(command(func(c *nvme.Command) { c.SetSetFeatures(nvme.FeatTimestamp, false, 0, 0) }), nvme.Timestamp{Millis: 1}.AppendTo(nil))
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	if len(before) != maxPersistentEvents || !reflect.DeepEqual(events, before) {
+		t.Errorf("%d events, the oldest %+v, before that %d, the oldest %+v", len(events), events[len(events)-1], len(before), before[len(before)-1])
 	}
 }
 
