@@ -74,8 +74,7 @@ func (r *Request) haveCopyRanges() {
 		if st.OK() {
 			continue
 		}
-		r.CQE.SetDW0(uint32(i)) // the first range that was not copied
-		r.fail(st, noLoc)       // what is wrong is in the data
+		r.fail(st, noLoc) // what is wrong is in the data
 		return
 	}
 	e.bytes = int(total << e.ns.shift)
@@ -97,7 +96,6 @@ func (r *Request) nextCopy() bool {
 	c := &e.chain
 	at := &c.copy
 	if c.started && e.io.Err != nil {
-		r.CQE.SetDW0(uint32(c.pos - 1))
 		r.endChain(r.volumeStatus(e.io.Err))
 		return false
 	}
@@ -112,10 +110,12 @@ func (r *Request) nextCopy() bool {
 			if e.ns.state.Load()&nsDamaged != 0 {
 				e.chainDone = (*Request).copied
 			}
+			r.CQE.SetDW0(0)
 			r.endChain(nvme.StatusSuccess)
 			return false
 		}
 		d := r.copyRange(c.pos)
+		r.CQE.SetDW0(uint32(c.pos)) // the first range that isn't copied, if the command fails
 		c.pos++
 		at.from, at.left = int64(d.SLBA<<e.ns.shift), int64(d.Blocks)<<e.ns.shift
 	}
