@@ -66,7 +66,7 @@ func maySpoil(m *mapping) (kind, err error) {
 	switch _, errs := readSuper(m); {
 	case errors.Is(errors.Join(errs[:]...), errFault):
 		return blockdev.ErrMedium, errFault
-	case holdsNoVolume(m):
+	case areNone(errs):
 		return nil, nil
 	}
 	return blockdev.ErrInvalid, errors.New(
@@ -76,5 +76,9 @@ func maySpoil(m *mapping) (kind, err error) {
 // holdsNoVolume tells whether neither superblock is one.
 func holdsNoVolume(m *mapping) bool {
 	_, errs := readSuper(m)
+	return areNone(errs)
+}
+
+func areNone(errs [superCopies]error) bool {
 	return errors.Is(errs[0], ErrNoVolume) && errors.Is(errs[1], ErrNoVolume)
 }

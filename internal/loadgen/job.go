@@ -31,9 +31,8 @@ type job struct {
 	think  think
 	err    error
 	errors uint64
-	ops    [ops]Measured
-	syncs  Measured // flushes
-	lead   *lead    // nil where there is no ramp
+	figures
+	lead   *figures // of its ramp; nil where there is none
 	depths [depthLevels]uint64
 	points []Point
 	seen   [ops]seen
@@ -61,7 +60,7 @@ func newJob(t *task, clone int, q Queue, span int64) (*job, error) {
 	j.left, j.quota = s.whole(j.what.span), s.quota()
 	j.course, j.seek = newCourse(s), newSeek(s)
 	if s.RampTime > 0 {
-		j.lead = new(lead)
+		j.lead = new(figures)
 	}
 	if s.HasRate() {
 		j.plan, j.paced = newSchedule(s, clone), s.Paced()
@@ -344,7 +343,7 @@ func (j *job) done(io *IO) {
 	case j.counts(io):
 		j.count(io, now)
 	case j.lead != nil && !j.checking:
-		j.lead.count(io, now)
+		j.lead.of(io.Op).count(io, now)
 	}
 	var more bool
 	switch {
@@ -374,9 +373,7 @@ func (j *job) done(io *IO) {
 
 // count adds an operation that has ended to what is measured. Called with mu held.
 func (j *job) count(io *IO, now int64) {
-	m := &j.syncs
 	if io.Op != Flush {
-		m = &j.ops[io.Op]
 		if j.course.wanted {
 			j.course.add(io, now-io.started, now, j.task.from.Load())
 		}
@@ -384,7 +381,7 @@ func (j *job) count(io *IO, now int64) {
 			j.seek.count(j, io, now)
 		}
 	}
-	m.count(io, now)
+	j.of(io.Op).count(io, now)
 }
 
 // next gives io the operation of the plan that is due, or keeps it for when one is. Called with

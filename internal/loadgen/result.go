@@ -39,6 +39,19 @@ type Measured struct {
 	Latency    Histogram
 }
 
+// figures are those of all operations.
+type figures struct {
+	ops   [ops]Measured
+	syncs Measured // flushes
+}
+
+func (f *figures) of(op Op) *Measured {
+	if op == Flush {
+		return &f.syncs
+	}
+	return &f.ops[op]
+}
+
 // count adds an operation that has ended.
 func (m *Measured) count(io *IO, now int64) {
 	m.IOs++

@@ -88,30 +88,23 @@ func New(cfg Config) (*Arena, error) {
 // the Arena is closed. Its contents are undefined and its capacity is n. Up to ChunkSize, or
 // Config.Largest (or Config.Max, where that is less), it succeeds whenever enough has been freed; a longer buffer
 // needs a chunk that was made for one, and is best taken early and kept.
-func (a *Arena) Alloc(n int) []byte {
+func (a *Arena) Alloc(n int) []byte { return a.alloc(n, hugePages) }
+
+// AllocSparse is Alloc for a buffer of which much may never be used: only pages that are written to, of the usual
+// size, take memory. Where Max leaves no room for a chunk of such pages, it comes from another one.
+func (a *Arena) AllocSparse(n int) []byte { return a.alloc(n, smallPages) }
+
+// alloc hands out a block with pages of a kind, or else with those that there are. Those in huge ones are cached.
+func (a *Arena) alloc(n int, kind pages) []byte {
 	if n <= 0 || int64(n) > a.cfg.Max {
 		return a.none()
 	}
 	units := unitsFor(n)
-	if order, ok := cachedOrder(units); ok {
+	if order, ok := cachedOrder(units); ok && kind == hugePages {
 		if b, ok := a.caches[order].pop(); ok {
 			return a.handOut(b, units, n)
 		}
 	}
-	return a.alloc(units, n, hugePages)
-}
-
-// AllocSparse is Alloc for a buffer of which much may never be used: only pages that are written to, of the usual
-// size, take memory. Where Max leaves no room for a chunk of such pages, it comes from another one.
-func (a *Arena) AllocSparse(n int) []byte {
-	if n <= 0 || int64(n) > a.cfg.Max {
-		return a.none()
-	}
-	return a.alloc(unitsFor(n), n, smallPages)
-}
-
-// alloc takes a block with pages of a kind, or else with those that there are.
-func (a *Arena) alloc(units uint32, n int, kind pages) []byte {
 	b, ok := a.take(units, kind)
 	if !ok {
 		// What is cached may be what is missing, in pieces that join.

@@ -5,9 +5,9 @@
 //
 // An Arena maps chunks of a few MiB, or of what its largest buffers take, asks for huge pages for them, and grows by
 // further chunks up to Config.Max. Buffers of 4 KiB and more begin at a page, smaller ones at a multiple of their size,
-// which is a power of two from 512 bytes. Buffers of which much may never be used come from chunks with pages of the usual
-// size, as a huge one takes all of its memory with the first byte. Contents are left over from earlier use: who sends a buffer overwrites it
-// first, and whole.
+// which is a power of two from 512 bytes. Buffers of which much may never be used (AllocSparse) come from chunks with
+// pages of the usual size, as a huge one takes all of its memory with the first byte. Contents are left over from earlier
+// use: who sends a buffer overwrites it first, and whole.
 //
 // # How
 //

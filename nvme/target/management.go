@@ -164,18 +164,17 @@ func (s *Subsystem) removeLeft(name string) bool {
 func (r *Request) deleteNamespaces() {
 	s := r.engine.q.ctrl.sub
 	s.managed.mu.Lock()
-	one := s.namespace(r.Cmd.NSID())
-	all := []*Namespace{one}
+	all := []*Namespace{s.namespace(r.Cmd.NSID())}
 	if r.Cmd.NSID() == nvme.NSIDAll {
 		all = s.all()
 	}
-	st := r.mayDelete(all)
-	for i := 0; st.OK() && i < len(all); i++ {
-		st = s.delete(all[i], r.engine.q.ctrl)
+	st, left := r.mayDelete(all), all
+	for st.OK() && len(left) > 0 {
+		if st = s.delete(left[0], r.engine.q.ctrl); st.OK() {
+			left = left[1:]
+		}
 	}
-	if st.OK() {
-		r.noteNamespace(one)
-	}
+	r.noteDeleted(all[:len(all)-len(left)], len(left) == 0)
 	s.managed.mu.Unlock()
 	if st.Code() == nvme.StatusInvalidNamespace {
 		r.fail(st, offNSID)

@@ -2,6 +2,7 @@ package target
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -25,6 +26,28 @@ func TestNotDeleted(t *testing.T) {
 	_, events = readEvents(s.admin, nvme.PersistentEstablish)
 	if n := countEvents(events, nvme.PersistentNamespace); n != 2 {
 		t.Errorf("%d events of namespaces, want creation and deletion", n)
+	}
+}
+
+// TestNotAllDeleted: of all namespaces that were to go those that did are in the log of events, each by itself, where one
+// can't be deleted; and nothing is where there was none.
+func TestNotAllDeleted(t *testing.T) {
+	store := &failsAt{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
+	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, newMemPool(1<<20) }), 1)
+	defer s.close()
+	s.admin.must(deleteCommand(nvme.NSIDAll), nil)
+	one, two := create(s.admin, nvme.NMICShared), create(s.admin, nvme.NMICShared)
+	store.n.Store(3) // of each namespace that it goes, and that its volume is gone
+	s.admin.fails(deleteCommand(nvme.NSIDAll), nil, nvme.StatusInternalError|nvme.StatusDNR)
+	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{two}) {
+		t.Fatalf("left: %v", l)
+	}
+	_, events := readEvents(s.admin, nvme.PersistentEstablish)
+	if n := countEvents(events, nvme.PersistentNamespace); n != 3 {
+		t.Errorf("%d events of namespaces, want two of creations and one of a deletion", n)
+	}
+	if e, err := events[0].Decode(); err != nil || e.(*nvme.ChangeNamespaceEvent).NSID != one {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

@@ -132,6 +132,16 @@ func (s *Subsystem) saveEvents() {
 	l.saving = false
 }
 
+// noteDeleted enters that a host deleted namespaces: with one event where it wanted them all to go and all did.
+func (r *Request) noteDeleted(gone []*Namespace, all bool) {
+	if all && len(gone) > 0 && r.Cmd.NSID() == nvme.NSIDAll {
+		gone = []*Namespace{nil}
+	}
+	for _, ns := range gone {
+		r.noteNamespace(ns)
+	}
+}
+
 // noteNamespace enters that a host created or deleted a namespace; nil: deleted all.
 func (r *Request) noteNamespace(ns *Namespace) {
 	c := r.engine.q.ctrl
