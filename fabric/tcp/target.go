@@ -127,24 +127,36 @@ func (l *Listener) stop() bool {
 	return true
 }
 
-// accept takes connections until Close.
+// accept takes connections until Close. That it can't, it says once, until it can again.
 func (l *Listener) accept() {
-	for {
+	for failing := false; ; {
 		conn, err := l.tcp.AcceptTCP()
 		switch {
 		case err == nil:
+			failing = false
 			l.start(conn)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
 			// Out of descriptors or of memory, most likely: connections that end will free some.
-			l.report(&ConnError{Stage: stageAccept, Err: err})
+			if !failing {
+				l.report(&ConnError{Stage: stageAccept, Err: explained(err)})
+			}
+			failing = true
 			select {
 			case <-time.After(acceptPause):
 			case <-l.stopped:
 			}
 		}
 	}
+}
+
+// explained adds what helps against err, where that is known.
+func explained(err error) error {
+	if errors.Is(err, unix.EMFILE) {
+		return fmt.Errorf("%w: hosts wait until other connections end; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)", err)
+	}
+	return err
 }
 
 // start begins a connection, or closes it at once.
