@@ -269,8 +269,9 @@ func (l *Listener) gone() {
 func (l *Listener) report(err error) {
 	level := slog.LevelWarn
 	for _, own := range []error{
-		target.ErrControllerGone, target.ErrReset, target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay,
-		target.ErrClosed, target.ErrDraining, target.ErrEndpointClosed, ErrClosed,
+		target.ErrKeepAlive, target.ErrConnectTimeout, target.ErrAuthentication, target.ErrControllerGone, target.ErrReset,
+		target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay, target.ErrClosed, target.ErrDraining,
+		target.ErrEndpointClosed, ErrClosed,
 	} {
 		if errors.Is(err, own) {
 			level = slog.LevelDebug

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -431,6 +432,34 @@ func TestNoneAccepted(t *testing.T) {
 	if !strings.Contains(line, "not accepted") || strings.Contains(line, "remote=") || !strings.Contains(line, " local="+l.Addr().String()) ||
 		!strings.Contains(line, `err="nvme/tcp accept: `) {
 		t.Error(line)
+	}
+}
+
+// TestEngineSpeaks: of a connection that the engine ends it says why, so that the listener doesn't.
+func TestEngineSpeaks(t *testing.T) {
+	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := newLimitedTarget(t, TargetConfig{}, vol, target.Limits{ConnectTimeout: 20 * time.Millisecond}).engine
+	var text lockedBuffer
+	l, err := ListenTarget(anyPort, engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); err != nil {
+		t.Error(err)
+	}
+	_ = conn.Close()
+	if err := l.Close(); err != nil { // once all is said
+		t.Error(err)
+	}
+	if s := text.String(); s != "" {
+		t.Error(s)
 	}
 }
 
