@@ -117,7 +117,7 @@ func (m *mapping) resize(size int64, preallocate bool) (err error) {
 	if preallocate {
 		err = m.allocate(0, 0, size)
 	} else {
-		err = unix.Ftruncate(int(m.file.Fd()), size)
+		err = retry(func() error { return unix.Ftruncate(int(m.file.Fd()), size) })
 	}
 	if err != nil {
 		return err
@@ -183,11 +183,7 @@ func syncBytes(b []byte) error {
 	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	before := at & uintptr(os.Getpagesize()-1)
 	from := (*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), -int(before)))
-	for {
-		if err := unix.Msync(unsafe.Slice(from, int(before)+len(b)), unix.MS_SYNC); err != unix.EINTR {
-			return err
-		}
-	}
+	return retry(func() error { return unix.Msync(unsafe.Slice(from, int(before)+len(b)), unix.MS_SYNC) })
 }
 
 // syncFile makes the file's data and what is needed to find it durable.
@@ -195,7 +191,7 @@ func (m *mapping) syncFile() error {
 	if m.file == nil {
 		return nil
 	}
-	return unix.Fdatasync(int(m.file.Fd()))
+	return retry(func() error { return unix.Fdatasync(int(m.file.Fd())) })
 }
 
 // punch gives the space of a range back to the file system; it reads as zeroes.
@@ -205,8 +201,14 @@ func (m *mapping) punch(off, n int64) error {
 
 // allocate is fallocate.
 func (m *mapping) allocate(mode uint32, off, n int64) error {
+	return retry(func() error { return unix.Fallocate(int(m.file.Fd()), mode, off, n) })
+}
+
+// retry calls fn until a signal doesn't interrupt it: the Go runtime sends them to itself, and not every file system
+// (FUSE, NFS) begins again by itself what they interrupt.
+func retry(fn func() error) error {
 	for {
-		if err := unix.Fallocate(int(m.file.Fd()), mode, off, n); err != unix.EINTR {
+		if err := fn(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

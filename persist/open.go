@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
@@ -100,7 +98,7 @@ func newVolume(m *mapping, path string, block int, readOnly bool, lines *lineFlu
 	v.info.Mode = describe(m, v.lines)
 	v.info.VolatileCache = !readOnly && v.lines == nil && !m.ram
 	if !readOnly {
-		v.info.Discard = punches(m.file, size)
+		v.info.Discard = m.punches(size)
 		v.info.ZeroAfterDiscard = v.info.Discard
 	}
 	v.guard = blockdev.NewGuard(size, v.apply, v.applied)
@@ -122,8 +120,7 @@ func describe(m *mapping, lines *lineFlusher) string {
 }
 
 // punches tells whether the file system punches holes, by one behind the end of the file.
-func punches(f *os.File, size int64) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode().IsRegular() &&
-		unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, size, pageSize) == nil
+func (m *mapping) punches(size int64) bool {
+	st, err := m.file.Stat()
+	return err == nil && st.Mode().IsRegular() && m.punch(size, pageSize) == nil
 }

@@ -65,7 +65,7 @@ var rooms = []room{
 	{dir: "blockdev", may: []string{"internal/aio", "internal/duty", "internal/prefetch", "statedir"}, tests: []string{"blockdev/...", "internal/crash", "internal/sandbox"}},
 	{dir: "blockdev/volumetest", may: []string{"blockdev"}},
 	{dir: "blockdev/wrap", may: []string{"blockdev"}, tests: []string{"blockdev/..."}},
-	{dir: "persist", may: []string{"blockdev", "internal/prefetch"}, tests: []string{"blockdev/...", "internal/crash"}},
+	{dir: "persist", may: []string{"blockdev", "internal/prefetch"}, tests: []string{"blockdev/...", "internal/crash", "internal/sandbox"}},
 	{dir: "statedir", tests: []string{"internal/sandbox"}},
 	{dir: "metrics", may: []string{everything}},
 	{dir: "internal/udp", may: []string{"internal/busypoll", "internal/duty", "internal/mem", "internal/neighbor", "internal/standstill"}, tests: []string{"internal/..."}},

@@ -3,9 +3,12 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -36,19 +39,66 @@ func Inside(t *testing.T) bool {
 // Refuse has a system call fail in this program from now on. The test is skipped where the system has no such filter.
 func Refuse(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
+	filter(t, call, unix.SECCOMP_RET_ERRNO|uint32(errno), unix.SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// FailOnce has a system call fail the next time that this program makes it, and tells whether it has. A test can ask for
+// one, as a program can have one such filter; it is skipped where the system has none.
+func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) {
+	t.Helper()
+	listener := filter(t, call, unix.SECCOMP_RET_USER_NOTIF,
+		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	var done, stop atomic.Bool
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for !stop.Load() {
+			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, 10); n > 0 {
+				answer(listener, errno, &done)
+			}
+		}
+	})
+	t.Cleanup(func() { stop.Store(true); answering.Wait() })
+	return done.Load
+}
+
+// answer lets the system call that asks a listener fail, where none has yet. Who asks may be interrupted, and asks again.
+func answer(listener uintptr, errno unix.Errno, done *atomic.Bool) {
+	var asked [80]byte // struct seccomp_notif
+	if _, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&asked))); err != 0 {
+		return
+	}
+	answer := struct { // struct seccomp_notif_resp
+		id    uint64
+		val   int64
+		error int32
+		flags uint32
+	}{id: binary.NativeEndian.Uint64(asked[:]), flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	first := !done.Load()
+	if first {
+		answer.error, answer.flags = -int32(errno), 0
+	}
+	_, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&answer)))
+	if first && err == 0 {
+		done.Store(true)
+	}
+}
+
+// filter has what action says happen to a system call of this program.
+func filter(t *testing.T, call, action uint32, flags uintptr) (listener uintptr) {
+	t.Helper()
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the system call
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: call, Jf: 1},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: action},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		t.Skipf("a filter of system calls: %v", err)
 	}
-	_, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
-		uintptr(unsafe.Pointer(&prog)))
+	listener, _, err := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	if err != 0 {
 		t.Skipf("a filter of system calls: %v", err)
 	}
+	return listener
 }
