@@ -28,7 +28,11 @@ type Checker struct {
 
 const chunkBlocks = 1024
 
-type chunk [chunkBlocks]mark
+// chunk is what is known of neighboring blocks: of all the same, as after a large discard, as long as each is nil.
+type chunk struct {
+	all  mark
+	each *[chunkBlocks]mark
+}
 
 // mark is what is known of a block.
 type mark struct {
@@ -45,13 +49,19 @@ type seen struct {
 	calm bool // nobody was writing
 }
 
+// note is what is noted of a call.
+type note struct {
+	begun bool   // its blocks are
+	seen  []seen // of a read
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // NewChecker checks what is read from v.
 func NewChecker(v blockdev.Volume) *Checker {
 	k := &Checker{block: int64(v.Info().BlockSize), chunks: map[int64]*chunk{}}
 	k.zero = crc32.Checksum(make([]byte, k.block), castagnoli)
-	k.layer = newLayer(v, "checked", func(c *call) { c.data = &[]seen{} }, k.back)
+	k.layer = newLayer(v, "checked", func(c *call) { c.data = &note{} }, k.back)
 	return k
 }
 
@@ -64,35 +74,38 @@ func (k *Checker) Submit(r *blockdev.Request) {
 	if c == nil {
 		return
 	}
-	info := k.below.Info()
-	if blockdev.Check(&info, info.Size, r) == nil && r.Op != blockdev.OpFlush {
+	info, n := k.below.Info(), c.note()
+	n.begun = blockdev.Check(&info, info.Size, r) == nil && r.Op != blockdev.OpFlush
+	if n.begun {
 		k.begin(c)
-	} else {
-		*c.seen() = (*c.seen())[:0]
 	}
 	k.below.Submit(&c.down)
 }
 
-func (c *call) seen() *[]seen {
-	s, _ := c.data.(*[]seen)
-	return s
+func (c *call) note() *note {
+	n, _ := c.data.(*note)
+	return n
 }
 
 // begin notes the state of the blocks of a call that is valid.
 func (k *Checker) begin(c *call) {
-	list := (*c.seen())[:0]
+	first, n := k.span(&c.down)
 	k.table.Lock()
-	for b, n := k.span(&c.down); n > 0; b, n = b+1, n-1 {
-		m := k.mark(b)
-		if c.down.Op != blockdev.OpRead {
+	defer k.table.Unlock()
+	if c.down.Op != blockdev.OpRead {
+		k.change(first, n, func(m *mark) {
 			m.writers++
 			m.gen++
 			m.known, m.mixed = false, m.mixed || m.writers > 1
-		}
+		})
+		return
+	}
+	list := c.note().seen[:0]
+	for i := range n {
+		m := k.look(first + i)
 		list = append(list, seen{m.gen, m.writers == 0})
 	}
-	k.table.Unlock()
-	*c.seen() = list
+	c.note().seen = list
 }
 
 // span is the blocks of a request.
@@ -100,28 +113,67 @@ func (k *Checker) span(r *blockdev.Request) (first, n int64) {
 	return r.Offset / k.block, r.Length / k.block
 }
 
-// mark is the entry of a block. Called with table held.
-func (k *Checker) mark(b int64) *mark {
+// look gives what is known of a block. Called with table held, like all up to mark.
+func (k *Checker) look(b int64) mark {
+	switch c := k.chunks[b/chunkBlocks]; {
+	case c == nil:
+		return mark{}
+	case c.each == nil:
+		return c.all
+	default:
+		return c.each[b%chunkBlocks]
+	}
+}
+
+// change calls f for n blocks from b on, and once for a chunk whose blocks are all the same and among them.
+func (k *Checker) change(b, n int64, f func(*mark)) {
+	for end := b + n; b < end; {
+		if c := k.chunk(b); c.each == nil && b%chunkBlocks == 0 && end-b >= chunkBlocks {
+			f(&c.all)
+			b += chunkBlocks
+			continue
+		}
+		f(k.mark(b))
+		b++
+	}
+}
+
+// chunk is the one that a block is in.
+func (k *Checker) chunk(b int64) *chunk {
 	c := k.chunks[b/chunkBlocks]
 	if c == nil {
 		c = &chunk{}
 		k.chunks[b/chunkBlocks] = c
 	}
-	return &c[b%chunkBlocks]
+	return c
+}
+
+// mark is the entry of a block.
+func (k *Checker) mark(b int64) *mark {
+	c := k.chunk(b)
+	if c.each == nil {
+		c.each = &[chunkBlocks]mark{}
+		for i := range c.each {
+			c.each[i] = c.all
+		}
+	}
+	return &c.each[b%chunkBlocks]
 }
 
 // back looks at what the volume below answered.
 func (k *Checker) back(c *call) {
 	r := &c.down
 	err := r.Err
-	if len(*c.seen()) > 0 {
+	if c.note().begun {
 		switch r.Op {
 		case blockdev.OpRead:
 			if err == nil {
 				err = k.compare(c)
 			}
-		default:
+		case blockdev.OpWrite:
 			k.written(r)
+		default:
+			k.emptied(r)
 		}
 	}
 	k.leave(c, err)
@@ -132,21 +184,26 @@ func (k *Checker) written(r *blockdev.Request) {
 	s := summer{bufs: r.Bufs}
 	first, n := k.span(r)
 	for i := range n {
-		sum := k.zero
-		if r.Op == blockdev.OpWrite {
-			sum = s.next(k.block)
-		}
+		sum := s.next(k.block)
 		k.table.Lock()
-		m := k.mark(first + i)
-		m.writers--
-		m.sum, m.known = sum, r.Err == nil && !m.mixed && r.Op != blockdev.OpDiscard
-		if m.writers == 0 {
-			m.mixed = false
-		} else {
-			m.known = false
-		}
+		k.mark(first+i).end(sum, r.Err == nil)
 		k.table.Unlock()
 	}
+}
+
+// emptied notes what a discard or zeroes left.
+func (k *Checker) emptied(r *blockdev.Request) {
+	first, n := k.span(r)
+	k.table.Lock()
+	defer k.table.Unlock()
+	k.change(first, n, func(m *mark) { m.end(k.zero, r.Err == nil && r.Op != blockdev.OpDiscard) })
+}
+
+// end notes that one of those who write a block has ended, and what it has left there.
+func (m *mark) end(sum uint32, known bool) {
+	m.writers--
+	m.sum, m.known = sum, known && !m.mixed && m.writers == 0
+	m.mixed = m.mixed && m.writers > 0
 }
 
 // compare checks what was read, of blocks that nobody wrote meanwhile.
@@ -154,7 +211,7 @@ func (k *Checker) compare(c *call) (err error) {
 	s := summer{bufs: c.down.Bufs}
 	first, n := k.span(&c.down)
 	for i := range n {
-		sum, was := s.next(k.block), (*c.seen())[i]
+		sum, was := s.next(k.block), c.note().seen[i]
 		k.table.Lock()
 		m := k.mark(first + i)
 		wrong := false

@@ -69,7 +69,7 @@ func (k *Checker) Scrub(ctx context.Context) (found Scrubbed, err error) {
 func (k *Checker) skip(b, end int64) int64 {
 	k.table.Lock()
 	defer k.table.Unlock()
-	for b < end && !k.mark(b).known {
+	for b < end && !k.look(b).known {
 		b++
 	}
 	return b
@@ -79,7 +79,7 @@ func (k *Checker) skip(b, end int64) int64 {
 func (k *Checker) run(b, end int64) (n int64) {
 	k.table.Lock()
 	defer k.table.Unlock()
-	for b+n < end && k.mark(b+n).known {
+	for b+n < end && k.look(b+n).known {
 		n++
 	}
 	return n

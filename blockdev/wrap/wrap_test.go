@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -350,7 +351,7 @@ func (h *byHand) Submit(r *blockdev.Request) {
 	switch {
 	case r.Op == blockdev.OpDiscard:
 		r.End(nil)
-	case r.Op == blockdev.OpWrite && h.holds:
+	case r.Op != blockdev.OpRead && h.holds:
 		h.held = append(h.held, r)
 	case r.Op == blockdev.OpRead && h.fails:
 		r.End(i.Fail(r.Op, r.Offset, blockdev.ErrMedium, nil))
@@ -410,5 +411,63 @@ func TestCheckKnows(t *testing.T) {
 	h.fails = true
 	if found, err := k.Scrub(t.Context()); !errors.Is(err, blockdev.ErrMedium) || found.Blocks != 3 || found.Errors != 3 || found.Bad != 0 {
 		t.Errorf("a scrub that can't read: %+v, %v", found, err)
+	}
+}
+
+// TestCheckLarge: a discard, or zeroes, of very many blocks takes little memory, and what is known of those around and
+// among them stays so.
+func TestCheckLarge(t *testing.T) {
+	const size, most = int64(1) << 40, 64 << 20 // 268 million blocks
+	v, err := blockdev.NewNull(blockdev.Options{Size: size})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &byHand{Volume: v}
+	k := wrap.NewChecker(h)
+	defer k.Close()
+	c := volumetest.NewClient(k)
+	must := func(r blockdev.Request) {
+		t.Helper()
+		if err := c.Do(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(b int64, want error) {
+		t.Helper()
+		if err := c.Read(make([]byte, 4096), b*4096); !errors.Is(err, want) {
+			t.Errorf("block %d: %v, want %v", b, err, want)
+		}
+	}
+	ones := [][]byte{bytes.Repeat([]byte{1}, 4096)} // which a null volume forgets
+	write := func(b int64) {
+		must(blockdev.Request{Op: blockdev.OpWrite, Offset: b * 4096, Length: 4096, Bufs: ones})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	write(0)
+	write(5000)
+	must(blockdev.Request{Op: blockdev.OpDiscard, Offset: 4096, Length: size - 4096})
+	read(0, wrap.ErrChecksum)
+	read(5000, nil)
+	must(blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: 4096, Length: size - 2*4096})
+	write(5000)
+	write(9000)
+	for b, want := range map[int64]error{4999: nil, 5000: wrap.ErrChecksum, 5001: nil, 9000: wrap.ErrChecksum, size/4096 - 1: nil} {
+		read(b, want)
+	}
+
+	h.holds = true
+	done := func(*blockdev.Request) {}
+	k.Submit(&blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: 0, Length: size, Complete: done})
+	k.Submit(&blockdev.Request{Op: blockdev.OpWrite, Offset: 7000 * 4096, Length: 4096, Bufs: ones, Complete: done})
+	h.held[1].End(nil)
+	h.held[0].End(nil)
+	h.holds = false
+	read(7000, nil) // the two met
+	write(7001)
+	read(7001, wrap.ErrChecksum)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > most {
+		t.Errorf("%d MiB allocated", took>>20)
 	}
 }
