@@ -56,16 +56,14 @@ func OpenFile(path string, o Options) (v Volume, err error) {
 }
 
 func openFile(path string, o Options) (Volume, error) {
-	f, size, created, err := OpenLocked(path, &o)
+	f, size, undo, err := OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
 	}
 	v := &file{locked: f, lanes: newLanes()}
 	v.pool = NewPool(poolSize, v.run)
 	if err := v.describe(path, size, &o); err != nil {
-		if created {
-			os.Remove(path)
-		}
+		undo()
 		return nil, errors.Join(err, v.closeFiles())
 	}
 	return v, nil

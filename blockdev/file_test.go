@@ -260,6 +260,14 @@ func TestFileInMemory(t *testing.T) {
 	if os.Remove(other) == nil {
 		t.Error("a file was made, and left, that can't be reached as asked")
 	}
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(other)
+	mustFail(t, tryOpen(t, other, blockdev.Options{Size: mib, IO: blockdev.IODirect}), blockdev.ErrUnsupported, "in memory")
+	if st, err := os.Stat(other); err != nil || st.Size() != 0 {
+		t.Errorf("a file that was there, empty, is %v, %v", st, err)
+	}
 	mustFail(t, tryOpen(t, f.Name(), blockdev.Options{IO: blockdev.IODirect}), blockdev.ErrBusy)
 }
 

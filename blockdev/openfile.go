@@ -14,47 +14,54 @@ import (
 )
 
 // OpenLocked opens, or creates with o.Size, the file or block device that holds a volume,
-// and locks it. It returns its size, of which it only knows that it is not 0, and whether it was
-// created: who can't use it then removes it, or the next try finds it there. Errors are OpErrors
-// and say what to do.
-func OpenLocked(path string, o *Options) (f *os.File, size int64, created bool, err error) {
+// and locks it. It returns its size, of which it only knows that it is not 0, and undo, which removes
+// what it created, and empties again what was there, empty: who can't use the file calls it while it
+// has the lock, or the next try finds it there. Errors are OpErrors and say what to do.
+func OpenLocked(path string, o *Options) (f *os.File, size int64, undo func(), err error) {
 	if err := o.Validate(); err != nil {
-		return nil, 0, false, OpenError(path, ErrInvalid, err)
+		return nil, 0, nil, OpenError(path, ErrInvalid, err)
 	}
-	f, created, err = openOrCreate(path, o)
+	f, created, err := openOrCreate(path, o)
 	if err != nil {
-		return nil, 0, false, err
+		return nil, 0, nil, err
 	}
-	defer func() {
-		if err == nil {
-			return
-		}
-		if created {
-			os.Remove(path) // while it is locked
-		}
-		f.Close()
-	}()
 	if err := lock(f, o.ReadOnly); err != nil {
-		return f, 0, false, err // it is another's volume by now
+		f.Close()
+		return nil, 0, nil, err // it is another's volume by now
+	}
+	undo = func() {}
+	if created {
+		undo = func() { os.Remove(path) }
+	}
+	fail := func(err error) (*os.File, int64, func(), error) {
+		undo()
+		f.Close()
+		return nil, 0, nil, err
 	}
 	if err := loopLock(f, o.ReadOnly); err != nil {
-		return f, 0, created, err
+		return fail(err)
 	}
 	size, err = deviceSize(f)
 	if err != nil {
-		return f, 0, created, OpenError(path, KindOf(err), err)
+		return fail(OpenError(path, KindOf(err), err))
 	}
 	switch {
 	case size == 0 && o.Size > 0 && !o.ReadOnly:
-		return f, o.Size, created, fill(f, o)
+		if !created {
+			undo = func() { empty(f) }
+		}
+		if err := fill(f, o); err != nil {
+			return fail(err)
+		}
+		return f, o.Size, undo, nil
 	case size == 0:
-		return f, 0, created, OpenError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume"))
+		return fail(OpenError(path, ErrInvalid, errors.New("it is empty; give a size to create the volume")))
 	case o.Size != 0 && o.Size != size:
-		return f, 0, created, OpenError(path, ErrInvalid, fmt.Errorf(
+		return fail(OpenError(path, ErrInvalid, fmt.Errorf(
 			"it exists with %s, and %s was asked for; leave the size out to use it, or remove it first",
-			FormatSize(size), FormatSize(o.Size)))
+			FormatSize(size), FormatSize(o.Size))))
 	}
-	return f, size, created, nil
+	return f, size, undo, nil
 }
 
 // openOrCreate opens path, or creates it empty where it doesn't exist and a size was given.
@@ -156,6 +163,11 @@ func deviceSize(f *os.File) (int64, error) {
 	return f.Seek(0, io.SeekEnd)
 }
 
+// empty takes back what fill did, in part or whole. A part of the space may be reserved.
+func empty(f *os.File) {
+	_ = retry(func() error { return unix.Ftruncate(int(f.Fd()), 0) })
+}
+
 // fill gives an empty file its size, and makes that it exists durable.
 func fill(f *os.File, o *Options) error {
 	err := CheckSize(o.Size, o.BlockSizeOr(DefaultBlockSize))
@@ -177,7 +189,6 @@ func fill(f *os.File, o *Options) error {
 	if err == nil {
 		return nil
 	}
-	_ = retry(func() error { return unix.Ftruncate(fd, 0) }) // a part of the space may be reserved
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		err = fmt.Errorf("the file system can't preallocate: %w; create the volume sparse", err)
 	}

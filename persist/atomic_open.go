@@ -32,7 +32,7 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 		}
 		locked.Size = fileSize(o.Size, block, false)
 	}
-	f, size, created, err := blockdev.OpenLocked(path, &locked)
+	f, size, undo, err := blockdev.OpenLocked(path, &locked)
 	if err != nil {
 		return nil, err
 	}
@@ -40,21 +40,14 @@ func openFound(path string, o blockdev.Options, fresh bool) (blockdev.Volume, er
 		size <= fileSize(o.Size, block, true) && holdsNothing(f)
 	m, err := mapFile(f, size, o.ReadOnly)
 	if err != nil {
-		if created {
-			os.Remove(path)
-		}
+		undo()
 		f.Close()
 		return nil, blockdev.OpenError(path, mapKind(err), err)
 	}
-	fresh = fresh && (created || holdsNoVolume(m)) // another program may have made it since
+	fresh = fresh && holdsNoVolume(m) // another program may have made it since
 	v, err := openMapped(m, path, o, fresh || unfinished, flusher())
 	if err != nil {
-		switch { // while it is locked
-		case created:
-			os.Remove(path)
-		case fresh:
-			_ = f.Truncate(0) // it is somebody's, and was empty
-		}
+		undo()
 		_ = m.close()
 		var op *blockdev.OpError
 		if !errors.As(err, &op) {

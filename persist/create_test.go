@@ -127,7 +127,7 @@ func TestCreateInEmpty(t *testing.T) {
 	}
 }
 
-// TestCreateUnmappable: no file is left of a volume that is larger than any mapping.
+// TestCreateUnmappable: no file is left of a volume that is larger than any mapping, and one that was there, empty, is so.
 func TestCreateUnmappable(t *testing.T) {
 	for _, mode := range []string{"", modeInPlace} {
 		path := filepath.Join(shm(t), "v")
@@ -141,6 +141,15 @@ func TestCreateUnmappable(t *testing.T) {
 		}
 		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%q: the file is there: %v", mode, err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(path+mode, blockdev.Options{Size: 1 << 60}); !errors.Is(err, blockdev.ErrCapacity) {
+			t.Errorf("%q: in an empty file: %v", mode, err)
+		}
+		if st, err := os.Stat(path); err != nil || st.Size() != 0 {
+			t.Errorf("%q: the empty file is %v, %v", mode, st, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package persist
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
@@ -52,15 +51,13 @@ func parseArg(arg string) (path string, inPlace bool, err error) {
 
 // openInPlace opens a volume that is nothing but the file's bytes.
 func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
-	f, size, created, err := blockdev.OpenLocked(path, &o)
+	f, size, undo, err := blockdev.OpenLocked(path, &o)
 	if err != nil {
 		return nil, err
 	}
 	block := o.BlockSizeOr(blockdev.DefaultBlockSize)
 	fail := func(kind, err error) (blockdev.Volume, error) {
-		if created {
-			os.Remove(path)
-		}
+		undo()
 		f.Close()
 		return nil, blockdev.OpenError(path, kind, err)
 	}
