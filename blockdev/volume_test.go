@@ -53,15 +53,24 @@ func TestFileDirect(t *testing.T) { runDirect(t, blockdev.IODirect) }
 
 func TestFileUring(t *testing.T) { runDirect(t, blockdev.IOUring) }
 
-// runDirect runs the suite in a mode that isn't to be had everywhere.
+// runDirect runs the suite in a mode that isn't to be had everywhere, nor with every block size: a disk may have sectors
+// of 4096 bytes.
 func runDirect(t *testing.T, mode blockdev.IOMode) {
-	v, err := filesIn("", mode)(t)(blockdev.Options{Size: 1 << 20})
-	if err != nil {
-		t.Skipf("not in the temporary directory: %v", err)
+	var blocks []int
+	for _, bs := range volumetest.BlockSizes {
+		v, err := filesIn("", mode)(t)(blockdev.Options{Size: 1 << 20, BlockSize: bs})
+		if err != nil {
+			t.Logf("blocks of %d bytes in the temporary directory: %v", bs, err)
+			continue
+		}
+		t.Log(v.Info().Mode)
+		v.Close()
+		blocks = append(blocks, bs)
 	}
-	t.Log(v.Info().Mode)
-	v.Close()
-	volumetest.Run(t, volumetest.Config{New: filesIn("", mode)})
+	if blocks == nil {
+		t.Skip("not in the temporary directory")
+	}
+	volumetest.Run(t, volumetest.Config{New: filesIn("", mode), Blocks: blocks})
 }
 
 // TestRegister reads and writes by way of memory that the volume was told of, and by memory

@@ -33,15 +33,23 @@ type Config struct {
 	WholeBlocks bool
 	// Size of the volumes, a multiple of 1 MiB; 0 is 8 MiB.
 	Size int64
+	// Blocks are the block sizes that a volume can have; nil is BlockSizes.
+	Blocks []int
 }
 
-// Run runs the suite, with the block sizes that hosts use.
+// BlockSizes are those that hosts use.
+var BlockSizes = []int{512, 4096}
+
+// Run runs the suite, with each block size.
 func Run(t *testing.T, c Config) {
 	if c.Size == 0 {
 		c.Size = 8 << 20
 	}
+	if c.Blocks == nil {
+		c.Blocks = BlockSizes
+	}
 	t.Run("options", func(t *testing.T) { testOptions(t, &c) })
-	for _, bs := range []int{512, 4096} {
+	for _, bs := range c.Blocks {
 		t.Run(fmt.Sprintf("%d-byte blocks", bs), func(t *testing.T) {
 			runAll(t, &c, bs)
 		})
