@@ -84,7 +84,7 @@ func (q *Queue) Cancel(r *Request, last bool) {
 	q.mu.Lock()
 	if q.waiting.remove(r) {
 		q.mu.Unlock()
-		q.cut(r, errNotSent)
+		q.cut(r, errNotSent, false)
 		return
 	}
 	// By a search: r.Slot is another queue's as soon as a Carrier sends r elsewhere.

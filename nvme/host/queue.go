@@ -133,7 +133,7 @@ func (q *Queue) Submit(rs []*Request) {
 		err := q.reason
 		q.mu.Unlock()
 		for _, r := range rs {
-			q.cut(r, err)
+			q.cut(r, err, false)
 		}
 		return
 	}
@@ -185,7 +185,7 @@ func (q *Queue) submitFirst(r *Request) {
 	}
 	err := q.reason
 	q.mu.Unlock()
-	q.cut(r, err)
+	q.cut(r, err, false)
 }
 
 // assign gives r a free slot and a CID that none of the recent commands had. Called with mu
@@ -278,33 +278,34 @@ func (q *Queue) drain() {
 	}
 	for {
 		q.mu.Lock()
-		r, err := q.take(), q.reason
+		r, sent := q.take()
+		err := q.reason
 		q.mu.Unlock()
 		if r == nil {
 			break
 		}
-		q.cut(r, err)
+		q.cut(r, err, sent)
 	}
 	close(q.gone)
 }
 
-// take removes any request from the table or the waiting list. Called with mu held.
-func (q *Queue) take() *Request {
+// take removes any request from the table, or the waiting list, which wasn't sent. Called with mu held.
+func (q *Queue) take() (r *Request, sent bool) {
 	if len(q.free) < len(q.slots) {
 		for i := range q.slots {
 			if r := q.slots[i].req; r != nil {
 				q.release(uint16(i))
-				return r
+				return r, true
 			}
 		}
 	}
-	return q.waiting.pop()
+	return q.waiting.pop(), false
 }
 
-// cut ends a request that will have no response.
-func (q *Queue) cut(r *Request, err error) {
+// cut ends a request that will have no response, and that the transport was given or wasn't.
+func (q *Queue) cut(r *Request, err error, sent bool) {
 	r.qid = q.attr.QID
-	r.Err = err
+	r.Err, r.sent = err, sent
 	r.CQE.Reset()
 	r.CQE.SetStatus(nvme.StatusHostPathError)
 	if errors.Is(err, ErrClosed) {

@@ -29,6 +29,7 @@ type Request struct {
 	Refused time.Time
 
 	cancelled atomic.Bool // by who waits for it
+	sent      bool        // set with Err: the transport had it
 	qid       uint16
 	unlimited bool          // may be outstanding for ever: Asynchronous Event Request
 	next      *Request      // in the queue's waiting list
@@ -45,6 +46,9 @@ type Route interface {
 
 // Cancelled reports whether whoever waits for r wants its end: it must not be sent again.
 func (r *Request) Cancelled() bool { return r.cancelled.Load() }
+
+// Sent reports of a request that ended with Err whether a controller may have seen it.
+func (r *Request) Sent() bool { return r.sent }
 
 // end tells whoever is concerned that r ended.
 func (r *Request) end() {

@@ -2,6 +2,7 @@ package multipath
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,12 +29,12 @@ func (r *rig) crashOnRead(crash func() bool) {
 	}
 }
 
-// TestCrashingRequest: a request on which every target crashes is sent six times, and then fails,
+// TestCrashingRequest: a request on which every target crashes is sent again five times for each path, and then fails,
 // while others go on.
 func TestCrashingRequest(t *testing.T) {
 	for links := 1; links <= 2; links++ {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, links)
+			r, times := newRig(t, links), 1+5*links
 			s, n := r.connect()
 			defer r.close(s)
 			crashes := 0
@@ -42,19 +43,19 @@ func TestCrashingRequest(t *testing.T) {
 				at := time.Now()
 				_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
 				var cut *CutShortError
-				if !errors.As(err, &cut) || cut.Times != 6 || cut.Opcode != nvme.OpRead || cut.NSID != 1 || cut.SubNQN != testNQN {
+				if !errors.As(err, &cut) || cut.Times != times || cut.Opcode != nvme.OpRead || cut.NSID != 1 || cut.SubNQN != testNQN {
 					t.Fatalf("%d paths: %v", links, err)
 				}
 				if !errors.Is(err, nvme.StatusHostPathError) || !errors.Is(err, host.ErrLost) || !errors.Is(err, errCut) || errors.Is(err, ErrNoPath) {
 					t.Errorf("it doesn't match what it should: %v", err)
 				}
-				if text := err.Error(); !strings.Contains(text, "lost each of the 6 times that Read was sent") {
+				if text := err.Error(); !strings.Contains(text, fmt.Sprintf("lost each of the %d times that Read was sent", times)) {
 					t.Errorf("it says %q", text)
 				}
-				if crashes != 6*round {
+				if crashes != times*round {
 					t.Errorf("%d crashes after %d reads", crashes, round)
 				}
-				if took := time.Since(at); took > 6*firstPause {
+				if took := time.Since(at); took > time.Duration(times)*firstPause {
 					t.Errorf("after %v", took)
 				}
 				mustWrite(t, n, byte(round), 8192)
@@ -85,35 +86,31 @@ func TestCrashesEnd(t *testing.T) {
 	})
 }
 
-// TestManyPathsEnd: the target behind many paths ends, and the connection of each with it, one after the other. A
-// request that each of them cut short waits for the first that comes back.
+// TestManyPathsEnd: the target behind many paths ends again and again, and the connection of each with it, one after the
+// other. A request that each of them cut short waits for the first that comes back.
 func TestManyPathsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2*maxCuts)
 		s, n := r.connect()
 		defer r.close(s)
 		mustWrite(t, n, 3, 0)
-		ended := 0
+		ended, times := 0, maxCuts*len(r.links)
 		for _, l := range r.links {
 			l.set(func(l *link) {
 				l.hold = func(c *nvme.Command) bool {
-					if c.Opcode() != nvme.OpRead || ended == len(r.links) {
+					if c.Opcode() != nvme.OpRead || ended == times {
 						return false
 					}
 					ended++
 					l.cut()
+					time.AfterFunc(time.Second, func() { l.restore(r.tgt) })
 					return true
 				}
 			})
 		}
-		time.AfterFunc(time.Second, func() {
-			for _, l := range r.links {
-				l.restore(r.tgt)
-			}
-		})
 		mustRead(t, n, 3, 0)
-		if ended != len(r.links) {
-			t.Errorf("%d of %d paths cut it short", ended, len(r.links))
+		if ended != times {
+			t.Errorf("cut short %d times, want %d", ended, times)
 		}
 	})
 }

@@ -28,7 +28,8 @@
 // # What happens to requests
 //
 // A request that a lost path cut short takes another path, or the same when it is back, five times
-// at most: then it ends with a [CutShortError], because it may be what ends the controllers. One
+// for each path at most: then it ends with a [CutShortError], because it may be what ends the
+// controllers. One that no controller was sent doesn't count, nor is it held for executed. One
 // that ended with a path related status without Do Not Retry takes another path; so does, five times
 // at most, one that a controller answered because it isn't ready any more (Command Sequence Error).
 // Other statuses without Do Not Retry are tried again five times, after the time that the controller

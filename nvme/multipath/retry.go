@@ -12,9 +12,9 @@ const (
 	// maxTries is how often a request is sent again because of statuses that don't concern
 	// ANA; it is Linux's.
 	maxTries = 5
-	// maxCuts is how often a request is sent again because its path was lost, or as often as there
-	// are paths: all of them may be lost with one target, and each cut it short. Linux bounds that
-	// for a controller without multipath, by the same number.
+	// maxCuts is how often a request is sent again because its path was lost, for each path: all of
+	// them may be lost with one target, and each cut it short. Linux bounds that for a controller
+	// without multipath, by the same number.
 	maxCuts = 5
 	// pathPause is the pause before a path that failed internally is asked again, where there
 	// is no other.
@@ -92,10 +92,14 @@ func (n *Namespace) cutShort(w *way, r *host.Request) bool {
 		return false
 	}
 	w.lost()
+	if !r.Sent() && r.Cmd.Fuse() == 0 { // nothing was done, and it ended nothing
+		n.resend(r)
+		return true
+	}
 	if !repeatable(&r.Cmd) {
 		return false
 	}
-	if r.Cuts++; r.Cuts > max(maxCuts, n.sub.pathCount()) {
+	if r.Cuts++; r.Cuts > maxCuts*n.sub.pathCount() {
 		n.sub.counters.Failed.Add(1)
 		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.ID, Opcode: r.Cmd.Opcode(), Times: r.Cuts, Last: r.Err}
 		return false

@@ -83,6 +83,38 @@ func TestNotRepeatable(t *testing.T) {
 	})
 }
 
+// TestNotSent: a command that mustn't be executed twice takes another path all the same where the one that was lost hadn't
+// sent it, and that counts for nothing.
+func TestNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect(func(c *Config) { c.Paths[0].Queues, c.Paths[0].QueueSize = 1, 2 }) // one command at a time
+		defer r.close(s)
+		lost := 0
+		r.links[0].set(func(l *link) {
+			l.hold = func(c *nvme.Command) bool { return c.Opcode() == nvme.OpRead && lost < maxCuts }
+		})
+		ended := make(chan error, 2)
+		read := &host.Request{Cmd: nvme.Command{byte(nvme.OpRead)}, Data: alignedBytes(4096)}
+		register := &host.Request{Cmd: nvme.Command{byte(nvme.OpResvRegister)}, Data: make([]byte, 16)}
+		for _, q := range []*host.Request{read, register} {
+			q.Done = func(r *host.Request) { ended <- r.Err }
+			q.Cmd.SetNSID(1)
+			n.Lane(0).SubmitOne(q)
+		}
+		for lost < maxCuts {
+			synctest.Wait()
+			lost++
+			r.links[0].cut()
+			r.links[0].restore(r.tgt)
+			time.Sleep(time.Second)
+		}
+		if err := errors.Join(<-ended, <-ended); err != nil || read.Cuts != maxCuts || register.Cuts != 0 {
+			t.Errorf("%v; cut short %d and %d times", err, read.Cuts, register.Cuts)
+		}
+	})
+}
+
 // TestNotRepeatableStatus: one that was answered with an error may have been executed in part, as
 // Copy is, or have lost its other half. Only a status that says that it wasn't executed has it
 // sent again.
