@@ -96,7 +96,7 @@ func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]
 		err = fmt.Errorf("%w: %d hosts have namespaces of their own", ErrLimit, maxManagedHosts)
 	}
 	if err == nil {
-		err = s.t.store.Save(s.stateName("namespaces"), append(b, '\n'))
+		err = s.save(s.stateName("namespaces"), append(b, '\n'))
 	}
 	if err != nil {
 		s.t.log.Warn("namespaces not saved: the command fails", "subsystem", s.nqn, "err", err)

@@ -237,7 +237,7 @@ func (s *Subsystem) delete(ns *Namespace, by *controller) nvme.Status {
 func (ns *Namespace) forgetState() error {
 	var errs []error
 	for _, name := range []string{ns.reservationName(), ns.badName(), ns.protectionName()} {
-		errs = append(errs, ns.sub.t.store.Delete(name))
+		errs = append(errs, ns.sub.unsave(name))
 	}
 	return errors.Join(errs...)
 }

@@ -34,6 +34,12 @@ func (s *memStore) names() []string {
 	return slices.Collect(maps.Keys(s.kept))
 }
 
+func (s *memStore) copy() map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.kept)
+}
+
 func (s *memStore) put(name string, data []byte) {
 	s.mu.Lock()
 	s.kept[name] = data

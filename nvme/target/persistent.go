@@ -122,7 +122,7 @@ func (s *Subsystem) saveEvents() {
 		b, err := json.Marshal(&l.kept)
 		l.mu.Unlock()
 		if err == nil {
-			err = s.t.store.Save(s.stateName("events"), append(b, '\n'))
+			err = s.save(s.stateName("events"), append(b, '\n'))
 		}
 		if err != nil {
 			s.t.log.Warn("persistent events not saved", "subsystem", s.nqn, "err", err)

@@ -111,10 +111,12 @@ func (ns *Namespace) protect(on bool) (changed bool, err error) {
 	if ns.protected.Load() == on {
 		return false, nil
 	}
-	if store := ns.sub.t.store; store != nil && on {
+	switch {
+	case ns.sub.t.store == nil:
+	case on:
 		err = ns.saveState(ns.protectionName(), true)
-	} else if store != nil {
-		err = store.Delete(ns.protectionName())
+	default:
+		err = ns.sub.unsave(ns.protectionName())
 	}
 	if err == nil {
 		ns.protected.Store(on)

@@ -149,7 +149,7 @@ func (s *Subsystem) saveSanitize(next *sanitizeState) error {
 	}
 	b, err := json.Marshal(next)
 	if err == nil {
-		err = s.t.store.Save(s.stateName("sanitize"), append(b, '\n'))
+		err = s.save(s.stateName("sanitize"), append(b, '\n'))
 	}
 	if err != nil {
 		s.t.log.Error("the state of a sanitize operation can't be saved", "subsystem", s.nqn, "err", err)

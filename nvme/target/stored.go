@@ -2,6 +2,7 @@ package target
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 )
 
@@ -62,7 +63,29 @@ func (ns *Namespace) saveState(name string, state any) error {
 	if b, err = json.Marshal(storedState{ns.stateVolume(), b}); err != nil {
 		return err
 	}
-	return ns.sub.t.store.Save(name, append(b, '\n'))
+	return ns.sub.save(name, append(b, '\n'))
+}
+
+// save is the Store's, while the subsystem isn't closed. A command of a host that is being disconnected may come after
+// that, and another subsystem have the name by then, or another program the Store.
+func (s *Subsystem) save(name string, data []byte) error {
+	return s.storing(func() error { return s.t.store.Save(name, data) })
+}
+
+// unsave forgets what is kept under a name, likewise.
+func (s *Subsystem) unsave(name string) error {
+	return s.storing(func() error { return s.t.store.Delete(name) })
+}
+
+var errSubsystemClosed = errors.New("the subsystem is closed")
+
+func (s *Subsystem) storing(f func() error) error {
+	s.stored.RLock()
+	defer s.stored.RUnlock()
+	if s.storedAll {
+		return errSubsystemClosed
+	}
+	return f()
 }
 
 // sayOthers logs that what is stored is of another volume.

@@ -38,6 +38,9 @@ type Subsystem struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	stored    sync.RWMutex // held by each save
+	storedAll bool         // there are no more
+
 	// Under Target.mu.
 	controllers int
 	removed     bool
@@ -119,6 +122,9 @@ func (s *Subsystem) open(namespaces []NamespaceConfig) error {
 func (s *Subsystem) close() {
 	s.cancel()
 	s.work.wait()
+	s.stored.Lock()
+	s.storedAll = true
+	s.stored.Unlock()
 	for _, ns := range s.all() {
 		ns.letGo()
 	}

@@ -35,6 +35,7 @@ type Target struct {
 	draining    bool
 	idle        chan struct{} // closed when the last queue of a closed target is gone
 	subsystems  map[string]*Subsystem
+	changing    map[string]bool // subsystems that are being added, or removed
 	ports       []Port
 	referrals   []Referral
 	generation  uint64 // GENCTR of the discovery log
@@ -71,6 +72,7 @@ func New(c Config) (*Target, error) {
 		computing:   make(chan struct{}, computingPlaces()),
 		idle:        make(chan struct{}),
 		subsystems:  map[string]*Subsystem{},
+		changing:    map[string]bool{},
 		queues:      map[*Queue]struct{}{},
 		controllers: map[uint16]*controller{},
 		// A host that outlives a restart of the target remembers the old controllers.
@@ -105,15 +107,16 @@ func New(c Config) (*Target, error) {
 // transport looks at it once for all commands that came together (Request.Arrived).
 func (t *Target) Now() int64 { return int64(time.Since(t.epoch)) }
 
-// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists, ErrClosed,
-// ErrState, or that of the Store; then nothing was added.
+// AddSubsystem adds a subsystem with its namespaces. The error is ErrConfig, ErrExists, also where
+// RemoveSubsystem hasn't returned, ErrClosed, ErrState, or that of the Store; then nothing was added.
 func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if t.Subsystem(c.NQN) != nil || t.discovery.nqn == c.NQN {
-		return nil, fmt.Errorf("target: subsystem %s %w", c.NQN, ErrExists) // before what it stored is opened twice
+	if err := t.claim(c.NQN); err != nil {
+		return nil, err
 	}
+	defer t.disclaim(c.NQN)
 	s := newSubsystem(t, &c)
 	err := s.open(c.Namespaces)
 	if err == nil {
@@ -128,15 +131,33 @@ func (t *Target) AddSubsystem(c SubsystemConfig) (*Subsystem, error) {
 	return s, nil
 }
 
-// enter puts a subsystem into the table.
-func (t *Target) enter(s *Subsystem) error {
+// claim has nobody else add a subsystem of that name, lest what it stored be opened twice.
+func (t *Target) claim(nqn string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.closed:
+	case t.subsystems[nqn] != nil || t.discovery.nqn == nqn:
+		return fmt.Errorf("target: subsystem %s %w", nqn, ErrExists)
+	case t.changing[nqn]:
+		return fmt.Errorf("target: subsystem %s %w: it is being added, or removed", nqn, ErrExists)
+	}
+	t.changing[nqn] = true
+	return nil
+}
+
+// disclaim ends a claim.
+func (t *Target) disclaim(nqn string) {
+	t.mu.Lock()
+	delete(t.changing, nqn)
+	t.mu.Unlock()
+}
+
+// enter puts a subsystem into the table. Its name is claimed.
+func (t *Target) enter(s *Subsystem) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
 		return ErrClosed
-	case t.subsystems[s.nqn] != nil:
-		return fmt.Errorf("target: subsystem %s %w", s.nqn, ErrExists)
 	}
 	t.subsystems[s.nqn] = s
 	t.spreadANA()
@@ -161,7 +182,9 @@ func (t *Target) RemoveSubsystem(nqn string) error {
 	}
 	delete(t.subsystems, nqn)
 	s.removed = true
+	t.changing[nqn] = true
 	t.mu.Unlock()
+	defer t.disclaim(nqn)
 	t.discoveryChanged()
 	s.cancel()
 	for _, c := range t.controllersOf(s) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -420,6 +421,48 @@ func TestRemoveSubsystem(t *testing.T) {
 		t.Errorf("removed twice: %v", err)
 	}
 	dial(t, tg).fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+}
+
+// TestRemovedStoresNothing: a subsystem that was removed leaves alone what another of its name has stored since, and
+// none is added while one is being removed, which may still store something.
+func TestRemovedStoresNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, v := newMemStore(), newTestVolume(1<<20, 4096)
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, v)
+		defer closeTarget(t, tg)
+		old := tg.Subsystem(testNQN)
+		ns := old.namespace(1)
+		s := connect(t, tg, testNQN)
+		v.setHold(true)
+		s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), make([]byte, 4096))
+		<-v.arrived
+		removed := make(chan error, 1)
+		go func() { removed <- tg.RemoveSubsystem(testNQN) }()
+		synctest.Wait()
+		again := SubsystemConfig{NQN: testNQN, AllowAnyHost: true, Namespaces: []NamespaceConfig{{Volume: newTestVolume(1<<20, 4096)}}}
+		if _, err := tg.AddSubsystem(again); !errors.Is(err, ErrExists) {
+			t.Errorf("added while it is being removed: %v", err)
+		}
+		v.release()
+		if err := <-removed; err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tg.AddSubsystem(again); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := store.copy()
+		old.noteEvent(nvme.PersistentTimestamp, nil, &nvme.TimestampChangeEvent{})
+		synctest.Wait()
+		for _, err := range []error{ns.saveReservation(&reservation{persist: true}), old.saveSanitize(&sanitizeState{}), ns.forgetState()} {
+			if !errors.Is(err, errSubsystemClosed) {
+				t.Errorf("saved: %v", err)
+			}
+		}
+		if after := store.copy(); !reflect.DeepEqual(after, before) {
+			t.Errorf("stored %q, before that %q", after, before)
+		}
+	})
 }
 
 func TestClose(t *testing.T) {
