@@ -18,6 +18,9 @@ var errFault = errors.New("the memory faults: the medium failed, or the file was
 // errFull is the commonest reason on a sparse file.
 var errFull = fmt.Errorf("the memory faults: %w", unix.ENOSPC)
 
+// errQuota is the same of a file whose owner, or project, has a quota.
+var errQuota = fmt.Errorf("the memory faults: %w", unix.EDQUOT)
+
 // errFrozen is a write to a page that was clean when the file system became read-only, which
 // happens to one that finds an error in itself.
 var errFrozen = fmt.Errorf("the memory faults: %w", unix.EROFS)
@@ -148,6 +151,8 @@ func (m *mapping) refusal(off int64) error {
 		return errFrozen
 	case fs.Blocks > 0 && (fs.Bavail == 0 || fs.Bavail < nearlyFull/uint64(fs.Bsize) && m.hole(off)):
 		return errFull
+	case m.hole(off) && errors.Is(m.allocate(unix.FALLOC_FL_KEEP_SIZE, off&^(pageSize-1), pageSize), unix.EDQUOT):
+		return errQuota // a fault doesn't say it, but who asks for the page by itself is told
 	}
 	return errFault
 }
