@@ -38,7 +38,7 @@ func TestOperations(t *testing.T) {
 		{[]string{"add"}, "the sums have grown by as many", "each found what"},
 		{[]string{"swap"}, "only what compared equal", "each found what"},
 	} {
-		const addr = "127.0.0.204"
+		addr := rctest.Addr(t)
 		server, client, e1, e2 := rctest.Run(t.Context(),
 			role(t, append([]string{"-bind", addr}, c.args...)...), role(t, append(c.args, addr)...))
 		if e1 != nil || e2 != nil {

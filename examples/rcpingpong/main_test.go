@@ -24,7 +24,7 @@ func role(t *testing.T, args ...string) rctest.Role {
 
 func TestPingPong(t *testing.T) {
 	for _, args := range [][]string{nil, {"-size", "2", "-count", "7"}, {"-size", "100001", "-mtu", "4096", "-count", "20"}} {
-		const addr = "127.0.0.201"
+		addr := rctest.Addr(t)
 		server, client, e1, e2 := rctest.Run(t.Context(), role(t, append(args, "-bind", addr)...), role(t, append(args, addr)...))
 		if e1 != nil || e2 != nil {
 			t.Fatalf("%v: server %v, client %v", args, e1, e2)

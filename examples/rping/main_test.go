@@ -21,7 +21,7 @@ func role(t *testing.T, args ...string) rctest.Role {
 
 func TestPing(t *testing.T) {
 	for _, args := range [][]string{nil, {"-size", "65535", "-count", "20"}, {"-size", "23", "-count", "1"}} {
-		const addr = "127.0.0.202"
+		addr := rctest.Addr(t)
 		server, client, e1, e2 := rctest.Run(t.Context(), role(t, "-bind", addr), role(t, append(args, addr)...))
 		if e1 != nil || e2 != nil {
 			t.Fatalf("%v: server %v, client %v", args, e1, e2)
@@ -35,7 +35,7 @@ func TestPing(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
-	const addr = "127.0.0.203"
+	addr := rctest.Addr(t)
 	_, _, _, err := rctest.Run(t.Context(), role(t, "-bind", addr), role(t, "-port", "7175", addr))
 	if err == nil || !strings.Contains(err.Error(), "no server listens at this port") {
 		t.Errorf("client: %v", err)

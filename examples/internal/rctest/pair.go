@@ -5,9 +5,14 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/softrnic"
 )
 
 // Role runs a program in one of its roles.
@@ -23,6 +28,22 @@ func RoleOf[O any](
 		t.Fatal(err)
 	}
 	return func(ctx context.Context, out io.Writer) error { return run(ctx, o, out) }
+}
+
+// Addr is an address of 127.0.0.0/8 by chance, where no RNIC is: another run of the tests, or a target, may be on this
+// machine.
+func Addr(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		part := func() byte { return byte(1 + rand.N(254)) }
+		addr := netip.AddrFrom4([4]byte{127, part(), part(), part()})
+		if c, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, softrnic.Port))); err == nil {
+			c.Close()
+			return addr.String()
+		}
+	}
+	t.Fatalf("UDP port %d of the loopback addresses is taken", softrnic.Port)
+	return ""
 }
 
 // Run starts server and, once that has written something, client. It waits until both have ended
