@@ -121,6 +121,8 @@ var malformed = []mistake{
 	{good + "  - volume: .inf\n", `f:5: subsystems[0].namespaces[1].volume ".inf": YAML takes it for the number +Inf: put it in quotes`},
 	{good + "    size: 0100\n", `f:5: subsystems[0].namespaces[0].size "0100": YAML takes it for the number 64: put it in quotes`},
 	{good + "    eui64: 0000000000000012\n", `f:5: subsystems[0].namespaces[0].eui64 "0000000000000012": YAML takes it for the number 10: put it in quotes`},
+	{good + "    nsid: 010\n", `f:5: subsystems[0].namespaces[0].nsid "010": YAML takes it for the number 8: leave out the zero in front`},
+	{good + "    nsid: 0_10\n", `f:5: subsystems[0].namespaces[0].nsid "0_10": YAML takes it for the number 8: leave out`},
 	{good + "    nsid: .inf\n", `f:5: subsystems[0].namespaces[0].nsid ".inf": want a whole number`},
 	{good + "  serial: [a]\n", "f:5: subsystems[0].serial: want one value"},
 	{good + "discovery: {referrals: [tcp://host:8009]}\n", `f:5: discovery.referrals[0]: "tcp://host:8009": "host" is not an IP address`},

@@ -194,6 +194,10 @@ func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 		fits = isBool
 	case reflect.Int, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		n, isInt := node.(*ast.IntegerNode)
+		if isInt && isTwofold(n) {
+			e.Err = fmt.Errorf("YAML takes it for the number %v: leave out the zero in front", n.Value)
+			return e
+		}
 		fits = isInt && inRange(n.Value, t)
 	case reflect.Struct, reflect.Slice, reflect.Array:
 		fits = false
@@ -217,6 +221,13 @@ func changed(node ast.Node, t reflect.Type) (read string, ok bool) {
 		return read, err != nil || read != node.GetToken().Value
 	}
 	return "", false
+}
+
+// isTwofold tells whether an integer is another to who reads it as it looks: 010 is 8 to the YAML library, as in YAML 1.1,
+// and 10 in YAML 1.2.
+func isTwofold(n *ast.IntegerNode) bool {
+	plain, err := strconv.ParseInt(strings.ReplaceAll(n.GetToken().Value, "_", ""), 10, 64)
+	return err == nil && fmt.Sprint(plain) != fmt.Sprint(n.Value)
 }
 
 // inRange reports whether a number, an int64 or uint64, is one of t.
