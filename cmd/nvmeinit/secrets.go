@@ -38,11 +38,11 @@ func (f *secretFlags) authentication() (*host.Authentication, error) {
 	}
 	a := &host.Authentication{}
 	var err error
-	if a.Secret, err = cli.ReadSecret("--"+secretFlag, f.secret.String()); err != nil {
+	if a.Secret, err = cli.ReadSecret("--"+secretFlag, f.secret.String(), 0); err != nil {
 		return nil, err
 	}
 	if f.ctrlSecret != "" {
-		if a.ControllerSecret, err = cli.ReadSecret("--"+ctrlSecretFlag, f.ctrlSecret.String()); err != nil {
+		if a.ControllerSecret, err = cli.ReadSecret("--"+ctrlSecretFlag, f.ctrlSecret.String(), 0); err != nil {
 			return nil, err
 		}
 	}

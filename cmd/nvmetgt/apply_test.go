@@ -136,6 +136,7 @@ func TestChangeWhileStopping(t *testing.T) {
 		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a", Namespaces: []config.Namespace{{Volume: "mem:1MiB"}}}}}
 	}
 	s := started(t, cfg(), freeEndpoint(t))
+	s.patience = 0
 	secrets := filepath.Join(t.TempDir(), "secrets") // which is waited for
 	if err := unix.Mkfifo(secrets, 0o600); err != nil {
 		t.Skip(err)
@@ -175,6 +176,30 @@ func TestChangeWhileStopping(t *testing.T) {
 	}
 	if err := s.Apply(cfg(), ""); !errors.Is(err, errStopped) {
 		t.Errorf("a change after that: %v", err)
+	}
+}
+
+// TestChangeWithPipe: a pipe with secrets that nobody writes to fails the change, and holds up no other.
+func TestChangeWithPipe(t *testing.T) {
+	cfg := &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
+	s := started(t, cfg, freeEndpoint(t))
+	defer s.close()
+	if s.patience != changePatience {
+		t.Errorf("patience %v", s.patience)
+	}
+	s.patience = 50 * time.Millisecond
+	secrets := filepath.Join(t.TempDir(), "secrets")
+	if err := unix.Mkfifo(secrets, 0o600); err != nil {
+		t.Skip(err)
+	}
+	next, _ := s.Config()
+	next.Authentication = &config.Authentication{Secrets: secrets}
+	if err := s.Apply(next, ""); !errors.Is(err, os.ErrDeadlineExceeded) || !strings.Contains(err.Error(), secrets) {
+		t.Error(err)
+	}
+	next.Authentication = nil
+	if err := s.Apply(next, ""); err != nil {
+		t.Error(err)
 	}
 }
 

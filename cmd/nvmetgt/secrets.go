@@ -20,7 +20,7 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 		if s.file == "" {
 			what = "--dhchap-secrets"
 		}
-		all, err := cli.ReadSecrets(what, c.Secrets)
+		all, err := cli.ReadSecrets(what, c.Secrets, s.patience)
 		if err != nil {
 			return nil, err
 		}
@@ -35,11 +35,11 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 		}
 		var x target.HostSecrets
 		var err error
-		if x.Host, err = cli.ReadSecret(at+"secret_file", h.SecretFile); err != nil {
+		if x.Host, err = cli.ReadSecret(at+"secret_file", h.SecretFile, s.patience); err != nil {
 			return nil, err
 		}
 		if h.CtrlSecretFile != "" {
-			if x.Controller, err = cli.ReadSecret(at+"ctrl_secret_file", h.CtrlSecretFile); err != nil {
+			if x.Controller, err = cli.ReadSecret(at+"ctrl_secret_file", h.CtrlSecretFile, s.patience); err != nil {
 				return nil, err
 			}
 		}

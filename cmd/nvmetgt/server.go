@@ -42,7 +42,8 @@ type server struct {
 	// does. It guards what follows. Those who only look at the first of these have now, which is never held for long, and
 	// who changes them has both.
 	change, now sync.Mutex
-	stopped     bool // nothing is changed any more
+	stopped     bool          // nothing is changed any more
+	patience    time.Duration // with a pipe that has secrets; 0: without end
 	cfg         *config.Config
 	changes     uint64 // of cfg, in this run
 	exports     map[exportKey]*export
@@ -84,10 +85,15 @@ func start(cfg *config.Config, s *server) error {
 			return err
 		}
 	}
+	s.patience = changePatience
 	s.watchVolumes()
 	s.onClose(s.lastChange)
 	return nil
 }
+
+// changePatience is how long a change waits for a pipe with secrets, and all others for it. As the program begins, somebody
+// may have to type them.
+const changePatience = 5 * time.Second
 
 // lastChange waits for a change that is being made, which goes on when the control socket has closed, and has no other
 // begin: what it would change is being closed.

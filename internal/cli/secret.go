@@ -7,6 +7,9 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
@@ -58,10 +61,10 @@ const exposed = 0o027
 // errExposed is the cause where others could read or change a secret.
 var errExposed = errors.New("others may read or change it")
 
-// ReadSecret reads a file that holds one secret. what is the flag or field that names it. Errors
-// show nothing of the secret.
-func ReadSecret(what, path string) (*dhchap.Secret, error) {
-	b, err := readSecrets(what, path)
+// ReadSecret reads a file that holds one secret. what is the flag or field that names it. A pipe is waited for as long as
+// most, or where that is 0 forever. Errors show nothing of the secret.
+func ReadSecret(what, path string, most time.Duration) (*dhchap.Secret, error) {
+	b, err := readSecrets(what, path, most)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +81,9 @@ func ReadSecret(what, path string) (*dhchap.Secret, error) {
 
 // ReadSecrets reads a file that holds the secrets of many hosts: on each line the NQN of a host,
 // its secret and, where controllers have to prove themselves to it, their secret for this host.
-func ReadSecrets(what, path string) ([]HostSecrets, error) {
-	b, err := readSecrets(what, path)
+// Pipes are waited for as by ReadSecret.
+func ReadSecrets(what, path string, most time.Duration) ([]HostSecrets, error) {
+	b, err := readSecrets(what, path, most)
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +134,16 @@ func secretLines(b []byte) (all []secretLine) {
 }
 
 // readSecrets reads a file of secrets. One that others may read is refused, as ssh refuses keys.
-func readSecrets(what, path string) ([]byte, error) {
-	f, err := os.Open(path)
+func readSecrets(what, path string, most time.Duration) ([]byte, error) {
+	late := func(err error) error {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return Say(err, "%s %s: nobody has written to this pipe, and closed it, for %v; write to it, or name a regular file", what, path, most)
+		}
+		return FileError(what, path, err)
+	}
+	f, err := openSecrets(path, most)
 	if err != nil {
-		return nil, FileError(what, path, err)
+		return nil, late(err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -146,12 +156,39 @@ func readSecrets(what, path string) ([]byte, error) {
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxSecrets+1))
 	if err != nil {
-		return nil, FileError(what, path, err)
+		return nil, late(err)
 	}
 	if len(b) > maxSecrets {
 		return nil, Say(dhchap.ErrSecret, "%s %s: it has more than %d bytes", what, path, maxSecrets)
 	}
 	return b, nil
+}
+
+// openSecrets opens a file of secrets. A pipe has somebody who writes to it then, or has written, and has to end before
+// most is over, unless that is 0.
+func openSecrets(path string, most time.Duration) (*os.File, error) {
+	if most == 0 {
+		return os.Open(path)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // opening it would wait, too
+	if err != nil {
+		return nil, err
+	}
+	if f.SetReadDeadline(time.Now().Add(most)) != nil {
+		return f, nil //nolint:nilerr // it is no pipe
+	}
+	conn, err := f.SyscallConn()
+	if err == nil { // before anybody writes a pipe reads as if it had ended
+		err = conn.Read(func(fd uintptr) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n > 0 || err != nil
+		})
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 // CreateSecret makes a file that only its owner may read, and that wasn't there before. It appears

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,7 @@ func TestReadSecret(t *testing.T) {
 	if err := CreateSecret("--output", path, secretB); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over another: %v", err)
 	}
-	s, err := ReadSecret("--dhchap-secret-file", path)
+	s, err := ReadSecret("--dhchap-secret-file", path, 0)
 	if err != nil || s.Text() != secretA {
 		t.Errorf("%v", err)
 	}
@@ -37,7 +38,7 @@ func TestReadSecret(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadSecret("--dhchap-secret-file", path); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
+		if _, err := ReadSecret("--dhchap-secret-file", path, 0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
 	}
@@ -49,13 +50,48 @@ func TestReadSecret(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadSecret("secret_file", path)
+		_, err := ReadSecret("secret_file", path, 0)
 		if !errors.Is(err, dhchap.ErrSecret) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secretA[10:20]) {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
-	if _, err := ReadSecret("secret_file", path+".not"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadSecret("secret_file", path+".not", 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestSecretPipe: a pipe is read, but not waited for longer than asked for, though nobody opens it, or nobody closes it.
+func TestSecretPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Skip(err)
+	}
+	late := func(when string) {
+		t.Helper()
+		_, err := ReadSecret("secret_file", path, 50*time.Millisecond)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(err.Error(), "secret_file "+path+": nobody has written") {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	late("nobody writes")
+	w, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WriteString(secretA); err != nil {
+		t.Fatal(err)
+	}
+	late("it is left open")
+	w.Close()
+	for _, most := range []time.Duration{0, time.Minute} {
+		written := make(chan error, 1)
+		go func() { written <- os.WriteFile(path, []byte(secretA), 0) }()
+		if s, err := ReadSecret("secret_file", path, most); err != nil || s.Text() != secretA {
+			t.Errorf("at most %v: %v", most, err)
+		}
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -89,7 +125,7 @@ func TestReadSecrets(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return ReadSecrets("--dhchap-secrets", path)
+		return ReadSecrets("--dhchap-secrets", path, 0)
 	}
 	all, err := read("# hosts\n" + hostA + " " + secretA + "\n\n\t" + hostB + "  " + secretB + " " + secretA + "\n")
 	if err != nil || len(all) != 2 {
