@@ -119,7 +119,7 @@ func (m *mapping) caughtReading(err *error, former bool) {
 	case m.ram:
 		*err = m.refusal(off)
 	default:
-		*err = errFault
+		*err = m.failure(off)
 	}
 }
 
@@ -153,6 +153,19 @@ func (m *mapping) refusal(off int64) error {
 		return errFull
 	case m.hole(off) && errors.Is(m.allocate(unix.FALLOC_FL_KEEP_SIZE, off&^(pageSize-1), pageSize), unix.EDQUOT):
 		return errQuota // a fault doesn't say it, but who asks for the page by itself is told
+	}
+	return m.failure(off)
+}
+
+// failure is why there is no page at byte off of the file, where the file system refused none. A device that has vanished
+// says so to who reads without a mapping.
+func (m *mapping) failure(off int64) error {
+	if m.file == nil {
+		return errFault
+	}
+	var b [1]byte
+	if _, err := unix.Pread(int(m.file.Fd()), b[:], off); err != nil && errors.Is(blockdev.KindOf(err), blockdev.ErrGone) {
+		return fmt.Errorf("%w: %w", errFault, err)
 	}
 	return errFault
 }
