@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 )
 
 // terminal opens one.
@@ -53,12 +55,12 @@ func TestReadToTerminal(t *testing.T) {
 		flags   string
 		refused bool
 	}{{tty, "", true}, {tty, "--output -", false}, {pipe, "", false}} {
-		read := newRead()
-		read.SetOut(c.out)
-		read.SetArgs(strings.Fields("-t tcp -a nowhere:x " + c.flags)) // an address that ends it in any case
-		read.SilenceErrors, read.SilenceUsage = true, true
-		if err := read.Execute(); err == nil || strings.Contains(err.Error(), "is a terminal") != c.refused {
-			t.Errorf("%s %s: %v", c.out.Name(), c.flags, err)
+		root := newRoot()
+		root.SetOut(c.out)
+		root.SetArgs(strings.Fields("read -t tcp -a nowhere:x " + c.flags)) // an address that ends it in any case
+		var stderr strings.Builder
+		if code := cli.Execute(t.Context(), root, &stderr); code == cli.ExitOK || strings.Contains(stderr.String(), "is a terminal") != c.refused {
+			t.Errorf("%s %s: code %d, %s", c.out.Name(), c.flags, code, stderr.String())
 		}
 	}
 }

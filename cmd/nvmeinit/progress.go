@@ -52,8 +52,11 @@ func (p *progressBar) stop() {
 	<-p.done
 }
 
-// isTerminal reports whether w is a terminal.
+// isTerminal reports whether w is a terminal, or writes to one.
 func isTerminal(w io.Writer) bool {
+	if c, ok := w.(interface{ Unwrap() io.Writer }); ok { // the standard output of a command
+		w = c.Unwrap()
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -108,6 +108,9 @@ func (c *checked) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// Unwrap is where it is written to, for those who ask whether that is a terminal.
+func (c *checked) Unwrap() io.Writer { return c.w }
+
 // oneLine is the text of err on one line, without the library's name in front, which the
 // program's stands for already.
 func oneLine(err error) string {
