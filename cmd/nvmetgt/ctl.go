@@ -368,16 +368,17 @@ func allowHost(s *config.Subsystem, host string) error {
 }
 
 func forbidHost(s *config.Subsystem, host string) error {
-	i := slices.Index(s.Hosts, host)
+	// A file may name a host more than once.
+	others := slices.DeleteFunc(slices.Clone(s.Hosts), func(h string) bool { return h == host })
 	switch {
 	case len(s.Hosts) == 0:
 		return allowsAll(s)
-	case i < 0:
+	case len(others) == len(s.Hosts):
 		return fmt.Errorf("subsystem %s doesn't allow %s anyway", s.NQN, host)
-	case len(s.Hosts) == 1:
+	case len(others) == 0:
 		return fmt.Errorf("%s is the only host of subsystem %s, and without it every host could connect; allow another one first, or remove the subsystem", host, s.NQN)
 	}
-	s.Hosts = slices.Delete(s.Hosts, i, i+1)
+	s.Hosts = others
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -194,5 +195,20 @@ func TestUnreadableState(t *testing.T) {
 	}
 	if n, err := h.ActiveNamespaces(t.Context()); err != nil || len(n) != 0 {
 		t.Errorf("the host that the change would have forbidden has namespaces %v, %v", n, err)
+	}
+}
+
+// TestForbidHostNamedTwice: a host that is forbidden isn't allowed any more, however often the file named it.
+func TestForbidHostNamedTwice(t *testing.T) {
+	sub := &config.Subsystem{NQN: narrowedNQN, Hosts: []string{goesNQN, staysNQN, goesNQN}}
+	if err := forbidHost(sub, goesNQN); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(sub.Hosts, []string{staysNQN}) {
+		t.Errorf("allowed are %v", sub.Hosts)
+	}
+	sub.Hosts = []string{goesNQN, goesNQN}
+	if err := forbidHost(sub, goesNQN); err == nil || len(sub.Hosts) == 0 {
+		t.Errorf("the only host was forbidden: %v, allowed are %v", err, sub.Hosts)
 	}
 }
