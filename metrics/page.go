@@ -83,6 +83,7 @@ const maxPeers = 100
 func (s *Set) status() *pageStatus {
 	s.mu.Lock()
 	targets, controllers, rnics, benches := values(s.targets), values(s.controllers), values(s.rnics), values(s.benches)
+	subsystems := values(s.subsystems)
 	s.mu.Unlock()
 	st := &pageStatus{
 		Program: "nvmetgt", Version: version.Version, Seconds: float64(time.Now().UnixMilli()) / 1e3,
@@ -100,11 +101,14 @@ func (s *Set) status() *pageStatus {
 	}
 	if len(targets) == 0 {
 		st.Program = "nvmeinit"
+		for _, sub := range subsystems {
+			controllers = append(controllers, sub.Controllers()...)
+		}
 		st.addControllers(controllers)
 	}
 	for _, read := range benches {
 		b := read()
-		st.addBench(&b)
+		st.addBench(&b, len(subsystems) > 0)
 	}
 	for _, n := range rnics {
 		counters := n.nic.Device().Counters()
@@ -167,7 +171,7 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 		}
 		cfg := c.Config()
 		row := pageRow{
-			Key: cfg.SubNQN + cfg.Remote.String(), Name: text(cfg.SubNQN),
+			Key: cfg.SubNQN + cfg.Remote.String() + "/" + strconv.Itoa(int(c.CNTLID())), Name: text(cfg.SubNQN),
 			Detail: cfg.Transport.Type().String() + " " + cfg.Remote.String(), Queues: 1 + len(c.Queues()),
 		}
 		for _, q := range append(c.Queues(), c.Admin()) {
@@ -189,12 +193,16 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 	}
 }
 
-// addBench shows what a load generator measured; the bytes of reads and writes are those of the controllers.
-func (st *pageStatus) addBench(b *Bench) {
+// addBench shows what a load generator measured. The bytes of reads and writes are those of the controllers, who know them
+// at once, but where these come and go with their paths.
+func (st *pageStatus) addBench(b *Bench, paths bool) {
 	for o, to := range map[*target.OpStats]*pageOp{&b.Read: &st.IO.Read, &b.Write: &st.IO.Write, &b.Trim: &st.IO.Trim} {
 		to.Ops, to.Seconds, to.Buckets = o.Ops, seconds(o.Nanos), o.Latency[:]
 	}
 	st.IO.Trim.Bytes = b.Trim.Bytes
+	if paths {
+		st.IO.Read.Bytes, st.IO.Write.Bytes = b.Read.Bytes, b.Write.Bytes
+	}
 }
 
 // limitPeers leaves out those that have moved least.

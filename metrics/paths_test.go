@@ -8,6 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // connectPaths is a host of one path, which has opened the namespace.
@@ -54,5 +55,32 @@ func TestPathFigures(t *testing.T) {
 	}
 	if problems, err := testutil.GatherAndLint(gatherer(t, p.set)); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// TestPathPage: the status page of a host shows the controllers of its paths, each by itself, and what a load generator
+// has moved by all of them, those that are gone too.
+func TestPathPage(t *testing.T) {
+	p := newPair(t)
+	p.set = New() // the host's
+	ns := p.connectPaths()
+	_, err := ns.ReadAt(t.Context(), make([]byte, 4096), 0)
+	p.must(err)
+	p.use(p.connectTCP())
+	st := p.set.status()
+	keys := map[string]bool{}
+	for _, peer := range st.Peers {
+		keys[peer.Key] = true
+		if peer.IO.Read.Bytes == 0 {
+			t.Errorf("%s is shown to have read nothing", peer.Key)
+		}
+	}
+	if len(st.Peers) != 2 || len(keys) != 2 || st.IO.Read.Bytes < 4096+5*8<<10 {
+		t.Errorf("the page shows %+v and has %d bytes read", st.Peers, st.IO.Read.Bytes)
+	}
+	const moved = 1 << 40
+	p.set.AddBench(func() Bench { return Bench{Write: target.OpStats{Ops: 1, Bytes: moved}} })
+	if st := p.set.status(); st.IO.Write.Bytes != moved {
+		t.Errorf("the page has %d bytes written of %d", st.IO.Write.Bytes, moved)
 	}
 }

@@ -364,6 +364,21 @@ func completed(t *testing.T, figures, op string) float64 {
 	return n
 }
 
+// The figures of a run over several controllers are those of all.
+func TestBenchFiguresOfControllers(t *testing.T) {
+	tgt := startTarget(t, "--volume", "mem:16MiB")
+	figures := freeAddr(t).String() + ":" + metricsPort
+	p := tgt.startInit(t, "tcp", "bench", args("--rw randread --controllers 3 --numjobs 3 --runtime 10m --metrics "+figures)...)
+	eventually(t, cliTimeout, "it has begun", func() bool { return completed(t, figures, "read") > 0 })
+	_, body := get(t, "http://"+figures+"/metrics")
+	if n := strings.Count(body, "\nnvmeof_host_controller_up{"); n != 3 {
+		t.Errorf("there are figures of %d controllers, want 3", n)
+	}
+	p.signal(syscall.SIGINT)
+	p.result(t, cliTimeout)
+	tgt.stop(t)
+}
+
 // Trims discard what they name and nothing else, and what trimwrite writes after its trims is there.
 func TestBenchTrim(t *testing.T) {
 	tgt := startTarget(t, "--volume", "mem:16MiB")

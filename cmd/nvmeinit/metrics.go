@@ -32,7 +32,9 @@ func serveFigures(addr string, d *benchDevice) (*figures, error) {
 			addFabric(m, f)
 		}
 	} else {
-		m.AddController(d.sessions[0].Controller)
+		for _, s := range d.sessions {
+			m.AddController(s.Controller)
+		}
 		addFabric(m, d.sessions[0].fabric)
 	}
 	f := new(figures)
