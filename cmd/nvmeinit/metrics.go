@@ -78,22 +78,36 @@ func (f *figures) report(p *loadgen.Progress) {
 	}
 }
 
-// finish has them keep what a run measured, instead of what was reported of it.
+// finish has them keep what a run measured, instead of what was reported of it. Where a job found a depth, that is of its
+// last window only: what had been reported stays then, as a counter that goes back begins anew for Prometheus.
 func (f *figures) finish(r *loadgen.Result) {
 	if f == nil {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.live = metrics.Bench{}
+	var b metrics.Bench
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
 		read, write, trim := opStats(&j.Ops[loadgen.Read]), opStats(&j.Ops[loadgen.Write]), opStats(&j.Ops[loadgen.Trim])
-		f.ended.Read.Add(&read)
-		f.ended.Write.Add(&write)
-		f.ended.Trim.Add(&trim)
-		f.ended.Errors += j.Errors
+		b.Read.Add(&read)
+		b.Write.Add(&write)
+		b.Trim.Add(&trim)
+		b.Errors += j.Errors
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended.Read.Add(fuller(&b.Read, &f.live.Read))
+	f.ended.Write.Add(fuller(&b.Write, &f.live.Write))
+	f.ended.Trim.Add(fuller(&b.Trim, &f.live.Trim))
+	f.ended.Errors += b.Errors
+	f.live = metrics.Bench{}
+}
+
+// fuller is the one of two that counts more.
+func fuller(a, b *target.OpStats) *target.OpStats {
+	if a.Ops >= b.Ops {
+		return a
+	}
+	return b
 }
 
 func opStats(m *loadgen.Measured) target.OpStats {

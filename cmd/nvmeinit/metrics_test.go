@@ -38,3 +38,17 @@ func TestFigures(t *testing.T) {
 		t.Errorf("after two runs of 10: %+v", b)
 	}
 }
+
+// TestFiguresOfWindow: the figures don't go back where a run that sought a depth measured less than was reported of it.
+func TestFiguresOfWindow(t *testing.T) {
+	f := new(figures)
+	var p loadgen.Progress
+	p.Ops[loadgen.Read].IOs = 100
+	f.report(&p)
+	res := &loadgen.Result{Jobs: make([]loadgen.JobResult, 1)}
+	res.Jobs[0].Ops[loadgen.Read].IOs = 10
+	f.finish(res)
+	if n := f.bench().Read.Ops; n != 100 {
+		t.Errorf("%d operations after 100", n)
+	}
+}
