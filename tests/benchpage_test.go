@@ -101,6 +101,7 @@ func TestBenchCompareFlags(t *testing.T) {
 		{bench("--compare rdma,tcp -t tcp"), exitUsage, []string{"-t tcp", "--compare rdma,tcp", "one of them"}},
 		{bench("--compare tcp,tcp,tcp,tcp,tcp,tcp,tcp"), exitUsage, []string{"--compare", "at most 6"}},
 		{bench("-t tcp --repeats -1 --depths 1"), exitUsage, []string{"--repeats -1"}},
+		{bench("-t tcp --repeats -1"), exitUsage, []string{"--repeats -1"}},
 		{bench("-t tcp --depths 1,0"), exitUsage, []string{"--depths", "iodepth=0"}},
 		{bench("-t tcp --depths some"), exitUsage, []string{"--depths", `"some"`}},
 		{bench("-t tcp --report /nowhere/page.html"), exitFailure, []string{"--report /nowhere/page.html", "no such file"}},

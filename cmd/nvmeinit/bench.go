@@ -118,6 +118,9 @@ func (f *benchFlags) read(c *cobra.Command, args []string) error {
 	if err := f.readJobs(c, args); err != nil {
 		return err
 	}
+	if n := f.campaign.repeats; n < 0 || n > maxRepeats {
+		return cli.Usage("--repeats %d: want 1 to %d", n, maxRepeats)
+	}
 	if f.campaign.wanted() {
 		return f.checkCampaign()
 	}

@@ -59,8 +59,6 @@ func (f *benchFlags) checkCampaign() error {
 		return cli.Usage("--compare: %d paths are too many: want at most %d", len(p.compare), maxPaths)
 	case len(p.compare) > 0 && f.conn.transport != "":
 		return cli.Usage("-t %s and --compare %s: want one of them", f.conn.transport, strings.Join(p.compare, ","))
-	case p.repeats < 0 || p.repeats > maxRepeats:
-		return cli.Usage("--repeats %d: want 1 to %d", p.repeats, maxRepeats)
 	case f.conn.paths.wanted():
 		return cli.Usage("--path, --all-paths and what belongs to them go with a single run: without --compare, --repeats, --depths and --report")
 	case f.metrics != "" || f.conn.pcap != "":
