@@ -108,9 +108,23 @@ func (f *benchFlags) ofEach() (names []string, all []*benchFlags, err error) {
 		if g.conn.transport == "rdma" {
 			g.conn.hdrDigest, g.conn.dataDigest = false, false // which RDMA has by its ICRC
 		}
-		names, all = append(names, text), append(all, &g)
+		names, all = append(names, pathName(text, f.campaign.compare[:len(all)])), append(all, &g)
 	}
 	return names, all, nil
+}
+
+// pathName tells a path that is named once more from those of the same name before it.
+func pathName(text string, before []string) string {
+	n := 1
+	for _, other := range before {
+		if other == text {
+			n++
+		}
+	}
+	if n == 1 {
+		return text
+	}
+	return fmt.Sprintf("%s (%d)", text, n)
 }
 
 // campaign is one under way.
