@@ -46,3 +46,39 @@ func TestLiveNarrow(t *testing.T) {
 		}
 	}
 }
+
+// TestProgressNarrow: the line of a copy doesn't reach the end of a terminal, whose next line it would take each time.
+func TestProgressNarrow(t *testing.T) {
+	const width = 30
+	master, tty := pseudoTerminal(t)
+	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 25, Col: width}); err != nil {
+		t.Fatal(err)
+	}
+	p := newProgress(tty, "read", 64<<20, false)
+	p.add(8 << 20)
+	time.Sleep(300 * time.Millisecond) // a few lines
+	p.stop()
+	if _, err := tty.WriteString("end\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for shows := bufio.NewReader(master); ; lines++ {
+		line, err := shows.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		line = strings.TrimRight(line, "\r\n")
+		if line == "end" {
+			break
+		}
+		if i := strings.LastIndex(line, "\033[K"); i >= 0 {
+			line = line[i+len("\033[K"):]
+		}
+		if n := utf8.RuneCountInString(line); n >= width {
+			t.Errorf("%d columns are shown %d letters: %q", width, n, line)
+		}
+	}
+	if lines < 2 {
+		t.Errorf("%d lines", lines)
+	}
+}

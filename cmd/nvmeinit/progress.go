@@ -29,6 +29,9 @@ func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar
 		done:    make(chan struct{}),
 	}
 	p.writer.SetOutputWriter(w)
+	if n := columns(w); n > 0 {
+		p.writer.SetTerminalWidth(max(n-1, 1)) // of a longer line only the last part would be written anew
+	}
 	p.writer.SetUpdateFrequency(100 * time.Millisecond)
 	p.writer.Style().Visibility.ETA = true
 	p.writer.Style().Visibility.Speed = true
