@@ -82,3 +82,18 @@ func TestProgressNarrow(t *testing.T) {
 		t.Errorf("%d lines", lines)
 	}
 }
+
+// TestProgressOfNothing: a copy that is over before its line is shown ends.
+func TestProgressOfNothing(t *testing.T) {
+	tty := terminal(t)
+	stopped := make(chan struct{})
+	go func() {
+		newProgress(tty, "write", 0, false).stop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(10 * time.Second):
+		t.Error("it didn't end")
+	}
+}

@@ -51,8 +51,14 @@ func (p *progressBar) stop() {
 		return
 	}
 	p.tracker.MarkAsDone()
-	p.writer.Stop()
-	<-p.done
+	for {
+		p.writer.Stop()
+		select {
+		case <-p.done:
+			return
+		case <-time.After(10 * time.Millisecond): // it had not begun, of which Stop takes no notice
+		}
+	}
 }
 
 // isTerminal reports whether w is a terminal, or writes to one.
