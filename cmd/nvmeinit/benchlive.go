@@ -24,7 +24,7 @@ type live struct {
 const liveInterval = 450 * time.Millisecond
 
 func newLive(w io.Writer, wanted bool) *live {
-	if !wanted || !isTerminal(w) {
+	if !wanted || !rewrites(w) {
 		return nil
 	}
 	return &live{w: w}

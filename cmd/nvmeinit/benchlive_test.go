@@ -97,3 +97,16 @@ func TestProgressOfNothing(t *testing.T) {
 		t.Error("it didn't end")
 	}
 }
+
+// TestDumbTerminal: a terminal that can't write a line anew isn't sent what has others do so.
+func TestDumbTerminal(t *testing.T) {
+	tty := terminal(t)
+	for term, live := range map[string]bool{"dumb": false, "xterm": true} {
+		t.Setenv("TERM", term)
+		p := newProgress(tty, "read", 1, false)
+		p.stop()
+		if l := newLive(tty, true); (l != nil) != live || (p != nil) != live {
+			t.Errorf("TERM=%s: a live line %v, a bar %v", term, l != nil, p != nil)
+		}
+	}
+}

@@ -146,7 +146,7 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 	hangup := f.secrets.onHangup(ctx)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	live := isTerminal(w)
+	live := rewrites(w)
 	fmt.Fprintln(w, "holding the connection; stop with Ctrl-C")
 	began := time.Now()
 	for {

@@ -21,6 +21,7 @@ func terminal(t *testing.T) *os.File {
 // pseudoTerminal is a terminal, and what is behind it, which reads what it shows.
 func pseudoTerminal(t *testing.T) (master, terminal *os.File) {
 	t.Helper()
+	t.Setenv("TERM", "xterm")
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip(err)

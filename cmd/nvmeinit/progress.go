@@ -20,7 +20,7 @@ type progressBar struct {
 // newProgress shows progress towards total bytes (0 or less: unknown) on w, where that is a
 // terminal.
 func newProgress(w io.Writer, what string, total int64, quiet bool) *progressBar {
-	if quiet || !isTerminal(w) {
+	if quiet || !rewrites(w) {
 		return nil
 	}
 	p := &progressBar{
@@ -73,6 +73,9 @@ func isTerminal(w io.Writer) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
+
+// rewrites reports whether w is a terminal on which a line can be written anew.
+func rewrites(w io.Writer) bool { return isTerminal(w) && os.Getenv("TERM") != "dumb" }
 
 // columns is the width of the terminal that w is; 0 where it doesn't say.
 func columns(w io.Writer) int {
