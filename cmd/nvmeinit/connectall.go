@@ -40,6 +40,9 @@ comes and goes all the time only some are told. It ends when it is interrupted.`
 	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
 	f.addOutput(c)
 	f.paths.add(c)
+	for _, flag := range []string{"path", "all-paths"} { // which it refuses, with the reason
+		c.Flags().Lookup(flag).Hidden = true
+	}
 	f.add(c, true)
 	return c
 }

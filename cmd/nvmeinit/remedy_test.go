@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -17,5 +18,21 @@ func TestRemedied(t *testing.T) {
 	}
 	if err := remedied(errors.New("other")); err.Error() != "other" || remedied(nil) != nil {
 		t.Errorf("another error is changed to %v", err)
+	}
+}
+
+// TestConnectAllHelp: the help of connect-all shows no flags that it refuses.
+func TestConnectAllHelp(t *testing.T) {
+	var help strings.Builder
+	root := newRoot()
+	root.SetOut(&help)
+	root.SetArgs([]string{"connect-all", "--help"})
+	if code := cli.Execute(t.Context(), root, &help); code != cli.ExitOK {
+		t.Fatal(help.String())
+	}
+	for flag, shown := range map[string]bool{"--path": false, "--all-paths": false, "--iopolicy": true, "--ctrl-loss-tmo": true} {
+		if strings.Contains(help.String(), flag+" ") != shown {
+			t.Errorf("%s:\n%s", flag, help.String())
+		}
 	}
 }
