@@ -123,6 +123,7 @@ func TestTargetFlags(t *testing.T) {
 		{args("ctl bogus --help"), exitUsage, []string{`no command "bogus"`, "add-namespace", "ctl --help"}},
 		{args("serv"), exitUsage, []string{"is serve meant?"}},
 		{args("pmem check /nowhere"), exitFailure, []string{"pmem check /nowhere", "no such file", "--size"}},
+		{args("pmem format --yes --block-size 1000 /nowhere"), exitUsage, []string{"--block-size", "block size 1000", "power of two"}},
 		{args("serve --volume mem:1MiB --block-size 1000"), exitUsage, []string{"block size 1000", "power of two"}},
 		{args("serve --volume disk.img --size 1x"), exitUsage, []string{"--size", `"1x"`, "64MiB"}},
 		{args("serve --volume mem:1MiB --max-controllers -1"), exitUsage, []string{"--max-controllers -1", "1 or more"}},

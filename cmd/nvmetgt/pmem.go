@@ -81,6 +81,9 @@ allows. A file that doesn't exist yet needs no formatting: serve creates it with
 			if !yes {
 				return cli.Usage("format makes what %s holds unreadable; add --yes if that is right", args[0])
 			}
+			if err := (&blockdev.Options{BlockSize: int(block)}).Validate(); err != nil {
+				return cli.Usage("--block-size: %w", err)
+			}
 			if err := persist.Format(args[0], int(block)); err != nil {
 				return pmemError("format", args[0], err)
 			}
