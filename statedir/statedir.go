@@ -124,7 +124,8 @@ func (d *Dir) Save(name string, data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := write(path+unfinished, data); err != nil {
-		return errors.Join(err, os.Remove(path+unfinished))
+		_ = os.Remove(path + unfinished) // there may be none, and else the next Open does it
+		return err
 	}
 	if err := os.Rename(path+unfinished, path); err != nil {
 		return err

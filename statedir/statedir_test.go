@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -227,5 +228,19 @@ func TestDelete(t *testing.T) {
 		if err := d.Delete(name); err == nil {
 			t.Errorf("deleted %q", name)
 		}
+	}
+}
+
+// TestSaveFailure: what can't be saved is told by what kept it from that, and by nothing that followed of it.
+func TestSaveFailure(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	d := open(t, path)
+	defer d.Close()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	err := d.Save("a", []byte("a"))
+	if err == nil || strings.Contains(err.Error(), "remove") {
+		t.Errorf("saved where the directory is gone: %v", err)
 	}
 }
