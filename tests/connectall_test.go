@@ -97,6 +97,16 @@ func TestConnectAll(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+
+	// One that is asked for has to be there.
+	r = nvmeinit(t, time.Minute, "connect-all", "-t", "tcp", "-a", at.Addr().String(), "-n", other)
+	if r.code != 0 || strings.Count(r.stdout, "connected to ") != 1 {
+		t.Errorf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
+	r = nvmeinit(t, time.Minute, "connect-all", "-t", "tcp", "-a", at.Addr().String(), "-n", other+"-none")
+	if r.code != exitFailure || !strings.Contains(r.stderr, "no such subsystem") {
+		t.Errorf("exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	}
 }
 
 // TestConnectAllFollows: with --hold a port that is added later, and a subsystem, are connected to.

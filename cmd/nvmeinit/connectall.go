@@ -91,6 +91,9 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	if err := e.show(c); err != nil {
 		return err
 	}
+	if !hold && f.nqn != "" && len(e.subs) == 0 && !e.failed.any() {
+		return fmt.Errorf("-n %s: discovery names no such subsystem for host %s; nvmeinit discover lists those that it does", f.nqn, f.name)
+	}
 	if !hold {
 		return e.failed.err()
 	}
