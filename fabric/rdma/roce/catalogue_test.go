@@ -38,6 +38,7 @@ package roce
 //
 //   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; not by several messages together: TestCountsBeginAnew;
 //     never, without a timeout: TestNoTimeout
+//   - others go on meanwhile: TestSilentPeerLeavesReads
 //   - one way cut: TestAsymmetricCut
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)

@@ -88,12 +88,12 @@ func (q *qp) onTimeout(now time.Duration) {
 	r.backoff++
 	switch {
 	case !q.selective:
-		q.lost(now)
+		q.silence(now)
 		q.goBack()
 	case r.backoff <= maxProbes:
 		q.probe(now)
 	default:
-		q.lost(now)
+		q.silence(now)
 		q.dropped(r.una, now)
 	}
 	q.restartTimer(now)
@@ -137,6 +137,15 @@ func (q *qp) retryFrom(psn wire.PSN, now time.Duration) bool {
 func (q *qp) lost(now time.Duration) {
 	if q.req.inflight > 0 {
 		q.path.window.lost(now, q.path.roundTrip())
+	}
+}
+
+// silence tells the windows that nothing was heard in time. That of READs closes too: a peer that has died would keep the
+// room for answers, which all peers share, until it is given up.
+func (q *qp) silence(now time.Duration) {
+	q.lost(now)
+	if q.req.readBytes > 0 {
+		q.path.reads.lost(now, q.path.roundTrip())
 	}
 }
 
