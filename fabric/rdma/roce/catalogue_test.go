@@ -38,7 +38,7 @@ package roce
 //
 //   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; not by several messages together: TestCountsBeginAnew;
 //     never, without a timeout: TestNoTimeout
-//   - others go on meanwhile: TestSilentPeerLeavesReads
+//   - others go on meanwhile, to other peers and to the same: TestSilentPeerLeavesReads, TestSilentQPsLeaveWindow
 //   - one way cut: TestAsymmetricCut
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)

@@ -148,7 +148,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	q.restartTimer(now)
 	q.completeSends()
 	q.failUnreadable()
-	if r.cur != r.tail {
+	if q.endSilence() || r.cur != r.tail {
 		q.d.markReady(q)
 	}
 }

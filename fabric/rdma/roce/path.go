@@ -15,6 +15,7 @@ type path struct {
 	flow   wire.Flow
 	refs   int
 	noICRC int // queue pairs among them whose packets have no ICRC
+	silent int // those that have heard nothing for long
 
 	window  window // of requests
 	reads   window // of the answers of READs

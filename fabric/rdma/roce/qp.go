@@ -209,6 +209,7 @@ func (q *qp) letGo() {
 		q.d.wakeForWindow(q.path)
 		q.readsWithdrawn(r.readBytes)
 		q.d.wakeForReads()
+		q.endSilence()
 	}
 	r.inflight, r.readBytes = 0, 0
 	r.reads.clear()

@@ -50,6 +50,7 @@ type retry struct {
 	retries    int           // of the oldest packet, without progress
 	rnrRetries int
 	rnrUntil   time.Duration // no request before; 0 where the peer is ready
+	silent     bool          // nothing has been heard for long, see silence
 	backPSN    wire.PSN      // where the last retry began …
 	backHold   time.Duration // … and until when another demand for it is the same one's echo
 	samplePSN  wire.PSN      // packet whose round trip is measured
@@ -139,7 +140,7 @@ func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 		if writes && !w.isWrite() {
 			return notYet
 		}
-		if r.next.Diff(r.una) > maxOutstanding || !w.started && !q.begin(w) {
+		if r.next.Diff(r.una) > maxOutstanding || r.silent && r.next != r.una || !w.started && !q.begin(w) {
 			return blocked
 		}
 		if w.packets == 0 {
@@ -285,7 +286,7 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	}
 	n := min(w.length-r.off, w.mtu)
 	cost := n + packetCost
-	if !q.path.window.admits(cost) {
+	if !q.path.window.admits(cost) && !(q.passesSilent() && r.inflight == 0) {
 		return 0, waiting
 	}
 	p := &t.packet
@@ -423,7 +424,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	if q.selective { // which doesn't ask for more than a piece again
 		n = min(n, q.readStep())
 	}
-	if !q.admitsRead(n) {
+	if !q.admitsRead(n) && !(q.passesSilent() && r.reads.empty()) {
 		d.readWaiting.add(q, &r.waitsReads)
 		return 0, blocked
 	}

@@ -66,6 +66,9 @@ func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 			return noRoom
 		}
 		psn := r.score.firstLost(r.una)
+		if r.silent && psn != r.una {
+			return blocked
+		}
 		if res := q.emitAgain(t, psn, now); res != emitted {
 			return res
 		}

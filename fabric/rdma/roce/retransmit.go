@@ -142,12 +142,32 @@ func (q *qp) lost(now time.Duration) {
 
 // silence tells the windows that nothing was heard in time. That of READs closes too: a peer that has died would keep the
 // room for answers, which all peers share, until it is given up.
+//
+// Where silence goes on, the oldest packet is all that is sent until something is heard: the peer may be there and its queue
+// pair gone, and others to the same peer share the windows.
 func (q *qp) silence(now time.Duration) {
 	q.lost(now)
 	if q.req.readBytes > 0 {
 		q.path.reads.lost(now, q.path.roundTrip())
 	}
+	if q.req.backoff > 1 && !q.req.silent {
+		q.req.silent = true
+		q.path.silent++
+	}
 }
+
+// endSilence reports whether there was silence.
+func (q *qp) endSilence() bool {
+	was := q.req.silent
+	if was {
+		q.req.silent = false
+		q.path.silent--
+	}
+	return was
+}
+
+// passesSilent reports whether a window may be full of what others sent that hear nothing. One packet of q may pass them.
+func (q *qp) passesSilent() bool { return q.path.silent > 0 && !q.req.silent }
 
 // goBack makes everything from una on to be sent again.
 func (q *qp) goBack() {

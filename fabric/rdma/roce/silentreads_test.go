@@ -27,12 +27,7 @@ func TestSilentPeerLeavesReads(t *testing.T) {
 				target, living := p.a, p.b
 				dying := p.newSide(netip.MustParseAddr("10.0.0.3"))
 				defer dying.dev.Close()
-				toDying := &side{t: t, dev: target.dev, pd: target.pd, mr: target.mr, buf: target.buf, wake: make(chan struct{}, 1)}
-				var err error
-				toDying.cq, err = toDying.dev.CreateCQ(4*p.cfg.depth, toDying.onCQ)
-				check(t, err)
-				toDying.cq.ReqNotify()
-				toDying.qp = toDying.newQP(p.cfg)
+				toDying := another(target, p.cfg)
 				p.connect(toDying, dying)
 
 				read := func(s, from *side) (wrs []verbs.SendWR) {

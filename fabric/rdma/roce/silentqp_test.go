@@ -1,0 +1,84 @@
+package roce
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+)
+
+// TestSilentQPsLeaveWindow: queue pairs to one peer share its windows. Some whose other ends are gone, as those of a program
+// that was killed and runs again, don't stop another one until they are given up.
+func TestSilentQPsLeaveWindow(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
+		for _, foreign := range []bool{false, true} {
+			for _, gone := range []int{1, 8} {
+				t.Run(fmt.Sprintf("opcode %d, %d gone, foreign=%v", op, gone, foreign), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { testSilentQPs(t, op, gone, foreign) })
+				})
+			}
+		}
+	}
+}
+
+func testSilentQPs(t *testing.T, op verbs.WROpcode, gone int, foreign bool) {
+	const size, many = 64 << 10, 8
+	p := newPair(t, pairConfig{
+		mtu: verbs.MTU4096, maxRd: 16, memory: many * size, timeout: 17, foreign: foreign,
+		device: Config{MaxWindow: 256 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 1 << 20},
+	})
+	p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
+	request := func(s, peer *side) (wrs []verbs.SendWR) {
+		for i := range many {
+			wrs = append(wrs, verbs.SendWR{
+				WRID: uint64(i), Opcode: op, SGList: s.sge(i*size, size), RemoteAddr: peer.mr.Addr(), RKey: peer.mr.RKey(),
+			})
+		}
+		return wrs
+	}
+	silent := make([]*side, gone)
+	for i := range silent {
+		far := another(p.b, p.cfg)
+		silent[i] = another(p.a, p.cfg)
+		p.connect(silent[i], far)
+		for range 20 { // which opens the window
+			silent[i].post(request(silent[i], far)...)
+			silent[i].wait(many)
+		}
+		check(t, far.qp.Destroy())
+	}
+	for _, s := range silent {
+		s.post(request(s, p.b)...)
+	}
+	for _, pause := range []time.Duration{time.Millisecond, 2 * time.Second} {
+		time.Sleep(pause)
+		began := time.Now()
+		for range 20 {
+			p.a.post(request(p.a, p.b)...)
+			p.a.wait(many)
+		}
+		if took, most := time.Since(began), 200*time.Millisecond; took > most {
+			t.Errorf("%v later: took %v, want at most %v; %s", pause, took, most, dump(p.a.dev))
+		}
+	}
+	for _, s := range silent {
+		if len(s.got) > 0 {
+			t.Error("what was asked of a queue pair that is gone is over")
+		}
+	}
+}
+
+// another is one more queue pair on the device of s, with the same memory.
+func another(s *side, c pairConfig) *side {
+	s.t.Helper()
+	x := &side{t: s.t, dev: s.dev, pd: s.pd, mr: s.mr, buf: s.buf, wake: make(chan struct{}, 1)}
+	var err error
+	x.cq, err = x.dev.CreateCQ(4*c.depth, x.onCQ)
+	check(s.t, err)
+	x.cq.ReqNotify()
+	x.qp = x.newQP(c)
+	return x
+}
