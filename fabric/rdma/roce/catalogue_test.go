@@ -34,6 +34,8 @@ package roce
 //     each message has for itself: TestCountsBeginAnew
 //   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
 //
+// Room for packets and answers, which queue pairs share: TestLongPacketHasItsTurn, TestLargeReadHasItsTurn
+//
 // Giving up
 //
 //   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; not by several messages together: TestCountsBeginAnew;

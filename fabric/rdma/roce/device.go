@@ -68,6 +68,7 @@ type Device struct {
 	readBudget  int // bytes
 	readBytes   int // asked for and not here
 	readWaiting waitList
+	readTurns   turns
 	readPiece   int // bytes of one READ request, see qp.readPiece
 }
 

@@ -20,6 +20,9 @@ type path struct {
 	window  window // of requests
 	reads   window // of the answers of READs
 	waiting waitList
+
+	sendTurns, readTurns turns // of its queue pairs, in window and in reads
+
 	rtt     time.Duration // smoothed; 0 before the first sample
 	rttVar  time.Duration // smoothed deviation
 	rttLast time.Duration

@@ -210,6 +210,8 @@ func (q *qp) letGo() {
 		q.readsWithdrawn(r.readBytes)
 		q.d.wakeForReads()
 		q.endSilence()
+		q.waitNotToSend()
+		q.waitNotToRead()
 	}
 	r.inflight, r.readBytes = 0, 0
 	r.reads.clear()

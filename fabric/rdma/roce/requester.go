@@ -31,6 +31,8 @@ type requester struct {
 
 	waitsWindow, waitsReads bool
 
+	sendTurn, pathTurn, readTurn turn // in path.sendTurns and .readTurns, and Device.readTurns
+
 	score *scoreboard // nil while nothing is known to be missing
 
 	unreadable bool // the packet at page can't be made, as a page of its data is missing
@@ -90,7 +92,13 @@ func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
 		q.more = true
 	case notYet:
 		q.later = true
+	case blocked:
+		q.waitNotToSend()
+		if !r.waitsReads {
+			q.waitNotToRead()
+		}
 	case waiting:
+		q.waitNotToRead()
 		if r.next == first {
 			q.path.waiting.add(q, &r.waitsWindow)
 		} else {
@@ -286,7 +294,7 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	}
 	n := min(w.length-r.off, w.mtu)
 	cost := n + packetCost
-	if !q.path.window.admits(cost) && !(q.passesSilent() && r.inflight == 0) {
+	if !q.maySend(cost) {
 		return 0, waiting
 	}
 	p := &t.packet
@@ -424,7 +432,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	if q.selective { // which doesn't ask for more than a piece again
 		n = min(n, q.readStep())
 	}
-	if !q.admitsRead(n) && !(q.passesSilent() && r.reads.empty()) {
+	if !q.mayRead(n) {
 		d.readWaiting.add(q, &r.waitsReads)
 		return 0, blocked
 	}
