@@ -34,7 +34,8 @@ package roce
 //     each message has for itself: TestCountsBeginAnew
 //   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
 //
-// Room for packets and answers, which queue pairs share: TestLongPacketHasItsTurn, TestLargeReadHasItsTurn
+// Room for packets and answers, which queue pairs share: TestLongPacketHasItsTurn, TestLargeReadHasItsTurn,
+// TestSlowPeerLeavesReads.
 //
 // Giving up
 //

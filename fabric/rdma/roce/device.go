@@ -69,6 +69,7 @@ type Device struct {
 	readBytes   int // asked for and not here
 	readWaiting waitList
 	readTurns   turns
+	readers     int // paths on which something is asked for
 	readPiece   int // bytes of one READ request, see qp.readPiece
 }
 

@@ -161,18 +161,28 @@ func (q *qp) admitsRead(n int) bool {
 // readsSent, readsHere and readsWithdrawn take note of n bytes of answers that are asked for,
 // that are here, and that are given up.
 func (q *qp) readsSent(n int) {
+	if q.path.reads.inflight == 0 && n > 0 {
+		q.d.readers++
+	}
 	q.path.reads.sent(n)
 	q.d.readBytes += n
 }
 
 func (q *qp) readsHere(n int) {
 	q.path.reads.acked(n)
-	q.d.readBytes -= n
+	q.readsOver(n)
 }
 
 func (q *qp) readsWithdrawn(n int) {
 	q.path.reads.withdrawn(n)
+	q.readsOver(n)
+}
+
+func (q *qp) readsOver(n int) {
 	q.d.readBytes -= n
+	if q.path.reads.inflight == 0 && n > 0 {
+		q.d.readers--
+	}
 }
 
 // wakeForReads makes everyone ready who waits for room for READ responses.

@@ -9,6 +9,7 @@ type turns []*turn
 // turn is the place of a queue pair among them.
 type turn struct {
 	waits bool
+	path  *path
 	n     int // bytes that it needs
 }
 
@@ -20,9 +21,9 @@ func (w *turns) fits(t *turn, n, free int, empty bool) bool {
 	return empty || n <= free
 }
 
-// join has t wait for n bytes.
-func (w *turns) join(t *turn, n int) {
-	t.n = n
+// join has t wait for n bytes on p.
+func (w *turns) join(t *turn, p *path, n int) {
+	t.path, t.n = p, n
 	if !t.waits {
 		t.waits = true
 		*w = append(*w, t)
@@ -45,7 +46,7 @@ func (q *qp) maySend(n int) bool {
 	r, p := &q.req, q.path
 	passes := q.passesSilent() && r.inflight == 0
 	if !passes && !p.sendTurns.fits(&r.sendTurn, n, p.window.size-p.window.inflight, p.window.inflight == 0) {
-		p.sendTurns.join(&r.sendTurn, n)
+		p.sendTurns.join(&r.sendTurn, p, n)
 		return false
 	}
 	p.sendTurns.leave(&r.sendTurn)
@@ -58,20 +59,29 @@ func (q *qp) mayRead(n int) bool {
 	d, r, p := q.d, &q.req, q.path
 	switch {
 	case q.passesSilent() && r.reads.empty():
-	case !p.readTurns.fits(&r.pathTurn, n, p.reads.size-p.reads.inflight, p.reads.inflight == 0):
-		p.readTurns.join(&r.pathTurn, n)
+	case !p.readTurns.fits(&r.pathTurn, n, d.readLimit(p)-p.reads.inflight, p.reads.inflight == 0):
+		p.readTurns.join(&r.pathTurn, p, n)
 		if d.readTurns.leave(&r.readTurn) {
 			d.wakeForReads()
 		}
 		return false
 	case !d.readTurns.fits(&r.readTurn, n, d.readBudget-d.readBytes, d.readBytes == 0):
-		p.readTurns.join(&r.pathTurn, n)
-		d.readTurns.join(&r.readTurn, n)
+		p.readTurns.join(&r.pathTurn, p, n)
+		d.readTurns.join(&r.readTurn, p, n)
 		return false
 	}
 	p.readTurns.leave(&r.pathTurn)
 	d.readTurns.leave(&r.readTurn)
 	return true
+}
+
+// readLimit bounds what may be asked for on p: its share of the device's room while others wait for that, of which a peer that
+// answers slowly would have all after a while.
+func (d *Device) readLimit(p *path) int {
+	if !slices.ContainsFunc(d.readTurns, func(t *turn) bool { return t.path != p }) {
+		return p.reads.size
+	}
+	return min(p.reads.size, d.readBudget/max(2, d.readers))
 }
 
 // waitNotToSend and waitNotToRead have q, which can't do so whatever room there is, leave that to the others.
