@@ -86,7 +86,7 @@ with it, with the line. It opens no volume and listens nowhere.
 		Example: `  nvmetgt check /etc/nvmetgt.yaml && nvmetgt serve --config /etc/nvmetgt.yaml`,
 		Args:    oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			cfg, err := loadConfig("check", args[0])
+			cfg, err := loadConfig(c.Context(), "check", args[0])
 			if err != nil {
 				return err
 			}

@@ -88,7 +88,7 @@ func (x *ctl) newApply() *cobra.Command {
 	return &cobra.Command{
 		Use: "apply FILE", Short: "Become what a file says", Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			_, text, err := loadText("apply", args[0])
+			_, text, err := loadText(c.Context(), "apply", args[0])
 			if err != nil {
 				return err
 			}

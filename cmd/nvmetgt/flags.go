@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"regexp"
 	"time"
@@ -102,7 +103,7 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		if c.Flags().NFlag() > 1 {
 			return nil, cli.Usage("--config %s says everything: leave the other flags out", f.config)
 		}
-		return loadConfig("--config", f.config)
+		return loadConfig(c.Context(), "--config", f.config)
 	}
 	if len(f.volumes) == 0 {
 		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB, or a --config")
@@ -204,14 +205,18 @@ func (f *serveFlags) checkFile() error {
 }
 
 // loadConfig reads a configuration file that a flag or argument names.
-func loadConfig(what, path string) (*config.Config, error) {
-	cfg, _, err := loadText(what, path)
+func loadConfig(ctx context.Context, what, path string) (*config.Config, error) {
+	cfg, _, err := loadText(ctx, what, path)
 	return cfg, err
 }
 
-// loadText is loadConfig with what the file held.
-func loadText(what, path string) (*config.Config, []byte, error) {
-	cfg, text, err := config.LoadText(path)
+// loadText is loadConfig with what the file held. It may be a pipe into which nobody writes, or a terminal.
+func loadText(ctx context.Context, what, path string) (*config.Config, []byte, error) {
+	var cfg *config.Config
+	text, err := cli.Leaving(ctx, 0, func() (text []byte, err error) {
+		cfg, text, err = config.LoadText(path)
+		return text, err
+	})
 	var fe *config.FieldError
 	switch {
 	case errors.As(err, &fe):

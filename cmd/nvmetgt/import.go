@@ -24,7 +24,7 @@ of hosts go to a file of their own.`,
   nvmetgt import target.json > target.yaml`,
 		Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
-			b, err := os.ReadFile(args[0])
+			b, err := cli.Leaving(c.Context(), 0, func() ([]byte, error) { return os.ReadFile(args[0]) })
 			if err != nil {
 				return cli.FileError("import", args[0], err)
 			}
