@@ -26,7 +26,7 @@ func newConnectAll() *cobra.Command {
 		Short: "Connect to every subsystem that discovery tells of, by all its paths",
 		Long: `connect-all asks a discovery controller, and those that it refers to, which subsystems
 there are for this host, connects to each by every path, shows them, and disconnects.
--n restricts it to one subsystem.
+-n restricts it to one subsystem, which has to be there unless --hold waits for it.
 
 With --hold it stays connected: paths that are lost come back, and what is added at the
 targets is connected to when they notify of it; each change is a line, but of a path that
