@@ -53,7 +53,7 @@ package roce
 // PSNs wrap: TestMishapToEachPacket begins at 0xfffff0, TestOperations at 0xfffffd, TestHistories
 // close to there.
 //
-// Torn down under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush.
+// Torn down under traffic: TestTearDownUnderLoad, TestDestroyLeavesNothing, TestFlush, TestRoomOfWhoEnds.
 //
 // Errors and the completions that they give
 //

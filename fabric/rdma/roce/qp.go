@@ -92,6 +92,7 @@ func (q *qp) Modify(attr verbs.QPAttr) error {
 		d.postedOutside()
 	case attr.State == verbs.Reset:
 		q.toReset()
+		d.postedOutside() // by those who waited for its room
 	case from == verbs.Reset && attr.State == verbs.Init:
 		q.attr.Access = attr.Access
 		q.attr.State = verbs.Init
@@ -256,6 +257,7 @@ func (q *qp) Destroy() error {
 	q.recvCQ.refs--
 	q.pd.refs--
 	d.qps.remove(q)
+	d.postedOutside() // by those who waited for its room
 	return nil
 }
 
