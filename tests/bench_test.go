@@ -306,6 +306,31 @@ func TestBenchInterrupt(t *testing.T) {
 	tgt.stop(t)
 }
 
+// TestBenchInterruptHanging: a run is interrupted, too, where the volume hangs and the connection doesn't.
+func TestBenchInterruptHanging(t *testing.T) {
+	addr := freeAddr(t)
+	tgt := startTargetAt(t, addr, "--volume", "freeze:manual:mem:16MiB", "--metrics", addr.String()+":"+metricsPort)
+	tgt.signal(syscall.SIGUSR1)
+	var runs []*program
+	for _, flags := range []string{"", "--ctrl-loss-tmo 60", "--depths 1"} {
+		for _, transport := range transports {
+			runs = append(runs, tgt.startInit(t, transport, "bench", args("--rw randread --runtime 10m "+flags)...))
+		}
+	}
+	eventually(t, cliTimeout, "the volume has the reads of all", func() bool {
+		return tgt.scrape(t).sum(t, "nvmeof_namespace_requests_in_flight") == float64(len(runs))
+	})
+	for _, p := range runs {
+		p.signal(syscall.SIGINT)
+	}
+	for _, p := range runs {
+		if code := p.wait(t, cliTimeout); code != exitInterrupted {
+			t.Errorf("%s: exit code %d: %s", p, code, p.stderr.String())
+		}
+	}
+	tgt.signal(syscall.SIGUSR1)
+}
+
 // With a rate, a target that stands still is seen by all that was due meanwhile, not only by the few under way.
 func TestBenchRate(t *testing.T) {
 	const rate, stall, least = 1000, 400 * time.Millisecond, 100 * time.Millisecond

@@ -15,6 +15,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fio"
 	"github.com/nvme-anywhere/nvmeof/internal/loadgen"
 	"github.com/nvme-anywhere/nvmeof/internal/version"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // benchFlags are fio's options, and where to run.
@@ -267,7 +268,7 @@ func phaseName(jobs []*fio.Job, i, n int) string {
 func (f *benchFlags) run(ctx context.Context, d *benchDevice, jobs []*fio.Job, report func(*loadgen.Progress)) (*loadgen.Result, error) {
 	o := loadgen.Options{Interval: sampleInterval(jobs), Report: report}
 	res, err := loadgen.Run(ctx, d, fio.Specs(jobs), o)
-	if err == nil && ctx.Err() != nil && !mayStop(jobs) {
+	if ctx.Err() != nil && (err == nil && !mayStop(jobs) || errors.Is(err, host.ErrClosed)) {
 		err = ctx.Err()
 	}
 	return res, err

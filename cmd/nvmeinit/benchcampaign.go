@@ -155,6 +155,9 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	if err := k.open(c.Context()); err != nil {
 		return err
 	}
+	for _, d := range k.paths {
+		defer d.watch(c.Context(), nil)()
+	}
 	works, err := k.run(c.Context())
 	k.live.clear()
 	if err != nil {

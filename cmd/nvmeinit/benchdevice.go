@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -163,16 +164,46 @@ func (d *benchDevice) Close() error {
 	return errors.Join(err, d.sessions[0].Close())
 }
 
-// watch has a live line show the paths, and an interrupted run not wait for those that are
-// lost. The function that it returns ends that.
-func (d *benchDevice) watch(ctx context.Context, l *live) (end func() bool) {
-	if d.multi == nil {
-		return func() bool { return true }
-	}
-	if l != nil {
+// interruptGrace is how long operations under way have to end when a run is interrupted. A volume that hangs may keep
+// them for ever, while its target keeps the connection.
+const interruptGrace = 5 * time.Second
+
+// watch has a live line show the paths, and an interrupted run wait neither for paths that are lost, nor for ever for
+// operations that are under way. The function that it returns ends that.
+func (d *benchDevice) watch(ctx context.Context, l *live) (end func()) {
+	if d.multi != nil && l != nil {
 		l.paths = d.multi.Subsystem
 	}
-	return context.AfterFunc(ctx, d.multi.StopWaiting)
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-over:
+			return
+		case <-ctx.Done():
+		}
+		if d.multi != nil {
+			d.multi.StopWaiting()
+		}
+		select {
+		case <-over:
+		case <-time.After(interruptGrace):
+			d.cut()
+		}
+	})
+	return func() {
+		close(over)
+		watching.Wait()
+	}
+}
+
+// cut ends what is under way. Close has to be called all the same.
+func (d *benchDevice) cut() {
+	if d.multi != nil {
+		_ = d.multi.Subsystem.Close() // which ends with it
+		return
+	}
+	_ = atOnce(len(d.sessions), func(i int) error { return d.sessions[i].Controller.Close() })
 }
 
 // controllers are those that take I/O.
