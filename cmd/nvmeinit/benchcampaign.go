@@ -155,9 +155,7 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 	if err := k.open(c.Context()); err != nil {
 		return err
 	}
-	for _, d := range k.paths {
-		defer d.watch(c.Context(), nil)()
-	}
+	defer k.watch(c.Context())()
 	works, err := k.run(c.Context())
 	k.live.clear()
 	if err != nil {
@@ -173,6 +171,19 @@ func runCampaign(c *cobra.Command, f *benchFlags) (err error) {
 		}
 	}
 	return page.write(k.page(works))
+}
+
+// watch watches all paths, until the function that it returns is called.
+func (k *campaign) watch(ctx context.Context) (end func()) {
+	var ends []func()
+	for _, d := range k.paths {
+		ends = append(ends, d.watch(ctx, nil))
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
 }
 
 func (k *campaign) open(ctx context.Context) error {
