@@ -377,6 +377,29 @@ func TestCloseLingers(t *testing.T) {
 	}
 }
 
+// A DREQ that is lost is sent again while Close waits, so that the peer knows.
+func TestCloseAsksAgain(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		l.handle = answering(l.handle)
+		h := host.connect(target.addr)
+		established(h, l)
+		lost := false
+		n.setFilter(func(wired) []time.Duration {
+			if !lost {
+				lost = true
+				return nil
+			}
+			return []time.Duration{time.Millisecond}
+		})
+		began := time.Now()
+		host.m.Close()
+		if took, want := time.Since(began), dreqInterval+2*time.Millisecond; took != want {
+			t.Errorf("closed after %v, want %v", took, want)
+		}
+		l.want(verbs.CMDisconnected)
+	})
+}
+
 // answering is handle, which also answers DREQs.
 func answering(handle func(verbs.CMEvent)) func(verbs.CMEvent) {
 	return func(ev verbs.CMEvent) {

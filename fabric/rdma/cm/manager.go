@@ -98,8 +98,7 @@ func (m *Manager) newID(handler verbs.CMHandler) *cmID {
 
 // Close ends everything: each identifier gets CMDeviceRemoval, in whose handler it can still be
 // disconnected and destroyed; then those that are left are destroyed, which tells their peers
-// (DREQ or REJ). It waits for DREPs, but not long, and asks nobody twice. When it returns, no
-// handler runs and none will. It must not be called from a handler. The device stays open.
+// (DREQ or REJ). It waits for DREPs, but not long. When it returns, no handler runs and none will. It must not be called from a handler. The device stays open.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	first := !m.closed
@@ -250,20 +249,26 @@ func (m *Manager) shutdown() {
 const lingerTime = time.Second
 
 // linger takes messages until every peer that was sent a DREQ has answered, so that both sides
-// end in order and the port isn't closed to the last answer.
+// end in order and the port isn't closed to the last answer. It asks again whoever doesn't: with a
+// DREQ that was lost a peer would wait for this host until its keep-alive timeout is over.
 func (m *Manager) linger() {
-	timer := time.NewTimer(lingerTime)
-	defer timer.Stop()
+	end := time.NewTimer(lingerTime)
+	defer end.Stop()
+	again := time.NewTimer(lingerTime)
+	defer again.Stop()
 	for m.awaitsDREP() {
+		m.setTimer(again)
 		select {
 		case <-m.inbox.wake:
-		case <-timer.C:
+		case <-again.C:
+		case <-end.C:
 			return
 		}
 		mads := m.inbox.take().mads
 		for i := range mads {
 			m.onMAD(&mads[i])
 		}
+		m.expire()
 	}
 }
 
