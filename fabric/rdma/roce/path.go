@@ -16,6 +16,7 @@ type path struct {
 	refs   int
 	noICRC int // queue pairs among them whose packets have no ICRC
 	silent int // those that have heard nothing for long
+	held   int // bytes, of all of them, see mayHold
 
 	window  window // of requests
 	reads   window // of the answers of READs

@@ -14,6 +14,7 @@ type reorder struct {
 	base  wire.PSN                  // no slot before is in use
 	last  wire.PSN                  // nor one behind
 	n     int
+	bytes int
 }
 
 // heldPacket is a copy of a packet.
@@ -25,8 +26,9 @@ type heldPacket struct {
 const (
 	// reorderSlots is how many PSNs ahead of the expected one a packet may be held.
 	reorderSlots = scoreSize
-	// maxHeld bounds the memory of the payloads that a device holds, in bytes, and so their number.
-	maxHeld = 4 << 20
+	// maxHeld bounds the memory of the payloads that a device holds, in bytes, and so their number. One queue pair gets
+	// half of it, see mayHold.
+	maxHeld = 8 << 20
 	// ordinaryPayload is the memory that the payload of a held packet has at least. That of a longer
 	// one isn't kept for the next.
 	ordinaryPayload = wire.MaxPathMTU + wire.LongSend
@@ -48,7 +50,7 @@ func (q *qp) hold(p *wire.Packet) bool {
 	default:
 		return false
 	}
-	if p.PSN.Diff(rs.expected) >= reorderSlots || d.held+heldBytes(p.Payload) > maxHeld {
+	if p.PSN.Diff(rs.expected) >= reorderSlots || !q.mayHold(heldBytes(p.Payload)) {
 		return false
 	}
 	if rs.held == nil {
@@ -71,19 +73,37 @@ func (q *qp) hold(p *wire.Packet) bool {
 	if p.PSN.After(rs.held.last) {
 		rs.held.last = p.PSN
 	}
-	d.held += heldBytes(p.Payload)
+	q.countHeld(rs.held, heldBytes(p.Payload))
 	return true
+}
+
+// mayHold reports whether q may hold n bytes more: no more than it leaves to the others, and all of its peer no more than
+// twice that. A peer that dies with gaps open keeps what is held of it until it is given up.
+func (q *qp) mayHold(n int) bool {
+	left := maxHeld - q.d.held
+	own := 0
+	if q.resp.held != nil {
+		own = q.resp.held.bytes
+	}
+	return own+n <= left && q.path.held+n <= 2*left
 }
 
 // heldBytes is the memory of a held payload.
 func heldBytes(payload []byte) int { return max(len(payload), ordinaryPayload) }
+
+// countHeld counts n bytes more, or less, that o holds of q.
+func (q *qp) countHeld(o *reorder, n int) {
+	o.bytes += n
+	q.path.held += n
+	q.d.held += n
+}
 
 // catchUp executes what was held behind the packet that has just been executed. Where there is
 // another gap, a peer that understands it is told at once.
 func (q *qp) catchUp(now time.Duration) {
 	rs := &q.resp
 	for rs.held != nil {
-		rs.held.skipTo(q.d, rs.expected)
+		q.skipTo(rs.held, rs.expected)
 		slot := rs.held.at(rs.expected)
 		if *slot == nil {
 			break
@@ -91,6 +111,7 @@ func (q *qp) catchUp(now time.Duration) {
 		h := *slot
 		*slot = nil
 		rs.held.n--
+		q.countHeld(rs.held, -heldBytes(h.payload))
 		q.execute(&h.packet, now)
 		q.d.letGoHeld(h)
 	}
@@ -126,10 +147,11 @@ func (q *qp) listArrived(t *txBatch, psn wire.PSN) {
 }
 
 // skipTo drops what is held before psn: a READ may have passed it.
-func (o *reorder) skipTo(d *Device, psn wire.PSN) {
+func (q *qp) skipTo(o *reorder, psn wire.PSN) {
 	for ; o.base.Before(psn) && o.n > 0; o.base = o.base.Next() {
 		if slot := o.at(o.base); *slot != nil {
-			d.letGoHeld(*slot)
+			q.countHeld(o, -heldBytes((*slot).payload))
+			q.d.letGoHeld(*slot)
 			*slot = nil
 			o.n--
 		}
@@ -143,13 +165,12 @@ func (q *qp) dropHeld() {
 	if o == nil {
 		return
 	}
-	o.skipTo(q.d, o.base.Add(reorderSlots))
+	q.skipTo(o, o.base.Add(reorderSlots))
 	q.resp.held = nil
 	q.d.reorders.give(o)
 }
 
 func (d *Device) letGoHeld(h *heldPacket) {
-	d.held -= heldBytes(h.payload)
 	if cap(h.payload) > ordinaryPayload {
 		h.payload = nil
 	}
