@@ -27,7 +27,7 @@ func (m *Manager) peerACKTimeout(req *mad.REQ) uint8 {
 	if req.Primary.ACKTimeout == 0 {
 		return m.ownACKTimeout()
 	}
-	return min(req.Primary.ACKTimeout, maxACKTimeout)
+	return min(max(req.Primary.ACKTimeout, minACKTimeout), maxACKTimeout)
 }
 
 // activeAttr are the QP attributes of the active side, for RTR and RTS. The starting PSN of a

@@ -32,6 +32,10 @@ const maxService = 262144 * time.Millisecond
 // died is given up. A code of 31 would be a day.
 const maxACKTimeout = 21
 
+// minACKTimeout is that of a QP whose peer asks for less: 67 ms. Its retries would be over before a busy machine lets the
+// peer answer, and the shortest code, 8 µs, before any network does. RNICs have such a floor too, that of ConnectX is longer.
+const minACKTimeout = 14
+
 // codeDuration is the time of a 5-bit code, 4.096 µs × 2^n, in the rounding of Linux: whole
 // milliseconds that are powers of two.
 func codeDuration(code uint8) time.Duration {
