@@ -35,7 +35,7 @@ package roce
 //   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
 //
 // Room for packets and answers, which queue pairs share: TestLongPacketHasItsTurn, TestLargeReadHasItsTurn,
-// TestSlowPeerLeavesReads, TestDeadPeerLeavesHeld.
+// TestSlowPeerLeavesReads, TestDeadPeerLeavesHeld; in batches: TestSendsLeaveBesideWrites.
 //
 // Giving up
 //

@@ -28,6 +28,7 @@ type qp struct {
 	urgent  bool // its ACK leaves with its turn, not behind what others send
 	more    bool // than the batch being made has room for
 	later   bool // in that batch come requests that aren't WRITEs
+	passed  bool // that one had no room for them, see passOver
 
 	cnpDue bool          // a congestion notification is to be sent
 	cnpAt  time.Duration // when the last one was made; 0: never

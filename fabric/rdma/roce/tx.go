@@ -287,7 +287,7 @@ func (q *qp) hurries() bool { return q.isReady && q.urgent }
 type batchPart uint8
 
 const (
-	bulkPart batchPart = iota // answers, and WRITEs up to the first other request
+	bulkPart batchPart = iota // answers, WRITEs up to the first other request, and what the last batch had no room for
 	restPart                  // the other requests, and what is behind them
 	ackPart                   // ACKs of who has nothing else to answer: one ends a train, and costs next to nothing
 	batchParts
@@ -311,6 +311,9 @@ func (d *Device) build(now time.Duration) bool {
 			}
 			if full {
 				cut = true
+				if part == restPart {
+					passOver(line[i:reached])
+				}
 				break
 			}
 			q.emit(t, part, now)
@@ -339,6 +342,14 @@ func (d *Device) build(now time.Duration) bool {
 	return len(t.packets) > 0
 }
 
+// passOver takes note that there was no room for the rest of what qps have: behind the next batch's bulk there may be none
+// either, so that it leaves with that.
+func passOver(qps []*qp) {
+	for _, q := range qps {
+		q.passed = q.later
+	}
+}
+
 // emit adds what q may send now in a part of the batch: answers before requests, but an ACK alone
 // behind them.
 func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
@@ -358,8 +369,9 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 			q.more = true
 		}
 		if q.attr.State == verbs.RTS {
-			q.emitRequests(t, true, now)
+			q.emitRequests(t, !q.passed, now)
 		}
+		q.passed = false
 	case restPart:
 		if q.later {
 			q.emitRequests(t, false, now)
