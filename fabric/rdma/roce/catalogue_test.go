@@ -35,7 +35,8 @@ package roce
 //   - the responder's side: TestResponderSequence ("RNR NAK …"), TestSelectiveResponder
 //
 // Room for packets and answers, which queue pairs share: TestLongPacketHasItsTurn, TestLargeReadHasItsTurn,
-// TestSlowPeerLeavesReads, TestDeadPeerLeavesHeld; in batches: TestSendsLeaveBesideWrites.
+// TestSlowPeerLeavesReads, TestDeadPeerLeavesHeld; in batches: TestSendsLeaveBesideWrites. Waiting for it
+// counts as no retry: TestWaitForRoomIsNoRetry.
 //
 // Giving up
 //

@@ -48,6 +48,7 @@ type requester struct {
 type retry struct {
 	deadline   time.Duration // when the oldest packet is late; 0 while none is out
 	progressAt time.Duration // last progress, or last ACK timeout counted
+	waitedFrom time.Duration // since then what is to be sent again waits for room that others have; 0: it doesn't
 	backoff    int           // doublings of the early timeout
 	retries    int           // of the oldest packet, without progress
 	rnrRetries int
@@ -94,16 +95,26 @@ func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
 		q.later = true
 	case blocked:
 		q.waitNotToSend()
-		if !r.waitsReads {
+		if r.waitsReads {
+			r.waitsFrom(now)
+		} else {
 			q.waitNotToRead()
 		}
 	case waiting:
+		r.waitsFrom(now)
 		q.waitNotToRead()
 		if r.next == first {
 			q.path.waiting.add(q, &r.waitsWindow)
 		} else {
 			t.waiting = append(t.waiting, q)
 		}
+	}
+}
+
+// waitsFrom takes note that what is to be sent waits for room, if it is to be sent again and nothing else is out.
+func (r *requester) waitsFrom(now time.Duration) {
+	if r.next == r.una && r.una != r.max && r.waitedFrom == 0 {
+		r.waitedFrom = now
 	}
 }
 
@@ -259,9 +270,13 @@ func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 		return res
 	}
 	r := &q.req
-	if r.una == r.max {
+	switch {
+	case r.una == r.max:
 		r.progressAt = now // nothing was out
+	case r.waitedFrom != 0:
+		r.progressAt += now - max(r.waitedFrom, r.progressAt)
 	}
+	r.waitedFrom = 0
 	r.inBatch(t.gen, r.next)
 	r.next = r.next.Add(psns)
 	if r.next.After(r.max) {
