@@ -74,12 +74,18 @@ func (s *server) tag() string { return fmt.Sprintf(`"%s-%d"`, s.run, s.changes) 
 func (s *server) Apply(c *config.Config, tag string) error { return s.apply(c, tag) }
 
 // Reload is control.Target's.
-func (s *server) Reload() error {
+func (s *server) Reload() error { return s.reload(context.Background()) }
+
+// reload reads the file again, unless ctx ends first: it may be a pipe into which nobody writes.
+func (s *server) reload(ctx context.Context) error {
 	if s.file == "" {
 		return control.ErrNoFile
 	}
-	c, err := config.Load(s.file)
-	if err != nil {
+	c, err := cli.Leaving(ctx, 0, func() (*config.Config, error) { return config.Load(s.file) })
+	switch {
+	case ctx.Err() != nil:
+		return errStopped
+	case err != nil:
 		return err
 	}
 	return s.apply(c, "")
@@ -101,7 +107,7 @@ func (s *server) reloadOnHangup() {
 				return
 			case <-hangups:
 			}
-			if err := s.Reload(); err != nil {
+			if err := s.reload(ctx); err != nil {
 				s.log.Error("reload failed", "err", err)
 			} else {
 				s.log.Info("reloaded", "file", s.file)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
@@ -76,6 +78,33 @@ func TestChangesLogged(t *testing.T) {
 			t.Errorf("the log has no line %s: %s", want, log.String())
 		}
 	}
+}
+
+// TestStopWhileReloading: a configuration file that is a pipe into which nobody writes any more doesn't keep the program
+// from stopping after a signal HUP.
+func TestStopWhileReloading(t *testing.T) {
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
+	s.file = filepath.Join(t.TempDir(), "target.yaml")
+	if err := unix.Mkfifo(s.file, 0o600); err != nil {
+		t.Skip(err)
+	}
+	s.reloadOnHangup()
+	if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // until it reads
+	closed := make(chan struct{})
+	go func() { s.close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for the pipe")
+	}
+	w, err := os.OpenFile(s.file, os.O_WRONLY|unix.O_NONBLOCK, 0) // which ends the read
+	if err == nil {
+		w.Close()
+	}
+	<-closed
 }
 
 // TestLookWhileRemoving: a namespace whose volume doesn't answer takes long to remove. Meanwhile one can look at the
