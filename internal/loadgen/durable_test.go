@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"math"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,7 @@ func TestHowMuch(t *testing.T) {
 		{"so many operations", func(s *Spec) { s.NumberIOs = 5 }, 5},
 		{"more operations than there are", func(s *Spec) { s.NumberIOs = 1000 }, 256},
 		{"loops of operations", func(s *Spec) { s.NumberIOs, s.Loops = 5, 3 }, 15},
+		{"more loops than can be counted", func(s *Spec) { s.Loops, s.Runtime, s.IODepth = math.MaxInt, 100500*time.Microsecond, 1 }, 101},
 		{"more operations than there are in a loop", func(s *Spec) { s.Size, s.NumberIOs, s.Loops = 64<<10, 20, 3 }, 48},
 		{"operations over and over", func(s *Spec) { s.NumberIOs, s.TimeBased, s.Runtime, s.IODepth = 5, true, 100500*time.Microsecond, 1 }, 101},
 		{"each of two", func(s *Spec) { s.NumberIOs, s.NumJobs = 5, 2 }, 10},

@@ -183,7 +183,10 @@ func (s *Spec) quota() int64 {
 // looped is n as often as a job does what it does.
 func (s *Spec) looped(n int64) int64 {
 	loops := int64(max(s.Loops, 1))
-	return min(n, endless/loops) * loops
+	if n > endless/loops {
+		return endless
+	}
+	return n * loops
 }
 
 // bytesText is a number of bytes for people, where that is exact.
