@@ -125,6 +125,19 @@ func testUnstarted(t *testing.T) {
 	}
 }
 
+// What is behind the highest rate can be counted, and that of several jobs together.
+func TestUnstartedOfHighest(t *testing.T) {
+	s := spec("randread")
+	s.RateIOPS[Read] = math.MaxInt64
+	for _, span := range []time.Duration{3 * time.Second, 1000 * time.Hour} {
+		n := newSchedule(&s, 0).expected(int64(span))
+		g := Group([]JobResult{{Spec: &s, Unstarted: n}, {Spec: &s, Unstarted: n}, {Spec: &s, Unstarted: n}, {Spec: &s, Unstarted: n}})
+		if int64(g.Unstarted) <= 0 {
+			t.Errorf("after %v %d operations of a job had not begun, and %d of four", span, n, int64(g.Unstarted))
+		}
+	}
+}
+
 // A rate and a size: the job ends when it has moved that.
 func TestRateOnceThrough(t *testing.T) { synctest.Test(t, testRateOnceThrough) }
 

@@ -63,6 +63,9 @@ func (c *schedule) next() arrival {
 	return a
 }
 
+// mostExpected bounds what is said of one job, so that the sum of many can be counted: a rate may be as high as one likes.
+const mostExpected = 1 << 53
+
 // expected is about how many operations are due between the next one and then.
 func (c *schedule) expected(then int64) uint64 {
 	n := 0.0
@@ -76,7 +79,7 @@ func (c *schedule) expected(then int64) uint64 {
 		}
 		n += max(float64(then)-c.due[op], 0) / step
 	}
-	return uint64(n)
+	return uint64(min(n, mostExpected))
 }
 
 // first is the direction that is due first.
