@@ -20,10 +20,12 @@ type ledger struct {
 const (
 	underWay   = 1 << 31 // in an entry: a write of it has not ended
 	ledgerPage = 1 << 14 // entries
+	maxUnits   = 1 << 38 // of a ledger: its pages, all empty, are 400 MB of address space, and reading back looks at each unit
 )
 
-func newLedger(unit, size int64) *ledger {
-	units := (size + unit - 1) / unit
+// newLedger is of what lies before end.
+func newLedger(unit, end int64) *ledger {
+	units := (end + unit - 1) / unit
 	return &ledger{
 		unit: unit, run: rand.Uint64(),
 		pages: make([][]uint32, (units+ledgerPage-1)/ledgerPage),

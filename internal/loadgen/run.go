@@ -70,15 +70,15 @@ type run struct {
 }
 
 func (r *run) makeTasks(dev Device, specs []Spec) error {
-	unit := int64(0)
+	unit, end := int64(0), int64(0)
 	for i := range specs {
 		s := &specs[i]
 		if err := s.Validate(dev.Size(), dev.BlockSize()); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if s.Verify && s.changes() {
-			base, _ := s.area(dev.Size()) // another may begin elsewhere
-			unit = gcd(unit, base)
+			base, span := s.area(dev.Size()) // another may begin elsewhere
+			unit, end = gcd(unit, base), max(end, base+span)
 			for op := range ops {
 				if op == Trim && !s.Does(Trim) {
 					continue
@@ -92,7 +92,11 @@ func (r *run) makeTasks(dev Device, specs []Spec) error {
 	}
 	var l *ledger
 	if unit > 0 {
-		l = newLedger(unit, dev.Size())
+		if end/unit > maxUnits {
+			return fmt.Errorf("verify=crc32c: the range has %d pieces of %s to keep account of, want at most %d: use a smaller size, or a larger bs",
+				end/unit, bytesText(unit), int64(maxUnits))
+		}
+		l = newLedger(unit, end)
 	}
 	for i := range specs {
 		t, err := r.newTask(&specs[i], l, dev)

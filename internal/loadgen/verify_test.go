@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,25 @@ func testVerifyOverlap(t *testing.T) {
 	}
 	if g := Group(res.Jobs); g.Verified < fakeSize/2 {
 		t.Errorf("%d bytes verified", g.Verified)
+	}
+}
+
+// hugeDevice says that it is as large as a device can be.
+type hugeDevice struct{ *fakeDevice }
+
+func (hugeDevice) Size() int64 { return math.MaxInt64 - fakeBlock + 1 }
+
+// A range of which no account can be kept is refused; a part of so large a device is checked as any other.
+func TestVerifyHuge(t *testing.T) {
+	s := verifySpec("write")
+	_, err := Run(t.Context(), hugeDevice{&fakeDevice{}}, []Spec{s}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "verify=crc32c: the range has ") || !strings.Contains(err.Error(), "smaller size") {
+		t.Error(err)
+	}
+	s.Size = fakeSize
+	res, err := Run(t.Context(), hugeDevice{&fakeDevice{data: make([]byte, fakeSize)}}, []Spec{s}, Options{})
+	if err != nil || res.Jobs[0].Verified != fakeSize {
+		t.Errorf("%+v, %v", res, err)
 	}
 }
 
