@@ -37,6 +37,9 @@ of hosts go to a file of their own.`,
 			for _, n := range im.Notes {
 				fmt.Fprintf(c.ErrOrStderr(), "nvmetgt: note: %s\n", n)
 			}
+			if b, err = im.Config.Marshal(); err != nil {
+				return err
+			}
 			if len(im.Secrets) > 0 {
 				var lines strings.Builder
 				for i := range im.Secrets {
@@ -46,10 +49,9 @@ of hosts go to a file of their own.`,
 					return err
 				}
 			}
-			if b, err = im.Config.Marshal(); err != nil {
-				return err
+			if _, err = c.OutOrStdout().Write(b); err != nil && len(im.Secrets) > 0 {
+				_ = os.Remove(secrets) // which would be in the way of another try
 			}
-			_, err = c.OutOrStdout().Write(b)
 			return err
 		},
 	}
