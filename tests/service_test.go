@@ -108,7 +108,7 @@ func TestStopLimit(t *testing.T) {
 		if code := tgt.wait(t, 30*time.Second); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
-		if said := tgt.stderr.String(); !strings.Contains(said, "commands were cut off") {
+		if said := tgt.stderr.String(); !strings.Contains(said, "commands that were cut off: ") {
 			t.Errorf("it says\n%s", said)
 		}
 		host.kill()

@@ -81,7 +81,7 @@ func printPaths(w io.Writer, s *multipath.Subsystem) {
 	}
 	t.Render()
 	if waited, failed := s.Counters().Waited.Load(), s.Counters().Failed.Load(); waited+failed > 0 {
-		fmt.Fprintf(w, "%s requests waited while no path could take them, %s failed\n",
+		fmt.Fprintf(w, "requests that waited while no path could take them: %s, that failed: %s\n",
 			humanize.Comma(int64(waited)), humanize.Comma(int64(failed)))
 	}
 }

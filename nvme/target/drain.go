@@ -56,9 +56,9 @@ func (t *Target) Drain(ctx context.Context) error {
 	}
 	switch {
 	case left > 0:
-		return fmt.Errorf("target: draining: %d commands were cut off, %d connections have not ended: %w", left, open, context.Cause(ctx))
+		return fmt.Errorf("target: draining: commands that were cut off: %d, connections that have not ended: %d: %w", left, open, context.Cause(ctx))
 	case open > 0:
-		return fmt.Errorf("target: draining: %d connections have not ended", open)
+		return fmt.Errorf("target: draining: connections that have not ended: %d", open)
 	}
 	return nil
 }

@@ -318,7 +318,7 @@ func (t *Target) Close(ctx context.Context) error {
 		t.closeSubsystems()
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("target: closing: %d connections left: %w", t.connections(), context.Cause(ctx))
+		return fmt.Errorf("target: closing: connections that are left: %d: %w", t.connections(), context.Cause(ctx))
 	}
 }
 
