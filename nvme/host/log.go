@@ -1,7 +1,9 @@
 package host
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -117,7 +119,14 @@ func (c *Controller) PersistentEvents(ctx context.Context) (*nvme.PersistentLogH
 	return h, events, nil
 }
 
-// ANA reads the Asymmetric Namespace Access log. It retains the event.
+// anaTries is how often an ANA log that keeps changing is read.
+const anaTries = 10
+
+// ErrANAUnstable is the cause where the ANA log changed each time it was read.
+var ErrANAUnstable = errors.New("the ANA log keeps changing")
+
+// ANA reads the Asymmetric Namespace Access log. It retains the event. A log of several pieces is read anew where its
+// change count says that it changed meanwhile.
 func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	id := &c.identity
 	if id.CMIC&nvme.CMICANA == 0 {
@@ -132,13 +141,24 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	if size > most {
 		return nil, fmt.Errorf("nvme: %s: %w: NANAGRPID %d and %d namespaces make %d bytes", nvme.LogANA, ErrController, id.NANAGRPID, n, size)
 	}
-	b := make([]byte, size)
-	if err := c.ReadLog(ctx, nvme.GetLogPage{LID: nvme.LogANA, RAE: true}, b); err != nil {
-		return nil, err
+	page := nvme.GetLogPage{LID: nvme.LogANA, RAE: true}
+	b, again := make([]byte, size), make([]byte, 8) // the change count
+	for range anaTries {
+		if err := c.ReadLog(ctx, page, b); err != nil {
+			return nil, err
+		}
+		if size > logChunk {
+			if err := c.ReadLog(ctx, page, again); err != nil {
+				return nil, err
+			}
+		}
+		if size <= logChunk || bytes.Equal(again, b[:len(again)]) {
+			p := new(nvme.ANALog)
+			if err := p.Parse(b); err != nil {
+				return nil, err
+			}
+			return p, nil
+		}
 	}
-	p := new(nvme.ANALog)
-	if err := p.Parse(b); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return nil, fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
 }

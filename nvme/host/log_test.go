@@ -90,6 +90,46 @@ func TestPersistentEventLog(t *testing.T) {
 	}
 }
 
+// TestANAChanging: a log that changes between the commands that read it is read anew; what was read before and after the
+// change makes no log.
+func TestANAChanging(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN = nvme.CMICANA, 2, 2000, 2000
+	log := func(first int) []byte {
+		p := nvme.ANALog{ChangeCount: uint64(first), Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAOptimized}, {ID: 2, State: nvme.ANAInaccessible}}}
+		for id := range 2000 {
+			g := &p.Groups[0]
+			if id >= first {
+				g = &p.Groups[1]
+			}
+			g.NSIDs = append(g.NSIDs, uint32(id+1))
+		}
+		return p.AppendTo(nil)
+	}
+	c := connect(t, f)
+	defer closeController(t, c)
+	changes, always := 0, false
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LID() != nvme.LogANA {
+			return usual
+		}
+		if r.Cmd.LogOffset() == 4096 && (changes < 2 || always) {
+			changes++ // 500 namespaces go to the other group
+		}
+		page := log(1500 - 500*(changes%3))
+		clear(r.Data[copy(r.Data, page[min(int(r.Cmd.LogOffset()), len(page)):]):])
+		return answered
+	})
+	l, err := c.ANA(t.Context())
+	if err != nil || l.ChangeCount != 500 || len(l.Groups) != 2 || len(l.Groups[0].NSIDs) != 500 || len(l.Groups[1].NSIDs) != 1500 {
+		t.Errorf("%v, %+v", err, l)
+	}
+	always = true
+	if _, err := c.ANA(t.Context()); !errors.Is(err, ErrANAUnstable) || errors.Is(err, ErrController) {
+		t.Errorf("one that never stays the same: %v", err)
+	}
+}
+
 // TestReservations: a report that is longer than expected is read again as a whole.
 func TestReservations(t *testing.T) {
 	f := newFakeTarget()
