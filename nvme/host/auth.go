@@ -74,7 +74,9 @@ func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error 
 	case c.authTurn <- struct{}{}:
 		defer func() { <-c.authTurn }()
 	case <-ctx.Done():
-		return fmt.Errorf("nvme: authentication: %w", ctx.Err())
+	}
+	if err := ctx.Err(); err != nil { // nothing was sent, so that nothing has failed
+		return fmt.Errorf("nvme: authentication: %w", err)
 	}
 	if a == nil {
 		a = c.auth.Load()

@@ -370,6 +370,11 @@ func TestAuthenticateAtOnce(t *testing.T) {
 		t.Errorf("given up: %v, %v", err, c.Err())
 	}
 	<-c.authTurn
+	for range 20 { // nobody has it: either may be chosen
+		if err := c.Authenticate(ctx, nil); !errors.Is(err, context.Canceled) || c.Err() != nil {
+			t.Fatalf("given up before: %v, %v", err, c.Err())
+		}
+	}
 }
 
 // TestAuthenticationInterrupted: a connection that breaks, or a user who gives up, is no failure of
