@@ -193,6 +193,9 @@ func (c *Controller) expired(q *Queue, cid uint16, again bool) {
 
 // abort is queueOwner's.
 func (c *Controller) abort(q *Queue, cid uint16) {
+	if q.attr.QID != 0 && c.shuttingDown() {
+		return // it ends with the controller, which is to shut down orderly all the same
+	}
 	if !c.live.Load() {
 		c.fail(c.lost(fmt.Errorf("%w: queue %d, command %#04x, with no way to abort it now", ErrTimeout, q.attr.QID, cid)))
 		return

@@ -91,6 +91,46 @@ func TestReadLogInPieces(t *testing.T) {
 	}
 }
 
+// TestCancelWhileClosing: who gives up a command while the controller shuts down doesn't keep it from doing so orderly; the
+// command ends with it.
+func TestCancelWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		c := connect(t, f)
+		n, err := c.Namespace(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			switch {
+			case r.Cmd.Opcode() == nvme.OpRead:
+				return never
+			case r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet && time.Since(began) < 3*time.Second:
+				return answered // CSTS says nothing of a shutdown yet
+			}
+			return usual
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		read, closed := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := n.ReadAt(ctx, make([]byte, 512), 0)
+			read <- err
+		}()
+		synctest.Wait()
+		go func() { closed <- c.Close() }()
+		time.Sleep(time.Second)
+		cancel()
+		if err := <-closed; err != nil || time.Since(began) < 3*time.Second {
+			t.Errorf("closed after %v: %v", time.Since(began), err)
+		}
+		if err := <-read; !errors.Is(err, ErrClosed) || !errors.Is(err, context.Canceled) {
+			t.Errorf("read: %v", err)
+		}
+	})
+}
+
 func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
 	f := newFakeTarget()
 	var log bytes.Buffer
