@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -42,8 +43,21 @@ func (c *Controller) Close() error { return c.Shutdown(context.Background()) }
 func (c *Controller) shutDown(ctx context.Context) error {
 	limit := time.Duration(c.identity.RTD3E) * time.Microsecond
 	limit = min(max(limit, shutdownLeast), shutdownMost)
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: not shut down after %v (RTD3E)", ErrTimeout, limit))
 	defer cancel()
+	err := c.askToShutDown(ctx, limit)
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	var lost *LostError // which says whom it is about
+	if err != nil && !errors.As(err, &lost) {
+		err = fmt.Errorf("nvme: shutdown of %s at %s: %w", c.cfg.SubNQN, c.cfg.Remote, err)
+	}
+	return err
+}
+
+// askToShutDown is shutDown with ctx to end it.
+func (c *Controller) askToShutDown(ctx context.Context, limit time.Duration) error {
 	// With a command that hangs, cancelling must not wait for an Abort as well.
 	c.live.Store(false)
 	cc := nvme.CCFabrics | nvme.CCEnable | nvme.CCSHNNormal

@@ -66,7 +66,7 @@ func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("CSTS is still %#x: %w", uint32(s), ctx.Err())
 		case <-c.done:
 			return c.Err()
 		}
