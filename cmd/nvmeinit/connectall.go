@@ -260,8 +260,11 @@ func (e *everything) show(c *cobra.Command) error {
 	for _, s := range e.subs {
 		j := connectedJSON{SubNQN: s.SubNQN(), Policy: s.Policy().String(), Paths: pathsJSON(s), Namespaces: []foundNamespace{}}
 		spaces, err := s.Namespaces(c.Context())
-		if err != nil {
-			return err
+		switch {
+		case c.Context().Err() != nil:
+			return c.Context().Err()
+		case err != nil: // it is this one's, and what is connected to is shown
+			e.failed.add(s.SubNQN(), fmt.Errorf("subsystem %s: %w", s.SubNQN(), err))
 		}
 		for _, n := range spaces {
 			j.Namespaces = append(j.Namespaces, foundNamespace{n.ID, n.Size(), n.BlockSize(), uuidText(n.Namespace)})

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
+)
+
+// altering is a transport to a target that answers otherwise than ours: what it says of its namespaces is altered.
+type altering struct {
+	*tcp.Transport
+	namespace func(page []byte)
+}
+
+func (a *altering) Dial(ctx context.Context, attr host.QueueAttr) (host.TransportQueue, error) {
+	q := &alteredQueue{a: a, Sink: attr.Sink, asked: map[uint16]*host.Request{}}
+	attr.Sink = q
+	var err error
+	q.TransportQueue, err = a.Transport.Dial(ctx, attr)
+	return q, err
+}
+
+type alteredQueue struct {
+	host.TransportQueue
+	host.Sink
+	a     *altering
+	mu    sync.Mutex
+	asked map[uint16]*host.Request
+}
+
+func (q *alteredQueue) Submit(rs []*host.Request) {
+	q.mu.Lock()
+	for _, r := range rs {
+		if r.Cmd.Opcode() == nvme.OpIdentify && r.Cmd.CNS() == nvme.CNSNamespace {
+			q.asked[r.Cmd.CID()] = r
+		}
+	}
+	q.mu.Unlock()
+	q.TransportQueue.Submit(rs)
+}
+
+func (q *alteredQueue) Completed(cqe *nvme.Completion) bool {
+	q.mu.Lock()
+	if r := q.asked[cqe.CID()]; r != nil {
+		q.a.namespace(r.Data)
+		delete(q.asked, cqe.CID())
+	}
+	q.mu.Unlock()
+	return q.Sink.Completed(cqe)
+}
+
+// TestConnectedUnusable: a subsystem with a namespace that can't be used here, as one with metadata, doesn't keep
+// connect-all from showing the others, nor itself.
+func TestConnectedUnusable(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:"
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	cfg := target.Config{}
+	for _, name := range []string{"bad", "good"} {
+		cfg.Subsystems = append(cfg.Subsystems, target.SubsystemConfig{NQN: nqn + name, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}})
+	}
+	tgt, err := target.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tgt.Close(context.Background())
+	l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	tr, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	id := nvme.NewHostID()
+	e := &everything{flags: &connFlags{}, fabrics: &fabrics{}}
+	e.failed.begin()
+	defer e.close()
+	for _, name := range []string{"bad", "good"} {
+		path := host.Config{Transport: tr, Remote: l.Addr(), SubNQN: nqn + name, HostID: id, HostNQN: id.NQN()}
+		if name == "bad" {
+			path.Transport = &altering{tr, func(page []byte) {
+				var p nvme.IdentifyNamespace
+				if p.Parse(page) == nil {
+					p.LBAF[0].MS = 8
+					copy(page, p.AppendTo(nil))
+				}
+			}}
+		}
+		s, err := multipath.Connect(t.Context(), multipath.Config{Paths: []host.Config{path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.subs = append(e.subs, s)
+	}
+	var out strings.Builder
+	c := &cobra.Command{}
+	c.SetContext(t.Context())
+	c.SetOut(&out)
+	if err := e.show(c); err != nil {
+		t.Error(err)
+	}
+	if said := out.String(); strings.Count(said, "connected to "+nqn) != 2 || strings.Count(said, "namespace   1: ") != 1 {
+		t.Errorf("it says\n%s", said)
+	}
+	if err := e.failed.err(); err == nil || !strings.Contains(err.Error(), "subsystem "+nqn+"bad: ") || !strings.Contains(err.Error(), "metadata") {
+		t.Errorf("and %v", err)
+	}
+}
