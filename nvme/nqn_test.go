@@ -63,6 +63,20 @@ func TestHostID(t *testing.T) {
 	}
 }
 
+// TestTextHarmless: what a peer calls itself, or others, commands no terminal.
+func TestTextHarmless(t *testing.T) {
+	for field, want := range map[string]string{
+		"disk \x1b]0;gotcha\a  \x00\x1b": "disk ?]0;gotcha?",
+		"a\r\nb\x7f":                     "a??b?",
+		"\x9b2J\u009b2J":                 "?2J?2J",
+		"nqn.2026-11.org.example:größe":  "nqn.2026-11.org.example:größe",
+	} {
+		if got := Text([]byte(field)); got != want {
+			t.Errorf("%q is %q, want %q", field, got, want)
+		}
+	}
+}
+
 func TestPadded(t *testing.T) {
 	b := make([]byte, 8)
 	PutPadded(b, "a\nb")

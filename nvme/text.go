@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // PutPadded copies s into dst and fills the rest with spaces, the form of serial number, model
@@ -21,12 +23,19 @@ func PutPadded(dst []byte, s string) {
 	}
 }
 
-// Text is the string in a fixed field, whether padded with spaces or ended by NUL.
+// Text is the string in a fixed field, whether padded with spaces or ended by NUL. Control characters, which none of them
+// may have, and what isn't UTF-8 become '?': who shows the text shows it on a terminal, which they would command.
 func Text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
 	}
-	return strings.TrimRight(string(b), " ")
+	harmless := func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}
+	return strings.TrimRight(strings.Map(harmless, string(b)), " ")
 }
 
 // PutText copies s into dst and fills the rest with NUL, the form of NQNs and of the transport

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -209,7 +210,8 @@ func showBytes(name string, b []byte) (shown string, value any) {
 	case "NGUID", "EUI64":
 		shown = hex.EncodeToString(b)
 	default:
-		if shown = nvme.Text(b); !printable(shown) {
+		shown = nvme.Text(b)
+		if text, _, _ := bytes.Cut(b, []byte{0}); !printable(string(text)) {
 			shown = hex.EncodeToString(b)
 		}
 	}
