@@ -74,7 +74,7 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	}
 	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
 	defer func() { err = errors.Join(err, e.close()) }()
-	if e.start, err = e.fabrics.config(ends[0], nvme.DiscoveryNQN); err != nil {
+	if e.start, err = e.fabrics.config(c.Context(), ends[0], nvme.DiscoveryNQN); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(c.Context())
@@ -149,7 +149,7 @@ func (e *everything) hold(ctx context.Context, changed <-chan struct{}) error {
 // and subsystems that couldn't be reached; the error is that nobody can be asked.
 func (e *everything) connect(ctx context.Context) error {
 	e.failed.begin()
-	found, err := host.Crawl(ctx, e.start, e.fabrics.reach)
+	found, err := host.Crawl(ctx, e.start, e.fabrics.reach(ctx))
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (e *everything) connect(ctx context.Context) error {
 		if e.flags.nqn != "" && e.flags.nqn != nqn {
 			continue
 		}
-		cfg, err := e.fabrics.reach(entry)
+		cfg, err := e.fabrics.reach(ctx)(entry)
 		if err != nil {
 			e.failed.add(nqn, fmt.Errorf("subsystem %s: %w", nqn, err))
 			continue

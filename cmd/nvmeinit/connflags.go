@@ -108,7 +108,7 @@ func (f *connFlags) validate() error {
 }
 
 // config is the host core's configuration for the flags on an open fabric.
-func (f *connFlags) config(fab *fabric) (host.Config, error) {
+func (f *connFlags) config(ctx context.Context, fab *fabric) (host.Config, error) {
 	nqn, id, err := f.identity()
 	if err != nil {
 		return host.Config{}, err
@@ -122,7 +122,7 @@ func (f *connFlags) config(fab *fabric) (host.Config, error) {
 	if f.kato == 0 {
 		c.KATO = -1
 	}
-	c.Authentication, err = f.secrets.authentication()
+	c.Authentication, err = f.secrets.authentication(ctx)
 	return c, err
 }
 
@@ -154,7 +154,7 @@ func (f *connFlags) connect(ctx context.Context, change func(*host.Config)) (*se
 }
 
 func (f *connFlags) connectOn(ctx context.Context, fab *fabric, change func(*host.Config)) (*session, error) {
-	cfg, err := f.config(fab)
+	cfg, err := f.config(ctx, fab)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func discover(c *cobra.Command, f *connFlags) (err error) {
 		return err
 	}
 	defer closing(fab, &err)
-	cfg, err := f.config(fab)
+	cfg, err := f.config(c.Context(), fab)
 	if err != nil {
 		return err
 	}

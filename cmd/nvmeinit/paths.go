@@ -54,24 +54,26 @@ func (s *fabrics) to(e cli.Endpoint) (*connFlags, *fabric, error) {
 }
 
 // config is the host core's configuration for an endpoint.
-func (s *fabrics) config(e cli.Endpoint, subNQN string) (host.Config, error) {
+func (s *fabrics) config(ctx context.Context, e cli.Endpoint, subNQN string) (host.Config, error) {
 	f, fab, err := s.to(e)
 	if err != nil {
 		return host.Config{}, err
 	}
-	cfg, err := f.config(fab)
+	cfg, err := f.config(ctx, fab)
 	s.flags.name = f.name
 	cfg.SubNQN = subNQN
 	return cfg, err
 }
 
-// reach is host.Reach.
-func (s *fabrics) reach(e *nvme.DiscoveryEntry) (host.Config, error) {
-	addr, err := host.EntryAddr(e)
-	if err != nil {
-		return host.Config{}, err
+// reach gives a host.Reach.
+func (s *fabrics) reach(ctx context.Context) host.Reach {
+	return func(e *nvme.DiscoveryEntry) (host.Config, error) {
+		addr, err := host.EntryAddr(e)
+		if err != nil {
+			return host.Config{}, err
+		}
+		return s.config(ctx, cli.Endpoint{Transport: e.TRTYPE, Addr: addr}, e.NQN())
 	}
-	return s.config(cli.Endpoint{Transport: e.TRTYPE, Addr: addr}, e.NQN())
 }
 
 func (s *fabrics) Close() error {
@@ -167,7 +169,7 @@ func (f *connFlags) connectPaths(ctx context.Context, change func(*host.Config))
 // pathConfigs are the configurations of the paths by ends, and with --all-paths of those that
 // discovery tells of.
 func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.Endpoint) ([]host.Config, error) {
-	first, err := fabs.config(ends[0], f.nqn)
+	first, err := fabs.config(ctx, ends[0], f.nqn)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +180,7 @@ func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.E
 	}
 	all := []host.Config{first}
 	for _, e := range ends[1:] {
-		cfg, err := fabs.config(e, first.SubNQN)
+		cfg, err := fabs.config(ctx, e, first.SubNQN)
 		if err != nil {
 			return nil, err
 		}
@@ -189,13 +191,13 @@ func (f *connFlags) pathConfigs(ctx context.Context, fabs *fabrics, ends []cli.E
 	}
 	start := first
 	start.SubNQN, start.KATO = nvme.DiscoveryNQN, 0
-	found, err := host.Crawl(ctx, start, fabs.reach)
+	found, err := host.Crawl(ctx, start, fabs.reach(ctx))
 	if err != nil {
 		return nil, err
 	}
 	for i := range found.Entries {
 		if e := &found.Entries[i]; e.NQN() == first.SubNQN {
-			cfg, err := fabs.reach(e)
+			cfg, err := fabs.reach(ctx)(e)
 			if err != nil {
 				return nil, err
 			}

@@ -29,7 +29,7 @@ func (f *secretFlags) add(fl *pflag.FlagSet) {
 }
 
 // authentication reads the files; nil where none is named.
-func (f *secretFlags) authentication() (*host.Authentication, error) {
+func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication, error) {
 	if f.secret == "" && f.ctrlSecret == "" {
 		return nil, nil //nolint:nilnil // no authentication is what the host takes nil for
 	}
@@ -38,11 +38,11 @@ func (f *secretFlags) authentication() (*host.Authentication, error) {
 	}
 	a := &host.Authentication{}
 	var err error
-	if a.Secret, err = cli.ReadSecret("--"+secretFlag, f.secret.String(), 0); err != nil {
+	if a.Secret, err = cli.ReadSecret(ctx, "--"+secretFlag, f.secret.String(), 0); err != nil {
 		return nil, err
 	}
 	if f.ctrlSecret != "" {
-		if a.ControllerSecret, err = cli.ReadSecret("--"+ctrlSecretFlag, f.ctrlSecret.String(), 0); err != nil {
+		if a.ControllerSecret, err = cli.ReadSecret(ctx, "--"+ctrlSecretFlag, f.ctrlSecret.String(), 0); err != nil {
 			return nil, err
 		}
 	}
@@ -64,7 +64,7 @@ func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 // reauthenticate reads the files again and authenticates this host anew. Where it can't read them
 // the connection stays as it is; a failure of the other kind ends it, and is the error.
 func (f *connFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) error {
-	a, err := f.secrets.authentication()
+	a, err := f.secrets.authentication(ctx)
 	if err == nil {
 		err = s.Authenticate(ctx, a)
 	}

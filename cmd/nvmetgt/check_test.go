@@ -19,7 +19,7 @@ func TestInterruptedReading(t *testing.T) {
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Skip(err)
 	}
-	for _, command := range []string{"check", "import", "serve --config", "ctl apply"} {
+	for _, command := range []string{"check", "import", "serve --config", "ctl apply", "serve --volume mem:1MiB --listen " + freeEndpoint(t).String() + " --dhchap-secrets"} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int, 1)
 		go func() {

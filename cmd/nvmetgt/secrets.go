@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -14,13 +15,17 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 	if c == nil {
 		return nil, nil //nolint:nilnil // no authentication is what the target takes nil for
 	}
+	ctx := s.starting
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	a := &target.Authentication{Hosts: map[string]target.HostSecrets{}, Optional: c.Optional, Hashes: c.Hashes, DHGroups: c.DHGroups}
 	if c.Secrets != "" {
 		what := "authentication.secrets"
 		if s.file == "" {
 			what = "--dhchap-secrets"
 		}
-		all, err := cli.ReadSecrets(what, c.Secrets, s.patience)
+		all, err := cli.ReadSecrets(ctx, what, c.Secrets, s.patience)
 		if err != nil {
 			return nil, err
 		}
@@ -35,11 +40,11 @@ func (s *server) authentication(cfg *config.Config) (*target.Authentication, err
 		}
 		var x target.HostSecrets
 		var err error
-		if x.Host, err = cli.ReadSecret(at+"secret_file", h.SecretFile, s.patience); err != nil {
+		if x.Host, err = cli.ReadSecret(ctx, at+"secret_file", h.SecretFile, s.patience); err != nil {
 			return nil, err
 		}
 		if h.CtrlSecretFile != "" {
-			if x.Controller, err = cli.ReadSecret(at+"ctrl_secret_file", h.CtrlSecretFile, s.patience); err != nil {
+			if x.Controller, err = cli.ReadSecret(ctx, at+"ctrl_secret_file", h.CtrlSecretFile, s.patience); err != nil {
 				return nil, err
 			}
 		}

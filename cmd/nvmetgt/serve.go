@@ -84,7 +84,7 @@ const serveExample = `  # a file of 1 GiB, over RDMA and TCP, on 127.0.0.1
   nvmetgt serve --volume mem:64MiB --pcap target.pcapng`
 
 func serve(ctx context.Context, cfg *config.Config, file string, stdout, stderr io.Writer) (err error) {
-	s := &server{log: newLogger(cfg.Log, stderr), file: file}
+	s := &server{log: newLogger(cfg.Log, stderr), file: file, starting: ctx}
 	if file == "" {
 		s.mark = "--"
 	}

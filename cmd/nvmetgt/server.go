@@ -42,8 +42,9 @@ type server struct {
 	// does. It guards what follows. Those who only look at the first of these have now, which is never held for long, and
 	// who changes them has both.
 	change, now sync.Mutex
-	stopped     bool          // nothing is changed any more
-	patience    time.Duration // with a pipe that has secrets; 0: without end
+	stopped     bool            // nothing is changed any more
+	patience    time.Duration   // with a pipe that has secrets; 0: without end
+	starting    context.Context // which ends that; nil when the program has begun: a change is made, or isn't
 	cfg         *config.Config
 	changes     uint64 // of cfg, in this run
 	exports     map[exportKey]*export
@@ -85,7 +86,7 @@ func start(cfg *config.Config, s *server) error {
 			return err
 		}
 	}
-	s.patience = changePatience
+	s.patience, s.starting = changePatience, nil
 	s.watchVolumes()
 	s.onClose(s.lastChange)
 	return nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -62,9 +63,9 @@ const exposed = 0o027
 var errExposed = errors.New("others may read or change it")
 
 // ReadSecret reads a file that holds one secret. what is the flag or field that names it. A pipe is waited for as long as
-// most, or where that is 0 forever. Errors show nothing of the secret.
-func ReadSecret(what, path string, most time.Duration) (*dhchap.Secret, error) {
-	b, err := readSecrets(what, path, most)
+// ctx and most last, where most isn't 0. Errors show nothing of the secret.
+func ReadSecret(ctx context.Context, what, path string, most time.Duration) (*dhchap.Secret, error) {
+	b, err := Leaving(ctx, 0, func() ([]byte, error) { return readSecrets(what, path, most) })
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +83,8 @@ func ReadSecret(what, path string, most time.Duration) (*dhchap.Secret, error) {
 // ReadSecrets reads a file that holds the secrets of many hosts: on each line the NQN of a host,
 // its secret and, where controllers have to prove themselves to it, their secret for this host.
 // Pipes are waited for as by ReadSecret.
-func ReadSecrets(what, path string, most time.Duration) ([]HostSecrets, error) {
-	b, err := readSecrets(what, path, most)
+func ReadSecrets(ctx context.Context, what, path string, most time.Duration) ([]HostSecrets, error) {
+	b, err := Leaving(ctx, 0, func() ([]byte, error) { return readSecrets(what, path, most) })
 	if err != nil {
 		return nil, err
 	}

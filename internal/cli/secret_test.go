@@ -30,7 +30,7 @@ func TestReadSecret(t *testing.T) {
 	if err := CreateSecret("--output", path, secretB); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("over another: %v", err)
 	}
-	s, err := ReadSecret("--dhchap-secret-file", path, 0)
+	s, err := ReadSecret(t.Context(), "--dhchap-secret-file", path, 0)
 	if err != nil || s.Text() != secretA {
 		t.Errorf("%v", err)
 	}
@@ -38,7 +38,7 @@ func TestReadSecret(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ReadSecret("--dhchap-secret-file", path, 0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
+		if _, err := ReadSecret(t.Context(), "--dhchap-secret-file", path, 0); (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
 	}
@@ -50,12 +50,12 @@ func TestReadSecret(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadSecret("secret_file", path, 0)
+		_, err := ReadSecret(t.Context(), "secret_file", path, 0)
 		if !errors.Is(err, dhchap.ErrSecret) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secretA[10:20]) {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
-	if _, err := ReadSecret("secret_file", path+".not", 0); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadSecret(t.Context(), "secret_file", path+".not", 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -68,7 +68,7 @@ func TestSecretPipe(t *testing.T) {
 	}
 	late := func(when string) {
 		t.Helper()
-		_, err := ReadSecret("secret_file", path, 50*time.Millisecond)
+		_, err := ReadSecret(t.Context(), "secret_file", path, 50*time.Millisecond)
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(err.Error(), "secret_file "+path+": nobody has written") {
 			t.Errorf("%s: %v", when, err)
 		}
@@ -86,7 +86,7 @@ func TestSecretPipe(t *testing.T) {
 	for _, most := range []time.Duration{0, time.Minute} {
 		written := make(chan error, 1)
 		go func() { written <- os.WriteFile(path, []byte(secretA), 0) }()
-		if s, err := ReadSecret("secret_file", path, most); err != nil || s.Text() != secretA {
+		if s, err := ReadSecret(t.Context(), "secret_file", path, most); err != nil || s.Text() != secretA {
 			t.Errorf("at most %v: %v", most, err)
 		}
 		if err := <-written; err != nil {
@@ -125,7 +125,7 @@ func TestReadSecrets(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return ReadSecrets("--dhchap-secrets", path, 0)
+		return ReadSecrets(t.Context(), "--dhchap-secrets", path, 0)
 	}
 	all, err := read("# hosts\n" + hostA + " " + secretA + "\n\n\t" + hostB + "  " + secretB + " " + secretA + "\n")
 	if err != nil || len(all) != 2 {
