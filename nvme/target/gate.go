@@ -123,7 +123,7 @@ func (r *Request) permission(s uint32) nvme.Status {
 func (g *gate) park(ns *Namespace, r *Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if s := ns.state.Load(); s&nsClosed == 0 && (s&nsRemoved != 0 || !slices.Contains(g.held, r.engine.q.ctrl)) {
+	if s := ns.state.Load(); s&nsRemoved != 0 || s&nsClosed == 0 && !slices.Contains(g.held, r.engine.q.ctrl) {
 		return false
 	}
 	g.parked = append(g.parked, r)
@@ -176,6 +176,9 @@ func (ns *Namespace) exclude(r *Request, run func()) {
 	ns.state.Or(nsClosed)
 	g.mu.Unlock()
 	ns.quiet()
+	if ns.state.Load()&nsRemoved != 0 {
+		ns.turnAway()
+	}
 	if q != nil {
 		q.leave(ns)
 	}
@@ -266,11 +269,22 @@ func (q *Queue) leave(ns *Namespace) {
 		return
 	}
 	mine := func(r *Request) bool { return r.engine.q == q }
-	for _, r := range append(ns.gate.unparkAll(q), ns.withdraw(mine)...) {
+	endWaiting(append(ns.gate.unparkAll(q), ns.withdraw(mine)...), nvme.StatusAbortSQDeleted)
+}
+
+// turnAway ends what waits to have a namespace alone that is gone: what that waits for may take long, and a connection
+// that ends doesn't find it there any more.
+func (ns *Namespace) turnAway() {
+	endWaiting(ns.withdraw(func(*Request) bool { return true }), nvme.StatusInvalidNamespace|nvme.StatusDNR)
+}
+
+// endWaiting responds to commands that only waited for a namespace, pairs with both halves.
+func endWaiting(all []*Request, st nvme.Status) {
+	for _, r := range all {
 		if r.engine.mate != nil {
-			r.endCompare(nvme.StatusAbortSQDeleted)
+			r.endCompare(st)
 		}
-		r.respond(nvme.StatusAbortSQDeleted)
+		r.respond(st)
 	}
 }
 

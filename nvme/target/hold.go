@@ -208,10 +208,10 @@ func (g *gate) holds(c *controller) bool {
 func (ns *Namespace) letIn() {
 	g := &ns.gate
 	g.mu.Lock()
-	var in []*Request
-	if s := ns.state.Load(); s&nsClosed == 0 { // else next lets it in
-		in = g.unparkIf(func(r *Request) bool { return s&nsRemoved != 0 || !slices.Contains(g.held, r.engine.q.ctrl) })
-	}
+	s := ns.state.Load()
+	in := g.unparkIf(func(r *Request) bool { // what it is closed to, next lets in
+		return s&nsRemoved != 0 || s&nsClosed == 0 && !slices.Contains(g.held, r.engine.q.ctrl)
+	})
 	g.mu.Unlock()
 	for _, r := range in {
 		r.unparked()

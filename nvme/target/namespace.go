@@ -122,11 +122,12 @@ func (ns *Namespace) tellDrained() {
 	}
 }
 
-// remove lets no more requests in, waits for those that use the namespace, views of its memory
-// included, and lets go of the volume.
+// remove lets no more requests in, ends those that wait, waits for those that use the namespace, views of its
+// memory included, and lets go of the volume.
 func (ns *Namespace) remove() {
 	ns.state.Or(nsRemoved)
 	ns.letIn()
+	ns.turnAway()
 	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}

@@ -402,6 +402,50 @@ func TestRemoveWaits(t *testing.T) {
 	})
 }
 
+// TestRemovedWhileOneHasItAlone: what waits for a namespace that is removed is told so at once, though its volume hangs
+// and keeps others from it: neither those commands nor their connections, which may end, wait for the volume.
+func TestRemovedWhileOneHasItAlone(t *testing.T) {
+	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+		s, other := connectAs(t, tg, 1), connectAs(t, tg, 2)
+		b := make([]byte, 4096)
+		v.setHold(true)
+		hangs := s.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b)
+		waiting := []*fakeRequest{
+			other.io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), b),
+			other.io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), b),
+			other.admin.start(formatCommand(1, 0, 0), nil),
+			other.io.start(ioCommand(nvme.OpRead, 0, 1, 0), b),
+		}
+		removed := make(chan error, 1)
+		go func() { removed <- tg.Subsystem(testNQN).RemoveNamespace(1) }()
+		synctest.Wait()
+		for i, r := range waiting {
+			if !r.answered() {
+				t.Errorf("command %d waits for a volume that hangs", i)
+			} else if st := r.cqe.Status() &^ nvme.StatusMore; st != nvme.StatusInvalidNamespace|dnr {
+				t.Errorf("command %d: status %#x", i, uint16(st))
+			}
+		}
+		other.io.Disconnect(errLost)
+		synctest.Wait()
+		select {
+		case <-other.io.closed:
+		default:
+			t.Error("a connection can't end before the volume answers")
+		}
+		if len(removed) > 0 {
+			t.Error("removed while its volume is used")
+		}
+		v.release()
+		hangs.wait()
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+		other.admin.hangUp(nil)
+		s.close()
+	})
+}
+
 func TestRemoveSubsystem(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 4096))
 	sub := tg.Subsystem(testNQN)
