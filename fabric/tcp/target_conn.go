@@ -331,6 +331,12 @@ func (c *targetConn) acquire() *request {
 		if c.responding.Load() == 0 || c.asked.Load() != nil {
 			return nil
 		}
+		if c.r.onDuty { // until it receives again: it may be long, and others would leave to it what they wait for
+			c.mu.Unlock()
+			c.r.leave()
+			c.mu.Lock()
+			continue
+		}
 		c.freed.Wait()
 	}
 	r := c.free[len(c.free)-1]
