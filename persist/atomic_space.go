@@ -144,6 +144,9 @@ func (v *atomicVolume) serve() {
 		v.mu.Lock()
 	}
 	v.waiting.serving = false
+	if v.waiting.first != nil && v.scarce() { // it began to wait before the caller replaced what a checkpoint can set free
+		v.beginReclaim()
+	}
 }
 
 // retire makes blocks free that no map names any more, as soon as no view shows them.

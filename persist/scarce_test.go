@@ -1,12 +1,15 @@
 package persist
 
 import (
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestScarceBlocks: writers of one block, with one free block among them all, go on while views of
@@ -68,4 +71,57 @@ func TestScarceBlocks(t *testing.T) {
 		v.Return(l)
 	}
 	mustClose(t, v)
+}
+
+// TestLateReclaim: where writes on their way have all free blocks, a write waits from before anything has changed that a
+// checkpoint could set free. It goes on when they have, though nothing else comes, and so the volume can be closed.
+func TestLateReclaim(t *testing.T) {
+	const blocks = 2048
+	path := filepath.Join(t.TempDir(), "v")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(fileSize(blocks*4096, 4096, false)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := mapFile(f, fileSize(blocks*4096, 4096, false), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.dax = true // which has the fewest spare blocks
+	v, err := openMapped(m, path, blockdev.Options{Size: blocks * 4096}, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := volumetest.NewClient(v)
+	if err := c.Write(make([]byte, blocks*4096), 0, true); err != nil {
+		t.Fatal(err)
+	}
+	var loans []blockdev.LoanToken
+	for v.free > 0 {
+		_, l, err := v.Lend(nil, 4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loans = append(loans, l)
+	}
+	if len(loans) >= blocks {
+		t.Fatalf("%d blocks are free", len(loans))
+	}
+	written := make(chan error, 1)
+	v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Offset: (blocks - 1) * 4096, Length: 4096, Bufs: [][]byte{block(1)},
+		Complete: func(r *blockdev.Request) { written <- r.Err }})
+	for i, l := range loans {
+		if err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Offset: int64(i) * 4096, Length: 4096, Loan: l}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- v.Close() }()
+	for what, done := range map[string]chan error{"the write": written, "closing": closed} {
+		if err, came := soon.Receive(done); !came || err != nil {
+			t.Fatalf("%s: done: %v, with %v", what, came, err)
+		}
+	}
 }
