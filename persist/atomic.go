@@ -101,34 +101,46 @@ func newAtomic(m *mapping, s *superblock, path string, readOnly bool, lines *lin
 	v.reclaim.Op = blockdev.OpFlush
 	v.reclaim.Complete = func(*blockdev.Request) { v.reclaimed() }
 	region := &blockdev.Region{Mem: m.mem, Lent: !readOnly, File: true}
-	if err := v.addExtents(region, 0, s.extents); err != nil {
+	made, err := v.makeExtents(region, 0, s.extents)
+	if err != nil {
 		return nil, errors.Join(err, v.unmapOwn())
 	}
+	v.addExtents(made)
 	return v, nil
 }
 
 // zeroesSize is the stretch of zeroes that views of blocks never written share.
 const zeroesSize = 2 << 20
 
-// addExtents makes extents of a region that begins at byte base of the file.
-func (v *atomicVolume) addExtents(region *blockdev.Region, base uint64, recs []extentRecord) error {
+// makeExtents makes extents of a region that begins at byte base of the file.
+func (v *atomicVolume) makeExtents(region *blockdev.Region, base uint64, recs []extentRecord) (made []*extent, err error) {
+	for _, rec := range recs {
+		x, err := newExtent(rec, region, base, v.info.BlockSize, v.kind == onSync)
+		if err != nil {
+			for _, x := range made {
+				err = errors.Join(err, x.close())
+			}
+			return nil, err
+		}
+		made = append(made, x)
+	}
+	return made, nil
+}
+
+// addExtents has the volume use extents.
+func (v *atomicVolume) addExtents(made []*extent) {
 	var all []*extent
 	if old := v.extents.Load(); old != nil {
 		all = append(all, *old...)
 	}
+	all = append(all, made...)
 	var blocks uint64
-	for _, rec := range recs {
-		x, err := newExtent(rec, region, base, v.info.BlockSize, v.kind == onSync)
-		if err != nil {
-			return err
-		}
-		all = append(all, x)
-		blocks += rec.blocks
+	for _, x := range made {
+		blocks += x.rec.blocks
 	}
 	v.low = fewBlocks(all)
 	v.extents.Store(&all)
 	v.size.Add(int64(blocks << v.shift))
-	return nil
 }
 
 // fewBlocks is how many free blocks have a checkpoint begin: half of the spare ones, so that writes

@@ -64,10 +64,15 @@ func (v *atomicVolume) grow() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := v.record(rec, region, base); err != nil {
+	made, err := v.makeExtents(region, base, []extentRecord{rec}) // what the superblock names is used
+	if err != nil {
 		return false, errors.Join(err, v.m.drop(region.Mem))
 	}
-	return true, v.takeExtent(region, base, rec)
+	if err := v.record(rec, region, base); err != nil {
+		return false, errors.Join(err, made[0].close(), v.m.drop(region.Mem))
+	}
+	v.takeExtents(made)
+	return true, nil
 }
 
 // record clears the maps of a new extent, and then has the superblock name it.
@@ -118,16 +123,13 @@ func (v *atomicVolume) cover(rec extentRecord, size uint64) (region *blockdev.Re
 	return &blockdev.Region{Mem: mem, Lent: true, File: true}, base, nil
 }
 
-// takeExtent has the volume use a new extent.
-func (v *atomicVolume) takeExtent(region *blockdev.Region, base uint64, rec extentRecord) error {
+// takeExtents has the volume use new extents.
+func (v *atomicVolume) takeExtents(made []*extent) {
 	v.mu.Lock()
-	if err := v.addExtents(region, base, []extentRecord{rec}); err != nil {
-		v.mu.Unlock()
-		return err
+	v.addExtents(made)
+	for _, x := range made {
+		v.free += int(x.rec.dataBlocks)
 	}
-	xs := *v.extents.Load()
-	v.free += int(xs[len(xs)-1].rec.dataBlocks)
 	v.mu.Unlock()
 	v.serve()
-	return nil
 }

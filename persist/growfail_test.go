@@ -1,13 +1,18 @@
 package persist
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // TestGrowthIsTold: the system tells of what it couldn't write once, whoever syncs next, and that may be a volume that
@@ -38,5 +43,76 @@ func TestGrowthIsTold(t *testing.T) {
 	}
 	if err := v.Refresh(); !errors.Is(err, unix.EIO) || v.super.session != unsure {
 		t.Errorf("growing again: %v; unsure is %v", err, v.super.session == unsure)
+	}
+}
+
+// TestGrowthWithoutMemory: a volume that finds no memory for what it grows by stays as it was, and grows the next time.
+func TestGrowthWithoutMemory(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	defer v.Close()
+	const more = 16384 * mib
+	lengthen(t, path, more)
+	before := v.Info().Size
+	restore := limitMemory(t, more+2*mib) // the counts of its views take 4 MiB
+	err := v.Refresh()
+	restore()
+	if !errors.Is(err, unix.ENOMEM) {
+		t.Errorf("growing without memory: %v", err)
+	}
+	if n := v.Info().Size; n != before {
+		t.Errorf("it has %d bytes then, and had %d", n, before)
+	}
+	if err := v.Refresh(); err != nil {
+		t.Error(err)
+	}
+	size := v.Info().Size
+	if size <= before {
+		t.Fatalf("it has %d bytes in the end, and had %d; the superblock says %d", size, before, v.super.blocks()*4096)
+	}
+	if n, want := v.super.blocks(), uint64(size)/4096; n != want {
+		t.Errorf("the superblock says %d blocks, the volume has %d", n, want)
+	}
+	c := volumetest.NewClient(v)
+	got := make([]byte, 4096)
+	for _, off := range []int64{before - 4096, before, size - 4096} {
+		if err := errors.Join(c.Write(block(9), off, true), c.Read(got, off)); err != nil || !bytes.Equal(got, block(9)) {
+			t.Errorf("at %d: %v", off, err)
+		}
+	}
+}
+
+// limitMemory lets the program have no more addresses than it has now and so many bytes.
+func limitMemory(t *testing.T, more uint64) (restore func()) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages uint64
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		t.Fatal(err)
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &was); err != nil {
+		t.Fatal(err)
+	}
+	now := was
+	now.Cur = pages*uint64(os.Getpagesize()) + more
+	if now.Cur > was.Max {
+		t.Skip("less memory is allowed")
+	}
+	collect := debug.SetGCPercent(-1) // which may need memory, too
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &now); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := unix.Setrlimit(unix.RLIMIT_AS, &was); err != nil {
+			t.Fatal(err)
+		}
+		debug.SetGCPercent(collect)
 	}
 }
