@@ -68,6 +68,10 @@ func checkMapped(m *mapping, path string, repair bool) (*Report, error) {
 		_, err := usableSuper(m, path)
 		return nil, err
 	}
+	open, err := s.session.isOpen(m.file)
+	if err != nil {
+		return nil, err
+	}
 	v, err := newAtomic(m, s, path, !repair, flusher())
 	if err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func checkMapped(m *mapping, path string, repair bool) (*Report, error) {
 	r := &Report{
 		Size: v.size.Load(), FileSize: int64(len(m.mem)), BlockSize: s.blockSize,
 		Version: formatVersion, Extents: len(s.extents), Generation: s.generation,
-		Open: s.session != session{} && s.session == currentSession(m.file),
+		Open: open,
 	}
 	for _, x := range s.extents {
 		r.Spare += int64(x.dataBlocks-x.blocks) * int64(s.blockSize)

@@ -25,7 +25,11 @@ func (v *atomicVolume) recover() error {
 		return err
 	}
 	if v.kind == onSync {
-		if err := v.setSession(currentSession(v.m.file)); err != nil {
+		now, err := currentSession(v.m.file)
+		if err == nil {
+			err = v.setSession(now)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -38,8 +42,10 @@ func (v *atomicVolume) recover() error {
 // chooseTables decides whether the working maps have more to say than the durable ones, and
 // has the tables that requests go by say what counts.
 func (v *atomicVolume) chooseTables() error {
-	open := v.super.session != (session{}) && v.super.session == currentSession(v.m.file)
+	open, err := v.super.session.isOpen(v.m.file)
 	switch {
+	case err != nil:
+		return err
 	case v.info.ReadOnly:
 		for _, x := range *v.extents.Load() {
 			if x.table = x.durable; open {

@@ -3,7 +3,9 @@ package persist
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,26 +26,47 @@ type session struct {
 // they have to be written again before a block is used that those may name.
 var unsure = session{boot: [16]byte(bytes.Repeat([]byte{0xff}, 16))}
 
-// currentSession is where the page cache is that this program sees. It is none where the system
-// doesn't tell.
-func currentSession(f *os.File) (s session) {
+// isOpen tells whether what working maps of s have is in the page cache that this program sees.
+func (s session) isOpen(f *os.File) (bool, error) {
+	if s == (session{}) {
+		return false, nil
+	}
+	now, err := currentSession(f)
+	return s == now, err
+}
+
+// currentSession is where the page cache is that this program sees. It is none where the system doesn't tell; that it
+// can't at the moment, as where descriptors are used up, is an error: taken for none, it would have the working maps of a
+// program that was killed forgotten.
+func currentSession(f *os.File) (s session, err error) {
 	if f == nil {
-		return s
+		return s, nil
 	}
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return s
+		return s, untold(err)
 	}
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return s
+		return s, nil
 	}
 	boot, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
 	if err != nil || copy(s.boot[:], boot) != len(s.boot) {
-		return session{}
+		return session{}, nil
 	}
-	s.dev, s.inode, s.mount = st.Dev, st.Ino, mountOf(&st)
-	return s
+	s.dev, s.inode = st.Dev, st.Ino
+	if s.mount, err = mountOf(&st); err != nil {
+		return session{}, err
+	}
+	return s, nil
+}
+
+// untold is the error of a look at what the system tells; nil where it doesn't tell that, or not to this program.
+func untold(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	return fmt.Errorf("finding out whether the page cache has its working map: %w", err)
 }
 
 // mountOf is a number that another mount of the file system doesn't have: one that failed, or whose device
@@ -51,20 +74,39 @@ func currentSession(f *os.File) (s session) {
 // in sysfs, or where it has none, of the device's; sysfs gives a new one to each that comes, and
 // unlike a mount identifier it is the same in all name spaces. It is 0 where the system doesn't
 // tell.
-func mountOf(st *unix.Stat_t) uint64 {
+func mountOf(st *unix.Stat_t) (uint64, error) {
 	dev := st.Dev
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		dev = st.Rdev
 	}
 	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
 	if name, err := os.Readlink(node); err == nil && dev == st.Dev {
-		if found, _ := filepath.Glob("/sys/fs/*/" + filepath.Base(name)); len(found) == 1 {
+		found, err := mountNodes(filepath.Base(name))
+		if err != nil {
+			return 0, err
+		}
+		if len(found) == 1 {
 			node = found[0]
 		}
 	}
 	var at unix.Stat_t
 	if unix.Stat(node, &at) != nil {
-		return 0
+		return 0, nil
 	}
-	return at.Ino
+	return at.Ino, nil
+}
+
+// mountNodes are the directories in sysfs of file systems on a device. (filepath.Glob wouldn't say that it couldn't look.)
+func mountNodes(device string) (found []string, err error) {
+	kinds, err := os.ReadDir("/sys/fs")
+	if err != nil {
+		return nil, untold(err)
+	}
+	for _, k := range kinds {
+		node := filepath.Join("/sys/fs", k.Name(), device)
+		if _, err := os.Lstat(node); err == nil {
+			found = append(found, node)
+		}
+	}
+	return found, nil
 }

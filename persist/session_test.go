@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // TestRemount: a file system that was mounted anew has no pages of before. Where its device failed, or
@@ -46,8 +47,8 @@ func TestRemount(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if s := currentSession(f); s.dev != before.dev || s.inode != before.inode || s.boot != before.boot {
-		t.Skipf("the file is another: %+v, %+v", s, before)
+	if s, err := currentSession(f); err != nil || s.dev != before.dev || s.inode != before.inode || s.boot != before.boot {
+		t.Skipf("the file is another: %+v, %+v, %v", s, before, err)
 	}
 	wantFlushed(t, path, f, work)
 }
@@ -270,4 +271,44 @@ func wantBlocks(t *testing.T, path string, o blockdev.Options, lost int) {
 			t.Errorf("block %d: %v, %d…", i, err, got[0])
 		}
 	}
+}
+
+// TestNoDescriptor: a volume whose program was killed isn't opened where descriptors are used up, so that nobody can tell
+// whether the page cache has its working map; and when there are some again, each write is there.
+func TestNoDescriptor(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path, _ := filled(t)
+	v := mustOpen(t, path, blockdev.Options{})
+	if err := volumetest.NewClient(v).Write(block(99), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	abandon(t, v)
+	var was unix.Rlimit
+	free, err := unix.Open(path, unix.O_RDONLY, 0)
+	if err = errors.Join(err, unix.Close(free), unix.Getrlimit(unix.RLIMIT_NOFILE, &was)); err != nil {
+		t.Fatal(err)
+	}
+	now := was
+	now.Cur = uint64(free) + 1 // one more: the volume's own
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	few, err := Open(path, blockdev.Options{})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Errorf("opened without descriptors: %v", err)
+	}
+	if err == nil {
+		mustClose(t, few)
+	}
+	v = mustOpen(t, path, blockdev.Options{})
+	got := make([]byte, 4096)
+	if err := volumetest.NewClient(v).Read(got, 0); err != nil || !bytes.Equal(got, block(99)) {
+		t.Errorf("what was written: %v, %d…", err, got[0])
+	}
+	mustClose(t, v)
 }
