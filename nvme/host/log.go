@@ -96,27 +96,32 @@ func (c *Controller) PersistentEvents(ctx context.Context) (*nvme.PersistentLogH
 		return nil, nil, err
 	}
 	h := new(nvme.PersistentLogHeader)
-	if err := h.Parse(b); err != nil {
-		return nil, nil, err
+	rest, err := restOfPersistent(h, b, read)
+	if given := read(nvme.PersistentRelease, 0, b); err == nil {
+		err = given
 	}
-	if h.Length < nvme.PersistentHeaderSize || h.Length > maxPersistent {
-		return nil, nil, fmt.Errorf("nvme: %s: %w: its length is %d bytes", nvme.LogPersistent, ErrController, h.Length)
-	}
-	rest := make([]byte, (h.Length-nvme.PersistentHeaderSize+3)/4*4)
-	if err := read(nvme.PersistentRead, nvme.PersistentHeaderSize, rest); err != nil {
-		return nil, nil, err
-	}
-	if err := read(nvme.PersistentRelease, 0, b); err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
 	events := make([]nvme.PersistentEvent, min(uint64(h.Events), h.Length/nvme.PersistentEventHead))
 	for i := range events {
-		var err error
 		if rest, err = events[i].Parse(rest); err != nil {
 			return nil, nil, fmt.Errorf("event %d of %d: %w", i, h.Events, err)
 		}
 	}
 	return h, events, nil
+}
+
+// restOfPersistent reads what follows the header of a Persistent Event log, which head has.
+func restOfPersistent(h *nvme.PersistentLogHeader, head []byte, read func(a nvme.PersistentAction, from uint64, b []byte) error) ([]byte, error) {
+	if err := h.Parse(head); err != nil {
+		return nil, err
+	}
+	if h.Length < nvme.PersistentHeaderSize || h.Length > maxPersistent {
+		return nil, fmt.Errorf("nvme: %s: %w: its length is %d bytes", nvme.LogPersistent, ErrController, h.Length)
+	}
+	rest := make([]byte, (h.Length-nvme.PersistentHeaderSize+3)/4*4)
+	return rest, read(nvme.PersistentRead, nvme.PersistentHeaderSize, rest)
 }
 
 // anaTries is how often an ANA log that keeps changing is read.

@@ -83,9 +83,12 @@ func TestPersistentEventLog(t *testing.T) {
 	} {
 		bad := h
 		wrong(&bad)
-		answerLog(f, nvme.LogPersistent, append(bad.AppendTo(nil), rest...))
+		asked := answerLog(f, nvme.LogPersistent, append(bad.AppendTo(nil), rest...))
 		if _, _, err := c.PersistentEvents(t.Context()); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+		if a := *asked; nvme.PersistentAction(a[len(a)-1]) != nvme.PersistentRelease {
+			t.Errorf("%s: the reporting context isn't given back: log specific parameters %v", name, a)
 		}
 	}
 }
