@@ -47,12 +47,12 @@ func currentSession(f *os.File) (s session, err error) {
 		return s, untold(err)
 	}
 	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return s, nil
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return s, untold(err)
 	}
 	boot, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
 	if err != nil || copy(s.boot[:], boot) != len(s.boot) {
-		return session{}, nil
+		return session{}, nil //nolint:nilerr // it tells something else
 	}
 	s.dev, s.inode = st.Dev, st.Ino
 	if s.mount, err = mountOf(&st); err != nil {
@@ -90,20 +90,21 @@ func mountOf(st *unix.Stat_t) (uint64, error) {
 		}
 	}
 	var at unix.Stat_t
-	if unix.Stat(node, &at) != nil {
-		return 0, nil
+	if err := unix.Stat(node, &at); err != nil {
+		return 0, untold(err)
 	}
 	return at.Ino, nil
 }
 
 // mountNodes are the directories in sysfs of file systems on a device. (filepath.Glob wouldn't say that it couldn't look.)
 func mountNodes(device string) (found []string, err error) {
-	kinds, err := os.ReadDir("/sys/fs")
+	const kindsDir = "/sys/fs"
+	kinds, err := os.ReadDir(kindsDir)
 	if err != nil {
 		return nil, untold(err)
 	}
 	for _, k := range kinds {
-		node := filepath.Join("/sys/fs", k.Name(), device)
+		node := filepath.Join(kindsDir, k.Name(), device)
 		if _, err := os.Lstat(node); err == nil {
 			found = append(found, node)
 		}
