@@ -1,6 +1,7 @@
 package blockdev_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
 // TestForbidden: where asynchronous I/O is forbidden io_uring does direct I/O, and where that is too
@@ -53,4 +55,35 @@ func TestForbidden(t *testing.T) {
 	}
 	o.IO = blockdev.IOUring
 	mustFail(t, tryOpen(t, path, o), blockdev.ErrUnsupported, path, "io_uring is forbidden")
+}
+
+// TestHalfForbidden: asynchronous I/O that may be set up, but not waited for, isn't used; nor is io_uring that may be set
+// up, but not entered.
+func TestHalfForbidden(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	o := blockdev.Options{Size: mib, IO: blockdev.IODirect}
+	if err := tryOpen(t, path, o); err != nil {
+		t.Skip(err)
+	}
+	for _, call := range []uint32{unix.SYS_IO_URING_ENTER, unix.SYS_IO_GETEVENTS} {
+		sandbox.Refuse(t, call, unix.EPERM)
+		for _, o.IO = range []blockdev.IOMode{blockdev.IOUring, blockdev.IOAuto} {
+			v, err := blockdev.OpenFile(path, o)
+			if o.IO == blockdev.IOUring {
+				mustFail(t, err, blockdev.ErrUnsupported, path, "io_uring")
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- errors.Join(volumetest.NewClient(v).Write(make([]byte, 4096), 0, true), v.Close()) }()
+			if err, came := soon.Receive(done); !came || err != nil {
+				t.Fatalf("%s: a write, and closing: done: %v, with %v", v.Info().Mode, came, err)
+			}
+		}
+	}
 }

@@ -23,6 +23,10 @@ func OpenContext(n, fd int) (*Context, error) {
 	_, _, errno := unix.Syscall(unix.SYS_IO_SETUP, uintptr(n+1), uintptr(unsafe.Pointer(&c.id)), 0)
 	switch errno {
 	case 0:
+		if _, errno = c.take(nil); errno != 0 { // else what is submitted would never be told of
+			_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, c.id, 0, 0)
+			return nil, fmt.Errorf("asynchronous I/O: io_getevents: %w", errno)
+		}
 		standstill.Enter()
 		return c, nil
 	case unix.ENOSYS:
@@ -84,12 +88,17 @@ func (c *Context) Ready() bool {
 
 // Take is Wait that returns 0 instead of waiting. It may be called beside it.
 func (c *Context) Take(events []Event) int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_IO_GETEVENTS, c.id, 0, uintptr(len(events)),
-		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(unsafe.Pointer(&noTime)), 0)
+	n, errno := c.take(events)
 	if errno != 0 {
 		return 0 // Wait meets the error again, if it is one
 	}
-	return int(n)
+	return n
+}
+
+func (c *Context) take(events []Event) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_IO_GETEVENTS, c.id, 0, uintptr(len(events)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(unsafe.Pointer(&noTime)), 0)
+	return int(n), errno
 }
 
 // noTime is how long Take waits.

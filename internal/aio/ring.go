@@ -106,6 +106,9 @@ func (r *Ring) start(p *params) error {
 	if err := r.register(registerFiles, unsafe.Pointer(&r.file), len(r.file)); err != nil {
 		return fmt.Errorf("io_uring: registering files: %w", err)
 	}
+	if _, errno := r.enter(0, 0); errno != 0 { // else nothing could be submitted, nor the ring closed
+		return explain(errno)
+	}
 	return nil
 }
 
