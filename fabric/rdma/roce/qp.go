@@ -46,8 +46,8 @@ type qp struct {
 
 	sq   sendRing
 	rq   recvRing
-	req  requester
 	resp responder
+	req  requester
 }
 
 // CreateQP makes a queue pair in state RESET. UD queue pairs are not offered.

@@ -31,8 +31,6 @@ type requester struct {
 
 	waitsWindow, waitsReads bool
 
-	sendTurn, pathTurn, readTurn turn // in path.sendTurns and .readTurns, and Device.readTurns
-
 	score *scoreboard // nil while nothing is known to be missing
 
 	unreadable bool // the packet at page can't be made, as a page of its data is missing
@@ -42,6 +40,9 @@ type requester struct {
 	batchFrom wire.PSN // … and the first of these
 
 	retry
+
+	// What is for who waits comes last, so that little of the rest has to be fetched.
+	sendTurn, pathTurn, readTurn turn // in path.sendTurns and .readTurns, and Device.readTurns
 }
 
 // retry is the requester's memory of what went wrong.

@@ -32,7 +32,7 @@ func (w *turns) join(t *turn, p *path, n int) {
 
 // leave reports whether t has waited.
 func (w *turns) leave(t *turn) bool {
-	if !t.waits {
+	if len(*w) == 0 || !t.waits { // nobody waits mostly, and t isn't in the caches
 		return false
 	}
 	t.waits = false
