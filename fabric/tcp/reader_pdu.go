@@ -58,9 +58,6 @@ func (r *reader) takeHeader() (bool, error) {
 	}
 	h := pdu.HeaderAt(b)
 	if err := r.rules.Check(h); err != nil {
-		if damaged := r.rules.Corrupt(h, b); damaged != nil {
-			err = damaged
-		}
 		return false, r.offend(h, b, err)
 	}
 	n, whole := h.Head()

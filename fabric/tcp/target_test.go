@@ -2,7 +2,6 @@ package tcp
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -168,42 +167,6 @@ func TestTargetHeaderDigest(t *testing.T) {
 	p.terminated(pdu.FESHeaderDigest, 0xdeadbeef, sent)
 	if tt.Counters().HeaderDigestErrors.Load() != 1 {
 		t.Error("not counted")
-	}
-}
-
-// TestTargetHeaderDamaged damages fields of a header that are checked by themselves, too: its digest says that it was
-// damaged, and that none is wrong says that the host was. Where the digest isn't announced nobody knows.
-func TestTargetHeaderDamaged(t *testing.T) {
-	tt := newTestTarget(t, TargetConfig{})
-	for name, c := range map[string]struct {
-		at     int
-		flip   byte
-		digest bool // is made after that
-		fes    pdu.FES
-		fei    uint32
-	}{
-		"type":         {offType, 0x01, false, pdu.FESHeaderDigest, 0},
-		"HLEN":         {offHLEN, 0x08, false, pdu.FESHeaderDigest, 0},
-		"DDGSTF":       {pdu.OffFlags, pdu.FlagDDGST, false, pdu.FESHeaderDigest, 0},
-		"PLEN":         {pdu.OffPLEN, 0x40, false, pdu.FESHeaderDigest, 0},
-		"PLEN as sent": {pdu.OffPLEN, 0x40, true, pdu.FESInvalidHeader, pdu.OffPLEN},
-		"HDGSTF":       {pdu.OffFlags, pdu.FlagHDGST, false, pdu.FESInvalidHeader, pdu.OffFlags},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := rawHost(t, tt)
-			p.initialize(pdu.ICReq{Digests: pdu.DigestHeader})
-			p.connect(32, 0)
-			sent := p.capsule(identify(1), nil)
-			sent[c.at] ^= c.flip
-			if c.digest {
-				sent = pdu.AppendDigest(sent[:pdu.CapsuleCmdSize], pdu.Digest(sent[:pdu.CapsuleCmdSize]))
-			}
-			if c.fes == pdu.FESHeaderDigest { // what lies where the header says that it ends
-				c.fei = binary.LittleEndian.Uint32(sent[sent[offHLEN]:])
-			}
-			p.send(sent)
-			p.terminated(c.fes, c.fei, sent)
-		})
 	}
 }
 

@@ -29,16 +29,6 @@ func (ru *Rules) Check(h Header) *FieldError {
 	return ru.checkBody(h)
 }
 
-// Corrupt says of header h, which Check refused, whether its digest tells that it isn't as it was sent: then the fields
-// say nothing of the peer. b is what has come of the PDU. It returns nil where no digest was agreed, or h announces none
-// that is there.
-func (ru *Rules) Corrupt(h Header, b []byte) *FieldError {
-	if !ru.Ready || !ru.Format.HeaderDigest() || h.Type.isTermReq() || h.HLEN < HeaderSize || len(b) < int(h.HLEN)+DigestSize {
-		return nil
-	}
-	return h.CheckDigest(b)
-}
-
 // checkSequence says whether a PDU of type t may come at all now.
 func (ru *Rules) checkSequence(t Type) *FieldError {
 	ic := t == TypeICReq || t == TypeICResp
