@@ -40,6 +40,7 @@ type managed struct {
 	volumes map[uint32]blockdev.Volume // theirs, by NSID; likewise
 	// pending are volumes that are being made or removed: no namespace has them. Likewise.
 	pending []string
+	going   uint64        // bytes of volumes whose namespaces are deleted, while they are used; likewise
 	left    atomic.Uint64 // bytes of the pool that no namespace has
 	// hosts says for each host which namespaces' attachment differs from what new controllers
 	// get otherwise. It is changed with mu and Target.mu held.
@@ -196,6 +197,7 @@ func (s *Subsystem) addCreated(n *createdNamespace, v blockdev.Volume) error {
 // free is how much of the pool is left. Called with managed.mu held.
 func (m *managed) free() uint64 {
 	total := m.pool.Capacity()
+	total -= min(total, m.going)
 	for i := range m.created {
 		total -= min(total, uint64(m.created[i].Size))
 	}

@@ -169,13 +169,18 @@ func (r *Request) deleteNamespaces() {
 		all = s.all()
 	}
 	st, left := r.mayDelete(all), all
+	var gone []*deletedNamespace
 	for st.OK() && len(left) > 0 {
-		if st = s.delete(left[0], r.engine.q.ctrl); st.OK() {
-			left = left[1:]
+		var d *deletedNamespace
+		if d, st = s.takeAway(left[0], r.engine.q.ctrl); st.OK() {
+			gone, left = append(gone, d), left[1:]
 		}
 	}
 	r.noteDeleted(all[:len(all)-len(left)], len(left) == 0)
 	s.managed.mu.Unlock()
+	for _, d := range gone {
+		s.delete(d)
+	}
 	if st.Code() == nvme.StatusInvalidNamespace {
 		r.fail(st, offNSID)
 		return
@@ -205,32 +210,53 @@ func (r *Request) mayDelete(all []*Namespace) nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// delete takes a created namespace away, as a controller was asked to: from what is saved first, so that a crash leaves the
-// name of a volume that the next run removes. Called with managed.mu held.
-func (s *Subsystem) delete(ns *Namespace, by *controller) nvme.Status {
+// deletedNamespace is one that a host deleted and whose volume is still there.
+type deletedNamespace struct {
+	ns   *Namespace
+	name string // of the volume
+	size uint64 // likewise
+	err  error  // it was gone
+}
+
+// takeAway takes a created namespace from the hosts, as a controller was asked to: from what is saved first, so that a
+// crash leaves the name of a volume that the next run removes. Called with managed.mu held; delete follows.
+func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, nvme.Status) {
 	m := s.managed
 	i := slices.IndexFunc(m.created, func(n createdNamespace) bool { return n.NSID == ns.nsid })
-	name := m.created[i].UUID
+	name, size := m.created[i].UUID, uint64(m.created[i].Size)
 	left := slices.Delete(slices.Clone(m.created), i, i+1)
 	hosts := m.forget(ns.nsid)
 	m.pending = append(m.pending, name)
 	if st := s.saveNamespaces(left, hosts); !st.OK() {
 		m.pending = m.pending[:len(m.pending)-1]
-		return st
+		return nil, st
 	}
 	s.t.mu.Lock()
 	m.hosts = hosts
 	s.t.mu.Unlock()
 	m.created = left
-	m.left.Store(m.free())
+	m.going += size
 	delete(m.volumes, ns.nsid)
-	err := s.removeNamespace(ns.nsid, by)
-	if err = errors.Join(err, ns.volume.Close(), ns.forgetState()); err != nil {
+	_, err := s.takeNamespace(ns.nsid, by)
+	return &deletedNamespace{ns, name, size, err}, nvme.StatusSuccess
+}
+
+// delete removes the volume of a namespace that was taken away, when nothing uses it any more. That may take long, and
+// others manage theirs meanwhile.
+func (s *Subsystem) delete(d *deletedNamespace) {
+	ns, m := d.ns, s.managed
+	if d.err == nil {
+		ns.remove()
+	}
+	if err := errors.Join(d.err, ns.volume.Close(), ns.forgetState()); err != nil {
 		s.t.log.Error("something is left of a namespace that a host deleted", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
 	}
-	s.discard(name)
+	m.mu.Lock()
+	s.discard(d.name)
+	m.going -= d.size
+	m.left.Store(m.free())
+	m.mu.Unlock()
 	s.t.log.Info("host deleted a namespace", "subsystem", s.nqn, "nsid", ns.nsid)
-	return nvme.StatusSuccess
 }
 
 // forgetState forgets what was saved of a namespace that doesn't come back.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -337,6 +338,46 @@ func TestNamespaceManagementFields(t *testing.T) {
 	}
 	if l := nsidsOf(s.admin, nvme.CNSAllocatedNSIDs); !slices.Equal(l, nvme.NSIDList{1}) {
 		t.Errorf("allocated %v", l)
+	}
+}
+
+// TestManagementWhileOneIsUsed: a namespace that a host deletes goes when nothing uses its volume any more, which may
+// hang; others create and attach theirs meanwhile, but don't get its place in the pool.
+func TestManagementWhileOneIsUsed(t *testing.T) {
+	pool := newMemPool(1<<20 + 2*16*512)
+	tg := newManaged(t, pool, newMemStore())
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	nsid := create(a.admin, nvme.NMICShared)
+	a.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(a.cntlid))
+	var hangs *testVolume
+	for _, hangs = range pool.volumes {
+		hangs.setHold(true)
+	}
+	defer hangs.release()
+	ns := tg.Subsystem(testNQN).namespace(nsid)
+	read := a.io.start(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) }), make([]byte, 512))
+	deleted := a.admin.start(deleteCommand(nsid), nil)
+	if !soon.Until(func() bool { return ns.state.Load()&nsRemoved != 0 }) {
+		t.Fatal("not removed")
+	}
+	other := create(b.admin, nvme.NMICShared)
+	b.admin.must(attachCommand(other, nvme.NSAttach), controllerList(b.cntlid))
+	b.io.must(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, other, 0, 1, 0) }), make([]byte, 512))
+	spec := nvme.NamespaceSpec{NSZE: 1<<11 + 1, NCAP: 1<<11 + 1, FLBAS: 1, NMIC: nvme.NMICShared} // one block more than is left
+	b.admin.fails(createCommand(), spec.AppendTo(nil), nvme.StatusInsufficientCapacity|nvme.StatusDNR)
+	if deleted.answered() {
+		t.Error("deleted while its volume is used")
+	}
+	hangs.release()
+	read.wait()
+	if st := deleted.wait().Status(); !st.OK() {
+		t.Errorf("Delete: status %#x", uint16(st))
+	}
+	b.admin.must(createCommand(), spec.AppendTo(nil))
+	if n := pool.count(); n != 2 {
+		t.Errorf("%d volumes", n)
 	}
 }
 

@@ -332,16 +332,23 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 
 // RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
 // request uses its volume any more. The error is ErrNotFound.
-func (s *Subsystem) RemoveNamespace(nsid uint32) error { return s.removeNamespace(nsid, nil) }
+func (s *Subsystem) RemoveNamespace(nsid uint32) error {
+	ns, err := s.takeNamespace(nsid, nil)
+	if err != nil {
+		return err
+	}
+	ns.remove()
+	return nil
+}
 
-// removeNamespace doesn't tell the host of one controller, which has asked for it (NVMe base, "Namespace Deletion
-// Asynchronous Event Reporting").
-func (s *Subsystem) removeNamespace(nsid uint32, by *controller) error {
+// takeNamespace begins to remove a namespace: it is there no more. It doesn't tell the host of one controller, which has
+// asked for it (NVMe base, "Namespace Deletion Asynchronous Event Reporting"). remove follows.
+func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, error) {
 	s.change.Lock()
 	ns := s.namespace(nsid)
 	if ns == nil {
 		s.change.Unlock()
-		return fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrNotFound)
+		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrNotFound)
 	}
 	table := slices.Clone(*s.namespaces.Load())
 	table[nsid-1] = nil
@@ -350,8 +357,7 @@ func (s *Subsystem) removeNamespace(nsid uint32, by *controller) error {
 	s.change.Unlock()
 	ns.state.Or(nsRemoved)
 	s.namespaceChanged(nsid, by)
-	ns.remove()
-	return nil
+	return ns, nil
 }
 
 // namespaceChanged notes in every controller but one that a namespace came, went or changed
