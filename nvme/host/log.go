@@ -124,8 +124,10 @@ func restOfPersistent(h *nvme.PersistentLogHeader, head []byte, read func(a nvme
 	return rest, read(nvme.PersistentRead, nvme.PersistentHeaderSize, rest)
 }
 
-// anaTries is how often an ANA log that keeps changing is read.
-const anaTries = 10
+const (
+	anaTries       = 10 // how often an ANA log that keeps changing is read
+	anaChangeCount = 8  // bytes, with which it begins
+)
 
 // ErrANAUnstable is the cause where the ANA log changed each time it was read.
 var ErrANAUnstable = errors.New("the ANA log keeps changing")
@@ -147,7 +149,8 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 		return nil, fmt.Errorf("nvme: %s: %w: NANAGRPID %d and %d namespaces make %d bytes", nvme.LogANA, ErrController, id.NANAGRPID, n, size)
 	}
 	page := nvme.GetLogPage{LID: nvme.LogANA, RAE: true}
-	b, again := make([]byte, size), make([]byte, 8) // the change count
+	// All of the first piece is read again, since Linux's target refuses what is shorter than its log.
+	b, again := make([]byte, size), make([]byte, min(size, logChunk))
 	for range anaTries {
 		if err := c.ReadLog(ctx, page, b); err != nil {
 			return nil, err
@@ -157,7 +160,7 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 				return nil, err
 			}
 		}
-		if size <= logChunk || bytes.Equal(again, b[:len(again)]) {
+		if size <= logChunk || bytes.Equal(again[:anaChangeCount], b[:anaChangeCount]) {
 			p := new(nvme.ANALog)
 			if err := p.Parse(b); err != nil {
 				return nil, err
