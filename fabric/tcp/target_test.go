@@ -457,6 +457,9 @@ func TestEngineSpeaks(t *testing.T) {
 		t.Error(err)
 	}
 	_ = conn.Close()
+	for _, err := range []error{target.ErrKeepAlive, target.ErrAuthentication, target.ErrControllerGone, target.ErrNotAllowed, target.ErrGaveWay} {
+		l.report(err)
+	}
 	if err := l.Close(); err != nil { // once all is said
 		t.Error(err)
 	}

@@ -148,25 +148,35 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	if size > most {
 		return nil, fmt.Errorf("nvme: %s: %w: NANAGRPID %d and %d namespaces make %d bytes", nvme.LogANA, ErrController, id.NANAGRPID, n, size)
 	}
+	b := make([]byte, size)
+	if err := c.readANA(ctx, b); err != nil {
+		return nil, err
+	}
+	p := new(nvme.ANALog)
+	if err := p.Parse(b); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// readANA reads the ANA log into b until all of it has the change count that it begins with. All of the first piece is read
+// again for that, since Linux's target refuses what is shorter than its log.
+func (c *Controller) readANA(ctx context.Context, b []byte) error {
 	page := nvme.GetLogPage{LID: nvme.LogANA, RAE: true}
-	// All of the first piece is read again, since Linux's target refuses what is shorter than its log.
-	b, again := make([]byte, size), make([]byte, min(size, logChunk))
+	if len(b) <= logChunk {
+		return c.ReadLog(ctx, page, b)
+	}
+	again := make([]byte, logChunk)
 	for range anaTries {
 		if err := c.ReadLog(ctx, page, b); err != nil {
-			return nil, err
+			return err
 		}
-		if size > logChunk {
-			if err := c.ReadLog(ctx, page, again); err != nil {
-				return nil, err
-			}
+		if err := c.ReadLog(ctx, page, again); err != nil {
+			return err
 		}
-		if size <= logChunk || bytes.Equal(again[:anaChangeCount], b[:anaChangeCount]) {
-			p := new(nvme.ANALog)
-			if err := p.Parse(b); err != nil {
-				return nil, err
-			}
-			return p, nil
+		if bytes.Equal(again[:anaChangeCount], b[:anaChangeCount]) {
+			return nil
 		}
 	}
-	return nil, fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
+	return fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
 }

@@ -319,3 +319,15 @@ func check(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// inside is what f finds in the queue pair of s while nothing changes it.
+func inside[T any](s *side, f func(q *qp) T) T {
+	s.t.Helper()
+	q, ok := s.qp.(*qp)
+	if !ok {
+		s.t.Fatalf("%T isn't a queue pair of this package", s.qp)
+	}
+	q.d.mu.Lock()
+	defer q.d.mu.Unlock()
+	return f(q)
+}

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,8 +69,44 @@ func testSilentQPs(t *testing.T, op verbs.WROpcode, gone int, foreign bool) {
 		if len(s.got) > 0 {
 			t.Error("what was asked of a queue pair that is gone is over")
 		}
+		check(t, s.qp.Destroy())
+	}
+	if n := silentOnPath(p.a); n != 0 {
+		t.Errorf("%d that have ended still count as silent", n)
 	}
 }
+
+// TestSilenceEnds: after an outage in which a queue pair has fallen silent all that was lost is sent at once as soon as
+// something is heard, and not a packet with each timeout.
+func TestSilenceEnds(t *testing.T) {
+	for _, foreign := range []bool{false, true} {
+		t.Run(fmt.Sprintf("foreign=%v", foreign), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const size = 64 << 10
+				p := newPair(t, pairConfig{mtu: verbs.MTU4096, memory: size, timeout: 19, foreign: foreign})
+				p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
+				p.net.SetFilter(func(*simnet.Datagram) simnet.Action { return simnet.Action{Drop: true} })
+				p.a.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, size), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+				for silentOnPath(p.a) == 0 {
+					time.Sleep(10 * time.Millisecond)
+				}
+				var heard atomic.Pointer[time.Time] // the first packet that passes
+				p.net.SetFilter(func(*simnet.Datagram) simnet.Action {
+					now := time.Now()
+					heard.CompareAndSwap(nil, &now)
+					return simnet.Action{}
+				})
+				p.a.want(0, verbs.WCSuccess)
+				if took, most := time.Since(*heard.Load()), 5*time.Millisecond; took > most {
+					t.Errorf("done %v after something was heard, want at most %v", took, most)
+				}
+			})
+		})
+	}
+}
+
+// silentOnPath is how many queue pairs are silent towards the peer of s.
+func silentOnPath(s *side) int { return inside(s, func(q *qp) int { return q.path.silent }) }
 
 // another is one more queue pair on the device of s, with the same memory.
 func another(s *side, c pairConfig) *side {

@@ -43,6 +43,8 @@ func TestSilentPeerLeavesReads(t *testing.T) {
 					toDying.post(read(toDying, dying)...)
 					toDying.wait(reads)
 				}
+				window := func() int { return inside(toDying, func(q *qp) int { return q.path.reads.size }) }
+				before := window()
 				p.net.Cut(dying.dev.Attr().Addr, addrA)
 				p.net.Cut(addrA, dying.dev.Attr().Addr)
 				toDying.post(read(toDying, dying)...)
@@ -54,6 +56,9 @@ func TestSilentPeerLeavesReads(t *testing.T) {
 				}
 				if took, most := time.Since(began), 200*time.Millisecond; took > most {
 					t.Errorf("READs from another peer took %v, want at most %v; %s", took, most, dump(target.dev))
+				}
+				if n := window(); n > before/2 {
+					t.Errorf("the window of its READs has %d bytes after silence, and had %d", n, before)
 				}
 				if n := len(toDying.got); n > 0 {
 					t.Errorf("%d READs from the silent peer are over", n)
