@@ -246,8 +246,9 @@ func (h *history) run() {
 			a.post()
 			a.replenish()
 		}
-		time.Sleep(time.Duration(h.rng.IntN(2000)) * time.Microsecond)
-		synctest.Wait() // for the handlers: what is flushed is no longer outstanding before they hear of it
+		// Handlers hear of what is flushed after it is no longer outstanding, some of them by a timer that is due at once.
+		time.Sleep(max(time.Duration(h.rng.IntN(2000))*time.Microsecond, time.Microsecond))
+		synctest.Wait()
 		h.collect()
 		if h.finished() {
 			break
