@@ -238,7 +238,7 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	}
 	r.readBytes -= n
 	q.readsHere(n)
-	q.d.wakeForReads()
+	q.d.wakeForReads(q.path)
 	q.advance(p.PSN.Next(), now)
 }
 

@@ -65,12 +65,11 @@ type Device struct {
 
 	// READs of ours are limited by what our own socket can hold of their answers, and for
 	// each path by its window.
-	readBudget  int // bytes
-	readBytes   int // asked for and not here
-	readWaiting waitList
-	readTurns   turns
-	readers     int // paths on which something is asked for
-	readPiece   int // bytes of one READ request, see qp.readPiece
+	readBudget int // bytes
+	readBytes  int // asked for and not here
+	readTurns  turns
+	readers    int // paths on which something is asked for
+	readPiece  int // bytes of one READ request, see qp.readPiece
 }
 
 // Open makes a device of a socket, which is the device's from then on unless Open fails. It is for

@@ -53,26 +53,38 @@ func openLoop(b *testing.B, addr string, onCQ func(*loopSide)) *loopSide {
 	check(b, err)
 	s.mr, err = s.pd.RegMR(s.buf, allAccess)
 	check(b, err)
-	s.qp, err = s.pd.CreateQP(verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
-		MaxSendWR: loopDepth, MaxRecvWR: loopDepth, MaxSendSGE: 1, MaxRecvSGE: 1,
-	})
-	check(b, err)
+	s.qp = s.newQP(b)
 	b.Cleanup(func() { _ = s.dev.Close() })
 	return s
 }
 
+func (s *loopSide) newQP(b *testing.B) verbs.QP {
+	q, err := s.pd.CreateQP(verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq,
+		MaxSendWR: loopDepth, MaxRecvWR: loopDepth, MaxSendSGE: 1, MaxRecvSGE: 1,
+	})
+	check(b, err)
+	return q
+}
+
 func openLoops(b *testing.B, onA, onB func(*loopSide)) (x, y *loopSide) {
 	x, y = openLoop(b, "127.0.0.41", onA), openLoop(b, "127.0.0.42", onB)
-	for _, s := range [][2]*loopSide{{x, y}, {y, x}} {
-		check(b, s[0].qp.Modify(verbs.QPAttr{State: verbs.Init, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}))
-		check(b, s[0].qp.Modify(verbs.QPAttr{
-			State: verbs.RTR, Remote: s[1].dev.Attr().Addr, PeerVendorID: vendorID, DestQPN: s[1].qp.QPNum(), PathMTU: verbs.MTU4096,
+	connectLoops(b, x, x.qp, y, y.qp)
+	return x, y
+}
+
+// connectLoops connects p, of x, with q, of y.
+func connectLoops(b *testing.B, x *loopSide, p verbs.QP, y *loopSide, q verbs.QP) {
+	ready := func(q verbs.QP, peer *loopSide, remote verbs.QP) {
+		check(b, q.Modify(verbs.QPAttr{State: verbs.Init, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}))
+		check(b, q.Modify(verbs.QPAttr{
+			State: verbs.RTR, Remote: peer.dev.Attr().Addr, PeerVendorID: vendorID, DestQPN: remote.QPNum(), PathMTU: verbs.MTU4096,
 			MaxDestRdAtomic: 32, MinRNRTimer: 1,
 		}))
-		check(b, s[0].qp.Modify(verbs.QPAttr{State: verbs.RTS, Timeout: 17, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 32}))
+		check(b, q.Modify(verbs.QPAttr{State: verbs.RTS, Timeout: 17, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 32}))
 	}
-	return x, y
+	ready(p, y, q)
+	ready(q, x, p)
 }
 
 func (s *loopSide) sge(off, n int) []verbs.SGE {
@@ -253,13 +265,15 @@ func TestLoopbackAllocatesNothing(t *testing.T) {
 
 // BenchmarkLoopbackBulk moves 128 KiB a request, 32 at once, by WRITE and by READ.
 func BenchmarkLoopbackBulk(b *testing.B) {
-	for _, op := range []struct {
-		name   string
-		opcode verbs.WROpcode
-	}{{"write", verbs.WRRDMAWrite}, {"read", verbs.WRRDMARead}} {
+	for _, op := range bulkOps {
 		b.Run(op.name, func(b *testing.B) { benchmarkBulk(b, op.opcode) })
 	}
 }
+
+var bulkOps = []struct {
+	name   string
+	opcode verbs.WROpcode
+}{{"write", verbs.WRRDMAWrite}, {"read", verbs.WRRDMARead}}
 
 func benchmarkBulk(b *testing.B, op verbs.WROpcode) {
 	const depth, size = 32, 128 << 10

@@ -18,11 +18,11 @@ type path struct {
 	silent int // those that have heard nothing for long
 	held   int // bytes, of all of them, see mayHold
 
-	window  window // of requests
-	reads   window // of the answers of READs
-	waiting waitList
+	window window // of requests
+	reads  window // of the answers of READs
 
 	sendTurns, readTurns turns // of its queue pairs, in window and in reads
+	atDevice             int   // those of them in Device.readTurns
 
 	rtt     time.Duration // smoothed; 0 before the first sample
 	rttVar  time.Duration // smoothed deviation
@@ -131,34 +131,6 @@ func (p *path) earlyTimeout() time.Duration {
 	return max(2*p.rtt+4*p.rttVar, minEarlyTimeout)
 }
 
-// waitList holds queue pairs that wait for a window to open. A queue pair may be in it and
-// have gone on already by another way; waking it then does no harm.
-type waitList struct {
-	qps []*qp
-}
-
-func (l *waitList) add(q *qp, waiting *bool) {
-	if !*waiting {
-		*waiting = true
-		l.qps = append(l.qps, q)
-	}
-}
-
-// wakeForWindow makes everyone ready who waits for p's window.
-func (d *Device) wakeForWindow(p *path) {
-	for i, q := range p.waiting.qps {
-		q.req.waitsWindow = false
-		d.markReady(q)
-		p.waiting.qps[i] = nil
-	}
-	p.waiting.qps = p.waiting.qps[:0]
-}
-
-// admitsRead reports whether n more bytes may be asked for.
-func (q *qp) admitsRead(n int) bool {
-	return q.path.reads.admits(n) && (q.d.readBytes == 0 || q.d.readBytes+n <= q.d.readBudget)
-}
-
 // readsSent, readsHere and readsWithdrawn take note of n bytes of answers that are asked for,
 // that are here, and that are given up.
 func (q *qp) readsSent(n int) {
@@ -184,14 +156,4 @@ func (q *qp) readsOver(n int) {
 	if q.path.reads.inflight == 0 && n > 0 {
 		q.d.readers--
 	}
-}
-
-// wakeForReads makes everyone ready who waits for room for READ responses.
-func (d *Device) wakeForReads() {
-	for i, q := range d.readWaiting.qps {
-		q.req.waitsReads = false
-		d.markReady(q)
-		d.readWaiting.qps[i] = nil
-	}
-	d.readWaiting.qps = d.readWaiting.qps[:0]
 }

@@ -210,7 +210,7 @@ func (q *qp) letGo() {
 		q.path.window.withdrawn(r.inflight)
 		q.d.wakeForWindow(q.path)
 		q.readsWithdrawn(r.readBytes)
-		q.d.wakeForReads()
+		q.d.wakeForReads(q.path)
 		q.endSilence()
 		q.waitNotToSend()
 		q.waitNotToRead()

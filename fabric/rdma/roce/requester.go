@@ -29,8 +29,6 @@ type requester struct {
 	reads     readQueue // READs and atomics sent and not answered
 	readBytes int       // that they still bring
 
-	waitsWindow, waitsReads bool
-
 	score *scoreboard // nil while nothing is known to be missing
 
 	unreadable bool // the packet at page can't be made, as a page of its data is missing
@@ -77,18 +75,17 @@ func (r *requester) inBatch(batch uint64, psn wire.PSN) {
 type emitResult uint8
 
 const (
-	emitted emitResult = iota
-	blocked            // something has to happen first; whatever it is makes the QP ready
-	noRoom             // in this batch
-	waiting            // for the path's window
-	notYet             // it belongs to a later part of the batch
+	emitted     emitResult = iota
+	blocked                // something has to happen first; whatever it is makes the QP ready
+	noRoom                 // in this batch
+	waitsToSend            // for room in the path's window
+	waitsToRead            // for room for what is asked for
+	notYet                 // it belongs to a later part of the batch
 )
 
 // emitRequests puts request packets together, only those of WRITEs if told so, and notes whether
 // there are more.
 func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
-	r := &q.req
-	first := r.next
 	switch q.emitSome(t, writes, now) {
 	case noRoom:
 		q.more = true
@@ -96,19 +93,13 @@ func (q *qp) emitRequests(t *txBatch, writes bool, now time.Duration) {
 		q.later = true
 	case blocked:
 		q.waitNotToSend()
-		if r.waitsReads {
-			r.waitsFrom(now)
-		} else {
-			q.waitNotToRead()
-		}
-	case waiting:
-		r.waitsFrom(now)
 		q.waitNotToRead()
-		if r.next == first {
-			q.path.waiting.add(q, &r.waitsWindow)
-		} else {
-			t.waiting = append(t.waiting, q)
-		}
+	case waitsToSend:
+		q.req.waitsFrom(now)
+		q.waitNotToRead()
+	case waitsToRead:
+		q.req.waitsFrom(now)
+		q.waitNotToSend()
 	}
 }
 
@@ -311,7 +302,7 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	n := min(w.length-r.off, w.mtu)
 	cost := n + packetCost
 	if !q.maySend(cost) {
-		return 0, waiting
+		return 0, waitsToSend
 	}
 	p := &t.packet
 	last := q.makeData(p, w, r.off, n, r.next)
@@ -439,7 +430,7 @@ var lastOpcode = [...]wire.Opcode{
 // receive buffer can take; a piece always ends at the same place, so that asking again stays
 // inside what was asked before, as a responder demands.
 func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
-	d, r := q.d, &q.req
+	r := &q.req
 	if r.reads.full() {
 		return 0, blocked
 	}
@@ -449,8 +440,7 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 		n = min(n, q.readStep())
 	}
 	if !q.mayRead(n) {
-		d.readWaiting.add(q, &r.waitsReads)
-		return 0, blocked
+		return 0, waitsToRead
 	}
 	q.makeRead(&t.packet, w, r.off, n, r.next)
 	t.gathered = t.gathered[:0]

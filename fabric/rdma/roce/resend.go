@@ -111,8 +111,8 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 	if q.req.unreadable && psn == q.req.page {
 		return blocked
 	}
-	if !q.mayAlways(psn) && !q.path.window.admits(cost) {
-		return waiting
+	if !q.mayAlways(psn) && !q.maySendAgain(cost) {
+		return waitsToSend
 	}
 	q.makeData(&t.packet, w, k*w.mtu, n, psn)
 	t.packet.AckReq = true
@@ -130,7 +130,7 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 // emitReadAgain asks again for the packets from psn on that are lost, as far as they are of one
 // request. A responder that may not have executed that gets the request as it was.
 func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Duration) emitResult {
-	d, r, s := q.d, &q.req, q.req.score
+	r, s := &q.req, q.req.score
 	f := q.onAnswer(psn)
 	end := psn.Next()
 	for end != f.end && s.isLost(end) {
@@ -138,9 +138,8 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 	}
 	off := psn.Diff(w.first) * q.mtu
 	n := min(end.Diff(w.first)*q.mtu, w.length) - off
-	if !q.mayAlways(psn) && !q.admitsRead(n) {
-		d.readWaiting.add(q, &r.waitsReads)
-		return blocked
+	if !q.mayAlways(psn) && !q.mayReadAgain(n) {
+		return waitsToRead
 	}
 	q.makeRead(&t.packet, w, off, n, psn)
 	t.gathered = t.gathered[:0]

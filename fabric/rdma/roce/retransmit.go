@@ -180,7 +180,7 @@ func (q *qp) goBack() {
 	q.seek(r.una)
 	q.d.markReady(q)
 	q.d.wakeForWindow(q.path)
-	q.d.wakeForReads()
+	q.d.wakeForReads(q.path)
 }
 
 // onRNR waits as long as the peer asks, and then goes back to psn, the request that found no

@@ -269,7 +269,7 @@ func (q *qp) onAnswer(psn wire.PSN) *read {
 func (q *qp) answeredAt(w *sendWQE, psn wire.PSN, now time.Duration) {
 	q.scored()
 	q.arrive(w, psn.Diff(w.first), now)
-	q.d.wakeForReads()
+	q.d.wakeForReads(q.path)
 	q.executedBefore(psn.Next(), now)
 }
 
@@ -316,7 +316,7 @@ func (q *qp) recant(psn wire.PSN, now time.Duration) {
 // wakeAfterLoss has those go on who can, now that windows hold less.
 func (q *qp) wakeAfterLoss() {
 	q.d.wakeForWindow(q.path)
-	q.d.wakeForReads()
+	q.d.wakeForReads(q.path)
 	q.d.markReady(q)
 }
 
@@ -336,7 +336,7 @@ func (q *qp) accountEach(psn wire.PSN) {
 		return end == w.packets
 	})
 	q.d.wakeForWindow(q.path)
-	q.d.wakeForReads()
+	q.d.wakeForReads(q.path)
 }
 
 // onAckOfOurs takes an ACKNOWLEDGE of a peer of our kind, which is for something outstanding.

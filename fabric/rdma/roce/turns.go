@@ -3,13 +3,14 @@ package roce
 import "slices"
 
 // turns are queue pairs that wait for room in a window, oldest first. What the first of them needs the others leave free:
-// where small packets took whatever room there is, a large one would never find any.
+// where small packets took whatever room there is, a large one would never find any. So where the first finds no room nobody
+// does, and as there may be a thousand of them, only those are made ready for which there is some.
 type turns []*turn
 
 // turn is the place of a queue pair among them.
 type turn struct {
 	waits bool
-	path  *path
+	q     *qp
 	n     int // bytes that it needs
 }
 
@@ -21,13 +22,15 @@ func (w *turns) fits(t *turn, n, free int, empty bool) bool {
 	return empty || n <= free
 }
 
-// join has t wait for n bytes on p.
-func (w *turns) join(t *turn, p *path, n int) {
-	t.path, t.n = p, n
-	if !t.waits {
-		t.waits = true
-		*w = append(*w, t)
+// join has q wait for n bytes at t.
+func (w *turns) join(t *turn, q *qp, n int) (joined bool) {
+	t.q, t.n = q, n
+	if t.waits {
+		return false
 	}
+	t.waits = true
+	*w = append(*w, t)
+	return true
 }
 
 // leave reports whether t has waited.
@@ -41,16 +44,35 @@ func (w *turns) leave(t *turn) bool {
 	return true
 }
 
+// wake makes those ready for whom there is room where so many bytes are free, or all; everyone where they may pass.
+func (w turns) wake(free int, empty, pass bool) {
+	for i, t := range w {
+		if free -= t.n; free < 0 && !pass && !(empty && i == 0) {
+			return
+		}
+		t.q.d.markReady(t.q)
+	}
+}
+
 // maySend reports whether a packet that is new may leave, which counts n bytes in the window.
 func (q *qp) maySend(n int) bool {
 	r, p := &q.req, q.path
 	passes := q.passesSilent() && r.inflight == 0
-	if !passes && !p.sendTurns.fits(&r.sendTurn, n, p.window.size-p.window.inflight, p.window.inflight == 0) {
-		p.sendTurns.join(&r.sendTurn, p, n)
+	if !passes && !p.sendTurns.fits(&r.sendTurn, n, p.window.room(), p.window.empty()) {
+		p.sendTurns.join(&r.sendTurn, q, n)
 		return false
 	}
 	p.sendTurns.leave(&r.sendTurn)
 	return true
+}
+
+// maySendAgain reports whether a packet may leave that was lost, which waits for nobody's turn.
+func (q *qp) maySendAgain(n int) bool {
+	if w := &q.path.window; w.empty() || n <= w.room() {
+		return true
+	}
+	q.path.sendTurns.join(&q.req.sendTurn, q, n)
+	return false
 }
 
 // mayRead reports whether a READ of n bytes that is new may leave. One that waits for the device's room keeps its place among
@@ -59,29 +81,74 @@ func (q *qp) mayRead(n int) bool {
 	d, r, p := q.d, &q.req, q.path
 	switch {
 	case q.passesSilent() && r.reads.empty():
-	case !p.readTurns.fits(&r.pathTurn, n, d.readLimit(p)-p.reads.inflight, p.reads.inflight == 0):
-		p.readTurns.join(&r.pathTurn, p, n)
-		if d.readTurns.leave(&r.readTurn) {
-			d.wakeForReads()
+	case !p.readTurns.fits(&r.pathTurn, n, d.readRoom(p), p.reads.empty()):
+		p.readTurns.join(&r.pathTurn, q, n)
+		if q.leaveDevice() {
+			d.wakeForDevice()
 		}
 		return false
 	case !d.readTurns.fits(&r.readTurn, n, d.readBudget-d.readBytes, d.readBytes == 0):
-		p.readTurns.join(&r.pathTurn, p, n)
-		d.readTurns.join(&r.readTurn, p, n)
+		p.readTurns.join(&r.pathTurn, q, n)
+		q.joinDevice(n)
 		return false
 	}
 	p.readTurns.leave(&r.pathTurn)
-	d.readTurns.leave(&r.readTurn)
+	q.leaveDevice()
 	return true
 }
 
-// readLimit bounds what may be asked for on p: its share of the device's room while others wait for that, of which a peer that
-// answers slowly would have all after a while.
-func (d *Device) readLimit(p *path) int {
-	if !slices.ContainsFunc(d.readTurns, func(t *turn) bool { return t.path != p }) {
-		return p.reads.size
+// mayReadAgain reports whether n bytes may be asked for that were lost, which waits for nobody's turn.
+func (q *qp) mayReadAgain(n int) bool {
+	d, r, p := q.d, &q.req, q.path
+	switch {
+	case !p.reads.empty() && n > p.reads.room():
+		p.readTurns.join(&r.pathTurn, q, n)
+	case d.readBytes > 0 && n > d.readBudget-d.readBytes:
+		q.joinDevice(n)
+	default:
+		return true
 	}
-	return min(p.reads.size, d.readBudget/max(2, d.readers))
+	return false
+}
+
+// joinDevice and leaveDevice have q wait for n bytes of the device's room, and no more.
+func (q *qp) joinDevice(n int) {
+	if q.d.readTurns.join(&q.req.readTurn, q, n) {
+		q.path.atDevice++
+	}
+}
+
+func (q *qp) leaveDevice() bool {
+	waited := q.d.readTurns.leave(&q.req.readTurn)
+	if waited {
+		q.path.atDevice--
+	}
+	return waited
+}
+
+// readRoom is what may be asked for on p yet, of its share of the device's room while others wait for that: a peer that
+// answers slowly would have all of it after a while.
+func (d *Device) readRoom(p *path) int {
+	limit := p.reads.size
+	if len(d.readTurns) > p.atDevice {
+		limit = min(limit, d.readBudget/max(2, d.readers))
+	}
+	return limit - p.reads.inflight
+}
+
+// wakeForWindow has those go on who find room in p's window.
+func (d *Device) wakeForWindow(p *path) {
+	p.sendTurns.wake(p.window.room(), p.window.empty(), p.silent > 0)
+}
+
+// wakeForReads has those go on who find room for what they ask for on p, and for what comes to the device.
+func (d *Device) wakeForReads(p *path) {
+	p.readTurns.wake(d.readRoom(p), p.reads.empty(), p.silent > 0)
+	d.wakeForDevice()
+}
+
+func (d *Device) wakeForDevice() {
+	d.readTurns.wake(d.readBudget-d.readBytes, d.readBytes == 0, false)
 }
 
 // waitNotToSend and waitNotToRead have q, which can't do so whatever room there is, leave that to the others.
@@ -92,8 +159,8 @@ func (q *qp) waitNotToSend() {
 }
 
 func (q *qp) waitNotToRead() {
-	atPath, atDevice := q.path.readTurns.leave(&q.req.pathTurn), q.d.readTurns.leave(&q.req.readTurn)
+	atPath, atDevice := q.path.readTurns.leave(&q.req.pathTurn), q.leaveDevice()
 	if atPath || atDevice {
-		q.d.wakeForReads()
+		q.d.wakeForReads(q.path)
 	}
 }

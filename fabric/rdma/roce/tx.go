@@ -52,7 +52,6 @@ type txBatch struct {
 	bytes   int
 	staged  int    // bytes of data in the arena
 	gen     uint64 // counts batches
-	waiting []*qp  // for a window, behind those that found no room in it at all
 
 	parts     [][]byte
 	trains    []udp.Train
@@ -331,11 +330,6 @@ func (d *Device) build(now time.Duration) bool {
 	clear(line[left:])
 	line = append(line[:left], d.ready...)
 	d.ready, d.spare = line, d.ready[:0]
-	for i, q := range t.waiting {
-		q.path.waiting.add(q, &q.req.waitsWindow)
-		t.waiting[i] = nil
-	}
-	t.waiting = t.waiting[:0]
 	d.counters.add(SentPackets, len(t.packets))
 	d.counters.add(SentBytes, t.bytes)
 	d.counters.add(StagedBytes, t.staged)

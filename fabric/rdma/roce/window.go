@@ -21,8 +21,9 @@ func newWindow(initial, lowest, highest int) window {
 	return window{size: initial, threshold: highest, min: lowest, max: highest}
 }
 
-// admits reports whether n more bytes may leave. One packet always may.
-func (w *window) admits(n int) bool { return w.inflight == 0 || w.inflight+n <= w.size }
+// room is how many more bytes may leave. One packet always may where the window is empty.
+func (w *window) room() int   { return w.size - w.inflight }
+func (w *window) empty() bool { return w.inflight == 0 }
 
 // sent takes note of n bytes that leave.
 func (w *window) sent(n int) { w.inflight += n }

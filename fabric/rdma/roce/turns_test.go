@@ -1,0 +1,204 @@
+package roce
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// turnTable is a device with queue pairs of some peers, none of which does more than wait.
+type turnTable struct {
+	d  *Device
+	qs []*qp
+}
+
+// newTurnTable has queue pair i be one of peer peers[i]. So many bytes of answers have room at the device, and at each peer.
+func newTurnTable(device, peer int, peers ...int) *turnTable {
+	tab := &turnTable{d: &Device{readBudget: device}}
+	paths := map[int]*path{}
+	for _, i := range peers {
+		if paths[i] == nil {
+			paths[i] = &path{window: newWindow(peer, peer, peer), reads: newWindow(peer, peer, peer)}
+		}
+		q := &qp{d: tab.d, path: paths[i]}
+		q.req.reads.init(8)
+		tab.qs = append(tab.qs, q)
+	}
+	return tab
+}
+
+// read has queue pair i ask for n bytes, and reports whether it may.
+func (tab *turnTable) read(i, n int) bool {
+	q := tab.qs[i]
+	if !q.mayRead(n) {
+		return false
+	}
+	q.req.reads.push(read{})
+	q.readsSent(n)
+	return true
+}
+
+// arrive has n bytes of queue pair i be here.
+func (tab *turnTable) arrive(i, n int) {
+	tab.qs[i].readsHere(n)
+	tab.d.wakeForReads(tab.qs[i].path)
+}
+
+// ready says who is ready, in their order, and has nobody be.
+func (tab *turnTable) ready() []int {
+	var is []int
+	for _, q := range tab.d.ready {
+		q.isReady = false
+		is = append(is, slices.Index(tab.qs, q))
+	}
+	tab.d.ready = nil
+	return is
+}
+
+func wantReady(t *testing.T, tab *turnTable, want ...int) {
+	t.Helper()
+	if got := tab.ready(); !slices.Equal(got, want) {
+		t.Errorf("ready are %v, want %v", got, want)
+	}
+}
+
+func wantRead(t *testing.T, tab *turnTable, i, n int, want bool) {
+	t.Helper()
+	if got := tab.read(i, n); got != want {
+		t.Errorf("queue pair %d may ask for %d bytes: %v, want %v", i, n, got, want)
+	}
+}
+
+// TestReadsOfOnePeer: who waits for the room of one peer is made ready in turn, as many as have room.
+func TestReadsOfOnePeer(t *testing.T) {
+	tab := newTurnTable(1000, 100, 0, 0, 0, 0, 0)
+	wantRead(t, tab, 0, 100, true)
+	wantRead(t, tab, 1, 40, false)
+	wantRead(t, tab, 2, 50, false)
+	wantRead(t, tab, 3, 20, false)
+	tab.arrive(0, 30)
+	wantReady(t, tab)
+	tab.arrive(0, 20)
+	wantReady(t, tab, 1)
+	tab.arrive(0, 49)
+	wantReady(t, tab, 1, 2)
+	wantRead(t, tab, 4, 60, false) // of 99 those of the first are kept free
+	wantRead(t, tab, 1, 40, true)
+	wantRead(t, tab, 3, 20, false) // of 59 those of the second are
+	wantRead(t, tab, 2, 50, true)
+	tab.arrive(0, 1)
+	tab.arrive(1, 40)
+	wantReady(t, tab, 3)
+}
+
+// TestReadsOfManyPeers: the device's room goes to one after the other, and none has more than a share of it, half where it
+// is the only one that something is asked of.
+func TestReadsOfManyPeers(t *testing.T) {
+	tab := newTurnTable(100, 100, 0, 0, 1, 2)
+	wantRead(t, tab, 0, 90, true)
+	wantRead(t, tab, 2, 30, false)
+	wantRead(t, tab, 3, 30, false)
+	tab.arrive(0, 35)
+	wantReady(t, tab, 2)
+	wantRead(t, tab, 0, 10, false) // 55 are more than its half
+	wantRead(t, tab, 2, 30, true)
+	tab.arrive(0, 55)
+	wantReady(t, tab, 0, 3)
+	wantRead(t, tab, 0, 10, true)
+	wantRead(t, tab, 1, 40, false) // beside what is kept free for the first
+	wantRead(t, tab, 3, 30, true)
+	tab.arrive(2, 30)
+	wantReady(t, tab, 1)
+	wantRead(t, tab, 1, 40, true)
+}
+
+// TestReadsLeaveDevice: who waited for the device's room, and finds none at its peer, lets the next one have it, and keeps its
+// place among those of its peer.
+func TestReadsLeaveDevice(t *testing.T) {
+	tab := newTurnTable(100, 70, 0, 0, 1, 2)
+	wantRead(t, tab, 0, 40, true)
+	wantRead(t, tab, 2, 60, true)
+	wantRead(t, tab, 1, 30, false) // at the device
+	wantRead(t, tab, 3, 40, false) // behind it
+	tab.arrive(2, 60)
+	wantReady(t, tab, 1)
+	wantRead(t, tab, 1, 30, false) // 70 are more than half of the room, which another waits for
+	wantReady(t, tab, 3)
+	wantRead(t, tab, 0, 5, false) // as another of its peer is before it
+	wantRead(t, tab, 3, 40, true)
+	tab.arrive(0, 40)
+	wantReady(t, tab, 1, 0)
+}
+
+// TestReadsThatEnd: who waited and asks no more leaves its room to those behind it.
+func TestReadsThatEnd(t *testing.T) {
+	for name, peers := range map[string][]int{"one peer": {0, 0, 0}, "three": {0, 1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			tab := newTurnTable(100, 100, peers...)
+			wantRead(t, tab, 0, 40, true)
+			wantRead(t, tab, 1, 80, false)
+			wantRead(t, tab, 2, 40, false)
+			tab.qs[1].waitNotToRead()
+			wantReady(t, tab, 2)
+			if p := tab.qs[1].path; p.atDevice != 0 && name == "three" {
+				t.Errorf("%d wait for the device's room, want none", p.atDevice)
+			}
+			wantRead(t, tab, 2, 40, true)
+		})
+	}
+}
+
+// TestReadsPassSilent: where a queue pair has heard nothing for long one READ of each other to its peer passes it.
+func TestReadsPassSilent(t *testing.T) {
+	tab := newTurnTable(100, 100, 0, 0, 0)
+	wantRead(t, tab, 0, 100, true)
+	wantRead(t, tab, 1, 80, false)
+	wantRead(t, tab, 2, 80, false)
+	q := tab.qs[0]
+	q.req.silent = true
+	q.path.silent++
+	tab.d.wakeForReads(q.path)
+	wantReady(t, tab, 1, 2)
+	wantRead(t, tab, 2, 80, true)
+	wantRead(t, tab, 2, 80, false)
+	wantRead(t, tab, 1, 80, true)
+}
+
+// TestSendsHaveTurns is the same for the window of what is sent.
+func TestSendsHaveTurns(t *testing.T) {
+	tab := newTurnTable(100, 100, 0, 0, 0, 0)
+	w := &tab.qs[0].path.window
+	w.sent(100)
+	for i, n := range []int{50, 60, 10} {
+		if tab.qs[i].maySend(n) {
+			t.Errorf("queue pair %d may send %d bytes", i, n)
+		}
+	}
+	w.acked(99)
+	tab.d.wakeForWindow(tab.qs[0].path)
+	wantReady(t, tab, 0)
+	tab.qs[0].waitNotToSend()
+	wantReady(t, tab, 1, 2)
+	if !tab.qs[1].maySend(60) || tab.qs[3].maySend(90) {
+		t.Error("the first doesn't go, or another takes what the next is to have")
+	}
+	w.sent(60)
+	tab.d.wakeForWindow(tab.qs[0].path)
+	wantReady(t, tab, 2)
+}
+
+// TestWaitsFromWindow: what is to be sent again waits from when it found no room, and what is new doesn't.
+func TestWaitsFromWindow(t *testing.T) {
+	var r requester
+	r.start(5, 8)
+	if r.waitsFrom(time.Second); r.waitedFrom != 0 {
+		t.Error("nothing is to be sent again")
+	}
+	r.max = 7
+	if r.waitsFrom(time.Second); r.waitedFrom != time.Second {
+		t.Errorf("it waits from %v, want 1s", r.waitedFrom)
+	}
+	if r.waitsFrom(2 * time.Second); r.waitedFrom != time.Second {
+		t.Errorf("it waits from %v, want 1s", r.waitedFrom)
+	}
+}
