@@ -41,6 +41,31 @@ func (rs *responder) acknowledge() wire.PSN {
 // completion of what it is for, and hasn't been called yet, or is at it.
 func (q *qp) awaitsRequest() bool { return q.ackAlong && (q.recvCQ.fired || q.recvCQ.called) }
 
+// ackLater has q's ACK wait for such a request.
+func (q *qp) ackLater() {
+	if !q.isAcking {
+		q.isAcking = true
+		q.d.acking = append(q.d.acking, q)
+	}
+}
+
+// acksDue makes those ready whose ACK waits for a handler no more, and hasn't gone along.
+func (d *Device) acksDue() {
+	left := d.acking[:0]
+	for _, q := range d.acking {
+		if q.awaitsRequest() {
+			left = append(left, q)
+			continue
+		}
+		q.isAcking = false
+		if !q.resp.queue.empty() {
+			d.markReady(q)
+		}
+	}
+	clear(d.acking[len(left):])
+	d.acking = left
+}
+
 // onAckAlong takes the acknowledgement that a request has taken along.
 func (q *qp) onAckAlong(psn wire.PSN, now time.Duration) {
 	if q.attr.State == verbs.RTS && q.req.outstanding(psn) {

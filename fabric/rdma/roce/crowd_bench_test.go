@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -64,4 +65,78 @@ func benchmarkCrowd(b *testing.B, op verbs.WROpcode, n int) {
 	b.StopTimer()
 	b.ReportMetric(float64(processorTime()-cpu)/float64(b.N+n), "cpu-ns/op")
 	reportLoss(b, x, y)
+}
+
+// BenchmarkCrowdEcho has 1 to 1024 queue pairs of which each sends 64 bytes, is answered with 64, and sends again, with
+// acknowledgements that go along.
+func BenchmarkCrowdEcho(b *testing.B) {
+	for _, qps := range []int{1, 32, 256, 1024} {
+		b.Run(fmt.Sprintf("qps=%d", qps), func(b *testing.B) { benchmarkCrowdEcho(b, qps) })
+	}
+}
+
+func benchmarkCrowdEcho(b *testing.B, n int) {
+	var left, open atomic.Int64
+	done := make(chan struct{})
+	of := map[*loopSide]map[uint32]verbs.QP{}
+	send := func(s *loopSide, q verbs.QP) {
+		s.postOn(q, verbs.SendWR{Opcode: verbs.WRSend, SGList: s.sge(0, 64)})
+	}
+	answer := func(goesOn func() bool) func(s *loopSide) {
+		return func(s *loopSide) {
+			s.drain(func(wcs []verbs.WC) {
+				for i := range wcs {
+					if q := of[s][wcs[i].QPNum]; wcs[i].Opcode == verbs.WCRecv && goesOn() {
+						s.recvOn(q)
+						send(s, q)
+					}
+				}
+			})
+		}
+	}
+	x, y := openLoops(b, answer(func() bool {
+		if left.Add(-1) >= 0 {
+			return true
+		}
+		if open.Add(-1) == 0 {
+			close(done)
+		}
+		return false
+	}), answer(func() bool { return true }))
+	of[x], of[y] = map[uint32]verbs.QP{}, map[uint32]verbs.QP{}
+	for range n {
+		p, q := x.newQP(b), y.newQP(b)
+		connectLoops(b, x, p, y, q)
+		of[x][p.QPNum()], of[y][q.QPNum()] = p, q
+		x.recvOn(p)
+		y.recvOn(q)
+	}
+	x.cq.ReqNotify()
+	y.cq.ReqNotify()
+	open.Store(int64(n))
+	left.Store(int64(b.N))
+	sender := &loopSide{mr: x.mr} // with a list of its own: the handler may run meanwhile
+	b.ResetTimer()
+	cpu := processorTime()
+	for _, q := range of[x] {
+		send(sender, q)
+	}
+	<-done
+	b.StopTimer()
+	b.ReportMetric(float64(processorTime()-cpu)/float64(b.N+n), "cpu-ns/op")
+	b.ReportMetric(float64(x.dev.Counters()[SentPackets]+y.dev.Counters()[SentPackets])/float64(b.N+n), "packets/op")
+	reportLoss(b, x, y)
+}
+
+// postOn and recvOn post one request to q.
+func (s *loopSide) postOn(q verbs.QP, wr verbs.SendWR) {
+	if _, err := q.PostSend([]verbs.SendWR{wr}); err != nil && !errors.Is(err, verbs.ErrClosed) {
+		panic(err.Error())
+	}
+}
+
+func (s *loopSide) recvOn(q verbs.QP) {
+	if _, err := q.PostRecv([]verbs.RecvWR{{SGList: s.sge(loopCapsule, loopCapsule)}}); err != nil && !errors.Is(err, verbs.ErrClosed) {
+		panic(err.Error())
+	}
 }

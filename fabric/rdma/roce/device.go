@@ -50,6 +50,7 @@ type Device struct {
 	sent         sync.Cond // of mu: a batch has left, or nobody is sending any more
 	tx           *txBatch
 	ready, spare []*qp
+	acking       []*qp // whose ACK may soon go along with a request
 	faults       []*qp
 
 	// What losses need, kept for the next one.
@@ -159,7 +160,7 @@ func (d *Device) Close() error {
 		q.isReady = false
 	}
 	clear(d.ready)
-	d.ready = d.ready[:0]
+	d.ready, d.acking = d.ready[:0], nil
 	d.mu.Unlock()
 	err := d.conn.Close()
 	<-d.done

@@ -118,7 +118,7 @@ func (d *Device) catchUp(got []udp.Received, now time.Duration) {
 		if n == 0 || err != nil { // the next receive call says it too
 			break
 		}
-		got = d.rx.received[:n]
+		got, now = d.rx.received[:n], d.now()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,6 +156,7 @@ func (d *Device) finishTurn(rounds int) {
 	for {
 		d.applyFaults()
 		d.dispatch()
+		d.acksDue()
 		d.posts = 0
 		d.transmit(rounds)
 		if !d.hasCalls() && len(d.faults) == 0 {

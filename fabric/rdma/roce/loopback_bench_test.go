@@ -79,7 +79,7 @@ func connectLoops(b *testing.B, x *loopSide, p verbs.QP, y *loopSide, q verbs.QP
 		check(b, q.Modify(verbs.QPAttr{State: verbs.Init, Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite}))
 		check(b, q.Modify(verbs.QPAttr{
 			State: verbs.RTR, Remote: peer.dev.Attr().Addr, PeerVendorID: vendorID, DestQPN: remote.QPNum(), PathMTU: verbs.MTU4096,
-			MaxDestRdAtomic: 32, MinRNRTimer: 1,
+			VendorOptions: OptionAckAlong, MaxDestRdAtomic: 32, MinRNRTimer: 1,
 		}))
 		check(b, q.Modify(verbs.QPAttr{State: verbs.RTS, Timeout: 17, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 32}))
 	}

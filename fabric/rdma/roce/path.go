@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"math/bits"
 	"net/netip"
 	"time"
 
@@ -28,6 +29,7 @@ type path struct {
 	rttVar  time.Duration // smoothed deviation
 	rttLast time.Duration
 	rttMin  minimum
+	round   round
 }
 
 // pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
@@ -83,6 +85,14 @@ func (p *path) roundTrip() time.Duration {
 	return max(p.rtt, minHold)
 }
 
+// round counts the samples of a round trip: a thousand queue pairs take as many, of which each says as much less (RFC 7323,
+// appendix G). Those of one moment, which are alike, would have the path forget that there are others.
+type round struct {
+	ends    time.Duration
+	samples int // in it
+	before  int // in the one before
+}
+
 // sample takes a measured round trip (RFC 6298, section 2).
 func (p *path) sample(rtt, now time.Duration) {
 	p.rttLast = rtt
@@ -91,8 +101,13 @@ func (p *path) sample(rtt, now time.Duration) {
 		p.rtt, p.rttVar = max(rtt, 1), rtt/2
 		return
 	}
-	p.rttVar += ((rtt - p.rtt).Abs() - p.rttVar) / 4
-	p.rtt += (rtt - p.rtt) / 8
+	if r := &p.round; now >= r.ends {
+		r.before, r.samples, r.ends = r.samples, 0, now+min(p.rtt, rtt)
+	}
+	p.round.samples++
+	less := bits.Len(uint(max(p.round.before, p.round.samples))) - 1
+	p.rttVar += ((rtt - p.rtt).Abs() - p.rttVar) >> (2 + less)
+	p.rtt += (rtt - p.rtt) >> (3 + less)
 }
 
 // delayed reports whether packets wait somewhere on the way: the round trip is far longer than

@@ -10,25 +10,26 @@ import (
 
 // qp is a reliable connection. Everything in it is guarded by the device's lock.
 type qp struct {
-	d       *Device
-	pd      *pd
-	num     uint32
-	index   int // in qpTable.all
-	sendCQ  *cq
-	recvCQ  *cq
-	init    verbs.QPInitAttr
-	attr    verbs.QPAttr // attr.State is the state
-	path    *path        // from RTR on
-	mtu     int          // payload bytes of a full packet of a WRITE or of the answer to a READ
-	sendMTU int          // the same of SENDs
-	class   uint8        // traffic class of its packets
-	met     bool         // EventCommEst was raised
-	freed   bool
-	isReady bool // in Device.ready
-	urgent  bool // its ACK leaves with its turn, not behind what others send
-	more    bool // than the batch being made has room for
-	later   bool // in that batch come requests that aren't WRITEs
-	passed  bool // that one had no room for them, see passOver
+	d        *Device
+	pd       *pd
+	num      uint32
+	index    int // in qpTable.all
+	sendCQ   *cq
+	recvCQ   *cq
+	init     verbs.QPInitAttr
+	attr     verbs.QPAttr // attr.State is the state
+	path     *path        // from RTR on
+	mtu      int          // payload bytes of a full packet of a WRITE or of the answer to a READ
+	sendMTU  int          // the same of SENDs
+	class    uint8        // traffic class of its packets
+	met      bool         // EventCommEst was raised
+	freed    bool
+	isReady  bool // in Device.ready
+	isAcking bool // in Device.acking
+	urgent   bool // its ACK leaves with its turn, not behind what others send
+	more     bool // than the batch being made has room for
+	later    bool // in that batch come requests that aren't WRITEs
+	passed   bool // that one had no room for them, see passOver
 
 	cnpDue bool          // a congestion notification is to be sent
 	cnpAt  time.Duration // when the last one was made; 0: never

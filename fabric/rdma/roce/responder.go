@@ -152,7 +152,11 @@ func (q *qp) onGap(p *wire.Packet, now time.Duration) {
 // answer queues an ACKNOWLEDGE packet.
 func (q *qp) answer(s wire.Syndrome, psn wire.PSN) {
 	q.resp.queue.pushAck(s, psn, q.resp.msn)
-	q.d.markReady(q)
+	if s == wire.ACK && q.awaitsRequest() {
+		q.ackLater()
+	} else {
+		q.d.markReady(q)
+	}
 }
 
 // executed moves on past the packet p, and acknowledges it where asked.

@@ -269,6 +269,9 @@ func (d *Device) markReady(q *qp) {
 
 // hurry puts q, if it has something to send, before everybody in the line.
 func (d *Device) hurry(q *qp) {
+	if q.isAcking {
+		d.markReady(q)
+	}
 	if !q.isReady || q.freed {
 		return
 	}
@@ -374,7 +377,7 @@ func (q *qp) emit(t *txBatch, part batchPart, now time.Duration) {
 		switch {
 		case !q.resp.queue.onlyAck() || q.fault:
 		case q.awaitsRequest():
-			q.more = true
+			q.ackLater()
 		default:
 			q.emitAck(t)
 		}

@@ -1,0 +1,51 @@
+package roce
+
+import (
+	"testing"
+	"time"
+)
+
+// TestManySamples: what a path takes for the round trip, and how long it waits, is the same for one sample a round trip and
+// for a thousand, as of so many queue pairs, of which each batch of answers brings some hundreds at the same moment.
+func TestManySamples(t *testing.T) {
+	const trip = 8 * time.Millisecond
+	for _, alike := range []int{1, 32, 250} {
+		var p path
+		now := time.Second
+		for part := range 200 { // four of a round trip, in which the answers come later and later
+			now += trip / 4
+			for range alike {
+				p.sample(trip*time.Duration(1+part%4)/4, now)
+			}
+			if part < 40 {
+				continue
+			}
+			if p.rtt < trip/3 || p.rtt > trip {
+				t.Fatalf("%d alike: the round trip is %v, want %v to %v", alike, p.rtt, trip/3, trip)
+			}
+			if wait := 2*p.rtt + 4*p.rttVar; wait < 3*trip/2 || wait > 4*trip {
+				t.Fatalf("%d alike: an answer is waited for for %v, where they take up to %v", alike, wait, trip)
+			}
+		}
+	}
+}
+
+// TestSamplesChange: a path that has become slower or faster is known as such after some round trips, whatever the number of
+// queue pairs.
+func TestSamplesChange(t *testing.T) {
+	for _, qps := range []int{1, 1000} {
+		var p path
+		now := time.Second
+		for _, trip := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 500 * time.Microsecond} {
+			for range 60 {
+				now += trip
+				for range qps {
+					p.sample(trip, now)
+				}
+			}
+			if p.rtt < trip*9/10 || p.rtt > trip*11/10 {
+				t.Errorf("%d queue pairs: the round trip is %v, want %v", qps, p.rtt, trip)
+			}
+		}
+	}
+}
