@@ -249,8 +249,8 @@ func (r *Request) setFeatures() {
 		r.fail(nvme.StatusInvalidField, offFID)
 	case r.Cmd.FeatureSave():
 		r.fail(nvme.StatusFeatureNotSaveable, offSV)
-	case caps&nvme.FeatureChangeable == 0:
-		r.fail(nvme.StatusFeatureNotChangeable, offFID)
+	case f == nvme.FeatHostID:
+		r.fail(nvme.StatusCommandSequence, noLoc) // it is that of Connect
 	case caps&nvme.FeatureNamespace == 0 && nsid != nvme.NSIDNone && nsid != nvme.NSIDAll:
 		r.fail(nvme.StatusFeatureNotNamespace, offNSID)
 	case f == nvme.FeatTimestamp:

@@ -126,7 +126,8 @@ func TestFeaturesRefused(t *testing.T) {
 		t.Errorf("host ID %x", id)
 	}
 	q.fails(getFeature(nvme.FeatHostID, 0, 0), id[:8], nvme.StatusInvalidField|dnr)
-	q.fails(setFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusFeatureNotChangeable|dnr)
+	// Over Fabrics Connect has set it, and no command may set it anew.
+	q.fails(setFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id, nvme.StatusCommandSequence|dnr)
 	q.fails(getFeature(nvme.FeatHostID, 0, nvme.HostIDExtended), id[:8], nvme.StatusSGLLengthInvalid|dnr)
 	q.fails(setFeature(nvme.FeatTimestamp, 0, 0), id, nvme.StatusSGLLengthInvalid|dnr)
 	q.fails(getFeature(nvme.FeatTempThreshold, 0, 1<<16), nil, nvme.StatusInvalidField|dnr) // there is no such sensor
