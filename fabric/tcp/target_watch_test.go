@@ -3,8 +3,11 @@ package tcp
 import (
 	"errors"
 	"net"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
@@ -16,7 +19,12 @@ import (
 // rawFrom is a raw host at another loopback address.
 func rawFrom(t *testing.T, tt *testTarget, addr string) *raw {
 	t.Helper()
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
+	return rawBy(t, tt, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}})
+}
+
+// rawBy is a raw host that connects by d.
+func rawBy(t *testing.T, tt *testTarget, d net.Dialer) *raw {
+	t.Helper()
 	c, err := d.Dial("tcp", tt.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -26,6 +34,12 @@ func rawFrom(t *testing.T, tt *testTarget, addr string) *raw {
 
 // rawIO makes an admin queue and an I/O queue of size entries from addr.
 func rawIO(t *testing.T, tt *testTarget, addr string, size int) (admin, io *raw) {
+	t.Helper()
+	return rawIOBy(t, tt, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}, size)
+}
+
+// rawIOBy is rawIO from who connects by d.
+func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *raw) {
 	t.Helper()
 	connect := func(p *raw, qid, cntlid uint16, size int) uint16 {
 		t.Helper()
@@ -45,7 +59,7 @@ func rawIO(t *testing.T, tt *testTarget, addr string, size int) (admin, io *raw)
 		}
 		return nvme.ConnectResult(cqe.DW0()).CNTLID()
 	}
-	admin, io = rawFrom(t, tt, addr), rawFrom(t, tt, addr)
+	admin, io = rawBy(t, tt, d), rawBy(t, tt, d)
 	cntlid := connect(admin, 0, nvme.CNTLIDDynamic, 32)
 	admin.enable()
 	connect(io, 1, cntlid, size)
@@ -233,5 +247,35 @@ func TestHostThatReadsNothing(t *testing.T) {
 	var op *ConnError
 	if err := <-tt.errs; !errors.As(err, &op) || op.Stage != "send" || !errors.Is(err, ErrStalled) {
 		t.Errorf("%v, want an error of sending to who has stalled", err)
+	}
+}
+
+// A host that takes what it asked for a little at a time, so that something always moves, is given up as well: until its
+// data is out, it holds memory, and whoever wants the namespace alone waits.
+func TestHostThatReadsSlowly(t *testing.T) {
+	const size, stall = 1 << 20, 200 * time.Millisecond
+	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error { // a small window opens a little at a time
+		return c.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+	}}
+	_, slow := rawIOBy(t, tt, d, 8)
+	c := connOf(t, tt, slow)
+	_ = c.tcp.SetWriteBuffer(4096)
+	c.w.mu.Lock()
+	c.w.stall = stall // instead of half a minute
+	c.w.mu.Unlock()
+	cmd := ioCommand(nvme.OpRead, 0, size)
+	cmd.SGL1().SetBlock(nvme.SGLTransport, 0, size)
+	slow.send(slow.capsule(cmd, nil))
+	piece := make([]byte, size/1000) // all of it would take 50 times as long as nothing may be taken
+	for n := 0; n < size && c.w.sendError() == nil; time.Sleep(stall / 20) {
+		k, err := slow.Read(piece)
+		if err != nil {
+			break
+		}
+		n += k
+	}
+	if err := c.w.sendError(); !errors.Is(err, ErrStalled) {
+		t.Errorf("%v, want ErrStalled", err)
 	}
 }

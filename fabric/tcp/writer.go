@@ -20,9 +20,11 @@ const (
 	// maxRounds is how often one goroutine goes on sending what others queued meanwhile,
 	// before the connection's own goroutine takes over.
 	maxRounds = 8
-	// sendTimeout is how long a peer may leave its window closed. A shorter keep-alive timeout
-	// ends the connection sooner.
+	// sendTimeout is how long a peer that is waited for may take less than leastTaken. A shorter keep-alive timeout ends
+	// the connection sooner.
 	sendTimeout = 30 * time.Second
+	// leastTaken is what the slowest of networks carries in that time. Who takes less keeps what others wait for.
+	leastTaken = 128 << 10
 )
 
 // message is one or more PDUs to send.
@@ -49,7 +51,7 @@ type writer struct {
 	inRow    bool // a volume is in a row of answers, whose end flushes
 	flushing bool // someone is the sender
 	err      error
-	stall    time.Duration // how long the peer may take nothing
+	stall    time.Duration // how long the peer may take less than leastTaken
 	idle     sync.Cond     // signalled when flushing ends
 	sealed   bool          // no more messages are taken
 	dead     atomic.Bool   // nothing can be sent any more
@@ -60,6 +62,7 @@ type writer struct {
 	told  int // cur[:told] was told that it is written
 	b     batch
 	taken bool // the kernel took something in this flush
+	took  int  // bytes of it since the time that it has began
 	tally tally
 	stats *DirectionCounters
 
@@ -204,6 +207,7 @@ func (w *writer) drain(wait bool) bool {
 		switch {
 		case err == nil:
 			w.taken = true
+			w.took += n
 			w.tally.calls++
 			w.tally.bytes += uint64(n)
 			w.b.sent(n)
@@ -254,12 +258,15 @@ func (w *writer) send(wait bool) (n int, err error) {
 func (w *writer) sendWaiting() error {
 	w.waitN, w.waitErr = 0, unix.EAGAIN
 	w.mu.Lock()
+	if w.took >= leastTaken {
+		w.took = 0
+		w.expire(w.stall)
+	}
 	stall := w.stall
-	_ = w.tcp.SetWriteDeadline(time.Now().Add(stall))
 	w.mu.Unlock()
 	err := w.raw.Write(w.waitFn)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return fmt.Errorf("%w: the peer took nothing for %v", ErrStalled, stall)
+		return fmt.Errorf("%w: the peer took %d bytes in %v", ErrStalled, w.took, stall)
 	}
 	return err
 }
@@ -314,17 +321,21 @@ func (w *writer) sendError() error {
 // ends after close.
 func (w *writer) serve() {
 	for range w.takeOver {
+		w.took = leastTaken // the time begins
 		w.flush(true)
 	}
 }
 
-// limit shortens the time that the peer may take nothing, from now on.
+// limit shortens the time that the peer may take little, from now on.
 func (w *writer) limit(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stall = d
-	_ = w.tcp.SetWriteDeadline(time.Now().Add(d))
+	w.expire(d)
 }
+
+// expire sets the time that sendWaiting has. Called with mu held.
+func (w *writer) expire(d time.Duration) { _ = w.tcp.SetWriteDeadline(time.Now().Add(d)) }
 
 // settle waits until nothing is being sent or pending. limit bounds the time.
 func (w *writer) settle() {
