@@ -45,6 +45,7 @@ type Namespace struct {
 	resv    reservations
 	bad     badBlocks
 	losses  losses
+	going   chan struct{} // closed when the namespace is removed
 	drained chan struct{} // told, with room for one, when a shard of a removed namespace is idle
 	shards  [nsShards]nsShard
 }
@@ -69,6 +70,7 @@ func newNamespace(sub *Subsystem, nsid uint32, c *NamespaceConfig) *Namespace {
 		uuid:     c.UUID, nguid: c.NGUID, eui64: c.EUI64,
 		fixed:   info.ReadOnly || c.ReadOnly,
 		created: c.created, private: c.private,
+		going:   make(chan struct{}),
 		drained: make(chan struct{}, 1),
 	}
 	ns.memory, _ = c.Volume.(blockdev.Memory)
@@ -122,15 +124,23 @@ func (ns *Namespace) tellDrained() {
 	}
 }
 
+// refuseAll begins to remove the namespace: from now on it lets no request in.
+func (ns *Namespace) refuseAll() {
+	if ns.state.Or(nsRemoved)&nsRemoved == 0 {
+		close(ns.going)
+	}
+}
+
 // remove lets no more requests in, ends those that wait, waits for those that use the namespace, views of its
-// memory included, and lets go of the volume.
+// memory included, and lets go of the volume. A host and the operator may remove it at once, and both wait.
 func (ns *Namespace) remove() {
-	ns.state.Or(nsRemoved)
+	ns.refuseAll()
 	ns.letIn()
 	ns.turnAway()
 	for ns.users() != 0 || ns.excluded() {
 		<-ns.drained
 	}
+	ns.tellDrained() // the other one
 	ns.letGo()
 }
 

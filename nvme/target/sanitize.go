@@ -238,7 +238,7 @@ func (s *sanitizeState) passes() int {
 func (s *Subsystem) eraseAll(all []*Namespace, now *sanitizeState) error {
 	for pass := range now.passes() {
 		for _, ns := range all {
-			if err := ns.erase(s.ctx, now, pass); err != nil {
+			if err := ns.eraseUnlessRemoved(s.ctx, now, pass); err != nil {
 				return fmt.Errorf("namespace %d: %w", ns.nsid, err)
 			}
 		}
@@ -320,6 +320,18 @@ func (c *controller) sanitizeStatus(retain bool) []byte {
 	return p.AppendTo(nil)
 }
 
+// eraseUnlessRemoved leaves a namespace to whoever removes it, and to what its volume, which may hang, still has of it.
+func (ns *Namespace) eraseUnlessRemoved(ctx context.Context, now *sanitizeState, pass int) error {
+	erased := make(chan error, 1)
+	ns.sub.work.Go(func() { erased <- ns.erase(ctx, now, pass) })
+	select {
+	case err := <-erased:
+		return err
+	case <-ns.going:
+		return nil
+	}
+}
+
 // erase erases a namespace once, when nothing else uses it.
 func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) error {
 	alone := make(chan struct{})
@@ -342,7 +354,7 @@ func (ns *Namespace) erase(ctx context.Context, now *sanitizeState, pass int) er
 	if err := op.run(size, step); err != nil {
 		return err
 	}
-	if ns.state.Load()&nsDamaged != 0 {
+	if ns.state.Load()&(nsDamaged|nsRemoved) == nsDamaged {
 		return ns.mark(func([]blockRange) []blockRange { return nil })
 	}
 	return nil

@@ -131,6 +131,43 @@ func TestSanitizeWaits(t *testing.T) {
 	})
 }
 
+// TestSanitizeWithoutRemoved: a namespace that the operator removes while its volume hangs is waited for by him alone: the
+// others are erased, and used again, whether the volume has what erases it or what a host has sent before.
+func TestSanitizeWithoutRemoved(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+			sub := tg.Subsystem(testNQN)
+			two := sub.namespace(2).volume.(*testVolume)
+			dirty(v, two)
+			s := connect(t, tg, testNQN)
+			v.setHold(true)
+			if before {
+				s.writes(1, 7)
+			}
+			aer := s.admin.start(asyncEvent(1), nil)
+			s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+			synctest.Wait()
+			removed := make(chan error)
+			go func() { removed <- sub.RemoveNamespace(1) }()
+			synctest.Wait()
+			if !aer.answered() {
+				t.Errorf("sent before: %v: the sanitize operation waits for what is removed", before)
+			}
+			if !bytes.Equal(two.data, make([]byte, len(two.data))) {
+				t.Errorf("sent before: %v: something is left", before)
+			}
+			if len(removed) > 0 {
+				t.Error("removed while its volume is used")
+			}
+			v.release()
+			if err := <-removed; err != nil {
+				t.Error(err)
+			}
+			s.close()
+		})
+	}
+}
+
 // TestSanitizeOverwrite: the pattern is what is left.
 func TestSanitizeOverwrite(t *testing.T) {
 	one, two := newTestVolume(1<<20, 512), newTestVolume(2<<20, 4096)

@@ -355,7 +355,7 @@ func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, erro
 	s.namespaces.Store(&table)
 	s.forgetFeatures(nsid) // before one comes that is given its identifier
 	s.change.Unlock()
-	ns.state.Or(nsRemoved)
+	ns.refuseAll()
 	s.namespaceChanged(nsid, by)
 	return ns, nil
 }
