@@ -7,8 +7,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -103,6 +105,64 @@ func (s *failsAt) Save(name string, data []byte) error {
 		return errors.New("disk on fire")
 	}
 	return s.memStore.Save(name, data)
+}
+
+// savesThen is a Store that calls a function once when something is saved under a name.
+type savesThen struct {
+	*memStore
+	name string
+	then atomic.Pointer[func()]
+}
+
+func (s *savesThen) Save(name string, data []byte) error {
+	if f := s.then.Load(); name == s.name && f != nil && s.then.CompareAndSwap(f, nil) {
+		(*f)()
+	}
+	return s.memStore.Save(name, data)
+}
+
+// TestDeletedWithSubsystem: the volume of a namespace that a host deletes just as the operator removes the subsystem isn't
+// closed before its commands have ended, and is gone afterwards.
+func TestDeletedWithSubsystem(t *testing.T) {
+	pool, store := newMemPool(1<<20), &savesThen{memStore: newMemStore(), name: "namespaces-" + nvme.HostID(deriveUUID(testNQN, 0)).String()}
+	tg := newTargetWith(t, func(c *Config) { c.Store, c.Subsystems[0].Pool = store, pool }, newTestVolume(1<<20, 4096))
+	s := connectAs(t, tg, 1)
+	nsid := create(s.admin, nvme.NMICShared)
+	s.admin.must(attachCommand(nsid, nvme.NSAttach), controllerList(s.cntlid))
+	var hangs *testVolume
+	for _, hangs = range pool.volumes {
+		hangs.setHold(true)
+	}
+	s.io.start(command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, nsid, 0, 1, 0) }), make([]byte, 512))
+	<-hangs.arrived
+	sub := tg.Subsystem(testNQN)
+	ns := sub.namespace(nsid)
+	removed, deleting := make(chan error, 1), make(chan struct{})
+	remove := func() {
+		go func() { removed <- tg.RemoveSubsystem(testNQN) }()
+		if !soon.Until(func() bool { return sub.namespace(nsid) == nil }) {
+			t.Error("the subsystem isn't removed")
+		}
+		close(deleting)
+	}
+	store.then.Store(&remove)
+	s.admin.start(deleteCommand(nsid), nil)
+	<-deleting
+	time.Sleep(50 * time.Millisecond) // in which it must not be closed
+	pool.mu.Lock()
+	for name, open := range pool.open {
+		if !open {
+			t.Errorf("volume %s is closed while %d commands use it", name, ns.users())
+		}
+	}
+	pool.mu.Unlock()
+	hangs.release()
+	if err, ok := soon.Receive(removed); !ok || err != nil {
+		t.Fatalf("subsystem removed: %v, %v", ok, err)
+	}
+	if n := pool.count(); n != 0 {
+		t.Errorf("%d volumes are left", n)
+	}
 }
 
 // TestCreatedNotSaved: a namespace whose volume is made, but which can't be saved then, isn't there, nor its volume.

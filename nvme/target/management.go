@@ -215,7 +215,6 @@ type deletedNamespace struct {
 	ns   *Namespace
 	name string // of the volume
 	size uint64 // likewise
-	err  error  // it was gone
 }
 
 // takeAway takes a created namespace from the hosts, as a controller was asked to: from what is saved first, so that a
@@ -237,18 +236,16 @@ func (s *Subsystem) takeAway(ns *Namespace, by *controller) (*deletedNamespace, 
 	m.created = left
 	m.going += size
 	delete(m.volumes, ns.nsid)
-	_, err := s.takeNamespace(ns.nsid, by)
-	return &deletedNamespace{ns, name, size, err}, nvme.StatusSuccess
+	_, _ = s.takeNamespace(ns.nsid, by) // unless the subsystem is being removed, and has no namespace any more
+	return &deletedNamespace{ns, name, size}, nvme.StatusSuccess
 }
 
 // delete removes the volume of a namespace that was taken away, when nothing uses it any more. That may take long, and
 // others manage theirs meanwhile.
 func (s *Subsystem) delete(d *deletedNamespace) {
 	ns, m := d.ns, s.managed
-	if d.err == nil {
-		ns.remove()
-	}
-	if err := errors.Join(d.err, ns.volume.Close(), ns.forgetState()); err != nil {
+	ns.remove()
+	if err := errors.Join(ns.volume.Close(), ns.forgetState()); err != nil {
 		s.t.log.Error("something is left of a namespace that a host deleted", "subsystem", s.nqn, "nsid", ns.nsid, "err", err)
 	}
 	m.mu.Lock()
