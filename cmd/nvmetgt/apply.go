@@ -21,28 +21,29 @@ var errStopped = errors.New("the target stops: nothing is changed any more")
 
 // apply makes the target what next says, as one change: all of it, or, with an error, nothing.
 // Connections that the change doesn't concern don't notice. Where tag is not empty, it must be
-// that of the configuration of now.
-func (s *server) apply(next *config.Config, tag string) error {
+// that of the configuration of now. What hosts have no more may be used for long, by commands that a volume has which
+// hangs: gone says when nothing of it is left, and others change the target meanwhile.
+func (s *server) apply(next *config.Config, tag string) (gone <-chan struct{}, err error) {
 	if err := next.Validate(); err != nil {
-		return err
+		return nil, err
 	}
 	next.Complete()
 	s.change.Lock()
 	defer s.change.Unlock()
 	if s.stopped {
-		return errStopped
+		return nil, errStopped
 	}
 	if tag != "" && tag != s.tag() {
-		return control.ErrChanged
+		return nil, control.ErrChanged
 	}
 	if err := s.fixed(next); err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.become(next); err != nil {
-		return err
+	if gone, err = s.become(next); err != nil {
+		return nil, err
 	}
 	s.log.Info("the configuration is changed", "endpoints", len(next.Listen), "subsystems", len(next.Subsystems), "namespaces", len(s.exports))
-	return nil
+	return gone, nil
 }
 
 // fixed refuses changes of what can't be changed.
@@ -109,6 +110,7 @@ type staged struct {
 	pools     map[string]*blockdev.Directory
 	listeners map[cli.Endpoint]*listener
 	undo      []func() error // of what hosts see already, last done, first undone
+	taken     []func() error // wait for what hosts have no more, and close it
 }
 
 func newStaged() *staged {
@@ -119,22 +121,38 @@ func newStaged() *staged {
 // that is there, it takes from hosts what is not in next any more, and then gives them what is new: nobody has both.
 // What goes wrong in that is logged: the change is made, and no error says so. The lock is held, or nobody else is there
 // yet.
-func (s *server) become(next *config.Config) error {
+func (s *server) become(next *config.Config) (gone <-chan struct{}, err error) {
 	st := newStaged()
 	if err := s.stage(next, st); err != nil {
-		return errors.Join(err, st.drop())
+		return nil, errors.Join(err, st.drop())
 	}
 	if err := s.add(next, st); err != nil {
-		return errors.Join(s.stateError(err), st.drop())
+		return nil, errors.Join(s.stateError(err), st.drop())
 	}
-	if err := s.commit(next, st); err != nil {
-		s.log.Error("the configuration is changed, but not all of that went well", "err", err)
-	}
+	s.logBadly(s.commit(next, st))
 	s.now.Lock()
 	defer s.now.Unlock()
 	s.cfg = next
 	s.changes++
-	return nil
+	return s.finish(st), nil
+}
+
+// finish closes what a change has taken from hosts, when nothing uses it any more.
+func (s *server) finish(st *staged) (gone <-chan struct{}) {
+	done := make(chan struct{})
+	s.finishing.Go(func() {
+		defer close(done)
+		for _, f := range st.taken {
+			s.logBadly(f())
+		}
+	})
+	return done
+}
+
+func (s *server) logBadly(err error) {
+	if err != nil {
+		s.log.Error("the configuration is changed, but not all of that went well", "err", err)
+	}
 }
 
 // stateError says where it is that what is saved can't be used, and what to do.
@@ -239,7 +257,7 @@ func (s *server) revoke(next *config.Config, st *staged) error {
 		}
 	}
 	for i := range s.cfg.Subsystems {
-		errs = append(errs, s.shrink(&s.cfg.Subsystems[i], next))
+		errs = append(errs, s.shrink(&s.cfg.Subsystems[i], next, st))
 	}
 	if admitsNobody(st.auth) && !admitsNobody(s.auth) {
 		s.log.Warn("no host can connect: each has to authenticate itself, and no secret of any is known",
@@ -264,8 +282,8 @@ func (s *server) setANA(next *config.Config, e cli.Endpoint) error {
 	return nil
 }
 
-// shrink removes from the target what is of sub and not in next, hosts too.
-func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
+// shrink takes from hosts what is of sub and not in next, hosts too.
+func (s *server) shrink(sub *config.Subsystem, next *config.Config, st *staged) error {
 	to := next.Subsystem(sub.NQN)
 	var errs []error
 	if to != nil && !slices.Equal(sub.Hosts, to.Hosts) {
@@ -273,9 +291,11 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 		errs = append(errs, s.target.Subsystem(sub.NQN).AllowHosts(both.any, both.hosts))
 	}
 	if to == nil {
-		errs = append(errs, s.target.RemoveSubsystem(sub.NQN))
+		wait, err := s.target.TakeSubsystem(sub.NQN)
+		errs = append(errs, err)
+		st.take(wait)
 		if d := s.pools[sub.NQN]; d != nil {
-			errs = append(errs, d.Close())
+			st.taken = append(st.taken, d.Close)
 			delete(s.pools, sub.NQN)
 		}
 	}
@@ -284,17 +304,39 @@ func (s *server) shrink(sub *config.Subsystem, next *config.Config) error {
 		switch {
 		case to == nil: // it went with the subsystem
 		case to.Namespace(nsid) == nil:
-			errs = append(errs, s.target.Subsystem(sub.NQN).RemoveNamespace(nsid))
+			wait, err := s.target.Subsystem(sub.NQN).TakeNamespace(nsid)
+			errs = append(errs, err)
+			st.take(wait)
 		default:
 			continue
 		}
-		key := exportKey{sub.NQN, nsid}
-		errs = append(errs, s.exports[key].close())
-		s.now.Lock()
-		delete(s.exports, key)
-		s.now.Unlock()
+		s.takeExport(exportKey{sub.NQN, nsid}, st)
 	}
 	return errors.Join(errs...)
+}
+
+// take waits for what hosts have no more, before what follows.
+func (st *staged) take(wait func()) {
+	if wait != nil {
+		st.taken = append(st.taken, func() error { wait(); return nil })
+	}
+}
+
+// takeExport closes a volume that hosts have no more, when it is waited for. Until then signals reach it.
+func (s *server) takeExport(key exportKey, st *staged) {
+	e := s.exports[key]
+	e.remove()
+	s.now.Lock()
+	delete(s.exports, key)
+	s.going[e] = true
+	s.now.Unlock()
+	st.taken = append(st.taken, func() error {
+		err := e.volume.Close()
+		s.now.Lock()
+		delete(s.going, e)
+		s.now.Unlock()
+		return err
+	})
 }
 
 // add opens what is new in next for hosts: the endpoints, by which nobody gets what next forbids, and subsystems, which

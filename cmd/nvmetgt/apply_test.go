@@ -46,8 +46,10 @@ func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 	s.now.Unlock()
 	next := s.cfg.Clone()
 	next.Subsystems[0].Namespaces = next.Subsystems[0].Namespaces[:1]
-	if err := s.become(next); err != nil {
+	if gone, err := s.become(next); err != nil {
 		t.Errorf("become: %v", err)
+	} else {
+		<-gone
 	}
 	if n := len(s.target.Snapshot().Subsystems[0].Namespaces); n != 1 {
 		t.Errorf("there are %d namespaces, want 1", n)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
@@ -70,23 +71,35 @@ func (s *server) sized(nqn string, n config.Namespace) config.Namespace {
 // says, counts from the same number. One of the locks is held.
 func (s *server) tag() string { return fmt.Sprintf(`"%s-%d"`, s.run, s.changes) }
 
-// Apply is control.Target's.
-func (s *server) Apply(c *config.Config, tag string) error { return s.apply(c, tag) }
+// Apply is control.Target's. What it takes away is gone when it returns.
+func (s *server) Apply(c *config.Config, tag string) error {
+	gone, err := s.apply(c, tag)
+	if err == nil {
+		<-gone
+	}
+	return err
+}
 
-// Reload is control.Target's.
-func (s *server) Reload() error { return s.reload(context.Background()) }
+// Reload is control.Target's. What it takes away is gone when it returns.
+func (s *server) Reload() error {
+	gone, err := s.reload(context.Background())
+	if err == nil {
+		<-gone
+	}
+	return err
+}
 
 // reload reads the file again, unless ctx ends first: it may be a pipe into which nobody writes.
-func (s *server) reload(ctx context.Context) error {
+func (s *server) reload(ctx context.Context) (gone <-chan struct{}, err error) {
 	if s.file == "" {
-		return control.ErrNoFile
+		return nil, control.ErrNoFile
 	}
 	c, err := cli.Leaving(ctx, 0, func() (*config.Config, error) { return config.Load(s.file) })
 	switch {
 	case ctx.Err() != nil:
-		return errStopped
+		return nil, errStopped
 	case err != nil:
-		return err
+		return nil, err
 	}
 	return s.apply(c, "")
 }
@@ -107,10 +120,16 @@ func (s *server) reloadOnHangup() {
 				return
 			case <-hangups:
 			}
-			if err := s.reload(ctx); err != nil {
+			gone, err := s.reload(ctx)
+			if err != nil {
 				s.log.Error("reload failed", "err", err)
-			} else {
-				s.log.Info("reloaded", "file", s.file)
+				continue
+			}
+			s.log.Info("reloaded", "file", s.file)
+			select { // the next may bring anew what this one takes away
+			case <-gone:
+			case <-time.After(changePatience):
+			case <-ctx.Done():
 			}
 		}
 	})

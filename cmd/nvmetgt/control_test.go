@@ -108,7 +108,7 @@ func TestStopWhileReloading(t *testing.T) {
 }
 
 // TestLookWhileRemoving: a namespace whose volume doesn't answer takes long to remove. Meanwhile one can look at the
-// target, and do what makes the volume answer.
+// target, change it, and do what makes the volume answer.
 func TestLookWhileRemoving(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:a"
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{
@@ -145,6 +145,14 @@ func TestLookWhileRemoving(t *testing.T) {
 		s.Status()
 		s.Config()
 		_ = s.exported()
+		other, tag := s.Config()
+		other.Subsystems = append(other.Subsystems, config.Subsystem{NQN: "nqn.2026-11.org.example:b", Namespaces: []config.Namespace{{Volume: "mem:1MiB"}}})
+		if err := s.Apply(other, tag); err != nil {
+			t.Errorf("another change: %v", err)
+		}
+		if len(removed) > 0 {
+			t.Error("removed while its volume is used")
+		}
 		for _, v := range s.volumes() {
 			s.toggle(v)
 		}
@@ -158,5 +166,8 @@ func TestLookWhileRemoving(t *testing.T) {
 	}
 	if err := <-read; err != nil {
 		t.Error(err)
+	}
+	if n := len(s.volumes()); n != 2 {
+		t.Errorf("%d volumes are open", n)
 	}
 }

@@ -190,7 +190,7 @@ func TestUnreadableState(t *testing.T) {
 	if err := os.WriteFile(saved, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.become(next); err == nil {
+	if _, err := s.become(next); err == nil {
 		t.Fatal("a namespace whose reservation is unreadable was added")
 	}
 	if n, err := h.ActiveNamespaces(t.Context()); err != nil || len(n) != 0 {

@@ -38,9 +38,8 @@ type server struct {
 	capture *softrnic.Capture
 	closers []func() error // last opened, first closed
 
-	// change is for one change at a time, which waits for commands under way: on a device that hangs, as long as that
-	// does. It guards what follows. Those who only look at the first of these have now, which is never held for long, and
-	// who changes them has both.
+	// change is for one change at a time, which may wait for a pipe or for connections. It guards what follows. Those who
+	// only look at the first of these have now, which is never held for long, and who changes them has both.
 	change, now sync.Mutex
 	stopped     bool            // nothing is changed any more
 	patience    time.Duration   // with a pipe that has secrets; 0: without end
@@ -48,6 +47,8 @@ type server struct {
 	cfg         *config.Config
 	changes     uint64 // of cfg, in this run
 	exports     map[exportKey]*export
+	going       map[*export]bool // hosts have them no more, and finishing closes them; now guards it
+	finishing   sync.WaitGroup   // changes of which something is still used that they took away
 
 	run       string                         // tells this run of the program from others
 	auth      *target.Authentication         // which cfg asks for
@@ -63,7 +64,7 @@ func start(cfg *config.Config, s *server) error {
 	cfg.Complete()
 	s.run = rand.Text()
 	s.figures = metrics.New()
-	s.exports = map[exportKey]*export{}
+	s.exports, s.going = map[exportKey]*export{}, map[*export]bool{}
 	s.pools = map[string]*blockdev.Directory{}
 	s.listeners = map[cli.Endpoint]*listener{}
 	s.rnics = map[netip.Addr]*openRNIC{}
@@ -82,7 +83,7 @@ func start(cfg *config.Config, s *server) error {
 	volumes := cfg.Clone()
 	volumes.Listen = nil
 	for _, step := range []*config.Config{volumes, cfg} {
-		if err := s.become(step); err != nil {
+		if _, err := s.become(step); err != nil {
 			return err
 		}
 	}
@@ -132,6 +133,7 @@ func (s *server) openTarget() error {
 	s.target = t
 	s.figures.AddTarget(t)
 	s.figures.AddReady(s.readiness)
+	s.onClose(func() error { s.finishing.Wait(); return nil })
 	s.onClose(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()

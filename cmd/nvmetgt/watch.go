@@ -38,12 +38,15 @@ func (s *server) watchVolumes() {
 	})
 }
 
-// volumes are those exported now. Each may be closed at any time.
+// volumes are those exported now, and those that are waited for since they aren't. Each may be closed at any time.
 func (s *server) volumes() []blockdev.Volume {
 	s.now.Lock()
 	defer s.now.Unlock()
 	all := make([]blockdev.Volume, 0, len(s.exports))
 	for _, e := range s.exports {
+		all = append(all, e.volume)
+	}
+	for e := range s.going {
 		all = append(all, e.volume)
 	}
 	return all

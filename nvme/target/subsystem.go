@@ -333,12 +333,21 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 // RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
 // request uses its volume any more. The error is ErrNotFound.
 func (s *Subsystem) RemoveNamespace(nsid uint32) error {
+	wait, err := s.TakeNamespace(nsid)
+	if err == nil {
+		wait()
+	}
+	return err
+}
+
+// TakeNamespace is RemoveNamespace for those who don't wait then and there: on a volume that hangs, that takes as long as
+// that does. What it returns is to be called, and waits.
+func (s *Subsystem) TakeNamespace(nsid uint32) (wait func(), err error) {
 	ns, err := s.takeNamespace(nsid, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ns.remove()
-	return nil
+	return ns.remove, nil
 }
 
 // takeNamespace begins to remove a namespace: it is there no more. It doesn't tell the host of one controller, which has

@@ -174,32 +174,44 @@ func (t *Target) Subsystem(nqn string) *Subsystem {
 // RemoveSubsystem takes a subsystem away, disconnects its hosts, and returns when no request
 // uses its volumes any more. The error is ErrNotFound.
 func (t *Target) RemoveSubsystem(nqn string) error {
+	wait, err := t.TakeSubsystem(nqn)
+	if err == nil {
+		wait()
+	}
+	return err
+}
+
+// TakeSubsystem is to RemoveSubsystem what [Subsystem.TakeNamespace] is to RemoveNamespace.
+func (t *Target) TakeSubsystem(nqn string) (wait func(), err error) {
 	t.mu.Lock()
 	s := t.subsystems[nqn]
 	if s == nil {
 		t.mu.Unlock()
-		return fmt.Errorf("target: subsystem %s %w", nqn, ErrNotFound)
+		return nil, fmt.Errorf("target: subsystem %s %w", nqn, ErrNotFound)
 	}
 	delete(t.subsystems, nqn)
 	s.removed = true
 	t.changing[nqn] = true
 	t.mu.Unlock()
-	defer t.disclaim(nqn)
 	t.discoveryChanged()
 	s.cancel()
 	for _, c := range t.controllersOf(s) {
 		c.fatal(ErrRemoved)
 	}
 	s.change.Lock()
-	table := *s.namespaces.Swap(new([]*Namespace))
+	all := s.all()
+	s.namespaces.Store(new([]*Namespace))
 	s.change.Unlock()
-	for _, ns := range table {
-		if ns != nil {
+	for _, ns := range all {
+		ns.refuseAll()
+	}
+	return func() {
+		for _, ns := range all {
 			ns.remove()
 		}
-	}
-	s.close()
-	return nil
+		s.close()
+		t.disclaim(nqn)
+	}, nil
 }
 
 // sortedSubsystems are the NVM subsystems in the order of their names. Called with mu held.
