@@ -270,7 +270,7 @@ func (l *Listener) report(err error) {
 	level := slog.LevelWarn
 	for _, own := range []error{
 		target.ErrKeepAlive, target.ErrConnectTimeout, target.ErrAuthentication, target.ErrControllerGone, target.ErrReset,
-		target.ErrRemoved, target.ErrNotAllowed, target.ErrGaveWay, target.ErrClosed, target.ErrDraining,
+		target.ErrRemoved, target.ErrNotAllowed, target.ErrPreempted, target.ErrGaveWay, target.ErrClosed, target.ErrDraining,
 		target.ErrEndpointClosed, ErrClosed,
 	} {
 		if errors.Is(err, own) {

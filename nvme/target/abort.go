@@ -1,6 +1,7 @@
 package target
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -106,15 +107,16 @@ func (c *controller) queue(qid uint16) *Queue {
 	return c.queues[qid]
 }
 
+// ioQueues are the controller's.
+func (c *controller) ioQueues() []*Queue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.queues))
+}
+
 // abortAll ends the commands of the controller's host on a namespace that wait or take long.
 func (c *controller) abortAll(ns *Namespace, st nvme.Status) {
-	c.mu.Lock()
-	queues := make([]*Queue, 0, len(c.queues))
-	for _, q := range c.queues {
-		queues = append(queues, q)
-	}
-	c.mu.Unlock()
-	for _, q := range queues {
+	for _, q := range c.ioQueues() {
 		q.chains.stopAll(ns, st)
 		for _, r := range ns.gate.unparkAll(q) {
 			r.respond(st)

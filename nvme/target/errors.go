@@ -48,6 +48,9 @@ var (
 	ErrNotAllowed = errors.New("host is no longer allowed")
 	// ErrAuthentication: the host failed to authenticate itself.
 	ErrAuthentication = errors.New("authentication failed")
+	// ErrPreempted: another host preempted the reservation of this one and had its commands aborted, which brought or took
+	// no data.
+	ErrPreempted = errors.New("preempted by another host")
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
 	// ErrEndpointClosed: the transport's listener that took the connection was closed.

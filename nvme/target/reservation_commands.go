@@ -144,28 +144,6 @@ func (r *Request) reservationStatus() nvme.Status {
 	return nvme.StatusSuccess
 }
 
-// abortPreempted ends Preempt and Abort: commands of the preempted hosts that wait or take long
-// are aborted, and it is answered when whatever else had begun before it has ended, so that
-// nothing of those hosts reaches the volume afterwards.
-func (r *Request) abortPreempted(notices []resvNotice) {
-	ns := r.engine.ns
-	preempted := map[nvme.HostID]bool{}
-	for _, n := range notices {
-		preempted[n.host] = n.kind == nvme.ResvNoticeRegistrationPreempted || preempted[n.host]
-	}
-	for _, c := range ns.sub.t.controllersOf(ns.sub) {
-		if preempted[c.hostID] {
-			c.abortAll(ns, nvme.StatusAbortPreempt)
-		}
-	}
-	r.engine.ns = nil
-	ns.put(r.engine.q.shard)
-	ns.exclude(r, func() {
-		ns.include()
-		r.respond(nvme.StatusSuccess)
-	})
-}
-
 // reservationReport executes Reservation Report.
 func (r *Request) reservationReport() {
 	if !r.namespace() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -568,6 +569,45 @@ func TestPreemptAndAbort(t *testing.T) {
 	}
 	a.close()
 	b.close()
+}
+
+// TestPreemptDeadHost: a host that is preempted since it died in the middle of writes doesn't keep the namespace from the
+// others until its connection is found dead, and what it wrote doesn't come late. Where the volume hangs, no connection
+// ends for it.
+func TestPreemptDeadHost(t *testing.T) {
+	for _, hangs := range []bool{false, true} {
+		slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
+			dead, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+			registerAs(1, nvme.ResvRegister, 0, 11, 0).run(dead.io)
+			registerAs(2, nvme.ResvRegister, 0, 22, 0).run(b.io)
+			v.setHold(true)
+			dead.io.holdPull = !hangs
+			write, data := ioWrite(1, 7)
+			lost := dead.io.start(write, data)
+			op := acquireAs(2, nvme.ResvPreemptAndAbort, nvme.ResvWriteExclusive, 22, 11, 0)
+			preempt := b.io.start(op.cmd, op.keys.AppendTo(nil))
+			time.Sleep(10 * time.Second)
+			if hangs {
+				if lost.answered() || preempt.answered() || dead.admin.q.ended() {
+					t.Error("it isn't waited for the volume")
+				}
+				v.release()
+			} else if !preempt.answered() || !dead.admin.q.ended() {
+				t.Errorf("after 10 s the namespace isn't the others': it has %d users", tg.Subsystem(testNQN).namespace(1).users())
+			}
+			v.release()
+			preempt.wait()
+			if (v.data[0] == 7) != hangs {
+				t.Error("the write of the preempted host came late, or not at all")
+			}
+			b.close()
+			if hangs {
+				dead.close()
+			} else {
+				dead.lose()
+			}
+		})
+	}
 }
 
 // TestReservationFields: wrong fields, by status and place.

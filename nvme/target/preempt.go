@@ -1,0 +1,58 @@
+package target
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// preemptPatience is how long Preempt and Abort waits for preempted hosts that have to bring or take data before it ends
+// their connections. They are mostly preempted because they are dead, and everybody waits for the namespace meanwhile.
+const preemptPatience = time.Second
+
+// abortPreempted ends Preempt and Abort: commands of the preempted hosts that wait or take long
+// are aborted, and it is answered when whatever else had begun before it has ended, so that
+// nothing of those hosts reaches the volume afterwards.
+func (r *Request) abortPreempted(notices []resvNotice) {
+	ns := r.engine.ns
+	preempted := map[nvme.HostID]bool{}
+	for _, n := range notices {
+		preempted[n.host] = n.kind == nvme.ResvNoticeRegistrationPreempted || preempted[n.host]
+	}
+	all := slices.DeleteFunc(ns.sub.t.controllersOf(ns.sub), func(c *controller) bool { return !preempted[c.hostID] })
+	for _, c := range all {
+		c.abortAll(ns, nvme.StatusAbortPreempt)
+	}
+	r.engine.ns = nil
+	ns.put(r.engine.q.shard)
+	var alone atomic.Bool
+	ns.exclude(r, func() {
+		alone.Store(true)
+		ns.include()
+		r.respond(nvme.StatusSuccess)
+	})
+	if len(all) > 0 && !alone.Load() {
+		time.AfterFunc(preemptPatience, func() { ns.endPreempted(all, &alone) })
+	}
+}
+
+// endPreempted ends the controllers of preempted hosts, unless the namespace is unused by now. While the volume has
+// commands of them, that wouldn't help.
+func (ns *Namespace) endPreempted(all []*controller, alone *atomic.Bool) {
+	if alone.Load() || !ns.excluded() {
+		return
+	}
+	var queues []*Queue
+	for _, c := range all {
+		queues = append(queues, c.ioQueues()...)
+	}
+	if at, _, _ := whereabouts(queues); at.has(ns.nsid) {
+		time.AfterFunc(preemptPatience, func() { ns.endPreempted(all, alone) })
+		return
+	}
+	for _, c := range all {
+		c.fatal(ErrPreempted)
+	}
+}
