@@ -131,6 +131,30 @@ func TestSanitizeWaits(t *testing.T) {
 	})
 }
 
+// TestAddedWhileSanitizing: no namespace is used while a sanitize operation runs, also not one that the operator adds
+// meanwhile. It keeps what it holds, and is used afterwards.
+func TestAddedWhileSanitizing(t *testing.T) {
+	v, added := newTestVolume(1<<20, 512), newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	aer := s.admin.start(asyncEvent(1), nil)
+	v.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	<-v.arrived
+	dirty(added)
+	if _, err := tg.Subsystem(testNQN).AddNamespace(NamespaceConfig{NSID: 2, Volume: added}); err != nil {
+		t.Fatal(err)
+	}
+	read, data := command(func(c *nvme.Command) { c.SetIO(nvme.OpRead, 2, 0, 1, 0) }), make([]byte, 512)
+	s.io.fails(read, data, nvme.StatusSanitizeInProgress)
+	v.release()
+	sanitized(t, aer)
+	if s.io.must(read, data); data[0] != 0xaa {
+		t.Error("what was added is erased")
+	}
+}
+
 // TestSanitizeWithoutRemoved: a namespace that the operator removes while its volume hangs is waited for by him alone: the
 // others are erased, and used again, whether the volume has what erases it or what a host has sent before.
 func TestSanitizeWithoutRemoved(t *testing.T) {

@@ -324,9 +324,12 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 		return ErrRemoved
 	}
 	ns.bar(s.t.barredGroups()[ns.anaGroup])
-	ns.refuse(s.sanitize.now.Load().refuses() == nvme.StatusSanitizeFailed)
+	ns.refuse(!s.sanitizing().OK())
 	s.t.offerNamespace(ns)
 	s.namespaces.Store(table)
+	if !s.sanitizing().OK() { // it has begun meanwhile, and may not have seen ns
+		ns.refuse(true)
+	}
 	return nil
 }
 
