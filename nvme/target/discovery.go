@@ -57,13 +57,14 @@ func (c *controller) discoveryLog(retain bool) []byte {
 	return append(h.AppendTo(nil), entries...)
 }
 
-// entry describes s at port p to the host of c; false where the host can't reach the port.
+// entry describes s at port p to the host of c; false where the host can't reach the port. Called with Target.mu held.
 func (p *Port) entry(c *controller, s *Subsystem) (*nvme.DiscoveryEntry, bool) {
 	addr, ok := p.addressFor(c.attr.Local.Addr())
-	if !ok {
+	at := netip.AddrPortFrom(addr, p.Addr.Port())
+	if !ok || c.t.portAt(p.Transport, at) != p { // else another one listens there
 		return nil, false
 	}
-	e := discoveryEntry(p.Transport, netip.AddrPortFrom(addr, p.Addr.Port()), p.Secure, s.nqn)
+	e := discoveryEntry(p.Transport, at, p.Secure, s.nqn)
 	e.PORTID, e.TSAS = p.ID, p.TSAS
 	if s.discovery {
 		e.SUBTYPE = nvme.SubsystemCurrentDiscovery

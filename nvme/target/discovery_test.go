@@ -143,6 +143,41 @@ func TestDiscoveryFromElsewhere(t *testing.T) {
 	}
 }
 
+// TestDiscoveryBothFamilies: a host is told once of what listens on all addresses of IPv4 and of IPv6, by the port that it
+// comes to, and has the ANA states of that.
+func TestDiscoveryBothFamilies(t *testing.T) {
+	four, six := netip.MustParseAddrPort("0.0.0.0:4420"), netip.MustParseAddrPort("[::]:4420")
+	for _, ports := range [][]Port{{{ID: 4, Addr: four}, {ID: 6, Addr: six}}, {{ID: 6, Addr: six}, {ID: 4, Addr: four}}} {
+		tg := newTargetWith(t, func(c *Config) {
+			for _, p := range ports {
+				p.Transport = nvme.TransportTCP
+				c.Ports = append(c.Ports, p)
+			}
+		}, newTestVolume(1<<20, 512))
+		if err := tg.SetANAState(6, 1, nvme.ANAInaccessible); err != nil {
+			t.Fatal(err)
+		}
+		for local, want := range map[string]Port{
+			"192.0.2.1:4420": {ID: 4}, "[::ffff:192.0.2.1]:4420": {ID: 4}, "[2001:db8::1]:4420": {ID: 6},
+		} {
+			come := func(c *fakeConn) { c.attr.Local = netip.MustParseAddrPort(local) }
+			q := dial(t, tg, come)
+			connectAdmin(q, nvme.DiscoveryNQN, 0)
+			_, entries := discover(t, q)
+			if len(entries) != 2 || entries[0].PORTID != want.ID || entries[1].PORTID != want.ID {
+				t.Errorf("a host that comes to %s, which is of port %d, is told of %q", local, want.ID, describe(entries))
+			}
+			q.hangUp(nil)
+			io := dial(t, tg, come)
+			connectAdmin(io, testNQN, 0)
+			if got := io.q.ctrl.anaState(1) == nvme.ANAInaccessible; got != (want.ID == 6) {
+				t.Errorf("a host that comes to %s, which is of port %d, finds its group inaccessible: %v", local, want.ID, got)
+			}
+			io.hangUp(nil)
+		}
+	}
+}
+
 // TestDiscoveryChanges: a change is told, counted, and seen.
 func TestDiscoveryChanges(t *testing.T) {
 	tg, q := discoveryOf(t)

@@ -110,7 +110,7 @@ func (t *Target) portByID(id uint16) *Port {
 }
 
 // portAt finds the port of a local address: the one that listens there, or else one that
-// listens on all addresses; nil where there is none. Called with mu held.
+// listens on all addresses, best those of its family; nil where there is none. Called with mu held.
 func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Port {
 	var wild *Port
 	for i := range t.ports {
@@ -119,7 +119,7 @@ func (t *Target) portAt(transport nvme.TransportType, local netip.AddrPort) *Por
 		case p.Transport != transport || p.Addr.Port() != local.Port():
 		case a == local.Addr().Unmap():
 			return p
-		case a.IsUnspecified():
+		case a.IsUnspecified() && (wild == nil || a.Is4() == local.Addr().Unmap().Is4()):
 			wild = p
 		}
 	}
