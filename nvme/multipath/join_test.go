@@ -203,6 +203,36 @@ func TestAddPathAgain(t *testing.T) {
 	})
 }
 
+// TestStopWaitingEndsDelays: it ends what waits for the time that a controller asked for, which may be hours, and what
+// would have to; they end as they were answered.
+func TestStopWaitingEndsDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 1)
+		s, n := r.connect()
+		defer r.close(s)
+		s.Controllers()[0].Identify().CRDT1 = 0xffff // 109 minutes
+		r.links[0].set(func(l *link) {
+			l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusCommandInterrupted | 1<<11) }
+		})
+		ended := make(chan error, 1)
+		flush := func() { ended <- n.Flush(t.Context()) }
+		at := time.Now()
+		go flush()
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatal("it doesn't wait:", err)
+		default:
+		}
+		s.StopWaiting()
+		first := <-ended
+		flush()
+		if second := <-ended; !errors.Is(first, nvme.StatusCommandInterrupted) || !errors.Is(second, nvme.StatusCommandInterrupted) || time.Since(at) > 0 {
+			t.Errorf("%v, then %v, after %v", first, second, time.Since(at))
+		}
+	})
+}
+
 // TestStopWaitingLasts: who doesn't want to wait any longer doesn't later either.
 func TestStopWaitingLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

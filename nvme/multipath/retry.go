@@ -56,8 +56,7 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 		if r.Tries++; r.Tries > maxTries {
 			return false
 		}
-		n.elsewhere(w, r)
-		return true
+		return n.elsewhere(w, r)
 	}
 	if st.DNR() {
 		return false
@@ -76,12 +75,11 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 	}
 	switch delay := retryDelay(w.ctrl, st); {
 	case delay > 0:
-		n.later(r, delay)
+		return n.later(r, delay)
 	case st.SCT() == nvme.StatusInternalPathError.SCT():
-		n.elsewhere(w, r)
-	default:
-		n.resend(r)
+		return n.elsewhere(w, r)
 	}
+	n.resend(r)
 	return true
 }
 
@@ -162,26 +160,30 @@ func (n *Namespace) catch(r *host.Request) {
 	}
 }
 
-// elsewhere sends r by another way than w, or after a pause by the same.
-func (n *Namespace) elsewhere(w *way, r *host.Request) {
+// elsewhere sends r by another way than w, or as later does by the same.
+func (n *Namespace) elsewhere(w *way, r *host.Request) bool {
 	for _, o := range *n.ways.Load() {
 		if o.path != w.path {
 			o.send(r)
 			n.catch(r)
-			return
+			return true
 		}
 	}
-	n.later(r, pathPause)
+	return n.later(r, pathPause)
 }
 
-// later sends r after a time.
-func (n *Namespace) later(r *host.Request, d time.Duration) {
+// later sends r after a time. It reports false where nothing is to wait any more, and r ends as it was answered.
+func (n *Namespace) later(r *host.Request, d time.Duration) bool {
 	s := n.sub
 	s.mu.Lock()
-	if s.closing || r.Cancelled() {
+	switch {
+	case s.closing || r.Cancelled():
 		s.mu.Unlock()
 		finish(r, n.refusal(r))
-		return
+		return true
+	case s.impatient:
+		s.mu.Unlock()
+		return false
 	}
 	n.delayed[r] = time.AfterFunc(d, func() {
 		s.mu.Lock()
@@ -193,4 +195,5 @@ func (n *Namespace) later(r *host.Request, d time.Duration) {
 		}
 	})
 	s.mu.Unlock()
+	return true
 }

@@ -199,15 +199,22 @@ func (s *Subsystem) end(err error) {
 	}
 }
 
-// StopWaiting ends every request that waits for a path, and those that would have to from now
-// on: for a user who doesn't want to wait any longer.
+// StopWaiting ends every request that waits for a path, or for the time at which a controller wants it
+// again, and those that would have to from now on: for a user who doesn't want to wait any longer.
 func (s *Subsystem) StopWaiting() {
 	s.mu.Lock()
 	s.impatient = true
 	spaces := slices.Clone(s.spaces)
+	var delayed []*host.Request
+	for _, n := range spaces {
+		delayed = append(delayed, n.takeDelayed()...)
+	}
 	s.mu.Unlock()
 	for _, n := range spaces {
 		n.expire()
+	}
+	for _, r := range delayed {
+		r.Done(r) // as it was answered
 	}
 }
 
@@ -219,7 +226,7 @@ func (s *Subsystem) Close() error {
 	s.end(errClosed)
 	var left []*host.Request
 	for _, n := range s.spaces {
-		left = append(left, n.takeAll()...)
+		left = append(append(left, n.takeWaiting()...), n.takeDelayed()...)
 	}
 	s.mu.Unlock()
 	s.stop()

@@ -86,9 +86,8 @@ func (n *Namespace) takeWaiting() []*host.Request {
 	return rs
 }
 
-// takeAll takes what waits for a way, and for its time. Called with Subsystem.mu held.
-func (n *Namespace) takeAll() []*host.Request {
-	rs := n.takeWaiting()
+// takeDelayed takes what waits for its time. Called with Subsystem.mu held.
+func (n *Namespace) takeDelayed() (rs []*host.Request) {
 	for r, t := range n.delayed {
 		t.Stop()
 		rs = append(rs, r)
