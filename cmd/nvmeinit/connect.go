@@ -41,8 +41,12 @@ and authenticate itself anew.`,
 				return err
 			}
 			defer closing(s, &err)
-			if err := showConnection(c, f, s); err != nil || !hold {
-				return err
+			unusable, err := showConnection(c, f, s)
+			if err != nil || !hold {
+				return errors.Join(err, unusable)
+			}
+			if unusable != nil {
+				fmt.Fprintln(c.ErrOrStderr(), unusable)
 			}
 			return f.hold(c.Context(), c.ErrOrStderr(), s, n)
 		},
@@ -82,14 +86,18 @@ type foundNamespace struct {
 	UUID  string `json:"uuid,omitempty"`
 }
 
-func showConnection(c *cobra.Command, f *connFlags, s *session) error {
-	all, err := s.Namespaces(c.Context())
-	if err != nil && !errors.Is(err, host.ErrUnsupported) { // by a discovery controller, to which one can connect as well
-		return err
+// showConnection says, besides, why namespaces that are there can't be used.
+func showConnection(c *cobra.Command, f *connFlags, s *session) (unusable, err error) {
+	all, unusable := s.Namespaces(c.Context())
+	switch {
+	case errors.Is(unusable, host.ErrUnsupported): // by a discovery controller, to which one can connect as well
+		unusable = nil
+	case all == nil:
+		return nil, unusable
 	}
 	rtt, err := roundTrip(c.Context(), s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	id, limits, cfg := s.Identify(), s.Limits(), s.Config()
 	v := found{
@@ -104,10 +112,10 @@ func showConnection(c *cobra.Command, f *connFlags, s *session) error {
 		v.Namespaces = append(v.Namespaces, foundNamespace{n.ID, n.Size(), n.BlockSize(), uuidText(n)})
 	}
 	if f.output == cli.JSON {
-		return cli.PrintJSON(c.OutOrStdout(), v)
+		return unusable, cli.PrintJSON(c.OutOrStdout(), v)
 	}
 	printFound(c.OutOrStdout(), &v)
-	return nil
+	return unusable, nil
 }
 
 func printFound(w io.Writer, v *found) {

@@ -89,25 +89,27 @@ func (c *Controller) Namespace(ctx context.Context, nsid uint32) (*Namespace, er
 	return n, nil
 }
 
-// Namespaces opens every active namespace, in the order of their NSIDs. One that went away
-// meanwhile is left out.
+// Namespaces opens every active namespace, in the order of their NSIDs. One that went away meanwhile is left out. So is
+// one that can't be used, and the error says why, beside those that can; they are nil where nothing is known of them.
 func (c *Controller) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	ids, err := c.ActiveNamespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]*Namespace, 0, len(ids))
+	var errs []error
 	for _, id := range ids {
 		n, err := c.Namespace(ctx, id)
-		if errors.Is(err, nvme.StatusInvalidNamespace) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			all = append(all, n)
+		case ctx.Err() != nil || c.Err() != nil:
 			return nil, err
+		case !errors.Is(err, nvme.StatusInvalidNamespace):
+			errs = append(errs, err)
 		}
-		all = append(all, n)
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 func (n *Namespace) readDescriptors(ctx context.Context) error {

@@ -65,6 +65,32 @@ func TestNamespaceUnusable(t *testing.T) {
 	}
 }
 
+// TestNamespacesUnusable: those that can't be used don't hide the others, and each says why; where the controller is gone
+// there are none.
+func TestNamespacesUnusable(t *testing.T) {
+	f := newFakeTarget()
+	f.addNamespace(2, 9, 16).identity.LBAF[0].MS = 8
+	f.addNamespace(3, 9, 16)
+	f.addNamespace(4, 8, 16)
+	c := connect(t, f)
+	defer c.Close()
+	all, err := c.Namespaces(t.Context())
+	if len(all) != 2 || all[0].ID != 1 || all[1].ID != 3 || !errors.Is(err, ErrController) ||
+		!strings.Contains(err.Error(), "namespace 2: ") || !strings.Contains(err.Error(), "namespace 4: ") {
+		t.Errorf("%d namespaces, %v", len(all), err)
+	}
+	f.setHook(func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+		if r.Cmd.Opcode() == nvme.OpIdentify && r.Cmd.CNS() == nvme.CNSNamespace {
+			go f.breakAll(nil)
+			return never
+		}
+		return usual
+	})
+	if all, err := c.Namespaces(t.Context()); all != nil || !errors.Is(err, ErrLost) {
+		t.Errorf("of a lost controller: %d namespaces, %v", len(all), err)
+	}
+}
+
 // TestTransfers writes and reads ranges of all sizes against a model.
 func TestTransfers(t *testing.T) {
 	f := newFakeTarget()

@@ -204,6 +204,36 @@ func TestPlainNamespace(t *testing.T) {
 	r.close(s)
 }
 
+// TestNamespacesUnusable: a namespace that no path can use doesn't hide the others.
+func TestNamespacesUnusable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, _ := r.connect()
+		defer r.close(s)
+		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v}); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range r.links {
+			l.set(func(l *link) {
+				l.answerAdmin = func(cmd *nvme.Command, cqe *nvme.Completion) {
+					if cmd.Opcode() == nvme.OpIdentify && cmd.NSID() == 2 {
+						cqe.SetStatus(nvme.StatusInternalError | nvme.StatusDNR)
+					}
+				}
+			})
+		}
+		all, err := s.Namespaces(t.Context())
+		if len(all) != 1 || all[0].ID != 1 || !errors.Is(err, nvme.StatusInternalError) {
+			t.Errorf("%d namespaces, %v", len(all), err)
+		}
+	})
+}
+
 // TestNamespaceGoesAway: a namespace that goes away while all are opened is left out, and the others are there.
 func TestNamespaceGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

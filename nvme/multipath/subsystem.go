@@ -283,8 +283,8 @@ func (s *Subsystem) settle() {
 	}
 }
 
-// Namespaces opens every active namespace, in the order of their NSIDs. One that went away
-// meanwhile is left out.
+// Namespaces opens every active namespace, in the order of their NSIDs. One that went away meanwhile is left out. So is
+// one that can't be used, and the error says why, beside those that can; they are nil where nothing is known of them.
 func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	live := s.Controllers()
 	if len(live) == 0 {
@@ -294,18 +294,20 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []*Namespace
+	all := make([]*Namespace, 0, len(ids))
+	var errs []error
 	for _, id := range ids {
 		n, err := s.Namespace(ctx, id)
-		if errors.Is(err, nvme.StatusInvalidNamespace) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			all = append(all, n)
+		case ctx.Err() != nil || len(s.Controllers()) == 0:
 			return nil, err
+		case !errors.Is(err, nvme.StatusInvalidNamespace):
+			errs = append(errs, err)
 		}
-		all = append(all, n)
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // notLive is the error where a live path is needed and there is none.
