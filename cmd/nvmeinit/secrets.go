@@ -12,11 +12,15 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // secretFlags name the files with the secrets of DH-HMAC-CHAP: arguments are seen by everybody.
-type secretFlags struct{ secret, ctrlSecret cli.SecretFile }
+type secretFlags struct {
+	secret, ctrlSecret cli.SecretFile
+	piped              map[cli.SecretFile]*dhchap.Secret // what pipes gave, which give it once: each path needs it
+}
 
 const (
 	secretFlag     = "dhchap-secret-file"
@@ -24,6 +28,7 @@ const (
 )
 
 func (f *secretFlags) add(fl *pflag.FlagSet) {
+	f.piped = map[cli.SecretFile]*dhchap.Secret{}
 	fl.Var(&f.secret, secretFlag, "`FILE` with the secret of this host, for targets that demand authentication")
 	fl.Var(&f.ctrlSecret, ctrlSecretFlag, "`FILE` with the secret that the target has to prove that it has")
 }
@@ -38,11 +43,11 @@ func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication,
 	}
 	a := &host.Authentication{}
 	var err error
-	if a.Secret, err = cli.ReadSecret(ctx, "--"+secretFlag, f.secret.String(), 0); err != nil {
+	if a.Secret, err = f.read(ctx, secretFlag, f.secret); err != nil {
 		return nil, err
 	}
 	if f.ctrlSecret != "" {
-		if a.ControllerSecret, err = cli.ReadSecret(ctx, "--"+ctrlSecretFlag, f.ctrlSecret.String(), 0); err != nil {
+		if a.ControllerSecret, err = f.read(ctx, ctrlSecretFlag, f.ctrlSecret); err != nil {
 			return nil, err
 		}
 	}
@@ -50,6 +55,21 @@ func (f *secretFlags) authentication(ctx context.Context) (*host.Authentication,
 		return nil, cli.Usage("--%s and --%s hold the same secret: the target could pass as this host; make one for each", secretFlag, ctrlSecretFlag)
 	}
 	return a, nil
+}
+
+// read reads a file, as it is now, or a pipe, as it was the first time.
+func (f *secretFlags) read(ctx context.Context, flag string, file cli.SecretFile) (*dhchap.Secret, error) {
+	if s := f.piped[file]; s != nil {
+		return s, nil
+	}
+	s, err := cli.ReadSecret(ctx, "--"+flag, file.String(), 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(file.String()); err == nil && !info.Mode().IsRegular() {
+		f.piped[file] = s
+	}
+	return s, nil
 }
 
 // onHangup delivers the signal HUP while ctx lasts, where there are secrets to read again; else
@@ -64,6 +84,7 @@ func (f *secretFlags) onHangup(ctx context.Context) <-chan os.Signal {
 // reauthenticate reads the files again and authenticates this host anew. Where it can't read them
 // the connection stays as it is; a failure of the other kind ends it, and is the error.
 func (f *connFlags) reauthenticate(ctx context.Context, w io.Writer, s *session) error {
+	clear(f.secrets.piped)
 	a, err := f.secrets.authentication(ctx)
 	if err == nil {
 		err = s.Authenticate(ctx, a)

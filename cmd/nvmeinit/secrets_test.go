@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
 // TestInterruptedSecret: a command that waits for a secret from a pipe or terminal can be interrupted.
@@ -42,6 +45,47 @@ func TestInterruptedSecret(t *testing.T) {
 		}
 		if w, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // ends the wait
 			w.Close()
+		}
+	}
+}
+
+// TestPipedSecret: a secret from a pipe, as <(...) of a shell is one, is there for each path; one in a file is read as it
+// is at the time.
+func TestPipedSecret(t *testing.T) {
+	secret := func() string {
+		s, err := dhchap.Generate(0, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Text() + "\n"
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	fmt.Fprint(w, secret())
+	w.Close()
+	file := filepath.Join(t.TempDir(), "key")
+	var first *connFlags
+	for i := range 3 {
+		if err := os.WriteFile(file, []byte(secret()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := &connFlags{}
+		if i == 0 {
+			first = f
+			f.add(&cobra.Command{}, true)
+			f.secrets.secret, f.secrets.ctrlSecret = cli.SecretFile(fmt.Sprintf("/dev/fd/%d", r.Fd())), cli.SecretFile(file)
+		} else {
+			*f = *first // as for another path
+		}
+		a, err := f.secrets.authentication(t.Context())
+		if err != nil {
+			t.Fatalf("path %d: %v", i+1, err)
+		}
+		if b, _ := os.ReadFile(file); a.ControllerSecret.Text()+"\n" != string(b) {
+			t.Errorf("path %d: not what the file holds", i+1)
 		}
 	}
 }
