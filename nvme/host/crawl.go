@@ -6,12 +6,19 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// maxServices bounds how many discovery controllers Crawl asks, however they refer to others.
-const maxServices = 64
+const (
+	// maxServices bounds how many discovery controllers Crawl asks, however they refer to others.
+	maxServices = 64
+	// askedAtOnce of them are: silence of one costs the whole of Config.ConnectTimeout.
+	askedAtOnce = 16
+	// maxUnreached bounds the errors that what they tell makes.
+	maxUnreached = 2 * maxServices
+)
 
 // Found is what Crawl found.
 type Found struct {
@@ -19,7 +26,7 @@ type Found struct {
 	Entries []nvme.DiscoveryEntry
 	// Services are the discovery controllers that answered, the first one first.
 	Services []Config
-	// Unreached says which that were referred to did not.
+	// Unreached says which that were referred to did not, and which entries can't be reached, up to 128 together.
 	Unreached []error
 }
 
@@ -35,28 +42,55 @@ func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
 	}
 	f := &Found{}
 	known := map[place]bool{placeOf(&cfg): true}
-	for ask := []Config{cfg}; len(ask) > 0; ask = ask[1:] {
-		log, err := Discover(ctx, ask[0])
-		if err != nil {
-			if len(f.Services) == 0 || ctx.Err() != nil {
-				return nil, err
+	for ask := []Config{cfg}; len(ask) > 0; {
+		asked := ask[:min(len(ask), askedAtOnce)]
+		ask = ask[len(asked):]
+		logs, errs := discoverAll(ctx, asked)
+		for i, log := range logs {
+			if log == nil {
+				if len(f.Services) == 0 || ctx.Err() != nil {
+					return nil, errs[i]
+				}
+				f.unreached(errs[i])
+				continue
 			}
-			f.Unreached = append(f.Unreached, err)
-			continue
-		}
-		f.Services = append(f.Services, ask[0])
-		for i := range log.Entries {
-			putZone(&log.Entries[i], ask[0].Remote.Addr().Zone())
-			next, err := f.take(&log.Entries[i], known, reach)
-			if err != nil {
-				f.Unreached = append(f.Unreached, err)
-			}
-			if next != nil && len(known) < maxServices+len(f.Entries) {
-				ask = append(ask, *next)
-			}
+			f.Services = append(f.Services, asked[i])
+			ask = append(ask, f.follow(log, &asked[i], known, reach)...)
 		}
 	}
 	return f, nil
+}
+
+// discoverAll asks some discovery controllers at once. The log of each is nil where there is an error.
+func discoverAll(ctx context.Context, asked []Config) ([]*DiscoveryLog, []error) {
+	logs, errs := make([]*DiscoveryLog, len(asked)), make([]error, len(asked))
+	var all sync.WaitGroup
+	for i := range asked {
+		all.Go(func() { logs[i], errs[i] = Discover(ctx, asked[i]) })
+	}
+	all.Wait()
+	return logs, errs
+}
+
+// follow enters what the log of a service has, and returns the services that it refers to and that are to be asked.
+func (f *Found) follow(log *DiscoveryLog, by *Config, known map[place]bool, reach Reach) (ask []Config) {
+	for i := range log.Entries {
+		putZone(&log.Entries[i], by.Remote.Addr().Zone())
+		next, err := f.take(&log.Entries[i], known, reach)
+		if err != nil {
+			f.unreached(err)
+		}
+		if next != nil && len(known) < maxServices+len(f.Entries) {
+			ask = append(ask, *next)
+		}
+	}
+	return ask
+}
+
+func (f *Found) unreached(err error) {
+	if len(f.Unreached) < maxUnreached {
+		f.Unreached = append(f.Unreached, err)
+	}
 }
 
 // take enters an entry that isn't known yet; one that refers to another service is returned.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
@@ -137,4 +139,36 @@ func TestCrawlInterrupted(t *testing.T) {
 	if err != nil || found == nil {
 		t.Errorf("Crawl returned %v, %v", found, err)
 	}
+}
+
+// TestCrawlSilence: many services that don't answer take a few times as long as one, and what is told of them, and of
+// entries that lead nowhere, is bounded.
+func TestCrawlSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, silent := discoveryTarget(0), discoveryTarget(0)
+		for i := range 2 * maxServices {
+			first.entries = append(first.entries, crawlEntry(nvme.SubsystemReferral, nvme.TransportTCP, nvme.DiscoveryNQN, 100+i))
+		}
+		for range 2 * maxUnreached {
+			first.entries = append(first.entries, crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, testNQN, 0))
+		}
+		first.entries = append(first.entries, crawlEntry(nvme.SubsystemNVM, nvme.TransportTCP, testNQN, 1))
+		silent.hook = func(*fakeQueue, *Request, *nvme.Completion) verdict { return never }
+		at := time.Now()
+		found, err := Crawl(t.Context(), first.config(), func(e *nvme.DiscoveryEntry) (Config, error) {
+			addr, err := EntryAddr(e)
+			c := silent.config()
+			c.Remote, c.SubNQN, c.ConnectTimeout = addr, e.NQN(), time.Second
+			return c, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(at); took > (maxServices/askedAtOnce+1)*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if len(found.Entries) != 1 || len(found.Unreached) != maxUnreached || len(silent.queues) >= maxServices {
+			t.Errorf("%d entries, %d unreached, %d asked", len(found.Entries), len(found.Unreached), len(silent.queues))
+		}
+	})
 }
