@@ -155,6 +155,8 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	live := rewrites(w)
+	shown := &told{w: w, live: live, credit: newsBurst}
+	defer shown.second()
 	fmt.Fprintln(w, "holding the connection; stop with Ctrl-C")
 	began := time.Now()
 	for {
@@ -172,12 +174,10 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 			}
 			continue
 		case what := <-n:
-			if live {
-				fmt.Fprintln(w)
-			}
-			fmt.Fprintf(w, "%s %s\n", time.Now().Format(time.TimeOnly), what)
+			shown.notice(what)
 			continue
 		case <-tick.C:
+			shown.second()
 		}
 		if !live {
 			continue
