@@ -29,10 +29,13 @@ const (
 )
 
 // Open opens a directory, which it creates where it isn't there, and forgets Saves that a crash
-// cut short.
+// cut short. One in which nothing can be saved is an error.
 func Open(path string) (*Dir, error) {
 	if err := MakeDir(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return nil, fmt.Errorf("state directory: %w", &fs.PathError{Op: "write to", Path: path, Err: err})
 	}
 	dir, err := os.Open(path)
 	if err != nil {

@@ -260,10 +260,14 @@ func TestTargetFiles(t *testing.T) {
 	}
 }
 
-// A file that may not be written: by its mode, which root overrides, or by its file system.
+// A file or a directory of state that may not be written: by its mode, which root overrides, or by its file system.
 func TestTargetReadOnlyFile(t *testing.T) {
 	dir, refused := t.TempDir(), "permission denied"
 	path := makeFile(t, dir+"/ro.img", 1<<20)
+	state := dir + "/state"
+	if err := os.Mkdir(state, 0o500); err != nil {
+		t.Fatal(err)
+	}
 	if os.Geteuid() == 0 {
 		if err := remountReadOnly(t, dir); err != nil {
 			t.Skipf("root may write every file, and this machine lets us mount nothing read-only: %v", err)
@@ -276,6 +280,7 @@ func TestTargetReadOnlyFile(t *testing.T) {
 	check(t, "nvmetgt", []mistake{
 		{[]string{"serve", "--listen", at, "--volume", path}, exitFailure, []string{path, refused, "open it read-only"}},
 		{[]string{"serve", "--listen", at, "--volume", "pmem:" + path}, exitFailure, []string{path, refused, "open it read-only"}},
+		{[]string{"serve", "--listen", at, "--volume", "mem:1MiB", "--state", state}, exitFailure, []string{"--state " + state, refused, "choose another place"}},
 	})
 	tgt := startTarget(t, "--volume", path, "--read-only")
 	tgt.must(t, cliTimeout, "tcp", "read", "--length", "64k", "--output", "/dev/null")
