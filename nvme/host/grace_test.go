@@ -41,7 +41,7 @@ func TestGraceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNamespace(t, newFakeTarget(), 1)
 		s := &slowCarrier{Controller: n.Controller(), going: make(chan struct{})}
-		n = n.Over(s)
+		n = n.Over(s, n.MaxTransfer())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		second := make(chan error, 1)

@@ -36,10 +36,11 @@ type Carrier interface {
 }
 
 // Over gives a namespace with the same properties whose commands c takes. What one command
-// moves, and what the controller supports, stay those of n's controller.
-func (n *Namespace) Over(c Carrier) *Namespace {
+// moves, most bytes at most, and what the controller supports, stay those of n's controller.
+func (n *Namespace) Over(c Carrier, most int) *Namespace {
 	over := *n
 	over.carrier = c
+	over.maxBlocks = min(n.maxBlocks, uint32(most/n.blockSize))
 	return &over
 }
 

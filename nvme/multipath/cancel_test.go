@@ -86,10 +86,10 @@ func TestCancelBetweenPaths(t *testing.T) {
 		s, n := r.connect()
 		defer r.close(s)
 		r.links[1].set(func(l *link) { l.hold = func(*nvme.Command) bool { return true } })
-		c := catcher{carrier{n}, make(chan *host.Request, 1)}
+		c := catcher{carrier{n.space}, make(chan *host.Request, 1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- n.Over(c).Flush(ctx) }()
+		go func() { ended <- n.Over(c, n.MaxTransfer()).Flush(ctx) }()
 		q := <-c.caught
 		cancel()
 		<-c.caught // nothing was found
@@ -132,7 +132,7 @@ func TestCancelOnce(t *testing.T) {
 				if ends != 0 {
 					t.Fatal("it doesn't wait")
 				}
-				carrier{n}.Cancel(q, false)
+				carrier{n.space}.Cancel(q, false)
 				r.links[0].set(func(l *link) { l.answer = nil })
 				r.links[0].restore(r.tgt)
 				time.Sleep(time.Second)

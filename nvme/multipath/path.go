@@ -28,7 +28,7 @@ type path struct {
 	err    error // why it isn't live
 	ctrl   *host.Controller
 	groups groups
-	spaces map[*Namespace]*way // of ctrl
+	spaces map[*space]*way // of ctrl
 }
 
 func newPath(s *Subsystem, cfg *host.Config) *path {
@@ -53,8 +53,8 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 }
 
 // logKeys say in a log what is wrong with the path to a namespace, by the keys of nvme/host.
-func (p *path) logKeys(n *Namespace, err error) []any {
-	return []any{"transport", p.cfg.Transport.Type().String(), "remote", p.cfg.Remote, "subsystem", p.cfg.SubNQN, "nsid", n.ID, "err", err}
+func (p *path) logKeys(n *space, err error) []any {
+	return []any{"transport", p.cfg.Transport.Type().String(), "remote", p.cfg.Remote, "subsystem", p.cfg.SubNQN, "nsid", n.nsid, "err", err}
 }
 
 // status is called with Subsystem.mu held.
@@ -68,7 +68,7 @@ func (p *path) status() PathStatus {
 	}
 	for _, n := range p.sub.spaces {
 		if w := p.spaces[n]; w != nil {
-			st.Access = append(st.Access, Access{n.ID, w.state, w.err})
+			st.Access = append(st.Access, Access{n.nsid, w.state, w.err})
 		}
 	}
 	return st
@@ -177,7 +177,7 @@ func (p *path) join(ctx context.Context, c *host.Controller) error {
 		return err
 	}
 	s := p.sub
-	spaces := map[*Namespace]*way{}
+	spaces := map[*space]*way{}
 	s.mu.Lock()
 	p.groups = g
 	for n := missing(s.spaces, spaces); n != nil; n = missing(s.spaces, spaces) {
@@ -198,7 +198,7 @@ func (p *path) join(ctx context.Context, c *host.Controller) error {
 }
 
 // missing is a namespace that has not been looked for yet. Called with Subsystem.mu held.
-func missing(all []*Namespace, found map[*Namespace]*way) *Namespace {
+func missing(all []*space, found map[*space]*way) *space {
 	for _, n := range all {
 		if found[n] == nil {
 			return n

@@ -38,7 +38,7 @@ func ParsePolicy(s string) (Policy, error) {
 }
 
 // choose picks the way of the next request; nil where there is none.
-func (n *Namespace) choose() *way {
+func (n *space) choose() *way {
 	ways := *n.ways.Load()
 	switch {
 	case len(ways) == 0:

@@ -11,8 +11,8 @@ import (
 
 // open looks for a namespace on a controller. The error is that of a lost connection; what else
 // is wrong is in the way.
-func (p *path) open(ctx context.Context, c *host.Controller, n *Namespace) (*way, error) {
-	ns, err := c.Namespace(ctx, n.ID)
+func (p *path) open(ctx context.Context, c *host.Controller, n *space) (*way, error) {
+	ns, err := c.Namespace(ctx, n.nsid)
 	if err == nil {
 		return p.way(n, c, ns), nil
 	}
@@ -86,7 +86,7 @@ func (r *reopening) follow(needed bool) {
 func (p *path) reopen(ctx context.Context, c *host.Controller, meant func(*way) bool) error {
 	s := p.sub
 	s.mu.Lock()
-	var spaces []*Namespace
+	var spaces []*space
 	for _, n := range s.spaces {
 		if meant(p.spaces[n]) {
 			spaces = append(spaces, n)

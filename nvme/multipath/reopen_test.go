@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
 // identifyFails has Identify Namespace end with a status, and notes when it was asked.
@@ -92,4 +94,69 @@ func TestReopenNotice(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// replace puts another volume in the place of the namespace.
+func (r *rig) replace(uuid [16]byte, size int64) {
+	r.t.Helper()
+	v, err := blockdev.NewMemory(blockdev.Options{Size: size})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { v.Close() })
+	sub := r.tgt.Subsystem(testNQN)
+	if err := sub.RemoveNamespace(1); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := sub.AddNamespace(target.NamespaceConfig{NSID: 1, UUID: uuid, Volume: v, ANAGroup: 1}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// TestOpenAgain: to open a namespace once more shows what it is now: it may have grown, or be another one, while what was
+// opened before stays what it was, and takes nothing where another is in its place.
+func TestOpenAgain(t *testing.T) {
+	for name, change := range map[string]struct {
+		uuid  [16]byte // zero: the same
+		noted bool     // the paths have heard of it
+	}{
+		"grown":        {},
+		"grown, noted": {noted: true},
+		"other":        {uuid: [16]byte{1}},
+		"other, noted": {uuid: [16]byte{1}, noted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, 2)
+				s, old := r.connect()
+				defer r.close(s)
+				uuid := old.Descriptors.UUID
+				if change.uuid != [16]byte{} {
+					uuid = change.uuid
+				}
+				r.replace(uuid, 2*volumeSize)
+				if change.noted {
+					synctest.Wait()
+				}
+				n, err := s.Namespace(t.Context(), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n.Size() != 2*volumeSize || n.Descriptors.UUID != uuid || old.Size() != volumeSize {
+					t.Errorf("%d bytes of %x, before %d", n.Size(), n.Descriptors.UUID, old.Size())
+				}
+				synctest.Wait()
+				if _, err := n.WriteAt(t.Context(), make([]byte, 4096), 2*volumeSize-4096); err != nil {
+					t.Error(err)
+				}
+				_, err = old.ReadAt(t.Context(), make([]byte, 4096), 0)
+				if same := change.uuid == [16]byte{}; (err == nil) != same || !same && !errors.Is(err, ErrNoPath) {
+					t.Errorf("what was opened before: %v", err)
+				}
+				if a := s.Paths()[0].Access; len(a) != 1 || a[0].Err != nil {
+					t.Errorf("access: %+v", a)
+				}
+			})
+		})
+	}
 }

@@ -39,7 +39,7 @@ func repeatable(c *nvme.Command) bool {
 
 // again decides what becomes of a request that failed on a way: true where it is sent again,
 // or will be. It is called in the transport's context.
-func (n *Namespace) again(w *way, r *host.Request) bool {
+func (n *space) again(w *way, r *host.Request) bool {
 	if r.Cancelled() {
 		return false
 	}
@@ -85,7 +85,7 @@ func (n *Namespace) again(w *way, r *host.Request) bool {
 
 // cutShort is again for a request that was not answered. One with which every path that takes it is
 // lost ends: it may be what its target can't bear, and would end each controller that comes.
-func (n *Namespace) cutShort(w *way, r *host.Request) bool {
+func (n *space) cutShort(w *way, r *host.Request) bool {
 	if !errors.Is(r.Err, host.ErrLost) && !errors.Is(r.Err, host.ErrClosed) || n.sub.isClosing() {
 		return false
 	}
@@ -99,7 +99,7 @@ func (n *Namespace) cutShort(w *way, r *host.Request) bool {
 	}
 	if r.Cuts++; r.Cuts > maxCuts*n.sub.pathCount() {
 		n.sub.counters.Failed.Add(1)
-		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.ID, Opcode: r.Cmd.Opcode(), Times: r.Cuts, Last: r.Err}
+		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.nsid, Opcode: r.Cmd.Opcode(), Times: r.Cuts, Last: r.Err}
 		return false
 	}
 	n.resend(r)
@@ -109,7 +109,7 @@ func (n *Namespace) cutShort(w *way, r *host.Request) bool {
 // refused sends again what was answered with an ANA status, or ends it where it has been refused
 // for as long as requests wait for a path. A controller whose log keeps saying that the namespace
 // can be used would have it otherwise for ever: to the log there is no outage.
-func (n *Namespace) refused(r *host.Request) {
+func (n *space) refused(r *host.Request) {
 	if r.Refused.IsZero() {
 		r.Refused = time.Now()
 	}
@@ -121,7 +121,7 @@ func (n *Namespace) refused(r *host.Request) {
 		n.resend(r)
 		return
 	}
-	err := &NoPathError{SubNQN: s.SubNQN(), NSID: n.ID, For: since, Paths: s.statuses(), Refusal: r.Check()}
+	err := &NoPathError{SubNQN: s.SubNQN(), NSID: n.nsid, For: since, Paths: s.statuses(), Refusal: r.Check()}
 	s.mu.Unlock()
 	s.counters.Failed.Add(1)
 	finish(r, err)
@@ -135,7 +135,7 @@ func retryDelay(c *host.Controller, st nvme.Status) time.Duration {
 }
 
 // send gives r to a way, or lets it wait for one.
-func (n *Namespace) send(r *host.Request) {
+func (n *space) send(r *host.Request) {
 	if w := n.choose(); w != nil {
 		w.send(r)
 		return
@@ -144,7 +144,7 @@ func (n *Namespace) send(r *host.Request) {
 }
 
 // resend is send for a request that was sent before, and may have been cancelled meanwhile.
-func (n *Namespace) resend(r *host.Request) {
+func (n *space) resend(r *host.Request) {
 	if r.Cancelled() {
 		finish(r, errCancelled)
 		return
@@ -154,14 +154,14 @@ func (n *Namespace) resend(r *host.Request) {
 }
 
 // catch cancels r where that was wanted before r was sent again: Cancel may have found it nowhere.
-func (n *Namespace) catch(r *host.Request) {
+func (n *space) catch(r *host.Request) {
 	if r.Cancelled() {
 		carrier{n}.Cancel(r, false)
 	}
 }
 
 // elsewhere sends r by another way than w, or as later does by the same.
-func (n *Namespace) elsewhere(w *way, r *host.Request) bool {
+func (n *space) elsewhere(w *way, r *host.Request) bool {
 	for _, o := range *n.ways.Load() {
 		if o.path != w.path {
 			o.send(r)
@@ -173,7 +173,7 @@ func (n *Namespace) elsewhere(w *way, r *host.Request) bool {
 }
 
 // later sends r after a time. It reports false where nothing is to wait any more, and r ends as it was answered.
-func (n *Namespace) later(r *host.Request, d time.Duration) bool {
+func (n *space) later(r *host.Request, d time.Duration) bool {
 	s := n.sub
 	s.mu.Lock()
 	switch {

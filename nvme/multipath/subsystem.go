@@ -26,7 +26,7 @@ type Subsystem struct {
 
 	mu      sync.Mutex // guards all below, and what paths, ways and namespaces say it does
 	paths   []*path
-	spaces  []*Namespace
+	spaces  []*space
 	closing bool
 	err     error // why done is closed
 	// impatient is set when nothing is to wait for a path any more.
@@ -245,7 +245,7 @@ func (s *Subsystem) Close() error {
 // for one, and ends what waits for none. Called with mu held; it unlocks it.
 func (s *Subsystem) settle() {
 	type ready struct {
-		n  *Namespace
+		n  *space
 		rs []*host.Request
 	}
 	var send []ready
@@ -315,14 +315,11 @@ func (s *Subsystem) notLive() error {
 	return &NoPathError{SubNQN: s.SubNQN(), Paths: s.Paths()}
 }
 
-// Namespace opens the namespace nsid on every live path; the others join when they are. What
-// one command moves is what the path that takes the least moves.
+// Namespace opens the namespace nsid, as it is now, on every live path; the others join when they are. What one command
+// moves is what the path that takes the least moves. To open one again shows what became of it: whether it has grown, and
+// where another has its NSID now that other, while the one that was there takes nothing any more.
 func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, error) {
-	type opened struct {
-		ctrl *host.Controller
-		ns   *host.Namespace
-	}
-	var found []opened
+	var found []*host.Namespace
 	var base *host.Namespace
 	var errs []error
 	for _, c := range s.Controllers() {
@@ -331,7 +328,7 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 			errs = append(errs, err)
 			continue
 		}
-		found = append(found, opened{c, ns})
+		found = append(found, ns)
 		if base == nil || ns.MaxTransfer() < base.MaxTransfer() {
 			base = ns
 		}
@@ -343,19 +340,46 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 		return nil, errs[0]
 	}
 	s.mu.Lock()
-	if i := slices.IndexFunc(s.spaces, func(n *Namespace) bool { return n.ID == nsid }); i >= 0 {
-		defer s.mu.Unlock()
-		return s.spaces[i], nil // another caller was faster
+	n := s.space(nsid)
+	if n != nil && n.accepts(base) != nil {
+		n.review(found)
+		s.settle() // which ends what waits for it
+		s.mu.Lock()
+		if n.hopeless() {
+			n.replaced = true
+			s.spaces = slices.DeleteFunc(s.spaces, func(o *space) bool { return o == n })
+		}
+		n = s.space(nsid)
 	}
-	n := newNamespace(s, base)
+	if n == nil {
+		return s.enter(found, base).opened(base), nil
+	}
+	defer s.mu.Unlock()
+	if n.accepts(base) != nil { // a path that doesn't live may still lead to what it was
+		base = n.base
+	}
+	return n.opened(base), nil
+}
+
+// space is that of a namespace that was opened; nil where it wasn't. Called with mu held.
+func (s *Subsystem) space(nsid uint32) *space {
+	if i := slices.IndexFunc(s.spaces, func(n *space) bool { return n.nsid == nsid }); i >= 0 {
+		return s.spaces[i]
+	}
+	return nil
+}
+
+// enter has each path lead to a namespace, which was found by some of them. Called with mu held; it unlocks it.
+func (s *Subsystem) enter(found []*host.Namespace, base *host.Namespace) *space {
+	n := newSpace(s, base)
 	s.spaces = append(s.spaces, n)
 	for _, p := range s.paths {
-		if i := slices.IndexFunc(found, func(o opened) bool { return o.ctrl == p.ctrl }); i >= 0 {
-			p.spaces[n] = p.way(n, p.ctrl, found[i].ns)
+		if i := slices.IndexFunc(found, func(ns *host.Namespace) bool { return ns.Controller() == p.ctrl }); i >= 0 {
+			p.spaces[n] = p.way(n, p.ctrl, found[i])
 		} else {
 			poke(p.rescan)
 		}
 	}
 	s.settle()
-	return n, nil
+	return n
 }

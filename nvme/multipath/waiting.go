@@ -15,7 +15,7 @@ func (s *Subsystem) isClosing() bool {
 }
 
 // refusal is why r can't wait.
-func (n *Namespace) refusal(r *host.Request) error {
+func (n *space) refusal(r *host.Request) error {
 	if r.Cancelled() {
 		return errCancelled
 	}
@@ -23,7 +23,7 @@ func (n *Namespace) refusal(r *host.Request) error {
 }
 
 // park lets r wait for a way, or ends it where none will come in time.
-func (n *Namespace) park(r *host.Request) {
+func (n *space) park(r *host.Request) {
 	s := n.sub
 	s.mu.Lock()
 	var err error
@@ -52,7 +52,7 @@ func (n *Namespace) park(r *host.Request) {
 }
 
 // expire ends what has waited for as long as anything may.
-func (n *Namespace) expire() {
+func (n *space) expire() {
 	s := n.sub
 	s.mu.Lock()
 	n.timer = nil
@@ -76,7 +76,7 @@ func (n *Namespace) expire() {
 }
 
 // takeWaiting takes what waits for a way. Called with Subsystem.mu held.
-func (n *Namespace) takeWaiting() []*host.Request {
+func (n *space) takeWaiting() []*host.Request {
 	if n.timer != nil {
 		n.timer.Stop()
 		n.timer = nil
@@ -87,7 +87,7 @@ func (n *Namespace) takeWaiting() []*host.Request {
 }
 
 // takeDelayed takes what waits for its time. Called with Subsystem.mu held.
-func (n *Namespace) takeDelayed() (rs []*host.Request) {
+func (n *space) takeDelayed() (rs []*host.Request) {
 	for r, t := range n.delayed {
 		t.Stop()
 		rs = append(rs, r)
@@ -98,7 +98,7 @@ func (n *Namespace) takeDelayed() (rs []*host.Request) {
 
 // forget takes r out of what waits, and reports whether it was there. Called with
 // Subsystem.mu held.
-func (n *Namespace) forget(r *host.Request) bool {
+func (n *space) forget(r *host.Request) bool {
 	if t := n.delayed[r]; t != nil {
 		t.Stop()
 		delete(n.delayed, r)

@@ -10,7 +10,7 @@ import (
 // way is how one connected controller leads to one namespace. When the controller is lost the
 // way is dead, and the next controller of the path gets another.
 type way struct {
-	ns     *Namespace
+	ns     *space
 	path   *path
 	ctrl   *host.Controller
 	queues []*host.Queue
@@ -27,7 +27,7 @@ type way struct {
 }
 
 // way makes the way of a controller to a namespace as it has it.
-func (p *path) way(n *Namespace, c *host.Controller, ns *host.Namespace) *way {
+func (p *path) way(n *space, c *host.Controller, ns *host.Namespace) *way {
 	w := &way{ns: n, path: p, ctrl: c, queues: c.Queues(), group: ns.Identity.ANAGRPID}
 	w.err = n.accepts(ns)
 	if w.err == nil && len(w.queues) == 0 {
