@@ -175,6 +175,7 @@ func TestInitiatorFlags(t *testing.T) {
 		{args("connect -t tcp -a 127.0.0.1 -n disk1"), exitUsage, []string{"-n", `"disk1"`, "nqn."}},
 		{args("connect -t tcp -a 127.0.0.1 -q me"), exitUsage, []string{"-q", `"me"`, "nqn."}},
 		{args("connect -t tcp -a 127.0.0.1 --hostid 12"), exitUsage, []string{"--hostid", `"12"`, "UUID"}},
+		{args("connect -t tcp -a 127.0.0.1 --hostid 00000000-0000-0000-0000-000000000000"), exitUsage, []string{"--hostid", "names nobody"}},
 		{args("connect -t tcp -a 127.0.0.1 -o xml"), exitUsage, []string{"-o", `"xml"`, "normal or json"}},
 		{args("connect -t tcp -a 127.0.0.1 -i many"), exitUsage, []string{"--nr-io-queues", `"many"`, "number"}},
 		{args("connect -t tcp -a 127.0.0.1 -i -1"), exitUsage, []string{"-i -1", "65534"}},

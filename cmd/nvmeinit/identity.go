@@ -19,7 +19,9 @@ func (f *connFlags) identity() (nqn string, id nvme.HostID, err error) {
 		if err != nil {
 			return "", id, cli.Usage("--hostid %q: want a UUID, as 6fb0b2a5-3c1d-4b8e-9d5a-1f2e3d4c5b6a", f.hostID)
 		}
-		id = nvme.HostID(u)
+		if id = nvme.HostID(u); id.IsZero() {
+			return "", id, cli.Usage("--hostid %s: it names nobody; leave it out for this host's", f.hostID)
+		}
 	} else {
 		id, _ = nvme.HostIDOf(f.hostNQN)
 	}
