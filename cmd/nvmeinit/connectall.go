@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -177,11 +178,7 @@ func (e *everything) connect(ctx context.Context) error {
 		}
 		paths[nqn] = addConfig(paths[nqn], cfg)
 	}
-	for _, nqn := range names {
-		if err := e.subsystem(ctx, nqn, paths[nqn]); err != nil {
-			e.failed.add(nqn, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(err)))
-		}
-	}
+	e.subsystems(ctx, names, paths)
 	return nil
 }
 
@@ -194,31 +191,59 @@ func (e *everything) service(cfg *host.Config) {
 	}
 }
 
-// subsystem connects to one, or adds the paths that it has got since.
-func (e *everything) subsystem(ctx context.Context, nqn string, paths []host.Config) error {
-	for i, s := range e.subs {
-		if s.SubNQN() != nqn {
-			continue
+// subsystems connects to some at once, since a path on which nobody answers keeps each waiting, or adds the paths that
+// they have got since.
+func (e *everything) subsystems(ctx context.Context, names []string, paths map[string][]host.Config) {
+	subs, errs := make([]*multipath.Subsystem, len(names)), make([]error, len(names))
+	old := make([]*multipath.Subsystem, len(names))
+	for i, nqn := range names {
+		old[i] = e.connected(nqn)
+		if e.news[nqn] == nil {
+			e.news[nqn] = newPathNews(func(line string) { e.flags.tell(nqn + ": " + line) })
 		}
-		if s.Err() == nil {
-			var errs []error
-			for i := range paths {
-				errs = append(errs, s.AddPath(paths[i]))
-			}
-			return errors.Join(errs...)
-		}
-		_ = s.Close() // every path was given up
-		e.subs = append(e.subs[:i], e.subs[i+1:]...)
-		break
 	}
+	_ = atOnce(len(names), func(i int) error {
+		if old[i] == nil {
+			subs[i], errs[i] = e.subsystem(ctx, paths[names[i]], e.news[names[i]])
+			return nil
+		}
+		var bad []error
+		for _, path := range paths[names[i]] {
+			bad = append(bad, old[i].AddPath(path))
+		}
+		errs[i] = errors.Join(bad...)
+		return nil
+	})
+	for i, nqn := range names {
+		if subs[i] != nil {
+			e.subs = append(e.subs, subs[i])
+		}
+		if errs[i] != nil {
+			e.failed.add(nqn, fmt.Errorf("subsystem %s: %w", nqn, e.flags.explainAll(errs[i])))
+		}
+	}
+}
+
+// connected is a subsystem that is connected to; nil where none is, or every path was given up.
+func (e *everything) connected(nqn string) *multipath.Subsystem {
+	i := slices.IndexFunc(e.subs, func(s *multipath.Subsystem) bool { return s.SubNQN() == nqn })
+	if i < 0 {
+		return nil
+	}
+	s := e.subs[i]
+	if s.Err() == nil {
+		return s
+	}
+	_ = s.Close()
+	e.subs = slices.Delete(e.subs, i, i+1)
+	return nil
+}
+
+// subsystem connects to one.
+func (e *everything) subsystem(ctx context.Context, paths []host.Config, news *pathNews) (*multipath.Subsystem, error) {
 	cfg := e.flags.paths.config()
 	cfg.Paths = paths
 	if e.follow != nil {
-		news := e.news[nqn]
-		if news == nil {
-			news = newPathNews(func(line string) { e.flags.tell(nqn + ": " + line) })
-			e.news[nqn] = news
-		}
 		cfg.Changed = func(p multipath.PathStatus) {
 			if e.shown.Load() {
 				news.tell(&p)
@@ -227,24 +252,23 @@ func (e *everything) subsystem(ctx context.Context, nqn string, paths []host.Con
 	}
 	s, err := multipath.Connect(ctx, cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	e.subs = append(e.subs, s)
 	_, err = s.Namespaces(ctx) // so that each path says how it leads there
-	return err
+	return s, err
 }
 
 func (e *everything) close() error {
-	var errs []error
-	for _, s := range e.subs {
-		if err := s.Close(); !errors.Is(err, host.ErrLost) {
-			errs = append(errs, err)
+	err := atOnce(len(e.subs), func(i int) error {
+		if err := e.subs[i].Close(); !errors.Is(err, host.ErrLost) {
+			return err
 		}
-	}
+		return nil
+	})
 	for _, n := range e.news {
 		n.close()
 	}
-	return errors.Join(errors.Join(errs...), e.fabrics.Close())
+	return errors.Join(err, e.fabrics.Close())
 }
 
 // connectedJSON is what JSON has of a subsystem.

@@ -2,15 +2,20 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
@@ -121,5 +126,66 @@ func TestConnectedUnusable(t *testing.T) {
 	}
 	if err := e.failed.err(); err == nil || !strings.Contains(err.Error(), "subsystem "+nqn+"bad: ") || !strings.Contains(err.Error(), "metadata") {
 		t.Errorf("and %v", err)
+	}
+}
+
+// TestConnectedAtOnce: a path on which nobody answers keeps connect-all waiting once, and not once for each subsystem.
+func TestConnectedAtOnce(t *testing.T) {
+	const subsystems, patience = 10, 2 * time.Second
+	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	cfg := target.Config{}
+	for i := range subsystems {
+		cfg.Subsystems = append(cfg.Subsystems, target.SubsystemConfig{
+			NQN: fmt.Sprint("nqn.2026-11.org.example:s", i), AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}},
+		})
+	}
+	tgt, err := target.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tgt.Close(context.Background())
+	l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, at := range []string{l.Addr().String(), silent.Addr().String()} {
+		if err := tgt.AddPort(tcp.DiscoveryPort(netip.MustParseAddrPort(at))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &cobra.Command{}
+	f := &connFlags{}
+	f.paths.add(c)
+	f.add(c, true)
+	f.timeout, f.hostNQN, f.stderr = patience, nvme.NewHostID().NQN(), io.Discard
+	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
+	defer e.close()
+	if e.start, err = e.fabrics.config(t.Context(), cli.Endpoint{Transport: nvme.TransportTCP, Addr: l.Addr()}, nvme.DiscoveryNQN); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Now()
+	if err := e.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(at); took > subsystems*patience/2 {
+		t.Errorf("it took %v", took)
+	}
+	if len(e.subs) != subsystems || e.failed.any() {
+		t.Errorf("%d subsystems; %v", len(e.subs), e.failed.err())
+	}
+	for i, s := range e.subs {
+		if want := fmt.Sprint("nqn.2026-11.org.example:s", i); s.SubNQN() != want {
+			t.Errorf("subsystem %d is %s, want %s", i, s.SubNQN(), want)
+		}
 	}
 }
