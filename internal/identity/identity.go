@@ -70,7 +70,7 @@ func (s Store) Load() (Identity, error) {
 	if id, err := s.saved(); err != nil || id.NQN != "" {
 		return id, err
 	}
-	if machine, err := firstLine(s.MachineID); err == nil && machine != "" {
+	if machine, err := firstLine(s.MachineID); err == nil && tellsMachine(machine) {
 		// machine-id(5) asks not to show the identifier itself to others.
 		id := nvme.HostID(uuid.NewSHA1(uuid.NameSpaceOID, []byte("nvmeof host "+machine)))
 		return Identity{NQN: id.NQN(), ID: id, Source: s.MachineID}, nil
@@ -85,6 +85,10 @@ func (s Store) Load() (Identity, error) {
 	}
 	return id, nil
 }
+
+// tellsMachine reports whether a machine-id is of one machine. Images that haven't booted yet all have the same, or none
+// (machine-id(5)).
+func tellsMachine(id string) bool { return id != "uninitialized" && strings.Trim(id, "0") != "" }
 
 // saved is the identity in the files; a zero one where there are none.
 func (s Store) saved() (Identity, error) {

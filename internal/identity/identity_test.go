@@ -46,6 +46,8 @@ func TestLoad(t *testing.T) {
 		"user":          {map[string]string{"home/nvme/hostnqn": someNQN, "machine-id": "x"}, someNQN, someUUID, "home/nvme/hostnqn", ""},
 		"system first":  {map[string]string{"etc/hostid": otherID, "home/nvme/hostnqn": someNQN}, "", otherID, "etc/hostid", ""},
 		"machine":       {map[string]string{"machine-id": "0123456789abcdef"}, "", "", "machine-id", ""},
+		"first boot":    {map[string]string{"machine-id": "uninitialized\n"}, "", "", "home/nvme/hostnqn", ""},
+		"zero machine":  {map[string]string{"machine-id": strings.Repeat("0", 32) + "\n"}, "", "", "home/nvme/hostnqn", ""},
 		"nothing":       {nil, "", "", "home/nvme/hostnqn", ""},
 		"no name":       {map[string]string{"etc/hostnqn": "me\n", "machine-id": "x"}, "", "", "", "etc/hostnqn: \"me\" is not an NVMe Qualified Name"},
 		"empty name":    {map[string]string{"etc/hostnqn": "\n"}, "", "", "", "etc/hostnqn: it is empty"},
