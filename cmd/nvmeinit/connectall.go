@@ -208,8 +208,9 @@ func (e *everything) subsystems(ctx context.Context, names []string, paths map[s
 			return nil
 		}
 		var bad []error
-		for _, path := range paths[names[i]] {
-			bad = append(bad, old[i].AddPath(path))
+		more := paths[names[i]]
+		for k := range more {
+			bad = append(bad, old[i].AddPath(more[k]))
 		}
 		errs[i] = errors.Join(bad...)
 		return nil
