@@ -432,6 +432,7 @@ func TestValidate(t *testing.T) {
 		{func(s *Spec) { s.RW, s.BS[Trim] = "randtrimwrite", Fixed(2*fakeSize) }, "bs="},
 		{func(s *Spec) { s.Poisson = true }, "rate_process=poisson"},
 		{func(s *Spec) { s.Distribution = Distribution{Zipf, 0} }, "zipf:"},
+		{func(s *Spec) { s.Distribution = Distribution{Zipf, 101} }, "up to 100"},
 		{func(s *Spec) { s.Distribution = Distribution{Pareto, 1} }, "pareto:"},
 		{func(s *Spec) { s.Distribution = Distribution{"gauss", 1} }, "random_distribution=gauss"},
 		{func(s *Spec) { s.RW, s.Verify, s.IODepth = "write", true, 200 }, "verify=crc32c"},

@@ -333,7 +333,7 @@ func (s *Spec) checkDistribution() error {
 	case d.uniform():
 		return nil
 	case d.Kind == Zipf && !(d.Theta > 0 && d.Theta <= 100):
-		return fmt.Errorf("random_distribution=zipf:%v: want an exponent above 0, as zipf:1.1", d.Theta)
+		return fmt.Errorf("random_distribution=zipf:%v: want an exponent above 0 and up to 100, as zipf:1.1", d.Theta)
 	case d.Kind == Pareto && !(d.Theta > 0 && d.Theta < 1):
 		return fmt.Errorf("random_distribution=pareto:%v: want a share between 0 and 1, as pareto:0.2", d.Theta)
 	case d.Kind == Normal && !(d.Theta >= 0 && d.Theta < 100):
