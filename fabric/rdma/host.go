@@ -42,12 +42,8 @@ func (c HostConfig) Validate() error {
 }
 
 func (c HostConfig) withDefaults() HostConfig {
-	if c.ResolveTimeout == 0 {
-		c.ResolveTimeout = defaultResolveTimeout
-	}
-	if c.Memory == 0 {
-		c.Memory = defaultHostMemory
-	}
+	c.ResolveTimeout = cmp.Or(c.ResolveTimeout, defaultResolveTimeout)
+	c.Memory = cmp.Or(c.Memory, defaultHostMemory)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

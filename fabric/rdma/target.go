@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,25 +56,12 @@ const (
 )
 
 func (c TargetConfig) withDefaults() TargetConfig {
-	if c.InCapsule == 0 {
-		c.InCapsule = defaultInCapsule
-	}
-	c.InCapsule = max(c.InCapsule, 0)
-	if c.MaxTransfer == 0 {
-		c.MaxTransfer = defaultMaxTransfer
-	}
-	if c.QueueDepth == 0 {
-		c.QueueDepth = defaultQueueDepth
-	}
-	if c.Memory == 0 {
-		c.Memory = defaultMemory
-	}
-	if c.MaxPeerConns == 0 {
-		c.MaxPeerConns = defaultPeerConns
-	}
-	if c.PeerMemory == 0 {
-		c.PeerMemory = c.Memory / 4
-	}
+	c.InCapsule = max(cmp.Or(c.InCapsule, defaultInCapsule), 0)
+	c.MaxTransfer = cmp.Or(c.MaxTransfer, defaultMaxTransfer)
+	c.QueueDepth = cmp.Or(c.QueueDepth, defaultQueueDepth)
+	c.Memory = cmp.Or(c.Memory, defaultMemory)
+	c.MaxPeerConns = cmp.Or(c.MaxPeerConns, defaultPeerConns)
+	c.PeerMemory = cmp.Or(c.PeerMemory, c.Memory/4)
 	return c
 }
 

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -102,17 +103,16 @@ func (c TargetConfig) Validate() error {
 
 // fill replaces zero values by the defaults.
 func (c *TargetConfig) fill() {
-	setDefault(&c.QueueDepth, defaultQueueDepth)
-	setDefault(&c.InCapsule, defaultInCapsule)
-	setDefault(&c.MaxTransfer, defaultMaxTransfer)
-	setDefault(&c.MaxH2CData, c.MaxTransfer)
-	setDefault(&c.Memory, defaultMemory)
-	setDefault(&c.PeerMemory, c.Memory/4)
-	setDefault(&c.MaxConns, defaultMaxConns)
-	setDefault(&c.MaxPeerConns, defaultMaxPeerConns)
-	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
-	setDefault(&c.DataTimeout, defaultDataTimeout)
-	c.InCapsule = max(c.InCapsule, 0)
+	c.QueueDepth = cmp.Or(c.QueueDepth, defaultQueueDepth)
+	c.InCapsule = max(cmp.Or(c.InCapsule, defaultInCapsule), 0)
+	c.MaxTransfer = cmp.Or(c.MaxTransfer, defaultMaxTransfer)
+	c.MaxH2CData = cmp.Or(c.MaxH2CData, c.MaxTransfer)
+	c.Memory = cmp.Or(c.Memory, defaultMemory)
+	c.PeerMemory = cmp.Or(c.PeerMemory, c.Memory/4)
+	c.MaxConns = cmp.Or(c.MaxConns, defaultMaxConns)
+	c.MaxPeerConns = cmp.Or(c.MaxPeerConns, defaultMaxPeerConns)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
+	c.DataTimeout = cmp.Or(c.DataTimeout, defaultDataTimeout)
 }
 
 // HostConfig configures a Transport. The zero value asks for no digests.
@@ -151,8 +151,8 @@ func validBusyPoll(d time.Duration) error {
 
 // fill replaces zero values by the defaults.
 func (c *HostConfig) fill() {
-	setDefault(&c.ConnectTimeout, defaultConnectTimeout)
-	setDefault(&c.Memory, defaultHostMemory)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
+	c.Memory = cmp.Or(c.Memory, defaultHostMemory)
 }
 
 // digests is what c asks for.
@@ -170,10 +170,4 @@ func (c HostConfig) digests() pdu.Digests {
 // badConfig is the error of a field that can't be used.
 func badConfig(format string, args ...any) error {
 	return fmt.Errorf("nvme/tcp: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
-}
-
-func setDefault[T int | int64 | time.Duration](v *T, def T) {
-	if *v == 0 {
-		*v = def
-	}
 }

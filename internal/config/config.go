@@ -203,9 +203,7 @@ func (c *Config) Complete() {
 	if len(c.Listen) == 0 {
 		c.Listen = defaultListen()
 	}
-	if c.Network.QueueDepth == 0 {
-		c.Network.QueueDepth = DefaultQueueDepth
-	}
+	c.Network.QueueDepth = cmp.Or(c.Network.QueueDepth, DefaultQueueDepth)
 	for i := range c.Subsystems {
 		c.Subsystems[i].number()
 	}

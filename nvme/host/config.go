@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -125,21 +126,14 @@ func (c Config) withDefaults() Config {
 	if c.HostNQN == "" {
 		c.HostNQN = c.HostID.NQN()
 	}
-	orElse(&c.Queues, runtime.GOMAXPROCS(0))
-	orElse(&c.QueueSize, defaultQueueSize)
-	orElse(&c.ConnectTimeout, defaultConnectTimeout)
-	orElse(&c.IOTimeout, defaultIOTimeout)
+	c.Queues = cmp.Or(c.Queues, runtime.GOMAXPROCS(0))
+	c.QueueSize = cmp.Or(c.QueueSize, defaultQueueSize)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
+	c.IOTimeout = cmp.Or(c.IOTimeout, defaultIOTimeout)
 	if c.KATO == 0 && c.SubNQN != nvme.DiscoveryNQN {
 		c.KATO = defaultKATO
 	}
 	c.KATO = max(c.KATO, 0)
 	c.Log = limitlog.New(c.Log)
 	return c
-}
-
-func orElse[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ type Reach func(e *nvme.DiscoveryEntry) (Config, error)
 // Crawl asks the discovery controller that cfg describes, those that it refers to, and so on.
 // The error is that of the first one; that another can't be reached is no failure.
 func Crawl(ctx context.Context, cfg Config, reach Reach) (*Found, error) {
-	if cfg.SubNQN == "" {
-		cfg.SubNQN = nvme.DiscoveryNQN
-	}
+	cfg.SubNQN = cmp.Or(cfg.SubNQN, nvme.DiscoveryNQN)
 	f := &Found{}
 	known := map[place]bool{placeOf(&cfg): true}
 	for ask := []Config{cfg}; len(ask) > 0; {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,7 @@ var ErrDiscoveryUnstable = errors.New("the discovery log keeps changing")
 // Discover connects to the discovery controller that cfg describes, reads its log and closes
 // the connection. An empty SubNQN means nvme.DiscoveryNQN.
 func Discover(ctx context.Context, cfg Config) (*DiscoveryLog, error) {
-	if cfg.SubNQN == "" {
-		cfg.SubNQN = nvme.DiscoveryNQN
-	}
+	cfg.SubNQN = cmp.Or(cfg.SubNQN, nvme.DiscoveryNQN)
 	c, err := Connect(ctx, cfg)
 	if err != nil {
 		return nil, err

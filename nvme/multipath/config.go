@@ -1,6 +1,7 @@
 package multipath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,12 +76,8 @@ func checkPath(first, p *host.Config) error {
 
 // withDefaults is c with every default in place.
 func (c Config) withDefaults() Config {
-	if c.ReconnectDelay == 0 {
-		c.ReconnectDelay = defaultReconnectDelay
-	}
-	if c.ControllerLoss == 0 {
-		c.ControllerLoss = defaultControllerLoss
-	}
+	c.ReconnectDelay = cmp.Or(c.ReconnectDelay, defaultReconnectDelay)
+	c.ControllerLoss = cmp.Or(c.ControllerLoss, defaultControllerLoss)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/bits"
@@ -97,18 +98,11 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&l.Connections, 1024)
-	def(&l.Controllers, 1024)
-	def(&l.Queues, 64)
-	def(&l.QueueDepth, 1024)
-	if l.ConnectTimeout == 0 {
-		l.ConnectTimeout = 10 * time.Second
-	}
+	l.Connections = cmp.Or(l.Connections, 1024)
+	l.Controllers = cmp.Or(l.Controllers, 1024)
+	l.Queues = cmp.Or(l.Queues, 64)
+	l.QueueDepth = cmp.Or(l.QueueDepth, 1024)
+	l.ConnectTimeout = cmp.Or(l.ConnectTimeout, 10*time.Second)
 	return l
 }
 

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -34,11 +35,8 @@ func (r *Referral) Validate() error {
 }
 
 func (r *Referral) entry() *nvme.DiscoveryEntry {
-	nqn := r.NQN
-	if nqn == "" {
-		nqn = nvme.DiscoveryNQN
-	}
-	e := discoveryEntry(r.Transport, netip.AddrPortFrom(r.Addr.Addr().Unmap(), r.Addr.Port()), r.Secure, nqn)
+	addr := netip.AddrPortFrom(r.Addr.Addr().Unmap(), r.Addr.Port())
+	e := discoveryEntry(r.Transport, addr, r.Secure, cmp.Or(r.NQN, nvme.DiscoveryNQN))
 	e.SUBTYPE, e.TSAS = nvme.SubsystemReferral, r.TSAS
 	return e
 }

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -69,19 +70,13 @@ const (
 func newSubsystem(t *Target, c *SubsystemConfig) *Subsystem {
 	s := &Subsystem{
 		t: t, nqn: c.NQN,
-		serial: c.Serial, model: c.Model, firmware: c.Firmware,
+		serial: c.Serial, model: cmp.Or(c.Model, defaultModel), firmware: cmp.Or(c.Firmware, defaultFirmware),
 		maxCtrls: c.MaxControllers,
 	}
 	s.access.Store(newAccess(c.AllowAnyHost, c.Hosts))
 	if s.serial == "" {
 		sum := sha256.Sum256([]byte("serial\x00" + c.NQN))
 		s.serial = hex.EncodeToString(sum[:10])
-	}
-	if s.model == "" {
-		s.model = defaultModel
-	}
-	if s.firmware == "" {
-		s.firmware = defaultFirmware
 	}
 	s.namespaces.Store(new([]*Namespace))
 	s.sanitize.now.Store(new(sanitizeState))
@@ -391,10 +386,7 @@ func (s *Subsystem) nn() uint32 {
 }
 
 func discoverySubsystem(t *Target, nqn string) *Subsystem {
-	if nqn == "" {
-		nqn = nvme.DiscoveryNQN
-	}
-	s := newSubsystem(t, &SubsystemConfig{NQN: nqn, AllowAnyHost: true})
+	s := newSubsystem(t, &SubsystemConfig{NQN: cmp.Or(nqn, nvme.DiscoveryNQN), AllowAnyHost: true})
 	s.discovery = true
 	return s
 }

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -43,14 +44,10 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		field *int
-		value int
-	}{{&c.MaxConnections, 65536}, {&c.MaxPerPeer, 4096}, {&c.MaxHalfOpen, 512}, {&c.MaxHalfOpenPerPeer, 64}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
+	c.MaxConnections = cmp.Or(c.MaxConnections, 65536)
+	c.MaxPerPeer = cmp.Or(c.MaxPerPeer, 4096)
+	c.MaxHalfOpen = cmp.Or(c.MaxHalfOpen, 512)
+	c.MaxHalfOpenPerPeer = cmp.Or(c.MaxHalfOpenPerPeer, 64)
 	return c
 }
 
