@@ -75,7 +75,7 @@ func (w *aioWrites) Decline() {
 func (w *aioWrites) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if pause := w.q.v.sentry.pause(); pause > 0 && w.queue.first != nil {
+	if pause := w.q.v.sentry.pause(); pause > 0 && !w.queue.empty() {
 		w.takeLater(pause)
 		return nil
 	}

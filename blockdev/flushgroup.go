@@ -24,25 +24,21 @@ func (g *FlushGroup) Lead(r *Request) bool {
 }
 
 // next gives what has gathered, or ends the run where nothing has.
-func (g *FlushGroup) next() *Request {
+func (g *FlushGroup) next() requestQueue {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	r := g.waiting.take()
-	g.running = r != nil
-	return r
+	g.running = !g.waiting.empty()
+	return g.waiting.take()
 }
 
 // Run answers r, which leads, and all that come meanwhile: sync makes durable what was
 // completed, done completes a request.
 func (g *FlushGroup) Run(r *Request, sync func() error, done func(*Request, error)) {
-	for r != nil {
+	var answered requestQueue
+	for answered.push(r); !answered.empty(); answered = g.next() {
 		err := sync()
-		for r != nil {
-			next := r.next
-			r.next = nil
+		for r := answered.pop(); r != nil; r = answered.pop() {
 			done(r, err)
-			r = next
 		}
-		r = g.next()
 	}
 }

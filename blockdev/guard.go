@@ -24,11 +24,10 @@ type Guard struct {
 
 // guardEntry has a cache line of its own.
 type guardEntry struct {
-	mu    sync.Mutex
-	views int32    // readers, short and long
-	first *Request // writers that wait for views to become 0, in order
-	last  *Request
-	_     [64 - 32]byte
+	mu      sync.Mutex
+	views   int32        // readers, short and long
+	waiting requestQueue // writers, for views to become 0
+	_       [64 - 32]byte
 }
 
 // Stripes are as large as the largest block.
@@ -79,7 +78,7 @@ func (g *Guard) View(off, n int64) (ViewToken, bool) {
 	for s := first; s <= last; s++ {
 		e := g.entry(s)
 		e.mu.Lock()
-		busy := e.first != nil
+		busy := !e.waiting.empty()
 		if !busy {
 			e.views++
 		}
@@ -104,20 +103,16 @@ func (g *Guard) Release(t ViewToken) {
 func (g *Guard) leave(e *guardEntry) {
 	e.mu.Lock()
 	e.views--
-	if e.views > 0 || e.first == nil {
+	if e.views > 0 || e.waiting.empty() {
 		e.mu.Unlock()
 		return
 	}
-	r := e.first
-	e.first, e.last = nil, nil
+	writers := e.waiting.take()
 	e.mu.Unlock()
-	for r != nil {
-		next := r.next
-		r.next = nil
+	for r := writers.pop(); r != nil; r = writers.pop() {
 		if g.proceed(r) {
 			g.finish(r)
 		}
-		r = next
 	}
 }
 
@@ -150,12 +145,7 @@ func (g *Guard) proceed(r *Request) bool {
 		e := g.entry(off >> stripeShift)
 		e.mu.Lock()
 		if e.views > 0 {
-			if e.first == nil {
-				e.first = r
-			} else {
-				e.last.next = r
-			}
-			e.last = r
+			e.waiting.push(r)
 			e.mu.Unlock()
 			return false
 		}

@@ -3,6 +3,7 @@ package blockdev
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,7 +43,7 @@ func TestGuardTable(t *testing.T) {
 			t.Errorf("%v: %d of %d bytes covered, %v", x, covered, n, err)
 		}
 		for i := range g.entries {
-			if e := &g.entries[i]; e.views != 0 || e.first != nil || !e.mu.TryLock() {
+			if e := &g.entries[i]; e.views != 0 || !e.waiting.empty() || !e.mu.TryLock() {
 				t.Fatalf("%v: entry %d is left %+v", x, i, e)
 			} else {
 				e.mu.Unlock()
@@ -161,17 +162,28 @@ func TestPoolChain(t *testing.T) {
 func TestFlushGroup(t *testing.T) {
 	var g FlushGroup
 	a, b, c := &Request{}, &Request{}, &Request{}
-	if !g.Lead(a) || g.Lead(b) || g.Lead(c) {
-		t.Fatal("not one leads")
+	meanwhile := [][]*Request{{b, c}, {a}, nil} // come during each sync
+	var groups [][]*Request
+	if !g.Lead(a) {
+		t.Fatal("the first doesn't lead")
 	}
-	if r := g.next(); r != b || r.next != c || c.next != nil {
-		t.Fatal("b and c don't go together")
+	g.Run(a, func() error {
+		for _, r := range meanwhile[len(groups)] {
+			if g.Lead(r) {
+				t.Error("not one leads")
+			}
+		}
+		groups = append(groups, nil)
+		return nil
+	}, func(r *Request, _ error) {
+		last := &groups[len(groups)-1]
+		*last = append(*last, r)
+	})
+	if want := [][]*Request{{a}, {b, c}, {a}}; !slices.EqualFunc(groups, want, slices.Equal) {
+		t.Errorf("answered together: %v, want %v", groups, want)
 	}
-	if g.Lead(a) {
-		t.Fatal("a leads beside b")
-	}
-	if g.next() != a || g.next() != nil || !g.Lead(b) {
-		t.Fatal("the group doesn't end")
+	if !g.Lead(b) {
+		t.Error("the group doesn't end")
 	}
 }
 

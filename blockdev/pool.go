@@ -137,33 +137,3 @@ func (p *Pool[S]) Close() {
 	p.mu.Unlock()
 	p.gone.Wait()
 }
-
-// requestQueue is a list through the requests themselves.
-type requestQueue struct {
-	first, last *Request
-}
-
-func (q *requestQueue) push(r *Request) {
-	r.next = nil
-	if q.first == nil {
-		q.first = r
-	} else {
-		q.last.next = r
-	}
-	q.last = r
-}
-
-func (q *requestQueue) pop() *Request {
-	r := q.first
-	if r != nil {
-		q.first, r.next = r.next, nil
-	}
-	return r
-}
-
-// take gives the whole list away, linked.
-func (q *requestQueue) take() *Request {
-	r := q.first
-	q.first, q.last = nil, nil
-	return r
-}

@@ -121,7 +121,7 @@ func (w *writer) Decline() { w.rouse() }
 func (w *writer) passOn(began time.Time) bool {
 	brief := time.Since(began) < writerBrief
 	w.mu.Lock()
-	if w.queue.first == nil && !w.closed {
+	if w.queue.empty() && !w.closed {
 		w.busy = false
 		w.mu.Unlock()
 		return true
@@ -154,7 +154,7 @@ func (w *writer) run() {
 func (w *writer) more() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.queue.first == nil {
+	if w.queue.empty() {
 		w.busy = false
 		return false
 	}
@@ -225,7 +225,7 @@ func (w *writer) answer() {
 func (w *writer) next() *Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rest = w.rest || w.queue.first != nil && w.v.sentry.pause() > 0
+	w.rest = w.rest || !w.queue.empty() && w.v.sentry.pause() > 0
 	if w.rest {
 		return nil
 	}
