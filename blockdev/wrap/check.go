@@ -19,8 +19,8 @@ var ErrChecksum = errors.New("checksum mismatch: other data was written here")
 type Checker struct {
 	layer
 	block int64
-	zero  uint32 // the checksum of a block of zeroes
-	bad   atomic.Uint64
+	zero  uint32        // the checksum of a block of zeroes
+	bad   atomic.Uint64 // blocks that were read and hold other data than was written
 
 	table  sync.Mutex
 	chunks map[int64]*chunk // of chunkBlocks blocks each
@@ -64,9 +64,6 @@ func NewChecker(v blockdev.Volume) *Checker {
 	k.layer = newLayer(v, "checked", func(c *call) { c.data = &note{} }, k.back)
 	return k
 }
-
-// Mismatches is how many blocks were read that hold other data than was written.
-func (k *Checker) Mismatches() uint64 { return k.bad.Load() }
 
 // Submit passes r on, and notes the state of its blocks.
 func (k *Checker) Submit(r *blockdev.Request) {

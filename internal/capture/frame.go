@@ -7,11 +7,9 @@ import (
 
 // Header sizes and numbers.
 const (
-	ethernetSize = 14
-	ipv4Size     = 20
-	ipv6Size     = 40
-	udpSize      = 8
-	tcpSize      = 20
+	ipv4Size = 20
+	udpSize  = 8
+	tcpSize  = 20
 
 	etherTypeIPv4 = 0x0800
 	etherTypeIPv6 = 0x86dd

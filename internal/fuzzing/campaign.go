@@ -3,6 +3,7 @@ package fuzzing
 import (
 	"fmt"
 	"iter"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -15,7 +16,7 @@ import (
 
 const (
 	parserBatch = 10000    // executions that share a T, and what they left for its cleanup
-	maxInputs   = 1 << 10  // of a world
+	maxInputs   = 1 << 10  // of a world, a power of two
 	maxInput    = 16 << 10 // bytes
 )
 
@@ -175,7 +176,7 @@ func (c *campaign) runWorlds(f *F, fn reflect.Type, world World) {
 // inputs are those of one world, noted in j. Many worlds are short, so that what a long life would
 // hide is found as well.
 func (c *campaign) inputs(t *testing.T, j *journal) iter.Seq[[]byte] {
-	n := 1 + c.rand.IntN(1<<c.rand.IntN(11)) // up to maxInputs
+	n := 1 + c.rand.IntN(1<<c.rand.IntN(bits.Len(maxInputs)))
 	return func(yield func([]byte) bool) {
 		for range min(n, c.left) {
 			input := c.m.world()
