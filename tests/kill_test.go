@@ -71,7 +71,7 @@ func killTarget(t *testing.T, transport string) {
 func checkLossLine(t *testing.T, host *program, p *targetProgram) {
 	t.Helper()
 	var errs []string
-	for _, l := range strings.Split(strings.TrimSpace(host.stderr.String()), "\n") {
+	for l := range strings.SplitSeq(strings.TrimSpace(host.stderr.String()), "\n") {
 		if strings.HasPrefix(l, "nvmeinit: ") {
 			errs = append(errs, l)
 		}

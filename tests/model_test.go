@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 )
 
@@ -94,12 +95,7 @@ func (m *model) set(spans []span, stamp uint64) {
 
 // known says that every block of a locked span has one content that it must have.
 func (m *model) known(s span) bool {
-	for _, stamp := range m.stamps[s.first : s.first+s.blocks] {
-		if stamp == stampUnknown {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(m.stamps[s.first:s.first+s.blocks], stampUnknown)
 }
 
 // expect fills p with what a locked span holds. All of it must be known.

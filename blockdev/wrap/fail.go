@@ -112,7 +112,7 @@ var ruleKinds = map[string]error{
 // separated by commas.
 func ParseRules(s string) ([]Rule, error) {
 	var rules []Rule
-	for _, text := range strings.Split(s, ",") {
+	for text := range strings.SplitSeq(s, ",") {
 		r, err := parseRule(text)
 		if err != nil {
 			return nil, fmt.Errorf("rule %q: %w; write OP@BLOCK, OP@FIRST-LAST or OP%%PERCENT, "+

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -228,16 +229,10 @@ func (st *staged) drop() error {
 func (s *server) commit(next *config.Config, st *staged) error {
 	errs := []error{s.revoke(next, st)}
 	s.now.Lock()
-	for key, e := range st.exports {
-		s.exports[key] = e
-	}
+	maps.Copy(s.exports, st.exports)
 	s.now.Unlock()
-	for nqn, d := range st.pools {
-		s.pools[nqn] = d
-	}
-	for e, l := range st.listeners {
-		s.listeners[e] = l
-	}
+	maps.Copy(s.pools, st.pools)
+	maps.Copy(s.listeners, st.listeners)
 	for _, e := range next.Listen {
 		errs = append(errs, s.setANA(next, e))
 	}

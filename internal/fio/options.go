@@ -293,10 +293,8 @@ func find(name string) *Option {
 		if o.Name == name {
 			return o
 		}
-		for _, a := range o.Aliases {
-			if a == name {
-				return o
-			}
+		if slices.Contains(o.Aliases, name) {
+			return o
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func TestQueueFull(t *testing.T) {
 			t.Fatalf("size %d: %d sent", size, len(m.sent))
 		}
 		// Each response lets the longest waiting one go.
-		for i := 0; i < n; i++ {
+		for i := range n {
 			if m.sent[i] != rs[i] {
 				t.Fatalf("size %d: request %d was not sent in its turn", size, i)
 			}

@@ -93,7 +93,7 @@ func parse() (p *plan, err error) {
 	if p.size, err = blockdev.ParseSize(size); err != nil {
 		return nil, err
 	}
-	for _, s := range strings.Split(paths, ",") {
+	for s := range strings.SplitSeq(paths, ",") {
 		i := slices.IndexFunc(allPaths, func(p path) bool { return p.name == s })
 		if i < 0 {
 			return nil, fmt.Errorf("-paths: no path is called %q", s)
@@ -114,14 +114,14 @@ func parse() (p *plan, err error) {
 			return nil, fmt.Errorf("-rw: %q is neither randread nor randwrite", rw)
 		}
 	}
-	for _, s := range strings.Split(sizes, ",") {
+	for s := range strings.SplitSeq(sizes, ",") {
 		n, err := blockdev.ParseSize(s)
 		if err != nil || n < 4096 || n%4096 != 0 || n > p.size {
 			return nil, fmt.Errorf("-bs: %q is no multiple of 4096 within the file", s)
 		}
 		p.sizes = append(p.sizes, int(n))
 	}
-	for _, s := range strings.Split(depths, ",") {
+	for s := range strings.SplitSeq(depths, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
 			return nil, fmt.Errorf("-depths: %q is no number of requests", s)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -53,10 +54,8 @@ func (id *cmID) begin(op string, states ...idState) error {
 	case id.m.closed:
 		err = fmt.Errorf("%w: connection manager", verbs.ErrClosed)
 	default:
-		for _, s := range states {
-			if id.state == s {
-				return nil
-			}
+		if slices.Contains(states, id.state) {
+			return nil
 		}
 		err = verbs.ErrState
 	}

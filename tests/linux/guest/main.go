@@ -33,7 +33,7 @@ func main() {
 // argument is the value of lab.name in the kernel's command line.
 func argument(name string) string {
 	line, _ := os.ReadFile("/proc/cmdline")
-	for _, word := range strings.Fields(string(line)) {
+	for word := range strings.FieldsSeq(string(line)) {
 		if v, ok := strings.CutPrefix(word, "lab."+name+"="); ok {
 			return v
 		}

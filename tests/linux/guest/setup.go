@@ -66,7 +66,7 @@ func bringUp(addresses, mtu string) error {
 	if err := run("ip", "link", "set", "eth0", "mtu", mtu, "up"); err != nil {
 		return err
 	}
-	for _, a := range strings.Split(addresses, ",") {
+	for a := range strings.SplitSeq(addresses, ",") {
 		if err := run("ip", "addr", "add", a, "dev", "eth0"); err != nil {
 			return err
 		}
