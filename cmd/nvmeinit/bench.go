@@ -86,7 +86,7 @@ Patterns that write or trim destroy what the namespace holds.`,
 	cli.OutputFlag(fl, &f.output, cli.JSONPlus)
 	fl.Lookup("output-format").Usage += " with every latency that was counted"
 	fl.StringVar(&f.metrics, "metrics", "", "`ADDRESS:PORT` to serve figures for Prometheus on meanwhile")
-	f.conn.paths.add(c)
+	f.conn.paths.add(c, "any of these")
 	f.conn.add(c, true)
 	c.SetFlagErrorFunc(foreignFlag)
 	return c

@@ -40,7 +40,7 @@ comes and goes all the time only some are told. It ends when it is interrupted.`
 	c.Flags().SortFlags = false
 	c.Flags().BoolVar(&hold, "hold", false, "stay connected until interrupted")
 	f.addOutput(c)
-	f.paths.add(c)
+	f.paths.add(c, "--hold")
 	for _, flag := range []string{"path", "all-paths"} { // which it refuses, with the reason
 		c.Flags().Lookup(flag).Hidden = true
 	}

@@ -41,7 +41,7 @@ func (f *copyFlags) add(c *cobra.Command, fileFlag, fileHelp, verifyHelp string)
 	fl.StringVar(&f.file, fileFlag, "-", fileHelp)
 	fl.BoolVar(&f.verify, "verify", false, verifyHelp)
 	fl.BoolVar(&f.quiet, "quiet", false, "show no progress and no summary")
-	f.conn.paths.add(c)
+	f.conn.paths.add(c, "any of these")
 	f.conn.add(c, true)
 }
 

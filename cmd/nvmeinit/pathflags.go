@@ -23,7 +23,8 @@ type pathFlags struct {
 	set *pflag.FlagSet
 }
 
-func (p *pathFlags) add(c *cobra.Command) {
+// add gives c the flags. comeBack says, for the heading, when lost connections come back.
+func (p *pathFlags) add(c *cobra.Command, comeBack string) {
 	p.set = cli.NewFlags()
 	p.set.StringArrayVar(&p.more, "path", nil, "`ENDPOINT` of one more path to the subsystem, as rdma://192.0.2.1:4420; give it several times")
 	p.set.BoolVar(&p.all, "all-paths", false, "use every path that discovery tells of, besides")
@@ -36,7 +37,7 @@ func (p *pathFlags) add(c *cobra.Command) {
 	p.set.IntVarP(&p.reconnectDelay, "reconnect-delay", "c", 10, "longest pause in `seconds` between attempts to connect again")
 	p.set.IntVarP(&p.lossTimeout, "ctrl-loss-tmo", "l", 600, "`seconds` after which a lost path is given up, -1 for never")
 	p.set.IntVarP(&p.failTimeout, "fast_io_fail_tmo", "F", -1, "`seconds` that I/O waits while no path lives (default as long as --ctrl-loss-tmo)")
-	cli.AddFlags(c, "Paths (any of these makes lost connections come back)", p.set)
+	cli.AddFlags(c, "Paths ("+comeBack+" makes lost connections come back)", p.set)
 }
 
 // wanted reports whether any of the flags was given.
