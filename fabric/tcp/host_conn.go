@@ -330,8 +330,7 @@ func (q *hostQueue) end(err error) {
 	fault, err := q.reason(err)
 	if fault != nil {
 		q.w.limit(lingerTime)
-		q.w.seal(newPlain(pdu.TermReq{Type: pdu.TypeH2CTermReq, FES: fault.FES, FEI: fault.FEI,
-			Offence: q.r.offence[:q.r.nOffend]}.Append(nil)))
+		q.w.seal(newPlain(q.r.termReq(fault)))
 	} else {
 		q.w.kill(ErrClosed)
 		q.w.limit(0)
@@ -361,11 +360,7 @@ func (q *hostQueue) reason(err error) (*pdu.FieldError, error) {
 	case q.closing.Load():
 		return nil, nil
 	case errors.As(err, &fault):
-		q.t.counters.ProtocolErrors.Add(1)
-		if fault.FES == pdu.FESHeaderDigest {
-			q.t.counters.HeaderDigestErrors.Add(1)
-		}
-		return fault, &ProtocolError{Peer: q.remote, PDU: q.r.offender(), Cause: fault}
+		return fault, q.r.protocolError(fault, q.remote, &q.t.counters)
 	case errors.Is(err, ErrTerminated):
 		return nil, err
 	}

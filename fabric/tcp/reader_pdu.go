@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
@@ -154,5 +155,20 @@ func (r *reader) endData(ok bool) error {
 	return r.h.data(r.cur, ok)
 }
 
-// offender is the type of the PDU at fault.
-func (r *reader) offender() pdu.Type { return pdu.Type(r.offence[0]) }
+// protocolError counts a fault of the peer's, and is the error of the connection that ends with it.
+func (r *reader) protocolError(fault *pdu.FieldError, peer netip.AddrPort, c *Counters) error {
+	c.ProtocolErrors.Add(1)
+	if fault.FES == pdu.FESHeaderDigest {
+		c.HeaderDigestErrors.Add(1)
+	}
+	return &ProtocolError{Peer: peer, PDU: pdu.Type(r.offence[0]), Cause: fault}
+}
+
+// termReq is the terminate request by which the peer learns of its fault.
+func (r *reader) termReq(fault *pdu.FieldError) []byte {
+	kind := pdu.TypeH2CTermReq
+	if r.rules.Self == pdu.Controller {
+		kind = pdu.TypeC2HTermReq
+	}
+	return pdu.TermReq{Type: kind, FES: fault.FES, FEI: fault.FEI, Offence: r.offence[:r.nOffend]}.Append(nil)
+}

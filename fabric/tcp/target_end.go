@@ -35,7 +35,7 @@ func (c *targetConn) end(err error) {
 	switch {
 	case fault != nil:
 		c.w.limit(lingerTime)
-		c.w.seal(newPlain(c.termReq(fault)))
+		c.w.seal(newPlain(c.r.termReq(fault)))
 	case (err == nil || errors.Is(err, target.ErrEndpointClosed)) && c.asked.Load() != nil: // what was answered still goes out
 		c.w.limit(lingerTime)
 	default:
@@ -77,11 +77,7 @@ func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	}
 	switch {
 	case errors.As(err, &fault):
-		c.l.counters.ProtocolErrors.Add(1)
-		if fault.FES == pdu.FESHeaderDigest {
-			c.l.counters.HeaderDigestErrors.Add(1)
-		}
-		return fault, &ProtocolError{Peer: peer, PDU: c.r.offender(), Cause: fault}
+		return fault, c.r.protocolError(fault, peer, &c.l.counters)
 	case errors.Is(err, io.EOF):
 		if c.w.sendError() == nil && c.connected.Load() {
 			return nil, nil
@@ -96,12 +92,6 @@ func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 		return nil, err
 	}
 	return nil, &ConnError{Stage: "receive", Peer: peer, Err: err}
-}
-
-// termReq is the C2HTermReq for fault.
-func (c *targetConn) termReq(fault *pdu.FieldError) []byte {
-	return pdu.TermReq{Type: pdu.TypeC2HTermReq, FES: fault.FES, FEI: fault.FEI,
-		Offence: c.r.offence[:c.r.nOffend]}.Append(nil)
 }
 
 // abandon gives back to the engine the requests that wait for data or memory.
