@@ -30,15 +30,11 @@ func eventDetail(e *nvme.PersistentEvent) object {
 			detail("start %d, firmware %s", d.PowerCycle, firmware), {"fw_rev", "", firmware}, {"power_cycle_count", "", d.PowerCycle},
 		}
 	case *nvme.ChangeNamespaceEvent:
-		const (
-			selMask  = 0xf
-			deletion = 1
-		)
 		what := detail("namespace %d created", d.NSID)
 		switch {
 		case d.NSID == nvme.NSIDAll:
 			what = detail("all namespaces deleted")
-		case d.CDW10&selMask == deletion:
+		case nvme.NSAction(d.CDW10&0xf) == nvme.NSDelete:
 			what = detail("namespace %d deleted", d.NSID)
 		}
 		return object{
