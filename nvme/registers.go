@@ -125,5 +125,3 @@ func (v Version) String() string {
 	}
 	return fmt.Sprintf("%d.%d", v>>16, v>>8&0xff)
 }
-
-func hexadecimal(v uint64) string { return fmt.Sprintf("%#x", v) }

@@ -60,3 +60,5 @@ func CheckPadded(field, s string, n int) error {
 	}
 	return nil
 }
+
+func hexadecimal(v uint64) string { return fmt.Sprintf("%#x", v) }

@@ -2,14 +2,14 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// stamp shows a time of the Persistent Event log: milliseconds since 1970 in bits 47:0.
+// stamp shows a Timestamp, as the feature and the Persistent Event log have it: milliseconds since 1970 in bits 47:0.
 func stamp(v uint64) string {
-	return time.UnixMilli(int64(v & (1<<48 - 1))).UTC().Format("2006-01-02T15:04:05.000Z")
+	t := nvme.Timestamp{Millis: v & (1<<48 - 1)}
+	return t.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
 // eventDetail is what an event says by its type: in words, and in JSON by nvme-cli's names.

@@ -194,7 +194,7 @@ func featureMeaning(id nvme.FID, v uint32, data []byte) string {
 	case nvme.FeatTimestamp:
 		var t nvme.Timestamp
 		if t.Parse(data) == nil {
-			return t.Time().UTC().Format("2006-01-02T15:04:05.000Z")
+			return stamp(t.Millis)
 		}
 	case nvme.FeatHostID:
 		if len(data) == len(nvme.HostID{}) {

@@ -22,6 +22,11 @@ func number[N uint8 | uint16 | uint32 | uint64 | int | int64](name string, n N) 
 	return field{name, fmt.Sprint(n), n}
 }
 
+// hexadecimal is a field whose value is shown in hexadecimal.
+func hexadecimal[N ~uint8 | ~uint16 | ~uint32 | ~uint64](name string, n N) field {
+	return field{name, fmt.Sprintf("%#x", uint64(n)), uint64(n)}
+}
+
 // minNameWidth keeps the columns of most pages at one place.
 const minNameWidth = 10
 

@@ -55,8 +55,3 @@ func printTable(w io.Writer, rows []object) {
 	}
 	t.Render()
 }
-
-// hexadecimal is a field whose value is shown in hexadecimal.
-func hexadecimal[N ~uint8 | ~uint16 | ~uint32 | ~uint64](name string, n N) field {
-	return field{name, fmt.Sprintf("%#x", uint64(n)), uint64(n)}
-}

@@ -2,7 +2,6 @@ package rdma
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -336,9 +335,4 @@ func (q *hostQueue) lend(s *slot, data []byte, cmd *nvme.Command) error {
 	s.mr = mr
 	cmd.SGL1().SetKeyed(nvme.SGLKeyed, mr.Addr(), uint32(len(data)), mr.RKey())
 	return nil
-}
-
-// offsetIn is the offset of part inside whole.
-func offsetIn(whole, part []byte) uint64 {
-	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole))))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -122,6 +123,11 @@ func (m *memory) sge(d *domain, b []byte) (verbs.SGE, verbs.MR, bool) {
 // partOf is the i-th of the pieces of n bytes of whole.
 func partOf(whole verbs.SGE, i, n int) verbs.SGE {
 	return verbs.SGE{Addr: whole.Addr + uint64(i*n), Length: uint32(n), LKey: whole.LKey}
+}
+
+// offsetIn is the offset of part inside whole.
+func offsetIn(whole, part []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole))))
 }
 
 // region returns the registration of a volume's mapping, made at first use and kept while the volume is a

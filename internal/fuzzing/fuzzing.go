@@ -94,8 +94,3 @@ func split(how uint8, data []byte) iter.Seq[[]byte] {
 		}
 	}
 }
-
-// appendInput appends an input as split finds it. It is no longer than maxInput.
-func appendInput(b, input []byte) []byte {
-	return append(append(b, byte(len(input)), byte(len(input)>>8)), input...)
-}

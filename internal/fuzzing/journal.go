@@ -137,3 +137,8 @@ func (j *journal) remove() error {
 	_ = os.Remove(filepath.Dir(j.path())) // if it is empty
 	return j.file.Close()
 }
+
+// appendInput appends an input as split finds it. It is no longer than maxInput.
+func appendInput(b, input []byte) []byte {
+	return append(append(b, byte(len(input)), byte(len(input)>>8)), input...)
+}
