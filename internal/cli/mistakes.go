@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// UsageError is a mistake on the command line.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usage makes a UsageError.
+func Usage(format string, a ...any) error { return &UsageError{fmt.Errorf(format, a...)} }
+
+// NoArgs refuses arguments; cobra's own check doesn't say what to do.
+func NoArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage("%s takes flags only, not %q; see %s --help", c.Name(), args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// flagError says what is wrong with a flag, what it takes, and where to read on.
+func flagError(c *cobra.Command, err error) error {
+	if name := c.Flags().Arg(0); c.HasSubCommands() && name != "" {
+		return unknownCommand(c, name) // whose flags they are
+	}
+	var bad *pflag.InvalidValueError
+	if errors.As(err, &bad) {
+		err = fmt.Errorf("--%s %q: %s", bad.GetFlag().Name, bad.GetValue(), wanted(bad))
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if meant := similar(c.Flags(), unknown.GetSpecifiedName()); meant != "" {
+			return Usage("%w; is --%s meant?", err, meant)
+		}
+	}
+	return Usage("%w; see %s --help", err, c.CommandPath())
+}
+
+// leastName is the length from which on the beginning of a flag's name says which is meant.
+const leastName = 3
+
+// similar is the flag whose name begins as name does, or ends as it does, if there is only one, or else one that is
+// spelled nearly the same; "" for none.
+func similar(flags *pflag.FlagSet, name string) string {
+	if len(name) < leastName {
+		return ""
+	}
+	var found, all []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		all = append(all, f.Name)
+		if strings.HasPrefix(f.Name, name) || strings.HasSuffix(f.Name, "-"+name) || strings.HasPrefix(name, f.Name+"-") {
+			found = append(found, f.Name)
+		}
+	})
+	if len(found) != 1 {
+		return Nearest(name, all)
+	}
+	return found[0]
+}
+
+// wanted says what the value of a flag looks like.
+func wanted(bad *pflag.InvalidValueError) string {
+	switch bad.GetFlag().Value.Type() {
+	case "size":
+		if errors.Is(bad, blockdev.ErrTooLarge) {
+			return blockdev.ErrTooLarge.Error()
+		}
+		return "want a size, as 4096, 64MiB or 1GiB"
+	case "duration":
+		return "want a time, as 500ms, 10s or 1m"
+	case "int":
+		return "want a whole number"
+	case "intSlice":
+		return "want whole numbers with commas between, as 1,4,16"
+	case "uint8":
+		return fmt.Sprintf("want a number from 0 to %d", math.MaxUint8)
+	case "uint32":
+		return fmt.Sprintf("want a number from 0 to %d", uint32(math.MaxUint32))
+	case "uint64":
+		return "want a number, as 4660 or 0x1234"
+	case "bool":
+		return "want true or false"
+	}
+	return bad.Unwrap().Error()
+}
+
+// CheckNQN checks the NVMe Qualified Name that a flag gives.
+func CheckNQN(flag, nqn string) error {
+	if err := nvme.CheckNQN(nqn); err != nil {
+		return Usage("%s: %w", flag, err)
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package cli
+
+import (
+	"strconv"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// Size is a flag of bytes, written as 4k, 64MiB or 1GiB (see blockdev.ParseSize).
+type Size int64
+
+func (s *Size) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return blockdev.FormatSize(int64(*s))
+}
+
+// Set reads a size.
+func (s *Size) Set(v string) error {
+	n, err := blockdev.ParseSize(v)
+	*s = Size(n)
+	return err
+}
+
+// Type is how help names the value.
+func (s *Size) Type() string { return "size" }
+
+// UnmarshalText reads a size from a file.
+func (s *Size) UnmarshalText(b []byte) error { return s.Set(string(b)) }
+
+// MarshalText writes it as it is read: for people, where that is exact.
+func (s Size) MarshalText() ([]byte, error) {
+	text := blockdev.FormatSize(int64(s))
+	if n, err := blockdev.ParseSize(text); err != nil || n != int64(s) {
+		text = strconv.FormatInt(int64(s), 10)
+	}
+	return []byte(text), nil
+}
