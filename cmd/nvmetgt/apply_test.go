@@ -31,7 +31,7 @@ func (v unclosable) Close() error { return errors.Join(v.Volume.Close(), errClos
 // nothing changed. The log has it.
 func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 	const nqn = "nqn.2026-11.org.example:a"
-	cfg := &config.Config{Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{
+	cfg := &config.Config{Listen: []cli.Endpoint{freeEndpoint(t)}, Subsystems: []config.Subsystem{{NQN: nqn, Namespaces: []config.Namespace{
 		{NSID: 1, Volume: "mem:1MiB"}, {NSID: 2, Volume: "mem:1MiB"},
 	}}}}
 	var log bytes.Buffer
@@ -62,16 +62,17 @@ func TestRemoveNamespaceThatFailsToClose(t *testing.T) {
 // The tag of a configuration isn't one of another run: who read it before the target was started anew, as a file says
 // that somebody has changed meanwhile, would undo that.
 func TestTagOfAnotherRun(t *testing.T) {
+	at := freeEndpoint(t)
 	cfg := func() *config.Config {
-		return &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
+		return &config.Config{Listen: []cli.Endpoint{at}, Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}
 	}
-	before := started(t, cfg(), freeEndpoint(t))
+	before := started(t, cfg(), at)
 	_, tag := before.Config()
 	if err := before.Apply(cfg(), tag); err != nil {
 		t.Errorf("with the tag of now: %v", err)
 	}
 	before.close()
-	again := started(t, cfg(), freeEndpoint(t))
+	again := started(t, cfg(), at)
 	defer again.close()
 	if err := again.Apply(cfg(), tag); !errors.Is(err, control.ErrChanged) {
 		t.Errorf("with the tag of a run before: %v", err)
