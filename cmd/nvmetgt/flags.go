@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,26 +110,16 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 		return nil, cli.Usage("nothing to export: give a --volume, as --volume disk.img --size 1GiB or --volume mem:1GiB, or a --config")
 	}
 	cfg := &config.Config{
-		Network: config.Network{
-			QueueDepth: f.queueDepth, DSCP: f.packets.DSCP, Priority: f.packets.Priority,
-			PlainUDP: f.packets.PlainUDP, NoLocalICRC: f.packets.NoLocalICRC, LocalMemory: f.packets.LocalMemory, BusyPoll: new(config.Duration),
-		},
-		Limits: config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
-		State:  f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
+		Subsystems: []config.Subsystem{f.subsystem()},
+		Network:    f.network(c),
+		Limits:     config.Limits{Connections: f.maxConns, HostConnections: f.maxPeerConns, Queues: f.maxQueues, Memory: f.memory},
+		State:      f.state, Discovery: config.Discovery{NQN: f.discoveryNQN},
 		Metrics: f.metrics, Control: f.control, Pcap: f.pcap,
-		Log: config.Log{Level: f.logLevel, JSON: f.logJSON},
+		Log:          config.Log{Level: f.logLevel, JSON: f.logJSON},
+		DrainTimeout: duration(f.drain),
 	}
 	if f.secrets != "" {
 		cfg.Authentication = &config.Authentication{Secrets: f.secrets.String()}
-	}
-	*cfg.Network.BusyPoll = config.Duration(f.packets.BusyPoll)
-	cfg.DrainTimeout = new(config.Duration)
-	*cfg.DrainTimeout = config.Duration(f.drain)
-	if c.Flags().Changed("in-capsule") {
-		cfg.Network.InCapsule = &f.inCapsule
-	}
-	if f.packets.Fault.Config != nil {
-		cfg.Network.Fault = &f.packets.Fault
 	}
 	var err error
 	if cfg.Listen, err = endpoints("listen", f.listen); err != nil {
@@ -140,6 +131,27 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 	if err := errors.Join(f.checkLimits(), f.checkFile()); err != nil {
 		return nil, err
 	}
+	return cfg, inFlags(cfg.Validate())
+}
+
+// network is how the flags have the transports work.
+func (f *serveFlags) network(c *cobra.Command) config.Network {
+	p := &f.packets
+	n := config.Network{
+		QueueDepth: f.queueDepth, DSCP: p.DSCP, Priority: p.Priority,
+		PlainUDP: p.PlainUDP, NoLocalICRC: p.NoLocalICRC, LocalMemory: p.LocalMemory, BusyPoll: duration(p.BusyPoll),
+	}
+	if c.Flags().Changed("in-capsule") {
+		n.InCapsule = &f.inCapsule
+	}
+	if p.Fault.Config != nil {
+		n.Fault = &p.Fault
+	}
+	return n
+}
+
+// subsystem is the one that the flags are about.
+func (f *serveFlags) subsystem() config.Subsystem {
 	sub := config.Subsystem{NQN: f.nqn, Serial: f.serial, Hosts: f.hosts, MaxControllers: f.controllers}
 	for _, v := range f.volumes {
 		size := f.size
@@ -150,8 +162,12 @@ func (f *serveFlags) configuration(c *cobra.Command) (*config.Config, error) {
 			Volume: v, Size: size, BlockSize: f.blockSize, ReadOnly: f.readOnly, Preallocate: f.preallocate, IO: f.io,
 		})
 	}
-	cfg.Subsystems = []config.Subsystem{sub}
-	return cfg, inFlags(cfg.Validate())
+	return sub
+}
+
+func duration(d time.Duration) *config.Duration {
+	t := config.Duration(d)
+	return &t
 }
 
 // endpoints are the values of a flag.
@@ -196,10 +212,8 @@ func (f *serveFlags) checkFile() error {
 	default:
 		return nil
 	}
-	for _, v := range f.volumes {
-		if !hasOwnSize(v) {
-			return nil
-		}
+	if slices.ContainsFunc(f.volumes, func(v string) bool { return !hasOwnSize(v) }) {
+		return nil
 	}
 	return cli.Usage("%s is for a file that is created: mem:SIZE and null:SIZE say their own", flag)
 }
