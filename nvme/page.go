@@ -20,7 +20,7 @@ func shortError(page string, got, want int) error {
 }
 
 // appendPage appends the wire form of p, a pointer to a struct of fixed size whose layout is
-// that of the page. Reserved fields are blank and become zero.
+// that of the page: little-endian, without gaps. Reserved fields are blank and become zero.
 func appendPage(b []byte, p any) []byte {
 	from := len(b)
 	b = append(b, make([]byte, binary.Size(p))...)
@@ -40,7 +40,6 @@ func parsePage(b []byte, p any, size int, page string) error {
 // codePage fills v from the beginning of b, or that from v, and returns what is behind it. It does what package
 // encoding/binary does, but copies arrays of bytes, of which pages mostly consist, as a whole.
 func codePage(b []byte, v reflect.Value, parse bool) []byte {
-	order := binary.LittleEndian
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -64,34 +63,17 @@ func codePage(b []byte, v reflect.Value, parse bool) []byte {
 			copy(b, all)
 		}
 		return b[v.Len():]
-	case reflect.Uint8:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		var word [8]byte
+		size := int(v.Type().Size())
 		if parse {
-			v.SetUint(uint64(b[0]))
+			copy(word[:], b[:size])
+			v.SetUint(binary.LittleEndian.Uint64(word[:]))
 		} else {
-			b[0] = byte(v.Uint())
+			binary.LittleEndian.PutUint64(word[:], v.Uint())
+			copy(b[:size], word[:])
 		}
-		return b[1:]
-	case reflect.Uint16:
-		if parse {
-			v.SetUint(uint64(order.Uint16(b)))
-		} else {
-			order.PutUint16(b, uint16(v.Uint()))
-		}
-		return b[2:]
-	case reflect.Uint32:
-		if parse {
-			v.SetUint(uint64(order.Uint32(b)))
-		} else {
-			order.PutUint32(b, uint32(v.Uint()))
-		}
-		return b[4:]
-	case reflect.Uint64:
-		if parse {
-			v.SetUint(order.Uint64(b))
-		} else {
-			order.PutUint64(b, v.Uint())
-		}
-		return b[8:]
+		return b[size:]
 	default:
 		panic("nvme: page with a field of kind " + v.Kind().String()) // unreachable for the types of this package
 	}
