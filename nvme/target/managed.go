@@ -77,11 +77,6 @@ func cloneHosts(m map[string]*nsSet) map[string]*nsSet {
 	return out
 }
 
-// stateName is where something of the subsystem is stored.
-func (s *Subsystem) stateName(what string) string {
-	return what + "-" + nvme.HostID(deriveUUID(s.nqn, 0)).String()
-}
-
 // saveNamespaces saves what hosts made of the subsystem. Called with managed.mu held.
 func (s *Subsystem) saveNamespaces(created []createdNamespace, hosts map[string]*nsSet) nvme.Status {
 	saved := savedNamespaces{Created: created, Hosts: map[string][]uint32{}, Pending: s.managed.pending}
