@@ -29,6 +29,9 @@ const (
 // CommandAt views the first CommandSize bytes of b as a Command; b must be at least that long.
 func CommandAt(b []byte) *Command { return (*Command)(b) }
 
+// Fields by their names. Flags is byte 1, with FUSE in bits 1:0 and PSDT in 7:6; FCType is where a Fabrics command has it, in
+// the first byte of NSID; CDW(n) is dword n of 0 to 15.
+
 func (c *Command) Opcode() Opcode     { return Opcode(c[offOpcode]) }
 func (c *Command) SetOpcode(o Opcode) { c[offOpcode] = byte(o) }
 func (c *Command) Flags() byte        { return c[offFlags] }

@@ -31,7 +31,10 @@ const (
 // MaxKeyedLength is the longest transfer that one keyed descriptor can describe.
 const MaxKeyedLength = 1<<24 - 1
 
-func (s *SGL) Type() SGLType   { return SGLType(s[15]) }
+// Type is the SGL Identifier: type in bits 7:4, subtype in 3:0.
+func (s *SGL) Type() SGLType { return SGLType(s[15]) }
+
+// Address is an address, or, of a data block in the capsule (SGLInCapsule), an offset in bytes.
 func (s *SGL) Address() uint64 { return binary.LittleEndian.Uint64(s[0:]) }
 
 // Length is the 32-bit length of a data block or transport descriptor, in bytes.

@@ -51,6 +51,7 @@ func (m *REJ) SetGUID(guid uint64) {
 	m.InfoLength = 8
 }
 
+// GUID is the CA GUID that SetGUID put into the ARI.
 func (m *REJ) GUID() uint64 { return binary.BigEndian.Uint64(m.ARI[:]) }
 
 var (
