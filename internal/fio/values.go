@@ -188,36 +188,51 @@ func cutRange(v string) (least, most int64, ok bool) {
 func setSplit(j *Job, v string) error {
 	return each(v, func(op loadgen.Op, v string) error {
 		var s loadgen.Split
-		left, open := 100, 0
 		for part := range strings.SplitSeq(v, ":") {
 			size, share, _ := strings.Cut(part, "/")
 			n, err := parseSize(size)
 			if err != nil {
 				return err
 			}
-			percent := -1
-			if share == "" {
-				open++
-			} else if percent, err = strconv.Atoi(share); err != nil || percent < 0 || percent > 100 {
-				return fmt.Errorf("%q is no share: want a percentage, as 4k/70:64k/30", share)
-			} else {
-				left -= percent
+			percent := openShare
+			if share != "" {
+				if percent, err = strconv.Atoi(share); err != nil || percent < 0 || percent > 100 {
+					return fmt.Errorf("%q is no share: want a percentage, as 4k/70:64k/30", share)
+				}
 			}
 			s = append(s, loadgen.Share{Bytes: int(n), Percent: percent})
 		}
-		if left < 0 || left > 0 && open == 0 {
+		if left, open := shareRest(s, func(p *loadgen.Share) *int { return &p.Percent }); left < 0 || left > 0 && open == 0 {
 			return fmt.Errorf("the shares make %d percent, want 100", 100-left)
-		}
-		for i := range s {
-			if s[i].Percent < 0 {
-				s[i].Percent = left / open
-				left -= s[i].Percent
-				open--
-			}
 		}
 		j.BS[op] = s
 		return nil
 	})
+}
+
+// openShare is that of a size or zone without one.
+const openShare = -1
+
+// shareRest has those without a share divide what the others leave of 100 percent. It returns how much that is, and how
+// many they are.
+func shareRest[T any](parts []T, share func(*T) *int) (left, open int) {
+	left = 100
+	for i := range parts {
+		if n := *share(&parts[i]); n == openShare {
+			open++
+		} else {
+			left -= n
+		}
+	}
+	rest, without := max(left, 0), open
+	for i := range parts {
+		if s := share(&parts[i]); *s == openShare {
+			*s = rest / without
+			rest -= *s
+			without--
+		}
+	}
+	return left, open
 }
 
 // Parameters of distributions that are given without any: fio's own.
@@ -278,31 +293,10 @@ func setZones(j *Job, v string, size func(*loadgen.Zone, string) error) error {
 			}
 			zones = append(zones, z)
 		}
-		shareRest(zones)
+		shareRest(zones, func(z *loadgen.Zone) *int { return &z.Share })
 		j.Zones[op] = zones
 		return nil
 	})
-}
-
-// openShare is that of a zone without a size: it shares what the others leave with those that have none either.
-const openShare = -1
-
-func shareRest(zones []loadgen.Zone) {
-	left, open := 100, 0
-	for _, z := range zones {
-		if z.Share == openShare {
-			open++
-		} else {
-			left -= z.Share
-		}
-	}
-	for i := range zones {
-		if zones[i].Share == openShare {
-			zones[i].Share = max(left, 0) / open
-			left -= zones[i].Share
-			open--
-		}
-	}
 }
 
 // zoneShare is the size of a zone in percent of the range.
