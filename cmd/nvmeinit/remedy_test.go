@@ -35,4 +35,7 @@ func TestConnectAllHelp(t *testing.T) {
 			t.Errorf("%s:\n%s", flag, help.String())
 		}
 	}
+	if strings.Contains(help.String(), "any of these makes lost connections come back") {
+		t.Error("only --hold does here")
+	}
 }
