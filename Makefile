@@ -20,7 +20,7 @@ KILLS    ?= 200
 # How often `make power-cuts` and `make database-cuts` cut the power.
 CUTS     ?= 50
 
-.PHONY: attack dist pgo churn costs database-cuts power-cuts bench-volumes bench-target plots interop crash kill speed speed-pmem soak help build demo test test-linux linux-shell setup check lint fuzz verify bench clean
+.PHONY: attack bench bench-target bench-volumes build campaign check churn clean costs crash database-cuts demo dist fuzz help interop kill lint linux-shell lossy pgo plots power-cuts setup soak speed speed-pmem test test-arm test-linux verify
 .DEFAULT_GOAL := build
 
 help: ## list the targets
@@ -48,7 +48,6 @@ power-cuts: ## cut the power of a machine with nvmetgt CUTS times under a host t
 database-cuts: ## cut it CUTS times under a database alone, SQLite with both its journals by turns (root; CUTS=12: 7 minutes)
 	NVMEOF_LINUX=1 NVMEOF_DATABASE_CUTS=$(CUTS) $(GO) test ./tests/linux -run 'TestStore/.*/.*/database' -count=1 -timeout 0 -v
 
-.PHONY: test-arm
 test-arm: ## tests of the build for arm64, and its programs beside those of this machine, emulated (apt install qemu-user-static)
 	tests/arm.sh
 
@@ -68,7 +67,6 @@ lint: ## static analysis
 fuzz: ## run every fuzz target for FUZZTIME, as 10m, or 10000000x for as many executions
 	tests/fuzz.sh $(FUZZTIME)
 
-.PHONY: campaign
 campaign: ## take every fuzz target on towards 10,000,000 executions for TIME (0: until done); the table into docs/fuzzing.md
 	$(GO) run ./tests/campaign -time $(TIME) $(CAMPAIGNFLAGS)
 
@@ -90,7 +88,6 @@ soak: ## random work over random faults against a model, for TIME (1h, or 10000x
 churn: ## 100 hosts through CHANGES random live changes, path losses and restarts (360 is an hour with one every 10 s)
 	NVMEOF_CHURN=$(CHANGES) $(GO) test ./tests -run 'TestChurn$$' -count=1 -timeout 0 -v
 
-.PHONY: lossy
 lossy: build ## RDMA beside the kernel's TCP on a lossy link, in one run; the table into docs/recovery.md (root)
 	NVMEOF_LOSSY=4s NVMEOF_LOSSY_PAGE=$(CURDIR)/docs/recovery.md $(GO) test ./tests -run TestLossBesideTCP -count=1 -v -timeout 60m
 

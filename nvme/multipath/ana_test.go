@@ -106,7 +106,7 @@ func TestANAContradiction(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ fast, loss, want time.Duration }{
 		"fast":     {5 * time.Second, time.Minute, 5 * time.Second},
-		"loss":     {0, 30 * time.Second, 30 * time.Second},
+		"loss":     {0, 6 * time.Second, 6 * time.Second},
 		"for ever": {7 * time.Second, -1, 7 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
