@@ -217,7 +217,7 @@ func localAddrs(wildcard netip.Addr) ([]netip.Addr, error) {
 	}
 	as := ofFamily(wildcard, all)
 	if len(as) == 0 {
-		return nil, fmt.Errorf("no interface has an address of that family")
+		return nil, errors.New("no interface has an address of that family")
 	}
 	return as, nil
 }

@@ -2,6 +2,7 @@ package target
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -89,7 +90,7 @@ func parseReservation(b []byte) (*reservation, error) {
 		return nil, fmt.Errorf("reservation of type %d", v.kind)
 	case v.kind != nvme.ResvNone && !v.kind.AllRegistrants() && v.find(v.holder) < 0,
 		v.kind.AllRegistrants() && len(v.registrants) == 0:
-		return nil, fmt.Errorf("reservation without a holder")
+		return nil, errors.New("reservation without a holder")
 	}
 	return v, nil
 }

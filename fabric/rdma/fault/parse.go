@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -75,7 +76,7 @@ var keys = map[string]func(c *Config, v string) error{
 	},
 	"seed": func(c *Config, v string) (err error) {
 		if c.Seed, err = strconv.ParseUint(v, 0, 64); err != nil || c.Seed == 0 {
-			return fmt.Errorf("want a number from 1 on")
+			return errors.New("want a number from 1 on")
 		}
 		return nil
 	},
@@ -86,7 +87,7 @@ func share(to *float64, v string) error {
 	number, percent := strings.CutSuffix(v, "%")
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || !percent || !(f >= 0 && f <= 100) {
-		return fmt.Errorf("want a share from 0%% to 100%%, as 1%%")
+		return errors.New("want a share from 0% to 100%, as 1%")
 	}
 	*to = f / 100
 	return nil
@@ -95,7 +96,7 @@ func share(to *float64, v string) error {
 func duration(to *time.Duration, v string) error {
 	d, err := time.ParseDuration(v)
 	if err != nil || d < 0 {
-		return fmt.Errorf("want a time, as 200us, 5ms or 10s")
+		return errors.New("want a time, as 200us, 5ms or 10s")
 	}
 	*to = d
 	return nil
