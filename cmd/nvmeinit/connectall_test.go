@@ -165,7 +165,7 @@ func TestConnectedAtOnce(t *testing.T) {
 	}
 	c := &cobra.Command{}
 	f := &connFlags{}
-	f.paths.add(c)
+	f.paths.add(c, "--hold")
 	f.add(c, true)
 	f.timeout, f.hostNQN, f.stderr = patience, nvme.NewHostID().NQN(), io.Discard
 	e := &everything{flags: f, fabrics: &fabrics{flags: f}, news: map[string]*pathNews{}}
