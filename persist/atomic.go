@@ -329,7 +329,9 @@ func (v *atomicVolume) Close() error {
 	}
 	v.pool.Close()
 	var err error
-	if !v.info.ReadOnly && v.failed.Load() == nil {
+	if failed := v.failed.Load(); failed != nil {
+		err = *failed
+	} else if !v.info.ReadOnly {
 		err = v.settle()
 	}
 	if err = errors.Join(err, v.unmapOwn(), v.m.close()); err != nil {

@@ -172,10 +172,11 @@ func (v *atomicVolume) fill(r *blockdev.Request, mem []byte, skip int64) error {
 }
 
 // persist makes stores to the mapping durable, where that is done at once.
-func (v *atomicVolume) persist(b []byte) {
+func (v *atomicVolume) persist(b []byte) error {
 	if v.kind == onLines {
-		v.lines.persist(b)
+		return v.m.persist(b, v.lines)
 	}
+	return nil
 }
 
 // publish makes b, whose data is in place and durable, the content of the logical blocks from

@@ -174,9 +174,7 @@ func (v *atomicVolume) Return(t blockdev.LoanToken) {
 		return
 	}
 	p := v.slots.pieces(uint64(t), *v.extents.Load())
-	for _, b := range p.all() {
-		v.give(b)
-	}
+	v.giveAll(p.all())
 	v.slots.drop(&p)
 	v.serve()
 	v.life.Leave()
@@ -192,9 +190,7 @@ func (v *atomicVolume) commit(r *blockdev.Request) {
 	}
 	var err error
 	if int64(n)<<v.shift != r.Length {
-		for _, b := range all {
-			v.give(b)
-		}
+		v.giveAll(all)
 		err = v.info.Fail(r.Op, r.Offset, blockdev.ErrInvalid, errLoan)
 	} else {
 		err = v.commitAll(uint64(r.Offset>>v.shift), all)
@@ -208,13 +204,14 @@ func (v *atomicVolume) commit(r *blockdev.Request) {
 // commitAll has all data durable before the first entry names it.
 func (v *atomicVolume) commitAll(lba uint64, all []blocks) error {
 	for _, b := range all {
-		v.persist(b.bytes(v.shift))
+		if err := v.persist(b.bytes(v.shift)); err != nil {
+			v.giveAll(all)
+			return err
+		}
 	}
 	for i, b := range all {
 		if err := v.publish(lba, b); err != nil {
-			for _, left := range all[i+1:] {
-				v.give(left)
-			}
+			v.giveAll(all[i+1:])
 			return err
 		}
 		lba += uint64(b.n)

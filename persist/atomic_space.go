@@ -128,6 +128,13 @@ func (v *atomicVolume) give(b blocks) {
 	v.mu.Unlock()
 }
 
+// giveAll is give for many.
+func (v *atomicVolume) giveAll(all []blocks) {
+	for _, b := range all {
+		v.give(b)
+	}
+}
+
 // serve lets writes go on that wait for free blocks, in the caller's goroutine. Whoever gave
 // some calls it, holding nothing.
 func (v *atomicVolume) serve() {

@@ -83,8 +83,10 @@ func (v *atomicVolume) publishWorking(x *extent, i int, lba uint64, b blocks) (e
 	return nil
 }
 
-// takeChanges ends what is gathered for one checkpoint and begins it for the next.
-func (v *atomicVolume) takeChanges() (xs []*extent, changes []change) {
+// takeChanges ends what is gathered for one checkpoint and begins it for the next. The error is that the working map
+// can't be read any more, and then what is gathered is for nothing.
+func (v *atomicVolume) takeChanges() (xs []*extent, changes []change, err error) {
+	defer v.m.caughtReading(&err, debug.SetPanicOnFault(true))
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	xs, changes = *v.extents.Load(), v.changes[:0]
@@ -97,7 +99,7 @@ func (v *atomicVolume) takeChanges() (xs []*extent, changes []change) {
 		x.replaced, x.freeing = x.freeing, x.replaced
 	}
 	v.dirty = 0
-	return xs, changes
+	return xs, changes, nil
 }
 
 // checkpoint makes durable what was completed before it began: the data of all blocks, and
@@ -107,7 +109,11 @@ func (v *atomicVolume) checkpoint() error {
 	if failed := v.failed.Load(); failed != nil {
 		return *failed
 	}
-	xs, changes := v.takeChanges()
+	xs, changes, err := v.takeChanges()
+	if err != nil {
+		v.fail(err)
+		return err
+	}
 	if len(changes) > 0 {
 		if err := v.carryOver(xs, changes); err != nil {
 			return err

@@ -50,7 +50,9 @@ func format(m *mapping, id [16]byte, blocks uint64, blockSize int, lines *lineFl
 		return err
 	}
 	if m.dax && lines != nil {
-		lines.persist(m.mem[superSize:headSize])
+		if err := m.persist(m.mem[superSize:headSize], lines); err != nil {
+			return err
+		}
 	}
 	return errors.Join(m.sync(), m.syncFile())
 }

@@ -75,6 +75,13 @@ func (m *mapping) get(b, from []byte) (err error) {
 	return nil
 }
 
+// persist makes what was stored to b, which lies in the mapping, durable: to flush a line of a page is to read from it.
+func (m *mapping) persist(b []byte, lines *lineFlusher) (err error) {
+	defer m.caughtReading(&err, debug.SetPanicOnFault(true))
+	lines.persist(b)
+	return nil
+}
+
 // zero clears a range.
 func (m *mapping) zero(off, n int64) (err error) {
 	defer m.caught(&err, debug.SetPanicOnFault(true))

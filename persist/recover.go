@@ -179,7 +179,7 @@ func (t *tallied) count(v *atomicVolume, xs []*extent, lba, e uint64) {
 func (v *atomicVolume) harden(b []byte) error {
 	switch v.kind {
 	case onLines:
-		v.lines.persist(b)
+		return v.m.persist(b, v.lines)
 	case onSync:
 		return v.sync(b)
 	}

@@ -126,11 +126,11 @@ func (v *volume) apply(r *blockdev.Request, off, n int64) {
 	default:
 		err = v.m.zero(off, n)
 	}
-	switch {
-	case err != nil:
+	if err == nil && v.lines != nil {
+		err = v.m.persist(v.m.mem[off:off+n], v.lines)
+	}
+	if err != nil {
 		r.Err = v.info.Fail(r.Op, off, blockdev.KindOf(err), err)
-	case v.lines != nil:
-		v.lines.persist(v.m.mem[off : off+n])
 	}
 }
 
