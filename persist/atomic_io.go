@@ -303,11 +303,8 @@ func (v *atomicVolume) unmap(r *blockdev.Request) {
 		err = v.publish(lba, blocks{n: int(n)})
 		lba, left = lba+uint64(n), left-n
 		v.mu.Lock()
-		begin := v.scarce()
+		v.reclaimScarce()
 		v.mu.Unlock()
-		if begin {
-			v.beginReclaim()
-		}
 	}
 	v.serve()
 	v.written(r, err)

@@ -60,11 +60,8 @@ func (v *atomicVolume) takeOrWait(most int, r *blockdev.Request, done int64, ser
 	if b.n == 0 {
 		v.waiting.push(r, done, served)
 	}
-	begin := v.scarce()
+	v.reclaimScarce()
 	v.mu.Unlock()
-	if begin {
-		v.beginReclaim()
-	}
 	if b.n == 0 {
 		v.failWaiting()
 	}
@@ -74,6 +71,7 @@ func (v *atomicVolume) takeOrWait(most int, r *blockdev.Request, done int64, ser
 // takeAll takes exactly n free blocks in at most blockdev.MaxSegments pieces, or none.
 func (v *atomicVolume) takeAll(n int, p *pieces) bool {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	ok := v.waiting.first == nil && n <= v.free
 	for left := n; ok && left > 0; {
 		b := v.take(left)
@@ -87,11 +85,7 @@ func (v *atomicVolume) takeAll(n int, p *pieces) bool {
 			v.giveLocked(b)
 		}
 	}
-	begin := v.scarce()
-	v.mu.Unlock()
-	if begin {
-		v.beginReclaim()
-	}
+	v.reclaimScarce()
 	return ok
 }
 
@@ -151,8 +145,8 @@ func (v *atomicVolume) serve() {
 		v.mu.Lock()
 	}
 	v.waiting.serving = false
-	if v.waiting.first != nil && v.scarce() { // it began to wait before the caller replaced what a checkpoint can set free
-		v.beginReclaim()
+	if v.waiting.first != nil { // since before the caller replaced what a checkpoint can set free
+		v.reclaimScarce()
 	}
 }
 
@@ -186,17 +180,21 @@ func (v *atomicVolume) release(b blocks) (freed bool) {
 	return freed
 }
 
-// scarce tells whether a checkpoint should begin because free blocks become rare, or the next
-// one long. Called with mu held; the caller then calls beginReclaim without.
-func (v *atomicVolume) scarce() bool {
-	if v.kind != onSync || v.reclaiming || v.dirty == 0 || v.free > v.low && v.dirty < mostChanges {
-		return false
+// reclaimScarce begins a checkpoint where free blocks become rare, or the next one long. Called with mu held: a write that
+// waits for it may go on as soon as that is let go of, and then the volume be closed.
+func (v *atomicVolume) reclaimScarce() {
+	if v.kind != onSync || v.dirty == 0 || v.free > v.low && v.dirty < mostChanges {
+		return
 	}
-	v.reclaiming = true
-	return true
+	v.beginReclaim()
 }
 
+// beginReclaim begins a checkpoint that nobody asked for, unless one is. Called with mu held.
 func (v *atomicVolume) beginReclaim() {
+	if v.reclaiming {
+		return
+	}
+	v.reclaiming = true
 	if v.flushes.Lead(&v.reclaim) {
 		v.pool.Submit(&v.reclaim)
 	}
@@ -206,11 +204,10 @@ func (v *atomicVolume) beginReclaim() {
 // up what it freed.
 func (v *atomicVolume) reclaimed() {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.reclaiming = false
-	again := v.failed.Load() == nil && v.scarce()
-	v.mu.Unlock()
-	if again {
-		v.beginReclaim()
+	if v.failed.Load() == nil {
+		v.reclaimScarce()
 	}
 }
 

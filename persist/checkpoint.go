@@ -39,13 +39,10 @@ func (v *atomicVolume) aged() {
 	}
 	defer v.life.Leave()
 	v.mu.Lock()
-	begin := v.dirty > 0 && !v.reclaiming
+	defer v.mu.Unlock()
 	if v.dirty > 0 && v.reclaiming {
 		v.aging.Reset(lookAgain)
-	}
-	v.reclaiming = v.reclaiming || begin
-	v.mu.Unlock()
-	if begin {
+	} else if v.dirty > 0 {
 		v.beginReclaim()
 	}
 }

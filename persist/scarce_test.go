@@ -125,3 +125,57 @@ func TestLateReclaim(t *testing.T) {
 		}
 	}
 }
+
+// TestReclaimBeginsInTurn: whoever sees that a write waits for a checkpoint finds that under way. Else the write could go
+// on by other means, and the volume be closed, before the checkpoint begins in memory that is gone.
+func TestReclaimBeginsInTurn(t *testing.T) {
+	v, _ := cachedVolume(t, 64)
+	held := make(chan struct{})
+	v.sync = func([]byte) error { <-held; return nil }
+	loans := lendAll(t, v)
+	c := volumetest.NewClient(v)
+	if err := c.Do(blockdev.Request{Op: blockdev.OpWrite, Length: 512, Loan: loans[0]}); err != nil {
+		t.Fatal(err)
+	}
+	written, begun := make(chan error, 1), make(chan bool, 1)
+	v.mu.Lock()
+	go v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Length: 512, Bufs: [][]byte{block(1)[:512]},
+		Complete: func(r *blockdev.Request) { written <- r.Err }})
+	const starves = 20 * time.Millisecond // who finds a lock taken again after that is given it before the one before goes on
+	time.Sleep(starves)                   //nolint:forbidigo // until it waits for the lock
+	go func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.life.Enter() // for the request that joins
+		begun <- v.waiting.first != nil && !v.flushes.Lead(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(*blockdev.Request) {}})
+	}()
+	time.Sleep(starves) //nolint:forbidigo // until it waits for the lock, too
+	v.mu.Unlock()
+	v.mu.Lock()
+	time.Sleep(starves) //nolint:forbidigo // until it has found that taken
+	v.mu.Unlock()
+	if !<-begun {
+		t.Fatal("nobody runs a checkpoint that a write waits for")
+	}
+	close(held)
+	for _, l := range loans[1:] {
+		v.Return(l)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	end(t, v)
+}
+
+// lendAll has all free blocks lent, one loan being of one.
+func lendAll(t *testing.T, v *atomicVolume) (loans []blockdev.LoanToken) {
+	t.Helper()
+	for n := int64(512); v.free > 0; n = min(int64(v.free)*512, v.size.Load()) {
+		_, l, err := v.Lend(nil, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		loans = append(loans, l)
+	}
+	return loans
+}
