@@ -20,7 +20,9 @@ func KindOf(err error) error {
 		return ErrReadOnly
 	case unix.ENODEV, unix.ENXIO, unix.ENOMEDIUM, unix.ESHUTDOWN, unix.ESTALE, unix.EBADF, unix.ENOTCONN:
 		return ErrGone
-	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN, unix.ENOMEM: // the system's memory, of which a read may want some, too
+	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN,
+		unix.ENOMEM, // the system's memory, of which a read may want some, too
+		unix.EMFILE, unix.ENFILE, unix.ENOLCK:
 		return ErrBusy
 	case unix.EOPNOTSUPP, unix.ENOSYS, unix.ENOTTY:
 		return ErrUnsupported

@@ -93,7 +93,7 @@ func (v *file) describe(path string, size int64, o *Options) error {
 		ReadOnly: o.ReadOnly, VolatileCache: !o.ReadOnly,
 	}
 	if err := v.choosePath(o); err != nil {
-		return OpenError(path, ErrUnsupported, err)
+		return err
 	}
 	if !o.ReadOnly {
 		v.info.Discard = v.probeDiscard()

@@ -649,6 +649,9 @@ func TestKindOf(t *testing.T) {
 		unix.ENXIO:                       blockdev.ErrGone,
 		unix.EBUSY:                       blockdev.ErrBusy,
 		unix.ENOMEM:                      blockdev.ErrBusy,
+		unix.EMFILE:                      blockdev.ErrBusy,
+		unix.ENFILE:                      blockdev.ErrBusy,
+		unix.ENOLCK:                      blockdev.ErrBusy, // flock(2): no memory for locks
 		unix.EOPNOTSUPP:                  blockdev.ErrUnsupported,
 		unix.EINVAL:                      blockdev.ErrInvalid,
 		unix.ENODATA:                     blockdev.ErrMedium,

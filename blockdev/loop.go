@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -26,7 +25,11 @@ func loopLock(f *os.File, readOnly bool) error {
 			return err
 		}
 	}
-	if dev := loopDevice(st, readOnly); dev != "" {
+	dev, err := loopDevice(st, readOnly)
+	if err != nil {
+		return unseenLoop(f.Name(), err)
+	}
+	if dev != "" {
 		return OpenError(f.Name(), ErrBusy, fmt.Errorf(
 			"the loop device %s is made of it, by which others may write to it; export that, or detach it (losetup -d)", dev))
 	}
@@ -35,13 +38,16 @@ func loopLock(f *os.File, readOnly bool) error {
 
 // loopFileLock asks for the lock of the file that a loop device, or the one of a partition, is made of.
 func loopFileLock(path, node string, readOnly bool) error {
-	file := readLine(node + "/loop/backing_file")
-	if file == "" {
-		file = readLine(node + "/../loop/backing_file")
+	file, err := readLine(node + "/loop/backing_file")
+	if file == "" && err == nil {
+		file, err = readLine(node + "/../loop/backing_file")
+	}
+	if err != nil {
+		return unseenLoop(path, err)
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return nil // it is none, or its file can't be seen from here
+		return unseenLoop(path, err) // or it is none, or its file can't be seen from here
 	}
 	defer f.Close()
 	var op *OpError
@@ -51,17 +57,33 @@ func loopFileLock(path, node string, readOnly bool) error {
 	return loopFileLock(path, deviceNode(f), readOnly)
 }
 
+// unseenLoop is the error of an open where a look for loop devices failed: nil but where the system is short of something,
+// as of descriptors.
+func unseenLoop(path string, err error) error {
+	if errors.Is(KindOf(err), ErrBusy) {
+		return OpenError(path, ErrBusy, fmt.Errorf("looking for loop devices: %w", err))
+	}
+	return nil
+}
+
 // loopDevice finds a loop device that is made of a file; for a reader, one that can be written to.
-func loopDevice(file fs.FileInfo, readOnly bool) string {
-	all, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	for _, name := range all {
-		st, err := os.Stat(readLine(name))
-		dir := filepath.Dir(filepath.Dir(name))
-		if err == nil && same(st, file) && (!readOnly || readLine(dir+"/ro") != "1") {
-			return "/dev/" + filepath.Base(dir)
+func loopDevice(file fs.FileInfo, readOnly bool) (string, error) {
+	const devices = "/sys/block/"
+	all, err := os.ReadDir(devices) // filepath.Glob wouldn't say that it couldn't look
+	for _, d := range all {
+		name, err := readLine(devices + d.Name() + "/loop/backing_file")
+		if err != nil {
+			return "", err
+		}
+		if st, err := os.Stat(name); err != nil || !same(st, file) {
+			continue
+		}
+		ro, err := readLine(devices + d.Name() + "/ro")
+		if err != nil || !readOnly || ro != "1" {
+			return "/dev/" + d.Name(), err
 		}
 	}
-	return ""
+	return "", err
 }
 
 // same tells whether two names are of one file, or of one device.
@@ -74,11 +96,11 @@ func same(a, b fs.FileInfo) bool {
 	return one.Rdev == two.Rdev
 }
 
-// readLine is a line that sysfs has; empty where it has none.
-func readLine(name string) string {
+// readLine is a line that sysfs has; empty where it shows none. The error is that the system is short of something.
+func readLine(name string) (string, error) {
 	b, err := os.ReadFile(name)
-	if err != nil {
-		return ""
+	if !errors.Is(KindOf(err), ErrBusy) {
+		err = nil
 	}
-	return strings.TrimSuffix(string(b), "\n")
+	return strings.TrimSuffix(string(b), "\n"), err
 }

@@ -1,6 +1,7 @@
 package blockdev
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -17,11 +18,18 @@ func (v *file) choosePath(o *Options) error {
 	d, a, err := openDirect(v.locked, o.ReadOnly, v.info.BlockSize)
 	switch {
 	case err == nil:
-		return v.directly(d, a, o.IO)
+		err = v.directly(d, a, o.IO)
+	case errors.Is(KindOf(err), ErrBusy):
+		return OpenError(v.info.Path, ErrBusy, err) // it may be had later
 	case o.IO != IOAuto:
-		return fmt.Errorf("direct I/O was asked: %w", err)
+		err = fmt.Errorf("direct I/O was asked: %w", err)
+	default:
+		v.throughCache(err.Error())
+		return nil
 	}
-	v.throughCache(err.Error())
+	if err != nil {
+		return OpenError(v.info.Path, ErrUnsupported, err)
+	}
 	return nil
 }
 

@@ -1,0 +1,104 @@
+package blockdev_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
+)
+
+// TestDescriptorsUsedUp: a volume for which there are too few descriptors isn't opened, for now, rather than by way of the
+// page cache, or beside somebody who has a loop device of its file.
+func TestDescriptorsUsedUp(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	o := blockdev.Options{Size: mib, IO: blockdev.IODirect}
+	if err := tryOpen(t, path, o); err != nil {
+		t.Skip(err)
+	}
+	failed := 0
+	for _, o.IO = range []blockdev.IOMode{blockdev.IODirect, blockdev.IOAuto} {
+		for more := range 40 {
+			v, err := openWith(t, more, path, o)
+			if err != nil {
+				failed++
+				if !errors.Is(err, blockdev.ErrBusy) {
+					t.Errorf("%d descriptors more, mode %d: %v", more, o.IO, err)
+				}
+				continue
+			}
+			if m := v.Info().Mode; !strings.HasPrefix(m, "direct I/O") {
+				t.Errorf("%d descriptors more, mode %d: %s", more, o.IO, m)
+			}
+			if err := v.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if failed == 0 {
+		t.Error("there always were enough")
+	}
+}
+
+// TestDescriptorsUsedUpLoop: that descriptors are used up doesn't keep it from being seen that a file is a loop device's,
+// or a loop device's file another's volume.
+func TestDescriptorsUsedUpLoop(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	dev := loopDevice(t, 4*mib)
+	file := backing(t, dev)
+	other, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	for _, path := range []string{file, dev} {
+		if path == dev {
+			if err := unix.Flock(int(other.Fd()), unix.LOCK_EX); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for more := range 40 {
+			v, err := openWith(t, more, path, blockdev.Options{IO: blockdev.IOBuffered})
+			if !errors.Is(err, blockdev.ErrBusy) {
+				t.Errorf("%s, %d descriptors more: %v", path, more, err)
+			}
+			if err == nil {
+				v.Close()
+			}
+		}
+	}
+}
+
+// openWith opens a volume where the program may have so many descriptors more than it has.
+func openWith(t *testing.T, more int, path string, o blockdev.Options) (blockdev.Volume, error) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	free, err := unix.Dup(0) // the lowest that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(free)
+	now := was
+	now.Cur = uint64(free + more)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	v, err := blockdev.OpenFile(path, o)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	return v, err
+}
