@@ -76,7 +76,7 @@ var rooms = []room{
 	{dir: "internal/pqueue"},
 	{dir: "internal/duty"},
 	{dir: "internal/standstill"},
-	{dir: "internal/aio", may: []string{"internal/standstill"}},
+	{dir: "internal/aio", may: []string{"internal/standstill"}, tests: []string{"internal/sandbox"}},
 	{dir: "internal/mem"},
 	{dir: "internal/prefetch"},
 	{dir: "internal/limitlog"},

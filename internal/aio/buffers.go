@@ -80,9 +80,8 @@ func (r *Ring) unpin(mem []byte) {
 	}
 	place := b.list[i].place
 	b.list = slices.Delete(b.list, i, i+1)
-	if r.setBuffer(place, nil) == nil {
-		b.free = append(b.free, place)
-	}
+	_ = r.setBuffer(place, nil) // where there is no memory for that, what is pinned next takes its place
+	b.free = append(b.free, place)
 }
 
 // setBuffer fills a place of the table, or empties it with nil.

@@ -7,6 +7,8 @@ import (
 
 	"github.com/ncw/directio"
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // TestBuffers: what lies in memory that was registered is read and written from there, and the rest isn't.
@@ -63,6 +65,47 @@ func TestBuffers(t *testing.T) {
 	unregister = r.Register(mem)
 	shut(t, r)
 	unregister()
+}
+
+// TestUnpinFails: a place of the table that the kernel had no memory to empty is used again all the same, for what is
+// registered next.
+func TestUnpinFails(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := OpenRing(16, int(f.Fd()))
+	if err != nil {
+		lacking(t, err)
+	}
+	const size = 4096
+	one, two := directio.AlignedBlock(size), directio.AlignedBlock(size)
+	r.pin(one)
+	if len(r.buffers.list) == 0 {
+		t.Skip("no memory may be pinned here")
+	}
+	failed := sandbox.FailOnce(t, unix.SYS_IO_URING_REGISTER, unix.ENOMEM)
+	r.unpin(one)
+	if n := len(r.buffers.free); !failed() || n != bufferPlaces {
+		t.Errorf("%d places are free, want %d; refused: %v", n, bufferPlaces, failed())
+	}
+	r.pin(two)
+	two[0] = 2
+	if err := r.Submit(transfer(OpWrite, 5, two, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if res := gather(t, r, 1)[5]; res != size {
+		t.Errorf("written: %d", res)
+	}
+	b := make([]byte, 1)
+	if _, err := f.ReadAt(b, 0); err != nil || b[0] != 2 {
+		t.Errorf("%d is in the file, %v", b[0], err)
+	}
+	shut(t, r)
 }
 
 // TestCloseReleases closes rings, used and fresh ones, and wants their file to be nobody's at once: a

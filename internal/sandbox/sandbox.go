@@ -49,16 +49,23 @@ func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) 
 	listener := filter(t, call, unix.SECCOMP_RET_USER_NOTIF,
 		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 	var done, stop atomic.Bool
+	var noting sync.Mutex // whoever was answered may ask whether it was before that is noted
 	var answering sync.WaitGroup
 	answering.Go(func() {
 		for !stop.Load() {
 			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, 10); n > 0 {
+				noting.Lock()
 				answer(listener, errno, &done)
+				noting.Unlock()
 			}
 		}
 	})
 	t.Cleanup(func() { stop.Store(true); answering.Wait() })
-	return done.Load
+	return func() bool {
+		noting.Lock()
+		defer noting.Unlock()
+		return done.Load()
+	}
 }
 
 // answer lets the system call that asks a listener fail, where none has yet. Who asks may be interrupted, and asks again.
