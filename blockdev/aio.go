@@ -179,7 +179,7 @@ func (q *queueAIO) begin(r *Request) {
 	q.count(r, 1)
 	req := q.prepare(s, r)
 	q.mu.Unlock()
-	if q.k.Submit(req) == nil {
+	if req.Len > 0 && q.k.Submit(req) == nil {
 		if !duty.Attended() {
 			q.unpark()
 		}
@@ -189,11 +189,14 @@ func (q *queueAIO) begin(r *Request) {
 	q.v.pool.Submit(r)
 }
 
-// prepare makes a request for what is left of r. mu is held.
+// prepare makes a request for what is left of r, of length 0 where the buffers are too many. mu is held.
 func (q *queueAIO) prepare(s *aioSlot, r *Request) aio.Request {
 	s.r = r
-	k := fillIovecs(s.iov[:], r.Bufs, r.done)
+	k := q.v.fillIovecs(s.iov[:], r)
 	s.flags = q.v.writeFlags(r)
+	if k == 0 {
+		return aio.Request{}
+	}
 	req := aio.Request{Data: uint64(s.index), Op: aio.OpRead, Offset: r.Offset + r.done,
 		Addr: uint64(uintptr(unsafe.Pointer(s.iov[0].Base))), Len: s.iov[0].Len}
 	if k > 1 {

@@ -19,7 +19,10 @@ func (v *file) now(r *Request) bool {
 	}
 	var iov nowIovecs
 	for r.done < r.Length {
-		k := fillIovecs(iov[:], r.Bufs, r.done)
+		k := v.fillIovecs(iov[:], r)
+		if k == 0 {
+			return false
+		}
 		n, err := vectored(OpRead, r.lane.fd, iov[:k], r.Offset+r.done, unix.RWF_NOWAIT)
 		if errors.Is(err, unix.EOPNOTSUPP) {
 			v.noNow.Store(true)
@@ -52,13 +55,7 @@ func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
 	durable = r.Op == OpRead || !r.FUA || flags != 0 && r.done == 0
 	bounce := v.misaligned(r)
 	for r.done < r.Length {
-		var n int64
-		if bounce {
-			n, err = v.bounced(w, r, flags)
-		} else {
-			k := fillIovecs(w.iov[:], r.Bufs, r.done)
-			n, err = v.store.transfer(r.Op, w.iov[:k], r.Offset+r.done, flags)
-		}
+		n, err := v.transferSome(w, r, flags, bounce)
 		if flags != 0 && errors.Is(err, unix.EOPNOTSUPP) {
 			v.noDsync.Store(true)
 			flags, durable = 0, false
@@ -70,6 +67,16 @@ func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
 		r.done += n
 	}
 	return durable, nil
+}
+
+// transferSome transfers a piece of what is left of r.
+func (v *file) transferSome(w *scratch, r *Request, flags int, bounce bool) (int64, error) {
+	if !bounce {
+		if k := v.fillIovecs(w.iov[:], r); k > 0 {
+			return v.store.transfer(r.Op, w.iov[:k], r.Offset+r.done, flags)
+		}
+	}
+	return v.bounced(w, r, flags)
 }
 
 // misaligned tells whether r's buffers must be copied for direct I/O.

@@ -25,6 +25,9 @@ type simDisk struct {
 	waiting []*simOp
 	absent  error // the system's untold error of a write-back
 	failed  int   // syncs and writes that were made to fail
+
+	whole       int64 // what transfers should be multiples of, where it isn't 0
+	moved, torn int   // transfers, and those that aren't
 }
 
 // simFaults are what may go wrong, and the mistakes that the tests must notice.
@@ -108,6 +111,9 @@ func (d *simDisk) move(op Op, iov []unix.Iovec, off int64, flags int) (int64, er
 			d.m.WriteAt(b, off+n)
 		}
 		n += int64(len(b))
+	}
+	if d.moved++; d.whole > 0 && (off|n)%d.whole != 0 {
+		d.torn++
 	}
 	if op == OpWrite && flags&unix.RWF_DSYNC != 0 && !d.faults.brokenDsync {
 		d.m.WriteBack(off, n)

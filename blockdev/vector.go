@@ -13,21 +13,34 @@ type iovecs [128]unix.Iovec
 // nowIovecs is that of the inline path, on the stack.
 type nowIovecs [16]unix.Iovec
 
-// fillIovecs describes bufs from byte skip on, as many as iov has room for.
-func fillIovecs(iov []unix.Iovec, bufs [][]byte, skip int64) int {
-	n := 0
-	for _, b := range bufs {
+// fillIovecs describes what is left of r from r.done on, as many of its buffers as iov has room for, but no block in part:
+// that would be read, or written, in two. It gives 0 where a block has more buffers.
+func (v *file) fillIovecs(iov []unix.Iovec, r *Request) int {
+	n, skip, end := 0, r.done, r.done
+	for _, b := range r.Bufs {
 		if skip >= int64(len(b)) {
 			skip -= int64(len(b))
 			continue
 		}
 		if n == len(iov) {
-			break
+			return cutIovecs(iov, end&int64(v.info.BlockSize-1))
 		}
 		iov[n].Base = &b[skip]
 		iov[n].SetLen(len(b) - int(skip))
+		end += int64(len(b)) - skip
 		skip = 0
 		n++
+	}
+	return n
+}
+
+// cutIovecs takes so many bytes off the end of iov, and gives how many are left.
+func cutIovecs(iov []unix.Iovec, bytes int64) (n int) {
+	for n = len(iov); n > 0 && int64(iov[n-1].Len) <= bytes; n-- {
+		bytes -= int64(iov[n-1].Len)
+	}
+	if n > 0 {
+		iov[n-1].SetLen(int(int64(iov[n-1].Len) - bytes))
 	}
 	return n
 }
