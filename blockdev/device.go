@@ -33,21 +33,41 @@ func deviceNode(f *os.File) string {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return ""
 	}
-	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	return sysfsNode(st.Rdev)
+}
+
+func sysfsNode(dev uint64) string {
+	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
 	if _, err := os.Stat(node); err != nil {
 		return ""
 	}
 	return node
 }
 
-// vanished tells whether the block device of a node was taken away: the system still takes
-// requests for one that is open, and answers them with EIO.
-func vanished(node string) bool {
-	if node == "" {
-		return false
+// Below is where sysfs has the block device that a file is, or that its file system lies on; empty where it is not seen.
+type Below string
+
+// BelowFile looks what is below a file.
+func BelowFile(f *os.File) Below {
+	var st unix.Stat_t
+	switch {
+	case unix.Fstat(int(f.Fd()), &st) != nil:
+		return ""
+	case st.Mode&unix.S_IFMT == unix.S_IFBLK:
+		return Below(sysfsNode(st.Rdev))
 	}
-	_, err := os.Stat(node)
-	return errors.Is(err, fs.ErrNotExist)
+	return Below(sysfsNode(st.Dev))
+}
+
+// KindOf is the kind of an error of the system, as KindOf gives it. Where the device was taken away it is ErrGone: the
+// system still takes requests for one that is open, and answers them with EIO, or that there is no space.
+func (b Below) KindOf(err error) error {
+	if b != "" {
+		if _, err := os.Stat(string(b)); errors.Is(err, fs.ErrNotExist) {
+			return ErrGone
+		}
+	}
+	return KindOf(err)
 }
 
 // physicalSector is the smallest unit, in bytes, that the device below a file writes whole also

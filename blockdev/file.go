@@ -23,7 +23,7 @@ type file struct {
 	direct bool
 	align  alignment // of direct I/O
 	device bool      // a block device
-	node   string    // where sysfs has that
+	below  Below
 	aio    *queueAIO // asynchronous I/O; nil without
 	ring   *aio.Ring // of aio, where that is io_uring; else nil
 	pool   *Pool[scratch]
@@ -75,9 +75,9 @@ func (v *file) describe(path string, size int64, o *Options) error {
 	if err != nil {
 		return OpenError(path, KindOf(err), err)
 	}
+	v.below = BelowFile(v.locked)
 	block := DefaultBlockSize
 	if v.device = st.Mode()&os.ModeDevice != 0; v.device {
-		v.node = deviceNode(v.locked)
 		if block, err = unix.IoctlGetInt(int(v.locked.Fd()), unix.BLKSSZGET); err != nil {
 			return OpenError(path, KindOf(err), err)
 		}
@@ -216,15 +216,11 @@ func (v *file) explain(r *Request, err error) error {
 	if errors.Is(err, ErrUnwanted) {
 		return v.info.Fail(r.Op, r.Offset, ErrUnwanted, nil)
 	}
-	kind := KindOf(err)
-	if !errors.Is(kind, ErrGone) && vanished(v.node) {
-		kind = ErrGone // the system says EIO, or that there is no space
-	}
 	at := r.Offset + r.done
 	if r.done == r.Length {
 		at = r.Offset // all was taken, and any of it may be lost
 	}
-	return v.info.Fail(r.Op, at, kind, err)
+	return v.info.Fail(r.Op, at, v.below.KindOf(err), err)
 }
 
 func (v *file) end(r *Request, err error) {

@@ -1,8 +1,11 @@
 package blockdev
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -243,5 +246,35 @@ func TestWholePages(t *testing.T) {
 		if from, to := wholePages(c.off, c.end, c.page); from != c.from || to != c.to {
 			t.Errorf("pages of %d in %d to %d: %d to %d, want %d to %d", c.page, c.off, c.end, from, to, c.from, c.to)
 		}
+	}
+}
+
+// TestDiskTakenAway: what fails on a file whose disk the system hasn't any more is told of as that, and not where there
+// is one. Of tmpfs none is seen.
+func TestDiskTakenAway(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	opened, err := OpenFile(path, Options{Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	v, _ := opened.(*file)
+	if v.below == "" && !inMemory(v.locked) {
+		t.Skip("sysfs has no device of this file system's")
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	read := func() error {
+		done := make(chan error, 1)
+		v.Submit(&Request{Op: OpRead, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}, Complete: func(r *Request) { done <- r.Err }})
+		return <-done
+	}
+	if err := read(); !errors.Is(err, ErrMedium) {
+		t.Errorf("of a file that was cut: %v", err)
+	}
+	v.below = "/sys/dev/block/no device"
+	if err := read(); !errors.Is(err, ErrGone) {
+		t.Errorf("of a disk that was taken away: %v", err)
 	}
 }

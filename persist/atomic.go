@@ -218,7 +218,7 @@ func (v *atomicVolume) check(r *blockdev.Request) error {
 		return err
 	}
 	if failed := v.failed.Load(); failed != nil && r.Op != blockdev.OpRead {
-		return v.info.Fail(r.Op, r.Offset, mediumKind(*failed), *failed)
+		return v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(*failed), *failed)
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func (v *atomicVolume) opError(r *blockdev.Request, err error) error {
 	if errors.As(err, &op) {
 		return err
 	}
-	return v.info.Fail(r.Op, r.Offset, mediumKind(err), err)
+	return v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(err), err)
 }
 
 func (v *atomicVolume) end(r *blockdev.Request, err error) {

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"errors"
 	"runtime/debug"
 	"sync/atomic"
 
@@ -14,7 +13,7 @@ func (v *atomicVolume) read(r *blockdev.Request) error {
 	for done := int64(0); done < r.Length; {
 		n, err := v.readSome(r, xs, uint64((r.Offset+done)>>v.shift), uint64((r.Length-done)>>v.shift), done)
 		if err != nil {
-			return v.info.Fail(r.Op, r.Offset+done, mediumKind(err), err)
+			return v.info.Fail(r.Op, r.Offset+done, v.m.below.KindOf(err), err)
 		}
 		done += n
 	}
@@ -62,14 +61,6 @@ func (v *atomicVolume) copyOut(r *blockdev.Request, b blocks, done int64) (int64
 		from = b.bytes(v.shift)
 	}
 	return int64(len(from)), v.m.give(r, from, done)
-}
-
-// mediumKind is the kind of an error that the map or the memory gave.
-func mediumKind(err error) error {
-	if errors.Is(err, errEntry) || errors.Is(err, errLost) {
-		return blockdev.ErrMedium
-	}
-	return blockdev.KindOf(err)
 }
 
 // pinned finds where up to n logical blocks from lba on are, and pins some of them. ok is false

@@ -41,7 +41,7 @@ func (v *atomicVolume) View(segs []blockdev.Segment, offset, length int64) ([]bl
 	}
 	v.unview(&p)
 	if err != nil {
-		return segs, 0, v.info.Fail(blockdev.OpRead, offset, mediumKind(err), err)
+		return segs, 0, v.info.Fail(blockdev.OpRead, offset, v.m.below.KindOf(err), err)
 	}
 	return segs, 0, blockdev.ErrView
 }
@@ -150,7 +150,7 @@ func (v *atomicVolume) Lend(segs []blockdev.Segment, length int64) ([]blockdev.S
 	out, _ := v.segments(segs, &p)
 	if err := v.ready(out[len(segs):]); err != nil {
 		v.Return(blockdev.LoanToken(v.slots.token(&p)))
-		return segs, 0, v.info.Fail(blockdev.OpWrite, -1, blockdev.KindOf(err), err)
+		return segs, 0, v.info.Fail(blockdev.OpWrite, -1, v.m.below.KindOf(err), err)
 	}
 	return out, blockdev.LoanToken(v.slots.token(&p)), nil
 }

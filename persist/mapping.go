@@ -23,6 +23,8 @@ type mapping struct {
 	dax  bool                    // mapped with MAP_SYNC: the lines of mem are the medium
 	fs   string                  // the file system's name, for people
 	ram  bool                    // it lies in the machine's ordinary memory
+
+	below blockdev.Below // of file
 }
 
 // piece is memory of a mapping, from a byte of the file on.
@@ -36,7 +38,7 @@ func mapFile(f *os.File, size int64, readOnly bool) (*mapping, error) {
 	if int64(int(size)) != size {
 		return nil, fmt.Errorf("%d bytes are more than this processor can map", size)
 	}
-	m := &mapping{file: f}
+	m := &mapping{file: f, below: blockdev.BelowFile(f)}
 	m.fs, m.ram = fileSystem(f)
 	var err error
 	m.mem, m.dax, err = mapRange(f, 0, size, readOnly)

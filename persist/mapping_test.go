@@ -80,3 +80,44 @@ func TestVanished(t *testing.T) {
 		sandbox.Refuse(t, unix.SYS_PREAD64, unix.ENXIO)
 	}
 }
+
+// TestDeviceTakenAway: a fault in a mapping of a file, or a sync that fails, whose disk the system hasn't any more is told
+// of as that, though it says EIO.
+func TestDeviceTakenAway(t *testing.T) {
+	if raceEnabled {
+		t.Skip("a fault in the race detector's own code ends the program")
+	}
+	for name, open := range map[string]openFunc{"out of place": Open, "in place": inPlace} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "v")
+			v, err := open(path, blockdev.Options{Size: mib})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer v.Close()
+			c, b := volumetest.NewClient(v), make([]byte, 4096)
+			if err := c.Write(b, 0, true); err != nil {
+				t.Fatal(err)
+			}
+			const gone = "/sys/dev/block/no device"
+			switch v := v.(type) {
+			case *atomicVolume:
+				v.m.below, v.sync = gone, func([]byte) error { return unix.EIO }
+			case *volume:
+				v.m.below, v.sync = gone, func([]byte) error { return unix.EIO }
+			}
+			if err := c.Write(b, 4096, true); !errors.Is(err, blockdev.ErrGone) || !errors.Is(err, unix.EIO) {
+				t.Errorf("write: %v", err)
+			}
+			if err := os.Truncate(path, 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Read(b, 0); !errors.Is(err, blockdev.ErrGone) {
+				t.Errorf("read: %v", err)
+			}
+			if err := c.Flush(); !errors.Is(err, blockdev.ErrGone) {
+				t.Errorf("flush: %v", err)
+			}
+		})
+	}
+}

@@ -130,7 +130,7 @@ func (v *volume) apply(r *blockdev.Request, off, n int64) {
 		err = v.m.persist(v.m.mem[off:off+n], v.lines)
 	}
 	if err != nil {
-		r.Err = v.info.Fail(r.Op, off, blockdev.KindOf(err), err)
+		r.Err = v.info.Fail(r.Op, off, v.m.below.KindOf(err), err)
 	}
 }
 
@@ -195,7 +195,7 @@ func (v *volume) discard(r *blockdev.Request) {
 // finish completes a request with an error of the system, or none.
 func (v *volume) finish(r *blockdev.Request, err error) {
 	if err != nil {
-		err = v.info.Fail(r.Op, r.Offset, blockdev.KindOf(err), err)
+		err = v.info.Fail(r.Op, r.Offset, v.m.below.KindOf(err), err)
 	}
 	v.end(r, err)
 }
@@ -233,7 +233,7 @@ func (v *volume) View(segs []blockdev.Segment, offset, length int64) ([]blockdev
 	}
 	if err := v.m.touch(offset, length); err != nil {
 		v.Release(t)
-		return segs, 0, v.info.Fail(blockdev.OpRead, offset, blockdev.KindOf(err), err)
+		return segs, 0, v.info.Fail(blockdev.OpRead, offset, v.m.below.KindOf(err), err)
 	}
 	return append(segs, blockdev.Segment{
 		Region: v.region[0],
