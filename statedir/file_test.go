@@ -131,3 +131,20 @@ func TestNothingDurable(t *testing.T) {
 		t.Errorf("made: %v", err)
 	}
 }
+
+// TestNameNotDurable: who makes or replaces a file is told where the system can't make its name durable.
+func TestNameNotDurable(t *testing.T) {
+	for name, do := range map[string]func(string, []byte, fs.FileMode) error{"create": CreateFile, "replace": ReplaceFile} {
+		t.Run(name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path := filepath.Join(t.TempDir(), "a")
+			failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, 1) // of the file
+			if err := do(path, []byte("one"), 0o600); !failed() || !errors.Is(err, unix.EIO) {
+				t.Errorf("%v; refused: %v", err, failed())
+			}
+			is(t, path, "one", 0o600)
+		})
+	}
+}

@@ -46,6 +46,12 @@ func Refuse(t *testing.T, call uint32, errno unix.Errno) {
 // one, as a program can have one such filter; it is skipped where the system has none.
 func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) {
 	t.Helper()
+	return FailLater(t, call, errno, 0)
+}
+
+// FailLater is FailOnce where the call is to succeed so many times before.
+func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed func() bool) {
+	t.Helper()
 	listener := filter(t, call, unix.SECCOMP_RET_USER_NOTIF,
 		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 	var done, stop atomic.Bool
@@ -55,7 +61,7 @@ func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) 
 		for !stop.Load() {
 			if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}, 10); n > 0 {
 				noting.Lock()
-				answer(listener, errno, &done)
+				answer(listener, errno, &before, &done)
 				noting.Unlock()
 			}
 		}
@@ -68,8 +74,9 @@ func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) 
 	}
 }
 
-// answer lets the system call that asks a listener fail, where none has yet. Who asks may be interrupted, and asks again.
-func answer(listener uintptr, errno unix.Errno, done *atomic.Bool) {
+// answer lets the system call that asks a listener fail, where none has yet and none is to succeed before. Who asks may be
+// interrupted, and asks again.
+func answer(listener uintptr, errno unix.Errno, before *int, done *atomic.Bool) {
 	var asked [80]byte // struct seccomp_notif
 	if _, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&asked))); err != 0 {
 		return
@@ -80,13 +87,17 @@ func answer(listener uintptr, errno unix.Errno, done *atomic.Bool) {
 		error int32
 		flags uint32
 	}{id: binary.NativeEndian.Uint64(asked[:]), flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-	first := !done.Load()
+	first := !done.Load() && *before == 0
 	if first {
 		answer.error, answer.flags = -int32(errno), 0
 	}
 	_, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&answer)))
-	if first && err == 0 {
+	switch {
+	case err != 0:
+	case first:
 		done.Store(true)
+	case *before > 0:
+		*before--
 	}
 }
 

@@ -1,0 +1,72 @@
+package wrap_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/blockdev/wrap"
+)
+
+// noted is a volume that notes what it is asked for, and fails every flush.
+type noted struct {
+	blockdev.Volume
+	asked []blockdev.Request
+}
+
+func (n *noted) Submit(r *blockdev.Request) {
+	n.asked = append(n.asked, blockdev.Request{Op: r.Op, FUA: r.FUA, MayUnmap: r.MayUnmap, Offset: r.Offset, Length: r.Length})
+	if r.Op == blockdev.OpFlush {
+		i := n.Info()
+		r.End(i.Fail(r.Op, -1, blockdev.ErrMedium, nil))
+		return
+	}
+	n.Volume.Submit(r)
+}
+
+// TestPassedOnWhole: every wrapper has the volume below asked for just what it was asked for: a write with FUA that came
+// down as one without would be lost when the power fails. What came of it comes back.
+func TestPassedOnWhole(t *testing.T) {
+	for name, wrapped := range map[string]func(blockdev.Volume) blockdev.Volume{
+		"check":  func(v blockdev.Volume) blockdev.Volume { return wrap.NewChecker(v) },
+		"delay":  func(v blockdev.Volume) blockdev.Volume { return wrap.NewDelay(v, 0, time.Microsecond) },
+		"fail":   func(v blockdev.Volume) blockdev.Volume { return wrap.NewFail(v) },
+		"freeze": func(v blockdev.Volume) blockdev.Volume { return wrap.NewFreezer(v) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			below := &noted{Volume: mem}
+			v := wrapped(below)
+			defer v.Close()
+			c := volumetest.NewClient(v)
+			b, all := make([]byte, 8192), [][]byte{make([]byte, 8192)}
+			for _, r := range []blockdev.Request{
+				{Op: blockdev.OpWrite, FUA: true, Offset: 4096, Length: 8192, Bufs: all},
+				{Op: blockdev.OpWrite, Offset: 4096, Length: 8192, Bufs: all},
+				{Op: blockdev.OpRead, Offset: 8192, Length: 8192, Bufs: [][]byte{b}},
+				{Op: blockdev.OpWriteZeroes, FUA: true, MayUnmap: true, Length: 4096},
+				{Op: blockdev.OpWriteZeroes, Offset: 4096, Length: 4096},
+				{Op: blockdev.OpDiscard, Length: 16384},
+				{Op: blockdev.OpFlush},
+			} {
+				below.asked = below.asked[:0]
+				err := c.Do(r)
+				if failed := r.Op == blockdev.OpFlush; failed != errors.Is(err, blockdev.ErrMedium) {
+					t.Errorf("%v: %v", r.Op, err)
+				}
+				if len(below.asked) != 1 {
+					t.Fatalf("%v: %d requests came down", r.Op, len(below.asked))
+				}
+				g := below.asked[0]
+				if g.Op != r.Op || g.FUA != r.FUA || g.MayUnmap != r.MayUnmap || g.Offset != r.Offset || g.Length != r.Length {
+					t.Errorf("the volume below was asked for %+v", g)
+				}
+			}
+		})
+	}
+}
