@@ -95,6 +95,19 @@ func TestFileNotDurable(t *testing.T) {
 	}
 }
 
+// TestFileNameNotDurable: the same where only its name can't be made durable.
+func TestFileNameNotDurable(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, 1) // of the file
+	mustFail(t, tryOpen(t, path, blockdev.Options{Size: mib}), blockdev.ErrMedium, "create", "sync "+filepath.Dir(path))
+	if _, err := os.Stat(path); err == nil || !failed() {
+		t.Errorf("it is left, or nothing was refused: %v", failed())
+	}
+}
+
 func TestFileLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "v")
 	v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib})

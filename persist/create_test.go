@@ -11,6 +11,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
 // TestCreateCutShort: a volume whose creation the power cut is created by the next start that asks for
@@ -171,5 +172,38 @@ func TestCreatedMeanwhile(t *testing.T) {
 	got := make([]byte, 4096)
 	if err := volumetest.NewClient(again).Read(got, 0); err != nil || !bytes.Equal(got, block(1)) {
 		t.Errorf("what was written is gone, %v", err)
+	}
+}
+
+// TestFormatNotDurable: who makes a volume is told where the system can't make it durable, and until the maps are nothing
+// says that there is one.
+func TestFormatNotDurable(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		call   uint32
+		before int // so many calls succeed
+		volume bool
+	}{
+		{"maps", unix.SYS_MSYNC, 0, false},
+		{"holes", unix.SYS_FDATASYNC, 0, false},
+		{"superblock", unix.SYS_MSYNC, 1, true},
+		{"file", unix.SYS_FDATASYNC, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if !sandbox.Inside(t) {
+				return
+			}
+			path := filepath.Join(t.TempDir(), "v")
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 16*mib)); err != nil {
+				t.Fatal(err)
+			}
+			failed := sandbox.FailLater(t, c.call, unix.EIO, c.before)
+			if err := Format(path, 0); !failed() || !errors.Is(err, unix.EIO) {
+				t.Errorf("%v; refused: %v", err, failed())
+			}
+			if Holds(path) != c.volume {
+				t.Errorf("there is a volume: %v, want %v", !c.volume, c.volume)
+			}
+		})
 	}
 }

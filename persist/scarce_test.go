@@ -142,17 +142,17 @@ func TestReclaimBeginsInTurn(t *testing.T) {
 	go v.Submit(&blockdev.Request{Op: blockdev.OpWrite, Length: 512, Bufs: [][]byte{block(1)[:512]},
 		Complete: func(r *blockdev.Request) { written <- r.Err }})
 	const starves = 20 * time.Millisecond // who finds a lock taken again after that is given it before the one before goes on
-	time.Sleep(starves)                   //nolint:forbidigo // until it waits for the lock
+	time.Sleep(starves)                   // until it waits for the lock
 	go func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.life.Enter() // for the request that joins
 		begun <- v.waiting.first != nil && !v.flushes.Lead(&blockdev.Request{Op: blockdev.OpFlush, Complete: func(*blockdev.Request) {}})
 	}()
-	time.Sleep(starves) //nolint:forbidigo // until it waits for the lock, too
+	time.Sleep(starves) // until it waits for the lock, too
 	v.mu.Unlock()
 	v.mu.Lock()
-	time.Sleep(starves) //nolint:forbidigo // until it has found that taken
+	time.Sleep(starves) // until it has found that taken
 	v.mu.Unlock()
 	if !<-begun {
 		t.Fatal("nobody runs a checkpoint that a write waits for")
