@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestFlushesOwed: after a sync that failed flushes fail until one is told that was submitted later, since a flush that
@@ -147,5 +149,98 @@ func TestPageCacheSyncs(t *testing.T) {
 				t.Errorf("%s, %s with FUA %v: %d syncs, want %d", name, x.op, x.fua, s.syncs, x.syncs)
 			}
 		}
+	}
+}
+
+// lossy is a storage that loses what it has taken, once, while the one who brought it isn't answered yet: it tells a flush
+// that comes meanwhile, and no other.
+type lossy struct {
+	storage
+	flush func() error // of the volume
+	told  error        // the flushes were
+	lost  bool
+	lose  bool
+}
+
+func (l *lossy) transfer(op Op, iov []unix.Iovec, off int64, flags int) (int64, error) {
+	n, err := l.storage.transfer(op, iov, off, flags)
+	l.forget()
+	return n, err
+}
+
+func (l *lossy) allocate(mode uint32, off, n int64) error {
+	err := l.storage.allocate(mode, off, n)
+	l.forget()
+	return err
+}
+
+func (l *lossy) forget() {
+	if !l.lost {
+		l.lost, l.lose = true, true
+		l.told = errors.Join(l.flush(), l.flush())
+	}
+}
+
+func (l *lossy) sync() error {
+	if l.lose {
+		l.lose = false
+		return unix.EIO
+	}
+	return l.storage.sync()
+}
+
+// TestWritesLostMeanwhile: a write, or zeroes, that the system lost before they were answered fail, whoever brings them to
+// it: flushes were told of that already, and the next would promise what isn't there.
+func TestWritesLostMeanwhile(t *testing.T) {
+	for _, x := range []struct {
+		op     Op
+		writer bool // as with a file, and not with a device
+	}{{OpWrite, true}, {OpWrite, false}, {OpWriteZeroes, false}} {
+		v := openInternal(t, IOBuffered)
+		l := &lossy{storage: v.store}
+		ask := func(r *Request) error {
+			done := make(chan error, 1)
+			r.Complete = func(r *Request) { done <- r.Err }
+			v.Submit(r)
+			return <-done
+		}
+		l.flush = func() error { return ask(&Request{Op: OpFlush}) }
+		w := v.writer
+		if v.store = l; !x.writer {
+			v.writer = nil
+		}
+		r := &Request{Op: x.op, Length: 4096}
+		if x.op == OpWrite {
+			r.Bufs = [][]byte{make([]byte, 4096)}
+		}
+		if err := ask(r); !errors.Is(err, unix.EIO) || !errors.Is(l.told, unix.EIO) {
+			t.Errorf("%s, with a writer: %v: %v; flushes meanwhile were told %v", x.op, x.writer, err, l.told)
+		}
+		if err := l.flush(); err != nil {
+			t.Errorf("%s, with a writer: %v: a flush afterwards: %v", x.op, x.writer, err)
+		}
+		v.writer = w
+	}
+}
+
+// TestQueuedWriteLostMeanwhile is TestWritesLostMeanwhile for a write that the kernel's queue has done.
+func TestQueuedWriteLostMeanwhile(t *testing.T) {
+	v := openInternal(t, IODirect)
+	l := &lossy{storage: v.store}
+	v.store = l
+	done := make(chan error, 1)
+	l.flush = func() error {
+		v.Submit(&Request{Op: OpFlush, Complete: func(r *Request) { done <- r.Err }})
+		return <-done
+	}
+	r := &Request{Op: OpWrite, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}, Complete: func(r *Request) { done <- r.Err }}
+	r.lane = v.lanes.enter()
+	v.commits.begin(r)
+	l.forget()
+	if !v.took(nil, r, 4096, 0) {
+		t.Fatal("it isn't done")
+	}
+	if err := <-done; !errors.Is(err, unix.EIO) || !errors.Is(l.told, unix.EIO) {
+		t.Errorf("%v; flushes meanwhile were told %v", err, l.told)
 	}
 }
