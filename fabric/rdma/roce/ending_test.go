@@ -47,14 +47,16 @@ func (p *pair) endOnMessage(end func(*Device, verbs.QP)) {
 // handler that tells of it, doesn't leave the peer without the acknowledgement.
 func TestLastAnswerLeaves(t *testing.T) {
 	for name, end := range endings {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := newPair(t, pairConfig{})
-				p.endOnMessage(end)
-				p.a.want(2, verbs.WCSuccess)
-				time.Sleep(time.Second) // until Close has returned
+		for _, options := range []uint32{0, OptionAckAlong} {
+			t.Run(fmt.Sprintf("%s, options %#x", name, options), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newPair(t, pairConfig{options: options})
+					p.endOnMessage(end)
+					p.a.want(2, verbs.WCSuccess)
+					time.Sleep(time.Second) // until Close has returned
+				})
 			})
-		})
+		}
 	}
 }
 

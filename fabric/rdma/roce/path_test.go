@@ -24,7 +24,7 @@ func TestManySamples(t *testing.T) {
 				t.Fatalf("%d alike: the round trip is %v, want %v to %v", alike, p.rtt, trip/3, trip)
 			}
 			if wait := 2*p.rtt + 4*p.rttVar; wait < 3*trip/2 || wait > 4*trip {
-				t.Fatalf("%d alike: an answer is waited for for %v, where they take up to %v", alike, wait, trip)
+				t.Fatalf("%d alike: an answer has %v, where they take up to %v", alike, wait, trip)
 			}
 		}
 	}

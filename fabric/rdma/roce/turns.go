@@ -47,7 +47,7 @@ func (w *turns) leave(t *turn) bool {
 // wake makes those ready for whom there is room where so many bytes are free, or all; everyone where they may pass.
 func (w turns) wake(free int, empty, pass bool) {
 	for i, t := range w {
-		if free -= t.n; free < 0 && !pass && !(empty && i == 0) {
+		if free -= t.n; free < 0 && !pass && (!empty || i > 0) {
 			return
 		}
 		t.q.d.markReady(t.q)
