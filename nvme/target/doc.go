@@ -197,7 +197,8 @@
 //	enable, reset, shutdown, fatal, CSTS                         controller.go, settle.go
 //	keep-alive                                                   keepalive.go
 //	a graceful stop of the whole target                          drain.go
-//	subsystems, their hosts and tables of namespaces             subsystem.go
+//	subsystems; the hosts that may use them                      subsystem.go, subsystem_hosts.go
+//	adding and removing namespaces                               subsystem_namespaces.go
 //	a namespace: identifiers, size, users, removal               namespace.go
 //	who may go to a namespace now: exclusive use, parking        gate.go
 //	commands that a host left on a controller that ended         hold.go
@@ -213,7 +214,7 @@
 //	statuses for errors of volumes                               volume_status.go
 //	which admin commands there are, and their effects            admin.go
 //	Identify; log pages, error log, SMART                        identify.go, logpage.go
-//	Get Features, Set Features                                   features.go
+//	which features there are; Get Features, Set Features         features.go, features_get.go, features_set.go
 //	write protection                                             protection.go
 //	asynchronous events (AEN)                                    aen.go
 //	the Persistent Event log                                     persistent_log.go

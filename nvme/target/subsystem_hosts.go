@@ -1,0 +1,50 @@
+package target
+
+import "github.com/nvme-anywhere/nvmeof/nvme"
+
+// access says which hosts may use a subsystem; it is replaced as a whole.
+type access struct {
+	any   bool
+	hosts map[string]bool
+}
+
+func newAccess(anyHost bool, hosts []string) *access {
+	a := &access{any: anyHost, hosts: map[string]bool{}}
+	for _, h := range hosts {
+		a.hosts[h] = true
+	}
+	return a
+}
+
+func (s *Subsystem) allows(host string) bool {
+	a := s.access.Load()
+	return a.any || a.hosts[host]
+}
+
+// SetHosts replaces AllowAnyHost and Hosts of the configuration. Hosts that are connected stay so until AllowHosts: what
+// is new counts for queues that connect. It is apart from that for the sake of those who may have to take it back.
+// Discovery controllers are told, for what the subsystem's hosts find has changed. The error is ErrConfig, for what is
+// no NQN.
+func (s *Subsystem) SetHosts(anyHost bool, hosts []string) error {
+	for _, h := range hosts {
+		if err := nvme.CheckNQN(h); err != nil {
+			return configError("subsystem %s: host: %v", s.nqn, err)
+		}
+	}
+	s.access.Store(newAccess(anyHost, hosts))
+	s.t.discoveryChanged()
+	return nil
+}
+
+// AllowHosts is SetHosts, and disconnects the hosts that aren't allowed any more; the others notice nothing.
+func (s *Subsystem) AllowHosts(anyHost bool, hosts []string) error {
+	if err := s.SetHosts(anyHost, hosts); err != nil {
+		return err
+	}
+	for _, c := range s.t.controllersOf(s) {
+		if !s.allows(c.hostNQN) {
+			c.fatal(ErrNotAllowed)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nvme-anywhere/nvmeof/nvme"
+)
+
+// namespace finds an active namespace; nil where there is none.
+func (s *Subsystem) namespace(nsid uint32) *Namespace {
+	table := *s.namespaces.Load()
+	if i := nsid - 1; i < uint32(len(table)) {
+		return table[i]
+	}
+	return nil
+}
+
+// all are the active namespaces in the order of their NSIDs.
+func (s *Subsystem) all() []*Namespace {
+	table := slices.Clone(*s.namespaces.Load())
+	return slices.DeleteFunc(table, func(ns *Namespace) bool { return ns == nil })
+}
+
+// AddNamespace adds a namespace and tells the connected hosts. The error is ErrConfig, ErrExists,
+// ErrLimit where every NSID is taken, ErrState, that of the Store, ErrRemoved where the subsystem was
+// removed, or ErrClosed.
+func (s *Subsystem) AddNamespace(c NamespaceConfig) (*Namespace, error) {
+	if err := s.operators(&c); err != nil {
+		return nil, err
+	}
+	ns, err := s.addNamespace(c)
+	if err != nil {
+		return nil, within(s.nqn, err)
+	}
+	return ns, nil
+}
+
+// CheckNamespace is for those who have to know that AddNamespace will do before they do what can't be taken back. The
+// error is the one that it would return, but for a UUID, an NGUID or an EUI64 that another namespace has: that may be
+// one which goes before.
+func (s *Subsystem) CheckNamespace(c NamespaceConfig) error {
+	if err := s.operators(&c); err != nil {
+		return err
+	}
+	err := c.Validate()
+	if err == nil {
+		s.change.Lock()
+		_, _, err = s.ready(&c)
+		s.change.Unlock()
+	}
+	if err != nil {
+		return within(s.nqn, err)
+	}
+	return nil
+}
+
+// operators refuses a namespace whose NSID is for hosts to give.
+func (s *Subsystem) operators(c *NamespaceConfig) error {
+	if s.managed != nil && c.NSID >= FirstCreatedNSID {
+		return configError("subsystem %s: namespace %d: NSIDs from %d on are for namespaces that hosts create",
+			s.nqn, c.NSID, FirstCreatedNSID)
+	}
+	return nil
+}
+
+// addNamespace returns errors that leave the subsystem for its callers to name.
+func (s *Subsystem) addNamespace(c NamespaceConfig) (*Namespace, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s.t.buffers.add(c.Volume)
+	s.change.Lock()
+	ns, err := s.insert(&c)
+	s.change.Unlock()
+	if err != nil {
+		s.t.buffers.remove(c.Volume)
+		return nil, err
+	}
+	s.namespaceChanged(ns.nsid, nil)
+	return ns, nil
+}
+
+// ready makes a namespace with what is stored of it, and the table that has it. Called with change held.
+func (s *Subsystem) ready(c *NamespaceConfig) (*Namespace, []*Namespace, error) {
+	table := slices.Clone(*s.namespaces.Load())
+	nsid := c.NSID
+	if nsid == 0 {
+		i := slices.Index(table, nil)
+		if i < 0 {
+			i = len(table)
+		}
+		nsid = uint32(i) + 1
+	}
+	if nsid > MaxNSID || s.managed != nil && !c.created && nsid >= FirstCreatedNSID {
+		return nil, nil, fmt.Errorf("%w: it has %d namespaces", ErrLimit, nsid-1)
+	}
+	for len(table) < int(nsid) {
+		table = append(table, nil)
+	}
+	if table[nsid-1] != nil {
+		return nil, nil, fmt.Errorf("namespace %d %w", nsid, ErrExists)
+	}
+	ns := newNamespace(s, nsid, c)
+	if err := errors.Join(ns.loadReservation(), ns.loadBad(), ns.loadProtection()); err != nil {
+		return nil, nil, fmt.Errorf("namespace %d: %w", nsid, err)
+	}
+	table[nsid-1] = ns
+	return ns, table, nil
+}
+
+// insert puts a namespace into the table. Called with change held.
+func (s *Subsystem) insert(c *NamespaceConfig) (*Namespace, error) {
+	ns, table, err := s.ready(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.distinct(ns); err != nil {
+		return nil, err
+	}
+	ns.sayOthers()
+	ns.watchSize()
+	if err := s.publish(ns, &table); err != nil {
+		if ns.unwatch != nil {
+			ns.unwatch()
+		}
+		return nil, err
+	}
+	return ns, nil
+}
+
+// distinct refuses a namespace with an identifier of another: hosts take two with one for the same. Called with change
+// held.
+func (s *Subsystem) distinct(ns *Namespace) error {
+	for _, other := range *s.namespaces.Load() {
+		var what string
+		switch {
+		case other == nil:
+		case other.uuid == ns.uuid:
+			what = "UUID " + nvme.HostID(ns.uuid).String()
+		case other.nguid == ns.nguid && ns.nguid != [16]byte{}:
+			what = fmt.Sprintf("NGUID %x", ns.nguid)
+		case other.eui64 == ns.eui64 && ns.eui64 != [8]byte{}:
+			what = fmt.Sprintf("EUI64 %x", ns.eui64)
+		}
+		if what != "" {
+			return fmt.Errorf("namespace %d: %s %w, as that of namespace %d: give it another, or none", ns.nsid, what, ErrExists, other.nsid)
+		}
+	}
+	return nil
+}
+
+// publish makes a table with a new namespace the subsystem's, unless nobody would ever take that away again. Called
+// with change held.
+func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
+	s.t.mu.Lock() // the states of its group may change meanwhile
+	defer s.t.mu.Unlock()
+	switch {
+	case s.t.closed:
+		return ErrClosed
+	case s.removed:
+		return ErrRemoved
+	}
+	ns.bar(s.t.barredGroups()[ns.anaGroup])
+	ns.refuse(!s.sanitizing().OK())
+	s.t.offerNamespace(ns)
+	s.namespaces.Store(table)
+	if !s.sanitizing().OK() { // it has begun meanwhile, and may not have seen ns
+		ns.refuse(true)
+	}
+	return nil
+}
+
+// RemoveNamespace takes a namespace away, tells the connected hosts, and returns when no
+// request uses its volume any more. The error is ErrNotFound.
+func (s *Subsystem) RemoveNamespace(nsid uint32) error {
+	wait, err := s.TakeNamespace(nsid)
+	if err == nil {
+		wait()
+	}
+	return err
+}
+
+// TakeNamespace is RemoveNamespace for those who don't wait then and there: on a volume that hangs, that takes as long as
+// that does. What it returns is to be called, and waits.
+func (s *Subsystem) TakeNamespace(nsid uint32) (wait func(), err error) {
+	ns, err := s.takeNamespace(nsid, nil)
+	if err != nil {
+		return nil, err
+	}
+	return ns.remove, nil
+}
+
+// takeNamespace begins to remove a namespace: it is there no more. It doesn't tell the host of one controller, which has
+// asked for it (NVMe base, "Namespace Deletion Asynchronous Event Reporting"). remove follows.
+func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, error) {
+	s.change.Lock()
+	ns := s.namespace(nsid)
+	if ns == nil {
+		s.change.Unlock()
+		return nil, fmt.Errorf("target: subsystem %s: namespace %d %w", s.nqn, nsid, ErrNotFound)
+	}
+	table := slices.Clone(*s.namespaces.Load())
+	table[nsid-1] = nil
+	s.namespaces.Store(&table)
+	s.forgetFeatures(nsid) // before one comes that is given its identifier
+	s.change.Unlock()
+	ns.refuseAll()
+	s.namespaceChanged(nsid, by)
+	return ns, nil
+}
+
+// namespaceChanged notes in every controller but one that a namespace came, went or changed
+// its attributes.
+func (s *Subsystem) namespaceChanged(nsid uint32, except *controller) {
+	for _, c := range s.t.controllersOf(s) {
+		if c != except && c.has(nsid) {
+			c.namespaceChanged(nsid)
+		}
+	}
+}
+
+// nn is NN of Identify Controller: the largest NSID there can be.
+func (s *Subsystem) nn() uint32 {
+	if s.discovery {
+		return 0
+	}
+	return MaxNSID
+}
