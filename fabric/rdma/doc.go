@@ -12,7 +12,16 @@
 // host lends the target a memory window over the exact range of each command, which the
 // target invalidates with its response; whatever a host sends from other memory is registered
 // for the time of the command. Volumes that lie in memory are registered once and sent from
-// in place.
+// in place: zero-copy, as a real RNIC has it, where a software one copies on arrival.
+//
+// # Flow control
+//
+// In place of credits a target posts as many receives as the queue is deep, and a host that obeys SQHD
+// sends no more commands. A write's data is fetched (RDMA READ) when there is memory for it: commands
+// that find none wait in turn, which is backpressure, and no peer holds more than its share
+// (internal/mem's Pool). Admission control of connections is budget's: how much memory they may have
+// for their buffers before their hosts have proved anything, and who gives way. Congestion is left to
+// the provider.
 //
 // # Concurrency
 //

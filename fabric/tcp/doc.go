@@ -32,11 +32,12 @@
 //
 // # Where data lies
 //
-// Sent data is gathered by the kernel from where it lies: a view of the volume, the target's
-// pool, the host's buffer. PDU headers and digests are staged next to each other in a small
-// buffer of the connection. Received data is read straight into its final place as soon as a
-// PDU's header is known; what came along with the header in the same read (a small command's
-// data, usually) is copied out of the read buffer, once.
+// Sent data is gathered by the kernel from where it lies: a view of the volume, the target's pool, the
+// host's buffer: zero-copy as far as user space goes, and scatter-gather I/O, though the kernel copies
+// (MSG_ZEROCOPY isn't used). PDU headers and digests are staged next to each other in a small buffer
+// of the connection. Received data is read straight into its final place as soon as a PDU's header is
+// known; what came along with the header in the same read (a small command's data, usually) is copied
+// out of the read buffer, once.
 //
 // # Ownership
 //
@@ -44,6 +45,15 @@
 // again after Request.Sent. A host's request belongs to the transport from Submit until
 // Sink.Completed or Sink.Closed. Memory is bounded by the queue depth, the size of the pool
 // given in TargetConfig.Memory, and the limit of connections.
+//
+// # Flow control
+//
+// Flow control is NVMe/TCP's and TCP's own. A target asks for the data of a write with one R2T (ready to
+// transfer) for all of it, and only when it has memory to place it: this is the backpressure that a host
+// feels, while commands in capsules are bounded by the queue depth. Memory is shared out among peers, the
+// oldest request first (fair queueing, internal/mem's Pool). Where the peer's receive window is closed,
+// messages stay queued in the writer, and no goroutine but its own waits. Congestion control is the
+// kernel's. There is no rate limiting.
 //
 // # Knobs
 //

@@ -50,8 +50,10 @@
 // reader of the connection, over RDMA the one that handles completions: with the software RNIC mostly
 // its engine. Where a connection ends, who ends it calls Resume and Pulled.
 //
-// An I/O allocates nothing: the volume's request is part of ours, and continuations are
-// functions chosen ahead. Administrative commands build their pages on the heap.
+// There is zero-copy, in user space, where a volume in memory gives a view (Memory.View) for a read,
+// or lends memory (Lender.Lend) for a write. An I/O allocates nothing: the volume's request is part of
+// ours, and continuations are functions chosen ahead. Administrative commands build their pages on the
+// heap.
 //
 // # Who waits for whom
 //
@@ -77,6 +79,14 @@
 // A chain is a command that takes several operations of a volume. Between any two it is asked whether
 // it is to end (chainAborted): for an Abort or a preemption, or because its connection ends, its
 // namespace is removed, or, where it is an admin command, its controller is disabled or shut down.
+//
+// In the usual terms: to exclude is to quiesce a namespace, or to freeze it, for exclusive access,
+// behind a barrier that stops later commands; to hold fences a host's new commands off from stale ones
+// of a lost controller; to settle is to wait for outstanding commands; Drain is a graceful shutdown,
+// which quiesces all I/O queues. Admission control is by limits: newcomers.go for connections,
+// newController for controllers. Flow control is SQHD's (Queue.complete), and backpressure comes of
+// Conn.Alloc: a command without memory waits, and its data isn't fetched. There is no rate limiting of
+// I/O, nor other quality of service; only the log's rate is bounded.
 //
 // # States of a queue
 //

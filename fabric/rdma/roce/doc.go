@@ -35,11 +35,11 @@
 //
 // # Memory
 //
-// Payloads are gathered by the kernel from where they lie, and copied once on arrival, from
-// the receive buffer to their place. What goes to a peer with which the socket shares memory
-// (udp.Sharing) is copied there while its ICRC is made. L_Keys and R_Keys are looked up for each
-// packet, so that a key that is gone works no more, and Dereg and Destroy wait for a batch that
-// is just being sent. The same holds when a late ACK completes a request that is just being retransmitted.
+// Payloads are gathered by the kernel from where they lie (scatter-gather, zero-copy in user space), and copied
+// once on arrival, from the receive buffer to their place. What goes to a peer with which the socket shares memory
+// (udp.Sharing) is copied there while its ICRC is made. L_Keys and R_Keys are looked up for each packet, so that a
+// key that is gone works no more, and Dereg and Destroy wait for a batch that is just being sent. The same holds
+// when a late ACK completes a request that is just being retransmitted.
 //
 // The addresses of memory regions are the device's own, not the process's. R_Keys are 32
 // random bits each; every binding of a window has a new one.
@@ -53,15 +53,23 @@
 // each peer, which opens with ACKs and closes with congestion notifications and losses (see
 // congestion).
 //
-// A responder holds what comes ahead of a lost packet, and executes it when that is here. Two devices of our
-// kind know each other by options in the messages of CM (those of RDMA's enhanced connection establishment
-// does); the responder tells then what it holds, and the requester sends again, or asks again for, what is
-// missing and no more (see reorder, selective). Where the interfaces of both have room for it, packets of SENDs
-// between them carry wire.LongSend bytes more than the path MTU (OptionLongSend), a WRITE of one packet takes a
-// short SEND behind it along (OptionWriteSend), and packets of data are as long as jumbo frames or loopback
-// allow (OptionJumboData, OptionLongData). SENDs of one packet and READs take acknowledgements along, which are
-// packets of their own only where there is no request to leave (OptionAckAlong). Packets of a SEND, and of an
-// answer, are of one size, for trains. Other peers see nothing of this but options of no vendor, which they ignore.
+// In the terms of TCP the window is a congestion window: it begins with slow start, goes on with
+// congestion avoidance by additive increase and multiplicative decrease (AIMD), and takes marks by
+// ECN, which CNPs bring back as in DCQCN; there is no pacing, and no rate limiting. The early retry is
+// a retransmission timeout from the smoothed round trip (SRTT, RTO), with exponential backoff. Flow
+// control of a receiver that has posted nothing is the RNR NAK; there are no end-to-end credits.
+//
+// A responder holds what comes ahead of a lost packet, and executes it when that is here. Two devices of our kind
+// know each other by options in the messages of CM (those of RDMA's enhanced connection establishment does); the
+// responder tells then what it holds, and the requester sends again, or asks again for, what is missing and no
+// more: selective acknowledgement and retransmission (SACK), from a reorder buffer on one side and a scoreboard on
+// the other (see reorder, selective), with tail loss probes (see probe). Where the interfaces of both have room
+// for it, packets of SENDs between them carry wire.LongSend bytes more than the path MTU (OptionLongSend), a WRITE
+// of one packet takes a short SEND behind it along (OptionWriteSend), and packets of data are as long as jumbo
+// frames or loopback allow (OptionJumboData, OptionLongData). SENDs of one packet and READs take acknowledgements
+// along, which are packets of their own only where there is no request to leave (OptionAckAlong): piggybacked
+// ACKs. Packets of a SEND, and of an answer, are of one size, for trains. Other peers see nothing of this but
+// options of no vendor, which they ignore.
 //
 // A responder keeps as many records of READs and atomics as the peer may have outstanding, and
 // answers repeated ones from them. Answers leave in the order of the requests; the ACKs of a
