@@ -94,8 +94,8 @@
 //	new ─────────► connecting ────────┬───────────────────────► connected ◄──► fused: holds a Compare
 //	 ▲                  │             └─► authenticating ─────►   │    │
 //	 └──────────────────┘                               ◄─────────┘    │ quiesce, or the controller
-//	       refused                              failed when it was     ▼ has ended
-//	                                            made to do it again   draining: begins no command
+//	       refused                             authenticated anew,     ▼ has ended
+//	                                           and failed             draining: begins no command
 //
 //	any: Closing ► down
 //
