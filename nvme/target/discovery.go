@@ -21,56 +21,109 @@ func (t *Target) discoveryChanged() {
 	}
 }
 
-// discoveryLog is the log for the host of c: the subsystems that it may use, at the ports
-// that it can reach, the discovery subsystem itself at the same ports, and the referrals.
-// Without retain, reading it lets the next event through.
-func (c *controller) discoveryLog(retain bool) []byte {
-	if !retain {
-		// First, so that a change from here on is a new event.
-		c.mu.Lock()
-		c.rearm(eventDiscovery)
-		c.mu.Unlock()
-	}
+// discoveryLog is the log for the host of c: the discovery subsystem itself at the ports that the host can reach, the
+// referrals, and the subsystems that it may use at the same ports. Hosts read it in pieces, so entries are made when
+// they are read.
+type discoveryLog struct {
+	generation uint64
+	ports      []reachablePort
+	referrals  []Referral
+	discovery  *Subsystem
+	subsystems []*Subsystem
+}
+
+// reachablePort is a port, and the address at which a host can reach it.
+type reachablePort struct {
+	*Port
+	at netip.AddrPort
+}
+
+// discoveryLog is the log as it is now.
+func (c *controller) discoveryLog() *discoveryLog {
 	t := c.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var entries []byte
+	l := &discoveryLog{generation: t.generation, referrals: t.referrals, discovery: t.discovery}
 	for i := range t.ports {
-		if e, ok := t.ports[i].entry(c, t.discovery); ok {
-			entries = e.AppendTo(entries)
+		p := &t.ports[i]
+		addr, ok := p.addressFor(c.attr.Local.Addr())
+		at := netip.AddrPortFrom(addr, p.Addr.Port())
+		if ok && t.portAt(p.Transport, at) == p { // else another one listens there
+			l.ports = append(l.ports, reachablePort{p, at})
 		}
 	}
-	for i := range t.referrals {
-		entries = t.referrals[i].entry().AppendTo(entries)
-	}
-	for _, s := range t.sortedSubsystems() {
-		if !s.allows(c.hostNQN) {
-			continue
-		}
-		for i := range t.ports {
-			if e, ok := t.ports[i].entry(c, s); ok {
-				entries = e.AppendTo(entries)
-			}
+	all := t.sortedSubsystems()
+	l.subsystems = make([]*Subsystem, 0, len(all))
+	for _, s := range all {
+		if s.allows(c.hostNQN) {
+			l.subsystems = append(l.subsystems, s)
 		}
 	}
-	h := nvme.DiscoveryHeader{GENCTR: t.generation, NUMREC: uint64(len(entries) / nvme.DiscoveryEntrySize)}
-	return append(h.AppendTo(nil), entries...)
+	return l
 }
 
-// entry describes s at port p to the host of c; false where the host can't reach the port. Called with Target.mu held.
-func (p *Port) entry(c *controller, s *Subsystem) (*nvme.DiscoveryEntry, bool) {
-	addr, ok := p.addressFor(c.attr.Local.Addr())
-	at := netip.AddrPortFrom(addr, p.Addr.Port())
-	if !ok || c.t.portAt(p.Transport, at) != p { // else another one listens there
-		return nil, false
+// entries is how many the log has.
+func (l *discoveryLog) entries() int {
+	return len(l.ports) + len(l.referrals) + len(l.subsystems)*len(l.ports)
+}
+
+func (l *discoveryLog) size() uint64 {
+	return nvme.DiscoveryHeaderSize + uint64(l.entries())*nvme.DiscoveryEntrySize
+}
+
+// entry makes entry i, counted from 0.
+func (l *discoveryLog) entry(i int) *nvme.DiscoveryEntry {
+	if i < len(l.ports) {
+		return l.ports[i].entry(l.discovery)
 	}
-	e := discoveryEntry(p.Transport, at, p.Secure, s.nqn)
+	i -= len(l.ports)
+	if i < len(l.referrals) {
+		return l.referrals[i].entry()
+	}
+	i -= len(l.referrals)
+	return l.ports[i%len(l.ports)].entry(l.subsystems[i/len(l.ports)])
+}
+
+// piece makes n bytes from an offset within the log, fewer at its end, or as many more as complete an entry.
+func (l *discoveryLog) piece(off, n uint64) (b []byte) {
+	first, end := off/nvme.DiscoveryEntrySize, min(off+n, l.size())
+	for at := first * nvme.DiscoveryEntrySize; at < end; at += nvme.DiscoveryEntrySize {
+		if at == 0 {
+			h := nvme.DiscoveryHeader{GENCTR: l.generation, NUMREC: uint64(l.entries())}
+			b = h.AppendTo(b)
+			continue
+		}
+		b = l.entry(int((at - nvme.DiscoveryHeaderSize) / nvme.DiscoveryEntrySize)).AppendTo(b)
+	}
+	return b[min(off-first*nvme.DiscoveryEntrySize, uint64(len(b))):]
+}
+
+// replyDiscoveryLog answers with a piece of the log. Without RAE, reading it lets the next event through.
+func (r *Request) replyDiscoveryLog() {
+	c, off := r.engine.q.ctrl, r.Cmd.LogOffset()
+	l := c.discoveryLog()
+	if off <= l.size() && !r.Cmd.LogRAE() {
+		c.mu.Lock()
+		c.rearm(eventDiscovery)
+		c.mu.Unlock()
+		l = c.discoveryLog() // a change from here on is a new event
+	}
+	if off > l.size() {
+		r.fail(nvme.StatusInvalidField, offLPO)
+		return
+	}
+	r.replyWith(l.piece(off, r.Cmd.LogLength()))
+}
+
+// entry describes s at the port.
+func (p *reachablePort) entry(s *Subsystem) *nvme.DiscoveryEntry {
+	e := discoveryEntry(p.Transport, p.at, p.Secure, s.nqn)
 	e.PORTID, e.TSAS = p.ID, p.TSAS
 	if s.discovery {
 		e.SUBTYPE = nvme.SubsystemCurrentDiscovery
 		e.EFLAGS = nvme.EFLAGSPersistent
 	}
-	return e, true
+	return e
 }
 
 // discoveryEntry describes an NVM subsystem at an address.

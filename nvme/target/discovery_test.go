@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -233,5 +234,36 @@ func TestPortAddress(t *testing.T) {
 		if ok != (tc.want != "") || ok && a.String() != tc.want {
 			t.Errorf("port %s, reached at %s: %v %v, want %q", tc.port, tc.local, a, ok, tc.want)
 		}
+	}
+}
+
+// TestDiscoveryOfMany: what a piece of the log costs doesn't depend on how long the log is.
+func TestDiscoveryOfMany(t *testing.T) {
+	const subsystems, ports, pieces = 1000, 4, 32
+	tg := newTargetWith(t, func(c *Config) {
+		for i := range subsystems {
+			c.Subsystems = append(c.Subsystems, SubsystemConfig{NQN: fmt.Sprintf("%s%d", testNQN, i), AllowAnyHost: true})
+		}
+		for i := range uint16(ports) {
+			c.Ports = append(c.Ports, Port{Transport: nvme.TransportTCP, Addr: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 4420+i)})
+		}
+	}, newTestVolume(1<<20, 512))
+	q := dial(t, tg)
+	connectAdmin(q, nvme.DiscoveryNQN, 0)
+	piece := make([]byte, nvme.PageSize)
+	read := func(off uint64) {
+		q.must(command(func(c *nvme.Command) {
+			c.SetGetLogPage(nvme.GetLogPage{LID: nvme.LogDiscovery, Length: nvme.PageSize, Offset: off, RAE: true})
+		}), piece)
+	}
+	read(0)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range uint64(pieces) {
+		read(nvme.DiscoveryHeaderSize + i*100*nvme.PageSize/4)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / pieces; each > 256<<10 {
+		t.Errorf("a piece of %d KiB has %d KiB of memory allocated", nvme.PageSize>>10, each>>10)
 	}
 }

@@ -33,8 +33,12 @@ func (r *Request) getLogPage() {
 	}
 	// The transfer is checked first, for reading some pages changes them; and the page is made when there is
 	// memory for it, so that a command that waits for that holds nothing.
+	reply := (*Request).replyLogPage
+	if r.engine.q.ctrl.sub.discovery && r.Cmd.LID() == nvme.LogDiscovery {
+		reply = (*Request).replyDiscoveryLog
+	}
 	if r.mapSGL(int(n)) {
-		r.withMemory(int(n), (*Request).replyLogPage)
+		r.withMemory(int(n), reply)
 	}
 }
 
@@ -63,7 +67,7 @@ func (r *Request) beyondLog(off uint64) bool {
 	return off > uint64(len(page))
 }
 
-// logPage makes the whole page, or says what is wrong and with which byte.
+// logPage makes the whole page, or says what is wrong and with which byte. The discovery log isn't among its pages.
 func (r *Request) logPage(retain bool) ([]byte, nvme.Status, uint16) {
 	c := r.engine.q.ctrl
 	lid := r.Cmd.LID()
@@ -96,10 +100,8 @@ func (r *Request) logPage(retain bool) ([]byte, nvme.Status, uint16) {
 		return c.sanitizeStatus(retain), 0, 0
 	case nvme.LogReservation:
 		return c.resvLog(retain), 0, 0
-	case nvme.LogANA:
-		return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, retain), 0, 0
 	}
-	return c.discoveryLog(retain), 0, 0
+	return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, retain), 0, 0
 }
 
 func (c *controller) hasLog(lid nvme.LID) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ type Target struct {
 	draining    bool
 	idle        chan struct{} // closed when the last queue of a closed target is gone
 	subsystems  map[string]*Subsystem
+	inOrder     []*Subsystem    // subsystems by name; nil where that is to be made anew
 	changing    map[string]bool // subsystems that are being added, or removed
 	ports       []Port
 	referrals   []Referral
@@ -159,7 +161,7 @@ func (t *Target) enter(s *Subsystem) error {
 	if t.closed {
 		return ErrClosed
 	}
-	t.subsystems[s.nqn] = s
+	t.subsystems[s.nqn], t.inOrder = s, nil
 	t.spreadANA()
 	return nil
 }
@@ -190,6 +192,7 @@ func (t *Target) TakeSubsystem(nqn string) (wait func(), err error) {
 		return nil, fmt.Errorf("target: subsystem %s %w", nqn, ErrNotFound)
 	}
 	delete(t.subsystems, nqn)
+	t.inOrder = nil
 	s.removed = true
 	t.changing[nqn] = true
 	t.mu.Unlock()
@@ -214,14 +217,13 @@ func (t *Target) TakeSubsystem(nqn string) (wait func(), err error) {
 	}, nil
 }
 
-// sortedSubsystems are the NVM subsystems in the order of their names. Called with mu held.
+// sortedSubsystems are the NVM subsystems in the order of their names; nobody changes the slice. Called with mu held.
 func (t *Target) sortedSubsystems() []*Subsystem {
-	all := make([]*Subsystem, 0, len(t.subsystems))
-	for _, s := range t.subsystems {
-		all = append(all, s)
+	if t.inOrder == nil {
+		t.inOrder = slices.Clip(slices.SortedFunc(maps.Values(t.subsystems),
+			func(a, b *Subsystem) int { return strings.Compare(a.nqn, b.nqn) }))
 	}
-	slices.SortFunc(all, func(a, b *Subsystem) int { return strings.Compare(a.nqn, b.nqn) })
-	return all
+	return t.inOrder
 }
 
 func (t *Target) controllersOf(s *Subsystem) []*controller {
