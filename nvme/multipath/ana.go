@@ -93,7 +93,7 @@ func (p *path) refresh(ctx context.Context, c *host.Controller) error {
 		w.state = g.state(w.group)
 	}
 	st := p.status()
-	s.settle()
+	s.settle(s.spaces...)
 	if changed {
 		p.tell(st)
 	}

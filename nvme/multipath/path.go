@@ -88,7 +88,7 @@ func (p *path) become(state State, err error) {
 	}
 	p.ctrl, p.groups, p.spaces = nil, nil, nil
 	st := p.status()
-	s.settle()
+	s.settle(s.spaces...)
 	if changed {
 		p.tell(st)
 	}
@@ -192,7 +192,7 @@ func (p *path) join(ctx context.Context, c *host.Controller) error {
 	p.state, p.since, p.err, p.ctrl, p.spaces = Live, time.Now(), nil, c, spaces
 	p.counters.Connects.Add(1) // before anybody can see that it is live
 	st := p.status()
-	s.settle()
+	s.settle(s.spaces...)
 	p.tell(st)
 	return nil
 }
@@ -268,7 +268,7 @@ func (p *path) end(c *host.Controller) error {
 	for _, w := range p.spaces {
 		w.dead = true
 	}
-	s.settle()
+	s.settle(s.spaces...)
 	return c.Close()
 }
 

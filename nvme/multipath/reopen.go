@@ -100,12 +100,16 @@ func (p *path) reopen(ctx context.Context, c *host.Controller, meant func(*way) 
 			return err
 		}
 		s.mu.Lock()
+		if n.replaced { // meanwhile
+			s.mu.Unlock()
+			continue
+		}
 		old := p.spaces[n]
 		changed = changed || old == nil || (old.err == nil) != (w.err == nil)
 		if old == nil || old.err != nil || w.err != nil || old.group != w.group {
 			p.spaces[n] = w
 		}
-		s.settle()
+		s.settle(n)
 	}
 	s.mu.Lock()
 	st := p.status()

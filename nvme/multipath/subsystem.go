@@ -241,9 +241,9 @@ func (s *Subsystem) Close() error {
 	return errors.Join(errs...)
 }
 
-// settle follows a change of paths: it finds which ways each namespace has, sends what waited
+// settle follows a change of how paths lead to namespaces: it finds which ways each of these has, sends what waited
 // for one, and ends what waits for none. Called with mu held; it unlocks it.
-func (s *Subsystem) settle() {
+func (s *Subsystem) settle(changed ...*space) {
 	type ready struct {
 		n  *space
 		rs []*host.Request
@@ -251,7 +251,7 @@ func (s *Subsystem) settle() {
 	var send []ready
 	var fail []*host.Request
 	var why []error
-	for _, n := range s.spaces {
+	for _, n := range changed {
 		switch ways := n.rebuild(); {
 		case len(ways) > 0:
 			if rs := n.takeWaiting(); len(rs) > 0 {
@@ -343,7 +343,7 @@ func (s *Subsystem) Namespace(ctx context.Context, nsid uint32) (*Namespace, err
 	n := s.space(nsid)
 	if n != nil && n.accepts(base) != nil {
 		n.review(found)
-		s.settle() // which ends what waits for it
+		s.settle(n) // which ends what waits for it
 		s.mu.Lock()
 		if n.hopeless() {
 			n.replaced = true
@@ -380,6 +380,6 @@ func (s *Subsystem) enter(found []*host.Namespace, base *host.Namespace) *space 
 			poke(p.rescan)
 		}
 	}
-	s.settle()
+	s.settle(n)
 	return n
 }

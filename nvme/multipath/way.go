@@ -80,7 +80,7 @@ func (w *way) lost() {
 	for _, o := range w.path.spaces {
 		o.dead = o.dead || o.ctrl == w.ctrl
 	}
-	s.settle()
+	s.settle(s.spaces...)
 }
 
 // doubt notes that a status contradicted the ANA log, which the path then reads again.
@@ -93,7 +93,7 @@ func (w *way) doubt() {
 	}
 	w.stale = true
 	poke(w.path.doubted)
-	s.settle()
+	s.settle(w.ns)
 }
 
 // poke wakes whoever waits on c, or will.
