@@ -77,7 +77,7 @@ var rooms = []room{
 	{dir: "internal/duty"},
 	{dir: "internal/standstill"},
 	{dir: "internal/aio", may: []string{"internal/standstill"}, tests: []string{"internal/sandbox"}},
-	{dir: "internal/mem"},
+	{dir: "internal/mem", may: []string{"internal/pqueue"}},
 	{dir: "internal/prefetch"},
 	{dir: "internal/limitlog"},
 	{dir: "internal/inuse"},

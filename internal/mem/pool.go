@@ -1,11 +1,13 @@
 package mem
 
 import (
-	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
 // Pool hands out the memory of an Arena to requests of peers. A request that finds none waits, the
@@ -25,8 +27,9 @@ type Pool[R any] struct {
 	waiting atomic.Int32 // requests in queues, and those about to be
 	mu      sync.Mutex
 	shares  map[netip.Addr]*Share[R]
-	hungry  map[*Share[R]]struct{} // with requests that wait
-	arrived uint64                 // requests that had to wait so far
+	hungry  map[*Share[R]]struct{}  // with requests that wait
+	served  pqueue.Queue[*Share[R]] // of them, those whose oldest was within its share at the last look, by its age
+	arrived uint64                  // requests that had to wait so far
 
 	saving  atomic.Bool // what is free is kept for the oldest that waits and is within its share
 	until   time.Time   // the end of saving; of mu, as what follows
@@ -47,6 +50,7 @@ type Share[R any] struct {
 	pool  *Pool[R]
 	addr  netip.Addr
 	users int          // of pool.mu
+	place int          // in pool.served, of pool.mu; -1 while it isn't there
 	held  atomic.Int64 // bytes
 	queue []waiter[R]  // of pool.mu
 	// queued is the length of queue, for who has no lock: a request that comes later doesn't pass those.
@@ -65,6 +69,10 @@ func NewPool[R any](a *Arena, limit int64, grant func(r R, b []byte)) *Pool[R] {
 	p := &Pool[R]{
 		arena: a, limit: limit, grant: grant,
 		shares: map[netip.Addr]*Share[R]{}, hungry: map[*Share[R]]struct{}{},
+		served: pqueue.New(
+			func(a, b *Share[R]) bool { return a.queue[0].number < b.queue[0].number },
+			func(s *Share[R], place int) { s.place = place },
+		),
 	}
 	p.overdue = time.AfterFunc(patience, p.Serve)
 	p.overdue.Stop()
@@ -77,7 +85,7 @@ func (p *Pool[R]) Join(peer netip.Addr) *Share[R] {
 	defer p.mu.Unlock()
 	s := p.shares[peer]
 	if s == nil {
-		s = &Share[R]{pool: p, addr: peer}
+		s = &Share[R]{pool: p, addr: peer, place: -1}
 		p.shares[peer] = s
 	}
 	s.users++
@@ -118,7 +126,22 @@ func (s *Share[R]) Alloc(n int, r R) []byte {
 	s.queue = append(s.queue, waiter[R]{r, n, p.arrived})
 	s.queued.Add(1)
 	p.hungry[s] = struct{}{}
+	s.lineUp()
 	return nil
+}
+
+// lineUp brings the place of a share among those to be served in line with its queue and what it holds. Who gives
+// something back to a share calls it after that, so that it is never forgotten. Called with the pool's lock held.
+func (s *Share[R]) lineUp() {
+	served := &s.pool.served
+	switch wants := len(s.queue) > 0 && s.fits(s.queue[0].n); {
+	case wants && s.place < 0:
+		served.Push(s)
+	case wants:
+		served.Fix(s.place)
+	case s.place >= 0:
+		served.Remove(s.place)
+	}
 }
 
 // fits says whether n more bytes are within the share.
@@ -143,6 +166,11 @@ func (s *Share[R]) try(n int) []byte {
 func (s *Share[R]) Free(b []byte) {
 	s.held.Add(-int64(len(b)))
 	s.pool.arena.Free(b)
+	if s.queued.Load() > 0 {
+		s.pool.mu.Lock()
+		s.lineUp()
+		s.pool.mu.Unlock()
+	}
 	s.pool.Serve()
 }
 
@@ -163,11 +191,13 @@ func (p *Pool[R]) Serve() {
 func (p *Pool[R]) next() (r R, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for s := p.oldest(math.MaxInt); s != nil; s = p.oldest(s.queue[0].n) {
+	for s := p.oldest(); s != nil; s = p.oldestFor(s.queue[0].n) {
 		w := s.queue[0]
 		if b = s.try(w.n); b != nil {
 			p.saved()
-			s.remove(0)
+			s.queue[0] = waiter[R]{}
+			s.queue = s.queue[1:]
+			s.left(1)
 			return w.r, b
 		}
 		if p.save() {
@@ -178,9 +208,20 @@ func (p *Pool[R]) next() (r R, b []byte) {
 	return r, nil
 }
 
-// oldest is whose request is the oldest that is within its share, of those for less than was tried; nil where there is
-// none. Called with mu held.
-func (p *Pool[R]) oldest(less int) (oldest *Share[R]) {
+// oldest is whose request is the oldest that is within its share; nil where there is none. Called with mu held.
+func (p *Pool[R]) oldest() *Share[R] {
+	for p.served.Len() > 0 {
+		s := p.served.First()
+		if s.fits(s.queue[0].n) {
+			return s
+		}
+		s.lineUp() // it holds more by now
+	}
+	return nil
+}
+
+// oldestFor is oldest of those for less than was tried in vain.
+func (p *Pool[R]) oldestFor(less int) (oldest *Share[R]) {
 	for s := range p.hungry {
 		w := &s.queue[0]
 		if w.n < less && s.fits(w.n) && (oldest == nil || w.number < oldest.queue[0].number) {
@@ -216,15 +257,13 @@ func (p *Pool[R]) saved() {
 	}
 }
 
-// remove takes a request out of the queue. Called with the pool's lock held.
-func (s *Share[R]) remove(i int) {
-	last := len(s.queue) - 1
-	copy(s.queue[i:], s.queue[i+1:])
-	s.queue[last] = waiter[R]{}
-	s.queue = s.queue[:last]
-	s.queued.Add(-1)
-	s.pool.waiting.Add(-1)
-	if last == 0 {
+// left takes note that n requests have left the queue. Called with the pool's lock held.
+func (s *Share[R]) left(n int) {
+	s.queued.Add(-int32(n))
+	s.pool.waiting.Add(-int32(n))
+	s.lineUp()
+	if len(s.queue) == 0 {
+		s.queue = nil
 		delete(s.pool.hungry, s)
 	}
 	if len(s.pool.hungry) == 0 {
@@ -245,13 +284,13 @@ func (s *Share[R]) Drop(match func(R) bool) []R {
 func (s *Share[R]) drop(match func(R) bool) (dropped []R) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	for i := 0; i < len(s.queue); {
-		if r := s.queue[i].r; match(r) {
-			dropped = append(dropped, r)
-			s.remove(i)
-		} else {
-			i++
+	s.queue = slices.DeleteFunc(s.queue, func(w waiter[R]) bool {
+		found := match(w.r)
+		if found {
+			dropped = append(dropped, w.r)
 		}
-	}
+		return found
+	})
+	s.left(len(dropped))
 	return dropped
 }

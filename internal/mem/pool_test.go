@@ -1,6 +1,9 @@
 package mem
 
 import (
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -263,5 +266,95 @@ func TestPoolPatience(t *testing.T) {
 	}
 	for _, b := range bufs {
 		g.Free(b)
+	}
+}
+
+// TestPoolOfMany: what it takes to serve one of those who wait doesn't depend on how many others do.
+func TestPoolOfMany(t *testing.T) {
+	few := min(serving(t, 20), serving(t, 20), serving(t, 20))
+	many := min(serving(t, 10000), serving(t, 10000), serving(t, 10000))
+	if many > 20*few {
+		t.Errorf("a request is served in %v where 20 peers wait, in %v where 10000 do", few, many)
+	}
+}
+
+// serving is how long it takes to give memory to one request after the other, of as many peers.
+func serving(t *testing.T, peers int) time.Duration {
+	const n, rounds = 4096, 1000
+	a, err := New(Config{Max: poolSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	var shares []*Share[int]
+	var b []byte
+	var who int
+	p := NewPool(a, poolSize, func(r int, got []byte) {
+		who, b = r, got
+		shares[r].Alloc(n, r) // waits again
+	})
+	for i := range peers {
+		shares = append(shares, p.Join(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})))
+	}
+	for got := shares[0].Alloc(n, 0); got != nil; got = shares[0].Alloc(n, 0) {
+		b = got
+	}
+	for i, s := range shares[1:] {
+		s.Alloc(n, i+1)
+	}
+	start := time.Now()
+	for range rounds {
+		shares[who].Free(b)
+	}
+	return time.Since(start) / rounds
+}
+
+// TestPoolForgetsNobody: whoever waits and is within its share is among those to be served.
+func TestPoolForgetsNobody(t *testing.T) {
+	p, granted, bufs := newTestPool(t, poolSize/4)
+	r := rand.New(rand.NewPCG(1, 2))
+	type piece struct {
+		s *Share[string]
+		b []byte
+	}
+	var shares []*Share[string]
+	for i := range byte(8) {
+		shares = append(shares, p.Join(netip.AddrFrom4([4]byte{10, 0, 0, i})))
+	}
+	var held []piece
+	of := map[string]*Share[string]{}
+	for i := range 5000 {
+		s := shares[r.IntN(len(shares))]
+		switch name := fmt.Sprint(i); r.IntN(8) {
+		case 0:
+			for _, gone := range s.Drop(func(string) bool { return r.IntN(2) == 0 }) {
+				delete(of, gone)
+			}
+		case 1, 2, 3, 4:
+			if b := s.Alloc(4096<<r.IntN(7), name); b != nil {
+				held = append(held, piece{s, b})
+			} else {
+				of[name] = s
+			}
+		default:
+			if len(held) > 0 {
+				k := r.IntN(len(held))
+				give := held[k]
+				held = slices.Delete(held, k, k+1)
+				give.s.Free(give.b)
+			}
+		}
+		for _, name := range *granted {
+			held = append(held, piece{of[name], bufs[name]})
+		}
+		*granted = nil
+		for s := range p.hungry {
+			if s.fits(s.queue[0].n) && s.place < 0 {
+				t.Fatalf("step %d: the oldest request of %v is within its share, and forgotten", i, s.addr)
+			}
+		}
+		if first := p.oldest(); first != p.oldestFor(math.MaxInt) {
+			t.Fatalf("step %d: %v is to be served first, want %v", i, first.addr, p.oldestFor(math.MaxInt).addr)
+		}
 	}
 }
