@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,12 +31,17 @@ const maxBadRanges = 4096
 func (b *badBlocks) first(r blockRange) (uint64, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, have := range b.ranges {
-		if have.First < r.End && r.First < have.End {
-			return max(have.First, r.First), true
-		}
+	i := endingFrom(b.ranges, r.First+1)
+	if i == len(b.ranges) || b.ranges[i].First >= r.End {
+		return 0, false
 	}
-	return 0, false
+	return max(b.ranges[i].First, r.First), true
+}
+
+// endingFrom is the index of the first of ascending ranges that ends at a block or behind it.
+func endingFrom(ranges []blockRange, block uint64) int {
+	i, _ := slices.BinarySearchFunc(ranges, block, func(r blockRange, b uint64) int { return cmp.Compare(r.End, b) })
+	return i
 }
 
 // count is the number of marked blocks.
@@ -65,24 +71,15 @@ func without(ranges []blockRange, cut blockRange) (out []blockRange) {
 	return out
 }
 
-// with is ranges with one more, joined to those that it touches.
+// with is ranges with one more, joined to those that it touches. It changes them.
 func with(ranges []blockRange, add blockRange) []blockRange {
-	var out []blockRange
-	for _, r := range ranges {
-		if add.First <= r.End && r.First <= add.End {
-			add = blockRange{min(add.First, r.First), max(add.End, r.End)}
-		} else {
-			out = append(out, r)
-		}
+	i := endingFrom(ranges, add.First)
+	end := i
+	for end < len(ranges) && ranges[end].First <= add.End {
+		add = blockRange{min(add.First, ranges[end].First), max(add.End, ranges[end].End)}
+		end++
 	}
-	out = append(out, add)
-	slices.SortFunc(out, func(a, b blockRange) int {
-		if a.First < b.First {
-			return -1
-		}
-		return 1
-	})
-	return out
+	return slices.Replace(ranges, i, end, add)
 }
 
 // mark changes the marks by f, durably where they can be.

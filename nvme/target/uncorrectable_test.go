@@ -1,8 +1,10 @@
 package target
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -180,4 +182,76 @@ func TestUncorrectableLimit(t *testing.T) {
 	s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), data) // there is room again
 	s.io.must(mark(last+6, 1), nil)
 	s.close()
+}
+
+// TestManyMarks: how many blocks are marked hardly matters to a read, nor to a target that starts.
+func TestManyMarks(t *testing.T) {
+	took := func(f func()) time.Duration {
+		least := time.Hour
+		for range 5 {
+			start := time.Now()
+			f()
+			least = min(least, time.Since(start))
+		}
+		return least
+	}
+	cost := func(n uint64) (read, load time.Duration) {
+		var b badBlocks
+		load = took(func() {
+			b.ranges = nil
+			for i := range n {
+				b.ranges = with(b.ranges, blockRange{2 * i, 2*i + 1})
+			}
+		})
+		read = took(func() {
+			for range 1000 {
+				b.first(blockRange{2 * n, 2*n + 8})
+			}
+		})
+		return read / 1000, load / time.Duration(n)
+	}
+	readFew, loadFew := cost(32)
+	readMany, loadMany := cost(maxBadRanges)
+	if readMany > 20*readFew || loadMany > 20*loadFew {
+		t.Errorf("a read looks for marks in %v where there are %d, in %v of 32; each of them is loaded in %v, of 32 in %v",
+			readMany, maxBadRanges, readFew, loadMany, loadFew)
+	}
+}
+
+// TestMarksAgainstModel: ranges are what a set of blocks is, ascending and with room between them.
+func TestMarksAgainstModel(t *testing.T) {
+	const blocks = 64
+	r := rand.New(rand.NewPCG(1, 2))
+	var b badBlocks
+	var model [blocks]bool
+	for step := range 20000 {
+		first := r.Uint64N(blocks)
+		at := blockRange{first, first + 1 + r.Uint64N(min(8, blocks-first))}
+		on := r.IntN(2) == 0
+		if on {
+			b.ranges = with(slices.Clone(b.ranges), at)
+		} else {
+			b.ranges = without(slices.Clone(b.ranges), at)
+		}
+		for i := at.First; i < at.End; i++ {
+			model[i] = on
+		}
+		var want []blockRange
+		for i := range uint64(blocks) {
+			if n := len(want); model[i] && n > 0 && want[n-1].End == i {
+				want[n-1].End++
+			} else if model[i] {
+				want = append(want, blockRange{i, i + 1})
+			}
+		}
+		if !slices.Equal(b.ranges, want) {
+			t.Fatalf("step %d: %v, want %v", step, b.ranges, want)
+		}
+		first = r.Uint64N(blocks)
+		end := first + 1 + r.Uint64N(blocks-first)
+		bad := slices.Index(model[first:end], true)
+		if got, found := b.first(blockRange{first, end}); found != (bad >= 0) || found && got != first+uint64(bad) {
+			t.Fatalf("step %d: the first of %d to %d is %d, %v in %v", step, first, end, got, found, want)
+		}
+	}
 }
