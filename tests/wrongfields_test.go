@@ -194,7 +194,7 @@ func wrongFeatures() []wrongField {
 		{"Set Features C0h", adminQueue, setFeatureOf(0xc0, 0, 0), 0, nvme.StatusInvalidField, 40, 0},
 		{"Set Features, saved", adminQueue, saved, 0, nvme.StatusFeatureNotSaveable, bit(43, 7), 0},
 		{"Set Features of a namespace", adminQueue, setFeatureOf(nvme.FeatArbitration, 1, 0), 0, nvme.StatusFeatureNotNamespace, 4, 0},
-		{"Set Features, host ID", adminQueue, setFeatureOf(nvme.FeatHostID, 0, 1), 0, nvme.StatusFeatureNotChangeable, 40, 0},
+		{"Set Features, host ID", adminQueue, setFeatureOf(nvme.FeatHostID, 0, 1), 0, nvme.StatusCommandSequence, nowhere, 0},
 		{"Set Features, power state 1", adminQueue, setFeatureOf(nvme.FeatPower, 0, 1), 0, nvme.StatusInvalidField, 44, 0},
 		{"Set Features, sensor 3", adminQueue, setFeatureOf(nvme.FeatTempThreshold, 0, 3<<16), 0, nvme.StatusInvalidField, 46, 0},
 		{"Set Features, threshold type 3", adminQueue, setFeatureOf(nvme.FeatTempThreshold, 0, 3<<20), 0, nvme.StatusInvalidField, bit(46, 4), 0},
