@@ -155,8 +155,17 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	live := rewrites(w)
-	shown := &told{w: w, live: live, credit: newsBurst}
-	defer shown.second()
+	told := newStory()
+	say := func(what string) {
+		if what == "" {
+			return
+		}
+		if live {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s %s\n", time.Now().Format(time.TimeOnly), what)
+	}
+	defer func() { say(told.rest()) }()
 	fmt.Fprintln(w, "holding the connection; stop with Ctrl-C")
 	began := time.Now()
 	for {
@@ -174,10 +183,10 @@ func (f *connFlags) hold(ctx context.Context, w io.Writer, s *session, n notices
 			}
 			continue
 		case what := <-n:
-			shown.notice(what)
+			say(told.tell(what))
 			continue
 		case <-tick.C:
-			shown.second()
+			say(told.rest())
 		}
 		if !live {
 			continue
