@@ -166,8 +166,9 @@ func (q *qp) endSilence() bool {
 	return was
 }
 
-// passesSilent reports whether a window may be full of what others sent that hear nothing. One packet of q may pass them.
-func (q *qp) passesSilent() bool { return q.path.silent > 0 && !q.req.silent }
+// passesSilent reports whether a window may be full of what some sent that hear nothing. One packet of each may pass them, also
+// of those themselves: behind the others, which pass them, they would never hear anything again.
+func (q *qp) passesSilent() bool { return q.path.silent > 0 }
 
 // goBack makes everything from una on to be sent again.
 func (q *qp) goBack() {

@@ -2,11 +2,13 @@ package roce
 
 import (
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/simnet"
 )
@@ -103,6 +105,61 @@ func TestSilenceEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilentGoesOn: a queue pair that has heard nothing for a while, as what it sent was lost, goes on among many others to the
+// same peer, which always have something to send.
+func TestSilentGoesOn(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
+		t.Run(fmt.Sprint("opcode ", op), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testSilentGoesOn(t, op) })
+		})
+	}
+}
+
+func testSilentGoesOn(t *testing.T, op verbs.WROpcode) {
+	const size, bandwidth, others, lost = 16 << 10, 32 << 20, 256, 4
+	p := newPair(t, pairConfig{
+		mtu: verbs.MTU4096, memory: size, timeout: 14, foreign: true,
+		device: Config{MaxWindow: 64 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20},
+	})
+	for _, link := range [][2]netip.Addr{{addrA, addrB}, {addrB, addrA}} {
+		p.net.SetLink(link[0], link[1], simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: bandwidth})
+	}
+	move := func(s *side) {
+		s.post(verbs.SendWR{Opcode: op, SGList: s.sge(0, size), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
+	}
+	var stop atomic.Bool
+	for range others {
+		s, far := another(p.a, p.cfg), another(p.b, p.cfg)
+		p.connect(s, far)
+		s.handle = func(*verbs.WC) {
+			if !stop.Load() {
+				move(s)
+			}
+		}
+		move(s)
+	}
+	time.Sleep(time.Second)
+	sent, to := 0, wire.QPN(p.b.qp.QPNum())
+	p.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
+		if d.Dst.Addr() != addrB || wire.DestQPOf(d.Payload) != to {
+			return simnet.Action{}
+		}
+		sent++
+		return simnet.Action{Drop: sent <= lost}
+	})
+	began := time.Now()
+	move(p.a)
+	p.a.want(0, verbs.WCSuccess)
+	if took, most := time.Since(began), 2*time.Second; took > most {
+		t.Errorf("done after %v, want at most %v", took, most)
+	}
+	if sent <= lost {
+		t.Errorf("%d packets were sent, so that too few were lost", sent)
+	}
+	stop.Store(true)
+	time.Sleep(20 * time.Second)
 }
 
 // silentOnPath is how many queue pairs are silent towards the peer of s.
