@@ -65,29 +65,36 @@ func (q *alteredQueue) Completed(cqe *nvme.Completion) bool {
 	return q.Sink.Completed(cqe)
 }
 
-// TestConnectedUnusable: a subsystem with a namespace that can't be used here, as one with metadata, doesn't keep
-// connect-all from showing the others, nor itself.
-func TestConnectedUnusable(t *testing.T) {
-	const nqn = "nqn.2026-11.org.example:"
+// serveSubsystems serves subsystems over TCP, each with a namespace.
+func serveSubsystems(t *testing.T, names ...string) (*target.Target, *tcp.Listener) {
+	t.Helper()
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer v.Close()
+	t.Cleanup(func() { _ = v.Close() })
 	cfg := target.Config{}
-	for _, name := range []string{"bad", "good"} {
-		cfg.Subsystems = append(cfg.Subsystems, target.SubsystemConfig{NQN: nqn + name, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}})
+	for _, name := range names {
+		cfg.Subsystems = append(cfg.Subsystems, target.SubsystemConfig{NQN: name, AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}}})
 	}
 	tgt, err := target.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tgt.Close(context.Background())
+	t.Cleanup(func() { tgt.Close(context.Background()) })
 	l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { _ = l.Close() })
+	return tgt, l
+}
+
+// TestConnectedUnusable: a subsystem with a namespace that can't be used here, as one with metadata, doesn't keep
+// connect-all from showing the others, nor itself.
+func TestConnectedUnusable(t *testing.T) {
+	const nqn = "nqn.2026-11.org.example:"
+	_, l := serveSubsystems(t, nqn+"bad", nqn+"good")
 	tr, err := tcp.NewTransport(tcp.HostConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -132,27 +139,11 @@ func TestConnectedUnusable(t *testing.T) {
 // TestConnectedAtOnce: a path on which nobody answers keeps connect-all waiting once, and not once for each subsystem.
 func TestConnectedAtOnce(t *testing.T) {
 	const subsystems, patience = 10, 2 * time.Second
-	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer v.Close()
-	cfg := target.Config{}
+	var names []string
 	for i := range subsystems {
-		cfg.Subsystems = append(cfg.Subsystems, target.SubsystemConfig{
-			NQN: fmt.Sprint("nqn.2026-11.org.example:s", i), AllowAnyHost: true, Namespaces: []target.NamespaceConfig{{Volume: v}},
-		})
+		names = append(names, fmt.Sprint("nqn.2026-11.org.example:s", i))
 	}
-	tgt, err := target.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tgt.Close(context.Background())
-	l, err := tcp.ListenTarget(netip.MustParseAddrPort("127.0.0.1:0"), tgt, tcp.TargetConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	tgt, l := serveSubsystems(t, names...)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system takes connections, and nobody answers
 	if err != nil {
 		t.Fatal(err)

@@ -26,13 +26,10 @@ func benchmarkCrowd(b *testing.B, op verbs.WROpcode, n int) {
 	qps := make([]verbs.QP, n)
 	var peer *loopSide
 	post := func(s *loopSide, i int) {
-		wr := [1]verbs.SendWR{{
+		s.postOn(qps[i], verbs.SendWR{
 			WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGList: s.sge(loopData+i%32*size, size),
 			RemoteAddr: peer.mr.Addr() + loopData + uint64(i%32)*size, RKey: peer.mr.RKey(),
-		}}
-		if _, err := qps[i].PostSend(wr[:]); err != nil {
-			panic(err.Error())
-		}
+		})
 	}
 	x, y := openLoops(b, func(s *loopSide) {
 		s.drain(func(wcs []verbs.WC) {
