@@ -35,7 +35,7 @@ func (n *pathNews) tell(p *multipath.PathStatus) {
 		n.paths[name] = s
 	}
 	waits := s.last != ""
-	switch text := s.story.tell(pathText(p)); {
+	switch text := s.tell(pathText(p)); {
 	case text != "":
 		n.write(text)
 	case !waits:
