@@ -14,20 +14,24 @@ import (
 // where it stopped when the last view there is released. Atomicity is by the block and
 // stripes are whole blocks; so no one ever holds two stripes and waits for a third.
 //
+// A whole stripe can be replaced beside its views: those go on showing where it was.
+//
 // Stripes share the entries of a table of bounded size: two that are far apart may, rarely,
 // wait for one another without need.
 type Guard struct {
 	entries []guardEntry // a power of two
 	apply   func(r *Request, off, n int64)
 	finish  func(r *Request)
+	places  *places // where stripes can be replaced
 }
 
 // guardEntry has a cache line of its own.
 type guardEntry struct {
-	mu      sync.Mutex
-	views   int32        // readers, short and long
-	waiting requestQueue // writers, for views to become 0
-	_       [64 - 32]byte
+	mu       sync.Mutex
+	views    int32        // readers, short and long
+	replaced place        // a list of those that the views may show
+	waiting  requestQueue // writers, for views to become 0
+	_        [64 - 32]byte
 }
 
 // Stripes are as large as the largest block.
@@ -99,16 +103,20 @@ func (g *Guard) Release(t ViewToken) {
 	}
 }
 
-// leave ends one reader's stay and, after the last, lets the waiting writers go on.
+// leave ends one reader's stay. After the last, what was replaced is free, and the waiting writers go on.
 func (g *Guard) leave(e *guardEntry) {
 	e.mu.Lock()
 	e.views--
-	if e.views > 0 || e.waiting.empty() {
+	if e.views > 0 || e.waiting.empty() && e.replaced == 0 {
 		e.mu.Unlock()
 		return
 	}
-	writers := e.waiting.take()
+	writers, replaced := e.waiting.take(), e.replaced
+	e.replaced = 0
 	e.mu.Unlock()
+	if replaced != 0 {
+		g.places.give(replaced)
+	}
 	for r := writers.pop(); r != nil; r = writers.pop() {
 		if g.proceed(r) {
 			g.finish(r)
@@ -154,6 +162,23 @@ func (g *Guard) proceed(r *Request) bool {
 		r.done += n
 	}
 	return true
+}
+
+// Replace has the stripe that begins at off lie in another place, written before. Where it was is free when nobody
+// reads it any more.
+func (g *Guard) Replace(off int64, by place) {
+	s := off >> stripeShift
+	e := g.entry(s)
+	e.mu.Lock()
+	was := g.places.move(s, by)
+	if e.views > 0 {
+		e.replaced = g.places.link(was, e.replaced)
+		was = 0
+	}
+	e.mu.Unlock()
+	if was != 0 {
+		g.places.give(g.places.link(was, 0))
+	}
 }
 
 // Exclude calls fn for runs of the range, in order, with no writer in them. Readers are not

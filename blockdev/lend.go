@@ -1,5 +1,7 @@
 package blockdev
 
+import "errors"
+
 // Lender is a Memory that also takes a write's data in place: a transport puts it straight
 // into memory that the volume lends, and nothing copies it from there.
 //
@@ -11,8 +13,8 @@ type Lender interface {
 	Memory
 	// Lend appends to segs memory for length bytes, at most MaxSegments pieces of Regions
 	// whose Lent is set. Its content is undefined until it is filled, and no one else sees
-	// it before Submit. An error that is ErrBusy means that there is no such memory now:
-	// submit a write with buffers instead.
+	// it before Submit. An error that is ErrBusy means that there is no such memory now, or never
+	// for what isn't a multiple of Info.LoanUnit: submit a write with buffers instead.
 	Lend(segs []Segment, length int64) ([]Segment, LoanToken, error)
 	// Return gives back memory that was lent and is not going to be submitted.
 	Return(LoanToken)
@@ -25,3 +27,6 @@ type LoanToken uint64
 // MaxSegments is the most pieces that a view or a loan has; what would need more is busy.
 // It bounds the work requests of a transfer.
 const MaxSegments = 64
+
+// ErrLoan is the cause, below ErrInvalid, of an error for a mistake of the one who borrows.
+var ErrLoan = errors.New("a loan is of whole blocks, of a volume that takes writes, and is submitted as long as it is")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"unsafe"
 
 	"github.com/dustin/go-humanize"
 	"golang.org/x/sys/unix"
@@ -14,11 +15,14 @@ import (
 // memory is a volume in anonymous memory, one mapping. Pages come into being when they are
 // written and go when they are discarded, so volumes may be larger than the memory that is free
 // as long as what is written isn't.
+//
+// Whole stripes may be written by who borrows others (memlend.go), and then lie there.
 type memory struct {
 	info   Info
-	mem    []byte
+	mem    []byte // of the stripes' places, and of those over
 	region [1]*Region
 	guard  *Guard
+	places *places
 	life   *Lifetime
 }
 
@@ -37,7 +41,9 @@ func NewMemory(o Options) (Volume, error) {
 			"%s, and the machine has %s of memory and swap, so that hosts could have the program killed by writing: "+
 				"take less, or a file, which may be sparse", FormatSize(o.Size), humanize.IBytes(uint64(most))))
 	}
-	mem, err := unix.Mmap(-1, 0, int(o.Size), unix.PROT_READ|unix.PROT_WRITE,
+	stripes := int((o.Size + stripeSize - 1) >> stripeShift)
+	over := min(stripes, spares)
+	mem, err := unix.Mmap(-1, 0, (stripes+over)<<stripeShift, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, OpenError("mem", ErrCapacity, fmt.Errorf("can't map %d bytes: %w", o.Size, err))
@@ -46,13 +52,15 @@ func NewMemory(o Options) (Volume, error) {
 		info: Info{
 			Kind: "mem", Mode: "memory", Size: o.Size,
 			BlockSize: o.BlockSize, PhysBlock: max(o.BlockSize, pageSize), Align: 1,
-			ReadOnly: o.ReadOnly, AtomicBlocks: 1, Discard: true, ZeroAfterDiscard: true,
+			ReadOnly: o.ReadOnly, AtomicBlocks: 1, Discard: true, ZeroAfterDiscard: true, LoanUnit: stripeSize,
 		},
 		mem:    mem,
-		region: [1]*Region{{Mem: mem}},
+		region: [1]*Region{{Mem: mem, Lent: !o.ReadOnly}},
+		places: newPlaces(stripes, over),
 		life:   NewLifetime(),
 	}
 	v.guard = NewGuard(o.Size, v.apply, v.finish)
+	v.guard.places = v.places
 	return v, nil
 }
 
@@ -86,6 +94,7 @@ func (v *memory) Info() Info { return v.info }
 
 func (v *memory) Submit(r *Request) {
 	if !v.life.Enter() {
+		v.Return(r.takeLoan())
 		r.End(v.info.Gone(r.Op, r.Offset))
 		return
 	}
@@ -97,6 +106,10 @@ func (v *memory) Submit(r *Request) {
 	case OpRead:
 		v.guard.Read(r)
 	case OpWrite:
+		if r.Loan != 0 {
+			v.writeLent(r)
+			return
+		}
 		if !v.guard.Write(r) {
 			return
 		}
@@ -112,15 +125,36 @@ func (v *memory) Submit(r *Request) {
 }
 
 func (v *memory) end(r *Request, err error) {
+	if r.Loan != 0 {
+		r.Bufs = r.Bufs[:0]
+		v.Return(r.takeLoan())
+	}
 	v.life.Leave()
 	r.End(err)
 }
 
 func (v *memory) finish(r *Request) { v.end(r, nil) }
 
+// piece is n bytes at off, within a stripe.
+func (v *memory) piece(off, n int64) []byte {
+	at := v.places.stripe(off>>stripeShift).offset() + off&(stripeSize-1)
+	return v.mem[at : at+n : at+n]
+}
+
+// run is the first of n bytes at off that lie in one piece.
+func (v *memory) run(off, n int64) []byte {
+	first := v.places.stripe(off >> stripeShift)
+	at := first.offset() + off&(stripeSize-1)
+	length := pieceAt(off, n)
+	for next := first + 1; length < n && v.places.stripe((off+length)>>stripeShift) == next; next++ {
+		length += pieceAt(off+length, n-length)
+	}
+	return v.mem[at : at+length : at+length]
+}
+
 // apply is one piece of a request.
 func (v *memory) apply(r *Request, off, n int64) {
-	piece := v.mem[off : off+n]
+	piece := v.piece(off, n)
 	switch r.Op {
 	case OpRead:
 		r.CopyIn(piece, off-r.Offset)
@@ -130,7 +164,7 @@ func (v *memory) apply(r *Request, off, n int64) {
 		if n < stripeSize {
 			clear(piece)
 		} else {
-			_ = v.free(off, n)
+			free(piece)
 		}
 	}
 }
@@ -150,15 +184,23 @@ func (v *memory) drop(r *Request) {
 
 // free zeroes a range and gives its whole pages back.
 func (v *memory) free(off, n int64) error {
-	end := off + n
-	from, to := wholePages(off, end, int64(pageSize))
-	if from < to && unix.Madvise(v.mem[from:to], unix.MADV_DONTNEED) == nil {
-		clear(v.mem[off:from])
-		clear(v.mem[to:end])
-		return nil
+	for n > 0 {
+		b := v.run(off, n)
+		free(b)
+		off, n = off+int64(len(b)), n-int64(len(b))
 	}
-	clear(v.mem[off:end])
 	return nil
+}
+
+func free(b []byte) {
+	at := int64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+	from, to := wholePages(at, at+int64(len(b)), int64(pageSize))
+	if from, to = from-at, to-at; from < to && unix.Madvise(b[from:to], unix.MADV_DONTNEED) == nil {
+		clear(b[:from])
+		clear(b[to:])
+		return
+	}
+	clear(b)
 }
 
 // wholePages is what of a range is whole pages, if from is less than to. Madvise has to be told exactly: it refuses a
@@ -174,8 +216,8 @@ func (v *memory) Prefetch(op Op, offset, length int64) {
 	if !v.life.Enter() {
 		return
 	}
-	if CheckRange(&v.info, v.info.Size, op, offset, length) == nil {
-		prefetch.Start(v.mem[offset : offset+length])
+	if length > 0 && CheckRange(&v.info, v.info.Size, op, offset, length) == nil {
+		prefetch.Start(v.piece(offset, pieceAt(offset, length)))
 	}
 	v.life.Leave()
 }
@@ -193,7 +235,17 @@ func (v *memory) View(segs []Segment, offset, length int64) ([]Segment, ViewToke
 		v.life.Leave()
 		return segs, 0, ErrView
 	}
-	return append(segs, Segment{Region: v.region[0], Bytes: v.mem[offset : offset+length : offset+length]}), t, nil
+	out := segs
+	for length > 0 && len(out)-len(segs) < MaxSegments {
+		b := v.run(offset, length)
+		out = append(out, Segment{Region: v.region[0], Bytes: b})
+		offset, length = offset+int64(len(b)), length-int64(len(b))
+	}
+	if length > 0 { // in too many pieces
+		v.Release(t)
+		return segs, 0, ErrView
+	}
+	return out, t, nil
 }
 
 func (v *memory) Release(t ViewToken) {

@@ -99,6 +99,13 @@ func (i *Info) Failed(op string, err error) error {
 	return &OpError{Op: op, Path: i.Name(), Offset: -1, Kind: KindOf(err), Err: err}
 }
 
+// takeLoan takes the loan out of a request that is not going to use it, or no longer.
+func (r *Request) takeLoan() LoanToken {
+	t := r.Loan
+	r.Loan = 0
+	return t
+}
+
 // End completes the request.
 func (r *Request) End(err error) { r.EndIn(nil, err) }
 

@@ -32,6 +32,8 @@ type Info struct {
 	AtomicBlocks int
 	// Discard: Discard frees space. ZeroAfterDiscard: discarded blocks read as zeroes.
 	Discard, ZeroAfterDiscard bool
+	// LoanUnit: a Lender lends multiples of so many bytes; 0 is a block.
+	LoanUnit int
 }
 
 // Op is what a request does.

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"errors"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -129,9 +128,6 @@ func (v *atomicVolume) segments(segs []blockdev.Segment, p *pieces) ([]blockdev.
 	return segs, len(segs) <= most
 }
 
-// errLoan is a mistake of the one who borrows.
-var errLoan = errors.New("a loan is of whole blocks, of a volume that takes writes, and is submitted as long as it is")
-
 // Lend gives free blocks. It is busy where there are too few, or in too many pieces.
 func (v *atomicVolume) Lend(segs []blockdev.Segment, length int64) ([]blockdev.Segment, blockdev.LoanToken, error) {
 	if !v.life.Enter() {
@@ -139,7 +135,7 @@ func (v *atomicVolume) Lend(segs []blockdev.Segment, length int64) ([]blockdev.S
 	}
 	if v.info.ReadOnly || length <= 0 || length&int64(v.info.BlockSize-1) != 0 || length > v.size.Load() {
 		v.life.Leave()
-		return segs, 0, v.info.Fail(blockdev.OpWrite, -1, blockdev.ErrInvalid, errLoan)
+		return segs, 0, v.info.Fail(blockdev.OpWrite, -1, blockdev.ErrInvalid, blockdev.ErrLoan)
 	}
 	var p pieces
 	if v.failed.Load() != nil || !v.takeAll(int(length>>v.shift), &p) {
@@ -191,7 +187,7 @@ func (v *atomicVolume) commit(r *blockdev.Request) {
 	var err error
 	if int64(n)<<v.shift != r.Length {
 		v.giveAll(all)
-		err = v.info.Fail(r.Op, r.Offset, blockdev.ErrInvalid, errLoan)
+		err = v.info.Fail(r.Op, r.Offset, blockdev.ErrInvalid, blockdev.ErrLoan)
 	} else {
 		err = v.commitAll(uint64(r.Offset>>v.shift), all)
 	}

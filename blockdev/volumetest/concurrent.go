@@ -13,7 +13,7 @@ import (
 )
 
 // testModel runs random operations against a model in memory, each worker in a part of its
-// own, all at once.
+// own, all at once. Some writes are of memory that the volume lends, where it does.
 func testModel(s *session) {
 	const workers, steps = 4, 400
 	part := s.c.Size / workers
@@ -22,8 +22,9 @@ func testModel(s *session) {
 			c: NewClient(s.v), rnd: newRandom(s.seed, uint64(i)),
 			base: part * int64(i), data: make([]byte, part), bs: s.bs,
 			forgets: s.c.Forgets, zeroes: s.v.Info().ZeroAfterDiscard,
-			buf: make([]byte, 1<<20),
+			buf: make([]byte, 1<<20), unit: s.unit(),
 		}
+		m.lender, _ = s.v.(blockdev.Lender)
 		for range steps {
 			if err := m.step(); err != nil {
 				return err
@@ -56,6 +57,8 @@ type model struct {
 	bs      int64
 	forgets bool
 	zeroes  bool
+	lender  blockdev.Lender // nil where the volume lends nothing
+	unit    int64
 }
 
 func (m *model) step() error {
@@ -70,6 +73,8 @@ func (m *model) step() error {
 	switch x := m.rnd.IntN(20); {
 	case x < 9:
 		return m.check(off, n)
+	case x < 13 && m.lender != nil:
+		return m.writeLent()
 	case x < 16:
 		b := m.buf[:n]
 		m.rnd.Fill(b)
@@ -88,6 +93,32 @@ func (m *model) step() error {
 		r = blockdev.Request{Op: blockdev.OpFlush}
 	}
 	return m.c.Do(r)
+}
+
+// writeLent writes some units that are borrowed, or returns them.
+func (m *model) writeLent() error {
+	n := m.unit * (1 + m.rnd.Int64N(min(max(256<<10/m.unit, 4), int64(len(m.data))/m.unit)))
+	off := m.rnd.Int64N((int64(len(m.data))-n)/m.bs+1) * m.bs
+	if m.rnd.IntN(2) == 0 {
+		off -= off % m.unit
+	}
+	b := m.buf[:n]
+	m.rnd.Fill(b)
+	segs, loan, err := m.lender.Lend(nil, n)
+	switch {
+	case errors.Is(err, blockdev.ErrBusy):
+		copy(m.data[off:], b)
+		return m.c.Write(b, m.base+off, false)
+	case err != nil:
+		return err
+	}
+	fill(segs, b)
+	if m.rnd.IntN(8) == 0 {
+		m.lender.Return(loan)
+		return nil
+	}
+	copy(m.data[off:], b)
+	return m.c.Do(blockdev.Request{Op: blockdev.OpWrite, Offset: m.base + off, Length: n, Loan: loan})
 }
 
 func (m *model) check(off, n int64) error {
@@ -140,16 +171,20 @@ func testWholeBlocks(s *session) {
 func stamp(c *Client, rnd random, b []byte, bs int64, steps int) error {
 	for range steps {
 		for off := 0; off < len(b); off += int(bs) {
-			x := rnd.Uint64()
-			for j := 0; j < int(bs); j += 8 {
-				binary.LittleEndian.PutUint64(b[off+j:], x)
-			}
+			putStamp(b[off:off+int(bs)], rnd.Uint64())
 		}
 		if err := c.Write(b, 64<<10-4*bs, false); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// putStamp writes x all over a block.
+func putStamp(b []byte, x uint64) {
+	for j := 0; j < len(b); j += 8 {
+		binary.LittleEndian.PutUint64(b[j:], x)
+	}
 }
 
 func checkStamps(b []byte, bs int64) error {
@@ -234,6 +269,18 @@ func testAllocations(s *session) {
 		m.Release(t)
 	}); n > 0 {
 		s.Errorf("view: %v allocations", n)
+	}
+	if l, ok := s.v.(blockdev.Lender); ok {
+		lent := &blockdev.Request{Op: blockdev.OpWrite, Length: s.unit()}
+		if n := testing.AllocsPerRun(50, func() {
+			var err error
+			if _, lent.Loan, err = l.Lend(segs, lent.Length); err != nil {
+				s.Fatal(err)
+			}
+			s.do(c, *lent)
+		}); n > 0 {
+			s.Errorf("loan: %v allocations", n)
+		}
 	}
 	if p, ok := s.v.(blockdev.Prefetcher); ok {
 		if n := testing.AllocsPerRun(50, func() { p.Prefetch(blockdev.OpRead, 0, 8*s.bs) }); n > 0 {

@@ -1,7 +1,9 @@
 package volumetest
 
 import (
+	"bytes"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -14,6 +16,7 @@ var loanTests = []struct {
 }{
 	{"loans", testLoans},
 	{"loans returned", testLoansReturned},
+	{"loans and views", testLoansAndViews},
 	{"loans run out", testLoansRunOut},
 	{"loans and close", testLoanClose},
 }
@@ -38,6 +41,9 @@ func runLoans(t *testing.T, c *Config, bs int) {
 	}
 }
 
+// unit is the least that is lent.
+func (s *session) unit() int64 { return max(s.bs, int64(s.v.Info().LoanUnit)) }
+
 // lend borrows memory and fills it.
 func (s *session) lend(m blockdev.Lender, data []byte) blockdev.LoanToken {
 	s.Helper()
@@ -53,12 +59,19 @@ func (s *session) lend(m blockdev.Lender, data []byte) blockdev.LoanToken {
 		if !inside(x, m.Regions()) || !x.Region.Lent {
 			s.Fatal("a segment outside of the regions that are lent")
 		}
-		data = data[copy(x.Bytes, data):]
 	}
-	if len(data) > 0 || len(segs) > blockdev.MaxSegments {
-		s.Fatalf("%d bytes too few, in %d segments", len(data), len(segs))
+	if left := fill(segs, data); len(left) > 0 || len(segs) > blockdev.MaxSegments {
+		s.Fatalf("%d bytes too few, in %d segments", len(left), len(segs))
 	}
 	return loan
+}
+
+// fill copies data to segments, and returns what is beyond them.
+func fill(segs []blockdev.Segment, data []byte) []byte {
+	for _, x := range segs {
+		data = data[copy(x.Bytes, data):]
+	}
+	return data
 }
 
 // testLoans writes through loans: nothing shows before Submit, and everything after it.
@@ -74,23 +87,24 @@ func testLoans(s *session, m blockdev.Lender) {
 	s.expect(c, 0, old)
 
 	// Two that overlap, submitted in the other order.
-	one, two := s.random(8*int(s.bs)), s.random(8*int(s.bs))
+	n := max(8*s.bs, s.unit())
+	one, two := s.random(int(n)), s.random(int(n))
 	first := s.lend(m, one)
 	second := s.lend(m, two)
-	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 4 * s.bs, Length: int64(len(two)), Loan: second})
-	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: int64(len(one)), Loan: first})
-	copy(old[4*s.bs:], two)
+	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: n / 2, Length: n, Loan: second})
+	s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: n, Loan: first})
+	copy(old[n/2:], two)
 	copy(old, one)
 	s.expect(c, 0, old)
 
 	// A view keeps what it shows.
-	segs, t, err := m.View(nil, 0, 8*s.bs)
+	segs, t, err := m.View(nil, 0, n)
 	if err != nil {
 		s.Fatal(err)
 	}
 	for range 4 {
 		loan := s.lend(m, two)
-		s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: int64(len(two)), Loan: loan})
+		s.do(c, blockdev.Request{Op: blockdev.OpWrite, Offset: 0, Length: n, Loan: loan})
 	}
 	s.compare(0, join(segs), one)
 	m.Release(t)
@@ -137,13 +151,73 @@ func testLoansReturned(s *session, m blockdev.Lender) {
 	s.expect(c, 0, old)
 }
 
+// testLoansAndViews has units written through loans, over and over, while others read and show them. A block is whole, and
+// stays as a view showed it. There are views at all times: where the writers have to wait for some, none is given.
+func testLoansAndViews(s *session, m blockdev.Lender) {
+	unit := s.unit()
+	var writing atomic.Int32
+	writing.Store(2)
+	run(s, 4, func(i int) error {
+		c, rnd, b := NewClient(s.v), newRandom(s.seed, uint64(i)), make([]byte, 2*unit)
+		if i < 2 {
+			defer writing.Add(-1)
+			return stampLent(c, m, rnd, b, int(s.bs))
+		}
+		for at := int64(0); writing.Load() > 0; at = unit - at {
+			segs, t, err := m.View(nil, at, unit)
+			if errors.Is(err, blockdev.ErrBusy) {
+				segs, err = []blockdev.Segment{{Bytes: b}}, c.Read(b, at)
+			}
+			if err != nil {
+				return err
+			}
+			before := join(segs)
+			if err = checkStamps(before, s.bs); err == nil && !bytes.Equal(before, join(segs)) {
+				err = errors.New("what a view showed has changed")
+			}
+			if t != 0 {
+				m.Release(t)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// stampLent writes a number to all of each block of b, and that at 0 or half of its length on, through a loan where
+// there is one.
+func stampLent(c *Client, m blockdev.Lender, rnd random, b []byte, bs int) error {
+	for i := range 250 {
+		for off := 0; off < len(b); off += bs {
+			putStamp(b[off:off+bs], rnd.Uint64())
+		}
+		r := blockdev.Request{Op: blockdev.OpWrite, Offset: int64(i % 2 * len(b) / 2), Length: int64(len(b))}
+		segs, loan, err := m.Lend(nil, r.Length)
+		switch {
+		case err == nil:
+			fill(segs, b)
+			r.Loan = loan
+		case errors.Is(err, blockdev.ErrBusy):
+			r.Bufs = [][]byte{b}
+		default:
+			return err
+		}
+		if err := c.Do(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // testLoansRunOut borrows all that there is: writes wait then, or copy, but don't fail.
 func testLoansRunOut(s *session, m blockdev.Lender) {
 	data := s.random(int(16 * s.bs))
 	s.write(NewClient(s.v), data, 0)
 	var loans []blockdev.LoanToken
 	for {
-		_, loan, err := m.Lend(nil, s.bs)
+		_, loan, err := m.Lend(nil, s.unit())
 		if errors.Is(err, blockdev.ErrBusy) {
 			break
 		} else if err != nil {
@@ -166,12 +240,13 @@ func testLoansRunOut(s *session, m blockdev.Lender) {
 
 // testLoanClose closes a volume that has memory lent.
 func testLoanClose(s *session, m blockdev.Lender) {
-	one := s.lend(m, s.random(int(s.bs)))
-	two := s.lend(m, s.random(int(s.bs)))
+	unit := s.unit()
+	one := s.lend(m, s.random(int(unit)))
+	two := s.lend(m, s.random(int(unit)))
 	closed := make(chan error, 1)
 	go func() { closed <- s.v.Close() }()
 	for { // until Close has begun
-		_, loan, err := m.Lend(nil, s.bs)
+		_, loan, err := m.Lend(nil, unit)
 		if err != nil {
 			wantKind(s, "loan while closing", err, blockdev.ErrGone)
 			break
@@ -183,7 +258,7 @@ func testLoanClose(s *session, m blockdev.Lender) {
 		s.Fatalf("closed with memory lent: %v", err)
 	default:
 	}
-	err := NewClient(s.v).Do(blockdev.Request{Op: blockdev.OpWrite, Length: s.bs, Loan: one})
+	err := NewClient(s.v).Do(blockdev.Request{Op: blockdev.OpWrite, Length: unit, Loan: one})
 	wantKind(s, "write while closing", err, blockdev.ErrGone)
 	m.Return(two)
 	if err := <-closed; err != nil {

@@ -1,0 +1,171 @@
+package blockdev
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+)
+
+// newTestMemory gives a volume of some stripes and a bit, whose places are all free or in use at the end.
+func newTestMemory(t *testing.T, stripes int) *memory {
+	v, err := NewMemory(Options{Size: int64(stripes)<<stripeShift + MinBlockSize, BlockSize: MinBlockSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := v.(*memory)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		var all []place
+		for s := range m.places.of {
+			all = append(all, m.places.stripe(int64(s)))
+		}
+		for x := m.places.free; x != 0; x = m.places.after(x) {
+			all = append(all, x)
+		}
+		slices.Sort(all)
+		for i, x := range all {
+			if x != place(i+1) {
+				t.Errorf("place %d is in use twice, or lost: %v", i+1, all)
+				break
+			}
+		}
+		if want := len(m.mem) >> stripeShift; len(all) != want {
+			t.Errorf("%d places of %d are free or in use", len(all), want)
+		}
+	})
+	return m
+}
+
+// lent writes b to off through a loan, and tells when that is done.
+func (v *memory) lent(t *testing.T, off int64, b []byte) (done *bool) {
+	t.Helper()
+	segs, loan, err := v.Lend(nil, int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range segs {
+		b = b[copy(s.Bytes, b):]
+	}
+	return v.begin(t, &Request{Op: OpWrite, Offset: off, Length: int64(len(segs)) << stripeShift, Loan: loan})
+}
+
+func (v *memory) begin(t *testing.T, r *Request) (done *bool) {
+	done = new(bool)
+	r.Complete = func(r *Request) {
+		if *done = true; r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+	v.Submit(r)
+	return done
+}
+
+func (v *memory) read(t *testing.T, off, n int64) []byte {
+	b := make([]byte, n)
+	if !*v.begin(t, &Request{Op: OpRead, Offset: off, Length: n, Bufs: [][]byte{b}}) {
+		t.Fatal("a read waits")
+	}
+	return b
+}
+
+// stripesOf are stripes, each full of one byte.
+func stripesOf(bs ...byte) (all []byte) {
+	for _, b := range bs {
+		all = append(all, bytes.Repeat([]byte{b}, stripeSize)...)
+	}
+	return all
+}
+
+// TestMemoryWrittenBesideView: who reads slowly doesn't keep others from writing whole stripes through loans, and goes on
+// seeing what was there. Where it was is used again after that alone.
+func TestMemoryWrittenBesideView(t *testing.T) {
+	v := newTestMemory(t, 4)
+	v.lent(t, 0, stripesOf(1, 2))
+	view, token, err := v.View(nil, 0, 2*stripeSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range byte(2) { // all that is over at once, and then a part
+		if !*v.lent(t, 0, stripesOf(10+i, 20+i)) {
+			t.Error("a write of whole stripes waits for a view")
+		}
+		if got := v.read(t, 0, 2*stripeSize); !bytes.Equal(got, stripesOf(10+i, 20+i)) {
+			t.Error("what was written isn't read")
+		}
+	}
+	if _, _, err := v.Lend(nil, 2*stripeSize); !errors.Is(err, ErrBusy) {
+		t.Errorf("lent while a view may show it: %v", err)
+	}
+	var shown []byte
+	for _, s := range view {
+		shown = append(shown, s.Bytes...)
+	}
+	if !bytes.Equal(shown, stripesOf(1, 2)) {
+		t.Error("what a view shows has changed")
+	}
+	v.Release(token)
+	if !*v.lent(t, stripeSize, stripesOf(3, 4)) || !bytes.Equal(v.read(t, 0, 3*stripeSize), stripesOf(11, 3, 4)) {
+		t.Error("what was written after the view isn't read")
+	}
+}
+
+// TestMemoryLoanCopied: a loan that is written across stripes is copied, behind the views that are there, and free then.
+func TestMemoryLoanCopied(t *testing.T) {
+	v := newTestMemory(t, 4)
+	v.lent(t, 0, stripesOf(1, 2, 3))
+	_, token, err := v.View(nil, 2*stripeSize, MinBlockSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := v.lent(t, MinBlockSize, stripesOf(4, 5))
+	if *done {
+		t.Error("what a view shows was written")
+	}
+	v.Release(token)
+	want := slices.Concat(stripesOf(1)[:MinBlockSize], stripesOf(4, 5), stripesOf(3)[MinBlockSize:])
+	if !*done || !bytes.Equal(v.read(t, 0, 3*stripeSize), want) {
+		t.Error("what was written behind a view isn't read")
+	}
+}
+
+// TestMemoryPieces: views, discards and zeroes reach stripes wherever they lie, and the one at the end, which is none.
+func TestMemoryPieces(t *testing.T) {
+	v := newTestMemory(t, 8)
+	want := stripesOf(1, 2, 3, 4, 5, 6, 7, 8)
+	want = append(want, bytes.Repeat([]byte{9}, MinBlockSize)...)
+	v.begin(t, &Request{Op: OpWrite, Length: int64(len(want)), Bufs: [][]byte{want}})
+	for _, at := range []int{6, 1, 3} {
+		fresh := stripesOf(byte(10*at), byte(10*at+1))
+		v.lent(t, int64(at)*stripeSize, fresh)
+		copy(want[at*stripeSize:], fresh)
+	}
+	compare := func() {
+		t.Helper()
+		view, token, err := v.View(nil, 0, int64(len(want)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Release(token)
+		var got []byte
+		for _, s := range view {
+			got = append(got, s.Bytes...)
+		}
+		if !bytes.Equal(got, want) || !bytes.Equal(v.read(t, 0, int64(len(want))), want) {
+			t.Error("it isn't what was written")
+		}
+	}
+	compare()
+	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
+		for _, x := range [][2]int{{stripeSize / 2, 4 * stripeSize}, {6*stripeSize + MinBlockSize, 2 * stripeSize}} {
+			clear(want[x[0] : x[0]+x[1]])
+			v.begin(t, &Request{Op: op, Offset: int64(x[0]), Length: int64(x[1])})
+			compare()
+		}
+		v.lent(t, 2*stripeSize, stripesOf(30, 31, 32))
+		copy(want[2*stripeSize:], stripesOf(30, 31, 32))
+		compare()
+	}
+}
