@@ -143,8 +143,8 @@ func (p *peer) verifiedBench(t *testing.T) (stdout, stderr string, code int) {
 	return p.bench(t, "--rw", "randrw", "--bssplit", "4k/60:32k/30:128k/10", "--iodepth", "16", "--size", "8m", "--verify", "crc32c")
 }
 
-// bench runs nvmeinit bench with the machine's target. A message of RDMA-CM that is lost comes again
-// after 4.6 s, so the keep alive timeout is longer than usual; and a connection that was not made
+// bench runs nvmeinit bench with the machine's target. A REP of Linux's that is lost comes
+// again after 4 s, so the keep alive timeout is longer than usual; and a connection that was not made
 // within nvmeinit's 10 s, because two were lost in a row, is tried again.
 func (p *peer) bench(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()

@@ -27,15 +27,19 @@ type conn struct {
 
 	passive bool // made by the peer's REQ
 
-	tid      uint64 // of the REQ and all that answers it
-	dreqTID  uint64 // of the DREQ: drawn for ours, the peer's once it has come
+	tid      uint64    // of the REQ and all that answers it
+	dreqTID  uint64    // of the DREQ: drawn for ours, the peer's once it has come
+	asked    time.Time // when the peer's REQ came
 	interval time.Duration
-	retries  int // after the first try
+	retries  int // after the first interval
 	qpACK    uint8
 
 	pending    mad.Message // sent again until it is answered
 	pendingTID uint64
-	left       int
+	first      time.Time       // when it was sent first
+	early      []time.Duration // when it still goes out again within the first interval, counted from then
+	tries      int
+	left       int       // of the retries
 	deadline   time.Time // zero for none
 	until      time.Time // when the attempt ends at the latest, however long the peer's MRAs ask for; zero for none
 }
@@ -77,12 +81,13 @@ func (c *conn) connect(now time.Time, req *mad.REQ, fx *effects) {
 	c.interval, c.retries = reqInterval, maxCMRetries
 	c.qpACK = req.Primary.ACKTimeout
 	c.until = now.Add((maxCMRetries+1)*reqInterval + maxService)
-	c.sendPending(now, c.tid, &c.req, fx)
+	c.sendPending(now, c.tid, &c.req, earlyTries, fx)
 }
 
 // onREQ takes the request that makes a passive connection: IDLE → REQ_RCVD.
-func (c *conn) onREQ(tid uint64, req *mad.REQ) {
+func (c *conn) onREQ(now time.Time, tid uint64, req *mad.REQ) {
 	c.passive = true
+	c.asked = now
 	c.req = *req
 	c.tid = tid
 	c.ids.Remote = req.LocalCommID
@@ -93,12 +98,15 @@ func (c *conn) onREQ(tid uint64, req *mad.REQ) {
 	c.state = stateREQRcvd
 }
 
-// onDuplicateREQ takes the same REQ again. The owner may be slow: an MRA tells the peer to
-// wait. A REP that may be lost is sent again.
-func (c *conn) onDuplicateREQ(fx *effects) {
+// onDuplicateREQ takes the same REQ again. The owner may be slow: an MRA tells the peer to wait, who then does so for
+// long, and so has it only when the time to answer is over that the peer gives. A REP that may be lost is sent again.
+func (c *conn) onDuplicateREQ(now time.Time, fx *effects) {
 	fx.duplicate = true
 	switch c.state {
 	case stateREQRcvd, stateMRAREQSent:
+		if now.Sub(c.asked) < codeDuration(c.req.RemoteResponse) {
+			return
+		}
 		c.state = stateMRAREQSent
 		fx.send(c.tid, &mad.MRA{CommIDs: c.ids, Message: mad.AnswersREQ, ServiceTimeout: serviceCode})
 	case stateREPSent, stateMRAREPRcvd:
@@ -118,7 +126,7 @@ func (c *conn) accept(now time.Time, rep *mad.REP, fx *effects) {
 	c.rep = *rep
 	c.state = stateREPSent
 	c.until = now.Add(maxHalfOpenTime)
-	c.sendPending(now, c.tid, &c.rep, fx)
+	c.sendPending(now, c.tid, &c.rep, earlyTries, fx)
 }
 
 // reject refuses the request: REQ_RCVD → closed. A refusal that is lost needs no retry: the
@@ -182,7 +190,8 @@ func (c *conn) onMRA(now time.Time, m *mad.MRA, fx *effects) {
 		fx.dropped = true
 		return
 	}
-	c.wait(now, codeDuration(m.ServiceTimeout)+codeDuration(c.qpACK))
+	c.early = nil
+	c.wait(now.Add(codeDuration(m.ServiceTimeout) + codeDuration(c.qpACK)))
 }
 
 // onRTU confirms the connection: REP_SENT → ESTABLISHED.
@@ -245,7 +254,7 @@ func (c *conn) disconnect(now time.Time, fx *effects) {
 	case stateEstablished:
 		c.state = stateDREQSent
 		c.interval, c.retries = min(c.interval, dreqInterval), dreqRetries
-		c.sendPending(now, c.dreqTID, &mad.DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, fx)
+		c.sendPending(now, c.dreqTID, &mad.DREQ{CommIDs: c.ids, RemoteQPN: c.remoteQPN}, nil, fx)
 	case stateREPSent, stateMRAREPRcvd:
 		// A DREQ is allowed from ESTABLISHED on only; a REJ ends this in every state of the peer.
 		fx.send(c.tid, &mad.REJ{CommIDs: c.ids, Message: mad.AnswersOther, Reason: verbs.RejectConsumer})
@@ -326,7 +335,7 @@ func (c *conn) giveUp(op string, fx *effects) {
 	c.sendTimeoutREJ(fx)
 	c.close()
 	err := fmt.Errorf("%w to %d tries; is the peer running, and does UDP port 4791 pass to it and back?",
-		ErrTimeout, c.retries+1)
+		ErrTimeout, c.tries)
 	fx.event(verbs.CMEvent{Type: verbs.CMUnreachable, Err: &OpError{op, c.peer, err}})
 }
 
@@ -367,16 +376,31 @@ func (c *conn) abandon(now time.Time, fx *effects) {
 	}
 }
 
-// sendPending sends m, and again at every interval until disarm.
-func (c *conn) sendPending(now time.Time, tid uint64, m mad.Message, fx *effects) {
-	c.pending, c.pendingTID, c.left = m, tid, c.retries
-	c.wait(now, c.interval)
+// sendPending sends m, again at the times early within the first interval, and at every interval until disarm.
+func (c *conn) sendPending(now time.Time, tid uint64, m mad.Message, early []time.Duration, fx *effects) {
+	c.pending, c.pendingTID = m, tid
+	c.first, c.early = now, early
+	c.tries, c.left = 1, c.retries
+	c.waitEarly(now)
 	fx.send(tid, m)
 }
 
+// waitEarly waits for the next of the early times, and behind the last for the end of the first interval.
+func (c *conn) waitEarly(now time.Time) {
+	for len(c.early) > 0 && !c.first.Add(c.early[0]).After(now) {
+		c.early = c.early[1:]
+	}
+	if len(c.early) > 0 && c.early[0] < c.interval {
+		c.wait(c.first.Add(c.early[0]))
+		return
+	}
+	c.early = nil
+	c.wait(c.first.Add(c.interval))
+}
+
 // wait sets the deadline, not later than the end of the attempt.
-func (c *conn) wait(now time.Time, d time.Duration) {
-	c.deadline = now.Add(d)
+func (c *conn) wait(until time.Time) {
+	c.deadline = until
 	if !c.until.IsZero() && c.deadline.After(c.until) {
 		c.deadline = c.until
 	}
@@ -384,17 +408,24 @@ func (c *conn) wait(now time.Time, d time.Duration) {
 
 // resend sends the pending message again; false when its retries or its time are used up.
 func (c *conn) resend(now time.Time, fx *effects) bool {
-	if c.left == 0 || !c.until.IsZero() && !now.Before(c.until) {
+	switch {
+	case !c.until.IsZero() && !now.Before(c.until):
 		return false
+	case len(c.early) > 0:
+		c.waitEarly(now)
+	case c.left == 0:
+		return false
+	default:
+		c.left--
+		c.wait(now.Add(c.interval))
 	}
-	c.left--
-	c.wait(now, c.interval)
+	c.tries++
 	fx.sends = append(fx.sends, outgoing{c.pendingTID, c.pending, true})
 	return true
 }
 
 func (c *conn) disarm() {
-	c.pending = nil
+	c.pending, c.early = nil, nil
 	c.deadline, c.until = time.Time{}, time.Time{}
 }
 

@@ -28,7 +28,7 @@ func newScript(t *testing.T, active bool) *script {
 		s.c.connect(s.now, &mad.REQ{LocalCommID: 1}, &fx)
 		return s
 	}
-	s.c.onREQ(5, &mad.REQ{LocalCommID: 2, LocalQPN: 20, LocalResponse: 20, MaxCMRetries: 3})
+	s.c.onREQ(s.now, 5, &mad.REQ{LocalCommID: 2, LocalQPN: 20, LocalResponse: 20, MaxCMRetries: 3})
 	return s
 }
 
@@ -70,7 +70,10 @@ func (s *script) play(b byte) {
 	case 10:
 		s.c.disconnect(s.now, &fx)
 	case 11:
-		s.c.onDuplicateREQ(&fx)
+		if s.c.state.awaitsOwner() && b>>7 == 1 {
+			s.now = s.now.Add(time.Second) // the owner thinks
+		}
+		s.c.onDuplicateREQ(s.now, &fx)
 	case 12:
 		s.c.commEst(&fx)
 	case 13:
@@ -127,7 +130,7 @@ func FuzzConn(tf *testing.F) {
 	f.Add(true, []byte{0, 1, 10, 9, 14})
 	f.Add(true, []byte{6, 14, 14, 0, 1, 0, 8, 10, 8, 14})
 	f.Add(true, []byte{14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14})
-	f.Add(false, []byte{11, 3, 11, 14, 5, 8, 8, 10, 11, 14})
+	f.Add(false, []byte{146, 3, 11, 14, 5, 8, 8, 10, 11, 14})
 	f.Add(false, []byte{3, 14, 14, 14, 14})
 	f.Add(false, []byte{3, 12, 10, 8, 14})
 	f.Add(false, []byte{3, 8, 13, 8, 14})

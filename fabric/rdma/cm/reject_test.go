@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/cm/mad"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
@@ -45,6 +46,7 @@ func TestRejectAfterMRA(t *testing.T) {
 		p := newRawPeer(t, n, "127.0.0.9")
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		id := l.want(verbs.CMConnectRequest).ID
+		time.Sleep(5 * time.Second)
 		p.send(target.addr, 99, p.req(target.addr, 7, 8))
 		_, mra := receive[*mad.MRA](p)
 		if err := id.Reject(nil); err != nil {

@@ -20,7 +20,7 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 	m.mu.Lock()
 	if r := m.table.byID[peerKey{src, req.LocalCAGUID, req.LocalCommID}]; r != nil {
 		if r.tid == tid && r.req == *req {
-			m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(fx) })
+			m.onRecord(r, func(r *record, fx *effects) { r.onDuplicateREQ(time.Now(), fx) })
 			return
 		}
 		m.refuseStale(src, tid, req, r)
@@ -56,7 +56,7 @@ func (m *Manager) onREQ(src netip.Addr, tid uint64, req *mad.REQ) {
 		return
 	}
 	r := m.request(listener, netip.AddrPortFrom(src, h.SourcePort))
-	r.onREQ(tid, req)
+	r.onREQ(time.Now(), tid, req)
 	r.qpACK = m.peerACKTimeout(req)
 	m.enter(r)
 	m.finish(r, append(out, m.apply(r, func(fx *effects) { fx.event(requestEvent(listener, req)) })...))

@@ -46,6 +46,12 @@ func codeDuration(code uint8) time.Duration {
 // peer's response timeout, 4608 ms.
 const reqInterval = 4608 * time.Millisecond
 
+// earlyTries is when a REQ or REP goes out again within its first interval, counted from when it went out first. Linux
+// would wait for the end of that; so what was lost comes after 0.3 s, and a peer that was away for a moment, as a
+// program is that starts again, is met soon. These don't count among the retries, and to whoever is only slow they
+// are repetitions like others.
+var earlyTries = []time.Duration{300 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second, 4300 * time.Millisecond}
+
 // A DREQ is repeated sooner, and less often, than the peer asked for. There is nothing to wait for
 // from a peer that lives, and most that don't answer have died: Linux's 16 tries would keep what
 // is left of them for more than a minute.
