@@ -362,7 +362,7 @@ func (v *victim) turns(t *testing.T, h *honest, away *decoy) (quiet, attacked in
 		if n := runtime.NumGoroutine() - goroutines; n > 200 {
 			t.Errorf("%d more goroutines under attack", n)
 		}
-		if n := v.nic.Counters().HalfOpen.Load(); n > 64 {
+		if n := v.nic.Counters().HalfOpen.Load(); n > 256 {
 			t.Errorf("%d half-open connections of one address", n)
 		}
 		away.on.Store(true)

@@ -137,8 +137,8 @@ func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Tar
 	return l, nil
 }
 
-// limitBacklog is how many connection requests may wait; each is answered at once, so this
-// bounds only a burst.
+// limitBacklog is how many connection requests may wait. Each is answered in its event, before RDMA-CM looks at the
+// next, so a burst of them needs no more.
 const limitBacklog = 128
 
 // Addr is where the listener listens.

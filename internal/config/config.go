@@ -159,7 +159,7 @@ func (n Namespace) explicit() Namespace {
 func (l Limits) Explicit() Limits {
 	return Limits{
 		Connections: cmp.Or(l.Connections, 1024), HostConnections: cmp.Or(l.HostConnections, 256),
-		HalfOpen: cmp.Or(l.HalfOpen, 512), HostHalfOpen: cmp.Or(l.HostHalfOpen, 64),
+		HalfOpen: cmp.Or(l.HalfOpen, 512), HostHalfOpen: cmp.Or(l.HostHalfOpen, 256),
 		Controllers: cmp.Or(l.Controllers, 1024), Queues: cmp.Or(l.Queues, 64),
 		Memory: cmp.Or(l.Memory, 256<<20), ConnectTimeout: cmp.Or(l.ConnectTimeout, Duration(10*time.Second)),
 	}

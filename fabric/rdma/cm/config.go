@@ -29,8 +29,8 @@ type Config struct {
 	// all listeners; 512. One is given up after 20 s, or before, where there is no place for one of an
 	// address that has fewer: the oldest of the address that has most.
 	MaxHalfOpen int
-	// MaxHalfOpenPerPeer bounds those of one address among them; 64. Hosts make the queues of a
-	// controller one after the other.
+	// MaxHalfOpenPerPeer bounds those of one address among them; 256, so that a host may ask for as many queues at
+	// once as a target lets it have.
 	MaxHalfOpenPerPeer int
 }
 
@@ -47,7 +47,7 @@ func (c Config) withDefaults() Config {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 65536)
 	c.MaxPerPeer = cmp.Or(c.MaxPerPeer, 4096)
 	c.MaxHalfOpen = cmp.Or(c.MaxHalfOpen, 512)
-	c.MaxHalfOpenPerPeer = cmp.Or(c.MaxHalfOpenPerPeer, 64)
+	c.MaxHalfOpenPerPeer = cmp.Or(c.MaxHalfOpenPerPeer, 256)
 	return c
 }
 

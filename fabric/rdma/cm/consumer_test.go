@@ -159,14 +159,23 @@ func TestListenerGoneBeforeRequest(t *testing.T) {
 // So is one that was taken already.
 func TestListenerGoneAtRequest(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
-		listener := l.id
-		l.handle = func(verbs.CMEvent) { listener.Destroy() }
+		listener, accept := l.id, l.handle
+		l.handle = func(ev verbs.CMEvent) {
+			accept(ev)
+			if ev.Type == verbs.CMEstablished {
+				listener.Destroy()
+			}
+		}
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*mad.REP](p)
+		l.want(verbs.CMConnectRequest)
 		release := target.busy()
-		host.connect(target.addr)
+		p.send(target.addr, 99, &mad.RTU{CommIDs: rep.Reversed()}) // overtakes what follows, which is taken before anybody hears of it
 		second := host.connect(target.addr)
 		synctest.Wait()
 		release()
-		l.want(verbs.CMConnectRequest)
+		l.want(verbs.CMEstablished)
 		if ev := second.want(verbs.CMRejected); ev.Reason != verbs.RejectConsumer {
 			t.Errorf("reason %d", ev.Reason)
 		}

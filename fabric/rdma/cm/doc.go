@@ -19,7 +19,8 @@
 //
 // # Concurrency
 //
-// The device hands MADs over in its own context, where they are only copied into a bounded box.
+// The device hands MADs over in its own context, where they are only copied into a bounded box, and
+// those that name a connection into one of their own, since they go before those that ask for one.
 // One goroutine of the Manager takes them out, runs the timers and calls the handlers, so the
 // events of all identifiers come one at a time and in order. A handler may call every method of
 // every identifier, but not Manager.Close; while it blocks, no connection of the device makes

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -367,8 +368,9 @@ func (nd *node) connect(dst netip.Addr) *end {
 	return e
 }
 
-// busy keeps the manager's goroutine in a handler until release is called.
+// busy keeps the manager's goroutine, when it has done all that it has to, in a handler until release is called.
 func (nd *node) busy() (release func()) {
+	synctest.Wait()
 	block, entered := make(chan struct{}), make(chan struct{})
 	e := nd.newEnd()
 	e.handle = func(ev verbs.CMEvent) {

@@ -144,18 +144,34 @@ func (m *Manager) run() {
 			m.shutdown()
 			return
 		}
-		t := m.inbox.take()
-		for i := range t.mads {
-			m.onMAD(&t.mads[i])
-		}
-		for _, id := range t.commEst {
-			m.onCommEst(id)
-		}
-		m.expire()
+		m.work()
+	}
+}
+
+// work deals with what has come, and with the timers that are due. Consumers hear of a request before the next one is
+// looked at, which finds the place that they make by answering it.
+func (m *Manager) work() {
+	n, others, waiting := m.inbox.take()
+	m.onNews(n)
+	for i := range others {
+		m.onMAD(&others[i])
 		m.deliver()
-		for _, c := range t.waiting {
-			close(c)
-		}
+		m.onNews(m.inbox.takeNews())
+	}
+	m.expire()
+	m.deliver()
+	for _, c := range waiting {
+		close(c)
+	}
+}
+
+// onNews takes what concerns connections that are there.
+func (m *Manager) onNews(n news) {
+	for i := range n.mads {
+		m.onMAD(&n.mads[i])
+	}
+	for _, id := range n.commEst {
+		m.onCommEst(id)
 	}
 }
 
@@ -264,11 +280,7 @@ func (m *Manager) linger() {
 		case <-end.C:
 			return
 		}
-		mads := m.inbox.take().mads
-		for i := range mads {
-			m.onMAD(&mads[i])
-		}
-		m.expire()
+		m.work()
 	}
 }
 

@@ -155,10 +155,10 @@ func TestFlood(t *testing.T) {
 				return
 			}
 			p := make([]byte, mad.Size)
-			for range 2 * inboxSize {
+			for range 2 * boxSize {
 				target.m.arrived(ev.ID.RemoteAddr().Addr(), p)
 			}
-			for range inboxSize / 4 {
+			for range boxSize / 4 {
 				target.m.arrived(netip.MustParseAddr("127.0.0.8"), p)
 			}
 		}
@@ -167,7 +167,7 @@ func TestFlood(t *testing.T) {
 		l.want(verbs.CMConnectRequest)
 		synctest.Wait()
 		c := target.m.Counters()
-		if c.Overruns.Load() != 2*inboxSize-inboxSize/2 || c.Malformed.Load() != inboxSize/2+inboxSize/4 {
+		if c.Overruns.Load() != 2*boxSize-boxSize/2 || c.Malformed.Load() != boxSize/2+boxSize/4 {
 			t.Errorf("overruns %d, malformed %d", c.Overruns.Load(), c.Malformed.Load())
 		}
 	})

@@ -158,6 +158,18 @@ type CommIDs struct {
 // Reversed are the same IDs from the other side's view, as an answer has them.
 func (c CommIDs) Reversed() CommIDs { return CommIDs{c.Remote, c.Local} }
 
+// RemoteID is the communication ID of its receiver's that a datagram of Size bytes names, 0 for none. What else it says
+// isn't looked at: it may be one that Parse refuses.
+func RemoteID(mad []byte) uint32 {
+	switch AttributeID(binary.BigEndian.Uint16(mad[16:])) {
+	case AttrREQ, AttrSIDRREQ, AttrSIDRREP: // others have CommIDs
+		return 0
+	}
+	var ids CommIDs
+	ids.get(mad[HeaderSize:])
+	return ids.Remote
+}
+
 func (c *CommIDs) put(b []byte) {
 	binary.BigEndian.PutUint32(b, c.Local)
 	binary.BigEndian.PutUint32(b[4:], c.Remote)

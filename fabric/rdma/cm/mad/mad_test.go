@@ -183,6 +183,28 @@ func TestFieldOffsets(t *testing.T) {
 	}
 }
 
+// The ID that a datagram names of its receiver's, by message: IBTA 12.6 has it behind the sender's.
+func TestRemoteID(t *testing.T) {
+	ids := CommIDs{Local: 0x01020304, Remote: 0x05060708}
+	for _, m := range []Message{
+		&MRA{CommIDs: ids}, &REJ{CommIDs: ids}, &REP{CommIDs: ids}, &RTU{CommIDs: ids}, &DREQ{CommIDs: ids}, &DREP{CommIDs: ids},
+		&LAP{CommIDs: ids}, &APR{CommIDs: ids},
+	} {
+		if got := RemoteID(Append(nil, 1, m)); got != ids.Remote {
+			t.Errorf("%v: %#x, want %#x", m.AttributeID(), got, ids.Remote)
+		}
+	}
+	for _, a := range []AttributeID{AttrREQ, AttrSIDRREQ, AttrSIDRREP} {
+		b := Append(nil, 1, newMessage(a))
+		for i := HeaderSize; i < Size; i++ {
+			b[i] = 0xff
+		}
+		if got := RemoteID(b); got != 0 {
+			t.Errorf("%v, which names none: %#x", a, got)
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	good := Append(nil, 1, &RTU{})
 	change := func(off int, v byte) []byte {
