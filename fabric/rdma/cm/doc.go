@@ -40,7 +40,8 @@
 // comes from the address of the peer and names both IDs; the answer to a REQ, whose sender is not
 // known by its ID yet, has to have the transaction ID. A REQ that comes again is a repetition only
 // where all of it is the same: another one with the ID or the QP of a connection is of a peer that
-// has begun anew, and ends that one, unless the listener's consumer hasn't answered it yet.
+// has begun anew, and ends that one, unless the listener's consumer hasn't answered it yet. In
+// TIMEWAIT a connection is over: its QP may be that of the peer's next one.
 // Requests are bounded by the backlog of the listener, by Config, and by a rate, as answers to
 // strangers are; of that, and of the room where messages wait, an address gets no more than it
 // leaves to others. What a peer can ask us to wait for is bounded too, in each message and in

@@ -100,6 +100,73 @@ func TestStaleREP(t *testing.T) {
 	})
 }
 
+// A peer that uses the QPN of a connection that has ended for its next one, as RNICs that take the lowest free one do, is
+// let in at once: only a QPN that is connected makes a request stale (IBTA 12.9.8.3.1), and in TIMEWAIT none is, as
+// Linux has it too. What is still to come of the old connection is none of the new one's.
+func TestQPNOfEndedConnection(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		connect := func(id uint32) (ids mad.CommIDs, qpn uint32) {
+			t.Helper()
+			p.send(target.addr, uint64(id), p.req(target.addr, id, 8))
+			_, rep := receive[*mad.REP](p)
+			p.send(target.addr, uint64(id), &mad.RTU{CommIDs: rep.Reversed()})
+			l.id = l.want(verbs.CMConnectRequest).ID
+			l.want(verbs.CMEstablished)
+			return rep.Reversed(), rep.LocalQPN
+		}
+		first, qpn := connect(7)
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: first, RemoteQPN: qpn})
+		l.want(verbs.CMDisconnected)
+		if err := l.id.Disconnect(); err != nil {
+			t.Fatal(err)
+		}
+		receive[*mad.DREP](p)
+
+		connect(70) // the peer has ended the one before
+		if err := l.id.Disconnect(); err != nil {
+			t.Fatal(err)
+		}
+		tid, dreq := receive[*mad.DREQ](p)
+		p.send(target.addr, tid, &mad.DREP{CommIDs: dreq.Reversed()})
+		l.want(verbs.CMDisconnected)
+
+		connect(700)                                                        // we have
+		p.send(target.addr, 100, &mad.DREQ{CommIDs: first, RemoteQPN: qpn}) // its DREP was lost
+		receive[*mad.DREP](p)
+		l.want(verbs.CMTimewaitExit)
+		l.want(verbs.CMTimewaitExit)
+		l.wantNone()
+
+		p.send(target.addr, 7000, p.req(target.addr, 7000, 8)) // of the one that stands
+		if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectStale {
+			t.Errorf("reason %d", rej.Reason)
+		}
+		receive[*mad.DREQ](p)
+	})
+}
+
+// The same seen from the active side: the REP names the QP of a connection that has ended.
+func TestQPNOfEndedConnectionInREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		for id := range uint32(2) {
+			h := host.connect(p.addr)
+			tid, req := receive[*mad.REQ](p)
+			ids := mad.CommIDs{Local: id + 5, Remote: req.LocalCommID}
+			p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77})
+			h.want(verbs.CMEstablished)
+			receive[*mad.RTU](p)
+			if err := h.id.Disconnect(); err != nil {
+				t.Fatal(err)
+			}
+			tid, _ = receive[*mad.DREQ](p)
+			p.send(host.addr, tid, &mad.DREP{CommIDs: ids})
+			h.want(verbs.CMDisconnected)
+		}
+	})
+}
+
 func TestUnknownREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

@@ -34,7 +34,7 @@ type peerKey struct {
 type table struct {
 	byLocal map[uint32]*record  // own communication ID
 	byID    map[peerKey]*record // duplicate REQs
-	byQPN   map[peerKey]*record // stale connections
+	byQPN   map[peerKey]*record // stale connections: not of those in TIMEWAIT, whose QPNs are free
 	uses    uses
 	timers  pqueue.Queue[*record] // those whose timer runs, by deadline
 
@@ -92,6 +92,11 @@ func (t *table) remove(r *record) {
 	if t.byID[r.idKey()] == r {
 		delete(t.byID, r.idKey())
 	}
+	t.freeQPN(r)
+}
+
+// freeQPN forgets which QP of its peer's r is connected to.
+func (t *table) freeQPN(r *record) {
 	if t.byQPN[r.qpnKey()] == r {
 		delete(t.byQPN, r.qpnKey())
 	}
@@ -120,6 +125,9 @@ func (t *table) moved(r *record) {
 	more := use{halfOpen: change(r.was.halfOpen(), r.state.halfOpen()), standing: change(r.was.stands(), r.state.stands())}
 	if more != (use{}) {
 		t.uses.add(r.peerAddr(), more)
+	}
+	if r.state == stateTimewait {
+		t.freeQPN(r)
 	}
 	switch change(r.was.awaitsRTU(), r.state.awaitsRTU()) {
 	case 1:
