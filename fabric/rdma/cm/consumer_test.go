@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -299,6 +300,20 @@ func TestWrongCallsConnecting(t *testing.T) {
 		wrongly(t, "second QP", err, verbs.ErrState)
 		_, err = h.id.CreateQP(&fakePD{dev: host.dev}, verbs.QPInitAttr{Type: verbs.UD})
 		wrongly(t, "UD", err, verbs.ErrInvalid)
+		bound := host.newEnd()
+		if err := bound.id.ResolveAddr(netip.Addr{}, h.id.RemoteAddr(), 0); err != nil {
+			t.Fatal(err)
+		}
+		for what, c := range map[string]struct {
+			pd  verbs.PD
+			say string
+		}{"no PD": {nil, "no protection domain"}, "PD of another device": {&fakePD{dev: target.dev}, target.dev.attr.Name}} {
+			_, err = bound.id.CreateQP(c.pd, verbs.QPInitAttr{Type: verbs.RC})
+			wrongly(t, what, err, verbs.ErrInvalid)
+			if !strings.Contains(err.Error(), c.say) {
+				t.Errorf("%s: error %q, want %q in it", what, err, c.say)
+			}
+		}
 		wrongly(t, "disconnect first", h.id.Disconnect(), verbs.ErrState)
 		wrongly(t, "too much private data", h.id.Connect(verbs.ConnParam{PrivateData: make([]byte, 57)}), verbs.ErrInvalid)
 		wrongly(t, "retry count", h.id.Connect(verbs.ConnParam{RetryCount: 8}), verbs.ErrInvalid)

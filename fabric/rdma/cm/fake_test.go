@@ -167,6 +167,8 @@ type fakePD struct {
 	modify func(to verbs.QPState) error // called before a transition; may be nil
 }
 
+func (p *fakePD) Device() verbs.Device { return p.dev }
+
 func (p *fakePD) CreateQP(init verbs.QPInitAttr) (verbs.QP, error) {
 	p.dev.mu.Lock()
 	defer p.dev.mu.Unlock()

@@ -171,8 +171,8 @@ func (id *cmID) ResolveRoute(time.Duration) error {
 // CreateQP makes an RC queue pair in state INIT. Its EventHandler still gets every event.
 func (id *cmID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
 	const op = "create QP"
-	if init.Type != verbs.RC {
-		return nil, &OpError{Op: op, Err: fmt.Errorf("%w: a connection needs type RC", verbs.ErrInvalid)}
+	if err := id.m.checkQP(pd, init); err != nil {
+		return nil, &OpError{Op: op, Err: fmt.Errorf("%w: %w", verbs.ErrInvalid, err)}
 	}
 	if err := id.begin(op, idBound, idRouted, idRequest); err != nil {
 		return nil, err
@@ -202,6 +202,19 @@ func (id *cmID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
 		return nil, errors.Join(id.opError(op, err), qp.Destroy())
 	}
 	return qp, nil
+}
+
+// checkQP says why init in pd is no QP for a connection of the device.
+func (m *Manager) checkQP(pd verbs.PD, init verbs.QPInitAttr) error {
+	switch {
+	case init.Type != verbs.RC:
+		return errors.New("a connection needs type RC")
+	case pd == nil:
+		return errors.New("no protection domain")
+	case pd.Device() != m.dev:
+		return fmt.Errorf("protection domain of device %s, the connection is one of %s", pd.Device().Attr().Name, m.attr.Name)
+	}
+	return nil
 }
 
 // adopt makes qp the identifier's, unless that was destroyed or got another one meanwhile.

@@ -19,6 +19,9 @@ func (d *Device) AllocPD() (verbs.PD, error) {
 	return &pd{d: d}, nil
 }
 
+// Device is the one that made the domain.
+func (p *pd) Device() verbs.Device { return p.d }
+
 // Dealloc frees the domain.
 func (p *pd) Dealloc() error {
 	p.d.mu.Lock()

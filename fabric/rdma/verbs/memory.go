@@ -18,6 +18,8 @@ const (
 
 // PD is a protection domain: memory and QPs work together only inside one.
 type PD interface {
+	Device() Device
+
 	// RegMR registers buf. The region's addresses run from MR.Addr for len(buf) bytes.
 	// buf must stay mapped until Dereg; it is not copied.
 	RegMR(buf []byte, access Access) (MR, error)
