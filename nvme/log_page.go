@@ -101,8 +101,11 @@ func (c *Command) LogLength() uint64 {
 	return ((u<<16 | l) + 1) * 4
 }
 
-// LogOffset is LPO in bytes.
+// LogOffset is LPO: bytes, or with LogIndexed entries.
 func (c *Command) LogOffset() uint64 { return c.CDW64(12) }
+
+// LogIndexed is Offset Type: the offset is the index of an entry.
+func (c *Command) LogIndexed() bool { return c[58]&0x80 != 0 }
 
 // LogCSI is the command set that the page is asked for.
 func (c *Command) LogCSI() CSI { return CSI(c[59]) }

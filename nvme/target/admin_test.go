@@ -107,6 +107,41 @@ func TestLogPages(t *testing.T) {
 	q.fails(getLog(nvme.GetLogPage{LID: nvme.LogFirmware, Length: 4, Offset: 1 << 63}), page[:4], nvme.StatusInvalidField|dnr)
 }
 
+// TestLogByIndex: a log page is read at the index of an entry where the controller says that it can be, and nowhere else
+// (NVMe base, "LID Supported and Effects Data Structure", IOS).
+func TestLogByIndex(t *testing.T) {
+	const ios = 1 << 1
+	tg := newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512))
+	s, d := connect(t, tg, testNQN), dial(t, tg)
+	defer s.close()
+	defer d.hangUp(nil)
+	connectAdmin(d, nvme.DiscoveryNQN, 0)
+	for _, q := range []*fakeConn{s.admin, d} {
+		var logs nvme.SupportedLogs
+		page := make([]byte, 1024)
+		q.must(getLog(nvme.GetLogPage{LID: nvme.LogSupported, Length: 1024}), page)
+		if err := logs.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		for lid, supported := range logs {
+			if supported&nvme.LogIsSupported == 0 {
+				continue
+			}
+			if supported&ios != 0 {
+				t.Errorf("%v can be read by index: test it", nvme.LID(lid))
+			}
+			for _, index := range []uint64{0, 1, 4} {
+				cmd := getLog(nvme.GetLogPage{LID: nvme.LID(lid), Length: 4, Offset: index})
+				cmd.SetCDW(14, 1<<23) // OT
+				q.fails(cmd, page[:4], nvme.StatusInvalidField|dnr)
+				if e := lastError(q); e.Location != offOT {
+					t.Errorf("%v: location %#x of OT", nvme.LID(lid), e.Location)
+				}
+			}
+		}
+	}
+}
+
 // TestErrorLog: what failed, newest first, and no more than there is room for.
 func TestErrorLog(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))

@@ -12,6 +12,7 @@ const (
 	offLID  = 40
 	offNUMD = 42
 	offLPO  = 48
+	offOT   = 58 | 7<<locBit
 )
 
 // getLogPage executes Get Log Page. Any length and any offset within the page are honoured;
@@ -20,6 +21,10 @@ func (r *Request) getLogPage() {
 	n, off := r.Cmd.LogLength(), r.Cmd.LogOffset()
 	if n > uint64(r.engine.q.attr.MaxTransfer) {
 		r.fail(nvme.StatusInvalidField, offNUMD)
+		return
+	}
+	if r.Cmd.LogIndexed() { // no page has IOS
+		r.fail(nvme.StatusInvalidField, offOT)
 		return
 	}
 	if off%4 != 0 {
