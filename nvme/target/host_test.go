@@ -31,15 +31,16 @@ type fakeConn struct {
 	q    *Queue
 
 	// Choices, set before use.
-	pullLate   bool  // Pulled comes from another goroutine
-	pullErr    error // instead of data
-	allocFails int   // Alloc says no so often for each request, and Resume comes
-	allocNever bool  // Alloc says no, and Resume comes when the connection ends
-	holdPull   bool  // Pulled comes when the connection ends
-	holdSent   bool  // Sent comes when release is called
-	stays      bool  // what waits for memory or data goes on waiting when the connection ends, until come
-	slow       bool  // Disconnect takes a minute
-	bare       bool  // no accounting: for benchmarks
+	pullLate   bool               // Pulled comes from another goroutine
+	pullErr    error              // instead of data
+	allocFails int                // Alloc says no so often for each request, and Resume comes
+	allocNever bool               // Alloc says no, and Resume comes when the connection ends
+	holdPull   bool               // Pulled comes when the connection ends
+	holdSent   bool               // Sent comes when release is called
+	stays      bool               // what waits for memory or data goes on waiting when the connection ends, until come
+	slow       bool               // Disconnect takes a minute
+	bare       bool               // no accounting: for benchmarks
+	answering  func(*fakeRequest) // is told of each answer, before the host has it; nil: nobody
 
 	mu      sync.Mutex
 	out     map[*fakeRequest]struct{} // with the engine, or not yet Sent
@@ -173,6 +174,9 @@ func (c *fakeConn) Respond(r *Request) {
 		c.t.Errorf("command %#x was answered %d times", r.Cmd[0], n)
 	}
 	fr.cqe = r.CQE
+	if c.answering != nil {
+		c.answering(fr)
+	}
 	if r.SendData {
 		to := fr.host
 		for i := range r.Data {

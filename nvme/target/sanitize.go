@@ -83,39 +83,52 @@ func (r *Request) sanitizeCommand() {
 func (r *Request) startSanitize() {
 	s := r.engine.q.ctrl.sub
 	s.sanitize.mu.Lock()
-	defer s.sanitize.mu.Unlock()
-	old := s.sanitize.now.Load()
-	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11), Namespaces: []uint32{}}
-	for _, ns := range s.all() {
-		next.Namespaces = append(next.Namespaces, ns.nsid)
-	}
-	st := r.maySanitize(old)
-	exit := r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure
-	if exit {
-		if old.refuses().OK() {
-			r.respond(nvme.StatusSuccess)
-			return
-		}
-		next = *old
-		next.Left = true
-	}
-	if st.OK() && s.saveSanitize(&next) != nil {
-		st = nvme.StatusInternalError
-	}
+	st := r.changeSanitize()
+	s.sanitize.mu.Unlock()
 	if !st.OK() {
 		r.fail(st, noLoc)
 		return
 	}
-	if exit {
-		s.useSanitize(&next)
-		r.respond(nvme.StatusSuccess)
-		return
-	}
-	s.noteEvent(nvme.PersistentSanitize, r.engine.q.ctrl, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})
-	s.t.log.Warn("sanitize operation: all namespaces are being erased", "subsystem", s.nqn, "host", r.engine.q.ctrl.hostNQN)
-	s.clearSanitized()
-	s.runSanitize(&next, r.engine.q.ctrl)
 	r.respond(nvme.StatusSuccess)
+}
+
+// changeSanitize begins an operation, or leaves the failure of the last. Called with sanitize.mu held.
+func (r *Request) changeSanitize() nvme.Status {
+	c := r.engine.q.ctrl
+	s := c.sub
+	old := s.sanitize.now.Load()
+	if st := r.maySanitize(old); !st.OK() {
+		return st
+	}
+	if r.Cmd.SanitizeAction() == nvme.SanitizeExitFailure {
+		return s.leaveFailure(old)
+	}
+	next := sanitizeState{State: nvme.SanitizeInProgress, CDW10: r.Cmd.CDW10(), CDW11: r.Cmd.CDW(11), Namespaces: []uint32{}}
+	for _, ns := range s.all() {
+		next.Namespaces = append(next.Namespaces, ns.nsid)
+	}
+	if s.saveSanitize(&next) != nil {
+		return nvme.StatusInternalError
+	}
+	s.noteEvent(nvme.PersistentSanitize, c, &nvme.SanitizeStartEvent{SANICAP: sanicap, CDW10: next.CDW10, CDW11: next.CDW11})
+	s.t.log.Warn("sanitize operation: all namespaces are being erased", "subsystem", s.nqn, "host", c.hostNQN)
+	s.clearSanitized()
+	s.runSanitize(&next, c)
+	return nvme.StatusSuccess
+}
+
+// leaveFailure leaves the failure mode, where there is one. Called with sanitize.mu held.
+func (s *Subsystem) leaveFailure(old *sanitizeState) nvme.Status {
+	if old.refuses().OK() {
+		return nvme.StatusSuccess
+	}
+	next := *old
+	next.Left = true
+	if s.saveSanitize(&next) != nil {
+		return nvme.StatusInternalError
+	}
+	s.useSanitize(&next)
+	return nvme.StatusSuccess
 }
 
 // maySanitize says why an operation can't begin, or a failure not be left.

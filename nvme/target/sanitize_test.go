@@ -406,6 +406,45 @@ func TestSanitizeFailure(t *testing.T) {
 	s.close()
 }
 
+// TestSanitizeAnsweredFree: a host whose transport is slow to take the answer to Sanitize holds up no other host's, however
+// the command ends.
+func TestSanitizeAnsweredFree(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTarget(t, v)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	var others nvme.Status // what the other host is answered meanwhile
+	a.admin.answering = func(fr *fakeRequest) {
+		if fr.Cmd.Opcode() != nvme.OpSanitize {
+			return
+		}
+		other := b.admin.start(sanitizeCommand(nvme.SanitizeExitFailure, 0, 0, 0), nil)
+		if _, ok := soon.Receive(other.done); !ok {
+			t.Error("the other host's command waits for the answer to this one's")
+			return
+		}
+		others = other.cqe.Status() &^ nvme.StatusMore
+	}
+	try := func(what string, action nvme.SanitizeAction, st, other nvme.Status) {
+		t.Helper()
+		a.admin.fails(sanitizeCommand(action, 0, 0, 0), nil, st)
+		if others != other {
+			t.Errorf("%s: the other host's command ended with %#x, want %#x", what, uint16(others), uint16(other))
+		}
+	}
+	try("there is no failure to leave", nvme.SanitizeExitFailure, 0, 0)
+	aer := a.admin.start(asyncEvent(1), nil)
+	v.setHold(true)
+	try("an operation begins", nvme.SanitizeBlockErase, 0, nvme.StatusSanitizeInProgress|dnr)
+	try("one runs", nvme.SanitizeBlockErase, nvme.StatusSanitizeInProgress|dnr, nvme.StatusSanitizeInProgress|dnr)
+	v.setFail(errors.New("worn out"))
+	v.release()
+	sanitized(t, aer)
+	try("a failure can't be left", nvme.SanitizeExitFailure, nvme.StatusSanitizeFailed|dnr, nvme.StatusSanitizeFailed|dnr)
+	v.setFail(nil)
+}
+
 // cutShort has a host begin to sanitize, and ends the target while that is at the volume v.
 func cutShort(t *testing.T, tg *Target, s *session, v *testVolume) {
 	t.Helper()
