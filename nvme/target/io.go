@@ -231,7 +231,7 @@ func (r *Request) volumeStatus(err error) nvme.Status {
 	if errors.Is(err, blockdev.ErrUnwanted) {
 		return st
 	}
-	if st.Code()>>8 == 2 {
+	if errors.Is(err, blockdev.ErrMedium) {
 		e.ns.mediaErrors.Add(1)
 	}
 	var at *blockdev.OpError

@@ -21,6 +21,9 @@ func volumeStatus(op blockdev.Op, err error) nvme.Status {
 	case errors.Is(err, blockdev.ErrCapacity):
 		return nvme.StatusCapacityExceeded | nvme.StatusDNR
 	case errors.Is(err, blockdev.ErrReadOnly):
+		if op == blockdev.OpRead { // it may not be read either: EACCES, as of what holds the file
+			return nvme.StatusAccessDenied | nvme.StatusDNR
+		}
 		return nvme.StatusNamespaceWriteProtected | nvme.StatusDNR
 	case errors.Is(err, blockdev.ErrRange):
 		return nvme.StatusLBAOutOfRange | nvme.StatusDNR
