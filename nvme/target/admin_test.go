@@ -142,6 +142,48 @@ func TestLogByIndex(t *testing.T) {
 	}
 }
 
+// TestOpcodesAsTold: the controller executes the commands that the Commands Supported and Effects log names, and no others,
+// on either kind of queue. A Fabrics command, which isn't in the log, is known by its type.
+func TestOpcodesAsTold(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"the operator's namespaces": func(*Config) {},
+		"those of hosts, too":       func(c *Config) { c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20) },
+	} {
+		tg := newTargetWith(t, change, newTestVolume(1<<20, 512))
+		s := connect(t, tg, testNQN)
+		var log nvme.EffectsLog
+		page := make([]byte, nvme.EffectsLogSize)
+		s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogEffects, Length: nvme.EffectsLogSize}), page)
+		if err := log.Parse(page); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []struct {
+			queue string
+			q     *fakeConn
+			told  *[256]nvme.Effects
+		}{{"admin", s.admin, &log.Admin}, {"I/O", s.io, &log.IO}} {
+			for op, effects := range k.told {
+				if nvme.Opcode(op) == nvme.OpFabrics {
+					continue
+				}
+				cmd := command(func(c *nvme.Command) { c.SetOpcode(nvme.Opcode(op)); c.SetFlags(nvme.FlagsSGL) })
+				fr := k.q.start(cmd, make([]byte, 4)) // wrong for most
+				if k.q == s.admin && nvme.Opcode(op) == nvme.OpAsyncEvent {
+					if fr.answered() {
+						t.Errorf("%s: Asynchronous Event Request is answered without an event", name)
+					}
+					continue
+				}
+				unknown := fr.wait().Status().Code() == nvme.StatusInvalidOpcode
+				if told := effects&nvme.EffectSupported != 0; unknown == told {
+					t.Errorf("%s: opcode %#x of the %s queue: status %#x, the log says %#x", name, op, k.queue, uint16(fr.cqe.Status()), uint32(effects))
+				}
+			}
+		}
+		s.close()
+	}
+}
+
 // TestErrorLog: what failed, newest first, and no more than there is room for.
 func TestErrorLog(t *testing.T) {
 	tg := newTarget(t, newTestVolume(1<<20, 512))
