@@ -46,6 +46,12 @@ func anaStatus(s nvme.ANAState) nvme.Status {
 	return nvme.StatusSuccess
 }
 
+// access is success where the controller reaches a namespace, or the status of commands to it. It comes without Do Not
+// Retry: another path may do.
+func (c *controller) access(ns *Namespace) nvme.Status {
+	return anaStatus(c.anaState(ns.anaGroup))
+}
+
 // SetANAState sets the state of an ANA group at a port, and tells the hosts that came there.
 // Commands that are under way are not disturbed. The error is ErrConfig, or ErrNotFound.
 func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) error {

@@ -140,8 +140,9 @@ func TestANAGroupsAscend(t *testing.T) {
 	}
 }
 
-// TestANAAdmin: what a group that can't be reached does to commands of the admin queue: features of its namespaces aren't
-// there, and how much of their capacity is in use isn't known (NVMe base, "ANA effects on Command Processing").
+// TestANAAdmin: what a group that can't be reached does to commands of the admin queue, and to those of all namespaces:
+// features of its namespaces aren't there, and how much of their capacity is in use isn't known (NVMe base, "ANA effects
+// on Command Processing").
 func TestANAAdmin(t *testing.T) {
 	tg := newANATarget(t)
 	s := connectAt(t, tg, anaPortA)
@@ -159,6 +160,11 @@ func TestANAAdmin(t *testing.T) {
 			s.admin.fails(setFeature(f, nvme.NSIDAll, 0), nil, st)
 			s.admin.must(setFeature(f, 1, 0), nil)
 		}
+		s.admin.must(command(func(c *nvme.Command) { c.SetGetFeatures(nvme.FeatWriteProtect, 0, 3, 0) }), nil)
+		s.admin.fails(setFeature(nvme.FeatWriteProtect, 3, 0), nil, st)
+		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(3) }), nil, st)
+		s.io.fails(command(func(c *nvme.Command) { c.SetFlush(nvme.NSIDAll) }), nil, st)
+		s.io.must(command(func(c *nvme.Command) { c.SetFlush(1) }), nil)
 		var ns nvme.IdentifyNamespace
 		page := make([]byte, nvme.PageSize)
 		s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSNamespace, 3, 0, 0) }), page)

@@ -113,7 +113,7 @@ func (r *Request) featureNamespaces() ([]*Namespace, bool) {
 		all = []*Namespace{ns}
 	}
 	for _, ns := range all {
-		if st := anaStatus(c.anaState(ns.anaGroup)); !st.OK() {
+		if st := c.access(ns); !st.OK() {
 			r.respond(st)
 			return nil, false
 		}

@@ -100,8 +100,7 @@ func (r *Request) permission(s uint32) nvme.Status {
 		}
 	}
 	if s&nsBarred != 0 {
-		// Without Do Not Retry: another path may do.
-		if st := anaStatus(e.q.ctrl.anaState(e.ns.anaGroup)); !st.OK() {
+		if st := e.q.ctrl.access(e.ns); !st.OK() {
 			return st
 		}
 	}

@@ -279,7 +279,11 @@ func (r *Request) flushAll() {
 	}
 	all := r.engine.q.ctrl.all()
 	for _, ns := range all {
-		if st := r.mayChange(ns); !st.OK() {
+		st := r.engine.q.ctrl.access(ns)
+		if st.OK() {
+			st = r.mayChange(ns)
+		}
+		if !st.OK() {
 			r.respond(st)
 			return
 		}

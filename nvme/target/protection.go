@@ -19,8 +19,8 @@ func (r *Request) setWriteProtect() {
 	switch {
 	case ns == nil:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
-	case !anaStatus(c.anaState(ns.anaGroup)).OK():
-		r.respond(anaStatus(c.anaState(ns.anaGroup)))
+	case !c.access(ns).OK():
+		r.respond(c.access(ns))
 	case !c.sub.sanitizing().OK():
 		r.respond(c.sub.sanitizing())
 	case state > writeProtected:
