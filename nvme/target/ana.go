@@ -26,11 +26,23 @@ const (
 // anaStates are the states of the groups at one port, by identifier.
 type anaStates [MaxANAGroup + 1]nvme.ANAState
 
-// anaPort is a port's part of ANA. Target.mu guards it.
-type anaPort struct {
-	states  anaStates // zero: optimized
-	changes [MaxANAGroup + 1]uint64
-	total   uint64
+// state is that of a group. A nil anaStates has all optimized.
+func (s *anaStates) state(group uint32) nvme.ANAState {
+	if s == nil || s[group] == 0 {
+		return nvme.ANAOptimized
+	}
+	return s[group]
+}
+
+// anaCounts are the change counts of the ANA log of a controller, since its reset.
+type anaCounts struct {
+	log    uint64
+	groups [MaxANAGroup + 1]uint64
+}
+
+func (n *anaCounts) changed(group uint32) {
+	n.log++
+	n.groups[group]++
 }
 
 // anaStatus says whether commands fail in a state, and how.
@@ -69,14 +81,11 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 		t.mu.Unlock()
 		return fmt.Errorf("target: port %d %w", port, ErrNotFound)
 	}
-	ana := p.ana
-	if ana.state(group) == state {
+	if p.ana.state(group) == state {
 		t.mu.Unlock()
 		return nil
 	}
-	ana.states[group] = state
-	ana.total++
-	ana.changes[group] = ana.total
+	p.ana[group] = state
 	told := t.spreadANA()
 	t.mu.Unlock()
 	for _, c := range told {
@@ -108,19 +117,11 @@ func (t *Target) ANAState(port uint16, group uint32) (nvme.ANAState, error) {
 	return p.ana.state(group), nil
 }
 
-func (p *anaPort) state(group uint32) nvme.ANAState {
-	if s := p.states[group]; s != 0 {
-		return s
-	}
-	return nvme.ANAOptimized
-}
-
 // spreadANA gives each controller the states of its port, and marks the namespaces that some
-// controller can't reach. It returns the controllers for which something changed. Called with
-// mu held.
+// controller can't reach. It returns the controllers whose log is another. Called with mu held.
 func (t *Target) spreadANA() (changed []*controller) {
 	for _, c := range t.controllers {
-		if t.giveANA(c) {
+		if c.giveANA(t.anaFor(c)) {
 			changed = append(changed, c)
 		}
 	}
@@ -133,29 +134,53 @@ func (t *Target) spreadANA() (changed []*controller) {
 	return changed
 }
 
-// giveANA gives a controller the states of the port that its host came to, and says whether
-// they are others than before. Called with mu held.
-func (t *Target) giveANA(c *controller) bool {
-	var now *anaStates // nil: all optimized
-	if p := t.portAt(c.attr.Transport, c.attr.Local); p != nil && p.ana.total > 0 {
-		states := p.ana.states
-		now = &states
+// anaFor is what a controller is to have: the states of the port that its host came to, or nil where all are optimized.
+// Called with mu held.
+func (t *Target) anaFor(c *controller) *anaStates {
+	p := t.portAt(c.attr.Transport, c.attr.Local)
+	if p == nil || *p.ana == (anaStates{}) {
+		return nil
 	}
+	states := *p.ana
+	return &states
+}
+
+// giveANA gives a controller the states of groups, and says whether one that it has namespaces of is in another than
+// before: only those are in its log. Called with Target.mu held.
+func (c *controller) giveANA(now *anaStates) (changed bool) {
 	old := c.ana.Swap(now)
-	var none anaStates
-	if old == nil {
-		old = &none
+	var seen [MaxANAGroup + 1]bool
+	for _, ns := range c.all() {
+		if g := ns.anaGroup; !seen[g] && old.state(g) != now.state(g) {
+			seen[g], changed = true, true
+			c.countANA(g)
+		}
 	}
-	if now == nil {
-		now = &none
+	return changed
+}
+
+// countANA counts that a namespace came or went, for the controllers that have or had it. Called with mu held, since
+// before it did.
+func (t *Target) countANA(ns *Namespace) {
+	for _, c := range t.controllers {
+		if c.sub == ns.sub && c.has(ns.nsid) {
+			c.countANA(ns.anaGroup)
+		}
 	}
-	return *old != *now
+}
+
+// countANA counts a change of a group, in its state or its namespaces. Called with Target.mu held, since before the
+// change.
+func (c *controller) countANA(group uint32) {
+	c.mu.Lock()
+	c.anaCounts.changed(group)
+	c.mu.Unlock()
 }
 
 // barredGroups says which groups can't be reached through some port. Called with mu held.
 func (t *Target) barredGroups() (barred [MaxANAGroup + 1]bool) {
 	for i := range t.ports {
-		for g, s := range t.ports[i].ana.states {
+		for g, s := range t.ports[i].ana {
 			barred[g] = barred[g] || !anaStatus(s).OK()
 		}
 	}
@@ -173,10 +198,7 @@ func (ns *Namespace) bar(on bool) {
 
 // anaState is the state of a group for the host of c.
 func (c *controller) anaState(group uint32) nvme.ANAState {
-	if states := c.ana.Load(); states != nil && states[group] != 0 {
-		return states[group]
-	}
-	return nvme.ANAOptimized
+	return c.ana.Load().state(group)
 }
 
 // anaChanged tells the host that the ANA log is another.
@@ -195,29 +217,33 @@ func (c *controller) anaLog(groupsOnly, retain bool) []byte {
 		c.rearm(eventANA)
 		c.mu.Unlock()
 	}
-	var p nvme.ANALog
+	p := c.anaGroups(groupsOnly)
+	slices.SortFunc(p.Groups, func(a, b nvme.ANAGroup) int { return cmp.Compare(a.ID, b.ID) })
+	// Hosts that read piece by piece read as much as there could be.
+	b := p.AppendTo(make([]byte, 0, nvme.ANALogSize(MaxANAGroup, c.sub.nn())))
+	return b[:cap(b)]
+}
+
+// anaGroups is the log with its groups in any order. Change counts begin with 0 for the log and, because that says that
+// there is none, with 1 for a group.
+func (c *controller) anaGroups(groupsOnly bool) (p nvme.ANALog) {
+	c.t.mu.Lock() // what is counted is what is listed
+	defer c.t.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.ChangeCount = c.anaCounts.log
 	at := map[uint32]int{}
 	for _, ns := range c.all() {
-		i, ok := at[ns.anaGroup]
+		g := ns.anaGroup
+		i, ok := at[g]
 		if !ok {
 			i = len(p.Groups)
-			at[ns.anaGroup] = i
-			p.Groups = append(p.Groups, nvme.ANAGroup{ID: ns.anaGroup, State: c.anaState(ns.anaGroup)})
+			at[g] = i
+			p.Groups = append(p.Groups, nvme.ANAGroup{ID: g, State: c.anaState(g), ChangeCount: 1 + c.anaCounts.groups[g]})
 		}
 		if !groupsOnly {
 			p.Groups[i].NSIDs = append(p.Groups[i].NSIDs, ns.nsid)
 		}
 	}
-	slices.SortFunc(p.Groups, func(a, b nvme.ANAGroup) int { return cmp.Compare(a.ID, b.ID) })
-	c.t.mu.Lock()
-	defer c.t.mu.Unlock()
-	if port := c.t.portAt(c.attr.Transport, c.attr.Local); port != nil {
-		p.ChangeCount = port.ana.total
-		for i := range p.Groups {
-			p.Groups[i].ChangeCount = port.ana.changes[p.Groups[i].ID]
-		}
-	}
-	// Hosts that read piece by piece read as much as there could be.
-	b := p.AppendTo(make([]byte, 0, nvme.ANALogSize(MaxANAGroup, c.sub.nn())))
-	return b[:cap(b)]
+	return p
 }

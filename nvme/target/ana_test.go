@@ -84,7 +84,7 @@ func TestANAStates(t *testing.T) {
 		p := readANA(b.admin, 0, false)
 		if len(p.Groups) != 2 || p.Groups[0].ID != 1 || p.Groups[0].State != nvme.ANAOptimized || !slices.Equal(p.Groups[0].NSIDs, nvme.NSIDList{1, 2}) ||
 			p.Groups[1].ID != 7 || p.Groups[1].State != tc.state || !slices.Equal(p.Groups[1].NSIDs, nvme.NSIDList{3}) ||
-			p.ChangeCount == 0 || p.Groups[1].ChangeCount != p.ChangeCount || p.Groups[0].ChangeCount != 0 {
+			p.Groups[1].ChangeCount != p.ChangeCount+1 || p.Groups[0].ChangeCount != 1 {
 			t.Errorf("%v: log %+v", tc.state, p)
 		}
 		if s := tg.Snapshot().ANA; len(s) != 4 || s[0] != (ANAStats{1, nvme.TransportTCP, anaPortA, 1, nvme.ANAOptimized}) || s[3] != (ANAStats{2, nvme.TransportTCP, anaPortB, 7, tc.state}) {
@@ -130,13 +130,110 @@ func TestANAGroupsAscend(t *testing.T) {
 		t.Fatalf("log %+v", p)
 	}
 	for i, want := range []nvme.ANAGroup{
-		{ID: 1, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{4}},
-		{ID: 3, State: nvme.ANANonOptimized, NSIDs: nvme.NSIDList{2}, ChangeCount: 1},
-		{ID: 7, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{1, 3}},
+		{ID: 1, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{4}, ChangeCount: 1},
+		{ID: 3, State: nvme.ANANonOptimized, NSIDs: nvme.NSIDList{2}, ChangeCount: 2},
+		{ID: 7, State: nvme.ANAOptimized, NSIDs: nvme.NSIDList{1, 3}, ChangeCount: 1},
 	} {
 		if g := p.Groups[i]; g.ID != want.ID || g.State != want.State || g.ChangeCount != want.ChangeCount || !slices.Equal(g.NSIDs, want.NSIDs) {
 			t.Errorf("group %+v, want %+v", g, want)
 		}
+	}
+}
+
+// TestANAChangeCounts: the log and its groups count each of their changes, namespaces that come and go among them, since
+// the controller was reset (NVMe base, "Asymmetric Namespace Access"; a count of a group begins with 1).
+func TestANAChangeCounts(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) {
+		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}, {ID: 2, Transport: nvme.TransportTCP, Addr: anaPortB}}
+		c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20)
+	}, newTestVolume(1<<20, 512))
+	s, other := connectAt(t, tg, anaPortA), connectAt(t, tg, anaPortB)
+	defer s.close()
+	defer other.close()
+	sub := tg.Subsystem(testNQN)
+	created := create(s.admin, nvme.NMICShared)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what string, log uint64, groups ...nvme.ANAGroup) {
+		t.Helper()
+		p := readANA(s.admin, 0, false)
+		same := func(a, b nvme.ANAGroup) bool {
+			return a.ID == b.ID && a.ChangeCount == b.ChangeCount && len(a.NSIDs) == len(b.NSIDs)
+		}
+		if p.ChangeCount != log || !slices.EqualFunc(p.Groups, groups, same) {
+			t.Errorf("%s: log %+v, want a count of %d, and %+v", what, p, log, groups)
+		}
+	}
+	group := func(id uint32, count uint64, namespaces int) nvme.ANAGroup {
+		return nvme.ANAGroup{ID: id, ChangeCount: count, NSIDs: make(nvme.NSIDList, namespaces)}
+	}
+	expect("at first", 0, group(1, 1, 1))
+	for range 2 {
+		_, err := sub.AddNamespace(NamespaceConfig{NSID: 2, ANAGroup: 7, Volume: newTestVolume(1<<20, 512)})
+		must(err)
+		must(sub.RemoveNamespace(2))
+	}
+	expect("a namespace has come and gone twice", 4, group(1, 1, 1))
+	_, err := sub.AddNamespace(NamespaceConfig{NSID: 2, ANAGroup: 7, Volume: newTestVolume(1<<20, 512)})
+	must(err)
+	expect("it is there again", 5, group(1, 1, 1), group(7, 6, 1))
+	other.admin.must(attachCommand(created, nvme.NSAttach), controllerList(other.cntlid))
+	expect("one is attached to another controller", 5, group(1, 1, 1), group(7, 6, 1))
+	other.admin.must(attachCommand(created, nvme.NSAttach), controllerList(s.cntlid))
+	expect("and to this one", 6, group(1, 2, 2), group(7, 6, 1))
+	other.admin.must(attachCommand(2, nvme.NSDetach), controllerList(s.cntlid))
+	expect("one is detached", 7, group(1, 2, 2))
+	must(tg.SetANAState(1, 7, nvme.ANAInaccessible))
+	must(tg.SetANAState(2, 1, nvme.ANAInaccessible))
+	expect("what is in the log is as it was", 7, group(1, 2, 2))
+	must(tg.SetANAState(1, 1, nvme.ANANonOptimized))
+	expect("a state is another", 8, group(1, 3, 2))
+	must(tg.RemovePort(nvme.TransportTCP, anaPortA))
+	expect("and again, as its port is gone", 9, group(1, 4, 2))
+	other.admin.must(deleteCommand(created), nil)
+	expect("a host has deleted one", 10, group(1, 5, 1))
+	s.io.hangUp(nil)
+	for _, cc := range []nvme.CC{nvme.CCFabrics, nvme.CCFabrics | nvme.CCEnable} {
+		s.admin.must(setProperty(nvme.PropCC, uint64(cc)), nil)
+	}
+	expect("after a reset", 0, group(1, 1, 1))
+}
+
+// TestANAOfOthers: a host isn't told of a group that it has no namespace of ("Asymmetric Namespace Access Change": of one
+// that contains namespaces attached to this controller).
+func TestANAOfOthers(t *testing.T) {
+	const elsewhere = "nqn.2024-01.com.example:elsewhere"
+	tg := newTargetWith(t, func(c *Config) {
+		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}}
+		c.Subsystems = append(c.Subsystems, SubsystemConfig{NQN: elsewhere, AllowAnyHost: true,
+			Namespaces: []NamespaceConfig{{ANAGroup: 7, Volume: newTestVolume(1<<20, 512)}}})
+	}, newTestVolume(1<<20, 512))
+	s := connectAt(t, tg, anaPortA)
+	defer s.close()
+	theirs := dial(t, tg)
+	defer theirs.hangUp(nil)
+	connectAdmin(theirs, elsewhere, 0)
+	enableEvents(s.admin, nvme.AENANA)
+	enableEvents(theirs, nvme.AENANA)
+	told, aer := theirs.start(asyncEvent(1), nil), s.admin.start(asyncEvent(1), nil)
+	if err := tg.SetANAState(1, 7, nvme.ANAInaccessible); err != nil {
+		t.Fatal(err)
+	}
+	if ev := nvme.AsyncEvent(told.wait().DW0()); ev != nvme.EventANAChanged {
+		t.Errorf("event %v", ev)
+	}
+	if aer.answered() {
+		t.Error("a host is told of a group of others' namespaces")
+	}
+	if err := tg.SetANAState(1, 1, nvme.ANAInaccessible); err != nil {
+		t.Fatal(err)
+	}
+	if ev := nvme.AsyncEvent(aer.wait().DW0()); ev != nvme.EventANAChanged {
+		t.Errorf("event %v", ev)
 	}
 }
 

@@ -230,6 +230,7 @@ func (s *Subsystem) attach(ns *Namespace, all []*controller, detach bool) nvme.S
 	s.managed.hosts = hosts
 	for _, c := range all {
 		c.detach(ns.nsid, detach)
+		c.countANA(ns.anaGroup)
 	}
 	return nvme.StatusSuccess
 }

@@ -33,21 +33,22 @@ type controller struct {
 	// noCache: the host was told that no write can be lost, so it sends no Flush.
 	noCache atomic.Bool
 
-	mu       sync.Mutex
-	dead     bool
-	flushing bool      // flushCaches is at work
-	again    bool      // and has to do it anew: the controller was shut down once more
-	looks    looks     // for commands that have to end before CSTS changes, since it was to
-	left     leftovers // of its host
-	cc       nvme.CC
-	csts     nvme.CSTS
-	queues   map[uint16]*Queue // I/O queues
-	retired  *IOStats          // of those that are gone; nil: of none
-	features features
-	events   events
-	kato     time.Duration
-	timer    *time.Timer   // keep-alive; nil where there is none
-	due      time.Duration // when timer runs out, on the target's clock
+	mu        sync.Mutex
+	dead      bool
+	flushing  bool      // flushCaches is at work
+	again     bool      // and has to do it anew: the controller was shut down once more
+	looks     looks     // for commands that have to end before CSTS changes, since it was to
+	left      leftovers // of its host
+	cc        nvme.CC
+	csts      nvme.CSTS
+	queues    map[uint16]*Queue // I/O queues
+	retired   *IOStats          // of those that are gone; nil: of none
+	features  features
+	events    events
+	anaCounts anaCounts
+	kato      time.Duration
+	timer     *time.Timer   // keep-alive; nil where there is none
+	due       time.Duration // when timer runs out, on the target's clock
 }
 
 // newController makes a controller for the host of q.
@@ -82,7 +83,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	}
 	c.id = t.nextCNTLID()
 	t.controllers[c.id] = c
-	t.giveANA(c)
+	c.ana.Store(t.anaFor(c))
 	t.giveNamespaces(c)
 	sub.controllers++
 	sub.meet(c.host())
@@ -317,7 +318,7 @@ func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.features.reset(c.t)
 	c.noCache.Store(false)
 	held, queues = c.events.takeAll(), c.takeQueues()
-	c.events = events{}
+	c.events, c.anaCounts = events{}, anaCounts{}
 	return held, queues
 }
 

@@ -20,7 +20,7 @@ type Port struct {
 	// TSAS is Transport Specific Address Subtype as the transport fills it.
 	TSAS [256]byte
 
-	ana *anaPort
+	ana *anaStates // under Target.mu
 }
 
 // Validate says what is wrong with p.
@@ -93,7 +93,7 @@ func (t *Target) addPort(p Port) error {
 	} else if used[p.ID] {
 		return fmt.Errorf("target: port %d %w", p.ID, ErrExists)
 	}
-	p.ana = new(anaPort)
+	p.ana = new(anaStates)
 	t.totals(p.Transport) // what is counted is there from the start, for those who look for increases
 	t.ports = append(t.ports, p)
 	return nil

@@ -166,6 +166,7 @@ func (s *Subsystem) publish(ns *Namespace, table *[]*Namespace) error {
 	ns.refuse(!s.sanitizing().OK())
 	s.t.offerNamespace(ns)
 	s.namespaces.Store(table)
+	s.t.countANA(ns)
 	if !s.sanitizing().OK() { // it has begun meanwhile, and may not have seen ns
 		ns.refuse(true)
 	}
@@ -203,7 +204,10 @@ func (s *Subsystem) takeNamespace(nsid uint32, by *controller) (*Namespace, erro
 	}
 	table := slices.Clone(*s.namespaces.Load())
 	table[nsid-1] = nil
+	s.t.mu.Lock()
 	s.namespaces.Store(&table)
+	s.t.countANA(ns)
+	s.t.mu.Unlock()
 	s.forgetFeatures(nsid) // before one comes that is given its identifier
 	s.change.Unlock()
 	ns.refuseAll()
