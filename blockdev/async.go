@@ -18,13 +18,13 @@ func (v *file) took(row *Row, r *Request, res int64, flags int) bool {
 	case res == 0:
 		v.finishIn(row, r, io.ErrUnexpectedEOF)
 	case res < 0:
-		v.refused(row, r, unix.Errno(-res))
+		v.refused(row, r, unix.Errno(-res), flags)
 	case r.done+res < r.Length:
 		r.done += res
 		return false
 	default:
 		r.done += res
-		if r.Op == OpWrite && flags == 0 && (r.FUA || v.commits.late(r)) {
+		if r.Op == OpWrite && (r.FUA && flags == 0 || v.commits.late(r)) {
 			v.pool.Submit(r) // to be made durable
 		} else {
 			v.finishIn(row, r, nil)
@@ -35,11 +35,12 @@ func (v *file) took(row *Row, r *Request, res int64, flags int) bool {
 
 // refused ends a request that failed, or leaves it to a worker where the system only didn't
 // want to do it in this way.
-func (v *file) refused(row *Row, r *Request, errno unix.Errno) {
+func (v *file) refused(row *Row, r *Request, errno unix.Errno, flags int) {
 	switch errno {
 	case unix.EAGAIN, unix.EOPNOTSUPP, unix.EINVAL, unix.EINTR, unix.ECANCELED, unix.ENOMEM, unix.EFAULT:
 		v.pool.Submit(r)
 	default:
+		v.failed(flags, errno)
 		v.finishIn(row, r, errno)
 	}
 }

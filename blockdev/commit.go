@@ -1,16 +1,19 @@
 package blockdev
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // commits makes writes durable, for flushes and for writes with FUA that the system can't
 // make durable by themselves. One sync runs at a time and all who wait for it are told of
-// its error, since the system tells it only once.
+// its error, since the system, or the disk, tells it only once.
 type commits struct {
 	group    FlushGroup
 	failures atomic.Uint32 // syncs that failed
 	epoch    atomic.Uint32 // failures, and flushes that were told of one
 
-	// Of the one that runs the group's syncs.
+	mu   sync.Mutex
 	last error // of the sync that failed last
 	owed bool  // a flush is to be told of it
 	told bool  // one was, of those that the running sync answers
@@ -29,6 +32,16 @@ func (c *commits) begin(r *Request) {
 // have been told of that already, and the next would promise what isn't there: r has to join, and is told itself.
 func (c *commits) late(r *Request) bool { return r.mark != c.failures.Load() }
 
+// fail notes that a sync failed: one of the group's, or that in a write with RWF_DSYNC. There the disk may have failed to
+// empty its cache, with what others had written, and it tells nobody else.
+func (c *commits) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last, c.owed, c.told = err, true, false
+	c.failures.Add(1)
+	c.epoch.Add(1)
+}
+
 // join adds r, whose data the system has taken, and returns true where r must run.
 func (c *commits) join(r *Request) bool { return c.group.Lead(r) }
 
@@ -38,6 +51,8 @@ func (c *commits) end(sync func() error) error {
 	if err := sync(); err != nil {
 		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.owed && !c.told {
 		return c.last
 	}
@@ -53,29 +68,44 @@ func (c *commits) end(sync func() error) error {
 // it was told.
 func (c *commits) run(r *Request, sync func() error, done func(*Request, error)) {
 	c.group.Run(r, func() error {
-		if c.told {
-			c.owed, c.told = false, false
-		}
+		c.settle()
 		err := sync()
 		if err != nil {
-			c.last, c.owed = err, true
-			c.failures.Add(1)
-			c.epoch.Add(1)
+			c.fail(err)
 		}
 		return err
 	}, func(r *Request, err error) {
-		late := c.late(r)
-		if r.Op == OpFlush {
-			late = r.mark != c.epoch.Load()
-			if c.owed && !late {
-				c.told = true
-				c.epoch.Add(1)
-			}
-			late = late || c.owed
-		}
-		if err == nil && late {
-			err = c.last
+		if err == nil {
+			err = c.lost(r)
 		}
 		done(r, err)
 	})
+}
+
+// settle is called before a sync: what a flush of those before it was told is no longer owed.
+func (c *commits) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.told {
+		c.owed, c.told = false, false
+	}
+}
+
+// lost is what r is told where its own sync didn't fail: of one that did.
+func (c *commits) lost(r *Request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	late := c.late(r)
+	if r.Op == OpFlush {
+		covers := r.mark == c.epoch.Load() // it was submitted since
+		late = c.owed || !covers
+		if c.owed && covers {
+			c.told = true
+			c.epoch.Add(1)
+		}
+	}
+	if late {
+		return c.last
+	}
+	return nil
 }

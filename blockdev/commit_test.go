@@ -2,11 +2,15 @@ package blockdev
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/internal/crash"
 )
 
 // TestFlushesOwed: after a sync that failed flushes fail until one is told that was submitted later, since a flush that
@@ -194,9 +198,14 @@ func (l *lossy) sync() error {
 func TestWritesLostMeanwhile(t *testing.T) {
 	for _, x := range []struct {
 		op     Op
+		mode   IOMode
+		fua    bool
 		writer bool // as with a file, and not with a device
-	}{{OpWrite, true}, {OpWrite, false}, {OpWriteZeroes, false}} {
-		v := openInternal(t, IOBuffered)
+	}{
+		{op: OpWrite, mode: IOBuffered, writer: true}, {op: OpWrite, mode: IOBuffered}, {op: OpWriteZeroes, mode: IOBuffered},
+		{op: OpWrite, mode: IODirect}, {op: OpWrite, mode: IODirect, fua: true},
+	} {
+		v := openInternal(t, x.mode)
 		l := &lossy{storage: v.store}
 		ask := func(r *Request) error {
 			done := make(chan error, 1)
@@ -209,22 +218,29 @@ func TestWritesLostMeanwhile(t *testing.T) {
 		if v.store = l; !x.writer {
 			v.writer = nil
 		}
-		r := &Request{Op: x.op, Length: 4096}
+		r := &Request{Op: x.op, FUA: x.fua, Length: 4096}
 		if x.op == OpWrite {
-			r.Bufs = [][]byte{make([]byte, 4096)}
+			r.Bufs = [][]byte{make([]byte, 4097)[1:]} // what isn't aligned goes to a worker where I/O is direct
 		}
 		if err := ask(r); !errors.Is(err, unix.EIO) || !errors.Is(l.told, unix.EIO) {
-			t.Errorf("%s, with a writer: %v: %v; flushes meanwhile were told %v", x.op, x.writer, err, l.told)
+			t.Errorf("%+v: %v; flushes meanwhile were told %v", x, err, l.told)
 		}
 		if err := l.flush(); err != nil {
-			t.Errorf("%s, with a writer: %v: a flush afterwards: %v", x.op, x.writer, err)
+			t.Errorf("%+v: a flush afterwards: %v", x, err)
 		}
 		v.writer = w
 	}
 }
 
-// TestQueuedWriteLostMeanwhile is TestWritesLostMeanwhile for a write that the kernel's queue has done.
+// TestQueuedWriteLostMeanwhile is TestWritesLostMeanwhile for a write that the kernel's queue has done, one with FUA too:
+// what made it durable may have come after a sync that failed, and that have lost it.
 func TestQueuedWriteLostMeanwhile(t *testing.T) {
+	for _, flags := range []int{0, unix.RWF_DSYNC} {
+		testQueuedWriteLost(t, flags)
+	}
+}
+
+func testQueuedWriteLost(t *testing.T, flags int) {
 	v := openInternal(t, IODirect)
 	l := &lossy{storage: v.store}
 	v.store = l
@@ -233,14 +249,61 @@ func TestQueuedWriteLostMeanwhile(t *testing.T) {
 		v.Submit(&Request{Op: OpFlush, Complete: func(r *Request) { done <- r.Err }})
 		return <-done
 	}
-	r := &Request{Op: OpWrite, Length: 4096, Bufs: [][]byte{make([]byte, 4096)}, Complete: func(r *Request) { done <- r.Err }}
+	r := &Request{Op: OpWrite, FUA: flags != 0, Length: 4096, Bufs: [][]byte{make([]byte, 4096)},
+		Complete: func(r *Request) { done <- r.Err }}
 	r.lane = v.lanes.enter()
 	v.commits.begin(r)
 	l.forget()
-	if !v.took(nil, r, 4096, 0) {
+	if !v.took(nil, r, 4096, flags) {
 		t.Fatal("it isn't done")
 	}
 	if err := <-done; !errors.Is(err, unix.EIO) || !errors.Is(l.told, unix.EIO) {
-		t.Errorf("%v; flushes meanwhile were told %v", err, l.told)
+		t.Errorf("flags %d: %v; flushes meanwhile were told %v", flags, err, l.told)
+	}
+}
+
+// TestDurableWriteFails: a write that was to be durable by itself, and failed, may be all that the disk tells of a cache
+// which it failed to empty. So the next flush fails, or where none comes the close, and those after it don't.
+func TestDurableWriteFails(t *testing.T) {
+	for _, k := range []crashKind{
+		{name: "workers", block: 512, unit: 512, direct: true},
+		{name: "asynchronous", block: 512, unit: 512, direct: true, aio: true},
+	} {
+		t.Run(k.name, func(t *testing.T) { synctest.Test(t, k.testDurableWriteFails) })
+	}
+}
+
+func (k crashKind) testDurableWriteFails(t *testing.T) {
+	d := &simDisk{m: crash.NewMedium(int64(crashBlocks*k.block), k.unit), rnd: rand.New(rand.NewPCG(1, 2))}
+	v := k.volume(t, d)
+	ask := func(op Op, fua bool, want error) {
+		t.Helper()
+		r := &Request{Op: op, FUA: fua, Complete: func(*Request) {}}
+		if op == OpWrite {
+			r.Bufs, r.Length = [][]byte{make([]byte, k.block)}, int64(k.block)
+		}
+		v.Submit(r)
+		for d.step() {
+		}
+		if !errors.Is(r.Err, want) {
+			t.Errorf("%s, FUA %v: %v, want %v", op, fua, r.Err, want)
+		}
+	}
+	ask(OpWrite, false, nil)
+	d.faults.failDsync = true
+	ask(OpWrite, true, unix.EIO)
+	d.faults.failDsync = false
+	ask(OpWrite, false, nil)
+	ask(OpWrite, true, nil)
+	ask(OpFlush, false, unix.EIO)
+	ask(OpFlush, false, nil)
+	d.faults.failDsync = true
+	ask(OpWrite, true, unix.EIO)
+	closed := make(chan error, 1)
+	go func() { closed <- v.Close() }()
+	for d.step() {
+	}
+	if err := <-closed; !errors.Is(err, unix.EIO) {
+		t.Errorf("closed: %v", err)
 	}
 }

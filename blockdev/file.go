@@ -179,8 +179,8 @@ func (v *file) run(w *scratch, r *Request) {
 	case OpWriteZeroes:
 		err = v.writeZeroes(w, r)
 	}
-	if !r.FUA && (r.Op == OpWrite || r.Op == OpWriteZeroes) {
-		durable = !v.commits.late(r)
+	if r.Op == OpWrite || r.Op == OpWriteZeroes {
+		durable = durable && !v.commits.late(r)
 	}
 	if err != nil || durable {
 		err = v.explain(r, err)

@@ -48,7 +48,7 @@ func (v *file) writeFlags(r *Request) int {
 // transfer reads or writes from r.done on, and returns when all is done. durable says that
 // nothing is left to do for FUA.
 func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
-	if r.done == 0 && !r.FUA {
+	if r.done == 0 {
 		v.commits.begin(r) // nothing of it could be lost until now
 	}
 	flags := v.writeFlags(r)
@@ -62,11 +62,19 @@ func (v *file) transfer(w *scratch, r *Request) (durable bool, err error) {
 			continue
 		}
 		if err != nil {
+			v.failed(flags, err)
 			return false, err
 		}
 		r.done += n
 	}
 	return durable, nil
+}
+
+// failed is told of a transfer with flags that failed.
+func (v *file) failed(flags int, err error) {
+	if flags&unix.RWF_DSYNC != 0 {
+		v.commits.fail(err)
+	}
 }
 
 // transferSome transfers a piece of what is left of r.

@@ -35,6 +35,7 @@ type simFaults struct {
 	errors      bool // transfers and syncs fail now and then
 	cut         bool // transfers are cut short
 	noDsync     bool // the file system doesn't know RWF_DSYNC
+	failDsync   bool // writes with RWF_DSYNC fail
 	brokenSync  bool // syncs do nothing
 	brokenDsync bool // RWF_DSYNC is ignored
 }
@@ -96,7 +97,11 @@ func (d *simDisk) move(op Op, iov []unix.Iovec, off int64, flags int) (int64, er
 	if flags&unix.RWF_DSYNC != 0 && d.faults.noDsync {
 		return 0, unix.EOPNOTSUPP
 	}
-	if op == OpWrite && d.fails() {
+	durable := flags&unix.RWF_DSYNC != 0
+	if op == OpWrite && (d.fails() || durable && d.faults.failDsync) {
+		if durable {
+			d.m.Forget() // the disk failed to empty its cache, and tells nobody else
+		}
 		return 0, unix.EIO
 	}
 	var n int64
@@ -115,7 +120,7 @@ func (d *simDisk) move(op Op, iov []unix.Iovec, off int64, flags int) (int64, er
 	if d.moved++; d.whole > 0 && (off|n)%d.whole != 0 {
 		d.torn++
 	}
-	if op == OpWrite && flags&unix.RWF_DSYNC != 0 && !d.faults.brokenDsync {
+	if op == OpWrite && durable && !d.faults.brokenDsync {
 		d.m.WriteBack(off, n)
 		d.m.Fence()
 	}
