@@ -18,8 +18,12 @@ func KindOf(err error) error {
 		return ErrCapacity
 	case unix.EROFS, unix.EPERM, unix.EACCES:
 		return ErrReadOnly
-	case unix.ENODEV, unix.ENXIO, unix.ENOMEDIUM, unix.ESHUTDOWN, unix.ESTALE, unix.EBADF, unix.ENOTCONN:
+	case unix.ENODEV, unix.ENXIO, unix.ENOMEDIUM, unix.ESHUTDOWN, unix.ESTALE, unix.EBADF:
 		return ErrGone
+	case unix.ENOLINK, unix.ETIMEDOUT, unix.ETIME, // of the block layer, and those that follow of file systems of a network
+		unix.EHOSTDOWN, unix.EHOSTUNREACH, unix.ENETDOWN, unix.ENETUNREACH, unix.ENETRESET, unix.ENOTCONN,
+		unix.ECONNREFUSED, unix.ECONNRESET, unix.ECONNABORTED, unix.EPIPE:
+		return ErrUnreachable
 	case unix.EBUSY, unix.ETXTBSY, unix.EAGAIN,
 		unix.ENOMEM, // the system's memory, of which a read may want some, too
 		unix.EMFILE, unix.ENFILE, unix.ENOLCK:

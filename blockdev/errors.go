@@ -12,6 +12,7 @@ var (
 	ErrReadOnly    = errors.New("volume is read-only")      // EROFS, opened so
 	ErrGone        = errors.New("volume is gone")           // closed, device vanished
 	ErrBusy        = errors.New("volume is in use or busy") // locked by another program, or the system is short of something
+	ErrUnreachable = errors.New("volume is out of reach")   // the way to the disk, or to the server that has the file, may come back
 	ErrRange       = errors.New("beyond the volume's end")
 	ErrInvalid     = errors.New("invalid volume or request")
 	ErrUnsupported = errors.New("not supported by this volume")

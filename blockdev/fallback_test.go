@@ -57,6 +57,20 @@ func TestForbidden(t *testing.T) {
 	mustFail(t, tryOpen(t, path, o), blockdev.ErrUnsupported, path, "io_uring is forbidden")
 }
 
+// TestOutOfReach: a volume whose disk, or server, isn't to be reached when direct I/O is tried isn't opened, for now,
+// rather than by way of the page cache.
+func TestOutOfReach(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	path := filepath.Join(t.TempDir(), "v")
+	if err := tryOpen(t, path, blockdev.Options{Size: mib, IO: blockdev.IODirect}); err != nil {
+		t.Skip(err)
+	}
+	sandbox.Refuse(t, unix.SYS_PREAD64, unix.ETIMEDOUT)
+	mustFail(t, tryOpen(t, path, blockdev.Options{}), blockdev.ErrUnreachable, path, "timed out")
+}
+
 // TestHalfForbidden: asynchronous I/O that may be set up, but not waited for, isn't used; nor is io_uring that may be set
 // up, but not entered.
 func TestHalfForbidden(t *testing.T) {

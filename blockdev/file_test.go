@@ -660,6 +660,19 @@ func TestKindOf(t *testing.T) {
 		unix.EROFS:                       blockdev.ErrReadOnly,
 		unix.ENODEV:                      blockdev.ErrGone,
 		unix.ENXIO:                       blockdev.ErrGone,
+		unix.ETIMEDOUT:                   blockdev.ErrUnreachable, // the block layer, of a disk that doesn't answer; NFS, mounted soft
+		unix.ETIME:                       blockdev.ErrUnreachable, // the block layer, of one that had a limit
+		unix.ENOLINK:                     blockdev.ErrUnreachable, // the block layer, of the way to the disk
+		unix.EHOSTDOWN:                   blockdev.ErrUnreachable, // CIFS
+		unix.EHOSTUNREACH:                blockdev.ErrUnreachable,
+		unix.ENETDOWN:                    blockdev.ErrUnreachable,
+		unix.ENETUNREACH:                 blockdev.ErrUnreachable,
+		unix.ENETRESET:                   blockdev.ErrUnreachable,
+		unix.ENOTCONN:                    blockdev.ErrUnreachable, // FUSE, whose program has ended
+		unix.ECONNREFUSED:                blockdev.ErrUnreachable,
+		unix.ECONNRESET:                  blockdev.ErrUnreachable,
+		unix.ECONNABORTED:                blockdev.ErrUnreachable, // FUSE, whose connection was ended; CIFS
+		unix.EPIPE:                       blockdev.ErrUnreachable,
 		unix.EBUSY:                       blockdev.ErrBusy,
 		unix.ENOMEM:                      blockdev.ErrBusy,
 		unix.EMFILE:                      blockdev.ErrBusy,

@@ -19,8 +19,8 @@ func (v *file) choosePath(o *Options) error {
 	switch {
 	case err == nil:
 		err = v.directly(d, a, o.IO)
-	case errors.Is(KindOf(err), ErrBusy):
-		return OpenError(v.info.Path, ErrBusy, err) // it may be had later
+	case errors.Is(KindOf(err), ErrBusy), errors.Is(KindOf(err), ErrUnreachable):
+		return OpenError(v.info.Path, KindOf(err), err) // it may be had later
 	case o.IO != IOAuto:
 		err = fmt.Errorf("direct I/O was asked: %w", err)
 	default:

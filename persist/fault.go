@@ -164,14 +164,16 @@ func (m *mapping) refusal(off int64) error {
 	return m.failure(off)
 }
 
-// failure is why there is no page at byte off of the file, where the file system refused none. A device that has vanished
-// says so to who reads without a mapping.
+// failure is why there is no page at byte off of the file, where the file system refused none. A device that has vanished,
+// or can't be reached, says so to who reads without a mapping.
 func (m *mapping) failure(off int64) error {
 	if m.file == nil {
 		return errFault
 	}
 	var b [1]byte
-	if _, err := unix.Pread(int(m.file.Fd()), b[:], off); err != nil && errors.Is(blockdev.KindOf(err), blockdev.ErrGone) {
+	_, err := unix.Pread(int(m.file.Fd()), b[:], off)
+	kind := blockdev.KindOf(err)
+	if err != nil && (errors.Is(kind, blockdev.ErrGone) || errors.Is(kind, blockdev.ErrUnreachable)) {
 		return fmt.Errorf("%w: %w", errFault, err)
 	}
 	return errFault

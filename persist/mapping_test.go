@@ -52,7 +52,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestVanished: a fault in a mapping whose device says that it isn't there any more is told of as that.
+// TestVanished: a fault in a mapping whose device says that it isn't there any more, or can't be reached, is told of as
+// that.
 func TestVanished(t *testing.T) {
 	if raceEnabled {
 		t.Skip("a fault in the race detector's own code ends the program")
@@ -70,14 +71,19 @@ func TestVanished(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, b := volumetest.NewClient(v), make([]byte, 4096)
-	for _, want := range []error{blockdev.ErrMedium, blockdev.ErrGone} {
-		if err := c.Read(b, 0); !errors.Is(err, want) {
-			t.Errorf("read: %v, want %v", err, want)
+	for _, x := range []struct {
+		want  error
+		reads unix.Errno // how a read without the mapping ends from then on
+	}{{blockdev.ErrMedium, 0}, {blockdev.ErrGone, unix.ENXIO}, {blockdev.ErrUnreachable, unix.ENOLINK}} {
+		if x.reads != 0 {
+			sandbox.Refuse(t, unix.SYS_PREAD64, x.reads)
 		}
-		if err := c.Write(b, 0, false); !errors.Is(err, want) {
-			t.Errorf("write: %v, want %v", err, want)
+		if err := c.Read(b, 0); !errors.Is(err, x.want) {
+			t.Errorf("read: %v, want %v", err, x.want)
 		}
-		sandbox.Refuse(t, unix.SYS_PREAD64, unix.ENXIO)
+		if err := c.Write(b, 0, false); !errors.Is(err, x.want) {
+			t.Errorf("write: %v, want %v", err, x.want)
+		}
 	}
 }
 

@@ -217,6 +217,7 @@ func TestVolumeErrors(t *testing.T) {
 		{blockdev.ErrReadOnly, nvme.StatusAccessDenied | dnr, nvme.StatusNamespaceWriteProtected | dnr},
 		{blockdev.ErrGone, nvme.StatusNamespaceNotReady | dnr, nvme.StatusNamespaceNotReady | dnr},
 		{blockdev.ErrBusy, nvme.StatusNamespaceNotReady, nvme.StatusNamespaceNotReady},
+		{blockdev.ErrUnreachable, nvme.StatusNamespaceNotReady, nvme.StatusNamespaceNotReady},
 		{blockdev.ErrRange, nvme.StatusLBAOutOfRange | dnr, nvme.StatusLBAOutOfRange | dnr},
 		{blockdev.ErrInvalid, nvme.StatusInternalError | dnr, nvme.StatusInternalError | dnr},
 		{blockdev.ErrUnsupported, nvme.StatusInvalidOpcode | dnr, nvme.StatusInvalidOpcode | dnr},

@@ -8,7 +8,7 @@ import (
 )
 
 // volumeStatus is the status for a volume's error. Do Not Retry is set where trying again
-// can't help: a medium may recover, and a volume that is busy becomes free.
+// can't help: a medium may recover, a volume that is busy becomes free, and one out of reach may be reached again.
 func volumeStatus(op blockdev.Op, err error) nvme.Status {
 	switch {
 	case err == nil:
@@ -29,7 +29,7 @@ func volumeStatus(op blockdev.Op, err error) nvme.Status {
 		return nvme.StatusLBAOutOfRange | nvme.StatusDNR
 	case errors.Is(err, blockdev.ErrGone):
 		return nvme.StatusNamespaceNotReady | nvme.StatusDNR
-	case errors.Is(err, blockdev.ErrBusy):
+	case errors.Is(err, blockdev.ErrBusy), errors.Is(err, blockdev.ErrUnreachable):
 		return nvme.StatusNamespaceNotReady
 	case errors.Is(err, blockdev.ErrUnwanted):
 		return nvme.StatusAbortSQDeleted
