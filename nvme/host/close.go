@@ -16,9 +16,10 @@ const (
 )
 
 // Shutdown closes the controller orderly: it tells it to shut down (CC.SHN), waits until it
-// has (CSTS.SHST), and closes every queue. Commands still outstanding end with ErrClosed. It
-// returns when all is gone; the error says why the controller could not be shut down orderly,
-// and is that of Err where it had been lost before. It must not be called from Done.
+// has (CSTS.SHST), and closes every queue. Commands still outstanding end with ErrClosed, whatever
+// ends the controller meanwhile. It returns when all is gone; the error says why the controller
+// could not be shut down orderly, and is that of Err where it had been lost before. It must not be
+// called from Done.
 func (c *Controller) Shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	first := !c.closing && c.err == nil
@@ -45,8 +46,13 @@ func (c *Controller) shutDown(ctx context.Context) error {
 	limit = min(max(limit, shutdownLeast), shutdownMost)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: not shut down after %v (RTD3E)", ErrTimeout, limit))
 	defer cancel()
+	// Its commands hang where the controller does, and nobody is left to abort them.
+	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
 	err := c.askToShutDown(ctx, limit)
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
+	switch cause := context.Cause(ctx); {
+	case errors.Is(err, ErrClosed):
+		err = c.whatCut()
+	case err != nil && cause != nil && !errors.Is(err, cause):
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
 	var lost *LostError // which says whom it is about
@@ -56,10 +62,15 @@ func (c *Controller) shutDown(ctx context.Context) error {
 	return err
 }
 
+// whatCut is what ended the controller before it had shut down.
+func (c *Controller) whatCut() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cut
+}
+
 // askToShutDown is shutDown with ctx to end it.
 func (c *Controller) askToShutDown(ctx context.Context, limit time.Duration) error {
-	// With a command that hangs, cancelling must not wait for an Abort as well.
-	c.live.Store(false)
 	cc := nvme.CCFabrics | nvme.CCEnable | nvme.CCSHNNormal
 	if c.cap&nvme.CAPIOCS != 0 {
 		cc |= nvme.CCCSSAll

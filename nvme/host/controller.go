@@ -44,6 +44,7 @@ type Controller struct {
 	queues  []*Queue // all that were dialled, for the tear-down
 	err     error    // why done is closed
 	closing bool     // Close is at work
+	cut     error    // what ended it while Close was at work, if anything did
 }
 
 // Limits is what host and controller agreed on.
@@ -117,13 +118,16 @@ func (c *Controller) logKeys(more ...any) []any {
 	return append(keys, more...)
 }
 
-// fail ends the controller because of err; the first call counts. It doesn't block: the queues
-// are torn down in the background.
+// fail ends the controller because of err; the first call counts. What ends one that is being closed
+// loses nothing: only Close tells of it. It doesn't block: the queues are torn down in the background.
 func (c *Controller) fail(err error) {
 	c.mu.Lock()
 	if c.err != nil {
 		c.mu.Unlock()
 		return
+	}
+	if c.closing && !errors.Is(err, ErrClosed) {
+		c.cut, err = err, errClosed
 	}
 	c.err = err
 	queues := c.queues
@@ -193,7 +197,7 @@ func (c *Controller) expired(q *Queue, cid uint16, again bool) {
 
 // abort is queueOwner's.
 func (c *Controller) abort(q *Queue, cid uint16) {
-	if q.attr.QID != 0 && c.shuttingDown() {
+	if c.shuttingDown() {
 		return // it ends with the controller, which is to shut down orderly all the same
 	}
 	if !c.live.Load() {

@@ -153,17 +153,88 @@ func TestLossOfOneQueueIsLossOfAll(t *testing.T) {
 	}
 }
 
+// TestCloseWithSilentTarget: a controller that is closed and doesn't shut down is left, and nothing is lost of it: what was
+// outstanding ends because it was closed, whatever else ends it meanwhile, and Close alone says what that was.
 func TestCloseWithSilentTarget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeTarget()
-		c := connect(t, f, func(c *Config) { c.KATO = -1 })
-		f.setHook(func(*fakeQueue, *Request, *nvme.Completion) verdict { return never })
-		start := time.Now()
-		err := c.Close()
-		if took := time.Since(start); err == nil || took > shutdownLeast {
-			t.Errorf("after %v: %v", took, err)
-		}
-	})
+	silent := func(*fakeTarget) {}
+	for _, tc := range []struct {
+		name   string
+		rtd3e  time.Duration
+		kato   time.Duration
+		during func(*fakeTarget)
+		cause  error
+		within time.Duration
+	}{
+		{"silence", 0, -1, silent, ErrTimeout, shutdownLeast},
+		{"no keep alive", time.Minute, 5 * time.Second, silent, ErrKeepAlive, 5 * time.Second},
+		{"a connection that breaks", time.Minute, -1, func(f *fakeTarget) { f.breakAll(errReset) }, errReset, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeTarget()
+				f.identity.RTD3E = uint32(tc.rtd3e.Microseconds())
+				c := connect(t, f, func(c *Config) { c.KATO = tc.kato })
+				f.setHook(func(*fakeQueue, *Request, *nvme.Completion) verdict { return never })
+				ended := make(chan error, 1)
+				r := &Request{Done: func(r *Request) { ended <- r.Err }}
+				r.Cmd.SetFlush(1)
+				c.Submit(0, []*Request{r})
+				closed := make(chan error, 1)
+				start := time.Now()
+				go func() { closed <- c.Close() }()
+				synctest.Wait()
+				tc.during(f)
+				err := <-closed
+				if took := time.Since(start); !errors.Is(err, tc.cause) || took > tc.within {
+					t.Errorf("closed after %v: %v", took, err)
+				}
+				if err := <-ended; !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+					t.Errorf("what was outstanding: %v", err)
+				}
+				if err := c.Err(); !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+					t.Errorf("the controller: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// errReset is how connections of tests break.
+var errReset = errors.New("reset by peer")
+
+// TestCancelWhileClosingTooLong: who gives up a command while the controller shuts down waits no longer than otherwise.
+func TestCancelWhileClosingTooLong(t *testing.T) {
+	for _, admin := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeTarget()
+			f.identity.RTD3E = uint32(time.Minute.Microseconds())
+			c, n := connectNamespace(t, f, func(c *Config) { c.KATO = -1 })
+			f.setHook(func(*fakeQueue, *Request, *nvme.Completion) verdict { return never })
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended, closed := make(chan error, 1), make(chan error, 1)
+			go func() {
+				err := error(nil)
+				if admin {
+					_, err = c.Ping(ctx)
+				} else {
+					err = n.Flush(ctx)
+				}
+				ended <- err
+			}()
+			synctest.Wait()
+			go func() { closed <- c.Close() }()
+			time.Sleep(time.Second)
+			cancel()
+			began := time.Now()
+			if err := <-ended; time.Since(began) != cancelGrace || !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+				t.Errorf("the command, after %v: %v", time.Since(began), err)
+			}
+			if err := <-closed; !errors.Is(err, ErrTimeout) {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
 }
 
 // countingHandler counts what is logged.

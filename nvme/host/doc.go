@@ -37,7 +37,8 @@
 // answered nor aborted within twice its time-out, or when nothing has arrived for the keep
 // alive timeout. Then [Controller.Done] is closed, every outstanding request ends with an
 // error that matches [ErrLost] and nvme.StatusHostPathError, and all connections, goroutines
-// and timers are released. After [Controller.Close] requests end with [ErrClosed] instead.
+// and timers are released. After [Controller.Close] requests end with [ErrClosed] instead, also
+// where the controller is lost before it has shut down.
 // A controller doesn't come back: connect again, or let nvme/multipath do it, which stands
 // between the owner of a request and the queues as its [Route] and [Carrier].
 //

@@ -66,9 +66,10 @@ func (c *Controller) waitCSTS(ctx context.Context, limit time.Duration, reached 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return fmt.Errorf("CSTS is still %#x: %w", uint32(s), ctx.Err())
-		case <-c.done:
-			return c.Err()
+		case <-c.done: // which the next Property Get says, unless that was because of ctx
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("CSTS is still %#x: %w", uint32(s), err)
 		}
 	}
 }
