@@ -22,6 +22,9 @@ const jobName = "name"
 
 var errSeveralJobs = errors.New("there is a name already, and the command line has one job; write several into a job file")
 
+// errEmpty: of an option that a job file may have without a value, which on the command line is a flag without one.
+var errEmpty = errors.New("it is empty; give it a value, or leave the flag out")
+
 // addOption defines the flag, and hidden ones for its other names.
 func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
 	for i, name := range append([]string{o.Name}, o.Aliases...) {
@@ -48,6 +51,9 @@ func (f *optionFlag) Type() string {
 func (f *optionFlag) Set(v string) error {
 	if _, again := f.job.Given()[jobName]; again && f.option.Name == jobName {
 		return errSeveralJobs
+	}
+	if v == "" {
+		return errEmpty
 	}
 	f.text = v
 	err := f.job.Set(f.option.Name, v)

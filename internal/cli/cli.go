@@ -38,6 +38,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageFunc(usage)
+	root.PersistentPreRunE = checkEmpty
 	root.AddCommand(newMan())
 	var wrongHelp error
 	helpers(root, &wrongHelp)

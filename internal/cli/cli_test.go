@@ -77,6 +77,9 @@ func command(err error) *cobra.Command {
 	sub.Flags().Uint8("small", 0, "a number")
 	sub.Flags().IntSlice("list", nil, "numbers")
 	sub.Flags().Bool("bool", false, "a choice")
+	sub.Flags().StringP("name", "n", "", "a name")
+	sub.Flags().StringArray("host", nil, "names")
+	sub.Flags().StringSlice("paths", nil, "names with commas between")
 	var output Format
 	OutputFlag(sub.Flags(), &output, JSONPlus)
 	more := NewFlags()
@@ -138,6 +141,10 @@ func TestExecute(t *testing.T) {
 		{"do -o json+", nil, ExitOK, ""},
 		{"do -o xml", nil, ExitUsage, `--output-format "xml": want normal, json or json+; see program do --help` + "\n"},
 		{"do --bool=x", nil, ExitUsage, `--bool "x": want true or false`},
+		{"do --name=", nil, ExitUsage, "program: --name: it is empty; give it a value, or leave the flag out\n"},
+		{"do -n x --host y --host= --host z", nil, ExitUsage, "program: --host: it is empty"},
+		{"do --paths=", nil, ExitUsage, "program: --paths: it is empty"},
+		{"do -n x --host y --paths x,y", nil, ExitOK, ""},
 	} {
 		code, _, stderr := run(t.Context(), command(c.err), strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") > 1 {
