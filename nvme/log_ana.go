@@ -89,6 +89,21 @@ func (p *ANALog) AppendTo(b []byte) []byte {
 	return b
 }
 
+// ANALogLength is the length in bytes of the log that begins with b, as far as b tells: more than b has where more of it follows.
+func ANALogLength(b []byte) uint64 {
+	n := uint64(anaHeaderSize)
+	if uint64(len(b)) < n {
+		return n
+	}
+	for range binary.LittleEndian.Uint16(b[8:]) {
+		if uint64(len(b)) < n+anaGroupSize {
+			return n + anaGroupSize
+		}
+		n += anaGroupSize + 4*uint64(binary.LittleEndian.Uint32(b[n+4:]))
+	}
+	return n
+}
+
 // Parse reads the log from b; bytes after the last group are ignored.
 func (p *ANALog) Parse(b []byte) error {
 	if len(b) < anaHeaderSize {

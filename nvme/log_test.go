@@ -80,6 +80,27 @@ func TestANALogGroups(t *testing.T) {
 	}
 }
 
+// TestANALogLength: the beginning of a log says how long it is, as far as it has the groups; never less than that has been read
+// when there is more.
+func TestANALogLength(t *testing.T) {
+	b := (&ANALog{Groups: []ANAGroup{{ID: 1, NSIDs: NSIDList{1, 2}}, {ID: 2}, {ID: 3, NSIDs: NSIDList{3}}}}).AppendTo(nil)
+	for n := range len(b) {
+		if l := ANALogLength(b[:n]); l <= uint64(n) || l > uint64(len(b)) {
+			t.Errorf("of %d bytes from %d: %d", n, len(b), l)
+		}
+	}
+	for _, more := range []int{0, 1, 100} {
+		if l := ANALogLength(append(b[:len(b):len(b)], make([]byte, more)...)); l != uint64(len(b)) {
+			t.Errorf("of all, %d, and %d bytes more: %d", len(b), more, l)
+		}
+	}
+	huge := slices.Clone(b)
+	copy(huge[20:], []byte{0xff, 0xff, 0xff, 0xff})
+	if l := ANALogLength(huge); l < 1<<34 {
+		t.Errorf("2^32-1 namespaces: %d", l)
+	}
+}
+
 func TestANALogMalformed(t *testing.T) {
 	good := (&ANALog{Groups: []ANAGroup{{ID: 1, State: ANAChange, NSIDs: NSIDList{1, 2}}}}).AppendTo(nil)
 	for n := range good {

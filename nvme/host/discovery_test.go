@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
@@ -60,6 +61,44 @@ func TestDiscoverChanging(t *testing.T) {
 	l, err := Discover(t.Context(), f.config())
 	if err != nil || len(l.Entries) != 3 || l.Generation != 9 {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// TestDiscoverLong: a long log takes no more commands than the controller's largest transfer (MDTS) makes necessary, up to
+// 64 KiB each, and is read anew when it changes between two of them.
+func TestDiscoverLong(t *testing.T) {
+	const entries = 400
+	for _, tc := range []struct {
+		mdts   uint8
+		pieces int // of 4 KiB × 2^mdts, or 64 KiB
+	}{{0, 7}, {1, 50}, {3, 13}, {4, 7}, {8, 7}} {
+		f := discoveryTarget(entries)
+		f.identity.MDTS = tc.mdts
+		reads := 0
+		f.hook = func(_ *fakeQueue, r *Request, _ *nvme.Completion) verdict {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LogOffset() == 0 {
+				return usual
+			}
+			if reads++; reads == 3 { // two pieces are of the log as it was
+				slices.Reverse(f.entries)
+				f.genctr++
+			}
+			return usual
+		}
+		l, err := Discover(t.Context(), f.config())
+		if err != nil || len(l.Entries) != entries || l.Generation != 8 {
+			t.Fatalf("MDTS %d: %+v, %v", tc.mdts, l, err)
+		}
+		for i, e := range l.Entries {
+			if int(e.PORTID) != entries-1-i {
+				t.Fatalf("MDTS %d: entry %d is %+v", tc.mdts, i, e)
+			}
+		}
+		if reads != 2*tc.pieces {
+			t.Errorf("MDTS %d: %d commands for the entries, want %d twice", tc.mdts, reads, tc.pieces)
+		}
 	}
 }
 

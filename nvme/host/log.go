@@ -9,27 +9,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// logChunk is how much of a log page one command reads: what every controller allows.
-const logChunk = nvme.PageSize
+// maxLogPiece bounds how much of a log page one command reads where the controller would allow more (MDTS).
+const maxLogPiece = 64 << 10
 
-// ReadLog fills b with the log page that p names, from p.Offset; p.Length is not used. A page
-// longer than 4096 bytes is read in pieces where the controller can (LPA bit 2), else by one
-// command. The asynchronous event that belongs to the page is retained until the last piece,
-// and then too where p.RAE is set.
+// logPiece is how much of a log page one command reads, and whether others can read what follows (LPA bit 2, which
+// every discovery controller has, whatever it says).
+func (c *Controller) logPiece() (n int, more bool) {
+	if more = c.identity.LPA&nvme.LPAExtendedData != 0 || c.discovery(); more {
+		return min(c.limits.MaxTransfer, maxLogPiece), true
+	}
+	return c.limits.MaxTransfer, false
+}
+
+// ReadLog fills b with the log page that p names, from p.Offset; p.Length is not used. A long page
+// is read in pieces where the controller can, else by one command. The asynchronous event that
+// belongs to the page is retained until the last piece, and then too where p.RAE is set.
 func (c *Controller) ReadLog(ctx context.Context, p nvme.GetLogPage, b []byte) error {
 	if len(b)%4 != 0 || p.Offset%4 != 0 {
 		return fmt.Errorf("nvme: %s: %w: offset %d and length %d must be multiples of 4", p.LID, ErrRange, p.Offset, len(b))
 	}
-	chunk := logChunk
-	if c.identity.LPA&nvme.LPAExtendedData == 0 && !c.discovery() {
-		chunk = c.limits.MaxTransfer
-		if len(b) > chunk {
-			return fmt.Errorf("nvme: %s of %d bytes: %w: it reads at most %d", p.LID, len(b), ErrUnsupported, chunk)
-		}
+	piece, more := c.logPiece()
+	if !more && (len(b) > piece || p.Offset != 0) {
+		return fmt.Errorf("nvme: %s, %d bytes at %d: %w: it reads at most %d, from the beginning", p.LID, len(b), p.Offset, ErrUnsupported, piece)
 	}
 	retain := p.RAE
 	for len(b) > 0 {
-		n := min(len(b), chunk)
+		n := min(len(b), piece)
 		p.Length = uint32(n)
 		p.RAE = retain || n < len(b)
 		var cmd nvme.Command
@@ -148,8 +153,8 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	if size > most {
 		return nil, fmt.Errorf("nvme: %s: %w: NANAGRPID %d and %d namespaces make %d bytes", nvme.LogANA, ErrController, id.NANAGRPID, n, size)
 	}
-	b := make([]byte, size)
-	if err := c.readANA(ctx, b); err != nil {
+	b, err := c.readANA(ctx, int(size))
+	if err != nil {
 		return nil, err
 	}
 	p := new(nvme.ANALog)
@@ -159,24 +164,42 @@ func (c *Controller) ANA(ctx context.Context) (*nvme.ANALog, error) {
 	return p, nil
 }
 
-// readANA reads the ANA log into b until all of it has the change count that it begins with. All of the first piece is read
-// again for that, since Linux's target refuses what is shorter than its log.
-func (c *Controller) readANA(ctx context.Context, b []byte) error {
-	page := nvme.GetLogPage{LID: nvme.LogANA, RAE: true}
-	if len(b) <= logChunk {
-		return c.ReadLog(ctx, page, b)
-	}
-	again := make([]byte, logChunk)
+// readANA reads the ANA log, of most bytes at most, until all of it has the change count that it begins with. All of the
+// first piece is read again for that, since Linux's target refuses what is shorter than its log.
+func (c *Controller) readANA(ctx context.Context, most int) ([]byte, error) {
+	b := make([]byte, most)
+	piece, _ := c.logPiece()
+	again := make([]byte, min(piece, most))
 	for range anaTries {
-		if err := c.ReadLog(ctx, page, b); err != nil {
-			return err
+		n, err := c.readANAOnce(ctx, b)
+		if err != nil || n == len(again) {
+			return b[:n], err
 		}
-		if err := c.ReadLog(ctx, page, again); err != nil {
-			return err
+		if err := c.ReadLog(ctx, anaPage(0), again); err != nil {
+			return nil, err
 		}
 		if bytes.Equal(again[:anaChangeCount], b[:anaChangeCount]) {
-			return nil
+			return b[:n], nil
 		}
 	}
-	return fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
+	return nil, fmt.Errorf("nvme: %s: %w: its change count changed %d times", nvme.LogANA, ErrANAUnstable, anaTries)
+}
+
+// readANAOnce reads the ANA log into b in pieces, of which it needs n bytes: an offset beyond the end of the log, which is
+// seldom as long as it may be, is an error.
+func (c *Controller) readANAOnce(ctx context.Context, b []byte) (n int, err error) {
+	piece, _ := c.logPiece()
+	for n < len(b) && nvme.ANALogLength(b[:n]) > uint64(n) {
+		end := min(n+piece, len(b))
+		if err := c.ReadLog(ctx, anaPage(n), b[n:end]); err != nil {
+			return 0, err
+		}
+		n = end
+	}
+	return n, nil
+}
+
+// anaPage is the ANA log from an offset.
+func anaPage(from int) nvme.GetLogPage {
+	return nvme.GetLogPage{LID: nvme.LogANA, RAE: true, Offset: uint64(from)}
 }

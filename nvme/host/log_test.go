@@ -97,10 +97,10 @@ func TestPersistentEventLog(t *testing.T) {
 // change makes no log.
 func TestANAChanging(t *testing.T) {
 	f := newFakeTarget()
-	f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN = nvme.CMICANA, 2, 2000, 2000
+	f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN = nvme.CMICANA, 2, 4000, 4000
 	log := func(first int) []byte {
 		p := nvme.ANALog{ChangeCount: uint64(first), Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAOptimized}, {ID: 2, State: nvme.ANAInaccessible}}}
-		for id := range 2000 {
+		for id := range 4000 {
 			g := &p.Groups[0]
 			if id >= first {
 				g = &p.Groups[1]
@@ -116,10 +116,10 @@ func TestANAChanging(t *testing.T) {
 		if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LID() != nvme.LogANA {
 			return usual
 		}
-		if r.Cmd.LogOffset() == 0 && len(r.Data) < 4096 {
+		if r.Cmd.LogOffset() == 0 && len(r.Data) < 8192 {
 			t.Errorf("a read of %d bytes, which Linux's target refuses, since the log has more", len(r.Data))
 		}
-		if r.Cmd.LogOffset() == 4096 && (changes < 2 || always) {
+		if r.Cmd.LogOffset() != 0 && (changes < 2 || always) {
 			changes++ // 500 namespaces go to the other group
 		}
 		page := log(1500 - 500*(changes%3))
@@ -127,12 +127,64 @@ func TestANAChanging(t *testing.T) {
 		return answered
 	})
 	l, err := c.ANA(t.Context())
-	if err != nil || l.ChangeCount != 500 || len(l.Groups) != 2 || len(l.Groups[0].NSIDs) != 500 || len(l.Groups[1].NSIDs) != 1500 {
+	if err != nil || l.ChangeCount != 500 || len(l.Groups) != 2 || len(l.Groups[0].NSIDs) != 500 || len(l.Groups[1].NSIDs) != 3500 {
 		t.Errorf("%v, %+v", err, l)
 	}
 	always = true
 	if _, err := c.ANA(t.Context()); !errors.Is(err, ErrANAUnstable) || errors.Is(err, ErrController) {
 		t.Errorf("one that never stays the same: %v", err)
+	}
+}
+
+// TestANALogEnd: a controller that may have more namespaces than it has is asked for nothing beyond the end of its log, which
+// it answers with Invalid Field (NVMe base 2.1, Get Log Page, LPOL).
+func TestANALogEnd(t *testing.T) {
+	const most = 1 << 17 // namespaces: half a MiB of NSIDs
+	f := newFakeTarget()
+	f.identity.CMIC, f.identity.NANAGRPID, f.identity.MNAN, f.identity.NN, f.identity.MDTS = nvme.CMICANA, 8, most, most, 0
+	c := connect(t, f)
+	defer closeController(t, c)
+	for _, ids := range []int{0, 3, 1000, 16 << 10, 40000, most} {
+		log := nvme.ANALog{ChangeCount: 7}
+		for g := range uint32(8) {
+			log.Groups = append(log.Groups, nvme.ANAGroup{ID: g + 1, State: nvme.ANAOptimized})
+		}
+		for id := range ids {
+			g := &log.Groups[id*8/ids]
+			g.NSIDs = append(g.NSIDs, uint32(id+1))
+		}
+		page := log.AppendTo(nil)
+		f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpGetLogPage || r.Cmd.LID() != nvme.LogANA {
+				return usual
+			}
+			off := r.Cmd.LogOffset()
+			if off > uint64(len(page)) {
+				cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+				return answered
+			}
+			clear(r.Data[copy(r.Data, page[off:]):])
+			return answered
+		})
+		l, err := c.ANA(t.Context())
+		if err != nil || len(l.Groups) != 8 || l.Size() != len(page) {
+			t.Errorf("%d namespaces of %d: %v", ids, most, err)
+		}
+	}
+}
+
+// TestReadLogFromWithin: a controller that can't read a page in pieces (LPA bit 2) would ignore an offset.
+func TestReadLogFromWithin(t *testing.T) {
+	f := newFakeTarget()
+	f.identity.LPA = 0
+	c := connect(t, f)
+	defer closeController(t, c)
+	b := make([]byte, 512)
+	if err := c.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogError, Offset: 4}, b); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("from an offset: %v", err)
+	}
+	if err := c.ReadLog(t.Context(), nvme.GetLogPage{LID: nvme.LogError}, b); err != nil {
+		t.Errorf("from the beginning: %v", err)
 	}
 }
 
