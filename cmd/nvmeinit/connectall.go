@@ -30,8 +30,9 @@ there are for this host, connects to each by every path, shows them, and disconn
 -n restricts it to one subsystem, which has to be there unless --hold waits for it.
 
 With --hold it stays connected: paths that are lost come back, and what is added at the
-targets is connected to when they notify of it; each change is a line, but of a path that
-comes and goes all the time only some are told. It ends when it is interrupted.`,
+targets is connected to when they notify of it, and it says of a discovery controller that it
+gives no notices; each change is a line, but of a path that comes and goes all the time only
+some are told. It ends when it is interrupted.`,
 		Example: `  nvmeinit connect-all -t tcp -a 192.0.2.1 -s 8009
   nvmeinit connect-all -t rdma -a 127.0.0.1 --hold --ctrl-loss-tmo -1`,
 		Args: cli.NoArgs,
@@ -84,7 +85,10 @@ func connectAll(c *cobra.Command, f *connFlags, hold bool) (err error) {
 	var watch sync.WaitGroup
 	defer func() { cancel(); watch.Wait() }()
 	if hold {
-		e.follow = func(cfg host.Config) { watch.Go(func() { followService(ctx, cfg, changed) }) }
+		e.follow = func(cfg host.Config) {
+			service := &follower{cfg: cfg, changed: changed, tell: f.tell}
+			watch.Go(func() { service.run(ctx) })
+		}
 	}
 	if err := e.connect(ctx); err != nil {
 		return f.explain(err)
@@ -323,44 +327,5 @@ func printConnected(w io.Writer, s *connectedJSON) {
 			fmt.Fprintf(w, ", %s", p.Access)
 		}
 		fmt.Fprintln(w)
-	}
-}
-
-// Of following a discovery controller.
-const (
-	// followKATO is the keep alive timeout of persistent discovery controllers, nvme-cli's.
-	followKATO = 30 * time.Second
-	followGap  = 10 * time.Second // between attempts to connect
-)
-
-// followService stays connected to a discovery controller, and wakes whoever waits on changed
-// when its log may be another.
-func followService(ctx context.Context, cfg host.Config, changed chan<- struct{}) {
-	wake := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	cfg.KATO = followKATO
-	cfg.Event = func(_ *host.Controller, e nvme.AsyncEvent) {
-		if e == nvme.EventDiscoveryChanged {
-			wake()
-		}
-	}
-	for {
-		if c, err := host.Connect(ctx, cfg); err == nil {
-			wake() // for what nobody notified of meanwhile
-			select {
-			case <-c.Done():
-			case <-ctx.Done():
-			}
-			_ = c.Close() // the way out, or lost
-		}
-		select {
-		case <-time.After(followGap):
-		case <-ctx.Done():
-			return
-		}
 	}
 }

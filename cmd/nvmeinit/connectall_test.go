@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,49 +20,6 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/multipath"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
-
-// altering is a transport to a target that answers otherwise than ours: what it says of its namespaces is altered.
-type altering struct {
-	*tcp.Transport
-	namespace func(page []byte)
-}
-
-func (a *altering) Dial(ctx context.Context, attr host.QueueAttr) (host.TransportQueue, error) {
-	q := &alteredQueue{a: a, Sink: attr.Sink, asked: map[uint16]*host.Request{}}
-	attr.Sink = q
-	var err error
-	q.TransportQueue, err = a.Transport.Dial(ctx, attr)
-	return q, err
-}
-
-type alteredQueue struct {
-	host.TransportQueue
-	host.Sink
-	a     *altering
-	mu    sync.Mutex
-	asked map[uint16]*host.Request
-}
-
-func (q *alteredQueue) Submit(rs []*host.Request) {
-	q.mu.Lock()
-	for _, r := range rs {
-		if r.Cmd.Opcode() == nvme.OpIdentify && r.Cmd.CNS() == nvme.CNSNamespace {
-			q.asked[r.Cmd.CID()] = r
-		}
-	}
-	q.mu.Unlock()
-	q.TransportQueue.Submit(rs)
-}
-
-func (q *alteredQueue) Completed(cqe *nvme.Completion) bool {
-	q.mu.Lock()
-	if r := q.asked[cqe.CID()]; r != nil {
-		q.a.namespace(r.Data)
-		delete(q.asked, cqe.CID())
-	}
-	q.mu.Unlock()
-	return q.Sink.Completed(cqe)
-}
 
 // serveSubsystems serves subsystems over TCP, each with a namespace.
 func serveSubsystems(t *testing.T, names ...string) (*target.Target, *tcp.Listener) {
@@ -107,11 +63,11 @@ func TestConnectedUnusable(t *testing.T) {
 	for _, name := range []string{"bad", "good"} {
 		path := host.Config{Transport: tr, Remote: l.Addr(), SubNQN: nqn + name, HostID: id, HostNQN: id.NQN()}
 		if name == "bad" {
-			path.Transport = &altering{tr, func(page []byte) {
+			path.Transport = &altering{tr, func(r *host.Request, _ *nvme.Completion) {
 				var p nvme.IdentifyNamespace
-				if p.Parse(page) == nil {
+				if r.Cmd.Opcode() == nvme.OpIdentify && r.Cmd.CNS() == nvme.CNSNamespace && p.Parse(r.Data) == nil {
 					p.LBAF[0].MS = 8
-					copy(page, p.AppendTo(nil))
+					copy(r.Data, p.AppendTo(nil))
 				}
 			}}
 		}

@@ -10,11 +10,16 @@ import (
 // goroutine reads the log pages that events point to and tells the owner.
 type events struct {
 	req     Request
+	notices nvme.AsyncEventConfig
 	pending chan nvme.AsyncEvent
 }
 
 // wantedEvents are the notices that the host does something about.
 const wantedEvents = nvme.AENNamespace | nvme.AENFirmware | nvme.AENANA | nvme.AENDiscovery
+
+// Notices are the asynchronous events that the host asked for and that the controller sends: those of OAES that the host
+// does something about, and none where the controller refused to be asked.
+func (c *Controller) Notices() nvme.AsyncEventConfig { return c.events.notices }
 
 // startEvents asks for the events that the controller has, if any. One that refuses is used without them:
 // what they would have told shows when a command fails, or when somebody looks.
@@ -29,6 +34,7 @@ func (c *Controller) startEvents(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
+	c.events.notices = want
 	// An event isn't sent again until its log page was read, so that one of each kind is the
 	// most that can wait: 32 bits of configuration.
 	c.events.pending = make(chan nvme.AsyncEvent, 32)

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
+	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
+)
+
+// TestFollowRefused: who holds connections is told once of a discovery controller that gives no notices, since what changes
+// there isn't followed; of one that does, nothing is told, and its notices arrive.
+func TestFollowRefused(t *testing.T) {
+	tgt, l := serveSubsystems(t, "nqn.2026-11.org.example:disk")
+	tr, err := tcp.NewTransport(tcp.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	for name, tc := range map[string]struct {
+		answer func(r *host.Request, cqe *nvme.Completion)
+		lines  int
+	}{
+		"it has them": {func(*host.Request, *nvme.Completion) {}, 0},
+		"it has none": {func(r *host.Request, _ *nvme.Completion) {
+			var p nvme.IdentifyController
+			if r.Cmd.Opcode() == nvme.OpIdentify && r.Cmd.CNS() == nvme.CNSController && p.Parse(r.Data) == nil {
+				p.OAES &^= nvme.AENDiscovery
+				copy(r.Data, p.AppendTo(nil))
+			}
+		}, 1},
+		"it refuses to be asked": {func(r *host.Request, cqe *nvme.Completion) {
+			if r.Cmd.Opcode() == nvme.OpSetFeatures && r.Cmd.FID() == nvme.FeatAsyncEvent {
+				cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
+			}
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := make(chan struct{}, 1)
+			var lines []string
+			f := &follower{changed: changed, tell: func(line string) { lines = append(lines, line) },
+				cfg: host.Config{Transport: &altering{tr, tc.answer}, Remote: l.Addr(), SubNQN: nvme.DiscoveryNQN}}
+			for i := range 2 { // it is lost once
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { defer close(ended); f.run(ctx) }()
+				<-changed
+				if tc.lines == 0 {
+					at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(4420+i))
+					if err := tgt.AddPort(tcp.DiscoveryPort(at)); err != nil {
+						t.Fatal(err)
+					}
+					<-changed
+				}
+				cancel()
+				<-ended
+			}
+			if len(lines) != tc.lines || tc.lines > 0 && !strings.Contains(lines[0], "discovery: tcp://"+l.Addr().String()+" gives no notices") {
+				t.Errorf("it says %q", lines)
+			}
+		})
+	}
+}
