@@ -23,7 +23,7 @@ func ExampleCompletion_ErrFor() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, nvme.StatusLBAOutOfRange))
 	// Output:
-	// nvme: Write on namespace 1: LBA out of range (do not retry); the range ends beyond the namespace
+	// nvme: Write on namespace 1, blocks 1099511627776 to 1099511627783: LBA out of range (do not retry); the range ends beyond the namespace
 	// true
 }
 

@@ -1,6 +1,9 @@
 package nvme
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // IOControl is bytes 50 and 51 of Read, Write, Compare, Write Zeroes and Verify: bits 31:16 of
 // dword 12.
@@ -33,6 +36,33 @@ func (c *Command) SLBA() uint64 { return c.CDW64(10) }
 
 // Blocks is the number of blocks: NLB + 1.
 func (c *Command) Blocks() uint32 { return uint32(binary.LittleEndian.Uint16(c[48:])) + 1 }
+
+// BlockRange is blocks of a namespace; the zero value is none.
+type BlockRange struct {
+	SLBA   uint64
+	Blocks uint32
+}
+
+// String is as people read it: "block 7", "blocks 8 to 15".
+func (r BlockRange) String() string {
+	switch r.Blocks {
+	case 0:
+		return "no blocks"
+	case 1:
+		return fmt.Sprintf("block %d", r.SLBA)
+	}
+	return fmt.Sprintf("blocks %d to %d", r.SLBA, r.SLBA+uint64(r.Blocks)-1)
+}
+
+// BlockRange is the blocks that an I/O command names by SLBA and NLB; none of a command that has others in its data, as
+// Dataset Management and Copy, or none at all.
+func (c *Command) BlockRange() BlockRange {
+	switch c.Opcode() {
+	case OpRead, OpWrite, OpCompare, OpWriteZeroes, OpVerify, OpWriteUncorrectable:
+		return BlockRange{c.SLBA(), c.Blocks()}
+	}
+	return BlockRange{}
+}
 
 // IOControl is the control bits.
 func (c *Command) IOControl() IOControl { return IOControl(binary.LittleEndian.Uint16(c[50:])) }

@@ -23,7 +23,8 @@ type StatusError struct {
 	Command string // its name, as Command.Name gives it; may be empty
 	QID     uint16
 	NSID    uint32
-	Result  uint64 // of the completion
+	Blocks  BlockRange // that an I/O command was for
+	Result  uint64     // of the completion
 }
 
 // ErrFor is nil where q reports success, and else a *StatusError that names the command c
@@ -35,11 +36,14 @@ func (q *Completion) ErrFor(c *Command, qid uint16) error {
 	e := &StatusError{Status: q.Status(), Command: c.Name(qid), QID: qid, Result: q.Result()}
 	if c.Opcode() != OpFabrics {
 		e.NSID = c.NSID()
+		if qid != 0 {
+			e.Blocks = c.BlockRange()
+		}
 	}
 	return e
 }
 
-// Error names the command, what happened and, where there is one, the remedy.
+// Error names the command, its blocks, what happened and, where there is one, the remedy.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	b.WriteString("nvme: ")
@@ -47,6 +51,9 @@ func (e *StatusError) Error() string {
 		b.WriteString(e.Command)
 		if e.NSID != 0 && e.NSID != NSIDAll {
 			fmt.Fprintf(&b, " on namespace %d", e.NSID)
+		}
+		if e.Blocks != (BlockRange{}) {
+			fmt.Fprintf(&b, ", %v", e.Blocks)
 		}
 		b.WriteString(": ")
 	}

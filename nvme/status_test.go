@@ -83,9 +83,12 @@ func TestStatusErrorIs(t *testing.T) {
 }
 
 func TestStatusErrorText(t *testing.T) {
-	var connect, read, log Command
+	var connect, read, zeroes, flush, dsm, log Command
 	connect.SetConnect(1, 31, 0, 0)
 	read.SetIO(OpRead, 7, 0, 1, 0)
+	zeroes.SetIO(OpWriteZeroes, 7, 1<<32, MaxBlocks, ControlDEAC)
+	flush.SetFlush(7)
+	dsm.SetDSM(7, 1, DSMDeallocate)
 	log.SetGetLogPage(GetLogPage{LID: LogSMART, NSID: NSIDAll, Length: 512})
 	for _, c := range []struct {
 		cmd    *Command
@@ -96,7 +99,10 @@ func TestStatusErrorText(t *testing.T) {
 	}{
 		{&connect, 1, StatusConnectInvalidParameter | StatusDNR, uint64(InvalidData(256)), []string{"Connect: connect invalid parameters (do not retry): subsystem NQN", "discovery service"}},
 		{&connect, 0, StatusConnectInvalidHost, 0, []string{"connect invalid host", "doesn't admit"}},
-		{&read, 1, StatusLBAOutOfRange, 0, []string{"Read on namespace 7: LBA out of range", "beyond the namespace"}},
+		{&read, 1, StatusLBAOutOfRange, 0, []string{"nvme: Read on namespace 7, block 0: LBA out of range", "beyond the namespace"}},
+		{&zeroes, 1, StatusWriteFault, 0, []string{"nvme: Write Zeroes on namespace 7, blocks 4294967296 to 4295032831: write fault"}},
+		{&flush, 1, StatusInternalError, 0, []string{"nvme: Flush on namespace 7: "}},
+		{&dsm, 1, StatusInternalError, 0, []string{"nvme: Dataset Management on namespace 7: "}},
 		{&read, 1, 0x182, 0, []string{"attempted write to read only range"}},
 		{&log, 0, StatusInvalidLogPage, 0, []string{"nvme: Get Log Page (SMART / Health Information): invalid log page"}},
 	} {

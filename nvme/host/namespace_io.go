@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -77,7 +78,12 @@ func (n *Namespace) Discard(ctx context.Context, off, length int64) error {
 		now := min(blocks, most)
 		var cmd nvme.Command
 		cmd.SetDSM(n.ID, 1, nvme.DSMDeallocate)
-		if err := n.command(ctx, &cmd, nvme.DSMRange{Blocks: uint32(now), SLBA: uint64(slba)}.AppendTo(nil)); err != nil {
+		part := nvme.DSMRange{Blocks: uint32(now), SLBA: uint64(slba)}
+		if err := n.command(ctx, &cmd, part.AppendTo(nil)); err != nil {
+			var failed *nvme.StatusError
+			if errors.As(err, &failed) { // the command doesn't say
+				failed.Blocks = nvme.BlockRange{SLBA: part.SLBA, Blocks: part.Blocks}
+			}
 			return err
 		}
 		slba, blocks = slba+now, blocks-now

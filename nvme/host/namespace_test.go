@@ -363,6 +363,42 @@ func TestNotInONCS(t *testing.T) {
 	}
 }
 
+// TestFailureSaysWhere: the error of a range of which a part fails names the namespace, the command and the blocks of that
+// part.
+func TestFailureSaysWhere(t *testing.T) {
+	f := newFakeTarget()
+	n := openNamespace(t, f, 1)
+	n.ctrl.identity.ONCS |= nvme.ONCSVerify
+	n.ctrl.nvm.DMRSL, n.ctrl.nvm.VSL = 16, 1 // as many blocks as MDTS and WZSL make of the others
+	f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		var d nvme.DSMRange
+		if r.Cmd.Opcode() == nvme.OpDSM {
+			_ = d.Parse(r.Data)
+		}
+		if r.qid == 0 || r.Cmd.BlockRange().SLBA != 32 && d.SLBA != 32 {
+			return usual
+		}
+		cqe.SetStatus(nvme.StatusInternalError | nvme.StatusDNR)
+		return answered
+	})
+	const length = 4 * 8192
+	b := make([]byte, length)
+	_, read := n.ReadAt(t.Context(), b, 0)
+	_, written := n.WriteAt(t.Context(), b, 0)
+	_, compared := n.Compare(t.Context(), b, 0)
+	for name, err := range map[string]error{
+		"Read": read, "Write": written, "Compare": compared,
+		"Write Zeroes":       n.WriteZeroes(t.Context(), 0, length, false),
+		"Verify":             n.Verify(t.Context(), 0, length),
+		"Dataset Management": n.Discard(t.Context(), 0, length),
+	} {
+		want := "nvme: " + name + " on namespace 1, blocks 32 to 47: internal error (do not retry)"
+		if !errors.Is(err, nvme.StatusInternalError) || err.Error() != want {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
+
 // TestPieceFails: a range of which a part fails has failed, and the rest isn't tried.
 func TestPieceFails(t *testing.T) {
 	f := newFakeTarget()

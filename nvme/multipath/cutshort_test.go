@@ -49,7 +49,7 @@ func TestCrashingRequest(t *testing.T) {
 				if !errors.Is(err, nvme.StatusHostPathError) || !errors.Is(err, host.ErrLost) || !errors.Is(err, errCut) || errors.Is(err, ErrNoPath) {
 					t.Errorf("it doesn't match what it should: %v", err)
 				}
-				if text := err.Error(); !strings.Contains(text, fmt.Sprintf("lost each of the %d times that Read was sent", times)) {
+				if text := err.Error(); !strings.Contains(text, fmt.Sprintf("lost each of the %d times that Read of block 0 was sent", times)) {
 					t.Errorf("it says %q", text)
 				}
 				if crashes != times*round {

@@ -67,13 +67,18 @@ type CutShortError struct {
 	SubNQN string
 	NSID   uint32
 	Opcode nvme.Opcode
+	Blocks nvme.BlockRange
 	Times  int   // that it was sent
 	Last   error // how the last path ended
 }
 
 func (e *CutShortError) Error() string {
+	what := e.Opcode.IOName()
+	if e.Blocks != (nvme.BlockRange{}) {
+		what += fmt.Sprintf(" of %v", e.Blocks)
+	}
 	return fmt.Sprintf("nvme: namespace %d of %s: the path was lost each of the %d times that %s was sent, the last time: %s",
-		e.NSID, e.SubNQN, e.Times, e.Opcode.IOName(), strings.TrimPrefix(e.Last.Error(), "nvme: "))
+		e.NSID, e.SubNQN, e.Times, what, strings.TrimPrefix(e.Last.Error(), "nvme: "))
 }
 
 // Unwrap gives what the error matches.

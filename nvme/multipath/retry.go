@@ -99,7 +99,8 @@ func (n *space) cutShort(w *way, r *host.Request) bool {
 	}
 	if r.Cuts++; r.Cuts > maxCuts*n.sub.pathCount() {
 		n.sub.counters.Failed.Add(1)
-		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.nsid, Opcode: r.Cmd.Opcode(), Times: r.Cuts, Last: r.Err}
+		r.Err = &CutShortError{SubNQN: n.sub.SubNQN(), NSID: n.nsid, Opcode: r.Cmd.Opcode(), Blocks: r.Cmd.BlockRange(),
+			Times: r.Cuts, Last: r.Err}
 		return false
 	}
 	n.resend(r)
