@@ -39,7 +39,7 @@ func TestBenchFlags(t *testing.T) {
 		{bench("--rwmixwrite 110"), exitUsage, []string{"--rwmixwrite", `"110"`, "0 to 100 percent"}},
 		{bench("--random_distribution zoned:60/10"), exitUsage, []string{"--random_distribution=zoned", "60 percent", "want 100"}},
 		{bench("--percentile_list 50:x"), exitUsage, []string{"--percentile_list", `"x"`, "50:99:99.9"}},
-		{bench("--ioengine libaio"), exitUsage, []string{"--ioengine: ", "leave the option out"}},
+		{bench("--ioengine libaio --direct=0"), exitUsage, []string{`--direct "0": `, "leave the option out"}},
 		{bench("--name a --rw read --name b --rw write"), exitUsage, []string{"--name", `"b"`, "several into a job file"}},
 		{bench("--iodpeth 4"), exitUsage, []string{"unknown flag: --iodpeth", "is --iodepth meant?"}},
 		{bench("--time-based"), exitUsage, []string{"unknown flag: --time-based", "is --time_based meant?"}},

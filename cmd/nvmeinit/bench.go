@@ -24,6 +24,7 @@ type benchFlags struct {
 	nsid        uint32
 	controllers int
 	job         *fio.Job // what the command line says of jobs
+	idle        fio.Idles
 	output      cli.Format
 	metrics     string
 	campaign    campaignFlags
@@ -78,6 +79,7 @@ Patterns that write or trim destroy what the namespace holds.`,
 	for i := range options {
 		addOption(fl, &options[i], f.job)
 	}
+	addIdle(fl, &f.idle)
 	cli.AddFlags(c, "Jobs", fl)
 	f.campaign.add(c)
 	fl = c.Flags()
@@ -138,6 +140,9 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 	if err := cli.CheckAddrPort("--metrics", f.metrics); err != nil {
 		return err
 	}
+	if notice := f.idle.Notice(); notice != "" {
+		fmt.Fprintln(c.ErrOrStderr(), notice)
+	}
 	if len(args) == 0 {
 		f.jobs = []*fio.Job{f.job}
 		if err := f.job.Check(); err != nil {
@@ -150,7 +155,7 @@ func (f *benchFlags) readJobs(c *cobra.Command, args []string) error {
 		return err
 	}
 	f.jobs, f.global = file.Jobs, file.Global
-	if notice := file.Notice(); notice != "" {
+	if notice := file.Idle.Notice(); notice != "" {
 		fmt.Fprintf(c.ErrOrStderr(), "%s: %s\n", path, notice)
 	}
 	number := 0

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -37,6 +38,40 @@ func addOption(fl *pflag.FlagSet, o *fio.Option, j *fio.Job) {
 		}
 		f.Hidden = i > 0
 	}
+}
+
+// addIdle defines hidden flags for the options of fio's that change nothing here, which job files and scripts have all the same.
+func addIdle(fl *pflag.FlagSet, taken *fio.Idles) {
+	names, alone := fio.IdleNames()
+	for _, name := range names {
+		f := fl.VarPF(&idleFlag{taken, name}, name, "", "without effect here")
+		if slices.Contains(alone, name) {
+			f.NoOptDefVal = "1"
+		}
+		f.Hidden = true
+	}
+}
+
+// idleFlag is one of them.
+type idleFlag struct {
+	taken *fio.Idles
+	name  string
+}
+
+func (f *idleFlag) String() string { return "" }
+func (f *idleFlag) Type() string   { return "value" }
+
+// Set takes the option, unless it would change something.
+func (f *idleFlag) Set(v string) error {
+	if v == "" {
+		return errEmpty
+	}
+	err := f.taken.Take(f.name, v)
+	var unknown *fio.UnknownOptionError
+	if errors.As(err, &unknown) && unknown.Remedy != "" {
+		return errors.New(unknown.Remedy) // the flag's name and value are said already
+	}
+	return err
 }
 
 func (f *optionFlag) String() string { return f.text }

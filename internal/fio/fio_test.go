@@ -277,8 +277,8 @@ func TestIdleOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "without effect here: ioengine, direct, filename, thread, invalidate"; f.Notice() != want {
-		t.Errorf("%q, want %q", f.Notice(), want)
+	if want := "without effect here: ioengine, direct, filename, thread, invalidate"; f.Idle.Notice() != want {
+		t.Errorf("%q, want %q", f.Idle.Notice(), want)
 	}
 	if len(f.Idle) != 6 || f.Idle[4] != (Idle{9, "ioengine", "io_uring"}) {
 		t.Errorf("%v", f.Idle)
@@ -288,12 +288,12 @@ func TestIdleOptions(t *testing.T) {
 	}
 	for _, line := range []string{"hipri", "fixedbufs=1", "new_group", "description=two words", "clat_percentiles=1", "gtod_reduce=0", "do_verify=1",
 		"verify_dump=1", "buffered=0", "disable_lat=0", "disable_slat=1", "fadvise_hint=0", "log_entries=32768", "iodepth_batch=1", "random_generator=lfsr"} {
-		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
-			t.Errorf("%s: %v, %q", line, err, f.Notice())
+		if f, err := Parse("x.fio", strings.NewReader("[a]\n"+line)); err != nil || f.Idle.Notice() == "" || len(f.Jobs[0].Given()) != 0 {
+			t.Errorf("%s: %v, %q", line, err, f.Idle.Notice())
 		}
 	}
-	if f, err = Parse("x.fio", strings.NewReader("[a]\nbs=4k\n")); err != nil || f.Notice() != "" {
-		t.Errorf("%v, %q where every option has an effect", err, f.Notice())
+	if f, err = Parse("x.fio", strings.NewReader("[a]\nbs=4k\n")); err != nil || f.Idle.Notice() != "" {
+		t.Errorf("%v, %q where every option has an effect", err, f.Idle.Notice())
 	}
 }
 

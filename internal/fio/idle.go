@@ -3,11 +3,12 @@ package fio
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
 
-// idle are options that many job files have, for the sake of files and of the kernel's interfaces or to ask for what is
+// idle are options that many job files and scripts have, for the sake of files and of the kernel's interfaces or to ask for what is
 // so here in any case, and that change nothing: commands go to one namespace, past every cache. Those that would change
 // something with another value have the only one that they may have.
 var idle = map[string]string{
@@ -24,19 +25,34 @@ var idle = map[string]string{
 	"io_submit_mode": "", // with a rate, operations begin when they are due, as with offload
 }
 
-// Idle is an option of a job file that changes nothing.
+// bare are those of them that need no value: alone they ask for what they are called after.
+var bare = []string{
+	"direct", "thread", "invalidate", "allow_mounted_write", "hipri", "fixedbufs", "registerfiles", "sqthread_poll", "new_group",
+	"clat_percentiles", "unified_rw_reporting", "gtod_reduce", "disable_lat", "disable_clat", "disable_slat",
+	"disable_bw_measurement", "scramble_buffers", "fadvise_hint", "do_verify", "verify_fatal", "verify_dump", "verify_state_save",
+	"buffered", "lat_percentiles", "slat_percentiles", "zero_buffers", "create_serialize", "create_on_open", "unlink", "overwrite",
+	"softrandommap", "disk_util", "latency_run", "exitall_on_error",
+}
+
+// Idle is an option that changes nothing, as it was given.
 type Idle struct {
-	Line          int
+	Line          int // of a job file
 	Option, Value string
 }
 
-// Notice says which options of the file change nothing; empty where all do.
-func (f *File) Notice() string {
-	if len(f.Idle) == 0 {
+// Idles are the options of a job file, or of a command line, that change nothing.
+type Idles []Idle
+
+// IdleNames are the names of all options that may be among them, and of those that need no value.
+func IdleNames() (all, alone []string) { return slices.Sorted(maps.Keys(idle)), bare }
+
+// Notice says which options change nothing; empty where all do.
+func (s Idles) Notice() string {
+	if len(s) == 0 {
 		return ""
 	}
 	var names []string
-	for _, i := range f.Idle {
+	for _, i := range s {
 		if !slices.Contains(names, i.Option) {
 			names = append(names, i.Option)
 		}
@@ -44,17 +60,30 @@ func (f *File) Notice() string {
 	return "without effect here: " + strings.Join(names, ", ")
 }
 
-// takeIdle takes an option that changes nothing; false where it is none of them, or would change something.
-func (f *File) takeIdle(line int, option, value string) (bool, error) {
+// Take takes an option of a command line. One that would change something is an *UnknownOptionError.
+func (s *Idles) Take(option, value string) error {
+	taken, err := s.take(0, option, value)
+	if err == nil && !taken {
+		err = &UnknownOptionError{Option: option, Remedy: foreign[option]}
+	}
+	return err
+}
+
+// take takes an option that changes nothing; false where it is none of them, or would change something.
+func (s *Idles) take(line int, option, value string) (bool, error) {
 	only, known := idle[option]
 	if !known || only != "" && cmp.Or(value, "1") != only { // one without a value asks for what it is called after
 		return false, nil
 	}
-	for _, i := range f.Idle {
+	for _, i := range *s {
 		if option == "filename" && i.Option == option && i.Value != value {
-			return false, fmt.Errorf("filename=%s, and %s in line %d: all jobs run on one namespace, that of --nsid", value, i.Value, i.Line)
+			before := i.Value
+			if i.Line > 0 {
+				before += fmt.Sprintf(" in line %d", i.Line)
+			}
+			return false, fmt.Errorf("filename=%s, and %s: all jobs run on one namespace, that of --nsid", value, before)
 		}
 	}
-	f.Idle = append(f.Idle, Idle{line, option, value})
+	*s = append(*s, Idle{line, option, value})
 	return true, nil
 }

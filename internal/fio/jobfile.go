@@ -23,7 +23,7 @@ func (e *SyntaxError) Unwrap() error { return e.Err }
 type File struct {
 	Global map[string]string // the options of [global] sections, as they were written
 	Jobs   []*Job
-	Idle   []Idle // options that change nothing
+	Idle   Idles // options that change nothing
 }
 
 // maxLine is the longest line of a job file, in bytes.
@@ -104,7 +104,7 @@ func (f *File) take(job *Job, n int, line string) error {
 	}
 	option, value, _ := strings.Cut(line, "=")
 	option, value = strings.TrimSpace(option), replaceKeywords(strings.TrimSpace(value))
-	taken, err := f.takeIdle(n, option, value)
+	taken, err := f.Idle.take(n, option, value)
 	if err != nil || taken {
 		return err
 	}

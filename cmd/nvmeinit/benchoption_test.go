@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/internal/cli"
+)
+
+// TestIdleFlags: the command line takes the options without effect that a job file takes, says the same of them, and refuses
+// the same.
+func TestIdleFlags(t *testing.T) {
+	const goesOn = "nvmeinit: -t: no transport given: want rdma or tcp\n" // all of the command line has been read then
+	for options, want := range map[string]string{
+		"--direct=1 --ioengine=libaio --rw read":     "without effect here: direct, ioengine\n" + goesOn,
+		"--ioengine libaio --thread --iodepth 4":     "without effect here: ioengine, thread\n" + goesOn,
+		"--direct --filename /dev/nvme0n1 --hipri=1": "without effect here: direct, filename, hipri\n" + goesOn,
+		"--iodepth 4":                goesOn,
+		"--direct=0":                 `nvmeinit: --direct "0": commands go to the namespace past every cache of this machine; leave the option out`,
+		"--gtod_reduce":              `nvmeinit: --gtod_reduce "1": all latencies are measured`,
+		"--filename=a --filename=b":  `nvmeinit: --filename "b": filename=b, and a: all jobs run on one namespace`,
+		"--ioengine=":                `nvmeinit: --ioengine "": it is empty`,
+		"--write_iolog=x --direct=1": "nvmeinit: --write_iolog: --pcap writes down every packet",
+	} {
+		root := newRoot()
+		var says strings.Builder
+		root.SetErr(&says)
+		root.SetArgs(append([]string{"bench"}, strings.Fields(options)...))
+		if code := cli.Execute(t.Context(), root, &says); code != cli.ExitUsage || !strings.HasPrefix(says.String(), want) {
+			t.Errorf("%s: exit code %d, %q, want %q", options, code, says.String(), want)
+		}
+	}
+}
