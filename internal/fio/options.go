@@ -225,8 +225,9 @@ var options = []Option{
 	},
 	{
 		Name: "verify", Type: "crc32c", Choices: []string{"crc32c"}, Example: "crc32c",
-		Usage: "stamp what is written by a CRC-32C, and read it back and check it in the end; check what is read",
-		set:   setVerify,
+		Usage: "stamp what is written by a CRC-32C, and read it back and check it in the end; check what is read; " +
+			"it takes 4 bytes of memory for each block of bs that is written, so 1 GiB for 1 TiB in 4k",
+		set: setVerify,
 	},
 	{
 		Name: "percentile_list", Type: "list", Example: "50:99:99.9", Usage: "percentiles of latency to report, with colons between",

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
@@ -204,4 +205,23 @@ func FuzzStamp(tf *testing.F) {
 		}
 		_ = checkStamps(b, offset)
 	})
+}
+
+// TestLedgerMemory: what --help says of the memory that verify takes: 4 bytes for each unit that is written, by pages of
+// 16384 units, and none to speak of for the rest of the device.
+func TestLedgerMemory(t *testing.T) {
+	const unit, run = 4096, 16384
+	l := newLedger(unit, 1<<40)
+	for i := int64(0); i < 10*run; i += 32 {
+		l.claim(i*unit, 32*unit)
+	}
+	l.claim(1<<39, unit)
+	l.note(make([]uint32, 1000), 1<<38) // a read takes none
+	bytes := 0
+	for _, p := range l.pages {
+		bytes += len(p) * int(unsafe.Sizeof(l.pages[0][0]))
+	}
+	if want := 4 * run * (10 + 1); bytes != want {
+		t.Errorf("%d bytes, want %d", bytes, want)
+	}
 }
