@@ -246,27 +246,46 @@ type countingHandler struct {
 func (h countingHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 func (h countingHandler) Handle(context.Context, slog.Record) error    { h.n.Add(1); return nil }
 
-// TestEventsWithoutEnd: a controller that sends events without end doesn't fill the host's log.
+// TestEventsWithoutEnd: a controller that answers each request for an event at once is asked at a bounded rate, and doesn't
+// fill the host's log. One with a few events at once is answered at once.
 func TestEventsWithoutEnd(t *testing.T) {
-	f := newFakeTarget()
-	f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
-		if r.Cmd.Opcode() != nvme.OpAsyncEvent {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			switch r.Cmd.Opcode() {
+			case nvme.OpAsyncEvent:
+				cqe.SetDW0(uint32(nvme.EventNamespaceChanged))
+				return answered
+			case nvme.OpGetLogPage:
+				cqe.SetStatus(nvme.StatusInvalidField) // each time something to log
+				return answered
+			}
 			return usual
 		}
-		cqe.SetDW0(uint32(nvme.EventNamespaceChanged))
-		return answered
-	}
-	var logged atomic.Int64
-	start := time.Now()
-	c := connect(t, f, func(c *Config) { c.Log = slog.New(countingHandler{slog.DiscardHandler, &logged}) })
-	for c.Counters().AsyncEvents.Load() < 20000 {
-		time.Sleep(time.Millisecond)
-	}
-	n := logged.Load() // before the time, in which more come
-	if most := limitlog.Burst + limitlog.Rate*int64(time.Since(start)/time.Second+1); n > most {
-		t.Errorf("%d messages for %d events, at most %d", n, c.Counters().AsyncEvents.Load(), most)
-	}
-	_ = c.Close() // the fake goes on answering
+		var logged atomic.Int64
+		told := 0
+		c := connect(t, f, func(c *Config) {
+			c.Log = slog.New(countingHandler{slog.DiscardHandler, &logged})
+			c.NamespacesChanged = func(*Controller, []uint32) { told++ }
+		})
+		synctest.Wait()
+		if n := c.Counters().AsyncEvents.Load(); n < eventBurst || n > eventBurst+1 {
+			t.Errorf("%d events at once, want %d", n, eventBurst)
+		}
+		const span = time.Minute
+		time.Sleep(span)
+		synctest.Wait()
+		if n, most := c.Counters().AsyncEvents.Load(), uint64(eventBurst+span/eventGap); n > most+1 || n < most-1 {
+			t.Errorf("%d events in %v, want %d", n, span, most)
+		}
+		if n, most := logged.Load(), int64(limitlog.Burst+limitlog.Rate*(span/time.Second+1)); n > most {
+			t.Errorf("%d messages for %d events, at most %d", n, c.Counters().AsyncEvents.Load(), most)
+		}
+		closeController(t, c)
+		if n := c.Counters().AsyncEvents.Load(); uint64(told) < n-1 || uint64(told) > n {
+			t.Errorf("told %d times of %d events", told, n)
+		}
+	})
 }
 
 func TestCloseEndsOutstanding(t *testing.T) {

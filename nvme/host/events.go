@@ -2,17 +2,26 @@ package host
 
 import (
 	"context"
+	"time"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// events handles asynchronous events: one request is always with the controller, and a
-// goroutine reads the log pages that events point to and tells the owner.
+// events handles asynchronous events: one request is always with the controller, unless it has sent
+// more than a sane one does, and a goroutine reads the log pages that events point to and tells the owner.
 type events struct {
 	req     Request
 	notices nvme.AsyncEventConfig
-	pending chan nvme.AsyncEvent
+	arrived chan nvme.AsyncEvent // with the request's response; it isn't sent again before that was taken
+	due     time.Time            // when the last event would have come at the rate that is allowed
 }
+
+// A controller doesn't send an event again until its log page was read, which is as fast as it likes: it isn't asked for
+// more than so many at once, and in the long run one in eventGap.
+const (
+	eventBurst = 32
+	eventGap   = 100 * time.Millisecond
+)
 
 // wantedEvents are the notices that the host does something about.
 const wantedEvents = nvme.AENNamespace | nvme.AENFirmware | nvme.AENANA | nvme.AENDiscovery
@@ -35,16 +44,19 @@ func (c *Controller) startEvents(ctx context.Context) error {
 		return err
 	}
 	c.events.notices = want
-	// An event isn't sent again until its log page was read, so that one of each kind is the
-	// most that can wait: 32 bits of configuration.
-	c.events.pending = make(chan nvme.AsyncEvent, 32)
+	c.events.arrived = make(chan nvme.AsyncEvent, 1)
 	c.work.Add(1)
 	go c.handleEvents()
 	c.events.req.unlimited = true
 	c.events.req.Done = c.eventArrived
+	c.awaitEvent()
+	return nil
+}
+
+// awaitEvent sends the request for the next event.
+func (c *Controller) awaitEvent() {
 	c.events.req.Cmd.SetAsyncEvent()
 	c.admin.SubmitOne(&c.events.req)
-	return nil
 }
 
 // eventArrived is called in the transport's context.
@@ -57,24 +69,41 @@ func (c *Controller) eventArrived(r *Request) {
 		return
 	}
 	c.counters.AsyncEvents.Add(1)
-	select {
-	case c.events.pending <- nvme.AsyncEvent(r.CQE.DW0()):
-	default:
-		c.cfg.Log.Warn("asynchronous event dropped: too many wait", c.logKeys("event", nvme.AsyncEvent(r.CQE.DW0()))...)
-	}
-	r.Cmd.SetAsyncEvent()
-	c.admin.SubmitOne(r)
+	c.events.arrived <- nvme.AsyncEvent(r.CQE.DW0())
 }
 
 func (c *Controller) handleEvents() {
 	defer c.work.Done()
 	for {
 		select {
-		case e := <-c.events.pending:
+		case e := <-c.events.arrived:
+			if wait := c.events.pause(time.Now()); wait > 0 && !c.sleep(wait) {
+				return
+			}
+			c.awaitEvent() // before this one is handled: the next may come meanwhile
 			c.handle(e)
 		case <-c.done:
 			return
 		}
+	}
+}
+
+// pause is how long to wait after an event until the next is asked for.
+func (e *events) pause(now time.Time) time.Duration {
+	if e.due.Before(now) {
+		e.due = now
+	}
+	e.due = e.due.Add(eventGap)
+	return e.due.Sub(now) - eventBurst*eventGap
+}
+
+// sleep waits for d; it returns false when the controller ended before.
+func (c *Controller) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-c.done:
+		return false
 	}
 }
 
