@@ -220,3 +220,46 @@ func TestTransportClosedMeanwhile(t *testing.T) {
 		connecting.Wait()
 	}
 }
+
+// TestDeviceRemoval: who closes an RNIC isn't told that its peers disconnected.
+func TestDeviceRemoval(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	c := r.connect(t, nil)
+	ns, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.hostNIC.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	expect := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, rdma.ErrDeviceRemoval) || errors.Is(err, rdma.ErrDisconnected) {
+			t.Errorf("%s: %v, want %v", what, err, rdma.ErrDeviceRemoval)
+		}
+	}
+	expect("the controller", c.Err())
+	_, err = ns.ReadAt(t.Context(), make([]byte, 512), 0)
+	expect("a read", err)
+	_, err = host.Connect(t.Context(), host.Config{Transport: r.transport, Remote: r.addr, SubNQN: testNQN})
+	expect("a new connection", err)
+	_ = c.Close()
+	if n := r.transport.Counters().Failed.Load(); n != 0 {
+		t.Errorf("%d connections failed, want 0", n)
+	}
+}
+
+// TestTargetDeviceRemoval: a host whose target closes the RNIC below its connections was not lost.
+func TestTargetDeviceRemoval(t *testing.T) {
+	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
+	c := r.connect(t, func(cfg *host.Config) { cfg.Queues = 4 })
+	if err := r.targetNIC.Close(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the connections to end", func() bool { return r.listener.Counters().Connections.Load() == 0 })
+	if n := r.target.Snapshot().Transports[0].LostHosts; n != 0 {
+		t.Errorf("%d hosts count as lost that the target has let go", n)
+	}
+	_ = c.Close()
+}

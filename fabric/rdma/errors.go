@@ -13,6 +13,9 @@ import (
 var (
 	// ErrDisconnected: the peer ended the connection.
 	ErrDisconnected = errors.New("the peer disconnected")
+	// ErrDeviceRemoval: the device that the connection is on was closed, or taken out
+	// (RDMA_CM_EVENT_DEVICE_REMOVAL).
+	ErrDeviceRemoval = errors.New("the RNIC was closed or removed")
 	// ErrProtocol: the peer broke a rule of NVMe/RDMA.
 	ErrProtocol = errors.New("NVMe/RDMA protocol error")
 	// ErrClosed: this side closed the connection, or the Transport.
@@ -26,6 +29,8 @@ var (
 	errTransportClosed = fmt.Errorf("the transport is %w", ErrClosed)
 	// errUnlistened is why the connections of a Listener end that is closed.
 	errUnlistened = fmt.Errorf("%w: %w", ErrClosed, target.ErrEndpointClosed)
+	// errUnplugged is why the connections of a Listener end whose device is removed.
+	errUnplugged = fmt.Errorf("%w: %w", ErrDeviceRemoval, target.ErrEndpointClosed)
 )
 
 // ConnError says at which stage a connection to or from Peer failed.
@@ -62,6 +67,12 @@ func (e *RejectError) Error() string {
 		return "rejected: the peer's interface carries smaller packets than ours (invalid path MTU); give both one MTU, or connect from another address"
 	}
 	return "rejected by the peer's connection manager: " + e.Reason.String()
+}
+
+// undisturbed says whether a connection ended by the will of either side, or with its device, and not because anything
+// went wrong on it.
+func undisturbed(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrDisconnected) || errors.Is(err, ErrDeviceRemoval)
 }
 
 // CompletionError is a work request that failed.

@@ -106,8 +106,8 @@ func (t *Transport) Close() error {
 }
 
 // Dial connects one queue pair. The error is a *ConnError that names the stage; a refusal
-// wraps a *RejectError, and that after Close is ErrClosed. A peer that carries smaller packets only
-// is asked for those.
+// wraps a *RejectError, that after Close is ErrClosed, and that on a device which is closed is ErrDeviceRemoval. A peer
+// that carries smaller packets only is asked for those.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
 	if !t.queues.Begin() {
 		return nil, &ConnError{Stage: "connect", Peer: a.Remote, QID: a.QID, Err: errTransportClosed}
@@ -170,6 +170,9 @@ func (d *dialer) event(ev verbs.CMEvent) {
 }
 
 func (d *dialer) failed(stage string, err error) error {
+	if errors.Is(err, verbs.ErrClosed) { // nobody else closes what is used here
+		err = fmt.Errorf("%w: %w", ErrDeviceRemoval, err)
+	}
 	return &ConnError{Stage: stage, Peer: d.attr.Remote, QID: d.attr.QID, Err: err}
 }
 
@@ -188,6 +191,8 @@ func (d *dialer) wait(ctx context.Context, stage string, want verbs.CMEventType)
 				e.Status, _ = parseReject(ev.Param.PrivateData)
 			}
 			return ev, d.failed(stage, e)
+		case ev.Type == verbs.CMDeviceRemoval:
+			return ev, d.failed(stage, ErrDeviceRemoval)
 		case ev.Err != nil:
 			return ev, d.failed(stage, ev.Err)
 		}

@@ -186,8 +186,10 @@ func (q *hostQueue) tearDown() {
 
 func (q *hostQueue) cmEvent(ev verbs.CMEvent) {
 	switch ev.Type {
-	case verbs.CMDisconnected, verbs.CMDeviceRemoval:
+	case verbs.CMDisconnected:
 		q.fail(ErrDisconnected)
+	case verbs.CMDeviceRemoval:
+		q.fail(ErrDeviceRemoval)
 	}
 }
 
@@ -240,7 +242,7 @@ func (q *hostQueue) reap() {
 	switch {
 	case errors.Is(dead, ErrClosed):
 		dead = nil
-	case errors.Is(dead, ErrDisconnected):
+	case undisturbed(dead):
 		dead = q.connError("connection", dead)
 	default:
 		q.t.counters.Failed.Add(1)

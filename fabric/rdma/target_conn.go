@@ -296,7 +296,9 @@ func (c *targetConn) cmEvent(ev verbs.CMEvent) {
 	switch ev.Type {
 	case verbs.CMDisconnected:
 		c.fail(ErrDisconnected)
-	case verbs.CMDeviceRemoval, verbs.CMConnectError, verbs.CMUnreachable, verbs.CMRejected:
+	case verbs.CMDeviceRemoval:
+		c.fail(errUnplugged)
+	case verbs.CMConnectError, verbs.CMUnreachable, verbs.CMRejected:
 		err := ev.Err
 		if err == nil {
 			err = ErrDisconnected
@@ -428,7 +430,7 @@ func (c *targetConn) releaseLocked() {
 	c.queue.Closed(c.reason())
 	c.tearDown()
 	c.l.counters.Connections.Add(-1)
-	if !errors.Is(dead, ErrClosed) && !errors.Is(dead, ErrDisconnected) {
+	if !undisturbed(dead) {
 		c.l.counters.Failed.Add(1)
 	}
 	c.l.cfg.Log.Debug("rdma: disconnected", "transport", "rdma", "remote", c.attr.Remote, "qid", c.attr.QID, "reason", dead)

@@ -53,7 +53,7 @@ var (
 	ErrPreempted = errors.New("preempted by another host")
 	// ErrRemoved: the subsystem was removed.
 	ErrRemoved = errors.New("subsystem was removed")
-	// ErrEndpointClosed: the transport's listener that took the connection was closed.
+	// ErrEndpointClosed: the transport's listener that took the connection was closed, or the device below it.
 	ErrEndpointClosed = errors.New("endpoint was closed")
 )
 
