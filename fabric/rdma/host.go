@@ -81,8 +81,12 @@ func (t *Transport) Type() nvme.TransportType { return nvme.TransportRDMA }
 // Counters are the counters of all queues together.
 func (t *Transport) Counters() *Counters { return t.counters }
 
-// Alloc gives registered memory, aligned to 4096 bytes.
+// Alloc gives n bytes of registered memory, aligned as [host.Transport] says. The error is verbs.ErrInvalid where n isn't
+// positive, verbs.ErrNoMemory where HostConfig.Memory isn't enough, and ErrClosed after Close.
 func (t *Transport) Alloc(n int) ([]byte, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("rdma: %w: %d bytes of registered memory: want at least 1", verbs.ErrInvalid, n)
+	}
 	b := t.memory.arena.Alloc(n)
 	if b == nil && t.queues.Closed() {
 		return nil, fmt.Errorf("rdma: %w", errTransportClosed)

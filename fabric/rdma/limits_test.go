@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -152,4 +153,20 @@ func TestBuffersOfNewcomers(t *testing.T) {
 			t.Error("nobody gave way: nothing is shown")
 		}
 	})
+}
+
+// TestAllocRefused: who asks for memory that can't be is told what is wrong with that, and not that there is no more.
+func TestAllocRefused(t *testing.T) {
+	nic := openNIC(t)
+	defer nic.Close()
+	tr, err := rdma.NewTransport(nic, rdma.HostConfig{Memory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	for n, want := range map[int]error{0: verbs.ErrInvalid, -1: verbs.ErrInvalid, math.MinInt: verbs.ErrInvalid, 1 << 30: verbs.ErrNoMemory} {
+		if b, err := tr.Alloc(n); b != nil || !errors.Is(err, want) {
+			t.Errorf("%d bytes: %d and %v, want %v", n, len(b), err, want)
+		}
+	}
 }

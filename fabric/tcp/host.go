@@ -54,6 +54,9 @@ func (t *Transport) Counters() *Counters { return &t.counters }
 // Alloc is host.Transport's. Any memory serves as well as this; what it gives is aligned and
 // lies in large pages where there are some.
 func (t *Transport) Alloc(n int) ([]byte, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: want at least 1", n)
+	}
 	b := t.memory.Alloc(n)
 	if b == nil && t.queues.Closed() {
 		return nil, fmt.Errorf("nvme/tcp: %w", errTransportClosed)

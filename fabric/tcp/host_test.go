@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -626,9 +627,9 @@ func TestHostMemory(t *testing.T) {
 	}
 	b[9999] = 1
 	tr.Free(b)
-	for _, n := range []int{0, -1, defaultHostMemory + 1} {
-		if _, err := tr.Alloc(n); err == nil {
-			t.Errorf("%d bytes are given", n)
+	for n, want := range map[int]string{0: "at least 1", -1: "at least 1", defaultHostMemory + 1: "HostConfig.Memory"} {
+		if _, err := tr.Alloc(n); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes: %v, want %q", n, err, want)
 		}
 	}
 	if err := tr.Close(); err != nil {

@@ -87,7 +87,7 @@ func (c *Controller) Queues() []*Queue { return c.io }
 // Counters are the controller's counters; those of its queues are with them.
 func (c *Controller) Counters() *Counters { return &c.counters }
 
-// Alloc gives n bytes of memory, aligned to 4096, that the transport moves at the least cost.
+// Alloc gives n bytes of memory that the transport moves at the least cost, aligned as [Transport] says.
 func (c *Controller) Alloc(n int) ([]byte, error) { return c.cfg.Transport.Alloc(n) }
 
 // Free takes memory of Alloc back.

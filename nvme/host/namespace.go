@@ -179,7 +179,9 @@ func (n *Namespace) check(off, length int64) error {
 	}
 	bs := int64(n.blockSize)
 	switch {
-	case off < 0 || length < 0 || off%bs != 0 || length%bs != 0:
+	case off < 0 || length < 0:
+		return fmt.Errorf("nvme: namespace %d: %w: neither offset %d nor length %d may be negative", n.ID, ErrRange, off, length)
+	case off%bs != 0 || length%bs != 0:
 		return fmt.Errorf("nvme: namespace %d: %w: offset %d and length %d must be multiples of the block size, %d", n.ID, ErrRange, off, length, bs)
 	case off > n.Size() || length > n.Size()-off:
 		return fmt.Errorf("nvme: namespace %d: %w: %d bytes at %d reach beyond its end at %d", n.ID, ErrRange, length, off, n.Size())

@@ -174,6 +174,9 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+	if _, err := n.ReadAt(t.Context(), make([]byte, 512), -512); !strings.Contains(err.Error(), "negative") {
+		t.Errorf("%v, though the offset is of whole blocks", err)
+	}
 	if got, err := n.ReadAt(t.Context(), nil, n.Size()); got != 0 || err != nil {
 		t.Errorf("nothing at the end: %d, %v", got, err)
 	}

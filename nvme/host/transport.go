@@ -13,8 +13,9 @@ type Transport interface {
 	Type() nvme.TransportType
 	// Dial makes the connection of one queue pair, ready for its Connect command.
 	Dial(ctx context.Context, a QueueAttr) (TransportQueue, error)
-	// Alloc gives n bytes of memory, aligned to 4096, that the transport moves without
-	// registering or copying it anew. Other memory works too, at a cost per request.
+	// Alloc gives n bytes of memory that the transport moves without registering or copying it anew; n has to be
+	// positive. It is aligned to 4096 bytes; less than 4096 to its length rounded up to a power of two, of 512 at least.
+	// Other memory works too, at a cost per request. It may be called by any goroutine, as Free.
 	Alloc(n int) ([]byte, error)
 	// Free takes back memory of Alloc.
 	Free(b []byte)

@@ -174,8 +174,7 @@ func (s *Subsystem) Controllers() []*host.Controller {
 	return all
 }
 
-// Alloc gives n bytes of memory, aligned to 4096, that a path moves at the least cost, RDMA
-// before TCP.
+// Alloc gives n bytes of memory that a path moves at the least cost, RDMA before TCP, aligned as [host.Transport] says.
 func (s *Subsystem) Alloc(n int) ([]byte, error) { return s.memory.Alloc(n) }
 
 // Free takes memory of Alloc back.
