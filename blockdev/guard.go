@@ -3,6 +3,8 @@ package blockdev
 import (
 	"math/bits"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Guard keeps the writers of a mapping away from its readers, so that a block is read and
@@ -14,7 +16,8 @@ import (
 // where it stopped when the last view there is released. Atomicity is by the block and
 // stripes are whole blocks; so no one ever holds two stripes and waits for a third.
 //
-// A whole stripe can be replaced beside its views: those go on showing where it was.
+// Where the mapping has places over, a whole stripe can be replaced beside its views, which go on showing where it was.
+// So is one that a writer waited for as long as patience allows: who reads slowly doesn't keep others from writing.
 //
 // Stripes share the entries of a table of bounded size: two that are far apart may, rarely,
 // wait for one another without need.
@@ -22,7 +25,10 @@ type Guard struct {
 	entries []guardEntry // a power of two
 	apply   func(r *Request, off, n int64)
 	finish  func(r *Request)
-	places  *places // where stripes can be replaced
+	places  *places // nil where stripes stay where they are
+
+	patience *time.Timer // calls hurry; only with places
+	waited   atomic.Bool // that runs
 }
 
 // guardEntry has a cache line of its own.
@@ -31,7 +37,8 @@ type guardEntry struct {
 	views    int32        // readers, short and long
 	replaced place        // a list of those that the views may show
 	waiting  requestQueue // writers, for views to become 0
-	_        [64 - 32]byte
+	long     bool         // they wait since before the last hurry
+	_        [64 - 40]byte
 }
 
 // Stripes are as large as the largest block.
@@ -111,14 +118,24 @@ func (g *Guard) leave(e *guardEntry) {
 		e.mu.Unlock()
 		return
 	}
-	writers, replaced := e.waiting.take(), e.replaced
+	writers, replaced := e.takeWriters(), e.replaced
 	e.replaced = 0
 	e.mu.Unlock()
 	if replaced != 0 {
 		g.places.give(replaced)
 	}
+	g.goOn(writers, false)
+}
+
+func (e *guardEntry) takeWriters() requestQueue {
+	e.long = false
+	return e.waiting.take()
+}
+
+// goOn has writers that waited go on.
+func (g *Guard) goOn(writers requestQueue, hurry bool) {
 	for r := writers.pop(); r != nil; r = writers.pop() {
-		if g.proceed(r) {
+		if g.proceed(r, hurry) {
 			g.finish(r)
 		}
 	}
@@ -143,18 +160,20 @@ func (g *Guard) Read(r *Request) {
 // then called for it later.
 func (g *Guard) Write(r *Request) bool {
 	r.done = 0
-	return g.proceed(r)
+	return g.proceed(r, false)
 }
 
-func (g *Guard) proceed(r *Request) bool {
+// proceed applies what is left of r, in a hurry beside views where it can.
+func (g *Guard) proceed(r *Request, hurry bool) bool {
 	for r.done < r.Length {
 		off := r.Offset + r.done
 		n := pieceAt(off, r.Length-r.done)
 		e := g.entry(off >> stripeShift)
 		e.mu.Lock()
-		if e.views > 0 {
+		if e.views > 0 && !(hurry && g.moveAside(e, off, n)) {
 			e.waiting.push(r)
 			e.mu.Unlock()
+			g.wait()
 			return false
 		}
 		g.apply(r, off, n)
@@ -162,23 +181,6 @@ func (g *Guard) proceed(r *Request) bool {
 		r.done += n
 	}
 	return true
-}
-
-// Replace has the stripe that begins at off lie in another place, written before. Where it was is free when nobody
-// reads it any more.
-func (g *Guard) Replace(off int64, by place) {
-	s := off >> stripeShift
-	e := g.entry(s)
-	e.mu.Lock()
-	was := g.places.move(s, by)
-	if e.views > 0 {
-		e.replaced = g.places.link(was, e.replaced)
-		was = 0
-	}
-	e.mu.Unlock()
-	if was != 0 {
-		g.places.give(g.places.link(was, 0))
-	}
 }
 
 // Exclude calls fn for runs of the range, in order, with no writer in them. Readers are not

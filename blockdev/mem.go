@@ -56,11 +56,11 @@ func NewMemory(o Options) (Volume, error) {
 		},
 		mem:    mem,
 		region: [1]*Region{{Mem: mem, Lent: !o.ReadOnly}},
-		places: newPlaces(stripes, over),
+		places: newPlaces(mem, stripes),
 		life:   NewLifetime(),
 	}
 	v.guard = NewGuard(o.Size, v.apply, v.finish)
-	v.guard.places = v.places
+	v.guard.moveWithin(v.places)
 	return v, nil
 }
 
@@ -257,5 +257,6 @@ func (v *memory) Close() error {
 	if !v.life.Close() {
 		return v.info.Closed("close")
 	}
+	v.guard.stop()
 	return unix.Munmap(v.mem)
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // newTestMemory gives a volume of some stripes and a bit, whose places are all free or in use at the end.
@@ -40,7 +43,7 @@ func newTestMemory(t *testing.T, stripes int) *memory {
 }
 
 // lent writes b to off through a loan, and tells when that is done.
-func (v *memory) lent(t *testing.T, off int64, b []byte) (done *bool) {
+func (v *memory) lent(t *testing.T, off int64, b []byte) (done *atomic.Bool) {
 	t.Helper()
 	segs, loan, err := v.Lend(nil, int64(len(b)))
 	if err != nil {
@@ -52,10 +55,10 @@ func (v *memory) lent(t *testing.T, off int64, b []byte) (done *bool) {
 	return v.begin(t, &Request{Op: OpWrite, Offset: off, Length: int64(len(segs)) << stripeShift, Loan: loan})
 }
 
-func (v *memory) begin(t *testing.T, r *Request) (done *bool) {
-	done = new(bool)
+func (v *memory) begin(t *testing.T, r *Request) (done *atomic.Bool) {
+	done = new(atomic.Bool)
 	r.Complete = func(r *Request) {
-		if *done = true; r.Err != nil {
+		if done.Store(true); r.Err != nil {
 			t.Error(r.Err)
 		}
 	}
@@ -65,7 +68,7 @@ func (v *memory) begin(t *testing.T, r *Request) (done *bool) {
 
 func (v *memory) read(t *testing.T, off, n int64) []byte {
 	b := make([]byte, n)
-	if !*v.begin(t, &Request{Op: OpRead, Offset: off, Length: n, Bufs: [][]byte{b}}) {
+	if !v.begin(t, &Request{Op: OpRead, Offset: off, Length: n, Bufs: [][]byte{b}}).Load() {
 		t.Fatal("a read waits")
 	}
 	return b
@@ -89,7 +92,7 @@ func TestMemoryWrittenBesideView(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range byte(2) { // all that is over at once, and then a part
-		if !*v.lent(t, 0, stripesOf(10+i, 20+i)) {
+		if !v.lent(t, 0, stripesOf(10+i, 20+i)).Load() {
 			t.Error("a write of whole stripes waits for a view")
 		}
 		if got := v.read(t, 0, 2*stripeSize); !bytes.Equal(got, stripesOf(10+i, 20+i)) {
@@ -107,7 +110,7 @@ func TestMemoryWrittenBesideView(t *testing.T) {
 		t.Error("what a view shows has changed")
 	}
 	v.Release(token)
-	if !*v.lent(t, stripeSize, stripesOf(3, 4)) || !bytes.Equal(v.read(t, 0, 3*stripeSize), stripesOf(11, 3, 4)) {
+	if !v.lent(t, stripeSize, stripesOf(3, 4)).Load() || !bytes.Equal(v.read(t, 0, 3*stripeSize), stripesOf(11, 3, 4)) {
 		t.Error("what was written after the view isn't read")
 	}
 }
@@ -121,13 +124,106 @@ func TestMemoryLoanCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	done := v.lent(t, MinBlockSize, stripesOf(4, 5))
-	if *done {
+	if done.Load() {
 		t.Error("what a view shows was written")
 	}
 	v.Release(token)
 	want := slices.Concat(stripesOf(1)[:MinBlockSize], stripesOf(4, 5), stripesOf(3)[MinBlockSize:])
-	if !*done || !bytes.Equal(v.read(t, 0, 3*stripeSize), want) {
+	if !done.Load() || !bytes.Equal(v.read(t, 0, 3*stripeSize), want) {
 		t.Error("what was written behind a view isn't read")
+	}
+}
+
+// TestMemorySlowReader: who reads slowly keeps no writer waiting for long, and goes on seeing what was there.
+func TestMemorySlowReader(t *testing.T) {
+	for name, x := range map[string]struct {
+		op     Op
+		off, n int64
+	}{
+		"a block":              {OpWrite, stripeSize, MinBlockSize},
+		"across stripes":       {OpWrite, MinBlockSize, 2 * stripeSize},
+		"zeroes":               {OpWriteZeroes, stripeSize / 2, 2 * stripeSize},
+		"the part that's last": {OpWrite, 3 * stripeSize, MinBlockSize},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newTestMemory(t, 3)
+				old := append(stripesOf(1, 2, 3), bytes.Repeat([]byte{4}, MinBlockSize)...)
+				v.begin(t, &Request{Op: OpWrite, Length: int64(len(old)), Bufs: [][]byte{old}})
+				view, token, err := v.View(nil, 0, int64(len(old)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, fresh := slices.Clone(old), make([]byte, x.n)
+				if x.op == OpWrite {
+					fresh = bytes.Repeat([]byte{9}, int(x.n))
+				}
+				copy(want[x.off:], fresh)
+				done := v.begin(t, &Request{Op: x.op, Offset: x.off, Length: x.n, Bufs: [][]byte{fresh}})
+				time.Sleep(patience / 2)
+				synctest.Wait()
+				if done.Load() {
+					t.Error("the writer didn't wait at all")
+				}
+				time.Sleep(2 * patience)
+				synctest.Wait()
+				if !done.Load() || !bytes.Equal(v.read(t, 0, int64(len(want))), want) {
+					t.Errorf("after %v it is written: %v", 2*patience, done.Load())
+				}
+				var shown []byte
+				for _, s := range view {
+					shown = append(shown, s.Bytes...)
+				}
+				if !bytes.Equal(shown, old) {
+					t.Error("what a view shows has changed")
+				}
+				v.Release(token)
+			})
+		})
+	}
+}
+
+// TestMemorySlowReaders: where no place is free, a writer waits until one is, or until the views end.
+func TestMemorySlowReaders(t *testing.T) {
+	for _, views := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			v := newTestMemory(t, 3)
+			_, token, err := v.View(nil, 0, stripeSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, loan, err := v.Lend(nil, 3*stripeSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, last, err := v.Lend(nil, stripeSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := make([]byte, MinBlockSize)
+			done := v.begin(t, &Request{Op: OpWrite, Length: MinBlockSize, Bufs: [][]byte{b}})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if done.Load() {
+				t.Error("what a view shows was written")
+			}
+			if views {
+				v.Release(token)
+			} else {
+				v.Return(last)
+				time.Sleep(2 * patience)
+				synctest.Wait()
+			}
+			if !done.Load() {
+				t.Error("the writer waits on")
+			}
+			if !views {
+				v.Release(token)
+			} else {
+				v.Return(last)
+			}
+			v.Return(loan)
+		})
 	}
 }
 

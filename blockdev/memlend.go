@@ -27,14 +27,9 @@ func (v *memory) Lend(segs []Segment, length int64) ([]Segment, LoanToken, error
 		return segs, 0, ErrView
 	}
 	for x := list; x != 0; x = v.places.after(x) {
-		segs = append(segs, Segment{Region: v.region[0], Bytes: v.at(x)})
+		segs = append(segs, Segment{Region: v.region[0], Bytes: v.places.bytes(x)})
 	}
 	return segs, LoanToken(list)<<loanCountBits | LoanToken(n), nil
-}
-
-// at is the memory of a place.
-func (v *memory) at(x place) []byte {
-	return v.mem[x.offset() : x.offset()+stripeSize : x.offset()+stripeSize]
 }
 
 // Return makes the places free again.
@@ -63,7 +58,7 @@ func (v *memory) writeLent(r *Request) {
 	default:
 		r.Bufs = r.Bufs[:0]
 		for ; list != 0; list = v.places.after(list) {
-			r.Bufs = append(r.Bufs, v.at(list))
+			r.Bufs = append(r.Bufs, v.places.bytes(list))
 		}
 		if v.guard.Write(r) {
 			v.finish(r)

@@ -14,7 +14,8 @@ const spares = 256
 
 // places says in which part of a mapping each stripe lies, and which parts are free. One that is free is in one list.
 type places struct {
-	of   []atomic.Uint32 // a stripe's place; 0 is the one of its own number, and others are one less
+	mem  []byte          // the mapping
+	of   []atomic.Uint32 // a stripe's place; 0 is the one of its own number
 	next []place         // of one that is in a list
 
 	mu   sync.Mutex
@@ -25,17 +26,23 @@ type places struct {
 // that begins with it, too.
 type place uint32
 
-// newPlaces has each stripe in the place of its own number, and n places behind those free.
-func newPlaces(stripes, n int) *places {
-	p := &places{of: make([]atomic.Uint32, stripes), next: make([]place, stripes+n)}
-	for i := stripes + n; i > stripes; i-- {
-		p.free = p.link(place(i), p.free)
+// newPlaces has each stripe in the place of its own number in mem, and what is behind those free.
+func newPlaces(mem []byte, stripes int) *places {
+	n := len(mem) >> stripeShift
+	p := &places{mem: mem, of: make([]atomic.Uint32, stripes), next: make([]place, n)}
+	for x := place(n); x > place(stripes); x-- {
+		p.free = p.link(x, p.free)
 	}
 	return p
 }
 
 // offset is where a place begins in the mapping.
 func (x place) offset() int64 { return int64(x-1) << stripeShift }
+
+// bytes are those of a place.
+func (p *places) bytes(x place) []byte {
+	return p.mem[x.offset() : x.offset()+stripeSize : x.offset()+stripeSize]
+}
 
 // stripe is where a stripe lies. It stays readable there for as long as there is a view of it in the Guard, which
 // began before.
