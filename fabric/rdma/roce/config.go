@@ -8,8 +8,6 @@ import (
 
 // Config says how a device is opened. Its zero value is what most want.
 type Config struct {
-	// Name is for people; "" means "roce0".
-	Name string
 	// MTU bounds the path MTU that the device offers; 0 means the largest that the
 	// interface carries.
 	MTU verbs.MTU
@@ -44,9 +42,6 @@ func (c *Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Name == "" {
-		c.Name = "roce0"
-	}
 	if c.MaxWindow == 0 {
 		c.MaxWindow = DefaultMaxWindow
 	}

@@ -113,7 +113,8 @@ func newDevice(conn udp.Conn, cfg Config) (*Device, error) {
 	d.nextVA = (binary.BigEndian.Uint64(seed[8:])>>20 + 1) * pageSize
 	d.gsi.psn = wire.MakePSN(uint32(seed[0])<<16 | uint32(seed[15])<<8)
 	d.attr = verbs.DeviceAttr{
-		Name: cfg.Name, VendorID: vendorID, NodeGUID: binary.BigEndian.Uint64(seed[:]) | locallyAdministered, Addr: d.self.Addr(), ActiveMTU: mtu,
+		Name: "roce@" + d.self.Addr().String(), VendorID: vendorID,
+		NodeGUID: binary.BigEndian.Uint64(seed[:]) | locallyAdministered, Addr: d.self.Addr(), ActiveMTU: mtu,
 		MaxQP: maxQP, MaxQPWR: maxQPWR, MaxSGE: maxSGE, MaxCQE: maxCQE, MaxMRSize: 1 << 46,
 		MaxQPRdAtom: maxRdAtomic, MaxQPInitAtom: maxRdAtomic, MaxInline: maxInline, AckDelay: ackDelay,
 	}

@@ -14,16 +14,16 @@ type OpError struct {
 
 func (e *OpError) Error() string {
 	if e.QPN != 0 {
-		return fmt.Sprintf("roce: %s: QP %#06x: %s: %v", e.Device, e.QPN, e.Op, e.Err)
+		return fmt.Sprintf("%s: QP %#06x: %s: %v", e.Device, e.QPN, e.Op, e.Err)
 	}
-	return fmt.Sprintf("roce: %s: %s: %v", e.Device, e.Op, e.Err)
+	return fmt.Sprintf("%s: %s: %v", e.Device, e.Op, e.Err)
 }
 
 // Unwrap gives the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
 func (d *Device) fail(op string, err error) error {
-	return &OpError{Op: op, Device: d.cfg.Name, Err: err}
+	return &OpError{Op: op, Device: d.attr.Name, Err: err}
 }
 
 func (d *Device) failf(op string, kind error, format string, args ...any) error {
@@ -31,7 +31,7 @@ func (d *Device) failf(op string, kind error, format string, args ...any) error 
 }
 
 func (q *qp) failOp(op string, err error) error {
-	return &OpError{Op: op, Device: q.d.cfg.Name, QPN: q.num, Err: err}
+	return &OpError{Op: op, Device: q.d.attr.Name, QPN: q.num, Err: err}
 }
 
 func (q *qp) failf(op string, kind error, format string, args ...any) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -589,6 +590,24 @@ func TestConfig(t *testing.T) {
 	_, err := fitMTU(verbs.MTU4096, 300)
 	wantErr(t, "interface MTU 300", err, verbs.ErrUnsupported)
 }
+
+// TestErrorsNameTheDevice: an error says of which device it is, by the address that tells devices apart.
+func TestErrorsNameTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, pairConfig{})
+		for _, s := range []*side{p.a, p.b} {
+			for what, err := range map[string]error{
+				"a verb of the device's": errOf(s.pd.RegMR(nil, 0)), "one of its queue pair's": s.qp.Modify(verbs.QPAttr{State: verbs.RTS}),
+			} {
+				if err == nil || !strings.Contains(err.Error(), s.dev.attr.Addr.String()+": ") {
+					t.Errorf("%s: %v, want %v in it", what, err, s.dev.attr.Addr)
+				}
+			}
+		}
+	})
+}
+
+func errOf[T any](_ T, err error) error { return err }
 
 func TestCounterNames(t *testing.T) {
 	seen := map[string]bool{}

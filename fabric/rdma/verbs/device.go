@@ -22,7 +22,7 @@ type Device interface {
 
 // DeviceAttr describes a device (ibv_device_attr and ibv_port_attr in one).
 type DeviceAttr struct {
-	Name          string     // for people: "roce0", "mlx5_0"
+	Name          string     // for people: "roce@192.0.2.1", "mlx5_0"
 	VendorID      uint32     // 24 bits, of the maker
 	NodeGUID      uint64     // unique, stable while the device is open
 	Addr          netip.Addr // the address behind the port's GID
