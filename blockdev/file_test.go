@@ -319,8 +319,8 @@ func testFull(t *testing.T, dir string, mode blockdev.IOMode) {
 		t.Fatal(err)
 	}
 	mustFail(t, tryOpen(t, empty, blockdev.Options{Size: size, Preallocate: true}), blockdev.ErrCapacity)
-	if st, err := os.Stat(empty); err != nil || st.Size() != 0 {
-		t.Errorf("the file was empty, and has %d bytes, which nobody asked for: %v", st.Size(), err)
+	if st, err := os.Stat(empty); err != nil || st.Size() != 0 || allocated(t, empty) != 0 {
+		t.Errorf("the file was empty, and has %d bytes, and %d reserved, which nobody asked for: %v", st.Size(), allocated(t, empty), err)
 	}
 }
 

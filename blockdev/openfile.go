@@ -176,8 +176,9 @@ func fill(f *os.File, o *Options) error {
 	}
 	fd := int(f.Fd())
 	if o.Preallocate {
-		err = retry(func() error { return unix.Fallocate(fd, 0, 0, o.Size) })
-	} else {
+		err = reserve(fd, o.Size)
+	}
+	if err == nil {
 		err = retry(func() error { return unix.Ftruncate(fd, o.Size) })
 	}
 	if err == nil {
@@ -194,4 +195,15 @@ func fill(f *os.File, o *Options) error {
 	}
 	return &OpError{Op: "create", Path: f.Name(), Offset: -1, Kind: KindOf(err),
 		Err: fmt.Errorf("with %s: %w", FormatSize(o.Size), err)}
+}
+
+// reserve gives an empty file the space for size bytes, and leaves it empty: what a power failure cuts short is filled by
+// the next who opens it, where a file of another size would be refused as not ours. Some file systems can't do that, as
+// NFS, and reserve space only as they make a file longer.
+func reserve(fd int, size int64) error {
+	err := retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, size) })
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		err = retry(func() error { return unix.Fallocate(fd, 0, 0, size) })
+	}
+	return err
 }
