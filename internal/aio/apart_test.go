@@ -17,10 +17,7 @@ func TestApart(t *testing.T) {
 	}
 	defer in.Close()
 	defer out.Close()
-	r, err := OpenRing(16, int(in.Fd()))
-	if err != nil {
-		lacking(t, err)
-	}
+	r := openRing(t, in)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	self := unix.Gettid()

@@ -11,17 +11,30 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/sandbox"
 )
 
-// TestBuffers: what lies in memory that was registered is read and written from there, and the rest isn't.
-func TestBuffers(t *testing.T) {
+// newFile makes a file that is closed when the test ends.
+func newFile(t *testing.T) *os.File {
+	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// openRing opens a ring for 16 requests to a file.
+func openRing(t *testing.T, f *os.File) *Ring {
+	t.Helper()
 	r, err := OpenRing(16, int(f.Fd()))
 	if err != nil {
 		lacking(t, err)
 	}
+	return r
+}
+
+// TestBuffers: what lies in memory that was registered is read and written from there, and the rest isn't.
+func TestBuffers(t *testing.T) {
+	r := openRing(t, newFile(t))
 	if len(r.buffers.free) == 0 {
 		t.Skip("this system has no table of buffers")
 	}
@@ -73,15 +86,8 @@ func TestUnpinFails(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	r, err := OpenRing(16, int(f.Fd()))
-	if err != nil {
-		lacking(t, err)
-	}
+	f := newFile(t)
+	r := openRing(t, f)
 	const size = 4096
 	one, two := directio.AlignedBlock(size), directio.AlignedBlock(size)
 	r.pin(one)
@@ -121,10 +127,7 @@ func TestCloseReleases(t *testing.T) {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			t.Fatalf("round %d: the file is still in use: %v", round, err)
 		}
-		r, err := OpenRing(16, int(f.Fd()))
-		if err != nil {
-			lacking(t, err)
-		}
+		r := openRing(t, f)
 		if n := round % 16; n > 0 {
 			for i := range n {
 				q := transfer(OpWrite, uint64(i), b, int64(i)*4096)
