@@ -552,7 +552,8 @@ func TestHostSecondR2T(t *testing.T) {
 	waitFor(t, "protocol error", func() bool { return d.tr.Counters().ProtocolErrors.Load() == 1 })
 	_ = d.ctrl.Close()
 	d.wait(done)
-	if !errors.Is(r.Err, ErrProtocol) {
+	var fault *pdu.FieldError
+	if !errors.Is(r.Err, ErrProtocol) || !errors.As(r.Err, &fault) || fault.FES != pdu.FESLimitExceeded {
 		t.Errorf("%v", r.Err)
 	}
 }
