@@ -2,7 +2,10 @@ package metrics
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -10,6 +13,7 @@ import (
 // controllerView is what is shown of a controller. Its identifier tells it from all others of a
 // target; what else is known of it is said once, by nvmeof_controller_info.
 type controllerView struct {
+	values   [5]string // of infoLabels
 	id       labels
 	info     labels
 	c        *target.ControllerStats
@@ -17,11 +21,16 @@ type controllerView struct {
 	io       target.IOStats
 }
 
+// infoLabels are those of nvmeof_controller_info; other metrics have the first.
+var infoLabels = []string{"cntlid", "subsystem", "transport", "host_nqn", "remote"}
+
 // fill makes the rest of a view of its controller.
 func (v *controllerView) fill(nqn string) {
-	id := strconv.FormatUint(uint64(v.c.CNTLID), 10)
-	v.info = label("cntlid", id, "subsystem", nqn,
-		"transport", v.c.Transport.String(), "host_nqn", v.c.HostNQN, "remote", v.c.Remote.Addr().String())
+	v.values = [...]string{
+		strconv.FormatUint(uint64(v.c.CNTLID), 10), text(nqn), v.c.Transport.String(), text(v.c.HostNQN),
+		text(v.c.Remote.Addr().String()),
+	}
+	v.info = label(infoLabels, v.values[:])
 	v.id = v.info[:bytes.IndexByte(v.info, ',')] // the first of them
 	v.io = v.c.Retired
 	for i := range v.c.Queues {
@@ -30,77 +39,127 @@ func (v *controllerView) fill(nqn string) {
 	}
 }
 
-// ops are the kinds of commands.
-func (v *controllerView) ops() []*target.OpStats {
-	return []*target.OpStats{&v.io.Read, &v.io.Write, &v.io.Other}
+// op is the i-th of the kinds of commands, as opNames names them.
+func (v *controllerView) op(i int) *target.OpStats {
+	return [...]*target.OpStats{&v.io.Read, &v.io.Write, &v.io.Other}[i]
 }
 
-// opLabels are written after the labels of a controller.
-var opLabels = [...]string{`,op="read"`, `,op="write"`, `,op="other"`}
+// controllerFamily is a metric of a controller.
+type controllerFamily struct {
+	name, kind, help string
+
+	informs bool     // it has what else is known of the controller
+	of      string   // a label besides, with a sample for each of …
+	values  []string // … its values
+	nanos   bool     // read gives nanoseconds, which are shown as seconds
+	read    familyReader
+	more    []string // the label besides, as it is written after others
+	metric  metric
+}
+
+// familyReader reads the i-th sample of a family.
+type familyReader func(v *controllerView, i int) uint64
+
+var (
+	opNames    = []string{"read", "write", "other"}
+	stageNames = func() (all []string) {
+		for s := range target.NumStages {
+			all = append(all, s.String())
+		}
+		return all
+	}()
+)
 
 // controllerFamilies are all metrics of a controller.
-var controllerFamilies = []struct {
-	name, kind, help string
-	write            func(e *exposition, name string, v *controllerView)
-}{
-	{"controller_info", "gauge", "The host of a controller, with the value 1.",
-		func(e *exposition, name string, v *controllerView) { e.count(name, v.info, "", 1) }},
-	{"controller_queues", "gauge", "Queues of the controller, the admin queue too.",
-		func(e *exposition, name string, v *controllerView) { e.count(name, v.id, "", uint64(len(v.c.Queues))) }},
-	{"controller_commands_in_flight", "gauge", "Commands under way now.",
-		func(e *exposition, name string, v *controllerView) {
-			e.count(name, v.id, "", uint64(max(v.inFlight, 0)))
-		}},
-	{"controller_start_time_seconds", "gauge", "When the controller was made, since 1970.",
-		func(e *exposition, name string, v *controllerView) {
-			e.seconds(name, v.id, "", uint64(v.c.Since.UnixMilli())*1e6)
-		}},
-	{"controller_commands_total", "counter", "Commands the controller has completed, in error too.",
-		func(e *exposition, name string, v *controllerView) {
-			for i, o := range v.ops() {
-				e.count(name, v.id, opLabels[i], o.Ops)
-			}
-		}},
-	{"controller_bytes_total", "counter", "Bytes of data of the commands the controller has completed.",
-		func(e *exposition, name string, v *controllerView) {
-			for i, o := range v.ops()[:2] {
-				e.count(name, v.id, opLabels[i], o.Bytes)
-			}
-		}},
-	{"controller_command_seconds_total", "counter", "Time from the arrival of a command to its response, added up.",
-		func(e *exposition, name string, v *controllerView) {
-			for i, o := range v.ops() {
-				e.seconds(name, v.id, opLabels[i], o.Nanos)
-			}
-		}},
-	{"controller_command_errors_total", "counter", "Commands the controller has completed in error.",
-		func(e *exposition, name string, v *controllerView) {
-			var n uint64
+var controllerFamilies = prepared(
+	controllerFamily{name: "controller_info", kind: "gauge", help: "The host of a controller, with the value 1.", informs: true,
+		read: func(*controllerView, int) uint64 { return 1 }},
+	controllerFamily{name: "controller_queues", kind: "gauge", help: "Queues of the controller, the admin queue too.",
+		read: func(v *controllerView, _ int) uint64 { return uint64(len(v.c.Queues)) }},
+	controllerFamily{name: "controller_commands_in_flight", kind: "gauge", help: "Commands under way now.",
+		read: func(v *controllerView, _ int) uint64 { return uint64(max(v.inFlight, 0)) }},
+	controllerFamily{name: "controller_start_time_seconds", kind: "gauge", help: "When the controller was made, since 1970.", nanos: true,
+		read: func(v *controllerView, _ int) uint64 { return uint64(v.c.Since.UnixMilli()) * 1e6 }},
+	controllerFamily{name: "controller_commands_total", kind: "counter", help: "Commands the controller has completed, in error too.",
+		of: "op", values: opNames,
+		read: func(v *controllerView, i int) uint64 { return v.op(i).Ops }},
+	controllerFamily{name: "controller_bytes_total", kind: "counter", help: "Bytes of data of the commands the controller has completed.",
+		of: "op", values: opNames[:2],
+		read: func(v *controllerView, i int) uint64 { return v.op(i).Bytes }},
+	controllerFamily{name: "controller_command_seconds_total", kind: "counter",
+		help: "Time from the arrival of a command to its response, added up.", of: "op", values: opNames, nanos: true,
+		read: func(v *controllerView, i int) uint64 { return v.op(i).Nanos }},
+	controllerFamily{name: "controller_command_errors_total", kind: "counter", help: "Commands the controller has completed in error.",
+		read: func(v *controllerView, _ int) (n uint64) {
 			for _, k := range v.io.Errors {
 				n += k
 			}
-			e.count(name, v.id, "", n)
+			return n
 		}},
-	{"controller_sampled_commands_total", "counter", "Commands whose stages were measured.",
-		func(e *exposition, name string, v *controllerView) { e.count(name, v.id, "", v.io.Stages.Sampled) }},
-	{"controller_sampled_seconds_total", "counter", stageHelp,
-		func(e *exposition, name string, v *controllerView) {
-			for s, n := range v.io.Stages.Nanos {
-				e.seconds(name, v.id, stageLabels[s], n)
-			}
-		}},
-}
+	controllerFamily{name: "controller_sampled_commands_total", kind: "counter", help: "Commands whose stages were measured.",
+		read: func(v *controllerView, _ int) uint64 { return v.io.Stages.Sampled }},
+	controllerFamily{name: "controller_sampled_seconds_total", kind: "counter", help: stageHelp, of: "stage", values: stageNames, nanos: true,
+		read: func(v *controllerView, i int) uint64 { return v.io.Stages.Nanos[i] }},
+)
 
 const stageHelp = "Time of the commands whose stages were measured, by stage: " +
 	"waiting for memory, receiving data, with the volume, sending the answer."
 
-// stageLabels are written after the labels of a controller.
-var stageLabels = func() (all [target.NumStages]string) {
-	for s := range target.NumStages {
-		all[s] = `,stage="` + s.String() + `"`
+// prepared adds what is the same for every controller, in both forms.
+func prepared(families ...controllerFamily) []controllerFamily {
+	for i := range families {
+		f := &families[i]
+		labels := infoLabels[:1]
+		if f.informs {
+			labels = infoLabels
+		}
+		if f.of == "" {
+			f.more = []string{""}
+		} else {
+			labels = append(labels[:len(labels):len(labels)], f.of)
+			for _, value := range f.values {
+				f.more = append(f.more, fmt.Sprintf(",%s=%q", f.of, value))
+			}
+		}
+		kind := map[string]prometheus.ValueType{"gauge": prometheus.GaugeValue, "counter": prometheus.CounterValue}[f.kind]
+		f.metric = metric{newDesc(f.name, f.help, labels), kind}
 	}
-	return all
-}()
+	return families
+}
+
+// write writes the family of a controller.
+func (f *controllerFamily) write(e *exposition, v *controllerView) {
+	l := v.id
+	if f.informs {
+		l = v.info
+	}
+	for i, more := range f.more {
+		if n := f.read(v, i); f.nanos {
+			e.seconds(f.name, l, more, n)
+		} else {
+			e.count(f.name, l, more, n)
+		}
+	}
+}
+
+// collect gives the family of a controller to the library.
+func (f *controllerFamily) collect(ch chan<- prometheus.Metric, v *controllerView) {
+	labels := v.values[:1]
+	if f.informs {
+		labels = v.values[:]
+	}
+	for i := range f.more {
+		of := labels
+		if f.of != "" {
+			of = append(labels[:len(labels):len(labels)], f.values[i])
+		}
+		n := float64(f.read(v, i))
+		if f.nanos {
+			n /= 1e9
+		}
+		send(ch, f.metric, n, of...)
+	}
+}
 
 // controllers is how many there are.
 func controllers(snaps []target.Snapshot) (n int) {
@@ -110,8 +169,8 @@ func controllers(snaps []target.Snapshot) (n int) {
 	return n
 }
 
-// controllers writes the metrics of all controllers in snapshots of targets.
-func (e *exposition) controllers(snaps []target.Snapshot) {
+// controllerViews are those of all controllers in snapshots of targets.
+func controllerViews(snaps []target.Snapshot) []controllerView {
 	views := make([]controllerView, 0, controllers(snaps))
 	for i := range snaps {
 		for j := range snaps[i].Subsystems {
@@ -122,13 +181,29 @@ func (e *exposition) controllers(snaps []target.Snapshot) {
 			}
 		}
 	}
+	return views
+}
+
+// controllers writes the metrics of all controllers in snapshots of targets.
+func (e *exposition) controllers(snaps []target.Snapshot) {
+	views := controllerViews(snaps)
 	if len(views) == 0 {
 		return
 	}
-	for _, f := range controllerFamilies {
+	for i := range controllerFamilies {
+		f := &controllerFamilies[i]
 		e.family(f.name, f.kind, f.help)
-		for i := range views {
-			f.write(e, f.name, &views[i])
+		for j := range views {
+			f.write(e, &views[j])
+		}
+	}
+}
+
+// collectControllers gives the same to the library, which takes longer.
+func collectControllers(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
+	for _, v := range controllerViews(snaps) {
+		for i := range controllerFamilies {
+			controllerFamilies[i].collect(ch, &v)
 		}
 	}
 }

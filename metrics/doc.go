@@ -7,8 +7,13 @@
 //	m.AddRNIC("127.0.0.1", nic)
 //	s, err := m.Serve("127.0.0.1:9090")
 //
-// A [Set] is safe for use by any goroutine; things may be added while it is scraped. What is
-// added is kept, and its figures shown, as long as the Set.
+// A program that has a registry registers the Set there instead, which is a prometheus.Collector:
+//
+//	prometheus.MustRegister(m)
+//
+// A [Set] is safe for use by any goroutine; things may be added and removed while it is scraped. What is
+// added is kept, and its figures shown, until the function is called that Add… returns. The counters of listeners
+// and transports are sums that stay.
 //
 // # Names and labels
 //

@@ -8,6 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/metrics"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
@@ -51,4 +54,26 @@ func ExampleSet_Handler() {
 		}
 	}
 	// Output: nvmeof_volume_size_bytes{volume="memory"} 1.048576e+06
+}
+
+// A program with a registry of its own registers the figures there. What it closes it takes away.
+func ExampleSet() {
+	figures := metrics.New()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(figures)
+
+	volume, err := blockdev.Open("mem:1MiB", blockdev.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	remove := figures.AddVolume("memory", volume)
+	fmt.Println(testutil.GatherAndCount(registry, "nvmeof_volume_size_bytes"))
+	remove()
+	if err := volume.Close(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(testutil.GatherAndCount(registry, "nvmeof_volume_size_bytes"))
+	// Output:
+	// 1 <nil>
+	// 0 <nil>
 }

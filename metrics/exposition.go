@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,20 +16,20 @@ var expositions = sync.Pool{New: func() any { return new(exposition) }}
 // labels are the names and values of a sample, as they are written: name="value".
 type labels []byte
 
-// label makes labels of names and values in turns.
-func label(pairs ...string) labels {
+// label makes labels of names and as many values.
+func label(names, values []string) labels {
 	size := 0
-	for _, s := range pairs {
-		size += len(s) + 2
+	for i := range names {
+		size += len(names[i]) + len(values[i]) + 4
 	}
 	l := make(labels, 0, size)
-	for pair := range slices.Chunk(pairs, 2) {
-		if len(l) > 0 {
+	for i, name := range names {
+		if i > 0 {
 			l = append(l, ',')
 		}
-		l = append(l, pair[0]...)
+		l = append(l, name...)
 		l = append(l, '=', '"')
-		l = append(l, escape.Replace(text(pair[1]))...)
+		l = append(l, escape.Replace(values[i])...)
 		l = append(l, '"')
 	}
 	return l

@@ -34,6 +34,7 @@ func servePage(w http.ResponseWriter, _ *http.Request) {
 // pageStatus is status.json. Counters only rise; the page makes rates of them.
 type pageStatus struct {
 	Program string     `json:"program"`
+	Host    bool       `json:"host"` // it has no target
 	Version string     `json:"version"`
 	Problem string     `json:"problem"` // why it isn't ready
 	Seconds float64    `json:"seconds"` // since 1970
@@ -86,7 +87,7 @@ func (s *Set) status() *pageStatus {
 	subsystems := values(s.subsystems)
 	s.mu.Unlock()
 	st := &pageStatus{
-		Program: "nvmetgt", Version: version.Version, Seconds: float64(time.Now().UnixMilli()) / 1e3,
+		Program: s.Program, Host: len(targets) == 0, Version: version.Version, Seconds: float64(time.Now().UnixMilli()) / 1e3,
 		Volumes: []pageRow{}, Peers: []pageRow{},
 	}
 	if err := s.Ready(); err != nil {
@@ -99,8 +100,7 @@ func (s *Set) status() *pageStatus {
 		snap := t.Snapshot()
 		st.addTarget(&snap)
 	}
-	if len(targets) == 0 {
-		st.Program = "nvmeinit"
+	if st.Host {
 		for _, sub := range subsystems {
 			controllers = append(controllers, sub.Controllers()...)
 		}

@@ -26,6 +26,7 @@ func get(t *testing.T, url string) (int, string) {
 
 func TestServer(t *testing.T) {
 	s := New()
+	s.Program = "example"
 	srv, err := s.Serve("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +34,7 @@ func TestServer(t *testing.T) {
 	url := "http://" + srv.Addr().String()
 	for path, want := range map[string]string{
 		"/":            `href="/metrics"`,
-		"/status.json": `"program":"nvmeinit"`,
+		"/status.json": `"program":"example"`,
 		"/healthz":     "ok\n",
 		"/metrics":     "nvmeof_build_info{version=",
 	} {

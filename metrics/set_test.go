@@ -1,8 +1,10 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,15 +152,100 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestConsistent has the library check what it makes: that nothing is there twice, above all.
-func TestConsistent(t *testing.T) {
+// TestCollector: a registry of the program's own gets the series that are served, and the library finds them
+// consistent: that nothing is there twice, and all of it was described.
+func TestCollector(t *testing.T) {
 	s, _, _ := full(t)
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collector(func(ch chan<- prometheus.Metric) {
-		s.collect(ch, []target.Snapshot{s.targets[0].value.Snapshot()})
-	}))
-	if _, err := r.Gather(); err != nil {
-		t.Error(err)
+	r.MustRegister(s)
+	fs, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+	served, err := gatherer(t, s).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := seriesOf(fs), seriesOf(served)
+	for series := range want {
+		if _, ok := got[series]; !ok && strings.HasPrefix(series, "nvmeof_") {
+			t.Errorf("not collected: %s", series)
+		}
+	}
+	for series := range got {
+		if _, ok := want[series]; !ok {
+			t.Errorf("not served: %s", series)
+		}
+	}
+	if err := r.Register(New()); err == nil {
+		t.Error("a second Set is registered, whose metrics are the same")
+	}
+	if !r.Unregister(s) {
+		t.Error("it can't be unregistered")
+	}
+	if fs, err := r.Gather(); err != nil || len(fs) > 0 {
+		t.Errorf("%d families are left, and %v", len(fs), err)
+	}
+}
+
+// seriesOf are the series of families, by all that a counter or gauge says of itself, and their values.
+func seriesOf(fs []*dto.MetricFamily) map[string]float64 {
+	all := map[string]float64{}
+	for _, f := range fs {
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			all[fmt.Sprintf("%s%q %v %s", f.GetName(), labels, f.GetType(), f.GetHelp())] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return all
+}
+
+// TestRemoved: nothing is shown, or kept, of what was removed.
+func TestRemoved(t *testing.T) {
+	p := newPair(t)
+	p.connectPaths()
+	c := p.connectTCP()
+	s := New()
+	add := func() (removes []func()) {
+		return []func(){
+			s.AddTarget(p.target), s.AddController(c), s.AddSubsystem(p.set.subsystems[0].value),
+			s.AddReady(func() error { return errors.New("not ready") }), s.AddBench(func() Bench { return Bench{} }),
+			s.AddVolume("1", p.set.volumes[0].value.v), s.AddRNIC("target", p.set.rnics[0].value.nic),
+		}
+	}
+	shown := func() (names []string) {
+		for name := range families(t, s) {
+			if strings.HasPrefix(name, "nvmeof_") {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	for range 2 { // what was removed may be added again, or another in its place
+		removes := add()
+		if n := len(shown()); n < 100 || s.Ready() == nil {
+			t.Errorf("%d families; ready: %v", n, s.Ready())
+		}
+		for _, remove := range removes {
+			remove()
+			remove() // once more changes nothing
+		}
+		if names := shown(); !slices.Equal(names, []string{"nvmeof_build_info"}) || s.Ready() != nil {
+			t.Errorf("%q; ready: %v", names, s.Ready())
+		}
+		if st := s.status(); len(st.Volumes)+len(st.Peers) > 0 {
+			t.Errorf("the page shows %+v, %+v", st.Volumes, st.Peers)
+		}
+	}
+	if n := len(s.targets) + len(s.controllers) + len(s.subsystems) + len(s.ready) + len(s.benches) + len(s.volumes) + len(s.rnics); n > 0 {
+		t.Errorf("%d things are kept", n)
 	}
 }
 
