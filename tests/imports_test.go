@@ -31,7 +31,7 @@ var rooms = []room{
 	{dir: "nvme/dhchap", may: []string{"nvme"}},
 	{dir: "nvme/target", may: []string{"nvme", "nvme/dhchap", "blockdev", "internal/crowd", "internal/limitlog"}, tests: []string{"blockdev/..."}},
 	{dir: "nvme/host", may: []string{"nvme", "nvme/dhchap", "internal/limitlog"}},
-	{dir: "nvme/multipath", may: []string{"nvme", "nvme/host"}, tests: []string{"nvme/target", "blockdev/..."}},
+	{dir: "nvme/multipath", may: []string{"nvme", "nvme/host"}, tests: []string{"nvme/target", "blockdev/...", "fabric/tcp"}},
 	{dir: "fabric/rdma/verbs", tests: []string{"fabric/rdma/softrnic"}},
 	{dir: "fabric/rdma/roce/wire", may: []string{"internal/prefetch"}, tests: []string{"internal/..."}},
 	{
