@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
@@ -125,5 +127,46 @@ func TestForsaken(t *testing.T) {
 				t.Errorf("%d writes were executed, want %d", n, c.writes)
 			}
 		})
+	}
+}
+
+// TestEnded: a connection is found to have ended when its host has closed it, and looking, as before each command where
+// they come seldom, allocates nothing.
+func TestEnded(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	host, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r, err := newReader(conn.(*net.TCPConn), nil, pdu.Controller, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.raw.Read(func(fd uintptr) bool {
+		r.fd = int(fd)
+		if n := testing.AllocsPerRun(100, func() {
+			if r.ended() {
+				t.Error("it has ended")
+			}
+		}); n > 0 {
+			t.Errorf("%v allocations", n)
+		}
+		host.Close()
+		if !soon.Until(r.ended) {
+			t.Error("it hasn't ended")
+		}
+		return true
+	}); err != nil {
+		t.Error(err)
 	}
 }

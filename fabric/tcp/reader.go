@@ -111,6 +111,7 @@ type reader struct {
 	tapped [][]byte
 
 	poll func(fd uintptr) bool
+	fd   int // inside poll
 	msg  unix.Msghdr
 	iov  [maxReadIov]unix.Iovec
 	oob  [cmsgSpace]byte
@@ -178,6 +179,7 @@ func (r *reader) readAll() error {
 
 // pollOnce is called by RawConn.Read at first and after each wait. It returns false to wait.
 func (r *reader) pollOnce(fd uintptr) (over bool) {
+	r.fd = int(fd)
 	r.look.end()
 	if r.attendant != nil && !r.onDuty {
 		r.onDuty = true
@@ -296,12 +298,11 @@ func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 
 // ended says that the peer has closed or reset the connection, though what it sent before may not have been looked at
 // yet. The error that the socket keeps of a reset doesn't tell: whoever sends next has it, and takes it away.
-func (r *reader) ended() (yes bool) {
-	_ = r.raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.SOL_TCP, unix.TCP_INFO)
-		yes = err == nil && info.State != established
-	})
-	return yes
+func (r *reader) ended() bool {
+	var info [4]byte // the beginning of struct tcp_info, whose first byte is the state
+	word, err := unix.GetsockoptInt(r.fd, unix.SOL_TCP, unix.TCP_INFO)
+	binary.NativeEndian.PutUint32(info[:], uint32(word))
+	return err == nil && info[0] != established
 }
 
 // queued is how many bytes the kernel holds after a receive call (it counts a FIN as one), or
