@@ -297,6 +297,32 @@ func TestREPTakenBack(t *testing.T) {
 	})
 }
 
+// A peer that ends the connection directly behind its REP, before that was looked at: there is nothing to confirm.
+func TestDREQBehindREP(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		h := host.connect(p.addr)
+		tid, req := receive[*mad.REQ](p)
+		release := host.busy()
+		ids := mad.CommIDs{Local: 5, Remote: req.LocalCommID}
+		p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77})
+		p.send(host.addr, 100, &mad.DREQ{CommIDs: ids, RemoteQPN: req.LocalQPN})
+		release()
+		h.want(verbs.CMDisconnected)
+		if st := h.qp().Query().State; st != verbs.Init {
+			t.Errorf("state %v", st)
+		}
+		p.nothing()
+		if err := h.id.Disconnect(); err != nil {
+			t.Error(err)
+		}
+		if tid, drep := receive[*mad.DREP](p); tid != 100 || drep.CommIDs != ids.Reversed() {
+			t.Errorf("TID %d %+v", tid, drep.CommIDs)
+		}
+		h.want(verbs.CMTimewaitExit)
+	})
+}
+
 // The ACK timeout of the active side follows from how late the peer says that it acknowledges, within bounds.
 func TestACKDelayOfREP(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
@@ -311,6 +337,22 @@ func TestACKDelayOfREP(t *testing.T) {
 			receive[*mad.RTU](p)
 			if got := h.qp().Query().Timeout; got != c.timeout {
 				t.Errorf("ACK delay %d: timeout %d, want %d", c.delay, got, c.timeout)
+			}
+		}
+	})
+}
+
+// That of the passive side is the one that the REQ asks for, within bounds; 0, which would be for ever, leaves it to us.
+func TestACKTimeoutOfREQ(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		for asked, want := range map[uint8]uint8{0: 17, 1: minACKTimeout, 14: 14, 19: 19, 21: maxACKTimeout, 31: maxACKTimeout} {
+			req := p.req(target.addr, uint32(asked+1), uint32(asked+2))
+			req.Primary.ACKTimeout = asked
+			p.send(target.addr, 99, req)
+			receive[*mad.REP](p)
+			if got := l.want(verbs.CMConnectRequest).ID.QP().Query().Timeout; got != want {
+				t.Errorf("ACK timeout %d: %d, want %d", asked, got, want)
 			}
 		}
 	})
