@@ -211,7 +211,7 @@ func (m *Manager) checkQP(pd verbs.PD, init verbs.QPInitAttr) error {
 		return errors.New("a connection needs type RC")
 	case pd == nil:
 		return errors.New("no protection domain")
-	case pd.Device() != m.dev:
+	case pd.Device().Attr().NodeGUID != m.attr.NodeGUID: // either may be the device in a wrapper
 		return fmt.Errorf("protection domain of device %s, the connection is one of %s", pd.Device().Attr().Name, m.attr.Name)
 	}
 	return nil
