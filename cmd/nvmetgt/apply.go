@@ -125,10 +125,10 @@ func newStaged() *staged {
 func (s *server) become(next *config.Config) (gone <-chan struct{}, err error) {
 	st := newStaged()
 	if err := s.stage(next, st); err != nil {
-		return nil, errors.Join(err, st.drop())
+		return nil, errors.Join(err, s.drop(st))
 	}
 	if err := s.add(next, st); err != nil {
-		return nil, errors.Join(s.stateError(err), st.drop())
+		return nil, errors.Join(s.stateError(err), s.drop(st))
 	}
 	s.logBadly(s.commit(next, st))
 	s.now.Lock()
@@ -138,13 +138,15 @@ func (s *server) become(next *config.Config) (gone <-chan struct{}, err error) {
 	return s.finish(st), nil
 }
 
-// finish closes what a change has taken from hosts, when nothing uses it any more.
+// finish closes what a change, made or not, has taken from hosts, when nothing uses it any more.
 func (s *server) finish(st *staged) (gone <-chan struct{}) {
 	done := make(chan struct{})
 	s.finishing.Go(func() {
 		defer close(done)
 		for _, f := range st.taken {
-			s.logBadly(f())
+			if err := f(); err != nil {
+				s.log.Error("what hosts have no more is closed, but not all of that went well", "err", err)
+			}
 		}
 	})
 	return done
@@ -206,15 +208,14 @@ func (s *server) stagePool(sub *config.Subsystem, st *staged) error {
 	return nil
 }
 
-// drop takes everything back.
-func (st *staged) drop() error {
-	var errs []error
-	for i := len(st.undo) - 1; i >= 0; i-- {
-		errs = append(errs, st.undo[i]())
-	}
+// drop takes everything back. Hosts may have come by what listened already: that is closed when they are done.
+func (s *server) drop(st *staged) error {
+	errs := []error{undo(st.undo)}
 	for _, l := range st.listeners {
-		errs = append(errs, l.close())
+		errs = append(errs, l.stop())
+		st.taken = append(st.taken, l.close)
 	}
+	s.finish(st)
 	for _, e := range st.exports {
 		errs = append(errs, e.close())
 	}
@@ -245,9 +246,11 @@ func (s *server) commit(next *config.Config, st *staged) error {
 // revoke takes from hosts what is not in next, and who may come.
 func (s *server) revoke(next *config.Config, st *staged) error {
 	var errs []error
+	var unlistened []func() error
 	for _, e := range s.cfg.Listen {
-		if !slices.Contains(next.Listen, e) {
-			errs = append(errs, s.listeners[e].close())
+		if l := s.listeners[e]; !slices.Contains(next.Listen, e) {
+			errs = append(errs, l.stop())
+			unlistened = append(unlistened, l.close)
 			delete(s.listeners, e)
 		}
 	}
@@ -258,6 +261,7 @@ func (s *server) revoke(next *config.Config, st *staged) error {
 		s.log.Warn("no host can connect: each has to authenticate itself, and no secret of any is known",
 			"remedy", "add lines of NQN SECRET to the file of secrets; nvmetgt gen-dhchap-key makes secrets")
 	}
+	st.taken = append(st.taken, unlistened...)
 	s.auth = st.auth
 	s.target.DisconnectRevoked()
 	return errors.Join(errs...)
@@ -348,11 +352,11 @@ func (s *server) add(next *config.Config, st *staged) error {
 		if s.listeners[e] != nil {
 			continue
 		}
-		l, err := s.listen(e)
-		if err != nil {
+		l := &listener{}
+		st.listeners[e] = l
+		if err := s.listen(e, l); err != nil {
 			return err
 		}
-		st.listeners[e] = l
 		if err := s.setANA(next, e); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func TestForbidBeforeListening(t *testing.T) {
 			t.Errorf("the host that is forbidden came by %s", e)
 		}
 	}
-	if err := st.drop(); err != nil {
+	if err := s.drop(st); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := come(t, s.cfg.Listen[0], goesNQN); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,9 +24,11 @@ import (
 // listener is an endpoint that is listened on.
 type listener struct {
 	said    []string       // what people are told of it
-	closers []func() error // last opened, first closed
+	stops   []func() error // take it from hosts, and wait for nobody
+	closers []func() error // wait for what its connections have in volumes, and free the rest
 }
 
+func (l *listener) onStop(f func() error)  { l.stops = append(l.stops, f) }
 func (l *listener) onClose(f func() error) { l.closers = append(l.closers, f) }
 
 // onRemove is onClose for what can't fail.
@@ -36,10 +39,17 @@ func (l *listener) onRemove(f func()) {
 	})
 }
 
-func (l *listener) close() error {
+// stop takes the endpoint from hosts; close follows, which may take as long as a volume hangs.
+func (l *listener) stop() error { return undo(l.stops) }
+
+// close needs server.change itself: who calls it doesn't hold that.
+func (l *listener) close() error { return undo(l.closers) }
+
+// undo calls all, last opened, first closed.
+func undo(all []func() error) error {
 	var errs []error
-	for i := len(l.closers) - 1; i >= 0; i-- {
-		errs = append(errs, l.closers[i]())
+	for _, f := range slices.Backward(all) {
+		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
 }
@@ -51,17 +61,16 @@ type openRNIC struct {
 	remove func() // its figures
 }
 
-// listen opens an endpoint, and adds it to what hosts discover.
-func (s *server) listen(e cli.Endpoint) (*listener, error) {
+// listen opens an endpoint as l, and adds it to what hosts discover. Also after an error l has to be stopped and closed.
+func (s *server) listen(e cli.Endpoint, l *listener) error {
 	if err := cli.CheckZone(e.Addr.Addr()); err != nil {
-		return nil, fmt.Errorf("%slisten %w", s.mark, err)
+		return fmt.Errorf("%slisten %w", s.mark, err)
 	}
 	for _, o := range s.cfg.Listen {
 		if o.Overlaps(e) {
-			return nil, fmt.Errorf("%slisten %s: the target listens on %s, which has that port until it is gone: change that first, and this then", s.mark, e, o)
+			return fmt.Errorf("%slisten %s: the target listens on %s, which has that port until it is gone: change that first, and this then", s.mark, e, o)
 		}
 	}
-	l := &listener{}
 	var err error
 	if e.Transport == nvme.TransportRDMA {
 		err = s.listenRDMA(e, l)
@@ -69,9 +78,9 @@ func (s *server) listen(e cli.Endpoint) (*listener, error) {
 		err = s.listenTCP(e, l)
 	}
 	if err != nil {
-		return nil, errors.Join(s.listenError(e, err), l.close())
+		return s.listenError(e, err)
 	}
-	return l, nil
+	return nil
 }
 
 // listenError says why an endpoint can't be listened on, and what to do.
@@ -134,6 +143,7 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	}
 	l.onRemove(s.figures.AddRDMA(metrics.Target, r.Counters()))
 	l.onClose(r.Close)
+	l.onStop(func() error { r.Stop(); return nil })
 	l.said = append(l.said, fmt.Sprintf("rdma %s (software RNIC, UDP port %d, %s)", r.Addr(), softrnic.Port, nic.Offloads()))
 	if f := nic.Faults(); f != nil {
 		cfg := f.Config()
@@ -142,12 +152,12 @@ func (s *server) listenRDMAOn(addr netip.AddrPort, l *listener) error {
 	return nil
 }
 
-// advertise has the discovery log name a port for as long as l is open.
+// advertise has the discovery log name a port until l is stopped.
 func (s *server) advertise(p target.Port, l *listener) error {
 	if err := s.target.AddPort(p); err != nil {
 		return err
 	}
-	l.onClose(func() error { return s.target.RemovePort(p.Transport, p.Addr) })
+	l.onStop(func() error { return s.target.RemovePort(p.Transport, p.Addr) })
 	return nil
 }
 
@@ -177,6 +187,8 @@ func (s *server) rnic(a netip.Addr, l *listener) (*softrnic.RNIC, error) {
 	}
 	nic.users++
 	l.onClose(func() error {
+		s.change.Lock()
+		defer s.change.Unlock()
 		if nic.users--; nic.users > 0 {
 			return nil
 		}
@@ -248,6 +260,7 @@ func (s *server) listenTCP(e cli.Endpoint, l *listener) error {
 	}
 	l.onRemove(s.figures.AddTCP(metrics.Target, t.Counters()))
 	l.onClose(t.Close)
+	l.onStop(func() error { t.Stop(); return nil })
 	l.said = append(l.said, fmt.Sprintf("tcp  %s", t.Addr()))
 	return s.advertise(tcp.DiscoveryPort(e.Addr), l)
 }
@@ -263,9 +276,9 @@ func (s *server) tap() func(local, remote netip.AddrPort) tcp.Tap {
 // closeListeners closes every endpoint, the last listed first.
 func (s *server) closeListeners() error {
 	var errs []error
-	for i := len(s.cfg.Listen) - 1; i >= 0; i-- {
-		e := s.cfg.Listen[i]
-		errs = append(errs, s.listeners[e].close())
+	for _, e := range slices.Backward(s.cfg.Listen) {
+		l := s.listeners[e]
+		errs = append(errs, l.stop(), l.close())
 		delete(s.listeners, e)
 	}
 	return errors.Join(errs...)

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
+	"github.com/nvme-anywhere/nvmeof/tests/hostlib"
 )
 
 // TestEveryAddress: 0.0.0.0 is every IPv4 address, one that a machine gave itself (169.254.0.0/16) too.
@@ -48,4 +52,108 @@ func TestListenElsewhereInstead(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the target listens on "+at.String()+",") || strings.Contains(err.Error(), "another nvmetgt") {
 		t.Error(err)
 	}
+}
+
+// hanging is a target with a volume that can hang.
+type hanging struct {
+	*server
+	volume blockdev.Volume
+}
+
+func newHanging(t *testing.T) *hanging {
+	t.Helper()
+	s := started(t, &config.Config{Subsystems: []config.Subsystem{{
+		NQN: narrowedNQN, Hosts: []string{staysNQN}, Namespaces: []config.Namespace{{NSID: 1, Volume: "freeze:manual:mem:1MiB"}},
+	}}}, freeEndpoint(t))
+	t.Cleanup(s.close)
+	return &hanging{server: s, volume: s.exports[exportKey{narrowedNQN, 1}].volume}
+}
+
+// hang has a host come by an endpoint, and read from the volume, which has the volume hang until toggle.
+func (h *hanging) hang(t *testing.T, e cli.Endpoint) *hostlib.Host {
+	t.Helper()
+	host, err := come(t, e, staysNQN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := host.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.toggle(h.volume)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = n.ReadAt(t.Context(), make([]byte, 4096), 0) // it fails, unless the volume answers in time
+	}()
+	t.Cleanup(func() { <-done })
+	if !soon.Until(func() bool { return h.target.Snapshot().Subsystems[0].Namespaces[0].Users > 0 }) {
+		h.toggle(h.volume)
+		t.Fatal("the read doesn't come to the volume")
+	}
+	return host
+}
+
+// TestUnlistenWhileHanging: an endpoint by which a host has something in a volume that hangs is gone from hosts at once
+// when it is removed, and others change the target meanwhile, as by listening there again. It is closed when the volume
+// has answered.
+func TestUnlistenWhileHanging(t *testing.T) {
+	h := newHanging(t)
+	next, _ := h.Config()
+	stays := next.Listen[0]
+	at := freeEndpoint(t)
+	next.Listen = append(next.Listen, at)
+	if err := h.Apply(next, ""); err != nil {
+		t.Fatal(err)
+	}
+	host := h.hang(t, at)
+	unlistened := make(chan error, 1)
+	go func() {
+		without := next.Clone()
+		without.Listen = []cli.Endpoint{stays}
+		unlistened <- h.Apply(without, "")
+	}()
+	if _, ok := soon.Receive(host.Done()); !ok {
+		t.Error("the host is still connected")
+	}
+	changed := make(chan error, 1)
+	go func() { changed <- h.Apply(next.Clone(), "") }()
+	if err, ok := soon.Receive(changed); !ok || err != nil {
+		t.Errorf("another change is made: %v, %v", ok, err)
+	} else if _, err := come(t, at, staysNQN); err != nil {
+		t.Errorf("by the endpoint that is there again: %v", err)
+	}
+	if len(unlistened) > 0 {
+		t.Error("removed while its host has something in a volume")
+	}
+	h.toggle(h.volume)
+	if err := <-unlistened; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDropWhileHanging: nor does a change that fails wait for hosts that have come by what it listened on.
+func TestDropWhileHanging(t *testing.T) {
+	h := newHanging(t)
+	next, _ := h.Config()
+	at := freeEndpoint(t)
+	next.Listen = append(next.Listen, at)
+	st := newStaged()
+	if err := errors.Join(h.stage(next, st), h.add(next, st)); err != nil {
+		t.Fatal(err)
+	}
+	host := h.hang(t, at)
+	dropped := make(chan error, 1)
+	go func() {
+		h.change.Lock()
+		defer h.change.Unlock()
+		dropped <- h.drop(st)
+	}()
+	if err, ok := soon.Receive(dropped); !ok || err != nil {
+		t.Errorf("the change is taken back: %v, %v", ok, err)
+	}
+	if _, ok := soon.Receive(host.Done()); !ok {
+		t.Error("the host is still connected")
+	}
+	h.toggle(h.volume)
 }

@@ -14,8 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
@@ -177,6 +179,55 @@ func TestListenerClosedMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// hangingVolume has what is submitted until it goes on.
+type hangingVolume struct {
+	blockdev.Volume
+	has chan *blockdev.Request
+}
+
+func (v hangingVolume) Submit(r *blockdev.Request) { v.has <- r }
+
+// TestStop: a listener that is stopped has let go of its hosts, and waits until it is closed for what a volume has of them.
+func TestStop(t *testing.T) {
+	v := hangingVolume{memory(t, 1<<20), make(chan *blockdev.Request, 1)}
+	r := newRig(t, rdma.TargetConfig{}, v)
+	c := r.connect(t, nil)
+	n, err := c.Namespace(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := n.ReadAt(t.Context(), make([]byte, 4096), 0)
+		read <- err
+	}()
+	has := <-v.has
+	stopped := make(chan struct{})
+	go func() { r.listener.Stop(); close(stopped) }()
+	if _, ok := soon.Receive(stopped); !ok {
+		t.Error("Stop waits for the volume")
+	}
+	if _, ok := soon.Receive(c.Done()); !ok {
+		t.Error("the host is still connected")
+	}
+	closed := make(chan error, 2)
+	for range cap(closed) {
+		go func() { closed <- r.listener.Close() }()
+	}
+	if err := <-read; err == nil {
+		t.Error("the read succeeds")
+	}
+	if len(closed) > 0 {
+		t.Error("closed while the volume has a request")
+	}
+	v.Volume.Submit(has)
+	for range cap(closed) {
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestTransportClosed: nothing is dialled or given out after Close.

@@ -97,10 +97,13 @@ type Listener struct {
 	counters *Counters
 	prober   *time.Timer // runs probeAll while there are connections
 
+	stop   sync.Once
+	failed error // in stop
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
 	closed bool
 	done   sync.WaitGroup // connections not yet gone, and those being made
+	free   sync.Once      // what all of them used
 }
 
 // ListenTarget takes connections to addr, whose address belongs to a device of cm, and hands
@@ -150,25 +153,32 @@ func (l *Listener) Counters() *Counters { return l.counters }
 // Close stops listening, disconnects every host and returns when all memory is free again. What discovery tells stays as
 // it is: the port that was added for the listener (DiscoveryPort) goes by [target.Target.RemovePort], best before Close.
 func (l *Listener) Close() error {
+	l.Stop()
+	l.done.Wait()
+	l.free.Do(func() {
+		l.buffers.Close()
+		l.memory.close()
+	})
+	return l.failed
+}
+
+// Stop is the part of Close that waits for nobody: it stops listening, and disconnects every host. What a volume has that
+// hangs is waited for by Close, which follows.
+func (l *Listener) Stop() { l.stop.Do(l.disconnect) }
+
+// disconnect destroys the identifier that listens and ends every connection.
+func (l *Listener) disconnect() {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil
-	}
 	l.closed = true
 	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	l.prober.Stop()
-	err := l.id.Destroy()
+	l.failed = l.id.Destroy()
 	// All know it before one ends: a host that finds that closed closes the others.
 	conns = slices.DeleteFunc(conns, func(c *targetConn) bool { return !c.doom(errUnlistened) })
 	for _, c := range conns {
 		go c.end()
 	}
-	l.done.Wait()
-	l.buffers.Close()
-	l.memory.close()
-	return err
 }
 
 func (l *Listener) event(ev verbs.CMEvent) {

@@ -29,6 +29,7 @@ type Listener struct {
 	pool     *mem.Pool[*request]
 	counters Counters
 
+	stop    sync.Once
 	stopped chan struct{} // closed when no more connections are taken
 	left    chan struct{} // of capacity 1: a connection has gone
 
@@ -37,6 +38,7 @@ type Listener struct {
 	peers  map[netip.Addr]int // of conns
 	closed bool
 	ended  sync.WaitGroup // one for each of conns, and accept
+	free   sync.Once      // what all of them used
 }
 
 const (
@@ -95,22 +97,23 @@ func (l *Listener) Counters() *Counters { return &l.counters }
 // Close stops listening, disconnects every host and returns when all memory is free again. What discovery tells stays as
 // it is: the port that was added for the listener (DiscoveryPort) goes by [target.Target.RemovePort], best before Close.
 func (l *Listener) Close() error {
-	if !l.stop() {
-		return nil
-	}
+	l.Stop()
 	l.ended.Wait()
-	l.buffers.Close()
-	l.memory.Close()
+	l.free.Do(func() {
+		l.buffers.Close()
+		l.memory.Close()
+	})
 	return nil
 }
 
-// stop closes the socket and ends every connection, the first time.
-func (l *Listener) stop() bool {
+// Stop is the part of Close that waits for nobody: it stops listening, and disconnects every host. What a volume has that
+// hangs is waited for by Close, which follows.
+func (l *Listener) Stop() { l.stop.Do(l.disconnect) }
+
+// disconnect closes the socket and ends every connection.
+func (l *Listener) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
 	l.closed = true
 	close(l.stopped)
 	_ = l.tcp.Close()
@@ -124,7 +127,6 @@ func (l *Listener) stop() bool {
 	for _, c := range asked {
 		c.rouse()
 	}
-	return true
 }
 
 // accept takes connections until Close. That it can't, it says once, until it can again.
