@@ -59,6 +59,42 @@ func TestReplaceFile(t *testing.T) {
 	is(t, path, "three", 0o640)
 }
 
+// TestAbandoned: what one who was killed left of a file goes when that is made or replaced, and what another still writes
+// stays, or has another name.
+func TestAbandoned(t *testing.T) {
+	for name, do := range map[string]func(string, []byte, fs.FileMode) error{"create": CreateFile, "replace": ReplaceFile} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "a[*]")
+			left, err := createBeside(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			written, err := createBeside(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			others, err := createBeside(filepath.Join(dir, "a*"))
+			if err := errors.Join(err, left.Close(), others.Close(), do(path, []byte("one"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			for f, want := range map[*os.File]bool{left: false, written: true, others: true} {
+				if _, err := os.Stat(f.Name()); (err == nil) != want {
+					t.Errorf("%s: %v; want it there: %v", f.Name(), err, want)
+				}
+			}
+			if err := errors.Join(os.Remove(others.Name()), os.Remove(written.Name())); err != nil {
+				t.Fatal(err)
+			}
+			if lockNamed(written) {
+				t.Error("a file that somebody removed counts as one that has its name")
+			}
+			is(t, path, "one", 0o600)
+			written.Close()
+		})
+	}
+}
+
 // TestReplaceLinked: a link stays, and what it leads to is replaced, in its own directory; one that leads nowhere is an
 // error, and stays too.
 func TestReplaceLinked(t *testing.T) {

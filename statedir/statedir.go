@@ -42,7 +42,7 @@ func Open(path string) (*Dir, error) {
 		return nil, fmt.Errorf("state directory: %w", err)
 	}
 	d := &Dir{path: path, dir: dir}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := flock(dir); err != nil {
 		dir.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w: %s: another program has it open", ErrInUse, path)
