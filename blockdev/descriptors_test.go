@@ -3,7 +3,6 @@ package blockdev_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,13 +15,9 @@ import (
 // TestDescriptorsUsedUp: a volume for which there are too few descriptors isn't opened, for now, rather than by way of the
 // page cache, or beside somebody who has a loop device of its file.
 func TestDescriptorsUsedUp(t *testing.T) {
-	if !sandbox.Inside(t) {
+	path, o, inside := sandboxedFile(t)
+	if !inside {
 		return
-	}
-	path := filepath.Join(t.TempDir(), "v")
-	o := blockdev.Options{Size: mib, IO: blockdev.IODirect}
-	if err := tryOpen(t, path, o); err != nil {
-		t.Skip(err)
 	}
 	failed := 0
 	for _, o.IO = range []blockdev.IOMode{blockdev.IODirect, blockdev.IOAuto} {

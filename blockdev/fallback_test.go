@@ -14,16 +14,27 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
+// sandboxedFile is a volume's file, made for direct I/O, for a test that runs in a program of its own. If it doesn't, it has
+// run in one, and nothing is left to do. Where there is no direct I/O the test is skipped.
+func sandboxedFile(t *testing.T) (path string, o blockdev.Options, inside bool) {
+	t.Helper()
+	if !sandbox.Inside(t) {
+		return "", o, false
+	}
+	path = filepath.Join(t.TempDir(), "v")
+	o = blockdev.Options{Size: mib, IO: blockdev.IODirect}
+	if err := tryOpen(t, path, o); err != nil {
+		t.Skip(err)
+	}
+	return path, o, true
+}
+
 // TestForbidden: where asynchronous I/O is forbidden io_uring does direct I/O, and where that is too
 // workers do, and say why; asked for io_uring, the volume isn't opened.
 func TestForbidden(t *testing.T) {
-	if !sandbox.Inside(t) {
+	path, o, inside := sandboxedFile(t)
+	if !inside {
 		return
-	}
-	path := filepath.Join(t.TempDir(), "v")
-	o := blockdev.Options{Size: mib, IO: blockdev.IODirect}
-	if err := tryOpen(t, path, o); err != nil {
-		t.Skip(err)
 	}
 	o.IO = blockdev.IOUring
 	ring := tryOpen(t, path, o) == nil
@@ -74,13 +85,9 @@ func TestOutOfReach(t *testing.T) {
 // TestHalfForbidden: asynchronous I/O that may be set up, but not waited for, isn't used; nor is io_uring that may be set
 // up, but not entered.
 func TestHalfForbidden(t *testing.T) {
-	if !sandbox.Inside(t) {
+	path, o, inside := sandboxedFile(t)
+	if !inside {
 		return
-	}
-	path := filepath.Join(t.TempDir(), "v")
-	o := blockdev.Options{Size: mib, IO: blockdev.IODirect}
-	if err := tryOpen(t, path, o); err != nil {
-		t.Skip(err)
 	}
 	for _, call := range []uint32{unix.SYS_IO_URING_ENTER, unix.SYS_IO_GETEVENTS} {
 		sandbox.Refuse(t, call, unix.EPERM)
