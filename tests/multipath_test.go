@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +30,25 @@ type pathReport struct {
 // is there.
 func verifiedPaths(t *testing.T, p *program) map[string]pathReport {
 	t.Helper()
+	return p.pathReports(t, 0)
+}
+
+// endVerified ends a load of endlessLoad, and is its report. Another run finds everything that was written.
+func (p *targetProgram) endVerified(t *testing.T, load *program) map[string]pathReport {
+	t.Helper()
+	load.signal(syscall.SIGINT)
+	paths := load.pathReports(t, exitInterrupted)
+	if out := p.must(t, time.Minute, "tcp", "bench", verifyFlags("read")...); !strings.Contains(out, "verified: 8.0 MiB") {
+		t.Errorf("%s", out)
+	}
+	return paths
+}
+
+// pathReports is the report of a run that ends with that code, and verified what it read.
+func (p *program) pathReports(t *testing.T, code int) map[string]pathReport {
+	t.Helper()
 	r := p.result(t, 2*time.Minute)
-	if r.code != 0 {
+	if r.code != code {
 		t.Fatalf("%s: exit code %d\n%s", p, r.code, r.stderr)
 	}
 	var report struct {
@@ -55,12 +74,33 @@ func verifiedPaths(t *testing.T, p *program) map[string]pathReport {
 	return byName
 }
 
+// verifyFlags are those of a run whose data a later one can check.
+func verifyFlags(rw string) []string {
+	return []string{"-n", testNQN, "--rw", rw, "--bs", "4k", "--iodepth", "16", "--size", "8m", "--verify", "crc32c"}
+}
+
 // verifyLoad is a load that writes, reads, and checks what it wrote. One of the two programs may stand still longer
 // than the other, so it isn't the keep alive timer that notices losses unless args has it so, but the end of a connection over
 // TCP, and what isn't acknowledged over RDMA, which takes 5 s.
 func verifyLoad(runtime string, args ...string) []string {
-	return append([]string{"bench", "-n", testNQN, "--rw", "randrw", "--bs", "4k", "--iodepth", "16", "--numjobs", "2", "--size", "8m", "--verify", "crc32c",
-		"--time_based", "--runtime", runtime, "-o", "json", "-k", "60", "--reconnect-delay", "1"}, args...)
+	return slices.Concat([]string{"bench"}, verifyFlags("randrw"), []string{"--numjobs", "2",
+		"--time_based", "--runtime", runtime, "-o", "json", "-k", "60", "--reconnect-delay", "1"}, args)
+}
+
+// endlessLoad starts one that goes on, at an easy pace, until endVerified, on blocks all of which have been written.
+func (p *targetProgram) endlessLoad(t *testing.T, args ...string) *program {
+	t.Helper()
+	p.must(t, time.Minute, "tcp", "bench", verifyFlags("write")...)
+	return start(t, nil, "nvmeinit", verifyLoad("1h", append(args, "--rate_iops", "1000")...)...)
+}
+
+// said reports whether a load's last news of a path is that.
+func (load *program) said(path, state string) bool {
+	all := load.stderr.String()
+	if at := strings.LastIndex(all, "path "+path+": "); at >= 0 {
+		return strings.HasPrefix(all[at:], "path "+path+": "+state)
+	}
+	return false
 }
 
 // atPort is an endpoint of a path.
@@ -69,38 +109,45 @@ func atPort(transport, addr string) string { return transport + "://" + addr }
 // TestPathsKill: kill -9 of the target, and its restart, under a load that takes both transports
 // fails nothing and loses nothing.
 func TestPathsKill(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	args := []string{"--volume", filepath.Join(t.TempDir(), "disk.img"), "--size", "32MiB", "--metrics", addr.String() + ":" + metricsPort}
 	p := startTargetAt(t, addr, args...)
-	at := p.remote().String()
-	load := start(t, nil, "nvmeinit", verifyLoad("12s", "-t", "rdma", "-a", addr.String(), "--all-paths", "--ctrl-loss-tmo", "60")...)
+	load := p.endlessLoad(t, "-t", "rdma", "-a", addr.String(), "--all-paths", "--ctrl-loss-tmo", "600")
 	p.underLoad(t, 2)
 	p.kill()
-	eventually(t, 20*time.Second, "the loss of both paths", func() bool {
-		said := load.stderr.String()
-		return strings.Contains(said, "path "+atPort("rdma", at)+": reconnecting") && strings.Contains(said, "path "+atPort("tcp", at)+": reconnecting")
-	})
+	both := []string{atPort("rdma", p.remote().String()), atPort("tcp", p.remote().String())}
+	for _, path := range both {
+		eventually(t, time.Minute, "the loss of "+path, func() bool { return load.said(path, "reconnecting") })
+	}
 	p = startTargetAt(t, addr, args...)
-	paths := verifiedPaths(t, load)
-	for _, transport := range transports {
-		if r := paths[atPort(transport, at)]; r.State != "live" || r.Losses != 1 || r.Connects != 2 || r.Requests == 0 {
-			t.Errorf("%s: %+v", transport, r)
+	for _, path := range both {
+		eventually(t, time.Minute, path+" again", func() bool { return load.said(path, "live") })
+	}
+	p.underLoad(t, 2)
+	paths := p.endVerified(t, load)
+	for _, path := range both {
+		if r := paths[path]; r.State != "live" || r.Losses != 1 || r.Connects != 2 || r.Requests == 0 {
+			t.Errorf("%+v", r)
 		}
 	}
 	p.stop(t)
 }
 
-// TestPathsCut: a network that is cut under one path leaves the load to the other. It is cut when there has long been
-// a load, and for good: that is noticed however late.
+// TestPathsCut: a network that is cut for good under one path leaves the load to the other.
 func TestPathsCut(t *testing.T) {
-	p := startTarget(t, "--volume", "mem:32MiB")
-	at := p.remote().String()
-	load := start(t, nil, "nvmeinit", verifyLoad("12s", "--path", atPort("rdma", at), "--path", atPort("tcp", at), "--fault", "cut=2s")...)
-	paths := verifiedPaths(t, load)
-	if r := paths[atPort("rdma", at)]; r.Losses == 0 || r.Retried == 0 || r.Requests == 0 {
+	t.Parallel()
+	addr := freeAddr(t)
+	p := startTargetAt(t, addr, "--volume", "mem:32MiB", "--metrics", addr.String()+":"+metricsPort)
+	cut, other := atPort("rdma", p.remote().String()), atPort("tcp", p.remote().String())
+	load := p.endlessLoad(t, "--path", cut, "--path", other, "--fault", "cut=5s") // by when there has long been a load
+	eventually(t, time.Minute, "the loss of "+cut, func() bool { return load.said(cut, "reconnecting") })
+	p.underLoad(t, 1)
+	paths := p.endVerified(t, load)
+	if r := paths[cut]; r.Losses == 0 || r.Retried == 0 || r.Requests == 0 {
 		t.Errorf("the path that was cut: %+v", r)
 	}
-	if r := paths[atPort("tcp", at)]; r.Losses != 0 || r.State != "live" {
+	if r := paths[other]; r.Losses != 0 || r.State != "live" {
 		t.Errorf("the other: %+v", r)
 	}
 	p.stop(t)
@@ -179,12 +226,13 @@ func TestPathsTwoTargets(t *testing.T) {
 // TestPathsGone: I/O that no path takes fails after fast_io_fail_tmo, and the error names every
 // path and why.
 func TestPathsGone(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	p := startTargetAt(t, addr, "--volume", "mem:32MiB", "--metrics", addr.String()+":"+metricsPort)
 	load := start(t, nil, "nvmeinit", append(verifyLoad("60s", "-t", "tcp", "-a", addr.String()), "--fast_io_fail_tmo", "2")...)
 	p.underLoad(t, 1)
 	p.kill()
-	r := load.result(t, 10*time.Second)
+	r := load.result(t, cliTimeout)
 	says := regexp.MustCompile(`no path for (\S+): ` + atPort("tcp", p.remote().String()) + " is reconnecting: connection: .*refused")
 	m := says.FindStringSubmatch(r.stderr)
 	if r.code != 1 || m == nil {
@@ -198,6 +246,7 @@ func TestPathsGone(t *testing.T) {
 
 // TestPathFlags: mistakes are found before anything is connected, and say what is wanted.
 func TestPathFlags(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		args []string
 		says string
