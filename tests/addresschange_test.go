@@ -11,6 +11,7 @@ import (
 // TestAddressChange: a host whose address changes while it is connected, as by DHCP, comes back from the new one, and
 // what it wrote is as it should be.
 func TestAddressChange(t *testing.T) {
+	alone(t)
 	l := newLossyLink(t, lossyConfig{mtu: 4200, rate: 125e6, queue: 1 << 20})
 	l.serve(t)
 	e := l.ends[0]

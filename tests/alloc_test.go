@@ -26,6 +26,7 @@ func (l ioLoad) String() string { return fmt.Sprintf("%s-%dk", l.op.IOName(), l.
 // TestNoAllocations counts what the heap gives in steady state to host and target together, for
 // reads and writes in the capsule and beside it.
 func TestNoAllocations(t *testing.T) {
+	alone(t)
 	if racing() {
 		t.Skip("the race detector allocates")
 	}

@@ -73,6 +73,7 @@ func asHost(host string, files ...string) []string {
 // TestAuthenticationPrograms: both programs with good secrets and bad ones, over both transports;
 // what goes wrong says what to do, and no secret shows anywhere.
 func TestAuthenticationPrograms(t *testing.T) {
+	t.Parallel()
 	s := makeSecrets(t)
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--dhchap-secrets", s.file, "--log-level", "debug")
 	for _, transport := range transports {
@@ -131,6 +132,7 @@ func refuseAuthentication(t *testing.T, tgt *targetProgram, transport string, s 
 
 // TestSecretsOfOthers: a file of secrets that others may read isn't taken.
 func TestSecretsOfOthers(t *testing.T) {
+	t.Parallel()
 	s := makeSecrets(t)
 	if err := os.Chmod(s.file, 0o644); err != nil {
 		t.Fatal(err)
@@ -143,6 +145,7 @@ func TestSecretsOfOthers(t *testing.T) {
 
 // TestNoSecrets: a target that knows no secret lets nobody in, and says so.
 func TestNoSecrets(t *testing.T) {
+	t.Parallel()
 	empty := filepath.Join(t.TempDir(), "secrets")
 	if err := os.WriteFile(empty, []byte("# none yet\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -233,6 +236,7 @@ func (l *liveAuth) refusesReload(t *testing.T, reasons ...string) {
 // TestAuthenticationLive: the operator gives a running target new secrets. Who is connected stays,
 // authenticates anew when told to, and connects with the new secret only.
 func TestAuthenticationLive(t *testing.T) {
+	t.Parallel()
 	l := startLiveAuth(t)
 	l.hold(t, "tcp", l.who)
 	l.demand(t)
@@ -278,6 +282,7 @@ func TestAuthenticationLive(t *testing.T) {
 // TestAuthenticationStale: who is told to authenticate anew, and has a secret that the target doesn't know, learns that
 // it is about that, although the target ends the connection at once, maybe before its answer is through.
 func TestAuthenticationStale(t *testing.T) {
+	t.Parallel()
 	l := startLiveAuth(t)
 	l.demand(t)
 	var held []*program
@@ -302,6 +307,7 @@ func TestAuthenticationStale(t *testing.T) {
 
 // TestAuthenticationRefusedLive: a change of secrets that can't be made changes nothing, and puts nobody out.
 func TestAuthenticationRefusedLive(t *testing.T) {
+	t.Parallel()
 	l := startLiveAuth(t)
 	l.demand(t)
 	before := l.change(t, "config")
@@ -331,6 +337,7 @@ func TestAuthenticationRefusedLive(t *testing.T) {
 // TestAuthenticationRevoked: a host whose secret is taken away is put out, and so is one that came
 // before secrets were demanded and has none.
 func TestAuthenticationRevoked(t *testing.T) {
+	t.Parallel()
 	l := startLiveAuth(t)
 	held := []*program{l.hold(t, "tcp", l.who)}
 	l.demand(t)

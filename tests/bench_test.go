@@ -19,6 +19,7 @@ import (
 )
 
 func TestBenchFlags(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeText(t, dir+"/unknown.fio", "[one]\nrw=read\ngibberish=1\n")
 	writeText(t, dir+"/mistyped.fio", "[one]\niodpeth=4\n")
@@ -197,6 +198,7 @@ func readFio(t *testing.T, out []byte) fioReport {
 
 // fio and nvmeinit take the same job file, and one reader reads what they print.
 func TestFioJSON(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.fio")
 	writeText(t, path, fioFile)
 	tgt := startTarget(t, "--volume", "mem:8MiB")
@@ -261,6 +263,7 @@ func TestFioJSON(t *testing.T) {
 // What is written with --verify is checked, also by a run that comes later; data that somebody
 // else wrote over it are found.
 func TestBenchVerify(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	for _, transport := range transports {
 		flags := args("--bs 8k --iodepth 16 --numjobs 2 --size 8m --verify crc32c --group_reporting")
@@ -282,6 +285,7 @@ func TestBenchVerify(t *testing.T) {
 // TestBenchInterrupt: a run that is interrupted shows what it measured, begins nothing more, and is no success where
 // something that was asked for is missing.
 func TestBenchInterrupt(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	dir := t.TempDir()
 	writeText(t, dir+"/phases.fio", "[one]\nrw=randread\nruntime=1m\n[two]\nstonewall\nrw=randwrite\nruntime=1m\n")
@@ -333,6 +337,7 @@ func TestBenchInterruptHanging(t *testing.T) {
 
 // With a rate, a target that stands still is seen by all that was due meanwhile, not only by the few under way.
 func TestBenchRate(t *testing.T) {
+	alone(t)
 	const rate, stall, least = 1000, 400 * time.Millisecond, 100 * time.Millisecond
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	for _, transport := range transports {
@@ -391,6 +396,7 @@ func completed(t *testing.T, figures, op string) float64 {
 
 // The figures of a run over several controllers are those of all.
 func TestBenchFiguresOfControllers(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	figures := freeAddr(t).String() + ":" + metricsPort
 	p := tgt.startInit(t, "tcp", "bench", args("--rw randread --controllers 3 --numjobs 3 --runtime 10m --metrics "+figures)...)
@@ -406,6 +412,7 @@ func TestBenchFiguresOfControllers(t *testing.T) {
 
 // Trims discard what they name and nothing else, and what trimwrite writes after its trims is there.
 func TestBenchTrim(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	dir := t.TempDir()
 	for i, transport := range transports {
@@ -437,6 +444,7 @@ func TestBenchTrim(t *testing.T) {
 
 // What the queues don't take waits in the host: who asks for that depth is told, with what to do about it.
 func TestBenchCrowded(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--queue-depth", "64", "--max-queues", "2")
 	for _, transport := range transports {
 		for _, c := range []struct {
@@ -474,6 +482,7 @@ func TestBenchCrowded(t *testing.T) {
 
 // Many controllers at once: some have jobs, the others are held, and all are gone in the end.
 func TestBenchControllers(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	for _, transport := range transports {
 		out := tgt.must(t, time.Minute, transport, "bench",
@@ -504,6 +513,7 @@ func readJobs(t *testing.T, out string) fioJobs {
 
 // The commands of docs/bench.md do what it says, with its job file; here for a moment each.
 func TestBenchDocument(t *testing.T) {
+	t.Parallel()
 	b, err := os.ReadFile("../docs/bench.md")
 	if err != nil {
 		t.Fatal(err)

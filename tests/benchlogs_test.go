@@ -194,6 +194,7 @@ iodepth=4
 
 // Logs without log_avg_msec have every operation of a run, and none beside, in fio and here.
 func TestBenchSingleLogs(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := dir + "/single.fio"
 	writeText(t, path, singleFile)

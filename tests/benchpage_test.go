@@ -18,6 +18,7 @@ import (
 // The same work over both transports, in turns: one table with ratios, the same as JSON, and a
 // page.
 func TestBenchCompare(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB")
 	page := filepath.Join(t.TempDir(), "out.html")
 	to := []string{"bench", "-a", tgt.addr.String(), "-s", nvmePort, "--rw", "randread", "--runtime", "50ms"}
@@ -95,6 +96,7 @@ func TestBenchCompare(t *testing.T) {
 func near(a, b float64) bool { return a-b > 1e-6*b || b-a > 1e-6*b }
 
 func TestBenchCompareFlags(t *testing.T) {
+	t.Parallel()
 	bench := func(flags string) []string { return append(args("bench -a 127.0.0.1"), args(flags)...) }
 	check(t, "nvmeinit", []mistake{
 		{bench("--compare rdma,udp"), exitUsage, []string{"--compare", `"udp"`, "rdma://ADDRESS"}},

@@ -28,6 +28,7 @@ latency_target=10s
 
 // TestLatencyTarget: a latency_target has a job end by itself, with the depth that it found where fio tells it.
 func TestLatencyTarget(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.fio")
 	writeText(t, path, targetFile)
 	check := func(t *testing.T, out []byte) {

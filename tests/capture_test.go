@@ -262,6 +262,7 @@ var (
 // A run of every command over every kind of connection, captured by both programs, is NVMe
 // over Fabrics to Wireshark's dissectors, to the last frame.
 func TestCapture(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
 	}
@@ -335,6 +336,7 @@ func examine(t *testing.T, path, transport string, flags bool, connections int, 
 
 // Both transports of a target go into one file.
 func TestCaptureBothTransports(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skip("tshark is not installed (Debian: apt-get install tshark)")
 	}

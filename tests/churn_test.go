@@ -58,6 +58,7 @@ const (
 // everybody allowed is back in the end; and the memory of a target that has had changes for long does not grow, which takes
 // more of them than a short run has.
 func TestChurn(t *testing.T) {
+	alone(t)
 	changes, seed := churnChanges, uint64(1)
 	for env, v := range map[string]func(uint64){
 		churnEnv: func(n uint64) { changes = int(n) }, churnSeedEnv: func(n uint64) { seed = n },

@@ -93,6 +93,7 @@ func makeFile(t *testing.T, path string, size int64) string {
 }
 
 func TestTargetFlags(t *testing.T) {
+	t.Parallel()
 	check(t, "nvmetgt", []mistake{
 		{args("--bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmetgt --help"}},
 		{args("bogus"), exitUsage, []string{`no command "bogus"`, "nvmetgt --help"}},
@@ -150,6 +151,7 @@ func TestTargetFlags(t *testing.T) {
 }
 
 func TestInitiatorFlags(t *testing.T) {
+	t.Parallel()
 	check(t, "nvmeinit", []mistake{
 		{args("--bogus"), exitUsage, []string{"unknown flag: --bogus", "nvmeinit --help"}},
 		{args("format"), exitUsage, []string{`no command "format"`, "nvmeinit --help"}},
@@ -234,6 +236,7 @@ func TestInitiatorFlags(t *testing.T) {
 
 // Files that can't be exported.
 func TestTargetFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at := "tcp://" + freeAddr(t).String()
 	serve := func(flags string) []string {
@@ -263,6 +266,7 @@ func TestTargetFiles(t *testing.T) {
 
 // A file or a directory of state that may not be written: by its mode, which root overrides, or by its file system.
 func TestTargetReadOnlyFile(t *testing.T) {
+	t.Parallel()
 	dir, refused := t.TempDir(), "permission denied"
 	path := makeFile(t, dir+"/ro.img", 1<<20)
 	state := dir + "/state"
@@ -300,6 +304,7 @@ func remountReadOnly(t *testing.T, dir string) error {
 
 // What another program has already.
 func TestTargetInUse(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tgt := startTarget(t, "--volume", dir+"/file.img", "--volume", "pmem:"+dir+"/pmem.img", "--size", "4MiB")
 	owner := fmt.Sprintf("process %d", tgt.pid())
@@ -322,6 +327,7 @@ func TestTargetInUse(t *testing.T) {
 
 // Port 4791 held by something that is neither of the programs.
 func TestRoCEPortTaken(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	s, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, softrnic.Port)))
 	if err != nil {
@@ -336,6 +342,7 @@ func TestRoCEPortTaken(t *testing.T) {
 
 // Targets that aren't there.
 func TestUnreachable(t *testing.T) {
+	alone(t)
 	nobody := freeAddr(t).String()
 	tgt := startTarget(t, "--volume", "mem:1MiB")
 	for _, verb := range []string{"discover", "connect", "list"} {
@@ -364,6 +371,7 @@ func TestUnreachable(t *testing.T) {
 
 // Peers that accept a TCP connection and aren't NVMe/TCP targets.
 func TestNotATarget(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		serve func(net.Conn)
 		flags string
@@ -399,6 +407,7 @@ func TestNotATarget(t *testing.T) {
 }
 
 func TestWrongSubsystem(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:1MiB", "--allow-host", "nqn.2026-11.org.example:friend")
 	const stranger, friend = "nqn.2026-11.org.example:stranger", "nqn.2026-11.org.example:friend"
 	for _, transport := range transports {
@@ -430,6 +439,7 @@ func TestWrongSubsystem(t *testing.T) {
 
 // Ranges and files that don't fit the namespace.
 func TestWrongRange(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "mem:1MiB")
 	dir := t.TempDir()
 	out := dir + "/out.img"
@@ -490,6 +500,7 @@ func TestWrongRange(t *testing.T) {
 // A disk that gets full: under the target's volume, under the initiator's output, and under a
 // capture.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	dir, empty := t.TempDir(), t.TempDir()
 	for _, d := range []string{dir, empty} {
 		if err := unix.Mount("tmpfs", d, "tmpfs", 0, "size=1m"); err != nil {
@@ -520,6 +531,7 @@ func TestDiskFull(t *testing.T) {
 
 // A pipe that is closed early, or full, is a failure too.
 func TestStandardOutputFull(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB")
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -539,6 +551,7 @@ func TestStandardOutputFull(t *testing.T) {
 
 // A target whose line "ready" can't be printed ends: whoever starts it waits for the line.
 func TestTargetOutputFull(t *testing.T) {
+	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -571,6 +584,7 @@ func TestTargetOutputFull(t *testing.T) {
 
 // A program that is interrupted says so and stops at once, and the target serves on.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:64MiB")
 	for _, transport := range transports {
 		p := tgt.startInit(t, transport, "bench", "--rw", "randread", "--runtime", "1m")

@@ -11,6 +11,7 @@ import (
 // Every command's help, down to the last, has an example that begins with the command, and which
 // the program takes.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	for program, least := range map[string]int{"nvmetgt": 24, "nvmeinit": 44} {
 		if n := checkHelp(t, program, ""); n < least {
 			t.Errorf("%s: help of %d commands was looked at, want %d", program, n, least)
@@ -62,6 +63,7 @@ func checkHelp(t *testing.T, program, verb string) (n int) {
 
 // What -o json prints is JSON, with the fields that scripts look for.
 func TestJSON(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB", "--volume", "null:1GiB", "--state", t.TempDir())
 	of := strings.ReplaceAll(testNQN, ".", `\.`) + "."
 	for _, transport := range transports {

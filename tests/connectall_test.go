@@ -196,6 +196,7 @@ func TestConnectAllDiscoveryDown(t *testing.T) {
 
 // TestHostNQN: the name is the same each time and valid, and a new one is another.
 func TestHostNQN(t *testing.T) {
+	t.Parallel()
 	show := func(verb string) string {
 		r := nvmeinit(t, 10*time.Second, verb)
 		name := strings.TrimSpace(r.stdout)

@@ -87,6 +87,7 @@ func (c *configured) hosts(t *testing.T, nqn string) (hosts []string) {
 // Everything that can change changes under load, over both transports: the hosts that a change
 // doesn't concern don't notice, the others are told.
 func TestLiveChanges(t *testing.T) {
+	t.Parallel()
 	c := startConfigured(t)
 	var loads []*program
 	for _, transport := range transports {
@@ -176,6 +177,7 @@ func (c *configured) changeEndpoints(t *testing.T) {
 
 // A change that can't be made whole is not made at all.
 func TestLiveChangeRefused(t *testing.T) {
+	t.Parallel()
 	c := startConfigured(t)
 	before := c.change(t, "config")
 	taken := start(t, nil, "nvmetgt", "serve", "--volume", "mem:1MiB", "--listen", "tcp://"+freeAddr(t).String(), "--control", c.socket)
@@ -237,6 +239,7 @@ func TestLiveChangeRefused(t *testing.T) {
 // TestApplyPipe: what "ctl config" prints can be piped into "ctl apply", through an editor of streams or not. The pipe was
 // read twice, and found empty the second time.
 func TestApplyPipe(t *testing.T) {
+	t.Parallel()
 	c := startConfigured(t)
 	defer c.stop(t)
 	next := strings.Replace(c.change(t, "config"), "- "+oneHost+"\n", "", 1)
@@ -252,6 +255,7 @@ func TestApplyPipe(t *testing.T) {
 
 // What was saved is what the next start makes.
 func TestSaveConfiguration(t *testing.T) {
+	t.Parallel()
 	c := startConfigured(t)
 	c.change(t, "add-subsystem", "-n", testNQN, "--serial", "42", "--allow-host", oneHost)
 	if out := c.change(t, "add-namespace", "-n", diskNQN, "--volume", "mem:1MiB"); out != "namespace 2\n" { // the lowest that is free
@@ -275,6 +279,7 @@ func TestSaveConfiguration(t *testing.T) {
 }
 
 func TestConfigurationFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad.yaml")
 	writeText(t, bad, "subsystems:\n- nqn: "+testNQN+"\n  namespacs: []\n")

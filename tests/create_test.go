@@ -109,6 +109,7 @@ func (h *hostSide) findAndDelete(t *testing.T, nsid uint32, path string) {
 // TestCreatePrograms: what one run of nvmeinit creates and attaches, the next ones of that host find, use and delete;
 // another host doesn't.
 func TestCreatePrograms(t *testing.T) {
+	t.Parallel()
 	dir, addr := t.TempDir(), freeAddr(t)
 	file := filepath.Join(dir, "target.yaml")
 	writeText(t, file, fmt.Sprintf(`listen: ["rdma://%[1]s:%[2]s", "tcp://%[1]s:%[2]s"]
@@ -160,6 +161,7 @@ subsystems:
 // TestHostsCreate: where the operator's file allows it, hosts create, attach, use and delete
 // namespaces over either transport, and all of it survives kill -9 of the target.
 func TestHostsCreate(t *testing.T) {
+	t.Parallel()
 	dir, addr := t.TempDir(), freeAddr(t)
 	at := addr.String() + ":" + nvmePort
 	file := filepath.Join(dir, "target.yaml")
@@ -195,6 +197,7 @@ subsystems:
 // TestSanitizeEverywhere: a host erases all namespaces over either transport, is told of the end,
 // and finds it in the Sanitize Status and Persistent Event logs.
 func TestSanitizeEverywhere(t *testing.T) {
+	t.Parallel()
 	p := startTarget(t, "--volume", "mem:8MiB", "--volume", filepath.Join(t.TempDir(), "disk"), "--size", "8MiB", "--state", filepath.Join(t.TempDir(), "state"))
 	for _, path := range transports {
 		told := make(chan nvme.AsyncEvent, 8)

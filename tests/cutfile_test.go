@@ -18,6 +18,7 @@ import (
 // use it: memory that was there as a command began is gone before its data was sent, or had come. A
 // command or a connection may fail of that, and nothing else does.
 func TestVolumeCut(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"", ",mode=inplace"} {
 		for _, path := range paths {
 			t.Run(path+mode, func(t *testing.T) { testVolumeCut(t, path, mode) })

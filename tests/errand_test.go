@@ -42,6 +42,7 @@ func (e *endless) Decline() { e.offered.Store(false) }
 // TestEndlessErrand: whoever receives packets does so between what it does for others, and so answers commands though
 // there is always something to do.
 func TestEndlessErrand(t *testing.T) {
+	alone(t)
 	if runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("with one processor nobody is on duty while a test runs, who could be offered something")
 	}

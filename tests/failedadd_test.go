@@ -13,6 +13,7 @@ import (
 // A change that can't be made, for what is saved of a subsystem can't be read, changes nothing, and
 // succeeds when that is repaired.
 func TestFailedAdd(t *testing.T) {
+	t.Parallel()
 	dir, addr := t.TempDir(), freeAddr(t)
 	c := &configured{file: filepath.Join(dir, "target.yaml"), socket: filepath.Join(dir, "control")}
 	state := filepath.Join(dir, "state")

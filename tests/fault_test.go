@@ -24,14 +24,16 @@ var badNetworks = []string{
 // What is written through a bad network is what a good one reads, whichever side has the faults,
 // and the faults did happen.
 func TestFaults(t *testing.T) {
-	dir := t.TempDir()
-	in := makeFile(t, filepath.Join(dir, "in"), 1<<20)
+	t.Parallel()
+	in := makeFile(t, filepath.Join(t.TempDir(), "in"), 1<<20)
 	want, err := os.ReadFile(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, faults := range badNetworks {
 		t.Run(faults, func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(t.TempDir(), "out")
 			for _, side := range []string{"initiator", "target", "both"} {
 				var ofTarget, ofInit []string
 				if side != "initiator" {
@@ -47,7 +49,6 @@ func TestFaults(t *testing.T) {
 				} else if side != "target" && !strings.Contains(r.stderr, "with faults: "+faults[:5]) {
 					t.Errorf("the faults aren't announced: %q", r.stderr)
 				}
-				out := filepath.Join(dir, "out")
 				p.must(t, time.Minute, "tcp", "read", "-n", testNQN, "--length", "1MiB", "--output", out)
 				if got, err := os.ReadFile(out); err != nil || !bytes.Equal(got, want) {
 					t.Errorf("faults at the %s: read back something else (%v)", side, err)
@@ -61,6 +62,7 @@ func TestFaults(t *testing.T) {
 
 // The seed that is announced is the one that repeats the run, and what can't be is refused.
 func TestFaultFlag(t *testing.T) {
+	t.Parallel()
 	p := startTarget(t, "--volume", "mem:1MiB", "--fault", "loss=0.1%")
 	if s := p.stdout.String(); !regexp.MustCompile(`(?m)^     with faults: loss=0\.1%,seed=[0-9]+$`).MatchString(s) {
 		t.Errorf("nvmetgt doesn't announce its faults:\n%s", s)

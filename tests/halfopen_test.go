@@ -16,6 +16,7 @@ import (
 // TestHalfOpenLimit: as many requests as the configuration file says may wait for their host to confirm
 // them, of one address and of all; the others are rejected.
 func TestHalfOpenLimit(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	file := filepath.Join(t.TempDir(), "target.yaml")
 	writeText(t, file, fmt.Sprintf(`listen: ["rdma://%s:%s"]

@@ -81,6 +81,7 @@ func (fs *frozenFS) thaw() error {
 // A write that hangs in the system, whoever is at it, stops no other volume, neither for the
 // host that wrote, on the same queue, nor for another.
 func TestHangingFile(t *testing.T) {
+	t.Parallel()
 	for _, io := range []string{"buffered", "uring", "direct"} {
 		for _, path := range []string{"rdma", "tcp"} {
 			t.Run(io+"/"+path, func(t *testing.T) { testHangingFile(t, io, path) })
@@ -154,6 +155,7 @@ func writeBlock(t *testing.T, ctx context.Context, ns *host.Namespace, i int) {
 // A host that loses its connections with a write on a volume that hangs comes back at once, and uses the other
 // namespaces; what it writes to that volume then comes behind the old write.
 func TestHangingVolumeReconnect(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"rdma", "tcp"} {
 		t.Run(path, func(t *testing.T) {
 			tgt := startTarget(t, "--volume", "freeze:manual:mem:1MiB", "--volume", "mem:1MiB")

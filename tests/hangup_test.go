@@ -14,6 +14,7 @@ import (
 
 // Signal HUP has a target read its file again, and change nothing where that says what can't be.
 func TestHangupReloads(t *testing.T) {
+	t.Parallel()
 	c := startConfigured(t)
 	text, err := os.ReadFile(c.file)
 	if err != nil {
@@ -68,6 +69,7 @@ func TestHangupEnds(t *testing.T) {
 
 // TestHoldTells: who holds a connection is told of namespaces that come, over either transport.
 func TestHoldTells(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tgt := startTarget(t, "--volume", "mem:1MiB", "--control", dir+"/control")
 	for i, transport := range transports {

@@ -279,6 +279,13 @@ func (p *targetProgram) stop(t testing.TB) {
 	}
 }
 
+// alone is called by a test that measures, or looks at what all tests of this process have in common: it fails where the
+// test runs beside others. Those that only have programs do something mostly wait, and are parallel.
+func alone(t *testing.T) {
+	t.Helper()
+	t.Setenv("NVMEOF_TEST", t.Name()) // the testing package takes it from parallel tests, and makes none of this one
+}
+
 // freeAddr is a loopback address on which nobody has the port of RoCE or of NVMe.
 func freeAddr(t testing.TB) netip.Addr {
 	t.Helper()

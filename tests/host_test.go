@@ -55,6 +55,8 @@ func (h *hostSide) close(t testing.TB) {
 
 // noLeaks fails the test when goroutines that it started outlive it and its cleanups.
 func noLeaks(t *testing.T) {
+	t.Helper()
+	alone(t)
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }

@@ -7,6 +7,7 @@ import (
 
 // TestIdle wants a connected pair that has nothing to do to do nothing: keep alive and no more.
 func TestIdle(t *testing.T) {
+	alone(t)
 	var all []*idler
 	for _, transport := range transports {
 		p := startTarget(t, "--volume", "mem:64MiB")

@@ -24,6 +24,7 @@ var killLinger = map[string]time.Duration{"rdma": time.Second}
 // TestKill kills either program in the middle of I/O. The other notices within the keep alive
 // time, says so, frees what it held, and a new connection works at once.
 func TestKill(t *testing.T) {
+	alone(t)
 	for _, transport := range transports {
 		t.Run("target/"+transport, func(t *testing.T) { killTarget(t, transport) })
 		t.Run("host/"+transport, func(t *testing.T) { killHost(t, transport) })

@@ -18,6 +18,7 @@ import (
 // TestLateWrites: what a host sent to a target that stood still isn't executed when that goes on, where the host
 // had given the target up meanwhile: it may have written the same blocks by another path, or another target.
 func TestLateWrites(t *testing.T) {
+	t.Parallel()
 	for _, path := range localPaths {
 		t.Run(path, func(t *testing.T) { testLateWrites(t, path) })
 	}

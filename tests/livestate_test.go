@@ -15,6 +15,7 @@ import (
 // An operator sets ANA states in the file and changes them live: the hosts of the endpoint are
 // told, those of another keep their path, and what was saved is there after a reload.
 func TestLiveANA(t *testing.T) {
+	t.Parallel()
 	c, at := startANA(t)
 	h := dialANA(t, c)
 	h.wantState(t, "tcp", nvme.ANANonOptimized)
@@ -53,6 +54,7 @@ func TestLiveANA(t *testing.T) {
 
 // Mistakes in set-ana are told.
 func TestSetANAMistakes(t *testing.T) {
+	t.Parallel()
 	c, _ := startANA(t)
 	for _, wrong := range [][]string{
 		{"set-ana", "7"},

@@ -9,6 +9,7 @@ import (
 // TestLocalMemory: packets of two programs on this host go through shared memory where both are told to share it, and
 // through their sockets otherwise; data is the same.
 func TestLocalMemory(t *testing.T) {
+	t.Parallel()
 	option := []string{"--local-memory"}
 	for _, c := range []struct {
 		name         string
@@ -63,6 +64,7 @@ func (p *targetProgram) sharesMemory(t *testing.T, flags ...string) {
 
 // TestLocalMemoryKill: either program may be killed in the middle of I/O; the next one shares memory again.
 func TestLocalMemoryKill(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	args := []string{"--local-memory", "--volume", "mem:16MiB", "--metrics", addr.String() + ":" + metricsPort}
 	load := []string{"--local-memory", "--rw", "randrw", "--bs", "16k", "--iodepth", "32", "--runtime", "60s", "-k", "2"}

@@ -44,6 +44,7 @@ const busyRoundTrip = time.Millisecond
 // kernel's TCP, turn by turn on one lossy link, and makes a table of the goodput beside that
 // without loss.
 func TestLossBesideTCP(t *testing.T) {
+	alone(t)
 	text := os.Getenv(lossyEnv)
 	if text == "" {
 		t.Skip("make lossy compares with the kernel's TCP on a lossy link")

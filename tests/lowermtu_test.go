@@ -9,6 +9,7 @@ import (
 // TestLowerMTU: a target whose interface carries smaller packets than when it was started, though the host's still
 // carries those, is connected to with packets that get through.
 func TestLowerMTU(t *testing.T) {
+	alone(t)
 	l := newLossyLink(t, lossyConfig{mtu: 4200, rate: 125e6, queue: 1 << 20})
 	l.serve(t)
 	e := l.ends[1]

@@ -8,6 +8,7 @@ import (
 // TestNoLocalICRC: packets of two programs on this host have no ICRC where both are told to do
 // without, and all have one otherwise.
 func TestNoLocalICRC(t *testing.T) {
+	t.Parallel()
 	option := []string{"--no-local-icrc"}
 	for _, c := range []struct {
 		name         string

@@ -27,6 +27,7 @@ func pmemBlock(i int) []byte { return bytes.Repeat([]byte{byte(i + 1)}, 4096) }
 // TestPmemCheck damages the map of a volume as an operator may find it: it isn't served, check says
 // what is wrong, and after a repair all but the block that is lost is as it was.
 func TestPmemCheck(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmem.img")
 	p := startTarget(t, "--volume", "pmem:"+path, "--size", "4MiB")
 	if r := pmemCheck(t, path); r.code != exitFailure || !strings.Contains(r.stderr, "in use") {

@@ -35,6 +35,7 @@ func (l *pmemLoad) String() string { return fmt.Sprintf("%s/%s/%d", l.rw, l.bs, 
 //
 // It wants both processors for itself, so it runs only when asked for: make speed-pmem.
 func TestPmemSpeed(t *testing.T) {
+	alone(t)
 	needSpeed(t, "NVMEOF_SPEED_PMEM", "speed-pmem")
 	var loads []*pmemLoad
 	for _, rw := range []string{"randread", "randwrite"} {

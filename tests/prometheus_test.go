@@ -45,6 +45,7 @@ func prometheusProgram(t *testing.T, name string) string {
 
 // Alerts are raised by what they are for, and by nothing else.
 func TestAlertRules(t *testing.T) {
+	t.Parallel()
 	const dir = "../metrics/alerts"
 	promtool(t, dir, "", "check", "rules", "nvmeof.yml")
 	promtool(t, dir, "", "test", "rules", "nvmeof_test.yml")
@@ -163,6 +164,7 @@ type panel struct {
 // A real Prometheus scrapes a target and hosts under load: it takes their metrics as good, has
 // data for every query of the dashboard, and can evaluate every alert.
 func TestPrometheus(t *testing.T) {
+	t.Parallel()
 	prometheusProgram(t, "prometheus")
 	disk := filepath.Join(t.TempDir(), "disk.img")
 	tgt := startTarget(t, "--volume", disk, "--size", "64MiB", "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0", "--fault", "loss=0.5%")

@@ -11,6 +11,7 @@ import (
 // TestRanges: a range that is discarded, or filled with zeroes, reads as zeroes and what is beside it stays; discarding
 // gives the space back.
 func TestRanges(t *testing.T) {
+	t.Parallel()
 	const mib = 1 << 20
 	for _, transport := range transports {
 		for _, verb := range []string{"discard", "write-zeroes"} {

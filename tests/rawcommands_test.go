@@ -10,6 +10,7 @@ import (
 
 // TestRawCommands: commands made of numbers do what they do otherwise, and what they bring is shown byte by byte.
 func TestRawCommands(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB")
 	dir := t.TempDir()
 	block := bytes.Repeat([]byte("raw block "), 410)[:4096]

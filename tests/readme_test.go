@@ -56,6 +56,7 @@ func TestReadmePrograms(t *testing.T) {
 
 // The commands of the README's tour do what it says, in its order.
 func TestReadmeTour(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at := freeAddr(t)
 	if err := buildPrograms(); err != nil {
@@ -102,6 +103,7 @@ func shell(t *testing.T, dir, command string) string {
 
 // The example programs find each other, and the host reads what it wrote.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", dir+"/", module+"/examples/...")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -107,6 +107,7 @@ func findReserved(t *testing.T, v blockdev.Volume, dir, path string) {
 // TestReservationPrograms: a host reserves a namespace by one run of nvmeinit after another, and others, and then itself
 // after another has preempted it, are kept from writing.
 func TestReservationPrograms(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:4MiB", "--state", t.TempDir())
 	block := makeFile(t, t.TempDir()+"/block", 4096)
 	const me, you = "nqn.2014-08.org.nvmexpress:uuid:6a3b2f60-0000-4000-8000-000000000001", "nqn.2014-08.org.nvmexpress:uuid:6a3b2f60-0000-4000-8000-000000000002"

@@ -60,7 +60,7 @@ if [ -n "$race" ]; then
 		-run '^(TestNoAllocation|TestNoAllocations|TestCongestion|TestLossIsSurvivable|TestLossIsSurvivableWhenBusy|TestThousandHosts|TestFullMap|TestFailedSyncOfMap|TestVanished|TestQuota|TestCutWhileOpen|TestCutLoan|TestDeviceTakenAway)$' \
 		./fabric/rdma/roce ./internal/loadgen ./nvme/target ./metrics ./persist
 fi
-step "whole programs" gotest -timeout 20m -count 1 ./tests
+step "whole programs" gotest -timeout 20m -count 1 -parallel 4 ./tests # at once, as they wait more than they compute
 step "fuzz targets, ${FUZZTIME:-1s} each" tests/fuzz.sh "${FUZZTIME:-1s}"
 step "demo, with short measurements" go run ./tests/demo -bin bin -runtime 200ms
 

@@ -68,6 +68,7 @@ func TestService(t *testing.T) {
 // A host that writes without pause loses nothing that was acknowledged when the target is told to stop,
 // and its connection is closed rather than lost.
 func TestStopDrains(t *testing.T) {
+	t.Parallel()
 	for _, transport := range transports {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
@@ -92,6 +93,7 @@ func TestStopDrains(t *testing.T) {
 // A volume that doesn't answer keeps the program for the time of --drain-timeout, or until the
 // second signal.
 func TestStopLimit(t *testing.T) {
+	t.Parallel()
 	for _, again := range []bool{false, true} {
 		tgt := startTarget(t, "--volume", "freeze:1ms+12s:mem:16MiB", "--metrics", "127.0.0.1:0", "--drain-timeout", map[bool]string{false: "1s", true: "1m"}[again])
 		host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
@@ -117,6 +119,7 @@ func TestStopLimit(t *testing.T) {
 
 // A volume that never answers is waited for until a further signal, after which the program has failed.
 func TestStopAtOnce(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "freeze:1ms+10m:mem:16MiB", "--metrics", "127.0.0.1:0")
 	host := tgt.startInit(t, "tcp", "read", "--nsid", "1", "--length", "4k", "--output", "/dev/null")
 	url := tgt.metricsURL(t) + "/metrics"
@@ -173,6 +176,7 @@ func (p *program) metricsURL(t testing.TB) string {
 
 // ctl drain lets hosts go and refuses others until ctl resume.
 func TestCtlDrain(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "control")
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--control", socket, "--metrics", "127.0.0.1:0")
 	c := configured{targetProgram: tgt, socket: socket}

@@ -19,6 +19,7 @@ import (
 //
 // It wants both processors for itself, so it runs only when asked for: make speed.
 func TestRDMABesideSockets(t *testing.T) {
+	alone(t)
 	const rounds, least = 7, 0.75
 	needSpeed(t, "NVMEOF_SPEED", "speed")
 	ceiling := filepath.Join(t.TempDir(), "ceiling")

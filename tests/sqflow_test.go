@@ -8,6 +8,7 @@ import (
 // TestDisableSQFlow: a host that asks for it has reads answered by their data alone, and only such
 // a host.
 func TestDisableSQFlow(t *testing.T) {
+	t.Parallel()
 	addr := freeAddr(t)
 	tgt := startTargetAt(t, addr, "--volume", "mem:16MiB", "--metrics", addr.String()+":"+metricsPort)
 	const success = "nvmeof_tcp_success_flags_total"

@@ -101,6 +101,7 @@ func checkColours(t *testing.T, browser, page string) {
 
 // The page asks nobody but its own server for anything.
 func TestStatusPageAlone(t *testing.T) {
+	t.Parallel()
 	tgt := startTarget(t, "--volume", "mem:16MiB", "--metrics", "127.0.0.1:0")
 	_, page := get(t, tgt.metricsURL(t)+"/")
 	if found := regexp.MustCompile(`(?:src|href)="([^"]*)"|https?://`).FindAllString(page, -1); len(found) != 3 {

@@ -18,6 +18,7 @@ import (
 // TestVolumeGrows makes a file larger, and then smaller, under a running target: connected hosts
 // are told, and may use what came.
 func TestVolumeGrows(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk.img")
 	p := startTarget(t, "--volume", path, "--size", "16MiB")
 	for _, transport := range transports {
@@ -60,6 +61,7 @@ func TestVolumeGrows(t *testing.T) {
 
 // TestVolumeEmptied: a namespace whose file was cut to nothing is one that there is, and a host is told what it lacks.
 func TestVolumeEmptied(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk.img")
 	p := startTarget(t, "--volume", path, "--size", "16MiB")
 	if err := os.Truncate(path, 0); err != nil {
@@ -76,6 +78,7 @@ func TestVolumeEmptied(t *testing.T) {
 // TestVolumeCache: a host sees a volatile write cache where the volume has one, and one block as the
 // atomic unit.
 func TestVolumeCache(t *testing.T) {
+	t.Parallel()
 	disk := t.TempDir()
 	memory, err := os.MkdirTemp("/dev/shm", "volume") //nolint:usetesting // t.TempDir may not be on a tmpfs
 	if err != nil {
@@ -111,6 +114,7 @@ func TestVolumeCache(t *testing.T) {
 // TestVolumeFaults has volumes fail in each way: the host sees the status for it, and the other
 // blocks and namespaces go on.
 func TestVolumeFaults(t *testing.T) {
+	t.Parallel()
 	p := startTarget(t, "--volume", "fail:read@8,write@9,write@10=capacity,write@11=readonly,read@12=gone,read@13=busy,zeroes@14:mem:1MiB",
 		"--volume", "mem:1MiB")
 	for _, transport := range transports {
@@ -159,6 +163,7 @@ func TestVolumeFaults(t *testing.T) {
 
 // TestVolumeSignals freezes and thaws a volume, and scrubs another, by the signals that do it.
 func TestVolumeSignals(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk.img")
 	p := startTarget(t, "--volume", "freeze:manual:mem:1MiB", "--volume", "check:"+path, "--size", "1MiB")
 	h := dialHost(t, p.remote(), "tcp", nil)
@@ -218,6 +223,7 @@ func TestVolumeSignals(t *testing.T) {
 // TestScrubFrozen: a volume that is frozen holds up its own scrub, but neither the signal that thaws it nor the end of
 // the program.
 func TestScrubFrozen(t *testing.T) {
+	t.Parallel()
 	p := startTarget(t, "--volume", "check:freeze:manual:mem:1MiB")
 	h := dialHost(t, p.remote(), "tcp", nil)
 	ns, err := h.Namespace(t.Context(), 1)
