@@ -165,7 +165,7 @@ func browse(t *testing.T, browser, page string, flags ...string) (wrote, said st
 	cmd := exec.CommandContext(ctx, browser, append(flags, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 		"--enable-logging=stderr", "--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage",
 		"--window-size=1280,1800", "--user-data-dir="+t.TempDir(), page)...)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute // its helpers hold the output open, and end later where the machine is busy
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
