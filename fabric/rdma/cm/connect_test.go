@@ -69,6 +69,63 @@ func TestConnectAndDisconnect(t *testing.T) {
 	})
 }
 
+// Each side says for itself whether it has flow control, and how often the other shall try again where no receive is
+// posted.
+func TestFlowControl(t *testing.T) {
+	for _, flow := range []bool{false, true} {
+		pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+			accept := acceptParam
+			accept.FlowControl = !flow
+			l.handle = func(ev verbs.CMEvent) {
+				if ev.Type == verbs.CMConnectRequest {
+					l.createQP(ev.ID)
+					if err := ev.ID.Accept(accept); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			h := host.prepare(target.addr)
+			if err := h.id.Connect(verbs.ConnParam{FlowControl: flow, RetryCount: 3, RNRRetryCount: 2}); err != nil {
+				t.Fatal(err)
+			}
+			asked, told := l.want(verbs.CMConnectRequest), h.want(verbs.CMEstablished).Param
+			if p := asked.Param; p.FlowControl != flow || p.RetryCount != 3 || p.RNRRetryCount != 2 {
+				t.Errorf("request %+v", p)
+			}
+			if told.FlowControl == flow || told.RetryCount != 3 || told.RNRRetryCount != 6 {
+				t.Errorf("reply %+v", told)
+			}
+			a, b := h.qp().Query(), asked.ID.QP().Query()
+			if a.RetryCnt != 3 || b.RetryCnt != 3 || a.RNRRetry != 6 || b.RNRRetry != 2 {
+				t.Errorf("retries %d %d, of RNRs %d %d", a.RetryCnt, b.RetryCnt, a.RNRRetry, b.RNRRetry)
+			}
+		})
+	}
+}
+
+// A consumer has the path MTU that it asks for, if the way to the peer and the port have room for it, else the largest of
+// those.
+func TestPathMTU(t *testing.T) {
+	for _, c := range []struct{ path, port, asked, want verbs.MTU }{
+		{verbs.MTU1024, verbs.MTU4096, 0, verbs.MTU1024}, {verbs.MTU1024, verbs.MTU4096, verbs.MTU4096, verbs.MTU1024},
+		{verbs.MTU1024, verbs.MTU4096, verbs.MTU512, verbs.MTU512}, {verbs.MTU4096, verbs.MTU2048, 0, verbs.MTU2048},
+	} {
+		pair(t, func(t *testing.T, n *network, host, target *node, _ *end) {
+			host.m.cfg.PathMTU = func(netip.Addr) verbs.MTU { return c.path }
+			host.m.attr.ActiveMTU = c.port
+			h := host.prepare(target.addr)
+			if err := h.id.Connect(verbs.ConnParam{PathMTU: c.asked}); err != nil {
+				t.Fatal(err)
+			}
+			h.want(verbs.CMEstablished)
+			req := n.sent(host.addr, mad.AttrREQ)[0].msg.(*mad.REQ)
+			if got := h.qp().Query().PathMTU; req.PathMTU != c.want || got != c.want {
+				t.Errorf("%+v: asked for %v, has %v", c, req.PathMTU, got)
+			}
+		})
+	}
+}
+
 func TestREQLikeLinux(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
 		h := host.connect(target.addr)
@@ -223,6 +280,46 @@ func TestSlowAccept(t *testing.T) {
 		h.want(verbs.CMEstablished)
 		l.want(verbs.CMEstablished)
 		ended(h, l)
+	})
+}
+
+// The REQ asks for the traffic class of the configuration, which both sides then have, and the REP says how late its
+// device acknowledges.
+func TestTrafficClassAndACKDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const class = 26 << 2
+		n := newNetwork()
+		host, target := newNode(t, n, "127.0.0.2", Config{TrafficClass: class}), newNode(t, n, "127.0.0.1", Config{})
+		defer host.m.Close()
+		defer target.m.Close()
+		target.m.attr.AckDelay = 19
+		l := target.listen(0)
+		h := host.connect(target.addr)
+		established(h, l)
+		req, rep := n.sent(host.addr, mad.AttrREQ)[0].msg.(*mad.REQ), n.sent(target.addr, mad.AttrREP)[0].msg.(*mad.REP)
+		if a, b := h.qp().Query().TrafficClass, l.qp().Query().TrafficClass; req.Primary.TrafficClass != class || a != class || b != class {
+			t.Errorf("traffic class %d asked for, %d and %d set", req.Primary.TrafficClass, a, b)
+		}
+		if got := h.qp().Query().Timeout; rep.TargetACKDelay != 19 || got != 19 {
+			t.Errorf("ACK delay %d, ACK timeout %d", rep.TargetACKDelay, got)
+		}
+		ended(h, l)
+	})
+}
+
+// What the peer says in its RTU reaches the consumer.
+func TestPrivateDataOfRTU(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		p.send(target.addr, 99, p.req(target.addr, 7, 8))
+		_, rep := receive[*mad.REP](p)
+		rtu := &mad.RTU{CommIDs: rep.Reversed()}
+		copy(rtu.PrivateData[:], "thanks")
+		p.send(target.addr, 99, rtu)
+		l.want(verbs.CMConnectRequest)
+		if got := l.want(verbs.CMEstablished).Param.PrivateData; !bytes.Equal(got, rtu.PrivateData[:]) {
+			t.Errorf("%q, want %q", got, rtu.PrivateData)
+		}
 	})
 }
 

@@ -94,10 +94,40 @@ func TestDestroy(t *testing.T) {
 			p.send(target.addr, 99, p.req(target.addr, 7, 8))
 			receive[*mad.REP](p)
 			l.want(verbs.CMConnectRequest).ID.Destroy()
-			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectConsumer || rej.Remote != 7 {
+			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectConsumer || rej.Remote != 7 || rej.Message != mad.AnswersOther {
 				t.Errorf("REJ %+v", rej)
 			}
 			l.wantNone()
+		})
+	})
+	t.Run("told to wait", func(t *testing.T) {
+		pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+			p := newRawPeer(t, n, "127.0.0.9")
+			h := host.connect(p.addr)
+			tid, req := receive[*mad.REQ](p)
+			p.send(host.addr, tid, &mad.MRA{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, Message: mad.AnswersREQ, ServiceTimeout: 20})
+			synctest.Wait()
+			h.id.Destroy()
+			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectTimeout || rej.Local != req.LocalCommID {
+				t.Errorf("REJ %+v", rej)
+			}
+			host.wantEmpty()
+		})
+	})
+	t.Run("replied", func(t *testing.T) {
+		pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+			p := newRawPeer(t, n, "127.0.0.9")
+			h := host.connect(p.addr)
+			h.qp().pd.modify = func(verbs.QPState) error { return h.id.Destroy() } // while its QP is being made ready
+			tid, req := receive[*mad.REQ](p)
+			ids := mad.CommIDs{Local: 5, Remote: req.LocalCommID}
+			p.send(host.addr, tid, &mad.REP{CommIDs: ids, LocalQPN: 6, LocalCAGUID: 0x77})
+			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectConsumer || rej.CommIDs != ids.Reversed() || rej.Message != mad.AnswersREP {
+				t.Errorf("REJ %+v", rej)
+			}
+			synctest.Wait()
+			h.wantNone()
+			host.wantEmpty()
 		})
 	})
 	t.Run("listener", func(t *testing.T) {

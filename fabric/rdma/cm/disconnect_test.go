@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +44,31 @@ func TestDREQUnanswered(t *testing.T) {
 		}
 		h.want(verbs.CMTimewaitExit)
 	})
+}
+
+// A DREQ is repeated as soon as the peer's REQ says that it would have answered, and after half a second at the latest.
+func TestDREQInterval(t *testing.T) {
+	for code, interval := range map[uint8]time.Duration{14: 64 * time.Millisecond, 16: 256 * time.Millisecond, 20: dreqInterval} {
+		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+			p := newRawPeer(t, n, "127.0.0.9")
+			req := p.req(target.addr, 7, 8)
+			req.LocalResponse = code
+			p.send(target.addr, 99, req)
+			_, rep := receive[*mad.REP](p)
+			p.send(target.addr, 99, &mad.RTU{CommIDs: rep.Reversed()})
+			l.id = l.want(verbs.CMConnectRequest).ID
+			l.want(verbs.CMEstablished)
+			if err := l.id.Disconnect(); err != nil {
+				t.Error(err)
+			}
+			l.want(verbs.CMDisconnected)
+			want := append([]time.Duration{0}, every(interval, dreqRetries)...)
+			if got := offsets(t, n.sent(target.addr, mad.AttrDREQ)); !slices.Equal(got, want) {
+				t.Errorf("code %d: DREQs at %v, want %v", code, got, want)
+			}
+			l.want(verbs.CMTimewaitExit)
+		})
+	}
 }
 
 func TestDREQChecks(t *testing.T) {

@@ -78,10 +78,12 @@ func TestRefusals(t *testing.T) {
 		{"MTU 0", func(r *mad.REQ) { r.PathMTU = 0 }, verbs.RejectInvalidMTU},
 		{"MTU 6", func(r *mad.REQ) { r.PathMTU = 6 }, verbs.RejectInvalidMTU},
 		{"MTU too large", func(r *mad.REQ) { r.PathMTU = verbs.MTU4096 }, verbs.RejectInvalidMTU},
+		{"MTU too large for the way", func(r *mad.REQ) { r.PathMTU = verbs.MTU2048 }, verbs.RejectInvalidMTU},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 				target.m.attr.ActiveMTU = verbs.MTU2048
+				target.m.cfg.PathMTU = func(netip.Addr) verbs.MTU { return verbs.MTU1024 }
 				p := newRawPeer(t, n, "127.0.0.9")
 				req := p.req(target.addr, 7, 8)
 				c.change(req)
