@@ -77,6 +77,7 @@ func shut(t *testing.T, q queue) {
 		if _, err := unix.FcntlInt(uintptr(q.fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
 			t.Errorf("the ring is left: %v", err)
 		}
+		noRing(t)
 	}
 }
 

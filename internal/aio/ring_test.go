@@ -1,8 +1,10 @@
 package aio
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/ncw/directio"
@@ -30,6 +32,51 @@ func openRing(t *testing.T, f *os.File) *Ring {
 		lacking(t, err)
 	}
 	return r
+}
+
+// noRing wants this program to have no ring, nor memory of one.
+func noRing(t *testing.T) {
+	t.Helper()
+	const ring = "[io_uring]"
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil || strings.Contains(string(maps), ring) {
+		t.Errorf("memory of a ring is left, %v", err)
+	}
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range fds {
+		if to, _ := os.Readlink(fd); strings.Contains(to, ring) {
+			t.Errorf("a ring is left, as %s", fd)
+		}
+	}
+	if err != nil || len(fds) == 0 {
+		t.Errorf("this program has %d files, %v", len(fds), err)
+	}
+}
+
+// TestRefused: where the system lets a ring be set up, but not used, there is none, and nothing is left of it.
+func TestRefused(t *testing.T) {
+	if !sandbox.Inside(t) {
+		return
+	}
+	f := newFile(t)
+	shut(t, openRing(t, f))
+	for _, call := range []uint32{unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER} {
+		sandbox.Refuse(t, call, unix.EPERM)
+		if _, err := OpenRing(16, int(f.Fd())); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "io_uring") {
+			t.Errorf("a ring is opened: %v", err)
+		}
+		noRing(t)
+	}
+}
+
+// TestTooOld: a kernel whose queues are mapped in two, or that loses completions, has no ring for us.
+func TestTooOld(t *testing.T) {
+	for _, features := range []uint32{0, featSingleMmap, featNoDrop} {
+		r := Ring{fd: -1}
+		if err := r.start(&params{features: features}); err == nil || !strings.Contains(err.Error(), "Linux 5.5") {
+			t.Errorf("with features %#x: %v", features, err)
+		}
+	}
 }
 
 // TestBuffers: what lies in memory that was registered is read and written from there, and the rest isn't.
