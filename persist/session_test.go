@@ -199,6 +199,38 @@ func TestFailedSuper(t *testing.T) {
 	mustClose(t, again)
 }
 
+// TestFailedClose: where the last sync fails who closes the volume is told, and it isn't left as one that was closed
+// cleanly: whoever opens it next must take no page of the durable map for written.
+func TestFailedClose(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "v")
+	v := mustOpen(t, path, blockdev.Options{Size: mib})
+	if v.kind != onSync {
+		t.Skip("no page cache here")
+	}
+	if err := volumetest.NewClient(v).Write(block(1), 0, false); err != nil {
+		t.Fatal(err)
+	}
+	sync, failed := v.sync, false
+	v.sync = func(b []byte) error {
+		if failed {
+			return sync(b)
+		}
+		failed = true
+		return unix.EIO
+	}
+	if err := v.Close(); !errors.Is(err, unix.EIO) {
+		t.Errorf("closed: %v", err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, errs := readSuper(&mapping{mem: b}); s == nil || s.session != unsure {
+		t.Errorf("the superblock is %+v, %v", s, errs)
+	}
+	mustClose(t, mustOpen(t, path, blockdev.Options{}))
+}
+
 // TestKilledReadOnly: what a killed program wrote, and didn't flush, is in the working maps alone. Whoever opens the
 // volume for reading only sees it all the same, as does a check, and neither changes the file.
 func TestKilledReadOnly(t *testing.T) {
