@@ -1,0 +1,95 @@
+package persist
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+	"github.com/nvme-anywhere/nvmeof/blockdev/volumetest"
+)
+
+// TestPieces: a view has as many pieces as may be, in the order of the logical blocks, and one of more is busy and keeps
+// no block from being used again; and likewise a loan.
+func TestPieces(t *testing.T) {
+	const block, most = 512, blockdev.MaxSegments
+	v := mustOpen(t, filepath.Join(shm(t), "v"), blockdev.Options{Size: mib, BlockSize: block})
+	c, all := volumetest.NewClient(v), v.free
+	var data []byte
+	for i := range most + 1 {
+		data = append(data, bytes.Repeat([]byte{byte(i + 1)}, block)...)
+	}
+	for _, odd := range []int{0, 1} { // so that no two that follow each other lie together
+		for i := odd; i <= most; i += 2 {
+			if err := c.Write(data[i*block:][:block], int64(i*block), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := make([]blockdev.Segment, 1)
+	segs, view, err := v.View(before, 0, most*block)
+	if err != nil || len(segs) != 1+most {
+		t.Fatalf("a view of %d pieces, want %d: %v", len(segs)-1, most, err)
+	}
+	for i, s := range segs[1:] {
+		if !bytes.Equal(s.Bytes, data[i*block:][:block]) {
+			t.Errorf("piece %d is of %d bytes that begin with %d", i, len(s.Bytes), s.Bytes[0])
+		}
+	}
+	v.Release(view)
+	if segs, _, err := v.View(before, 0, (most+1)*block); !errors.Is(err, blockdev.ErrBusy) || len(segs) != 1 {
+		t.Errorf("a view of more: %d pieces, %v", len(segs)-1, err)
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: (most + 1) * block}); err != nil || v.free != all {
+		t.Errorf("%d blocks of %d are free in the end, %v", v.free, all, err)
+	}
+
+	_, loan, err := v.Lend(nil, (2*most+1)*block)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := v.slots.pieces(uint64(loan), *v.extents.Load())
+	for v.free > 0 { // what isn't given back below is nobody's
+		v.take(v.free)
+	}
+	for i := 0; i < p.all()[0].n; i += 2 {
+		v.give(blocks{p.all()[0].x, p.all()[0].first + i, 1})
+	}
+	if segs, _, err := v.Lend(before, (most+1)*block); !errors.Is(err, blockdev.ErrBusy) || len(segs) != 1 || v.free != most+1 {
+		t.Errorf("a loan of %d pieces, of %d blocks: %v", len(segs)-1, v.free, err)
+	}
+	segs, again, err := v.Lend(before, most*block)
+	if err != nil || len(segs) != 1+most || v.free != 1 {
+		t.Fatalf("a loan of %d pieces, want %d; %d blocks are left: %v", len(segs)-1, most, v.free, err)
+	}
+	v.Return(again)
+	if v.free != most+1 {
+		t.Errorf("%d blocks are free, want %d", v.free, most+1)
+	}
+	v.life.Leave() // the first loan's, whose blocks are given back already
+	mustClose(t, v)
+}
+
+// TestLongDiscard: a discard of more blocks than are unmapped at once frees the first and the last of each part.
+func TestLongDiscard(t *testing.T) {
+	const block, part = 512, 1 << 20
+	v := mustOpen(t, filepath.Join(shm(t), "v"), blockdev.Options{Size: (part + 8) * block, BlockSize: block})
+	c, all := volumetest.NewClient(v), v.free
+	ones, got := bytes.Repeat([]byte{1}, block), make([]byte, block)
+	written := []int64{0, part - 1, part, part + 7}
+	for _, lba := range written {
+		if err := c.Write(ones, lba*block, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Length: (part + 8) * block}); err != nil || v.free != all {
+		t.Errorf("%d blocks of %d are free, %v", v.free, all, err)
+	}
+	for _, lba := range written {
+		if err := c.Read(got, lba*block); err != nil || !bytes.Equal(got, make([]byte, block)) {
+			t.Errorf("block %d: %d…, %v", lba, got[0], err)
+		}
+	}
+	mustClose(t, v)
+}
