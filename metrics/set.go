@@ -132,13 +132,13 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 // AddTarget shows a target: its transports, namespaces and controllers. One target a Set, at a time.
 func (s *Set) AddTarget(t *target.Target) (remove func()) { return add(s, &s.targets, t) }
 
-// AddVolume shows what a volume is, under a name of its own.
+// AddVolume shows what a volume is, under a name of its own: the label volume.
 func (s *Set) AddVolume(name string, v blockdev.Volume) (remove func()) {
 	return add(s, &s.volumes, namedVolume{text(name), v})
 }
 
 // AddRNIC shows a software RNIC, its connection manager and its socket, under a name of its
-// own.
+// own: the label device.
 func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) (remove func()) {
 	return add(s, &s.rnics, namedRNIC{text(name), nic})
 }

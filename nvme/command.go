@@ -12,6 +12,9 @@ const (
 // Command is one submission queue entry as it lies on the wire, little-endian.
 // It is a view with named fields, so that a capsule can be parsed in the receive buffer
 // and built in the send buffer without a copy.
+//
+// Fields go by their names. Flags is byte 1, with FUSE in bits 1:0 and PSDT in 7:6; FCType is where a Fabrics command has
+// it, in the first byte of NSID; CDW(n) is dword n of 0 to 15.
 type Command [CommandSize]byte
 
 // Byte offsets of the fields that all commands share (NVMe base, figure "Common Command Format").
@@ -28,9 +31,6 @@ const (
 
 // CommandAt views the first CommandSize bytes of b as a Command; b must be at least that long.
 func CommandAt(b []byte) *Command { return (*Command)(b) }
-
-// Fields by their names. Flags is byte 1, with FUSE in bits 1:0 and PSDT in 7:6; FCType is where a Fabrics command has it, in
-// the first byte of NSID; CDW(n) is dword n of 0 to 15.
 
 func (c *Command) Opcode() Opcode     { return Opcode(c[offOpcode]) }
 func (c *Command) SetOpcode(o Opcode) { c[offOpcode] = byte(o) }

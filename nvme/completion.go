@@ -3,13 +3,13 @@ package nvme
 import "encoding/binary"
 
 // Completion is one completion queue entry as it lies on the wire, little-endian.
+//
+// Fields go by their names. Result is dwords 0 and 1, DW0 the first of them. Status is without the Phase Tag below it, which
+// Fabrics hasn't: SetStatus clears it.
 type Completion [CompletionSize]byte
 
 // CompletionAt views the first CompletionSize bytes of b as a Completion.
 func CompletionAt(b []byte) *Completion { return (*Completion)(b) }
-
-// Fields by their names. Result is dwords 0 and 1, DW0 the first of them. Status is without the Phase Tag below it, which
-// Fabrics hasn't: SetStatus clears it.
 
 func (c *Completion) Result() uint64     { return binary.LittleEndian.Uint64(c[0:]) }
 func (c *Completion) SetResult(v uint64) { binary.LittleEndian.PutUint64(c[0:], v) }

@@ -13,16 +13,16 @@ import (
 
 // Report is what Check found.
 type Report struct {
-	Size       int64  `json:"size"` // of the volume, in bytes
-	FileSize   int64  `json:"file_size"`
-	BlockSize  int    `json:"block_size"`
-	Version    int    `json:"version"`
-	Extents    int    `json:"extents"`
-	Spare      int64  `json:"spare"`    // bytes of blocks beyond Size
-	Overhead   int64  `json:"overhead"` // bytes of the file that aren't blocks, or can't be used
-	Generation uint64 `json:"generation"`
-	Used       int    `json:"used"` // logical blocks that have a block
-	Lost       int    `json:"lost"` // logical blocks whose block is unknown
+	Size       int64  `json:"size"`       // of the volume, in bytes
+	FileSize   int64  `json:"file_size"`  // in bytes
+	BlockSize  int    `json:"block_size"` // of logical blocks, in bytes
+	Version    int    `json:"version"`    // of the format
+	Extents    int    `json:"extents"`    // pieces of the file: one at first, and more as it grew
+	Spare      int64  `json:"spare"`      // bytes of blocks beyond Size
+	Overhead   int64  `json:"overhead"`   // bytes of the file that aren't blocks, or can't be used
+	Generation uint64 `json:"generation"` // of the superblock, which grows with each one that is written
+	Used       int    `json:"used"`       // logical blocks that have a block
+	Lost       int    `json:"lost"`       // logical blocks whose block is unknown
 	// Open: a program that didn't close the volume may have left writes in working maps that
 	// the next one that opens it will find.
 	Open     bool     `json:"open"`

@@ -37,7 +37,7 @@ var (
 type ConnError struct {
 	Stage string // "resolve address", "connect", "receive", …
 	Peer  netip.AddrPort
-	QID   uint16
+	QID   uint16 // of the NVMe queue
 	Err   error
 }
 
@@ -49,8 +49,8 @@ func (e *ConnError) Unwrap() error { return e.Err }
 
 // RejectError is the peer's refusal of a connection.
 type RejectError struct {
-	Reason verbs.RejectReason
-	Status RejectStatus // with reason 28, where the private data says so; else 0
+	Reason verbs.RejectReason // of the REJ (IBTA table 109)
+	Status RejectStatus       // with reason 28, where the private data says so; else 0
 }
 
 func (e *RejectError) Error() string {
@@ -77,7 +77,7 @@ func undisturbed(err error) bool {
 
 // CompletionError is a work request that failed.
 type CompletionError struct {
-	What   string
+	What   string // the work request: "receive", "response", …
 	Status verbs.WCStatus
 }
 

@@ -107,7 +107,8 @@ type Listener struct {
 }
 
 // ListenTarget takes connections to addr, whose address belongs to a device of cm, and hands
-// their commands to t, from now on until Close.
+// their commands to t, from now on until Close. Port 0 takes a free one, which Addr tells. The error is ErrConfig, or that
+// of cm.
 func ListenTarget(cm verbs.ConnectionManager, addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

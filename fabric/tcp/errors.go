@@ -53,9 +53,9 @@ func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Cause} 
 // TerminatedError says that the peer ended the connection with a terminate request.
 type TerminatedError struct {
 	Peer    netip.AddrPort
-	FES     pdu.FES
-	FEI     uint32
-	Offence string // the PDU that the peer objects to, as far as it told
+	FES     pdu.FES // Fatal Error Status
+	FEI     uint32  // Fatal Error Information, as pdu.FES says
+	Offence string  // the PDU that the peer objects to, as far as it told
 }
 
 func (e *TerminatedError) Error() string {

@@ -51,8 +51,7 @@ func (t *Transport) Type() nvme.TransportType { return nvme.TransportTCP }
 // Counters are the counts of all connections so far. They may be read at any time.
 func (t *Transport) Counters() *Counters { return &t.counters }
 
-// Alloc is host.Transport's. Any memory serves as well as this; what it gives is aligned and
-// lies in large pages where there are some.
+// Alloc is host.Transport's. Any memory serves as well as this, which lies in large pages where there are some.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: want at least 1", n)

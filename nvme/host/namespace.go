@@ -10,7 +10,8 @@ import (
 )
 
 // Namespace is one active namespace of a controller, as it was when it was opened. All methods
-// may be called from any goroutine. Ranges are in bytes and must be whole blocks.
+// may be called from any goroutine. Ranges are in bytes, and must be whole blocks inside the
+// namespace: the error of others matches ErrRange.
 type Namespace struct {
 	ID          uint32
 	Identity    nvme.IdentifyNamespace

@@ -47,7 +47,7 @@ type PathStatus struct {
 	Err       error     // why it isn't live
 	Access    []Access  // of each namespace that was opened, while live
 
-	UnderWay int64
+	UnderWay int64 // requests that have been sent by it and not ended
 	Counters *PathCounters
 }
 

@@ -97,7 +97,8 @@ func (s *Subsystem) start(cfg *host.Config) {
 }
 
 // AddPath adds a path, which is tried in the background. One that is there already is not
-// added again; one that was given up is tried anew.
+// added again; one that was given up is tried anew. The error matches host.ErrConfig, or host.ErrClosed after Close and
+// when every path was given up.
 func (s *Subsystem) AddPath(cfg host.Config) error {
 	if err := checkPath(&s.cfg.Paths[0], &cfg); err != nil {
 		return fmt.Errorf("nvme: %w: %w", host.ErrConfig, err)
@@ -217,8 +218,8 @@ func (s *Subsystem) StopWaiting() {
 	}
 }
 
-// Close shuts every controller down. Requests that are still under way, or wait, end with an
-// error that matches host.ErrClosed.
+// Close shuts every controller down, and returns when nothing runs any more. Requests that are still under way, or wait,
+// end with an error that matches host.ErrClosed. The error says which controllers could not be shut down orderly.
 func (s *Subsystem) Close() error {
 	s.mu.Lock()
 	s.closing = true

@@ -94,7 +94,7 @@ func (t *Target) SetANAState(port uint16, group uint32, state nvme.ANAState) err
 	return nil
 }
 
-// PortID is the identifier of the port at an address.
+// PortID is the identifier of the port at an address. The error is ErrNotFound.
 func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint16, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint
 	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 }
 
-// ANAState is the state of an ANA group at a port.
+// ANAState is the state of an ANA group at a port. The error is ErrNotFound, also for a group beyond MaxANAGroup.
 func (t *Target) ANAState(port uint16, group uint32) (nvme.ANAState, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -29,7 +29,7 @@ type HostSecrets struct {
 	Controller *dhchap.Secret
 }
 
-// Validate says what is wrong with a.
+// Validate says what is wrong with a. The error is ErrConfig.
 func (a *Authentication) Validate() error {
 	for nqn, s := range a.Hosts {
 		if err := nvme.CheckNQN(nqn); err != nil {
@@ -63,7 +63,7 @@ func preferredGroups() []nvme.DHGroup {
 
 // SetAuthentication replaces the authentication of the configuration; nil: nobody has to. Hosts
 // that are connected stay so until DisconnectRevoked: what is new counts for queues that connect,
-// and where a host authenticates anew.
+// and where a host authenticates anew. The error is ErrConfig, and nothing is replaced.
 func (t *Target) SetAuthentication(a *Authentication) error {
 	if a == nil {
 		t.auth.Store(nil)

@@ -46,9 +46,9 @@ type Limits struct {
 // SubsystemConfig is an NVM subsystem.
 type SubsystemConfig struct {
 	NQN      string
-	Serial   string // 20 bytes of ASCII; empty: derived from the NQN
-	Model    string // 40 bytes of ASCII; empty: "NVMe Anywhere target"
-	Firmware string // 8 bytes of ASCII; empty: "1.0"
+	Serial   string // at most 20 bytes of ASCII; empty: derived from the NQN
+	Model    string // at most 40 bytes of ASCII; empty: "NVMe Anywhere target"
+	Firmware string // at most 8 bytes of ASCII; empty: "1.0"
 
 	// AllowAnyHost lets every host connect; otherwise Hosts says which, by NQN, and nobody
 	// can where it is empty.

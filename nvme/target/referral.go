@@ -41,7 +41,7 @@ func (r *Referral) entry() *nvme.DiscoveryEntry {
 	return e
 }
 
-// AddReferral adds a referral to what discovery tells.
+// AddReferral adds a referral to what discovery tells. The error is ErrConfig, or ErrExists.
 func (t *Target) AddReferral(r Referral) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *Target) AddReferral(r Referral) error {
 	return nil
 }
 
-// RemoveReferral takes a referral away from what discovery tells.
+// RemoveReferral takes a referral away from what discovery tells. The error is ErrNotFound.
 func (t *Target) RemoveReferral(transport nvme.TransportType, addr netip.AddrPort) error {
 	t.mu.Lock()
 	for i := range t.referrals {

@@ -61,7 +61,7 @@ type transportTotals struct {
 	retired                         IOStats
 }
 
-// New makes a target.
+// New makes a target. The errors are those of Config.Validate and of AddSubsystem.
 func New(c Config) (*Target, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -19,8 +19,9 @@ type Conn interface {
 	// r.InCapsule where the descriptor points into the capsule.
 	MapSGL(r *Request) (length int, st nvme.Status)
 
-	// Alloc sets r.Data to n bytes of transport memory, aligned to 4096. Where none is free
-	// now it returns false, and calls r.Resume later; the engine then calls Alloc again.
+	// Alloc sets r.Data to n bytes of transport memory, aligned to 4096; less than 4096 to n rounded up to a power of
+	// two, of 512 at least. Where none is free now it returns false, and calls r.Resume later; the engine then calls Alloc
+	// again.
 	Alloc(r *Request, n int) bool
 
 	// Pull fills r.Data (from Alloc, or memory that a volume lends) with the host's data, len

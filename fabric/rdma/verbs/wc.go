@@ -58,8 +58,8 @@ type WC struct {
 	Flags           WCFlags
 	ByteLen         uint32 // bytes received or read
 	QPNum           uint32
-	ImmData         uint32
-	InvalidatedRKey uint32
+	ImmData         uint32 // WCWithImm: as in the peer's SendWR
+	InvalidatedRKey uint32 // WCWithInv
 }
 
 // CQ is a completion queue.

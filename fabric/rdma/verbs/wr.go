@@ -25,7 +25,7 @@ const (
 	SendSignaled  SendFlags = 1 << iota // completes on the CQ
 	SendSolicited                       // the peer's CQ event is a solicited one
 	SendFence                           // waits for all earlier READs and atomics
-	SendInline                          // the data is copied at post; L_Keys are not looked at
+	SendInline                          // the data is copied at post, whatever access its L_Keys give
 )
 
 // SendWR is one send work request (ibv_send_wr). Only the fields of its opcode are read.
@@ -41,7 +41,9 @@ type SendWR struct {
 
 	InvalidateRKey uint32 // WRSendWithInv, WRLocalInv
 
-	CompareAdd uint64 // atomics: compare value or addend
+	// Atomics take the 8 bytes at RemoteAddr for a number in the byte order of that host, and store what it was at the
+	// only entry of SGList, in the byte order of this one.
+	CompareAdd uint64 // compare value or addend
 	Swap       uint64 // WRAtomicCmpAndSwp
 
 	MW   MW     // WRBindMW: takes the key MW.RKey
