@@ -61,7 +61,7 @@ if [ -n "$race" ]; then
 		./fabric/rdma/roce ./internal/loadgen ./nvme/target ./metrics ./persist
 fi
 step "whole programs" gotest -timeout 20m -count 1 -parallel 4 ./tests # at once, as they wait more than they compute
-step "fuzz targets, ${FUZZTIME:-1s} each" tests/fuzz.sh "${FUZZTIME:-1s}"
+step "fuzz targets, ${FUZZTIME:-2s} each" tests/fuzz.sh "${FUZZTIME:-2s}"
 step "demo, with short measurements" go run ./tests/demo -bin bin -runtime 200ms
 
 printf '\nEverything passed, in %d minutes and %d seconds:\n%s' $((SECONDS / 60)) $((SECONDS % 60)) "$summary"
