@@ -4,6 +4,9 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS  = -s -w -X github.com/nvme-anywhere/nvmeof/internal/version.Version=$(VERSION)
 
+# There is no C code here: only the race detector needs cgo (tests/run.sh).
+export CGO_ENABLED = 0
+
 # How long `make verify`, `make soak`, `make campaign` and each part of `make fuzz` run.
 TIME     ?= 60s
 FUZZTIME ?= 5s
@@ -27,7 +30,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 
 build: ## build bin/nvmetgt and bin/nvmeinit, static
-	CGO_ENABLED=0 $(GO) build -pgo=packaging/io.pgo -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
+	$(GO) build -pgo=packaging/io.pgo -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/nvmetgt ./cmd/nvmeinit
 
 demo: build ## export volumes over RDMA and NVMe/TCP on loopback, use them, compare (a minute)
 	$(GO) run ./tests/demo -bin bin

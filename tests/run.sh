@@ -4,6 +4,8 @@
 # step that fails, and ends with what each step took and what could not be run here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# There is no C code here: only the race detector needs cgo, for which all is compiled once more.
+export CGO_ENABLED=0
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/nvmeof-tests.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
@@ -38,22 +40,27 @@ can_race() {
 	$(go env CC) -o "$tmp/probe" "$tmp/probe.c" >/dev/null 2>&1
 }
 
-# gotest FLAGS... runs go test, and shows of its output what matters.
-gotest() {
-	go test -json "$@" 2>&1 | "$tmp/results" -skipped "$skipped"
+vet() {
+	go vet ./... && go vet -tags invariants ./internal/mem # which has a file for them
 }
 
-race=""
-if can_race; then race="-race"; else echo "race detector: it needs a C compiler (gcc)" >>"$skipped"; fi
+# gotest FLAGS... runs go test, and shows of its output what matters. What it tests has been vetted.
+gotest() {
+	go test -json -vet off "$@" 2>&1 | "$tmp/results" -skipped "$skipped"
+}
+
+race="" cgo=0
+if can_race; then race="-race" cgo=1; else echo "race detector: it needs a C compiler (gcc)" >>"$skipped"; fi
 
 [ "${NVMEOF_LINUX:-}" = 1 ] || echo "Linux as the peer: \`make test-linux\` runs it" >>"$skipped"
 
 go build -o "$tmp/results" ./tests/results
 step "form" form
-step "vet" go vet ./...
-step "build for arm64" env GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -trimpath ./...
+step "vet" vet
+step "build for arm64" env GOOS=linux GOARCH=arm64 go build -trimpath ./...
 step "import directions" gotest -run '^TestImport' ./tests
-step "unit tests, invariants checked${race:+, with the race detector}" gotest ${race:+"$race"} -tags invariants -timeout 10m $(go list ./... | grep -v '/tests$')
+unit() { CGO_ENABLED=$cgo gotest ${race:+"$race"} "$@"; }
+step "unit tests, invariants checked${race:+, with the race detector}" unit -tags invariants -timeout 10m $(go list ./... | grep -v '/tests$')
 if [ -n "$race" ]; then
 	# It allocates itself, makes long simulations too long, and is no place for faults of memory (TestRaceSkips).
 	step "what the race detector keeps from being seen" gotest -timeout 10m \

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,7 @@ func TestCopies(t *testing.T) {
 	runtime.LockOSThread() // the programs end with it
 	p := &plan{bin: t.TempDir(), rounds: 1}
 	build := exec.Command("go", "build", "-o", p.bin+string(filepath.Separator), "../../cmd/nvmetgt", "../../cmd/nvmeinit")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
