@@ -43,6 +43,8 @@ package roce
 //   - retries exhausted: TestSilentPeer, TestSequenceErrorsWithoutEnd; not by several messages together: TestCountsBeginAnew;
 //     never, without a timeout: TestNoTimeout
 //   - others go on meanwhile, to other peers and to the same: TestSilentPeerLeavesReads, TestSilentQPsLeaveWindow
+//   - nobody does after an outage that is shorter: TestSilenceEnds, TestSilentGoesOn, TestCrowdAfterOutage,
+//     TestCrowdAfterLongOutage
 //   - one way cut: TestAsymmetricCut
 //
 // Repeated READs and atomics (IBTA 9.7.5.1.4)

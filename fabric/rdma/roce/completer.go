@@ -15,6 +15,7 @@ func (q *qp) onResponse(p *wire.Packet, now time.Duration) {
 		return
 	}
 	q.meet()
+	q.heard()
 	switch p.Opcode.Kind() {
 	case wire.KindReadResponse:
 		q.onReadResponse(p, now)
@@ -143,12 +144,13 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 		q.path.sample(now-r.sampleAt, now)
 		r.sampleAt = 0
 	}
+	hushed := q.hushed()
 	r.retries, r.rnrRetries, r.backoff, r.progressAt = 0, 0, 0, now
 	r.rnrUntil = 0
 	q.restartTimer(now)
 	q.completeSends()
 	q.failUnreadable()
-	if q.endSilence() || r.cur != r.tail {
+	if hushed || r.cur != r.tail {
 		q.d.markReady(q)
 	}
 }
@@ -177,8 +179,7 @@ func (q *qp) account(psn wire.PSN) {
 		}
 	}
 	if freed > 0 {
-		r.inflight -= freed
-		q.path.window.acked(freed)
+		q.arrived(freed)
 		q.d.wakeForWindow(q.path)
 	}
 }
@@ -236,7 +237,6 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	if last {
 		r.reads.pop()
 	}
-	r.readBytes -= n
 	q.readsHere(n)
 	q.d.wakeForReads(q.path)
 	q.advance(p.PSN.Next(), now)

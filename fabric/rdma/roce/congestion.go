@@ -80,6 +80,15 @@ func (w *window) foundLost(n int, p *path, now time.Duration) {
 // lost halves the window because of a loss found at now; rtt is the round trip.
 func (w *window) lost(now, rtt time.Duration) { w.halve(w.min, now, rtt) }
 
+// silent halves the window because nothing of what is out in it was heard of in time: once until something arrives, as an
+// outage has each queue pair find that.
+func (w *window) silent(now, rtt time.Duration) {
+	if !w.unheard {
+		w.unheard = true
+		w.lost(now, rtt)
+	}
+}
+
 // cnpInterval is the shortest time between two congestion notifications to one queue pair: what
 // DCQCN's authors take.
 const cnpInterval = 50 * time.Microsecond

@@ -47,11 +47,11 @@
 // # Reliability
 //
 // With most peers requests are retried by go-back-N: on a sequence error NAK, where an answer overtook a lost
-// one, and after a few round trips of silence. The local ACK timeout of the queue pair, long
-// with every RDMA peer, decides only when such a retry counts. READs are asked for in pieces,
-// so that what comes back fits our own receive buffer; what is sent is bounded by a window for
-// each peer, which opens with ACKs and closes with congestion notifications and losses (see
-// congestion).
+// one, and after a few round trips of silence, then with the oldest packet alone until something is heard
+// (see inflight). The local ACK timeout of the queue pair, long with every RDMA peer, decides only when such
+// a retry counts. READs are asked for in pieces, so that what comes back fits our own receive buffer; what
+// is sent is bounded by a window for each peer, which opens with ACKs and closes with congestion
+// notifications and losses (see congestion).
 //
 // In the terms of TCP the window is a congestion window: it begins with slow start, goes on with
 // congestion avoidance by additive increase and multiplicative decrease (AIMD), and takes marks by

@@ -145,11 +145,29 @@ func (p *pair) checkQuiet() {
 				p.t.Errorf("left behind: %+v", q)
 			}
 		}
+		s.checkWindows()
 		s.dev.mu.Lock()
-		if s.dev.readBytes != 0 || s.dev.timerAt != 0 {
-			p.t.Errorf("READ bytes %d, timer at %v while idle", s.dev.readBytes, s.dev.timerAt)
+		if s.dev.timerAt != 0 {
+			p.t.Errorf("timer at %v while idle", s.dev.timerAt)
 		}
 		s.dev.mu.Unlock()
+	}
+}
+
+// checkWindows demands that nothing counts in any window of the device, which is idle.
+func (s *side) checkWindows() {
+	s.t.Helper()
+	d := s.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.readBytes != 0 || d.readers != 0 {
+		s.t.Errorf("%d bytes of answers count at the device, of %d peers, while it is idle", d.readBytes, d.readers)
+	}
+	for _, p := range d.paths {
+		if p.window.inflight != 0 || p.reads.inflight != 0 {
+			s.t.Errorf("%d bytes of requests and %d of answers count in the windows of %v while it is idle",
+				p.window.inflight, p.reads.inflight, p.remote)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ type path struct {
 	flow   wire.Flow
 	refs   int
 	noICRC int // queue pairs among them whose packets have no ICRC
-	silent int // those that have heard nothing for long
 	held   int // bytes, of all of them, see mayHold
 
 	window window // of requests
@@ -144,31 +143,4 @@ func (m *minimum) value() time.Duration {
 // earlyTimeout is how long an acknowledgement may reasonably take.
 func (p *path) earlyTimeout() time.Duration {
 	return max(2*p.rtt+4*p.rttVar, minEarlyTimeout)
-}
-
-// readsSent, readsHere and readsWithdrawn take note of n bytes of answers that are asked for,
-// that are here, and that are given up.
-func (q *qp) readsSent(n int) {
-	if q.path.reads.inflight == 0 && n > 0 {
-		q.d.readers++
-	}
-	q.path.reads.sent(n)
-	q.d.readBytes += n
-}
-
-func (q *qp) readsHere(n int) {
-	q.path.reads.acked(n)
-	q.readsOver(n)
-}
-
-func (q *qp) readsWithdrawn(n int) {
-	q.path.reads.withdrawn(n)
-	q.readsOver(n)
-}
-
-func (q *qp) readsOver(n int) {
-	q.d.readBytes -= n
-	if q.path.reads.inflight == 0 && n > 0 {
-		q.d.readers--
-	}
 }

@@ -208,15 +208,14 @@ func (q *qp) toError(status verbs.WCStatus, event verbs.AsyncEventType) {
 func (q *qp) letGo() {
 	r := &q.req
 	if q.path != nil {
-		q.path.window.withdrawn(r.inflight)
+		q.withdrawn(r.inflight)
 		q.d.wakeForWindow(q.path)
 		q.readsWithdrawn(r.readBytes)
 		q.d.wakeForReads(q.path)
-		q.endSilence()
+		q.setSilent(false)
 		q.waitNotToSend()
 		q.waitNotToRead()
 	}
-	r.inflight, r.readBytes = 0, 0
 	r.reads.clear()
 	q.dropScore()
 	q.dropHeld()

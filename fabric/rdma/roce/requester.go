@@ -45,14 +45,15 @@ type requester struct {
 
 // retry is the requester's memory of what went wrong.
 type retry struct {
-	deadline   time.Duration // when the oldest packet is late; 0 while none is out
+	deadline   time.Duration // when the oldest packet is late; 0 while none is out …
+	againAt    time.Duration // … and when it is sent again, which is later while q is hushed
 	progressAt time.Duration // last progress, or last ACK timeout counted
 	waitedFrom time.Duration // since then what is to be sent again waits for room that others have; 0: it doesn't
 	backoff    int           // doublings of the early timeout
 	retries    int           // of the oldest packet, without progress
 	rnrRetries int
 	rnrUntil   time.Duration // no request before; 0 where the peer is ready
-	silent     bool          // nothing has been heard for long, see silence
+	silent     bool          // what is out counts in no window
 	backPSN    wire.PSN      // where the last retry began …
 	backHold   time.Duration // … and until when another demand for it is the same one's echo
 	samplePSN  wire.PSN      // packet whose round trip is measured
@@ -151,7 +152,7 @@ func (q *qp) emitSome(t *txBatch, writes bool, now time.Duration) emitResult {
 		if writes && !w.isWrite() {
 			return notYet
 		}
-		if r.next.Diff(r.una) > maxOutstanding || r.silent && r.next != r.una || !w.started && !q.begin(w) {
+		if r.next.Diff(r.una) > maxOutstanding || r.next != r.una && q.hushed() || !w.started && !q.begin(w) {
 			return blocked
 		}
 		if w.packets == 0 {
@@ -318,8 +319,7 @@ func (q *qp) emitData(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 		r.sampleFrom(now)
 	}
 	r.off += n
-	r.inflight += cost
-	q.path.window.sent(cost)
+	q.sent(cost)
 	return 1, emitted
 }
 
@@ -449,7 +449,6 @@ func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res 
 	r.reads.push(read{wqe: r.cur, first: r.next, next: r.next, end: r.next.Add(psns)})
 	r.sampleFrom(now)
 	r.off += n
-	r.readBytes += n
 	q.readsSent(n)
 	return psns, emitted
 }

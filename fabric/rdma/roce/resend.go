@@ -66,7 +66,7 @@ func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 			return noRoom
 		}
 		psn := r.score.firstLost(r.una)
-		if r.silent && psn != r.una {
+		if psn != r.una && q.hushed() {
 			return blocked
 		}
 		if res := q.emitAgain(t, psn, now); res != emitted {
@@ -122,15 +122,14 @@ func (q *qp) emitDataAgain(t *txBatch, w *sendWQE, k int, now time.Duration) emi
 		return blocked
 	}
 	q.req.score.resent(psn, q.req.next, now)
-	q.req.inflight += cost
-	q.path.window.sent(cost)
+	q.sent(cost)
 	return emitted
 }
 
 // emitReadAgain asks again for the packets from psn on that are lost, as far as they are of one
 // request. A responder that may not have executed that gets the request as it was.
 func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Duration) emitResult {
-	r, s := &q.req, q.req.score
+	s := q.req.score
 	f := q.onAnswer(psn)
 	end := psn.Next()
 	for end != f.end && s.isLost(end) {
@@ -147,7 +146,6 @@ func (q *qp) emitReadAgain(t *txBatch, w *sendWQE, psn wire.PSN, now time.Durati
 	for ; psn != end; psn = psn.Next() {
 		q.req.score.resent(psn, q.req.next, now)
 	}
-	r.readBytes += n
 	q.readsSent(n)
 	return emitted
 }

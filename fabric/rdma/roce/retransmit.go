@@ -26,7 +26,11 @@ func (q *qp) restartTimer(now time.Duration) {
 		r.deadline = 0
 		return
 	}
-	r.deadline = now + min(q.earlyTimeout(), limit)
+	r.againAt = now + min(q.earlyTimeout(), limit)
+	r.deadline = r.againAt
+	if q.hushed() && !r.silent { // for as long as it may take to arrive
+		r.deadline = min(r.againAt, now+q.resendHold())
+	}
 	q.d.wakeAt(r.deadline)
 }
 
@@ -61,7 +65,12 @@ func (q *qp) onTimer(now time.Duration) {
 		q.d.markReady(q)
 	}
 	if r.deadline != 0 && now >= r.deadline {
-		q.onTimeout(now)
+		if now < r.againAt {
+			q.setSilent(true)
+			r.deadline = r.againAt
+		} else {
+			q.onTimeout(now)
+		}
 	}
 }
 
@@ -96,6 +105,7 @@ func (q *qp) onTimeout(now time.Duration) {
 		q.silence(now)
 		q.dropped(r.una, now)
 	}
+	q.setSilent(false) // nothing is out, and what is sent now counts
 	q.restartTimer(now)
 }
 
@@ -140,42 +150,34 @@ func (q *qp) lost(now time.Duration) {
 	}
 }
 
+// hushed reports whether the oldest packet is all that q may have out until its peer answers, as nothing was heard in time:
+// the peer may be there and its queue pair gone, or the way to it be cut.
+func (q *qp) hushed() bool {
+	b := q.req.backoff
+	return b > 0 && (!q.selective || b > maxProbes)
+}
+
 // silence tells the windows that nothing was heard in time. That of READs closes too: a peer that has died would keep the
-// room for answers, which all peers share, until it is given up.
-//
-// Where silence goes on, the oldest packet is all that is sent until something is heard: the peer may be there and its queue
-// pair gone, and others to the same peer share the windows.
+// room for answers, which all peers share, until it is given up. What counts in none says nothing of them.
 func (q *qp) silence(now time.Duration) {
-	q.lost(now)
-	if q.req.readBytes > 0 {
-		q.path.reads.lost(now, q.path.roundTrip())
+	r, p := &q.req, q.path
+	if r.silent {
+		return
 	}
-	if q.req.backoff > 1 && !q.req.silent {
-		q.req.silent = true
-		q.path.silent++
+	if r.inflight > 0 {
+		p.window.silent(now, p.roundTrip())
+	}
+	if r.readBytes > 0 {
+		p.reads.silent(now, p.roundTrip())
 	}
 }
-
-// endSilence reports whether there was silence.
-func (q *qp) endSilence() bool {
-	was := q.req.silent
-	if was {
-		q.req.silent = false
-		q.path.silent--
-	}
-	return was
-}
-
-// passesSilent reports whether a window may be full of what some sent that hear nothing. One packet of each may pass them, also
-// of those themselves: behind the others, which pass them, they would never hear anything again.
-func (q *qp) passesSilent() bool { return q.path.silent > 0 }
 
 // goBack makes everything from una on to be sent again.
 func (q *qp) goBack() {
 	r := &q.req
-	q.path.window.withdrawn(r.inflight)
+	q.withdrawn(r.inflight)
 	q.readsWithdrawn(r.readBytes)
-	r.inflight, r.readBytes, r.sinceAckReq = 0, 0, 0
+	r.sinceAckReq = 0
 	r.reads.clear()
 	r.sampleAt = 0
 	q.seek(r.una)

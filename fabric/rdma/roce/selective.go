@@ -39,19 +39,16 @@ func (w *sendWQE) payloadAt(k int) int { return min((k+1)*w.mtu, w.length) - k*w
 // uncount takes packet k of w out of the window that it counts in: because it arrived, or
 // because it is lost.
 func (q *qp) uncount(w *sendWQE, k int, arrived bool) {
-	r := &q.req
 	switch {
 	case w.windowed():
 		n := w.cost(k, k+1)
-		r.inflight -= n
 		if arrived {
-			q.path.window.acked(n)
+			q.arrived(n)
 		} else {
-			q.path.window.withdrawn(n)
+			q.withdrawn(n)
 		}
 	case w.op == verbs.WRRDMARead:
 		n := w.payloadAt(k)
-		r.readBytes -= n
 		if arrived {
 			q.readsHere(n)
 		} else {
@@ -200,6 +197,7 @@ func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 		return
 	}
 	q.meet()
+	q.heard()
 	if !r.outstanding(p.PSN) {
 		return
 	}

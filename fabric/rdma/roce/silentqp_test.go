@@ -2,7 +2,6 @@ package roce
 
 import (
 	"fmt"
-	"net/netip"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -73,23 +72,21 @@ func testSilentQPs(t *testing.T, op verbs.WROpcode, gone int, foreign bool) {
 		}
 		check(t, s.qp.Destroy())
 	}
-	if n := silentOnPath(p.a); n != 0 {
-		t.Errorf("%d that have ended still count as silent", n)
-	}
+	p.a.checkWindows()
 }
 
-// TestSilenceEnds: after an outage in which a queue pair has fallen silent all that was lost is sent at once as soon as
+// TestSilenceEnds: after an outage in which a queue pair was hushed all that was lost is sent at once as soon as
 // something is heard, and not a packet with each timeout.
 func TestSilenceEnds(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		t.Run(fmt.Sprintf("foreign=%v", foreign), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const size = 64 << 10
+				const size = 48 << 10 // which leaves at once
 				p := newPair(t, pairConfig{mtu: verbs.MTU4096, memory: size, timeout: 19, foreign: foreign})
 				p.net.SetDefault(simnet.Link{Latency: 50 * time.Microsecond})
 				p.net.SetFilter(func(*simnet.Datagram) simnet.Action { return simnet.Action{Drop: true} })
 				p.a.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: p.a.sge(0, size), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
-				for silentOnPath(p.a) == 0 {
+				for hushed(p.a) == 0 {
 					time.Sleep(10 * time.Millisecond)
 				}
 				var heard atomic.Pointer[time.Time] // the first packet that passes
@@ -107,6 +104,80 @@ func TestSilenceEnds(t *testing.T) {
 	}
 }
 
+// TestSilentCounts: what a queue pair sends because nothing was heard counts in the window for as long as it may take to
+// arrive, and then no more, until something is heard or it is sent again.
+func TestSilentCounts(t *testing.T) {
+	const n = 256 + packetCost // of a packet
+	want := func(r *rawPeer, bytes int) {
+		r.t.Helper()
+		if got := inside(r.dev, func(q *qp) int { return q.path.window.inflight }); got != bytes {
+			r.t.Errorf("%d bytes count in the window, want %d", got, bytes)
+		}
+	}
+	silent := func(r *rawPeer) {
+		r.t.Helper()
+		want(r, n)
+		time.Sleep(minHold)
+		synctest.Wait()
+		want(r, 0)
+	}
+	hush := func(r *rawPeer) {
+		r.t.Helper()
+		r.post(1, verbs.WRRDMAWrite, 3*256)
+		for hushed(r.dev) == 0 {
+			time.Sleep(minHold / 4)
+			r.answers()
+		}
+		silent(r)
+	}
+	run := func(name string, c pairConfig, f func(r *rawPeer)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(newRaw(t, c)) })
+		})
+	}
+	run("sent again", pairConfig{}, func(r *rawPeer) {
+		r.post(1, verbs.WRRDMAWrite, 3*256)
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256", "RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
+		want(r, 3*n)
+		time.Sleep(minHold)
+		for i := range 3 {
+			time.Sleep(minEarlyTimeout<<i - minHold)
+			r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+			silent(r)
+		}
+	})
+	run("a NAK", pairConfig{}, func(r *rawPeer) {
+		hush(r)
+		r.send(r.nak(wire.NAKPSNSequenceError, 100))
+		r.expect("RC_RDMA_WRITE_ONLY 100 +256")
+		silent(r)
+		r.send(r.ack(100))
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256", "RC_RDMA_WRITE_ONLY 102 +256")
+		want(r, 2*n)
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+		want(r, 0)
+	})
+	run("a selective ACK", pairConfig{ours: true}, func(r *rawPeer) {
+		hush(r)
+		r.send(r.arrived(101, 1))
+		r.expect("RC_RDMA_WRITE_ONLY 101 +256")
+		want(r, n)
+		r.send(r.ack(102))
+		r.dev.want(1, verbs.WCSuccess)
+		want(r, 0)
+	})
+	run("an ACK that goes along", pairConfig{ours: true, options: OptionAckAlong}, func(r *rawPeer) {
+		hush(r)
+		r.dev.recv(2, r.dev.sge(0, 100)...)
+		send := r.packet(wire.RCSendOnly.WithAck(), 100, 10)
+		send.AckPSN = 102
+		r.send(send)
+		r.dev.wait(2)
+		want(r, 0)
+	})
+}
+
 // TestSilentGoesOn: a queue pair that has heard nothing for a while, as what it sent was lost, goes on among many others to the
 // same peer, which always have something to send.
 func TestSilentGoesOn(t *testing.T) {
@@ -118,28 +189,9 @@ func TestSilentGoesOn(t *testing.T) {
 }
 
 func testSilentGoesOn(t *testing.T, op verbs.WROpcode) {
-	const size, bandwidth, others, lost = 16 << 10, 32 << 20, 256, 4
-	p := newPair(t, pairConfig{
-		mtu: verbs.MTU4096, memory: size, timeout: 14, foreign: true,
-		device: Config{MaxWindow: 64 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20},
-	})
-	for _, link := range [][2]netip.Addr{{addrA, addrB}, {addrB, addrA}} {
-		p.net.SetLink(link[0], link[1], simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: bandwidth})
-	}
-	move := func(s *side) {
-		s.post(verbs.SendWR{Opcode: op, SGList: s.sge(0, size), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()})
-	}
-	var stop atomic.Bool
-	for range others {
-		s, far := another(p.a, p.cfg), another(p.b, p.cfg)
-		p.connect(s, far)
-		s.handle = func(*verbs.WC) {
-			if !stop.Load() {
-				move(s)
-			}
-		}
-		move(s)
-	}
+	const size, lost = 16 << 10, 4
+	p := newPair(t, crowdConfig(size))
+	c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: 32 << 20})
 	time.Sleep(time.Second)
 	sent, to := 0, wire.QPN(p.b.qp.QPNum())
 	p.net.SetFilter(func(d *simnet.Datagram) simnet.Action {
@@ -150,7 +202,7 @@ func testSilentGoesOn(t *testing.T, op verbs.WROpcode) {
 		return simnet.Action{Drop: sent <= lost}
 	})
 	began := time.Now()
-	move(p.a)
+	c.move(p.a)
 	p.a.want(0, verbs.WCSuccess)
 	if took, most := time.Since(began), 2*time.Second; took > most {
 		t.Errorf("done after %v, want at most %v", took, most)
@@ -158,12 +210,144 @@ func testSilentGoesOn(t *testing.T, op verbs.WROpcode) {
 	if sent <= lost {
 		t.Errorf("%d packets were sent, so that too few were lost", sent)
 	}
-	stop.Store(true)
-	time.Sleep(20 * time.Second)
+	c.end()
 }
 
-// silentOnPath is how many queue pairs are silent towards the peer of s.
-func silentOnPath(s *side) int { return inside(s, func(q *qp) int { return q.path.silent }) }
+// TestCrowdAfterOutage: many queue pairs to one peer, which always have something to send, all go on after an outage, and
+// use the link as before.
+func TestCrowdAfterOutage(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
+		for _, foreign := range []bool{false, true} {
+			t.Run(fmt.Sprintf("opcode %d, foreign=%v", op, foreign), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testCrowdAfterOutage(t, op, foreign) })
+			})
+		}
+	}
+}
+
+func testCrowdAfterOutage(t *testing.T, op verbs.WROpcode, foreign bool) {
+	const size, bandwidth, after = 16 << 10, 4 << 20, 4 * time.Second
+	config := crowdConfig(size)
+	config.foreign = foreign
+	p := newPair(t, config)
+	c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: bandwidth})
+	time.Sleep(time.Second)
+	p.outage(100 * time.Millisecond)
+	before, done := p.a.dev.Counters(), c.done.Load()
+	time.Sleep(after)
+	counters := p.a.dev.Counters()
+	if n := c.failed.Load(); n > 0 {
+		t.Errorf("%d of %d queue pairs have failed", n, crowdSize)
+	}
+	if moved, want := (c.done.Load()-done)*size, int64(bandwidth*after.Seconds()*8/10); moved < want {
+		t.Errorf("%d bytes were moved, want at least %d", moved, want)
+	}
+	again, sent := counters[Retransmitted]-before[Retransmitted], counters[SentPackets]-before[SentPackets]
+	if again > sent/10 {
+		t.Errorf("%d packets of %d were sent again", again, sent)
+	}
+	c.end()
+}
+
+// TestCrowdAfterLongOutage: also where each has lost what it had out, and the link has no room beside the window, so that
+// what was lost would be dropped again if it didn't wait for its turn.
+func TestCrowdAfterLongOutage(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRRDMAWrite, verbs.WRRDMARead} {
+		t.Run(fmt.Sprint("opcode ", op), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const size = 4 << 10
+				config := crowdConfig(size)
+				p := newPair(t, config)
+				c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: 4 << 20, Queue: config.device.MaxWindow})
+				time.Sleep(time.Second)
+				p.outage(400 * time.Millisecond)
+				time.Sleep(8 * time.Second)
+				if n := c.failed.Load(); n > 0 {
+					t.Errorf("%d of %d queue pairs have failed", n, crowdSize)
+				}
+				c.end()
+			})
+		})
+	}
+}
+
+// outage cuts the network for a while.
+func (p *pair) outage(d time.Duration) {
+	p.net.Cut(addrA, addrB)
+	p.net.Cut(addrB, addrA)
+	time.Sleep(d)
+	p.net.Restore(addrA, addrB)
+	p.net.Restore(addrB, addrA)
+}
+
+// crowd is many queue pairs from one side of a pair to the other, beside that of the pair. Each has a request outstanding
+// at any time.
+type crowd struct {
+	p            *pair
+	op           verbs.WROpcode
+	size         int
+	stop         atomic.Bool
+	done, failed atomic.Int64
+}
+
+const crowdSize = 256
+
+// crowdConfig is of a pair for a crowd with requests of size bytes.
+func crowdConfig(size int) pairConfig {
+	return pairConfig{
+		mtu: verbs.MTU4096, memory: size, timeout: 14, foreign: true,
+		device: Config{MaxWindow: 64 << 10}, endpoint: simnet.Config{MTU: 9000, RecvBuffer: 4 << 20},
+	}
+}
+
+// inCrowd has p be in a crowd, with link as the way between its sides.
+func (p *pair) inCrowd(op verbs.WROpcode, size int, link simnet.Link) *crowd {
+	p.net.SetLink(addrA, addrB, link)
+	p.net.SetLink(addrB, addrA, link)
+	c := &crowd{p: p, op: op, size: size}
+	for range crowdSize {
+		s, far := another(p.a, p.cfg), another(p.b, p.cfg)
+		p.connect(s, far)
+		s.handle = func(wc *verbs.WC) {
+			if wc.Status != verbs.WCSuccess {
+				c.failed.Add(1)
+				return
+			}
+			c.done.Add(1)
+			if !c.stop.Load() {
+				c.move(s)
+			}
+		}
+		c.move(s)
+	}
+	return c
+}
+
+// move posts a request of s, which is one of the crowd or in it.
+func (c *crowd) move(s *side) {
+	to := c.p.b.mr
+	s.post(verbs.SendWR{Opcode: c.op, SGList: s.sge(0, c.size), RemoteAddr: to.Addr(), RKey: to.RKey()})
+}
+
+// end waits until nothing is outstanding.
+func (c *crowd) end() {
+	c.stop.Store(true)
+	time.Sleep(20 * time.Second)
+	synctest.Wait()
+	c.p.a.checkWindows()
+}
+
+// hushed is how many queue pairs of the device of s are hushed.
+func hushed(s *side) int {
+	return inside(s, func(q *qp) (n int) {
+		for _, x := range q.d.qps.all {
+			if x.hushed() {
+				n++
+			}
+		}
+		return n
+	})
+}
 
 // another is one more queue pair on the device of s, with the same memory.
 func another(s *side, c pairConfig) *side {

@@ -44,10 +44,10 @@ func (w *turns) leave(t *turn) bool {
 	return true
 }
 
-// wake makes those ready for whom there is room where so many bytes are free, or all; everyone where they may pass.
-func (w turns) wake(free int, empty, pass bool) {
+// wake makes those ready for whom there is room where so many bytes are free, or all.
+func (w turns) wake(free int, empty bool) {
 	for i, t := range w {
-		if free -= t.n; free < 0 && !pass && (!empty || i > 0) {
+		if free -= t.n; free < 0 && (!empty || i > 0) {
 			return
 		}
 		t.q.d.markReady(t.q)
@@ -57,8 +57,7 @@ func (w turns) wake(free int, empty, pass bool) {
 // maySend reports whether a packet that is new may leave, which counts n bytes in the window.
 func (q *qp) maySend(n int) bool {
 	r, p := &q.req, q.path
-	passes := q.passesSilent() && r.inflight == 0
-	if !passes && !p.sendTurns.fits(&r.sendTurn, n, p.window.room(), p.window.empty()) {
+	if !p.sendTurns.fits(&r.sendTurn, n, p.window.room(), p.window.empty()) {
 		p.sendTurns.join(&r.sendTurn, q, n)
 		return false
 	}
@@ -80,7 +79,6 @@ func (q *qp) maySendAgain(n int) bool {
 func (q *qp) mayRead(n int) bool {
 	d, r, p := q.d, &q.req, q.path
 	switch {
-	case q.passesSilent() && r.reads.empty():
 	case !p.readTurns.fits(&r.pathTurn, n, d.readRoom(p), p.reads.empty()):
 		p.readTurns.join(&r.pathTurn, q, n)
 		if q.leaveDevice() {
@@ -138,17 +136,17 @@ func (d *Device) readRoom(p *path) int {
 
 // wakeForWindow has those go on who find room in p's window.
 func (d *Device) wakeForWindow(p *path) {
-	p.sendTurns.wake(p.window.room(), p.window.empty(), p.silent > 0)
+	p.sendTurns.wake(p.window.room(), p.window.empty())
 }
 
 // wakeForReads has those go on who find room for what they ask for on p, and for what comes to the device.
 func (d *Device) wakeForReads(p *path) {
-	p.readTurns.wake(d.readRoom(p), p.reads.empty(), p.silent > 0)
+	p.readTurns.wake(d.readRoom(p), p.reads.empty())
 	d.wakeForDevice()
 }
 
 func (d *Device) wakeForDevice() {
-	d.readTurns.wake(d.readBudget-d.readBytes, d.readBytes == 0, false)
+	d.readTurns.wake(d.readBudget-d.readBytes, d.readBytes == 0)
 }
 
 // waitNotToSend and waitNotToRead have q, which can't do so whatever room there is, leave that to the others.

@@ -148,20 +148,85 @@ func TestReadsThatEnd(t *testing.T) {
 	}
 }
 
-// TestReadsPassSilent: where a queue pair has heard nothing for long one READ of each other to its peer passes it.
-func TestReadsPassSilent(t *testing.T) {
-	tab := newTurnTable(100, 100, 0, 0, 0)
+// TestSilentLeavesReads: what a queue pair was to be answered that hears nothing takes no room, at its peer or at the device,
+// until it hears again.
+func TestSilentLeavesReads(t *testing.T) {
+	tab := newTurnTable(100, 100, 0, 0, 1)
 	wantRead(t, tab, 0, 100, true)
 	wantRead(t, tab, 1, 80, false)
-	wantRead(t, tab, 2, 80, false)
-	q := tab.qs[0]
-	q.req.silent = true
-	q.path.silent++
-	tab.d.wakeForReads(q.path)
+	wantRead(t, tab, 2, 20, false)
+	silent := tab.qs[0]
+	silent.setSilent(true)
 	wantReady(t, tab, 1, 2)
-	wantRead(t, tab, 2, 80, true)
-	wantRead(t, tab, 2, 80, false)
 	wantRead(t, tab, 1, 80, true)
+	wantRead(t, tab, 2, 20, true)
+	if n := tab.d.readers; n != 2 {
+		t.Errorf("something is asked for on %d paths, want 2", n)
+	}
+	silent.heard()
+	if n, want := tab.d.readBytes, 200; n != want {
+		t.Errorf("%d bytes are asked for of the device's room, want %d", n, want)
+	}
+	for i, n := range []int{100, 80, 20} {
+		tab.arrive(i, n)
+	}
+	if p := silent.path; tab.d.readBytes != 0 || tab.d.readers != 0 || p.reads.inflight != 0 {
+		t.Errorf("all is here, and of %d bytes %d are asked for of the peer, on %d paths", tab.d.readBytes, p.reads.inflight, tab.d.readers)
+	}
+}
+
+// TestSilentLeavesWindow is the same for the window of what is sent. What is given up meanwhile doesn't come back.
+func TestSilentLeavesWindow(t *testing.T) {
+	tab := newTurnTable(100, 100, 0, 0)
+	silent, other := tab.qs[0], tab.qs[1]
+	w := &silent.path.window
+	silent.sent(100)
+	if other.maySend(60) {
+		t.Error("another sends though the window is full")
+	}
+	silent.setSilent(true)
+	wantReady(t, tab, 1)
+	if !other.maySend(60) {
+		t.Error("what a silent one has out fills the window")
+	}
+	other.sent(60)
+	silent.withdrawn(70)
+	if w.inflight != 60 {
+		t.Errorf("%d bytes are in the window, want the other's 60", w.inflight)
+	}
+	silent.heard()
+	if w.inflight != 90 {
+		t.Errorf("%d bytes are in the window, want 60, and 30 of the one that hears again", w.inflight)
+	}
+	silent.arrived(30)
+	other.arrived(60)
+	if w.inflight != 0 || silent.req.inflight != 0 {
+		t.Errorf("all has arrived, and %d bytes are in the window, of which one has %d", w.inflight, silent.req.inflight)
+	}
+}
+
+// TestSilenceTellsOnce: of an outage each queue pair finds that it hears nothing, one later than another, as they send what
+// the others' silence makes room for. The windows close once, until something arrives.
+func TestSilenceTellsOnce(t *testing.T) {
+	const size = 1 << 20
+	tab := newTurnTable(size, size, 0, 0, 0, 0)
+	p := tab.qs[0].path
+	p.window, p.reads = newWindow(size, minWindow, size), newWindow(size, minWindow, size)
+	outage := func(from time.Duration, want int) {
+		t.Helper()
+		for i, q := range tab.qs {
+			q.sent(1000)
+			q.readsSent(1000)
+			q.silence(from + time.Duration(i)*time.Second)
+		}
+		if p.window.size != want || p.reads.size != want {
+			t.Errorf("the windows are %d and %d bytes, want %d", p.window.size, p.reads.size, want)
+		}
+	}
+	outage(time.Minute, size/2)
+	tab.qs[0].arrived(1000)
+	tab.qs[0].readsHere(1000)
+	outage(2*time.Minute, size/4)
 }
 
 // TestSendsHaveTurns is the same for the window of what is sent.

@@ -13,6 +13,7 @@ type window struct {
 	credit      int           // what linear growth has left, in bytes × size
 	cutUntil    time.Duration // no second one for losses before
 	markedUntil time.Duration // nor for marks
+	unheard     bool          // nothing has arrived since it was cut for silence
 
 	recent losses
 }
@@ -35,6 +36,7 @@ func (w *window) withdrawn(n int) { w.inflight -= n }
 func (w *window) acked(n int) {
 	limited := 2*w.inflight >= w.size
 	w.inflight -= n
+	w.unheard = false
 	switch {
 	case !limited || w.size >= w.max:
 	case w.size < w.threshold:
