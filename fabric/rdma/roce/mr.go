@@ -122,7 +122,8 @@ func (d *Device) remote(q *qp, key uint32, access verbs.Access) *region {
 type mw struct {
 	region
 	d     *Device
-	mr    *mr           // bound to; nil while unbound
+	mr    *mr           // bound to; nil while unbound …
+	index int           // … and in qp.bound
 	rkey  atomic.Uint32 // of the binding, or of the next one; 0 until the first is asked for
 	freed bool
 }
@@ -196,6 +197,8 @@ func (w *mw) bind(q *qp, key uint32, b *verbs.MWBind) bool {
 	}
 	w.mr, w.key, w.qp, w.access, w.base, w.buf = m, key, q, b.Access, b.Addr, buf
 	m.windows++
+	w.index = len(q.bound)
+	q.bound = append(q.bound, w)
 	w.d.rkeys.open(&w.region)
 	return true
 }
@@ -207,6 +210,7 @@ func (w *mw) unbind() {
 	}
 	w.d.rkeys.remove(w.key)
 	w.mr.windows--
+	w.qp.forget(w)
 	w.mr, w.key, w.qp, w.buf = nil, 0, nil, nil
 	w.rkey.Store(w.d.rkeys.reserve())
 }
@@ -221,15 +225,18 @@ func (d *Device) invalidate(q *qp, key uint32) bool {
 	return true
 }
 
+// forget takes w, whose binding ends, from those that q has bound.
+func (q *qp) forget(w *mw) {
+	last := len(q.bound) - 1
+	q.bound[w.index] = q.bound[last]
+	q.bound[w.index].index = w.index
+	q.bound[last] = nil
+	q.bound = q.bound[:last]
+}
+
 // unbindAll ends every binding to q.
-func (d *Device) unbindAll(q *qp) {
-	var bound []*mw
-	for _, s := range d.rkeys.slots {
-		if s.r != nil && s.r.qp == q {
-			bound = append(bound, s.r.window)
-		}
-	}
-	for _, w := range bound {
-		w.unbind()
+func (q *qp) unbindAll() {
+	for len(q.bound) > 0 {
+		q.bound[len(q.bound)-1].unbind()
 	}
 }

@@ -45,6 +45,8 @@ type qp struct {
 	faultWC  verbs.WCStatus
 	faultEvt verbs.AsyncEventType
 
+	bound []*mw // memory windows that only its peer may use
+
 	sq   sendRing
 	rq   recvRing
 	resp responder
@@ -164,7 +166,7 @@ func (q *qp) toReset() {
 		q.d.releasePath(q.path)
 		q.path = nil
 	}
-	q.d.unbindAll(q)
+	q.unbindAll()
 	q.req.head, q.req.cur, q.req.off = q.req.tail, q.req.tail, 0
 	q.resp.head = q.resp.tail
 	q.resp.queue.clear()

@@ -112,6 +112,47 @@ func TestBindOfAnEndedKey(t *testing.T) {
 	})
 }
 
+// TestResetEndsOwnWindows: a queue pair that is reset ends the bindings that it has, whichever ended before, and looks at no
+// other key of the device, of which there may be a hundred thousand.
+func TestResetEndsOwnWindows(t *testing.T) {
+	const windows = 5
+	for ended := range windows {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPair(t, pairConfig{})
+			foreign := p.foreignWindow(p.a)
+			var keys []uint32
+			for range windows {
+				wr := p.bind(p.a.pd, p.a.mr, p.a.mr.Addr(), 10, verbs.AccessRemoteRead)
+				p.a.post(wr)
+				p.a.want(0, verbs.WCSuccess)
+				keys = append(keys, wr.MW.RKey())
+			}
+			p.a.post(verbs.SendWR{Opcode: verbs.WRLocalInv, InvalidateRKey: keys[ended]})
+			p.a.want(0, verbs.WCSuccess)
+			inside(p.a, func(q *qp) any {
+				untouchable := &region{key: q.d.rkeys.reserve(), pd: q.pd, qp: q} // without a window whose binding could end
+				q.d.rkeys.open(untouchable)
+				return nil
+			})
+			check(t, p.a.qp.Modify(verbs.QPAttr{State: verbs.Reset}))
+			opens := func(key uint32) bool {
+				return inside(p.a, func(q *qp) bool { return q.d.rkeys.lookup(key) != nil })
+			}
+			for i, key := range keys {
+				if opens(key) {
+					t.Errorf("the key of window %d still opens something", i)
+				}
+			}
+			if !opens(foreign) {
+				t.Error("the binding of another queue pair has ended")
+			}
+			if n := inside(p.a, func(*qp) int { return p.a.mr.(*mr).windows }); n != 1 {
+				t.Errorf("%d windows are bound to the region, want that of the other queue pair", n)
+			}
+		})
+	}
+}
+
 // TestReadOnlyWindow: a window that is only read through needs no memory that can be written.
 func TestReadOnlyWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
