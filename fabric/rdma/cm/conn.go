@@ -425,7 +425,7 @@ func (c *conn) resend(now time.Time, fx *effects) bool {
 }
 
 func (c *conn) disarm() {
-	c.pending, c.early = nil, nil
+	c.pending = nil
 	c.deadline, c.until = time.Time{}, time.Time{}
 }
 

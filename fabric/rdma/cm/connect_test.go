@@ -469,6 +469,29 @@ func TestReadsOfTheDevice(t *testing.T) {
 	})
 }
 
+// Neither side has more READs outstanding than the other serves.
+func TestReadsOfThePeer(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		p := newRawPeer(t, n, "127.0.0.9")
+		h := host.prepare(p.addr)
+		if err := h.id.Connect(verbs.ConnParam{InitiatorDepth: 16}); err != nil {
+			t.Fatal(err)
+		}
+		tid, req := receive[*mad.REQ](p)
+		p.send(host.addr, tid, &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, LocalQPN: 6, ResponderResources: 4})
+		if got := h.want(verbs.CMEstablished).Param.InitiatorDepth; got != 4 || h.qp().Query().MaxRdAtomic != 4 {
+			t.Errorf("%d READs, the queue pair has %d; want 4", got, h.qp().Query().MaxRdAtomic)
+		}
+		receive[*mad.RTU](p)
+
+		p.send(target.addr, 99, p.req(target.addr, 7, 8)) // it serves 16
+		_, rep := receive[*mad.REP](p)
+		if got := l.want(verbs.CMConnectRequest).ID.QP().Query().MaxRdAtomic; rep.InitiatorDepth != 16 || got != 16 {
+			t.Errorf("%d READs, the queue pair has %d; want 16", rep.InitiatorDepth, got)
+		}
+	})
+}
+
 // A peer that wants to READ may, if the consumer lets it; one that doesn't never may.
 func TestPassiveAccess(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {

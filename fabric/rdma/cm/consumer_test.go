@@ -88,6 +88,23 @@ func TestDestroy(t *testing.T) {
 			}
 		})
 	})
+	t.Run("requested long ago", func(t *testing.T) {
+		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
+			l.handle = nil
+			p := newRawPeer(t, n, "127.0.0.9")
+			req := p.req(target.addr, 7, 8)
+			p.send(target.addr, 99, req)
+			id := l.want(verbs.CMConnectRequest).ID
+			time.Sleep(codeDuration(req.RemoteResponse))
+			p.send(target.addr, 99, req)
+			_, mra := receive[*mad.MRA](p)
+			id.Destroy()
+			if _, rej := receive[*mad.REJ](p); rej.Reason != verbs.RejectConsumer || rej.CommIDs != mra.CommIDs {
+				t.Errorf("REJ %+v", rej)
+			}
+			target.wantEmpty()
+		})
+	})
 	t.Run("accepted", func(t *testing.T) {
 		pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 			p := newRawPeer(t, n, "127.0.0.9")

@@ -71,6 +71,28 @@ func TestDREQInterval(t *testing.T) {
 	}
 }
 
+// A connection that stood for longer than it might have taken to make it ends like any other, from either side: a DREQ
+// that is lost comes again.
+func TestDREQAfterAnHour(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, target *node, l *end) {
+		for _, passive := range []bool{false, true} {
+			h := host.connect(target.addr)
+			established(h, l)
+			time.Sleep(time.Hour)
+			n.setFilter(first(mad.AttrDREQ))
+			began := time.Now()
+			if passive {
+				ended(&end{node: l.node, id: l.id, events: l.events}, h)
+			} else {
+				ended(h, l)
+			}
+			if took, want := time.Since(began), dreqInterval+512*time.Millisecond; took != want { // and TIMEWAIT
+				t.Errorf("from the passive side %v: took %v, want %v", passive, took, want)
+			}
+		}
+	})
+}
+
 func TestDREQChecks(t *testing.T) {
 	pair(t, func(t *testing.T, n *network, _, target *node, l *end) {
 		p := newRawPeer(t, n, "127.0.0.9")

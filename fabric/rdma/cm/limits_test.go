@@ -110,6 +110,9 @@ func TestGiveWay(t *testing.T) {
 		if ev := l.want(verbs.CMUnreachable); ev.ID != id || !errors.Is(ev.Err, ErrGaveWay) {
 			t.Errorf("%+v", ev)
 		}
+		if got := target.m.Counters().GaveWay.Load(); got != 1 {
+			t.Errorf("%d counted, want 1", got)
+		}
 	})
 }
 

@@ -25,6 +25,22 @@ func TestForeignAnswer(t *testing.T) {
 	})
 }
 
+// TestAnswerBeyondOffer: of what an answer names, that holds which was offered.
+func TestAnswerBeyondOffer(t *testing.T) {
+	pair(t, func(t *testing.T, n *network, host, _ *node, _ *end) {
+		const ours, offer = 0x4e5641, 5
+		host.m.attr.VendorID, host.m.cfg.VendorOptions = ours, func(netip.Addr) uint32 { return offer }
+		p := newRawPeer(t, n, "127.0.0.9")
+		h := host.connect(p.addr)
+		tid, req := receive[*mad.REQ](p)
+		p.send(host.addr, tid, &mad.REP{CommIDs: mad.CommIDs{Local: 5, Remote: req.LocalCommID}, Options: ours<<8 | featureMask | answered})
+		h.want(verbs.CMEstablished)
+		if got := h.qp().Query().VendorOptions; got != offer {
+			t.Errorf("options %#x, want %#x", got, offer)
+		}
+	})
+}
+
 // TestVendorOptions: what both sides name holds, on both sides, and nothing of another vendor's.
 func TestVendorOptions(t *testing.T) {
 	const ours = 0x4e5641
