@@ -40,6 +40,11 @@ func TestIdentifyErrors(t *testing.T) {
 		{0xff, 0, 0, nvme.StatusInvalidField | dnr},
 		{nvme.CNSActiveNSIDs, 1, 0, 0},
 		{nvme.CNSNamespace, 2, 0, 0},
+		{nvme.CNSNamespace, MaxNSID, 0, 0}, // which is NN: it is valid, and not active
+		{nvme.CNSCommandSetNamespace, MaxNSID, nvme.CSINVM, 0},
+		{nvme.CNSCommandSetNamespace, MaxNSID + 1, nvme.CSINVM, nvme.StatusInvalidNamespace | dnr},
+		{nvme.CNSAttachedControllers, MaxNSID, 0, 0},
+		{nvme.CNSAttachedControllers, MaxNSID + 1, 0, nvme.StatusInvalidNamespace | dnr},
 	} {
 		s.admin.fails(command(func(c *nvme.Command) { c.SetIdentify(tc.cns, tc.nsid, 0, tc.csi) }), page, tc.status)
 	}

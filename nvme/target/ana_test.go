@@ -104,6 +104,19 @@ func TestANAStates(t *testing.T) {
 	if p := readANA(a.admin, nvme.LSPGroupsOnly, true); len(p.Groups) != 2 || p.Groups[0].NSIDs != nil {
 		t.Errorf("log of groups only %+v", p)
 	}
+	for addr, want := range map[netip.AddrPort]uint16{anaPortA: 1, anaPortB: 2} {
+		if id, err := tg.PortID(nvme.TransportTCP, addr); err != nil || id != want {
+			t.Errorf("port %s is %d, %v", addr, id, err)
+		}
+		if _, err := tg.PortID(nvme.TransportRDMA, addr); !errors.Is(err, ErrNotFound) {
+			t.Errorf("port %s of another transport: %v", addr, err)
+		}
+	}
+	for _, group := range []uint32{1, MaxANAGroup} {
+		if s, err := tg.ANAState(2, group); err != nil || s != nvme.ANAOptimized {
+			t.Errorf("group %d is %v, %v", group, s, err)
+		}
+	}
 	// The first port's state counts, whatever the second's is.
 	if err := tg.SetANAState(1, 7, nvme.ANAInaccessible); err != nil {
 		t.Fatal(err)

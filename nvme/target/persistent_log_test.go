@@ -72,6 +72,12 @@ func TestPersistentEvents(t *testing.T) {
 	if h.LID != nvme.LogPersistent || h.PowerCycles != 2 || h.HeaderLength != 492 || h.Generation == 0 || nvme.Text(h.SUBNQN[:]) != testNQN || h.Timestamp == 0 {
 		t.Errorf("header %+v", h)
 	}
+	var id nvme.IdentifyController
+	page := make([]byte, nvme.PageSize)
+	s.admin.must(command(func(c *nvme.Command) { c.SetIdentify(nvme.CNSController, 0, 0, 0) }), page)
+	if err := id.Parse(page); err != nil || h.SN != id.SN || h.MN != id.MN || nvme.Text(h.SN[:]) == "" {
+		t.Errorf("header of %q, %q, the controller is %q, %q (%v)", h.SN, h.MN, id.SN, id.MN, err)
+	}
 	for i, e := range events {
 		ofHost := e.Type != nvme.PersistentPowerOn && e.Type != nvme.PersistentSanitizeEnd
 		if (e.CNTLID != 0) != ofHost {
