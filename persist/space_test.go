@@ -90,6 +90,24 @@ func TestWaitingWriteFails(t *testing.T) {
 	})
 }
 
+// wantServed wants the write of waitingWrite to be over, and ends the volume.
+func wantServed(t *testing.T, v *atomicVolume, ended chan error, loans []blockdev.LoanToken) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Error("the write still waits")
+	}
+	for _, loan := range loans {
+		v.Return(loan)
+	}
+	end(t, v)
+}
+
 // TestDiscardServes: a discard frees blocks that the last checkpoint doesn't know, and a write that waits for one goes on.
 func TestDiscardServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -102,18 +120,24 @@ func TestDiscardServes(t *testing.T) {
 		if err := c.Do(blockdev.Request{Op: blockdev.OpDiscard, Offset: 512, Length: 512}); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		default:
-			t.Error("the write still waits")
+		wantServed(t, v, ended, loans)
+	})
+}
+
+// TestReleaseServes: a view that ends frees blocks that were replaced meanwhile, and a write that waits for one goes on.
+func TestReleaseServes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := cachedVolume(t, 1024)
+		c := volumetest.NewClient(v)
+		if err := c.Write(make([]byte, 512), 512, false); err != nil {
+			t.Fatal(err)
 		}
-		for _, loan := range loans {
-			v.Return(loan)
+		_, view, err := v.View(nil, 512, 512)
+		if err := errors.Join(err, c.Write(make([]byte, 512), 512, false)); err != nil { // which goes elsewhere
+			t.Fatal(err)
 		}
-		end(t, v)
+		ended, loans := waitingWrite(t, v)
+		v.Release(view)
+		wantServed(t, v, ended, loans)
 	})
 }
