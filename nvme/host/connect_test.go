@@ -140,6 +140,45 @@ func TestConnectGrantsFewer(t *testing.T) {
 	}
 }
 
+// TestConnectGrantsFewerOfOne: each I/O queue is a submission and a completion queue, so that as many are made as there are of
+// the one that there are fewer of; and they have no more entries than their connection has.
+func TestConnectGrantsFewerOfOne(t *testing.T) {
+	for _, granted := range []nvme.QueueCounts{nvme.NewQueueCounts(2, 5), nvme.NewQueueCounts(5, 2)} {
+		f := newFakeTarget()
+		f.grants = 32
+		f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() != nvme.OpSetFeatures || r.Cmd.FID() != nvme.FeatNumberOfQueues {
+				return usual
+			}
+			cqe.SetDW0(uint32(granted))
+			return answered
+		}
+		c := connect(t, f, func(c *Config) { c.Queues = 8 })
+		if n := len(c.Queues()); n != 2 || c.Limits().Queues != 2 {
+			t.Errorf("%d SQs and %d CQs granted: %d queues", granted.SQ(), granted.CQ(), n)
+		}
+		if q := c.Queues()[0]; q.Size() != 32 || q.Depth() != 31 {
+			t.Errorf("a connection for 32 entries: size %d, depth %d", q.Size(), q.Depth())
+		}
+		closeController(t, c)
+	}
+}
+
+// TestCommandSets: what a controller with several command sets is told of them when it is enabled stays so when it is shut
+// down: CC.CSS mustn't change while it is enabled (NVMe base 2.1, CC).
+func TestCommandSets(t *testing.T) {
+	for sets, css := range map[nvme.CAP]nvme.CC{nvme.CAPNVM: nvme.CCCSSNVM, nvme.CAPNVM | nvme.CAPIOCS: nvme.CCCSSAll} {
+		f := newFakeTarget()
+		f.cap = nvme.NewCAP(128, 2*time.Second, sets)
+		closeController(t, connect(t, f))
+		for _, cmd := range f.arrived() {
+			if cmd.Opcode() == nvme.OpFabrics && cmd.FCType() == nvme.FCPropertySet && nvme.CC(cmd.PropertyValue())&nvme.CCCSSMask != css {
+				t.Errorf("CAP %#x: CC is set to %#x", f.cap, cmd.PropertyValue())
+			}
+		}
+	}
+}
+
 func TestConnectRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*fakeTarget)

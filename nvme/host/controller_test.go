@@ -305,29 +305,35 @@ func TestCloseEndsOutstanding(t *testing.T) {
 	}
 }
 
-// TestNeverShutDown: a controller that doesn't shut down is left after a while; the error says which, and what was waited
-// for.
+// TestNeverShutDown: a controller that doesn't shut down is left after as long as it says that it needs (RTD3E), within bounds;
+// the error says which, and what was waited for.
 func TestNeverShutDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeTarget()
-		c := connect(t, f)
-		f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
-			if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet {
-				cqe.SetDW0(uint32(nvme.CSTSReady))
-				return answered
+	for rtd3e, limit := range map[time.Duration]time.Duration{
+		0: shutdownLeast, time.Second: shutdownLeast, 20 * time.Second: 20 * time.Second, time.Hour: shutdownMost,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeTarget()
+			f.identity.RTD3E = uint32(rtd3e.Microseconds())
+			c := connect(t, f)
+			f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+				if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet {
+					cqe.SetDW0(uint32(nvme.CSTSReady))
+					return answered
+				}
+				return usual
+			})
+			began := time.Now()
+			err := c.Close()
+			if took := time.Since(began); took != limit {
+				t.Errorf("RTD3E %v: it took %v", rtd3e, took)
 			}
-			return usual
+			want := fmt.Sprintf("nvme: shutdown of %s at 127.0.0.1:4420: CSTS is still 0x1: context deadline exceeded "+
+				"(command timeout: not shut down after %v (RTD3E))", testNQN, limit)
+			if !errors.Is(err, ErrTimeout) || err.Error() != want {
+				t.Errorf("it says %v, want %s", err, want)
+			}
 		})
-		began := time.Now()
-		err := c.Close()
-		if took := time.Since(began); took != shutdownLeast {
-			t.Errorf("it took %v", took)
-		}
-		const want = "nvme: shutdown of " + testNQN + " at 127.0.0.1:4420: CSTS is still 0x1: context deadline exceeded (command timeout: not shut down after 5s (RTD3E))"
-		if !errors.Is(err, ErrTimeout) || err.Error() != want {
-			t.Errorf("it says %v, want %s", err, want)
-		}
-	})
+	}
 }
 
 // TestShutdownMayCloseQueues: SPDK's target, told to shut down, closes the connections of the I/O

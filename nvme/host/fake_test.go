@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -32,6 +33,7 @@ type fakeTarget struct {
 	cc       nvme.CC
 	csts     nvme.CSTS
 	maxIO    int
+	grants   int // entries of a queue at most; 0: as many as are asked for
 	ns       map[uint32]*fakeNamespace
 	queues   []*fakeQueue
 	kato     uint32
@@ -186,7 +188,7 @@ type fakeQueue struct {
 	started bool // Connect succeeded
 }
 
-func (q *fakeQueue) Size() int             { return q.attr.Size }
+func (q *fakeQueue) Size() int             { return min(q.attr.Size, cmp.Or(q.t.grants, q.attr.Size)) }
 func (q *fakeQueue) RTT() int64            { return 1000 }
 func (q *fakeQueue) Local() netip.AddrPort { return netip.MustParseAddrPort("127.0.0.1:5") }
 
@@ -322,7 +324,7 @@ func (t *fakeTarget) fabrics(q *fakeQueue, r *Request, cqe *nvme.Completion) {
 			cqe.SetStatus(nvme.StatusConnectInvalidParameter | nvme.StatusDNR)
 			return
 		}
-		if c.ConnectQID() != q.attr.QID || int(c.ConnectSQSIZE())+1 != q.attr.Size {
+		if c.ConnectQID() != q.attr.QID || int(c.ConnectSQSIZE())+1 != q.Size() {
 			cqe.SetStatus(nvme.StatusConnectInvalidParameter)
 			return
 		}

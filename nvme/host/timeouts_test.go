@@ -114,6 +114,51 @@ func TestCancelAborts(t *testing.T) {
 	})
 }
 
+// TestAbortLimit: no more Abort commands are with a controller at a time than it allows (ACL, 0's based), which it would answer
+// with Abort Command Limit Exceeded. The others follow, and those for commands that have ended by then aren't sent.
+func TestAbortLimit(t *testing.T) {
+	for _, acl := range []uint8{0, 1, 3, 255} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeTarget()
+			f.identity.ACL = acl
+			var held []nvme.Completion
+			abort := aborting(nvme.OpRead)
+			f.hook = func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+				v := abort(q, r, cqe)
+				if q.attr.QID != 0 || r.Cmd.Opcode() != nvme.OpAbort {
+					return v
+				}
+				if held = append(held, *cqe); len(held) > int(acl)+1 {
+					t.Errorf("ACL %d: %d Abort commands at a time", acl, len(held))
+				}
+				return never
+			}
+			c, n := connectNamespace(t, f)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := n.ReadAt(ctx, make([]byte, transferDepth*8192), 0)
+				ended <- err
+			}()
+			time.Sleep(time.Second)
+			for range transferDepth { // commands, each of which an Abort ends that is answered a little later
+				time.Sleep(100 * time.Millisecond)
+				synctest.Wait()
+				answers := held
+				held = nil
+				for _, cqe := range answers {
+					f.queues[0].answer(cqe)
+				}
+			}
+			if err := <-ended; !errors.Is(err, context.DeadlineExceeded) || c.Err() != nil {
+				t.Errorf("ACL %d: %v; the controller: %v", acl, err, c.Err())
+			}
+			closeController(t, c)
+		})
+	}
+}
+
 func TestCancelGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeTarget()

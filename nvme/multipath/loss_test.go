@@ -167,6 +167,8 @@ func TestFinal(t *testing.T) {
 		"ended before Identify":       {said(0, nvme.StatusCommandSequence|nvme.StatusDNR), false},
 		"refused":                     {syscall.ECONNREFUSED, false},
 		"wrong secret":                {&host.ConnectError{QID: 1, Err: host.ErrAuthentication}, true},
+		"no controller for this host": {&host.ConnectError{Err: host.ErrController}, true},
+		"nothing to connect by":       {&host.ConnectError{Err: host.ErrConfig}, true},
 	} {
 		if got := final(c.err); got != c.want {
 			t.Errorf("%s: final %v", name, got)
