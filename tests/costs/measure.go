@@ -12,8 +12,7 @@ const rampTime = 200 * time.Millisecond
 // sample is what a load cost.
 type sample struct {
 	iops         float64
-	host, target figures       // of one I/O
-	asked        time.Duration // how long it took to ask both, at most
+	host, target figures // of one I/O
 }
 
 // cpuName is the processor time of a program, in seconds.
@@ -38,23 +37,18 @@ func (p *plan) measure(t *program, transport string, args ...string) (s sample, 
 	if before, err = both(h, t); err != nil {
 		return s, err
 	}
-	s.asked = time.Since(began)
 	time.Sleep(p.time)
 	took := time.Since(began)
 	if after, err = both(h, t); err != nil {
 		return s, err
 	}
-	s.asked = max(s.asked, time.Since(began)-took)
 	s.host, s.target = after[0].since(before[0]), after[1].since(before[1])
 	n := s.target[commandsName]
 	if n == 0 {
 		return s, fmt.Errorf("%s: no I/O in %v", h.cmd, p.time)
 	}
-	for _, f := range []figures{s.host, s.target} {
-		for name := range f {
-			f[name] /= n
-		}
-	}
+	s.host.divide(n)
+	s.target.divide(n)
 	s.iops = n / took.Seconds()
 	return s, nil
 }

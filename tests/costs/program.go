@@ -203,3 +203,10 @@ func (f figures) since(before figures) figures {
 	}
 	return d
 }
+
+// divide makes them those of one of n.
+func (f figures) divide(n float64) {
+	for name := range f {
+		f[name] /= n
+	}
+}
