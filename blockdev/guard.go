@@ -170,7 +170,7 @@ func (g *Guard) proceed(r *Request, hurry bool) bool {
 		n := pieceAt(off, r.Length-r.done)
 		e := g.entry(off >> stripeShift)
 		e.mu.Lock()
-		if e.views > 0 && !(hurry && g.moveAside(e, off, n)) {
+		if e.views > 0 && (!hurry || !g.moveAside(e, off, n)) {
 			e.waiting.push(r)
 			e.mu.Unlock()
 			g.wait()

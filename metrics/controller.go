@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -151,7 +152,7 @@ func (f *controllerFamily) collect(ch chan<- prometheus.Metric, v *controllerVie
 	for i := range f.more {
 		of := labels
 		if f.of != "" {
-			of = append(labels[:len(labels):len(labels)], f.values[i])
+			of = slices.Concat(labels, f.values[i:i+1])
 		}
 		n := float64(f.read(v, i))
 		if f.nanos {
@@ -201,9 +202,10 @@ func (e *exposition) controllers(snaps []target.Snapshot) {
 
 // collectControllers gives the same to the library, which takes longer.
 func collectControllers(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
-	for _, v := range controllerViews(snaps) {
-		for i := range controllerFamilies {
-			controllerFamilies[i].collect(ch, &v)
+	views := controllerViews(snaps)
+	for i := range views {
+		for j := range controllerFamilies {
+			controllerFamilies[j].collect(ch, &views[i])
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 // testModel runs random operations against a model in memory, each worker in a part of its
 // own, all at once. Some writes are of memory that the volume lends, where it does.
 func testModel(s *session) {
-	const workers, steps = 4, 400
+	const steps = 400
 	part := s.c.Size / workers
-	run(s, workers, func(i int) error {
+	run(s, func(i int) error {
 		m := &model{
 			c: NewClient(s.v), rnd: newRandom(s.seed, uint64(i)),
 			base: part * int64(i), data: make([]byte, part), bs: s.bs,
@@ -34,10 +34,13 @@ func testModel(s *session) {
 	})
 }
 
+// workers is how many run has.
+const workers = 4
+
 // run runs fn in goroutines and reports what they say.
-func run(s *session, n int, fn func(i int) error) {
+func run(s *session, fn func(i int) error) {
 	var wg sync.WaitGroup
-	for i := range n {
+	for i := range workers {
 		wg.Go(func() {
 			if err := fn(i); err != nil {
 				s.Errorf("worker %d: %v", i, err)
@@ -149,7 +152,7 @@ func testWholeBlocks(s *session) {
 	const blocks, steps = 8, 250
 	var writing atomic.Int32
 	writing.Store(2)
-	run(s, 4, func(i int) error {
+	run(s, func(i int) error {
 		c, rnd := NewClient(s.v), newRandom(s.seed, uint64(i))
 		b := make([]byte, blocks*s.bs)
 		if i < 2 {

@@ -157,7 +157,7 @@ func testLoansAndViews(s *session, m blockdev.Lender) {
 	unit := s.unit()
 	var writing atomic.Int32
 	writing.Store(2)
-	run(s, 4, func(i int) error {
+	run(s, func(i int) error {
 		c, rnd, b := NewClient(s.v), newRandom(s.seed, uint64(i)), make([]byte, 2*unit)
 		if i < 2 {
 			defer writing.Add(-1)

@@ -122,7 +122,7 @@ func (s *session) storm(m blockdev.Memory) {
 	writing.Store(2)
 	at := 64<<10 - 4*s.bs
 	s.do(NewClient(s.v), blockdev.Request{Op: blockdev.OpWriteZeroes, Offset: at, Length: 8 * s.bs})
-	run(s, 4, func(i int) error {
+	run(s, func(i int) error {
 		if i < 2 {
 			defer writing.Add(-1)
 			return stamp(NewClient(s.v), newRandom(s.seed, uint64(i)), make([]byte, 8*s.bs), s.bs, 100)

@@ -214,7 +214,7 @@ func TestCancelWhileClosingTooLong(t *testing.T) {
 			defer cancel()
 			ended, closed := make(chan error, 1), make(chan error, 1)
 			go func() {
-				err := error(nil)
+				var err error
 				if admin {
 					_, err = c.Ping(ctx)
 				} else {
