@@ -261,12 +261,13 @@ func TestFailedReadRetains(t *testing.T) {
 		nqn  string
 		lid  nvme.LID
 		kind eventKind
+		size uint64
 	}{
-		{testNQN, nvme.LogChangedNamespaces, eventNamespace},
-		{testNQN, nvme.LogANA, eventANA},
-		{testNQN, nvme.LogReservation, eventReservation},
-		{testNQN, nvme.LogSanitize, eventSanitize},
-		{nvme.DiscoveryNQN, nvme.LogDiscovery, eventDiscovery},
+		{testNQN, nvme.LogChangedNamespaces, eventNamespace, 4096},
+		{testNQN, nvme.LogANA, eventANA, nvme.ANALogSize(MaxANAGroup, MaxNSID)},
+		{testNQN, nvme.LogReservation, eventReservation, nvme.ReservationNotificationSize},
+		{testNQN, nvme.LogSanitize, eventSanitize, nvme.SanitizeLogSize},
+		{nvme.DiscoveryNQN, nvme.LogDiscovery, eventDiscovery, nvme.DiscoveryHeaderSize}, // there is no port
 	} {
 		q := dial(t, tg)
 		c := tg.controller(connectAdmin(q, tc.nqn, 0))
@@ -289,14 +290,16 @@ func TestFailedReadRetains(t *testing.T) {
 		if !again() || again() {
 			t.Errorf("%v: the host is told, and that again before it has read", tc.lid)
 		}
-		q.fails(read(1<<40, false), page, nvme.StatusInvalidField|dnr)
+		q.fails(read(tc.size+4, false), page, nvme.StatusInvalidField|dnr)
 		q.must(read(8, true), page)
 		if again() {
 			t.Errorf("%v: told again though the page was not read", tc.lid)
 		}
-		q.must(read(8, false), page)
-		if !again() {
-			t.Errorf("%v: not told again though the page was read", tc.lid)
+		for _, off := range []uint64{8, tc.size} { // at its end there is nothing to read, but it is no error
+			q.must(read(off, false), page)
+			if !again() {
+				t.Errorf("%v: not told again though the page was read at %d", tc.lid, off)
+			}
 		}
 		q.must(ccOff, nil)
 		q.must(ccOn, nil)

@@ -241,6 +241,35 @@ func TestSanitizeInverts(t *testing.T) {
 	}
 }
 
+// TestSanitizePasses: while an overwrite runs, the log says how many of its passes are completed, and how far it is (NVMe
+// base, "Sanitize Status Log").
+func TestSanitizePasses(t *testing.T) {
+	v := newTestVolume(4096, 512)
+	s := connectAs(t, newTarget(t, v), 1)
+	defer s.close()
+	aer := s.admin.start(asyncEvent(1), nil)
+	v.setHold(true)
+	s.admin.must(sanitizeCommand(nvme.SanitizeOverwrite, 0, 3, 0x11111111), nil)
+	for pass := range 3 {
+		for range 2 { // a write, and a flush
+			<-v.arrived
+			p := readSanitize(s.admin, true)
+			if p.SSTAT.State() != nvme.SanitizeInProgress || p.SSTAT.Passes() != pass {
+				t.Errorf("pass %d: state %v, %d passes completed", pass, p.SSTAT.State(), p.SSTAT.Passes())
+			}
+			v.mu.Lock()
+			r := v.held[0]
+			v.held = nil
+			v.mu.Unlock()
+			if from := uint16(65536 * pass / 3); r.Op == blockdev.OpWrite && p.SPROG != from {
+				t.Errorf("pass %d begins at %d of 65536, want %d", pass, p.SPROG, from)
+			}
+			v.execute(r)
+		}
+	}
+	sanitized(t, aer)
+}
+
 // TestSanitizeAgain: an operation that begins clears the event of the one before, which nobody has fetched yet or read the
 // log for, and its progress begins anew (NVMe base, "Sanitize Operation Restrictions").
 func TestSanitizeAgain(t *testing.T) {
