@@ -136,15 +136,21 @@ func TestPersistentContext(t *testing.T) {
 	s.admin.must(getLog(nvme.GetLogPage{LID: nvme.LogPersistent, LSP: uint8(nvme.PersistentRelease), Length: 512}), make([]byte, 512))
 }
 
-// TestPersistentEventsBounded: the oldest events go when there are too many.
+// TestPersistentEventsBounded: the oldest events go when there are too many, also those of a full log that was saved.
 func TestPersistentEventsBounded(t *testing.T) {
-	s := connectAs(t, newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, newTestVolume(1<<20, 512)), 1)
-	defer s.close()
-	for range maxPersistentEvents {
-		s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
-	}
-	if h, events := readEvents(s.admin, nvme.PersistentEstablish); len(events) != maxPersistentEvents || h.Length > persistentUnits*nvme.PersistentLogUnit {
-		t.Errorf("%d events in %d bytes", len(events), h.Length)
+	store := newMemStore()
+	for run, formats := range []int{maxPersistentEvents, 0} {
+		tg := newTargetWith(t, func(c *Config) { c.Store = store }, newTestVolume(1<<20, 512))
+		s := connectAs(t, tg, 1)
+		for range formats {
+			s.admin.must(formatCommand(1, 0, nvme.EraseNone), nil)
+		}
+		if h, events := readEvents(s.admin, nvme.PersistentEstablish); len(events) != maxPersistentEvents || h.Length > persistentUnits*nvme.PersistentLogUnit ||
+			h.PowerCycles != uint64(run+1) {
+			t.Errorf("run %d: %d events in %d bytes, %d power cycles", run, len(events), h.Length, h.PowerCycles)
+		}
+		s.close()
+		closeTarget(t, tg)
 	}
 }
 
