@@ -69,9 +69,9 @@ func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *r
 // A host that asks to write, and never brings its data, leaves memory to others, and its
 // connection ends.
 func TestHostThatBringsNoData(t *testing.T) {
-	const size, depth = 64 << 10, 32
+	const size, depth = 60 << 10, 32 // which the volume doesn't lend
 	tt := newTestTarget(t, TargetConfig{
-		MaxTransfer: size, Memory: 8 * size, PeerMemory: 4 * size, DataTimeout: time.Second,
+		MaxTransfer: 64 << 10, Memory: 512 << 10, PeerMemory: 256 << 10, DataTimeout: time.Second,
 	})
 	_, stalled := rawIO(t, tt, "127.0.0.77", depth)
 	for cid := range uint16(depth - 1) {
