@@ -1,6 +1,10 @@
 package persist
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/nvme-anywhere/nvmeof/internal/stream"
+)
 
 // cpuid executes CPUID.
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
@@ -14,15 +18,11 @@ func clflushopt(p unsafe.Pointer, n, line uintptr)
 //go:noescape
 func clflush(p unsafe.Pointer, n, line uintptr)
 
-//go:noescape
-func streamSSE2(dst, src unsafe.Pointer, n uintptr)
-
 func sfence()
 
 // Bits of CPUID: leaf 1 EDX, leaf 7 EBX (Intel SDM volume 2A, CPUID).
 const (
 	bitCLFSH      = 1 << 19
-	lineSSE2      = 64 // bytes that streamSSE2 copies at a time
 	bitCLFLUSHOPT = 1 << 23
 	bitCLWB       = 1 << 24
 )
@@ -56,8 +56,8 @@ func choose(ebx1, edx1, ebx7 uint32) *lineFlusher {
 	default:
 		f.name, f.flush = "CLFLUSH", func(p unsafe.Pointer, n uintptr) { clflush(p, n, line) }
 	}
-	if line == lineSSE2 {
-		f.stream = streamSSE2
+	if line == stream.Line {
+		f.stream = stream.Lines
 	}
 	return f
 }

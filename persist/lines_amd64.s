@@ -62,32 +62,6 @@ loop:
 done:
 	RET
 
-// func streamSSE2(dst, src unsafe.Pointer, n uintptr)
-TEXT ·streamSSE2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-	SHRQ $6, CX
-
-loop:
-	TESTQ  CX, CX
-	JZ     done
-	MOVOU  (SI), X0
-	MOVOU  16(SI), X1
-	MOVOU  32(SI), X2
-	MOVOU  48(SI), X3
-	MOVNTO X0, (DI)
-	MOVNTO X1, 16(DI)
-	MOVNTO X2, 32(DI)
-	MOVNTO X3, 48(DI)
-	ADDQ   $64, SI
-	ADDQ   $64, DI
-	DECQ   CX
-	JMP    loop
-
-done:
-	RET
-
 // func sfence()
 TEXT ·sfence(SB), NOSPLIT, $0-0
 	SFENCE

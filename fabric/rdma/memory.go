@@ -145,7 +145,7 @@ func (d *domain) region(region *blockdev.Region) (verbs.MR, error) {
 	}
 	var access verbs.Access
 	if region.Lent {
-		access = verbs.AccessLocalWrite
+		access = verbs.AccessLocalWrite | verbs.AccessStreamed
 	}
 	if region.File {
 		access |= verbs.AccessOnDemand

@@ -97,16 +97,15 @@ func (m *mr) Dereg() error {
 	return nil
 }
 
-// local is the memory of e, for a queue pair of domain p, and whether its pages may be missing;
-// nil, false where the L_Key is not of the domain, the range is not inside, or an access is
-// missing. The device's lock is held.
-func (d *Device) local(p *pd, e *verbs.SGE, access verbs.Access) (b []byte, onDemand, ok bool) {
+// local is the memory of e, for a queue pair of domain p, and how it is registered; ok is false where the L_Key is not of
+// the domain, the range is not inside, or an access is missing. The device's lock is held.
+func (d *Device) local(p *pd, e *verbs.SGE, access verbs.Access) (b []byte, has verbs.Access, ok bool) {
 	m := d.lkeys.lookup(e.LKey)
 	if m == nil || m.pd != p || m.access&access != access {
-		return nil, false, false
+		return nil, 0, false
 	}
 	b, ok = m.slice(e.Addr, int(e.Length))
-	return b, m.access&verbs.AccessOnDemand != 0, ok
+	return b, m.access, ok
 }
 
 // remote is the region that key opens to a peer of q for access. The device's lock is held.

@@ -191,7 +191,7 @@ func TestNearAndFar(t *testing.T) {
 func TestNearMissingPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, near := nearPair(t, pairConfig{})
-		mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10)
+		mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10, 0)
 		fill(p.a.buf[:8192], 3)
 		write := func(id uint64, at int, sges ...verbs.SGE) verbs.SendWR {
 			return verbs.SendWR{WRID: id, Opcode: verbs.WRRDMAWrite, SGList: sges, RemoteAddr: p.b.mr.Addr() + uint64(at), RKey: p.b.mr.RKey()}

@@ -37,7 +37,7 @@ func (c faultingConn) Send(trains []udp.Train) (int, error) {
 }
 
 // cutRegion registers the mapping of a file, of which keep bytes are left.
-func cutRegion(t *testing.T, pd verbs.PD, size, keep int64) (mr verbs.MR, b []byte) {
+func cutRegion(t *testing.T, pd verbs.PD, size, keep int64, hints verbs.Access) (mr verbs.MR, b []byte) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
 	check(t, err)
@@ -47,7 +47,7 @@ func cutRegion(t *testing.T, pd verbs.PD, size, keep int64) (mr verbs.MR, b []by
 	check(t, err)
 	t.Cleanup(func() { unix.Munmap(b) })
 	check(t, f.Truncate(keep))
-	mr, err = pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessOnDemand)
+	mr, err = pd.RegMR(b, verbs.AccessLocalWrite|verbs.AccessOnDemand|hints)
 	check(t, err)
 	return mr, b
 }
@@ -56,20 +56,30 @@ func cutRegion(t *testing.T, pd verbs.PD, size, keep int64) (mr verbs.MR, b []by
 // data lies there, and not the program nor another queue pair.
 func TestMissingPages(t *testing.T) {
 	const size, keep = 64 << 10, 16 << 10
-	for name, op := range map[string]verbs.WROpcode{"WRITE": verbs.WRRDMAWrite, "SEND": verbs.WRSend, "READ": verbs.WRRDMARead} {
+	for name, x := range map[string]struct {
+		op    verbs.WROpcode
+		hints verbs.Access
+	}{
+		"WRITE": {op: verbs.WRRDMAWrite}, "SEND": {op: verbs.WRSend}, "READ": {op: verbs.WRRDMARead},
+		"READ, streamed": {verbs.WRRDMARead, verbs.AccessStreamed},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
-				mr, _ := cutRegion(t, p.a.pd, size, keep)
+				mr, there := cutRegion(t, p.a.pd, size, keep, x.hints)
+				fill(p.b.buf[:keep], 5)
 				data := func(off, n int) []verbs.SGE {
 					return []verbs.SGE{{Addr: mr.Addr() + uint64(off), Length: uint32(n), LKey: mr.LKey()}}
 				}
 				for i := range 2 {
 					p.b.recv(uint64(i), p.b.sge(0, size)...)
 				}
-				wr := verbs.SendWR{WRID: 1, Opcode: op, SGList: data(0, keep), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
+				wr := verbs.SendWR{WRID: 1, Opcode: x.op, SGList: data(0, keep), RemoteAddr: p.b.mr.Addr(), RKey: p.b.mr.RKey()}
 				p.a.post(wr)
 				p.a.want(1, verbs.WCSuccess)
+				if x.op == verbs.WRRDMARead && !bytes.Equal(there[:keep], p.b.buf[:keep]) {
+					t.Error("other data")
+				}
 				for _, n := range []int{keep, 100} { // from a page that is there; in one packet of its own
 					wr.WRID, wr.SGList = 2, data(size-n-keep, n)
 					p.a.post(wr)
@@ -95,7 +105,7 @@ func TestMissingPagesInTheirTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPair(t, pairConfig{foreign: foreign, wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
-				mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10)
+				mr, _ := cutRegion(t, p.a.pd, 16<<10, 8<<10, 0)
 				p.b.recv(1, p.b.sge(0, 4096)...)
 				write := func(id uint64, at int, sges ...verbs.SGE) verbs.SendWR {
 					return verbs.SendWR{WRID: id, Opcode: verbs.WRRDMAWrite, SGList: sges, RemoteAddr: p.b.mr.Addr() + uint64(at), RKey: p.b.mr.RKey()}
@@ -128,7 +138,7 @@ func TestMissingPagesInTheirTurn(t *testing.T) {
 func TestMissingPagesOfWhatArrived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRaw(t, pairConfig{wrap: func(c udp.Conn) udp.Conn { return faultingConn{c} }})
-		mr, b := cutRegion(t, r.dev.pd, 8<<10, 8<<10)
+		mr, b := cutRegion(t, r.dev.pd, 8<<10, 8<<10, 0)
 		send := func(id uint64, sges ...verbs.SGE) {
 			r.dev.post(verbs.SendWR{WRID: id, Opcode: verbs.WRSend, SGList: sges})
 		}
@@ -156,7 +166,7 @@ func TestMissingPagesOfWhatArrived(t *testing.T) {
 func TestMissingPagesOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t, pairConfig{})
-		mr, b := cutRegion(t, p.a.pd, 8192, 4096)
+		mr, b := cutRegion(t, p.a.pd, 8192, 4096, 0)
 		for _, access := range []verbs.Access{
 			verbs.AccessRemoteRead, verbs.AccessRemoteWrite, verbs.AccessRemoteAtomic, verbs.AccessMWBind,
 		} {

@@ -145,12 +145,12 @@ func (q *qp) fillInline(w *sendWQE, wr *verbs.SendWR) error {
 	}
 	w.inline = w.inline[:0]
 	for i := range wr.SGList {
-		b, onDemand, ok := q.d.local(q.pd, &wr.SGList[i], 0)
+		b, has, ok := q.d.local(q.pd, &wr.SGList[i], 0)
 		if !ok {
 			return q.failf(op, verbs.ErrInvalid, "inline data: L_Key %#x does not cover %d bytes at %#x",
 				wr.SGList[i].LKey, wr.SGList[i].Length, wr.SGList[i].Addr)
 		}
-		if onDemand {
+		if has&verbs.AccessOnDemand != 0 {
 			var there [maxInline]byte
 			if _, ok := mem.Copy(there[:], b); !ok {
 				return q.failf(op, verbs.ErrInvalid, "inline data: %v", mem.ErrFault)

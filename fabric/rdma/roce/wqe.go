@@ -1,9 +1,12 @@
 package roce
 
 import (
+	"runtime/debug"
+
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 	"github.com/nvme-anywhere/nvmeof/internal/mem"
+	"github.com/nvme-anywhere/nvmeof/internal/stream"
 )
 
 // sendWQE is a send work request in its ring. Its slices are the slot's own and used again. What every request has
@@ -233,20 +236,32 @@ func (d *Device) scatter(p *pd, sges []verbs.SGE, off int, b []byte) bool {
 		if len(b) == 0 {
 			break
 		}
-		m, onDemand, ok := d.local(p, e, verbs.AccessLocalWrite)
+		m, has, ok := d.local(p, e, verbs.AccessLocalWrite)
 		if !ok {
 			return false
 		}
 		var n int
-		if !onDemand {
+		if has&(verbs.AccessOnDemand|verbs.AccessStreamed) == 0 {
 			n = copy(m[off:], b)
-		} else if n, ok = mem.Copy(m[off:], b); !ok {
+		} else if n, ok = copyAs(has, m[off:], b); !ok {
 			return false
 		}
 		b = b[n:]
 		off = 0
 	}
 	return len(b) == 0
+}
+
+// copyAs is copy to memory that is registered so; ok is false where a page is missing.
+func copyAs(has verbs.Access, to, b []byte) (n int, ok bool) {
+	ok = true
+	if has&verbs.AccessOnDemand != 0 {
+		defer mem.Caught(&ok, debug.SetPanicOnFault(true), to, b)
+	}
+	if has&verbs.AccessStreamed != 0 {
+		return stream.Copy(to, b), ok
+	}
+	return copy(to, b), ok
 }
 
 // gather appends the n bytes at offset off of the memory that sges name to parts, piece by
@@ -262,11 +277,11 @@ func (d *Device) gather(parts [][]byte, p *pd, sges []verbs.SGE, off, n int) (al
 		if n == 0 {
 			break
 		}
-		m, missing, ok := d.local(p, e, 0)
+		m, has, ok := d.local(p, e, 0)
 		if !ok {
 			return parts, false, false
 		}
-		onDemand = onDemand || missing
+		onDemand = onDemand || has&verbs.AccessOnDemand != 0
 		m = m[off:min(len(m), off+n)]
 		parts = append(parts, m)
 		n -= len(m)

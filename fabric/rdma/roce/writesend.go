@@ -39,8 +39,8 @@ func (q *qp) message(s *sendWQE) []byte {
 	if s.flags&verbs.SendInline != 0 {
 		return s.inline
 	}
-	b, onDemand, ok := q.d.local(q.pd, &s.sges[0], 0)
-	if !ok || onDemand {
+	b, has, ok := q.d.local(q.pd, &s.sges[0], 0)
+	if !ok || has&verbs.AccessOnDemand != 0 {
 		return nil
 	}
 	return b

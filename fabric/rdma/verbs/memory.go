@@ -14,6 +14,9 @@ const (
 	// (IBV_ACCESS_ON_DEMAND): a work request that meets such a page fails with WCLocProtErr, or as it is posted
 	// where its data is inline. With access for peers, or for windows, RegMR may give ErrUnsupported.
 	AccessOnDemand
+	// AccessStreamed is a hint: what is received there isn't read soon by this program, so that a device needn't have it
+	// in the processor's caches (the processing hint of TLPs that a DMA handle has, ibv_alloc_dmah).
+	AccessStreamed
 )
 
 // PD is a protection domain: memory and QPs work together only inside one.

@@ -1,0 +1,11 @@
+package stream
+
+import "unsafe"
+
+// Available says whether the processor has such stores.
+const Available = true
+
+// Lines copies n bytes from src, which may lie anywhere, to dst; n and dst are multiples of Line.
+//
+//go:noescape
+func Lines(dst, src unsafe.Pointer, n uintptr)
