@@ -15,9 +15,9 @@
 // A volume whose blocks lie in memory is also a [Memory]: a transport registers its Regions
 // once and sends straight from a View. A view pins the content of its range, not only its
 // place: a write that would change it waits until the view is released, for a moment where the
-// volume can be written elsewhere (see [Guard]). A [Lender]
-// has data written to memory that nobody sees yet, and takes that in the place of what was there:
-// such a write copies nothing and waits for no view.
+// volume can be written elsewhere (see [Guard]). A [Lender] has data written to memory that nobody
+// sees yet, and takes that in the place of what was there: such a write waits for no view, and
+// copies nothing where it is of whole units.
 //
 // # Concurrency and order
 //

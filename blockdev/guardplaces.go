@@ -18,9 +18,9 @@ func (g *Guard) moveWithin(p *places) {
 // stop ends what moveWithin began, when nobody reads or writes any more.
 func (g *Guard) stop() { g.patience.Stop() }
 
-// Replace has the stripe that begins at off lie in another place, written before. Where it was is free when nobody
+// replace has the stripe that begins at off lie in another place, written before. Where it was is free when nobody
 // reads it any more.
-func (g *Guard) Replace(off int64, by place) {
+func (g *Guard) replace(off int64, by place) {
 	s := off >> stripeShift
 	e := g.entry(s)
 	e.mu.Lock()

@@ -9,7 +9,7 @@ func (t LoanToken) places() (list place, n int) {
 	return place(t >> loanCountBits), int(t & (1<<loanCountBits - 1))
 }
 
-// Lend gives places of whole stripes: what is shorter is copied faster than it is found.
+// Lend gives places of whole stripes: a stripe has one place, so what is shorter has to be copied there.
 func (v *memory) Lend(segs []Segment, length int64) ([]Segment, LoanToken, error) {
 	if v.info.ReadOnly || length <= 0 || length&int64(v.info.BlockSize-1) != 0 || length > v.info.Size {
 		return segs, 0, v.info.Fail(OpWrite, -1, ErrInvalid, ErrLoan)
@@ -51,7 +51,7 @@ func (v *memory) writeLent(r *Request) {
 		for off := r.Offset; list != 0; off += stripeSize {
 			x := list
 			list = v.places.after(x)
-			v.guard.Replace(off, x)
+			v.guard.replace(off, x)
 		}
 		v.life.Leave() // the loan's
 		v.end(r, nil)
