@@ -138,11 +138,16 @@ func (r *Ring) mapQueues(p *params) error {
 // Mode says how requests complete, for people.
 func (r *Ring) Mode() string { return r.mode }
 
+// mostBytes is how much of a request is done: an entry has 32 bits for that, and the kernel's own limit is no whole number
+// of large blocks.
+const mostBytes = 1 << 30
+
 // Submit hands a request to the kernel, and doesn't block: without RWF_NOWAIT a thread of the kernel does what
 // would. The error is a unix.Errno: EAGAIN where the kernel is short of memory.
 // No more requests may be under way than OpenRing was told of. Data has 48 bits.
 func (r *Ring) Submit(q Request) error {
-	e := entry{flags: fixedFile, off: uint64(q.Offset), addr: q.Addr, len: uint32(q.Len), rwFlags: uint32(q.Flags()), userData: q.Data}
+	e := entry{flags: fixedFile, off: uint64(q.Offset), addr: q.Addr, len: uint32(min(q.Len, mostBytes)),
+		rwFlags: uint32(q.Flags()), userData: q.Data}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	place, fixed := uint16(0), false

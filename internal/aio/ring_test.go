@@ -188,3 +188,22 @@ func TestCloseReleases(t *testing.T) {
 		f.Close()
 	}
 }
+
+// TestLongRequest: of a request that is longer than an entry can say its beginning is done, as with every call of the
+// system's: 4 GiB are not nothing.
+func TestLongRequest(t *testing.T) {
+	f := newFile(t)
+	if err := f.Truncate(3 * blockSize); err != nil {
+		t.Fatal(err)
+	}
+	r := openRing(t, f)
+	defer shut(t, r)
+	mem, err := unix.Mmap(-1, 0, 1<<32, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer unix.Munmap(mem)
+	if res := do(t, r, transfer(OpRead, 1, mem, 0)); res != 3*blockSize {
+		t.Errorf("%d bytes are read of %d", res, 3*blockSize)
+	}
+}
