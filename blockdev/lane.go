@@ -38,18 +38,14 @@ func newLanes() *lanes {
 	return l
 }
 
-// open gives the lanes f, each opened by itself. What can't be opened again, as where there are no more descriptors,
-// they share. The lock is f's alone.
-func (l *lanes) open(f *os.File, readOnly bool) {
-	flag := os.O_RDWR
-	if readOnly {
-		flag = os.O_RDONLY
-	}
+// open gives the lanes f, each opened by itself, to read: whoever closes a device that could be written has udev look at
+// it. What can't be opened again, as where there are no more descriptors, they share. The lock is f's alone.
+func (l *lanes) open(f *os.File) {
 	fd := int(f.Fd())
 	self := fmt.Sprintf("/proc/self/fd/%d", fd) // the same file, whatever has its name by now
 	for _, n := range l.all {
 		n.fd = fd
-		if again, err := os.OpenFile(self, flag, 0); err == nil {
+		if again, err := os.Open(self); err == nil {
 			n.fd, n.again = int(again.Fd()), again
 		}
 	}

@@ -10,47 +10,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLanesFiles: each lane has the volume's file, opened by itself, though another has its name by now; reads and
-// writes are as the volume's; and Close closes them, with the lock.
+// TestLanesFiles: each lane has the volume's file, opened by itself, and only to read, though another has its name by now;
+// and Close closes them, with the lock.
 func TestLanesFiles(t *testing.T) {
-	for _, readOnly := range []bool{false, true} {
-		path := filepath.Join(t.TempDir(), "v")
-		o := Options{Size: 1 << 20}
-		f, _, _, err := OpenLocked(path, &o)
-		if err != nil {
-			t.Fatal(err)
+	path := filepath.Join(t.TempDir(), "v")
+	o := Options{Size: 1 << 20}
+	f, _, _, err := OpenLocked(path, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(path, path+"old"), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	l := newLanes()
+	l.open(f)
+	seen := map[int]bool{int(f.Fd()): true}
+	for _, n := range l.all {
+		if seen[n.fd] || n.again == nil {
+			t.Fatal("a lane shares its file")
 		}
-		if err := errors.Join(os.Rename(path, path+"old"), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Fatal(err)
+		seen[n.fd] = true
+		want, _ := f.Stat()
+		if got, err := n.again.Stat(); err != nil || !os.SameFile(got, want) {
+			t.Errorf("a lane has another file, or %v", err)
 		}
-		l := newLanes()
-		l.open(f, readOnly)
-		seen := map[int]bool{int(f.Fd()): true}
-		for _, n := range l.all {
-			if seen[n.fd] || n.again == nil {
-				t.Fatal("a lane shares its file")
-			}
-			seen[n.fd] = true
-			want, _ := f.Stat()
-			if got, err := n.again.Stat(); err != nil || !os.SameFile(got, want) {
-				t.Errorf("a lane has another file, or %v", err)
-			}
-			mode, err := unix.FcntlInt(uintptr(n.fd), unix.F_GETFL, 0)
-			if err != nil || mode&unix.O_ACCMODE == unix.O_RDONLY != readOnly {
-				t.Errorf("read-only %v: flags %#x, %v", readOnly, mode, err)
-			}
+		mode, err := unix.FcntlInt(uintptr(n.fd), unix.F_GETFL, 0)
+		if err != nil || mode&unix.O_ACCMODE != unix.O_RDONLY {
+			t.Errorf("flags %#x, %v", mode, err)
 		}
-		if err := l.closeFiles(); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, _, err := OpenLocked(path+"old", &Options{}); !errors.Is(err, ErrBusy) {
-			t.Errorf("closing the lanes' files took the lock away: %v", err)
-		}
-		f.Close()
-		for fd := range seen {
-			if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
-				t.Errorf("a file is still open: %v", err)
-			}
+	}
+	if err := l.closeFiles(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := OpenLocked(path+"old", &Options{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("closing the lanes' files took the lock away: %v", err)
+	}
+	f.Close()
+	for fd := range seen {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); !errors.Is(err, unix.EBADF) {
+			t.Errorf("a file is still open: %v", err)
 		}
 	}
 }
@@ -69,7 +67,7 @@ func TestLanesShare(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
 		t.Fatal(err)
 	}
-	v.lanes.open(v.locked, false)
+	v.lanes.open(v.locked)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}

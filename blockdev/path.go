@@ -37,7 +37,7 @@ func (v *file) choosePath(o *Options) error {
 func (v *file) throughCache(why string) {
 	v.kernel = newKernel(v.locked, v.locked)
 	v.store = v.kernel
-	v.lanes.open(v.locked, v.info.ReadOnly)
+	v.lanes.open(v.locked)
 	v.info.Mode = "buffered: " + why
 	if !v.device && !v.info.ReadOnly {
 		v.writer = newWriter(v)
