@@ -1,7 +1,6 @@
 package blockdev
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,9 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestGuardTable has volumes with more stripes than the table has entries.
@@ -249,32 +245,6 @@ func TestWholePages(t *testing.T) {
 	} {
 		if from, to := wholePages(c.off, c.end, c.page); from != c.from || to != c.to {
 			t.Errorf("pages of %d in %d to %d: %d to %d, want %d to %d", c.page, c.off, c.end, from, to, c.from, c.to)
-		}
-	}
-}
-
-// TestMemoryGivenBack: whole pages of what is discarded or zeroed go back to the system.
-func TestMemoryGivenBack(t *testing.T) {
-	const size = 4 * stripeSize
-	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
-		opened, err := NewMemory(Options{Size: size})
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := opened.(*memory)
-		await(t, v, &Request{Op: OpWrite, Length: size, Bufs: [][]byte{bytes.Repeat([]byte{1}, size)}})
-		await(t, v, &Request{Op: op, Offset: stripeSize, Length: 2 * stripeSize})
-		resident := make([]byte, size/pageSize)
-		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&v.mem[0])), size, uintptr(unsafe.Pointer(&resident[0]))); errno != 0 {
-			t.Skip(errno)
-		}
-		for off := stripeSize; off < 3*stripeSize; off += pageSize {
-			if resident[off/pageSize]&1 != 0 {
-				t.Errorf("%s: there is a page at %d", op, off)
-			}
-		}
-		if err := v.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }

@@ -170,8 +170,11 @@ func (v *memory) apply(r *Request, off, n int64) {
 }
 
 // drop zeroes a range. A view may see a discard, page by page, but not half of a block that
-// is zeroed.
+// is zeroed. Where that is much, the places over go back to the system, too.
 func (v *memory) drop(r *Request) {
+	if r.Length >= background {
+		v.places.empty()
+	}
 	if r.Op == OpDiscard {
 		_ = v.guard.Exclude(r.Offset, r.Length, v.free)
 		v.end(r, nil)

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // newTestMemory gives a volume of some stripes and a bit, whose places are all free or in use at the end.
@@ -264,4 +267,56 @@ func TestMemoryPieces(t *testing.T) {
 		copy(want[2*stripeSize:], stripesOf(30, 31, 32))
 		compare()
 	}
+}
+
+// TestMemoryGivenBack: whole pages of what is discarded or zeroed go back to the system.
+func TestMemoryGivenBack(t *testing.T) {
+	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
+		v := newTestMemory(t, 4)
+		v.begin(t, &Request{Op: OpWrite, Length: 4 * stripeSize, Bufs: [][]byte{stripesOf(1, 2, 3, 4)}})
+		v.begin(t, &Request{Op: op, Offset: stripeSize, Length: 2 * stripeSize})
+		if n := resident(t, v.mem[stripeSize:3*stripeSize]); n != 0 {
+			t.Errorf("%s: %d bytes are left", op, n)
+		}
+	}
+}
+
+// TestMemoryOverGivenBack: where much is discarded or zeroed, what is over goes back, too, though loans were written there.
+func TestMemoryOverGivenBack(t *testing.T) {
+	for _, op := range []Op{OpDiscard, OpWriteZeroes} {
+		synctest.Test(t, func(t *testing.T) {
+			const stripes = background >> stripeShift
+			v := newTestMemory(t, stripes)
+			for range 2 {
+				for at := int64(0); at < stripes; at += MaxSegments {
+					v.lent(t, at<<stripeShift, make([]byte, MaxSegments*stripeSize))
+				}
+			}
+			if n := resident(t, v.mem); n < background+MaxSegments*stripeSize { // or more, where pages are huge
+				t.Fatalf("%d bytes are there", n)
+			}
+			done := v.begin(t, &Request{Op: op, Length: background})
+			synctest.Wait()
+			if n := resident(t, v.mem); n != 0 || !done.Load() {
+				t.Errorf("%s: done: %v; %d bytes are left", op, done.Load(), n)
+			}
+			if !v.lent(t, 0, stripesOf(2)).Load() || !bytes.Equal(v.read(t, 0, 2*stripeSize), stripesOf(2, 0)) {
+				t.Error("what was written then isn't read")
+			}
+		})
+	}
+}
+
+// resident is how many bytes of whole pages the system has memory for.
+func resident(t *testing.T, mem []byte) (n int) {
+	t.Helper()
+	pages := make([]byte, len(mem)/pageSize)
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), uintptr(unsafe.Pointer(&pages[0])))
+	if errno != 0 {
+		t.Skip(errno)
+	}
+	for _, p := range pages {
+		n += int(p&1) * pageSize
+	}
+	return n
 }

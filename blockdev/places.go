@@ -9,7 +9,7 @@ import (
 // is copied, and who still reads the old place isn't met.
 
 // spares is how many places a volume has over, unless it is smaller: 16 MiB, which are used only where as much is lent
-// at once.
+// at once, and then kept for the next loans until much is discarded.
 const spares = 256
 
 // places says in which part of a mapping each stripe lies, and which parts are free. One that is free is in one list.
@@ -93,4 +93,16 @@ func (p *places) give(list place) {
 		rest := p.after(list)
 		p.free, list = p.link(list, p.free), rest
 	}
+}
+
+// empty gives the memory of free places back to the system.
+func (p *places) empty() {
+	p.mu.Lock()
+	list := p.free
+	p.free = 0
+	p.mu.Unlock()
+	for x := list; x != 0; x = p.after(x) {
+		free(p.bytes(x))
+	}
+	p.give(list)
 }
