@@ -17,15 +17,18 @@ const anaGap = 50 * time.Millisecond
 // defaultTransition is for controllers that don't tell ANATT.
 const defaultTransition = 10 * time.Second
 
-// groups are the states of ANA groups; a nil one is of a controller without ANA, to which all
-// is optimized.
-type groups map[uint32]nvme.ANAState
+// groups is what the ANA log of a controller says; one without ANA has no states, and to it all is
+// optimized.
+type groups struct {
+	states map[uint32]nvme.ANAState // by ANAGRPID
+	of     map[uint32]uint32        // the group of each namespace, by NSID
+}
 
 func (g groups) state(id uint32) nvme.ANAState {
-	if g == nil {
+	if g.states == nil {
 		return nvme.ANAOptimized
 	}
-	return g[id]
+	return g.states[id]
 }
 
 // transitions are the groups of a controller that are in the change state, and since when. Each has
@@ -35,8 +38,8 @@ type transitions map[uint32]time.Time
 // follow takes over the states that the log has now, and gives the beginning of the transition that
 // has lasted longest; zero: there is none.
 func (t transitions) follow(g groups) (longest time.Time) {
-	maps.DeleteFunc(t, func(id uint32, _ time.Time) bool { return g[id] != nvme.ANAChange })
-	for id, s := range g {
+	maps.DeleteFunc(t, func(id uint32, _ time.Time) bool { return g.states[id] != nvme.ANAChange })
+	for id, s := range g.states {
 		if s != nvme.ANAChange {
 			continue
 		}
@@ -54,20 +57,24 @@ func (t transitions) follow(g groups) (longest time.Time) {
 func readGroups(ctx context.Context, c *host.Controller) (groups, error) {
 	log, err := c.ANA(ctx)
 	if errors.Is(err, host.ErrUnsupported) {
-		return nil, nil
+		return groups{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return groups{}, err
 	}
-	g := groups{}
+	g := groups{map[uint32]nvme.ANAState{}, map[uint32]uint32{}}
 	for i := range log.Groups {
-		g[log.Groups[i].ID] = log.Groups[i].State
+		group := &log.Groups[i]
+		g.states[group.ID] = group.State
+		for _, nsid := range group.NSIDs {
+			g.of[nsid] = group.ID
+		}
 	}
 	return g, nil
 }
 
-// refresh reads the ANA log and gives each way its state. A way that was doubted before the
-// reading began isn't any more.
+// refresh reads the ANA log and gives each way its group, which nothing else may tell that it
+// changed, and its state. A way that was doubted before the reading began isn't any more.
 func (p *path) refresh(ctx context.Context, c *host.Controller) error {
 	s := p.sub
 	s.mu.Lock()
@@ -88,7 +95,10 @@ func (p *path) refresh(ctx context.Context, c *host.Controller) error {
 		w.stale = false
 	}
 	changed := false
-	for _, w := range p.spaces {
+	for n, w := range p.spaces {
+		if id, told := g.of[n.nsid]; told {
+			w.group = id
+		}
 		changed = changed || w.state != g.state(w.group)
 		w.state = g.state(w.group)
 	}

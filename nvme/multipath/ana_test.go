@@ -3,6 +3,7 @@ package multipath
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,54 @@ func TestANA(t *testing.T) {
 			}
 		}
 		l.end(t)
+	})
+}
+
+// tellANA has the controllers of a link tell the ANA log that log makes, in place of the target's.
+func tellANA(l *link, log func() nvme.ANALog) {
+	l.set(func(l *link) {
+		l.alter = func(c *nvme.Command, data []byte) {
+			if c.Opcode() == nvme.OpGetLogPage && c.LID() == nvme.LogANA {
+				p := log()
+				clear(data[copy(data, p.AppendTo(nil)):])
+			}
+		}
+	})
+}
+
+// TestANAGroupChanged: a namespace that goes to another group is followed there. All that tells of it is a notice that the
+// ANA log changed (NVMe base 2.1, Identify Namespace, ANAGRPID), which has the NSIDs of each group.
+func TestANAGroupChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		var group atomic.Uint32 // of the namespace
+		group.Store(1)
+		tellANA(r.links[0], func() nvme.ANALog {
+			p := nvme.ANALog{ChangeCount: 1, Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAOptimized}, {ID: 2, State: nvme.ANAInaccessible}}}
+			p.Groups[group.Load()-1].NSIDs = nvme.NSIDList{1}
+			return p
+		})
+		s, n := r.connect()
+		defer r.close(s)
+		for i, want := range []nvme.ANAState{nvme.ANAOptimized, nvme.ANAInaccessible, nvme.ANAOptimized} {
+			group.Store(uint32(1 + i%2))
+			for _, a := range []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAOptimized} { // which is the notice
+				if err := r.tgt.SetANAState(1, 1, a); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			if got := s.Paths()[0].Access[0].State; got != want {
+				t.Errorf("in group %d: %v, want %v", 1+i%2, got, want)
+			}
+			before := s.Paths()[0].Counters.Begun.Load()
+			for range 4 {
+				mustRead(t, n, 0, 0)
+			}
+			if used := s.Paths()[0].Counters.Begun.Load() != before; used != (want == nvme.ANAOptimized) {
+				t.Errorf("in group %d, which is %v: it is used: %v", 1+i%2, want, used)
+			}
+		}
 	})
 }
 

@@ -22,8 +22,9 @@
 //
 // Those whose ANA state is optimized, by the [Policy]; where there are none, those that are
 // non-optimized. A path in another state takes none: the ANA log is read again when the
-// controller notifies of a change and when a command ends with an ANA status. A path that stays
-// in the change state longer than the controller says that it takes (ANATT) is connected anew.
+// controller notifies of a change and when a command ends with an ANA status. It tells which group a
+// namespace is in by now, and the state of each. A path that stays in the change state longer than the
+// controller says that it takes (ANATT) is connected anew.
 //
 // # What happens to requests
 //

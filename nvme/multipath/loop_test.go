@@ -37,9 +37,11 @@ type link struct {
 	queues []*loopQueue
 	dials  int
 	// answer may put another status in place of a response to an I/O command, answerAdmin to an
-	// admin command; hold keeps an I/O command from the target.
+	// admin command, and alter other data in place of what the host gets; hold keeps an I/O command
+	// from the target.
 	answer      func(c *nvme.Command, cqe *nvme.Completion)
 	answerAdmin func(c *nvme.Command, cqe *nvme.Completion)
+	alter       func(c *nvme.Command, data []byte)
 	hold        func(c *nvme.Command) bool
 }
 
@@ -240,7 +242,7 @@ func (q *loopQueue) Respond(r *target.Request) {
 	lr := r.Transport.(*loopRequest)
 	cqe, cmd := r.CQE, r.Cmd
 	q.l.mu.Lock()
-	answer := q.l.answer
+	answer, alter := q.l.answer, q.l.alter
 	if q.attr.QID == 0 {
 		answer = q.l.answerAdmin
 	}
@@ -254,6 +256,9 @@ func (q *loopQueue) Respond(r *target.Request) {
 			to := lr.data
 			for i := range r.Data {
 				to = to[copy(to, r.Data[i].Bytes):]
+			}
+			if alter != nil {
+				alter(&cmd, lr.data)
 			}
 		}
 		q.out = append(q.out, cqe)

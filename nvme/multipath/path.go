@@ -86,7 +86,7 @@ func (p *path) become(state State, err error) {
 	for _, w := range p.spaces {
 		w.dead = true
 	}
-	p.ctrl, p.groups, p.spaces = nil, nil, nil
+	p.ctrl, p.groups, p.spaces = nil, groups{}, nil
 	st := p.status()
 	s.settle(s.spaces...)
 	if changed {

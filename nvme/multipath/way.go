@@ -14,13 +14,13 @@ type way struct {
 	path   *path
 	ctrl   *host.Controller
 	queues []*host.Queue
-	group  uint32 // ANA group of the namespace
-	err    error  // why it doesn't lead there, after all
+	err    error // why it doesn't lead there, after all
 	turn   atomic.Uint32
 	// passing: err may be over soon, and the namespace is opened again unasked.
 	passing bool
 
 	// Guarded by Subsystem.mu.
+	group uint32        // ANA group of the namespace
 	state nvme.ANAState // 0: the log hasn't the group
 	stale bool          // a status contradicted state: the log is to be read
 	dead  bool
