@@ -53,10 +53,15 @@ func (t transitions) follow(g groups) (longest time.Time) {
 	return longest
 }
 
-// readGroups reads the ANA log of a controller that has one.
-func readGroups(ctx context.Context, c *host.Controller) (groups, error) {
+// readGroups reads the ANA log of a controller that has one. One whose log is longer than it lets anybody read is taken for
+// one without ANA, as Linux takes it: the statuses of commands have to do.
+func (p *path) readGroups(ctx context.Context, c *host.Controller) (groups, error) {
+	if c.Identify().CMIC&nvme.CMICANA == 0 {
+		return groups{}, nil
+	}
 	log, err := c.ANA(ctx)
 	if errors.Is(err, host.ErrUnsupported) {
+		p.sub.cfg.Log.Error("ANA states not known, and not followed", p.logKeys("err", err)...)
 		return groups{}, nil
 	}
 	if err != nil {
@@ -85,9 +90,12 @@ func (p *path) refresh(ctx context.Context, c *host.Controller) error {
 		}
 	}
 	s.mu.Unlock()
-	g, err := readGroups(ctx, c)
-	if err != nil {
-		return err
+	g := p.groups
+	if g.states != nil {
+		var err error
+		if g, err = p.readGroups(ctx, c); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	p.groups = g

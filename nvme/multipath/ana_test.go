@@ -1,7 +1,9 @@
 package multipath
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -106,6 +108,58 @@ func TestANAGroupChanged(t *testing.T) {
 			if used := s.Paths()[0].Counters.Begun.Load() != before; used != (want == nvme.ANAOptimized) {
 				t.Errorf("in group %d, which is %v: it is used: %v", 1+i%2, want, used)
 			}
+		}
+	})
+}
+
+// TestANATooLong: a controller whose log is longer than one command moves, and can't be read in pieces (LPA bit 2), is
+// used as one without ANA, as Linux uses it, which says so once for each connection; its statuses are obeyed all the same.
+func TestANATooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		l := r.links[0]
+		reads := 0
+		l.set(func(l *link) {
+			l.alter = func(c *nvme.Command, data []byte) {
+				switch {
+				case c.Opcode() == nvme.OpIdentify && c.CNS() == nvme.CNSController:
+					var p nvme.IdentifyController
+					if err := p.Parse(data); err != nil {
+						t.Error(err)
+					}
+					p.LPA &^= nvme.LPAExtendedData
+					p.MDTS = 1 // 8 KiB
+					copy(data, p.AppendTo(nil))
+				case c.Opcode() == nvme.OpGetLogPage && c.LID() == nvme.LogANA:
+					reads++
+					p := nvme.ANALog{Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAInaccessible}}}
+					for id := range uint32(4000) {
+						p.Groups[0].NSIDs = append(p.Groups[0].NSIDs, id+1)
+					}
+					copy(data, p.AppendTo(nil))
+				}
+			}
+		})
+		var logged bytes.Buffer
+		s, n := r.connect(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&logged, nil)) })
+		defer r.close(s)
+		if got := s.Paths()[0].Access[0].State; got != nvme.ANAOptimized {
+			t.Errorf("state %v", got)
+		}
+		l.set(func(l *link) {
+			l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANAInaccessible) }
+		})
+		for range 20 {
+			mustRead(t, n, 0, 0)
+			time.Sleep(2 * anaGap)
+		}
+		text := logged.String()
+		if strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "ANA states not known") ||
+			!strings.Contains(text, "remote="+l.addr.String()) {
+			t.Errorf("it says %q", text)
+		}
+		if reads != 1 {
+			t.Errorf("its log was read %d times", reads)
 		}
 	})
 }

@@ -52,9 +52,9 @@ func newPath(s *Subsystem, cfg *host.Config) *path {
 	return p
 }
 
-// logKeys say in a log what is wrong with the path to a namespace, by the keys of nvme/host.
-func (p *path) logKeys(n *space, err error) []any {
-	return []any{"transport", p.cfg.Transport.Type().String(), "remote", p.cfg.Remote, "subsystem", p.cfg.SubNQN, "nsid", n.nsid, "err", err}
+// logKeys say in a log which path it is, and what is wrong with it, by the keys of nvme/host.
+func (p *path) logKeys(more ...any) []any {
+	return append([]any{"transport", p.cfg.Transport.Type().String(), "remote", p.cfg.Remote, "subsystem", p.cfg.SubNQN}, more...)
 }
 
 // status is called with Subsystem.mu held.
@@ -172,7 +172,7 @@ func (p *path) connect(ctx context.Context, lost time.Time) (*host.Controller, e
 
 // join finds the namespaces of a new controller, and lets them use it.
 func (p *path) join(ctx context.Context, c *host.Controller) error {
-	g, err := readGroups(ctx, c)
+	g, err := p.readGroups(ctx, c)
 	if err != nil {
 		return err
 	}

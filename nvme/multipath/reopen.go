@@ -25,7 +25,7 @@ func (p *path) open(ctx context.Context, c *host.Controller, n *space) (*way, er
 	s.mu.Unlock()
 	w := &way{ns: n, path: p, ctrl: c, err: err, passing: passing(err)}
 	if old == nil || old.err == nil || old.passing != w.passing {
-		s.cfg.Log.Warn("path not used", p.logKeys(n, err)...)
+		s.cfg.Log.Warn("path not used", p.logKeys("nsid", n.nsid, "err", err)...)
 	}
 	return w, nil
 }

@@ -34,7 +34,7 @@ func (p *path) way(n *space, c *host.Controller, ns *host.Namespace) *way {
 		w.err = host.ErrUnsupported
 	}
 	if w.err != nil {
-		p.sub.cfg.Log.Error("path not used", p.logKeys(n, w.err)...)
+		p.sub.cfg.Log.Error("path not used", p.logKeys("nsid", n.nsid, "err", w.err)...)
 	}
 	w.state = p.groups.state(w.group)
 	return w
