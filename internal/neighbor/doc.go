@@ -18,9 +18,9 @@
 // # Trust
 //
 // Either asks the system for the other's user (SO_PEERCRED) and shares memory with its own alone: processes of one user
-// can mostly read and write each other's memory anyway (ptrace). The user as whom a user namespace shows all that it
-// doesn't know shares with nobody. The memory is sealed against shrinking, and all there from the start. Another user
-// may take the name: then Listen fails.
+// can mostly read and write each other's memory anyway (ptrace). Where a user namespace doesn't know every user, the one
+// as whom it shows those shares with nobody. The memory is sealed against shrinking, and all there from the start.
+// Another user may take the name: then Listen fails.
 //
 // # Waking
 //

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -269,7 +270,10 @@ func sameUser(conn *net.UnixConn) error {
 	return nil
 }
 
-// strangers is the user that the system says of those whom this program's user namespace doesn't know.
+// ambiguous says whether uid is also what the system says of those whom this program's user namespace doesn't know.
+func ambiguous(uid int) bool { return uid == strangers() && !knowsAll() }
+
+// strangers is the user that the system says of those whom a user namespace doesn't know.
 func strangers() int {
 	const usual = 65534
 	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")
@@ -281,4 +285,22 @@ func strangers() int {
 		return usual
 	}
 	return uid
+}
+
+// knowsAll says whether this program's user namespace knows every user, as the first one does (user_namespaces(7)): then
+// whom the system calls a stranger is the user of that number, such as Debian's nobody.
+func knowsAll() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false
+	}
+	known := uint64(0)
+	for line := range strings.Lines(string(b)) {
+		var inside, outside, count uint64
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err != nil {
+			return false
+		}
+		known += count
+	}
+	return known == math.MaxUint32 // the number left is no user's
 }

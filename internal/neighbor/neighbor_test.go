@@ -443,21 +443,8 @@ func TestOtherUser(t *testing.T) {
 		t.Skip("only root can become somebody else")
 	}
 	const nobody = 65534
-	as := func(uid int, do func()) {
-		done := make(chan struct{})
-		go func() { // whose thread ends with it
-			defer close(done)
-			runtime.LockOSThread()
-			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
-				t.Error(errno)
-				return
-			}
-			do()
-		}()
-		<-done
-	}
 	b := table(t, high)
-	as(nobody, func() {
+	as(t, nobody, func() {
 		conn, err := net.DialUnix("unixpacket", nil, meetingPoint(high))
 		if err != nil {
 			t.Error(err)
@@ -474,7 +461,7 @@ func TestOtherUser(t *testing.T) {
 		t.Error("linked with somebody else")
 	}
 	var squatter *net.UnixListener
-	as(nobody, func() {
+	as(t, nobody, func() {
 		var err error
 		if squatter, err = net.ListenUnix("unixpacket", meetingPoint(middle)); err != nil {
 			t.Error(err)
@@ -486,6 +473,22 @@ func TestOtherUser(t *testing.T) {
 	if a.Linked() {
 		t.Error("offered memory to somebody else")
 	}
+}
+
+// as does something as another user, on a thread that ends with it.
+func as(t *testing.T, uid int, do func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			t.Error(errno)
+			return
+		}
+		do()
+	}()
+	<-done
 }
 
 // TestSilent: who connects and says nothing keeps neither others from their link for long nor Close from ending.
@@ -617,6 +620,24 @@ func TestStrangers(t *testing.T) {
 	if want := fmt.Sprintf("user %d: ", strangers()); err != nil || !strings.HasPrefix(string(said), want) {
 		t.Errorf("Listen said %q (%v), want an error that begins with %q", said, err, want)
 	}
+}
+
+// TestNobody: where every user is known, the one of that number is a user as any other.
+func TestNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	if !knowsAll() {
+		t.Skip("this user namespace doesn't know every user")
+	}
+	as(t, strangers(), func() {
+		tab, err := Listen(low, func(netip.Addr) bool { return true })
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = tab.Close()
+	})
 }
 
 // TestInherited: children get no descriptor of a link.

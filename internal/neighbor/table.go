@@ -88,7 +88,7 @@ type Train struct {
 
 // Listen lets neighbors find the UDP socket that is bound to self. here says whether an address is one of this host.
 func Listen(self netip.AddrPort, here func(netip.Addr) bool) (*Table, error) {
-	if uid := os.Geteuid(); uid == strangers() {
+	if uid := os.Geteuid(); ambiguous(uid) {
 		return nil, fmt.Errorf("user %d: so the system calls all whom this user namespace doesn't know", uid)
 	}
 	l, err := net.ListenUnix("unixpacket", meetingPoint(self))
