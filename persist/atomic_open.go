@@ -73,7 +73,10 @@ func openMapped(m *mapping, path string, o blockdev.Options, fresh bool, lines *
 		}
 	}
 	s, err := usableSuper(m, path)
-	if err != nil {
+	switch {
+	case errors.Is(err, errFault):
+		return nil, err
+	case err != nil:
 		return nil, blockdev.OpenError(path, blockdev.ErrInvalid, err)
 	}
 	if o.BlockSize != 0 && o.BlockSize != s.blockSize {

@@ -155,6 +155,46 @@ func TestCreateUnmappable(t *testing.T) {
 	}
 }
 
+// TestCreateWithoutMemory: where a tmpfs has no page left, not even for a look into a hole, who makes a volume is told so,
+// and no file is left of it; one that was there, empty, is so.
+func TestCreateWithoutMemory(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("mounting a small tmpfs needs root: %v", err)
+	}
+	defer unix.Unmount(dir, 0)
+	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, mib), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("filling it: %v", err)
+	}
+	path := filepath.Join(dir, "v")
+	for _, mode := range []string{"", modeInPlace} {
+		create := func() {
+			t.Helper()
+			v, err := Open(path+mode, blockdev.Options{Size: 8 * mib})
+			if err == nil {
+				v.Close()
+			}
+			if !errors.Is(err, blockdev.ErrCapacity) {
+				t.Errorf("%q: %v", mode, err)
+			}
+		}
+		create()
+		if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%q: the file is there: %v", mode, err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		create()
+		if st, err := os.Stat(path); err != nil || st.Size() != 0 {
+			t.Errorf("%q: the empty file is %v, %v", mode, st, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestCreatedMeanwhile: a volume that another program made, and wrote to, since somebody saw that there was none isn't
 // made again.
 func TestCreatedMeanwhile(t *testing.T) {

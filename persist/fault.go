@@ -13,17 +13,19 @@ import (
 )
 
 // errFault is a page of the mapping that couldn't be had.
-var errFault = errors.New("the memory faults: the medium failed, or the file was cut")
+var errFault = errors.New("the memory faults")
 
-// errFull is the commonest reason on a sparse file.
-var errFull = fmt.Errorf("the memory faults: %w", unix.ENOSPC)
-
-// errQuota is the same of a file whose owner, or project, has a quota.
-var errQuota = fmt.Errorf("the memory faults: %w", unix.EDQUOT)
-
-// errFrozen is a write to a page that was clean when the file system became read-only, which
-// happens to one that finds an error in itself.
-var errFrozen = fmt.Errorf("the memory faults: %w", unix.EROFS)
+// Why.
+var (
+	errNoPage = fmt.Errorf("%w: the medium failed, or the file was cut", errFault)
+	// errFull is the commonest on a sparse file.
+	errFull = fmt.Errorf("%w: %w", errFault, unix.ENOSPC)
+	// errQuota is the same of a file whose owner, or project, has a quota.
+	errQuota = fmt.Errorf("%w: %w", errFault, unix.EDQUOT)
+	// errFrozen is a write to a page that was clean when the file system became read-only, which
+	// happens to one that finds an error in itself.
+	errFrozen = fmt.Errorf("%w: %w", errFault, unix.EROFS)
+)
 
 // Touching memory of a mapping may raise SIGBUS. The functions here touch it with faults
 // made into panics, and those into errors.
@@ -168,15 +170,15 @@ func (m *mapping) refusal(off int64) error {
 // or can't be reached, says so to who reads without a mapping.
 func (m *mapping) failure(off int64) error {
 	if m.file == nil {
-		return errFault
+		return errNoPage
 	}
 	var b [1]byte
 	_, err := unix.Pread(int(m.file.Fd()), b[:], off)
 	kind := blockdev.KindOf(err)
 	if err != nil && (errors.Is(kind, blockdev.ErrGone) || errors.Is(kind, blockdev.ErrUnreachable)) {
-		return fmt.Errorf("%w: %w", errFault, err)
+		return fmt.Errorf("%w: %w", errNoPage, err)
 	}
-	return errFault
+	return errNoPage
 }
 
 // hole tells whether byte off of the file lies in a hole.

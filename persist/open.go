@@ -69,6 +69,7 @@ func openInPlace(path string, o blockdev.Options) (blockdev.Volume, error) {
 		return fail(mapKind(err), err)
 	}
 	if kind, err := maySpoil(m); err != nil {
+		undo()
 		_ = m.close()
 		return nil, blockdev.OpenError(path, kind, err)
 	}

@@ -63,10 +63,13 @@ func (v *atomicVolume) setSession(s session) error {
 
 // maySpoil is why a file mustn't be written to in place, where it holds a volume that isn't, or nobody can tell.
 func maySpoil(m *mapping) (kind, err error) {
-	switch _, errs := readSuper(m); {
-	case errors.Is(errors.Join(errs[:]...), errFault):
-		return blockdev.ErrMedium, errFault
-	case areNone(errs):
+	_, errs := readSuper(m)
+	for _, err := range errs {
+		if errors.Is(err, errFault) {
+			return m.below.KindOf(err), err
+		}
+	}
+	if areNone(errs) {
 		return nil, nil
 	}
 	return blockdev.ErrInvalid, errors.New(
