@@ -48,17 +48,31 @@ func (f *follower) connected(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if c.Notices()&nvme.AENDiscovery == 0 && !f.told {
-		f.told = true
-		at := cli.Endpoint{Transport: f.cfg.Transport.Type(), Addr: f.cfg.Remote}
-		f.tell(fmt.Sprintf("discovery: %s gives no notices of changes: what is added there from now on isn't connected to", at))
+	if c.Notices()&nvme.AENDiscovery == 0 {
+		f.noNotices()
 	}
 	f.wake() // for what nobody notified of meanwhile
+	select {
+	case <-c.NoticesEnded():
+		f.noNotices()
+	case <-c.Done():
+	case <-ctx.Done():
+	}
 	select {
 	case <-c.Done():
 	case <-ctx.Done():
 	}
 	_ = c.Close() // the way out, or lost
+}
+
+// noNotices tells, once, that changes aren't followed.
+func (f *follower) noNotices() {
+	if f.told {
+		return
+	}
+	f.told = true
+	at := cli.Endpoint{Transport: f.cfg.Transport.Type(), Addr: f.cfg.Remote}
+	f.tell(fmt.Sprintf("discovery: %s gives no notices of changes: what is added there from now on isn't connected to", at))
 }
 
 func (f *follower) wake() {

@@ -12,7 +12,8 @@ import (
 )
 
 // TestFollowRefused: who holds connections is told once of a discovery controller that gives no notices, since what changes
-// there isn't followed; of one that does, nothing is told, and its notices arrive.
+// there isn't followed, also where it refuses only the command that it would answer with them; of one that does, nothing is
+// told, and its notices arrive.
 func TestFollowRefused(t *testing.T) {
 	tgt, l := serveSubsystems(t, "nqn.2026-11.org.example:disk")
 	tr, err := tcp.NewTransport(tcp.HostConfig{})
@@ -20,6 +21,7 @@ func TestFollowRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tr.Close()
+	ports := uint16(4420)
 	for name, tc := range map[string]struct {
 		answer func(r *host.Request, cqe *nvme.Completion)
 		lines  int
@@ -37,23 +39,36 @@ func TestFollowRefused(t *testing.T) {
 				cqe.SetStatus(nvme.StatusInvalidField | nvme.StatusDNR)
 			}
 		}, 1},
+		"it refuses the request for them": {func(r *host.Request, cqe *nvme.Completion) {
+			if r.Cmd.Opcode() == nvme.OpAsyncEvent {
+				cqe.SetStatus(nvme.StatusInvalidOpcode | nvme.StatusDNR)
+			}
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changed := make(chan struct{}, 1)
+			changed, told := make(chan struct{}, 1), make(chan struct{}, 1)
 			var lines []string
-			f := &follower{changed: changed, tell: func(line string) { lines = append(lines, line) },
+			tell := func(line string) {
+				lines = append(lines, line)
+				told <- struct{}{}
+			}
+			f := &follower{changed: changed, tell: tell,
 				cfg: host.Config{Transport: &altering{tr, tc.answer}, Remote: l.Addr(), SubNQN: nvme.DiscoveryNQN}}
 			for i := range 2 { // it is lost once
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() { defer close(ended); f.run(ctx) }()
 				<-changed
-				if tc.lines == 0 {
-					at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(4420+i))
-					if err := tgt.AddPort(tcp.DiscoveryPort(at)); err != nil {
-						t.Fatal(err)
-					}
+				ports++
+				at := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), ports)
+				if err := tgt.AddPort(tcp.DiscoveryPort(at)); err != nil {
+					t.Fatal(err)
+				}
+				switch {
+				case tc.lines == 0:
 					<-changed
+				case i == 0:
+					<-told
 				}
 				cancel()
 				<-ended

@@ -27,6 +27,7 @@ func Connect(ctx context.Context, cfg Config) (*Controller, error) {
 		done:      make(chan struct{}),
 		torn:      make(chan struct{}),
 		authTurn:  make(chan struct{}, 1),
+		events:    events{ended: make(chan struct{})},
 		transfers: sync.Pool{New: newTransfer},
 	}
 	c.auth.Store(cfg.Authentication)

@@ -55,6 +55,28 @@ func TestNoEventsWithoutOAES(t *testing.T) {
 	}
 }
 
+// TestEventRequestRefused: a controller that refuses the Asynchronous Event Request command gives no notices, whatever OAES
+// says. It is known as soon as it has refused, it isn't asked again, and everything else goes on.
+func TestEventRequestRefused(t *testing.T) {
+	f := newFakeTarget()
+	f.hook = func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+		if r.Cmd.Opcode() != nvme.OpAsyncEvent {
+			return usual
+		}
+		cqe.SetStatus(nvme.StatusInvalidOpcode | nvme.StatusDNR)
+		return answered
+	}
+	c := connect(t, f)
+	defer closeController(t, c)
+	<-c.NoticesEnded()
+	if got := c.Notices(); got != 0 {
+		t.Errorf("notices %#x", got)
+	}
+	if _, err := c.Ping(t.Context()); err != nil || f.commands("Asynchronous Event Request") != 1 {
+		t.Errorf("%d requests, %v", f.commands("Asynchronous Event Request"), err)
+	}
+}
+
 func TestReadLogInPieces(t *testing.T) {
 	f := newFakeTarget()
 	c := connect(t, f)

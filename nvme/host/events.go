@@ -12,6 +12,7 @@ import (
 type events struct {
 	req     Request
 	notices nvme.AsyncEventConfig
+	ended   chan struct{}        // closed when the controller refused the request
 	arrived chan nvme.AsyncEvent // with the request's response; it isn't sent again before that was taken
 	due     time.Time            // when the last event would have come at the rate that is allowed
 }
@@ -27,8 +28,19 @@ const (
 const wantedEvents = nvme.AENNamespace | nvme.AENFirmware | nvme.AENANA | nvme.AENDiscovery
 
 // Notices are the asynchronous events that the host asked for and that the controller sends: those of OAES that the host
-// does something about, and none where the controller refused to be asked.
-func (c *Controller) Notices() nvme.AsyncEventConfig { return c.events.notices }
+// does something about, and none where the controller refused to be asked, or the request by which it would send them.
+func (c *Controller) Notices() nvme.AsyncEventConfig {
+	select {
+	case <-c.events.ended:
+		return 0
+	default:
+		return c.events.notices
+	}
+}
+
+// NoticesEnded is closed when the controller refuses the Asynchronous Event Request command, of which Connect doesn't wait
+// to hear: it is answered with the first event.
+func (c *Controller) NoticesEnded() <-chan struct{} { return c.events.ended }
 
 // startEvents asks for the events that the controller has, if any. One that refuses is used without them:
 // what they would have told shows when a command fails, or when somebody looks.
@@ -66,6 +78,7 @@ func (c *Controller) eventArrived(r *Request) {
 	}
 	if err := r.Check(); err != nil {
 		c.cfg.Log.Warn("asynchronous events end", c.logKeys("err", err)...)
+		close(c.events.ended)
 		return
 	}
 	c.counters.AsyncEvents.Add(1)
