@@ -1,0 +1,120 @@
+package blockdev_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/nvme-anywhere/nvmeof/blockdev"
+)
+
+// loopDevice makes a block device of a file.
+func loopDevice(t *testing.T, size int64, args ...string) string {
+	backing := filepath.Join(t.TempDir(), "backing")
+	if err := os.WriteFile(backing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(backing, size); err != nil {
+		t.Fatal(err)
+	}
+	return loopDeviceOf(t, backing, args...)
+}
+
+// loopDeviceOf makes a block device of a file that is there, or of a device.
+func loopDeviceOf(t *testing.T, backing string, args ...string) string {
+	out, err := exec.Command("losetup", append(args, "--find", "--show", backing)...).CombinedOutput()
+	dev := strings.TrimSpace(string(out))
+	if err != nil {
+		t.Skipf("no loop device to be had: %v %s", err, dev)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("losetup", "--detach", dev).CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	return dev
+}
+
+// backing is the file of a loop device.
+func backing(t *testing.T, dev string) string {
+	t.Helper()
+	b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// TestLoopDeviceFile: a file and the loop device that is made of it are one volume, which several open at once only to
+// read.
+func TestLoopDeviceFile(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		args := []string{}
+		if readOnly {
+			args = append(args, "--read-only")
+		}
+		dev := loopDevice(t, 4*mib, args...)
+		b, err := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file")
+		if err != nil {
+			t.Skip(err)
+		}
+		file := strings.TrimSpace(string(b))
+		link := file + ".link"
+		if err := os.Link(file, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{file, link} {
+			mustFail(t, tryOpen(t, name, blockdev.Options{}), blockdev.ErrBusy, name, dev)
+			if err := tryOpen(t, name, blockdev.Options{ReadOnly: true}); (err == nil) != readOnly {
+				t.Errorf("to read, of a device that is read-only %v: %v", readOnly, err)
+			}
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		o := blockdev.Options{ReadOnly: readOnly}
+		for how, want := range map[int]bool{unix.LOCK_UN: true, unix.LOCK_SH: readOnly, unix.LOCK_EX: false} {
+			if err := unix.Flock(int(f.Fd()), how); err != nil {
+				t.Fatal(err)
+			}
+			if err := tryOpen(t, dev, o); want && err != nil {
+				t.Errorf("lock %d of the file, device read-only %v: %v", how, readOnly, err)
+			} else if !want {
+				mustFail(t, err, blockdev.ErrBusy, dev, file)
+			}
+		}
+	}
+}
+
+// TestLoopDeviceOfDevice: a device, a loop device that is made of it and the file below both are one volume.
+func TestLoopDeviceOfDevice(t *testing.T) {
+	below := loopDevice(t, 4*mib)
+	above := loopDeviceOf(t, below)
+	node := filepath.Join(t.TempDir(), "node")
+	var st unix.Stat_t
+	if err := errors.Join(unix.Stat(below, &st), unix.Mknod(node, unix.S_IFBLK|0o600, int(st.Rdev))); err != nil {
+		t.Skip(err)
+	}
+	for _, name := range []string{below, node} {
+		mustFail(t, tryOpen(t, name, blockdev.Options{}), blockdev.ErrBusy, name, above)
+	}
+	f, err := os.Open(backing(t, below))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := tryOpen(t, above, blockdev.Options{}); err != nil {
+		t.Errorf("nobody has the file: %v", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, tryOpen(t, above, blockdev.Options{}), blockdev.ErrBusy, above, f.Name())
+}
