@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,7 +56,7 @@ func currentSession(f *os.File) (s session, err error) {
 		return session{}, nil //nolint:nilerr // it tells something else
 	}
 	s.dev, s.inode = st.Dev, st.Ino
-	if s.mount, err = mountOf(&st); err != nil {
+	if s.mount, err = mountOf(f, &st); err != nil {
 		return session{}, err
 	}
 	return s, nil
@@ -74,13 +75,15 @@ func untold(err error) error {
 // in sysfs, or where it has none, of the device's; sysfs gives a new one to each that comes, and
 // unlike a mount identifier it is the same in all name spaces. It is 0 where the system doesn't
 // tell.
-func mountOf(st *unix.Stat_t) (uint64, error) {
+func mountOf(f *os.File, st *unix.Stat_t) (uint64, error) {
 	dev := st.Dev
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		dev = st.Rdev
 	}
 	node := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(dev), unix.Minor(dev))
-	if name, err := os.Readlink(node); err == nil && dev == st.Dev {
+	if id, ok := btrfsID(f); ok {
+		node = btrfsNode(id)
+	} else if name, err := os.Readlink(node); err == nil && dev == st.Dev {
 		found, err := mountNodes(filepath.Base(name))
 		if err != nil {
 			return 0, err
@@ -94,6 +97,28 @@ func mountOf(st *unix.Stat_t) (uint64, error) {
 		return 0, untold(err)
 	}
 	return at.Ino, nil
+}
+
+// btrfsID identifies the Btrfs that f lies on; false where that is another file system. The device that stat tells of is a
+// subvolume's, and none in sysfs.
+func btrfsID(f *os.File) (id [16]byte, ok bool) {
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &fs) != nil || fs.Type != unix.BTRFS_SUPER_MAGIC {
+		return id, false
+	}
+	const fsInfo = 0x8400941f // BTRFS_IOC_FS_INFO
+	var info struct {
+		_  [2]uint64 // devices: the highest number, and how many there are
+		id [16]byte
+		_  [992]byte
+	}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsInfo, uintptr(unsafe.Pointer(&info)))
+	return info.id, errno == 0
+}
+
+// btrfsNode is the directory of a Btrfs in sysfs.
+func btrfsNode(id [16]byte) string {
+	return fmt.Sprintf("/sys/fs/btrfs/%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // mountNodes are the directories in sysfs of file systems on a device. (filepath.Glob wouldn't say that it couldn't look.)

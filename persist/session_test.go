@@ -20,7 +20,12 @@ import (
 // went away and came back, pages of a working map may be missing that were never written, and none of
 // it may count: each flushed write is there when the volume is opened again.
 func TestRemount(t *testing.T) {
-	mount := loopFS(t)
+	for _, kind := range []string{"ext4", "btrfs"} {
+		t.Run(kind, func(t *testing.T) { testRemount(t, loopFS(t, kind)) })
+	}
+}
+
+func testRemount(t *testing.T, mount func() string) {
 	dir := mount()
 	path := filepath.Join(dir, "v")
 	v := mustOpen(t, path, blockdev.Options{Size: mib})
@@ -80,14 +85,14 @@ func abandon(t *testing.T, v *atomicVolume) {
 	}
 }
 
-// loopFS makes an ext4 in a file, and gives what mounts it, always by the same device in the same place.
-func loopFS(t *testing.T) (mount func() string) {
+// loopFS makes a file system in a file, and gives what mounts it, always by the same device in the same place.
+func loopFS(t *testing.T, kind string) (mount func() string) {
 	t.Helper()
 	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, 32*mib); err != nil {
+	if err := os.Truncate(image, 128*mib); err != nil { // Btrfs takes no less than 109
 		t.Fatal(err)
 	}
 	run := func(name string, args ...string) string {
@@ -97,7 +102,7 @@ func loopFS(t *testing.T) (mount func() string) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	run("mkfs.ext4", "-q", "-F", image)
+	run("mkfs."+kind, "-q", image)
 	device := run("losetup", "-f", "--show", image)
 	t.Cleanup(func() {
 		_ = unix.Unmount(dir, 0)
@@ -106,7 +111,7 @@ func loopFS(t *testing.T) (mount func() string) {
 		}
 	})
 	return func() string {
-		run("mount", "-t", "ext4", device, dir)
+		run("mount", "-t", kind, device, dir)
 		return dir
 	}
 }
