@@ -207,7 +207,7 @@ func TestANAChangeCounts(t *testing.T) {
 	expect("a state is another", 8, group(1, 3, 2))
 	must(tg.RemovePort(nvme.TransportTCP, anaPortA))
 	expect("and again, as its port is gone", 9, group(1, 4, 2))
-	other.admin.must(deleteCommand(created), nil)
+	s.admin.must(deleteCommand(created), nil)
 	expect("a host has deleted one", 10, group(1, 5, 1))
 	s.io.hangUp(nil)
 	for _, cc := range []nvme.CC{nvme.CCFabrics, nvme.CCFabrics | nvme.CCEnable} {
@@ -284,6 +284,50 @@ func TestANAAdmin(t *testing.T) {
 		hidden := state == nvme.ANAInaccessible || state == nvme.ANAPersistentLoss
 		if (ns.NUSE == 0) != hidden || (ns.NVMCAP == nvme.Uint128{}) != hidden || ns.NSZE != 2048 || ns.NCAP != 2048 {
 			t.Errorf("%v: NSZE %d, NCAP %d, NUSE %d, NVMCAP %v", state, ns.NSZE, ns.NCAP, ns.NUSE, ns.NVMCAP)
+		}
+	}
+}
+
+// TestANADelete: a controller deletes no namespace that is attached to it and that it can't reach (NVMe base, "ANA
+// Inaccessible state" and those behind it), nor all where one is such. Another does, and so does this one where it isn't
+// attached: one that is lost should be detached ("Host ANA Persistent Loss Operation").
+func TestANADelete(t *testing.T) {
+	tg := newTargetWith(t, func(c *Config) {
+		c.Ports = []Port{{ID: 1, Transport: nvme.TransportTCP, Addr: anaPortA}, {ID: 2, Transport: nvme.TransportTCP, Addr: anaPortB}}
+		c.Store, c.Subsystems[0].Pool = newMemStore(), newMemPool(1<<20)
+	})
+	here, there := connectAt(t, tg, anaPortA), connectAt(t, tg, anaPortB)
+	defer here.close()
+	defer there.close()
+	both := controllerList(here.cntlid, there.cntlid)
+	for state, st := range map[nvme.ANAState]nvme.Status{
+		nvme.ANAChange: nvme.StatusANATransition, nvme.ANAInaccessible: nvme.StatusANAInaccessible,
+		nvme.ANAPersistentLoss: nvme.StatusANAPersistentLoss,
+	} {
+		spec := nvme.NamespaceSpec{NSZE: 16, NCAP: 16, FLBAS: 1, NMIC: nvme.NMICShared, ANAGRPID: 7}
+		one := here.admin.must(createCommand(), spec.AppendTo(nil)).DW0()
+		two := here.admin.must(createCommand(), spec.AppendTo(nil)).DW0()
+		reached := create(here.admin, nvme.NMICShared) // in group 1
+		for _, nsid := range []uint32{one, two, reached} {
+			here.admin.must(attachCommand(nsid, nvme.NSAttach), both)
+		}
+		if err := tg.SetANAState(1, 7, state); err != nil {
+			t.Fatal(err)
+		}
+		here.admin.fails(deleteCommand(one), nil, st)
+		here.admin.fails(deleteCommand(nvme.NSIDAll), nil, st)
+		if l := nsidsOf(there.admin, nvme.CNSActiveNSIDs); !slices.Equal(l, nvme.NSIDList{one, two, reached}) {
+			t.Errorf("%v: namespaces %v are left", state, l)
+		}
+		here.admin.must(deleteCommand(reached), nil)
+		there.admin.must(deleteCommand(one), nil)
+		here.admin.must(attachCommand(two, nvme.NSDetach), controllerList(here.cntlid))
+		here.admin.must(deleteCommand(nvme.NSIDAll), nil)
+		if l := nsidsOf(there.admin, nvme.CNSAllocatedNSIDs); len(l) != 0 {
+			t.Errorf("%v: namespaces %v are left", state, l)
+		}
+		if err := tg.SetANAState(1, 7, nvme.ANAOptimized); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

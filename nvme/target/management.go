@@ -36,7 +36,9 @@ func (r *Request) namespaceManagement() {
 	case a == nvme.NSDelete && r.Cmd.NSID() != nvme.NSIDAll && s.namespace(r.Cmd.NSID()) == nil:
 		r.fail(nvme.StatusInvalidNamespace, offNSID)
 	case a == nvme.NSDelete:
-		s.work.Go(r.deleteNamespaces)
+		if r.mayReach() {
+			s.work.Go(r.deleteNamespaces)
+		}
 	case r.Cmd.NSID() != nvme.NSIDNone:
 		r.fail(nvme.StatusInvalidField, offNSID)
 	case r.Cmd.IdentifyCSI() != nvme.CSINVM:
@@ -156,6 +158,22 @@ func (s *Subsystem) removeLeft(name string) bool {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.t.log.Error("a volume that no namespace has can't be removed; the next start tries again", "subsystem", s.nqn, "volume", name, "err", err)
 		return false
+	}
+	return true
+}
+
+// mayReach says whether the controller reaches what is to be deleted, as far as that is attached to it: its relationship
+// to others has no state. It responds and returns false where it doesn't.
+func (r *Request) mayReach() bool {
+	c, nsid := r.engine.q.ctrl, r.Cmd.NSID()
+	for _, ns := range c.all() {
+		if nsid != nvme.NSIDAll && nsid != ns.nsid {
+			continue
+		}
+		if st := c.access(ns); !st.OK() {
+			r.respond(st)
+			return false
+		}
 	}
 	return true
 }
