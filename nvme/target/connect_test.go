@@ -117,7 +117,7 @@ func TestIOConnectRefused(t *testing.T) {
 		{"I/O queue of one", func(c *nvme.Command, _ []byte) { put16(c[44:], 0) }, nil, connectInvalid, nvme.InvalidCommand(44)},
 		{"I/O queue too large", func(c *nvme.Command, _ []byte) { put16(c[44:], 128) }, nil, connectInvalid, nvme.InvalidCommand(44)},
 		{"queue exists", func(c *nvme.Command, _ []byte) { put16(c[42:], 1) }, nil, nvme.StatusCommandSequence | dnr, 0},
-		{"controller not enabled", func(_ *nvme.Command, d []byte) { put16(d[16:], r.idle) }, nil, nvme.StatusCommandSequence | dnr, 0},
+		{"controller not enabled", func(_ *nvme.Command, d []byte) { put16(d[16:], r.idle) }, nil, connectInvalid, nvme.InvalidCommand(42)},
 		{"I/O queue of discovery", func(_ *nvme.Command, d []byte) {
 			put16(d[16:], r.discovery)
 			setName(d, 256, nvme.DiscoveryNQN)

@@ -119,7 +119,7 @@ func (c *controller) reserve(qid uint16, q *Queue) *refusal {
 	case c.dead:
 		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is gone", c.id)
 	case !c.live.Load():
-		return refuse(nvme.StatusCommandSequence|nvme.StatusDNR, "controller %d isn't enabled", c.id)
+		return refuseCommand(nvme.ConnectOffQID, "controller %d isn't enabled", c.id)
 	case c.queues[qid] != nil:
 		return refuse(nvme.StatusCommandSequence|nvme.StatusDNR, "controller %d has a queue %d already", c.id, qid)
 	}

@@ -65,7 +65,7 @@ func TestResetWaitsForVolume(t *testing.T) {
 				if ready := status(s.admin).Ready(); ready == hasty {
 					t.Errorf("RDY is %v while a write is on its way", ready)
 				}
-				dial(t, tg).fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), nvme.StatusCommandSequence|dnr)
+				dial(t, tg).fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), nvme.StatusConnectInvalidParameter|dnr)
 				v.release()
 				time.Sleep(aWhile)
 				if ready := status(s.admin).Ready(); ready != hasty {
