@@ -84,7 +84,7 @@ func (r *Request) compareAndWrite(compare *Request) {
 		differs = offCDW12
 	}
 	if differs != noLoc {
-		compare.respond(nvme.StatusAbortFailedFused)
+		compare.fail(nvme.StatusInvalidField, differs)
 		r.fail(nvme.StatusInvalidField, differs)
 		return
 	}

@@ -99,7 +99,7 @@ func TestFusedPairs(t *testing.T) {
 		if e := lastError(s.admin); e.Location != tc.loc {
 			t.Errorf("location %d, want %d", e.Location, tc.loc)
 		}
-		endsFused(t, "first of a pair that doesn't match", f, nvme.StatusAbortFailedFused)
+		endsFused(t, "first of a pair that doesn't match", f, nvme.StatusInvalidField|dnr)
 	}
 	// Other commands can't be fused.
 	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseFirst, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
@@ -226,7 +226,7 @@ func TestFusedNamespaces(t *testing.T) {
 		return f, s.io.start(w, b)
 	}
 	f, g := pair(1, 2)
-	endsFused(t, "Compare of another namespace", f, nvme.StatusAbortFailedFused)
+	endsFused(t, "Compare of another namespace", f, nvme.StatusInvalidField|dnr)
 	endsFused(t, "its Write", g, nvme.StatusInvalidField|dnr)
 	if e := lastError(s.admin); e.Location != 4 {
 		t.Errorf("location %d, want 4", e.Location)
