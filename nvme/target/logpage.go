@@ -49,8 +49,8 @@ func (r *Request) getLogPage() {
 
 func (r *Request) replyLogPage() {
 	off := r.Cmd.LogOffset()
-	// Only a command that succeeds clears an event ("Retain Asynchronous Event").
-	page, st, loc := r.logPage(r.Cmd.LogRAE() || r.beyondLog(off))
+	// Only a command that succeeds clears an event ("Retain Asynchronous Event"), or takes a notification.
+	page, st, loc := r.logPage(r.beyondLog(off))
 	if !st.OK() {
 		r.fail(st, loc)
 		return
@@ -72,10 +72,11 @@ func (r *Request) beyondLog(off uint64) bool {
 	return off > uint64(len(page))
 }
 
-// logPage makes the whole page, or says what is wrong and with which byte. The discovery log isn't among its pages.
-func (r *Request) logPage(retain bool) ([]byte, nvme.Status, uint16) {
+// logPage makes the whole page, or says what is wrong and with which byte. The discovery log isn't among its pages. A
+// look leaves everything as it is.
+func (r *Request) logPage(look bool) ([]byte, nvme.Status, uint16) {
 	c := r.engine.q.ctrl
-	lid := r.Cmd.LID()
+	lid, retain := r.Cmd.LID(), look || r.Cmd.LogRAE()
 	if !c.hasLog(lid) {
 		return nil, nvme.StatusInvalidLogPage, offLID
 	}
@@ -104,7 +105,7 @@ func (r *Request) logPage(retain bool) ([]byte, nvme.Status, uint16) {
 	case nvme.LogSanitize:
 		return c.sanitizeStatus(retain), 0, 0
 	case nvme.LogReservation:
-		return c.resvLog(retain), 0, 0
+		return c.resvLog(look, retain), 0, 0
 	}
 	return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, retain), 0, 0
 }

@@ -44,9 +44,9 @@ func (c *controller) resvNotice(nsid uint32, kind uint8) {
 	deliver(out)
 }
 
-// resvLog is the Reservation Notification log: the oldest notification that the host hasn't
-// read. Without retain it is read now, and the next event may come.
-func (c *controller) resvLog(retain bool) []byte {
+// resvLog is the Reservation Notification log: the oldest notification that the host hasn't read, which it reads now
+// unless that is only a look. Without retain the next event may come.
+func (c *controller) resvLog(look, retain bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var p nvme.ReservationNotification
@@ -54,11 +54,11 @@ func (c *controller) resvLog(retain bool) []byte {
 	if len(e.resv) > 0 {
 		p = e.resv[0]
 		p.Pages = uint8(min(len(e.resv)-1, 255))
-	}
-	if !retain {
-		if len(e.resv) > 0 {
+		if !look {
 			e.resv = e.resv[1:]
 		}
+	}
+	if !retain {
 		c.rearm(eventReservation)
 	}
 	return p.AppendTo(nil)

@@ -300,10 +300,15 @@ func (h resvHistory) test(t *testing.T) {
 }
 
 // nextNotice reads one notification.
-func nextNotice(c *fakeConn) (p nvme.ReservationNotification) {
+func nextNotice(c *fakeConn) nvme.ReservationNotification {
+	c.t.Helper()
+	return readNotice(c, false)
+}
+
+func readNotice(c *fakeConn, retain bool) (p nvme.ReservationNotification) {
 	c.t.Helper()
 	b := make([]byte, 64)
-	c.must(getLog(nvme.GetLogPage{LID: nvme.LogReservation, NSID: nvme.NSIDAll, Length: 64}), b)
+	c.must(getLog(nvme.GetLogPage{LID: nvme.LogReservation, NSID: nvme.NSIDAll, Length: 64, RAE: retain}), b)
 	if err := p.Parse(b); err != nil {
 		c.t.Fatal(err)
 	}
@@ -375,6 +380,29 @@ func TestReservationNotices(t *testing.T) {
 	}
 	if got := nextNotice(b.admin); got != (nvme.ReservationNotification{}) {
 		t.Errorf("notification %+v", got)
+	}
+}
+
+// TestNoticeIsRead: reading a notification takes it from the queue, whatever becomes of the event (NVMe base,
+// "Reservation Notification"); to ask for what is beyond its end doesn't.
+func TestNoticeIsRead(t *testing.T) {
+	tg := newTarget(t, newTestVolume(1<<20, 512))
+	s := connectAs(t, tg, 1)
+	defer s.close()
+	for range 3 {
+		tg.controller(s.cntlid).resvNotice(1, nvme.ResvNoticeReleased)
+	}
+	beyond := nvme.GetLogPage{LID: nvme.LogReservation, NSID: nvme.NSIDAll, Length: 4, Offset: 68}
+	for i, want := range []nvme.ReservationNotification{
+		{Count: 1, Type: nvme.ResvNoticeReleased, Pages: 2, NSID: 1},
+		{Count: 2, Type: nvme.ResvNoticeReleased, Pages: 1, NSID: 1},
+		{Count: 3, Type: nvme.ResvNoticeReleased, NSID: 1},
+		{},
+	} {
+		s.admin.fails(getLog(beyond), make([]byte, 4), nvme.StatusInvalidField|dnr)
+		if got := readNotice(s.admin, i%2 == 0); got != want {
+			t.Errorf("notification %d: %+v, want %+v", i, got, want)
+		}
 	}
 }
 
