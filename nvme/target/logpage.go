@@ -48,7 +48,11 @@ func (r *Request) getLogPage() {
 }
 
 func (r *Request) replyLogPage() {
-	off := r.Cmd.LogOffset()
+	c, off := r.engine.q.ctrl, r.Cmd.LogOffset()
+	if st := c.sub.sanitizing(); !st.OK() && c.hasLog(r.Cmd.LID()) && !whileSanitizing(r.Cmd.LID()) {
+		r.respond(st)
+		return
+	}
 	// Only a command that succeeds clears an event ("Retain Asynchronous Event"), or takes a notification.
 	page, st, loc := r.logPage(r.beyondLog(off))
 	if !st.OK() {
@@ -84,7 +88,7 @@ func (r *Request) logPage(look bool) ([]byte, nvme.Status, uint16) {
 	case nvme.LogSupported:
 		return c.supportedLogs(), 0, 0
 	case nvme.LogError:
-		return c.errors.page(), 0, 0
+		return c.errors.page(c.sub.sanitizing().OK()), 0, 0
 	case nvme.LogSMART:
 		return c.smartLog(r.Cmd.NSID())
 	case nvme.LogFirmware:
@@ -108,6 +112,16 @@ func (r *Request) logPage(look bool) ([]byte, nvme.Status, uint16) {
 		return c.resvLog(look, retain), 0, 0
 	}
 	return c.anaLog(r.Cmd.LogLSP()&nvme.LSPGroupsOnly != 0, retain), 0, 0
+}
+
+// whileSanitizing says whether a page may be read before a sanitize operation has succeeded (NVMe base, figure "Sanitize
+// Operations and Format NVM Command – Admin Commands Allowed").
+func whileSanitizing(lid nvme.LID) bool {
+	switch lid {
+	case nvme.LogError, nvme.LogSMART, nvme.LogChangedNamespaces, nvme.LogReservation, nvme.LogANA, nvme.LogSanitize:
+		return true
+	}
+	return false
 }
 
 func (c *controller) hasLog(lid nvme.LID) bool {
@@ -263,13 +277,17 @@ func (l *errorLog) total() uint64 {
 	return l.count
 }
 
-// page is the log, newest entry first.
-func (l *errorLog) page() []byte {
+// page is the log, newest entry first, with the blocks that were in error or without.
+func (l *errorLog) page(blocks bool) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := make([]byte, 0, errorLogEntries*nvme.ErrorEntrySize)
 	for i := range min(errorLogEntries, l.count) {
-		b = l.ring[(l.count-i)%errorLogEntries].AppendTo(b)
+		e := l.ring[(l.count-i)%errorLogEntries]
+		if !blocks {
+			e.LBA = 0
+		}
+		b = e.AppendTo(b)
 	}
 	return append(b, make([]byte, cap(b)-len(b))...)
 }

@@ -109,6 +109,48 @@ func TestSanitize(t *testing.T) {
 	a.io.must(ioCommand(nvme.OpRead, 5, 1, 0), data) // no block is marked any more
 }
 
+// TestLogsWhileSanitizing: only the log pages that tell nothing of user data can be read meanwhile, and the error log
+// doesn't say which blocks were in error (NVMe base, figure "Sanitize Operations and Format NVM Command – Admin Commands
+// Allowed").
+func TestLogsWhileSanitizing(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	tg := newTargetWith(t, func(c *Config) { c.Store = newMemStore() }, v)
+	a, b := connectAs(t, tg, 1), connectAs(t, tg, 2)
+	defer a.close()
+	defer b.close()
+	a.io.fails(ioCommand(nvme.OpRead, 5000, 1, 0), make([]byte, 512), nvme.StatusLBAOutOfRange|dnr)
+	read := func(lid nvme.LID, st nvme.Status) {
+		t.Helper()
+		b.admin.fails(getLog(nvme.GetLogPage{LID: lid, LSP: uint8(nvme.PersistentHeader), Length: 4, NSID: nvme.NSIDAll}), make([]byte, 4), st)
+	}
+	check := func(refused nvme.Status, lba uint64) {
+		t.Helper()
+		for _, lid := range []nvme.LID{
+			nvme.LogError, nvme.LogSMART, nvme.LogChangedNamespaces, nvme.LogReservation, nvme.LogANA, nvme.LogSanitize,
+		} {
+			read(lid, 0)
+		}
+		for _, lid := range []nvme.LID{
+			nvme.LogSupported, nvme.LogFirmware, nvme.LogEffects, nvme.LogPersistent, nvme.LogFeatureEffects, nvme.LogMIEffects,
+		} {
+			read(lid, refused)
+		}
+		read(0x42, nvme.StatusInvalidLogPage|dnr)
+		if e := lastError(a.admin); e.Status().Code() != nvme.StatusLBAOutOfRange || e.LBA != lba {
+			t.Errorf("error log %+v", e)
+		}
+	}
+	check(0, 5000)
+	v.setHold(true)
+	aer := a.admin.start(asyncEvent(1), nil)
+	a.admin.must(sanitizeCommand(nvme.SanitizeBlockErase, 0, 0, 0), nil)
+	<-v.arrived
+	check(nvme.StatusSanitizeInProgress, 0)
+	v.release()
+	sanitized(t, aer)
+	check(0, 5000)
+}
+
 // TestSanitizeWaits: what is on its way to a volume when it is to be erased has arrived before.
 func TestSanitizeWaits(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
