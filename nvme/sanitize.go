@@ -1,7 +1,10 @@
 package nvme
 
-// SanitizeOffSANACT is the place of the action in Sanitize, by which errors name it.
-const SanitizeOffSANACT = 40
+// Places of fields of Sanitize in the command, by which errors name them: the byte, and above bit 8 the bit in it.
+const (
+	SanitizeOffSANACT = 40
+	SanitizeOffEMVS   = 41 | 2<<8
+)
 
 // SanitizeAction is SANACT of Sanitize.
 type SanitizeAction uint8
@@ -16,9 +19,10 @@ const (
 
 // Bits of dword 10 of Sanitize.
 const (
-	SanitizeAUSE  = 1 << 3 // a failure may be left by SanitizeExitFailure
-	SanitizeOIPBP = 1 << 8 // overwrite: the pattern is inverted between passes
-	SanitizeNDAS  = 1 << 9 // no deallocation afterwards
+	SanitizeAUSE  = 1 << 3  // a failure may be left by SanitizeExitFailure
+	SanitizeOIPBP = 1 << 8  // overwrite: the pattern is inverted between passes
+	SanitizeNDAS  = 1 << 9  // no deallocation afterwards
+	SanitizeEMVS  = 1 << 10 // media can be verified afterwards
 )
 
 // Bits of SANICAP of Identify Controller.

@@ -70,12 +70,14 @@ func (s *Subsystem) sanitizing() nvme.Status { return s.sanitize.now.Load().refu
 
 // sanitizeCommand executes Sanitize.
 func (r *Request) sanitizeCommand() {
-	s := r.engine.q.ctrl.sub
-	switch a := r.Cmd.SanitizeAction(); a {
-	case nvme.SanitizeExitFailure, nvme.SanitizeBlockErase, nvme.SanitizeOverwrite:
-		s.work.Go(r.startSanitize)
-	default:
+	a := r.Cmd.SanitizeAction()
+	switch {
+	case a != nvme.SanitizeExitFailure && a != nvme.SanitizeBlockErase && a != nvme.SanitizeOverwrite:
 		r.fail(nvme.StatusInvalidField, nvme.SanitizeOffSANACT)
+	case a != nvme.SanitizeExitFailure && r.Cmd.CDW10()&nvme.SanitizeEMVS != 0: // as SANICAP says
+		r.fail(nvme.StatusInvalidField, nvme.SanitizeOffEMVS)
+	default:
+		r.engine.q.ctrl.sub.work.Go(r.startSanitize)
 	}
 }
 

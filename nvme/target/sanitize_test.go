@@ -151,6 +151,24 @@ func TestLogsWhileSanitizing(t *testing.T) {
 	check(0, 5000)
 }
 
+// TestSanitizeVerification: the media can't be verified after an operation (SANICAP.VERS is 0), so a host isn't let
+// believe that it can. Where no operation begins the bit means nothing.
+func TestSanitizeVerification(t *testing.T) {
+	v := newTestVolume(1<<20, 512)
+	s := connect(t, newTarget(t, v), testNQN)
+	defer s.close()
+	for _, a := range []nvme.SanitizeAction{nvme.SanitizeBlockErase, nvme.SanitizeOverwrite} {
+		s.admin.fails(sanitizeCommand(a, nvme.SanitizeEMVS, 1, 0), nil, nvme.StatusInvalidField|dnr)
+		if e := lastError(s.admin); e.Location != nvme.SanitizeOffEMVS {
+			t.Errorf("location %#x", e.Location)
+		}
+	}
+	s.admin.must(sanitizeCommand(nvme.SanitizeExitFailure, nvme.SanitizeEMVS, 0, 0), nil)
+	if p := readSanitize(s.admin, false); p.SSTAT != nvme.SanitizeNever || len(v.ops()) != 0 {
+		t.Errorf("status %#x, the volume saw %v", uint16(p.SSTAT), v.ops())
+	}
+}
+
 // TestSanitizeWaits: what is on its way to a volume when it is to be erased has arrived before.
 func TestSanitizeWaits(t *testing.T) {
 	slowVolume(t, func(t *testing.T, tg *Target, v *testVolume) {
