@@ -310,13 +310,14 @@ func (c *controller) enable() {
 	}
 }
 
-// reset is Controller Level Reset: I/O queues and held event requests go, features have their
-// defaults. The admin queue stays. Called with mu held.
+// reset is Controller Level Reset: I/O queues and held event requests go, features have their defaults, the error log is
+// empty. The admin queue stays. Called with mu held.
 func (c *controller) reset() (held []*Request, queues []*Queue) {
 	c.live.Store(false)
 	c.csts &= nvme.CSTSReady
 	c.features.reset(c.t)
 	c.noCache.Store(false)
+	c.errors.clear()
 	held, queues = c.events.takeAll(), c.takeQueues()
 	c.events, c.anaCounts = events{}, anaCounts{}
 	return held, queues

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
@@ -71,6 +72,44 @@ func TestErrorOfFabrics(t *testing.T) {
 	if e := lastError(s.admin); e.Count != 1 {
 		t.Errorf("%+v", e)
 	}
+}
+
+// TestErrorsOfReset: a reset empties the log, and the errors that follow have numbers of their own (NVMe base, "Error
+// Information").
+func TestErrorsOfReset(t *testing.T) {
+	c := dial(t, newTarget(t))
+	connectAdmin(c, testNQN, 0)
+	fail := func() {
+		c.fails(getLog(nvme.GetLogPage{LID: 0x42, Length: 4}), make([]byte, 4), nvme.StatusInvalidLogPage|dnr)
+	}
+	entries := func() (out []uint64) {
+		page := make([]byte, 4*nvme.ErrorEntrySize)
+		c.must(getLog(nvme.GetLogPage{LID: nvme.LogError, Length: uint32(len(page))}), page)
+		for ; len(page) > 0; page = page[nvme.ErrorEntrySize:] {
+			var e nvme.ErrorEntry
+			if err := e.Parse(page); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, e.Count)
+		}
+		return out
+	}
+	for range 2 {
+		fail()
+	}
+	if got := entries(); !slices.Equal(got, []uint64{2, 1, 0, 0}) {
+		t.Errorf("errors %v before", got)
+	}
+	c.must(ccOff, nil)
+	c.must(ccOn, nil)
+	if got := entries(); !slices.Equal(got, make([]uint64, 4)) {
+		t.Errorf("errors %v after the reset", got)
+	}
+	fail()
+	if got := entries(); !slices.Equal(got, []uint64{3, 0, 0, 0}) {
+		t.Errorf("errors %v in the end", got)
+	}
+	c.hangUp(nil)
 }
 
 // TestSMARTOfNamespace: the health of one namespace has what was done to that one.

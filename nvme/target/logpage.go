@@ -229,6 +229,7 @@ type errorLog struct {
 
 	mu    sync.Mutex
 	count uint64
+	gone  uint64 // of count, those before the last reset
 	ring  []nvme.ErrorEntry
 }
 
@@ -277,12 +278,19 @@ func (l *errorLog) total() uint64 {
 	return l.count
 }
 
+// clear removes all entries. Numbers go on.
+func (l *errorLog) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = l.count
+}
+
 // page is the log, newest entry first, with the blocks that were in error or without.
 func (l *errorLog) page(blocks bool) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := make([]byte, 0, errorLogEntries*nvme.ErrorEntrySize)
-	for i := range min(errorLogEntries, l.count) {
+	for i := range min(errorLogEntries, l.count-l.gone) {
 		e := l.ring[(l.count-i)%errorLogEntries]
 		if !blocks {
 			e.LBA = 0
