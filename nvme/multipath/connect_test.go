@@ -234,6 +234,68 @@ func TestNamespacesUnusable(t *testing.T) {
 	})
 }
 
+// TestNamespacesOfEach: a namespace that is attached to the controller of one path alone is found like any other.
+func TestNamespacesOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		v, err := blockdev.NewMemory(blockdev.Options{Size: volumeSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.Close()
+		if _, err := r.tgt.Subsystem(testNQN).AddNamespace(target.NamespaceConfig{Volume: v}); err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range r.links {
+			mine := uint32(2 - i) // the first path has the second namespace
+			l.set(func(l *link) {
+				l.alter = func(c *nvme.Command, data []byte) {
+					switch {
+					case c.Opcode() != nvme.OpIdentify:
+					case c.CNS() == nvme.CNSActiveNSIDs:
+						clear(data[copy(data, nvme.NSIDList{mine}.AppendTo(nil)):])
+					case c.CNS() == nvme.CNSNamespace && c.NSID() != mine:
+						clear(data) // inactive
+					}
+				}
+			})
+		}
+		s, _ := r.connect()
+		defer r.close(s)
+		all, err := s.Namespaces(t.Context())
+		if err != nil || len(all) != 2 || all[0].ID != 1 || all[1].ID != 2 {
+			t.Fatalf("%d namespaces, %v", len(all), err)
+		}
+		for _, n := range all {
+			mustRead(t, n, 0, 0)
+		}
+	})
+}
+
+// TestNamespacesOfThoseLeft: where the controller of a path is lost while it is asked for its namespaces, the other paths tell
+// them; where there is none, the error says that it was lost.
+func TestNamespacesOfThoseLeft(t *testing.T) {
+	for links := 1; links <= 2; links++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, links)
+			s, _ := r.connect()
+			defer r.close(s)
+			first := r.links[0]
+			first.set(func(l *link) {
+				l.answerAdmin = func(c *nvme.Command, _ *nvme.Completion) {
+					if c.Opcode() == nvme.OpIdentify && c.CNS() == nvme.CNSActiveNSIDs {
+						first.cut()
+					}
+				}
+			})
+			all, err := s.Namespaces(t.Context())
+			if links == 1 && !errors.Is(err, host.ErrLost) || links == 2 && (err != nil || len(all) != 1) {
+				t.Errorf("%d paths: %d namespaces, %v", links, len(all), err)
+			}
+		})
+	}
+}
+
 // TestNamespaceGoesAway: a namespace that goes away while all are opened is left out, and the others are there.
 func TestNamespaceGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

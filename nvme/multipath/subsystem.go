@@ -283,14 +283,11 @@ func (s *Subsystem) settle(changed ...*space) {
 	}
 }
 
-// Namespaces opens every active namespace, in the order of their NSIDs. One that went away meanwhile is left out. So is
-// one that can't be used, and the error says why, beside those that can; they are nil where nothing is known of them.
+// Namespaces opens every namespace that is active on any live path, in the order of their NSIDs. One that went away meanwhile
+// is left out. So is one that can't be used, and the error says why, beside those that can; they are nil where nothing is
+// known of them.
 func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
-	live := s.Controllers()
-	if len(live) == 0 {
-		return nil, s.notLive()
-	}
-	ids, err := live[0].ActiveNamespaces(ctx)
+	ids, err := s.active(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -308,6 +305,29 @@ func (s *Subsystem) Namespaces(ctx context.Context) ([]*Namespace, error) {
 		}
 	}
 	return all, errors.Join(errs...)
+}
+
+// active is the NSIDs of the namespaces that are active on any live path, ascending: a namespace is attached to controllers
+// one by one.
+func (s *Subsystem) active(ctx context.Context) ([]uint32, error) {
+	var all []uint32
+	err, told := s.notLive(), false
+	for _, c := range s.Controllers() {
+		ids, failed := c.ActiveNamespaces(ctx)
+		switch {
+		case failed == nil:
+			all, told = append(all, ids...), true
+		case c.Err() != nil: // the other paths stand in for one that is lost
+			err = failed
+		default:
+			return nil, failed
+		}
+	}
+	if !told {
+		return nil, err
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 // notLive is the error where a live path is needed and there is none.
