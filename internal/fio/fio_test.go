@@ -68,6 +68,7 @@ func TestValues(t *testing.T) {
 		{"bs", "(2*4k),(64k-4096)", func(j *Job) bool { return j.BS[0][0].Bytes == 8192 && j.BS[1][0].Bytes == 60<<10 }},
 		{"runtime", "(2000*1000)", func(j *Job) bool { return j.Runtime == 2*time.Second }},
 		{"runtime", "(2s+500ms)", func(j *Job) bool { return j.Runtime == 2500*time.Millisecond }},
+		{"offset", "(4k-4096)", func(j *Job) bool { return j.Offset == 0 }},
 		{"thinktime", "(2*1000)", func(j *Job) bool { return j.ThinkTime == 2*time.Millisecond }},
 		{"loops", "3", func(j *Job) bool { return j.Loops == 3 }},
 		{"number_ios", "1k", func(j *Job) bool { return j.NumberIOs == 1024 }},
@@ -163,6 +164,8 @@ func TestBadValues(t *testing.T) {
 		{"bs", "0xffffffffffffffff", "a size"},
 		{"bs", "(4k*", "an expression"},
 		{"bs", "(4k", "not closed"},
+		{"bs", "(4k)x", `"x" is no part of an expression`},
+		{"bs", "(4k)k", `"k" is no part of an expression`},
 		{"bs", "(1-2)", "at least 0"},
 		{"bs", "(2^64)", "too large"},
 		{"bs", "(9^9^9^9)", "too large"},
@@ -328,7 +331,7 @@ func TestKeywords(t *testing.T) {
 
 func TestExpressions(t *testing.T) {
 	for text, want := range map[string]int64{
-		"1+2*3": 7, "(1+2)*3": 9, "8/2/2": 2, "7-2-1": 4, "7%4": 3, "7/2": 3, "2^3^2": 512, "2*-3": -6,
+		strings.Repeat("1+", 200) + "1": 201, "1+2*3": 7, "(1+2)*3": 9, "8/2/2": 2, "7-2-1": 4, "7%4": 3, "7/2": 3, "2^3^2": 512, "2*-3": -6,
 		" ( 1 + 1 ) * 4k ": 8192, "0x10+1": 17,
 	} {
 		if n, err := evaluate(text, parseNumber); err != nil || n != want {
