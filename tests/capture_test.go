@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -360,5 +361,21 @@ func TestCaptureBothTransports(t *testing.T) {
 		if count[p] == 0 {
 			t.Errorf("no frame has %s: %v", p, fmt.Sprint(count))
 		}
+	}
+}
+
+// TestCaptureFull: where the capture can't be written any more the target goes on, says so at once, and in its exit status.
+func TestCaptureFull(t *testing.T) {
+	t.Parallel()
+	tgt := startTarget(t, "--volume", "mem:1MiB", "--pcap", "/dev/full")
+	eventually(t, cliTimeout, "the log names what can't be written", func() bool {
+		return strings.Contains(tgt.stderr.String(), "write /dev/full: no space left on device")
+	})
+	for _, transport := range transports {
+		tgt.must(t, cliTimeout, transport, "read", "--nsid", "1", "--output", "/dev/null")
+	}
+	tgt.signal(syscall.SIGTERM)
+	if code := tgt.wait(t, cliTimeout); code != exitFailure {
+		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
 }

@@ -167,6 +167,7 @@ func (s *server) openCapture() error {
 		return cli.CreateError(s.mark+"pcap", s.cfg.Pcap, err)
 	}
 	s.capture = c
+	go s.watchCapture()
 	s.onClose(func() error {
 		if err := c.Close(); err != nil {
 			s.incomplete = fmt.Errorf("%spcap: %w", s.mark, err)
@@ -174,6 +175,14 @@ func (s *server) openCapture() error {
 		return nil
 	})
 	return nil
+}
+
+// watchCapture has the log say that the capture can't be written any more, however long the program goes on.
+func (s *server) watchCapture() {
+	<-s.capture.Done()
+	if err := s.capture.Close(); err != nil {
+		s.log.Error("the capture ends: packets from here on are left out", "err", err)
+	}
 }
 
 // serveMetrics serves the figures of everything that is open, where the configuration asks for it.

@@ -333,9 +333,27 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// TestMode: what is captured, and may lie in a volume, is its owner's alone, whatever the umask allows.
+func TestMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.pcapng")
+	before := syscall.Umask(0)
+	f, err := Create(path, "test")
+	syscall.Umask(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if i, err := os.Stat(path); err != nil || i.Mode() != 0o600 {
+		t.Errorf("mode %v (%v), want %v", i.Mode(), err, fs.FileMode(0o600))
+	}
+}
+
 func TestFull(t *testing.T) {
 	f, err := Create("/dev/full", "test")
 	if err == nil {
+		if _, told := soon.Receive(f.Done()); !told {
+			t.Error("not done though nothing can be written")
+		}
 		err = f.Close()
 	}
 	if err == nil || err.Error() != "capture: write /dev/full: no space left on device" {

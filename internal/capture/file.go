@@ -37,7 +37,7 @@ func Create(path, application string) (*File, error) {
 }
 
 func create(path string) (io.WriteCloser, error) {
-	const mode = 0o644
+	const mode = 0o600 // it holds what lies in volumes, as their files do
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err == nil {
 		return out, nil
@@ -118,6 +118,9 @@ func (f *File) drain(w *writer) error {
 
 // Dropped is the number of datagrams and stream calls that found no room so far.
 func (f *File) Dropped() uint64 { return f.queue.drops() }
+
+// Done is closed when nothing is written any more: after Close, or where writing failed, as Close says then.
+func (f *File) Done() <-chan struct{} { return f.done }
 
 // closeTimeout is how long Close waits for the reader of a pipe.
 const closeTimeout = 5 * time.Second

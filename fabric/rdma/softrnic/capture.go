@@ -10,7 +10,7 @@ import (
 // Capture is a pcapng file that RNICs, and TCP connections, write to.
 type Capture struct{ file *capture.File }
 
-// CreateCapture makes the file, which must not exist; a named pipe may.
+// CreateCapture makes the file, which must not exist, for its owner alone; a named pipe may exist.
 func CreateCapture(path, application string) (*Capture, error) {
 	f, err := capture.Create(path, application)
 	if err != nil {
@@ -31,6 +31,9 @@ type Stream interface {
 func (c *Capture) Stream(local, remote netip.AddrPort, client bool) Stream {
 	return c.file.Stream(local, remote, client)
 }
+
+// Done is closed when nothing is written any more: after Close, or where the file can't be written, as Close says then.
+func (c *Capture) Done() <-chan struct{} { return c.file.Done() }
 
 // Close ends the file, and reports packets that could not be written.
 func (c *Capture) Close() error {
