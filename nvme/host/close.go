@@ -15,9 +15,9 @@ const (
 	shutdownMost  = 60 * time.Second
 )
 
-// Shutdown closes the controller orderly: it tells it to shut down (CC.SHN), waits until it
-// has (CSTS.SHST), and closes every queue. Commands still outstanding end with ErrClosed, whatever
-// ends the controller meanwhile. It returns when all is gone; the error says why the controller
+// Shutdown closes the controller orderly: it has the I/O queues take no more requests, tells the controller to shut
+// down (CC.SHN), waits until it has (CSTS.SHST), and closes every queue. Commands still outstanding, and what is submitted
+// on I/O queues meanwhile, end with ErrClosed, whatever ends the controller. It returns when all is gone; the error says why the controller
 // could not be shut down orderly, and is that of Err where it had been lost before. It must not be
 // called from Done.
 func (c *Controller) Shutdown(ctx context.Context) error {
@@ -27,6 +27,9 @@ func (c *Controller) Shutdown(ctx context.Context) error {
 	err := c.err
 	c.mu.Unlock()
 	if first {
+		for _, q := range c.io {
+			q.refuse(errClosed)
+		}
 		err = c.shutDown(ctx)
 		c.fail(errClosed)
 	}

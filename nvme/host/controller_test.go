@@ -327,6 +327,108 @@ func TestCloseEndsOutstanding(t *testing.T) {
 	}
 }
 
+// TestSubmitWhileClosing: what is submitted on an I/O queue while the controller shuts down ends at once, as what is
+// submitted later, and isn't sent; nor is what waited for others to end.
+func TestSubmitWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		c := connect(t, f)
+		var sent atomic.Int64
+		var down atomic.Bool
+		answers := make(chan nvme.Completion, c.Limits().QueueSize)
+		f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			switch {
+			case r.Cmd.Opcode() == nvme.OpFlush:
+				sent.Add(1)
+				answers <- *cqe
+				return never
+			case r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet && !down.Load():
+				return answered // CSTS says nothing of a shutdown yet
+			}
+			return usual
+		})
+		ended := make(chan error, c.Limits().QueueSize+1)
+		submit := func() {
+			r := &Request{Done: func(r *Request) { ended <- r.Err }}
+			r.Cmd.SetFlush(1)
+			c.Submit(0, []*Request{r})
+		}
+		depth := c.Queues()[0].Depth()
+		for range depth + 1 {
+			submit()
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		submit()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("what came late ended with %v, want %v", err, ErrClosed)
+			}
+		default:
+			t.Error("what came late isn't refused")
+		}
+		f.queues[1].answer(<-answers)
+		synctest.Wait()
+		if err := <-ended; err != nil {
+			t.Errorf("what was answered ended with %v", err)
+		}
+		down.Store(true)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		for range depth {
+			if err := <-ended; !errors.Is(err, ErrClosed) {
+				t.Errorf("what was outstanding, or waited, ended with %v, want %v", err, ErrClosed)
+			}
+		}
+		if n := sent.Load(); n != int64(depth) {
+			t.Errorf("%d commands were sent, want %d", n, depth)
+		}
+	})
+}
+
+// TestOvertakenByClose: a command that the shutdown overtook, on the other connection, so that the controller refuses it,
+// ends as one that it left unanswered; one that it answered otherwise is answered.
+func TestOvertakenByClose(t *testing.T) {
+	for status, want := range map[nvme.Status]error{
+		nvme.StatusCommandSequence | nvme.StatusDNR: ErrClosed, nvme.StatusSuccess: nil, nvme.StatusLBAOutOfRange: nvme.StatusLBAOutOfRange,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeTarget()
+			c := connect(t, f)
+			n, err := c.Namespace(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var read nvme.Completion
+			f.setHook(func(_ *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+				switch {
+				case r.Cmd.Opcode() == nvme.OpRead:
+					read = *cqe
+					return never
+				case r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertySet:
+					read.SetStatus(status)
+					f.queues[1].answer(read)
+					synctest.Wait()
+				}
+				return usual
+			})
+			ended := make(chan error, 1)
+			go func() {
+				_, err := n.ReadAt(t.Context(), make([]byte, 512), 0)
+				ended <- err
+			}()
+			synctest.Wait()
+			closeController(t, c)
+			if err := <-ended; !errors.Is(err, want) {
+				t.Errorf("answered with %v it ended with %v, want %v", status, err, want)
+			}
+		})
+	}
+}
+
 // TestNeverShutDown: a controller that doesn't shut down is left after as long as it says that it needs (RTD3E), within bounds;
 // the error says which, and what was waited for.
 func TestNeverShutDown(t *testing.T) {

@@ -226,13 +226,18 @@ func (q *Queue) Completed(cqe *nvme.Completion) bool {
 	r := q.slots[i].req
 	q.release(uint16(i))
 	var next *Request
-	if q.reason == nil {
+	reason := q.reason
+	if reason == nil {
 		if next = q.waiting.pop(); next != nil {
 			q.assign(next)
 			q.submitting.Add(1)
 		}
 	}
 	q.mu.Unlock()
+	if reason != nil && cqe.Status().Code() == nvme.StatusCommandSequence {
+		q.cut(r, reason, false) // it came to a controller that wasn't ready any more, and has executed nothing
+		return true
+	}
 	r.CQE = *cqe
 	q.counters.completed(r)
 	if next != nil {
