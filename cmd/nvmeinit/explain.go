@@ -40,6 +40,8 @@ func (f *connFlags) reason(e *host.ConnectError) string {
 		return fmt.Sprintf("%v: it stops, is drained or has too many connections; try again, or end others", reject)
 	case e.Stage == "connection" && errors.Is(e, rdma.ErrDisconnected):
 		return "the peer disconnected; try again, and if that happens each time, check that packets as long as the MTU get through to this host"
+	case errors.Is(e, unix.EADDRNOTAVAIL) && f.hostTraddr == "": // the system couldn't choose one
+		return "this host has no address to reach it from, or no port left there; check `ip address`, and its other connections"
 	case errors.Is(e, unix.EADDRNOTAVAIL):
 		return fmt.Sprintf("-w %s is not an address of this host; use one that `ip address` shows", f.hostTraddr)
 	case errors.Is(e, unix.EHOSTUNREACH), errors.Is(e, unix.ENETUNREACH):

@@ -5,8 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
 	"github.com/nvme-anywhere/nvmeof/nvme"
+	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
 // TestRemedied: who asks for a log that the controller hasn't got learns how to find those that it has; the status can
@@ -18,6 +21,20 @@ func TestRemedied(t *testing.T) {
 	}
 	if err := remedied(errors.New("other")); err.Error() != "other" || remedied(nil) != nil {
 		t.Errorf("another error is changed to %v", err)
+	}
+}
+
+// TestNoLocalAddress: -w is blamed only where it was given: the system finds no address to come from either where a family
+// is turned off, as IPv6 may be, or every port is taken (connect(2)).
+func TestNoLocalAddress(t *testing.T) {
+	lost := &host.ConnectError{Stage: "connection", Err: unix.EADDRNOTAVAIL}
+	for given, want := range map[string]string{
+		"": "this host has no address to reach it from, or no port left", "192.0.2.9": "-w 192.0.2.9 is not an address of this host",
+	} {
+		f := connFlags{hostTraddr: given}
+		if said := f.explain(lost).Error(); !strings.Contains(said, want) || strings.Contains(said, "-w") != (given != "") {
+			t.Errorf("with -w %q: %s", given, said)
+		}
 	}
 }
 
