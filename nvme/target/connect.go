@@ -33,6 +33,15 @@ func refuseData(off uint16, format string, args ...any) *refusal {
 	return r
 }
 
+// refuseGone refuses a queue of a controller that isn't there. It may have ended since its host made it, as
+// where the target was started anew meanwhile, so this is without Do Not Retry, after which a host never
+// connects again: Linux's since 6.10.
+func refuseGone(cntlid uint16) *refusal {
+	r := refuse(nvme.StatusConnectInvalidParameter, "the subsystem has no controller %d", cntlid)
+	r.where = nvme.InvalidData(nvme.ConnectDataOffCNTLID)
+	return r
+}
+
 // connect executes Connect, whose data has arrived.
 func (r *Request) connect() {
 	var buf [nvme.ConnectDataSize]byte
@@ -159,8 +168,10 @@ func (q *Queue) connectIO(cmd *nvme.Command, d *nvme.ConnectData, sub *Subsystem
 	qid := cmd.ConnectQID()
 	c := q.t.controller(d.CNTLID)
 	switch {
-	case c == nil || c.sub != sub || q.attr.CNTLID >= 0 && q.attr.CNTLID != int(d.CNTLID):
-		return refuseData(nvme.ConnectDataOffCNTLID, "the subsystem has no controller %d", d.CNTLID)
+	case q.attr.CNTLID >= 0 && q.attr.CNTLID != int(d.CNTLID):
+		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d on a connection made for controller %d", d.CNTLID, q.attr.CNTLID)
+	case c == nil || c.sub != sub:
+		return refuseGone(d.CNTLID)
 	case c.attr.Transport != q.attr.Transport:
 		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is reached over %s", d.CNTLID, c.attr.Transport)
 	case c.hostNQN != d.HostNQN:

@@ -15,6 +15,9 @@ const (
 	closedNQN      = "nqn.2024-01.com.example:closed" // to our host
 	otherNQN       = "nqn.2024-01.com.example:other"
 	connectInvalid = nvme.StatusConnectInvalidParameter | dnr
+	// gone is for a controller that may have ended since its host made it. Linux's host connects no more after
+	// Do Not Retry, since 6.10 (nvmf_should_reconnect).
+	gone = nvme.StatusConnectInvalidParameter
 )
 
 // connectRig is a target with controllers that a Connect may name.
@@ -102,13 +105,34 @@ func TestConnectRefused(t *testing.T) {
 	r.s.close()
 }
 
+// TestTargetStartedAnew: a host that made its controller before the target was started anew, and connects an I/O queue
+// of it afterwards, may try again.
+func TestTargetStartedAnew(t *testing.T) {
+	before := connectAdmin(dial(t, newTarget(t)), testNQN, 0)
+	cqe := dial(t, newTarget(t)).fails(connectCommand(1, 31, 0), connectData(t, before, testNQN), gone)
+	if got := nvme.ConnectInvalid(cqe.DW0()); got != nvme.InvalidData(16) {
+		t.Errorf("result %v", got)
+	}
+}
+
+// TestControllerEndsMeanwhile: so may one whose controller ends while an I/O queue of it is being connected.
+func TestControllerEndsMeanwhile(t *testing.T) {
+	tg := newTarget(t)
+	admin := dial(t, tg)
+	c := tg.controller(connectAdmin(admin, testNQN, 0))
+	admin.hangUp(nil)
+	if no := c.reserve(1, nil); no == nil || no.status != gone || no.where != nvme.InvalidData(16) {
+		t.Errorf("%+v", no)
+	}
+}
+
 // TestIOConnectRefused is TestConnectRefused for I/O queues.
 func TestIOConnectRefused(t *testing.T) {
 	r := newConnectRig(t)
 	for _, tc := range []wrongConnect{
-		{"no such controller", func(_ *nvme.Command, d []byte) { put16(d[16:], r.s.cntlid+100) }, nil, connectInvalid, nvme.InvalidData(16)},
-		{"dynamic controller", func(_ *nvme.Command, d []byte) { put16(d[16:], 0xffff) }, nil, connectInvalid, nvme.InvalidData(16)},
-		{"controller of another subsystem", func(_ *nvme.Command, d []byte) { setName(d, 256, otherNQN) }, nil, connectInvalid, nvme.InvalidData(16)},
+		{"no such controller", func(_ *nvme.Command, d []byte) { put16(d[16:], r.s.cntlid+100) }, nil, gone, nvme.InvalidData(16)},
+		{"dynamic controller", func(_ *nvme.Command, d []byte) { put16(d[16:], 0xffff) }, nil, gone, nvme.InvalidData(16)},
+		{"controller of another subsystem", func(_ *nvme.Command, d []byte) { setName(d, 256, otherNQN) }, nil, gone, nvme.InvalidData(16)},
 		{"controller of another host", func(_ *nvme.Command, d []byte) { setName(d, 512, testHost+"x") }, nil, connectInvalid, nvme.InvalidData(512)},
 		{"another host ID", func(_ *nvme.Command, d []byte) { d[0]++ }, nil, connectInvalid, nvme.InvalidData(0)},
 		{"another controller than the connection's", nil, func(a *ConnAttr) { a.CNTLID = int(r.s.cntlid) + 1 }, connectInvalid, nvme.InvalidData(16)},
@@ -299,8 +323,8 @@ func TestLimits(t *testing.T) {
 	}
 	connectAdmin(cs[0], testNQN, 0)
 	connectAdmin(cs[1], testNQN, 0)
-	// A full subsystem answers as Linux's does. A busy target is no reason to give up for ever: no DNR.
-	cs[2].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy|dnr)
+	// A place may become free: that is no reason to give up for ever.
+	cs[2].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN), nvme.StatusConnectBusy)
 	connectAdmin(cs[2], testNQN+"2", 0)
 	cs[3].fails(connectCommand(0, 31, 0), connectData(t, nvme.CNTLIDDynamic, testNQN+"2"), nvme.StatusConnectBusy)
 	cs[0].hangUp(nil)

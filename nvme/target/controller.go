@@ -78,8 +78,7 @@ func (t *Target) newController(q *Queue, sub *Subsystem, d *nvme.ConnectData) (*
 	case len(t.controllers) >= t.limits.Controllers:
 		return nil, refuse(nvme.StatusConnectBusy, "the target has %d controllers, the limit", len(t.controllers))
 	case sub.maxCtrls > 0 && sub.controllers >= sub.maxCtrls:
-		// A place may become free, but Linux's target sets DNR too, and its host reports both.
-		return nil, refuse(nvme.StatusConnectBusy|nvme.StatusDNR, "the subsystem has %d controllers, its limit", sub.controllers)
+		return nil, refuse(nvme.StatusConnectBusy, "the subsystem has %d controllers, its limit", sub.controllers)
 	}
 	c.id = t.nextCNTLID()
 	t.controllers[c.id] = c
@@ -117,7 +116,7 @@ func (c *controller) reserve(qid uint16, q *Queue) *refusal {
 	defer c.mu.Unlock()
 	switch {
 	case c.dead:
-		return refuseData(nvme.ConnectDataOffCNTLID, "controller %d is gone", c.id)
+		return refuseGone(c.id)
 	case !c.live.Load():
 		return refuseCommand(nvme.ConnectOffQID, "controller %d isn't enabled", c.id)
 	case c.queues[qid] != nil:
