@@ -95,6 +95,7 @@ var rooms = []room{
 	{dir: "internal/report", may: []string{"internal/loadgen"}},
 	{dir: "internal/fio", may: []string{"blockdev", "internal/loadgen"}},
 	{dir: "internal/cli", may: []string{"nvme", "nvme/dhchap", "blockdev", "statedir", "fabric/rdma/fault", "internal/busypoll"}},
+	{dir: "internal/cli/clitest", may: []string{"internal/cli", "internal/soon"}},
 	{dir: "internal/config", may: []string{"nvme", "nvme/dhchap", "nvme/target", "blockdev", "blockdev/wrap", "persist", "internal/cli"}},
 	{dir: "internal/control", may: []string{"nvme/target", "internal/cli", "internal/config"}},
 	{dir: "internal/version"},
@@ -116,8 +117,8 @@ const inTests = "_test.go"
 var dependencies = []dependency{
 	{"github.com/coreos/go-systemd/v22", []string{"cmd/nvmetgt"}},
 	{"github.com/prometheus", []string{"metrics/..."}},
-	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli"}},
-	{"github.com/spf13/pflag", []string{"cmd/...", "internal/cli"}},
+	{"github.com/spf13/cobra", []string{"cmd/...", "internal/cli/..."}},
+	{"github.com/spf13/pflag", []string{"cmd/...", "internal/cli/..."}},
 	{"github.com/jedib0t/go-pretty/v6", []string{"cmd/...", "internal/cli", "tests/..."}},
 	{"github.com/ncw/directio", []string{"blockdev/...", inTests}},
 	{"github.com/gopacket/gopacket", []string{"internal/capture", "internal/samples", inTests}},
@@ -128,7 +129,7 @@ var dependencies = []dependency{
 	{"github.com/google/uuid", []string{everything}},
 	{"filippo.io/bigmod", []string{"nvme/dhchap"}},
 	{"golang.org/x/sys", []string{everything}},
-	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
+	{"testing", []string{"blockdev/volumetest", "examples/internal/rctest", "internal/cli/clitest", "internal/fuzzing", "internal/samples", "internal/sandbox", inTests}},
 }
 
 // listed is what `go list -json` says of a package.

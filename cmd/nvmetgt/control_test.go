@@ -13,6 +13,7 @@ import (
 
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 	"github.com/nvme-anywhere/nvmeof/internal/cli"
+	"github.com/nvme-anywhere/nvmeof/internal/cli/clitest"
 	"github.com/nvme-anywhere/nvmeof/internal/config"
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
@@ -84,26 +85,18 @@ func TestChangesLogged(t *testing.T) {
 // from stopping after a signal HUP.
 func TestStopWhileReloading(t *testing.T) {
 	s := started(t, &config.Config{Subsystems: []config.Subsystem{{NQN: "nqn.2026-11.org.example:a"}}}, freeEndpoint(t))
-	s.file = filepath.Join(t.TempDir(), "target.yaml")
-	if err := unix.Mkfifo(s.file, 0o600); err != nil {
-		t.Skip(err)
-	}
+	s.file = clitest.NewPipe(t)
 	s.reloadOnHangup()
 	if err := unix.Kill(os.Getpid(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // until it reads
+	w := clitest.AwaitReader(t, s.file)
 	closed := make(chan struct{})
 	go func() { s.close(); close(closed) }()
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
+	if _, ok := soon.Receive(closed); !ok {
 		t.Error("it waits for the pipe")
 	}
-	w, err := os.OpenFile(s.file, os.O_WRONLY|unix.O_NONBLOCK, 0) // which ends the read
-	if err == nil {
-		w.Close()
-	}
+	w.Close() // which ends the read
 	<-closed
 }
 
