@@ -5,8 +5,9 @@
 //
 // An [Attendant] stands for a goroutine that receives packets. It is on duty from Arrive until
 // Leave, which it calls before it sleeps, and calls Work whenever it has handled what came and work
-// is [Offered]. A task that is done may be offered anew for what is left of it. Who has work that may block, such as a write to a file, gives it away by [Offer],
-// and does it by other means where nobody is on duty.
+// is [Offered]. A task that is done may be offered anew for what is left of it. Who has work that
+// may block, such as a write to a file, gives it away by [Offer], and does it by other means where
+// nobody is on duty.
 //
 // Who receives packets without an attendant says so by [AddReceiver]. In a program that has either, work that may block
 // is done by none who calls for it ([HasReceivers]).
