@@ -114,7 +114,7 @@ func (l *Listener) newConn(id verbs.CMID, req connectRequest, depth int) (*targe
 		Transport:   nvme.TransportRDMA,
 		Local:       id.LocalAddr(),
 		Remote:      id.RemoteAddr(),
-		SGLS:        sgls,
+		SGLS:        nvme.SGLSSupported | nvme.SGLSKeyed | nvme.SGLSInCapsuleOffs,
 		InCapsule:   l.cfg.InCapsule,
 		MaxTransfer: l.cfg.MaxTransfer,
 		QueueDepth:  l.cfg.QueueDepth,
@@ -138,10 +138,6 @@ func mostWorkRequests(maxTransfer, maxSGE int) int {
 	segments := maxTransfer / smallestBlock
 	return (segments+maxSGE-1)/maxSGE + 1
 }
-
-// sgls is SGLS of Identify Controller: SGLs supported, keyed descriptors, and data in the
-// capsule by an offset.
-const sgls = 1 | 1<<2 | 1<<20
 
 // setUp makes buffers, requests, completion queue and queue pair, posts every receive, and
 // begins the engine's queue.

@@ -68,7 +68,7 @@ func newTargetConn(l *Listener, conn *net.TCPConn) *targetConn {
 	c := &targetConn{l: l, tcp: conn, attr: target.ConnAttr{
 		Transport: nvme.TransportTCP,
 		Local:     addrPort(conn.LocalAddr()), Remote: addrPort(conn.RemoteAddr()),
-		SGLS:        1, // SGLs are supported, without alignment
+		SGLS:        nvme.SGLSSupported,
 		InCapsule:   l.cfg.InCapsule,
 		MaxTransfer: l.cfg.MaxTransfer,
 		QueueDepth:  l.cfg.QueueDepth,

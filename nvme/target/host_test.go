@@ -70,7 +70,7 @@ func attr(tt nvme.TransportType) ConnAttr {
 		Transport: tt,
 		Local:     netip.MustParseAddrPort("127.0.0.1:4420"),
 		Remote:    netip.MustParseAddrPort("127.0.0.2:40000"),
-		SGLS:      0x100005, InCapsule: 4096, MaxTransfer: 1 << 20, QueueDepth: 128,
+		SGLS:      nvme.SGLSSupported | nvme.SGLSKeyed | nvme.SGLSInCapsuleOffs, InCapsule: 4096, MaxTransfer: 1 << 20, QueueDepth: 128,
 		QID: -1, CNTLID: -1,
 	}
 }

@@ -220,7 +220,7 @@ func (c *controller) identifyController() []byte {
 		ELPE:   errorLogEntries - 1,
 		KAS:    uint16(keepAliveUnit.Milliseconds() / 100),
 		MAXCMD: uint16(min(c.queueDepth(), 1<<16-1)),
-		SGLS:   nvme.SGLS(c.attr.SGLS),
+		SGLS:   c.attr.SGLS,
 		IOCCSZ: uint32(nvme.CommandSize+c.attr.InCapsule) / 16,
 		IORCSZ: nvme.CompletionSize / 16,
 		MSDBD:  1,

@@ -60,10 +60,10 @@ type ConnAttr struct {
 	Local     netip.AddrPort
 	Remote    netip.AddrPort
 
-	SGLS        uint32 // Identify Controller SGLS
-	InCapsule   int    // bytes of data that an I/O command capsule may carry
-	MaxTransfer int    // bytes that one command can move; a power of two times 4096
-	QueueDepth  int    // commands that the transport can hold at once
+	SGLS        nvme.SGLS // of Identify Controller
+	InCapsule   int       // bytes of data that an I/O command capsule may carry
+	MaxTransfer int       // bytes that one command can move; a power of two times 4096
+	QueueDepth  int       // commands that the transport can hold at once
 	// From RDMA private data, checked against Connect: QID and CNTLID; -1 where the
 	// transport has no such thing.
 	QID, CNTLID int
