@@ -251,7 +251,7 @@ func (a *attacker) request() []byte {
 	}
 	// NVMe/RDMA: an I/O queue of 128 entries.
 	nvme := []byte{0, 0, 1, 0, 128, 0, 127, 0, 0, 0}
-	copy(req.PrivateData[:], append(mad.AppendPrivateHeader(nil, mad.PrivateHeader{SourcePort: 9, Source: src, Destination: dst}), nvme...))
+	copy(req.PrivateData[:], append(mad.PrivateHeader{SourcePort: 9, Source: src, Destination: dst}.Bytes(), nvme...))
 	return a.datagram(mad.Append(nil, a.rng.Uint64(), req))
 }
 

@@ -261,7 +261,7 @@ func (d *dialer) connect(ctx context.Context, id verbs.CMID) error {
 	// The target has data moved by READ from this side only: what it may have outstanding is
 	// all that is asked for.
 	err := id.Connect(verbs.ConnParam{
-		PrivateData:        req.appendTo(nil),
+		PrivateData:        req.bytes(),
 		ResponderResources: uint8(min(id.Device().Attr().MaxQPRdAtom, 255)),
 		InitiatorDepth:     0,
 		RetryCount:         7,

@@ -21,13 +21,13 @@ type connectRequest struct {
 	CNTLID  uint16 // 0 on admin queues and from older hosts
 }
 
-func (c connectRequest) appendTo(b []byte) []byte {
+func (c connectRequest) bytes() []byte {
 	var p [connectRequestSize]byte
 	binary.LittleEndian.PutUint16(p[2:], c.QID)
 	binary.LittleEndian.PutUint16(p[4:], c.HRQSize)
 	binary.LittleEndian.PutUint16(p[6:], c.HSQSize)
 	binary.LittleEndian.PutUint16(p[8:], c.CNTLID)
-	return append(b, p[:]...)
+	return p[:]
 }
 
 // parseConnectRequest reads a host's private data. Where it can't, status says with which
@@ -52,10 +52,10 @@ type connectAccept struct {
 	CRQSize uint16 // receives that the controller posted
 }
 
-func (c connectAccept) appendTo(b []byte) []byte {
+func (c connectAccept) bytes() []byte {
 	var p [connectAcceptSize]byte
 	binary.LittleEndian.PutUint16(p[2:], c.CRQSize)
-	return append(b, p[:]...)
+	return p[:]
 }
 
 func parseConnectAccept(b []byte) (c connectAccept, err error) {
@@ -103,10 +103,10 @@ func (s RejectStatus) String() string {
 	return fmt.Sprintf("status %d", uint16(s))
 }
 
-func (s RejectStatus) appendTo(b []byte) []byte {
+func (s RejectStatus) bytes() []byte {
 	var p [connectRejectSize]byte
 	binary.LittleEndian.PutUint16(p[2:], uint16(s))
-	return append(b, p[:]...)
+	return p[:]
 }
 
 // parseReject reads the private data of a rejection with reason 28; ok is false where it

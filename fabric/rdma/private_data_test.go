@@ -38,7 +38,7 @@ func TestConnectRequest(t *testing.T) {
 			if status != 0 || got != tc.want {
 				t.Fatalf("parsed %+v, status %d; want %+v", got, status, tc.want)
 			}
-			if out := got.appendTo(nil); !bytes.Equal(out, tc.wire) {
+			if out := got.bytes(); !bytes.Equal(out, tc.wire) {
 				t.Fatalf("built %x, want %x", out, tc.wire)
 			}
 		})
@@ -61,7 +61,7 @@ func TestConnectAccept(t *testing.T) {
 	if err != nil || got.CRQSize != 32 {
 		t.Fatalf("parsed %+v, %v; want CRQSize 32", got, err)
 	}
-	if out := got.appendTo(nil); !bytes.Equal(out, linuxAccept) {
+	if out := got.bytes(); !bytes.Equal(out, linuxAccept) {
 		t.Fatalf("built %x, want %x", out, linuxAccept)
 	}
 	other := bytes.Clone(linuxAccept)
@@ -74,7 +74,7 @@ func TestConnectAccept(t *testing.T) {
 }
 
 func TestReject(t *testing.T) {
-	wire := RejectInvalidHSQSize.appendTo(nil)
+	wire := RejectInvalidHSQSize.bytes()
 	if want := unhex("00000400"); !bytes.Equal(wire, want) {
 		t.Fatalf("built %x, want %x", wire, want)
 	}
@@ -93,7 +93,7 @@ func FuzzPrivateData(tf *testing.F) {
 	f.Add(linuxAccept)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if req, status := parseConnectRequest(b); status == 0 {
-			again, status := parseConnectRequest(req.appendTo(nil))
+			again, status := parseConnectRequest(req.bytes())
 			if status != 0 || again != req {
 				t.Fatalf("%x: %+v became %+v", b, req, again)
 			}

@@ -198,7 +198,7 @@ func (l *Listener) event(ev verbs.CMEvent) {
 		} else {
 			l.cfg.Log.Warn("rdma: connection refused", "transport", "rdma", "remote", ev.ID.RemoteAddr(), "status", status, "err", err)
 		}
-		_ = ev.ID.Reject(status.appendTo(nil))
+		_ = ev.ID.Reject(status.bytes())
 		_ = ev.ID.Destroy()
 	}
 }

@@ -167,10 +167,8 @@ func (c *targetConn) setUp() error {
 	if err := c.batch.post(c.qp); err != nil {
 		return fmt.Errorf("posting receives: %w", err)
 	}
-	if c.queue, err = c.l.target.NewQueue(c); err != nil {
-		return err
-	}
-	return nil
+	c.queue, err = c.l.target.NewQueue(c)
+	return err
 }
 
 func (c *targetConn) makeBuffers() error {
@@ -236,7 +234,7 @@ func (c *targetConn) accept() error {
 	c.l.done.Add(1)
 	c.l.mu.Unlock()
 	err := c.id.Accept(verbs.ConnParam{
-		PrivateData:    connectAccept{CRQSize: uint16(c.depth)}.appendTo(nil),
+		PrivateData:    connectAccept{CRQSize: uint16(c.depth)}.bytes(),
 		InitiatorDepth: uint8(min(c.id.Device().Attr().MaxQPInitAtom, 255)),
 		RetryCount:     7,
 		RNRRetryCount:  7,

@@ -78,7 +78,7 @@ func (m *Manager) makeREQ(r *record, p verbs.ConnParam) *mad.REQ {
 		},
 	}
 	h := mad.PrivateHeader{SourcePort: r.local.Port(), Source: r.local.Addr(), Destination: r.peer.Addr()}
-	copy(req.PrivateData[:], append(mad.AppendPrivateHeader(nil, h), p.PrivateData...))
+	copy(req.PrivateData[:], append(h.Bytes(), p.PrivateData...))
 	return req
 }
 

@@ -462,6 +462,6 @@ func (p *rawPeer) req(dst netip.Addr, commID, qpn uint32) *mad.REQ {
 			HopLimit: 64, ACKTimeout: 18,
 		},
 	}
-	copy(r.PrivateData[:], mad.AppendPrivateHeader(nil, mad.PrivateHeader{SourcePort: 50000, Source: p.addr, Destination: dst}))
+	copy(r.PrivateData[:], mad.PrivateHeader{SourcePort: 50000, Source: p.addr, Destination: dst}.Bytes())
 	return r
 }

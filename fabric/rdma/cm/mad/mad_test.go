@@ -98,7 +98,7 @@ func TestLinuxREQ(t *testing.T) {
 		},
 	}
 	// NVMe/RDMA: record format 0, queue 1, 32 receives, send queue of 31 (0-based), controller 1.
-	b := AppendPrivateHeader(nil, PrivateHeader{0xae9e, hostAddr, targetAddr})
+	b := PrivateHeader{0xae9e, hostAddr, targetAddr}.Bytes()
 	copy(want.PrivateData[:], append(b, 0, 0, 1, 0, 32, 0, 31, 0, 1, 0))
 	if tid != 0x2f9eee812 {
 		t.Errorf("transaction ID %#x", tid)
@@ -265,7 +265,7 @@ func TestPrivateHeader(t *testing.T) {
 			"00601234" + "20010db8000000000000000000000001" + "00000000000000000000000000000001"},
 	} {
 		h := PrivateHeader{0x1234, netip.MustParseAddr(c.src), netip.MustParseAddr(c.dst)}
-		b := AppendPrivateHeader(nil, h)
+		b := h.Bytes()
 		if got := hex.EncodeToString(b); got != c.hex {
 			t.Errorf("%s: %s, want %s", c.src, got, c.hex)
 		}
@@ -273,7 +273,7 @@ func TestPrivateHeader(t *testing.T) {
 			t.Errorf("%s: %+v %v", c.src, got, err)
 		}
 	}
-	b := AppendPrivateHeader(nil, PrivateHeader{1, hostAddr, targetAddr})
+	b := PrivateHeader{1, hostAddr, targetAddr}.Bytes()
 	for name, bad := range map[string][]byte{
 		"35 bytes":    b[:35],
 		"CMA version": append([]byte{1}, b[1:]...),
@@ -287,14 +287,14 @@ func TestPrivateHeader(t *testing.T) {
 
 func FuzzParsePrivateHeader(tf *testing.F) {
 	f := fuzzing.New(tf)
-	f.Add(AppendPrivateHeader(nil, PrivateHeader{1, hostAddr, targetAddr}))
-	f.Add(AppendPrivateHeader(nil, PrivateHeader{1, netip.IPv6Loopback(), netip.IPv6Loopback()}))
+	f.Add(PrivateHeader{1, hostAddr, targetAddr}.Bytes())
+	f.Add(PrivateHeader{1, netip.IPv6Loopback(), netip.IPv6Loopback()}.Bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := ParsePrivateHeader(b)
 		if err != nil {
 			return
 		}
-		if again, err := ParsePrivateHeader(AppendPrivateHeader(nil, h)); err != nil || again != h {
+		if again, err := ParsePrivateHeader(h.Bytes()); err != nil || again != h {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
 		}
 	})

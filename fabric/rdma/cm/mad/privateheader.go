@@ -39,13 +39,13 @@ type PrivateHeader struct {
 	Destination netip.Addr
 }
 
-// AppendPrivateHeader appends h to b. Both addresses are of one family.
-func AppendPrivateHeader(b []byte, h PrivateHeader) []byte {
+// Bytes is h as it is sent. Both addresses are of one family.
+func (h PrivateHeader) Bytes() []byte {
 	version := byte(0x60)
 	if h.Source.Is4() {
 		version = 0x40
 	}
-	b = append(b, 0, version)
+	b := append(make([]byte, 0, PrivateHeaderSize), 0, version)
 	b = binary.BigEndian.AppendUint16(b, h.SourcePort)
 	b = appendPrivateAddr(b, h.Source)
 	return appendPrivateAddr(b, h.Destination)
