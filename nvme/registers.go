@@ -35,9 +35,6 @@ func (c CAP) Timeout() time.Duration { return time.Duration(c>>24&0xff) * 500 * 
 // MPSMIN is the smallest memory page size, 2^(12+n) bytes.
 func (c CAP) MPSMIN() uint8 { return uint8(c >> 48 & 0xf) }
 
-// MPSMAX is the largest memory page size, 2^(12+n) bytes.
-func (c CAP) MPSMAX() uint8 { return uint8(c >> 52 & 0xf) }
-
 // CC is Controller Configuration.
 type CC uint32
 

@@ -62,9 +62,6 @@ func (c *Controller) Config() Config { return c.cfg }
 // CNTLID is the controller's identifier in its subsystem.
 func (c *Controller) CNTLID() uint16 { return c.cntlid }
 
-// CAP is the controller's capabilities.
-func (c *Controller) CAP() nvme.CAP { return c.cap }
-
 // Version is the version of the specification that the controller follows.
 func (c *Controller) Version() nvme.Version { return c.version }
 

@@ -54,11 +54,6 @@ func (c *QueueCounters) completed(r *Request) {
 	}
 }
 
-// Errors is the sum of the responses with a status other than success.
-func (c *QueueCounters) Errors() uint64 {
-	return c.GenericErrors.Load() + c.CommandErrors.Load() + c.MediaErrors.Load() + c.PathErrors.Load() + c.OtherErrors.Load()
-}
-
 // Counters counts what a controller did apart from its queues.
 type Counters struct {
 	KeepAlives        atomic.Uint64 // Keep Alive commands answered with success
