@@ -106,17 +106,6 @@ func (t *Target) PortID(transport nvme.TransportType, addr netip.AddrPort) (uint
 	return 0, fmt.Errorf("target: port %s %s %w", transport, addr, ErrNotFound)
 }
 
-// ANAState is the state of an ANA group at a port. The error is ErrNotFound, also for a group beyond MaxANAGroup.
-func (t *Target) ANAState(port uint16, group uint32) (nvme.ANAState, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.portByID(port)
-	if p == nil || group < 1 || group > MaxANAGroup {
-		return 0, fmt.Errorf("target: port %d, ANA group %d %w", port, group, ErrNotFound)
-	}
-	return p.ana.state(group), nil
-}
-
 // spreadANA gives each controller the states of its port, and marks the namespaces that some
 // controller can't reach. It returns the controllers whose log is another. Called with mu held.
 func (t *Target) spreadANA() (changed []*controller) {
