@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,27 +232,61 @@ func TestTargetCloses(t *testing.T) {
 	}
 }
 
+// receivesCM is an RNIC that counts the receives posted to its newest queue pair.
+type receivesCM struct {
+	verbs.ConnectionManager
+	posted atomic.Int64
+}
+
+type receivesID struct {
+	verbs.CMID
+	cm *receivesCM
+}
+
+type receivesQP struct {
+	verbs.QP
+	cm *receivesCM
+}
+
+func (c *receivesCM) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
+	id, err := c.ConnectionManager.CreateID(handler)
+	return receivesID{id, c}, err
+}
+
+func (i receivesID) CreateQP(pd verbs.PD, init verbs.QPInitAttr) (verbs.QP, error) {
+	qp, err := i.CMID.CreateQP(pd, init)
+	i.cm.posted.Store(0)
+	return receivesQP{qp, i.cm}, err
+}
+
+func (q receivesQP) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	n, err := q.QP.PostRecv(wrs)
+	q.cm.posted.Add(int64(n))
+	return n, err
+}
+
 // TestReceivesAsNeeded: a host posts as many receives as it has commands outstanding, and a few more.
 func TestReceivesAsNeeded(t *testing.T) {
 	r := newRig(t, rdma.TargetConfig{}, memory(t, 1<<20))
-	c := r.connect(t, func(cfg *host.Config) { cfg.Queues = 1 })
+	cm := &receivesCM{ConnectionManager: r.hostNIC}
+	tr, err := rdma.NewTransport(cm, rdma.HostConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	c := r.connect(t, func(cfg *host.Config) { cfg.Transport, cfg.Queues = tr, 1 })
 	defer c.Close()
 	ns, err := c.Namespace(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	posted := func() (most int) {
-		for _, q := range r.hostNIC.Device().QPs() {
-			most = max(most, q.Receives)
-		}
-		return most
-	}
 	buf := make([]byte, 512)
-	for range 100 {
+	for i := range int64(100) {
 		if _, err := ns.ReadAt(t.Context(), buf, 0); err != nil {
 			t.Fatal(err)
 		}
-		if n := posted(); n > 8 {
+		answered := 1 + i + 1 // Connect, and the reads
+		if n := cm.posted.Load() - answered; n < 0 || n > 8 {
 			t.Fatalf("%d receives for one command at a time", n)
 		}
 	}

@@ -244,7 +244,7 @@ func TestCongestion(t *testing.T) {
 // a while; who is told sends less.
 func TestCongestionNotification(t *testing.T) {
 	rawTest("told", t, func(t *testing.T, r *rawPeer) {
-		window := func() int { return r.dev.dev.QPs()[0].Window }
+		window := func() int { return r.dev.dev.qpInfos()[0].Window }
 		before := window()
 		p := new(wire.Packet)
 		wire.MakeCNP(p, wire.QPN(r.dev.qp.QPNum()))

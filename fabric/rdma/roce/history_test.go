@@ -301,7 +301,7 @@ func (h *history) breakIt() {
 // finished reports whether nothing is outstanding any more.
 func (h *history) finished() bool {
 	for _, a := range h.actors {
-		if h.ended && a.own.dev.QPs()[0].Outstanding == 0 && a.own.qp.Query().State != verbs.RTS {
+		if h.ended && a.own.dev.qpInfos()[0].Outstanding == 0 && a.own.qp.Query().State != verbs.RTS {
 			a.failed = true
 			a.dropUnsignaled()
 		}

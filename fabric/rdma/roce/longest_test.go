@@ -34,7 +34,7 @@ func TestLongestMessage(t *testing.T) {
 			ack.AETH.Syndrome = wire.ACK
 			r.send(ack)
 			r.dev.want(1, verbs.WCSuccess)
-			if n := d.QPs()[0].InFlight; n != 0 {
+			if n := d.qpInfos()[0].InFlight; n != 0 {
 				t.Errorf("of our kind %v: %d bytes are still counted", ours, n)
 			}
 			if n := q.path.window.inflight; n != 0 {

@@ -140,7 +140,7 @@ func (p *pair) checkQuiet() {
 			p.t.Errorf("completion too many: %+v", s.got)
 		}
 		s.mu.Unlock()
-		for _, q := range s.dev.QPs() {
+		for _, q := range s.dev.qpInfos() {
 			if q.Outstanding != 0 || q.InFlight != 0 || q.ReadBytes != 0 || q.State != verbs.RTS {
 				p.t.Errorf("left behind: %+v", q)
 			}

@@ -284,7 +284,7 @@ func dump(d *Device) string {
 			text += fmt.Sprintf("%v=%d ", Counter(c), v)
 		}
 	}
-	return text + fmt.Sprintf("%+v", d.QPs())
+	return text + fmt.Sprintf("%+v", d.qpInfos())
 }
 
 func (s *side) sge(off, n int) []verbs.SGE {

@@ -12,7 +12,7 @@ import (
 // PSN came just before, or one of the same a while ago. The window shrinks once for what is lost in one round trip.
 func TestSequenceErrors(t *testing.T) {
 	rawTest("", t, func(t *testing.T, r *rawPeer) {
-		window := func() int { return r.dev.dev.QPs()[0].Window }
+		window := func() int { return r.dev.dev.qpInfos()[0].Window }
 		before := window()
 		r.post(1, verbs.WRRDMAWrite, 1000)
 		r.answers()

@@ -198,7 +198,7 @@ func TestSelectiveSilence(t *testing.T) {
 		wire.MakeCNP(p, wire.QPN(r.dev.qp.QPNum()))
 		r.send(p)
 		r.expect() // the window holds half of what is on its way; all of that is lost
-		if q := r.dev.dev.QPs()[0]; q.InFlight <= q.Window {
+		if q := r.dev.dev.qpInfos()[0]; q.InFlight <= q.Window {
 			t.Fatalf("%d bytes are on their way, the window holds %d", q.InFlight, q.Window)
 		}
 		time.Sleep(minProbeTimeout + 100*time.Microsecond)
