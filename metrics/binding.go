@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Role is the side of a connection that a program is.
+// Role is the side of a connection that the program takes.
 type Role string
 
 // Roles.
@@ -15,28 +15,28 @@ const (
 	Host   Role = "host"
 )
 
-// figure is one series of each role: what its listeners, or its hosts' transports, count together.
+// figure is one series for each role: the sum over its listeners, or over its hosts' transports.
 type figure[C any] struct {
 	metric
 	labels []string // after the role
 	read   func(C) float64
 }
 
-// bindings are the listeners and transports of one kind.
+// bindings holds the listeners and transports of one kind.
 type bindings[C any] struct {
 	open []*binding[C]
-	// gone is what those counted that were removed, by the place of the figure. A sum without it would go
-	// backwards, and Prometheus take all that is left for new.
+	// gone is the sum over those that were removed, indexed like the figures. Without it a sum would decrease, and
+	// Prometheus would take all that is left for an increase.
 	gone map[Role][]float64
 }
 
-// binding is the counters of a listener or of a host's transport.
+// binding holds the counters of a listener or of a host's transport.
 type binding[C any] struct {
 	role     Role
 	counters C
 }
 
-// addBinding adds one of those that have figures.
+// addBinding adds a listener or transport with figures.
 func addBinding[C any](s *Set, to *bindings[C], figures []figure[C], role Role, counters C) (remove func()) {
 	b := &binding[C]{role, counters}
 	s.mu.Lock()
@@ -69,7 +69,7 @@ func (bs *bindings[C]) remove(b *binding[C], figures []figure[C]) {
 	}
 }
 
-// sums are the figures of each role. It is called with the lock of the Set held.
+// sums returns the figures of each role. It is called with the lock of the Set held.
 func (bs *bindings[C]) sums(figures []figure[C]) map[Role][]float64 {
 	all := map[Role][]float64{}
 	for role, gone := range bs.gone {

@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp"
 )
 
-// TestRemovedListeners: what a listener counted stays in the sum when it is removed. Prometheus takes a counter that
-// falls for one that began anew, and all that it is for new: 7 errors of last year would raise an alert.
+// TestRemovedListeners: the sum keeps what a removed listener has counted. Prometheus takes a counter that decreases
+// for one that was reset, and its whole value for an increase: 7 errors of last year would raise an alert.
 func TestRemovedListeners(t *testing.T) {
 	s := New()
 	var a, b tcp.Counters
@@ -32,11 +32,11 @@ func TestRemovedListeners(t *testing.T) {
 	expect("tcp_data_digest_errors_total", 12)
 	expect("tcp_connections", 3)
 	removeA()
-	removeA() // once more changes nothing
+	removeA() // removing again changes nothing
 	removeR()
 	expect("tcp_data_digest_errors_total", 12)
 	expect("tcp_bytes_total", 1100, "direction=received")
-	expect("tcp_connections", 2) // a gauge is of those that are there
+	expect("tcp_connections", 2) // a gauge counts only those that exist
 	expect("rdma_memory_waits_total", 11)
 	expect("rdma_connections", 0)
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// controllerView is what is shown of a controller. Its identifier tells it from all others of a
-// target; what else is known of it is said once, by nvmeof_controller_info.
+// controllerView is what is shown of a controller. Its identifier distinguishes it from all
+// others of a target; everything else that is known of it is shown once, by
+// nvmeof_controller_info.
 type controllerView struct {
-	values   [5]string // of infoLabels
+	values   [5]string // the values of infoLabels
 	id       labels
 	info     labels
 	c        *target.ControllerStats
@@ -22,17 +23,17 @@ type controllerView struct {
 	io       target.IOStats
 }
 
-// infoLabels are those of nvmeof_controller_info; other metrics have the first.
+// infoLabels are the labels of nvmeof_controller_info; other metrics only have the first.
 var infoLabels = []string{"cntlid", "subsystem", "transport", "host_nqn", "remote"}
 
-// fill makes the rest of a view of its controller.
+// fill fills in the rest of a view from its controller.
 func (v *controllerView) fill(nqn string) {
 	v.values = [...]string{
 		strconv.FormatUint(uint64(v.c.CNTLID), 10), text(nqn), v.c.Transport.String(), text(v.c.HostNQN),
 		text(v.c.Remote.Addr().String()),
 	}
 	v.info = label(infoLabels, v.values[:])
-	v.id = v.info[:bytes.IndexByte(v.info, ',')] // the first of them
+	v.id = v.info[:bytes.IndexByte(v.info, ',')] // the first label
 	v.io = v.c.Retired
 	for i := range v.c.Queues {
 		v.inFlight += v.c.Queues[i].InFlight
@@ -40,7 +41,7 @@ func (v *controllerView) fill(nqn string) {
 	}
 }
 
-// op is the i-th of the kinds of commands, as opNames names them.
+// op returns the statistics of the i-th kind of command, in the order of opNames.
 func (v *controllerView) op(i int) *target.OpStats {
 	return [...]*target.OpStats{&v.io.Read, &v.io.Write, &v.io.Other}[i]
 }
@@ -49,16 +50,16 @@ func (v *controllerView) op(i int) *target.OpStats {
 type controllerFamily struct {
 	name, kind, help string
 
-	informs bool     // it has what else is known of the controller
-	of      string   // a label besides, with a sample for each of …
+	informs bool     // it has all infoLabels
+	of      string   // an additional label, with a sample for each of …
 	values  []string // … its values
-	nanos   bool     // read gives nanoseconds, which are shown as seconds
+	nanos   bool     // read returns nanoseconds, which are shown as seconds
 	read    familyReader
-	more    []string // the label besides, as it is written after others
+	more    []string // the additional label, formatted to follow others
 	metric  metric
 }
 
-// familyReader reads the i-th sample of a family.
+// familyReader returns the i-th sample of a family.
 type familyReader func(v *controllerView, i int) uint64
 
 var (
@@ -106,7 +107,7 @@ var controllerFamilies = prepared(
 const stageHelp = "Time of the commands whose stages were measured, by stage: " +
 	"waiting for memory, receiving data, with the volume, sending the answer."
 
-// prepared adds what is the same for every controller, in both forms.
+// prepared fills in what is the same for every controller, for both formats.
 func prepared(families ...controllerFamily) []controllerFamily {
 	for i := range families {
 		f := &families[i]
@@ -128,7 +129,7 @@ func prepared(families ...controllerFamily) []controllerFamily {
 	return families
 }
 
-// write writes the family of a controller.
+// write writes the family for a controller.
 func (f *controllerFamily) write(e *exposition, v *controllerView) {
 	l := v.id
 	if f.informs {
@@ -143,7 +144,7 @@ func (f *controllerFamily) write(e *exposition, v *controllerView) {
 	}
 }
 
-// collect gives the family of a controller to the library.
+// collect passes the family for a controller to the library.
 func (f *controllerFamily) collect(ch chan<- prometheus.Metric, v *controllerView) {
 	labels := v.values[:1]
 	if f.informs {
@@ -162,7 +163,7 @@ func (f *controllerFamily) collect(ch chan<- prometheus.Metric, v *controllerVie
 	}
 }
 
-// controllers is how many there are.
+// controllers returns the number of controllers.
 func controllers(snaps []target.Snapshot) (n int) {
 	for i := range snaps {
 		n += snaps[i].Controllers
@@ -170,7 +171,7 @@ func controllers(snaps []target.Snapshot) (n int) {
 	return n
 }
 
-// controllerViews are those of all controllers in snapshots of targets.
+// controllerViews returns views of all controllers in snapshots of targets.
 func controllerViews(snaps []target.Snapshot) []controllerView {
 	views := make([]controllerView, 0, controllers(snaps))
 	for i := range snaps {
@@ -200,7 +201,7 @@ func (e *exposition) controllers(snaps []target.Snapshot) {
 	}
 }
 
-// collectControllers gives the same to the library, which takes longer.
+// collectControllers passes the same metrics to the library, which takes longer.
 func collectControllers(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	views := controllerViews(snaps)
 	for i := range views {

@@ -14,8 +14,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// TestQueueGone: what a controller has completed is also what its queues did that are gone. Prometheus takes a counter
-// that falls for one that began anew.
+// TestQueueGone: what a controller has completed includes the work of queues that are gone. Prometheus takes a counter
+// that decreases for one that was reset.
 func TestQueueGone(t *testing.T) {
 	reads := func(n uint64) (s target.IOStats) {
 		s.Read.Bytes = n
@@ -30,7 +30,8 @@ func TestQueueGone(t *testing.T) {
 	}
 }
 
-// TestControllersCollected: the library gets of controllers what is written by hand, with labels that hosts choose.
+// TestControllersCollected: the library gets the same metrics of controllers that exposition writes, with labels that
+// hosts choose.
 func TestControllersCollected(t *testing.T) {
 	c := target.ControllerStats{
 		CNTLID: 7, HostNQN: "nqn.\"\\\n\xff", Since: time.Unix(1_800_000_000, 5e8), Queues: make([]target.QueueStats, 3),

@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// dashboard is what the test looks at of Grafana's model.
+// dashboard is the part of Grafana's model that the test checks.
 type dashboard struct {
 	Title      string
 	UID        string
@@ -39,7 +39,7 @@ func readDashboard(t *testing.T) *dashboard {
 	return d
 }
 
-// labelsOf gives every label that a family has, and of a histogram "le".
+// labelsOf returns every label of a family, including "le" for a histogram.
 func labelsOf(f *dto.MetricFamily) []string {
 	var ls []string
 	for _, m := range f.GetMetric() {
@@ -62,7 +62,7 @@ var (
 	legend     = regexp.MustCompile(`\{\{(\w+)\}\}`)
 )
 
-// family finds the family that a query's name belongs to: of a histogram by its series.
+// family returns the family that a query's name belongs to; a histogram is found by its series.
 func family(fs map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
 	if f := fs[name]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
 		return f
@@ -75,7 +75,7 @@ func family(fs map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
 	return nil
 }
 
-// TestDashboard holds every query against the metrics that there are, with their labels.
+// TestDashboard checks every query against the existing metrics and their labels.
 func TestDashboard(t *testing.T) {
 	p := newPair(t)
 	p.use(p.connectRDMA())
@@ -116,9 +116,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// checkNames checks the metrics of an expression and the labels that it uses of them: each must
-// have those that it is selected or grouped by, and one of them those that another takes over. It
-// returns how many metrics there are.
+// checkNames checks the metrics of an expression and the labels that it uses: each metric must have those by which it
+// is selected or grouped, and one of them those that another takes over. It returns the number of metrics.
 func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
 	t.Helper()
 	names := metricName.FindAllString(expr, -1)
@@ -145,7 +144,7 @@ func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string
 	return len(names)
 }
 
-// labelsUsed are those that an expression matches, groups by, or takes over from another metric.
+// labelsUsed returns the labels that an expression matches, groups by, or takes over from another metric.
 func labelsUsed(expr string) []string {
 	ls := append(listed(grouping, expr), listed(joined, expr)...)
 	for _, m := range matcher.FindAllStringSubmatch(expr, -1) {
@@ -154,7 +153,7 @@ func labelsUsed(expr string) []string {
 	return ls
 }
 
-// grouped are the labels that an expression groups by, where it groups once.
+// grouped returns the labels that an expression groups by, if it groups once.
 func grouped(expr string) []string {
 	if strings.Contains(expr, " on (") {
 		return nil
@@ -162,7 +161,7 @@ func grouped(expr string) []string {
 	return listed(grouping, expr)
 }
 
-// listed are the names in the lists that re finds.
+// listed returns the names in the lists that re finds.
 func listed(re *regexp.Regexp, expr string) (ls []string) {
 	for _, m := range re.FindAllStringSubmatch(expr, -1) {
 		for l := range strings.SplitSeq(m[1], ",") {
@@ -174,7 +173,7 @@ func listed(re *regexp.Regexp, expr string) (ls []string) {
 	return ls
 }
 
-// checkLegend checks that a legend names labels that the grouping leaves.
+// checkLegend checks that a legend names labels that remain after grouping.
 func checkLegend(t *testing.T, what, expr, format string) {
 	t.Helper()
 	if !strings.Contains(expr, "by (") {
@@ -187,7 +186,7 @@ func checkLegend(t *testing.T, what, expr, format string) {
 	}
 }
 
-// TestLayout checks that panels have their own place and number.
+// TestLayout checks that panels don't overlap and have unique numbers.
 func TestLayout(t *testing.T) {
 	d := readDashboard(t)
 	if d.Title == "" || d.UID == "" {

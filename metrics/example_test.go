@@ -16,7 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// A program that has an HTTP server already gives it the handler; Serve makes one.
+// A program that already has an HTTP server adds the handler to it; Serve makes a server.
 func ExampleSet_Handler() {
 	volume, err := blockdev.Open("mem:1MiB", blockdev.Options{})
 	if err != nil {
@@ -56,7 +56,7 @@ func ExampleSet_Handler() {
 	// Output: nvmeof_volume_size_bytes{volume="memory"} 1.048576e+06
 }
 
-// A program with a registry of its own registers the figures there. What it closes it takes away.
+// A program with its own registry registers the Set there. It removes from the Set what it closes.
 func ExampleSet() {
 	figures := metrics.New()
 	registry := prometheus.NewRegistry()

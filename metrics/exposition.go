@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// exposition writes families in Prometheus' text format, for metrics of which there are as many
-// as hosts: the library's way of making them takes ten times as long.
+// exposition writes families in Prometheus' text format, for metrics with as many series as
+// there are hosts: the library takes ten times as long to make them.
 type exposition struct{ b []byte }
 
-// expositions are used again: their buffers have the size of what is written by then.
+// expositions are reused: their buffers already have the size of what is written.
 var expositions = sync.Pool{New: func() any { return new(exposition) }}
 
-// labels are the names and values of a sample, as they are written: name="value".
+// labels are the names and values of a sample, formatted as name="value".
 type labels []byte
 
-// label makes labels of names and as many values.
+// label formats labels from names and as many values.
 func label(names, values []string) labels {
 	size := 0
 	for i := range names {
@@ -44,19 +44,19 @@ func (e *exposition) family(name, kind, help string) {
 	e.b = append(e.b, '\n')
 }
 
-// begin writes a sample up to its value; more is a label after those of l, or nothing.
+// begin writes a sample up to its value; more is a label after those of l, or empty.
 func (e *exposition) begin(name string, l labels, more string) {
 	e.b = append(append(append(append(e.b, "nvmeof_"...), name...), '{'), l...)
 	e.b = append(append(e.b, more...), '}', ' ')
 }
 
-// count writes a sample with a whole number.
+// count writes a sample with an integer value.
 func (e *exposition) count(name string, l labels, more string, v uint64) {
 	e.begin(name, l, more)
 	e.b = append(strconv.AppendUint(e.b, v, 10), '\n')
 }
 
-// seconds writes a sample of nanoseconds.
+// seconds writes a sample in seconds from nanoseconds.
 func (e *exposition) seconds(name string, l labels, more string, nanos uint64) {
 	e.begin(name, l, more)
 	e.b = append(strconv.AppendFloat(e.b, seconds(nanos), 'g', -1, 64), '\n')

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// What a host counts for each queue of each controller. The labels before the last two name
+// What a host counts for each queue of each controller. The labels before the last two identify
 // the controller.
 var (
 	hostUp    = gauge("host_controller_up", "1 while the controller is connected.", "subsystem", "transport", "cntlid")
@@ -39,7 +39,8 @@ var (
 	}
 )
 
-// collectHost shows, of controllers with the same labels, the last: the others are gone.
+// collectHost shows, of several controllers with the same labels, only the last: the others are
+// gone.
 func collectHost(ch chan<- prometheus.Metric, cs []*host.Controller) {
 	type name struct{ subsystem, transport, cntlid string }
 	last := map[name]*host.Controller{}

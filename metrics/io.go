@@ -6,14 +6,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// ioMetrics are the figures of commands, which transports and namespaces share.
+// ioMetrics are the metrics of commands, which transports and namespaces have in common.
 type ioMetrics struct {
 	commands, bytes, errors, sampled, stages metric
 
 	latency *prometheus.Desc
 }
 
-// newIOMetrics names the metrics of what, whose labels are of.
+// newIOMetrics returns the metrics of what, with the labels of.
 func newIOMetrics(name, what string, of ...string) ioMetrics {
 	with := func(l string) []string { return append(of[:len(of):len(of)], l) }
 	return ioMetrics{
@@ -28,7 +28,7 @@ func newIOMetrics(name, what string, of ...string) ioMetrics {
 	}
 }
 
-// errorTypes name the status code types (NVMe Base 2.0, figure 95) that there are.
+// errorTypes names the defined status code types (NVMe Base 2.0, figure 95).
 var errorTypes = [8]string{0: "generic", 1: "command_specific", 2: "media", 3: "path", 7: "vendor"}
 
 func (m *ioMetrics) collect(ch chan<- prometheus.Metric, s *target.IOStats, of ...string) {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric is one name with its labels.
+// metric is a metric with its name and labels.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -21,7 +21,7 @@ func gauge(name, help string, labels ...string) metric {
 	return metric{newDesc(name, help, labels), prometheus.GaugeValue}
 }
 
-// descs are all metrics that there can be, each described by a variable of the package.
+// descs describes all possible metrics, each of which is a variable of the package.
 var descs []*prometheus.Desc
 
 func newDesc(name, help string, labels []string) *prometheus.Desc {
@@ -30,17 +30,17 @@ func newDesc(name, help string, labels []string) *prometheus.Desc {
 	return d
 }
 
-// number is what rooms count in.
+// number is any type that counters have.
 type number interface {
 	~int | ~int64 | ~uint64 | ~float64
 }
 
-// send gives a value to a scrape.
+// send sends a value to a scrape.
 func send[N number](ch chan<- prometheus.Metric, m metric, v N, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(m.desc, m.kind, float64(v), labels...)
 }
 
-// flag is how a gauge says yes or no.
+// flag returns the value of a gauge that means yes or no.
 func flag(b bool) int {
 	if b {
 		return 1
@@ -48,16 +48,16 @@ func flag(b bool) int {
 	return 0
 }
 
-// text makes a label of what a peer or user wrote: Prometheus wants UTF-8.
+// text makes a valid label of text from a peer or user: Prometheus requires UTF-8.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// row is a counter with the function that reads it from a room's counters.
+// row is a metric with the function that reads it from a package's counters.
 type row[T any] struct {
 	metric
 	read func(T) float64
 }
 
-// collector is a prometheus.Collector made of a function. It describes nothing: it is registered for one scrape only.
+// collector makes a function a prometheus.Collector. It describes nothing, as it is registered for one scrape only.
 type collector func(chan<- prometheus.Metric)
 
 func (collector) Describe(chan<- *prometheus.Desc)      {}
@@ -65,9 +65,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
 func seconds(nanos uint64) float64 { return float64(nanos) / 1e9 }
 
-// histogram makes a Prometheus histogram of counts below bounds; the last has none. (The
-// rooms' buckets count what is below their bound, Prometheus' what is not above: for
-// nanoseconds that is the same to the eye.)
+// histogram makes a Prometheus histogram from counts of values below bounds; the last has no bound. (Our buckets count
+// values below their bound, Prometheus' those not above it: with nanoseconds the difference is invisible.)
 func histogram(d *prometheus.Desc, counts []uint64, nanos uint64, bound func(int) time.Duration, labels ...string) prometheus.Metric {
 	last := len(counts) - 1
 	buckets := make(map[float64]uint64, last)

@@ -17,7 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// pageHTML is the status page: it asks for status.json every second, and shows what changed.
+// pageHTML is the status page: it requests status.json every second, and shows what changed.
 //
 //go:embed page.html
 var pageHTML []byte
@@ -31,25 +31,25 @@ func servePage(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(pageHTML)
 }
 
-// pageStatus is status.json. Counters only rise; the page makes rates of them.
+// pageStatus is status.json. Counters only increase; the page computes rates from them.
 type pageStatus struct {
 	Program string     `json:"program"`
-	Host    bool       `json:"host"` // it has no target
+	Host    bool       `json:"host"` // the program has no target
 	Version string     `json:"version"`
 	Problem string     `json:"problem"` // why it isn't ready
 	Seconds float64    `json:"seconds"` // since 1970
 	IO      pageIO     `json:"io"`
-	Bounds  []float64  `json:"bounds"` // seconds, of the buckets of latencies; the last has none
+	Bounds  []float64  `json:"bounds"` // of the latency buckets, in seconds; the last bucket has none
 	Packets pagePacket `json:"packets"`
 	Volumes []pageRow  `json:"volumes"`
-	Peers   []pageRow  `json:"peers"` // hosts of a target, controllers of a host
-	More    int        `json:"more"`  // peers left out
+	Peers   []pageRow  `json:"peers"` // hosts of a target, or controllers of a host
+	More    int        `json:"more"`  // how many peers were left out
 }
 
 type pageIO struct {
 	Read     pageOp `json:"read"`
 	Write    pageOp `json:"write"`
-	Trim     pageOp `json:"trim,omitzero"` // of a load generator
+	Trim     pageOp `json:"trim,omitzero"` // only with a load generator
 	Errors   uint64 `json:"errors"`
 	InFlight int    `json:"in_flight"`
 }
@@ -68,7 +68,7 @@ type pagePacket struct {
 
 // pageRow is a volume or a peer.
 type pageRow struct {
-	Key    string  `json:"key"` // tells it from the others
+	Key    string  `json:"key"` // unique
 	Name   string  `json:"name"`
 	Detail string  `json:"detail"`
 	Size   uint64  `json:"size,omitempty"`
@@ -77,10 +77,10 @@ type pageRow struct {
 	IO     pageIO  `json:"io"`
 }
 
-// maxPeers is how many peers a page shows: those that have moved most.
+// maxPeers is how many peers a page shows: those that have moved the most data.
 const maxPeers = 100
 
-// status is what the page shows now.
+// status returns what the page shows now.
 func (s *Set) status() *pageStatus {
 	s.mu.Lock()
 	targets, controllers, rnics, benches := values(s.targets), values(s.controllers), values(s.rnics), values(s.benches)
@@ -193,8 +193,8 @@ func (st *pageStatus) addControllers(all []*host.Controller) {
 	}
 }
 
-// addBench shows what a load generator measured. The bytes of reads and writes are those of the controllers, who know them
-// at once, but where these come and go with their paths.
+// addBench adds what a load generator measured. The bytes of reads and writes are those of the controllers, whose
+// counters are current, except if controllers come and go with their paths.
 func (st *pageStatus) addBench(b *Bench, paths bool) {
 	for o, to := range map[*target.OpStats]*pageOp{&b.Read: &st.IO.Read, &b.Write: &st.IO.Write, &b.Trim: &st.IO.Trim} {
 		to.Ops, to.Seconds, to.Buckets = o.Ops, seconds(o.Nanos), o.Latency[:]
@@ -205,7 +205,7 @@ func (st *pageStatus) addBench(b *Bench, paths bool) {
 	}
 }
 
-// limitPeers leaves out those that have moved least.
+// limitPeers leaves out the peers that have moved the least data.
 func (st *pageStatus) limitPeers() {
 	moved := func(r *pageRow) uint64 { return r.IO.Read.Bytes + r.IO.Write.Bytes }
 	slices.SortStableFunc(st.Peers, func(a, b pageRow) int { return cmp.Compare(moved(&b), moved(&a)) })

@@ -81,7 +81,7 @@ func (p *pair) listenTCP(tgt *target.Target) {
 	p.set.AddTCP(Target, l.Counters())
 }
 
-// connectRDMA gives a controller over a new RNIC.
+// connectRDMA returns a controller connected over a new RNIC.
 func (p *pair) connectRDMA() *host.Controller {
 	nic, err := softrnic.OpenFor(p.rdmaAddr.Addr(), softrnic.Config{})
 	p.must(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// connectPaths is a host of one path, which has opened the namespace.
+// connectPaths makes a host with one path, which opens the namespace.
 func (p *pair) connectPaths() *multipath.Namespace {
 	t := p.t
 	tr, err := tcp.NewTransport(tcp.HostConfig{})
@@ -27,7 +27,7 @@ func (p *pair) connectPaths() *multipath.Namespace {
 	return ns
 }
 
-// TestPathFigures: what a path does is shown under its name, beside its controller.
+// TestPathFigures: the metrics of a path are shown under its name, in addition to those of its controller.
 func TestPathFigures(t *testing.T) {
 	p := newPair(t)
 	ns := p.connectPaths()
@@ -58,8 +58,8 @@ func TestPathFigures(t *testing.T) {
 	}
 }
 
-// TestPathPage: the status page of a host shows the controllers of its paths, each by itself, and what a load generator
-// has moved by all of them, those that are gone too.
+// TestPathPage: the status page of a host shows the controllers of its paths separately, and the total that a load
+// generator has moved by all of them, including those that are gone.
 func TestPathPage(t *testing.T) {
 	p := newPair(t)
 	p.set = New() // the host's

@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// rnicCounters are the device's, under their own names.
+// rnicCounters are the device's counters, with their names.
 var rnicCounters = func() (m [roce.NumCounters]metric) {
 	for c := range roce.NumCounters {
 		help := "RNIC: " + c.Help() + "."
@@ -52,7 +52,7 @@ var socketRows = []row[softrnic.SocketStats]{
 		func(c softrnic.SocketStats) float64 { return float64(c.TxDrops) }},
 }
 
-// What is done to packets on purpose.
+// Faults that are injected into packets.
 var faultPackets = counter("fault_packets_total", "Packets that met an injected fault.", "device", "fault")
 
 func collectFaults(ch chan<- prometheus.Metric, name string, c *fault.Counters) {
@@ -133,7 +133,7 @@ func collectCM(ch chan<- prometheus.Metric, name string, c *cm.Counters) {
 	collectOtherRejects(ch, name, "received", &c.RejectsReceived)
 }
 
-// rejectReasons are those that have a name; the rest is counted together.
+// rejectReasons are the reasons with a label; all others are counted together.
 var rejectReasons = map[verbs.RejectReason]string{
 	verbs.RejectNoQP:             "no_qp",
 	verbs.RejectNoResources:      "no_resources",

@@ -84,7 +84,7 @@ func connectMemory(t testing.TB, tgt *target.Target, i int, qid, cntlid uint16) 
 	return c
 }
 
-// crowd is a target with so many hosts that each have a queue and have read.
+// crowd makes a target with the given number of hosts, each of which has a queue and has read.
 func crowd(t testing.TB, hosts int) (*Set, *target.Target) {
 	t.Helper()
 	v, err := blockdev.NewMemory(blockdev.Options{Size: 1 << 20})
@@ -125,7 +125,7 @@ func scrape(t testing.TB, client *http.Client, url string) int64 {
 	return n
 }
 
-// processor is the time of processors that this process has used.
+// processor returns the processor time that this process has used.
 func processor(t testing.TB) time.Duration {
 	t.Helper()
 	var u unix.Rusage
@@ -135,7 +135,7 @@ func processor(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// scrapeCost is the time of a processor that a scrape takes, the scraper's part included.
+// scrapeCost returns the processor time of a scrape, including the scraper's part.
 func scrapeCost(t testing.TB, client *http.Client, url string) time.Duration {
 	const scrapes = 5
 	before := processor(t)
@@ -145,7 +145,7 @@ func scrapeCost(t testing.TB, client *http.Client, url string) time.Duration {
 	return (processor(t) - before) / scrapes
 }
 
-// gauges serves as many series as hosts have, in the way that Prometheus' library has for those.
+// gauges serves as many series as hosts have, made in the usual way by Prometheus' library.
 func gauges(t testing.TB, families, hosts int) *httptest.Server {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -161,10 +161,10 @@ func gauges(t testing.TB, families, hosts int) *httptest.Server {
 	return srv
 }
 
-// TestThousandHosts: labels are bounded by what there is, and a scrape costs so little that commands, which share
-// no lock with it, lose less than 1% of a processor to one a second: a fifth of what as many gauges of Prometheus'
-// library cost, where those take 40 ms. It is measured as the processor's time and beside those in each round,
-// because other programs take wall time away, and make processors slower.
+// TestThousandHosts: labels are bounded by what exists, and a scrape is so cheap that commands, which share no lock
+// with it, lose less than 1% of a processor to one scrape a second: a scrape costs a fifth of what as many gauges of
+// Prometheus' library cost, where those take 40 ms. The test measures processor time, and compares with those gauges in
+// each round, because other programs take wall time away, and slow processors down.
 func TestThousandHosts(t *testing.T) {
 	const perHost, most = 18, 0.4
 	hosts, rounds := 1000, 10
@@ -230,7 +230,7 @@ func countSeries(t testing.TB, s *Set) (n int) {
 	t.Helper()
 	for _, f := range families(t, s) {
 		if !strings.HasPrefix(f.GetName(), "nvmeof_") {
-			continue // the process and Go, as always
+			continue // of the process and Go, which are always there
 		}
 		for _, m := range f.GetMetric() {
 			n++

@@ -16,7 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/listen"
 )
 
-// No more than so many scrapes run at once, and a client has so long.
+// At most maxScrapes scrapes run at once, and a client has scrapeTime to send its request.
 const (
 	scrapeTime  = 10 * time.Second
 	maxScrapes  = 4
@@ -37,8 +37,8 @@ func (s *Set) Handler() http.Handler {
 	return mux
 }
 
-// scraped serves the figures, in Prometheus' text format. They aren't compressed: that would take
-// longer than all the rest.
+// scraped serves the metrics in Prometheus' text format. They aren't compressed, which would take longer than all the
+// rest.
 func (s *Set) scraped() http.HandlerFunc {
 	running := make(chan struct{}, maxScrapes)
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +71,7 @@ func (s *Set) scraped() http.HandlerFunc {
 	}
 }
 
-// answer serves whether a check finds an error.
+// answer serves the result of a check.
 func answer(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
@@ -86,12 +86,12 @@ func answer(check func() error) http.HandlerFunc {
 type Server struct {
 	http http.Server
 	l    net.Listener
-	done chan struct{} // closed when it serves no more
-	err  error         // why, valid then
+	done chan struct{} // closed when it no longer serves
+	err  error         // why it no longer serves; valid after done
 }
 
-// Serve serves the Set on a TCP address, in the background. An error says what to do about the address, and
-// matches the system's, as unix.EADDRINUSE.
+// Serve serves the Set on a TCP address, in the background. An error says what to do about the address, and matches the
+// system's error, such as unix.EADDRINUSE.
 func (s *Set) Serve(addr string) (*Server, error) {
 	l, err := listen.TCP(addr)
 	if err != nil {
@@ -129,7 +129,7 @@ func explainListen(addr string, err error) error {
 	return fmt.Errorf("metrics on %s: %w; write it as 127.0.0.1:9090", addr, err)
 }
 
-// listenError is an error of the system in other words.
+// listenError rewords an error of the system.
 type listenError struct {
 	text string
 	err  error
@@ -138,10 +138,10 @@ type listenError struct {
 func (e *listenError) Error() string { return e.text }
 func (e *listenError) Unwrap() error { return e.err }
 
-// Addr is the address that is served.
+// Addr returns the address that is served.
 func (s *Server) Addr() net.Addr { return s.l.Addr() }
 
-// Close ends the server; a scrape under way has a second to end.
+// Close ends the server; a scrape in progress has a second to end.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closingTime)
 	defer cancel()

@@ -77,7 +77,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestServerClosedAgain: a server can be closed by several, and again.
+// TestServerClosedAgain: a server can be closed by several goroutines, and repeatedly.
 func TestServerClosedAgain(t *testing.T) {
 	srv, err := New().Serve("127.0.0.1:0")
 	if err != nil {

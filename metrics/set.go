@@ -20,12 +20,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// Set is what a program shows. It is a [prometheus.Collector] for programs that have a registry of their own.
+// Set is what a program exports. It is a [prometheus.Collector] for programs that have their own registry.
 type Set struct {
-	// Program is the name on the status page. It may be changed before that is served.
+	// Program is the name on the status page. It may be changed before the page is served.
 	Program string
 
-	own *prometheus.Registry // of the Go runtime and the process
+	own *prometheus.Registry // for the Go runtime and the process
 
 	mu          sync.Mutex
 	targets     []*entry[*target.Target]
@@ -49,7 +49,7 @@ type namedRNIC struct {
 	nic  *softrnic.RNIC
 }
 
-// New makes a Set that shows the program itself: its version, and where it is served by the Set (Handler, Serve), the Go
+// New returns a Set that shows the program itself: its version, and, if the Set serves it (Handler, Serve), the Go
 // runtime and the process, which other registries have already.
 func New() *Set {
 	s := &Set{Program: filepath.Base(os.Args[0]), own: prometheus.NewRegistry()}
@@ -62,16 +62,16 @@ func New() *Set {
 
 var buildInfo = gauge("build_info", "The program's version, with the value 1.", "version")
 
-// Describe is prometheus.Collector's. It describes all that a Set can show, so a registry takes one Set; of more, each
-// needs a label of its own (prometheus.WrapRegistererWith).
+// Describe implements prometheus.Collector. It describes all metrics that a Set can show, so a registry takes only one
+// Set; if there are more, each needs a label of its own (prometheus.WrapRegistererWith).
 func (s *Set) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range descs {
 		ch <- d
 	}
 }
 
-// Collect is prometheus.Collector's. Where a target has hundreds of hosts, Handler makes the same figures in a tenth of
-// the time.
+// Collect implements prometheus.Collector. If a target has hundreds of hosts, Handler produces the same metrics in a
+// tenth of the time.
 func (s *Set) Collect(ch chan<- prometheus.Metric) {
 	snaps := s.snapshots()
 	s.collect(ch, snaps)
@@ -88,8 +88,7 @@ func (s *Set) snapshots() (snaps []target.Snapshot) {
 	return snaps
 }
 
-// gather asks everything for its figures: families that the library makes, and others, which it
-// writes to e.
+// gather collects all metrics: it returns families made by the library, and writes the others to e.
 func (s *Set) gather(e *exposition) ([]*dto.MetricFamily, error) {
 	snaps := s.snapshots()
 	now := prometheus.NewRegistry()
@@ -99,7 +98,7 @@ func (s *Set) gather(e *exposition) ([]*dto.MetricFamily, error) {
 	return fs, err
 }
 
-// collect shows everything but controllers.
+// collect shows everything except controllers.
 func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	s.mu.Lock()
 	volumes, rnics := values(s.volumes), values(s.rnics)
@@ -129,38 +128,37 @@ func (s *Set) collect(ch chan<- prometheus.Metric, snaps []target.Snapshot) {
 	}
 }
 
-// AddTarget shows a target: its transports, namespaces and controllers. One target a Set, at a time.
+// AddTarget shows a target: its transports, namespaces and controllers. A Set has at most one target at a time.
 func (s *Set) AddTarget(t *target.Target) (remove func()) { return add(s, &s.targets, t) }
 
-// AddVolume shows what a volume is, under a name of its own: the label volume.
+// AddVolume shows the properties of a volume under a unique name, the label volume.
 func (s *Set) AddVolume(name string, v blockdev.Volume) (remove func()) {
 	return add(s, &s.volumes, namedVolume{text(name), v})
 }
 
-// AddRNIC shows a software RNIC, its connection manager and its socket, under a name of its
-// own: the label device.
+// AddRNIC shows a software RNIC, its connection manager and its socket under a unique name, the label device.
 func (s *Set) AddRNIC(name string, nic *softrnic.RNIC) (remove func()) {
 	return add(s, &s.rnics, namedRNIC{text(name), nic})
 }
 
-// AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are
-// added up; what one counted stays in the sum when it is removed, which is when it is closed.
+// AddRDMA shows the counters of an NVMe/RDMA listener or host transport. Those of one role are added up; the sum keeps
+// what one has counted when it is removed, which should be when it is closed.
 func (s *Set) AddRDMA(role Role, c *rdma.Counters) (remove func()) {
 	return addBinding(s, &s.rdma, rdmaFigures, role, c)
 }
 
-// AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are
-// added up; what one counted stays in the sum when it is removed, which is when it is closed.
+// AddTCP shows the counters of an NVMe/TCP listener or host transport. Those of one role are added up; the sum keeps
+// what one has counted when it is removed, which should be when it is closed.
 func (s *Set) AddTCP(role Role, c *tcp.Counters) (remove func()) {
 	return addBinding(s, &s.tcp, tcpFigures, role, c)
 }
 
-// AddController shows a host's controller. Controllers of one subsystem with the same
-// identifier are told apart by their transport.
+// AddController shows a host's controller. Controllers of one subsystem with the same identifier are distinguished by
+// their transport.
 func (s *Set) AddController(c *host.Controller) (remove func()) { return add(s, &s.controllers, c) }
 
-// AddSubsystem shows a host's subsystem of several paths, and the controllers of those that
-// live. One subsystem by each name, at a time.
+// AddSubsystem shows a host's subsystem with several paths, and the controllers of live paths. There may be only one
+// subsystem of each name at a time.
 func (s *Set) AddSubsystem(sub *multipath.Subsystem) (remove func()) {
 	return add(s, &s.subsystems, sub)
 }
@@ -168,7 +166,7 @@ func (s *Set) AddSubsystem(sub *multipath.Subsystem) (remove func()) {
 // AddReady makes /readyz fail while check returns an error.
 func (s *Set) AddReady(check func() error) (remove func()) { return add(s, &s.ready, check) }
 
-// entry is something that was added; its address tells it from others like it.
+// entry is something that was added; its address distinguishes it from equal ones.
 type entry[T any] struct{ value T }
 
 func values[T any](entries []*entry[T]) []T {
@@ -191,7 +189,7 @@ func add[T any](s *Set, to *[]*entry[T], x T) (remove func()) {
 	}
 }
 
-// Ready is the first error of the checks of AddReady.
+// Ready returns the first error of the checks of AddReady.
 func (s *Set) Ready() error {
 	s.mu.Lock()
 	checks := values(s.ready)

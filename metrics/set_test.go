@@ -19,8 +19,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// full is a Set with everything in it, both hosts having used the target, and the identifiers
-// of their controllers.
+// full returns a Set with everything in it, after both hosts have used the target, and the identifiers of their
+// controllers.
 func full(t *testing.T) (s *Set, rdma, tcp string) {
 	p := newPair(t)
 	one, two := p.connectRDMA(), p.connectTCP()
@@ -30,7 +30,7 @@ func full(t *testing.T) (s *Set, rdma, tcp string) {
 	return p.set, fmt.Sprintf("cntlid=%d", one.CNTLID()), fmt.Sprintf("cntlid=%d", two.CNTLID())
 }
 
-// families gathers everything, as what is served says it.
+// families returns everything that is served.
 func families(t testing.TB, s *Set) map[string]*dto.MetricFamily {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -43,7 +43,7 @@ func families(t testing.TB, s *Set) map[string]*dto.MetricFamily {
 	return fs
 }
 
-// gatherer is what is served, for the library's checks.
+// gatherer returns what is served, for the library's checks.
 func gatherer(t testing.TB, s *Set) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() (fs []*dto.MetricFamily, err error) {
 		for _, f := range families(t, s) {
@@ -53,7 +53,7 @@ func gatherer(t testing.TB, s *Set) prometheus.Gatherer {
 	})
 }
 
-// value gives the only metric of a family with the labels, written "name=value".
+// value returns the only metric of a family with the labels, written "name=value".
 func value(t *testing.T, fs map[string]*dto.MetricFamily, name string, labels ...string) *dto.Metric {
 	t.Helper()
 	var found *dto.Metric
@@ -87,7 +87,7 @@ func hasLabels(m *dto.Metric, labels []string) bool {
 func TestFigures(t *testing.T) {
 	s, rdma, tcp := full(t)
 	var fs map[string]*dto.MetricFamily
-	soon.Until(func() bool { // commands may pass before the CM looks at the RTU that confirms their connection
+	soon.Until(func() bool { // commands may get through before the CM handles the RTU that confirms their connection
 		fs = families(t, s)
 		return value(t, fs, "cm_accepts_total", "device=target").GetCounter().GetValue() >= 2
 	})
@@ -138,7 +138,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestLint holds every name against the conventions of Prometheus.
+// TestLint checks every name against the conventions of Prometheus.
 func TestLint(t *testing.T) {
 	s, _, _ := full(t)
 	problems, err := testutil.GatherAndLint(gatherer(t, s))
@@ -152,8 +152,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestCollector: a registry of the program's own gets the series that are served, and the library finds them
-// consistent: that nothing is there twice, and all of it was described.
+// TestCollector: a program's own registry gets the series that are served, and the library finds them consistent:
+// nothing is there twice, and everything was described.
 func TestCollector(t *testing.T) {
 	s, _, _ := full(t)
 	r := prometheus.NewPedanticRegistry()
@@ -192,7 +192,7 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// seriesOf are the series of families, by all that a counter or gauge says of itself, and their values.
+// seriesOf returns the series of families, with everything that a counter or gauge says about itself, and their values.
 func seriesOf(fs []*dto.MetricFamily) map[string]float64 {
 	all := map[string]float64{}
 	for _, f := range fs {
@@ -207,7 +207,7 @@ func seriesOf(fs []*dto.MetricFamily) map[string]float64 {
 	return all
 }
 
-// TestRemoved: nothing is shown, or kept, of what was removed.
+// TestRemoved: nothing that was removed is shown, or kept.
 func TestRemoved(t *testing.T) {
 	p := newPair(t)
 	p.connectPaths()
@@ -235,7 +235,7 @@ func TestRemoved(t *testing.T) {
 		}
 		for _, remove := range removes {
 			remove()
-			remove() // once more changes nothing
+			remove() // removing again changes nothing
 		}
 		if names := shown(); !slices.Equal(names, []string{"nvmeof_build_info"}) || s.Ready() != nil {
 			t.Errorf("%q; ready: %v", names, s.Ready())
@@ -271,7 +271,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// TestBench: what a load generator measured is shown, and no longer when it is removed.
+// TestBench: what a load generator measured is shown until it is removed.
 func TestBench(t *testing.T) {
 	s := New()
 	var b Bench
@@ -309,7 +309,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// TestText has a host with a name that isn't UTF-8 do no harm.
+// TestText: a host whose name isn't UTF-8 does no harm.
 func TestText(t *testing.T) {
 	ch := make(chan prometheus.Metric, 1)
 	send(ch, volumeSize, 1, text("a\xffb"))

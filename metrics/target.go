@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// What a target counts for each transport, connections gone included.
+// What a target counts for each transport, including connections that are gone.
 var (
 	targetIO       = newIOMetrics("target", "the target", "transport")
 	targetQueues   = gauge("target_queues", "Queues connected now.", "transport")
@@ -40,7 +40,7 @@ var (
 	}
 )
 
-// What it counts for each namespace.
+// What a target counts for each namespace.
 var (
 	namespaceIO       = newIOMetrics("namespace", "the namespace", "subsystem", "nsid")
 	namespaceInfo     = gauge("namespace_info", "The volume of a namespace, with the value 1.", "subsystem", "nsid", "kind", "path")

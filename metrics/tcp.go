@@ -42,7 +42,7 @@ var (
 	}
 )
 
-// tcpFigures are all of these.
+// tcpFigures are all of these metrics.
 var tcpFigures = func() (all []figure[*tcp.Counters]) {
 	for _, r := range tcpRows {
 		all = append(all, figure[*tcp.Counters]{r.metric, nil, r.read})

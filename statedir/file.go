@@ -10,21 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CreateFile makes a file that isn't there yet. It appears with all of data or not at all, and when CreateFile
+// CreateFile creates a file that must not exist yet. It appears with all of data or not at all, and when CreateFile
 // returns without an error it survives a power failure.
 func CreateFile(path string, data []byte, mode fs.FileMode) error {
-	return place(path, data, mode, nil, os.Link) // unlike rename, replaces nothing
+	return place(path, data, mode, nil, os.Link) // os.Link, unlike os.Rename, never replaces a file
 }
 
-// ReplaceFile gives a file new content, in the same way. It keeps its permissions, and its owner and group where the
-// program may give it away; one that wasn't there gets mode. A symbolic link stays, and the file that it leads to is
-// replaced.
+// ReplaceFile replaces the content of a file, in the same way. The file keeps its permissions, and its owner and group
+// if the program may set them; a new file gets mode. A symbolic link stays, and the file that it points to is replaced.
 func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	switch file, err := filepath.EvalSymlinks(path); {
 	case err == nil:
 		path = file
 	case !missing(path):
-		return err // of a link that leads nowhere, as a rule
+		return err // usually of a dangling link
 	}
 	var owner *syscall.Stat_t
 	if was, err := os.Stat(path); err == nil {
@@ -34,23 +33,23 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	return place(path, data, mode, owner, os.Rename)
 }
 
-// missing tells whether there is nothing of a name, no link either.
+// missing reports whether a name doesn't exist, not even as a link.
 func missing(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// place makes a file beside path, as far as it can one of owner's, and has name give it that name.
+// place creates a file next to path, if possible with the given owner, and calls name to give it its final name.
 func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, name func(from, to string) error) error {
 	removeAbandoned(path)
 	f, err := createBeside(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()           // when it has its name, or none any more
-	defer os.Remove(f.Name()) // nothing is there any more where it was renamed
+	defer f.Close()           // after the file has its name, or none any more
+	defer os.Remove(f.Name()) // if it was renamed, nothing is there any more
 	if owner != nil {
-		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // only root may give it to anybody
+		_ = f.Chown(int(owner.Uid), int(owner.Gid)) // only root may give a file to anybody
 	}
 	_, err = f.Write(data)
 	if err := errors.Join(err, f.Chmod(mode), f.Sync()); err != nil {
@@ -62,19 +61,19 @@ func place(path string, data []byte, mode fs.FileMode, owner *syscall.Stat_t, na
 	return SyncDir(filepath.Dir(path))
 }
 
-// createBeside makes a file that is to become path, which only its owner may read, and locks it lest somebody take it for
-// abandoned.
+// createBeside creates a file that is to become path, which only its owner may read, and locks it, so that nobody takes
+// it for abandoned.
 func createBeside(path string) (*os.File, error) {
 	for {
 		f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+unfinished)
 		if err != nil || lockNamed(f) {
 			return f, err
 		}
-		f.Close() // somebody has, before it was locked
+		f.Close() // somebody did, before it was locked
 	}
 }
 
-// removeAbandoned removes what was to become path, and whose writer was killed: nobody has it locked.
+// removeAbandoned removes files that were to become path and whose writers were killed: nobody holds their locks.
 func removeAbandoned(path string) {
 	dir, base := filepath.Split(path)
 	left, _ := filepath.Glob(escape(dir) + "." + escape(base) + ".*" + unfinished)
@@ -90,8 +89,8 @@ func removeAbandoned(path string) {
 	}
 }
 
-// lockNamed locks a new file. It returns false where somebody took it for abandoned. A file system without locks is none
-// from which anybody removes anything.
+// lockNamed locks a new file. It returns false if somebody took the file for abandoned. On a file system without locks
+// nobody removes anything.
 func lockNamed(f *os.File) bool {
 	if err := flock(f); err != nil {
 		return !errors.Is(err, unix.EWOULDBLOCK)

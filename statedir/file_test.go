@@ -59,8 +59,8 @@ func TestReplaceFile(t *testing.T) {
 	is(t, path, "three", 0o640)
 }
 
-// TestAbandoned: what one who was killed left of a file goes when that is made or replaced, and what another still writes
-// stays, or has another name.
+// TestAbandoned: what a killed writer left of a file is removed when the file is created or replaced, and a file that
+// is still being written stays, or gets another name.
 func TestAbandoned(t *testing.T) {
 	for name, do := range map[string]func(string, []byte, fs.FileMode) error{"create": CreateFile, "replace": ReplaceFile} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestReplaceLinked: a link stays, and what it leads to is replaced, in its own directory; one that leads nowhere is an
-// error, and stays too.
+// TestReplaceLinked: a link stays, and the file that it points to is replaced, in its own directory; a dangling link is
+// an error, and stays too.
 func TestReplaceLinked(t *testing.T) {
 	dir, links := t.TempDir(), t.TempDir()
 	file, link := filepath.Join(dir, "a"), filepath.Join(links, "link")
@@ -124,8 +124,8 @@ func TestReplaceLinked(t *testing.T) {
 	}
 }
 
-// TestReplaceKeepsOwner: a file stays its owner's and group's when root replaces it: else a service that root has saved
-// the configuration of could read it no more.
+// TestReplaceKeepsOwner: a file keeps its owner and group when root replaces it: otherwise a service whose
+// configuration root has saved could no longer read it.
 func TestReplaceKeepsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
@@ -144,8 +144,8 @@ func TestReplaceKeepsOwner(t *testing.T) {
 	}
 }
 
-// TestNothingDurable: where the system can't make a file durable, none appears, the old one stays, and who makes it is
-// told; and so is who makes a directory.
+// TestNothingDurable: if the system can't make a file durable, none appears, the old one stays, and the caller gets an
+// error; the same goes for a directory.
 func TestNothingDurable(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
@@ -168,7 +168,7 @@ func TestNothingDurable(t *testing.T) {
 	}
 }
 
-// TestNameNotDurable: who makes or replaces a file is told where the system can't make its name durable.
+// TestNameNotDurable: the caller gets an error if the system can't make the name of a file durable.
 func TestNameNotDurable(t *testing.T) {
 	for name, do := range map[string]func(string, []byte, fs.FileMode) error{"create": CreateFile, "replace": ReplaceFile} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestNameNotDurable(t *testing.T) {
 				return
 			}
 			path := filepath.Join(t.TempDir(), "a")
-			failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, 1) // of the file
+			failed := sandbox.FailLater(t, unix.SYS_FSYNC, unix.EIO, 1) // the first fsync is that of the file
 			if err := do(path, []byte("one"), 0o600); !failed() || !errors.Is(err, unix.EIO) {
 				t.Errorf("%v; refused: %v", err, failed())
 			}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse is the error where another program uses the directory.
+// ErrInUse means that another program uses the directory.
 var ErrInUse = errors.New("state directory in use")
 
 // Dir is a directory of state.
@@ -22,14 +22,14 @@ type Dir struct {
 	mu   sync.Mutex
 }
 
-// suffix is that of files that hold state; unfinished is that of one being written.
+// suffix ends the names of files that hold state; unfinished is added to that of one being written.
 const (
 	suffix     = ".state"
 	unfinished = ".new"
 )
 
-// Open opens a directory, which it creates where it isn't there, and forgets Saves that a crash
-// cut short. One in which nothing can be saved is an error.
+// Open opens a directory, which it creates if it doesn't exist, and removes what Saves left that were cut short by a
+// crash. If nothing can be saved in the directory, it returns an error.
 func Open(path string) (*Dir, error) {
 	if err := MakeDir(path); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -60,12 +60,12 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// MakeDir makes a directory, where it isn't there, as os.MkdirAll does, for its owner alone. When it returns without
-// an error, the directory survives a power failure.
+// MakeDir creates a directory for its owner alone if it doesn't exist, like os.MkdirAll. When it returns without an
+// error, the directory survives a power failure.
 func MakeDir(path string) error { return create(path, syncReadable) }
 
-// create makes a directory, and of the way to it what isn't there, and has sync make the names durable:
-// the directory's own also where it is there, since whoever made it may have been killed before that.
+// create creates a directory and any missing parents, and makes their names durable with sync. It does so for the
+// directory's own name even if it exists, since its creator may have been killed before doing so.
 func create(path string, sync func(dir string) error) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -89,12 +89,12 @@ func create(path string, sync func(dir string) error) error {
 	return nil
 }
 
-// escape makes a path match itself as a pattern.
+// escape escapes a path so that it matches itself as a pattern.
 func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// Close gives the directory up.
+// Close releases the directory.
 func (d *Dir) Close() error { return d.dir.Close() }
 
 func (d *Dir) file(name string) (string, error) {
@@ -104,7 +104,7 @@ func (d *Dir) file(name string) (string, error) {
 	return filepath.Join(d.path, name+suffix), nil
 }
 
-// Load gives what was saved last under a name; nil where nothing was.
+// Load returns what was last saved under a name, or nil if nothing was.
 func (d *Dir) Load(name string) ([]byte, error) {
 	path, err := d.file(name)
 	if err != nil {
@@ -117,8 +117,7 @@ func (d *Dir) Load(name string) ([]byte, error) {
 	return b, err
 }
 
-// Save replaces what is kept under a name. When it returns without an error, the new content
-// survives a power failure.
+// Save replaces what is saved under a name. When it returns without an error, the new content survives a power failure.
 func (d *Dir) Save(name string, data []byte) error {
 	path, err := d.file(name)
 	if err != nil {
@@ -127,7 +126,7 @@ func (d *Dir) Save(name string, data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := write(path+unfinished, data); err != nil {
-		_ = os.Remove(path + unfinished) // there may be none, and else the next Open does it
+		_ = os.Remove(path + unfinished) // it may not exist; otherwise the next Open removes it
 		return err
 	}
 	if err := os.Rename(path+unfinished, path); err != nil {
@@ -139,7 +138,7 @@ func (d *Dir) Save(name string, data []byte) error {
 	return nil
 }
 
-// Delete forgets what is kept under a name, where there is something.
+// Delete deletes what is saved under a name, if there is anything.
 func (d *Dir) Delete(name string) error {
 	path, err := d.file(name)
 	if err != nil {

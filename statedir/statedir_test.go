@@ -22,7 +22,7 @@ func open(t *testing.T, path string) *Dir {
 	return d
 }
 
-// TestSave: what was saved last is there again, also for who opens the directory next.
+// TestSave: what was saved last is there again, also after the directory is opened again.
 func TestSave(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "state [1]")
 	d := open(t, path)
@@ -61,8 +61,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestCreate: the names of all directories that are made become durable, and that of one that
-// is there.
+// TestCreate: the names of all directories that are created become durable, and that of an existing one.
 func TestCreate(t *testing.T) {
 	top := t.TempDir()
 	path := filepath.Join(top, "a", "b", "c")
@@ -84,7 +83,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCrash: whatever part of a Save's file a crash left, the old content is in force.
+// TestCrash: whatever part of a Save's file is left after a crash, the old content is valid.
 func TestCrash(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path)
@@ -109,7 +108,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestNoSyncOfNames: a file system that can't sync a directory holds state all the same.
+// TestNoSyncOfNames: state can be kept on a file system that can't sync a directory.
 func TestNoSyncOfNames(t *testing.T) {
 	d := open(t, t.TempDir())
 	defer d.dir.Close()
@@ -133,7 +132,7 @@ func TestNoSyncOfNames(t *testing.T) {
 	}
 }
 
-// TestSaveFails: the old content stays where the new one can't be written, or not be made durable, and who saves is told.
+// TestSaveFails: the old content stays if the new one can't be written, or made durable, and the caller gets an error.
 func TestSaveFails(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path)
@@ -171,7 +170,7 @@ func TestSaveFails(t *testing.T) {
 	}
 }
 
-// TestNameLost: who saves or deletes is told where the names can't be made durable.
+// TestNameLost: Save and Delete return an error if names can't be made durable.
 func TestNameLost(t *testing.T) {
 	d := open(t, t.TempDir())
 	d.Close()
@@ -183,7 +182,7 @@ func TestNameLost(t *testing.T) {
 	}
 }
 
-// TestOpenFails: where there can't be a directory, or it can't be read, or what a crash has left can't be removed.
+// TestOpenFails: Open fails if the directory can't be created or read, or what a crash left can't be removed.
 func TestOpenFails(t *testing.T) {
 	path := t.TempDir()
 	file, left := filepath.Join(path, "file"), filepath.Join(path, "left", "a.state.new", "b")
@@ -205,7 +204,7 @@ func TestOpenFails(t *testing.T) {
 	open(t, filepath.Join(path, "left")).Close()
 }
 
-// TestDelete: what was deleted isn't there any more, and may have been so before; what can't be deleted is an error.
+// TestDelete: what was deleted is gone, and may have been gone before; what can't be deleted is an error.
 func TestDelete(t *testing.T) {
 	path := t.TempDir()
 	d := open(t, path)
@@ -231,7 +230,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestSaveFailure: what can't be saved is told by what kept it from that, and by nothing that followed of it.
+// TestSaveFailure: the error says what prevented the Save, and not what followed from it.
 func TestSaveFailure(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	d := open(t, path)

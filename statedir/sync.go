@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SyncDir makes the names in a directory durable. File systems that can't sync a directory say EINVAL,
-// which is no error here.
+// SyncDir makes the names in a directory durable. File systems that can't sync a directory return EINVAL, which is not
+// treated as an error.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -19,7 +19,7 @@ func SyncDir(path string) error {
 	return syncNames(d)
 }
 
-// syncNames is SyncDir of a directory that is open.
+// syncNames is SyncDir for an open directory.
 func syncNames(dir *os.File) error {
 	if err := dir.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
@@ -27,7 +27,8 @@ func syncNames(dir *os.File) error {
 	return nil
 }
 
-// syncReadable is SyncDir where one may read the directory; otherwise whoever may has made what is in it.
+// syncReadable is SyncDir if the program may read the directory; if it may not, what is in it was made by somebody who
+// may.
 func syncReadable(path string) error {
 	err := SyncDir(path)
 	if errors.Is(err, fs.ErrPermission) {

@@ -34,7 +34,7 @@ func (t *test) client(ctx context.Context, out io.Writer) error {
 		}
 	}
 	r := t.result(time.Since(start))
-	if t.op.opcode != verbs.WRSend { // there the server knows by itself
+	if t.op.opcode != verbs.WRSend { // with SEND the server knows by itself
 		if _, err := t.wire.swapKeys("word of the last operation", t.mine); err != nil {
 			return err
 		}
@@ -55,14 +55,15 @@ func (t *test) result(d time.Duration) report {
 	return report{size: uint64(t.size), count: uint64(t.count), peak: mib, average: mib, rate: perSecond / 1e6}
 }
 
-// check makes a client's operations, and looks at what comes back.
+// check makes a client's operations, and checks the results.
 type check struct {
 	*test
-	first []byte // that a READ brought
-	start uint64 // that the first atomic found
+	first []byte // what the first READ returned
+	start uint64 // the value that the first atomic found
 }
 
-// begin learns what a compare and swap has to expect: one that swaps 0 for 0 changes nothing.
+// begin finds out what a compare and swap has to expect: one that swaps 0 for 0 changes
+// nothing.
 func (c *check) begin(ctx context.Context) error {
 	switch c.op.opcode {
 	case verbs.WRRDMAWrite, verbs.WRSend:
@@ -81,10 +82,10 @@ func (c *check) begin(ctx context.Context) error {
 	return nil
 }
 
-// pattern is byte i of a message that we send.
+// pattern returns byte i of a message that we send.
 func pattern(i int) byte { return byte(i) + byte(i>>8) + 1 }
 
-// request is operation i without what atomics need besides.
+// request returns operation i without the operands of atomics.
 func (c *check) request(i int) verbs.SendWR {
 	return verbs.SendWR{
 		WRID: uint64(i), Opcode: c.op.opcode, SGList: c.SGE(i%c.depth*c.size, c.size),
@@ -92,8 +93,8 @@ func (c *check) request(i int) verbs.SendWR {
 	}
 }
 
-// post posts operation i. Compare and swap counts up, as fetch and add does: each expects what
-// the one before it stored.
+// post posts operation i. Compare and swap counts up, like fetch and add: each expects what the
+// one before it stored.
 func (c *check) post(i int) error {
 	wr := c.request(i)
 	switch c.op.opcode {
@@ -107,10 +108,10 @@ func (c *check) post(i int) error {
 	return rc.Send(c.qp, wr)
 }
 
-// word is what an atomic found, in the byte order of this machine.
+// word returns what an atomic found, in the byte order of this machine.
 func (c *check) word(i int) uint64 { return binary.NativeEndian.Uint64(c.slot(i)) }
 
-// completed looks at what operation i brought; operations of a queue pair end in order.
+// completed checks the result of operation i; operations of a queue pair complete in order.
 func (c *check) completed(i int) error {
 	switch c.op.opcode {
 	case verbs.WRRDMARead:

@@ -13,12 +13,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// The set-up is a sequence of swaps: the client writes a field of fixed size, then the server
-// writes its own. This is the form of versions 5.70 to 6.27; later ones also swap a structure as
-// their machine has it, but not with an older one, which is why we claim to be one.
+// The set-up is a sequence of swaps: the client writes a field of fixed size, then the server writes its own. This is
+// the protocol of versions 5.70 to 6.27; later ones also exchange a structure in their machine's layout, but not with
+// an older version, which is why we claim to be one.
 
 const (
-	version     = "6.06" // that we claim
+	version     = "6.06" // the version that we claim
 	versionSize = 16
 
 	keysSize = len("0000:0000:000000:000000:00000000:0000000000000000:"+
@@ -33,7 +33,7 @@ type wire struct {
 	client bool
 }
 
-// swap sends mine and returns theirs, of the same size.
+// swap sends mine and returns the other side's, which has the same size.
 func (w wire) swap(what string, mine []byte) (theirs []byte, err error) {
 	theirs = make([]byte, len(mine))
 	send := func() error {
@@ -65,7 +65,7 @@ func (w wire) swapNumber(what string, mine int) (int, error) {
 	return int(int32(binary.BigEndian.Uint32(b))), nil
 }
 
-// swapMTU swaps the codes of path MTUs, as a digit, and returns the lower.
+// swapMTU swaps the codes of path MTUs, as a digit, and returns the lower one.
 func (w wire) swapMTU(mine verbs.MTU) (verbs.MTU, error) {
 	b, err := w.swap("path MTU", []byte{'0' + byte(mine), 0})
 	if err != nil {
@@ -78,16 +78,15 @@ func (w wire) swapMTU(mine verbs.MTU) (verbs.MTU, error) {
 	return min(mine, theirs), nil
 }
 
-// keys are what one side knows of the other: its queue pair and its memory.
+// keys are what one side knows about the other: its queue pair and its memory.
 type keys struct {
 	rc.Peer
-	reads uint16 // READs and atomics that it takes at once
+	reads uint16 // READs and atomics that it accepts at once
 	rkey  uint32
 	addr  uint64
 }
 
-// swapKeys swaps keys; the set-up has both sides do so again wherever one waits for the other, of which
-// what tells.
+// swapKeys swaps keys; in the set-up both sides do so again whenever one must wait for the other. what says for what.
 func (w wire) swapKeys(what string, mine keys) (keys, error) {
 	b, err := w.swap(what, mine.text())
 	if err != nil {
@@ -96,8 +95,8 @@ func (w wire) swapKeys(what string, mine keys) (keys, error) {
 	return parseKeys(b)
 }
 
-// text is LID (0 on Ethernet), reads, queue pair number, first PSN, R_Key, address, GID and the
-// number of a shared receive queue (0), all in hexadecimal digits, and a zero byte.
+// text returns LID (0 on Ethernet), reads, queue pair number, first PSN, R_Key, address, GID and the number of a shared
+// receive queue (0), all in hexadecimal, and a zero byte.
 func (k keys) text() []byte {
 	b := fmt.Appendf(nil, "%04x:%04x:%06x:%06x:%08x:%016x:", 0, k.reads, k.QPN, k.PSN, k.rkey, k.addr)
 	for _, c := range k.GID {
@@ -138,7 +137,7 @@ type report struct {
 	rate          float64 // million operations/s
 }
 
-// swapReport tells the server the result, which has none to tell.
+// swapReport sends the result to the server, which has none to send.
 func (w wire) swapReport(mine report) (theirs report, err error) {
 	for _, f := range []struct {
 		mine   uint64
@@ -163,8 +162,8 @@ func (w wire) swapReport(mine report) (theirs report, err error) {
 	return theirs, nil
 }
 
-// finish ends the set-up's connection: each side says that it is done. perftest doesn't read that
-// and may have closed already; for us to close before it came could take the word from it.
+// finish ends the set-up's connection: each side says that it is done. perftest doesn't read that and may have closed
+// the connection already; if we closed it first, perftest's own message could be lost.
 func (w wire) finish(mine keys) error {
 	if _, err := w.swapKeys("word of the end", mine); err != nil {
 		return err

@@ -1,6 +1,7 @@
-// Command perftest measures one operation of verbs, as the programs of the package perftest do
-// (ib_write_bw, ib_read_bw, ib_send_bw and ib_atomic_bw), and speaks their set-up over TCP:
-// either side may be such a program. What can be verified is; see README.md beside it.
+// Command perftest measures one operation of verbs, like the programs of the package perftest
+// (ib_write_bw, ib_read_bw, ib_send_bw and ib_atomic_bw), and speaks their set-up protocol over
+// TCP: either side may be such a program. It verifies what can be verified; see the README.md
+// of the examples.
 //
 // It shows every operation with many outstanding at once.
 package main
@@ -60,7 +61,8 @@ func parse(args []string, errs io.Writer) (options, error) {
 	return o, nil
 }
 
-// Bounds of the options. READs and atomics outstanding are bounded by what queue pairs offer.
+// Bounds of the options. The number of outstanding READs and atomics is bounded by what the
+// queue pairs offer.
 const (
 	minSize, maxSize = 8, 1 << 24
 	maxDepth         = 128
@@ -89,7 +91,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return t.serve(ctx, out)
 }
 
-// connect makes the TCP connection of the set-up.
+// connect makes the TCP connection for the set-up.
 func connect(ctx context.Context, o options, out io.Writer) (net.Conn, error) {
 	if o.Server.IsValid() {
 		return rc.Dial(ctx, netip.AddrPortFrom(o.Server, uint16(o.port)))
@@ -102,7 +104,7 @@ func connect(ctx context.Context, o options, out io.Writer) (net.Conn, error) {
 type operation struct {
 	name   string
 	opcode verbs.WROpcode
-	access verbs.Access // that the server's queue pair allows
+	access verbs.Access // what the server's queue pair allows
 	atomic bool
 	reads  bool // answered with data
 }

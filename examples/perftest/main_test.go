@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// role is the program with arguments.
+// role returns the program with arguments.
 func role(t *testing.T, args ...string) rctest.Role {
 	t.Helper()
 	return rctest.RoleOf(t, parse, run, args...)
@@ -50,7 +50,7 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// The text is of ib_atomic_bw 6.06 over rdma_rxe.
+// The text is from ib_atomic_bw 6.06 over rdma_rxe.
 var (
 	goldenText = "0000:0080:000014:9bf727:00000564:000055da02f87000:" +
 		"00:00:00:00:00:00:00:00:00:00:ff:ff:c6:12:00:03:00000000:\x00"
@@ -91,7 +91,7 @@ func FuzzKeys(tf *testing.F) {
 	})
 }
 
-// peer plays the other side's part of an exchange.
+// peer plays the other side's part in an exchange.
 type peer struct {
 	io.Reader
 	bytes.Buffer
@@ -112,7 +112,7 @@ func TestAgree(t *testing.T) {
 		{"no version", [][]byte{version("x"), number(4096), number(64), []byte("3\x00")}, false},
 		{"large pages", [][]byte{version("6.06"), number(1 << 30), number(64), []byte("3\x00")}, false},
 		{"large lines", [][]byte{version("6.06"), number(4096), number(1 << 20), []byte("3\x00")}, false},
-		{"negative", [][]byte{version("6.06"), number(-1), number(-1), []byte("3\x00")}, true}, // ours count
+		{"negative", [][]byte{version("6.06"), number(-1), number(-1), []byte("3\x00")}, true}, // ours are used
 		{"no MTU", [][]byte{version("6.06"), number(4096), number(64), []byte("0\x00")}, false},
 		{"short", [][]byte{version("6.06"), number(4096)}, false},
 	} {
@@ -127,7 +127,7 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// device only has attributes.
+// device has nothing but attributes.
 type device struct{ verbs.Device }
 
 func (device) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{ActiveMTU: verbs.MTU4096} }

@@ -12,10 +12,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// before is what fills memory until somebody writes there.
+// before is what memory is filled with until somebody writes there.
 const before = 0xa5
 
-// receiveAll posts as many receives as a server shall have.
+// receiveAll posts all receives of a server.
 func (t *test) receiveAll() error {
 	if t.wire.client {
 		return nil
@@ -33,7 +33,7 @@ func (t *test) receive(i int) error {
 	return rc.Recv(t.qp, verbs.RecvWR{WRID: uint64(i), SGList: t.SGE(i%t.depth*t.size, t.size)})
 }
 
-// serve lets the client do what it will, and looks at the result.
+// serve lets the client run its operations, and checks the result.
 func (t *test) serve(ctx context.Context, out io.Writer) error {
 	if t.op.opcode == verbs.WRSend {
 		return t.serveSends(ctx, out)
@@ -61,7 +61,7 @@ func (t *test) serve(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// inspect looks at the memory after count operations, and says what it saw.
+// inspect checks the memory after count operations, and describes the result.
 func (t *test) inspect(count int) (string, error) {
 	target := t.Buf[t.target():][:t.targetSize()]
 	for _, guard := range [][]byte{t.Buf[:page], t.Buf[len(t.Buf)-page:]} {
@@ -71,7 +71,7 @@ func (t *test) inspect(count int) (string, error) {
 	}
 	switch t.op.opcode {
 	case verbs.WRRDMAWrite:
-		// The data are the client's secret; of random bytes one in 256 would not be seen.
+		// Only the client knows the data; one in 256 random bytes wouldn't be noticed.
 		if n := changed(target[:t.size]); n < t.size/2 {
 			return "", fmt.Errorf("only %d of %d bytes were written", n, t.size)
 		}
@@ -82,7 +82,7 @@ func (t *test) inspect(count int) (string, error) {
 		}
 		return "the sums have grown by as many", nil
 	case verbs.WRAtomicCmpAndSwp:
-		// perftest's client swaps 0 for 0, and there is none; ours counts the first word up.
+		// perftest's client swaps 0 for 0, and there is no 0; ours counts up the first word.
 		if n := t.added(target[:wordSize]); n != 0 && n != uint64(count) || changed(target[wordSize:]) > 0 {
 			return "", errors.New("memory has changed where nothing should have been swapped")
 		}
@@ -94,10 +94,10 @@ func (t *test) inspect(count int) (string, error) {
 	return "the memory is as it was", nil
 }
 
-// changed counts the bytes that somebody wrote.
+// changed returns how many bytes somebody wrote.
 func changed(b []byte) int { return len(b) - bytes.Count(b, []byte{before}) }
 
-// added is by how much the words in b have grown together.
+// added returns by how much the words in b have grown in total.
 func (t *test) added(b []byte) (sum uint64) {
 	old := binary.NativeEndian.Uint64(bytes.Repeat([]byte{before}, wordSize))
 	for i := 0; i+wordSize <= len(b); i += wordSize {
@@ -106,11 +106,11 @@ func (t *test) added(b []byte) (sum uint64) {
 	return sum
 }
 
-// errFinished is why receiving ends.
+// errFinished ends receiving.
 var errFinished = errors.New("the client has finished")
 
 // serveSends receives until the client says that it has finished, which it does once all of its
-// messages are acknowledged. Messages from the same place of its memory must be the same.
+// messages are acknowledged. Messages from the same place in its memory must be the same.
 func (t *test) serveSends(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)

@@ -20,7 +20,7 @@ type test struct {
 }
 
 // layout is how perftest's clients spread small messages over memory: each begins at a multiple
-// of stride, and after cycle of them comes the first place again.
+// of stride, and after cycle of them the first place is used again.
 type layout struct {
 	line, area    int // bytes of a cache line, and of the area that small messages are spread over
 	stride, cycle int
@@ -40,7 +40,7 @@ func (l *layout) spread(size int) {
 	}
 }
 
-// setUp goes through the exchange up to the point where the client may begin.
+// setUp performs the exchange up to the point where the client may begin.
 func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
 	t := &test{options: o, wire: wire{conn, o.Server.IsValid()}}
 	mtu, err := t.agree(dev)
@@ -73,7 +73,7 @@ func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
 		if err := t.receiveAll(); err != nil {
 			return nil, err
 		}
-		swaps = 3 // the last says that receives are posted
+		swaps = 3 // the last one says that receives are posted
 	}
 	for range swaps {
 		if _, err := t.wire.swapKeys("word of being ready", t.mine); err != nil {
@@ -83,7 +83,7 @@ func setUp(conn io.ReadWriter, dev verbs.Device, o options) (*test, error) {
 	return t, nil
 }
 
-// agree swaps what both sides must have alike.
+// agree exchanges what must be the same on both sides.
 func (t *test) agree(dev verbs.Device) (verbs.MTU, error) {
 	v, err := t.wire.swap("versions", append([]byte(version), make([]byte, versionSize-len(version))...))
 	if err != nil {
@@ -109,8 +109,8 @@ func (t *test) agree(dev verbs.Device) (verbs.MTU, error) {
 	return t.wire.swapMTU(dev.Attr().ActiveMTU)
 }
 
-// A client's memory has a slot for each operation outstanding. A server's has the target of
-// one-sided operations between two guards, or a slot for each receive.
+// A client's memory has a slot for each outstanding operation. A server's has the target of
+// one-sided operations between two guard pages, or a slot for each receive.
 
 func (t *test) memory() int {
 	if t.wire.client || t.op.opcode == verbs.WRSend {
@@ -119,7 +119,7 @@ func (t *test) memory() int {
 	return 2*page + t.targetSize()
 }
 
-// target is where the memory begins that the other side may use, if it may.
+// target returns where the memory begins that the other side may use, if there is any.
 func (t *test) target() int {
 	if t.wire.client || t.op.opcode == verbs.WRSend {
 		return 0
@@ -129,5 +129,5 @@ func (t *test) target() int {
 
 func (t *test) targetSize() int { return max(t.size, t.area) }
 
-// slot is the memory of an operation.
+// slot returns the memory of an operation.
 func (t *test) slot(i int) []byte { return t.Buf[i*t.size:][:t.size] }

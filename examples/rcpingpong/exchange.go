@@ -10,9 +10,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Both sides tell one another of their queue pairs in a line of text that ends in a zero byte:
-// LID (0 on Ethernet), queue pair number, first PSN and GID, all in hexadecimal digits. The
-// client begins, and says "done", with a zero byte, once it is connected.
+// Both sides describe their queue pairs to each other in a line of text that ends in a zero
+// byte: LID (0 on Ethernet), queue pair number, first PSN and GID, all in hexadecimal. The
+// client begins, and sends "done", with a zero byte, once it is connected.
 
 const (
 	lineSize = len("0000:000000:000000:00000000000000000000000000000000") + 1
@@ -35,8 +35,8 @@ func introduce(conn io.ReadWriter, self rc.Peer, connect func(rc.Peer) error) (r
 	return peer, err
 }
 
-// answer is the server's part. It is connected before it answers, since the client may send at
-// once then.
+// answer is the server's part. It connects before it answers, since the client may send as soon
+// as it has the answer.
 func answer(conn io.ReadWriter, self rc.Peer, connect func(rc.Peer) error) (rc.Peer, error) {
 	peer, err := readLine(conn)
 	if err != nil {

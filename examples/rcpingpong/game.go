@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// game is one side of the ping-pong. Its memory holds two messages to receive, so that one is
-// always posted, and one to send.
+// game is one side of the ping-pong. Its memory holds two messages to receive, so that a
+// receive is always posted, and one to send.
 type game struct {
 	*rc.Resources
 	qp     verbs.QP
@@ -19,8 +19,8 @@ type game struct {
 	size   int
 	count  int
 
-	seed     byte // of the message sent last
-	returned int  // messages that came back as they were sent
+	seed     byte // of the last message sent
+	returned int  // messages that came back unchanged
 }
 
 const buffers, sendBuffer = 3, 2
@@ -28,7 +28,7 @@ const buffers, sendBuffer = 3, 2
 func newGame(dev verbs.Device, o options) (*game, error) {
 	g := &game{server: !o.Server.IsValid(), size: o.size, count: o.count}
 	if g.server {
-		g.seed = 128 // or our own client's messages would look like ours, returned
+		g.seed = 128 // otherwise our own client's messages would look like ours, returned
 	}
 	var err error
 	if g.Resources, err = rc.Allocate(dev, buffers*o.size, buffers); err != nil {
@@ -45,10 +45,10 @@ func newGame(dev verbs.Device, o options) (*game, error) {
 	return g, nil
 }
 
-// buffer is the memory of a message.
+// buffer returns the memory of a message.
 func (g *game) buffer(i int) []byte { return g.Buf[i*g.size:][:g.size] }
 
-// receive posts a buffer, cleared, so that nothing old passes for what comes.
+// receive posts a buffer, cleared, so that old data isn't taken for new.
 func (g *game) receive(i int) error {
 	clear(g.buffer(i))
 	return rc.Recv(g.qp, verbs.RecvWR{WRID: uint64(i), SGList: g.SGE(i*g.size, g.size)})
@@ -60,12 +60,12 @@ func (g *game) send() error {
 	return rc.Send(g.qp, verbs.SendWR{WRID: sendBuffer, Opcode: verbs.WRSend, SGList: g.SGE(sendBuffer*g.size, g.size)})
 }
 
-// play sends count messages and receives as many, by turns; the client begins.
+// play sends count messages and receives as many, in turns; the client begins.
 func (g *game) play(ctx context.Context) error {
 	var received, sent, posted int
 	for received < g.count || sent < g.count {
-		// It is our turn when the other's message is here, and the buffer of our last one is
-		// free again.
+		// It is our turn when the other side's message has arrived, and the buffer of our last
+		// one is free again.
 		turn := received >= posted
 		if g.server {
 			turn = received > posted
@@ -95,8 +95,8 @@ func (g *game) play(ctx context.Context) error {
 	return nil
 }
 
-// check looks at a message: it must be of ours (ibv_rc_pingpong returns what it got), or of
-// another side's pattern, or what ibv_rc_pingpong begins with.
+// check checks a message: it must be one of ours (ibv_rc_pingpong returns what it got), have
+// the pattern of another program of ours, or be the first message of ibv_rc_pingpong.
 func (g *game) check(wc *verbs.WC) error {
 	if int(wc.ByteLen) != g.size {
 		return fmt.Errorf("%d bytes, not %d: both sides must have the same size", wc.ByteLen, g.size)
@@ -118,7 +118,8 @@ func (g *game) check(wc *verbs.WC) error {
 
 const page = 4096
 
-// fill makes a pattern of a seed, with zeros where pages begin: ibv_rc_pingpong -c wants them.
+// fill fills b with a pattern from a seed, with zeros where pages begin: ibv_rc_pingpong -c
+// requires them.
 func fill(b []byte, seed byte) {
 	for i := range b {
 		b[i] = seed + byte(i-1) + byte(i>>8)
@@ -128,8 +129,8 @@ func fill(b []byte, seed byte) {
 	}
 }
 
-// notFirst is the first byte that ibv_rc_pingpong doesn't have in its first message, or −1: it
-// has 0x7b everywhere, with -c 0 where pages begin.
+// notFirst returns the index of the first byte that isn't as in ibv_rc_pingpong's first
+// message, or −1: that has 0x7b everywhere, except, with -c, 0 where pages begin.
 func notFirst(b []byte) int {
 	for i, c := range b {
 		if c != 0x7b && (i%page != 0 || c != 0) {

@@ -1,8 +1,9 @@
-// Command rcpingpong sends messages back and forth over a reliable connection, as
-// ibv_rc_pingpong of rdma-core does, and speaks its set-up: either side may be that program.
+// Command rcpingpong sends messages back and forth over a reliable connection, like
+// ibv_rc_pingpong of rdma-core, and speaks its set-up protocol: either side may be that
+// program.
 //
-// It shows the least that SEND and receive need: a queue pair that is connected by hand, with
-// what both sides tell one another over TCP.
+// It shows the minimum that SEND and receive need: a queue pair that is connected by hand, with
+// what both sides tell each other over TCP.
 package main
 
 import (
@@ -25,7 +26,7 @@ where INDEX is that of its IP address among its GIDs (ibv_devinfo -v).
 
 `
 
-// options are what the command line says.
+// options are the options on the command line.
 type options struct {
 	rc.Sides
 	port        uint
@@ -103,7 +104,7 @@ func meet(ctx context.Context, g *game, o options, out io.Writer) (rc.Peer, erro
 	return answer(conn, g.self, connect)
 }
 
-// mtuCode is the code of a path MTU; 0 where there is none.
+// mtuCode returns the code of a path MTU, or 0 if there is none.
 func mtuCode(bytes int) verbs.MTU {
 	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
 		if m.Bytes() == bytes {

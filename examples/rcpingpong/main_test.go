@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// role is the program with arguments.
+// role returns the program with arguments.
 func role(t *testing.T, args ...string) rctest.Role {
 	t.Helper()
 	return rctest.RoleOf(t, parse, run, args...)
@@ -37,7 +37,7 @@ func TestPingPong(t *testing.T) {
 	}
 }
 
-// The golden lines are of ibv_rc_pingpong, of rdma-core 44.0, over rdma_rxe.
+// The golden lines are from ibv_rc_pingpong (rdma-core 44.0), over rdma_rxe.
 var golden = map[string]rc.Peer{
 	"0000:000011:09f8da:00000000000000000000ffffc6120003\x00": {
 		QPN: 0x11, PSN: 0x09f8da, GID: verbs.GIDFrom(netip.MustParseAddr("198.18.0.3")),

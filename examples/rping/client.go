@@ -10,7 +10,7 @@ import (
 )
 
 // ping connects, has the server read and write back each ping, and returns how many came back
-// as they were.
+// unchanged.
 func ping(ctx context.Context, cm verbs.ConnectionManager, o options) (n int, err error) {
 	s, err := connect(ctx, cm, netip.AddrPortFrom(o.Server, uint16(o.port)))
 	if err != nil {
@@ -20,7 +20,8 @@ func ping(ctx context.Context, cm verbs.ConnectionManager, o options) (n int, er
 	for ; n < o.count; n++ {
 		makePing(ping, n)
 		clear(pong)
-		// Show the ping; the server says when it has read it. Then show the place for the pong.
+		// Expose the ping; the server says when it has read it. Then expose the place for the
+		// pong.
 		for _, at := range []int{pingAt, pongAt} {
 			if err := s.tell(info{addr: s.MR.Addr() + uint64(at), rkey: s.MR.RKey(), size: uint32(o.size)}); err != nil {
 				return n, err
@@ -36,11 +37,11 @@ func ping(ctx context.Context, cm verbs.ConnectionManager, o options) (n int, er
 	return n, s.id.Disconnect()
 }
 
-// resolveTimeout bounds each step of finding the way to the server.
+// resolveTimeout bounds each step of resolving the route to the server.
 const resolveTimeout = 2 * time.Second
 
-// connect goes through the steps of an active side: find the device and the way, make the queue
-// pair, ask. Every step ends with an event.
+// connect goes through the steps of the active side: resolve the device and the route, make the
+// queue pair, connect. Every step ends with an event.
 func connect(ctx context.Context, cm verbs.ConnectionManager, to netip.AddrPort) (*side, error) {
 	events := make(chan verbs.CMEvent, 8)
 	id, err := cm.CreateID(func(e verbs.CMEvent) { events <- e })
@@ -72,7 +73,7 @@ func connect(ctx context.Context, cm verbs.ConnectionManager, to netip.AddrPort)
 	return s, nil
 }
 
-// await waits for an event, and says why another one came in its place.
+// await waits for an event, and reports why another one came in its place.
 func await(ctx context.Context, events <-chan verbs.CMEvent, want verbs.CMEventType) error {
 	select {
 	case e := <-events:

@@ -1,8 +1,8 @@
-// Command rping has a server READ what a client shows and WRITE it back, as rping of rdma-core
-// does, and speaks its messages: either side may be that program.
+// Command rping has a server READ memory that a client exposes and WRITE it back, like rping of
+// rdma-core, and speaks its protocol: either side may be that program.
 //
-// It shows connections by RDMA-CM (verbs.ConnectionManager) and one-sided operations: the client
-// only says where its memory is.
+// It shows connections by RDMA-CM (verbs.ConnectionManager) and one-sided operations: the
+// client only says where its memory is.
 package main
 
 import (
@@ -69,15 +69,15 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// side is one end of a connection. Its memory holds, one after another, what the client shows,
-// where the pong goes, and a message to send and one to receive.
+// side is one end of a connection. Its memory holds, one after another, the client's ping, the
+// place for the pong, a message to send and one to receive.
 type side struct {
 	*rc.Resources
 	id verbs.CMID
 	qp verbs.QP
 
-	seen    map[verbs.WCOpcode]int // completions that next has not returned for
-	message info                   // received last
+	seen    map[verbs.WCOpcode]int // completions for which next has not returned yet
+	message info                   // the last one received
 }
 
 const (
@@ -90,7 +90,7 @@ const (
 	depth = 4
 )
 
-// newSide makes what a connection needs, once its identifier knows its device.
+// newSide makes what a connection needs, once its identifier has a device.
 func newSide(id verbs.CMID) (*side, error) {
 	r, err := rc.Allocate(id.Device(), memory, depth)
 	if err != nil {
@@ -104,7 +104,7 @@ func newSide(id verbs.CMID) (*side, error) {
 	return s, err
 }
 
-// param are the connection's: one READ at a time in each direction.
+// param are the parameters of the connection: one READ at a time in each direction.
 var param = verbs.ConnParam{ResponderResources: 1, InitiatorDepth: 1, RetryCount: 7, RNRRetryCount: 7}
 
 // expect posts the receive of the next message.
@@ -118,7 +118,7 @@ func (s *side) tell(i info) error {
 	return rc.Send(s.qp, verbs.SendWR{Opcode: verbs.WRSend, SGList: s.SGE(sendAt, infoSize)})
 }
 
-// next waits for a completion of each kind, and returns the message that came last.
+// next waits for one completion of each kind, and returns the last message received.
 func (s *side) next(ctx context.Context, kinds ...verbs.WCOpcode) (info, error) {
 	for _, k := range kinds {
 		for s.seen[k] == 0 {
@@ -126,7 +126,7 @@ func (s *side) next(ctx context.Context, kinds ...verbs.WCOpcode) (info, error) 
 			if err != nil {
 				return info{}, err
 			}
-			s.seen[wc.Opcode]++ // perhaps of a kind that is waited for later
+			s.seen[wc.Opcode]++ // may be of a kind that is waited for later
 			if wc.Opcode != verbs.WCRecv {
 				continue
 			}

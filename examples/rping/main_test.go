@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// role is the program with arguments.
+// role returns the program with arguments.
 func role(t *testing.T, args ...string) rctest.Role {
 	t.Helper()
 	return rctest.RoleOf(t, parse, run, args...)
@@ -42,7 +42,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// The bytes are what the client of rping, of rdma-core 44.0, sent over rdma_rxe.
+// The bytes are those that rping's client (rdma-core 44.0) sent over rdma_rxe.
 func TestInfo(t *testing.T) {
 	want := info{addr: 0x000055b7eccf1840, rkey: 0x26a2, size: 100}
 	golden := []byte{0, 0, 0x55, 0xb7, 0xec, 0xcf, 0x18, 0x40, 0, 0, 0x26, 0xa2, 0, 0, 0, 0x64}
@@ -72,7 +72,7 @@ func FuzzInfo(tf *testing.F) {
 func TestCheckPing(t *testing.T) {
 	b := make([]byte, 64)
 	makePing(b, 57)
-	// As rping makes it: the text, then letters from the 57th on, to z, and again from A.
+	// As made by rping: the text, then letters from the 57th on, to z, and again from A.
 	if want := "rdma-ping-57: z" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnop" + "\x00"; string(b) != want {
 		t.Errorf("%q, want %q", b, want)
 	}

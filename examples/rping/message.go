@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// info is the one message of the protocol: where the client's memory is. The server's, which say
-// only that it is done, have the same size and nothing in them.
+// info is the only message of the protocol: where the client's memory is. The server's
+// messages, which only say that it is done, have the same size and are ignored.
 type info struct {
 	addr uint64
 	rkey uint32
 	size uint32
 }
 
-// infoSize is its size: addr, rkey and size, big-endian.
+// infoSize is the size of a message: addr, rkey and size, big-endian.
 const infoSize = 8 + 4 + 4
 
 func (i info) append(b []byte) []byte {
@@ -34,8 +34,8 @@ func parseInfo(b []byte) (info, error) {
 	}, nil
 }
 
-// A ping is text that ends in a zero byte: its number, then letters, of which the first moves on
-// with each ping.
+// A ping is text that ends in a zero byte: its number, then letters, the first of which
+// advances with each ping.
 const (
 	format = "rdma-ping-%d: "
 
@@ -55,7 +55,7 @@ func makePing(b []byte, n int) {
 	b[len(b)-1] = 0
 }
 
-// checkPing says what is wrong with b as ping number n.
+// checkPing returns an error unless b is ping number n.
 func checkPing(b []byte, n int) error {
 	if len(b) < minSize {
 		return fmt.Errorf("ping %d has %d bytes: want at least %d", n, len(b), minSize)

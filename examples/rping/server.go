@@ -12,10 +12,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// errDisconnected is why waiting ends when the client has had enough.
+// errDisconnected ends waiting when the client has disconnected.
 var errDisconnected = errors.New("the client disconnected")
 
-// serve serves one client, and returns how many of its pings it read and wrote back.
+// serve serves one client, and returns how many of its pings it has read and written back.
 func serve(ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, out io.Writer) (n int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -35,7 +35,7 @@ func serve(ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, o
 	}
 }
 
-// accept waits for a client. When it disconnects, cancel is called.
+// accept waits for a client. When that disconnects, cancel is called.
 func accept(
 	ctx context.Context, cm verbs.ConnectionManager, at netip.AddrPort, out io.Writer, cancel context.CancelCauseFunc,
 ) (*side, error) {
@@ -70,10 +70,10 @@ func accept(
 	}
 }
 
-// pong takes ping number n and gives it back.
+// pong reads ping number n and writes it back.
 func (s *side) pong(ctx context.Context, n int) error {
 	kinds := []verbs.WCOpcode{verbs.WCRecv}
-	if n > 0 { // until the last pong has arrived, its memory is the RNIC's
+	if n > 0 { // until the last pong has arrived, its memory belongs to the RNIC
 		kinds = append(kinds, verbs.WCRDMAWrite, verbs.WCSend)
 	}
 	ping, err := s.next(ctx, kinds...)
@@ -104,7 +104,7 @@ func (s *side) pong(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	length := bytes.IndexByte(buf, 0) + 1 // the text, and the zero behind it
+	length := bytes.IndexByte(buf, 0) + 1 // the text, and the zero byte after it
 	if int(pong.size) < length {
 		return fmt.Errorf("place of %d bytes for a pong of %d", pong.size, length)
 	}
@@ -114,6 +114,6 @@ func (s *side) pong(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	// This SEND follows the WRITE: when it arrives, the data has.
+	// This SEND follows the WRITE: when it arrives, so has the data.
 	return s.tell(info{})
 }

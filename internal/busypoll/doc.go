@@ -1,3 +1,3 @@
-// Package busypoll decides how long to look for packets before sleeping. It makes no call and reads no
-// clock: whoever waits tells it how long that took.
+// Package busypoll decides how long to poll for packets before sleeping. It makes no system call and reads no clock:
+// the caller tells it how long each wait took.
 package busypoll

@@ -2,20 +2,20 @@ package busypoll
 
 import "time"
 
-// What a user may ask for.
+// Values that a user may configure.
 const (
-	// Default is about what the answer to a full batch of small requests takes.
+	// Default is about as long as the answer to a full batch of small requests takes.
 	Default = 250 * time.Microsecond
-	// Off sleeps at once. Zero is Default.
+	// Off sleeps at once. Zero means Default.
 	Off = -1
-	// Max is the longest that anybody may look.
+	// Max is the longest time that may be configured.
 	Max = 10 * time.Second
 )
 
-// Valid says whether a user may ask for d.
+// Valid reports whether d may be configured.
 func Valid(d time.Duration) bool { return d >= Off && d <= Max }
 
-// Longest is how long to look at most where d was asked for; 0 is never.
+// Longest returns the longest time to look if d is configured; 0 means never.
 func Longest(d time.Duration) time.Duration {
 	switch d {
 	case 0:
@@ -26,51 +26,51 @@ func Longest(d time.Duration) time.Duration {
 	return d
 }
 
-// Poller decides before each wait at a socket whether to look for what comes for a while instead of
-// sleeping at once. Looking pays where the next packet is nearer than a sleep and a wake-up take, which
-// nobody knows beforehand: the last waits are what there is to go by. A socket that is quiet, or has
-// a slow rhythm, sleeps, and looks once in a while whether that has changed.
+// Poller decides before each wait at a socket whether to look (poll) for packets for a while instead of sleeping at
+// once. Looking pays if the next packet arrives sooner than a sleep and a wake-up take, which can only be predicted
+// from the last waits. For a socket that is quiet, or has a slow rhythm, it sleeps, and looks once in a while whether
+// that has changed.
 //
-// The zero value is ready; it belongs to whoever waits.
+// The zero value is ready to use. A Poller belongs to the goroutine that waits.
 type Poller struct {
-	usual  time.Duration // how long waits take: the last ones count most
-	worked time.Duration // the longest of the last turns between two waits, fading
+	usual  time.Duration // how long waits take: a mean in which the last ones count most
+	worked time.Duration // the longest of the recent turns between two waits, decaying
 	slept  int           // waits since the last look
 	trial  trial
 	rivals rivals
 }
 
-// trial is one of patience: of looking for as long as may be. Where each of two programs sleeps while it waits for
-// the other, a wait takes as long as the other's wake-up, so that both go on sleeping, though the answers would come
-// soon if one of them didn't. No wait tells that from one for something slow. So it is tried, and kept up for as long
-// as waits are shorter for it in the mean. So they are, too, where the peer waits for a disk: by the wake-up that is
+// trial is a trial of patience: of looking for as long as is allowed. If each of two programs sleeps while it waits for
+// the other, a wait takes as long as the other's wake-up, so both go on sleeping, though the answers would come soon if
+// one of them didn't. No single wait distinguishes that from a wait for something slow. So patience is tried, and kept
+// up while it shortens the mean wait. It also does so if the peer waits for a disk: by the wake-up that is saved.
 // saved.
 type trial struct {
 	on     bool
-	pause  int           // waits until one may begin
-	waits  int           // since it began, was kept up, or is over
-	sum    time.Duration // of them
-	before time.Duration // their mean before it
+	pause  int           // waits until the next trial may begin
+	waits  int           // since the trial began, was kept up, or ended
+	sum    time.Duration // of those waits
+	before time.Duration // the mean wait before the trial
 }
 
 const (
-	// longWait is what a wait counts at most, so that looking begins again soon after a pause.
+	// longWait is the most that a single wait counts for, so that looking begins again soon after a pause.
 	longWait = time.Millisecond
 
-	// lookAgain is how many waits go by without a look: a sleep takes longer than what was waited for.
+	// lookAgain is how many waits go by without a look when sleeping, and waking up, takes longer than the wait itself.
 	lookAgain = 64
 
-	// trialWaits is how many waits a trial takes before it has to have shortened them by a fifth, and trialPause how
-	// many follow one that didn't.
+	// trialWaits is how many waits a trial takes before it must have shortened them by a fifth, and trialPause how many
+	// follow a trial that didn't.
 	trialWaits, trialPause = 32, 512
 )
 
-// Limit is how long to look at most after having worked for so long since the last wait. Where
-// much arrives at once, the peer's next answer takes about as long as our work did. The longest of
-// the last turns counts, fading, until a look was in vain: one of a few acknowledgements doesn't say
-// that the peer has as little to do. A fifth of the longest is always worth it: by default about
-// what a sleep and a wake-up on another processor take on a virtual machine, and what is saved is a
-// wake-up on both sides. Where waits take longer, but not longer than the longest look, that is tried.
+// Limit returns the longest time to look, after the caller has worked for worked since the last wait. If much arrives
+// at once, the peer's next answer takes about as long as our work did. The longest of the recent turns counts,
+// decaying, until a look fails: a turn with just a few acknowledgements doesn't mean that the peer has as little to do.
+// A fifth of longest is always worth it: by default that is about what a sleep and a wake-up on another processor take
+// on a virtual machine, and it saves a wake-up on both sides. If waits take longer than the limit, but less than
+// longest, a trial of longest is made.
 func (p *Poller) Limit(worked, longest time.Duration) time.Duration {
 	p.worked = max(worked, p.worked-p.worked/8)
 	limit := min(max(2*p.worked, longest/5), longest)
@@ -80,7 +80,7 @@ func (p *Poller) Limit(worked, longest time.Duration) time.Duration {
 	return limit
 }
 
-// patient says whether to be patient in the next wait, where the looks of others limit.
+// patient reports whether to look for as long as allowed in the next wait, if looks are otherwise bounded by limit.
 func (t *trial) patient(limit, longest time.Duration) bool {
 	switch {
 	case t.waits < max(trialWaits, t.pause):
@@ -102,7 +102,7 @@ func (t *trial) waited(d time.Duration) {
 	t.sum += min(d, longWait)
 }
 
-// Look says whether to look before sleeping this time, where that may take as long as limit.
+// Look reports whether to look before sleeping this time, for up to limit.
 func (p *Poller) Look(limit time.Duration) bool {
 	if p.rivals.asleep() {
 		return false
@@ -115,8 +115,7 @@ func (p *Poller) Look(limit time.Duration) bool {
 	return true
 }
 
-// Looked tells whether the look found something. After one in vain, what the turns before it say no longer
-// holds.
+// Looked records whether the look found something. A failed look discards what the turns before it suggested.
 func (p *Poller) Looked(found bool) {
 	if !found {
 		p.worked = 0
@@ -124,7 +123,7 @@ func (p *Poller) Looked(found bool) {
 	p.rivals.looked(found)
 }
 
-// Waited tells how long the wait was.
+// Waited records how long the wait was.
 func (p *Poller) Waited(d time.Duration) {
 	p.usual += (min(d, longWait) - p.usual) / 4
 	p.trial.waited(d)

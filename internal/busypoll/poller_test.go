@@ -7,7 +7,7 @@ import (
 
 const shortLook = 50 * time.Microsecond
 
-// looks counts how often in n waits of a length a poller looks.
+// looks counts how often a poller looks in n waits of the given length.
 func looks(p *Poller, n int, wait time.Duration) (count int) {
 	for range n {
 		if p.Look(shortLook) {
@@ -41,7 +41,7 @@ func TestPollerComesBack(t *testing.T) {
 	}
 }
 
-// TestPollerTriesAgain: a sleep that takes longer than what was waited for doesn't keep it from looking.
+// TestPollerTriesAgain: sleeping for longer than the wait itself would have taken doesn't stop it from looking.
 func TestPollerTriesAgain(t *testing.T) {
 	var p Poller
 	p.usual = 2 * shortLook
@@ -72,7 +72,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLimitFades: a short turn among long ones doesn't shorten the look much, and many do.
+// TestLimitFades: one short turn among long ones doesn't shorten the look much, but many do.
 func TestLimitFades(t *testing.T) {
 	var p Poller
 	p.Limit(100*time.Microsecond, 250*time.Microsecond)
@@ -92,8 +92,8 @@ func TestLimitFades(t *testing.T) {
 	}
 }
 
-// waitsOf is how long waits are in the mean where one takes what wait says of how long was looked, and how many of
-// them were looked for as long as may be.
+// waitsOf returns the mean of n waits, each as long as wait says for the time spent looking, and how many of them were
+// looked for as long as allowed.
 func waitsOf(p *Poller, n int, longest time.Duration, wait func(looked time.Duration) time.Duration) (mean time.Duration, patient int) {
 	var sum time.Duration
 	for range n {
@@ -114,7 +114,7 @@ func waitsOf(p *Poller, n int, longest time.Duration, wait func(looked time.Dura
 	return sum / time.Duration(n), patient
 }
 
-// TestPatience: two programs that sleep because the other does are woken for good by one that looks for longer.
+// TestPatience: of two programs that sleep because the other does, one that looks for longer wakes both for good.
 func TestPatience(t *testing.T) {
 	asleep := true // the peer
 	peer := func(looked time.Duration) time.Duration {
@@ -131,7 +131,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestPatienceInVain: what is slow by itself isn't looked for long, and neither is what comes rarely.
+// TestPatienceInVain: it doesn't look long for what is slow by itself, nor for what comes rarely.
 func TestPatienceInVain(t *testing.T) {
 	for _, wait := range []time.Duration{100 * time.Microsecond, 200 * time.Microsecond, 300 * time.Microsecond, time.Second} {
 		var p Poller

@@ -3,47 +3,48 @@ package busypoll
 import "time"
 
 const (
-	// lookingWaits is how many waits are judged at once. One look in vainShare may be in vain.
+	// lookingWaits is how many waits are judged at once. One in vainShare of the looks (polls before sleeping) may
+	// fail.
 	lookingWaits, vainShare = 256, 8
 
-	// trySleep is how many waits a trial of sleeping takes, and lookingPause how often it isn't repeated that was no
-	// help. One that was holds for minAsleep waits at first, and for twice as many, up to maxAsleep, each time
-	// that it is a help again.
+	// trySleep is how many waits a trial of sleeping takes. After a trial that didn't help, many failed looks are
+	// tolerated lookingPause times before the next trial. After one that did, sleeping is kept up for minAsleep waits
+	// at first, and for twice as many, up to maxAsleep, each time that it helps again.
 	trySleep, lookingPause = 64, 16
 	minAsleep, maxAsleep   = 1024, 16384
 
-	// lostWait is what a wait counts at most: about a slice of the kernel's scheduler.
+	// lostWait is the most that a single wait counts for: about a time slice of the kernel's scheduler.
 	lostWait = 3 * time.Millisecond
 )
 
-// rivals says whether to sleep at once because others want the processors. Who looks uses up its share, and keeps
-// the peer waiting that has something to answer; who sleeps is let in at once. But looks are in vain for other
-// reasons, too: where the peer is slow, or the machine takes processors away, sleeping is no help. So where many
-// are, it is tried, and kept to for a while where it makes waits shorter.
+// rivals decides whether to sleep at once because other programs want the processors. A program that looks uses up its
+// share of the processor, and delays the peer that has something to answer; one that sleeps is scheduled at once when
+// it wakes. But looks fail for other reasons, too: if the peer is slow, or a hypervisor takes processors away, sleeping
+// doesn't help. So if many looks fail, sleeping is tried, and kept up for a while if it makes waits shorter.
 //
 // The zero value looks.
 type rivals struct {
 	state   rivalState
 	waits   int // since the state began
-	looks   int // then
-	vain    int // of them
+	looks   int // among them
+	vain    int // looks that failed
 	sum     time.Duration
-	looking time.Duration // how long a wait was when many looks were in vain
-	pause   int           // how often that is put up with
-	hold    int           // waits that sleeping is kept to
+	looking time.Duration // the mean wait when many looks failed
+	pause   int           // how many more times failed looks are tolerated
+	hold    int           // for how many waits to keep sleeping
 }
 
 type rivalState uint8
 
 const (
-	rivalsNone  rivalState = iota // or not worth sleeping for
-	rivalsTried                   // asleep, to see whether waits are shorter
-	rivalsThere                   // asleep, as they were
+	rivalsNone  rivalState = iota // no rivals, or sleeping doesn't help
+	rivalsTried                   // sleeping, to see whether waits are shorter
+	rivalsThere                   // sleeping, as waits were shorter
 )
 
 func (r *rivals) asleep() bool { return r.state != rivalsNone }
 
-// waited takes a wait.
+// waited records a wait.
 func (r *rivals) waited(d time.Duration) {
 	r.waits++
 	r.sum += min(d, lostWait)
@@ -70,7 +71,7 @@ func (r *rivals) looked(found bool) {
 	}
 }
 
-// judge ends lookingWaits of looking.
+// judge evaluates lookingWaits waits with looks.
 func (r *rivals) judge() {
 	switch {
 	case r.vain*vainShare <= r.looks:

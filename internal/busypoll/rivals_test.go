@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// crowded is how long waits are on a machine where somebody else wants the processors: who looks keeps the peer from its
-// own now and then, and who sleeps always waits a little longer than who looks with success.
+// crowded simulates waits on a machine where another program wants the processors: looking delays the peer now and
+// then, and sleeping always waits a little longer than a look that succeeds.
 type crowded struct {
 	asleep time.Duration
 	n      int
@@ -23,7 +23,7 @@ func (c *crowded) wait(looked time.Duration) time.Duration {
 	return 15 * time.Microsecond
 }
 
-// TestRivals: it sleeps where looks are in vain because others want the processors.
+// TestRivals: it sleeps if looks fail because others want the processors.
 func TestRivals(t *testing.T) {
 	c := crowded{asleep: 25 * time.Microsecond}
 	var p Poller
@@ -33,7 +33,7 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// TestRivalsOfTheMachine: sleeping is only tried now and then where it makes waits no shorter.
+// TestRivalsOfTheMachine: if sleeping doesn't make waits shorter, it is tried only now and then.
 func TestRivalsOfTheMachine(t *testing.T) {
 	c := crowded{asleep: 100 * time.Microsecond}
 	var p Poller

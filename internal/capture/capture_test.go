@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ofLinux has captures of its rdma_rxe, described where they lie.
+// ofLinux holds captures of Linux's rdma_rxe, which are described there.
 const ofLinux = "../../fabric/rdma/roce/wire/testdata/linux-6.12"
 
 // memory is a capture file in memory.
@@ -103,7 +103,7 @@ func recvAll(t *testing.T, c udp.Conn) {
 	}
 }
 
-// roceTrain makes packets of equal size whose ICRCs are right for their places in a train.
+// roceTrain makes packets of equal size with ICRCs that are valid for their positions in a train.
 func roceTrain(src, dst netip.AddrPort, count, size int) udp.Train {
 	flow := wire.NewFlow(src, dst)
 	tr := udp.Train{Dst: dst, TrafficClass: 2}
@@ -218,9 +218,8 @@ func checkSums(t *testing.T, p gopacket.Packet) {
 	}
 }
 
-// TestRecoversIdentification sends the packets of captured frames again. What the receiving
-// end captures has to be the same as was captured then, from the IP header on: the
-// Identification, which the socket doesn't show, included.
+// TestRecoversIdentification sends the packets of captured frames again. The capture at the receiving end must equal
+// the original from the IP header on, including the Identification, which the socket doesn't show.
 func TestRecoversIdentification(t *testing.T) {
 	for _, name := range []string{"rdma-01-discover.pcap", "rping.pcap", "rdma-09e-compare-fail.pcap"} {
 		t.Run(name, func(t *testing.T) {
@@ -275,7 +274,7 @@ func readRoCE(t *testing.T, path string) (all [][]byte) {
 	return all
 }
 
-// TestBadTrains sends what a socket refuses: it must not end up in the file, nor harm it.
+// TestBadTrains sends trains that a socket refuses: they must neither end up in the file nor damage it.
 func TestBadTrains(t *testing.T) {
 	n := simnet.New(1)
 	a, b := endpoint(t, n, "192.0.2.1:4791", simnet.Config{}), endpoint(t, n, "192.0.2.2:4791", simnet.Config{})
@@ -361,7 +360,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestNamedPipeUnread: a pipe that nobody reads yet, or ever, keeps nobody waiting for longer than a moment.
+// TestNamedPipeUnread: a pipe that nobody reads, yet or ever, delays nobody for longer than a moment.
 func TestNamedPipeUnread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -435,7 +434,7 @@ func TestNamedPipe(t *testing.T) {
 	}
 }
 
-// stuck is a file whose writes wait, or fail.
+// stuck is a file whose writes block, or fail.
 type stuck struct {
 	gate chan struct{}
 	err  error
@@ -515,7 +514,7 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// null is a Conn that sends nowhere.
+// null is a Conn that discards what is sent.
 type null struct {
 	udp.Conn
 	local netip.AddrPort

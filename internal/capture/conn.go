@@ -7,12 +7,12 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// Conn returns c with everything that passes through it recorded.
+// Conn returns a Conn that records everything that passes through c.
 func (f *File) Conn(c udp.Conn) udp.Conn {
 	return &conn{Conn: c, queue: f.queue, local: unmap(c.LocalAddr())}
 }
 
-// maxDatagrams is what one socket call can carry: an IP packet.
+// maxDatagrams is the most that one socket call can carry: an IP packet.
 const maxDatagrams = 0xffff
 
 type conn struct {
@@ -33,7 +33,7 @@ func (c *conn) TryRecv(rx []udp.Received) (int, error) {
 	return n, err
 }
 
-// Send records before it sends: otherwise an answer could be in the file before its question.
+// Send records before it sends: otherwise an answer could precede its question in the file.
 func (c *conn) Send(trains []udp.Train) (int, error) {
 	now := time.Now()
 	for i := range trains {
@@ -61,7 +61,7 @@ func (c *conn) received(rx []udp.Received) {
 	}
 }
 
-// put records what can be a packet; a train that the socket is going to refuse can't.
+// put records anything that can be a packet, unlike a train that the socket is going to refuse.
 func (c *conn) put(r record, parts [][]byte, datagrams int) {
 	src, dst := r.src.Addr(), r.dst.Addr()
 	if !src.IsValid() || !dst.IsValid() || src.Is4() != dst.Is4() || r.size > maxDatagrams {

@@ -20,9 +20,9 @@ type File struct {
 	err   error         // valid when done is closed
 }
 
-// Create makes a capture file, or takes a named pipe, which Wireshark can watch live, now or later: what comes
-// meanwhile is queued. application is noted in it as its maker. A regular file that exists is not overwritten: the
-// error is fs.ErrExist then.
+// Create makes a capture file, or uses a named pipe, which Wireshark can watch live, now or later: until it does,
+// records are queued. application is stored in the file as the program that made it. An existing regular file is not
+// overwritten: the error is then fs.ErrExist.
 func Create(path, application string) (*File, error) {
 	out, err := create(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func create(path string) (io.WriteCloser, error) {
 	return nil, fmt.Errorf("capture: %w", err)
 }
 
-// New captures into out, which the File closes. name is for errors.
+// New captures to out, which the File closes. name is used in errors.
 func New(out io.WriteCloser, name, application string) (*File, error) {
 	w, err := newWriter(out, application)
 	if err != nil {
@@ -70,7 +70,7 @@ func New(out io.WriteCloser, name, application string) (*File, error) {
 	return f, nil
 }
 
-// writeError says the name once, which the system's error has, too, where it is a file's.
+// writeError names the file once: a file's system error already has the name.
 func writeError(name string, err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -116,7 +116,7 @@ func (f *File) drain(w *writer) error {
 	}
 }
 
-// Dropped is the number of datagrams and stream calls that found no room so far.
+// Dropped returns the number of datagrams and stream calls that have found no room so far.
 func (f *File) Dropped() uint64 { return f.queue.drops() }
 
 // Done is closed when nothing is written any more: after Close, or where writing failed, as Close says then.
@@ -125,8 +125,8 @@ func (f *File) Done() <-chan struct{} { return f.done }
 // closeTimeout is how long Close waits for the reader of a pipe.
 const closeTimeout = 5 * time.Second
 
-// Close writes what is queued and closes the file. It returns the first error of writing; the
-// file then ends before it. A second Close returns the same.
+// Close writes what is queued and closes the file. It returns the first write error, in which case the file ends before
+// it. A second Close returns the same.
 func (f *File) Close() error {
 	f.queue.close()
 	if p, ok := f.out.(interface{ SetWriteDeadline(time.Time) error }); ok {

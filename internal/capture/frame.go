@@ -28,7 +28,7 @@ type flow struct {
 
 func (f *flow) v6() bool { return f.src.Addr().Is6() }
 
-// appendIP appends Ethernet and IP header of a packet with n bytes behind the IP header. An
+// appendIP appends the Ethernet and IP headers of a packet with n bytes after the IP header. An
 // IPv4 packet has the Identification id and DF.
 func (f *flow) appendIP(b []byte, proto uint8, n int, id uint16) []byte {
 	b = appendMAC(b, f.dst.Addr())
@@ -104,8 +104,8 @@ func (f *flow) appendTCP(b []byte, id uint16, flags uint8, seq, ack uint32, payl
 	return b
 }
 
-// checksum is that of UDP and TCP: over the pseudo header and the segment (RFC 9293 3.1,
-// RFC 8200 8.1).
+// checksum computes the checksum of UDP and TCP: over the pseudo header and the segment (RFC
+// 9293 3.1, RFC 8200 8.1).
 func (f *flow) checksum(proto uint8, segment []byte) uint16 {
 	s := uint64(proto) + uint64(len(segment))
 	for _, a := range []netip.Addr{f.src.Addr(), f.dst.Addr()} {
@@ -135,7 +135,7 @@ func sum(s uint64, b []byte) uint64 {
 	return s
 }
 
-// fold is the ones' complement sum in 16 bits.
+// fold folds a sum into 16 bits, in ones' complement.
 func fold(s uint64) uint16 {
 	for s > 0xffff {
 		s = s>>16 + s&0xffff

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pipe is a named pipe, which is opened for the first Write once somebody reads it. Opening it at once would wait
-// for that, and nothing would end the wait.
+// pipe is a named pipe, which the first Write opens once somebody reads it. Opening it at once would wait for a reader,
+// with nothing to end the wait.
 type pipe struct {
 	path string
 
@@ -18,7 +18,7 @@ type pipe struct {
 	deadline time.Time // zero for none
 }
 
-// pipePause is how often is looked for a reader.
+// pipePause is the interval of checks for a reader.
 const pipePause = 20 * time.Millisecond
 
 var errNoReader = errors.New("nobody reads the pipe")
@@ -36,7 +36,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	}
 }
 
-// open is the file; ENXIO while nobody reads it.
+// open returns the file, or ENXIO while nobody reads it.
 func (p *pipe) open() (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *pipe) open() (*os.File, error) {
 	return nil, err
 }
 
-// SetWriteDeadline bounds the wait for a reader too.
+// SetWriteDeadline also bounds the wait for a reader.
 func (p *pipe) SetWriteDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

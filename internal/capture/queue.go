@@ -30,18 +30,18 @@ type record struct {
 	src, dst netip.AddrPort
 	segment  int     // datagram size
 	stream   *Stream // tcp…
-	skipped  int     // tcp…: bytes left out before these
+	skipped  int     // tcp…: bytes that were left out before these
 	size     int     // bytes of batch.data
 }
 
-// batch is what one write takes from the queue. It is used again and again.
+// batch is what one write takes from the queue. It is reused.
 type batch struct {
 	records []record
 	data    []byte // of all records, in order
 }
 
-// maxQueued bounds a batch's data and records together. One is filled while the other is
-// written, so that the queue as a whole holds twice this.
+// maxQueued bounds a batch's data and records together. One batch is filled while the other is
+// written, so the queue as a whole holds twice this.
 const maxQueued = 32 << 20
 
 func (b *batch) cost() int {
@@ -53,7 +53,7 @@ func (b *batch) reset() {
 	b.records, b.data = b.records[:0], b.data[:0]
 }
 
-// queue hands records from those who record to the one who writes.
+// queue passes records from the goroutines that record to the one that writes.
 type queue struct {
 	mu      sync.Mutex
 	filling *batch
@@ -66,9 +66,9 @@ func newQueue() *queue {
 	return &queue{filling: new(batch), wake: make(chan struct{}, 1)}
 }
 
-// put appends a record whose data are the first r.size bytes of parts, or all where they are
-// fewer. It reports false where there was no room, having counted items as dropped; a closed
-// queue takes anything and keeps nothing.
+// put appends a record whose data are the first r.size bytes of parts, or all of them if they
+// are fewer. It returns false if there is no room, and counts items as dropped; a closed queue
+// accepts anything and keeps nothing.
 func (q *queue) put(r record, parts [][]byte, items int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,7 +85,7 @@ func (q *queue) put(r record, parts [][]byte, items int) bool {
 		p = p[:min(left, len(p))]
 		at := len(b.data)
 		b.data = slices.Grow(b.data, len(p))[:at+len(p)]
-		if _, ok := mem.Copy(b.data[at:], p); !ok { // nor can it be sent
+		if _, ok := mem.Copy(b.data[at:], p); !ok { // in which case it can't be sent, either
 			clear(b.data[at:])
 		}
 		left -= len(p)
@@ -122,7 +122,7 @@ func (q *queue) take(empty *batch) *batch {
 	}
 }
 
-// close has later records ignored; those in the queue are still taken.
+// close makes the queue ignore later records; those in it are still taken.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

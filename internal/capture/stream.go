@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxSegment is where the bytes of a stream are cut, as a capture on a host whose network
-// card segments for it would show them.
+// maxSegment is the size of the segments into which the bytes of a stream are divided, similar
+// to a capture on a host whose network card segments.
 const maxSegment = 32 << 10
 
 // Stream records one TCP connection.
@@ -31,7 +31,7 @@ const (
 	inward
 )
 
-// Stream begins the record of a connection; client says that this side opened it.
+// Stream begins recording a connection; client says that this side opened it.
 func (f *File) Stream(local, remote netip.AddrPort, client bool) *Stream {
 	local, remote = unmap(local), unmap(remote)
 	s := &Stream{
@@ -42,8 +42,8 @@ func (f *File) Stream(local, remote netip.AddrPort, client bool) *Stream {
 	return s
 }
 
-// Sent records parts as sent. Call it before they are given to the socket, once for each byte:
-// otherwise an answer could be in the file before its question.
+// Sent records parts as sent. Call it before passing them to the socket, once for each byte:
+// otherwise an answer could precede its question in the file.
 func (s *Stream) Sent(parts [][]byte) {
 	n := 0
 	for _, p := range parts {
@@ -71,7 +71,7 @@ func (s *Stream) put(k kind, direction int, parts [][]byte, n int) {
 	}
 }
 
-// Close ends the record of the connection.
+// Close ends the recording of the connection.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,8 +98,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamGap checks that what found no room leaves a gap in the sequence numbers, and only
-// there.
+// TestStreamGap checks that records that found no room leave a gap in the sequence numbers, and
+// that there is no other.
 func TestStreamGap(t *testing.T) {
 	gate := &stuck{gate: make(chan struct{})}
 	f, err := New(gate, "slow disk", "test")

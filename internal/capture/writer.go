@@ -13,10 +13,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/roce/wire"
 )
 
-// writeBuffer is how many bytes gather before the file is written.
+// writeBuffer is how many bytes are collected before they are written to the file.
 const writeBuffer = 256 << 10
 
-// writer makes frames out of records. It belongs to one goroutine.
+// writer makes frames from records. It belongs to one goroutine.
 type writer struct {
 	buf   *bufio.Writer
 	ng    *pcapgo.NgWriter
@@ -90,7 +90,7 @@ func (w *writer) datagrams(r *record, data []byte) error {
 	}
 }
 
-// write puts w.frame into the file.
+// write appends w.frame to the file.
 func (w *writer) write(when time.Time) error {
 	w.count++
 	return w.ng.WritePacket(gopacket.CaptureInfo{
@@ -98,7 +98,8 @@ func (w *writer) write(when time.Time) error {
 	}, w.frame)
 }
 
-// flush brings everything to the file, so that a reader, or what is left after a crash, has it.
+// flush writes everything to the file, so that a reader has it, and it survives a crash of the
+// program.
 func (w *writer) flush() error {
 	if err := w.ng.Flush(); err != nil {
 		return err

@@ -18,12 +18,12 @@ import (
 const (
 	ExitOK        = 0
 	ExitFailure   = 1 // the work failed
-	ExitUsage     = 2 // the command line can't be
+	ExitUsage     = 2 // the command line is invalid
 	ExitInterrupt = 130
 )
 
-// Main runs root until it ends or a signal asks it to, writes an error as one line, and
-// returns the exit code.
+// Main runs root until it ends or a signal asks it to, prints an error as one line, and returns
+// the exit code.
 func Main(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), interruptions()...)
 	defer stop()
@@ -50,7 +50,7 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 		err = wrongHelp
 	}
 	if errors.Is(out.err, unix.EPIPE) && (err == nil || errors.Is(err, unix.EPIPE)) {
-		return ExitFailure // who read it has seen enough, and needs no explanation
+		return ExitFailure // the reader has seen enough, and needs no explanation
 	}
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
 		err = Say(out.err, "standard output: %v", Cause(out.err))
@@ -70,15 +70,15 @@ func Execute(ctx context.Context, root *cobra.Command, stderr io.Writer) int {
 	return ExitFailure
 }
 
-// checked remembers the first error of writing, so that what people and scripts read is
-// either whole or followed by a failure.
+// checked remembers the first write error, so that output is either complete or followed by a
+// failure.
 type checked struct {
 	ctx context.Context
 	w   io.Writer
 	err error
 }
 
-// lastWords is how long a program that was interrupted waits for whoever reads what it prints.
+// lastWords is how long an interrupted program waits for the reader of its output.
 const lastWords = time.Second
 
 func (c *checked) Write(b []byte) (int, error) {
@@ -92,11 +92,11 @@ func (c *checked) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is where it is written to, for those who ask whether that is a terminal.
+// Unwrap returns the underlying writer, for code that checks whether it is a terminal.
 func (c *checked) Unwrap() io.Writer { return c.w }
 
-// oneLine is the text of err on one line, without the library's name in front, which the
-// program's stands for already.
+// oneLine returns the text of err on one line, without the library's name in front, since the
+// program's name is there already.
 func oneLine(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	for i := range lines {
@@ -105,7 +105,7 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// Say gives err another text; errors.Is and errors.As see err as before.
+// Say gives err another text; errors.Is and errors.As still see err.
 func Say(err error, format string, a ...any) error { return &said{err, fmt.Sprintf(format, a...)} }
 
 type said struct {

@@ -65,7 +65,7 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
-// command is a program with a command that returns err, and flags of every kind.
+// command returns a program with a command that returns err, and flags of every kind.
 func command(err error) *cobra.Command {
 	root := &cobra.Command{Use: "program"}
 	sub := &cobra.Command{Use: "do", Args: NoArgs, Example: "  program do", RunE: func(*cobra.Command, []string) error { return err }}
@@ -89,7 +89,7 @@ func command(err error) *cobra.Command {
 	return Parent(root)
 }
 
-// run is the exit code and what was written.
+// run returns the exit code and the output.
 func run(ctx context.Context, root *cobra.Command, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	root.SetOut(&out)
@@ -187,7 +187,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What can't be written is a failure, even where the command doesn't notice.
+// A failure to write is an error, even if the command doesn't notice.
 func TestOutputFails(t *testing.T) {
 	root := &cobra.Command{Use: "program", RunE: func(c *cobra.Command, _ []string) error {
 		_, _ = io.WriteString(c.OutOrStdout(), "text")
@@ -205,7 +205,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("it is full") }
 
-// TestPrintJSON: characters that mean something in HTML stay what they are, as in what fio and nvme-cli print.
+// TestPrintJSON: characters that are special in HTML aren't escaped, as in the output of fio and nvme-cli.
 func TestPrintJSON(t *testing.T) {
 	var b strings.Builder
 	if err := PrintJSON(&b, map[string]int{">=64": 1}); err != nil || b.String() != "{\n  \">=64\": 1\n}\n" {
@@ -213,7 +213,7 @@ func TestPrintJSON(t *testing.T) {
 	}
 }
 
-// An interface of an address is known by its name or its number.
+// The interface in an address is given by its name or its number.
 func TestCheckZone(t *testing.T) {
 	all, err := net.Interfaces()
 	if err != nil || len(all) == 0 {

@@ -8,24 +8,24 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// choicesKey is the annotation that holds the values of a flag that takes one of few.
+// choicesKey is the annotation that holds the choices of a flag.
 const choicesKey = "nvmeof_choices"
 
-// Offer has shells offer the values of a flag that takes one of few.
+// Offer makes shells offer choices as the values of a flag.
 func Offer(flags *pflag.FlagSet, name string, choices []string) {
-	_ = flags.SetAnnotation(name, choicesKey, choices) // it fails where there is no such flag
+	_ = flags.SetAnnotation(name, choicesKey, choices) // it fails if there is no such flag
 }
 
-// files are what help calls the values that are names of files, and may be completed as such.
+// files are the names that help uses for values that are file names, and may be completed as such.
 var files = []string{"FILE", "DIRECTORY", "SOCKET", "SPEC"}
 
-// completions tells shells what the flags and arguments of c, and of the commands below it, take. Without it they
-// offer files for everything.
+// completions registers what shells complete for the flags and arguments of c and of the commands below it. Without it
+// they offer files for everything.
 func completions(c *cobra.Command) {
 	for _, flags := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
 		flags.VisitAll(func(f *pflag.Flag) {
 			if complete := completion(f); complete != nil {
-				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it fails where it was done before
+				_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it fails if it was done before
 			}
 		})
 	}
@@ -37,7 +37,7 @@ func completions(c *cobra.Command) {
 	}
 }
 
-// completion is how the values of a flag are completed; nil for files, and where there is no value.
+// completion returns how the values of a flag are completed, or nil for files, and if there is no value.
 func completion(f *pflag.Flag) cobra.CompletionFunc {
 	name, _ := pflag.UnquoteUsage(f)
 	switch choices := f.Annotations[choicesKey]; {

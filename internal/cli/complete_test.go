@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCompletions: shells are offered the values of flags that take one of few, files where a file is meant, and
-// nothing else.
+// TestCompletions: shells are offered the choices of flags that have some, files where a file is meant, and nothing
+// else.
 func TestCompletions(t *testing.T) {
 	var format Format
 	newRoot := func() *cobra.Command {

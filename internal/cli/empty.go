@@ -7,8 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// checkEmpty refuses flags whose value is empty, as of a shell's variable that isn't set: it would stand for no flag at
-// all, and so for another subsystem, say, than the one that was meant. Flags of types of their own see to it themselves.
+// checkEmpty refuses flags whose value is empty, as from a shell variable that isn't set: an empty value would act like
+// no flag at all, and so mean a different subsystem, say, than intended. Flags of types of their own check this
+// themselves.
 func checkEmpty(c *cobra.Command, _ []string) error {
 	var err error
 	c.Flags().Visit(func(f *pflag.Flag) {

@@ -23,10 +23,10 @@ type Endpoint struct {
 
 func (e Endpoint) String() string { return fmt.Sprintf("%s://%s", e.Transport, e.Addr) }
 
-// transports are those that this system has.
+// transports lists the transports that this system supports.
 var transports = []nvme.TransportType{nvme.TransportRDMA, nvme.TransportTCP}
 
-// Transports are their names.
+// Transports returns the names of the supported transports.
 func Transports() (names []string) {
 	for _, t := range transports {
 		names = append(names, t.String())
@@ -34,7 +34,7 @@ func Transports() (names []string) {
 	return names
 }
 
-// ParseTransport reads the name of a transport that this system has.
+// ParseTransport parses the name of a supported transport.
 func ParseTransport(s string) (nvme.TransportType, error) {
 	if i := slices.Index(Transports(), s); i >= 0 {
 		return transports[i], nil
@@ -45,7 +45,7 @@ func ParseTransport(s string) (nvme.TransportType, error) {
 	return 0, fmt.Errorf("transport %q is not supported: want %s", s, Or(Transports()))
 }
 
-// ParseEndpoint reads TRANSPORT://ADDRESS[:PORT], as rdma://127.0.0.1:4420 or tcp://[::1].
+// ParseEndpoint parses TRANSPORT://ADDRESS[:PORT], such as rdma://127.0.0.1:4420 or tcp://[::1].
 func ParseEndpoint(s string) (Endpoint, error) {
 	name, rest, ok := strings.Cut(s, "://")
 	if !ok {
@@ -72,8 +72,8 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	return Endpoint{t, addr}, nil
 }
 
-// bare tells whether s can be read as an IPv6 address that lacks its brackets, and a port. It may be an address as a
-// whole, too.
+// bare reports whether s can be read as an IPv6 address without brackets, followed by a port. It may also be an address
+// as a whole.
 func bare(s string) (host, port string, ok bool) {
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 {
@@ -85,7 +85,7 @@ func bare(s string) (host, port string, ok bool) {
 	return host, port, addrErr == nil && a.Is6() && portErr == nil
 }
 
-// ParseAddr reads an address and a port; the port may be empty for DefaultPort.
+// ParseAddr parses an address and a port; an empty port means DefaultPort.
 func ParseAddr(host, port string) (netip.AddrPort, error) {
 	a, err := ParseHost(host)
 	if err != nil {
@@ -95,7 +95,7 @@ func ParseAddr(host, port string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a, p), err
 }
 
-// ParseHost reads an IP address, of which RDMA-CM speaks; a name is looked up by who takes one.
+// ParseHost parses an IP address, which is what RDMA-CM uses; callers that accept names look them up themselves.
 func ParseHost(host string) (netip.Addr, error) {
 	if host == "" {
 		return netip.Addr{}, errors.New("no address given: want one as 127.0.0.1")
@@ -116,7 +116,7 @@ func ParseHost(host string) (netip.Addr, error) {
 	return a, nil
 }
 
-// CheckZone says of an address that is of one interface that this machine has none of that name, or number.
+// CheckZone returns an error if this machine has no interface with the name or number in the address's zone.
 func CheckZone(a netip.Addr) error {
 	if a.Zone() == "" {
 		return nil
@@ -134,7 +134,7 @@ func CheckZone(a netip.Addr) error {
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// ParsePort reads a port; an empty one is DefaultPort.
+// ParsePort parses a port; an empty one means DefaultPort.
 func ParsePort(port string) (uint16, error) {
 	if port == "" {
 		return DefaultPort, nil
@@ -146,7 +146,7 @@ func ParsePort(port string) (uint16, error) {
 	return uint16(p), nil
 }
 
-// CheckAddrPort checks the ADDRESS:PORT that a flag gives, if any.
+// CheckAddrPort checks the ADDRESS:PORT in a flag, if there is one.
 func CheckAddrPort(flag, s string) error {
 	if _, err := netip.ParseAddrPort(s); s != "" && err != nil {
 		return Usage("%s %q: want ADDRESS:PORT, as 127.0.0.1:9090", flag, s)
@@ -154,19 +154,20 @@ func CheckAddrPort(flag, s string) error {
 	return nil
 }
 
-// Overlaps tells whether who listens on one of e and o has the port of the other, since it is every address of a family.
+// Overlaps reports whether listening on one of e and o takes the port of the other, as one of them is every address of
+// a family.
 func (e Endpoint) Overlaps(o Endpoint) bool {
 	a, b := e.Addr.Addr(), o.Addr.Addr()
 	return e.Transport == o.Transport && e.Addr.Port() == o.Addr.Port() && a.Is4() == b.Is4() &&
 		(a.IsUnspecified() || b.IsUnspecified())
 }
 
-// UnmarshalText reads an endpoint from a file.
+// UnmarshalText parses an endpoint from a file.
 func (e *Endpoint) UnmarshalText(b []byte) error {
 	v, err := ParseEndpoint(string(b))
 	*e = v
 	return err
 }
 
-// MarshalText writes it as it is read.
+// MarshalText formats e so that UnmarshalText can parse it.
 func (e Endpoint) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

@@ -6,10 +6,10 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/fault"
 )
 
-// Fault is a flag of faults to inject; Config is nil where none was given.
+// Fault is a flag for faults to inject; Config is nil if none are given.
 type Fault struct{ Config *fault.Config }
 
-// FaultSyntax is what the flag takes, indented for help.
+// FaultSyntax describes the flag's value, indented for help.
 var FaultSyntax = "  " + strings.ReplaceAll(fault.Syntax, "\n", "\n  ")
 
 func (f *Fault) String() string {
@@ -19,7 +19,7 @@ func (f *Fault) String() string {
 	return f.Config.String()
 }
 
-// Set reads faults.
+// Set parses faults.
 func (f *Fault) Set(v string) error {
 	c, err := fault.Parse(v)
 	if err == nil {
@@ -28,11 +28,11 @@ func (f *Fault) Set(v string) error {
 	return err
 }
 
-// Type is how help names the value.
+// Type is the name of the value in help.
 func (f *Fault) Type() string { return "faults" }
 
-// UnmarshalText reads faults from a file.
+// UnmarshalText parses faults from a file.
 func (f *Fault) UnmarshalText(b []byte) error { return f.Set(string(b)) }
 
-// MarshalText writes them as they are read.
+// MarshalText formats the faults so that UnmarshalText can parse them.
 func (f Fault) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

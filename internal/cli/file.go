@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// FileError says why the file that a flag names can't be used.
+// FileError says why the file named by a flag can't be used.
 func FileError(flag, path string, err error) error {
 	return Say(err, "%s %s: %v", flag, path, Cause(err))
 }
 
-// CreateError says why the file or directory that a flag names can't be created, and what to do.
+// CreateError says why the file or directory named by a flag can't be created, and what to do.
 func CreateError(flag, path string, err error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return Say(err, "%s %s exists already: remove it, or choose another name", flag, path)
@@ -30,7 +30,7 @@ func there(path string) bool {
 	return err == nil
 }
 
-// Cause is what the system said, without the operation and the paths that FileError names.
+// Cause returns the system's error, without the operation and the paths, which FileError names.
 func Cause(err error) error {
 	var pe *fs.PathError
 	var le *os.LinkError

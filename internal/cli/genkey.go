@@ -9,7 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
 )
 
-// NewGenKey is the command that makes a secret: either side may be where the other's comes from.
+// NewGenKey returns the command that makes a secret. Both programs have it: either side may be
+// the one that makes the other's.
 func NewGenKey(example string) *cobra.Command {
 	var hmac uint8
 	var length int

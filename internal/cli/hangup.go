@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interruptions are the signals that ask a program to end. That of a terminal that is closed is one
-// of them, but where nohup has the program ignore it.
+// interruptions returns the signals that ask a program to end. SIGHUP, sent when a terminal is closed, is one of them,
+// unless nohup makes the program ignore it.
 func interruptions() []os.Signal {
 	all := []os.Signal{os.Interrupt, unix.SIGTERM}
 	if !signal.Ignored(unix.SIGHUP) {
@@ -18,12 +18,11 @@ func interruptions() []os.Signal {
 	return all
 }
 
-// Hangups delivers the signal HUP while ctx lasts, to a command that takes it for a request to read
-// its files again. It interrupts the program no more, and does nothing once ctx has ended: the
-// program is about to end by itself.
+// Hangups delivers SIGHUP while ctx lasts, to a command for which it is a request to read its files again. The signal
+// no longer interrupts the program, and does nothing once ctx has ended: then the program is about to end anyway.
 func Hangups(ctx context.Context) <-chan os.Signal {
 	c := make(chan os.Signal, 1)
-	signal.Ignore(unix.SIGHUP) // no longer Main's, and what Stop goes back to
+	signal.Ignore(unix.SIGHUP) // removes Main's handling; Stop restores this
 	signal.Notify(c, unix.SIGHUP)
 	context.AfterFunc(ctx, func() { signal.Stop(c) })
 	return c

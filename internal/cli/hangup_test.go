@@ -14,8 +14,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// TestHangups: signal HUP is delivered, and no longer interrupts the program. Afterwards it is
-// nothing, above all not the program's end.
+// TestHangups: SIGHUP is delivered, and no longer interrupts the program. Afterwards it does
+// nothing, and in particular doesn't end the program.
 func TestHangups(t *testing.T) {
 	program, stop := signal.NotifyContext(t.Context(), os.Interrupt, unix.SIGHUP) // as Main's
 	defer stop()

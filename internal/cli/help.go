@@ -15,14 +15,14 @@ const helpWidth = 100
 // groupKey is the annotation that holds the heading of a flag.
 const groupKey = "nvmeof_group"
 
-// AddFlags gives c flags that its help shows under a heading of their own.
+// AddFlags adds flags to c that its help shows under a heading of their own.
 func AddFlags(c *cobra.Command, heading string, flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) { _ = flags.SetAnnotation(f.Name, groupKey, []string{heading}) })
 	c.Flags().SortFlags = false
 	c.Flags().AddFlagSet(flags)
 }
 
-// usage writes what follows the description in a command's help.
+// usage writes the part of a command's help that follows the description.
 func usage(c *cobra.Command) error {
 	w := c.OutOrStderr()
 	line := c.UseLine()
@@ -50,7 +50,7 @@ func usage(c *cobra.Command) error {
 var exitStatus = fmt.Sprintf("%d success, %d failure, %d a mistake on the command line, %d interrupted",
 	ExitOK, ExitFailure, ExitUsage, ExitInterrupt)
 
-// flagGroups are the flags of a command by their headings, which are in order.
+// flagGroups returns the flags of a command by their headings, and the headings in order.
 func flagGroups(c *cobra.Command) (headings []string, sets map[string]*pflag.FlagSet) {
 	headings, sets = []string{"Flags"}, map[string]*pflag.FlagSet{"Flags": NewFlags()}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -67,7 +67,8 @@ func flagGroups(c *cobra.Command) (headings []string, sets map[string]*pflag.Fla
 	return headings, sets
 }
 
-// onceDefault is f without a value of its own where its text says what the default means.
+// onceDefault returns f without a default value to show if its text already says what the
+// default is.
 func onceDefault(f *pflag.Flag) *pflag.Flag {
 	if !strings.Contains(f.Usage, "(default ") || f.Value.Type() != "int" {
 		return f
@@ -77,7 +78,7 @@ func onceDefault(f *pflag.Flag) *pflag.Flag {
 	return &shown
 }
 
-// NewFlags is an empty set of flags that keeps their order.
+// NewFlags returns an empty set of flags that keeps their order.
 func NewFlags() *pflag.FlagSet {
 	s := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.SortFlags = false
@@ -94,7 +95,7 @@ func section(w io.Writer, heading, text string) {
 	fmt.Fprintf(w, "%s:\n%s\n", heading, text)
 }
 
-// commands are those below c that are of a group, or of none.
+// commands lists the commands below c that are in a group, or in none.
 func commands(c *cobra.Command, group string) string {
 	var b strings.Builder
 	for _, sub := range c.Commands() {

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Leaving does what may wait for another program forever, at the other end of a pipe, and leaves it
-// alone when ctx has ended for grace, as the whole program is about to. The error is then that of
-// ctx.
+// Leaving calls do, which may wait forever for another program at the other end of a pipe, and abandons it when ctx has
+// been over for grace, as the whole program is about to end. The error is then that of ctx.
 func Leaving[T any](ctx context.Context, grace time.Duration, do func() (T, error)) (T, error) {
 	type result struct {
 		v   T

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newMan is the command that writes a program's manual page, for packages. The page says what --help says, all
-// commands in one.
+// newMan returns the command that writes a program's manual page, for packages. The page has what --help prints, for
+// all commands.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use: "man", Short: "Write the manual page, as man(7) reads it", Hidden: true, Args: NoArgs,
@@ -36,8 +36,8 @@ func writeMan(w io.Writer, root *cobra.Command) {
 	fmt.Fprintf(w, ".SH EXIT STATUS\n%s\n", roff(exitStatus))
 }
 
-// manCommand writes a command, or those under it. said has, by their text, the groups of flags that are written
-// already, and of which command.
+// manCommand writes a command, or those under it. said maps the text of each group of flags already written to the
+// command that it was written for.
 func manCommand(w io.Writer, c *cobra.Command, said map[string]string) {
 	if !c.IsAvailableCommand() || c.Name() == "completion" || c.Name() == "help" {
 		return
@@ -64,7 +64,7 @@ func manCommand(w io.Writer, c *cobra.Command, said map[string]string) {
 	}
 }
 
-// manText writes a text of paragraphs. Lines that are indented stay as they are.
+// manText writes text in paragraphs. Indented lines are kept as they are.
 func manText(w io.Writer, text string) {
 	verbatim, fresh := false, false
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -90,7 +90,7 @@ func manText(w io.Writer, text string) {
 	}
 }
 
-// manBlock writes a heading and text that stays as it is.
+// manBlock writes a heading and text that is kept as it is.
 func manBlock(w io.Writer, heading, text string) {
 	text = strings.Trim(text, "\n")
 	if text == "" {
@@ -103,7 +103,7 @@ func manBlock(w io.Writer, heading, text string) {
 	fmt.Fprint(w, ".EE\n")
 }
 
-// roff makes text that roff shows as it is.
+// roff escapes text so that roff shows it as it is.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {

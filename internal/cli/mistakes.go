@@ -22,7 +22,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // Usage makes a UsageError.
 func Usage(format string, a ...any) error { return &UsageError{fmt.Errorf(format, a...)} }
 
-// NoArgs refuses arguments; cobra's own check doesn't say what to do.
+// NoArgs refuses arguments, like cobra's own check, but says what to do.
 func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage("%s takes flags only, not %q; see %s --help", c.Name(), args[0], c.CommandPath())
@@ -30,10 +30,10 @@ func NoArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// flagError says what is wrong with a flag, what it takes, and where to read on.
+// flagError says what is wrong with a flag, what it takes, and where to read more.
 func flagError(c *cobra.Command, err error) error {
 	if name := c.Flags().Arg(0); c.HasSubCommands() && name != "" {
-		return unknownCommand(c, name) // whose flags they are
+		return unknownCommand(c, name) // the flags are meant for that command
 	}
 	var bad *pflag.InvalidValueError
 	if errors.As(err, &bad) {
@@ -48,11 +48,11 @@ func flagError(c *cobra.Command, err error) error {
 	return Usage("%w; see %s --help", err, c.CommandPath())
 }
 
-// leastName is the length from which on the beginning of a flag's name says which is meant.
+// leastName is the length from which the beginning of a flag's name identifies the flag that is meant.
 const leastName = 3
 
-// similar is the flag whose name begins as name does, or ends as it does, if there is only one, or else one that is
-// spelled nearly the same; "" for none.
+// similar returns the flag whose name begins or ends like name, if there is only one, or else one that is spelled
+// almost the same; "" if there is none.
 func similar(flags *pflag.FlagSet, name string) string {
 	if len(name) < leastName {
 		return ""
@@ -70,7 +70,7 @@ func similar(flags *pflag.FlagSet, name string) string {
 	return found[0]
 }
 
-// wanted says what the value of a flag looks like.
+// wanted describes the values that a flag takes.
 func wanted(bad *pflag.InvalidValueError) string {
 	switch bad.GetFlag().Value.Type() {
 	case "size":
@@ -96,7 +96,7 @@ func wanted(bad *pflag.InvalidValueError) string {
 	return bad.Unwrap().Error()
 }
 
-// CheckNQN checks the NVMe Qualified Name that a flag gives.
+// CheckNQN checks the NVMe Qualified Name in a flag.
 func CheckNQN(flag, nqn string) error {
 	if err := nvme.CheckNQN(nqn); err != nil {
 		return Usage("%s: %w", flag, err)

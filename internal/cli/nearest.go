@@ -2,7 +2,7 @@ package cli
 
 import "github.com/agnivade/levenshtein"
 
-// Nearest is the known name that a mistyped one most likely means; "" where none is near.
+// Nearest returns the known name that a mistyped one most likely means, or "" if none is near.
 func Nearest(name string, known []string) string {
 	best, distance := "", 3
 	if len(name) < shortName {

@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Format is how a command prints, as -o says.
+// Format is how a command prints, as set by -o.
 type Format string
 
 // The formats, as nvme-cli and fio name them.
 const (
 	Normal   Format = "normal" // for people
 	JSON     Format = "json"
-	JSONPlus Format = "json+" // fio's, with more
+	JSONPlus Format = "json+" // fio's, with more detail
 )
 
 // OutputFlag adds -o to flags, which sets f to Normal, JSON, or what the command has more.
@@ -33,17 +33,17 @@ func OutputFlag(flags *pflag.FlagSet, f *Format, more ...Format) {
 	Offer(flags, "output-format", names)
 }
 
-// Or is a list of choices in words.
+// Or joins choices with commas and "or".
 func Or(choices []string) string { return english.WordSeries(choices, "or") }
 
-// formatValue is a Format that is one of some.
+// formatValue is the flag's value: a Format that is one of all.
 type formatValue struct {
 	to  *Format
 	all []string
 }
 
 func (v *formatValue) String() string { return string(*v.to) }
-func (v *formatValue) Type() string   { return "string" } // whose default help puts into quotes
+func (v *formatValue) Type() string   { return "string" } // help puts the default of a string in quotes
 
 func (v *formatValue) Set(s string) error {
 	if !slices.Contains(v.all, s) {
@@ -57,11 +57,11 @@ func (v *formatValue) Set(s string) error {
 func PrintJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false) // fio's member ">=64" is found as it is written
+	e.SetEscapeHTML(false) // keeps fio's member ">=64" as it is
 	return e.Encode(v)
 }
 
-// NewTable is a table in the style of all of ours.
+// NewTable returns a table in the style of all of ours.
 func NewTable(w io.Writer, head ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)

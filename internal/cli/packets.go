@@ -8,21 +8,21 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 )
 
-// Packets is what either program may be told of its packets.
+// Packets holds the options about packets that both programs have.
 type Packets struct {
 	DSCP        int
 	Priority    int
 	PlainUDP    bool
 	NoLocalICRC bool
 	LocalMemory bool
-	BusyPoll    time.Duration // 0: never
+	BusyPoll    time.Duration // 0 means never
 	Fault       Fault
 }
 
 // Bounds of Packets, and a default.
 const (
 	MaxDSCP     = 63
-	MaxPriority = 6 // what a user may set who isn't root
+	MaxPriority = 6 // what a user other than root may set
 	MaxBusyPoll = busypoll.Max
 
 	DefaultBusyPoll = busypoll.Default

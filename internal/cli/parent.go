@@ -9,8 +9,8 @@ import (
 // nearName is the number of letters by which a mistyped command may differ from the one that is meant.
 const nearName = 2
 
-// Parent makes c a command that only has others: by itself it shows its help, and a command
-// that it doesn't know is a mistake.
+// Parent makes c a command that only has subcommands: by itself it shows its help, and an unknown subcommand is an
+// error.
 func Parent(c *cobra.Command) *cobra.Command {
 	c.SuggestionsMinimumDistance = nearName
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -23,10 +23,10 @@ func Parent(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// manyCommands are too many for one line.
+// manyCommands is how many are too many for one line.
 const manyCommands = 20
 
-// unknownCommand says which command of c is meant, or which there are.
+// unknownCommand says which command of c is probably meant, or which there are.
 func unknownCommand(c *cobra.Command, name string) error {
 	if meant := c.SuggestionsFor(name); len(meant) == 1 {
 		return Usage("there is no command %q; is %s meant? see %s --help", name, meant[0], c.CommandPath())
@@ -43,9 +43,8 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return Usage("there is no command %q among %s; see %s --help", name, strings.Join(names, ", "), c.CommandPath())
 }
 
-// helpers has help that is asked for in any way know unknown commands, too: cobra shows the help of
-// the command before them. What help finds wrong is in *wrong, since a help function of cobra's
-// returns nothing.
+// helpers makes all forms of help report unknown commands, too, where cobra shows the help of the command before them.
+// The error is in *wrong, since cobra's help function returns nothing.
 func helpers(root *cobra.Command, wrong *error) {
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()
@@ -65,7 +64,7 @@ func helpers(root *cobra.Command, wrong *error) {
 	})
 }
 
-// newHelp is the command "help COMMAND".
+// newHelp returns the command "help COMMAND".
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Show the help of a command",

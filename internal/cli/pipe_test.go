@@ -14,8 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestBrokenPipe: a command whose reader goes away runs to its end, cleans up, and fails
-// without a word.
+// TestBrokenPipe: a command whose reader goes away runs to its end, cleans up, and fails without a message.
 func TestBrokenPipe(t *testing.T) {
 	for _, returned := range []bool{false, true} {
 		r, w, err := os.Pipe()
@@ -46,7 +45,7 @@ func TestBrokenPipe(t *testing.T) {
 	}
 }
 
-// stalled takes nothing until it is closed.
+// stalled accepts nothing until it is closed.
 type stalled chan struct{}
 
 func (s stalled) Write([]byte) (int, error) {
@@ -54,8 +53,8 @@ func (s stalled) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// TestStalledPipe: a program that is interrupted doesn't wait for a reader that reads no more, and
-// one that reads in time gets all.
+// TestStalledPipe: a program that is interrupted doesn't wait for a reader that no longer reads, and one that reads in
+// time gets everything.
 func TestStalledPipe(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,14 +17,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/statedir"
 )
 
-// HostSecrets are the secrets of one host, as a line of a file of secrets has them.
+// HostSecrets are the secrets of one host: a line of a file of secrets.
 type HostSecrets struct {
 	NQN        string
 	Host       *dhchap.Secret
-	Controller *dhchap.Secret // nil: none
+	Controller *dhchap.Secret // nil if none
 }
 
-// String is the line. It shows the secrets.
+// String returns the line. It contains the secrets.
 func (h *HostSecrets) String() string {
 	line := h.NQN + " " + h.Host.Text()
 	if h.Controller != nil {
@@ -33,17 +33,17 @@ func (h *HostSecrets) String() string {
 	return line
 }
 
-// SecretFile is a flag that names a file with secrets. An empty name, as of a variable that isn't set, is refused: it
-// would stand for no flag, and so for no authentication.
+// SecretFile is a flag that names a file with secrets. An empty name, as from a variable that isn't set, is refused: it
+// would act like no flag, and so mean no authentication.
 type SecretFile string
 
-// String is the name of the file.
+// String returns the name of the file.
 func (f *SecretFile) String() string { return string(*f) }
 
-// Type is what help calls the value.
+// Type is the name of the value in help.
 func (*SecretFile) Type() string { return "file" }
 
-// Set takes the name of a file.
+// Set sets the name of the file.
 func (f *SecretFile) Set(name string) error {
 	if name == "" {
 		return errors.New("it is empty: name a file, or leave the flag out, for no authentication")
@@ -55,15 +55,15 @@ func (f *SecretFile) Set(name string) error {
 // maxSecrets bounds a file of secrets, in bytes.
 const maxSecrets = 4 << 20
 
-// exposed are the rights that others must not have to a file of secrets: anything for everybody,
-// and writing for its group.
+// exposed are the permissions that others must not have on a file of secrets: any for everybody, and writing for its
+// group.
 const exposed = 0o027
 
-// errExposed is the cause where others could read or change a secret.
+// errExposed is the cause if others could read or change a secret.
 var errExposed = errors.New("others may read or change it")
 
-// ReadSecret reads a file that holds one secret. what is the flag or field that names it. A pipe is waited for as long as
-// ctx and most last, where most isn't 0. Errors show nothing of the secret.
+// ReadSecret reads a file that holds one secret. what is the flag or field that names it. If the file is a pipe, it
+// waits until ctx ends, and for at most most unless that is 0. Errors don't contain the secret.
 func ReadSecret(ctx context.Context, what, path string, most time.Duration) (*dhchap.Secret, error) {
 	b, err := Leaving(ctx, 0, func() ([]byte, error) { return readSecrets(what, path, most) })
 	if err != nil {
@@ -80,9 +80,8 @@ func ReadSecret(ctx context.Context, what, path string, most time.Duration) (*dh
 	return s, nil
 }
 
-// ReadSecrets reads a file that holds the secrets of many hosts: on each line the NQN of a host,
-// its secret and, where controllers have to prove themselves to it, their secret for this host.
-// Pipes are waited for as by ReadSecret.
+// ReadSecrets reads a file that holds the secrets of many hosts: each line has the NQN of a host, its secret and, if
+// controllers must prove their identity to it, their secret for this host. It waits for pipes as ReadSecret does.
 func ReadSecrets(ctx context.Context, what, path string, most time.Duration) ([]HostSecrets, error) {
 	b, err := Leaving(ctx, 0, func() ([]byte, error) { return readSecrets(what, path, most) })
 	if err != nil {
@@ -91,7 +90,7 @@ func ReadSecrets(ctx context.Context, what, path string, most time.Duration) ([]
 	return parseSecrets(what, path, b)
 }
 
-// parseSecrets is ReadSecrets of what the file holds.
+// parseSecrets is ReadSecrets for the file's content.
 func parseSecrets(what, path string, b []byte) (all []HostSecrets, err error) {
 	seen := map[string]bool{}
 	for _, l := range secretLines(b) {
@@ -122,7 +121,7 @@ type secretLine struct {
 	words  []string
 }
 
-// secretLines are the lines of a file of secrets, without comments, which begin with #.
+// secretLines returns the lines of a file of secrets, without comments, which begin with #.
 func secretLines(b []byte) (all []secretLine) {
 	number := 0
 	for line := range bytes.Lines(b) {
@@ -134,7 +133,7 @@ func secretLines(b []byte) (all []secretLine) {
 	return all
 }
 
-// readSecrets reads a file of secrets. One that others may read is refused, as ssh refuses keys.
+// readSecrets reads a file of secrets. It refuses one that others may read, as ssh does with keys.
 func readSecrets(what, path string, most time.Duration) ([]byte, error) {
 	late := func(err error) error {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -165,8 +164,8 @@ func readSecrets(what, path string, most time.Duration) ([]byte, error) {
 	return b, nil
 }
 
-// openSecrets opens a file of secrets. A pipe has somebody who writes to it then, or has written, and has to end before
-// most is over, unless that is 0.
+// openSecrets opens a file of secrets. If it is a pipe, it waits until somebody writes to it, or has written; unless
+// most is 0, the writer must close it within most.
 func openSecrets(path string, most time.Duration) (*os.File, error) {
 	if most == 0 {
 		return os.Open(path)
@@ -179,7 +178,7 @@ func openSecrets(path string, most time.Duration) (*os.File, error) {
 		return f, nil //nolint:nilerr // it is no pipe
 	}
 	conn, err := f.SyscallConn()
-	if err == nil { // before anybody writes a pipe reads as if it had ended
+	if err == nil { // a pipe that nobody has opened for writing yet reads as if it had ended
 		err = conn.Read(func(fd uintptr) bool {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 			return n > 0 || err != nil
@@ -192,8 +191,8 @@ func openSecrets(path string, most time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// CreateSecret makes a file that only its owner may read, and that wasn't there before. It appears
-// as a whole or not at all.
+// CreateSecret makes a file that only its owner may read; it must not exist yet. The file appears complete or not at
+// all.
 func CreateSecret(what, path, content string) error {
 	if err := statedir.CreateFile(path, []byte(content), 0o600); err != nil {
 		return CreateError(what, path, err)

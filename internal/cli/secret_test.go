@@ -60,7 +60,7 @@ func TestReadSecret(t *testing.T) {
 	}
 }
 
-// TestSecretPipe: a pipe is read, but not waited for longer than asked for, though nobody opens it, or nobody closes it.
+// TestSecretPipe: a pipe is read, but not waited for longer than asked for, if nobody opens it, or nobody closes it.
 func TestSecretPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -95,7 +95,7 @@ func TestSecretPipe(t *testing.T) {
 	}
 }
 
-// TestCreateSecretFull: on a full disk no part of a file is left behind, under any name.
+// TestCreateSecretFull: on a full disk no partial file is left behind, under any name.
 func TestCreateSecretFull(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -150,7 +150,7 @@ func TestReadSecrets(t *testing.T) {
 	}
 }
 
-// What a file of secrets says is said again by what is made of it.
+// Parsed secrets are formatted so that they parse to the same again.
 func FuzzReadSecrets(tf *testing.F) {
 	f := fuzzing.New(tf)
 	f.Add(hostA + " " + secretA + "\n# a comment\n" + hostB + " " + secretB + " " + secretA)

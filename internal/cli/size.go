@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/blockdev"
 )
 
-// Size is a flag of bytes, written as 4k, 64MiB or 1GiB (see blockdev.ParseSize).
+// Size is a flag in bytes, written like 4k, 64MiB or 1GiB (see blockdev.ParseSize).
 type Size int64
 
 func (s *Size) String() string {
@@ -16,20 +16,20 @@ func (s *Size) String() string {
 	return blockdev.FormatSize(int64(*s))
 }
 
-// Set reads a size.
+// Set parses a size.
 func (s *Size) Set(v string) error {
 	n, err := blockdev.ParseSize(v)
 	*s = Size(n)
 	return err
 }
 
-// Type is how help names the value.
+// Type is the name of the value in help.
 func (s *Size) Type() string { return "size" }
 
-// UnmarshalText reads a size from a file.
+// UnmarshalText parses a size from a file.
 func (s *Size) UnmarshalText(b []byte) error { return s.Set(string(b)) }
 
-// MarshalText writes it as it is read: for people, where that is exact.
+// MarshalText formats it so that UnmarshalText can parse it: with a unit if that is exact.
 func (s Size) MarshalText() ([]byte, error) {
 	text := blockdev.FormatSize(int64(s))
 	if n, err := blockdev.ParseSize(text); err != nil || n != int64(s) {

@@ -9,14 +9,14 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// ANA is the state of an ANA group at an endpoint. A group that is named nowhere is optimized.
+// ANA is the state of an ANA group at an endpoint. A group that is not listed is optimized.
 type ANA struct {
 	Group  uint32        `yaml:"group"`
 	State  ANAState      `yaml:"state"`
-	Listen *cli.Endpoint `yaml:"listen,omitempty"` // nil: at every endpoint for which no other entry says it
+	Listen *cli.Endpoint `yaml:"listen,omitempty"` // nil: at every endpoint without an entry of its own
 }
 
-// ANAState is a state as Linux's nvmet names it.
+// ANAState is an ANA state, with the names of Linux's nvmet.
 type ANAState nvme.ANAState
 
 var anaStates = map[string]nvme.ANAState{
@@ -24,7 +24,7 @@ var anaStates = map[string]nvme.ANAState{
 	"persistent-loss": nvme.ANAPersistentLoss, "change": nvme.ANAChange,
 }
 
-// UnmarshalText reads a state.
+// UnmarshalText parses a state.
 func (s *ANAState) UnmarshalText(b []byte) error {
 	v, ok := anaStates[string(b)]
 	if !ok {
@@ -34,7 +34,7 @@ func (s *ANAState) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes it as it is read.
+// MarshalText formats s so that UnmarshalText can parse it.
 func (s ANAState) MarshalText() ([]byte, error) {
 	for name, v := range anaStates {
 		if v == nvme.ANAState(s) {
@@ -78,7 +78,7 @@ func sameEndpoint(a, b *cli.Endpoint) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// ANAState is the state that a group is to have at an endpoint.
+// ANAState returns the configured state of a group at an endpoint.
 func (c *Config) ANAState(e cli.Endpoint, group uint32) nvme.ANAState {
 	state := nvme.ANAOptimized
 	for _, a := range c.ANA {
@@ -93,7 +93,7 @@ func (c *Config) ANAState(e cli.Endpoint, group uint32) nvme.ANAState {
 	return state
 }
 
-// SetANA gives a group a state at an endpoint, or at all of them where listen is nil.
+// SetANA sets the state of a group at an endpoint, or at all of them if listen is nil.
 func (c *Config) SetANA(group uint32, state nvme.ANAState, listen *cli.Endpoint) {
 	c.ANA = slices.DeleteFunc(c.ANA, func(a ANA) bool {
 		return a.Group == group && (listen == nil || sameEndpoint(a.Listen, listen))

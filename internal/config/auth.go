@@ -7,22 +7,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Authentication is which hosts have to authenticate themselves (DH-HMAC-CHAP), and how. Secrets
-// lie in files of their own, which are read when the configuration takes effect.
+// Authentication says which hosts must authenticate themselves (DH-HMAC-CHAP), and how. Secrets
+// are in files of their own, which are read when the configuration takes effect.
 type Authentication struct {
 	Secrets string       `yaml:"secrets,omitempty"` // file with the secrets of many hosts; empty: none
 	Hosts   []HostSecret `yaml:"hosts,omitempty"`
-	// Hashes and DHGroups may be used, the preferred first; nil: target.Authentication's.
+	// Hashes and DHGroups are those that may be used, the preferred first; nil: those of
+	// target.Authentication.
 	Hashes   []nvme.AuthHash `yaml:"hashes,omitempty"`
 	DHGroups []nvme.DHGroup  `yaml:"dh_groups,omitempty"`
 	Optional bool            `yaml:"optional,omitempty"` // hosts without a secret may connect, too
 }
 
-// HostSecret is a host with a file, or two, for itself.
+// HostSecret names one host's own file of secrets, or two.
 type HostSecret struct {
 	NQN            string `yaml:"nqn"`
-	SecretFile     string `yaml:"secret_file"`                // that the host proves to have
-	CtrlSecretFile string `yaml:"ctrl_secret_file,omitempty"` // that controllers prove to it; empty: they can't
+	SecretFile     string `yaml:"secret_file"`                // the secret that the host proves to have
+	CtrlSecretFile string `yaml:"ctrl_secret_file,omitempty"` // the secret that controllers prove to the host; empty: they can't
 }
 
 func (c *Config) checkAuthentication() *FieldError {
@@ -30,7 +31,8 @@ func (c *Config) checkAuthentication() *FieldError {
 	if a == nil {
 		return nil
 	}
-	// With none no host could authenticate itself; and written again, it would be all.
+	// With an empty list no host could authenticate itself; and once marshaled, it would mean
+	// all.
 	if a.Hashes != nil && len(a.Hashes) == 0 {
 		return field("authentication.hashes", "", "it is empty: name what may be used, or leave it out, for all")
 	}

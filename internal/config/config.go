@@ -11,9 +11,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Config is all that a target can be told. A zero field has the default.
+// Config is the complete configuration of a target. A zero field means the default.
 type Config struct {
-	// Listen says where; empty: loopback, over both transports.
+	// Listen lists the endpoints to listen on; empty: loopback, over both transports.
 	Listen     []cli.Endpoint `yaml:"listen,omitempty"`
 	Subsystems []Subsystem    `yaml:"subsystems"`
 	ANA        []ANA          `yaml:"ana,omitempty"` // states of ANA groups; empty: all optimized
@@ -21,14 +21,13 @@ type Config struct {
 	Limits     Limits         `yaml:"limits,omitempty"`
 	Metrics    string         `yaml:"metrics,omitempty"` // ADDRESS:PORT for Prometheus; empty: none
 	Control    string         `yaml:"control,omitempty"` // path of the control socket; empty: none
-	State      string         `yaml:"state,omitempty"`   // directory for what outlives the program; empty: none
+	State      string         `yaml:"state,omitempty"`   // directory for state that outlives the program; empty: none
 	Discovery  Discovery      `yaml:"discovery,omitempty"`
-	// Authentication says which hosts have to authenticate themselves; nil: none.
+	// Authentication says which hosts must authenticate themselves; nil: none.
 	Authentication *Authentication `yaml:"authentication,omitempty"`
 	Pcap           string          `yaml:"pcap,omitempty"` // file for every packet; empty: none
 	Log            Log             `yaml:"log,omitempty"`
-	// DrainTimeout bounds how long commands under way may take when the program stops; nil:
-	// DefaultDrainTimeout.
+	// DrainTimeout bounds how long commands in flight may take when the program stops; nil: DefaultDrainTimeout.
 	DrainTimeout *Duration `yaml:"drain_timeout,omitempty"`
 }
 
@@ -43,7 +42,7 @@ type Subsystem struct {
 	Create         *Create     `yaml:"create,omitempty"` // nil: hosts create no namespaces
 }
 
-// Namespace is a volume and what hosts know it by.
+// Namespace is a volume and how hosts identify it.
 type Namespace struct {
 	NSID        uint32   `yaml:"nsid,omitempty"` // 0: the lowest that is free
 	Volume      string   `yaml:"volume"`         // as blockdev.Open takes it
@@ -58,34 +57,34 @@ type Namespace struct {
 	ANAGroup    uint32   `yaml:"ana_group,omitempty"`   // 0: group 1
 }
 
-// Discovery is what hosts are told of, beside the subsystems.
+// Discovery is what hosts are told in addition to the subsystems.
 type Discovery struct {
-	NQN       string         `yaml:"nqn,omitempty"`       // of the discovery subsystem, beside the well-known one
+	NQN       string         `yaml:"nqn,omitempty"`       // of the discovery subsystem, in addition to the well-known one
 	Referrals []cli.Endpoint `yaml:"referrals,omitempty"` // other discovery services
 }
 
-// Network is how the transports work.
+// Network holds the options of the transports.
 type Network struct {
-	InCapsule   *cli.Size  `yaml:"in_capsule,omitempty"`    // nil: each transport's own
+	InCapsule   *cli.Size  `yaml:"in_capsule,omitempty"`    // nil: each transport's default
 	QueueDepth  int        `yaml:"queue_depth,omitempty"`   // 0: DefaultQueueDepth
 	DSCP        int        `yaml:"dscp,omitempty"`          // of RDMA's packets, 0 to 63
-	Priority    int        `yaml:"priority,omitempty"`      // of RDMA's packets, 1 to 6; 0: as DSCP says
+	Priority    int        `yaml:"priority,omitempty"`      // of RDMA's packets, 1 to 6; 0: according to DSCP
 	PlainUDP    bool       `yaml:"plain_udp,omitempty"`     // no segmentation offload, no coalescing
-	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that want none
-	LocalMemory bool       `yaml:"local_memory,omitempty"`  // shared memory with programs of this kind and user on this host that want it
-	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the transports' own; 0: never
+	NoLocalICRC bool       `yaml:"no_local_icrc,omitempty"` // no ICRC with programs of this kind on this host that set it too
+	LocalMemory bool       `yaml:"local_memory,omitempty"`  // shared memory with programs of this kind and user on this host that set it too
+	BusyPoll    *Duration  `yaml:"busy_poll,omitempty"`     // nil: the transports' default; 0: never
 	Fault       *cli.Fault `yaml:"fault,omitempty"`         // faults to inject into RDMA; nil: none
 }
 
-// Limits bound what all hosts together can make the target hold; 0: the defaults of Explicit.
+// Limits bound the target's resources that all hosts together can use; 0: the defaults of Explicit.
 type Limits struct {
 	Connections     int      `yaml:"connections,omitempty"`      // of all hosts together
 	HostConnections int      `yaml:"host_connections,omitempty"` // from one address
-	HalfOpen        int      `yaml:"half_open,omitempty"`        // RDMA connections not confirmed by their hosts yet
+	HalfOpen        int      `yaml:"half_open,omitempty"`        // RDMA connections not yet confirmed by their hosts
 	HostHalfOpen    int      `yaml:"host_half_open,omitempty"`   // of them, from one address
 	Controllers     int      `yaml:"controllers,omitempty"`
-	Queues          int      `yaml:"queues,omitempty"` // I/O queues of a controller
-	Memory          cli.Size `yaml:"memory,omitempty"` // for data, each endpoint
+	Queues          int      `yaml:"queues,omitempty"` // I/O queues per controller
+	Memory          cli.Size `yaml:"memory,omitempty"` // for data, per endpoint
 	ConnectTimeout  Duration `yaml:"connect_timeout,omitempty"`
 }
 
@@ -98,11 +97,10 @@ type Log struct {
 // LogLevels are the levels of a log.
 var LogLevels = []string{"debug", "info", "warn", "error"}
 
-// DefaultDrainTimeout is far more than commands take, and less than a host waits that doesn't
-// want to lose its I/O.
+// DefaultDrainTimeout is far longer than commands take, and shorter than a host waits before it gives up on its I/O.
 const DefaultDrainTimeout = 5 * time.Second
 
-// Drain is how long commands under way may take when the program stops.
+// Drain returns how long commands in flight may take when the program stops.
 func (c *Config) Drain() time.Duration {
 	if c.DrainTimeout == nil {
 		return DefaultDrainTimeout
@@ -113,7 +111,7 @@ func (c *Config) Drain() time.Duration {
 // DefaultQueueDepth is the number of entries of a queue.
 const DefaultQueueDepth = 128
 
-// defaultListen is where a target listens that is told nothing.
+// defaultListen returns the endpoints of a target that is configured with none.
 func defaultListen() []cli.Endpoint {
 	var es []cli.Endpoint
 	for _, s := range []string{"rdma://127.0.0.1", "tcp://127.0.0.1"} {
@@ -126,12 +124,12 @@ func defaultListen() []cli.Endpoint {
 	return es
 }
 
-// Has says whether c listens with a transport.
+// Has reports whether c listens with a transport.
 func (c *Config) Has(t nvme.TransportType) bool {
 	return slices.ContainsFunc(c.Listen, func(e cli.Endpoint) bool { return e.Transport == t })
 }
 
-// Subsystem finds one by its NQN; nil where there is none.
+// Subsystem returns the subsystem with an NQN, or nil if there is none.
 func (c *Config) Subsystem(nqn string) *Subsystem {
 	if i := slices.IndexFunc(c.Subsystems, func(s Subsystem) bool { return s.NQN == nqn }); i >= 0 {
 		return &c.Subsystems[i]
@@ -139,7 +137,7 @@ func (c *Config) Subsystem(nqn string) *Subsystem {
 	return nil
 }
 
-// Namespace finds one by its NSID; nil where there is none.
+// Namespace returns the namespace with an NSID, or nil if there is none.
 func (s *Subsystem) Namespace(nsid uint32) *Namespace {
 	if i := slices.IndexFunc(s.Namespaces, func(n Namespace) bool { return n.NSID == nsid }); i >= 0 {
 		return &s.Namespaces[i]
@@ -147,7 +145,7 @@ func (s *Subsystem) Namespace(nsid uint32) *Namespace {
 	return nil
 }
 
-// Same tells whether n and o are the same namespace, whichever of them says what goes without saying.
+// Same reports whether n and o are the same namespace, even if only one of them states the defaults.
 func (n Namespace) Same(o Namespace) bool { return reflect.DeepEqual(n.explicit(), o.explicit()) }
 
 func (n Namespace) explicit() Namespace {
@@ -155,7 +153,7 @@ func (n Namespace) explicit() Namespace {
 	return n
 }
 
-// Explicit is l with what goes without saying, as the program runs: the defaults are these, not those of the packages.
+// Explicit returns l with defaults filled in, as the program runs: the defaults are these, not those of the packages.
 func (l Limits) Explicit() Limits {
 	return Limits{
 		Connections: cmp.Or(l.Connections, 1024), HostConnections: cmp.Or(l.HostConnections, 256),
@@ -165,7 +163,7 @@ func (l Limits) Explicit() Limits {
 	}
 }
 
-// Explicit is n with what goes without saying. What a command capsule may carry differs between transports.
+// Explicit returns n with defaults filled in, except InCapsule, which differs between transports.
 func (n Network) Explicit() Network {
 	n.QueueDepth = cmp.Or(n.QueueDepth, DefaultQueueDepth)
 	if n.BusyPoll == nil {
@@ -175,13 +173,13 @@ func (n Network) Explicit() Network {
 	return n
 }
 
-// Explicit is l with what goes without saying.
+// Explicit returns l with defaults filled in.
 func (l Log) Explicit() Log {
 	l.Level = cmp.Or(l.Level, "info")
 	return l
 }
 
-// Clone is a copy that shares nothing which may be changed.
+// Clone returns a copy that shares nothing that may be changed.
 func (c *Config) Clone() *Config {
 	d := *c
 	d.Listen = slices.Clone(c.Listen)
@@ -197,8 +195,7 @@ func (c *Config) Clone() *Config {
 	return &d
 }
 
-// Complete fills in what is left open and must not change later: where to listen, the depth of
-// queues, and the NSIDs.
+// Complete fills in what was left open and must not change later: where to listen, the depth of queues, and the NSIDs.
 func (c *Config) Complete() {
 	if len(c.Listen) == 0 {
 		c.Listen = defaultListen()
@@ -209,7 +206,7 @@ func (c *Config) Complete() {
 	}
 }
 
-// number gives each namespace without an NSID the lowest that is free, in order.
+// number gives each namespace without an NSID the lowest free one, in order.
 func (s *Subsystem) number() {
 	used := map[uint32]bool{}
 	for _, n := range s.Namespaces {
@@ -230,7 +227,7 @@ func (s *Subsystem) number() {
 // Duration is a time, written as 500ms or 10s.
 type Duration time.Duration
 
-// UnmarshalText reads a time.
+// UnmarshalText parses a duration.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil {
@@ -240,5 +237,5 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes it as it is read.
+// MarshalText formats d so that UnmarshalText can parse it.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

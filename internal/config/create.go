@@ -7,14 +7,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// Create lets the hosts of a subsystem create and delete namespaces, and attach and detach all.
+// Create lets the hosts of a subsystem create and delete namespaces, and attach and detach all
+// of them.
 type Create struct {
-	Directory   string   `yaml:"directory"`             // where their volumes lie: for this subsystem alone
+	Directory   string   `yaml:"directory"`             // where their volumes are kept; used by this subsystem alone
 	Capacity    cli.Size `yaml:"capacity"`              // of all of them together
 	Preallocate bool     `yaml:"preallocate,omitempty"` // reserve the space of each
 }
 
-// checkCreate checks what hosts may create in a subsystem that is at a place in the file.
+// checkCreate checks what hosts may create in a subsystem; at is the subsystem's place in the
+// file.
 func (c *Config) checkCreate(at string, s *Subsystem) *FieldError {
 	switch {
 	case s.Create == nil:

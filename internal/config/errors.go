@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// ErrInvalid is what every error of this package is, for errors.Is.
+// ErrInvalid matches every error of this package, with errors.Is.
 var ErrInvalid = errors.New("invalid configuration")
 
 var errDuration = errors.New("want a time, as 500ms, 10s or 1m")
 
-// FieldError says what is wrong with one value. It is ErrInvalid.
+// FieldError says what is wrong with one value. It matches ErrInvalid.
 type FieldError struct {
-	File  string // empty where it comes of no file
-	Line  int    // from 1; 0 where it is not known
-	Field string // as "subsystems[0].namespaces[1].size"; empty where the whole is meant
-	Value string // as it was written; may be empty
+	File  string // empty if it isn't from a file
+	Line  int    // from 1; 0 if unknown
+	Field string // such as "subsystems[0].namespaces[1].size"; empty for the configuration as a whole
+	Value string // as written in the file; may be empty
 	Err   error
 }
 

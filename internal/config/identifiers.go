@@ -19,7 +19,7 @@ type EUI64 [8]byte
 // UUID is a namespace's universally unique identifier.
 type UUID uuid.UUID
 
-// UnmarshalText reads one.
+// UnmarshalText parses a UUID.
 func (u *UUID) UnmarshalText(b []byte) error {
 	v, err := uuid.ParseBytes(b)
 	if err != nil {
@@ -29,19 +29,19 @@ func (u *UUID) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText writes it as it is read.
+// MarshalText formats u so that UnmarshalText can parse it.
 func (u UUID) MarshalText() ([]byte, error) { return uuid.UUID(u).MarshalText() }
 
-// UnmarshalText reads one; dashes, colons and dots between digits don't count.
+// UnmarshalText parses an NGUID; dashes, colons and dots between digits are ignored.
 func (n *NGUID) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }
 
-// MarshalText writes it as it is read.
+// MarshalText formats n so that UnmarshalText can parse it.
 func (n NGUID) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(n[:])), nil }
 
-// UnmarshalText reads one; dashes, colons and dots between digits don't count.
+// UnmarshalText parses an EUI-64; dashes, colons and dots between digits are ignored.
 func (n *EUI64) UnmarshalText(b []byte) error { return unmarshalHex(n[:], b) }
 
-// MarshalText writes it as it is read.
+// MarshalText formats n so that UnmarshalText can parse it.
 func (n EUI64) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(n[:])), nil }
 
 func unmarshalHex(to, b []byte) error {
@@ -53,13 +53,13 @@ func unmarshalHex(to, b []byte) error {
 	return nil
 }
 
-// identifiers are those of namespaces that have been seen, and of what volume, and where. Hosts tell volumes apart by
-// them, and refuse a second one: Linux across subsystems, too. The specification has one in several subsystems only where
-// it is the same namespace in all (a dispersed one), which the target has none of; one in one subsystem that hosts reach
-// by several endpoints is in the file once.
+// identifiers maps the identifiers of namespaces seen so far to where they are and of which volume. Hosts tell volumes
+// apart by them, and refuse a duplicate; Linux does so across subsystems, too. The specification allows the same
+// identifier in several subsystems only if it is the same namespace in all of them (a dispersed namespace), which the
+// target doesn't support. A namespace of one subsystem that hosts reach by several endpoints is in the file only once.
 type identifiers map[any]string
 
-// check adds those of a namespace that is at a place in the file.
+// check adds the identifiers of a namespace; at is its place in the file.
 func (ids identifiers) check(at string, n *Namespace) *FieldError {
 	add := func(name string, id encoding.TextMarshaler) *FieldError {
 		if other, twice := ids[id]; twice {
@@ -71,7 +71,7 @@ func (ids identifiers) check(at string, n *Namespace) *FieldError {
 		return nil
 	}
 	var err *FieldError
-	if n.UUID != nil && *n.UUID != (UUID{}) { // which stands for one that the target derives
+	if n.UUID != nil && *n.UUID != (UUID{}) { // the zero UUID stands for one that the target derives
 		err = add("uuid", *n.UUID)
 	}
 	if n.NGUID != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// keys are the names of all fields of a struct and of those in it.
+// keys appends the names of all fields of a struct and of the structs in it.
 func keys(t reflect.Type, all []string) []string {
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -24,8 +24,8 @@ func keys(t reflect.Type, all []string) []string {
 	return all
 }
 
-// lineOf is the line of a field, or of the innermost thing around it that is there; 0 where
-// there is nothing.
+// lineOf returns the line of a field, or of the innermost element around it that exists; 0 if
+// there is none.
 func lineOf(file *ast.File, field string) int {
 	for field != "" {
 		path, err := yaml.PathString("$." + field)

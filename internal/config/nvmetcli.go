@@ -17,7 +17,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// The JSON that nvmetcli saves: the directories of Linux nvmet's configfs.
+// The JSON that nvmetcli saves mirrors the directories of Linux nvmet's configfs.
 type (
 	nvmetcli struct {
 		Ports      []nvmetPort      `json:"ports"`
@@ -66,7 +66,7 @@ type (
 			UUID  string `json:"uuid"`
 			NGUID string `json:"nguid"`
 		} `json:"device"`
-		// Versions of nvmetcli differ in where they put it.
+		// Versions of nvmetcli differ in where they put the group.
 		ANAGrpID looseID `json:"ana_grpid"`
 		ANA      struct {
 			GrpID looseID `json:"grpid"`
@@ -74,10 +74,10 @@ type (
 	}
 )
 
-// looseID is a number that may be written as a text.
+// looseID is a number that may be written as a string.
 type looseID uint32
 
-// UnmarshalJSON reads one.
+// UnmarshalJSON parses a number, with or without quotes.
 func (n *looseID) UnmarshalJSON(b []byte) error {
 	v, err := strconv.ParseUint(strings.Trim(string(b), `"`), 10, 32)
 	if err != nil {
@@ -87,16 +87,16 @@ func (n *looseID) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Import is what FromNVMeTCLI makes.
+// Import is the result of FromNVMeTCLI.
 type Import struct {
 	Config *Config
-	Notes  []string // what has no counterpart here, and is left out: a line each
-	// Secrets are those of hosts, for a file that Config.Authentication.Secrets names.
+	Notes  []string // what has no counterpart here and is left out, one line each
+	// Secrets are the secrets of hosts, for the file named by Config.Authentication.Secrets.
 	Secrets []cli.HostSecrets
 }
 
-// FromNVMeTCLI reads what Linux's nvmetcli saved. The Config is valid. secrets is the name of the
-// file that the secrets of hosts will be in; empty: they are left out.
+// FromNVMeTCLI reads what Linux's nvmetcli saved. The Config is valid. secrets is the name of the file that the secrets
+// of hosts will be in; if it is empty, they are left out.
 func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 	var in nvmetcli
 	if err := json.Unmarshal(b, &in); err != nil {
@@ -128,7 +128,7 @@ func FromNVMeTCLI(name string, b []byte, secrets string) (*Import, error) {
 	return &Import{im.c, im.notes, im.secrets}, nil
 }
 
-// jsonError gives a JSON error its line.
+// jsonError adds the line to a JSON error.
 func jsonError(name string, b []byte, err error) error {
 	fe := &FieldError{File: name, Err: err}
 	var syntax *json.SyntaxError
@@ -143,7 +143,7 @@ func jsonError(name string, b []byte, err error) error {
 	return fe
 }
 
-// jsonKind is what JSON calls what a Go type is read from.
+// jsonKind returns JSON's name for the kind of value that a Go type is read from.
 func jsonKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:
@@ -166,9 +166,9 @@ func (im *importer) note(format string, a ...any) {
 	im.notes = append(im.notes, fmt.Sprintf(format, a...))
 }
 
-// hosts takes over the secrets of hosts, and what they may be used with.
+// hosts imports the secrets of hosts, and what they may be used with.
 func (im *importer) hosts(hosts []nvmetHost, file string) error {
-	a := &Authentication{Secrets: file, Optional: true} // there, a host without a secret just connects
+	a := &Authentication{Secrets: file, Optional: true} // with nvmet a host without a secret can simply connect
 	for _, h := range hosts {
 		switch {
 		case h.Key == "" && h.CtrlKey == "":
@@ -201,7 +201,7 @@ func (im *importer) hosts(hosts []nvmetHost, file string) error {
 	return nil
 }
 
-// endpoint reads an address of a port or referral.
+// endpoint parses the address of a port or referral.
 func (a *nvmetAddr) endpoint() (cli.Endpoint, error) {
 	text := a.TrType + "://" + a.TrAddr
 	if strings.Contains(a.TrAddr, ":") {
@@ -234,7 +234,7 @@ func (im *importer) port(p *nvmetPort, all []nvmetSubsystem) {
 	im.served(e, p.Subsystems, all)
 }
 
-// referral takes over where a port sends hosts. Here all ports tell of all referrals.
+// referral imports a referral of a port. Here all ports report all referrals.
 func (im *importer) referral(port cli.Endpoint, r *nvmetReferral) {
 	if r.Enable == 0 {
 		im.note("port %s: referral %s is not enabled, and left out", port, r.Name)
@@ -254,7 +254,7 @@ func (im *importer) referral(port cli.Endpoint, r *nvmetReferral) {
 	}
 }
 
-// served tells of what a port serves here that it doesn't there, and the other way round.
+// served notes what a port serves here but not in nvmet, and the other way round.
 func (im *importer) served(port cli.Endpoint, names []string, all []nvmetSubsystem) {
 	for _, nqn := range names {
 		if !slices.ContainsFunc(all, func(s nvmetSubsystem) bool { return s.NQN == nqn }) {

@@ -25,13 +25,13 @@ import (
 // maxFile bounds a configuration file, in bytes.
 const maxFile = 4 << 20
 
-// Load reads a file. Errors are *FieldError, or those of the file system.
+// Load reads a file. Errors are *FieldError, or from the file system.
 func Load(path string) (*Config, error) {
 	c, _, err := LoadText(path)
 	return c, err
 }
 
-// LoadText is Load with what the file held, which may be a pipe that is read once.
+// LoadText is Load, but also returns the file's content: the file may be a pipe, which can be read only once.
 func LoadText(path string) (*Config, []byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,9 +49,9 @@ func LoadText(path string) (*Config, []byte, error) {
 	return c, b, err
 }
 
-// Parse reads YAML; name is what errors call it. The Config is valid, and not yet complete.
+// Parse parses YAML; name is the name to use in errors. The Config is valid, but not yet complete.
 func Parse(name string, b []byte) (*Config, error) {
-	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors begin a text with the mark, and YAML lets them
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // some editors write a byte order mark, and YAML allows it
 	if fe := notUTF8(b); fe != nil {
 		fe.File = name
 		return nil, fe
@@ -84,7 +84,8 @@ func Parse(name string, b []byte) (*Config, error) {
 	return c, nil
 }
 
-// notUTF8 finds a line that the YAML library would read as another, which may have the path of another file.
+// notUTF8 finds a line that isn't UTF-8, which the YAML library would read as different text, perhaps as the path of a
+// different file.
 func notUTF8(b []byte) *FieldError {
 	n := 0
 	for line := range bytes.Lines(b) {
@@ -95,7 +96,7 @@ func notUTF8(b []byte) *FieldError {
 	return nil
 }
 
-// second finds a second YAML document, which would be left out without a word.
+// second finds a second YAML document, which would otherwise be ignored silently.
 func second(file *ast.File) *FieldError {
 	seen := false
 	for _, doc := range file.Docs {
@@ -103,7 +104,7 @@ func second(file *ast.File) *FieldError {
 			return &FieldError{Line: again.Position.Line, Err: errors.New("the document above is empty: a configuration is one, so leave out this \"---\"")}
 		}
 		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType {
-			continue // a directive, as %YAML, is of the document below it
+			continue // a directive, such as %YAML, belongs to the document below it
 		}
 		if seen {
 			return &FieldError{Line: doc.Body.GetToken().Position.Line, Err: errors.New("a second document begins above: a configuration is one, so leave out its \"---\"")}
@@ -113,8 +114,8 @@ func second(file *ast.File) *FieldError {
 	return nil
 }
 
-// emptied is the "---" that follows that of a document, which has nothing in it then. The YAML library leaves out what
-// is below.
+// emptied returns the "---" that follows a document's own "---" directly, if the document is empty. The YAML library
+// ignores what is below.
 func emptied(doc *ast.DocumentNode) *token.Token {
 	if doc.Start == nil || doc.Body != nil {
 		return nil
@@ -129,11 +130,11 @@ func emptied(doc *ast.DocumentNode) *token.Token {
 	return next
 }
 
-// errMalformed is what the YAML library has no error for.
+// errMalformed is used where the YAML library has no error.
 var errMalformed = errors.New("this is no YAML: look for a stray \"!\", or a control character")
 
-// guarded calls the YAML library, which takes some malformed text, as a tag without a value, and then
-// panics: a running target that reads its file again may not end of that.
+// guarded calls the YAML library, which accepts some malformed text, such as a tag without a value, and then panics:
+// that must not end a running target that reads its file again.
 func guarded(call func() error) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -143,16 +144,17 @@ func guarded(call func() error) (err error) {
 	return call()
 }
 
-// Marshal writes c as Parse reads it.
+// Marshal formats c so that Parse can read it.
 func (c *Config) Marshal() ([]byte, error) {
 	return yaml.MarshalWithOptions(c, yaml.IndentSequence(true), yaml.CustomMarshaler(marshalText))
 }
 
-// errNotUTF8 is that of a text that a file can't say: what would be written instead may be the path of another file.
+// errNotUTF8 is for text that a file can't represent: what would be written instead may be the path of a different
+// file.
 var errNotUTF8 = errors.New("it is not UTF-8, which a configuration is written in: give it another name, or a link that has one")
 
-// marshalText writes a text, in quotes where the YAML library would write one that it reads as another, or can't read: it
-// leaves out a tab, begins a key at "? ", makes a number of .inf, and knows no text that is ---.
+// marshalText formats a string, with quotes where the YAML library would write something that it reads differently, or
+// can't read: it drops a tab, takes "? " for the beginning of a key and .inf for a number, and can't read --- as text.
 func marshalText(s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
 		return nil, fmt.Errorf("%q: %w", s, errNotUTF8)
@@ -164,8 +166,8 @@ func marshalText(s string) ([]byte, error) {
 	return []byte(strconv.Quote(s)), nil
 }
 
-// means tells whether YAML is read as a text: by itself, as the YAML library reads it again, as the value of a key, and
-// as one of a list.
+// means reports whether YAML is read as text: by itself, as the YAML library reads it again, as the value of a key, and
+// as an element of a list.
 func means(b []byte, text string) bool {
 	var alone string
 	var among struct {
@@ -178,7 +180,7 @@ func means(b []byte, text string) bool {
 	return err == nil && alone == text && among.Key == text && slices.Equal(among.List, []string{text})
 }
 
-// located makes a *FieldError of an error of the YAML library.
+// located converts an error of the YAML library to a *FieldError.
 func located(name string, err error) *FieldError {
 	fe := &FieldError{File: name, Err: errors.New(firstLine(err.Error()))}
 	var tk *token.Token
@@ -203,7 +205,7 @@ func located(name string, err error) *FieldError {
 	return fe
 }
 
-// unknownKey says that a key is none where it stands, and which is near.
+// unknownKey says that a key doesn't exist in its place, and which similar one does.
 func unknownKey(key string) error {
 	known := keys(reflect.TypeFor[Config](), nil)
 	if slices.Contains(known, key) {

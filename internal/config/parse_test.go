@@ -82,13 +82,13 @@ func ptr[T any](v T) *T { return &v }
 
 const nqn = "nqn.2026-11.org.example:a"
 
-// good is a configuration, to which mistakes are added.
+// good is a valid configuration, to which mistakes are added.
 const good = "subsystems:\n- nqn: " + nqn + "\n  namespaces:\n  - volume: mem:1MiB\n"
 
-// mistake is a text, and how the error begins.
+// mistake is a configuration, and how its error begins.
 type mistake struct{ text, want string }
 
-// malformed are keys that there aren't, and values that aren't of their kind.
+// malformed has unknown keys, and values of the wrong kind.
 var malformed = []mistake{
 	{"", "f: subsystems: there are none"},
 	{"sub: [\n", "f:1: "},
@@ -130,7 +130,7 @@ var malformed = []mistake{
 	{good + "listen:\n- tcp: 127.0.0.1\n  port: 4420\n", "f:6: listen[0]: want one value"},
 }
 
-// outOfRange are values of the target that can't be.
+// outOfRange has invalid values for the target.
 var outOfRange = []mistake{
 	{good + "network:\n  queue_depth: 5\n", "f:6: network.queue_depth 5: want 32 to 1024"},
 	{good + "network: {busy_poll: soon}\n", "f:5: network.busy_poll: want a time"},
@@ -150,7 +150,7 @@ var outOfRange = []mistake{
 	{good + "limits: {queues: 100000}\n", "f:5: limits.queues 100000: want 1 to 1024"},
 }
 
-// wrongSubsystems are subsystems and namespaces that can't be.
+// wrongSubsystems has invalid subsystems and namespaces.
 var wrongSubsystems = []mistake{
 	{good + "- nqn: " + nqn + "\n  namespaces: []\n", "f:5: subsystems[1].nqn " + nqn + ": it is given twice"},
 	{good + "  hosts: [example]\n", "f:5: subsystems[0].hosts[0]: "},
@@ -204,7 +204,7 @@ const (
 
 func identified(id string) string { return "  - volume: mem:1MiB\n    " + id + "\n" }
 
-// wrongVolumes are volumes that there can't be, whatever files there are.
+// wrongVolumes has volumes that are invalid, whatever files exist.
 var wrongVolumes = []struct{ volume, want string }{
 	{"mem:x", `mem:x: size "x": write it as`},
 	{"'mem:'", "mem:: it needs a size"},
@@ -220,7 +220,7 @@ var wrongVolumes = []struct{ volume, want string }{
 	{"check:pmem:disk.img,mode=fast", `check:pmem:disk.img,mode=fast: unknown option "mode=fast"`},
 }
 
-// What a volume is called is checked before any is opened.
+// The names of all volumes are checked before any is opened.
 func TestParseVolumes(t *testing.T) {
 	for _, x := range wrongVolumes {
 		_, err := Parse("f", []byte(good+"  - volume: "+x.volume+"\n"))
@@ -235,14 +235,14 @@ func TestParseVolumes(t *testing.T) {
 	}
 }
 
-// Every address of one family leaves those of the other, other ports and the other transport free.
+// Listening on every address of one family leaves those of the other, other ports and the other transport free.
 func TestParseListen(t *testing.T) {
 	if _, err := Parse("f", []byte(good+"listen: [\"tcp://[::]\", tcp://127.0.0.1, tcp://0.0.0.0:4421, rdma://127.0.0.1]\n")); err != nil {
 		t.Error(err)
 	}
 }
 
-// A UUID of zeroes, as other targets' files may have, is none, and so may be several's.
+// A UUID of zeroes, as in other targets' files, means none, and several namespaces may have it.
 func TestParseNoUUID(t *testing.T) {
 	none := identified("uuid: 00000000-0000-0000-0000-000000000000")
 	if _, err := Parse("f", []byte(good+none+none)); err != nil {
@@ -299,7 +299,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, Parse says no or gives what it can write and read again.
+// Whatever a file contains, Parse rejects it or returns a Config that can be marshaled and parsed again.
 func FuzzParse(tf *testing.F) {
 	f := fuzzing.New(tf)
 	full, err := os.ReadFile(filepath.Join("testdata", "full.yaml"))
@@ -326,7 +326,7 @@ func FuzzParse(tf *testing.F) {
 	})
 }
 
-// TestChoices: what errors and help name can be given.
+// TestChoices: the choices that errors and help list are accepted.
 func TestChoices(t *testing.T) {
 	modes := map[blockdev.IOMode]bool{}
 	for _, mode := range IOModes {
@@ -346,7 +346,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// TestParseByteOrderMark: a file may begin with the mark (YAML 1.2.2, 5.2), which is no part of a key.
+// TestParseByteOrderMark: a file may begin with the mark (YAML 1.2.2, 5.2), which is not part of a key.
 func TestParseByteOrderMark(t *testing.T) {
 	c, err := Parse("a.yaml", []byte("\ufeffmetrics: 127.0.0.1:9090\r\nsubsystems:\r\n- nqn: nqn.2024-01.org.example:a\r\n"))
 	if err != nil || c.Metrics != "127.0.0.1:9090" {
@@ -363,7 +363,7 @@ func TestParseMalformed(t *testing.T) {
 	}
 }
 
-// TestParseOneDocument: what may stand around a document makes it no second one.
+// TestParseOneDocument: what may surround a document doesn't count as a second one.
 func TestParseOneDocument(t *testing.T) {
 	for _, text := range []string{
 		"---\n" + good, "# ours\n---\n# all of it\n" + good, "%YAML 1.2\n---\n" + good, good + "...\n", good + "---\n",

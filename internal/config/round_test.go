@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMarshalTexts: a text is read as it was written, whatever is in it. A path with a tab was written as that of another
-// file, and "ctl save" would have the target open that, or create it, when it is started next.
+// TestMarshalTexts: any text is read as it was written. A path with a tab was once written as that of a different file,
+// which a target would have opened, or created, when it was started after "ctl save".
 func TestMarshalTexts(t *testing.T) {
 	const odd = "ab09 :#-?*&!%@`'\"|>{}[],\\/~<=.eXxo_+é\t\n\r\u0085\u00a0\u2028\x01\x7f😀"
 	letters, random := []rune(odd), rand.New(rand.NewPCG(1, 2))
@@ -36,8 +36,8 @@ func TestMarshalTexts(t *testing.T) {
 	}
 }
 
-// TestMarshalNotUTF8: a path that YAML can't say is an error. It was written as that of another file, which a target that
-// is started with it would have created.
+// TestMarshalNotUTF8: a path that YAML can't represent is an error. It was once written as that of a different file,
+// which a target started with it would have created.
 func TestMarshalNotUTF8(t *testing.T) {
 	c := &Config{Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{Volume: "caf\xe9.img"}}}}}
 	if b, err := c.Marshal(); !errors.Is(err, errNotUTF8) {

@@ -12,8 +12,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// misfit finds the first value that isn't what its field takes. The YAML library names the types of Go
-// there, forgets the line of a text that a type of ours refuses, and cuts 1.5 down to 1.
+// misfit finds the first value that doesn't fit its field. In that case the YAML library's errors name Go types and
+// lack the line of text that a type of ours refuses, and it truncates 1.5 to 1.
 func misfit(file *ast.File) *FieldError {
 	for _, doc := range file.Docs {
 		if e := misfitIn(doc.Body, reflect.TypeFor[Config](), ""); e != nil {
@@ -23,8 +23,8 @@ func misfit(file *ast.File) *FieldError {
 	return nil
 }
 
-// misfitIn is misfit for a node whose field has type t. What it doesn't know (aliases, single values with tags, null) it
-// leaves to the library.
+// misfitIn is misfit for a node whose field has type t. What it doesn't handle (aliases, single values with tags, null)
+// it leaves to the library.
 func misfitIn(node ast.Node, t reflect.Type, field string) *FieldError {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -69,11 +69,11 @@ func unwanted(node ast.Node, want, field string) *FieldError {
 	return &FieldError{Field: field, Line: node.GetToken().Position.Line, Err: fmt.Errorf("want %s", want)}
 }
 
-// misfitMapping looks at a mapping, node, of values.
+// misfitMapping checks a mapping, node, with its values.
 func misfitMapping(node ast.Node, values []*ast.MappingValueNode, t reflect.Type, field string) *FieldError {
 	if v, isText := reflect.New(t).Interface().(encoding.TextUnmarshaler); isText && len(values) == 1 {
-		// Between braces the YAML library takes the colon of tcp://192.0.2.1:4420 for that of a mapping, and yet gives v the
-		// whole text.
+		// Between braces the YAML library takes the colon of tcp://192.0.2.1:4420 for that of a mapping, and yet passes
+		// the whole text to v.
 		if text, ok := torn(values[0]); ok {
 			if err := v.UnmarshalText([]byte(text)); err != nil {
 				return &FieldError{Field: field, Line: node.GetToken().Position.Line, Err: err}
@@ -86,7 +86,7 @@ func misfitMapping(node ast.Node, values []*ast.MappingValueNode, t reflect.Type
 	return unwanted(node, wanted(t), field)
 }
 
-// torn is the text of a key and a value with nothing but the colon between them.
+// torn returns the text of a key and a value with only the colon between them.
 func torn(v *ast.MappingValueNode) (string, bool) {
 	key, value := v.Key.GetToken(), v.Value.GetToken()
 	if key.Position.Line != value.Position.Line || key.Position.Column+len(key.Value)+1 != value.Position.Column {
@@ -95,7 +95,7 @@ func torn(v *ast.MappingValueNode) (string, bool) {
 	return key.Value + ":" + value.Value, true
 }
 
-// misfitAmong looks at the values of a mapping.
+// misfitAmong checks the values of a mapping.
 func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *FieldError {
 	for _, v := range values {
 		if v.Key.IsMergeKey() {
@@ -107,7 +107,7 @@ func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *
 		key := nameOf(v.Key)
 		f, ok := fieldOf(t, key)
 		if !ok {
-			continue // the library finds keys that there aren't
+			continue // the library reports unknown keys
 		}
 		name := strings.TrimPrefix(field+"."+key, ".")
 		if admits(t, key) && saysNothing(v.Value) {
@@ -120,7 +120,7 @@ func misfitAmong(values []*ast.MappingValueNode, t reflect.Type, field string) *
 	return nil
 }
 
-// misfitMerged looks at what "<<" merges into a mapping: one mapping, or a list of them.
+// misfitMerged checks what "<<" merges into a mapping: one mapping, or a list of them.
 func misfitMerged(node ast.Node, t reflect.Type, field string) *FieldError {
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
@@ -134,7 +134,7 @@ func misfitMerged(node ast.Node, t reflect.Type, field string) *FieldError {
 	return nil
 }
 
-// nameOf is a key without what may stand before it.
+// nameOf returns a key without what may precede it.
 func nameOf(key ast.Node) string {
 	for {
 		switch n := key.(type) {
@@ -150,16 +150,16 @@ func nameOf(key ast.Node) string {
 	}
 }
 
-// errOpen is that a key which lets some in says nothing, and so would let everybody in: its lines may be commented out,
-// or it was to let nobody in. An empty list that an alias or a tag hides is found by Subsystem.check.
+// errOpen is for a key that restricts access but is empty, which would let everybody in: its lines may be commented
+// out, or it was meant to let nobody in. Subsystem.check finds an empty list that is hidden by an alias or a tag.
 var errOpen = errors.New("it is empty: name who may connect; left out altogether, it lets every host in")
 
-// admits tells whether a key of t lets every host in where it is left out.
+// admits reports whether every host is let in if a key of t is left out.
 func admits(t reflect.Type, key string) bool {
 	return t == reflect.TypeFor[Subsystem]() && key == "hosts" || t == reflect.TypeFor[Config]() && key == "authentication"
 }
 
-// saysNothing tells whether a value is none, or an empty list.
+// saysNothing reports whether a value is null, or an empty list.
 func saysNothing(node ast.Node) bool {
 	switch n := node.(type) {
 	case *ast.NullNode:
@@ -172,7 +172,7 @@ func saysNothing(node ast.Node) bool {
 	return false
 }
 
-// misfitText looks at a single value.
+// misfitText checks a single value.
 func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 	tk := node.GetToken()
 	e := &FieldError{Field: field, Value: strconv.Quote(tk.Value), Line: tk.Position.Line}
@@ -184,7 +184,7 @@ func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 		if e.Err = v.UnmarshalText([]byte(tk.Value)); e.Err == nil {
 			return nil
 		}
-		e.Value = "" // such errors have it
+		e.Value = "" // the error contains it
 		return e
 	}
 	_, isBool := node.(*ast.BoolNode)
@@ -209,8 +209,8 @@ func misfitText(node ast.Node, t reflect.Type, field string) *FieldError {
 	return e
 }
 
-// changed is what a number is read as that a text is meant to be, where that differs from what is written: 0001 is 1 to
-// YAML, 010 is 8 and .inf is +Inf, which may be the path of another file.
+// changed returns the number as which a value is read where text is expected, if that differs from what is written:
+// YAML reads 0001 as 1, 010 as 8 and .inf as +Inf, which may be the path of a different file.
 func changed(node ast.Node, t reflect.Type) (read string, ok bool) {
 	if _, isText := reflect.New(t).Interface().(encoding.TextUnmarshaler); !isText && t.Kind() != reflect.String {
 		return "", false
@@ -223,14 +223,14 @@ func changed(node ast.Node, t reflect.Type) (read string, ok bool) {
 	return "", false
 }
 
-// isTwofold tells whether an integer is another to who reads it as it looks: 010 is 8 to the YAML library, as in YAML 1.1,
-// and 10 in YAML 1.2.
+// isTwofold reports whether an integer isn't read as a person would read it: 010 is 8 to the YAML library, as in YAML
+// 1.1, and 10 in YAML 1.2.
 func isTwofold(n *ast.IntegerNode) bool {
 	plain, err := strconv.ParseInt(strings.ReplaceAll(n.GetToken().Value, "_", ""), 10, 64)
 	return err == nil && fmt.Sprint(plain) != fmt.Sprint(n.Value)
 }
 
-// inRange reports whether a number, an int64 or uint64, is one of t.
+// inRange reports whether a number, an int64 or uint64, fits t.
 func inRange(number any, t reflect.Type) bool {
 	zero := reflect.Zero(t)
 	switch n := number.(type) {
@@ -242,7 +242,7 @@ func inRange(number any, t reflect.Type) bool {
 	return false
 }
 
-// wanted says what a field of type t takes.
+// wanted describes the values that a field of type t takes.
 func wanted(t reflect.Type) string {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 		return "one value"
@@ -262,7 +262,7 @@ func wanted(t reflect.Type) string {
 	return "one value"
 }
 
-// fieldOf is the type of a struct's field that has a key.
+// fieldOf returns the type of the struct's field with a key.
 func fieldOf(t reflect.Type, key string) (reflect.Type, bool) {
 	for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
 		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); name == key {

@@ -25,7 +25,7 @@ const (
 	MaxMemory      = 1 << 38
 )
 
-// Bounds of values, which hold for the transports as well.
+// Bounds of values; those of the transports are the same.
 const (
 	MinQueueDepth    = nvme.AdminQueueSize
 	MaxQueueDepth    = 1024
@@ -37,7 +37,7 @@ const (
 	maxModel         = len(nvme.IdentifyController{}.MN)
 )
 
-// Validate reports the first value that can't be, as a *FieldError without file and line.
+// Validate reports the first invalid value, as a *FieldError without file and line.
 func (c *Config) Validate() error {
 	for _, check := range []func() *FieldError{c.checkListen, c.checkDiscovery, c.checkAuthentication, c.checkNetwork, c.checkLimits, c.checkObservation, c.checkDrain, c.checkSubsystems, c.checkANA} {
 		if err := check(); err != nil {
@@ -51,7 +51,7 @@ func (c *Config) checkListen() *FieldError {
 	seen := map[cli.Endpoint]bool{}
 	for i, e := range c.Listen {
 		at := fmt.Sprintf("listen[%d]", i)
-		if e == (cli.Endpoint{}) { // what YAML makes of an entry without a value
+		if e == (cli.Endpoint{}) { // what an entry without a value is read as
 			return field(at, "", "it is missing: want rdma://ADDRESS:PORT or tcp://ADDRESS:PORT")
 		}
 		if seen[e] {
@@ -137,7 +137,7 @@ func (c *Config) checkLimits() *FieldError {
 	return nil
 }
 
-// TargetLimits are the limits as the engine takes them.
+// TargetLimits returns the limits in the form that the engine takes.
 func (c *Config) TargetLimits() target.Limits {
 	l := c.Limits.Explicit()
 	return target.Limits{
@@ -197,7 +197,7 @@ func (c *Config) checkSubsystems() *FieldError {
 	return nil
 }
 
-// check checks a subsystem that is at a place in the file.
+// check checks a subsystem; at is its place in the file.
 func (s *Subsystem) check(at string) *FieldError {
 	if err := checkNQN(at+"nqn", s.NQN); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (n *Namespace) check(at string) *FieldError {
 	}
 	if err := blockdev.CheckSpec(n.Volume, o, VolumeKinds()...); err != nil {
 		if op := (*blockdev.OpError)(nil); errors.As(err, &op) {
-			err = op.Err // the volume is named anyway
+			err = op.Err // the error names the volume anyway
 		}
 		return &FieldError{Field: at + "volume", Value: n.Volume, Err: err}
 	}
@@ -269,10 +269,11 @@ var IOModes = []string{
 	blockdev.IOAuto: "auto", blockdev.IODirect: "direct", blockdev.IOBuffered: "buffered", blockdev.IOUring: "uring",
 }
 
-// VolumeKinds are the kinds of volumes that a namespace can have beside those of blockdev.
+// VolumeKinds returns the kinds of volumes that a namespace can have in addition to those of
+// blockdev.
 func VolumeKinds() []blockdev.Kind { return wrap.Kinds(persist.Kind()) }
 
-// Options are what a namespace's volume is opened with.
+// Options returns the options to open a namespace's volume with.
 func (n *Namespace) Options() blockdev.Options {
 	return blockdev.Options{
 		Size: int64(n.Size), BlockSize: int(n.BlockSize), ReadOnly: n.ReadOnly,

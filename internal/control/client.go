@@ -22,7 +22,7 @@ type Client struct {
 	http   http.Client
 }
 
-// NewClient speaks to the socket at path; it connects with the first request.
+// NewClient returns a client for the socket at path; it connects with the first request.
 func NewClient(path string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -30,7 +30,7 @@ func NewClient(path string) *Client {
 	return &Client{path, http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Status asks what the target does.
+// Status returns what the target is doing.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	b, _, err := c.do(ctx, http.MethodGet, pathStatus, "", nil)
 	if err != nil {
@@ -40,19 +40,19 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return st, json.Unmarshal(b, st)
 }
 
-// Config asks for the configuration, as YAML, and its tag.
+// Config returns the configuration, as YAML, and its tag.
 func (c *Client) Config(ctx context.Context) (yaml []byte, tag string, err error) {
 	return c.do(ctx, http.MethodGet, pathConfig, "", nil)
 }
 
-// Apply sends a configuration, as YAML or JSON. With a tag, it is applied only where the
-// configuration is still that of the tag, else the error is ErrChanged.
+// Apply sends a configuration, as YAML or JSON. With a tag, it is applied only if the configuration still has that tag;
+// otherwise the error is ErrChanged.
 func (c *Client) Apply(ctx context.Context, yaml []byte, tag string) error {
 	_, _, err := c.do(ctx, http.MethodPut, pathConfig, tag, yaml)
 	return err
 }
 
-// Change edits the configuration, again where somebody else did so at the same time.
+// Change edits the configuration, and again if somebody else changed it at the same time.
 func (c *Client) Change(ctx context.Context, edit func(*config.Config) error) error {
 	for {
 		b, tag, err := c.Config(ctx)
@@ -75,20 +75,20 @@ func (c *Client) Change(ctx context.Context, edit func(*config.Config) error) er
 	}
 }
 
-// Reload has the target read its file again.
+// Reload makes the target read its file again.
 func (c *Client) Reload(ctx context.Context) error {
 	_, _, err := c.do(ctx, http.MethodPost, pathReload, "", nil)
 	return err
 }
 
-// Save has the target write its configuration to its file.
+// Save makes the target write its configuration to its file.
 func (c *Client) Save(ctx context.Context) error {
 	_, _, err := c.do(ctx, http.MethodPost, pathSave, "", nil)
 	return err
 }
 
-// Drain has the target let its hosts go, and returns when they are gone. Where timeout is not nil,
-// commands under way have that long.
+// Drain makes the target disconnect its hosts, and returns when they are gone. If timeout is not nil, commands in
+// flight have that long to finish.
 func (c *Client) Drain(ctx context.Context, timeout *time.Duration) error {
 	path := pathDrain
 	if timeout != nil {
@@ -98,7 +98,7 @@ func (c *Client) Drain(ctx context.Context, timeout *time.Duration) error {
 	return err
 }
 
-// Resume has the target take hosts again.
+// Resume makes the target accept hosts again.
 func (c *Client) Resume(ctx context.Context) error {
 	_, _, err := c.do(ctx, http.MethodPost, pathResume, "", nil)
 	return err
@@ -133,7 +133,7 @@ func (c *Client) do(ctx context.Context, method, path, match string, body []byte
 	return b, resp.Header.Get("ETag"), nil
 }
 
-// failed is the error that an answer tells; a *cli.UsageError where no target could do what was asked for.
+// failed returns the error in a response; it is a *cli.UsageError if no target could do what was asked for.
 func failed(resp *http.Response, body []byte) error {
 	if resp.StatusCode == http.StatusPreconditionFailed {
 		return ErrChanged

@@ -118,7 +118,7 @@ func serve(t *testing.T, f Target) *Client {
 	return NewClient(path)
 }
 
-// Changes at the same time all take effect, each on top of the others.
+// Concurrent changes all take effect, each on top of the others.
 func TestChangesAtOnce(t *testing.T) {
 	f := newFake(t)
 	c := serve(t, f)
@@ -166,7 +166,7 @@ func TestClientErrors(t *testing.T) {
 			t.Errorf("%v, want %q", x.err, x.want)
 		}
 	}
-	// What no target could do is told from what this one can't do now.
+	// What no target could do is distinguished from what this one can't do now.
 	f.fail = cli.Usage("volume mem:x: it is none")
 	for _, x := range []struct {
 		err   error
@@ -185,7 +185,8 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
-// TestForbiddenSocket: who may not use the socket isn't sent to look whether the target runs.
+// TestForbiddenSocket: a user who may not use the socket isn't told to check whether the target
+// runs.
 func TestForbiddenSocket(t *testing.T) {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", unix.EACCES)}
@@ -197,7 +198,7 @@ func TestForbiddenSocket(t *testing.T) {
 	}
 }
 
-// Programs that speak no YAML use JSON, and see the status codes of HTTP.
+// Programs without YAML can use JSON, and get HTTP status codes.
 func TestHTTP(t *testing.T) {
 	f := newFake(t)
 	h := Handler(f)
@@ -259,7 +260,7 @@ func TestServeWhereAnotherServes(t *testing.T) {
 	}
 }
 
-// TestServeNowhere: a socket that can't be made is refused with what to do about it.
+// TestServeNowhere: the error for a socket that can't be created says what to do about it.
 func TestServeNowhere(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

@@ -15,19 +15,19 @@ import (
 // Target is what can be controlled.
 type Target interface {
 	Status() Status
-	// Config is what the target is now. The tag is another with every change.
+	// Config returns the current configuration. The tag is different after every change.
 	Config() (c *config.Config, tag string)
-	// Apply makes the target what c says, or changes nothing. Where tag is not empty and not
-	// that of now, the error is ErrChanged.
+	// Apply changes the target to c, or changes nothing. If tag is neither empty nor the
+	// current one, the error is ErrChanged.
 	Apply(c *config.Config, tag string) error
 	// Reload applies the file that the target was started with.
 	Reload() error
-	// Save writes what the target is to that file.
+	// Save writes the current configuration to that file.
 	Save() error
-	// Drain lets every host go: commands under way end, within the timeout or else that of the
-	// configuration, new ones and new connections are refused until Resume.
+	// Drain disconnects every host: commands in flight end, within the timeout or else that of
+	// the configuration; new commands and connections are refused until Resume.
 	Drain(ctx context.Context, timeout *time.Duration) error
-	// Resume takes hosts again.
+	// Resume accepts hosts again.
 	Resume()
 }
 
@@ -54,7 +54,7 @@ const (
 	requestDue = 10 * time.Second
 )
 
-// Handler serves the interface over t.
+// Handler serves the interface for t.
 func Handler(t Target) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+pathStatus, func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, t.Status()) })
@@ -74,7 +74,8 @@ func Handler(t Target) http.Handler {
 	})
 }
 
-// unknown answers a request that the interface hasn't, which refuses in plain text.
+// unknown answers a request for an unknown path or method in JSON; refuse would do so in plain
+// text.
 func unknown(w http.ResponseWriter, r *http.Request, refuse http.Handler) {
 	text := &discarded{ResponseWriter: w, status: http.StatusNotFound}
 	refuse.ServeHTTP(text, r)
@@ -85,7 +86,7 @@ func unknown(w http.ResponseWriter, r *http.Request, refuse http.Handler) {
 	reply(w, text.status, failure{fmt.Sprintf("%s %s: %s", r.Method, r.URL.Path, why)})
 }
 
-// discarded keeps the headers of an answer and its status.
+// discarded keeps the headers and the status of a response, and drops its body.
 type discarded struct {
 	http.ResponseWriter
 	status int
@@ -94,7 +95,7 @@ type discarded struct {
 func (d *discarded) WriteHeader(status int)      { d.status = status }
 func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
 
-// drain goes on when the client has gone: half drained is no state to be in.
+// drain continues when the client has gone: the target must not stay half drained.
 func drain(t Target, w http.ResponseWriter, r *http.Request) {
 	var timeout *time.Duration
 	if v := r.URL.Query().Get("timeout"); v != "" {
@@ -126,7 +127,7 @@ func putConfig(t Target, w http.ResponseWriter, r *http.Request) {
 		done(w, err)
 		return
 	}
-	// JSON is YAML as well.
+	// JSON is also YAML.
 	c, err := config.Parse("request", b)
 	if err == nil {
 		err = t.Apply(c, r.Header.Get("If-Match"))
@@ -134,7 +135,7 @@ func putConfig(t Target, w http.ResponseWriter, r *http.Request) {
 	done(w, err)
 }
 
-// failure is the body of an answer that is an error.
+// failure is the body of an error response.
 type failure struct {
 	Error string `json:"error"`
 }

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultSocket is where a target that runs as a service has its socket.
+// DefaultSocket is the socket of a target that runs as a service.
 const DefaultSocket = "/run/nvmetgt/control"
 
 // socketMode lets the target's own user connect, and root.
 const socketMode = 0o600
 
-// maxSocketPath is what sockaddr_un has room for, but for the byte that ends it.
+// maxSocketPath is what sockaddr_un has room for, except for the terminating zero byte.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Server serves the interface on a socket.
@@ -29,8 +29,8 @@ type Server struct {
 	done chan error
 }
 
-// Serve makes the socket, which only the program's own user may connect to, and serves t on it. A socket that a
-// program left behind which is gone is replaced.
+// Serve creates the socket, to which only the program's own user may connect, and serves t on it. A socket left behind
+// by a program that has ended is replaced.
 func Serve(path string, t Target) (*Server, error) {
 	l, err := listen(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// restrict gives a socket its mode before it has a name: whoever connected in between would be let in.
+// restrict sets a socket's mode before it has a name: otherwise anyone could connect in between.
 func restrict(_, _ string, c syscall.RawConn) error {
 	var err error
 	if e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), socketMode) }); e != nil {
@@ -68,13 +68,13 @@ func restrict(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// isSocket tells a socket that was left behind from a file of the user's, which refuses connections as well.
+// isSocket distinguishes a socket that was left behind from a file of the user's, which refuses connections as well.
 func isSocket(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().Type() == fs.ModeSocket
 }
 
-// listenFailed says why the socket can't be made, and what to do about it.
+// listenFailed says why the socket can't be created, and what to do about it.
 func listenFailed(path string, err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -85,13 +85,13 @@ func listenFailed(path string, err error) error {
 		return fmt.Errorf("control socket %s: %w: it is no socket; remove it, or choose another name", path, unix.EEXIST)
 	}
 	var errno unix.Errno
-	if errors.As(err, &errno) { // that of bind(2), as a rule: a directory of somebody else's, or a file system that takes none
+	if errors.As(err, &errno) { // usually from bind(2): somebody else's directory, or a file system without sockets
 		err = errno
 	}
 	return fmt.Errorf("control socket %s: %w: choose another place", path, err)
 }
 
-// Close lets requests under way end, for a moment, and removes the socket.
+// Close gives requests in progress a moment to end, and removes the socket.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -8,13 +8,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// Status is what a target does at one moment: GET /v1/status.
+// Status is what a target is doing at one moment: GET /v1/status.
 type Status struct {
 	Listen      []string    `json:"listen"`
-	Connections int         `json:"connections"` // queues of all hosts, discovery included
+	Connections int         `json:"connections"` // queues of all hosts, including discovery
 	Draining    bool        `json:"draining"`    // hosts are refused
 	Subsystems  []Subsystem `json:"subsystems"`
-	ANA         []ANA       `json:"ana"` // the groups that namespaces are in, at each endpoint
+	ANA         []ANA       `json:"ana"` // the groups that namespaces are in, for each endpoint
 }
 
 // ANA is the state of an ANA group at an endpoint.
@@ -24,14 +24,14 @@ type ANA struct {
 	State  string `json:"state"` // optimized, non-optimized, inaccessible, persistent-loss, change
 }
 
-// Subsystem is one, by NQN.
+// Subsystem is a subsystem, identified by its NQN.
 type Subsystem struct {
 	NQN         string       `json:"nqn"`
 	Namespaces  []Namespace  `json:"namespaces"`
 	Controllers []Controller `json:"controllers"`
 }
 
-// Namespace is one, by NSID. Counters are since it was added.
+// Namespace is a namespace, identified by its NSID. Counters start when it was added.
 type Namespace struct {
 	NSID        uint32 `json:"nsid"`
 	Kind        string `json:"kind"`
@@ -43,7 +43,7 @@ type Namespace struct {
 	IO          IO     `json:"io"`
 }
 
-// Controller is a host's association with a subsystem, by CNTLID.
+// Controller is a host's association with a subsystem, identified by its CNTLID.
 type Controller struct {
 	CNTLID    uint16    `json:"cntlid"`
 	HostNQN   string    `json:"host_nqn"`
@@ -52,19 +52,19 @@ type Controller struct {
 	Since     time.Time `json:"since"`
 	KeepAlive float64   `json:"keep_alive_s"` // 0: none
 	Queues    []Queue   `json:"queues"`
-	// Authentication is how the host was authenticated last; absent where it was not.
+	// Authentication is the host's last authentication; absent if there was none.
 	Authentication *Authentication `json:"authentication,omitempty"`
 }
 
-// Authentication is one by DH-HMAC-CHAP.
+// Authentication is an authentication by DH-HMAC-CHAP.
 type Authentication struct {
 	Hash          string    `json:"hash"`
 	DHGroup       string    `json:"dh_group"`
-	Bidirectional bool      `json:"bidirectional"` // the controller proved itself, too
+	Bidirectional bool      `json:"bidirectional"` // the controller authenticated itself, too
 	Since         time.Time `json:"since"`
 }
 
-// Queue is one of a controller, the admin queue first.
+// Queue is a queue of a controller; the admin queue comes first.
 type Queue struct {
 	QID      uint16 `json:"qid"`
 	Depth    int    `json:"depth"`
@@ -82,7 +82,7 @@ type IO struct {
 	WrittenBytes uint64 `json:"written_bytes"`
 }
 
-// StatusOf is what a snapshot of a target says.
+// StatusOf converts a snapshot of a target.
 func StatusOf(snap *target.Snapshot) Status {
 	st := Status{Connections: snap.Connections, Draining: snap.Draining, Subsystems: []Subsystem{}, ANA: []ANA{}}
 	for i := range snap.ANA {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// collect gives all states of a medium as strings.
+// collect returns all states of a medium as strings.
 func collect(t *testing.T, m *Medium) (all []string) {
 	t.Helper()
 	if !m.States(1000, func(s []byte) bool { all = append(all, string(s)); return true }) {

@@ -7,29 +7,29 @@ import (
 	"sync"
 )
 
-// Errors of Ledger.Check; all name the block.
+// Errors of Ledger.Check; both name the block.
 var (
 	ErrLost     = errors.New("acknowledged write lost")
 	ErrInvented = errors.New("content that was never written")
 )
 
-// Ledger knows what a storage has promised of each of its blocks. Writes of one block don't
-// overlap in time: Begin follows the Done of the one before.
+// Ledger knows what a storage has promised for each of its blocks. Writes of one block don't
+// overlap in time: Begin follows the Done of the previous one.
 type Ledger struct {
 	mu     sync.Mutex
 	blocks []entry
 }
 
-// entry is one block. Its versions are numbered in the order of Begin, the first being what
-// was there at the start.
+// entry describes one block. Its versions are numbered in the order of Begin; the first is the
+// initial content.
 type entry struct {
 	versions []uint64 // stamps
 	open     bool     // the last one is not acknowledged yet
 	floor    int      // the oldest version that may be found
-	doubt    int      // versions up to this one failed: no flush promises them any more
+	doubt    int      // versions up to this one failed: no flush guarantees them any more
 }
 
-// NewLedger gives the ledger of blocks that all hold stamp 0.
+// NewLedger returns the ledger of blocks that all hold stamp 0.
 func NewLedger(blocks int) *Ledger {
 	l := &Ledger{blocks: make([]entry, blocks)}
 	for i := range l.blocks {
@@ -38,7 +38,7 @@ func NewLedger(blocks int) *Ledger {
 	return l
 }
 
-// Begin notes that a write of a block is submitted.
+// Begin records that a write of a block is submitted.
 func (l *Ledger) Begin(block, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *Ledger) Begin(block, seq uint64) {
 	e.versions, e.open = append(e.versions, seq), true
 }
 
-// Done notes that the write begun last is complete; durable says that it had FUA, or that the
+// Done records that the write begun last is complete; durable says that it had FUA, or that the
 // storage needs no flush.
 func (l *Ledger) Done(block uint64, durable bool) {
 	l.mu.Lock()
@@ -60,8 +60,8 @@ func (l *Ledger) Done(block uint64, durable bool) {
 	}
 }
 
-// Failed notes that the write begun last ended with an error: it may have happened or not,
-// and a later flush doesn't promise it.
+// Failed records that the write begun last ended with an error: it may have happened or not,
+// and a later flush doesn't guarantee it.
 func (l *Ledger) Failed(block uint64) {
 	l.Done(block, false)
 	l.mu.Lock()
@@ -73,12 +73,12 @@ func (l *Ledger) Failed(block uint64) {
 // Floor is the oldest version of each block that may be found after a crash.
 type Floor []int
 
-// Floor gives what is promised now.
+// Floor returns what is promised now.
 func (l *Ledger) Floor() Floor {
 	return l.collect(func(e *entry) int { return e.floor })
 }
 
-// BeginFlush notes that a flush is submitted. The Floor that it returns holds once the flush
+// BeginFlush records that a flush is submitted. The Floor that it returns holds once the flush
 // is complete.
 func (l *Ledger) BeginFlush() Floor {
 	return l.collect(func(e *entry) int {
@@ -90,7 +90,7 @@ func (l *Ledger) BeginFlush() Floor {
 	})
 }
 
-// acknowledged is the last version whose write is complete.
+// acknowledged returns the last version whose write is complete.
 func (e *entry) acknowledged() int {
 	if e.open {
 		return len(e.versions) - 2
@@ -98,8 +98,8 @@ func (e *entry) acknowledged() int {
 	return len(e.versions) - 1
 }
 
-// FlushFailed notes that a flush ended with an error: what was complete may be lost, and a
-// later flush doesn't promise it.
+// FlushFailed records that a flush ended with an error: writes that were complete may be lost,
+// and a later flush doesn't guarantee them.
 func (l *Ledger) FlushFailed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *Ledger) collect(of func(*entry) int) Floor {
 	return f
 }
 
-// Flushed notes that the flush that BeginFlush announced is complete.
+// Flushed records that the flush for which BeginFlush returned f is complete.
 func (l *Ledger) Flushed(f Floor) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,8 @@ func (l *Ledger) Flushed(f Floor) {
 	}
 }
 
-// Check tells whether a block may hold content after a crash at which floor was promised.
+// Check returns an error unless a block may hold content after a crash at which floor was
+// promised.
 func (l *Ledger) Check(floor Floor, block uint64, content []byte) error {
 	seq, err := ReadStamp(content, block)
 	if err != nil {
@@ -146,7 +147,7 @@ func (l *Ledger) Check(floor Floor, block uint64, content []byte) error {
 	return fmt.Errorf("%w: block %d holds write %d", ErrInvented, block, seq)
 }
 
-// CheckAll checks an image whose blocks lie one after the other.
+// CheckAll checks an image of consecutive blocks.
 func (l *Ledger) CheckAll(floor Floor, image []byte) error {
 	n := len(image) / len(floor)
 	for i := range floor {
@@ -157,8 +158,8 @@ func (l *Ledger) CheckAll(floor Floor, image []byte) error {
 	return nil
 }
 
-// Settle notes which write a block was found to hold after a crash: from now on it is what
-// was there at the start. Writes that were begun are forgotten.
+// Settle records which write a block was found to hold after a crash: from now on that is its
+// initial content. Writes that were begun are forgotten.
 func (l *Ledger) Settle(block, seq uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

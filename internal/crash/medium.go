@@ -9,24 +9,24 @@ import (
 	"sync"
 )
 
-// Medium is storage that is certain to keep only what was made durable.
+// Medium is storage that is sure to keep only what was made durable.
 type Medium struct {
 	unit int64
 
 	mu      sync.Mutex
-	image   []byte // what reads see
-	durable []byte // what a power failure can't take
+	image   []byte // what reads return
+	durable []byte // what survives a power failure
 	pending map[int64]*history
 }
 
-// history is what was written to a unit since it was durable.
+// history is what was written to a unit since its last durable version.
 type history struct {
 	versions [][]byte // oldest first; the last is in the image
-	backed   int      // versions that a fence makes durable
+	backed   int      // how many versions a fence makes durable
 }
 
-// NewMedium gives a medium of size bytes that are zero and durable. unit is the number of
-// bytes that reach it whole, of which size is a multiple.
+// NewMedium returns a medium of size bytes that are zero and durable. unit is the number of
+// bytes that are written atomically; size must be a multiple of it.
 func NewMedium(size int64, unit int) *Medium {
 	if unit <= 0 || size%int64(unit) != 0 {
 		panic(fmt.Sprintf("crash: a medium of %d bytes in units of %d", size, unit))
@@ -34,23 +34,25 @@ func NewMedium(size int64, unit int) *Medium {
 	return Restore(make([]byte, size), unit)
 }
 
-// Restore gives a medium that holds image, durably: what Crash gave, after the power is back.
+// Restore returns a medium that durably holds image: what Crash returned, after the power is
+// back.
 func Restore(image []byte, unit int) *Medium {
 	return &Medium{unit: int64(unit), image: slices.Clone(image), durable: image, pending: map[int64]*history{}}
 }
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (m *Medium) Size() int64 { return int64(len(m.image)) }
 
-// ReadAt fills p with what was written last, durable or not. The range must exist.
+// ReadAt fills p with what was written last, durable or not. The range must be within the
+// medium.
 func (m *Medium) ReadAt(p []byte, off int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	copy(p, m.image[off:off+int64(len(p))])
 }
 
-// WriteAt writes p, which need not be whole units. A unit whose content stays the same has
-// no new version.
+// WriteAt writes p, which need not be whole units. A unit whose content stays the same gets no
+// new version.
 func (m *Medium) WriteAt(p []byte, off int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,12 +81,12 @@ func (m *Medium) write(u int64, p []byte, off int64) {
 	h.versions = append(h.versions, bytes.Clone(fresh))
 }
 
-// Zero writes n zeroes.
+// Zero writes n zeroes at off.
 func (m *Medium) Zero(off, n int64) { m.WriteAt(make([]byte, n), off) }
 
-// WriteBack starts to make durable what the units of a range hold now (CLWB, or the cache of
-// a disk that is being emptied). It is done when Fence was called. Callers that flush by
-// larger granules, as cache lines, widen the range themselves.
+// WriteBack starts to make durable what the units of a range hold now (as CLWB does, or a disk
+// that empties its cache). It is complete after the next Fence. Callers that flush larger
+// granules, such as cache lines, widen the range themselves.
 func (m *Medium) WriteBack(off, n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,26 +124,26 @@ func (m *Medium) Fence() {
 	}
 }
 
-// Forget makes that what is not durable never becomes so, though reads see it still: what
-// Linux does with the pages of a write-back that failed.
+// Forget makes sure that what is not durable never becomes so, though reads still return it:
+// this is what Linux does with the pages of a failed write-back.
 func (m *Medium) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.pending)
 }
 
-// Pending is the number of units that a power failure may take back.
+// Pending returns the number of units that a power failure may revert.
 func (m *Medium) Pending() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.pending)
 }
 
-// Crash gives a content that the medium may have when the power fails now: what is durable,
-// and of each other unit its durable version or any later one. The medium goes on as it was.
+// Crash returns contents that the medium may have if the power fails now: what is durable, and
+// for each other unit its durable version or any later one. The medium itself is unchanged.
 //
-// The choice favours what finds mistakes: everything lost, everything kept, one unit that is
-// alone in being lost or kept, and each unit by itself.
+// The choice favours what finds bugs: everything lost, everything kept, a single unit lost or
+// kept, and each unit independently.
 func (m *Medium) Crash(rnd *rand.Rand) []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,9 +172,9 @@ func (m *Medium) Crash(rnd *rand.Rand) []byte {
 	return state
 }
 
-// States calls f with every content that the medium may have when the power fails now, until
-// f returns false. The slice is f's only during the call. States returns false, and calls
-// nothing, where there are more than most.
+// States calls f with all contents that the medium may have if the power fails now, until f
+// returns false. The slice is valid only during the call. If there are more than most, States
+// returns false without calling f.
 func (m *Medium) States(most int, f func(state []byte) bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

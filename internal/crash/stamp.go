@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// ErrTorn says that a block is no write's whole content.
+// ErrTorn says that a block is not the whole content of a single write.
 var ErrTorn = errors.New("torn block")
 
-// Stamp fills b, of 16 bytes or more, with the content of write seq of a block: both numbers and
-// then words that depend on both and on their place. seq 0 is a block that reads as zeroes.
+// Stamp fills b, of 16 bytes or more, with the content of write seq of a block: both numbers
+// and then words that depend on both and on their position. For seq 0 it is all zeroes.
 func Stamp(b []byte, block, seq uint64) {
 	if seq == 0 {
 		clear(b)
@@ -23,7 +23,7 @@ func Stamp(b []byte, block, seq uint64) {
 	}
 }
 
-// ReadStamp gives the write whose content a block has. ErrTorn says that it has none's.
+// ReadStamp returns the write whose content a block has, or ErrTorn if there is none.
 func ReadStamp(b []byte, block uint64) (seq uint64, err error) {
 	at := binary.LittleEndian.Uint64(b)
 	seq = binary.LittleEndian.Uint64(b[8:])

@@ -7,15 +7,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
-// Crowd is those who hold a place and have proved nothing. The zero value is empty. Every call takes
-// the logarithm of the number of addresses.
+// Crowd is the set of members that hold a place and haven't proved anything yet. The zero value is empty. Every call
+// takes time logarithmic in the number of addresses.
 type Crowd[C any] struct {
 	peers map[netip.Addr]*peer
 	most  pqueue.Queue[*peer]
-	last  uint64 // number of who came last
+	last  uint64 // number of the last member added
 }
 
-// Member is one of a Crowd.
+// Member is a member of a Crowd.
 type Member[C any] struct {
 	Conn C
 
@@ -24,15 +24,15 @@ type Member[C any] struct {
 	came uint64
 }
 
-// peer is an address with its members.
+// peer is an address and its members.
 type peer struct {
 	addr    netip.Addr
 	members list.List // oldest first
-	oldest  uint64    // when that came
+	oldest  uint64    // number of the oldest member
 	index   int       // in Crowd.most
 }
 
-// Add enters one who holds a place.
+// Add adds a member, which holds a place.
 func (c *Crowd[C]) Add(addr netip.Addr, conn C) *Member[C] {
 	c.last++
 	m := &Member[C]{Conn: conn, came: c.last}
@@ -50,7 +50,7 @@ func (c *Crowd[C]) Add(addr netip.Addr, conn C) *Member[C] {
 	return m
 }
 
-// Remove takes out one who has proved what it is, or has gone; nothing happens where it has left.
+// Remove removes a member that has proved what it is, or has gone. It does nothing if the member has left already.
 func (c *Crowd[C]) Remove(m *Member[C]) {
 	p := m.peer
 	if p == nil {
@@ -67,7 +67,7 @@ func (c *Crowd[C]) Remove(m *Member[C]) {
 	c.most.Fix(p.index)
 }
 
-// Yield takes out who has to give way to one more of addr, nil where nobody has.
+// Yield removes and returns the member that must make room for one more of addr, or nil if none must.
 func (c *Crowd[C]) Yield(addr netip.Addr) *Member[C] {
 	if c.most.Len() == 0 {
 		return nil
@@ -84,7 +84,8 @@ func (c *Crowd[C]) Yield(addr netip.Addr) *Member[C] {
 	return m
 }
 
-// newPeers has first who has most members, of several the one whose oldest came first.
+// newPeers returns a queue with the peer that has the most members first; among equals, the one whose oldest member
+// came first.
 func newPeers() pqueue.Queue[*peer] {
 	before := func(a, b *peer) bool {
 		if n, m := a.members.Len(), b.members.Len(); n != m {

@@ -9,8 +9,8 @@ import (
 
 func addr(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}) }
 
-// TestYield: addresses that ask again and again have equal shares, whoever comes finds a place, and who
-// has as many as any other has none taken from them.
+// TestYield: addresses that ask again and again have equal shares, a new address always gets a place, and one that has
+// as many as any other doesn't take any from them.
 func TestYield(t *testing.T) {
 	const places = 60
 	var c Crowd[int]
@@ -49,7 +49,7 @@ func TestYield(t *testing.T) {
 	}
 }
 
-// TestForgedAddresses: where each address comes once, who comes stays until all places were taken anew.
+// TestForgedAddresses: if each address comes only once, a member stays until all places were replaced.
 func TestForgedAddresses(t *testing.T) {
 	const places = 512
 	var c Crowd[int]
@@ -65,7 +65,7 @@ func TestForgedAddresses(t *testing.T) {
 	}
 }
 
-// TestAgainstModel: random changes, beside a plain list.
+// TestAgainstModel compares random changes with a simple list.
 func TestAgainstModel(t *testing.T) {
 	var c Crowd[int]
 	var all []*Member[int] // in the order in which they came

@@ -5,20 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// Task is work to be done once. One of Do and Decline is called.
+// Task is work to be done once. Either Do or Decline is called.
 type Task interface {
-	// Do does it, on a goroutine that is on duty. It may block.
+	// Do does the task, on a goroutine that is on duty. It may block.
 	Do()
-	// Decline gives it back: nobody has time for it. It must not block.
+	// Decline gives the task back: nobody has time for it. It must not block.
 	Decline()
 }
 
 // hall is where tasks wait for those on duty. A program has one.
 type hall struct {
-	present atomic.Int32 // on duty
-	here    atomic.Int32 // receive packets, on duty or not
+	present atomic.Int32 // attendants on duty
+	here    atomic.Int32 // goroutines that receive packets, on duty or not
 	waiting atomic.Int32 // len(tasks)
-	watched atomic.Bool  // the watch looks again
+	watched atomic.Bool  // the watch will look again
 
 	mu    sync.Mutex
 	tasks []Task // oldest first
@@ -34,10 +34,10 @@ func newHall() *hall {
 
 var std = newHall()
 
-// Offer gives t to whoever is on duty. It returns false, and has nothing called, where nobody is.
+// Offer hands t to an attendant on duty. If there is none it returns false, and calls nothing.
 func Offer(t Task) bool { return std.offer(t) }
 
-// Offered tells whether tasks wait.
+// Offered reports whether tasks are waiting.
 func Offered() bool { return std.offered() }
 
 func (h *hall) offered() bool { return h.waiting.Load() > 0 }
@@ -51,13 +51,13 @@ func (h *hall) offer(t Task) bool {
 	h.waiting.Store(int32(len(h.tasks)))
 	h.mu.Unlock()
 	h.watchOver()
-	if h.present.Load() == 0 { // the last to leave may have looked before t was there
+	if h.present.Load() == 0 { // the last one may have left before it saw t
 		h.decline()
 	}
 	return true
 }
 
-// take takes the oldest task; nil where there is none.
+// take removes and returns the oldest task, or nil if there is none.
 func (h *hall) take() Task {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,25 +73,25 @@ func (h *hall) take() Task {
 	return t
 }
 
-// decline declines what waits.
+// decline declines all waiting tasks.
 func (h *hall) decline() {
 	for t := h.take(); t != nil; t = h.take() {
 		t.Decline()
 	}
 }
 
-// Attendant stands for a goroutine that receives packets, and can be replaced by another.
+// Attendant stands for a goroutine that receives packets and can be replaced by another.
 type Attendant struct {
 	h       *hall
 	replace func()
-	// work is odd during a task. Who moves it on from there says whose the place is: the goroutine that has
-	// done the task, or the watch, which gives it to another.
+	// work is odd during a task. Whoever increments it then decides who keeps the place: the goroutine that has done
+	// the task, or the watch, which gives the place to another goroutine.
 	work atomic.Uint64
 	seen uint64 // work, at the watch's last look
 }
 
-// NewAttendant makes one that isn't on duty. replace starts a goroutine that goes on in its place,
-// on duty, as if Work had returned true to it. It must not block.
+// NewAttendant returns an attendant that isn't on duty. replace starts a goroutine that continues in its place, on
+// duty, as if Work had returned true to it. It must not block.
 func NewAttendant(replace func()) *Attendant { return std.attendant(replace) }
 
 func (h *hall) attendant(replace func()) *Attendant {
@@ -103,7 +103,7 @@ func (h *hall) attendant(replace func()) *Attendant {
 	return a
 }
 
-// Close forgets the attendant, which is off duty and isn't used any more.
+// Close removes the attendant, which must be off duty and not be used afterwards.
 func (a *Attendant) Close() {
 	w := &a.h.watch
 	w.mu.Lock()
@@ -112,20 +112,20 @@ func (a *Attendant) Close() {
 	a.h.here.Add(-1)
 }
 
-// AddReceiver counts a goroutine that receives packets and has no attendant, until RemoveReceiver.
+// AddReceiver counts a goroutine that receives packets without an attendant, until RemoveReceiver.
 func AddReceiver() { std.here.Add(1) }
 
 // RemoveReceiver undoes AddReceiver.
 func RemoveReceiver() { std.here.Add(-1) }
 
-// HasReceivers tells whether anybody in this program receives packets. If so, whoever calls for work that may block may
-// be such a goroutine, or one that those wait for, though nobody is on duty.
+// HasReceivers reports whether anything in this program receives packets. If so, the caller of an operation that may
+// block could be such a goroutine, or one that such a goroutine waits for, even if nobody is on duty.
 func HasReceivers() bool { return std.here.Load() > 0 }
 
-// Arrive says that Work will be called soon, and again and again until Leave.
+// Arrive puts a on duty: Work will be called soon, and again and again until Leave.
 func (a *Attendant) Arrive() { a.h.present.Add(1) }
 
-// Leave ends Arrive. The last to leave declines what waits, and tells the rings.
+// Leave takes a off duty. The last one to leave declines all waiting tasks, and tells the rings.
 func (a *Attendant) Leave() {
 	if a.h.present.Add(-1) > 0 {
 		return
@@ -136,9 +136,9 @@ func (a *Attendant) Leave() {
 	a.h.leaveRings()
 }
 
-// Work does the oldest task that is offered, if there is one: the caller looks for packets before it does another. It
-// returns false where that took so long that another goroutine has taken the caller's place: the caller must end then,
-// and touch nothing of what it had.
+// Work does the oldest task that is offered, if there is one; the caller looks for packets before it does another. It
+// returns false if the task took so long that another goroutine has taken the caller's place: then the caller must end,
+// and touch nothing it owned.
 func (a *Attendant) Work() bool {
 	if !a.h.offered() {
 		return true

@@ -70,7 +70,7 @@ func TestWork(t *testing.T) {
 	})
 }
 
-// TestLastLeaves: what is offered is declined when the last goes off duty.
+// TestLastLeaves: waiting tasks are declined when the last attendant goes off duty.
 func TestLastLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
@@ -86,7 +86,7 @@ func TestLastLeaves(t *testing.T) {
 	})
 }
 
-// TestReplaced: a task that takes long doesn't keep what comes behind it from being done.
+// TestReplaced: a task that takes long doesn't delay those behind it.
 func TestReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
@@ -119,8 +119,8 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
-// TestTakenAtTheLastLook: a task that is taken when the watch has found nothing to look after, and has not ended yet, is
-// looked after as any other.
+// TestTakenAtTheLastLook: a task that is taken just when the watch found nothing to look after is looked after like any
+// other.
 func TestTakenAtTheLastLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
@@ -132,7 +132,7 @@ func TestTakenAtTheLastLook(t *testing.T) {
 		}
 		h.offer(&task{took: 10 * Patience})
 		go func() {
-			synctest.Wait() // for who is at the task
+			synctest.Wait() // for the goroutine that is at the task
 			h.rest()
 		}()
 		if a.Work() {
@@ -141,7 +141,7 @@ func TestTakenAtTheLastLook(t *testing.T) {
 	})
 }
 
-// TestDeclinedInTime: where those on duty don't come, tasks aren't forgotten.
+// TestDeclinedInTime: if those on duty don't come, tasks aren't forgotten.
 func TestDeclinedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
@@ -156,7 +156,7 @@ func TestDeclinedInTime(t *testing.T) {
 	})
 }
 
-// TestWatchEnds: it looks while something is done, again when something is done again, and not otherwise.
+// TestWatchEnds: the watch runs while tasks are being done, starts again with the next one, and doesn't run otherwise.
 func TestWatchEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
@@ -179,7 +179,7 @@ func TestWatchEnds(t *testing.T) {
 	})
 }
 
-// TestOffers: of many offers by many, while others come and go, each is done or declined once.
+// TestOffers: of many offers by many goroutines, while attendants come and go, each is done or declined once.
 func TestOffers(t *testing.T) {
 	h := newHall()
 	const each = 2000
@@ -193,7 +193,7 @@ func TestOffers(t *testing.T) {
 			defer attended.Add(-1)
 			for {
 				a.Arrive()
-				a.Work() // who takes its place does nothing
+				a.Work() // the goroutine that takes its place does nothing
 				a.Leave()
 				select {
 				case <-stop:
@@ -240,8 +240,8 @@ func (r *ring) Look() bool {
 	return r.arrived.Swap(0) > 0
 }
 
-// TestRings: those on duty look at rings from which answers are to come, and each ring is told when
-// the last has gone.
+// TestRings: attendants on duty look at rings with pending answers, and each ring is told when the last attendant has
+// gone.
 func TestRings(t *testing.T) {
 	h := newHall()
 	var one, two ring
@@ -275,8 +275,7 @@ func TestRings(t *testing.T) {
 	}
 }
 
-// TestRingsUnseen: where whoever is on duty is held up, rings are told, and nothing is left to it
-// until it looks again.
+// TestRingsUnseen: if those on duty are held up, rings are told, and nothing is left to them until they look again.
 func TestRingsUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()

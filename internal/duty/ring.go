@@ -5,29 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// Ring is a place where answers arrive without anybody being woken, if somebody looks.
+// Ring is a place where answers arrive without waking anybody, if somebody looks.
 type Ring interface {
-	// Awaited tells whether answers are to come.
+	// Awaited reports whether answers are pending.
 	Awaited() bool
-	// Look takes what has arrived, and tells whether something had. Several may call it. It must not block.
+	// Look handles what has arrived, and reports whether anything had. Several goroutines may call it. It must not
+	// block.
 	Look() bool
-	// Left says that nobody looks any more. It must not block.
+	// Left says that nobody looks at the ring any more. It must not block.
 	Left()
 }
 
-// rings is what those on duty look at. The list is copied when it changes.
+// rings holds the rings that attendants on duty look at. The list is copied when it changes.
 type rings struct {
 	list  atomic.Pointer[[]Ring]
 	looks atomic.Uint64
-	// unseen says that there were no looks for a while though answers were to come: whoever is on
-	// duty is held up.
+	// unseen says that nobody looked for a while though answers were pending: those on duty are held up.
 	unseen atomic.Bool
 }
 
-// AddRing has those on duty look at r. Look and Left may be called from then on.
+// AddRing has attendants on duty look at r. Look and Left may be called from then on.
 func AddRing(r Ring) { std.changeRings(func(l []Ring) []Ring { return append(l, r) }) }
 
-// RemoveRing undoes AddRing. A call of Look or Left that has begun may still be under way.
+// RemoveRing undoes AddRing. A call of Look or Left may still be in progress when it returns.
 func RemoveRing(r Ring) {
 	std.changeRings(func(l []Ring) []Ring { return slices.DeleteFunc(l, func(x Ring) bool { return x == r }) })
 }
@@ -46,8 +46,8 @@ func (h *hall) allRings() []Ring {
 	return nil
 }
 
-// Attended tells whether somebody is on duty, who will look at the rings. If so, and nobody does for
-// twice Patience, they are told by Left.
+// Attended reports whether an attendant is on duty that will look at the rings. If so, and none does for twice
+// Patience, the rings are told by Left.
 func Attended() bool { return std.attended() }
 
 func (h *hall) attended() bool {
@@ -58,7 +58,7 @@ func (h *hall) attended() bool {
 	return true
 }
 
-// Look has the rings looked at, and tells whether one had something.
+// Look looks at the rings, and reports whether one had something.
 func (a *Attendant) Look() (found bool) {
 	rings := &a.h.rings
 	rings.looks.Add(1)
@@ -73,7 +73,7 @@ func (a *Attendant) Look() (found bool) {
 	return found
 }
 
-// Awaits tells whether answers are to come.
+// Awaits reports whether answers are pending.
 func (a *Attendant) Awaits() bool { return a.h.awaits() }
 
 func (h *hall) awaits() bool { return slices.ContainsFunc(h.allRings(), Ring.Awaited) }

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// Patience is how long a task takes at least before another goroutine takes the place of the one that does
-// it, and how long one waits at least before it is declined; twice that at most.
+// Patience is how long a task takes at least before another goroutine takes the place of the one that does it, and how
+// long a task waits at least before it is declined; twice that at most.
 const Patience = 4 * time.Millisecond
 
-// watch looks after tasks that are done and tasks that wait.
+// watch looks after tasks that are being done and tasks that wait.
 type watch struct {
 	mu    sync.Mutex
 	all   map[*Attendant]struct{}
 	timer *time.Timer
 	stuck bool   // tasks waited at the last look
-	taken uint64 // hall.taken then
+	taken uint64 // hall.taken at that time
 
-	awaits bool   // answers were to come
-	looks  uint64 // rings.looks then
+	awaits bool   // answers were pending at the last look
+	looks  uint64 // rings.looks at that time
 }
 
-// watchOver has the watch look until there is nothing to look after.
+// watchOver starts the watch, which runs until there is nothing to look after.
 func (h *hall) watchOver() {
 	if !h.watched.Load() && !h.watched.Swap(true) {
 		h.lookLater()
 	}
 }
 
-// lookLater has look called in a while.
+// lookLater schedules the next look.
 func (h *hall) lookLater() {
 	w := &h.watch
 	w.mu.Lock()
@@ -40,8 +40,8 @@ func (h *hall) lookLater() {
 	}
 }
 
-// look replaces whoever is at the same task as at the last look, declines what waits where nobody
-// took anything since, and has rings told where nobody looked.
+// look replaces attendants that are at the same task as at the last look, declines waiting tasks if none was taken
+// since, and tells rings if nobody looked.
 func (h *hall) look() {
 	late, idle := h.round()
 	for _, a := range late {
@@ -57,12 +57,12 @@ func (h *hall) look() {
 // rest ends the watch, unless there is something to look after again.
 func (h *hall) rest() {
 	h.watched.Store(false)
-	if h.came() || h.awaits() { // before the line above
+	if h.came() || h.awaits() { // came before watched was cleared
 		h.watchOver()
 	}
 }
 
-// came says that a task came since the last look, whether it waits or somebody is at it.
+// came reports whether a task came since the last look, whether it still waits or somebody is at it.
 func (h *hall) came() bool {
 	h.watch.mu.Lock()
 	defer h.watch.mu.Unlock()
@@ -71,7 +71,7 @@ func (h *hall) came() bool {
 	return len(h.tasks) > 0 || h.taken != h.watch.taken
 }
 
-// round looks once. idle says that nothing was done since the last time, and nothing is.
+// round looks once. idle says that nothing was done since the last time, and nothing is being done.
 func (h *hall) round() (late []*Attendant, idle bool) {
 	w := &h.watch
 	w.mu.Lock()
@@ -99,8 +99,8 @@ func (h *hall) round() (late []*Attendant, idle bool) {
 	return late, !h.lookedAt() && idle
 }
 
-// lookedAt has rings told at which nobody has looked since the last time though answers were to come, and
-// tells whether they still are. watch.mu is held.
+// lookedAt tells the rings if nobody has looked at them since the last time though answers were pending, and reports
+// whether answers are pending at rings that were not told. watch.mu is held.
 func (h *hall) lookedAt() bool {
 	w := &h.watch
 	awaits, looks := h.awaits(), h.rings.looks.Load()

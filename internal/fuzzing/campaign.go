@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	parserBatch = 10000    // executions that share a T, and what they left for its cleanup
-	maxInputs   = 1 << 10  // of a world, a power of two
+	parserBatch = 10000    // executions that share a T, and whatever they leave for its cleanup
+	maxInputs   = 1 << 10  // inputs of a world, a power of two
 	maxInput    = 16 << 10 // bytes
 )
 
-// campaign is a run of many executions of one target, without guidance by coverage.
+// campaign runs many executions of one target, without guidance by coverage.
 type campaign struct {
 	left   int
 	until  time.Time // zero for no end
-	dir    string    // of what Go's fuzzer found; empty for none
+	dir    string    // directory with what Go's fuzzer found; empty for none
 	seed   uint64
 	made   int
 	rand   *rand.Rand
 	corpus [][]any
 	m      mutator
-	asked  chan os.Signal // to stop
+	asked  chan os.Signal // requests to stop
 }
 
-// campaignOf reads the environment: NVMEOF_FUZZ_EXECUTIONS is how many to make, NVMEOF_FUZZ_TIME
-// how long that may take, NVMEOF_FUZZ_CORPUS the directory where Go's fuzzer keeps what it finds
-// (as -test.fuzzcachedir), and NVMEOF_FUZZ_SEED what inputs are made from. An interrupt ends it
-// early. It returns nil outside of a campaign.
+// campaignOf reads the environment: NVMEOF_FUZZ_EXECUTIONS is the number of executions, NVMEOF_FUZZ_TIME the time
+// limit, NVMEOF_FUZZ_CORPUS the directory where Go's fuzzer keeps what it finds (as -test.fuzzcachedir), and
+// NVMEOF_FUZZ_SEED the seed from which inputs are made. An interrupt ends the campaign early. Outside a campaign,
+// campaignOf returns nil.
 func campaignOf(f *F) *campaign {
 	f.Helper()
 	text := os.Getenv("NVMEOF_FUZZ_EXECUTIONS")
@@ -64,8 +64,7 @@ func campaignOf(f *F) *campaign {
 	return c
 }
 
-// begin gathers the corpus of a target that takes a function of type fn, and runs body as a test of
-// the target's.
+// begin collects the corpus of a target whose function has type fn, and runs body as a subtest of the target.
 func (c *campaign) begin(f *F, fn reflect.Type, body func(t *testing.T)) {
 	f.Helper()
 	var types []reflect.Type
@@ -102,12 +101,12 @@ func (c *campaign) begin(f *F, fn reflect.Type, body func(t *testing.T)) {
 	}).Interface())
 }
 
-// over tells whether the campaign has come to its end.
+// over reports whether the campaign has ended.
 func (c *campaign) over() bool {
 	return c.left == 0 || len(c.asked) > 0 || (!c.until.IsZero() && time.Now().After(c.until))
 }
 
-// run runs batches of executions until the campaign is over. What fails is kept.
+// run runs batches of executions until the campaign is over. An input that fails is kept.
 func (c *campaign) run(f *F, fn reflect.Type, body func(*testing.T, iter.Seq[[]any])) {
 	f.Helper()
 	c.begin(f, fn, func(t *testing.T) {
@@ -119,7 +118,7 @@ func (c *campaign) run(f *F, fn reflect.Type, body func(*testing.T, iter.Seq[[]a
 
 // batch runs executions that share t.
 func (c *campaign) batch(t *testing.T, target string, body func(*testing.T, iter.Seq[[]any])) {
-	var args []any // not nil: being executed
+	var args []any // not nil while they are being executed
 	defer func() {
 		if args == nil {
 			return // failed or panicked before or after
@@ -173,8 +172,8 @@ func (c *campaign) runWorlds(f *F, fn reflect.Type, world World) {
 	})
 }
 
-// inputs are those of one world, noted in j. Many worlds are short, so that what a long life would
-// hide is found as well.
+// inputs yields the inputs of one world, and records them in j. Many worlds are short, so that bugs that a long life
+// would hide are found as well.
 func (c *campaign) inputs(t *testing.T, j *journal) iter.Seq[[]byte] {
 	n := 1 + c.rand.IntN(1<<c.rand.IntN(bits.Len(maxInputs)))
 	return func(yield func([]byte) bool) {
@@ -193,7 +192,7 @@ func (c *campaign) inputs(t *testing.T, j *journal) iter.Seq[[]byte] {
 	}
 }
 
-// inputsOf takes sequences apart.
+// inputsOf splits sequences into their inputs.
 func inputsOf(corpus [][]any) (all [][]any) {
 	for _, e := range corpus {
 		how := e[0].(uint8)

@@ -15,8 +15,8 @@ import (
 // corpusHead is the first line of a corpus entry in Go's format.
 const corpusHead = "go test fuzz v1\n"
 
-// readCorpus reads the entries of a directory whose arguments have the given types. One of other
-// types, from a time when the target had others, is left out.
+// readCorpus reads the entries of a directory whose arguments have the given types. Entries
+// with other types, from a time when the target took those, are skipped.
 func readCorpus(dir string, types []reflect.Type) ([][]any, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
@@ -113,7 +113,7 @@ func appendEntry(b []byte, args []any) []byte {
 	return b
 }
 
-// keep makes arguments an entry of the target's corpus in the tree, and returns its path.
+// keep adds arguments as an entry to the target's corpus in the tree, and returns its path.
 func keep(target string, args []any) (string, error) {
 	b := appendEntry(nil, args)
 	path := filepath.Join(entries(target), fmt.Sprintf("%x", sha256.Sum256(b))[:16])
@@ -123,5 +123,5 @@ func keep(target string, args []any) (string, error) {
 	return path, os.WriteFile(path, b, 0o644)
 }
 
-// entries is where a package keeps the entries of a target.
+// entries returns the directory with a target's entries in a package.
 func entries(target string) string { return filepath.Join("testdata", "fuzz", target) }

@@ -12,17 +12,17 @@ type F struct {
 	seeds [][]any
 }
 
-// New wraps f. Seeds have to be added to what it returns.
+// New wraps f. Seeds must be added to the F that it returns.
 func New(f *testing.F) *F { return &F{F: f} }
 
-// Add adds a seed, as testing.F's does.
+// Add adds a seed, as testing.F.Add does.
 func (f *F) Add(args ...any) {
 	f.F.Add(args...)
 	f.seeds = append(f.seeds, args)
 }
 
-// Fuzz is testing.F's: fn takes a *testing.T and values of the seeds' types. In a campaign many
-// executions share the T and the memory of []byte arguments, which fn must not keep.
+// Fuzz is like testing.F.Fuzz: fn takes a *testing.T and values of the seeds' types. In a campaign many executions
+// share the T and the memory of []byte arguments, which fn must not keep.
 func (f *F) Fuzz(fn any) {
 	f.Helper()
 	c := campaignOf(f)
@@ -38,7 +38,7 @@ func (f *F) Fuzz(fn any) {
 	})
 }
 
-// caller calls fn with few conversions.
+// caller returns a function that calls fn, with as few conversions as possible.
 func caller(fn any) func(*testing.T, []any) {
 	switch fn := fn.(type) {
 	case func(*testing.T, []byte):
@@ -59,12 +59,12 @@ func caller(fn any) func(*testing.T, []any) {
 // Sequence in the first argument of a world's input says that the second is many inputs.
 const Sequence = 0x80
 
-// World makes a state machine of the kind that how (without Sequence) asks for, feeds it each of inputs,
-// checks after each what must hold always, ends it and checks that nothing is left. It stops early
-// when what it made can take no more. It must not keep an input.
+// World makes a state machine of the kind that how (without Sequence) asks for, feeds it each of inputs, checks
+// invariants after each one, ends it and checks that nothing is left. It stops early when the state machine can take no
+// more. It must not keep an input.
 type World func(t *testing.T, how uint8, inputs iter.Seq[[]byte])
 
-// Worlds fuzzes a world. Seeds are a uint8, how, and a []byte, an input, or a sequence of them.
+// Worlds fuzzes a world. Seeds are a uint8, how, and a []byte: an input, or a sequence of them.
 func (f *F) Worlds(world World) {
 	f.Helper()
 	one := func(t *testing.T, how uint8, data []byte) {
@@ -78,7 +78,7 @@ func (f *F) Worlds(world World) {
 	c.runWorlds(f, reflect.TypeOf(one), world)
 }
 
-// split gives the inputs of an entry.
+// split yields the inputs of an entry.
 func split(how uint8, data []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		if how&Sequence == 0 {

@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// defective has the targets here fail on what they otherwise take.
+// defective makes the targets here fail on inputs that they otherwise accept.
 const defective = "NVMEOF_FUZZ_DEFECTIVE"
 
-// FuzzSample fails, if it shall, on what begins with a capital letter.
+// FuzzSample fails, if defective, on inputs that begin with a capital letter.
 func FuzzSample(tf *testing.F) {
 	f := New(tf)
 	f.Add("seed", true, 7)
@@ -28,7 +28,7 @@ func FuzzSample(tf *testing.F) {
 	})
 }
 
-// FuzzWorld panics in a goroutine of its own, if it shall, on a long input after a short one.
+// FuzzWorld panics in a goroutine of its own, if defective, on a long input after a short one.
 func FuzzWorld(tf *testing.F) {
 	f := New(tf)
 	f.Add(uint8(3), []byte("seed"))
@@ -61,7 +61,7 @@ func sample(t *testing.T, dir, target string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// A campaign makes as many executions as it shall, and leaves nothing where nothing fails.
+// A campaign makes as many executions as asked for, and leaves nothing behind if nothing fails.
 func TestCampaign(t *testing.T) {
 	for _, target := range []string{"FuzzSample", "FuzzWorld"} {
 		dir := t.TempDir()
@@ -143,7 +143,7 @@ func TestSequences(t *testing.T) {
 	}
 }
 
-// A journal is an entry after each addition, also where it had to grow or held a longer world before.
+// A journal is a valid entry after each addition, even if it had to grow or held a longer world before.
 func TestJournal(t *testing.T) {
 	t.Chdir(t.TempDir())
 	j, err := newJournal("FuzzX")

@@ -8,20 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journal is the entry of a target's corpus that holds what the present world has been fed. It is
-// whole after each addition, whatever becomes of the process: it lies in mapped memory, which is
-// the file's, because to write each input by a system call took as long as many a target takes for
-// it. The end of the file is blank lines, which Go passes over.
+// journal is the entry of a target's corpus with what the current world has been fed. It is complete after each
+// addition, whatever happens to the process: it is in memory that maps the file, because a system call to write each
+// input took as long as many targets take to process it. The file ends in blank lines, which Go ignores.
 type journal struct {
 	file *os.File
 	mem  []byte // all of the file
-	end  int    // where the next input belongs
+	end  int    // where the next input goes
 	buf  []byte
 	seq  []byte
 }
 
 const (
-	journalTail = "\")\n"  // ends the entry; the next input is written over it
+	journalTail = "\")\n"  // ends the entry; the next input overwrites it
 	journalSize = 64 << 10 // bytes, at first
 )
 
@@ -39,7 +38,7 @@ func newJournal(target string) (*journal, error) {
 	return j, err
 }
 
-// grow makes the file so large. What is new are blank lines.
+// grow grows the file to size bytes. The new part is blank lines.
 func (j *journal) grow(size int) error {
 	had := len(j.mem)
 	if err := j.unmap(); err != nil {
@@ -73,7 +72,7 @@ func blank(b []byte) {
 
 func (j *journal) path() string { return j.file.Name() }
 
-// begin begins the entry of a new world.
+// begin starts the entry of a new world.
 func (j *journal) begin(how uint8) error {
 	blank(j.mem[:min(j.end+len(journalTail), len(j.mem))])
 	j.end = 0
@@ -81,15 +80,14 @@ func (j *journal) begin(how uint8) error {
 	return j.write()
 }
 
-// add adds an input that is about to be fed.
+// add appends an input that is about to be fed.
 func (j *journal) add(input []byte) error {
 	j.seq = appendInput(j.seq[:0], input)
 	j.buf = appendQuoted(j.buf[:0], j.seq)
 	return j.write()
 }
 
-// appendQuoted appends b as it stands between the quotes of a string literal. strconv does the same
-// in ten times the time.
+// appendQuoted appends b as it appears between the quotes of a string literal. strconv takes ten times as long.
 func appendQuoted(to, b []byte) []byte {
 	const digits = "0123456789abcdef"
 	for _, c := range b {
@@ -102,7 +100,7 @@ func appendQuoted(to, b []byte) []byte {
 	return to
 }
 
-// write writes buf over the tail, and the tail behind it.
+// write overwrites the tail with buf, and appends the tail again.
 func (j *journal) write() error {
 	n := len(j.buf)
 	if need := j.end + n + len(journalTail); need > len(j.mem) {
@@ -115,7 +113,7 @@ func (j *journal) write() error {
 	return nil
 }
 
-// keep leaves the entry, without blank lines.
+// keep keeps the entry, without the blank lines.
 func (j *journal) keep() error {
 	if err := j.unmap(); err != nil {
 		return err
@@ -126,7 +124,7 @@ func (j *journal) keep() error {
 	return j.file.Close()
 }
 
-// remove removes the entry: its world, and all before it, ended well.
+// remove removes the entry: its world, and all before it, ended without failure.
 func (j *journal) remove() error {
 	if err := j.unmap(); err != nil {
 		return err
@@ -138,7 +136,7 @@ func (j *journal) remove() error {
 	return j.file.Close()
 }
 
-// appendInput appends an input as split finds it. It is no longer than maxInput.
+// appendInput appends an input in the form that split reads. It is no longer than maxInput.
 func appendInput(b, input []byte) []byte {
 	return append(append(b, byte(len(input)), byte(len(input)>>8)), input...)
 }

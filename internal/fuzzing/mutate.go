@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// mutator makes inputs out of those of a corpus. What it returns is overwritten by the next.
+// mutator makes inputs from those of a corpus. Each call overwrites what the previous one
+// returned.
 type mutator struct {
 	rand   *rand.Rand
 	corpus [][]any
@@ -14,7 +15,7 @@ type mutator struct {
 	bufs   [][]byte // one for each argument
 }
 
-// next makes arguments for a target: those of an entry, one or more of them changed.
+// next returns arguments for a target: those of an entry, with one or all of them changed.
 func (m *mutator) next() []any {
 	entry := m.pick()
 	if m.bufs == nil {
@@ -30,7 +31,7 @@ func (m *mutator) next() []any {
 	return m.args
 }
 
-// world makes an input for a world.
+// world returns an input for a world.
 func (m *mutator) world() []byte {
 	if m.bufs == nil {
 		m.bufs = make([][]byte, 2)
@@ -79,7 +80,8 @@ func (m *mutator) number(n uint64) uint64 {
 	}
 }
 
-// edge is a number at which a computation may turn: near a power of two, from either side.
+// edge returns a number near a power of two, or its negative, where computations are likely to
+// go wrong.
 func (m *mutator) edge() uint64 {
 	n := uint64(1)<<m.rand.IntN(64) + uint64(m.rand.IntN(3)) - 1
 	if m.rand.IntN(2) == 0 {
@@ -104,7 +106,7 @@ func (m *mutator) bytes(i int, b []byte) []byte {
 func (m *mutator) once(b []byte, i int) []byte {
 	kind := m.rand.IntN(12)
 	if len(b) == 0 {
-		kind = 8 + kind%2 // there is nothing to change but the length
+		kind = 8 + kind%2 // only the length can change
 	}
 	switch kind {
 	case 0, 1:
@@ -126,9 +128,9 @@ func (m *mutator) once(b []byte, i int) []byte {
 			some[i] = byte(m.rand.Uint32())
 		}
 		b = m.insert(b, some[:1+m.rand.IntN(len(some))])
-	case 9: // insert of another entry
+	case 9: // insert part of another entry
 		b = m.insert(b, m.piece(i))
-	case 10: // write over by another entry
+	case 10: // overwrite with part of another entry
 		copy(b[m.rand.IntN(len(b)):], m.piece(i))
 	case 11: // move or repeat
 		from, n := m.span(b)
@@ -141,18 +143,18 @@ func (m *mutator) once(b []byte, i int) []byte {
 	return b
 }
 
-// insert inserts some somewhere, as long as b stays within its bound.
+// insert inserts some at a random place, as long as b stays within maxInput.
 func (m *mutator) insert(b, some []byte) []byte {
 	return slices.Insert(b, m.rand.IntN(len(b)+1), some[:min(len(some), max(0, maxInput-len(b)))]...)
 }
 
-// span is a part of b, mostly a short one.
+// span returns a part of b, mostly a short one.
 func (m *mutator) span(b []byte) (at, n int) {
 	at = m.rand.IntN(len(b))
 	return at, 1 + m.rand.IntN(min(len(b)-at, 1<<m.rand.IntN(12)))
 }
 
-// piece is a part of argument i of any entry.
+// piece returns a part of argument i of any entry.
 func (m *mutator) piece(i int) []byte {
 	var b []byte
 	switch a := m.pick()[i].(type) {
@@ -168,7 +170,7 @@ func (m *mutator) piece(i int) []byte {
 	return b[at : at+n]
 }
 
-// putNumber writes a number at which a computation may turn somewhere into b.
+// putNumber writes an edge number at a random place in b.
 func (m *mutator) putNumber(b []byte) {
 	var n [8]byte
 	size := 2 << m.rand.IntN(3)

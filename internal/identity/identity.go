@@ -20,20 +20,20 @@ const (
 	idFile  = "hostid"
 )
 
-// Identity is what a host calls itself.
+// Identity is the name and UUID of a host.
 type Identity struct {
 	NQN    string
 	ID     nvme.HostID
 	Source string // the file that it comes from, or "generated"
 }
 
-// Store is where an identity is kept.
+// Store says where an identity is kept.
 type Store struct {
-	Dirs      []string // the first one that has a file counts; Save writes to the last
-	MachineID string   // file of what identities are derived from
+	Dirs      []string // the first one that has a file is used; Save writes to the last
+	MachineID string   // the file from which identities are derived
 }
 
-// Default is the store of the user who runs the program.
+// Default returns the store of the user who runs the program.
 func Default() Store {
 	s := Store{Dirs: []string{"/etc/nvme"}, MachineID: "/etc/machine-id"}
 	if os.Geteuid() == 0 {
@@ -45,7 +45,7 @@ func Default() Store {
 	return s
 }
 
-// FileError is a file of the store that is of no use.
+// FileError reports a file of the store that can't be used.
 type FileError struct {
 	Path string
 	Err  error
@@ -64,8 +64,8 @@ var (
 	errZero  = errors.New("it holds the UUID of all zeroes, which names nobody")
 )
 
-// Load gives the identity, the same each time. A file that is there and of no use is a
-// *FileError: who repairs it should not find reservations and access lost to another name.
+// Load returns the identity, the same each time. If a file exists but can't be used, the error is a *FileError:
+// otherwise the host would lose reservations and access by getting another name.
 func (s Store) Load() (Identity, error) {
 	if id, err := s.saved(); err != nil || id.NQN != "" {
 		return id, err
@@ -86,11 +86,11 @@ func (s Store) Load() (Identity, error) {
 	return id, nil
 }
 
-// tellsMachine reports whether a machine-id is of one machine. Images that haven't booted yet all have the same, or none
-// (machine-id(5)).
+// tellsMachine reports whether a machine-id identifies one machine. Images that haven't booted yet all have the same
+// one, or none (machine-id(5)).
 func tellsMachine(id string) bool { return id != "uninitialized" && strings.Trim(id, "0") != "" }
 
-// saved is the identity in the files; a zero one where there are none.
+// saved returns the identity in the files, or a zero one if there are none.
 func (s Store) saved() (Identity, error) {
 	for _, dir := range s.Dirs {
 		id, err := load(dir)
@@ -101,14 +101,14 @@ func (s Store) saved() (Identity, error) {
 	return Identity{}, nil
 }
 
-// New makes an identity that nobody has.
+// New returns an identity that no other host has.
 func New() Identity {
 	id := nvme.NewHostID()
 	return Identity{NQN: id.NQN(), ID: id, Source: "generated"}
 }
 
-// load reads the files of a directory. Each of them implies the other where that is missing; a
-// zero Identity says that there is neither.
+// load reads the files of a directory. Each of them implies the other if that is missing; a zero Identity means that
+// there is neither.
 func load(dir string) (id Identity, err error) {
 	nqnPath, idPath := filepath.Join(dir, nqnFile), filepath.Join(dir, idFile)
 	nqn, err := firstLine(nqnPath)
@@ -128,7 +128,7 @@ func load(dir string) (id Identity, err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if id.NQN != "" && id.ID.IsZero() {
-			// A name of the other form has no UUID in it; one that always goes with it does.
+			// An NQN of the other form has no UUID in it; derive one that is always the same for it.
 			id.ID = nvme.HostID(uuid.NewSHA1(uuid.NameSpaceOID, []byte("nvmeof host "+id.NQN)))
 		}
 		return id, nil
@@ -156,8 +156,8 @@ func firstLine(path string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// Save writes an identity to both files, which must not be there yet, and returns the path of
-// hostnqn. A crash leaves none, hostid alone, which implies the other, or both.
+// Save writes an identity to both files, which must not exist yet, and returns the path of hostnqn. A crash leaves
+// neither, only hostid, which implies the other, or both.
 func (s Store) Save(id Identity) (string, error) {
 	dir := s.Dirs[len(s.Dirs)-1]
 	if err := os.MkdirAll(dir, 0o755); err != nil {

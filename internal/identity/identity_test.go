@@ -31,7 +31,7 @@ func newStore(t *testing.T) Store {
 	return Store{Dirs: []string{filepath.Join(dir, "etc"), filepath.Join(dir, "home", "nvme")}, MachineID: filepath.Join(dir, "machine-id")}
 }
 
-// TestLoad: what is saved where, and what it gives.
+// TestLoad: where an identity is saved, and what is loaded.
 func TestLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		files   map[string]string // below the store's directory
@@ -83,7 +83,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestSave: what is there already is never replaced, and no half of a file is left.
+// TestSave: existing files are never replaced, and no partial file is left.
 func TestSave(t *testing.T) {
 	s := newStore(t)
 	id := New()
@@ -106,7 +106,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestLoadAtOnce: of those who load an identity at once where there is none, all get the same.
+// TestLoadAtOnce: several loads at once, with no identity saved, all get the same one.
 func TestLoadAtOnce(t *testing.T) {
 	for range 20 {
 		s := Store{Dirs: []string{t.TempDir()}, MachineID: "/nowhere"}

@@ -1,17 +1,17 @@
-// Package inuse counts who uses something, so that whoever closes it can wait for them. Its methods may be called by
-// any goroutine.
+// Package inuse counts the users of something, so that its owner can wait for them when closing it. Its methods may be
+// called from any goroutine.
 package inuse
 
 import "sync"
 
-// Count is of those who use something. The zero value counts nobody and is open.
+// Count counts users. The zero value has none and is open.
 type Count struct {
 	mu     sync.Mutex
 	closed bool
 	users  sync.WaitGroup
 }
 
-// Begin counts one more until End; false after Close, which doesn't wait for it then.
+// Begin adds a user until End. After Close it returns false, and adds none.
 func (c *Count) Begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -21,10 +21,10 @@ func (c *Count) Begin() bool {
 	return !c.closed
 }
 
-// End is for each Begin that returned true.
+// End must be called once for each Begin that returned true.
 func (c *Count) End() { c.users.Done() }
 
-// Close counts nobody any more, and waits until all have ended.
+// Close stops counting new users, and waits until all have ended.
 func (c *Count) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -32,7 +32,7 @@ func (c *Count) Close() {
 	c.users.Wait()
 }
 
-// Closed says whether Close was called.
+// Closed reports whether Close was called.
 func (c *Count) Closed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package limitlog bounds the rate of a log, lest peers that come and go, or do what they must
-// not, fill the disk.
+// Package limitlog limits the rate of a log, so that peers that come and go, or violate the
+// protocol, can't fill the disk.
 package limitlog
 
 import (
@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Messages that pass in the long run, a second, and at once.
+// Rate is how many messages a second pass in the long run, and Burst how many pass at once.
 const (
 	Rate  = 10
 	Burst = 100
 )
 
-// New is log with its rate bounded. The first message after some were left out says how many, as
-// messages_left_out. Debug messages always pass, and nil is a log that discards everything. One
-// that is bounded already is returned as it is.
+// New returns log with its rate limited. The first message after some were left out says how
+// many, as messages_left_out. Debug messages always pass. For nil it returns a log that
+// discards everything. A log that is limited already is returned unchanged.
 func New(log *slog.Logger) *slog.Logger {
 	if log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -30,10 +30,10 @@ func New(log *slog.Logger) *slog.Logger {
 
 type handler struct {
 	slog.Handler
-	bucket *bucket // shared by all that were derived from one
+	bucket *bucket // shared by all handlers derived from one
 }
 
-// Handle passes r on where there is a token for it.
+// Handle passes r on if there is a token for it.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelInfo {
 		return h.Handler.Handle(ctx, r)
@@ -66,7 +66,7 @@ type bucket struct {
 	dropped int
 }
 
-// take takes one token, and the count of messages dropped since the last one.
+// take takes one token, and returns the count of messages dropped since the last one.
 func (b *bucket) take(now time.Time) (dropped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A flood of messages is bounded over everything derived from one log, and what was left out is
-// counted.
+// A flood of messages is limited across everything derived from one log, and messages left out
+// are counted.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

@@ -7,8 +7,9 @@ import (
 	"net/netip"
 )
 
-// TCP listens on addr ("host:port"). An IP address stands for its own family: 0.0.0.0 is every IPv4 address,
-// and [::] every IPv6 address, where Go's "tcp" would take both for either. Without a host it is all of both.
+// TCP listens on addr ("host:port"). An IP address stands for its own family: 0.0.0.0 means every IPv4 address, and [::]
+// every IPv6 address, whereas Go's "tcp" would listen on both families for either. Without a host it means all
+// addresses of both.
 func TCP(addr string) (*net.TCPListener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), network(addr), addr)
 	if err != nil {
@@ -17,7 +18,7 @@ func TCP(addr string) (*net.TCPListener, error) {
 	return l.(*net.TCPListener), nil
 }
 
-// network is Go's name of the family that addr is of.
+// network returns Go's network name for the address family of addr.
 func network(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	switch a, err := netip.ParseAddr(host); {

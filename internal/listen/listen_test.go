@@ -18,7 +18,7 @@ func needIPv6(t *testing.T) {
 	_ = l.Close()
 }
 
-// TestFamily: who listens on every address of one family is not reached by the other.
+// TestFamily: a listener on every address of one family is not reached through the other.
 func TestFamily(t *testing.T) {
 	for _, c := range []struct{ wildcard, reached, other string }{
 		{"0.0.0.0:0", "127.0.0.1", "::1"},
@@ -52,7 +52,7 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// TestBothFamilies: one program may listen on every address of both, at the same port.
+// TestBothFamilies: one program may listen on every address of both families, on the same port.
 func TestBothFamilies(t *testing.T) {
 	needIPv6(t)
 	both := func() error {

@@ -2,8 +2,7 @@ package mem
 
 import "golang.org/x/sys/unix"
 
-// advise asks for transparent huge pages, or that there be none. Kernels without them refuse, and nothing is
-// lost but speed.
+// advise asks for transparent huge pages, or for none. Kernels without them refuse, which costs only speed.
 func advise(mem []byte, kind pages) {
 	advice := unix.MADV_HUGEPAGE
 	if kind == smallPages {

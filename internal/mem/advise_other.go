@@ -2,5 +2,5 @@
 
 package mem
 
-// advise has nothing to ask for: other systems choose page sizes by themselves.
+// advise does nothing: other systems choose page sizes themselves.
 func advise([]byte, pages) {}

@@ -9,38 +9,38 @@ import (
 )
 
 const (
-	unit     = 512 // bytes; the smallest buffer and the granularity of the books
+	unit     = 512 // bytes; the smallest buffer and the granularity of the bookkeeping
 	pageSize = 4096
 
-	// DefaultMax is the most an Arena maps where Config.Max is 0, in bytes.
+	// DefaultMax is the most that an Arena maps if Config.Max is 0, in bytes.
 	DefaultMax = 256 << 20
-	// ChunkSize is by how much an Arena grows at least, in bytes, unless Config.Largest is more. A larger
-	// buffer gets a chunk of its own, rounded up to a power of two.
+	// ChunkSize is the least by which an Arena grows, in bytes, unless Config.Largest is more. A larger buffer gets a
+	// chunk of its own, rounded up to a power of two.
 	ChunkSize = 4 << 20
-	// MinMax is the least Config.Max, in bytes.
+	// MinMax is the smallest valid Config.Max, in bytes.
 	MinMax = 64 << 10
 
-	maxMax = 1 << 38 // what a chunk's books can count
+	maxMax = 1 << 38 // the most that a chunk's bookkeeping can count
 )
 
-// ErrExhausted means that a buffer didn't fit under Config.Max.
+// ErrExhausted means that a buffer didn't fit within Config.Max.
 var ErrExhausted = errors.New("memory exhausted")
 
-// Config says how large an Arena may become and who must know of its chunks.
+// Config says how large an Arena may grow and what to call for each new chunk.
 type Config struct {
-	// Max is the most it maps, in bytes; 0 is DefaultMax. Less than ChunkSize is rounded up
-	// to a power of two. What isn't needed isn't mapped.
+	// Max is the most that the Arena maps, in bytes; 0 means DefaultMax. A value below ChunkSize is rounded up to a
+	// power of two. Memory that isn't needed isn't mapped.
 	Max int64
-	// Largest is the size of the largest buffers that it has to have room for whenever enough has been freed, in
-	// bytes. Up to ChunkSize it always has.
+	// Largest is the size, in bytes, of the largest buffers that can always be allocated once enough has been freed.
+	// Buffers of up to ChunkSize always can.
 	Largest int
-	// OnGrow is called with each new chunk before the first buffer of it is handed out, one
-	// call at a time, with indexes 0, 1, 2 … An error discards the chunk, whose index is
-	// used again, and has Alloc return nil. It must not call the Arena.
+	// OnGrow is called with each new chunk before the first buffer of it is handed out, one call at a time, with
+	// indexes 0, 1, 2 … An error discards the chunk, whose index is reused, and makes Alloc return nil. OnGrow must
+	// not call the Arena.
 	OnGrow func(index int, chunk []byte) error
 }
 
-// Validate reports the first field that can't be.
+// Validate reports the first field with an invalid value.
 func (c *Config) Validate() error {
 	if c.Max != 0 && (c.Max < MinMax || c.Max > maxMax) {
 		return fmt.Errorf("mem: at most %d bytes: want 0 (%d) or %d to %d", c.Max, DefaultMax, MinMax, int64(maxMax))
@@ -52,19 +52,19 @@ func (c *Config) Validate() error {
 type Arena struct {
 	cfg    Config
 	caches [cachedOrders]cache
-	table  atomic.Pointer[table] // what ChunkOf searches
+	table  atomic.Pointer[table] // searched by ChunkOf
 
-	grow   sync.Mutex // one at a time grows
-	mu     sync.Mutex // the chunks' books, mapped, closed
+	grow   sync.Mutex // serializes growing
+	mu     sync.Mutex // guards the chunks' bookkeeping, mapped and closed
 	chunks []*chunk   // by index; nil once unmapped
 	mapped int64
 	closed bool
-	err    error // why it last couldn't grow
+	err    error // why it couldn't grow the last time
 
 	exhausted atomic.Uint64 // Allocs that returned nil
 }
 
-// New makes an Arena, which maps nothing yet.
+// New returns an Arena, which maps nothing yet.
 func New(cfg Config) (*Arena, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -84,17 +84,18 @@ func New(cfg Config) (*Arena, error) {
 	return a, nil
 }
 
-// Alloc returns a buffer of n bytes, or nil where n isn't positive, memory is exhausted, or
-// the Arena is closed. Its contents are undefined and its capacity is n. Up to ChunkSize, or
-// Config.Largest (or Config.Max, where that is less), it succeeds whenever enough has been freed; a longer buffer
-// needs a chunk that was made for one, and is best taken early and kept.
+// Alloc returns a buffer of n bytes, or nil if n isn't positive, memory is exhausted, or the Arena is closed. Its
+// contents are undefined and its capacity is n. For up to ChunkSize, or Config.Largest (or Config.Max, if that is
+// less), it succeeds whenever enough has been freed; a longer buffer needs a chunk that was made for one, and is best
+// allocated early and kept.
 func (a *Arena) Alloc(n int) []byte { return a.alloc(n, hugePages) }
 
-// AllocSparse is Alloc for a buffer of which much may never be used: only pages that are written to, of the usual
-// size, take memory. Where Max leaves no room for a chunk of such pages, it comes from another one.
+// AllocSparse is Alloc for a buffer much of which may never be used: only pages that are written to, which are of the
+// normal size, take memory. If Max leaves no room for a chunk of such pages, the buffer comes from another chunk.
 func (a *Arena) AllocSparse(n int) []byte { return a.alloc(n, smallPages) }
 
-// alloc hands out a block with pages of a kind, or else with those that there are. Those in huge ones are cached.
+// alloc hands out a block with the given kind of pages, or with the other kind if need be. Only blocks in huge pages
+// are cached.
 func (a *Arena) alloc(n int, kind pages) []byte {
 	if n <= 0 || int64(n) > a.cfg.Max {
 		return a.none()
@@ -107,7 +108,7 @@ func (a *Arena) alloc(n int, kind pages) []byte {
 	}
 	b, ok := a.take(units, kind)
 	if !ok {
-		// What is cached may be what is missing, in pieces that join.
+		// The missing memory may be in the caches, in pieces that can be joined.
 		a.drain()
 		if b, ok = a.takeGrowing(units, kind); !ok {
 			b, ok = a.take(units, !kind)
@@ -124,15 +125,15 @@ func (a *Arena) none() []byte {
 	return nil
 }
 
-// handOut marks a block as in use. Until now no one else knows of it.
+// handOut marks a block as in use. Until then no other goroutine knows of it.
 func (a *Arena) handOut(b block, units uint32, n int) []byte {
 	b.chunk.units[b.unit].state.Store(stateUsed | units)
 	off := int(b.unit) * unit
 	return b.chunk.mem[off : off+n : off+n]
 }
 
-// Free takes back a buffer that Alloc returned; its length doesn't matter, its first byte
-// does. A nil buffer is fine.
+// Free takes back a buffer that Alloc returned, identified by its first byte; its length doesn't matter. A nil buffer
+// is fine.
 func (a *Arena) Free(buf []byte) {
 	if cap(buf) == 0 {
 		return
@@ -145,7 +146,7 @@ func (a *Arena) Free(buf []byte) {
 	b := block{c, uint32(off / unit)}
 	head := &c.units[b.unit].state
 	s := head.Load()
-	// The exchange has one winner among those who free the same buffer at once.
+	// Of several goroutines that free the same buffer at once, only one wins the exchange.
 	if s&stateMask != stateUsed || !head.CompareAndSwap(s, stateIdle|s&^stateMask) {
 		a.misuse("buffer freed that isn't in use")
 		return
@@ -162,7 +163,7 @@ func (a *Arena) Free(buf []byte) {
 	a.mu.Unlock()
 }
 
-// release gives a block back to its chunk. Arena.mu is held.
+// release returns a block to its chunk. Arena.mu is held.
 func (a *Arena) release(b block, units uint32) {
 	b.chunk.release(b.unit, units)
 	if a.closed && b.chunk.used == 0 {
@@ -176,8 +177,7 @@ func (a *Arena) misuse(what string) {
 	}
 }
 
-// take looks for room in the chunks of a kind that there are, oldest first, so that the youngest stay
-// empty.
+// take looks for room in the existing chunks of a kind, oldest first, so that the youngest stay empty.
 func (a *Arena) take(units uint32, kind pages) (block, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,8 +195,8 @@ func (a *Arena) take(units uint32, kind pages) (block, bool) {
 	return block{}, false
 }
 
-// takeGrowing takes from a new chunk, or from one that another goroutine has just mapped. Others take from it
-// too, perhaps all of it: then there is to be one more.
+// takeGrowing takes from a new chunk, or from one that another goroutine has just mapped. Other goroutines take from it
+// too, perhaps all of it: then it maps one more.
 func (a *Arena) takeGrowing(units uint32, kind pages) (block, bool) {
 	a.grow.Lock()
 	defer a.grow.Unlock()
@@ -210,7 +210,7 @@ func (a *Arena) takeGrowing(units uint32, kind pages) (block, bool) {
 	}
 }
 
-// addChunk maps a chunk that has room for units; false where it can't, or the Arena is closed.
+// addChunk maps a chunk that has room for units. It returns false if it can't, or the Arena is closed.
 func (a *Arena) addChunk(units uint32, kind pages) bool {
 	size, index, err := a.nextChunk(units)
 	var c *chunk
@@ -226,8 +226,8 @@ func (a *Arena) addChunk(units uint32, kind pages) bool {
 	return a.publish(c)
 }
 
-// nextChunk says how large the next chunk shall be: a power of two that holds units, and
-// Largest where Max allows it.
+// nextChunk returns the size of the next chunk: a power of two that has room for units, and for Largest if Max allows
+// it.
 func (a *Arena) nextChunk(units uint32) (size int64, index int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -243,7 +243,7 @@ func (a *Arena) nextChunk(units uint32) (size int64, index int, err error) {
 	return size, len(a.chunks), nil
 }
 
-// newChunk maps a chunk and tells OnGrow.
+// newChunk maps a chunk and calls OnGrow.
 func (a *Arena) newChunk(size int64, index int, kind pages) (*chunk, error) {
 	mem, err := mapMemory(int(size), kind)
 	if err != nil {
@@ -258,7 +258,7 @@ func (a *Arena) newChunk(size int64, index int, kind pages) (*chunk, error) {
 	return newChunk(mem, index, kind), nil
 }
 
-// publish makes a chunk known, unless the Arena was closed meanwhile.
+// publish adds a chunk to the Arena, unless that was closed meanwhile.
 func (a *Arena) publish(c *chunk) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -272,7 +272,7 @@ func (a *Arena) publish(c *chunk) bool {
 	return true
 }
 
-// unmap forgets a chunk of a closed Arena. Arena.mu is held.
+// unmap removes a chunk of a closed Arena. Arena.mu is held.
 func (a *Arena) unmap(c *chunk) {
 	a.chunks[c.index] = nil
 	a.mapped -= int64(len(c.mem))
@@ -280,7 +280,7 @@ func (a *Arena) unmap(c *chunk) {
 	unmapMemory(c.mem)
 }
 
-// drain gives the cached blocks back to their chunks.
+// drain returns the cached blocks to their chunks.
 func (a *Arena) drain() {
 	for i := range a.caches {
 		a.caches[i].drain(func(b block) {
@@ -291,8 +291,8 @@ func (a *Arena) drain() {
 	}
 }
 
-// ChunkOf tells in which chunk buf lies and where: the index that OnGrow was given and the
-// offset in bytes. It takes no lock.
+// ChunkOf returns which chunk buf lies in and where: the index passed to OnGrow, and the offset in bytes. It takes no
+// lock.
 func (a *Arena) ChunkOf(buf []byte) (index, offset int, ok bool) {
 	c, off, ok := a.table.Load().find(buf)
 	if !ok {
@@ -301,16 +301,16 @@ func (a *Arena) ChunkOf(buf []byte) (index, offset int, ok bool) {
 	return c.index, off, true
 }
 
-// Err is why the Arena last couldn't grow, nil where it always could. It wraps
-// ErrExhausted, or the system's or OnGrow's error.
+// Err returns why the Arena couldn't grow the last time, or nil if it always could. It wraps ErrExhausted, or the
+// system's or OnGrow's error.
 func (a *Arena) Err() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err
 }
 
-// Close unmaps every chunk of which nothing is in use, and the others when their last buffer
-// is freed. Alloc returns nil from now on.
+// Close unmaps every chunk that has nothing in use, and the others when their last buffer is freed. From then on Alloc
+// returns nil.
 func (a *Arena) Close() {
 	a.mu.Lock()
 	a.closed = true

@@ -82,7 +82,7 @@ func TestExhaustionAndReuse(t *testing.T) {
 	for _, b := range all {
 		a.Free(b)
 	}
-	// Small pieces, some of them cached, join to the largest.
+	// Small pieces, some of them cached, join into the largest.
 	if b := a.Alloc(ChunkSize); b == nil {
 		t.Error("freed pages don't join")
 	}
@@ -91,7 +91,7 @@ func TestExhaustionAndReuse(t *testing.T) {
 	}
 }
 
-// TestLargest: what is the largest by configuration finds room after all memory was used for small buffers.
+// TestLargest: a buffer of Config.Largest finds room after all memory was used for small buffers.
 func TestLargest(t *testing.T) {
 	a := newArena(t, Config{Max: 40 << 20, Largest: 16 << 20})
 	var all [][]byte
@@ -214,7 +214,7 @@ func TestWrongFrees(t *testing.T) {
 	free(t, a, b, true)
 }
 
-// holds is how much of an Arena is handed out, in bytes, when it has nothing cached any more, and how much it has mapped.
+// holds returns how many bytes of an Arena are handed out, once nothing is cached any more, and how many it has mapped.
 func holds(a *Arena) (used, mapped int64, chunks int) {
 	a.drain()
 	a.mu.Lock()
@@ -228,7 +228,7 @@ func holds(a *Arena) (used, mapped int64, chunks int) {
 	return used, a.mapped, chunks
 }
 
-// free frees b and expects a panic where invariants are checked and it is wrong.
+// free frees b and expects a panic if wrong is true and invariants are checked.
 func free(t *testing.T, a *Arena, b []byte, wrong bool) {
 	t.Helper()
 	defer func() {
@@ -358,7 +358,7 @@ func BenchmarkChunkOf(b *testing.B) {
 	}
 }
 
-// TestGrowthInCompany: who has the Arena grow gets a buffer, though others take what the new chunk has.
+// TestGrowthInCompany: a goroutine that grows the Arena gets a buffer, though others take from the new chunk.
 func TestGrowthInCompany(t *testing.T) {
 	for range 20 {
 		a := newArena(t, Config{})

@@ -11,8 +11,8 @@ const (
 	cacheBytes   = 4 << 20 // of one size
 )
 
-// cache is a stack of freed blocks of one size. Last in, first out: what was just used is
-// still in the processor's cache.
+// cache is a stack of freed blocks of one size. It is last in, first out, as what was just used
+// is still in the processor's cache.
 type cache struct {
 	mu    sync.Mutex
 	n     int
@@ -20,10 +20,10 @@ type cache struct {
 	stack [cacheDepth]block
 }
 
-// cacheLimit is how many blocks of an order are worth keeping at hand.
+// cacheLimit returns how many blocks of an order to keep.
 func cacheLimit(order int) int { return min(cacheDepth, cacheBytes/(unit<<order)) }
 
-// cachedOrder tells whether blocks of that size are cached, and where.
+// cachedOrder reports whether blocks of that size are cached, and in which cache.
 func cachedOrder(units uint32) (order int, ok bool) {
 	order = bits.TrailingZeros32(units)
 	return order, order < cachedOrders && units == 1<<order
@@ -50,7 +50,7 @@ func (c *cache) push(b block) bool {
 	return true
 }
 
-// drain empties the cache through release.
+// drain empties the cache by calling release for each block.
 func (c *cache) drain(release func(block)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *cache) drain(release func(block)) {
 	}
 }
 
-// close lets nothing in any more.
+// close makes the cache accept nothing any more.
 func (c *cache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// The state of a block stands in the books at its first unit: what it is, and its size.
-// Units inside a block have state 0.
+// The state of a block is stored at its first unit: what it is, and its size. Other units of a
+// block have state 0.
 const (
 	stateFree uint32 = 1 << 30 // in a free list; the low bits are its order
 	stateUsed uint32 = 2 << 30 // handed out; the low bits are its size in units
-	stateIdle uint32 = 3 << 30 // on its way back, or cached; the low bits as in use
+	stateIdle uint32 = 3 << 30 // being freed, or cached; the low bits as for stateUsed
 	stateMask uint32 = 3 << 30
 )
 
@@ -25,21 +25,21 @@ type block struct {
 	unit  uint32
 }
 
-// books is what is known of the block that begins at a unit.
+// books describes the block that begins at a unit.
 type books struct {
 	state      atomic.Uint32 // Free reads it without a lock
 	next, prev uint32        // in the free list of its order
 }
 
-// chunk is a buddy allocator over one mapping. Arena.mu guards all but the states.
+// chunk is a buddy allocator for one mapping. Arena.mu guards everything except the states.
 type chunk struct {
 	mem   []byte
 	index int
 	pages pages
 	units []books
-	top   int               // order of the whole
+	top   int               // order of the whole chunk
 	lists [maxOrders]uint32 // first free block of each order
-	avail uint32            // a bit for each list that isn't empty
+	avail uint32            // one bit for each list that isn't empty
 	used  uint32            // units that aren't in a list
 }
 
@@ -54,8 +54,8 @@ func newChunk(mem []byte, index int, kind pages) *chunk {
 	return c
 }
 
-// take finds room for units, in the smallest free block that is large enough, and gives back
-// what of it is too much.
+// take finds room for units, in the smallest free block that is large enough, and returns the
+// rest of that block.
 func (c *chunk) take(units uint32) (uint32, bool) {
 	order := bits.Len32(units - 1)
 	fitting := c.avail >> order
@@ -78,7 +78,7 @@ func (c *chunk) take(units uint32) (uint32, bool) {
 	return u, true
 }
 
-// release takes units back, in the largest blocks that their place allows.
+// release takes units back, in the largest blocks that their position allows.
 func (c *chunk) release(u, units uint32) {
 	c.used -= units
 	c.units[u].state.Store(0)
@@ -90,7 +90,7 @@ func (c *chunk) release(u, units uint32) {
 	}
 }
 
-// join frees a block together with its free neighbours.
+// join frees a block and merges it with its free buddies.
 func (c *chunk) join(u uint32, order int) {
 	for order < c.top {
 		buddy := u ^ 1<<order
@@ -132,8 +132,8 @@ func (c *chunk) unlink(u uint32, order int) {
 	}
 }
 
-// unitsFor is what a buffer of n bytes takes: a power of two up to a page, whole pages from
-// there.
+// unitsFor returns how many units a buffer of n bytes takes: a power of two up to a page, whole
+// pages above that.
 func unitsFor(n int) uint32 {
 	if n <= unit {
 		return 1

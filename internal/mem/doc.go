@@ -3,28 +3,27 @@
 //
 // # What is handed out
 //
-// An Arena maps chunks of a few MiB, or of what its largest buffers take, asks for huge pages for them, and grows by
-// further chunks up to Config.Max. Buffers of 4 KiB and more begin at a page, smaller ones at a multiple of their size,
-// which is a power of two from 512 bytes. Buffers of which much may never be used (AllocSparse) come from chunks with
-// pages of the usual size, as a huge one takes all of its memory with the first byte. Contents are left over from earlier
-// use: who sends a buffer overwrites it first, and whole.
+// An Arena maps chunks of a few MiB, or as large as its largest buffers need, asks for huge pages for them, and adds
+// chunks up to Config.Max. Buffers of 4 KiB and more are page-aligned; smaller ones are aligned to their size, rounded
+// up to a power of two of at least 512 bytes. Buffers much of which may never be used (AllocSparse) come from chunks
+// with pages of the normal size, as a huge page takes all of its memory with the first byte. Buffers contain data from
+// earlier use: overwrite all of a buffer before sending it.
 //
 // # How
 //
-// Each chunk is a buddy allocator, whose free neighbours join again at once: memory that served
-// small buffers serves large ones later. In front lie small stacks of freed buffers, one for each
-// power of two, which make the common case a few tens of nanoseconds under a lock that is seldom
-// contended. What describes the blocks lies beside the chunks, not in them.
+// Each chunk is a buddy allocator, which joins free neighbours at once: memory that served small buffers can serve
+// large ones later. In front of it are small stacks of freed buffers, one for each power of two, which make the common
+// case take a few tens of nanoseconds under a lock that is rarely contended. The bookkeeping is kept apart from the
+// chunks, not in them.
 //
 // # Ownership and concurrency
 //
-// Every method may be called from any goroutine; nothing allocates in the Go heap except
-// growing. A buffer belongs to its user until Free. Freeing twice, or what isn't an arena's,
-// changes nothing and is counted; built with the tag "invariants" it panics, and freed
-// memory is overwritten so that late readers show themselves.
+// Every method may be called from any goroutine; only growing allocates in the Go heap. A buffer belongs to its user
+// until Free. Freeing a buffer twice, or one that isn't the Arena's, does nothing; built with the tag "invariants", it
+// panics, and freed memory is overwritten to expose reads after Free.
 //
 // # Memory of files
 //
-// Copy and Caught are for who touches memory that a volume gave and that may be the mapping of a
-// file: a page of it that is gone is their error, and not the program's end.
+// Copy and Caught are for code that accesses memory of a volume, which may be the mapping of a file: if a page of it is
+// gone, that is an error and doesn't end the program.
 package mem

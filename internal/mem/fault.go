@@ -7,15 +7,16 @@ import (
 	"unsafe"
 )
 
-// Memory of a volume may be the mapping of a file. Where somebody cuts the file, or its medium
-// fails, after a transport was given the memory and before it has sent or filled it, touching
-// it raises SIGBUS: no more than a connection shall die of that.
+// Memory of a volume may be the mapping of a file. If the file is truncated, or its medium
+// fails, after a transport was given the memory and before it has sent or filled it, accessing
+// it raises SIGBUS: that should end no more than a connection.
 
-// ErrFault is why memory could not be read or written.
+// ErrFault says that memory could not be read or written.
 var ErrFault = errors.New("memory faults: the file that is mapped there was cut, or its medium failed")
 
-// Caught is deferred by who touches memory that may fault, with what debug.SetPanicOnFault(true)
-// gave. A fault in one of pieces makes *ok false; all other panics go on.
+// Caught is deferred around accesses to memory that may fault, with the result of
+// debug.SetPanicOnFault(true) as former. A fault within one of pieces sets *ok to false; all
+// other panics continue.
 func Caught(ok *bool, former bool, pieces ...[]byte) {
 	x := recover()
 	debug.SetPanicOnFault(former)
@@ -31,7 +32,7 @@ func Caught(ok *bool, former bool, pieces ...[]byte) {
 	*ok = false
 }
 
-// Copy is copy; ok is false where dst or src faults.
+// Copy is copy, except that ok is false if dst or src faults.
 func Copy(dst, src []byte) (n int, ok bool) {
 	ok = true
 	defer Caught(&ok, debug.SetPanicOnFault(true), dst, src)

@@ -11,7 +11,7 @@ import (
 
 var page = os.Getpagesize()
 
-// cutMapping maps two pages of a file, of which the second is then cut off.
+// cutMapping maps two pages of a file, the second of which is then truncated.
 func cutMapping(t *testing.T) []byte {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
@@ -55,7 +55,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestOtherFaults: a fault elsewhere is a mistake of the program, and stays one.
+// TestOtherFaults: a fault elsewhere is a bug of the program, and still panics.
 func TestOtherFaults(t *testing.T) {
 	m := cutMapping(t)
 	defer func() {

@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pages is what the pages of a chunk are like.
+// pages is the kind of a chunk's pages.
 type pages bool
 
 const (
-	hugePages  pages = false // where the kernel has them
+	hugePages  pages = false // if the kernel has them
 	smallPages pages = true
 )
 
-// hugePage is to what chunks are aligned, so that the kernel can back them with huge pages.
+// hugePage is the alignment of chunks, so that the kernel can back them with huge pages.
 const hugePage = 2 << 20
 
-// mapMemory maps size bytes, aligned to huge pages where they are at least one.
+// mapMemory maps size bytes, aligned to a huge page if size is at least one.
 func mapMemory(size int, kind pages) ([]byte, error) {
 	slack := 0
 	if size >= hugePage {

@@ -26,9 +26,8 @@ type held struct {
 
 const (
 	modelMax = 8 << 20
-	// fullMarks is below what size all bytes of a buffer are written and compared. Of larger ones
-	// that is done with every sixteenth: buffers begin at units, so that one that lies over another
-	// writes over a unit's first byte as well.
+	// fullMarks is the size below which all bytes of a buffer are written and compared. Of larger buffers only every
+	// sixteenth is: buffers begin at units, so one that overlaps another overwrites a unit's first byte as well.
 	fullMarks = 64 * unit
 )
 
@@ -49,7 +48,7 @@ func (h *held) fill() {
 // intact tells whether a buffer holds what fill wrote.
 func (h *held) intact() bool {
 	last := len(h.buf) - 1
-	if h.full { // all bytes are the mark if the first is, and each is as the one before it
+	if h.full { // all bytes are the mark if the first is, and each equals the one before it
 		return h.buf[0] == h.mark && bytes.Equal(h.buf[:last], h.buf[1:])
 	}
 	for i := 0; i < len(h.buf); i += unit {
@@ -110,7 +109,7 @@ func (m *model) free(i int) {
 	m.held = m.held[:len(m.held)-1]
 }
 
-// check: the books agree, and with the model.
+// check: the bookkeeping is consistent, and agrees with the model.
 func (m *model) check() {
 	checkBooks(m.t, m.arena)
 	if used, _, _ := holds(m.arena); used != m.inUse {
@@ -129,8 +128,8 @@ func (m *model) checkEmpty() {
 	m.arena.Free(b)
 }
 
-// checkBooks walks every chunk: its blocks follow one another without a gap, the lists hold
-// the free ones, and no two free neighbours are left apart.
+// checkBooks walks every chunk: its blocks follow one another without a gap, the lists hold the free ones, and no two
+// free buddies are left apart.
 func checkBooks(t testing.TB, a *Arena) {
 	t.Helper()
 	a.drain()

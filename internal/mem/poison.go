@@ -1,6 +1,6 @@
 package mem
 
-// poison overwrites what was freed.
+// poison overwrites freed memory.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = 0xdb

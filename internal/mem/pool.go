@@ -10,50 +10,49 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/pqueue"
 )
 
-// Pool hands out the memory of an Arena to requests of peers. A request that finds none waits, the
-// oldest first, and those of its peer that come later wait behind it, so that small ones don't pass a
-// large one for ever; and no peer holds more than its share, so that one that never lets go of what
-// it has can't stop the others.
+// Pool hands out the memory of an Arena to requests of peers. A request that finds none waits; requests are served
+// oldest first, and later ones of the same peer wait behind it, so that small ones don't overtake a large one for ever.
+// No peer holds more than its share, so one that never frees memory can't stop the others.
 //
-// Those of other peers wait behind it as well where the Arena has too little for it, for patience at most: who holds
-// what it needs may not let go of that.
+// If the Arena has too little for a request, those of other peers wait behind it as well, but only for patience: the
+// peers that hold the memory may never free it.
 //
-// R is what stands for a request.
+// R represents a request.
 type Pool[R any] struct {
 	arena *Arena
 	limit int64
 	grant func(r R, b []byte)
 
-	waiting atomic.Int32 // requests in queues, and those about to be
+	waiting atomic.Int32 // requests in queues, and those about to be queued
 	mu      sync.Mutex
 	shares  map[netip.Addr]*Share[R]
-	hungry  map[*Share[R]]struct{}  // with requests that wait
-	served  pqueue.Queue[*Share[R]] // of them, those whose oldest was within its share at the last look, by its age
-	arrived uint64                  // requests that had to wait so far
+	hungry  map[*Share[R]]struct{}  // shares with waiting requests
+	served  pqueue.Queue[*Share[R]] // those of them whose oldest request was within the share when last checked, by its age
+	arrived uint64                  // how many requests have had to wait so far
 
-	saving  atomic.Bool // what is free is kept for the oldest that waits and is within its share
-	until   time.Time   // the end of saving; of mu, as what follows
-	again   time.Time   // no saving before
+	saving  atomic.Bool // free memory is kept for the oldest waiting request that is within its share
+	until   time.Time   // the end of saving; guarded by mu, like the following
+	again   time.Time   // no saving before this time
 	overdue *time.Timer // ends saving
 }
 
 const (
-	// patience is for how long memory is saved for one request: longer than most commands take, and much shorter than
-	// hosts wait for them.
+	// patience is how long memory is saved for one request: longer than most commands take, and much shorter than hosts
+	// wait for them.
 	patience = time.Second
-	// pause is for how long none is saved after it was in vain.
+	// pause is how long no memory is saved after saving has failed.
 	pause = 10 * patience
 )
 
-// Share is what one peer has of a Pool.
+// Share is the part of a Pool that one peer uses.
 type Share[R any] struct {
 	pool  *Pool[R]
 	addr  netip.Addr
-	users int          // of pool.mu
-	place int          // in pool.served, of pool.mu; -1 while it isn't there
+	users int          // guarded by pool.mu
+	place int          // in pool.served, guarded by pool.mu; -1 while it isn't there
 	held  atomic.Int64 // bytes
-	queue []waiter[R]  // of pool.mu
-	// queued is the length of queue, for who has no lock: a request that comes later doesn't pass those.
+	queue []waiter[R]  // guarded by pool.mu
+	// queued is the length of queue, to be read without the lock: a later request doesn't overtake those.
 	queued atomic.Int32
 }
 
@@ -63,8 +62,8 @@ type waiter[R any] struct {
 	number uint64
 }
 
-// NewPool makes a pool of a's memory in which a peer holds limit bytes at most, or one buffer that
-// is larger. grant is called, without locks, with the memory of a request that had to wait.
+// NewPool returns a pool of a's memory in which a peer holds at most limit bytes, or one buffer that is larger. grant
+// is called, without locks held, with the memory for a request that had to wait.
 func NewPool[R any](a *Arena, limit int64, grant func(r R, b []byte)) *Pool[R] {
 	p := &Pool[R]{
 		arena: a, limit: limit, grant: grant,
@@ -79,7 +78,7 @@ func NewPool[R any](a *Arena, limit int64, grant func(r R, b []byte)) *Pool[R] {
 	return p
 }
 
-// Join returns the share of a peer, which its connections have in common. Leave ends it.
+// Join returns the share of a peer, which all of its connections use. Leave undoes it.
 func (p *Pool[R]) Join(peer netip.Addr) *Share[R] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +91,7 @@ func (p *Pool[R]) Join(peer netip.Addr) *Share[R] {
 	return s
 }
 
-// Leave says that a connection of the peer is gone, and with it its requests.
+// Leave says that a connection of the peer is gone, and its requests with it.
 func (s *Share[R]) Leave() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -101,7 +100,7 @@ func (s *Share[R]) Leave() {
 	}
 }
 
-// Alloc returns n bytes, or nil where r has to wait for them.
+// Alloc returns n bytes, or nil if r has to wait for them.
 func (s *Share[R]) Alloc(n int, r R) []byte {
 	p := s.pool
 	if s.queued.Load() == 0 && !p.saving.Load() {
@@ -111,7 +110,7 @@ func (s *Share[R]) Alloc(n int, r R) []byte {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Counted before the last try, so that whoever frees memory after it sees r.
+	// Counted before the last attempt, so that a Free after it sees r.
 	p.waiting.Add(1)
 	if len(s.queue) == 0 && !p.saving.Load() {
 		if b := s.try(n); b != nil {
@@ -130,8 +129,8 @@ func (s *Share[R]) Alloc(n int, r R) []byte {
 	return nil
 }
 
-// lineUp brings the place of a share among those to be served in line with its queue and what it holds. Who gives
-// something back to a share calls it after that, so that it is never forgotten. Called with the pool's lock held.
+// lineUp updates the position of a share in pool.served to match its queue and what it holds. It must be called after
+// memory is returned to a share, so that the share isn't forgotten. Called with the pool's lock held.
 func (s *Share[R]) lineUp() {
 	served := &s.pool.served
 	switch wants := len(s.queue) > 0 && s.fits(s.queue[0].n); {
@@ -144,13 +143,13 @@ func (s *Share[R]) lineUp() {
 	}
 }
 
-// fits says whether n more bytes are within the share.
+// fits reports whether n more bytes are within the share.
 func (s *Share[R]) fits(n int) bool {
 	held := s.held.Load()
 	return held == 0 || held+int64(n) <= s.pool.limit
 }
 
-// try takes memory that is free, within the share.
+// try allocates free memory, within the share.
 func (s *Share[R]) try(n int) []byte {
 	if !s.fits(n) {
 		return nil
@@ -162,7 +161,7 @@ func (s *Share[R]) try(n int) []byte {
 	return b
 }
 
-// Free gives back what Alloc or grant gave, and serves those who wait.
+// Free returns memory from Alloc or grant, and serves waiting requests.
 func (s *Share[R]) Free(b []byte) {
 	s.held.Add(-int64(len(b)))
 	s.pool.arena.Free(b)
@@ -174,8 +173,8 @@ func (s *Share[R]) Free(b []byte) {
 	s.pool.Serve()
 }
 
-// Serve gives memory to those who wait, as far as it goes. It is called when memory became free by
-// other ways than Free.
+// Serve grants memory to waiting requests, as far as it goes. It must be called when memory was freed other than by
+// Free.
 func (p *Pool[R]) Serve() {
 	for p.waiting.Load() > 0 {
 		r, b := p.next()
@@ -186,8 +185,8 @@ func (p *Pool[R]) Serve() {
 	}
 }
 
-// next takes the oldest request that is within its share, with memory for it, or one behind it where the time to save
-// for that one is over.
+// next takes the oldest request that is within its share, with memory for it, or a later one if the time to save memory
+// for the oldest is over.
 func (p *Pool[R]) next() (r R, b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,7 +207,8 @@ func (p *Pool[R]) next() (r R, b []byte) {
 	return r, nil
 }
 
-// oldest is whose request is the oldest that is within its share; nil where there is none. Called with mu held.
+// oldest returns the share with the oldest request that is within its share, or nil if there is none. Called with mu
+// held.
 func (p *Pool[R]) oldest() *Share[R] {
 	for p.served.Len() > 0 {
 		s := p.served.First()
@@ -220,7 +220,7 @@ func (p *Pool[R]) oldest() *Share[R] {
 	return nil
 }
 
-// oldestFor is oldest of those for less than was tried in vain.
+// oldestFor is oldest among the requests for fewer than less bytes, for which no memory was found.
 func (p *Pool[R]) oldestFor(less int) (oldest *Share[R]) {
 	for s := range p.hungry {
 		w := &s.queue[0]
@@ -231,7 +231,7 @@ func (p *Pool[R]) oldestFor(less int) (oldest *Share[R]) {
 	return oldest
 }
 
-// save keeps what is free for a request that needs more; false where that was in vain. Called with mu held.
+// save keeps free memory for a request that needs more. It returns false if that has failed. Called with mu held.
 func (p *Pool[R]) save() bool {
 	now := time.Now()
 	switch {
@@ -257,7 +257,7 @@ func (p *Pool[R]) saved() {
 	}
 }
 
-// left takes note that n requests have left the queue. Called with the pool's lock held.
+// left records that n requests have left the queue. Called with the pool's lock held.
 func (s *Share[R]) left(n int) {
 	s.queued.Add(-int32(n))
 	s.pool.waiting.Add(-int32(n))
@@ -271,7 +271,7 @@ func (s *Share[R]) left(n int) {
 	}
 }
 
-// Drop takes the waiting requests that match out of the queue, and returns them. Those that waited behind them may be
+// Drop removes the waiting requests that match from the queue, and returns them. Those that waited behind them may be
 // served.
 func (s *Share[R]) Drop(match func(R) bool) []R {
 	dropped := s.drop(match)

@@ -32,8 +32,7 @@ func newTestPool(t *testing.T, limit int64) (p *Pool[string], granted *[]string,
 
 var greedy, honest = netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.1")
 
-// A peer that takes all it can and gives nothing back leaves others what they need, and waits by
-// itself.
+// A peer that takes all it can and returns nothing leaves others what they need, and only waits itself.
 func TestPoolShares(t *testing.T) {
 	p, granted, bufs := newTestPool(t, poolSize/2)
 	g, h := p.Join(greedy), p.Join(honest)
@@ -82,8 +81,8 @@ func TestPoolShares(t *testing.T) {
 	}
 }
 
-// Those who wait are served in the order in which they came, whoever they are, and a small request
-// doesn't pass a large one.
+// Waiting requests are served in the order in which they came, whichever peer they are from, and a small request
+// doesn't overtake a large one.
 func TestPoolOrder(t *testing.T) { synctest.Test(t, testPoolOrder) }
 
 func testPoolOrder(t *testing.T) {
@@ -111,8 +110,8 @@ func testPoolOrder(t *testing.T) {
 	g.Free(bufs["third"])
 }
 
-// A large request of one peer isn't passed by small ones of another for ever: what is freed is saved for it. But not
-// for long, nor again soon, where that is in vain.
+// Small requests of other peers don't overtake a large one for ever: freed memory is saved for it. But if that fails,
+// not for long, nor again soon.
 func TestPoolSaves(t *testing.T) { synctest.Test(t, testPoolSaves) }
 
 func testPoolSaves(t *testing.T) {
@@ -174,7 +173,7 @@ func testPoolSaves(t *testing.T) {
 	}
 }
 
-// Memory that becomes free is offered to many who wait at the price of few: of those for the same, to the oldest.
+// Freed memory is offered to few of many waiting requests: of those for the same size, only to the oldest.
 func TestPoolTriesFew(t *testing.T) { synctest.Test(t, testPoolTriesFew) }
 
 func testPoolTriesFew(t *testing.T) {
@@ -208,7 +207,7 @@ func testPoolTriesFew(t *testing.T) {
 	}
 }
 
-// Many at once: everyone is served, and nothing is left.
+// With many at once, everyone is served, and nothing is left.
 func TestPoolConcurrently(t *testing.T) {
 	a, err := New(Config{Max: poolSize})
 	if err != nil {
@@ -238,8 +237,8 @@ func TestPoolConcurrently(t *testing.T) {
 	}
 }
 
-// A request that waits isn't passed by a later one of its peer that would find room: else a stream of small ones would
-// keep a large one waiting for ever.
+// A later request of the same peer doesn't overtake one that waits, even if there is room for it: otherwise a stream of
+// small ones could keep a large one waiting for ever.
 func TestPoolPatience(t *testing.T) {
 	p, granted, bufs := newTestPool(t, poolSize*3/4)
 	g := p.Join(greedy)
@@ -269,7 +268,7 @@ func TestPoolPatience(t *testing.T) {
 	}
 }
 
-// TestPoolOfMany: what it takes to serve one of those who wait doesn't depend on how many others do.
+// TestPoolOfMany: the time to serve a waiting request doesn't depend on how many others wait.
 func TestPoolOfMany(t *testing.T) {
 	few := min(serving(t, 20), serving(t, 20), serving(t, 20))
 	many := min(serving(t, 10000), serving(t, 10000), serving(t, 10000))
@@ -278,7 +277,7 @@ func TestPoolOfMany(t *testing.T) {
 	}
 }
 
-// serving is how long it takes to give memory to one request after the other, of as many peers.
+// serving returns how long it takes to give memory to one request after another, each of a different peer.
 func serving(t *testing.T, peers int) time.Duration {
 	const n, rounds = 4096, 1000
 	a, err := New(Config{Max: poolSize})
@@ -309,7 +308,7 @@ func serving(t *testing.T, peers int) time.Duration {
 	return time.Since(start) / rounds
 }
 
-// TestPoolForgetsNobody: whoever waits and is within its share is among those to be served.
+// TestPoolForgetsNobody: every share with a waiting request that is within it is in the queue to be served.
 func TestPoolForgetsNobody(t *testing.T) {
 	p, granted, bufs := newTestPool(t, poolSize/4)
 	r := rand.New(rand.NewPCG(1, 2))

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resident is how many pages of the chunk that b lies in take memory.
+// resident returns how many pages of b's chunk take memory.
 func resident(t *testing.T, a *Arena, b []byte) (n int) {
 	t.Helper()
 	index, _, ok := a.ChunkOf(b)
@@ -26,8 +26,8 @@ func resident(t *testing.T, a *Arena, b []byte) (n int) {
 	return n
 }
 
-// TestSparse: of a sparse buffer only the pages take memory that were written to, also where an ordinary one was there
-// before, and will be.
+// TestSparse: only those pages of a sparse buffer take memory that were written to, even if an ordinary buffer was
+// allocated before, or will be.
 func TestSparse(t *testing.T) {
 	a := newArena(t, Config{})
 	before := a.Alloc(pageSize)
@@ -45,7 +45,8 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestSparseWithoutRoom: where there is no room for another chunk, either kind of buffer comes from the other's.
+// TestSparseWithoutRoom: if there is no room for another chunk, either kind of buffer comes from a chunk of the other
+// kind.
 func TestSparseWithoutRoom(t *testing.T) {
 	type alloc = func(*Arena, int) []byte
 	for name, kinds := range map[string][2]alloc{

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// table lists chunks by address. It never changes: a new one takes its place.
+// table lists chunks by address. It is never modified, only replaced.
 type table struct {
 	bases  []uintptr
 	chunks []*chunk
@@ -13,7 +13,7 @@ type table struct {
 
 func baseOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// find tells in which chunk the whole of buf lies, and at which offset.
+// find returns the chunk that contains all of buf, and the offset.
 func (t *table) find(buf []byte) (c *chunk, offset int, ok bool) {
 	if cap(buf) == 0 {
 		return nil, 0, false

@@ -1,33 +1,32 @@
-// Package neighbor finds programs of this kind, on the same host and of the same user, that have a
-// socket with which one is exchanged, and shares memory with them, so that datagrams between the two
-// needn't go through the system.
+// Package neighbor finds other programs that use this package, on the same host and of the same user, with whose UDP
+// sockets datagrams are exchanged, and shares memory with them so that those datagrams needn't go through the kernel.
 //
 // # How two find each other
 //
-// A Table belongs to a UDP socket and listens at a Unix socket (SOCK_SEQPACKET) whose abstract name holds the
-// UDP address: abstract names are the network namespace's, as addresses are. Of two Tables the one with the lower
-// address connects, when something is to be sent to the other one, and sends its address along with a descriptor of
-// memory (memfd_create) for two rings (package ring), one for each direction; the other one answers, and from then
-// on both send through the rings. The connection stays: when it ends, so does the Link, and what was put before can
-// still be taken. Who isn't answered tries again after a second, and then after twice as long each time, up to a
-// minute. Who has written what it can't have meant isn't linked with for a minute.
+// A Table belongs to a UDP socket and listens at a Unix socket (SOCK_SEQPACKET) whose abstract name contains the UDP
+// address: abstract names belong to the network namespace, as addresses do. Of two Tables the one with the lower
+// address connects, when it has something to send to the other. It sends its address along with the descriptor of
+// memory (memfd_create) for two rings (package ring), one for each direction; the other one answers, and from then on
+// both send through the rings. The connection stays open: when it ends, so does the Link, and what was put before can
+// still be taken. A Table that gets no answer tries again after a second, and then after twice as long each time, up to
+// a minute. A peer that has written something invalid is not linked with for a minute.
 //
-// An address may move to another host while the program that had it runs on. The other's address has to be one of this
-// host when a Link begins, and when a bell (below) woke nobody.
+// An address may move to another host while the program that had it runs on. So the peer's address is checked to be one
+// of this host when a Link begins, and when a bell (see below) hasn't woken the peer.
 //
 // # Trust
 //
-// Either asks the system for the other's user (SO_PEERCRED) and shares memory with its own alone: processes of one user
-// can mostly read and write each other's memory anyway (ptrace). Where a user namespace doesn't know every user, the one
-// as whom it shows those shares with nobody. The memory is sealed against shrinking, and all there from the start.
-// Another user may take the name: then Listen fails.
+// Either side asks the kernel for the other's user (SO_PEERCRED) and shares memory only with the same user: processes
+// of one user can mostly read and write each other's memory anyway (ptrace). In a user namespace that doesn't map every
+// user, programs that run as the overflow user, as which it shows the others, share with nobody. The memory is sealed
+// against shrinking, and fully allocated from the start. Another user may take the abstract name: then Listen fails.
 //
 // # Waking
 //
-// A Link doesn't wake a peer that sleeps: Bell says when whoever puts is to do it, by a datagram.
+// A Link doesn't wake a sleeping peer itself: Bell tells the sender when to do so, by a datagram.
 //
 // # Concurrency
 //
-// One goroutine at a time calls Take, Sleep and Wake; any number call Link, Put and Bell. Memory is unmapped once
-// nobody can reach it: the garbage collector finds out. A Table has one goroutine, and one more for each Link.
+// One goroutine at a time may call Take, Sleep and Wake; any number may call Link, Put and Bell. Memory is unmapped
+// once it is unreachable, which the garbage collector finds out. A Table has one goroutine, and one more for each Link.
 package neighbor

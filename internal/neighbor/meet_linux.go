@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// offer is what the one who connects says, with its address behind it, and accepted the answer.
+	// offer is what the connecting side says, followed by its address, and accepted is the answer.
 	offer    = "rings 1 "
 	accepted = "accepted"
 
@@ -30,12 +30,12 @@ const (
 	memory = 2 * ring.Size
 )
 
-// meetingPoint is where the program with a UDP socket listens.
+// meetingPoint returns the name of the Unix socket at which the program with a UDP socket listens.
 func meetingPoint(a netip.AddrPort) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unixpacket", Name: "@nvmeof/rnic/" + a.String()}
 }
 
-// dial shares memory with the program that has peer, where it listens.
+// dial shares memory with the program that has peer, if it listens.
 func (t *Table) dial(peer netip.AddrPort) {
 	conn, err := net.DialUnix("unixpacket", nil, meetingPoint(peer))
 	if err != nil {
@@ -46,12 +46,12 @@ func (t *Table) dial(peer netip.AddrPort) {
 	}
 }
 
-// offer offers memory at the connection to peer, and begins the link where that is accepted.
+// offer offers memory over the connection to peer, and begins the link if it is accepted.
 func (t *Table) offer(conn *net.UnixConn, peer netip.AddrPort) error {
 	if err := sameUser(conn); err != nil {
 		return err
 	}
-	if !t.here(peer.Addr()) { // any more, though who has the name had it
+	if !t.here(peer.Addr()) { // any more, though the owner of the name once had it
 		return fmt.Errorf("%v isn't an address of this host", peer.Addr())
 	}
 	fd, err := newMemory()
@@ -88,7 +88,7 @@ func (t *Table) ask(conn *net.UnixConn, fd int) error {
 	return err
 }
 
-// accept takes what neighbors offer.
+// accept answers what neighbors offer.
 func (t *Table) accept() {
 	for {
 		conn, err := t.listener.AcceptUnix()
@@ -109,7 +109,7 @@ func (t *Table) accept() {
 	}
 }
 
-// listens says to whom accept listens now, so that Close can end that. It fails after Close.
+// listens records the connection that accept is reading from, so that Close can end that. It reports false after Close.
 func (t *Table) listens(conn *net.UnixConn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +117,7 @@ func (t *Table) listens(conn *net.UnixConn) bool {
 	return !t.isClosed()
 }
 
-// answer takes the memory that is offered at a connection, and begins the link.
+// answer takes the memory that is offered over a connection, and begins the link.
 func (t *Table) answer(conn *net.UnixConn) error {
 	if err := sameUser(conn); err != nil {
 		return err
@@ -159,28 +159,28 @@ func (t *Table) answer(conn *net.UnixConn) error {
 	return nil
 }
 
-// begin lets l be used, until its connection ends.
+// begin lets l be used until its connection ends.
 func (t *Table) begin(l *Link) {
 	_ = l.conn.SetDeadline(time.Time{})
 	l.accepted.Store(true)
 	t.running.Go(func() {
 		var b [1]byte
-		_, _ = l.conn.Read(b[:]) // nobody sends anything
+		_, _ = l.conn.Read(b[:]) // returns when the connection ends: nothing is ever sent
 		t.drop(l)
 	})
 }
 
-// newLink is one through the memory of fd, in which the one who offers it, side 0, writes to the first ring.
+// newLink makes a link in the memory of fd. Side 0, which offers the memory, writes to the first ring.
 func (t *Table) newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side int) (*Link, error) {
 	if t.mapped.Load() >= maxMapped {
-		runtime.GC() // it doesn't count this memory, and may take its time otherwise
+		runtime.GC() // the collector doesn't count this memory, and may take its time otherwise
 	}
 	b, err := unix.Mmap(fd, 0, memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
 	l := &Link{peer: peer, here: t.here, conn: conn}
-	mapped := t.mapped // without t, which may know l
+	mapped := t.mapped // so that the cleanup doesn't refer to t, which may refer to l
 	mapped.Add(1)
 	runtime.AddCleanup(l, func(b []byte) {
 		_ = unix.Munmap(b)
@@ -193,12 +193,12 @@ func (t *Table) newLink(fd int, conn *net.UnixConn, peer netip.AddrPort, side in
 	if l.in, err = ring.NewReader(rings[1-side]); err != nil {
 		return nil, err
 	}
-	l.in.Sleep() // who takes doesn't know of it yet
+	l.in.Sleep() // Take doesn't know of it yet
 	return l, nil
 }
 
-// newMemory makes memory for two rings that nobody can shrink. All of it is there: where the system has none left, to
-// write would end the program (SIGBUS).
+// newMemory allocates memory for two rings, sealed so that nobody can shrink it. All of it is allocated: a write to
+// pages that the system can't provide would end the program (SIGBUS).
 func newMemory() (fd int, err error) {
 	fd, err = unix.MemfdCreate("nvmeof rings", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -214,7 +214,7 @@ func newMemory() (fd int, err error) {
 	return fd, nil
 }
 
-// checkMemory says what is wrong with memory that somebody offers.
+// checkMemory reports what is wrong with offered memory.
 func checkMemory(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -227,7 +227,7 @@ func checkMemory(fd int) error {
 	return nil
 }
 
-// descriptor is the one that came with a message.
+// descriptor returns the descriptor that came with a message.
 func descriptor(oob []byte) (int, error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -248,7 +248,7 @@ func descriptor(oob []byte) (int, error) {
 	return fds[0], nil
 }
 
-// sameUser says whether the other side of conn is this program's user.
+// sameUser returns an error unless the other side of conn runs as this program's user.
 func sameUser(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -270,10 +270,10 @@ func sameUser(conn *net.UnixConn) error {
 	return nil
 }
 
-// ambiguous says whether uid is also what the system says of those whom this program's user namespace doesn't know.
+// ambiguous reports whether uid is also what the system reports for users that this program's user namespace doesn't map.
 func ambiguous(uid int) bool { return uid == strangers() && !knowsAll() }
 
-// strangers is the user that the system says of those whom a user namespace doesn't know.
+// strangers returns the overflow user ID, which the system reports for users that a user namespace doesn't map.
 func strangers() int {
 	const usual = 65534
 	b, err := os.ReadFile("/proc/sys/kernel/overflowuid")

@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// strangerEnv has this program try to listen, and say what came of it.
+// strangerEnv makes this program try to listen, and report the result.
 const strangerEnv = "NVMEOF_TEST_STRANGER"
 
-// Addresses of the tests' sockets, which there needn't be, in their order. No other run of the tests has them.
+// Addresses of the tests' sockets, in order; the sockets needn't exist. No concurrent run of the tests uses them.
 var low, middle, high = address(1), address(2), address(3)
 
 func address(i byte) netip.AddrPort {
@@ -55,7 +55,7 @@ func table(t *testing.T, self netip.AddrPort) *Table {
 	return tableWhere(t, self, func(netip.Addr) bool { return true })
 }
 
-// tableWhere is one of a host whose addresses here knows.
+// tableWhere returns a table on a host whose addresses here knows.
 func tableWhere(t *testing.T, self netip.AddrPort, here func(netip.Addr) bool) *Table {
 	t.Helper()
 	tab, err := Listen(self, here)
@@ -107,7 +107,8 @@ func taken(t *testing.T, tab *Table, from netip.AddrPort) string {
 	return string(got[0].Bytes)
 }
 
-// TestLink: of two that want to send the one with the lower address connects, and either reads what the other writes.
+// TestLink: of two tables that want to send, the one with the lower address connects, and either reads what the other
+// writes.
 func TestLink(t *testing.T) {
 	a, b, toB, toA := linked(t)
 	send(t, toB, "there")
@@ -124,7 +125,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// TestHigherWaits: the one with the higher address finds nobody by itself.
+// TestHigherWaits: the table with the higher address doesn't connect by itself.
 func TestHigherWaits(t *testing.T) {
 	table(t, low)
 	b := table(t, high)
@@ -134,7 +135,7 @@ func TestHigherWaits(t *testing.T) {
 	}
 }
 
-// TestTaken: what was taken is valid until the next Take, and its room free only then.
+// TestTaken: what was taken is valid until the next Take, and its room is free only then.
 func TestTaken(t *testing.T) {
 	_, b, toB, _ := linked(t)
 	train := bytes.Repeat([]byte("x"), 64<<10-64)
@@ -159,7 +160,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// TestBell: a neighbor that takes nothing yet, or sleeps, wants to be woken, once.
+// TestBell: a neighbor that takes nothing yet, or sleeps, is to be woken, once.
 func TestBell(t *testing.T) {
 	_, b, toB, _ := linked(t)
 	if !toB.Bell() {
@@ -192,7 +193,8 @@ func TestBell(t *testing.T) {
 	}
 }
 
-// TestEnd: when one ends so does the link, and with it what was to be sent; the other one may come back.
+// TestEnd: when a table ends so does the link, with everything that was to be sent through it; the other one may come
+// back.
 func TestEnd(t *testing.T) {
 	for _, ends := range []string{"the lower", "the higher"} {
 		t.Run(ends, func(t *testing.T) {
@@ -241,7 +243,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestReadAfterEnd: what was taken stays readable when the link is over and its memory is nobody's any more.
+// TestReadAfterEnd: what was taken stays readable when the link is over and nothing refers to its memory any more.
 func TestReadAfterEnd(t *testing.T) {
 	a, b, toB, _ := linked(t)
 	send(t, toB, "still here")
@@ -262,7 +264,7 @@ func TestReadAfterEnd(t *testing.T) {
 	runtime.KeepAlive(b)
 }
 
-// mappings are those of links, whosever in this process.
+// mappings counts those of all links in this process.
 func mappings(t *testing.T) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -286,7 +288,7 @@ func TestUnmapped(t *testing.T) {
 	}
 }
 
-// TestManyEnd: neighbors that come and go don't pile up memory, though nothing else has the collector work.
+// TestManyEnd: neighbors that come and go don't accumulate memory, even if nothing else triggers the garbage collector.
 func TestManyEnd(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	b := table(t, high)
@@ -308,7 +310,7 @@ func TestManyEnd(t *testing.T) {
 	}
 }
 
-// TestCorrupt: a neighbor that writes what it can't mean is one no more, not even when it asks anew.
+// TestCorrupt: a neighbor that writes something invalid is no longer linked with, not even when it asks anew.
 func TestCorrupt(t *testing.T) {
 	b := table(t, high)
 	answered, shared := offerTo(t, b, low)
@@ -365,7 +367,7 @@ func offerTo(t *testing.T, b *Table, peer netip.AddrPort) (answered bool, shared
 	return string(answer[:n]) == accepted, shared
 }
 
-// TestRefused: what isn't as it should be makes no link, and does no harm.
+// TestRefused: an invalid offer makes no link, and does no harm.
 func TestRefused(t *testing.T) {
 	b := table(t, middle)
 	good, err := newMemory()
@@ -437,7 +439,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOtherUser: memory is shared with nobody else's programs, whoever connects.
+// TestOtherUser: memory is not shared with other users' programs, whichever side connects.
 func TestOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become somebody else")
@@ -475,7 +477,7 @@ func TestOtherUser(t *testing.T) {
 	}
 }
 
-// as does something as another user, on a thread that ends with it.
+// as calls do as another user, on a thread that ends with it.
 func as(t *testing.T, uid int, do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -491,7 +493,8 @@ func as(t *testing.T, uid int, do func()) {
 	<-done
 }
 
-// TestSilent: who connects and says nothing keeps neither others from their link for long nor Close from ending.
+// TestSilent: a program that connects and says nothing neither keeps others from their link for long nor Close from
+// returning.
 func TestSilent(t *testing.T) {
 	b := table(t, high)
 	connect := func() {
@@ -515,7 +518,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestUnanswered: who is there and says nothing is looked for after longer and longer, as who isn't there.
+// TestUnanswered: a peer that is there but says nothing is looked for at ever longer intervals, like one that isn't
+// there.
 func TestUnanswered(t *testing.T) {
 	silent, err := net.ListenUnix("unixpacket", meetingPoint(high))
 	if err != nil {
@@ -531,7 +535,7 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// TestPauses: who isn't there is looked for again after a second, then after longer and longer.
+// TestPauses: a peer that isn't there is looked for again after a second, then at ever longer intervals.
 func TestPauses(t *testing.T) {
 	a := table(t, low)
 	now := time.Now()
@@ -554,7 +558,7 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestBounds: links, and what is remembered of others, are bounded.
+// TestBounds: the number of links, and of other peers that are remembered, is bounded.
 func TestBounds(t *testing.T) {
 	b := table(t, high)
 	for i := range maxLinks + 3 {
@@ -576,8 +580,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestElsewhere: whose address is another host's is no neighbor, whoever has it here too, and none any more where it
-// moves there.
+// TestElsewhere: a program whose address is another host's is no neighbor, even if that address was once here, and
+// stops being one when its address moves there.
 func TestElsewhere(t *testing.T) {
 	var moved atomic.Pointer[netip.AddrPort]
 	here := func(a netip.Addr) bool { m := moved.Load(); return m == nil || a != m.Addr() }
@@ -600,8 +604,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestStrangers: in a user namespace where it is the user as whom the system shows all that aren't known there, a
-// program shares memory with nobody.
+// TestStrangers: a program that runs as the overflow user of its user namespace shares memory with nobody.
 func TestStrangers(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	// maxLinks bounds the memory that is shared: others have their datagrams sent by the system.
+	// maxLinks bounds the memory that is shared: datagrams for other peers go through the kernel.
 	maxLinks = 64
-	// maxMapped is how many, with those that are over, may have memory before the collector is to look for what
-	// nobody can reach.
+	// maxMapped is how many links, including those that are over, may have memory mapped before the garbage collector
+	// is run to find the unreachable ones.
 	maxMapped = 2 * maxLinks
-	// maxTried bounds what is remembered of peers that aren't neighbors.
+	// maxTried bounds how many peers that aren't neighbors are remembered.
 	maxTried = 4096
 
 	firstPause, lastPause = time.Second, time.Minute
 
 	bellPause = time.Millisecond
-	lookPause = time.Second // between looks whether a neighbor that doesn't wake is still here
+	lookPause = time.Second // between checks that a neighbor that doesn't wake is still on this host
 )
 
-// Table has the links of one UDP socket.
+// Table holds the links of one UDP socket.
 type Table struct {
 	self     netip.AddrPort
 	here     func(netip.Addr) bool
@@ -42,28 +42,28 @@ type Table struct {
 	known atomic.Pointer[known]
 
 	mu        sync.Mutex
-	answering *net.UnixConn // to whom accept listens, nil between two
+	answering *net.UnixConn // the connection that accept is reading, nil between two
 	tried     map[netip.AddrPort]attempt
 
-	// Of the goroutine that takes.
-	taken []*Link // that gave something last time, whose memory is being read
+	// The following belong to the goroutine that takes.
+	taken []*Link // links whose trains were returned last time, and are being read
 	first int     // the link to begin with
 }
 
-// known are all links. It is replaced, never changed.
+// known holds all links. It is replaced, never modified.
 type known struct {
 	byPeer map[netip.AddrPort]*Link
-	all    []*Link // those, and the ones that are over with something left to take
+	all    []*Link // those in byPeer, and links that are over with something left to take
 }
 
-// attempt is one to find a neighbor.
+// attempt is an attempt to find a neighbor.
 type attempt struct {
 	next   time.Time // when to try again
 	pause  time.Duration
-	faulty bool // it has written what it can't have meant: until then it isn't answered either
+	faulty bool // it has written something invalid: until next its offers are refused, too
 }
 
-// Link is shared memory with a neighbor.
+// Link is memory shared with a neighbor.
 type Link struct {
 	peer netip.AddrPort
 	here func(netip.Addr) bool
@@ -73,20 +73,20 @@ type Link struct {
 	accepted atomic.Bool
 	over     atomic.Bool // nothing is put any more
 
-	mu     sync.Mutex // of who puts
+	mu     sync.Mutex // held to put
 	out    *ring.Writer
-	sleep  uint32    // of the peer, from which the last bell was to wake it …
+	sleep  uint32    // the peer's sleep for which the last bell was rung …
 	rang   time.Time // … and when that was
-	looked time.Time // whether the peer is here
+	looked time.Time // when here was last asked about the peer
 }
 
-// Train is one from a neighbor.
+// Train is a train from a neighbor.
 type Train struct {
 	ring.Train
 	Peer netip.AddrPort
 }
 
-// Listen lets neighbors find the UDP socket that is bound to self. here says whether an address is one of this host.
+// Listen lets neighbors find the UDP socket that is bound to self. here reports whether an address is one of this host.
 func Listen(self netip.AddrPort, here func(netip.Addr) bool) (*Table, error) {
 	if uid := os.Geteuid(); ambiguous(uid) {
 		return nil, fmt.Errorf("user %d: so the system calls all whom this user namespace doesn't know", uid)
@@ -134,7 +134,7 @@ func (t *Table) isClosed() bool {
 	}
 }
 
-// Link is the one to peer; nil where there is none, or none yet.
+// Link returns the link to peer, or nil if there is none, or none yet.
 func (t *Table) Link(peer netip.AddrPort) *Link {
 	l := t.known.Load().byPeer[peer]
 	switch {
@@ -146,7 +146,7 @@ func (t *Table) Link(peer netip.AddrPort) *Link {
 	return nil
 }
 
-// try looks for a neighbor, unless that was in vain lately.
+// try looks for a neighbor, unless a recent attempt failed.
 func (t *Table) try(peer netip.AddrPort, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +168,7 @@ func (t *Table) remember(peer netip.AddrPort, a attempt) {
 	t.tried[peer] = a
 }
 
-// shuns says whether peer has lately written what it can't have meant.
+// shuns reports whether peer has recently written something invalid.
 func (t *Table) shuns(peer netip.AddrPort) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +176,7 @@ func (t *Table) shuns(peer netip.AddrPort) bool {
 	return a.faulty && time.Now().Before(a.next)
 }
 
-// add makes a link known from which is taken, unless there is one to its peer, or there are too many.
+// add registers a link, so that Take takes from it, unless there already is one to its peer, or there are too many.
 func (t *Table) add(l *Link) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,17 +190,17 @@ func (t *Table) add(l *Link) error {
 	return nil
 }
 
-// drop ends a link, and forgets it when all is taken that was put before. Its peer may come back at once.
+// drop ends a link, and forgets it once everything that was put before is taken. Its peer may come back at once.
 func (t *Table) drop(l *Link) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.end(l, attempt{next: time.Now().Add(firstPause)})
-	if l.in.Drained() { // or else Take finds that it is over
+	if l.in.Drained() { // otherwise Take finds that it is over
 		t.forget(l)
 	}
 }
 
-// lose forgets a link that is over, and all that is in it where err says that it makes no sense.
+// lose forgets a link that is over. If err is not nil the link is corrupt: it is ended, and its contents are lost.
 func (t *Table) lose(l *Link, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,11 +210,11 @@ func (t *Table) lose(l *Link, err error) {
 	t.forget(l)
 }
 
-// end has nothing more put to a link, and next says when its peer is looked for, if it has answered. It is called with
-// t.mu held.
+// end stops putting to a link. If the peer had answered, next says when to look for it again. It is called with t.mu
+// held.
 func (t *Table) end(l *Link, next attempt) {
 	_ = l.conn.Close()
-	l.over.Store(true) // first: who finds no link finds that it is over, and so forgets it with the last Take
+	l.over.Store(true) // first, so that a goroutine that finds no link finds it over, and forgets it with the last Take
 	k := t.known.Load()
 	if k.byPeer[l.peer] == l {
 		byPeer := maps.Clone(k.byPeer)
@@ -226,7 +226,7 @@ func (t *Table) end(l *Link, next attempt) {
 	}
 }
 
-// forget has nothing more taken from a link. It is called with t.mu held.
+// forget stops taking from a link. It is called with t.mu held.
 func (t *Table) forget(l *Link) {
 	k := t.known.Load()
 	if i := slices.Index(k.all, l); i >= 0 {
@@ -234,11 +234,11 @@ func (t *Table) forget(l *Link) {
 	}
 }
 
-// Linked says whether there are links.
+// Linked reports whether there are links.
 func (t *Table) Linked() bool { return len(t.known.Load().all) > 0 }
 
-// Take fills got with trains and returns how many; their bytes are valid until the next Take. A link whose
-// memory is corrupt is over, with all that is in it.
+// Take fills got with trains and returns how many; their bytes are valid until the next Take. A link whose memory is
+// corrupt is ended, and its contents are lost.
 func (t *Table) Take(got []Train) (n int) {
 	for i, l := range t.taken {
 		l.in.Release()
@@ -261,16 +261,16 @@ func (t *Table) Take(got []Train) (n int) {
 			n++
 		}
 		if n > before {
-			l.in.Wake() // a new one's isn't awake
+			l.in.Wake() // a new link's reader starts asleep
 			t.taken = append(t.taken, l)
 		}
 	}
 	t.first++
-	runtime.KeepAlive(all) // by others a link may be forgotten, and then unmapped
+	runtime.KeepAlive(all) // other goroutines may forget a link, which is then unmapped
 	return n
 }
 
-// Sleep has neighbors wake whoever takes, and says whether it may sleep: there is nothing to take.
+// Sleep asks neighbors to wake the goroutine that takes, and reports whether it may sleep, as there is nothing to take.
 func (t *Table) Sleep() bool {
 	all := t.known.Load().all
 	for _, l := range all {
@@ -285,7 +285,7 @@ func (t *Table) Sleep() bool {
 	return true
 }
 
-// Wake says that whoever takes is awake.
+// Wake says that the goroutine that takes is awake.
 func (t *Table) Wake() {
 	all := t.known.Load().all
 	for _, l := range all {
@@ -294,16 +294,16 @@ func (t *Table) Wake() {
 	runtime.KeepAlive(all)
 }
 
-// Put sends a train of n bytes, gathered from parts, whose datagrams have segment bytes each. It returns false
-// where there is no room for it.
+// Put sends a train of n bytes, gathered from parts, whose datagrams have segment bytes each. It returns false if there
+// is no room for it.
 func (l *Link) Put(parts [][]byte, n, segment int, class uint8) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out.Put(parts, n, segment, class)
 }
 
-// Begin returns n bytes of memory for a train whose datagrams have segment bytes each, and keeps others from putting any
-// until End; nil, without that, where there is no room.
+// Begin returns n bytes of memory for a train whose datagrams have segment bytes each, and keeps others from putting
+// until End. It returns nil, and End must not be called, if there is no room.
 func (l *Link) Begin(n, segment int, class uint8) []byte {
 	l.mu.Lock()
 	to := l.out.Begin(n, segment, class)
@@ -313,7 +313,7 @@ func (l *Link) Begin(n, segment int, class uint8) []byte {
 	return to
 }
 
-// End sends what was written since Begin, where that is whole.
+// End sends what was written since Begin, if whole is true.
 func (l *Link) End(whole bool) {
 	if whole {
 		l.out.End()
@@ -321,8 +321,8 @@ func (l *Link) End(whole bool) {
 	l.mu.Unlock()
 }
 
-// Bell says whether the peer is to be woken for what was put: once each time that it sleeps, since many may put
-// something until it is awake, and again after bellPause, since what wakes it may get lost.
+// Bell reports whether the caller must wake the peer for what was put: once each time that it sleeps, since several may
+// put something before it is awake, and again after bellPause, since the wake-up may get lost.
 func (l *Link) Bell() bool {
 	sleep := l.out.Asleep()
 	if sleep == 0 {
@@ -341,7 +341,7 @@ func (l *Link) Bell() bool {
 	return true
 }
 
-// look ends the link where the peer doesn't wake since its address is another host's now, where bells go.
+// look ends the link if the peer doesn't wake because its address, where bells are sent, now belongs to another host.
 func (l *Link) look(now time.Time) {
 	if now.Sub(l.looked) < lookPause {
 		return
@@ -351,5 +351,5 @@ func (l *Link) look(now time.Time) {
 	}
 }
 
-// Peer is the address of the neighbor's UDP socket.
+// Peer returns the address of the neighbor's UDP socket.
 func (l *Link) Peer() netip.AddrPort { return l.peer }

@@ -1,17 +1,17 @@
-// Package pqueue is a priority queue of items of one type: the heap of container/heap, without five
-// methods for each type and a box for each item. A Queue has no lock of its own.
+// Package pqueue is a priority queue of items of one type: the heap of container/heap, without five methods for each
+// type and an interface value for each item. A Queue has no lock of its own.
 package pqueue
 
-// Queue holds items, the first of them in their order at hand. New makes one; the zero value is empty
-// and takes none.
+// Queue holds items and gives access to the first in their order. Use New to make one: the zero value is empty and
+// can't be used to add items.
 type Queue[T any] struct {
 	items  []T // no item is before that at half its index, counted from 1
 	before func(a, b T) bool
 	moved  func(item T, index int)
 }
 
-// New makes a queue in the order of before. Moved is told where an item lies, which Fix and Remove
-// ask for, whenever that changes, and -1 for one that has left; nil where nobody asks.
+// New makes a queue ordered by before. moved is called whenever the index of an item, which Fix and Remove take,
+// changes, and with -1 when the item has left; it may be nil.
 func New[T any](before func(a, b T) bool, moved func(item T, index int)) Queue[T] {
 	if moved == nil {
 		moved = func(T, int) {}
@@ -19,10 +19,10 @@ func New[T any](before func(a, b T) bool, moved func(item T, index int)) Queue[T
 	return Queue[T]{before: before, moved: moved}
 }
 
-// Len is how many items there are.
+// Len returns the number of items.
 func (q *Queue[T]) Len() int { return len(q.items) }
 
-// First is the item before all others. There has to be one.
+// First returns the first item. The queue must not be empty.
 func (q *Queue[T]) First() T { return q.items[0] }
 
 // Push adds an item.
@@ -31,10 +31,10 @@ func (q *Queue[T]) Push(item T) {
 	q.up(len(q.items) - 1)
 }
 
-// Pop takes out the first item.
+// Pop removes and returns the first item.
 func (q *Queue[T]) Pop() T { return q.Remove(0) }
 
-// Remove takes out the item at index.
+// Remove removes and returns the item at index.
 func (q *Queue[T]) Remove(index int) T {
 	last := len(q.items) - 1
 	item, other := q.items[index], q.items[last]
@@ -49,14 +49,14 @@ func (q *Queue[T]) Remove(index int) T {
 	return item
 }
 
-// Fix brings the item at index to where it belongs after its place in the order has changed.
+// Fix moves the item at index to its proper place after its order has changed.
 func (q *Queue[T]) Fix(index int) {
 	if !q.down(index) {
 		q.up(index)
 	}
 }
 
-// up moves the item at i towards the first as far as it belongs there.
+// up moves the item at i towards the front as far as it belongs.
 func (q *Queue[T]) up(i int) {
 	item := q.items[i]
 	for i > 0 {
@@ -70,7 +70,7 @@ func (q *Queue[T]) up(i int) {
 	q.put(i, item)
 }
 
-// down moves the item at i away from the first as far as it belongs there, and reports whether it did.
+// down moves the item at i away from the front as far as it belongs, and reports whether it moved.
 func (q *Queue[T]) down(i int) bool {
 	item, start := q.items[i], i
 	for {

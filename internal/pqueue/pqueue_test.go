@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// entry is an item that knows where it lies.
+// entry is an item that knows its index.
 type entry struct{ value, index int }
 
 func newEntries() Queue[*entry] {
 	return New(func(a, b *entry) bool { return a.value < b.value }, func(e *entry, index int) { e.index = index })
 }
 
-// TestAgainstSorted: whatever is added, changed and removed, the first is the least, each item is where
-// it was told to be, and -1 is told to those that left.
+// TestAgainstSorted: whatever is added, changed and removed, the first item is the least, each item is at the index
+// that it was told, and those that left were told -1.
 func TestAgainstSorted(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -59,7 +59,7 @@ func TestAgainstSorted(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: a queue that has grown takes and gives items of any size without allocating.
+// TestNoAllocations: a queue that has grown adds and removes items of any size without allocating.
 func TestNoAllocations(t *testing.T) {
 	q := New(func(a, b [9]int) bool { return a[0] < b[0] }, nil)
 	work := func() {

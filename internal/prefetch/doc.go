@@ -1,6 +1,6 @@
-// Package prefetch has the processor fetch memory into its caches that will be needed soon, while the program goes
-// on with something else: for random accesses to more memory than caches hold, each of which would be waited for.
+// Package prefetch makes the processor fetch memory that will be needed soon into its caches, while the program does
+// something else. It is for random accesses to more memory than the caches hold, each of which would otherwise stall.
 //
-// It reads nothing as far as the program can tell. An address where nothing is, or where a page would have to
-// be read first, is passed over. Processors without it here (not amd64 nor arm64) do nothing.
+// Prefetching has no effect that the program can observe. An address that isn't mapped, or whose page would have to be
+// read in first, is ignored. On processors other than amd64 and arm64 it does nothing.
 package prefetch

@@ -4,8 +4,8 @@ package prefetch
 
 import "unsafe"
 
-// Start fetches the first lines of b, 256 bytes. Who goes on reading in order has the processor fetch what
-// follows by itself.
+// Start fetches the first lines of b, 256 bytes. For a reader that continues in order, the processor then fetches the
+// rest by itself.
 func Start(b []byte) { lines(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // lines fetches four lines of 64 bytes.
@@ -13,19 +13,18 @@ func Start(b []byte) { lines(unsafe.Pointer(unsafe.SliceData(b))) }
 //go:noescape
 func lines(p unsafe.Pointer)
 
-// most is what Whole and ForWrite fetch at most: a part of what the first-level cache holds.
+// most is the most that Whole and ForWrite fetch: a part of the first-level cache.
 const most = 4 << 10
 
-// Whole fetches b, or its first 4 KiB, for who will read it next and needs the rest at once, since it does
-// little with each byte.
+// Whole fetches b, or its first 4 KiB, for a reader that is about to read all of it and needs the rest at once, since
+// it does little with each byte.
 func Whole(b []byte) {
 	if len(b) > 0 {
 		span(unsafe.Pointer(unsafe.SliceData(b)), uintptr(min(len(b), most)))
 	}
 }
 
-// ForWrite fetches b, or its first 4 KiB, for who will write it next: lines that another processor has are
-// taken from it now.
+// ForWrite fetches b, or its first 4 KiB, for writing: lines that another processor holds are taken from it now.
 func ForWrite(b []byte) {
 	if len(b) > 0 {
 		spanForWrite(unsafe.Pointer(unsafe.SliceData(b)), uintptr(min(len(b), most)))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPastOver fetches what may not be touched: behind the end of a mapping, and nothing; and fetches to be
-// written what may only be read.
+// TestPastOver fetches memory that can't be accessed, past the end of a mapping, and nil; and fetches for writing
+// memory that is read-only.
 func TestPastOver(t *testing.T) {
 	page := unix.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)

@@ -10,12 +10,12 @@ import (
 const (
 	page = 4096
 
-	// Capacity is how many bytes of records a ring holds: about what a socket's receive buffer does.
+	// Capacity is how many bytes of records a ring holds: about as much as a socket's receive buffer.
 	Capacity = 2 << 20
 	// Size is how many bytes of memory a ring takes.
 	Size = page + Capacity
 
-	// MaxTrain is the longest train that is taken, in bytes: the UDP payload of the longest datagram.
+	// MaxTrain is the longest train in bytes: the UDP payload of the longest datagram.
 	MaxTrain = 65507
 
 	recordAlign  = 64
@@ -23,16 +23,16 @@ const (
 	skip         = 1<<32 - 1 // the length of a record that fills the rest up to the end
 )
 
-// ErrCorrupt says that the other side has written what it can't have meant.
+// ErrCorrupt says that the other side has written something invalid.
 var ErrCorrupt = errors.New("shared memory is corrupt")
 
 // shared is the first page.
 type shared struct {
 	tail   atomic.Uint64 // bytes written since the beginning
 	_      [recordAlign - 8]byte
-	head   atomic.Uint64 // bytes read and given back
+	head   atomic.Uint64 // bytes read and released
 	_      [recordAlign - 8]byte
-	asleep atomic.Uint32 // which sleep of the reader it is that it wants to be woken from; 0 while it is awake
+	asleep atomic.Uint32 // the number of the reader's sleep, if it wants to be woken; 0 while it is awake
 }
 
 // header is in front of each train.
@@ -43,7 +43,7 @@ type header struct {
 	_       uint32
 }
 
-// memory is a ring's.
+// memory is the memory of a ring.
 type memory struct {
 	*shared
 	records []byte
@@ -60,7 +60,7 @@ func (m *memory) header(at uint64) *header {
 	return (*header)(unsafe.Pointer(&m.records[at&(Capacity-1)]))
 }
 
-// room is how many bytes a record with a train of n bytes takes.
+// room returns how many bytes a record with a train of n bytes takes.
 func room(n int) uint64 {
 	return (uint64(n) + recordHeader + recordAlign - 1) &^ (recordAlign - 1)
 }

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// Train is one that was read.
+// Train is a train that was read.
 type Train struct {
-	Bytes   []byte // in the ring: the writer's again after Release
-	Segment int    // bytes of each datagram but the last, which may be shorter
+	Bytes   []byte // in the ring: they belong to the writer again after Release
+	Segment int    // bytes of each datagram except the last, which may be shorter
 	Class   uint8
 }
 
@@ -17,7 +17,7 @@ type Reader struct {
 	memory
 	next     uint64 // the next record
 	written  uint64 // the tail, as last seen
-	released uint64 // the head, which others may overwrite
+	released uint64 // the head, before which the writer may overwrite
 	sleeps   uint32
 }
 
@@ -30,14 +30,14 @@ func NewReader(b []byte) (*Reader, error) {
 	return &Reader{memory: m}, nil
 }
 
-// Next takes the oldest train that wasn't taken; ok is false where there is none. The error is ErrCorrupt.
+// Next returns the next train; ok is false if there is none. The error is ErrCorrupt.
 func (r *Reader) Next() (t Train, ok bool, err error) {
 	for {
 		if r.next == r.written {
 			if r.written = r.tail.Load(); r.next == r.written {
 				return t, false, nil
 			}
-			if held := r.next - r.released; r.written-r.next > Capacity-held { // behind next, too
+			if held := r.next - r.released; r.written-r.next > Capacity-held { // also if it is behind next
 				return t, false, fmt.Errorf("ring: the writer is at %d: %w", r.written, ErrCorrupt)
 			}
 		}
@@ -58,7 +58,7 @@ func (r *Reader) Next() (t Train, ok bool, err error) {
 	}
 }
 
-// Release gives the memory of all trains that were taken back to the writer.
+// Release returns the memory of all trains that were taken to the writer.
 func (r *Reader) Release() {
 	if r.released != r.next {
 		r.released = r.next
@@ -66,14 +66,14 @@ func (r *Reader) Release() {
 	}
 }
 
-// Drained says whether the memory of all trains was given back. Anybody may ask.
+// Drained reports whether the memory of all trains was released. Any goroutine may call it.
 func (r *Reader) Drained() bool { return r.head.Load() == r.tail.Load() }
 
-// Empty says whether there is nothing to take.
+// Empty reports whether there is nothing to take.
 func (r *Reader) Empty() bool { return r.next == r.tail.Load() }
 
-// Sleep asks to be woken by the writer for what it puts from now on, or has put since Empty was asked. Until
-// then there may be something already: ask Empty again.
+// Sleep asks the writer to wake the reader for what it puts from now on, or has put since the last call of Empty.
+// Something may have arrived before this took effect: call Empty again.
 func (r *Reader) Sleep() {
 	if r.sleeps++; r.sleeps == 0 {
 		r.sleeps = 1

@@ -72,7 +72,7 @@ func TestTrainsPassUnchanged(t *testing.T) {
 	}
 }
 
-// TestBeginAndEnd: what was begun is the reader's once it has ended, and what never ended leaves no trace.
+// TestBeginAndEnd: what was begun is visible to the reader once it has ended, and what never ended leaves no trace.
 func TestBeginAndEnd(t *testing.T) {
 	w, r := pair(t)
 	for i, n := range []int{1, 64, MaxTrain, 4096} {
@@ -102,8 +102,8 @@ func TestBeginAndEnd(t *testing.T) {
 	}
 }
 
-// TestPutWithin: of parts that hold more than their train says, what is too much is left out, and never written
-// over what the reader has not given back.
+// TestPutWithin: if parts hold more than the length of their train, the excess is left out, and never written over what
+// the reader has not released.
 func TestPutWithin(t *testing.T) {
 	w, r := pair(t)
 	for i := range w.records {
@@ -122,7 +122,7 @@ func TestPutWithin(t *testing.T) {
 	}
 }
 
-// TestFull: what finds no room is refused and the rest unharmed, until Release has made room.
+// TestFull: what finds no room is refused and leaves the rest intact, until Release has made room.
 func TestFull(t *testing.T) {
 	for _, n := range []int{1, 5000, MaxTrain} {
 		w, r := pair(t)
@@ -145,7 +145,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestRoom: records begin where a header fits without reaching over the end of the memory, and waste no place.
+// TestRoom: records begin where a header fits before the end of the memory, and waste no space.
 func TestRoom(t *testing.T) {
 	for n, want := range map[int]uint64{0: 64, 1: 64, 48: 64, 49: 128, 112: 128, 113: 192, MaxTrain: 65536} {
 		if got := room(n); got != want {
@@ -174,8 +174,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestSleep: whoever puts sees that the reader sleeps, each time anew, and one that falls asleep sees what was put
-// before.
+// TestSleep: the writer sees each time that the reader sleeps, and a reader that falls asleep sees what was put before.
 func TestSleep(t *testing.T) {
 	w, r := pair(t)
 	if w.Asleep() != 0 {
@@ -197,7 +196,7 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestWoken has a reader sleep whenever there is nothing, and a writer wake it each time that it sleeps, once.
+// TestWoken: a reader sleeps whenever there is nothing, and a writer wakes it exactly once for each sleep.
 func TestWoken(t *testing.T) {
 	w, r := pair(t)
 	const trains = 100_000
@@ -228,7 +227,7 @@ func TestWoken(t *testing.T) {
 	}
 }
 
-// TestConcurrent has two goroutines pass trains of random lengths, which are to arrive whole, in their order.
+// TestConcurrent passes trains of random lengths between two goroutines; they must arrive whole and in order.
 func TestConcurrent(t *testing.T) {
 	w, r := pair(t)
 	const trains = 20000
@@ -266,7 +265,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestMemory: memory of another size, or that doesn't begin with a page, is refused.
+// TestMemory: memory of another size, or that isn't page-aligned, is refused.
 func TestMemory(t *testing.T) {
 	b := pages()
 	odd := unsafe.Slice(&make([]byte, 2*Size)[0], 2*Size)
@@ -281,7 +280,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestCorrupt: what a writer can't have meant ends the ring, wherever in it the reader is.
+// TestCorrupt: invalid data from a writer ends the ring, wherever in it the reader is.
 func TestCorrupt(t *testing.T) {
 	const length = 128 // of the records, in bytes
 	for name, harm := range map[string]func(w *Writer, at uint64){
@@ -296,7 +295,7 @@ func TestCorrupt(t *testing.T) {
 	} {
 		for _, before := range []uint64{0, length, Capacity - 2*length} {
 			if name == "a train over the end" && before+MaxTrain < Capacity {
-				continue // it is none there
+				continue // it is valid there
 			}
 			w, r := pair(t)
 			w.next, w.freed = before, before
@@ -311,7 +310,7 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
-// TestCorruptBehind: a position before what was taken ends the ring, also where that wasn't given back yet.
+// TestCorruptBehind: a write position before what was taken ends the ring, even if that wasn't released yet.
 func TestCorruptBehind(t *testing.T) {
 	const length = 128 // of the records, in bytes
 	for _, back := range []uint64{64, length, 2 * length} {
@@ -327,7 +326,7 @@ func TestCorruptBehind(t *testing.T) {
 	}
 }
 
-// TestLyingReader: a position that a reader can't have makes no room.
+// TestLyingReader: an impossible read position makes no room.
 func TestLyingReader(t *testing.T) {
 	for _, head := range []uint64{Capacity + 64, math.MaxUint64} {
 		w, r := pair(t)
@@ -361,8 +360,8 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzReader has a reader at a position read what is there, up to another. It stays within the ring, and within
-// what is said to be there.
+// FuzzReader has a reader at one position read up to another. It must stay within the ring, and within what is said to
+// be there.
 func FuzzReader(tf *testing.F) {
 	f := fuzzing.New(tf)
 	f.Add(uint64(0), uint64(128), []byte("\x40\x00\x00\x00\x40\x00\x00\x00\x02\x00\x00\x00"))

@@ -6,11 +6,11 @@ import "github.com/nvme-anywhere/nvmeof/internal/prefetch"
 type Writer struct {
 	memory
 	next  uint64 // where the next record goes
-	end   uint64 // of the one that was begun
+	end   uint64 // the end of the record that was begun
 	freed uint64 // the head, as last seen
 }
 
-// NewWriter writes to the ring in b, in which nobody has written yet.
+// NewWriter writes to the ring in b, to which nobody has written yet.
 func NewWriter(b []byte) (*Writer, error) {
 	m, err := newMemory(b)
 	if err != nil {
@@ -19,8 +19,8 @@ func NewWriter(b []byte) (*Writer, error) {
 	return &Writer{memory: m}, nil
 }
 
-// Put copies a train of n bytes, gathered from parts, to the ring, where the reader sees it at once. Its
-// datagrams have segment bytes each. It returns false where there is no room for it.
+// Put copies a train of n bytes, gathered from parts, to the ring, where the reader sees it at once. Its datagrams have
+// segment bytes each. It returns false if there is no room for it.
 func (w *Writer) Put(parts [][]byte, n, segment int, class uint8) bool {
 	to := w.Begin(n, segment, class)
 	if to == nil {
@@ -31,8 +31,8 @@ func (w *Writer) Put(parts [][]byte, n, segment int, class uint8) bool {
 	return true
 }
 
-// Begin returns n bytes of the ring in which a train is to be written, whose datagrams have segment bytes each; nil where
-// there is no room. The reader sees it after End; without that what is begun next takes its place.
+// Begin returns n bytes of the ring, to which the caller writes a train whose datagrams have segment bytes each, or nil
+// if there is no room. The reader sees the train after End; without End, the next one that is begun takes its place.
 func (w *Writer) Begin(n, segment int, class uint8) []byte {
 	if n > MaxTrain {
 		return nil
@@ -53,16 +53,16 @@ func (w *Writer) Begin(n, segment int, class uint8) []byte {
 	return w.records[at : at+uint64(n) : at+uint64(n)]
 }
 
-// End makes what was written since Begin the reader's.
+// End makes what was written since Begin visible to the reader.
 func (w *Writer) End() {
 	w.next = w.end
 	w.tail.Store(w.next)
 }
 
-// long is from how many bytes on the copy of a part lasts until the next one's place is fetched.
+// long is the length in bytes from which copying a part takes long enough to prefetch the next one's destination.
 const long = 1 << 10
 
-// gather copies parts to what is theirs in a record, whose lines the reader's processor had last.
+// gather copies parts to their place in a record, whose cache lines the reader's processor had last.
 func gather(to []byte, parts [][]byte) {
 	for _, p := range parts {
 		if n := min(len(p), len(to)); n >= long {
@@ -72,8 +72,8 @@ func gather(to []byte, parts [][]byte) {
 	}
 }
 
-// fits says whether records may reach up to end. What the reader says of its position is believed where it
-// can be.
+// fits reports whether records may reach up to end. The position that the reader has written is used only if it is
+// possible.
 func (w *Writer) fits(end uint64) bool {
 	if end-w.freed <= Capacity {
 		return true
@@ -84,5 +84,5 @@ func (w *Writer) fits(end uint64) bool {
 	return end-w.freed <= Capacity
 }
 
-// Asleep says which sleep of the reader it is that it wants to be woken from for what was put; 0 where it is awake.
+// Asleep returns the number of the reader's sleep, if it wants to be woken for what was put, or 0 while it is awake.
 func (w *Writer) Asleep() uint32 { return w.asleep.Load() }

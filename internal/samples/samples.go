@@ -1,4 +1,4 @@
-// Package samples reads, for tests, the captures of real peers that the tree keeps in its testdata.
+// Package samples reads, for tests, the captures of real peers that the tree keeps in testdata directories.
 package samples
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 )
 
-// Files are the classic pcap files below dir, or below the directory that the environment variable
-// names, so that other captures can be tried.
+// Files returns the classic pcap files below dir, or below the directory that the environment variable names, so that
+// other captures can be tried.
 func Files(tb testing.TB, dir, variable string) (paths []string) {
 	tb.Helper()
 	if d := os.Getenv(variable); d != "" {
@@ -32,8 +32,8 @@ func Files(tb testing.TB, dir, variable string) (paths []string) {
 	return paths
 }
 
-// Frames are those of a classic pcap file, each in memory of its own. The last one may be cut
-// short, as where a capture was interrupted.
+// Frames yields the frames of a classic pcap file, each in memory of its own. The last frame may be truncated, as when
+// a capture was interrupted.
 func Frames(tb testing.TB, path string) iter.Seq[[]byte] {
 	tb.Helper()
 	return func(yield func([]byte) bool) {

@@ -1,5 +1,5 @@
-// Package sandbox lets tests see system calls fail. Such a test runs in a program of its own, where a filter refuses the
-// calls that it names, as a container's seccomp profile does.
+// Package sandbox lets tests make system calls fail. Such a test runs in a process of its own, where a filter refuses
+// the calls that it names, as a container's seccomp profile does.
 package sandbox
 
 import (
@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// within names the test that runs in a program of its own.
+// within names the test that runs in a process of its own.
 const within = "NVMEOF_TEST_SANDBOX"
 
-// Inside tells whether the test runs in a program of its own. If not it has it run in one and reports what came of it:
-// nothing is left to do.
+// Inside reports whether the test runs in a process of its own. If not, it runs the test in one and reports the result:
+// the caller has nothing left to do.
 func Inside(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(within) == t.Name() {
@@ -36,26 +36,26 @@ func Inside(t *testing.T) bool {
 	return false
 }
 
-// Refuse has a system call fail in this program from now on. The test is skipped where the system has no such filter.
+// Refuse makes a system call fail in this process from now on. The test is skipped if the system has no such filter.
 func Refuse(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
 	filter(t, call, unix.SECCOMP_RET_ERRNO|uint32(errno), unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
-// FailOnce has a system call fail the next time that this program makes it, and tells whether it has. A test can ask for
-// one, as a program can have one such filter; it is skipped where the system has none.
+// FailOnce makes a system call fail the next time that this process makes it; failed reports whether it has. A test can
+// use it only once, as a process can have only one such filter; the test is skipped if the system has none.
 func FailOnce(t *testing.T, call uint32, errno unix.Errno) (failed func() bool) {
 	t.Helper()
 	return FailLater(t, call, errno, 0)
 }
 
-// FailLater is FailOnce where the call is to succeed so many times before.
+// FailLater is FailOnce, except that the call succeeds the given number of times first.
 func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed func() bool) {
 	t.Helper()
 	listener := filter(t, call, unix.SECCOMP_RET_USER_NOTIF,
 		unix.SECCOMP_FILTER_FLAG_TSYNC|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
 	var done, stop atomic.Bool
-	var noting sync.Mutex // whoever was answered may ask whether it was before that is noted
+	var noting sync.Mutex // so that after the answer nobody asks before done is set
 	var answering sync.WaitGroup
 	answering.Go(func() {
 		for !stop.Load() {
@@ -74,8 +74,8 @@ func FailLater(t *testing.T, call uint32, errno unix.Errno, before int) (failed 
 	}
 }
 
-// answer lets the system call that asks a listener fail, where none has yet and none is to succeed before. Who asks may be
-// interrupted, and asks again.
+// answer makes the system call that is waiting at a listener fail, if none has yet and none is to succeed before. The
+// caller may be interrupted, and asks again.
 func answer(listener uintptr, errno unix.Errno, before *int, done *atomic.Bool) {
 	var asked [80]byte // struct seccomp_notif
 	if _, _, err := unix.Syscall(unix.SYS_IOCTL, listener, unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&asked))); err != 0 {
@@ -101,7 +101,7 @@ func answer(listener uintptr, errno unix.Errno, before *int, done *atomic.Bool) 
 	}
 }
 
-// filter has what action says happen to a system call of this program.
+// filter applies action to a system call of this process.
 func filter(t *testing.T, call, action uint32, flags uintptr) (listener uintptr) {
 	t.Helper()
 	filter := []unix.SockFilter{

@@ -10,13 +10,13 @@ import (
 // arrival is a datagram with the time when it reaches the receiver.
 type arrival struct {
 	due      time.Time
-	sequence uint64 // order of sending, which decides between equal times
+	sequence uint64 // order of sending, which breaks ties
 	src      netip.AddrPort
 	class    uint8
 	payload  []byte // shared by duplicates, never written
 }
 
-// newArrivals is a queue of arrivals, the earliest first.
+// newArrivals returns a queue of arrivals, the earliest first.
 func newArrivals() pqueue.Queue[arrival] {
 	return pqueue.New(func(a, b arrival) bool {
 		if c := a.due.Compare(b.due); c != 0 {

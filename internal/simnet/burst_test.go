@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// TestBurst: the share that is lost and the length of the bursts are those of the model.
+// TestBurst: the fraction that is lost and the length of bursts match the model.
 func TestBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := pair(t, Config{})
@@ -43,7 +43,7 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestPort: what comes from several senders waits in one queue, is marked and dropped there.
+// TestPort: datagrams from several senders wait in one queue, and are marked and dropped there.
 func TestPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := pair(t, Config{})
@@ -62,7 +62,7 @@ func TestPort(t *testing.T) {
 	})
 }
 
-// TestMark: only those are marked at random whose sender is capable of ECN.
+// TestMark: only datagrams whose sender is capable of ECN are marked at random.
 func TestMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := pair(t, Config{})

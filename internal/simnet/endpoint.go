@@ -17,16 +17,16 @@ type Endpoint struct {
 	addr    netip.AddrPort
 	config  Config
 	closed  chan struct{}
-	wake    chan struct{} // something is under way that the receiver hasn't seen
+	wake    chan struct{} // something is in flight that the receiver hasn't seen
 
 	mu       sync.Mutex
 	coming   pqueue.Queue[arrival]
-	buffer   []arrival // arrived, in order; from unread on they wait for Recv
+	buffer   []arrival // arrived, in order; those from unread on wait for Recv
 	unread   int
 	waiting  int // bytes in buffer from unread on
 	segments bool
 
-	lent [][]byte // what the last Recv returned, of the receiving goroutine
+	lent [][]byte // what the last Recv returned; belongs to the receiving goroutine
 }
 
 var _ udp.Conn = (*Endpoint)(nil)
@@ -38,31 +38,31 @@ func newEndpoint(n *Network, addr netip.AddrPort, config Config) *Endpoint {
 	}
 }
 
-// LocalAddr is the address that Listen gave.
+// LocalAddr returns the address from Listen.
 func (e *Endpoint) LocalAddr() netip.AddrPort { return e.addr }
 
-// MTU is Config.MTU.
+// MTU returns Config.MTU.
 func (e *Endpoint) MTU() int { return e.config.MTU }
 
-// RecvBuffer is Config.RecvBuffer.
+// RecvBuffer returns Config.RecvBuffer.
 func (e *Endpoint) RecvBuffer() int { return e.config.RecvBuffer }
 
-// Segmentation says whether trains of several datagrams are taken.
+// Segmentation reports whether trains of several datagrams are accepted.
 func (e *Endpoint) Segmentation() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.segments
 }
 
-// RefuseSegmentation has the next train of several datagrams meet udp.ErrSegmentation, as when
-// a route changes to a device that can't.
+// RefuseSegmentation makes the next train of several datagrams fail with udp.ErrSegmentation,
+// as when a route changes to a device that can't segment.
 func (e *Endpoint) RefuseSegmentation() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.config.NoSegmentation = true
 }
 
-// Close ends the endpoint: a blocked Recv returns, and what is under way is lost.
+// Close ends the endpoint: a blocked Recv returns, and datagrams in flight are lost.
 func (e *Endpoint) Close() error {
 	n := e.network
 	n.mu.Lock()

@@ -8,11 +8,11 @@ import (
 // Fate is what the faults of a Link do to one datagram.
 type Fate struct {
 	Lost       bool
-	Corrupted  bool // a bit of it was changed
-	Duplicated bool // one more of it arrives
+	Corrupted  bool // a bit was flipped
+	Duplicated bool // a copy arrives as well
 }
 
-// Draw decides the fate of one datagram. It changes payload where that is to be corrupted.
+// Draw decides the fate of one datagram. It changes payload if the datagram is corrupted.
 func (l *Link) Draw(rng *rand.Rand, payload []byte) (f Fate) {
 	if chance(rng, l.Loss) {
 		f.Lost = true
@@ -27,10 +27,10 @@ func (l *Link) Draw(rng *rand.Rand, payload []byte) (f Fate) {
 	return f
 }
 
-// defaultReorderDelay is what Link.ReorderDelay 0 means.
+// defaultReorderDelay is the delay if Link.ReorderDelay is 0.
 const defaultReorderDelay = time.Millisecond
 
-// Transit draws how long one datagram is under way, and whether it was held back for others to
+// Transit draws how long one datagram is in flight, and whether it was delayed so that others
 // overtake it.
 func (l *Link) Transit(rng *rand.Rand) (took time.Duration, late bool) {
 	took = l.Latency

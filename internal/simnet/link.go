@@ -4,29 +4,29 @@ import (
 	"time"
 )
 
-// Link describes the way from one address to another. The zero value is a perfect one.
+// Link describes the path from one address to another. The zero value is a perfect path.
 // Probabilities are per datagram, 0 to 1.
 type Link struct {
 	Latency   time.Duration
-	Jitter    time.Duration // up to this is added at random; datagrams overtake each other
+	Jitter    time.Duration // up to this much is added at random, so datagrams overtake each other
 	Bandwidth int64         // bytes of IP packets per second; 0 for no limit
-	Queue     int           // bytes that may wait for Bandwidth, more are dropped; 0 for no limit
-	MarkAbove int           // bytes waiting from which ECN-capable ones are marked; 0 for never
+	Queue     int           // bytes that may wait for Bandwidth, beyond which datagrams are dropped; 0 for no limit
+	MarkAbove int           // bytes waiting above which ECN-capable datagrams are marked; 0 for never
 
 	Loss         float64
-	Burst        Burst   // losses that come together
-	Mark         float64 // congestion experienced, of ECN-capable ones
+	Burst        Burst   // losses that come in bursts
+	Mark         float64 // marks ECN-capable datagrams as having experienced congestion
 	Duplicate    float64
-	Corrupt      float64       // one bit is changed
+	Corrupt      float64       // one bit is flipped
 	Reorder      float64       // delayed by ReorderDelay
 	ReorderDelay time.Duration // 0 means 1 ms
 }
 
-// path is the state of one way.
+// path is the state of one direction.
 type path struct {
-	own  *Link // nil where the default applies
+	own  *Link // nil if the default applies
 	line queue
-	bad  bool // of Link.Burst
+	bad  bool // the state of Link.Burst
 }
 
 func (n *Network) path(w way) *path {
@@ -47,7 +47,7 @@ func (n *Network) isCut(w way) bool {
 	return n.cut[w] || n.cut[from] || n.cut[to] || n.cut[way{}]
 }
 
-// headerSize is what IP and UDP headers add to a datagram.
+// headerSize returns how many bytes IP and UDP headers add to a datagram.
 func headerSize(v6 bool) int {
 	if v6 {
 		return 40 + 8
@@ -55,7 +55,7 @@ func headerSize(v6 bool) int {
 	return 20 + 8
 }
 
-// transmit lets d go through the filter and over its link. d.Payload belongs to the network.
+// transmit passes d through the filter and over its link. d.Payload belongs to the network.
 func (n *Network) transmit(d *Datagram, now time.Time) {
 	action := n.decide(d)
 	n.mu.Lock()
@@ -119,7 +119,7 @@ func (n *Network) decide(d *Datagram) Action {
 	return filter(d)
 }
 
-// queue says when d has left the last queue on its way; false where one is full.
+// queue returns when d has left the last queue on its path, or false if one is full.
 func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (left time.Time, ok bool) {
 	p.line.limit = Port{Bandwidth: link.Bandwidth, Queue: link.Queue, MarkAbove: link.MarkAbove}
 	left, marked, ok := p.line.enter(d, now)
@@ -137,7 +137,7 @@ func (n *Network) queue(p *path, link *Link, d *Datagram, now time.Time) (left t
 	return left, ok
 }
 
-// arrive puts d on its way to the endpoint that listens.
+// arrive schedules the arrival of d at the endpoint that listens.
 func (n *Network) arrive(d *Datagram, due time.Time) {
 	e := n.endpoints[d.Dst]
 	if e == nil {

@@ -27,13 +27,13 @@ type Network struct {
 	stats     Stats
 }
 
-// way is a direction between two addresses. In the table of cuts a zero address stands for any.
+// way is a direction between two addresses. In the cut table a zero address stands for any.
 type way struct{ from, to netip.Addr }
 
-// firstFreePort is where Listen looks for a port when it is asked for port 0.
+// firstFreePort is the first port that Listen tries if it is asked for port 0.
 const firstFreePort = 49152
 
-// New makes a network in which every way is a perfect one: no delay, no limit, no fault.
+// New returns a network in which every path is perfect: no delay, no limit, no fault.
 func New(seed uint64) *Network {
 	return &Network{
 		rng:       rand.New(rand.NewPCG(seed, 0)),
@@ -44,22 +44,23 @@ func New(seed uint64) *Network {
 	}
 }
 
-// SetDefault makes link the one of every way that SetLink doesn't name.
+// SetDefault sets the link of every path that SetLink doesn't name.
 func (n *Network) SetDefault(link Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.standard = link
 }
 
-// SetLink makes link the way from one address to another. What is under way keeps its time.
+// SetLink sets the path from one address to another. Datagrams in flight keep their time of
+// arrival.
 func (n *Network) SetLink(from, to netip.Addr, link Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.path(way{from, to}).own = &link
 }
 
-// Cut loses everything that is sent from one address to another, one way. The zero Addr stands
-// for any address.
+// Cut loses everything that is sent from one address to another, in this direction. The zero
+// Addr stands for any address.
 func (n *Network) Cut(from, to netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,23 +74,23 @@ func (n *Network) Restore(from, to netip.Addr) {
 	delete(n.cut, way{from, to})
 }
 
-// Filter decides what becomes of a datagram before its Link does. It may alter d.Payload in
+// Filter decides what happens to a datagram before its Link does. It may modify d.Payload in
 // place or replace it.
 type Filter func(d *Datagram) Action
 
-// Datagram is one on its way.
+// Datagram is a datagram in flight.
 type Datagram struct {
 	Src, Dst     netip.AddrPort
 	TrafficClass uint8
 	Payload      []byte
-	Index        int // its place in the train that it was sent in
+	Index        int // its index in the train that it was sent in
 }
 
 // Action is the decision of a Filter. The zero value lets the datagram pass.
 type Action struct {
 	Drop   bool
-	Delay  time.Duration // added to what the Link takes
-	Copies int           // how many more of it arrive
+	Delay  time.Duration // added to the Link's delay
+	Copies int           // how many extra copies arrive
 }
 
 // SetFilter installs f; nil removes it.
@@ -99,7 +100,7 @@ func (n *Network) SetFilter(f Filter) {
 	n.filter = f
 }
 
-// Stats are what became of the datagrams.
+// Stats counts what happened to the datagrams.
 type Stats struct {
 	Sent       int
 	Delivered  int // put into the receiver's buffer
@@ -110,23 +111,23 @@ type Stats struct {
 	BufferFull int // no room in the receiver's buffer
 	Oversize   int // longer than the sender's MTU
 	Unbound    int // nobody listened when it arrived at the other end
-	Duplicated int // additional ones made
+	Duplicated int // additional copies made
 	Reordered  int
 	Corrupted  int
 	Marked     int // with congestion experienced
 }
 
-// Stats returns the figures so far.
+// Stats returns the counts so far.
 func (n *Network) Stats() Stats {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.stats
 }
 
-// Config describes an Endpoint. The zero value has MTU 1500, segmentation, no coalescing, and
-// the receive buffer that udp.DefaultBuffer is.
+// Config describes an Endpoint. The zero value has MTU 1500, segmentation, no coalescing, and a
+// receive buffer of udp.DefaultBuffer.
 type Config struct {
-	MTU            int // of the IP packets that leave here, bytes
+	MTU            int // of the IP packets that it sends, bytes
 	RecvBuffer     int // bytes of datagrams that may wait for Recv
 	Coalesce       bool
 	NoSegmentation bool
@@ -134,7 +135,7 @@ type Config struct {
 
 const defaultMTU = 1500
 
-// Listen makes an endpoint. Port 0 means any free one. The error is a *udp.OpError.
+// Listen creates an endpoint. Port 0 means any free one. The error is a *udp.OpError.
 func (n *Network) Listen(addr netip.AddrPort, config Config) (*Endpoint, error) {
 	if !addr.Addr().IsValid() || addr.Addr().IsUnspecified() {
 		return nil, &udp.OpError{Op: "listen", Addr: addr, Kind: udp.ErrNotLocal}
@@ -162,8 +163,8 @@ func (n *Network) Listen(addr netip.AddrPort, config Config) (*Endpoint, error) 
 	return e, nil
 }
 
-// freePort is addr with a port from the ephemeral range that is free, or with the last one
-// tried where none is.
+// freePort returns addr with a free port from the ephemeral range, or with the last one tried
+// if there is none.
 func (n *Network) freePort(addr netip.Addr) netip.AddrPort {
 	for port := uint16(firstFreePort); ; port++ {
 		a := netip.AddrPortFrom(addr, port)

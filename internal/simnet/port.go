@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Port is what the ways to one address share: the last hop's sender, a switch's port. Its queue
-// is where several senders meet.
+// Port is what all paths to one address share: the sender at the last hop, such as a switch
+// port. Its queue is where several senders compete.
 type Port struct {
 	Bandwidth int64 // bytes of IP packets per second; 0 for no limit
-	Queue     int   // bytes that may wait, more are dropped; 0 for no limit
-	MarkAbove int   // bytes waiting from which ECN-capable ones are marked; 0 for never
+	Queue     int   // bytes that may wait, beyond which datagrams are dropped; 0 for no limit
+	MarkAbove int   // bytes waiting above which ECN-capable datagrams are marked; 0 for never
 }
 
-// SetPort has everything for an address wait in one queue, behind that of its own Link. What
-// waits there is in the order of sending, whatever the ways' latencies.
+// SetPort makes everything for an address wait in one queue, after that of its own Link. The
+// queue is in the order of sending, whatever the latencies of the paths.
 func (n *Network) SetPort(to netip.Addr, port Port) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ports[to] = &queue{limit: port}
 }
 
-// Queued is how many bytes wait at the port of an address.
+// Queued returns how many bytes wait at the port of an address.
 func (n *Network) Queued(to netip.Addr) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,13 +37,13 @@ type queue struct {
 	free  time.Time // when the last datagram accepted has left
 }
 
-// waiting is how many bytes have not left at now.
+// waiting returns how many bytes have not left at now.
 func (q *queue) waiting(now time.Time) int {
 	return int(max(0, q.free.Sub(now)).Seconds() * float64(q.limit.Bandwidth))
 }
 
-// enter says when d, which comes at now, has left behind what waits before it; false where the
-// queue is full. It marks d where the queue is long, and says so.
+// enter returns when d, which arrives at now, has left after everything queued before it; ok is
+// false if the queue is full. It marks d if the queue is long, and says so.
 func (q *queue) enter(d *Datagram, now time.Time) (left time.Time, marked, ok bool) {
 	if q.limit.Bandwidth <= 0 {
 		return now, false, true
@@ -70,7 +70,7 @@ const (
 	ecnCE   = 3
 )
 
-// mark says that congestion was experienced, where the datagram's sender understands that.
+// mark sets congestion experienced if the datagram's sender is capable of ECN.
 func (d *Datagram) mark() bool {
 	if d.TrafficClass&ecnMask == 0 {
 		return false

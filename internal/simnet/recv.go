@@ -54,7 +54,7 @@ func (e *Endpoint) TryRecv(rx []udp.Received) (int, error) {
 	return n, nil
 }
 
-// spoil overwrites what the last call lent, which nobody may be looking at any more.
+// spoil overwrites what the last call returned, which must no longer be in use.
 func (e *Endpoint) spoil() {
 	const spoiled = 0xdb
 	for i, b := range e.lent {
@@ -66,7 +66,7 @@ func (e *Endpoint) spoil() {
 	e.lent = e.lent[:0]
 }
 
-// untilNext is how long the next datagram under way still takes.
+// untilNext returns the time until the next datagram in flight arrives.
 func (e *Endpoint) untilNext() (time.Duration, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,9 +76,9 @@ func (e *Endpoint) untilNext() (time.Duration, bool) {
 	return time.Until(e.coming.First().due), true
 }
 
-// settle moves what is due by now into the buffer, in the order of arrival, and returns how
-// many found room and how many didn't. As it is called before each read, and nothing leaves the buffer between
-// reads, this is what would have happened at the times of arrival.
+// settle moves what is due by now into the buffer, in the order of arrival, and returns how many found room and how
+// many didn't. As it is called before each read, and nothing leaves the buffer between reads, the result is the same as
+// if it had happened at the times of arrival.
 func (e *Endpoint) settle(now time.Time) (arrived, dropped int) {
 	for e.coming.Len() > 0 && !e.coming.First().due.After(now) {
 		a := e.coming.Pop()
@@ -93,7 +93,7 @@ func (e *Endpoint) settle(now time.Time) (arrived, dropped int) {
 	return arrived, dropped
 }
 
-// take reads one datagram, with those behind it that coalesce.
+// take reads one datagram, with those behind it that can be coalesced.
 func (e *Endpoint) take() udp.Received {
 	first := e.buffer[e.unread]
 	size := len(first.payload)

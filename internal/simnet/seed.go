@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// SeedEnv is the variable that gives the seed of tests' networks.
+// SeedEnv is the environment variable with the seed for tests' networks.
 const SeedEnv = "NVMEOF_NET_SEED"
 
-// TB is what is needed here of testing.TB, which programs shall not link.
+// TB is the part of testing.TB that is needed here; programs must not link package testing.
 type TB interface {
 	Helper()
 	Failed() bool
@@ -17,8 +17,8 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// SeedFor is the seed of a test: SeedEnv's, or 1. It is printed if the test fails: a run with the
-// same seed loses the same datagrams as far as the order of sending is the same.
+// SeedFor returns the seed of a test: the value of SeedEnv, or 1. It is printed if the test fails: a run with the same
+// seed loses the same datagrams as far as the order of sending is the same.
 func SeedFor(t TB) uint64 {
 	t.Helper()
 	seed := uint64(1)

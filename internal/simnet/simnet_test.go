@@ -50,7 +50,7 @@ func send(t *testing.T, from, to *Endpoint, payloads ...string) {
 	}
 }
 
-// drain reads what arrives within the time and returns the datagrams.
+// drain reads what arrives within the given time and returns the datagrams.
 func drain(t *testing.T, e *Endpoint, within time.Duration) (got []string) {
 	t.Helper()
 	time.Sleep(within)
@@ -168,8 +168,8 @@ func sendMarkable(t *testing.T, from, to *Endpoint, number int) {
 	}
 }
 
-// wantQueued receives three of those from a queue that one leaves each millisecond, and of which
-// the last was marked.
+// wantQueued receives three of those from a queue that one leaves each millisecond, the last of
+// which was marked.
 func wantQueued(t *testing.T, e *Endpoint) {
 	t.Helper()
 	start := time.Now()

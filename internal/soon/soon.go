@@ -1,13 +1,13 @@
-// Package soon has tests wait for what comes soon, if it comes at all. It counts time in which the program
-// runs: a machine that stands still for a while, however long, uses up one second.
+// Package soon lets tests wait for something that comes soon, if it comes at all. It counts only time during which the
+// program runs: a standstill of the machine, however long, uses up one second.
 package soon
 
 import "time"
 
-// seconds is far more than anything takes that ends at all.
+// seconds is far longer than anything takes that ends at all.
 const seconds = 60
 
-// Receive gives what comes from ch; false where nothing does.
+// Receive returns what comes from ch, or false if nothing does.
 func Receive[T any](ch <-chan T) (v T, ok bool) {
 	for range seconds {
 		select {
@@ -19,7 +19,7 @@ func Receive[T any](ch <-chan T) (v T, ok bool) {
 	return v, false
 }
 
-// After is time.After but for a standstill, which uses up a hundredth of d at most.
+// After is like time.After, except that a standstill uses up a hundredth of d at most.
 func After(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	left := 100
@@ -36,7 +36,7 @@ func After(d time.Duration) <-chan struct{} {
 	return over
 }
 
-// Until asks again and again, and reports whether the answer was yes in the end.
+// Until calls yes again and again, and reports whether it finally returned true.
 func Until(yes func() bool) bool {
 	for range seconds * 1000 {
 		if yes() {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Stopwatch measures time in which the program runs.
+// Stopwatch measures time during which the program runs.
 type Stopwatch struct {
 	mu      sync.Mutex // guards the rest
 	ran     time.Duration
@@ -15,13 +15,12 @@ type Stopwatch struct {
 }
 
 const (
-	// tick is how often a stopwatch looks at the clock, and most how much of what lies between two
-	// looks counts.
+	// tick is how often a stopwatch looks at the clock, and most is the most that counts of the time between two looks.
 	tick = 10 * time.Millisecond
 	most = 200 * time.Millisecond
 )
 
-// Start starts one, which runs until Stop.
+// Start returns a running Stopwatch, which runs until Stop.
 func Start() *Stopwatch {
 	w := &Stopwatch{last: time.Now()}
 	w.mu.Lock()
@@ -46,7 +45,7 @@ func (w *Stopwatch) count() {
 	w.last = now
 }
 
-// Elapsed is what it measured until now, or until Stop.
+// Elapsed returns what w has measured until now, or until Stop.
 func (w *Stopwatch) Elapsed() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +55,7 @@ func (w *Stopwatch) Elapsed() time.Duration {
 	return w.ran
 }
 
-// Stop ends it.
+// Stop stops w.
 func (w *Stopwatch) Stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

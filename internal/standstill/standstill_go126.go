@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// rare is how far apart blocking system calls are that need no timer soon.
+// rare is the interval between blocking system calls above which no timer is needed soon.
 const rare = 100 * time.Millisecond
 
 // monitor keeps the timer going while there are users.
@@ -17,13 +17,13 @@ var monitor struct {
 	users int
 	timer *time.Timer
 	seen  uint64        // calls at the last look
-	next  time.Duration // until the next one
+	next  time.Duration // until the next look
 }
 
 // calls counts blocking system calls of all users.
 var calls atomic.Uint64
 
-// Blocks tells of a blocking system call that is about to be made. It costs an atomic addition.
+// Blocks says that a blocking system call is about to be made. It costs an atomic addition.
 func Blocks() { calls.Add(1) }
 
 // Enter counts a user.
@@ -42,7 +42,7 @@ func Enter() {
 	}
 }
 
-// wakeMonitor has done its work by being due. It sees to that it is due again.
+// wakeMonitor has done its work by becoming due. It makes sure that it becomes due again.
 func wakeMonitor() {
 	m := &monitor
 	m.mu.Lock()
@@ -56,7 +56,7 @@ func wakeMonitor() {
 	m.timer.Reset(m.next)
 }
 
-// pause is how long the timer sleeps after a sleep of last in which there were n blocking system
+// pause returns the timer's next interval after one of length last with n blocking system
 // calls: twice as long while there are few, up to IdleBound.
 func pause(last time.Duration, n uint64) time.Duration {
 	if n > uint64(last/rare) {
@@ -75,7 +75,7 @@ func Leave() {
 	}
 }
 
-// Users counts them, for the tests of those who are.
+// Users returns the number of users, for their tests.
 func Users() int {
 	m := &monitor
 	m.mu.Lock()

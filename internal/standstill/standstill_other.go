@@ -5,8 +5,8 @@ package standstill
 // Enter has nothing to do up to Go 1.25.
 func Enter() {}
 
-// Leave neither.
+// Leave does nothing up to Go 1.25.
 func Leave() {}
 
-// Blocks neither.
+// Blocks does nothing up to Go 1.25.
 func Blocks() {}

@@ -1,7 +1,7 @@
-// Package stream copies memory past the processor's caches (non-temporal stores): what is written to memory that nobody
-// reads soon need not be fetched first, nor put others' data out of the caches.
+// Package stream copies memory past the processor's caches (non-temporal stores): a destination that isn't read soon
+// need not be fetched first, nor displace other data from the caches.
 //
-// Such stores may be seen by other processors later than those that follow them. A fence waits for them, and so does each
-// locked instruction, by one of which whoever hands data to another goroutine does so. On amd64 only; elsewhere a copy is
-// a usual one.
+// Other processors may see such stores later than stores that follow them. A fence waits for them, and so does each
+// locked instruction, one of which is involved whenever data is handed to another goroutine. This applies to amd64
+// only; elsewhere Copy is an ordinary copy.
 package stream

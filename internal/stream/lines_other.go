@@ -4,8 +4,8 @@ package stream
 
 import "unsafe"
 
-// Available says whether the processor has such stores.
+// Available reports whether the processor has such stores.
 const Available = false
 
-// Lines isn't there.
+// Lines is not available.
 func Lines(unsafe.Pointer, unsafe.Pointer, uintptr) { panic("stream: not on this processor") }

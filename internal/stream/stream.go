@@ -2,13 +2,14 @@ package stream
 
 import "unsafe"
 
-// Line is the size of what is stored as a whole.
+// Line is the number of bytes that are stored as a unit.
 const Line = 64
 
-// from is the length from which a copy streams: a shorter one waits longer for its last stores than others fetch lines.
+// from is the length from which a copy streams: for a shorter one, waiting for the last stores takes longer than
+// fetching the lines.
 const from = 1 << 10
 
-// Copy is copy, past the caches as far as whole lines of dst are written. The two must not overlap.
+// Copy is copy, past the caches as far as whole lines of dst are written. dst and src must not overlap.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if !Available || n < from {

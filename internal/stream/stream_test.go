@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCopy: what is copied is there, and nothing beside it, wherever either begins and however long it is.
+// TestCopy: the data is copied, and nothing around it changes, at any alignment and length.
 func TestCopy(t *testing.T) {
 	const room = 3*from + 4*Line
 	src, dst, want := make([]byte, room), make([]byte, room), make([]byte, room)

@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// SourceFor is the local address that the routing table picks for datagrams to dst.
+// SourceFor returns the local address that the routing table picks for datagrams to dst.
 func SourceFor(dst netip.Addr) (netip.Addr, error) {
-	// Connecting a UDP socket looks the route up and sends nothing; any port does.
+	// Connecting a UDP socket looks up the route and sends nothing, so any port will do.
 	peer := netip.AddrPortFrom(dst, 9)
 	s, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(peer))
 	if err != nil {
@@ -19,12 +19,12 @@ func SourceFor(dst netip.Addr) (netip.Addr, error) {
 	return s.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap(), nil
 }
 
-// Beside are the other IPv6 addresses of this host, from which dst, one of them, is reached. The first interface is
-// that of ::1.
+// Beside returns the other IPv6 addresses of this host, from which dst, also an address of this host, can be reached.
+// Those of the first interface, which has ::1, come first.
 func Beside(dst netip.Addr) []netip.Addr {
 	var others []netip.Addr
 	own, err := net.InterfaceAddrs()
-	if err != nil || dst.IsLinkLocalUnicast() { // which is reached from itself
+	if err != nil || dst.IsLinkLocalUnicast() { // a link-local address is reached from itself
 		return nil
 	}
 	for _, a := range own {
@@ -36,7 +36,7 @@ func Beside(dst netip.Addr) []netip.Addr {
 	return others
 }
 
-// interfaceMTU is the MTU of the interface that has the address, in bytes of IP packet.
+// interfaceMTU returns the MTU, in bytes of IP packet, of the interface that has the address.
 func interfaceMTU(addr netip.Addr) (int, error) {
 	addr = addr.Unmap()
 	ifs, err := net.Interfaces()

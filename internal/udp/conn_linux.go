@@ -25,9 +25,9 @@ type conn struct {
 	rcvbuf   int
 	segments atomic.Bool // UDP_SEGMENT may be used
 
-	// uses counts the calls that are inside the kernel with fd; Close adds closing to it, and
-	// whoever brings it to exactly closing closes the descriptor, so that the number can't
-	// be reused under a call's feet.
+	// uses counts the calls that are inside the kernel with fd. Close adds closing to it, and
+	// the call that brings it to exactly closing closes the descriptor, so that its number
+	// can't be reused while another call is using it.
 	uses      atomic.Int64
 	closeOnce atomic.Bool
 	fdOnce    atomic.Bool
@@ -36,12 +36,12 @@ type conn struct {
 
 	counters Counters
 	rx       receiver
-	poll     time.Duration // the longest to look before sleeping; 0: not at all
+	poll     time.Duration // the longest to poll before sleeping; 0 never polls
 	poller   busypoll.Poller
 	waited   time.Time // when the last Recv returned
 	tx       [senders]sender
 
-	attendant *duty.Attendant // that Recv's caller is; may be nil
+	attendant *duty.Attendant // stands for the caller of Recv; may be nil
 	near      *neighbors      // nil where memory isn't shared
 }
 
@@ -55,8 +55,8 @@ var (
 	_ Sharing  = (*conn)(nil)
 )
 
-// Listen opens a socket on addr, which must be one address of this host; port 0 lets the
-// kernel choose. Errors are of type *OpError; errors.Is tells ErrInUse and ErrNotLocal.
+// Listen opens a socket on addr, which must be a single address of this host; port 0 lets the
+// kernel choose. Errors are of type *OpError; errors.Is matches ErrInUse and ErrNotLocal.
 func Listen(addr netip.AddrPort, cfg Config) (Conn, error) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	if err := cfg.Validate(); err != nil {
@@ -94,15 +94,15 @@ func (c *conn) RecvBuffer() int           { return c.rcvbuf }
 func (c *conn) Segmentation() bool        { return c.segments.Load() }
 func (c *conn) Counters() *Counters       { return &c.counters }
 
-// Close wakes a blocked Recv, waits until no call uses the socket any more, and frees the
-// port. Calling it again does nothing.
+// Close wakes a blocked Recv, waits until no call uses the socket any more, and frees the port.
+// Calling it again does nothing.
 func (c *conn) Close() error {
 	if !c.closeOnce.CompareAndSwap(false, true) {
 		<-c.done
 		return nil
 	}
 	last := c.uses.Add(closing) == closing
-	// ENOTCONN is what an unconnected socket answers; its receivers wake nevertheless.
+	// An unconnected socket answers ENOTCONN, but its receivers wake nevertheless.
 	_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	if last {
 		c.closeFD()
@@ -134,7 +134,7 @@ func (c *conn) closeFD() {
 	}
 	standstill.Leave()
 	var err error
-	if c.near != nil { // first, so that whoever opens the port next finds its name free
+	if c.near != nil { // first, so that the next program to open the port finds its name free
 		err = c.near.table.Close()
 	}
 	if err = errors.Join(err, unix.Close(c.fd)); err != nil {

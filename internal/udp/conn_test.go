@@ -63,7 +63,7 @@ func receiveAll(t testing.TB, c Conn) *inbox {
 			for i := range rx[:n] {
 				s := rx[i]
 				s.Buf = nil
-				b.seen <- s // first, so that it is there for whoever has the datagrams
+				b.seen <- s // first, so that it is there before the datagrams are
 				for d := range rx[i].Datagrams() {
 					b.datagrams <- bytes.Clone(d)
 				}

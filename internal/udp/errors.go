@@ -20,12 +20,12 @@ var (
 	ErrInUse = errors.New("port in use")
 	// ErrNotLocal means that no interface of this host has the address.
 	ErrNotLocal = errors.New("not an address of this host")
-	// ErrUnsupported means that the operating system lacks what is needed.
+	// ErrUnsupported means that the operating system lacks something this package needs.
 	ErrUnsupported = errors.New("not supported on this system")
 )
 
 // OpError says what failed, for which address, why, and what to do about it. errors.Is and
-// errors.As see the kind and the cause.
+// errors.As match the kind and the cause.
 type OpError struct {
 	Op     string         // "listen", "send", "recv", "route", …
 	Addr   netip.AddrPort // the local address; for "send" and "route" the peer's
@@ -54,10 +54,10 @@ func (e *OpError) Error() string {
 	return s
 }
 
-// told reports whether the kind says all that the system's error does.
+// told reports whether the kind already says everything the system's error does.
 func (e *OpError) told() bool { return errors.Is(e.Kind, ErrInUse) || errors.Is(e.Kind, ErrNotLocal) }
 
-// Unwrap gives the kind and the cause.
+// Unwrap returns the kind and the cause.
 func (e *OpError) Unwrap() []error {
 	var errs []error
 	if e.Kind != nil {

@@ -11,18 +11,19 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/neighbor"
 )
 
-// neighbors are those with whom a conn shares memory. All but the table belongs to whoever receives.
+// neighbors holds the peers with which a conn shares memory. All fields except table belong to the receiving goroutine.
 type neighbors struct {
 	table *neighbor.Table
 	got   [RecvBatch]neighbor.Train
 	turns int            // receives from neighbors since the last one from the socket
-	begun *neighbor.Link // by Begin
+	begun *neighbor.Link // the link between Begin and End
 }
 
 const (
-	// neighborTurns is how often neighbors come first before the socket does.
+	// neighborTurns is how many times in a row neighbors come first before it is the socket's turn.
 	neighborTurns = 16
-	// neighborLooks is how many looks at neighbors, which cost next to nothing, come with one at the socket, a call.
+	// neighborLooks is how many polls of the neighbors, which cost next to nothing, there are for each poll of the
+	// socket, which is a system call.
 	neighborLooks = 32
 )
 
@@ -34,12 +35,12 @@ func newNeighbors(self netip.AddrPort, scope uint32) (*neighbors, error) {
 	return &neighbors{table: t}, nil
 }
 
-// bell is the datagram that wakes a neighbor; nothing that means anything is so short.
+// bell is the datagram that wakes a neighbor; no meaningful datagram is this short.
 var bell = [][]byte{{0}}
 
 func isBell(r *Received) bool { return len(r.Buf) == 1 || r.SegmentSize == 1 }
 
-// sendNear sends what is for neighbors through the memory shared with them, and hands the rest to the kernel.
+// sendNear sends the trains for neighbors through the memory shared with them, and hands the rest to the kernel.
 func (s *sender) sendNear(c *conn, trains []Train) (int, error) {
 	table := c.near.table
 	for done := 0; done < len(trains); {
@@ -62,7 +63,7 @@ func (s *sender) sendNear(c *conn, trains []Train) (int, error) {
 	return len(trains), nil
 }
 
-// put sends trains to a neighbor, and wakes it, for those before one that is refused too.
+// put sends trains to a neighbor and wakes it, even if a later train is refused.
 func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (done int, err error) {
 	for done < len(trains) && err == nil {
 		if err = c.putTrain(link, &trains[done]); err == nil {
@@ -75,13 +76,13 @@ func (s *sender) put(c *conn, link *neighbor.Link, trains []Train) (done int, er
 	return done, err
 }
 
-// putTrain sends a train to a neighbor. One that finds no room is lost, as in a socket.
+// putTrain sends a train to a neighbor. If there is no room the train is lost, as in a socket.
 func (c *conn) putTrain(link *neighbor.Link, t *Train) error {
 	if t.Bytes <= 0 || t.Bytes > MaxTrainBytes || t.sum() != t.Bytes {
 		return trainError(t, "%d bytes, and parts of %d: want the same, 1 to %d", t.Bytes, t.sum(), MaxTrainBytes)
 	}
 	switch room, there := putParts(link, t); {
-	case !there: // as the kernel says it
+	case !there: // the error that the kernel returns
 		return &OpError{Op: "send", Addr: t.Dst, Err: unix.EFAULT}
 	case room:
 		c.countShared(t)
@@ -91,7 +92,7 @@ func (c *conn) putTrain(link *neighbor.Link, t *Train) error {
 	return nil
 }
 
-// putParts says whether there is room for a train, and whether all of its memory is there.
+// putParts reports whether there is room for a train, and whether all of the train's memory is accessible.
 func putParts(link *neighbor.Link, t *Train) (room, there bool) {
 	there = true
 	defer mem.Caught(&there, debug.SetPanicOnFault(true), t.Parts...)
@@ -136,7 +137,7 @@ func (c *conn) End(t *Train, whole bool) {
 	c.wake(link)
 }
 
-// wake wakes a neighbor that sleeps, also where it finds no room: the last bell may be lost.
+// wake wakes a sleeping neighbor, even if there was no room for the train: the last bell may have been lost.
 func (c *conn) wake(link *neighbor.Link) {
 	if !link.Bell() || !c.enter() {
 		return
@@ -145,14 +146,14 @@ func (c *conn) wake(link *neighbor.Link) {
 	s := c.acquireSender()
 	defer s.mu.Unlock()
 	s.waited = 0
-	_ = s.ring(c, link) // who isn't woken finds it when it is
+	_ = s.ring(c, link) // a neighbor that isn't woken now finds the train when it wakes
 }
 
-// first says whether the i-th look in a row is at neighbors alone.
+// first reports whether the i-th poll in a row should be of neighbors alone.
 func (k *neighbors) first(i int) bool { return k != nil && i%neighborLooks != 0 && k.table.Linked() }
 
-// tryNear receives from neighbors, or else from the socket, without waiting. Where it was the socket's turn, and that has
-// nothing, neighbors may have.
+// tryNear receives from neighbors, or else from the socket, without waiting. If it was the socket's turn and the socket
+// has nothing, it asks the neighbors after all.
 func (c *conn) tryNear(rx []Received) (int, error) {
 	if n := c.takeNear(rx); n > 0 {
 		return n, nil
@@ -188,7 +189,7 @@ func (c *conn) takeNear(rx []Received) int {
 	return n
 }
 
-// waitNear blocks for the first datagram, of the socket or of a neighbor, who rings the bell.
+// waitNear blocks until a datagram arrives at the socket, or a neighbor rings the bell.
 func (c *conn) waitNear(rx []Received) (int, error) {
 	for {
 		if n, err := c.tryNear(rx); n > 0 || err != nil {

@@ -90,8 +90,8 @@ func TestNeighbors(t *testing.T) {
 	}
 }
 
-// TestNeighborsInPlace: trains that were written to shared memory arrive among those that were sent, and wake who sleeps;
-// those that weren't whole don't, and those that find nobody are lost.
+// TestNeighborsInPlace: trains that were written to shared memory arrive in order with those that were sent, and wake a
+// sleeping receiver; incomplete ones don't, and those without a receiver are lost.
 func TestNeighborsInPlace(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	if stranger := listen(t, loop4, Config{}); a.Shares(stranger.local) || stranger.Shares(a.local) || !a.Shares(b.local) {
@@ -156,7 +156,7 @@ func TestNeighborsMissingPages(t *testing.T) {
 	}
 }
 
-// TestNeighborsRefusedWake: who sleeps is woken for what was sent before a train that is refused.
+// TestNeighborsRefusedWake: a sleeping receiver is woken for what was sent before a train that is refused.
 func TestNeighborsRefusedWake(t *testing.T) {
 	gone, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -199,7 +199,7 @@ func TestNeighborsNeedBoth(t *testing.T) {
 	}
 }
 
-// TestNeighborWakes: who sleeps is woken for each datagram, whether it looks before or not.
+// TestNeighborWakes: a sleeping receiver is woken for each datagram, whether or not it polls first.
 func TestNeighborWakes(t *testing.T) {
 	for _, poll := range []time.Duration{NoBusyPoll, 0} {
 		a, b := near(t, loop4, Config{BusyPoll: poll})
@@ -225,7 +225,7 @@ func TestNeighborWakes(t *testing.T) {
 	}
 }
 
-// TestNeighborBells: as long as one sleeps there are few bells, however much is sent.
+// TestNeighborBells: while a receiver sleeps there are few bells, however much is sent.
 func TestNeighborBells(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	before := time.Now()
@@ -268,7 +268,8 @@ func TestNeighborFull(t *testing.T) {
 	}
 }
 
-// TestNeighborFullWakes: who sleeps though its memory is full, as the bell was lost, is woken by who finds no room.
+// TestNeighborFullWakes: a receiver that sleeps though its memory is full, because the bell was lost, is woken by a
+// sender that finds no room.
 func TestNeighborFullWakes(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	payload := pattern(60_000, 1)
@@ -367,8 +368,8 @@ func TestNeighborsAndOthers(t *testing.T) {
 	}
 }
 
-// TestTryRecvNothing: TryRecv returns 0 where nothing is there, of neighbors or others, and not before: those who drain
-// a conn count on it.
+// TestTryRecvNothing: TryRecv returns 0 if nothing is there, from neighbors or others, and only then: callers that
+// drain a conn rely on it.
 func TestTryRecvNothing(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	far := listen(t, loop4, Config{})
@@ -407,8 +408,8 @@ func TestTryRecvNothing(t *testing.T) {
 	}
 }
 
-// TestNeighborCorrupt: when the memory shared with a neighbor is corrupt, sockets carry what there is, and nothing but
-// what was in it is lost.
+// TestNeighborCorrupt: when the memory shared with a neighbor is corrupt, sockets carry the datagrams instead, and only
+// what was in that memory is lost.
 func TestNeighborCorrupt(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	in := receiveAll(t, b)
@@ -432,7 +433,7 @@ func TestNeighborCorrupt(t *testing.T) {
 	}
 }
 
-// garble has the writers of all rings in this process be where they can't be.
+// garble sets the write positions of all rings in this process to impossible values.
 func garble(t *testing.T) {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -456,7 +457,8 @@ func garble(t *testing.T) {
 	}
 }
 
-// TestNeighborReplaced: after one that shared memory another one at its address that doesn't is reached.
+// TestNeighborReplaced: when a program that shared memory is replaced at its address by one that doesn't, that one is
+// reached.
 func TestNeighborReplaced(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	_ = b.Close()
@@ -480,7 +482,7 @@ func TestNeighborReplaced(t *testing.T) {
 	}
 }
 
-// TestNeighborsClose: Close wakes whoever sleeps, and nothing works after it.
+// TestNeighborsClose: Close wakes a sleeping receiver, and nothing works after it.
 func TestNeighborsClose(t *testing.T) {
 	for i := range 50 {
 		a, b := near(t, loop4, Config{})
@@ -506,8 +508,8 @@ func TestNeighborsClose(t *testing.T) {
 	}
 }
 
-// TestNeighborsCloseAnytime: whoever closes when, nothing hangs, and what was received stays readable, though the
-// collector unmaps what it can.
+// TestNeighborsCloseAnytime: whenever either closes, nothing hangs, and what was received stays readable, though the
+// garbage collector unmaps what it can.
 func TestNeighborsCloseAnytime(t *testing.T) {
 	for i := range 20 {
 		a, b := near(t, loop4, Config{})
@@ -581,7 +583,7 @@ func TestNeighborLastWords(t *testing.T) {
 	}
 }
 
-// TestNeighborReopened: who finds the port free after Close finds the name free too.
+// TestNeighborReopened: a program that finds the port free after Close finds the name free too.
 func TestNeighborReopened(t *testing.T) {
 	for range 100 {
 		a := listen(t, loop4, Config{ShareMemory: true})
@@ -607,7 +609,7 @@ func TestNeighborReopened(t *testing.T) {
 	}
 }
 
-// TestNeighborNameTaken: where another program has the name, it is said that the port is in use.
+// TestNeighborNameTaken: if another program has the name, the error says that the port is in use.
 func TestNeighborNameTaken(t *testing.T) {
 	a := listen(t, loop4, Config{ShareMemory: true})
 	_ = a.Close()
@@ -622,7 +624,7 @@ func TestNeighborNameTaken(t *testing.T) {
 	listen(t, loop4, Config{ShareMemory: true})
 }
 
-// TestNeighborsTrain: a train that can't be is refused, not cut.
+// TestNeighborsTrain: an invalid train is refused, not truncated.
 func TestNeighborsTrain(t *testing.T) {
 	a, b := near(t, loop4, Config{})
 	good := trainOf(b.LocalAddr(), pattern(100, 1), 100)

@@ -14,8 +14,8 @@ type errand struct{ done, declined bool }
 func (e *errand) Do()      { e.done = true }
 func (e *errand) Decline() { e.declined = true }
 
-// TestOffered: where a task is offered, Recv gives its caller what is there, and else nothing at once, and leaves the task
-// to it, whether or not it looks for datagrams.
+// TestOffered: while a task is offered, Recv returns at once with what is there, if anything, and leaves the task to
+// its caller, whether or not it polls for datagrams.
 func TestOffered(t *testing.T) {
 	for _, poll := range []time.Duration{NoBusyPoll, time.Second} {
 		a, b := listen(t, loop4, Config{}), listen(t, loop4, Config{BusyPoll: poll})

@@ -43,7 +43,7 @@ type option struct {
 	name         string
 	level, opt   int
 	value        int
-	requirements string // what lacks if it fails
+	requirements string // what is missing if it fails
 }
 
 func (c *conn) setOptions(v4 bool) error {
@@ -73,14 +73,14 @@ func (c *conn) setOptions(v4 bool) error {
 	}
 	c.rcvbuf = setBuffer(c.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF, cmp.Or(c.cfg.RecvBuffer, DefaultBuffer))
 	setBuffer(c.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF, DefaultBuffer)
-	// It counts what is lost (Linux 2.6.33; QEMU's user mode lacks it), and nothing depends on that.
+	// It only counts drops (Linux 2.6.33; QEMU's user mode lacks it), and nothing depends on that.
 	_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
 	c.setOffloads()
 	return nil
 }
 
-// setOffloads asks the kernel whether it segments (Linux 4.18) and coalesces (5.0) UDP.
-// Older ones do neither, and everything works, slower.
+// setOffloads finds out whether the kernel segments (Linux 4.18) and coalesces (5.0) UDP. Older kernels do neither, and
+// everything works, only slower.
 func (c *conn) setOffloads() {
 	if !c.cfg.DisableSegmentation {
 		_, err := unix.GetsockoptInt(c.fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT)
@@ -91,8 +91,8 @@ func (c *conn) setOffloads() {
 	}
 }
 
-// setBuffer asks for a socket buffer of n bytes, past the system's limit where we may, and
-// returns what was granted. The kernel books twice that to cover its own overhead.
+// setBuffer requests a socket buffer of n bytes, beyond the system's limit if permitted, and returns what was granted.
+// The kernel accounts twice that to cover its own overhead.
 func setBuffer(fd, force, plain, n int) int {
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, force, n) != nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, plain, n)
@@ -104,7 +104,7 @@ func setBuffer(fd, force, plain, n int) int {
 	return booked / 2
 }
 
-// listenError names the kind of failure and what to do about it.
+// listenError wraps err with the kind of failure and what to do about it.
 func listenError(addr netip.AddrPort, err error) error {
 	e := &OpError{Op: "listen", Addr: addr, Err: err}
 	switch {
@@ -119,7 +119,8 @@ func listenError(addr netip.AddrPort, err error) error {
 	return e
 }
 
-// shareError is listenError for shared memory. Nobody else has the port, but anybody can take the name.
+// shareError is listenError for shared memory. By then the port is ours, but any program can take the abstract socket's
+// name.
 func shareError(addr netip.AddrPort, err error) error {
 	e := &OpError{Op: "share memory with neighbors of", Addr: addr, Err: err, Remedy: "go without shared memory"}
 	if errors.Is(err, unix.EADDRINUSE) {
@@ -147,7 +148,7 @@ func portOf(sa unix.Sockaddr) uint16 {
 	return 0
 }
 
-// scopeOf is the index of the interface that an IPv6 zone names.
+// scopeOf returns the index of the interface that an IPv6 zone names.
 func scopeOf(zone string) (uint32, error) {
 	if zone == "" {
 		return 0, nil
@@ -162,13 +163,13 @@ func scopeOf(zone string) (uint32, error) {
 	return uint32(ifi.Index), nil
 }
 
-// mmsghdr is struct mmsghdr: one message of recvmmsg and sendmmsg.
+// mmsghdr is struct mmsghdr: one message of recvmmsg or sendmmsg.
 type mmsghdr struct {
 	hdr unix.Msghdr
 	len uint32 // bytes received
 }
 
-// rawName is room for either address family; the IPv4 form is a prefix in it.
+// rawName has room for either address family; an IPv4 address occupies a prefix of it.
 type rawName = unix.RawSockaddrInet6
 
 const (
@@ -176,7 +177,7 @@ const (
 	sizeofName6 = unix.SizeofSockaddrInet6
 )
 
-// netPort swaps a port between the network's byte order in memory and a number.
+// netPort converts a port between network byte order in memory and a number.
 func netPort(p uint16) uint16 {
 	b := (*[2]byte)(unsafe.Pointer(&p))
 	return uint16(b[0])<<8 | uint16(b[1])

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// rocePort is where RoCEv2 lives; on it the kernel's own RoCE is a likely owner.
+// rocePort is the port of RoCEv2; the kernel's own RoCE is a likely owner of it.
 const rocePort = 4791
 
 // inUseRemedy says who holds the port of addr, as far as /proc tells, and what to do.
@@ -34,8 +34,8 @@ func inUseRemedy(addr netip.AddrPort) string {
 	return other
 }
 
-// tableLooks is how often the tables of sockets are read for one that must be in them: the kernel leaves some out where
-// others come and go meanwhile.
+// tableLooks is how many times the tables of sockets are read to find one that must be in them: the kernel omits some
+// when others come and go meanwhile.
 const tableLooks = 5
 
 // ownerInode finds the socket that keeps us from binding to addr.
@@ -56,8 +56,8 @@ func ownerInode(addr netip.AddrPort) (inode uint64, at netip.AddrPort, found boo
 	return 0, netip.AddrPort{}, false
 }
 
-// findOwner reads the format of /proc/net/udp: after a heading one socket a line, its second
-// word the local address, its tenth the inode. A kernel socket's inode is 0.
+// findOwner parses the format of /proc/net/udp: a heading, then one socket per line, whose second word is the local
+// address and whose tenth is the inode. A kernel socket's inode is 0.
 func findOwner(r io.Reader, addr netip.AddrPort) (inode uint64, at netip.AddrPort, found bool) {
 	sc := bufio.NewScanner(r)
 	for sc.Scan() {
@@ -82,8 +82,8 @@ func findOwner(r io.Reader, addr netip.AddrPort) (inode uint64, at netip.AddrPor
 	return 0, netip.AddrPort{}, false
 }
 
-// parseProcAddr reads "0100007F:12B7": the address as 32-bit words in the processor's byte
-// order, the port as a number.
+// parseProcAddr parses "0100007F:12B7": the address as 32-bit words in the processor's byte order, and the port as a
+// number.
 func parseProcAddr(s string) (netip.AddrPort, bool) {
 	host, port, ok := strings.Cut(s, ":")
 	raw, err := hex.DecodeString(host)
@@ -98,7 +98,7 @@ func parseProcAddr(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a.Unmap(), uint16(p)), ok
 }
 
-// processOf finds the process that has the socket open, among those we may look into.
+// processOf finds the process that has the socket open, among those that we may inspect.
 func processOf(inode uint64) (pid int, name string, ok bool) {
 	want := fmt.Sprintf("socket:[%d]", inode)
 	fds, _ := filepath.Glob("/proc/[0-9]*/fd/*")

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// splitNaively is what Datagrams must equal, written for nothing but to be right.
+// splitNaively is a simple reference for Datagrams.
 func splitNaively(buf []byte, size int) (out [][]byte) {
 	if size <= 0 || len(buf) == 0 {
 		return [][]byte{buf}

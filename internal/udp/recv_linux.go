@@ -14,16 +14,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
-// recvSize holds the longest datagram (65,507 bytes) and all that the kernel coalesces.
+// recvSize has room for the longest datagram (65,507 bytes) and for anything the kernel coalesces.
 const recvSize = 64 << 10
 
-// Control room of one receive: UDP_GRO (int), IP_TOS (byte) or IPV6_TCLASS (int), and
-// SO_RXQ_OVFL (uint32), 24 bytes each, in words so that headers are aligned.
+// recvControlWords is the room for control messages of one receive: UDP_GRO (int), IP_TOS (byte) or IPV6_TCLASS (int),
+// and SO_RXQ_OVFL (uint32), 24 bytes each, in words so that headers are aligned.
 const recvControlWords = 12
 
-// receiver is the memory that recvmmsg fills. It belongs to the one receiving goroutine. It
-// lies in the Go heap, not in a mapping of its own: whoever still reads a Received after
-// Close then reads memory that exists.
+// receiver is the memory that recvmmsg fills. It belongs to the one receiving goroutine. It is in the Go heap, not in a
+// mapping of its own, so that a Received can still be read after Close.
 type receiver struct {
 	hdrs    [RecvBatch]mmsghdr
 	iovs    [RecvBatch]unix.Iovec
@@ -73,8 +72,8 @@ func (c *conn) Recv(rx []Received) (int, error) {
 	return n, err
 }
 
-// lookLimit is how long to look from now on. Where the caller also looks for what disks have done, and
-// they have something to do, it is as long as may be.
+// lookLimit returns how long to poll, starting at now. If the caller also polls for disk completions and some are
+// pending, it is the longest time allowed.
 func (c *conn) lookLimit(now time.Time) time.Duration {
 	limit := c.poller.Limit(now.Sub(c.waited), c.poll)
 	if c.awaitsDisks() {
@@ -85,9 +84,9 @@ func (c *conn) lookLimit(now time.Time) time.Duration {
 
 func (c *conn) awaitsDisks() bool { return c.attendant != nil && c.attendant.Awaits() }
 
-// wait blocks for the first datagram, and takes the others only if they are there. Whom the caller
-// has made runnable goes first, and hasn't to wait until Go's monitor finds out that this thread
-// sleeps in the kernel.
+// wait blocks for the first datagram, and takes others only if they have already arrived. It yields first, so that
+// goroutines that the caller has made runnable needn't wait until Go's monitor notices that this thread sleeps in the
+// kernel.
 func (c *conn) wait(rx []Received) (int, error) {
 	runtime.Gosched()
 	standstill.Blocks()
@@ -101,13 +100,13 @@ func (c *conn) wait(rx []Received) (int, error) {
 	return c.recv(rx, unix.MSG_WAITFORONE)
 }
 
-// Attend is Attended's.
+// Attend implements Attended.
 func (c *conn) Attend(a *duty.Attendant) {
 	a.Arrive()
 	c.attendant = a
 }
 
-// offered tells whether the caller of Recv has something to do.
+// offered reports whether there are tasks for the caller of Recv to do.
 func (c *conn) offered() bool { return c.attendant != nil && duty.Offered() }
 
 func (c *conn) TryRecv(rx []Received) (int, error) {
@@ -117,11 +116,11 @@ func (c *conn) TryRecv(rx []Received) (int, error) {
 	return c.recv(rx, unix.MSG_DONTWAIT)
 }
 
-// lookFor tries until something is there, the time for it is over or the caller has something to do. The
-// time begins anew, as it says, when a disk has answered. Other goroutines run in between, but not while
-// disks are waited for: to wake a thread for them, which mostly finds none, keeps the answer waiting for
-// longer. Other programs aren't offered the processor (sched_yield): on a busy machine that costs a whole
-// time slice.
+// lookFor polls until something arrives, the time limit is reached, or there is a task for the caller. The time limit
+// starts again when a disk has answered; lookFor returns the new start. Other goroutines run in between, except while
+// disk completions are pending: waking a thread to run goroutines, of which there are mostly none, would delay the
+// completion. Other programs aren't offered the processor (sched_yield): on a busy machine that costs a whole time
+// slice.
 func (c *conn) lookFor(rx []Received, began time.Time, limit time.Duration) (int, time.Time, error) {
 	disks := c.awaitsDisks()
 	for i := 0; ; i++ {
@@ -165,7 +164,7 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 			if n = c.harvest(rx, n); n > 0 {
 				return n, nil
 			}
-			if c.near != nil && flags&unix.MSG_DONTWAIT == 0 { // which a doorbell is about
+			if c.near != nil && flags&unix.MSG_DONTWAIT == 0 { // it was a bell
 				return 0, nil
 			}
 		case errno == unix.EAGAIN && flags&unix.MSG_DONTWAIT != 0:
@@ -177,7 +176,7 @@ func (c *conn) recv(rx []Received, flags uintptr) (int, error) {
 	}
 }
 
-// call is recvmmsg.
+// call calls recvmmsg.
 func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
 	for i := range r.hdrs[:r.used] {
 		h := &r.hdrs[i].hdr
@@ -188,7 +187,7 @@ func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
 	r.used = 0
 	syscall := unix.Syscall6
 	if flags&unix.MSG_DONTWAIT != 0 {
-		// It is short: the Go scheduler need not know, and its monitor sleeps on.
+		// It is short, so the Go scheduler needn't know about it, and its monitor sleeps on.
 		syscall = unix.RawSyscall6
 	}
 	n, _, errno := syscall(unix.SYS_RECVMMSG, uintptr(fd),
@@ -200,7 +199,7 @@ func (r *receiver) call(fd, want int, flags uintptr) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// harvest turns what the kernel wrote into rx and leaves out what was cut short.
+// harvest converts what the kernel wrote to rx, except messages that were truncated.
 func (c *conn) harvest(rx []Received, n int) int {
 	var datagrams, bytes, truncated uint64
 	filled := 0
@@ -274,7 +273,7 @@ func (c *conn) parseControl(r *Received, words []uint64) {
 	}
 }
 
-// source is who sent it.
+// source returns the address of the sender.
 func (c *conn) source(n *rawName) netip.AddrPort {
 	port := netPort(n.Port)
 	if n.Family == unix.AF_INET {
@@ -292,8 +291,8 @@ func (c *conn) source(n *rawName) netip.AddrPort {
 	return netip.AddrPortFrom(a, port)
 }
 
-// transient tells errors that concern one datagram, often an ICMP answer to one we sent,
-// from those of the socket.
+// transient reports whether an error concerns only one datagram, often as an ICMP answer to one that we sent, and not
+// the socket.
 func transient(errno unix.Errno) bool {
 	switch errno {
 	case unix.EINTR, unix.EAGAIN, unix.ECONNREFUSED, unix.ECONNRESET, unix.EHOSTUNREACH,

@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PathMTU is the largest IP packet that the path from an address of this host to another takes, as far as the kernel
-// knows: by the interface as it is now, by routes, and by what routers have said (RFC 1191, RFC 8201).
+// PathMTU returns the largest IP packet that the path from an address of this host to another address takes, as far as
+// the kernel knows: from the interface's current MTU, from routes, and from what routers have reported (RFC 1191, RFC
+// 8201).
 func PathMTU(local netip.Addr, dst netip.AddrPort) (int, error) {
 	scope, err := scopeOf(local.Zone())
 	if err != nil {
@@ -16,8 +17,8 @@ func PathMTU(local netip.Addr, dst netip.AddrPort) (int, error) {
 	return routeMTU(local.Unmap(), scope, dst)
 }
 
-// routeMTU is the largest packet that the path from one of our addresses to dst takes, as far
-// as the kernel knows. An error means that there is no such path.
+// routeMTU returns the largest packet that the path from one of our addresses to dst takes, as far as the kernel knows.
+// An error means that there is no such path.
 func routeMTU(src netip.Addr, scope uint32, dst netip.AddrPort) (int, error) {
 	family, level, opt := unix.AF_INET6, unix.IPPROTO_IPV6, unix.IPV6_MTU
 	if dst.Addr().Unmap().Is4() {
@@ -38,24 +39,26 @@ func routeMTU(src netip.Addr, scope uint32, dst netip.AddrPort) (int, error) {
 	return unix.GetsockoptInt(fd, level, opt)
 }
 
-// OnThisHost reports whether what is sent to an address is known to stay on this host (in this network namespace): the
-// kernel carries it in memory. What comes from it may have been forged outside: Linux drops such a datagram of IPv4, and
-// takes one of IPv6. Addresses on a link say nothing, since two links may have the same.
+// OnThisHost reports whether packets to an address are known to stay on this host (in this network namespace), where
+// the kernel carries them in memory. Packets from it may still have been forged outside: Linux drops such a datagram of
+// IPv4, but accepts one of IPv6. Link-local addresses prove nothing, since two links may have the same one.
 func OnThisHost(addr netip.Addr) bool {
 	here, err := local(addr, 0)
 	return here && err == nil && !addr.IsLinkLocalUnicast()
 }
 
-// isHere reports whether a neighbor's address may be one of this host still: nothing says that it isn't.
+// isHere reports whether a neighbor's address may still be one of this host: it is true unless the kernel says
+// otherwise.
 func isHere(addr netip.Addr, scope uint32) bool {
 	here, err := local(addr, scope)
 	return here || err != nil
 }
 
-// local asks, with few calls and little memory, whether an address is one of this host: to those the kernel sends from
-// the same ones, unless its rules lead out to them. An error says that there is no socket to ask with.
+// local reports, with few calls and little memory, whether an address is one of this host: the kernel sends to its own
+// addresses from the same address, unless routing rules lead them off the host. An error means that there was no socket
+// to ask with.
 func local(addr netip.Addr, scope uint32) (bool, error) {
-	if addr.IsLoopback() { // 127.0.0.0/8 is sent to from 127.0.0.1
+	if addr.IsLoopback() { // the source address for 127.0.0.0/8 is 127.0.0.1
 		return true, nil
 	}
 	addr, family := addr.Unmap(), unix.AF_INET6
@@ -67,9 +70,9 @@ func local(addr netip.Addr, scope uint32) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	const discard = 9 // which isn't sent to
+	const discard = 9 // nothing is sent to it
 	if unix.Connect(fd, sockaddr(netip.AddrPortFrom(addr, discard), scope)) != nil {
-		return false, nil // there is no way to it
+		return false, nil // there is no route to it
 	}
 	from, err := unix.Getsockname(fd)
 	switch from := from.(type) {

@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/soon"
 )
 
-// TestLocal: all addresses of this host's interfaces are here, and another host's isn't. Those on a link may be another
-// link's, too.
+// TestLocal: all addresses of this host's interfaces are here, and another host's isn't. Link-local ones may be on
+// another link, too.
 func TestLocal(t *testing.T) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -40,7 +40,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// wantLocal checks what the memory of neighbors asks, and who leaves checksums out.
+// wantLocal checks the answers for shared memory (isHere) and for leaving out checksums (OnThisHost).
 func wantLocal(t *testing.T, addr netip.Addr, scope uint32, neighbor, host bool) {
 	t.Helper()
 	if got := isHere(addr, scope); got != neighbor {
@@ -51,7 +51,7 @@ func wantLocal(t *testing.T, addr netip.Addr, scope uint32, neighbor, host bool)
 	}
 }
 
-// TestLocalUnknown: where no socket is to be had, memory that is shared stays shared, and checksums aren't left out.
+// TestLocalUnknown: if no socket can be opened, memory that is shared stays shared, and checksums aren't left out.
 func TestLocalUnknown(t *testing.T) {
 	if !inNetns(t) { // a process of its own
 		return
@@ -66,8 +66,8 @@ func TestLocalUnknown(t *testing.T) {
 	wantLocal(t, own, 0, true, false)
 }
 
-// TestLocalButRouted: an address of this host to which rules lead out of it, as where two of its ports are connected by
-// a cable, is beyond the cable.
+// TestLocalButRouted: an address of this host to which rules lead off the host, as when two of its ports are connected
+// by a cable, is not local.
 func TestLocalButRouted(t *testing.T) {
 	if !inNetns(t) {
 		return
@@ -81,7 +81,7 @@ func TestLocalButRouted(t *testing.T) {
 	wantLocal(t, own, 0, false, false)
 }
 
-// TestPathMTU: the room of a path is that of its interface as it is now, less where a route or a router says so.
+// TestPathMTU: the MTU of a path is the current one of its interface, unless a route or a router says less.
 func TestPathMTU(t *testing.T) {
 	if !inNetns(t) {
 		return

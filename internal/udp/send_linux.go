@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	senders   = 4    // goroutines that send at once without waiting for each other
+	senders   = 4    // goroutines that can send at once without waiting for each other
 	sendBatch = 32   // messages per sendmmsg
-	sendParts = 2048 // pieces per sendmmsg; room for the longest train at least
-	// sendPatience is how long one Send waits in all for a full interface before it drops.
-	// The peer's acknowledgement timers are no shorter than a few milliseconds.
+	sendParts = 2048 // pieces per sendmmsg; enough for at least the longest train
+	// sendPatience is how long one Send waits in total for a full interface before it drops
+	// datagrams. The peer's acknowledgement timers are no shorter than a few milliseconds.
 	sendPatience = 10 * time.Millisecond
 )
 
-// Control room of one message: UDP_SEGMENT (uint16) and IP_TOS or IPV6_TCLASS (int), 24
-// bytes each.
+// sendControlWords is the room for control messages of one message: UDP_SEGMENT (uint16) and
+// IP_TOS or IPV6_TCLASS (int), 24 bytes each.
 const sendControlWords = 6
 
 // sender is the memory that sendmmsg reads.
@@ -33,7 +33,7 @@ type sender struct {
 	parts   int
 	waited  time.Duration
 	bell    [1]Train
-	_       [64]byte // the next sender is another processor's
+	_       [64]byte // keeps the next sender out of this one's cache line
 }
 
 func (c *conn) Send(trains []Train) (int, error) {
@@ -66,7 +66,7 @@ func (s *sender) send(c *conn, trains []Train) (int, error) {
 	return len(trains), nil
 }
 
-// acquireSender locks one that is free, or waits for the first.
+// acquireSender locks a free sender, or waits for the first one.
 func (c *conn) acquireSender() *sender {
 	for i := range c.tx {
 		if c.tx[i].mu.TryLock() {
@@ -77,7 +77,7 @@ func (c *conn) acquireSender() *sender {
 	return &c.tx[0]
 }
 
-// fill lays out as many trains as there is room for. An error concerns the train after
+// fill lays out as many trains as there is room for. An error concerns the train that follows
 // those.
 func (s *sender) fill(c *conn, trains []Train) (int, error) {
 	s.msgs, s.parts = 0, 0
@@ -137,7 +137,7 @@ func (s *sender) add(c *conn, t *Train) error {
 	return nil
 }
 
-// address writes the name and the control messages of the next message.
+// address writes the destination and the control messages of the next message.
 func (s *sender) address(c *conn, t *Train, segmented bool) {
 	h := &s.hdrs[s.msgs].hdr
 	name := &s.names[s.msgs]
@@ -176,7 +176,7 @@ func putControl(words []uint64, level, typ int32, size int) unsafe.Pointer {
 	return unsafe.Pointer(&words[2])
 }
 
-// scopeFor is the interface that a link-local destination is on.
+// scopeFor returns the interface that a link-local destination is on.
 func (c *conn) scopeFor(a netip.Addr) uint32 {
 	zone := a.Zone()
 	if zone == "" || zone == c.local.Addr().Zone() {
@@ -189,11 +189,11 @@ func (c *conn) scopeFor(a netip.Addr) uint32 {
 	return scope
 }
 
-// flush sends what fill laid out and returns how many trains are done with, sent or dropped.
+// flush sends what fill laid out and returns how many trains were handled, sent or dropped.
 func (s *sender) flush(c *conn, trains []Train) (int, error) {
 	defer s.forget()
 	for done := 0; done < s.msgs; {
-		// Without waiting, it is short: the Go scheduler need not know.
+		// It doesn't wait and so is short: the Go scheduler needn't know about it.
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(c.fd),
 			uintptr(unsafe.Pointer(&s.hdrs[done])), uintptr(s.msgs-done), unix.MSG_DONTWAIT, 0, 0)
 		c.counters.TxSyscalls.Add(1)
@@ -224,10 +224,10 @@ func (s *sender) flush(c *conn, trains []Train) (int, error) {
 	return s.msgs, nil
 }
 
-// forget lets go of the caller's memory.
+// forget drops the references to the caller's memory.
 func (s *sender) forget() { clear(s.iovs[:s.parts]) }
 
-// wait blocks until the socket has room and says whether to try again.
+// wait blocks until the socket has room and reports whether to try again.
 func (s *sender) wait(c *conn) bool {
 	left := sendPatience - s.waited
 	if left <= 0 {
@@ -237,14 +237,14 @@ func (s *sender) wait(c *conn) bool {
 	start := time.Now()
 	fds := [1]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLOUT}}
 	_, _ = unix.Poll(fds[:], int(left.Milliseconds())+1)
-	// The kernel's own shortage (ENOBUFS) doesn't show in poll: a floor keeps the number of
-	// tries small.
+	// The kernel's own shortage of memory (ENOBUFS) doesn't show in poll: the minimum keeps the
+	// number of attempts small.
 	s.waited += max(time.Since(start), sendPatience/16)
 	return true
 }
 
-// refusesSegments tells a kernel or route that can't segment from a train that is too large
-// for its path: both may be answered with EINVAL.
+// refusesSegments reports whether an error means that the kernel or the route can't segment,
+// and not that the train is too large for its path: either may be answered with EINVAL.
 func (c *conn) refusesSegments(t *Train, errno unix.Errno) bool {
 	if t.SegmentSize <= 0 || t.SegmentSize >= t.Bytes {
 		return false
@@ -259,7 +259,7 @@ func (c *conn) refusesSegments(t *Train, errno unix.Errno) bool {
 	return false
 }
 
-// headerBytes is the size of the IP and UDP headers.
+// headerBytes returns the size of the IP and UDP headers.
 func headerBytes(a netip.Addr) int {
 	if a.Unmap().Is4() {
 		return 20 + 8

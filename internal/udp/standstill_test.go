@@ -16,8 +16,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/standstill"
 )
 
-// witness is another process, which writes a byte every tick: it goes on while this one stands still, but not
-// while the machine does.
+// witness is another process, which writes a byte every tick: it continues while this one stands still, but not while
+// the machine does.
 type witness struct{ ticks *os.File }
 
 const tick = 100 * time.Millisecond
@@ -56,9 +56,9 @@ func (w witness) ran(t *testing.T) time.Duration {
 	return time.Duration(n) * tick
 }
 
-// The world must stop soon also while a receiver blocks again and again. Without the timer this
-// finds a standstill of a minute within half a minute or so; the short run here only finds what
-// happens all the time. -count makes it longer.
+// The world must stop soon even while a receiver blocks again and again. Without the timer this test finds a standstill
+// of a minute within half a minute or so; the short run here only finds what happens all the time. -count makes it
+// longer.
 func TestStandstill(t *testing.T) {
 	w := newWitness(t)
 	c := listen(t, loop4, Config{})

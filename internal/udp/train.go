@@ -1,7 +1,7 @@
 package udp
 
-// Datagrams is how many datagrams the train holds. It is also the IPv4 Identification that
-// the next one appended will carry.
+// Datagrams returns how many datagrams the train holds. It is also the IPv4 Identification that
+// the next appended datagram will carry.
 func (t *Train) Datagrams() int {
 	if t.SegmentSize <= 0 {
 		return 0
@@ -9,9 +9,9 @@ func (t *Train) Datagrams() int {
 	return (t.Bytes + t.SegmentSize - 1) / t.SegmentSize
 }
 
-// Fits says whether a datagram of n bytes in parts pieces can join the train: it must not be
-// longer than those before it, none before it may be shorter than the first, and no limit
-// may be exceeded. An empty train takes any one datagram, except an empty one.
+// Fits reports whether a datagram of n bytes in parts pieces can join the train: it must not be
+// longer than those before it, all of those must be as long as the first, and no limit may be
+// exceeded. An empty train takes any datagram except an empty one.
 func (t *Train) Fits(n, parts int) bool {
 	if t.SegmentSize == 0 {
 		return n > 0 && n <= MaxTrainBytes && parts <= MaxTrainParts
@@ -23,8 +23,8 @@ func (t *Train) Fits(n, parts int) bool {
 		len(t.Parts)+parts <= MaxTrainParts
 }
 
-// Append adds one datagram, gathered from parts, and reports whether it fitted. Where it
-// didn't, the train is as before. Parts grows by append: give it room once and keep it.
+// Append adds one datagram, gathered from parts, and reports whether it fitted. If it didn't,
+// the train is unchanged. Parts grows by append: allocate its capacity once and reuse it.
 func (t *Train) Append(parts ...[]byte) bool {
 	n := 0
 	for _, p := range parts {
@@ -41,13 +41,13 @@ func (t *Train) Append(parts ...[]byte) bool {
 	return true
 }
 
-// Reset empties the train and keeps the room of Parts.
+// Reset empties the train and keeps the capacity of Parts.
 func (t *Train) Reset() {
 	clear(t.Parts)
 	*t = Train{Parts: t.Parts[:0]}
 }
 
-// sum is how many bytes the parts have.
+// sum returns the total length of the parts.
 func (t *Train) sum() (n int) {
 	for _, p := range t.Parts {
 		n += len(p)

@@ -17,7 +17,7 @@ func onOnePlace(t *testing.T) {
 }
 
 // TestOthersRunBeforeSleep: a goroutine that the caller has made runnable runs before Recv may
-// block, and hasn't to wait until the runtime finds out that it did.
+// block, and needn't wait until the runtime notices that it has blocked.
 func TestOthersRunBeforeSleep(t *testing.T) {
 	onOnePlace(t)
 	const rounds = 50
@@ -39,7 +39,7 @@ func TestOthersRunBeforeSleep(t *testing.T) {
 	}
 }
 
-// TestOthersRunWhileLooking: whoever has to send what a look is for gets to do so.
+// TestOthersRunWhileLooking: the goroutine that has to send what is polled for gets to run.
 func TestOthersRunWhileLooking(t *testing.T) {
 	onOnePlace(t)
 	c := listen(t, loop4, Config{BusyPoll: time.Second})

@@ -7,15 +7,15 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Completions takes completions from a queue, one after another. One goroutine uses it.
+// Completions takes completions from a queue, one after another. Only one goroutine may use it.
 type Completions struct {
 	CQ    verbs.CQ
 	event chan struct{} // ibv_comp_channel
 	batch [16]verbs.WC
-	ready []verbs.WC // of the batch, not taken yet
+	ready []verbs.WC // the part of batch not returned yet
 }
 
-// NewCompletions makes a completion queue of that many entries.
+// NewCompletions makes a completion queue with the given number of entries.
 func NewCompletions(dev verbs.Device, entries int) (*Completions, error) {
 	c := &Completions{event: make(chan struct{}, 1)}
 	var err error
@@ -29,21 +29,21 @@ func NewCompletions(dev verbs.Device, entries int) (*Completions, error) {
 	return c, err
 }
 
-// Next waits for the next completion. One that is not a success comes with an error.
+// Next waits for the next completion. Unless its status is success, it also returns an error.
 func (c *Completions) Next(ctx context.Context) (verbs.WC, error) {
 	for len(c.ready) == 0 {
 		if n := c.CQ.Poll(c.batch[:]); n > 0 {
 			c.ready = c.batch[:n]
 			break
 		}
-		// Only a completion that comes after this gives an event.
+		// Only a completion that arrives after this causes an event.
 		if c.CQ.ReqNotify() {
 			continue
 		}
 		select {
 		case <-c.event:
 		case <-ctx.Done():
-			// What came before the end is still to be had.
+			// Completions that arrived before the end are still returned.
 			if n := c.CQ.Poll(c.batch[:]); n > 0 {
 				c.ready = c.batch[:n]
 				continue

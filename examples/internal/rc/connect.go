@@ -7,16 +7,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Peer is what one side has to know of the other's queue pair. How it gets to know that is the
-// programs' own matter; the usual way is a TCP connection.
+// Peer is what one side must know about the other's queue pair. How they exchange it is up to
+// the programs; the usual way is a TCP connection.
 type Peer struct {
 	QPN uint32
 	PSN uint32 // of its first packet
 	GID verbs.GID
 }
 
-// NewQP makes a queue pair in state INIT, in which receives may be posted already, and what the
-// peer needs to know of it. The peer may do with our memory what access allows.
+// NewQP makes a queue pair in state INIT, in which receives may already be posted, and returns
+// it with what the peer must know about it. access is what the peer may do with our memory.
 func NewQP(dev verbs.Device, r *Resources, depth int, access verbs.Access) (verbs.QP, Peer, error) {
 	qp, err := r.PD.CreateQP(r.QPInit(depth))
 	if err != nil {
@@ -28,7 +28,7 @@ func NewQP(dev verbs.Device, r *Resources, depth int, access verbs.Access) (verb
 	return qp, Peer{QPN: qp.QPNum(), PSN: rand.Uint32() & 0xffffff, GID: verbs.GIDFrom(dev.Attr().Addr)}, nil
 }
 
-// Connect moves a queue pair from INIT over RTR, in which it receives, to RTS, in which it also
+// Connect moves a queue pair from INIT via RTR, in which it receives, to RTS, in which it also
 // sends. reads is how many READs and atomics either side may have outstanding.
 func Connect(qp verbs.QP, self, peer Peer, mtu verbs.MTU, reads uint8) error {
 	attr := verbs.QPAttr{

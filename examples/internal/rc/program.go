@@ -11,12 +11,12 @@ import (
 	"os/signal"
 )
 
-// Sides says which of the two a program is: it waits at Bind for a client, or connects to Server.
+// Sides says which side a program is: it waits at Bind for a client, or connects to Server.
 type Sides struct {
 	Bind, Server netip.Addr
 }
 
-// Flags begins the command line of a program: errors and usage go to errs.
+// Flags starts the command line of a program: errors and usage go to errs.
 func (s *Sides) Flags(name, usage string, errs io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(errs)
@@ -28,7 +28,7 @@ func (s *Sides) Flags(name, usage string, errs io.Writer) *flag.FlagSet {
 	return f
 }
 
-// Parse takes the server from the arguments behind the flags, where there is one.
+// Parse takes the server from the arguments after the flags, if there is one.
 func (s *Sides) Parse(args []string) (err error) {
 	if len(args) > 0 {
 		if s.Server, err = netip.ParseAddr(args[0]); err != nil {
@@ -44,7 +44,7 @@ func (s *Sides) Parse(args []string) (err error) {
 	return nil
 }
 
-// Main is the main function of a program whose options parse returns, as far as they are right.
+// Main is the main function of a program: it runs run with the options that parse returns.
 func Main[O any](name string, parse func(args []string, errs io.Writer) (O, error), run func(context.Context, O, io.Writer) error) {
 	o, err := parse(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {

@@ -8,8 +8,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// OpenNIC opens the software RNIC of address bind or, where that is not given, of the address
-// from which peer is reached. Closing it frees everything that was made on it.
+// OpenNIC opens the software RNIC of address bind or, if that is not given, of the address from
+// which peer is reached. Closing it frees everything that was made on it.
 func OpenNIC(bind, peer netip.Addr) (*softrnic.RNIC, error) {
 	if bind.IsValid() {
 		return softrnic.Open(bind, softrnic.Config{})
@@ -25,8 +25,8 @@ type Resources struct {
 	Buf []byte
 }
 
-// Allocate makes them on dev: size bytes of memory, and room for the completions of depth
-// sends and as many receives.
+// Allocate makes the resources on dev: size bytes of memory, and room for the completions of
+// depth sends and as many receives.
 func Allocate(dev verbs.Device, size, depth int) (*Resources, error) {
 	pd, err := dev.AllocPD()
 	if err != nil {
@@ -44,7 +44,7 @@ func Allocate(dev verbs.Device, size, depth int) (*Resources, error) {
 	return &Resources{Completions: c, PD: pd, MR: mr, Buf: buf}, nil
 }
 
-// SGE names n bytes of Buf to a work request.
+// SGE describes n bytes of Buf for a work request.
 func (r *Resources) SGE(offset, n int) []verbs.SGE {
 	return []verbs.SGE{{Addr: r.MR.Addr() + uint64(offset), Length: uint32(n), LKey: r.MR.LKey()}}
 }

@@ -13,7 +13,8 @@ func Dial(ctx context.Context, server netip.AddrPort) (net.Conn, error) {
 	return closedBy(ctx, conn), err
 }
 
-// Accept waits for one client at a TCP port; listening is called once it may come.
+// Accept waits for one client at a TCP port; it calls listening as soon as the client can
+// connect.
 func Accept(ctx context.Context, at netip.AddrPort, listening func()) (net.Conn, error) {
 	var c net.ListenConfig
 	l, err := c.Listen(ctx, "tcp", at.String())
@@ -27,7 +28,7 @@ func Accept(ctx context.Context, at netip.AddrPort, listening func()) (net.Conn,
 	return closedBy(ctx, conn), err
 }
 
-// closedBy has the end of ctx end what waits for the connection.
+// closedBy closes the connection when ctx ends, which ends calls that wait for it.
 func closedBy(ctx context.Context, conn net.Conn) net.Conn {
 	if conn != nil {
 		context.AfterFunc(ctx, func() { conn.Close() })

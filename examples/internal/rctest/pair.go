@@ -18,7 +18,7 @@ import (
 // Role runs a program in one of its roles.
 type Role func(ctx context.Context, out io.Writer) error
 
-// RoleOf is the role of a program that its arguments give it: parse reads them, run does it.
+// RoleOf returns the role of a program that its arguments select: parse parses them, run runs it.
 func RoleOf[O any](
 	t testing.TB, parse func([]string, io.Writer) (O, error), run func(context.Context, O, io.Writer) error, args ...string,
 ) Role {
@@ -30,7 +30,7 @@ func RoleOf[O any](
 	return func(ctx context.Context, out io.Writer) error { return run(ctx, o, out) }
 }
 
-// Addr is an address of 127.0.0.0/8 by chance, where no RNIC is: another run of the tests, or a target, may be on this
+// Addr returns a random address of 127.0.0.0/8 without an RNIC: another run of the tests, or a target, may be on this
 // machine.
 func Addr(t testing.TB) string {
 	t.Helper()
@@ -46,9 +46,8 @@ func Addr(t testing.TB) string {
 	return ""
 }
 
-// Run starts server and, once that has written something, client. It waits until both have ended
-// and returns what they wrote. Where one of them fails, the other is ended, or not begun; where both wait
-// for each other for minutes, both are.
+// Run starts server and, once that has written something, client. It waits until both have ended and returns what they
+// wrote. If one of them fails, the other is ended, or not started; if both wait for minutes, both are ended.
 func Run(ctx context.Context, server, client Role) (serverOut, clientOut string, serverErr, clientErr error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // a machine may stand still for a while
 	defer cancel()
@@ -68,7 +67,7 @@ func Run(ctx context.Context, server, client Role) (serverOut, clientOut string,
 	return out.String(), b.String(), serverErr, clientErr
 }
 
-// notice is a buffer that tells of the first write.
+// notice is a buffer that reports the first write.
 type notice struct {
 	bytes.Buffer
 	once    sync.Once

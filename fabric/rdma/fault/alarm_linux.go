@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes one waiter, at a time or when it rings. Go's own timers wake an idle program a
-// millisecond late, which would be most of many a delay; futex(2) is exact, and nothing needs to
-// be closed.
+// alarm wakes one waiter, at a given time or when it rings. Go's own timers wake an idle
+// program a millisecond late, which is more than many a delay; futex(2) is exact, and there is
+// nothing to close.
 type alarm struct{ rings atomic.Uint32 }
 
 // Operations of futex(2), on memory of this process only.
@@ -19,10 +19,10 @@ const (
 	futexWakePrivate = 1 | 128
 )
 
-// now is for wait: a ring after it ends the wait.
+// now returns the value to pass to wait: a ring after it ends the wait.
 func (a *alarm) now() uint32 { return a.rings.Load() }
 
-// wait returns at the first ring since seen, after timeout (below 0: never), or for no reason.
+// wait returns at the first ring since seen, after timeout (negative: never), or spuriously.
 func (a *alarm) wait(seen uint32, timeout time.Duration) {
 	var until *unix.Timespec
 	if timeout >= 0 {

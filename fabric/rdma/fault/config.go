@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Config says which faults there are. The zero value has none. Probabilities are from 0 to 1,
-// for each packet in each direction.
+// Config says which faults to inject. The zero value has none. Probabilities are from 0 to 1, for each packet in each
+// direction.
 type Config struct {
 	Loss      float64
 	Duplicate float64
-	Corrupt   float64 // one bit is changed
-	Reorder   float64 // held back by ReorderDelay, so that others overtake it
+	Corrupt   float64 // one bit is flipped
+	Reorder   float64 // delayed by ReorderDelay, so that others overtake it
 
-	// Delay is added to each packet, Jitter more or less of it at random.
+	// Delay is added to each packet, plus or minus a random part of Jitter.
 	Delay, Jitter time.Duration
-	// ReorderDelay is 1 ms where it is 0.
+	// ReorderDelay is the extra delay for Reorder; 0 means 1 ms.
 	ReorderDelay time.Duration
 
-	// Cuts are the times when nothing passes.
+	// Cuts are the periods in which nothing passes.
 	Cuts []Cut
 
-	// Seed repeats a run as far as the order of packets repeats. 0 draws one, which Conn.Config has.
+	// Seed repeats a run as far as the order of packets repeats. 0 draws a seed, which Conn.Config returns.
 	Seed uint64
 }
 
-// Cut is a time when nothing passes.
+// Cut is a period in which nothing passes.
 type Cut struct {
 	Way   Way
 	After time.Duration // since the RNIC was opened
@@ -45,7 +45,7 @@ const (
 	Out
 )
 
-// maxDelay bounds delays: what takes longer is lost for every transport.
+// maxDelay bounds delays: every transport considers what takes longer as lost.
 const maxDelay = 10 * time.Second
 
 // Validate says what is wrong with c, naming the field.
@@ -74,7 +74,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// String is what Parse reads as c.
+// String formats c so that Parse can read it.
 func (c *Config) String() string {
 	var parts []string
 	add := func(key, value string) { parts = append(parts, key+"="+value) }
@@ -106,13 +106,13 @@ func (c *Config) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Digits of a share for people, and those that tell any float64 from all others.
+// fewDigits is for people; allDigits distinguish any float64 from all others.
 const (
 	fewDigits = 6
 	allDigits = 17
 )
 
-// percent is a share with as few digits as it is read with again.
+// percent formats a probability with as few digits as needed to read it back exactly.
 func percent(p float64) string {
 	text := ""
 	for digits := fewDigits; digits <= allDigits; digits++ {
@@ -132,7 +132,7 @@ func plus(d time.Duration) string {
 	return "+" + d.String()
 }
 
-// String is what Parse reads.
+// String formats c so that Parse can read it.
 func (c Cut) String() string {
 	return wayPrefix[c.Way] + c.After.String() + plus(c.For)
 }

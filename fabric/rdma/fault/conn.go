@@ -22,7 +22,7 @@ type Conn struct {
 	in, out *line
 	ended   sync.WaitGroup
 
-	// The receiving goroutine's.
+	// Owned by the receiving goroutine.
 	taken [udp.RecvBatch]held
 
 	sending sync.Mutex // guards what follows
@@ -30,16 +30,16 @@ type Conn struct {
 	direct  []udp.Train // sent at once
 }
 
-// Counters are the packets that met a fault, both ways.
+// Counters count the packets that were affected by a fault, in both directions.
 type Counters struct {
 	Lost, Cut, Duplicated, Corrupted, Reordered atomic.Uint64
-	Overflowed                                  atomic.Uint64 // lost for want of room to hold them back
+	Overflowed                                  atomic.Uint64 // lost because there was no room to hold them back
 }
 
 var _ udp.Conn = (*Conn)(nil)
 
-// Wrap gives the socket of an RNIC the faults of cfg, which is valid. c is the result's from then on.
-// It is for softrnic: programs set softrnic.Config.Fault.
+// Wrap injects the faults of cfg, which must be valid, into the socket of an RNIC. c belongs to the result from then
+// on. Wrap is for softrnic: programs set softrnic.Config.Fault.
 func Wrap(c udp.Conn, cfg Config) *Conn {
 	if cfg.Seed == 0 {
 		cfg.Seed = rand.Uint64() | 1
@@ -59,16 +59,16 @@ func Wrap(c udp.Conn, cfg Config) *Conn {
 	return f
 }
 
-// Config is what was given to Wrap, with the seed that was drawn.
+// Config returns the Config passed to Wrap, with the seed that was drawn.
 func (f *Conn) Config() Config { return f.cfg }
 
-// Faults counts the packets that met one.
+// Faults counts the packets that were affected.
 func (f *Conn) Faults() *Counters { return &f.counters }
 
-// Segmentation is off: see the package's documentation.
+// Segmentation returns false: see the package documentation.
 func (f *Conn) Segmentation() bool { return false }
 
-// isCut says whether nothing passes now.
+// isCut reports whether nothing passes now.
 func (f *Conn) isCut(way Way) bool {
 	if len(f.cfg.Cuts) == 0 {
 		return false
@@ -82,8 +82,7 @@ func (f *Conn) isCut(way Way) bool {
 	return false
 }
 
-// fate decides about one datagram: how many copies of it arrive, and how late. data is changed
-// where it is to be corrupted.
+// fate decides how many copies of a datagram arrive. It changes data if the datagram is to be corrupted.
 func (f *Conn) fate(way Way, rng *rand.Rand, data []byte) (copies int) {
 	k := &f.counters
 	if f.isCut(way) {
@@ -105,7 +104,7 @@ func (f *Conn) fate(way Way, rng *rand.Rand, data []byte) (copies int) {
 	return 1
 }
 
-// transit is how long one copy is held back.
+// transit returns how long one copy is held back.
 func (f *Conn) transit(rng *rand.Rand) time.Duration {
 	took, late := f.link.Transit(rng)
 	if late {
@@ -120,7 +119,7 @@ func (f *Conn) hold(l *line, h held) {
 	}
 }
 
-// Send passes on what has no delay, and keeps a copy of the rest.
+// Send forwards packets without delay, and keeps copies of the rest.
 func (f *Conn) Send(trains []udp.Train) (int, error) {
 	f.sending.Lock()
 	defer f.sending.Unlock()
@@ -136,7 +135,7 @@ func (f *Conn) Send(trains []udp.Train) (int, error) {
 	n, err := f.Conn.Send(f.direct)
 	clear(f.direct)
 	if err != nil {
-		return min(n, len(trains)-1), err // which one it was matters little: it won't work again
+		return min(n, len(trains)-1), err // which one it was matters little: sending won't work again
 	}
 	return len(trains), nil
 }
@@ -163,8 +162,8 @@ func (f *Conn) send(t *udp.Train, now time.Time) {
 	}
 }
 
-// gather copies a packet; false where memory that a part of it lies in is gone. Then the system can't
-// send it either: it is lost, and its sender finds out when it sends it again.
+// gather copies a packet; ok is false if some of its memory is gone. Then the system couldn't send it either: it is
+// lost, and its sender finds out when it sends it again.
 func gather(t *udp.Train) (b []byte, ok bool) {
 	b, at := make([]byte, t.Bytes), 0
 	for _, p := range t.Parts {
@@ -194,12 +193,12 @@ func (f *Conn) release() {
 			trains[i] = due[i].sent
 			trains[i].Parts = [][]byte{due[i].data}
 		}
-		// A datagram that can't be sent any more is as good as lost.
+		// A datagram that can no longer be sent is as good as lost.
 		_, _ = f.Conn.Send(trains[:n])
 	}
 }
 
-// receive takes datagrams off the socket for Recv.
+// receive moves datagrams from the socket to Recv.
 func (f *Conn) receive() {
 	defer f.ended.Done()
 	rng := rand.New(rand.NewPCG(f.cfg.Seed, uint64(In)))
@@ -217,7 +216,7 @@ func (f *Conn) receive() {
 	}
 }
 
-// arrived splits what came in one piece.
+// arrived splits what arrived in one piece.
 func (f *Conn) arrived(r *udp.Received, rng *rand.Rand, now time.Time) {
 	index := r.Index
 	for d := range r.Datagrams() {
@@ -254,8 +253,8 @@ func (f *Conn) TryRecv(rx []udp.Received) (int, error) {
 	return n, err
 }
 
-// drainTicks bounds how long Close waits for what is held back, in milliseconds in which the program runs: where the
-// machine stands still, what was due meanwhile is sent behind that.
+// drainTicks bounds how long Close waits for what is held back, in milliseconds during which the program runs: after a
+// standstill of the machine, it still sends what became due meanwhile.
 const drainTicks = 1000
 
 // Close sends what is held back, as a network would deliver it, and closes the socket.

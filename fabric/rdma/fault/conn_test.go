@@ -78,8 +78,7 @@ func (p *pair) receive() {
 	}
 }
 
-// settled is of how many datagrams it is known what became of them: they are here, as often as they
-// shall be, or won't come.
+// settled returns how many datagrams have a known fate: all of their copies have arrived, or won't.
 func (p *pair) settled() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,8 +86,8 @@ func (p *pair) settled() int {
 	return len(p.arrived) + int(k.Lost.Load()+k.Cut.Load()+k.Overflowed.Load()) - int(k.Duplicated.Load())
 }
 
-// send sends datagrams that begin with their number, and ends both sides. Closing the sender
-// delivers what it holds back; the receiver closes when it is known what became of each.
+// send sends datagrams that begin with their number, and ends both sides. Closing the sender delivers what it holds
+// back; the receiver closes when the fate of each is known.
 func (p *pair) send(t *testing.T, count int) {
 	t.Helper()
 	dst := netip.MustParseAddrPort("10.0.0.2:4791")
@@ -117,7 +116,7 @@ func (p *pair) send(t *testing.T, count int) {
 	p.done.Wait()
 }
 
-// Each fault meets about as many datagrams as it says, whichever side has it, and no others.
+// Each fault affects about as many datagrams as configured, on whichever side, and no others.
 func TestFaults(t *testing.T) {
 	const count = 4000
 	near := func(n, want int) bool { return n > want*7/10 && n < want*13/10 }
@@ -196,7 +195,7 @@ func TestSeedRepeats(t *testing.T) {
 	}
 }
 
-// slowConn takes its time to send, and tells whether it was closed meanwhile.
+// slowConn takes its time to send, and records whether it was closed meanwhile.
 type slowConn struct {
 	udp.Conn
 	closed   atomic.Bool
@@ -240,7 +239,7 @@ func TestCloseWaits(t *testing.T) {
 	}
 }
 
-// A delay is never shorter than it says, and Close of a Conn that nobody receives from ends.
+// A delay is never shorter than configured, and Close of a Conn that nobody receives from returns.
 func TestDelayHolds(t *testing.T) {
 	const delay = 5 * time.Millisecond
 	n := simnet.New(1)
@@ -261,7 +260,7 @@ func TestDelayHolds(t *testing.T) {
 	}
 	var rx [1]udp.Received
 	got, err := slow.TryRecv(rx[:])
-	if got == 0 && err == nil { // as it is unless this test was kept waiting
+	if got == 0 && err == nil { // as expected, unless this test was delayed
 		got, err = slow.Recv(rx[:])
 	}
 	if got != 1 || err != nil || string(rx[0].Buf) != "hello" {
@@ -281,8 +280,7 @@ func TestDelayHolds(t *testing.T) {
 	}
 }
 
-// A train of several datagrams is refused as by a kernel without segmentation, so that the RNIC
-// cuts it.
+// A train of several datagrams is refused as by a kernel without segmentation, so that the RNIC splits it.
 func TestTrainsAreRefused(t *testing.T) {
 	p := newPair(t, Out, Config{})
 	train := udp.Train{Dst: netip.MustParseAddrPort("10.0.0.2:4791")}

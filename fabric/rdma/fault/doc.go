@@ -4,19 +4,18 @@
 //	cfg, err := fault.Parse("loss=1%,delay=200us±50us,seed=7")
 //	nic, err := softrnic.Open(addr, softrnic.Config{Fault: &cfg})
 //
-// That is the way in for programs: they give a Config, and read what was done by RNIC.Faults. Wrap and
-// Conn are for softrnic, since a Conn stands before a socket of internal/udp.
+// Programs use it like this: they pass a Config, and read what was done from RNIC.Faults. Wrap and Conn are for
+// softrnic, since a Conn wraps a socket of internal/udp.
 //
-// What becomes of a packet is decided as on the simulated network of the tests
-// (internal/simnet), for each packet that the RNIC sends and for each that it receives: faults on
-// one side are enough for both ways, and the peer may be any RNIC. Faults on both sides add up.
+// The fate of a packet is decided as on the simulated network of the tests (internal/simnet), for each packet that the
+// RNIC sends and for each that it receives: faults on one side are enough for both directions, and the peer may be any
+// RNIC. Faults on both sides add up.
 //
-// # What is different from a bad network
+// # How it differs from a bad network
 //
-// Packets leave one by one: a train that the kernel cuts has lost packets at its end only, since
-// each packet's ICRC covers its place in the train. Delays are exact to what it takes to wake a
-// thread, some 50 µs. A packet that is held back lies in memory, of which a direction has 64 MiB;
-// beyond that packets are lost.
+// Packets are sent one by one: when the kernel segments a train, only packets at its end may be missing, since each
+// packet's ICRC covers its index in the train. Delays are exact to the time it takes to wake a thread, some 50 µs. A
+// packet that is held back is kept in memory, of which each direction has 64 MiB; beyond that packets are lost.
 //
 // # Concurrency
 //

@@ -25,8 +25,8 @@ func openNIC(faults *fault.Config) *softrnic.RNIC {
 	return nic
 }
 
-// A test of one's own on a bad network: of the packets that the host sends and receives a tenth is
-// lost, doubled or out of order, and the data is right all the same.
+// A test on a bad network: a tenth of the packets that the host sends and receives is lost, duplicated or reordered,
+// and the data is correct all the same.
 func Example() {
 	ctx := context.Background()
 	const nqn = "nqn.2024-01.com.example:memory"
@@ -85,7 +85,7 @@ func Example() {
 	// <nil>
 }
 
-// What is wrong with faults is said by the key and what it wants.
+// An error names the wrong key and what it takes.
 func ExampleParse() {
 	_, err := fault.Parse("loss=often")
 	fmt.Println(err)

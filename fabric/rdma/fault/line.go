@@ -8,16 +8,16 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// held is a datagram on its way.
+// held is a datagram that is held back.
 type held struct {
 	due      time.Time
-	sequence uint64 // decides between equal times
+	sequence uint64 // breaks ties
 	data     []byte
-	sent     udp.Train    // of an outgoing one, without its parts
-	received udp.Received // of an incoming one, without its bytes
+	sent     udp.Train    // for an outgoing one, without its parts
+	received udp.Received // for an incoming one, without its bytes
 }
 
-// maxHeld bounds what a line holds, in bytes.
+// maxHeld bounds how many bytes a line holds.
 const maxHeld = 64 << 20
 
 // line keeps datagrams until they are due.
@@ -25,10 +25,10 @@ type line struct {
 	alarm alarm
 
 	mu       sync.Mutex
-	queue    pqueue.Queue[held] // the next that is due first
+	queue    pqueue.Queue[held] // the next one due first
 	sequence uint64
 	bytes    int
-	taken    int   // by the last take, which the next one shows to be dealt with
+	taken    int   // how many the last take returned; the next call shows that they were handled
 	err      error // why nothing comes any more
 }
 
@@ -41,7 +41,7 @@ func newLine() *line {
 	}, nil)}
 }
 
-// put adds h, and reports false where there is no room for it. The line keeps h.data.
+// put adds h, and returns false if there is no room for it. The line keeps h.data.
 func (l *line) put(h held) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +58,7 @@ func (l *line) put(h held) bool {
 	return true
 }
 
-// take moves what is due into out, and returns how many that were; 0 with the error of end
-// once there is one.
+// take moves what is due to out, and returns how many; after end it returns 0 and end's error.
 func (l *line) take(now time.Time, out []held) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +93,7 @@ func (l *line) wait() {
 	}
 }
 
-// empty says whether nothing is on its way, nor in the hands of who took it last.
+// empty reports whether nothing is held back, nor still being handled after the last take.
 func (l *line) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/udp"
 )
 
-// TestMissingMemory: a packet whose payload lies in a mapped file that was cut is lost, whether it
-// would have been altered or held back, and the one behind it arrives.
+// TestMissingMemory: a packet whose payload is in a mapped file that was truncated is lost, whether it would have been
+// altered or held back, and the one behind it arrives.
 func TestMissingMemory(t *testing.T) {
 	for name, cfg := range map[string]Config{"corrupt": {Corrupt: 1e-9}, "delay": {Delay: time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Syntax is what Parse reads, for people.
+// Syntax describes what Parse accepts, for people.
 const Syntax = `loss=1%           lose this share of packets
 dup=1%            deliver twice
 corrupt=0.1%      change a bit
@@ -18,8 +18,8 @@ cut=5s+2s         nothing passes for 2s from 5s on; in:5s or out:5s one way only
                   without +2s for good; again for more
 seed=7            repeat a run`
 
-// Parse reads "loss=1%,delay=200us±50us": keys and values as in Syntax, each key once but for
-// cut. The error names the key and what it wants.
+// Parse parses "loss=1%,delay=200us±50us": keys and values as in Syntax, each key at most once, except cut. An error
+// names the key and what it takes.
 func Parse(s string) (Config, error) {
 	var c Config
 	seen := map[string]bool{}
@@ -41,7 +41,7 @@ func Parse(s string) (Config, error) {
 	return c, err
 }
 
-// keys reads the value of each key.
+// keys holds the parser of each key's value.
 var keys = map[string]func(c *Config, v string) error{
 	"loss":    func(c *Config, v string) error { return share(&c.Loss, v) },
 	"dup":     func(c *Config, v string) error { return share(&c.Duplicate, v) },
@@ -82,7 +82,7 @@ var keys = map[string]func(c *Config, v string) error{
 	},
 }
 
-// share reads "1%". A number without the sign might mean percents or the whole, so that it means neither.
+// share parses "1%". A number without the sign could mean percent or a fraction, so it is refused.
 func share(to *float64, v string) error {
 	number, percent := strings.CutSuffix(v, "%")
 	f, err := strconv.ParseFloat(number, 64)

@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// of is a share as Parse computes it; a constant would be exact.
+// of returns a probability as Parse computes it; a constant would be exact.
 func of(percent float64) float64 { return percent / 100 }
 
 func TestParse(t *testing.T) {
@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What can't be is refused with the key that it concerns.
+// Invalid values are refused, naming the key.
 func TestParseRefuses(t *testing.T) {
 	for in, names := range map[string]string{
 		"":                     "loss, dup",

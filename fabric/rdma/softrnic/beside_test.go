@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestOpenBesideNone: where no address is free from which an IPv6 address of this host is reached, that is said, whether
-// or not the target is there. An RNIC was opened at the target's own, and then held itself for the program in its way.
+// TestOpenBesideNone: if no free address reaches an IPv6 address of this host, the error says so, whether or not the
+// target is there. Once an RNIC was opened at the target's own address, and then took itself for the program in its
+// way.
 func TestOpenBesideNone(t *testing.T) {
 	taken, err := openLoopback(Config{})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Capture is a pcapng file that RNICs, and TCP connections, write to.
 type Capture struct{ file *capture.File }
 
-// CreateCapture makes the file, which must not exist, for its owner alone; a named pipe may exist.
+// CreateCapture creates the file, which must not exist unless it is a named pipe, accessible to its owner alone.
 func CreateCapture(path, application string) (*Capture, error) {
 	f, err := capture.Create(path, application)
 	if err != nil {
@@ -26,8 +26,8 @@ type Stream interface {
 	Close()
 }
 
-// Stream records a TCP connection into the same file, so that one shows both transports; client
-// says that this side opened it.
+// Stream records a TCP connection in the same file, so that one file shows both transports;
+// client says that this side opened it.
 func (c *Capture) Stream(local, remote netip.AddrPort, client bool) Stream {
 	return c.file.Stream(local, remote, client)
 }

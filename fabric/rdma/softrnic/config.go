@@ -19,44 +19,42 @@ const (
 
 const maxDSCP = 63
 
-// Config says how an RNIC is opened. The zero value is good.
+// Config says how an RNIC is opened. The zero value is ready to use.
 type Config struct {
-	// Plain sends and receives one datagram a message: no segmentation offload, no
-	// coalescing. Slower; for networks or kernels where offloads are broken.
+	// Plain sends and receives one datagram per message: no segmentation offload, no coalescing. It is slower; use it
+	// for networks or kernels where offloads are broken.
 	Plain bool
-	// BusyPoll is the longest to look for packets before sleeping; it is no longer than twice what
-	// the last batches took, or a fifth of it, unless looking for so long has turned out to shorten
-	// waits, and only where the last waits were that short, and sleeping doesn't shorten them. Zero
-	// is DefaultBusyPoll, NoBusyPoll is never.
+	// BusyPoll is the longest time to poll for packets before sleeping. Packets are polled for only if recent waits
+	// were that short and sleeping doesn't shorten them, and for no longer than twice what recent batches took, or a
+	// fifth of BusyPoll if that is longer, unless polling for all of it has turned out to shorten waits. Zero means
+	// DefaultBusyPoll; NoBusyPoll never polls.
 	BusyPoll time.Duration
-	// RecvBuffer is the socket's receive buffer in bytes; 0 takes as much as the system gives.
+	// RecvBuffer is the socket's receive buffer in bytes; 0 means as much as the system grants.
 	RecvBuffer int
-	// DSCP marks the packets, 0 to 63, of connections for which the peer doesn't ask for another,
-	// so that switches put them into a class of their own. All are capable of ECN.
+	// DSCP marks the packets, 0 to 63, of connections for which the peer doesn't ask for another value, so that
+	// switches put them in a class of their own. All packets are marked as ECN-capable.
 	DSCP uint8
-	// Priority is that of the packets within this machine, 1 to 6, which a VLAN interface maps
-	// to the link's class (PFC); 0 is what the kernel makes of DSCP.
+	// Priority is the priority of the packets within this machine, 1 to 6, which a VLAN interface maps to the link's
+	// class (PFC); 0 leaves it to the kernel, which derives it from DSCP.
 	Priority int
-	// MaxHalfOpen and MaxPeerHalfOpen bound the connections that peers have asked for and not
-	// confirmed yet, of all and of one address; 0 is 512 and 64. Beyond that a request is rejected
-	// with reason 3 (no resources).
+	// MaxHalfOpen and MaxPeerHalfOpen bound the connections that peers have requested but not yet confirmed, in total
+	// and from one address; 0 means 512 and 64. Requests beyond that are rejected with reason 3 (no resources).
 	MaxHalfOpen, MaxPeerHalfOpen int
-	// NoLocalICRC leaves the ICRC out of the packets of connections with programs of this kind
-	// on this host, by an address of its own, that want the same. Off, and where Fault changes bits,
-	// every packet has one.
+	// NoLocalICRC leaves out the ICRC in packets of connections with programs of this kind that have an address of this
+	// host and set it too. Without it, and if Fault changes bits, every packet has one.
 	NoLocalICRC bool
-	// LocalMemory has packets to and from programs of this kind and of the same user on this host,
-	// that want the same, go through memory that both share instead of the socket.
+	// LocalMemory exchanges packets with programs of this kind and of the same user on this host that set it too
+	// through shared memory instead of the socket.
 	LocalMemory bool
-	// Capture writes every packet to a file; nil captures nothing. RNICs of this kind then send data,
-	// the response behind it and acknowledgements in packets of their own, which Wireshark knows.
+	// Capture writes every packet to a file; nil captures nothing. The RNIC then sends data, the response that follows
+	// it and acknowledgements in separate packets, which Wireshark can dissect.
 	Capture *Capture
-	// Fault injects faults into what is sent and received; nil injects none. A capture has what
-	// is on the wire: what is lost on purpose is missing where it was sent.
+	// Fault injects faults into what is sent and received; nil injects none. A capture shows what is on the wire:
+	// packets lost on purpose when sending are missing.
 	Fault *fault.Config
 }
 
-// Validate says what is wrong with c. The error names the field and is ErrConfig.
+// Validate says what is wrong with c. The error names the field and matches ErrConfig.
 func (c *Config) Validate() error {
 	bad := func(err error) error { return fmt.Errorf("software RNIC: %w: %w", ErrConfig, err) }
 	switch {
@@ -77,10 +75,10 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// device is the configuration of the RNIC on the socket.
+// device returns the configuration of the RNIC on the socket.
 func (c *Config) device() roce.Config { return roce.Config{TrafficClass: c.DSCP << 2} }
 
-// socket is the configuration of the socket.
+// socket returns the configuration of the socket.
 func (c *Config) socket() udp.Config {
 	device := c.device()
 	return udp.Config{
@@ -94,7 +92,8 @@ func (c *Config) socket() udp.Config {
 	}
 }
 
-// vendorOptions is what dev's peers of our kind are offered, of which room says what packets get through to them.
+// vendorOptions returns the options that dev offers to a peer of our kind; room returns the largest packet that reaches
+// it.
 func (c *Config) vendorOptions(dev *roce.Device, room func(netip.Addr) int) func(netip.Addr) uint32 {
 	never := uint32(0)
 	if c.Capture != nil {

@@ -8,20 +8,21 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// routedID is an identifier of the RNIC that its address led to. As with rdma_cm, one goroutine has it until then.
+// routedID is an identifier of the RNIC that its address led to. As with rdma_cm, only one goroutine uses it until
+// then.
 type routedID struct {
-	verbs.CMID // of an RNIC; unresolved before
+	verbs.CMID // of an RNIC, or unresolved
 	routes     *Routes
 	handler    verbs.CMHandler
 }
 
-// SetHandler makes h take the events from the next one on.
+// SetHandler makes h handle the events from the next one on.
 func (id *routedID) SetHandler(h verbs.CMHandler) {
 	id.handler = h
 	id.CMID.SetHandler(h)
 }
 
-// ResolveAddr finds the RNIC, and is its identifier's then.
+// ResolveAddr finds the RNIC, and turns id into an identifier of it.
 func (id *routedID) ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error {
 	if _, ok := id.CMID.(*unresolved); ok {
 		nic, err := id.routes.Reach(src, dst.Addr())

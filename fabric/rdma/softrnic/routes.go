@@ -10,9 +10,9 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
 )
 
-// Routes connects from whatever address the route to a peer begins at, as rdma_cm does on a host with several devices.
+// Routes connects from whichever address the route to a peer starts at, as rdma_cm does on a host with several devices.
 // There is an RNIC for each such address, opened when it is first needed and kept until Close. So a connection that is
-// made anew after this host's address has changed comes from the new one.
+// made again after this host's address has changed uses the new one.
 type Routes struct {
 	cfg Config
 
@@ -30,7 +30,7 @@ type routed struct {
 
 var _ verbs.ConnectionManager = (*Routes)(nil)
 
-// NewRoutes opens nothing yet. All RNICs will have the configuration, of which an error says what is wrong.
+// NewRoutes opens nothing yet. All RNICs will have the configuration cfg; an error says what is wrong with it.
 func NewRoutes(cfg Config) (*Routes, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func NewRoutes(cfg Config) (*Routes, error) {
 	return &Routes{cfg: cfg}, nil
 }
 
-// Watch tells f of every RNIC: of those that are open at once, of others when they have been opened. f must not call r.
+// Watch calls f for every RNIC: now for those that are open, and later for each one that is opened. f must not call r.
 func (r *Routes) Watch(f func(*RNIC)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,8 +48,8 @@ func (r *Routes) Watch(f func(*RNIC)) {
 	}
 }
 
-// Reach gives the RNIC from which dst is reached, with address src where that is valid. Its errors are those
-// of Open and OpenFor, and after Close verbs.ErrClosed.
+// Reach returns the RNIC from which dst is reached, with address src if that is valid. Its errors are those of Open and
+// OpenFor, and verbs.ErrClosed after Close.
 func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	src, dst = src.Unmap(), dst.Unmap()
 	from := src
@@ -73,7 +73,7 @@ func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	var err error
 	if src.IsValid() {
 		nic, err = Open(src, r.cfg)
-		if err == nil && src == dst { // or its RNIC would be in the way
+		if err == nil && src == dst { // otherwise its RNIC would be in the way
 			err = errors.Join(fmt.Errorf("software RNIC: %w: %s is the destination, too, and nobody's: want another address of this host", ErrConfig, src), nic.Close())
 		}
 	} else {
@@ -89,8 +89,8 @@ func (r *Routes) Reach(src, dst netip.Addr) (*RNIC, error) {
 	return nic, nil
 }
 
-// reaches tells whether what is to be reached from an address is reached by o. An address of this host is reached from
-// any other that was opened for one.
+// reaches reports whether dst, which is to be reached from an address, is reached by o. An address of this host can be
+// reached from any other that was opened for such an address.
 func (o routed) reaches(dst, from netip.Addr) bool {
 	addr := o.nic.dev.Attr().Addr
 	if from != dst {
@@ -99,12 +99,12 @@ func (o routed) reaches(dst, from netip.Addr) bool {
 	return o.within && addr != dst && addr.Is4() == dst.Is4()
 }
 
-// CreateID makes an identifier that has a device when its address is resolved.
+// CreateID makes an identifier that has a device once its address is resolved.
 func (r *Routes) CreateID(handler verbs.CMHandler) (verbs.CMID, error) {
 	return &routedID{CMID: &unresolved{}, routes: r, handler: handler}, nil
 }
 
-// Close ends every connection and closes every RNIC. The error of a second Close is verbs.ErrClosed.
+// Close ends every connection and closes every RNIC. A second Close returns verbs.ErrClosed.
 func (r *Routes) Close() error {
 	r.mu.Lock()
 	open, again := r.open, r.closed

@@ -28,7 +28,7 @@ func reach(t *testing.T, r *softrnic.Routes, dst netip.Addr) *softrnic.RNIC {
 	return nic
 }
 
-// TestRoutes: what is reached from the address of an open RNIC needs no other one.
+// TestRoutes: destinations that are reached from the address of an open RNIC need no other one.
 func TestRoutes(t *testing.T) {
 	r := openRoutes(t)
 	var told []*softrnic.RNIC
@@ -73,7 +73,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestRoutedIdentifier: an identifier has the device that its address leads to, and can't do anything before.
+// TestRoutedIdentifier: an identifier gets the device that its address leads to, and can't do anything before.
 func TestRoutedIdentifier(t *testing.T) {
 	r := openRoutes(t)
 	events := make(chan verbs.CMEvent, 4)

@@ -18,11 +18,11 @@ const Port = 4791
 
 // Kinds of failure of Open and OpenFor, for errors.Is.
 var (
-	// ErrConfig: a field of Config can't be used, or the destination.
+	// ErrConfig means that a field of Config, or the destination, can't be used.
 	ErrConfig = errors.New("bad configuration")
-	// ErrInUse: another program, or another RNIC of this one, has the UDP port of the address.
+	// ErrInUse means that another program, or another RNIC of this one, has the UDP port of the address.
 	ErrInUse = udp.ErrInUse
-	// ErrNotLocal: no interface of this host has the address.
+	// ErrNotLocal means that no interface of this host has the address.
 	ErrNotLocal = udp.ErrNotLocal
 )
 
@@ -31,13 +31,13 @@ type RNIC struct {
 	*cm.Manager
 	dev    *roce.Device
 	socket udp.Conn
-	shares bool   // memory with programs of this kind
+	shares bool   // shares memory with programs of this kind
 	faults Faults // nil without faults
 }
 
 var _ verbs.ConnectionManager = (*RNIC)(nil)
 
-// Open opens the RNIC of a local address. An error that is ErrInUse says who has its UDP port.
+// Open opens the RNIC of a local address. An error that matches ErrInUse says who has its UDP port.
 func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func Open(addr netip.Addr, cfg Config) (*RNIC, error) {
 	return &RNIC{Manager: m, dev: dev, socket: socket, shares: cfg.LocalMemory, faults: faults}, nil
 }
 
-// roomTo is the largest packet that gets from a socket to peer, as far as is known: no longer one than its interface
-// carried when it was opened.
+// roomTo returns the largest packet that reaches peer from a socket, as far as is known. It is never more than the
+// interface's MTU when the socket was opened.
 func roomTo(socket udp.Conn, peer netip.Addr) int {
 	local := socket.LocalAddr()
 	mtu, err := udp.PathMTU(local.Addr(), netip.AddrPortFrom(peer, local.Port()))
@@ -84,9 +84,9 @@ func roomTo(socket udp.Conn, peer netip.Addr) int {
 	return min(mtu, socket.MTU())
 }
 
-// OpenFor opens an RNIC on the address from which dst is reached. Where that is dst itself, an address of
-// this host, the peer has its RNIC there already, so another address of this host is taken that is free:
-// with IPv4 one of 127.0.0.0/8, with IPv6 ::1 or one of an interface.
+// OpenFor opens an RNIC on the address from which dst is reached. If that is dst itself, an address of this host, the
+// peer already has its RNIC there, so another free address of this host is used: with IPv4 one of 127.0.0.0/8, with
+// IPv6 ::1 or that of an interface.
 func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	dst = dst.Unmap()
 	src, err := sourceFor(dst)
@@ -96,7 +96,7 @@ func OpenFor(dst netip.Addr, cfg Config) (*RNIC, error) {
 	return openFrom(src, dst, cfg)
 }
 
-// sourceFor is the address that the route to dst begins at.
+// sourceFor returns the address that the route to dst starts at.
 func sourceFor(dst netip.Addr) (netip.Addr, error) {
 	switch {
 	case !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == broadcast:
@@ -111,7 +111,7 @@ func sourceFor(dst netip.Addr) (netip.Addr, error) {
 	return src, nil
 }
 
-// openFrom opens one at src, where the route to dst begins, or beside it.
+// openFrom opens an RNIC at src, where the route to dst starts, or, if that is dst itself, at another address.
 func openFrom(src, dst netip.Addr, cfg Config) (*RNIC, error) {
 	switch {
 	case src != dst:
@@ -125,8 +125,8 @@ func openFrom(src, dst netip.Addr, cfg Config) (*RNIC, error) {
 // broadcast is the limited broadcast address (RFC 919).
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// openBeside opens one on an IPv6 address of this host from which dst is reached: one of others that is free. dst itself
-// is the target's.
+// openBeside opens an RNIC on an IPv6 address of this host from which dst is reached: the first free one of others. dst
+// itself is the target's.
 func openBeside(dst netip.Addr, others []netip.Addr, cfg Config) (*RNIC, error) {
 	for _, a := range others {
 		if nic, err := Open(a, cfg); !errors.Is(err, ErrInUse) {
@@ -137,7 +137,7 @@ func openBeside(dst netip.Addr, others []netip.Addr, cfg Config) (*RNIC, error) 
 		"give it one more, as by `ip address add fd00::1/128 dev lo`, or reach the target over IPv4", dst, ErrInUse)
 }
 
-// loopbackTries bounds the search: of 16 million addresses few are ever taken.
+// loopbackTries bounds the search: few of the 16 million addresses are ever taken.
 const loopbackTries = 8
 
 func openLoopback(cfg Config) (nic *RNIC, err error) {
@@ -149,17 +149,17 @@ func openLoopback(cfg Config) (nic *RNIC, err error) {
 	return nic, err
 }
 
-// someLoopback is an address of 127.0.0.0/8, by chance: from 127.1.1.1 up, where no convention has put a resolver or a
+// someLoopback returns a random address of 127.0.0.0/8: from 127.1.1.1 up, where by convention there is no resolver or
 // host name.
 func someLoopback() netip.Addr {
 	part := func() byte { return byte(1 + rand.N(254)) }
 	return netip.AddrFrom4([4]byte{127, part(), part(), part()})
 }
 
-// Device is the RNIC itself.
+// Device returns the RNIC itself.
 func (n *RNIC) Device() *roce.Device { return n.dev }
 
-// Offloads says, for people, how packets travel between the RNIC and the kernel, or past it.
+// Offloads describes, for people, how packets travel between the RNIC and the kernel, or bypass it.
 func (n *RNIC) Offloads() string {
 	how := "one datagram a message"
 	if n.faults == nil && n.socket.Segmentation() {
@@ -171,18 +171,18 @@ func (n *RNIC) Offloads() string {
 	return how
 }
 
-// Faults are those that are injected into an RNIC.
+// Faults are the faults that are injected into an RNIC.
 type Faults interface {
-	// Config is Config.Fault, with the seed that was drawn.
+	// Config returns Config.Fault, with the seed that was drawn.
 	Config() fault.Config
-	// Faults counts the packets that met one.
+	// Faults counts the packets that were affected.
 	Faults() *fault.Counters
 }
 
-// Faults are those that are injected, nil where none are.
+// Faults returns the faults that are injected, or nil if there are none.
 func (n *RNIC) Faults() Faults { return n.faults }
 
-// Close ends every connection and frees the port. The error of a second Close is verbs.ErrClosed.
+// Close ends every connection and frees the port. A second Close returns verbs.ErrClosed.
 func (n *RNIC) Close() error {
 	return errors.Join(n.Manager.Close(), n.dev.Close())
 }

@@ -18,8 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// TestOpenFor: RNICs for a destination on loopback get addresses of their own, each of which only
-// one can have.
+// TestOpenFor: RNICs for a destination on loopback get addresses of their own, and each address can have only one.
 func TestOpenFor(t *testing.T) {
 	var nics []*softrnic.RNIC
 	for range 2 {
@@ -48,7 +47,7 @@ func TestOpenFor(t *testing.T) {
 	defer again.Close()
 }
 
-// TestOpenForNoHost: what isn't the address of a host is refused as such, before a way to it is looked for.
+// TestOpenForNoHost: what isn't the address of a host is refused as such, before a route to it is looked up.
 func TestOpenForNoHost(t *testing.T) {
 	for _, dst := range []netip.Addr{
 		{}, netip.IPv4Unspecified(), netip.IPv6Unspecified(), netip.MustParseAddr("224.0.0.1"), netip.MustParseAddr("ff02::1%lo"),
@@ -64,7 +63,7 @@ func TestOpenForNoHost(t *testing.T) {
 	}
 }
 
-// TestCloseAgain: a second Close says that it is one, as those of devices and volumes do.
+// TestCloseAgain: a second Close returns ErrClosed, as with devices and volumes.
 func TestCloseAgain(t *testing.T) {
 	nic, err := softrnic.OpenFor(loopback, softrnic.Config{})
 	if err != nil {
@@ -84,7 +83,7 @@ func TestNotLocal(t *testing.T) {
 	}
 }
 
-// TestConfig: what can't be used is refused before anything is opened, by its name.
+// TestConfig: fields that can't be used are refused by name, before anything is opened.
 func TestConfig(t *testing.T) {
 	for want, cfg := range map[string]softrnic.Config{
 		"DSCP 64":        {DSCP: 64},

@@ -2,24 +2,24 @@ package softrnic
 
 import "github.com/nvme-anywhere/nvmeof/internal/udp"
 
-// SocketStats are what an RNIC's UDP socket has counted.
+// SocketStats holds the counters of an RNIC's UDP socket.
 type SocketStats struct {
 	RxDatagrams   uint64
 	RxBytes       uint64 // UDP payload
-	RxShared      uint64 // bytes of those that came through memory shared with a program of this kind
-	RxSyscalls    uint64 // calls that brought something
-	RxEmpty       uint64 // calls that found nothing, of those that didn't wait
+	RxShared      uint64 // of RxBytes, those that came through memory shared with a program of this kind
+	RxSyscalls    uint64 // receive calls that returned something
+	RxEmpty       uint64 // non-blocking receive calls that found nothing
 	RxKernelDrops uint64 // datagrams lost to a full receive buffer
-	RxTruncated   uint64 // receives cut short, and so discarded
+	RxTruncated   uint64 // receives that were truncated, and so discarded
 	TxDatagrams   uint64
 	TxBytes       uint64
-	TxShared      uint64 // bytes of those that went through shared memory
+	TxShared      uint64 // of TxBytes, those that went through shared memory
 	TxSyscalls    uint64
 	TxWaits       uint64 // times that the socket was full and sending waited
-	TxDrops       uint64 // datagrams that the system refused, or shared memory had no room for
+	TxDrops       uint64 // datagrams that the system refused, or for which shared memory had no room
 }
 
-// SocketStats reads the counters of the RNIC's UDP socket; ok is false where it keeps none.
+// SocketStats reads the counters of the RNIC's UDP socket; ok is false if it keeps none.
 func (n *RNIC) SocketStats() (s SocketStats, ok bool) {
 	counted, ok := n.socket.(udp.Counted)
 	if !ok {

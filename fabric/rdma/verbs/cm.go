@@ -11,53 +11,53 @@ type ConnectionManager interface {
 	CreateID(handler CMHandler) (CMID, error)
 }
 
-// CMHandler takes the events of an identifier, in order, in the provider's context: it may
-// call any method, and must not block. A connection request to a listener arrives as
-// CMConnectRequest with a new ID, whose events go to the listener's handler until SetHandler.
+// CMHandler handles the events of an identifier, in order, in the provider's context: it may call any method, and must
+// not block. A connection request to a listener arrives as CMConnectRequest with a new ID, whose events go to the
+// listener's handler until SetHandler.
 type CMHandler func(CMEvent)
 
 // CMID is a communication identifier (rdma_cm_id).
 type CMID interface {
-	// Device is the device the identifier is bound to; nil before ADDR_RESOLVED, and on a
-	// listener that is bound to no single one.
+	// Device returns the device that the identifier is bound to; nil before ADDR_RESOLVED, and for a listener that is
+	// not bound to a single device.
 	Device() Device
 	LocalAddr() netip.AddrPort
 	RemoteAddr() netip.AddrPort
 	SetHandler(CMHandler)
 
-	// ResolveAddr binds the identifier to the device that reaches dst, and to src where that
-	// is valid. Gives CMAddrResolved or CMAddrError.
+	// ResolveAddr binds the identifier to the device that reaches dst, and to src if that is valid. The event is
+	// CMAddrResolved or CMAddrError.
 	ResolveAddr(src netip.Addr, dst netip.AddrPort, timeout time.Duration) error
-	// ResolveRoute gives CMRouteResolved or CMRouteError.
+	// ResolveRoute resolves the route to the peer. The event is CMRouteResolved or CMRouteError.
 	ResolveRoute(timeout time.Duration) error
 
-	// CreateQP makes an RC queue pair in state INIT, which the identifier then moves through
-	// its states as the connection is made and ends (rdma_create_qp).
+	// CreateQP makes an RC queue pair in state INIT, which the identifier moves through its states as the connection is
+	// established and ends (rdma_create_qp).
 	CreateQP(pd PD, init QPInitAttr) (QP, error)
 	QP() QP
 
-	// Connect sends the REQ. Gives CMEstablished with the peer's parameters, CMRejected,
-	// CMUnreachable or CMConnectError.
+	// Connect sends the REQ. The event is CMEstablished with the peer's parameters, CMRejected, CMUnreachable or
+	// CMConnectError.
 	Connect(ConnParam) error
 
-	// Listen takes connection requests to local; address zero means every device of the
-	// manager. At most backlog requests wait for Accept or Reject.
+	// Listen accepts connection requests at local; a zero address means every device of the manager. At most backlog
+	// requests wait for Accept or Reject.
 	Listen(local netip.AddrPort, backlog int) error
-	// Accept answers a connection request: the QP goes to RTS and the REP is sent. Gives
-	// CMEstablished when the peer confirms, or by its first packet.
+	// Accept answers a connection request: the QP moves to RTS and the REP is sent. The event is CMEstablished, when
+	// the peer confirms or sends its first packet.
 	Accept(ConnParam) error
 	// Reject answers a connection request with reason 28 (consumer defined) and private data.
 	Reject(private []byte) error
 
-	// Disconnect moves the QP to ERR and sends the DREQ, or the DREP to one received.
-	// Gives CMDisconnected, then CMTimewaitExit.
+	// Disconnect moves the QP to ERR and sends the DREQ, or the DREP if a DREQ was received. The events are
+	// CMDisconnected, then CMTimewaitExit.
 	Disconnect() error
 	// Destroy frees the identifier and its QP; no event follows.
 	Destroy() error
 }
 
-// ConnParam are the parameters of a connection (rdma_conn_param). In an event they are the
-// peer's, turned round to the receiver's view.
+// ConnParam are the parameters of a connection (rdma_conn_param). In an event they are the peer's, from the receiver's
+// point of view.
 type ConnParam struct {
 	PrivateData        []byte // valid during the event's handler
 	ResponderResources uint8  // READs and atomics that this side serves
@@ -65,8 +65,8 @@ type ConnParam struct {
 	FlowControl        bool
 	RetryCount         uint8
 	RNRRetryCount      uint8
-	// PathMTU is with Connect the largest to ask for, 0 for the path's; with CMRouteResolved that of the path, as far as
-	// it is known, and with CMConnectRequest what is asked for.
+	// PathMTU is, with Connect, the largest to ask for, 0 for the path's; with CMRouteResolved, that of the path, as
+	// far as it is known; and with CMConnectRequest, what the peer asks for.
 	PathMTU MTU
 }
 
@@ -92,7 +92,7 @@ const (
 // RejectReason is the reason of a REJ (IBTA table 109).
 type RejectReason uint16
 
-// The reasons that a consumer meets; the others keep their number.
+// The reasons that a consumer may see; others keep their number.
 const (
 	RejectNoQP             RejectReason = 1
 	RejectNoResources      RejectReason = 3
@@ -105,7 +105,7 @@ const (
 	RejectConsumer         RejectReason = 28
 )
 
-// CMEvent is what happened to ID.
+// CMEvent is an event of ID.
 type CMEvent struct {
 	Type   CMEventType
 	ID     CMID         // for CMConnectRequest the new identifier

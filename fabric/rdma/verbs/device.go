@@ -4,29 +4,28 @@ import "net/netip"
 
 // Device is an opened RDMA device (ibv_context) with one port.
 type Device interface {
-	// Attr says what the device is and can do; the values don't change while it is open.
+	// Attr returns what the device is and can do; the values don't change while it is open.
 	Attr() DeviceAttr
 
 	// AllocPD makes a protection domain.
 	AllocPD() (PD, error)
 
-	// CreateCQ makes a completion queue of at least cqe entries. handler may be nil for a CQ
-	// that is only polled; otherwise it is called once after each arming (CQ.ReqNotify) when
-	// a completion arrives.
+	// CreateCQ makes a completion queue of at least cqe entries. handler may be nil for a CQ that is only polled;
+	// otherwise it is called once after each arming (CQ.ReqNotify) when a completion arrives.
 	CreateCQ(cqe int, handler func(CQ)) (CQ, error)
 
-	// Close destroys everything that still exists on the device. Work in progress is lost. The error of a second
-	// Close is ErrClosed.
+	// Close destroys everything that still exists on the device. Work in progress is lost. A second Close returns
+	// ErrClosed.
 	Close() error
 }
 
 // DeviceAttr describes a device (ibv_device_attr and ibv_port_attr in one).
 type DeviceAttr struct {
 	Name          string     // for people: "roce@192.0.2.1", "mlx5_0"
-	VendorID      uint32     // 24 bits, of the maker
+	VendorID      uint32     // 24 bits, of the vendor
 	NodeGUID      uint64     // unique, stable while the device is open
 	Addr          netip.Addr // the address behind the port's GID
-	ActiveMTU     MTU        // path MTU that the port can carry
+	ActiveMTU     MTU        // path MTU that the port supports
 	MaxQP         int
 	MaxQPWR       int   // work requests per queue
 	MaxSGE        int   // scatter/gather entries per work request
@@ -50,7 +49,7 @@ const (
 	MTU4096 MTU = 5
 )
 
-// Bytes is the payload that one packet carries at most; 0 for a value outside the table.
+// Bytes returns the largest payload of a packet; 0 for a value outside the table.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -62,8 +61,8 @@ func (m MTU) Bytes() int {
 // mapped into ::ffff:0:0/96.
 type GID [16]byte
 
-// GIDFrom makes the GID of an IP address.
+// GIDFrom returns the GID of an IP address.
 func GIDFrom(a netip.Addr) GID { return GID(a.As16()) }
 
-// Addr is the IP address behind g, unmapped.
+// Addr returns the IP address behind g, unmapped.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }

@@ -3,7 +3,7 @@ package verbs
 import "errors"
 
 // Errors that calls return, wrapped with what they concern. Work requests that were accepted
-// report by WCStatus instead.
+// report a WCStatus instead.
 var (
 	ErrInvalid     = errors.New("invalid argument")
 	ErrNoMemory    = errors.New("queue or table full")

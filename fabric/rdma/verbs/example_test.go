@@ -47,8 +47,8 @@ func newSide() *side {
 	return s
 }
 
-// connect moves the queue pair to RTS. How the two sides tell each other their addresses and
-// numbers is their own matter; RDMA-CM (see CMID) does it for those who don't want to.
+// connect moves the queue pair to RTS. How the two sides exchange their addresses and numbers is up to them; RDMA-CM
+// (see CMID) can do it for them.
 func (s *side) connect(peer *side) {
 	attr := verbs.QPAttr{
 		Remote: peer.nic.Device().Attr().Addr, DestQPN: peer.qp.QPNum(), PathMTU: verbs.MTU4096,
@@ -77,8 +77,8 @@ func (s *side) next() verbs.WC {
 	return wc[0]
 }
 
-// Two queue pairs: one side writes into the memory of the other by itself, and then tells it so by
-// a SEND, which takes up a receive.
+// Two queue pairs: one side writes to the memory of the other without its involvement, and then notifies it with a
+// SEND, which consumes a receive.
 func Example() {
 	a, b := newSide(), newSide()
 	a.connect(b)
@@ -88,7 +88,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	n := copy(a.buf, "one-sided")
-	// Of a chain, the second leaves when the first has. Only what is signaled gives a completion.
+	// Work requests of a chain are sent in order. Only a signaled one gives a completion.
 	_, err := a.qp.PostSend([]verbs.SendWR{
 		{WRID: 2, Opcode: verbs.WRRDMAWrite, SGList: a.sge(n), RemoteAddr: b.mr.Addr() + 100, RKey: b.mr.RKey()},
 		{WRID: 3, Opcode: verbs.WRSendWithImm, ImmData: uint32(n), Flags: verbs.SendSignaled},
@@ -100,7 +100,7 @@ func Example() {
 	fmt.Println(sent.WRID, sent.Status)
 	fmt.Println(received.WRID, received.Status, string(b.buf[100:100+received.ImmData]))
 
-	// A key that the peer never gave out ends the connection with an error.
+	// Using a key that the peer never gave out ends the connection with an error.
 	if _, err := a.qp.PostSend([]verbs.SendWR{
 		{WRID: 4, Opcode: verbs.WRRDMAWrite, SGList: a.sge(n), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey() + 1, Flags: verbs.SendSignaled},
 	}); err != nil {
@@ -109,7 +109,7 @@ func Example() {
 	failed := a.next()
 	fmt.Println(failed.WRID, failed.Status)
 
-	fmt.Println(a.nic.Close(), b.nic.Close()) // with all that was made on them
+	fmt.Println(a.nic.Close(), b.nic.Close()) // and everything that was made on them
 	// Output:
 	// 3 success
 	// 1 success one-sided

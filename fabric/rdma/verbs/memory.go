@@ -10,47 +10,47 @@ const (
 	AccessRemoteRead
 	AccessRemoteAtomic
 	AccessMWBind
-	// AccessOnDemand is of memory whose pages may be missing, as those of a file's mapping that was cut
-	// (IBV_ACCESS_ON_DEMAND): a work request that meets such a page fails with WCLocProtErr, or as it is posted
-	// where its data is inline. With access for peers, or for windows, RegMR may give ErrUnsupported.
+	// AccessOnDemand is for memory with pages that may be missing, such as the mapping of a file that was truncated
+	// (IBV_ACCESS_ON_DEMAND): a work request that accesses such a page fails with WCLocProtErr, or, if its data is
+	// inline, when it is posted. Combined with access for peers, or for windows, RegMR may return ErrUnsupported.
 	AccessOnDemand
-	// AccessStreamed is a hint: what is received there isn't read soon by this program, so that a device needn't have it
-	// in the processor's caches (the processing hint of TLPs that a DMA handle has, ibv_alloc_dmah).
+	// AccessStreamed is a hint: this program won't soon read what is received there, so a device need not place it in
+	// the processor's caches (the processing hint of TLPs that a DMA handle has, ibv_alloc_dmah).
 	AccessStreamed
 )
 
-// PD is a protection domain: memory and QPs work together only inside one.
+// PD is a protection domain: memory and QPs only work together within the same one.
 type PD interface {
 	Device() Device
 
-	// RegMR registers buf. The region's addresses run from MR.Addr for len(buf) bytes.
-	// buf must stay mapped until Dereg; it is not copied.
+	// RegMR registers buf. The region's addresses start at MR.Addr and span len(buf) bytes. buf must stay mapped until
+	// Dereg; it is not copied.
 	RegMR(buf []byte, access Access) (MR, error)
 
-	// AllocMW makes a type 2 memory window, unbound. It is bound by WRBindMW.
+	// AllocMW makes a type 2 memory window, unbound. WRBindMW binds it.
 	AllocMW() (MW, error)
 
 	// CreateQP makes a queue pair in state RESET.
 	CreateQP(init QPInitAttr) (QP, error)
 
-	// Dealloc frees the domain; ErrBusy while something in it exists.
+	// Dealloc frees the domain; it returns ErrBusy while something in it exists.
 	Dealloc() error
 }
 
 // MR is a registered memory region.
 type MR interface {
-	Addr() uint64 // first byte, as SGE.Addr and SendWR.RemoteAddr count
+	Addr() uint64 // first byte, as used in SGE.Addr and SendWR.RemoteAddr
 	Len() int
 	LKey() uint32
 	RKey() uint32
-	Dereg() error // its keys are dead when this returns
+	Dereg() error // its keys are invalid when this returns
 }
 
-// MW is a type 2 memory window: a range of an MR lent to one QP's peer under an R_Key that
-// the peer, or the owner, can invalidate.
+// MW is a type 2 memory window: a range of an MR made accessible to one QP's peer under an R_Key that the peer, or the
+// owner, can invalidate.
 type MW interface {
-	// RKey is the key of the present binding, or, while unbound, the one that the next
-	// binding takes: WRBindMW consumes it, and each invalidation moves on to a fresh one.
+	// RKey returns the key of the current binding, or, while unbound, the one that the next binding uses: WRBindMW
+	// consumes it, and each invalidation moves on to a fresh one.
 	RKey() uint32
 	Dealloc() error
 }

@@ -4,7 +4,7 @@ import "fmt"
 
 var qpStateNames = [...]string{Reset: "RESET", Init: "INIT", RTR: "RTR", RTS: "RTS", Err: "ERR"}
 
-// String is the specification's name of the state.
+// String returns the specification's name of the state.
 func (s QPState) String() string {
 	if int(s) < len(qpStateNames) {
 		return qpStateNames[s]
@@ -27,7 +27,7 @@ var cmEventNames = [...]string{
 	CMTimewaitExit:   "RDMA_CM_EVENT_TIMEWAIT_EXIT",
 }
 
-// String names the event as rdma_event_str does.
+// String returns the event's name, as rdma_event_str does.
 func (t CMEventType) String() string {
 	if int(t) < len(cmEventNames) && cmEventNames[t] != "" {
 		return cmEventNames[t]
@@ -47,7 +47,7 @@ var rejectReasonTexts = map[RejectReason]string{
 	RejectConsumer:         "consumer reject",
 }
 
-// String is the reason in words, where a consumer meets it, and its number.
+// String returns the reason's number, with a description if a consumer may see it.
 func (r RejectReason) String() string {
 	if text := rejectReasonTexts[r]; text != "" {
 		return fmt.Sprintf("%s (reason %d)", text, uint16(r))

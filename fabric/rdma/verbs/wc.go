@@ -49,8 +49,8 @@ const (
 	WCWithInv
 )
 
-// WC is a work completion (ibv_wc). When Status is not WCSuccess only WRID, Status and QPNum
-// are valid.
+// WC is a work completion (ibv_wc). If Status is not WCSuccess, only WRID, Status and QPNum are
+// valid.
 type WC struct {
 	WRID            uint64
 	Status          WCStatus
@@ -58,16 +58,16 @@ type WC struct {
 	Flags           WCFlags
 	ByteLen         uint32 // bytes received or read
 	QPNum           uint32
-	ImmData         uint32 // WCWithImm: as in the peer's SendWR
+	ImmData         uint32 // WCWithImm: the value in the peer's SendWR
 	InvalidatedRKey uint32 // WCWithInv
 }
 
 // CQ is a completion queue.
 type CQ interface {
-	// Poll moves up to len(wc) completions, oldest first, and says how many.
+	// Poll removes up to len(wc) completions, oldest first, and returns how many.
 	Poll(wc []WC) int
-	// ReqNotify arms the CQ: the handler will be called once, for the next completion.
-	// It reports true where completions are already there: poll again, they may give no call.
+	// ReqNotify arms the CQ: the handler will be called once, for the next completion. It
+	// returns true if completions are already there: poll again, as they may not cause a call.
 	ReqNotify() (missed bool)
 	Destroy() error
 }
@@ -92,7 +92,7 @@ var wcStatusText = [...]string{
 	WCGeneralErr:     "general error",
 }
 
-// String describes the status as ibv_wc_status_str does.
+// String returns a description of the status, as ibv_wc_status_str does.
 func (s WCStatus) String() string {
 	if int(s) < len(wcStatusText) {
 		return wcStatusText[s]

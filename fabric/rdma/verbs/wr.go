@@ -41,19 +41,19 @@ type SendWR struct {
 
 	InvalidateRKey uint32 // WRSendWithInv, WRLocalInv
 
-	// Atomics take the 8 bytes at RemoteAddr for a number in the byte order of that host, and store what it was at the
-	// only entry of SGList, in the byte order of this one.
+	// Atomics treat the 8 bytes at RemoteAddr as a number in the byte order of that host, and store its previous value
+	// at the only entry of SGList, in the byte order of this one.
 	CompareAdd uint64 // compare value or addend
 	Swap       uint64 // WRAtomicCmpAndSwp
 
-	MW   MW     // WRBindMW: takes the key MW.RKey
+	MW   MW     // WRBindMW: uses the key MW.RKey
 	Bind MWBind // WRBindMW
 }
 
-// MWBind is the range that a memory window shows. The MR needs AccessMWBind.
+// MWBind is the range that a memory window exposes. The MR needs AccessMWBind.
 type MWBind struct {
 	MR     MR
-	Addr   uint64 // of the MR's, as MR.Addr counts
+	Addr   uint64 // within the MR, as in MR.Addr
 	Length uint64 // bytes
 	Access Access
 }
