@@ -145,6 +145,9 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 		r.sampleAt = 0
 	}
 	hushed := q.hushed()
+	if r.backoff > 0 {
+		q.path.distrust(now-r.timedFrom, now-r.repeatedAt)
+	}
 	r.retries, r.rnrRetries, r.backoff, r.progressAt = 0, 0, 0, now
 	r.rnrUntil = 0
 	q.restartTimer(now)

@@ -56,8 +56,8 @@
 // In the terms of TCP the window is a congestion window: it begins with slow start, goes on with
 // congestion avoidance by additive increase and multiplicative decrease (AIMD), and takes marks by
 // ECN, which CNPs bring back as in DCQCN; there is no pacing, and no rate limiting. The early retry is
-// a retransmission timeout from the smoothed round trip (SRTT, RTO), with exponential backoff. Flow
-// control of a receiver that has posted nothing is the RNR NAK; there are no end-to-end credits.
+// a retransmission timeout from the smoothed round trip (SRTT, RTO), with exponential backoff and Karn's algorithm.
+// Flow control of a receiver that has posted nothing is the RNR NAK; there are no end-to-end credits.
 //
 // A responder holds what comes ahead of a lost packet, and executes it when that is here. Two devices of our kind
 // know each other by options in the messages of CM (those of RDMA's enhanced connection establishment does); the

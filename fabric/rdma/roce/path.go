@@ -29,6 +29,8 @@ type path struct {
 	rttLast time.Duration
 	rttMin  minimum
 	round   round
+
+	patience time.Duration // no timeout is shorter, see distrust
 }
 
 // pathTo finds or makes the path to a peer, and counts a use. The device's lock is held.
@@ -97,7 +99,7 @@ func (p *path) sample(rtt, now time.Duration) {
 	p.rttLast = rtt
 	p.rttMin.add(rtt, now)
 	if p.rtt == 0 {
-		p.rtt, p.rttVar = max(rtt, 1), rtt/2
+		p.rtt, p.rttVar, p.patience = max(rtt, 1), rtt/2, 0
 		return
 	}
 	if r := &p.round; now >= r.ends {
@@ -107,7 +109,28 @@ func (p *path) sample(rtt, now time.Duration) {
 	less := bits.Len(uint(max(p.round.before, p.round.samples))) - 1
 	p.rttVar += ((rtt - p.rtt).Abs() - p.rttVar) >> (2 + less)
 	p.rtt += (rtt - p.rtt) >> (3 + less)
+	if rtt <= p.usual() {
+		p.patience = 0
+	}
 }
+
+// distrust takes note that something that was sent again was answered after so long, counted from when it was sent first and
+// from when it was sent last. That may have been the answer to either: it isn't a sample, but what follows is given that long,
+// or it would be sent again as well, and nothing would ever tell how long the round trip is (Karn's algorithm; RFC 6298,
+// sections 3 and 5). Where the one sent last may well have been answered so soon, the other was most likely lost.
+func (p *path) distrust(first, last time.Duration) {
+	expected := max(p.usual(), minEarlyTimeout)
+	if p.rtt == 0 {
+		expected = time.Second // where RFC 6298 begins
+	}
+	if last <= expected {
+		first = min(first, expected)
+	}
+	p.patience = max(p.patience, 2*first)
+}
+
+// usual is how long an acknowledgement may take by the samples.
+func (p *path) usual() time.Duration { return 2*p.rtt + 4*p.rttVar }
 
 // delayed reports whether packets wait somewhere on the way: the round trip is far longer than
 // it can be.
@@ -140,7 +163,7 @@ func (m *minimum) value() time.Duration {
 	return m.now
 }
 
-// earlyTimeout is how long an acknowledgement may reasonably take.
-func (p *path) earlyTimeout() time.Duration {
-	return max(2*p.rtt+4*p.rttVar, minEarlyTimeout)
+// timeout is how long an acknowledgement may reasonably take, and least at least.
+func (p *path) timeout(least time.Duration) time.Duration {
+	return max(p.usual(), p.patience, least)
 }

@@ -49,3 +49,25 @@ func TestSamplesChange(t *testing.T) {
 		}
 	}
 }
+
+// TestPatience: after a round trip that was far longer than all before, what follows is given that long until the samples
+// say so, of which each of a crowd's says little.
+func TestPatience(t *testing.T) {
+	const short, long = time.Millisecond, 100 * time.Millisecond
+	p, now := new(path), time.Second
+	for range 1000 {
+		p.sample(short, now)
+		now += short / 500
+	}
+	p.distrust(long, long)
+	for range 1000 {
+		if got := p.timeout(0); got < long {
+			t.Fatalf("the timeout is %v where the round trip is %v", got, long)
+		}
+		p.sample(long, now)
+		now += long / 500
+	}
+	if p.patience != 0 {
+		t.Errorf("the samples of whole round trips don't count: %v", p.timeout(0))
+	}
+}

@@ -47,6 +47,8 @@ type requester struct {
 type retry struct {
 	deadline   time.Duration // when the oldest packet is late; 0 while none is out …
 	againAt    time.Duration // … and when it is sent again, which is later while q is hushed
+	timedFrom  time.Duration // since then it is timed
+	repeatedAt time.Duration // when something was sent again last
 	progressAt time.Duration // last progress, or last ACK timeout counted
 	waitedFrom time.Duration // since then what is to be sent again waits for room that others have; 0: it doesn't
 	backoff    int           // doublings of the early timeout
@@ -255,7 +257,7 @@ func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 	case w.op == verbs.WRRDMARead:
 		psns, res = q.emitRead(t, w, now)
 	case w.isAtomic():
-		psns, res = q.emitAtomic(t, w)
+		psns, res = q.emitAtomic(t, w, now)
 	default:
 		psns, res = q.emitData(t, w, now)
 	}
@@ -275,7 +277,7 @@ func (q *qp) emitPacket(t *txBatch, w *sendWQE, now time.Duration) emitResult {
 	if r.next.After(r.max) {
 		r.max = r.next
 	} else {
-		q.d.counters.inc(Retransmitted)
+		q.sentAgain(now)
 	}
 	if r.next == w.end() {
 		r.cur = w.last(r.cur) + 1
@@ -471,7 +473,7 @@ func (q *qp) makeRead(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) {
 	q.takeAck(p)
 }
 
-func (q *qp) emitAtomic(t *txBatch, w *sendWQE) (psns int, res emitResult) {
+func (q *qp) emitAtomic(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
 	if r.reads.full() {
 		return 0, blocked
@@ -480,6 +482,7 @@ func (q *qp) emitAtomic(t *txBatch, w *sendWQE) (psns int, res emitResult) {
 	t.gathered = t.gathered[:0]
 	t.add(q, 0)
 	r.reads.push(read{wqe: r.cur, first: r.next, next: r.next, end: r.next.Next()})
+	r.sampleFrom(now)
 	return 1, emitted
 }
 

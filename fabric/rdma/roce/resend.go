@@ -73,7 +73,7 @@ func (q *qp) emitLost(t *txBatch, now time.Duration) emitResult {
 			return res
 		}
 		r.inBatch(t.gen, psn)
-		q.d.counters.inc(Retransmitted)
+		q.sentAgain(now)
 		if r.deadline == 0 {
 			q.restartTimer(now)
 		}

@@ -26,6 +26,9 @@ func (q *qp) restartTimer(now time.Duration) {
 		r.deadline = 0
 		return
 	}
+	if r.backoff == 0 {
+		r.timedFrom = now
+	}
 	r.againAt = now + min(q.earlyTimeout(), limit)
 	r.deadline = r.againAt
 	if q.hushed() && !r.silent { // for as long as it may take to arrive
@@ -48,13 +51,13 @@ func (q *qp) earlyTimeout() time.Duration {
 	r, p := &q.req, q.path
 	switch {
 	case !q.selective || p.rtt == 0:
-		return p.earlyTimeout() << min(r.backoff, 10)
+		return p.timeout(minEarlyTimeout) << min(r.backoff, 10)
 	case r.backoff >= maxProbes:
-		return p.earlyTimeout() << min(r.backoff-maxProbes, 10)
+		return p.timeout(minEarlyTimeout) << min(r.backoff-maxProbes, 10)
 	case r.score != nil: // what is sent again should be here by then
 		return q.resendHold() << r.backoff
 	}
-	return max(2*p.rtt+4*p.rttVar, minProbeTimeout) << r.backoff
+	return p.timeout(minProbeTimeout) << r.backoff
 }
 
 // onTimer does what is due at now.
@@ -141,6 +144,12 @@ func (q *qp) retryFrom(psn wire.PSN, now time.Duration) bool {
 	q.goBack()
 	q.restartTimer(now)
 	return true
+}
+
+// sentAgain takes note of a packet that leaves again.
+func (q *qp) sentAgain(now time.Duration) {
+	q.req.repeatedAt = now
+	q.d.counters.inc(Retransmitted)
 }
 
 // lost tells the windows of a loss.

@@ -1,0 +1,97 @@
+package roce
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nvme-anywhere/nvmeof/fabric/rdma/verbs"
+	"github.com/nvme-anywhere/nvmeof/internal/simnet"
+)
+
+// eachKind runs f for each of ops with a peer of our kind and of another one.
+func eachKind(t *testing.T, f func(t *testing.T, op verbs.WROpcode, foreign bool), ops ...verbs.WROpcode) {
+	for _, op := range ops {
+		for _, foreign := range []bool{false, true} {
+			t.Run(fmt.Sprintf("opcode %d, foreign=%v", op, foreign), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { f(t, op, foreign) })
+			})
+		}
+	}
+}
+
+// TestFarPeer: the round trip to a peer is learned also where it is longer than the first timeout, and nothing is sent again
+// from then on.
+func TestFarPeer(t *testing.T) {
+	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
+		const latency, size = 60 * time.Millisecond, 8 // an atomic's
+		p := newPair(t, pairConfig{timeout: 17, foreign: foreign})
+		p.net.SetDefault(simnet.Link{Latency: latency})
+		for range 20 {
+			p.a.post(verbs.SendWR{Opcode: op, SGList: p.a.sge(0, size), RemoteAddr: p.b.mr.Addr()&^7 + 8, RKey: p.b.mr.RKey()})
+			p.a.want(0, verbs.WCSuccess)
+		}
+		if n := p.a.dev.Counters()[Retransmitted]; n > 5 {
+			t.Errorf("%d packets of 20 were sent again", n)
+		}
+		if rtt := p.a.dev.QPs()[0].RTT; rtt != 2*latency {
+			t.Errorf("the round trip is taken for %v, want %v", rtt, 2*latency)
+		}
+	}, verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd)
+}
+
+// TestTimeoutAfterRetry: what was sent again and answered is no sample of the round trip. What follows is given as long as
+// that took, unless what is known of the round trip says that the one sent first was lost.
+func TestTimeoutAfterRetry(t *testing.T) {
+	const packet = "RC_RDMA_WRITE_ONLY %d +10"
+	post := func(r *rawPeer, psn int) {
+		r.t.Helper()
+		r.post(1, verbs.WRRDMAWrite, 10)
+		r.expect(fmt.Sprintf(packet, psn))
+	}
+	ack := func(r *rawPeer, psn int) {
+		r.t.Helper()
+		r.send(r.ack(psn))
+		r.dev.want(1, verbs.WCSuccess)
+	}
+	rawTest("nothing is known", t, func(t *testing.T, r *rawPeer) {
+		post(r, 100)
+		time.Sleep(50 * time.Millisecond)
+		r.expect(fmt.Sprintf(packet, 100))
+		ack(r, 100)
+		post(r, 101)
+		time.Sleep(90 * time.Millisecond)
+		r.expect()
+		ack(r, 101)
+		if rtt := r.dev.dev.QPs()[0].RTT; rtt < 90*time.Millisecond || rtt > 91*time.Millisecond {
+			t.Errorf("the round trip is taken for %v, want 90 ms", rtt)
+		}
+	})
+	rawTest("it is longer now", t, func(t *testing.T, r *rawPeer) {
+		post(r, 100)
+		ack(r, 100)
+		post(r, 101)
+		time.Sleep(50 * time.Millisecond) // 30 of them since it was sent again
+		r.expect(fmt.Sprintf(packet, 101))
+		ack(r, 101)
+		post(r, 102)
+		time.Sleep(90 * time.Millisecond)
+		r.expect()
+		ack(r, 102)
+	})
+	rawTest("after an outage", t, func(t *testing.T, r *rawPeer) {
+		post(r, 100)
+		ack(r, 100)
+		post(r, 101)
+		for range 5 { // 20, 40, 80 … ms
+			for len(r.answers()) == 0 {
+				time.Sleep(minHold)
+			}
+		}
+		ack(r, 101)
+		post(r, 102)
+		time.Sleep(3 * minEarlyTimeout)
+		r.expect(fmt.Sprintf(packet, 102))
+	})
+}
