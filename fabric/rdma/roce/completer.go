@@ -137,14 +137,15 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	}
 	q.account(psn)
 	r.una = psn
+	goesOn := q.hushed()
 	if r.next.Before(psn) {
 		q.seek(psn) // acknowledged while a retry was on its way to it
+		goesOn = true
 	}
 	if r.sampleAt != 0 && r.samplePSN.Before(psn) {
 		q.path.sample(now-r.sampleAt, now)
 		r.sampleAt = 0
 	}
-	hushed := q.hushed()
 	if r.backoff > 0 {
 		q.path.distrust(now-r.timedFrom, now-r.repeatedAt)
 	}
@@ -153,7 +154,7 @@ func (q *qp) advance(psn wire.PSN, now time.Duration) {
 	q.restartTimer(now)
 	q.completeSends()
 	q.failUnreadable()
-	if hushed || r.cur != r.tail {
+	if goesOn || r.cur != r.tail {
 		q.d.markReady(q)
 	}
 }
@@ -204,6 +205,24 @@ func (q *qp) seek(psn wire.PSN) {
 	r.off = 0
 }
 
+// awaited is the oldest READ or atomic that isn't answered, if psn is next of its answer; else nil, after a retry has begun
+// where that says that what is next is lost. What waits to be asked for again may be answered yet: the answer was late.
+func (q *qp) awaited(psn wire.PSN, now time.Duration) *read {
+	r := &q.req
+	if r.reads.empty() || psn.Before(r.reads.front().next) || !psn.Before(r.max) {
+		return nil // an answer to what was asked twice
+	}
+	f := r.reads.front()
+	if psn == f.next {
+		return f
+	}
+	if lost := f.next; lost.Before(r.next) {
+		q.advance(lost, now)
+		q.impliedNAK(lost, now)
+	}
+	return nil
+}
+
 // onReadResponse places the data of a READ. Responses count by PSN alone: after a partial
 // retry some peers begin with FIRST and some go on with MIDDLE.
 func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
@@ -212,14 +231,8 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 		q.onReadPart(p, now)
 		return
 	}
-	if r.reads.empty() || p.PSN.Before(r.reads.front().next) || !p.PSN.Before(r.max) {
-		return // an answer to what was asked twice
-	}
-	f := r.reads.front()
-	if p.PSN != f.next {
-		lost := f.next
-		q.advance(lost, now)
-		q.impliedNAK(lost, now)
+	f := q.awaited(p.PSN, now)
+	if f == nil {
 		return
 	}
 	w := q.sq.at(f.wqe)
@@ -240,6 +253,9 @@ func (q *qp) onReadResponse(p *wire.Packet, now time.Duration) {
 	if last {
 		r.reads.pop()
 	}
+	if r.next.Before(p.PSN.Next()) { // it was taken back when the retry began
+		n = 0
+	}
 	q.readsHere(n)
 	q.d.wakeForReads(q.path)
 	q.advance(p.PSN.Next(), now)
@@ -259,14 +275,8 @@ func (q *qp) onAtomicAck(p *wire.Packet, now time.Duration) {
 		q.onAtomicPart(p, now)
 		return
 	}
-	if r.reads.empty() || p.PSN.Before(r.reads.front().next) || !p.PSN.Before(r.max) {
-		return
-	}
-	f := r.reads.front()
-	if p.PSN != f.next {
-		lost := f.next
-		q.advance(lost, now)
-		q.impliedNAK(lost, now)
+	f := q.awaited(p.PSN, now)
+	if f == nil {
 		return
 	}
 	if q.takeAtomic(q.sq.at(f.wqe), p, now) {

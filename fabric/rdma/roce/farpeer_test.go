@@ -95,3 +95,26 @@ func TestTimeoutAfterRetry(t *testing.T) {
 		r.expect(fmt.Sprintf(packet, 102))
 	})
 }
+
+// TestCrowdOnSlowLink: many queue pairs to one peer whose packets wait for seconds in a queue on the way, far longer than
+// their ACK timeout, all go on, and use the link.
+func TestCrowdOnSlowLink(t *testing.T) {
+	eachKind(t, func(t *testing.T, op verbs.WROpcode, foreign bool) {
+		const size, bandwidth = 16 << 10, 256 << 10
+		config := crowdConfig(size)
+		config.foreign, config.device.MaxWindow = foreign, 1<<20
+		p := newPair(t, config)
+		c := p.inCrowd(op, size, simnet.Link{Latency: 50 * time.Microsecond, Bandwidth: bandwidth})
+		time.Sleep(40 * time.Second) // with what was sent before the round trip was known
+		const during = 20 * time.Second
+		done := c.done.Load()
+		time.Sleep(during)
+		if n := c.failed.Load(); n > 0 {
+			t.Errorf("%d of %d queue pairs have failed", n, crowdSize)
+		}
+		if moved, want := (c.done.Load()-done)*size, int64(bandwidth*during.Seconds()*8/10); moved < want {
+			t.Errorf("%d bytes were moved, want at least %d", moved, want)
+		}
+		c.end()
+	}, verbs.WRRDMAWrite, verbs.WRRDMARead)
+}

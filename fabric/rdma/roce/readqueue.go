@@ -20,7 +20,6 @@ func (q *readQueue) init(limit int) {
 	q.clear()
 }
 
-func (q *readQueue) full() bool   { return q.n == len(q.ring) }
 func (q *readQueue) empty() bool  { return q.n == 0 }
 func (q *readQueue) front() *read { return &q.ring[q.head] }
 func (q *readQueue) clear()       { q.head, q.n = 0, 0 }
@@ -28,7 +27,19 @@ func (q *readQueue) at(i int) *read {
 	return &q.ring[(q.head+i)%len(q.ring)]
 }
 
+// full reports whether as many are before psn as may be.
+func (q *readQueue) full(psn wire.PSN) bool {
+	return q.n == len(q.ring) && (q.n == 0 || !q.reaches(psn))
+}
+
+// reaches reports whether the last one has answers from psn on.
+func (q *readQueue) reaches(psn wire.PSN) bool { return psn.Before(q.at(q.n - 1).end) }
+
+// push adds r, in place of those that are asked for again with it and after it.
 func (q *readQueue) push(r read) {
+	for q.n > 0 && q.reaches(r.first) {
+		q.n--
+	}
 	q.ring[(q.head+q.n)%len(q.ring)] = r
 	q.n++
 }

@@ -433,7 +433,7 @@ var lastOpcode = [...]wire.Opcode{
 // inside what was asked before, as a responder demands.
 func (q *qp) emitRead(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
-	if r.reads.full() {
+	if r.reads.full(r.next) {
 		return 0, blocked
 	}
 	piece := q.readPiece()
@@ -475,7 +475,7 @@ func (q *qp) makeRead(p *wire.Packet, w *sendWQE, off, n int, psn wire.PSN) {
 
 func (q *qp) emitAtomic(t *txBatch, w *sendWQE, now time.Duration) (psns int, res emitResult) {
 	r := &q.req
-	if r.reads.full() {
+	if r.reads.full(r.next) {
 		return 0, blocked
 	}
 	q.makeAtomic(&t.packet, w, r.next)

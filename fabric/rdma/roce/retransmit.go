@@ -15,8 +15,14 @@ import (
 // minEarlyTimeout leaves a peer on a busy machine some slices of the scheduler's time.
 const minEarlyTimeout = 20 * time.Millisecond
 
-// ackTimeout is the local ACK timeout, 0 for none.
-func (q *qp) ackTimeout() time.Duration { return wire.AckTimeout(q.attr.Timeout) }
+// ackTimeout is the local ACK timeout, 0 for none. On a path that is known to take longer it is as long as that.
+func (q *qp) ackTimeout() time.Duration {
+	t := wire.AckTimeout(q.attr.Timeout)
+	if t == 0 {
+		return 0
+	}
+	return q.path.timeout(t)
+}
 
 // restartTimer gives the oldest packet its time from now on.
 func (q *qp) restartTimer(now time.Duration) {
@@ -187,7 +193,6 @@ func (q *qp) goBack() {
 	q.withdrawn(r.inflight)
 	q.readsWithdrawn(r.readBytes)
 	r.sinceAckReq = 0
-	r.reads.clear()
 	r.sampleAt = 0
 	q.seek(r.una)
 	q.d.markReady(q)
