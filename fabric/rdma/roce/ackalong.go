@@ -69,7 +69,7 @@ func (d *Device) acksDue() {
 // onAckAlong takes the acknowledgement that a request has taken along.
 func (q *qp) onAckAlong(psn wire.PSN, now time.Duration) {
 	if q.attr.State == verbs.RTS && q.req.outstanding(psn) {
-		q.heard()
+		q.heard(now)
 		q.executedBefore(psn.Next(), now)
 	}
 }

@@ -15,7 +15,7 @@ func (q *qp) onResponse(p *wire.Packet, now time.Duration) {
 		return
 	}
 	q.meet()
-	q.heard()
+	q.heard(now)
 	switch p.Opcode.Kind() {
 	case wire.KindReadResponse:
 		q.onReadResponse(p, now)

@@ -1,5 +1,7 @@
 package roce
 
+import "time"
+
 // What a queue pair has out counts in what it shares with others: packets of requests in the window of its path, and what
 // READs still bring in another one of that and in the device's room.
 //
@@ -91,8 +93,23 @@ func (q *qp) setSilent(silent bool) {
 }
 
 // heard takes note that the peer has answered, before what it says is looked at.
-func (q *qp) heard() {
+func (q *qp) heard(now time.Duration) {
 	if q.req.silent {
 		q.setSilent(false)
+	}
+	p := q.path
+	if now-p.heardAt > p.timeout(minEarlyTimeout) {
+		q.d.outageOver(p, now)
+	}
+	p.heardAt = now
+}
+
+// outageOver has those on p try again that are hushed: where nothing was heard of any of them, the way was cut.
+func (d *Device) outageOver(p *path, now time.Duration) {
+	for _, q := range d.qps.all {
+		if r := &q.req; q.path == p && q.hushed() && r.deadline != 0 {
+			r.againAt, r.deadline = now, now
+			d.wakeAt(now)
+		}
 	}
 }

@@ -30,6 +30,7 @@ type path struct {
 	rttMin  minimum
 	round   round
 
+	heardAt  time.Duration // when something was heard last of any queue pair
 	patience time.Duration // no timeout is shorter, see distrust
 }
 

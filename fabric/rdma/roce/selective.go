@@ -197,7 +197,7 @@ func (q *qp) onSelectiveAck(p *wire.Packet, now time.Duration) {
 		return
 	}
 	q.meet()
-	q.heard()
+	q.heard(now)
 	if !r.outstanding(p.PSN) {
 		return
 	}

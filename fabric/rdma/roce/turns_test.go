@@ -163,7 +163,7 @@ func TestSilentLeavesReads(t *testing.T) {
 	if n := tab.d.readers; n != 2 {
 		t.Errorf("something is asked for on %d paths, want 2", n)
 	}
-	silent.heard()
+	silent.heard(silent.d.now())
 	if n, want := tab.d.readBytes, 200; n != want {
 		t.Errorf("%d bytes are asked for of the device's room, want %d", n, want)
 	}
@@ -194,7 +194,7 @@ func TestSilentLeavesWindow(t *testing.T) {
 	if w.inflight != 60 {
 		t.Errorf("%d bytes are in the window, want the other's 60", w.inflight)
 	}
-	silent.heard()
+	silent.heard(silent.d.now())
 	if w.inflight != 90 {
 		t.Errorf("%d bytes are in the window, want 60, and 30 of the one that hears again", w.inflight)
 	}
