@@ -34,7 +34,12 @@ func mustFail(t *testing.T, err, kind error, words ...string) {
 }
 
 func TestFileLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "v")
+	t.Run("here", func(t *testing.T) { testFileLock(t, t.TempDir()) })
+	t.Run("Btrfs", func(t *testing.T) { dir, _, _ := freezingFS(t, "btrfs"); testFileLock(t, dir) }) // files have a subvolume's device
+}
+
+func testFileLock(t *testing.T, dir string) {
+	path := filepath.Join(dir, "v")
 	v, err := blockdev.OpenFile(path, blockdev.Options{Size: mib})
 	if err != nil {
 		t.Fatal(err)

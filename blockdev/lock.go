@@ -89,7 +89,8 @@ func holder(f *os.File) string {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return ""
 	}
-	inode := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
+	major, minor := mountDevice(f, st.Dev)
+	inode := fmt.Sprintf("%02x:%02x:%d", major, minor, st.Ino)
 	for range lockLooks {
 		locks, err := os.Open("/proc/locks")
 		if err != nil {
@@ -110,6 +111,24 @@ func holder(f *os.File) string {
 		return fmt.Sprintf(" by process %s (%s)", pid, strings.TrimSpace(string(comm)))
 	}
 	return ""
+}
+
+// mountDevice is the device of the file system that f lies on, as /proc/locks has it: that of a file may be another, as on
+// Btrfs, where each subvolume has one.
+func mountDevice(f *os.File, dev uint64) (major, minor uint32) {
+	var st unix.Statx_t
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	err = errors.Join(err, unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st))
+	if err == nil && st.Mask&unix.STATX_MNT_ID != 0 {
+		for line := range strings.Lines(string(mounts)) {
+			// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
+			var id, parent uint64
+			if n, _ := fmt.Sscanf(line, "%d %d %d:%d", &id, &parent, &major, &minor); n == 4 && id == st.Mnt_id {
+				return major, minor
+			}
+		}
+	}
+	return unix.Major(dev), unix.Minor(dev)
 }
 
 // findHolder reads the format of /proc/locks.

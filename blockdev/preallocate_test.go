@@ -50,7 +50,8 @@ func TestPreallocatesPlainly(t *testing.T) {
 	if !sandbox.Inside(t) {
 		return
 	}
-	path := filepath.Join(t.TempDir(), "v")
+	dir, _ := failingFS(t)
+	path := filepath.Join(dir, "v")
 	failed := sandbox.FailOnce(t, unix.SYS_FALLOCATE, unix.EOPNOTSUPP)
 	if err := tryOpen(t, path, blockdev.Options{Size: mib, Preallocate: true}); err != nil || !failed() {
 		t.Fatalf("%v; refused: %v", err, failed())
