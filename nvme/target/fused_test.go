@@ -101,13 +101,20 @@ func TestFusedPairs(t *testing.T) {
 		}
 		endsFused(t, "first of a pair that doesn't match", f, nvme.StatusInvalidField|dnr)
 	}
-	// Other commands can't be fused.
-	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseFirst, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
+	// Other commands can't be fused. FUSE begins with bit 0 of byte 1.
+	unfusable := func(cmd nvme.Command) {
+		t.Helper()
+		s.io.fails(cmd, b[:512], nvme.StatusInvalidField|dnr)
+		if e := lastError(s.admin); e.Location != 1 {
+			t.Errorf("location %d, want 1", e.Location)
+		}
+	}
+	unfusable(fusedCommand(nvme.OpRead, nvme.FuseFirst, 0, 1))
 	f = first()
-	s.io.fails(fusedCommand(nvme.OpRead, nvme.FuseSecond, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
+	unfusable(fusedCommand(nvme.OpRead, nvme.FuseSecond, 0, 1))
 	endsFused(t, "first before a fused Read", f, nvme.StatusAbortMissingFused)
 	f = first()
-	s.io.fails(fusedCommand(nvme.OpWrite, 3, 0, 1), b[:512], nvme.StatusInvalidField|dnr)
+	unfusable(fusedCommand(nvme.OpWrite, 3, 0, 1))
 	endsFused(t, "first before FUSE 11b", f, nvme.StatusAbortMissingFused)
 }
 
@@ -287,6 +294,40 @@ func TestFusedConnectionEnds(t *testing.T) {
 	io := s.addQueue(t, tg, 1, testNQN)
 	io.must(ioCommand(nvme.OpRead, 0, 1, 0), b)
 	s.admin.hangUp(nil)
+}
+
+// TestFusedWriteGivesUp: where the data of the Write can't be had any more when the Compare is answered, the Write alone
+// fails (NVM command set, "Compare and Write"), nothing is written, and the namespace is open for others.
+func TestFusedWriteGivesUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode   func(*fakeConn)
+		status nvme.Status
+	}{
+		"data fails":                        {func(c *fakeConn) { c.pullErr = errors.New("no data") }, nvme.StatusDataTransferError},
+		"connection ends, waits for data":   {func(c *fakeConn) { c.holdPull = true }, nvme.StatusDataTransferError},
+		"connection ends, waits for memory": {func(c *fakeConn) { c.allocNever = true }, nvme.StatusAbortSQDeleted},
+	} {
+		v := newTestVolume(1<<20, 512)
+		tg := newTarget(t, v)
+		s := connect(t, tg, testNQN)
+		io := s.addQueue(t, tg, 2, testNQN)
+		io.answering = func(fr *fakeRequest) {
+			if fr.Cmd.Opcode() == nvme.OpCompare {
+				tc.mode(io)
+			}
+		}
+		first := io.start(fusedCommand(nvme.OpCompare, nvme.FuseFirst, 0, 1), make([]byte, 512))
+		second := io.start(fusedCommand(nvme.OpWrite, nvme.FuseSecond, 0, 1), bytes.Repeat([]byte{1}, 512))
+		io.hangUp(nil)
+		if a, b := first.wait().Status(), second.wait().Status().Code(); a != 0 || b != tc.status {
+			t.Errorf("%s: statuses %#x and %#x, want 0 and %#x", name, uint16(a), uint16(b), uint16(tc.status))
+		}
+		if slices.Contains(v.ops(), blockdev.OpWrite) {
+			t.Errorf("%s: it was written", name)
+		}
+		s.io.must(ioCommand(nvme.OpWrite, 0, 1, 0), make([]byte, 512))
+		s.close()
+	}
 }
 
 // TestCompareAndWriteAtomic: hosts that count in one block with pairs lose no count, whatever
