@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,23 +115,31 @@ func TestANAGroupChanged(t *testing.T) {
 
 // TestANATooLong: a controller whose log is longer than one command moves, and can't be read in pieces (LPA bit 2), is
 // used as one without ANA, as Linux uses it, which says so once for each connection; its statuses are obeyed all the same.
+// Nothing is said of one that hasn't got ANA.
 func TestANATooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, 2)
 		l := r.links[0]
+		identifyAs := func(c *nvme.Command, data []byte, change func(*nvme.IdentifyController)) {
+			var p nvme.IdentifyController
+			if c.Opcode() == nvme.OpIdentify && c.CNS() == nvme.CNSController && p.Parse(data) == nil {
+				change(&p)
+				copy(data, p.AppendTo(nil))
+			}
+		}
+		r.links[1].set(func(l *link) {
+			l.alter = func(c *nvme.Command, data []byte) {
+				identifyAs(c, data, func(p *nvme.IdentifyController) { p.CMIC &^= nvme.CMICANA })
+			}
+		})
 		reads := 0
 		l.set(func(l *link) {
 			l.alter = func(c *nvme.Command, data []byte) {
-				switch {
-				case c.Opcode() == nvme.OpIdentify && c.CNS() == nvme.CNSController:
-					var p nvme.IdentifyController
-					if err := p.Parse(data); err != nil {
-						t.Error(err)
-					}
+				identifyAs(c, data, func(p *nvme.IdentifyController) {
 					p.LPA &^= nvme.LPAExtendedData
 					p.MDTS = 1 // 8 KiB
-					copy(data, p.AppendTo(nil))
-				case c.Opcode() == nvme.OpGetLogPage && c.LID() == nvme.LogANA:
+				})
+				if c.Opcode() == nvme.OpGetLogPage && c.LID() == nvme.LogANA {
 					reads++
 					p := nvme.ANALog{Groups: []nvme.ANAGroup{{ID: 1, State: nvme.ANAInaccessible}}}
 					for id := range uint32(4000) {
@@ -160,6 +169,41 @@ func TestANATooLong(t *testing.T) {
 		}
 		if reads != 1 {
 			t.Errorf("its log was read %d times", reads)
+		}
+	})
+}
+
+// TestANATold: the owner is told when a namespace's state changes, and not when a look at the log, for a status that
+// contradicts it, shows the same.
+func TestANATold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		var told []nvme.ANAState // of the first path; it is its goroutine that tells
+		s, n := r.connect(func(c *Config) {
+			c.Changed = func(p PathStatus) {
+				if p.Remote == r.links[0].addr && len(p.Access) > 0 {
+					told = append(told, p.Access[0].State)
+				}
+			}
+		})
+		defer r.close(s)
+		want := []nvme.ANAState{nvme.ANANonOptimized, nvme.ANAInaccessible, nvme.ANAOptimized}
+		for _, a := range want {
+			if err := r.tgt.SetANAState(1, 1, a); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		r.links[0].set(func(l *link) {
+			l.answer = func(_ *nvme.Command, cqe *nvme.Completion) { cqe.SetStatus(nvme.StatusANAInaccessible) }
+		})
+		for range 4 {
+			mustRead(t, n, 0, 0)
+			time.Sleep(2 * anaGap)
+		}
+		synctest.Wait()
+		if !slices.Equal(told, want) {
+			t.Errorf("told %v, want %v", told, want)
 		}
 	})
 }
