@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,5 +113,52 @@ func TestManyPathsEnd(t *testing.T) {
 		if ended != times {
 			t.Errorf("cut short %d times, want %d", ended, times)
 		}
+	})
+}
+
+// TestFusedCutShort: a Compare and Write that the loss of its path cut short isn't sent again, neither whole nor by halves: it
+// may have been executed, and would then find its own data.
+func TestFusedCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 2)
+		s, n := r.connect()
+		defer r.close(s)
+		var fused atomic.Int32
+		for _, l := range r.links {
+			l.set(func(l *link) {
+				l.hold = func(c *nvme.Command) bool {
+					if c.Fuse() == nvme.FuseNone {
+						return false
+					}
+					fused.Add(1)
+					return true
+				}
+			})
+		}
+		ended := make(chan error, 2)
+		for _, half := range []struct {
+			op   nvme.Opcode
+			part nvme.Fuse
+		}{{nvme.OpCompare, nvme.FuseFirst}, {nvme.OpWrite, nvme.FuseSecond}} {
+			q := &host.Request{Data: alignedBytes(4096), Done: func(q *host.Request) { ended <- q.Check() }}
+			q.Cmd.SetIO(half.op, 1, 0, 1, 0)
+			q.Cmd.SetFuse(half.part)
+			n.Lane(0).SubmitOne(q)
+		}
+		synctest.Wait()
+		for _, l := range r.links {
+			l.cut()
+			l.restore(r.tgt)
+		}
+		for range 2 {
+			if err := <-ended; !errors.Is(err, host.ErrLost) || !errors.Is(err, nvme.StatusHostPathError) {
+				t.Errorf("it ended with %v", err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got := fused.Load(); got != 2 {
+			t.Errorf("%d halves were sent, want 2", got)
+		}
+		mustRead(t, n, 0, 0)
 	})
 }
