@@ -116,6 +116,39 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// TestToldApart: queries, legends and alerts that use a number also use what it is unique within: an NSID is unique in a
+// subsystem, and several targets may have subsystems of one name (by default they do); a CNTLID is unique in a target.
+func TestToldApart(t *testing.T) {
+	within := map[string][]string{"nsid": {"instance", "subsystem"}, "cntlid": {"instance"}}
+	check := func(what string, names []string) {
+		t.Helper()
+		for name, needs := range within {
+			for _, n := range needs {
+				if slices.Contains(names, name) && !slices.Contains(names, n) {
+					t.Errorf("%s: %v has %s without %s", what, names, name, n)
+				}
+			}
+		}
+	}
+	groups := func(what, text string) {
+		t.Helper()
+		for _, g := range grouping.FindAllStringSubmatch(text, -1) {
+			check(what, strings.Split(g[1], ", "))
+		}
+	}
+	for _, p := range readDashboard(t).Panels {
+		for _, q := range p.Targets {
+			groups(p.Title, q.Expr)
+			check(p.Title+": its legend", listed(legend, q.LegendFormat))
+		}
+	}
+	rules, err := os.ReadFile("alerts/nvmeof.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups("alerts", string(rules))
+}
+
 // checkNames checks the metrics of an expression and the labels that it uses: each metric must have those by which it
 // is selected or grouped, and one of them those that another takes over. It returns the number of metrics.
 func checkNames(t *testing.T, fs map[string]*dto.MetricFamily, what, expr string) int {
