@@ -91,7 +91,9 @@ func (c *Controller) Authenticate(ctx context.Context, a *Authentication) error 
 	for _, q := range append([]*Queue{c.admin}, c.io...) {
 		if err := c.authenticate(ctx, q, a); err != nil {
 			err := c.connectError("authentication", q.attr.QID, err)
-			c.fail(c.lost(err))
+			if !errors.Is(err, ErrClosed) { // else it goes on shutting down
+				c.fail(c.lost(err))
+			}
 			return err
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nvme-anywhere/nvmeof/nvme"
 	"github.com/nvme-anywhere/nvmeof/nvme/dhchap"
@@ -375,6 +377,38 @@ func TestAuthenticateAtOnce(t *testing.T) {
 			t.Fatalf("given up before: %v, %v", err, c.Err())
 		}
 	}
+}
+
+// TestAuthenticateWhileClosing: a controller that shuts down meanwhile does so orderly all the same.
+func TestAuthenticateWhileClosing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeTarget()
+		a := newAuthController(t, f)
+		c, err := Connect(t.Context(), authConfig(f, &Authentication{Secret: a.secret}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var down atomic.Bool
+		f.setHook(func(q *fakeQueue, r *Request, cqe *nvme.Completion) verdict {
+			if r.Cmd.Opcode() == nvme.OpFabrics && r.Cmd.FCType() == nvme.FCPropertyGet && !down.Load() {
+				return answered // CSTS says nothing of a shutdown yet
+			}
+			return a.hook(q, r, cqe)
+		})
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		if err := c.Authenticate(t.Context(), nil); !errors.Is(err, ErrClosed) || errors.Is(err, ErrLost) {
+			t.Errorf("authentication ended with %v, want %v", err, ErrClosed)
+		}
+		if err := c.Err(); err != nil {
+			t.Errorf("it ended before it had shut down: %v", err)
+		}
+		down.Store(true)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestAuthenticationInterrupted: a connection that breaks, or a user who gives up, is no failure of
