@@ -227,7 +227,7 @@ func TestAdminQueueLost(t *testing.T) {
 	stuck.wait()
 	other.waitClosed()
 	late := dial(t, tg)
-	late.fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), nvme.StatusConnectInvalidParameter|dnr)
+	late.fails(connectCommand(1, 31, 0), connectData(t, s.cntlid, testNQN), gone)
 }
 
 // TestIOQueueLost: an I/O queue alone may go, and be made again.
