@@ -58,10 +58,6 @@ func (s Syndrome) IsACK() bool { return s&syndromeClass == syndromeACK }
 // IsRNR reports whether s is a receiver-not-ready NAK.
 func (s Syndrome) IsRNR() bool { return s&syndromeClass == syndromeRNR }
 
-// IsNAK reports whether s is a NAK with an error code of the table; the receiver-not-ready
-// NAK is not among them.
-func (s Syndrome) IsNAK() bool { return s >= NAKPSNSequenceError && s <= NAKInvalidRDRequestError }
-
 // RNRTimer is the timer code of a receiver-not-ready NAK.
 func (s Syndrome) RNRTimer() uint8 { return uint8(s & syndromeValue) }
 

@@ -4,26 +4,26 @@ import "testing"
 
 func TestSyndromes(t *testing.T) {
 	for _, c := range []struct {
-		s             Syndrome
-		ack, rnr, nak bool
-		text          string
+		s        Syndrome
+		ack, rnr bool
+		text     string
 	}{
-		{0x1f, true, false, false, "ACK"},
-		{0x00, true, false, false, "ACK (0 credits)"},
-		{0x0c, true, false, false, "ACK (64 credits)"},
-		{0x20, false, true, false, "RNR NAK (655.36ms)"},
-		{0x2e, false, true, false, "RNR NAK (1.28ms)"},
-		{0x60, false, false, true, "NAK PSN sequence error"},
-		{0x61, false, false, true, "NAK invalid request"},
-		{0x62, false, false, true, "NAK remote access error"},
-		{0x63, false, false, true, "NAK remote operational error"},
-		{0x64, false, false, true, "NAK invalid RD request"},
-		{0x65, false, false, false, "reserved syndrome 0x65"},
-		{0x40, false, false, false, "reserved syndrome 0x40"},
-		{0x80, false, false, false, "reserved syndrome 0x80"},
+		{0x1f, true, false, "ACK"},
+		{0x00, true, false, "ACK (0 credits)"},
+		{0x0c, true, false, "ACK (64 credits)"},
+		{0x20, false, true, "RNR NAK (655.36ms)"},
+		{0x2e, false, true, "RNR NAK (1.28ms)"},
+		{0x60, false, false, "NAK PSN sequence error"},
+		{0x61, false, false, "NAK invalid request"},
+		{0x62, false, false, "NAK remote access error"},
+		{0x63, false, false, "NAK remote operational error"},
+		{0x64, false, false, "NAK invalid RD request"},
+		{0x65, false, false, "reserved syndrome 0x65"},
+		{0x40, false, false, "reserved syndrome 0x40"},
+		{0x80, false, false, "reserved syndrome 0x80"},
 	} {
-		if c.s.IsACK() != c.ack || c.s.IsRNR() != c.rnr || c.s.IsNAK() != c.nak {
-			t.Errorf("%#02x: ACK %v, RNR %v, NAK %v", uint8(c.s), c.s.IsACK(), c.s.IsRNR(), c.s.IsNAK())
+		if c.s.IsACK() != c.ack || c.s.IsRNR() != c.rnr {
+			t.Errorf("%#02x: ACK %v, RNR %v", uint8(c.s), c.s.IsACK(), c.s.IsRNR())
 		}
 		if got := c.s.String(); got != c.text {
 			t.Errorf("%#02x is %q, want %q", uint8(c.s), got, c.text)

@@ -177,9 +177,6 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("opcode %#02x", uint8(o))
 }
 
-// Known reports whether the codec has the opcode.
-func (o Opcode) Known() bool { return opTable[o].kind != KindUnknown }
-
 // Kind is the operation that the packet is part of; KindUnknown for an unknown opcode.
 func (o Opcode) Kind() Kind { return opTable[o].kind }
 
@@ -206,6 +203,3 @@ func (o Opcode) HasPayload() bool { return opTable[o].flags&opPayload != 0 }
 
 // Headers is the set of extension headers that follow the BTH.
 func (o Opcode) Headers() Headers { return opTable[o].headers }
-
-// HeaderSize is the length of BTH and extension headers in bytes; 0 for an unknown opcode.
-func (o Opcode) HeaderSize() int { return int(opTable[o].headerSize) }
