@@ -246,11 +246,9 @@ func block(kind nvme.SGLType, addr uint64, n uint32) setSGL {
 	return func(_ *sglQueue, s *nvme.SGL) { s.SetBlock(kind, addr, n) }
 }
 
-// keyed is the host's memory for data, from an offset on.
-func keyed(kind nvme.SGLType, off, n uint32) setSGL {
-	return func(q *sglQueue, s *nvme.SGL) {
-		s.SetKeyed(kind, q.mr.Addr()+sglData+uint64(off), n, q.mr.RKey())
-	}
+// keyed is the host's memory for data.
+func keyed(kind nvme.SGLType, n uint32) setSGL {
+	return func(q *sglQueue, s *nvme.SGL) { s.SetKeyed(kind, q.mr.Addr()+sglData, n, q.mr.RKey()) }
 }
 
 // wrongSGL is a descriptor of an I/O command of wrongSize bytes, and its status.
@@ -279,8 +277,8 @@ func wrongSGLs() []wrongSGL {
 	return []wrongSGL{
 		{"block at an address", both, nil, block(nvme.SGLDataBlockAddress, 0, size), field},
 		{"block of subtype 2", both, inline, block(2, 0, size), field},
-		{"keyed, subtype 1", both, nil, keyed(0x41, 0, size), field},
-		{"keyed, subtype Eh", both, nil, keyed(0x4e, 0, size), field},
+		{"keyed, subtype 1", both, nil, keyed(0x41, size), field},
+		{"keyed, subtype Eh", both, nil, keyed(0x4e, size), field},
 		{"bit bucket", both, nil, block(0x10, 0, size), kind},
 		{"segment", both, nil, block(0x20, 0, 16), kind},
 		{"segment in the capsule", both, inline, block(0x21, 0, 16), kind},
@@ -296,10 +294,10 @@ func wrongSGLs() []wrongSGL {
 		{"behind the capsule", nvme.OpWrite, inline, block(capsule, size+1, 0), offset},
 		{"offset that overflows", nvme.OpWrite, inline, block(capsule, math.MaxUint64-511, size), offset},
 		{"less in the capsule than blocks", nvme.OpWrite, inline, block(capsule, 0, 1024), length},
-		{"less memory than blocks", both, nil, keyed(nvme.SGLKeyed, 0, 1024), length},
-		{"more memory than blocks", both, nil, keyed(nvme.SGLKeyed, 0, 2*size), length},
-		{"16 MiB of memory", both, nil, keyed(nvme.SGLKeyed, 0, nvme.MaxKeyedLength), length},
-		{"no memory", both, nil, keyed(nvme.SGLKeyedInvalidate, 0, 0), length},
+		{"less memory than blocks", both, nil, keyed(nvme.SGLKeyed, 1024), length},
+		{"more memory than blocks", both, nil, keyed(nvme.SGLKeyed, 2*size), length},
+		{"16 MiB of memory", both, nil, keyed(nvme.SGLKeyed, nvme.MaxKeyedLength), length},
+		{"no memory", both, nil, keyed(nvme.SGLKeyedInvalidate, 0), length},
 	}
 }
 
@@ -332,7 +330,7 @@ func TestWrongSGL(t *testing.T) {
 		}
 		var identify nvme.Command
 		identify.SetIdentify(nvme.CNSController, 0, 0, 0)
-		for _, set := range []setSGL{keyed(nvme.SGLKeyed, 0, 4095), keyed(nvme.SGLKeyed, 0, 8192), keyed(nvme.SGLKeyed, 0, 0)} {
+		for _, set := range []setSGL{keyed(nvme.SGLKeyed, 4095), keyed(nvme.SGLKeyed, 8192), keyed(nvme.SGLKeyed, 0)} {
 			set(admin, identify.SGL1())
 			admin.do("Identify", identify, nil, nvme.StatusSGLLengthInvalid)
 		}

@@ -165,7 +165,7 @@ func newTargetWorld(t *testing.T, how uint8) *targetWorld {
 		w.handshake = pdu.ICReq{Digests: p.digests}.Append(nil)
 	}
 	if how&3 > 1 {
-		w.handshake = append(w.handshake, p.connectCapsule(32, 0)...)
+		w.handshake = append(w.handshake, p.connectCapsule()...)
 		w.handshake = append(w.handshake, p.enableCapsule()...)
 	}
 	return w
@@ -219,7 +219,7 @@ func (w *targetWorld) send(stream []byte) {
 		p.initialize(pdu.ICReq{Digests: fuzzedDigests(w.how)})
 	}
 	if w.how&3 > 1 {
-		p.connect(32, 0)
+		p.connect()
 		p.enable()
 	}
 	_, _ = p.Write(stream) // the target may have ended the connection before all is there

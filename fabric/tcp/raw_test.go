@@ -52,20 +52,20 @@ func (p *raw) initialize(req pdu.ICReq) pdu.ICResp {
 	return resp
 }
 
-// connect makes the connection an admin queue of size entries.
-func (p *raw) connect(size int, attr nvme.CATTR) {
+// connect makes the connection an admin queue of 32 entries.
+func (p *raw) connect() {
 	p.t.Helper()
-	p.send(p.connectCapsule(size, attr))
+	p.send(p.connectCapsule())
 	if cqe := p.response(); !cqe.Status().OK() {
 		p.t.Fatalf("Connect: status %v", cqe.Status())
 	}
 }
 
-// connectCapsule is the Connect of an admin queue of size entries.
-func (p *raw) connectCapsule(size int, attr nvme.CATTR) []byte {
+// connectCapsule is the Connect of an admin queue of 32 entries.
+func (p *raw) connectCapsule() []byte {
 	p.t.Helper()
 	var cmd nvme.Command
-	cmd.SetConnect(0, uint16(size-1), attr, 0)
+	cmd.SetConnect(0, 31, 0, 0)
 	d := nvme.ConnectData{CNTLID: nvme.CNTLIDDynamic, SubNQN: testNQN, HostNQN: hostNQN, HostID: nvme.HostID{1}}
 	data, err := d.AppendTo(nil)
 	if err != nil {

@@ -98,7 +98,7 @@ func TestTargetTerminates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := rawHost(t, tt)
 			p.initialize(pdu.ICReq{})
-			p.connect(32, 0)
+			p.connect()
 			p.send(c.pdu)
 			p.terminated(c.fes, c.fei, c.pdu)
 		})
@@ -161,7 +161,7 @@ func TestTargetHeaderDigest(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := rawHost(t, tt)
 	p.initialize(pdu.ICReq{Digests: pdu.DigestHeader})
-	p.connect(32, 0)
+	p.connect()
 	sent := put32(p.capsule(identify(1), nil), pdu.CapsuleCmdSize, 0xdeadbeef)
 	p.send(sent)
 	p.terminated(pdu.FESHeaderDigest, 0xdeadbeef, sent)
@@ -201,7 +201,7 @@ func TestTargetDataDigest(t *testing.T) {
 			t.Errorf("status %v, CID %d", cqe.Status(), cqe.CID())
 		}
 	})
-	p.connect(32, 0)
+	p.connect()
 	if n := tt.Counters().DataDigestErrors.Load(); n != 2 {
 		t.Errorf("%d data digest errors counted", n)
 	}
@@ -212,7 +212,7 @@ func TestTargetSGL(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := rawHost(t, tt)
 	p.initialize(pdu.ICReq{})
-	p.connect(32, 0)
+	p.connect()
 	p.enable()
 	data := make([]byte, 4096)
 	for _, c := range []struct {
@@ -260,7 +260,7 @@ func TestTargetAlignment(t *testing.T) {
 		for _, digests := range []pdu.Digests{0, pdu.DigestHeader | pdu.DigestData} {
 			p := rawHost(t, tt)
 			p.initialize(pdu.ICReq{HPDA: hpda, Digests: digests})
-			p.connect(32, 0)
+			p.connect()
 			p.enable()
 			p.send(p.capsule(identify(2), nil))
 			h, b := p.receive()
@@ -287,7 +287,7 @@ func TestTargetTooManyCommands(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{QueueDepth: 32})
 	p := rawHost(t, tt)
 	p.initialize(pdu.ICReq{})
-	p.connect(32, 0)
+	p.connect()
 	p.enable()
 	var cmd nvme.Command
 	cmd.SetSetFeatures(nvme.FeatTimestamp, false, 0, 0)
@@ -307,7 +307,7 @@ func TestTargetTerminated(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := rawHost(t, tt)
 	p.initialize(pdu.ICReq{})
-	p.connect(32, 0)
+	p.connect()
 	p.send(pdu.TermReq{Type: pdu.TypeH2CTermReq, FES: pdu.FESOutOfRange, FEI: 12,
 		Offence: pdu.Header{Type: pdu.TypeC2HData, HLEN: 24, PLEN: 24}.Append(nil)}.Append(nil))
 	p.closed()
@@ -375,7 +375,7 @@ func TestTargetTimeoutEnds(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
 	tt := newTestTarget(t, TargetConfig{ConnectTimeout: limit})
-	p := inTime(t, tt, append(pdu.ICReq{}.Append(nil), (&raw{t: t}).connectCapsule(32, 0)...), pdu.ICSize+pdu.CapsuleRespSize)
+	p := inTime(t, tt, append(pdu.ICReq{}.Append(nil), (&raw{t: t}).connectCapsule()...), pdu.ICSize+pdu.CapsuleRespSize)
 	time.Sleep(limit + limit/10) // nothing may happen meanwhile
 	p.enable()
 }
@@ -512,7 +512,7 @@ func TestTargetSlowReader(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{QueueDepth: 64})
 	slow := rawHost(t, tt)
 	slow.initialize(pdu.ICReq{})
-	slow.connect(32, 0)
+	slow.connect()
 	slow.enable()
 	const commands = 3000
 	go func() {
@@ -548,7 +548,7 @@ func TestSlowReaderIsOffDuty(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{QueueDepth: 64})
 	slow := rawHost(t, tt)
 	slow.initialize(pdu.ICReq{})
-	slow.connect(32, 0)
+	slow.connect()
 	slow.enable()
 	go func() {
 		var batch []byte
@@ -594,7 +594,7 @@ func TestTargetStop(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := rawHost(t, tt)
 	p.initialize(pdu.ICReq{})
-	p.connect(32, 0)
+	p.connect()
 	p.enable()
 	var cmd nvme.Command
 	cmd.SetAsyncEvent()
@@ -670,7 +670,7 @@ func TestTargetTTAGBehindSlots(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := rawHost(t, tt)
 	p.initialize(pdu.ICReq{})
-	p.connect(32, 0)
+	p.connect()
 	sent := p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeH2CData}, CCCID: 1, TTAG: growRequests}, make([]byte, 512))
 	p.send(sent)
 	p.terminated(pdu.FESInvalidHeader, pdu.OffTTAG, sent)
