@@ -44,7 +44,6 @@ func IsInterrupted(t *testing.T, newRoot func() *cobra.Command, commands ...stri
 	pipe := NewPipe(t)
 	for _, command := range commands {
 		ctx, interrupt := context.WithCancel(t.Context())
-		defer interrupt()
 		ended := make(chan int, 1)
 		go func() {
 			root := newRoot()
