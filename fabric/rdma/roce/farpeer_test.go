@@ -35,7 +35,7 @@ func TestFarPeer(t *testing.T) {
 		if n := p.a.dev.Counters()[Retransmitted]; n > 5 {
 			t.Errorf("%d packets of 20 were sent again", n)
 		}
-		if rtt := p.a.dev.QPs()[0].RTT; rtt != 2*latency {
+		if rtt := p.a.dev.qpInfos()[0].RTT; rtt != 2*latency {
 			t.Errorf("the round trip is taken for %v, want %v", rtt, 2*latency)
 		}
 	}, verbs.WRRDMAWrite, verbs.WRRDMARead, verbs.WRAtomicFetchAndAdd)
@@ -64,7 +64,7 @@ func TestTimeoutAfterRetry(t *testing.T) {
 		time.Sleep(90 * time.Millisecond)
 		r.expect()
 		ack(r, 101)
-		if rtt := r.dev.dev.QPs()[0].RTT; rtt < 90*time.Millisecond || rtt > 91*time.Millisecond {
+		if rtt := r.dev.dev.qpInfos()[0].RTT; rtt < 90*time.Millisecond || rtt > 91*time.Millisecond {
 			t.Errorf("the round trip is taken for %v, want 90 ms", rtt)
 		}
 	})
