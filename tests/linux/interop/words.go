@@ -97,7 +97,7 @@ var descriptions = map[string]string{ //nolint:gosec // the secrets in it are na
 	"device-faults/vanished":                     "its disk fails, the host is told why: disk taken away",
 	"figures":                                    "throughput under loss, both ways, beside Linux with Linux",
 	"live":                                       "Linux host goes on, and notices: namespaces come, go and grow, ANA states, paths, hosts; namespaces that the host creates, sanitize",
-	"paths":                                      "nvmeinit reads and writes by RDMA and TCP at once, verified: a port is taken away, comes back, and becomes inaccessible (ANA)",
+	"paths":                                      "nvmeinit reads and writes by RDMA and TCP at once, verified: a port is taken away, comes back, and becomes inaccessible (ANA); the namespace moves to another ANA group",
 	"link":                                       "null volumes, one queue: each pair over a link of its own (veth)",
 	"one-address":                                "null volumes, one queue: host and target at one address",
 	"filesystem/own":                             "ext4 with thousands of files on nvmetgt: written over RDMA, whole over TCP",
