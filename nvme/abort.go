@@ -6,7 +6,7 @@ func (c *Command) SetAbort(sqid, cid uint16) {
 	c.SetCDW(10, uint32(sqid)|uint32(cid)<<16)
 }
 
-// AbortSQID is the queue of the command to abort.
+// AbortSQID is the submission queue of the command to abort.
 func (c *Command) AbortSQID() uint16 { return uint16(c.CDW10()) }
 
 // AbortCID is the identifier of the command to abort.

@@ -32,7 +32,7 @@ const (
 	NoticeDiscoveryChanged   uint8 = 0xf0
 )
 
-// Notices that both sides of this project know, with the log page that tells more.
+// Events that both sides of this project know, with the log page that holds the details.
 const (
 	EventNamespaceChanged = AsyncEvent(EventNotice) | AsyncEvent(NoticeNamespaceChanged)<<8 | AsyncEvent(LogChangedNamespaces)<<16
 	EventFirmware         = AsyncEvent(EventNotice) | AsyncEvent(NoticeFirmwareActivation)<<8 | AsyncEvent(LogFirmware)<<16

@@ -2,7 +2,7 @@ package nvme
 
 import "encoding/binary"
 
-// What the commands of NVMe in-band authentication say in SECP, SPSP0 and SPSP1 (NVMe base,
+// Values of SECP, SPSP0 and SPSP1 in the commands of NVMe in-band authentication (NVMe base,
 // section "Authentication Send Command and Response").
 const (
 	AuthSECP  = 0xe9
@@ -18,10 +18,10 @@ const (
 	AuthOffLength = 44 // TL, or AL
 )
 
-// SetAuthSend makes c an Authentication Send of a message of n bytes (TL).
+// SetAuthSend makes c an Authentication Send that carries a message of n bytes (TL).
 func (c *Command) SetAuthSend(n uint32) { c.setAuth(FCAuthSend, n) }
 
-// SetAuthReceive makes c an Authentication Receive into n bytes (AL).
+// SetAuthReceive makes c an Authentication Receive into a buffer of n bytes (AL).
 func (c *Command) SetAuthReceive(n uint32) { c.setAuth(FCAuthReceive, n) }
 
 func (c *Command) setAuth(t FCType, n uint32) {

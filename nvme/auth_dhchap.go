@@ -17,7 +17,7 @@ const (
 // AuthChallenge is DH-HMAC-CHAP_Challenge, the controller's answer to AUTH_Negotiate.
 type AuthChallenge struct {
 	TID    uint16
-	Hash   AuthHash // chosen among those offered
+	Hash   AuthHash // one of those that the host offered
 	DH     DHGroup  // likewise
 	SEQNUM uint32   // S1
 	CVAL   []byte   // C1, as long as the hash
@@ -39,8 +39,8 @@ func (c *AuthChallenge) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the message. AuthHashUnusable and AuthDHGroupUnusable tell of identifiers that
-// aren't defined; whether they were offered is the host's to say.
+// Parse reads the message. It returns AuthHashUnusable or AuthDHGroupUnusable for an undefined
+// identifier; the host must check that it offered the hash function and the group.
 func (c *AuthChallenge) Parse(b []byte) error {
 	var err error
 	if c.TID, err = parseAuth(b, AuthChallengeMessage, authFixed); err != nil {
@@ -63,8 +63,8 @@ func (c *AuthChallenge) Parse(b []byte) error {
 	return nil
 }
 
-// chapLengths are HL and DHVLEN of a message that has values of HL bytes before the one of DHVLEN,
-// checked against what was negotiated and against the length of the message.
+// chapLengths returns HL and DHVLEN of message b, in which the given number of values of HL bytes
+// precedes the DH value. It checks them against h and g and against the length of b.
 func chapLengths(b []byte, k AuthKind, h AuthHash, g DHGroup, values int) (hl, dhvlen int, err error) {
 	hl, dhvlen = int(b[chapOffHL]), int(binary.LittleEndian.Uint16(b[chapOffDHVLEN:]))
 	switch {
@@ -83,10 +83,10 @@ func chapLengths(b []byte, k AuthKind, h AuthHash, g DHGroup, values int) (hl, d
 // AuthReply is DH-HMAC-CHAP_Reply, the host's response to the challenge.
 type AuthReply struct {
 	TID    uint16
-	CVALID bool   // the host wants to know that the controller is the right one
+	CVALID bool   // the host asks the controller to authenticate itself
 	SEQNUM uint32 // S2
 	RVAL   []byte // R1, as long as the hash
-	CVAL   []byte // C2, as long; nil is written as zeroes
+	CVAL   []byte // C2, as long as the hash; nil is written as zeroes
 	DHV    []byte // g^y mod p, big-endian; empty with DHNull
 }
 
@@ -107,7 +107,7 @@ func (r *AuthReply) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the message of a transaction with the hash function and group that were chosen.
+// Parse reads the message of a transaction that uses hash function h and group g.
 func (r *AuthReply) Parse(b []byte, h AuthHash, g DHGroup) error {
 	var err error
 	if r.TID, err = parseAuth(b, AuthReplyMessage, authFixed); err != nil {
@@ -134,13 +134,13 @@ func chapValid(b []byte, k AuthKind) (bool, error) {
 	return b[chapOffValid] == 1, nil
 }
 
-// AuthSuccess1 is DH-HMAC-CHAP_Success1: the controller knows the host and, where the host asked
-// for it, proves itself.
+// AuthSuccess1 is DH-HMAC-CHAP_Success1: the controller has authenticated the host and, if the
+// host asked for it, authenticates itself.
 type AuthSuccess1 struct {
 	TID    uint16
-	Hash   AuthHash // whose length the message names even where there is no response
+	Hash   AuthHash // HL is its length even if there is no response
 	RVALID bool
-	RVAL   []byte // R2, as long as the hash, where RVALID
+	RVAL   []byte // R2, as long as the hash, if RVALID
 }
 
 // Size is the length of the message in bytes.
@@ -162,7 +162,7 @@ func (s *AuthSuccess1) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the message of a transaction with the hash function that was chosen.
+// Parse reads the message of a transaction that uses hash function h.
 func (s *AuthSuccess1) Parse(b []byte, h AuthHash) error {
 	var err error
 	if s.TID, err = parseAuth(b, AuthSuccess1Message, authFixed); err != nil {
@@ -184,7 +184,7 @@ func (s *AuthSuccess1) Parse(b []byte, h AuthHash) error {
 	return nil
 }
 
-// AuthSuccess2 is DH-HMAC-CHAP_Success2: the host knows the controller.
+// AuthSuccess2 is DH-HMAC-CHAP_Success2: the host has authenticated the controller.
 type AuthSuccess2 struct{ TID uint16 }
 
 // AppendTo appends the message.

@@ -3,18 +3,18 @@ package nvme
 import "fmt"
 
 // AuthExplanation is the reason code explanation of AUTH_Failure1 and AUTH_Failure2, whose reason
-// code is always "authentication failure". It is an error as well, for errors.Is and errors.As.
+// code is always "authentication failure". It is also an error, for errors.Is and errors.As.
 type AuthExplanation uint8
 
 // Explanations (NVMe base, figure "AUTH_Failure reason code explanations").
 const (
-	AuthFailed           AuthExplanation = 1 // the host, or the controller, isn't who it says
+	AuthFailed           AuthExplanation = 1 // the host, or the controller, couldn't be authenticated
 	AuthProtocolUnusable AuthExplanation = 2
 	AuthSecureChannel    AuthExplanation = 3 // secure channel concatenation mismatch
 	AuthHashUnusable     AuthExplanation = 4
 	AuthDHGroupUnusable  AuthExplanation = 5
 	AuthIncorrectPayload AuthExplanation = 6
-	AuthIncorrectMessage AuthExplanation = 7 // not the one that the protocol has next
+	AuthIncorrectMessage AuthExplanation = 7 // not the message that the protocol expects next
 )
 
 var authExplanations = [...]string{
@@ -24,7 +24,7 @@ var authExplanations = [...]string{
 	AuthIncorrectMessage: "incorrect protocol message",
 }
 
-// Error says it in the specification's words.
+// Error returns the explanation in the specification's words.
 func (e AuthExplanation) Error() string {
 	if int(e) < len(authExplanations) && authExplanations[e] != "" {
 		return authExplanations[e]
@@ -35,7 +35,7 @@ func (e AuthExplanation) Error() string {
 // authReason is the only reason code, "authentication failure".
 const authReason = 1
 
-// AuthFailure is AUTH_Failure1 or, where ByHost is set, AUTH_Failure2.
+// AuthFailure is AUTH_Failure1 or, if ByHost is set, AUTH_Failure2.
 type AuthFailure struct {
 	ByHost      bool
 	TID         uint16

@@ -17,7 +17,7 @@ const (
 	AuthSHA512 AuthHash = 3
 )
 
-// AuthHashes returns every hash function, the strongest first.
+// AuthHashes returns all hash functions, strongest first.
 func AuthHashes() []AuthHash { return []AuthHash{AuthSHA512, AuthSHA384, AuthSHA256} }
 
 // Size is the length of a hash in bytes, 0 for an identifier that isn't defined.
@@ -28,7 +28,7 @@ func (h AuthHash) Size() int {
 	return 16 * (int(h) + 1)
 }
 
-// String is the name, as sha256.
+// String returns the name, such as sha256.
 func (h AuthHash) String() string {
 	if n := h.Size(); n != 0 {
 		return fmt.Sprintf("sha%d", 8*n)
@@ -36,17 +36,17 @@ func (h AuthHash) String() string {
 	return fmt.Sprintf("hash %d", uint8(h))
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (h AuthHash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
-// UnmarshalText reads a name, as sha256 or, as Linux has it, hmac(sha256).
+// UnmarshalText reads a name such as sha256 or, as Linux writes it, hmac(sha256).
 func (h *AuthHash) UnmarshalText(b []byte) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(string(b)), "hmac("), ")")
 	return named(h, name, AuthHashes(), "hash function")
 }
 
 // DHGroup is a Diffie-Hellman group of DH-HMAC-CHAP (NVMe base, figure "DH-HMAC-CHAP
-// Diffie-Hellman group identifiers"): those of RFC 7919, or none.
+// Diffie-Hellman group identifiers"): one of those of RFC 7919, or none.
 type DHGroup uint8
 
 // The groups.
@@ -59,15 +59,15 @@ const (
 	DHFFDHE8192 DHGroup = 5
 )
 
-// DHGroups returns every group, the strongest first.
+// DHGroups returns all groups, strongest first.
 func DHGroups() []DHGroup {
 	return []DHGroup{DHFFDHE8192, DHFFDHE6144, DHFFDHE4096, DHFFDHE3072, DHFFDHE2048, DHNull}
 }
 
-// Known says whether g is defined.
+// Known reports whether g is defined.
 func (g DHGroup) Known() bool { return g <= DHFFDHE8192 }
 
-// Size is the length of the group's modulus in bytes; 0 for DHNull and what isn't defined.
+// Size is the length of the group's modulus in bytes; 0 for DHNull and undefined groups.
 func (g DHGroup) Size() int {
 	switch g {
 	case DHFFDHE2048:
@@ -85,7 +85,7 @@ func (g DHGroup) Size() int {
 	return 0
 }
 
-// String is the name, as ffdhe2048; that of DHNull is null.
+// String returns the name, such as ffdhe2048; that of DHNull is null.
 func (g DHGroup) String() string {
 	switch {
 	case g == DHNull:
@@ -96,7 +96,7 @@ func (g DHGroup) String() string {
 	return fmt.Sprintf("DH group %d", uint8(g))
 }
 
-// MarshalText gives the name.
+// MarshalText returns the name.
 func (g DHGroup) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // UnmarshalText reads a name.
@@ -104,7 +104,7 @@ func (g *DHGroup) UnmarshalText(b []byte) error {
 	return named(g, strings.ToLower(string(b)), DHGroups(), "DH group")
 }
 
-// named finds the value of a name.
+// named sets v to the value in all that has the name.
 func named[T fmt.Stringer](v *T, name string, all []T, what string) error {
 	i := slices.IndexFunc(all, func(x T) bool { return x.String() == name })
 	if i < 0 {

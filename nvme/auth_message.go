@@ -5,12 +5,13 @@ import (
 	"fmt"
 )
 
-// Messages of NVMe in-band authentication, which Authentication Send and Authentication Receive
-// carry (NVMe base 2.1, section 8.3.4): each begins with its type, its identifier, two reserved
-// bytes and the identifier of its transaction. AppendTo and Parse are with the message's struct;
-// Parse returns an AuthExplanation, so that who receives a wrong message knows what to answer.
+// Messages of NVMe in-band authentication, carried by Authentication Send and Authentication
+// Receive (NVMe base 2.1, section 8.3.4). Each begins with its type, its identifier, two reserved
+// bytes and the identifier of its transaction. Each message has a struct with AppendTo and Parse.
+// Errors of Parse wrap an AuthExplanation, so that the receiver of an invalid message knows what
+// to answer.
 
-// AuthType is AUTH_TYPE: what the identifiers of messages belong to.
+// AuthType is AUTH_TYPE: the set of messages that AUTH_ID selects from.
 type AuthType uint8
 
 // Types of messages.
@@ -33,7 +34,7 @@ const (
 	AuthSuccess2Message  AuthKind = 0x0104
 )
 
-// String is the specification's name.
+// String returns the specification's name.
 func (k AuthKind) String() string {
 	switch k {
 	case AuthNegotiateMessage:
@@ -54,8 +55,8 @@ func (k AuthKind) String() string {
 	return fmt.Sprintf("message of type %02xh, identifier %02xh", uint8(k>>8), uint8(k))
 }
 
-// MaxAuthMessage bounds a message that is worth reading, in bytes: the longest of DH-HMAC-CHAP
-// has 1168, and AUTH_Negotiate 8 and 64 for each protocol that is offered.
+// MaxAuthMessage is the longest message worth reading, in bytes: the longest one of DH-HMAC-CHAP
+// has 1168, and AUTH_Negotiate has 8 plus 64 for each protocol that is offered.
 const MaxAuthMessage = 4096
 
 // Byte offsets that messages share.
@@ -64,11 +65,11 @@ const (
 	authOffID   = 1
 	authOffTID  = 4
 	authHead    = 6
-	authFixed   = 16 // of those of DH-HMAC-CHAP, before what has a variable length
+	authFixed   = 16 // the fixed part of a DH-HMAC-CHAP message; values of variable length follow
 )
 
-// AuthHead says what message b begins, and of which transaction. It fails with
-// AuthIncorrectPayload for less than such a beginning.
+// AuthHead returns the kind and the transaction identifier of the message that begins with b. It
+// fails with AuthIncorrectPayload if b is too short to hold them.
 func AuthHead(b []byte) (kind AuthKind, tid uint16, err error) {
 	if len(b) < authHead {
 		return 0, 0, fmt.Errorf("nvme: authentication message: %w: %w", shortError("beginning", len(b), authHead), AuthIncorrectPayload)
@@ -76,7 +77,8 @@ func AuthHead(b []byte) (kind AuthKind, tid uint16, err error) {
 	return AuthKind(b[authOffType])<<8 | AuthKind(b[authOffID]), binary.LittleEndian.Uint16(b[authOffTID:]), nil
 }
 
-// startAuth appends a message of n bytes with its beginning, and returns it, too.
+// startAuth appends to b a message of n bytes whose header is filled in. It returns the extended
+// slice and the message.
 func startAuth(b []byte, k AuthKind, tid uint16, n int) (all, message []byte) {
 	at := len(b)
 	b = append(b, make([]byte, n)...)
@@ -86,7 +88,7 @@ func startAuth(b []byte, k AuthKind, tid uint16, n int) (all, message []byte) {
 	return b, m
 }
 
-// parseAuth checks that b is a message of a kind, and at least n bytes long.
+// parseAuth checks that b is a message of kind want and at least n bytes long.
 func parseAuth(b []byte, want AuthKind, n int) (tid uint16, err error) {
 	kind, tid, err := AuthHead(b)
 	switch {
@@ -100,7 +102,7 @@ func parseAuth(b []byte, want AuthKind, n int) (tid uint16, err error) {
 	return tid, nil
 }
 
-// badAuth says what is wrong in a message.
+// badAuth is the error for a malformed message.
 func badAuth(k AuthKind, format string, args ...any) error {
 	return fmt.Errorf("nvme: %v: %w: %w: %w", k, ErrMalformed, fmt.Errorf(format, args...), AuthIncorrectPayload)
 }

@@ -5,7 +5,7 @@ import "fmt"
 // AuthNegotiate is AUTH_Negotiate, with which a host begins a transaction and offers DH-HMAC-CHAP.
 type AuthNegotiate struct {
 	TID  uint16
-	SCC  uint8      // SC_C: secure channel concatenation; 0: none
+	SCC  uint8      // SC_C: secure channel concatenation; 0 is none
 	Hash []AuthHash // HashIDList, up to 30
 	DH   []DHGroup  // DHgIDList, up to 30
 }
@@ -25,7 +25,7 @@ const (
 	maxAuthIDs          = 30 // of either list
 )
 
-// AppendTo appends the message, with one descriptor. What a list has beyond 30 is left out.
+// AppendTo appends the message, with one descriptor. Entries of a list beyond the 30th are left out.
 func (n *AuthNegotiate) AppendTo(b []byte) []byte {
 	b, m := startAuth(b, AuthNegotiateMessage, n.TID, negotiateHead+authDescriptor)
 	m[negotiateOffSCC], m[negotiateOffNAPD] = n.SCC, 1
@@ -41,8 +41,8 @@ func (n *AuthNegotiate) AppendTo(b []byte) []byte {
 	return b
 }
 
-// Parse reads the message and its first descriptor of DH-HMAC-CHAP; AuthProtocolUnusable says that
-// there is none. The lists hold what the host offers, known or not.
+// Parse reads the message and its first descriptor of DH-HMAC-CHAP; if there is none it returns
+// AuthProtocolUnusable. The lists hold all identifiers that the host offers, even undefined ones.
 func (n *AuthNegotiate) Parse(b []byte) error {
 	var err error
 	if n.TID, err = parseAuth(b, AuthNegotiateMessage, negotiateHead); err != nil {

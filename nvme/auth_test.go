@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// authMessage is a message of testdata/auth.txt, between two Linux 6.12.
+// authMessage is a message of testdata/auth.txt, captured between two Linux 6.12 kernels.
 type authMessage struct {
 	origin string // capture and queue
 	send   bool
@@ -41,7 +41,7 @@ func authMessages(t testing.TB) (all []authMessage) {
 	return all
 }
 
-// decodeAuth parses a message as who receives it would, and gives what AppendTo makes of it.
+// decodeAuth parses a message as its receiver would, and returns what AppendTo makes of the result.
 func decodeAuth(b []byte, h AuthHash, g DHGroup) ([]byte, error) {
 	kind, _, err := AuthHead(b)
 	if err != nil {
@@ -76,8 +76,8 @@ func decodeAuth(b []byte, h AuthHash, g DHGroup) ([]byte, error) {
 	return nil, AuthIncorrectMessage
 }
 
-// TestAuthGolden: what Linux sends is read, and written as Linux writes it; the commands that
-// carry it as well.
+// TestAuthGolden: messages that Linux sent are parsed, and appended as Linux wrote them, and so are the
+// commands that carried them.
 func TestAuthGolden(t *testing.T) {
 	var chosen AuthChallenge
 	for _, m := range authMessages(t) {
@@ -103,7 +103,7 @@ func TestAuthGolden(t *testing.T) {
 		if m.send {
 			cmd.SetAuthSend(uint32(len(m.b)))
 		} else {
-			cmd.SetAuthReceive(4096) // whatever comes, Linux gives it so much room
+			cmd.SetAuthReceive(4096) // the size of Linux's buffer for any message
 		}
 		cmd.SetCID(m.cmd.CID())
 		*cmd.SGL1() = *m.cmd.SGL1()
@@ -113,7 +113,7 @@ func TestAuthGolden(t *testing.T) {
 	}
 }
 
-// TestAuthLayout: what no capture has, by the specification's figures.
+// TestAuthLayout checks fields that no capture has against the specification's figures.
 func TestAuthLayout(t *testing.T) {
 	failure := AuthFailure{TID: 0x1234, Explanation: AuthHashUnusable}
 	if got, want := failure.AppendTo(nil), unhex(t, "00f1000034120104"); !bytes.Equal(got, want) {
@@ -143,8 +143,7 @@ func TestAuthLayout(t *testing.T) {
 	}
 }
 
-// TestAuthMalformed: each wrong message is answered with the explanation that the specification
-// has for it.
+// TestAuthMalformed: each invalid message gives the explanation that the specification has for it.
 func TestAuthMalformed(t *testing.T) {
 	negotiate := (&AuthNegotiate{Hash: AuthHashes(), DH: DHGroups()}).AppendTo(nil)
 	challenge := (&AuthChallenge{Hash: AuthSHA256, DH: DHFFDHE2048, CVAL: make([]byte, 32), DHV: make([]byte, 256)}).AppendTo(nil)
@@ -205,7 +204,7 @@ func TestAuthMalformed(t *testing.T) {
 	}
 }
 
-// TestAuthNames: hash functions and groups by the names that Linux has for them too.
+// TestAuthNames: hash functions and groups are read by their names, including those that Linux uses.
 func TestAuthNames(t *testing.T) {
 	for _, h := range AuthHashes() {
 		var a, b AuthHash

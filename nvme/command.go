@@ -13,8 +13,8 @@ const (
 // It is a view with named fields, so that a capsule can be parsed in the receive buffer
 // and built in the send buffer without a copy.
 //
-// Fields go by their names. Flags is byte 1, with FUSE in bits 1:0 and PSDT in 7:6; FCType is where a Fabrics command has
-// it, in the first byte of NSID; CDW(n) is dword n of 0 to 15.
+// Accessors have the names of their fields. Flags is byte 1, with FUSE in bits 1:0 and PSDT in 7:6; FCType is that of a
+// Fabrics command, which has it in the place of the first byte of NSID; CDW(n) is dword n, 0 to 15.
 type Command [CommandSize]byte
 
 // Byte offsets of the fields that all commands share (NVMe base, figure "Common Command Format").
@@ -61,7 +61,7 @@ func (c *Command) Reset() { *c = Command{} }
 // PSDT is flags bits 7:6: PRP or SGL for Data Transfer.
 func (c *Command) PSDT() byte { return c[offFlags] >> 6 }
 
-// FlagsSGL is the value of the flags byte that Fabrics demands: PSDT 01b, not fused.
+// FlagsSGL is the value of the flags byte that Fabrics requires: PSDT 01b, not fused.
 const FlagsSGL = 0x40
 
 // Direction says which way the data of a command moves.

@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// rebuild makes with this package's builders the command that c is, or false where it has no
+// rebuild makes command c again with this package's builders; it returns false if c has no
 // builder. CID and SGL belong to the transport and are copied.
 func rebuild(c *Command) (Command, bool) {
 	var r Command
@@ -57,7 +57,7 @@ func rebuildIO(c *Command) (Command, bool) {
 }
 
 // TestCommandsGolden reads every captured command through the accessors and builds it again:
-// the bytes must be those of the Linux host.
+// the bytes must be the same as the Linux host's.
 func TestCommandsGolden(t *testing.T) {
 	built := map[string]int{}
 	for _, c := range capsules(t) {

@@ -4,8 +4,8 @@ import "encoding/binary"
 
 // Completion is one completion queue entry as it lies on the wire, little-endian.
 //
-// Fields go by their names. Result is dwords 0 and 1, DW0 the first of them. Status is without the Phase Tag below it, which
-// Fabrics hasn't: SetStatus clears it.
+// Accessors have the names of their fields. Result is dwords 0 and 1, and DW0 the first of them. Status excludes the
+// Phase Tag in the bit below it, which Fabrics doesn't use: SetStatus clears it.
 type Completion [CompletionSize]byte
 
 // CompletionAt views the first CompletionSize bytes of b as a Completion.

@@ -9,14 +9,14 @@ const (
 	CopyFormat0   = 0
 )
 
-// Places of fields of Copy in the command, by which errors name them.
+// Byte offsets of fields of Copy in the command, by which errors name them.
 const (
 	CopyOffSDLBA  = 40
 	CopyOffNR     = 48
 	CopyOffFormat = 49
 )
 
-// SetCopy makes c a Copy of n source ranges, 1 to MaxCopyRanges, to the blocks from sdlba on.
+// SetCopy makes c a Copy of n source ranges, 1 to MaxCopyRanges, to the blocks that start at sdlba.
 func (c *Command) SetCopy(nsid uint32, sdlba uint64, n int, ctl IOControl) {
 	c.start(OpCopy, nsid)
 	c.SetCDW64(10, sdlba)

@@ -8,7 +8,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// TestCopyGolden: the command and its source ranges lie where the specification has them (NVM
+// TestCopyGolden: the fields of the command and its source ranges lie where the specification has them (NVM
 // command set 1.0, figures "Copy – Command Dword 10" to "12" and "Copy – Source Range Entries
 // Descriptor Format 0h").
 func TestCopyGolden(t *testing.T) {

@@ -6,7 +6,7 @@ import "encoding/binary"
 const (
 	DSMRangeSize = 16
 	MaxDSMRanges = 256
-	// DSMDataSize is what holds MaxDSMRanges, and what Linux transfers whatever NR says.
+	// DSMDataSize is the size of MaxDSMRanges ranges in bytes, which Linux transfers whatever NR says.
 	DSMDataSize = MaxDSMRanges * DSMRangeSize
 )
 

@@ -14,8 +14,8 @@ const (
 	CNTLIDMax     uint16 = 0xffef // the largest that a controller may have
 )
 
-// AdminQueueSize is the size of the admin queue that hosts ask for by custom, in entries, and
-// the least that ASQSZ of a discovery entry may say.
+// AdminQueueSize is the size of the admin queue that hosts customarily ask for, in entries, and
+// the smallest value allowed in ASQSZ of a discovery entry.
 const AdminQueueSize = 32
 
 // CATTR is the attributes byte of Connect.
@@ -82,7 +82,7 @@ type ConnectData struct {
 	HostNQN string
 }
 
-// AppendTo appends the 1024 bytes. It fails for a name longer than MaxNQN.
+// AppendTo appends the 1024 bytes. It fails if a name is longer than MaxNQN.
 func (d *ConnectData) AppendTo(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, make([]byte, ConnectDataSize)...)
@@ -106,8 +106,8 @@ func putNQN(dst []byte, whose, nqn string) error {
 	return nil
 }
 
-// Parse reads Connect data. It fails where a name has no NUL within its 256 bytes or is longer
-// than MaxNQN; whether the names are well formed is CheckNQN's to say.
+// Parse reads Connect data. It fails if a name has no NUL within its 256 bytes or is longer than
+// MaxNQN; it doesn't check that names are well formed: CheckNQN does.
 func (d *ConnectData) Parse(b []byte) error {
 	if len(b) < ConnectDataSize {
 		return shortError("Connect data", len(b), ConnectDataSize)
@@ -143,23 +143,23 @@ const (
 // CNTLID is the controller that the host is connected to.
 func (r ConnectResult) CNTLID() uint16 { return uint16(r) }
 
-// ConnectInvalid is the result of a Connect that ended with StatusConnectInvalidParameter: where
-// the invalid parameter is.
+// ConnectInvalid is the result of a Connect that failed with StatusConnectInvalidParameter: it
+// says where the invalid parameter is.
 type ConnectInvalid uint32
 
 // connectInData is IATTR: the offset is in the data, not in the command.
 const connectInData ConnectInvalid = 1 << 16
 
-// InvalidCommand names the byte of the command that is invalid (ConnectOff…).
+// InvalidCommand returns the result that points to an invalid byte of the command (ConnectOff…).
 func InvalidCommand(offset uint16) ConnectInvalid { return ConnectInvalid(offset) }
 
-// InvalidData names the byte of the Connect data that is invalid (ConnectDataOff…).
+// InvalidData returns the result that points to an invalid byte of the Connect data (ConnectDataOff…).
 func InvalidData(offset uint16) ConnectInvalid { return ConnectInvalid(offset) | connectInData }
 
 // Offset is where the invalid parameter begins, in bytes.
 func (r ConnectInvalid) Offset() uint16 { return uint16(r) }
 
-// InData says that the offset is in Connect data.
+// InData reports whether the offset is in Connect data.
 func (r ConnectInvalid) InData() bool { return r&connectInData != 0 }
 
 // String names the parameter.

@@ -15,7 +15,7 @@ const (
 	PropCRTO Property = 0x68
 )
 
-// Size is the size of the property in bytes: 4 or 8, or 0 for one that isn't defined here.
+// Size is the size of the property in bytes: 4 or 8, or 0 if it isn't defined here.
 func (p Property) Size() int {
 	switch p {
 	case PropCAP:
@@ -50,7 +50,7 @@ const (
 	offPropValue  = 48
 )
 
-// SetPropertyGet makes c a Property Get; the value comes in the result of the completion.
+// SetPropertyGet makes c a Property Get; the result of its completion is the value.
 func (c *Command) SetPropertyGet(p Property) {
 	c.startFabrics(FCPropertyGet)
 	c.setProperty(p)
@@ -70,7 +70,7 @@ func (c *Command) setProperty(p Property) {
 	binary.LittleEndian.PutUint32(c[offPropOffset:], uint32(p))
 }
 
-// Property is the offset in Property Get and Property Set.
+// Property is the property that Property Get or Property Set names.
 func (c *Command) Property() Property {
 	return Property(binary.LittleEndian.Uint32(c[offPropOffset:]))
 }

@@ -54,7 +54,7 @@ func TestConnectDataMalformed(t *testing.T) {
 	}
 	b = bytes.Clone(golden(t, "io-connect-data"))
 	for i := range ConnectDataOffHOSTNQN - ConnectDataOffSUBNQN {
-		b[ConnectDataOffSUBNQN+i] = 'x' // which the host's name, that is right, follows
+		b[ConnectDataOffSUBNQN+i] = 'x' // the host's valid name follows
 	}
 	if err := d.Parse(b); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "SUBNQN") {
 		t.Errorf("NQN without an end: %v", err)
@@ -106,7 +106,7 @@ func TestConnectResults(t *testing.T) {
 	}
 }
 
-// TestRegistersGolden reads the values that a Linux target gave and a Linux host wrote.
+// TestRegistersGolden reads values that a Linux target returned and a Linux host wrote.
 func TestRegistersGolden(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range capsules(t) {
@@ -157,7 +157,7 @@ func checkPropertyGet(t *testing.T, c capsule) {
 		if s := CSTS(c.cqe.DW0()); !s.Ready() && s.Shutdown() != CSTSShutdownComplete || s.Fatal() {
 			t.Errorf("CSTS %#x", s)
 		}
-	default: // nvme-cli's show-regs reads 0Ch as well, which Fabrics hasn't got
+	default: // nvme-cli's show-regs also reads 0Ch, which doesn't exist on Fabrics
 		if c.cqe.Status().Code() != StatusInvalidField {
 			t.Errorf("%s: %v gave %v", c.origin, p, c.cqe.Status())
 		}

@@ -80,7 +80,7 @@ const (
 	SELCurrent   SEL = 0
 	SELDefault   SEL = 1
 	SELSaved     SEL = 2
-	SELSupported SEL = 3 // the result says what may be done: FeatureSaveable …
+	SELSupported SEL = 3 // the result is the feature's capabilities: FeatureSaveable …
 )
 
 // Bits of the result of Get Features with SELSupported.
@@ -117,7 +117,7 @@ func (c *Command) FeatureSEL() SEL { return SEL(c.CDW10() >> 8 & 7) }
 // FeatureSave is SV of Set Features.
 func (c *Command) FeatureSave() bool { return c.CDW10()>>31 != 0 }
 
-// FeatureDataSize is the data that goes with a feature, in bytes; 0 for most.
+// FeatureDataSize is the size of a feature's data in bytes; 0 for most features.
 func FeatureDataSize(f FID, dw11 uint32) int {
 	switch f {
 	case FeatTimestamp:
@@ -136,8 +136,8 @@ func FeatureDataSize(f FID, dw11 uint32) int {
 // QueueCounts is dword 11 of Set Features and the result of feature 07h.
 type QueueCounts uint32
 
-// NewQueueCounts asks for, or grants, so many submission and completion queues, each 1 to
-// 65535.
+// NewQueueCounts returns the value that requests, or grants, sq submission queues and cq
+// completion queues, each 1 to 65535.
 func NewQueueCounts(sq, cq int) QueueCounts {
 	return QueueCounts(uint16(sq-1)) | QueueCounts(uint16(cq-1))<<16
 }
@@ -155,17 +155,17 @@ const HostIDExtended = 1 << 0
 // VolatileWCEnable is WCE, bit 0 of dword 11 of feature 06h.
 const VolatileWCEnable = 1 << 0
 
-// TimestampSize is the data of feature 0Eh in bytes.
+// TimestampSize is the size of the data of feature 0Eh in bytes.
 const TimestampSize = 8
 
 // Timestamp is the data of feature 0Eh.
 type Timestamp struct {
 	Millis uint64 // since 1970-01-01 UTC, 48 bits
-	Origin uint8  // bits 3:1: 0 cleared by reset, 1 set by Set Features
+	Origin uint8  // in bits 3:1: 0 cleared by reset, 1 set by Set Features
 	Synch  bool   // the controller may have stopped counting
 }
 
-// TimestampOf is t as a host sets it.
+// TimestampOf returns t as a host sets it.
 func TimestampOf(t time.Time) Timestamp {
 	return Timestamp{Millis: uint64(t.UnixMilli()) & (1<<48 - 1)}
 }
@@ -192,7 +192,7 @@ func (t *Timestamp) Parse(b []byte) error {
 	return nil
 }
 
-// HostBehaviorSize is the data of feature 16h in bytes.
+// HostBehaviorSize is the size of the data of feature 16h in bytes.
 const HostBehaviorSize = 512
 
 // HostBehavior is the data of feature 16h.

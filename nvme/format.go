@@ -1,7 +1,7 @@
 package nvme
 
-// Places of fields of Format NVM in the command, by which errors name them: the byte, and above
-// bit 8 the bit in it.
+// Locations of fields of Format NVM in the command, by which errors name them: the byte, and from
+// bit 8 up the bit in it.
 const (
 	FormatOffLBAF = 40
 	FormatOffPI   = 40 | 5<<8
@@ -33,5 +33,5 @@ func (c *Command) FormatPI() uint8 { return uint8(c.CDW10() >> 5 & 7) }
 // FormatSES is what Format NVM is to erase.
 func (c *Command) FormatSES() SecureErase { return SecureErase(c.CDW10() >> 9 & 7) }
 
-// FNANoBroadcast is bit 3 of FNA of Identify Controller: Format NVM doesn't take NSIDAll.
+// FNANoBroadcast is bit 3 of FNA of Identify Controller: Format NVM doesn't support NSIDAll.
 const FNANoBroadcast = 1 << 3

@@ -11,10 +11,10 @@ const (
 	fuseMask        = 3
 )
 
-// Fuse is the part that the command has in a fused operation.
+// Fuse says whether the command is the first or second of a fused operation, or neither.
 func (c *Command) Fuse() Fuse { return Fuse(c[offFlags] & fuseMask) }
 
-// SetFuse sets the part that the command has in a fused operation.
+// SetFuse makes the command the first or second of a fused operation, or neither.
 func (c *Command) SetFuse(f Fuse) { c[offFlags] = c[offFlags]&^fuseMask | byte(f) }
 
 // FUSESCompareWrite is bit 0 of FUSES of Identify Controller: Compare and Write may be fused.

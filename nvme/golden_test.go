@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/fuzzing"
 )
 
-// golden reads a page captured between two Linux kernels; testdata/README.md tells its origin.
+// golden reads a page captured between two Linux kernels; testdata/README.md gives its origin.
 func golden(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name+".bin"))
@@ -60,7 +60,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// page is what every page type fulfils.
+// page is the interface of every page type.
 type page interface {
 	AppendTo([]byte) []byte
 	Parse([]byte) error

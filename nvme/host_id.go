@@ -29,11 +29,11 @@ func (h HostID) IsZero() bool { return h == HostID{} }
 
 func (h HostID) String() string { return uuid.UUID(h).String() }
 
-// NQN is the host NQN of the UUID form that belongs to h.
+// NQN is the host NQN, of the UUID form, that belongs to h.
 func (h HostID) NQN() string { return UUIDPrefix + h.String() }
 
-// HostIDOf is the UUID in an NQN of the UUID form. Hosts use it as their host identifier, so
-// that one name always goes with one identifier, which Linux targets insist on.
+// HostIDOf returns the UUID in an NQN of the UUID form. Hosts use it as their host identifier, so
+// that a name always goes with the same identifier, as Linux targets require.
 func HostIDOf(nqn string) (HostID, bool) {
 	id, ok := strings.CutPrefix(nqn, UUIDPrefix)
 	if !ok {

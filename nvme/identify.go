@@ -33,7 +33,7 @@ const (
 	CSISubsystem CSI = 3
 )
 
-// NSID values with a meaning of their own.
+// NSID values with a special meaning.
 const (
 	NSIDNone uint32 = 0
 	NSIDAll  uint32 = 0xffffffff // broadcast

@@ -9,9 +9,9 @@ import (
 const IdentifyControllerSize = PageSize
 
 // IdentifyController is the Identify Controller data structure, CNS 01h (NVMe base, figure
-// "Identify Controller Data Structure"). The layout of the struct is that of the page; fields
-// that the specification reserves, or that none of ours and none of nvme-cli's output needs,
-// are blank. The name of each is the specification's.
+// "Identify Controller Data Structure"). The layout of the struct is that of the page, and the
+// field names are the specification's. Fields that are reserved, or that neither this project nor
+// nvme-cli's output needs, are blank.
 type IdentifyController struct {
 	VID       uint16   // PCI vendor
 	SSVID     uint16   // PCI subsystem vendor
@@ -22,10 +22,10 @@ type IdentifyController struct {
 	IEEE      [3]byte  // OUI, little-endian
 	CMIC      CMIC     // multi-path I/O and sharing
 	MDTS      uint8    // maximum data transfer, 2^n × 4096 bytes; 0 is no limit
-	CNTLID    uint16   // controller ID, equal to what Connect gave
+	CNTLID    uint16   // controller ID, as in the result of Connect
 	VER       Version
 	RTD3R     uint32 // resume latency, µs
-	RTD3E     uint32 // entry latency, µs; how long a shutdown may take
+	RTD3E     uint32 // entry latency, µs: how long a shutdown may take
 	OAES      OAES   // asynchronous events the controller can send
 	CTRATT    CTRATT
 	RRLS      uint16
@@ -85,7 +85,7 @@ type IdentifyController struct {
 
 	SQES    uint8  // SQ entry size: 3:0 required, 7:4 maximum, 2^n bytes; 66h
 	CQES    uint8  // CQ entry size; 44h
-	MAXCMD  uint16 // commands a queue may have outstanding
+	MAXCMD  uint16 // commands that a queue may have outstanding
 	NN      uint32 // largest NSID
 	ONCS    ONCS   // optional NVM commands
 	FUSES   uint16
@@ -98,7 +98,7 @@ type IdentifyController struct {
 	ACWU    uint16 // atomic compare and write unit, blocks, 0-based
 	CDFS    uint16
 	SGLS    SGLS
-	MNAN    uint32 // most namespaces at once; 0 is NN
+	MNAN    uint32 // maximum number of allowed namespaces; 0 is NN
 	MAXDNA  Uint128
 	MAXCNA  uint32
 	OAQD    uint32
@@ -143,13 +143,13 @@ func (p *IdentifyController) NQN() string { return Text(p.SUBNQN[:]) }
 
 // MaxTransfer is MDTS in bytes; 0 is no limit.
 func (p *IdentifyController) MaxTransfer() int {
-	if p.MDTS == 0 || p.MDTS > 19 { // 2^31 bytes: more than any SGL of ours describes
+	if p.MDTS == 0 || p.MDTS > 19 { // above 2^31 bytes: more than any SGL of ours describes
 		return 0
 	}
 	return PageSize << p.MDTS
 }
 
-// InCapsule is the data that an I/O command capsule may carry, in bytes, by IOCCSZ.
+// InCapsule is how much data an I/O command capsule may carry, in bytes, as IOCCSZ says.
 func (p *IdentifyController) InCapsule() int {
 	const most = MaxKeyedLength/16 + CommandSize/16
 	n := min(int64(p.IOCCSZ), most)
@@ -261,15 +261,15 @@ type SGLS uint32
 
 // Bits of SGLS.
 const (
-	SGLSSupported     SGLS = 1 << 0  // no alignment demanded
-	SGLSDwordAligned  SGLS = 1 << 1  // supported, data aligned to 4
+	SGLSSupported     SGLS = 1 << 0  // no alignment required
+	SGLSDwordAligned  SGLS = 1 << 1  // supported, data aligned to 4 bytes
 	SGLSKeyed         SGLS = 1 << 2  // keyed data block descriptors
 	SGLSInCapsuleOffs SGLS = 1 << 20 // data block descriptors that point into the capsule
 )
 
 // PowerState is a Power State Descriptor.
 type PowerState struct {
-	MP    uint16 // maximum power, 10 mW, or 0.1 mW where Flags bit 0 is set
+	MP    uint16 // maximum power, 10 mW, or 0.1 mW if Flags bit 0 is set
 	_     [1]byte
 	Flags uint8  // bit 0 MXPS, bit 1 NOPS: non-operational
 	ENLAT uint32 // entry latency, µs

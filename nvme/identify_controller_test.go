@@ -42,8 +42,8 @@ func TestIdentifyControllerGolden(t *testing.T) {
 	}
 }
 
-// TestIdentifyControllerOffsets pins the offset of each field that either side of the
-// project relies on, as the specification's figure gives it.
+// TestIdentifyControllerOffsets pins the offset of each field that host or target relies on to
+// the one in the specification's figure.
 func TestIdentifyControllerOffsets(t *testing.T) {
 	var p IdentifyController
 	p.VID, p.CMIC, p.MDTS, p.CNTLID, p.VER = 0x1111, 0x22, 0x33, 0x4444, 0x55555555

@@ -16,15 +16,14 @@ const (
 // nidHeader is the bytes before the identifier: type, length, two reserved.
 const nidHeader = 4
 
-// NSDescriptors is the Namespace Identification Descriptor list, CNS 03h. A zero identifier
-// is one that the namespace hasn't got.
+// NSDescriptors is the Namespace Identification Descriptor list, CNS 03h. An identifier that is
+// zero is one that the namespace doesn't have.
 type NSDescriptors struct {
 	EUI64 [8]byte
 	NGUID [16]byte
 	UUID  [16]byte
 	CSI   CSI
-	// HasCSI says that the list holds a CSI descriptor, which is mandatory where CC.CSS is
-	// 110b.
+	// HasCSI says that the list holds a CSI descriptor, which is mandatory if CC.CSS is 110b.
 	HasCSI bool
 }
 

@@ -9,8 +9,8 @@ import (
 // MaxNSIDList is the number of entries in a namespace list page.
 const MaxNSIDList = PageSize / 4
 
-// ErrMalformed is the cause of every parse error that comes from what the bytes say rather
-// than from how many there are.
+// ErrMalformed is the cause of every parse error that is due to the value of bytes rather than
+// to their number.
 var ErrMalformed = errors.New("malformed")
 
 // NSIDList is a Namespace List: ascending NSIDs, at most MaxNSIDList. It is the page of CNS
@@ -18,7 +18,7 @@ var ErrMalformed = errors.New("malformed")
 type NSIDList []uint32
 
 // AppendTo appends the whole page of 4096 bytes, zero after the last entry. Entries beyond
-// MaxNSIDList are left out, as the host then asks for the rest.
+// MaxNSIDList are left out: the host asks for the rest with another command.
 func (l NSIDList) AppendTo(b []byte) []byte {
 	if len(l) > MaxNSIDList {
 		l = l[:MaxNSIDList]
@@ -51,7 +51,7 @@ const MaxControllerList = PageSize/2 - 1
 // ControllerList is a Controller List: ascending CNTLIDs, the page of CNS 12h and 13h.
 type ControllerList []uint16
 
-// AppendTo appends the whole page: the number of entries, the entries, zeros.
+// AppendTo appends the whole page: the number of entries, the entries, and zeroes.
 func (l ControllerList) AppendTo(b []byte) []byte {
 	if len(l) > MaxControllerList {
 		l = l[:MaxControllerList]

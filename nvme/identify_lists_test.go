@@ -60,8 +60,7 @@ func TestDescriptorsGolden(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAll: a namespace may have every kind of identifier; the list ends where a type or a length is zero, and
-// says all there is.
+// TestDescriptorsAll: a namespace may have every kind of identifier, and the list ends at a type or a length of zero.
 func TestDescriptorsAll(t *testing.T) {
 	want := NSDescriptors{EUI64: [8]byte{1, 7: 8}, NGUID: [16]byte{2, 15: 9}, UUID: [16]byte{3, 15: 10}, CSI: CSIZonedNS, HasCSI: true}
 	b := want.AppendTo(nil)
@@ -105,7 +104,7 @@ func TestDescriptorsMalformed(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// An unknown type is skipped; one that runs over the page is not.
+	// A descriptor of unknown type is skipped, unless it runs over the page.
 	page := make([]byte, PageSize)
 	copy(page, []byte{9, 2, 0, 0, 0, 0, 4, 1, 0, 0, 2})
 	var d NSDescriptors

@@ -9,7 +9,7 @@ const IdentifyNamespaceSize = PageSize
 // All of it is zero for an NSID that is valid but not active.
 type IdentifyNamespace struct {
 	NSZE     uint64 // size, blocks
-	NCAP     uint64 // capacity, blocks; 0 is an inactive namespace
+	NCAP     uint64 // capacity, blocks; 0 for an inactive namespace
 	NUSE     uint64 // blocks in use
 	NSFEAT   NSFEAT
 	NLBAF    uint8 // LBA formats, 0-based
@@ -57,7 +57,7 @@ var _ [IdentifyNamespaceSize]byte = [unsafe.Sizeof(IdentifyNamespace{})]byte{}
 // LBAFormat is one LBA Format data structure.
 type LBAFormat struct {
 	MS    uint16 // metadata per block, bytes
-	LBADS uint8  // block size, 2^n bytes; 0 is a format that doesn't exist
+	LBADS uint8  // block size, 2^n bytes; 0 if the format doesn't exist
 	RP    uint8  // relative performance, bits 1:0; 0 is best
 }
 
@@ -80,8 +80,8 @@ func (p *IdentifyNamespace) Format() int {
 	return i
 }
 
-// BlockSize is the size of a logical block in bytes, without metadata; 0 where the format is
-// none that the NVM command set allows (below 512 bytes or absurdly large).
+// BlockSize is the size of a logical block in bytes, without metadata; 0 if the NVM command set
+// doesn't allow the format (below 512 bytes or absurdly large).
 func (p *IdentifyNamespace) BlockSize() int {
 	ds := p.LBAF[p.Format()].LBADS
 	if ds < 9 || ds > 24 {
@@ -108,7 +108,7 @@ const (
 // NMIC is Namespace Multi-path I/O and Sharing Capabilities.
 type NMIC uint8
 
-// NMICShared says that several controllers may attach the namespace at once.
+// NMICShared says that the namespace may be attached to several controllers at once.
 const NMICShared NMIC = 1 << 0
 
 // DLFEAT is Deallocate Logical Block Features.

@@ -20,8 +20,8 @@ const (
 // MaxBlocks is the most blocks that one command can name: NLB is 0-based with 16 bits.
 const MaxBlocks = 1 << 16
 
-// SetIO makes c a Read, Write, Compare, Write Zeroes, Verify or Write Uncorrectable of blocks
-// (1 to MaxBlocks) at slba. It touches only the bytes it sets, and resets the rest.
+// SetIO makes c a Read, Write, Compare, Write Zeroes, Verify or Write Uncorrectable of a number
+// of blocks (1 to MaxBlocks) that start at slba. All other bytes of c become zero.
 func (c *Command) SetIO(op Opcode, nsid uint32, slba uint64, blocks uint32, ctl IOControl) {
 	c.start(op, nsid)
 	c.SetCDW64(10, slba)
@@ -37,13 +37,13 @@ func (c *Command) SLBA() uint64 { return c.CDW64(10) }
 // Blocks is the number of blocks: NLB + 1.
 func (c *Command) Blocks() uint32 { return uint32(binary.LittleEndian.Uint16(c[48:])) + 1 }
 
-// BlockRange is blocks of a namespace; the zero value is none.
+// BlockRange is a range of blocks of a namespace; the zero value is empty.
 type BlockRange struct {
 	SLBA   uint64
 	Blocks uint32
 }
 
-// String is as people read it: "block 7", "blocks 8 to 15".
+// String returns the range in words: "block 7", "blocks 8 to 15".
 func (r BlockRange) String() string {
 	switch r.Blocks {
 	case 0:
@@ -54,8 +54,8 @@ func (r BlockRange) String() string {
 	return fmt.Sprintf("blocks %d to %d", r.SLBA, r.SLBA+uint64(r.Blocks)-1)
 }
 
-// BlockRange is the blocks that an I/O command names by SLBA and NLB; none of a command that has others in its data, as
-// Dataset Management and Copy, or none at all.
+// BlockRange is the range of blocks that an I/O command names by SLBA and NLB. It is empty for a command whose ranges are
+// in its data, such as Dataset Management or Copy, or that names no blocks.
 func (c *Command) BlockRange() BlockRange {
 	switch c.Opcode() {
 	case OpRead, OpWrite, OpCompare, OpWriteZeroes, OpVerify, OpWriteUncorrectable:
@@ -64,7 +64,7 @@ func (c *Command) BlockRange() BlockRange {
 	return BlockRange{}
 }
 
-// IOControl is the control bits.
+// IOControl returns the control bits of an I/O command.
 func (c *Command) IOControl() IOControl { return IOControl(binary.LittleEndian.Uint16(c[50:])) }
 
 // FUA is Force Unit Access.

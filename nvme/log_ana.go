@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// ANAState is the state of a namespace group as this controller sees it.
+// ANAState is the state of an ANA group, as one controller reports it.
 type ANAState uint8
 
 // ANA states.
@@ -17,7 +17,7 @@ const (
 	ANAChange         ANAState = 0xf
 )
 
-// String is the name that nvme-cli and Linux's nvmet use.
+// String returns the name that nvme-cli and Linux's nvmet use.
 func (s ANAState) String() string {
 	switch s {
 	case ANAOptimized:
@@ -42,7 +42,7 @@ const (
 	anaGroupSize  = 32
 )
 
-// ANALog is the Asymmetric Namespace Access log, 0Ch. Its size depends on what it holds.
+// ANALog is the Asymmetric Namespace Access log, 0Ch. Its size depends on its contents.
 type ANALog struct {
 	ChangeCount uint64
 	Groups      []ANAGroup
@@ -65,7 +65,7 @@ func (p *ANALog) Size() int {
 	return n
 }
 
-// ANALogSize is the size of the log of a controller with so many groups and namespaces.
+// ANALogSize is the size in bytes of the log of a controller that has the given numbers of groups and namespaces.
 func ANALogSize(groups, namespaces uint32) uint64 {
 	return anaHeaderSize + anaGroupSize*uint64(groups) + 4*uint64(namespaces)
 }
@@ -89,7 +89,8 @@ func (p *ANALog) AppendTo(b []byte) []byte {
 	return b
 }
 
-// ANALogLength is the length in bytes of the log that begins with b, as far as b tells: more than b has where more of it follows.
+// ANALogLength is the length in bytes of the log that begins with b, as far as b shows it. If b isn't the whole log, the
+// result is more than len(b).
 func ANALogLength(b []byte) uint64 {
 	n := uint64(anaHeaderSize)
 	if uint64(len(b)) < n {

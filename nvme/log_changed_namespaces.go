@@ -3,7 +3,7 @@ package nvme
 // ChangedNamespaces is the Changed Attached Namespace List log, 04h, a page of 4096 bytes.
 type ChangedNamespaces struct {
 	NSIDs NSIDList
-	// TooMany says that more than MaxNSIDList namespaces changed: any may have.
+	// TooMany says that more than MaxNSIDList namespaces changed, so that the log lists none.
 	TooMany bool
 }
 

@@ -12,7 +12,7 @@ const (
 	DiscoveryEntrySize  = 1024
 )
 
-// DiscoveryHeader begins the Discovery log, 70h.
+// DiscoveryHeader is the beginning of the Discovery log, 70h.
 type DiscoveryHeader struct {
 	GENCTR uint64 // generation: changes when, and only when, the log does
 	NUMREC uint64 // number of entries
@@ -58,7 +58,7 @@ func (p *DiscoveryEntry) Parse(b []byte) error {
 	return parsePage(b, p, DiscoveryEntrySize, "Discovery log entry")
 }
 
-// Service is TRSVCID as text, for TCP and RDMA a port number.
+// Service is TRSVCID as text; for TCP and RDMA it is a port number.
 func (p *DiscoveryEntry) Service() string { return Text(p.TRSVCID[:]) }
 
 // Address is TRADDR as text.
@@ -102,10 +102,10 @@ type SubsystemType uint8
 const (
 	SubsystemReferral         SubsystemType = 1 // another discovery subsystem
 	SubsystemNVM              SubsystemType = 2
-	SubsystemCurrentDiscovery SubsystemType = 3 // the one that is asked
+	SubsystemCurrentDiscovery SubsystemType = 3 // the discovery subsystem that returned the log
 )
 
-// String is the name that nvme-cli uses.
+// String returns the name that nvme-cli uses.
 func (t SubsystemType) String() string {
 	switch t {
 	case SubsystemReferral:
@@ -130,7 +130,7 @@ const (
 	TREQNoSQFlowControl   TREQ = 1 << 2 // the host may disable SQ flow control
 )
 
-// String is the text that nvme-cli uses.
+// String returns the text that nvme-cli uses.
 func (t TREQ) String() string {
 	s := "not specified"
 	switch t & TREQSecureMask {
@@ -155,7 +155,7 @@ const (
 	EFLAGSNoCDC      EFLAGS = 1 << 2 // NCC
 )
 
-// String is the text that nvme-cli uses.
+// String returns the text that nvme-cli uses.
 func (f EFLAGS) String() string {
 	var set []string
 	for _, b := range []struct {
@@ -198,7 +198,7 @@ const (
 	RDMACMS uint8 = 1
 )
 
-// Bytes is the subtype as TSAS holds it.
+// Bytes returns the subtype in its wire form, the value of TSAS.
 func (t TSASRDMA) Bytes() (b [256]byte) {
 	b[0], b[1], b[2] = t.QPType, t.Provider, t.CMS
 	b[8], b[9] = byte(t.PKey), byte(t.PKey>>8)

@@ -14,7 +14,7 @@ type EffectsLog struct {
 
 var _ [EffectsLogSize]byte = [unsafe.Sizeof(EffectsLog{})]byte{}
 
-// Effects says what one command does.
+// Effects says whether a command is supported, and what it affects.
 type Effects uint32
 
 // Bits of Effects.

@@ -5,10 +5,10 @@ import "unsafe"
 // ErrorEntrySize is the size of one entry of the Error Information log in bytes.
 const ErrorEntrySize = 64
 
-// ErrorEntry is one entry of the Error Information log, 01h, newest first. All zero is an
-// entry that doesn't exist.
+// ErrorEntry is one entry of the Error Information log, 01h, whose newest entry comes first. An
+// entry that is all zero doesn't exist.
 type ErrorEntry struct {
-	Count             uint64 // of errors, unique to this one; 0 is an invalid entry
+	Count             uint64 // error count, unique to this error; 0 is an invalid entry
 	SQID              uint16
 	CID               uint16
 	StatusPhase       uint16 // the status field as in a completion, phase in bit 0

@@ -8,7 +8,7 @@ type FeatureEffectsLog [256]FeatureEffects
 
 var _ [1024]byte = [unsafe.Sizeof(FeatureEffectsLog{})]byte{}
 
-// FeatureEffects says what setting a feature does.
+// FeatureEffects says whether a feature is supported, and what setting it affects.
 type FeatureEffects uint32
 
 // Bits of FeatureEffects; the scope is in bits 31:20.

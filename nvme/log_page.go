@@ -57,18 +57,18 @@ func (l LID) String() string {
 	return "log page " + hexadecimal(uint64(l))
 }
 
-// GetLogPage is the parameters of Get Log Page.
+// GetLogPage holds the parameters of Get Log Page.
 type GetLogPage struct {
 	LID    LID
 	NSID   uint32 // usually NSIDAll or NSIDNone
 	LSP    uint8  // log specific parameter, 7 bits (4 before NVMe 2.0)
-	LSI    uint16 // log specific identifier, as of an endurance group
+	LSI    uint16 // log specific identifier, such as that of an endurance group
 	RAE    bool   // retain the asynchronous event
 	Length uint32 // bytes; a multiple of 4, not 0
 	Offset uint64 // bytes; a multiple of 4
 	CSI    CSI
 
-	UUIDIndex uint8 // in the UUID list, 7 bits, for pages of vendors; 0 for none
+	UUIDIndex uint8 // index in the UUID list, 7 bits, for vendor specific pages; 0 for none
 }
 
 // SetGetLogPage makes c a Get Log Page. The length is rounded up to dwords.
@@ -94,17 +94,17 @@ func (c *Command) LogLSP() uint8 { return c[41] & 0x7f }
 // LogRAE is Retain Asynchronous Event.
 func (c *Command) LogRAE() bool { return c[41]&0x80 != 0 }
 
-// LogLength is NUMD in bytes; up to 2^34, since NUMD is a 0-based count of dwords.
+// LogLength is NUMD in bytes, up to 2^34: NUMD is a 0-based count of dwords.
 func (c *Command) LogLength() uint64 {
 	l := uint64(binary.LittleEndian.Uint16(c[42:]))
 	u := uint64(binary.LittleEndian.Uint16(c[44:]))
 	return ((u<<16 | l) + 1) * 4
 }
 
-// LogOffset is LPO: bytes, or with LogIndexed entries.
+// LogOffset is LPO: in bytes or, with LogIndexed, in entries.
 func (c *Command) LogOffset() uint64 { return c.CDW64(12) }
 
-// LogIndexed is Offset Type: the offset is the index of an entry.
+// LogIndexed is Offset Type: whether the offset is the index of an entry.
 func (c *Command) LogIndexed() bool { return c[58]&0x80 != 0 }
 
 // LogCSI is the command set that the page is asked for.

@@ -12,31 +12,31 @@ type PersistentAction uint8
 
 // Actions.
 const (
-	PersistentRead      PersistentAction = 0 // of the context that there is
-	PersistentEstablish PersistentAction = 1 // make one, and read
+	PersistentRead      PersistentAction = 0 // read from the existing context
+	PersistentEstablish PersistentAction = 1 // establish a context and read
 	PersistentRelease   PersistentAction = 2
-	PersistentHeader    PersistentAction = 3 // make one, and read the header
+	PersistentHeader    PersistentAction = 3 // establish a context and read the header
 )
 
 // PersistentHeaderSize is the size of PersistentLogHeader in bytes.
 const PersistentHeaderSize = 512
 
-// PersistentEventHead is what each event has before its data, in bytes, at least.
+// PersistentEventHead is the minimum size in bytes of the header that each event has before its data.
 const PersistentEventHead = 24
 
 // PersistentLogUnit is the unit of PELS of Identify Controller, in bytes.
 const PersistentLogUnit = 64 << 10
 
-// PersistentLogHeader is the beginning of the Persistent Event log, 0Dh. Events follow, the
-// newest first.
+// PersistentLogHeader is the beginning of the Persistent Event log, 0Dh. The events follow, newest
+// first.
 type PersistentLogHeader struct {
 	LID                 LID
 	_                   [3]byte
 	Events              uint32 // TNEV
-	Length              uint64 // TLL: of the log, bytes
+	Length              uint64 // TLL: length of the log, bytes
 	Revision            uint8  // of this header
 	_                   [1]byte
-	HeaderLength        uint16 // of what follows this field, bytes
+	HeaderLength        uint16 // length of the header after this field, bytes
 	Timestamp           uint64 // ms in bits 47:0
 	PowerOnHours        Uint128
 	PowerCycles         uint64
@@ -45,14 +45,14 @@ type PersistentLogHeader struct {
 	MN                  [40]byte
 	SUBNQN              [256]byte
 	Generation          uint16 // changes with each reporting context
-	ReportingContext    uint32 // bit 18: there was one before this command
+	ReportingContext    uint32 // bit 18: a context existed before this command
 	_                   [102]byte
 	SupportedEventsBits [32]byte
 }
 
 var _ [PersistentHeaderSize]byte = [binarySizePersistentHeader]byte{}
 
-// binarySizePersistentHeader is the size on the wire, where nothing is padded.
+// binarySizePersistentHeader is the size on the wire, where fields aren't padded.
 const binarySizePersistentHeader = 1 + 3 + 4 + 8 + 1 + 1 + 2 + 8 + 16 + 8 + 4 + 20 + 40 + 256 + 2 + 4 + 102 + 32
 
 // Values of the fields of PersistentLogHeader.
@@ -62,7 +62,7 @@ const (
 	PersistentContextExisted = 1 << 18
 
 	persistentEventHeadRest = PersistentEventHead - 3
-	persistentEventNoPort   = 3 // EHAI: the event is of no port
+	persistentEventNoPort   = 3 // EHAI: the event isn't associated with a port
 )
 
 // AppendTo appends the header.
@@ -116,7 +116,7 @@ type PersistentEvent struct {
 	Revision  uint8
 	CNTLID    uint16
 	Timestamp uint64 // ms in bits 47:0
-	Data      []byte // by type
+	Data      []byte // depends on Type
 }
 
 // Size is the size of the event in the log, in bytes.
@@ -203,7 +203,7 @@ type FormatEndEvent struct {
 	_           [2]byte
 }
 
-// Status is that of the completion.
+// Status is the status of the completion.
 func (e *FormatEndEvent) Status() Status { return Status(e.StatusPhase >> 1) }
 
 // SanitizeStartEvent is the data of PersistentSanitize.
@@ -231,7 +231,8 @@ var (
 // PersistentData is the wire form of an event's data: a pointer to one of the types above.
 func PersistentData(event any) []byte { return appendPage(nil, event) }
 
-// Decode is the inverse for e.Data: a pointer to one of these types, or nil for an event of another.
+// Decode is the inverse of PersistentData for e.Data: it returns a pointer to one of these types, or nil for an event of
+// any other type.
 func (e *PersistentEvent) Decode() (event any, err error) {
 	switch e.Type {
 	case PersistentTimestamp:

@@ -5,12 +5,12 @@ import "unsafe"
 // ReservationNotificationSize is the size of the page in bytes.
 const ReservationNotificationSize = 64
 
-// ReservationNotification is the Reservation Notification log, 80h; all zero when there is
-// none to tell.
+// ReservationNotification is the Reservation Notification log, 80h; all zero if there is no
+// notification.
 type ReservationNotification struct {
 	Count uint64
 	Type  uint8 // 1 registration preempted, 2 reservation released, 3 reservation preempted
-	Pages uint8 // further notifications
+	Pages uint8 // number of further notifications
 	_     [2]byte
 	NSID  uint32
 	_     [48]byte

@@ -7,10 +7,10 @@ const SanitizeLogSize = 512
 
 // SanitizeLog is the Sanitize Status log, 81h.
 type SanitizeLog struct {
-	SPROG  uint16         // progress, of 65536; FFFFh where none is in progress
+	SPROG  uint16         // progress, in 65536ths; FFFFh if no operation is in progress
 	SSTAT  SanitizeStatus // of the last operation
-	SCDW10 uint32         // dword 10 of the Sanitize that began it
-	// Times are in seconds; FFFFFFFFh is not reported.
+	SCDW10 uint32         // dword 10 of the Sanitize that started it
+	// Estimated times in seconds; FFFFFFFFh if not reported.
 	OverwriteTime, BlockEraseTime, CryptoEraseTime       uint32
 	OverwriteTimeND, BlockEraseTimeND, CryptoEraseTimeND uint32 // with SanitizeNDAS
 	_                                                    [480]byte
@@ -35,13 +35,13 @@ const (
 	SanitizeDone       SanitizeStatus = 1
 	SanitizeInProgress SanitizeStatus = 2
 	SanitizeFailed     SanitizeStatus = 3
-	SanitizeDoneND     SanitizeStatus = 4 // done, and deallocated although the host asked not to
+	SanitizeDoneND     SanitizeStatus = 4 // done, and blocks deallocated although the host asked not to
 )
 
-// State is how the last operation stands.
+// State is the state of the last operation.
 func (s SanitizeStatus) State() SanitizeStatus { return s & 7 }
 
-// String is how the last operation stands, in words.
+// String returns the state of the last operation in words.
 func (s SanitizeStatus) String() string {
 	switch s.State() {
 	case SanitizeNever:
@@ -58,8 +58,8 @@ func (s SanitizeStatus) String() string {
 	return "status " + hexadecimal(uint64(s.State()))
 }
 
-// Passes are the passes of an overwrite that were completed.
+// Passes is the number of completed passes of an overwrite.
 func (s SanitizeStatus) Passes() int { return int(s >> 3 & 0x1f) }
 
-// WithPasses is s with a number of completed passes.
+// WithPasses returns s with n completed passes.
 func (s SanitizeStatus) WithPasses(n int) SanitizeStatus { return s&^0xf8 | SanitizeStatus(n&0x1f)<<3 }

@@ -14,7 +14,7 @@ type SMARTLog struct {
 	PercentageUsed   uint8
 	EnduranceWarning uint8 // endurance group critical warning summary
 	_                [25]byte
-	DataUnitsRead    Uint128 // thousands of 512 bytes, rounded up
+	DataUnitsRead    Uint128 // units of 1000 × 512 bytes, rounded up
 	DataUnitsWritten Uint128
 	HostReads        Uint128 // commands
 	HostWrites       Uint128
@@ -26,7 +26,7 @@ type SMARTLog struct {
 	ErrorLogEntries  Uint128
 	WarningTempTime  uint32    // minutes
 	CriticalTempTime uint32    // minutes
-	Sensors          [8]uint16 // K; 0 is a sensor that isn't there
+	Sensors          [8]uint16 // K; 0 if there is no such sensor
 	TMT1Transitions  uint32
 	TMT2Transitions  uint32
 	TMT1Time         uint32 // seconds
@@ -55,7 +55,7 @@ func (p *SMARTLog) Kelvin() int { return int(p.Temperature[0]) | int(p.Temperatu
 // SetKelvin sets the composite temperature.
 func (p *SMARTLog) SetKelvin(k int) { p.Temperature = [2]byte{byte(k), byte(k >> 8)} }
 
-// SMARTDataUnits is a count of bytes in the log's unit, thousands of 512 bytes rounded up.
+// SMARTDataUnits converts a count of bytes to the log's units of 1000 × 512 bytes, rounded up.
 func SMARTDataUnits(bytes uint64) Uint128 {
 	const unit = 1000 * 512
 	n := bytes / unit

@@ -61,7 +61,7 @@ func TestANALogGolden(t *testing.T) {
 	}
 }
 
-// TestANALogGroups: each group has its own namespaces, some none, and nothing of an earlier log stays.
+// TestANALogGroups: each group has its own namespaces, or none, and nothing of a log parsed earlier remains.
 func TestANALogGroups(t *testing.T) {
 	want := ANALog{ChangeCount: 5, Groups: []ANAGroup{
 		{ID: 1, ChangeCount: 3, State: ANAOptimized, NSIDs: NSIDList{1, 3}},
@@ -80,8 +80,8 @@ func TestANALogGroups(t *testing.T) {
 	}
 }
 
-// TestANALogLength: the beginning of a log says how long it is, as far as it has the groups; never less than that has been read
-// when there is more.
+// TestANALogLength: the beginning of a log says how long the log is, as far as it has the groups; while there is more to
+// read, the length is greater than what has been read.
 func TestANALogLength(t *testing.T) {
 	b := (&ANALog{Groups: []ANAGroup{{ID: 1, NSIDs: NSIDList{1, 2}}, {ID: 2}, {ID: 3, NSIDs: NSIDList{3}}}}).AppendTo(nil)
 	for n := range len(b) {

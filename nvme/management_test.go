@@ -57,7 +57,7 @@ func TestManagementGolden(t *testing.T) {
 	}
 }
 
-// TestPersistentGolden: the places of the log's fields, from the figures of NVMe base 2.0.
+// TestPersistentGolden checks the offsets of the log's fields against the figures of NVMe base 2.0.
 func TestPersistentGolden(t *testing.T) {
 	h := PersistentLogHeader{LID: LogPersistent, Events: 1, Length: 2, Revision: 3, HeaderLength: PersistentHeaderRest, Timestamp: 4,
 		PowerCycles: 5, VID: 6, Generation: 7, ReportingContext: PersistentContextExisted}
@@ -79,8 +79,7 @@ func TestPersistentGolden(t *testing.T) {
 	}
 }
 
-// Whatever a log holds, its events parse and append again to what they were, or are refused.
-// TestPersistentEventParse: an event of another implementation may have a longer header, and what is vendor specific
+// TestPersistentEventParse: an event of another implementation may have a longer header, and vendor specific information
 // before its data.
 func TestPersistentEventParse(t *testing.T) {
 	b := unhex(t, "08"+"01"+"17"+"00"+"0302"+"0807060504030201"+"0000"+"00000000"+"0200"+"0500"+"ffff"+ // 17h and 3 bytes
@@ -96,7 +95,7 @@ func TestPersistentEventParse(t *testing.T) {
 	if _, err := e.Parse(b[:len(b)-2]); !errors.Is(err, ErrShort) {
 		t.Errorf("cut: %v", err)
 	}
-	for at, v := range map[int]byte{2: 0x14, 20: 6} { // a header without its last byte; more that is vendor specific than there is
+	for at, v := range map[int]byte{2: 0x14, 20: 6} { // a header without its last byte; more vendor specific information than data
 		bad := bytes.Clone(b)
 		bad[at] = v
 		if _, err := e.Parse(bad); !errors.Is(err, ErrMalformed) {

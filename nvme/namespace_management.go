@@ -2,7 +2,7 @@ package nvme
 
 import "unsafe"
 
-// Places of fields of Namespace Management and Namespace Attachment, by which errors name them.
+// Byte offsets of fields of Namespace Management and Namespace Attachment, by which errors name them.
 const (
 	NSManagementOffSEL = 40
 	NSManagementOffCSI = 47
@@ -19,8 +19,8 @@ const (
 	NSDetach NSAction = 1
 )
 
-// SetNSCreate makes c a Namespace Management that creates a namespace of a command set, as a
-// NamespaceSpec in its data says. The result is its NSID.
+// SetNSCreate makes c a Namespace Management that creates a namespace of a command set. Its data is
+// a NamespaceSpec, and its result the NSID of the new namespace.
 func (c *Command) SetNSCreate(csi CSI) {
 	c.start(OpNSManagement, NSIDNone)
 	c.SetCDW(10, uint32(NSCreate))
@@ -39,11 +39,11 @@ func (c *Command) SetNSAttachment(nsid uint32, a NSAction) {
 	c.SetCDW(10, uint32(a))
 }
 
-// NSAction is what Namespace Management or Namespace Attachment is to do.
+// NSAction is the action that Namespace Management or Namespace Attachment asks for.
 func (c *Command) NSAction() NSAction { return NSAction(c.CDW10() & 0xf) }
 
-// NamespaceSpec is what a host says of the namespace that it has created: the data of Namespace
-// Management, whose fields lie where Identify Namespace has them.
+// NamespaceSpec describes a namespace to be created. It is the data of Namespace Management; its
+// fields have the same offsets as in Identify Namespace.
 type NamespaceSpec struct {
 	NSZE     uint64 // size, blocks
 	NCAP     uint64 // capacity, blocks

@@ -9,21 +9,22 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxNQN is the longest NVMe Qualified Name in bytes; its field holds a NUL as well.
+// MaxNQN is the length of the longest NVMe Qualified Name in bytes, without the NUL that ends it.
 const MaxNQN = 223
 
 // DiscoveryNQN is the well-known name of every discovery subsystem.
 const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
 
-// UUIDPrefix starts the second form of an NQN; a UUID follows.
+// UUIDPrefix begins an NQN of the second form; a UUID follows.
 const UUIDPrefix = "nqn.2014-08.org.nvmexpress:uuid:"
 
-// ErrNQN is the cause of every error of CheckNQN.
+// ErrNQN is the cause of every error that CheckNQN returns.
 var ErrNQN = errors.New("not an NVMe Qualified Name")
 
-// CheckNQN says what is wrong with an NQN (NVMe base, section "NVMe Qualified Names"). Both
-// forms are valid: nqn.YYYY-MM.REVERSE-DOMAIN:STRING (the string may be missing, as in
-// DiscoveryNQN), and UUIDPrefix with a UUID. The error doesn't say whose name it is: that is for the caller.
+// CheckNQN returns an error that says what is wrong with an NQN (NVMe base, section "NVMe Qualified
+// Names"), or nil. Both forms are valid: nqn.YYYY-MM.REVERSE-DOMAIN:STRING (the string may be
+// missing, as in DiscoveryNQN), and UUIDPrefix with a UUID. The error doesn't say whose name it is:
+// the caller should.
 func CheckNQN(nqn string) error {
 	if why := nqnFault(nqn); why != "" {
 		return fmt.Errorf("%q is %w: %s", shorten(nqn), ErrNQN, why)
@@ -74,7 +75,7 @@ func isYearMonth(s string) bool {
 	return s[5:] >= "01" && s[5:] <= "12"
 }
 
-// shorten keeps an error line readable when what was given as an NQN is a whole file.
+// shorten keeps an error message readable if a whole file was given as an NQN.
 func shorten(s string) string {
 	if len(s) > MaxNQN+1 {
 		return s[:MaxNQN] + "…"

@@ -63,7 +63,7 @@ func TestHostID(t *testing.T) {
 	}
 }
 
-// TestTextHarmless: what a peer calls itself, or others, commands no terminal.
+// TestTextHarmless: names that a peer sends contain nothing that controls a terminal.
 func TestTextHarmless(t *testing.T) {
 	for field, want := range map[string]string{
 		"disk \x1b]0;gotcha\a  \x00\x1b": "disk ?]0;gotcha?",

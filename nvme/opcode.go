@@ -1,7 +1,7 @@
 package nvme
 
-// Opcode is byte 0 of a command. Admin and I/O commands share the number space, so the queue
-// that carries a command decides which set applies.
+// Opcode is byte 0 of a command. Admin and I/O commands share the number space: which of them an
+// opcode means depends on the queue that carries the command.
 type Opcode byte
 
 // OpFabrics marks a Fabrics command on either kind of queue.

@@ -2,7 +2,7 @@ package nvme
 
 import "fmt"
 
-// AdminName is the specification's name of an admin command.
+// AdminName returns the specification's name of an admin command.
 func (o Opcode) AdminName() string {
 	switch o {
 	case OpGetLogPage:
@@ -33,7 +33,7 @@ func (o Opcode) AdminName() string {
 	return fmt.Sprintf("admin command %02Xh", uint8(o))
 }
 
-// IOName is the specification's name of an I/O command of the NVM command set.
+// IOName returns the specification's name of an I/O command of the NVM command set.
 func (o Opcode) IOName() string {
 	switch o {
 	case OpFlush:
@@ -86,9 +86,8 @@ func (t FCType) String() string {
 	return fmt.Sprintf("Fabrics command %02Xh", uint8(t))
 }
 
-// Name is the specification's name of the command on the admin queue (qid 0) or an I/O queue,
-// with its chief parameter where that helps a reader: "Get Log Page (SMART / Health
-// Information)".
+// Name returns the specification's name of the command on the admin queue (qid 0) or an I/O queue,
+// with its main parameter where that helps the reader: "Get Log Page (SMART / Health Information)".
 func (c *Command) Name(qid uint16) string {
 	op := c.Opcode()
 	switch {

@@ -7,14 +7,14 @@ import (
 	"reflect"
 )
 
-// PageSize is the size of an identify page, and of the memory page that MDTS counts in when
+// PageSize is the size of an identify page, and of the memory page that is the unit of MDTS when
 // CAP.MPSMIN is 0, as it is on every Fabrics controller.
 const PageSize = 4096
 
-// ErrShort is the cause of every parse error that comes from too few bytes.
+// ErrShort is the cause of every parse error that is due to too few bytes.
 var ErrShort = errors.New("too few bytes")
 
-// shortError says which page was cut and how much of it came.
+// shortError is the error for a page of which only got bytes of want are there.
 func shortError(page string, got, want int) error {
 	return fmt.Errorf("nvme: %s: %w: got %d, want %d", page, ErrShort, got, want)
 }
@@ -37,7 +37,7 @@ func parsePage(b []byte, p any, size int, page string) error {
 	return nil
 }
 
-// codePage fills v from the beginning of b, or that from v, and returns what is behind it. It does what package
+// codePage parses v from the beginning of b, or writes v to it, and returns the rest of b. It does what package
 // encoding/binary does, but copies arrays of bytes, of which pages mostly consist, as a whole.
 func codePage(b []byte, v reflect.Value, parse bool) []byte {
 	switch v.Kind() {
@@ -45,7 +45,7 @@ func codePage(b []byte, v reflect.Value, parse bool) []byte {
 		for i := range v.NumField() {
 			if f := v.Field(i); f.CanSet() {
 				b = codePage(b, f, parse)
-			} else { // blank, and of bytes
+			} else { // blank, and an array of bytes
 				b = b[f.Len():]
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Pages are parsed and appended as encoding/binary would.
+// TestPagesAsBinary: pages are parsed and appended as encoding/binary would.
 func TestPagesAsBinary(t *testing.T) {
 	for _, p := range []any{
 		new(IdentifyController), new(IdentifyControllerNVM), new(CommandSets), new(IdentifyNamespace), new(IdentifyNamespaceIndependent),

@@ -19,8 +19,8 @@ const (
 	CAPCRIMS CAP = 1 << 60 // controller ready independent of media support
 )
 
-// NewCAP is a CAP with MQES for queues of that many entries, TO for that time (rounded up to
-// 500 ms, at most 127.5 s), CQR, and the given bits.
+// NewCAP returns a CAP with MQES for queues of queueSize entries, TO for timeout (rounded up to a
+// multiple of 500 ms, at most 127.5 s), CQR, and the given bits.
 func NewCAP(queueSize int, timeout time.Duration, bits CAP) CAP {
 	to := min((timeout+500*time.Millisecond-1)/(500*time.Millisecond), 255)
 	return CAP(uint16(queueSize-1)) | CAP(to)<<24 | CAPCQR | bits
@@ -60,7 +60,7 @@ const (
 	CCCRIME    CC = 1 << 24
 )
 
-// CCFabrics is the entry sizes that every Fabrics host sets.
+// CCFabrics holds the entry sizes that every Fabrics host sets.
 const CCFabrics = CCIOSQES64 | CCIOCQES16
 
 // Enabled is EN.
@@ -92,13 +92,13 @@ const (
 	CSTSPaused CSTS = 1 << 5
 )
 
-// CSTSGone is what a controller that is no longer there reads as.
+// CSTSGone is the value read if the controller is no longer there.
 const CSTSGone CSTS = 0xffffffff
 
 // Ready is RDY.
 func (c CSTS) Ready() bool { return c&CSTSReady != 0 }
 
-// Fatal is CFS: the controller can't go on and has to be reset.
+// Fatal is CFS: the controller can't continue and has to be reset.
 func (c CSTS) Fatal() bool { return c&CSTSFatal != 0 }
 
 // Shutdown is SHST, to be compared with CSTSShutdown….
@@ -115,7 +115,7 @@ const (
 	Version2_0   Version = 0x20000
 )
 
-// String is the version as the specifications write it: 1.4, 1.2.1.
+// String returns the version as the specifications write it: 1.4, 1.2.1.
 func (v Version) String() string {
 	if t := v & 0xff; t != 0 {
 		return fmt.Sprintf("%d.%d.%d", v>>16, v>>8&0xff, t)

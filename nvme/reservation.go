@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Reservation commands (NVMe base, sections "Reservation Acquire command" and those that
-// follow). All go to I/O queues.
+// Reservation commands (NVMe base, section "Reservation Acquire command" and those that follow
+// it). All are I/O commands.
 
 // ResvType is the type of a reservation.
 type ResvType uint8
@@ -31,20 +31,20 @@ func (t ResvType) String() string {
 	return fmt.Sprintf("reservation type %d", uint8(t))
 }
 
-// Valid says whether a host can ask for a reservation of the type.
+// Valid reports whether a host can ask for a reservation of the type.
 func (t ResvType) Valid() bool { return t >= ResvWriteExclusive && t <= ResvExclusiveAccessAllReg }
 
-// AllRegistrants says whether every registrant holds a reservation of the type.
+// AllRegistrants reports whether every registrant holds a reservation of the type.
 func (t ResvType) AllRegistrants() bool {
 	return t == ResvWriteExclusiveAllReg || t == ResvExclusiveAccessAllReg
 }
 
-// RegistrantsOnly says whether every registrant may write under a reservation that one holds.
+// RegistrantsOnly reports whether every registrant may write though only one holds the reservation.
 func (t ResvType) RegistrantsOnly() bool {
 	return t == ResvWriteExclusiveRegOnly || t == ResvExclusiveAccessRegOnly
 }
 
-// ResvAction is RREGA, RACQA or RRELA: what a reservation command does.
+// ResvAction is RREGA, RACQA or RRELA: the action of a reservation command.
 type ResvAction uint8
 
 // Actions of Reservation Register, of Reservation Acquire and of Reservation Release.
@@ -113,7 +113,7 @@ func (c *Command) setReservation(op Opcode, nsid uint32, a ResvAction, ignoreKey
 }
 
 // SetResvReport makes c a Reservation Report of length bytes, rounded up to dwords, in the
-// extended form, which is the one for host identifiers of 128 bits.
+// extended form, which has host identifiers of 128 bits.
 func (c *Command) SetResvReport(nsid uint32, length int) {
 	c.start(OpResvReport, nsid)
 	c.SetCDW(10, uint32((length+3)/4-1))
@@ -129,7 +129,7 @@ func (c *Command) ResvIgnoreKey() bool { return c.CDW10()&resvIgnoreKey != 0 }
 // ResvType is RTYPE of Reservation Acquire and Release.
 func (c *Command) ResvType() ResvType { return ResvType(c.CDW10() >> resvTypeShift) }
 
-// CPTPL is that of Reservation Register.
+// CPTPL is CPTPL of Reservation Register.
 func (c *Command) CPTPL() CPTPL { return CPTPL(c.CDW10() >> resvCPTPLShift) }
 
 // ResvReportLength is NUMD of Reservation Report in bytes.
@@ -145,13 +145,13 @@ type ResvKeys struct {
 	Other   uint64
 }
 
-// AppendTo appends the 16 bytes, of which Release takes the first 8.
+// AppendTo appends the 16 bytes. Release takes only the first 8.
 func (k ResvKeys) AppendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, k.Current)
 	return binary.LittleEndian.AppendUint64(b, k.Other)
 }
 
-// Parse reads 16 bytes, or the 8 of Release.
+// Parse reads the 16 bytes of Register and Acquire, or the 8 bytes of Release.
 func (k *ResvKeys) Parse(b []byte) error {
 	if len(b) < ResvReleaseSize {
 		return shortError("reservation keys", len(b), ResvReleaseSize)
@@ -209,7 +209,7 @@ func boolByte(v bool) byte {
 	return 0
 }
 
-// Parse reads the structure. Registrants that b has no room for are left out.
+// Parse reads the structure. Registrants that aren't wholly in b are left out.
 func (p *ResvStatus) Parse(b []byte) error {
 	if len(b) < ResvStatusSize {
 		return shortError("Reservation Status", len(b), ResvStatusSize)
@@ -226,7 +226,8 @@ func (p *ResvStatus) Parse(b []byte) error {
 	return nil
 }
 
-// ResvStatusLength is the size of the whole structure that begins with b, which holds ResvStatusSize bytes.
+// ResvStatusLength is the size in bytes of the whole structure that begins with b, which must hold at least ResvStatusSize
+// bytes.
 func ResvStatusLength(b []byte) int {
 	return ResvStatusSize + ResvRegistrantSize*int(binary.LittleEndian.Uint16(b[5:]))
 }

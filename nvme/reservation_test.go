@@ -63,7 +63,7 @@ func TestReservationGolden(t *testing.T) {
 	if err := q.Parse(b[:130]); err != nil || len(q.Registrants) != 1 {
 		t.Errorf("parsed %+v of less, %v", q, err)
 	}
-	b[5], b[9] = 1, 0xfe // one registrant, though there is place for two, and what is reserved
+	b[5], b[9] = 1, 0xfe // one registrant, though there is room for two, and reserved bits
 	if err := q.Parse(b); err != nil || len(q.Registrants) != 1 || q.Persist {
 		t.Errorf("parsed %+v of one registrant, %v", q, err)
 	}
@@ -77,7 +77,7 @@ func TestReservationGolden(t *testing.T) {
 	if err := k.Parse(unhex(t, "0100000000000000"+"0200000000000000")); err != nil || k != (ResvKeys{1, 2}) {
 		t.Errorf("keys %+v, %v", k, err)
 	}
-	for _, n := range []int{8, 15} { // Release has one
+	for _, n := range []int{8, 15} { // Release has one key
 		if err := k.Parse(unhex(t, "0300000000000000"+"0200000000000000")[:n]); err != nil || k != (ResvKeys{Current: 3}) {
 			t.Errorf("keys %+v of %d bytes, %v", k, n, err)
 		}

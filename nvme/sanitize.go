@@ -1,6 +1,6 @@
 package nvme
 
-// Places of fields of Sanitize in the command, by which errors name them: the byte, and above bit 8 the bit in it.
+// Locations of fields of Sanitize in the command, by which errors name them: the byte, and from bit 8 up the bit in it.
 const (
 	SanitizeOffSANACT = 40
 	SanitizeOffEMVS   = 41 | 2<<8
@@ -19,7 +19,7 @@ const (
 
 // Bits of dword 10 of Sanitize.
 const (
-	SanitizeAUSE  = 1 << 3  // a failure may be left by SanitizeExitFailure
+	SanitizeAUSE  = 1 << 3  // SanitizeExitFailure may end the failure mode
 	SanitizeOIPBP = 1 << 8  // overwrite: the pattern is inverted between passes
 	SanitizeNDAS  = 1 << 9  // no deallocation afterwards
 	SanitizeEMVS  = 1 << 10 // media can be verified afterwards
@@ -34,15 +34,15 @@ const (
 	SANICAPUnmodified = 1 << 30
 )
 
-// SetSanitize makes c a Sanitize. flags are the bits of dword 10; passes, 1 to 16, and pattern
-// are for SanitizeOverwrite.
+// SetSanitize makes c a Sanitize. flags holds the other bits of dword 10; passes, 1 to 16, and
+// pattern are for SanitizeOverwrite.
 func (c *Command) SetSanitize(a SanitizeAction, flags uint32, passes int, pattern uint32) {
 	c.start(OpSanitize, NSIDNone)
 	c.SetCDW(10, uint32(a)|flags|uint32(passes&0xf)<<4)
 	c.SetCDW(11, pattern)
 }
 
-// SanitizeAction is what Sanitize is to do.
+// SanitizeAction is SANACT of Sanitize.
 func (c *Command) SanitizeAction() SanitizeAction { return SanitizeAction(c.CDW10() & 7) }
 
 // SanitizePasses is OWPASS of dword 10 of Sanitize, 1 to 16.

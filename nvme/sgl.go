@@ -9,15 +9,15 @@ const SGLSize = 16
 // (NVMe base, section "Scatter Gather List").
 type SGL [SGLSize]byte
 
-// SGLType is the whole byte 15 of a descriptor: type in bits 7:4, subtype in bits 3:0.
+// SGLType is byte 15 of a descriptor: type in bits 7:4, subtype in bits 3:0.
 type SGLType byte
 
 // The descriptors that Fabrics transports use.
 const (
-	SGLDataBlockAddress SGLType = 0x00 // data block, address (no Fabrics transport takes it)
+	SGLDataBlockAddress SGLType = 0x00 // data block, address (not used by any Fabrics transport)
 	SGLInCapsule        SGLType = 0x01 // data block, offset: data in the capsule
 	SGLKeyed            SGLType = 0x40 // keyed data block: address, 24-bit length, key
-	SGLKeyedInvalidate  SGLType = 0x4f // the same, and the key is to be invalidated remotely
+	SGLKeyedInvalidate  SGLType = 0x4f // the same, with remote invalidation of the key
 	SGLTransport        SGLType = 0x5a // transport data block: R2T/H2CData or C2HData on TCP
 )
 
@@ -34,7 +34,7 @@ const MaxKeyedLength = 1<<24 - 1
 // Type is the SGL Identifier: type in bits 7:4, subtype in 3:0.
 func (s *SGL) Type() SGLType { return SGLType(s[15]) }
 
-// Address is an address, or, of a data block in the capsule (SGLInCapsule), an offset in bytes.
+// Address is an address or, for a data block in the capsule (SGLInCapsule), an offset in bytes.
 func (s *SGL) Address() uint64 { return binary.LittleEndian.Uint64(s[0:]) }
 
 // Length is the 32-bit length of a data block or transport descriptor, in bytes.

@@ -2,11 +2,11 @@ package nvme
 
 // Status is the status field of a completion without the phase bit:
 // SC in bits 7:0, SCT in 10:8, CRD in 12:11, More in 13, DNR in 14.
-// Success is zero. Any other Status is an error that errors.Is compares by its Code; Err gives
+// Success is zero. Any other Status is an error that errors.Is compares by its Code; Err returns
 // it as an error, or nil for success.
 type Status uint16
 
-// Flags that may be or'ed onto a status.
+// Flags that may be OR'ed into a status.
 const (
 	StatusMore Status = 1 << 13
 	StatusDNR  Status = 1 << 14
@@ -110,7 +110,7 @@ const (
 	StatusDeallocatedRead Status = 0x287
 )
 
-// Path related status (SCT 3). HostPathError and HostAborted are made by the host itself.
+// Path related status (SCT 3). The host itself makes StatusHostPathError and StatusHostAborted.
 const (
 	StatusInternalPathError   Status = 0x300
 	StatusANAPersistentLoss   Status = 0x301
@@ -121,13 +121,13 @@ const (
 	StatusHostAborted         Status = 0x371
 )
 
-// Code is the status without More, DNR and CRD: SCT and SC, the form in which tables list it.
+// Code is the status without More, DNR and CRD: SCT and SC, the form used in tables.
 func (s Status) Code() Status { return s & 0x7ff }
 
 // DNR reports whether Do Not Retry is set.
 func (s Status) DNR() bool { return s&StatusDNR != 0 }
 
-// OK reports success.
+// OK reports whether the status is success.
 func (s Status) OK() bool { return s.Code() == StatusSuccess }
 
 // SCT is the status code type: 0 generic, 1 command specific, 2 media, 3 path, 7 vendor.

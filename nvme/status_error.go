@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Error makes a Status an error, so that errors.Is(err, nvme.StatusInvalidField) asks for the
+// Error makes Status an error, so that errors.Is(err, nvme.StatusInvalidField) tests for the
 // status of a command that failed.
 func (s Status) Error() string { return s.String() }
 
-// Err is nil for success, and else a *StatusError without a command.
+// Err returns nil for success, and otherwise a *StatusError without a command.
 func (s Status) Err() error {
 	if s.OK() {
 		return nil
@@ -17,17 +17,17 @@ func (s Status) Err() error {
 	return &StatusError{Status: s}
 }
 
-// StatusError is a command that completed with a status other than success.
+// StatusError is the error of a command that completed with a status other than success.
 type StatusError struct {
 	Status  Status
 	Command string // its name, as Command.Name gives it; may be empty
 	QID     uint16
 	NSID    uint32
-	Blocks  BlockRange // that an I/O command was for
+	Blocks  BlockRange // blocks that an I/O command names
 	Result  uint64     // of the completion
 }
 
-// ErrFor is nil where q reports success, and else a *StatusError that names the command c
+// ErrFor returns nil if q reports success, and otherwise a *StatusError that names the command c
 // of queue qid.
 func (q *Completion) ErrFor(c *Command, qid uint16) error {
 	if q.Status().OK() {
@@ -43,7 +43,7 @@ func (q *Completion) ErrFor(c *Command, qid uint16) error {
 	return e
 }
 
-// Error names the command, its blocks, what happened and, where there is one, the remedy.
+// Error names the command, its blocks, what happened and the remedy, if there is one.
 func (e *StatusError) Error() string {
 	var b strings.Builder
 	b.WriteString("nvme: ")
@@ -77,7 +77,7 @@ func (e *StatusError) Is(target error) bool {
 	return ok && s.Code() == e.Status.Code()
 }
 
-// remedy is what a user can do about the error, where there is something.
+// remedy says what a user can do about the error; it is empty if there is nothing.
 func (e *StatusError) remedy() string {
 	if e.isConnect() {
 		return e.connectRemedy()

@@ -2,9 +2,9 @@ package nvme
 
 import "fmt"
 
-// statusNames holds the name of each status, by Code. Where Connect and the I/O commands give
-// one code different meanings, it holds that of Connect, by far the one met more often on
-// Fabrics; nameFor tells them apart.
+// statusNames holds the name of each status, by Code. For a code that means one thing for Connect
+// and another for I/O commands it holds the meaning for Connect, which is by far the more common
+// on Fabrics; nameFor tells them apart.
 var statusNames = map[Status]string{
 	StatusSuccess:                  "success",
 	StatusInvalidOpcode:            "invalid command opcode",
@@ -97,7 +97,7 @@ var statusNames = map[Status]string{
 	StatusHostAborted:              "command aborted by host",
 }
 
-// ioStatusNames holds the meanings of the same codes on I/O commands.
+// ioStatusNames holds the meanings of those codes for I/O commands.
 var ioStatusNames = map[Status]string{
 	StatusConflictingAttributes: "conflicting attributes",
 	StatusInvalidProtectionInfo: "invalid protection information",
@@ -106,7 +106,7 @@ var ioStatusNames = map[Status]string{
 	StatusOverlappingRange:      "overlapping I/O range",
 }
 
-// String is the specification's name of the status, in lower case, with "do not retry" where
+// String returns the specification's name of the status, in lower case, with "do not retry" if
 // DNR is set.
 func (s Status) String() string {
 	name, ok := statusNames[s.Code()]
@@ -123,7 +123,7 @@ func (s Status) retry() string {
 	return ""
 }
 
-// nameFor is String, for a status of an I/O command where io is set.
+// nameFor is String, but for the status of an I/O command if io is set.
 func (s Status) nameFor(io bool) string {
 	if name, ok := ioStatusNames[s.Code()]; ok && io {
 		return name + s.retry()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestStatusGolden reads the status of each completion that Linux answered with an error.
+// TestStatusGolden reads the status of each completion in which Linux reported an error.
 func TestStatusGolden(t *testing.T) {
 	want := map[string]Status{
 		"tcp-09c-write-zeroes: Identify (CNS 05h)":    StatusInvalidField,

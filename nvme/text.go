@@ -9,8 +9,8 @@ import (
 )
 
 // PutPadded copies s into dst and fills the rest with spaces, the form of serial number, model
-// number and firmware revision (NVMe base, section "ASCII string"). What doesn't fit is cut,
-// and bytes outside 20h to 7Eh, which the specification forbids, become '?'.
+// number and firmware revision (NVMe base, section "ASCII string"). If s doesn't fit it is cut;
+// bytes outside 20h to 7Eh, which the specification forbids, become '?'.
 func PutPadded(dst []byte, s string) {
 	n := copy(dst, s)
 	for i, c := range dst[:n] {
@@ -23,8 +23,8 @@ func PutPadded(dst []byte, s string) {
 	}
 }
 
-// Text is the string in a fixed field, whether padded with spaces or ended by NUL. Control characters, which none of them
-// may have, and what isn't UTF-8 become '?': who shows the text shows it on a terminal, which they would command.
+// Text returns the string in a fixed field, whether padded with spaces or ended by NUL. Control characters, which no such
+// field may contain, and invalid UTF-8 become '?': the text may be shown on a terminal, which they would control.
 func Text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]
@@ -39,7 +39,7 @@ func Text(b []byte) string {
 }
 
 // PutText copies s into dst and fills the rest with NUL, the form of NQNs and of the transport
-// address fields. It fails where s and one NUL don't fit.
+// address fields. It fails if s and one NUL don't fit.
 func PutText(dst []byte, s string) error {
 	if len(s) >= len(dst) {
 		return fmt.Errorf("nvme: %q is %d bytes long: the field holds %d", s, len(s), len(dst)-1)
@@ -48,7 +48,7 @@ func PutText(dst []byte, s string) error {
 	return nil
 }
 
-// CheckPadded says why s can't be a field of n ASCII bytes (a serial or model number).
+// CheckPadded returns an error if s can't be stored in a field of n ASCII bytes (a serial or model number).
 func CheckPadded(field, s string, n int) error {
 	if len(s) > n {
 		return fmt.Errorf("nvme: %s %q is %d bytes long: shorten it to %d", field, s, len(s), n)

@@ -11,7 +11,7 @@ const (
 	TransportLoop TransportType = 254
 )
 
-// String is the name that nvme-cli uses: "rdma", "tcp" and so on.
+// String returns the name that nvme-cli uses: "rdma", "tcp" and so on.
 func (t TransportType) String() string {
 	switch t {
 	case TransportRDMA:

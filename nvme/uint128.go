@@ -5,15 +5,15 @@ import (
 	"math/big"
 )
 
-// Uint128 is a 16-byte little-endian counter, as SMART and capacities use it.
+// Uint128 is a 16-byte little-endian number, as the SMART log and capacities have it.
 type Uint128 struct {
 	Lo, Hi uint64
 }
 
-// Uint128From is v as a 128-bit number.
+// Uint128From returns v as a 128-bit number.
 func Uint128From(v uint64) Uint128 { return Uint128{Lo: v} }
 
-// Uint64 is u, or the largest uint64 where u is larger.
+// Uint64 returns u, or the largest uint64 if u is larger.
 func (u Uint128) Uint64() uint64 {
 	if u.Hi != 0 {
 		return math.MaxUint64
@@ -21,7 +21,7 @@ func (u Uint128) Uint64() uint64 {
 	return u.Lo
 }
 
-// String is u in decimal, whole.
+// String returns all digits of u in decimal.
 func (u Uint128) String() string {
 	v := new(big.Int).SetUint64(u.Hi)
 	v.Lsh(v, 64)

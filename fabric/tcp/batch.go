@@ -15,8 +15,8 @@ const (
 	maxWriteIov = 256
 )
 
-// batch is what one send call gathers: headers and digests, staged next to each other, and
-// data where it lies.
+// batch is the content of one send call: headers and digests, staged next to each other, and data,
+// gathered from where it lies.
 type batch struct {
 	stage []byte // never grows beyond its capacity: iov points into it
 	iov   [maxWriteIov]unix.Iovec
@@ -25,18 +25,18 @@ type batch struct {
 	open  bool // iov[n-1] ends where stage ends, and may be extended
 	msg   unix.Msghdr
 
-	onDemand bool // pages of what is gathered may be missing
+	onDemand bool // pages of gathered data may be missing
 
 	pdus [pdu.NumTypes]uint32
 	data int
 }
 
-// fits says whether a number of staged bytes and of pieces has room.
+// fits reports whether there is room for the given numbers of staged bytes and of pieces.
 func (b *batch) fits(staged, pieces int) bool {
 	return len(b.stage)+staged <= cap(b.stage) && b.n+pieces <= maxWriteIov
 }
 
-// commit takes s, which is stage with something appended (no more than fits allowed).
+// commit takes s, which is stage with bytes appended (no more than fits allowed).
 func (b *batch) commit(s []byte) {
 	added := s[len(b.stage):]
 	b.stage = s
@@ -53,7 +53,7 @@ func (b *batch) commit(s []byte) {
 	b.open = true
 }
 
-// gather adds data where it lies.
+// gather adds data without copying it.
 func (b *batch) gather(p []byte) {
 	if len(p) == 0 {
 		return
@@ -64,7 +64,7 @@ func (b *batch) gather(p []byte) {
 	b.data += len(p)
 }
 
-// gatherWhole adds all the data of a PDU, and its digest where there is one.
+// gatherWhole adds all the data of a PDU, and its digest if there is one.
 func (b *batch) gatherWhole(p []byte, f pdu.Format) {
 	b.gather(p)
 	if f.DataDigest() {
@@ -74,7 +74,7 @@ func (b *batch) gatherWhole(p []byte, f pdu.Format) {
 
 func (b *batch) empty() bool { return b.first == b.n }
 
-// length is the number of bytes still to send.
+// length returns the number of bytes still to send.
 func (b *batch) length() int {
 	n := 0
 	for i := b.first; i < b.n; i++ {
@@ -83,7 +83,7 @@ func (b *batch) length() int {
 	return n
 }
 
-// sent notes that the kernel took n bytes.
+// sent records that the kernel took n bytes.
 func (b *batch) sent(n int) {
 	for n > 0 {
 		v := &b.iov[b.first]

@@ -92,8 +92,8 @@ func benchmarkIO(b *testing.B, p *pair, tt *testTarget, op nvme.Opcode, size, de
 	b.ReportMetric(float64(calls()-before)/float64(b.N), "calls/op")
 }
 
-// processorTime is what this process used so far, in nanoseconds. It says more than the elapsed
-// time on a machine that does other things too.
+// processorTime returns the processor time that this process has used, in nanoseconds. It says more
+// than the elapsed time on a machine that does other things too.
 func processorTime(b *testing.B) int64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// censusPeriod is longer than one that looks can keep another from the processor.
+// censusPeriod is longer than one connection that looks can keep another from the processor.
 const censusPeriod = 10 * time.Millisecond
 
-// census counts connections that have work, by periods: what is received for one while another looks may
-// lie there until the kernel takes the processor from that, so that it is no use to ask who has had a
-// turn since.
+// census counts, by period, the connections that have work. Data received for one connection while another
+// looks may lie unread until the kernel preempts the other, so counting only the connections that have had a
+// turn meanwhile would miss it.
 type census struct {
 	began time.Time
 
@@ -21,10 +21,10 @@ type census struct {
 	larger      atomic.Int32 // of now and before
 }
 
-// at is the number of the period of a time; they begin with 1.
+// at returns the number of the period that t is in; numbers begin with 1.
 func (c *census) at(t time.Time) int64 { return int64(t.Sub(c.began)/censusPeriod) + 1 }
 
-// count counts one connection, which does this once in a period.
+// count counts one connection; each calls it once in a period.
 func (c *census) count(period int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,5 +38,5 @@ func (c *census) count(period int64) {
 	c.larger.Store(int32(max(c.now, c.before)))
 }
 
-// most is how many connections had work in this period or in the one before it.
+// most returns how many connections had work in this period or in the one before it, whichever is more.
 func (c *census) most() int { return int(c.larger.Load()) }

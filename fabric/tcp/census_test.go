@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestCensus: what had work in one period counts until the next one is over.
+// TestCensus: a connection that had work in one period counts until the next period is over.
 func TestCensus(t *testing.T) {
 	began := time.Unix(1000, 0)
 	c := census{began: began}

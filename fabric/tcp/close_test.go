@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestTransportClosed: nothing is dialled or given out after Close.
+// TestTransportClosed: after Close no queue is dialled and no memory handed out.
 func TestTransportClosed(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	tr, err := NewTransport(HostConfig{})
@@ -34,8 +34,8 @@ func TestTransportClosed(t *testing.T) {
 	}
 }
 
-// TestTransportClosedMeanwhile: Close waits for a host that is just connecting, and that either has its queues or learns
-// of it.
+// TestTransportClosedMeanwhile: Close waits for a host that is connecting meanwhile, which either gets its queues or is
+// told that the transport is closed.
 func TestTransportClosedMeanwhile(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	for range 40 {
@@ -61,8 +61,8 @@ func TestTransportClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestListenerClosed: a host whose endpoint is closed learns of it, and isn't counted as lost, though it closes its
-// other connections when it finds the first one closed.
+// TestListenerClosed: a host whose endpoint is closed is told so, and isn't counted as lost, though it closes its other
+// connections when it finds the first one closed.
 func TestListenerClosed(t *testing.T) {
 	for range 20 {
 		tt := newTestTarget(t, TargetConfig{})

@@ -11,8 +11,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/internal/busypoll"
 )
 
-// fabricsInCapsule is the data that a capsule may carry on the admin queue, and in a Fabrics
-// command on every queue, whatever IOCCSZ says (section 3.4.1).
+// fabricsInCapsule is how many bytes of data a capsule may carry on the admin queue, and in a
+// Fabrics command on any queue, whatever IOCCSZ says (section 3.4.1).
 const fabricsInCapsule = 8192
 
 // Defaults of TargetConfig and HostConfig.
@@ -28,52 +28,52 @@ const (
 	defaultDataTimeout    = 30 * time.Second
 )
 
-// lingerTime is how long an ending connection waits until the peer has taken the last PDUs.
+// lingerTime is how long an ending connection waits for the peer to take the last PDUs.
 const lingerTime = time.Second
 
-// TargetConfig configures a Listener. The zero value is good for Linux hosts.
+// TargetConfig configures a Listener. The zero value suits Linux hosts.
 type TargetConfig struct {
 	// QueueDepth is how many commands a connection can hold, 2 to 4096; 0 means 256.
 	QueueDepth int
-	// InCapsule is the data that an I/O command capsule may carry, in bytes, a multiple of 16,
+	// InCapsule is the most data that an I/O command capsule may carry, in bytes, a multiple of 16,
 	// at most 1 MiB; 0 means 16 KiB, below 0 none.
 	InCapsule int
-	// MaxTransfer is the data of one command, in bytes: a power of two times 4096, at most
+	// MaxTransfer is the most data of one command, in bytes: a power of two times 4096, at most
 	// 16 MiB; 0 means 1 MiB.
 	MaxTransfer int
-	// MaxH2CData is the data of one H2CData PDU, in bytes: at least 4096, a multiple of 4; 0
+	// MaxH2CData is the most data of one H2CData PDU, in bytes: at least 4096, a multiple of 4; 0
 	// means MaxTransfer.
 	MaxH2CData int
 	// Memory is how much memory commands may hold for data, in bytes, over all connections, at
 	// least MaxTransfer; 0 means 256 MiB. Commands wait when it is used up.
 	Memory int64
-	// PeerMemory is how much of it the commands of one address may hold, in bytes; 0 means a
-	// quarter. A host that never takes or brings its data holds up nobody but itself.
+	// PeerMemory is how much of Memory the commands of one address may hold, in bytes; 0 means a
+	// quarter. It makes a host that never takes or sends its data hold up only itself.
 	PeerMemory int64
-	// MaxConns is how many connections may be open; 0 means 1024. One more is closed.
+	// MaxConns is how many connections may be open; 0 means 1024. Further ones are closed.
 	MaxConns int
 	// MaxPeerConns is how many of them may be from one address; 0 means 256.
 	MaxPeerConns int
 	// ConnectTimeout limits the time from the TCP connection to a successful Connect command;
 	// 0 means 10 s, as long as Linux waits.
 	ConnectTimeout time.Duration
-	// DataTimeout is how long a host may leave all the data that it was asked for (R2T) to be
-	// waited for; 0 means 30 s. That of one command may take ten times as long.
+	// DataTimeout is how long a host may send none of the data that it was asked for (R2T); 0
+	// means 30 s. All the data of one command may take ten times as long.
 	DataTimeout time.Duration
-	// BusyPoll is the longest that a connection looks for data before it sleeps, where the last
-	// waits were that short; otherwise it sleeps at once. It looks no longer than twice what its
-	// last turns took, or a fifth of it, unless looking for so long has turned out to shorten
-	// waits. Nobody looks where sleeping shortens them, while more connections of the program have
-	// work than half of the processors, or after a turn of 48 commands and more. Zero is
-	// DefaultBusyPoll, NoBusyPoll is never.
+	// BusyPoll is the longest that a connection polls for data before it sleeps. It polls only if
+	// recent waits were that short, and sleeps at once otherwise. It polls no longer than twice the
+	// time that its last turns took, or a fifth of BusyPoll if that is longer, unless polling for
+	// all of BusyPoll has turned out to shorten waits. It doesn't poll if sleeping makes waits
+	// shorter, while more connections of the program have work than half of the processors, or
+	// after a turn of 48 commands or more. Zero means DefaultBusyPoll; NoBusyPoll never polls.
 	BusyPoll time.Duration
-	// Log takes refusals and failures, at a bounded rate; nil discards them.
+	// Log receives refusals and failures, at a bounded rate; nil discards them.
 	Log *slog.Logger
-	// Tap makes what sees the bytes of each connection; nil for nothing.
+	// Tap makes the Tap that sees the bytes of a connection; nil for none.
 	Tap func(local, remote netip.AddrPort) Tap
 }
 
-// Validate says what is wrong with c, naming the field. The error is ErrConfig.
+// Validate returns an error, of kind ErrConfig, that names the first invalid field of c, or nil.
 func (c TargetConfig) Validate() error {
 	c.fill()
 	switch {
@@ -101,7 +101,7 @@ func (c TargetConfig) Validate() error {
 	return validBusyPoll(c.BusyPoll)
 }
 
-// fill replaces zero values by the defaults.
+// fill replaces zero values with the defaults.
 func (c *TargetConfig) fill() {
 	c.QueueDepth = cmp.Or(c.QueueDepth, defaultQueueDepth)
 	c.InCapsule = max(cmp.Or(c.InCapsule, defaultInCapsule), 0)
@@ -117,21 +117,21 @@ func (c *TargetConfig) fill() {
 
 // HostConfig configures a Transport. The zero value asks for no digests.
 type HostConfig struct {
-	// HeaderDigest and DataDigest ask the controller for digests. One that doesn't grant them
-	// is refused.
+	// HeaderDigest and DataDigest ask the controller for digests. A controller that doesn't grant
+	// them is refused.
 	HeaderDigest, DataDigest bool
 	// ConnectTimeout limits the TCP connection, and then the exchange of ICReq and ICResp; 0
 	// means 10 s.
 	ConnectTimeout time.Duration
-	// BusyPoll is the longest that a connection looks for data before it sleeps, as TargetConfig's.
+	// BusyPoll is the longest that a connection polls for data before it sleeps, as in TargetConfig.
 	BusyPoll time.Duration
-	// Memory is the most that Transport.Alloc gives out, in bytes; 0 means 1 GiB.
+	// Memory is the most that Transport.Alloc hands out, in bytes; 0 means 1 GiB.
 	Memory int64
-	// Tap makes what sees the bytes of each connection; nil for nothing.
+	// Tap makes the Tap that sees the bytes of a connection; nil for none.
 	Tap func(local, remote netip.AddrPort) Tap
 }
 
-// Validate says what is wrong with c, naming the field. The error is ErrConfig.
+// Validate returns an error, of kind ErrConfig, that names the first invalid field of c, or nil.
 func (c HostConfig) Validate() error {
 	if c.ConnectTimeout < 0 {
 		return badConfig("ConnectTimeout %v is negative", c.ConnectTimeout)
@@ -149,13 +149,13 @@ func validBusyPoll(d time.Duration) error {
 	return nil
 }
 
-// fill replaces zero values by the defaults.
+// fill replaces zero values with the defaults.
 func (c *HostConfig) fill() {
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, defaultConnectTimeout)
 	c.Memory = cmp.Or(c.Memory, defaultHostMemory)
 }
 
-// digests is what c asks for.
+// digests returns the digests that c asks for.
 func (c HostConfig) digests() pdu.Digests {
 	var d pdu.Digests
 	if c.HeaderDigest {
@@ -167,7 +167,7 @@ func (c HostConfig) digests() pdu.Digests {
 	return d
 }
 
-// badConfig is the error of a field that can't be used.
+// badConfig returns the error for an invalid field.
 func badConfig(format string, args ...any) error {
 	return fmt.Errorf("nvme/tcp: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
 }

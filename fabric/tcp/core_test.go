@@ -10,8 +10,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestCore runs the initiator core against the engine: connect, several queues, I/O, an orderly
-// end.
+// TestCore runs the host core against the engine: connect, several queues, I/O, an orderly end.
 func TestCore(t *testing.T) {
 	for _, cfg := range []HostConfig{{}, {HeaderDigest: true, DataDigest: true}} {
 		for _, noFlow := range []bool{false, true} {
@@ -73,7 +72,7 @@ func TestCoreLost(t *testing.T) {
 	_ = c.Close() // reports the same loss
 }
 
-// connectedHost is a controller of a transport of its own, which is closed with the test.
+// connectedHost returns a controller with a transport of its own, which is closed with the test.
 func connectedHost(t *testing.T, tt *testTarget, queues int) *host.Controller {
 	t.Helper()
 	tr, err := NewTransport(HostConfig{})

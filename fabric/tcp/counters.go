@@ -10,31 +10,31 @@ import (
 type DirectionCounters struct {
 	PDUs  [pdu.NumTypes]atomic.Uint64 // by pdu.Type
 	Bytes atomic.Uint64               // on the connections, headers and digests included
-	Data  atomic.Uint64               // of those, data
-	// Direct is the data that the kernel put at its place without passing the read buffer.
+	Data  atomic.Uint64               // of Bytes, those that are data
+	// Direct counts the bytes of data that the kernel put straight into their place, bypassing the read buffer.
 	Direct  atomic.Uint64
 	Calls   atomic.Uint64 // system calls that sent or received something
-	Blocked atomic.Uint64 // … that met a full socket, or an empty one
+	Blocked atomic.Uint64 // system calls that found the socket full, or empty
 }
 
-// Counters is what happened on all connections of a Listener or a Transport. They only grow,
-// except for Connections.
+// Counters counts what happened on all connections of a Listener or a Transport. The counts only
+// grow, except Connections.
 type Counters struct {
 	In, Out DirectionCounters
 
 	Connections atomic.Int64  // open now
 	Accepted    atomic.Uint64 // connections made
-	Rejected    atomic.Uint64 // connections closed for a limit, or before initialization was done
+	Rejected    atomic.Uint64 // connections closed because of a limit, or before initialization was done
 
 	HeaderDigestErrors atomic.Uint64
 	DataDigestErrors   atomic.Uint64
 	ProtocolErrors     atomic.Uint64 // header digest errors included
 	ShortData          atomic.Uint64 // successful reads that lacked data (host)
 	MemoryWaits        atomic.Uint64 // commands that waited for data memory (target)
-	Successes          atomic.Uint64 // responses that a SUCCESS flag stood for, either way
+	Successes          atomic.Uint64 // responses, sent or received, that a SUCCESS flag replaced
 }
 
-// tally gathers counts without atomics while a batch is worked on.
+// tally collects counts without atomics while a batch is worked on.
 type tally struct {
 	pdus    [pdu.NumTypes]uint32
 	bytes   uint64
@@ -53,7 +53,7 @@ func (t *tally) add(b *batch) {
 	b.pdus, b.data = [pdu.NumTypes]uint32{}, 0
 }
 
-// publish adds the counts to c and starts again.
+// publish adds the counts to c and resets them.
 func (t *tally) publish(c *DirectionCounters) {
 	for i, n := range t.pdus {
 		if n != 0 {

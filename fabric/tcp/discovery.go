@@ -7,7 +7,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// DiscoveryPort is the entry of the discovery log for a listener at addr, without TLS: TSAS is zero
+// DiscoveryPort returns the discovery log entry of a listener at addr, without TLS: TSAS is zero
 // (NVMe/TCP 1.0, section 3.1.2).
 func DiscoveryPort(addr netip.AddrPort) target.Port {
 	return target.Port{Transport: nvme.TransportTCP, Addr: addr}

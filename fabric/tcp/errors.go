@@ -11,7 +11,7 @@ import (
 
 // Kinds of failure, for errors.Is.
 var (
-	// ErrProtocol: the peer sent what NVMe/TCP doesn't allow. The error is a *ProtocolError.
+	// ErrProtocol: the peer violated NVMe/TCP. The error is a *ProtocolError.
 	ErrProtocol = errors.New("protocol error")
 	// ErrTerminated: the peer sent a terminate request. The error is a *TerminatedError.
 	ErrTerminated = errors.New("terminated by the peer")
@@ -27,16 +27,16 @@ var (
 	ErrTooMany = errors.New("too many connections")
 	// ErrConfig: a field of TargetConfig or HostConfig can't be used.
 	ErrConfig = errors.New("bad configuration")
-	// ErrStalled: the host didn't bring the data that it was asked for, or the peer didn't take what
-	// was sent to it.
+	// ErrStalled: the host didn't send the data that it was asked for, or the peer didn't take the
+	// data that was sent to it.
 	ErrStalled = errors.New("stalled")
 )
 
-// errTransportClosed is the error of what is asked of a Transport after Close.
+// errTransportClosed is the error of calls to a Transport after Close.
 var errTransportClosed = fmt.Errorf("the transport was closed: %w", ErrClosed)
 
-// ProtocolError says that the peer broke the protocol. The connection is dead, and the peer was
-// told with a terminate request.
+// ProtocolError says that the peer violated the protocol. The connection is dead, and the peer was
+// told so with a terminate request.
 type ProtocolError struct {
 	Peer  netip.AddrPort
 	PDU   pdu.Type // the PDU at fault
@@ -47,7 +47,7 @@ func (e *ProtocolError) Error() string {
 	return fmt.Sprintf("nvme/tcp peer %v: %v: %v", e.Peer, e.PDU, e.Cause)
 }
 
-// Unwrap gives the kind and the field.
+// Unwrap returns the kind and the field.
 func (e *ProtocolError) Unwrap() []error { return []error{ErrProtocol, e.Cause} }
 
 // TerminatedError says that the peer ended the connection with a terminate request.
@@ -55,7 +55,7 @@ type TerminatedError struct {
 	Peer    netip.AddrPort
 	FES     pdu.FES // Fatal Error Status
 	FEI     uint32  // Fatal Error Information, as pdu.FES says
-	Offence string  // the PDU that the peer objects to, as far as it told
+	Offence string  // the type of the PDU that the peer objects to; empty if it didn't say
 }
 
 func (e *TerminatedError) Error() string {
@@ -66,16 +66,16 @@ func (e *TerminatedError) Error() string {
 	return s
 }
 
-// Unwrap gives the kind.
+// Unwrap returns the kind.
 func (e *TerminatedError) Unwrap() error { return ErrTerminated }
 
-// stageAccept is the stage before there is a connection.
+// stageAccept is the stage before a connection exists.
 const stageAccept = "accept"
 
 // ConnError says at which stage a connection failed, and why.
 type ConnError struct {
 	Stage string         // "accept", "connect", "initialize", "receive", "receive data", "send"
-	Peer  netip.AddrPort // none where nobody knows whose connection it would have been
+	Peer  netip.AddrPort // invalid if the peer isn't known
 	Err   error
 }
 
@@ -86,9 +86,9 @@ func (e *ConnError) Error() string {
 	return fmt.Sprintf("nvme/tcp %s %v: %v", e.Stage, e.Peer, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *ConnError) Unwrap() error { return e.Err }
 
-// errTransfer is what Request.Pulled is told of a data digest error: the kind, and the status
-// for the command's response.
+// errTransfer is what Request.Pulled gets for a data digest error: the kind, and the status for the
+// command's response.
 var errTransfer = fmt.Errorf("%w: %w", ErrDataDigest, nvme.StatusTransientTransport)

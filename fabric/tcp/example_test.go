@@ -86,7 +86,7 @@ func Example_paths() {
 		log.Fatal(err)
 	}
 	defer transport.Close()
-	id := nvme.NewHostID() // who the host is, to both
+	id := nvme.NewHostID() // identifies the host on both paths
 	var cfg multipath.Config
 	var listeners []*tcp.Listener
 	for range 2 {
@@ -121,7 +121,7 @@ func Example_paths() {
 	// Output: live <nil> <nil>
 }
 
-// A host that creates a namespace by itself, where the target has a directory for those of hosts.
+// A host that creates a namespace itself; the target has a directory for namespaces that hosts create.
 func Example_provision() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -13,7 +13,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// standing is a volume in whose first write the program stands still.
+// standing is a volume that simulates a standstill of the program in its first write.
 type standing struct {
 	blockdev.Volume
 	still  atomic.Pointer[func()]
@@ -28,8 +28,9 @@ func (v *standing) Submit(r *blockdev.Request) {
 	v.Volume.Submit(r)
 }
 
-// TestForsaken: where a host gives up its connection while the target stands still, nothing of what it sent before is
-// executed afterwards, whatever the target has received of that already, and whoever has heard of it.
+// TestForsaken: if a host gives up its connection while the target stands still, no command that it sent before is
+// executed afterwards, however much of it the target has already received, and whether or not the target's socket has
+// already reported the end.
 func TestForsaken(t *testing.T) {
 	const size = block
 	data := make([]byte, size)
@@ -44,7 +45,7 @@ func TestForsaken(t *testing.T) {
 		_ = p.Close()
 	}
 	for name, c := range map[string]struct {
-		before func(p *raw, ttag uint16) []byte // what is sent behind the first write
+		before func(p *raw, ttag uint16) []byte // what is sent after the first write
 		still  func(p *raw, conn *targetConn)   // while the target stands still
 		writes int32
 	}{
@@ -130,8 +131,8 @@ func TestForsaken(t *testing.T) {
 	}
 }
 
-// TestEnded: a connection is found to have ended when its host has closed it, and looking, as before each command where
-// they come seldom, allocates nothing.
+// TestEnded: a connection that its host has closed is found to have ended, and checking that, as the target does before
+// each command if commands are rare, doesn't allocate.
 func TestEnded(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

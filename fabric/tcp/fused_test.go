@@ -9,8 +9,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// TestFusedMemory: however many fused pairs come at once, and however little memory there is for their data,
-// none waits for what the others hold: each is answered, and so is what comes beside them.
+// TestFusedMemory: however many fused pairs arrive at once, and however little memory there is for their data, none waits
+// for memory that the others hold: each is answered, and so are the commands between them.
 func TestFusedMemory(t *testing.T) {
 	const size, pairs = 64 << 10, 8
 	tt := newTestTarget(t, TargetConfig{InCapsule: -1, MaxTransfer: size, Memory: 1 << 20, PeerMemory: size})

@@ -18,17 +18,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// fuzzPatience is how long a connection may take to end that nobody keeps open.
+// fuzzPatience is how long a connection may take to end when nothing keeps it open.
 const fuzzPatience = 20 * time.Second
 
-// What the first argument of the targets here says besides.
+// Flags in the first argument of the fuzz targets here.
 const (
 	fuzzDigests = 0x40 // the digests that its bits 2 and 3 name are used
-	fuzzSockets = 0x30 // each input has a connection of its own, and comes through its socket
-	fuzzSent    = 4    // that is slow: a world is over after so many
+	fuzzSockets = 0x30 // each input has a connection of its own, and arrives through its socket
+	fuzzSent    = 4    // that is slow, so a world ends after this many inputs
 )
 
-// live has a world take its inputs, by hand or through sockets.
+// live feeds inputs to a world, by hand or through sockets.
 func live(w interface {
 	feed(stream []byte)
 	send(stream []byte)
@@ -54,7 +54,7 @@ func fuzzedDigests(how uint8) pdu.Digests {
 	return pdu.Digests(how >> 2 & 3)
 }
 
-// pump has a connection's reader take a stream as if it came from its socket.
+// pump feeds a stream to a connection's reader as if it came from its socket.
 func pump(r *reader, h pduHandler, stream []byte) error {
 	for len(stream) > 0 {
 		if _, err := h.flush(); err != nil {
@@ -72,7 +72,7 @@ func pump(r *reader, h pduHandler, stream []byte) error {
 	return err
 }
 
-// fill puts the beginning of a stream where r wants it, at most limit bytes to each place.
+// fill copies the beginning of a stream to where r wants it, at most limit bytes to each place.
 func fill(r *reader, stream []byte, limit int) (n int) {
 	for _, v := range r.iov[:r.prepare()] {
 		k := min(int(v.Len), limit, len(stream)-n)
@@ -85,8 +85,8 @@ func fill(r *reader, stream []byte, limit int) (n int) {
 	return n
 }
 
-// fuzzSocket is a connected socket that both sides have shut. Making one for each connection would
-// cost more than all else; so each has a duplicate, and what it writes is made and dropped.
+// fuzzSocket is a connected socket that both sides have shut down. Making one for each connection would
+// cost more than all the rest, so each gets a duplicate of it; what a connection sends is built and dropped.
 type fuzzSocket struct{ file *os.File }
 
 func newFuzzSocket(t *testing.T) *fuzzSocket {
@@ -103,7 +103,7 @@ func newFuzzSocket(t *testing.T) *fuzzSocket {
 	must(err)
 	tcp := c.(*net.TCPConn)
 	must(errors.Join(tcp.CloseWrite(), peer.Close(), l.Close()))
-	_, _ = io.Copy(io.Discard, struct{ io.Reader }{tcp}) // until the peer's end is here
+	_, _ = io.Copy(io.Discard, struct{ io.Reader }{tcp}) // until the peer's FIN has arrived
 	file, err := tcp.File()
 	must(err)
 	must(tcp.Close())
@@ -119,8 +119,8 @@ func (s *fuzzSocket) conn(t *testing.T) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// FuzzTarget sends a target whatever a host may: a stream after as much of a good beginning as how
-// says. Nothing panics, and the connection ends when the stream does, with all that it held.
+// FuzzTarget sends a target an arbitrary stream, after as much of a valid beginning as how says. Nothing
+// panics, and the connection ends when the stream does, and frees everything that it held.
 func FuzzTarget(tf *testing.F) {
 	f := fuzzing.New(tf)
 	p := &raw{t: f}
@@ -181,7 +181,7 @@ func (w *targetWorld) feed(stream []byte) {
 	}
 }
 
-// open makes a connection. A good host can always.
+// open makes a connection. A valid host can always connect.
 func (w *targetWorld) open() {
 	var err error
 	if w.c, err = w.newConn(w.socket.conn(w.t)); err != nil {
@@ -222,7 +222,7 @@ func (w *targetWorld) send(stream []byte) {
 		p.connect()
 		p.enable()
 	}
-	_, _ = p.Write(stream) // the target may have ended the connection before all is there
+	_, _ = p.Write(stream) // the target may end the connection before it has all of it
 	_ = p.CloseWrite()
 	if _, err := io.Copy(io.Discard, p); isTimeout(err) {
 		w.t.Fatalf("the connection doesn't end: %v", err)
@@ -235,9 +235,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &ne) && ne.Timeout()
 }
 
-// FuzzHost answers a host with whatever a target may send while commands are outstanding. Nothing
-// panics, nothing is written but into their data, each command ends once, and so does the
-// connection.
+// FuzzHost sends a host an arbitrary stream while commands are outstanding. Nothing panics, nothing is
+// written except into their data, each command ends once, and so does the connection.
 func FuzzHost(tf *testing.F) {
 	f := fuzzing.New(tf)
 	p := &raw{t: f}
@@ -273,7 +272,7 @@ type fuzzRequest struct {
 	ends   atomic.Int32
 }
 
-// fuzzAround is how much that is at either end.
+// fuzzAround is how many bytes of memory are at either end of the data.
 const fuzzAround = 64
 
 func newHostWorld(t *testing.T, how uint8) *hostWorld {
@@ -336,7 +335,7 @@ func (w *hostWorld) open() {
 	}
 }
 
-// end ends the connection as its reader would: every command that is out ends.
+// end ends the connection as its reader would: every outstanding command ends.
 func (w *hostWorld) end(err error) {
 	if w.q == nil {
 		return
@@ -351,7 +350,7 @@ func (w *hostWorld) end(err error) {
 	}
 }
 
-// check checks that commands ended at most so often, and that nothing around their data was written.
+// check checks that each command ended at most the given number of times, and that nothing around its data was written.
 func (w *hostWorld) check(most int32) {
 	for _, r := range w.all {
 		if n := r.ends.Load(); n > most {

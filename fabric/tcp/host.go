@@ -13,18 +13,18 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// Transport makes NVMe/TCP connections for a host. It fulfils host.Transport.
+// Transport makes NVMe/TCP connections for a host. It implements host.Transport.
 type Transport struct {
 	cfg      HostConfig
 	memory   *mem.Arena
 	counters Counters
 
-	queues inuse.Count // those that are there, or being dialled
+	queues inuse.Count // queues that exist or are being dialled
 }
 
 var _ host.Transport = (*Transport)(nil)
 
-// NewTransport makes a Transport.
+// NewTransport returns a Transport.
 func NewTransport(cfg HostConfig) (*Transport, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -37,21 +37,21 @@ func NewTransport(cfg HostConfig) (*Transport, error) {
 	return &Transport{cfg: cfg, memory: memory}, nil
 }
 
-// Close lets no more queues be dialled, waits until every one is closed, and frees the memory that
-// Alloc gave.
+// Close prevents further queues from being dialled, waits until all queues are closed, and frees the
+// memory that Alloc handed out.
 func (t *Transport) Close() error {
 	t.queues.Close()
 	t.memory.Close()
 	return nil
 }
 
-// Type is host.Transport's.
+// Type implements host.Transport.
 func (t *Transport) Type() nvme.TransportType { return nvme.TransportTCP }
 
-// Counters are the counts of all connections so far. They may be read at any time.
+// Counters returns the counts of all connections so far. They may be read at any time.
 func (t *Transport) Counters() *Counters { return &t.counters }
 
-// Alloc is host.Transport's. Any memory serves as well as this, which lies in large pages where there are some.
+// Alloc implements host.Transport. Requests may use any other memory as well; this lies in large pages if there are any.
 func (t *Transport) Alloc(n int) ([]byte, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("nvme/tcp: %d bytes of memory: want at least 1", n)
@@ -66,10 +66,11 @@ func (t *Transport) Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free is host.Transport's.
+// Free implements host.Transport.
 func (t *Transport) Free(b []byte) { t.memory.Free(b) }
 
-// Dial is host.Transport's: the TCP connection, ICReq and ICResp. The error after Close is ErrClosed.
+// Dial implements host.Transport: it makes the TCP connection and exchanges ICReq and ICResp. After Close it fails with
+// ErrClosed.
 func (t *Transport) Dial(ctx context.Context, a host.QueueAttr) (host.TransportQueue, error) {
 	if a.Size < 2 || a.Size > 1<<16 {
 		return nil, fmt.Errorf("nvme/tcp: queue of %d entries is not within 2 to 65536", a.Size)

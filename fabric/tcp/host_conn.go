@@ -17,32 +17,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// hostQueue is one connection to a controller. It fulfils host.TransportQueue for the host
-// core, and pduHandler for its reader, which is the one goroutine that calls the Sink.
+// hostQueue is one connection to a controller. It implements host.TransportQueue for the host
+// core, and pduHandler for its reader, whose goroutine is the only one that calls the Sink.
 type hostQueue struct {
 	t       *Transport
 	tcp     *net.TCPConn
 	attr    host.QueueAttr
 	remote  netip.AddrPort
 	local   netip.AddrPort
-	digests pdu.Digests // asked for, and so agreed
+	digests pdu.Digests // requested, and therefore agreed
 	r       *reader
 	w       *writer
 	slots   []hostSlot
 
 	// Agreed with ICResp; constant afterwards.
-	format     pdu.Format // of what we send
+	format     pdu.Format // of the PDUs that we send
 	maxH2CData uint32     // bytes
 
 	ready chan struct{} // closed when ICResp was accepted
-	// decided is set by whichever comes first: Dial, which then succeeds, or the connection's end, of which the
-	// Sink isn't told then, since Dial fails.
+	// decided is set by whichever comes first: Dial, which then succeeds, or the connection's end, which the Sink
+	// isn't told of then, because Dial fails.
 	decided atomic.Bool
 	ended   chan struct{} // closed when the connection is gone and the Sink or Dial knows
-	err     error         // why; read after ended
+	err     error         // why it ended; read after ended
 
 	inBatch bool
-	cur     *hostSlot // whose data is arriving; the reader's
+	cur     *hostSlot // slot whose data is arriving; belongs to the reader
 	closing atomic.Bool
 
 	lateMu sync.Mutex
@@ -72,7 +72,7 @@ func newHostQueue(t *Transport, conn *net.TCPConn, a host.QueueAttr) (*hostQueue
 // serve runs the connection to its end.
 func (q *hostQueue) serve() { q.end(q.r.run()) }
 
-// Submit is host.TransportQueue's.
+// Submit implements host.TransportQueue.
 func (q *hostQueue) Submit(rs []*host.Request) {
 	for _, r := range rs {
 		q.slots[q.attr.SlotOf(r.Cmd.CID())].prepare(r, q.inlineLimit(&r.Cmd))
@@ -84,7 +84,7 @@ func (q *hostQueue) Submit(rs []*host.Request) {
 	q.w.unlockAndSend()
 }
 
-// inlineLimit is how much data cmd may take along in its capsule.
+// inlineLimit returns how many bytes of data the capsule of cmd may carry.
 func (q *hostQueue) inlineLimit(cmd *nvme.Command) int {
 	if q.attr.QID == 0 || cmd.Opcode() == nvme.OpFabrics {
 		return fabricsInCapsule
@@ -92,13 +92,13 @@ func (q *hostQueue) inlineLimit(cmd *nvme.Command) int {
 	return q.attr.InCapsule
 }
 
-// Size is host.TransportQueue's.
+// Size implements host.TransportQueue.
 func (q *hostQueue) Size() int { return q.attr.Size }
 
-// Local is host.TransportQueue's.
+// Local implements host.TransportQueue.
 func (q *hostQueue) Local() netip.AddrPort { return q.local }
 
-// RTT is host.TransportQueue's: TCP's own smoothed estimate.
+// RTT implements host.TransportQueue: it returns TCP's own smoothed estimate.
 func (q *hostQueue) RTT() int64 {
 	var rtt int64
 	_ = q.r.raw.Control(func(fd uintptr) {
@@ -109,7 +109,7 @@ func (q *hostQueue) RTT() int64 {
 	return rtt
 }
 
-// Close is host.TransportQueue's. It must not be called from the Sink.
+// Close implements host.TransportQueue. It must not be called from the Sink.
 func (q *hostQueue) Close() error {
 	q.closing.Store(true)
 	q.shut()
@@ -120,13 +120,13 @@ func (q *hostQueue) Close() error {
 // shut wakes the reader, which ends the connection.
 func (q *hostQueue) shut() { _ = q.tcp.CloseRead() }
 
-// batch is pduHandler's.
+// batch implements pduHandler.
 func (q *hostQueue) batch() {
 	q.inBatch = true
 	q.w.hold()
 }
 
-// flush is pduHandler's.
+// flush implements pduHandler.
 func (q *hostQueue) flush() (sent bool, err error) {
 	if q.inBatch {
 		q.inBatch = false
@@ -139,7 +139,7 @@ func (q *hostQueue) flush() (sent bool, err error) {
 	return sent, nil
 }
 
-// header is pduHandler's.
+// header implements pduHandler.
 func (q *hostQueue) header(h pdu.Header, b []byte) error {
 	switch h.Type {
 	case pdu.TypeCapsuleResp:
@@ -154,7 +154,7 @@ func (q *hostQueue) header(h pdu.Header, b []byte) error {
 	return terminatedBy(q.remote, b)
 }
 
-// initialized takes the ICResp.
+// initialized handles the ICResp.
 func (q *hostQueue) initialized(b []byte) error {
 	p, err := pdu.ParseICResp(b)
 	if err != nil {
@@ -172,7 +172,7 @@ func (q *hostQueue) initialized(b []byte) error {
 	return nil
 }
 
-// find is the slot of an outstanding command, or nil.
+// find returns the slot of an outstanding command, or nil.
 func (q *hostQueue) find(cid uint16) *hostSlot {
 	s := &q.slots[q.attr.SlotOf(cid)]
 	if !s.sent.Load() || s.cid != cid {
@@ -181,7 +181,7 @@ func (q *hostQueue) find(cid uint16) *hostSlot {
 	return s
 }
 
-// response takes a CapsuleResp.
+// response handles a CapsuleResp.
 func (q *hostQueue) response(cqe *nvme.Completion) error {
 	s := q.find(cqe.CID())
 	if s == nil {
@@ -196,7 +196,7 @@ func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
 		switch {
 		case int(s.received) == len(s.data):
 		case s.atMost:
-			// AL is an allocation length: SPDK sends the message alone, Linux zeroes after it.
+			// AL is an allocation length: SPDK sends the message alone, Linux adds zeroes to it.
 			clear(s.data[s.received:])
 		default:
 			q.t.counters.ShortData.Add(1)
@@ -212,7 +212,7 @@ func (q *hostQueue) complete(s *hostSlot, cqe *nvme.Completion) error {
 		case n >= 2*waitingResponse:
 			return pdu.Invalid(pdu.OffCID, "CID of a second response")
 		case n != waitingResponse:
-			return nil // the sender's written wakes us
+			return nil // the sender's call of written wakes us
 		}
 		s.sending.Store(0)
 	}
@@ -229,7 +229,7 @@ func (q *hostQueue) deliver(s *hostSlot, cqe *nvme.Completion) error {
 	return nil
 }
 
-// controllerData takes the header of a C2HData PDU.
+// controllerData handles the header of a C2HData PDU.
 func (q *hostQueue) controllerData(b []byte) error {
 	p, err := pdu.ParseData(b)
 	if err != nil {
@@ -251,7 +251,7 @@ func (q *hostQueue) controllerData(b []byte) error {
 	return nil
 }
 
-// data is pduHandler's.
+// data implements pduHandler.
 func (q *hostQueue) data(h pdu.Header, ok bool) error {
 	s := q.cur
 	q.cur = nil
@@ -269,14 +269,14 @@ func (q *hostQueue) data(h pdu.Header, ok bool) error {
 	return q.complete(s, &s.cqe)
 }
 
-// readyToTransfer takes an R2T. MAXR2T was 0: one at a time for a command.
+// readyToTransfer handles an R2T. We sent MAXR2T 0, which allows one R2T at a time per command.
 func (q *hostQueue) readyToTransfer(b []byte) error {
 	p, err := pdu.ParseR2T(b)
 	if err != nil {
 		return err
 	}
 	s := q.find(p.CCCID)
-	if s == nil || !s.write || s.inline || s.sending.Load() >= waitingResponse { // or it is answered, and ends any moment
+	if s == nil || !s.write || s.inline || s.sending.Load() >= waitingResponse { // the last: it is answered, and ends any moment
 		return pdu.Invalid(pdu.OffCCCID, "CCCID")
 	}
 	t := &s.transfer
@@ -294,7 +294,7 @@ func (q *hostQueue) readyToTransfer(b []byte) error {
 	return nil
 }
 
-// wake has the reader deliver the response of s, whose data is now sent.
+// wake makes the reader deliver the response of s, whose data has now been sent.
 func (q *hostQueue) wake(s *hostSlot) {
 	q.lateMu.Lock()
 	q.late = append(q.late, s)
@@ -302,7 +302,7 @@ func (q *hostQueue) wake(s *hostSlot) {
 	q.r.interrupt()
 }
 
-// interrupted is pduHandler's: wake was called, or the time for ICResp is over.
+// interrupted implements pduHandler: wake was called, or the time for ICResp is over.
 func (q *hostQueue) interrupted() error {
 	select {
 	case <-q.ready:
@@ -352,8 +352,8 @@ func (q *hostQueue) end(err error) {
 	q.t.queues.End()
 }
 
-// reason makes the error that the host core sees out of why the reader ended, and the fault of
-// the peer if that was it. It is nil after Close.
+// reason converts the error that ended the reader to the one that the host core sees, which is nil
+// after Close. It also returns the fault of the peer, if that ended the connection.
 func (q *hostQueue) reason(err error) (*pdu.FieldError, error) {
 	var fault *pdu.FieldError
 	switch {

@@ -8,23 +8,23 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// offence is what a hostile controller sends for a command: PDUs that are in order, and then one that isn't.
+// offence is what a hostile controller sends for a command: valid PDUs, and then an invalid one.
 type offence struct {
 	name string
 	op   nvme.Opcode
-	size int // of the command's data; up to 4 KiB of a write go in its capsule
+	size int // of the command's data; a write of up to 4 KiB has it in its capsule
 	good func(p *raw, cid uint16) []byte
 	bad  func(p *raw, cid uint16) []byte
 	fes  pdu.FES
 	fei  uint32
 }
 
-// c2h is a C2HData PDU with n bytes from off on.
+// c2h returns a C2HData PDU with n bytes at offset off.
 func (p *raw) c2h(cid uint16, flags uint8, off uint32, n int) []byte {
 	return p.data(pdu.Data{Header: pdu.Header{Type: pdu.TypeC2HData, Flags: flags}, CCCID: cid, DATAO: off}, make([]byte, n))
 }
 
-// TestHostOffences: whatever a controller does to a command that it may not, the host ends the connection with the
+// TestHostOffences: whenever a controller breaks the rules for a command, the host ends the connection with the
 // terminate request that names the fault, and the command with an error.
 func TestHostOffences(t *testing.T) {
 	const size = 16 << 10
@@ -109,8 +109,8 @@ func TestHostOffences(t *testing.T) {
 	}
 }
 
-// TestHostOffendedDigests: headers with a digest that is wrong, or without one, are as good as none. A header that is wrong
-// is told as such by its digest, whatever it asks for.
+// TestHostOffendedDigests: headers with a wrong digest, or without one, are refused. A damaged header is reported as a
+// header digest error, whatever it says.
 func TestHostOffendedDigests(t *testing.T) {
 	const size, wrong = 16 << 10, 0x12345678
 	none := func(*raw, uint16) []byte { return nil }
@@ -140,7 +140,7 @@ func TestHostOffendedDigests(t *testing.T) {
 	}
 }
 
-// commit has a controller do it.
+// commit makes a controller commit the offence, and checks how the host ends.
 func (c *offence) commit(t *testing.T, cfg HostConfig) {
 	d := dialRaw(t, cfg, goodResp)
 	r, done, cid := d.start(ioCommand(c.op, 0, c.size), make([]byte, c.size))
@@ -165,7 +165,7 @@ func (c *offence) commit(t *testing.T, cfg HostConfig) {
 	}
 }
 
-// askedFor is how much the host is asked for by PDUs that are in order.
+// askedFor returns how many bytes the valid PDUs ask the host for.
 func askedFor(t *testing.T, b []byte) int {
 	t.Helper()
 	if len(b) == 0 || pdu.HeaderAt(b).Type != pdu.TypeR2T {
@@ -178,8 +178,8 @@ func askedFor(t *testing.T, b []byte) int {
 	return int(r.R2TL)
 }
 
-// TestHostDataForEnded: data for a read that was answered, whose memory is its owner's again, isn't taken for the next
-// command of its slot.
+// TestHostDataForEnded: data for a read that has been answered, whose memory belongs to its owner again, isn't taken as
+// data for the next command of its slot.
 func TestHostDataForEnded(t *testing.T) {
 	const size = 4096
 	d := dialRaw(t, HostConfig{}, goodResp)

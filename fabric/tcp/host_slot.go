@@ -8,47 +8,47 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// waitingResponse is added to hostSlot.sending when the response came while the command's data
-// was still being sent.
+// waitingResponse is added to hostSlot.sending when the response arrives while the command's data
+// is still being sent.
 const waitingResponse = 1 << 16
 
-// hostSlot is a command of the host on its way. It is set up by Submit, and then its fields
-// belong to the reader, except for what the messages below use.
+// hostSlot is an outstanding command of the host. Submit sets it up; from then on its fields belong
+// to the reader, except those that the messages below use.
 type hostSlot struct {
 	q   *hostQueue
 	req *host.Request
 	cid uint16
-	// sent is set when the command is encoded, after which req is not looked at any more, and
-	// cleared by its response. It orders what sender and reader do, and makes a response to
-	// what was never sent no response.
+	// sent is set when the command is encoded, after which req is no longer read, and cleared by
+	// its response. It orders the accesses of sender and reader, and makes a response to a command
+	// that wasn't sent invalid.
 	sent atomic.Bool
 
 	data     []byte // of the request
 	read     bool   // data comes from the controller
 	write    bool   // data goes to the controller
-	inline   bool   // … and did so in the capsule
-	atMost   bool   // … and may be less than there is room for
+	inline   bool   // … in the capsule
+	atMost   bool   // data from the controller may be shorter than the buffer
 	badData  bool   // a data digest was wrong
-	received uint32 // bytes of data that came
+	received uint32 // bytes of data that arrived
 
-	// sending counts the messages that refer to data and aren't written, and may hold
-	// waitingResponse: the request isn't over while the kernel might still be given its memory.
+	// sending counts the messages that refer to data and aren't written yet, plus waitingResponse
+	// if the response is there: the request isn't over while the kernel may still be given its memory.
 	sending atomic.Int32
-	cqe     nvme.Completion // the response that waits
+	cqe     nvme.Completion // the waiting response
 
 	transfer transfer
 }
 
 // transfer is what an R2T asked for.
 type transfer struct {
-	granted uint32      // bytes that all R2Ts of the command asked for; the reader's
+	granted uint32      // bytes that all R2Ts of the command asked for; belongs to the reader
 	busy    atomic.Bool // the last R2T's data is not all encoded
 	ttag    uint16
 	off     uint32 // next byte to send
 	end     uint32
 }
 
-// prepare sets the slot up for r, and r's SGL.
+// prepare sets up the slot for r, and the SGL of r.
 func (s *hostSlot) prepare(r *host.Request, inlineLimit int) {
 	s.cid = r.Cmd.CID()
 	s.data = r.Data
@@ -94,8 +94,8 @@ func (m *command) encode(b *batch) bool {
 	if m.inline {
 		size = len(m.data)
 	}
-	// The command is copied here: when the response comes, the request is its owner's, whatever
-	// the kernel still has to send.
+	// The command is copied here: once the response arrives, the request belongs to its owner again,
+	// even if the kernel still has bytes to send.
 	p := pdu.CapsuleCmd{Header: q.format.Header(pdu.TypeCapsuleCmd, size), Cmd: m.req.Cmd}
 	b.commit(p.Append(b.stage))
 	if m.inline {
@@ -106,18 +106,17 @@ func (m *command) encode(b *batch) bool {
 	return true
 }
 
-// written may come when the response is long there and the slot is another command's.
+// written may be called long after the response, when the slot belongs to another command.
 func (m *command) written() {}
 
-// inlineCommand is a command whose capsule carries its data. The slot stays its own until it is
-// written.
+// inlineCommand is a command whose capsule carries its data. It keeps its slot until it is written.
 type inlineCommand hostSlot
 
 func (m *inlineCommand) encode(b *batch) bool { return (*command)(m).encode(b) }
 
 func (m *inlineCommand) written() { (*hostSlot)(m).written() }
 
-// hostData is a slot whose data an R2T asked for: H2CData PDUs of at most MAXH2CDATA.
+// hostData is a slot whose data an R2T asked for; it is sent in H2CData PDUs of at most MAXH2CDATA.
 type hostData hostSlot
 
 func (m *hostData) encode(b *batch) bool {
@@ -144,7 +143,7 @@ func (m *hostData) encode(b *batch) bool {
 
 func (m *hostData) written() { (*hostSlot)(m).written() }
 
-// written notes that one message doesn't refer to the data any more.
+// written records that one message no longer refers to the data.
 func (s *hostSlot) written() {
 	if s.sending.Add(-1) == waitingResponse {
 		s.q.wake(s)

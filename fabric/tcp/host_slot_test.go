@@ -7,8 +7,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// A command without data in its capsule may be answered, and its slot be used again, before its
-// sender hears that it was written. That must not count for the new command.
+// A command without data in its capsule may be answered, and its slot reused, before its sender
+// calls written. That call must not count for the new command.
 func TestSlotReusedBeforeWritten(t *testing.T) {
 	q := &hostQueue{}
 	s := &hostSlot{q: q}

@@ -19,7 +19,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/host"
 )
 
-// dialled is a host's queue connected to a controller that the test plays.
+// dialled is a host's queue connected to a controller that the test simulates.
 type dialled struct {
 	*client
 	ctrl *raw
@@ -135,7 +135,7 @@ func TestHostHandshake(t *testing.T) {
 	}
 }
 
-// TestHostDialFails covers the ways in which no connection comes about.
+// TestHostDialFails covers the ways in which Dial fails.
 func TestHostDialFails(t *testing.T) {
 	tr, err := NewTransport(HostConfig{ConnectTimeout: 500 * time.Millisecond})
 	if err != nil {
@@ -180,7 +180,7 @@ func TestHostDialFails(t *testing.T) {
 	}
 }
 
-// TestHostTerminates answers a read and a write of 16 KiB in every wrong way.
+// TestHostTerminates answers a read and a write of 16 KiB in every invalid way.
 func TestHostTerminates(t *testing.T) {
 	const size = 16 << 10
 	kib := make([]byte, 1024)
@@ -239,8 +239,8 @@ func TestHostTerminates(t *testing.T) {
 }
 
 // TestHostR2TAfterResponse: a controller that answers a write while its data is being sent can't
-// ask for more of it. The command ends as soon as what is on its way is sent, and its memory is its
-// owner's then.
+// ask for more of the data. The command ends as soon as the data being sent is out, and its memory
+// belongs to its owner then.
 func TestHostR2TAfterResponse(t *testing.T) {
 	const size, more = 32 << 20, 4096 // more than sockets hold
 	resp := goodResp
@@ -308,8 +308,8 @@ func TestHostDataErrors(t *testing.T) {
 	}
 }
 
-// TestHostShortMessage: an Authentication Receive says how much there is room for (AL), and a
-// controller may send the message alone. What is after it then isn't what was there before.
+// TestHostShortMessage: an Authentication Receive says how much room there is (AL), and a controller
+// may send the message alone. The rest of the buffer then isn't left as it was before.
 func TestHostShortMessage(t *testing.T) {
 	const n = 64
 	for _, success := range []bool{false, true} {
@@ -350,7 +350,7 @@ func TestHostHeaderDigest(t *testing.T) {
 	d.wait(done)
 }
 
-// TestHostDialGivesUp: where Dial fails although ICResp is there, the Sink is told nothing of the connection.
+// TestHostDialGivesUp: if Dial fails although ICResp has arrived, the Sink is told nothing of the connection.
 func TestHostDialGivesUp(t *testing.T) {
 	tr, err := NewTransport(HostConfig{})
 	if err != nil {
@@ -510,7 +510,7 @@ func TestHostEarlyResponse(t *testing.T) {
 	waitFor(t, "full socket", func() bool { return out.Blocked.Load() > 0 })
 	d.ctrl.send(d.ctrl.resp(cid, nvme.StatusInternalError))
 
-	// A read is answered meanwhile, after the response: the host has seen that.
+	// Another command is submitted meanwhile, and the host sees the response before all data is sent.
 	r2 := &host.Request{Cmd: ioCommand(nvme.OpFlush, 0, 512), Done: func(*host.Request) {}}
 	d.submit(r2)
 	in := &d.tr.Counters().In
@@ -558,7 +558,7 @@ func TestHostSecondR2T(t *testing.T) {
 	}
 }
 
-// TestHostSecondResponse answers such a write twice.
+// TestHostSecondResponse answers a write whose data is still being sent twice.
 func TestHostSecondResponse(t *testing.T) {
 	const size = 64 << 20
 	d := dialRaw(t, HostConfig{}, goodResp)
@@ -638,8 +638,8 @@ func TestHostMemory(t *testing.T) {
 	}
 }
 
-// TestHostTakesBack: what the system holds of a connection that was closed isn't sent any more. Its commands have
-// failed, and may have been executed by another connection meanwhile.
+// TestHostTakesBack: what the system still holds of a closed connection isn't sent. Its commands have failed, and may
+// have been sent again on another connection meanwhile.
 func TestHostTakesBack(t *testing.T) {
 	const size = 32 << 20 // more than sockets hold
 	resp := goodResp
@@ -660,7 +660,7 @@ func TestHostTakesBack(t *testing.T) {
 	}
 }
 
-// TestHostDataBeyond: data of a read that begins where it should and ends behind the memory for it.
+// TestHostDataBeyond sends data for a read that begins where it should and ends beyond the memory for it.
 func TestHostDataBeyond(t *testing.T) {
 	const size, first = 16 << 10, 1024
 	d := dialRaw(t, HostConfig{}, goodResp)

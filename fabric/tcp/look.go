@@ -21,36 +21,36 @@ const (
 // maxLookers is how many connections of this program may look for data at once.
 var maxLookers = mostLookers(min(runtime.NumCPU(), runtime.GOMAXPROCS(0)))
 
-// mostLookers is half of the processors that a program has, since what a connection looks for has to be made by
-// somebody, often on this machine. Where it has only one, its peer mostly has another: one looks, and finds out where
-// that isn't so.
+// mostLookers returns half of the processors that a program has: somebody has to produce the data that a connection
+// looks for, often on this machine. If the program has only one, its peer usually runs on another: one connection
+// looks, and package busypoll notices if that isn't so.
 func mostLookers(processors int) int { return max(processors/2, 1) }
 
-// lookers is how many look just now.
+// lookers is how many connections are looking now.
 var lookers atomic.Int32
 
 // atWork counts the connections of this program that have work.
 var atWork = census{began: time.Now()}
 
-// deepTurn is how many commands between two waits are a deep queue: where that many come at once, what comes
-// while a program sleeps makes the next batch as long, which costs less than an early wake-up gains.
-// Where looks had cut it into batches of some thirty, one that is longer by chance ends that, too.
+// deepTurn is how many commands between two waits mean a deep queue. If that many arrive at once, those that
+// arrive while the program sleeps make the next batch as long, and long batches save more than an early wake-up
+// gains. If looks had split the queue into batches of about thirty, one that happens to be longer ends that, too.
 const deepTurn = 48
 
-// looker is a reader's waiting: it looks for data before the reader sleeps in Go's poller, where the
-// last waits were short.
+// looker decides for a reader how long to look for data before it sleeps in Go's poller: to look is to
+// receive again and again, which pays if the last waits were short.
 type looker struct {
-	longest time.Duration // to look; 0: not at all
+	longest time.Duration // to look; 0 means not at all
 	poller  busypoll.Poller
 	atWork  *census
 	turn    int // commands since the last wait
 	waiting bool
-	began   time.Time // the wait
-	ended   time.Time // the wait before it
-	period  int64     // of atWork that this one is counted in
+	began   time.Time // when the wait began
+	ended   time.Time // when the wait before it ended
+	period  int64     // of atWork in which this connection was last counted
 }
 
-// took notes a PDU that was received.
+// took records a received PDU.
 func (l *looker) took(h pdu.Header) {
 	switch h.Type {
 	case pdu.TypeCapsuleCmd, pdu.TypeCapsuleResp:
@@ -62,8 +62,8 @@ func (l *looker) took(h pdu.Header) {
 	}
 }
 
-// begin begins a wait, and says how long to look for data; 0 is not at all. Where the reader also
-// looks for what disks have done, and they have something to do, it is as long as may be.
+// begin begins a wait, and returns how long to look for data; 0 means not at all. disks says that the
+// reader also looks for answers of disks, and that some are pending: then it looks for as long as allowed.
 func (l *looker) begin(disks bool) time.Duration {
 	turn := l.turn
 	l.turn = 0
@@ -97,11 +97,11 @@ func (l *looker) end() {
 	}
 }
 
-// lookFor receives, again and again for as long as limit. It returns EAGAIN where nothing came, where more
-// connections have work than may look, and where the reader is asked for something else. Other
-// goroutines run in between, but not while disks are waited for: to wake a thread for them, which mostly finds none,
-// keeps the answer waiting for longer. Other programs aren't offered the processor (sched_yield), which on a
-// busy machine costs a whole time slice.
+// lookFor receives again and again, for as long as limit. It returns EAGAIN if nothing arrived, if more
+// connections have work than may look, or if the reader is asked for something else. Other goroutines run in
+// between, except while disks are waited for: that would wake a thread, which mostly finds no goroutine to run and
+// delays the answer. The processor isn't offered to other programs (sched_yield): on a busy machine that costs a
+// whole time slice.
 func (r *reader) lookFor(fd uintptr, limit time.Duration) (int, unix.Errno) {
 	defer lookers.Add(-1)
 	if lookers.Add(1) > int32(maxLookers) {

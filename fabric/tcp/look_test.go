@@ -11,7 +11,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/fabric/tcp/pdu"
 )
 
-// lookingReader is a reader that may look for as long as it likes, and its peer.
+// lookingReader returns a reader that may look for as long as it likes, and its peer.
 func lookingReader(t *testing.T) (*reader, int, net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,7 +41,7 @@ func lookingReader(t *testing.T) (*reader, int, net.Conn) {
 	return r, fd, peer
 }
 
-// TestMostLookers: half of the processors look, and one where there is one.
+// TestMostLookers: half of the processors look, or the only one.
 func TestMostLookers(t *testing.T) {
 	for processors, want := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 64: 32} {
 		if got := mostLookers(processors); got != want {
@@ -50,8 +50,8 @@ func TestMostLookers(t *testing.T) {
 	}
 }
 
-// TestLookMakesRoom: nobody makes a call to look where as many look as may, nor while more
-// connections have work than may look.
+// TestLookMakesRoom: a reader doesn't look if as many look as may, nor while more connections have
+// work than may look.
 func TestLookMakesRoom(t *testing.T) {
 	for name, crowd := range map[string]func(*reader){
 		"as many look as may": func(*reader) { lookers.Add(int32(maxLookers)) },
@@ -74,7 +74,7 @@ func TestLookMakesRoom(t *testing.T) {
 	}
 }
 
-// TestLookEnds: a look ends with its time, and when the reader is asked for something else.
+// TestLookEnds: a look ends when its time is over, and when the reader is asked for something else.
 func TestLookEnds(t *testing.T) {
 	r, fd, _ := lookingReader(t)
 	if _, errno := r.lookFor(uintptr(fd), time.Millisecond); errno != unix.EAGAIN {
@@ -89,9 +89,9 @@ func TestLookEnds(t *testing.T) {
 	}
 }
 
-// TestDeepQueueSleeps: nobody looks after a turn of as many commands as make a deep queue,
-// whichever PDUs begin or end them, unless disks have something to do; others don't count, and
-// nothing of it does for the next turn.
+// TestDeepQueueSleeps: a reader doesn't look after a turn of as many commands as make a deep queue,
+// whichever PDUs begin or end them, unless answers of disks are pending. Other PDUs don't count, and
+// the count begins anew with the next turn.
 func TestDeepQueueSleeps(t *testing.T) {
 	turn := func(h pdu.Header, n int) (r *reader, looks bool) {
 		r, _, _ = lookingReader(t)
@@ -127,14 +127,14 @@ func TestDeepQueueSleeps(t *testing.T) {
 	}
 }
 
-// TestOthersRunWhileLooking: where Go runs one goroutine at a time, whoever has to send what a look is for
-// gets to do so.
+// TestOthersRunWhileLooking: if Go runs one goroutine at a time, the goroutine that has to send what a look waits for
+// gets to run.
 func TestOthersRunWhileLooking(t *testing.T) {
 	r, fd, peer := lookingReader(t)
 	before := runtime.GOMAXPROCS(1)
 	defer runtime.GOMAXPROCS(before)
 	asked := make(chan struct{})
-	go func() { // not to send: what the system takes for that is nobody's turn
+	go func() { // doesn't send: the time that the system takes for that is no goroutine's turn
 		r.interrupt()
 		close(asked)
 	}()
@@ -160,7 +160,7 @@ func TestOthersRunWhileLooking(t *testing.T) {
 	}
 }
 
-// TestSleepsWithoutBusyPoll: NoBusyPoll is never to look.
+// TestSleepsWithoutBusyPoll: with NoBusyPoll a reader never looks.
 func TestSleepsWithoutBusyPoll(t *testing.T) {
 	r, _, _ := lookingReader(t)
 	quiet, err := newReader(r.tcp, &recorder{}, pdu.Controller, NoBusyPoll)

@@ -28,7 +28,7 @@ const (
 	block    = 512
 )
 
-// patience is far more than anything takes that ends at all, on a machine that may stand still for a while.
+// patience is far longer than anything that ends at all takes, on a machine that may stand still for a while.
 const patience = 5 * time.Minute
 
 // testTarget is a real engine with one memory volume behind a Listener.
@@ -47,7 +47,7 @@ func newTestTarget(t testing.TB, cfg TargetConfig) *testTarget {
 	return newTestTargetOn(t, cfg, vol)
 }
 
-// errorLog keeps the errors that were logged, and what was said of them.
+// errorLog keeps the errors that were logged, and their messages.
 type errorLog chan error
 
 func (l errorLog) Enabled(context.Context, slog.Level) bool { return true }
@@ -67,7 +67,7 @@ func (l errorLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// anyPort is a free port of this machine.
+// anyPort makes the system pick a free port of this machine.
 var anyPort = netip.MustParseAddrPort("127.0.0.1:0")
 
 func newTestTargetOn(t testing.TB, cfg TargetConfig, vol blockdev.Volume) *testTarget {
@@ -126,7 +126,7 @@ func newClient(t testing.TB, size int) *client {
 	return c
 }
 
-// Completed is host.Sink's.
+// Completed implements host.Sink.
 func (c *client) Completed(cqe *nvme.Completion) bool {
 	c.mu.Lock()
 	r := c.out[cqe.CID()]
@@ -143,7 +143,7 @@ func (c *client) Completed(cqe *nvme.Completion) bool {
 	return true
 }
 
-// Closed is host.Sink's.
+// Closed implements host.Sink.
 func (c *client) Closed(err error) {
 	c.mu.Lock()
 	out := c.out
@@ -157,8 +157,7 @@ func (c *client) Closed(err error) {
 	close(c.gone)
 }
 
-// submit gives the requests CIDs, the upper bits of which differ from slot numbers, and submits
-// them.
+// submit gives the requests CIDs, whose upper bits differ from slot numbers, and submits them.
 func (c *client) submit(rs ...*host.Request) {
 	c.mu.Lock()
 	for _, r := range rs {
@@ -183,7 +182,7 @@ func (c *client) do(cmd nvme.Command, data []byte) (nvme.Completion, error) {
 	return r.CQE, r.Err
 }
 
-// must is do, of a command that must succeed.
+// must is do for a command that must succeed.
 func (c *client) must(cmd nvme.Command, data []byte) nvme.Completion {
 	c.t.Helper()
 	cqe, err := c.do(cmd, data)

@@ -25,25 +25,25 @@ func (m *plain) encode(b *batch) bool {
 
 func (m *plain) written() {}
 
-// linger waits, for a limited time, until the peer has closed too. Closing a socket with unread
-// data resets the connection, and would take back the terminate request.
+// linger waits, for a limited time, until the peer has closed its side too. Closing a socket with
+// unread data would reset the connection, and discard the terminate request.
 func linger(c *net.TCPConn) {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(lingerTime))
 	_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
 }
 
-// abort closes a host's connection: it is reset, so that the system sends nothing any more of what it still holds,
-// and the controller knows that nobody waits for what it holds (targetConn.arrived). The commands on it have failed to
-// their issuers, who may send them again by another connection, and then write other data. The FIN before says that
-// the connection was closed rather than lost, where there is nothing to take back.
+// abort closes a host's connection by a reset, so that the system sends nothing of what it still holds, and the
+// controller knows that nobody waits for the commands that it has received (targetConn.arrived). Those commands have
+// failed for their issuers, who may send them again on another connection, and write other data afterwards. If nothing
+// is left to discard, the FIN before the reset says that the connection was closed rather than lost.
 func abort(c *net.TCPConn) {
 	_ = c.CloseWrite()
 	_ = c.SetLinger(0)
 	_ = c.Close()
 }
 
-// terminatedBy makes the error for a terminate request of the peer.
+// terminatedBy returns the error for a terminate request of the peer.
 func terminatedBy(peer netip.AddrPort, b []byte) error {
 	p, err := pdu.ParseTermReq(b)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// chunkSize is the read buffer of a connection: what one receive call takes in besides
-	// data that goes straight to its place.
+	// chunkSize is the size of a connection's read buffer (the chunk): the most that one receive
+	// call takes besides data that goes straight to its place.
 	chunkSize = 128 << 10
-	// directMin is the length of data from which a PDU counts as large. After one, receive
-	// calls are kept from reading much into the chunk, from where data has to be copied: the
-	// next PDU will be large too.
+	// directMin is the length of data from which a PDU counts as large. After a large PDU, receive
+	// calls read only little into the chunk, from where data has to be copied: the next PDU will
+	// probably be large too.
 	directMin = 16 << 10
-	// directTail is how much they read: enough for the headers that follow.
+	// directTail is how much they read into it: enough for the headers that follow.
 	directTail = 4 << 10
 	// maxReadIov is how many pieces one receive call fills.
 	maxReadIov = 64
@@ -38,19 +38,19 @@ const (
 // pduHandler is the half of a connection that understands PDUs. All calls come from inside
 // reader.run.
 type pduHandler interface {
-	// batch begins what one receive call brought.
+	// batch begins a batch: the bytes that one receive call returned.
 	batch()
-	// flush ends it: everything that could be handled was, and the reader is about to receive
-	// again, or to wait. It says whether something was sent successfully. An error ends the
-	// connection.
+	// flush ends the batch: everything that could be handled has been, and the reader is about to
+	// receive again, or to wait. It reports whether something was sent successfully. An error ends
+	// the connection.
 	flush() (sent bool, err error)
-	// header has a PDU's header, checked against the rules and its digest; b is its bytes (for
-	// a terminate request, the whole PDU) and valid during the call. If data follows, the
-	// handler says by reader.place where it belongs; data without a place is dropped.
+	// header handles a PDU's header, checked against the rules and its digest; b holds its bytes
+	// (for a terminate request, the whole PDU) and is valid during the call. If data follows, the
+	// handler says where it belongs by reader.place; data without a place is dropped.
 	header(h pdu.Header, b []byte) error
 	// data says that the data of the PDU is in place, and whether its digest was right.
 	data(h pdu.Header, ok bool) error
-	// interrupted is called when the read deadline passed. An error ends the connection.
+	// interrupted is called when the read deadline has passed. An error ends the connection.
 	interrupted() error
 }
 
@@ -66,8 +66,8 @@ const (
 // reader receives PDUs. It runs inside one RawConn.Read for as long as nothing interrupts it:
 // when a receive call leaves the socket empty, and the kernel said so (TCP_INQ, which counts a
 // FIN as a byte), it goes straight back to waiting for the poller's next edge and saves the call
-// that would only return EAGAIN. A reset that came with the data makes no other edge; so it does
-// this only if something was sent since, which a reset connection refuses.
+// that would only return EAGAIN. A reset that arrived together with the data makes no further edge,
+// so the reader does this only if something was sent since, which a reset connection would refuse.
 type reader struct {
 	tcp   *net.TCPConn
 	raw   syscall.RawConn
@@ -83,28 +83,28 @@ type reader struct {
 	cur     pdu.Header // the PDU whose data is arriving
 	padding int        // bytes between header and data still to come
 	left    int        // bytes of data still to come
-	dst     [][]byte   // where they go; first element consumed as they come
+	dst     [][]byte   // where they go; elements are consumed as the bytes arrive
 	next    int        // index of the first of dst that isn't full
 	crc     uint32     // of the data so far
 
 	onDemand bool // pages of dst may be missing
-	missed   bool // one is
+	missed   bool // a page was missing
 
 	err     error
 	offence [pdu.MaxTermData]byte // the header at fault, for a terminate request
 	nOffend int
 	drained bool // the socket was empty after the last receive call
 
-	attendant *duty.Attendant // that the goroutine of run is; nil where it does nothing for others
+	attendant *duty.Attendant // stands for the goroutine in run; nil if it does no tasks for others
 	onDuty    bool
-	errand    bool // run is to do what is offered
+	errand    bool // run is to do a task that is offered
 	meantime  int  // bytes to receive, if they are here, before the next errand
 
 	look    looker
 	stopped atomic.Bool // interrupt was called, and resume wasn't
 
-	// expect is told of several commands that a receive call brought, before the first of them is handled; those
-	// in the target's half. It may be nil.
+	// expect, which only a target sets, is told of each command that a receive call returned, if there are several,
+	// before the first of them is handled. It may be nil.
 	expect func(*nvme.Command)
 
 	tap    Tap // may be nil
@@ -117,8 +117,8 @@ type reader struct {
 	oob  [cmsgSpace]byte
 }
 
-// meantimeBytes is how much of what has come is received between two errands: who does what is offered anew each time
-// must not do it for good.
+// meantimeBytes is how many available bytes are received between two errands: a task may be offered again each time it
+// is done, and must not keep the reader from receiving.
 const meantimeBytes = 1 << 20
 
 // cmsgSpace is room for one control message with a 4-byte integer.
@@ -133,16 +133,16 @@ func newReader(c *net.TCPConn, h pduHandler, self pdu.Role, busyPoll time.Durati
 	r.look = looker{longest: busypoll.Longest(busyPoll), atWork: &atWork}
 	r.rules = pdu.Rules{Self: self}
 	r.poll = r.pollOnce
-	// Without it (before Linux 4.18) the reader just makes the extra call.
+	// Without TCP_INQ (before Linux 4.18) the reader just makes the extra call.
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_TCP, unix.TCP_INQ, 1) })
 	return r, nil
 }
 
-// errReplaced says that another goroutine has become the reader.
+// errReplaced says that another goroutine has taken over as the reader.
 var errReplaced = errors.New("tcp: another goroutine reads")
 
-// run receives until the connection ends and says why; io.EOF if the peer closed it. After errReplaced the
-// caller must touch nothing of the connection.
+// run receives until the connection ends and returns the reason: io.EOF if the peer closed it. After
+// errReplaced the caller must touch nothing of the connection.
 func (r *reader) run() error {
 	err := r.readAll()
 	if !errors.Is(err, errReplaced) {
@@ -156,7 +156,7 @@ func (r *reader) readAll() error {
 		err := r.raw.Read(r.poll)
 		if err == nil && r.errand {
 			r.errand = false
-			r.drained = false // RawConn.Read forgets an edge that came meanwhile
+			r.drained = false // RawConn.Read forgets an edge that arrived meanwhile
 			if !r.attendant.Work() {
 				return errReplaced
 			}
@@ -172,12 +172,12 @@ func (r *reader) readAll() error {
 		if err := r.h.interrupted(); err != nil {
 			return err
 		}
-		// RawConn.Read forgets an edge that came meanwhile: receive before waiting again.
+		// RawConn.Read forgets an edge that arrived meanwhile: receive before waiting again.
 		r.drained = false
 	}
 }
 
-// pollOnce is called by RawConn.Read at first and after each wait. It returns false to wait.
+// pollOnce is called by RawConn.Read, first at once and then after each wait. It returns false to wait.
 func (r *reader) pollOnce(fd uintptr) (over bool) {
 	r.fd = int(fd)
 	r.look.end()
@@ -200,7 +200,7 @@ func (r *reader) leave() {
 	}
 }
 
-// offered tells whether the reader's goroutine has something to do, which run then does.
+// offered reports whether a task is offered to the reader's goroutine; run then does it.
 func (r *reader) offered() bool {
 	r.errand = r.onDuty && duty.Offered()
 	if r.errand {
@@ -209,7 +209,8 @@ func (r *reader) offered() bool {
 	return r.errand
 }
 
-// receiveAll receives until there is nothing, which is false, or there is a reason to leave RawConn.Read.
+// receiveAll receives until nothing is left, and returns false, or until there is a reason to leave RawConn.Read, and
+// returns true.
 func (r *reader) receiveAll(fd uintptr) bool {
 	for {
 		sent, err := r.h.flush()
@@ -243,19 +244,19 @@ func (r *reader) receiveAll(fd uintptr) bool {
 	}
 }
 
-// interrupt has the handler's interrupted called soon. Anybody may call it.
+// interrupt makes the reader call the handler's interrupted soon. Any goroutine may call it.
 func (r *reader) interrupt() {
 	r.stopped.Store(true)
 	_ = r.tcp.SetReadDeadline(time.Unix(1, 0))
 }
 
-// resume is the handler's answer to interrupt. Afterwards it does what it was interrupted for.
+// resume undoes interrupt. The handler calls it before it does what it was interrupted for.
 func (r *reader) resume() {
 	_ = r.tcp.SetReadDeadline(time.Time{})
 	r.stopped.Store(false)
 }
 
-// await receives what comes next, looking for it where that is promising. EAGAIN says to wait for
+// await receives the next bytes, and looks for them if that is promising. EAGAIN says to wait for
 // the poller. sent says that something was sent since the last receive call.
 func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 	if !r.drained {
@@ -265,7 +266,7 @@ func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 		if r.onDuty && duty.Offered() {
 			return 0, unix.EAGAIN
 		}
-		sent = true // there is no need of another call
+		sent = true // no further call is needed
 	}
 	if limit := r.look.begin(r.onDuty && r.attendant.Awaits()); limit > 0 {
 		if n, errno := r.lookFor(fd, limit); errno != unix.EAGAIN {
@@ -280,7 +281,7 @@ func (r *reader) await(fd uintptr, sent bool) (int, unix.Errno) {
 	return r.receive(fd)
 }
 
-// receive makes one receive call into the places that are waiting and the chunk.
+// receive makes one receive call into the places that wait for data and the chunk.
 func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	r.msg.Iov = &r.iov[0]
 	r.msg.SetIovlen(r.prepare())
@@ -296,8 +297,8 @@ func (r *reader) receive(fd uintptr) (int, unix.Errno) {
 	return n, 0
 }
 
-// ended says that the peer has closed or reset the connection, though what it sent before may not have been looked at
-// yet. The error that the socket keeps of a reset doesn't tell: whoever sends next has it, and takes it away.
+// ended reports whether the peer has closed or reset the connection, even if data that it sent before is still unread.
+// The socket's pending error doesn't show that reliably: the next send call returns it, and so clears it.
 func (r *reader) ended() bool {
 	var info [4]byte // the beginning of struct tcp_info, whose first byte is the state
 	word, err := unix.GetsockoptInt(r.fd, unix.SOL_TCP, unix.TCP_INFO)
@@ -305,8 +306,8 @@ func (r *reader) ended() bool {
 	return err == nil && info[0] != established
 }
 
-// queued is how many bytes the kernel holds after a receive call (it counts a FIN as one), or
-// -1 where it doesn't tell.
+// queued returns how many bytes the kernel still holds after a receive call (it counts a FIN as
+// one), or -1 if the kernel doesn't say.
 func (r *reader) queued() int {
 	if r.msg.Controllen < unix.SizeofCmsghdr+4 {
 		return -1
@@ -333,8 +334,8 @@ func (r *reader) prepare() int {
 			setIov(&r.iov[n], r.dst[i])
 			n++
 		}
-		// What doesn't fit into iov must not be overtaken by the chunk; and what has no place
-		// is read through it.
+		// The chunk must not overtake places that don't fit into iov; data that has no place is
+		// read through the chunk.
 		if r.next+n < len(r.dst) {
 			return n
 		}
@@ -365,7 +366,7 @@ func (r *reader) took(n int) {
 	r.w += n
 }
 
-// advance notes that the next k bytes of the current place are there.
+// advance records that the next k bytes of the current place have arrived.
 func (r *reader) advance(k int) {
 	d := r.dst[r.next]
 	switch {

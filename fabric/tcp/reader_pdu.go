@@ -9,7 +9,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// consume parses what is in the chunk, as far as it goes.
+// consume parses as much as possible of what is in the chunk.
 func (r *reader) consume() error {
 	if r.expect != nil && r.state == wantHeader {
 		r.announce()
@@ -34,8 +34,8 @@ func (r *reader) consume() error {
 	}
 }
 
-// announce tells expect of the commands that lie in the chunk one behind the other, where there are several. It
-// takes no more from headers that nobody has checked than that.
+// announce tells expect of the commands that lie next to each other at the start of the chunk, if there are several.
+// Their headers aren't checked yet, so it uses them for nothing else.
 func (r *reader) announce() {
 	b := r.buf[r.r:r.w]
 	if len(b) < 2*pdu.CapsuleCmdSize {
@@ -51,7 +51,7 @@ func (r *reader) announce() {
 	}
 }
 
-// takeHeader parses a header if it is there whole; else it returns false.
+// takeHeader parses a header if all of it is there; otherwise it returns false.
 func (r *reader) takeHeader() (bool, error) {
 	b := r.buf[r.r:r.w]
 	if len(b) < pdu.HeaderSize {
@@ -85,7 +85,7 @@ func (r *reader) takeHeader() (bool, error) {
 	return true, nil
 }
 
-// offend remembers the header b that err is about.
+// offend saves the header b that err is about.
 func (r *reader) offend(h pdu.Header, b []byte, err error) error {
 	n := min(len(b), pdu.MaxTermData)
 	if h.HLEN >= pdu.HeaderSize {
@@ -132,7 +132,7 @@ func (r *reader) takeData() (bool, error) {
 	return true, r.endData(true)
 }
 
-// put copies data to the current place; ok is false where a page of that is missing.
+// put copies data to the current place; ok is false if a page of that is missing.
 func (r *reader) put(b []byte) (n int, ok bool) {
 	if r.onDemand {
 		return mem.Copy(r.dst[r.next], b)
@@ -155,7 +155,7 @@ func (r *reader) endData(ok bool) error {
 	return r.h.data(r.cur, ok)
 }
 
-// protocolError counts a fault of the peer's, and is the error of the connection that ends with it.
+// protocolError counts a fault of the peer, and returns the error that the connection ends with.
 func (r *reader) protocolError(fault *pdu.FieldError, peer netip.AddrPort, c *Counters) error {
 	c.ProtocolErrors.Add(1)
 	if fault.FES == pdu.FESHeaderDigest {
@@ -164,7 +164,7 @@ func (r *reader) protocolError(fault *pdu.FieldError, peer netip.AddrPort, c *Co
 	return &ProtocolError{Peer: peer, PDU: pdu.Type(r.offence[0]), Cause: fault}
 }
 
-// termReq is the terminate request by which the peer learns of its fault.
+// termReq returns the terminate request that tells the peer of its fault.
 func (r *reader) termReq(fault *pdu.FieldError) []byte {
 	kind := pdu.TypeH2CTermReq
 	if r.rules.Self == pdu.Controller {

@@ -16,7 +16,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// recorder is a pduHandler that writes down what it is told.
+// recorder is a pduHandler that records its calls.
 type recorder struct {
 	expected []uint16 // CIDs
 	r        *reader
@@ -62,8 +62,8 @@ func (c *recorder) note(what string, b ...[]byte) {
 	c.log = append(c.log, '\n')
 }
 
-// feed gives a stream to a reader, as many bytes at a time as size says, the way recvmsg would:
-// into the places that prepare names.
+// feed gives a stream to a reader, in pieces as long as size says, the way recvmsg would: into the
+// places that prepare names.
 func feed(ru pdu.Rules, stream []byte, pieces int, size func() int) (string, error) {
 	c := &recorder{}
 	err := c.feed(ru, stream, pieces, size)
@@ -87,7 +87,7 @@ func (c *recorder) feed(ru pdu.Rules, stream []byte, pieces int, size func() int
 	return nil
 }
 
-// testStream is PDUs of a host with all their parts, small and large.
+// testStream returns PDUs of a host with all their parts, small and large.
 func testStream(digests pdu.Digests) []byte {
 	p := &raw{digests: digests}
 	var s []byte
@@ -128,7 +128,7 @@ func TestReaderChunks(t *testing.T) {
 	}
 }
 
-// padded is a PDU without header digest with so many bytes more between its header and its data.
+// padded returns a PDU without header digest that has more bytes between its header and its data.
 func padded(b []byte, pad int) []byte {
 	at := int(b[offPDO])
 	b = slices.Insert(slices.Clone(b), at, bytes.Repeat([]byte{0xaa}, pad)...)
@@ -137,7 +137,7 @@ func padded(b []byte, pad int) []byte {
 	return b
 }
 
-// TestReaderPad: data begin where PDO says, however the pad before them arrives, which no digest covers.
+// TestReaderPad: data begins where PDO says, however the padding before it, which no digest covers, arrives.
 func TestReaderPad(t *testing.T) {
 	data := randomBytes(1, 3000)
 	for _, digests := range []pdu.Digests{0, pdu.DigestData} {
@@ -156,7 +156,7 @@ func TestReaderPad(t *testing.T) {
 	}
 }
 
-// TestReaderExpects: of commands that come together, each is announced; of others, and of what isn't a command, none.
+// TestReaderExpects: commands that arrive together are each announced, up to the first other PDU; a single one isn't.
 func TestReaderExpects(t *testing.T) {
 	p := &raw{}
 	var stream []byte
@@ -190,7 +190,7 @@ func TestReaderExpects(t *testing.T) {
 	}
 }
 
-// FuzzReader has the reader take any stream, whole and cut: the same events, no panic.
+// FuzzReader feeds the reader an arbitrary stream, whole and in pieces: the events are the same, and nothing panics.
 func FuzzReader(tf *testing.F) {
 	f := fuzzing.New(tf)
 	for _, d := range []pdu.Digests{0, pdu.DigestHeader, pdu.DigestData, pdu.DigestHeader | pdu.DigestData} {

@@ -15,8 +15,8 @@ func (*rowMessage) encode(b *batch) bool {
 
 func (m *rowMessage) written() { m.wrote = true }
 
-// TestRowIsOneSend: what is posted during a row of answers leaves at its end, and a row that a
-// connection's end meets leaves at once.
+// TestRowIsOneSend: messages posted during a row of answers are sent at its end, or at once if the
+// connection ends during the row.
 func TestRowIsOneSend(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

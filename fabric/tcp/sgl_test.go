@@ -22,7 +22,7 @@ type wrongSGL struct {
 
 const wrongSize = 2048
 
-// wrongSGLs are those that NVMe/TCP doesn't know, or that aren't of their command's data.
+// wrongSGLs are descriptors that NVMe/TCP doesn't define, or that don't match their command's data.
 func wrongSGLs() []wrongSGL {
 	const (
 		both    = 0
@@ -60,8 +60,8 @@ func wrongSGLs() []wrongSGL {
 	}
 }
 
-// TestWrongSGL: a descriptor of an I/O command that NVMe/TCP doesn't know, or that isn't that of
-// the command's data, has its status and costs that command only. Nothing is written for it.
+// TestWrongSGL: an I/O command with a descriptor that NVMe/TCP doesn't define, or that doesn't match the
+// command's data, fails with the right status. Only that command fails, and nothing is written for it.
 func TestWrongSGL(t *testing.T) {
 	const size = wrongSize
 	tt := newTestTarget(t, TargetConfig{})

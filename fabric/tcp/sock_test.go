@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLocalControl: both ends of a connection on loopback have the congestion control for that.
+// TestLocalControl: both ends of a loopback connection have the congestion control for such connections.
 func TestLocalControl(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := newPair(t, tt.Addr(), clientOptions{})
@@ -37,7 +37,7 @@ func TestLocalControl(t *testing.T) {
 	}
 }
 
-// TestWithinHost: other connections keep what the system chose.
+// TestWithinHost tells connections within the host from others, which keep the system's congestion control.
 func TestWithinHost(t *testing.T) {
 	for _, c := range []struct {
 		local, remote string

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tap sees what crosses the socket of one connection; a packet capture is one. Its methods
-// must not block and not keep the slices.
+// Tap sees the bytes that cross the socket of one connection, such as for a packet capture. Its methods
+// must not block, and must not keep the slices.
 type Tap interface {
-	// Sent is told of bytes before the socket is, once of each, in order.
+	// Sent is called with bytes before they are written to the socket, once for each, in order.
 	Sent(parts [][]byte)
-	// Received is told that the first n bytes of parts arrived. It is called from another
-	// goroutine than Sent.
+	// Received is called when the first n bytes of parts have arrived. It is called from a
+	// different goroutine than Sent.
 	Received(parts [][]byte, n int)
-	// Close is called last.
+	// Close is the last call.
 	Close()
 }
 
 // tapFunc makes the Tap of a connection, or nil for none.
 type tapFunc func(local, remote netip.AddrPort) Tap
 
-// attach has the connection's Tap, if there is to be one, see what r and w do.
+// attach makes the Tap of connection c, if it is to have one, and gives it to r and w.
 func (f tapFunc) attach(c *net.TCPConn, r *reader, w *writer) {
 	if f == nil {
 		return
@@ -32,7 +32,7 @@ func (f tapFunc) attach(c *net.TCPConn, r *reader, w *writer) {
 	r.tap, w.tap = tap, tap
 }
 
-// pieces describes what iov describes as slices, in memory that is used again.
+// pieces returns the memory that iov describes as slices, and reuses scratch for the result.
 func pieces(scratch [][]byte, iov []unix.Iovec) [][]byte {
 	scratch = scratch[:0]
 	for i := range iov {

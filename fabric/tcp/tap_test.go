@@ -15,7 +15,7 @@ type taps struct {
 
 // tapped is one connection as one side saw it.
 type tapped struct {
-	sent, received bytes.Buffer // of different goroutines
+	sent, received bytes.Buffer // belong to different goroutines
 	closed         bool
 }
 
@@ -27,14 +27,14 @@ func (s *taps) add(hostAddr netip.AddrPort) Tap {
 	return t
 }
 
-// Sent is Tap's.
+// Sent implements Tap.
 func (t *tapped) Sent(parts [][]byte) {
 	for _, p := range parts {
 		t.sent.Write(p)
 	}
 }
 
-// Received is Tap's.
+// Received implements Tap.
 func (t *tapped) Received(parts [][]byte, n int) {
 	for _, p := range parts {
 		p = p[:min(n, len(p))]
@@ -43,10 +43,10 @@ func (t *tapped) Received(parts [][]byte, n int) {
 	}
 }
 
-// Close is Tap's.
+// Close implements Tap.
 func (t *tapped) Close() { t.closed = true }
 
-// TestTap checks that what one side sends, by its Tap, is what the other receives by its own.
+// TestTap checks that the bytes that one side's Tap sees sent are those that the other's sees received.
 func TestTap(t *testing.T) {
 	host, target := taps{all: map[netip.AddrPort]*tapped{}}, taps{all: map[netip.AddrPort]*tapped{}}
 	t.Run("transfer", func(t *testing.T) { // ends when both sides are closed

@@ -25,32 +25,33 @@ type Listener struct {
 	t        *target.Target
 	tcp      *net.TCPListener
 	memory   *mem.Arena
-	buffers  *target.Buffers // memory, as volumes know it
+	buffers  *target.Buffers // memory, as registered with volumes
 	pool     *mem.Pool[*request]
 	counters Counters
 
 	stop    sync.Once
-	stopped chan struct{} // closed when no more connections are taken
-	left    chan struct{} // of capacity 1: a connection has gone
+	stopped chan struct{} // closed when no more connections are accepted
+	left    chan struct{} // of capacity 1: a connection has ended
 
 	mu     sync.Mutex
 	conns  map[*targetConn]struct{}
-	peers  map[netip.Addr]int // of conns
+	peers  map[netip.Addr]int // conns by address
 	closed bool
-	ended  sync.WaitGroup // one for each of conns, and accept
-	free   sync.Once      // what all of them used
+	ended  sync.WaitGroup // one for each of conns, and one for accept
+	free   sync.Once      // frees the memory that all of them used
 }
 
 const (
-	// acceptPause is how long a listener waits that could not accept for want of resources, and how long
-	// at most for connections that give way to others.
+	// acceptPause is how long a listener waits after it could not accept for lack of resources, and the longest
+	// that it waits for connections that give way to others.
 	acceptPause = 50 * time.Millisecond
-	// acceptTries is into how many the latter is divided: a standstill, however long, uses up one.
+	// acceptTries is how many parts the latter wait is divided into: a standstill of the machine, however long,
+	// uses up only one.
 	acceptTries = 10
 )
 
-// ListenTarget takes connections to addr, and hands their commands to t, from now on until Close. 0.0.0.0 is every
-// IPv4 address and [::] every IPv6 one; the zero Addr is both. Port 0 takes a free one, which Addr tells.
+// ListenTarget accepts connections to addr and hands their commands to t, until Close. 0.0.0.0 is every IPv4 address
+// and [::] every IPv6 address; the zero Addr is both. Port 0 picks a free port, which Addr returns.
 func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Listener, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func ListenTarget(addr netip.AddrPort, t *target.Target, cfg TargetConfig) (*Lis
 	return l, nil
 }
 
-// hostPort is an address as package net has it, where no host is every one.
+// hostPort returns an address as package net writes it, where an empty host means every address.
 func hostPort(addr netip.AddrPort) string {
 	if !addr.Addr().IsValid() {
 		return net.JoinHostPort("", strconv.Itoa(int(addr.Port())))
@@ -82,20 +83,21 @@ func hostPort(addr netip.AddrPort) string {
 	return addr.String()
 }
 
-// grown tells volumes of memory for connections.
+// grown tells volumes of new memory for connections.
 func (l *Listener) grown(_ int, chunk []byte) error {
 	l.buffers.Add(chunk)
 	return nil
 }
 
-// Addr is the address that is listened on.
+// Addr returns the address that the listener listens on.
 func (l *Listener) Addr() netip.AddrPort { return addrPort(l.tcp.Addr()) }
 
-// Counters are the counts of all connections so far. They may be read at any time.
+// Counters returns the counts of all connections so far. They may be read at any time.
 func (l *Listener) Counters() *Counters { return &l.counters }
 
-// Close stops listening, disconnects every host and returns when all memory is free again. What discovery tells stays as
-// it is: the port that was added for the listener (DiscoveryPort) goes by [target.Target.RemovePort], best before Close.
+// Close stops listening, disconnects every host and returns when all memory is free again. It doesn't change what
+// discovery reports: remove the port that was added for the listener (DiscoveryPort) by [target.Target.RemovePort], best
+// before Close.
 func (l *Listener) Close() error {
 	l.Stop()
 	l.ended.Wait()
@@ -106,8 +108,8 @@ func (l *Listener) Close() error {
 	return nil
 }
 
-// Stop is the part of Close that waits for nobody: it stops listening, and disconnects every host. What a volume has that
-// hangs is waited for by Close, which follows.
+// Stop is the part of Close that doesn't wait: it stops listening, and disconnects every host. Close, which must follow,
+// waits for the requests that volumes still have, even those of a volume that hangs.
 func (l *Listener) Stop() { l.stop.Do(l.disconnect) }
 
 // disconnect closes the socket and ends every connection.
@@ -117,7 +119,7 @@ func (l *Listener) disconnect() {
 	l.closed = true
 	close(l.stopped)
 	_ = l.tcp.Close()
-	// All are asked before one ends: a host that finds that closed closes the others.
+	// All are asked before any ends: a host that finds one closed closes the others.
 	var asked []*targetConn
 	for c := range l.conns {
 		if c.ask(target.ErrEndpointClosed) {
@@ -129,7 +131,7 @@ func (l *Listener) disconnect() {
 	}
 }
 
-// accept takes connections until Close. That it can't, it says once, until it can again.
+// accept accepts connections until Close. When it can't, it reports that once, until it can again.
 func (l *Listener) accept() {
 	for failing := false; ; {
 		conn, err := l.tcp.AcceptTCP()
@@ -140,7 +142,7 @@ func (l *Listener) accept() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			// Out of descriptors or of memory, most likely: connections that end will free some.
+			// Most likely out of descriptors or memory: connections that end will free some.
 			if !failing {
 				l.report(&ConnError{Stage: stageAccept, Err: explained(err)})
 			}
@@ -153,7 +155,7 @@ func (l *Listener) accept() {
 	}
 }
 
-// explained adds what helps against err, where that is known.
+// explained adds to err what helps against it, if that is known.
 func explained(err error) error {
 	if errors.Is(err, unix.EMFILE) {
 		return fmt.Errorf("%w: hosts wait until other connections end; raise the limit of open files (ulimit -n, or LimitNOFILE= of systemd)", err)
@@ -183,8 +185,8 @@ func (l *Listener) start(conn *net.TCPConn) {
 	go c.serve()
 }
 
-// newConn makes a connection and enters it, within the limits. One that is too many costs no memory. The engine
-// knows it first, and ends it where it gets no further while others come.
+// newConn makes a connection and enters it in conns, within the limits. A connection beyond a limit costs no memory. The
+// engine learns of a connection first, and ends it if it makes no progress while others arrive.
 func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
 	c := newTargetConn(l, conn)
 	peer := c.attr.Remote.Addr()
@@ -208,7 +210,7 @@ func (l *Listener) newConn(conn *net.TCPConn) (*targetConn, error) {
 	return c, nil
 }
 
-// admit says why there can't be one more connection of peer. Nobody else enters one meanwhile.
+// admit returns an error if peer can't have another connection. No other goroutine enters one meanwhile.
 func (l *Listener) admit(peer netip.Addr) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +220,7 @@ func (l *Listener) admit(peer netip.Addr) error {
 	return nil
 }
 
-// room says why there can't be one more connection of anybody.
+// room returns an error if there can't be another connection of any peer.
 func (l *Listener) room() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,7 +230,7 @@ func (l *Listener) room() error {
 	return nil
 }
 
-// enter counts a connection, and frees it where the listener was closed meanwhile.
+// enter adds a connection to conns; if the listener was closed meanwhile it frees the connection's memory instead.
 func (l *Listener) enter(c *targetConn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,7 +246,7 @@ func (l *Listener) enter(c *targetConn) error {
 	return nil
 }
 
-// forget makes the place of a connection free, before the engine does.
+// forget removes a connection from conns, before the engine forgets it.
 func (l *Listener) forget(c *targetConn) {
 	l.mu.Lock()
 	delete(l.conns, c)
@@ -256,7 +258,7 @@ func (l *Listener) forget(c *targetConn) {
 	c.share.Leave()
 }
 
-// gone says that nothing is left of a connection.
+// gone records that nothing is left of a connection.
 func (l *Listener) gone() {
 	l.counters.Connections.Add(-1)
 	select {
@@ -266,8 +268,8 @@ func (l *Listener) gone() {
 	l.ended.Done()
 }
 
-// report logs why a connection ended, or wasn't accepted. What the engine ends itself, it logs itself; that
-// no more are accepted after Close is nothing to warn of.
+// report logs why a connection ended, or wasn't accepted. It logs at debug level only for connections that the engine
+// ended, which logs that itself, and for those not accepted after Close, which is nothing to warn of.
 func (l *Listener) report(err error) {
 	level := slog.LevelWarn
 	for _, own := range []error{

@@ -20,11 +20,11 @@ import (
 // growRequests is how many slots a connection makes at a time.
 const growRequests = 8
 
-// targetConn is one connection of a host. It fulfils target.Conn for the engine, and
+// targetConn is one connection of a host. It implements target.Conn for the engine, and
 // pduHandler for its reader.
 type targetConn struct {
 	l     *Listener
-	share *mem.Share[*request] // of the data memory, the host's
+	share *mem.Share[*request] // the host's share of the data memory
 	tcp   *net.TCPConn
 	attr  target.ConnAttr
 	queue *target.Queue
@@ -32,33 +32,33 @@ type targetConn struct {
 	w     *writer
 
 	// Agreed with ICReq; constant afterwards.
-	format pdu.Format // of what we send
+	format pdu.Format // of the PDUs that we send
 
-	// Learnt from a successful Connect.
+	// Learned from a successful Connect.
 	connected atomic.Bool
 	ioQueue   bool // read after connected
 	noFlow    bool // SQ flow control is disabled; read after connected
 
-	// The reader's own.
+	// These belong to the reader.
 	inBatch bool
-	inline  *request // whose capsule is arriving
-	pull    *request // whose H2CData is arriving
+	inline  *request // request whose capsule is arriving
+	pull    *request // request whose H2CData is arriving
 	capsule []byte   // mapping that the slots' in-capsule buffers are cut from
 	slots   []*request
-	last    int64 // when the last command, or its data, was there, by Target.Now
+	last    int64 // when the last command or its data had arrived, by Target.Now
 
 	mu         sync.Mutex
-	free       []*request // the one used last is used first: its memory is in the cache
+	free       []*request // a stack: the memory of the slot used last is in the cache
 	busy       int        // slots that aren't free
 	freed      sync.Cond
 	responding atomic.Int32 // slots that Respond was called for and that aren't free yet
 
-	// The watch over hosts that don't bring the data that they were asked for.
-	pulls    atomic.Int32 // asked for and not there
-	progress atomic.Int64 // changes when data is asked for or comes
-	watching atomic.Bool  // the watch runs
+	// The watch over hosts that don't send the data that they were asked for.
+	pulls    atomic.Int32 // requests whose data was asked for and isn't there
+	progress atomic.Int64 // changes when data is asked for or arrives
+	watching atomic.Bool  // the watch is running
 	watch    *time.Timer
-	before   int64 // progress at the last check; the watch's own
+	before   int64 // progress at the last check; belongs to the watch
 
 	ending atomic.Bool           // no more data will move
 	asked  atomic.Pointer[error] // Disconnect was called, with this error
@@ -80,7 +80,7 @@ func newTargetConn(l *Listener, conn *net.TCPConn) *targetConn {
 	return c
 }
 
-// open makes what serve uses.
+// open makes what serve needs.
 func (c *targetConn) open() (err error) {
 	l := c.l
 	if c.r, err = newReader(c.tcp, c, pdu.Controller, l.cfg.BusyPoll); err != nil {
@@ -90,7 +90,7 @@ func (c *targetConn) open() (err error) {
 		return err
 	}
 	size := c.bufferSize() * l.cfg.QueueDepth
-	// Mapped, not touched: a slot that never carries data costs nothing.
+	// Mapped but not touched: a slot that never carries data uses no memory.
 	c.capsule, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("%d bytes for data in capsules: %w", size, err)
@@ -98,7 +98,7 @@ func (c *targetConn) open() (err error) {
 	return nil
 }
 
-// bufferSize is the in-capsule memory of one slot: pages, for direct I/O.
+// bufferSize returns the size of one slot's in-capsule memory in bytes: whole pages, for direct I/O.
 func (c *targetConn) bufferSize() int {
 	n := max(fabricsInCapsule, c.l.cfg.InCapsule)
 	return (n + 4095) &^ 4095
@@ -124,13 +124,13 @@ func (c *targetConn) read() {
 	c.end(err)
 }
 
-// batch is pduHandler's.
+// batch implements pduHandler.
 func (c *targetConn) batch() {
 	c.inBatch = true
 	c.w.hold()
 }
 
-// flush is pduHandler's.
+// flush implements pduHandler.
 func (c *targetConn) flush() (sent bool, err error) {
 	if c.inBatch {
 		c.inBatch = false
@@ -143,12 +143,12 @@ func (c *targetConn) flush() (sent bool, err error) {
 	return sent, nil
 }
 
-// interrupted is pduHandler's: the time for ICReq and Connect is over.
+// interrupted implements pduHandler: the time for ICReq and Connect is over.
 func (c *targetConn) interrupted() error {
 	return fmt.Errorf("%w: no successful Connect within %v", ErrHandshake, c.l.cfg.ConnectTimeout)
 }
 
-// header is pduHandler's.
+// header implements pduHandler.
 func (c *targetConn) header(h pdu.Header, b []byte) error {
 	switch h.Type {
 	case pdu.TypeCapsuleCmd:
@@ -161,7 +161,7 @@ func (c *targetConn) header(h pdu.Header, b []byte) error {
 	return c.terminated(b)
 }
 
-// data is pduHandler's.
+// data implements pduHandler.
 func (c *targetConn) data(h pdu.Header, ok bool) error {
 	if !ok {
 		c.l.counters.DataDigestErrors.Add(1)
@@ -176,17 +176,17 @@ func (c *targetConn) data(h pdu.Header, ok bool) error {
 		return nil
 	}
 	_, err := c.arrived()
-	if err == nil { // else abandon tells the engine
+	if err == nil { // otherwise abandon tells the engine
 		c.pulled(r)
 	}
 	return err
 }
 
-// begin hands the command that has arrived to the engine. ok says whether the digest of its data was right.
+// begin hands the command that has just arrived to the engine. ok says whether the digest of its data was right.
 func (c *targetConn) begin(ok bool) error {
 	now, err := c.arrived()
 	if err != nil {
-		return err // abandon gives the slot back
+		return err // abandon frees the slot
 	}
 	r := c.inline
 	c.inline = nil
@@ -195,12 +195,12 @@ func (c *targetConn) begin(ok bool) error {
 	return nil
 }
 
-// standstill is how long nothing arrived when it is looked whether the host has given up the connection.
+// standstill is how long nothing must have arrived before arrived checks whether the host has given up the connection.
 const standstill = 100 * time.Millisecond
 
-// arrived is the time, when a command is there with its data. It is an error where the host has given up the connection
-// before that could be looked at, since this program, or its machine, stood still: the host may have written the same
-// blocks by another path meanwhile, and what was written since would be taken back.
+// arrived returns the time at which a command and its data are there. It fails if the host has given up the connection
+// before the command could be handled, because this program or its machine stood still: the host may have written the
+// same blocks by another path meanwhile, and the command would overwrite them with older data.
 func (c *targetConn) arrived() (now int64, err error) {
 	now = c.l.t.Now()
 	since := now - c.last
@@ -229,7 +229,7 @@ func (c *targetConn) initialize(b []byte) error {
 	return nil
 }
 
-// command takes a CapsuleCmd. Its data, if any, goes to the slot's buffer first.
+// command handles a CapsuleCmd. Its data, if any, goes to the slot's buffer first.
 func (c *targetConn) command(h pdu.Header, b []byte) error {
 	cmd := nvme.CommandAt(b[pdu.HeaderSize:])
 	n := h.DataLen()
@@ -251,7 +251,7 @@ func (c *targetConn) command(h pdu.Header, b []byte) error {
 	return nil
 }
 
-// inlineLimit is how much data cmd may bring in its capsule.
+// inlineLimit returns how many bytes of data the capsule of cmd may carry.
 func (c *targetConn) inlineLimit(cmd *nvme.Command) int {
 	if cmd.Opcode() != nvme.OpFabrics && c.connected.Load() && c.ioQueue {
 		return c.l.cfg.InCapsule
@@ -259,7 +259,7 @@ func (c *targetConn) inlineLimit(cmd *nvme.Command) int {
 	return fabricsInCapsule
 }
 
-// hostData takes the header of an H2CData PDU: data that an R2T asked for, in order.
+// hostData handles the header of an H2CData PDU: data that an R2T asked for, in order.
 func (c *targetConn) hostData(b []byte) error {
 	p, err := pdu.ParseData(b)
 	if err != nil {
@@ -305,14 +305,14 @@ func (c *targetConn) pulled(r *request) {
 	r.Pulled(nil)
 }
 
-// terminated takes an H2CTermReq.
+// terminated handles an H2CTermReq.
 func (c *targetConn) terminated(b []byte) error {
 	return terminatedBy(c.attr.Remote, b)
 }
 
-// acquire takes a free slot, and makes some while there are fewer than the depth. A host that
-// has our response may send its next command before the slot is marked free: the reader then
-// waits for whoever is sending. It returns nil if the host sent more commands than fit.
+// acquire takes a free slot, and makes more slots while there are fewer than the queue depth. A host
+// that has our response may send its next command before the slot is marked free: the reader then
+// waits for the goroutine that is sending. It returns nil if the host sent more commands than fit.
 func (c *targetConn) acquire() *request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -331,7 +331,7 @@ func (c *targetConn) acquire() *request {
 		if c.responding.Load() == 0 || c.asked.Load() != nil {
 			return nil
 		}
-		if c.r.onDuty { // until it receives again: it may be long, and others would leave to it what they wait for
+		if c.r.onDuty { // off duty until it receives again: that may take long, and others would rely on it
 			c.mu.Unlock()
 			c.r.leave()
 			c.mu.Lock()
@@ -346,7 +346,7 @@ func (c *targetConn) acquire() *request {
 	return r
 }
 
-// grow makes some slots.
+// grow makes more slots.
 func (c *targetConn) grow() {
 	size := c.bufferSize()
 	n := min(growRequests, c.l.cfg.QueueDepth-len(c.slots))
@@ -376,7 +376,7 @@ func (c *targetConn) release(r *request) {
 	c.mu.Unlock()
 }
 
-// granted goes on with a command that has waited for memory.
+// granted resumes a command that has waited for memory.
 func granted(r *request, b []byte) {
 	r.memory = b
 	r.Resume()

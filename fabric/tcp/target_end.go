@@ -10,17 +10,17 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// Disconnect is target.Conn's.
+// Disconnect implements target.Conn.
 func (c *targetConn) Disconnect(err error) {
 	if c.ask(err) {
 		c.rouse()
 	}
 }
 
-// ask has the connection end for err, if it ends for nothing else, once its reader is roused.
+// ask makes the connection end because of err, once its reader is roused. It returns false if it was asked before.
 func (c *targetConn) ask(err error) bool { return c.asked.CompareAndSwap(nil, &err) }
 
-// rouse wakes the reader, which does the rest, and who waits for memory.
+// rouse wakes the reader, which does the rest, even if it waits for a free slot.
 func (c *targetConn) rouse() {
 	_ = c.tcp.CloseRead()
 	c.mu.Lock()
@@ -36,7 +36,7 @@ func (c *targetConn) end(err error) {
 	case fault != nil:
 		c.w.limit(lingerTime)
 		c.w.seal(newPlain(c.r.termReq(fault)))
-	case (err == nil || errors.Is(err, target.ErrEndpointClosed)) && c.asked.Load() != nil: // what was answered still goes out
+	case (err == nil || errors.Is(err, target.ErrEndpointClosed)) && c.asked.Load() != nil: // queued responses still go out
 		c.w.limit(lingerTime)
 	default:
 		c.w.kill(ErrClosed)
@@ -67,8 +67,8 @@ func (c *targetConn) end(err error) {
 	c.l.gone()
 }
 
-// reason makes the error that the engine and the user see out of why the reader ended, and the
-// fault of the peer if that was it. It is nil after an orderly end.
+// reason converts the error that ended the reader to the one that the engine and the user see, which
+// is nil after an orderly end. It also returns the fault of the peer, if that ended the connection.
 func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	peer := c.attr.Remote
 	var fault *pdu.FieldError
@@ -94,7 +94,7 @@ func (c *targetConn) reason(err error) (*pdu.FieldError, error) {
 	return nil, &ConnError{Stage: "receive", Peer: peer, Err: err}
 }
 
-// abandon gives back to the engine the requests that wait for data or memory.
+// abandon returns to the engine the requests that wait for data or memory.
 func (c *targetConn) abandon() {
 	for _, r := range c.slots {
 		c.failPull(r)
@@ -107,7 +107,7 @@ func (c *targetConn) abandon() {
 	c.stopWaiting()
 }
 
-// stopWaiting has the requests that wait for memory go on without the pool's.
+// stopWaiting makes the requests that wait for memory continue without memory of the pool.
 func (c *targetConn) stopWaiting() {
 	for _, r := range c.share.Drop(func(r *request) bool { return r.conn == c }) {
 		r.Resume()

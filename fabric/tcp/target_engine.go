@@ -7,32 +7,32 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// Attr is target.Conn's.
+// Attr implements target.Conn.
 func (c *targetConn) Attr() target.ConnAttr { return c.attr }
 
-// MapSGL is target.Conn's.
+// MapSGL implements target.Conn.
 func (c *targetConn) MapSGL(tr *target.Request) (int, nvme.Status) {
 	return tr.Transport.(*request).mapSGL()
 }
 
-// Alloc is target.Conn's.
+// Alloc implements target.Conn.
 func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	r := tr.Transport.(*request)
 	switch {
-	case r.memory != nil: // Resume brought it
+	case r.memory != nil: // granted before it was resumed
 	case c.ending.Load():
-		// Nothing will be sent or received any more; the engine just needs somewhere to go on
-		// with, and the pool is for connections that live.
+		// Nothing will be sent or received any more: the engine only needs some memory to continue
+		// with, and the pool is for live connections.
 		tr.Data = append(tr.Data[:0], segment(make([]byte, n)))
 		return true
 	default:
 		b := c.share.Alloc(n, r)
 		if b == nil {
 			c.l.counters.MemoryWaits.Add(1)
-			if c.ending.Load() { // perhaps before r waited
+			if c.ending.Load() { // perhaps since before r waited
 				c.stopWaiting()
 			}
-			return false // granted may have gone on with it already
+			return false // granted may have resumed r already
 		}
 		r.memory = b
 	}
@@ -40,7 +40,7 @@ func (c *targetConn) Alloc(tr *target.Request, n int) bool {
 	return true
 }
 
-// Pull is target.Conn's: one R2T for all the data.
+// Pull implements target.Conn: it sends one R2T for all the data.
 func (c *targetConn) Pull(tr *target.Request) {
 	r := tr.Transport.(*request)
 	r.total, r.received, r.seg, r.off = tr.Len(), 0, 0, 0
@@ -62,13 +62,13 @@ func (c *targetConn) failPull(r *request) {
 	}
 }
 
-// BeginRow is target.Gatherer's.
+// BeginRow implements target.Gatherer.
 func (c *targetConn) BeginRow() bool { return c.w.beginRow() }
 
-// EndRow is target.Gatherer's.
+// EndRow implements target.Gatherer.
 func (c *targetConn) EndRow() { c.w.endRow() }
 
-// Respond is target.Conn's.
+// Respond implements target.Conn.
 func (c *targetConn) Respond(tr *target.Request) {
 	r := tr.Transport.(*request)
 	c.responding.Add(1)
@@ -82,10 +82,10 @@ func (c *targetConn) Respond(tr *target.Request) {
 	c.w.post((*response)(r), size)
 }
 
-// sqhdWithoutFlow is SQHD where SQ flow control is disabled: how the controller grants it.
+// sqhdWithoutFlow is SQHD if SQ flow control is disabled: that is how the controller grants it.
 const sqhdWithoutFlow = 0xffff
 
-// learn notes what a successful Connect says about the queue.
+// learn records what a successful Connect says about the queue.
 func (c *targetConn) learn(r *request) {
 	if r.Cmd.Opcode() != nvme.OpFabrics || r.Cmd.FCType() != nvme.FCConnect ||
 		r.CQE.Status() != nvme.StatusSuccess {

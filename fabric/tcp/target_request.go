@@ -10,8 +10,8 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// request is a slot of a target's connection: one command at a time. Its index is the TTAG of
-// its R2T.
+// request is a slot of a target's connection, which holds one command at a time. Its index is the
+// TTAG of its R2T.
 type request struct {
 	target.Request
 	conn *targetConn
@@ -21,9 +21,9 @@ type request struct {
 	inline   int    // bytes of buf in use by this command
 	badData  bool   // the data digest was wrong
 	direct   bool   // the command's I/O queue has no SQ flow control: SUCCESS is allowed
-	memory   []byte // from the listener's arena, given back after the response
+	memory   []byte // from the listener's arena, freed after the response
 	pulling  atomic.Bool
-	checks   atomic.Int32 // that found it pulling
+	checks   atomic.Int32 // checks of the watch that found it pulling
 	total    int          // bytes that Pull asked for
 	received int          // of total
 	seg, off int          // where the next byte goes in Data
@@ -34,7 +34,7 @@ type request struct {
 // sendState is how far a response is encoded.
 type sendState struct {
 	begun bool
-	seg   int // next of Data
+	seg   int // index of the next segment of Data
 	crc   uint32
 }
 
@@ -92,7 +92,7 @@ func (r *request) place(rd *reader, n int) {
 	}
 }
 
-// onDemand says that pages of s may be missing.
+// onDemand reports whether pages of s may be missing.
 func onDemand(s *blockdev.Segment) bool { return s.Region != nil && s.Region.File }
 
 // readyToTransfer is a request whose R2T is to be sent: one for all the data.
@@ -140,8 +140,8 @@ func (m *response) encode(b *batch) bool {
 	return m.end(b)
 }
 
-// digest continues the data digest. Where a page of the data is missing, the connection ends, as it
-// does without a digest when the system is to send the page: what was begun can't be ended.
+// digest continues the data digest. If a page of the data is missing, the connection ends, as it
+// does without a digest when the system should send the page: a PDU that was begun can't be completed.
 func (m *response) digest(seg *blockdev.Segment) {
 	if !onDemand(seg) {
 		m.send.crc = pdu.UpdateDigest(m.send.crc, seg.Bytes)
@@ -170,7 +170,7 @@ func (m *response) beginData(b *batch) {
 	m.send.begun = true
 }
 
-// success says whether the SUCCESS flag may stand for the response: it reports neither a
+// success reports whether the SUCCESS flag may replace the response: the flag conveys neither a
 // result nor SQHD.
 func (m *response) success() bool {
 	return m.direct && m.CQE.Status() == nvme.StatusSuccess && m.CQE.Result() == 0
@@ -195,7 +195,7 @@ func (m *response) end(b *batch) bool {
 	return true
 }
 
-// written gives the slot back.
+// written frees the slot.
 func (m *response) written() {
 	r := (*request)(m)
 	r.Sent()

@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// TestSuccessFlag: the flag stands for a response only where that would say nothing else: neither a result nor SQHD nor
+// TestSuccessFlag: the flag replaces a response only if that would convey nothing else: neither a result nor SQHD nor
 // another status.
 func TestSuccessFlag(t *testing.T) {
 	for name, alter := range map[string]func(m *response){

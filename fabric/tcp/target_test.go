@@ -52,13 +52,13 @@ type wrongPDU struct {
 	fei  uint32
 }
 
-// wrongHeader is a PDU of which the header is looked at only.
+// wrongHeader is a PDU of which only the header is checked.
 func wrongHeader(typ pdu.Type, flags, hlen, pdo uint8, plen uint32) []byte {
 	b := pdu.Header{Type: typ, Flags: flags, HLEN: hlen, PDO: pdo, PLEN: plen}.Append(nil)
 	return append(b, make([]byte, 128-pdu.HeaderSize)...)
 }
 
-// wrongFirst are PDUs that no connection begins with.
+// wrongFirst are PDUs that no connection may begin with.
 var wrongFirst = []wrongPDU{
 	{"command first", wrongHeader(pdu.TypeCapsuleCmd, 0, 72, 0, 72), pdu.FESSequence, 0},
 	{"PFV", pdu.ICReq{PFV: 1}.Append(nil), pdu.FESUnsupportedParm, offPFV},
@@ -67,7 +67,7 @@ var wrongFirst = []wrongPDU{
 	{"garbage", []byte("GET / HTTP/1.1\r\n\r\n"), pdu.FESInvalidHeader, offType},
 }
 
-// wrongLater are PDUs that are wrong on a queue that is connected.
+// wrongLater are PDUs that are wrong on a connected queue.
 var wrongLater = []wrongPDU{
 	{"second ICReq", pdu.ICReq{}.Append(nil), pdu.FESSequence, 0},
 	{"type", wrongHeader(0x55, 0, 24, 0, 24), pdu.FESInvalidHeader, offType},
@@ -149,8 +149,8 @@ func TestTargetDataTerminates(t *testing.T) {
 			d.TTAG += r.TTAG
 			sent := p.data(d, data[:c.n])
 			p.send(sent)
-			// Bit 0 of FEI is where the field is; 4 and 5 have no FEI in the table of the
-			// specification, and say where they saw it.
+			// FEI is the offset of the field; for 4 and 5 the specification's table has no FEI, and
+			// ours says where the fault was seen.
 			p.terminated(c.fes, c.fei, sent)
 		})
 	}
@@ -317,8 +317,8 @@ func TestTargetTerminated(t *testing.T) {
 	}
 }
 
-// TestTargetDisconnect cuts the connection at every byte of an exchange: the target lets go of
-// everything (newTestTarget and TestMain check that).
+// TestTargetDisconnect cuts the connection at every byte of an exchange: the target frees everything
+// (newTestTarget and TestMain check that).
 func TestTargetDisconnect(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	var stream []byte
@@ -347,7 +347,7 @@ func TestTargetDisconnect(t *testing.T) {
 	waitFor(t, "the end of all connections", func() bool { return tt.Counters().Connections.Load() == 0 })
 }
 
-// waitFor polls a condition that another goroutine brings about.
+// waitFor polls for a condition that another goroutine makes true.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	if !soon.Until(ok) {
@@ -370,7 +370,7 @@ func TestTargetTimeout(t *testing.T) {
 	}
 }
 
-// TestTargetTimeoutEnds checks that the limit doesn't apply once Connect succeeded.
+// TestTargetTimeoutEnds checks that the limit doesn't apply once Connect has succeeded.
 func TestTargetTimeoutEnds(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
@@ -380,8 +380,8 @@ func TestTargetTimeoutEnds(t *testing.T) {
 	p.enable()
 }
 
-// inTime is a connection on which what is sent first has its answer, of n bytes, before the target's limit is over. A
-// machine that stands still for that long may take several.
+// inTime returns a connection on which what is sent first gets its answer, of n bytes, before the target's time limit is
+// over. On a machine that stands still for that long this may take several attempts.
 func inTime(t *testing.T, tt *testTarget, first []byte, n int) *raw {
 	t.Helper()
 	var err error
@@ -398,7 +398,7 @@ func inTime(t *testing.T, tt *testTarget, first []byte, n int) *raw {
 	return nil
 }
 
-// TestTargetLimit opens one connection more than allowed.
+// TestTargetLimit opens one more connection than allowed.
 func TestTargetLimit(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxConns: 1})
 	first := rawHost(t, tt)
@@ -414,7 +414,8 @@ func TestTargetLimit(t *testing.T) {
 	third.initialize(pdu.ICReq{})
 }
 
-// TestNoneAccepted: what keeps a listener from taking any connection is said of its own address, as of no host, and once.
+// TestNoneAccepted: what keeps a listener from accepting any connection is logged once, with its own address and no
+// host's.
 func TestNoneAccepted(t *testing.T) {
 	var text lockedBuffer
 	l, err := ListenTarget(anyPort, newTestTarget(t, TargetConfig{}).engine, TargetConfig{Log: slog.New(slog.NewTextHandler(&text, nil))})
@@ -437,7 +438,7 @@ func TestNoneAccepted(t *testing.T) {
 	}
 }
 
-// TestEngineSpeaks: of a connection that the engine ends it says why, so that the listener doesn't.
+// TestEngineSpeaks: the engine logs why it ended a connection, so the listener doesn't.
 func TestEngineSpeaks(t *testing.T) {
 	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
 	if err != nil {
@@ -460,7 +461,7 @@ func TestEngineSpeaks(t *testing.T) {
 	for _, err := range []error{target.ErrKeepAlive, target.ErrAuthentication, target.ErrControllerGone, target.ErrNotAllowed, target.ErrGaveWay} {
 		l.report(err)
 	}
-	if err := l.Close(); err != nil { // once all is said
+	if err := l.Close(); err != nil { // returns after everything is logged
 		t.Error(err)
 	}
 	if s := text.String(); s != "" {
@@ -468,7 +469,7 @@ func TestEngineSpeaks(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer that somebody writes to meanwhile.
+// lockedBuffer is a buffer that another goroutine may write to meanwhile.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -486,7 +487,7 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// TestRefusedConnectionsCostNothing: a connection that is too many is closed before it has buffers.
+// TestRefusedConnectionsCostNothing: a connection beyond the limit is closed before it has buffers.
 func TestRefusedConnectionsCostNothing(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{MaxConns: 1})
 	rawHost(t, tt).initialize(pdu.ICReq{})
@@ -507,7 +508,7 @@ func TestRefusedConnectionsCostNothing(t *testing.T) {
 	}
 }
 
-// TestTargetSlowReader has a host that sends commands and reads nothing, while another works.
+// TestTargetSlowReader: one host sends commands and reads nothing, while another works.
 func TestTargetSlowReader(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{QueueDepth: 64})
 	slow := rawHost(t, tt)
@@ -535,7 +536,7 @@ func TestTargetSlowReader(t *testing.T) {
 	}
 }
 
-// diskInWait is a ring from which an answer is to come.
+// diskInWait is a ring on which an answer is pending.
 type diskInWait struct{ left atomic.Int32 }
 
 func (d *diskInWait) Awaited() bool { return true }
@@ -543,7 +544,7 @@ func (d *diskInWait) Look() bool    { return false }
 func (d *diskInWait) Left()         { d.left.Add(1) }
 
 // TestSlowReaderIsOffDuty: the reader of a connection that waits for its host to read isn't on duty meanwhile, so that
-// others who go off duty don't leave to it what they wait for.
+// others that go off duty don't rely on it for what they wait for.
 func TestSlowReaderIsOffDuty(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{QueueDepth: 64})
 	slow := rawHost(t, tt)
@@ -613,7 +614,7 @@ func TestTargetStop(t *testing.T) {
 	}
 }
 
-// TestListenEverywhere: the zero address is every one, of both families.
+// TestListenEverywhere: the zero address means every address, of both families.
 func TestListenEverywhere(t *testing.T) {
 	engine, err := target.New(target.Config{})
 	if err != nil {
@@ -665,7 +666,7 @@ func TestTargetConfig(t *testing.T) {
 	}
 }
 
-// TestTargetTTAGBehindSlots: the first tag that no slot has is as wrong as any other.
+// TestTargetTTAGBehindSlots: the first tag beyond the slots is refused like any other wrong one.
 func TestTargetTTAGBehindSlots(t *testing.T) {
 	tt := newTestTarget(t, TargetConfig{})
 	p := rawHost(t, tt)

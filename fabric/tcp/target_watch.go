@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// asksFor notes that the host is asked for data, and begins the watch over it.
+// asksFor records that the host is asked for data, and starts the watch over it.
 func (c *targetConn) asksFor() {
 	c.pulls.Add(1)
 	c.progress.Add(1)
@@ -14,12 +14,12 @@ func (c *targetConn) asksFor() {
 	}
 }
 
-// mostChecks is how many checks may find the data of a command missing.
+// mostChecks is how many checks find the data of a command missing before the connection ends.
 const mostChecks = 10
 
-// checkProgress ends the connection of a host that has brought nothing since the last check, although it was asked
-// before that, or only some of the data of a command for very long. A host may be slow; but what it is asked for lies
-// in memory until it is there, and who wants the namespace alone waits.
+// checkProgress ends the connection of a host that has sent no data since the last check, although it was asked before
+// that, or that hasn't completed the data of a command for very long. A host may be slow; but the data lies in memory
+// until it is complete, and whatever needs the namespace to itself waits.
 func (c *targetConn) checkProgress() {
 	now := c.progress.Load()
 	moved := now != c.before
@@ -29,7 +29,7 @@ func (c *targetConn) checkProgress() {
 	case c.pulls.Load() == 0:
 		c.watching.Store(false)
 		if c.pulls.Load() > 0 && c.watching.CompareAndSwap(false, true) {
-			c.watch.Reset(c.l.cfg.DataTimeout) // asked for meanwhile
+			c.watch.Reset(c.l.cfg.DataTimeout) // data was asked for meanwhile
 		}
 	case !moved:
 		c.stalled("nothing came for %v of what was asked for", c.l.cfg.DataTimeout)
@@ -44,7 +44,7 @@ func (c *targetConn) stalled(format string, d time.Duration) {
 	c.Disconnect(&ConnError{Stage: "receive data", Peer: c.attr.Remote, Err: fmt.Errorf("%w: "+format, ErrStalled, d)})
 }
 
-// trickles counts a check for each command that waits for data, and says whether one has had too many.
+// trickles counts a check for each command that waits for data, and reports whether one has had too many.
 func (c *targetConn) trickles() (long bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme/target"
 )
 
-// rawFrom is a raw host at another loopback address.
+// rawFrom returns a raw host at another loopback address.
 func rawFrom(t *testing.T, tt *testTarget, addr string) *raw {
 	t.Helper()
 	return rawBy(t, tt, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}})
 }
 
-// rawBy is a raw host that connects by d.
+// rawBy returns a raw host that connects by d.
 func rawBy(t *testing.T, tt *testTarget, d net.Dialer) *raw {
 	t.Helper()
 	c, err := d.Dial("tcp", tt.Addr().String())
@@ -38,7 +38,7 @@ func rawIO(t *testing.T, tt *testTarget, addr string, size int) (admin, io *raw)
 	return rawIOBy(t, tt, net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}, size)
 }
 
-// rawIOBy is rawIO from who connects by d.
+// rawIOBy is rawIO for a host that connects by d.
 func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *raw) {
 	t.Helper()
 	connect := func(p *raw, qid, cntlid uint16, size int) uint16 {
@@ -66,7 +66,7 @@ func rawIOBy(t *testing.T, tt *testTarget, d net.Dialer, size int) (admin, io *r
 	return admin, io
 }
 
-// A host that asks to write, and never brings its data, leaves memory to others, and its
+// A host that asks to write, and never sends its data, leaves memory to others, and its
 // connection ends.
 func TestHostThatBringsNoData(t *testing.T) {
 	const size, depth = 60 << 10, 32 // which the volume doesn't lend
@@ -103,7 +103,7 @@ func TestHostThatBringsNoData(t *testing.T) {
 	honest.io.must(ioCommand(nvme.OpWrite, 0, size), randomBytes(1, size))
 }
 
-// connOf is the target's side of the connection of p.
+// connOf returns the target's side of the connection of p.
 func connOf(t *testing.T, tt *testTarget, p *raw) *targetConn {
 	t.Helper()
 	tt.mu.Lock()
@@ -117,8 +117,8 @@ func connOf(t *testing.T, tt *testTarget, p *raw) *targetConn {
 	return nil
 }
 
-// A slow host that does bring its data, a little at a time, is waited for, but not for ever: others may want the
-// namespace alone. When the limit is over, the test says and not the clock: between two pieces each time.
+// A slow host that does send its data, a little at a time, is waited for, but not forever: others may need the
+// namespace to themselves. The test, not the clock, says when the limit is over: each time between two pieces.
 func TestHostThatBringsDataSlowly(t *testing.T) {
 	const size = 64 << 10
 	for piece, ends := range map[int]bool{8 << 10: false, 512: true} {
@@ -152,7 +152,7 @@ func TestHostThatBringsDataSlowly(t *testing.T) {
 			if cqe := slow.response(); !cqe.Status().OK() {
 				t.Errorf("write: %v", cqe.Status())
 			}
-			for range 3 { // there is no more to wait for
+			for range 3 { // with nothing left to wait for
 				c.checkProgress()
 			}
 			if err := c.asked.Load(); err != nil {
@@ -178,8 +178,8 @@ func TestPeerConnections(t *testing.T) {
 	}
 }
 
-// Addresses that connect as often as they can and say nothing, or nothing after ICReq, don't keep another
-// from connecting at its first try.
+// Addresses that connect as often as they can and send nothing, or nothing after ICReq, don't keep another
+// from connecting at its first attempt.
 func TestSilentConnections(t *testing.T) {
 	const limit, attackers = 32, 4
 	vol, err := blockdev.NewMemory(blockdev.Options{Size: testSize, BlockSize: block})
@@ -220,7 +220,7 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// A host that sends commands, and never takes what it asked for, is given up after a while.
+// A host that sends commands, and never takes the data that it asked for, is given up after a while.
 func TestHostThatReadsNothing(t *testing.T) {
 	const size, depth = 64 << 10, 32
 	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})
@@ -250,8 +250,8 @@ func TestHostThatReadsNothing(t *testing.T) {
 	}
 }
 
-// A host that takes what it asked for a little at a time, so that something always moves, is given up as well: until its
-// data is out, it holds memory, and whoever wants the namespace alone waits.
+// A host that takes its data a little at a time, so that something always moves, is given up as well: until its data is
+// out it holds memory, and whatever needs the namespace to itself waits.
 func TestHostThatReadsSlowly(t *testing.T) {
 	const size, stall = 1 << 20, 200 * time.Millisecond
 	tt := newTestTarget(t, TargetConfig{MaxTransfer: size})

@@ -18,11 +18,11 @@ func randomBytes(seed uint64, n int) []byte {
 	return b
 }
 
-// transferSizes are what the tests move: 512 B to 1 MiB, and odd multiples of a block.
+// transferSizes are the sizes that the tests move: 512 B to 1 MiB, and odd multiples of a block.
 var transferSizes = []int{512, 1024, 3 * 512, 4096, 8192, 8192 + 512, 16 << 10, 17 << 10, 64 << 10,
 	100 << 10, 128 << 10, 255 * 512, 512 << 10, 1 << 20}
 
-// TestTransfer writes and reads every size with every combination of what can be agreed.
+// TestTransfer writes and reads every size with every combination of parameters that can be agreed.
 func TestTransfer(t *testing.T) {
 	for _, digests := range []pdu.Digests{0, pdu.DigestHeader, pdu.DigestData, pdu.DigestHeader | pdu.DigestData} {
 		for _, maxH2C := range []int{4096, 0} {

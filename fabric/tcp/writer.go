@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// flushBytes is how much data may gather while a batch is parsed before it is sent
-	// without waiting for the batch's end.
+	// flushBytes is how much data may accumulate while a batch is parsed before it is sent
+	// without waiting for the end of the batch.
 	flushBytes = 256 << 10
-	// maxRounds is how often one goroutine goes on sending what others queued meanwhile,
-	// before the connection's own goroutine takes over.
+	// maxRounds is how often one goroutine goes on to send what others queued meanwhile, before
+	// the connection's own goroutine takes over.
 	maxRounds = 8
-	// sendTimeout is how long a peer that is waited for may take less than leastTaken. A shorter keep-alive timeout ends
+	// sendTimeout is how long a peer may take less than leastTaken while we wait for it. A shorter keep-alive timeout ends
 	// the connection sooner.
 	sendTimeout = 30 * time.Second
-	// leastTaken is what the slowest of networks carries in that time. Who takes less keeps what others wait for.
+	// leastTaken is how many bytes the slowest networks carry in that time. A peer that takes less holds what others wait for.
 	leastTaken = 128 << 10
 )
 
 // message is one or more PDUs to send.
 type message interface {
-	// encode appends the message's next PDUs to b and says whether that was all of it; false
-	// means that b is full, and that encode is to be called again with an empty one.
+	// encode appends the message's next PDUs to b and reports whether that was all; false means
+	// that b is full, and that encode must be called again with an empty one.
 	encode(b *batch) bool
-	// written says that every byte is with the kernel, or that the connection is dead. It is
+	// written is called when the kernel has taken every byte, or the connection is dead. It is
 	// called once, without locks.
 	written()
 }
 
-// writer sends messages in the order in which they are posted. Whoever posts while nobody is
-// sending becomes the sender, for others' messages too.
+// writer sends messages in the order in which they are posted. A goroutine that posts while none is
+// sending becomes the sender, also for the messages of others.
 type writer struct {
 	tcp *net.TCPConn
 	fd  int
@@ -47,22 +47,22 @@ type writer struct {
 	mu       sync.Mutex
 	pending  []message
 	bytes    int  // data in pending
-	held     bool // the reader is in a batch and will flush
-	inRow    bool // a volume is in a row of answers, whose end flushes
-	flushing bool // someone is the sender
+	held     bool // the reader is in a batch, and will flush
+	inRow    bool // a volume is giving a row of answers, whose end flushes
+	flushing bool // some goroutine is the sender
 	err      error
 	stall    time.Duration // how long the peer may take less than leastTaken
 	idle     sync.Cond     // signalled when flushing ends
 	sealed   bool          // no more messages are taken
 	dead     atomic.Bool   // nothing can be sent any more
 
-	// What follows belongs to the sender.
+	// The following fields belong to the sender.
 	cur   []message
 	next  int // cur[:next] is encoded
-	told  int // cur[:told] was told that it is written
+	told  int // written was called for cur[:told]
 	b     batch
 	taken bool // the kernel took something in this flush
-	took  int  // bytes of it since the time that it has began
+	took  int  // bytes that it took since the current time limit began
 	tally tally
 	stats *DirectionCounters
 
@@ -91,8 +91,8 @@ func newWriter(c *net.TCPConn, stats *DirectionCounters) (*writer, error) {
 	return w, nil
 }
 
-// post queues m, which carries size bytes of data, and sends it unless someone else will.
-// After seal or kill, m is written at once, without being sent.
+// post queues m, which carries size bytes of data, and sends it unless another goroutine will.
+// After seal or kill, it calls m's written at once, and nothing is sent.
 func (w *writer) post(m message, size int) {
 	w.mu.Lock()
 	if !w.add(m, size) {
@@ -113,8 +113,8 @@ func (w *writer) add(m message, size int) bool {
 	return true
 }
 
-// unlockAndSend releases mu and becomes the sender if there is need of one. It says whether the
-// kernel took something.
+// unlockAndSend releases mu and becomes the sender if one is needed. It reports whether the kernel
+// took something.
 func (w *writer) unlockAndSend() bool {
 	if w.flushing || len(w.pending) == 0 || ((w.held || w.inRow) && w.bytes < flushBytes) {
 		w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *writer) hold() {
 	w.mu.Unlock()
 }
 
-// release ends hold, and sends what was posted meanwhile. It says whether the kernel took some
+// release ends hold, and sends what was posted meanwhile. It reports whether the kernel took some
 // of it from this goroutine.
 func (w *writer) release() bool {
 	w.mu.Lock()
@@ -140,7 +140,7 @@ func (w *writer) release() bool {
 	return w.unlockAndSend()
 }
 
-// beginRow makes posts wait for endRow; false where those of another row do.
+// beginRow makes posts wait for endRow. It returns false if those of another row already wait, or after seal.
 func (w *writer) beginRow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +158,8 @@ func (w *writer) endRow() {
 	w.unlockAndSend()
 }
 
-// flush sends until nothing is pending. wait says that the caller may wait for the peer's
-// window; else the waiting is left to serve. It returns whether the kernel took something.
+// flush sends until nothing is pending. wait says that the caller may wait for the peer's window;
+// otherwise serve does the waiting. It reports whether the kernel took something.
 func (w *writer) flush(wait bool) bool {
 	w.taken = false
 	for round := 0; ; round++ {
@@ -221,7 +221,7 @@ func (w *writer) drain(wait bool) bool {
 	}
 }
 
-// fill tells the messages whose last bytes were in the batch that they are written, and encodes the next ones.
+// fill calls written for the messages whose last bytes were in the batch, and encodes the next ones.
 func (w *writer) fill() {
 	for ; w.told < w.next; w.told++ {
 		m := w.cur[w.told]
@@ -254,7 +254,7 @@ func (w *writer) send(wait bool) (n int, err error) {
 	return n, err
 }
 
-// sendWaiting has the send call made as soon as the socket has room. The error says why it wasn't.
+// sendWaiting makes the send call as soon as the socket has room. The error says why it didn't.
 func (w *writer) sendWaiting() error {
 	w.waitN, w.waitErr = 0, unix.EAGAIN
 	w.mu.Lock()
@@ -276,7 +276,7 @@ func (w *writer) sendWhenReady(fd uintptr) bool {
 	return w.waitErr != unix.EAGAIN
 }
 
-// sendmsg sends from the batch without waiting. More tells TCP to hold back a short segment.
+// sendmsg sends from the batch without waiting. MSG_MORE tells TCP to hold back a short segment.
 func (w *writer) sendmsg(fd int) (int, unix.Errno) {
 	flags := unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	if w.next < len(w.cur) {
@@ -300,7 +300,7 @@ func (w *writer) fail(err error) {
 	_ = unix.Shutdown(w.fd, unix.SHUT_RDWR)
 }
 
-// kill makes further sends succeed without effect, so that every message is written soon.
+// kill makes further sends succeed without effect, so that written is soon called for every message.
 func (w *writer) kill(err error) {
 	w.mu.Lock()
 	w.sealed = true
@@ -310,7 +310,7 @@ func (w *writer) kill(err error) {
 	w.mu.Unlock()
 }
 
-// sendError is why sending failed, or nil.
+// sendError returns why sending failed, or nil.
 func (w *writer) sendError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -321,12 +321,12 @@ func (w *writer) sendError() error {
 // ends after close.
 func (w *writer) serve() {
 	for range w.takeOver {
-		w.took = leastTaken // the time begins
+		w.took = leastTaken // starts the time limit
 		w.flush(true)
 	}
 }
 
-// limit shortens the time that the peer may take little, from now on.
+// limit shortens the time in which the peer may take less than leastTaken to d, from now on.
 func (w *writer) limit(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -334,10 +334,10 @@ func (w *writer) limit(d time.Duration) {
 	w.expire(d)
 }
 
-// expire sets the time that sendWaiting has. Called with mu held.
+// expire gives sendWaiting the time d from now. It is called with mu held.
 func (w *writer) expire(d time.Duration) { _ = w.tcp.SetWriteDeadline(time.Now().Add(d)) }
 
-// settle waits until nothing is being sent or pending. limit bounds the time.
+// settle waits until nothing is pending or being sent. limit bounds how long that takes.
 func (w *writer) settle() {
 	w.mu.Lock()
 	w.held, w.inRow = false, false
@@ -349,7 +349,7 @@ func (w *writer) settle() {
 	w.mu.Unlock()
 }
 
-// close ends serve. The writer must be dead and settled; posts are still allowed and have no
+// close ends serve. The writer must be dead and settled; posts are still allowed but have no
 // effect.
 func (w *writer) close() {
 	close(w.takeOver)

@@ -36,7 +36,7 @@ func parse(t testing.TB, text string) *Secret {
 	return s
 }
 
-// TestSecretText: the secret of nvme-cli's manual, one of known bytes, and those of a Linux host.
+// TestSecretText parses the secret in nvme-cli's manual, one of known bytes, and those of a Linux host.
 func TestSecretText(t *testing.T) {
 	for _, text := range []string{
 		"DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:",
@@ -114,7 +114,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestSecretHides: a secret that somebody prints, logs or writes as JSON stays one.
+// TestSecretHides: printing, logging or JSON encoding a secret doesn't reveal it.
 func TestSecretHides(t *testing.T) {
 	s := parse(t, labSecret)
 	type holder struct {
@@ -149,7 +149,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// TestResponses: values computed independently, by the formulas of the specification.
+// TestResponses compares responses with values computed independently, by the formulas of the specification.
 func TestResponses(t *testing.T) {
 	const key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:"
 	plain, transformed := parse(t, "DHHC-1:00:"+key), parse(t, "DHHC-1:01:"+key)
@@ -176,7 +176,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// captured calls f with each message of a connection between two Linux 6.12.
+// captured calls f with each message of a connection between two Linux 6.12 kernels.
 func captured(t *testing.T, f func(origin string, kind nvme.AuthKind, message []byte)) {
 	t.Helper()
 	file, err := os.Open("../testdata/auth.txt")
@@ -196,7 +196,7 @@ func captured(t *testing.T, f func(origin string, kind nvme.AuthKind, message []
 	}
 }
 
-// TestCapturedResponses: what a Linux host and a Linux target answered each other.
+// TestCapturedResponses checks the responses that a Linux host and a Linux target sent each other.
 func TestCapturedResponses(t *testing.T) {
 	secret, ctrlSecret := parse(t, labSecret), parse(t, labCtrlSecret)
 	var challenge nvme.AuthChallenge
@@ -236,8 +236,8 @@ func TestCapturedResponses(t *testing.T) {
 	}
 }
 
-// TestCapturedValues: the values that Linux sent lie in the groups that we made: each is a square
-// modulo p, as 2 is, the generator.
+// TestCapturedValues: the DH values that Linux sent are in our groups: each is a square modulo p,
+// as is the generator, 2.
 func TestCapturedValues(t *testing.T) {
 	seen := map[nvme.DHGroup]int{}
 	var c nvme.AuthChallenge
@@ -291,13 +291,13 @@ func TestPrimes(t *testing.T) {
 	}
 }
 
-// TestExchange: both sides come to the same key, in every group and with every hash function, and
-// it is that of math/big.
+// TestExchange: both sides arrive at the same key, in every group and with every hash function, and
+// it is the one that math/big computes.
 func TestExchange(t *testing.T) {
 	for _, g := range nvme.DHGroups() {
 		for _, h := range nvme.AuthHashes() {
 			if g > nvme.DHFFDHE3072 && h != nvme.AuthSHA512 {
-				continue // it takes long
+				continue // it takes a long time
 			}
 			a, b := NewExchange(g, h), NewExchange(g, h)
 			if len(a.Public()) != g.Size() || g != nvme.DHNull && bytes.Equal(a.Public(), b.Public()) {
@@ -329,8 +329,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestExchangeValues: values that would give the secret away, or are none, are refused; one with
-// or without its leading zeroes is the same.
+// TestExchangeValues: values that would reveal the secret, or are invalid, are refused; leading
+// zeroes don't change a value.
 func TestExchangeValues(t *testing.T) {
 	x := NewExchange(nvme.DHFFDHE2048, nvme.AuthSHA256)
 	p := x.group.p
@@ -351,7 +351,7 @@ func TestExchangeValues(t *testing.T) {
 	}
 }
 
-// TestAugment: with a session key what is answered is the HMAC of the challenge with that key.
+// TestAugment: with a session key, the response is to the HMAC of the challenge with that key.
 func TestAugment(t *testing.T) {
 	s, c := parse(t, labSecret), Challenge(nvme.AuthSHA384)
 	a := Transaction{Hash: nvme.AuthSHA384, TID: 1, HostNQN: labHost, SubNQN: labSub}
@@ -371,7 +371,7 @@ func TestAugment(t *testing.T) {
 	}
 }
 
-// TestChallenge: a challenge is as long as its hash, and never the same.
+// TestChallenge: a challenge is as long as its hash, and always a new one.
 func TestChallenge(t *testing.T) {
 	for _, h := range nvme.AuthHashes() {
 		if a, b := Challenge(h), Challenge(h); len(a) != h.Size() || bytes.Equal(a, b) {
@@ -380,9 +380,9 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// TestSequence: sequence numbers begin anywhere, count, and leave out zero.
+// TestSequence: sequence numbers begin anywhere, count up, and skip zero.
 func TestSequence(t *testing.T) {
-	sequence.Store(0) // as when the program begins
+	sequence.Store(0) // as when the program starts
 	a := Sequence()
 	sequence.Store(0)
 	if b := Sequence(); a == b {

@@ -4,17 +4,17 @@
 //
 // # Secrecy
 //
-// A Secret never shows itself: it prints as "(secret)" in every way that package fmt and log/slog
-// have, and only Text gives it away. Responses are compared with Equal, in constant time, and so
-// are powers computed, whose exponents are secrets as well.
+// A Secret never reveals itself: it prints as "(secret)" however packages fmt and log/slog format
+// it, and only Text returns it. Equal compares responses in constant time. Exponentiation takes
+// constant time too, since its exponents are secret.
 //
 // # Cost
 //
-// A response takes some microseconds. NewExchange and Exchange.SessionKey take one power each:
-// from half a millisecond with ffdhe2048 to thirty with ffdhe8192. Whoever serves others in the
-// same goroutine should call them from another.
+// A response takes a few microseconds. NewExchange and Exchange.SessionKey each compute one modular
+// exponentiation: from half a millisecond with ffdhe2048 to thirty with ffdhe8192. A goroutine that
+// also serves others should have another call them.
 //
 // # Concurrency
 //
-// A Secret never changes and may be shared. An Exchange belongs to one transaction.
+// A Secret is immutable and may be shared. An Exchange belongs to one transaction.
 package dhchap

@@ -12,7 +12,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// ErrValue is the cause where a DH value can't be used: it isn't between 1 and p-1, exclusively.
+// ErrValue is the cause if a DH value can't be used: it must be greater than 1 and less than p-1.
 var ErrValue = errors.New("the DH value is outside the group")
 
 // Exchange is one side of a Diffie-Hellman exchange.
@@ -23,8 +23,9 @@ type Exchange struct {
 	public []byte // g^x mod p, as long as p
 }
 
-// NewExchange draws an exponent. The session key will be a hash of h. With nvme.DHNull there is no
-// exchange: the result is nil, without a value and without a key.
+// NewExchange begins an exchange with a random exponent. h is the hash function that makes the
+// session key. With nvme.DHNull there is no exchange: the result is nil, and has neither a public
+// value nor a session key.
 func NewExchange(g nvme.DHGroup, h nvme.AuthHash) *Exchange {
 	if g.Size() == 0 {
 		return nil
@@ -36,7 +37,7 @@ func NewExchange(g nvme.DHGroup, h nvme.AuthHash) *Exchange {
 	return x
 }
 
-// Public is the value for the other side, nil for a nil Exchange.
+// Public returns the DH value to send to the other side; nil for a nil Exchange.
 func (x *Exchange) Public() []byte {
 	if x == nil {
 		return nil
@@ -44,8 +45,8 @@ func (x *Exchange) Public() []byte {
 	return x.public
 }
 
-// SessionKey is the hash of the secret that the two sides share, when peer is the other's value:
-// nil for a nil Exchange. ErrValue tells of a value that gives the secret away.
+// SessionKey returns the hash of the secret that the two sides share, given the DH value of the
+// peer; nil for a nil Exchange. It fails with ErrValue for a value that would reveal the secret.
 func (x *Exchange) SessionKey(peer []byte) ([]byte, error) {
 	if x == nil {
 		return nil, nil
@@ -67,8 +68,8 @@ type group struct {
 	exponent  int // length of exponents, in bytes
 }
 
-// groups are made when they are needed first. Exponents are as long as RFC 7919, appendix A, has
-// them for the strength of the group, and 256 bits at least, as the specification wants.
+// groups are made when they are first needed. Exponents have the length that RFC 7919, appendix A,
+// gives for the strength of the group, and at least 256 bits, as the specification requires.
 var groups = map[nvme.DHGroup]func() *group{
 	nvme.DHFFDHE2048: sync.OnceValue(func() *group { return newGroup(2048, 560316, 256) }),
 	nvme.DHFFDHE3072: sync.OnceValue(func() *group { return newGroup(3072, 2625351, 275) }),
@@ -93,8 +94,8 @@ func newGroup(bits uint, x int64, exponent int) *group {
 	return g
 }
 
-// prime is 2^b - 2^(b-64) + (floor(2^(b-130) e) + x) 2^64 - 1: the moduli of RFC 7919 are made so,
-// with the least x that gives a safe prime.
+// prime returns 2^b - 2^(b-64) + (floor(2^(b-130) e) + x) 2^64 - 1, the form of the moduli of
+// RFC 7919, where x is the smallest that gives a safe prime.
 func prime(b uint, x int64) *big.Int {
 	one := big.NewInt(1)
 	power := func(n uint) *big.Int { return new(big.Int).Lsh(one, n) }
@@ -104,7 +105,8 @@ func prime(b uint, x int64) *big.Int {
 	return p.Sub(p, one)
 }
 
-// euler is floor(2^n e), by e = 1/0! + 1/1! + 1/2! + …, with 64 more bits against the rounding.
+// euler returns floor(2^n e), computed as e = 1/0! + 1/1! + 1/2! + …, with 64 guard bits against
+// rounding errors.
 func euler(n uint) *big.Int {
 	const guard = 64
 	sum, term := new(big.Int), new(big.Int).Lsh(big.NewInt(1), n+guard)
@@ -115,7 +117,7 @@ func euler(n uint) *big.Int {
 	return sum.Rsh(sum, guard)
 }
 
-// value reads a DH value of the other side. It is public, so no time is kept secret here.
+// value reads a DH value of the other side. The value is public, so this needn't take constant time.
 func (g *group) value(b []byte) (*bigmod.Nat, error) {
 	v := new(big.Int).SetBytes(b)
 	if one := big.NewInt(1); v.Cmp(one) <= 0 || v.Cmp(new(big.Int).Sub(g.p, one)) >= 0 {
@@ -124,7 +126,7 @@ func (g *group) value(b []byte) (*bigmod.Nat, error) {
 	return bigmod.NewNat().SetBytes(v.FillBytes(make([]byte, g.modulus.Size())), g.modulus)
 }
 
-// power is base^exponent mod p, as long as p. It takes the same time for every exponent.
+// power returns base^exponent mod p, as long as p. It takes the same time for every exponent.
 func (g *group) power(base *bigmod.Nat, exponent []byte) []byte {
 	return bigmod.NewNat().Exp(base, exponent, g.modulus).Bytes(g.modulus)
 }

@@ -13,29 +13,29 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// Transaction is what both responses of a transaction are computed with.
+// Transaction holds the parameters that both responses of a transaction depend on.
 type Transaction struct {
-	Hash    nvme.AuthHash // that was negotiated
+	Hash    nvme.AuthHash // as negotiated
 	TID     uint16
 	HostNQN string
 	SubNQN  string
-	// SessionKey is Exchange.SessionKey of either side; nil without a DH group.
+	// SessionKey is the result of Exchange.SessionKey, which is the same on both sides; nil without a DH group.
 	SessionKey []byte
 }
 
-// HostResponse is R1, with which a host that has s answers the challenge c1 of sequence number s1.
+// HostResponse returns R1, the response of a host that has s to challenge c1 with sequence number s1.
 func (t *Transaction) HostResponse(s *Secret, c1 []byte, s1 uint32) []byte {
 	return t.response(s.transform(t.HostNQN), c1, s1, "HostHost", t.HostNQN, t.SubNQN)
 }
 
-// ControllerResponse is R2, with which a controller that has s answers the challenge c2 of
+// ControllerResponse returns R2, the response of a controller that has s to challenge c2 with
 // sequence number s2.
 func (t *Transaction) ControllerResponse(s *Secret, c2 []byte, s2 uint32) []byte {
 	return t.response(s.transform(t.SubNQN), c2, s2, "Controller", t.SubNQN, t.HostNQN)
 }
 
-// response is HMAC(key, Ca || S || T_ID || SC_C || role || NQN || 00h || NQN of the other). SC_C
-// is zero: there is no secure channel concatenation.
+// response returns HMAC(key, Ca || S || T_ID || SC_C || role || own NQN || 00h || other side's NQN).
+// SC_C is zero: there is no secure channel concatenation.
 func (t *Transaction) response(key, challenge []byte, seq uint32, role, own, other string) []byte {
 	m := hmac.New(newHash(t.Hash), key)
 	m.Write(t.augment(challenge))
@@ -49,7 +49,7 @@ func (t *Transaction) response(key, challenge []byte, seq uint32, role, own, oth
 	return m.Sum(nil)
 }
 
-// augment is the augmented challenge Ca.
+// augment returns the augmented challenge Ca.
 func (t *Transaction) augment(challenge []byte) []byte {
 	if t.SessionKey == nil {
 		return challenge
@@ -59,8 +59,8 @@ func (t *Transaction) augment(challenge []byte) []byte {
 	return m.Sum(nil)
 }
 
-// transform is the key that the secret gives whoever has the name nqn. The hash function is that
-// of the secret, not the one that was negotiated.
+// transform returns the key that the secret gives for the host or subsystem named nqn. The hash
+// function is that of the secret, not the negotiated one.
 func (s *Secret) transform(nqn string) []byte {
 	if s.hash == 0 {
 		return s.key
@@ -82,10 +82,10 @@ func newHash(h nvme.AuthHash) func() hash.Hash {
 	return sha256.New
 }
 
-// Equal compares responses, in a time that tells nothing of them.
+// Equal compares responses in constant time.
 func Equal(a, b []byte) bool { return subtle.ConstantTimeCompare(a, b) == 1 }
 
-// Challenge draws a challenge for a hash function.
+// Challenge returns a random challenge, as long as the hash.
 func Challenge(h nvme.AuthHash) []byte {
 	b := make([]byte, h.Size())
 	_, _ = rand.Read(b) // it never fails
@@ -94,8 +94,8 @@ func Challenge(h nvme.AuthHash) []byte {
 
 var sequence atomic.Uint32
 
-// Sequence is the next sequence number for a challenge: they count from a random one, and are
-// never zero.
+// Sequence returns the next sequence number for a challenge. The numbers count up from a random one
+// and are never zero.
 func Sequence() uint32 {
 	if sequence.Load() == 0 {
 		var b [4]byte

@@ -13,23 +13,24 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// ErrSecret is the cause of every error about the text of a secret. None of them shows any of it.
+// ErrSecret is the cause of every error about the text of a secret. No such error shows any of the text.
 var ErrSecret = errors.New("not a DH-HMAC-CHAP secret")
 
-// Secret is what a host, or a controller, proves to have. It is made by ParseSecret or Generate.
+// Secret is the secret by which a host, or a controller, authenticates itself. ParseSecret and
+// Generate make one.
 type Secret struct {
 	key  []byte
-	hash nvme.AuthHash // that transforms it; 0: it is used as it is
+	hash nvme.AuthHash // function that transforms the key; 0 to use it as it is
 }
 
-// sizes are the lengths that a secret may have, in bytes.
+// sizes holds the lengths that a secret may have, in bytes.
 var sizes = []int{32, 48, 64}
 
 const prefix = "DHHC-1:"
 
 // ParseSecret reads the text form, DHHC-1:hh:base64: (NVMe base, section "DH-HMAC-CHAP Secret
-// Representation"). hh is 00, or the hash function that transforms the secret; the base64 text is
-// of the secret and its CRC-32. The last colon may be left out, as Linux allows.
+// Representation"). hh is 00, or the hash function that transforms the secret; the base64 text
+// encodes the secret and its CRC-32. The last colon may be left out, as Linux allows.
 func ParseSecret(text string) (*Secret, error) {
 	bad := func(format string, args ...any) (*Secret, error) {
 		return nil, fmt.Errorf("%w: %s", ErrSecret, fmt.Sprintf(format, args...))
@@ -57,8 +58,8 @@ func ParseSecret(text string) (*Secret, error) {
 	return &Secret{key: b[:n:n], hash: nvme.AuthHash(id[1] - '0')}, nil
 }
 
-// Generate draws a secret of size bytes: 32, 48 or 64. hash says which function shall transform
-// it, 0 that none shall.
+// Generate returns a random secret of size bytes: 32, 48 or 64. hash is the function that transforms
+// it, or 0 for none.
 func Generate(hash nvme.AuthHash, size int) (*Secret, error) {
 	if hash != 0 && hash.Size() == 0 {
 		return nil, fmt.Errorf("dhchap: %v can't transform a secret: want none, sha256, sha384 or sha512", hash)
@@ -71,13 +72,13 @@ func Generate(hash nvme.AuthHash, size int) (*Secret, error) {
 	return s, nil
 }
 
-// Text is the text form that ParseSecret reads: the secret itself, for whoever is to have it.
+// Text returns the text form that ParseSecret reads. It reveals the secret.
 func (s *Secret) Text() string {
 	b := binary.LittleEndian.AppendUint32(slices.Clone(s.key), crc32.ChecksumIEEE(s.key))
 	return fmt.Sprintf("%s%02d:%s:", prefix, s.hash, base64.StdEncoding.EncodeToString(b))
 }
 
-// Equal says whether s and o are the same secret; either may be nil.
+// Equal reports whether s and o are the same secret; either may be nil.
 func (s *Secret) Equal(o *Secret) bool {
 	if s == nil || o == nil {
 		return s == o
@@ -87,11 +88,11 @@ func (s *Secret) Equal(o *Secret) bool {
 
 const hidden = "(secret)"
 
-// String doesn't show the secret.
+// String returns a placeholder that doesn't show the secret.
 func (*Secret) String() string { return hidden }
 
-// Format doesn't either, whatever the verb.
+// Format writes the same placeholder as String, whatever the verb.
 func (*Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(hidden)) }
 
-// MarshalText doesn't either: Text does.
+// MarshalText returns the same placeholder as String. Text returns the secret.
 func (*Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }

@@ -6,7 +6,7 @@ import (
 	"github.com/nvme-anywhere/nvmeof/nvme"
 )
 
-// BenchmarkReceive is all that the codec does for a header that arrives: a command's.
+// BenchmarkReceive measures all that the codec does for a received header: that of a command.
 func BenchmarkReceive(b *testing.B) {
 	for _, bm := range benchFormats {
 		b.Run(bm.name, func(b *testing.B) {
@@ -28,7 +28,7 @@ func BenchmarkReceive(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend is what it does for one that is sent: C2HData.
+// BenchmarkAppend measures what it does for a header to send: that of C2HData.
 func BenchmarkAppend(b *testing.B) {
 	for _, bm := range benchFormats {
 		b.Run(bm.name, func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkDigest is a data digest of 4 KiB.
+// BenchmarkDigest measures a data digest of 4 KiB.
 func BenchmarkDigest(b *testing.B) {
 	data := make([]byte, 4096)
 	b.SetBytes(int64(len(data)))

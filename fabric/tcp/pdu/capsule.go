@@ -8,7 +8,7 @@ const (
 	CapsuleRespSize = HeaderSize + nvme.CompletionSize
 )
 
-// The specification's numbers (sections 3.6.2.6 and 3.6.2.7).
+// These lengths are the specification's (sections 3.6.2.6 and 3.6.2.7).
 var (
 	_ [72 - CapsuleCmdSize]struct{}
 	_ [CapsuleCmdSize - 72]struct{}
@@ -19,8 +19,8 @@ var (
 // OffCID is the offset of the command identifier in a CapsuleResp.
 const OffCID = HeaderSize + 12
 
-// CapsuleCmd is a command capsule; in-capsule data follows it at Header.PDO. Of one that was received, the command is
-// viewed where it lies: nvme.CommandAt, behind the common header.
+// CapsuleCmd is a command capsule to send; in-capsule data follows it at Header.PDO. In a received one, view the command
+// in place with nvme.CommandAt, after the common header.
 type CapsuleCmd struct {
 	Header
 	Cmd nvme.Command
@@ -31,7 +31,7 @@ func (p *CapsuleCmd) Append(b []byte) []byte {
 	return p.end(append(p.Header.Append(b), p.Cmd[:]...), len(b))
 }
 
-// CapsuleResp is a response capsule, which nvme.CompletionAt views likewise.
+// CapsuleResp is a response capsule to send. In a received one, view the completion in place with nvme.CompletionAt.
 type CapsuleResp struct {
 	Header
 	CQE nvme.Completion

@@ -10,7 +10,7 @@ const DataSize = 24
 type Data struct {
 	Header
 	CCCID uint16 // the command
-	TTAG  uint16 // H2CData: that of the R2T; C2HData: 0
+	TTAG  uint16 // H2CData: TTAG of the R2T; C2HData: 0
 	DATAO uint32 // offset of the data in the command's data, bytes
 	DATAL uint32 // length of the data, bytes
 }
@@ -24,7 +24,7 @@ const (
 	OffDATAL = 16
 )
 
-// ParseData reads the header of an H2CData or C2HData; b starts with its common header.
+// ParseData reads the header of an H2CData or C2HData PDU; b starts with its common header.
 func ParseData(b []byte) (Data, error) {
 	if len(b) < DataSize {
 		return Data{}, shortError("data PDU", len(b), DataSize)
@@ -38,8 +38,8 @@ func ParseData(b []byte) (Data, error) {
 	}, nil
 }
 
-// Check checks what the PDU says twice: DATAL against its common header, and that C2HData which
-// stands for the response is the last.
+// Check checks that the PDU doesn't contradict itself: DATAL must agree with its common header, and
+// C2HData that stands for the response (SUCCESS) must be the last.
 func (p *Data) Check() *FieldError {
 	switch {
 	case int64(p.DATAL) != int64(p.DataLen()):
@@ -55,7 +55,7 @@ func (p *Data) Append(b []byte) []byte {
 	return appendTransfer(b, p.Header, p.CCCID, p.TTAG, p.DATAO, p.DATAL)
 }
 
-// appendTransfer appends the layout that data PDUs and R2T share, up to the data.
+// appendTransfer appends a data PDU or an R2T, which share their layout, up to the data.
 func appendTransfer(b []byte, h Header, cid, tag uint16, off, length uint32) []byte {
 	start := len(b)
 	b = h.Append(b)

@@ -11,10 +11,10 @@ const DigestSize = 4
 // castagnoli is the CRC32C table of both digests (section 3.3.1.1).
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Digest is the CRC32C of b.
+// Digest returns the CRC32C of b.
 func Digest(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// UpdateDigest continues a digest over more bytes; it starts with 0.
+// UpdateDigest continues a digest over more bytes; the first crc is 0.
 func UpdateDigest(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
 
 // AppendDigest appends a digest as it is on the wire, little-endian.

@@ -6,19 +6,19 @@ import "fmt"
 type FieldError struct {
 	FES   FES
 	FEI   uint32 // offset of the field, or the received header digest
-	Field string // the field, with its PDU where that isn't obvious
+	Field string // the field, with its PDU if that isn't obvious
 }
 
 func (e *FieldError) Error() string {
 	return fmt.Sprintf("%v: %s (FEI %#x)", e.FES, e.Field, e.FEI)
 }
 
-// Invalid is the FieldError of a field at an offset from the start of its PDU.
+// Invalid returns the FieldError for an invalid field at an offset from the start of its PDU.
 func Invalid(off uint32, field string) *FieldError {
 	return &FieldError{FESInvalidHeader, off, field}
 }
 
-// shortError says that a PDU was cut.
+// shortError returns the error for a PDU that was cut short.
 func shortError(what string, have, want int) error {
 	return fmt.Errorf("nvme/tcp %s: %d bytes where %d are needed", what, have, want)
 }

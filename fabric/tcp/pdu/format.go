@@ -3,8 +3,8 @@ package pdu
 // MaxAlignment is the largest value of HPDA and CPDA (0-based dwords): data aligned to 128 bytes.
 const MaxAlignment = 31
 
-// MaxHead is the most that comes before the data of a PDU, in bytes, with header digest and
-// padding: the 76 bytes of a CapsuleCmd and an alignment just short of that make twice 72.
+// MaxHead is the most bytes that may precede the data of a PDU, header digest and padding included:
+// the 76 bytes of a CapsuleCmd, aligned to the largest alignment below that, take twice 72.
 const MaxHead = 144
 
 // Digests is the DGST field of the initialization PDUs.
@@ -18,7 +18,7 @@ const (
 	allDigests = DigestHeader | DigestData
 )
 
-// String names the digests for people.
+// String returns the names of the digests.
 func (d Digests) String() string {
 	switch d & allDigests {
 	case DigestHeader:
@@ -31,8 +31,8 @@ func (d Digests) String() string {
 	return "none"
 }
 
-// Format is how the PDUs of one direction are laid out, as ICReq and ICResp agree on it. The zero
-// value has no digests and data aligned to 4 bytes.
+// Format is the layout of the PDUs of one direction, as agreed by ICReq and ICResp. The zero value
+// has no digests and data aligned to 4 bytes.
 type Format struct {
 	Digests Digests
 	// PDA is the alignment of data from the start of its PDU, the receiver's HPDA or CPDA:
@@ -40,16 +40,16 @@ type Format struct {
 	PDA uint8
 }
 
-// HeaderDigest says whether PDUs have a header digest.
+// HeaderDigest reports whether PDUs have a header digest.
 func (f Format) HeaderDigest() bool { return f.Digests&DigestHeader != 0 }
 
-// DataDigest says whether data has a digest behind it.
+// DataDigest reports whether a digest follows data.
 func (f Format) DataDigest() bool { return f.Digests&DigestData != 0 }
 
-// align is the alignment in bytes.
+// align returns the alignment in bytes.
 func (f Format) align() int { return 4 * (int(f.PDA) + 1) }
 
-// Header is the common header of a capsule, data PDU or R2T with n bytes of data, 0 for none.
+// Header returns the common header of a capsule, data PDU or R2T with n bytes of data, 0 for none.
 func (f Format) Header(t Type, n int) Header {
 	h := Header{Type: t, HLEN: headerLengths[t]}
 	head := int(h.HLEN)

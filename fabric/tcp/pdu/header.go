@@ -7,7 +7,7 @@ const (
 	FlagHDGST   = 0x01 // a header digest follows the header
 	FlagDDGST   = 0x02 // a data digest follows the data
 	FlagLast    = 0x04 // the last data PDU of a command (C2H) or of an R2T (H2C)
-	FlagSuccess = 0x08 // C2HData: stands for a successful CapsuleResp, too
+	FlagSuccess = 0x08 // C2HData: also stands for a successful CapsuleResp
 )
 
 // Header is the common header, the first 8 bytes of every PDU. Format makes them.
@@ -31,7 +31,7 @@ const (
 	OffPLEN  = 4
 )
 
-// headerLengths is HLEN by type; 0 where there is no such type.
+// headerLengths is HLEN by type; 0 if there is no such type.
 var headerLengths = [NumTypes]uint8{
 	TypeICReq: ICSize, TypeICResp: ICSize,
 	TypeH2CTermReq: TermReqSize, TypeC2HTermReq: TermReqSize,
@@ -39,8 +39,8 @@ var headerLengths = [NumTypes]uint8{
 	TypeH2CData: DataSize, TypeC2HData: DataSize, TypeR2T: R2TSize,
 }
 
-// HeaderAt reads the common header at the start of b, which has HeaderSize bytes at least. It
-// checks nothing; Rules does.
+// HeaderAt reads the common header at the start of b, which must have at least HeaderSize bytes. It
+// checks nothing; Rules.Check does.
 func HeaderAt(b []byte) Header {
 	_ = b[HeaderSize-1]
 	return Header{Type(b[offType]), b[OffFlags], b[offHLEN], b[offPDO], binary.LittleEndian.Uint32(b[OffPLEN:])}
@@ -52,9 +52,9 @@ func (h Header) Append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, h.PLEN)
 }
 
-// Head is how many bytes must be there before the PDU can be understood, of a header that passed
-// Rules.Check: without the header digest, as the Parse functions want them, and with it. A
-// terminate request is needed whole.
+// Head returns how many bytes must be there before the PDU can be parsed: without the header digest,
+// as the Parse functions take them, and with it. Of a terminate request, that is the whole PDU. h must
+// have passed Rules.Check.
 func (h Header) Head() (parsed, whole int) {
 	if h.Type.isTermReq() {
 		return int(h.PLEN), int(h.PLEN)
@@ -62,7 +62,7 @@ func (h Header) Head() (parsed, whole int) {
 	return int(h.HLEN), int(h.HLEN) + h.headerDigestLen()
 }
 
-// CheckDigest compares the header digest, where h announces one; head is the PDU's, whole.
+// CheckDigest checks the header digest, if h announces one; head is the PDU's whole head.
 func (h Header) CheckDigest(head []byte) *FieldError {
 	if h.Flags&FlagHDGST == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (h Header) CheckDigest(head []byte) *FieldError {
 	return nil
 }
 
-// DataLen is the number of data bytes in the PDU, by its header, which passed Rules.Check.
+// DataLen returns the number of data bytes in the PDU. h must have passed Rules.Check.
 func (h Header) DataLen() int {
 	if !h.hasData() {
 		return 0
@@ -81,8 +81,8 @@ func (h Header) DataLen() int {
 	return int(h.PLEN) - int(h.PDO) - h.dataDigestLen()
 }
 
-// hasData says whether data follows the header. What follows a terminate request's header is
-// no data: it is not found by PDO and has no digest.
+// hasData reports whether data follows the header. What follows a terminate request's header doesn't
+// count as data: PDO doesn't point to it, and it has no digest.
 func (h Header) hasData() bool {
 	switch h.Type {
 	case TypeCapsuleCmd, TypeH2CData, TypeC2HData:
@@ -91,7 +91,7 @@ func (h Header) hasData() bool {
 	return false
 }
 
-// headerDigestLen is the length of the header digest that the flags announce.
+// headerDigestLen returns the length of the header digest that the flags announce.
 func (h Header) headerDigestLen() int {
 	if h.Flags&FlagHDGST != 0 {
 		return DigestSize
@@ -99,7 +99,7 @@ func (h Header) headerDigestLen() int {
 	return 0
 }
 
-// dataDigestLen is the length of the data digest that the flags announce.
+// dataDigestLen returns the length of the data digest that the flags announce.
 func (h Header) dataDigestLen() int {
 	if h.Flags&FlagDDGST != 0 {
 		return DigestSize
@@ -107,8 +107,8 @@ func (h Header) dataDigestLen() int {
 	return 0
 }
 
-// end appends what follows the header in b[start:]: its digest and the padding up to the data,
-// as h announces them.
+// end appends what follows the header b[start:]: its digest and the padding up to the data, as h
+// announces them.
 func (h Header) end(b []byte, start int) []byte {
 	if h.Flags&FlagHDGST != 0 {
 		b = AppendDigest(b, Digest(b[start:]))

@@ -21,7 +21,7 @@ type ICResp struct {
 	MAXH2CDATA uint32 // most data in one H2CData PDU, in bytes; a multiple of 4, at least 4096
 }
 
-// minH2CData is the least MAXH2CDATA.
+// minH2CData is the smallest MAXH2CDATA.
 const minH2CData = 4096
 
 // Offsets of fields of the initialization PDUs, from the start of the PDU.
@@ -43,7 +43,7 @@ func ParseICReq(b []byte) (ICReq, error) {
 	}, nil
 }
 
-// Check checks what a controller can take of p.
+// Check checks whether a controller can accept p.
 func (p ICReq) Check() *FieldError {
 	switch {
 	case p.PFV != 0:
@@ -70,7 +70,8 @@ func ParseICResp(b []byte) (ICResp, error) {
 	}, nil
 }
 
-// Check checks what a host can take of p that asked for digests: these and no others.
+// Check checks whether a host that asked for the given digests can accept p, which must grant these
+// and no others.
 func (p ICResp) Check(asked Digests) *FieldError {
 	switch got := p.Digests & allDigests; {
 	case p.PFV != 0:

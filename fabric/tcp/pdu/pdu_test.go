@@ -23,7 +23,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// TestGolden compares each PDU with its bytes as the specification lays them out, up to the data.
+// TestGolden compares each PDU, up to its data, with the bytes that the specification requires.
 func TestGolden(t *testing.T) {
 	zeroes := func(n int) string { return strings.Repeat("00", n) }
 	cmd := nvme.Command{0: 0x02, 1: 0x40, 2: 0x34, 3: 0x12, 63: 0xee}
@@ -127,7 +127,7 @@ func TestCheckDigest(t *testing.T) {
 	}
 }
 
-// TestValues changes one value at a time in PDUs whose headers are good.
+// TestValues changes one value at a time in PDUs whose headers are valid.
 func TestValues(t *testing.T) {
 	data := func(typ Type, flags uint8, n int, datal uint32) *FieldError {
 		p := Data{Header: Format{Digests: DigestData}.Header(typ, n), DATAL: datal}
@@ -163,7 +163,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// expect compares what a check said with what a terminate request is to say, fes 0 for nothing.
+// expect compares the result of a check with what a terminate request should say; fes 0 is no error.
 func expect(t *testing.T, name string, err *FieldError, fes FES, fei uint32) {
 	t.Helper()
 	switch {
@@ -174,8 +174,8 @@ func expect(t *testing.T, name string, err *FieldError, fes FES, fei uint32) {
 	}
 }
 
-// TestCheck changes one thing at a time in a good header and expects the terminate request that
-// the specification asks for.
+// TestCheck changes one thing at a time in a valid header and expects the terminate request that
+// the specification requires.
 func TestCheck(t *testing.T) {
 	host := Rules{Self: Host, Ready: true}
 	ctrl := Rules{Self: Controller, Ready: true}
@@ -232,7 +232,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestHead: how much is needed of a PDU, and how much of it is data, by its header alone.
+// TestHead: the header alone tells how much of a PDU is needed to parse it, and how much of it is data.
 func TestHead(t *testing.T) {
 	for name, c := range map[string]struct {
 		h                   Header
@@ -254,7 +254,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestShort: less than a PDU is an error to who parses it, and so is a terminate request of a length that it can't have.
+// TestShort: parsing fails if a PDU isn't all there, and for a terminate request whose length is invalid.
 func TestShort(t *testing.T) {
 	for name, c := range map[string]struct {
 		size  int
@@ -287,7 +287,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestNames: what a peer sends has a name for people, also where it is nothing that there is.
+// TestNames: every value that a peer may send has a readable name, even if it is undefined.
 func TestNames(t *testing.T) {
 	for _, c := range []struct {
 		of   fmt.Stringer
@@ -304,7 +304,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse parses anything as a PDU; what parses must append to bytes that parse to the same.
+// FuzzParse parses arbitrary bytes as a PDU; a PDU that parses must append to bytes that parse to the same.
 func FuzzParse(tf *testing.F) {
 	f := fuzzing.New(tf)
 	f.Add(ICReq{Digests: DigestData}.Append(nil))

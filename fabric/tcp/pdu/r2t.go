@@ -2,7 +2,7 @@ package pdu
 
 import "encoding/binary"
 
-// R2TSize is the length of an R2T without digest, in bytes.
+// R2TSize is the length of an R2T without its header digest, in bytes.
 const R2TSize = 24
 
 // R2T is Ready To Transfer (section 3.6.2.10): the controller asks for a command's data.

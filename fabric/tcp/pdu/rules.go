@@ -1,15 +1,15 @@
 package pdu
 
-// Rules is what a received header is checked against: who receives, and what was agreed in the
-// exchange of ICReq and ICResp. They change only between two PDUs.
+// Rules is what a received header is checked against: the role of the receiver, and what ICReq and
+// ICResp agreed on. It may change only between two PDUs.
 type Rules struct {
-	Self   Role   // who receives
+	Self   Role   // the receiver
 	Ready  bool   // ICReq and ICResp were exchanged
-	Format Format // of what comes after them
+	Format Format // of the PDUs after them
 }
 
-// Check applies the rules of section 3.6.1 and of each PDU's header to h. It returns nil, or
-// what to say in a terminate request.
+// Check applies the rules of section 3.6.1 and of each PDU's header to h. It returns nil, or the
+// error to report in a terminate request.
 func (ru *Rules) Check(h Header) *FieldError {
 	if h.Type >= NumTypes || headerLengths[h.Type] == 0 {
 		return Invalid(offType, "type")
@@ -29,7 +29,7 @@ func (ru *Rules) Check(h Header) *FieldError {
 	return ru.checkBody(h)
 }
 
-// checkSequence says whether a PDU of type t may come at all now.
+// checkSequence checks whether a PDU of type t may come at all now.
 func (ru *Rules) checkSequence(t Type) *FieldError {
 	ic := t == TypeICReq || t == TypeICResp
 	if senders[t] == ru.Self || (!t.isTermReq() && ic == ru.Ready) {
@@ -38,7 +38,7 @@ func (ru *Rules) checkSequence(t Type) *FieldError {
 	return nil
 }
 
-// checkPlain checks a PDU that has no digests, whatever was agreed.
+// checkPlain checks a PDU of a type that never has digests.
 func checkPlain(h Header, least, most uint32) *FieldError {
 	if h.Flags&(FlagHDGST|FlagDDGST) != 0 {
 		return Invalid(OffFlags, "digest flags")
@@ -76,5 +76,5 @@ func (ru *Rules) checkBody(h Header) *FieldError {
 	return nil
 }
 
-// needsData says that a PDU of type t makes no sense without data.
+// needsData reports whether a PDU of type t must have data.
 func needsData(t Type) bool { return t == TypeH2CData || t == TypeC2HData }

@@ -20,8 +20,8 @@ type piece struct {
 	data []byte
 }
 
-// tcpSegment takes apart an Ethernet frame as tcpdump writes it; ok is false for what isn't TCP
-// over IPv4 with data.
+// tcpSegment parses an Ethernet frame as tcpdump writes it; ok is false unless it is TCP over IPv4
+// with data.
 func tcpSegment(b []byte) (f flow, p piece, ok bool) {
 	const eth = 14
 	if len(b) < eth+40 || binary.BigEndian.Uint16(b[12:]) != 0x0800 || b[eth+9] != 6 {
@@ -72,7 +72,7 @@ func reassemble(ps []piece) (out []byte, whole bool) {
 	return out, true
 }
 
-// isNVMe says whether a stream starts like NVMe/TCP rather than TLS or another protocol.
+// isNVMe reports whether a stream starts like NVMe/TCP rather than TLS or another protocol.
 func isNVMe(s []byte) bool {
 	if len(s) < HeaderSize {
 		return false
@@ -170,7 +170,7 @@ func checkHeader(t *testing.T, path string, b []byte, seen *sampleCounts) {
 	}
 }
 
-// reencode parses a PDU up to its data and appends that again.
+// reencode parses a PDU up to its data and appends the result.
 func reencode(b []byte) ([]byte, error) {
 	h := HeaderAt(b)
 	if h.Type >= NumTypes || headerLengths[h.Type] == 0 {

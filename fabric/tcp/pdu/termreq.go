@@ -8,7 +8,7 @@ import (
 // TermReqSize is the header length of a terminate request, in bytes.
 const TermReqSize = 24
 
-// MaxTermData is the most of the offending header that a terminate request may carry.
+// MaxTermData is the most bytes of the offending header that a terminate request may carry.
 const MaxTermData = 128
 
 // FES is the Fatal Error Status of a terminate request (section 3.6.2.4).
@@ -18,9 +18,9 @@ type FES uint16
 const (
 	FESInvalidHeader   FES = 1 // FEI is the offset of the field
 	FESSequence        FES = 2 // a PDU that may not come now
-	FESHeaderDigest    FES = 3 // FEI is the digest that was received
-	FESOutOfRange      FES = 4 // data outside of what was asked for
-	FESLimitExceeded   FES = 5 // more data, or more R2Ts, than was agreed
+	FESHeaderDigest    FES = 3 // FEI is the received digest
+	FESOutOfRange      FES = 4 // data outside the requested range
+	FESLimitExceeded   FES = 5 // more data, or more R2Ts, than agreed
 	FESUnsupportedParm FES = 6 // FEI is the offset of the parameter
 )
 
@@ -28,7 +28,7 @@ var fesNames = [...]string{"status 0", "invalid PDU header field", "PDU sequence
 	"header digest error", "data transfer out of range", "data transfer or R2T limit exceeded",
 	"unsupported parameter"}
 
-// String is the specification's name of the status.
+// String returns the specification's name of the status.
 func (f FES) String() string {
 	if int(f) < len(fesNames) {
 		return fesNames[f]
@@ -41,7 +41,7 @@ type TermReq struct {
 	Type    Type // TypeH2CTermReq or TypeC2HTermReq
 	FES     FES
 	FEI     uint32 // fatal error information, see FES
-	Offence []byte // the header that was wrong, or its beginning; at most MaxTermData bytes
+	Offence []byte // the offending header, or its beginning; at most MaxTermData bytes
 }
 
 // Offsets of fields of a terminate request.
@@ -69,7 +69,7 @@ func ParseTermReq(b []byte) (TermReq, error) {
 	}, nil
 }
 
-// Append appends the whole PDU. Of Offence, no more than MaxTermData bytes.
+// Append appends the whole PDU. It cuts Offence to MaxTermData bytes.
 func (p TermReq) Append(b []byte) []byte {
 	data := p.Offence[:min(len(p.Offence), MaxTermData)]
 	b = Header{Type: p.Type, HLEN: TermReqSize, PLEN: uint32(TermReqSize + len(data))}.Append(b)

@@ -17,7 +17,7 @@ const (
 	TypeC2HData     Type = 0x07
 	TypeR2T         Type = 0x09
 
-	// NumTypes is one past the highest type: the length of an array by type.
+	// NumTypes is one more than the highest type: the length of an array indexed by type.
 	NumTypes = 0x0a
 )
 
@@ -28,7 +28,7 @@ var Types = [...]Type{TypeICReq, TypeICResp, TypeH2CTermReq, TypeC2HTermReq, Typ
 var typeNames = [NumTypes]string{"ICReq", "ICResp", "H2CTermReq", "C2HTermReq", "CapsuleCmd",
 	"CapsuleResp", "H2CData", "C2HData", "", "R2T"}
 
-// String is the specification's name of the PDU.
+// String returns the specification's name of the PDU.
 func (t Type) String() string {
 	if t < NumTypes && typeNames[t] != "" {
 		return typeNames[t]
@@ -52,6 +52,6 @@ var senders = [NumTypes]Role{
 	TypeC2HData: Controller, TypeR2T: Controller,
 }
 
-// isTermReq says that a PDU of type t ends the connection. It has neither digests nor what PDO
-// would find.
+// isTermReq reports whether a PDU of type t is a terminate request, which ends the connection. It has
+// neither digests nor data that PDO points to.
 func (t Type) isTermReq() bool { return t == TypeH2CTermReq || t == TypeC2HTermReq }
